@@ -1,0 +1,2 @@
+//! The projects tasks.
+fn main() {}
