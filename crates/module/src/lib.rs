@@ -1,1 +1,19 @@
-//! weir-module
+//! The contract between the configuration and the modules: directive rows, contexts, typed
+//! slots, merging. It knows no protocol; `http` (and later `stream` and `mail`) build on it.
+
+mod args;
+mod cf;
+mod row;
+mod slot;
+mod val;
+
+pub use args::ArgsExt;
+pub use cf::{Cf, Levels, Mode, RowTable};
+pub use row::{Arity, Context, Row, RowBody, Setter};
+pub use slot::{ConfType, Level, SlotKey, SlotVtable, Slots};
+pub use val::Val;
+
+pub use weir_conf::{Body, Diagnostic, Directive, Span, Word};
+
+/// What a setter or a build step answers.
+pub type ConfResult<T = ()> = Result<T, Diagnostic>;

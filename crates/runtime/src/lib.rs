@@ -1,1 +1,13 @@
-//! weir-runtime
+//! What the operating system gives: sockets, clocks, signals, processes, limits.
+//! This crate is the only home of `unsafe`; every block says why it is sound.
+#![allow(unsafe_code)]
+
+pub mod clock;
+pub mod listen;
+pub mod net;
+#[cfg(unix)]
+pub mod process;
+#[cfg(unix)]
+pub mod signals;
+pub mod timer;
+pub mod tz;

@@ -1,0 +1,400 @@
+//! A client connection: its socket, its addresses, its output queue, its one timer.
+
+use crate::worker::Worker;
+use bytes::Bytes;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::task::{ready, Context, Poll};
+use weir_runtime::clock;
+use weir_runtime::net::Stream;
+use weir_runtime::timer::LazyTimer;
+use weir_wire::proxy_protocol::Proxied;
+
+/// Pieces up to this size are copied together; larger ones are sent from where they are.
+const COPY_MAX_BYTES: usize = 2048;
+/// Pieces handed to the kernel in one call.
+const PIECES_MAX: usize = 32;
+/// One sendfile call moves at most this much, so that one client cannot hold the worker.
+const SENDFILE_MAX_BYTES: u64 = 2 * 1024 * 1024;
+/// Output buffers kept for the next response, when no larger than this.
+const KEEP_BUFFER_MAX_BYTES: usize = 64 * 1024;
+
+enum Piece {
+    Text(Vec<u8>),
+    Mem(Bytes),
+    File { file: Rc<File>, offset: u64, len: u64 },
+}
+
+/// What is still to be sent to the client, in order.
+#[derive(Default)]
+pub struct OutQueue {
+    pieces: VecDeque<Piece>,
+    /// Bytes of the first piece that are already sent.
+    sent: usize,
+    queued: u64,
+    spare: Option<Vec<u8>>,
+}
+
+impl OutQueue {
+    /// The buffer at the end of the queue, for appending; report growth with [`OutQueue::grew`].
+    fn text(&mut self) -> &mut Vec<u8> {
+        if !matches!(self.pieces.back(), Some(Piece::Text(_))) {
+            let fresh = self.spare.take().unwrap_or_else(|| Vec::with_capacity(1024));
+            self.pieces.push_back(Piece::Text(fresh));
+        }
+        match self.pieces.back_mut() {
+            Some(Piece::Text(t)) => t,
+            _ => unreachable!("a text piece was just put at the end"),
+        }
+    }
+
+    /// Appends text through a closure; answers how much was added.
+    pub fn write(&mut self, f: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let text = self.text();
+        let before = text.len();
+        f(text);
+        let added = (text.len() - before) as u64;
+        self.queued += added;
+        added
+    }
+
+    pub fn push_bytes(&mut self, bytes: Bytes) {
+        if bytes.len() <= COPY_MAX_BYTES {
+            self.write(|t| t.extend_from_slice(&bytes));
+            return;
+        }
+        self.queued += bytes.len() as u64;
+        self.pieces.push_back(Piece::Mem(bytes));
+    }
+
+    pub fn push_file(&mut self, file: Rc<File>, offset: u64, len: u64) {
+        if len > 0 {
+            self.queued += len;
+            self.pieces.push_back(Piece::File { file, offset, len });
+        }
+    }
+
+    /// Bytes that are not sent yet.
+    pub fn queued(&self) -> u64 {
+        self.queued
+    }
+
+    fn first_is_file(&self) -> bool {
+        matches!(self.pieces.front(), Some(Piece::File { .. }))
+    }
+
+    fn consume(&mut self, mut n: usize) {
+        self.queued -= n as u64;
+        while let Some(front) = self.pieces.front_mut() {
+            let left = match front {
+                Piece::Text(t) => t.len() - self.sent,
+                Piece::Mem(b) => b.len() - self.sent,
+                Piece::File { offset, len, .. } => {
+                    *offset += n as u64;
+                    *len -= n as u64;
+                    n = 0;
+                    *len as usize
+                }
+            };
+            if n < left || (n == 0 && left > 0) {
+                self.sent += n;
+                return;
+            }
+            n -= left;
+            self.sent = 0;
+            if let Some(Piece::Text(mut t)) = self.pieces.pop_front() {
+                if t.capacity() <= KEEP_BUFFER_MAX_BYTES {
+                    t.clear();
+                    self.spare = Some(t);
+                }
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = OutQueue::default();
+    }
+
+    /// Gives the kept memory back, for a connection that goes idle.
+    fn shrink(&mut self) {
+        self.spare = None;
+        self.pieces = VecDeque::new();
+    }
+}
+
+/// The client's address as the request sees it (realip may replace it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAddr {
+    Ip(SocketAddr),
+    Unix,
+}
+
+impl ClientAddr {
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            ClientAddr::Ip(a) => Some(a.ip()),
+            ClientAddr::Unix => None,
+        }
+    }
+
+    /// `$remote_addr`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        use std::io::Write;
+        match self {
+            // Writing into a Vec cannot fail.
+            ClientAddr::Ip(a) => drop(write!(out, "{}", a.ip())),
+            ClientAddr::Unix => out.extend_from_slice(b"unix:"),
+        }
+    }
+
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            ClientAddr::Ip(a) => Some(a.port()),
+            ClientAddr::Unix => None,
+        }
+    }
+}
+
+pub struct Connection {
+    pub worker: Rc<Worker>,
+    pub stream: Stream,
+    /// `$connection`: unique over all workers.
+    pub serial: u64,
+    pub client: Cell<ClientAddr>,
+    /// Which of the worker's listening sockets it came by: an address of the configuration.
+    pub listen: usize,
+    pub local: Cell<Option<SocketAddr>>,
+    /// The address text of `$remote_addr`, made once.
+    pub client_text: RefCell<Vec<u8>>,
+    pub requests: Cell<u32>,
+    /// Monotonic ms when it was accepted.
+    pub start_ms: u64,
+    pub proxied: RefCell<Option<Proxied>>,
+    pub out: RefCell<OutQueue>,
+    timer: RefCell<LazyTimer>,
+    write_timer: RefCell<LazyTimer>,
+    pub nodelay_set: Cell<bool>,
+    /// Bytes received and sent over its whole life.
+    pub bytes_in: Cell<u64>,
+    pub bytes_out: Cell<u64>,
+    pub broken: Cell<bool>,
+}
+
+/// How a wait for the client ended badly.
+#[derive(Debug)]
+pub enum ConnError {
+    Timeout,
+    Io(io::Error),
+}
+
+impl Connection {
+    pub fn new(
+        worker: Rc<Worker>,
+        stream: Stream,
+        client: ClientAddr,
+        listen: usize,
+        serial: u64,
+    ) -> Connection {
+        let mut client_text = Vec::new();
+        client.write(&mut client_text);
+        Connection {
+            worker,
+            stream,
+            serial,
+            client: Cell::new(client),
+            listen,
+            local: Cell::new(None),
+            client_text: RefCell::new(client_text),
+            requests: Cell::new(0),
+            start_ms: clock::coarse_ms(),
+            proxied: RefCell::new(None),
+            out: RefCell::new(OutQueue::default()),
+            timer: RefCell::new(LazyTimer::new()),
+            write_timer: RefCell::new(LazyTimer::new()),
+            nodelay_set: Cell::new(false),
+            bytes_in: Cell::new(0),
+            bytes_out: Cell::new(0),
+            broken: Cell::new(false),
+        }
+    }
+
+    /// The address the client connected to.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        if self.local.get().is_none() {
+            self.local.set(self.stream.local_addr());
+        }
+        self.local.get()
+    }
+
+    /// Replaces the client's address (PROXY protocol, realip).
+    pub fn set_client(&self, client: ClientAddr) {
+        self.client.set(client);
+        let mut text = self.client_text.borrow_mut();
+        text.clear();
+        client.write(&mut text);
+    }
+
+    /// Reads more into the buffer; 0 is the end. `deadline` is in coarse monotonic ms.
+    pub async fn read(
+        &self,
+        buf: &mut Vec<u8>,
+        room: usize,
+        deadline: u64,
+    ) -> Result<usize, ConnError> {
+        poll_fn(|cx| self.poll_read(cx, buf, room, deadline)).await
+    }
+
+    pub fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        room: usize,
+        deadline: u64,
+    ) -> Poll<Result<usize, ConnError>> {
+        if let Poll::Ready(r) = self.stream.poll_read(cx, buf, room) {
+            if let Ok(n) = r {
+                self.bytes_in.set(self.bytes_in.get() + n as u64);
+            }
+            return Poll::Ready(r.map_err(ConnError::Io));
+        }
+        self.timer.borrow_mut().poll_until(cx, deadline).map(|()| Err(ConnError::Timeout))
+    }
+
+    /// Sends what is queued, up to `max` bytes; answers how much was sent.
+    pub fn poll_flush(&self, cx: &mut Context<'_>, max: u64) -> Poll<io::Result<u64>> {
+        let mut total = 0u64;
+        let mut out = self.out.borrow_mut();
+        while out.queued > 0 && total < max {
+            let n = match self.poll_send(cx, &out, max - total) {
+                Poll::Ready(Ok(n)) => n,
+                Poll::Ready(Err(e)) => {
+                    self.broken.set(true);
+                    out.clear();
+                    return Poll::Ready(Err(e));
+                }
+                Poll::Pending if total > 0 => break,
+                Poll::Pending => return Poll::Pending,
+            };
+            total += n as u64;
+            out.consume(n);
+        }
+        self.bytes_out.set(self.bytes_out.get() + total);
+        Poll::Ready(Ok(total))
+    }
+
+    fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        out: &OutQueue,
+        max: u64,
+    ) -> Poll<io::Result<usize>> {
+        if out.first_is_file() {
+            let Some(Piece::File { file, offset, len }) = out.pieces.front() else {
+                return Poll::Ready(Ok(0));
+            };
+            let n = (*len).min(max).min(SENDFILE_MAX_BYTES) as usize;
+            let sent = ready!(self.send_file(cx, file, *offset, n))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::Error::other("the file was truncated while sent")));
+            }
+            return Poll::Ready(Ok(sent));
+        }
+        let mut slices = [const { IoSlice::new(&[]) }; PIECES_MAX];
+        let (mut count, mut bytes, mut more) = (0, 0u64, false);
+        for piece in &out.pieces {
+            let whole: &[u8] = match piece {
+                Piece::Text(t) => t,
+                Piece::Mem(b) => b,
+                Piece::File { .. } => {
+                    more = true;
+                    break;
+                }
+            };
+            if count == PIECES_MAX || bytes >= max {
+                more = true;
+                break;
+            }
+            let mut part = if count == 0 { &whole[out.sent..] } else { whole };
+            if part.len() as u64 > max - bytes {
+                part = &part[..(max - bytes) as usize];
+            }
+            slices[count] = IoSlice::new(part);
+            count += 1;
+            bytes += part.len() as u64;
+        }
+        self.stream.poll_write(cx, &slices[..count], more)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn send_file(
+        &self,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        n: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.stream.poll_sendfile(cx, file, offset, n)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn send_file(
+        &self,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        n: usize,
+    ) -> Poll<io::Result<usize>> {
+        use std::io::{Read, Seek, SeekFrom};
+        ready!(self.stream.poll_writable(cx))?;
+        let mut part = vec![0; n.min(64 * 1024)];
+        let mut file = file;
+        file.seek(SeekFrom::Start(offset))?;
+        let got = file.read(&mut part)?;
+        self.stream.poll_write(cx, &[IoSlice::new(&part[..got])], false)
+    }
+
+    /// Sends what is queued until at most `leave` bytes are left; `timeout_ms` is the longest time
+    /// between two writes that make progress.
+    pub async fn drain(&self, leave: u64, timeout_ms: u64) -> Result<(), ConnError> {
+        while self.out.borrow().queued > leave {
+            let mut deadline = 0;
+            poll_fn(|cx| {
+                if let Poll::Ready(r) = self.poll_flush(cx, u64::MAX) {
+                    return Poll::Ready(r.map(|_| ()).map_err(ConnError::Io));
+                }
+                if deadline == 0 {
+                    deadline = clock::coarse_ms() + timeout_ms;
+                }
+                self.poll_write_timeout(cx, deadline)
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Fails once the deadline for writing has passed.
+    pub fn poll_write_timeout(
+        &self,
+        cx: &mut Context<'_>,
+        deadline: u64,
+    ) -> Poll<Result<(), ConnError>> {
+        self.write_timer.borrow_mut().poll_until(cx, deadline).map(|()| Err(ConnError::Timeout))
+    }
+
+    /// Small answers leave at once; set when a connection is kept, as nginx does.
+    pub fn set_nodelay(&self) {
+        if !self.nodelay_set.replace(true) {
+            self.stream.set_nodelay(true);
+        }
+    }
+
+    /// Frees what an idle connection does not need.
+    pub fn rest(&self) {
+        self.out.borrow_mut().shrink();
+    }
+}

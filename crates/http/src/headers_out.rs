@@ -1,0 +1,153 @@
+//! The response header under construction. Names and values are copied into one arena that is
+//! reused from request to request, so adding a field allocates nothing.
+
+use weir_base::bytes::eq_ignore_case;
+
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Span {
+    start: u32,
+    len: u32,
+}
+
+struct Field {
+    name: Span,
+    value: Span,
+}
+
+/// The header of a response: the fields nginx keeps apart, and the list of the others.
+#[derive(Default)]
+pub struct HeadersOut {
+    pub status: u16,
+    /// The text after the status code when an upstream sent one of its own.
+    status_line: Option<Span>,
+    pub content_length: Option<u64>,
+    /// Last modification in Unix seconds, sent as Last-Modified.
+    pub last_modified: Option<i64>,
+    content_type: Option<Span>,
+    charset: Option<Span>,
+    fields: Vec<Option<Field>>,
+    arena: Vec<u8>,
+    /// Byte ranges of the body may be asked for.
+    pub allow_ranges: bool,
+    /// `charset`, `Date` and `Server` were set by the upstream and are in the list.
+    pub has_date: bool,
+    pub has_server: bool,
+    /// Trailer fields, sent after a chunked body.
+    pub trailers: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl HeadersOut {
+    pub fn clear(&mut self) {
+        let (mut fields, mut arena) =
+            (std::mem::take(&mut self.fields), std::mem::take(&mut self.arena));
+        fields.clear();
+        arena.clear();
+        *self = HeadersOut { fields, arena, ..HeadersOut::default() };
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Span {
+        let start = self.arena.len() as u32;
+        self.arena.extend_from_slice(bytes);
+        Span { start, len: bytes.len() as u32 }
+    }
+
+    fn of(&self, s: Span) -> &[u8] {
+        &self.arena[s.start as usize..(s.start + s.len) as usize]
+    }
+
+    /// Adds a field at the end, whether or not one of that name exists.
+    pub fn add(&mut self, name: &[u8], value: &[u8]) {
+        let (name, value) = (self.keep(name), self.keep(value));
+        self.fields.push(Some(Field { name, value }));
+    }
+
+    /// Replaces every field of that name by one.
+    pub fn set(&mut self, name: &[u8], value: &[u8]) {
+        self.remove(name);
+        self.add(name, value);
+    }
+
+    pub fn remove(&mut self, name: &[u8]) {
+        for i in 0..self.fields.len() {
+            let hit = matches!(&self.fields[i], Some(f) if eq_ignore_case(self.of(f.name), name));
+            if hit {
+                self.fields[i] = None;
+            }
+        }
+    }
+
+    /// The first field of that name.
+    pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.iter().find(|(n, _)| eq_ignore_case(n, name)).map(|(_, v)| v)
+    }
+
+    /// The fields in order, letter case kept.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.fields.iter().flatten().map(|f| (self.of(f.name), self.of(f.value)))
+    }
+
+    pub fn set_content_type(&mut self, value: &[u8]) {
+        self.content_type = Some(self.keep(value));
+        self.charset = None;
+    }
+
+    pub fn clear_content_type(&mut self) {
+        self.content_type = None;
+        self.charset = None;
+    }
+
+    pub fn content_type(&self) -> Option<&[u8]> {
+        self.content_type.map(|s| self.of(s))
+    }
+
+    /// The charset that a filter added; sent as `; charset=` behind the content type.
+    pub fn set_charset(&mut self, value: &[u8]) {
+        self.charset = Some(self.keep(value));
+    }
+
+    pub fn charset(&self) -> Option<&[u8]> {
+        self.charset.map(|s| self.of(s))
+    }
+
+    /// `200 Fine`: the status line an upstream sent, after the version.
+    pub fn set_status_line(&mut self, value: &[u8]) {
+        self.status_line = Some(self.keep(value));
+    }
+
+    pub fn clear_status_line(&mut self) {
+        self.status_line = None;
+    }
+
+    pub fn status_line(&self) -> Option<&[u8]> {
+        self.status_line.map(|s| self.of(s))
+    }
+
+    /// The content length is no longer known or no longer true.
+    pub fn clear_content_length(&mut self) {
+        self.content_length = None;
+        self.remove(b"Content-Length");
+    }
+
+    pub fn clear_last_modified(&mut self) {
+        self.last_modified = None;
+        self.remove(b"Last-Modified");
+    }
+
+    pub fn clear_etag(&mut self) {
+        self.remove(b"ETag");
+    }
+
+    /// A strong entity tag becomes a weak one (a filter changes the body).
+    pub fn weaken_etag(&mut self) {
+        let Some(etag) = self.get(b"ETag") else { return };
+        if etag.starts_with(b"W/") {
+            return;
+        }
+        if etag.len() < 2 || etag[0] != b'"' || etag[etag.len() - 1] != b'"' {
+            self.clear_etag();
+            return;
+        }
+        let weak = [b"W/", etag].concat();
+        self.set(b"ETag", &weak);
+    }
+}

@@ -1,0 +1,154 @@
+//! The contract of an HTTP module: what it adds to configuration, variables, phases and filters.
+
+use crate::build::Build;
+use crate::buf::Chain;
+use crate::request::Request;
+use std::future::Future;
+use std::pin::Pin;
+use weir_module::{Cf, ConfResult, Row, SlotVtable, Slots};
+
+/// nginx's phases, in order. Find-config, post-rewrite and post-access are the engine's own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Phase {
+    PostRead,
+    ServerRewrite,
+    Rewrite,
+    Preaccess,
+    Access,
+    Precontent,
+    Content,
+    Log,
+}
+
+impl Phase {
+    pub const COUNT: usize = 8;
+}
+
+/// A future of one worker; it never leaves its thread.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// The part of a handler that waits.
+pub type WaitFn = for<'a> fn(&'a mut Request) -> LocalFuture<'a, Flow>;
+
+/// What a handler decided.
+pub enum Flow {
+    /// Nothing to say: the next handler of the phase.
+    Declined,
+    /// Decided: go on with the next phase; from a content handler, the response is complete.
+    Ok,
+    /// Answer with this status: nginx's finalisation, `error_page` included.
+    Status(u16),
+    /// Go on in this function, which may wait.
+    Wait(WaitFn),
+    /// The URI changed: find the server's rewrite rules and the location again.
+    Redirect,
+    /// A named location was entered: go on at its rewrite phase.
+    Named,
+    /// Close the connection without an answer (444, client gone, half-sent response).
+    Close,
+}
+
+pub type Handler = fn(&mut Request) -> Flow;
+
+/// Whether the merged configuration of a location gives a handler or filter anything to do.
+pub type Active = fn(&Slots) -> bool;
+
+pub struct PhaseHandler {
+    pub phase: Phase,
+    pub handler: Handler,
+    pub active: Active,
+}
+
+/// What can go wrong while output is filtered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FilterError {
+    /// Answer with this status instead; only before the header is sent.
+    Status(u16),
+    /// The response cannot be completed: close the connection.
+    Broken,
+}
+
+pub type FilterResult = Result<(), FilterError>;
+
+/// The filters behind the one that is running.
+#[derive(Clone, Copy)]
+pub struct Next(pub(crate) usize);
+
+pub type HeaderFilter = fn(&mut Request, Next) -> FilterResult;
+pub type BodyFilter = fn(&mut Request, Chain, Next) -> FilterResult;
+
+/// A module's place in the filter chains. Filters run in the order of the module list.
+pub struct Filter {
+    pub header: Option<HeaderFilter>,
+    pub body: Option<BodyFilter>,
+    pub active: Active,
+}
+
+/// A variable's value is appended to the buffer; `false` means it has none ("not found").
+pub type Getter = fn(&mut Request, &VarArg, &mut Vec<u8>) -> bool;
+pub type VarSetter = fn(&mut Request, &VarArg, &[u8]);
+
+/// What a getter is called with: the rest of a prefix variable's name, and a number of its own.
+#[derive(Clone, Default, Debug)]
+pub struct VarArg {
+    pub name: Box<[u8]>,
+    pub data: usize,
+}
+
+#[derive(Clone)]
+pub struct Variable {
+    /// A name, or a prefix that ends in `_` when `prefix` is set (`arg_`, `http_`).
+    pub name: &'static str,
+    pub prefix: bool,
+    pub get: Getter,
+    pub set: Option<VarSetter>,
+    /// Evaluated once per request and kept.
+    pub cached: bool,
+}
+
+impl Variable {
+    pub const fn new(name: &'static str, get: Getter) -> Variable {
+        Variable { name, prefix: false, get, set: None, cached: false }
+    }
+
+    pub const fn prefixed(name: &'static str, get: Getter) -> Variable {
+        Variable { name, prefix: true, get, set: None, cached: false }
+    }
+
+    pub const fn cached(mut self) -> Variable {
+        self.cached = true;
+        self
+    }
+
+    pub const fn settable(mut self, set: VarSetter) -> Variable {
+        self.set = Some(set);
+        self
+    }
+}
+
+/// One HTTP module: a file, a line in the list, a test file.
+pub struct HttpModule {
+    pub name: &'static str,
+    pub rows: &'static [Row],
+    pub slots: &'static [SlotVtable],
+    pub variables: &'static [Variable],
+    pub phases: &'static [PhaseHandler],
+    pub filter: Option<Filter>,
+    /// Before the block is merged; may look at the main level's slots.
+    pub prepare: Option<fn(&mut Cf) -> ConfResult>,
+    /// After the merge: opens, resolves, makes zones. The last place that may fail.
+    pub build: Option<fn(&mut Build) -> ConfResult>,
+}
+
+impl HttpModule {
+    pub const EMPTY: HttpModule = HttpModule {
+        name: "",
+        rows: &[],
+        slots: &[],
+        variables: &[],
+        phases: &[],
+        filter: None,
+        prepare: None,
+        build: None,
+    };
+}

@@ -1,0 +1,403 @@
+//! One request, whatever protocol it came by.
+
+use crate::body::RequestBody;
+use crate::buf::Chain;
+use crate::conn::Connection;
+use crate::generation::{Location, Server, WorkerGen};
+use crate::headers_out::HeadersOut;
+use crate::module::{FilterResult, Next};
+use crate::timing::UpstreamState;
+use std::any::Any;
+use std::rc::Rc;
+use weir_script::regex::Captures;
+use weir_script::template::{Env, Template, VarId};
+use weir_wire::http1::names::HeaderId;
+use weir_wire::http1::request::{HeaderField, Method, RequestHead, Version};
+use weir_wire::scan::Range32;
+
+/// Where a request stands: its connection, and the part of the configuration that serves it.
+struct Place {
+    conn: Rc<Connection>,
+    gen: Rc<WorkerGen>,
+    server: Rc<Server>,
+    location: Rc<Location>,
+}
+
+#[derive(Clone, Copy, Default)]
+enum VarSlot {
+    #[default]
+    Empty,
+    Missing,
+    Value {
+        start: u32,
+        len: u32,
+    },
+}
+
+/// What the last regular expression that matched has captured.
+#[derive(Default)]
+pub struct CaptureSet {
+    pub subject: Vec<u8>,
+    pub captures: Captures,
+}
+
+impl CaptureSet {
+    pub fn get(&self, n: usize) -> Option<&[u8]> {
+        let (start, end) = self.captures.range(n)?;
+        self.subject.get(start..end)
+    }
+}
+
+/// A request and its response under construction. Taken from the worker's pool, so that its
+/// buffers are allocated once and used by many requests.
+#[derive(Default)]
+pub struct Request {
+    place: Option<Place>,
+    /// The head as it was read, and behind it whatever else has arrived.
+    pub buf: Vec<u8>,
+    pub head: RequestHead,
+    pub method: Method,
+    /// Decoded and normalised path.
+    pub uri: Vec<u8>,
+    pub args: Vec<u8>,
+    /// Lower-case host without port, from the request line or the Host field.
+    pub host: Vec<u8>,
+    pub out: HeadersOut,
+    pub body: RequestBody,
+    ctx: Vec<Box<dyn Any>>,
+    vars: Vec<VarSlot>,
+    var_arena: Vec<u8>,
+    pub captures: CaptureSet,
+    /// Set by the rewrite module's code and `try_files`; a changed URI finds its location again.
+    pub uri_changed: bool,
+    /// How many more internal redirects are allowed.
+    pub redirects_left: u8,
+    /// The URI is the one the client sent, so `$request_uri`'s path may be passed on unchanged.
+    pub valid_unparsed_uri: bool,
+    pub internal: bool,
+    pub keepalive: bool,
+    pub chunked: bool,
+    pub header_only: bool,
+    pub header_sent: bool,
+    /// The whole response is in the output queue.
+    pub complete: bool,
+    /// A status that replaces the handler's own: set by `error_page`.
+    pub err_status: u16,
+    /// An error page is being produced.
+    pub error_page: bool,
+    /// `error_page 404 = /x`: the page's own status is the answer's.
+    pub lingering: bool,
+    pub discard_body: bool,
+    /// `return 444`, or the peer has gone.
+    pub aborted: bool,
+    pub allow_ranges: bool,
+    pub single_range: bool,
+    pub filter_needs_memory: bool,
+    /// Vary: Accept-Encoding is to be sent; this request may be answered compressed.
+    pub gzip_vary: bool,
+    pub gzip_tested: bool,
+    pub gzip_ok: bool,
+    pub request_id: [u8; 16],
+    /// Monotonic ms.
+    pub start_ms: u64,
+    /// Bytes of the response so far, and of those the header's.
+    pub sent: u64,
+    pub header_size: u64,
+    /// Bytes of this request as received.
+    pub received: u64,
+    pub limit_rate: Option<u64>,
+    pub limit_rate_after: Option<u64>,
+    /// Which backends were asked, for the `$upstream_*` variables.
+    pub upstream: Vec<UpstreamState>,
+    /// The number of this request on its connection.
+    pub number: u32,
+    /// Access was decided: 0 not yet, else the status that `satisfy any` holds back.
+    pub access_code: u16,
+    pub(crate) handler_done: bool,
+    /// The `limit_except` location was entered.
+    pub(crate) inside_limit_except: bool,
+    pub(crate) main_status_logged: bool,
+}
+
+impl Request {
+    /// Readies a pooled request for a new head.
+    pub(crate) fn begin(
+        &mut self,
+        conn: Rc<Connection>,
+        gen: Rc<WorkerGen>,
+        server: Rc<Server>,
+        start_ms: u64,
+    ) {
+        let location = Rc::clone(&gen.locations[server.location]);
+        self.place = Some(Place { conn, gen, server, location });
+        self.start_ms = start_ms;
+        self.redirects_left = 11;
+        self.valid_unparsed_uri = true;
+    }
+
+    /// Forgets the request and keeps the memory.
+    pub(crate) fn recycle(&mut self) {
+        let mut fresh = Request {
+            buf: std::mem::take(&mut self.buf),
+            head: std::mem::take(&mut self.head),
+            uri: std::mem::take(&mut self.uri),
+            args: std::mem::take(&mut self.args),
+            host: std::mem::take(&mut self.host),
+            out: std::mem::take(&mut self.out),
+            ctx: std::mem::take(&mut self.ctx),
+            vars: std::mem::take(&mut self.vars),
+            var_arena: std::mem::take(&mut self.var_arena),
+            captures: std::mem::take(&mut self.captures),
+            upstream: std::mem::take(&mut self.upstream),
+            ..Request::default()
+        };
+        fresh.buf.clear();
+        fresh.head.clear();
+        fresh.uri.clear();
+        fresh.args.clear();
+        fresh.host.clear();
+        fresh.out.clear();
+        fresh.ctx.clear();
+        fresh.vars.clear();
+        fresh.var_arena.clear();
+        fresh.upstream.clear();
+        fresh.captures.captures.clear();
+        *self = fresh;
+    }
+
+    fn place(&self) -> &Place {
+        self.place.as_ref().expect("a request in use has its place")
+    }
+
+    pub fn conn(&self) -> &Rc<Connection> {
+        &self.place().conn
+    }
+
+    pub fn gen(&self) -> &Rc<WorkerGen> {
+        &self.place().gen
+    }
+
+    pub fn server(&self) -> &Rc<Server> {
+        &self.place().server
+    }
+
+    /// The location that serves this request now.
+    pub fn loc(&self) -> &Rc<Location> {
+        &self.place().location
+    }
+
+    pub fn set_server(&mut self, server: Rc<Server>) {
+        let place = self.place.as_mut().expect("a request in use has its place");
+        place.location = Rc::clone(&place.gen.locations[server.location]);
+        place.server = server;
+    }
+
+    pub fn set_location(&mut self, id: usize) {
+        let place = self.place.as_mut().expect("a request in use has its place");
+        place.location = Rc::clone(&place.gen.locations[id]);
+    }
+
+    // --- the request's header ---
+
+    pub fn bytes(&self, range: Range32) -> &[u8] {
+        range.of(&self.buf)
+    }
+
+    /// The first field with that id.
+    pub fn header(&self, id: HeaderId) -> Option<&[u8]> {
+        self.head.value(id, &self.buf)
+    }
+
+    /// The first field of that name.
+    pub fn header_named(&self, name: &[u8]) -> Option<&[u8]> {
+        self.headers().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v)
+    }
+
+    pub fn headers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.head.headers.iter().map(|h| (h.name.of(&self.buf), h.value.of(&self.buf)))
+    }
+
+    /// Adds a field to the request, as a module or Lua may.
+    pub fn add_header_in(&mut self, name: &[u8], value: &[u8]) {
+        let id = HeaderId::of(name);
+        let (name, value) = (self.keep(name), self.keep(value));
+        self.head.headers.push(HeaderField { name, value, id });
+        self.head.seen |= id.bit();
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Range32 {
+        let start = self.buf.len() as u32;
+        self.buf.extend_from_slice(bytes);
+        Range32 { start, end: self.buf.len() as u32 }
+    }
+
+    pub fn method_name(&self) -> &[u8] {
+        if self.method == self.head.method {
+            return self.bytes(self.head.method_span);
+        }
+        crate::names::method(self.method)
+    }
+
+    pub fn version(&self) -> Version {
+        self.head.version
+    }
+
+    /// The path's extension, without the dot.
+    pub fn exten(&self) -> Option<&[u8]> {
+        weir_wire::http1::uri::exten(&self.uri)
+    }
+
+    pub fn request_line(&self) -> &[u8] {
+        self.bytes(self.head.request_line)
+    }
+
+    /// `$request_uri`: path and arguments as the client wrote them.
+    pub fn unparsed_uri(&self) -> &[u8] {
+        self.bytes(self.head.target)
+    }
+
+    // --- per-module state ---
+
+    pub fn ctx<T: Any>(&mut self) -> Option<&mut T> {
+        self.ctx.iter_mut().find_map(|c| c.downcast_mut())
+    }
+
+    pub fn has_ctx<T: Any>(&self) -> bool {
+        self.ctx.iter().any(|c| c.is::<T>())
+    }
+
+    pub fn set_ctx<T: Any>(&mut self, value: T) {
+        match self.ctx::<T>() {
+            Some(old) => *old = value,
+            None => self.ctx.push(Box::new(value)),
+        }
+    }
+
+    pub fn take_ctx<T: Any>(&mut self) -> Option<Box<T>> {
+        let at = self.ctx.iter().position(|c| c.is::<T>())?;
+        self.ctx.swap_remove(at).downcast().ok()
+    }
+
+    /// An internal redirect starts the modules afresh.
+    pub fn clear_ctx(&mut self) {
+        self.ctx.clear();
+    }
+
+    // --- variables ---
+
+    /// Appends a variable's value; `false` when it has none.
+    pub fn var(&mut self, id: VarId, out: &mut Vec<u8>) -> bool {
+        let n = id.0 as usize;
+        match self.vars.get(n) {
+            Some(VarSlot::Value { start, len }) => {
+                let (start, end) = (*start as usize, (*start + *len) as usize);
+                out.extend_from_slice(&self.var_arena[start..end]);
+                return true;
+            }
+            Some(VarSlot::Missing) => return false,
+            _ => {}
+        }
+        let gen = Rc::clone(self.gen());
+        let def = &gen.shared.vars[n];
+        let start = out.len();
+        let found = (def.get)(self, &def.arg, out);
+        if def.cached {
+            match found {
+                true => self.store_var(n, Some(&out[start..])),
+                false => self.store_var(n, None),
+            }
+        }
+        found
+    }
+
+    /// A variable's value; `None` when it has none.
+    pub fn var_value(&mut self, id: VarId) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        self.var(id, &mut out).then_some(out)
+    }
+
+    /// Sets a variable: by its own setter when it has one, otherwise by keeping the value.
+    pub fn set_var(&mut self, id: VarId, value: &[u8]) {
+        let gen = Rc::clone(self.gen());
+        let def = &gen.shared.vars[id.0 as usize];
+        match def.set {
+            Some(set) => set(self, &def.arg, value),
+            None => self.store_var(id.0 as usize, Some(value)),
+        }
+    }
+
+    /// Keeps a value without asking the variable's setter.
+    pub fn store_var(&mut self, n: usize, value: Option<&[u8]>) {
+        if self.vars.len() <= n {
+            self.vars.resize(n + 1, VarSlot::Empty);
+        }
+        self.vars[n] = match value {
+            None => VarSlot::Missing,
+            Some(v) => {
+                let start = self.var_arena.len() as u32;
+                self.var_arena.extend_from_slice(v);
+                VarSlot::Value { start, len: v.len() as u32 }
+            }
+        };
+    }
+
+    /// Forgets a kept value, so that the next use evaluates it again.
+    pub fn flush_var(&mut self, id: VarId) {
+        if let Some(slot) = self.vars.get_mut(id.0 as usize) {
+            *slot = VarSlot::Empty;
+        }
+    }
+
+    /// Evaluates a compiled string onto the end of `out`.
+    pub fn eval_into(&mut self, template: &Template, out: &mut Vec<u8>) {
+        template.eval(self, out);
+    }
+
+    pub fn eval(&mut self, template: &Template) -> Vec<u8> {
+        let mut out = Vec::new();
+        template.eval(self, &mut out);
+        out
+    }
+
+    /// nginx's truth: a value that is neither empty nor `0`.
+    pub fn is_true(&mut self, template: &Template) -> bool {
+        let value = self.eval(template);
+        !(value.is_empty() || value == b"0")
+    }
+
+    // --- the response ---
+
+    /// Runs the header filters and puts the header into the output queue.
+    pub fn send_header(&mut self) -> FilterResult {
+        if self.header_sent {
+            return Ok(());
+        }
+        if self.err_status != 0 {
+            self.out.status = self.err_status;
+            self.out.clear_status_line();
+        }
+        Next(0).header(self)
+    }
+
+    /// Runs the body filters and puts the result into the output queue.
+    pub fn output(&mut self, chain: Chain) -> FilterResult {
+        Next(0).body(self, chain)
+    }
+
+    /// Milliseconds since the request began.
+    pub fn elapsed_ms(&self) -> u64 {
+        weir_runtime::clock::mono_ms().saturating_sub(self.start_ms)
+    }
+}
+
+impl Env for Request {
+    fn var(&mut self, id: VarId, out: &mut Vec<u8>) {
+        Request::var(self, id, out);
+    }
+
+    fn capture(&mut self, n: usize, out: &mut Vec<u8>) {
+        if let Some(text) = self.captures.get(n) {
+            out.extend_from_slice(text);
+        }
+    }
+}

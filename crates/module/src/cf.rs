@@ -1,0 +1,179 @@
+//! The walk over the tree: finds each directive's row, checks it, calls its setter.
+
+use crate::args::diagnostic;
+use crate::slot::{ConfType, Level, Slots};
+use crate::{ArgsExt, Body, ConfResult, Context, Diagnostic, Directive, Row, RowBody};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// What the load is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// `-t`: everything is checked, nothing is kept.
+    Test,
+    /// Start or reload.
+    Serve,
+}
+
+/// Every row by name; one name may have several rows with different contexts.
+pub struct RowTable {
+    rows: HashMap<&'static [u8], Vec<&'static Row>>,
+    /// Known to nginx, not to this version: name and what to do instead.
+    missing: HashMap<&'static [u8], &'static str>,
+}
+
+impl RowTable {
+    pub fn new<'a>(
+        lists: impl IntoIterator<Item = &'a &'static [Row]>,
+        missing: &[(&'static str, &'static str)],
+    ) -> RowTable {
+        let mut rows: HashMap<&'static [u8], Vec<&'static Row>> = HashMap::new();
+        for row in lists.into_iter().flat_map(|l| l.iter()) {
+            rows.entry(row.name.as_bytes()).or_default().push(row);
+        }
+        let missing = missing.iter().map(|(n, why)| (n.as_bytes(), *why)).collect();
+        RowTable { rows, missing }
+    }
+
+    pub fn find(&self, name: &[u8]) -> &[&'static Row] {
+        self.rows.get(name).map_or(&[], |v| v.as_slice())
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.rows.values().flatten().map(|r| r.name)
+    }
+
+    fn unknown(&self, d: &Directive) -> Diagnostic {
+        let name = d.name.to_str().into_owned();
+        let mut e = d.fail(format!("unknown directive \"{name}\""));
+        e.hint = match self.missing.get(&*d.name.text) {
+            Some(why) => Some((*why).to_string()),
+            None => weir_conf::suggest(&name, self.names())
+                .map(|near| format!("did you mean \"{near}\"?")),
+        };
+        e
+    }
+}
+
+/// The levels' slots that are being filled now.
+#[derive(Default)]
+pub struct Levels {
+    pub global: Slots,
+    pub main: Slots,
+    pub server: Slots,
+    pub location: Slots,
+}
+
+/// The state of a configuration being read.
+pub struct Cf {
+    table: Rc<RowTable>,
+    pub context: Context,
+    pub levels: Levels,
+    /// Prefix for files that are not configuration (`-p`).
+    pub prefix: PathBuf,
+    /// The directory of the main configuration file.
+    pub conf_prefix: PathBuf,
+    pub mode: Mode,
+    pub warnings: Vec<Diagnostic>,
+}
+
+impl Cf {
+    pub fn new(table: Rc<RowTable>, prefix: &Path, conf_prefix: &Path, mode: Mode) -> Cf {
+        Cf {
+            table,
+            context: Context::MAIN,
+            levels: Levels::default(),
+            prefix: prefix.to_path_buf(),
+            conf_prefix: conf_prefix.to_path_buf(),
+            mode,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The slot of type `T` at the level being filled.
+    pub fn get<T: ConfType>(&mut self) -> &mut T {
+        match T::LEVEL {
+            Level::Global => self.levels.global.get_mut(),
+            Level::Main => self.levels.main.get_mut(),
+            Level::Server => self.levels.server.get_mut(),
+            Level::Location => self.levels.location.get_mut(),
+        }
+    }
+
+    /// Reads a block's children in another context.
+    pub fn walk(&mut self, context: Context, children: &[Directive]) -> ConfResult {
+        let outer = std::mem::replace(&mut self.context, context);
+        let result = children.iter().try_for_each(|d| self.directive(d));
+        self.context = outer;
+        result
+    }
+
+    /// A path from the configuration: relative ones start at the prefix.
+    pub fn full_path(&self, name: &[u8]) -> PathBuf {
+        join(&self.prefix, name)
+    }
+
+    /// The same, starting at the configuration's own directory.
+    pub fn full_conf_path(&self, name: &[u8]) -> PathBuf {
+        join(&self.conf_prefix, name)
+    }
+
+    pub fn warn(&mut self, d: &Directive, message: impl Into<String>) {
+        let mut w = diagnostic(message.into(), d.name.span);
+        w.level = weir_conf::Level::Warn;
+        self.warnings.push(w);
+    }
+
+    fn directive(&mut self, d: &Directive) -> ConfResult {
+        let table = Rc::clone(&self.table);
+        let rows = table.find(&d.name.text);
+        if rows.is_empty() {
+            return Err(table.unknown(d));
+        }
+        let Some(row) = rows.iter().find(|r| r.contexts.has(self.context)) else {
+            return Err(not_allowed(d, rows));
+        };
+        check_body(d, row)?;
+        if !row.arity.fits(d.args.len()) {
+            let mut e =
+                d.fail(format!("invalid number of arguments in \"{}\" directive", row.name));
+            e.hint = Some(format!("\"{}\" takes {}", row.name, row.arity.describe()));
+            return Err(e);
+        }
+        if row.arity.is_flag() {
+            d.flag()?;
+        }
+        (row.set)(self, d)
+    }
+}
+
+fn join(prefix: &Path, name: &[u8]) -> PathBuf {
+    let name = PathBuf::from(String::from_utf8_lossy(name).into_owned());
+    if name.is_absolute() {
+        return name;
+    }
+    prefix.join(name)
+}
+
+fn not_allowed(d: &Directive, rows: &[&'static Row]) -> Diagnostic {
+    let mut e = d.error("is not allowed here");
+    let places: Vec<&str> = rows.iter().flat_map(|r| r.contexts.names()).collect();
+    e.hint = Some(format!("\"{}\" stands in: {}", d.name.to_str(), places.join(", ")));
+    e
+}
+
+fn check_body(d: &Directive, row: &Row) -> ConfResult {
+    let has_block = !matches!(d.body, Body::None);
+    match row.body {
+        RowBody::Plain if has_block => {
+            let mut e = d.fail(format!("directive \"{}\" is not terminated by \";\"", row.name));
+            e.hint = Some(format!("\"{}\" takes no block", row.name));
+            Err(e)
+        }
+        RowBody::Block | RowBody::Raw if !has_block => {
+            Err(d.fail(format!("directive \"{}\" has no opening \"{{\"", row.name)))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,57 @@
+//! A configuration value that may be unset at a level and is filled from the outer one.
+
+use crate::{ArgsExt, ConfResult, Directive};
+use std::ops::Deref;
+
+/// Unset until a directive sets it or [`Val::merge`] fills it. Reading an unmerged value is a
+/// programming error: every slot's `merge` fills all of its values.
+#[derive(Clone, Debug, Default)]
+pub struct Val<T>(Option<T>);
+
+impl<T> Val<T> {
+    pub const UNSET: Val<T> = Val(None);
+
+    pub fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub fn set(&mut self, value: T) {
+        self.0 = Some(value);
+    }
+
+    pub fn as_option(&self) -> Option<&T> {
+        self.0.as_ref()
+    }
+
+    pub fn as_mut(&mut self) -> Option<&mut T> {
+        self.0.as_mut()
+    }
+
+    /// Sets the value; a second time at the same level is nginx's `is duplicate`.
+    pub fn once(&mut self, d: &Directive, value: T) -> ConfResult {
+        if self.0.is_some() {
+            return Err(d.error("is duplicate"));
+        }
+        self.0 = Some(value);
+        Ok(())
+    }
+}
+
+impl<T: Clone> Val<T> {
+    /// Takes the outer level's value, or the default, when this level set none.
+    pub fn merge(&mut self, parent: &Val<T>, default: impl FnOnce() -> T) {
+        if self.0.is_none() {
+            self.0 = Some(match &parent.0 {
+                Some(v) => v.clone(),
+                None => default(),
+            });
+        }
+    }
+}
+
+impl<T> Deref for Val<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("configuration values are merged before they are read")
+    }
+}

@@ -1,0 +1,278 @@
+//! Listening sockets: made once with their options, kept over reloads, shared by the workers.
+
+use crate::net::Stream;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+#[cfg(unix)]
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::task::{ready, Context, Poll};
+
+/// An address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ListenAddr {
+    Ip(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for ListenAddr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ListenAddr::Ip(a) => write!(f, "{a}"),
+            ListenAddr::Unix(p) => write!(f, "unix:{}", p.display()),
+        }
+    }
+}
+
+/// TCP keepalive probes of accepted connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct KeepAlive {
+    pub on: Option<bool>,
+    pub idle_secs: u32,
+    pub interval_secs: u32,
+    pub count: u32,
+}
+
+/// The options of one `listen` directive that belong to the socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    pub backlog: i32,
+    pub rcvbuf: Option<usize>,
+    pub sndbuf: Option<usize>,
+    pub deferred: bool,
+    pub fastopen: Option<u32>,
+    pub ipv6only: bool,
+    pub reuseport: bool,
+    pub keepalive: KeepAlive,
+    pub fib: Option<u32>,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        ListenOptions {
+            backlog: 511,
+            rcvbuf: None,
+            sndbuf: None,
+            deferred: false,
+            fastopen: None,
+            ipv6only: true,
+            reuseport: false,
+            keepalive: KeepAlive::default(),
+            fib: None,
+        }
+    }
+}
+
+/// A bound, listening socket. Closing the last handle closes it.
+pub struct Listener {
+    pub addr: ListenAddr,
+    socket: Socket,
+}
+
+impl Listener {
+    pub fn bind(addr: &ListenAddr, options: &ListenOptions) -> io::Result<Listener> {
+        let (domain, sock_addr) = match addr {
+            ListenAddr::Ip(a) => (Domain::for_address(*a), SockAddr::from(*a)),
+            ListenAddr::Unix(p) => (Domain::UNIX, SockAddr::unix(p)?),
+        };
+        let protocol = matches!(addr, ListenAddr::Ip(_)).then_some(Protocol::TCP);
+        let socket = Socket::new(domain, Type::STREAM, protocol)?;
+        if let ListenAddr::Ip(a) = addr {
+            #[cfg(unix)]
+            socket.set_reuse_address(true)?;
+            if a.is_ipv6() {
+                socket.set_only_v6(options.ipv6only)?;
+            }
+            #[cfg(unix)]
+            if options.reuseport {
+                socket.set_reuse_port(true)?;
+            }
+        }
+        socket.bind(&sock_addr)?;
+        #[cfg(unix)]
+        if let ListenAddr::Unix(p) = addr {
+            use std::os::unix::fs::PermissionsExt;
+            std::fs::set_permissions(p, std::fs::Permissions::from_mode(0o666))?;
+        }
+        let listener = Listener { addr: addr.clone(), socket };
+        listener.configure(options)?;
+        listener.socket.listen(options.backlog)?;
+        listener.socket.set_nonblocking(true)?;
+        Ok(listener)
+    }
+
+    /// Sets what may change while the socket listens; also called when a reload changes options.
+    pub fn configure(&self, o: &ListenOptions) -> io::Result<()> {
+        if let Some(n) = o.rcvbuf {
+            self.socket.set_recv_buffer_size(n)?;
+        }
+        if let Some(n) = o.sndbuf {
+            self.socket.set_send_buffer_size(n)?;
+        }
+        if matches!(self.addr, ListenAddr::Unix(_)) {
+            return Ok(());
+        }
+        if let Some(on) = o.keepalive.on {
+            self.socket.set_keepalive(on)?;
+        }
+        #[cfg(target_os = "linux")]
+        self.configure_tcp(o)?;
+        Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn configure_tcp(&self, o: &ListenOptions) -> io::Result<()> {
+        use crate::net::set_option;
+        let fd = self.socket.as_raw_fd();
+        let probes = [
+            (libc::TCP_KEEPIDLE, o.keepalive.idle_secs),
+            (libc::TCP_KEEPINTVL, o.keepalive.interval_secs),
+            (libc::TCP_KEEPCNT, o.keepalive.count),
+        ];
+        for (name, value) in probes.into_iter().filter(|(_, v)| *v > 0) {
+            set_option(fd, libc::IPPROTO_TCP, name, &(value as libc::c_int))?;
+        }
+        if let Some(queue) = o.fastopen {
+            set_option(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, &(queue as libc::c_int))?;
+        }
+        if o.deferred {
+            set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &(1 as libc::c_int))?;
+        }
+        Ok(())
+    }
+
+    /// Calls `listen` again, so that a changed backlog takes effect.
+    pub fn set_backlog(&self, backlog: i32) -> io::Result<()> {
+        self.socket.listen(backlog)
+    }
+
+    /// The address as bound (the port the kernel chose, for port 0).
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.socket.local_addr().ok()?.as_socket()
+    }
+
+    #[cfg(unix)]
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Takes over a listening socket that an older process left open.
+    #[cfg(unix)]
+    pub fn from_inherited(fd: RawFd) -> io::Result<Listener> {
+        // SAFETY: the older process handed the descriptor over for this process alone to own; an
+        // invalid number makes the next call fail.
+        let socket = unsafe { Socket::from_raw_fd(fd) };
+        let local = socket.local_addr()?;
+        let addr = match local.as_socket() {
+            Some(a) => ListenAddr::Ip(a),
+            None => ListenAddr::Unix(
+                local
+                    .as_pathname()
+                    .map(|p| p.to_path_buf())
+                    .ok_or_else(|| io::Error::other("a socket without an address"))?,
+            ),
+        };
+        socket.set_nonblocking(true)?;
+        socket.set_cloexec(true)?;
+        Ok(Listener { addr, socket })
+    }
+
+    fn accept(&self) -> io::Result<(Socket, SockAddr)> {
+        let (s, a) = self.socket.accept()?;
+        #[cfg(not(target_os = "linux"))]
+        s.set_nonblocking(true)?;
+        Ok((s, a))
+    }
+}
+
+/// Sockets from an older process, by address, waiting to be named by the configuration.
+static INHERITED: Mutex<Option<HashMap<ListenAddr, Vec<Listener>>>> = Mutex::new(None);
+
+/// Keeps inherited sockets until the configuration asks for their addresses.
+pub fn keep_inherited(listeners: Vec<Listener>) {
+    let mut map = INHERITED.lock().unwrap_or_else(|e| e.into_inner());
+    for l in listeners {
+        map.get_or_insert_with(HashMap::new).entry(l.addr.clone()).or_default().push(l);
+    }
+}
+
+/// An inherited socket for that address, if one is left.
+pub fn take_inherited(addr: &ListenAddr) -> Option<Listener> {
+    INHERITED.lock().unwrap_or_else(|e| e.into_inner()).as_mut()?.get_mut(addr)?.pop()
+}
+
+/// Closes the inherited sockets that the configuration no longer names.
+pub fn drop_inherited() {
+    INHERITED.lock().unwrap_or_else(|e| e.into_inner()).take();
+}
+
+/// The peer of an accepted connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    Ip(SocketAddr),
+    Unix,
+}
+
+/// One worker's watch on a listening socket.
+#[cfg(unix)]
+pub struct Acceptor {
+    watch: tokio::io::unix::AsyncFd<Watched>,
+}
+
+#[cfg(unix)]
+struct Watched(Arc<Listener>);
+
+#[cfg(unix)]
+impl AsRawFd for Watched {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.fd()
+    }
+}
+
+#[cfg(unix)]
+impl Acceptor {
+    /// Must be called inside the worker's runtime.
+    pub fn new(listener: Arc<Listener>) -> io::Result<Acceptor> {
+        // SAFETY: `Watched` keeps its listener, and so the descriptor, open for as long as the
+        // watch lives, and always gives the same descriptor.
+        let watch = unsafe {
+            tokio::io::unix::AsyncFd::register_with_interest(
+                Watched(listener),
+                tokio::io::Interest::READABLE,
+            )?
+        };
+        Ok(Acceptor { watch })
+    }
+
+    /// The next connection.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Peer)>> {
+        loop {
+            let mut guard = ready!(self.watch.poll_read_ready(cx))?;
+            match guard.try_io(|w| w.get_ref().0.accept()) {
+                Err(_would_block) => continue,
+                Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(Err(e)) => return Poll::Ready(Err(e)),
+                Ok(Ok((socket, addr))) => return Poll::Ready(wrap(socket, &addr)),
+            }
+        }
+    }
+}
+
+#[cfg(unix)]
+fn wrap(socket: Socket, addr: &SockAddr) -> io::Result<(Stream, Peer)> {
+    #[cfg(target_os = "linux")]
+    socket.set_nonblocking(true)?;
+    match addr.as_socket() {
+        Some(a) => {
+            let std: std::net::TcpStream = socket.into();
+            Ok((Stream::Tcp(tokio::net::TcpStream::from_std(std)?), Peer::Ip(a)))
+        }
+        None => {
+            let std: std::os::unix::net::UnixStream = socket.into();
+            Ok((Stream::Unix(tokio::net::UnixStream::from_std(std)?), Peer::Unix))
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Signals as nginx has them, waited for by the main thread; worker threads have them blocked.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Signal {
+    Hup,
+    Quit,
+    Term,
+    Int,
+    Usr1,
+    Usr2,
+    Winch,
+    Chld,
+}
+
+const NUMBERS: [(Signal, i32); 8] = [
+    (Signal::Hup, libc::SIGHUP),
+    (Signal::Quit, libc::SIGQUIT),
+    (Signal::Term, libc::SIGTERM),
+    (Signal::Int, libc::SIGINT),
+    (Signal::Usr1, libc::SIGUSR1),
+    (Signal::Usr2, libc::SIGUSR2),
+    (Signal::Winch, libc::SIGWINCH),
+    (Signal::Chld, libc::SIGCHLD),
+];
+
+impl Signal {
+    pub fn number(self) -> i32 {
+        NUMBERS.iter().find(|(s, _)| *s == self).map_or(0, |(_, n)| *n)
+    }
+}
+
+/// A descriptor that becomes readable when one of the signals arrives.
+pub struct Waiter(OwnedFd);
+
+/// What ended a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wake {
+    Signal(Signal),
+    /// The other descriptor is readable, or its peer has gone.
+    Readable,
+    Timeout,
+}
+
+impl Waiter {
+    /// Blocks the signals in this thread and those it starts later, and watches them.
+    /// To be called before any thread is started.
+    pub fn new() -> io::Result<Waiter> {
+        // SAFETY: the set is initialised by sigemptyset before use; every pointer is valid for
+        // its call; the new descriptor is owned by nobody else.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for (_, n) in NUMBERS {
+                libc::sigaddset(&mut set, n);
+            }
+            libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(Waiter(OwnedFd::from_raw_fd(fd)))
+        }
+    }
+
+    /// Waits for a signal, for the other descriptor, or for the time to pass.
+    pub fn wait(&self, other: Option<RawFd>, timeout_ms: Option<u64>) -> Wake {
+        loop {
+            if let Some(s) = self.take() {
+                return Wake::Signal(s);
+            }
+            let mut fds = [
+                libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 },
+                libc::pollfd { fd: other.unwrap_or(-1), events: libc::POLLIN, revents: 0 },
+            ];
+            let ms = timeout_ms.map_or(-1, |t| t.min(i32::MAX as u64) as i32);
+            // SAFETY: the array is valid and its length is given.
+            let n = unsafe { libc::poll(fds.as_mut_ptr(), 2, ms) };
+            if n == 0 {
+                return Wake::Timeout;
+            }
+            if fds[1].revents != 0 {
+                return Wake::Readable;
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Signal> {
+        // SAFETY: `info` is plain data of exactly the size that is read into it.
+        let info = unsafe {
+            let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+            let size = std::mem::size_of_val(&info);
+            let n = libc::read(self.0.as_raw_fd(), (&raw mut info).cast(), size);
+            if n != size as isize {
+                return None;
+            }
+            info
+        };
+        NUMBERS.iter().find(|(_, n)| *n as u32 == info.ssi_signo).map(|(s, _)| *s)
+    }
+}
+
+/// Undoes the blocking, for a program that is to be executed.
+pub fn unblock_all() {
+    // SAFETY: the set is initialised before use.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+    }
+}
+
+/// Sends a signal to a process.
+pub fn send(pid: i32, signal: Signal) -> io::Result<()> {
+    // SAFETY: kill takes two numbers and touches no memory of ours.
+    if unsafe { libc::kill(pid, signal.number()) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
