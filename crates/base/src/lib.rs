@@ -1,1 +1,10 @@
-//! weir-base
+//! The pure helpers everything else uses: sizes, times, escapes, dates, addresses, bytes.
+//!
+//! Nothing here does I/O or reads a clock; a function is given the bytes and, where it
+//! matters, the time. Grammars are nginx's, to the byte.
+
+pub mod addr;
+pub mod bytes;
+pub mod date;
+pub mod escape;
+pub mod units;

@@ -1,0 +1,146 @@
+//! Blocks in Lua, as lua-nginx-module reads them: up to the brace that closes the first one,
+//! not counting braces in strings, long brackets and comments.
+
+use crate::diagnostic::Diagnostic;
+use crate::lex::Lexer;
+use crate::tree::Word;
+
+impl Lexer<'_> {
+    /// The text up to the closing brace, which is taken too; the opening one has been.
+    pub fn raw_block(&mut self) -> Result<Word, Diagnostic> {
+        let start = self.pos;
+        let mut at = start;
+        let mut depth = 0usize;
+        while let Some(&byte) = self.text.get(at) {
+            match byte {
+                b'{' => depth += 1,
+                b'}' if depth == 0 => {
+                    self.pos = at + 1;
+                    return Ok(Word {
+                        text: self.text[start..at].into(),
+                        span: self.span(start, at),
+                        quoted: false,
+                    });
+                }
+                b'}' => depth -= 1,
+                b'"' | b'\'' => {
+                    at = self.short_string(at, byte)?;
+                    continue;
+                }
+                b'[' if self.long_bracket(at).is_some() => {
+                    at = self.long_text(at)?;
+                    continue;
+                }
+                b'-' if self.text.get(at + 1) == Some(&b'-') => {
+                    at = match self.long_bracket(at + 2) {
+                        Some(_) => self.long_text(at + 2)?,
+                        None => self.line_end(at),
+                    };
+                    continue;
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        Err(self.unclosed_raw(start.saturating_sub(1)).hint("this block is not closed".to_owned()))
+    }
+
+    fn line_end(&self, at: usize) -> usize {
+        memchr::memchr(b'\n', &self.text[at..]).map_or(self.text.len(), |len| at + len)
+    }
+
+    /// Past the closing quote. A string not closed on its line is Lua's error to report,
+    /// so the line's end closes it here.
+    fn short_string(&self, open: usize, quote: u8) -> Result<usize, Diagnostic> {
+        let mut at = open + 1;
+        while let Some(&byte) = self.text.get(at) {
+            match byte {
+                b'\\' => at += 1,
+                b'\n' => return Ok(at),
+                _ if byte == quote => return Ok(at + 1),
+                _ => {}
+            }
+            at += 1;
+        }
+        Err(self.unclosed_raw(open).hint("this string is not closed".to_owned()))
+    }
+
+    /// The number of `=` when `[[` or `[==[` stands here.
+    fn long_bracket(&self, at: usize) -> Option<usize> {
+        let rest = self.text.get(at..)?.strip_prefix(b"[")?;
+        let level = rest.iter().take_while(|&&byte| byte == b'=').count();
+        (rest.get(level) == Some(&b'[')).then_some(level)
+    }
+
+    /// Past the bracket that closes the long one standing here.
+    fn long_text(&self, open: usize) -> Result<usize, Diagnostic> {
+        let level = self.long_bracket(open).unwrap_or_default();
+        let closing = [&b"]"[..], &b"=".repeat(level), b"]"].concat();
+        let from = open + level + 2;
+        match memchr::memmem::find(&self.text[from..], &closing) {
+            Some(len) => Ok(from + len + closing.len()),
+            None => {
+                let closing = String::from_utf8_lossy(&closing).into_owned();
+                let message =
+                    format!("Lua code block missing the closing long bracket \"{closing}\"");
+                Err(Diagnostic::emerg(message)
+                    .at(self.position(self.text.len()))
+                    .point(self.span(open, from)))
+            }
+        }
+    }
+
+    fn unclosed_raw(&self, at: usize) -> Diagnostic {
+        let message = "unexpected end of file, expecting terminating characters for lua code block";
+        Diagnostic::emerg(message.to_owned())
+            .at(self.position(self.text.len()))
+            .point(self.span(at, at + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Result<(String, usize), String> {
+        let mut lexer = Lexer::new(text.as_bytes(), 0, false);
+        match lexer.raw_block() {
+            Ok(word) => Ok((word.to_str().into_owned(), lexer.pos)),
+            Err(diagnostic) => Err(diagnostic.message),
+        }
+    }
+
+    #[test]
+    fn braces_that_count() {
+        for text in [
+            "",
+            " ngx.say(1) ",
+            " local t = { a = { 1 } } ",
+            " s = \"}\" ",
+            " s = '}\\'}' ",
+            " s = [[ } ]] ",
+            " s = [==[ }]]]=] ]==] ",
+            " -- }\n x() ",
+            " --[[ }\n } ]] x() ",
+            " --[==[ ]] } ]==] ",
+            " t[a[1]] = 1 ",
+            " t[=1] ",
+            " s = \"it's }\" ",
+        ] {
+            let whole = format!("{text}}} rest;");
+            assert_eq!(raw(&whole), Ok((text.to_owned(), text.len() + 1)), "{text}");
+        }
+    }
+
+    #[test]
+    fn not_closed() {
+        let end = "unexpected end of file, expecting terminating characters for lua code block";
+        for text in ["", " { } ", " \"abc", " '\\", " -- }"] {
+            assert_eq!(raw(text), Err(end.to_owned()), "{text}");
+        }
+        assert_eq!(
+            raw("s = [==[ }"),
+            Err("Lua code block missing the closing long bracket \"]==]\"".to_owned())
+        );
+    }
+}
