@@ -1,1 +1,13 @@
-//! weir-wire
+//! Sans-IO codecs: HTTP/1 heads and chunked bodies, and the PROXY protocol.
+//!
+//! Nothing here reads a socket or a clock. Callers hand in a buffer that begins where the
+//! message begins, and hand in the same buffer, longer, when more is needed; every parser
+//! remembers how far it came, so no byte is judged twice. Spans are offsets into that buffer.
+//!
+//! The rules are those of nginx 1.31, down to which malformed message gets which status.
+
+pub mod http1;
+pub mod proxy_protocol;
+mod scan;
+
+pub use scan::Range32;

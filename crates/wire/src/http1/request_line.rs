@@ -1,0 +1,405 @@
+//! The request line, token by token (RFC 9112 section 3, with nginx's leniencies).
+//!
+//! Accepted beyond the RFC: blank lines before it, several spaces between its parts and after
+//! it, a bare LF at its end, bytes above 0x7f in the target, no version at all (HTTP/0.9).
+
+use super::request::{Method, ParseError, RequestHead, Version};
+use crate::scan::{self, Range32, CR, IP_LITERAL, LF, LINE_HOST, METHOD, URI_MARK};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineEvent {
+    NeedMore,
+    /// `next` is the first byte after the line.
+    End {
+        next: usize,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Blank,
+    Method,
+    BeforeTarget,
+    Scheme,
+    SchemeSlashes,
+    BeforeHost,
+    HostStart,
+    Host,
+    HostEnd,
+    IpLiteral,
+    PortStart,
+    Port,
+    Target,
+    BeforeVersion,
+    Protocol,
+    Major,
+    MinorStart,
+    Minor,
+    AfterVersion,
+    AfterCr,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Line {
+    state: State,
+    at: usize,
+    start: usize,
+    /// Where the current token, or the scheme and then the host, began.
+    token: usize,
+    target: usize,
+    protocol: usize,
+    /// The line's text ends here, once its CR has been seen.
+    end: usize,
+    major_digits: u8,
+}
+
+const PROTOCOL: &[u8] = b"HTTP/";
+
+impl Line {
+    pub(super) fn is_blank(&self) -> bool {
+        self.state == State::Blank
+    }
+
+    pub(super) fn start(&self) -> usize {
+        self.start
+    }
+
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        buf: &[u8],
+        head: &mut RequestHead,
+    ) -> Result<LineEvent, ParseError> {
+        loop {
+            match self.state {
+                State::Blank => self.blank(buf)?,
+                State::Method => self.method(buf, head)?,
+                State::BeforeTarget => self.before_target(buf, head)?,
+                State::Target => self.target(buf, head)?,
+                State::BeforeVersion => self.before_version(buf, head)?,
+                State::Protocol
+                | State::Major
+                | State::MinorStart
+                | State::Minor
+                | State::AfterVersion => self.version(buf, head)?,
+                State::AfterCr => {
+                    return match buf.get(self.at) {
+                        None => Ok(LineEvent::NeedMore),
+                        Some(&LF) => self.finish(buf, head),
+                        Some(_) => Err(ParseError::InvalidRequest),
+                    }
+                }
+                _ => match buf.get(self.at) {
+                    None => return Ok(LineEvent::NeedMore),
+                    Some(&b) => self.authority(b, head)?,
+                },
+            }
+            if self.at >= buf.len() && self.state != State::AfterCr {
+                return Ok(LineEvent::NeedMore);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn blank(&mut self, buf: &[u8]) -> Result<(), ParseError> {
+        while let Some(&b) = buf.get(self.at) {
+            if b == CR || b == LF {
+                self.at += 1;
+            } else if scan::is(b, METHOD) {
+                self.start = self.at;
+                self.state = State::Method;
+                break;
+            } else {
+                return Err(ParseError::InvalidMethod);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn method(&mut self, buf: &[u8], head: &mut RequestHead) -> Result<(), ParseError> {
+        self.at = scan::skip(buf, self.at, METHOD);
+        match buf.get(self.at) {
+            None => Ok(()),
+            Some(b' ') => {
+                head.method_span = Range32::new(self.start, self.at);
+                head.method = Method::from_bytes(head.method_span.of(buf));
+                self.at += 1;
+                self.state = match head.method {
+                    Method::Connect => State::BeforeHost,
+                    _ => State::BeforeTarget,
+                };
+                Ok(())
+            }
+            Some(_) => Err(ParseError::InvalidMethod),
+        }
+    }
+
+    #[inline(always)]
+    fn before_target(&mut self, buf: &[u8], head: &mut RequestHead) -> Result<(), ParseError> {
+        while buf.get(self.at) == Some(&b' ') {
+            self.at += 1;
+        }
+        match buf.get(self.at) {
+            None => {}
+            Some(b'/') => self.begin_target(self.at),
+            Some(b) if b.is_ascii_alphabetic() => {
+                self.token = self.at;
+                self.state = State::Scheme;
+                head.scheme = None;
+            }
+            Some(_) => return Err(ParseError::InvalidRequest),
+        }
+        Ok(())
+    }
+
+    fn begin_target(&mut self, at: usize) {
+        self.target = at;
+        self.state = State::Target;
+    }
+
+    /// One byte of the scheme, host or port of a target in absolute or authority form.
+    fn authority(&mut self, b: u8, head: &mut RequestHead) -> Result<(), ParseError> {
+        match self.state {
+            State::Scheme => match b {
+                b':' => {
+                    head.scheme = Some(Range32::new(self.token, self.at));
+                    self.token = self.at;
+                    self.state = State::SchemeSlashes;
+                }
+                _ if b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.') => {}
+                _ => return Err(ParseError::InvalidRequest),
+            },
+            State::SchemeSlashes => {
+                if b != b'/' {
+                    return Err(ParseError::InvalidRequest);
+                }
+                if self.at == self.token + 2 {
+                    self.state = State::HostStart;
+                }
+            }
+            State::BeforeHost if b == b' ' => {}
+            State::BeforeHost | State::HostStart => {
+                self.token = self.at;
+                if b == b'[' {
+                    self.state = State::IpLiteral;
+                } else {
+                    self.state = State::Host;
+                    return self.authority(b, head);
+                }
+            }
+            State::Host if scan::is(b, LINE_HOST) => {}
+            State::Host | State::HostEnd if b == b':' => self.state = State::PortStart,
+            State::Host | State::HostEnd if head.method == Method::Connect => {
+                return Err(ParseError::InvalidRequest)
+            }
+            State::IpLiteral if b == b']' => self.state = State::HostEnd,
+            State::IpLiteral if b == b':' || scan::is(b, IP_LITERAL) => {}
+            State::IpLiteral => return Err(ParseError::InvalidRequest),
+            State::PortStart | State::Port if b.is_ascii_digit() => self.state = State::Port,
+            State::PortStart if head.method == Method::Connect => {
+                return Err(ParseError::InvalidRequest)
+            }
+            _ => return self.authority_end(b, head),
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    fn authority_end(&mut self, b: u8, head: &mut RequestHead) -> Result<(), ParseError> {
+        head.authority = Some(Range32::new(self.token, self.at));
+        match b {
+            b' ' => {
+                // nginx's "/" is the first slash after the scheme; for CONNECT, the one in
+                // "HTTP/", which `version` fills in.
+                let slash = head.scheme.map_or(0, |s| s.end as usize + 1);
+                head.target = Range32::new(slash, slash + 1);
+                head.path = head.target;
+                self.state = State::BeforeVersion;
+                self.at += 1;
+            }
+            _ if head.method == Method::Connect => return Err(ParseError::InvalidRequest),
+            b'/' => self.begin_target(self.at),
+            b'?' => {
+                head.empty_path_in_uri = true;
+                self.begin_target(self.at);
+            }
+            _ => return Err(ParseError::InvalidRequest),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn target(&mut self, buf: &[u8], head: &mut RequestHead) -> Result<(), ParseError> {
+        self.at = scan::target_end(buf, self.at);
+        match buf.get(self.at) {
+            None => return Ok(()),
+            Some(b' ' | &CR | &LF) => {}
+            Some(_) => return Err(ParseError::InvalidRequest),
+        }
+        head.target = Range32::new(self.target, self.at);
+        split_target(head, buf);
+        self.state = State::BeforeVersion;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn before_version(&mut self, buf: &[u8], head: &mut RequestHead) -> Result<(), ParseError> {
+        while buf.get(self.at) == Some(&b' ') {
+            self.at += 1;
+        }
+        match buf.get(self.at) {
+            None => {}
+            Some(b'H') => {
+                self.protocol = self.at;
+                self.state = State::Protocol;
+                if let Some(b"HTTP/1.1\r\n") = buf.get(self.at..self.at + 10) {
+                    head.version = Version::HTTP_11;
+                    self.at += 8;
+                    self.state = State::AfterVersion;
+                    if head.method == Method::Connect {
+                        self.connect_target(head);
+                    }
+                }
+            }
+            Some(&CR | &LF) => {
+                head.version = Version::HTTP_09;
+                self.state = State::AfterVersion;
+            }
+            Some(_) => return Err(ParseError::InvalidRequest),
+        }
+        Ok(())
+    }
+
+    fn connect_target(&self, head: &mut RequestHead) {
+        let slash = self.protocol + PROTOCOL.len() - 1;
+        head.target = Range32::new(slash, slash + 1);
+        head.path = head.target;
+    }
+
+    fn version(&mut self, buf: &[u8], head: &mut RequestHead) -> Result<(), ParseError> {
+        while let Some(&b) = buf.get(self.at) {
+            match self.state {
+                State::Protocol => {
+                    let seen = self.at - self.protocol;
+                    if PROTOCOL.get(seen) != Some(&b) {
+                        return Err(ParseError::InvalidRequest);
+                    }
+                    if seen + 1 == PROTOCOL.len() {
+                        self.state = State::Major;
+                        if head.method == Method::Connect {
+                            self.connect_target(head);
+                        }
+                    }
+                }
+                State::Major => self.major(b)?,
+                State::MinorStart if b.is_ascii_digit() => {
+                    head.version = Version(1000 + u16::from(b - b'0'));
+                    self.state = State::Minor;
+                }
+                State::Minor if b.is_ascii_digit() => {
+                    let minor = head.version.0 - 1000;
+                    if minor > 99 {
+                        return Err(ParseError::InvalidRequest);
+                    }
+                    head.version = Version(1000 + minor * 10 + u16::from(b - b'0'));
+                }
+                State::Minor | State::AfterVersion => return self.after_version(b),
+                _ => return Err(ParseError::InvalidRequest),
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    /// Any version whose major part is not 1 is known but not spoken.
+    fn major(&mut self, b: u8) -> Result<(), ParseError> {
+        match (self.major_digits, b) {
+            (0, b'1') => self.major_digits = 1,
+            (0, b'2'..=b'9') => return Err(ParseError::InvalidVersion),
+            (1, b'.') => self.state = State::MinorStart,
+            (1, b'0'..=b'9') => return Err(ParseError::InvalidVersion),
+            _ => return Err(ParseError::InvalidRequest),
+        }
+        Ok(())
+    }
+
+    fn after_version(&mut self, b: u8) -> Result<(), ParseError> {
+        match b {
+            b' ' => {
+                self.state = State::AfterVersion;
+                self.at += 1;
+            }
+            CR => {
+                self.end = self.at;
+                self.state = State::AfterCr;
+                self.at += 1;
+            }
+            LF => {
+                self.end = self.at;
+                self.state = State::AfterCr;
+            }
+            _ => return Err(ParseError::InvalidRequest),
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, buf: &[u8], head: &mut RequestHead) -> Result<LineEvent, ParseError> {
+        head.request_line = Range32::new(self.start, self.end);
+        if head.version == Version::HTTP_09 {
+            if head.method != Method::Get {
+                return Err(ParseError::InvalidMethodInHttp09);
+            }
+        } else {
+            head.protocol = Range32::new(self.protocol, self.end);
+        }
+        if let Some(authority) = head.authority {
+            super::framing::validate_host(authority.of(buf))
+                .map_err(|_| ParseError::InvalidHostInRequestLine)?;
+        }
+        Ok(LineEvent::End { next: self.at + 1 })
+    }
+}
+
+/// Splits the target into path and arguments and notes what the path holds.
+#[inline(always)]
+fn split_target(head: &mut RequestHead, buf: &[u8]) {
+    let target = head.target.of(buf);
+    let start = head.target.start as usize;
+    let mut path_len = target.len();
+    let mut previous = 0;
+    for (i, &b) in target.iter().enumerate() {
+        if scan::is(b, URI_MARK) {
+            match b {
+                b'%' => head.quoted_uri = true,
+                b'+' => head.plus_in_uri = true,
+                b'?' => {
+                    head.args = Some(args_from(target, i + 1, start));
+                    path_len = i;
+                    break;
+                }
+                b'#' => {
+                    head.complex_uri = true;
+                    path_len = i;
+                    break;
+                }
+                _ => head.complex_uri |= previous == b'/',
+            }
+        }
+        previous = b;
+    }
+    head.complex_uri |= head.quoted_uri;
+    head.path = Range32::new(start, start + path_len);
+    if head.empty_path_in_uri {
+        let slash = head.scheme.map_or(0, |s| s.end as usize + 1);
+        head.path = Range32::new(slash, slash + 1);
+    }
+}
+
+fn args_from(target: &[u8], from: usize, base: usize) -> Range32 {
+    let args = target.get(from..).unwrap_or_default();
+    let len = memchr::memchr(b'#', args).unwrap_or(args.len());
+    Range32::new(base + from, base + from + len)
+}

@@ -1,0 +1,233 @@
+//! The path of a request: decoded, its dot segments resolved, its slashes merged.
+//!
+//! `%2F` acts as a slash and `%2E` as a dot, while `%3F`, `%23` and `%25` stand for themselves;
+//! that is nginx's order of things and what its locations are written for.
+
+/// The path leaves the root, holds `%00`, or holds `%` without two hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadUri;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Usual,
+    Slash,
+    Dot,
+    DotDot,
+}
+
+/// Writes the normal form of `path` to `out`, which is cleared first. Stops at a `?` or `#`.
+pub fn normalize(path: &[u8], merge_slashes: bool, out: &mut Vec<u8>) -> Result<(), BadUri> {
+    out.clear();
+    out.reserve(path.len());
+    let mut state = State::Usual;
+    let mut rest = path;
+    while let Some((&raw, after)) = rest.split_first() {
+        rest = after;
+        let mut byte = raw;
+        match raw {
+            b'?' | b'#' => break,
+            b'%' => {
+                byte = escaped(rest).ok_or(BadUri)?;
+                rest = rest.get(2..).unwrap_or_default();
+                if byte == 0 {
+                    return Err(BadUri);
+                }
+                if matches!(byte, b'%' | b'#' | b'?') {
+                    out.push(byte);
+                    state = State::Usual;
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        state = step(state, byte, merge_slashes, out)?;
+    }
+    match state {
+        State::Dot => {
+            out.pop();
+        }
+        State::DotDot => leave_segment(out)?,
+        State::Usual | State::Slash => {}
+    }
+    Ok(())
+}
+
+fn step(state: State, byte: u8, merge_slashes: bool, out: &mut Vec<u8>) -> Result<State, BadUri> {
+    let next = match (state, byte) {
+        (State::Slash, b'/') if merge_slashes => return Ok(State::Slash),
+        (State::Dot, b'/') => {
+            out.pop();
+            return Ok(State::Slash);
+        }
+        (State::DotDot, b'/') => {
+            leave_segment(out)?;
+            return Ok(State::Slash);
+        }
+        (State::Usual | State::Slash, b'/') => State::Slash,
+        (State::Slash, b'.') => State::Dot,
+        (State::Dot, b'.') => State::DotDot,
+        _ => State::Usual,
+    };
+    out.push(byte);
+    Ok(next)
+}
+
+/// `/a/..` becomes `/`.
+fn leave_segment(out: &mut Vec<u8>) -> Result<(), BadUri> {
+    let parent = out.len().checked_sub(3).and_then(|n| out.get(..n)).ok_or(BadUri)?;
+    let slash = memchr::memrchr(b'/', parent).ok_or(BadUri)?;
+    out.truncate(slash + 1);
+    Ok(())
+}
+
+fn escaped(rest: &[u8]) -> Option<u8> {
+    let digits = rest.first_chunk::<2>()?;
+    Some(hex(digits[0])? << 4 | hex(digits[1])?)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|d| d as u8)
+}
+
+/// What follows the last dot of the last segment, unless that dot begins it: what
+/// `types` looks up. Of a path already normal.
+pub fn exten(path: &[u8]) -> Option<&[u8]> {
+    let segment = memchr::memrchr(b'/', path).map_or(0, |i| i + 1);
+    let name = path.get(segment..)?;
+    // Up to three leading dots begin a hidden name and not an extension.
+    let hidden = name.iter().take(3).take_while(|&&b| b == b'.').count();
+    let dot = memchr::memrchr(b'.', name).filter(|&i| i >= hidden)?;
+    name.get(dot + 1..)
+}
+
+/// Appends `src` with its `%XX` decoded; a broken escape loses its `%` and bad digits as nginx
+/// loses them.
+pub fn unescape(src: &[u8], out: &mut Vec<u8>) {
+    let mut rest = src;
+    while let Some((&b, after)) = rest.split_first() {
+        rest = after;
+        if b != b'%' {
+            out.push(b);
+            continue;
+        }
+        let Some((&first, after)) = rest.split_first() else { return };
+        rest = after;
+        let Some(high) = hex(first) else {
+            out.push(first);
+            continue;
+        };
+        let Some((&second, after)) = rest.split_first() else { return };
+        rest = after;
+        if let Some(low) = hex(second) {
+            out.push(high << 4 | low);
+        }
+    }
+}
+
+/// A target an application named (`X-Accel-Redirect`, a `Destination`, an SSI include):
+/// decodes its path into `out` and returns its arguments, or refuses one that is empty, holds
+/// NUL or has a `..` segment, escaped or not.
+///
+/// nginx overlooks `..` right before a `?`; this does not.
+pub fn unsafe_uri<'a>(uri: &'a [u8], out: &mut Vec<u8>) -> Result<Option<&'a [u8]>, BadUri> {
+    out.clear();
+    let (path, args) = match memchr::memchr(b'?', uri) {
+        Some(at) => (uri.get(..at).unwrap_or_default(), uri.get(at + 1..)),
+        None => (uri, None),
+    };
+    if path.is_empty() || leaves_root(path) {
+        return Err(BadUri);
+    }
+    unescape(path, out);
+    if leaves_root(out) {
+        return Err(BadUri);
+    }
+    Ok(args)
+}
+
+fn leaves_root(path: &[u8]) -> bool {
+    path.contains(&0) || path.split(|&b| b == b'/').any(|segment| segment == b"..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normal_forms() {
+        for (path, merged, kept) in [
+            ("/", "/", "/"),
+            ("/a/b", "/a/b", "/a/b"),
+            ("/a//b", "/a/b", "/a//b"),
+            ("//", "/", "//"),
+            ("/./a/./b/.", "/a/b/", "/a/b/"),
+            ("/a/b/../c", "/a/c", "/a/c"),
+            ("/a/..", "/", "/"),
+            ("/a/b/..", "/a/", "/a/"),
+            ("/a/%2e%2e/b", "/b", "/b"),
+            ("/a%2Fb", "/a/b", "/a/b"),
+            ("/a%2f/b", "/a/b", "/a//b"),
+            ("/%25%23%3f", "/%#?", "/%#?"),
+            ("/%2541", "/%41", "/%41"),
+            ("/a%20b+c", "/a b+c", "/a b+c"),
+            ("/.../..a/.b", "/.../..a/.b", "/.../..a/.b"),
+            ("/a#b?c", "/a", "/a"),
+            ("/a/..?x", "/", "/"),
+            ("/a/.%2e/", "/", "/"),
+            ("/%ff%C3%a4", "/\u{fffd}ä", "/\u{fffd}ä"),
+            ("/a//../b", "/b", "/a/b"),
+        ] {
+            for (merge, want) in [(true, merged), (false, kept)] {
+                let mut out = Vec::new();
+                assert_eq!(normalize(path.as_bytes(), merge, &mut out), Ok(()), "{path}");
+                assert_eq!(String::from_utf8_lossy(&out), want, "{path} merge {merge}");
+            }
+        }
+    }
+
+    #[test]
+    fn refused_paths() {
+        for path in ["/..", "/../a", "/a/../../b", "/%2e%2e", "/%", "/%4", "/%zz", "/%00", "/a%4"] {
+            let mut out = Vec::new();
+            assert_eq!(normalize(path.as_bytes(), true, &mut out), Err(BadUri), "{path}");
+        }
+    }
+
+    #[test]
+    fn extensions() {
+        for (path, want) in [
+            ("/a.html", Some("html")),
+            ("/a.tar.gz", Some("gz")),
+            ("/a.b/c", None),
+            ("/.profile", None),
+            ("/.a.b", Some("b")),
+            ("/...x", None),
+            ("/a.", Some("")),
+            ("/a/", None),
+        ] {
+            let want = want.map(str::as_bytes);
+            assert_eq!(exten(path.as_bytes()), want, "{path}");
+        }
+    }
+
+    #[test]
+    fn named_targets() {
+        for (uri, path, args) in [
+            ("/a", "/a", None),
+            ("/a%20b?c=d", "/a b", Some("c=d")),
+            ("a/b", "a/b", None),
+            ("/a..b/..c", "/a..b/..c", None),
+        ] {
+            let mut out = Vec::new();
+            assert_eq!(unsafe_uri(uri.as_bytes(), &mut out), Ok(args.map(str::as_bytes)));
+            assert_eq!(out, path.as_bytes());
+        }
+        for uri in ["", "?a", "..", "../a", "/a/../b", "/a/..", "/..?x", "/%2e%2e/a", "/a%00"] {
+            assert_eq!(unsafe_uri(uri.as_bytes(), &mut Vec::new()), Err(BadUri), "{uri}");
+        }
+        let mut out = Vec::new();
+        unescape(b"%zz%4%", &mut out);
+        assert_eq!(out, b"zz");
+    }
+}
