@@ -77,6 +77,8 @@ pub struct Request {
     pub internal: bool,
     pub keepalive: bool,
     pub chunked: bool,
+    /// The connection becomes a tunnel after the header (101).
+    pub upgraded: bool,
     pub header_only: bool,
     pub header_sent: bool,
     /// The whole response is in the output queue.

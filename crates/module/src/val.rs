@@ -55,3 +55,11 @@ impl<T> Deref for Val<T> {
         self.0.as_ref().expect("configuration values are merged before they are read")
     }
 }
+
+/// Merges several [`Val`]s of a slot: `merge_values!(self, parent; sendfile = false, root = …)`.
+#[macro_export]
+macro_rules! merge_values {
+    ($self:ident, $parent:ident; $($field:ident = $default:expr),* $(,)?) => {
+        $( $self.$field.merge(&$parent.$field, || $default); )*
+    };
+}

@@ -1,0 +1,349 @@
+//! The core module's configuration: what the engine itself reads. Rows are in `core_rows`.
+
+use crate::module::Handler;
+use crate::vars::VarRegistry;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
+use weir_runtime::listen::ListenOptions;
+use weir_script::template::Template;
+use weir_wire::http1::request::Limits;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ServerTokens {
+    On,
+    Off,
+    Build,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Satisfy {
+    All,
+    Any,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lingering {
+    Off,
+    On,
+    Always,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IfModifiedSince {
+    Off,
+    Exact,
+    Before,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aio {
+    Off,
+    /// Reads may be handed to the thread pool.
+    Threads,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BodyInFile {
+    Off,
+    On,
+    Clean,
+}
+
+#[derive(Clone)]
+pub struct ErrorPage {
+    pub status: u16,
+    /// `=200`: another status; `=` alone is `Some(0)`: whatever the page answers.
+    pub overwrite: Option<u16>,
+    pub target: Template,
+    pub args: Option<Template>,
+}
+
+#[derive(Clone)]
+pub struct TryFile {
+    pub path: Template,
+    /// Ends in `/`: a directory is looked for.
+    pub directory: bool,
+}
+
+#[derive(Clone)]
+pub enum TryLast {
+    Uri(Template),
+    Named(Vec<u8>),
+    Status(u16),
+}
+
+#[derive(Clone)]
+pub struct TryFiles {
+    pub files: Vec<TryFile>,
+    pub last: TryLast,
+}
+
+pub type Types = HashMap<Box<[u8]>, Box<[u8]>>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenFileCache {
+    pub max: usize,
+    pub inactive_secs: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct TempPath {
+    pub path: PathBuf,
+    pub levels: [u8; 3],
+}
+
+/// `http` level.
+#[derive(Default)]
+pub struct CoreMain {
+    pub vars: VarRegistry,
+    pub servers: Vec<crate::build::ServerBuild>,
+    pub modules: &'static [&'static crate::module::HttpModule],
+}
+
+impl ConfType for CoreMain {
+    const LEVEL: Level = Level::Main;
+    slot!();
+}
+
+/// One `listen`.
+#[derive(Clone)]
+pub struct Listen {
+    pub addr: weir_runtime::listen::ListenAddr,
+    pub span: weir_module::Span,
+    pub options: ListenOptions,
+    /// Options of the socket itself were given, so it is bound on its own.
+    pub bind: bool,
+    /// Any socket option was set here.
+    pub set: bool,
+    pub default_server: bool,
+    pub proxy_protocol: bool,
+    pub ssl: bool,
+    pub http2: bool,
+    pub wildcard: bool,
+}
+
+#[derive(Clone)]
+pub struct ServerName {
+    pub name: Vec<u8>,
+    pub regex: Option<(weir_script::regex::Regex, Vec<(usize, weir_script::template::VarId)>)>,
+}
+
+/// `server` level.
+#[derive(Default)]
+pub struct CoreSrv {
+    pub listens: Vec<Listen>,
+    pub names: Vec<ServerName>,
+    /// `$server_name` and the log's `server:`.
+    pub primary_name: Vec<u8>,
+    pub client_header_timeout: Val<u64>,
+    pub client_header_buffer_size: Val<u64>,
+    pub large_client_header_buffers: Val<(u32, u64)>,
+    pub max_headers: Val<usize>,
+    pub ignore_invalid_headers: Val<bool>,
+    pub underscores_in_headers: Val<bool>,
+    pub merge_slashes: Val<bool>,
+    pub connection_pool_size: Val<u64>,
+    pub request_pool_size: Val<u64>,
+    pub limits: Limits,
+}
+
+impl ConfType for CoreSrv {
+    const LEVEL: Level = Level::Server;
+    slot!();
+    fn merge(&mut self, parent: &CoreSrv) -> ConfResult {
+        merge_values!(self, parent;
+            client_header_timeout = 60_000,
+            client_header_buffer_size = 1024,
+            large_client_header_buffers = (4, 8192),
+            max_headers = 1000,
+            ignore_invalid_headers = true,
+            underscores_in_headers = false,
+            merge_slashes = true,
+            connection_pool_size = 512,
+            request_pool_size = 4096,
+        );
+        self.limits = Limits {
+            first_buffer_bytes: *self.client_header_buffer_size as usize,
+            large_buffer_bytes: self.large_client_header_buffers.1 as usize,
+            large_buffers: self.large_client_header_buffers.0,
+            max_headers: *self.max_headers,
+            ignore_invalid_headers: *self.ignore_invalid_headers,
+            underscores_in_headers: *self.underscores_in_headers,
+        };
+        Ok(())
+    }
+}
+
+/// `location` level.
+#[derive(Default)]
+pub struct CoreLoc {
+    pub name: Vec<u8>,
+    pub root: Val<Arc<Template>>,
+    /// The root is an `alias`: the location's name is cut from the URI.
+    pub alias: Val<bool>,
+    /// In a regex location an alias is the whole path.
+    pub alias_is_whole: bool,
+    /// The name an inherited alias cuts from the URI.
+    pub alias_name: Option<Vec<u8>>,
+    pub types: Val<Arc<Types>>,
+    pub default_type: Val<Vec<u8>>,
+    pub handler: Option<Handler>,
+    /// A location whose name ends in `/` answers the name without it by a redirect.
+    pub auto_redirect: bool,
+    pub client_max_body_size: Val<u64>,
+    pub client_body_buffer_size: Val<u64>,
+    pub client_body_timeout: Val<u64>,
+    pub client_body_temp_path: Val<Arc<TempPath>>,
+    pub client_body_in_file_only: Val<BodyInFile>,
+    pub client_body_in_single_buffer: Val<bool>,
+    pub satisfy: Val<Satisfy>,
+    pub auth_delay: Val<u64>,
+    pub internal: Val<bool>,
+    pub lingering_close: Val<Lingering>,
+    pub lingering_time: Val<u64>,
+    pub lingering_timeout: Val<u64>,
+    pub reset_timedout_connection: Val<bool>,
+    pub absolute_redirect: Val<bool>,
+    pub server_name_in_redirect: Val<bool>,
+    pub port_in_redirect: Val<bool>,
+    pub msie_padding: Val<bool>,
+    pub msie_refresh: Val<bool>,
+    pub log_not_found: Val<bool>,
+    pub log_subrequest: Val<bool>,
+    pub recursive_error_pages: Val<bool>,
+    pub server_tokens: Val<ServerTokens>,
+    pub if_modified_since: Val<IfModifiedSince>,
+    pub max_ranges: Val<u64>,
+    pub chunked_transfer_encoding: Val<bool>,
+    pub etag: Val<bool>,
+    pub error_pages: Val<Arc<Vec<ErrorPage>>>,
+    pub try_files: Option<TryFiles>,
+    pub keepalive_time: Val<u64>,
+    pub keepalive_timeout: Val<u64>,
+    pub keepalive_min_timeout: Val<u64>,
+    /// Seconds for the Keep-Alive header, when it is to be sent.
+    pub keepalive_header: Val<Option<u64>>,
+    pub keepalive_requests: Val<u64>,
+    /// Bits: 1 msie6, 2 safari; 0 none.
+    pub keepalive_disable: Val<u8>,
+    pub send_timeout: Val<u64>,
+    pub postpone_output: Val<u64>,
+    pub limit_rate: Val<Option<Arc<Template>>>,
+    pub limit_rate_after: Val<Option<Arc<Template>>>,
+    pub sendfile: Val<bool>,
+    pub sendfile_max_chunk: Val<u64>,
+    pub aio: Val<Aio>,
+    pub directio: Val<u64>,
+    pub tcp_nopush: Val<bool>,
+    pub tcp_nodelay: Val<bool>,
+    pub open_file_cache: Val<Option<OpenFileCache>>,
+    pub open_file_cache_valid: Val<u64>,
+    pub open_file_cache_min_uses: Val<u64>,
+    pub open_file_cache_errors: Val<bool>,
+    pub resolver: Val<Option<Arc<Vec<String>>>>,
+    pub resolver_timeout: Val<u64>,
+    pub gzip_vary: Val<bool>,
+    pub error_log: Val<Arc<crate::logger::ErrorLog>>,
+}
+
+impl CoreLoc {
+    pub fn error_page_for(&self, status: u16) -> Option<&ErrorPage> {
+        self.error_pages.iter().find(|p| p.status == status)
+    }
+}
+
+/// The root that nginx has when none is set.
+fn default_root() -> Arc<Template> {
+    Arc::new(Template::literal(b"html"))
+}
+
+fn default_types() -> Arc<Types> {
+    let rows: [(&str, &str); 3] =
+        [("html", "text/html"), ("gif", "image/gif"), ("jpg", "image/jpeg")];
+    Arc::new(rows.iter().map(|(e, t)| (e.as_bytes().into(), t.as_bytes().into())).collect())
+}
+
+impl ConfType for CoreLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &CoreLoc) -> ConfResult {
+        if !self.root.is_set() {
+            self.alias.merge(&parent.alias, || false);
+            self.alias_is_whole = parent.alias_is_whole;
+            if *self.alias && !parent.name.is_empty() && self.alias_name.is_none() {
+                self.alias_name = parent.alias_name.clone().or_else(|| Some(parent.name.clone()));
+            }
+        }
+        self.alias.merge(&Val::UNSET, || false);
+        merge_values!(self, parent;
+            root = default_root(),
+            types = default_types(),
+            default_type = b"text/plain".to_vec(),
+            client_max_body_size = 1024 * 1024,
+            client_body_buffer_size = 16384,
+            client_body_timeout = 60_000,
+            client_body_temp_path = Arc::new(TempPath {
+                path: PathBuf::from("client_body_temp"), levels: [0; 3]
+            }),
+            client_body_in_file_only = BodyInFile::Off,
+            client_body_in_single_buffer = false,
+            satisfy = Satisfy::All,
+            auth_delay = 0,
+            internal = false,
+            lingering_close = Lingering::On,
+            lingering_time = 30_000,
+            lingering_timeout = 5_000,
+            reset_timedout_connection = false,
+            absolute_redirect = true,
+            server_name_in_redirect = false,
+            port_in_redirect = true,
+            msie_padding = true,
+            msie_refresh = false,
+            log_not_found = true,
+            log_subrequest = false,
+            recursive_error_pages = false,
+            server_tokens = ServerTokens::On,
+            if_modified_since = IfModifiedSince::Exact,
+            max_ranges = u64::MAX,
+            chunked_transfer_encoding = true,
+            etag = true,
+            error_pages = Arc::new(Vec::new()),
+        );
+        self.merge_connection(parent);
+        Ok(())
+    }
+}
+
+impl CoreLoc {
+    fn merge_connection(&mut self, parent: &CoreLoc) {
+        merge_values!(self, parent;
+            keepalive_time = 3_600_000,
+            keepalive_timeout = 75_000,
+            keepalive_min_timeout = 0,
+            keepalive_header = None,
+            keepalive_requests = 1000,
+            keepalive_disable = 1,
+            send_timeout = 60_000,
+            postpone_output = 1460,
+            limit_rate = None,
+            limit_rate_after = None,
+            sendfile = false,
+            sendfile_max_chunk = 2 * 1024 * 1024,
+            aio = Aio::Off,
+            directio = u64::MAX,
+            tcp_nopush = false,
+            tcp_nodelay = true,
+            open_file_cache = None,
+            open_file_cache_valid = 60,
+            open_file_cache_min_uses = 1,
+            open_file_cache_errors = false,
+            resolver = None,
+            resolver_timeout = 30_000,
+            gzip_vary = false,
+            error_log = Arc::new(crate::logger::ErrorLog::default()),
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! A generation: one loaded configuration, immutable and shared, and each worker's view of it.
+
+use crate::conf::{CoreLoc, CoreSrv};
+use crate::location::LocationSet;
+use crate::logger::ErrorLog;
+use crate::module::{BodyFilter, Getter, Handler, HeaderFilter, Phase, VarArg, VarSetter};
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_module::Slots;
+use weir_runtime::listen::{ListenAddr, ListenOptions};
+use weir_script::lookup::HostMap;
+use weir_script::regex::Regex;
+use weir_script::template::VarId;
+
+/// A variable as resolved at load.
+pub struct VarDef {
+    pub get: Getter,
+    pub set: Option<VarSetter>,
+    pub arg: VarArg,
+    pub cached: bool,
+}
+
+/// One `location` (or a server's or `if`'s unnamed one), merged.
+pub struct LocationConf {
+    pub id: usize,
+    /// As written, without modifiers; empty for unnamed ones.
+    pub name: Vec<u8>,
+    pub slots: Slots,
+    pub core: Arc<CoreLoc>,
+    pub phases: [Vec<Handler>; Phase::COUNT],
+    pub header_filters: Vec<HeaderFilter>,
+    pub body_filters: Vec<BodyFilter>,
+    pub nested: LocationSet,
+    /// `location @name`.
+    pub named: bool,
+    pub exact: bool,
+    /// `^~`
+    pub no_regex: bool,
+    /// Where `limit_except` sends the other methods.
+    pub limit_except: Option<(u32, usize)>,
+    pub error_log: Arc<ErrorLog>,
+}
+
+impl LocationConf {
+    /// A module's configuration here.
+    pub fn conf<T: weir_module::ConfType>(&self) -> &T {
+        self.slots.get::<T>()
+    }
+}
+
+/// A worker's handle on a location: a plain reference count around the shared one.
+pub struct Location(Arc<LocationConf>);
+
+impl Deref for Location {
+    type Target = LocationConf;
+    fn deref(&self) -> &LocationConf {
+        &self.0
+    }
+}
+
+pub struct ServerConf {
+    pub id: usize,
+    pub slots: Slots,
+    pub core: Arc<CoreSrv>,
+    /// Its outermost location, which holds what is set at server level.
+    pub location: usize,
+    pub named: Vec<(Vec<u8>, usize)>,
+}
+
+impl ServerConf {
+    pub fn conf<T: weir_module::ConfType>(&self) -> &T {
+        self.slots.get::<T>()
+    }
+}
+
+pub struct Server(Arc<ServerConf>);
+
+impl Deref for Server {
+    type Target = ServerConf;
+    fn deref(&self) -> &ServerConf {
+        &self.0
+    }
+}
+
+/// The servers that share one address, by name.
+pub struct AddrConf {
+    /// The address as configured; a wildcard socket serves several.
+    pub addr: ListenAddr,
+    pub default: usize,
+    pub names: HostMap<usize>,
+    pub regexes: Vec<(Regex, usize, Vec<(usize, VarId)>)>,
+    pub proxy_protocol: bool,
+    pub ssl: bool,
+    pub http2: bool,
+}
+
+/// One socket to listen on, and the addresses it stands for.
+pub struct ListenConf {
+    pub addr: ListenAddr,
+    pub options: ListenOptions,
+    /// The first is the socket's own address (the wildcard, when there are several).
+    pub addrs: Vec<AddrConf>,
+}
+
+impl ListenConf {
+    /// Which of its addresses a connection came to.
+    pub fn choose(&self, local: impl FnOnce() -> Option<SocketAddr>) -> &AddrConf {
+        if self.addrs.len() > 1 {
+            if let Some(local) = local() {
+                let wanted = ListenAddr::Ip(local);
+                if let Some(a) = self.addrs.iter().find(|a| a.addr == wanted) {
+                    return a;
+                }
+            }
+        }
+        &self.addrs[0]
+    }
+}
+
+/// One loaded configuration.
+pub struct Generation {
+    pub number: u64,
+    pub main: Slots,
+    pub global: Slots,
+    pub servers: Vec<Arc<ServerConf>>,
+    pub locations: Vec<Arc<LocationConf>>,
+    pub listens: Vec<ListenConf>,
+    pub vars: Vec<VarDef>,
+    pub error_log: Arc<ErrorLog>,
+}
+
+/// A worker's view of a generation, counted without atomics.
+pub struct WorkerGen {
+    pub shared: Arc<Generation>,
+    pub servers: Vec<Rc<Server>>,
+    pub locations: Vec<Rc<Location>>,
+}
+
+impl WorkerGen {
+    pub fn new(shared: Arc<Generation>) -> WorkerGen {
+        WorkerGen {
+            servers: shared.servers.iter().map(|s| Rc::new(Server(Arc::clone(s)))).collect(),
+            locations: shared.locations.iter().map(|l| Rc::new(Location(Arc::clone(l)))).collect(),
+            shared,
+        }
+    }
+}

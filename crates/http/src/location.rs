@@ -1,0 +1,244 @@
+//! Which location serves a URI, and which file it names.
+
+use crate::request::Request;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use weir_script::regex::Regex;
+use weir_script::template::VarId;
+
+/// A prefix location's place in the sorted list.
+struct Prefix {
+    name: Vec<u8>,
+    /// `location = name`
+    exact: Option<usize>,
+    /// `location name`
+    inclusive: Option<usize>,
+    /// The longest other entry that is a proper prefix of this one.
+    shorter: Option<usize>,
+    auto_redirect: bool,
+}
+
+/// The locations of one level, ready for look-up.
+#[derive(Default)]
+pub struct LocationSet {
+    prefixes: Vec<Prefix>,
+    regexes: Vec<(Regex, usize, Vec<(usize, VarId)>)>,
+}
+
+/// What a level is built from.
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub id: usize,
+    pub exact: bool,
+    pub auto_redirect: bool,
+    pub regex: Option<(Regex, Vec<(usize, VarId)>)>,
+}
+
+impl LocationSet {
+    pub fn new(entries: Vec<Entry>) -> LocationSet {
+        let mut set = LocationSet::default();
+        for e in entries {
+            match e.regex {
+                Some((regex, vars)) => set.regexes.push((regex, e.id, vars)),
+                None => set.add_prefix(e.name, e.id, e.exact, e.auto_redirect),
+            }
+        }
+        set.prefixes.sort_by(|a, b| a.name.cmp(&b.name));
+        for i in 0..set.prefixes.len() {
+            let shorter = (0..i).rev().find(|j| {
+                let candidate = &set.prefixes[*j];
+                candidate.inclusive.is_some()
+                    && set.prefixes[i].name.starts_with(&candidate.name)
+            });
+            set.prefixes[i].shorter = shorter;
+        }
+        set
+    }
+
+    fn add_prefix(&mut self, name: Vec<u8>, id: usize, exact: bool, auto_redirect: bool) {
+        let place = match self.prefixes.iter().position(|p| p.name == name) {
+            Some(i) => &mut self.prefixes[i],
+            None => {
+                self.prefixes.push(Prefix {
+                    name,
+                    exact: None,
+                    inclusive: None,
+                    shorter: None,
+                    auto_redirect: false,
+                });
+                let last = self.prefixes.len() - 1;
+                &mut self.prefixes[last]
+            }
+        };
+        match exact {
+            true => place.exact = Some(id),
+            false => place.inclusive = Some(id),
+        }
+        place.auto_redirect |= auto_redirect;
+    }
+
+    fn find_prefix(&self, uri: &[u8]) -> PrefixHit {
+        let after = self.prefixes.partition_point(|p| p.name.as_slice() <= uri);
+        if let Some(p) = self.prefixes.get(after) {
+            if p.auto_redirect && p.name.len() == uri.len() + 1 && p.name.starts_with(uri) {
+                let exact_here = after > 0 && self.prefixes[after - 1].name == uri;
+                if !exact_here && p.name.last() == Some(&b'/') {
+                    return PrefixHit::Redirect(p.name.clone());
+                }
+            }
+        }
+        let mut at = match after {
+            0 => return PrefixHit::None,
+            n => Some(n - 1),
+        };
+        while let Some(i) = at {
+            let p = &self.prefixes[i];
+            if p.name == uri {
+                if let Some(id) = p.exact {
+                    return PrefixHit::Exact(id);
+                }
+            }
+            if let Some(id) = p.inclusive.filter(|_| uri.starts_with(&p.name)) {
+                return PrefixHit::Prefix(id);
+            }
+            at = match p.shorter {
+                Some(s) => Some(s),
+                None => return PrefixHit::None,
+            };
+        }
+        PrefixHit::None
+    }
+}
+
+enum PrefixHit {
+    None,
+    Exact(usize),
+    Prefix(usize),
+    Redirect(Vec<u8>),
+}
+
+pub enum Found {
+    Here,
+    /// The URI lacks a location's trailing slash.
+    Redirect(Vec<u8>),
+}
+
+/// nginx's order: exact, longest prefix (and what is nested in it), regexes unless `^~`.
+pub fn find(r: &mut Request) -> Found {
+    let mut found = Found::Here;
+    descend(r, &mut found);
+    found
+}
+
+/// Answers whether the search is over (an exact, regex or redirect hit).
+fn descend(r: &mut Request, found: &mut Found) -> bool {
+    let here = Rc::clone(r.loc());
+    let mut no_regex = false;
+    match here.nested.find_prefix(&r.uri) {
+        PrefixHit::Redirect(path) => {
+            *found = Found::Redirect(path);
+            return true;
+        }
+        PrefixHit::Exact(id) => {
+            r.set_location(id);
+            return true;
+        }
+        PrefixHit::Prefix(id) => {
+            r.set_location(id);
+            no_regex = r.loc().no_regex;
+            if descend(r, found) {
+                return true;
+            }
+        }
+        PrefixHit::None => {}
+    }
+    if no_regex {
+        return false;
+    }
+    for (regex, id, vars) in &here.nested.regexes {
+        if match_regex(r, regex, vars) {
+            r.set_location(*id);
+            descend(r, found);
+            return true;
+        }
+    }
+    false
+}
+
+fn match_regex(r: &mut Request, regex: &Regex, vars: &[(usize, VarId)]) -> bool {
+    let uri = std::mem::take(&mut r.uri);
+    let hit = regex_exec(r, regex, vars, &uri);
+    r.uri = uri;
+    hit
+}
+
+/// Runs a regex; a match sets `$1…` and the named captures' variables.
+pub fn regex_exec(
+    r: &mut Request,
+    regex: &Regex,
+    vars: &[(usize, VarId)],
+    subject: &[u8],
+) -> bool {
+    let mut captures = std::mem::take(&mut r.captures.captures);
+    let hit = match regex.exec(subject, &mut captures) {
+        Ok(hit) => hit,
+        Err(e) => {
+            let text = format!("regular expression failed: {e}");
+            r.log(crate::logger::LogLevel::Alert, &text);
+            false
+        }
+    };
+    if !hit {
+        // What an earlier expression has captured stays valid.
+        if r.captures.subject.is_empty() || captures.range(0).is_none() {
+            r.captures.captures = captures;
+        } else {
+            r.captures.captures = captures;
+        }
+        return false;
+    }
+    r.captures.captures = captures;
+    r.captures.subject.clear();
+    r.captures.subject.extend_from_slice(subject);
+    for (n, id) in vars {
+        let value = r.captures.get(*n).unwrap_or_default().to_vec();
+        r.store_var(id.0 as usize, Some(&value));
+    }
+    true
+}
+
+/// The file that a URI names: root, or alias, and the URI's path.
+pub fn map_uri(r: &mut Request, uri: &[u8]) -> PathBuf {
+    let mut path = Vec::new();
+    map_uri_into(r, uri, &mut path);
+    bytes_path(&path)
+}
+
+pub fn map_uri_into(r: &mut Request, uri: &[u8], path: &mut Vec<u8>) {
+    let loc = Rc::clone(r.loc());
+    let core = &loc.core;
+    r.eval_into(&core.root, path);
+    if *core.alias {
+        if core.alias_is_whole {
+            return;
+        }
+        let name = core.alias_name.as_deref().unwrap_or(&loc.name);
+        path.extend_from_slice(uri.get(name.len()..).unwrap_or_default());
+        return;
+    }
+    if path.last() == Some(&b'/') {
+        path.pop();
+    }
+    path.extend_from_slice(uri);
+}
+
+#[cfg(unix)]
+pub fn bytes_path(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(std::ffi::OsStr::from_bytes(bytes)).to_path_buf()
+}
+
+#[cfg(not(unix))]
+pub fn bytes_path(bytes: &[u8]) -> PathBuf {
+    Path::new(&*String::from_utf8_lossy(bytes)).to_path_buf()
+}

@@ -1,0 +1,208 @@
+//! The error log: levels, places to write to, nginx's line format.
+
+use crate::request::Request;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+use weir_base::date;
+use weir_runtime::{clock, tz};
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LogLevel {
+    Emerg = 1,
+    Alert,
+    Crit,
+    Error,
+    Warn,
+    Notice,
+    Info,
+    Debug,
+}
+
+impl LogLevel {
+    pub const NAMES: [(&'static str, LogLevel); 8] = [
+        ("emerg", LogLevel::Emerg),
+        ("alert", LogLevel::Alert),
+        ("crit", LogLevel::Crit),
+        ("error", LogLevel::Error),
+        ("warn", LogLevel::Warn),
+        ("notice", LogLevel::Notice),
+        ("info", LogLevel::Info),
+        ("debug", LogLevel::Debug),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize - 1].0
+    }
+}
+
+/// A log file that can be opened again under its name (USR1).
+pub struct LogFile {
+    pub path: PathBuf,
+    file: RwLock<Arc<File>>,
+}
+
+impl LogFile {
+    pub fn open(path: &Path) -> std::io::Result<LogFile> {
+        Ok(LogFile { path: path.to_path_buf(), file: RwLock::new(Arc::new(open_append(path)?)) })
+    }
+
+    /// Opens the path again; the old file is closed when its last user is done.
+    pub fn reopen(&self) -> std::io::Result<()> {
+        let fresh = Arc::new(open_append(&self.path)?);
+        *self.file.write().unwrap_or_else(|e| e.into_inner()) = fresh;
+        Ok(())
+    }
+
+    pub fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
+        let file = Arc::clone(&self.file.read().unwrap_or_else(|e| e.into_inner()));
+        (&*file).write_all(bytes)
+    }
+
+    /// The open file, for handing its descriptor on.
+    pub fn handle(&self) -> Arc<File> {
+        Arc::clone(&self.file.read().unwrap_or_else(|e| e.into_inner()))
+    }
+}
+
+fn open_append(path: &Path) -> std::io::Result<File> {
+    std::fs::OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// Every log file of the process by path: one descriptor each, however often it is named.
+static FILES: Mutex<Vec<Arc<LogFile>>> = Mutex::new(Vec::new());
+
+/// The log file of that path, opened at first use.
+pub fn log_file(path: &Path) -> std::io::Result<Arc<LogFile>> {
+    let mut files = FILES.lock().unwrap_or_else(|e| e.into_inner());
+    files.retain(|f| Arc::strong_count(f) > 1 || f.path == path);
+    if let Some(f) = files.iter().find(|f| f.path == path) {
+        return Ok(Arc::clone(f));
+    }
+    let file = Arc::new(LogFile::open(path)?);
+    files.push(Arc::clone(&file));
+    Ok(file)
+}
+
+/// Opens every log file again; answers those that could not be.
+pub fn reopen_all() -> Vec<(PathBuf, std::io::Error)> {
+    let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
+    files.iter().filter_map(|f| f.reopen().err().map(|e| (f.path.clone(), e))).collect()
+}
+
+/// The paths of all open logs, so that the master can give them to the workers' user.
+pub fn log_paths() -> Vec<PathBuf> {
+    FILES.lock().unwrap_or_else(|e| e.into_inner()).iter().map(|f| f.path.clone()).collect()
+}
+
+pub enum LogSink {
+    File(Arc<LogFile>),
+    Stderr,
+    Syslog(Arc<crate::syslog::Syslog>),
+}
+
+/// The error logs in force at one place of the configuration.
+#[derive(Default)]
+pub struct ErrorLog {
+    pub sinks: Vec<(LogSink, LogLevel)>,
+}
+
+impl ErrorLog {
+    pub fn stderr(level: LogLevel) -> ErrorLog {
+        ErrorLog { sinks: vec![(LogSink::Stderr, level)] }
+    }
+
+    #[inline]
+    pub fn enabled(&self, level: LogLevel) -> bool {
+        self.sinks.iter().any(|(_, l)| level <= *l)
+    }
+
+    /// Writes one line. A log that cannot be written must not stop the server.
+    pub fn log(&self, level: LogLevel, connection: Option<u64>, text: &[u8]) {
+        if !self.enabled(level) {
+            return;
+        }
+        let line = format_line(level, connection, text);
+        for (sink, max) in &self.sinks {
+            if level > *max {
+                continue;
+            }
+            match sink {
+                LogSink::File(f) => drop(f.write(&line)),
+                LogSink::Stderr => drop(std::io::stderr().write_all(&line)),
+                LogSink::Syslog(s) => s.send(level, &line[20..line.len() - 1]),
+            }
+        }
+    }
+}
+
+/// nginx's longest line in the error log.
+const LINE_MAX_BYTES: usize = 2048;
+
+fn format_line(level: LogLevel, connection: Option<u64>, text: &[u8]) -> Vec<u8> {
+    let (secs, _) = clock::wall();
+    let mut line = Vec::with_capacity(text.len() + 64);
+    line.extend_from_slice(&date::format_errlog(secs, tz::offset_minutes(secs)));
+    let pid = std::process::id();
+    // Writing into a Vec cannot fail.
+    let _ = write!(line, " [{}] {pid}#{pid}: ", level.name());
+    if let Some(c) = connection {
+        let _ = write!(line, "*{c} ");
+    }
+    line.extend_from_slice(text);
+    line.truncate(LINE_MAX_BYTES - 1);
+    line.push(b'\n');
+    line
+}
+
+impl Request {
+    pub fn log_enabled(&self, level: LogLevel) -> bool {
+        self.loc().error_log.enabled(level)
+    }
+
+    /// Logs with the request's context behind the text, as nginx does.
+    pub fn log(&self, level: LogLevel, text: &str) {
+        if self.log_enabled(level) {
+            self.log_bytes(level, text.as_bytes());
+        }
+    }
+
+    pub fn log_bytes(&self, level: LogLevel, text: &[u8]) {
+        if !self.log_enabled(level) {
+            return;
+        }
+        let mut line = text.to_vec();
+        self.write_log_context(&mut line);
+        self.loc().error_log.log(level, Some(self.conn().serial), &line);
+    }
+
+    /// `, client: …, server: …, request: "…", host: "…"`.
+    fn write_log_context(&self, line: &mut Vec<u8>) {
+        use weir_wire::http1::names::HeaderId;
+        line.extend_from_slice(b", client: ");
+        line.extend_from_slice(&self.conn().client_text.borrow());
+        line.extend_from_slice(b", server: ");
+        line.extend_from_slice(&self.server().core.primary_name);
+        if !self.request_line().is_empty() {
+            line.extend_from_slice(b", request: \"");
+            line.extend_from_slice(self.request_line());
+            line.push(b'"');
+        }
+        if let Some(up) = self.upstream.last() {
+            line.extend_from_slice(b", upstream: \"");
+            line.extend_from_slice(&up.peer);
+            line.push(b'"');
+        }
+        if let Some(host) = self.header(HeaderId::Host) {
+            line.extend_from_slice(b", host: \"");
+            line.extend_from_slice(host);
+            line.push(b'"');
+        }
+        if let Some(referer) = self.header(HeaderId::Referer) {
+            line.extend_from_slice(b", referrer: \"");
+            line.extend_from_slice(referer);
+            line.push(b'"');
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The way of a request through nginx's phases, and how it ends.
+
+use crate::body;
+use crate::conf::Satisfy;
+use crate::location::{self, Found};
+use crate::logger::LogLevel;
+use crate::module::{Flow, Handler, Phase};
+use crate::request::Request;
+use crate::special;
+use std::rc::Rc;
+
+/// Runs a request until its response is complete (or must be broken off: `false`).
+pub async fn run(r: &mut Request) -> bool {
+    let mut from = Phase::PostRead;
+    loop {
+        let mut flow = run_phases(r, from).await;
+        if let Flow::Status(status) = flow {
+            flow = finalize(r, status);
+        }
+        match flow {
+            Flow::Redirect => from = Phase::ServerRewrite,
+            Flow::Named => from = Phase::Rewrite,
+            Flow::Close => return false,
+            Flow::Status(_) => return false,
+            Flow::Wait(f) => {
+                // A response that itself must wait.
+                if matches!(f(r).await, Flow::Close) {
+                    return false;
+                }
+                return true;
+            }
+            Flow::Ok | Flow::Declined => return !r.aborted,
+        }
+    }
+}
+
+fn finalize(r: &mut Request, status: u16) -> Flow {
+    let mut status = status;
+    for _ in 0..4 {
+        if status == 444 || status == 499 {
+            r.aborted = true;
+            r.err_status = status;
+            return Flow::Close;
+        }
+        if r.error_page && r.err_status != 0 && status < 300 {
+            status = r.err_status;
+        }
+        match special::respond(r, status) {
+            Flow::Status(next) => status = next,
+            flow => return flow,
+        }
+    }
+    Flow::Close
+}
+
+async fn run_phases(r: &mut Request, from: Phase) -> Flow {
+    if from <= Phase::PostRead {
+        match run_handlers(r, Phase::PostRead).await {
+            Flow::Declined | Flow::Ok => {}
+            flow => return flow,
+        }
+    }
+    let mut from = from;
+    loop {
+        if from <= Phase::ServerRewrite {
+            match run_handlers(r, Phase::ServerRewrite).await {
+                Flow::Declined | Flow::Ok => {}
+                flow => return flow,
+            }
+            r.uri_changed = false;
+            if let Some(flow) = find_config(r) {
+                return flow;
+            }
+        }
+        match run_handlers(r, Phase::Rewrite).await {
+            Flow::Declined | Flow::Ok => {}
+            flow => return flow,
+        }
+        if !r.uri_changed {
+            break;
+        }
+        r.uri_changed = false;
+        if !spend_redirect(r) {
+            return Flow::Status(500);
+        }
+        let server = r.server().location;
+        r.set_location(server);
+        if let Some(flow) = find_config(r) {
+            return flow;
+        }
+        from = Phase::Rewrite;
+    }
+    match guarded(r).await {
+        Flow::Declined | Flow::Ok => content(r).await,
+        flow => flow,
+    }
+}
+
+/// Preaccess, access and precontent.
+async fn guarded(r: &mut Request) -> Flow {
+    match run_handlers(r, Phase::Preaccess).await {
+        Flow::Declined | Flow::Ok => {}
+        flow => return flow,
+    }
+    if !r.internal_redirected_by_engine() {
+        match access(r).await {
+            Flow::Declined | Flow::Ok => {}
+            flow => return flow,
+        }
+    }
+    run_handlers(r, Phase::Precontent).await
+}
+
+/// The handlers of one phase, until one decides.
+async fn run_handlers(r: &mut Request, phase: Phase) -> Flow {
+    let mut i = 0;
+    while let Some(handler) = nth(r, phase, i) {
+        match call(r, handler).await {
+            Flow::Declined => i += 1,
+            flow => return flow,
+        }
+    }
+    Flow::Declined
+}
+
+fn nth(r: &Request, phase: Phase, i: usize) -> Option<Handler> {
+    r.loc().phases[phase as usize].get(i).copied()
+}
+
+async fn call(r: &mut Request, handler: Handler) -> Flow {
+    match handler(r) {
+        Flow::Wait(f) => f(r).await,
+        flow => flow,
+    }
+}
+
+async fn access(r: &mut Request) -> Flow {
+    let any = *r.loc().core.satisfy == Satisfy::Any;
+    let mut refused = 0;
+    let mut i = 0;
+    while let Some(handler) = nth(r, Phase::Access, i) {
+        i += 1;
+        match call(r, handler).await {
+            Flow::Declined => {}
+            Flow::Ok if any => {
+                r.out.remove(b"WWW-Authenticate");
+                return Flow::Declined;
+            }
+            Flow::Ok => {}
+            Flow::Status(code @ (401 | 403)) if any => {
+                if refused != 401 {
+                    refused = code;
+                }
+            }
+            flow => return flow,
+        }
+    }
+    match refused {
+        0 => Flow::Declined,
+        code => {
+            if code == 403 {
+                r.log(LogLevel::Error, "access forbidden by rule");
+            }
+            Flow::Status(code)
+        }
+    }
+}
+
+async fn content(r: &mut Request) -> Flow {
+    let loc = Rc::clone(r.loc());
+    if let Some(handler) = loc.core.handler {
+        return call(r, handler).await;
+    }
+    let mut i = 0;
+    while let Some(handler) = nth(r, Phase::Content, i) {
+        match call(r, handler).await {
+            Flow::Declined => i += 1,
+            flow => return flow,
+        }
+    }
+    if r.uri.last() == Some(&b'/') {
+        let path = location::map_uri(r, &r.uri.clone());
+        let text = format!("directory index of \"{}\" is forbidden", path.display());
+        r.log(LogLevel::Error, &text);
+        return Flow::Status(403);
+    }
+    r.log(LogLevel::Error, "no handler found");
+    Flow::Status(404)
+}
+
+/// Finds the location for the URI; `Some` ends the request here.
+fn find_config(r: &mut Request) -> Option<Flow> {
+    match location::find(r) {
+        Found::Redirect(path) => {
+            let mut target = path;
+            if !r.args.is_empty() {
+                target.push(b'?');
+                target.extend_from_slice(&r.args);
+            }
+            return Some(special::redirect(r, 301, &target));
+        }
+        Found::Here => {}
+    }
+    let loc = Rc::clone(r.loc());
+    if *loc.core.internal && !r.internal {
+        return Some(Flow::Status(404));
+    }
+    if let Some((allowed, id)) = loc.limit_except {
+        if r.method.bit() & allowed == 0 {
+            r.set_location(id);
+        }
+    }
+    let core = Rc::clone(r.loc());
+    let max = *core.core.client_max_body_size;
+    if let Some(n) = r.body.announced() {
+        if max != 0 && n > max && !r.body.too_large_ok {
+            let text = format!("client intended to send too large body: {n} bytes");
+            r.log(LogLevel::Error, &text);
+            r.body.expect_continue = false;
+            body::discard(r);
+            return Some(Flow::Status(413));
+        }
+    }
+    if r.keepalive {
+        let c = &core.core;
+        if *c.keepalive_timeout == 0 || u64::from(r.number) >= *c.keepalive_requests {
+            r.keepalive = false;
+        } else if *c.keepalive_time < u64::MAX && r.number > 1 {
+            let age = weir_runtime::clock::coarse_ms().saturating_sub(r.conn().start_ms);
+            r.keepalive = age <= *c.keepalive_time;
+        }
+    }
+    None
+}
+
+fn spend_redirect(r: &mut Request) -> bool {
+    r.redirects_left -= 1;
+    if r.redirects_left == 0 {
+        let uri = String::from_utf8_lossy(&r.uri).into_owned();
+        let text =
+            format!("rewrite or internal redirection cycle while processing \"{uri}\"");
+        r.log(LogLevel::Error, &text);
+        return false;
+    }
+    true
+}
+
+/// Starts again with another URI inside the server.
+pub fn internal_redirect(r: &mut Request, uri: &[u8], args: &[u8]) -> Flow {
+    r.redirects_left = r.redirects_left.saturating_sub(1);
+    if r.redirects_left == 0 {
+        let shown = String::from_utf8_lossy(uri).into_owned();
+        let text = format!("rewrite or internal redirection cycle while internally redirecting to \"{shown}\"");
+        r.log(LogLevel::Error, &text);
+        return Flow::Status(500);
+    }
+    r.uri.clear();
+    r.uri.extend_from_slice(uri);
+    r.args.clear();
+    r.args.extend_from_slice(args);
+    r.clear_ctx();
+    let server = r.server().location;
+    r.set_location(server);
+    r.internal = true;
+    r.valid_unparsed_uri = false;
+    Flow::Redirect
+}
+
+/// Goes on in a named location of the server.
+pub fn named_location(r: &mut Request, name: &[u8]) -> Flow {
+    r.redirects_left = r.redirects_left.saturating_sub(1);
+    if r.redirects_left == 0 || r.uri.is_empty() {
+        let text = "rewrite or internal redirection cycle while redirecting to a named location";
+        r.log(LogLevel::Error, text);
+        return Flow::Status(500);
+    }
+    let server = Rc::clone(r.server());
+    let Some((_, id)) = server.named.iter().find(|(n, _)| n == name) else {
+        let text = format!("could not find named location \"{}\"", String::from_utf8_lossy(name));
+        r.log(LogLevel::Error, &text);
+        return Flow::Status(500);
+    };
+    r.internal = true;
+    r.clear_ctx();
+    r.set_location(*id);
+    Flow::Named
+}
+
+impl Request {
+    fn internal_redirected_by_engine(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn log_main_status(&mut self) {
+        self.main_status_logged = true;
+    }
+}

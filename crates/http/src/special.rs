@@ -1,0 +1,264 @@
+//! Answers the server makes itself: redirects, error pages, `error_page`.
+
+use crate::buf::{Buf, Chain};
+use crate::conf::{CoreLoc, ErrorPage, ServerTokens};
+use crate::module::{FilterError, Flow};
+use crate::names;
+use crate::output::{SERVER_NAME, SERVER_VERSION};
+use crate::phases;
+use crate::request::Request;
+use std::rc::Rc;
+use weir_script::template::Template;
+use weir_wire::http1::names::HeaderId;
+use weir_wire::http1::request::Method;
+
+/// Browsers that replace short error pages by their own get longer ones.
+const MSIE_PADDING: &str =
+    "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";
+
+pub fn write_server_header(tokens: ServerTokens, text: &mut Vec<u8>) {
+    let name = match tokens {
+        ServerTokens::On | ServerTokens::Build => SERVER_VERSION,
+        ServerTokens::Off => SERVER_NAME,
+    };
+    text.extend_from_slice(b"Server: ");
+    text.extend_from_slice(name.as_bytes());
+    text.extend_from_slice(b"\r\n");
+}
+
+/// Ends the request with a status: `error_page` if one is set for it, a built-in page otherwise.
+pub fn respond(r: &mut Request, status: u16) -> Flow {
+    if r.header_sent {
+        // The answer has begun; all that is left is to break it off visibly.
+        return Flow::Close;
+    }
+    r.out.clear_status_line();
+    prepare_connection(r, status);
+    r.out.clear_content_type();
+    let loc = Rc::clone(r.loc());
+    if !r.error_page && r.redirects_left > 0 {
+        if let Some(page) = loc.core.error_page_for(status) {
+            if !*loc.core.recursive_error_pages {
+                r.error_page = true;
+            }
+            return send_error_page(r, status, page);
+        }
+    }
+    r.discard_body = true;
+    builtin(r, status)
+}
+
+/// Which statuses end the connection.
+fn prepare_connection(r: &mut Request, status: u16) {
+    r.err_status = status;
+    if matches!(status, 400 | 413 | 414 | 497 | 495 | 496 | 494 | 500 | 501) {
+        r.keepalive = false;
+    }
+    if matches!(status, 400 | 494..=497) {
+        r.lingering = false;
+    }
+}
+
+fn send_error_page(r: &mut Request, status: u16, page: &ErrorPage) -> Flow {
+    r.err_status = match page.overwrite {
+        Some(code) => code,
+        None => status,
+    };
+    if page.overwrite == Some(0) {
+        r.err_status = 0;
+    }
+    r.log_main_status();
+    let target = r.eval(&page.target);
+    if target.first() == Some(&b'/') {
+        if r.method != Method::Head {
+            r.method = Method::Get;
+        }
+        let (uri, args) = match &page.args {
+            Some(args) => (target, r.eval(args)),
+            None => split_args(&target),
+        };
+        r.valid_unparsed_uri = false;
+        return phases::internal_redirect(r, &uri, &args);
+    }
+    if target.first() == Some(&b'@') {
+        return phases::named_location(r, &target);
+    }
+    let status = match r.err_status {
+        code @ (301 | 302 | 303 | 307 | 308) => code,
+        _ => 302,
+    };
+    r.err_status = status;
+    r.out.remove(b"Location");
+    r.out.add(b"Location", &target);
+    r.discard_body = true;
+    builtin(r, status)
+}
+
+fn split_args(uri: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    match uri.iter().position(|b| *b == b'?') {
+        Some(at) => (uri[..at].to_vec(), uri[at + 1..].to_vec()),
+        None => (uri.to_vec(), Vec::new()),
+    }
+}
+
+/// nginx's statuses that are shown as another one, and their page's title.
+fn shown(status: u16) -> (u16, &'static str) {
+    match status {
+        494 => (400, "Request Header Or Cookie Too Large"),
+        495 => (400, "The SSL certificate error"),
+        496 => (400, "No required SSL certificate was sent"),
+        497 => (400, "The plain HTTP request was sent to HTTPS port"),
+        s => (s, ""),
+    }
+}
+
+fn builtin(r: &mut Request, status: u16) -> Flow {
+    let (code, reason) = shown(status);
+    if r.err_status == status {
+        r.err_status = code;
+    }
+    r.out.status = code;
+    let loc = Rc::clone(r.loc());
+    let body = page(r, &loc.core, status, reason);
+    match body {
+        Some(text) => {
+            r.out.set_content_type(b"text/html");
+            r.out.content_length = Some(text.len() as u64);
+            r.out.clear_etag();
+            r.out.remove(b"Accept-Ranges");
+            r.out.last_modified = None;
+            r.allow_ranges = false;
+            finish(r, Buf::mem(text).and_last())
+        }
+        None => {
+            r.out.content_length = None;
+            if code == 201 {
+                r.out.content_length = Some(0);
+            }
+            finish(r, Buf::last())
+        }
+    }
+}
+
+/// Sends the header and one buffer that ends the response.
+pub fn finish(r: &mut Request, buf: Buf) -> Flow {
+    match r.send_header() {
+        Err(FilterError::Status(s)) if !r.header_sent => return Flow::Status(s),
+        Err(_) => return Flow::Close,
+        Ok(()) => {}
+    }
+    if r.header_only {
+        r.complete = true;
+        return Flow::Ok;
+    }
+    match r.output(Chain::one(buf)) {
+        Ok(()) => Flow::Ok,
+        Err(_) => Flow::Close,
+    }
+}
+
+fn page(r: &Request, core: &CoreLoc, status: u16, reason: &str) -> Option<Vec<u8>> {
+    let (code, _) = shown(status);
+    if code < 300 || code == 304 {
+        return None;
+    }
+    let line = names::status_line(code)?;
+    let mut t = String::with_capacity(640);
+    let title = if reason.is_empty() { line.to_string() } else { format!("{code} {reason}") };
+    t.push_str("<html>\r\n<head><title>");
+    t.push_str(&title);
+    t.push_str("</title></head>\r\n<body>\r\n<center><h1>");
+    t.push_str(line);
+    t.push_str("</h1></center>\r\n");
+    if !reason.is_empty() {
+        t.push_str("<center>");
+        t.push_str(reason);
+        t.push_str("</center>\r\n");
+    }
+    t.push_str("<hr><center>");
+    t.push_str(match *core.server_tokens {
+        ServerTokens::Off => SERVER_NAME,
+        _ => SERVER_VERSION,
+    });
+    t.push_str("</center>\r\n</body>\r\n</html>\r\n");
+    let padded = *core.msie_padding && code >= 400 && wants_padding(r);
+    if padded {
+        (0..6).for_each(|_| t.push_str(MSIE_PADDING));
+    }
+    Some(t.into_bytes())
+}
+
+fn wants_padding(r: &Request) -> bool {
+    r.header(HeaderId::UserAgent).is_some_and(|ua| {
+        weir_base::bytes::find_ignore_case(ua, b"msie ").is_some()
+            || weir_base::bytes::find_ignore_case(ua, b"chrome/").is_some()
+    })
+}
+
+/// A redirect to a location of this site, made absolute when the configuration says so.
+pub fn redirect(r: &mut Request, status: u16, location: &[u8]) -> Flow {
+    r.out.remove(b"Location");
+    r.out.add(b"Location", location);
+    Flow::Status(status)
+}
+
+/// Puts scheme and host before a `Location` that is only a path, where `absolute_redirect` is on.
+pub fn complete_location(r: &mut Request) {
+    let Some(path) = r.out.get(b"Location") else { return };
+    if path.first() != Some(&b'/') || !*r.loc().core.absolute_redirect {
+        return;
+    }
+    let path = path.to_vec();
+    let core = Rc::clone(r.loc());
+    let mut full = Vec::with_capacity(path.len() + 64);
+    full.extend_from_slice(b"http://");
+    let local = r.conn().local_addr();
+    if *core.core.server_name_in_redirect {
+        full.extend_from_slice(&r.server().core.primary_name);
+    } else if !r.host.is_empty() {
+        full.extend_from_slice(&r.host);
+    } else if let Some(a) = local {
+        full.extend_from_slice(a.ip().to_string().as_bytes());
+    }
+    if let Some(port) = local.map(|a| a.port()) {
+        if *core.core.port_in_redirect && port != 80 {
+            full.extend_from_slice(format!(":{port}").as_bytes());
+        }
+    }
+    full.extend_from_slice(&path);
+    r.out.set(b"Location", &full);
+}
+
+/// `return CODE text` and friends: one response from memory.
+pub fn send_response(r: &mut Request, status: u16, kind: Option<&[u8]>, body: &Template) -> Flow {
+    r.discard_body = true;
+    let value = r.eval(body);
+    if matches!(status, 301 | 302 | 303 | 307 | 308) {
+        r.out.remove(b"Location");
+        r.out.add(b"Location", &value);
+        return Flow::Status(status);
+    }
+    r.out.status = status;
+    r.out.content_length = Some(value.len() as u64);
+    match kind {
+        Some(k) => r.out.set_content_type(k),
+        None => set_content_type(r),
+    }
+    if r.err_status == 0 && status >= 300 && value.is_empty() {
+        return Flow::Status(status);
+    }
+    finish(r, Buf::mem(value).and_last())
+}
+
+/// Sets Content-Type from the URI's extension, the `types` in force, or `default_type`.
+pub fn set_content_type(r: &mut Request) {
+    if r.out.content_type().is_some() {
+        return;
+    }
+    let loc = Rc::clone(r.loc());
+    let exten = r.exten().map(<[u8]>::to_ascii_lowercase).unwrap_or_default();
+    match loc.core.types.get(exten.as_slice()) {
+        Some(kind) if !exten.is_empty() => r.out.set_content_type(kind),
+        _ => r.out.set_content_type(&loc.core.default_type),
+    }
+}

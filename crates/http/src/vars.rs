@@ -1,0 +1,149 @@
+//! Variables at load time: their names, their numbers, what defines them.
+
+use crate::conf::CoreMain;
+use crate::generation::VarDef;
+use crate::module::{Getter, HttpModule, VarArg, Variable};
+use std::collections::HashMap;
+use weir_module::{Cf, Diagnostic, Directive, ArgsExt};
+use weir_script::template::{Template, VarId};
+
+/// A definition that a directive makes (`map`, `set`, named captures).
+pub type Definition = VarDef;
+
+#[derive(Default)]
+pub struct VarRegistry {
+    fixed: HashMap<&'static [u8], &'static Variable>,
+    prefixes: Vec<&'static Variable>,
+    defined: HashMap<Vec<u8>, Definition>,
+    /// Names in the order of their numbers.
+    names: Vec<Vec<u8>>,
+    numbers: HashMap<Vec<u8>, VarId>,
+}
+
+/// A variable that `set` or a named capture makes has no value until then.
+fn no_value(_: &mut crate::request::Request, _: &VarArg, _: &mut Vec<u8>) -> bool {
+    false
+}
+
+impl VarRegistry {
+    pub fn add_modules(&mut self, modules: &[&'static HttpModule]) {
+        for v in modules.iter().flat_map(|m| m.variables.iter()) {
+            match v.prefix {
+                true => self.prefixes.push(v),
+                false => drop(self.fixed.insert(v.name.as_bytes(), v)),
+            }
+        }
+    }
+
+    /// The number of a variable; the same name has the same number everywhere.
+    pub fn number(&mut self, name: &[u8]) -> VarId {
+        let name = name.to_ascii_lowercase();
+        if let Some(id) = self.numbers.get(&name) {
+            return *id;
+        }
+        let id = VarId(self.names.len() as u32);
+        self.names.push(name.clone());
+        self.numbers.insert(name, id);
+        id
+    }
+
+    /// Defines a variable; a later definition of the same name replaces the earlier.
+    pub fn define(&mut self, name: &[u8], def: Definition) -> VarId {
+        let id = self.number(name);
+        self.defined.insert(name.to_ascii_lowercase(), def);
+        id
+    }
+
+    /// A variable that is only ever stored into. Core variables that cannot be changed refuse.
+    pub fn assignable(&mut self, name: &[u8]) -> Result<VarId, String> {
+        let lower = name.to_ascii_lowercase();
+        let core = self.fixed.get(lower.as_slice());
+        if core.is_some_and(|v| v.set.is_none()) {
+            let shown = String::from_utf8_lossy(name);
+            return Err(format!("the duplicate \"{shown}\" variable"));
+        }
+        if core.is_none() && !self.defined.contains_key(&lower) {
+            let def =
+                VarDef { get: no_value, set: None, arg: VarArg::default(), cached: false };
+            return Ok(self.define(name, def));
+        }
+        Ok(self.number(name))
+    }
+
+    /// The finished table, or the first name that nothing defines.
+    pub fn resolve(&mut self) -> Result<Vec<VarDef>, String> {
+        let names = std::mem::take(&mut self.names);
+        names.iter().map(|n| self.resolve_one(n)).collect()
+    }
+
+    fn resolve_one(&mut self, name: &[u8]) -> Result<VarDef, String> {
+        if let Some(def) = self.defined.remove(name) {
+            return Ok(def);
+        }
+        if let Some(v) = self.fixed.get(name) {
+            return Ok(VarDef {
+                get: v.get,
+                set: v.set,
+                arg: VarArg::default(),
+                cached: v.cached,
+            });
+        }
+        let by_length = |v: &&&Variable| v.name.len();
+        let hit = self.prefixes.iter().filter(|v| name.starts_with(v.name.as_bytes()));
+        if let Some(v) = hit.max_by_key(by_length) {
+            let rest = name[v.name.len()..].into();
+            let arg = VarArg { name: rest, data: 0 };
+            return Ok(VarDef { get: v.get, set: v.set, arg, cached: v.cached });
+        }
+        Err(format!("unknown \"{}\" variable", String::from_utf8_lossy(name)))
+    }
+}
+
+/// The registry of the `http` block being read.
+pub fn registry(cf: &mut Cf) -> &mut VarRegistry {
+    &mut cf.get::<CoreMain>().vars
+}
+
+/// Compiles an argument with variables.
+pub fn template(cf: &mut Cf, d: &Directive, i: usize) -> Result<Template, Diagnostic> {
+    template_of(cf, d, i, d.arg(i))
+}
+
+/// Compiles part of an argument; errors point at the argument.
+pub fn template_of(
+    cf: &mut Cf,
+    d: &Directive,
+    i: usize,
+    text: &[u8],
+) -> Result<Template, Diagnostic> {
+    let vars = registry(cf);
+    Template::compile(text, &mut |name| Ok(vars.number(name))).map_err(|e| d.bad(i, e))
+}
+
+/// A variable named as a directive's target: `$name`.
+pub fn target(cf: &mut Cf, d: &Directive, i: usize) -> Result<VarId, Diagnostic> {
+    let Some(name) = d.arg(i).strip_prefix(b"$").filter(|n| !n.is_empty()) else {
+        let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+        return Err(d.bad(i, format!("invalid variable name \"{shown}\"")));
+    };
+    let name = name.to_vec();
+    registry(cf).assignable(&name).map_err(|e| d.bad(i, e))
+}
+
+/// Defines `$name` by a getter with a number of its own.
+pub fn define(
+    cf: &mut Cf,
+    d: &Directive,
+    i: usize,
+    get: Getter,
+    data: usize,
+    cached: bool,
+) -> Result<VarId, Diagnostic> {
+    let Some(name) = d.arg(i).strip_prefix(b"$").filter(|n| !n.is_empty()) else {
+        let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+        return Err(d.bad(i, format!("invalid variable name \"{shown}\"")));
+    };
+    let name = name.to_vec();
+    let arg = VarArg { name: name.as_slice().into(), data };
+    Ok(registry(cf).define(&name, VarDef { get, set: None, arg, cached }))
+}

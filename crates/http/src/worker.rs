@@ -1,0 +1,123 @@
+//! One worker: a thread, its event loop, its view of the configuration, its pools.
+
+use crate::generation::WorkerGen;
+use crate::request::Request;
+use std::any::{Any, TypeId};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use weir_base::date;
+use weir_runtime::clock;
+
+/// Requests kept for reuse.
+const POOL_MAX: usize = 256;
+/// A pooled request whose buffers have grown beyond this is let go.
+const POOL_BUFFER_MAX_BYTES: usize = 64 * 1024;
+
+/// A worker's counters, on a cache line of their own; read by all, written by one.
+#[repr(align(128))]
+#[derive(Default)]
+pub struct Counters {
+    pub accepted: AtomicU64,
+    pub handled: AtomicU64,
+    pub requests: AtomicU64,
+    pub active: AtomicU64,
+    pub reading: AtomicU64,
+    pub writing: AtomicU64,
+    pub waiting: AtomicU64,
+}
+
+impl Counters {
+    /// Adds to a counter that only this worker writes: a load and a store, no locked instruction.
+    pub fn add(counter: &AtomicU64, n: i64) {
+        let now = counter.load(Ordering::Relaxed);
+        counter.store(now.wrapping_add_signed(n), Ordering::Relaxed);
+    }
+}
+
+/// All workers' counters.
+#[derive(Default)]
+pub struct AllCounters(pub Vec<Arc<Counters>>);
+
+impl AllCounters {
+    pub fn sum(&self, pick: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+        self.0.iter().map(|c| pick(c).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+}
+
+pub struct Worker {
+    pub id: usize,
+    /// The newest generation; a connection takes it at its next request.
+    pub gen: RefCell<Rc<WorkerGen>>,
+    pub counters: Arc<Counters>,
+    pub all: Arc<AllCounters>,
+    pool: RefCell<Vec<Box<Request>>>,
+    locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    date: Cell<(i64, [u8; 29])>,
+    /// Set when the worker is to finish: keep-alive connections are closed after their request.
+    pub closing: Cell<bool>,
+    /// Wakes idle connections when the worker is to finish.
+    pub close_idle: tokio::sync::Notify,
+    pub connections: Cell<usize>,
+    pub connections_max: Cell<usize>,
+}
+
+impl Worker {
+    pub fn new(id: usize, gen: Rc<WorkerGen>, all: Arc<AllCounters>) -> Worker {
+        Worker {
+            id,
+            gen: RefCell::new(gen),
+            counters: Arc::clone(&all.0[id]),
+            all,
+            pool: RefCell::new(Vec::new()),
+            locals: RefCell::new(HashMap::new()),
+            date: Cell::new((i64::MIN, [0; 29])),
+            closing: Cell::new(false),
+            close_idle: tokio::sync::Notify::new(),
+            connections: Cell::new(0),
+            connections_max: Cell::new(usize::MAX),
+        }
+    }
+
+    pub fn generation(&self) -> Rc<WorkerGen> {
+        Rc::clone(&self.gen.borrow())
+    }
+
+    pub(crate) fn take_request(&self) -> Box<Request> {
+        self.pool.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_request(&self, mut r: Box<Request>) {
+        r.recycle();
+        let mut pool = self.pool.borrow_mut();
+        if pool.len() < POOL_MAX && r.buf.capacity() <= POOL_BUFFER_MAX_BYTES {
+            pool.push(r);
+        }
+    }
+
+    /// State that a module keeps per worker, made at first use.
+    pub fn local<T: Any + Default>(&self) -> Rc<T> {
+        if let Some(found) = self.locals.borrow().get(&TypeId::of::<T>()) {
+            if let Ok(t) = Rc::clone(found).downcast::<T>() {
+                return t;
+            }
+        }
+        let fresh = Rc::new(T::default());
+        self.locals.borrow_mut().insert(TypeId::of::<T>(), Rc::clone(&fresh) as Rc<dyn Any>);
+        fresh
+    }
+
+    /// The Date header's value, formatted once a second.
+    pub fn http_date(&self) -> [u8; 29] {
+        let now = clock::coarse_wall_secs();
+        let (secs, text) = self.date.get();
+        if secs == now {
+            return text;
+        }
+        let text = date::http_time(now);
+        self.date.set((now, text));
+        text
+    }
+}
