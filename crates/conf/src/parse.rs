@@ -38,7 +38,8 @@ pub struct Options {
 impl Options {
     /// For a main configuration file of this path.
     pub fn for_main(path: &[u8]) -> Self {
-        let dir = memchr::memrchr(b'/', path).map_or(0, |slash| slash + 1);
+        let is_slash = |&byte: &u8| byte == b'/' || (cfg!(windows) && byte == b'\\');
+        let dir = path.iter().rposition(is_slash).map_or(0, |slash| slash + 1);
         Options { conf_prefix: path[..dir].to_vec(), raw_block: |_| false }
     }
 }

@@ -1,5 +1,6 @@
 //! Everything that was read, and places in it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub type FileId = u32;
@@ -48,6 +49,7 @@ pub struct Globbed {
 #[derive(Clone, Default, Debug)]
 pub struct Sources {
     files: Vec<SourceFile>,
+    by_path: HashMap<Box<[u8]>, FileId>,
     globs: Vec<Globbed>,
 }
 
@@ -66,8 +68,7 @@ impl Sources {
 
     /// The file read from exactly this path.
     pub fn find(&self, path: &[u8]) -> Option<FileId> {
-        let at = self.files.iter().position(|f| !f.is_command_line && *f.path == *path)?;
-        FileId::try_from(at).ok()
+        self.by_path.get(path).copied()
     }
 
     pub fn globs(&self) -> &[Globbed] {
@@ -75,9 +76,13 @@ impl Sources {
     }
 
     pub(crate) fn add(&mut self, file: SourceFile) -> FileId {
-        self.files.push(file);
         // Bounded by MAX_INCLUDES long before.
-        FileId::try_from(self.files.len() - 1).unwrap_or(FileId::MAX)
+        let id = FileId::try_from(self.files.len()).unwrap_or(FileId::MAX);
+        if !file.is_command_line {
+            self.by_path.entry(file.path.clone()).or_insert(id);
+        }
+        self.files.push(file);
+        id
     }
 
     pub(crate) fn add_glob(&mut self, pattern: &[u8], paths: &[Vec<u8>]) {
