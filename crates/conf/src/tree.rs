@@ -79,7 +79,7 @@ impl Directive {
         Position { file: self.span.file, offset: self.span.end.saturating_sub(1) }
     }
 
-    pub fn arg(&self, at: usize) -> Option<&Word> {
+    pub fn word(&self, at: usize) -> Option<&Word> {
         self.args.get(at)
     }
 

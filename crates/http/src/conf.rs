@@ -256,7 +256,7 @@ impl CoreLoc {
 
 /// The root that nginx has when none is set.
 fn default_root() -> Arc<Template> {
-    Arc::new(Template::literal(b"html"))
+    Arc::new(Template::constant(b"html"))
 }
 
 fn default_types() -> Arc<Types> {

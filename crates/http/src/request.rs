@@ -13,7 +13,7 @@ use weir_script::regex::Captures;
 use weir_script::template::{Env, Template, VarId};
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{HeaderField, Method, RequestHead, Version};
-use weir_wire::scan::Range32;
+use weir_wire::Range32;
 
 /// Where a request stands: its connection, and the part of the configuration that serves it.
 struct Place {

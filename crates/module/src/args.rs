@@ -2,7 +2,6 @@
 
 use crate::{ConfResult, Diagnostic, Directive, Span};
 use weir_base::units;
-use weir_conf::Level;
 
 /// Argument access for setters. Arguments are numbered from 0, after the directive's name.
 pub trait ArgsExt {
@@ -53,11 +52,11 @@ impl ArgsExt for Directive {
     }
 
     fn fail(&self, message: impl Into<String>) -> Diagnostic {
-        diagnostic(message.into(), self.name.span)
+        Diagnostic::of(self, self.name.span, message.into())
     }
 
     fn bad(&self, i: usize, message: impl Into<String>) -> Diagnostic {
-        diagnostic(message.into(), self.arg_span(i))
+        Diagnostic::of(self, self.arg_span(i), message.into())
     }
 
     fn invalid(&self, i: usize) -> Diagnostic {
@@ -116,8 +115,4 @@ fn value_error(d: &Directive, i: usize, what: &str) -> Diagnostic {
     let mut e = d.error(what);
     e.span = Some(d.arg_span(i));
     e
-}
-
-pub(crate) fn diagnostic(message: String, span: Span) -> Diagnostic {
-    Diagnostic { level: Level::Emerg, message, span: Some(span), hint: None }
 }

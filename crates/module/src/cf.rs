@@ -1,6 +1,5 @@
 //! The walk over the tree: finds each directive's row, checks it, calls its setter.
 
-use crate::args::diagnostic;
 use crate::slot::{ConfType, Level, Slots};
 use crate::{ArgsExt, Body, ConfResult, Context, Diagnostic, Directive, Row, RowBody};
 use std::collections::HashMap;
@@ -120,7 +119,7 @@ impl Cf {
     }
 
     pub fn warn(&mut self, d: &Directive, message: impl Into<String>) {
-        let mut w = diagnostic(message.into(), d.name.span);
+        let mut w = d.fail(message);
         w.level = weir_conf::Level::Warn;
         self.warnings.push(w);
     }
