@@ -1,0 +1,1 @@
+//! The core module's directives: `ngx_http_core_module`.
