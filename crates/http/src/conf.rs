@@ -99,6 +99,7 @@ pub struct TempPath {
 pub struct CoreMain {
     pub vars: VarRegistry,
     pub servers: Vec<crate::build::ServerBuild>,
+    pub location_count: usize,
     pub modules: &'static [&'static crate::module::HttpModule],
 }
 
@@ -127,7 +128,7 @@ pub struct Listen {
 #[derive(Clone)]
 pub struct ServerName {
     pub name: Vec<u8>,
-    pub regex: Option<(weir_script::regex::Regex, Vec<(usize, weir_script::template::VarId)>)>,
+    pub regex: Option<crate::build::NamedRegex>,
 }
 
 /// `server` level.
@@ -147,6 +148,8 @@ pub struct CoreSrv {
     pub connection_pool_size: Val<u64>,
     pub request_pool_size: Val<u64>,
     pub limits: Limits,
+    /// Where the block stands, for errors found after it was read.
+    pub at: Option<weir_conf::Position>,
 }
 
 impl ConfType for CoreSrv {
@@ -180,6 +183,19 @@ impl ConfType for CoreSrv {
 #[derive(Default)]
 pub struct CoreLoc {
     pub name: Vec<u8>,
+    /// Only while the configuration is read: what stands inside this location.
+    pub children: Vec<crate::build::LocBuild>,
+    pub is_named: bool,
+    pub is_regex: bool,
+    pub is_exact: bool,
+    /// An `if` or `limit_except` block: it has its location's handler unless it sets one.
+    pub unnamed: bool,
+    /// This is a location's own block, not a server's or `http`'s level.
+    pub in_block: bool,
+    /// The outermost location of the server a named location belongs to.
+    pub server_root: Option<usize>,
+    /// The methods `limit_except` lets through, and where it sends the others.
+    pub limit_except: Option<(u32, usize)>,
     pub root: Val<Arc<Template>>,
     /// The root is an `alias`: the location's name is cut from the URI.
     pub alias: Val<bool>,
@@ -270,6 +286,11 @@ impl ConfType for CoreLoc {
     slot!();
 
     fn merge(&mut self, parent: &CoreLoc) -> ConfResult {
+        self.server_root = self.server_root.or(parent.server_root);
+        if self.unnamed {
+            self.handler = self.handler.or(parent.handler);
+            self.auto_redirect |= parent.auto_redirect;
+        }
         if !self.root.is_set() {
             self.alias.merge(&parent.alias, || false);
             self.alias_is_whole = parent.alias_is_whole;

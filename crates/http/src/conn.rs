@@ -1,5 +1,7 @@
 //! A client connection: its socket, its addresses, its output queue, its one timer.
 
+use crate::generation::{Location, Server, WorkerGen};
+use crate::logger::LogLevel;
 use crate::worker::Worker;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
@@ -18,7 +20,7 @@ use weir_wire::proxy_protocol::Proxied;
 /// Pieces up to this size are copied together; larger ones are sent from where they are.
 const COPY_MAX_BYTES: usize = 2048;
 /// Pieces handed to the kernel in one call.
-const PIECES_MAX: usize = 32;
+const PIECES_MAX: usize = 16;
 /// One sendfile call moves at most this much, so that one client cannot hold the worker.
 const SENDFILE_MAX_BYTES: u64 = 2 * 1024 * 1024;
 /// Output buffers kept for the next response, when no larger than this.
@@ -166,8 +168,10 @@ pub struct Connection {
     /// `$connection`: unique over all workers.
     pub serial: u64,
     pub client: Cell<ClientAddr>,
-    /// Which of the worker's listening sockets it came by: an address of the configuration.
-    pub listen: usize,
+    /// The generation in use: the newest one that still names its listening address.
+    gen: RefCell<Rc<WorkerGen>>,
+    /// Which `ListenConf` of that generation it came by.
+    pub listen: Cell<usize>,
     pub local: Cell<Option<SocketAddr>>,
     /// The address text of `$remote_addr`, made once.
     pub client_text: RefCell<Vec<u8>>,
@@ -183,6 +187,10 @@ pub struct Connection {
     pub bytes_in: Cell<u64>,
     pub bytes_out: Cell<u64>,
     pub broken: Cell<bool>,
+    /// Waiting for a further request; may be closed without harm.
+    pub idle: Cell<bool>,
+    /// Coarse monotonic ms until which the next request may begin.
+    pub keepalive_deadline: Cell<u64>,
 }
 
 /// How a wait for the client ended badly.
@@ -203,11 +211,11 @@ impl Connection {
         let mut client_text = Vec::new();
         client.write(&mut client_text);
         Connection {
-            worker,
             stream,
             serial,
             client: Cell::new(client),
-            listen,
+            gen: RefCell::new(worker.generation()),
+            listen: Cell::new(listen),
             local: Cell::new(None),
             client_text: RefCell::new(client_text),
             requests: Cell::new(0),
@@ -220,7 +228,57 @@ impl Connection {
             bytes_in: Cell::new(0),
             bytes_out: Cell::new(0),
             broken: Cell::new(false),
+            idle: Cell::new(false),
+            keepalive_deadline: Cell::new(0),
+            worker,
         }
+    }
+
+    /// The newest generation, when it still listens on this connection's address; otherwise the
+    /// one the connection has.
+    pub fn generation(&self) -> Rc<WorkerGen> {
+        let newest = self.worker.generation();
+        let mut mine = self.gen.borrow_mut();
+        if !Rc::ptr_eq(&newest, &mine) {
+            let addr = &mine.shared.listens[self.listen.get()].addr;
+            if let Some(at) = newest.shared.listens.iter().position(|l| l.addr == *addr) {
+                self.listen.set(at);
+                *mine = newest;
+            }
+        }
+        Rc::clone(&mine)
+    }
+
+    /// The server of a request that has not named one yet.
+    pub fn default_server_of(&self, gen: &Rc<WorkerGen>) -> Rc<Server> {
+        let listen = &gen.shared.listens[self.listen.get()];
+        Rc::clone(&gen.servers[listen.choose(|| self.local_addr()).default])
+    }
+
+    pub fn default_server(&self) -> Rc<Server> {
+        self.default_server_of(&self.generation())
+    }
+
+    pub fn default_location(&self) -> Rc<Location> {
+        let gen = self.generation();
+        let server = self.default_server_of(&gen);
+        Rc::clone(&gen.locations[server.location])
+    }
+
+    /// Logs without a request.
+    pub fn log(&self, level: LogLevel, text: &[u8]) {
+        let mut line = text.to_vec();
+        line.extend_from_slice(b", client: ");
+        line.extend_from_slice(&self.client_text.borrow());
+        if let Some(local) = self.local_addr() {
+            line.extend_from_slice(format!(", server: {local}").as_bytes());
+        }
+        self.default_location().error_log.log(level, Some(self.serial), &line);
+    }
+
+    /// Ready once the deadline for reading has passed.
+    pub fn poll_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
+        self.timer.borrow_mut().poll_until(cx, deadline)
     }
 
     /// The address the client connected to.
@@ -304,7 +362,7 @@ impl Connection {
             }
             return Poll::Ready(Ok(sent));
         }
-        let mut slices = [const { IoSlice::new(&[]) }; PIECES_MAX];
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
         let (mut count, mut bytes, mut more) = (0, 0u64, false);
         for piece in &out.pieces {
             let whole: &[u8] = match piece {
@@ -362,19 +420,24 @@ impl Connection {
     /// between two writes that make progress.
     pub async fn drain(&self, leave: u64, timeout_ms: u64) -> Result<(), ConnError> {
         while self.out.borrow().queued > leave {
-            let mut deadline = 0;
-            poll_fn(|cx| {
-                if let Poll::Ready(r) = self.poll_flush(cx, u64::MAX) {
-                    return Poll::Ready(r.map(|_| ()).map_err(ConnError::Io));
-                }
-                if deadline == 0 {
-                    deadline = clock::coarse_ms() + timeout_ms;
-                }
-                self.poll_write_timeout(cx, deadline)
-            })
-            .await?;
+            self.drain_some(u64::MAX, timeout_ms).await?;
         }
         Ok(())
+    }
+
+    /// Sends at least one and at most `max` of the queued bytes.
+    pub async fn drain_some(&self, max: u64, timeout_ms: u64) -> Result<(), ConnError> {
+        let mut deadline = 0;
+        poll_fn(|cx| {
+            if let Poll::Ready(r) = self.poll_flush(cx, max) {
+                return Poll::Ready(r.map(|_| ()).map_err(ConnError::Io));
+            }
+            if deadline == 0 {
+                deadline = clock::coarse_ms() + timeout_ms;
+            }
+            self.poll_write_timeout(cx, deadline)
+        })
+        .await
     }
 
     /// Fails once the deadline for writing has passed.

@@ -90,7 +90,7 @@ pub struct AddrConf {
     pub addr: ListenAddr,
     pub default: usize,
     pub names: HostMap<usize>,
-    pub regexes: Vec<(Regex, usize, Vec<(usize, VarId)>)>,
+    pub regexes: Vec<(Arc<Regex>, usize, Vec<(usize, VarId)>)>,
     pub proxy_protocol: bool,
     pub ssl: bool,
     pub http2: bool,

@@ -1,8 +1,6 @@
 //! The response header under construction. Names and values are copied into one arena that is
 //! reused from request to request, so adding a field allocates nothing.
 
-use weir_base::bytes::eq_ignore_case;
-
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Span {
     start: u32,
@@ -69,7 +67,7 @@ impl HeadersOut {
 
     pub fn remove(&mut self, name: &[u8]) {
         for i in 0..self.fields.len() {
-            let hit = matches!(&self.fields[i], Some(f) if eq_ignore_case(self.of(f.name), name));
+            let hit = matches!(&self.fields[i], Some(f) if self.of(f.name).eq_ignore_ascii_case(name));
             if hit {
                 self.fields[i] = None;
             }
@@ -78,7 +76,7 @@ impl HeadersOut {
 
     /// The first field of that name.
     pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
-        self.iter().find(|(n, _)| eq_ignore_case(n, name)).map(|(_, v)| v)
+        self.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v)
     }
 
     /// The fields in order, letter case kept.

@@ -1,1 +1,33 @@
-//! weir-http
+//! The HTTP engine: connections, phases, filters, variables, generations.
+//! See ARCHITECTURE.md for the way of a request.
+
+pub mod body;
+pub mod buf;
+pub mod build;
+pub mod conf;
+pub mod conn;
+pub mod core_rows;
+pub mod core_vars;
+mod filters;
+pub mod generation;
+pub mod h1;
+pub mod headers_out;
+mod listen_rows;
+pub mod location;
+pub mod logger;
+pub mod module;
+pub mod names;
+pub mod output;
+pub mod phases;
+pub mod request;
+pub mod server;
+pub mod special;
+pub mod syslog;
+pub mod temp;
+pub mod timing;
+pub mod vars;
+pub mod worker;
+
+pub use buf::{Buf, Chain, Data};
+pub use module::{Flow, HttpModule, LocalFuture, Next, Phase};
+pub use request::Request;

@@ -3,6 +3,7 @@
 use crate::request::Request;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use weir_script::regex::Regex;
 use weir_script::template::VarId;
 
@@ -22,7 +23,7 @@ struct Prefix {
 #[derive(Default)]
 pub struct LocationSet {
     prefixes: Vec<Prefix>,
-    regexes: Vec<(Regex, usize, Vec<(usize, VarId)>)>,
+    regexes: Vec<(Arc<Regex>, usize, Vec<(usize, VarId)>)>,
 }
 
 /// What a level is built from.
@@ -31,7 +32,7 @@ pub struct Entry {
     pub id: usize,
     pub exact: bool,
     pub auto_redirect: bool,
-    pub regex: Option<(Regex, Vec<(usize, VarId)>)>,
+    pub regex: Option<crate::build::NamedRegex>,
 }
 
 impl LocationSet {

@@ -11,7 +11,19 @@ use std::rc::Rc;
 
 /// Runs a request until its response is complete (or must be broken off: `false`).
 pub async fn run(r: &mut Request) -> bool {
-    let mut from = Phase::PostRead;
+    run_from(r, Phase::PostRead).await
+}
+
+/// Goes on after a redirect that the engine made before any phase ran.
+pub async fn run_redirected(r: &mut Request, flow: Flow) -> bool {
+    match flow {
+        Flow::Named => run_from(r, Phase::Rewrite).await,
+        _ => run_from(r, Phase::ServerRewrite).await,
+    }
+}
+
+async fn run_from(r: &mut Request, from: Phase) -> bool {
+    let mut from = from;
     loop {
         let mut flow = run_phases(r, from).await;
         if let Flow::Status(status) = flow {
@@ -102,11 +114,9 @@ async fn guarded(r: &mut Request) -> Flow {
         Flow::Declined | Flow::Ok => {}
         flow => return flow,
     }
-    if !r.internal_redirected_by_engine() {
-        match access(r).await {
-            Flow::Declined | Flow::Ok => {}
-            flow => return flow,
-        }
+    match access(r).await {
+        Flow::Declined | Flow::Ok => {}
+        flow => return flow,
     }
     run_handlers(r, Phase::Precontent).await
 }
@@ -284,14 +294,4 @@ pub fn named_location(r: &mut Request, name: &[u8]) -> Flow {
     r.clear_ctx();
     r.set_location(*id);
     Flow::Named
-}
-
-impl Request {
-    fn internal_redirected_by_engine(&self) -> bool {
-        false
-    }
-
-    pub(crate) fn log_main_status(&mut self) {
-        self.main_status_logged = true;
-    }
 }

@@ -2,7 +2,7 @@
 
 use crate::body::RequestBody;
 use crate::buf::Chain;
-use crate::conn::Connection;
+use crate::conn::{ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
 use crate::headers_out::HeadersOut;
 use crate::module::{FilterResult, Next};
@@ -43,8 +43,7 @@ pub struct CaptureSet {
 
 impl CaptureSet {
     pub fn get(&self, n: usize) -> Option<&[u8]> {
-        let (start, end) = self.captures.range(n)?;
-        self.subject.get(start..end)
+        self.subject.get(self.captures.range(n)?)
     }
 }
 
@@ -115,10 +114,6 @@ pub struct Request {
     pub number: u32,
     /// Access was decided: 0 not yet, else the status that `satisfy any` holds back.
     pub access_code: u16,
-    pub(crate) handler_done: bool,
-    /// The `limit_except` location was entered.
-    pub(crate) inside_limit_except: bool,
-    pub(crate) main_status_logged: bool,
 }
 
 impl Request {
@@ -384,6 +379,58 @@ impl Request {
     /// Runs the body filters and puts the result into the output queue.
     pub fn output(&mut self, chain: Chain) -> FilterResult {
         Next(0).body(self, chain)
+    }
+
+    /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
+    pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
+        let conn = Rc::clone(self.conn());
+        let timeout = *self.loc().core.send_timeout;
+        let rate = self.rate();
+        if rate == 0 || conn.out.borrow().queued() == 0 {
+            return conn.drain(leave, timeout).await;
+        }
+        let after = self.rate_after();
+        while conn.out.borrow().queued() > leave {
+            let queued = conn.out.borrow().queued();
+            let done = self.sent - queued;
+            let seconds = self.elapsed_ms() / 1000 + 1;
+            let allowed = (rate * seconds + after).saturating_sub(done);
+            if allowed == 0 {
+                let over = done.saturating_sub(rate * seconds + after) + 1;
+                let wait = (over * 1000).div_ceil(rate) + 1;
+                weir_runtime::timer::sleep_ms(wait.min(1000)).await;
+                continue;
+            }
+            conn.drain_some(allowed, timeout).await?;
+        }
+        Ok(())
+    }
+
+    /// Bytes a second this response may take; 0 for no limit.
+    fn rate(&mut self) -> u64 {
+        if let Some(rate) = self.limit_rate {
+            return rate;
+        }
+        let loc = Rc::clone(self.loc());
+        let rate = loc.core.limit_rate.as_ref().map_or(0, |t| self.eval_size(t));
+        self.limit_rate = Some(rate);
+        rate
+    }
+
+    fn rate_after(&mut self) -> u64 {
+        if let Some(after) = self.limit_rate_after {
+            return after;
+        }
+        let loc = Rc::clone(self.loc());
+        let after = loc.core.limit_rate_after.as_ref().map_or(0, |t| self.eval_size(t));
+        self.limit_rate_after = Some(after);
+        after
+    }
+
+    /// A size from a string with variables; what is no size counts as none.
+    pub fn eval_size(&mut self, template: &Template) -> u64 {
+        let text = self.eval(template);
+        weir_base::units::parse_size(&text).unwrap_or(0)
     }
 
     /// Milliseconds since the request began.

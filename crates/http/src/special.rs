@@ -67,7 +67,6 @@ fn send_error_page(r: &mut Request, status: u16, page: &ErrorPage) -> Flow {
     if page.overwrite == Some(0) {
         r.err_status = 0;
     }
-    r.log_main_status();
     let target = r.eval(&page.target);
     if target.first() == Some(&b'/') {
         if r.method != Method::Head {

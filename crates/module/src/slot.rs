@@ -92,6 +92,13 @@ impl Slots {
         self.0.get(T::key().number()).and_then(|s| s.as_ref()).and_then(|a| a.downcast_ref())
     }
 
+    /// The slot itself, for keeping a direct handle on it.
+    pub fn share<T: ConfType>(&self) -> Arc<T> {
+        let slot = self.0.get(T::key().number()).and_then(Option::as_ref);
+        slot.and_then(|s| Arc::clone(s).downcast().ok())
+            .expect("a slot that a module registered exists after the merge")
+    }
+
     /// The slot for reading. Every registered slot exists after the merge.
     #[inline]
     pub fn get<T: ConfType>(&self) -> &T {

@@ -5,8 +5,14 @@ use std::ops::Deref;
 
 /// Unset until a directive sets it or [`Val::merge`] fills it. Reading an unmerged value is a
 /// programming error: every slot's `merge` fills all of its values.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Val<T>(Option<T>);
+
+impl<T> Default for Val<T> {
+    fn default() -> Self {
+        Val(None)
+    }
+}
 
 impl<T> Val<T> {
     pub const UNSET: Val<T> = Val(None);

@@ -1,0 +1,302 @@
+//! The request body: read whole (memory, then a temporary file), piece by piece, or thrown away.
+
+use crate::conf::BodyInFile;
+use crate::conn::ConnError;
+use crate::logger::LogLevel;
+use crate::request::Request;
+use crate::temp::TempFile;
+use bytes::Bytes;
+use std::io::Write;
+use std::rc::Rc;
+use weir_runtime::clock;
+use weir_wire::http1::chunked::{ChunkError, Decoder, Event};
+use weir_wire::http1::framing::BodyFraming;
+
+/// Bytes asked of the socket at once.
+const READ_ROOM_BYTES: usize = 16 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyError {
+    /// Answer with this status.
+    Status(u16),
+    /// The client has gone or sent nonsense after the answer began.
+    Closed,
+}
+
+/// Where a request's body is and how much of it has come.
+#[derive(Default)]
+pub struct RequestBody {
+    framing: Framing,
+    decoder: Decoder,
+    /// What was read behind the head and is not decoded yet, from `at` on.
+    pub(crate) pending: Vec<u8>,
+    pub(crate) at: usize,
+    remaining: u64,
+    /// Decoded bytes so far.
+    pub length: u64,
+    /// The body, or the part of it not in the file.
+    pub memory: Vec<u8>,
+    pub file: Option<Rc<TempFile>>,
+    /// All of it has been read from the connection.
+    pub done: bool,
+    /// A handler has begun to read it.
+    pub started: bool,
+    /// All of it is in `memory` or `file`.
+    pub complete: bool,
+    pub expect_continue: bool,
+    /// The size limit does not hold (a discarded body).
+    pub too_large_ok: bool,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    #[default]
+    None,
+    Length(u64),
+    Chunked,
+}
+
+enum Piece {
+    Data(usize, usize),
+    NeedMore,
+    End,
+}
+
+impl RequestBody {
+    pub(crate) fn begin(&mut self, framing: BodyFraming) {
+        self.framing = match framing {
+            BodyFraming::None => Framing::None,
+            BodyFraming::Length(n) => Framing::Length(n),
+            BodyFraming::Chunked => Framing::Chunked,
+        };
+        self.decoder = Decoder::new();
+        self.remaining = self.announced().unwrap_or(0);
+        self.done = self.is_none() || self.framing == Framing::Length(0);
+        self.complete = self.done;
+    }
+
+    /// The request has no body at all.
+    pub fn is_none(&self) -> bool {
+        self.framing == Framing::None
+    }
+
+    /// Content-Length, when there is one.
+    pub fn announced(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Length(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    pub fn is_chunked(&self) -> bool {
+        self.framing == Framing::Chunked
+    }
+
+    /// The next decoded range of `pending`.
+    fn step(&mut self) -> Result<Piece, ChunkError> {
+        if self.done {
+            return Ok(Piece::End);
+        }
+        if self.framing != Framing::Chunked {
+            let n = (self.pending.len() - self.at).min(self.remaining as usize);
+            if n == 0 {
+                return Ok(Piece::NeedMore);
+            }
+            let start = self.at;
+            self.at += n;
+            self.remaining -= n as u64;
+            self.done = self.remaining == 0;
+            return Ok(Piece::Data(start, start + n));
+        }
+        let (used, event) = self.decoder.decode(&self.pending[self.at..])?;
+        let base = self.at;
+        self.at += used;
+        Ok(match event {
+            Event::Data(range) => Piece::Data(base + range.start, base + range.end),
+            Event::NeedMore => Piece::NeedMore,
+            Event::End => {
+                self.done = true;
+                Piece::End
+            }
+        })
+    }
+
+    fn compact(&mut self) {
+        if self.at == self.pending.len() {
+            self.pending.clear();
+        } else if self.at > 0 {
+            self.pending.drain(..self.at);
+        }
+        self.at = 0;
+    }
+
+    /// Bytes behind the body that belong to the next request.
+    pub(crate) fn leftover(&self) -> &[u8] {
+        &self.pending[self.at..]
+    }
+}
+
+/// `100 Continue`, once, when the client waits for it.
+async fn send_continue(r: &mut Request) -> Result<(), BodyError> {
+    if !std::mem::take(&mut r.body.expect_continue) {
+        return Ok(());
+    }
+    let conn = Rc::clone(r.conn());
+    let text = b"HTTP/1.1 100 Continue\r\n\r\n";
+    conn.out.borrow_mut().write(|t| t.extend_from_slice(text));
+    let timeout = *r.loc().core.send_timeout;
+    conn.drain(0, timeout).await.map_err(|_| BodyError::Closed)
+}
+
+/// The next piece as it arrives; `None` at the end. Also checks `client_max_body_size`.
+pub async fn next(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
+    if !r.body.started {
+        r.body.started = true;
+        if !r.body.done && r.body.leftover().is_empty() {
+            send_continue(r).await?;
+        }
+        r.body.expect_continue = false;
+    }
+    loop {
+        let piece = r.body.step();
+        match piece {
+            Ok(Piece::Data(start, end)) => {
+                r.body.length += (end - start) as u64;
+                check_size(r)?;
+                return Ok(Some(Bytes::copy_from_slice(&r.body.pending[start..end])));
+            }
+            Ok(Piece::End) => return Ok(None),
+            Ok(Piece::NeedMore) => fill(r).await?,
+            Err(_) => {
+                r.log(LogLevel::Error, "client sent invalid chunked body");
+                r.keepalive = false;
+                return Err(BodyError::Status(400));
+            }
+        }
+    }
+}
+
+fn check_size(r: &mut Request) -> Result<(), BodyError> {
+    let max = *r.loc().core.client_max_body_size;
+    if max == 0 || r.body.length <= max || !r.body.is_chunked() || r.body.too_large_ok {
+        return Ok(());
+    }
+    let text = format!("client intended to send too large chunked body: {} bytes", r.body.length);
+    r.log(LogLevel::Error, &text);
+    Err(BodyError::Status(413))
+}
+
+async fn fill(r: &mut Request) -> Result<(), BodyError> {
+    let timeout = *r.loc().core.client_body_timeout;
+    fill_within(r, timeout).await
+}
+
+async fn fill_within(r: &mut Request, timeout_ms: u64) -> Result<(), BodyError> {
+    r.body.compact();
+    let conn = Rc::clone(r.conn());
+    let deadline = clock::coarse_ms() + timeout_ms;
+    match conn.read(&mut r.body.pending, READ_ROOM_BYTES, deadline).await {
+        Ok(0) => {
+            r.log(LogLevel::Info, "client prematurely closed connection");
+            r.keepalive = false;
+            Err(BodyError::Status(400))
+        }
+        Ok(n) => {
+            r.received += n as u64;
+            Ok(())
+        }
+        Err(ConnError::Timeout) => {
+            r.log(LogLevel::Info, "client timed out (110: Connection timed out)");
+            r.keepalive = false;
+            Err(BodyError::Status(408))
+        }
+        Err(ConnError::Io(_)) => {
+            r.keepalive = false;
+            Err(BodyError::Closed)
+        }
+    }
+}
+
+/// Reads the whole body: into memory up to `client_body_buffer_size`, the rest into a file.
+pub async fn read_all(r: &mut Request) -> Result<(), BodyError> {
+    if r.body.complete {
+        return Ok(());
+    }
+    let loc = Rc::clone(r.loc());
+    let core = &loc.core;
+    let always_file = *core.client_body_in_file_only != BodyInFile::Off;
+    let buffer = *core.client_body_buffer_size as usize;
+    let announced = r.body.announced();
+    if let Some(n) = announced.filter(|n| *n <= buffer as u64) {
+        r.body.memory.reserve_exact(n as usize);
+    }
+    while let Some(piece) = next(r).await? {
+        if r.body.memory.len() + piece.len() > buffer && r.body.length > buffer as u64 {
+            spill(r)?;
+        }
+        r.body.memory.extend_from_slice(&piece);
+    }
+    if r.body.file.is_some() || (always_file && r.body.length > 0) {
+        spill(r)?;
+    }
+    r.body.complete = true;
+    Ok(())
+}
+
+/// Moves what is in memory to the temporary file.
+fn spill(r: &mut Request) -> Result<(), BodyError> {
+    let loc = Rc::clone(r.loc());
+    if r.body.file.is_none() {
+        let keep = *loc.core.client_body_in_file_only == BodyInFile::On;
+        match TempFile::create(&loc.core.client_body_temp_path, keep) {
+            Ok(f) => {
+                let path = f.path.display().to_string();
+                r.log(
+                    LogLevel::Warn,
+                    &format!("a client request body is buffered to a temporary file {path}"),
+                );
+                r.body.file = Some(Rc::new(f));
+            }
+            Err(e) => return Err(file_error(r, &e)),
+        }
+    }
+    let Some(file) = r.body.file.clone() else { return Ok(()) };
+    let written = (&file.file).write_all(&r.body.memory);
+    r.body.memory.clear();
+    written.map_err(|e| file_error(r, &e))
+}
+
+fn file_error(r: &Request, e: &std::io::Error) -> BodyError {
+    r.log(LogLevel::Crit, &format!("a temporary file for a request body failed: {e}"));
+    BodyError::Status(500)
+}
+
+/// Nobody will read the body: it is thrown away when the request ends.
+pub fn discard(r: &mut Request) {
+    r.discard_body = true;
+    r.body.too_large_ok = true;
+}
+
+/// Reads and drops what is left of the body, so that the connection can be used again.
+/// `false`: it could not be read to its end in time.
+pub(crate) async fn drop_rest(r: &mut Request) -> bool {
+    let loc = Rc::clone(r.loc());
+    let end = clock::coarse_ms() + *loc.core.lingering_time;
+    r.body.too_large_ok = true;
+    loop {
+        match r.body.step() {
+            Ok(Piece::End) => return true,
+            Ok(Piece::Data(..)) => continue,
+            Err(_) => return false,
+            Ok(Piece::NeedMore) => {}
+        }
+        let now = clock::coarse_ms();
+        if now >= end || *loc.core.lingering_timeout == 0 {
+            return false;
+        }
+        let wait = (*loc.core.lingering_timeout).min(end - now);
+        if fill_within(r, wait).await.is_err() {
+            return false;
+        }
+    }
+}

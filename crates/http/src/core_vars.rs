@@ -1,0 +1,5 @@
+//! The core module's variables.
+
+use crate::module::Variable;
+
+pub const VARIABLES: &[Variable] = &[];

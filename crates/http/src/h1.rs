@@ -1,0 +1,411 @@
+//! HTTP/1 connections: heads in, requests run, connections kept, lingered over or closed.
+
+use crate::body;
+use crate::conf::{CoreSrv, Lingering};
+use crate::conn::{ClientAddr, ConnError, Connection};
+use crate::generation::{Server, WorkerGen};
+use crate::logger::LogLevel;
+use crate::module::{Flow, Phase};
+use crate::phases;
+use crate::request::Request;
+use crate::server;
+use crate::special;
+use crate::worker::Counters;
+use std::future::poll_fn;
+use std::rc::Rc;
+use weir_runtime::clock;
+use weir_wire::http1::framing;
+use weir_wire::http1::names::HeaderId;
+use weir_wire::http1::request::{
+    Connection as Wish, Method, ParseError, Parser, Progress, Version,
+};
+use weir_wire::http1::uri;
+use weir_wire::proxy_protocol;
+
+/// Bytes asked of the socket for a head.
+const HEAD_ROOM_BYTES: usize = 4096;
+/// Read at once while lingering.
+const LINGER_ROOM_BYTES: usize = 4096;
+
+/// Why there is no (further) request on a connection.
+enum NoRequest {
+    /// Closed, timed out, or idle for too long: nothing is to be sent.
+    Quiet,
+    /// The head is refused.
+    Refused(ParseError),
+    /// The head did not come in time.
+    TimedOut,
+}
+
+/// What follows a request.
+enum After {
+    Keep(Vec<u8>),
+    Linger,
+    Close,
+}
+
+/// Serves one connection to its end.
+pub async fn serve(conn: Rc<Connection>) {
+    let mut leftover = Vec::new();
+    let gen = conn.generation();
+    if gen.shared.listens[conn.listen.get()].addrs[0].proxy_protocol
+        && !read_proxy_header(&conn, &mut leftover).await
+    {
+        return;
+    }
+    let mut idle_until = 0;
+    loop {
+        let after = request(&conn, leftover, idle_until).await;
+        match after {
+            After::Keep(rest) => leftover = rest,
+            After::Linger => return linger(&conn).await,
+            After::Close => return,
+        }
+        idle_until = conn.keepalive_deadline.get();
+    }
+}
+
+/// One request: wait, read, run, answer, log.
+async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> After {
+    if leftover.is_empty() && !wait_for_request(conn, idle_until).await {
+        return After::Close;
+    }
+    let worker = &conn.worker;
+    let mut r = worker.take_request();
+    if !leftover.is_empty() {
+        r.buf = leftover;
+    }
+    Counters::add(&worker.counters.reading, 1);
+    let read = read_head(conn, &mut r).await;
+    Counters::add(&worker.counters.reading, -1);
+    let after = match read {
+        Ok(()) => {
+            Counters::add(&worker.counters.writing, 1);
+            let after = answer(conn, &mut r).await;
+            Counters::add(&worker.counters.writing, -1);
+            after
+        }
+        Err(NoRequest::Quiet) => After::Close,
+        Err(NoRequest::TimedOut) => {
+            r.log(LogLevel::Info, "client timed out (110: Connection timed out)");
+            r.err_status = 408;
+            log_request(&mut r).await;
+            After::Close
+        }
+        Err(NoRequest::Refused(e)) => refuse(&mut r, e).await,
+    };
+    worker.give_request(r);
+    after
+}
+
+/// Waits for the first byte of a request; `false` when there will be none.
+async fn wait_for_request(conn: &Rc<Connection>, idle_until: u64) -> bool {
+    let first = conn.requests.get() == 0;
+    let deadline = match first {
+        true => {
+            let server = conn.default_server();
+            conn.start_ms + *server.core.client_header_timeout
+        }
+        false => idle_until,
+    };
+    let mut idle = false;
+    let ready = poll_fn(|cx| {
+        if let std::task::Poll::Ready(r) = conn.stream.poll_readable(cx) {
+            return std::task::Poll::Ready(r.is_ok());
+        }
+        if !idle {
+            idle = true;
+            conn.idle.set(!first);
+            if conn.worker.closing.get() {
+                return std::task::Poll::Ready(false);
+            }
+            Counters::add(&conn.worker.counters.waiting, 1);
+        }
+        conn.poll_timeout(cx, deadline).map(|()| false)
+    })
+    .await;
+    conn.idle.set(false);
+    if idle {
+        Counters::add(&conn.worker.counters.waiting, -1);
+    }
+    ready
+}
+
+async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), NoRequest> {
+    let gen = conn.generation();
+    let server = conn.default_server_of(&gen);
+    let mut parser = Parser::new();
+    let limits = server.core.limits;
+    let mut deadline = 0;
+    let mut begun = false;
+    loop {
+        if !r.buf.is_empty() {
+            if !begun {
+                begun = true;
+                begin(conn, r, &gen, &server);
+            }
+            let (buf, mut head) = (std::mem::take(&mut r.buf), std::mem::take(&mut r.head));
+            let parsed = parser.parse(&buf, &limits, &mut head);
+            r.buf = buf;
+            r.head = head;
+            match parsed {
+                Ok(Progress::Complete) => return take_head(conn, r, &server.core),
+                Ok(Progress::NeedMore) => {}
+                Err(e) => return Err(NoRequest::Refused(e)),
+            }
+        }
+        if deadline == 0 {
+            deadline = clock::coarse_ms() + *server.core.client_header_timeout;
+        }
+        let got = conn.read(&mut r.buf, HEAD_ROOM_BYTES, deadline).await;
+        match got {
+            Ok(0) | Err(ConnError::Io(_)) => {
+                if begun && parser.has_begun() {
+                    let text = "client prematurely closed connection while reading client request headers";
+                    r.log(LogLevel::Info, text);
+                    r.err_status = 400;
+                    log_request(r).await;
+                }
+                return Err(NoRequest::Quiet);
+            }
+            Ok(_) => {}
+            Err(ConnError::Timeout) if begun && parser.has_begun() => {
+                return Err(NoRequest::TimedOut)
+            }
+            Err(ConnError::Timeout) => return Err(NoRequest::Quiet),
+        }
+    }
+}
+
+fn begin(conn: &Rc<Connection>, r: &mut Request, gen: &Rc<WorkerGen>, server: &Rc<Server>) {
+    let number = conn.requests.get() + 1;
+    conn.requests.set(number);
+    Counters::add(&conn.worker.counters.requests, 1);
+    r.begin(Rc::clone(conn), Rc::clone(gen), Rc::clone(server), clock::mono_ms());
+    r.number = number;
+}
+
+/// What follows from a complete head: host, server, URI, body, keep-alive.
+fn take_head(
+    conn: &Rc<Connection>,
+    r: &mut Box<Request>,
+    core: &CoreSrv,
+) -> Result<(), NoRequest> {
+    let refuse = NoRequest::Refused;
+    r.received = r.head.len() as u64;
+    if r.buf.len() > r.head.head_len {
+        let (_, rest) = r.buf.split_at(r.head.head_len);
+        let rest = rest.to_vec();
+        r.body.pending = rest;
+        r.buf.truncate(r.head.head_len);
+    }
+    r.method = r.head.method;
+    let host = framing::host(&r.head, &r.buf).map_err(refuse)?;
+    if let Some(h) = host {
+        let name = h.name.of(&r.buf).to_ascii_lowercase();
+        r.host = name;
+    }
+    server::select(conn, r);
+    if r.head.complex_uri {
+        let path = r.head.path.of(&r.buf).to_vec();
+        let mut out = std::mem::take(&mut r.uri);
+        let bad = uri::normalize(&path, *core.merge_slashes, &mut out).is_err();
+        r.uri = out;
+        if bad {
+            return Err(refuse(ParseError::InvalidRequest));
+        }
+    } else {
+        let (head, buf) = (r.head.path, &r.buf);
+        r.uri.extend_from_slice(head.of(buf));
+    }
+    if let Some(args) = r.head.args {
+        let (buf, out) = (&r.buf, &mut r.args);
+        out.extend_from_slice(args.of(buf));
+    }
+    r.valid_unparsed_uri = !r.head.empty_path_in_uri;
+    let body = framing::framing(&r.head, &r.buf, false).map_err(refuse)?;
+    r.body.begin(body);
+    r.keepalive = wants_keepalive(conn, r);
+    let expects = r.head.version >= Version::HTTP_11
+        && r.header(HeaderId::Expect)
+            .is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
+    r.body.expect_continue = expects;
+    Ok(())
+}
+
+fn wants_keepalive(conn: &Connection, r: &Request) -> bool {
+    if conn.worker.closing.get() {
+        return false;
+    }
+    let asked = match r.head.connection {
+        Wish::Close => false,
+        Wish::KeepAlive => true,
+        Wish::Unsaid => r.head.version > Version::HTTP_10,
+    };
+    asked && !disabled_for_browser(r)
+}
+
+/// `keepalive_disable`: old MSIE after a POST, and old Safari.
+fn disabled_for_browser(r: &Request) -> bool {
+    let disable = *r.loc().core.keepalive_disable;
+    if disable == 0 {
+        return false;
+    }
+    let Some(agent) = r.header(HeaderId::UserAgent) else { return false };
+    let has = |needle: &[u8]| memchr::memmem::find(agent, needle).is_some();
+    let msie6 = disable & 1 != 0
+        && r.method == Method::Post
+        && (has(b"MSIE 6.") || has(b"MSIE 5.") || has(b"MSIE 4."))
+        && !has(b"Opera");
+    let safari =
+        disable & 2 != 0 && has(b"Mac OS X") && has(b"Safari/") && !has(b"Chrome/");
+    msie6 || safari
+}
+
+async fn answer(conn: &Rc<Connection>, r: &mut Box<Request>) -> After {
+    let finished = phases::run(r).await;
+    end(conn, r, finished).await
+}
+
+/// Sends what is queued, logs, and decides what becomes of the connection.
+async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> After {
+    let sent = r.drain(0).await.is_ok();
+    if !sent && r.err_status == 0 {
+        r.log(LogLevel::Info, "client closed connection while sending to client");
+    }
+    log_request(r).await;
+    if !finished || !sent || conn.broken.get() {
+        if r.aborted || !sent {
+            if *r.loc().core.reset_timedout_connection && !sent {
+                conn.stream.reset_on_close();
+            }
+        }
+        return After::Close;
+    }
+    if !r.keepalive || conn.worker.closing.get() {
+        return close_kind(r);
+    }
+    if !r.body.done {
+        if r.body.expect_continue && r.body.leftover().is_empty() {
+            // The client still waits for "100 Continue" and may or may not send its body now.
+            return After::Linger;
+        }
+        if !body::drop_rest(r).await {
+            return After::Close;
+        }
+    }
+    let loc = Rc::clone(r.loc());
+    if *loc.core.tcp_nodelay {
+        conn.set_nodelay();
+    }
+    conn.keepalive_deadline.set(clock::coarse_ms() + *loc.core.keepalive_timeout);
+    let rest = r.body.leftover();
+    match rest.is_empty() {
+        true => After::Keep(Vec::new()),
+        false => After::Keep(rest.to_vec()),
+    }
+}
+
+fn close_kind(r: &Request) -> After {
+    let unread = !r.body.done || !r.body.leftover().is_empty();
+    match *r.loc().core.lingering_close {
+        Lingering::Off => After::Close,
+        Lingering::Always => After::Linger,
+        Lingering::On if unread || r.lingering => After::Linger,
+        Lingering::On => After::Close,
+    }
+}
+
+async fn log_request(r: &mut Request) {
+    let loc = Rc::clone(r.loc());
+    for handler in &loc.phases[Phase::Log as usize] {
+        if let Flow::Wait(f) = handler(r) {
+            f(r).await;
+        }
+    }
+}
+
+/// A head that cannot be read gets nginx's answer, and the connection is closed.
+async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
+    let mut text = Vec::new();
+    e.write_log(&r.head, &r.buf, &mut text);
+    if r.head.protocol.is_empty() && r.uri.is_empty() {
+        text.extend_from_slice(b" while reading client request line");
+    } else {
+        text.extend_from_slice(b" while reading client request headers");
+    }
+    r.log_bytes(LogLevel::Info, &text);
+    r.keepalive = false;
+    r.lingering = e.wants_lingering_close();
+    if r.head.version < Version::HTTP_10 {
+        r.head.version = Version::HTTP_10;
+    }
+    r.body.done = true;
+    let conn = Rc::clone(r.conn());
+    let mut flow = special::respond(r, e.status());
+    let finished = match flow {
+        Flow::Redirect | Flow::Named => phases::run_redirected(r, flow).await,
+        Flow::Status(s) => {
+            flow = special::respond(r, s);
+            matches!(flow, Flow::Ok)
+        }
+        Flow::Ok => true,
+        _ => false,
+    };
+    match end(&conn, r, finished).await {
+        After::Close if r.lingering && finished => After::Linger,
+        after => after,
+    }
+}
+
+/// Half-closes and reads what the client still sends, so that it can read the answer.
+async fn linger(conn: &Connection) {
+    let core = &conn.default_location().core;
+    conn.stream.shutdown_write();
+    let end = clock::coarse_ms() + *core.lingering_time;
+    let mut buf = Vec::new();
+    loop {
+        let now = clock::coarse_ms();
+        if now >= end {
+            return;
+        }
+        let deadline = (now + *core.lingering_timeout).min(end);
+        buf.clear();
+        match conn.read(&mut buf, LINGER_ROOM_BYTES, deadline).await {
+            Ok(n) if n > 0 => continue,
+            _ => return,
+        }
+    }
+}
+
+/// The PROXY protocol header in front of the first request.
+async fn read_proxy_header(conn: &Connection, buf: &mut Vec<u8>) -> bool {
+    let deadline = clock::coarse_ms() + *conn.default_server().core.client_header_timeout;
+    loop {
+        match conn.read(buf, HEAD_ROOM_BYTES, deadline).await {
+            Ok(n) if n > 0 => {}
+            _ => return false,
+        }
+        match proxy_protocol::parse(buf) {
+            Ok(proxy_protocol::Parsed::NeedMore) => continue,
+            Ok(proxy_protocol::Parsed::Header { len, client }) => {
+                buf.drain(..len);
+                *conn.proxied.borrow_mut() = client;
+                return true;
+            }
+            Err(_) => {
+                let shown = proxy_protocol::shown(buf);
+                let text = [b"broken header: \"", shown, b"\" while reading PROXY protocol"].concat();
+                conn.log(LogLevel::Error, &text);
+                return false;
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Whether the client's address is known to be an IP one.
+    pub fn is_ip(&self) -> bool {
+        matches!(self.client.get(), ClientAddr::Ip(_))
+    }
+}

@@ -1,0 +1,379 @@
+//! `listen` and `server_name`, and gathering them into sockets, addresses and names.
+
+use crate::build::named_regex;
+use crate::conf::{CoreSrv, Listen, ServerName};
+use crate::generation::{AddrConf, ListenConf, ServerConf};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
+use weir_base::units;
+use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive, Span};
+use weir_runtime::listen::{ListenAddr, ListenOptions};
+use weir_script::lookup::HostMap;
+
+/// `*:80` for root, `*:8000` for others.
+pub fn default_listen(d: &Directive) -> Listen {
+    #[cfg(unix)]
+    let port = if weir_runtime::process::is_root() { 80 } else { 8000 };
+    #[cfg(not(unix))]
+    let port = 80;
+    let addr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
+    plain(ListenAddr::Ip(addr), d.name.span)
+}
+
+fn plain(addr: ListenAddr, span: Span) -> Listen {
+    let wildcard = matches!(&addr, ListenAddr::Ip(a) if a.ip().is_unspecified());
+    Listen {
+        addr,
+        span,
+        options: ListenOptions::default(),
+        bind: false,
+        set: false,
+        default_server: false,
+        proxy_protocol: false,
+        ssl: false,
+        http2: false,
+        wildcard,
+    }
+}
+
+/// `listen ADDRESS[:PORT] [option …]`
+pub fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let addrs = addresses(d)?;
+    for addr in addrs {
+        let mut listen = plain(addr, d.arg_span(0));
+        for i in 1..d.args.len() {
+            option(d, i, &mut listen)?;
+        }
+        let core = cf.get::<CoreSrv>();
+        if core.listens.iter().any(|l| l.addr == listen.addr) {
+            return Err(d.fail(format!("a duplicate listen {}", listen.addr)));
+        }
+        core.listens.push(listen);
+    }
+    Ok(())
+}
+
+fn addresses(d: &Directive) -> ConfResult<Vec<ListenAddr>> {
+    let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
+    let options = EndpointOptions { listen: true, uri_part: false };
+    let bad = |e: &str| d.bad(0, format!("{e} in \"{shown}\" of the \"listen\" directive"));
+    let e = parse_endpoint(d.arg(0), options).map_err(bad)?;
+    if let Host::Unix(path) = e.host {
+        return Ok(vec![ListenAddr::Unix(crate::location::bytes_path(path))]);
+    }
+    let first = e.port.unwrap_or(80);
+    let last = e.last_port.unwrap_or(first);
+    let ips: Vec<IpAddr> = match e.host {
+        Host::Any => vec![IpAddr::V4(Ipv4Addr::UNSPECIFIED)],
+        Host::V4(a) => vec![IpAddr::V4(a)],
+        Host::V6(a) => vec![IpAddr::V6(a)],
+        Host::Name(_) => resolve(e.host_text).map_err(|why| bad(&why))?,
+        Host::Unix(_) => Vec::new(),
+    };
+    let ports = first..=last;
+    Ok(ports
+        .flat_map(|p| ips.iter().map(move |ip| ListenAddr::Ip(SocketAddr::new(*ip, p))))
+        .collect())
+}
+
+fn resolve(name: &[u8]) -> Result<Vec<IpAddr>, String> {
+    use std::net::ToSocketAddrs;
+    let name = String::from_utf8_lossy(name).into_owned();
+    match (name.as_str(), 0u16).to_socket_addrs() {
+        Ok(found) => {
+            let mut ips: Vec<IpAddr> = found.map(|a| a.ip()).collect();
+            ips.dedup();
+            Ok(ips)
+        }
+        Err(_) => Err("host not found".into()),
+    }
+}
+
+fn option(d: &Directive, i: usize, l: &mut Listen) -> ConfResult {
+    match d.arg(i) {
+        b"default_server" | b"default" => {
+            l.default_server = true;
+            return Ok(());
+        }
+        b"proxy_protocol" => {
+            l.proxy_protocol = true;
+            return Ok(());
+        }
+        b"bind" => {}
+        b"deferred" => l.options.deferred = true,
+        b"reuseport" => l.options.reuseport = true,
+        b"multipath" => return Err(later(d, i, "multipath TCP")),
+        b"ssl" => return Err(later(d, i, "TLS")),
+        b"quic" => return Err(later(d, i, "HTTP/3")),
+        b"http2" => return Err(later(d, i, "HTTP/2")),
+        _ => return valued_option(d, i, l),
+    }
+    l.set = true;
+    l.bind = true;
+    Ok(())
+}
+
+fn later(d: &Directive, i: usize, what: &str) -> Diagnostic {
+    let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+    let mut e = d.bad(i, format!("the \"{shown}\" parameter requires {what}"));
+    e.hint = Some(format!("this version of Weir has no {what} yet; remove the parameter"));
+    e
+}
+
+fn valued_option(d: &Directive, i: usize, l: &mut Listen) -> ConfResult {
+    let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+    let Some((key, value)) = shown.split_once('=') else {
+        return Err(d.bad(i, format!("invalid parameter \"{shown}\"")));
+    };
+    let bytes = value.as_bytes();
+    let bad = |what: &str| d.bad(i, format!("invalid {what} \"{value}\""));
+    l.set = true;
+    l.bind = true;
+    let o = &mut l.options;
+    match key {
+        "backlog" => {
+            let n = units::parse_int(bytes).filter(|n| *n > 0 && *n <= i32::MAX as u64);
+            o.backlog = n.ok_or_else(|| bad("backlog"))? as i32;
+        }
+        "rcvbuf" => o.rcvbuf = Some(units::parse_size(bytes).ok_or_else(|| bad("rcvbuf"))? as usize),
+        "sndbuf" => o.sndbuf = Some(units::parse_size(bytes).ok_or_else(|| bad("sndbuf"))? as usize),
+        "fastopen" => {
+            let n = units::parse_int(bytes).ok_or_else(|| bad("fastopen"))?;
+            o.fastopen = Some(n as u32);
+        }
+        "ipv6only" => {
+            o.ipv6only = match value {
+                "on" => true,
+                "off" => false,
+                _ => return Err(bad("ipv6only flags")),
+            }
+        }
+        "so_keepalive" => keepalive(value, o).ok_or_else(|| bad("so_keepalive value:"))?,
+        "setfib" | "accept_filter" => {
+            return Err(d.bad(i, format!("{key} is not supported on this platform, ignored")))
+        }
+        _ => return Err(d.bad(i, format!("invalid parameter \"{shown}\""))),
+    }
+    Ok(())
+}
+
+fn keepalive(value: &str, o: &mut ListenOptions) -> Option<()> {
+    match value {
+        "on" => o.keepalive.on = Some(true),
+        "off" => o.keepalive.on = Some(false),
+        _ => {
+            let parts: Vec<&str> = value.split(':').collect();
+            if parts.len() != 3 || parts.iter().all(|p| p.is_empty()) {
+                return None;
+            }
+            let time = |p: &str| match p.is_empty() {
+                true => Some(0),
+                false => units::parse_sec(p.as_bytes()).map(|n| n as u32),
+            };
+            o.keepalive.idle_secs = time(parts[0])?;
+            o.keepalive.interval_secs = time(parts[1])?;
+            o.keepalive.count = match parts[2] {
+                "" => 0,
+                n => units::parse_int(n.as_bytes())? as u32,
+            };
+            o.keepalive.on = Some(true);
+        }
+    }
+    Some(())
+}
+
+/// `server_name NAME …`
+pub fn set_server_name(cf: &mut Cf, d: &Directive) -> ConfResult {
+    for i in 0..d.args.len() {
+        let text = d.arg(i).to_vec();
+        let shown = String::from_utf8_lossy(&text).into_owned();
+        if text.first() == Some(&b'~') {
+            if text.len() == 1 {
+                return Err(d.bad(i, format!("empty regex in server name \"{shown}\"")));
+            }
+            let regex = named_regex(cf, d, i, &text[1..], true)?;
+            let core = cf.get::<CoreSrv>();
+            core.names.push(ServerName { name: text, regex: Some(regex) });
+            continue;
+        }
+        let mut name = text;
+        if name == b"$hostname" {
+            name = crate::syslog::hostname().into_bytes();
+        }
+        if name.contains(&b'/') {
+            cf.warn(d, format!("server name \"{shown}\" has suspicious symbols"));
+        }
+        if name.contains(&0) || (name.is_empty() && d.args.is_empty()) {
+            return Err(d.bad(i, format!("server name \"{shown}\" is invalid")));
+        }
+        name.make_ascii_lowercase();
+        cf.get::<CoreSrv>().names.push(ServerName { name, regex: None });
+    }
+    let core = cf.get::<CoreSrv>();
+    if let Some(first) = core.names.first() {
+        let first = &first.name;
+        core.primary_name = first.strip_prefix(b".").unwrap_or(first).to_vec();
+    }
+    Ok(())
+}
+
+/// An address being gathered over the servers that name it.
+struct Gathered {
+    listen: Listen,
+    addr: AddrConf,
+    has_default: bool,
+    has_options: bool,
+    servers: usize,
+}
+
+/// Joins the servers' addresses into sockets. Specific addresses share the wildcard's socket on
+/// the same port unless they asked for one of their own.
+pub fn gather(cf: &mut Cf, servers: &[Arc<ServerConf>]) -> ConfResult<Vec<ListenConf>> {
+    let mut all: Vec<Gathered> = Vec::new();
+    for (id, server) in servers.iter().enumerate() {
+        for l in &server.core.listens {
+            let at = match all.iter().position(|g| g.listen.addr == l.addr) {
+                Some(at) => at,
+                None => {
+                    all.push(fresh(l, id));
+                    all.len() - 1
+                }
+            };
+            join(&mut all[at], l, id, server)?;
+            add_names(cf, &mut all[at].addr, id, server, l)?;
+        }
+    }
+    Ok(sockets(all))
+}
+
+fn fresh(l: &Listen, id: usize) -> Gathered {
+    Gathered {
+        addr: AddrConf {
+            addr: l.addr.clone(),
+            default: id,
+            names: HostMap::new(),
+            regexes: Vec::new(),
+            proxy_protocol: false,
+            ssl: false,
+            http2: false,
+        },
+        listen: l.clone(),
+        has_default: false,
+        has_options: false,
+        servers: 0,
+    }
+}
+
+fn join(g: &mut Gathered, l: &Listen, id: usize, server: &ServerConf) -> ConfResult {
+    let fail = |text: String| {
+        let e = Diagnostic::emerg(text).point(l.span);
+        Err(match server.core.at {
+            Some(at) => e.at(at),
+            None => e,
+        })
+    };
+    g.servers += 1;
+    if l.set {
+        if g.has_options && g.servers > 1 {
+            return fail(format!("duplicate listen options for {}", l.addr));
+        }
+        g.listen.options = l.options.clone();
+        g.listen.bind |= l.bind;
+        g.has_options = true;
+    }
+    if l.default_server {
+        if g.has_default {
+            return fail(format!("a duplicate default server for {}", l.addr));
+        }
+        g.has_default = true;
+        g.addr.default = id;
+    }
+    g.addr.proxy_protocol |= l.proxy_protocol;
+    g.addr.ssl |= l.ssl;
+    g.addr.http2 |= l.http2;
+    Ok(())
+}
+
+fn add_names(
+    cf: &mut Cf,
+    addr: &mut AddrConf,
+    id: usize,
+    server: &ServerConf,
+    l: &Listen,
+) -> ConfResult {
+    let unnamed = [ServerName { name: Vec::new(), regex: None }];
+    let names: &[ServerName] = match server.core.names.is_empty() {
+        true => &unnamed,
+        false => &server.core.names,
+    };
+    for n in names {
+        if let Some((regex, vars)) = &n.regex {
+            addr.regexes.push((regex.clone(), id, vars.clone()));
+            continue;
+        }
+        let shown = String::from_utf8_lossy(&n.name).into_owned();
+        match addr.names.insert(&n.name, id) {
+            Ok(()) => {}
+            Err(weir_script::lookup::InsertError::Conflict(_)) => {
+                let text =
+                    format!("conflicting server name \"{shown}\" on {}, ignored", l.addr);
+                cf.warnings.push(Diagnostic::warn(text));
+            }
+            Err(weir_script::lookup::InsertError::Invalid) => {
+                let text = format!(
+                    "invalid server name or wildcard \"{shown}\" on {}",
+                    l.addr
+                );
+                let e = Diagnostic::emerg(text).point(l.span);
+                return Err(match server.core.at {
+                    Some(at) => e.at(at),
+                    None => e,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sockets(all: Vec<Gathered>) -> Vec<ListenConf> {
+    let mut out: Vec<ListenConf> = Vec::new();
+    let (wild, rest): (Vec<Gathered>, Vec<Gathered>) =
+        all.into_iter().partition(|g| g.listen.wildcard);
+    for g in wild {
+        out.push(ListenConf {
+            addr: g.listen.addr.clone(),
+            options: g.listen.options,
+            addrs: vec![g.addr],
+        });
+    }
+    for g in rest {
+        let host = match g.listen.bind {
+            true => None,
+            false => out.iter_mut().find(|l| covers(&l.addr, &g.listen.addr)),
+        };
+        match host {
+            Some(l) => l.addrs.push(g.addr),
+            None => out.push(ListenConf {
+                addr: g.listen.addr.clone(),
+                options: g.listen.options,
+                addrs: vec![g.addr],
+            }),
+        }
+    }
+    out
+}
+
+/// Whether one is the wildcard of the other's family and port.
+fn covers(wild: &ListenAddr, addr: &ListenAddr) -> bool {
+    match (wild, addr) {
+        (ListenAddr::Ip(w), ListenAddr::Ip(a)) => {
+            let any: IpAddr = match a.ip() {
+                IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            w.ip() == any && w.port() == a.port()
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,39 @@
+//! Which server a request is for: by address, then by name.
+
+use crate::conn::Connection;
+use crate::generation::AddrConf;
+use crate::location::regex_exec;
+use crate::request::Request;
+use std::rc::Rc;
+
+/// Chooses among the servers of the connection's address by the request's host.
+pub fn select(conn: &Connection, r: &mut Request) {
+    let gen = Rc::clone(r.gen());
+    let listen = &gen.shared.listens[conn.listen.get()];
+    let addr = listen.choose(|| conn.local_addr());
+    if r.host.is_empty() && addr.names.is_empty() {
+        return;
+    }
+    let id = by_name(r, addr);
+    if id != r.server().id {
+        r.set_server(Rc::clone(&gen.servers[id]));
+    }
+}
+
+fn by_name(r: &mut Request, addr: &AddrConf) -> usize {
+    if let Some(id) = addr.names.get(&r.host) {
+        return *id;
+    }
+    if r.host.is_empty() {
+        return addr.default;
+    }
+    for (regex, id, vars) in &addr.regexes {
+        let host = std::mem::take(&mut r.host);
+        let hit = regex_exec(r, regex, vars, &host);
+        r.host = host;
+        if hit {
+            return *id;
+        }
+    }
+    addr.default
+}

@@ -1,0 +1,169 @@
+//! Logging to syslog over UDP or a Unix datagram socket (RFC 3164 as nginx writes it).
+
+use crate::logger::LogLevel;
+use std::net::{SocketAddr, UdpSocket};
+#[cfg(unix)]
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use weir_base::date;
+use weir_runtime::{clock, tz};
+
+const FACILITIES: [&str; 24] = [
+    "kern", "user", "mail", "daemon", "auth", "intern", "lpr", "news", "uucp", "clock", "authpriv",
+    "ftp", "ntp", "audit", "alert", "cron", "local0", "local1", "local2", "local3", "local4",
+    "local5", "local6", "local7",
+];
+
+const SEVERITIES: [&str; 8] =
+    ["emerg", "alert", "crit", "error", "warn", "notice", "info", "debug"];
+
+#[derive(Clone, Debug)]
+enum Target {
+    Udp(SocketAddr),
+    Unix(PathBuf),
+}
+
+enum Socket {
+    Udp(UdpSocket),
+    #[cfg(unix)]
+    Unix(UnixDatagram),
+}
+
+/// One `syslog:` destination.
+pub struct Syslog {
+    target: Target,
+    facility: usize,
+    pub severity: usize,
+    tag: String,
+    hostname: Option<String>,
+    socket: Mutex<Option<Socket>>,
+}
+
+impl Syslog {
+    /// Parses what follows `syslog:`; errors are nginx's.
+    pub fn parse(text: &str) -> Result<Syslog, String> {
+        let mut target = None;
+        let mut s = Syslog {
+            target: Target::Unix(PathBuf::new()),
+            facility: 23,
+            severity: 6,
+            tag: "nginx".into(),
+            hostname: Some(hostname()),
+            socket: Mutex::new(None),
+        };
+        for part in text.split(',') {
+            match part.split_once('=') {
+                Some(("server", v)) => target = Some(parse_server(v)?),
+                Some(("facility", v)) => s.facility = index(&FACILITIES, v, "facility")?,
+                Some(("severity", v)) => s.severity = index(&SEVERITIES, v, "severity")?,
+                Some(("tag", v)) => s.tag = parse_tag(v)?,
+                _ if part == "nohostname" => s.hostname = None,
+                _ => return Err(format!("unknown syslog parameter \"{part}\"")),
+            }
+        }
+        s.target = target.ok_or("no syslog server specified")?;
+        Ok(s)
+    }
+
+    pub fn send(&self, level: LogLevel, text: &[u8]) {
+        self.send_with(level as usize - 1, text);
+    }
+
+    /// Sends a line at the severity the configuration named (access logs).
+    pub fn send_configured(&self, text: &[u8]) {
+        self.send_with(self.severity, text);
+    }
+
+    fn send_with(&self, severity: usize, text: &[u8]) {
+        let (secs, _) = clock::wall();
+        let mut line = format!("<{}>", self.facility * 8 + severity).into_bytes();
+        line.extend_from_slice(&date::format_syslog(secs, tz::offset_minutes(secs)));
+        line.push(b' ');
+        if let Some(h) = &self.hostname {
+            line.extend_from_slice(h.as_bytes());
+            line.push(b' ');
+        }
+        line.extend_from_slice(self.tag.as_bytes());
+        line.extend_from_slice(b": ");
+        line.extend_from_slice(text);
+        let mut socket = self.socket.lock().unwrap_or_else(|e| e.into_inner());
+        if socket.is_none() {
+            *socket = self.connect().ok();
+        }
+        let sent = match socket.as_ref() {
+            Some(Socket::Udp(s)) => s.send(&line),
+            #[cfg(unix)]
+            Some(Socket::Unix(s)) => s.send(&line),
+            None => return,
+        };
+        if sent.is_err() {
+            // The next line tries a fresh socket; losing this one must not stop the server.
+            *socket = None;
+        }
+    }
+
+    fn connect(&self) -> std::io::Result<Socket> {
+        match &self.target {
+            Target::Udp(to) => {
+                let from: SocketAddr =
+                    if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+                let s = UdpSocket::bind(from)?;
+                s.connect(to)?;
+                s.set_nonblocking(true)?;
+                Ok(Socket::Udp(s))
+            }
+            #[cfg(unix)]
+            Target::Unix(path) => {
+                let s = UnixDatagram::unbound()?;
+                s.connect(path)?;
+                s.set_nonblocking(true)?;
+                Ok(Socket::Unix(s))
+            }
+            #[cfg(not(unix))]
+            Target::Unix(_) => Err(std::io::Error::other("no Unix sockets on this system")),
+        }
+    }
+}
+
+fn index(list: &[&str], value: &str, what: &str) -> Result<usize, String> {
+    let found = list.iter().position(|f| *f == value);
+    found.ok_or_else(|| format!("unknown syslog {what} \"{value}\""))
+}
+
+fn parse_tag(tag: &str) -> Result<String, String> {
+    if tag.len() > 32 {
+        return Err("syslog tag length exceeds 32".into());
+    }
+    if !tag.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return Err("syslog \"tag\" only allows alphanumeric characters and underscore".into());
+    }
+    Ok(tag.to_string())
+}
+
+fn parse_server(text: &str) -> Result<Target, String> {
+    use std::net::ToSocketAddrs;
+    if let Some(path) = text.strip_prefix("unix:") {
+        return Ok(Target::Unix(path.into()));
+    }
+    let with_port = match text.rfind(':') {
+        Some(at) if !text[at..].contains(']') && text[at + 1..].parse::<u16>().is_ok() => {
+            text.to_string()
+        }
+        _ => format!("{text}:514"),
+    };
+    let mut found = with_port.to_socket_addrs().map_err(|_| not_found(text))?;
+    found.next().map(Target::Udp).ok_or_else(|| not_found(text))
+}
+
+fn not_found(text: &str) -> String {
+    format!("host not found in syslog server \"{text}\"")
+}
+
+/// This machine's name.
+pub fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|s| s.trim().to_string())
+        .or_else(|_| std::env::var("COMPUTERNAME"))
+        .unwrap_or_else(|_| "localhost".into())
+}
