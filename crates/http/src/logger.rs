@@ -214,11 +214,7 @@ impl Request {
             line.extend_from_slice(self.request_line());
             line.push(b'"');
         }
-        if let Some(up) = self.upstream.last() {
-            line.extend_from_slice(b", upstream: \"");
-            line.extend_from_slice(&up.peer);
-            line.push(b'"');
-        }
+        self.write_upstream(line);
         if let Some(host) = self.header(HeaderId::Host) {
             line.extend_from_slice(b", host: \"");
             line.extend_from_slice(host);
@@ -229,5 +225,19 @@ impl Request {
             line.extend_from_slice(referer);
             line.push(b'"');
         }
+    }
+
+    fn write_upstream(&self, line: &mut Vec<u8>) {
+        let Some(up) = self.upstream.last().filter(|_| !self.exchange.scheme.is_empty()) else {
+            return;
+        };
+        line.extend_from_slice(b", upstream: \"");
+        line.extend_from_slice(self.exchange.scheme.as_bytes());
+        line.extend_from_slice(&up.peer);
+        if up.peer.starts_with(b"unix:") {
+            line.push(b':');
+        }
+        line.extend_from_slice(self.exchange.uri());
+        line.push(b'"');
     }
 }

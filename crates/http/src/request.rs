@@ -6,7 +6,7 @@ use crate::conn::{ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
 use crate::headers_out::HeadersOut;
 use crate::module::{FilterResult, Next};
-use crate::timing::UpstreamState;
+use crate::timing::{Exchange, UpstreamState};
 use std::any::Any;
 use std::rc::Rc;
 use weir_script::regex::Captures;
@@ -73,6 +73,8 @@ pub struct Request {
     pub redirects_left: u8,
     /// The URI is the one the client sent, so `$request_uri`'s path may be passed on unchanged.
     pub valid_unparsed_uri: bool,
+    /// The URI begins with the location's name: false after `rewrite … break`.
+    pub valid_location: bool,
     pub internal: bool,
     pub keepalive: bool,
     pub chunked: bool,
@@ -110,6 +112,8 @@ pub struct Request {
     pub limit_rate_after: Option<u64>,
     /// Which backends were asked, for the `$upstream_*` variables.
     pub upstream: Vec<UpstreamState>,
+    /// What was said with the last of them.
+    pub exchange: Exchange,
     /// The number of this request on its connection.
     pub number: u32,
     /// Access was decided: 0 not yet, else the status that `satisfy any` holds back.
@@ -130,6 +134,7 @@ impl Request {
         self.start_ms = start_ms;
         self.redirects_left = 11;
         self.valid_unparsed_uri = true;
+        self.valid_location = true;
     }
 
     /// Forgets the request and keeps the memory.
@@ -146,6 +151,7 @@ impl Request {
             var_arena: std::mem::take(&mut self.var_arena),
             captures: std::mem::take(&mut self.captures),
             upstream: std::mem::take(&mut self.upstream),
+            exchange: std::mem::take(&mut self.exchange),
             ..Request::default()
         };
         fresh.buf.clear();
@@ -158,6 +164,7 @@ impl Request {
         fresh.vars.clear();
         fresh.var_arena.clear();
         fresh.upstream.clear();
+        fresh.exchange.clear();
         fresh.captures.captures.clear();
         *self = fresh;
     }
@@ -192,6 +199,7 @@ impl Request {
     pub fn set_location(&mut self, id: usize) {
         let place = self.place.as_mut().expect("a request in use has its place");
         place.location = Rc::clone(&place.gen.locations[id]);
+        self.valid_location = true;
     }
 
     // --- the request's header ---
