@@ -2,6 +2,7 @@
 
 mod access;
 mod headers;
+mod log;
 mod map;
 mod rewrite;
 mod split_clients;
@@ -10,6 +11,7 @@ mod util;
 use weir_http::HttpModule;
 
 pub const MODULES: &[&HttpModule] = &[
+    &log::MODULE,
     &rewrite::MODULE,
     &access::MODULE,
     &map::MODULE,
