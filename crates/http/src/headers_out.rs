@@ -21,6 +21,8 @@ pub struct HeadersOut {
     pub content_length: Option<u64>,
     /// Last modification in Unix seconds, sent as Last-Modified.
     pub last_modified: Option<i64>,
+    /// The upstream's own Last-Modified is in the list; `last_modified` is for the filters only.
+    pub has_last_modified: bool,
     content_type: Option<Span>,
     charset: Option<Span>,
     fields: Vec<Option<Field>>,

@@ -138,9 +138,6 @@ pub struct HttpModule {
     pub prepare: Option<fn(&mut Cf) -> ConfResult>,
     /// After the merge: opens, resolves, makes zones. The last place that may fail.
     pub build: Option<fn(&mut Build) -> ConfResult>,
-    /// In every worker, before logs are opened again and when the worker ends: writes out what
-    /// it has gathered.
-    pub flush: Option<fn()>,
 }
 
 impl HttpModule {
@@ -153,6 +150,5 @@ impl HttpModule {
         filter: None,
         prepare: None,
         build: None,
-        flush: None,
     };
 }

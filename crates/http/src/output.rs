@@ -89,7 +89,7 @@ fn write_header(r: &Request, text: &mut Vec<u8>) {
         fmt_u64(text, n);
         text.extend_from_slice(b"\r\n");
     }
-    if let Some(secs) = out.last_modified {
+    if let Some(secs) = out.last_modified.filter(|_| !out.has_last_modified) {
         text.extend_from_slice(b"Last-Modified: ");
         text.extend_from_slice(&date::http_time(secs));
         text.extend_from_slice(b"\r\n");
@@ -161,6 +161,28 @@ pub fn send_body(r: &mut Request, chain: Chain) -> FilterResult {
     r.complete |= last;
     r.sent += out.queued() - before;
     Ok(())
+}
+
+/// Queues body bytes that no filter wants to see, without making a buffer of their own.
+pub fn send_slice(r: &mut Request, bytes: &[u8], last: bool) {
+    let conn = std::rc::Rc::clone(r.conn());
+    let mut out = conn.out.borrow_mut();
+    let chunked = r.chunked;
+    if !r.header_only {
+        r.sent += out.write(|text| {
+            if chunked && !bytes.is_empty() {
+                chunked::write_chunk_header(bytes.len() as u64, text);
+            }
+            text.extend_from_slice(bytes);
+            if chunked && !bytes.is_empty() {
+                text.extend_from_slice(b"\r\n");
+            }
+            if chunked && last {
+                write_end(r, text);
+            }
+        });
+    }
+    r.complete |= last;
 }
 
 fn push(out: &mut crate::conn::OutQueue, buf: Buf) {

@@ -6,7 +6,7 @@ use crate::conn::{ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
 use crate::headers_out::HeadersOut;
 use crate::module::{FilterResult, Next};
-use crate::timing::UpstreamState;
+use crate::timing::{Exchange, UpstreamState};
 use std::any::Any;
 use std::rc::Rc;
 use weir_script::regex::Captures;
@@ -118,6 +118,8 @@ pub struct Request {
     pub limit_rate_after: Option<u64>,
     /// Which backends were asked, for the `$upstream_*` variables.
     pub upstream: Vec<UpstreamState>,
+    /// What was said with the last of them.
+    pub exchange: Exchange,
     /// The number of this request on its connection.
     pub number: u32,
     /// Access was decided: 0 not yet, else the status that `satisfy any` holds back.
@@ -156,6 +158,7 @@ impl Request {
             var_arena: std::mem::take(&mut self.var_arena),
             captures: std::mem::take(&mut self.captures),
             upstream: std::mem::take(&mut self.upstream),
+            exchange: std::mem::take(&mut self.exchange),
             ..Request::default()
         };
         fresh.buf.clear();
@@ -169,6 +172,7 @@ impl Request {
         fresh.vars.clear();
         fresh.var_arena.clear();
         fresh.upstream.clear();
+        fresh.exchange.clear();
         fresh.captures.captures.clear();
         *self = fresh;
     }
@@ -203,6 +207,7 @@ impl Request {
     pub fn set_location(&mut self, id: usize) {
         let place = self.place.as_mut().expect("a request in use has its place");
         place.location = Rc::clone(&place.gen.locations[id]);
+        self.valid_location = true;
     }
 
     // --- the request's header ---

@@ -1,9 +1,12 @@
-//! What a request remembers of each backend it asked, for the `$upstream_*` variables and logs.
+//! What a request remembers of the backends it asked, for the `$upstream_*` variables and logs.
+
+use std::rc::Rc;
+use weir_wire::http1::response::ResponseHead;
 
 #[derive(Clone, Debug, Default)]
 pub struct UpstreamState {
     /// Address as shown: `127.0.0.1:8080`, `unix:/path`, or the upstream's name when none was tried.
-    pub peer: Vec<u8>,
+    pub peer: Rc<[u8]>,
     pub status: u16,
     pub connect_ms: Option<u64>,
     pub header_ms: Option<u64>,
@@ -13,4 +16,58 @@ pub struct UpstreamState {
     pub response_length: u64,
     /// The first of a new group after an internal redirect: shown after `" : "` instead of `", "`.
     pub new_group: bool,
+}
+
+/// The last exchange with a backend: the buffers are used again by the next request, and the
+/// answer's head stays readable until then.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    /// The request as sent, up to its body.
+    pub request: Vec<u8>,
+    /// What was read first: the head, at `head_at`, and what came with it.
+    pub reply: Vec<u8>,
+    pub head_at: usize,
+    pub head: ResponseHead,
+    /// The head is complete.
+    pub answered: bool,
+    pub trailers: Vec<(Vec<u8>, Vec<u8>)>,
+    /// `http://` and the like, for the error log.
+    pub scheme: &'static str,
+    /// Where in `request` the URI is.
+    pub uri: (usize, usize),
+}
+
+/// Buffers kept for the next request, when no larger than this.
+const KEEP_MAX_BYTES: usize = 64 * 1024;
+
+impl Exchange {
+    /// Forgets what was said and keeps the memory.
+    pub fn clear(&mut self) {
+        let (mut request, mut reply) =
+            (std::mem::take(&mut self.request), std::mem::take(&mut self.reply));
+        let mut head = std::mem::take(&mut self.head);
+        request.clear();
+        reply.clear();
+        head.clear();
+        if reply.capacity() > KEEP_MAX_BYTES || request.capacity() > KEEP_MAX_BYTES {
+            *self = Exchange { head, ..Exchange::default() };
+        } else {
+            *self = Exchange { request, reply, head, ..Exchange::default() };
+        }
+    }
+
+    /// The bytes that the head's spans point into.
+    pub fn head_bytes(&self) -> &[u8] {
+        self.reply.get(self.head_at..).unwrap_or_default()
+    }
+
+    /// The fields of the answer, letter case kept.
+    pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let bytes = self.head_bytes();
+        self.head.headers.iter().map(move |h| (h.name.of(bytes), h.value.of(bytes)))
+    }
+
+    pub fn uri(&self) -> &[u8] {
+        self.request.get(self.uri.0..self.uri.1).unwrap_or_default()
+    }
 }

@@ -1,4 +1,4 @@
-//! One file per nginx HTTP module; this list is nginx's order.
+//! nginx's HTTP modules, one file each. This is the one ordered list.
 
 mod access;
 mod headers;
@@ -8,9 +8,13 @@ mod rewrite;
 mod split_clients;
 mod util;
 
+use std::path::PathBuf;
+use weir_http::generation::Generation;
 use weir_http::HttpModule;
 
+/// Every module. Handlers of a phase and filters run in this order.
 pub const MODULES: &[&HttpModule] = &[
+    &weir_http::core_rows::MODULE,
     &log::MODULE,
     &rewrite::MODULE,
     &access::MODULE,
@@ -19,3 +23,11 @@ pub const MODULES: &[&HttpModule] = &[
     &headers::MODULE,
     &headers::TRAILERS,
 ];
+
+/// What `weir -V` lists, in nginx's words.
+pub const CONFIGURE_ARGUMENTS: &[&str] = &["--with-threads"];
+
+/// Directories for temporary files besides the core's.
+pub fn temp_dirs(_gen: &Generation) -> Vec<PathBuf> {
+    Vec::new()
+}

@@ -12,6 +12,7 @@ mod buffer;
 mod files;
 mod format;
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -164,7 +165,6 @@ pub const MODULE: HttpModule = HttpModule {
     phases: &[PhaseHandler { phase: Phase::Log, handler, active }],
     prepare: Some(prepare),
     build: Some(build),
-    flush: Some(flush),
     ..HttpModule::EMPTY
 };
 
@@ -173,10 +173,18 @@ fn active(slots: &Slots) -> bool {
     !conf.off && conf.logs.is_some()
 }
 
-/// Writes out what this worker has gathered; kept files are opened again at their next use.
-fn flush() {
-    buffer::flush_all();
-    files::forget_all();
+thread_local! {
+    static REGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has the worker write out what it gathers, and open kept files again, when it is told to.
+fn register(r: &Request) {
+    if !REGISTERED.replace(true) {
+        r.conn().worker.on_flush(|| {
+            buffer::flush_all();
+            files::forget_all();
+        });
+    }
 }
 
 fn prepare(cf: &mut Cf) -> ConfResult {
@@ -355,6 +363,7 @@ fn write(r: &mut Request, conf: &LogLoc, log: &AccessLog) {
         Target::File { sink, .. } => {
             let Some(sink) = sink.get().filter(|s| !s.health.is_full()) else { return };
             if sink.buffering.is_some() {
+                register(r);
                 return buffer::append(r, sink, &log.format);
             }
             let written = line(r, &log.format, |line| sink.file.write(line));
@@ -369,6 +378,7 @@ fn write(r: &mut Request, conf: &LogLoc, log: &AccessLog) {
             if path.first() != Some(&b'/') {
                 path.splice(..0, prefix.iter().copied());
             }
+            register(r);
             let opened = files::open(conf.cache.as_ref(), &path);
             let shown = bytes_path(&path);
             match opened {

@@ -1,0 +1,321 @@
+//! An upstream as it is used: its servers, what is remembered of them, its idle connections.
+//!
+//! The configuration's part ([`Group`]) is shared by all workers. What is remembered is each
+//! worker's own, as in nginx, unless the upstream has a `zone`: then it is one, and lives on over
+//! reloads as long as its servers stay the same.
+
+use crate::balance::{self, Method};
+use crate::link::Link;
+use crate::peers::{self, Choice, Peer, PeerId, Peers, State};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::{Rc, Weak as RcWeak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use weir_http::worker::Worker;
+use weir_runtime::{clock, timer};
+
+/// How often idle connections are looked over for closed and old ones.
+const SWEEP_MS: u64 = 1000;
+
+/// `keepalive` and its companions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepAlive {
+    pub max_idle: usize,
+    pub requests: u64,
+    pub time_ms: u64,
+    pub timeout_ms: u64,
+    /// A connection is used again only by the location that opened it.
+    pub local: bool,
+}
+
+/// One upstream of a generation.
+pub struct Group {
+    id: u64,
+    pub name: Vec<u8>,
+    /// Written out in `proxy_pass` instead of being an `upstream` block.
+    pub implicit: bool,
+    /// 0 when it was named without one.
+    pub port: u16,
+    shape: Arc<Shape>,
+    /// Lives as long as the generation does; workers look whether it still does.
+    alive: Arc<()>,
+}
+
+/// What the workers need of a group; requests in flight keep it over a reload.
+pub struct Shape {
+    pub name: Box<[u8]>,
+    pub peers: Peers,
+    pub method: Method,
+    pub keepalive: Option<KeepAlive>,
+    zone: Option<Arc<Mutex<State>>>,
+}
+
+static NEXT_GROUP: AtomicU64 = AtomicU64::new(1);
+
+/// The zones of the process by zone and upstream name: what they remember, and of which servers.
+type ZoneKey = (Vec<u8>, Vec<u8>);
+static ZONES: Mutex<Vec<(ZoneKey, Peers, Weak<Mutex<State>>)>> = Mutex::new(Vec::new());
+
+fn zone_state(zone: &[u8], name: &[u8], peers: &Peers) -> Arc<Mutex<State>> {
+    let mut zones = ZONES.lock().unwrap_or_else(|e| e.into_inner());
+    zones.retain(|(_, _, state)| state.strong_count() > 0);
+    let key = (zone.to_vec(), name.to_vec());
+    let kept = zones.iter().find(|(k, p, _)| *k == key && p == peers);
+    if let Some(state) = kept.and_then(|(_, _, s)| s.upgrade()) {
+        return state;
+    }
+    let fresh = Arc::new(Mutex::new(peers.fresh_state()));
+    zones.push((key, peers.clone(), Arc::downgrade(&fresh)));
+    fresh
+}
+
+impl Group {
+    pub fn new(
+        name: &[u8],
+        port: u16,
+        implicit: bool,
+        peers: Peers,
+        method: Method,
+        keepalive: Option<KeepAlive>,
+        zone: Option<&[u8]>,
+    ) -> Group {
+        let zone = zone.map(|z| zone_state(z, name, &peers));
+        let shape = Arc::new(Shape { name: name.into(), peers, method, keepalive, zone });
+        let id = NEXT_GROUP.fetch_add(1, Ordering::Relaxed);
+        Group { id, name: name.to_vec(), implicit, port, shape, alive: Arc::new(()) }
+    }
+
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The worker's part of this group, made at first use.
+    pub fn on(&self, worker: &Worker) -> Rc<WorkerGroup> {
+        let all = worker.local::<WorkerGroups>();
+        if let Some(found) = all.groups.borrow().get(&self.id) {
+            return Rc::clone(found);
+        }
+        all.add(self)
+    }
+}
+
+/// A group for one request's own address, that is in no configuration.
+pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
+    let peers = Peers::new(peers, Vec::new());
+    let method = Method::RoundRobin;
+    let shape = Shape { name: name.into(), peers, method, keepalive: None, zone: None };
+    WorkerGroup::new(Arc::new(shape), Weak::new())
+}
+
+#[derive(Default)]
+struct WorkerGroups {
+    groups: RefCell<HashMap<u64, Rc<WorkerGroup>>>,
+}
+
+impl WorkerGroups {
+    #[cold]
+    fn add(&self, group: &Group) -> Rc<WorkerGroup> {
+        let fresh = WorkerGroup::new(Arc::clone(&group.shape), Arc::downgrade(&group.alive));
+        let mut groups = self.groups.borrow_mut();
+        // After a reload the connections go over to the upstream of the same name.
+        for old in groups.values().filter(|old| old.shape.name == fresh.shape.name) {
+            fresh.adopt(old);
+        }
+        groups.retain(|_, g| g.in_use());
+        groups.insert(group.id, Rc::clone(&fresh));
+        fresh
+    }
+}
+
+/// A connection that waits for its next request.
+struct Idle {
+    link: Box<Link>,
+    peer: PeerId,
+    tag: usize,
+    until_ms: u64,
+}
+
+/// One worker's part of a group.
+pub struct WorkerGroup {
+    pub shape: Arc<Shape>,
+    generation: Weak<()>,
+    state: RefCell<State>,
+    names: [Vec<Rc<[u8]>>; 2],
+    /// Shown for `$upstream_addr` when no server could be asked.
+    pub shown_name: Rc<[u8]>,
+    /// The most recently used at the end.
+    idle: RefCell<VecDeque<Idle>>,
+    sweeping: Cell<bool>,
+    me: RcWeak<WorkerGroup>,
+}
+
+impl WorkerGroup {
+    fn new(shape: Arc<Shape>, generation: Weak<()>) -> Rc<WorkerGroup> {
+        let names = |l: &[Peer]| l.iter().map(|p| Rc::from(&*p.name)).collect::<Vec<_>>();
+        Rc::new_cyclic(|me| WorkerGroup {
+            state: RefCell::new(shape.peers.fresh_state()),
+            names: [names(&shape.peers.primary.peers), names(&shape.peers.backup.peers)],
+            shown_name: Rc::from(&*shape.name),
+            idle: RefCell::new(VecDeque::new()),
+            sweeping: Cell::new(false),
+            me: me.clone(),
+            generation,
+            shape,
+        })
+    }
+
+    /// Whether a generation still has this group.
+    fn in_use(&self) -> bool {
+        self.generation.strong_count() > 0
+    }
+
+    fn adopt(&self, old: &WorkerGroup) {
+        if self.shape.keepalive != old.shape.keepalive || self.shape.keepalive.is_none() {
+            return;
+        }
+        if self.shape.keepalive.is_some_and(|k| k.local) {
+            return;
+        }
+        let mut mine = self.idle.borrow_mut();
+        for mut idle in old.idle.borrow_mut().drain(..) {
+            let name = &old.names[usize::from(idle.peer.backup)][idle.peer.index];
+            let found = [false, true].into_iter().find_map(|backup| {
+                let at = self.names[usize::from(backup)].iter().position(|n| n == name)?;
+                Some(PeerId { backup, index: at })
+            });
+            if let Some(peer) = found {
+                idle.peer = peer;
+                mine.push_back(idle);
+            }
+        }
+        drop(mine);
+        self.start_sweeping();
+    }
+
+    pub fn peers(&self) -> &Peers {
+        &self.shape.peers
+    }
+
+    pub fn name_of(&self, at: PeerId) -> Rc<[u8]> {
+        Rc::clone(&self.names[usize::from(at.backup)][at.index])
+    }
+
+    fn with_state<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        match &self.shape.zone {
+            Some(zone) => f(&mut zone.lock().unwrap_or_else(|e| e.into_inner())),
+            None => f(&mut self.state.borrow_mut()),
+        }
+    }
+
+    /// Chooses a server and counts the connection to it.
+    pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut balance::Key) -> Option<Lease> {
+        let now = clock::coarse_wall_secs() as u64;
+        let peers = &self.shape.peers;
+        let at = self
+            .with_state(|s| balance::pick(&self.shape.method, peers, s, choice, key, now))?;
+        Some(Lease { group: Rc::clone(self), peer: at, open: true })
+    }
+
+    /// An idle connection to that server, the most recently used first.
+    pub fn take_idle(&self, peer: PeerId, tag: usize) -> Option<Box<Link>> {
+        let local = self.shape.keepalive?.local;
+        let now = clock::coarse_ms();
+        loop {
+            let mut idle = self.idle.borrow_mut();
+            let at = idle.iter().rposition(|i| i.peer == peer && (!local || i.tag == tag))?;
+            let found = idle.remove(at)?;
+            if found.until_ms > now && found.link.is_quiet() {
+                return Some(found.link);
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request, if it may be kept.
+    pub fn put_idle(&self, mut link: Box<Link>, peer: PeerId, tag: usize, closing: bool) {
+        let Some(k) = self.shape.keepalive else { return };
+        let now = clock::coarse_ms();
+        let old = link.requests >= k.requests || now.saturating_sub(link.start_ms) > k.time_ms;
+        if closing || old || !link.is_quiet() {
+            return;
+        }
+        link.sent = 0;
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() >= k.max_idle {
+            idle.pop_front();
+        }
+        idle.push_back(Idle { link, peer, tag, until_ms: now + k.timeout_ms });
+        if !self.sweeping.get() {
+            drop(idle);
+            self.start_sweeping();
+        }
+    }
+
+    fn start_sweeping(&self) {
+        if self.sweeping.replace(true) {
+            return;
+        }
+        let me = self.me.clone();
+        tokio::task::spawn_local(async move {
+            loop {
+                let wait = match me.upgrade() {
+                    Some(group) => group.sweep(),
+                    None => return,
+                };
+                match wait {
+                    Some(ms) => timer::sleep_ms(ms).await,
+                    None => return,
+                }
+            }
+        });
+    }
+
+    /// Closes what has waited too long or was closed by its peer; how long until the next look.
+    fn sweep(&self) -> Option<u64> {
+        let now = clock::coarse_ms();
+        let mut idle = self.idle.borrow_mut();
+        idle.retain(|i| i.until_ms > now && i.link.is_quiet());
+        match idle.iter().map(|i| i.until_ms - now).min() {
+            Some(next) => Some(next.clamp(1, SWEEP_MS)),
+            None => {
+                self.sweeping.set(false);
+                None
+            }
+        }
+    }
+}
+
+/// A connection to a server that counts for its limits; given back at the latest when dropped.
+pub struct Lease {
+    pub group: Rc<WorkerGroup>,
+    pub peer: PeerId,
+    open: bool,
+}
+
+impl Lease {
+    pub fn config(&self) -> &Peer {
+        self.group.shape.peers.peer(self.peer)
+    }
+
+    /// Gives the server back; `failed` counts against it. Answers whether it is now disabled.
+    pub fn release(mut self, choice: &mut Choice, failed: bool) -> bool {
+        self.open = false;
+        self.give_back(choice, failed)
+    }
+
+    fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
+        let now = clock::coarse_wall_secs() as u64;
+        let group = &self.group;
+        group.with_state(|s| {
+            peers::release(&group.shape.peers, s, choice, self.peer, failed, now)
+        })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.open {
+            self.give_back(&mut Choice::default(), false);
+        }
+    }
+}

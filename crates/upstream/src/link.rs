@@ -1,0 +1,182 @@
+//! A connection to a server: made with a deadline, read and written with lazy timers, and looked
+//! over before it is used again.
+
+use crate::peers::PeerAddr;
+use std::future::{poll_fn, Future};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use tokio::net::TcpSocket;
+use weir_runtime::clock;
+use weir_runtime::net::Stream;
+use weir_runtime::timer::LazyTimer;
+
+/// What is set on a socket before it connects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    pub bind: Option<SocketAddr>,
+    pub keepalive: bool,
+    pub rcvbuf: Option<u32>,
+    pub sndbuf: Option<u32>,
+}
+
+/// Why a connection could not be used.
+#[derive(Debug)]
+pub enum LinkError {
+    Timeout,
+    Io(io::Error),
+}
+
+impl From<io::Error> for LinkError {
+    fn from(e: io::Error) -> LinkError {
+        LinkError::Io(e)
+    }
+}
+
+/// A connection to a server.
+pub struct Link {
+    pub stream: Stream,
+    timer: LazyTimer,
+    /// Requests it has carried.
+    pub requests: u64,
+    pub start_ms: u64,
+    /// Bytes sent for the current request.
+    pub sent: u64,
+    /// The current request is not its first.
+    pub reused: bool,
+}
+
+impl Link {
+    pub async fn connect(
+        addr: &PeerAddr,
+        options: &SocketOptions,
+        timeout_ms: u64,
+    ) -> Result<Box<Link>, LinkError> {
+        let mut timer = LazyTimer::new();
+        let mut connecting = pin!(open(addr, options));
+        let mut deadline = 0;
+        let stream = poll_fn(|cx| {
+            if let Poll::Ready(done) = connecting.as_mut().poll(cx) {
+                return Poll::Ready(done.map_err(LinkError::Io));
+            }
+            if deadline == 0 {
+                deadline = clock::coarse_ms() + timeout_ms;
+            }
+            timer.poll_until(cx, deadline).map(|()| Err(LinkError::Timeout))
+        })
+        .await?;
+        Ok(Box::new(Link {
+            stream,
+            timer,
+            requests: 0,
+            start_ms: clock::coarse_ms(),
+            sent: 0,
+            reused: false,
+        }))
+    }
+
+    /// Nothing has arrived and nobody has hung up: safe to send the next request on. Asks the
+    /// kernel only when the event loop has seen something happen.
+    pub fn is_quiet(&self) -> bool {
+        matches!(self.stream.peek(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Sends all of it; `timeout_ms` is the longest time between two writes that make progress.
+    pub async fn send(&mut self, mut bytes: &[u8], timeout_ms: u64) -> Result<(), LinkError> {
+        let mut deadline = 0;
+        while !bytes.is_empty() {
+            let n = poll_fn(|cx| self.poll_send(cx, bytes, &mut deadline, timeout_ms)).await?;
+            bytes = &bytes[n..];
+            deadline = 0;
+        }
+        Ok(())
+    }
+
+    /// Sends some of it, failing at the deadline; a deadline of 0 is set when it must wait.
+    pub fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        deadline: &mut u64,
+        timeout_ms: u64,
+    ) -> Poll<Result<usize, LinkError>> {
+        if let Poll::Ready(r) = self.stream.poll_write(cx, &[IoSlice::new(bytes)], false) {
+            if let Ok(n) = r {
+                self.sent += n as u64;
+            }
+            return Poll::Ready(r.map_err(LinkError::Io));
+        }
+        self.poll_deadline(cx, deadline, timeout_ms).map(Err)
+    }
+
+    /// Reads into the buffer; 0 is the end. A deadline of 0 is set when it must wait.
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        room: usize,
+        deadline: &mut u64,
+        timeout_ms: u64,
+    ) -> Poll<Result<usize, LinkError>> {
+        if let Poll::Ready(r) = self.stream.poll_read(cx, buf, room) {
+            return Poll::Ready(r.map_err(LinkError::Io));
+        }
+        self.poll_deadline(cx, deadline, timeout_ms).map(Err)
+    }
+
+    fn poll_deadline(
+        &mut self,
+        cx: &mut Context<'_>,
+        deadline: &mut u64,
+        timeout_ms: u64,
+    ) -> Poll<LinkError> {
+        if *deadline == 0 {
+            *deadline = clock::coarse_ms() + timeout_ms;
+        }
+        self.timer.poll_until(cx, *deadline).map(|()| LinkError::Timeout)
+    }
+}
+
+async fn open(addr: &PeerAddr, options: &SocketOptions) -> io::Result<Stream> {
+    match addr {
+        PeerAddr::Ip(addr) => {
+            let socket = match addr {
+                SocketAddr::V4(_) => TcpSocket::new_v4()?,
+                SocketAddr::V6(_) => TcpSocket::new_v6()?,
+            };
+            if options.keepalive {
+                socket.set_keepalive(true)?;
+            }
+            if let Some(n) = options.rcvbuf {
+                socket.set_recv_buffer_size(n)?;
+            }
+            if let Some(n) = options.sndbuf {
+                socket.set_send_buffer_size(n)?;
+            }
+            if let Some(local) = options.bind {
+                socket.bind(local)?;
+            }
+            let stream = socket.connect(*addr).await?;
+            // Requests leave in whole writes; waiting for more would only delay them.
+            stream.set_nodelay(true)?;
+            Ok(Stream::Tcp(stream))
+        }
+        #[cfg(unix)]
+        PeerAddr::Unix(path) => Ok(Stream::Unix(tokio::net::UnixStream::connect(path).await?)),
+        #[cfg(not(unix))]
+        PeerAddr::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+/// `(111: Connection refused)`: a system error as nginx logs it.
+pub fn error_text(e: &io::Error) -> String {
+    let text = e.to_string();
+    match e.raw_os_error() {
+        Some(code) => {
+            let text = text.split(" (os error").next().unwrap_or(&text);
+            format!("({code}: {text})")
+        }
+        None => format!("({text})"),
+    }
+}

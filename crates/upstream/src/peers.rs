@@ -1,0 +1,418 @@
+//! The servers of an upstream and the choice between them: nginx's smooth weighted round robin,
+//! failure counting, backups and limits. Pure: the caller brings the time in seconds.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PeerAddr {
+    Ip(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for PeerAddr {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PeerAddr::Ip(a) => write!(f, "{a}"),
+            PeerAddr::Unix(p) => write!(f, "unix:{}", p.display()),
+        }
+    }
+}
+
+/// One address of a `server`, as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    pub addr: PeerAddr,
+    /// The address as `$upstream_addr` shows it.
+    pub name: Box<[u8]>,
+    /// The `server` argument as written; hashing balancers work on it.
+    pub server: Box<[u8]>,
+    pub weight: i64,
+    pub max_fails: u32,
+    pub fail_timeout_secs: u64,
+    /// 0 for no limit.
+    pub max_conns: u32,
+    pub down: bool,
+}
+
+impl Peer {
+    pub fn new(addr: PeerAddr, server: &[u8]) -> Peer {
+        let name = addr.to_string().into_bytes().into();
+        Peer {
+            addr,
+            name,
+            server: server.into(),
+            weight: 1,
+            max_fails: 1,
+            fail_timeout_secs: 10,
+            max_conns: 0,
+            down: false,
+        }
+    }
+}
+
+/// What is remembered of a peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerState {
+    pub current_weight: i64,
+    pub effective_weight: i64,
+    pub fails: u32,
+    /// Seconds of the last failure, and of the last time it was given another chance.
+    pub accessed: u64,
+    pub checked: u64,
+    pub conns: u32,
+}
+
+/// The servers of one kind: primary or backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerList {
+    pub peers: Vec<Peer>,
+    pub total_weight: i64,
+    /// How many are not `down`.
+    pub tries: u32,
+}
+
+impl PeerList {
+    pub fn new(peers: Vec<Peer>) -> PeerList {
+        let total_weight = peers.iter().map(|p| p.weight).sum();
+        let tries = peers.iter().filter(|p| !p.down).count() as u32;
+        PeerList { peers, total_weight, tries }
+    }
+
+    fn fresh_state(&self) -> Vec<PeerState> {
+        let fresh = |p: &Peer| PeerState { effective_weight: p.weight, ..PeerState::default() };
+        self.peers.iter().map(fresh).collect()
+    }
+}
+
+/// All servers of an upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peers {
+    pub primary: PeerList,
+    pub backup: PeerList,
+}
+
+impl Peers {
+    pub fn new(primary: Vec<Peer>, backup: Vec<Peer>) -> Peers {
+        Peers { primary: PeerList::new(primary), backup: PeerList::new(backup) }
+    }
+
+    /// The only server there is: it is never counted out.
+    pub fn single(&self) -> bool {
+        self.primary.peers.len() == 1 && self.backup.peers.is_empty()
+    }
+
+    pub fn list(&self, backup: bool) -> &PeerList {
+        match backup {
+            false => &self.primary,
+            true => &self.backup,
+        }
+    }
+
+    pub fn peer(&self, at: PeerId) -> &Peer {
+        &self.list(at.backup).peers[at.index]
+    }
+
+    pub fn fresh_state(&self) -> State {
+        State { primary: self.primary.fresh_state(), backup: self.backup.fresh_state() }
+    }
+
+    pub fn tries(&self) -> u32 {
+        self.primary.tries + self.backup.tries
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerId {
+    pub backup: bool,
+    pub index: usize,
+}
+
+/// What the balancing remembers from request to request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    primary: Vec<PeerState>,
+    backup: Vec<PeerState>,
+}
+
+impl State {
+    pub fn list(&mut self, backup: bool) -> &mut Vec<PeerState> {
+        match backup {
+            false => &mut self.primary,
+            true => &mut self.backup,
+        }
+    }
+
+    pub fn peer(&mut self, at: PeerId) -> &mut PeerState {
+        &mut self.list(at.backup)[at.index]
+    }
+}
+
+/// Peers that one request has already tried.
+#[derive(Clone, Debug, Default)]
+pub struct Tried {
+    first: u64,
+    more: Vec<u64>,
+}
+
+impl Tried {
+    pub fn has(&self, i: usize) -> bool {
+        let word = match i / 64 {
+            0 => self.first,
+            n => self.more.get(n - 1).copied().unwrap_or(0),
+        };
+        word & (1 << (i % 64)) != 0
+    }
+
+    pub fn set(&mut self, i: usize) {
+        let bit = 1 << (i % 64);
+        match i / 64 {
+            0 => self.first |= bit,
+            n => {
+                if self.more.len() < n {
+                    self.more.resize(n, 0);
+                }
+                self.more[n - 1] |= bit;
+            }
+        }
+    }
+
+    pub fn clear(&mut self) {
+        *self = Tried::default();
+    }
+}
+
+/// One request's way through the servers.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    pub tried: Tried,
+    /// How many more servers may be asked.
+    pub tries: u32,
+    pub on_backup: bool,
+}
+
+impl Choice {
+    pub fn new(peers: &Peers) -> Choice {
+        Choice { tries: peers.tries(), ..Choice::default() }
+    }
+}
+
+/// Whether a peer may be asked now, by everything but the request's own history.
+pub fn usable(peer: &Peer, state: &PeerState, now: u64) -> bool {
+    if peer.down {
+        return false;
+    }
+    let failed = peer.max_fails != 0
+        && state.fails >= peer.max_fails
+        && now.saturating_sub(state.checked) <= peer.fail_timeout_secs;
+    !failed && !(peer.max_conns != 0 && state.conns >= peer.max_conns)
+}
+
+/// Takes the next server; `None` when nobody is left.
+pub fn round_robin(
+    peers: &Peers,
+    state: &mut State,
+    choice: &mut Choice,
+    now: u64,
+) -> Option<PeerId> {
+    if peers.single() {
+        let (peer, s) = (&peers.primary.peers[0], &mut state.primary[0]);
+        if peer.down || (peer.max_conns != 0 && s.conns >= peer.max_conns) {
+            return None;
+        }
+        s.conns += 1;
+        return Some(PeerId { backup: false, index: 0 });
+    }
+    with_backup(peers, choice, |backup, choice| {
+        let best = smooth(peers.list(backup), state.list(backup), choice, now)?;
+        take(peers, state, choice, PeerId { backup, index: best }, now);
+        Some(best)
+    })
+}
+
+/// Runs a choice over the primary servers, then over the backups.
+pub fn with_backup(
+    peers: &Peers,
+    choice: &mut Choice,
+    mut pick: impl FnMut(bool, &mut Choice) -> Option<usize>,
+) -> Option<PeerId> {
+    if !choice.on_backup {
+        if let Some(index) = pick(false, choice) {
+            return Some(PeerId { backup: false, index });
+        }
+        if peers.backup.peers.is_empty() {
+            return None;
+        }
+        choice.on_backup = true;
+        choice.tried.clear();
+    }
+    pick(true, choice).map(|index| PeerId { backup: true, index })
+}
+
+fn smooth(list: &PeerList, state: &mut [PeerState], choice: &Choice, now: u64) -> Option<usize> {
+    let mut best: Option<usize> = None;
+    let mut total = 0;
+    for (i, peer) in list.peers.iter().enumerate() {
+        if choice.tried.has(i) || !usable(peer, &state[i], now) {
+            continue;
+        }
+        total += weigh(peer, &mut state[i]);
+        if best.is_none_or(|b| state[i].current_weight > state[b].current_weight) {
+            best = Some(i);
+        }
+    }
+    if let Some(b) = best {
+        state[b].current_weight -= total;
+    }
+    best
+}
+
+/// Adds the effective weight to the current one and lets a once failed server recover a step.
+pub(crate) fn weigh(peer: &Peer, s: &mut PeerState) -> i64 {
+    let added = s.effective_weight;
+    s.current_weight += added;
+    if s.effective_weight < peer.weight {
+        s.effective_weight += 1;
+    }
+    added
+}
+
+/// Notes that a server was chosen.
+pub(crate) fn take(peers: &Peers, state: &mut State, choice: &mut Choice, at: PeerId, now: u64) {
+    choice.tried.set(at.index);
+    let s = state.peer(at);
+    if now.saturating_sub(s.checked) > peers.peer(at).fail_timeout_secs {
+        s.checked = now;
+    }
+    s.conns += 1;
+}
+
+/// Gives a server back. Answers whether it was just counted out.
+pub fn release(
+    peers: &Peers,
+    state: &mut State,
+    choice: &mut Choice,
+    at: PeerId,
+    failed: bool,
+    now: u64,
+) -> bool {
+    let s = state.peer(at);
+    s.conns = s.conns.saturating_sub(1);
+    if peers.single() {
+        s.fails = 0;
+        choice.tries = 0;
+        return false;
+    }
+    let peer = peers.peer(at);
+    let mut disabled = false;
+    if failed {
+        s.fails += 1;
+        s.accessed = now;
+        s.checked = now;
+        if peer.max_fails != 0 {
+            s.effective_weight -= peer.weight / i64::from(peer.max_fails);
+            disabled = s.fails >= peer.max_fails;
+        }
+        s.effective_weight = s.effective_weight.max(0);
+    } else if s.accessed < s.checked {
+        // The chance it was given went well.
+        s.fails = 0;
+    }
+    choice.tries = choice.tries.saturating_sub(1);
+    disabled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(n: u16, weight: i64) -> Peer {
+        let addr = PeerAddr::Ip(([127, 0, 0, 1], n).into());
+        Peer { weight, ..Peer::new(addr, n.to_string().as_bytes()) }
+    }
+
+    fn run(peers: &Peers, state: &mut State, n: usize, now: u64) -> String {
+        let mut out = String::new();
+        for _ in 0..n {
+            let mut choice = Choice::new(peers);
+            match round_robin(peers, state, &mut choice, now) {
+                Some(at) => {
+                    out.push(char::from(b'a' + at.index as u8));
+                    if at.backup {
+                        out.push('!');
+                    }
+                    release(peers, state, &mut choice, at, false, now);
+                }
+                None => out.push('-'),
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn weights_are_spread_smoothly() {
+        let peers = Peers::new(vec![peer(1, 5), peer(2, 1), peer(3, 1)], vec![]);
+        let mut state = peers.fresh_state();
+        assert_eq!(run(&peers, &mut state, 14, 100), "aabacaaaabacaa");
+        let peers = Peers::new(vec![peer(1, 1), peer(2, 1), peer(3, 1)], vec![]);
+        let mut state = peers.fresh_state();
+        assert_eq!(run(&peers, &mut state, 7, 100), "abcabca");
+    }
+
+    #[test]
+    fn a_failed_server_rests_and_comes_back_slowly() {
+        let peers = Peers::new(vec![peer(1, 2), peer(2, 2)], vec![]);
+        let mut state = peers.fresh_state();
+        let mut choice = Choice::new(&peers);
+        assert_eq!(choice.tries, 2);
+        let at = round_robin(&peers, &mut state, &mut choice, 100).unwrap();
+        assert!(release(&peers, &mut state, &mut choice, at, true, 100));
+        assert_eq!(choice.tries, 1);
+        let next = round_robin(&peers, &mut state, &mut choice, 100).unwrap();
+        assert_eq!(next.index, 1);
+        release(&peers, &mut state, &mut choice, next, false, 100);
+        assert_eq!(choice.tries, 0);
+        assert_eq!(run(&peers, &mut state, 4, 110), "bbbb");
+        // One probe after fail_timeout, then weight returns step by step.
+        assert!(run(&peers, &mut state, 6, 111).contains('a'));
+        assert_eq!(state.primary[0].fails, 0);
+        assert_eq!(state.primary[0].effective_weight, 2);
+    }
+
+    #[test]
+    fn backups_serve_when_no_primary_can() {
+        let mut first = peer(1, 1);
+        first.down = true;
+        let peers = Peers::new(vec![first], vec![peer(2, 1), peer(3, 1)]);
+        let mut state = peers.fresh_state();
+        assert_eq!(run(&peers, &mut state, 3, 100), "a!b!a!");
+        let mut down = peer(1, 1);
+        down.down = true;
+        let peers = Peers::new(vec![down], vec![]);
+        assert_eq!(run(&peers, &mut peers.fresh_state(), 1, 100), "-");
+    }
+
+    #[test]
+    fn max_conns_is_a_limit_and_the_single_server_is_never_counted_out() {
+        let mut limited = peer(1, 1);
+        limited.max_conns = 1;
+        let peers = Peers::new(vec![limited], vec![]);
+        let mut state = peers.fresh_state();
+        let mut choice = Choice::new(&peers);
+        let at = round_robin(&peers, &mut state, &mut choice, 1).unwrap();
+        assert!(round_robin(&peers, &mut state, &mut Choice::new(&peers), 1).is_none());
+        release(&peers, &mut state, &mut choice, at, true, 1);
+        assert!(round_robin(&peers, &mut state, &mut Choice::new(&peers), 1).is_some());
+    }
+
+    #[test]
+    fn many_peers_are_remembered_as_tried() {
+        let mut tried = Tried::default();
+        for i in [0, 63, 64, 200] {
+            assert!(!tried.has(i));
+            tried.set(i);
+            assert!(tried.has(i) && !tried.has(i + 1));
+        }
+    }
+}
