@@ -246,7 +246,7 @@ pub fn in_order(mut all: Vec<SocketAddr>) -> Vec<SocketAddr> {
 
 const UPS: Context = Context::UPSTREAM;
 
-pub static UPSTREAM: HttpModule = HttpModule {
+pub const MODULE: HttpModule = HttpModule {
     name: "upstream",
     rows: ROWS,
     slots: &[SlotVtable::of::<UpstreamMain>()],

@@ -9,4 +9,4 @@ pub mod peers;
 pub mod reply;
 mod vars;
 
-pub use conf::{UpstreamMain, UpstreamRef, UPSTREAM};
+pub use conf::{UpstreamMain, UpstreamRef, MODULE};
