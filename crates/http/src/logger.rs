@@ -70,6 +70,24 @@ fn open_append(path: &Path) -> std::io::Result<File> {
     std::fs::OpenOptions::new().create(true).append(true).open(path)
 }
 
+/// Log files that the master has opened for this process, until the configuration names them.
+static HANDED: Mutex<Vec<(PathBuf, File)>> = Mutex::new(Vec::new());
+
+/// Keeps a file that the master opened.
+pub fn keep_handed(path: PathBuf, file: File) {
+    HANDED.lock().unwrap_or_else(|e| e.into_inner()).push((path, file));
+}
+
+pub fn drop_handed() {
+    HANDED.lock().unwrap_or_else(|e| e.into_inner()).clear();
+}
+
+/// Every open log file, for handing on.
+pub fn all_files() -> Vec<(PathBuf, Arc<File>)> {
+    let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
+    files.iter().map(|f| (f.path.clone(), f.handle())).collect()
+}
+
 /// Every log file of the process by path: one descriptor each, however often it is named.
 static FILES: Mutex<Vec<Arc<LogFile>>> = Mutex::new(Vec::new());
 
@@ -80,7 +98,14 @@ pub fn log_file(path: &Path) -> std::io::Result<Arc<LogFile>> {
     if let Some(f) = files.iter().find(|f| f.path == path) {
         return Ok(Arc::clone(f));
     }
-    let file = Arc::new(LogFile::open(path)?);
+    let mut handed = HANDED.lock().unwrap_or_else(|e| e.into_inner());
+    let file = match handed.iter().position(|(p, _)| p == path) {
+        Some(at) => {
+            let (path, file) = handed.swap_remove(at);
+            Arc::new(LogFile { path, file: RwLock::new(Arc::new(file)) })
+        }
+        None => Arc::new(LogFile::open(path)?),
+    };
     files.push(Arc::clone(&file));
     Ok(file)
 }

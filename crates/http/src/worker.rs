@@ -55,6 +55,7 @@ pub struct Worker {
     pub all: Arc<AllCounters>,
     pool: RefCell<Vec<Box<Request>>>,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    flushers: RefCell<Vec<Box<dyn Fn()>>>,
     date: Cell<(i64, [u8; 29])>,
     /// Set when the worker is to finish: keep-alive connections are closed after their request.
     pub closing: Cell<bool>,
@@ -73,6 +74,7 @@ impl Worker {
             all,
             pool: RefCell::new(Vec::new()),
             locals: RefCell::new(HashMap::new()),
+            flushers: RefCell::default(),
             date: Cell::new((i64::MIN, [0; 29])),
             closing: Cell::new(false),
             close_idle: tokio::sync::Notify::new(),
@@ -107,6 +109,15 @@ impl Worker {
         let fresh = Rc::new(T::default());
         self.locals.borrow_mut().insert(TypeId::of::<T>(), Rc::clone(&fresh) as Rc<dyn Any>);
         fresh
+    }
+
+    /// Registers what is to be written out before logs are opened anew and before the worker ends.
+    pub fn on_flush(&self, f: impl Fn() + 'static) {
+        self.flushers.borrow_mut().push(Box::new(f));
+    }
+
+    pub fn flush(&self) {
+        self.flushers.borrow().iter().for_each(|f| f());
     }
 
     /// The Date header's value, formatted once a second.

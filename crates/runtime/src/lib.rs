@@ -3,6 +3,8 @@
 #![allow(unsafe_code)]
 
 pub mod clock;
+#[cfg(unix)]
+pub mod handover;
 pub mod listen;
 pub mod net;
 #[cfg(unix)]

@@ -154,6 +154,15 @@ impl Listener {
         self.socket.local_addr().ok()?.as_socket()
     }
 
+    /// Whether two handles are of the same kernel socket.
+    #[cfg(target_os = "linux")]
+    pub fn same_socket(&self, other: &Listener) -> bool {
+        match (self.socket.cookie(), other.socket.cookie()) {
+            (Ok(a), Ok(b)) => a == b,
+            _ => false,
+        }
+    }
+
     #[cfg(unix)]
     pub fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()

@@ -203,6 +203,15 @@ impl Stream {
         }
     }
 
+    /// Closes the receiving half, which wakes whoever waits for a request.
+    pub fn shutdown_read(&self) {
+        #[cfg(unix)]
+        // SAFETY: the descriptor is open; an error (peer gone) needs no answer.
+        unsafe {
+            libc::shutdown(self.fd(), libc::SHUT_RD);
+        }
+    }
+
     pub fn set_nodelay(&self, on: bool) {
         if let Stream::Tcp(s) = self {
             // A socket that is already dead says so on its next read or write.

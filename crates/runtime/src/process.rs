@@ -189,3 +189,14 @@ pub fn socket_pair() -> io::Result<(std::os::unix::net::UnixStream, std::os::uni
 {
     std::os::unix::net::UnixStream::pair()
 }
+
+/// Starts a program; `prepare` runs in it before it is executed and must not allocate.
+pub fn spawn_with<F>(command: &mut std::process::Command, prepare: F) -> io::Result<i32>
+where
+    F: FnMut() -> io::Result<()> + Send + Sync + 'static,
+{
+    use std::os::unix::process::CommandExt;
+    // SAFETY: the closure makes system calls on numbers only, as its callers promise.
+    unsafe { command.pre_exec(prepare) };
+    Ok(command.spawn()?.id() as i32)
+}

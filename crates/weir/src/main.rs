@@ -1,2 +1,229 @@
-//! The weir program.
-fn main() {}
+//! The weir program: nginx's command line, on Weir's engine.
+
+mod cli;
+#[cfg(unix)]
+mod control;
+mod embedded;
+mod globals;
+mod help;
+mod load;
+mod missing;
+mod serving;
+mod sockets;
+#[cfg(unix)]
+mod upgrade;
+mod workers;
+
+use crate::cli::{Action, Args};
+use crate::globals::Global;
+use crate::load::{Loaded, Paths, Refused};
+use crate::sockets::Sockets;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use weir_conf::dump;
+use weir_http::conf::CoreLoc;
+use weir_http::generation::Generation;
+use weir_http::logger::{ErrorLog, LogLevel};
+use weir_module::Mode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let args = match Args::parse(std::env::args().skip(1)) {
+        Ok(a) => a,
+        Err(e) => return fail(&format!("{}: {e}\n", load::PROGRAM)),
+    };
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => fail(&text),
+    }
+}
+
+fn fail(text: &str) -> ExitCode {
+    say(text);
+    ExitCode::FAILURE
+}
+
+/// Standard error is where nginx says everything; a closed one is no reason to stop.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn emerg(text: &str) -> String {
+    format!("{}: [emerg] {text}\n", load::PROGRAM)
+}
+
+fn run(args: &Args) -> Result<(), String> {
+    match &args.action {
+        Action::Help => say(cli::HELP),
+        Action::Version => say(&cli::version()),
+        Action::FullVersion => say(&cli::full_version()),
+        Action::Directive(name) => return help::directive(name.as_deref()),
+        Action::Signal(name) => return send_signal(&args.paths, name),
+        Action::Test { dump } => return test(&args.paths, *dump, args.quiet),
+        Action::Serve => return serve(&args.paths),
+    }
+    Ok(())
+}
+
+fn test(paths: &Paths, with_dump: bool, quiet: bool) -> Result<(), String> {
+    let name = paths.conf_name();
+    let loaded = load::load(paths, Mode::Test).map_err(|e| {
+        format!("{}{}: configuration file {name} test failed\n", e.text, load::PROGRAM)
+    })?;
+    loaded.warnings.iter().for_each(|w| say(w));
+    if !quiet {
+        say(&format!("{}: the configuration file {name} syntax is ok\n", load::PROGRAM));
+    }
+    if let Err(e) = write_pid_probe(paths, &loaded.generation) {
+        return Err(format!("{}{}: configuration file {name} test failed\n", emerg(&e), load::PROGRAM));
+    }
+    if !quiet {
+        say(&format!("{}: configuration file {name} test is successful\n", load::PROGRAM));
+    }
+    if with_dump {
+        std::io::stdout().write_all(&dump(&loaded.sources)).map_err(|e| emerg(&e.to_string()))?;
+    }
+    Ok(())
+}
+
+/// `-t` also tells whether the pid file can be written; it leaves nothing behind.
+fn write_pid_probe(paths: &Paths, gen: &Generation) -> Result<(), String> {
+    let Some(path) = paths.pid_path(gen.global.get::<Global>()) else { return Ok(()) };
+    if path.exists() {
+        return Ok(());
+    }
+    std::fs::File::create(&path).map_err(|e| open_failed(&path, &e))?;
+    std::fs::remove_file(&path).map_err(|e| open_failed(&path, &e))
+}
+
+fn open_failed(path: &std::path::Path, e: &std::io::Error) -> String {
+    format!("open() \"{}\" failed ({})", path.display(), weir_http::core_rows::os_text(e))
+}
+
+#[cfg(unix)]
+fn serve(paths: &Paths) -> Result<(), String> {
+    use weir_runtime::{listen, process, signals};
+    let inherited = upgrade::take_sockets();
+    let loaded = match load::load(paths, Mode::Serve) {
+        Ok(l) => l,
+        Err(Refused { text, line }) => {
+            log_refusal(paths, &line);
+            return Err(text);
+        }
+    };
+    loaded.warnings.iter().for_each(|w| say(w));
+    let waiter = signals::Waiter::new().map_err(|e| emerg(&format!("signalfd() failed: {e}")))?;
+    let global = loaded.generation.global.get::<Global>();
+    let sockets = Sockets::default()
+        .adopt(&loaded.generation, global.workers())
+        .map_err(|e| emerg(&e))?;
+    listen::drop_inherited();
+    if paths.conf.is_none() {
+        announce(&sockets);
+    }
+    if *global.daemon.as_option().unwrap_or(&true) && !inherited {
+        process::daemonize().map_err(|e| emerg(&format!("daemon failed: {e}")))?;
+    }
+    if let Some(path) = paths.pid_path(global) {
+        std::fs::write(&path, format!("{}\n", process::pid()))
+            .map_err(|e| emerg(&open_failed(&path, &e)))?;
+    }
+    start_notice(&loaded);
+    let with_master =
+        process::is_root() && *global.master_process.as_option().unwrap_or(&true);
+    let done = match with_master {
+        true => control::master(paths, loaded, sockets, &waiter),
+        false => {
+            apply_limits(global, &loaded.generation.error_log);
+            control::single(paths, loaded, sockets, &waiter)
+        }
+    };
+    done.map_err(|e| emerg(&e))
+}
+
+fn start_notice(loaded: &Loaded) {
+    let text = format!("using the \"epoll\" event method; {}", weir_http::output::SERVER_VERSION);
+    loaded.generation.error_log.log(LogLevel::Notice, None, text.as_bytes());
+}
+
+fn announce(sockets: &Sockets) {
+    for l in sockets.all() {
+        say(&format!("Weir is at http://{}/ (its embedded default; give it a configuration with -c FILE)\n", l.addr));
+    }
+}
+
+/// A refused configuration is told in the error log as well as on the terminal.
+fn log_refusal(paths: &Paths, line: &str) {
+    let path = paths.error_log_path();
+    if paths.conf.is_none() || path.as_os_str() == "stderr" {
+        return;
+    }
+    if let Ok(file) = weir_http::logger::log_file(&path) {
+        let sinks = vec![(weir_http::logger::LogSink::File(file), LogLevel::Error)];
+        let text = line.split_once("] ").map_or(line, |(_, t)| t);
+        ErrorLog { sinks }.log(LogLevel::Emerg, None, text.as_bytes());
+    }
+}
+
+/// Limits, environment and directory of the serving process.
+#[cfg(unix)]
+fn apply_limits(global: &Global, log: &ErrorLog) {
+    use weir_runtime::process;
+    let warn = |what: &str, e: std::io::Error| {
+        log.log(LogLevel::Alert, None, format!("{what} failed: {e}").as_bytes());
+    };
+    if let Some(n) = global.worker_rlimit_nofile.as_option() {
+        process::set_nofile(*n).unwrap_or_else(|e| warn("setrlimit(RLIMIT_NOFILE)", e));
+    }
+    if let Some(n) = global.worker_rlimit_core.as_option() {
+        process::set_core(*n).unwrap_or_else(|e| warn("setrlimit(RLIMIT_CORE)", e));
+    }
+    if let Some(dir) = global.working_directory.as_option() {
+        std::env::set_current_dir(dir).unwrap_or_else(|e| warn("chdir()", e));
+    }
+    for (name, value) in &global.env {
+        if let Some(v) = value {
+            std::env::set_var(name, v);
+        }
+    }
+}
+
+/// The temporary directories of a generation, to be given to the workers' user.
+fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
+    let mut dirs: Vec<PathBuf> = gen
+        .locations
+        .iter()
+        .map(|l| l.conf::<CoreLoc>().client_body_temp_path.path.clone())
+        .collect();
+    dirs.extend(weir_modules::temp_dirs(gen));
+    dirs.sort();
+    dirs.dedup();
+    dirs
+}
+
+#[cfg(unix)]
+fn send_signal(paths: &Paths, name: &str) -> Result<(), String> {
+    use weir_runtime::signals::{self, Signal};
+    let signal = match name {
+        "stop" => Signal::Term,
+        "quit" => Signal::Quit,
+        "reload" => Signal::Hup,
+        "reopen" => Signal::Usr1,
+        _ => return Err(format!("{}: invalid option: \"-s {name}\"\n", load::PROGRAM)),
+    };
+    let loaded = load::load(paths, Mode::Test).map_err(|e| e.text)?;
+    let path = paths.pid_path(loaded.generation.global.get::<Global>());
+    let path = path.ok_or_else(|| emerg("there is no pid file to find the process by"))?;
+    let text = std::fs::read_to_string(&path).map_err(|e| {
+        format!("{}: [error] {}\n", load::PROGRAM, open_failed(&path, &e))
+    })?;
+    let pid: i32 = text.trim().parse().map_err(|_| {
+        format!("{}: [error] invalid PID number \"{}\" in \"{}\"\n", load::PROGRAM, text.trim(), path.display())
+    })?;
+    signals::send(pid, signal).map_err(|e| {
+        format!("{}: [alert] kill({pid}, {}) failed ({})\n", load::PROGRAM, signal.number(), weir_http::core_rows::os_text(&e))
+    })
+}

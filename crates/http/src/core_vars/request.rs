@@ -1,0 +1,231 @@
+//! What the request says and where it leads.
+
+use super::fields::non_empty;
+use super::{number, some, some_if_any};
+use crate::location::map_uri_into;
+use crate::logger::LogLevel;
+use crate::module::VarArg;
+use crate::request::Request;
+use std::cell::Cell;
+use std::hash::{BuildHasher, RandomState};
+use weir_base::bytes::{fmt_u64, push_hex, strip_prefix_ignore_case};
+use weir_base::units;
+use weir_wire::http1::framing;
+use weir_wire::http1::names::HeaderId;
+
+pub fn host(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    if r.host.is_empty() {
+        return some(out, &r.server().core.primary_name);
+    }
+    some(out, &r.host)
+}
+
+/// As it was sent, also when it could not be parsed.
+pub fn request_line(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    let line = r.request_line();
+    if !line.is_empty() {
+        return some(out, line);
+    }
+    let end = r.buf.iter().position(|b| matches!(b, b'\r' | b'\n'));
+    some_if_any(out, &r.buf[..end.unwrap_or(r.buf.len())])
+}
+
+pub fn request_uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some_if_any(out, r.unparsed_uri())
+}
+
+pub fn request_method(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some_if_any(out, r.method_name())
+}
+
+pub fn request_filename(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    let uri = std::mem::take(&mut r.uri);
+    map_uri_into(r, &uri, out);
+    r.uri = uri;
+    true
+}
+
+/// Only while all of it is in memory.
+pub fn request_body(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    r.body.file.is_none() && some_if_any(out, &r.body.memory)
+}
+
+pub fn request_body_file(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    match &r.body.file {
+        Some(file) => some(out, file.path.as_os_str().as_encoded_bytes()),
+        None => false,
+    }
+}
+
+pub fn request_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    number(out, r.received)
+}
+
+thread_local! {
+    /// Keys from the operating system and a counter: ids that cannot be guessed and cost no call.
+    static IDS: (RandomState, Cell<u64>) = (RandomState::new(), const { Cell::new(0) });
+}
+
+pub fn request_id(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    IDS.with(|(keys, counter)| {
+        for _ in 0..2 {
+            counter.set(counter.get() + 1);
+            push_hex(out, &keys.hash_one(counter.get()).to_be_bytes());
+        }
+    });
+    true
+}
+
+/// The port of the request line or else of `Host`; 0 if there is none.
+fn named_port(r: &Request) -> u16 {
+    match framing::host(&r.head, &r.buf) {
+        Ok(Some(host)) => host.port,
+        _ => 0,
+    }
+}
+
+pub fn request_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    match named_port(r) {
+        0 => true,
+        port => number(out, u64::from(port)),
+    }
+}
+
+pub fn is_request_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some(out, if named_port(r) == 0 { b"" } else { b":" })
+}
+
+pub fn uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some_if_any(out, &r.uri)
+}
+
+pub fn args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some_if_any(out, &r.args)
+}
+
+pub fn set_args(r: &mut Request, _: &VarArg, value: &[u8]) {
+    r.args.clear();
+    r.args.extend_from_slice(value);
+    r.valid_unparsed_uri = false;
+}
+
+pub fn is_args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some(out, if r.args.is_empty() { b"" } else { b"?" })
+}
+
+pub fn document_root(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    let loc = std::rc::Rc::clone(r.loc());
+    r.eval_into(&loc.core.root, out);
+    true
+}
+
+pub fn realpath_root(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+    let mut root = Vec::new();
+    document_root(r, arg, &mut root);
+    let path = crate::location::bytes_path(&root);
+    match std::fs::canonicalize(&path) {
+        Ok(real) => some(out, real.as_os_str().as_encoded_bytes()),
+        Err(e) => {
+            let why = weir_conf::messages::os_error(&e);
+            let text = format!("realpath() \"{}\" failed ({why})", path.display());
+            r.log(LogLevel::Crit, &text);
+            false
+        }
+    }
+}
+
+pub fn server_name(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some(out, &r.server().core.primary_name)
+}
+
+pub fn server_protocol(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some_if_any(out, r.bytes(r.head.protocol))
+}
+
+/// The header's value, or the length of a chunked body that has been read.
+pub fn content_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    if let Some(value) = r.header(HeaderId::ContentLength) {
+        return some(out, value);
+    }
+    if r.body.is_chunked() && r.body.complete {
+        fmt_u64(out, r.body.length);
+        return true;
+    }
+    false
+}
+
+pub fn remote_user(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    let user = r.header(HeaderId::Authorization).and_then(basic_credentials);
+    non_empty(out, user.as_ref().map(|(name, _)| name.as_slice()))
+}
+
+/// User and password of an `Authorization: Basic` value; `None` if it is of another kind or broken.
+pub fn basic_credentials(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let encoded = strip_prefix_ignore_case(value, b"Basic ")?;
+    let start = encoded.iter().position(|b| *b != b' ')?;
+    let plain = decode_base64(&encoded[start..])?;
+    let colon = plain.iter().position(|b| *b == b':')?;
+    Some((plain[..colon].to_vec(), plain[colon + 1..].to_vec()))
+}
+
+/// The standard alphabet, padded or not; as in nginx everything behind the first `=` is left.
+fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let end = text.iter().position(|b| *b == b'=').unwrap_or(text.len());
+    let text = &text[..end];
+    if text.len() % 4 == 1 {
+        return None;
+    }
+    let mut out = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    let (mut bits, mut count) = (0u32, 0);
+    for byte in text {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count) as u8);
+        }
+    }
+    Some(out)
+}
+
+pub fn limit_rate(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    number(out, r.limit_rate.unwrap_or(0))
+}
+
+pub fn set_limit_rate(r: &mut Request, _: &VarArg, value: &[u8]) {
+    match units::parse_size(value) {
+        Some(rate) => r.limit_rate = Some(rate),
+        None => {
+            let text = format!("invalid $limit_rate \"{}\"", String::from_utf8_lossy(value));
+            r.log(LogLevel::Error, &text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials() {
+        let pair = |text: &str| {
+            basic_credentials(text.as_bytes())
+                .map(|(u, p)| format!("{}|{}", String::from_utf8_lossy(&u), String::from_utf8_lossy(&p)))
+        };
+        assert_eq!(pair("Basic dXNlcjpwYXNz").as_deref(), Some("user|pass"));
+        assert_eq!(pair("basic   dXNlcjo=").as_deref(), Some("user|"));
+        assert_eq!(pair("Basic dTphOmI="), Some("u|a:b".into()));
+        assert_eq!(pair("Basic dXNlcg=="), None);
+        assert_eq!(pair("Basic !!!!"), None);
+        assert_eq!(pair("Basic "), None);
+        assert_eq!(pair("Bearer dXNlcjpwYXNz"), None);
+    }
+}

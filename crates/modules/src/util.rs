@@ -1,0 +1,135 @@
+//! Small things that several modules need: buffers used again, values copied per thread.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use weir_http::logger::LogLevel;
+use weir_http::Request;
+use weir_script::template::Template;
+
+/// A buffer that has grown beyond this is not kept.
+const KEEP_MAX_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Lends an empty buffer of this thread; calls may nest.
+pub fn with_scratch<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    let mut buf = SCRATCH.with_borrow_mut(Vec::pop).unwrap_or_default();
+    let value = f(&mut buf);
+    if buf.capacity() <= KEEP_MAX_BYTES {
+        buf.clear();
+        SCRATCH.with_borrow_mut(|pool| pool.push(buf));
+    }
+    value
+}
+
+/// Evaluates a string into a lent buffer and hands both on.
+pub fn with_value<T>(
+    r: &mut Request,
+    template: &Template,
+    f: impl FnOnce(&mut Request, &[u8]) -> T,
+) -> T {
+    if let Some(text) = template.as_constant() {
+        return f(r, text);
+    }
+    with_scratch(|buf| {
+        r.eval_into(template, buf);
+        f(r, buf)
+    })
+}
+
+/// nginx's truth: neither empty nor `0`.
+pub fn is_true(value: &[u8]) -> bool {
+    !value.is_empty() && value != b"0"
+}
+
+/// How deep variables may be defined by other variables.
+const DEPTH_MAX: u32 = 100;
+
+/// Runs a getter that evaluates further variables; one that leads back to itself has no value.
+pub fn guarded(r: &mut Request, name: &[u8], f: impl FnOnce(&mut Request) -> bool) -> bool {
+    if DEPTH.get() >= DEPTH_MAX {
+        let shown = String::from_utf8_lossy(name);
+        r.log(LogLevel::Error, &format!("cycle while evaluating variable \"{shown}\""));
+        return false;
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    let found = f(r);
+    DEPTH.set(DEPTH.get() - 1);
+    found
+}
+
+/// Copies of a constant, one per thread (threads beyond the number share them): sending it copies
+/// no bytes, and threads do not fight over its reference count.
+pub struct SharedBytes {
+    text: Box<[u8]>,
+    copies: Box<[Copy; COPIES]>,
+}
+
+const COPIES: usize = 16;
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Copy(OnceLock<Bytes>);
+
+impl SharedBytes {
+    pub fn new(text: &[u8]) -> SharedBytes {
+        SharedBytes { text: text.into(), copies: Box::default() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    pub fn get(&self) -> Bytes {
+        let copy = &self.copies[thread_number() % COPIES];
+        copy.0.get_or_init(|| Bytes::copy_from_slice(&self.text)).clone()
+    }
+}
+
+/// Numbers threads in the order they first ask.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    // Gone only while a thread ends.
+    NUMBER.try_with(|n| *n).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scratch_nests_and_is_empty() {
+        with_scratch(|a| {
+            a.push(1);
+            with_scratch(|b| assert!(b.is_empty()));
+        });
+        with_scratch(|a| assert!(a.is_empty()));
+    }
+
+    #[test]
+    fn truth() {
+        assert!(is_true(b"1") && is_true(b"00") && is_true(b"off"));
+        assert!(!is_true(b"") && !is_true(b"0"));
+    }
+
+    #[test]
+    fn shared_bytes() {
+        let text = SharedBytes::new(b"hello");
+        assert_eq!((text.get(), text.len()), (Bytes::from_static(b"hello"), 5));
+        let other = std::thread::scope(|s| s.spawn(|| text.get()).join());
+        assert_eq!(other.ok(), Some(Bytes::from_static(b"hello")));
+    }
+}

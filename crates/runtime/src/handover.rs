@@ -1,0 +1,101 @@
+//! Messages with descriptors between the master and the serving process, over a socket pair.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+/// Descriptors sent in one system call (the kernel's own bound is 253).
+const FDS_PER_CALL: usize = 200;
+/// A message is never larger.
+const BODY_MAX_BYTES: u64 = 1 << 30;
+
+/// Sends a body and descriptors.
+pub fn send(to: &UnixStream, body: &[u8], fds: &[RawFd]) -> io::Result<()> {
+    let mut to = to;
+    to.write_all(&(body.len() as u64).to_ne_bytes())?;
+    to.write_all(&(fds.len() as u64).to_ne_bytes())?;
+    for part in fds.chunks(FDS_PER_CALL) {
+        send_fds(to, part)?;
+    }
+    to.write_all(body)
+}
+
+/// Receives what [`send`] sent.
+pub fn receive(from: &UnixStream) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut from = from;
+    let mut number = [0u8; 8];
+    from.read_exact(&mut number)?;
+    let len = u64::from_ne_bytes(number);
+    from.read_exact(&mut number)?;
+    let count = u64::from_ne_bytes(number) as usize;
+    if len > BODY_MAX_BYTES {
+        return Err(io::Error::other("a message of impossible length"));
+    }
+    let mut fds = Vec::with_capacity(count.min(4096));
+    while fds.len() < count {
+        receive_fds(from, &mut fds)?;
+    }
+    let mut body = vec![0; len as usize];
+    from.read_exact(&mut body)?;
+    Ok((body, fds))
+}
+
+fn control_space(n: usize) -> usize {
+    // SAFETY: a computation on a number.
+    unsafe { libc::CMSG_SPACE((n * std::mem::size_of::<RawFd>()) as u32) as usize }
+}
+
+fn send_fds(to: &UnixStream, fds: &[RawFd]) -> io::Result<()> {
+    let mut byte = [1u8];
+    let mut control = vec![0u64; control_space(fds.len()).div_ceil(8)];
+    // SAFETY: every pointer refers to a local that outlives the call; the control buffer is
+    // aligned and large enough for one header and the descriptors, as CMSG_SPACE computed.
+    let n = unsafe {
+        let mut iov = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+        let mut msg: libc::msghdr = std::mem::zeroed();
+        msg.msg_iov = &mut iov;
+        msg.msg_iovlen = 1;
+        msg.msg_control = control.as_mut_ptr().cast();
+        msg.msg_controllen = control_space(fds.len()) as _;
+        let header = libc::CMSG_FIRSTHDR(&msg);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(std::mem::size_of_val(fds) as u32) as _;
+        std::ptr::copy_nonoverlapping(fds.as_ptr().cast(), libc::CMSG_DATA(header), std::mem::size_of_val(fds));
+        libc::sendmsg(to.as_raw_fd(), &msg, libc::MSG_NOSIGNAL)
+    };
+    match n {
+        1 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn receive_fds(from: &UnixStream, out: &mut Vec<OwnedFd>) -> io::Result<()> {
+    let mut byte = [0u8];
+    let space = control_space(FDS_PER_CALL);
+    let mut control = vec![0u64; space.div_ceil(8)];
+    // SAFETY: as in `send_fds`; the kernel fills the control buffer within the given length, and
+    // every descriptor in it is new and owned by nobody else.
+    unsafe {
+        let mut iov = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+        let mut msg: libc::msghdr = std::mem::zeroed();
+        msg.msg_iov = &mut iov;
+        msg.msg_iovlen = 1;
+        msg.msg_control = control.as_mut_ptr().cast();
+        msg.msg_controllen = space as _;
+        let n = libc::recvmsg(from.as_raw_fd(), &mut msg, libc::MSG_CMSG_CLOEXEC);
+        if n < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let header = libc::CMSG_FIRSTHDR(&msg);
+        if n == 0 || header.is_null() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+        let data = libc::CMSG_DATA(header).cast::<RawFd>();
+        for i in 0..bytes / std::mem::size_of::<RawFd>() {
+            out.push(OwnedFd::from_raw_fd(std::ptr::read_unaligned(data.add(i))));
+        }
+    }
+    Ok(())
+}

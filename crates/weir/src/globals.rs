@@ -1,0 +1,240 @@
+//! The main and `events` contexts: nginx's `ngx_core_module` and `ngx_event_core_module`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_http::build;
+use weir_http::core_rows::{error_log_sink, push_log};
+use weir_http::logger::ErrorLog;
+use weir_module::{
+    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, Val,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Affinity {
+    /// A CPU each, in order; limited to a mask when one is given.
+    Auto(Option<u128>),
+    Masks(Vec<u128>),
+}
+
+/// What the process as a whole is told.
+#[derive(Default)]
+pub struct Global {
+    pub daemon: Val<bool>,
+    pub master_process: Val<bool>,
+    pub pid: Val<PathBuf>,
+    pub lock_file: Val<()>,
+    pub user: Val<(String, Option<String>)>,
+    /// `None` is auto.
+    pub worker_processes: Val<Option<usize>>,
+    pub worker_priority: Val<i32>,
+    pub worker_cpu_affinity: Val<Affinity>,
+    pub worker_rlimit_nofile: Val<u64>,
+    pub worker_rlimit_core: Val<u64>,
+    pub worker_shutdown_timeout: Val<u64>,
+    pub working_directory: Val<PathBuf>,
+    pub timer_resolution: Val<u64>,
+    pub error_log: Val<Arc<ErrorLog>>,
+    pub worker_connections: Val<usize>,
+    pub multi_accept: Val<bool>,
+    pub accept_mutex: Val<bool>,
+    pub accept_mutex_delay: Val<u64>,
+    pub events: Val<()>,
+    pub use_method: Val<()>,
+    pub pcre_jit: Val<bool>,
+    pub env: Vec<(String, Option<String>)>,
+    pub thread_pools: Vec<String>,
+}
+
+impl ConfType for Global {
+    const LEVEL: Level = Level::Global;
+    slot!();
+}
+
+impl Global {
+    pub fn workers(&self) -> usize {
+        match self.worker_processes.as_option() {
+            None => 1,
+            Some(Some(n)) => *n,
+            Some(None) => cpus(),
+        }
+    }
+
+    pub fn connections(&self) -> usize {
+        self.worker_connections.as_option().copied().unwrap_or(512)
+    }
+
+    /// The CPUs worker `n` is pinned to, if any.
+    pub fn cpus_of(&self, n: usize) -> Option<Vec<usize>> {
+        let bits = |mask: u128| (0..128).filter(|b| mask & (1 << b) != 0).collect::<Vec<usize>>();
+        match self.worker_cpu_affinity.as_option()? {
+            Affinity::Masks(m) => m.get(n).or(m.last()).map(|mask| bits(*mask)),
+            Affinity::Auto(mask) => {
+                let mut allowed = bits(mask.unwrap_or(u128::MAX));
+                allowed.retain(|c| *c < cpus());
+                (!allowed.is_empty()).then(|| vec![allowed[n % allowed.len()]])
+            }
+        }
+    }
+}
+
+pub fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+const MAIN: Context = Context::MAIN;
+const EVENTS: Context = Context::EVENTS;
+
+macro_rules! set {
+    ($field:ident, $read:expr) => {
+        |cf, d| {
+            let v = $read(d)?;
+            cf.get::<Global>().$field.once(d, v)
+        }
+    };
+}
+
+pub const ROWS: &[Row] = &[
+    Row::new("daemon", MAIN, Arity::FLAG, "on", "Run in the background.", set!(daemon, flag)),
+    Row::new("master_process", MAIN, Arity::FLAG, "on", "Run a master beside the serving process.", set!(master_process, flag)).note("A master runs when started as root; otherwise one process does both."),
+    Row::new("timer_resolution", MAIN, Arity::ONE, "", "How often the clock is read.", set!(timer_resolution, msec)).note("Not needed: reading the clock is no system call."),
+    Row::new("pid", MAIN, Arity::ONE, "logs/nginx.pid", "File with the main process's number.", |cf, d| {
+        let path = cf.full_path(d.arg(0));
+        cf.get::<Global>().pid.once(d, path)
+    }),
+    Row::new("lock_file", MAIN, Arity::ONE, "logs/nginx.lock", "Lock file for systems without atomics.", |cf, d| cf.get::<Global>().lock_file.once(d, ())).note("Not needed: workers share memory."),
+    Row::new("worker_processes", MAIN, Arity::ONE, "1", "Number of workers, or auto.", set_workers).note("Workers are threads of one process."),
+    Row::new("worker_priority", MAIN, Arity::ONE, "0", "Scheduling priority of the workers.", set_priority),
+    Row::new("worker_cpu_affinity", MAIN, Arity::ONE_MORE, "", "CPUs of each worker: masks, or auto.", set_affinity),
+    Row::new("worker_rlimit_nofile", MAIN, Arity::ONE, "", "Most open files.", set!(worker_rlimit_nofile, num)),
+    Row::new("worker_rlimit_core", MAIN, Arity::ONE, "", "Largest core file.", set!(worker_rlimit_core, offset)),
+    Row::new("worker_shutdown_timeout", MAIN, Arity::ONE, "", "Longest graceful shutdown.", set!(worker_shutdown_timeout, msec)),
+    Row::new("working_directory", MAIN, Arity::ONE, "", "Directory for core files.", |cf, d| {
+        let path = cf.full_path(d.arg(0));
+        cf.get::<Global>().working_directory.once(d, path)
+    }),
+    Row::new("env", MAIN, Arity::ONE, "TZ", "Environment variable kept or set.", set_env),
+    Row::new("debug_points", MAIN, Arity::ONE, "", "What an internal error does.", |_, d| d.choice(0, &[("stop", ()), ("abort", ())])).note("Internal errors are panics, caught per connection and logged."),
+    Row::new("pcre_jit", MAIN, Arity::FLAG, "off", "Compile regular expressions to machine code.", set!(pcre_jit, flag)).note("Always on where the machine supports it."),
+    Row::new("thread_pool", MAIN, Arity::TWO_THREE, "default threads=32 max_queue=65536", "A named pool for file reads.", set_thread_pool).note("One pool serves all names; threads are started by need."),
+    Row::new("user", MAIN, Arity::ONE_TWO, "nobody nobody", "User and group of the serving process.", |cf, d| {
+        let v = (d.text(0)?.to_string(), match d.args.len() { 2 => Some(d.text(1)?.to_string()), _ => None });
+        cf.get::<Global>().user.once(d, v)
+    }),
+    Row::new("error_log", MAIN, Arity::ONE_MORE, "logs/error.log error", "Where errors are logged.", |cf, d| {
+        let sink = error_log_sink(cf, d)?;
+        push_log(&mut cf.get::<Global>().error_log, sink);
+        Ok(())
+    }),
+    Row::block("events", MAIN, Arity::NONE, "Connection processing.", |cf, d| {
+        cf.get::<Global>().events.once(d, ())?;
+        cf.walk(EVENTS, d.children())
+    }),
+    Row::new("worker_connections", EVENTS, Arity::ONE, "512", "Most connections of one worker.", |cf, d| {
+        let n = d.num(0)? as usize;
+        cf.get::<Global>().worker_connections.once(d, n)
+    }),
+    Row::new("use", EVENTS, Arity::ONE, "", "Method of waiting for connections.", set_use).note("epoll on Linux, I/O completion ports on Windows; another method of the same system is accepted and the best one used."),
+    Row::new("multi_accept", EVENTS, Arity::FLAG, "off", "Accept all waiting connections at once.", set!(multi_accept, flag)),
+    Row::new("accept_mutex", EVENTS, Arity::FLAG, "off", "Workers accept in turns.", set!(accept_mutex, flag)).note("With on, one worker at a time accepts from the sockets they share."),
+    Row::new("accept_mutex_delay", EVENTS, Arity::ONE, "500ms", "How long a worker waits for its turn.", set!(accept_mutex_delay, msec)),
+    Row::new("debug_connection", EVENTS, Arity::ONE, "", "Debug log for some clients.", |_, d| {
+        let mut e = d.error("is refused: there is no debug log per client");
+        e.hint = Some("remove it; \"error_log … debug\" logs for all clients".into());
+        Err(e)
+    }),
+    Row::block("http", MAIN, Arity::NONE, "The HTTP server.", |cf, d| build::set_http(cf, d, weir_modules::MODULES)),
+];
+
+fn flag(d: &Directive) -> ConfResult<bool> {
+    d.flag()
+}
+fn msec(d: &Directive) -> ConfResult<u64> {
+    d.msec(0)
+}
+fn num(d: &Directive) -> ConfResult<u64> {
+    d.num(0)
+}
+fn offset(d: &Directive) -> ConfResult<u64> {
+    d.offset(0)
+}
+
+/// More workers than this is a slip of the finger.
+const WORKERS_MAX: u64 = 1024;
+
+fn set_workers(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let n = match d.arg(0) {
+        b"auto" => None,
+        _ => {
+            let n = d.num(0)?;
+            if n == 0 || n > WORKERS_MAX {
+                return Err(d.bad(0, format!("\"worker_processes\" must be from 1 to {WORKERS_MAX}")));
+            }
+            Some(n as usize)
+        }
+    };
+    cf.get::<Global>().worker_processes.once(d, n)
+}
+
+fn set_priority(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let text = d.text(0)?;
+    let n: i32 = text.parse().map_err(|_| d.error("invalid number"))?;
+    cf.get::<Global>().worker_priority.once(d, n)
+}
+
+fn set_affinity(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let auto = d.arg(0) == b"auto";
+    if auto && d.args.len() > 2 {
+        return Err(d.fail("invalid number of arguments in \"worker_cpu_affinity\" directive"));
+    }
+    let masks: Vec<u128> =
+        (usize::from(auto)..d.args.len()).map(|i| mask(d, i)).collect::<ConfResult<_>>()?;
+    let v = if auto { Affinity::Auto(masks.first().copied()) } else { Affinity::Masks(masks) };
+    cf.get::<Global>().worker_cpu_affinity.once(d, v)
+}
+
+fn mask(d: &Directive, i: usize) -> ConfResult<u128> {
+    let text = d.text(i)?.replace(' ', "");
+    let ok = !text.is_empty() && text.len() <= 128 && text.bytes().all(|b| b == b'0' || b == b'1');
+    match ok {
+        true => u128::from_str_radix(&text, 2).map_err(|_| d.invalid(i)),
+        false => Err(d.bad(i, format!("invalid character in \"worker_cpu_affinity\" mask \"{text}\""))),
+    }
+}
+
+fn set_env(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let text = d.text(0)?;
+    let v = match text.split_once('=') {
+        Some((k, v)) => (k.to_string(), Some(v.to_string())),
+        None => (text.to_string(), None),
+    };
+    cf.get::<Global>().env.push(v);
+    Ok(())
+}
+
+fn set_use(cf: &mut Cf, d: &Directive) -> ConfResult {
+    if !matches!(d.arg(0), b"epoll" | b"poll" | b"select" | b"iocp") {
+        let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
+        return Err(d.bad(0, format!("invalid event type \"{shown}\"")));
+    }
+    cf.get::<Global>().use_method.once(d, ())
+}
+
+fn set_thread_pool(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let name = d.text(0)?.to_string();
+    for i in 1..d.args.len() {
+        let value = d.keyed(i, "threads").or_else(|| d.keyed(i, "max_queue"));
+        if value.and_then(weir_base::units::parse_int).is_none() {
+            let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+            return Err(d.bad(i, format!("invalid parameter \"{shown}\"")));
+        }
+    }
+    if !(1..d.args.len()).any(|i| d.keyed(i, "threads").is_some()) {
+        return Err(d.fail(format!("\"threads\" parameter must be specified for thread pool \"{name}\"")));
+    }
+    let pools = &mut cf.get::<Global>().thread_pools;
+    if pools.contains(&name) {
+        return Err(d.fail(format!("duplicate thread pool \"{name}\"")));
+    }
+    pools.push(name);
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! Binary upgrade, nginx's way: USR2 starts the new program with the listening sockets named in
+//! the NGINX environment variable; the old one renames its pid file and goes on until told.
+
+use crate::sockets::Sockets;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use weir_http::logger::{ErrorLog, LogLevel};
+use weir_runtime::listen::{self, Listener};
+use weir_runtime::{process, signals};
+
+/// The variable that hands sockets over; nginx's own, so either may replace the other.
+pub const VARIABLE: &str = "NGINX";
+
+/// A new program that is running beside this one.
+pub struct Upgrade {
+    pid: i32,
+    /// Where the pid file was moved, and from where.
+    moved: Option<(PathBuf, PathBuf)>,
+}
+
+fn old_name(pid_file: &Path) -> PathBuf {
+    let mut name = pid_file.as_os_str().to_os_string();
+    name.push(".oldbin");
+    name.into()
+}
+
+/// Starts the new program.
+pub fn begin(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Option<Upgrade> {
+    let mut args = std::env::args_os();
+    let program = args.next()?;
+    let fds: Vec<RawFd> = sockets.all().map(|l| l.fd()).collect();
+    let list: String = fds.iter().map(|fd| format!("{fd};")).collect();
+    let moved = pid_file.as_ref().map(|p| (old_name(p), p.clone()));
+    if let Some((to, from)) = &moved {
+        // Without its pid file there is nothing to move.
+        let _ = std::fs::rename(from, to);
+    }
+    let mut command = Command::new(&program);
+    command.args(args).env(VARIABLE, list);
+    let keep = fds;
+    let prepare = move || {
+        signals::unblock_all();
+        keep.iter().try_for_each(|fd| process::set_cloexec(*fd, false))
+    };
+    match weir_runtime::process::spawn_with(&mut command, prepare) {
+        Ok(pid) => {
+            log.log(LogLevel::Notice, None, format!("start new binary process {pid}").as_bytes());
+            Some(Upgrade { pid, moved })
+        }
+        Err(e) => {
+            log.log(LogLevel::Alert, None, format!("starting the new binary failed: {e}").as_bytes());
+            restore(&moved);
+            None
+        }
+    }
+}
+
+fn restore(moved: &Option<(PathBuf, PathBuf)>) {
+    if let Some((to, from)) = moved {
+        let _ = std::fs::rename(to, from);
+    }
+}
+
+/// The new program has ended: the old one takes its pid file back. `true` when it was that one.
+pub fn ended(upgrade: &mut Option<Upgrade>, pid: i32, _pid_file: &Option<PathBuf>) -> bool {
+    match upgrade {
+        Some(u) if u.pid == pid => {
+            restore(&u.moved);
+            *upgrade = None;
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Takes the sockets that an older program left in the environment.
+pub fn take_sockets() -> bool {
+    let Ok(list) = std::env::var(VARIABLE) else { return false };
+    let listeners: Vec<Listener> = list
+        .split([';', ':'])
+        .filter_map(|n| n.parse::<RawFd>().ok())
+        .filter_map(|fd| Listener::from_inherited(fd).ok())
+        .collect();
+    let any = !listeners.is_empty();
+    listen::keep_inherited(listeners);
+    any
+}
