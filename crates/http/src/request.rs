@@ -87,8 +87,6 @@ pub struct Request {
     /// The connection becomes a tunnel after the header (101).
     pub upgraded: bool,
     pub header_only: bool,
-    /// It came behind another request, before that one was answered (`$pipe`).
-    pub pipelined: bool,
     pub header_sent: bool,
     /// The whole response is in the output queue.
     pub complete: bool,
