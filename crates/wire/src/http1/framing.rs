@@ -101,6 +101,9 @@ pub fn validate_host(host: &[u8]) -> Result<ValidHost, InvalidHost> {
     let mut port_at = None;
     let mut last_dot = usize::MAX;
     for (i, &b) in host.iter().enumerate() {
+        if scan::is(b, scan::HOST_PLAIN) {
+            continue;
+        }
         match b {
             b'[' if i == 0 => {}
             b']' if literal => {
