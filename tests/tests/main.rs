@@ -1,0 +1,5 @@
+//! Every black-box test, one file per module and aspect.
+
+#![allow(clippy::unwrap_used)]
+
+mod harness_self;
