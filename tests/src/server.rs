@@ -200,7 +200,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("error log:\n{}", self.error_log());
+            let log = self.error_log();
+            let shown = log.lines().count().saturating_sub(20);
+            println!("error log, its end:");
+            log.lines().skip(shown).for_each(|line| println!("{line}"));
         }
         if !self.is_running() {
             return;
