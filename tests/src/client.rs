@@ -206,12 +206,17 @@ impl Client {
     /// Reads until `wanted` has come; returns everything up to and with it.
     #[track_caller]
     pub fn read_until(&mut self, wanted: &[u8]) -> Vec<u8> {
+        let mut from = 0;
         loop {
-            if let Some(at) = self.seen.windows(wanted.len()).position(|w| w == wanted) {
-                return self.seen.drain(..at + wanted.len()).collect();
+            let fresh = &self.seen[from..];
+            if let Some(at) = fresh.windows(wanted.len()).position(|w| w == wanted) {
+                return self.seen.drain(..from + at + wanted.len()).collect();
             }
-            let so_far = message::latin1(&self.seen);
-            assert!(self.fill(), "closed before {:?}; so far {so_far:?}", message::latin1(wanted));
+            from = self.seen.len().saturating_sub(wanted.len());
+            if !self.fill() {
+                let (wanted, seen) = (message::latin1(wanted), message::latin1(&self.seen));
+                panic!("closed before {wanted:?}; so far {seen:?}");
+            }
         }
     }
 

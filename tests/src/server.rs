@@ -34,7 +34,8 @@ impl Signal {
     }
 }
 
-fn binary() -> PathBuf {
+/// The binary under test.
+pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("WEIR_BIN") {
         return path.into();
     }

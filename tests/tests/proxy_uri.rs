@@ -72,7 +72,7 @@ fn what_the_origin_is_told_by_default() {
     server.get("/old");
     let old = origin.last_request();
     assert_eq!(old.line(), "GET /old HTTP/1.0");
-    assert_eq!(old.header("Connection"), Some("close"));
+    assert_eq!(old.header("Connection"), None);
     server.get("/name");
     let host = format!("localhost:{}", origin.port());
     assert_eq!(origin.last_request().header("Host"), Some(host.as_str()));
