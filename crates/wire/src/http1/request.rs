@@ -8,6 +8,7 @@
 pub use super::request_error::ParseError;
 
 use super::field::{Field, FieldEvent, FieldRules, Fields};
+use super::framing::{self, Host};
 use super::names::HeaderId;
 use super::request_line::{Line, LineEvent};
 use crate::scan::Range32;
@@ -125,6 +126,8 @@ pub struct RequestHead {
     /// The [`HeaderId::bit`]s of the headers that came.
     pub seen: u64,
     pub connection: Connection,
+    /// From the request line or else from `Host`, each checked as it comes.
+    pub host: Option<Host>,
     /// Where the body begins in the buffer.
     pub head_len: usize,
 }
@@ -155,6 +158,7 @@ impl RequestHead {
         self.ignored.clear();
         self.seen = 0;
         self.connection = Connection::Unsaid;
+        self.host = None;
         self.head_len = 0;
     }
 
@@ -403,8 +407,13 @@ fn add_field(
         return Err(ParseError::DuplicateHeader((head.headers.len() - 1) as u32));
     }
     head.seen |= id.bit();
-    if id == HeaderId::Connection {
-        head.note_connection(field.value.of(buf));
+    match id {
+        HeaderId::Connection => head.note_connection(field.value.of(buf)),
+        HeaderId::Host => {
+            let named = framing::host_in(field.value, buf).ok_or(ParseError::InvalidHost)?;
+            head.host.get_or_insert(named);
+        }
+        _ => {}
     }
     Ok(())
 }

@@ -371,8 +371,8 @@ impl Line {
             head.protocol = Range32::new(self.protocol, self.end);
         }
         if let Some(authority) = head.authority {
-            super::framing::validate_host(authority.of(buf))
-                .map_err(|_| ParseError::InvalidHostInRequestLine)?;
+            let host = super::framing::host_in(authority, buf);
+            head.host = Some(host.ok_or(ParseError::InvalidHostInRequestLine)?);
         }
         Ok(LineEvent::End { next: self.at + 1 })
     }
