@@ -18,7 +18,7 @@ mod setup;
 pub use client::{Client, Peer};
 pub use message::{Request, Response};
 pub use origin::{Conn, Next, Origin};
-pub use server::{binary, run_cli, CliOutput, Server, Signal};
+pub use server::{binary, run_cli, signal, CliOutput, Server, Signal};
 pub use setup::{free_port, Setup};
 
 use std::time::{Duration, Instant};

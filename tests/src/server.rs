@@ -50,8 +50,12 @@ pub fn binary() -> PathBuf {
 }
 
 /// A running server. It also is the [`Peer`] on its port 0.
+///
+/// With `daemon on;` in its configuration it goes its own way, and must have
+/// `pid %%DIR%%/the.pid;` to be found by.
 pub struct Server {
     child: Child,
+    daemon: Option<u32>,
     setup: Setup,
     peer: Peer,
 }
@@ -82,9 +86,20 @@ impl Server {
             .spawn()
             .expect("the binary starts");
         let peer = Peer::Tcp(setup.ports.get(&0).copied().unwrap_or(0));
-        let mut server = Server { child, setup, peer };
+        let mut server = Server { child, daemon: None, setup, peer };
+        if server.setup.conf().contains("daemon on") {
+            server.find_daemon();
+        }
         server.wait_until_listening();
         server
+    }
+
+    #[track_caller]
+    fn find_daemon(&mut self) {
+        let code = self.wait_exit();
+        expect_soon("the daemon's pid", || self.read("the.pid").ends_with('\n'));
+        assert_eq!(code, Some(0));
+        self.daemon = self.read("the.pid").trim().parse().ok();
     }
 
     #[track_caller]
@@ -93,7 +108,7 @@ impl Server {
         let mut exited = false;
         let up = wait_for(
             || {
-                exited = matches!(self.child.try_wait(), Ok(Some(_)));
+                exited = self.daemon.is_none() && matches!(self.child.try_wait(), Ok(Some(_)));
                 exited || listens.iter().all(Listen::is_up)
             },
             PATIENCE,
@@ -156,11 +171,11 @@ impl Server {
 
     /// The process to signal: the master, or the only one.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.daemon.unwrap_or(self.child.id())
     }
 
     pub fn signal(&self, signal: Signal) {
-        kill(self.pid(), signal);
+        self::signal(self.pid(), signal);
     }
 
     /// Puts a new configuration in the place of the old and reloads; returns once requests
@@ -177,25 +192,29 @@ impl Server {
         write_conf(&self.setup);
     }
 
-    /// Whether the process ends within the usual patience, and its exit code.
+    /// The exit code once the process has ended, if it does within the usual patience; 0 for a
+    /// daemon, whose code nobody sees.
     pub fn wait_exit(&mut self) -> Option<i32> {
-        let mut code = None;
-        wait_for(
-            || match self.child.try_wait() {
-                Ok(Some(status)) => {
-                    code = Some(status.code().unwrap_or(-1));
-                    true
-                }
-                _ => false,
-            },
-            PATIENCE,
-        );
-        code
+        wait_for(|| !self.is_running(), PATIENCE);
+        match (self.daemon, self.child.try_wait()) {
+            (Some(pid), _) => (!is_alive(pid)).then_some(0),
+            (None, Ok(Some(status))) => Some(status.code().unwrap_or(-1)),
+            _ => None,
+        }
     }
 
     pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        match self.daemon {
+            Some(pid) => is_alive(pid),
+            None => matches!(self.child.try_wait(), Ok(None)),
+        }
     }
+}
+
+/// Zombies that nobody reaps count as dead.
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
 
 impl Drop for Server {
@@ -211,13 +230,14 @@ impl Drop for Server {
         }
         self.signal(Signal::Term);
         if !wait_for(|| !self.is_running(), Duration::from_secs(3)) {
-            let _ = self.child.kill();
+            self.signal(Signal::Kill);
             let _ = self.child.wait();
         }
     }
 }
 
-fn kill(pid: u32, signal: Signal) {
+/// Signals any process that a server started, such as its successor.
+pub fn signal(pid: u32, signal: Signal) {
     let mut command = Command::new("kill");
     command.arg(format!("-{}", signal.name())).arg(pid.to_string()).stderr(Stdio::null());
     let _ = command.status();

@@ -115,3 +115,20 @@ fn times_and_sizes_are_numbers() {
     assert_eq!((words[4], words[5], words[6]), ("27", ".", "1"));
     assert!(lines[1].ends_with(" 27 p 2") || lines[1].ends_with(" 27 . 2"), "{lines:?}");
 }
+
+#[test]
+fn compressed_lines_are_gzip_members() {
+    let server = Server::start(
+        "events {} http { log_format u '$uri'; server { listen 127.0.0.1:%%PORT_0%%;
+            access_log %%DIR%%/z.gz u gzip=1 flush=100ms; return 200; } }",
+    );
+    server.get("/1");
+    let file = server.dir().join("z.gz");
+    let mut bytes = Vec::new();
+    expect_soon("the buffer is flushed", || {
+        bytes = std::fs::read(&file).unwrap_or_default();
+        !bytes.is_empty()
+    });
+    assert_eq!(bytes[..3], [0x1f, 0x8b, 8]);
+    assert_eq!(bytes[bytes.len() - 4..], [3, 0, 0, 0], "the length of its text");
+}
