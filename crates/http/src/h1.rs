@@ -74,6 +74,7 @@ async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> A
     let mut r = worker.take_request();
     if !leftover.is_empty() {
         r.buf = leftover;
+        r.pipelined = conn.requests.get() > 0;
     }
     Counters::add(&worker.counters.reading, 1);
     let read = read_head(conn, &mut r).await;

@@ -4,7 +4,7 @@ use crate::request::Request;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_script::regex::Regex;
+use weir_script::regex::{MatchError, Regex};
 use weir_script::template::VarId;
 
 /// A prefix location's place in the sorted list.
@@ -173,39 +173,45 @@ fn match_regex(r: &mut Request, regex: &Regex, vars: &[(usize, VarId)]) -> bool 
     hit
 }
 
-/// Runs a regex; a match sets `$1…` and the named captures' variables.
+/// Runs a regex; a match sets `$1…` and the named captures' variables. An error counts as none.
 pub fn regex_exec(
     r: &mut Request,
     regex: &Regex,
     vars: &[(usize, VarId)],
     subject: &[u8],
 ) -> bool {
-    let mut captures = std::mem::take(&mut r.captures.captures);
-    let hit = match regex.exec(subject, &mut captures) {
-        Ok(hit) => hit,
-        Err(e) => {
-            let text = format!("regular expression failed: {e}");
-            r.log(crate::logger::LogLevel::Alert, &text);
-            false
-        }
-    };
-    if !hit {
+    regex_match(r, regex, vars, subject).unwrap_or(false)
+}
+
+/// As [`regex_exec`], for whoever must not take an error for "no": it has been logged.
+pub fn regex_match(
+    r: &mut Request,
+    regex: &Regex,
+    vars: &[(usize, VarId)],
+    subject: &[u8],
+) -> Result<bool, MatchError> {
+    let mut captures = std::mem::take(&mut r.captures.spare);
+    let found = regex.exec(subject, &mut captures);
+    r.captures.spare = captures;
+    match found {
+        Ok(true) => {}
         // What an earlier expression has captured stays valid.
-        if r.captures.subject.is_empty() || captures.range(0).is_none() {
-            r.captures.captures = captures;
-        } else {
-            r.captures.captures = captures;
+        Ok(false) => return Ok(false),
+        Err(e) => {
+            let text = format!("{e} on \"{}\"", String::from_utf8_lossy(subject));
+            r.log(crate::logger::LogLevel::Alert, &text);
+            return Err(e);
         }
-        return false;
     }
-    r.captures.captures = captures;
-    r.captures.subject.clear();
-    r.captures.subject.extend_from_slice(subject);
+    let set = &mut r.captures;
+    std::mem::swap(&mut set.captures, &mut set.spare);
+    set.subject.clear();
+    set.subject.extend_from_slice(subject);
     for (n, id) in vars {
         let value = r.captures.get(*n).unwrap_or_default().to_vec();
         r.store_var(id.0 as usize, Some(&value));
     }
-    true
+    Ok(true)
 }
 
 /// The file that a URI names: root, or alias, and the URI's path.

@@ -76,7 +76,8 @@ async fn run_phases(r: &mut Request, from: Phase) -> Flow {
     loop {
         if from <= Phase::ServerRewrite {
             match run_handlers(r, Phase::ServerRewrite).await {
-                Flow::Declined | Flow::Ok => {}
+                Flow::Declined => {}
+                // Also `Ok`: the rewrite phases' handlers may answer themselves (`return`).
                 flow => return flow,
             }
             r.uri_changed = false;
@@ -85,7 +86,7 @@ async fn run_phases(r: &mut Request, from: Phase) -> Flow {
             }
         }
         match run_handlers(r, Phase::Rewrite).await {
-            Flow::Declined | Flow::Ok => {}
+            Flow::Declined => {}
             flow => return flow,
         }
         if !r.uri_changed {
@@ -273,6 +274,7 @@ pub fn internal_redirect(r: &mut Request, uri: &[u8], args: &[u8]) -> Flow {
     r.set_location(server);
     r.internal = true;
     r.valid_unparsed_uri = false;
+    r.valid_location = true;
     Flow::Redirect
 }
 

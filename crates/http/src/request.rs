@@ -39,6 +39,8 @@ enum VarSlot {
 pub struct CaptureSet {
     pub subject: Vec<u8>,
     pub captures: Captures,
+    /// Storage for a match that may fail, so that the last success is kept.
+    pub(crate) spare: Captures,
 }
 
 impl CaptureSet {
@@ -64,6 +66,8 @@ pub struct Request {
     pub out: HeadersOut,
     pub body: RequestBody,
     ctx: Vec<Box<dyn Any>>,
+    /// As `ctx`, and kept through internal redirects until the request is over.
+    kept: Vec<Box<dyn Any>>,
     vars: Vec<VarSlot>,
     var_arena: Vec<u8>,
     pub captures: CaptureSet,
@@ -73,8 +77,10 @@ pub struct Request {
     pub redirects_left: u8,
     /// The URI is the one the client sent, so `$request_uri`'s path may be passed on unchanged.
     pub valid_unparsed_uri: bool,
-    /// The URI begins with the location's name: false after `rewrite … break`.
+    /// The URI still begins with its location's name: false after `rewrite … break`.
     pub valid_location: bool,
+    /// It came while the request before it was being answered.
+    pub pipelined: bool,
     pub internal: bool,
     pub keepalive: bool,
     pub chunked: bool,
@@ -94,10 +100,17 @@ pub struct Request {
     /// `return 444`, or the peer has gone.
     pub aborted: bool,
     pub allow_ranges: bool,
+    /// Conditions and ranges were judged elsewhere (an upstream that answered them itself).
+    pub ignore_conditions: bool,
     pub single_range: bool,
     pub filter_needs_memory: bool,
     /// Vary: Accept-Encoding is to be sent; this request may be answered compressed.
     pub gzip_vary: bool,
+    /// The body is one whole entity in memory, unchanged so far; its compressed forms are kept
+    /// here. A filter that changes the body takes this away.
+    pub forms: Option<Rc<crate::forms::Forms>>,
+    /// The entity's text, while `forms` is there.
+    pub whole_body: Option<bytes::Bytes>,
     pub gzip_tested: bool,
     pub gzip_ok: bool,
     pub request_id: [u8; 16],
@@ -147,6 +160,7 @@ impl Request {
             host: std::mem::take(&mut self.host),
             out: std::mem::take(&mut self.out),
             ctx: std::mem::take(&mut self.ctx),
+            kept: std::mem::take(&mut self.kept),
             vars: std::mem::take(&mut self.vars),
             var_arena: std::mem::take(&mut self.var_arena),
             captures: std::mem::take(&mut self.captures),
@@ -161,6 +175,7 @@ impl Request {
         fresh.host.clear();
         fresh.out.clear();
         fresh.ctx.clear();
+        fresh.kept.clear();
         fresh.vars.clear();
         fresh.var_arena.clear();
         fresh.upstream.clear();
@@ -281,6 +296,18 @@ impl Request {
     pub fn take_ctx<T: Any>(&mut self) -> Option<Box<T>> {
         let at = self.ctx.iter().position(|c| c.is::<T>())?;
         self.ctx.swap_remove(at).downcast().ok()
+    }
+
+    /// State that outlives internal redirects, such as what a limit holds for this request.
+    pub fn kept<T: Any>(&mut self) -> Option<&mut T> {
+        self.kept.iter_mut().find_map(|c| c.downcast_mut())
+    }
+
+    pub fn keep_state<T: Any>(&mut self, value: T) {
+        match self.kept::<T>() {
+            Some(old) => *old = value,
+            None => self.kept.push(Box::new(value)),
+        }
     }
 
     /// An internal redirect starts the modules afresh.

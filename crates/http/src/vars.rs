@@ -70,6 +70,19 @@ impl VarRegistry {
         Ok(self.number(name))
     }
 
+    /// A variable that `set` stores into; `unset` answers while nothing is stored. A prefix
+    /// variable of that name keeps its own value until then.
+    pub fn settable(&mut self, name: &[u8], unset: Getter) -> Result<VarId, String> {
+        let lower = name.to_ascii_lowercase();
+        let is_prefixed = self.prefixes.iter().any(|v| lower.starts_with(v.name.as_bytes()));
+        let known = self.fixed.contains_key(lower.as_slice()) || self.defined.contains_key(&lower);
+        if known || is_prefixed {
+            return if is_prefixed && !known { Ok(self.number(name)) } else { self.assignable(name) };
+        }
+        let arg = VarArg { name: lower.as_slice().into(), data: 0 };
+        Ok(self.define(name, VarDef { get: unset, set: None, arg, cached: false }))
+    }
+
     /// The finished table, or the first name that nothing defines.
     pub fn resolve(&mut self) -> Result<Vec<VarDef>, String> {
         let names = std::mem::take(&mut self.names);

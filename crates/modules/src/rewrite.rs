@@ -108,8 +108,7 @@ impl ConfType for RewriteLoc {
     }
 }
 
-const IN_PROGRAM: Context =
-    Context::SERVER.or(Context::SIF).or(Context::LOCATION).or(Context::LIF);
+const IN_PROGRAM: Context = Context::SERVER.or(Context::SIF).or(Context::LOCATION).or(Context::LIF);
 const SETTINGS: Context = Context::HTTP.or(IN_PROGRAM);
 
 const ROWS: &[Row] = &[

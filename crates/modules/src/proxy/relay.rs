@@ -151,7 +151,8 @@ impl Relay<'_> {
     async fn rest(&mut self, r: &mut Request, link: &mut Link) -> Result<(), Fault> {
         let mut buf = Vec::new();
         let limited = r.limit_rate.map_or(r.loc().core.limit_rate.is_some(), |n| n > 0);
-        let rate = self.conf.limit_rate.clone().map_or(0, |t| r.eval_size(&t));
+        let conf = self.conf;
+        let rate = conf.limit_rate.as_ref().map_or(0, |t| r.eval_size(t));
         let rate = if self.buffering { rate } else { 0 };
         while !self.reader.done {
             if !self.buffering {

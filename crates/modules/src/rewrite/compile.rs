@@ -159,9 +159,10 @@ fn words(d: &Directive) -> ConfResult<Vec<(usize, &[u8])>> {
     if first.1.is_empty() && words.len() > 1 {
         words.remove(0);
     }
-    let last = words.last_mut().ok_or_else(|| invalid(0))?;
-    last.1 = last.1.strip_suffix(b")").ok_or_else(|| invalid(last.0))?;
-    if last.1.is_empty() && words.len() > 1 && d.arg(last.0) == b")" {
+    let at = words.len() - 1;
+    let (i, last) = words[at];
+    words[at].1 = last.strip_suffix(b")").ok_or_else(|| invalid(i))?;
+    if words[at].1.is_empty() && at > 0 {
         words.pop();
     }
     Ok(words)

@@ -1,0 +1,437 @@
+//! `access_log`, `log_format`, `open_log_file_cache` (nginx's `ngx_http_log_module`).
+//!
+//! A format is compiled to operations that write into one buffer: the worker's own for a buffered
+//! log, a lent one otherwise. Every write is one `write()` of whole lines on an `O_APPEND` file,
+//! so workers' lines do not mix.
+//!
+//! Differences from nginx: `flush=` counts from the first line after a timer has fired and not
+//! from each emptying of the buffer, so lines never wait longer than told; opening logs again
+//! also closes the files kept by `open_log_file_cache`.
+
+mod buffer;
+mod files;
+mod format;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::util::{is_true, with_scratch, with_value};
+use buffer::Buffering;
+use files::FileCache;
+use format::Format;
+use weir_base::units;
+use weir_conf::messages::os_error;
+use weir_http::build::Build;
+use weir_http::location::{bytes_path, map_uri};
+use weir_http::logger::{log_file, LogFile, LogLevel};
+use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
+use weir_http::syslog::Syslog;
+use weir_http::vars::{template, template_of};
+use weir_http::Request;
+use weir_module::{
+    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,
+    Level, Row, SlotVtable, Slots, Val,
+};
+use weir_runtime::clock;
+use weir_script::template::Template;
+
+/// Where the log is when nothing says otherwise.
+const DEFAULT_PATH: &[u8] = b"logs/access.log";
+
+#[derive(Default)]
+struct LogMain {
+    formats: Vec<Arc<Format>>,
+    /// One buffer per file, however often the file is named.
+    buffers: Vec<(PathBuf, Buffering)>,
+    sinks: Vec<Arc<Sink>>,
+}
+
+impl ConfType for LogMain {
+    const LEVEL: Level = Level::Main;
+    slot!();
+}
+
+#[derive(Default)]
+struct LogLoc {
+    off: bool,
+    logs: Option<Arc<Vec<AccessLog>>>,
+    cache: Val<Option<FileCache>>,
+}
+
+impl ConfType for LogLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &LogLoc) -> ConfResult {
+        merge_values!(self, parent; cache = None);
+        if self.logs.is_none() && !self.off {
+            self.logs.clone_from(&parent.logs);
+            self.off = parent.off;
+        }
+        Ok(())
+    }
+}
+
+struct AccessLog {
+    target: Target,
+    format: Arc<Format>,
+    filter: Option<Template>,
+}
+
+enum Target {
+    File {
+        path: PathBuf,
+        sink: OnceLock<Arc<Sink>>,
+    },
+    /// A name with variables; `prefix` goes in front of one that is relative.
+    Computed {
+        prefix: Vec<u8>,
+        name: Template,
+        health: Health,
+    },
+    Syslog(Syslog),
+}
+
+/// An open log file and how it is written.
+pub(crate) struct Sink {
+    pub file: Arc<LogFile>,
+    pub buffering: Option<Buffering>,
+    pub health: Health,
+}
+
+/// When writing last failed, in Unix seconds, so that a full disk is neither waited for nor
+/// complained about with every request.
+#[derive(Default)]
+pub(crate) struct Health {
+    full: AtomicI64,
+    told: AtomicI64,
+}
+
+impl Health {
+    /// The disk was full within this second.
+    fn is_full(&self) -> bool {
+        let full = self.full.load(Ordering::Relaxed);
+        full != 0 && full == clock::coarse_wall_secs()
+    }
+
+    /// What to log about a failure; nothing when one was logged within the last minute.
+    pub fn failed(&self, path: &std::path::Path, e: &std::io::Error) -> Option<String> {
+        let now = clock::coarse_wall_secs();
+        if e.kind() == std::io::ErrorKind::StorageFull {
+            self.full.store(now, Ordering::Relaxed);
+        }
+        if now - self.told.load(Ordering::Relaxed) <= 59 {
+            return None;
+        }
+        self.told.store(now, Ordering::Relaxed);
+        Some(format!("write() to \"{}\" failed ({})", path.display(), os_error(e)))
+    }
+}
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "log_format",
+        Context::HTTP,
+        Arity::TWO_MORE,
+        "combined \"...\"",
+        "Names a format of access logs.",
+        set_format,
+    ),
+    Row::new(
+        "access_log",
+        Context::HSL.or(Context::LIF).or(Context::LMT),
+        Arity::ONE_MORE,
+        "logs/access.log combined",
+        "Where and how requests are logged.",
+        set_log,
+    ),
+    Row::new(
+        "open_log_file_cache",
+        Context::HSL,
+        Arity::ONE_TO_FOUR,
+        "off",
+        "Keeps logs open whose names have variables.",
+        set_cache,
+    ),
+];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "ngx_http_log_module",
+    rows: ROWS,
+    slots: &[SlotVtable::of::<LogMain>(), SlotVtable::of::<LogLoc>()],
+    phases: &[PhaseHandler { phase: Phase::Log, handler, active }],
+    prepare: Some(prepare),
+    build: Some(build),
+    ..HttpModule::EMPTY
+};
+
+fn active(slots: &Slots) -> bool {
+    let conf = slots.get::<LogLoc>();
+    !conf.off && conf.logs.is_some()
+}
+
+thread_local! {
+    static REGISTERED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has the worker write out what it gathers, and open kept files again, when it is told to.
+fn register(r: &Request) {
+    if !REGISTERED.replace(true) {
+        r.conn().worker.on_flush(|| {
+            buffer::flush_all();
+            files::forget_all();
+        });
+    }
+}
+
+fn prepare(cf: &mut Cf) -> ConfResult {
+    let combined = Format::combined(&mut |name| weir_http::vars::registry(cf).number(name));
+    cf.get::<LogMain>().formats.push(Arc::new(combined));
+    Ok(())
+}
+
+fn set_format(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let name = d.arg(0).to_vec();
+    if cf.get::<LogMain>().formats.iter().any(|f| f.name == name) {
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        return Err(d.bad(0, format!("duplicate \"log_format\" name \"{shown}\"")));
+    }
+    let format = Format::read(cf, d)?;
+    cf.get::<LogMain>().formats.push(Arc::new(format));
+    Ok(())
+}
+
+fn set_log(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let invalid =
+        |i: usize| d.bad(i, format!("invalid parameter \"{}\"", String::from_utf8_lossy(d.arg(i))));
+    if d.arg(0) == b"off" {
+        cf.get::<LogLoc>().off = true;
+        return if d.args.len() == 1 { Ok(()) } else { Err(invalid(1)) };
+    }
+    let target = target(cf, d)?;
+    let name = if d.args.len() > 1 { d.arg(1) } else { b"combined" };
+    let formats = &cf.get::<LogMain>().formats;
+    let Some(format) = formats.iter().find(|f| f.name.eq_ignore_ascii_case(name)).cloned() else {
+        let shown = String::from_utf8_lossy(name).into_owned();
+        return Err(d.bad(1, format!("unknown log format \"{shown}\"")));
+    };
+    let mut filter = None;
+    let mut buffering = buffer::Options::default();
+    for i in 2..d.args.len() {
+        if let Some(text) = d.keyed(i, "if") {
+            filter = Some(template_of(cf, d, i, text)?);
+        } else if !buffering.read(d, i)? {
+            return Err(invalid(i));
+        }
+    }
+    if let Some(buffering) = buffering.finish(d)? {
+        let Target::File { path, .. } = &target else {
+            return Err(d.fail(match target {
+                Target::Syslog(_) => "logs to syslog cannot be buffered",
+                _ => "buffered logs cannot have variables in name",
+            }));
+        };
+        let buffers = &mut cf.get::<LogMain>().buffers;
+        match buffers.iter().find(|(p, _)| p == path) {
+            Some((_, other)) if *other != buffering => {
+                let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
+                return Err(d.fail(format!(
+                    "access_log \"{shown}\" already defined with conflicting parameters"
+                )));
+            }
+            Some(_) => {}
+            None => buffers.push((path.clone(), buffering)),
+        }
+    }
+    let logs = cf.get::<LogLoc>().logs.get_or_insert_with(Arc::default);
+    if let Some(logs) = Arc::get_mut(logs) {
+        logs.push(AccessLog { target, format, filter });
+    }
+    Ok(())
+}
+
+fn target(cf: &mut Cf, d: &Directive) -> ConfResult<Target> {
+    let path = d.arg(0);
+    if let Some(rest) = path.strip_prefix(b"syslog:") {
+        let syslog = Syslog::parse(&String::from_utf8_lossy(rest)).map_err(|e| d.bad(0, e))?;
+        return Ok(Target::Syslog(syslog));
+    }
+    let name = template(cf, d, 0)?;
+    if name.is_constant() {
+        return Ok(Target::File { path: cf.full_path(path), sink: OnceLock::new() });
+    }
+    let mut prefix = cf.prefix.as_os_str().as_encoded_bytes().to_vec();
+    if prefix.last().is_some_and(|b| *b != b'/') {
+        prefix.push(b'/');
+    }
+    Ok(Target::Computed { prefix, name, health: Health::default() })
+}
+
+fn set_cache(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let mut cache = FileCache { max: 0, inactive_secs: 10, valid_secs: 60, min_uses: 1 };
+    let mut off = false;
+    for i in 0..d.args.len() {
+        let known = if let Some(text) = d.keyed(i, "max") {
+            units::parse_int(text).map(|n| cache.max = n as usize)
+        } else if let Some(text) = d.keyed(i, "inactive") {
+            units::parse_sec(text).map(|n| cache.inactive_secs = n as i64)
+        } else if let Some(text) = d.keyed(i, "min_uses") {
+            units::parse_int(text).map(|n| cache.min_uses = n)
+        } else if let Some(text) = d.keyed(i, "valid") {
+            units::parse_sec(text).map(|n| cache.valid_secs = n as i64)
+        } else {
+            (d.arg(i) == b"off").then(|| off = true)
+        };
+        if known.is_none() {
+            let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+            let text = format!("invalid \"open_log_file_cache\" parameter \"{shown}\"");
+            return Err(d.bad(i, text));
+        }
+    }
+    if off {
+        return cf.get::<LogLoc>().cache.once(d, None);
+    }
+    if cache.max == 0 {
+        return Err(d.fail("\"open_log_file_cache\" must have \"max\" parameter"));
+    }
+    cf.get::<LogLoc>().cache.once(d, Some(cache))
+}
+
+/// Opens the files; locations without any word on logging get the default one.
+fn build(b: &mut Build) -> ConfResult {
+    let path = b.cf.full_path(DEFAULT_PATH);
+    let main = b.main.get_mut::<LogMain>();
+    let format = Arc::clone(&main.formats[0]);
+    let default =
+        AccessLog { target: Target::File { path, sink: OnceLock::new() }, format, filter: None };
+    let default = Arc::new(vec![default]);
+    for slots in b.locations.iter_mut() {
+        let conf = slots.get_mut::<LogLoc>();
+        if conf.off {
+            continue;
+        }
+        for log in conf.logs.get_or_insert_with(|| Arc::clone(&default)).iter() {
+            open(main, log)?;
+        }
+    }
+    Ok(())
+}
+
+fn open(main: &mut LogMain, log: &AccessLog) -> ConfResult {
+    let Target::File { path, sink } = &log.target else { return Ok(()) };
+    if sink.get().is_some() {
+        return Ok(());
+    }
+    let opened = match main.sinks.iter().find(|s| s.file.path == *path) {
+        Some(s) => Arc::clone(s),
+        None => {
+            let file = log_file(path).map_err(|e| {
+                let why = os_error(&e);
+                Diagnostic::emerg(format!("open() \"{}\" failed ({why})", path.display()))
+            })?;
+            let buffering = main.buffers.iter().find(|(p, _)| p == path).map(|(_, b)| *b);
+            let fresh = Arc::new(Sink { file, buffering, health: Health::default() });
+            main.sinks.push(Arc::clone(&fresh));
+            fresh
+        }
+    };
+    // Only this function sets it.
+    let _ = sink.set(opened);
+    Ok(())
+}
+
+fn handler(r: &mut Request) -> Flow {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<LogLoc>();
+    for log in conf.logs.iter().flat_map(|l| l.iter()) {
+        let wanted = match &log.filter {
+            Some(filter) => with_value(r, filter, |_, value| is_true(value)),
+            None => true,
+        };
+        if wanted {
+            write(r, conf, log);
+        }
+    }
+    Flow::Declined
+}
+
+fn write(r: &mut Request, conf: &LogLoc, log: &AccessLog) {
+    match &log.target {
+        Target::File { sink, .. } => {
+            let Some(sink) = sink.get().filter(|s| !s.health.is_full()) else { return };
+            if sink.buffering.is_some() {
+                register(r);
+                return buffer::append(r, sink, &log.format);
+            }
+            let written = line(r, &log.format, |line| sink.file.write(line));
+            report(r, &sink.health, &sink.file.path, written);
+        }
+        Target::Computed { prefix, name, health } if !health.is_full() => {
+            if !root_exists(r) {
+                return;
+            }
+            let mut path = Vec::new();
+            r.eval_into(name, &mut path);
+            if path.first() != Some(&b'/') {
+                path.splice(..0, prefix.iter().copied());
+            }
+            register(r);
+            let opened = files::open(conf.cache.as_ref(), &path);
+            let shown = bytes_path(&path);
+            match opened {
+                Ok(file) => {
+                    use std::io::Write;
+                    let written = line(r, &log.format, |line| (&*file).write_all(line));
+                    report(r, health, &shown, written);
+                }
+                Err(e) => {
+                    let text = format!("open() \"{}\" failed ({})", shown.display(), os_error(&e));
+                    r.log(LogLevel::Crit, &text);
+                }
+            }
+        }
+        Target::Computed { .. } => {}
+        Target::Syslog(syslog) => with_scratch(|buf| {
+            log.format.write(r, buf);
+            syslog.send_configured(buf);
+        }),
+    }
+}
+
+fn line<T>(r: &mut Request, format: &Format, f: impl FnOnce(&[u8]) -> T) -> T {
+    with_scratch(|buf| {
+        format.write(r, buf);
+        buf.push(b'\n');
+        f(buf)
+    })
+}
+
+fn report(r: &Request, health: &Health, path: &std::path::Path, written: std::io::Result<()>) {
+    let Err(e) = written else { return };
+    if let Some(text) = health.failed(path, &e) {
+        r.log(LogLevel::Alert, &text);
+    }
+}
+
+/// A log named after what the client sends is only written for sites that exist.
+fn root_exists(r: &mut Request) -> bool {
+    let root = map_uri(r, b"");
+    match std::fs::metadata(&root) {
+        Ok(meta) if meta.is_dir() => true,
+        Ok(_) => {
+            let text =
+                format!("testing \"{}\" existence failed (20: Not a directory)", root.display());
+            r.log(LogLevel::Error, &text);
+            false
+        }
+        Err(e) => {
+            let text =
+                format!("testing \"{}\" existence failed ({})", root.display(), os_error(&e));
+            r.log(LogLevel::Error, &text);
+            false
+        }
+    }
+}

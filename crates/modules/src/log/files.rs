@@ -1,0 +1,131 @@
+//! Logs whose names have variables: opened for each line, or kept open per worker where
+//! `open_log_file_cache` says so.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::rc::Rc;
+
+use weir_http::location::bytes_path;
+use weir_runtime::clock;
+
+/// `open_log_file_cache`
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileCache {
+    pub max: usize,
+    /// Unused for this long, a file is closed.
+    pub inactive_secs: i64,
+    /// After this long it is checked that the name still means the same file.
+    pub valid_secs: i64,
+    /// Named less often than this, a file is not kept.
+    pub min_uses: u64,
+}
+
+#[derive(Default)]
+struct Entry {
+    file: Option<Rc<File>>,
+    uses: u64,
+    used: i64,
+    checked: i64,
+}
+
+thread_local! {
+    static OPEN: RefCell<HashMap<Vec<u8>, Entry>> = RefCell::new(HashMap::new());
+}
+
+pub fn open(cache: Option<&FileCache>, path: &[u8]) -> io::Result<Rc<File>> {
+    match cache {
+        Some(cache) => OPEN.with_borrow_mut(|open| cached(open, cache, path)),
+        None => fresh(path),
+    }
+}
+
+fn fresh(path: &[u8]) -> io::Result<Rc<File>> {
+    OpenOptions::new().create(true).append(true).open(bytes_path(path)).map(Rc::new)
+}
+
+fn cached(
+    open: &mut HashMap<Vec<u8>, Entry>,
+    cache: &FileCache,
+    path: &[u8],
+) -> io::Result<Rc<File>> {
+    let now = clock::coarse_wall_secs();
+    if !open.contains_key(path) {
+        open.retain(|_, e| now - e.used <= cache.inactive_secs);
+        while open.len() >= cache.max {
+            let oldest = open.iter().min_by_key(|(_, e)| e.used).map(|(p, _)| p.clone());
+            let Some(oldest) = oldest else { break };
+            open.remove(&oldest);
+        }
+    }
+    let entry = open.entry(path.to_vec()).or_default();
+    if now - entry.used > cache.inactive_secs {
+        *entry = Entry::default();
+    }
+    entry.uses += 1;
+    entry.used = now;
+    if let Some(file) = &entry.file {
+        if now - entry.checked < cache.valid_secs || still_named(file, path) {
+            if now - entry.checked >= cache.valid_secs {
+                entry.checked = now;
+            }
+            return Ok(Rc::clone(file));
+        }
+    }
+    let file = fresh(path)?;
+    entry.checked = now;
+    entry.file = (entry.uses >= cache.min_uses).then(|| Rc::clone(&file));
+    Ok(file)
+}
+
+fn still_named(file: &File, path: &[u8]) -> bool {
+    match (file.metadata(), std::fs::metadata(bytes_path(path))) {
+        (Ok(open), Ok(named)) => same_file(&open, &named),
+        _ => false,
+    }
+}
+
+#[cfg(unix)]
+fn same_file(a: &Metadata, b: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+#[cfg(not(unix))]
+fn same_file(a: &Metadata, b: &Metadata) -> bool {
+    a.created().ok() == b.created().ok()
+}
+
+/// Closes all kept files of this worker.
+pub fn forget_all() {
+    OPEN.with_borrow_mut(HashMap::clear);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_bounded_and_checked() {
+        let dir = std::env::temp_dir().join(format!("weir-log-files-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = |n: &str| dir.join(n).as_os_str().as_encoded_bytes().to_vec();
+        let cache = FileCache { max: 2, inactive_secs: 100, valid_secs: 100, min_uses: 2 };
+        let mut open = HashMap::new();
+        let first = cached(&mut open, &cache, &path("a")).unwrap();
+        let second = cached(&mut open, &cache, &path("a")).unwrap();
+        let third = cached(&mut open, &cache, &path("a")).unwrap();
+        assert!(!Rc::ptr_eq(&first, &second) && Rc::ptr_eq(&second, &third));
+        for name in ["b", "c", "d"] {
+            cached(&mut open, &cache, &path(name)).unwrap();
+        }
+        assert_eq!(open.len(), 2);
+        let checking = FileCache { max: 9, inactive_secs: 100, valid_secs: 0, min_uses: 1 };
+        let kept = cached(&mut open, &checking, &path("e")).unwrap();
+        assert!(Rc::ptr_eq(&kept, &cached(&mut open, &checking, &path("e")).unwrap()));
+        std::fs::remove_file(dir.join("e")).unwrap();
+        assert!(!Rc::ptr_eq(&kept, &cached(&mut open, &checking, &path("e")).unwrap()));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

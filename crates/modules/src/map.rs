@@ -1,0 +1,155 @@
+//! `map` (nginx's `ngx_http_map_module`): a variable whose value is looked up by another's.
+//!
+//! Difference from nginx: the table sizes itself, so `map_hash_max_size` and
+//! `map_hash_bucket_size` have nothing to do.
+
+use std::sync::Arc;
+
+use crate::util::{guarded, with_value};
+use weir_http::build::{named_regex, NamedRegex};
+use weir_http::location::regex_exec;
+use weir_http::module::{HttpModule, VarArg};
+use weir_http::vars::{define, template, template_of};
+use weir_http::Request;
+use weir_module::{
+    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
+};
+use weir_script::lookup::{HostMap, InsertError};
+use weir_script::template::Template;
+
+#[derive(Default)]
+struct MapMain {
+    maps: Vec<Arc<Map>>,
+}
+
+impl ConfType for MapMain {
+    const LEVEL: Level = Level::Main;
+    slot!();
+}
+
+/// One `map` block.
+struct Map {
+    source: Template,
+    hostnames: bool,
+    names: HostMap<Template>,
+    /// In the order they were written; asked when no name matches.
+    regexes: Vec<(NamedRegex, Template)>,
+    default: Option<Template>,
+}
+
+const SIZES: &str = "The table sizes itself: the number is checked and not needed.";
+
+const ROWS: &[Row] = &[
+    Row::block(
+        "map",
+        Context::HTTP,
+        Arity::TWO,
+        "A variable whose value depends on other variables.",
+        set_map,
+    ),
+    Row::new("map_hash_max_size", Context::HTTP, Arity::ONE, "2048", "The table's size.", set_size)
+        .note(SIZES),
+    Row::new("map_hash_bucket_size", Context::HTTP, Arity::ONE, "64", "A bucket's size.", set_size)
+        .note(SIZES),
+];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "ngx_http_map_module",
+    rows: ROWS,
+    slots: &[SlotVtable::of::<MapMain>()],
+    ..HttpModule::EMPTY
+};
+
+fn set_size(_: &mut Cf, d: &Directive) -> ConfResult {
+    d.num(0).map(|_| ())
+}
+
+fn set_map(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let source = template(cf, d, 0)?;
+    let mut map =
+        Map { source, hostnames: false, names: HostMap::new(), regexes: Vec::new(), default: None };
+    let mut volatile = false;
+    for entry in d.children() {
+        read_entry(cf, &mut map, &mut volatile, entry)?;
+    }
+    let maps = &mut cf.get::<MapMain>().maps;
+    let number = maps.len();
+    maps.push(Arc::new(map));
+    define(cf, d, 1, value, number, !volatile).map(|_| ())
+}
+
+fn read_entry(cf: &mut Cf, map: &mut Map, volatile: &mut bool, entry: &Directive) -> ConfResult {
+    let key = entry.name.as_bytes();
+    if entry.is_block() {
+        return Err(entry.fail("unexpected \"{\""));
+    }
+    match (key, entry.args.len()) {
+        (b"hostnames", 0) => {
+            map.hostnames = true;
+            return Ok(());
+        }
+        (b"volatile", 0) => {
+            *volatile = true;
+            return Ok(());
+        }
+        (_, 1) => {}
+        _ => return Err(entry.fail("invalid number of the map parameters")),
+    }
+    let value = template_of(cf, entry, 0, entry.arg(0))?;
+    if key == b"default" {
+        if map.default.replace(value).is_some() {
+            return Err(entry.fail("duplicate default map parameter"));
+        }
+        return Ok(());
+    }
+    if let Some(pattern) = key.strip_prefix(b"~") {
+        let (pattern, caseless) = match pattern.strip_prefix(b"*") {
+            Some(rest) => (rest, true),
+            None => (pattern, false),
+        };
+        // The pattern is the directive's name, so an error points there.
+        let regex = named_regex(cf, entry, usize::MAX, pattern, caseless)?;
+        map.regexes.push((regex, value));
+        return Ok(());
+    }
+    let key = key.strip_prefix(b"\\").unwrap_or(key);
+    let inserted = match map.hostnames {
+        true => map.names.insert(key, value),
+        false => map.names.insert_exact(key, value),
+    };
+    let shown = String::from_utf8_lossy(key);
+    inserted.map_err(|e| match e {
+        InsertError::Invalid => entry.fail(format!("invalid hostname or wildcard \"{shown}\"")),
+        InsertError::Conflict(_) => entry.fail(format!("conflicting parameter \"{shown}\"")),
+    })
+}
+
+fn value(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+    let gen = std::rc::Rc::clone(r.gen());
+    let map = &gen.shared.main.get::<MapMain>().maps[arg.data];
+    guarded(r, &arg.name, |r| {
+        let found = with_value(r, &map.source, |r, text| find(r, map, text));
+        if let Some(value) = found {
+            r.eval_into(value, out);
+        }
+        true
+    })
+}
+
+fn find<'m>(r: &mut Request, map: &'m Map, text: &[u8]) -> Option<&'m Template> {
+    let text = match text.strip_suffix(b".") {
+        Some(host) if map.hostnames => host,
+        _ => text,
+    };
+    if let Some(value) = map.names.get(text) {
+        return Some(value);
+    }
+    if !text.is_empty() {
+        for ((regex, vars), value) in &map.regexes {
+            if regex_exec(r, regex, vars, text) {
+                return Some(value);
+            }
+        }
+    }
+    map.default.as_ref()
+}
