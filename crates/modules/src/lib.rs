@@ -47,7 +47,39 @@ pub const MODULES: &[&HttpModule] = &[
 ];
 
 /// What `weir -V` lists, in nginx's words.
-pub const CONFIGURE_ARGUMENTS: &[&str] = &["--with-threads"];
+pub const CONFIGURE_ARGUMENTS: &[&str] = &[
+    "--with-threads",
+    "--with-http_gzip_static_module",
+    "--without-http-cache",
+    "--without-http_charset_module",
+    "--without-http_ssi_module",
+    "--without-http_userid_module",
+    "--without-http_auth_basic_module",
+    "--without-http_mirror_module",
+    "--without-http_autoindex_module",
+    "--without-http_geo_module",
+    "--without-http_referer_module",
+    "--without-http_fastcgi_module",
+    "--without-http_uwsgi_module",
+    "--without-http_scgi_module",
+    "--without-http_grpc_module",
+    "--without-http_memcached_module",
+    "--without-http_empty_gif_module",
+    "--without-http_browser_module",
+    "--without-http_tunnel_module",
+    "--without-http_limit_conn_module",
+    "--without-http_limit_req_module",
+    "--without-http_proxy_module",
+    "--without-http_upstream_hash_module",
+    "--without-http_upstream_ip_hash_module",
+    "--without-http_upstream_least_conn_module",
+    "--without-http_upstream_least_time_module",
+    "--without-http_upstream_random_module",
+    "--without-http_upstream_sticky_module",
+    "--without-mail_pop3_module",
+    "--without-mail_imap_module",
+    "--without-mail_smtp_module",
+];
 
 /// Directories for temporary files besides the core's.
 pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
