@@ -171,6 +171,12 @@ impl RequestBody {
         self.at = 0;
     }
 
+    /// What was read behind the head, for a connection that becomes a tunnel.
+    pub fn take_pending(&mut self) -> Vec<u8> {
+        self.compact();
+        std::mem::take(&mut self.pending)
+    }
+
     /// Bytes behind the body that belong to the next request.
     pub(crate) fn leftover(&self) -> &[u8] {
         &self.pending[self.at..]

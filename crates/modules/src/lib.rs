@@ -10,6 +10,7 @@ mod index;
 mod log;
 mod map;
 mod not_modified;
+mod proxy;
 mod range;
 mod rewrite;
 mod split_clients;
@@ -24,6 +25,7 @@ use weir_http::HttpModule;
 /// Every module. Handlers of a phase and filters run in this order.
 pub const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::MODULE,
+    &weir_upstream::MODULE,
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
@@ -31,6 +33,7 @@ pub const MODULES: &[&HttpModule] = &[
     &map::MODULE,
     &split_clients::MODULE,
     &try_files::MODULE,
+    &proxy::MODULE,
     // Content, in the order it is tried.
     &gzip_static::MODULE,
     &index::MODULE,
@@ -66,10 +69,8 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_tunnel_module",
     "--without-http_limit_conn_module",
     "--without-http_limit_req_module",
-    "--without-http_proxy_module",
     "--without-http_upstream_hash_module",
     "--without-http_upstream_ip_hash_module",
-    "--without-http_upstream_least_conn_module",
     "--without-http_upstream_least_time_module",
     "--without-http_upstream_random_module",
     "--without-http_upstream_sticky_module",
@@ -79,6 +80,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
 ];
 
 /// Directories for temporary files besides the core's.
-pub fn temp_dirs(_gen: &Generation) -> Vec<PathBuf> {
-    Vec::new()
+pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
+    proxy::temp_dirs(gen)
 }
