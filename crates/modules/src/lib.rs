@@ -2,11 +2,15 @@
 
 mod access;
 mod headers;
+mod limit_conn;
+mod limit_req;
 mod log;
+mod lru;
 mod map;
 mod rewrite;
 mod split_clients;
 mod util;
+mod zones;
 
 use std::path::PathBuf;
 use weir_http::generation::Generation;
@@ -18,6 +22,8 @@ pub const MODULES: &[&HttpModule] = &[
     &log::MODULE,
     &rewrite::MODULE,
     &access::MODULE,
+    &limit_conn::MODULE,
+    &limit_req::MODULE,
     &map::MODULE,
     &split_clients::MODULE,
     &headers::MODULE,
