@@ -98,7 +98,7 @@ fn write_header(r: &Request, text: &mut Vec<u8>) {
         text.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
     }
     write_connection(r, text);
-    if r.gzip_vary {
+    if r.gzip_vary && *core.gzip_vary {
         text.extend_from_slice(b"Vary: Accept-Encoding\r\n");
     }
     for (name, value) in out.iter() {

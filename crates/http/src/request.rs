@@ -100,10 +100,17 @@ pub struct Request {
     /// `return 444`, or the peer has gone.
     pub aborted: bool,
     pub allow_ranges: bool,
+    /// Conditions and ranges were judged elsewhere (an upstream that answered them itself).
+    pub ignore_conditions: bool,
     pub single_range: bool,
     pub filter_needs_memory: bool,
     /// Vary: Accept-Encoding is to be sent; this request may be answered compressed.
     pub gzip_vary: bool,
+    /// The body is one whole entity in memory, unchanged so far; its compressed forms are kept
+    /// here. A filter that changes the body takes this away.
+    pub forms: Option<Rc<crate::forms::Forms>>,
+    /// The entity's text, while `forms` is there.
+    pub whole_body: Option<bytes::Bytes>,
     pub gzip_tested: bool,
     pub gzip_ok: bool,
     pub request_id: [u8; 16],

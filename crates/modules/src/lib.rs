@@ -1,14 +1,23 @@
 //! nginx's HTTP modules, one file each. This is the one ordered list.
 
 mod access;
+mod files;
+mod gzip;
+mod gzip_ok;
+mod gzip_static;
 mod headers;
+mod index;
 mod limit_conn;
 mod limit_req;
 mod log;
 mod lru;
 mod map;
+mod not_modified;
+mod range;
 mod rewrite;
 mod split_clients;
+mod static_files;
+mod try_files;
 mod util;
 mod zones;
 
@@ -20,18 +29,60 @@ use weir_http::HttpModule;
 pub const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::MODULE,
     &log::MODULE,
+    &gzip_ok::MODULE,
     &rewrite::MODULE,
     &access::MODULE,
     &limit_conn::MODULE,
     &limit_req::MODULE,
     &map::MODULE,
     &split_clients::MODULE,
+    &try_files::MODULE,
+    // Content, in the order it is tried.
+    &gzip_static::MODULE,
+    &index::MODULE,
+    &static_files::MODULE,
+    // Filters, from the first that sees a response to the last.
+    &not_modified::MODULE,
     &headers::MODULE,
+    &gzip::MODULE,
     &headers::TRAILERS,
+    &range::MODULE,
 ];
 
 /// What `weir -V` lists, in nginx's words.
-pub const CONFIGURE_ARGUMENTS: &[&str] = &["--with-threads"];
+pub const CONFIGURE_ARGUMENTS: &[&str] = &[
+    "--with-threads",
+    "--with-http_gzip_static_module",
+    "--without-http-cache",
+    "--without-http_charset_module",
+    "--without-http_ssi_module",
+    "--without-http_userid_module",
+    "--without-http_auth_basic_module",
+    "--without-http_mirror_module",
+    "--without-http_autoindex_module",
+    "--without-http_geo_module",
+    "--without-http_referer_module",
+    "--without-http_fastcgi_module",
+    "--without-http_uwsgi_module",
+    "--without-http_scgi_module",
+    "--without-http_grpc_module",
+    "--without-http_memcached_module",
+    "--without-http_empty_gif_module",
+    "--without-http_browser_module",
+    "--without-http_tunnel_module",
+    "--without-http_limit_conn_module",
+    "--without-http_limit_req_module",
+    "--without-http_proxy_module",
+    "--without-http_upstream_hash_module",
+    "--without-http_upstream_ip_hash_module",
+    "--without-http_upstream_least_conn_module",
+    "--without-http_upstream_least_time_module",
+    "--without-http_upstream_random_module",
+    "--without-http_upstream_sticky_module",
+    "--without-mail_pop3_module",
+    "--without-mail_imap_module",
+    "--without-mail_smtp_module",
+];
 
 /// Directories for temporary files besides the core's.
 pub fn temp_dirs(_gen: &Generation) -> Vec<PathBuf> {

@@ -1,1 +1,12 @@
-//! weir-upstream
+//! Backends: who they are, which is asked, the connections to them, and the way a request is
+//! sent to one and its answer read.
+
+pub mod balance;
+pub mod conf;
+pub mod group;
+pub mod link;
+pub mod peers;
+pub mod reply;
+mod vars;
+
+pub use conf::{UpstreamMain, UpstreamRef, MODULE};

@@ -1,0 +1,351 @@
+//! Compression: nginx's `ngx_http_gzip_filter_module`.
+//!
+//! Differences from nginx: an entity that is kept in memory is compressed once per level and its
+//! form kept, with its length known; `gzip_buffers`, `gzip_hash`, `gzip_window` and the like size
+//! buffers that this implementation does not have, and say so in their rows.
+
+use bytes::Bytes;
+use flate2::{Compress, Compression, Crc, FlushCompress, Status};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_base::bytes::fmt_u64;
+use weir_http::buf::Data;
+use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, VarArg, Variable};
+use weir_http::{Buf, Chain, Request};
+use weir_module::{
+    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
+    SlotVtable, Val,
+};
+
+/// Types to compress; text/html always is, `*` means all.
+#[derive(Clone, Default)]
+struct Types {
+    all: bool,
+    list: Vec<Vec<u8>>,
+}
+
+#[derive(Default)]
+pub struct Conf {
+    on: Val<bool>,
+    types: Val<Arc<Types>>,
+    level: Val<u32>,
+    min_length: Val<u64>,
+}
+
+impl ConfType for Conf {
+    const LEVEL: Level = Level::Location;
+    slot!();
+    fn merge(&mut self, parent: &Conf) -> ConfResult {
+        merge_values!(self, parent;
+            on = false,
+            types = Arc::new(Types { all: false, list: vec![b"text/html".to_vec()] }),
+            level = 1,
+            min_length = 20,
+        );
+        Ok(())
+    }
+}
+
+const HSLI: Context = Context::HSL.or(Context::LIF);
+const SIZED: &str = "Buffers here size themselves; the value is checked and not needed.";
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "gzip",
+    rows: &[
+        Row::new("gzip", HSLI, Arity::FLAG, "off", "Compress responses.", |cf, d| {
+            let v = d.flag()?;
+            cf.get::<Conf>().on.once(d, v)
+        }),
+        Row::new(
+            "gzip_types",
+            Context::HSL,
+            Arity::ONE_MORE,
+            "text/html",
+            "MIME types to compress besides text/html.",
+            set_types,
+        ),
+        Row::new(
+            "gzip_comp_level",
+            Context::HSL,
+            Arity::ONE,
+            "1",
+            "Compression level, 1 to 9.",
+            |cf, d| {
+                let v = d.num(0)?;
+                if !(1..=9).contains(&v) {
+                    return Err(d.bad(0, "value must be between 1 and 9"));
+                }
+                cf.get::<Conf>().level.once(d, v as u32)
+            },
+        ),
+        Row::new(
+            "gzip_min_length",
+            Context::HSL,
+            Arity::ONE,
+            "20",
+            "Shortest response to compress, by Content-Length.",
+            |cf, d| {
+                let v = d.size(0)?;
+                cf.get::<Conf>().min_length.once(d, v)
+            },
+        ),
+        Row::new(
+            "gzip_buffers",
+            Context::HSL,
+            Arity::TWO,
+            "32 4k",
+            "Number and size of buffers.",
+            |_, d| {
+                d.num(0)?;
+                d.size(1).map(|_| ())
+            },
+        )
+        .note(SIZED),
+        Row::new("gzip_window", Context::HSL, Arity::ONE, "", "Size of the window.", |_, d| {
+            d.size(0).map(|_| ())
+        })
+        .note(SIZED),
+        Row::new("gzip_hash", Context::HSL, Arity::ONE, "", "Size of the hash.", |_, d| {
+            d.size(0).map(|_| ())
+        })
+        .note(SIZED),
+        Row::new(
+            "postpone_gzipping",
+            Context::HSL,
+            Arity::ONE,
+            "0",
+            "Gather this much before compressing.",
+            |_, d| d.size(0).map(|_| ()),
+        )
+        .note(SIZED),
+        Row::new(
+            "gzip_no_buffer",
+            Context::HSL,
+            Arity::FLAG,
+            "off",
+            "Send compressed data at once.",
+            |_, d| d.flag().map(|_| ()),
+        )
+        .note(SIZED),
+    ],
+    slots: &[SlotVtable::of::<Conf>()],
+    variables: &[Variable::new("gzip_ratio", ratio)],
+    filter: Some(Filter {
+        header: Some(header),
+        body: Some(body),
+        active: |slots| *slots.get::<Conf>().on,
+    }),
+    ..HttpModule::EMPTY
+};
+
+fn set_types(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let mut types = Types { all: false, list: vec![b"text/html".to_vec()] };
+    for i in 0..d.args.len() {
+        let kind = d.arg(i).to_ascii_lowercase();
+        if kind == b"*" {
+            types.all = true;
+        } else if types.list.contains(&kind) {
+            let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+            cf.warn(d, format!("duplicate MIME type \"{shown}\""));
+        } else {
+            types.list.push(kind);
+        }
+    }
+    cf.get::<Conf>().types.once(d, Arc::new(types))
+}
+
+impl Types {
+    fn has(&self, kind: Option<&[u8]>) -> bool {
+        let Some(kind) = kind else { return self.all };
+        let kind = kind.split(|b| *b == b';').next().unwrap_or(kind).trim_ascii_end();
+        self.all || self.list.iter().any(|t| t.eq_ignore_ascii_case(kind))
+    }
+}
+
+/// gzip's header without name and time; 3 is Unix.
+const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+/// Room given to the compressor at once.
+const OUT_BYTES: usize = 16 * 1024;
+/// Compressors kept per worker and level.
+const SPARE_MAX: usize = 16;
+
+/// Compressors that have been used and are ready for another response.
+#[derive(Default)]
+struct Spare(RefCell<HashMap<u32, Vec<Compress>>>);
+
+impl Spare {
+    fn take(&self, level: u32) -> Compress {
+        let kept = self.0.borrow_mut().get_mut(&level).and_then(Vec::pop);
+        kept.unwrap_or_else(|| Compress::new(Compression::new(level), false))
+    }
+
+    fn give(&self, level: u32, mut z: Compress) {
+        z.reset();
+        let mut all = self.0.borrow_mut();
+        let list = all.entry(level).or_default();
+        if list.len() < SPARE_MAX {
+            list.push(z);
+        }
+    }
+}
+
+/// A response that is being compressed.
+struct State {
+    level: u32,
+    z: Option<Compress>,
+    crc: Crc,
+    begun: bool,
+    bytes_in: u64,
+    bytes_out: u64,
+    /// The finished form that replaces the body.
+    form: Option<Bytes>,
+}
+
+fn header(r: &mut Request, next: Next) -> FilterResult {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<Conf>();
+    let candidate = matches!(r.out.status, 200 | 403 | 404)
+        && r.out.get(b"Content-Encoding").is_none_or(<[u8]>::is_empty)
+        && r.out.content_length.is_none_or(|n| n >= *conf.min_length)
+        && conf.types.has(r.out.content_type())
+        && !r.header_only;
+    if !candidate {
+        return next.header(r);
+    }
+    r.gzip_vary = true;
+    if !crate::gzip_ok::gzip_ok(r) {
+        return next.header(r);
+    }
+    let level = *conf.level;
+    let forms = r.forms.take();
+    r.out.add(b"Content-Encoding", b"gzip");
+    r.out.clear_content_length();
+    r.out.remove(b"Accept-Ranges");
+    r.out.weaken_etag();
+    r.allow_ranges = false;
+    r.filter_needs_memory = true;
+    let mut state = State {
+        level,
+        z: None,
+        crc: Crc::new(),
+        begun: false,
+        bytes_in: 0,
+        bytes_out: 0,
+        form: None,
+    };
+    if let Some((forms, text)) = forms.and_then(|f| r.whole_body.take().map(|t| (f, t))) {
+        let spare = r.conn().worker.local::<Spare>();
+        state.form = forms.get(level, || compress_whole(&spare, level, &text));
+        state.bytes_in = text.len() as u64;
+        r.out.content_length = state.form.as_ref().map(|f| f.len() as u64);
+    }
+    r.set_ctx(state);
+    next.header(r)
+}
+
+fn compress_whole(spare: &Spare, level: u32, text: &[u8]) -> Option<Bytes> {
+    let mut z = spare.take(level);
+    let mut out = Vec::with_capacity(text.len() / 2 + 64);
+    out.extend_from_slice(&HEADER);
+    let mut crc = Crc::new();
+    crc.update(text);
+    deflate(&mut z, text, FlushCompress::Finish, &mut out).ok()?;
+    trailer(&crc, &mut out);
+    spare.give(level, z);
+    Some(Bytes::from(out))
+}
+
+fn deflate(
+    z: &mut Compress,
+    mut text: &[u8],
+    flush: FlushCompress,
+    out: &mut Vec<u8>,
+) -> FilterResult {
+    loop {
+        out.reserve(OUT_BYTES.min(text.len() + 512));
+        let (before_in, before_out) = (z.total_in(), out.len());
+        let status = z.compress_vec(text, out, flush).map_err(|_| FilterError::Broken)?;
+        let used = (z.total_in() - before_in) as usize;
+        text = &text[used..];
+        let full = out.len() == out.capacity();
+        match status {
+            Status::StreamEnd => return Ok(()),
+            _ if text.is_empty() && !full && !matches!(flush, FlushCompress::Finish) => {
+                return Ok(())
+            }
+            Status::BufError if used == 0 && out.len() == before_out && !full => return Ok(()),
+            _ => {}
+        }
+    }
+}
+
+fn trailer(crc: &Crc, out: &mut Vec<u8>) {
+    out.extend_from_slice(&crc.sum().to_le_bytes());
+    out.extend_from_slice(&crc.amount().to_le_bytes());
+}
+
+fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
+    let worker = Rc::clone(&r.conn().worker);
+    let Some(state) = r.ctx::<State>() else { return next.body(r, chain) };
+    if let Some(form) = state.form.take() {
+        state.bytes_out = form.len() as u64;
+        return next.body(r, Chain::one(Buf::mem(form).and_last()));
+    }
+    if state.bytes_out > 0 && state.z.is_none() && state.begun {
+        return Ok(());
+    }
+    let spare = worker.local::<Spare>();
+    let level = state.level;
+    let mut z = state.z.take().unwrap_or_else(|| spare.take(level));
+    let mut out = Vec::with_capacity(OUT_BYTES.min(chain.len() as usize / 2 + 256));
+    if !std::mem::replace(&mut state.begun, true) {
+        out.extend_from_slice(&HEADER);
+    }
+    let last = chain.has_last();
+    let flush = chain.iter().any(|b| b.flush);
+    for b in chain {
+        if let Data::Mem(text) = &b.data {
+            state.crc.update(text);
+            state.bytes_in += text.len() as u64;
+            deflate(&mut z, text, FlushCompress::None, &mut out)?;
+        }
+    }
+    if last {
+        deflate(&mut z, &[], FlushCompress::Finish, &mut out)?;
+        trailer(&state.crc, &mut out);
+        spare.give(level, z);
+    } else {
+        if flush {
+            deflate(&mut z, &[], FlushCompress::Sync, &mut out)?;
+        }
+        state.z = Some(z);
+    }
+    state.bytes_out += out.len() as u64;
+    if out.is_empty() && !last && !flush {
+        return Ok(());
+    }
+    let mut buf = Buf::mem(out);
+    buf.last = last;
+    buf.flush = flush;
+    next.body(r, Chain::one(buf))
+}
+
+/// `$gzip_ratio`: original over compressed size, two decimals, rounded as nginx rounds it.
+fn ratio(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    let Some(s) = r.ctx::<State>() else { return false };
+    if s.bytes_out == 0 {
+        return false;
+    }
+    let (mut whole, part) = (s.bytes_in / s.bytes_out, s.bytes_in * 1000 / s.bytes_out % 1000);
+    let mut part = (part + 5) / 10;
+    if part > 99 {
+        whole += 1;
+        part = 0;
+    }
+    fmt_u64(out, whole);
+    out.push(b'.');
+    out.extend_from_slice(format!("{part:02}").as_bytes());
+    true
+}

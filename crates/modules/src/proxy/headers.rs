@@ -1,0 +1,262 @@
+//! Which header fields go to the backend and which of its own come back: compiled once.
+
+use weir_base::bytes::fmt_u64;
+use weir_http::Request;
+use weir_script::template::Template;
+use weir_wire::http1::names::{HeaderId, ResponseHeaderId};
+use weir_wire::http1::response::ResponseField;
+
+/// One `proxy_set_header`.
+#[derive(Clone, Debug)]
+pub struct SetHeader {
+    pub name: Vec<u8>,
+    pub value: Template,
+}
+
+/// The length that a request's body has on its way to the backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    None,
+    Known(u64),
+    Chunked,
+}
+
+#[derive(Debug)]
+enum Line {
+    /// Whole lines that never change.
+    Text(Vec<u8>),
+    /// `Name: ` and its value; left out when that is empty.
+    Value { name: Vec<u8>, value: Template },
+    ContentLength,
+    TransferEncoding,
+}
+
+/// The header of requests to a backend.
+#[derive(Debug, Default)]
+pub struct HeaderPlan {
+    /// Instead of the backend's own name.
+    host: Option<Template>,
+    lines: Vec<Line>,
+    /// What the client sent under these names stays here.
+    drop_ids: u64,
+    drop_names: Vec<Vec<u8>>,
+}
+
+/// Names that end at this hop, or that this hop writes itself.
+const OWN: [&[u8]; 9] = [
+    b"Host",
+    b"Connection",
+    b"Proxy-Connection",
+    b"Content-Length",
+    b"Transfer-Encoding",
+    b"TE",
+    b"Keep-Alive",
+    b"Expect",
+    b"Upgrade",
+];
+
+impl HeaderPlan {
+    pub fn new(set: &[SetHeader]) -> HeaderPlan {
+        let mut plan = HeaderPlan::default();
+        for name in OWN {
+            plan.drop(name);
+        }
+        for h in set {
+            plan.drop(&h.name);
+            if h.name.eq_ignore_ascii_case(b"Host") {
+                plan.host = Some(h.value.clone());
+                continue;
+            }
+            let name = [&h.name, &b": "[..]].concat();
+            match h.value.as_constant() {
+                Some(b"") => {}
+                Some(text) => plan.text(&[&name, text, b"\r\n"].concat()),
+                None => plan.lines.push(Line::Value { name, value: h.value.clone() }),
+            }
+        }
+        let given = |name: &[u8]| set.iter().any(|h| h.name.eq_ignore_ascii_case(name));
+        if !given(b"Content-Length") {
+            plan.lines.push(Line::ContentLength);
+        }
+        if !given(b"Transfer-Encoding") {
+            plan.lines.push(Line::TransferEncoding);
+        }
+        plan
+    }
+
+    fn drop(&mut self, name: &[u8]) {
+        match HeaderId::of(name) {
+            HeaderId::Other => self.drop_names.push(name.to_ascii_lowercase()),
+            id => self.drop_ids |= id.bit(),
+        }
+    }
+
+    fn text(&mut self, line: &[u8]) {
+        match self.lines.last_mut() {
+            Some(Line::Text(t)) => t.extend_from_slice(line),
+            _ => self.lines.push(Line::Text(line.to_vec())),
+        }
+    }
+
+    /// The `Host` line: what was set, or the backend's own name.
+    pub fn write_host(&self, r: &mut Request, own: &[u8], needed: bool, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(b"Host: ");
+        let value = out.len();
+        match &self.host {
+            Some(t) => eval_line(r, t, out),
+            None => out.extend_from_slice(own),
+        }
+        if out.len() == value && needed {
+            out.extend_from_slice(own);
+        }
+        match out.len() == value {
+            true => out.truncate(start),
+            false => out.extend_from_slice(b"\r\n"),
+        }
+    }
+
+    /// The lines that the configuration sets.
+    pub fn write_lines(&self, r: &mut Request, length: BodyLength, out: &mut Vec<u8>) {
+        for line in &self.lines {
+            match line {
+                Line::Text(t) => out.extend_from_slice(t),
+                Line::Value { name, value } => {
+                    let start = out.len();
+                    out.extend_from_slice(name);
+                    eval_line(r, value, out);
+                    match out.len() == start + name.len() {
+                        true => out.truncate(start),
+                        false => out.extend_from_slice(b"\r\n"),
+                    }
+                }
+                Line::ContentLength => {
+                    if let BodyLength::Known(n) = length {
+                        out.extend_from_slice(b"Content-Length: ");
+                        fmt_u64(out, n);
+                        out.extend_from_slice(b"\r\n");
+                    }
+                }
+                Line::TransferEncoding => {
+                    if length == BodyLength::Chunked {
+                        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+                    }
+                }
+            }
+        }
+    }
+
+    /// The client's own fields, but for those that the plan replaces.
+    pub fn write_client(&self, r: &Request, out: &mut Vec<u8>) {
+        for h in &r.head.headers {
+            let name = h.name.of(&r.buf);
+            if self.drop_ids & h.id.bit() != 0 && h.id != HeaderId::Other {
+                continue;
+            }
+            if h.id == HeaderId::Other && has_name(&self.drop_names, name) {
+                continue;
+            }
+            out.extend_from_slice(name);
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(h.value.of(&r.buf));
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+fn has_name(names: &[Vec<u8>], name: &[u8]) -> bool {
+    names.iter().any(|n| n.eq_ignore_ascii_case(name))
+}
+
+/// Evaluates onto `out` what must stay one line, whatever a variable brings along.
+fn eval_line(r: &mut Request, value: &Template, out: &mut Vec<u8>) {
+    let start = out.len();
+    r.eval_into(value, out);
+    if memchr::memchr3(b'\r', b'\n', 0, &out[start..]).is_some() {
+        for b in &mut out[start..] {
+            if matches!(*b, b'\r' | b'\n' | 0) {
+                *b = b' ';
+            }
+        }
+    }
+}
+
+/// Which of a backend's fields do not go to the client.
+#[derive(Debug, Default)]
+pub struct HideList {
+    ids: u64,
+    names: Vec<Vec<u8>>,
+    /// Date and Server are the backend's, not this server's.
+    pub passes_date: bool,
+    pub passes_server: bool,
+}
+
+const HIDDEN: [&[u8]; 8] = [
+    b"Date",
+    b"Server",
+    b"X-Pad",
+    b"X-Accel-Expires",
+    b"X-Accel-Redirect",
+    b"X-Accel-Limit-Rate",
+    b"X-Accel-Buffering",
+    b"X-Accel-Charset",
+];
+
+impl HideList {
+    pub fn new(hide: &[Vec<u8>], pass: &[Vec<u8>]) -> HideList {
+        let mut list = HideList::default();
+        let all = HIDDEN.iter().copied().chain(hide.iter().map(Vec::as_slice));
+        for name in all.filter(|n| !pass.iter().any(|p| p.eq_ignore_ascii_case(n))) {
+            match ResponseHeaderId::of(name) {
+                ResponseHeaderId::Other => list.names.push(name.to_ascii_lowercase()),
+                id => list.ids |= id.bit(),
+            }
+        }
+        list.passes_date = list.ids & ResponseHeaderId::Date.bit() == 0;
+        list.passes_server = list.ids & ResponseHeaderId::Server.bit() == 0;
+        list
+    }
+
+    pub fn hides(&self, field: &ResponseField, bytes: &[u8]) -> bool {
+        match field.id {
+            ResponseHeaderId::Other => has_name(&self.names, field.name.of(bytes)),
+            id => self.ids & id.bit() != 0,
+        }
+    }
+
+    pub fn hides_name(&self, name: &[u8]) -> bool {
+        match ResponseHeaderId::of(name) {
+            ResponseHeaderId::Other => has_name(&self.names, name),
+            id => self.ids & id.bit() != 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, value: &str) -> SetHeader {
+        SetHeader { name: name.into(), value: Template::constant(value.as_bytes()) }
+    }
+
+    #[test]
+    fn constant_lines_are_one_text_and_empty_ones_none() {
+        let plan = HeaderPlan::new(&[set("A", "1"), set("B", ""), set("C", "2"), set("te", "x")]);
+        assert!(matches!(&plan.lines[0], Line::Text(t) if t == b"A: 1\r\nC: 2\r\nte: x\r\n"));
+        assert!(matches!(plan.lines[1..], [Line::ContentLength, Line::TransferEncoding]));
+        assert!(has_name(&plan.drop_names, b"b"));
+        for id in [HeaderId::Host, HeaderId::Te, HeaderId::Upgrade, HeaderId::Expect] {
+            assert!(plan.drop_ids & id.bit() != 0);
+        }
+        assert_eq!(plan.drop_ids & HeaderId::Cookie.bit(), 0);
+    }
+
+    #[test]
+    fn what_is_hidden() {
+        let list = HideList::new(&[b"X-Mine".to_vec()], &[b"server".to_vec()]);
+        assert!(list.hides_name(b"date") && list.hides_name(b"x-mine") && list.hides_name(b"X-Pad"));
+        assert!(!list.hides_name(b"Server") && !list.hides_name(b"Vary"));
+        assert!(list.passes_server && !list.passes_date);
+    }
+}

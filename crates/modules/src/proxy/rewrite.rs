@@ -1,0 +1,279 @@
+//! `proxy_redirect` and `proxy_cookie_*`: what a backend says of itself, in the client's terms.
+
+use weir_base::bytes::find_ignore_case;
+use weir_http::build::NamedRegex;
+use weir_http::location::regex_exec;
+use weir_http::Request;
+use weir_script::template::Template;
+
+enum Pattern {
+    /// The text must begin with it.
+    Prefix(Template),
+    /// The whole text, a leading dot apart, in either letter case.
+    Domain(Template),
+    Regex(Box<NamedRegex>),
+}
+
+/// One rule.
+pub struct Rewrite {
+    pattern: Pattern,
+    replacement: Template,
+}
+
+impl Rewrite {
+    pub fn prefix(from: &[u8], to: &[u8]) -> Rewrite {
+        Rewrite::with_prefix(Template::constant(from), Template::constant(to))
+    }
+
+    pub fn with_prefix(from: Template, to: Template) -> Rewrite {
+        Rewrite { pattern: Pattern::Prefix(from), replacement: to }
+    }
+
+    pub fn domain(from: Template, to: Template) -> Rewrite {
+        Rewrite { pattern: Pattern::Domain(from), replacement: to }
+    }
+
+    pub fn regex(regex: NamedRegex, to: Template) -> Rewrite {
+        Rewrite { pattern: Pattern::Regex(Box::new(regex)), replacement: to }
+    }
+
+    /// The text behind `skip`, rewritten; `None` when the rule does not fit.
+    fn apply(&self, r: &mut Request, value: &[u8], skip: usize) -> Option<Vec<u8>> {
+        let text = &value[skip..];
+        let (from, to) = match &self.pattern {
+            Pattern::Prefix(t) => {
+                let prefix = r.eval(t);
+                (0, text.starts_with(&prefix).then_some(prefix.len())?)
+            }
+            Pattern::Domain(t) => {
+                let wanted = r.eval(t);
+                let from = usize::from(text.first() == Some(&b'.'));
+                text[from..].eq_ignore_ascii_case(&wanted).then_some((from, text.len()))?
+            }
+            Pattern::Regex(regex) => {
+                regex_exec(r, &regex.0, &regex.1, text).then_some((0, text.len()))?
+            }
+        };
+        let mut out = value[..skip + from].to_vec();
+        r.eval_into(&self.replacement, &mut out);
+        out.extend_from_slice(&text[to..]);
+        Some(out)
+    }
+}
+
+/// The first rule that fits.
+fn first(r: &mut Request, rules: &[Rewrite], value: &[u8], skip: usize) -> Option<Vec<u8>> {
+    rules.iter().find_map(|rule| rule.apply(r, value, skip))
+}
+
+pub fn location(r: &mut Request, rules: &[Rewrite], value: &[u8]) -> Option<Vec<u8>> {
+    first(r, rules, value, 0)
+}
+
+/// `Refresh: 5; url=…`
+pub fn refresh(r: &mut Request, rules: &[Rewrite], value: &[u8]) -> Option<Vec<u8>> {
+    let at = find_ignore_case(value, b"url=")? + 4;
+    first(r, rules, value, at)
+}
+
+pub mod flag {
+    pub const SECURE: u32 = 1;
+    pub const NO_SECURE: u32 = 1 << 1;
+    pub const HTTPONLY: u32 = 1 << 2;
+    pub const NO_HTTPONLY: u32 = 1 << 3;
+    pub const STRICT: u32 = 1 << 4;
+    pub const LAX: u32 = 1 << 5;
+    pub const NONE: u32 = 1 << 6;
+    pub const NO_SAMESITE: u32 = 1 << 7;
+}
+
+const FLAGS: [(&[u8], u32); 8] = [
+    (b"secure", flag::SECURE),
+    (b"nosecure", flag::NO_SECURE),
+    (b"httponly", flag::HTTPONLY),
+    (b"nohttponly", flag::NO_HTTPONLY),
+    (b"samesite=strict", flag::STRICT),
+    (b"samesite=lax", flag::LAX),
+    (b"samesite=none", flag::NONE),
+    (b"nosamesite", flag::NO_SAMESITE),
+];
+
+pub enum CookieName {
+    Exact(Template),
+    Regex(Box<NamedRegex>),
+}
+
+/// One `proxy_cookie_flags`.
+pub struct CookieFlags {
+    pub cookie: CookieName,
+    pub flags: Vec<Template>,
+}
+
+impl CookieFlags {
+    fn fits(&self, r: &mut Request, name: &[u8]) -> bool {
+        match &self.cookie {
+            CookieName::Exact(t) => r.eval(t).eq_ignore_ascii_case(name),
+            CookieName::Regex(regex) => regex_exec(r, &regex.0, &regex.1, name),
+        }
+    }
+
+    /// A value that is no flag is passed over, as in nginx.
+    fn mask(&self, r: &mut Request) -> u32 {
+        let mut mask = 0;
+        for t in &self.flags {
+            let text = r.eval(t);
+            let known = FLAGS.iter().find(|(n, _)| text.eq_ignore_ascii_case(n));
+            mask |= known.map_or(0, |(_, bit)| *bit);
+        }
+        mask
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Attr {
+    name: Vec<u8>,
+    value: Option<Vec<u8>>,
+}
+
+impl Attr {
+    fn is(&self, name: &[u8]) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+}
+
+/// Name and value first, then the attributes.
+fn parse(value: &[u8]) -> Vec<Attr> {
+    let trim = |t: &[u8]| weir_base::bytes::trim_with(t, |b| b == b' ').to_vec();
+    let attr = |part: &[u8]| match weir_base::bytes::split_once(part, b'=') {
+        Some((name, value)) => Attr { name: trim(name), value: Some(trim(value)) },
+        None => Attr { name: trim(part), value: None },
+    };
+    value.split(|b| *b == b';').map(attr).collect()
+}
+
+fn write(attrs: &[Attr]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (i, a) in attrs.iter().enumerate() {
+        if i > 0 {
+            out.extend_from_slice(b"; ");
+        }
+        out.extend_from_slice(&a.name);
+        if let Some(v) = &a.value {
+            out.push(b'=');
+            out.extend_from_slice(v);
+        }
+    }
+    out
+}
+
+/// The rules for a `Set-Cookie`.
+pub struct CookieRules<'a> {
+    pub domains: &'a [Rewrite],
+    pub paths: &'a [Rewrite],
+    pub flags: &'a [CookieFlags],
+}
+
+/// Rewrites a `Set-Cookie`; `None` when nothing fits.
+pub fn cookie(r: &mut Request, rules: &CookieRules, value: &[u8]) -> Option<Vec<u8>> {
+    let mut attrs = parse(value);
+    attrs.first()?.value.as_ref()?;
+    let mut changed = false;
+    for a in attrs.iter_mut().skip(1) {
+        let list = match () {
+            () if a.is(b"Domain") => rules.domains,
+            () if a.is(b"Path") => rules.paths,
+            () => continue,
+        };
+        let Some(old) = &a.value else { continue };
+        if let Some(new) = first(r, list, old, 0) {
+            a.value = Some(new);
+            changed = true;
+        }
+    }
+    let name = attrs.first()?.name.clone();
+    if let Some(f) = rules.flags.iter().find(|f| f.fits(r, &name)) {
+        let mask = f.mask(r);
+        if mask != 0 {
+            edit_flags(&mut attrs, mask);
+            changed = true;
+        }
+    }
+    changed.then(|| write(&attrs))
+}
+
+fn edit_flags(attrs: &mut Vec<Attr>, mask: u32) {
+    edit_switch(attrs, b"Secure", mask & flag::SECURE != 0, mask & flag::NO_SECURE != 0);
+    edit_switch(attrs, b"HttpOnly", mask & flag::HTTPONLY != 0, mask & flag::NO_HTTPONLY != 0);
+    let site: &[u8] = match mask {
+        m if m & flag::STRICT != 0 => b"Strict",
+        m if m & flag::LAX != 0 => b"Lax",
+        m if m & flag::NONE != 0 => b"None",
+        m if m & flag::NO_SAMESITE != 0 => {
+            let mut first = true;
+            attrs.retain(|a| std::mem::take(&mut first) || !a.is(b"SameSite"));
+            return;
+        }
+        _ => return,
+    };
+    match attrs.iter_mut().skip(1).find(|a| a.is(b"SameSite")) {
+        Some(a) if a.value.as_ref().is_some_and(|v| v.eq_ignore_ascii_case(site)) => {}
+        Some(a) => *a = Attr { name: b"SameSite".to_vec(), value: Some(site.to_vec()) },
+        None => attrs.push(Attr { name: b"SameSite".to_vec(), value: Some(site.to_vec()) }),
+    }
+}
+
+fn edit_switch(attrs: &mut Vec<Attr>, name: &[u8], on: bool, off: bool) {
+    if on {
+        if !attrs.iter().skip(1).any(|a| a.is(name)) {
+            attrs.push(Attr { name: name.to_vec(), value: None });
+        }
+    } else if off {
+        let mut first = true;
+        attrs.retain(|a| std::mem::take(&mut first) || !a.is(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn t(text: &str) -> Template {
+        Template::constant(text.as_bytes())
+    }
+
+    fn shown(v: Option<Vec<u8>>) -> Option<String> {
+        v.map(|v| String::from_utf8(v).unwrap())
+    }
+
+    #[test]
+    fn redirects() {
+        let mut r = Request::default();
+        let rules = [Rewrite::prefix(b"http://app:8080/two/", b"/one/")];
+        let got = shown(location(&mut r, &rules, b"http://app:8080/two/x?y"));
+        assert_eq!(got.as_deref(), Some("/one/x?y"));
+        assert_eq!(location(&mut r, &rules, b"http://other/"), None);
+        let got = shown(refresh(&mut r, &rules, b"5; URL=http://app:8080/two/x"));
+        assert_eq!(got.as_deref(), Some("5; URL=/one/x"));
+        assert_eq!(refresh(&mut r, &rules, b"5"), None);
+    }
+
+    #[test]
+    fn cookies() {
+        let mut r = Request::default();
+        let domains = [Rewrite::domain(t("localhost"), t("example.org"))];
+        let paths = [Rewrite::with_prefix(t("/two/"), t("/"))];
+        let flags = [CookieFlags {
+            cookie: CookieName::Exact(t("id")),
+            flags: vec![t("secure"), t("nohttponly"), t("samesite=lax")],
+        }];
+        let rules = CookieRules { domains: &domains, paths: &paths, flags: &flags };
+        let mut run = |text: &str| shown(cookie(&mut r, &rules, text.as_bytes()));
+        assert_eq!(
+            run("id=1; Domain=.LocalHost; path=/two/x; HttpOnly").as_deref(),
+            Some("id=1; Domain=.example.org; path=/x; Secure; SameSite=Lax")
+        );
+        assert_eq!(run("id=1; secure; samesite=lax").as_deref(), Some("id=1; secure; samesite=lax"));
+        assert_eq!(run("other=1; path=/"), None);
+        assert_eq!(run("novalue; path=/two/"), None);
+    }
+}

@@ -1,0 +1,250 @@
+//! Byte ranges: nginx's `ngx_http_range_filter_module` (RFC 9110 section 14).
+
+use bytes::Bytes;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weir_base::date::parse_http_time;
+use weir_http::buf::Data;
+use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next};
+use weir_http::{Buf, Chain, Request};
+use weir_wire::http1::names::HeaderId;
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "range",
+    filter: Some(Filter { header: Some(header), body: Some(body), active: |_| true }),
+    ..HttpModule::EMPTY
+};
+
+/// The ranges of a response that is partial.
+struct Ranges {
+    list: Vec<(u64, u64)>,
+    /// Separators in front of each range when there are several, and the closing one.
+    parts: Vec<Vec<u8>>,
+    closing: Vec<u8>,
+    /// How much of the whole body has passed.
+    at: u64,
+}
+
+static BOUNDARY: AtomicU64 = AtomicU64::new(1);
+
+fn header(r: &mut Request, next: Next) -> FilterResult {
+    if !r.allow_ranges || r.out.status != 200 || r.out.content_length.is_none() {
+        return next.header(r);
+    }
+    if *r.loc().core.max_ranges == 0 {
+        return next.header(r);
+    }
+    let wanted = match r.header(HeaderId::Range) {
+        Some(v) if v.len() >= 7 && v[..6].eq_ignore_ascii_case(b"bytes=") && if_range(r) => v,
+        _ => return accept(r, next),
+    };
+    let size = r.out.content_length.unwrap_or(0);
+    let single = r.single_range;
+    let max = if single { 1 } else { *r.loc().core.max_ranges };
+    match parse(&wanted[6..], size, max) {
+        Parsed::None => accept(r, next),
+        Parsed::Unsatisfiable => unsatisfiable(r, size),
+        Parsed::Ranges(list) => partial(r, next, list, size),
+    }
+}
+
+fn accept(r: &mut Request, next: Next) -> FilterResult {
+    r.out.set(b"Accept-Ranges", b"bytes");
+    next.header(r)
+}
+
+/// `If-Range`: the ranges count only for the very entity the client has.
+fn if_range(r: &Request) -> bool {
+    let Some(v) = r.header(HeaderId::IfRange) else { return true };
+    if v.len() >= 2 && v[v.len() - 1] == b'"' {
+        return r.out.get(b"ETag").is_some_and(|e| e == v);
+    }
+    match (parse_http_time(v), r.out.last_modified) {
+        (Some(t), Some(last)) => t == last,
+        _ => false,
+    }
+}
+
+enum Parsed {
+    None,
+    Unsatisfiable,
+    Ranges(Vec<(u64, u64)>),
+}
+
+fn parse(text: &[u8], size: u64, max: u64) -> Parsed {
+    let mut list = Vec::new();
+    let mut total = 0u64;
+    for item in text.split(|b| *b == b',') {
+        let item = item.trim_ascii();
+        let Some(dash) = item.iter().position(|b| *b == b'-') else {
+            return Parsed::Unsatisfiable;
+        };
+        let (first, last) = (item[..dash].trim_ascii(), item[dash + 1..].trim_ascii());
+        let Some((start, end)) = bounds(first, last, size) else { return Parsed::Unsatisfiable };
+        if start < end {
+            if end - start > u64::MAX - total {
+                return Parsed::Unsatisfiable;
+            }
+            total += end - start;
+            list.push((start, end));
+            if list.len() as u64 > max {
+                return Parsed::None;
+            }
+        }
+    }
+    if list.is_empty() {
+        return Parsed::Unsatisfiable;
+    }
+    if total > size {
+        return Parsed::None;
+    }
+    Parsed::Ranges(list)
+}
+
+/// Start and end (exclusive); an empty range is one that begins behind the body.
+fn bounds(first: &[u8], last: &[u8], size: u64) -> Option<(u64, u64)> {
+    let number = |t: &[u8]| {
+        let n = std::str::from_utf8(t).ok()?;
+        n.bytes().all(|b| b.is_ascii_digit()).then(|| n.parse::<u64>().ok()).flatten()
+    };
+    if first.is_empty() {
+        let n = number(last)?;
+        return Some((size.saturating_sub(n), size));
+    }
+    let start = number(first)?;
+    let end = match last.is_empty() {
+        true => size,
+        false => {
+            let end = number(last)?;
+            if start > end {
+                return None;
+            }
+            end.saturating_add(1).min(size)
+        }
+    };
+    Some((start, end.max(start.min(size))))
+}
+
+fn unsatisfiable(r: &mut Request, size: u64) -> FilterResult {
+    r.out.add(b"Content-Range", format!("bytes */{size}").as_bytes());
+    r.out.clear_content_length();
+    Err(FilterError::Status(416))
+}
+
+fn partial(r: &mut Request, next: Next, list: Vec<(u64, u64)>, size: u64) -> FilterResult {
+    r.out.status = 206;
+    r.out.clear_status_line();
+    r.forms = None;
+    let mut ranges = Ranges { parts: Vec::new(), closing: Vec::new(), list, at: 0 };
+    if let [(start, end)] = ranges.list[..] {
+        let text = format!("bytes {start}-{}/{size}", end - 1);
+        r.out.set(b"Content-Range", text.as_bytes());
+        r.out.content_length = Some(end - start);
+    } else {
+        multipart(r, &mut ranges, size);
+    }
+    r.out.remove(b"Accept-Ranges");
+    r.set_ctx(ranges);
+    next.header(r)
+}
+
+fn multipart(r: &mut Request, ranges: &mut Ranges, size: u64) {
+    let boundary = format!("{:020}", BOUNDARY.fetch_add(1, Ordering::Relaxed));
+    let mut kind = r.out.content_type().map(<[u8]>::to_vec).unwrap_or_default();
+    if let Some(charset) = r.out.charset() {
+        kind.extend_from_slice(b"; charset=");
+        kind.extend_from_slice(charset);
+    }
+    let mut total = 0;
+    for (start, end) in &ranges.list {
+        let mut part = format!("\r\n--{boundary}\r\n").into_bytes();
+        if !kind.is_empty() {
+            part.extend_from_slice(b"Content-Type: ");
+            part.extend_from_slice(&kind);
+            part.extend_from_slice(b"\r\n");
+        }
+        let line = format!("Content-Range: bytes {start}-{}/{size}\r\n\r\n", end - 1);
+        part.extend_from_slice(line.as_bytes());
+        total += part.len() as u64 + end - start;
+        ranges.parts.push(part);
+    }
+    ranges.closing = format!("\r\n--{boundary}--\r\n").into_bytes();
+    total += ranges.closing.len() as u64;
+    let kind = format!("multipart/byteranges; boundary={boundary}");
+    r.out.set_content_type(kind.as_bytes());
+    r.out.content_length = Some(total);
+}
+
+fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
+    if r.out.status != 206 || !r.has_ctx::<Ranges>() {
+        return next.body(r, chain);
+    }
+    let last = chain.has_last();
+    let flush = chain.iter().any(|b| b.flush);
+    let Some(ranges) = r.ctx::<Ranges>() else { return next.body(r, chain) };
+    let start = ranges.at;
+    let length = chain.len();
+    ranges.at += length;
+    let out = match ranges.list.len() {
+        1 => cut_one(&chain, start, ranges.list[0], last),
+        _ => cut_many(ranges, &chain, start, length, last),
+    };
+    let mut out = out;
+    if flush {
+        out.push(Buf::flush());
+    }
+    next.body(r, out)
+}
+
+/// The part of a chain (which begins at `start` of the body) that lies in the range.
+fn cut_one(chain: &Chain, start: u64, range: (u64, u64), last: bool) -> Chain {
+    let mut out = Chain::new();
+    cut_into(chain, start, range, &mut out);
+    if last {
+        out.push(Buf::last());
+    }
+    out
+}
+
+fn cut_into(chain: &Chain, start: u64, range: (u64, u64), out: &mut Chain) {
+    let mut at = start;
+    for b in chain.iter() {
+        let len = b.len();
+        let from = range.0.max(at);
+        let to = range.1.min(at + len);
+        if from < to {
+            if let Some(data) = slice(&b.data, from - at, to - from) {
+                out.push(Buf { data, last: false, flush: false });
+            }
+        }
+        at += len;
+    }
+}
+
+fn slice(data: &Data, from: u64, len: u64) -> Option<Data> {
+    match data {
+        Data::None => None,
+        Data::Mem(b) => Some(Data::Mem(b.slice(from as usize..(from + len) as usize))),
+        Data::File { file, offset, .. } => {
+            Some(Data::File { file: Rc::clone(file), offset: offset + from, len })
+        }
+    }
+}
+
+/// Several ranges need the whole body in one chain, as nginx does; in pieces, the parts are cut as
+/// they pass, which is right for ranges in ascending order.
+fn cut_many(ranges: &mut Ranges, chain: &Chain, start: u64, length: u64, last: bool) -> Chain {
+    let mut out = Chain::new();
+    for (range, part) in ranges.list.iter().zip(&mut ranges.parts) {
+        let begins = range.0 >= start && range.0 < start + length;
+        if begins && !part.is_empty() {
+            out.push(Buf::mem(Bytes::from(std::mem::take(part))));
+        }
+        cut_into(chain, start, *range, &mut out);
+    }
+    if last {
+        out.push(Buf::mem(Bytes::from(std::mem::take(&mut ranges.closing))));
+        out.push(Buf::last());
+    }
+    out
+}

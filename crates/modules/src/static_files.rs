@@ -1,0 +1,195 @@
+//! Static files: nginx's `ngx_http_static_module`.
+//!
+//! A small file is answered from memory in one write, larger ones by sendfile, or by reading
+//! where `sendfile` is off or a filter needs the text.
+
+use crate::files::{Entry, FileCache, Found};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use weir_base::escape::{escape_uri, EscapeKind};
+use weir_http::conf::Aio;
+use weir_http::core_rows::os_text;
+use weir_http::location::map_uri_into;
+use weir_http::logger::LogLevel;
+use weir_http::module::{Flow, HttpModule, LocalFuture, PhaseHandler};
+use weir_http::special;
+use weir_http::{Buf, Chain, Phase, Request};
+use weir_wire::http1::request::Method;
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "static",
+    phases: &[PhaseHandler { phase: Phase::Content, handler: handle, active: |_| true }],
+    ..HttpModule::EMPTY
+};
+
+/// Read at once where a file is not sent by sendfile.
+const READ_BYTES: usize = 64 * 1024;
+/// Bytes that may wait for the client before more is read.
+const AHEAD_BYTES: u64 = 64 * 1024;
+
+fn handle(r: &mut Request) -> Flow {
+    if !matches!(r.method, Method::Get | Method::Head | Method::Post) {
+        return Flow::Status(405);
+    }
+    if r.uri.last() == Some(&b'/') {
+        return Flow::Declined;
+    }
+    let mut path = Vec::with_capacity(128);
+    let uri = std::mem::take(&mut r.uri);
+    map_uri_into(r, &uri, &mut path);
+    r.uri = uri;
+    let loc = Rc::clone(r.loc());
+    let cache = r.conn().worker.local::<FileCache>();
+    match cache.find(&loc.core, &path) {
+        Ok(Found::File(entry)) => serve(r, &path, &entry),
+        Ok(Found::Directory) => redirect_to_directory(r),
+        Ok(Found::Other) => {
+            let text = format!("\"{}\" is not a regular file", String::from_utf8_lossy(&path));
+            r.log(LogLevel::Crit, &text);
+            Flow::Status(404)
+        }
+        Err(e) => open_error(r, &path, &e),
+    }
+}
+
+/// nginx's status and log level for a file that cannot be opened.
+pub fn open_error(r: &mut Request, path: &[u8], e: &io::Error) -> Flow {
+    const ENOTDIR: i32 = 20;
+    const ENAMETOOLONG: i32 = 36;
+    const ELOOP: i32 = 40;
+    let (level, status) = match (e.kind(), e.raw_os_error()) {
+        (io::ErrorKind::NotFound, _) | (_, Some(ENOTDIR | ENAMETOOLONG)) => (LogLevel::Error, 404),
+        (io::ErrorKind::PermissionDenied, _) | (_, Some(ELOOP)) => (LogLevel::Error, 403),
+        (io::ErrorKind::InvalidInput, _) => (LogLevel::Error, 404),
+        _ => (LogLevel::Crit, 500),
+    };
+    if status != 404 || *r.loc().core.log_not_found {
+        let path = String::from_utf8_lossy(path);
+        r.log(level, &format!("open() \"{path}\" failed ({})", os_text(e)));
+    }
+    Flow::Status(status)
+}
+
+fn redirect_to_directory(r: &mut Request) -> Flow {
+    let mut target = Vec::with_capacity(r.uri.len() + r.args.len() + 2);
+    escape_uri(&mut target, &r.uri, EscapeKind::Uri);
+    target.push(b'/');
+    if !r.args.is_empty() {
+        target.push(b'?');
+        target.extend_from_slice(&r.args);
+    }
+    r.out.remove(b"Location");
+    special::redirect(r, 301, &target)
+}
+
+/// Sends a file that was found.
+fn serve(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
+    if r.method == Method::Post {
+        return Flow::Status(405);
+    }
+    r.discard_body = true;
+    special::set_content_type(r);
+    send_entry(r, path, entry)
+}
+
+/// The header of a file's answer and its body; used by `gzip_static` too.
+pub fn send_entry(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
+    let loc = Rc::clone(r.loc());
+    r.out.status = 200;
+    r.out.content_length = Some(entry.stamp.size);
+    r.out.last_modified = Some(entry.stamp.mtime);
+    if *loc.core.etag {
+        r.out.add(b"ETag", &entry.etag);
+    }
+    r.allow_ranges = true;
+    if let Some(text) = &entry.memory {
+        r.forms = Some(Rc::clone(&entry.forms));
+        r.whole_body = Some(text.clone());
+        return special::finish(r, Buf::mem(text.clone()).and_last());
+    }
+    let file = match entry.open(path) {
+        Ok(f) => f,
+        Err(e) => return open_error(r, path, &e),
+    };
+    let buf = Buf::file(file, 0, entry.stamp.size).and_last();
+    if *loc.core.sendfile && loc.body_filters.is_empty() {
+        return special::finish(r, buf);
+    }
+    r.set_ctx(Pending(buf));
+    Flow::Wait(read_and_send)
+}
+
+/// A file that is to be read and passed through the filters.
+struct Pending(Buf);
+
+fn read_and_send(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let Some(pending) = r.take_ctx::<Pending>() else { return Flow::Close };
+        match r.send_header() {
+            Err(weir_http::module::FilterError::Status(s)) if !r.header_sent => {
+                return Flow::Status(s)
+            }
+            Err(_) => return Flow::Close,
+            Ok(()) => {}
+        }
+        if r.header_only {
+            r.complete = true;
+            return Flow::Ok;
+        }
+        let loc = Rc::clone(r.loc());
+        if *loc.core.sendfile && !r.filter_needs_memory {
+            return match r.output(Chain::one(pending.0)) {
+                Ok(()) => Flow::Ok,
+                Err(_) => Flow::Close,
+            };
+        }
+        send_pieces(r, &pending.0).await
+    })
+}
+
+async fn send_pieces(r: &mut Request, whole: &Buf) -> Flow {
+    let weir_http::Data::File { file, offset, len } = &whole.data else { return Flow::Close };
+    let threads = *r.loc().core.aio == Aio::Threads;
+    let (mut at, end) = (*offset, *offset + *len);
+    while at < end {
+        let n = READ_BYTES.min((end - at) as usize);
+        let piece = match read_piece(file, at, n, threads).await {
+            Ok(p) if !p.is_empty() => p,
+            _ => {
+                r.log(LogLevel::Alert, "the file was truncated while sent");
+                return Flow::Close;
+            }
+        };
+        at += piece.len() as u64;
+        let mut buf = Buf::mem(piece);
+        buf.last = at >= end;
+        if r.output(Chain::one(buf)).is_err() || r.drain(AHEAD_BYTES).await.is_err() {
+            return Flow::Close;
+        }
+    }
+    if *len == 0 && r.output(Chain::one(Buf::last())).is_err() {
+        return Flow::Close;
+    }
+    Flow::Ok
+}
+
+/// Reads part of a file, in another thread when `aio threads` is on.
+async fn read_piece(
+    file: &Rc<std::fs::File>,
+    at: u64,
+    n: usize,
+    threads: bool,
+) -> io::Result<Vec<u8>> {
+    let read = move |file: &std::fs::File| {
+        let mut text = vec![0; n];
+        let got = file.read_at(&mut text, at)?;
+        text.truncate(got);
+        Ok(text)
+    };
+    if !threads {
+        return read(file);
+    }
+    let file = file.try_clone()?;
+    tokio::task::spawn_blocking(move || read(&file)).await.map_err(io::Error::other)?
+}

@@ -1,0 +1,393 @@
+//! `upstream { … }`: its directives, and the groups they become.
+//!
+//! Difference from nginx: a `zone` keeps what it knows of the servers over a reload that does not
+//! change them, and so does the pool of idle connections of a shared (`keepalive N`) upstream.
+
+use crate::balance::Method;
+use crate::group::{Group, KeepAlive};
+use crate::peers::{Peer, PeerAddr, Peers};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
+use weir_base::units;
+use weir_conf::Position;
+use weir_http::build::Build;
+use weir_http::module::HttpModule;
+use weir_module::{
+    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive, Level, Row,
+    SlotVtable, Val,
+};
+
+/// A `server` row, or the address of an implicit upstream.
+#[derive(Clone, Debug)]
+struct Server {
+    name: Vec<u8>,
+    host: NamedHost,
+    port: u16,
+    weight: i64,
+    max_fails: u32,
+    fail_timeout_secs: u64,
+    max_conns: u32,
+    down: bool,
+    backup: bool,
+    at: Position,
+}
+
+#[derive(Clone, Debug)]
+enum NamedHost {
+    Ip(std::net::IpAddr),
+    Name(String),
+    Unix(PathBuf),
+}
+
+/// An upstream as read.
+struct Declared {
+    name: Vec<u8>,
+    port: u16,
+    no_port: bool,
+    explicit: bool,
+    at: Position,
+    servers: Vec<Server>,
+    method: Option<Method>,
+    zone: Option<Vec<u8>>,
+    keepalive: Val<usize>,
+    local: bool,
+    requests: Val<u64>,
+    time_ms: Val<u64>,
+    timeout_ms: Val<u64>,
+}
+
+impl Declared {
+    fn new(name: &[u8], port: u16, no_port: bool, explicit: bool, at: Position) -> Declared {
+        Declared {
+            name: name.to_vec(),
+            port,
+            no_port,
+            explicit,
+            at,
+            servers: Vec::new(),
+            method: None,
+            zone: None,
+            keepalive: Val::UNSET,
+            local: false,
+            requests: Val::UNSET,
+            time_ms: Val::UNSET,
+            timeout_ms: Val::UNSET,
+        }
+    }
+
+    /// Without the directive nginx 1.31 keeps 32 connections, each for its own location.
+    fn keepalive(&self) -> Option<KeepAlive> {
+        let max_idle = self.keepalive.as_option().copied().unwrap_or(32);
+        (self.explicit && max_idle > 0).then(|| KeepAlive {
+            max_idle,
+            requests: self.requests.as_option().copied().unwrap_or(1000),
+            time_ms: self.time_ms.as_option().copied().unwrap_or(3_600_000),
+            timeout_ms: self.timeout_ms.as_option().copied().unwrap_or(60_000),
+            local: self.local || !self.keepalive.is_set(),
+        })
+    }
+}
+
+/// Which upstream a directive names; an index into [`UpstreamMain::groups`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpstreamRef(usize);
+
+/// All upstreams of an `http` block.
+#[derive(Default)]
+pub struct UpstreamMain {
+    declared: Vec<Declared>,
+    current: usize,
+    groups: Vec<Group>,
+}
+
+impl ConfType for UpstreamMain {
+    const LEVEL: Level = Level::Main;
+    slot!();
+}
+
+impl UpstreamMain {
+    /// The group behind a reference, once the configuration is built.
+    pub fn group(&self, at: UpstreamRef) -> Option<&Group> {
+        self.groups.get(at.0)
+    }
+
+    /// The group a name from a variable means: the block of that name, or the same address.
+    pub fn find(&self, host: &[u8], port: u16, no_port: bool) -> Option<&Group> {
+        self.groups.iter().find(|g| {
+            g.name.eq_ignore_ascii_case(host) && ((g.port == 0 && no_port) || g.port == port)
+        })
+    }
+
+    fn current(&mut self) -> &mut Declared {
+        &mut self.declared[self.current]
+    }
+
+    /// The upstream that a URL names: a block, which may also follow, or an implicit one.
+    pub fn add(&mut self, d: &Directive, url: &Endpoint, default_port: u16) -> ConfResult<UpstreamRef> {
+        let name = url.host_text;
+        let unix = matches!(url.host, Host::Unix(_));
+        let port = if unix { 0 } else { url.port.unwrap_or(default_port) };
+        let no_port = url.port.is_none();
+        for (i, u) in self.declared.iter().enumerate() {
+            if !u.name.eq_ignore_ascii_case(name) {
+                continue;
+            }
+            if u.explicit && !no_port {
+                return Err(may_not_have_port(d, name, port));
+            }
+            if u.port == 0 || port == 0 || u.port == port {
+                return Ok(UpstreamRef(i));
+            }
+        }
+        let mut u = Declared::new(name, port, no_port, false, d.position());
+        u.servers.push(Server::implicit(name, url, port, d.position()));
+        self.declared.push(u);
+        Ok(UpstreamRef(self.declared.len() - 1))
+    }
+
+    /// Opens an `upstream` block.
+    fn open(&mut self, d: &Directive) -> ConfResult {
+        let name = d.arg(0);
+        let known = self.declared.iter().position(|u| u.name.eq_ignore_ascii_case(name));
+        let Some(i) = known else {
+            self.declared.push(Declared::new(name, 0, true, true, d.position()));
+            self.current = self.declared.len() - 1;
+            return Ok(());
+        };
+        let u = &mut self.declared[i];
+        if u.explicit {
+            return Err(d.fail(format!("duplicate upstream \"{}\"", lossy(name))));
+        }
+        if !u.no_port {
+            return Err(may_not_have_port(d, name, u.port).at(u.at));
+        }
+        *u = Declared::new(name, 0, true, true, d.position());
+        self.current = i;
+        Ok(())
+    }
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn may_not_have_port(d: &Directive, name: &[u8], port: u16) -> Diagnostic {
+    d.fail(format!("upstream \"{}\" may not have port {port}", lossy(name)))
+}
+
+fn host_of(url: &Endpoint) -> NamedHost {
+    match url.host {
+        Host::V4(a) => NamedHost::Ip(a.into()),
+        Host::V6(a) => NamedHost::Ip(a.into()),
+        Host::Unix(path) => NamedHost::Unix(weir_http::location::bytes_path(path)),
+        Host::Name(name) => NamedHost::Name(lossy(name)),
+        Host::Any => NamedHost::Name(lossy(url.host_text)),
+    }
+}
+
+impl Server {
+    fn implicit(name: &[u8], url: &Endpoint, port: u16, at: Position) -> Server {
+        Server {
+            name: name.to_vec(),
+            host: host_of(url),
+            port,
+            weight: 1,
+            max_fails: 1,
+            fail_timeout_secs: 10,
+            max_conns: 0,
+            down: false,
+            backup: false,
+            at,
+        }
+    }
+
+    /// Every address of the server.
+    fn resolve(&self) -> ConfResult<Vec<Peer>> {
+        let peer = |addr: PeerAddr| Peer {
+            weight: self.weight,
+            max_fails: self.max_fails,
+            fail_timeout_secs: self.fail_timeout_secs,
+            max_conns: self.max_conns,
+            down: self.down,
+            ..Peer::new(addr, &self.name)
+        };
+        Ok(match &self.host {
+            NamedHost::Ip(ip) => vec![peer(PeerAddr::Ip(SocketAddr::new(*ip, self.port)))],
+            NamedHost::Unix(path) => vec![peer(PeerAddr::Unix(path.clone()))],
+            NamedHost::Name(name) => {
+                let found = addresses(name, self.port);
+                if found.is_empty() {
+                    let text = format!("host not found in upstream \"{}\"", lossy(&self.name));
+                    return Err(Diagnostic::emerg(text).at(self.at));
+                }
+                found.into_iter().map(PeerAddr::Ip).map(peer).collect()
+            }
+        })
+    }
+}
+
+/// A name's addresses, IPv4 first.
+pub fn addresses(name: &str, port: u16) -> Vec<SocketAddr> {
+    let all = (name, port).to_socket_addrs().map(Vec::from_iter).unwrap_or_default();
+    in_order(all)
+}
+
+/// IPv4 first, each once.
+pub fn in_order(mut all: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    all.sort_by_key(SocketAddr::is_ipv6);
+    let mut seen = Vec::with_capacity(all.len());
+    all.retain(|a| !seen.contains(a) && {
+        seen.push(*a);
+        true
+    });
+    all
+}
+
+const UPS: Context = Context::UPSTREAM;
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "upstream",
+    rows: ROWS,
+    slots: &[SlotVtable::of::<UpstreamMain>()],
+    variables: crate::vars::VARIABLES,
+    build: Some(build),
+    ..HttpModule::EMPTY
+};
+
+static ROWS: &[Row] = &[
+    Row::block("upstream", Context::HTTP, Arity::ONE, "A group of servers.", |cf, d| {
+        cf.get::<UpstreamMain>().open(d)?;
+        cf.walk(UPS, d.children())?;
+        match cf.get::<UpstreamMain>().current().servers.is_empty() {
+            true => Err(d.fail("no servers are inside upstream")),
+            false => Ok(()),
+        }
+    }),
+    Row::new("server", UPS, Arity::ONE_MORE, "", "A server of the group.", set_server)
+        .note("resolve and service= are not in this version"),
+    Row::new("keepalive", UPS, Arity::ONE_TWO, "32 local", "Idle connections kept.", set_keepalive),
+    Row::new("keepalive_requests", UPS, Arity::ONE, "1000", "Requests a connection carries.", |cf, d| {
+        let v = d.num(0)?;
+        cf.get::<UpstreamMain>().current().requests.once(d, v)
+    }),
+    Row::new("keepalive_time", UPS, Arity::ONE, "1h", "Longest life of a connection.", |cf, d| {
+        let v = d.msec(0)?;
+        cf.get::<UpstreamMain>().current().time_ms.once(d, v)
+    }),
+    Row::new("keepalive_timeout", UPS, Arity::ONE, "60s", "Longest rest of a connection.", |cf, d| {
+        let v = d.msec(0)?;
+        cf.get::<UpstreamMain>().current().timeout_ms.once(d, v)
+    }),
+    Row::new("zone", UPS, Arity::ONE_TWO, "", "Workers share what they know of the servers.", set_zone)
+        .note("the size is checked and not used; the servers' state lives on over a reload"),
+    Row::new("least_conn", UPS, Arity::NONE, "", "The least busy server is asked.", |cf, d| {
+        set_method(cf, d, Method::LeastConn)
+    }),
+];
+
+fn set_method(cf: &mut Cf, d: &Directive, method: Method) -> ConfResult {
+    let redefined = cf.get::<UpstreamMain>().current().method.replace(method).is_some();
+    if redefined {
+        cf.warn(d, "load balancing method redefined");
+    }
+    Ok(())
+}
+
+fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let name = d.arg(0);
+    let url = parse_endpoint(name, EndpointOptions::default())
+        .map_err(|e| d.bad(0, format!("{e} in upstream \"{}\"", lossy(name))))?;
+    let mut s = Server::implicit(name, &url, url.port.unwrap_or(80), d.position());
+    for i in 1..d.args.len() {
+        set_parameter(&mut s, d, i)?;
+    }
+    cf.get::<UpstreamMain>().current().servers.push(s);
+    Ok(())
+}
+
+fn set_parameter(s: &mut Server, d: &Directive, i: usize) -> ConfResult {
+    let bad = || d.bad(i, format!("invalid parameter \"{}\"", lossy(d.arg(i))));
+    let int = |text: &[u8]| units::parse_int(text).ok_or_else(bad);
+    if let Some(v) = d.keyed(i, "weight") {
+        s.weight = int(v)? as i64;
+        if s.weight == 0 {
+            return Err(bad());
+        }
+    } else if let Some(v) = d.keyed(i, "max_conns") {
+        s.max_conns = u32::try_from(int(v)?).map_err(|_| bad())?;
+    } else if let Some(v) = d.keyed(i, "max_fails") {
+        s.max_fails = u32::try_from(int(v)?).map_err(|_| bad())?;
+    } else if let Some(v) = d.keyed(i, "fail_timeout") {
+        s.fail_timeout_secs = units::parse_sec(v).ok_or_else(bad)?;
+    } else {
+        match d.arg(i) {
+            b"backup" => s.backup = true,
+            b"down" => s.down = true,
+            b"resolve" => {
+                return Err(bad().hint("names are resolved when the configuration is read; \
+                    use a variable in proxy_pass for more".into()))
+            }
+            _ => return Err(bad()),
+        }
+    }
+    Ok(())
+}
+
+fn set_keepalive(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let n = units::parse_int(d.arg(0)).ok_or_else(|| {
+        d.bad(0, format!("invalid value \"{}\" in \"keepalive\" directive", lossy(d.arg(0))))
+    })?;
+    let local = match d.args.get(1).map(|w| &*w.text) {
+        None => false,
+        Some(b"local") => true,
+        Some(other) => return Err(d.bad(1, format!("invalid parameter \"{}\"", lossy(other)))),
+    };
+    let u = cf.get::<UpstreamMain>().current();
+    u.keepalive.once(d, n as usize)?;
+    u.local = local;
+    Ok(())
+}
+
+fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let name = d.arg(0);
+    if name.is_empty() {
+        return Err(d.bad(0, "invalid zone name \"\""));
+    }
+    if d.args.len() > 1 {
+        let size = units::parse_size(d.arg(1))
+            .ok_or_else(|| d.bad(1, format!("invalid zone size \"{}\"", lossy(d.arg(1)))))?;
+        if size < 8 * 4096 {
+            return Err(d.bad(1, format!("zone \"{}\" is too small", lossy(name))));
+        }
+    }
+    cf.get::<UpstreamMain>().current().zone = Some(name.to_vec());
+    Ok(())
+}
+
+/// Resolves every server and makes the groups.
+fn build(b: &mut Build) -> ConfResult {
+    let main = b.main.get_mut::<UpstreamMain>();
+    let groups: ConfResult<Vec<Group>> = main.declared.iter().map(build_group).collect();
+    main.groups = groups?;
+    Ok(())
+}
+
+fn build_group(u: &Declared) -> ConfResult<Group> {
+    let (mut primary, mut backup) = (Vec::new(), Vec::new());
+    for s in &u.servers {
+        let peers = s.resolve()?;
+        match s.backup {
+            false => primary.extend(peers),
+            true => backup.extend(peers),
+        }
+    }
+    if primary.is_empty() {
+        let text = format!("no servers in upstream \"{}\"", lossy(&u.name));
+        return Err(Diagnostic::emerg(text).at(u.at));
+    }
+    let peers = Peers::new(primary, backup);
+    let method = u.method.clone().unwrap_or_default();
+    let zone = u.zone.as_deref();
+    Ok(Group::new(&u.name, u.port, !u.explicit, peers, method, u.keepalive(), zone))
+}

@@ -1,0 +1,176 @@
+//! The body of a backend's HTTP/1 answer: where it ends and which bytes of what was read are its.
+
+use weir_wire::http1::chunked::{Decoder, Event};
+use weir_wire::http1::field::{FieldEvent, FieldRules, Fields};
+use weir_wire::http1::response::ResponseHead;
+
+/// A trailer block is never longer.
+const TRAILERS_MAX_BYTES: usize = 16 * 1024;
+
+/// How an answer's body ends.
+#[derive(Debug)]
+enum Framing {
+    /// So many more bytes.
+    Length(u64),
+    Chunked(Box<Decoder>),
+    /// Behind a chunked body: its trailer block so far.
+    Trailers(Vec<u8>),
+    Eof,
+}
+
+/// What is wrong with a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadBody {
+    Chunks,
+    Trailers,
+}
+
+/// Reads one body.
+#[derive(Debug)]
+pub struct BodyReader {
+    framing: Framing,
+    pub trailers: Vec<(Vec<u8>, Vec<u8>)>,
+    /// All of it has been read.
+    pub done: bool,
+    /// More came than belongs to it: the connection is of no further use.
+    pub excess: bool,
+}
+
+impl BodyReader {
+    /// The body that follows a head. `bodiless`: the request was a HEAD.
+    pub fn new(head: &ResponseHead, bodiless: bool) -> BodyReader {
+        let framing = if bodiless || matches!(head.status, 204 | 304) {
+            Framing::Length(0)
+        } else if head.chunked {
+            Framing::Chunked(Box::new(Decoder::keeping_trailers()))
+        } else {
+            head.content_length.map_or(Framing::Eof, Framing::Length)
+        };
+        let done = matches!(framing, Framing::Length(0));
+        BodyReader { framing, trailers: Vec::new(), done, excess: false }
+    }
+
+    /// So many bytes are still to come, when that is known.
+    pub fn remaining(&self) -> Option<u64> {
+        match self.framing {
+            Framing::Length(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// The end of the connection is the end of the body.
+    pub fn ends_with_connection(&self) -> bool {
+        matches!(self.framing, Framing::Eof)
+    }
+
+    /// Takes what was read, `buf[from..]`, and leaves the body's own bytes there.
+    pub fn feed(&mut self, buf: &mut Vec<u8>, from: usize) -> Result<(), BadBody> {
+        match &mut self.framing {
+            Framing::Eof => Ok(()),
+            Framing::Length(left) => {
+                let have = (buf.len() - from) as u64;
+                let take = have.min(*left);
+                *left -= take;
+                self.done = *left == 0;
+                self.excess = have > take;
+                buf.truncate(from + take as usize);
+                Ok(())
+            }
+            Framing::Chunked(_) => self.decode(buf, from),
+            Framing::Trailers(block) => {
+                block.extend_from_slice(&buf[from..]);
+                buf.truncate(from);
+                self.read_trailers()
+            }
+        }
+    }
+
+    fn decode(&mut self, buf: &mut Vec<u8>, from: usize) -> Result<(), BadBody> {
+        let Framing::Chunked(decoder) = &mut self.framing else { return Ok(()) };
+        let (mut at, mut end) = (from, from);
+        loop {
+            let (used, event) = decoder.decode(&buf[at..]).map_err(|_| BadBody::Chunks)?;
+            match event {
+                Event::Data(range) => {
+                    let size = range.len();
+                    buf.copy_within(at + range.start..at + range.end, end);
+                    end += size;
+                    at += used;
+                }
+                Event::NeedMore => {
+                    buf.truncate(end);
+                    return Ok(());
+                }
+                Event::End => {
+                    self.framing = Framing::Trailers(buf[at + used..].to_vec());
+                    buf.truncate(end);
+                    return self.read_trailers();
+                }
+            }
+        }
+    }
+
+    fn read_trailers(&mut self) -> Result<(), BadBody> {
+        let Framing::Trailers(block) = &self.framing else { return Ok(()) };
+        let rules = FieldRules { underscores: true, upstream: true };
+        let mut fields = Fields::at(0);
+        let mut trailers = Vec::new();
+        loop {
+            match fields.next(block, rules).map_err(|_| BadBody::Trailers)? {
+                FieldEvent::Field(f) => {
+                    trailers.push((f.name.of(block).to_vec(), f.value.of(block).to_vec()));
+                }
+                FieldEvent::NeedMore if block.len() > TRAILERS_MAX_BYTES => {
+                    return Err(BadBody::Trailers);
+                }
+                FieldEvent::NeedMore => return Ok(()),
+                FieldEvent::End => {
+                    self.excess = fields.position() < block.len();
+                    self.done = true;
+                    self.trailers = trailers;
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(chunked: bool, content_length: Option<u64>) -> ResponseHead {
+        ResponseHead { status: 200, chunked, content_length, ..ResponseHead::default() }
+    }
+
+    #[test]
+    fn chunks_become_plain_bytes_however_they_arrive() {
+        let wire = b"3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nX-A: 1\r\n\r\n";
+        for step in 1..=wire.len() {
+            let mut reader = BodyReader::new(&head(true, None), false);
+            let mut got = Vec::new();
+            for part in wire.chunks(step) {
+                let mut buf = b"head".to_vec();
+                buf.extend_from_slice(part);
+                reader.feed(&mut buf, 4).unwrap();
+                got.extend_from_slice(&buf[4..]);
+            }
+            assert_eq!(got, b"abcdefg");
+            assert!(reader.done && !reader.excess);
+            assert_eq!(reader.trailers, [(b"X-A".to_vec(), b"1".to_vec())]);
+        }
+    }
+
+    #[test]
+    fn lengths_and_excess() {
+        let mut reader = BodyReader::new(&head(false, Some(3)), false);
+        let mut buf = b"abcd".to_vec();
+        reader.feed(&mut buf, 0).unwrap();
+        assert_eq!(buf, b"abc");
+        assert!(reader.done && reader.excess);
+        let reader = BodyReader::new(&head(false, Some(3)), true);
+        assert!(reader.done);
+        let mut reader = BodyReader::new(&head(true, None), false);
+        assert_eq!(reader.feed(&mut b"x\r\n".to_vec(), 0), Err(BadBody::Chunks));
+    }
+}
