@@ -14,9 +14,12 @@ mod lru;
 mod map;
 mod not_modified;
 mod range;
+mod realip;
+mod referer;
 mod rewrite;
 mod split_clients;
 mod static_files;
+mod stub_status;
 mod try_files;
 mod util;
 mod zones;
@@ -31,11 +34,14 @@ pub const MODULES: &[&HttpModule] = &[
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
+    &realip::MODULE,
     &access::MODULE,
-    &limit_conn::MODULE,
     &limit_req::MODULE,
+    &limit_conn::MODULE,
     &map::MODULE,
     &split_clients::MODULE,
+    &referer::MODULE,
+    &stub_status::MODULE,
     &try_files::MODULE,
     // Content, in the order it is tried.
     &gzip_static::MODULE,
@@ -53,6 +59,8 @@ pub const MODULES: &[&HttpModule] = &[
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
     "--with-http_gzip_static_module",
+    "--with-http_realip_module",
+    "--with-http_stub_status_module",
     "--without-http-cache",
     "--without-http_charset_module",
     "--without-http_ssi_module",
@@ -61,7 +69,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_mirror_module",
     "--without-http_autoindex_module",
     "--without-http_geo_module",
-    "--without-http_referer_module",
     "--without-http_fastcgi_module",
     "--without-http_uwsgi_module",
     "--without-http_scgi_module",
@@ -70,8 +77,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_empty_gif_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
-    "--without-http_limit_conn_module",
-    "--without-http_limit_req_module",
     "--without-http_proxy_module",
     "--without-http_upstream_hash_module",
     "--without-http_upstream_ip_hash_module",

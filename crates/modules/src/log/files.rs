@@ -22,7 +22,6 @@ pub struct FileCache {
     pub min_uses: u64,
 }
 
-#[derive(Default)]
 struct Entry {
     file: Option<Rc<File>>,
     uses: u64,
@@ -36,6 +35,8 @@ struct Entry {
 struct Open {
     entries: HashMap<Vec<u8>, Entry>,
     turn: u64,
+    /// When unused files were last closed.
+    swept: i64,
 }
 
 thread_local! {
@@ -56,34 +57,46 @@ fn fresh(path: &[u8]) -> io::Result<Rc<File>> {
 fn cached(all: &mut Open, cache: &FileCache, path: &[u8]) -> io::Result<Rc<File>> {
     let now = clock::coarse_wall_secs();
     all.turn += 1;
-    let open = &mut all.entries;
-    if !open.contains_key(path) {
-        open.retain(|_, e| now - e.used <= cache.inactive_secs);
-        while open.len() >= cache.max {
-            let oldest = open.iter().min_by_key(|(_, e)| e.turn).map(|(p, _)| p.clone());
-            let Some(oldest) = oldest else { break };
-            open.remove(&oldest);
-        }
+    let turn = all.turn;
+    if all.swept != now {
+        all.swept = now;
+        all.entries.retain(|_, e| now - e.used <= cache.inactive_secs);
     }
-    let entry = open.entry(path.to_vec()).or_default();
-    if now - entry.used > cache.inactive_secs {
-        *entry = Entry::default();
-    }
-    entry.uses += 1;
-    entry.used = now;
-    entry.turn = all.turn;
-    if let Some(file) = &entry.file {
-        if now - entry.checked < cache.valid_secs || still_named(file, path) {
-            if now - entry.checked >= cache.valid_secs {
-                entry.checked = now;
+    let mut uses = 1;
+    if let Some(entry) = all.entries.get_mut(path) {
+        entry.uses += 1;
+        entry.used = now;
+        entry.turn = turn;
+        uses = entry.uses;
+        if let Some(file) = &entry.file {
+            let is_due = now - entry.checked >= cache.valid_secs;
+            if !is_due || still_named(file, path) {
+                if is_due {
+                    entry.checked = now;
+                }
+                return Ok(Rc::clone(file));
             }
-            return Ok(Rc::clone(file));
         }
     }
+    // A file that cannot be opened takes no place.
     let file = fresh(path)?;
-    entry.checked = now;
-    entry.file = (entry.uses >= cache.min_uses).then(|| Rc::clone(&file));
+    if !all.entries.contains_key(path) {
+        all.make_room(cache.max);
+    }
+    let kept = (uses >= cache.min_uses).then(|| Rc::clone(&file));
+    let entry = Entry { file: kept, uses, used: now, turn, checked: now };
+    all.entries.insert(path.to_vec(), entry);
     Ok(file)
+}
+
+impl Open {
+    fn make_room(&mut self, max: usize) {
+        while self.entries.len() >= max {
+            let oldest = self.entries.iter().min_by_key(|(_, e)| e.turn).map(|(p, _)| p.clone());
+            let Some(oldest) = oldest else { return };
+            self.entries.remove(&oldest);
+        }
+    }
 }
 
 fn still_named(file: &File, path: &[u8]) -> bool {
