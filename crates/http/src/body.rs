@@ -3,6 +3,7 @@
 use crate::conf::BodyInFile;
 use crate::conn::ConnError;
 use crate::logger::LogLevel;
+use crate::module::Flow;
 use crate::request::Request;
 use crate::temp::TempFile;
 use bytes::Bytes;
@@ -177,6 +178,30 @@ impl RequestBody {
         std::mem::take(&mut self.pending)
     }
 
+    /// The client waits for `100 Continue` and nothing of the body has come.
+    pub(crate) fn awaits_continue(&self) -> bool {
+        self.expect_continue && !self.done && self.leftover().is_empty()
+    }
+
+    /// Throws away what has arrived of the body; an error is a malformed one.
+    pub(crate) fn drop_arrived(&mut self) -> Result<(), ChunkError> {
+        loop {
+            match self.step()? {
+                Piece::Data(..) => {}
+                Piece::NeedMore | Piece::End => return Ok(()),
+            }
+        }
+    }
+
+    /// The whole body has been read from the socket already.
+    pub fn has_arrived(&self) -> bool {
+        match self.framing {
+            Framing::None => true,
+            Framing::Length(_) => self.leftover().len() as u64 >= self.remaining,
+            Framing::Chunked => self.done,
+        }
+    }
+
     /// Bytes behind the body that belong to the next request.
     pub(crate) fn leftover(&self) -> &[u8] {
         &self.pending[self.at..]
@@ -318,10 +343,19 @@ fn file_error(r: &Request, e: &std::io::Error) -> BodyError {
     BodyError::Status(500)
 }
 
-/// Nobody will read the body: it is thrown away when the request ends.
-pub fn discard(r: &mut Request) {
+/// Nobody will read the body: what has come of it is thrown away now, the rest when the request
+/// ends. A malformed one is refused.
+pub fn discard(r: &mut Request) -> Result<(), Flow> {
     r.discard_body = true;
     r.body.too_large_ok = true;
+    if r.body.done || r.body.started {
+        return Ok(());
+    }
+    r.body.drop_arrived().map_err(|_| {
+        r.keepalive = false;
+        r.body.done = true;
+        Flow::Status(400)
+    })
 }
 
 /// Reads and drops what is left of the body, so that the connection can be used again.

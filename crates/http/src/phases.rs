@@ -1,6 +1,5 @@
 //! The way of a request through nginx's phases, and how it ends.
 
-use crate::body;
 use crate::conf::Satisfy;
 use crate::location::{self, Found};
 use crate::logger::LogLevel;
@@ -49,7 +48,7 @@ async fn run_from(r: &mut Request, from: Phase) -> bool {
 fn finalize(r: &mut Request, status: u16) -> Flow {
     let mut status = status;
     for _ in 0..4 {
-        if status == 444 || status == 499 {
+        if matches!(status, 408 | 444 | 499) {
             r.aborted = true;
             r.err_status = status;
             return Flow::Close;
@@ -228,9 +227,12 @@ fn find_config(r: &mut Request) -> Option<Flow> {
             let text = format!("client intended to send too large body: {n} bytes");
             r.log(LogLevel::Error, &text);
             r.body.expect_continue = false;
-            body::discard(r);
+            r.body.too_large_ok = true;
             return Some(Flow::Status(413));
         }
+    }
+    if r.keepalive && crate::h1::disabled_for_browser(r) {
+        r.keepalive = false;
     }
     if r.keepalive {
         let c = &core.core;
