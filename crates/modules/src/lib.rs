@@ -1,6 +1,7 @@
 //! nginx's HTTP modules, one file each. This is the one ordered list.
 
 mod access;
+mod auth_basic;
 mod files;
 mod gzip;
 mod gzip_ok;
@@ -36,6 +37,7 @@ pub const MODULES: &[&HttpModule] = &[
     &rewrite::MODULE,
     &realip::MODULE,
     &access::MODULE,
+    &auth_basic::MODULE,
     &limit_req::MODULE,
     &limit_conn::MODULE,
     &map::MODULE,
@@ -65,7 +67,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_charset_module",
     "--without-http_ssi_module",
     "--without-http_userid_module",
-    "--without-http_auth_basic_module",
     "--without-http_mirror_module",
     "--without-http_autoindex_module",
     "--without-http_geo_module",

@@ -169,7 +169,7 @@ pub fn basic_credentials(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 /// The standard alphabet, padded or not; as in nginx everything behind the first `=` is left.
-fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
+pub fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().position(|b| *b == b'=').unwrap_or(text.len());
     let text = &text[..end];
     if text.len() % 4 == 1 {
