@@ -345,12 +345,7 @@ impl Connection {
         Poll::Ready(Ok(total))
     }
 
-    fn poll_send(
-        &self,
-        cx: &mut Context<'_>,
-        out: &OutQueue,
-        max: u64,
-    ) -> Poll<io::Result<usize>> {
+    fn poll_send(&self, cx: &mut Context<'_>, out: &OutQueue, max: u64) -> Poll<io::Result<usize>> {
         if out.first_is_file() {
             let Some(Piece::File { file, offset, len }) = out.pieces.front() else {
                 return Poll::Ready(Ok(0));

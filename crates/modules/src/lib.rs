@@ -14,6 +14,7 @@ mod log;
 mod lru;
 mod map;
 mod not_modified;
+mod proxy;
 mod range;
 mod realip;
 mod referer;
@@ -32,6 +33,7 @@ use weir_http::HttpModule;
 /// Every module. Handlers of a phase and filters run in this order.
 pub const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::MODULE,
+    &weir_upstream::MODULE,
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
@@ -45,6 +47,7 @@ pub const MODULES: &[&HttpModule] = &[
     &referer::MODULE,
     &stub_status::MODULE,
     &try_files::MODULE,
+    &proxy::MODULE,
     // Content, in the order it is tried.
     &gzip_static::MODULE,
     &index::MODULE,
@@ -78,10 +81,8 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_empty_gif_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
-    "--without-http_proxy_module",
     "--without-http_upstream_hash_module",
     "--without-http_upstream_ip_hash_module",
-    "--without-http_upstream_least_conn_module",
     "--without-http_upstream_least_time_module",
     "--without-http_upstream_random_module",
     "--without-http_upstream_sticky_module",
@@ -91,6 +92,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
 ];
 
 /// Directories for temporary files besides the core's.
-pub fn temp_dirs(_gen: &Generation) -> Vec<PathBuf> {
-    Vec::new()
+pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
+    proxy::temp_dirs(gen)
 }

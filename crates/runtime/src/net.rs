@@ -95,15 +95,28 @@ impl Stream {
     /// Whether something waits to be read: `Some(0)` is the end of the stream. Takes nothing.
     #[cfg(unix)]
     pub fn peek(&self) -> io::Result<usize> {
-        let fd = self.fd();
-        both!(self, s => s.try_io(Interest::READABLE, || {
-            let mut byte = 0u8;
-            // SAFETY: one byte of room, one byte asked for.
-            let n = unsafe {
-                libc::recv(fd, (&raw mut byte).cast(), 1, libc::MSG_PEEK | libc::MSG_DONTWAIT)
-            };
-            if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
-        }))
+        both!(self, s => s.try_io(Interest::READABLE, || self.peek_now()))
+    }
+
+    /// The same, asking the kernel even when the event loop has seen nothing happen.
+    #[cfg(unix)]
+    pub fn peek_now(&self) -> io::Result<usize> {
+        let mut byte = 0u8;
+        // SAFETY: one byte of room, one byte asked for.
+        let n = unsafe {
+            let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+            libc::recv(self.fd(), (&raw mut byte).cast(), 1, flags)
+        };
+        if n < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(n as usize)
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub fn peek_now(&self) -> io::Result<usize> {
+        self.peek()
     }
 
     #[cfg(not(unix))]
