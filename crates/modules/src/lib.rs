@@ -56,8 +56,8 @@ pub const MODULES: &[&HttpModule] = &[
     &not_modified::MODULE,
     &headers::MODULE,
     &gzip::MODULE,
-    &headers::TRAILERS,
     &range::MODULE,
+    &headers::TRAILERS,
 ];
 
 /// What `weir -V` lists, in nginx's words.
