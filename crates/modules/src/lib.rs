@@ -3,6 +3,7 @@
 mod access;
 mod auth_basic;
 mod files;
+mod geo;
 mod gzip;
 mod gzip_ok;
 mod gzip_static;
@@ -42,6 +43,7 @@ pub const MODULES: &[&HttpModule] = &[
     &auth_basic::MODULE,
     &limit_req::MODULE,
     &limit_conn::MODULE,
+    &geo::MODULE,
     &map::MODULE,
     &split_clients::MODULE,
     &referer::MODULE,
@@ -72,7 +74,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_userid_module",
     "--without-http_mirror_module",
     "--without-http_autoindex_module",
-    "--without-http_geo_module",
     "--without-http_fastcgi_module",
     "--without-http_uwsgi_module",
     "--without-http_scgi_module",
