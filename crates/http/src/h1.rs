@@ -67,12 +67,19 @@ pub async fn serve(conn: Rc<Connection>) {
 
 /// One request: wait, read, run, answer, log.
 async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> After {
-    if leftover.is_empty() && !wait_for_request(conn, idle_until).await {
-        return After::Close;
-    }
     let worker = &conn.worker;
     let mut r = worker.take_request();
-    if !leftover.is_empty() {
+    if leftover.is_empty() {
+        // A client mostly has sent its request by the time its connection is accepted.
+        let early = conn.requests.get() == 0 && conn.try_read(&mut r.buf, HEAD_ROOM_BYTES);
+        if !early {
+            worker.give_request(r);
+            if !wait_for_request(conn, idle_until).await {
+                return After::Close;
+            }
+            r = worker.take_request();
+        }
+    } else {
         r.buf = leftover;
         r.pipelined = conn.requests.get() > 0;
     }
