@@ -220,6 +220,7 @@ fn take_head(conn: &Rc<Connection>, r: &mut Box<Request>, core: &CoreSrv) -> Res
         let bad = uri::normalize(&path, *core.merge_slashes, &mut out).is_err();
         r.uri = out;
         if bad {
+            r.uri.clear();
             return Err(refuse(ParseError::InvalidRequest));
         }
     } else {

@@ -1,7 +1,9 @@
 //! nginx's HTTP modules, one file each. This is the one ordered list.
 
 mod access;
+mod auth_basic;
 mod files;
+mod geo;
 mod gzip;
 mod gzip_ok;
 mod gzip_static;
@@ -38,8 +40,10 @@ pub const MODULES: &[&HttpModule] = &[
     &rewrite::MODULE,
     &realip::MODULE,
     &access::MODULE,
+    &auth_basic::MODULE,
     &limit_req::MODULE,
     &limit_conn::MODULE,
+    &geo::MODULE,
     &map::MODULE,
     &split_clients::MODULE,
     &referer::MODULE,
@@ -54,8 +58,8 @@ pub const MODULES: &[&HttpModule] = &[
     &not_modified::MODULE,
     &headers::MODULE,
     &gzip::MODULE,
-    &headers::TRAILERS,
     &range::MODULE,
+    &headers::TRAILERS,
 ];
 
 /// What `weir -V` lists, in nginx's words.
@@ -68,10 +72,8 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_charset_module",
     "--without-http_ssi_module",
     "--without-http_userid_module",
-    "--without-http_auth_basic_module",
     "--without-http_mirror_module",
     "--without-http_autoindex_module",
-    "--without-http_geo_module",
     "--without-http_fastcgi_module",
     "--without-http_uwsgi_module",
     "--without-http_scgi_module",

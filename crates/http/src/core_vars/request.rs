@@ -95,8 +95,9 @@ pub fn is_request_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, if named_port(r) == 0 { b"" } else { b":" })
 }
 
+/// Of a URI that was refused: empty. Without any: missing.
 pub fn uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some_if_any(out, &r.uri)
+    some(out, &r.uri) && !(r.uri.is_empty() && r.unparsed_uri().is_empty())
 }
 
 pub fn args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
@@ -169,7 +170,7 @@ pub fn basic_credentials(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 /// The standard alphabet, padded or not; as in nginx everything behind the first `=` is left.
-fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
+pub fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
     let end = text.iter().position(|b| *b == b'=').unwrap_or(text.len());
     let text = &text[..end];
     if text.len() % 4 == 1 {
