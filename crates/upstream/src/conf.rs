@@ -3,11 +3,12 @@
 //! Difference from nginx: a `zone` keeps what it knows of the servers over a reload that does not
 //! change them, and so does the pool of idle connections of a shared (`keepalive N`) upstream.
 
-use crate::balance::Method;
+use crate::balance::{Method, Ring};
 use crate::group::{Group, KeepAlive};
 use crate::peers::{Peer, PeerAddr, Peers};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
 use weir_base::units;
 use weir_conf::Position;
@@ -281,6 +282,11 @@ static ROWS: &[Row] = &[
     }),
     Row::new("zone", UPS, Arity::ONE_TWO, "", "Workers share what they know of the servers.", set_zone)
         .note("the size is checked and not used; the servers' state lives on over a reload"),
+    Row::new("ip_hash", UPS, Arity::NONE, "", "A client's address decides the server.", |cf, d| {
+        set_method(cf, d, Method::IpHash)
+    }),
+    Row::new("hash", UPS, Arity::ONE_TWO, "", "A text decides the server.", set_hash),
+    Row::new("random", UPS, Arity::ANY, "", "Any server, or the less busy of two.", set_random),
     Row::new("least_conn", UPS, Arity::NONE, "", "The least busy server is asked.", |cf, d| {
         set_method(cf, d, Method::LeastConn)
     }),
@@ -294,6 +300,27 @@ fn set_method(cf: &mut Cf, d: &Directive, method: Method) -> ConfResult {
     Ok(())
 }
 
+fn set_hash(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let key = Arc::new(weir_http::vars::template(cf, d, 0)?);
+    match d.args.get(1).map(|w| &*w.text) {
+        None => set_method(cf, d, Method::Hash(key)),
+        // The ring is made when the servers are known.
+        Some(b"consistent") => set_method(cf, d, Method::Consistent(key, Arc::default())),
+        Some(other) => Err(d.bad(1, format!("invalid parameter \"{}\"", lossy(other)))),
+    }
+}
+
+fn set_random(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let wrong = |i: usize| d.bad(i, format!("invalid parameter \"{}\"", lossy(d.arg(i))));
+    match d.args.len() {
+        0 => set_method(cf, d, Method::Random),
+        1 | 2 if d.arg(0) != b"two" => Err(wrong(0)),
+        2 if d.arg(1) != b"least_conn" => Err(wrong(1)),
+        1 | 2 => set_method(cf, d, Method::RandomTwo),
+        _ => Err(d.fail("invalid number of arguments in \"random\" directive")),
+    }
+}
+
 fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     let name = d.arg(0);
     let url = parse_endpoint(name, EndpointOptions::default())
@@ -302,7 +329,12 @@ fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     for i in 1..d.args.len() {
         set_parameter(&mut s, d, i)?;
     }
-    cf.get::<UpstreamMain>().current().servers.push(s);
+    let u = cf.get::<UpstreamMain>().current();
+    if s.backup && u.method.as_ref().is_some_and(Method::refuses_backup) {
+        let text = "balancing method does not support parameter \"backup\"";
+        return Err(d.fail(text));
+    }
+    u.servers.push(s);
     Ok(())
 }
 
@@ -387,7 +419,10 @@ fn build_group(u: &Declared) -> ConfResult<Group> {
         return Err(Diagnostic::emerg(text).at(u.at));
     }
     let peers = Peers::new(primary, backup);
-    let method = u.method.clone().unwrap_or_default();
+    let method = match u.method.clone().unwrap_or_default() {
+        Method::Consistent(key, _) => Method::Consistent(key, Arc::new(Ring::new(&peers))),
+        other => other,
+    };
     let zone = u.zone.as_deref();
     Ok(Group::new(&u.name, u.port, !u.explicit, peers, method, u.keepalive(), zone))
 }

@@ -206,7 +206,7 @@ impl<'a> Outgoing<'a> {
             Body::File(f) => Some((Rc::clone(f), 0)),
             _ => None,
         };
-        Outgoing {
+        let mut out = Outgoing {
             first: request,
             second: if matches!(run.body, Body::Memory) { memory } else { b"" },
             file,
@@ -214,7 +214,12 @@ impl<'a> Outgoing<'a> {
             chunked: run.chunked,
             piece: Vec::new(),
             at: 0,
+        };
+        if out.stream {
+            // The part of the body that had come before a server was chosen.
+            out.put_piece(Some(memory));
         }
+        out
     }
 
     fn parts(&self) -> [IoSlice<'_>; 2] {

@@ -5,7 +5,9 @@ use super::exchange::{self, Fault};
 use super::headers::BodyLength;
 use super::target::{self, Head, Target};
 use super::{relay, respond, tunnel};
+use std::future::Future;
 use std::rc::Rc;
+use std::task::Poll;
 use weir_http::body::{self, BodyError};
 use weir_http::generation::Location;
 use weir_http::logger::LogLevel;
@@ -85,7 +87,7 @@ pub async fn run(r: &mut Request) -> Flow {
     let chunked = matches!(body, Body::Stream) && r.body.is_chunked();
     let mut run = Run {
         choice: Choice::new(group.peers()),
-        key: Key::default(),
+        key: Key::new(&group.shape.method, r),
         options,
         body,
         chunked,
@@ -135,16 +137,41 @@ async fn take_body(r: &mut Request, conf: &ProxyLoc) -> Result<Body, BodyError> 
     let own = conf.set_body.is_some() || !*conf.pass_request_body;
     let v11 = *conf.http_version == super::conf::HttpVersion::V11;
     let streamed = !*conf.request_buffering && !own && (v11 || !r.body.is_chunked());
-    if streamed && !r.body.complete {
-        return Ok(Body::Stream);
+    match streamed && !r.body.complete {
+        true if !take_what_is_there(r).await? => return Ok(Body::Stream),
+        true => {}
+        false => body::read_all(r).await?,
     }
-    body::read_all(r).await?;
     Ok(match &r.body.file {
         _ if own => Body::None,
         Some(file) => Body::File(Rc::clone(file)),
         None if r.body.memory.is_empty() => Body::None,
         None => Body::Memory,
     })
+}
+
+/// Takes the part of the body that has already come; whether it is all of it.
+async fn take_what_is_there(r: &mut Request) -> Result<bool, BodyError> {
+    let loc = Rc::clone(r.loc());
+    let most = *loc.core.client_body_buffer_size as usize;
+    while r.body.memory.len() < most {
+        let mut next = std::pin::pin!(body::next(r));
+        let now = std::future::poll_fn(|cx| {
+            Poll::Ready(match next.as_mut().poll(cx) {
+                Poll::Ready(piece) => Some(piece),
+                Poll::Pending => None,
+            })
+        });
+        let Some(piece) = now.await else { return Ok(false) };
+        match piece? {
+            Some(bytes) => r.body.memory.extend_from_slice(&bytes),
+            None => {
+                r.body.complete = true;
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 async fn tries(r: &mut Request, run: &mut Run) -> Flow {
