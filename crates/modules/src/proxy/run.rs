@@ -155,14 +155,7 @@ async fn take_what_is_there(r: &mut Request) -> Result<bool, BodyError> {
     let loc = Rc::clone(r.loc());
     let most = *loc.core.client_body_buffer_size as usize;
     while r.body.memory.len() < most {
-        let mut next = std::pin::pin!(body::next(r));
-        let now = std::future::poll_fn(|cx| {
-            Poll::Ready(match next.as_mut().poll(cx) {
-                Poll::Ready(piece) => Some(piece),
-                Poll::Pending => None,
-            })
-        });
-        let Some(piece) = now.await else { return Ok(false) };
+        let Some(piece) = at_once(body::next(r)).await else { return Ok(false) };
         match piece? {
             Some(bytes) => r.body.memory.extend_from_slice(&bytes),
             None => {
@@ -172,6 +165,18 @@ async fn take_what_is_there(r: &mut Request) -> Result<bool, BodyError> {
         }
     }
     Ok(false)
+}
+
+/// What a future gives without waiting.
+async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|cx| {
+        Poll::Ready(match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        })
+    })
+    .await
 }
 
 async fn tries(r: &mut Request, run: &mut Run) -> Flow {
