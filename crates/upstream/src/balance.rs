@@ -291,12 +291,7 @@ fn crc32(parts: &[&[u8]]) -> u32 {
 }
 
 /// The server with the fewest connections for its weight; among equals, round robin.
-fn least_conn(
-    peers: &Peers,
-    state: &mut State,
-    choice: &mut Choice,
-    now: u64,
-) -> Option<PeerId> {
+fn least_conn(peers: &Peers, state: &mut State, choice: &mut Choice, now: u64) -> Option<PeerId> {
     with_backup(peers, choice, |backup, choice| {
         let index = fewest(peers, state, choice, backup, now)?;
         take(peers, state, choice, PeerId { backup, index }, now);

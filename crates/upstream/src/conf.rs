@@ -125,7 +125,12 @@ impl UpstreamMain {
     }
 
     /// The upstream that a URL names: a block, which may also follow, or an implicit one.
-    pub fn add(&mut self, d: &Directive, url: &Endpoint, default_port: u16) -> ConfResult<UpstreamRef> {
+    pub fn add(
+        &mut self,
+        d: &Directive,
+        url: &Endpoint,
+        default_port: u16,
+    ) -> ConfResult<UpstreamRef> {
         let name = url.host_text;
         let unix = matches!(url.host, Host::Unix(_));
         let port = if unix { 0 } else { url.port.unwrap_or(default_port) };
@@ -238,9 +243,11 @@ pub fn addresses(name: &str, port: u16) -> Vec<SocketAddr> {
 pub fn in_order(mut all: Vec<SocketAddr>) -> Vec<SocketAddr> {
     all.sort_by_key(SocketAddr::is_ipv6);
     let mut seen = Vec::with_capacity(all.len());
-    all.retain(|a| !seen.contains(a) && {
-        seen.push(*a);
-        true
+    all.retain(|a| {
+        !seen.contains(a) && {
+            seen.push(*a);
+            true
+        }
     });
     all
 }
@@ -268,20 +275,41 @@ static ROWS: &[Row] = &[
     Row::new("server", UPS, Arity::ONE_MORE, "", "A server of the group.", set_server)
         .note("resolve and service= are not in this version"),
     Row::new("keepalive", UPS, Arity::ONE_TWO, "32 local", "Idle connections kept.", set_keepalive),
-    Row::new("keepalive_requests", UPS, Arity::ONE, "1000", "Requests a connection carries.", |cf, d| {
-        let v = d.num(0)?;
-        cf.get::<UpstreamMain>().current().requests.once(d, v)
-    }),
+    Row::new(
+        "keepalive_requests",
+        UPS,
+        Arity::ONE,
+        "1000",
+        "Requests a connection carries.",
+        |cf, d| {
+            let v = d.num(0)?;
+            cf.get::<UpstreamMain>().current().requests.once(d, v)
+        },
+    ),
     Row::new("keepalive_time", UPS, Arity::ONE, "1h", "Longest life of a connection.", |cf, d| {
         let v = d.msec(0)?;
         cf.get::<UpstreamMain>().current().time_ms.once(d, v)
     }),
-    Row::new("keepalive_timeout", UPS, Arity::ONE, "60s", "Longest rest of a connection.", |cf, d| {
-        let v = d.msec(0)?;
-        cf.get::<UpstreamMain>().current().timeout_ms.once(d, v)
-    }),
-    Row::new("zone", UPS, Arity::ONE_TWO, "", "Workers share what they know of the servers.", set_zone)
-        .note("the size is checked and not used; the servers' state lives on over a reload"),
+    Row::new(
+        "keepalive_timeout",
+        UPS,
+        Arity::ONE,
+        "60s",
+        "Longest rest of a connection.",
+        |cf, d| {
+            let v = d.msec(0)?;
+            cf.get::<UpstreamMain>().current().timeout_ms.once(d, v)
+        },
+    ),
+    Row::new(
+        "zone",
+        UPS,
+        Arity::ONE_TWO,
+        "",
+        "Workers share what they know of the servers.",
+        set_zone,
+    )
+    .note("the size is checked and not used; the servers' state lives on over a reload"),
     Row::new("ip_hash", UPS, Arity::NONE, "", "A client's address decides the server.", |cf, d| {
         set_method(cf, d, Method::IpHash)
     }),
@@ -357,8 +385,11 @@ fn set_parameter(s: &mut Server, d: &Directive, i: usize) -> ConfResult {
             b"backup" => s.backup = true,
             b"down" => s.down = true,
             b"resolve" => {
-                return Err(bad().hint("names are resolved when the configuration is read; \
-                    use a variable in proxy_pass for more".into()))
+                return Err(bad().hint(
+                    "names are resolved when the configuration is read; \
+                    use a variable in proxy_pass for more"
+                        .into(),
+                ))
             }
             _ => return Err(bad()),
         }

@@ -218,7 +218,8 @@ pub fn usable(peer: &Peer, state: &PeerState, now: u64) -> bool {
     let failed = peer.max_fails != 0
         && state.fails >= peer.max_fails
         && now.saturating_sub(state.checked) <= peer.fail_timeout_secs;
-    !failed && !(peer.max_conns != 0 && state.conns >= peer.max_conns)
+    let full = peer.max_conns != 0 && state.conns >= peer.max_conns;
+    !failed && !full
 }
 
 /// Takes the next server; `None` when nobody is left.

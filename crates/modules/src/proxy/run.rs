@@ -168,7 +168,7 @@ async fn take_what_is_there(r: &mut Request) -> Result<bool, BodyError> {
 }
 
 /// What a future gives without waiting.
-async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
+pub async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     std::future::poll_fn(|cx| {
         Poll::Ready(match work.as_mut().poll(cx) {
@@ -193,7 +193,10 @@ async fn tries(r: &mut Request, run: &mut Run) -> Flow {
 
 /// Asks one server. An error is a status to answer with, or `None` for the next server.
 async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
-    run.asked_ms = clock::mono_ms();
+    run.asked_ms = match run.first {
+        true => run.start_ms,
+        false => clock::mono_ms(),
+    };
     let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
     let lease = run.group.pick(&mut run.choice, &mut run.key);
     let peer = match &lease {
@@ -206,10 +209,8 @@ async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
         return Err(failed(r, run, None, None, next::NO_LIVE));
     };
     let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
-    let idle = run
-        .group
-        .take_idle(lease.peer, run.tag())
-        .filter(|link| !risky || link.is_surely_quiet());
+    let idle =
+        run.group.take_idle(lease.peer, run.tag()).filter(|link| !risky || link.is_surely_quiet());
     let mut link = match idle {
         Some(mut link) => {
             link.reused = true;
