@@ -62,7 +62,48 @@ enum Piece {
     End,
 }
 
+/// A body buffer that grew beyond this is not kept for the next request.
+const KEEP_MEMORY_MAX_BYTES: usize = 64 * 1024;
+
 impl RequestBody {
+    /// Forgets the body and keeps the memory.
+    pub(crate) fn recycle(&mut self) {
+        let RequestBody {
+            framing,
+            decoder,
+            pending,
+            at,
+            remaining,
+            length,
+            memory,
+            file,
+            done,
+            started,
+            complete,
+            expect_continue,
+            too_large_ok,
+        } = self;
+        *framing = Framing::None;
+        *decoder = Decoder::new();
+        pending.clear();
+        *at = 0;
+        *remaining = 0;
+        *length = 0;
+        memory.clear();
+        *file = None;
+        *done = false;
+        *started = false;
+        *complete = false;
+        *expect_continue = false;
+        *too_large_ok = false;
+        if memory.capacity() > KEEP_MEMORY_MAX_BYTES {
+            *memory = Vec::new();
+        }
+        if pending.capacity() > KEEP_MEMORY_MAX_BYTES {
+            *pending = Vec::new();
+        }
+    }
+
     pub(crate) fn begin(&mut self, framing: BodyFraming) {
         self.framing = match framing {
             BodyFraming::None => Framing::None,

@@ -67,12 +67,19 @@ pub async fn serve(conn: Rc<Connection>) {
 
 /// One request: wait, read, run, answer, log.
 async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> After {
-    if leftover.is_empty() && !wait_for_request(conn, idle_until).await {
-        return After::Close;
-    }
     let worker = &conn.worker;
     let mut r = worker.take_request();
-    if !leftover.is_empty() {
+    if leftover.is_empty() {
+        // A client mostly has sent its request by the time its connection is accepted.
+        let early = conn.requests.get() == 0 && conn.try_read(&mut r.buf, HEAD_ROOM_BYTES);
+        if !early {
+            worker.give_request(r);
+            if !wait_for_request(conn, idle_until).await {
+                return After::Close;
+            }
+            r = worker.take_request();
+        }
+    } else {
         r.buf = leftover;
         r.pipelined = conn.requests.get() > 0;
     }
@@ -145,10 +152,8 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
                 begun = true;
                 begin(conn, r, &gen, &server);
             }
-            let (buf, mut head) = (std::mem::take(&mut r.buf), std::mem::take(&mut r.head));
-            let parsed = parser.parse(&buf, &limits, &mut head);
-            r.buf = buf;
-            r.head = head;
+            let Request { buf, head, .. } = &mut **r;
+            let parsed = parser.parse(buf, &limits, head);
             match parsed {
                 Ok(Progress::Complete) => return take_head(conn, r, &server.core),
                 Ok(Progress::NeedMore) => {}
@@ -162,7 +167,8 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
         match got {
             Ok(0) | Err(ConnError::Io(_)) => {
                 if begun && parser.has_begun() {
-                    let text = "client prematurely closed connection while reading client request headers";
+                    let text =
+                        "client prematurely closed connection while reading client request headers";
                     r.log(LogLevel::Info, text);
                     r.err_status = 400;
                     log_request(r).await;
@@ -187,24 +193,22 @@ fn begin(conn: &Rc<Connection>, r: &mut Request, gen: &Rc<WorkerGen>, server: &R
 }
 
 /// What follows from a complete head: host, server, URI, body, keep-alive.
-fn take_head(
-    conn: &Rc<Connection>,
-    r: &mut Box<Request>,
-    core: &CoreSrv,
-) -> Result<(), NoRequest> {
+fn take_head(conn: &Rc<Connection>, r: &mut Box<Request>, core: &CoreSrv) -> Result<(), NoRequest> {
     let refuse = NoRequest::Refused;
     r.received = r.head.len() as u64;
     if r.buf.len() > r.head.head_len {
-        let (_, rest) = r.buf.split_at(r.head.head_len);
-        let rest = rest.to_vec();
-        r.body.pending = rest;
+        let Request { buf, head, body, .. } = &mut **r;
+        body.pending.extend_from_slice(&buf[head.head_len..]);
         r.buf.truncate(r.head.head_len);
     }
     r.method = r.head.method;
     let host = framing::host(&r.head, &r.buf).map_err(refuse)?;
     if let Some(h) = host {
-        let name = h.name.of(&r.buf).to_ascii_lowercase();
-        r.host = name;
+        let Request { buf, host, .. } = &mut **r;
+        host.extend_from_slice(h.name.of(buf));
+        if h.has_upper_case {
+            host.make_ascii_lowercase();
+        }
     }
     server::select(conn, r);
     if r.head.complex_uri {
@@ -216,11 +220,11 @@ fn take_head(
             return Err(refuse(ParseError::InvalidRequest));
         }
     } else {
-        let (head, buf) = (r.head.path, &r.buf);
-        r.uri.extend_from_slice(head.of(buf));
+        let Request { buf, head, uri, .. } = &mut **r;
+        uri.extend_from_slice(head.path.of(buf));
     }
     if let Some(args) = r.head.args {
-        let (buf, out) = (&r.buf, &mut r.args);
+        let Request { buf, args: out, .. } = &mut **r;
         out.extend_from_slice(args.of(buf));
     }
     r.valid_unparsed_uri = !r.head.empty_path_in_uri;
@@ -228,8 +232,7 @@ fn take_head(
     r.body.begin(body);
     r.keepalive = wants_keepalive(conn, r);
     let expects = r.head.version >= Version::HTTP_11
-        && r.header(HeaderId::Expect)
-            .is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
+        && r.header(HeaderId::Expect).is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
     r.body.expect_continue = expects;
     Ok(())
 }
@@ -258,8 +261,7 @@ fn disabled_for_browser(r: &Request) -> bool {
         && r.method == Method::Post
         && (has(b"MSIE 6.") || has(b"MSIE 5.") || has(b"MSIE 4."))
         && !has(b"Opera");
-    let safari =
-        disable & 2 != 0 && has(b"Mac OS X") && has(b"Safari/") && !has(b"Chrome/");
+    let safari = disable & 2 != 0 && has(b"Mac OS X") && has(b"Safari/") && !has(b"Chrome/");
     msie6 || safari
 }
 
@@ -396,7 +398,8 @@ async fn read_proxy_header(conn: &Connection, buf: &mut Vec<u8>) -> bool {
             }
             Err(_) => {
                 let shown = proxy_protocol::shown(buf);
-                let text = [b"broken header: \"", shown, b"\" while reading PROXY protocol"].concat();
+                let text =
+                    [b"broken header: \"", shown, b"\" while reading PROXY protocol"].concat();
                 conn.log(LogLevel::Error, &text);
                 return false;
             }

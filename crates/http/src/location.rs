@@ -48,8 +48,7 @@ impl LocationSet {
         for i in 0..set.prefixes.len() {
             let shorter = (0..i).rev().find(|j| {
                 let candidate = &set.prefixes[*j];
-                candidate.inclusive.is_some()
-                    && set.prefixes[i].name.starts_with(&candidate.name)
+                candidate.inclusive.is_some() && set.prefixes[i].name.starts_with(&candidate.name)
             });
             set.prefixes[i].shorter = shorter;
         }
@@ -174,12 +173,7 @@ fn match_regex(r: &mut Request, regex: &Regex, vars: &[(usize, VarId)]) -> bool 
 }
 
 /// Runs a regex; a match sets `$1…` and the named captures' variables. An error counts as none.
-pub fn regex_exec(
-    r: &mut Request,
-    regex: &Regex,
-    vars: &[(usize, VarId)],
-    subject: &[u8],
-) -> bool {
+pub fn regex_exec(r: &mut Request, regex: &Regex, vars: &[(usize, VarId)], subject: &[u8]) -> bool {
     regex_match(r, regex, vars, subject).unwrap_or(false)
 }
 

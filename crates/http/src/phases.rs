@@ -248,8 +248,7 @@ fn spend_redirect(r: &mut Request) -> bool {
     r.redirects_left -= 1;
     if r.redirects_left == 0 {
         let uri = String::from_utf8_lossy(&r.uri).into_owned();
-        let text =
-            format!("rewrite or internal redirection cycle while processing \"{uri}\"");
+        let text = format!("rewrite or internal redirection cycle while processing \"{uri}\"");
         r.log(LogLevel::Error, &text);
         return false;
     }
@@ -261,7 +260,9 @@ pub fn internal_redirect(r: &mut Request, uri: &[u8], args: &[u8]) -> Flow {
     r.redirects_left = r.redirects_left.saturating_sub(1);
     if r.redirects_left == 0 {
         let shown = String::from_utf8_lossy(uri).into_owned();
-        let text = format!("rewrite or internal redirection cycle while internally redirecting to \"{shown}\"");
+        let text = format!(
+            "rewrite or internal redirection cycle while internally redirecting to \"{shown}\""
+        );
         r.log(LogLevel::Error, &text);
         return Flow::Status(500);
     }

@@ -13,8 +13,7 @@ use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
 
 /// Browsers that replace short error pages by their own get longer ones.
-const MSIE_PADDING: &str =
-    "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";
+const MSIE_PADDING: &str = "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";
 
 pub fn write_server_header(tokens: ServerTokens, text: &mut Vec<u8>) {
     let name = match tokens {
@@ -255,9 +254,9 @@ pub fn set_content_type(r: &mut Request) {
         return;
     }
     let loc = Rc::clone(r.loc());
-    let exten = r.exten().map(<[u8]>::to_ascii_lowercase).unwrap_or_default();
-    match loc.core.types.get(exten.as_slice()) {
-        Some(kind) if !exten.is_empty() => r.out.set_content_type(kind),
-        _ => r.out.set_content_type(&loc.core.default_type),
+    let kind = r.exten().and_then(|e| loc.core.type_of(e));
+    match kind {
+        Some(kind) => r.out.set_content_type(kind),
+        None => r.out.set_content_type(&loc.core.default_type),
     }
 }

@@ -53,23 +53,50 @@ impl ConfType for Conf {
 pub const MODULE: HttpModule = HttpModule {
     name: "gzip_ok",
     rows: &[
-        Row::new("gzip_http_version", Context::HSL, Arity::ONE, "1.1", "Least HTTP version to compress for.", |cf, d| {
-            let v = d.choice(0, &[("1.0", Version::HTTP_10), ("1.1", Version::HTTP_11)])?;
-            cf.get::<Conf>().http_version.once(d, v)
-        }),
-        Row::new("gzip_proxied", Context::HSL, Arity::ONE_MORE, "off", "Which answers to proxied requests are compressed.", |cf, d| {
-            const WORDS: [(&str, u32); 9] = [
-                ("off", OFF), ("expired", EXPIRED), ("no-cache", NO_CACHE), ("no-store", NO_STORE),
-                ("private", PRIVATE), ("no_last_modified", NO_LAST_MODIFIED), ("no_etag", NO_ETAG),
-                ("auth", AUTH), ("any", ANY),
-            ];
-            let mut bits = 0;
-            for i in 0..d.args.len() {
-                bits |= d.choice(i, &WORDS)?;
-            }
-            cf.get::<Conf>().proxied.once(d, bits)
-        }),
-        Row::new("gzip_disable", Context::HSL, Arity::ONE_MORE, "", "User-Agents that get no compressed answers.", set_disable),
+        Row::new(
+            "gzip_http_version",
+            Context::HSL,
+            Arity::ONE,
+            "1.1",
+            "Least HTTP version to compress for.",
+            |cf, d| {
+                let v = d.choice(0, &[("1.0", Version::HTTP_10), ("1.1", Version::HTTP_11)])?;
+                cf.get::<Conf>().http_version.once(d, v)
+            },
+        ),
+        Row::new(
+            "gzip_proxied",
+            Context::HSL,
+            Arity::ONE_MORE,
+            "off",
+            "Which answers to proxied requests are compressed.",
+            |cf, d| {
+                const WORDS: [(&str, u32); 9] = [
+                    ("off", OFF),
+                    ("expired", EXPIRED),
+                    ("no-cache", NO_CACHE),
+                    ("no-store", NO_STORE),
+                    ("private", PRIVATE),
+                    ("no_last_modified", NO_LAST_MODIFIED),
+                    ("no_etag", NO_ETAG),
+                    ("auth", AUTH),
+                    ("any", ANY),
+                ];
+                let mut bits = 0;
+                for i in 0..d.args.len() {
+                    bits |= d.choice(i, &WORDS)?;
+                }
+                cf.get::<Conf>().proxied.once(d, bits)
+            },
+        ),
+        Row::new(
+            "gzip_disable",
+            Context::HSL,
+            Arity::ONE_MORE,
+            "",
+            "User-Agents that get no compressed answers.",
+            set_disable,
+        ),
     ],
     slots: &[SlotVtable::of::<Conf>()],
     ..HttpModule::EMPTY

@@ -7,16 +7,23 @@ mod gzip_ok;
 mod gzip_static;
 mod headers;
 mod index;
+mod limit_conn;
+mod limit_req;
 mod log;
+mod lru;
 mod map;
 mod not_modified;
 mod proxy;
 mod range;
+mod realip;
+mod referer;
 mod rewrite;
 mod split_clients;
 mod static_files;
+mod stub_status;
 mod try_files;
 mod util;
+mod zones;
 
 use std::path::PathBuf;
 use weir_http::generation::Generation;
@@ -29,9 +36,14 @@ pub const MODULES: &[&HttpModule] = &[
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
+    &realip::MODULE,
     &access::MODULE,
+    &limit_req::MODULE,
+    &limit_conn::MODULE,
     &map::MODULE,
     &split_clients::MODULE,
+    &referer::MODULE,
+    &stub_status::MODULE,
     &try_files::MODULE,
     &proxy::MODULE,
     // Content, in the order it is tried.
@@ -50,6 +62,8 @@ pub const MODULES: &[&HttpModule] = &[
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
     "--with-http_gzip_static_module",
+    "--with-http_realip_module",
+    "--with-http_stub_status_module",
     "--without-http-cache",
     "--without-http_charset_module",
     "--without-http_ssi_module",
@@ -58,7 +72,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_mirror_module",
     "--without-http_autoindex_module",
     "--without-http_geo_module",
-    "--without-http_referer_module",
     "--without-http_fastcgi_module",
     "--without-http_uwsgi_module",
     "--without-http_scgi_module",
@@ -67,8 +80,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_empty_gif_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
-    "--without-http_limit_conn_module",
-    "--without-http_limit_req_module",
     "--without-http_upstream_least_time_module",
     "--without-http_upstream_sticky_module",
     "--without-mail_pop3_module",

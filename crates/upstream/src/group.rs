@@ -9,9 +9,11 @@ use crate::link::Link;
 use crate::peers::{self, Choice, Peer, PeerId, Peers, State};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
 use std::rc::{Rc, Weak as RcWeak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use weir_base::bytes::Identity;
 use weir_http::worker::Worker;
 use weir_runtime::{clock, timer};
 
@@ -121,7 +123,7 @@ pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
 
 #[derive(Default)]
 struct WorkerGroups {
-    groups: RefCell<HashMap<u64, Rc<WorkerGroup>>>,
+    groups: RefCell<HashMap<u64, Rc<WorkerGroup>, BuildHasherDefault<Identity>>>,
 }
 
 impl WorkerGroups {

@@ -84,7 +84,7 @@ impl Link {
 
     /// As [`Link::is_quiet`], but never trusts what the event loop has seen so far.
     pub fn is_surely_quiet(&self) -> bool {
-        matches!(self.stream.peek_now(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+        matches!(self.stream.peek(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Sends some of it, failing at the deadline; a deadline of 0 is set when it must wait.
@@ -151,10 +151,12 @@ async fn open(addr: &PeerAddr, options: &SocketOptions) -> io::Result<Stream> {
             if let Some(local) = options.bind {
                 socket.bind(local)?;
             }
-            Ok(Stream::Tcp(socket.connect(*addr).await?))
+            Ok(Stream::from(socket.connect(*addr).await?.into_std()?))
         }
         #[cfg(unix)]
-        PeerAddr::Unix(path) => Ok(Stream::Unix(tokio::net::UnixStream::connect(path).await?)),
+        PeerAddr::Unix(path) => {
+            Ok(Stream::from(tokio::net::UnixStream::connect(path).await?.into_std()?))
+        }
         #[cfg(not(unix))]
         PeerAddr::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
     }

@@ -217,8 +217,9 @@ mod tests {
     #[test]
     fn credentials() {
         let pair = |text: &str| {
-            basic_credentials(text.as_bytes())
-                .map(|(u, p)| format!("{}|{}", String::from_utf8_lossy(&u), String::from_utf8_lossy(&p)))
+            basic_credentials(text.as_bytes()).map(|(u, p)| {
+                format!("{}|{}", String::from_utf8_lossy(&u), String::from_utf8_lossy(&p))
+            })
         };
         assert_eq!(pair("Basic dXNlcjpwYXNz").as_deref(), Some("user|pass"));
         assert_eq!(pair("basic   dXNlcjo=").as_deref(), Some("user|"));

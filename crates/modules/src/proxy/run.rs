@@ -44,6 +44,8 @@ pub struct Run {
     pub chunked: bool,
     /// The answer will have no body.
     pub bodiless: bool,
+    /// The answer came in one piece with its head, and at the same time.
+    at_once: bool,
     /// No server was asked yet.
     first: bool,
     start_ms: u64,
@@ -83,6 +85,11 @@ pub async fn run(r: &mut Request) -> Flow {
         Err(BodyError::Status(s)) => return Flow::Status(s),
         Err(BodyError::Closed) => return Flow::Status(499),
     };
+    // Without a body to wait for, hardly any time has passed since the request came.
+    let start_ms = match body {
+        Body::None => r.start_ms,
+        _ => clock::mono_ms(),
+    };
     let options = conf.socket_options(r);
     let chunked = matches!(body, Body::Stream) && r.body.is_chunked();
     let mut run = Run {
@@ -92,8 +99,9 @@ pub async fn run(r: &mut Request) -> Flow {
         body,
         chunked,
         bodiless: false,
+        at_once: false,
         first: true,
-        start_ms: clock::mono_ms(),
+        start_ms,
         asked_ms: 0,
         group,
         loc: Rc::clone(&loc),
@@ -330,7 +338,8 @@ fn may_repeat(r: &Request, run: &Run, bit: u32, sent: bool) -> bool {
 
 /// Completes what `$upstream_*` shows of the current try.
 fn finish_state(r: &mut Request, run: &Run, link: Option<&Link>) {
-    let took = clock::mono_ms().saturating_sub(run.asked_ms);
+    let whole = run.at_once.then(|| r.upstream.last().and_then(|s| s.header_ms)).flatten();
+    let took = whole.unwrap_or_else(|| clock::mono_ms().saturating_sub(run.asked_ms));
     if let Some(state) = r.upstream.last_mut() {
         state.response_ms = Some(took);
         state.bytes_sent = link.map_or(0, |l| l.sent);
@@ -402,7 +411,9 @@ async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
         r.complete = true;
         return Flow::Ok;
     }
+    let reads = r.upstream.last().map_or(0, |s| s.bytes_received);
     let relayed = relay::run(r, conf, &mut answer.link, &mut reader, buffering).await;
+    run.at_once = r.upstream.last().is_some_and(|s| s.bytes_received == reads);
     done(r, run, answer, &reader);
     match relayed {
         Ok(()) => Flow::Ok,

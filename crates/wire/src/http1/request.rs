@@ -136,30 +136,48 @@ impl RequestHead {
     /// Forgets the request and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
-        self.method = Method::Other;
-        self.scheme = None;
-        self.authority = None;
-        self.args = None;
-        for span in [
-            &mut self.method_span,
-            &mut self.request_line,
-            &mut self.target,
-            &mut self.path,
-            &mut self.protocol,
-        ] {
-            *span = Range32::EMPTY;
-        }
-        self.complex_uri = false;
-        self.quoted_uri = false;
-        self.plus_in_uri = false;
-        self.empty_path_in_uri = false;
-        self.version = Version::default();
-        self.headers.clear();
-        self.ignored.clear();
-        self.seen = 0;
-        self.connection = Connection::Unsaid;
-        self.host = None;
-        self.head_len = 0;
+        let RequestHead {
+            method,
+            method_span,
+            request_line,
+            scheme,
+            authority,
+            target,
+            path,
+            args,
+            complex_uri,
+            quoted_uri,
+            plus_in_uri,
+            empty_path_in_uri,
+            version,
+            protocol,
+            headers,
+            ignored,
+            seen,
+            connection,
+            host,
+            head_len,
+        } = self;
+        *method = Method::default();
+        *method_span = Range32::default();
+        *request_line = Range32::default();
+        *scheme = None;
+        *authority = None;
+        *target = Range32::default();
+        *path = Range32::default();
+        *args = None;
+        *complex_uri = false;
+        *quoted_uri = false;
+        *plus_in_uri = false;
+        *empty_path_in_uri = false;
+        *version = Version::default();
+        *protocol = Range32::default();
+        headers.clear();
+        ignored.clear();
+        *seen = 0;
+        *connection = Connection::default();
+        *host = None;
+        *head_len = 0;
     }
 
     #[inline]
