@@ -115,9 +115,6 @@ fn builtin(r: &mut Request, status: u16) -> Flow {
         r.err_status = code;
     }
     r.out.status = code;
-    if matches!(code, 301 | 302 | 303 | 307 | 308) {
-        complete_location(r);
-    }
     let loc = Rc::clone(r.loc());
     let body = page(r, &loc.core, status, reason);
     match body {

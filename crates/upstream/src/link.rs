@@ -154,7 +154,9 @@ async fn open(addr: &PeerAddr, options: &SocketOptions) -> io::Result<Stream> {
             Ok(Stream::from(socket.connect(*addr).await?.into_std()?))
         }
         #[cfg(unix)]
-        PeerAddr::Unix(path) => Ok(Stream::from(tokio::net::UnixStream::connect(path).await?.into_std()?)),
+        PeerAddr::Unix(path) => {
+            Ok(Stream::from(tokio::net::UnixStream::connect(path).await?.into_std()?))
+        }
         #[cfg(not(unix))]
         PeerAddr::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
     }

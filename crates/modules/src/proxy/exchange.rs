@@ -2,6 +2,7 @@
 
 use super::conf::next;
 use super::run::{Body, Run};
+use bytes::Bytes;
 use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice};
 use std::pin::pin;
@@ -65,7 +66,10 @@ impl Fault {
         match self {
             Fault::Connect(e) => log_connect(r, e, peer),
             Fault::Send(e) => {
-                r.log(LogLevel::Error, &format!("writev() failed {} while {SENDING}", error_text(e)));
+                r.log(
+                    LogLevel::Error,
+                    &format!("writev() failed {} while {SENDING}", error_text(e)),
+                );
             }
             Fault::Read(e) => {
                 r.log(LogLevel::Error, &format!("recv() failed {} while {READING}", error_text(e)));
@@ -206,7 +210,7 @@ impl<'a> Outgoing<'a> {
             Body::File(f) => Some((Rc::clone(f), 0)),
             _ => None,
         };
-        Outgoing {
+        let mut out = Outgoing {
             first: request,
             second: if matches!(run.body, Body::Memory) { memory } else { b"" },
             file,
@@ -214,7 +218,12 @@ impl<'a> Outgoing<'a> {
             chunked: run.chunked,
             piece: Vec::new(),
             at: 0,
+        };
+        if out.stream {
+            // The part of the body that had come before a server was chosen.
+            out.put_piece(memory, false);
         }
+        out
     }
 
     fn parts(&self) -> [IoSlice<'_>; 2] {
@@ -257,23 +266,21 @@ impl<'a> Outgoing<'a> {
         Ok(())
     }
 
-    fn put_piece(&mut self, bytes: Option<&[u8]>) {
+    /// Takes a part of a streamed body, as one chunk where it goes out chunked.
+    fn put_piece(&mut self, bytes: &[u8], ended: bool) {
         self.piece.clear();
         self.at = 0;
-        match bytes {
-            Some(b) if self.chunked => {
-                if !b.is_empty() {
-                    chunked::write_chunk_header(b.len() as u64, &mut self.piece);
-                    self.piece.extend_from_slice(b);
-                    self.piece.extend_from_slice(b"\r\n");
-                }
-            }
-            Some(b) => self.piece.extend_from_slice(b),
-            None => {
-                self.stream = false;
-                if self.chunked {
-                    chunked::write_last_chunk(&mut self.piece);
-                }
+        if self.chunked && !bytes.is_empty() {
+            chunked::write_chunk_header(bytes.len() as u64, &mut self.piece);
+        }
+        self.piece.extend_from_slice(bytes);
+        if self.chunked && !bytes.is_empty() {
+            self.piece.extend_from_slice(b"\r\n");
+        }
+        if ended {
+            self.stream = false;
+            if self.chunked {
+                chunked::write_last_chunk(&mut self.piece);
             }
         }
     }
@@ -335,22 +342,26 @@ impl Talk<'_> {
             self.outgoing.refill().map_err(Fault::File)?;
         }
         while !self.outgoing.has_bytes() && self.outgoing.stream {
-            let mut next = pin!(body::next(r));
-            let got = poll_fn(|cx| {
-                if let Poll::Ready(piece) = next.as_mut().poll(cx) {
-                    return Poll::Ready(Some(piece));
-                }
-                match server_speaks(link, cx) {
-                    true => Poll::Ready(None),
-                    false => Poll::Pending,
-                }
-            })
-            .await;
-            match got {
+            let Some(first) = next_from_client(r, link).await else {
                 // The server answers early, or has gone: that is read first.
-                None => return Ok(()),
-                Some(piece) => self.outgoing.put_piece(piece.map_err(Fault::Client)?.as_deref()),
+                return Ok(());
+            };
+            let Some(first) = first.map_err(Fault::Client)? else {
+                self.outgoing.put_piece(b"", true);
+                continue;
+            };
+            let mut bytes = first.to_vec();
+            let mut ended = false;
+            while bytes.len() < FILE_PIECE_BYTES && !ended {
+                match super::run::at_once(body::next(r)).await {
+                    None => break,
+                    Some(more) => match more.map_err(Fault::Client)? {
+                        Some(more) => bytes.extend_from_slice(&more),
+                        None => ended = true,
+                    },
+                }
             }
+            self.outgoing.put_piece(&bytes, ended);
         }
         Ok(())
     }
@@ -379,9 +390,7 @@ impl Talk<'_> {
                 Poll::Ready(Step::Failed(Fault::Timeout(READING)))
             }
             Poll::Ready(Err(LinkError::Io(e))) => Poll::Ready(Step::Failed(Fault::Read(e))),
-            Poll::Pending if self.watch.is_gone(cx) => {
-                Poll::Ready(Step::Failed(Fault::ClientGone))
-            }
+            Poll::Pending if self.watch.is_gone(cx) => Poll::Ready(Step::Failed(Fault::ClientGone)),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -394,8 +403,11 @@ impl Talk<'_> {
             match parsed {
                 Ok(ResponseProgress::NeedMore) => return Ok(false),
                 Ok(ResponseProgress::Http09) => {
-                    r.log(LogLevel::Error, "upstream sent no valid HTTP/1.0 header while \
-                        reading response header from upstream");
+                    r.log(
+                        LogLevel::Error,
+                        "upstream sent no valid HTTP/1.0 header while \
+                        reading response header from upstream",
+                    );
                     r.exchange.head.status = 200;
                     r.head.version = Version::HTTP_09;
                     r.keepalive = false;
@@ -427,6 +439,24 @@ fn log_bad_head(r: &Request, e: &ResponseError, bytes: &[u8]) {
     text.extend_from_slice(b" while ");
     text.extend_from_slice(READING.as_bytes());
     r.log_bytes(LogLevel::Error, &text);
+}
+
+/// The next part of the client's body; `None` when the server speaks first.
+async fn next_from_client(
+    r: &mut Request,
+    link: &Link,
+) -> Option<Result<Option<Bytes>, BodyError>> {
+    let mut next = pin!(body::next(r));
+    poll_fn(|cx| {
+        if let Poll::Ready(piece) = next.as_mut().poll(cx) {
+            return Poll::Ready(Some(piece));
+        }
+        match server_speaks(link, cx) {
+            true => Poll::Ready(None),
+            false => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// Something waits to be read from the server, be it the end.

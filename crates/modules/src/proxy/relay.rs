@@ -288,8 +288,10 @@ impl Relay<'_> {
         if self.temp.is_none() {
             let temp = TempFile::create(&self.conf.temp_path, false).map_err(Fault::File)?;
             let path = temp.path.display().to_string();
-            let text = format!("an upstream response is buffered to a temporary file {path} \
-                                while reading upstream");
+            let text = format!(
+                "an upstream response is buffered to a temporary file {path} \
+                                while reading upstream"
+            );
             r.log(LogLevel::Warn, &text);
             let file = Rc::new(temp.file.try_clone().map_err(Fault::File)?);
             self.temp = Some(Spill { file, _temp: temp, written: 0 });

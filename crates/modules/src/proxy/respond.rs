@@ -74,7 +74,8 @@ pub fn accel_redirect(r: &mut Request, conf: &ProxyLoc) -> Option<Flow> {
 /// The fields that change how the answer is passed on; whether it is buffered.
 fn act_on_accel(r: &mut Request, conf: &ProxyLoc) -> bool {
     let mut buffering = *conf.buffering;
-    const ANY: u64 = Id::XAccelLimitRate.bit() | Id::XAccelBuffering.bit() | Id::XAccelCharset.bit();
+    const ANY: u64 =
+        Id::XAccelLimitRate.bit() | Id::XAccelBuffering.bit() | Id::XAccelCharset.bit();
     if r.exchange.head.seen & ANY == 0 {
         return buffering;
     }

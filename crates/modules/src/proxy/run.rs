@@ -5,7 +5,9 @@ use super::exchange::{self, Fault};
 use super::headers::BodyLength;
 use super::target::{self, Head, Target};
 use super::{relay, respond, tunnel};
+use std::future::Future;
 use std::rc::Rc;
+use std::task::Poll;
 use weir_http::body::{self, BodyError};
 use weir_http::generation::Location;
 use weir_http::logger::LogLevel;
@@ -42,6 +44,8 @@ pub struct Run {
     pub chunked: bool,
     /// The answer will have no body.
     pub bodiless: bool,
+    /// The answer came in one piece with its head, and at the same time.
+    at_once: bool,
     /// No server was asked yet.
     first: bool,
     start_ms: u64,
@@ -81,17 +85,23 @@ pub async fn run(r: &mut Request) -> Flow {
         Err(BodyError::Status(s)) => return Flow::Status(s),
         Err(BodyError::Closed) => return Flow::Status(499),
     };
+    // Without a body to wait for, hardly any time has passed since the request came.
+    let start_ms = match body {
+        Body::None => r.start_ms,
+        _ => clock::mono_ms(),
+    };
     let options = conf.socket_options(r);
     let chunked = matches!(body, Body::Stream) && r.body.is_chunked();
     let mut run = Run {
         choice: Choice::new(group.peers()),
-        key: Key::default(),
+        key: Key::new(&group.shape.method, r),
         options,
         body,
         chunked,
         bodiless: false,
+        at_once: false,
         first: true,
-        start_ms: clock::mono_ms(),
+        start_ms,
         asked_ms: 0,
         group,
         loc: Rc::clone(&loc),
@@ -135,16 +145,46 @@ async fn take_body(r: &mut Request, conf: &ProxyLoc) -> Result<Body, BodyError> 
     let own = conf.set_body.is_some() || !*conf.pass_request_body;
     let v11 = *conf.http_version == super::conf::HttpVersion::V11;
     let streamed = !*conf.request_buffering && !own && (v11 || !r.body.is_chunked());
-    if streamed && !r.body.complete {
-        return Ok(Body::Stream);
+    match streamed && !r.body.complete {
+        true if !take_what_is_there(r).await? => return Ok(Body::Stream),
+        true => {}
+        false => body::read_all(r).await?,
     }
-    body::read_all(r).await?;
     Ok(match &r.body.file {
         _ if own => Body::None,
         Some(file) => Body::File(Rc::clone(file)),
         None if r.body.memory.is_empty() => Body::None,
         None => Body::Memory,
     })
+}
+
+/// Takes the part of the body that has already come; whether it is all of it.
+async fn take_what_is_there(r: &mut Request) -> Result<bool, BodyError> {
+    let loc = Rc::clone(r.loc());
+    let most = *loc.core.client_body_buffer_size as usize;
+    while r.body.memory.len() < most {
+        let Some(piece) = at_once(body::next(r)).await else { return Ok(false) };
+        match piece? {
+            Some(bytes) => r.body.memory.extend_from_slice(&bytes),
+            None => {
+                r.body.complete = true;
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// What a future gives without waiting.
+pub async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|cx| {
+        Poll::Ready(match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        })
+    })
+    .await
 }
 
 async fn tries(r: &mut Request, run: &mut Run) -> Flow {
@@ -161,7 +201,10 @@ async fn tries(r: &mut Request, run: &mut Run) -> Flow {
 
 /// Asks one server. An error is a status to answer with, or `None` for the next server.
 async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
-    run.asked_ms = clock::mono_ms();
+    run.asked_ms = match run.first {
+        true => run.start_ms,
+        false => clock::mono_ms(),
+    };
     let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
     let lease = run.group.pick(&mut run.choice, &mut run.key);
     let peer = match &lease {
@@ -174,10 +217,8 @@ async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
         return Err(failed(r, run, None, None, next::NO_LIVE));
     };
     let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
-    let idle = run
-        .group
-        .take_idle(lease.peer, run.tag())
-        .filter(|link| !risky || link.is_surely_quiet());
+    let idle =
+        run.group.take_idle(lease.peer, run.tag()).filter(|link| !risky || link.is_surely_quiet());
     let mut link = match idle {
         Some(mut link) => {
             link.reused = true;
@@ -297,7 +338,8 @@ fn may_repeat(r: &Request, run: &Run, bit: u32, sent: bool) -> bool {
 
 /// Completes what `$upstream_*` shows of the current try.
 fn finish_state(r: &mut Request, run: &Run, link: Option<&Link>) {
-    let took = clock::mono_ms().saturating_sub(run.asked_ms);
+    let whole = run.at_once.then(|| r.upstream.last().and_then(|s| s.header_ms)).flatten();
+    let took = whole.unwrap_or_else(|| clock::mono_ms().saturating_sub(run.asked_ms));
     if let Some(state) = r.upstream.last_mut() {
         state.response_ms = Some(took);
         state.bytes_sent = link.map_or(0, |l| l.sent);
@@ -369,7 +411,9 @@ async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
         r.complete = true;
         return Flow::Ok;
     }
+    let reads = r.upstream.last().map_or(0, |s| s.bytes_received);
     let relayed = relay::run(r, conf, &mut answer.link, &mut reader, buffering).await;
+    run.at_once = r.upstream.last().is_some_and(|s| s.bytes_received == reads);
     done(r, run, answer, &reader);
     match relayed {
         Ok(()) => Flow::Ok,
