@@ -1,6 +1,8 @@
 //! nginx's HTTP modules, one file each. This is the one ordered list.
 
 mod access;
+mod autoindex;
+mod directory;
 mod files;
 mod gzip;
 mod gzip_ok;
@@ -9,6 +11,8 @@ mod headers;
 mod index;
 mod log;
 mod map;
+#[allow(dead_code)]
+mod mime;
 mod not_modified;
 mod range;
 mod rewrite;
@@ -34,6 +38,7 @@ pub const MODULES: &[&HttpModule] = &[
     // Content, in the order it is tried.
     &gzip_static::MODULE,
     &index::MODULE,
+    &autoindex::MODULE,
     &static_files::MODULE,
     // Filters, from the first that sees a response to the last.
     &not_modified::MODULE,
@@ -53,7 +58,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_userid_module",
     "--without-http_auth_basic_module",
     "--without-http_mirror_module",
-    "--without-http_autoindex_module",
     "--without-http_geo_module",
     "--without-http_referer_module",
     "--without-http_fastcgi_module",
