@@ -4,6 +4,7 @@ mod access;
 mod autoindex;
 mod directory;
 mod files;
+mod geo;
 mod gzip;
 mod gzip_ok;
 mod gzip_static;
@@ -33,6 +34,7 @@ pub const MODULES: &[&HttpModule] = &[
     &rewrite::MODULE,
     &access::MODULE,
     &map::MODULE,
+    &geo::MODULE,
     &split_clients::MODULE,
     &try_files::MODULE,
     // Content, in the order it is tried.
@@ -58,7 +60,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_userid_module",
     "--without-http_auth_basic_module",
     "--without-http_mirror_module",
-    "--without-http_geo_module",
     "--without-http_referer_module",
     "--without-http_fastcgi_module",
     "--without-http_uwsgi_module",
