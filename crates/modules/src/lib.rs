@@ -2,6 +2,7 @@
 
 mod access;
 mod autoindex;
+mod charset;
 mod directory;
 mod files;
 mod geo;
@@ -12,7 +13,6 @@ mod headers;
 mod index;
 mod log;
 mod map;
-#[allow(dead_code)]
 mod mime;
 mod not_modified;
 mod range;
@@ -45,6 +45,7 @@ pub const MODULES: &[&HttpModule] = &[
     // Filters, from the first that sees a response to the last.
     &not_modified::MODULE,
     &headers::MODULE,
+    &charset::MODULE,
     &gzip::MODULE,
     &headers::TRAILERS,
     &range::MODULE,
@@ -55,7 +56,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
     "--with-http_gzip_static_module",
     "--without-http-cache",
-    "--without-http_charset_module",
     "--without-http_ssi_module",
     "--without-http_userid_module",
     "--without-http_auth_basic_module",
