@@ -19,6 +19,7 @@ mod range;
 mod rewrite;
 mod split_clients;
 mod static_files;
+mod sub_filter;
 mod try_files;
 mod util;
 
@@ -45,6 +46,7 @@ pub const MODULES: &[&HttpModule] = &[
     // Filters, from the first that sees a response to the last.
     &not_modified::MODULE,
     &headers::MODULE,
+    &sub_filter::MODULE,
     &charset::MODULE,
     &gzip::MODULE,
     &headers::TRAILERS,
@@ -55,6 +57,7 @@ pub const MODULES: &[&HttpModule] = &[
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
     "--with-http_gzip_static_module",
+    "--with-http_sub_module",
     "--without-http-cache",
     "--without-http_ssi_module",
     "--without-http_userid_module",
