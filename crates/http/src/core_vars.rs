@@ -9,7 +9,7 @@ mod response;
 mod time;
 
 pub use fields::{cookie_value, query_arg};
-pub use request::{basic_credentials, decode_base64};
+pub use request::basic_credentials;
 pub use response::shown_status;
 pub use time::{push_msec, push_time_iso8601, push_time_local};
 

@@ -3,7 +3,7 @@
 use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha_crypt::{PasswordVerifier, ShaCrypt};
-use weir_http::core_vars::decode_base64;
+use weir_base::base64::decode as decode_base64;
 
 const SHA1_BYTES: usize = 20;
 /// crypt's own alphabet.
