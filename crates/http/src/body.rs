@@ -180,7 +180,7 @@ impl RequestBody {
 
     /// The client waits for `100 Continue` and nothing of the body has come.
     pub(crate) fn awaits_continue(&self) -> bool {
-        self.expect_continue && !self.done && self.leftover().is_empty()
+        self.expect_continue && self.leftover().is_empty()
     }
 
     /// Throws away what has arrived of the body; an error is a malformed one.
@@ -238,7 +238,10 @@ pub async fn next(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
                 return Ok(Some(Bytes::copy_from_slice(&r.body.pending[start..end])));
             }
             Ok(Piece::End) => return Ok(None),
-            Ok(Piece::NeedMore) => fill(r).await?,
+            Ok(Piece::NeedMore) => {
+                check_announced(r)?;
+                fill(r).await?;
+            }
             Err(_) => {
                 r.log(LogLevel::Error, "client sent invalid chunked body");
                 r.keepalive = false;
@@ -254,6 +257,22 @@ fn check_size(r: &mut Request) -> Result<(), BodyError> {
         return Ok(());
     }
     let text = format!("client intended to send too large chunked body: {} bytes", r.body.length);
+    r.log(LogLevel::Error, &text);
+    Err(BodyError::Status(413))
+}
+
+/// A chunk whose size line alone exceeds the limit is refused before it comes.
+fn check_announced(r: &mut Request) -> Result<(), BodyError> {
+    let max = *r.loc().core.client_max_body_size;
+    let coming = r.body.decoder.chunk_remaining();
+    let whole = r.body.length.saturating_add(coming);
+    if max == 0 || !r.body.is_chunked() || r.body.too_large_ok || whole <= max {
+        return Ok(());
+    }
+    let text = format!(
+        "client intended to send too large chunked body: {}+{coming} bytes",
+        r.body.length
+    );
     r.log(LogLevel::Error, &text);
     Err(BodyError::Status(413))
 }

@@ -517,7 +517,7 @@ impl Request {
             if allowed == 0 {
                 let over = done.saturating_sub(rate * seconds + after) + 1;
                 let wait = (over * 1000).div_ceil(rate) + 1;
-                weir_runtime::timer::sleep_ms(wait.min(1000)).await;
+                conn.sleep_while_open(wait.min(1000)).await?;
                 continue;
             }
             conn.drain_some(allowed, timeout).await?;
