@@ -125,7 +125,7 @@ impl ProxyLoc {
 
     /// Options of a fresh connection for this request.
     pub fn socket_options(&self, r: &mut Request) -> SocketOptions {
-        let size = |n: u64| (n > 0).then(|| u32::try_from(n).unwrap_or(u32::MAX));
+        let size = |n: u64| (n > 0).then_some(n as usize);
         let bind = match &*self.bind {
             None => None,
             Some(Bind::Addr(a)) => Some(*a),
