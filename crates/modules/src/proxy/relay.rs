@@ -134,7 +134,7 @@ impl Relay<'_> {
                 false => filtered(r.output(Chain::one(Buf::flush()))),
             };
         }
-        if r.loc().body_filters.is_empty() && bytes.len() <= COPY_MAX_BYTES * 2 {
+        if r.body_is_plain() && bytes.len() <= COPY_MAX_BYTES * 2 {
             output::send_slice(r, bytes, last);
             return Ok(());
         }
@@ -277,7 +277,7 @@ impl Relay<'_> {
         if queued >= self.conf.buffers_bytes() && !buf.is_empty() && self.may_spill(r) {
             return self.spill(r, buf);
         }
-        if buf.len() <= COPY_MAX_BYTES && r.loc().body_filters.is_empty() {
+        if buf.len() <= COPY_MAX_BYTES && r.body_is_plain() {
             output::send_slice(r, buf, self.reader.done);
             return Ok(());
         }
