@@ -117,6 +117,12 @@ impl ProxyLoc {
         self.max_temp_file_size.unwrap_or(1024 * 1024 * 1024)
     }
 
+    /// The most that is written to it at once.
+    pub fn temp_write_bytes(&self) -> usize {
+        let size = self.buffers.1.max(*self.buffer_size);
+        self.temp_file_write_size.unwrap_or(2 * size) as usize
+    }
+
     pub fn rewrites_cookies(&self) -> bool {
         !(self.cookie_domains.is_empty()
             && self.cookie_paths.is_empty()
