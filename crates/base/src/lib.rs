@@ -4,6 +4,7 @@
 //! matters, the time. Grammars are nginx's, to the byte.
 
 pub mod addr;
+pub mod base64;
 pub mod bytes;
 pub mod date;
 pub mod escape;

@@ -3,6 +3,7 @@
 use crate::conf::BodyInFile;
 use crate::conn::ConnError;
 use crate::logger::LogLevel;
+use crate::module::Flow;
 use crate::request::Request;
 use crate::temp::TempFile;
 use bytes::Bytes;
@@ -177,6 +178,30 @@ impl RequestBody {
         std::mem::take(&mut self.pending)
     }
 
+    /// The client waits for `100 Continue` and nothing of the body has come.
+    pub(crate) fn awaits_continue(&self) -> bool {
+        self.expect_continue && self.leftover().is_empty()
+    }
+
+    /// Throws away what has arrived of the body; an error is a malformed one.
+    pub(crate) fn drop_arrived(&mut self) -> Result<(), ChunkError> {
+        loop {
+            match self.step()? {
+                Piece::Data(..) => {}
+                Piece::NeedMore | Piece::End => return Ok(()),
+            }
+        }
+    }
+
+    /// The whole body has been read from the socket already.
+    pub fn has_arrived(&self) -> bool {
+        match self.framing {
+            Framing::None => true,
+            Framing::Length(_) => self.leftover().len() as u64 >= self.remaining,
+            Framing::Chunked => self.done,
+        }
+    }
+
     /// Bytes behind the body that belong to the next request.
     pub(crate) fn leftover(&self) -> &[u8] {
         &self.pending[self.at..]
@@ -213,7 +238,10 @@ pub async fn next(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
                 return Ok(Some(Bytes::copy_from_slice(&r.body.pending[start..end])));
             }
             Ok(Piece::End) => return Ok(None),
-            Ok(Piece::NeedMore) => fill(r).await?,
+            Ok(Piece::NeedMore) => {
+                check_announced(r)?;
+                fill(r).await?;
+            }
             Err(_) => {
                 r.log(LogLevel::Error, "client sent invalid chunked body");
                 r.keepalive = false;
@@ -229,6 +257,22 @@ fn check_size(r: &mut Request) -> Result<(), BodyError> {
         return Ok(());
     }
     let text = format!("client intended to send too large chunked body: {} bytes", r.body.length);
+    r.log(LogLevel::Error, &text);
+    Err(BodyError::Status(413))
+}
+
+/// A chunk whose size line alone exceeds the limit is refused before it comes.
+fn check_announced(r: &mut Request) -> Result<(), BodyError> {
+    let max = *r.loc().core.client_max_body_size;
+    let coming = r.body.decoder.chunk_remaining();
+    let whole = r.body.length.saturating_add(coming);
+    if max == 0 || !r.body.is_chunked() || r.body.too_large_ok || whole <= max {
+        return Ok(());
+    }
+    let text = format!(
+        "client intended to send too large chunked body: {}+{coming} bytes",
+        r.body.length
+    );
     r.log(LogLevel::Error, &text);
     Err(BodyError::Status(413))
 }
@@ -318,10 +362,19 @@ fn file_error(r: &Request, e: &std::io::Error) -> BodyError {
     BodyError::Status(500)
 }
 
-/// Nobody will read the body: it is thrown away when the request ends.
-pub fn discard(r: &mut Request) {
+/// Nobody will read the body: what has come of it is thrown away now, the rest when the request
+/// ends. A malformed one is refused.
+pub fn discard(r: &mut Request) -> Result<(), Flow> {
     r.discard_body = true;
     r.body.too_large_ok = true;
+    if r.body.done || r.body.started {
+        return Ok(());
+    }
+    r.body.drop_arrived().map_err(|_| {
+        r.keepalive = false;
+        r.body.done = true;
+        Flow::Status(400)
+    })
 }
 
 /// Reads and drops what is left of the body, so that the connection can be used again.

@@ -124,6 +124,7 @@ async fn wait_for_request(conn: &Rc<Connection>, idle_until: u64) -> bool {
         if !idle {
             idle = true;
             conn.idle.set(!first);
+            conn.waiting.set(true);
             if conn.worker.closing.get() {
                 return std::task::Poll::Ready(false);
             }
@@ -133,6 +134,7 @@ async fn wait_for_request(conn: &Rc<Connection>, idle_until: u64) -> bool {
     })
     .await;
     conn.idle.set(false);
+    conn.waiting.set(false);
     if idle {
         Counters::add(&conn.worker.counters.waiting, -1);
     }
@@ -196,6 +198,9 @@ fn begin(conn: &Rc<Connection>, r: &mut Request, gen: &Rc<WorkerGen>, server: &R
 fn take_head(conn: &Rc<Connection>, r: &mut Box<Request>, core: &CoreSrv) -> Result<(), NoRequest> {
     let refuse = NoRequest::Refused;
     r.received = r.head.len() as u64;
+    if !r.head.ignored.is_empty() {
+        log_ignored(r);
+    }
     if r.buf.len() > r.head.head_len {
         let Request { buf, head, body, .. } = &mut **r;
         body.pending.extend_from_slice(&buf[head.head_len..]);
@@ -217,6 +222,7 @@ fn take_head(conn: &Rc<Connection>, r: &mut Box<Request>, core: &CoreSrv) -> Res
         let bad = uri::normalize(&path, *core.merge_slashes, &mut out).is_err();
         r.uri = out;
         if bad {
+            r.uri.clear();
             return Err(refuse(ParseError::InvalidRequest));
         }
     } else {
@@ -237,20 +243,27 @@ fn take_head(conn: &Rc<Connection>, r: &mut Box<Request>, core: &CoreSrv) -> Res
     Ok(())
 }
 
+#[cold]
+fn log_ignored(r: &Request) {
+    for line in &r.head.ignored {
+        let text = [b"client sent invalid header line: \"", r.bytes(*line), b"\""].concat();
+        r.log_bytes(LogLevel::Info, &text);
+    }
+}
+
 fn wants_keepalive(conn: &Connection, r: &Request) -> bool {
     if conn.worker.closing.get() {
         return false;
     }
-    let asked = match r.head.connection {
+    match r.head.connection {
         Wish::Close => false,
         Wish::KeepAlive => true,
         Wish::Unsaid => r.head.version > Version::HTTP_10,
-    };
-    asked && !disabled_for_browser(r)
+    }
 }
 
 /// `keepalive_disable`: old MSIE after a POST, and old Safari.
-fn disabled_for_browser(r: &Request) -> bool {
+pub(crate) fn disabled_for_browser(r: &Request) -> bool {
     let disable = *r.loc().core.keepalive_disable;
     if disable == 0 {
         return false;
@@ -289,7 +302,7 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         return close_kind(r);
     }
     if !r.body.done {
-        if r.body.expect_continue && r.body.leftover().is_empty() {
+        if r.body.awaits_continue() {
             // The client still waits for "100 Continue" and may or may not send its body now.
             return After::Linger;
         }
@@ -309,7 +322,11 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     }
 }
 
-fn close_kind(r: &Request) -> After {
+fn close_kind(r: &mut Request) -> After {
+    // A body that nobody wanted may be all here.
+    if !r.body.done && r.body.drop_arrived().is_err() {
+        return After::Close;
+    }
     let unread = !r.body.done || !r.body.leftover().is_empty();
     match *r.loc().core.lingering_close {
         Lingering::Off => After::Close,
@@ -340,7 +357,8 @@ async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
     r.log_bytes(LogLevel::Info, &text);
     r.keepalive = false;
     r.lingering = e.wants_lingering_close();
-    if r.head.version < Version::HTTP_10 {
+    let bare = matches!(e, ParseError::InvalidMethodInHttp09);
+    if r.head.version < Version::HTTP_10 && !bare {
         r.head.version = Version::HTTP_10;
     }
     r.body.done = true;

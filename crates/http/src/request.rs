@@ -73,6 +73,12 @@ pub struct Request {
     pub captures: CaptureSet,
     /// Set by the rewrite module's code and `try_files`; a changed URI finds its location again.
     pub uri_changed: bool,
+    /// Trailer fields follow the body, so it is chunked whatever its length.
+    pub expect_trailers: bool,
+    /// `Location` was set by this server, not by an upstream.
+    pub own_location: bool,
+    /// In a regex location with an alias: `try_files` has chosen what follows the alias.
+    pub add_uri_to_alias: bool,
     /// How many more internal redirects are allowed.
     pub redirects_left: u8,
     /// The URI is the one the client sent, so `$request_uri`'s path may be passed on unchanged.
@@ -168,7 +174,7 @@ impl Request {
             vars,
             var_arena,
             captures,
-            uri_changed,
+            uri_changed, expect_trailers, own_location, add_uri_to_alias,
             redirects_left,
             valid_unparsed_uri,
             valid_location,
@@ -221,6 +227,9 @@ impl Request {
         var_arena.clear();
         captures.captures.clear();
         *uri_changed = false;
+        *expect_trailers = false;
+        *own_location = false;
+        *add_uri_to_alias = false;
         *redirects_left = 0;
         *valid_unparsed_uri = false;
         *valid_location = false;
@@ -513,7 +522,7 @@ impl Request {
             if allowed == 0 {
                 let over = done.saturating_sub(rate * seconds + after) + 1;
                 let wait = (over * 1000).div_ceil(rate) + 1;
-                weir_runtime::timer::sleep_ms(wait.min(1000)).await;
+                conn.sleep_while_open(wait.min(1000)).await?;
                 continue;
             }
             conn.drain_some(allowed, timeout).await?;

@@ -160,9 +160,8 @@ fn is_msie6(agent: &[u8]) -> bool {
     }
 }
 
-/// `gzip`, or `*`, with a quality above zero; RFC 9110 section 12.5.3.
+/// `gzip` with a quality above zero; RFC 9110 section 12.5.3. As in nginx `*` is not enough.
 fn accepts_gzip(value: &[u8]) -> bool {
-    let mut star = false;
     for item in value.split(|b| *b == b',') {
         let mut parts = item.split(|b| *b == b';');
         let name = parts.next().unwrap_or_default().trim_ascii();
@@ -174,9 +173,8 @@ fn accepts_gzip(value: &[u8]) -> bool {
         if name.eq_ignore_ascii_case(b"gzip") {
             return !zero;
         }
-        star |= name == b"*" && !zero;
     }
-    star
+    false
 }
 
 /// nginx's rules for requests that came through a proxy.

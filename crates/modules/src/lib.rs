@@ -1,7 +1,12 @@
 //! nginx's HTTP modules, one file each. This is the one ordered list.
 
 mod access;
+mod auth_basic;
+mod autoindex;
+mod charset;
+mod directory;
 mod files;
+mod geo;
 mod gzip;
 mod gzip_ok;
 mod gzip_static;
@@ -12,6 +17,7 @@ mod limit_req;
 mod log;
 mod lru;
 mod map;
+mod mime;
 mod not_modified;
 mod proxy;
 mod range;
@@ -21,6 +27,7 @@ mod rewrite;
 mod split_clients;
 mod static_files;
 mod stub_status;
+mod sub_filter;
 mod try_files;
 mod util;
 mod zones;
@@ -38,8 +45,10 @@ pub const MODULES: &[&HttpModule] = &[
     &rewrite::MODULE,
     &realip::MODULE,
     &access::MODULE,
+    &auth_basic::MODULE,
     &limit_req::MODULE,
     &limit_conn::MODULE,
+    &geo::MODULE,
     &map::MODULE,
     &split_clients::MODULE,
     &referer::MODULE,
@@ -49,13 +58,16 @@ pub const MODULES: &[&HttpModule] = &[
     // Content, in the order it is tried.
     &gzip_static::MODULE,
     &index::MODULE,
+    &autoindex::MODULE,
     &static_files::MODULE,
     // Filters, from the first that sees a response to the last.
     &not_modified::MODULE,
     &headers::MODULE,
+    &sub_filter::MODULE,
+    &charset::MODULE,
     &gzip::MODULE,
-    &headers::TRAILERS,
     &range::MODULE,
+    &headers::TRAILERS,
 ];
 
 /// What `weir -V` lists, in nginx's words.
@@ -64,14 +76,11 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_gzip_static_module",
     "--with-http_realip_module",
     "--with-http_stub_status_module",
+    "--with-http_sub_module",
     "--without-http-cache",
-    "--without-http_charset_module",
     "--without-http_ssi_module",
     "--without-http_userid_module",
-    "--without-http_auth_basic_module",
     "--without-http_mirror_module",
-    "--without-http_autoindex_module",
-    "--without-http_geo_module",
     "--without-http_fastcgi_module",
     "--without-http_uwsgi_module",
     "--without-http_scgi_module",

@@ -19,7 +19,7 @@ use weir_module::{
 };
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum From {
+pub(crate) enum From {
     Unix,
     Net(Cidr),
     /// Resolved when the configuration is built.
@@ -217,7 +217,7 @@ fn is_trusted(client: &ClientAddr, trusted: &[From]) -> bool {
 }
 
 /// The last address that a trusted one vouches for. Lines and addresses are read from the end.
-fn forwarded(
+pub(crate) fn forwarded(
     client: ClientAddr,
     lines: &[&[u8]],
     trusted: &[From],

@@ -45,7 +45,9 @@ fn handler(r: &mut Request) -> Flow {
     if !matches!(r.method, Method::Get | Method::Head) {
         return Flow::Status(405);
     }
-    body::discard(r);
+    if let Err(flow) = body::discard(r) {
+        return flow;
+    }
     let text = format!(
         "Active connections: {} \nserver accepts handled requests\n {} {} {} \n\
          Reading: {} Writing: {} Waiting: {} \n",

@@ -1,10 +1,13 @@
 //! Small things that several modules need: buffers used again, values copied per thread.
 
 use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use weir_http::buf::Data;
 use weir_http::logger::LogLevel;
 use weir_http::Request;
 use weir_script::template::Template;
@@ -46,6 +49,19 @@ pub fn with_value<T>(
 /// nginx's truth: neither empty nor `0`.
 pub fn is_true(value: &[u8]) -> bool {
     !value.is_empty() && value != b"0"
+}
+
+/// A buffer's bytes, read if they are in a file: for filters that look at the text.
+pub fn text_of(data: &Data) -> io::Result<Bytes> {
+    match data {
+        Data::None => Ok(Bytes::new()),
+        Data::Mem(text) => Ok(text.clone()),
+        Data::File { file, offset, len } => {
+            let mut text = vec![0; *len as usize];
+            file.read_exact_at(&mut text, *offset)?;
+            Ok(text.into())
+        }
+    }
 }
 
 /// How deep variables may be defined by other variables.

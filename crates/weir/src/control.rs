@@ -59,8 +59,7 @@ pub fn single(paths: &Paths, loaded: Loaded, sockets: Sockets, waiter: &Waiter) 
             _ => {}
         }
     }
-    serving.sockets.remove_unix_files(None);
-    remove_pid(&pid_file);
+    serving.finish(&upgrade, &pid_file);
     Ok(())
 }
 
@@ -86,7 +85,12 @@ fn reload_single(paths: &Paths, serving: &mut Serving) {
     }
 }
 
-fn remove_pid(path: &Option<PathBuf>) {
+/// Removes the pid file: under its other name while a new program runs beside this one.
+fn remove_pid(upgrade: &Option<upgrade::Upgrade>, path: &Option<PathBuf>) {
+    let path = match upgrade {
+        Some(u) => u.moved_to().or(path.as_ref()),
+        None => path.as_ref(),
+    };
     if let Some(p) = path {
         // Another process may have removed it with its directory.
         let _ = std::fs::remove_file(p);
@@ -113,7 +117,8 @@ struct Master<'a> {
 /// The master: keeps root, watches the serving process, reloads and reopens for it.
 pub fn master(paths: &Paths, loaded: Loaded, sockets: Sockets, waiter: &Waiter) -> Result<(), String> {
     let pid_file = paths.pid_path(loaded.generation.global.get::<Global>());
-    let (child, link) = spawn(paths, &loaded, &sockets, waiter)?;
+    let mut sockets = sockets;
+    let (child, link) = spawn(paths, &loaded, &mut sockets, waiter)?;
     let started_ms = weir_runtime::clock::mono_ms();
     let mut m = Master { paths, waiter, loaded, sockets, child, link, started_ms };
     let mut upgrade = None;
@@ -141,6 +146,9 @@ pub fn master(paths: &Paths, loaded: Loaded, sockets: Sockets, waiter: &Waiter) 
                 if m.child == 0 {
                     break;
                 }
+                if s == Signal::Quit {
+                    m.stop_listening(&upgrade);
+                }
             }
             Wake::Signal(Signal::Chld) => {
                 while let Some((pid, exit)) = process::reap() {
@@ -160,9 +168,22 @@ pub fn master(paths: &Paths, loaded: Loaded, sockets: Sockets, waiter: &Waiter) 
             _ => {}
         }
     }
-    m.sockets.remove_unix_files(None);
-    remove_pid(&pid_file);
+    if upgrade.is_none() {
+        m.sockets.remove_unix_files(None);
+    }
+    remove_pid(&upgrade, &pid_file);
+    m.log(LogLevel::Notice, "exit");
     Ok(())
+}
+
+impl Serving {
+    fn finish(&self, upgrade: &Option<upgrade::Upgrade>, pid_file: &Option<PathBuf>) {
+        if upgrade.is_none() {
+            self.sockets.remove_unix_files(None);
+        }
+        remove_pid(upgrade, pid_file);
+        log(&self.generation, LogLevel::Notice, "exit");
+    }
 }
 
 impl Master<'_> {
@@ -175,6 +196,14 @@ impl Master<'_> {
             // A child that is already gone is reported by SIGCHLD.
             let _ = signals::send(self.child, signal);
         }
+    }
+
+    /// The serving process closes its sockets; they are gone only when the master's are too.
+    fn stop_listening(&mut self, upgrade: &Option<upgrade::Upgrade>) {
+        if upgrade.is_none() {
+            self.sockets.remove_unix_files(None);
+        }
+        self.sockets = Sockets::default();
     }
 
     fn report(&self, exit: Exit) {
@@ -195,7 +224,7 @@ impl Master<'_> {
         if alive < RESTART_REST_MS {
             std::thread::sleep(std::time::Duration::from_millis(RESTART_REST_MS - alive));
         }
-        let (child, link) = spawn(self.paths, &self.loaded, &self.sockets, self.waiter)?;
+        let (child, link) = spawn(self.paths, &self.loaded, &mut self.sockets, self.waiter)?;
         self.child = child;
         self.link = link;
         self.started_ms = weir_runtime::clock::mono_ms();
@@ -304,7 +333,7 @@ fn identity(gen: &Generation) -> Result<Option<process::Identity>, String> {
 fn spawn(
     paths: &Paths,
     loaded: &Loaded,
-    sockets: &Sockets,
+    sockets: &mut Sockets,
     waiter: &Waiter,
 ) -> Result<(i32, UnixStream), String> {
     let who = identity(&loaded.generation)?;
@@ -321,7 +350,9 @@ fn spawn(
         Fork::Parent { child } => Ok((child, ours)),
         Fork::Child => {
             drop(ours);
-            let code = match serve(paths, loaded, sockets, who, &theirs, waiter) {
+            // Taken, not copied: when the workers close them, they are closed.
+            let own = std::mem::take(sockets);
+            let code = match serve(paths, loaded, own, who, &theirs, waiter) {
                 Ok(()) => 0,
                 Err(e) => {
                     log(&loaded.generation, LogLevel::Emerg, &e);
@@ -337,7 +368,7 @@ fn spawn(
 fn serve(
     paths: &Paths,
     loaded: &Loaded,
-    sockets: &Sockets,
+    own: Sockets,
     who: Option<process::Identity>,
     link: &UnixStream,
     waiter: &Waiter,
@@ -346,8 +377,6 @@ fn serve(
     if let Some(who) = who {
         process::become_user(&who).map_err(|e| format!("becoming user \"{}\" failed: {e}", who.name))?;
     }
-    let workers = loaded.generation.global.get::<Global>().workers();
-    let own = sockets.adopt(&loaded.generation, workers)?;
     let mut serving = Serving::start(Arc::clone(&loaded.generation), own)?;
     let mut ending = false;
     let mut master = Some(link);

@@ -95,8 +95,9 @@ pub fn is_request_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, if named_port(r) == 0 { b"" } else { b":" })
 }
 
+/// Of a URI that was refused: empty. Without any: missing.
 pub fn uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some_if_any(out, &r.uri)
+    some(out, &r.uri) && !(r.uri.is_empty() && r.unparsed_uri().is_empty())
 }
 
 pub fn args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
@@ -163,37 +164,9 @@ pub fn remote_user(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 pub fn basic_credentials(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let encoded = strip_prefix_ignore_case(value, b"Basic ")?;
     let start = encoded.iter().position(|b| *b != b' ')?;
-    let plain = decode_base64(&encoded[start..])?;
+    let plain = weir_base::base64::decode(&encoded[start..])?;
     let colon = plain.iter().position(|b| *b == b':')?;
     Some((plain[..colon].to_vec(), plain[colon + 1..].to_vec()))
-}
-
-/// The standard alphabet, padded or not; as in nginx everything behind the first `=` is left.
-fn decode_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let end = text.iter().position(|b| *b == b'=').unwrap_or(text.len());
-    let text = &text[..end];
-    if text.len() % 4 == 1 {
-        return None;
-    }
-    let mut out = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    let (mut bits, mut count) = (0u32, 0);
-    for byte in text {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-        }
-    }
-    Some(out)
 }
 
 pub fn limit_rate(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

@@ -5,7 +5,7 @@ use super::rewrite::{self, CookieRules};
 use std::rc::Rc;
 use weir_base::units;
 use weir_http::logger::LogLevel;
-use weir_http::{phases, special, Flow, Request};
+use weir_http::{phases, Flow, Request};
 use weir_wire::http1::names::ResponseHeaderId as Id;
 use weir_wire::http1::request::Method;
 use weir_wire::http1::response::ResponseField;
@@ -191,7 +191,7 @@ fn redirect(r: &mut Request, conf: &ProxyLoc, f: &ResponseField) {
     };
     r.out.add(&name, fresh.as_deref().unwrap_or(&value));
     if fresh.is_some() && f.id == Id::Location {
-        special::complete_location(r);
+        r.own_location = true;
     }
 }
 

@@ -1,0 +1,199 @@
+//! Directory listings: nginx's `ngx_http_autoindex_module`.
+//!
+//! Difference from nginx: the directory is read before the header is sent, so that one that
+//! cannot be read is answered with an error page instead of a broken response.
+
+mod render;
+
+use crate::directory::{self, Entry};
+use std::rc::Rc;
+use weir_http::core_vars::query_arg;
+use weir_http::logger::LogLevel;
+use weir_http::module::{FilterError, Flow, HttpModule, PhaseHandler};
+use weir_http::{Buf, Chain, Phase, Request};
+use weir_module::{
+    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
+};
+use weir_runtime::{clock, tz};
+use weir_wire::http1::request::Method;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Format {
+    Html,
+    Json,
+    Jsonp,
+    Xml,
+}
+
+#[derive(Default)]
+struct Conf {
+    on: Val<bool>,
+    format: Val<Format>,
+    localtime: Val<bool>,
+    exact_size: Val<bool>,
+}
+
+impl ConfType for Conf {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &Conf) -> ConfResult {
+        merge_values!(self, parent;
+            on = false,
+            format = Format::Html,
+            localtime = false,
+            exact_size = true,
+        );
+        Ok(())
+    }
+}
+
+const FORMATS: &[(&str, Format)] = &[
+    ("html", Format::Html),
+    ("json", Format::Json),
+    ("jsonp", Format::Jsonp),
+    ("xml", Format::Xml),
+];
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "autoindex",
+        Context::HSL,
+        Arity::FLAG,
+        "off",
+        "Lists a directory that has no index file.",
+        |cf, d| {
+            let v = d.flag()?;
+            cf.get::<Conf>().on.once(d, v)
+        },
+    ),
+    Row::new(
+        "autoindex_format",
+        Context::HSL,
+        Arity::ONE,
+        "html",
+        "The listing's format: html, xml, json or jsonp.",
+        |cf, d| {
+            let v = d.choice(0, FORMATS)?;
+            cf.get::<Conf>().format.once(d, v)
+        },
+    ),
+    Row::new(
+        "autoindex_localtime",
+        Context::HSL,
+        Arity::FLAG,
+        "off",
+        "Times in the server's time zone in HTML listings.",
+        |cf, d| {
+            let v = d.flag()?;
+            cf.get::<Conf>().localtime.once(d, v)
+        },
+    ),
+    Row::new(
+        "autoindex_exact_size",
+        Context::HSL,
+        Arity::FLAG,
+        "on",
+        "Sizes in bytes in HTML listings, instead of rounded ones.",
+        |cf, d| {
+            let v = d.flag()?;
+            cf.get::<Conf>().exact_size.once(d, v)
+        },
+    ),
+];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "ngx_http_autoindex_module",
+    rows: ROWS,
+    slots: &[SlotVtable::of::<Conf>()],
+    phases: &[PhaseHandler {
+        phase: Phase::Content,
+        handler,
+        active: |slots| *slots.get::<Conf>().on,
+    }],
+    ..HttpModule::EMPTY
+};
+
+fn handler(r: &mut Request) -> Flow {
+    if r.uri.last() != Some(&b'/') || !matches!(r.method, Method::Get | Method::Head) {
+        return Flow::Declined;
+    }
+    list(r).unwrap_or_else(|flow| flow)
+}
+
+fn list(r: &mut Request) -> Result<Flow, Flow> {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<Conf>();
+    r.discard_body = true;
+    let mut format = *conf.format;
+    let callback = match format {
+        Format::Jsonp => callback(r)?,
+        _ => None,
+    };
+    if format == Format::Jsonp && callback.is_none() {
+        format = Format::Json;
+    }
+    let (path, dir) = directory::open(r)?;
+    let mut entries = directory::read(r, &path, dir)?;
+    entries.sort_by(|a, b| b.kind.is_dir().cmp(&a.kind.is_dir()).then_with(|| a.name.cmp(&b.name)));
+    send_header(r, format)?;
+    if r.header_only {
+        r.complete = true;
+        return Ok(Flow::Ok);
+    }
+    let text = match format {
+        Format::Html => html(r, conf, &entries),
+        Format::Xml => render::xml(&entries),
+        Format::Json | Format::Jsonp => render::json(&entries, callback.as_deref()),
+    };
+    match r.output(Chain::one(Buf::mem(text).and_last())) {
+        Ok(()) => Ok(Flow::Ok),
+        Err(_) => Err(Flow::Close),
+    }
+}
+
+/// The charset that the header filters chose says how names are counted.
+fn html(r: &Request, conf: &Conf, entries: &[Entry]) -> Vec<u8> {
+    let is_utf8 = r.out.charset().is_some_and(|c| c.eq_ignore_ascii_case(b"utf-8"));
+    let offset_secs = match *conf.localtime {
+        true => i64::from(tz::offset_minutes(clock::coarse_wall_secs())) * 60,
+        false => 0,
+    };
+    let style = render::HtmlStyle { is_utf8, offset_secs, exact_size: *conf.exact_size };
+    render::html(&r.uri, entries, &style)
+}
+
+fn send_header(r: &mut Request, format: Format) -> Result<(), Flow> {
+    r.out.status = 200;
+    let kind: &[u8] = match format {
+        Format::Json => b"application/json",
+        Format::Jsonp => b"application/javascript",
+        Format::Xml => b"text/xml",
+        Format::Html => b"text/html",
+    };
+    r.out.set_content_type(kind);
+    if format == Format::Xml {
+        r.out.set_charset(b"utf-8");
+    }
+    match r.send_header() {
+        Ok(()) => Ok(()),
+        Err(FilterError::Status(s)) if !r.header_sent => Err(Flow::Status(s)),
+        Err(_) => Err(Flow::Close),
+    }
+}
+
+/// The name of the function that JSON is wrapped in; it must be one that cannot hold a script.
+fn callback(r: &mut Request) -> Result<Option<Vec<u8>>, Flow> {
+    let Some(name) = query_arg(&r.args, b"callback").filter(|n| !n.is_empty()) else {
+        return Ok(None);
+    };
+    let name = name.to_vec();
+    let problem = match name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.')) {
+        _ if name.len() > 128 => "too long",
+        true => return Ok(Some(name)),
+        false => "invalid",
+    };
+    let shown = String::from_utf8_lossy(&name);
+    r.log(LogLevel::Info, &format!("client sent {problem} callback name: \"{shown}\""));
+    Err(Flow::Status(400))
+}

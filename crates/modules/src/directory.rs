@@ -1,0 +1,112 @@
+//! Reading a directory for `autoindex` and `random_index`.
+
+use std::fs::{self, FileType, Metadata, ReadDir};
+use std::io;
+use std::path::{Path, PathBuf};
+use weir_http::core_rows::os_text;
+use weir_http::location::{bytes_path, map_uri_into};
+use weir_http::logger::LogLevel;
+use weir_http::module::Flow;
+use weir_http::Request;
+
+/// One name in a directory, as its target is when it is a link that leads somewhere.
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub kind: FileType,
+    /// Unix seconds.
+    pub mtime: i64,
+    pub size: u64,
+}
+
+/// Opens the directory that the request's URI names; the path is without its last slash.
+pub fn open(r: &mut Request) -> Result<(PathBuf, ReadDir), Flow> {
+    let mut path = Vec::with_capacity(128);
+    let uri = std::mem::take(&mut r.uri);
+    map_uri_into(r, &uri, &mut path);
+    r.uri = uri;
+    if path.len() > 1 && path.last() == Some(&b'/') {
+        path.pop();
+    }
+    let path = bytes_path(&path);
+    match fs::read_dir(&path) {
+        Ok(dir) => Ok((path, dir)),
+        Err(e) => Err(open_failed(r, &path, &e)),
+    }
+}
+
+fn open_failed(r: &mut Request, path: &Path, e: &io::Error) -> Flow {
+    use io::ErrorKind as K;
+    let (level, status) = match e.kind() {
+        K::NotFound | K::NotADirectory | K::InvalidFilename | K::InvalidInput => {
+            (LogLevel::Error, 404)
+        }
+        K::PermissionDenied => (LogLevel::Error, 403),
+        _ => (LogLevel::Crit, 500),
+    };
+    r.log(level, &format!("opendir() \"{}\" failed ({})", path.display(), os_text(e)));
+    Flow::Status(status)
+}
+
+/// Every name that does not begin with a dot. Failures are logged; one that is not about a single
+/// file ends the reading.
+pub fn read(r: &mut Request, path: &Path, dir: ReadDir) -> Result<Vec<Entry>, Flow> {
+    let mut list = Vec::new();
+    for item in dir {
+        let item = item.map_err(|e| failed(r, "readdir", path, &e))?;
+        let name = name_bytes(&item.file_name());
+        if name.first() == Some(&b'.') {
+            continue;
+        }
+        let full = item.path();
+        let meta = match metadata(&full) {
+            Ok(meta) => meta,
+            Err(e) => {
+                let flow = failed(r, "stat", &full, &e);
+                match e.kind() {
+                    io::ErrorKind::PermissionDenied => continue,
+                    _ => return Err(flow),
+                }
+            }
+        };
+        let (kind, size) = (meta.file_type(), meta.len());
+        list.push(Entry { name, kind, mtime: mtime(&meta), size });
+    }
+    Ok(list)
+}
+
+/// A link that leads nowhere, or in a circle, is described itself.
+fn metadata(path: &Path) -> io::Result<Metadata> {
+    const ELOOP: i32 = 40;
+    match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(ELOOP) => {
+            fs::symlink_metadata(path)
+        }
+        other => other,
+    }
+}
+
+fn failed(r: &mut Request, call: &str, path: &Path, e: &io::Error) -> Flow {
+    r.log(LogLevel::Crit, &format!("{call}() \"{}\" failed ({})", path.display(), os_text(e)));
+    Flow::Status(500)
+}
+
+#[cfg(unix)]
+fn mtime(meta: &Metadata) -> i64 {
+    std::os::unix::fs::MetadataExt::mtime(meta)
+}
+
+#[cfg(not(unix))]
+fn mtime(meta: &Metadata) -> i64 {
+    let since = meta.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+    since.map_or(0, |d| d.as_secs() as i64)
+}
+
+#[cfg(unix)]
+fn name_bytes(name: &std::ffi::OsStr) -> Vec<u8> {
+    std::os::unix::ffi::OsStrExt::as_bytes(name).to_vec()
+}
+
+#[cfg(not(unix))]
+fn name_bytes(name: &std::ffi::OsStr) -> Vec<u8> {
+    name.to_string_lossy().into_owned().into_bytes()
+}

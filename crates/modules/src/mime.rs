@@ -1,0 +1,66 @@
+//! The lists of MIME types that say which responses a filter works on (`sub_filter_types`,
+//! `charset_types`).
+
+use std::sync::Arc;
+use weir_http::Request;
+use weir_module::{ArgsExt, Cf, Directive};
+
+/// Types in lower case; `*` means all.
+#[derive(Default, Debug, PartialEq, Eq)]
+pub struct MimeTypes {
+    all: bool,
+    list: Vec<Box<[u8]>>,
+}
+
+impl MimeTypes {
+    pub fn of(list: &[&str]) -> Arc<MimeTypes> {
+        let list = list.iter().map(|t| t.as_bytes().into()).collect();
+        Arc::new(MimeTypes { all: false, list })
+    }
+
+    /// A directive's arguments; text/html is always among them.
+    pub fn read(cf: &mut Cf, d: &Directive) -> Arc<MimeTypes> {
+        let mut types = MimeTypes { all: false, list: vec![b"text/html".as_slice().into()] };
+        for i in 0..d.args.len() {
+            let kind = d.arg(i).to_ascii_lowercase();
+            if kind == b"*" {
+                types.all = true;
+            } else if types.list.iter().any(|t| **t == *kind) {
+                let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+                cf.warn(d, format!("duplicate MIME type \"{shown}\""));
+            } else {
+                types.list.push(kind.into());
+            }
+        }
+        Arc::new(types)
+    }
+
+    /// Whether a response's type is one of them; its parameters do not count.
+    pub fn match_response(&self, r: &Request) -> bool {
+        r.out.content_type().is_some_and(|kind| self.has(kind))
+    }
+
+    fn has(&self, kind: &[u8]) -> bool {
+        let kind = without_params(kind);
+        !kind.is_empty() && (self.all || self.list.iter().any(|t| t.eq_ignore_ascii_case(kind)))
+    }
+}
+
+/// `text/html` of `text/html; charset=utf-8`.
+pub fn without_params(kind: &[u8]) -> &[u8] {
+    let end = kind.iter().position(|b| *b == b';').unwrap_or(kind.len());
+    kind[..end].trim_ascii_end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types() {
+        let types = MimeTypes::of(&["text/html", "text/plain"]);
+        assert!(types.has(b"text/html") && types.has(b"Text/Plain ; charset=x"));
+        assert!(!types.has(b"text/xml") && !types.has(b"") && !types.has(b"text/htm"));
+        assert!(MimeTypes { all: true, list: Vec::new() }.has(b"image/png"));
+    }
+}

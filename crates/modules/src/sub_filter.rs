@@ -1,0 +1,282 @@
+//! `sub_filter`: nginx's `ngx_http_sub_filter_module`. Replaces strings in the body, the case of
+//! letters not counting, also where they stretch over buffers.
+//!
+//! Difference from nginx: never more is held back than what may be the beginning of a string.
+
+mod matcher;
+
+use bytes::Bytes;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::mime::MimeTypes;
+use crate::util::text_of;
+use matcher::{Found, Matcher};
+use weir_http::buf::Data;
+use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next};
+use weir_http::vars::{template, template_of};
+use weir_http::{Buf, Chain, Request};
+use weir_module::{
+    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
+    SlotVtable, Slots, Val,
+};
+use weir_script::template::Template;
+
+/// What is searched for, in lower case, and what replaces it.
+struct Pair {
+    pattern: Template,
+    value: Template,
+}
+
+#[derive(Default)]
+struct SubLoc {
+    pairs: Option<Arc<Vec<Pair>>>,
+    /// Ready when no pattern has variables.
+    matcher: Option<Arc<Matcher>>,
+    once: Val<bool>,
+    last_modified: Val<bool>,
+    types: Val<Arc<MimeTypes>>,
+}
+
+impl ConfType for SubLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &SubLoc) -> ConfResult {
+        merge_values!(self, parent;
+            once = true,
+            last_modified = false,
+            types = MimeTypes::of(&["text/html"]),
+        );
+        if self.pairs.is_none() {
+            self.pairs.clone_from(&parent.pairs);
+            self.matcher.clone_from(&parent.matcher);
+        }
+        if let (Some(pairs), None) = (&self.pairs, &self.matcher) {
+            let constants: Option<Vec<Vec<u8>>> =
+                pairs.iter().map(|p| p.pattern.as_constant().map(<[u8]>::to_vec)).collect();
+            self.matcher = constants.and_then(Matcher::new).map(Arc::new);
+        }
+        Ok(())
+    }
+}
+
+/// As in nginx, whose tables number patterns by a byte.
+const PATTERNS_MAX: usize = 255;
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "sub_filter",
+        Context::HSL,
+        Arity::TWO,
+        "",
+        "Replaces a string in responses by another; both may hold variables.",
+        set_pair,
+    ),
+    Row::new(
+        "sub_filter_types",
+        Context::HSL,
+        Arity::ONE_MORE,
+        "text/html",
+        "MIME types to replace in besides text/html.",
+        |cf, d| {
+            let v = MimeTypes::read(cf, d);
+            cf.get::<SubLoc>().types.once(d, v)
+        },
+    ),
+    Row::new(
+        "sub_filter_once",
+        Context::HSL,
+        Arity::FLAG,
+        "on",
+        "Replaces each string at its first place alone.",
+        |cf, d| {
+            let v = d.flag()?;
+            cf.get::<SubLoc>().once.once(d, v)
+        },
+    ),
+    Row::new(
+        "sub_filter_last_modified",
+        Context::HSL,
+        Arity::FLAG,
+        "off",
+        "Keeps Last-Modified of responses that are searched.",
+        |cf, d| {
+            let v = d.flag()?;
+            cf.get::<SubLoc>().last_modified.once(d, v)
+        },
+    ),
+];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "ngx_http_sub_filter_module",
+    rows: ROWS,
+    slots: &[SlotVtable::of::<SubLoc>()],
+    filter: Some(Filter { header: Some(header), body: Some(body), active }),
+    ..HttpModule::EMPTY
+};
+
+fn active(slots: &Slots) -> bool {
+    slots.get::<SubLoc>().pairs.is_some()
+}
+
+fn set_pair(cf: &mut Cf, d: &Directive) -> ConfResult {
+    if d.arg(0).is_empty() {
+        return Err(d.bad(0, "empty search pattern"));
+    }
+    let count = cf.get::<SubLoc>().pairs.as_ref().map_or(0, |p| p.len());
+    if count == PATTERNS_MAX {
+        return Err(d.fail(format!("number of search patterns exceeds {PATTERNS_MAX}")));
+    }
+    let pattern = template_of(cf, d, 0, &d.arg(0).to_ascii_lowercase())?;
+    let value = template(cf, d, 1)?;
+    let pairs = cf.get::<SubLoc>().pairs.get_or_insert_with(Arc::default);
+    if let Some(pairs) = Arc::get_mut(pairs) {
+        pairs.push(Pair { pattern, value });
+    }
+    Ok(())
+}
+
+/// A response that is being searched.
+struct State {
+    matcher: Arc<Matcher>,
+    /// For each pattern, which pair it is of (an empty pattern is left out), and the replacement
+    /// once it has been evaluated.
+    pairs: Vec<usize>,
+    values: Vec<Option<Bytes>>,
+    /// Patterns that have been replaced and are not searched for again.
+    used: Vec<bool>,
+    applied: usize,
+    /// Bytes that may be the beginning of a pattern.
+    held: Vec<u8>,
+}
+
+impl State {
+    fn new(matcher: Arc<Matcher>, pairs: Vec<usize>) -> State {
+        let n = pairs.len();
+        let (values, used) = (vec![None; n], vec![false; n]);
+        State { matcher, pairs, values, used, applied: 0, held: Vec::new() }
+    }
+
+    fn is_over(&self, once: bool) -> bool {
+        once && self.applied == self.pairs.len()
+    }
+}
+
+fn header(r: &mut Request, next: Next) -> FilterResult {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<SubLoc>();
+    let Some(pairs) = &conf.pairs else { return next.header(r) };
+    if r.out.content_length == Some(0) || !conf.types.match_response(r) {
+        return next.header(r);
+    }
+    let state = match &conf.matcher {
+        Some(matcher) => Some(State::new(Arc::clone(matcher), (0..pairs.len()).collect())),
+        None => evaluate(r, pairs),
+    };
+    let Some(state) = state else { return next.header(r) };
+    r.set_ctx(state);
+    r.forms = None;
+    r.whole_body = None;
+    r.filter_needs_memory = true;
+    r.out.clear_content_length();
+    if *conf.last_modified {
+        r.out.weaken_etag();
+    } else {
+        r.out.clear_last_modified();
+        r.out.clear_etag();
+    }
+    next.header(r)
+}
+
+/// Patterns with variables; those that are empty now are not searched for.
+fn evaluate(r: &mut Request, pairs: &[Pair]) -> Option<State> {
+    let mut patterns = Vec::with_capacity(pairs.len());
+    let mut numbers = Vec::with_capacity(pairs.len());
+    for (n, pair) in pairs.iter().enumerate() {
+        let pattern = r.eval(&pair.pattern).to_ascii_lowercase();
+        if !pattern.is_empty() {
+            patterns.push(pattern);
+            numbers.push(n);
+        }
+    }
+    Some(State::new(Arc::new(Matcher::new(patterns)?), numbers))
+}
+
+fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
+    let Some(mut state) = r.take_ctx::<State>() else { return next.body(r, chain) };
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<SubLoc>();
+    let mut out = Vec::new();
+    for buf in chain {
+        let text = text_of(&buf.data).map_err(|_| FilterError::Broken)?;
+        if state.is_over(*conf.once) {
+            out.push(Buf::mem(text));
+        } else {
+            search(r, conf, &mut state, text, buf.last, &mut out);
+        }
+        if buf.last || buf.flush {
+            out.push(Buf { data: Data::None, last: buf.last, flush: buf.flush });
+        }
+    }
+    r.set_ctx(*state);
+    if out.is_empty() {
+        return Ok(());
+    }
+    let mut chain = Chain::new();
+    out.into_iter().for_each(|buf| chain.push(buf));
+    next.body(r, chain)
+}
+
+fn search(
+    r: &mut Request,
+    conf: &SubLoc,
+    state: &mut State,
+    text: Bytes,
+    last: bool,
+    out: &mut Vec<Buf>,
+) {
+    let text = match state.held.is_empty() {
+        true => text,
+        false => {
+            let mut whole = std::mem::take(&mut state.held);
+            whole.extend_from_slice(&text);
+            Bytes::from(whole)
+        }
+    };
+    let matcher = Arc::clone(&state.matcher);
+    let mut push = |piece: Bytes| {
+        if !piece.is_empty() {
+            out.push(Buf::mem(piece));
+        }
+    };
+    let mut at = 0;
+    while !state.is_over(*conf.once) {
+        match matcher.find(&text[at..], &state.used) {
+            Found::Match { start, pattern } => {
+                push(text.slice(at..at + start));
+                push(replacement(r, conf, state, pattern));
+                at += start + matcher.pattern_len(pattern);
+                state.applied += 1;
+                state.used[pattern] = *conf.once;
+            }
+            Found::Partial { start } if !last => {
+                push(text.slice(at..at + start));
+                state.held.extend_from_slice(&text[at + start..]);
+                return;
+            }
+            Found::Partial { .. } | Found::None => break,
+        }
+    }
+    push(text.slice(at..));
+}
+
+fn replacement(r: &mut Request, conf: &SubLoc, state: &mut State, pattern: usize) -> Bytes {
+    if let Some(value) = &state.values[pattern] {
+        return value.clone();
+    }
+    let pair = conf.pairs.as_ref().and_then(|pairs| pairs.get(state.pairs[pattern]));
+    let value = pair.map(|pair| Bytes::from(r.eval(&pair.value))).unwrap_or_default();
+    state.values[pattern] = Some(value.clone());
+    value
+}
