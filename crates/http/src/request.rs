@@ -495,6 +495,11 @@ impl Request {
         Next(0).header(self)
     }
 
+    /// Whether no body filter has anything to do with this response.
+    pub fn body_is_plain(&self) -> bool {
+        self.ctx.is_empty() && self.loc().body_on_demand
+    }
+
     /// Runs the body filters and puts the result into the output queue.
     pub fn output(&mut self, chain: Chain) -> FilterResult {
         Next(0).body(self, chain)
