@@ -30,6 +30,7 @@ mod stub_status;
 mod sub_filter;
 mod try_files;
 mod util;
+mod welcome;
 mod zones;
 
 use std::path::PathBuf;
@@ -53,6 +54,7 @@ pub const MODULES: &[&HttpModule] = &[
     &split_clients::MODULE,
     &referer::MODULE,
     &stub_status::MODULE,
+    &welcome::MODULE,
     &try_files::MODULE,
     &proxy::MODULE,
     // Content, in the order it is tried.
