@@ -21,6 +21,7 @@ mod split_clients;
 mod static_files;
 mod sub_filter;
 mod try_files;
+mod userid;
 mod util;
 
 use std::path::PathBuf;
@@ -46,6 +47,7 @@ pub const MODULES: &[&HttpModule] = &[
     // Filters, from the first that sees a response to the last.
     &not_modified::MODULE,
     &headers::MODULE,
+    &userid::MODULE,
     &sub_filter::MODULE,
     &charset::MODULE,
     &gzip::MODULE,
@@ -60,7 +62,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_sub_module",
     "--without-http-cache",
     "--without-http_ssi_module",
-    "--without-http_userid_module",
     "--without-http_auth_basic_module",
     "--without-http_mirror_module",
     "--without-http_referer_module",
@@ -69,7 +70,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_scgi_module",
     "--without-http_grpc_module",
     "--without-http_memcached_module",
-    "--without-http_empty_gif_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
     "--without-http_limit_conn_module",
