@@ -17,6 +17,7 @@ mod mime;
 mod not_modified;
 mod range;
 mod rewrite;
+mod secure_link;
 mod split_clients;
 mod static_files;
 mod sub_filter;
@@ -38,6 +39,7 @@ pub const MODULES: &[&HttpModule] = &[
     &map::MODULE,
     &geo::MODULE,
     &split_clients::MODULE,
+    &secure_link::MODULE,
     &try_files::MODULE,
     // Content, in the order it is tried.
     &gzip_static::MODULE,
@@ -59,6 +61,7 @@ pub const MODULES: &[&HttpModule] = &[
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
     "--with-http_gzip_static_module",
+    "--with-http_secure_link_module",
     "--with-http_sub_module",
     "--without-http-cache",
     "--without-http_ssi_module",
