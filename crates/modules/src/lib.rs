@@ -4,6 +4,7 @@ mod access;
 mod autoindex;
 mod charset;
 mod directory;
+mod empty_gif;
 mod files;
 mod geo;
 mod gzip;
@@ -41,6 +42,7 @@ pub const MODULES: &[&HttpModule] = &[
     &split_clients::MODULE,
     &secure_link::MODULE,
     &try_files::MODULE,
+    &empty_gif::MODULE,
     // Content, in the order it is tried.
     &gzip_static::MODULE,
     &index::MODULE,
