@@ -16,6 +16,7 @@ mod log;
 mod map;
 mod mime;
 mod not_modified;
+mod random_index;
 mod range;
 mod rewrite;
 mod secure_link;
@@ -44,6 +45,7 @@ pub const MODULES: &[&HttpModule] = &[
     &try_files::MODULE,
     &empty_gif::MODULE,
     // Content, in the order it is tried.
+    &random_index::MODULE,
     &gzip_static::MODULE,
     &index::MODULE,
     &autoindex::MODULE,
@@ -63,6 +65,7 @@ pub const MODULES: &[&HttpModule] = &[
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
     "--with-http_gzip_static_module",
+    "--with-http_random_index_module",
     "--with-http_secure_link_module",
     "--with-http_sub_module",
     "--without-http-cache",
