@@ -1,1 +1,49 @@
-//! weir-tests
+//! Black-box tests of the server: the harness.
+//!
+//! A test writes its whole configuration inline, starts the binary on it in a directory of its
+//! own, and talks to it in raw bytes. The binary is the one `WEIR_BIN` names, or else this
+//! workspace's own, release before debug; run against nginx itself, every test must pass as
+//! well, which is how its expectations are known to be true.
+//!
+//! Nothing here sleeps for a fixed time: what must happen is waited for with [`wait_for`].
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod client;
+mod message;
+mod origin;
+mod server;
+mod setup;
+
+pub use client::{Client, Peer};
+pub use message::{Request, Response};
+pub use origin::{Conn, Next, Origin};
+pub use server::{binary, run_cli, signal, CliOutput, Server, Signal};
+pub use setup::{free_port, Setup};
+
+use std::time::{Duration, Instant};
+
+/// No test waits longer for anything that should happen.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Polls until `done` says so; whether it did in time.
+pub fn wait_for(mut done: impl FnMut() -> bool, patience: Duration) -> bool {
+    let start = Instant::now();
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if done() {
+            return true;
+        }
+        if start.elapsed() > patience {
+            return false;
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// Waits with the usual patience and fails the test if nothing comes of it.
+#[track_caller]
+pub fn expect_soon(what: &str, done: impl FnMut() -> bool) {
+    assert!(wait_for(done, PATIENCE), "never happened: {what}");
+}

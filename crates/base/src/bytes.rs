@@ -171,6 +171,29 @@ pub fn fmt_i64(out: &mut Vec<u8>, value: i64) {
     fmt_u64(out, value.unsigned_abs());
 }
 
+/// A hasher for keys that are spread well already: small numbers given out in turn, and type ids.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Identity(u64);
+
+impl std::hash::Hasher for Identity {
+    fn finish(&self) -> u64 {
+        // The table looks at the top bits too.
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.0 = self.0.rotate_left(5) ^ u64::from_le_bytes(word);
+        }
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = self.0.rotate_left(5) ^ n;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

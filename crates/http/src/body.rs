@@ -3,6 +3,7 @@
 use crate::conf::BodyInFile;
 use crate::conn::ConnError;
 use crate::logger::LogLevel;
+use crate::module::Flow;
 use crate::request::Request;
 use crate::temp::TempFile;
 use bytes::Bytes;
@@ -62,7 +63,48 @@ enum Piece {
     End,
 }
 
+/// A body buffer that grew beyond this is not kept for the next request.
+const KEEP_MEMORY_MAX_BYTES: usize = 64 * 1024;
+
 impl RequestBody {
+    /// Forgets the body and keeps the memory.
+    pub(crate) fn recycle(&mut self) {
+        let RequestBody {
+            framing,
+            decoder,
+            pending,
+            at,
+            remaining,
+            length,
+            memory,
+            file,
+            done,
+            started,
+            complete,
+            expect_continue,
+            too_large_ok,
+        } = self;
+        *framing = Framing::None;
+        *decoder = Decoder::new();
+        pending.clear();
+        *at = 0;
+        *remaining = 0;
+        *length = 0;
+        memory.clear();
+        *file = None;
+        *done = false;
+        *started = false;
+        *complete = false;
+        *expect_continue = false;
+        *too_large_ok = false;
+        if memory.capacity() > KEEP_MEMORY_MAX_BYTES {
+            *memory = Vec::new();
+        }
+        if pending.capacity() > KEEP_MEMORY_MAX_BYTES {
+            *pending = Vec::new();
+        }
+    }
+
     pub(crate) fn begin(&mut self, framing: BodyFraming) {
         self.framing = match framing {
             BodyFraming::None => Framing::None,
@@ -128,6 +170,36 @@ impl RequestBody {
             self.pending.drain(..self.at);
         }
         self.at = 0;
+    }
+
+    /// What was read behind the head, for a connection that becomes a tunnel.
+    pub fn take_pending(&mut self) -> Vec<u8> {
+        self.compact();
+        std::mem::take(&mut self.pending)
+    }
+
+    /// The client waits for `100 Continue` and nothing of the body has come.
+    pub(crate) fn awaits_continue(&self) -> bool {
+        self.expect_continue && !self.done && self.leftover().is_empty()
+    }
+
+    /// Throws away what has arrived of the body; an error is a malformed one.
+    pub(crate) fn drop_arrived(&mut self) -> Result<(), ChunkError> {
+        loop {
+            match self.step()? {
+                Piece::Data(..) => {}
+                Piece::NeedMore | Piece::End => return Ok(()),
+            }
+        }
+    }
+
+    /// The whole body has been read from the socket already.
+    pub fn has_arrived(&self) -> bool {
+        match self.framing {
+            Framing::None => true,
+            Framing::Length(_) => self.leftover().len() as u64 >= self.remaining,
+            Framing::Chunked => self.done,
+        }
     }
 
     /// Bytes behind the body that belong to the next request.
@@ -271,10 +343,19 @@ fn file_error(r: &Request, e: &std::io::Error) -> BodyError {
     BodyError::Status(500)
 }
 
-/// Nobody will read the body: it is thrown away when the request ends.
-pub fn discard(r: &mut Request) {
+/// Nobody will read the body: what has come of it is thrown away now, the rest when the request
+/// ends. A malformed one is refused.
+pub fn discard(r: &mut Request) -> Result<(), Flow> {
     r.discard_body = true;
     r.body.too_large_ok = true;
+    if r.body.done || r.body.started {
+        return Ok(());
+    }
+    r.body.drop_arrived().map_err(|_| {
+        r.keepalive = false;
+        r.body.done = true;
+        Flow::Status(400)
+    })
 }
 
 /// Reads and drops what is left of the body, so that the connection can be used again.

@@ -11,7 +11,11 @@ pub enum Data {
     None,
     Mem(Bytes),
     /// A range of a file; sent by sendfile where the location allows it.
-    File { file: Rc<File>, offset: u64, len: u64 },
+    File {
+        file: Rc<File>,
+        offset: u64,
+        len: u64,
+    },
 }
 
 /// One piece of a response body.

@@ -9,9 +9,7 @@ use crate::logger::ErrorLog;
 use crate::module::{HttpModule, Phase};
 use std::path::PathBuf;
 use std::sync::Arc;
-use weir_module::{
-    ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Level, Slots,
-};
+use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Level, Slots};
 use weir_script::regex::{Regex, RegexOptions};
 use weir_script::template::VarId;
 
@@ -356,11 +354,8 @@ fn merge_location(
     let LocBuild { id, name, kind, mut slots, children } = build;
     merge_level(modules, Level::Location, &mut slots, parent)?;
     merged.names[id] = name;
-    merged.flags[id] = (
-        matches!(kind, Kind::Exact),
-        matches!(kind, Kind::NoRegex),
-        matches!(kind, Kind::Named),
-    );
+    merged.flags[id] =
+        (matches!(kind, Kind::Exact), matches!(kind, Kind::NoRegex), matches!(kind, Kind::Named));
     for child in children {
         let entry = entry_of(&child);
         let child_id = child.id;
@@ -419,11 +414,7 @@ fn assemble(
     number: u64,
 ) -> ConfResult<Generation> {
     let mut main = std::mem::take(&mut cf.levels.main);
-    let vars = main
-        .get_mut::<CoreMain>()
-        .vars
-        .resolve()
-        .map_err(Diagnostic::emerg)?;
+    let vars = main.get_mut::<CoreMain>().vars.resolve().map_err(Diagnostic::emerg)?;
     let Merged { names, flags, sets } = merged;
     let mut confs = Vec::with_capacity(locations.len());
     let parts = locations.into_iter().zip(names).zip(flags.iter().zip(sets));
@@ -468,11 +459,8 @@ fn location_conf(
             phases[h.phase as usize].push(h.handler);
         }
     }
-    let filters: Vec<_> = modules
-        .iter()
-        .filter_map(|m| m.filter.as_ref())
-        .filter(|f| (f.active)(&slots))
-        .collect();
+    let filters: Vec<_> =
+        modules.iter().filter_map(|m| m.filter.as_ref()).filter(|f| (f.active)(&slots)).collect();
     LocationConf {
         id,
         name,
@@ -494,4 +482,3 @@ fn location_conf(
 pub fn temp_path(cf: &Cf, name: &[u8]) -> PathBuf {
     cf.full_path(name)
 }
-

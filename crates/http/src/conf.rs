@@ -80,7 +80,7 @@ pub struct TryFiles {
     pub last: TryLast,
 }
 
-pub type Types = HashMap<Box<[u8]>, Box<[u8]>>;
+pub type Types = HashMap<Box<[u8]>, Box<[u8]>, foldhash::fast::RandomState>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenFileCache {
@@ -265,6 +265,14 @@ pub struct CoreLoc {
 }
 
 impl CoreLoc {
+    /// The MIME type of an extension, in any letter case.
+    pub fn type_of(&self, extension: &[u8]) -> Option<&[u8]> {
+        if !extension.iter().any(u8::is_ascii_uppercase) {
+            return self.types.get(extension).map(|t| &**t);
+        }
+        self.types.get(extension.to_ascii_lowercase().as_slice()).map(|t| &**t)
+    }
+
     pub fn error_page_for(&self, status: u16) -> Option<&ErrorPage> {
         self.error_pages.iter().find(|p| p.status == status)
     }

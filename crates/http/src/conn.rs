@@ -297,6 +297,17 @@ impl Connection {
         client.write(&mut text);
     }
 
+    /// Reads what has already arrived, if anything has.
+    pub fn try_read(&self, buf: &mut Vec<u8>, room: usize) -> bool {
+        match self.stream.try_read(buf, room) {
+            Ok(n) if n > 0 => {
+                self.bytes_in.set(self.bytes_in.get() + n as u64);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Reads more into the buffer; 0 is the end. `deadline` is in coarse monotonic ms.
     pub async fn read(
         &self,
@@ -345,12 +356,7 @@ impl Connection {
         Poll::Ready(Ok(total))
     }
 
-    fn poll_send(
-        &self,
-        cx: &mut Context<'_>,
-        out: &OutQueue,
-        max: u64,
-    ) -> Poll<io::Result<usize>> {
+    fn poll_send(&self, cx: &mut Context<'_>, out: &OutQueue, max: u64) -> Poll<io::Result<usize>> {
         if out.first_is_file() {
             let Some(Piece::File { file, offset, len }) = out.pieces.front() else {
                 return Poll::Ready(Ok(0));

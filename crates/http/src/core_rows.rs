@@ -12,9 +12,7 @@ use crate::module::HttpModule;
 use crate::vars::{template, template_of};
 use std::sync::Arc;
 use weir_base::units;
-use weir_module::{
-    ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable, Val,
-};
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable, Val};
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 
@@ -86,7 +84,8 @@ fn checked_flag(_: &mut Cf, d: &Directive) -> ConfResult {
 }
 
 const NO_TABLE: &str = "Tables here size themselves; the value is checked and not needed.";
-const NO_POOL: &str = "Memory is pooled per worker and grows by need; the value is checked and not needed.";
+const NO_POOL: &str =
+    "Memory is pooled per worker and grows by need; the value is checked and not needed.";
 
 pub const ROWS: &[Row] = &[
     Row::block("server", Context::HTTP, Arity::NONE, "A virtual server.", build::set_server),
@@ -249,13 +248,13 @@ fn make_temp_paths(b: &mut build::Build) -> ConfResult {
 /// Creates a temporary directory; the error is nginx's.
 pub fn make_temp_dir(temp: &TempPath) -> ConfResult {
     match std::fs::create_dir(&temp.path) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(
-            weir_module::Diagnostic::emerg(format!(
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(weir_module::Diagnostic::emerg(format!(
                 "mkdir() \"{}\" failed ({})",
                 temp.path.display(),
                 os_text(&e)
-            )),
-        ),
+            )))
+        }
         _ => Ok(()),
     }
 }
@@ -281,7 +280,7 @@ fn complete_root(core: &mut CoreLoc, prefix: &std::path::Path) {
 fn set_types(cf: &mut Cf, d: &Directive) -> ConfResult {
     let core = cf.get::<CoreLoc>();
     if !core.types.is_set() {
-        core.types.set(Arc::new(Types::new()));
+        core.types.set(Arc::new(Types::default()));
     }
     for row in d.children() {
         if !matches!(row.body, weir_module::Body::None) {
@@ -318,10 +317,16 @@ fn set_root(cf: &mut Cf, d: &Directive) -> ConfResult {
     let lower = text.to_ascii_lowercase();
     let find = |n: &[u8]| memchr::memmem::find(&lower, n).is_some();
     if find(b"$document_root") || find(b"${document_root}") {
-        return Err(d.bad(0, format!("the $document_root variable cannot be used in the \"{}\" directive", d.name())));
+        return Err(d.bad(
+            0,
+            format!("the $document_root variable cannot be used in the \"{}\" directive", d.name()),
+        ));
     }
     if find(b"$realpath_root") || find(b"${realpath_root}") {
-        return Err(d.bad(0, format!("the $realpath_root variable cannot be used in the \"{}\" directive", d.name())));
+        return Err(d.bad(
+            0,
+            format!("the $realpath_root variable cannot be used in the \"{}\" directive", d.name()),
+        ));
     }
     if !alias && text.len() > 1 && text.last() == Some(&b'/') {
         text.pop();
@@ -416,7 +421,10 @@ fn set_error_page(cf: &mut Cf, d: &Directive) -> ConfResult {
         let shown = String::from_utf8_lossy(d.arg(n)).into_owned();
         let code = units::parse_int(d.arg(n)).ok_or_else(|| d.invalid(n))?;
         if code == 499 {
-            return Err(d.bad(n, "value \"499\" is reserved and cannot be used in the \"error_page\" directive"));
+            return Err(d.bad(
+                n,
+                "value \"499\" is reserved and cannot be used in the \"error_page\" directive",
+            ));
         }
         if !(300..=599).contains(&code) {
             return Err(d.bad(n, format!("value \"{shown}\" must be between 300 and 599")));
@@ -426,7 +434,12 @@ fn set_error_page(cf: &mut Cf, d: &Directive) -> ConfResult {
         if overwrite.is_none() && matches!(code, 494..=497) {
             overwrite = Some(400);
         }
-        let page = ErrorPage { status: code as u16, overwrite, target: target.clone(), args: args.clone() };
+        let page = ErrorPage {
+            status: code as u16,
+            overwrite,
+            target: target.clone(),
+            args: args.clone(),
+        };
         let core = cf.get::<CoreLoc>();
         if !core.error_pages.is_set() {
             core.error_pages.set(Arc::default());

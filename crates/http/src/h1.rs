@@ -67,12 +67,19 @@ pub async fn serve(conn: Rc<Connection>) {
 
 /// One request: wait, read, run, answer, log.
 async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> After {
-    if leftover.is_empty() && !wait_for_request(conn, idle_until).await {
-        return After::Close;
-    }
     let worker = &conn.worker;
     let mut r = worker.take_request();
-    if !leftover.is_empty() {
+    if leftover.is_empty() {
+        // A client mostly has sent its request by the time its connection is accepted.
+        let early = conn.requests.get() == 0 && conn.try_read(&mut r.buf, HEAD_ROOM_BYTES);
+        if !early {
+            worker.give_request(r);
+            if !wait_for_request(conn, idle_until).await {
+                return After::Close;
+            }
+            r = worker.take_request();
+        }
+    } else {
         r.buf = leftover;
         r.pipelined = conn.requests.get() > 0;
     }
@@ -145,10 +152,8 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
                 begun = true;
                 begin(conn, r, &gen, &server);
             }
-            let (buf, mut head) = (std::mem::take(&mut r.buf), std::mem::take(&mut r.head));
-            let parsed = parser.parse(&buf, &limits, &mut head);
-            r.buf = buf;
-            r.head = head;
+            let Request { buf, head, .. } = &mut **r;
+            let parsed = parser.parse(buf, &limits, head);
             match parsed {
                 Ok(Progress::Complete) => return take_head(conn, r, &server.core),
                 Ok(Progress::NeedMore) => {}
@@ -162,7 +167,8 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
         match got {
             Ok(0) | Err(ConnError::Io(_)) => {
                 if begun && parser.has_begun() {
-                    let text = "client prematurely closed connection while reading client request headers";
+                    let text =
+                        "client prematurely closed connection while reading client request headers";
                     r.log(LogLevel::Info, text);
                     r.err_status = 400;
                     log_request(r).await;
@@ -187,24 +193,25 @@ fn begin(conn: &Rc<Connection>, r: &mut Request, gen: &Rc<WorkerGen>, server: &R
 }
 
 /// What follows from a complete head: host, server, URI, body, keep-alive.
-fn take_head(
-    conn: &Rc<Connection>,
-    r: &mut Box<Request>,
-    core: &CoreSrv,
-) -> Result<(), NoRequest> {
+fn take_head(conn: &Rc<Connection>, r: &mut Box<Request>, core: &CoreSrv) -> Result<(), NoRequest> {
     let refuse = NoRequest::Refused;
     r.received = r.head.len() as u64;
+    if !r.head.ignored.is_empty() {
+        log_ignored(r);
+    }
     if r.buf.len() > r.head.head_len {
-        let (_, rest) = r.buf.split_at(r.head.head_len);
-        let rest = rest.to_vec();
-        r.body.pending = rest;
+        let Request { buf, head, body, .. } = &mut **r;
+        body.pending.extend_from_slice(&buf[head.head_len..]);
         r.buf.truncate(r.head.head_len);
     }
     r.method = r.head.method;
     let host = framing::host(&r.head, &r.buf).map_err(refuse)?;
     if let Some(h) = host {
-        let name = h.name.of(&r.buf).to_ascii_lowercase();
-        r.host = name;
+        let Request { buf, host, .. } = &mut **r;
+        host.extend_from_slice(h.name.of(buf));
+        if h.has_upper_case {
+            host.make_ascii_lowercase();
+        }
     }
     server::select(conn, r);
     if r.head.complex_uri {
@@ -213,14 +220,15 @@ fn take_head(
         let bad = uri::normalize(&path, *core.merge_slashes, &mut out).is_err();
         r.uri = out;
         if bad {
+            r.uri.clear();
             return Err(refuse(ParseError::InvalidRequest));
         }
     } else {
-        let (head, buf) = (r.head.path, &r.buf);
-        r.uri.extend_from_slice(head.of(buf));
+        let Request { buf, head, uri, .. } = &mut **r;
+        uri.extend_from_slice(head.path.of(buf));
     }
     if let Some(args) = r.head.args {
-        let (buf, out) = (&r.buf, &mut r.args);
+        let Request { buf, args: out, .. } = &mut **r;
         out.extend_from_slice(args.of(buf));
     }
     r.valid_unparsed_uri = !r.head.empty_path_in_uri;
@@ -228,26 +236,32 @@ fn take_head(
     r.body.begin(body);
     r.keepalive = wants_keepalive(conn, r);
     let expects = r.head.version >= Version::HTTP_11
-        && r.header(HeaderId::Expect)
-            .is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
+        && r.header(HeaderId::Expect).is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
     r.body.expect_continue = expects;
     Ok(())
+}
+
+#[cold]
+fn log_ignored(r: &Request) {
+    for line in &r.head.ignored {
+        let text = [b"client sent invalid header line: \"", r.bytes(*line), b"\""].concat();
+        r.log_bytes(LogLevel::Info, &text);
+    }
 }
 
 fn wants_keepalive(conn: &Connection, r: &Request) -> bool {
     if conn.worker.closing.get() {
         return false;
     }
-    let asked = match r.head.connection {
+    match r.head.connection {
         Wish::Close => false,
         Wish::KeepAlive => true,
         Wish::Unsaid => r.head.version > Version::HTTP_10,
-    };
-    asked && !disabled_for_browser(r)
+    }
 }
 
 /// `keepalive_disable`: old MSIE after a POST, and old Safari.
-fn disabled_for_browser(r: &Request) -> bool {
+pub(crate) fn disabled_for_browser(r: &Request) -> bool {
     let disable = *r.loc().core.keepalive_disable;
     if disable == 0 {
         return false;
@@ -258,8 +272,7 @@ fn disabled_for_browser(r: &Request) -> bool {
         && r.method == Method::Post
         && (has(b"MSIE 6.") || has(b"MSIE 5.") || has(b"MSIE 4."))
         && !has(b"Opera");
-    let safari =
-        disable & 2 != 0 && has(b"Mac OS X") && has(b"Safari/") && !has(b"Chrome/");
+    let safari = disable & 2 != 0 && has(b"Mac OS X") && has(b"Safari/") && !has(b"Chrome/");
     msie6 || safari
 }
 
@@ -287,7 +300,7 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         return close_kind(r);
     }
     if !r.body.done {
-        if r.body.expect_continue && r.body.leftover().is_empty() {
+        if r.body.awaits_continue() {
             // The client still waits for "100 Continue" and may or may not send its body now.
             return After::Linger;
         }
@@ -307,7 +320,11 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     }
 }
 
-fn close_kind(r: &Request) -> After {
+fn close_kind(r: &mut Request) -> After {
+    // A body that nobody wanted may be all here.
+    if !r.body.done && r.body.drop_arrived().is_err() {
+        return After::Close;
+    }
     let unread = !r.body.done || !r.body.leftover().is_empty();
     match *r.loc().core.lingering_close {
         Lingering::Off => After::Close,
@@ -338,7 +355,7 @@ async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
     r.log_bytes(LogLevel::Info, &text);
     r.keepalive = false;
     r.lingering = e.wants_lingering_close();
-    if r.head.version < Version::HTTP_10 {
+    if r.head.version == Version::default() {
         r.head.version = Version::HTTP_10;
     }
     r.body.done = true;
@@ -396,7 +413,8 @@ async fn read_proxy_header(conn: &Connection, buf: &mut Vec<u8>) -> bool {
             }
             Err(_) => {
                 let shown = proxy_protocol::shown(buf);
-                let text = [b"broken header: \"", shown, b"\" while reading PROXY protocol"].concat();
+                let text =
+                    [b"broken header: \"", shown, b"\" while reading PROXY protocol"].concat();
                 conn.log(LogLevel::Error, &text);
                 return false;
             }

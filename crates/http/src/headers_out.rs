@@ -38,11 +38,34 @@ pub struct HeadersOut {
 
 impl HeadersOut {
     pub fn clear(&mut self) {
-        let (mut fields, mut arena) =
-            (std::mem::take(&mut self.fields), std::mem::take(&mut self.arena));
+        let HeadersOut {
+            status,
+            status_line,
+            content_length,
+            last_modified,
+            has_last_modified,
+            content_type,
+            charset,
+            fields,
+            arena,
+            allow_ranges,
+            has_date,
+            has_server,
+            trailers,
+        } = self;
+        *status = 0;
+        *status_line = None;
+        *content_length = None;
+        *last_modified = None;
+        *has_last_modified = false;
+        *content_type = None;
+        *charset = None;
         fields.clear();
         arena.clear();
-        *self = HeadersOut { fields, arena, ..HeadersOut::default() };
+        *allow_ranges = false;
+        *has_date = false;
+        *has_server = false;
+        trailers.clear();
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Span {
@@ -69,7 +92,8 @@ impl HeadersOut {
 
     pub fn remove(&mut self, name: &[u8]) {
         for i in 0..self.fields.len() {
-            let hit = matches!(&self.fields[i], Some(f) if self.of(f.name).eq_ignore_ascii_case(name));
+            let hit =
+                matches!(&self.fields[i], Some(f) if self.of(f.name).eq_ignore_ascii_case(name));
             if hit {
                 self.fields[i] = None;
             }

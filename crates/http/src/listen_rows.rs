@@ -136,8 +136,12 @@ fn valued_option(d: &Directive, i: usize, l: &mut Listen) -> ConfResult {
             let n = units::parse_int(bytes).filter(|n| *n > 0 && *n <= i32::MAX as u64);
             o.backlog = n.ok_or_else(|| bad("backlog"))? as i32;
         }
-        "rcvbuf" => o.rcvbuf = Some(units::parse_size(bytes).ok_or_else(|| bad("rcvbuf"))? as usize),
-        "sndbuf" => o.sndbuf = Some(units::parse_size(bytes).ok_or_else(|| bad("sndbuf"))? as usize),
+        "rcvbuf" => {
+            o.rcvbuf = Some(units::parse_size(bytes).ok_or_else(|| bad("rcvbuf"))? as usize)
+        }
+        "sndbuf" => {
+            o.sndbuf = Some(units::parse_size(bytes).ok_or_else(|| bad("sndbuf"))? as usize)
+        }
         "fastopen" => {
             let n = units::parse_int(bytes).ok_or_else(|| bad("fastopen"))?;
             o.fastopen = Some(n as u32);
@@ -316,15 +320,11 @@ fn add_names(
         match addr.names.insert(&n.name, id) {
             Ok(()) => {}
             Err(weir_script::lookup::InsertError::Conflict(_)) => {
-                let text =
-                    format!("conflicting server name \"{shown}\" on {}, ignored", l.addr);
+                let text = format!("conflicting server name \"{shown}\" on {}, ignored", l.addr);
                 cf.warnings.push(Diagnostic::warn(text));
             }
             Err(weir_script::lookup::InsertError::Invalid) => {
-                let text = format!(
-                    "invalid server name or wildcard \"{shown}\" on {}",
-                    l.addr
-                );
+                let text = format!("invalid server name or wildcard \"{shown}\" on {}", l.addr);
                 let e = Diagnostic::emerg(text).point(l.span);
                 return Err(match server.core.at {
                     Some(at) => e.at(at),

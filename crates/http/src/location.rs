@@ -23,6 +23,8 @@ struct Prefix {
 #[derive(Default)]
 pub struct LocationSet {
     prefixes: Vec<Prefix>,
+    /// Some prefix redirects its name without the slash.
+    auto_redirects: bool,
     regexes: Vec<(Arc<Regex>, usize, Vec<(usize, VarId)>)>,
 }
 
@@ -48,8 +50,7 @@ impl LocationSet {
         for i in 0..set.prefixes.len() {
             let shorter = (0..i).rev().find(|j| {
                 let candidate = &set.prefixes[*j];
-                candidate.inclusive.is_some()
-                    && set.prefixes[i].name.starts_with(&candidate.name)
+                candidate.inclusive.is_some() && set.prefixes[i].name.starts_with(&candidate.name)
             });
             set.prefixes[i].shorter = shorter;
         }
@@ -76,16 +77,19 @@ impl LocationSet {
             false => place.inclusive = Some(id),
         }
         place.auto_redirect |= auto_redirect;
+        self.auto_redirects |= auto_redirect;
     }
 
     fn find_prefix(&self, uri: &[u8]) -> PrefixHit {
         let after = self.prefixes.partition_point(|p| p.name.as_slice() <= uri);
-        if let Some(p) = self.prefixes.get(after) {
-            if p.auto_redirect && p.name.len() == uri.len() + 1 && p.name.starts_with(uri) {
-                let exact_here = after > 0 && self.prefixes[after - 1].name == uri;
-                if !exact_here && p.name.last() == Some(&b'/') {
-                    return PrefixHit::Redirect(p.name.clone());
-                }
+        let here = after > 0 && self.prefixes[after - 1].name == uri;
+        if self.auto_redirects && !here {
+            let with_slash = |p: &Prefix| {
+                p.name.split_last().is_some_and(|(last, name)| *last == b'/' && name == uri)
+            };
+            let mut behind = self.prefixes[after..].iter().take_while(|p| p.name.starts_with(uri));
+            if let Some(p) = behind.find(|p| p.auto_redirect && with_slash(p)) {
+                return PrefixHit::Redirect(p.name.clone());
             }
         }
         let mut at = match after {
@@ -174,12 +178,7 @@ fn match_regex(r: &mut Request, regex: &Regex, vars: &[(usize, VarId)]) -> bool 
 }
 
 /// Runs a regex; a match sets `$1…` and the named captures' variables. An error counts as none.
-pub fn regex_exec(
-    r: &mut Request,
-    regex: &Regex,
-    vars: &[(usize, VarId)],
-    subject: &[u8],
-) -> bool {
+pub fn regex_exec(r: &mut Request, regex: &Regex, vars: &[(usize, VarId)], subject: &[u8]) -> bool {
     regex_match(r, regex, vars, subject).unwrap_or(false)
 }
 
@@ -227,6 +226,9 @@ pub fn map_uri_into(r: &mut Request, uri: &[u8], path: &mut Vec<u8>) {
     r.eval_into(&core.root, path);
     if *core.alias {
         if core.alias_is_whole {
+            if r.add_uri_to_alias {
+                path.extend_from_slice(uri);
+            }
             return;
         }
         let name = core.alias_name.as_deref().unwrap_or(&loc.name);

@@ -156,7 +156,7 @@ impl ErrorLog {
             match sink {
                 LogSink::File(f) => drop(f.write(&line)),
                 LogSink::Stderr => drop(std::io::stderr().write_all(&line)),
-                LogSink::Syslog(s) => s.send(level, &line[20..line.len() - 1]),
+                LogSink::Syslog(s) => s.send(level, &line[..line.len() - 1]),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The contract of an HTTP module: what it adds to configuration, variables, phases and filters.
 
-use crate::build::Build;
 use crate::buf::Chain;
+use crate::build::Build;
 use crate::request::Request;
 use std::future::Future;
 use std::pin::Pin;

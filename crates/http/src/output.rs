@@ -26,8 +26,17 @@ pub fn send_header(r: &mut Request) -> FilterResult {
     if r.method == Method::Head {
         r.header_only = true;
     }
+    crate::special::complete_location(r);
+    if r.conn().worker.closing.get() {
+        r.keepalive = false;
+    }
     adjust(r);
     let conn = std::rc::Rc::clone(r.conn());
+    if r.discard_body && r.body.awaits_continue() {
+        // The body is thrown away, but the client may only send it when told to.
+        r.body.expect_continue = false;
+        conn.out.borrow_mut().write(|t| t.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
+    }
     let added = conn.out.borrow_mut().write(|text| write_header(r, text));
     r.header_size = added;
     r.sent += added;
@@ -49,10 +58,12 @@ fn adjust(r: &mut Request) {
         r.out.last_modified = None;
     }
     let bodiless = matches!(status, 204 | 304) || status < 200;
-    if r.out.content_length.is_none() && !bodiless {
+    let trailers = r.expect_trailers && r.version() >= Version::HTTP_11;
+    if (r.out.content_length.is_none() || trailers) && !bodiless {
         let core = &r.loc().core;
         if r.version() >= Version::HTTP_11 && *core.chunked_transfer_encoding {
             r.chunked = true;
+            r.out.content_length = None;
         } else {
             r.keepalive = false;
         }

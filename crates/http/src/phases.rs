@@ -1,6 +1,5 @@
 //! The way of a request through nginx's phases, and how it ends.
 
-use crate::body;
 use crate::conf::Satisfy;
 use crate::location::{self, Found};
 use crate::logger::LogLevel;
@@ -49,7 +48,7 @@ async fn run_from(r: &mut Request, from: Phase) -> bool {
 fn finalize(r: &mut Request, status: u16) -> Flow {
     let mut status = status;
     for _ in 0..4 {
-        if status == 444 || status == 499 {
+        if matches!(status, 408 | 444 | 499) {
             r.aborted = true;
             r.err_status = status;
             return Flow::Close;
@@ -228,9 +227,12 @@ fn find_config(r: &mut Request) -> Option<Flow> {
             let text = format!("client intended to send too large body: {n} bytes");
             r.log(LogLevel::Error, &text);
             r.body.expect_continue = false;
-            body::discard(r);
+            r.body.too_large_ok = true;
             return Some(Flow::Status(413));
         }
+    }
+    if r.keepalive && crate::h1::disabled_for_browser(r) {
+        r.keepalive = false;
     }
     if r.keepalive {
         let c = &core.core;
@@ -248,8 +250,7 @@ fn spend_redirect(r: &mut Request) -> bool {
     r.redirects_left -= 1;
     if r.redirects_left == 0 {
         let uri = String::from_utf8_lossy(&r.uri).into_owned();
-        let text =
-            format!("rewrite or internal redirection cycle while processing \"{uri}\"");
+        let text = format!("rewrite or internal redirection cycle while processing \"{uri}\"");
         r.log(LogLevel::Error, &text);
         return false;
     }
@@ -261,7 +262,9 @@ pub fn internal_redirect(r: &mut Request, uri: &[u8], args: &[u8]) -> Flow {
     r.redirects_left = r.redirects_left.saturating_sub(1);
     if r.redirects_left == 0 {
         let shown = String::from_utf8_lossy(uri).into_owned();
-        let text = format!("rewrite or internal redirection cycle while internally redirecting to \"{shown}\"");
+        let text = format!(
+            "rewrite or internal redirection cycle while internally redirecting to \"{shown}\""
+        );
         r.log(LogLevel::Error, &text);
         return Flow::Status(500);
     }

@@ -13,8 +13,7 @@ use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
 
 /// Browsers that replace short error pages by their own get longer ones.
-const MSIE_PADDING: &str =
-    "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";
+const MSIE_PADDING: &str = "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";
 
 pub fn write_server_header(tokens: ServerTokens, text: &mut Vec<u8>) {
     let name = match tokens {
@@ -87,8 +86,7 @@ fn send_error_page(r: &mut Request, status: u16, page: &ErrorPage) -> Flow {
         _ => 302,
     };
     r.err_status = status;
-    r.out.remove(b"Location");
-    r.out.add(b"Location", &target);
+    set_location(r, &target);
     r.discard_body = true;
     builtin(r, status)
 }
@@ -130,10 +128,7 @@ fn builtin(r: &mut Request, status: u16) -> Flow {
             finish(r, Buf::mem(text).and_last())
         }
         None => {
-            r.out.content_length = None;
-            if code == 201 {
-                r.out.content_length = Some(0);
-            }
+            r.out.content_length = (code != 304 && code != 204).then_some(0);
             finish(r, Buf::last())
         }
     }
@@ -196,15 +191,23 @@ fn wants_padding(r: &Request) -> bool {
 
 /// A redirect to a location of this site, made absolute when the configuration says so.
 pub fn redirect(r: &mut Request, status: u16, location: &[u8]) -> Flow {
-    r.out.remove(b"Location");
-    r.out.add(b"Location", location);
+    set_location(r, location);
     Flow::Status(status)
+}
+
+/// A `Location` of this server's own making: a bare path is completed when the header is sent.
+pub fn set_location(r: &mut Request, location: &[u8]) {
+    r.out.set(b"Location", location);
+    r.own_location = true;
 }
 
 /// Puts scheme and host before a `Location` that is only a path, where `absolute_redirect` is on.
 pub fn complete_location(r: &mut Request) {
     let Some(path) = r.out.get(b"Location") else { return };
-    if path.first() != Some(&b'/') || !*r.loc().core.absolute_redirect {
+    if !r.own_location
+        || path.first() != Some(&b'/')
+        || !*r.loc().core.absolute_redirect
+    {
         return;
     }
     let path = path.to_vec();
@@ -233,8 +236,7 @@ pub fn send_response(r: &mut Request, status: u16, kind: Option<&[u8]>, body: &T
     r.discard_body = true;
     let value = r.eval(body);
     if matches!(status, 301 | 302 | 303 | 307 | 308) {
-        r.out.remove(b"Location");
-        r.out.add(b"Location", &value);
+        set_location(r, &value);
         return Flow::Status(status);
     }
     r.out.status = status;
@@ -255,9 +257,9 @@ pub fn set_content_type(r: &mut Request) {
         return;
     }
     let loc = Rc::clone(r.loc());
-    let exten = r.exten().map(<[u8]>::to_ascii_lowercase).unwrap_or_default();
-    match loc.core.types.get(exten.as_slice()) {
-        Some(kind) if !exten.is_empty() => r.out.set_content_type(kind),
-        _ => r.out.set_content_type(&loc.core.default_type),
+    let kind = r.exten().and_then(|e| loc.core.type_of(e));
+    match kind {
+        Some(kind) => r.out.set_content_type(kind),
+        None => r.out.set_content_type(&loc.core.default_type),
     }
 }

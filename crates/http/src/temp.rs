@@ -19,8 +19,7 @@ impl TempFile {
     pub fn create(at: &TempPath, keep: bool) -> io::Result<TempFile> {
         loop {
             let path = next_path(at);
-            let opened =
-                File::options().read(true).write(true).create_new(true).open(&path);
+            let opened = File::options().read(true).write(true).create_new(true).open(&path);
             match opened {
                 Ok(file) => return Ok(TempFile { file, path, keep }),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,

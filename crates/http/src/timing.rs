@@ -43,17 +43,18 @@ const KEEP_MAX_BYTES: usize = 64 * 1024;
 impl Exchange {
     /// Forgets what was said and keeps the memory.
     pub fn clear(&mut self) {
-        let (mut request, mut reply) =
-            (std::mem::take(&mut self.request), std::mem::take(&mut self.reply));
-        let mut head = std::mem::take(&mut self.head);
-        request.clear();
-        reply.clear();
-        head.clear();
-        if reply.capacity() > KEEP_MAX_BYTES || request.capacity() > KEEP_MAX_BYTES {
-            *self = Exchange { head, ..Exchange::default() };
-        } else {
-            *self = Exchange { request, reply, head, ..Exchange::default() };
+        for buf in [&mut self.request, &mut self.reply] {
+            match buf.capacity() > KEEP_MAX_BYTES {
+                true => *buf = Vec::new(),
+                false => buf.clear(),
+            }
         }
+        self.head.clear();
+        self.trailers.clear();
+        self.answered = false;
+        self.scheme = "";
+        self.head_at = 0;
+        self.uri = (0, 0);
     }
 
     /// The bytes that the head's spans point into.

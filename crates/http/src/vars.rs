@@ -4,7 +4,7 @@ use crate::conf::CoreMain;
 use crate::generation::VarDef;
 use crate::module::{Getter, HttpModule, VarArg, Variable};
 use std::collections::HashMap;
-use weir_module::{Cf, Diagnostic, Directive, ArgsExt};
+use weir_module::{ArgsExt, Cf, Diagnostic, Directive};
 use weir_script::template::{Template, VarId};
 
 /// A definition that a directive makes (`map`, `set`, named captures).
@@ -63,8 +63,7 @@ impl VarRegistry {
             return Err(format!("the duplicate \"{shown}\" variable"));
         }
         if core.is_none() && !self.defined.contains_key(&lower) {
-            let def =
-                VarDef { get: no_value, set: None, arg: VarArg::default(), cached: false };
+            let def = VarDef { get: no_value, set: None, arg: VarArg::default(), cached: false };
             return Ok(self.define(name, def));
         }
         Ok(self.number(name))
@@ -77,7 +76,11 @@ impl VarRegistry {
         let is_prefixed = self.prefixes.iter().any(|v| lower.starts_with(v.name.as_bytes()));
         let known = self.fixed.contains_key(lower.as_slice()) || self.defined.contains_key(&lower);
         if known || is_prefixed {
-            return if is_prefixed && !known { Ok(self.number(name)) } else { self.assignable(name) };
+            return if is_prefixed && !known {
+                Ok(self.number(name))
+            } else {
+                self.assignable(name)
+            };
         }
         let arg = VarArg { name: lower.as_slice().into(), data: 0 };
         Ok(self.define(name, VarDef { get: unset, set: None, arg, cached: false }))
@@ -94,12 +97,7 @@ impl VarRegistry {
             return Ok(def);
         }
         if let Some(v) = self.fixed.get(name) {
-            return Ok(VarDef {
-                get: v.get,
-                set: v.set,
-                arg: VarArg::default(),
-                cached: v.cached,
-            });
+            return Ok(VarDef { get: v.get, set: v.set, arg: VarArg::default(), cached: v.cached });
         }
         let by_length = |v: &&&Variable| v.name.len();
         let hit = self.prefixes.iter().filter(|v| name.starts_with(v.name.as_bytes()));

@@ -5,9 +5,11 @@ use crate::request::Request;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use weir_base::bytes::Identity;
 use weir_base::date;
 use weir_runtime::clock;
 
@@ -54,7 +56,7 @@ pub struct Worker {
     pub counters: Arc<Counters>,
     pub all: Arc<AllCounters>,
     pool: RefCell<Vec<Box<Request>>>,
-    locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    locals: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<Identity>>>,
     flushers: RefCell<Vec<Box<dyn Fn()>>>,
     date: Cell<(i64, [u8; 29])>,
     /// Set when the worker is to finish: keep-alive connections are closed after their request.
@@ -73,7 +75,7 @@ impl Worker {
             counters: Arc::clone(&all.0[id]),
             all,
             pool: RefCell::new(Vec::new()),
-            locals: RefCell::new(HashMap::new()),
+            locals: RefCell::default(),
             flushers: RefCell::default(),
             date: Cell::new((i64::MIN, [0; 29])),
             closing: Cell::new(false),

@@ -110,7 +110,7 @@ struct Failure {
 
 #[derive(Default)]
 struct Half {
-    entries: HashMap<Vec<u8>, Rc<Entry>>,
+    entries: HashMap<Vec<u8>, Rc<Entry>, foldhash::fast::RandomState>,
     bytes: usize,
 }
 

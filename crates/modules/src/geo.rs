@@ -1,19 +1,19 @@
-//! `geo` (nginx's `ngx_http_geo_module`): a variable whose value depends on the client's address.
+//! `geo` (nginx's `ngx_http_geo_module`): a variable whose value depends on an address.
 //!
-//! Networks are flattened to ranges without overlaps when the block has been read, so a look-up is
-//! one binary search. Difference from nginx: ranges read from a file are not saved in a binary
-//! form beside it, because reading the text is quick.
+//! Difference from nginx: no binary copy of `ranges` is written beside an included file, and one
+//! that nginx has written is not read; the text always is.
 
-mod forwarded;
 mod table;
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::util::guarded;
-use table::{Networks, Ranges, Table};
-use weir_base::addr::{parse_ipv4, parse_ipv6, Cidr};
-use weir_base::bytes::split_once;
+use crate::realip::{forwarded, From};
+use crate::util::{guarded, with_scratch};
+use table::{Networks, RangeError, Ranges};
+use weir_base::addr::{parse_ipv4, parse_ipv6, unmapped, Cidr};
+use weir_http::conn::ClientAddr;
 use weir_http::module::{HttpModule, VarArg};
 use weir_http::vars::{define, registry};
 use weir_http::Request;
@@ -33,12 +33,27 @@ impl ConfType for GeoMain {
 }
 
 /// One `geo` block.
+#[derive(Default)]
 struct Geo {
-    /// The variable that holds the address; none for the client's own.
+    /// The variable that holds the address; the client's otherwise.
     source: Option<VarId>,
-    proxies: Vec<Cidr>,
-    recursive: bool,
+    values: Vec<Box<[u8]>>,
     table: Table,
+    default: Option<u32>,
+    proxies: Vec<From>,
+    recursive: bool,
+    volatile: bool,
+}
+
+enum Table {
+    Networks(Networks),
+    Ranges(Ranges),
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Table::Networks(Networks::default())
+    }
 }
 
 pub const MODULE: HttpModule = HttpModule {
@@ -47,147 +62,79 @@ pub const MODULE: HttpModule = HttpModule {
         "geo",
         Context::HTTP,
         Arity::ONE_TWO,
-        "A variable whose value depends on an address.",
+        "A variable whose value depends on the client's address, or another.",
         set_geo,
     )
-    .note("Files with ranges are always read as text: no binary form is made or used.")],
+    .note("Binary copies of ranges are neither written nor read.")],
     slots: &[SlotVtable::of::<GeoMain>()],
     ..HttpModule::EMPTY
 };
 
-/// A block that is being read.
-#[derive(Default)]
-struct Reader {
-    ranges: Option<Ranges>,
-    networks: Option<Networks>,
-    proxies: Vec<Cidr>,
-    recursive: bool,
-    volatile: bool,
-}
-
 fn set_geo(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let last = d.args.len() - 1;
-    let source = match last {
-        0 => None,
-        _ => Some(source(cf, d)?),
-    };
-    let mut reader = Reader::default();
-    for entry in d.children() {
-        reader.read(cf, entry)?;
+    let mut geo = Geo::default();
+    let target = d.args.len() - 1;
+    if target == 1 {
+        let name = d.arg(0).strip_prefix(b"$").filter(|n| !n.is_empty());
+        let Some(name) = name else {
+            let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
+            return Err(d.bad(0, format!("invalid variable name \"{shown}\"")));
+        };
+        geo.source = Some(registry(cf).number(name));
     }
-    let table = match reader.ranges {
-        Some(ranges) => ranges.finish(),
-        None => reader.networks.unwrap_or_default().finish(),
-    };
-    let geo = Geo { source, proxies: reader.proxies, recursive: reader.recursive, table };
+    let mut seen_any = false;
+    for entry in d.children() {
+        read_entry(cf, &mut geo, &mut seen_any, entry)?;
+    }
+    let volatile = geo.volatile;
     let geos = &mut cf.get::<GeoMain>().geos;
     let number = geos.len();
     geos.push(Arc::new(geo));
-    define(cf, d, last, value, number, !reader.volatile).map(|_| ())
+    define(cf, d, target, value, number, !volatile).map(|_| ())
 }
 
-fn source(cf: &mut Cf, d: &Directive) -> ConfResult<VarId> {
-    match d.arg(0).strip_prefix(b"$").filter(|n| !n.is_empty()) {
-        Some(name) => Ok(registry(cf).number(name)),
-        None => {
-            let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
-            Err(d.bad(0, format!("invalid variable name \"{shown}\"")))
-        }
-    }
-}
-
-impl Reader {
-    fn read(&mut self, cf: &mut Cf, entry: &Directive) -> ConfResult {
-        if entry.is_block() {
-            return Err(entry.fail("unexpected \"{\""));
-        }
-        match (entry.name.as_bytes(), entry.args.len()) {
-            (b"ranges", 0) if self.networks.is_some() => {
-                let text =
-                    "the \"ranges\" directive must be the first directive inside \"geo\" block";
-                return Err(entry.fail(text));
-            }
-            (b"ranges", 0) => drop(self.ranges.get_or_insert_with(Ranges::default)),
-            (b"proxy_recursive", 0) => self.recursive = true,
-            (b"volatile", 0) => self.volatile = true,
-            (b"proxy", 1) => {
-                let net = network(cf, entry, entry.arg(0))?;
-                self.proxies.push(net);
-            }
-            (_, 1) if self.ranges.is_some() => return self.read_range(cf, entry),
-            (_, 1) => return self.read_network(cf, entry),
-            _ => return Err(entry.fail("invalid number of the geo parameters")),
-        }
-        Ok(())
+impl Geo {
+    /// The number of a value; equal ones share it.
+    fn intern(&mut self, text: &[u8]) -> u32 {
+        // Blocks of many entries have few values, and the same one mostly several times running.
+        let known = self.values.iter().rposition(|v| **v == *text);
+        known.unwrap_or_else(|| {
+            self.values.push(text.into());
+            self.values.len() - 1
+        }) as u32
     }
 
-    fn read_network(&mut self, cf: &mut Cf, entry: &Directive) -> ConfResult {
-        let networks = self.networks.get_or_insert_with(Networks::default);
-        let (key, value) = (entry.name.as_bytes(), entry.arg(0));
-        if key == b"default" {
-            for net in [Cidr::ALL_V4, Cidr::ALL_V6] {
-                let old = networks.insert(net, value);
-                warn_duplicate(cf, entry, "network", old);
-            }
-            return Ok(());
-        }
-        if key == b"delete" {
-            let net = network(cf, entry, value)?;
-            if !networks.remove(net) {
-                let shown = String::from_utf8_lossy(value).into_owned();
-                cf.warn(entry, format!("no network \"{shown}\" to delete"));
-            }
-            return Ok(());
-        }
-        let net = network(cf, entry, key)?;
-        let old = networks.insert(net, value);
-        warn_duplicate(cf, entry, "network", old);
-        Ok(())
-    }
-
-    fn read_range(&mut self, cf: &mut Cf, entry: &Directive) -> ConfResult {
-        let ranges = self.ranges.get_or_insert_with(Ranges::default);
-        let (key, value) = (entry.name.as_bytes(), entry.arg(0));
-        if key == b"default" {
-            if let Some(old) = ranges.set_default(value) {
-                let new = String::from_utf8_lossy(value).into_owned();
-                let old = String::from_utf8_lossy(&old).into_owned();
-                let text =
-                    format!("duplicate default geo range value: \"{new}\", old value: \"{old}\"");
-                cf.warn(entry, text);
-            }
-            return Ok(());
-        }
-        let is_delete = key == b"delete";
-        let text = if is_delete { value } else { key };
-        let shown = String::from_utf8_lossy(text).into_owned();
-        let Some((start, end)) = range(text) else {
-            return Err(entry.fail(format!("invalid range \"{shown}\"")));
-        };
-        if is_delete {
-            if !ranges.remove(start, end) {
-                cf.warn(entry, format!("no address range \"{shown}\" to delete"));
-            }
-            return Ok(());
-        }
-        match ranges.insert(start, end, value) {
-            Ok(old) => warn_duplicate(cf, entry, "range", old),
-            Err((start, end)) => {
-                let (start, end) = (Ipv4Addr::from(start), Ipv4Addr::from(end));
-                return Err(entry.fail(format!("range \"{shown}\" overlaps \"{start}-{end}\"")));
-            }
-        }
-        Ok(())
+    fn text(&self, value: u32) -> String {
+        String::from_utf8_lossy(&self.values[value as usize]).into_owned()
     }
 }
 
-fn warn_duplicate(cf: &mut Cf, entry: &Directive, what: &str, old: Option<Vec<u8>>) {
-    let Some(old) = old else { return };
-    let old = String::from_utf8_lossy(&old);
-    let new = String::from_utf8_lossy(entry.arg(0));
-    let key = entry.name.to_str();
-    let text = format!("duplicate {what} \"{key}\", value: \"{new}\", old value: \"{old}\"");
-    cf.warn(entry, text);
+fn read_entry(cf: &mut Cf, geo: &mut Geo, seen: &mut bool, entry: &Directive) -> ConfResult {
+    if entry.is_block() {
+        return Err(entry.fail("unexpected \"{\""));
+    }
+    match (entry.name.as_bytes(), entry.args.len()) {
+        (b"ranges", 0) => {
+            if *seen {
+                return Err(entry.fail(
+                    "the \"ranges\" directive must be the first directive inside \"geo\" block",
+                ));
+            }
+            geo.table = Table::Ranges(Ranges::default());
+        }
+        (b"proxy_recursive", 0) => geo.recursive = true,
+        (b"volatile", 0) => geo.volatile = true,
+        (b"proxy", 1) => {
+            let net = network(cf, entry, entry.arg(0))?;
+            geo.proxies.push(From::Net(net));
+        }
+        (_, 1) if matches!(geo.table, Table::Ranges(_)) => return read_range(cf, geo, entry),
+        (_, 1) => {
+            *seen = true;
+            return read_network(cf, geo, entry);
+        }
+        _ => return Err(entry.fail("invalid number of the geo parameters")),
+    }
+    Ok(())
 }
 
 fn network(cf: &mut Cf, entry: &Directive, text: &[u8]) -> ConfResult<Cidr> {
@@ -201,29 +148,124 @@ fn network(cf: &mut Cf, entry: &Directive, text: &[u8]) -> ConfResult<Cidr> {
     Ok(net)
 }
 
-/// `10.0.0.0-10.0.0.255`
-fn range(text: &[u8]) -> Option<(u32, u32)> {
-    let (start, end) = split_once(text, b'-')?;
-    let (start, end) = (u32::from(parse_ipv4(start)?), u32::from(parse_ipv4(end)?));
-    (start <= end).then_some((start, end))
+fn read_network(cf: &mut Cf, geo: &mut Geo, entry: &Directive) -> ConfResult {
+    let name = entry.name.as_bytes();
+    if name == b"delete" {
+        let net = network(cf, entry, entry.arg(0))?;
+        if let Table::Networks(table) = &mut geo.table {
+            if !table.remove(net) {
+                let shown = String::from_utf8_lossy(entry.arg(0)).into_owned();
+                cf.warn(entry, format!("no network \"{shown}\" to delete"));
+            }
+        }
+        return Ok(());
+    }
+    let is_default = name == b"default";
+    let nets = match is_default {
+        true => vec![Cidr::ALL_V4, Cidr::ALL_V6],
+        false => vec![network(cf, entry, name)?],
+    };
+    let value = geo.intern(entry.arg(0));
+    for net in nets {
+        let Table::Networks(table) = &mut geo.table else { continue };
+        if let Some(old) = table.insert(net, value) {
+            let (new, old) = (geo.text(value), geo.text(old));
+            let name = entry.name.to_str().into_owned();
+            cf.warn(
+                entry,
+                format!("duplicate network \"{name}\", value: \"{new}\", old value: \"{old}\""),
+            );
+        }
+    }
+    Ok(())
 }
 
+fn read_range(cf: &mut Cf, geo: &mut Geo, entry: &Directive) -> ConfResult {
+    let name = entry.name.as_bytes();
+    if name == b"default" {
+        let value = geo.intern(entry.arg(0));
+        if let Some(old) = geo.default.replace(value) {
+            let (new, old) = (geo.text(value), geo.text(old));
+            cf.warn(
+                entry,
+                format!("duplicate default geo range value: \"{new}\", old value: \"{old}\""),
+            );
+        }
+        return Ok(());
+    }
+    let is_delete = name == b"delete";
+    let net = if is_delete { entry.arg(0) } else { name };
+    let shown = String::from_utf8_lossy(net).into_owned();
+    let invalid = || entry.fail(format!("invalid range \"{shown}\""));
+    let (start, end) = weir_base::bytes::split_once(net, b'-')
+        .and_then(|(a, b)| Some((u32::from(parse_ipv4(a)?), u32::from(parse_ipv4(b)?))))
+        .filter(|(start, end)| start <= end)
+        .ok_or_else(invalid)?;
+    let value = if is_delete { 0 } else { geo.intern(entry.arg(0)) };
+    let Table::Ranges(table) = &mut geo.table else { return Ok(()) };
+    if is_delete {
+        if !table.remove(start, end) {
+            cf.warn(entry, format!("no address range \"{shown}\" to delete"));
+        }
+        return Ok(());
+    }
+    match table.insert(start, end, value) {
+        Ok(()) => Ok(()),
+        Err(RangeError::Duplicate(old)) => {
+            let (new, old) = (geo.text(value), geo.text(old));
+            let text =
+                format!("duplicate range \"{shown}\", value: \"{new}\", old value: \"{old}\"");
+            cf.warn(entry, text);
+            Ok(())
+        }
+        Err(RangeError::Overlaps(from, to)) => {
+            let (from, to) = (Ipv4Addr::from(from), Ipv4Addr::from(to));
+            Err(entry.fail(format!("range \"{shown}\" overlaps \"{from}-{to}\"")))
+        }
+    }
+}
+
+/// What counts as the address when there is none.
+const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
+
 fn value(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
-    let gen = std::rc::Rc::clone(r.gen());
+    let gen = Rc::clone(r.gen());
     let geo = &gen.shared.main.get::<GeoMain>().geos[arg.data];
     guarded(r, &arg.name, |r| {
-        let addr = match geo.source {
-            None => r.conn().client.get().ip(),
-            Some(id) => r.var_value(id).and_then(|text| parse_addr(&text)),
+        let addr = unmapped(address(r, geo));
+        let found = match (&geo.table, addr) {
+            (Table::Networks(table), addr) => table.find(addr),
+            (Table::Ranges(table), IpAddr::V4(v4)) => table.find(v4.into()).or(geo.default),
+            (Table::Ranges(table), IpAddr::V6(_)) => table.find(u32::MAX).or(geo.default),
         };
-        let addr = addr.map(|addr| forwarded::client(r, addr, &geo.proxies, geo.recursive));
-        // nginx looks up what is no address, and a Unix socket, as the broadcast address.
-        let addr = addr.unwrap_or(IpAddr::V4(Ipv4Addr::BROADCAST));
-        out.extend_from_slice(geo.table.find(addr));
+        if let Some(value) = found {
+            out.extend_from_slice(&geo.values[value as usize]);
+        }
         true
     })
 }
 
-fn parse_addr(text: &[u8]) -> Option<IpAddr> {
-    parse_ipv4(text).map(IpAddr::V4).or_else(|| parse_ipv6(text).map(IpAddr::V6))
+fn address(r: &mut Request, geo: &Geo) -> IpAddr {
+    let client = match geo.source {
+        None => r.conn().client.get(),
+        Some(var) => {
+            let parsed = with_scratch(|buf| {
+                r.var(var, buf);
+                parse_ipv4(buf).map(IpAddr::V4).or_else(|| parse_ipv6(buf).map(IpAddr::V6))
+            });
+            match parsed {
+                Some(ip) => ClientAddr::Ip((ip, 0).into()),
+                None => return NO_ADDRESS,
+            }
+        }
+    };
+    let named = (!geo.proxies.is_empty()).then(|| {
+        let lines = r.headers().filter(|(n, _)| n.eq_ignore_ascii_case(b"x-forwarded-for"));
+        let lines: Vec<&[u8]> = lines.map(|(_, v)| v).collect();
+        forwarded(client, &lines, &geo.proxies, geo.recursive)
+    });
+    match named.flatten() {
+        Some(addr) => addr.ip(),
+        None => client.ip().unwrap_or(NO_ADDRESS),
+    }
 }

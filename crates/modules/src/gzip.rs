@@ -58,26 +58,77 @@ pub const MODULE: HttpModule = HttpModule {
             let v = d.flag()?;
             cf.get::<Conf>().on.once(d, v)
         }),
-        Row::new("gzip_types", Context::HSL, Arity::ONE_MORE, "text/html", "MIME types to compress besides text/html.", set_types),
-        Row::new("gzip_comp_level", Context::HSL, Arity::ONE, "1", "Compression level, 1 to 9.", |cf, d| {
-            let v = d.num(0)?;
-            if !(1..=9).contains(&v) {
-                return Err(d.bad(0, "value must be between 1 and 9"));
-            }
-            cf.get::<Conf>().level.once(d, v as u32)
-        }),
-        Row::new("gzip_min_length", Context::HSL, Arity::ONE, "20", "Shortest response to compress, by Content-Length.", |cf, d| {
-            let v = d.size(0)?;
-            cf.get::<Conf>().min_length.once(d, v)
-        }),
-        Row::new("gzip_buffers", Context::HSL, Arity::TWO, "32 4k", "Number and size of buffers.", |_, d| {
-            d.num(0)?;
-            d.size(1).map(|_| ())
-        }).note(SIZED),
-        Row::new("gzip_window", Context::HSL, Arity::ONE, "", "Size of the window.", |_, d| d.size(0).map(|_| ())).note(SIZED),
-        Row::new("gzip_hash", Context::HSL, Arity::ONE, "", "Size of the hash.", |_, d| d.size(0).map(|_| ())).note(SIZED),
-        Row::new("postpone_gzipping", Context::HSL, Arity::ONE, "0", "Gather this much before compressing.", |_, d| d.size(0).map(|_| ())).note(SIZED),
-        Row::new("gzip_no_buffer", Context::HSL, Arity::FLAG, "off", "Send compressed data at once.", |_, d| d.flag().map(|_| ())).note(SIZED),
+        Row::new(
+            "gzip_types",
+            Context::HSL,
+            Arity::ONE_MORE,
+            "text/html",
+            "MIME types to compress besides text/html.",
+            set_types,
+        ),
+        Row::new(
+            "gzip_comp_level",
+            Context::HSL,
+            Arity::ONE,
+            "1",
+            "Compression level, 1 to 9.",
+            |cf, d| {
+                let v = d.num(0)?;
+                if !(1..=9).contains(&v) {
+                    return Err(d.bad(0, "value must be between 1 and 9"));
+                }
+                cf.get::<Conf>().level.once(d, v as u32)
+            },
+        ),
+        Row::new(
+            "gzip_min_length",
+            Context::HSL,
+            Arity::ONE,
+            "20",
+            "Shortest response to compress, by Content-Length.",
+            |cf, d| {
+                let v = d.size(0)?;
+                cf.get::<Conf>().min_length.once(d, v)
+            },
+        ),
+        Row::new(
+            "gzip_buffers",
+            Context::HSL,
+            Arity::TWO,
+            "32 4k",
+            "Number and size of buffers.",
+            |_, d| {
+                d.num(0)?;
+                d.size(1).map(|_| ())
+            },
+        )
+        .note(SIZED),
+        Row::new("gzip_window", Context::HSL, Arity::ONE, "", "Size of the window.", |_, d| {
+            d.size(0).map(|_| ())
+        })
+        .note(SIZED),
+        Row::new("gzip_hash", Context::HSL, Arity::ONE, "", "Size of the hash.", |_, d| {
+            d.size(0).map(|_| ())
+        })
+        .note(SIZED),
+        Row::new(
+            "postpone_gzipping",
+            Context::HSL,
+            Arity::ONE,
+            "0",
+            "Gather this much before compressing.",
+            |_, d| d.size(0).map(|_| ()),
+        )
+        .note(SIZED),
+        Row::new(
+            "gzip_no_buffer",
+            Context::HSL,
+            Arity::FLAG,
+            "off",
+            "Send compressed data at once.",
+            |_, d| d.flag().map(|_| ()),
+        )
+        .note(SIZED),
     ],
     slots: &[SlotVtable::of::<Conf>()],
     variables: &[Variable::new("gzip_ratio", ratio)],

@@ -53,23 +53,50 @@ impl ConfType for Conf {
 pub const MODULE: HttpModule = HttpModule {
     name: "gzip_ok",
     rows: &[
-        Row::new("gzip_http_version", Context::HSL, Arity::ONE, "1.1", "Least HTTP version to compress for.", |cf, d| {
-            let v = d.choice(0, &[("1.0", Version::HTTP_10), ("1.1", Version::HTTP_11)])?;
-            cf.get::<Conf>().http_version.once(d, v)
-        }),
-        Row::new("gzip_proxied", Context::HSL, Arity::ONE_MORE, "off", "Which answers to proxied requests are compressed.", |cf, d| {
-            const WORDS: [(&str, u32); 9] = [
-                ("off", OFF), ("expired", EXPIRED), ("no-cache", NO_CACHE), ("no-store", NO_STORE),
-                ("private", PRIVATE), ("no_last_modified", NO_LAST_MODIFIED), ("no_etag", NO_ETAG),
-                ("auth", AUTH), ("any", ANY),
-            ];
-            let mut bits = 0;
-            for i in 0..d.args.len() {
-                bits |= d.choice(i, &WORDS)?;
-            }
-            cf.get::<Conf>().proxied.once(d, bits)
-        }),
-        Row::new("gzip_disable", Context::HSL, Arity::ONE_MORE, "", "User-Agents that get no compressed answers.", set_disable),
+        Row::new(
+            "gzip_http_version",
+            Context::HSL,
+            Arity::ONE,
+            "1.1",
+            "Least HTTP version to compress for.",
+            |cf, d| {
+                let v = d.choice(0, &[("1.0", Version::HTTP_10), ("1.1", Version::HTTP_11)])?;
+                cf.get::<Conf>().http_version.once(d, v)
+            },
+        ),
+        Row::new(
+            "gzip_proxied",
+            Context::HSL,
+            Arity::ONE_MORE,
+            "off",
+            "Which answers to proxied requests are compressed.",
+            |cf, d| {
+                const WORDS: [(&str, u32); 9] = [
+                    ("off", OFF),
+                    ("expired", EXPIRED),
+                    ("no-cache", NO_CACHE),
+                    ("no-store", NO_STORE),
+                    ("private", PRIVATE),
+                    ("no_last_modified", NO_LAST_MODIFIED),
+                    ("no_etag", NO_ETAG),
+                    ("auth", AUTH),
+                    ("any", ANY),
+                ];
+                let mut bits = 0;
+                for i in 0..d.args.len() {
+                    bits |= d.choice(i, &WORDS)?;
+                }
+                cf.get::<Conf>().proxied.once(d, bits)
+            },
+        ),
+        Row::new(
+            "gzip_disable",
+            Context::HSL,
+            Arity::ONE_MORE,
+            "",
+            "User-Agents that get no compressed answers.",
+            set_disable,
+        ),
     ],
     slots: &[SlotVtable::of::<Conf>()],
     ..HttpModule::EMPTY
@@ -133,9 +160,8 @@ fn is_msie6(agent: &[u8]) -> bool {
     }
 }
 
-/// `gzip`, or `*`, with a quality above zero; RFC 9110 section 12.5.3.
+/// `gzip` with a quality above zero; RFC 9110 section 12.5.3. As in nginx `*` is not enough.
 fn accepts_gzip(value: &[u8]) -> bool {
-    let mut star = false;
     for item in value.split(|b| *b == b',') {
         let mut parts = item.split(|b| *b == b';');
         let name = parts.next().unwrap_or_default().trim_ascii();
@@ -147,9 +173,8 @@ fn accepts_gzip(value: &[u8]) -> bool {
         if name.eq_ignore_ascii_case(b"gzip") {
             return !zero;
         }
-        star |= name == b"*" && !zero;
     }
-    star
+    false
 }
 
 /// nginx's rules for requests that came through a proxy.

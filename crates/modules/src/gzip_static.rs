@@ -93,7 +93,9 @@ fn handle(r: &mut Request) -> Flow {
             return Flow::Declined;
         }
     }
-    r.discard_body = true;
+    if let Err(flow) = weir_http::body::discard(r) {
+        return flow;
+    }
     special::set_content_type(r);
     r.out.add(b"Content-Encoding", b"gzip");
     send_entry(r, &path, &entry)

@@ -143,17 +143,21 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
-/// The part of the module that works on the body, on its own so that only locations with trailers
-/// have a body filter.
+/// Trailers, on their own: they come behind the range filter, which must still see how long the
+/// body is, and only locations that have them pay for a body filter.
 pub const TRAILERS: HttpModule = HttpModule {
     name: "ngx_http_headers_filter_module (trailers)",
-    filter: Some(Filter { header: None, body: Some(trailers), active: has_trailers }),
+    filter: Some(Filter {
+        header: Some(expect_trailers),
+        body: Some(trailers),
+        active: has_trailers,
+    }),
     ..HttpModule::EMPTY
 };
 
 fn any(slots: &Slots) -> bool {
     let conf = slots.get::<HeadersLoc>();
-    conf.headers.is_some() || conf.trailers.is_some() || !matches!(*conf.expires, Expires::Off)
+    conf.headers.is_some() || !matches!(*conf.expires, Expires::Off)
 }
 
 fn has_trailers(slots: &Slots) -> bool {
@@ -207,9 +211,6 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     for field in conf.headers.iter().flatten().filter(|f| success || f.always) {
         with_value(r, &field.value, |r, value| put(r, field, value));
     }
-    if conf.trailers.iter().flatten().any(|f| success || f.always) {
-        expect_trailers(r);
-    }
     next.header(r)
 }
 
@@ -237,12 +238,16 @@ fn put(r: &mut Request, field: &Field, value: &[u8]) {
 }
 
 /// Trailers need chunks, so a body of known length gives that up where chunks are possible.
-fn expect_trailers(r: &mut Request) {
+fn expect_trailers(r: &mut Request, next: Next) -> FilterResult {
+    let success = is_success(r.out.status);
+    let mut fields = r.loc().conf::<HeadersLoc>().trailers.iter().flatten();
+    let wanted = fields.any(|f| success || f.always);
     let bodiless = matches!(r.out.status, 204 | 304) || r.out.status < 200;
     let chunks = r.version() >= Version::HTTP_11 && *r.loc().core.chunked_transfer_encoding;
-    if chunks && !bodiless && r.method != Method::Head {
+    if wanted && chunks && !bodiless && r.method != Method::Head {
         r.out.clear_content_length();
     }
+    next.header(r)
 }
 
 fn trailers(r: &mut Request, chain: Chain, next: Next) -> FilterResult {

@@ -2,6 +2,7 @@
 
 use crate::files;
 use std::rc::Rc;
+use std::sync::Arc;
 use weir_http::core_rows::os_text;
 use weir_http::location::{bytes_path, map_uri_into};
 use weir_http::logger::LogLevel;
@@ -15,7 +16,6 @@ use weir_module::{
 };
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
-use std::sync::Arc;
 
 #[derive(Default)]
 pub struct Conf {
@@ -51,7 +51,12 @@ fn set_index(cf: &mut Cf, d: &Directive) -> ConfResult {
     for i in 0..d.args.len() {
         if d.arg(i).first() == Some(&b'/') && i != d.args.len() - 1 {
             let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
-            cf.warn(d, format!("only the last index in \"index\" directive should be absolute: \"{shown}\""));
+            cf.warn(
+                d,
+                format!(
+                    "only the last index in \"index\" directive should be absolute: \"{shown}\""
+                ),
+            );
         }
         if d.arg(i).is_empty() {
             return Err(d.bad(i, "index \"\" in \"index\" directive is invalid"));
@@ -69,7 +74,8 @@ fn set_index(cf: &mut Cf, d: &Directive) -> ConfResult {
 }
 
 fn handle(r: &mut Request) -> Flow {
-    if r.uri.last() != Some(&b'/') || !matches!(r.method, Method::Get | Method::Head | Method::Post) {
+    if r.uri.last() != Some(&b'/') || !matches!(r.method, Method::Get | Method::Head | Method::Post)
+    {
         return Flow::Declined;
     }
     let loc = Rc::clone(r.loc());

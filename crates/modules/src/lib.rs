@@ -1,6 +1,7 @@
 //! nginx's HTTP modules, one file each. This is the one ordered list.
 
 mod access;
+mod auth_basic;
 mod autoindex;
 mod charset;
 mod directory;
@@ -12,20 +13,28 @@ mod gzip_ok;
 mod gzip_static;
 mod headers;
 mod index;
+mod limit_conn;
+mod limit_req;
 mod log;
+mod lru;
 mod map;
 mod mime;
 mod not_modified;
+mod proxy;
 mod random_index;
 mod range;
+mod realip;
+mod referer;
 mod rewrite;
 mod secure_link;
 mod split_clients;
 mod static_files;
+mod stub_status;
 mod sub_filter;
 mod try_files;
 mod userid;
 mod util;
+mod zones;
 
 use std::path::PathBuf;
 use weir_http::generation::Generation;
@@ -34,16 +43,24 @@ use weir_http::HttpModule;
 /// Every module. Handlers of a phase and filters run in this order.
 pub const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::MODULE,
+    &weir_upstream::MODULE,
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
+    &realip::MODULE,
     &access::MODULE,
-    &map::MODULE,
+    &auth_basic::MODULE,
+    &limit_req::MODULE,
+    &limit_conn::MODULE,
     &geo::MODULE,
+    &map::MODULE,
     &split_clients::MODULE,
     &secure_link::MODULE,
-    &try_files::MODULE,
+    &referer::MODULE,
+    &stub_status::MODULE,
     &empty_gif::MODULE,
+    &try_files::MODULE,
+    &proxy::MODULE,
     // Content, in the order it is tried.
     &random_index::MODULE,
     &gzip_static::MODULE,
@@ -57,8 +74,8 @@ pub const MODULES: &[&HttpModule] = &[
     &sub_filter::MODULE,
     &charset::MODULE,
     &gzip::MODULE,
-    &headers::TRAILERS,
     &range::MODULE,
+    &headers::TRAILERS,
 ];
 
 /// What `weir -V` lists, in nginx's words.
@@ -66,13 +83,13 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
     "--with-http_gzip_static_module",
     "--with-http_random_index_module",
+    "--with-http_realip_module",
     "--with-http_secure_link_module",
+    "--with-http_stub_status_module",
     "--with-http_sub_module",
     "--without-http-cache",
     "--without-http_ssi_module",
-    "--without-http_auth_basic_module",
     "--without-http_mirror_module",
-    "--without-http_referer_module",
     "--without-http_fastcgi_module",
     "--without-http_uwsgi_module",
     "--without-http_scgi_module",
@@ -80,14 +97,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_memcached_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
-    "--without-http_limit_conn_module",
-    "--without-http_limit_req_module",
-    "--without-http_proxy_module",
-    "--without-http_upstream_hash_module",
-    "--without-http_upstream_ip_hash_module",
-    "--without-http_upstream_least_conn_module",
     "--without-http_upstream_least_time_module",
-    "--without-http_upstream_random_module",
     "--without-http_upstream_sticky_module",
     "--without-mail_pop3_module",
     "--without-mail_imap_module",
@@ -95,6 +105,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
 ];
 
 /// Directories for temporary files besides the core's.
-pub fn temp_dirs(_gen: &Generation) -> Vec<PathBuf> {
-    Vec::new()
+pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
+    proxy::temp_dirs(gen)
 }

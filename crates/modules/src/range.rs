@@ -31,7 +31,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     if !r.allow_ranges || r.out.status != 200 || r.out.content_length.is_none() {
         return next.header(r);
     }
-    if *r.loc().core.max_ranges == 0 {
+    if *r.loc().core.max_ranges == 0 || r.out.content_length == Some(0) {
         return next.header(r);
     }
     let wanted = match r.header(HeaderId::Range) {

@@ -88,7 +88,9 @@ fn serve(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
     if r.method == Method::Post {
         return Flow::Status(405);
     }
-    r.discard_body = true;
+    if let Err(flow) = weir_http::body::discard(r) {
+        return flow;
+    }
     special::set_content_type(r);
     send_entry(r, path, entry)
 }

@@ -39,15 +39,14 @@ fn handle(r: &mut Request) -> Flow {
         if files::test(&path) != Some(t.directory) {
             continue;
         }
-        if t.directory {
-            tested.push(b'/');
-        }
         let uri = match alias && !core.alias_is_whole && !tested.starts_with(&name) {
             true => [name.as_slice(), tested.as_slice()].concat(),
             false => tested,
         };
-        if !(alias && core.alias_is_whole) {
+        // What a regex location's alias names is followed by what was chosen here.
+        if !(alias && core.alias_is_whole && t.directory) {
             r.uri = uri;
+            r.add_uri_to_alias = alias && core.alias_is_whole;
         }
         return Flow::Declined;
     }

@@ -189,11 +189,25 @@ impl Listener {
         Ok(Listener { addr, socket })
     }
 
-    fn accept(&self) -> io::Result<(Socket, SockAddr)> {
-        let (s, a) = self.socket.accept()?;
-        #[cfg(not(target_os = "linux"))]
-        s.set_nonblocking(true)?;
-        Ok((s, a))
+    /// Accepts one connection: one system call, and nothing else to be set on the socket.
+    #[cfg(target_os = "linux")]
+    fn accept(&self) -> io::Result<(Stream, Peer)> {
+        use std::os::fd::OwnedFd;
+        // SAFETY: the storage and its length are valid for the call, which fills at most that
+        // much; the descriptor it returns is owned by nobody else.
+        let (fd, addr) = unsafe {
+            SockAddr::try_init(|storage, len| {
+                let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+                match libc::accept4(self.fd(), storage.cast(), len, flags) {
+                    -1 => Err(io::Error::last_os_error()),
+                    fd => Ok(OwnedFd::from_raw_fd(fd)),
+                }
+            })?
+        };
+        Ok(match addr.as_socket() {
+            Some(a) => (Stream::from_fd(fd, true), Peer::Ip(a)),
+            None => (Stream::from_fd(fd, false), Peer::Unix),
+        })
     }
 }
 
@@ -264,24 +278,8 @@ impl Acceptor {
                 Err(_would_block) => continue,
                 Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Ok(Err(e)) => return Poll::Ready(Err(e)),
-                Ok(Ok((socket, addr))) => return Poll::Ready(wrap(socket, &addr)),
+                Ok(Ok(accepted)) => return Poll::Ready(Ok(accepted)),
             }
-        }
-    }
-}
-
-#[cfg(unix)]
-fn wrap(socket: Socket, addr: &SockAddr) -> io::Result<(Stream, Peer)> {
-    #[cfg(target_os = "linux")]
-    socket.set_nonblocking(true)?;
-    match addr.as_socket() {
-        Some(a) => {
-            let std: std::net::TcpStream = socket.into();
-            Ok((Stream::Tcp(tokio::net::TcpStream::from_std(std)?), Peer::Ip(a)))
-        }
-        None => {
-            let std: std::os::unix::net::UnixStream = socket.into();
-            Ok((Stream::Unix(tokio::net::UnixStream::from_std(std)?), Peer::Unix))
         }
     }
 }

@@ -1,18 +1,71 @@
 //! The balancing methods: which of the usable servers is asked.
+//!
+//! The hashes are nginx's, bit for bit, so that a change from one to the other moves no client to
+//! another server.
 
 use crate::peers::{self, take, usable, weigh, with_backup, Choice, PeerId, Peers, State};
+use std::net::IpAddr;
+use std::sync::Arc;
+use weir_http::Request;
+use weir_script::template::Template;
+
+/// After so many misses a hash gives up and round robin goes on.
+const HASH_TRIES: u32 = 20;
+/// Points on the ring for each unit of weight.
+const POINTS_EACH: usize = 160;
 
 /// How an upstream chooses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub enum Method {
     #[default]
     RoundRobin,
     LeastConn,
+    IpHash,
+    Hash(Arc<Template>),
+    Consistent(Arc<Template>, Arc<Ring>),
+    Random,
+    /// The less busy of two.
+    RandomTwo,
 }
 
-/// What a request brings to the choice.
+impl Method {
+    /// The methods that know no backup servers.
+    pub fn refuses_backup(&self) -> bool {
+        !matches!(self, Method::RoundRobin | Method::LeastConn)
+    }
+}
+
+/// What a request brings to the choice, and how far its hash has gone.
 #[derive(Clone, Debug, Default)]
-pub struct Key {}
+pub struct Key {
+    text: Vec<u8>,
+    hash: u32,
+    rehash: u32,
+    tries: u32,
+}
+
+impl Key {
+    pub fn new(method: &Method, r: &mut Request) -> Key {
+        let mut key = Key::default();
+        match method {
+            Method::Hash(t) => key.text = r.eval(t),
+            Method::Consistent(t, ring) => {
+                key.text = r.eval(t);
+                key.hash = ring.find(crc32(&[&key.text]));
+            }
+            Method::IpHash => {
+                key.hash = 89;
+                key.text = match r.conn().client.get().ip() {
+                    Some(IpAddr::V4(a)) => a.octets()[..3].to_vec(),
+                    Some(IpAddr::V6(a)) => a.octets().to_vec(),
+                    None => vec![0; 3],
+                };
+            }
+            _ => {}
+        }
+        key
+    }
+}
 
 /// Chooses by the method; `None` when no server is left.
 pub fn pick(
@@ -20,23 +73,225 @@ pub fn pick(
     peers: &Peers,
     state: &mut State,
     choice: &mut Choice,
-    _key: &mut Key,
+    key: &mut Key,
     now: u64,
 ) -> Option<PeerId> {
-    match method {
-        _ if peers.single() => peers::round_robin(peers, state, choice, now),
-        Method::RoundRobin => peers::round_robin(peers, state, choice, now),
-        Method::LeastConn => least_conn(peers, state, choice, now),
+    let plain = peers.single()
+        || choice.on_backup
+        || key.tries > HASH_TRIES
+        || peers.primary.peers.len() < 2;
+    let found = match method {
+        Method::LeastConn if !peers.single() => return least_conn(peers, state, choice, now),
+        Method::RoundRobin => None,
+        _ if plain => None,
+        Method::IpHash => hashed(peers, state, choice, key, now, ip_step),
+        Method::Hash(_) if !key.text.is_empty() => {
+            hashed(peers, state, choice, key, now, text_step)
+        }
+        Method::Consistent(_, ring) if !key.text.is_empty() => {
+            on_ring(ring, peers, state, choice, key, now)
+        }
+        Method::Random => random(peers, state, choice, key, now, false),
+        Method::RandomTwo => random(peers, state, choice, key, now, true),
+        _ => None,
+    };
+    match found {
+        Some(index) => {
+            let at = PeerId { backup: false, index };
+            take(peers, state, choice, at, now);
+            Some(at)
+        }
+        None => peers::round_robin(peers, state, choice, now),
     }
 }
 
-/// The server with the fewest connections for its weight; among equals, round robin.
-fn least_conn(
+/// The server that a number below the total weight falls on.
+fn by_weight(peers: &Peers, number: i64) -> usize {
+    let mut left = number;
+    for (i, peer) in peers.primary.peers.iter().enumerate() {
+        if left < peer.weight {
+            return i;
+        }
+        left -= peer.weight;
+    }
+    0
+}
+
+fn is_free(peers: &Peers, state: &mut State, choice: &Choice, i: usize, now: u64) -> bool {
+    !choice.tried.has(i) && usable(&peers.primary.peers[i], &state.list(false)[i], now)
+}
+
+/// One step of `ip_hash`.
+fn ip_step(key: &mut Key) -> u32 {
+    for byte in &key.text {
+        key.hash = (key.hash * 113 + u32::from(*byte)) % 6271;
+    }
+    key.hash
+}
+
+/// One step of `hash`: that of Cache::Memcached.
+fn text_step(key: &mut Key) -> u32 {
+    let prefix = match key.rehash {
+        0 => String::new(),
+        n => n.to_string(),
+    };
+    let crc = crc32(&[prefix.as_bytes(), &key.text]);
+    key.hash = key.hash.wrapping_add(crc >> 16 & 0x7fff);
+    key.rehash += 1;
+    key.hash
+}
+
+fn hashed(
     peers: &Peers,
     state: &mut State,
-    choice: &mut Choice,
+    choice: &Choice,
+    key: &mut Key,
     now: u64,
-) -> Option<PeerId> {
+    step: fn(&mut Key) -> u32,
+) -> Option<usize> {
+    while key.tries <= HASH_TRIES {
+        let number = i64::from(step(key)) % peers.primary.total_weight;
+        let i = by_weight(peers, number);
+        if is_free(peers, state, choice, i, now) {
+            return Some(i);
+        }
+        key.tries += 1;
+    }
+    None
+}
+
+/// `random`, and `random two`.
+fn random(
+    peers: &Peers,
+    state: &mut State,
+    choice: &Choice,
+    key: &mut Key,
+    now: u64,
+    two: bool,
+) -> Option<usize> {
+    let mut first: Option<usize> = None;
+    while key.tries <= HASH_TRIES {
+        let number = (state.random() % peers.primary.total_weight as u64) as i64;
+        let i = by_weight(peers, number);
+        if first != Some(i) && is_free(peers, state, choice, i, now) {
+            let Some(other) = first else {
+                if !two {
+                    return Some(i);
+                }
+                first = Some(i);
+                continue;
+            };
+            let list = &peers.primary.peers;
+            let conns = |i: usize, s: &mut State| i64::from(s.list(false)[i].conns);
+            let (mine, its) = (conns(i, state), conns(other, state));
+            let busier = mine * list[other].weight > its * list[i].weight;
+            return Some(if busier { other } else { i });
+        }
+        key.tries += 1;
+    }
+    None
+}
+
+/// The points of `hash … consistent`: ketama's ring, as Cache::Memcached::Fast has it.
+#[derive(Debug, Default)]
+pub struct Ring(Vec<(u32, Box<[u8]>)>);
+
+impl Ring {
+    pub fn new(peers: &Peers) -> Ring {
+        let mut points: Vec<(u32, Box<[u8]>)> = Vec::new();
+        for peer in &peers.primary.peers {
+            let (host, port) = host_and_port(&peer.server);
+            let mut previous = [0u8; 4];
+            for _ in 0..peer.weight as usize * POINTS_EACH {
+                let hash = crc32(&[host, b"\0", port, &previous]);
+                points.push((hash, peer.server.clone()));
+                previous = hash.to_le_bytes();
+            }
+        }
+        points.sort_by_key(|p| p.0);
+        points.dedup_by_key(|p| p.0);
+        Ring(points)
+    }
+
+    fn find(&self, hash: u32) -> u32 {
+        self.0.partition_point(|p| p.0 < hash) as u32
+    }
+
+    fn server(&self, at: u32) -> &[u8] {
+        &self.0[at as usize % self.0.len()].1
+    }
+}
+
+fn host_and_port(server: &[u8]) -> (&[u8], &[u8]) {
+    if let Some(path) = weir_base::bytes::strip_prefix_ignore_case(server, b"unix:") {
+        return (path, b"");
+    }
+    let digits = server.iter().rev().take_while(|b| b.is_ascii_digit()).count();
+    let at = server.len() - digits;
+    match at.checked_sub(1).and_then(|i| server.get(i)) {
+        Some(b':') => (&server[..at - 1], &server[at..]),
+        _ => (server, b""),
+    }
+}
+
+/// From the key's point on, the first server with a usable address.
+fn on_ring(
+    ring: &Ring,
+    peers: &Peers,
+    state: &mut State,
+    choice: &Choice,
+    key: &mut Key,
+    now: u64,
+) -> Option<usize> {
+    while key.tries <= HASH_TRIES && !ring.0.is_empty() {
+        let server = ring.server(key.hash);
+        let (mut best, mut total) = (None, 0);
+        for (i, peer) in peers.primary.peers.iter().enumerate() {
+            if *peer.server != *server || !is_free(peers, state, choice, i, now) {
+                continue;
+            }
+            let states = state.list(false);
+            total += weigh(peer, &mut states[i]);
+            let higher = |b: usize| states[i].current_weight > states[b].current_weight;
+            if best.is_none_or(higher) {
+                best = Some(i);
+            }
+        }
+        if let Some(b) = best {
+            state.list(false)[b].current_weight -= total;
+            return Some(b);
+        }
+        key.hash = key.hash.wrapping_add(1);
+        key.tries += 1;
+    }
+    None
+}
+
+const CRC: [u32; 256] = crc_table();
+
+const fn crc_table() -> [u32; 256] {
+    let mut table = [0u32; 256];
+    let mut i = 0;
+    while i < 256 {
+        let mut c = i as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            c = if c & 1 != 0 { 0xedb8_8320 ^ (c >> 1) } else { c >> 1 };
+            bit += 1;
+        }
+        table[i] = c;
+        i += 1;
+    }
+    table
+}
+
+fn crc32(parts: &[&[u8]]) -> u32 {
+    let step = |crc: u32, b: &u8| CRC[((crc ^ u32::from(*b)) & 0xff) as usize] ^ (crc >> 8);
+    !parts.iter().flat_map(|p| p.iter()).fold(u32::MAX, step)
+}
+
+/// The server with the fewest connections for its weight; among equals, round robin.
+fn least_conn(peers: &Peers, state: &mut State, choice: &mut Choice, now: u64) -> Option<PeerId> {
     with_backup(peers, choice, |backup, choice| {
         let index = fewest(peers, state, choice, backup, now)?;
         take(peers, state, choice, PeerId { backup, index }, now);
@@ -104,6 +359,72 @@ mod tests {
             Peer { weight: *w, ..Peer::new(addr, format!("127.0.0.1:{}", 8000 + i).as_bytes()) }
         };
         Peers::new(weights.iter().enumerate().map(peer).collect(), Vec::new())
+    }
+
+    fn next(method: &Method, peers: &Peers, state: &mut State, key: &mut Key) -> usize {
+        pick(method, peers, state, &mut Choice::new(peers), key, 1).map_or(99, |at| at.index)
+    }
+
+    #[test]
+    fn checksums_and_names() {
+        assert_eq!(crc32(&[b"1234", b"56789"]), 0xcbf4_3926);
+        for (server, host, port) in [
+            ("127.0.0.1:80", "127.0.0.1", "80"),
+            ("host", "host", ""),
+            ("unix:/s", "/s", ""),
+            ("h1", "h1", ""),
+        ] {
+            let expected = (host.as_bytes(), port.as_bytes());
+            assert_eq!(host_and_port(server.as_bytes()), expected);
+        }
+    }
+
+    #[test]
+    fn hashes_stay_with_a_server_and_leave_one_that_is_gone() {
+        let mut peers = group(&[1, 1, 1, 1]);
+        let t = Arc::new(Template::constant(b"k"));
+        let ring = Arc::new(Ring::new(&peers));
+        assert_eq!(ring.0.len(), 4 * POINTS_EACH);
+        for method in [Method::Hash(t.clone()), Method::Consistent(t, ring.clone())] {
+            let mut state = peers.fresh_state();
+            for text in [&b"a"[..], b"bb", b"ccc", b"/x/y"] {
+                let hash = match method {
+                    Method::Consistent(..) => ring.find(crc32(&[text])),
+                    _ => 0,
+                };
+                let key = Key { text: text.to_vec(), hash, ..Key::default() };
+                let home = next(&method, &peers, &mut state, &mut key.clone());
+                assert_eq!(next(&method, &peers, &mut state, &mut key.clone()), home);
+                peers.primary.peers[home].down = true;
+                let other = next(&method, &peers, &mut state, &mut key.clone());
+                peers.primary.peers[home].down = false;
+                assert!(other != home && other < 4);
+            }
+        }
+    }
+
+    #[test]
+    fn ip_hash_is_that_of_nginx() {
+        // (89·113+127)%6271 … over 127.0.0: the third step gives the number.
+        let mut key = Key { text: vec![127, 0, 0], hash: 89, ..Key::default() };
+        let by_hand = [127u32, 0, 0].iter().fold(89u32, |h, b| (h * 113 + b) % 6271);
+        assert_eq!(ip_step(&mut key), by_hand);
+    }
+
+    #[test]
+    fn random_reaches_everybody_and_two_prefers_the_idle() {
+        let peers = group(&[1, 1]);
+        let mut state = peers.fresh_state();
+        let mut seen = [false; 2];
+        for _ in 0..64 {
+            seen[next(&Method::Random, &peers, &mut state, &mut Key::default())] = true;
+        }
+        assert_eq!(seen, [true, true]);
+        let mut state = peers.fresh_state();
+        state.list(false)[0].conns = 10;
+        for _ in 0..5 {
+            assert_eq!(next(&Method::RandomTwo, &peers, &mut state, &mut Key::default()), 1);
+        }
     }
 
     #[test]

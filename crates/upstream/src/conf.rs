@@ -3,11 +3,12 @@
 //! Difference from nginx: a `zone` keeps what it knows of the servers over a reload that does not
 //! change them, and so does the pool of idle connections of a shared (`keepalive N`) upstream.
 
-use crate::balance::Method;
+use crate::balance::{Method, Ring};
 use crate::group::{Group, KeepAlive};
 use crate::peers::{Peer, PeerAddr, Peers};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
 use weir_base::units;
 use weir_conf::Position;
@@ -124,7 +125,12 @@ impl UpstreamMain {
     }
 
     /// The upstream that a URL names: a block, which may also follow, or an implicit one.
-    pub fn add(&mut self, d: &Directive, url: &Endpoint, default_port: u16) -> ConfResult<UpstreamRef> {
+    pub fn add(
+        &mut self,
+        d: &Directive,
+        url: &Endpoint,
+        default_port: u16,
+    ) -> ConfResult<UpstreamRef> {
         let name = url.host_text;
         let unix = matches!(url.host, Host::Unix(_));
         let port = if unix { 0 } else { url.port.unwrap_or(default_port) };
@@ -237,9 +243,11 @@ pub fn addresses(name: &str, port: u16) -> Vec<SocketAddr> {
 pub fn in_order(mut all: Vec<SocketAddr>) -> Vec<SocketAddr> {
     all.sort_by_key(SocketAddr::is_ipv6);
     let mut seen = Vec::with_capacity(all.len());
-    all.retain(|a| !seen.contains(a) && {
-        seen.push(*a);
-        true
+    all.retain(|a| {
+        !seen.contains(a) && {
+            seen.push(*a);
+            true
+        }
     });
     all
 }
@@ -267,20 +275,46 @@ static ROWS: &[Row] = &[
     Row::new("server", UPS, Arity::ONE_MORE, "", "A server of the group.", set_server)
         .note("resolve and service= are not in this version"),
     Row::new("keepalive", UPS, Arity::ONE_TWO, "32 local", "Idle connections kept.", set_keepalive),
-    Row::new("keepalive_requests", UPS, Arity::ONE, "1000", "Requests a connection carries.", |cf, d| {
-        let v = d.num(0)?;
-        cf.get::<UpstreamMain>().current().requests.once(d, v)
-    }),
+    Row::new(
+        "keepalive_requests",
+        UPS,
+        Arity::ONE,
+        "1000",
+        "Requests a connection carries.",
+        |cf, d| {
+            let v = d.num(0)?;
+            cf.get::<UpstreamMain>().current().requests.once(d, v)
+        },
+    ),
     Row::new("keepalive_time", UPS, Arity::ONE, "1h", "Longest life of a connection.", |cf, d| {
         let v = d.msec(0)?;
         cf.get::<UpstreamMain>().current().time_ms.once(d, v)
     }),
-    Row::new("keepalive_timeout", UPS, Arity::ONE, "60s", "Longest rest of a connection.", |cf, d| {
-        let v = d.msec(0)?;
-        cf.get::<UpstreamMain>().current().timeout_ms.once(d, v)
+    Row::new(
+        "keepalive_timeout",
+        UPS,
+        Arity::ONE,
+        "60s",
+        "Longest rest of a connection.",
+        |cf, d| {
+            let v = d.msec(0)?;
+            cf.get::<UpstreamMain>().current().timeout_ms.once(d, v)
+        },
+    ),
+    Row::new(
+        "zone",
+        UPS,
+        Arity::ONE_TWO,
+        "",
+        "Workers share what they know of the servers.",
+        set_zone,
+    )
+    .note("the size is checked and not used; the servers' state lives on over a reload"),
+    Row::new("ip_hash", UPS, Arity::NONE, "", "A client's address decides the server.", |cf, d| {
+        set_method(cf, d, Method::IpHash)
     }),
-    Row::new("zone", UPS, Arity::ONE_TWO, "", "Workers share what they know of the servers.", set_zone)
-        .note("the size is checked and not used; the servers' state lives on over a reload"),
+    Row::new("hash", UPS, Arity::ONE_TWO, "", "A text decides the server.", set_hash),
+    Row::new("random", UPS, Arity::ANY, "", "Any server, or the less busy of two.", set_random),
     Row::new("least_conn", UPS, Arity::NONE, "", "The least busy server is asked.", |cf, d| {
         set_method(cf, d, Method::LeastConn)
     }),
@@ -294,6 +328,27 @@ fn set_method(cf: &mut Cf, d: &Directive, method: Method) -> ConfResult {
     Ok(())
 }
 
+fn set_hash(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let key = Arc::new(weir_http::vars::template(cf, d, 0)?);
+    match d.args.get(1).map(|w| &*w.text) {
+        None => set_method(cf, d, Method::Hash(key)),
+        // The ring is made when the servers are known.
+        Some(b"consistent") => set_method(cf, d, Method::Consistent(key, Arc::default())),
+        Some(other) => Err(d.bad(1, format!("invalid parameter \"{}\"", lossy(other)))),
+    }
+}
+
+fn set_random(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let wrong = |i: usize| d.bad(i, format!("invalid parameter \"{}\"", lossy(d.arg(i))));
+    match d.args.len() {
+        0 => set_method(cf, d, Method::Random),
+        1 | 2 if d.arg(0) != b"two" => Err(wrong(0)),
+        2 if d.arg(1) != b"least_conn" => Err(wrong(1)),
+        1 | 2 => set_method(cf, d, Method::RandomTwo),
+        _ => Err(d.fail("invalid number of arguments in \"random\" directive")),
+    }
+}
+
 fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     let name = d.arg(0);
     let url = parse_endpoint(name, EndpointOptions::default())
@@ -302,7 +357,12 @@ fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     for i in 1..d.args.len() {
         set_parameter(&mut s, d, i)?;
     }
-    cf.get::<UpstreamMain>().current().servers.push(s);
+    let u = cf.get::<UpstreamMain>().current();
+    if s.backup && u.method.as_ref().is_some_and(Method::refuses_backup) {
+        let text = "balancing method does not support parameter \"backup\"";
+        return Err(d.fail(text));
+    }
+    u.servers.push(s);
     Ok(())
 }
 
@@ -325,8 +385,11 @@ fn set_parameter(s: &mut Server, d: &Directive, i: usize) -> ConfResult {
             b"backup" => s.backup = true,
             b"down" => s.down = true,
             b"resolve" => {
-                return Err(bad().hint("names are resolved when the configuration is read; \
-                    use a variable in proxy_pass for more".into()))
+                return Err(bad().hint(
+                    "names are resolved when the configuration is read; \
+                    use a variable in proxy_pass for more"
+                        .into(),
+                ))
             }
             _ => return Err(bad()),
         }
@@ -387,7 +450,10 @@ fn build_group(u: &Declared) -> ConfResult<Group> {
         return Err(Diagnostic::emerg(text).at(u.at));
     }
     let peers = Peers::new(primary, backup);
-    let method = u.method.clone().unwrap_or_default();
+    let method = match u.method.clone().unwrap_or_default() {
+        Method::Consistent(key, _) => Method::Consistent(key, Arc::new(Ring::new(&peers))),
+        other => other,
+    };
     let zone = u.zone.as_deref();
     Ok(Group::new(&u.name, u.port, !u.explicit, peers, method, u.keepalive(), zone))
 }

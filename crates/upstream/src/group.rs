@@ -9,9 +9,11 @@ use crate::link::Link;
 use crate::peers::{self, Choice, Peer, PeerId, Peers, State};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
 use std::rc::{Rc, Weak as RcWeak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use weir_base::bytes::Identity;
 use weir_http::worker::Worker;
 use weir_runtime::{clock, timer};
 
@@ -53,20 +55,31 @@ pub struct Shape {
 
 static NEXT_GROUP: AtomicU64 = AtomicU64::new(1);
 
-/// The zones of the process by zone and upstream name: what they remember, and of which servers.
-type ZoneKey = (Vec<u8>, Vec<u8>);
-static ZONES: Mutex<Vec<(ZoneKey, Peers, Weak<Mutex<State>>)>> = Mutex::new(Vec::new());
+/// What a zone remembers of an upstream.
+struct Zone {
+    zone: Vec<u8>,
+    upstream: Vec<u8>,
+    peers: Peers,
+    state: Weak<Mutex<State>>,
+}
+
+/// The zones of the process.
+static ZONES: Mutex<Vec<Zone>> = Mutex::new(Vec::new());
 
 fn zone_state(zone: &[u8], name: &[u8], peers: &Peers) -> Arc<Mutex<State>> {
     let mut zones = ZONES.lock().unwrap_or_else(|e| e.into_inner());
-    zones.retain(|(_, _, state)| state.strong_count() > 0);
-    let key = (zone.to_vec(), name.to_vec());
-    let kept = zones.iter().find(|(k, p, _)| *k == key && p == peers);
-    if let Some(state) = kept.and_then(|(_, _, s)| s.upgrade()) {
+    zones.retain(|z| z.state.strong_count() > 0);
+    let kept = zones.iter().find(|z| z.zone == zone && z.upstream == name && z.peers == *peers);
+    if let Some(state) = kept.and_then(|z| z.state.upgrade()) {
         return state;
     }
     let fresh = Arc::new(Mutex::new(peers.fresh_state()));
-    zones.push((key, peers.clone(), Arc::downgrade(&fresh)));
+    zones.push(Zone {
+        zone: zone.to_vec(),
+        upstream: name.to_vec(),
+        peers: peers.clone(),
+        state: Arc::downgrade(&fresh),
+    });
     fresh
 }
 
@@ -110,7 +123,7 @@ pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
 
 #[derive(Default)]
 struct WorkerGroups {
-    groups: RefCell<HashMap<u64, Rc<WorkerGroup>>>,
+    groups: RefCell<HashMap<u64, Rc<WorkerGroup>, BuildHasherDefault<Identity>>>,
 }
 
 impl WorkerGroups {
@@ -212,8 +225,8 @@ impl WorkerGroup {
     pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut balance::Key) -> Option<Lease> {
         let now = clock::coarse_wall_secs() as u64;
         let peers = &self.shape.peers;
-        let at = self
-            .with_state(|s| balance::pick(&self.shape.method, peers, s, choice, key, now))?;
+        let at =
+            self.with_state(|s| balance::pick(&self.shape.method, peers, s, choice, key, now))?;
         Some(Lease { group: Rc::clone(self), peer: at, open: true })
     }
 
@@ -306,9 +319,7 @@ impl Lease {
     fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
         let now = clock::coarse_wall_secs() as u64;
         let group = &self.group;
-        group.with_state(|s| {
-            peers::release(&group.shape.peers, s, choice, self.peer, failed, now)
-        })
+        group.with_state(|s| peers::release(&group.shape.peers, s, choice, self.peer, failed, now))
     }
 }
 

@@ -82,26 +82,20 @@ impl Link {
         matches!(self.stream.peek(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Sends all of it; `timeout_ms` is the longest time between two writes that make progress.
-    pub async fn send(&mut self, mut bytes: &[u8], timeout_ms: u64) -> Result<(), LinkError> {
-        let mut deadline = 0;
-        while !bytes.is_empty() {
-            let n = poll_fn(|cx| self.poll_send(cx, bytes, &mut deadline, timeout_ms)).await?;
-            bytes = &bytes[n..];
-            deadline = 0;
-        }
-        Ok(())
+    /// As [`Link::is_quiet`], but never trusts what the event loop has seen so far.
+    pub fn is_surely_quiet(&self) -> bool {
+        matches!(self.stream.peek(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Sends some of it, failing at the deadline; a deadline of 0 is set when it must wait.
     pub fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        bytes: &[u8],
+        parts: &[IoSlice<'_>],
         deadline: &mut u64,
         timeout_ms: u64,
     ) -> Poll<Result<usize, LinkError>> {
-        if let Poll::Ready(r) = self.stream.poll_write(cx, &[IoSlice::new(bytes)], false) {
+        if let Poll::Ready(r) = self.stream.poll_write(cx, parts, false) {
             if let Ok(n) = r {
                 self.sent += n as u64;
             }
@@ -157,13 +151,12 @@ async fn open(addr: &PeerAddr, options: &SocketOptions) -> io::Result<Stream> {
             if let Some(local) = options.bind {
                 socket.bind(local)?;
             }
-            let stream = socket.connect(*addr).await?;
-            // Requests leave in whole writes; waiting for more would only delay them.
-            stream.set_nodelay(true)?;
-            Ok(Stream::Tcp(stream))
+            Ok(Stream::from(socket.connect(*addr).await?.into_std()?))
         }
         #[cfg(unix)]
-        PeerAddr::Unix(path) => Ok(Stream::Unix(tokio::net::UnixStream::connect(path).await?)),
+        PeerAddr::Unix(path) => {
+            Ok(Stream::from(tokio::net::UnixStream::connect(path).await?.into_std()?))
+        }
         #[cfg(not(unix))]
         PeerAddr::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
     }

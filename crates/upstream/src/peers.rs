@@ -115,7 +115,9 @@ impl Peers {
     }
 
     pub fn fresh_state(&self) -> State {
-        State { primary: self.primary.fresh_state(), backup: self.backup.fresh_state() }
+        use std::hash::{BuildHasher, RandomState};
+        let (primary, backup) = (self.primary.fresh_state(), self.backup.fresh_state());
+        State { primary, backup, seed: RandomState::new().hash_one(0u8) | 1 }
     }
 
     pub fn tries(&self) -> u32 {
@@ -134,6 +136,8 @@ pub struct PeerId {
 pub struct State {
     primary: Vec<PeerState>,
     backup: Vec<PeerState>,
+    /// Of the random methods; never 0.
+    seed: u64,
 }
 
 impl State {
@@ -142,6 +146,14 @@ impl State {
             false => &mut self.primary,
             true => &mut self.backup,
         }
+    }
+
+    /// A number good enough to spread load by (xorshift).
+    pub fn random(&mut self) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed >> 11
     }
 
     pub fn peer(&mut self, at: PeerId) -> &mut PeerState {
@@ -206,7 +218,8 @@ pub fn usable(peer: &Peer, state: &PeerState, now: u64) -> bool {
     let failed = peer.max_fails != 0
         && state.fails >= peer.max_fails
         && now.saturating_sub(state.checked) <= peer.fail_timeout_secs;
-    !failed && !(peer.max_conns != 0 && state.conns >= peer.max_conns)
+    let full = peer.max_conns != 0 && state.conns >= peer.max_conns;
+    !failed && !full
 }
 
 /// Takes the next server; `None` when nobody is left.

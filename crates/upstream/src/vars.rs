@@ -15,16 +15,24 @@ pub static VARIABLES: &[Variable] = &[
             n => fmt_u64(out, u64::from(n)),
         })
     }),
-    Variable::new("upstream_connect_time", |r, _, out| each(r, out, |s, out| time(s.connect_ms, out))),
-    Variable::new("upstream_header_time", |r, _, out| each(r, out, |s, out| time(s.header_ms, out))),
-    Variable::new("upstream_response_time", |r, _, out| each(r, out, |s, out| time(s.response_ms, out))),
+    Variable::new("upstream_connect_time", |r, _, out| {
+        each(r, out, |s, out| time(s.connect_ms, out))
+    }),
+    Variable::new("upstream_header_time", |r, _, out| {
+        each(r, out, |s, out| time(s.header_ms, out))
+    }),
+    Variable::new("upstream_response_time", |r, _, out| {
+        each(r, out, |s, out| time(s.response_ms, out))
+    }),
     Variable::new("upstream_response_length", |r, _, out| {
         each(r, out, |s, out| fmt_u64(out, s.response_length))
     }),
     Variable::new("upstream_bytes_received", |r, _, out| {
         each(r, out, |s, out| fmt_u64(out, s.bytes_received))
     }),
-    Variable::new("upstream_bytes_sent", |r, _, out| each(r, out, |s, out| fmt_u64(out, s.bytes_sent))),
+    Variable::new("upstream_bytes_sent", |r, _, out| {
+        each(r, out, |s, out| fmt_u64(out, s.bytes_sent))
+    }),
     Variable::prefixed("upstream_http_", header),
     Variable::prefixed("upstream_trailer_", trailer),
     Variable::prefixed("upstream_cookie_", cookie),

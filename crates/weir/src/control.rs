@@ -59,8 +59,7 @@ pub fn single(paths: &Paths, loaded: Loaded, sockets: Sockets, waiter: &Waiter) 
             _ => {}
         }
     }
-    serving.sockets.remove_unix_files(None);
-    remove_pid(&pid_file);
+    serving.finish(&upgrade, &pid_file);
     Ok(())
 }
 
@@ -86,7 +85,12 @@ fn reload_single(paths: &Paths, serving: &mut Serving) {
     }
 }
 
-fn remove_pid(path: &Option<PathBuf>) {
+/// Removes the pid file: under its other name while a new program runs beside this one.
+fn remove_pid(upgrade: &Option<upgrade::Upgrade>, path: &Option<PathBuf>) {
+    let path = match upgrade {
+        Some(u) => u.moved_to().or(path.as_ref()),
+        None => path.as_ref(),
+    };
     if let Some(p) = path {
         // Another process may have removed it with its directory.
         let _ = std::fs::remove_file(p);
@@ -141,6 +145,9 @@ pub fn master(paths: &Paths, loaded: Loaded, sockets: Sockets, waiter: &Waiter) 
                 if m.child == 0 {
                     break;
                 }
+                if s == Signal::Quit {
+                    m.stop_listening(&upgrade);
+                }
             }
             Wake::Signal(Signal::Chld) => {
                 while let Some((pid, exit)) = process::reap() {
@@ -160,9 +167,22 @@ pub fn master(paths: &Paths, loaded: Loaded, sockets: Sockets, waiter: &Waiter) 
             _ => {}
         }
     }
-    m.sockets.remove_unix_files(None);
-    remove_pid(&pid_file);
+    if upgrade.is_none() {
+        m.sockets.remove_unix_files(None);
+    }
+    remove_pid(&upgrade, &pid_file);
+    m.log(LogLevel::Notice, "exit");
     Ok(())
+}
+
+impl Serving {
+    fn finish(&self, upgrade: &Option<upgrade::Upgrade>, pid_file: &Option<PathBuf>) {
+        if upgrade.is_none() {
+            self.sockets.remove_unix_files(None);
+        }
+        remove_pid(upgrade, pid_file);
+        log(&self.generation, LogLevel::Notice, "exit");
+    }
 }
 
 impl Master<'_> {
@@ -175,6 +195,14 @@ impl Master<'_> {
             // A child that is already gone is reported by SIGCHLD.
             let _ = signals::send(self.child, signal);
         }
+    }
+
+    /// The serving process closes its sockets; they are gone only when the master's are too.
+    fn stop_listening(&mut self, upgrade: &Option<upgrade::Upgrade>) {
+        if upgrade.is_none() {
+            self.sockets.remove_unix_files(None);
+        }
+        self.sockets = Sockets::default();
     }
 
     fn report(&self, exit: Exit) {

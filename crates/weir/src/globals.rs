@@ -117,6 +117,11 @@ pub const ROWS: &[Row] = &[
     Row::new("pcre_jit", MAIN, Arity::FLAG, "off", "Compile regular expressions to machine code.", set!(pcre_jit, flag)).note("Always on where the machine supports it."),
     Row::new("thread_pool", MAIN, Arity::TWO_THREE, "default threads=32 max_queue=65536", "A named pool for file reads.", set_thread_pool).note("One pool serves all names; threads are started by need."),
     Row::new("user", MAIN, Arity::ONE_TWO, "nobody nobody", "User and group of the serving process.", |cf, d| {
+        #[cfg(unix)]
+        if weir_runtime::process::is_root() {
+            let group = (d.args.len() > 1).then(|| d.text(1)).transpose()?;
+            weir_runtime::process::lookup(d.text(0)?, group).map_err(|e| d.bad(0, e))?;
+        }
         let v = (d.text(0)?.to_string(), match d.args.len() { 2 => Some(d.text(1)?.to_string()), _ => None });
         cf.get::<Global>().user.once(d, v)
     }),
@@ -130,7 +135,10 @@ pub const ROWS: &[Row] = &[
         cf.walk(EVENTS, d.children())
     }),
     Row::new("worker_connections", EVENTS, Arity::ONE, "512", "Most connections of one worker.", |cf, d| {
-        let n = d.num(0)? as usize;
+        let n = weir_base::units::parse_int(d.arg(0)).ok_or_else(|| {
+            let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
+            d.bad(0, format!("invalid number \"{shown}\""))
+        })? as usize;
         cf.get::<Global>().worker_connections.once(d, n)
     }),
     Row::new("use", EVENTS, Arity::ONE, "", "Method of waiting for connections.", set_use).note("epoll on Linux, I/O completion ports on Windows; another method of the same system is accepted and the best one used."),
@@ -165,7 +173,7 @@ fn set_workers(cf: &mut Cf, d: &Directive) -> ConfResult {
     let n = match d.arg(0) {
         b"auto" => None,
         _ => {
-            let n = d.num(0)?;
+            let n = weir_base::units::parse_int(d.arg(0)).ok_or_else(|| d.error("invalid value"))?;
             if n == 0 || n > WORKERS_MAX {
                 return Err(d.bad(0, format!("\"worker_processes\" must be from 1 to {WORKERS_MAX}")));
             }

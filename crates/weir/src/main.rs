@@ -119,7 +119,7 @@ fn serve(paths: &Paths) -> Result<(), String> {
     let global = loaded.generation.global.get::<Global>();
     let sockets = Sockets::default()
         .adopt(&loaded.generation, global.workers())
-        .map_err(|e| emerg(&e))?;
+        .map_err(|e| format!("{}{}", emerg(&e), emerg("still could not bind()")))?;
     listen::drop_inherited();
     if paths.conf.is_none() {
         announce(&sockets);

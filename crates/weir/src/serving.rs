@@ -49,7 +49,7 @@ impl Serving {
             let setup =
                 Setup::new(id, &self.all, &self.generation, self.sockets.of_worker(id));
             let handle = workers::start(setup).map_err(|e| format!("starting a worker failed: {e}"))?;
-            self.log(LogLevel::Notice, &format!("start worker {id}"));
+            self.log(LogLevel::Notice, &format!("start worker process {} thread {id}", std::process::id()));
             self.workers.push(handle);
         }
         Ok(())
@@ -100,6 +100,8 @@ impl Serving {
 
     /// Begins the graceful end of all workers.
     pub fn quit(&mut self) {
+        self.sockets.remove_unix_files(None);
+        self.sockets = Sockets::default();
         let timeout_ms = self.shutdown_timeout();
         for w in &self.workers {
             let _ = w.commands.send(Command::Quit { timeout_ms });

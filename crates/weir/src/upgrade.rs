@@ -19,6 +19,13 @@ pub struct Upgrade {
     moved: Option<(PathBuf, PathBuf)>,
 }
 
+impl Upgrade {
+    /// Where this program's pid file is now.
+    pub fn moved_to(&self) -> Option<&PathBuf> {
+        self.moved.as_ref().map(|(to, _)| to)
+    }
+}
+
 fn old_name(pid_file: &Path) -> PathBuf {
     let mut name = pid_file.as_os_str().to_os_string();
     name.push(".oldbin");

@@ -157,6 +157,29 @@ impl State {
         }
     }
 
+    /// All connections are taken: the one that has been idle for longest gives way, as in nginx.
+    /// `false`: none is idle, and the new one must go.
+    fn make_room(&self) -> bool {
+        let n = self.worker.connections_max.get();
+        let log = Arc::clone(&self.worker.generation().shared.error_log);
+        let connections = self.connections.borrow();
+        let idle = connections.values().filter_map(Weak::upgrade).filter(|c| c.idle.get());
+        match idle.min_by_key(|c| c.keepalive_deadline.get()) {
+            Some(c) => {
+                let text = format!("{n} worker_connections are not enough, reusing connections");
+                log.log(LogLevel::Warn, None, text.as_bytes());
+                c.idle.set(false);
+                c.stream.shutdown_read();
+                true
+            }
+            None => {
+                let text = format!("{n} worker_connections are not enough");
+                log.log(LogLevel::Alert, None, text.as_bytes());
+                false
+            }
+        }
+    }
+
     /// Ends gracefully: requests in flight are finished, idle connections closed.
     async fn quit(self: &Rc<Self>, timeout_ms: Option<u64>) {
         self.worker.closing.set(true);
@@ -218,10 +241,7 @@ fn accepted(
         return;
     };
     Counters::add(&worker.counters.accepted, 1);
-    if worker.connections.get() >= worker.connections_max.get() {
-        let n = worker.connections_max.get();
-        let text = format!("{n} worker_connections are not enough");
-        gen.shared.error_log.log(LogLevel::Alert, None, text.as_bytes());
+    if worker.connections.get() >= worker.connections_max.get() && !state.make_room() {
         return;
     }
     Counters::add(&worker.counters.handled, 1);

@@ -46,6 +46,8 @@ pub(crate) const CTL_OR_SPACE: u8 = 8;
 pub(crate) const LINE_HOST: u8 = 16;
 /// What an IP literal in brackets may hold, `:` and the closing bracket aside.
 pub(crate) const IP_LITERAL: u8 = 32;
+/// The usual bytes of a host: small letters, digits and `-`.
+pub(crate) const HOST_PLAIN: u8 = 64;
 
 pub(crate) static CLASS: [u8; 256] = classes();
 
@@ -72,6 +74,9 @@ const fn classes() -> [u8; 256] {
         }
         if b.is_ascii_alphanumeric() || is_unreserved_mark(b) || is_sub_delim(b) {
             class |= IP_LITERAL;
+        }
+        if b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' {
+            class |= HOST_PLAIN;
         }
         table[i] = class;
         i += 1;
@@ -106,55 +111,146 @@ const HIGH: u64 = 0x8080_8080_8080_8080;
 /// ones above it may be the borrow of a true one.
 #[inline(always)]
 const fn below(word: u64, n: u8) -> u64 {
-    word.wrapping_sub(ONES * n as u64) & !word & HIGH
+    word.wrapping_sub(repeat(n)) & !word & HIGH
+}
+
+/// The eight bytes from `at`, the first in the lowest place, zeros where the buffer has ended.
+#[inline(always)]
+fn word_at(buf: &[u8], at: usize) -> u64 {
+    match buf.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => last_word(buf, at),
+    }
+}
+
+/// Kept apart so that the common case is a branch and a load.
+#[inline(never)]
+fn last_word(buf: &[u8], at: usize) -> u64 {
+    let rest = buf.get(at..).unwrap_or_default();
+    match buf.last_chunk::<8>() {
+        Some(_) if rest.is_empty() => 0,
+        Some(bytes) => u64::from_le_bytes(*bytes) >> (8 * (8 - rest.len())),
+        None => rest.iter().rev().fold(0, |word, &b| word << 8 | u64::from(b)),
+    }
+}
+
+/// Marks the zero bytes of `word`, all of them exactly.
+#[inline(always)]
+const fn zeros(word: u64) -> u64 {
+    !((word & !HIGH).wrapping_add(!HIGH) | word) & HIGH
+}
+
+/// Marks the bytes of `word` from `low` to `high` (ASCII), all of them exactly.
+#[inline(always)]
+const fn within(word: u64, low: u8, high: u8) -> u64 {
+    let ascii = word & !HIGH;
+    let at_least = ascii + repeat(0x80 - low);
+    let above = ascii + repeat(0x7f - high);
+    at_least & !above & !word & HIGH
 }
 
 #[inline(always)]
-fn word_at(buf: &[u8], at: usize) -> Option<u64> {
-    buf.get(at..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
+const fn repeat(b: u8) -> u64 {
+    ONES * b as u64
+}
+
+/// The colon that ends a name of letters, digits and `-` alone, if that is what follows `from`.
+///
+/// The colon's place is worked out apart from the name's goodness: the next load waits for the
+/// one and not for the other.
+#[inline(always)]
+pub(crate) fn name_colon(buf: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        let word = word_at(buf, at);
+        let letters = within(word | repeat(0x20), b'a', b'z');
+        let good = letters | within(word, b'0', b'9') | zeros(word ^ repeat(b'-'));
+        let bad = !good & HIGH;
+        let colon = below(word ^ repeat(b':'), 1);
+        if colon != 0 {
+            let lowest = colon & colon.wrapping_neg();
+            if bad & (lowest - 1) != 0 {
+                return None;
+            }
+            return Some(at + (colon.trailing_zeros() / 8) as usize);
+        }
+        if bad != 0 {
+            return None;
+        }
+        at += 8;
+    }
+}
+
+/// What a quick look at a request target finds.
+pub(crate) enum Target {
+    /// Nothing but slashes, dots and plain characters up to this length; `complex` if a slash
+    /// is followed by a slash or dot. A `?` or the end comes next.
+    Plain { path_len: usize, complex: bool },
+    /// Look at it byte by byte.
+    Other,
+}
+
+/// Looks at `len` bytes of `buf` from `from`, eight at a time.
+#[inline(always)]
+pub(crate) fn look_at_target(buf: &[u8], from: usize, len: usize) -> Target {
+    let mut after_slash = 0;
+    let mut complex = 0;
+    let mut seen = 0;
+    while seen < len {
+        let word = word_at(buf, from + seen);
+        let left = len - seen;
+        let mut inside = if left >= 8 { HIGH } else { HIGH >> (8 * (8 - left)) };
+        let question = zeros(word ^ repeat(b'?')) & inside;
+        if question != 0 {
+            inside &= (question & question.wrapping_neg()) - 1;
+        }
+        // "#" and "%" and "+", and some that merely lie between them.
+        if within(word, b'#', b'+') & inside != 0 {
+            return Target::Other;
+        }
+        let slashes = zeros(word ^ repeat(b'/')) & inside;
+        let slashes_or_dots = zeros((word | ONES) ^ repeat(b'/')) & inside;
+        complex |= ((slashes << 8) | after_slash) & slashes_or_dots;
+        if question != 0 {
+            let path_len = seen + (question.trailing_zeros() / 8) as usize;
+            return Target::Plain { path_len, complex: complex != 0 };
+        }
+        after_slash = slashes >> 56;
+        seen += 8;
+    }
+    Target::Plain { path_len: len, complex: complex != 0 }
 }
 
 /// The first position at or after `from` holding a control, a space or DEL.
 #[inline(always)]
 pub(crate) fn target_end(buf: &[u8], from: usize) -> usize {
     let mut at = from;
-    while let Some(word) = word_at(buf, at) {
-        let hit = below(word, b' ' + 1) | below(word ^ (ONES * 0x7f), 1);
+    loop {
+        let word = word_at(buf, at);
+        let hit = below(word, b' ' + 1) | below(word ^ repeat(0x7f), 1);
         if hit != 0 {
             return at + (hit.trailing_zeros() / 8) as usize;
         }
         at += 8;
     }
-    at.min(buf.len()) + tail(buf, at, |b| is(b, CTL_OR_SPACE))
 }
 
 /// The first position at or after `from` holding CR, LF or NUL.
 #[inline(always)]
 pub(crate) fn value_end(buf: &[u8], from: usize) -> usize {
     let mut at = from;
-    while let Some(word) = word_at(buf, at) {
-        let hit = below(word, CR + 1);
+    loop {
+        let hit = below(word_at(buf, at), CR + 1);
         if hit == 0 {
             at += 8;
             continue;
         }
-        let found = at + (hit.trailing_zeros() / 8) as usize;
-        if buf.get(found).is_none_or(|&b| ends_value(b)) {
-            return found;
+        at += (hit.trailing_zeros() / 8) as usize;
+        if buf.get(at).is_none_or(|&b| matches!(b, CR | LF | 0)) {
+            return at;
         }
-        at = found + 1;
+        at += 1;
     }
-    at.min(buf.len()) + tail(buf, at, ends_value)
-}
-
-fn ends_value(b: u8) -> bool {
-    matches!(b, CR | LF | 0)
-}
-
-#[inline(always)]
-fn tail(buf: &[u8], from: usize, stop: impl Fn(u8) -> bool) -> usize {
-    let rest = buf.get(from..).unwrap_or_default();
-    rest.iter().position(|&b| stop(b)).unwrap_or(rest.len())
 }
 
 /// Decimal digits only, no sign, no overflow of a signed 64-bit size.
@@ -194,7 +290,23 @@ mod tests {
                         buf.iter().position(|&b| stop(b)).unwrap_or(len)
                     };
                     assert_eq!(target_end(&buf, 0), slow(&|b| b <= b' ' || b == 0x7f));
-                    assert_eq!(value_end(&buf, 0), slow(&ends_value));
+                    assert_eq!(value_end(&buf, 0), slow(&|b| matches!(b, CR | LF | 0)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn colons_are_found_after_good_names_only() {
+        for mark in 0..=255u8 {
+            for at in 0..20 {
+                let mut buf = *b"X-Forwarded-For-Name9";
+                buf[at] = mark;
+                for len in [at, at + 1, buf.len()] {
+                    let buf = &buf[..len];
+                    let end = skip(buf, at / 2, NAME);
+                    let colon = (buf.get(end) == Some(&b':')).then_some(end);
+                    assert_eq!(name_colon(buf, at / 2), colon, "{mark} at {at}");
                 }
             }
         }

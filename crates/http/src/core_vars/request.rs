@@ -95,8 +95,9 @@ pub fn is_request_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, if named_port(r) == 0 { b"" } else { b":" })
 }
 
+/// Of a URI that was refused: empty. Without any: missing.
 pub fn uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some_if_any(out, &r.uri)
+    some(out, &r.uri) && !(r.uri.is_empty() && r.unparsed_uri().is_empty())
 }
 
 pub fn args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
@@ -189,8 +190,9 @@ mod tests {
     #[test]
     fn credentials() {
         let pair = |text: &str| {
-            basic_credentials(text.as_bytes())
-                .map(|(u, p)| format!("{}|{}", String::from_utf8_lossy(&u), String::from_utf8_lossy(&p)))
+            basic_credentials(text.as_bytes()).map(|(u, p)| {
+                format!("{}|{}", String::from_utf8_lossy(&u), String::from_utf8_lossy(&p))
+            })
         };
         assert_eq!(pair("Basic dXNlcjpwYXNz").as_deref(), Some("user|pass"));
         assert_eq!(pair("basic   dXNlcjo=").as_deref(), Some("user|"));

@@ -22,16 +22,25 @@ pub struct FileCache {
     pub min_uses: u64,
 }
 
-#[derive(Default)]
 struct Entry {
     file: Option<Rc<File>>,
     uses: u64,
     used: i64,
+    /// The number of its last use, for finding the least recent.
+    turn: u64,
     checked: i64,
 }
 
+#[derive(Default)]
+struct Open {
+    entries: HashMap<Vec<u8>, Entry>,
+    turn: u64,
+    /// When unused files were last closed.
+    swept: i64,
+}
+
 thread_local! {
-    static OPEN: RefCell<HashMap<Vec<u8>, Entry>> = RefCell::new(HashMap::new());
+    static OPEN: RefCell<Open> = RefCell::default();
 }
 
 pub fn open(cache: Option<&FileCache>, path: &[u8]) -> io::Result<Rc<File>> {
@@ -45,38 +54,49 @@ fn fresh(path: &[u8]) -> io::Result<Rc<File>> {
     OpenOptions::new().create(true).append(true).open(bytes_path(path)).map(Rc::new)
 }
 
-fn cached(
-    open: &mut HashMap<Vec<u8>, Entry>,
-    cache: &FileCache,
-    path: &[u8],
-) -> io::Result<Rc<File>> {
+fn cached(all: &mut Open, cache: &FileCache, path: &[u8]) -> io::Result<Rc<File>> {
     let now = clock::coarse_wall_secs();
-    if !open.contains_key(path) {
-        open.retain(|_, e| now - e.used <= cache.inactive_secs);
-        while open.len() >= cache.max {
-            let oldest = open.iter().min_by_key(|(_, e)| e.used).map(|(p, _)| p.clone());
-            let Some(oldest) = oldest else { break };
-            open.remove(&oldest);
-        }
+    all.turn += 1;
+    let turn = all.turn;
+    if all.swept != now {
+        all.swept = now;
+        all.entries.retain(|_, e| now - e.used <= cache.inactive_secs);
     }
-    let entry = open.entry(path.to_vec()).or_default();
-    if now - entry.used > cache.inactive_secs {
-        *entry = Entry::default();
-    }
-    entry.uses += 1;
-    entry.used = now;
-    if let Some(file) = &entry.file {
-        if now - entry.checked < cache.valid_secs || still_named(file, path) {
-            if now - entry.checked >= cache.valid_secs {
-                entry.checked = now;
+    let mut uses = 1;
+    if let Some(entry) = all.entries.get_mut(path) {
+        entry.uses += 1;
+        entry.used = now;
+        entry.turn = turn;
+        uses = entry.uses;
+        if let Some(file) = &entry.file {
+            let is_due = now - entry.checked >= cache.valid_secs;
+            if !is_due || still_named(file, path) {
+                if is_due {
+                    entry.checked = now;
+                }
+                return Ok(Rc::clone(file));
             }
-            return Ok(Rc::clone(file));
         }
     }
+    // A file that cannot be opened takes no place.
     let file = fresh(path)?;
-    entry.checked = now;
-    entry.file = (entry.uses >= cache.min_uses).then(|| Rc::clone(&file));
+    if !all.entries.contains_key(path) {
+        all.make_room(cache.max);
+    }
+    let kept = (uses >= cache.min_uses).then(|| Rc::clone(&file));
+    let entry = Entry { file: kept, uses, used: now, turn, checked: now };
+    all.entries.insert(path.to_vec(), entry);
     Ok(file)
+}
+
+impl Open {
+    fn make_room(&mut self, max: usize) {
+        while self.entries.len() >= max {
+            let oldest = self.entries.iter().min_by_key(|(_, e)| e.turn).map(|(p, _)| p.clone());
+            let Some(oldest) = oldest else { return };
+            self.entries.remove(&oldest);
+        }
+    }
 }
 
 fn still_named(file: &File, path: &[u8]) -> bool {
@@ -99,7 +119,7 @@ fn same_file(a: &Metadata, b: &Metadata) -> bool {
 
 /// Closes all kept files of this worker.
 pub fn forget_all() {
-    OPEN.with_borrow_mut(HashMap::clear);
+    OPEN.with_borrow_mut(|open| open.entries.clear());
 }
 
 #[cfg(test)]
@@ -112,7 +132,7 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let path = |n: &str| dir.join(n).as_os_str().as_encoded_bytes().to_vec();
         let cache = FileCache { max: 2, inactive_secs: 100, valid_secs: 100, min_uses: 2 };
-        let mut open = HashMap::new();
+        let mut open = Open::default();
         let first = cached(&mut open, &cache, &path("a")).unwrap();
         let second = cached(&mut open, &cache, &path("a")).unwrap();
         let third = cached(&mut open, &cache, &path("a")).unwrap();
@@ -120,7 +140,7 @@ mod tests {
         for name in ["b", "c", "d"] {
             cached(&mut open, &cache, &path(name)).unwrap();
         }
-        assert_eq!(open.len(), 2);
+        assert_eq!(open.entries.len(), 2);
         let checking = FileCache { max: 9, inactive_secs: 100, valid_secs: 0, min_uses: 1 };
         let kept = cached(&mut open, &checking, &path("e")).unwrap();
         assert!(Rc::ptr_eq(&kept, &cached(&mut open, &checking, &path("e")).unwrap()));

@@ -58,6 +58,8 @@ fn own_op(name: &[u8]) -> Option<Op> {
     })
 }
 
+/// Appends a value escaped.
+type Append = fn(&mut Vec<u8>, &[u8]);
 type Resolve<'a> = &'a mut dyn FnMut(&[u8]) -> VarId;
 
 /// Appends one argument's operations; errors in nginx's words.
@@ -149,7 +151,7 @@ impl Format {
             }
             return;
         }
-        let (needs, write): (fn(u8) -> bool, fn(&mut Vec<u8>, &[u8])) = match self.escape {
+        let (needs, write): (fn(u8) -> bool, Append) = match self.escape {
             Escape::None => return,
             Escape::Default => (needs_log_escape, escape_log),
             Escape::Json => (needs_json_escape, escape_json),

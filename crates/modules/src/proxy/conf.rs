@@ -101,7 +101,7 @@ pub struct ProxyLoc {
     /// An `if` or `limit_except` block: it passes where the block around it does.
     pub in_unnamed: bool,
     /// `plan` and `hide` are made.
-    compiled: bool,
+    pub compiled: bool,
     /// Made from the above when they are merged.
     pub plan: Arc<HeaderPlan>,
     pub hide: Arc<HideList>,

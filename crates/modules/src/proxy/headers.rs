@@ -26,7 +26,10 @@ enum Line {
     /// Whole lines that never change.
     Text(Vec<u8>),
     /// `Name: ` and its value; left out when that is empty.
-    Value { name: Vec<u8>, value: Template },
+    Value {
+        name: Vec<u8>,
+        value: Template,
+    },
     ContentLength,
     TransferEncoding,
 }
@@ -255,7 +258,9 @@ mod tests {
     #[test]
     fn what_is_hidden() {
         let list = HideList::new(&[b"X-Mine".to_vec()], &[b"server".to_vec()]);
-        assert!(list.hides_name(b"date") && list.hides_name(b"x-mine") && list.hides_name(b"X-Pad"));
+        assert!(
+            list.hides_name(b"date") && list.hides_name(b"x-mine") && list.hides_name(b"X-Pad")
+        );
         assert!(!list.hides_name(b"Server") && !list.hides_name(b"Vary"));
         assert!(list.passes_server && !list.passes_date);
     }

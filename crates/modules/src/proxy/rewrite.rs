@@ -272,7 +272,10 @@ mod tests {
             run("id=1; Domain=.LocalHost; path=/two/x; HttpOnly").as_deref(),
             Some("id=1; Domain=.example.org; path=/x; Secure; SameSite=Lax")
         );
-        assert_eq!(run("id=1; secure; samesite=lax").as_deref(), Some("id=1; secure; samesite=lax"));
+        assert_eq!(
+            run("id=1; secure; samesite=lax").as_deref(),
+            Some("id=1; secure; samesite=lax")
+        );
         assert_eq!(run("other=1; path=/"), None);
         assert_eq!(run("novalue; path=/two/"), None);
     }

@@ -50,35 +50,146 @@ fn shared(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Template>> {
 pub static ROWS: &[Row] = &[
     Row::new("proxy_pass", PASS, Arity::ONE, "", "Passes requests to a server.", set_pass)
         .note("https is not in this version; names in variables go to the system's resolver"),
-    Row::new("proxy_redirect", HSL, Arity::ONE_TWO, "default", "Rewrites Location and Refresh.", set_redirect),
-    Row::new("proxy_cookie_domain", HSL, Arity::ONE_TWO, "off", "Rewrites a cookie's domain.", |cf, d| {
-        set_cookie_rule(cf, d, true)
-    }),
-    Row::new("proxy_cookie_path", HSL, Arity::ONE_TWO, "off", "Rewrites a cookie's path.", |cf, d| {
-        set_cookie_rule(cf, d, false)
-    }),
-    Row::new("proxy_cookie_flags", HSL, Arity::ONE_TO_FOUR, "off", "Sets or removes a cookie's flags.", set_cookie_flags),
-    Row::new("proxy_buffering", HSL, Arity::FLAG, "on", "Reads an answer ahead of a slow client.", set!(buffering, flag)),
-    Row::new("proxy_request_buffering", HSL, Arity::FLAG, "on", "Reads a whole request before passing it.", set!(request_buffering, flag)),
-    Row::new("proxy_ignore_client_abort", HSL, Arity::FLAG, "off", "Lets the server finish when the client goes.", set!(ignore_client_abort, flag)),
+    Row::new(
+        "proxy_redirect",
+        HSL,
+        Arity::ONE_TWO,
+        "default",
+        "Rewrites Location and Refresh.",
+        set_redirect,
+    ),
+    Row::new(
+        "proxy_cookie_domain",
+        HSL,
+        Arity::ONE_TWO,
+        "off",
+        "Rewrites a cookie's domain.",
+        |cf, d| set_cookie_rule(cf, d, true),
+    ),
+    Row::new(
+        "proxy_cookie_path",
+        HSL,
+        Arity::ONE_TWO,
+        "off",
+        "Rewrites a cookie's path.",
+        |cf, d| set_cookie_rule(cf, d, false),
+    ),
+    Row::new(
+        "proxy_cookie_flags",
+        HSL,
+        Arity::ONE_TO_FOUR,
+        "off",
+        "Sets or removes a cookie's flags.",
+        set_cookie_flags,
+    ),
+    Row::new(
+        "proxy_buffering",
+        HSL,
+        Arity::FLAG,
+        "on",
+        "Reads an answer ahead of a slow client.",
+        set!(buffering, flag),
+    ),
+    Row::new(
+        "proxy_request_buffering",
+        HSL,
+        Arity::FLAG,
+        "on",
+        "Reads a whole request before passing it.",
+        set!(request_buffering, flag),
+    ),
+    Row::new(
+        "proxy_ignore_client_abort",
+        HSL,
+        Arity::FLAG,
+        "off",
+        "Lets the server finish when the client goes.",
+        set!(ignore_client_abort, flag),
+    ),
     Row::new("proxy_bind", HSL, Arity::ONE_TWO, "", "The local address of connections.", set_bind)
         .note("transparent is not in this version"),
-    Row::new("proxy_socket_keepalive", HSL, Arity::FLAG, "off", "TCP keepalive to the server.", set!(socket_keepalive, flag)),
-    Row::new("proxy_socket_rcvbuf", HSL, Arity::ONE, "0", "Receive buffer of the socket.", set!(socket_rcvbuf, size)),
-    Row::new("proxy_socket_sndbuf", HSL, Arity::ONE, "0", "Send buffer of the socket.", set!(socket_sndbuf, size)),
-    Row::new("proxy_connect_timeout", HSL, Arity::ONE, "60s", "Longest time to connect.", set!(connect_timeout, msec)),
-    Row::new("proxy_send_timeout", HSL, Arity::ONE, "60s", "Longest time between two writes.", set!(send_timeout, msec)),
-    Row::new("proxy_read_timeout", HSL, Arity::ONE, "60s", "Longest time between two reads.", set!(read_timeout, msec)),
-    Row::new("proxy_intercept_errors", HSL, Arity::FLAG, "off", "error_page for the server's errors.", set!(intercept_errors, flag)),
-    Row::new("proxy_set_header", HSL, Arity::TWO, "Host $proxy_host", "A header field of the request.", |cf, d| {
-        let h = SetHeader { name: d.arg(0).to_vec(), value: template(cf, d, 1)? };
-        push(&mut cf.get::<ProxyLoc>().set_headers, h);
-        Ok(())
-    }).note("line ends in a value become spaces"),
-    Row::new("proxy_headers_hash_max_size", HSL, Arity::ONE, "512", "Not needed here.", |_, d| d.num(0).map(drop))
-        .note("accepted: header names need no hash of a fixed size"),
-    Row::new("proxy_headers_hash_bucket_size", HSL, Arity::ONE, "64", "Not needed here.", |_, d| d.num(0).map(drop))
-        .note("accepted: header names need no hash of a fixed size"),
+    Row::new(
+        "proxy_socket_keepalive",
+        HSL,
+        Arity::FLAG,
+        "off",
+        "TCP keepalive to the server.",
+        set!(socket_keepalive, flag),
+    ),
+    Row::new(
+        "proxy_socket_rcvbuf",
+        HSL,
+        Arity::ONE,
+        "0",
+        "Receive buffer of the socket.",
+        set!(socket_rcvbuf, size),
+    ),
+    Row::new(
+        "proxy_socket_sndbuf",
+        HSL,
+        Arity::ONE,
+        "0",
+        "Send buffer of the socket.",
+        set!(socket_sndbuf, size),
+    ),
+    Row::new(
+        "proxy_connect_timeout",
+        HSL,
+        Arity::ONE,
+        "60s",
+        "Longest time to connect.",
+        set!(connect_timeout, msec),
+    ),
+    Row::new(
+        "proxy_send_timeout",
+        HSL,
+        Arity::ONE,
+        "60s",
+        "Longest time between two writes.",
+        set!(send_timeout, msec),
+    ),
+    Row::new(
+        "proxy_read_timeout",
+        HSL,
+        Arity::ONE,
+        "60s",
+        "Longest time between two reads.",
+        set!(read_timeout, msec),
+    ),
+    Row::new(
+        "proxy_intercept_errors",
+        HSL,
+        Arity::FLAG,
+        "off",
+        "error_page for the server's errors.",
+        set!(intercept_errors, flag),
+    ),
+    Row::new(
+        "proxy_set_header",
+        HSL,
+        Arity::TWO,
+        "Host $proxy_host",
+        "A header field of the request.",
+        |cf, d| {
+            let h = SetHeader { name: d.arg(0).to_vec(), value: template(cf, d, 1)? };
+            push(&mut cf.get::<ProxyLoc>().set_headers, h);
+            Ok(())
+        },
+    )
+    .note("line ends in a value become spaces"),
+    Row::new("proxy_headers_hash_max_size", HSL, Arity::ONE, "512", "Not needed here.", |_, d| {
+        d.num(0).map(drop)
+    })
+    .note("accepted: header names need no hash of a fixed size"),
+    Row::new(
+        "proxy_headers_hash_bucket_size",
+        HSL,
+        Arity::ONE,
+        "64",
+        "Not needed here.",
+        |_, d| d.num(0).map(drop),
+    )
+    .note("accepted: header names need no hash of a fixed size"),
     Row::new("proxy_set_body", HSL, Arity::ONE, "", "A body instead of the client's.", |cf, d| {
         let v = shared(cf, d)?;
         cf.get::<ProxyLoc>().set_body.once(d, Some(v))
@@ -87,54 +198,167 @@ pub static ROWS: &[Row] = &[
         let v = shared(cf, d)?;
         cf.get::<ProxyLoc>().method.once(d, Some(v))
     }),
-    Row::new("proxy_pass_request_headers", HSL, Arity::FLAG, "on", "Passes the client's header.", set!(pass_request_headers, flag)),
-    Row::new("proxy_pass_request_body", HSL, Arity::FLAG, "on", "Passes the client's body.", set!(pass_request_body, flag))
-        .note("off: no Content-Length is sent for the body that is not"),
-    Row::new("proxy_pass_trailers", HSL, Arity::FLAG, "off", "Passes the fields behind the body.", set!(pass_trailers, flag)),
-    Row::new("proxy_buffer_size", HSL, Arity::ONE, "4k|8k", "The longest header of an answer.", set!(buffer_size, size)),
-    Row::new("proxy_buffers", HSL, Arity::TWO, "8 4k|8k", "Memory for an answer the client is slow to take.", |cf, d| {
-        let num = d.num(0)?;
-        let each = d.size(1)?;
-        if num == 0 || each == 0 {
-            return Err(d.invalid(0));
-        }
-        cf.get::<ProxyLoc>().buffers.once(d, (num, each))
-    }),
-    Row::new("proxy_busy_buffers_size", HSL, Arity::ONE, "8k|16k", "Part of the buffers being sent.", set!(busy_buffers_size, some_size))
-        .note("checked; all that is read may be sent at once here"),
-    Row::new("proxy_force_ranges", HSL, Arity::FLAG, "off", "Byte ranges whatever the server says.", set!(force_ranges, flag)),
-    Row::new("proxy_limit_rate", HSL, Arity::ONE, "0", "Bytes a second read from the server.", |cf, d| {
-        let v = shared(cf, d)?;
-        if let Some(text) = v.as_constant() {
-            weir_base::units::parse_size(text).ok_or_else(|| d.invalid(0))?;
-        }
-        cf.get::<ProxyLoc>().limit_rate.once(d, Some(v))
-    }),
-    Row::new("proxy_temp_path", HSL, Arity::ONE_TO_FOUR, "proxy_temp", "Directory for answers too large for memory.", |cf, d| {
-        let v = temp_path(cf, d)?;
-        cf.get::<ProxyLoc>().temp_path.once(d, v)
-    }),
-    Row::new("proxy_max_temp_file_size", HSL, Arity::ONE, "1024m", "The largest temporary file.", set!(max_temp_file_size, some_size)),
-    Row::new("proxy_temp_file_write_size", HSL, Arity::ONE, "8k|16k", "Most written to it at once.", set!(temp_file_write_size, some_size)),
-    Row::new("proxy_next_upstream", HSL, Arity::ONE_MORE, "error timeout", "When the next server is asked.", set_next_upstream),
-    Row::new("proxy_next_upstream_tries", HSL, Arity::ONE, "0", "Most servers asked for one request.", |cf, d| {
-        let v = d.num(0)?;
-        cf.get::<ProxyLoc>().next_upstream_tries.once(d, v)
-    }),
-    Row::new("proxy_next_upstream_timeout", HSL, Arity::ONE, "0", "Longest time for asking servers.", set!(next_upstream_timeout, msec)),
-    Row::new("proxy_pass_header", HSL, Arity::ONE, "", "A hidden field that is passed.", |cf, d| {
-        push(&mut cf.get::<ProxyLoc>().pass_headers, d.arg(0).to_vec());
-        Ok(())
-    }),
+    Row::new(
+        "proxy_pass_request_headers",
+        HSL,
+        Arity::FLAG,
+        "on",
+        "Passes the client's header.",
+        set!(pass_request_headers, flag),
+    ),
+    Row::new(
+        "proxy_pass_request_body",
+        HSL,
+        Arity::FLAG,
+        "on",
+        "Passes the client's body.",
+        set!(pass_request_body, flag),
+    )
+    .note("off: no Content-Length is sent for the body that is not"),
+    Row::new(
+        "proxy_pass_trailers",
+        HSL,
+        Arity::FLAG,
+        "off",
+        "Passes the fields behind the body.",
+        set!(pass_trailers, flag),
+    ),
+    Row::new(
+        "proxy_buffer_size",
+        HSL,
+        Arity::ONE,
+        "4k|8k",
+        "The longest header of an answer.",
+        set!(buffer_size, size),
+    ),
+    Row::new(
+        "proxy_buffers",
+        HSL,
+        Arity::TWO,
+        "8 4k|8k",
+        "Memory for an answer the client is slow to take.",
+        |cf, d| {
+            let num = d.num(0)?;
+            let each = d.size(1)?;
+            if num == 0 || each == 0 {
+                return Err(d.invalid(0));
+            }
+            cf.get::<ProxyLoc>().buffers.once(d, (num, each))
+        },
+    ),
+    Row::new(
+        "proxy_busy_buffers_size",
+        HSL,
+        Arity::ONE,
+        "8k|16k",
+        "Part of the buffers being sent.",
+        set!(busy_buffers_size, some_size),
+    )
+    .note("checked; all that is read may be sent at once here"),
+    Row::new(
+        "proxy_force_ranges",
+        HSL,
+        Arity::FLAG,
+        "off",
+        "Byte ranges whatever the server says.",
+        set!(force_ranges, flag),
+    ),
+    Row::new(
+        "proxy_limit_rate",
+        HSL,
+        Arity::ONE,
+        "0",
+        "Bytes a second read from the server.",
+        |cf, d| {
+            let v = shared(cf, d)?;
+            if let Some(text) = v.as_constant() {
+                weir_base::units::parse_size(text).ok_or_else(|| d.invalid(0))?;
+            }
+            cf.get::<ProxyLoc>().limit_rate.once(d, Some(v))
+        },
+    ),
+    Row::new(
+        "proxy_temp_path",
+        HSL,
+        Arity::ONE_TO_FOUR,
+        "proxy_temp",
+        "Directory for answers too large for memory.",
+        |cf, d| {
+            let v = temp_path(cf, d)?;
+            cf.get::<ProxyLoc>().temp_path.once(d, v)
+        },
+    ),
+    Row::new(
+        "proxy_max_temp_file_size",
+        HSL,
+        Arity::ONE,
+        "1024m",
+        "The largest temporary file.",
+        set!(max_temp_file_size, some_size),
+    ),
+    Row::new(
+        "proxy_temp_file_write_size",
+        HSL,
+        Arity::ONE,
+        "8k|16k",
+        "Most written to it at once.",
+        set!(temp_file_write_size, some_size),
+    ),
+    Row::new(
+        "proxy_next_upstream",
+        HSL,
+        Arity::ONE_MORE,
+        "error timeout",
+        "When the next server is asked.",
+        set_next_upstream,
+    ),
+    Row::new(
+        "proxy_next_upstream_tries",
+        HSL,
+        Arity::ONE,
+        "0",
+        "Most servers asked for one request.",
+        |cf, d| {
+            let v = d.num(0)?;
+            cf.get::<ProxyLoc>().next_upstream_tries.once(d, v)
+        },
+    ),
+    Row::new(
+        "proxy_next_upstream_timeout",
+        HSL,
+        Arity::ONE,
+        "0",
+        "Longest time for asking servers.",
+        set!(next_upstream_timeout, msec),
+    ),
+    Row::new(
+        "proxy_pass_header",
+        HSL,
+        Arity::ONE,
+        "",
+        "A hidden field that is passed.",
+        |cf, d| {
+            push(&mut cf.get::<ProxyLoc>().pass_headers, d.arg(0).to_vec());
+            Ok(())
+        },
+    ),
     Row::new("proxy_hide_header", HSL, Arity::ONE, "", "A field that is not passed.", |cf, d| {
         push(&mut cf.get::<ProxyLoc>().hide_headers, d.arg(0).to_vec());
         Ok(())
     }),
-    Row::new("proxy_ignore_headers", HSL, Arity::ONE_MORE, "", "Fields of the server that do nothing here.", set_ignore_headers),
+    Row::new(
+        "proxy_ignore_headers",
+        HSL,
+        Arity::ONE_MORE,
+        "",
+        "Fields of the server that do nothing here.",
+        set_ignore_headers,
+    ),
     Row::new("proxy_http_version", HSL, Arity::ONE, "1.1", "HTTP version of requests.", |cf, d| {
         let v = d.choice(0, &[("1.0", HttpVersion::V10), ("1.1", HttpVersion::V11)])?;
         cf.get::<ProxyLoc>().http_version.once(d, v)
-    }).note("2 is not in this version"),
+    })
+    .note("2 is not in this version"),
 ];
 
 /// Appends to a list of this level.
@@ -189,9 +413,8 @@ fn set_pass(cf: &mut Cf, d: &Directive) -> ConfResult {
         return Err(d.bad(0, "invalid URL prefix"));
     }
     let rest = &url[7..];
-    let endpoint = parse_endpoint(rest, URL).map_err(|e| {
-        d.bad(0, format!("{e} in upstream \"{}\"", String::from_utf8_lossy(rest)))
-    })?;
+    let endpoint = parse_endpoint(rest, URL)
+        .map_err(|e| d.bad(0, format!("{e} in upstream \"{}\"", String::from_utf8_lossy(rest))))?;
     let upstream = cf.get::<UpstreamMain>().add(d, &endpoint, 80)?;
     let parts = Parts::new(&endpoint);
     if (no_uri || unnamed) && !parts.uri.is_empty() {

@@ -98,10 +98,7 @@ pub async fn find(r: &mut Request, pass: &Pass) -> Result<(Target, Rc<WorkerGrou
     }
 }
 
-async fn evaluate(
-    r: &mut Request,
-    template: &Template,
-) -> Result<(Target, Rc<WorkerGroup>), u16> {
+async fn evaluate(r: &mut Request, template: &Template) -> Result<(Target, Rc<WorkerGroup>), u16> {
     let text = r.eval(template);
     if !starts_with_ignore_case(&text, SCHEME) || text.len() == SCHEME.len() {
         let mut line = b"invalid URL prefix in \"".to_vec();
@@ -305,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request(){
+    fn a_request() {
         let mut r = Request::default();
         r.uri = b"/a b/c".to_vec();
         r.args = b"q=1".to_vec();

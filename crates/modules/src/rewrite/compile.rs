@@ -161,9 +161,12 @@ fn words(d: &Directive) -> ConfResult<Vec<(usize, &[u8])>> {
     }
     let at = words.len() - 1;
     let (i, last) = words[at];
-    words[at].1 = last.strip_suffix(b")").ok_or_else(|| invalid(i))?;
-    if words[at].1.is_empty() && at > 0 {
-        words.pop();
+    match last.strip_suffix(b")") {
+        None => return Err(invalid_condition(d, i, last)),
+        Some(b"") if at > 0 => drop(words.pop()),
+        // Nothing but the parenthesis: no condition, which is said of it by whoever reads it.
+        Some(b"") => {}
+        Some(rest) => words[at].1 = rest,
     }
     Ok(words)
 }

@@ -114,7 +114,9 @@ fn answer(r: &mut Request, ret: &Return) -> Flow {
     if matches!(ret.text, Text::None) && ret.status >= 400 {
         return Flow::Status(ret.status);
     }
-    body::discard(r);
+    if let Err(flow) = body::discard(r) {
+        return flow;
+    }
     r.out.status = ret.status;
     if matches!(ret.status, 301 | 302 | 303 | 307 | 308) {
         return redirect(r, ret);
@@ -130,6 +132,7 @@ fn answer(r: &mut Request, ret: &Return) -> Flow {
 }
 
 fn redirect(r: &mut Request, ret: &Return) -> Flow {
+    r.own_location = true;
     r.out.remove(b"Location");
     match &ret.text {
         Text::None => r.out.add(b"Location", b""),
@@ -263,8 +266,7 @@ fn write_redirect(r: &mut Request, e: &Engine, rule: &Rewrite) {
                 let text = [b"rewritten redirect: \"", target.as_slice(), b"\""].concat();
                 r.log_bytes(LogLevel::Notice, &text);
             }
-            r.out.remove(b"Location");
-            r.out.add(b"Location", target);
+            special::set_location(r, target);
         });
     });
 }

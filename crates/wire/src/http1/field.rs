@@ -52,6 +52,31 @@ enum State {
     EndAfterCr,
 }
 
+/// A whole `Name: value` line with nothing odd about it, which is nearly every line; whatever
+/// this does not know, the states judge.
+#[inline(always)]
+fn plain_line(buf: &[u8], start: usize) -> Option<(Field, usize)> {
+    let name_end = scan::name_colon(buf, start)?;
+    let value_start = name_end + 2;
+    if name_end == start || buf.get(name_end + 1) != Some(&b' ') {
+        return None;
+    }
+    let value_end = scan::value_end(buf, value_start);
+    if buf.get(value_end..value_end + 2) != Some(b"\r\n") {
+        return None;
+    }
+    let value = buf.get(value_start..value_end)?;
+    if value.first() == Some(&b' ') || value.last() == Some(&b' ') {
+        return None;
+    }
+    let field = Field {
+        name: Range32::new(start, name_end),
+        value: Range32::new(value_start, value_end),
+        invalid: false,
+    };
+    Some((field, value_end + 2))
+}
+
 /// How names are judged.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldRules {
@@ -94,7 +119,7 @@ impl Fields {
         self.state == State::Start
     }
 
-    #[inline]
+    /// Reads on, and stops at the first thing there is to tell.
     pub fn next(&mut self, buf: &[u8], rules: FieldRules) -> Result<FieldEvent, BadField> {
         loop {
             let done = match self.state {
@@ -112,7 +137,39 @@ impl Fields {
         }
     }
 
+    /// Takes the lines at hand that have nothing odd about them; what then follows is for
+    /// [`Fields::next`].
     #[inline(always)]
+    pub(crate) fn plain_lines<E>(
+        &mut self,
+        buf: &[u8],
+        mut take: impl FnMut(Field) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.state != State::Start {
+            return Ok(());
+        }
+        let mut position = self.position;
+        while let Some((field, next)) = plain_line(buf, position) {
+            self.name_start = position;
+            position = next;
+            take(field)?;
+        }
+        self.position = position;
+        Ok(())
+    }
+
+    /// Takes the empty line that ends the block, if it is whole and next.
+    #[inline(always)]
+    pub(crate) fn end_of_block(&mut self, buf: &[u8]) -> bool {
+        let next = buf.get(self.position..).and_then(|rest| rest.first_chunk::<2>());
+        if self.state != State::Start || next != Some(b"\r\n") {
+            return false;
+        }
+        self.name_start = self.position;
+        self.position += 2;
+        true
+    }
+
     fn start(&mut self, buf: &[u8]) -> Result<Option<FieldEvent>, BadField> {
         let Some(&b) = buf.get(self.position) else { return Ok(Some(FieldEvent::NeedMore)) };
         self.name_start = self.position;
@@ -131,7 +188,6 @@ impl Fields {
         Ok(None)
     }
 
-    #[inline(always)]
     fn name(&mut self, buf: &[u8], rules: FieldRules) -> Result<Option<FieldEvent>, BadField> {
         loop {
             self.position = scan::skip(buf, self.position, NAME);
@@ -160,7 +216,6 @@ impl Fields {
         }
     }
 
-    #[inline(always)]
     fn before_value(&mut self, buf: &[u8]) -> Option<FieldEvent> {
         while buf.get(self.position) == Some(&b' ') {
             self.position += 1;
@@ -173,7 +228,6 @@ impl Fields {
         None
     }
 
-    #[inline(always)]
     fn value(&mut self, buf: &[u8]) -> Result<Option<FieldEvent>, BadField> {
         self.position = scan::value_end(buf, self.position);
         let Some(&b) = buf.get(self.position) else { return Ok(Some(FieldEvent::NeedMore)) };
@@ -186,7 +240,6 @@ impl Fields {
         Ok(self.line_break(b))
     }
 
-    #[inline(always)]
     fn after_cr(&mut self, buf: &[u8]) -> Result<Option<FieldEvent>, BadField> {
         while buf.get(self.position) == Some(&CR) {
             self.position += 1;
@@ -198,7 +251,6 @@ impl Fields {
         }
     }
 
-    #[inline(always)]
     fn end_after_cr(&mut self, buf: &[u8]) -> Result<FieldEvent, BadField> {
         match buf.get(self.position) {
             None => Ok(FieldEvent::NeedMore),
@@ -226,7 +278,6 @@ impl Fields {
         }
     }
 
-    #[inline(always)]
     fn line_break(&mut self, b: u8) -> Option<FieldEvent> {
         self.position += 1;
         if b == CR {
@@ -241,7 +292,6 @@ impl Fields {
         }))
     }
 
-    #[inline(always)]
     fn empty_value(&mut self) {
         self.value_start = self.position;
         self.value_end = self.position;

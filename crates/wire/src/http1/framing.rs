@@ -11,7 +11,7 @@ pub enum BodyFraming {
     Chunked,
 }
 
-/// How the body is delimited, or why the request is refused. Host checks are in [`host`].
+/// How the body is delimited, or why the request is refused.
 pub fn framing(
     head: &RequestHead,
     buf: &[u8],
@@ -57,23 +57,15 @@ pub struct Host {
     pub has_upper_case: bool,
 }
 
-/// The host from the request line or else from `Host`; both must be well formed.
-pub fn host(head: &RequestHead, buf: &[u8]) -> Result<Option<Host>, ParseError> {
-    let mut found = None;
-    if let Some(authority) = head.authority {
-        found = Some(host_in(authority, buf).ok_or(ParseError::InvalidHostInRequestLine)?);
+/// The host from the request line or else from `Host`; only HTTP/1.0 and before may lack one.
+pub fn host(head: &RequestHead, _buf: &[u8]) -> Result<Option<Host>, ParseError> {
+    if head.version > Version::HTTP_10 && !head.has(HeaderId::Host) {
+        return Err(ParseError::MissingHost);
     }
-    match head.get(HeaderId::Host) {
-        Some(field) => {
-            let named = host_in(field.value, buf).ok_or(ParseError::InvalidHost)?;
-            Ok(found.or(Some(named)))
-        }
-        None if head.version > Version::HTTP_10 => Err(ParseError::MissingHost),
-        None => Ok(found),
-    }
+    Ok(head.host)
 }
 
-fn host_in(span: Range32, buf: &[u8]) -> Option<Host> {
+pub(super) fn host_in(span: Range32, buf: &[u8]) -> Option<Host> {
     let valid = validate_host(span.of(buf)).ok()?;
     Some(Host {
         name: Range32 { start: span.start, end: span.start + valid.name_len as u32 },
@@ -101,6 +93,9 @@ pub fn validate_host(host: &[u8]) -> Result<ValidHost, InvalidHost> {
     let mut port_at = None;
     let mut last_dot = usize::MAX;
     for (i, &b) in host.iter().enumerate() {
+        if scan::is(b, scan::HOST_PLAIN) {
+            continue;
+        }
         match b {
             b'[' if i == 0 => {}
             b']' if literal => {

@@ -1,7 +1,6 @@
 //! The header names the server acts on, as small numbers.
 //!
-//! A name is found by its length and first letter and then compared once or twice, which is
-//! cheaper than hashing for names this short.
+//! A name is found by its length, first and last letter and then compared once.
 
 /// A request header the server knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,51 +45,10 @@ pub enum HeaderId {
 }
 
 impl HeaderId {
+    /// The header of this name, letter case apart.
+    #[inline]
     pub fn of(name: &[u8]) -> HeaderId {
-        use HeaderId as H;
-        let Some(&first) = name.first() else { return H::Other };
-        let (id, text): (HeaderId, &[u8]) = match (name.len(), first | 0x20) {
-            (2, b't') => (H::Te, b"te"),
-            (3, b'v') => (H::Via, b"via"),
-            (4, b'h') => (H::Host, b"host"),
-            (4, b'd') => (H::Date, b"date"),
-            (5, b'r') => (H::Range, b"range"),
-            (5, b'd') => (H::Depth, b"depth"),
-            (6, b'a') => (H::Accept, b"accept"),
-            (6, b'c') => (H::Cookie, b"cookie"),
-            (6, b'e') => (H::Expect, b"expect"),
-            (7, b'r') => (H::Referer, b"referer"),
-            (7, b'u') => (H::Upgrade, b"upgrade"),
-            (7, b't') => (H::Trailer, b"trailer"),
-            (8, b'p') => (H::Priority, b"priority"),
-            (8, b'i') if at(name, 3) == b'm' => (H::IfMatch, b"if-match"),
-            (8, b'i') => (H::IfRange, b"if-range"),
-            (9, b'x') => (H::XRealIp, b"x-real-ip"),
-            (9, b'o') => (H::Overwrite, b"overwrite"),
-            (10, b'c') => (H::Connection, b"connection"),
-            (10, b'u') => (H::UserAgent, b"user-agent"),
-            (10, b'k') => (H::KeepAlive, b"keep-alive"),
-            (11, b'd') => (H::Destination, b"destination"),
-            (12, b'c') => (H::ContentType, b"content-type"),
-            (13, b'c') => (H::ContentRange, b"content-range"),
-            (13, b'i') => (H::IfNoneMatch, b"if-none-match"),
-            (13, b'a') => (H::Authorization, b"authorization"),
-            (14, b'c') => (H::ContentLength, b"content-length"),
-            (15, b'x') => (H::XForwardedFor, b"x-forwarded-for"),
-            (15, b'a') if at(name, 7) == b'e' => (H::AcceptEncoding, b"accept-encoding"),
-            (15, b'a') => (H::AcceptLanguage, b"accept-language"),
-            (16, b'p') => (H::ProxyConnection, b"proxy-connection"),
-            (17, b'i') => (H::IfModifiedSince, b"if-modified-since"),
-            (17, b't') => (H::TransferEncoding, b"transfer-encoding"),
-            (19, b'i') => (H::IfUnmodifiedSince, b"if-unmodified-since"),
-            (19, b'p') => (H::ProxyAuthorization, b"proxy-authorization"),
-            _ => return H::Other,
-        };
-        if name.eq_ignore_ascii_case(text) {
-            id
-        } else {
-            H::Other
-        }
+        REQUEST.find(name)
     }
 
     /// This header's bit in [`super::request::RequestHead::seen`].
@@ -155,47 +113,10 @@ pub enum ResponseHeaderId {
 }
 
 impl ResponseHeaderId {
+    /// The header of this name, letter case apart.
+    #[inline]
     pub fn of(name: &[u8]) -> ResponseHeaderId {
-        use ResponseHeaderId as R;
-        let Some(&first) = name.first() else { return R::Other };
-        let (id, text): (ResponseHeaderId, &[u8]) = match (name.len(), first | 0x20) {
-            (4, b'd') => (R::Date, b"date"),
-            (4, b'e') => (R::ETag, b"etag"),
-            (4, b'l') => (R::Link, b"link"),
-            (4, b'v') => (R::Vary, b"vary"),
-            (6, b's') if at(name, 1) == b't' => (R::Status, b"status"),
-            (6, b's') => (R::Server, b"server"),
-            (6, b'p') => (R::Pragma, b"pragma"),
-            (7, b'e') => (R::Expires, b"expires"),
-            (7, b'r') => (R::Refresh, b"refresh"),
-            (7, b't') => (R::Trailer, b"trailer"),
-            (7, b'u') => (R::Upgrade, b"upgrade"),
-            (8, b'l') => (R::Location, b"location"),
-            (10, b'c') => (R::Connection, b"connection"),
-            (10, b'k') => (R::KeepAlive, b"keep-alive"),
-            (10, b's') => (R::SetCookie, b"set-cookie"),
-            (12, b'c') => (R::ContentType, b"content-type"),
-            (13, b'a') => (R::AcceptRanges, b"accept-ranges"),
-            (13, b'c') if at(name, 1) == b'a' => (R::CacheControl, b"cache-control"),
-            (13, b'c') => (R::ContentRange, b"content-range"),
-            (13, b'l') => (R::LastModified, b"last-modified"),
-            (14, b'c') => (R::ContentLength, b"content-length"),
-            (15, b'x') if at(name, 8) == b'e' => (R::XAccelExpires, b"x-accel-expires"),
-            (15, b'x') => (R::XAccelCharset, b"x-accel-charset"),
-            (16, b'c') => (R::ContentEncoding, b"content-encoding"),
-            (16, b'w') => (R::WwwAuthenticate, b"www-authenticate"),
-            (16, b'x') => (R::XAccelRedirect, b"x-accel-redirect"),
-            (17, b't') => (R::TransferEncoding, b"transfer-encoding"),
-            (17, b'x') => (R::XAccelBuffering, b"x-accel-buffering"),
-            (18, b'x') => (R::XAccelLimitRate, b"x-accel-limit-rate"),
-            (19, b'c') => (R::ContentDisposition, b"content-disposition"),
-            _ => return R::Other,
-        };
-        if name.eq_ignore_ascii_case(text) {
-            id
-        } else {
-            R::Other
-        }
+        RESPONSE.find(name)
     }
 
     /// This header's bit in [`super::response::ResponseHead::seen`].
@@ -224,9 +145,173 @@ impl ResponseHeaderId {
     }
 }
 
-fn at(name: &[u8], i: usize) -> u8 {
-    name.get(i).map_or(0, |b| b | 0x20)
+const SLOTS: usize = 64;
+
+/// A table in which every name has a slot of its own, found from its length, first and last
+/// letter. The multipliers were searched for; a collision stops the build.
+struct Names<Id: 'static> {
+    other: Id,
+    multipliers: [u8; 3],
+    slots: [(Key, Id); SLOTS],
 }
+
+impl<Id: Copy> Names<Id> {
+    const fn new(other: Id, multipliers: [u8; 3], names: &[(Id, &'static [u8])]) -> Self {
+        let mut slots = [(Key::of(b""), other); SLOTS];
+        let mut i = 0;
+        while i < names.len() {
+            let (id, text) = names[i];
+            let slot = slot_of(multipliers, text.len(), text[0], text[text.len() - 1]);
+            assert!(slots[slot].0.len == 0, "two header names share a slot");
+            slots[slot] = (Key::of(text), id);
+            i += 1;
+        }
+        Names { other, multipliers, slots }
+    }
+
+    #[inline(always)]
+    fn find(&self, name: &[u8]) -> Id {
+        let (Some(&first), Some(&last)) = (name.first(), name.last()) else { return self.other };
+        let slot = slot_of(self.multipliers, name.len(), first | 0x20, last | 0x20);
+        let (key, id) = &self.slots[slot];
+        if key.is(name) {
+            *id
+        } else {
+            self.other
+        }
+    }
+}
+
+/// A name of up to 24 bytes as numbers, letter case taken out. A control character would pass
+/// for `-` or a digit, but none is ever in a name.
+#[derive(Clone, Copy)]
+struct Key {
+    len: usize,
+    words: [u64; 3],
+}
+
+impl Key {
+    #[inline(always)]
+    const fn of(name: &[u8]) -> Key {
+        const CASE: u64 = 0x2020_2020_2020_2020;
+        let mut words = [0; 3];
+        if let (Some(head), Some(tail)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+            words[0] = u64::from_le_bytes(*head) | CASE;
+            words[1] = u64::from_le_bytes(*tail) | CASE;
+            if let (true, Some(head)) = (name.len() > 16, name.first_chunk::<16>()) {
+                if let Some(middle) = head.last_chunk::<8>() {
+                    words[2] = u64::from_le_bytes(*middle) | CASE;
+                }
+            }
+        } else if let (Some(head), Some(tail)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+            let (head, tail) = (u32::from_le_bytes(*head), u32::from_le_bytes(*tail));
+            words[0] = (head as u64 | (tail as u64) << 32) | CASE;
+        } else {
+            let mut i = 0;
+            while i < name.len() {
+                words[0] = words[0] << 8 | (name[i] | 0x20) as u64;
+                i += 1;
+            }
+        }
+        Key { len: name.len(), words }
+    }
+
+    /// Word by word: comparing the whole would go through memory and wait there.
+    #[inline(always)]
+    fn is(&self, name: &[u8]) -> bool {
+        if self.len != name.len() {
+            return false;
+        }
+        let other = Key::of(name);
+        let [a, b, c] = self.words;
+        let [x, y, z] = other.words;
+        (a ^ x) | (b ^ y) | (c ^ z) == 0
+    }
+}
+
+const fn slot_of(multipliers: [u8; 3], len: usize, first: u8, last: u8) -> usize {
+    let [by_len, by_first, by_last] = multipliers;
+    let sum = len * by_len as usize + first as usize * by_first as usize;
+    (sum + last as usize * by_last as usize) % SLOTS
+}
+
+static REQUEST: Names<HeaderId> = Names::new(
+    HeaderId::Other,
+    [9, 28, 10],
+    &[
+        (HeaderId::Te, b"te"),
+        (HeaderId::Via, b"via"),
+        (HeaderId::Host, b"host"),
+        (HeaderId::Date, b"date"),
+        (HeaderId::Range, b"range"),
+        (HeaderId::Depth, b"depth"),
+        (HeaderId::Accept, b"accept"),
+        (HeaderId::Cookie, b"cookie"),
+        (HeaderId::Expect, b"expect"),
+        (HeaderId::Referer, b"referer"),
+        (HeaderId::Upgrade, b"upgrade"),
+        (HeaderId::Trailer, b"trailer"),
+        (HeaderId::Priority, b"priority"),
+        (HeaderId::IfMatch, b"if-match"),
+        (HeaderId::IfRange, b"if-range"),
+        (HeaderId::XRealIp, b"x-real-ip"),
+        (HeaderId::Overwrite, b"overwrite"),
+        (HeaderId::Connection, b"connection"),
+        (HeaderId::UserAgent, b"user-agent"),
+        (HeaderId::KeepAlive, b"keep-alive"),
+        (HeaderId::Destination, b"destination"),
+        (HeaderId::ContentType, b"content-type"),
+        (HeaderId::ContentRange, b"content-range"),
+        (HeaderId::IfNoneMatch, b"if-none-match"),
+        (HeaderId::Authorization, b"authorization"),
+        (HeaderId::ContentLength, b"content-length"),
+        (HeaderId::XForwardedFor, b"x-forwarded-for"),
+        (HeaderId::AcceptEncoding, b"accept-encoding"),
+        (HeaderId::AcceptLanguage, b"accept-language"),
+        (HeaderId::ProxyConnection, b"proxy-connection"),
+        (HeaderId::IfModifiedSince, b"if-modified-since"),
+        (HeaderId::TransferEncoding, b"transfer-encoding"),
+        (HeaderId::IfUnmodifiedSince, b"if-unmodified-since"),
+        (HeaderId::ProxyAuthorization, b"proxy-authorization"),
+    ],
+);
+
+static RESPONSE: Names<ResponseHeaderId> = Names::new(
+    ResponseHeaderId::Other,
+    [3, 31, 3],
+    &[
+        (ResponseHeaderId::Date, b"date"),
+        (ResponseHeaderId::ETag, b"etag"),
+        (ResponseHeaderId::Link, b"link"),
+        (ResponseHeaderId::Vary, b"vary"),
+        (ResponseHeaderId::Status, b"status"),
+        (ResponseHeaderId::Server, b"server"),
+        (ResponseHeaderId::Pragma, b"pragma"),
+        (ResponseHeaderId::Expires, b"expires"),
+        (ResponseHeaderId::Refresh, b"refresh"),
+        (ResponseHeaderId::Trailer, b"trailer"),
+        (ResponseHeaderId::Upgrade, b"upgrade"),
+        (ResponseHeaderId::Location, b"location"),
+        (ResponseHeaderId::Connection, b"connection"),
+        (ResponseHeaderId::KeepAlive, b"keep-alive"),
+        (ResponseHeaderId::SetCookie, b"set-cookie"),
+        (ResponseHeaderId::ContentType, b"content-type"),
+        (ResponseHeaderId::AcceptRanges, b"accept-ranges"),
+        (ResponseHeaderId::CacheControl, b"cache-control"),
+        (ResponseHeaderId::ContentRange, b"content-range"),
+        (ResponseHeaderId::LastModified, b"last-modified"),
+        (ResponseHeaderId::ContentLength, b"content-length"),
+        (ResponseHeaderId::XAccelExpires, b"x-accel-expires"),
+        (ResponseHeaderId::XAccelCharset, b"x-accel-charset"),
+        (ResponseHeaderId::ContentEncoding, b"content-encoding"),
+        (ResponseHeaderId::WwwAuthenticate, b"www-authenticate"),
+        (ResponseHeaderId::XAccelRedirect, b"x-accel-redirect"),
+        (ResponseHeaderId::TransferEncoding, b"transfer-encoding"),
+        (ResponseHeaderId::XAccelBuffering, b"x-accel-buffering"),
+        (ResponseHeaderId::XAccelLimitRate, b"x-accel-limit-rate"),
+        (ResponseHeaderId::ContentDisposition, b"content-disposition"),
+    ],
+);
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@
 pub use super::request_error::ParseError;
 
 use super::field::{Field, FieldEvent, FieldRules, Fields};
+use super::framing::{self, Host};
 use super::names::HeaderId;
 use super::request_line::{Line, LineEvent};
 use crate::scan::Range32;
@@ -125,18 +126,58 @@ pub struct RequestHead {
     /// The [`HeaderId::bit`]s of the headers that came.
     pub seen: u64,
     pub connection: Connection,
+    /// From the request line or else from `Host`, each checked as it comes.
+    pub host: Option<Host>,
     /// Where the body begins in the buffer.
     pub head_len: usize,
 }
 
 impl RequestHead {
     /// Forgets the request and keeps the memory.
+    #[inline]
     pub fn clear(&mut self) {
-        let (mut headers, mut ignored) =
-            (std::mem::take(&mut self.headers), std::mem::take(&mut self.ignored));
+        let RequestHead {
+            method,
+            method_span,
+            request_line,
+            scheme,
+            authority,
+            target,
+            path,
+            args,
+            complex_uri,
+            quoted_uri,
+            plus_in_uri,
+            empty_path_in_uri,
+            version,
+            protocol,
+            headers,
+            ignored,
+            seen,
+            connection,
+            host,
+            head_len,
+        } = self;
+        *method = Method::default();
+        *method_span = Range32::default();
+        *request_line = Range32::default();
+        *scheme = None;
+        *authority = None;
+        *target = Range32::default();
+        *path = Range32::default();
+        *args = None;
+        *complex_uri = false;
+        *quoted_uri = false;
+        *plus_in_uri = false;
+        *empty_path_in_uri = false;
+        *version = Version::default();
+        *protocol = Range32::default();
         headers.clear();
         ignored.clear();
-        *self = RequestHead { headers, ignored, ..RequestHead::default() };
+        *seen = 0;
+        *connection = Connection::default();
+        *host = None;
+        *head_len = 0;
     }
 
     #[inline]
@@ -255,8 +296,12 @@ impl Parser {
         Parser::default()
     }
 
+    #[inline]
     pub fn reset(&mut self) {
-        *self = Parser::default();
+        self.stage = Stage::Line;
+        self.line.reset();
+        self.window = 0;
+        self.large_used = 0;
     }
 
     /// Whether any byte of a request, blank lines aside, has been seen.
@@ -313,6 +358,10 @@ impl Parser {
         }
         let rules = FieldRules { underscores: limits.underscores_in_headers, upstream: false };
         loop {
+            self.fields.plain_lines(view, |field| add_field(view, field, limits, head))?;
+            if self.fields.end_of_block(view) {
+                return Ok(self.finish(self.fields.position(), head));
+            }
             match self.fields.next(view, rules).map_err(ParseError::InvalidHeaderLine)? {
                 FieldEvent::Field(field) => add_field(view, field, limits, head)?,
                 FieldEvent::NeedMore => return Ok(Progress::NeedMore),
@@ -376,8 +425,13 @@ fn add_field(
         return Err(ParseError::DuplicateHeader((head.headers.len() - 1) as u32));
     }
     head.seen |= id.bit();
-    if id == HeaderId::Connection {
-        head.note_connection(field.value.of(buf));
+    match id {
+        HeaderId::Connection => head.note_connection(field.value.of(buf)),
+        HeaderId::Host => {
+            let named = framing::host_in(field.value, buf).ok_or(ParseError::InvalidHost)?;
+            head.host.get_or_insert(named);
+        }
+        _ => {}
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! it, a bare LF at its end, bytes above 0x7f in the target, no version at all (HTTP/0.9).
 
 use super::request::{Method, ParseError, RequestHead, Version};
-use crate::scan::{self, Range32, CR, IP_LITERAL, LF, LINE_HOST, METHOD, URI_MARK};
+use crate::scan::{self, Range32, Target, CR, IP_LITERAL, LF, LINE_HOST, METHOD, URI_MARK};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineEvent {
@@ -57,6 +57,14 @@ pub(super) struct Line {
 const PROTOCOL: &[u8] = b"HTTP/";
 
 impl Line {
+    /// Back to the start; the rest is written before it is read.
+    #[inline]
+    pub(super) fn reset(&mut self) {
+        self.state = State::Blank;
+        self.at = 0;
+        self.major_digits = 0;
+    }
+
     pub(super) fn is_blank(&self) -> bool {
         self.state == State::Blank
     }
@@ -67,6 +75,21 @@ impl Line {
 
     #[inline]
     pub(super) fn read(
+        &mut self,
+        buf: &[u8],
+        head: &mut RequestHead,
+    ) -> Result<LineEvent, ParseError> {
+        if self.at == 0 {
+            if let Some(next) = plain_line(buf, head) {
+                self.state = State::AfterCr;
+                return Ok(LineEvent::End { next });
+            }
+        }
+        self.read_by_state(buf, head)
+    }
+
+    #[inline(never)]
+    fn read_by_state(
         &mut self,
         buf: &[u8],
         head: &mut RequestHead,
@@ -254,14 +277,6 @@ impl Line {
             Some(b'H') => {
                 self.protocol = self.at;
                 self.state = State::Protocol;
-                if let Some(b"HTTP/1.1\r\n") = buf.get(self.at..self.at + 10) {
-                    head.version = Version::HTTP_11;
-                    self.at += 8;
-                    self.state = State::AfterVersion;
-                    if head.method == Method::Connect {
-                        self.connect_target(head);
-                    }
-                }
             }
             Some(&CR | &LF) => {
                 head.version = Version::HTTP_09;
@@ -356,11 +371,41 @@ impl Line {
             head.protocol = Range32::new(self.protocol, self.end);
         }
         if let Some(authority) = head.authority {
-            super::framing::validate_host(authority.of(buf))
-                .map_err(|_| ParseError::InvalidHostInRequestLine)?;
+            let host = super::framing::host_in(authority, buf);
+            head.host = Some(host.ok_or(ParseError::InvalidHostInRequestLine)?);
         }
         Ok(LineEvent::End { next: self.at + 1 })
     }
+}
+
+/// A whole `METHOD /target HTTP/1.x` line with nothing odd about it, at the very start of the
+/// buffer; whatever this does not know, the states judge.
+#[inline(always)]
+fn plain_line(buf: &[u8], head: &mut RequestHead) -> Option<usize> {
+    let method_end = if buf.starts_with(b"GET ") { 3 } else { scan::skip(buf, 0, METHOD) };
+    if method_end == 0 || buf.get(method_end..method_end + 2) != Some(b" /") {
+        return None;
+    }
+    let target = method_end + 1;
+    let target_end = scan::target_end(buf, target);
+    let line_end = target_end + " HTTP/1.1".len();
+    let version = match buf.get(target_end..line_end + 2)? {
+        b" HTTP/1.1\r\n" => Version::HTTP_11,
+        b" HTTP/1.0\r\n" => Version::HTTP_10,
+        _ => return None,
+    };
+    let method = Method::from_bytes(buf.get(..method_end)?);
+    if method == Method::Connect {
+        return None;
+    }
+    head.method = method;
+    head.method_span = Range32::new(0, method_end);
+    head.version = version;
+    head.protocol = Range32::new(target_end + 1, line_end);
+    head.request_line = Range32::new(0, line_end);
+    head.target = Range32::new(target, target_end);
+    split_target(head, buf);
+    Some(line_end + 2)
 }
 
 /// Splits the target into path and arguments and notes what the path holds.
@@ -368,6 +413,25 @@ impl Line {
 fn split_target(head: &mut RequestHead, buf: &[u8]) {
     let target = head.target.of(buf);
     let start = head.target.start as usize;
+    let path_len = match scan::look_at_target(buf, start, target.len()) {
+        Target::Plain { path_len, complex } => {
+            head.complex_uri = complex;
+            if path_len < target.len() {
+                head.args = Some(args_from(target, path_len + 1, start));
+            }
+            path_len
+        }
+        Target::Other => split_byte_by_byte(head, target, start),
+    };
+    head.path = Range32::new(start, start + path_len);
+    if head.empty_path_in_uri {
+        let slash = head.scheme.map_or(0, |s| s.end as usize + 1);
+        head.path = Range32::new(slash, slash + 1);
+    }
+}
+
+/// The length of the path.
+fn split_byte_by_byte(head: &mut RequestHead, target: &[u8], start: usize) -> usize {
     let mut path_len = target.len();
     let mut previous = 0;
     for (i, &b) in target.iter().enumerate() {
@@ -391,11 +455,7 @@ fn split_target(head: &mut RequestHead, buf: &[u8]) {
         previous = b;
     }
     head.complex_uri |= head.quoted_uri;
-    head.path = Range32::new(start, start + path_len);
-    if head.empty_path_in_uri {
-        let slash = head.scheme.map_or(0, |s| s.end as usize + 1);
-        head.path = Range32::new(slash, slash + 1);
-    }
+    path_len
 }
 
 fn args_from(target: &[u8], from: usize, base: usize) -> Range32 {

@@ -205,6 +205,7 @@ impl ResponseParser {
             Stage::Fields => {}
         }
         loop {
+            self.fields.plain_lines(buf, |field| add_field(buf, field, head))?;
             match self.fields.next(buf, RULES).map_err(ResponseError::InvalidHeader)? {
                 FieldEvent::Field(field) => add_field(buf, field, head)?,
                 FieldEvent::NeedMore => return Ok(ResponseProgress::NeedMore),

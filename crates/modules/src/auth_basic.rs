@@ -1,0 +1,220 @@
+//! `auth_basic` (nginx's `ngx_http_auth_basic_module`).
+//!
+//! Differences from nginx: hashes that are slow on purpose (bcrypt, SHA-crypt) are computed beside
+//! the worker and not in it; the password kinds are the same on every system: `{PLAIN}`, `{SHA}`,
+//! `{SSHA}`, `$apr1$`, `$1$`, `$5$`, `$6$`, `$2a$`, `$2b$`, `$2y$`. The old DES hash and yescrypt
+//! are refused with a line in the error log that says so.
+
+mod password;
+
+use std::rc::Rc;
+
+use crate::util::with_value;
+use password::Kind;
+use weir_conf::messages::os_error;
+use weir_http::core_vars::basic_credentials;
+use weir_http::location::bytes_path;
+use weir_http::logger::LogLevel;
+use weir_http::module::{Flow, HttpModule, LocalFuture, Phase, PhaseHandler};
+use weir_http::vars::{template, template_of};
+use weir_http::Request;
+use weir_module::{
+    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
+    Slots, Val,
+};
+use weir_script::template::Template;
+use weir_wire::http1::names::HeaderId;
+
+#[derive(Default)]
+struct AuthLoc {
+    realm: Val<Option<Template>>,
+    file: Val<Option<UserFile>>,
+}
+
+#[derive(Clone)]
+struct UserFile {
+    /// In front of a name that is relative when it has been computed.
+    prefix: Vec<u8>,
+    name: Template,
+}
+
+impl ConfType for AuthLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &AuthLoc) -> ConfResult {
+        self.realm.merge(&parent.realm, || None);
+        self.file.merge(&parent.file, || None);
+        Ok(())
+    }
+}
+
+const CONTEXTS: Context = Context::HSL.or(Context::LMT);
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "auth_basic",
+        CONTEXTS,
+        Arity::ONE,
+        "off",
+        "Asks for a user and a password, for a realm.",
+        set_realm,
+    ),
+    Row::new(
+        "auth_basic_user_file",
+        CONTEXTS,
+        Arity::ONE,
+        "",
+        "The file with users and password hashes.",
+        set_file,
+    ),
+];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "ngx_http_auth_basic_module",
+    rows: ROWS,
+    slots: &[SlotVtable::of::<AuthLoc>()],
+    phases: &[PhaseHandler { phase: Phase::Access, handler, active }],
+    ..HttpModule::EMPTY
+};
+
+fn set_realm(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let realm = template(cf, d, 0)?;
+    cf.get::<AuthLoc>().realm.once(d, Some(realm))
+}
+
+fn set_file(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let mut prefix = cf.conf_prefix.as_os_str().as_encoded_bytes().to_vec();
+    if prefix.last().is_some_and(|b| *b != b'/') {
+        prefix.push(b'/');
+    }
+    let name = template_of(cf, d, 0, d.arg(0))?;
+    cf.get::<AuthLoc>().file.once(d, Some(UserFile { prefix, name }))
+}
+
+fn active(slots: &Slots) -> bool {
+    let conf = slots.get::<AuthLoc>();
+    let is_off = |t: &Template| t.as_constant() == Some(b"off");
+    conf.file.is_some() && conf.realm.as_ref().is_some_and(|realm| !is_off(realm))
+}
+
+/// A password that is being checked beside the worker.
+struct Checking {
+    user: Vec<u8>,
+    password: Vec<u8>,
+    hash: Vec<u8>,
+    realm: Vec<u8>,
+}
+
+fn handler(r: &mut Request) -> Flow {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<AuthLoc>();
+    let (Some(realm), Some(file)) = (&*conf.realm, &*conf.file) else { return Flow::Declined };
+    let realm = r.eval(realm);
+    if realm == b"off" {
+        return Flow::Declined;
+    }
+    let credentials = r.header(HeaderId::Authorization).and_then(basic_credentials);
+    let Some((user, password)) = credentials else {
+        r.log(LogLevel::Info, "no user/password was provided for basic authentication");
+        return ask(r, &realm);
+    };
+    let path = with_value(r, &file.name, |_, name| match name.first() {
+        Some(b'/') => name.to_vec(),
+        _ => [&file.prefix, name].concat(),
+    });
+    let hash = match find(r, &path, &user) {
+        Ok(Some(hash)) => hash,
+        Ok(None) => {
+            let (user, path) = (String::from_utf8_lossy(&user), String::from_utf8_lossy(&path));
+            r.log(LogLevel::Error, &format!("user \"{user}\" was not found in \"{path}\""));
+            return ask(r, &realm);
+        }
+        Err(status) => return Flow::Status(status),
+    };
+    let Some(kind) = Kind::of(&hash) else {
+        let user = String::from_utf8_lossy(&user);
+        let text = format!(
+            "user \"{user}\": the kind of password hash is not supported, make it anew with \
+             \"openssl passwd -6\" or \"htpasswd -B\""
+        );
+        r.log(LogLevel::Error, &text);
+        return Flow::Status(500);
+    };
+    if kind.is_slow() {
+        r.set_ctx(Checking { user, password, hash, realm });
+        return Flow::Wait(check_beside);
+    }
+    let right = kind.verify(&password, &hash);
+    decide(r, right, &user, &realm)
+}
+
+fn check_beside(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let Some(checking) = r.take_ctx::<Checking>() else { return Flow::Status(500) };
+        let Checking { user, password, hash, realm } = *checking;
+        let work = move || Kind::of(&hash).is_some_and(|kind| kind.verify(&password, &hash));
+        match tokio::task::spawn_blocking(work).await {
+            Ok(right) => decide(r, right, &user, &realm),
+            Err(e) => {
+                r.log(LogLevel::Alert, &format!("checking a password failed: {e}"));
+                Flow::Status(500)
+            }
+        }
+    })
+}
+
+fn decide(r: &mut Request, right: bool, user: &[u8], realm: &[u8]) -> Flow {
+    if right {
+        return Flow::Ok;
+    }
+    let user = String::from_utf8_lossy(user);
+    r.log(LogLevel::Error, &format!("user \"{user}\": password mismatch"));
+    ask(r, realm)
+}
+
+fn ask(r: &mut Request, realm: &[u8]) -> Flow {
+    let value = [b"Basic realm=\"", realm, b"\""].concat();
+    r.out.set(b"WWW-Authenticate", &value);
+    Flow::Status(401)
+}
+
+/// The user's hash out of the file; an error is the status to answer with.
+fn find(r: &Request, path: &[u8], user: &[u8]) -> Result<Option<Vec<u8>>, u16> {
+    let name = bytes_path(path);
+    match std::fs::read(&name) {
+        Ok(text) => Ok(hash_of(&text, user).map(<[u8]>::to_vec)),
+        Err(e) => {
+            let missing = e.kind() == std::io::ErrorKind::NotFound;
+            let (level, status) =
+                if missing { (LogLevel::Error, 403) } else { (LogLevel::Crit, 500) };
+            r.log(level, &format!("open() \"{}\" failed ({})", name.display(), os_error(&e)));
+            Err(status)
+        }
+    }
+}
+
+/// Lines are `user:hash`, with more fields behind a further colon; `#` begins a comment.
+fn hash_of<'t>(text: &'t [u8], user: &[u8]) -> Option<&'t [u8]> {
+    text.split(|b| *b == b'\n').filter(|line| line.first() != Some(&b'#')).find_map(|line| {
+        let rest = line.strip_prefix(user)?.strip_prefix(b":")?;
+        let end = rest.iter().position(|b| matches!(b, b'\r' | b':'));
+        Some(&rest[..end.unwrap_or(rest.len())])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hash_of;
+
+    #[test]
+    fn files() {
+        let text = b"#a:no\na:1:more\nab:2\r\nb:\nc:last";
+        assert_eq!(hash_of(text, b"a"), Some(&b"1"[..]));
+        assert_eq!(hash_of(text, b"ab"), Some(&b"2"[..]));
+        assert_eq!(hash_of(text, b"b"), Some(&b""[..]));
+        assert_eq!(hash_of(text, b"c"), Some(&b"last"[..]));
+        assert_eq!(hash_of(text, b"d"), None);
+        assert_eq!(hash_of(text, b"#a"), None);
+    }
+}

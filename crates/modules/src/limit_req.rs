@@ -1,0 +1,478 @@
+//! `limit_req` (nginx's `ngx_http_limit_req_module`): how many requests of one key may come in a
+//! time, by the leaky bucket.
+//!
+//! As in nginx a reload that gives a zone another key and not another name or size is refused.
+
+mod zone;
+
+use std::future::{poll_fn, Future};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use crate::limit_conn::{already_bound, refusal_status, too_long, LOG_LEVELS};
+use crate::util::with_value;
+use crate::zones::{self, ZoneNames};
+use weir_base::units;
+use weir_http::build::Build;
+use weir_http::logger::LogLevel;
+use weir_http::module::{Flow, HttpModule, LocalFuture, Phase, PhaseHandler, VarArg, Variable};
+use weir_http::vars::template;
+use weir_http::Request;
+use weir_module::{
+    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,
+    Level, Row, SlotVtable, Slots, Val,
+};
+use weir_runtime::{clock, timer};
+use weir_script::template::Template;
+use zone::{Reserved, Verdict, Zone};
+
+const KIND: &str = "limit_req";
+const KEY_MAX_BYTES: usize = 65_535;
+/// `nodelay`: no excess is large enough to wait for.
+const NEVER: u64 = i64::MAX as u64;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Status {
+    Passed,
+    Delayed,
+    Rejected,
+    DelayedDryRun,
+    RejectedDryRun,
+}
+
+/// Kept with the request, so that a redirected one is counted once.
+struct Kept {
+    status: Status,
+    delay_ms: u64,
+}
+
+/// `limit_req_zone`
+struct ZoneConf {
+    name: Vec<u8>,
+    size: u64,
+    key: Arc<Template>,
+    /// Thousandths of a request per second.
+    rate: u64,
+    zone: Option<Arc<Zone>>,
+}
+
+#[derive(Default)]
+struct LimitReqMain {
+    zones: Vec<ZoneConf>,
+}
+
+impl ConfType for LimitReqMain {
+    const LEVEL: Level = Level::Main;
+    slot!();
+}
+
+#[derive(Clone)]
+struct Limit {
+    name: Vec<u8>,
+    /// Thousandths of requests that may be in excess before refusal.
+    burst: u64,
+    /// And before waiting.
+    delay: u64,
+    bound: Option<Bound>,
+}
+
+/// What a limit's zone is, known after the build.
+#[derive(Clone)]
+struct Bound {
+    zone: Arc<Zone>,
+    key: Arc<Template>,
+    rate: u64,
+}
+
+#[derive(Default)]
+struct LimitReqLoc {
+    limits: Option<Vec<Limit>>,
+    log_level: Val<LogLevel>,
+    status: Val<u16>,
+    dry_run: Val<bool>,
+}
+
+impl ConfType for LimitReqLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &LimitReqLoc) -> ConfResult {
+        if self.limits.is_none() {
+            self.limits.clone_from(&parent.limits);
+        }
+        merge_values!(self, parent; log_level = LogLevel::Error, status = 503, dry_run = false);
+        Ok(())
+    }
+}
+
+impl LimitReqLoc {
+    /// Delays are logged one level lower than refusals.
+    fn delay_level(&self) -> LogLevel {
+        match *self.log_level {
+            LogLevel::Error => LogLevel::Warn,
+            LogLevel::Warn => LogLevel::Notice,
+            _ => LogLevel::Info,
+        }
+    }
+}
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "limit_req_zone",
+        Context::HTTP,
+        Arity::THREE,
+        "",
+        "A zone that remembers how fast requests come, by a key.",
+        set_zone,
+    ),
+    Row::new(
+        "limit_req",
+        Context::HSL,
+        Arity::ONE_TO_THREE,
+        "",
+        "How much faster than the zone's rate requests may come.",
+        set_limit,
+    ),
+    Row::new(
+        "limit_req_log_level",
+        Context::HSL,
+        Arity::ONE,
+        "error",
+        "The level at which refusals are logged; delays are one level lower.",
+        |cf, d| {
+            let level = d.choice(0, LOG_LEVELS)?;
+            cf.get::<LimitReqLoc>().log_level.once(d, level)
+        },
+    ),
+    Row::new(
+        "limit_req_status",
+        Context::HSL,
+        Arity::ONE,
+        "503",
+        "The status of refusals.",
+        |cf, d| {
+            let status = refusal_status(d)?;
+            cf.get::<LimitReqLoc>().status.once(d, status)
+        },
+    ),
+    Row::new(
+        "limit_req_dry_run",
+        Context::HSL,
+        Arity::FLAG,
+        "off",
+        "Counts and logs, and neither delays nor refuses.",
+        |cf, d| {
+            let on = d.flag()?;
+            cf.get::<LimitReqLoc>().dry_run.once(d, on)
+        },
+    ),
+];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "ngx_http_limit_req_module",
+    rows: ROWS,
+    slots: &[
+        SlotVtable::of::<ZoneNames>(),
+        SlotVtable::of::<LimitReqMain>(),
+        SlotVtable::of::<LimitReqLoc>(),
+    ],
+    variables: &[Variable::new("limit_req_status", status)],
+    phases: &[PhaseHandler { phase: Phase::Preaccess, handler, active }],
+    build: Some(build),
+    ..HttpModule::EMPTY
+};
+
+fn shown(d: &Directive, i: usize) -> String {
+    String::from_utf8_lossy(d.arg(i)).into_owned()
+}
+
+fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let key = Arc::new(template(cf, d, 0)?);
+    let (mut named, mut rate) = (None, 1000);
+    for i in 1..d.args.len() {
+        if let Some((name, size)) = zones::name_and_size(d, i)? {
+            named = Some((i, name, size));
+        } else if let Some(text) = d.keyed(i, "rate") {
+            let invalid = || d.bad(i, format!("invalid rate \"{}\"", shown(d, i)));
+            rate = parse_rate(text).ok_or_else(invalid)?;
+        } else {
+            return Err(d.bad(i, format!("invalid parameter \"{}\"", shown(d, i))));
+        }
+    }
+    let Some((i, name, size)) = named.filter(|(_, name, _)| !name.is_empty()) else {
+        return Err(d.fail("\"limit_req_zone\" must have \"zone\" parameter"));
+    };
+    zones::declare(cf, d, i, &name, KIND, size)?;
+    let zones = &mut cf.get::<LimitReqMain>().zones;
+    if let Some(known) = zones.iter().find(|z| z.name == name) {
+        return Err(already_bound(d, &name, &known.key));
+    }
+    zones.push(ZoneConf { name, size, key, rate, zone: None });
+    Ok(())
+}
+
+/// `10r/s`, `30r/m`, or requests per second without a unit; in thousandths per second.
+fn parse_rate(text: &[u8]) -> Option<u64> {
+    let (number, scale) = match (text.strip_suffix(b"r/s"), text.strip_suffix(b"r/m")) {
+        (Some(number), _) => (number, 1),
+        (_, Some(number)) => (number, 60),
+        _ => (text, 1),
+    };
+    let rate = units::parse_int(number).filter(|n| *n > 0)?;
+    Some(rate.checked_mul(1000)? / scale)
+}
+
+fn set_limit(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let (mut name, mut burst, mut delay) = (None, 0, 0);
+    for i in 0..d.args.len() {
+        let positive = |text: &[u8], what: &str| {
+            units::parse_int(text)
+                .filter(|n| *n > 0)
+                .and_then(|n| n.checked_mul(1000))
+                .ok_or_else(|| d.bad(i, format!("invalid {what} value \"{}\"", shown(d, i))))
+        };
+        if let Some(text) = d.keyed(i, "zone") {
+            zones::declare(cf, d, i, text, KIND, 0)?;
+            name = Some(text.to_vec());
+        } else if let Some(text) = d.keyed(i, "burst") {
+            burst = positive(text, "burst")?;
+        } else if let Some(text) = d.keyed(i, "delay") {
+            delay = positive(text, "delay")?;
+        } else if d.arg(i) == b"nodelay" {
+            delay = NEVER;
+        } else {
+            return Err(d.bad(i, format!("invalid parameter \"{}\"", shown(d, i))));
+        }
+    }
+    let Some(name) = name else {
+        return Err(d.fail("\"limit_req\" must have \"zone\" parameter"));
+    };
+    let limits = cf.get::<LimitReqLoc>().limits.get_or_insert_with(Vec::new);
+    if limits.iter().any(|l| l.name == name) {
+        return Err(d.error("is duplicate"));
+    }
+    limits.push(Limit { name, burst, delay, bound: None });
+    Ok(())
+}
+
+fn build(b: &mut Build) -> ConfResult {
+    let main = b.main.get_mut::<LimitReqMain>();
+    for z in &mut main.zones {
+        let (name, key) = (&z.name, z.key.source());
+        let check = |zone: &Zone| {
+            if zone.key == key {
+                return Ok(());
+            }
+            Err(Diagnostic::emerg(format!(
+                "limit_req \"{}\" uses the \"{}\" key while previously it used the \"{}\" key",
+                String::from_utf8_lossy(name),
+                String::from_utf8_lossy(key),
+                String::from_utf8_lossy(&zone.key),
+            )))
+        };
+        z.zone = Some(zones::attach(KIND, name, z.size, check, || Zone::new(key, z.size))?);
+    }
+    for slots in b.locations.iter_mut() {
+        for limit in slots.get_mut::<LimitReqLoc>().limits.iter_mut().flatten() {
+            let found = main.zones.iter().find(|z| z.name == limit.name);
+            let bound = found.and_then(|z| {
+                Some(Bound { zone: z.zone.clone()?, key: Arc::clone(&z.key), rate: z.rate })
+            });
+            limit.bound = Some(bound.ok_or_else(|| zones::undeclared(&limit.name))?);
+        }
+    }
+    Ok(())
+}
+
+fn active(slots: &Slots) -> bool {
+    slots.get::<LimitReqLoc>().limits.is_some()
+}
+
+/// What the zones said together.
+enum Decision {
+    /// No zone applied.
+    None,
+    /// Wait so many milliseconds, for that excess in that limit.
+    Wait {
+        ms: u64,
+        excess: u64,
+        limit: usize,
+    },
+    Refuse {
+        excess: Option<u64>,
+        limit: usize,
+    },
+}
+
+fn handler(r: &mut Request) -> Flow {
+    if r.kept::<Kept>().is_some() {
+        return Flow::Declined;
+    }
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<LimitReqLoc>();
+    let limits = conf.limits.as_deref().unwrap_or_default();
+    let dry = *conf.dry_run;
+    let keep = |r: &mut Request, status, delay_ms| r.keep_state(Kept { status, delay_ms });
+    match decide(r, limits) {
+        Decision::None => Flow::Declined,
+        Decision::Wait { ms: 0, .. } => {
+            keep(r, Status::Passed, 0);
+            Flow::Declined
+        }
+        Decision::Wait { ms, excess, limit } => {
+            let what = if dry { "delaying request, dry run" } else { "delaying request" };
+            let name = &limits[limit].name;
+            log(r, conf.delay_level(), what, excess, ", by zone", name);
+            if dry {
+                keep(r, Status::DelayedDryRun, 0);
+                return Flow::Declined;
+            }
+            keep(r, Status::Delayed, ms);
+            Flow::Wait(wait)
+        }
+        Decision::Refuse { excess, limit } => {
+            if let Some(excess) = excess {
+                let what = if dry { "limiting requests, dry run" } else { "limiting requests" };
+                log(r, *conf.log_level, what, excess, " by zone", &limits[limit].name);
+            }
+            if dry {
+                keep(r, Status::RejectedDryRun, 0);
+                return Flow::Declined;
+            }
+            keep(r, Status::Rejected, 0);
+            Flow::Status(*conf.status)
+        }
+    }
+}
+
+fn log(r: &Request, level: LogLevel, what: &str, excess: u64, by: &str, zone: &[u8]) {
+    if r.log_enabled(level) {
+        let (whole, part) = (excess / 1000, excess % 1000);
+        let name = String::from_utf8_lossy(zone);
+        r.log(level, &format!("{what}, excess: {whole}.{part:03}{by} \"{name}\""));
+    }
+}
+
+/// Asks the zones in turn. All but the last only reserve, and are charged when none refuses.
+fn decide(r: &mut Request, limits: &[Limit]) -> Decision {
+    let now = clock::mono_ms();
+    let mut reserved: Vec<(usize, &Bound, Reserved)> = Vec::new();
+    let mut waits: Option<(u64, u64, usize)> = None;
+    for (i, limit) in limits.iter().enumerate() {
+        let Some(bound) = &limit.bound else { continue };
+        let is_last = i + 1 == limits.len();
+        let asked = with_value(r, &bound.key, |r, value| {
+            if value.is_empty() {
+                return None;
+            }
+            if value.len() > KEY_MAX_BYTES {
+                too_long(r, &bound.key, value, KEY_MAX_BYTES);
+                return None;
+            }
+            Some(bound.zone.ask(value, bound.rate, limit.burst, now, is_last))
+        });
+        match asked {
+            None => {}
+            Some(Verdict::Charged { excess }) => {
+                waits = Some((delay_ms(limit, bound.rate, excess), excess, i));
+            }
+            Some(Verdict::Reserved(held)) => {
+                // Noted even when it asks for no delay: the request has passed a zone.
+                waits = waits.or(Some((0, 0, i)));
+                reserved.push((i, bound, held));
+            }
+            Some(Verdict::Refused { excess }) => {
+                reserved.iter().for_each(|(_, b, held)| b.zone.release(*held));
+                return Decision::Refuse { excess, limit: i };
+            }
+        }
+    }
+    for (i, bound, held) in reserved.into_iter().rev() {
+        let excess = bound.zone.charge(held, bound.rate, now);
+        let ms = delay_ms(&limits[i], bound.rate, excess);
+        if waits.is_none_or(|(most, ..)| ms > most) {
+            waits = Some((ms, excess, i));
+        }
+    }
+    match waits {
+        None => Decision::None,
+        Some((ms, excess, limit)) => Decision::Wait { ms, excess, limit },
+    }
+}
+
+fn delay_ms(limit: &Limit, rate: u64, excess: u64) -> u64 {
+    match excess.checked_sub(limit.delay) {
+        // A rate of less than a thousandth cannot be written, but must not divide.
+        Some(over) if over > 0 => over.saturating_mul(1000) / rate.max(1),
+        _ => 0,
+    }
+}
+
+/// Waits, unless the client goes away first.
+fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let ms = r.kept::<Kept>().map_or(0, |k| k.delay_ms);
+        let conn = Rc::clone(r.conn());
+        let mut sleep = pin!(timer::sleep_ms(ms));
+        let mut watching = true;
+        let gone = poll_fn(|cx| {
+            if sleep.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(false);
+            }
+            // Once there is data (a pipelined request, a body) the end cannot be seen behind it.
+            while watching && conn.stream.poll_readable(cx).is_ready() {
+                match conn.stream.peek() {
+                    Ok(0) => return Poll::Ready(true),
+                    Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => continue,
+                    Err(_) => return Poll::Ready(true),
+                    Ok(_) => watching = false,
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        if gone {
+            r.log(LogLevel::Info, "client prematurely closed connection");
+            return Flow::Status(499);
+        }
+        Flow::Declined
+    })
+}
+
+fn status(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    let Some(kept) = r.kept::<Kept>() else { return false };
+    out.extend_from_slice(match kept.status {
+        Status::Passed => b"PASSED",
+        Status::Delayed => b"DELAYED",
+        Status::Rejected => b"REJECTED",
+        Status::DelayedDryRun => b"DELAYED_DRY_RUN",
+        Status::RejectedDryRun => b"REJECTED_DRY_RUN",
+    });
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates() {
+        assert_eq!(parse_rate(b"10r/s"), Some(10_000));
+        assert_eq!(parse_rate(b"30r/m"), Some(500));
+        assert_eq!(parse_rate(b"2"), Some(2000));
+        for bad in ["0r/s", "r/s", "-1r/s", "1r/h", ""] {
+            assert_eq!(parse_rate(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn delays() {
+        let limit = |delay| Limit { name: Vec::new(), burst: 9000, delay, bound: None };
+        assert_eq!(delay_ms(&limit(0), 2000, 1000), 500);
+        assert_eq!(delay_ms(&limit(1000), 2000, 1000), 0);
+        assert_eq!(delay_ms(&limit(1000), 2000, 3000), 1000);
+        assert_eq!(delay_ms(&limit(NEVER), 2000, 3000), 0);
+    }
+}

@@ -1,0 +1,473 @@
+//! A request goes out and the head of its answer comes back, over one connection.
+
+use super::conf::next;
+use super::run::{Body, Run};
+use bytes::Bytes;
+use std::future::{poll_fn, Future};
+use std::io::{self, IoSlice};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use weir_http::body::{self, BodyError};
+use weir_http::conn::Connection;
+use weir_http::logger::LogLevel;
+use weir_http::temp::TempFile;
+use weir_http::Request;
+use weir_upstream::link::{error_text, Link, LinkError};
+use weir_wire::http1::chunked;
+use weir_wire::http1::request::Version;
+use weir_wire::http1::response::{ResponseError, ResponseParser, ResponseProgress};
+
+/// Read at once, so that a head and a small body come in one piece.
+const READ_ROOM_BYTES: usize = 32 * 1024;
+/// Read at once from a body in a file.
+const FILE_PIECE_BYTES: usize = 64 * 1024;
+
+const SENDING: &str = "sending request to upstream";
+const READING: &str = "reading response header from upstream";
+
+/// Why an exchange failed.
+#[derive(Debug)]
+pub enum Fault {
+    Connect(io::Error),
+    Send(io::Error),
+    Read(io::Error),
+    Eof(&'static str),
+    /// While doing what.
+    Timeout(&'static str),
+    /// What the server sent is no answer; already logged.
+    Invalid,
+    /// The body is cut off or framed wrongly.
+    BadBody(&'static str),
+    ClientGone,
+    Client(BodyError),
+    /// A temporary file could not be read or written.
+    File(io::Error),
+    /// A filter could not go on.
+    Filter,
+}
+
+impl Fault {
+    /// The bit of `proxy_next_upstream`, or the status that ends the request.
+    pub fn next_bit(&self) -> Result<u32, u16> {
+        match self {
+            Fault::Connect(_) | Fault::Send(_) | Fault::Read(_) | Fault::Eof(_) => Ok(next::ERROR),
+            Fault::Timeout(_) => Ok(next::TIMEOUT),
+            Fault::Invalid => Ok(next::INVALID_HEADER),
+            Fault::ClientGone | Fault::Client(BodyError::Closed) => Err(499),
+            Fault::Client(BodyError::Status(s)) => Err(*s),
+            Fault::BadBody(_) => Err(502),
+            Fault::File(_) | Fault::Filter => Err(500),
+        }
+    }
+
+    /// Logs it in nginx's words.
+    pub fn log(&self, r: &Request, peer: &[u8]) {
+        match self {
+            Fault::Connect(e) => log_connect(r, e, peer),
+            Fault::Send(e) => {
+                r.log(
+                    LogLevel::Error,
+                    &format!("writev() failed {} while {SENDING}", error_text(e)),
+                );
+            }
+            Fault::Read(e) => {
+                r.log(LogLevel::Error, &format!("recv() failed {} while {READING}", error_text(e)));
+            }
+            Fault::Eof(doing) => {
+                let text = format!("upstream prematurely closed connection while {doing}");
+                r.log(LogLevel::Error, &text);
+            }
+            Fault::Timeout(doing) => {
+                let text = format!("upstream timed out (110: Connection timed out) while {doing}");
+                r.log(LogLevel::Error, &text);
+            }
+            Fault::BadBody(text) => r.log(LogLevel::Error, text),
+            Fault::ClientGone => {
+                let text = "client prematurely closed connection, so upstream connection is \
+                            closed too while sending request to upstream";
+                r.log(LogLevel::Info, text);
+            }
+            Fault::File(e) => {
+                r.log(LogLevel::Crit, &format!("a temporary file failed {}", error_text(e)));
+            }
+            Fault::Invalid | Fault::Client(_) | Fault::Filter => {}
+        }
+    }
+}
+
+fn log_connect(r: &Request, e: &io::Error, peer: &[u8]) {
+    use io::ErrorKind as K;
+    let usual = matches!(
+        e.kind(),
+        K::ConnectionRefused
+            | K::ConnectionReset
+            | K::NetworkDown
+            | K::NetworkUnreachable
+            | K::HostUnreachable
+            | K::TimedOut
+    );
+    // nginx names the address when the call itself fails, not when the answer does.
+    let at_once = peer.starts_with(b"unix:") || !matches!(e.kind(), K::ConnectionRefused);
+    let to = match at_once {
+        true => format!(" to {}", String::from_utf8_lossy(peer)),
+        false => String::new(),
+    };
+    let text = format!("connect(){to} failed {} while connecting to upstream", error_text(e));
+    r.log(if usual { LogLevel::Error } else { LogLevel::Crit }, &text);
+}
+
+/// Watches whether the client hangs up while a server is waited for.
+pub struct ClientWatch {
+    conn: Rc<Connection>,
+    on: bool,
+}
+
+impl ClientWatch {
+    pub fn new(r: &Request, ignore: bool) -> ClientWatch {
+        ClientWatch { conn: Rc::clone(r.conn()), on: !ignore }
+    }
+
+    pub fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
+        while self.on {
+            if self.conn.stream.poll_readable(cx).is_pending() {
+                return false;
+            }
+            match self.conn.stream.peek() {
+                Ok(0) => return true,
+                // A further request waits; its sender is there.
+                Ok(_) => self.on = false,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return true,
+            }
+        }
+        false
+    }
+}
+
+/// Waits for something unless the client goes first.
+pub async fn unless_client_goes<T>(
+    r: &Request,
+    ignore: bool,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut watch = ClientWatch::new(r, ignore);
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(done));
+        }
+        match watch.is_gone(cx) {
+            true => Poll::Ready(None),
+            false => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Sends the request and reads the answer's head; answers whether all of the request was sent.
+pub async fn run(r: &mut Request, run: &Run, link: &mut Link) -> Result<bool, Fault> {
+    let request = std::mem::take(&mut r.exchange.request);
+    let memory = std::mem::take(&mut r.body.memory);
+    let mut reply = std::mem::take(&mut r.exchange.reply);
+    reply.clear();
+    r.exchange.head_at = 0;
+    let mut talk = Talk {
+        conf_send_ms: *run.conf().send_timeout,
+        conf_read_ms: *run.conf().read_timeout,
+        head_max: *run.conf().buffer_size as usize,
+        room: match *run.conf().buffering {
+            true => READ_ROOM_BYTES.max(*run.conf().buffer_size as usize),
+            false => *run.conf().buffer_size as usize,
+        },
+        watch: ClientWatch::new(r, *run.conf().ignore_client_abort),
+        parser: ResponseParser::new(),
+        outgoing: Outgoing::new(run, &request, &memory),
+        deadline: 0,
+    };
+    let result = talk.run(r, link, &mut reply).await;
+    r.exchange.request = request;
+    r.exchange.reply = reply;
+    r.body.memory = memory;
+    result
+}
+
+/// What is still to be sent.
+struct Outgoing<'a> {
+    first: &'a [u8],
+    second: &'a [u8],
+    file: Option<(Rc<TempFile>, u64)>,
+    stream: bool,
+    chunked: bool,
+    /// The piece of a file or stream being sent, and how much of it is.
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl<'a> Outgoing<'a> {
+    fn new(run: &Run, request: &'a [u8], memory: &'a [u8]) -> Outgoing<'a> {
+        let file = match &run.body {
+            Body::File(f) => Some((Rc::clone(f), 0)),
+            _ => None,
+        };
+        let mut out = Outgoing {
+            first: request,
+            second: if matches!(run.body, Body::Memory) { memory } else { b"" },
+            file,
+            stream: matches!(run.body, Body::Stream),
+            chunked: run.chunked,
+            piece: Vec::new(),
+            at: 0,
+        };
+        if out.stream {
+            // The part of the body that had come before a server was chosen.
+            out.put_piece(memory, false);
+        }
+        out
+    }
+
+    fn parts(&self) -> [IoSlice<'_>; 2] {
+        match self.first.is_empty() && self.second.is_empty() {
+            true => [IoSlice::new(&self.piece[self.at..]), IoSlice::new(b"")],
+            false => [IoSlice::new(self.first), IoSlice::new(self.second)],
+        }
+    }
+
+    fn has_bytes(&self) -> bool {
+        !(self.first.is_empty() && self.second.is_empty() && self.at == self.piece.len())
+    }
+
+    fn is_done(&self) -> bool {
+        !self.has_bytes() && self.file.is_none() && !self.stream
+    }
+
+    fn consume(&mut self, mut n: usize) {
+        for part in [&mut self.first, &mut self.second] {
+            let here = n.min(part.len());
+            *part = &part[here..];
+            n -= here;
+        }
+        self.at += n;
+    }
+
+    /// Reads the next piece of the file.
+    fn refill(&mut self) -> io::Result<()> {
+        use std::io::{Read, Seek, SeekFrom};
+        let Some((temp, at)) = &mut self.file else { return Ok(()) };
+        let mut file = &temp.file;
+        file.seek(SeekFrom::Start(*at))?;
+        self.piece.clear();
+        self.at = 0;
+        let n = file.take(FILE_PIECE_BYTES as u64).read_to_end(&mut self.piece)?;
+        *at += n as u64;
+        if n == 0 {
+            self.file = None;
+        }
+        Ok(())
+    }
+
+    /// Takes a part of a streamed body, as one chunk where it goes out chunked.
+    fn put_piece(&mut self, bytes: &[u8], ended: bool) {
+        self.piece.clear();
+        self.at = 0;
+        if self.chunked && !bytes.is_empty() {
+            chunked::write_chunk_header(bytes.len() as u64, &mut self.piece);
+        }
+        self.piece.extend_from_slice(bytes);
+        if self.chunked && !bytes.is_empty() {
+            self.piece.extend_from_slice(b"\r\n");
+        }
+        if ended {
+            self.stream = false;
+            if self.chunked {
+                chunked::write_last_chunk(&mut self.piece);
+            }
+        }
+    }
+}
+
+enum Step {
+    Sent(usize),
+    Read(usize),
+    Failed(Fault),
+}
+
+struct Talk<'a> {
+    conf_send_ms: u64,
+    conf_read_ms: u64,
+    head_max: usize,
+    room: usize,
+    watch: ClientWatch,
+    parser: ResponseParser,
+    outgoing: Outgoing<'a>,
+    deadline: u64,
+}
+
+impl Talk<'_> {
+    async fn run(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        reply: &mut Vec<u8>,
+    ) -> Result<bool, Fault> {
+        loop {
+            self.next_piece(r, link).await?;
+            let step = poll_fn(|cx| self.step(cx, link, reply)).await;
+            self.deadline = 0;
+            match step {
+                Step::Sent(n) => {
+                    self.outgoing.consume(n);
+                    if !self.outgoing.is_done() {
+                        // Further writes follow; the last must not wait for the others' acks.
+                        link.stream.set_nodelay(true);
+                    }
+                }
+                Step::Read(0) => return Err(Fault::Eof(READING)),
+                Step::Read(n) => {
+                    if let Some(state) = r.upstream.last_mut() {
+                        state.bytes_received += n as u64;
+                    }
+                    if self.parse(r, reply)? {
+                        return Ok(self.outgoing.is_done());
+                    }
+                }
+                Step::Failed(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Gets more to send when there is nothing left of what was there.
+    async fn next_piece(&mut self, r: &mut Request, link: &Link) -> Result<(), Fault> {
+        while !self.outgoing.has_bytes() && self.outgoing.file.is_some() {
+            self.outgoing.refill().map_err(Fault::File)?;
+        }
+        while !self.outgoing.has_bytes() && self.outgoing.stream {
+            let Some(first) = next_from_client(r, link).await else {
+                // The server answers early, or has gone: that is read first.
+                return Ok(());
+            };
+            let Some(first) = first.map_err(Fault::Client)? else {
+                self.outgoing.put_piece(b"", true);
+                continue;
+            };
+            let mut bytes = first.to_vec();
+            let mut ended = false;
+            while bytes.len() < FILE_PIECE_BYTES && !ended {
+                match super::run::at_once(body::next(r)).await {
+                    None => break,
+                    Some(more) => match more.map_err(Fault::Client)? {
+                        Some(more) => bytes.extend_from_slice(&more),
+                        None => ended = true,
+                    },
+                }
+            }
+            self.outgoing.put_piece(&bytes, ended);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, cx: &mut Context<'_>, link: &mut Link, reply: &mut Vec<u8>) -> Poll<Step> {
+        let sending = self.outgoing.has_bytes();
+        if sending {
+            let parts = self.outgoing.parts();
+            let used = if parts[1].is_empty() { 1 } else { 2 };
+            let sent = link.poll_send(cx, &parts[..used], &mut self.deadline, self.conf_send_ms);
+            match sent {
+                Poll::Ready(Ok(n)) => return Poll::Ready(Step::Sent(n)),
+                Poll::Ready(Err(LinkError::Timeout)) => {
+                    return Poll::Ready(Step::Failed(Fault::Timeout(SENDING)))
+                }
+                Poll::Ready(Err(LinkError::Io(e))) => {
+                    return Poll::Ready(Step::Failed(Fault::Send(e)))
+                }
+                Poll::Pending => {}
+            }
+        }
+        let wait = if sending { self.conf_send_ms } else { self.conf_read_ms };
+        match link.poll_read(cx, reply, self.room, &mut self.deadline, wait) {
+            Poll::Ready(Ok(n)) => Poll::Ready(Step::Read(n)),
+            Poll::Ready(Err(LinkError::Timeout)) => {
+                Poll::Ready(Step::Failed(Fault::Timeout(READING)))
+            }
+            Poll::Ready(Err(LinkError::Io(e))) => Poll::Ready(Step::Failed(Fault::Read(e))),
+            Poll::Pending if self.watch.is_gone(cx) => Poll::Ready(Step::Failed(Fault::ClientGone)),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Whether the head is complete; interim answers are passed over.
+    fn parse(&mut self, r: &mut Request, reply: &[u8]) -> Result<bool, Fault> {
+        loop {
+            let at = r.exchange.head_at;
+            let parsed = self.parser.parse(&reply[at..], self.head_max, &mut r.exchange.head);
+            match parsed {
+                Ok(ResponseProgress::NeedMore) => return Ok(false),
+                Ok(ResponseProgress::Http09) => {
+                    r.log(
+                        LogLevel::Error,
+                        "upstream sent no valid HTTP/1.0 header while \
+                        reading response header from upstream",
+                    );
+                    r.exchange.head.status = 200;
+                    r.head.version = Version::HTTP_09;
+                    r.keepalive = false;
+                    r.exchange.answered = true;
+                    return Ok(true);
+                }
+                Ok(ResponseProgress::Complete) => {
+                    let head = &r.exchange.head;
+                    if (100..200).contains(&head.status) && head.status != 101 {
+                        r.exchange.head_at += head.head_len;
+                        self.parser.reset();
+                        continue;
+                    }
+                    r.exchange.answered = true;
+                    return Ok(true);
+                }
+                Err(e) => {
+                    log_bad_head(r, &e, &reply[at..]);
+                    return Err(Fault::Invalid);
+                }
+            }
+        }
+    }
+}
+
+fn log_bad_head(r: &Request, e: &ResponseError, bytes: &[u8]) {
+    let mut text = Vec::new();
+    e.write_log(&r.exchange.head, bytes, &mut text);
+    text.extend_from_slice(b" while ");
+    text.extend_from_slice(READING.as_bytes());
+    r.log_bytes(LogLevel::Error, &text);
+}
+
+/// The next part of the client's body; `None` when the server speaks first.
+async fn next_from_client(
+    r: &mut Request,
+    link: &Link,
+) -> Option<Result<Option<Bytes>, BodyError>> {
+    let mut next = pin!(body::next(r));
+    poll_fn(|cx| {
+        if let Poll::Ready(piece) = next.as_mut().poll(cx) {
+            return Poll::Ready(Some(piece));
+        }
+        match server_speaks(link, cx) {
+            true => Poll::Ready(None),
+            false => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Something waits to be read from the server, be it the end.
+fn server_speaks(link: &Link, cx: &mut Context<'_>) -> bool {
+    loop {
+        if link.stream.poll_readable(cx).is_pending() {
+            return false;
+        }
+        match link.stream.peek() {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return true,
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! nginx's `ngx_http_proxy_module`: requests are passed to HTTP servers.
+//!
+//! Differences from nginx, each in its directive's row: no TLS and no HTTP/2 to servers, no cache
+//! and no store yet; names in variables are resolved by the system's resolver; what a variable
+//! brings along can neither end a header line nor the request line; an unasked 101 is a 502.
+
+mod conf;
+mod exchange;
+mod headers;
+mod relay;
+mod respond;
+mod rewrite;
+mod rows;
+mod run;
+mod target;
+mod tunnel;
+mod vars;
+
+use std::path::PathBuf;
+use weir_http::generation::Generation;
+use weir_http::{Flow, HttpModule, LocalFuture, Request};
+use weir_module::SlotVtable;
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "proxy",
+    rows: rows::ROWS,
+    slots: &[SlotVtable::of::<conf::ProxyLoc>()],
+    variables: vars::VARIABLES,
+    build: Some(conf::build),
+    ..HttpModule::EMPTY
+};
+
+fn handler(_: &mut Request) -> Flow {
+    Flow::Wait(wait)
+}
+
+fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(run::run(r))
+}
+
+/// The directories for answers that are too large for memory.
+pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
+    let path = |slots: &weir_module::Slots| {
+        slots.find::<conf::ProxyLoc>().map(|c| c.temp_path.path.clone())
+    };
+    let mut dirs: Vec<PathBuf> = gen.locations.iter().filter_map(|l| path(&l.slots)).collect();
+    dirs.sort();
+    dirs.dedup();
+    dirs
+}

@@ -1,0 +1,449 @@
+//! One proxied request: servers are tried until one answers, and the answer is passed on.
+
+use super::conf::{next, ProxyLoc};
+use super::exchange::{self, Fault};
+use super::headers::BodyLength;
+use super::target::{self, Head, Target};
+use super::{relay, respond, tunnel};
+use std::future::Future;
+use std::rc::Rc;
+use std::task::Poll;
+use weir_http::body::{self, BodyError};
+use weir_http::generation::Location;
+use weir_http::logger::LogLevel;
+use weir_http::temp::TempFile;
+use weir_http::timing::UpstreamState;
+use weir_http::{Flow, Request};
+use weir_runtime::clock;
+use weir_upstream::balance::Key;
+use weir_upstream::group::{Lease, WorkerGroup};
+use weir_upstream::link::{Link, LinkError, SocketOptions};
+use weir_upstream::peers::Choice;
+use weir_upstream::reply::BodyReader;
+use weir_wire::http1::names::HeaderId;
+use weir_wire::http1::request::Method;
+
+/// The client's body on its way to the server.
+pub enum Body {
+    None,
+    Memory,
+    File(Rc<TempFile>),
+    /// Passed on as it arrives.
+    Stream,
+}
+
+/// What stays the same while servers are tried.
+pub struct Run {
+    loc: Rc<Location>,
+    pub group: Rc<WorkerGroup>,
+    pub choice: Choice,
+    key: Key,
+    options: SocketOptions,
+    pub body: Body,
+    /// The body goes out chunked.
+    pub chunked: bool,
+    /// The answer will have no body.
+    pub bodiless: bool,
+    /// The answer came in one piece with its head, and at the same time.
+    at_once: bool,
+    /// No server was asked yet.
+    first: bool,
+    start_ms: u64,
+    /// When the server that is being asked was chosen.
+    asked_ms: u64,
+}
+
+impl Run {
+    pub fn conf(&self) -> &ProxyLoc {
+        self.loc.conf::<ProxyLoc>()
+    }
+
+    /// Connections are shared within this location only, where the upstream says so.
+    fn tag(&self) -> usize {
+        self.loc.id
+    }
+}
+
+/// A server that has answered.
+pub struct Answer {
+    pub link: Box<Link>,
+    pub lease: Lease,
+    /// The whole request has been sent.
+    pub request_sent: bool,
+}
+
+pub async fn run(r: &mut Request) -> Flow {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<ProxyLoc>();
+    let Some(pass) = &conf.pass else { return Flow::Status(500) };
+    let (target, group) = match target::find(r, pass).await {
+        Ok(found) => found,
+        Err(status) => return Flow::Status(status),
+    };
+    let body = match take_body(r, conf).await {
+        Ok(body) => body,
+        Err(BodyError::Status(s)) => return Flow::Status(s),
+        Err(BodyError::Closed) => return Flow::Status(499),
+    };
+    // Without a body to wait for, hardly any time has passed since the request came.
+    let start_ms = match body {
+        Body::None => r.start_ms,
+        _ => clock::mono_ms(),
+    };
+    let options = conf.socket_options(r);
+    let chunked = matches!(body, Body::Stream) && r.body.is_chunked();
+    let mut run = Run {
+        choice: Choice::new(group.peers()),
+        key: Key::new(&group.shape.method, r),
+        options,
+        body,
+        chunked,
+        bodiless: false,
+        at_once: false,
+        first: true,
+        start_ms,
+        asked_ms: 0,
+        group,
+        loc: Rc::clone(&loc),
+    };
+    if let Err(status) = begin(r, &mut run, &target) {
+        return Flow::Status(status);
+    }
+    tries(r, &mut run).await
+}
+
+/// Writes the request and limits the tries.
+fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
+    r.exchange.clear();
+    r.exchange.scheme = "http://";
+    let loc = Rc::clone(&run.loc);
+    let conf = loc.conf::<ProxyLoc>();
+    let length = body_length(r, conf, run.chunked);
+    run.bodiless = target::write_request(r, &Head { conf, target, length })?;
+    let most = *conf.next_upstream_tries;
+    if most > 0 {
+        run.choice.tries = run.choice.tries.min(u32::try_from(most).unwrap_or(u32::MAX));
+    }
+    Ok(())
+}
+
+fn body_length(r: &Request, conf: &ProxyLoc, chunked: bool) -> BodyLength {
+    if r.body.is_none() || !*conf.pass_request_body {
+        return BodyLength::None;
+    }
+    match chunked {
+        true => BodyLength::Chunked,
+        false => BodyLength::Known(r.body.announced().unwrap_or(r.body.length)),
+    }
+}
+
+/// Reads the client's body, unless it is to be passed on as it comes.
+async fn take_body(r: &mut Request, conf: &ProxyLoc) -> Result<Body, BodyError> {
+    if r.body.is_none() {
+        return Ok(Body::None);
+    }
+    let own = conf.set_body.is_some() || !*conf.pass_request_body;
+    let v11 = *conf.http_version == super::conf::HttpVersion::V11;
+    let streamed = !*conf.request_buffering && !own && (v11 || !r.body.is_chunked());
+    match streamed && !r.body.complete {
+        true if !take_what_is_there(r).await? => return Ok(Body::Stream),
+        true => {}
+        false => body::read_all(r).await?,
+    }
+    Ok(match &r.body.file {
+        _ if own => Body::None,
+        Some(file) => Body::File(Rc::clone(file)),
+        None if r.body.memory.is_empty() => Body::None,
+        None => Body::Memory,
+    })
+}
+
+/// Takes the part of the body that has already come; whether it is all of it.
+async fn take_what_is_there(r: &mut Request) -> Result<bool, BodyError> {
+    let loc = Rc::clone(r.loc());
+    let most = *loc.core.client_body_buffer_size as usize;
+    while r.body.memory.len() < most {
+        let Some(piece) = at_once(body::next(r)).await else { return Ok(false) };
+        match piece? {
+            Some(bytes) => r.body.memory.extend_from_slice(&bytes),
+            None => {
+                r.body.complete = true;
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// What a future gives without waiting.
+pub async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|cx| {
+        Poll::Ready(match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+async fn tries(r: &mut Request, run: &mut Run) -> Flow {
+    loop {
+        let flow = match ask(r, run).await {
+            Ok(answer) => answered(r, run, answer).await,
+            Err(status) => status.map(Flow::Status),
+        };
+        if let Some(flow) = flow {
+            return flow;
+        }
+    }
+}
+
+/// Asks one server. An error is a status to answer with, or `None` for the next server.
+async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
+    run.asked_ms = match run.first {
+        true => run.start_ms,
+        false => clock::mono_ms(),
+    };
+    let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
+    let lease = run.group.pick(&mut run.choice, &mut run.key);
+    let peer = match &lease {
+        Some(lease) => run.group.name_of(lease.peer),
+        None => Rc::clone(&run.group.shown_name),
+    };
+    r.upstream.push(UpstreamState { peer, new_group, ..UpstreamState::default() });
+    let Some(lease) = lease else {
+        r.log(LogLevel::Error, "no live upstreams while connecting to upstream");
+        return Err(failed(r, run, None, None, next::NO_LIVE));
+    };
+    let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
+    let idle =
+        run.group.take_idle(lease.peer, run.tag()).filter(|link| !risky || link.is_surely_quiet());
+    let mut link = match idle {
+        Some(mut link) => {
+            link.reused = true;
+            link
+        }
+        None => match connect(r, run, &lease).await {
+            Ok(link) => link,
+            Err(fault) => return Err(give_up(r, run, lease, None, fault)),
+        },
+    };
+    link.requests += 1;
+    let connect_ms = match link.reused {
+        true => 0,
+        false => clock::mono_ms().saturating_sub(run.asked_ms),
+    };
+    if let Some(state) = r.upstream.last_mut() {
+        state.connect_ms = Some(connect_ms);
+    }
+    match exchange::run(r, run, &mut link).await {
+        Ok(request_sent) => {
+            let took = clock::mono_ms().saturating_sub(run.asked_ms);
+            if let Some(state) = r.upstream.last_mut() {
+                state.header_ms = Some(took);
+            }
+            Ok(Answer { link, lease, request_sent })
+        }
+        Err(fault) => Err(give_up(r, run, lease, Some(link), fault)),
+    }
+}
+
+async fn connect(r: &mut Request, run: &Run, lease: &Lease) -> Result<Box<Link>, Fault> {
+    let conf = run.conf();
+    let addr = &lease.config().addr;
+    let timeout = *conf.connect_timeout;
+    let connecting = Link::connect(addr, &run.options, timeout);
+    match exchange::unless_client_goes(r, *conf.ignore_client_abort, connecting).await {
+        None => Err(Fault::ClientGone),
+        Some(Ok(link)) => Ok(link),
+        Some(Err(LinkError::Timeout)) => Err(Fault::Timeout("connecting to upstream")),
+        Some(Err(LinkError::Io(e))) => Err(Fault::Connect(e)),
+    }
+}
+
+/// Logs a fault and decides what follows it.
+fn give_up(
+    r: &mut Request,
+    run: &mut Run,
+    lease: Lease,
+    link: Option<Box<Link>>,
+    fault: Fault,
+) -> Option<u16> {
+    let name = run.group.name_of(lease.peer);
+    fault.log(r, &name);
+    match fault.next_bit() {
+        Ok(bit) => failed(r, run, Some(lease), link, bit),
+        Err(status) => {
+            finish_state(r, run, link.as_deref());
+            Some(status)
+        }
+    }
+}
+
+/// nginx's bookkeeping after a try that failed: `None` when another server is to be asked.
+fn failed(
+    r: &mut Request,
+    run: &mut Run,
+    lease: Option<Lease>,
+    link: Option<Box<Link>>,
+    bit: u32,
+) -> Option<u16> {
+    finish_state(r, run, link.as_deref());
+    let harmless = bit & (next::HTTP_403 | next::HTTP_404) != 0;
+    if let Some(lease) = lease {
+        if lease.release(&mut run.choice, !harmless) {
+            r.log(LogLevel::Warn, "upstream server temporarily disabled");
+        }
+    }
+    let stale = link.as_ref().is_some_and(|l| l.reused);
+    if stale && bit == next::ERROR {
+        run.choice.tries += 1;
+    }
+    let status = match bit {
+        next::TIMEOUT | next::HTTP_504 => 504,
+        next::HTTP_500 => 500,
+        next::HTTP_503 => 503,
+        next::HTTP_403 => 403,
+        next::HTTP_404 => 404,
+        next::HTTP_429 => 429,
+        _ => 502,
+    };
+    if let Some(state) = r.upstream.last_mut() {
+        state.status = status;
+    }
+    let sent = link.is_some_and(|l| l.sent > 0);
+    let again = run.choice.tries > 0 && may_repeat(r, run, bit, sent);
+    if !again {
+        return Some(status);
+    }
+    r.exchange.reply.clear();
+    r.exchange.head.clear();
+    r.exchange.answered = false;
+    None
+}
+
+/// Whether `proxy_next_upstream` allows another server after this.
+fn may_repeat(r: &Request, run: &Run, bit: u32, sent: bool) -> bool {
+    let conf = run.conf();
+    let mut wanted = bit;
+    if sent && matches!(r.method, Method::Post | Method::Lock | Method::Patch) {
+        wanted |= next::NON_IDEMPOTENT;
+    }
+    let timeout = *conf.next_upstream_timeout;
+    let late = timeout > 0 && clock::mono_ms().saturating_sub(run.start_ms) >= timeout;
+    let gone = sent && matches!(run.body, Body::Stream);
+    *conf.next_upstream & wanted == wanted && !gone && !late
+}
+
+/// Completes what `$upstream_*` shows of the current try.
+fn finish_state(r: &mut Request, run: &Run, link: Option<&Link>) {
+    let whole = run.at_once.then(|| r.upstream.last().and_then(|s| s.header_ms)).flatten();
+    let took = whole.unwrap_or_else(|| clock::mono_ms().saturating_sub(run.asked_ms));
+    if let Some(state) = r.upstream.last_mut() {
+        state.response_ms = Some(took);
+        state.bytes_sent = link.map_or(0, |l| l.sent);
+    }
+}
+
+/// The statuses after which another server may be asked.
+fn bit_of(status: u16) -> Option<u32> {
+    Some(match status {
+        500 => next::HTTP_500,
+        502 => next::HTTP_502,
+        503 => next::HTTP_503,
+        504 => next::HTTP_504,
+        403 => next::HTTP_403,
+        404 => next::HTTP_404,
+        429 => next::HTTP_429,
+        _ => return None,
+    })
+}
+
+/// A complete head has come. `None`: another server is to be asked instead.
+async fn answered(r: &mut Request, run: &mut Run, answer: Answer) -> Option<Flow> {
+    let status = r.exchange.head.status;
+    if let Some(state) = r.upstream.last_mut() {
+        state.status = status;
+    }
+    if status >= 300 {
+        if let Some(bit) = bit_of(status) {
+            if run.choice.tries > 1 && may_repeat(r, run, bit, true) {
+                let Answer { link, lease, .. } = answer;
+                return failed(r, run, Some(lease), Some(link), bit).map(Flow::Status);
+            }
+        }
+        if respond::intercepts(r, run.conf()) {
+            let reader = BodyReader::new(&r.exchange.head, run.bodiless);
+            done(r, run, answer, &reader);
+            return Some(Flow::Status(status));
+        }
+    }
+    Some(pass_on(r, run, answer).await)
+}
+
+async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
+    let loc = Rc::clone(&run.loc);
+    let conf = loc.conf::<ProxyLoc>();
+    if let Some(flow) = respond::accel_redirect(r, conf) {
+        let reader = BodyReader::new(&r.exchange.head, run.bodiless);
+        done(r, run, answer, &reader);
+        return flow;
+    }
+    let buffering = respond::head(r, conf);
+    if r.out.status == 101 {
+        if r.header(HeaderId::Upgrade).is_none() {
+            r.log(LogLevel::Error, "upstream switched protocols unasked");
+            return Flow::Status(502);
+        }
+        return tunnel::run(r, run, answer).await;
+    }
+    let mut reader = BodyReader::new(&r.exchange.head, run.bodiless);
+    match r.send_header() {
+        Ok(()) => {}
+        Err(weir_http::module::FilterError::Status(s)) if !r.header_sent => {
+            return Flow::Status(s);
+        }
+        Err(_) => return Flow::Close,
+    }
+    if r.header_only {
+        done(r, run, answer, &reader);
+        r.complete = true;
+        return Flow::Ok;
+    }
+    let reads = r.upstream.last().map_or(0, |s| s.bytes_received);
+    let relayed = relay::run(r, conf, &mut answer.link, &mut reader, buffering).await;
+    run.at_once = r.upstream.last().is_some_and(|s| s.bytes_received == reads);
+    done(r, run, answer, &reader);
+    match relayed {
+        Ok(()) => Flow::Ok,
+        Err(fault) => {
+            fault.log(r, b"");
+            if matches!(fault, Fault::ClientGone) {
+                r.aborted = true;
+                r.err_status = 499;
+            } else {
+                // What came is still sent; that it is cut short shows in the missing end.
+                r.keepalive = false;
+                let _ = r.drain(0).await;
+            }
+            Flow::Close
+        }
+    }
+}
+
+/// The exchange is over: the connection is kept when it can carry another request.
+pub fn done(r: &mut Request, run: &mut Run, answer: Answer, reader: &BodyReader) {
+    finish_state(r, run, Some(&answer.link));
+    let keep = answer.request_sent
+        && reader.done
+        && !reader.excess
+        && !r.exchange.head.connection_close
+        && r.exchange.head.status != 101;
+    let Answer { link, lease, .. } = answer;
+    if keep {
+        let closing = r.conn().worker.closing.get();
+        run.group.put_idle(link, lease.peer, run.tag(), closing);
+    }
+    lease.release(&mut run.choice, false);
+}

@@ -1,0 +1,172 @@
+//! Shared zones: memory of fixed size that all workers use and that outlives a reload when name,
+//! kind and size are the same.
+//!
+//! Workers are threads, so a zone is ordinary memory; its size is counted as nginx's allocator
+//! would, so that a zone holds about as many entries as it does there.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, Weak};
+
+use weir_base::units;
+use weir_module::{slot, ArgsExt, Cf, ConfResult, ConfType, Diagnostic, Directive, Level};
+
+const PAGE_BYTES: u64 = 4096;
+/// nginx's allocator: its header, and what it keeps per page.
+const HEADER_BYTES: u64 = 600;
+const PER_PAGE_BYTES: u64 = 32;
+
+/// The zones that the `http` block declares or names; one name space for all modules.
+#[derive(Default)]
+pub struct ZoneNames {
+    declared: Vec<Declared>,
+}
+
+struct Declared {
+    name: Vec<u8>,
+    kind: &'static str,
+    size: u64,
+}
+
+impl ConfType for ZoneNames {
+    const LEVEL: Level = Level::Main;
+    slot!();
+}
+
+/// Checks a name against those declared already.
+pub fn declare(
+    cf: &mut Cf,
+    d: &Directive,
+    i: usize,
+    name: &[u8],
+    kind: &'static str,
+    size: u64,
+) -> ConfResult {
+    let zones = &mut cf.get::<ZoneNames>().declared;
+    let shown = String::from_utf8_lossy(name);
+    if let Some(known) = zones.iter_mut().find(|z| z.name == name) {
+        if known.kind != kind {
+            return Err(d.bad(
+                i,
+                format!(
+                    "the shared memory zone \"{shown}\" is already declared for a different use"
+                ),
+            ));
+        }
+        if size != 0 && known.size != 0 && known.size != size {
+            return Err(d.bad(
+                i,
+                format!(
+                    "the size {size} of shared memory zone \"{shown}\" conflicts with already \
+                     declared size {}",
+                    known.size
+                ),
+            ));
+        }
+        known.size = known.size.max(size);
+        return Ok(());
+    }
+    zones.push(Declared { name: name.to_vec(), kind, size });
+    Ok(())
+}
+
+/// Name and size of a `zone=name:size` parameter.
+pub fn name_and_size(d: &Directive, i: usize) -> ConfResult<Option<(Vec<u8>, u64)>> {
+    let Some(value) = d.keyed(i, "zone") else { return Ok(None) };
+    let shown = || String::from_utf8_lossy(d.arg(i)).into_owned();
+    let invalid = || d.bad(i, format!("invalid zone size \"{}\"", shown()));
+    let at = value.iter().position(|b| *b == b':').ok_or_else(invalid)?;
+    let size = units::parse_size(&value[at + 1..]).ok_or_else(invalid)?;
+    if size < 8 * PAGE_BYTES {
+        return Err(d.bad(i, format!("zone \"{}\" is too small", shown())));
+    }
+    Ok(Some((value[..at].to_vec(), size)))
+}
+
+/// A zone that was named and never given a size.
+pub fn undeclared(name: &[u8]) -> Diagnostic {
+    let shown = String::from_utf8_lossy(name);
+    Diagnostic::emerg(format!("zero size shared memory zone \"{shown}\""))
+}
+
+/// Bytes of a zone that entries can have.
+pub fn usable_bytes(size: u64) -> u64 {
+    size.saturating_sub(HEADER_BYTES) / (PAGE_BYTES + PER_PAGE_BYTES) * PAGE_BYTES
+}
+
+/// What one allocation takes: a power of two, or whole pages.
+pub fn chunk_bytes(len: usize) -> u64 {
+    let len = len as u64;
+    if len > PAGE_BYTES / 2 {
+        return len.div_ceil(PAGE_BYTES) * PAGE_BYTES;
+    }
+    len.next_power_of_two().max(8)
+}
+
+struct Live {
+    kind: &'static str,
+    name: Vec<u8>,
+    size: u64,
+    zone: Weak<dyn Any + Send + Sync>,
+}
+
+/// The zones that a generation in use has.
+static LIVE: Mutex<Vec<Live>> = Mutex::new(Vec::new());
+
+/// The zone of that kind, name and size, made when there is none. `check` may refuse a zone that
+/// exists, with a reason.
+pub fn attach<Z: Any + Send + Sync>(
+    kind: &'static str,
+    name: &[u8],
+    size: u64,
+    check: impl FnOnce(&Z) -> ConfResult,
+    make: impl FnOnce() -> Z,
+) -> ConfResult<Arc<Z>> {
+    let mut live = LIVE.lock().unwrap_or_else(|e| e.into_inner());
+    live.retain(|l| l.zone.strong_count() > 0);
+    let found = live.iter().find(|l| l.kind == kind && l.name == name && l.size == size);
+    let known = found.and_then(|l| l.zone.upgrade()).and_then(|z| z.downcast::<Z>().ok());
+    if let Some(zone) = known {
+        check(&zone)?;
+        return Ok(zone);
+    }
+    let zone = Arc::new(make());
+    let shared: Arc<dyn Any + Send + Sync> = Arc::<Z>::clone(&zone);
+    let zone_ref = Arc::downgrade(&shared);
+    // A zone of another size takes the name over; requests in flight keep the old one alive.
+    live.retain(|l| !(l.kind == kind && l.name == name));
+    live.push(Live { kind, name: name.to_vec(), size, zone: zone_ref });
+    Ok(zone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(chunk_bytes(1), 8);
+        assert_eq!(chunk_bytes(40), 64);
+        assert_eq!(chunk_bytes(64), 64);
+        assert_eq!(chunk_bytes(2049), 4096);
+        assert_eq!(chunk_bytes(5000), 8192);
+        assert_eq!(usable_bytes(32 * 1024), 7 * 4096);
+        // nginx's documentation: a megabyte is about 16 thousand states of 64 bytes.
+        let states = usable_bytes(1 << 20) / 64;
+        assert!((15_000..=16_384).contains(&states), "{states}");
+    }
+
+    #[test]
+    fn zones_live_as_long_as_they_are_used() {
+        let make = || Mutex::new(1);
+        let ok = |_: &Mutex<i32>| Ok(());
+        let attach = |size| attach("test", b"z", size, ok, make).unwrap_or_else(|_| panic!());
+        let first = attach(100);
+        assert!(Arc::ptr_eq(&first, &attach(100)));
+        let other = attach(200);
+        assert!(!Arc::ptr_eq(&first, &other));
+        drop(first);
+        drop(other);
+        let fresh = attach(200);
+        assert_eq!(Arc::strong_count(&fresh), 1);
+    }
+}

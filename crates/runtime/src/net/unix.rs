@@ -1,0 +1,324 @@
+//! Sockets on Unix: system calls first, the event loop only when one would block. A connection
+//! whose request has arrived by the time it is accepted is answered and closed without ever
+//! being registered.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::task::{ready, Context, Poll};
+use tokio::io::unix::AsyncFd;
+use tokio::io::Interest;
+
+/// A connected stream socket.
+pub struct Stream {
+    /// Made when a call first would block. Declared before the socket, so that it is undone
+    /// before the socket is closed.
+    watch: OnceCell<AsyncFd<Watched>>,
+    socket: OwnedFd,
+    tcp: bool,
+}
+
+/// The socket's number, for the event loop.
+struct Watched(RawFd);
+
+impl AsRawFd for Watched {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl From<std::net::TcpStream> for Stream {
+    /// The socket must be non-blocking.
+    fn from(s: std::net::TcpStream) -> Stream {
+        Stream { watch: OnceCell::new(), socket: s.into(), tcp: true }
+    }
+}
+
+impl From<std::os::unix::net::UnixStream> for Stream {
+    /// The socket must be non-blocking.
+    fn from(s: std::os::unix::net::UnixStream) -> Stream {
+        Stream { watch: OnceCell::new(), socket: s.into(), tcp: false }
+    }
+}
+
+impl Stream {
+    /// Takes a connected, non-blocking socket.
+    pub(crate) fn from_fd(socket: OwnedFd, tcp: bool) -> Stream {
+        Stream { watch: OnceCell::new(), socket, tcp }
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Registers the socket with the worker's event loop.
+    fn watch(&self) -> io::Result<&AsyncFd<Watched>> {
+        if let Some(w) = self.watch.get() {
+            return Ok(w);
+        }
+        let both = Interest::READABLE | Interest::WRITABLE;
+        // SAFETY: the registration is dropped before the socket (declaration order), and always
+        // names the same descriptor.
+        let w = unsafe { AsyncFd::register_with_interest(Watched(self.fd()), both)? };
+        Ok(self.watch.get_or_init(|| w))
+    }
+
+    /// Reads into the buffer's spare room, at most `room` bytes more; 0 is the end of the stream.
+    ///
+    /// A read that does not fill the room has drained the socket, so its readiness is cleared at
+    /// once and the next poll waits for the kernel instead of asking it again.
+    pub fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let Some(watch) = self.watch.get() else {
+                match self.try_read(buf, room) {
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.watch()?,
+                    done => return Poll::Ready(done),
+                };
+                continue;
+            };
+            let mut ready = ready!(watch.poll_read_ready(cx))?;
+            match self.try_read(buf, room) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Ok(n) => {
+                    if n > 0 && n < room {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        }
+    }
+
+    /// The same, once, without waiting.
+    pub fn try_read(&self, buf: &mut Vec<u8>, room: usize) -> io::Result<usize> {
+        buf.reserve(room);
+        let start = buf.len();
+        loop {
+            // SAFETY: `reserve` left at least `room` bytes behind `start`; the kernel writes at
+            // most `room` bytes there.
+            let n = unsafe {
+                libc::recv(self.fd(), buf.as_mut_ptr().add(start).cast(), room, libc::MSG_DONTWAIT)
+            };
+            if n >= 0 {
+                // SAFETY: the kernel has written `n` bytes behind `start`.
+                unsafe { buf.set_len(start + n as usize) };
+                return Ok(n as usize);
+            }
+            let e = io::Error::last_os_error();
+            if e.kind() != io::ErrorKind::Interrupted {
+                return Err(e);
+            }
+        }
+    }
+
+    /// Whether something waits to be read: `Ok(0)` is the end of the stream. Takes nothing.
+    pub fn peek(&self) -> io::Result<usize> {
+        let mut byte = 0u8;
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        // SAFETY: one byte of room, one byte asked for.
+        let n = unsafe { libc::recv(self.fd(), (&raw mut byte).cast(), 1, flags) };
+        if n < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(n as usize)
+        }
+    }
+
+    /// Ready when a read would not block (data, end or error).
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.watch()?.poll_read_ready(cx).map_ok(|_| ())
+    }
+
+    /// Forgets that the socket was readable: a call has found that it is not.
+    pub fn not_readable(&self, cx: &mut Context<'_>) {
+        if let Some(Poll::Ready(Ok(mut ready))) = self.watch.get().map(|w| w.poll_read_ready(cx)) {
+            ready.clear_ready();
+        }
+    }
+
+    /// Ready when a write may make progress.
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.watch()?.poll_write_ready(cx).map_ok(|_| ())
+    }
+
+    /// Runs a call that writes, waiting while it would block.
+    fn poll_write_with(
+        &self,
+        cx: &mut Context<'_>,
+        call: impl Fn() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let Some(watch) = self.watch.get() else {
+                match call() {
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.watch()?,
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                    done => return Poll::Ready(done),
+                };
+                continue;
+            };
+            let mut ready = ready!(watch.poll_write_ready(cx))?;
+            match call() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    /// Writes the pieces in one call; `more` says that further bytes follow at once.
+    pub fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+        more: bool,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_with(cx, || self.try_write(pieces, more))
+    }
+
+    /// The same, once, without waiting.
+    pub fn try_write(&self, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        let fd = self.fd();
+        let mut flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        if more && cfg!(target_os = "linux") {
+            flags |= libc::MSG_MORE;
+        }
+        let n = if let [one] = pieces {
+            // SAFETY: the slice is valid for its length.
+            unsafe { libc::send(fd, one.as_ptr().cast(), one.len(), flags) }
+        } else {
+            // SAFETY: `msghdr` is plain data for which all zeroes is valid; `IoSlice` has the
+            // layout of `iovec`; the kernel only reads through it.
+            unsafe {
+                let mut msg: libc::msghdr = std::mem::zeroed();
+                msg.msg_iov = pieces.as_ptr() as *mut libc::iovec;
+                msg.msg_iovlen = pieces.len() as _;
+                libc::sendmsg(fd, &msg, flags)
+            }
+        };
+        if n < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(n as usize)
+        }
+    }
+
+    /// Sends a range of a file without copying it through this process.
+    #[cfg(target_os = "linux")]
+    pub fn poll_sendfile(
+        &self,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        let (fd, from) = (self.fd(), file.as_raw_fd());
+        self.poll_write_with(cx, || {
+            let mut at = offset as libc::off_t;
+            // SAFETY: both descriptors are open for the call; `at` is valid.
+            let n = unsafe { libc::sendfile(fd, from, &mut at, len) };
+            if n < 0 {
+                Err(io::Error::last_os_error())
+            } else {
+                Ok(n as usize)
+            }
+        })
+    }
+
+    fn shutdown(&self, how: libc::c_int) {
+        // SAFETY: the descriptor is open; an error (peer gone) needs no answer.
+        unsafe {
+            libc::shutdown(self.fd(), how);
+        }
+    }
+
+    /// Closes the sending half.
+    pub fn shutdown_write(&self) {
+        self.shutdown(libc::SHUT_WR);
+    }
+
+    /// Closes the receiving half, which wakes whoever waits for a request.
+    pub fn shutdown_read(&self) {
+        self.shutdown(libc::SHUT_RD);
+    }
+
+    pub fn set_nodelay(&self, on: bool) {
+        if self.tcp {
+            // A socket that is already dead says so on its next read or write.
+            let value = libc::c_int::from(on);
+            let _ = set_option(self.fd(), libc::IPPROTO_TCP, libc::TCP_NODELAY, &value);
+        }
+    }
+
+    /// Makes the close reset the connection instead of leaving it in TIME_WAIT.
+    pub fn reset_on_close(&self) {
+        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+        // As above.
+        let _ = set_option(self.fd(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+    }
+
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        if !self.tcp {
+            return None;
+        }
+        socket2::SockRef::from(&self.socket.as_fd()).local_addr().ok()?.as_socket()
+    }
+
+    /// The path a Unix socket is bound to.
+    pub fn local_path(&self) -> Option<std::path::PathBuf> {
+        let addr = socket2::SockRef::from(&self.socket.as_fd()).local_addr().ok()?;
+        addr.as_pathname().map(|p| p.to_path_buf())
+    }
+
+    pub fn set_keepalive(&self, on: bool) -> io::Result<()> {
+        set_option(self.fd(), libc::SOL_SOCKET, libc::SO_KEEPALIVE, &libc::c_int::from(on))
+    }
+
+    /// Round-trip time, its variance, congestion window and receive space, as `$tcpinfo_*` has them.
+    #[cfg(target_os = "linux")]
+    pub fn tcp_info(&self) -> Option<[u32; 4]> {
+        if !self.tcp {
+            return None;
+        }
+        // SAFETY: `tcp_info` is plain data; all zeroes is valid.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut len = std::mem::size_of_val(&info) as libc::socklen_t;
+        // SAFETY: the pointer and length describe `info`.
+        let rc = unsafe {
+            libc::getsockopt(
+                self.fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                (&raw mut info).cast(),
+                &mut len,
+            )
+        };
+        (rc == 0).then_some([info.tcpi_rtt, info.tcpi_rttvar, info.tcpi_snd_cwnd, info.tcpi_rcv_space])
+    }
+}
+
+/// Sets one socket option.
+pub(crate) fn set_option<T>(fd: RawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the pointer and length describe `value`, which the kernel only reads.
+    let rc = unsafe {
+        libc::setsockopt(
+            fd,
+            level,
+            name,
+            (value as *const T).cast(),
+            std::mem::size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

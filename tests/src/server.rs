@@ -1,0 +1,332 @@
+//! The binary under test: started, signalled, stopped.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::client::Peer;
+use crate::setup::Setup;
+use crate::{expect_soon, wait_for, PATIENCE};
+
+#[derive(Clone, Copy, Debug)]
+pub enum Signal {
+    Hup,
+    Quit,
+    Term,
+    Usr1,
+    Usr2,
+    Winch,
+    Kill,
+}
+
+impl Signal {
+    fn name(self) -> &'static str {
+        match self {
+            Signal::Hup => "HUP",
+            Signal::Quit => "QUIT",
+            Signal::Term => "TERM",
+            Signal::Usr1 => "USR1",
+            Signal::Usr2 => "USR2",
+            Signal::Winch => "WINCH",
+            Signal::Kill => "KILL",
+        }
+    }
+}
+
+/// The binary under test.
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("WEIR_BIN") {
+        return path.into();
+    }
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+    for profile in ["release", "debug"] {
+        let path = workspace.join("target").join(profile).join("weir");
+        if path.exists() {
+            return path;
+        }
+    }
+    panic!("no binary to test: build weir first or set WEIR_BIN");
+}
+
+/// A running server. It also is the [`Peer`] on its port 0.
+///
+/// With `daemon on;` in its configuration it goes its own way, and must have
+/// `pid %%DIR%%/the.pid;` to be found by.
+pub struct Server {
+    child: Child,
+    daemon: Option<u32>,
+    setup: Setup,
+    peer: Peer,
+}
+
+impl Deref for Server {
+    type Target = Peer;
+
+    fn deref(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+impl Server {
+    /// Starts the binary on a configuration without files.
+    #[track_caller]
+    pub fn start(conf: &str) -> Server {
+        Setup::new(conf).start()
+    }
+
+    #[track_caller]
+    pub(crate) fn run(setup: Setup) -> Server {
+        write_conf(&setup);
+        let stderr = std::fs::File::create(setup.dir().join("stderr")).unwrap();
+        let child = command(setup.dir())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr)
+            .spawn()
+            .expect("the binary starts");
+        let peer = Peer::Tcp(setup.ports.get(&0).copied().unwrap_or(0));
+        let mut server = Server { child, daemon: None, setup, peer };
+        if server.setup.conf().contains("daemon on") {
+            server.find_daemon();
+        }
+        server.wait_until_listening();
+        server
+    }
+
+    #[track_caller]
+    fn find_daemon(&mut self) {
+        let code = self.wait_exit();
+        expect_soon("the daemon's pid", || self.read("the.pid").ends_with('\n'));
+        assert_eq!(code, Some(0));
+        self.daemon = self.read("the.pid").trim().parse().ok();
+    }
+
+    #[track_caller]
+    fn wait_until_listening(&mut self) {
+        let listens = listens(self.setup.conf());
+        let mut exited = false;
+        let up = wait_for(
+            || {
+                exited = self.daemon.is_none() && matches!(self.child.try_wait(), Ok(Some(_)));
+                exited || listens.iter().all(Listen::is_up)
+            },
+            PATIENCE,
+        );
+        if !up || exited {
+            let stderr = std::fs::read_to_string(self.dir().join("stderr")).unwrap_or_default();
+            panic!("does not start (exited: {exited}); stderr:\n{stderr}\n{}", self.error_log());
+        }
+    }
+
+    /// Its n-th port.
+    pub fn port(&self, n: usize) -> u16 {
+        *self.setup.ports.get(&n).unwrap_or_else(|| panic!("no port {n}"))
+    }
+
+    /// The peer on its n-th port.
+    pub fn on(&self, n: usize) -> Peer {
+        Peer::Tcp(self.port(n))
+    }
+
+    /// The peer on a unix socket under its directory.
+    pub fn unix(&self, path: &str) -> Peer {
+        Peer::Unix(self.dir().join(path))
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.setup.dir()
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        let bytes = std::fs::read(self.dir().join(path)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        self.setup.write(path, content);
+    }
+
+    pub fn error_log(&self) -> String {
+        self.read("error.log")
+    }
+
+    /// Waits for this text in the error log.
+    #[track_caller]
+    pub fn expect_error(&self, text: &str) {
+        if !wait_for(|| self.error_log().contains(text), PATIENCE) {
+            panic!("no {text:?} in the error log:\n{}", self.error_log());
+        }
+    }
+
+    /// The lines of a log, waited for until there are `count`.
+    #[track_caller]
+    pub fn log_lines(&self, path: &str, count: usize) -> Vec<String> {
+        let lines = || self.read(path).lines().map(str::to_string).collect::<Vec<_>>();
+        if !wait_for(|| lines().len() >= count, PATIENCE) {
+            panic!("fewer than {count} lines in {path}: {:?}", lines());
+        }
+        lines()
+    }
+
+    /// The process to signal: the master, or the only one.
+    pub fn pid(&self) -> u32 {
+        self.daemon.unwrap_or(self.child.id())
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        self::signal(self.pid(), signal);
+    }
+
+    /// Puts a new configuration in the place of the old and reloads; returns once requests
+    /// are answered by it, which the caller tells by `is_new`.
+    #[track_caller]
+    pub fn reload(&mut self, conf: &str, is_new: impl FnMut() -> bool) {
+        self.replace_conf(conf);
+        self.signal(Signal::Hup);
+        expect_soon("the new configuration answers", is_new);
+    }
+
+    pub fn replace_conf(&mut self, conf: &str) {
+        self.setup.replace_conf(conf);
+        write_conf(&self.setup);
+    }
+
+    /// The exit code once the process has ended, if it does within the usual patience; 0 for a
+    /// daemon, whose code nobody sees.
+    pub fn wait_exit(&mut self) -> Option<i32> {
+        wait_for(|| !self.is_running(), PATIENCE);
+        match (self.daemon, self.child.try_wait()) {
+            (Some(pid), _) => (!is_alive(pid)).then_some(0),
+            (None, Ok(Some(status))) => Some(status.code().unwrap_or(-1)),
+            _ => None,
+        }
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        match self.daemon {
+            Some(pid) => is_alive(pid),
+            None => matches!(self.child.try_wait(), Ok(None)),
+        }
+    }
+}
+
+/// Zombies that nobody reaps count as dead.
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.error_log();
+            let shown = log.lines().count().saturating_sub(20);
+            println!("error log, its end:");
+            log.lines().skip(shown).for_each(|line| println!("{line}"));
+        }
+        if !self.is_running() {
+            return;
+        }
+        self.signal(Signal::Term);
+        if !wait_for(|| !self.is_running(), Duration::from_secs(3)) {
+            self.signal(Signal::Kill);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Signals any process that a server started, such as its successor.
+pub fn signal(pid: u32, signal: Signal) {
+    let mut command = Command::new("kill");
+    command.arg(format!("-{}", signal.name())).arg(pid.to_string()).stderr(Stdio::null());
+    let _ = command.status();
+}
+
+fn command(dir: &Path) -> Command {
+    let mut command = Command::new(binary());
+    command.arg("-p").arg(dir);
+    command.arg("-c").arg(dir.join("nginx.conf"));
+    command.arg("-e").arg(dir.join("error.log"));
+    command
+}
+
+/// On the first line, so that line numbers in messages stay those of the test's text.
+fn write_conf(setup: &Setup) {
+    let mut text = String::new();
+    if !setup.conf().contains("daemon ") {
+        text.push_str("daemon off; ");
+    }
+    if is_root() && !setup.conf().contains("user ") {
+        text.push_str("user root; ");
+    }
+    setup.write("nginx.conf", text + setup.conf());
+}
+
+fn is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status")
+        .unwrap_or_default()
+        .lines()
+        .any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+}
+
+enum Listen {
+    Port(u16),
+    Unix(PathBuf),
+}
+
+impl Listen {
+    /// Looked up, not tried: a trial connection would be counted and logged.
+    fn is_up(&self) -> bool {
+        match self {
+            Listen::Unix(path) => path.exists(),
+            Listen::Port(port) => ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+                let table = std::fs::read_to_string(table).unwrap_or_default();
+                let local = format!(":{port:04X} ");
+                table.lines().any(|line| line.contains(&local) && line.contains(" 0A "))
+            }),
+        }
+    }
+}
+
+/// What the configuration listens on, as far as its text tells.
+fn listens(conf: &str) -> Vec<Listen> {
+    let mut found = Vec::new();
+    for statement in conf.split([';', '{', '}']) {
+        let mut words = statement.split_whitespace();
+        if words.next() != Some("listen") {
+            continue;
+        }
+        let Some(address) = words.next() else { continue };
+        if words.any(|word| word == "udp" || word == "quic") {
+            continue;
+        }
+        if let Some(path) = address.strip_prefix("unix:") {
+            found.push(Listen::Unix(path.into()));
+        } else if let Ok(port) = address.rsplit(':').next().unwrap_or_default().parse() {
+            found.push(Listen::Port(port));
+        }
+    }
+    found
+}
+
+#[derive(Debug)]
+pub struct CliOutput {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs the binary with these arguments (and `-p`, `-c`, `-e`) on a configuration, to its end.
+pub fn run_cli(arguments: &[&str], conf: &str) -> CliOutput {
+    let setup = Setup::new(conf);
+    setup.write("nginx.conf", setup.conf());
+    let output = command(setup.dir()).args(arguments).output().expect("the binary runs");
+    let dir = setup.dir().display().to_string();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(&dir, "DIR");
+    CliOutput {
+        code: output.status.code().unwrap_or(-1),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    }
+}

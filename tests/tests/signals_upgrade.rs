@@ -1,0 +1,47 @@
+//! A new binary takes over from a running one, which must be a daemon: one whose parent still
+//! runs takes itself for the new one of two and refuses.
+
+use weir_tests::{expect_soon, Server, Signal};
+
+const CONF: &str =
+    "daemon on; pid %%DIR%%/the.pid; events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+    location / { return 200 ok; } } }";
+
+fn pid_in(server: &Server, file: &str) -> Option<u32> {
+    server.read(file).trim().parse().ok()
+}
+
+#[test]
+fn usr2_then_quit_hands_over() {
+    let mut server = Server::start(CONF);
+    let old = server.pid();
+    server.signal(Signal::Usr2);
+    expect_soon("the new one writes its pid", || {
+        pid_in(&server, "the.pid").is_some_and(|pid| pid != old)
+            && pid_in(&server, "the.pid.oldbin") == Some(old)
+    });
+    let new = pid_in(&server, "the.pid").unwrap_or(0);
+    assert_eq!(server.get("/").text(), "ok");
+    server.signal(Signal::Winch);
+    assert_eq!(server.get("/").text(), "ok");
+    server.signal(Signal::Quit);
+    assert_eq!(server.wait_exit(), Some(0));
+    assert_eq!(server.get("/").text(), "ok");
+    assert_eq!(pid_in(&server, "the.pid"), Some(new));
+    weir_tests::signal(new, Signal::Term);
+    expect_soon("the new one is gone", || !server.dir().join("the.pid").exists());
+}
+
+#[test]
+fn an_upgrade_can_be_taken_back() {
+    let server = Server::start(CONF);
+    let old = server.pid();
+    server.signal(Signal::Usr2);
+    expect_soon("the new one writes its pid", || {
+        pid_in(&server, "the.pid").is_some_and(|pid| pid != old)
+    });
+    let new = pid_in(&server, "the.pid").unwrap_or(0);
+    weir_tests::signal(new, Signal::Quit);
+    expect_soon("the old one has its pid file back", || pid_in(&server, "the.pid") == Some(old));
+    assert_eq!(server.get("/").text(), "ok");
+}

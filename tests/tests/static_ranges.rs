@@ -1,0 +1,90 @@
+//! Parts of files.
+
+use weir_tests::{Server, Setup};
+
+fn start() -> Server {
+    Setup::new(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/html;
+            location /one/ { max_ranges 1; alias %%DIR%%/html/; }
+            location /none/ { max_ranges 0; alias %%DIR%%/html/; } } }",
+    )
+    .file("html/d", "0123456789")
+    .file("html/empty", "")
+    .start()
+}
+
+#[test]
+fn single_ranges() {
+    let server = start();
+    for (range, body, content_range) in [
+        ("0-3", "0123", "bytes 0-3/10"),
+        ("4-", "456789", "bytes 4-9/10"),
+        ("-3", "789", "bytes 7-9/10"),
+        ("-99", "0123456789", "bytes 0-9/10"),
+        ("5-99", "56789", "bytes 5-9/10"),
+        (" 0 - 0 ", "0", "bytes 0-0/10"),
+        ("9-9", "9", "bytes 9-9/10"),
+        ("0-0,99-", "0", "bytes 0-0/10"),
+    ] {
+        let response = server.get_with("/d", &format!("Range: bytes={range}\r\n"));
+        assert_eq!((response.status, response.text().as_str()), (206, body), "{range}");
+        assert_eq!(response.header("Content-Range"), Some(content_range), "{range}");
+        assert_eq!(response.content_length(), Some(body.len()), "{range}");
+    }
+}
+
+#[test]
+fn ranges_that_cannot_be_given() {
+    let server = start();
+    for range in ["10-", "20-30", "99-,88-", "-0", "5-4x", "a-b"] {
+        let response = server.get_with("/d", &format!("Range: bytes={range}\r\n"));
+        assert_eq!(response.status, 416, "{range:?}");
+        assert_eq!(response.header("Content-Range"), Some("bytes */10"), "{range:?}");
+    }
+    assert_eq!(server.get_with("/d", "Range: lines=0-1\r\n").status, 200);
+    assert_eq!(server.get_with("/empty", "Range: bytes=0-\r\n").status, 200);
+}
+
+#[test]
+fn several_ranges_come_in_parts() {
+    let server = start();
+    let response = server.get_with("/d", "Range: bytes=0-1, -2\r\n");
+    assert_eq!(response.status, 206);
+    let kind = response.header("Content-Type").unwrap_or_default();
+    let boundary = kind.strip_prefix("multipart/byteranges; boundary=").expect("a boundary");
+    let part = |range: &str, data: &str| {
+        format!("\r\n--{boundary}\r\nContent-Type: text/plain\r\nContent-Range: bytes {range}/10\r\n\r\n{data}")
+    };
+    let body = part("0-1", "01") + &part("8-9", "89") + &format!("\r\n--{boundary}--\r\n");
+    assert_eq!(response.text(), body);
+    assert_eq!(response.content_length(), Some(body.len()));
+    // Together longer than the whole: the whole is sent.
+    assert_eq!(server.get_with("/d", "Range: bytes=0-8,1-9\r\n").status, 200);
+}
+
+#[test]
+fn their_number_can_be_limited() {
+    let server = start();
+    assert_eq!(server.get_with("/one/d", "Range: bytes=0-1\r\n").status, 206);
+    assert_eq!(server.get_with("/one/d", "Range: bytes=0-1,3-4\r\n").status, 200);
+    let none = server.get_with("/none/d", "Range: bytes=0-1\r\n");
+    assert_eq!((none.status, none.header("Accept-Ranges")), (200, None));
+}
+
+#[test]
+fn if_range_must_match() {
+    let server = start();
+    let whole = server.get("/d");
+    let etag = whole.header("ETag").expect("an etag");
+    let date = whole.header("Last-Modified").expect("a date");
+    for (validator, status) in [
+        (etag, 206),
+        ("\"other\"", 200),
+        (date, 206),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", 200),
+        ("W/\"x\"", 200),
+    ] {
+        let headers = format!("Range: bytes=0-1\r\nIf-Range: {validator}\r\n");
+        assert_eq!(server.get_with("/d", &headers).status, status, "{validator}");
+    }
+}
