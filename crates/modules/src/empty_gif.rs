@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{Flow, HttpModule};
-use weir_http::{special, Buf, Request};
+use weir_http::{body, special, Buf, Request};
 use weir_module::{Arity, Context, Row};
 use weir_wire::http1::request::Method;
 
@@ -34,7 +34,9 @@ fn handler(r: &mut Request) -> Flow {
     if !matches!(r.method, Method::Get | Method::Head) {
         return Flow::Status(405);
     }
-    r.discard_body = true;
+    if let Err(flow) = body::discard(r) {
+        return flow;
+    }
     r.out.status = 200;
     r.out.set_content_type(b"image/gif");
     r.out.content_length = Some(GIF.len() as u64);
