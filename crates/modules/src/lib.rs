@@ -8,6 +8,7 @@ mod directory;
 mod empty_gif;
 mod files;
 mod geo;
+mod gunzip;
 mod gzip;
 mod gzip_ok;
 mod gzip_static;
@@ -71,6 +72,7 @@ pub const MODULES: &[&HttpModule] = &[
     &not_modified::MODULE,
     &headers::MODULE,
     &userid::MODULE,
+    &gunzip::MODULE,
     &sub_filter::MODULE,
     &charset::MODULE,
     &gzip::MODULE,
@@ -81,6 +83,7 @@ pub const MODULES: &[&HttpModule] = &[
 /// What `weir -V` lists, in nginx's words.
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
+    "--with-http_gunzip_module",
     "--with-http_gzip_static_module",
     "--with-http_random_index_module",
     "--with-http_realip_module",
