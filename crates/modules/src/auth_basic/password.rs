@@ -3,7 +3,7 @@
 use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha_crypt::{PasswordVerifier, ShaCrypt};
-use weir_base::base64;
+use weir_base::base64::decode as decode_base64;
 
 const SHA1_BYTES: usize = 20;
 /// crypt's own alphabet.
@@ -50,7 +50,7 @@ impl Kind {
         match self {
             Kind::Plain => same(password, hash.strip_prefix(b"{PLAIN}").unwrap_or_default()),
             Kind::Sha => {
-                let wanted = hash.strip_prefix(b"{SHA}").and_then(base64::decode);
+                let wanted = hash.strip_prefix(b"{SHA}").and_then(decode_base64);
                 wanted.is_some_and(|wanted| same(&Sha1::digest(password), &wanted))
             }
             Kind::SaltedSha => salted_sha(password, hash.strip_prefix(b"{SSHA}")),
@@ -67,7 +67,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 fn salted_sha(password: &[u8], encoded: Option<&[u8]>) -> bool {
-    let Some(decoded) = encoded.and_then(base64::decode) else { return false };
+    let Some(decoded) = encoded.and_then(decode_base64) else { return false };
     let Some((wanted, salt)) = decoded.split_at_checked(SHA1_BYTES) else { return false };
     let mut sha = Sha1::new();
     sha.update(password);
