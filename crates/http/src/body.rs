@@ -180,7 +180,7 @@ impl RequestBody {
 
     /// The client waits for `100 Continue` and nothing of the body has come.
     pub(crate) fn awaits_continue(&self) -> bool {
-        self.expect_continue && !self.done && self.leftover().is_empty()
+        self.expect_continue && self.leftover().is_empty()
     }
 
     /// Throws away what has arrived of the body; an error is a malformed one.
@@ -233,12 +233,15 @@ pub async fn next(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
         let piece = r.body.step();
         match piece {
             Ok(Piece::Data(start, end)) => {
+                check_size(r, (end - start) as u64)?;
                 r.body.length += (end - start) as u64;
-                check_size(r)?;
                 return Ok(Some(Bytes::copy_from_slice(&r.body.pending[start..end])));
             }
             Ok(Piece::End) => return Ok(None),
-            Ok(Piece::NeedMore) => fill(r).await?,
+            Ok(Piece::NeedMore) => {
+                check_size(r, 0)?;
+                fill(r).await?;
+            }
             Err(_) => {
                 r.log(LogLevel::Error, "client sent invalid chunked body");
                 r.keepalive = false;
@@ -248,12 +251,18 @@ pub async fn next(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
     }
 }
 
-fn check_size(r: &mut Request) -> Result<(), BodyError> {
-    let max = *r.loc().core.client_max_body_size;
-    if max == 0 || r.body.length <= max || !r.body.is_chunked() || r.body.too_large_ok {
+/// A chunked body is too large as soon as a size line says so; `come` is what is here of its chunk.
+fn check_size(r: &Request, come: u64) -> Result<(), BodyError> {
+    if !r.body.is_chunked() || r.body.too_large_ok {
         return Ok(());
     }
-    let text = format!("client intended to send too large chunked body: {} bytes", r.body.length);
+    let chunk = r.body.decoder.chunk_remaining().saturating_add(come);
+    let before = r.body.length;
+    let max = *r.loc().core.client_max_body_size;
+    if max == 0 || before.saturating_add(chunk) <= max {
+        return Ok(());
+    }
+    let text = format!("client intended to send too large chunked body: {before}+{chunk} bytes");
     r.log(LogLevel::Error, &text);
     Err(BodyError::Status(413))
 }

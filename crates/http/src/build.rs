@@ -459,6 +459,10 @@ fn location_conf(
             phases[h.phase as usize].push(h.handler);
         }
     }
+    let body_on_demand = modules.iter().all(|m| match &m.filter {
+        Some(f) if f.body.is_some() => m.body_on_demand || !(f.active)(&slots),
+        _ => true,
+    });
     let filters: Vec<_> =
         modules.iter().filter_map(|m| m.filter.as_ref()).filter(|f| (f.active)(&slots)).collect();
     LocationConf {
@@ -467,6 +471,7 @@ fn location_conf(
         phases,
         header_filters: filters.iter().filter_map(|f| f.header).collect(),
         body_filters: filters.iter().filter_map(|f| f.body).collect(),
+        body_on_demand,
         nested: LocationSet::new(entries),
         exact: flags.0,
         no_regex: flags.1,

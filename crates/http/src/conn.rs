@@ -189,6 +189,8 @@ pub struct Connection {
     pub broken: Cell<bool>,
     /// Waiting for a further request; may be closed without harm.
     pub idle: Cell<bool>,
+    /// Waiting for a first or further request; may give way when connections run out.
+    pub waiting: Cell<bool>,
     /// Coarse monotonic ms until which the next request may begin.
     pub keepalive_deadline: Cell<u64>,
 }
@@ -229,6 +231,7 @@ impl Connection {
             bytes_out: Cell::new(0),
             broken: Cell::new(false),
             idle: Cell::new(false),
+            waiting: Cell::new(false),
             keepalive_deadline: Cell::new(0),
             worker,
         }
@@ -453,6 +456,29 @@ impl Connection {
         deadline: u64,
     ) -> Poll<Result<(), ConnError>> {
         self.write_timer.borrow_mut().poll_until(cx, deadline).map(|()| Err(ConnError::Timeout))
+    }
+
+    /// Waits, but no longer than the client is there.
+    pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
+        let deadline = clock::coarse_ms() + ms;
+        let mut watch = true;
+        poll_fn(|cx| {
+            while watch {
+                match self.stream.poll_readable(cx) {
+                    Poll::Pending => break,
+                    Poll::Ready(Err(e)) => return Poll::Ready(Err(ConnError::Io(e))),
+                    Poll::Ready(Ok(())) => {}
+                }
+                match self.stream.peek() {
+                    Ok(0) => return Poll::Ready(Err(ConnError::Io(io::ErrorKind::BrokenPipe.into()))),
+                    // More requests wait behind this one: the end cannot be seen.
+                    Ok(_) => watch = false,
+                    Err(_) => self.stream.not_readable(cx),
+                }
+            }
+            self.write_timer.borrow_mut().poll_until(cx, deadline).map(Ok)
+        })
+        .await
     }
 
     /// Small answers leave at once; set when a connection is kept, as nginx does.

@@ -210,6 +210,11 @@ pub const ROWS: &[Row] = &[
     Row::new("open_file_cache", HSL, Arity::ONE_TWO, "off", "Keep open files, sizes and errors.", set_open_file_cache),
     Row::new("open_file_cache_valid", HSL, Arity::ONE, "60s", "How long a kept file is not checked.", loc!(open_file_cache_valid, sec)),
     Row::new("open_file_cache_min_uses", HSL, Arity::ONE, "1", "Uses before a file is kept open.", loc!(open_file_cache_min_uses, num)),
+    Row::new("open_file_cache_events", HSL, Arity::FLAG, "off", "Let the kernel tell of changes.", checked_flag).note("Not needed: a kept file is checked by stat."),
+    Row::new("output_buffers", HSL, Arity::TWO, "2 32k", "Buffers for reading files.", |_, d| {
+        d.num(0)?;
+        d.size(1).map(|_| ())
+    }).note("Files that are not sent by sendfile are read in pieces of 64 KB; the values are checked and not needed."),
     Row::new("open_file_cache_errors", HSL, Arity::FLAG, "off", "Keep errors too.", loc!(open_file_cache_errors, flag)),
     Row::new("resolver", HSL, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
         let v: Vec<String> = d.args.iter().map(|w| w.to_str().into_owned()).collect();

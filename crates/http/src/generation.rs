@@ -32,6 +32,8 @@ pub struct LocationConf {
     pub phases: [Vec<Handler>; Phase::COUNT],
     pub header_filters: Vec<HeaderFilter>,
     pub body_filters: Vec<BodyFilter>,
+    /// All of them act only on responses that their header filters chose.
+    pub body_on_demand: bool,
     pub nested: LocationSet,
     /// `location @name`.
     pub named: bool,

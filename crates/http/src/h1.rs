@@ -124,6 +124,7 @@ async fn wait_for_request(conn: &Rc<Connection>, idle_until: u64) -> bool {
         if !idle {
             idle = true;
             conn.idle.set(!first);
+            conn.waiting.set(true);
             if conn.worker.closing.get() {
                 return std::task::Poll::Ready(false);
             }
@@ -133,6 +134,7 @@ async fn wait_for_request(conn: &Rc<Connection>, idle_until: u64) -> bool {
     })
     .await;
     conn.idle.set(false);
+    conn.waiting.set(false);
     if idle {
         Counters::add(&conn.worker.counters.waiting, -1);
     }
@@ -355,7 +357,8 @@ async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
     r.log_bytes(LogLevel::Info, &text);
     r.keepalive = false;
     r.lingering = e.wants_lingering_close();
-    if r.head.version == Version::default() {
+    let bare = matches!(e, ParseError::InvalidMethodInHttp09);
+    if r.head.version < Version::HTTP_10 && !bare {
         r.head.version = Version::HTTP_10;
     }
     r.body.done = true;

@@ -134,6 +134,8 @@ pub struct HttpModule {
     pub variables: &'static [Variable],
     pub phases: &'static [PhaseHandler],
     pub filter: Option<Filter>,
+    /// Its body filter leaves a response alone in which its header filter put no context.
+    pub body_on_demand: bool,
     /// Before the block is merged; may look at the main level's slots.
     pub prepare: Option<fn(&mut Cf) -> ConfResult>,
     /// After the merge: opens, resolves, makes zones. The last place that may fail.
@@ -148,6 +150,7 @@ impl HttpModule {
         variables: &[],
         phases: &[],
         filter: None,
+        body_on_demand: false,
         prepare: None,
         build: None,
     };

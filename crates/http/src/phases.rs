@@ -7,6 +7,7 @@ use crate::module::{Flow, Handler, Phase};
 use crate::request::Request;
 use crate::special;
 use std::rc::Rc;
+use weir_base::escape::{escape_uri, EscapeKind};
 
 /// Runs a request until its response is complete (or must be broken off: `false`).
 pub async fn run(r: &mut Request) -> bool {
@@ -157,6 +158,7 @@ async fn access(r: &mut Request) -> Flow {
                 return Flow::Declined;
             }
             Flow::Ok => {}
+            Flow::Status(401) if !any => return delayed(r).await,
             Flow::Status(code @ (401 | 403)) if any => {
                 if refused != 401 {
                     refused = code;
@@ -167,6 +169,7 @@ async fn access(r: &mut Request) -> Flow {
     }
     match refused {
         0 => Flow::Declined,
+        401 => delayed(r).await,
         code => {
             if code == 403 {
                 r.log(LogLevel::Error, "access forbidden by rule");
@@ -174,6 +177,18 @@ async fn access(r: &mut Request) -> Flow {
             Flow::Status(code)
         }
     }
+}
+
+/// `auth_delay`: an unauthorized request is answered late, which slows guessing down.
+async fn delayed(r: &mut Request) -> Flow {
+    let delay = *r.loc().core.auth_delay;
+    if delay > 0 {
+        let conn = Rc::clone(r.conn());
+        if conn.sleep_while_open(delay).await.is_err() {
+            return Flow::Status(499);
+        }
+    }
+    Flow::Status(401)
 }
 
 async fn content(r: &mut Request) -> Flow {
@@ -202,7 +217,8 @@ async fn content(r: &mut Request) -> Flow {
 fn find_config(r: &mut Request) -> Option<Flow> {
     match location::find(r) {
         Found::Redirect(path) => {
-            let mut target = path;
+            let mut target = Vec::with_capacity(path.len() + 16);
+            escape_uri(&mut target, &path, EscapeKind::Uri);
             if !r.args.is_empty() {
                 target.push(b'?');
                 target.extend_from_slice(&r.args);

@@ -495,6 +495,11 @@ impl Request {
         Next(0).header(self)
     }
 
+    /// Whether no body filter has anything to do with this response.
+    pub fn body_is_plain(&self) -> bool {
+        self.ctx.is_empty() && self.loc().body_on_demand
+    }
+
     /// Runs the body filters and puts the result into the output queue.
     pub fn output(&mut self, chain: Chain) -> FilterResult {
         Next(0).body(self, chain)
@@ -517,7 +522,7 @@ impl Request {
             if allowed == 0 {
                 let over = done.saturating_sub(rate * seconds + after) + 1;
                 let wait = (over * 1000).div_ceil(rate) + 1;
-                weir_runtime::timer::sleep_ms(wait.min(1000)).await;
+                conn.sleep_while_open(wait.min(1000)).await?;
                 continue;
             }
             conn.drain_some(allowed, timeout).await?;

@@ -19,19 +19,19 @@ pub enum Mode {
 pub struct RowTable {
     rows: HashMap<&'static [u8], Vec<&'static Row>>,
     /// Known to nginx, not to this version: name and what to do instead.
-    missing: HashMap<&'static [u8], &'static str>,
+    /// A name that ends in `*` stands for all that begin so.
+    missing: &'static [(&'static str, &'static str)],
 }
 
 impl RowTable {
     pub fn new<'a>(
         lists: impl IntoIterator<Item = &'a &'static [Row]>,
-        missing: &[(&'static str, &'static str)],
+        missing: &'static [(&'static str, &'static str)],
     ) -> RowTable {
         let mut rows: HashMap<&'static [u8], Vec<&'static Row>> = HashMap::new();
         for row in lists.into_iter().flat_map(|l| l.iter()) {
             rows.entry(row.name.as_bytes()).or_default().push(row);
         }
-        let missing = missing.iter().map(|(n, why)| (n.as_bytes(), *why)).collect();
         RowTable { rows, missing }
     }
 
@@ -43,11 +43,20 @@ impl RowTable {
         self.rows.values().flatten().map(|r| r.name)
     }
 
+    /// Why a directive that nginx has is not here.
+    pub fn missing(&self, name: &str) -> Option<&'static str> {
+        let hit = self.missing.iter().find(|(n, _)| match n.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => *n == name,
+        });
+        hit.map(|(_, why)| *why)
+    }
+
     fn unknown(&self, d: &Directive) -> Diagnostic {
         let name = d.name.to_str().into_owned();
         let mut e = d.fail(format!("unknown directive \"{name}\""));
-        e.hint = match self.missing.get(&*d.name.text) {
-            Some(why) => Some((*why).to_string()),
+        e.hint = match self.missing(&name) {
+            Some(why) => Some(why.to_string()),
             None => weir_conf::suggest(&name, self.names())
                 .map(|near| format!("did you mean \"{near}\"?")),
         };

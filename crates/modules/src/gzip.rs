@@ -137,6 +137,7 @@ pub const MODULE: HttpModule = HttpModule {
         body: Some(body),
         active: |slots| *slots.get::<Conf>().on,
     }),
+    body_on_demand: true,
     ..HttpModule::EMPTY
 };
 

@@ -12,6 +12,7 @@ use weir_wire::http1::names::HeaderId;
 pub const MODULE: HttpModule = HttpModule {
     name: "range",
     filter: Some(Filter { header: Some(header), body: Some(body), active: |_| true }),
+    body_on_demand: true,
     ..HttpModule::EMPTY
 };
 

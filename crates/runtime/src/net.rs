@@ -8,4 +8,9 @@ pub use unix::Stream;
 pub(crate) use unix::set_option;
 
 #[cfg(unix)]
+pub use connect::SocketOptions;
+
+#[cfg(unix)]
+mod connect;
+#[cfg(unix)]
 mod unix;

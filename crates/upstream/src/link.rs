@@ -4,22 +4,12 @@
 use crate::peers::PeerAddr;
 use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Poll};
-use tokio::net::TcpSocket;
 use weir_runtime::clock;
+pub use weir_runtime::net::SocketOptions;
 use weir_runtime::net::Stream;
 use weir_runtime::timer::LazyTimer;
-
-/// What is set on a socket before it connects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SocketOptions {
-    pub bind: Option<SocketAddr>,
-    pub keepalive: bool,
-    pub rcvbuf: Option<u32>,
-    pub sndbuf: Option<u32>,
-}
 
 /// Why a connection could not be used.
 #[derive(Debug)]
@@ -84,7 +74,7 @@ impl Link {
 
     /// As [`Link::is_quiet`], but never trusts what the event loop has seen so far.
     pub fn is_surely_quiet(&self) -> bool {
-        matches!(self.stream.peek(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+        matches!(self.stream.peek_now(), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Sends some of it, failing at the deadline; a deadline of 0 is set when it must wait.
@@ -134,31 +124,8 @@ impl Link {
 
 async fn open(addr: &PeerAddr, options: &SocketOptions) -> io::Result<Stream> {
     match addr {
-        PeerAddr::Ip(addr) => {
-            let socket = match addr {
-                SocketAddr::V4(_) => TcpSocket::new_v4()?,
-                SocketAddr::V6(_) => TcpSocket::new_v6()?,
-            };
-            if options.keepalive {
-                socket.set_keepalive(true)?;
-            }
-            if let Some(n) = options.rcvbuf {
-                socket.set_recv_buffer_size(n)?;
-            }
-            if let Some(n) = options.sndbuf {
-                socket.set_send_buffer_size(n)?;
-            }
-            if let Some(local) = options.bind {
-                socket.bind(local)?;
-            }
-            Ok(Stream::from(socket.connect(*addr).await?.into_std()?))
-        }
-        #[cfg(unix)]
-        PeerAddr::Unix(path) => {
-            Ok(Stream::from(tokio::net::UnixStream::connect(path).await?.into_std()?))
-        }
-        #[cfg(not(unix))]
-        PeerAddr::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        PeerAddr::Ip(addr) => Stream::connect(*addr, options).await,
+        PeerAddr::Unix(path) => Stream::connect_path(path).await,
     }
 }
 

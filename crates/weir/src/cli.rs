@@ -134,7 +134,7 @@ fn conf_home(conf: &Path) -> PathBuf {
 }
 
 pub fn version() -> String {
-    format!("weir version: {} (nginx version: nginx/{NGINX_VERSION})\n", weir_http::output::SERVER_VERSION)
+    format!("nginx version: nginx/{NGINX_VERSION} ({})\n", weir_http::output::SERVER_VERSION)
 }
 
 /// nginx's words for what is in this build, so that tools that ask find it.

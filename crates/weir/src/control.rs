@@ -117,7 +117,8 @@ struct Master<'a> {
 /// The master: keeps root, watches the serving process, reloads and reopens for it.
 pub fn master(paths: &Paths, loaded: Loaded, sockets: Sockets, waiter: &Waiter) -> Result<(), String> {
     let pid_file = paths.pid_path(loaded.generation.global.get::<Global>());
-    let (child, link) = spawn(paths, &loaded, &sockets, waiter)?;
+    let mut sockets = sockets;
+    let (child, link) = spawn(paths, &loaded, &mut sockets, waiter)?;
     let started_ms = weir_runtime::clock::mono_ms();
     let mut m = Master { paths, waiter, loaded, sockets, child, link, started_ms };
     let mut upgrade = None;
@@ -223,7 +224,7 @@ impl Master<'_> {
         if alive < RESTART_REST_MS {
             std::thread::sleep(std::time::Duration::from_millis(RESTART_REST_MS - alive));
         }
-        let (child, link) = spawn(self.paths, &self.loaded, &self.sockets, self.waiter)?;
+        let (child, link) = spawn(self.paths, &self.loaded, &mut self.sockets, self.waiter)?;
         self.child = child;
         self.link = link;
         self.started_ms = weir_runtime::clock::mono_ms();
@@ -332,7 +333,7 @@ fn identity(gen: &Generation) -> Result<Option<process::Identity>, String> {
 fn spawn(
     paths: &Paths,
     loaded: &Loaded,
-    sockets: &Sockets,
+    sockets: &mut Sockets,
     waiter: &Waiter,
 ) -> Result<(i32, UnixStream), String> {
     let who = identity(&loaded.generation)?;
@@ -349,7 +350,9 @@ fn spawn(
         Fork::Parent { child } => Ok((child, ours)),
         Fork::Child => {
             drop(ours);
-            let code = match serve(paths, loaded, sockets, who, &theirs, waiter) {
+            // Taken, not copied: when the workers close them, they are closed.
+            let own = std::mem::take(sockets);
+            let code = match serve(paths, loaded, own, who, &theirs, waiter) {
                 Ok(()) => 0,
                 Err(e) => {
                     log(&loaded.generation, LogLevel::Emerg, &e);
@@ -365,7 +368,7 @@ fn spawn(
 fn serve(
     paths: &Paths,
     loaded: &Loaded,
-    sockets: &Sockets,
+    own: Sockets,
     who: Option<process::Identity>,
     link: &UnixStream,
     waiter: &Waiter,
@@ -374,8 +377,6 @@ fn serve(
     if let Some(who) = who {
         process::become_user(&who).map_err(|e| format!("becoming user \"{}\" failed: {e}", who.name))?;
     }
-    let workers = loaded.generation.global.get::<Global>().workers();
-    let own = sockets.adopt(&loaded.generation, workers)?;
     let mut serving = Serving::start(Arc::clone(&loaded.generation), own)?;
     let mut ending = false;
     let mut master = Some(link);

@@ -1,7 +1,6 @@
 //! `weir help [DIRECTIVE]`: what the directive rows say.
 
 use crate::load::row_table;
-use crate::missing::MISSING;
 use std::io::Write;
 use weir_module::{Row, RowBody};
 
@@ -44,7 +43,7 @@ fn describe(row: &Row, out: &mut String) {
 }
 
 fn unknown(name: &str, table: &weir_module::RowTable) -> String {
-    if let Some((_, why)) = MISSING.iter().find(|(n, _)| *n == name) {
+    if let Some(why) = table.missing(name) {
         return format!("\"{name}\": {why}\n");
     }
     match weir_conf::suggest(name, table.names()) {

@@ -1,4 +1,98 @@
 //! Directives that nginx, Tengine or OpenResty have and this version has not: each is refused as
-//! unknown, with a hint that says so.
+//! unknown, with a hint that says so. A name that ends in `*` stands for all that begin so.
 
-pub const MISSING: &[(&str, &str)] = &[];
+const TLS: &str = "this version of Weir has no TLS yet; terminate it in front, or keep this server in nginx for now";
+const HTTP2: &str = "this version of Weir has no HTTP/2 yet; remove the directive: clients fall back to HTTP/1.1";
+const HTTP3: &str = "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
+const CACHE: &str = "this version of Weir has no proxy cache yet; remove the proxy_cache directives";
+const STORE: &str = "this version of Weir cannot store responses yet; remove the directive";
+const FASTCGI: &str = "this version of Weir speaks HTTP to backends only; FastCGI is not there yet";
+const UWSGI: &str = "this version of Weir speaks HTTP to backends only; uwsgi is not there yet";
+const SCGI: &str = "this version of Weir speaks HTTP to backends only; SCGI is not there yet";
+const GRPC: &str = "this version of Weir speaks HTTP/1 to backends only; gRPC is not there yet";
+const MEMCACHED: &str = "this version of Weir speaks HTTP to backends only; memcached is not there yet";
+const TUNNEL: &str = "this version of Weir has no CONNECT tunnels yet";
+const STREAM: &str = "this version of Weir has no stream section yet; remove the block";
+const MAIL: &str = "this version of Weir has no mail section yet; remove the block";
+const LUA: &str = "this version of Weir has no Lua yet; remove the directive";
+const SUBREQUESTS: &str = "this version of Weir has no subrequests yet; remove the directive";
+const MODULES: &str = "Weir has its modules built in and loads none; remove the directive";
+const LATER: &str = "this version of Weir does not have it yet; remove the directive";
+const PERL: &str = "Weir has no embedded Perl; use map, set or rewrite instead";
+const TENGINE: &str = "this Tengine directive is not in this version of Weir; remove it";
+
+pub const MISSING: &[(&str, &str)] = &[
+    ("load_module", MODULES),
+    ("ssl_*", TLS),
+    ("proxy_ssl_*", TLS),
+    ("http2*", HTTP2),
+    ("http3*", HTTP3),
+    ("quic_*", HTTP3),
+    ("proxy_cache*", CACHE),
+    ("proxy_no_cache", CACHE),
+    ("slice", CACHE),
+    ("proxy_store*", STORE),
+    ("proxy_send_lowat", LATER),
+    ("fastcgi_*", FASTCGI),
+    ("uwsgi_*", UWSGI),
+    ("scgi_*", SCGI),
+    ("grpc_*", GRPC),
+    ("memcached_*", MEMCACHED),
+    ("tunnel_*", TUNNEL),
+    ("stream", STREAM),
+    ("mail", MAIL),
+    ("lua_*", LUA),
+    ("init_by_lua*", LUA),
+    ("init_worker_by_lua*", LUA),
+    ("exit_worker_by_lua*", LUA),
+    ("set_by_lua*", LUA),
+    ("rewrite_by_lua*", LUA),
+    ("access_by_lua*", LUA),
+    ("content_by_lua*", LUA),
+    ("header_filter_by_lua*", LUA),
+    ("body_filter_by_lua*", LUA),
+    ("log_by_lua*", LUA),
+    ("balancer_by_lua*", LUA),
+    ("server_rewrite_by_lua*", LUA),
+    ("precontent_by_lua*", LUA),
+    ("add_before_body", SUBREQUESTS),
+    ("add_after_body", SUBREQUESTS),
+    ("addition_types", SUBREQUESTS),
+    ("auth_request*", SUBREQUESTS),
+    ("mirror*", SUBREQUESTS),
+    ("post_action", SUBREQUESTS),
+    ("ssi*", SUBREQUESTS),
+    ("subrequest_output_buffer_size", SUBREQUESTS),
+    ("dav_*", LATER),
+    ("create_full_put_path", LATER),
+    ("min_delete_depth", LATER),
+    ("client_body_early_read", LATER),
+    ("early_hints", LATER),
+    ("disable_symlinks", LATER),
+    ("modern_browser*", LATER),
+    ("ancient_browser*", LATER),
+    ("degrad*", LATER),
+    ("flv", LATER),
+    ("mp4*", LATER),
+    ("geoip_*", LATER),
+    ("image_filter*", LATER),
+    ("xslt_*", LATER),
+    ("xml_entities", LATER),
+    ("xml_external_entities", LATER),
+    ("perl*", PERL),
+    ("least_time", LATER),
+    ("sticky*", LATER),
+    ("userid*", LATER),
+    ("secure_link*", LATER),
+    ("gunzip*", LATER),
+    ("empty_gif", LATER),
+    ("random_index", LATER),
+    ("concat*", TENGINE),
+    ("footer*", TENGINE),
+    ("trim*", TENGINE),
+    ("check", TENGINE),
+    ("check_*", TENGINE),
+    ("dyups_*", TENGINE),
+    ("session_sticky*", TENGINE),
+    ("dso", TENGINE),
+];

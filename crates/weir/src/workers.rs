@@ -163,12 +163,12 @@ impl State {
         let n = self.worker.connections_max.get();
         let log = Arc::clone(&self.worker.generation().shared.error_log);
         let connections = self.connections.borrow();
-        let idle = connections.values().filter_map(Weak::upgrade).filter(|c| c.idle.get());
+        let idle = connections.values().filter_map(Weak::upgrade).filter(|c| c.waiting.get());
         match idle.min_by_key(|c| c.keepalive_deadline.get()) {
             Some(c) => {
                 let text = format!("{n} worker_connections are not enough, reusing connections");
                 log.log(LogLevel::Warn, None, text.as_bytes());
-                c.idle.set(false);
+                c.waiting.set(false);
                 c.stream.shutdown_read();
                 true
             }

@@ -117,6 +117,12 @@ impl ProxyLoc {
         self.max_temp_file_size.unwrap_or(1024 * 1024 * 1024)
     }
 
+    /// The most that is written to it at once.
+    pub fn temp_write_bytes(&self) -> usize {
+        let size = self.buffers.1.max(*self.buffer_size);
+        self.temp_file_write_size.unwrap_or(2 * size) as usize
+    }
+
     pub fn rewrites_cookies(&self) -> bool {
         !(self.cookie_domains.is_empty()
             && self.cookie_paths.is_empty()
@@ -125,7 +131,7 @@ impl ProxyLoc {
 
     /// Options of a fresh connection for this request.
     pub fn socket_options(&self, r: &mut Request) -> SocketOptions {
-        let size = |n: u64| (n > 0).then(|| u32::try_from(n).unwrap_or(u32::MAX));
+        let size = |n: u64| (n > 0).then_some(n as usize);
         let bind = match &*self.bind {
             None => None,
             Some(Bind::Addr(a)) => Some(*a),

@@ -51,7 +51,6 @@ pub async fn run(
         reader,
         buffering,
         watch: ClientWatch::new(r, *conf.ignore_client_abort),
-        pieces: 0,
         temp: None,
         read: 0,
         start_ms: 0,
@@ -82,7 +81,6 @@ struct Relay<'a> {
     reader: &'a mut BodyReader,
     buffering: bool,
     watch: ClientWatch,
-    pieces: u64,
     temp: Option<Spill>,
     /// Bytes read so far, and since when, for `proxy_limit_rate`.
     read: u64,
@@ -134,7 +132,7 @@ impl Relay<'_> {
                 false => filtered(r.output(Chain::one(Buf::flush()))),
             };
         }
-        if r.loc().body_filters.is_empty() && bytes.len() <= COPY_MAX_BYTES * 2 {
+        if r.body_is_plain() && bytes.len() <= COPY_MAX_BYTES * 2 {
             output::send_slice(r, bytes, last);
             return Ok(());
         }
@@ -242,7 +240,10 @@ impl Relay<'_> {
                 return Poll::Ready(Err(Fault::ClientGone));
             }
         }
-        if queued < self.conf.buffers_bytes() || self.may_spill(r) {
+        let full = queued >= self.conf.buffers_bytes();
+        // What goes into the file is written as it was read.
+        let room = if full { room.min(self.conf.temp_write_bytes()) } else { room };
+        if !full || self.may_spill(r) {
             let wait = *self.conf.read_timeout;
             match link.poll_read(cx, buf, room, deadlines.0, wait) {
                 Poll::Ready(Ok(n)) => return Poll::Ready(Ok(Step::Read(n))),
@@ -267,7 +268,6 @@ impl Relay<'_> {
 
     /// Hands a piece to the filters, by way of the temporary file when memory is full.
     fn put(&mut self, r: &mut Request, buf: &mut Vec<u8>) -> Result<(), Fault> {
-        self.pieces += 1;
         let queued = r.conn().out.borrow().queued();
         if queued == 0 {
             if let Some(spill) = &mut self.temp {
@@ -277,7 +277,7 @@ impl Relay<'_> {
         if queued >= self.conf.buffers_bytes() && !buf.is_empty() && self.may_spill(r) {
             return self.spill(r, buf);
         }
-        if buf.len() <= COPY_MAX_BYTES && r.loc().body_filters.is_empty() {
+        if buf.len() <= COPY_MAX_BYTES && r.body_is_plain() {
             output::send_slice(r, buf, self.reader.done);
             return Ok(());
         }

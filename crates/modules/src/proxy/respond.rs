@@ -5,7 +5,7 @@ use super::rewrite::{self, CookieRules};
 use std::rc::Rc;
 use weir_base::units;
 use weir_http::logger::LogLevel;
-use weir_http::{phases, special, Flow, Request};
+use weir_http::{phases, Flow, Request};
 use weir_wire::http1::names::ResponseHeaderId as Id;
 use weir_wire::http1::request::Method;
 use weir_wire::http1::response::ResponseField;
@@ -179,17 +179,17 @@ fn redirect(r: &mut Request, conf: &ProxyLoc, f: &ResponseField) {
     let bytes = r.exchange.head_bytes();
     let (name, value) = (f.name.of(bytes), f.value.of(bytes));
     let rules = match &conf.redirects {
-        Some(rules) if !rules.is_empty() => Rc::new(std::sync::Arc::clone(rules)),
+        Some(rules) if !rules.is_empty() => rules,
         _ => return r.out.add(name, value),
     };
     let (name, value) = (name.to_vec(), value.to_vec());
     let fresh = match f.id {
-        Id::Location => rewrite::location(r, &rules, &value),
-        _ => rewrite::refresh(r, &rules, &value),
+        Id::Location => rewrite::location(r, rules, &value),
+        _ => rewrite::refresh(r, rules, &value),
     };
     r.out.add(&name, fresh.as_deref().unwrap_or(&value));
     if fresh.is_some() && f.id == Id::Location {
-        special::complete_location(r);
+        r.own_location = true;
     }
 }
 

@@ -29,6 +29,12 @@ impl AsRawFd for Watched {
     }
 }
 
+impl AsFd for Stream {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl From<std::net::TcpStream> for Stream {
     /// The socket must be non-blocking.
     fn from(s: std::net::TcpStream) -> Stream {
@@ -119,8 +125,17 @@ impl Stream {
         }
     }
 
-    /// Whether something waits to be read: `Ok(0)` is the end of the stream. Takes nothing.
+    /// Whether something waits to be read: `Ok(0)` is the end of the stream. Takes nothing, and
+    /// asks the kernel only when the event loop has seen something happen.
     pub fn peek(&self) -> io::Result<usize> {
+        match self.watch.get() {
+            Some(watch) => watch.try_io(Interest::READABLE, |_| self.peek_now()),
+            None => self.peek_now(),
+        }
+    }
+
+    /// The same, asking the kernel in any case.
+    pub fn peek_now(&self) -> io::Result<usize> {
         let mut byte = 0u8;
         let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
         // SAFETY: one byte of room, one byte asked for.

@@ -1,0 +1,62 @@
+//! Connections to others: made without waiting longer than the kernel does.
+
+use super::Stream;
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// What is set on a socket before it connects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    pub bind: Option<SocketAddr>,
+    pub keepalive: bool,
+    pub rcvbuf: Option<usize>,
+    pub sndbuf: Option<usize>,
+}
+
+impl Stream {
+    pub async fn connect(addr: SocketAddr, options: &SocketOptions) -> io::Result<Stream> {
+        let socket = Socket::new(
+            Domain::for_address(addr),
+            Type::STREAM.nonblocking(),
+            Some(Protocol::TCP),
+        )?;
+        if options.keepalive {
+            socket.set_keepalive(true)?;
+        }
+        if let Some(n) = options.rcvbuf {
+            socket.set_recv_buffer_size(n)?;
+        }
+        if let Some(n) = options.sndbuf {
+            socket.set_send_buffer_size(n)?;
+        }
+        if let Some(local) = options.bind {
+            socket.bind(&local.into())?;
+        }
+        finish(socket, &addr.into(), true).await
+    }
+
+    pub async fn connect_path(path: &Path) -> io::Result<Stream> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+        finish(socket, &SockAddr::unix(path)?, false).await
+    }
+}
+
+async fn finish(socket: Socket, addr: &SockAddr, tcp: bool) -> io::Result<Stream> {
+    let pending = match socket.connect(addr) {
+        Ok(()) => false,
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => true,
+        Err(e) => return Err(e),
+    };
+    let stream = Stream::from_fd(socket.into(), tcp);
+    if pending {
+        poll_fn(|cx| stream.poll_writable(cx)).await?;
+        if let Some(e) = SockRef::from(&stream.as_fd()).take_error()? {
+            return Err(e);
+        }
+    }
+    Ok(stream)
+}
