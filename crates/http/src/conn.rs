@@ -2,6 +2,7 @@
 
 use crate::generation::{Location, Server, WorkerGen};
 use crate::logger::LogLevel;
+use crate::request::Request;
 use crate::worker::Worker;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
@@ -298,6 +299,26 @@ impl Connection {
         let mut text = self.client_text.borrow_mut();
         text.clear();
         client.write(&mut text);
+    }
+
+    /// Waits for a request and begins to read it into one from the worker's pool; `false` at the
+    /// end of the stream. A connection that waits holds none.
+    pub fn poll_read_request(
+        &self,
+        cx: &mut Context<'_>,
+        room: usize,
+        slot: &mut Option<Box<Request>>,
+    ) -> Poll<bool> {
+        let read = self.stream.poll_read_lazy(cx, room, slot, |slot| {
+            &mut slot.get_or_insert_with(|| self.worker.take_request()).buf
+        });
+        read.map(|r| match r {
+            Ok(n) if n > 0 => {
+                self.bytes_in.set(self.bytes_in.get() + n as u64);
+                true
+            }
+            _ => false,
+        })
     }
 
     /// Reads what has already arrived, if anything has.

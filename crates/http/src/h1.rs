@@ -13,6 +13,7 @@ use crate::special;
 use crate::worker::Counters;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 use weir_runtime::clock;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
@@ -68,18 +69,23 @@ pub async fn serve(conn: Rc<Connection>) {
 /// One request: wait, read, run, answer, log.
 async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> After {
     let worker = &conn.worker;
-    let mut r = worker.take_request();
+    let mut r = None;
     if leftover.is_empty() {
         // A client mostly has sent its request by the time its connection is accepted.
-        let early = conn.requests.get() == 0 && conn.try_read(&mut r.buf, HEAD_ROOM_BYTES);
+        let early = conn.requests.get() == 0 && {
+            let r = r.get_or_insert_with(|| worker.take_request());
+            conn.try_read(&mut r.buf, HEAD_ROOM_BYTES)
+        };
         if !early {
-            worker.give_request(r);
-            if !wait_for_request(conn, idle_until).await {
+            r.take().into_iter().for_each(|r| worker.give_request(r));
+            if !wait_for_request(conn, idle_until, &mut r).await {
+                r.take().into_iter().for_each(|r| worker.give_request(r));
                 return After::Close;
             }
-            r = worker.take_request();
         }
-    } else {
+    }
+    let mut r = r.unwrap_or_else(|| worker.take_request());
+    if !leftover.is_empty() {
         r.buf = leftover;
         r.pipelined = conn.requests.get() > 0;
     }
@@ -106,8 +112,12 @@ async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> A
     after
 }
 
-/// Waits for the first byte of a request; `false` when there will be none.
-async fn wait_for_request(conn: &Rc<Connection>, idle_until: u64) -> bool {
+/// Waits for the beginning of a request and reads it; `false` when there will be none.
+async fn wait_for_request(
+    conn: &Rc<Connection>,
+    idle_until: u64,
+    slot: &mut Option<Box<Request>>,
+) -> bool {
     let first = conn.requests.get() == 0;
     let deadline = match first {
         true => {
@@ -118,15 +128,15 @@ async fn wait_for_request(conn: &Rc<Connection>, idle_until: u64) -> bool {
     };
     let mut idle = false;
     let ready = poll_fn(|cx| {
-        if let std::task::Poll::Ready(r) = conn.stream.poll_readable(cx) {
-            return std::task::Poll::Ready(r.is_ok());
+        if let Poll::Ready(read) = conn.poll_read_request(cx, HEAD_ROOM_BYTES, slot) {
+            return Poll::Ready(read);
         }
         if !idle {
             idle = true;
             conn.idle.set(!first);
             conn.waiting.set(true);
             if conn.worker.closing.get() {
-                return std::task::Poll::Ready(false);
+                return Poll::Ready(false);
             }
             Counters::add(&conn.worker.counters.waiting, 1);
         }

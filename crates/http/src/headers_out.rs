@@ -25,6 +25,7 @@ pub struct HeadersOut {
     pub has_last_modified: bool,
     content_type: Option<Span>,
     charset: Option<Span>,
+    override_charset: Option<Span>,
     fields: Vec<Option<Field>>,
     arena: Vec<u8>,
     /// Byte ranges of the body may be asked for.
@@ -46,6 +47,7 @@ impl HeadersOut {
             has_last_modified,
             content_type,
             charset,
+            override_charset,
             fields,
             arena,
             allow_ranges,
@@ -60,6 +62,7 @@ impl HeadersOut {
         *has_last_modified = false;
         *content_type = None;
         *charset = None;
+        *override_charset = None;
         fields.clear();
         arena.clear();
         *allow_ranges = false;
@@ -131,6 +134,15 @@ impl HeadersOut {
 
     pub fn charset(&self) -> Option<&[u8]> {
         self.charset.map(|s| self.of(s))
+    }
+
+    /// The charset that a backend wants the response to be recoded to (`X-Accel-Charset`).
+    pub fn set_override_charset(&mut self, value: &[u8]) {
+        self.override_charset = Some(self.keep(value));
+    }
+
+    pub fn override_charset(&self) -> Option<&[u8]> {
+        self.override_charset.map(|s| self.of(s))
     }
 
     /// `200 Fine`: the status line an upstream sent, after the version.

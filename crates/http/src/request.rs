@@ -508,8 +508,10 @@ impl Request {
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
         let conn = Rc::clone(self.conn());
-        let timeout = *self.loc().core.send_timeout;
-        let rate = self.rate();
+        let core = &self.loc().core;
+        let timeout = *core.send_timeout;
+        let unlimited = self.limit_rate.is_none() && core.limit_rate.is_none();
+        let rate = if unlimited { 0 } else { self.rate() };
         if rate == 0 || conn.out.borrow().queued() == 0 {
             return conn.drain(leave, timeout).await;
         }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use weir_http::core_vars::query_arg;
 use weir_http::logger::LogLevel;
 use weir_http::module::{FilterError, Flow, HttpModule, PhaseHandler};
-use weir_http::{Buf, Chain, Phase, Request};
+use weir_http::{body, Buf, Chain, Phase, Request};
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
 };
@@ -124,7 +124,7 @@ fn handler(r: &mut Request) -> Flow {
 fn list(r: &mut Request) -> Result<Flow, Flow> {
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<Conf>();
-    r.discard_body = true;
+    body::discard(r)?;
     let mut format = *conf.format;
     let callback = match format {
         Format::Jsonp => callback(r)?,

@@ -1,7 +1,8 @@
 //! Charsets: nginx's `ngx_http_charset_filter_module`. Names the response's charset in
 //! Content-Type, and recodes the body where a `charset_map` leads from one to the other.
 //!
-//! Difference from nginx: `X-Accel-Charset` of a backend is not looked at.
+//! Difference from nginx: `X-Accel-Charset` of a backend counts where a charset is set, or any
+//! `charset_map` stands in front of the location; elsewhere nothing is logged about it.
 
 mod recode;
 
@@ -21,7 +22,7 @@ use weir_http::vars::registry;
 use weir_http::{Buf, Chain, Request};
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,
-    Level, Row, SlotVtable, Val,
+    Level, Row, SlotVtable, Slots, Val,
 };
 use weir_script::template::VarId;
 
@@ -84,6 +85,8 @@ struct CharsetLoc {
     source: Val<Charset>,
     override_charset: Val<bool>,
     types: Val<Arc<MimeTypes>>,
+    /// There is a `charset_map`, so that a backend may ask for another charset.
+    has_maps: Val<bool>,
 }
 
 impl ConfType for CharsetLoc {
@@ -96,6 +99,7 @@ impl ConfType for CharsetLoc {
             source = Charset::Off,
             override_charset = false,
             types = MimeTypes::of(DEFAULT_TYPES),
+            has_maps = false,
         );
         Ok(())
     }
@@ -148,8 +152,7 @@ const ROWS: &[Row] = &[
             let v = d.flag()?;
             cf.get::<CharsetLoc>().override_charset.once(d, v)
         },
-    )
-    .note("X-Accel-Charset of a backend is not looked at."),
+    ),
     Row::new(
         "charset_types",
         Context::HSL,
@@ -174,14 +177,15 @@ pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_charset_filter_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<CharsetMain>(), SlotVtable::of::<CharsetLoc>()],
-    filter: Some(Filter {
-        header: Some(header),
-        body: Some(body),
-        active: |slots| *slots.get::<CharsetLoc>().charset != Charset::Off,
-    }),
+    filter: Some(Filter { header: Some(header), body: Some(body), active }),
     build: Some(check_maps),
     ..HttpModule::EMPTY
 };
+
+fn active(slots: &Slots) -> bool {
+    let conf = slots.get::<CharsetLoc>();
+    *conf.charset != Charset::Off || *conf.has_maps
+}
 
 fn charset(cf: &mut Cf, d: &Directive) -> Charset {
     match d.arg(0).strip_prefix(b"$") {
@@ -215,6 +219,7 @@ fn set_map(cf: &mut Cf, d: &Directive) -> ConfResult {
     let (forward, back) = pair.finish();
     let map = Map { src, dst, forward: Arc::new(forward), back: Arc::new(back) };
     cf.get::<CharsetMain>().maps.push(map);
+    cf.get::<CharsetLoc>().has_maps.set(true);
     Ok(())
 }
 
@@ -268,21 +273,43 @@ fn named(r: &mut Request, main: &CharsetMain, charset: Charset) -> Result<Named,
     }
 }
 
-fn header(r: &mut Request, next: Next) -> FilterResult {
-    let loc = Rc::clone(r.loc());
-    let conf = loc.conf::<CharsetLoc>();
-    let own = own_charset(r);
-    let wanted = match &own {
-        _ if r.out.content_type().is_none_or(<[u8]>::is_empty) => false,
+/// The charset that the response is to be in, if any is asked for.
+fn destination(
+    r: &mut Request,
+    main: &CharsetMain,
+    conf: &CharsetLoc,
+    own: Option<&[u8]>,
+) -> Result<Option<Named>, FilterError> {
+    if r.out.content_type().is_none_or(<[u8]>::is_empty) {
+        return Ok(None);
+    }
+    if let Some(name) = r.out.override_charset().filter(|n| !n.is_empty()) {
+        let dst = Named { number: main.find(name), name: name.to_vec() };
+        if dst.number.is_some() {
+            return Ok(Some(dst));
+        }
+        let shown = String::from_utf8_lossy(&dst.name);
+        r.log(LogLevel::Error, &format!("unknown charset \"{shown}\" to override"));
+        return Ok(None);
+    }
+    let wanted = match own {
+        _ if *conf.charset == Charset::Off => false,
         Some(_) => *conf.override_charset,
         None => conf.types.match_response(r),
     };
-    if !wanted {
-        return next.header(r);
+    match wanted {
+        true => named(r, main, *conf.charset).map(Some),
+        false => Ok(None),
     }
+}
+
+fn header(r: &mut Request, next: Next) -> FilterResult {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<CharsetLoc>();
     let gen = Rc::clone(r.gen());
     let main = gen.shared.main.get::<CharsetMain>();
-    let dst = named(r, main, *conf.charset)?;
+    let own = own_charset(r);
+    let Some(dst) = destination(r, main, conf, own.as_deref())? else { return next.header(r) };
     let src = match own {
         Some(name) => Named { number: main.find(&name), name },
         None if *conf.source == Charset::Off => {

@@ -5,8 +5,10 @@ mod auth_basic;
 mod autoindex;
 mod charset;
 mod directory;
+mod empty_gif;
 mod files;
 mod geo;
+mod gunzip;
 mod gzip;
 mod gzip_ok;
 mod gzip_static;
@@ -20,15 +22,18 @@ mod map;
 mod mime;
 mod not_modified;
 mod proxy;
+mod random_index;
 mod range;
 mod realip;
 mod referer;
 mod rewrite;
+mod secure_link;
 mod split_clients;
 mod static_files;
 mod stub_status;
 mod sub_filter;
 mod try_files;
+mod userid;
 mod util;
 mod welcome;
 mod zones;
@@ -52,12 +57,15 @@ pub const MODULES: &[&HttpModule] = &[
     &geo::MODULE,
     &map::MODULE,
     &split_clients::MODULE,
+    &secure_link::MODULE,
     &referer::MODULE,
     &stub_status::MODULE,
     &welcome::MODULE,
+    &empty_gif::MODULE,
     &try_files::MODULE,
     &proxy::MODULE,
     // Content, in the order it is tried.
+    &random_index::MODULE,
     &gzip_static::MODULE,
     &index::MODULE,
     &autoindex::MODULE,
@@ -65,6 +73,8 @@ pub const MODULES: &[&HttpModule] = &[
     // Filters, from the first that sees a response to the last.
     &not_modified::MODULE,
     &headers::MODULE,
+    &userid::MODULE,
+    &gunzip::MODULE,
     &sub_filter::MODULE,
     &charset::MODULE,
     &gzip::MODULE,
@@ -75,20 +85,21 @@ pub const MODULES: &[&HttpModule] = &[
 /// What `weir -V` lists, in nginx's words.
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
+    "--with-http_gunzip_module",
     "--with-http_gzip_static_module",
+    "--with-http_random_index_module",
     "--with-http_realip_module",
+    "--with-http_secure_link_module",
     "--with-http_stub_status_module",
     "--with-http_sub_module",
     "--without-http-cache",
     "--without-http_ssi_module",
-    "--without-http_userid_module",
     "--without-http_mirror_module",
     "--without-http_fastcgi_module",
     "--without-http_uwsgi_module",
     "--without-http_scgi_module",
     "--without-http_grpc_module",
     "--without-http_memcached_module",
-    "--without-http_empty_gif_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
     "--without-http_upstream_least_time_module",

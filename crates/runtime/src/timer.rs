@@ -8,11 +8,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
 
+/// Belongs to one task: it is always polled with that task's waker.
 #[derive(Default)]
 pub struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,
     /// When the armed timer fires, in coarse monotonic ms; 0 when none is armed.
     armed_at: u64,
+    /// The armed timer has been polled, so it knows the task to wake.
+    polled: bool,
 }
 
 impl LazyTimer {
@@ -24,14 +27,19 @@ impl LazyTimer {
     /// may have.
     pub fn poll_until(&mut self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
         loop {
+            let now = clock::coarse_ms();
             if self.armed_at != 0 && self.armed_at <= deadline {
+                // The armed timer knows the task already, and wakes it when its time has come.
+                if self.polled && now < self.armed_at {
+                    return Poll::Pending;
+                }
+                self.polled = true;
                 let sleep = self.sleep.as_mut().expect("an armed timer exists");
                 if sleep.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
                 self.armed_at = 0;
             }
-            let now = clock::coarse_ms();
             if now >= deadline {
                 return Poll::Ready(());
             }
@@ -47,6 +55,7 @@ impl LazyTimer {
             None => self.sleep = Some(Box::pin(tokio::time::sleep_until(at))),
         }
         self.armed_at = deadline;
+        self.polled = false;
     }
 }
 

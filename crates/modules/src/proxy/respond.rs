@@ -119,9 +119,7 @@ pub fn head(r: &mut Request, conf: &ProxyLoc) -> bool {
     }
     if *conf.ignore_headers & ignore::CHARSET == 0 {
         if let Some(charset) = value(r, Id::XAccelCharset) {
-            if r.out.content_type().is_some() {
-                r.out.set_charset(&charset);
-            }
+            r.out.set_override_charset(&charset);
         }
     }
     if *conf.force_ranges {

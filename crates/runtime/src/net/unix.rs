@@ -103,6 +103,30 @@ impl Stream {
         }
     }
 
+    /// Waits until there is something to read, then reads it into the buffer that `buf` gives: a
+    /// connection that waits needs no buffer.
+    pub fn poll_read_lazy<S>(
+        &self,
+        cx: &mut Context<'_>,
+        room: usize,
+        slot: &mut S,
+        buf: impl Fn(&mut S) -> &mut Vec<u8>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(self.watch()?.poll_read_ready(cx))?;
+            match self.try_read(buf(slot), room) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Ok(n) => {
+                    if n > 0 && n < room {
+                        ready.clear_ready();
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        }
+    }
+
     /// The same, once, without waiting.
     pub fn try_read(&self, buf: &mut Vec<u8>, room: usize) -> io::Result<usize> {
         buf.reserve(room);
@@ -171,17 +195,11 @@ impl Stream {
         call: impl Fn() -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            let Some(watch) = self.watch.get() else {
-                match call() {
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.watch()?,
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                    done => return Poll::Ready(done),
-                };
-                continue;
-            };
-            let mut ready = ready!(watch.poll_write_ready(cx))?;
+            // Mostly there is room, so the call comes first and the event loop is asked after.
             match call() {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.watch()?.poll_write_ready(cx))?.clear_ready();
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 done => return Poll::Ready(done),
             }

@@ -1,0 +1,70 @@
+//! A random file answers for a directory: nginx's `ngx_http_random_index_module`.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+use crate::directory;
+use weir_http::module::{Flow, HttpModule, PhaseHandler};
+use weir_http::phases::internal_redirect;
+use weir_http::{Phase, Request};
+use weir_module::{
+    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
+};
+use weir_wire::http1::request::Method;
+
+#[derive(Default)]
+struct RandomIndexLoc {
+    on: Val<bool>,
+}
+
+impl ConfType for RandomIndexLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &RandomIndexLoc) -> ConfResult {
+        merge_values!(self, parent; on = false);
+        Ok(())
+    }
+}
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "ngx_http_random_index_module",
+    rows: &[Row::new(
+        "random_index",
+        Context::LOCATION,
+        Arity::FLAG,
+        "off",
+        "Answers for a directory with a random file of it.",
+        |cf, d| {
+            let v = d.flag()?;
+            cf.get::<RandomIndexLoc>().on.once(d, v)
+        },
+    )],
+    slots: &[SlotVtable::of::<RandomIndexLoc>()],
+    phases: &[PhaseHandler {
+        phase: Phase::Content,
+        handler,
+        active: |slots| *slots.get::<RandomIndexLoc>().on,
+    }],
+    ..HttpModule::EMPTY
+};
+
+fn handler(r: &mut Request) -> Flow {
+    let fits = matches!(r.method, Method::Get | Method::Head | Method::Post);
+    if r.uri.last() != Some(&b'/') || !fits {
+        return Flow::Declined;
+    }
+    choose(r).unwrap_or_else(|flow| flow)
+}
+
+fn choose(r: &mut Request) -> Result<Flow, Flow> {
+    let (path, dir) = directory::open(r)?;
+    let mut entries = directory::read(r, &path, dir)?;
+    entries.retain(|e| e.kind.is_file());
+    // Each new state hashes in its own way.
+    let random = RandomState::new().hash_one(0) as usize;
+    let Some(n) = random.checked_rem(entries.len()) else { return Ok(Flow::Declined) };
+    let uri = [r.uri.as_slice(), &entries[n].name].concat();
+    let args = r.args.clone();
+    Ok(internal_redirect(r, &uri, &args))
+}
