@@ -1,0 +1,33 @@
+//! The targets, each with its seeds, the pieces its mutations put in, and what must hold.
+
+mod base;
+mod body;
+mod conf;
+mod heads;
+mod proxy;
+mod template;
+mod uri;
+
+use crate::random::Random;
+
+pub struct Target {
+    pub name: &'static str,
+    pub seeds: &'static [&'static [u8]],
+    pub pieces: &'static [&'static [u8]],
+    /// Panics when what must hold does not.
+    pub check: fn(&[u8], &mut Random),
+}
+
+pub const TARGETS: &[Target] = &[
+    conf::TARGET,
+    heads::REQUEST,
+    heads::RESPONSE,
+    body::TARGET,
+    uri::TARGET,
+    proxy::TARGET,
+    template::TARGET,
+    base::UNITS,
+    base::DATES,
+    base::ADDRESSES,
+    base::ESCAPES,
+];

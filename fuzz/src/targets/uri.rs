@@ -1,0 +1,48 @@
+//! Paths: their normal form has no dot segments and never leaves the root.
+
+use super::Target;
+use crate::random::Random;
+use weir_wire::http1::uri::{exten, normalize, unescape, unsafe_uri};
+
+pub const TARGET: Target = Target {
+    name: "uri",
+    seeds: &[
+        b"/",
+        b"/a/b.html",
+        b"/a/./b/../c//d",
+        b"/%2e%2e/x%2f..%2F",
+        b"/a+b%20c%3f%25?args#fragment",
+        b"/../..",
+        b"/a/%2e/%2e./.%2e/b",
+        b"/\xc3\xa9%e2%82%ac",
+    ],
+    pieces: &[
+        b"/", b"//", b".", b"..", b"/..", b"/./", b"%", b"%2", b"%2e", b"%2F", b"%00", b"%25",
+        b"%3f", b"%23", b"?", b"#", b"+", b"\\", b"\0", b" ",
+    ],
+    check,
+};
+
+fn check(path: &[u8], random: &mut Random) {
+    let mut out = Vec::new();
+    let merge = random.coin();
+    if path.first() == Some(&b'/') && normalize(path, merge, &mut out).is_ok() {
+        assert!(out.first() == Some(&b'/') && out.len() <= path.len());
+        assert!(!out.contains(&0) || path.contains(&0));
+        let mut segments = out.split(|&b| b == b'/');
+        assert!(!segments.any(|s| s == b".." || s == b"."), "{}", out.escape_ascii());
+        assert!(!merge || !out.windows(2).any(|w| w == b"//"), "{}", out.escape_ascii());
+        if !out.iter().any(|b| b"%?#".contains(b)) {
+            let mut again = Vec::new();
+            assert!(normalize(&out, merge, &mut again).is_ok() && again == out);
+        }
+    } else {
+        // Paths that do not begin with a slash never come from a request; they must not panic.
+        let _ = normalize(path, merge, &mut out);
+    }
+    let _ = exten(path);
+    let _ = unsafe_uri(path, &mut out);
+    out.clear();
+    unescape(path, &mut out);
+    assert!(out.len() <= path.len());
+}
