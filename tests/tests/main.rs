@@ -40,3 +40,4 @@ mod static_ranges;
 mod stub_status;
 mod try_files;
 mod variables_core;
+mod welcome;

@@ -1,2 +1,51 @@
-//! The projects tasks.
-fn main() {}
+//! The project's own tasks. Nothing here needs more than the standard library, so that
+//! `cargo xtask` starts at once.
+
+#![allow(clippy::print_stdout)]
+
+mod cargo;
+mod docs;
+mod report;
+mod suite;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask test            everything: tidy, format, lints, unit and black-box tests, fuzzing
+cargo xtask tidy            layering, file sizes, unsafe, unwrap, machine paths
+cargo xtask fuzz [SECONDS]  every fuzz target, this long each (default 60);
+                            WEIR_FUZZ_SEED=N repeats a run, WEIR_FUZZ_ONLY=NAME runs one target
+cargo xtask docs            writes docs/directives.md from what the program says
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["test"] => suite::run(&root()),
+        ["tidy"] => tidy::run(&root()),
+        ["fuzz"] => cargo::fuzz(&root(), "60"),
+        ["fuzz", seconds] => cargo::fuzz(&root(), seconds),
+        ["docs"] => docs::write(&root()),
+        [] | ["help" | "-h" | "--help"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => Err(format!("unknown task: {}\n\n{HELP}", words.join(" "))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(text) => {
+            eprintln!("{}", text.trim_end());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or_else(|| here.to_path_buf(), Path::to_path_buf)
+}

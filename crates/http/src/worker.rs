@@ -48,6 +48,11 @@ impl Counters {
 pub struct AllCounters(pub Vec<Arc<Counters>>);
 
 impl AllCounters {
+    /// How many workers there are: each holds its own counters, the others are spare.
+    pub fn workers(&self) -> usize {
+        self.0.iter().filter(|c| Arc::strong_count(c) > 1).count()
+    }
+
     pub fn sum(&self, pick: impl Fn(&Counters) -> &AtomicU64) -> u64 {
         self.0.iter().map(|c| pick(c).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }

@@ -35,6 +35,7 @@ mod sub_filter;
 mod try_files;
 mod userid;
 mod util;
+mod welcome;
 mod zones;
 
 use std::path::PathBuf;
@@ -59,6 +60,7 @@ pub const MODULES: &[&HttpModule] = &[
     &secure_link::MODULE,
     &referer::MODULE,
     &stub_status::MODULE,
+    &welcome::MODULE,
     &empty_gif::MODULE,
     &try_files::MODULE,
     &proxy::MODULE,

@@ -120,7 +120,8 @@ fn paths(prefix: Option<String>, conf: Option<String>, error_log: Option<String>
         None => Some(prefix.join(DEFAULT_CONF)).filter(|p| given || p.exists()),
     };
     let prefix = match &conf {
-        None => cwd,
+        // The embedded default leaves nothing behind where it is tried.
+        None => std::env::temp_dir(),
         Some(c) if !given && !Path::new(DEFAULT_PREFIX).exists() => conf_home(c),
         Some(_) => prefix,
     };

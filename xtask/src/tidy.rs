@@ -1,0 +1,229 @@
+//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//!
+//! * A crate uses only the crates below it in ARCHITECTURE.md's table, which is read, not
+//!   repeated here; the crates the table calls *pure* know no sockets, no clock, no runtime.
+//! * `unsafe` lives in `crates/runtime`, `.unwrap()` in tests.
+//! * Files have at most 1,000 lines, and name nobody's machine.
+
+mod layers;
+mod source;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use layers::Layers;
+use source::{code, without_tests, words};
+
+const MAX_LINES: usize = 1000;
+/// Written by programs.
+const GENERATED: &[&str] = &["Cargo.lock", "docs/directives.md"];
+const SKIPPED_DIRS: &[&str] = &["target", ".git", ".worktrees", "node_modules"];
+/// What a pure crate does not say.
+const IMPURE: &[&str] = &[
+    "Instant",
+    "SystemTime",
+    "TcpListener",
+    "TcpStream",
+    "ToSocketAddrs",
+    "UdpSocket",
+    "UnixDatagram",
+    "UnixListener",
+    "UnixStream",
+    "libc",
+    "mio",
+    "socket2",
+    "tokio",
+];
+/// First parts of paths that exist on one person's machine; the slashes are added where they
+/// are looked for, or this file would name them.
+const MACHINE_ROOTS: &[&str] = &["home", "root", "work", "Users"];
+
+pub fn run(root: &Path) -> Result<(), String> {
+    let problems = check(root)?;
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(problems.join("\n")),
+    }
+}
+
+/// Every breach of the rules, as `file:line: what`.
+pub fn check(root: &Path) -> Result<Vec<String>, String> {
+    let architecture = read(&root.join("ARCHITECTURE.md"))?;
+    let layers = Layers::parse(&architecture)?;
+    let mut problems = layers.check(root)?;
+    let mut files = Vec::new();
+    walk(root, root, &mut files)?;
+    let test_files = test_files(root, &files)?;
+    for path in &files {
+        let Ok(text) = fs::read_to_string(root.join(path)) else { continue };
+        let name = path.to_string_lossy().replace('\\', "/");
+        let is_test =
+            test_files.iter().any(|t| path == t || path.starts_with(t.with_extension("")));
+        problems.extend(check_text(&name, &text));
+        if name.ends_with(".rs") {
+            problems.extend(check_code(&name, &text, is_test, &layers));
+        }
+    }
+    Ok(problems)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Files below `dir`, relative to `root`, in order.
+fn walk(root: &Path, dir: &Path, out: &mut Vec<PathBuf>) -> Result<(), String> {
+    let entries = fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if SKIPPED_DIRS.contains(&&*name) || path.is_symlink() {
+            continue;
+        }
+        if path.is_dir() {
+            walk(root, &path, out)?;
+        } else if let Ok(relative) = path.strip_prefix(root) {
+            out.push(relative.to_path_buf());
+        }
+    }
+    Ok(())
+}
+
+/// Files that a `#[cfg(test)] mod name;` includes.
+fn test_files(root: &Path, files: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let mut found = Vec::new();
+    for path in files.iter().filter(|p| p.extension().is_some_and(|e| e == "rs")) {
+        for module in source::test_modules(&code(&read(&root.join(path))?)) {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            let dir = match &*stem {
+                "lib" | "main" | "mod" => path.with_file_name(""),
+                _ => path.with_extension(""),
+            };
+            found.push(dir.join(format!("{module}.rs")));
+        }
+    }
+    Ok(found)
+}
+
+/// Rules for every file.
+fn check_text(name: &str, text: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let lines = text.lines().count();
+    if lines > MAX_LINES && !GENERATED.contains(&name) {
+        problems.push(format!("{name}: {lines} lines; {MAX_LINES} are the most"));
+    }
+    for (at, line) in text.lines().enumerate() {
+        if let Some(found) = machine_path(line) {
+            problems.push(format!("{name}:{}: a path of one machine: {found}", at + 1));
+        }
+    }
+    problems
+}
+
+fn machine_path(line: &str) -> Option<String> {
+    MACHINE_ROOTS.iter().find_map(|first| {
+        let needle = format!("/{first}/");
+        let is_start = |at: usize| {
+            let before = line[..at].chars().next_back();
+            !before.is_some_and(|c| c.is_alphanumeric() || "._-%/}~*".contains(c))
+        };
+        line.match_indices(&needle).find(|(at, _)| is_start(*at)).map(|_| needle.clone())
+    })
+}
+
+/// Rules for Rust.
+fn check_code(name: &str, text: &str, is_test: bool, layers: &Layers) -> Vec<String> {
+    let all = code(text);
+    let mut problems = Vec::new();
+    let mut say = |line: usize, what: String| problems.push(format!("{name}:{line}: {what}"));
+    let room = name.strip_prefix("crates/").and_then(|rest| rest.split_once('/'));
+    if !matches!(room, Some(("runtime", _))) {
+        for (line, word) in words(&all).filter(|(_, w)| ["unsafe", "unsafe_code"].contains(w)) {
+            say(line, format!("`{word}` belongs in crates/runtime"));
+        }
+    }
+    let Some((room, rest)) = room else { return problems };
+    if is_test || !rest.starts_with("src/") {
+        return problems;
+    }
+    let code = without_tests(&all);
+    for (at, line) in code.lines().enumerate() {
+        if line.contains(".unwrap()") {
+            say(at + 1, "`.unwrap()` outside tests".to_owned());
+        }
+    }
+    if layers.is_pure(room) {
+        for (line, word) in words(&code).filter(|(_, w)| IMPURE.contains(w)) {
+            say(line, format!("`{word}` in a pure crate"));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers() -> Layers {
+        Layers::parse("| crate | x |\n| --- | --- |\n| `top` | t |\n| `low` | l — *pure* |\n")
+            .unwrap()
+    }
+
+    fn code_problems(name: &str, text: &str) -> Vec<String> {
+        check_code(name, text, false, &layers())
+    }
+
+    #[test]
+    fn the_project_is_tidy() {
+        let problems = check(&crate::root()).unwrap();
+        assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    }
+
+    #[test]
+    fn unsafe_has_one_home() {
+        let text = "// unsafe\nfn f() { unsafe { g() } }\nlet s = \"unsafe\"; unsafe_uri();";
+        assert_eq!(
+            code_problems("crates/top/src/a.rs", text),
+            ["crates/top/src/a.rs:2: `unsafe` belongs in crates/runtime"]
+        );
+        assert_eq!(code_problems("tests/src/a.rs", text).len(), 1);
+        assert_eq!(code_problems("crates/top/src/a.rs", "#![allow(unsafe_code)]").len(), 1);
+        assert!(code_problems("crates/runtime/src/a.rs", text).is_empty());
+    }
+
+    #[test]
+    fn unwrap_is_for_tests() {
+        let text = "fn f() {\n x.unwrap() }\n#[cfg(test)]\nmod tests { fn t() { x.unwrap(); } }";
+        assert_eq!(
+            code_problems("crates/top/src/a.rs", text),
+            ["crates/top/src/a.rs:2: `.unwrap()` outside tests"]
+        );
+        assert!(code_problems("crates/top/tests/a.rs", text).is_empty());
+        assert!(check_code("crates/top/src/t.rs", text, true, &layers()).is_empty());
+        assert!(code_problems("crates/top/src/a.rs", "// x.unwrap()\nx.unwrap_or(1)").is_empty());
+    }
+
+    #[test]
+    fn pure_crates_know_no_clock_and_no_socket() {
+        let text = "use std::net::IpAddr;\nuse std::time::Instant;\nfn f(s: &TcpStream) {}";
+        assert_eq!(code_problems("crates/low/src/a.rs", text).len(), 2);
+        assert!(code_problems("crates/top/src/a.rs", text).is_empty());
+    }
+
+    #[test]
+    fn machine_paths() {
+        for root in MACHINE_ROOTS {
+            assert!(machine_path(&format!("x = \"/{root}/me/x\"")).is_some());
+            assert!(machine_path(&format!("/usr/{root}/x /{root}y")).is_none());
+        }
+    }
+
+    #[test]
+    fn long_files() {
+        let text = "\n".repeat(MAX_LINES + 1);
+        assert_eq!(check_text("a.rs", &text).len(), 1);
+        assert!(check_text("Cargo.lock", &text).is_empty());
+        assert!(check_text("a.rs", &text[1..]).is_empty());
+    }
+}

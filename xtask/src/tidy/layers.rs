@@ -1,0 +1,146 @@
+//! The arrows between the crates.
+
+use std::fs;
+use std::path::Path;
+
+/// Crates that only something with a runtime, sockets or the system needs.
+const PLATFORM: &[&str] = &["libc", "mio", "socket2", "tokio"];
+
+/// ARCHITECTURE.md's table, from the top of the house to its ground.
+pub struct Layers(Vec<Room>);
+
+struct Room {
+    name: String,
+    pure: bool,
+}
+
+impl Layers {
+    pub fn parse(architecture: &str) -> Result<Layers, String> {
+        let rows = architecture
+            .lines()
+            .skip_while(|line| !line.starts_with("| crate |"))
+            .skip(2)
+            .map_while(|line| line.strip_prefix("| `")?.split_once("` |"));
+        let rooms: Vec<Room> = rows
+            .map(|(name, text)| Room { name: name.to_owned(), pure: text.contains("*pure*") })
+            .collect();
+        match rooms.is_empty() {
+            true => Err("ARCHITECTURE.md: no table of crates".to_owned()),
+            false => Ok(Layers(rooms)),
+        }
+    }
+
+    pub fn is_pure(&self, room: &str) -> bool {
+        self.0.iter().any(|r| r.name == room && r.pure)
+    }
+
+    fn level(&self, room: &str) -> Option<usize> {
+        self.0.iter().position(|r| r.name == room)
+    }
+
+    /// The table and the directories agree, and every manifest keeps to the table.
+    pub fn check(&self, root: &Path) -> Result<Vec<String>, String> {
+        let dir = root.join("crates");
+        let mut problems = Vec::new();
+        let entries = fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        for entry in entries.flatten().filter(|e| e.path().join("Cargo.toml").exists()) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if self.level(&name).is_none() {
+                problems.push(format!("crates/{name}: not in ARCHITECTURE.md's table"));
+            }
+        }
+        for room in &self.0 {
+            let path = dir.join(&room.name).join("Cargo.toml");
+            match fs::read_to_string(&path) {
+                Ok(text) => problems.extend(self.check_manifest(&room.name, &text)),
+                Err(_) => {
+                    problems.push(format!("ARCHITECTURE.md: there is no crate `{}`", room.name))
+                }
+            }
+        }
+        Ok(problems)
+    }
+
+    fn check_manifest(&self, room: &str, manifest: &str) -> Vec<String> {
+        let level = self.level(room);
+        let wrong = |(name, for_tests): &(String, bool)| match room_of(name) {
+            Some(other) => self.level(other) <= level,
+            None => self.is_pure(room) && !for_tests && PLATFORM.contains(&name.as_str()),
+        };
+        let found = dependencies(manifest).into_iter().filter(wrong);
+        found.map(|(name, _)| format!("crates/{room}: may not depend on {name}")).collect()
+    }
+}
+
+/// The room a package is in, for the project's own.
+fn room_of(package: &str) -> Option<&str> {
+    match package {
+        "weir" => Some("weir"),
+        _ => package.strip_prefix("weir-"),
+    }
+}
+
+/// Every dependency a manifest names, and whether it is for tests alone.
+fn dependencies(manifest: &str) -> Vec<(String, bool)> {
+    let mut found = Vec::new();
+    let mut section = "";
+    for line in manifest.lines().map(str::trim) {
+        if let Some(header) = line.strip_prefix('[') {
+            section = header.trim_end_matches(']');
+            // [dependencies.name]
+            if let Some((kind, name)) = section.rsplit_once("dependencies.") {
+                found.push((name.to_owned(), kind.ends_with("dev-")));
+            }
+        } else if section.ends_with("dependencies") && !line.starts_with('#') {
+            let end = line.find(['.', '=', ' ']).unwrap_or(0);
+            let name = line[..end].trim_matches('"');
+            if !name.is_empty() {
+                found.push((name.to_owned(), section.ends_with("dev-dependencies")));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers() -> Layers {
+        let table = "text\n| crate | what |\n| --- | --- |\n| `weir` | x |\n| `http` | y |\n\
+                     | `base` | z — *pure* |\n\n| `not` | this |\n";
+        Layers::parse(table).unwrap()
+    }
+
+    #[test]
+    fn the_table() {
+        let layers = layers();
+        assert_eq!(layers.0.len(), 3);
+        assert!(layers.is_pure("base") && !layers.is_pure("http"));
+        assert!(Layers::parse("nothing").is_err());
+    }
+
+    #[test]
+    fn arrows_point_down() {
+        let up = "[dependencies]\nweir-http.workspace = true\n";
+        assert_eq!(layers().check_manifest("base", up).len(), 1);
+        assert_eq!(layers().check_manifest("http", up).len(), 1, "itself");
+        assert!(layers().check_manifest("weir", up).is_empty());
+        let unknown = "[dependencies]\nweir-fuzz = { path = \"x\" }";
+        assert_eq!(layers().check_manifest("http", unknown).len(), 1);
+        let dev = "[dev-dependencies]\nweir-http.workspace = true\n";
+        assert_eq!(layers().check_manifest("base", dev).len(), 1);
+    }
+
+    #[test]
+    fn the_ground_knows_no_system() {
+        let text = "[target.'cfg(unix)'.dependencies]\nlibc = \"0.2\"\n[dependencies.tokio]\n\
+                    version = \"1\"\n[dev-dependencies]\nsocket2 = \"1\"\n";
+        let problems = layers().check_manifest("base", text);
+        assert_eq!(
+            problems,
+            ["crates/base: may not depend on libc", "crates/base: may not depend on tokio"]
+        );
+        assert!(layers().check_manifest("http", text).is_empty());
+    }
+}
