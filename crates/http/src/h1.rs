@@ -72,9 +72,11 @@ async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> A
     let mut r = None;
     if leftover.is_empty() {
         // A client mostly has sent its request by the time its connection is accepted.
-        let early = conn.requests.get() == 0 && {
+        let early = conn.requests.get() == 0 && worker.try_early() && {
             let r = r.get_or_insert_with(|| worker.take_request());
-            conn.try_read(&mut r.buf, HEAD_ROOM_BYTES)
+            let hit = conn.try_read(&mut r.buf, HEAD_ROOM_BYTES);
+            worker.early_result(hit);
+            hit
         };
         if !early {
             r.take().into_iter().for_each(|r| worker.give_request(r));

@@ -3,11 +3,22 @@
 use crate::conf::Satisfy;
 use crate::location::{self, Found};
 use crate::logger::LogLevel;
-use crate::module::{Flow, Handler, Phase};
+use crate::module::{Flow, Handler, Phase, WaitFn};
 use crate::request::Request;
 use crate::special;
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, EscapeKind};
+
+/// The handlers of one phase. Only a handler that waits makes this a future of its own.
+macro_rules! phase {
+    ($r:expr, $phase:expr) => {{
+        let mut i = 0;
+        match run_ready($r, $phase, &mut i) {
+            Flow::Wait(f) => wait_in($r, $phase, i, f).await,
+            flow => flow,
+        }
+    }};
+}
 
 /// Runs a request until its response is complete (or must be broken off: `false`).
 pub async fn run(r: &mut Request) -> bool {
@@ -67,7 +78,7 @@ fn finalize(r: &mut Request, status: u16) -> Flow {
 
 async fn run_phases(r: &mut Request, from: Phase) -> Flow {
     if from <= Phase::PostRead {
-        match run_handlers(r, Phase::PostRead).await {
+        match phase!(r, Phase::PostRead) {
             Flow::Declined | Flow::Ok => {}
             flow => return flow,
         }
@@ -75,7 +86,7 @@ async fn run_phases(r: &mut Request, from: Phase) -> Flow {
     let mut from = from;
     loop {
         if from <= Phase::ServerRewrite {
-            match run_handlers(r, Phase::ServerRewrite).await {
+            match phase!(r, Phase::ServerRewrite) {
                 Flow::Declined => {}
                 // Also `Ok`: the rewrite phases' handlers may answer themselves (`return`).
                 flow => return flow,
@@ -85,7 +96,7 @@ async fn run_phases(r: &mut Request, from: Phase) -> Flow {
                 return flow;
             }
         }
-        match run_handlers(r, Phase::Rewrite).await {
+        match phase!(r, Phase::Rewrite) {
             Flow::Declined => {}
             flow => return flow,
         }
@@ -111,27 +122,47 @@ async fn run_phases(r: &mut Request, from: Phase) -> Flow {
 
 /// Preaccess, access and precontent.
 async fn guarded(r: &mut Request) -> Flow {
-    match run_handlers(r, Phase::Preaccess).await {
+    match phase!(r, Phase::Preaccess) {
         Flow::Declined | Flow::Ok => {}
         flow => return flow,
     }
-    match access(r).await {
-        Flow::Declined | Flow::Ok => {}
-        flow => return flow,
+    if has_handlers(r, Phase::Access) {
+        match access(r).await {
+            Flow::Declined | Flow::Ok => {}
+            flow => return flow,
+        }
     }
-    run_handlers(r, Phase::Precontent).await
+    phase!(r, Phase::Precontent)
 }
 
-/// The handlers of one phase, until one decides.
-async fn run_handlers(r: &mut Request, phase: Phase) -> Flow {
-    let mut i = 0;
-    while let Some(handler) = nth(r, phase, i) {
-        match call(r, handler).await {
-            Flow::Declined => i += 1,
+/// Goes on in a phase whose handler before `i` waits.
+async fn wait_in(r: &mut Request, phase: Phase, mut i: usize, mut f: WaitFn) -> Flow {
+    loop {
+        let flow = match f(r).await {
+            Flow::Declined => run_ready(r, phase, &mut i),
+            decided => decided,
+        };
+        match flow {
+            Flow::Wait(next) => f = next,
+            decided => return decided,
+        }
+    }
+}
+
+/// The handlers of one phase from `i` on, until one decides or waits.
+fn run_ready(r: &mut Request, phase: Phase, i: &mut usize) -> Flow {
+    while let Some(handler) = nth(r, phase, *i) {
+        *i += 1;
+        match handler(r) {
+            Flow::Declined => {}
             flow => return flow,
         }
     }
     Flow::Declined
+}
+
+fn has_handlers(r: &Request, phase: Phase) -> bool {
+    !r.loc().phases[phase as usize].is_empty()
 }
 
 fn nth(r: &Request, phase: Phase, i: usize) -> Option<Handler> {

@@ -15,6 +15,10 @@ use weir_runtime::clock;
 
 /// Requests kept for reuse.
 const POOL_MAX: usize = 256;
+/// Misses in a row before early reads rest, and for how many connections they do.
+const EARLY_TRIES: u8 = 4;
+const EARLY_REST: u8 = 68;
+
 /// A pooled request whose buffers have grown beyond this is let go.
 const POOL_BUFFER_MAX_BYTES: usize = 64 * 1024;
 
@@ -64,6 +68,8 @@ pub struct Worker {
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<Identity>>>,
     flushers: RefCell<Vec<Box<dyn Fn()>>>,
     date: Cell<(i64, [u8; 29])>,
+    /// Whether requests have lately been there when their connection was accepted.
+    early: Cell<u8>,
     /// Set when the worker is to finish: keep-alive connections are closed after their request.
     pub closing: Cell<bool>,
     /// Wakes idle connections when the worker is to finish.
@@ -83,6 +89,7 @@ impl Worker {
             locals: RefCell::default(),
             flushers: RefCell::default(),
             date: Cell::new((i64::MIN, [0; 29])),
+            early: Cell::new(EARLY_TRIES),
             closing: Cell::new(false),
             close_idle: tokio::sync::Notify::new(),
             connections: Cell::new(0),
@@ -92,6 +99,33 @@ impl Worker {
 
     pub fn generation(&self) -> Rc<WorkerGen> {
         Rc::clone(&self.gen.borrow())
+    }
+
+    /// Whether to read from a fresh connection before the event loop says that there is something.
+    /// Under load there mostly is, and the connection need not be registered; otherwise the call
+    /// would be wasted, so after a few misses only one connection in many is tried.
+    pub(crate) fn try_early(&self) -> bool {
+        match self.early.get() {
+            0 => {
+                self.early.set(EARLY_REST);
+                true
+            }
+            n if n > EARLY_TRIES => {
+                self.early.set(if n == EARLY_TRIES + 1 { 0 } else { n - 1 });
+                false
+            }
+            _ => true,
+        }
+    }
+
+    pub(crate) fn early_result(&self, hit: bool) {
+        match (hit, self.early.get()) {
+            (true, _) => self.early.set(EARLY_TRIES),
+            (false, n) if n <= EARLY_TRIES => {
+                self.early.set(if n <= 1 { EARLY_REST } else { n - 1 });
+            }
+            _ => {}
+        }
     }
 
     pub(crate) fn take_request(&self) -> Box<Request> {
