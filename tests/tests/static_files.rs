@@ -102,10 +102,9 @@ fn large_files_come_whole() {
 
 #[test]
 fn links_are_followed() {
-    let setup = Setup::new(
-        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/html; } }",
-    )
-    .file("html/a", "target");
+    let setup =
+        Setup::new("events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/html; } }")
+            .file("html/a", "target");
     std::os::unix::fs::symlink("a", setup.dir().join("html/link")).unwrap();
     assert_eq!(setup.start().get("/link").text(), "target");
 }

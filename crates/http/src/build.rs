@@ -196,10 +196,8 @@ fn location_kind(cf: &mut Cf, d: &Directive) -> ConfResult<(Kind, Vec<u8>)> {
     Ok(match name.first() {
         Some(b'=') => (Kind::Exact, name[1..].to_vec()),
         Some(b'^') if name.starts_with(b"^~") => (Kind::NoRegex, glued(b"^~").unwrap_or_default()),
-        Some(b'~') if name.starts_with(b"~*") => {
-            regex_kind_of(cf, d, 0, &name[2..].to_vec(), true)?
-        }
-        Some(b'~') => regex_kind_of(cf, d, 0, &name[1..].to_vec(), false)?,
+        Some(b'~') if name.starts_with(b"~*") => regex_kind_of(cf, d, 0, &name[2..], true)?,
+        Some(b'~') => regex_kind_of(cf, d, 0, &name[1..], false)?,
         Some(b'@') => (Kind::Named, name.to_vec()),
         _ => (Kind::Prefix, name.to_vec()),
     })
@@ -246,10 +244,13 @@ fn check_nesting(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> ConfRe
 }
 
 fn check_duplicate(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> ConfResult {
-    let same = |k: &Kind| match (kind, k) {
-        (Kind::Prefix | Kind::NoRegex, Kind::Prefix | Kind::NoRegex) => true,
-        (Kind::Exact, Kind::Exact) | (Kind::Named, Kind::Named) => true,
-        _ => false,
+    let same = |k: &Kind| {
+        matches!(
+            (kind, k),
+            (Kind::Prefix | Kind::NoRegex, Kind::Prefix | Kind::NoRegex)
+                | (Kind::Exact, Kind::Exact)
+                | (Kind::Named, Kind::Named)
+        )
     };
     let core = cf.get::<CoreLoc>();
     if core.children.iter().any(|c| c.name == name && same(&c.kind)) {
@@ -316,7 +317,17 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>, number: u64) -> ConfResult
             done?;
         }
     }
-    assemble(cf, modules, servers, roots, locations, merged, error_log, number)
+    let parts = Parts { servers, roots, locations, merged };
+    assemble(cf, modules, parts, error_log, number)
+}
+
+/// What the merge has left, to be made into a generation.
+struct Parts {
+    servers: Vec<Slots>,
+    /// Each server's outermost location.
+    roots: Vec<usize>,
+    locations: Vec<Slots>,
+    merged: Merged,
 }
 
 fn empty(cf: &mut Cf, main: Slots, error_log: &Arc<ErrorLog>, number: u64) -> Generation {
@@ -402,17 +413,14 @@ fn entry_of(child: &LocBuild) -> Option<Entry> {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 fn assemble(
     cf: &mut Cf,
     modules: &'static [&'static HttpModule],
-    servers: Vec<Slots>,
-    roots: Vec<usize>,
-    locations: Vec<Slots>,
-    merged: Merged,
+    parts: Parts,
     error_log: &Arc<ErrorLog>,
     number: u64,
 ) -> ConfResult<Generation> {
+    let Parts { servers, roots, locations, merged } = parts;
     let mut main = std::mem::take(&mut cf.levels.main);
     let vars = main.get_mut::<CoreMain>().vars.resolve().map_err(Diagnostic::emerg)?;
     let Merged { names, flags, sets } = merged;

@@ -491,7 +491,9 @@ impl Connection {
                     Poll::Ready(Ok(())) => {}
                 }
                 match self.stream.peek() {
-                    Ok(0) => return Poll::Ready(Err(ConnError::Io(io::ErrorKind::BrokenPipe.into()))),
+                    Ok(0) => {
+                        return Poll::Ready(Err(ConnError::Io(io::ErrorKind::BrokenPipe.into())))
+                    }
                     // More requests wait behind this one: the end cannot be seen.
                     Ok(_) => watch = false,
                     Err(_) => self.stream.not_readable(cx),

@@ -86,13 +86,16 @@ impl Deref for Server {
     }
 }
 
+/// An expression, what it leads to, and the variables its named groups set.
+pub type RegexTarget = (Arc<Regex>, usize, Vec<(usize, VarId)>);
+
 /// The servers that share one address, by name.
 pub struct AddrConf {
     /// The address as configured; a wildcard socket serves several.
     pub addr: ListenAddr,
     pub default: usize,
     pub names: HostMap<usize>,
-    pub regexes: Vec<(Arc<Regex>, usize, Vec<(usize, VarId)>)>,
+    pub regexes: Vec<RegexTarget>,
     pub proxy_protocol: bool,
     pub ssl: bool,
     pub http2: bool,

@@ -303,10 +303,8 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     }
     log_request(r).await;
     if !finished || !sent || conn.broken.get() {
-        if r.aborted || !sent {
-            if *r.loc().core.reset_timedout_connection && !sent {
-                conn.stream.reset_on_close();
-            }
+        if !sent && *r.loc().core.reset_timedout_connection {
+            conn.stream.reset_on_close();
         }
         return After::Close;
     }

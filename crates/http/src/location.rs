@@ -1,9 +1,9 @@
 //! Which location serves a URI, and which file it names.
 
+use crate::generation::RegexTarget;
 use crate::request::Request;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
 use weir_script::regex::{MatchError, Regex};
 use weir_script::template::VarId;
 
@@ -25,7 +25,7 @@ pub struct LocationSet {
     prefixes: Vec<Prefix>,
     /// Some prefix redirects its name without the slash.
     auto_redirects: bool,
-    regexes: Vec<(Arc<Regex>, usize, Vec<(usize, VarId)>)>,
+    regexes: Vec<RegexTarget>,
 }
 
 /// What a level is built from.

@@ -204,10 +204,7 @@ pub fn set_location(r: &mut Request, location: &[u8]) {
 /// Puts scheme and host before a `Location` that is only a path, where `absolute_redirect` is on.
 pub fn complete_location(r: &mut Request) {
     let Some(path) = r.out.get(b"Location") else { return };
-    if !r.own_location
-        || path.first() != Some(&b'/')
-        || !*r.loc().core.absolute_redirect
-    {
+    if !r.own_location || path.first() != Some(&b'/') || !*r.loc().core.absolute_redirect {
         return;
     }
     let path = path.to_vec();

@@ -64,6 +64,8 @@ pub struct Worker {
     pub gen: RefCell<Rc<WorkerGen>>,
     pub counters: Arc<Counters>,
     pub all: Arc<AllCounters>,
+    // Boxed, because moving a request costs more than answering a small one.
+    #[expect(clippy::vec_box)]
     pool: RefCell<Vec<Box<Request>>>,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<Identity>>>,
     flushers: RefCell<Vec<Box<dyn Fn()>>>,

@@ -61,7 +61,11 @@ fn send_fds(to: &UnixStream, fds: &[RawFd]) -> io::Result<()> {
         (*header).cmsg_level = libc::SOL_SOCKET;
         (*header).cmsg_type = libc::SCM_RIGHTS;
         (*header).cmsg_len = libc::CMSG_LEN(std::mem::size_of_val(fds) as u32) as _;
-        std::ptr::copy_nonoverlapping(fds.as_ptr().cast(), libc::CMSG_DATA(header), std::mem::size_of_val(fds));
+        std::ptr::copy_nonoverlapping(
+            fds.as_ptr().cast(),
+            libc::CMSG_DATA(header),
+            std::mem::size_of_val(fds),
+        );
         libc::sendmsg(to.as_raw_fd(), &msg, libc::MSG_NOSIGNAL)
     };
     match n {

@@ -31,7 +31,9 @@ Without a configuration file Weir serves its embedded default at http://127.0.0.
 
 pub enum Action {
     Serve,
-    Test { dump: bool },
+    Test {
+        dump: bool,
+    },
     Signal(String),
     Help,
     Version,
@@ -51,7 +53,11 @@ impl Args {
         let mut args = args.peekable();
         if args.peek().map(String::as_str) == Some("help") {
             let name = args.nth(1);
-            return Ok(Args { action: Action::Directive(name), quiet: false, paths: paths(None, None, None, String::new()) });
+            return Ok(Args {
+                action: Action::Directive(name),
+                quiet: false,
+                paths: paths(None, None, None, String::new()),
+            });
         }
         let (mut prefix, mut conf, mut error_log) = (None, None, None);
         let mut globals = String::new();
@@ -67,7 +73,9 @@ impl Args {
                     '?' | 'h' => action = Action::Help,
                     'v' => action = Action::Version,
                     'V' => action = Action::FullVersion,
-                    't' if !matches!(action, Action::Test { dump: true }) => action = Action::Test { dump: false },
+                    't' if !matches!(action, Action::Test { dump: true }) => {
+                        action = Action::Test { dump: false }
+                    }
                     't' => {}
                     'T' => action = Action::Test { dump: true },
                     'q' => quiet = true,
@@ -109,7 +117,12 @@ fn checked_signal(name: String) -> Result<String, String> {
     }
 }
 
-fn paths(prefix: Option<String>, conf: Option<String>, error_log: Option<String>, globals: String) -> Paths {
+fn paths(
+    prefix: Option<String>,
+    conf: Option<String>,
+    error_log: Option<String>,
+    globals: String,
+) -> Paths {
     let cwd = std::env::current_dir().unwrap_or_default();
     let given = prefix.is_some();
     let prefix = cwd.join(prefix.unwrap_or_else(|| DEFAULT_PREFIX.into()));

@@ -27,7 +27,12 @@ const HEAL_MS: u64 = 1000;
 const RESTART_REST_MS: u64 = 500;
 
 /// One process does everything: not root, or `master_process off`.
-pub fn single(paths: &Paths, loaded: Loaded, sockets: Sockets, waiter: &Waiter) -> Result<(), String> {
+pub fn single(
+    paths: &Paths,
+    loaded: Loaded,
+    sockets: Sockets,
+    waiter: &Waiter,
+) -> Result<(), String> {
     let pid_file = loaded.generation.global.get::<Global>().clone_pid(paths);
     let mut serving = Serving::start(loaded.generation, sockets)?;
     let mut ending = false;
@@ -38,7 +43,8 @@ pub fn single(paths: &Paths, loaded: Loaded, sockets: Sockets, waiter: &Waiter) 
             Wake::Signal(Signal::Hup) if !ending => reload_single(paths, &mut serving),
             Wake::Signal(Signal::Usr1) => serving.reopen_logs(),
             Wake::Signal(Signal::Usr2) if !ending => {
-                upgrade = upgrade::begin(&serving.sockets, &pid_file, &serving.generation.error_log);
+                upgrade =
+                    upgrade::begin(&serving.sockets, &pid_file, &serving.generation.error_log);
             }
             Wake::Signal(Signal::Quit | Signal::Winch) => {
                 log(&serving.generation, LogLevel::Notice, "gracefully shutting down");
@@ -115,7 +121,12 @@ struct Master<'a> {
 }
 
 /// The master: keeps root, watches the serving process, reloads and reopens for it.
-pub fn master(paths: &Paths, loaded: Loaded, sockets: Sockets, waiter: &Waiter) -> Result<(), String> {
+pub fn master(
+    paths: &Paths,
+    loaded: Loaded,
+    sockets: Sockets,
+    waiter: &Waiter,
+) -> Result<(), String> {
     let pid_file = paths.pid_path(loaded.generation.global.get::<Global>());
     let mut sockets = sockets;
     let (child, link) = spawn(paths, &loaded, &mut sockets, waiter)?;
@@ -213,7 +224,10 @@ impl Master<'_> {
                 self.log(level, &format!("worker process {} exited with code {c}", self.child));
             }
             Exit::Signal(s) => {
-                self.log(LogLevel::Alert, &format!("worker process {} exited on signal {s}", self.child));
+                self.log(
+                    LogLevel::Alert,
+                    &format!("worker process {} exited on signal {s}", self.child),
+                );
             }
         }
     }
@@ -263,7 +277,11 @@ impl Master<'_> {
 
     fn reopen(&self) {
         for (path, e) in logger::reopen_all() {
-            let text = format!("open() \"{}\" failed ({})", path.display(), weir_http::core_rows::os_text(&e));
+            let text = format!(
+                "open() \"{}\" failed ({})",
+                path.display(),
+                weir_http::core_rows::os_text(&e)
+            );
             self.log(LogLevel::Emerg, &text);
         }
         if let Some(who) = identity(&self.loaded.generation).ok().flatten() {
@@ -375,7 +393,8 @@ fn serve(
 ) -> Result<(), String> {
     crate::apply_limits(loaded.generation.global.get::<Global>(), &loaded.generation.error_log);
     if let Some(who) = who {
-        process::become_user(&who).map_err(|e| format!("becoming user \"{}\" failed: {e}", who.name))?;
+        process::become_user(&who)
+            .map_err(|e| format!("becoming user \"{}\" failed: {e}", who.name))?;
     }
     let mut serving = Serving::start(Arc::clone(&loaded.generation), own)?;
     let mut ending = false;
@@ -422,11 +441,9 @@ fn take_over(paths: &Paths, serving: &mut Serving, body: &[u8], fds: Vec<OwnedFd
     for (path, fd) in handover.paths.iter().zip(fds) {
         logger::keep_handed(PathBuf::from(path), File::from(fd));
     }
-    let loaded = Sources::from_bundle(&handover.bundle)
-        .map_err(|e| e.to_string())
-        .and_then(|s| {
-            load::load_from(paths, Mode::Serve, &BundleLoader::new(&s)).map_err(|e| e.line)
-        });
+    let loaded = Sources::from_bundle(&handover.bundle).map_err(|e| e.to_string()).and_then(|s| {
+        load::load_from(paths, Mode::Serve, &BundleLoader::new(&s)).map_err(|e| e.line)
+    });
     let replaced = loaded.and_then(|l| {
         let workers = l.generation.global.get::<Global>().workers();
         let sockets = serving.sockets.adopt(&l.generation, workers)?;

@@ -175,9 +175,12 @@ fn set_workers(cf: &mut Cf, d: &Directive) -> ConfResult {
     let n = match d.arg(0) {
         b"auto" => None,
         _ => {
-            let n = weir_base::units::parse_int(d.arg(0)).ok_or_else(|| d.error("invalid value"))?;
+            let n =
+                weir_base::units::parse_int(d.arg(0)).ok_or_else(|| d.error("invalid value"))?;
             if n == 0 || n > WORKERS_MAX {
-                return Err(d.bad(0, format!("\"worker_processes\" must be from 1 to {WORKERS_MAX}")));
+                return Err(
+                    d.bad(0, format!("\"worker_processes\" must be from 1 to {WORKERS_MAX}"))
+                );
             }
             Some(n as usize)
         }
@@ -207,7 +210,9 @@ fn mask(d: &Directive, i: usize) -> ConfResult<u128> {
     let ok = !text.is_empty() && text.len() <= 128 && text.bytes().all(|b| b == b'0' || b == b'1');
     match ok {
         true => u128::from_str_radix(&text, 2).map_err(|_| d.invalid(i)),
-        false => Err(d.bad(i, format!("invalid character in \"worker_cpu_affinity\" mask \"{text}\""))),
+        false => {
+            Err(d.bad(i, format!("invalid character in \"worker_cpu_affinity\" mask \"{text}\"")))
+        }
     }
 }
 
@@ -239,7 +244,9 @@ fn set_thread_pool(cf: &mut Cf, d: &Directive) -> ConfResult {
         }
     }
     if !(1..d.args.len()).any(|i| d.keyed(i, "threads").is_some()) {
-        return Err(d.fail(format!("\"threads\" parameter must be specified for thread pool \"{name}\"")));
+        return Err(
+            d.fail(format!("\"threads\" parameter must be specified for thread pool \"{name}\""))
+        );
     }
     let pools = &mut cf.get::<Global>().thread_pools;
     if pools.contains(&name) {

@@ -78,7 +78,11 @@ fn test(paths: &Paths, with_dump: bool, quiet: bool) -> Result<(), String> {
         say(&format!("{}: the configuration file {name} syntax is ok\n", load::PROGRAM));
     }
     if let Err(e) = write_pid_probe(paths, &loaded.generation) {
-        return Err(format!("{}{}: configuration file {name} test failed\n", emerg(&e), load::PROGRAM));
+        return Err(format!(
+            "{}{}: configuration file {name} test failed\n",
+            emerg(&e),
+            load::PROGRAM
+        ));
     }
     if !quiet {
         say(&format!("{}: configuration file {name} test is successful\n", load::PROGRAM));
@@ -132,8 +136,7 @@ fn serve(paths: &Paths) -> Result<(), String> {
             .map_err(|e| emerg(&open_failed(&path, &e)))?;
     }
     start_notice(&loaded);
-    let with_master =
-        process::is_root() && *global.master_process.as_option().unwrap_or(&true);
+    let with_master = process::is_root() && *global.master_process.as_option().unwrap_or(&true);
     let done = match with_master {
         true => control::master(paths, loaded, sockets, &waiter),
         false => {
@@ -151,7 +154,10 @@ fn start_notice(loaded: &Loaded) {
 
 fn announce(sockets: &Sockets) {
     for l in sockets.all() {
-        say(&format!("Weir is at http://{}/ (its embedded default; give it a configuration with -c FILE)\n", l.addr));
+        say(&format!(
+            "Weir is at http://{}/ (its embedded default; give it a configuration with -c FILE)\n",
+            l.addr
+        ));
     }
 }
 
@@ -217,13 +223,22 @@ fn send_signal(paths: &Paths, name: &str) -> Result<(), String> {
     let loaded = load::load(paths, Mode::Test).map_err(|e| e.text)?;
     let path = paths.pid_path(loaded.generation.global.get::<Global>());
     let path = path.ok_or_else(|| emerg("there is no pid file to find the process by"))?;
-    let text = std::fs::read_to_string(&path).map_err(|e| {
-        format!("{}: [error] {}\n", load::PROGRAM, open_failed(&path, &e))
-    })?;
+    let text = std::fs::read_to_string(&path)
+        .map_err(|e| format!("{}: [error] {}\n", load::PROGRAM, open_failed(&path, &e)))?;
     let pid: i32 = text.trim().parse().map_err(|_| {
-        format!("{}: [error] invalid PID number \"{}\" in \"{}\"\n", load::PROGRAM, text.trim(), path.display())
+        format!(
+            "{}: [error] invalid PID number \"{}\" in \"{}\"\n",
+            load::PROGRAM,
+            text.trim(),
+            path.display()
+        )
     })?;
     signals::send(pid, signal).map_err(|e| {
-        format!("{}: [alert] kill({pid}, {}) failed ({})\n", load::PROGRAM, signal.number(), weir_http::core_rows::os_text(&e))
+        format!(
+            "{}: [alert] kill({pid}, {}) failed ({})\n",
+            load::PROGRAM,
+            signal.number(),
+            weir_http::core_rows::os_text(&e)
+        )
     })
 }

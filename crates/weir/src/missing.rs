@@ -2,15 +2,19 @@
 //! unknown, with a hint that says so. A name that ends in `*` stands for all that begin so.
 
 const TLS: &str = "this version of Weir has no TLS yet; terminate it in front, or keep this server in nginx for now";
-const HTTP2: &str = "this version of Weir has no HTTP/2 yet; remove the directive: clients fall back to HTTP/1.1";
-const HTTP3: &str = "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
-const CACHE: &str = "this version of Weir has no proxy cache yet; remove the proxy_cache directives";
+const HTTP2: &str =
+    "this version of Weir has no HTTP/2 yet; remove the directive: clients fall back to HTTP/1.1";
+const HTTP3: &str =
+    "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
+const CACHE: &str =
+    "this version of Weir has no proxy cache yet; remove the proxy_cache directives";
 const STORE: &str = "this version of Weir cannot store responses yet; remove the directive";
 const FASTCGI: &str = "this version of Weir speaks HTTP to backends only; FastCGI is not there yet";
 const UWSGI: &str = "this version of Weir speaks HTTP to backends only; uwsgi is not there yet";
 const SCGI: &str = "this version of Weir speaks HTTP to backends only; SCGI is not there yet";
 const GRPC: &str = "this version of Weir speaks HTTP/1 to backends only; gRPC is not there yet";
-const MEMCACHED: &str = "this version of Weir speaks HTTP to backends only; memcached is not there yet";
+const MEMCACHED: &str =
+    "this version of Weir speaks HTTP to backends only; memcached is not there yet";
 const TUNNEL: &str = "this version of Weir has no CONNECT tunnels yet";
 const STREAM: &str = "this version of Weir has no stream section yet; remove the block";
 const MAIL: &str = "this version of Weir has no mail section yet; remove the block";

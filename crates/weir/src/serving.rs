@@ -46,10 +46,13 @@ impl Serving {
     fn fill(&mut self) -> Result<(), String> {
         while self.workers.len() < self.count() {
             let id = self.workers.len();
-            let setup =
-                Setup::new(id, &self.all, &self.generation, self.sockets.of_worker(id));
-            let handle = workers::start(setup).map_err(|e| format!("starting a worker failed: {e}"))?;
-            self.log(LogLevel::Notice, &format!("start worker process {} thread {id}", std::process::id()));
+            let setup = Setup::new(id, &self.all, &self.generation, self.sockets.of_worker(id));
+            let handle =
+                workers::start(setup).map_err(|e| format!("starting a worker failed: {e}"))?;
+            self.log(
+                LogLevel::Notice,
+                &format!("start worker process {} thread {id}", std::process::id()),
+            );
             self.workers.push(handle);
         }
         Ok(())
@@ -128,8 +131,7 @@ impl Serving {
                 continue;
             }
             self.log(LogLevel::Alert, &format!("worker {id} has ended, starting it again"));
-            let setup =
-                Setup::new(id, &self.all, &self.generation, self.sockets.of_worker(id));
+            let setup = Setup::new(id, &self.all, &self.generation, self.sockets.of_worker(id));
             match workers::start(setup) {
                 Ok(w) => self.workers[id] = w,
                 Err(e) => self.log(LogLevel::Alert, &format!("starting a worker failed: {e}")),

@@ -28,9 +28,10 @@ impl Sockets {
     pub fn adopt(&self, gen: &Generation, workers: usize) -> Result<Sockets, String> {
         let mut out = Vec::new();
         for l in &gen.listens {
-            let have = self.0.iter().find(|b| {
-                b.addr == l.addr && b.options.reuseport == l.options.reuseport
-            });
+            let have = self
+                .0
+                .iter()
+                .find(|b| b.addr == l.addr && b.options.reuseport == l.options.reuseport);
             let count = if l.options.reuseport { workers } else { 1 };
             let mut sockets: Vec<Arc<Listener>> =
                 have.map(|b| b.sockets.iter().take(count).cloned().collect()).unwrap_or_default();
@@ -132,9 +133,9 @@ fn holder(addr: &ListenAddr) -> Option<String> {
             continue;
         }
         let Ok(fds) = std::fs::read_dir(entry.path().join("fd")) else { continue };
-        let hit = fds.flatten().any(|fd| {
-            std::fs::read_link(fd.path()).is_ok_and(|t| t.to_string_lossy() == inode)
-        });
+        let hit = fds
+            .flatten()
+            .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|t| t.to_string_lossy() == inode));
         if hit {
             let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
             return Some(format!("process {pid} ({})", name.trim()));

@@ -56,7 +56,11 @@ pub fn begin(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> O
             Some(Upgrade { pid, moved })
         }
         Err(e) => {
-            log.log(LogLevel::Alert, None, format!("starting the new binary failed: {e}").as_bytes());
+            log.log(
+                LogLevel::Alert,
+                None,
+                format!("starting the new binary failed: {e}").as_bytes(),
+            );
             restore(&moved);
             None
         }

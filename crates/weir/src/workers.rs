@@ -87,12 +87,20 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
         let log = &setup.generation.error_log;
         if let Some(cpus) = &setup.cpus {
             if let Err(e) = weir_runtime::process::set_affinity(cpus) {
-                log.log(LogLevel::Alert, None, format!("sched_setaffinity() failed: {e}").as_bytes());
+                log.log(
+                    LogLevel::Alert,
+                    None,
+                    format!("sched_setaffinity() failed: {e}").as_bytes(),
+                );
             }
         }
         if let Some(nice) = setup.priority {
             if let Err(e) = weir_runtime::process::set_priority(nice) {
-                log.log(LogLevel::Alert, None, format!("setpriority({nice}) failed: {e}").as_bytes());
+                log.log(
+                    LogLevel::Alert,
+                    None,
+                    format!("setpriority({nice}) failed: {e}").as_bytes(),
+                );
             }
         }
     }
@@ -113,11 +121,8 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
     let gen = Rc::new(WorkerGen::new(setup.generation));
     let worker = Rc::new(Worker::new(setup.id, gen, setup.all));
     worker.connections_max.set(setup.connections_max);
-    let state = Rc::new(State {
-        worker,
-        accepting: RefCell::default(),
-        connections: RefCell::default(),
-    });
+    let state =
+        Rc::new(State { worker, accepting: RefCell::default(), connections: RefCell::default() });
     state.listen(setup.listeners);
     while let Some(command) = inbox.recv().await {
         match command {

@@ -293,7 +293,10 @@ fn failed(
     let harmless = bit & (next::HTTP_403 | next::HTTP_404) != 0;
     if let Some(lease) = lease {
         if lease.release(&mut run.choice, !harmless) {
-            r.log(LogLevel::Warn, "upstream server temporarily disabled while connecting to upstream");
+            r.log(
+                LogLevel::Warn,
+                "upstream server temporarily disabled while connecting to upstream",
+            );
         }
     }
     let stale = link.as_ref().is_some_and(|l| l.reused);

@@ -333,7 +333,12 @@ impl Stream {
                 &mut len,
             )
         };
-        (rc == 0).then_some([info.tcpi_rtt, info.tcpi_rttvar, info.tcpi_snd_cwnd, info.tcpi_rcv_space])
+        (rc == 0).then_some([
+            info.tcpi_rtt,
+            info.tcpi_rttvar,
+            info.tcpi_snd_cwnd,
+            info.tcpi_rcv_space,
+        ])
     }
 }
 
