@@ -224,7 +224,8 @@ async fn send_continue(r: &mut Request) -> Result<(), BodyError> {
 pub async fn next(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
     if !r.body.started {
         r.body.started = true;
-        if !r.body.done && r.body.leftover().is_empty() {
+        // Also for an empty body: the client waits all the same.
+        if r.body.leftover().is_empty() {
             send_continue(r).await?;
         }
         r.body.expect_continue = false;
@@ -301,7 +302,10 @@ async fn fill_within(r: &mut Request, timeout_ms: u64) -> Result<(), BodyError> 
 /// Reads the whole body: into memory up to `client_body_buffer_size`, the rest into a file.
 pub async fn read_all(r: &mut Request) -> Result<(), BodyError> {
     if r.body.complete {
-        return Ok(());
+        return match r.body.awaits_continue() {
+            true => send_continue(r).await,
+            false => Ok(()),
+        };
     }
     let loc = Rc::clone(r.loc());
     let core = &loc.core;

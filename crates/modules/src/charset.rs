@@ -182,6 +182,14 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
+/// A backend has named the charset: where the filter does not run, a declared one is shown as it is.
+pub fn named_by_upstream(r: &mut Request, name: &[u8]) {
+    let gen = Rc::clone(r.gen());
+    if !active(&r.loc().slots) && gen.shared.main.get::<CharsetMain>().find(name).is_some() {
+        r.out.set_charset(name);
+    }
+}
+
 fn active(slots: &Slots) -> bool {
     let conf = slots.get::<CharsetLoc>();
     *conf.charset != Charset::Off || *conf.has_maps

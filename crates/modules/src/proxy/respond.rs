@@ -120,6 +120,7 @@ pub fn head(r: &mut Request, conf: &ProxyLoc) -> bool {
     if *conf.ignore_headers & ignore::CHARSET == 0 {
         if let Some(charset) = value(r, Id::XAccelCharset) {
             r.out.set_override_charset(&charset);
+            crate::charset::named_by_upstream(r, &charset);
         }
     }
     if *conf.force_ranges {
