@@ -250,9 +250,17 @@ fn make_temp_paths(b: &mut build::Build) -> ConfResult {
     Ok(())
 }
 
+/// Nobody else may read request and response bodies.
+fn private_dir(path: &std::path::Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
 /// Creates a temporary directory; the error is nginx's.
 pub fn make_temp_dir(temp: &TempPath) -> ConfResult {
-    match std::fs::create_dir(&temp.path) {
+    match private_dir(&temp.path) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
             Err(weir_module::Diagnostic::emerg(format!(
                 "mkdir() \"{}\" failed ({})",

@@ -19,7 +19,8 @@ impl TempFile {
     pub fn create(at: &TempPath, keep: bool) -> io::Result<TempFile> {
         loop {
             let path = next_path(at);
-            let opened = File::options().read(true).write(true).create_new(true).open(&path);
+            let opened =
+                private(File::options().read(true).write(true).create_new(true)).open(&path);
             match opened {
                 Ok(file) => return Ok(TempFile { file, path, keep }),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
@@ -31,6 +32,17 @@ impl TempFile {
             }
         }
     }
+}
+
+/// Only the serving process's user may read it.
+#[cfg(unix)]
+fn private(options: &mut std::fs::OpenOptions) -> &mut std::fs::OpenOptions {
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600)
+}
+
+#[cfg(not(unix))]
+fn private(options: &mut std::fs::OpenOptions) -> &mut std::fs::OpenOptions {
+    options
 }
 
 fn next_path(at: &TempPath) -> PathBuf {

@@ -67,7 +67,6 @@ pub fn daemonize() -> io::Result<()> {
     // SAFETY: plain system calls on numbers; the path is a constant C string.
     unsafe {
         check(libc::setsid())?;
-        libc::umask(0);
         let null = check(libc::open(c"/dev/null".as_ptr(), libc::O_RDWR))?;
         check(libc::dup2(null, 0))?;
         check(libc::dup2(null, 1))?;
