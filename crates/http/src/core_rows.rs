@@ -133,20 +133,20 @@ pub const ROWS: &[Row] = &[
     }),
     Row::new("client_body_in_single_buffer", HSL, Arity::FLAG, "off", "Keep the request body in one buffer.", loc!(client_body_in_single_buffer, flag)).note("A body in memory is always in one buffer."),
     Row::new("sendfile", HSLI, Arity::FLAG, "off", "Send large files without copying them.", loc!(sendfile, flag)),
-    Row::new("sendfile_max_chunk", HSL, Arity::ONE, "2m", "Most data in one sendfile call.", loc!(sendfile_max_chunk, size)),
+    Row::new("sendfile_max_chunk", HSL, Arity::ONE, "2m", "Most data in one sendfile call.", loc!(sendfile_max_chunk, size)).note("One call sends at most 2m; the value is checked."),
     Row::new("aio", HSL, Arity::ONE, "off", "Read files without blocking the worker.", set_aio).note("\"on\" means the thread pool, as kernel AIO is refused by most file systems without directio."),
     Row::new("aio_write", HSL, Arity::FLAG, "off", "Write temporary files without blocking.", checked_flag).note("Temporary files are written through the page cache."),
     Row::new("read_ahead", HSL, Arity::ONE, "0", "Kernel read-ahead for files.", checked_size).note("Left to the kernel."),
     Row::new("directio", HSL, Arity::ONE, "off", "Read files of at least this size past the page cache.", |cf, d| {
         let v = if d.arg(0) == b"off" { u64::MAX } else { d.offset(0)? };
         cf.get::<CoreLoc>().directio.once(d, v)
-    }).note("Files are read through the page cache and dropped from it when sent."),
+    }).note("Not needed: large files are sent by sendfile through the page cache; the value is checked."),
     Row::new("directio_alignment", HSL, Arity::ONE, "512", "Alignment for directio.", |_, d| d.offset(0).map(|_| ())).note("Not needed: see directio."),
     Row::new("tcp_nopush", HSL, Arity::FLAG, "off", "Send header and file start in one packet.", loc!(tcp_nopush, flag)).note("Always so: the header is sent with MSG_MORE when a file follows."),
     Row::new("tcp_nodelay", HSL, Arity::FLAG, "on", "Set TCP_NODELAY on kept connections.", loc!(tcp_nodelay, flag)),
     Row::new("send_timeout", HSL, Arity::ONE, "60s", "Longest time between two writes to the client.", loc!(send_timeout, msec)),
     Row::new("send_lowat", HSL, Arity::ONE, "0", "Least free send buffer.", checked_size).note("Linux has no SO_SNDLOWAT; nginx ignores it there too."),
-    Row::new("postpone_output", HSL, Arity::ONE, "1460", "Gather at least this much before sending.", loc!(postpone_output, size)),
+    Row::new("postpone_output", HSL, Arity::ONE, "1460", "Gather at least this much before sending.", loc!(postpone_output, size)).note("Output is gathered until its producer waits or ends; the value is checked."),
     Row::new("limit_rate", HSLI, Arity::ONE, "0", "Bytes a second to a client, per response.", |cf, d| {
         let v = rate(cf, d)?;
         cf.get::<CoreLoc>().limit_rate.once(d, v)
@@ -164,7 +164,7 @@ pub const ROWS: &[Row] = &[
         core.keepalive_header.set(header.filter(|s| *s > 0));
         Ok(())
     }),
-    Row::new("keepalive_min_timeout", HSL, Arity::ONE, "0", "An idle connection is not closed sooner at shutdown.", loc!(keepalive_min_timeout, msec)),
+    Row::new("keepalive_min_timeout", HSL, Arity::ONE, "0", "An idle connection is not closed sooner at shutdown.", loc!(keepalive_min_timeout, msec)).note("Idle connections are closed at once at shutdown; a reload closes none."),
     Row::new("keepalive_requests", HSL, Arity::ONE, "1000", "Most requests on one connection.", loc!(keepalive_requests, num)),
     Row::new("keepalive_disable", HSL, Arity::ONE_TWO, "msie6", "Browsers whose connections are not kept.", set_keepalive_disable),
     Row::new("satisfy", HSL, Arity::ONE, "all", "Whether all or any of the access modules must agree.", |cf, d| {
@@ -184,9 +184,9 @@ pub const ROWS: &[Row] = &[
     Row::new("server_name_in_redirect", HSL, Arity::FLAG, "off", "Redirects use the primary server name.", loc!(server_name_in_redirect, flag)),
     Row::new("port_in_redirect", HSL, Arity::FLAG, "on", "Redirects carry the port.", loc!(port_in_redirect, flag)),
     Row::new("msie_padding", HSL, Arity::FLAG, "on", "Pad error pages for browsers that hide short ones.", loc!(msie_padding, flag)),
-    Row::new("msie_refresh", HSL, Arity::FLAG, "off", "Refresh instead of redirect for MSIE.", loc!(msie_refresh, flag)),
+    Row::new("msie_refresh", HSL, Arity::FLAG, "off", "Refresh instead of redirect for MSIE.", set_msie_refresh),
     Row::new("log_not_found", HSL, Arity::FLAG, "on", "Log files that are not found.", loc!(log_not_found, flag)),
-    Row::new("log_subrequest", HSL, Arity::FLAG, "off", "Log subrequests in the access log.", loc!(log_subrequest, flag)),
+    Row::new("log_subrequest", HSL, Arity::FLAG, "off", "Log subrequests in the access log.", loc!(log_subrequest, flag)).note("Nothing to log: this version has no subrequests."),
     Row::new("recursive_error_pages", HSL, Arity::FLAG, "off", "error_page may be used more than once a request.", loc!(recursive_error_pages, flag)),
     Row::new("server_tokens", HSL, Arity::ONE, "on", "Show the version in Server and error pages.", |cf, d| {
         let v = d.choice(0, &[("on", ServerTokens::On), ("off", ServerTokens::Off), ("build", ServerTokens::Build)])?;
@@ -207,9 +207,9 @@ pub const ROWS: &[Row] = &[
         push_log(&mut core.error_log, sink);
         Ok(())
     }),
-    Row::new("open_file_cache", HSL, Arity::ONE_TWO, "off", "Keep open files, sizes and errors.", set_open_file_cache),
+    Row::new("open_file_cache", HSL, Arity::ONE_TWO, "off", "Keep open files, sizes and errors.", set_open_file_cache).note("Only whether it is on, and open_file_cache_valid and _errors, matter: what is kept is bounded by memory, and the longest unused goes first."),
     Row::new("open_file_cache_valid", HSL, Arity::ONE, "60s", "How long a kept file is not checked.", loc!(open_file_cache_valid, sec)),
-    Row::new("open_file_cache_min_uses", HSL, Arity::ONE, "1", "Uses before a file is kept open.", loc!(open_file_cache_min_uses, num)),
+    Row::new("open_file_cache_min_uses", HSL, Arity::ONE, "1", "Uses before a file is kept open.", loc!(open_file_cache_min_uses, num)).note("Files are kept from their first use; the value is checked."),
     Row::new("open_file_cache_events", HSL, Arity::FLAG, "off", "Let the kernel tell of changes.", checked_flag).note("Not needed: a kept file is checked by stat."),
     Row::new("output_buffers", HSL, Arity::TWO, "2 32k", "Buffers for reading files.", |_, d| {
         d.num(0)?;
@@ -220,7 +220,7 @@ pub const ROWS: &[Row] = &[
         let v: Vec<String> = d.args.iter().map(|w| w.to_str().into_owned()).collect();
         cf.get::<CoreLoc>().resolver.once(d, Some(Arc::new(v)))
     }).note("Names in variables are resolved by the system's resolver."),
-    Row::new("resolver_timeout", HSL, Arity::ONE, "30s", "Longest time for a name.", loc!(resolver_timeout, msec)),
+    Row::new("resolver_timeout", HSL, Arity::ONE, "30s", "Longest time for a name.", loc!(resolver_timeout, msec)).note("The system resolver's own time limit holds: see resolver."),
     Row::new("gzip_vary", HSL, Arity::FLAG, "off", "Send Vary: Accept-Encoding.", loc!(gzip_vary, flag)),
 ];
 
@@ -288,6 +288,16 @@ fn complete_root(core: &mut CoreLoc, prefix: &std::path::Path) {
         let full = prefix.join(String::from_utf8_lossy(text).into_owned());
         core.root.set(Arc::new(Template::constant(full.to_string_lossy().as_bytes())));
     }
+}
+
+/// Long dead browsers needed a page that refreshes itself in place of a redirect.
+fn set_msie_refresh(cf: &mut Cf, d: &Directive) -> ConfResult {
+    if d.flag()? {
+        let mut e = d.bad(0, "\"msie_refresh on\" is refused");
+        e.hint = Some("no browser in use needs it; remove the directive".into());
+        return Err(e);
+    }
+    cf.get::<CoreLoc>().msie_refresh.once(d, false)
 }
 
 fn set_types(cf: &mut Cf, d: &Directive) -> ConfResult {
