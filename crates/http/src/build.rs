@@ -7,7 +7,6 @@ use crate::listen_rows;
 use crate::location::{Entry, LocationSet};
 use crate::logger::ErrorLog;
 use crate::module::{HttpModule, Phase};
-use std::path::PathBuf;
 use std::sync::Arc;
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Level, Slots};
 use weir_script::regex::{Regex, RegexOptions};
@@ -489,9 +488,4 @@ fn location_conf(
         core,
         slots,
     }
-}
-
-/// A temporary-file directory below the prefix.
-pub fn temp_path(cf: &Cf, name: &[u8]) -> PathBuf {
-    cf.full_path(name)
 }

@@ -100,7 +100,7 @@ pub struct Request {
     pub err_status: u16,
     /// An error page is being produced.
     pub error_page: bool,
-    /// `error_page 404 = /x`: the page's own status is the answer's.
+    /// The client may still be sending: read on for a while after the answer.
     pub lingering: bool,
     pub discard_body: bool,
     /// `return 444`, or the peer has gone.
@@ -135,8 +135,6 @@ pub struct Request {
     pub exchange: Exchange,
     /// The number of this request on its connection.
     pub number: u32,
-    /// Access was decided: 0 not yet, else the status that `satisfy any` holds back.
-    pub access_code: u16,
 }
 
 impl Request {
@@ -213,7 +211,6 @@ impl Request {
             upstream,
             exchange,
             number,
-            access_code,
         } = self;
         *place = None;
         buf.clear();
@@ -268,7 +265,6 @@ impl Request {
         upstream.clear();
         exchange.clear();
         *number = 0;
-        *access_code = 0;
     }
 
     fn place(&self) -> &Place {

@@ -74,8 +74,8 @@ pub struct Worker {
     early: Cell<u8>,
     /// Set when the worker is to finish: keep-alive connections are closed after their request.
     pub closing: Cell<bool>,
-    /// Wakes idle connections when the worker is to finish.
-    pub close_idle: tokio::sync::Notify,
+    /// Tells the finishing worker that a connection has ended.
+    pub one_ended: tokio::sync::Notify,
     pub connections: Cell<usize>,
     pub connections_max: Cell<usize>,
 }
@@ -93,7 +93,7 @@ impl Worker {
             date: Cell::new((i64::MIN, [0; 29])),
             early: Cell::new(EARLY_TRIES),
             closing: Cell::new(false),
-            close_idle: tokio::sync::Notify::new(),
+            one_ended: tokio::sync::Notify::new(),
             connections: Cell::new(0),
             connections_max: Cell::new(usize::MAX),
         }

@@ -198,7 +198,7 @@ impl State {
         }
         let idle = async {
             while self.worker.connections.get() > 0 {
-                self.worker.close_idle.notified().await;
+                self.worker.one_ended.notified().await;
             }
         };
         match timeout_ms {
@@ -276,7 +276,7 @@ impl Drop for Leaving {
         worker.connections.set(worker.connections.get() - 1);
         self.0.connections.borrow_mut().remove(&self.1);
         if worker.closing.get() {
-            worker.close_idle.notify_one();
+            worker.one_ended.notify_one();
         }
     }
 }
