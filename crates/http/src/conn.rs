@@ -5,7 +5,7 @@ use crate::logger::LogLevel;
 use crate::request::Request;
 use crate::worker::Worker;
 use bytes::Bytes;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::future::poll_fn;
@@ -123,10 +123,9 @@ impl OutQueue {
         *self = OutQueue::default();
     }
 
-    /// Gives the kept memory back, for a connection that goes idle.
-    fn shrink(&mut self) {
-        self.spare = None;
-        self.pieces = VecDeque::new();
+    /// Nothing is queued, and there is memory that another connection could use.
+    fn is_spare(&self) -> bool {
+        self.queued == 0 && self.pieces.is_empty() && self.pieces.capacity() > 0
     }
 }
 
@@ -174,8 +173,8 @@ pub struct Connection {
     /// Which `ListenConf` of that generation it came by.
     pub listen: Cell<usize>,
     pub local: Cell<Option<SocketAddr>>,
-    /// The address text of `$remote_addr`, made once.
-    pub client_text: RefCell<Vec<u8>>,
+    /// The address text of `$remote_addr`, made when it is first asked for.
+    client_text: RefCell<Vec<u8>>,
     pub requests: Cell<u32>,
     /// Monotonic ms when it was accepted.
     pub start_ms: u64,
@@ -192,7 +191,7 @@ pub struct Connection {
     pub idle: Cell<bool>,
     /// Waiting for a first or further request; may give way when connections run out.
     pub waiting: Cell<bool>,
-    /// Coarse monotonic ms until which the next request may begin.
+    /// Monotonic ms until which the next request may begin.
     pub keepalive_deadline: Cell<u64>,
 }
 
@@ -211,8 +210,6 @@ impl Connection {
         listen: usize,
         serial: u64,
     ) -> Connection {
-        let mut client_text = Vec::new();
-        client.write(&mut client_text);
         Connection {
             stream,
             serial,
@@ -220,9 +217,9 @@ impl Connection {
             gen: RefCell::new(worker.generation()),
             listen: Cell::new(listen),
             local: Cell::new(None),
-            client_text: RefCell::new(client_text),
+            client_text: RefCell::default(),
             requests: Cell::new(0),
-            start_ms: clock::coarse_ms(),
+            start_ms: clock::mono_ms(),
             proxied: RefCell::new(None),
             out: RefCell::new(OutQueue::default()),
             timer: RefCell::new(LazyTimer::new()),
@@ -273,7 +270,7 @@ impl Connection {
     pub fn log(&self, level: LogLevel, text: &[u8]) {
         let mut line = text.to_vec();
         line.extend_from_slice(b", client: ");
-        line.extend_from_slice(&self.client_text.borrow());
+        line.extend_from_slice(&self.client_text());
         if let Some(local) = self.local_addr() {
             line.extend_from_slice(format!(", server: {local}").as_bytes());
         }
@@ -296,9 +293,15 @@ impl Connection {
     /// Replaces the client's address (PROXY protocol, realip).
     pub fn set_client(&self, client: ClientAddr) {
         self.client.set(client);
-        let mut text = self.client_text.borrow_mut();
-        text.clear();
-        client.write(&mut text);
+        self.client_text.borrow_mut().clear();
+    }
+
+    /// The text of `$remote_addr`.
+    pub fn client_text(&self) -> Ref<'_, Vec<u8>> {
+        if self.client_text.borrow().is_empty() {
+            self.client.get().write(&mut self.client_text.borrow_mut());
+        }
+        self.client_text.borrow()
     }
 
     /// Waits for a request and begins to read it into one from the worker's pool; `false` at the
@@ -332,7 +335,7 @@ impl Connection {
         }
     }
 
-    /// Reads more into the buffer; 0 is the end. `deadline` is in coarse monotonic ms.
+    /// Reads more into the buffer; 0 is the end. `deadline` is in monotonic ms.
     pub async fn read(
         &self,
         buf: &mut Vec<u8>,
@@ -463,7 +466,7 @@ impl Connection {
                 return Poll::Ready(r.map(|_| ()).map_err(ConnError::Io));
             }
             if deadline == 0 {
-                deadline = clock::coarse_ms() + timeout_ms;
+                deadline = clock::mono_ms() + timeout_ms;
             }
             self.poll_write_timeout(cx, deadline)
         })
@@ -481,7 +484,7 @@ impl Connection {
 
     /// Waits, but no longer than the client is there.
     pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
-        let deadline = clock::coarse_ms() + ms;
+        let deadline = clock::mono_ms() + ms;
         let mut watch = true;
         poll_fn(|cx| {
             while watch {
@@ -511,8 +514,25 @@ impl Connection {
         }
     }
 
-    /// Frees what an idle connection does not need.
-    pub fn rest(&self) {
-        self.out.borrow_mut().shrink();
+    /// Takes an output queue from the worker's pool for the request that begins.
+    pub(crate) fn take_queue(&self) {
+        let mut out = self.out.borrow_mut();
+        if out.pieces.capacity() == 0 {
+            *out = self.worker.take_queue();
+        }
+    }
+
+    /// Gives the output queue back, while the connection waits.
+    pub(crate) fn give_queue(&self) {
+        let mut out = self.out.borrow_mut();
+        if out.is_spare() {
+            self.worker.give_queue(std::mem::take(&mut *out));
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.give_queue();
     }
 }

@@ -8,6 +8,7 @@ pub mod conf;
 pub mod conn;
 pub mod core_rows;
 pub mod core_vars;
+pub mod deadlines;
 mod filters;
 pub mod forms;
 pub mod generation;

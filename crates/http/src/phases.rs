@@ -286,7 +286,7 @@ fn find_config(r: &mut Request) -> Option<Flow> {
         if *c.keepalive_timeout == 0 || u64::from(r.number) >= *c.keepalive_requests {
             r.keepalive = false;
         } else if *c.keepalive_time < u64::MAX && r.number > 1 {
-            let age = weir_runtime::clock::coarse_ms().saturating_sub(r.conn().start_ms);
+            let age = weir_runtime::clock::mono_ms().saturating_sub(r.conn().start_ms);
             r.keepalive = age <= *c.keepalive_time;
         }
     }

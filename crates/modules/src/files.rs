@@ -129,7 +129,7 @@ impl FileCache {
             true => *core.open_file_cache_valid * 1000,
             false => 0,
         };
-        let now = if valid_ms > 0 { clock::coarse_ms() } else { 0 };
+        let now = if valid_ms > 0 { clock::mono_ms() } else { 0 };
         let kept = self.lookup(path);
         if let Some(e) = kept.as_ref().filter(|_| valid_ms > 0) {
             if now.saturating_sub(e.checked_ms.get()) < valid_ms {

@@ -223,7 +223,7 @@ impl WorkerGroup {
 
     /// Chooses a server and counts the connection to it.
     pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut balance::Key) -> Option<Lease> {
-        let now = clock::coarse_wall_secs() as u64;
+        let now = clock::wall_secs() as u64;
         let peers = &self.shape.peers;
         let at =
             self.with_state(|s| balance::pick(&self.shape.method, peers, s, choice, key, now))?;
@@ -233,7 +233,7 @@ impl WorkerGroup {
     /// An idle connection to that server, the most recently used first.
     pub fn take_idle(&self, peer: PeerId, tag: usize) -> Option<Box<Link>> {
         let local = self.shape.keepalive?.local;
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         loop {
             let mut idle = self.idle.borrow_mut();
             let at = idle.iter().rposition(|i| i.peer == peer && (!local || i.tag == tag))?;
@@ -247,7 +247,7 @@ impl WorkerGroup {
     /// Keeps a connection for the next request, if it may be kept.
     pub fn put_idle(&self, mut link: Box<Link>, peer: PeerId, tag: usize, closing: bool) {
         let Some(k) = self.shape.keepalive else { return };
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         let old = link.requests >= k.requests || now.saturating_sub(link.start_ms) > k.time_ms;
         if closing || old || !link.is_quiet() {
             return;
@@ -285,7 +285,7 @@ impl WorkerGroup {
 
     /// Closes what has waited too long or was closed by its peer; how long until the next look.
     fn sweep(&self) -> Option<u64> {
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         let mut idle = self.idle.borrow_mut();
         idle.retain(|i| i.until_ms > now && i.link.is_quiet());
         match idle.iter().map(|i| i.until_ms - now).min() {
@@ -317,7 +317,7 @@ impl Lease {
     }
 
     fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
-        let now = clock::coarse_wall_secs() as u64;
+        let now = clock::wall_secs() as u64;
         let group = &self.group;
         group.with_state(|s| peers::release(&group.shape.peers, s, choice, self.peer, failed, now))
     }
