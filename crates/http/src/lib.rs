@@ -28,6 +28,7 @@ pub mod temp;
 pub mod timing;
 pub mod vars;
 pub mod worker;
+pub mod zones;
 
 pub use buf::{Buf, Chain, Data};
 pub use module::{Flow, HttpModule, LocalFuture, Next, Phase};

@@ -17,7 +17,6 @@ mod index;
 mod limit_conn;
 mod limit_req;
 mod log;
-mod lru;
 mod map;
 mod mime;
 mod not_modified;
@@ -36,7 +35,6 @@ mod try_files;
 mod userid;
 mod util;
 mod welcome;
-mod zones;
 
 use std::path::PathBuf;
 use weir_http::generation::Generation;
@@ -102,8 +100,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_memcached_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
-    "--without-http_upstream_least_time_module",
-    "--without-http_upstream_sticky_module",
     "--without-mail_pop3_module",
     "--without-mail_imap_module",
     "--without-mail_smtp_module",

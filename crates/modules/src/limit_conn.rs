@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::util::with_value;
-use crate::zones::{self, ZoneNames};
 use weir_base::units;
 use weir_http::build::Build;
 use weir_http::logger::LogLevel;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
 use weir_http::vars::template;
+use weir_http::zones::{self, ZoneNames};
 use weir_http::Request;
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,

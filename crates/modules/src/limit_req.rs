@@ -13,12 +13,12 @@ use std::task::Poll;
 
 use crate::limit_conn::{already_bound, refusal_status, too_long, LOG_LEVELS};
 use crate::util::with_value;
-use crate::zones::{self, ZoneNames};
 use weir_base::units;
 use weir_http::build::Build;
 use weir_http::logger::LogLevel;
 use weir_http::module::{Flow, HttpModule, LocalFuture, Phase, PhaseHandler, VarArg, Variable};
 use weir_http::vars::template;
+use weir_http::zones::{self, ZoneNames};
 use weir_http::Request;
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,
