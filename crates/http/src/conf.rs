@@ -145,6 +145,7 @@ pub struct CoreSrv {
     pub ignore_invalid_headers: Val<bool>,
     pub underscores_in_headers: Val<bool>,
     pub merge_slashes: Val<bool>,
+    pub client_body_early_read: Val<crate::early::Conditions>,
     pub connection_pool_size: Val<u64>,
     pub request_pool_size: Val<u64>,
     pub limits: Limits,
@@ -164,6 +165,7 @@ impl ConfType for CoreSrv {
             ignore_invalid_headers = true,
             underscores_in_headers = false,
             merge_slashes = true,
+            client_body_early_read = Arc::default(),
             connection_pool_size = 512,
             request_pool_size = 4096,
         );
@@ -261,6 +263,7 @@ pub struct CoreLoc {
     pub resolver: Val<Option<Arc<Vec<String>>>>,
     pub resolver_timeout: Val<u64>,
     pub gzip_vary: Val<bool>,
+    pub early_hints: Val<crate::early::Conditions>,
     pub error_log: Val<Arc<crate::logger::ErrorLog>>,
 }
 
@@ -372,6 +375,7 @@ impl CoreLoc {
             resolver = None,
             resolver_timeout = 30_000,
             gzip_vary = false,
+            early_hints = Arc::default(),
             error_log = Arc::new(crate::logger::ErrorLog::default()),
         );
     }

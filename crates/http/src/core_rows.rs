@@ -16,6 +16,10 @@ use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotV
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 
+/// The rows that have a file of their own.
+pub const EARLY: HttpModule =
+    HttpModule { name: "core", rows: crate::early::ROWS, ..HttpModule::EMPTY };
+
 pub const MODULE: HttpModule = HttpModule {
     name: "core",
     rows: ROWS,

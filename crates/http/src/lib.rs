@@ -9,6 +9,7 @@ pub mod conn;
 pub mod core_rows;
 pub mod core_vars;
 mod filters;
+pub mod early;
 pub mod forms;
 pub mod generation;
 pub mod h1;

@@ -43,6 +43,7 @@ use weir_http::HttpModule;
 /// Every module. Handlers of a phase and filters run in this order.
 pub const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::MODULE,
+    &weir_http::core_rows::EARLY,
     &weir_upstream::MODULE,
     &log::MODULE,
     &gzip_ok::MODULE,
@@ -104,6 +105,11 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-mail_imap_module",
     "--without-mail_smtp_module",
 ];
+
+/// Whether connections to servers are made from addresses that are not this machine's.
+pub fn binds_any_source(gen: &Generation) -> bool {
+    proxy::binds_any_source(gen)
+}
 
 /// Directories for temporary files besides the core's.
 pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {

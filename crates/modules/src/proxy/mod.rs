@@ -39,6 +39,13 @@ fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
 }
 
 /// The directories for answers that are too large for memory.
+pub fn binds_any_source(gen: &Generation) -> bool {
+    let conf = |slots: &weir_module::Slots| {
+        slots.find::<conf::ProxyLoc>().is_some_and(|c| c.bind.as_ref().is_some_and(|b| b.transparent))
+    };
+    gen.locations.iter().any(|l| conf(&l.slots))
+}
+
 pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
     let path = |slots: &weir_module::Slots| {
         slots.find::<conf::ProxyLoc>().map(|c| c.temp_path.path.clone())
