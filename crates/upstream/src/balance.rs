@@ -98,11 +98,12 @@ pub fn pick(
         }
         Method::RoundRobin => None,
         _ if plain => None,
-        _ if !choice.hint.is_empty() => match hinted(&peers.primary, state.list(false), choice, now)
-        {
-            Some(i) => Some(i),
-            None => by_key(method, peers, state, choice, key, now),
-        },
+        _ if !choice.hint.is_empty() => {
+            match hinted(&peers.primary, state.list(false), choice, now) {
+                Some(i) => Some(i),
+                None => by_key(method, peers, state, choice, key, now),
+            }
+        }
         _ => by_key(method, peers, state, choice, key, now),
     };
     match found {

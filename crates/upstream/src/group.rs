@@ -5,8 +5,8 @@
 //! reloads as long as its servers stay the same.
 
 use crate::balance::{self, Method};
-use crate::link::Link;
 use crate::least_time::{LeastTime, Measured};
+use crate::link::Link;
 use crate::peers::{self, Choice, Peer, PeerId, Peers, State};
 use crate::sticky::Sticky;
 use std::cell::{Cell, RefCell};
@@ -107,7 +107,8 @@ impl Group {
         zone: Option<&[u8]>,
     ) -> Group {
         let zone = zone.map(|z| zone_state(z, name, &peers));
-        let shape = Arc::new(Shape { name: name.into(), peers, method, keepalive, sticky: None, zone });
+        let shape =
+            Arc::new(Shape { name: name.into(), peers, method, keepalive, sticky: None, zone });
         let id = NEXT_GROUP.fetch_add(1, Ordering::Relaxed);
         Group { id, name: name.to_vec(), implicit, port, shape, alive: Arc::new(()) }
     }
@@ -138,7 +139,8 @@ impl Group {
 pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
     let peers = Peers::new(peers, Vec::new());
     let method = Method::RoundRobin;
-    let shape = Shape { name: name.into(), peers, method, keepalive: None, sticky: None, zone: None };
+    let shape =
+        Shape { name: name.into(), peers, method, keepalive: None, sticky: None, zone: None };
     WorkerGroup::new(Arc::new(shape), Weak::new())
 }
 

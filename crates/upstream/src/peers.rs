@@ -459,7 +459,8 @@ mod tests {
             draining,
             ..peer(n, 1)
         };
-        let peers = Peers::new(vec![with_sid(1, false), with_sid(2, true), with_sid(3, false)], vec![]);
+        let peers =
+            Peers::new(vec![with_sid(1, false), with_sid(2, true), with_sid(3, false)], vec![]);
         let mut state = peers.fresh_state();
         let mut ask = |hint: &[u8], tried: Option<usize>| {
             let mut choice = Choice { hint: hint.to_vec(), ..Choice::new(&peers) };
