@@ -121,7 +121,7 @@ async fn wait_for_request(
     slot: &mut Option<Box<Request>>,
 ) -> bool {
     let first = conn.requests.get() == 0;
-    let deadline = match first {
+    let mut deadline = match first {
         true => {
             let server = conn.default_server();
             conn.start_ms + *server.core.client_header_timeout
@@ -137,10 +137,14 @@ async fn wait_for_request(
             idle = true;
             conn.idle.set(!first);
             conn.waiting.set(true);
-            if conn.worker.closing.get() {
-                return Poll::Ready(false);
-            }
             Counters::add(&conn.worker.counters.waiting, 1);
+            if conn.worker.closing.get() {
+                let least = conn.keepalive_least.get();
+                if least <= clock::coarse_ms() {
+                    return Poll::Ready(false);
+                }
+                deadline = deadline.min(least);
+            }
         }
         conn.poll_timeout(cx, deadline).map(|()| false)
     })
@@ -324,7 +328,10 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     if *loc.core.tcp_nodelay {
         conn.set_nodelay();
     }
-    conn.keepalive_deadline.set(clock::coarse_ms() + *loc.core.keepalive_timeout);
+    let (now, most) = (clock::coarse_ms(), *loc.core.keepalive_timeout);
+    conn.keepalive_deadline.set(now + most);
+    let least = (*loc.core.keepalive_min_timeout).min(most);
+    conn.keepalive_least.set(if least > 0 { now + least } else { 0 });
     let rest = r.body.leftover();
     match rest.is_empty() {
         true => After::Keep(Vec::new()),

@@ -24,6 +24,7 @@ pub mod phases;
 pub mod request;
 pub mod server;
 pub mod special;
+pub mod symlinks;
 pub mod syslog;
 pub mod temp;
 pub mod timing;

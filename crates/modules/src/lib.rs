@@ -16,6 +16,7 @@ mod headers;
 mod index;
 mod limit_conn;
 mod limit_req;
+mod limits;
 mod log;
 mod map;
 mod mime;
@@ -44,6 +45,7 @@ use weir_http::HttpModule;
 pub const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::MODULE,
     &weir_http::core_rows::EARLY,
+    &weir_http::core_rows::SYMLINKS,
     &weir_upstream::MODULE,
     &log::MODULE,
     &gzip_ok::MODULE,

@@ -14,6 +14,7 @@ use weir_http::location::map_uri_into;
 use weir_http::logger::LogLevel;
 use weir_http::module::{Flow, HttpModule, LocalFuture, PhaseHandler};
 use weir_http::special;
+use weir_http::symlinks::Guard;
 use weir_http::{Buf, Chain, Phase, Request};
 use weir_wire::http1::request::Method;
 
@@ -41,7 +42,7 @@ fn handle(r: &mut Request) -> Flow {
     r.uri = uri;
     let loc = Rc::clone(r.loc());
     let cache = r.conn().worker.local::<FileCache>();
-    match cache.find(&loc.core, &path) {
+    match cache.find(&loc.core, &path, Guard::of(r, &path)) {
         Ok(Found::File(entry)) => serve(r, &path, &entry),
         Ok(Found::Directory) => redirect_to_directory(r),
         Ok(Found::Other) => {

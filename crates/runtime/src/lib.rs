@@ -2,6 +2,8 @@
 //! This crate is the only home of `unsafe`; every block says why it is sound.
 #![allow(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+pub mod beneath;
 pub mod clock;
 #[cfg(unix)]
 pub mod handover;

@@ -69,7 +69,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("dav_*", LATER),
     ("create_full_put_path", LATER),
     ("min_delete_depth", LATER),
-    ("disable_symlinks", LATER),
     ("modern_browser*", LATER),
     ("ancient_browser*", LATER),
     ("degrad*", LATER),

@@ -17,6 +17,7 @@ use weir_http::generation::{Generation, WorkerGen};
 use weir_http::logger::LogLevel;
 use weir_http::worker::{AllCounters, Counters, Worker};
 use weir_runtime::listen::{Acceptor, Listener, Peer};
+use weir_runtime::{clock, timer};
 
 /// What the main thread tells a worker.
 pub enum Command {
@@ -169,6 +170,8 @@ impl State {
         let log = Arc::clone(&self.worker.generation().shared.error_log);
         let connections = self.connections.borrow();
         let idle = connections.values().filter_map(Weak::upgrade).filter(|c| c.waiting.get());
+        let now = clock::coarse_ms();
+        let idle = idle.filter(|c| c.keepalive_least.get() <= now);
         match idle.min_by_key(|c| c.keepalive_deadline.get()) {
             Some(c) => {
                 let text = format!("{n} worker_connections are not enough, reusing connections");
@@ -193,7 +196,7 @@ impl State {
         }
         for conn in self.connections.borrow().values().filter_map(Weak::upgrade) {
             if conn.idle.get() {
-                conn.stream.shutdown_read();
+                close_idle(&conn);
             }
         }
         let idle = async {
@@ -206,6 +209,21 @@ impl State {
             None => idle.await,
         }
     }
+}
+
+/// Closes an idle connection, after its `keepalive_min_timeout`.
+fn close_idle(conn: &Rc<Connection>) {
+    let left_ms = conn.keepalive_least.get().saturating_sub(clock::coarse_ms());
+    if left_ms == 0 {
+        return conn.stream.shutdown_read();
+    }
+    let conn = Rc::downgrade(conn);
+    spawn_local(async move {
+        timer::sleep_ms(left_ms).await;
+        if let Some(conn) = conn.upgrade().filter(|c| c.idle.get()) {
+            conn.stream.shutdown_read();
+        }
+    });
 }
 
 /// How long accepting rests when the process is out of descriptors.
