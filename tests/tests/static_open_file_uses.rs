@@ -37,17 +37,21 @@ fn a_file_is_kept_from_its_second_use_on() {
 }
 
 #[test]
-fn a_large_file_comes_whole_in_small_turns() {
+fn a_large_file_comes_whole_however_it_is_read() {
     let text = "0123456789".repeat(100_000);
     let server = Setup::new(
         "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/root;
             sendfile on; sendfile_max_chunk 5k;
-            location /whole { sendfile_max_chunk 0; } } }",
+            location /whole { sendfile_max_chunk 0; }
+            location /direct { directio 4k; directio_alignment 4k; } } }",
     )
     .file("root/file", &text)
     .file("root/whole", &text)
+    .file("root/direct", &text)
     .start();
-    for path in ["/file", "/whole"] {
-        assert_eq!(server.get(path).text(), text);
+    for path in ["/file", "/whole", "/direct"] {
+        assert!(server.get(path).text() == text, "{path}");
+        let part = server.get_with(path, "Range: bytes=4097-9000\r\n");
+        assert!(part.status == 206 && part.text() == text[4097..9001], "{path}");
     }
 }

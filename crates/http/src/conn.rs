@@ -256,6 +256,11 @@ impl Connection {
         Rc::clone(&mine)
     }
 
+    /// Whether it still works by that generation.
+    pub fn works_by(&self, gen: &Rc<WorkerGen>) -> bool {
+        Rc::ptr_eq(&self.gen.borrow(), gen) && !self.waiting.get()
+    }
+
     /// The server of a request that has not named one yet.
     pub fn default_server_of(&self, gen: &Rc<WorkerGen>) -> Rc<Server> {
         let listen = &gen.shared.listens[self.listen.get()];

@@ -146,8 +146,8 @@ pub const ROWS: &[Row] = &[
     Row::new("directio", HSL, Arity::ONE, "off", "Read files of at least this size past the page cache.", |cf, d| {
         let v = if d.arg(0) == b"off" { u64::MAX } else { d.offset(0)? };
         cf.get::<CoreLoc>().directio.once(d, v)
-    }).note("Not needed: large files are sent by sendfile through the page cache; the value is checked."),
-    Row::new("directio_alignment", HSL, Arity::ONE, "512", "Alignment for directio.", |_, d| d.offset(0).map(|_| ())).note("Not needed: see directio."),
+    }).note("Read in the thread pool, whatever aio says."),
+    Row::new("directio_alignment", HSL, Arity::ONE, "512", "Alignment for directio.", loc!(directio_alignment, offset)),
     Row::new("tcp_nopush", HSL, Arity::FLAG, "off", "Send header and file start in one packet.", loc!(tcp_nopush, flag)).note("Always so: the header is sent with MSG_MORE when a file follows."),
     Row::new("tcp_nodelay", HSL, Arity::FLAG, "on", "Set TCP_NODELAY on kept connections.", loc!(tcp_nodelay, flag)),
     Row::new("send_timeout", HSL, Arity::ONE, "60s", "Longest time between two writes to the client.", loc!(send_timeout, msec)),

@@ -5,6 +5,7 @@
 #[cfg(target_os = "linux")]
 pub mod beneath;
 pub mod clock;
+pub mod direct;
 #[cfg(unix)]
 pub mod handover;
 pub mod listen;

@@ -128,7 +128,9 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Serve { generation, listeners, connections_max } => {
-                *state.worker.gen.borrow_mut() = Rc::new(WorkerGen::new(generation));
+                let fresh = Rc::new(WorkerGen::new(generation));
+                let old = state.worker.gen.replace(fresh);
+                state.retire(old);
                 state.worker.connections_max.set(connections_max);
                 state.listen(listeners);
             }
@@ -161,6 +163,23 @@ impl State {
             let task = spawn_local(accept_loop(Rc::clone(self), Arc::clone(&l)));
             accepting.push((l, task));
         }
+    }
+
+    /// Requests that still work by an older configuration are ended its `worker_shutdown_timeout`
+    /// after the reload.
+    fn retire(self: &Rc<Self>, old: Rc<WorkerGen>) {
+        let timeout_ms = &old.shared.global.get::<Global>().worker_shutdown_timeout;
+        let Some(ms) = timeout_ms.as_option().copied() else { return };
+        let state = Rc::downgrade(self);
+        spawn_local(async move {
+            timer::sleep_ms(ms).await;
+            let Some(state) = state.upgrade() else { return };
+            for conn in state.connections.borrow().values().filter_map(Weak::upgrade) {
+                if conn.works_by(&old) {
+                    conn.stream.shutdown_both();
+                }
+            }
+        });
     }
 
     /// All connections are taken: the one that has been idle for longest gives way, as in nginx.
