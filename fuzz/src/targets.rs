@@ -23,6 +23,7 @@ pub const TARGETS: &[Target] = &[
     heads::REQUEST,
     heads::RESPONSE,
     body::TARGET,
+    body::FIELDS,
     uri::TARGET,
     proxy::TARGET,
     template::TARGET,

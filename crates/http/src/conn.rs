@@ -22,8 +22,8 @@ use weir_wire::proxy_protocol::Proxied;
 const COPY_MAX_BYTES: usize = 2048;
 /// Pieces handed to the kernel in one call.
 const PIECES_MAX: usize = 16;
-/// One sendfile call moves at most this much, so that one client cannot hold the worker.
-const SENDFILE_MAX_BYTES: u64 = 2 * 1024 * 1024;
+/// One sendfile call can move no more.
+const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
 /// Output buffers kept for the next response, when no larger than this.
 const KEEP_BUFFER_MAX_BYTES: usize = 64 * 1024;
 
@@ -193,6 +193,8 @@ pub struct Connection {
     pub waiting: Cell<bool>,
     /// Monotonic ms until which the next request may begin.
     pub keepalive_deadline: Cell<u64>,
+    /// Coarse monotonic ms before which an idle connection is not closed by us.
+    pub keepalive_least: Cell<u64>,
 }
 
 /// How a wait for the client ended badly.
@@ -231,6 +233,7 @@ impl Connection {
             idle: Cell::new(false),
             waiting: Cell::new(false),
             keepalive_deadline: Cell::new(0),
+            keepalive_least: Cell::new(0),
             worker,
         }
     }
@@ -248,6 +251,11 @@ impl Connection {
             }
         }
         Rc::clone(&mine)
+    }
+
+    /// Whether it still works by that generation.
+    pub fn works_by(&self, gen: &Rc<WorkerGen>) -> bool {
+        Rc::ptr_eq(&self.gen.borrow(), gen) && !self.waiting.get()
     }
 
     /// The server of a request that has not named one yet.
@@ -456,6 +464,27 @@ impl Connection {
             self.drain_some(u64::MAX, timeout_ms).await?;
         }
         Ok(())
+    }
+
+    /// As [`Connection::drain`], in turns of at most so many bytes, between which other connections
+    /// have theirs; 0 for no turns.
+    pub async fn drain_in_turns(
+        &self,
+        leave: u64,
+        turn: u64,
+        timeout_ms: u64,
+    ) -> Result<(), ConnError> {
+        let turn = if turn == 0 { u64::MAX } else { turn };
+        loop {
+            let before = self.out.borrow().queued;
+            if before <= leave {
+                return Ok(());
+            }
+            self.drain_some(turn, timeout_ms).await?;
+            if before - self.out.borrow().queued >= turn {
+                tokio::task::yield_now().await;
+            }
+        }
     }
 
     /// Sends at least one and at most `max` of the queued bytes.

@@ -121,7 +121,7 @@ async fn wait_for_request(
     slot: &mut Option<Box<Request>>,
 ) -> bool {
     let first = conn.requests.get() == 0;
-    let deadline = match first {
+    let mut deadline = match first {
         true => {
             let server = conn.default_server();
             conn.start_ms + *server.core.client_header_timeout
@@ -140,10 +140,14 @@ async fn wait_for_request(
             fresh = first.then(|| conn.worker.fresh.wait(deadline, cx.waker()));
             conn.idle.set(!first);
             conn.waiting.set(true);
-            if conn.worker.closing.get() {
-                return Poll::Ready(false);
-            }
             Counters::add(&conn.worker.counters.waiting, 1);
+            if conn.worker.closing.get() {
+                let least = conn.keepalive_least.get();
+                if least <= clock::mono_ms() {
+                    return Poll::Ready(false);
+                }
+                deadline = deadline.min(least);
+            }
         }
         if first {
             return match clock::mono_ms() < deadline {
@@ -335,7 +339,10 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     if *loc.core.tcp_nodelay {
         conn.set_nodelay();
     }
-    conn.keepalive_deadline.set(clock::mono_ms() + *loc.core.keepalive_timeout);
+    let (now, most) = (clock::mono_ms(), *loc.core.keepalive_timeout);
+    conn.keepalive_deadline.set(now + most);
+    let least = (*loc.core.keepalive_min_timeout).min(most);
+    conn.keepalive_least.set(if least > 0 { now + least } else { 0 });
     let rest = r.body.leftover();
     match rest.is_empty() {
         true => After::Keep(Vec::new()),

@@ -17,8 +17,8 @@ use weir_http::conn::{ClientAddr, Connection};
 use weir_http::generation::{Generation, WorkerGen};
 use weir_http::logger::LogLevel;
 use weir_http::worker::{AllCounters, Counters, Worker};
-use weir_runtime::clock;
 use weir_runtime::listen::{Acceptor, Listener, Peer};
+use weir_runtime::{clock, timer};
 
 /// What the main thread tells a worker.
 pub enum Command {
@@ -201,7 +201,9 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Serve { generation, listeners, connections_max } => {
-                *state.worker.gen.borrow_mut() = Rc::new(WorkerGen::new(generation));
+                let fresh = Rc::new(WorkerGen::new(generation));
+                let old = state.worker.gen.replace(fresh);
+                state.retire(old);
                 state.worker.connections_max.set(connections_max);
                 state.listen(listeners);
             }
@@ -236,6 +238,23 @@ impl State {
         }
     }
 
+    /// Requests that still work by an older configuration are ended its `worker_shutdown_timeout`
+    /// after the reload.
+    fn retire(self: &Rc<Self>, old: Rc<WorkerGen>) {
+        let timeout_ms = &old.shared.global.get::<Global>().worker_shutdown_timeout;
+        let Some(ms) = timeout_ms.as_option().copied() else { return };
+        let state = Rc::downgrade(self);
+        spawn_local(async move {
+            timer::sleep_ms(ms).await;
+            let Some(state) = state.upgrade() else { return };
+            for conn in state.connections.borrow().iter() {
+                if conn.works_by(&old) {
+                    conn.stream.shutdown_both();
+                }
+            }
+        });
+    }
+
     /// All connections are taken: the one that has been idle for longest gives way, as in nginx.
     /// `false`: none is idle, and the new one must go.
     fn make_room(&self) -> bool {
@@ -243,6 +262,8 @@ impl State {
         let log = Arc::clone(&self.worker.generation().shared.error_log);
         let connections = self.connections.borrow();
         let idle = connections.iter().filter(|c| c.waiting.get());
+        let now = clock::mono_ms();
+        let idle = idle.filter(|c| c.keepalive_least.get() <= now);
         match idle.min_by_key(|c| c.keepalive_deadline.get()) {
             Some(c) => {
                 let text = format!("{n} worker_connections are not enough, reusing connections");
@@ -267,7 +288,7 @@ impl State {
         }
         for conn in self.connections.borrow().iter() {
             if conn.idle.get() {
-                conn.stream.shutdown_read();
+                close_idle(&conn);
             }
         }
         let idle = async {
@@ -280,6 +301,21 @@ impl State {
             None => idle.await,
         }
     }
+}
+
+/// Closes an idle connection, after its `keepalive_min_timeout`.
+fn close_idle(conn: &Rc<Connection>) {
+    let left_ms = conn.keepalive_least.get().saturating_sub(clock::mono_ms());
+    if left_ms == 0 {
+        return conn.stream.shutdown_read();
+    }
+    let conn = Rc::downgrade(conn);
+    spawn_local(async move {
+        timer::sleep_ms(left_ms).await;
+        if let Some(conn) = conn.upgrade().filter(|c| c.idle.get()) {
+            conn.stream.shutdown_read();
+        }
+    });
 }
 
 /// How long accepting rests when the process is out of descriptors.

@@ -314,6 +314,11 @@ impl Stream {
         self.shutdown(libc::SHUT_WR);
     }
 
+    /// Ends the connection both ways, for whoever works with it.
+    pub fn shutdown_both(&self) {
+        self.shutdown(libc::SHUT_RDWR);
+    }
+
     /// Closes the receiving half, which wakes whoever waits for a request.
     pub fn shutdown_read(&self) {
         self.shutdown(libc::SHUT_RD);
