@@ -317,13 +317,14 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         conn.will_end();
     }
     let sent = r.drain(0).await.is_ok();
-    if last && sent {
-        conn.end_sending();
-    }
     if !sent && r.err_status == 0 {
         r.log(LogLevel::Info, "client closed connection while sending to client");
     }
     log_request(r).await;
+    if last && sent {
+        // After the log: who sees the end may look for the line. The kernel waits 200 ms at most.
+        conn.end_sending();
+    }
     if !finished || !sent || conn.broken.get() {
         if !sent && *r.loc().core.reset_timedout_connection {
             conn.stream.reset_on_close();
