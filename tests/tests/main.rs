@@ -22,6 +22,8 @@ mod listen_options;
 mod location_selection;
 mod map_module;
 mod proxy_buffering;
+mod proxy_cache;
+mod proxy_cache_store;
 mod proxy_early;
 mod proxy_response;
 mod proxy_upstream;

@@ -9,6 +9,7 @@ pub mod conn;
 pub mod core_rows;
 pub mod core_vars;
 pub mod deadlines;
+pub mod detached;
 pub mod early;
 mod filters;
 pub mod forms;

@@ -114,7 +114,7 @@ pub struct Request {
     pub gzip_vary: bool,
     /// The body is one whole entity in memory, unchanged so far; its compressed forms are kept
     /// here. A filter that changes the body takes this away.
-    pub forms: Option<Rc<crate::forms::Forms>>,
+    pub forms: Option<std::sync::Arc<crate::forms::Forms>>,
     /// The entity's text, while `forms` is there.
     pub whole_body: Option<bytes::Bytes>,
     pub gzip_tested: bool,
@@ -265,6 +265,19 @@ impl Request {
         upstream.clear();
         exchange.clear();
         *number = 0;
+    }
+
+    /// Gives a copy its place in the configuration, and the variables that were set here.
+    pub(crate) fn copy_place_to(&self, copy: &mut Request, conn: Rc<Connection>) {
+        let place = self.place();
+        copy.place = Some(Place {
+            conn,
+            gen: Rc::clone(&place.gen),
+            server: Rc::clone(&place.server),
+            location: Rc::clone(&place.location),
+        });
+        copy.vars.clone_from(&self.vars);
+        copy.var_arena.clone_from(&self.var_arena);
     }
 
     fn place(&self) -> &Place {

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::rc::Rc;
+use std::sync::Arc;
 use weir_http::conf::{CoreLoc, OpenFileCache};
 use weir_http::forms::Forms;
 use weir_http::location::bytes_path;
@@ -76,7 +77,7 @@ pub struct Entry {
     pub memory: Option<Bytes>,
     /// Kept open under `open_file_cache`.
     file: Option<Rc<File>>,
-    pub forms: Rc<Forms>,
+    pub forms: Arc<Forms>,
     checked_ms: Cell<u64>,
     /// For `open_file_cache`: how often, and when last.
     uses: Cell<u64>,
@@ -91,7 +92,7 @@ impl Entry {
             etag: self.etag.clone(),
             memory: self.memory.clone(),
             file: None,
-            forms: Rc::clone(&self.forms),
+            forms: Arc::clone(&self.forms),
             checked_ms: self.checked_ms.clone(),
             uses: self.uses.clone(),
             used_ms: self.used_ms.clone(),
@@ -294,7 +295,7 @@ impl FileCache {
             stamp,
             file: memory.is_none().then(|| Rc::new(file)),
             memory,
-            forms: Rc::default(),
+            forms: Arc::default(),
             checked_ms: Cell::new(now),
             uses: Cell::new(uses),
             used_ms: Cell::new(now),

@@ -3,6 +3,8 @@
 mod access;
 mod auth_basic;
 mod autoindex;
+#[macro_use]
+mod cache;
 mod charset;
 mod directory;
 mod empty_gif;
@@ -65,6 +67,8 @@ pub const MODULES: &[&HttpModule] = &[
     &empty_gif::MODULE,
     &try_files::MODULE,
     &proxy::MODULE,
+    &proxy::CACHE,
+    &cache::MODULE,
     // Content, in the order it is tried.
     &random_index::MODULE,
     &gzip_static::MODULE,
@@ -93,7 +97,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_secure_link_module",
     "--with-http_stub_status_module",
     "--with-http_sub_module",
-    "--without-http-cache",
     "--without-http_ssi_module",
     "--without-http_mirror_module",
     "--without-http_fastcgi_module",
@@ -113,7 +116,14 @@ pub fn binds_any_source(gen: &Generation) -> bool {
     proxy::binds_any_source(gen)
 }
 
+/// What goes on in the background once a generation serves.
+pub fn serve(gen: &Generation) {
+    cache::serve(gen);
+}
+
 /// Directories for temporary files besides the core's.
 pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
-    proxy::temp_dirs(gen)
+    let mut dirs = proxy::temp_dirs(gen);
+    dirs.extend(cache::dirs(gen));
+    dirs
 }

@@ -111,7 +111,7 @@ pub fn send_entry(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
     }
     r.allow_ranges = true;
     if let Some(text) = &entry.memory {
-        r.forms = Some(Rc::clone(&entry.forms));
+        r.forms = Some(std::sync::Arc::clone(&entry.forms));
         r.whole_body = Some(text.clone());
         return special::finish(r, Buf::mem(text.clone()).and_last());
     }
@@ -119,8 +119,13 @@ pub fn send_entry(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
         Ok(f) => f,
         Err(e) => return open_error(r, path, &e),
     };
-    let buf = Buf::file(file, 0, entry.stamp.size).and_last();
     let direct = entry.stamp.size >= *loc.core.directio;
+    send_file(r, Buf::file(file, 0, entry.stamp.size).and_last(), direct)
+}
+
+/// Header and body, the latter a part of a file; `direct`: past the page cache.
+pub fn send_file(r: &mut Request, buf: Buf, direct: bool) -> Flow {
+    let loc = Rc::clone(r.loc());
     if *loc.core.sendfile && !direct && loc.body_filters.is_empty() {
         return special::finish(r, buf);
     }

@@ -6,6 +6,7 @@
 pub mod beneath;
 pub mod clock;
 pub mod direct;
+pub mod fs;
 #[cfg(unix)]
 pub mod handover;
 pub mod listen;

@@ -6,9 +6,6 @@ const HTTP2: &str =
     "this version of Weir has no HTTP/2 yet; remove the directive: clients fall back to HTTP/1.1";
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
-const CACHE: &str =
-    "this version of Weir has no proxy cache yet; remove the proxy_cache directives";
-const STORE: &str = "this version of Weir cannot store responses yet; remove the directive";
 const FASTCGI: &str = "this version of Weir speaks HTTP to backends only; FastCGI is not there yet";
 const UWSGI: &str = "this version of Weir speaks HTTP to backends only; uwsgi is not there yet";
 const SCGI: &str = "this version of Weir speaks HTTP to backends only; SCGI is not there yet";
@@ -32,10 +29,7 @@ pub const MISSING: &[(&str, &str)] = &[
     ("http2*", HTTP2),
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
-    ("proxy_cache*", CACHE),
-    ("proxy_no_cache", CACHE),
-    ("slice", CACHE),
-    ("proxy_store*", STORE),
+    ("slice", SUBREQUESTS),
     ("fastcgi_*", FASTCGI),
     ("uwsgi_*", UWSGI),
     ("scgi_*", SCGI),

@@ -31,6 +31,7 @@ impl Serving {
             retired: Vec::new(),
         };
         s.fill()?;
+        weir_modules::serve(&s.generation);
         Ok(s)
     }
 
@@ -79,6 +80,7 @@ impl Serving {
             });
         }
         old.remove_unix_files(Some(&self.sockets));
+        weir_modules::serve(&self.generation);
         self.fill()
     }
 

@@ -3,6 +3,7 @@
 use super::headers::{HeaderPlan, HideList, SetHeader};
 use super::rewrite::{CookieFlags, Rewrite};
 use super::target::Pass;
+use crate::cache::CacheConf;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_http::conf::{CoreLoc, TempPath};
@@ -32,14 +33,17 @@ pub mod next {
     pub const UPDATING: u32 = 1 << 13;
 }
 
-/// `proxy_ignore_headers`, as bits. Those of the cache have nothing to act on without it.
+/// `proxy_ignore_headers`, as bits.
 pub mod ignore {
     pub const REDIRECT: u32 = 1;
     pub const EXPIRES: u32 = 1 << 1;
     pub const LIMIT_RATE: u32 = 1 << 2;
     pub const BUFFERING: u32 = 1 << 3;
     pub const CHARSET: u32 = 1 << 4;
-    pub const OTHER: u32 = 1 << 5;
+    pub const EXPIRES_FIELD: u32 = 1 << 5;
+    pub const CACHE_CONTROL: u32 = 1 << 6;
+    pub const SET_COOKIE: u32 = 1 << 7;
+    pub const VARY: u32 = 1 << 8;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,12 +109,16 @@ pub struct ProxyLoc {
     pub socket_sndbuf: Val<u64>,
     pub force_ranges: Val<bool>,
     pub limit_rate: Val<Option<Arc<Template>>>,
+    /// `proxy_cache…` and `proxy_store…`
+    pub cache: CacheConf,
     /// An `if` or `limit_except` block: it passes where the block around it does.
     pub in_unnamed: bool,
     /// `plan` and `hide` are made.
     pub compiled: bool,
     /// Made from the above when they are merged.
     pub plan: Arc<HeaderPlan>,
+    /// The same for a request whose answer may be kept.
+    pub cache_plan: Arc<HeaderPlan>,
     pub hide: Arc<HideList>,
 }
 
@@ -211,6 +219,9 @@ impl ProxyLoc {
             true => Arc::clone(&parent.plan),
             false => Arc::new(HeaderPlan::new(&self.set_headers)),
         };
+        if self.cache.is_on() {
+            self.cache_plan = Arc::new(HeaderPlan::for_cache(&self.set_headers));
+        }
         let inherited = !self.hide_headers.is_set() && !self.pass_headers.is_set();
         self.hide_headers.merge(&parent.hide_headers, Arc::default);
         self.pass_headers.merge(&parent.pass_headers, Arc::default);
@@ -274,6 +285,7 @@ impl ConfType for ProxyLoc {
             self.location.clone_from(&parent.location);
         }
         self.merge_redirect(parent);
+        self.cache.merge(&parent.cache);
         self.merge_headers(parent);
         Ok(())
     }

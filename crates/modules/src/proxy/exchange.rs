@@ -185,7 +185,7 @@ pub async fn run(r: &mut Request, run: &Run, link: &mut Link) -> Result<bool, Fa
             true => READ_ROOM_BYTES.max(*run.conf().buffer_size as usize),
             false => *run.conf().buffer_size as usize,
         },
-        watch: ClientWatch::new(r, *run.conf().ignore_client_abort),
+        watch: ClientWatch::new(r, run.ignores_abort()),
         parser: ResponseParser::new(),
         outgoing: Outgoing::new(run, &request, &memory),
         deadline: 0,

@@ -1,6 +1,7 @@
 //! Which header fields go to the backend and which of its own come back: compiled once.
 
 use weir_base::bytes::fmt_u64;
+use weir_http::module::VarArg;
 use weir_http::Request;
 use weir_script::template::Template;
 use weir_wire::http1::names::{HeaderId, ResponseHeaderId};
@@ -32,6 +33,11 @@ enum Line {
     },
     ContentLength,
     TransferEncoding,
+    /// What a stale answer is to be confirmed by.
+    Validator {
+        name: &'static [u8],
+        value: fn(&mut Request, &VarArg, &mut Vec<u8>) -> bool,
+    },
 }
 
 /// The header of requests to a backend.
@@ -58,7 +64,35 @@ const OWN: [&[u8]; 9] = [
     b"Upgrade",
 ];
 
+/// Of a request whose answer may be kept: conditions and ranges are not the client's.
+const OWN_CACHED: [&[u8]; 6] = [
+    b"If-Modified-Since",
+    b"If-Unmodified-Since",
+    b"If-None-Match",
+    b"If-Match",
+    b"Range",
+    b"If-Range",
+];
+
 impl HeaderPlan {
+    /// The plan for a request whose answer may be kept.
+    pub fn for_cache(set: &[SetHeader]) -> HeaderPlan {
+        let mut plan = HeaderPlan::new(set);
+        for name in OWN_CACHED {
+            plan.drop(name);
+        }
+        let given = |name: &[u8]| set.iter().any(|h| h.name.eq_ignore_ascii_case(name));
+        if !given(b"If-Modified-Since") {
+            let value = crate::cache::vars::last_modified;
+            plan.lines.push(Line::Validator { name: b"If-Modified-Since: ", value });
+        }
+        if !given(b"If-None-Match") {
+            let value = crate::cache::vars::etag;
+            plan.lines.push(Line::Validator { name: b"If-None-Match: ", value });
+        }
+        plan
+    }
+
     pub fn new(set: &[SetHeader]) -> HeaderPlan {
         let mut plan = HeaderPlan::default();
         for name in OWN {
@@ -138,6 +172,14 @@ impl HeaderPlan {
                         out.extend_from_slice(b"Content-Length: ");
                         fmt_u64(out, n);
                         out.extend_from_slice(b"\r\n");
+                    }
+                }
+                Line::Validator { name, value } => {
+                    let start = out.len();
+                    out.extend_from_slice(name);
+                    match value(r, &VarArg::default(), out) {
+                        true => out.extend_from_slice(b"\r\n"),
+                        false => out.truncate(start),
                     }
                 }
                 Line::TransferEncoding => {

@@ -1,9 +1,9 @@
 //! nginx's `ngx_http_proxy_module`: requests are passed to HTTP servers.
 //!
-//! Differences from nginx, each in its directive's row: no TLS and no HTTP/2 to servers, no cache
-//! and no store yet; names in variables are resolved by the system's resolver; what a variable
+//! Differences from nginx, each in its directive's row: no TLS and no HTTP/2 to servers; names in variables are resolved by the system's resolver; what a variable
 //! brings along can neither end a header line nor the request line; an unasked 101 is a 502.
 
+mod cache;
 mod conf;
 mod exchange;
 mod headers;
@@ -17,6 +17,7 @@ mod tunnel;
 mod vars;
 
 use conf::ProxyLoc;
+use std::future::Future;
 use std::path::PathBuf;
 use weir_http::conf::CoreLoc;
 use weir_http::generation::Generation;
@@ -41,8 +42,20 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
-fn handler(_: &mut Request) -> Flow {
-    Flow::Wait(wait)
+/// The cache's directives, and what they have in common with those of other modules.
+pub const CACHE: HttpModule =
+    HttpModule { name: "proxy_cache", rows: cache::ROWS, ..HttpModule::EMPTY };
+
+pub(crate) use conf::next;
+pub(crate) use rows::add_bits;
+
+/// Waits for something unless the client goes first.
+pub(crate) async fn unless_client_goes<T>(r: &Request, work: impl Future<Output = T>) -> Option<T> {
+    exchange::unless_client_goes(r, false, work).await
+}
+
+fn handler(r: &mut Request) -> Flow {
+    cache::at_once(r).unwrap_or(Flow::Wait(wait))
 }
 
 fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {

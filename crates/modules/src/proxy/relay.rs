@@ -6,6 +6,7 @@
 //!
 //! Difference from nginx: the buffers are one amount of memory, not a number of pieces.
 
+use super::cache::Keep;
 use super::conf::ProxyLoc;
 use super::exchange::{ClientWatch, Fault};
 use bytes::Bytes;
@@ -44,13 +45,14 @@ pub async fn run(
     conf: &ProxyLoc,
     link: &mut Link,
     reader: &mut BodyReader,
-    buffering: bool,
+    keep: &mut Keep,
 ) -> Result<(), Fault> {
     let mut relay = Relay {
         conf,
         reader,
-        buffering,
-        watch: ClientWatch::new(r, *conf.ignore_client_abort),
+        buffering: keep.buffering,
+        watch: ClientWatch::new(r, keep.ignore_abort),
+        keep,
         temp: None,
         read: 0,
         start_ms: 0,
@@ -79,6 +81,7 @@ struct Spill {
 struct Relay<'a> {
     conf: &'a ProxyLoc,
     reader: &'a mut BodyReader,
+    keep: &'a mut Keep,
     buffering: bool,
     watch: ClientWatch,
     temp: Option<Spill>,
@@ -101,6 +104,7 @@ impl Relay<'_> {
             state.response_length += came;
         }
         self.reader.feed(buf, from)?;
+        self.keep.write(r, &buf[from..]);
         if self.reader.done && self.reader.excess {
             let text = "upstream sent more data than specified in \"Content-Length\" header \
                         while reading upstream";
@@ -126,6 +130,9 @@ impl Relay<'_> {
 
     fn emit_first(&mut self, r: &mut Request, bytes: &[u8]) -> Result<(), Fault> {
         let last = self.reader.done;
+        if self.keep.is_quiet(r) {
+            return Ok(());
+        }
         if bytes.is_empty() && !last {
             return match self.buffering {
                 true => Ok(()),
@@ -153,10 +160,10 @@ impl Relay<'_> {
         let rate = conf.limit_rate.as_ref().map_or(0, |t| r.eval_size(t));
         let rate = if self.buffering { rate } else { 0 };
         while !self.reader.done {
-            if !self.buffering {
-                self.drain(r, 0).await?;
-            } else if limited {
-                self.drain(r, self.conf.buffers_bytes()).await?;
+            if !self.keep.is_quiet(r) && (!self.buffering || limited) {
+                let leave = if self.buffering { self.conf.buffers_bytes() } else { 0 };
+                let drained = self.drain(r, leave).await;
+                self.keep.unless_kept(drained)?;
             }
             let room = self.slow_down(rate).await;
             let mut deadline = 0;
@@ -164,7 +171,14 @@ impl Relay<'_> {
             let step = poll_fn(|cx| {
                 self.step(cx, r, link, &mut buf, room, (&mut deadline, &mut write_deadline))
             })
-            .await?;
+            .await;
+            let step = match step {
+                Err(Fault::ClientGone) => {
+                    self.keep.unless_kept(Err(Fault::ClientGone))?;
+                    continue;
+                }
+                step => step?,
+            };
             let Step::Read(n) = step else { continue };
             if let Some(state) = r.upstream.last_mut() {
                 state.bytes_received += n as u64;
@@ -181,7 +195,7 @@ impl Relay<'_> {
             }
             buf.clear();
         }
-        match self.buffering {
+        match self.buffering || self.keep.is_quiet(r) {
             true => Ok(()),
             false => self.drain(r, 0).await,
         }
@@ -226,7 +240,7 @@ impl Relay<'_> {
         let conn = r.conn();
         let queued = conn.out.borrow().queued();
         // Small pieces wait for more, as in nginx; a full buffer goes out.
-        if self.buffering && queued >= *self.conf.buffer_size {
+        if self.buffering && !self.keep.silent && queued >= *self.conf.buffer_size {
             match conn.poll_flush(cx, u64::MAX) {
                 Poll::Ready(Ok(_)) => return Poll::Ready(Ok(Step::Flushed)),
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(Fault::ClientGone)),
@@ -240,7 +254,7 @@ impl Relay<'_> {
                 return Poll::Ready(Err(Fault::ClientGone));
             }
         }
-        let full = queued >= self.conf.buffers_bytes();
+        let full = !self.keep.silent && queued >= self.conf.buffers_bytes();
         // What goes into the file is written as it was read.
         let room = if full { room.min(self.conf.temp_write_bytes()) } else { room };
         if !full || self.may_spill(r) {
@@ -263,11 +277,14 @@ impl Relay<'_> {
     fn may_spill(&self, r: &Request) -> bool {
         let max = self.conf.max_temp_bytes();
         let written = self.temp.as_ref().map_or(0, |t| t.written);
-        self.buffering && !r.filter_needs_memory && written < max
+        self.buffering && !r.filter_needs_memory && (written < max || self.keep.fill.is_some())
     }
 
     /// Hands a piece to the filters, by way of the temporary file when memory is full.
     fn put(&mut self, r: &mut Request, buf: &mut Vec<u8>) -> Result<(), Fault> {
+        if self.keep.is_quiet(r) {
+            return Ok(());
+        }
         let queued = r.conn().out.borrow().queued();
         if queued == 0 {
             if let Some(spill) = &mut self.temp {

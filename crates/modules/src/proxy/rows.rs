@@ -596,7 +596,8 @@ const NEXT: &[(&str, u32)] = &[
 
 fn set_next_upstream(cf: &mut Cf, d: &Directive) -> ConfResult {
     let bits = bits(cf, d, NEXT)?;
-    cf.get::<ProxyLoc>().next_upstream.once(d, bits)
+    add_bits(&mut cf.get::<ProxyLoc>().next_upstream, bits);
+    Ok(())
 }
 
 const IGNORE: &[(&str, u32)] = &[
@@ -605,15 +606,21 @@ const IGNORE: &[(&str, u32)] = &[
     ("X-Accel-Limit-Rate", ignore::LIMIT_RATE),
     ("X-Accel-Buffering", ignore::BUFFERING),
     ("X-Accel-Charset", ignore::CHARSET),
-    ("Expires", ignore::OTHER),
-    ("Cache-Control", ignore::OTHER),
-    ("Set-Cookie", ignore::OTHER),
-    ("Vary", ignore::OTHER),
+    ("Expires", ignore::EXPIRES_FIELD),
+    ("Cache-Control", ignore::CACHE_CONTROL),
+    ("Set-Cookie", ignore::SET_COOKIE),
+    ("Vary", ignore::VARY),
 ];
 
 fn set_ignore_headers(cf: &mut Cf, d: &Directive) -> ConfResult {
     let bits = bits(cf, d, IGNORE)?;
-    cf.get::<ProxyLoc>().ignore_headers.once(d, bits)
+    add_bits(&mut cf.get::<ProxyLoc>().ignore_headers, bits);
+    Ok(())
+}
+
+/// As in nginx, a set may be given in several directives.
+pub fn add_bits(set: &mut Val<u32>, bits: u32) {
+    set.set(set.as_option().copied().unwrap_or(0) | bits);
 }
 
 /// A set of words; one given twice is only worth a warning.

@@ -4,7 +4,7 @@ use super::conf::{next, ProxyLoc};
 use super::exchange::{self, Fault};
 use super::headers::BodyLength;
 use super::target::{self, Head, Target};
-use super::{relay, respond, tunnel};
+use super::{cache, relay, respond, tunnel};
 use std::future::Future;
 use std::rc::Rc;
 use std::task::Poll;
@@ -51,11 +51,19 @@ pub struct Run {
     start_ms: u64,
     /// When the server that is being asked was chosen.
     asked_ms: u64,
+    /// The answer is kept, so it is read to its end even if the client goes.
+    keeps: bool,
+    /// Why no further server was asked.
+    gave_up: Option<u32>,
 }
 
 impl Run {
     pub fn conf(&self) -> &ProxyLoc {
         self.loc.conf::<ProxyLoc>()
+    }
+
+    pub fn ignores_abort(&self) -> bool {
+        self.keeps || *self.conf().ignore_client_abort
     }
 
     /// Connections are shared within this location only, where the upstream says so.
@@ -75,15 +83,24 @@ pub struct Answer {
 pub async fn run(r: &mut Request) -> Flow {
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<ProxyLoc>();
-    let Some(pass) = &conf.pass else { return Flow::Status(500) };
-    let (target, group) = match target::find(r, pass).await {
-        Ok(found) => found,
-        Err(status) => return Flow::Status(status),
-    };
     let body = match take_body(r, conf).await {
         Ok(body) => body,
         Err(BodyError::Status(s)) => return Flow::Status(s),
         Err(BodyError::Closed) => return Flow::Status(499),
+    };
+    match cache::look(r, conf).await {
+        Some(flow) => flow,
+        None => pass(r, &loc, body).await,
+    }
+}
+
+/// Asks the servers, and passes on (or only keeps) what one of them answers.
+pub async fn pass(r: &mut Request, loc: &Rc<Location>, body: Body) -> Flow {
+    let conf = loc.conf::<ProxyLoc>();
+    let Some(pass) = &conf.pass else { return Flow::Status(500) };
+    let (target, group) = match target::find(r, pass).await {
+        Ok(found) => found,
+        Err(status) => return Flow::Status(status),
     };
     // Without a body to wait for, hardly any time has passed since the request came.
     let start_ms = match body {
@@ -104,7 +121,9 @@ pub async fn run(r: &mut Request) -> Flow {
         start_ms,
         asked_ms: 0,
         group,
-        loc: Rc::clone(&loc),
+        keeps: cache::keeps(r, conf),
+        gave_up: None,
+        loc: Rc::clone(loc),
     };
     if let Err(status) = begin(r, &mut run, &target) {
         return Flow::Status(status);
@@ -119,7 +138,8 @@ fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
     let loc = Rc::clone(&run.loc);
     let conf = loc.conf::<ProxyLoc>();
     let length = body_length(r, conf, run.chunked);
-    run.bodiless = target::write_request(r, &Head { conf, target, length })?;
+    let (cached, as_get) = cache::how_asked(r);
+    run.bodiless = target::write_request(r, &Head { conf, target, length, cached, as_get })?;
     let most = *conf.next_upstream_tries;
     if most > 0 {
         run.choice.tries = run.choice.tries.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -191,7 +211,8 @@ async fn tries(r: &mut Request, run: &mut Run) -> Flow {
     loop {
         let flow = match ask(r, run).await {
             Ok(answer) => answered(r, run, answer).await,
-            Err(status) => status.map(Flow::Status),
+            Err(Some(status)) => Some(cache::failed(r, run.conf(), run.gave_up, status).await),
+            Err(None) => None,
         };
         if let Some(flow) = flow {
             return flow;
@@ -257,7 +278,7 @@ async fn connect(r: &mut Request, run: &Run, lease: &Lease) -> Result<Box<Link>,
     let addr = &lease.config().addr;
     let timeout = *conf.connect_timeout;
     let connecting = Link::connect(addr, &run.options, timeout);
-    match exchange::unless_client_goes(r, *conf.ignore_client_abort, connecting).await {
+    match exchange::unless_client_goes(r, run.ignores_abort(), connecting).await {
         None => Err(Fault::ClientGone),
         Some(Ok(link)) => Ok(link),
         Some(Err(LinkError::Timeout)) => Err(Fault::Timeout("connecting to upstream")),
@@ -321,6 +342,7 @@ fn failed(
     let sent = link.is_some_and(|l| l.sent > 0);
     let again = run.choice.tries > 0 && may_repeat(r, run, bit, sent);
     if !again {
+        run.gave_up = Some(bit);
         return Some(status);
     }
     r.exchange.reply.clear();
@@ -379,10 +401,15 @@ async fn answered(r: &mut Request, run: &mut Run, answer: Answer) -> Option<Flow
                 return failed(r, run, Some(lease), Some(link), bit).map(Flow::Status);
             }
         }
-        if respond::intercepts(r, run.conf()) {
+        let kept = cache::kept_instead(r, run.conf(), bit_of(status));
+        if kept.is_some() || respond::intercepts(r, run.conf()) {
             let reader = BodyReader::new(&r.exchange.head, run.bodiless);
             done(r, run, answer, &reader);
-            return Some(Flow::Status(status));
+            let conf = run.conf();
+            return Some(match kept {
+                Some(kept) => cache::answer_kept(r, conf, kept).await,
+                None => cache::intercepted(r, conf, status),
+            });
         }
     }
     Some(pass_on(r, run, answer).await)
@@ -395,12 +422,17 @@ async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
     }
     let loc = Rc::clone(&run.loc);
     let conf = loc.conf::<ProxyLoc>();
-    if let Some(flow) = respond::accel_redirect(r, conf) {
+    let fresh = cache::judge(r, conf);
+    let redirected = if cache::is_silent(r) { None } else { respond::accel_redirect(r, conf) };
+    if let Some(flow) = redirected {
+        cache::give_up(r);
         let reader = BodyReader::new(&r.exchange.head, run.bodiless);
         done(r, run, answer, &reader);
         return flow;
     }
     let buffering = respond::head(r, conf);
+    let mut keep = cache::begin(r, conf, fresh.as_ref(), buffering);
+    keep.ignore_abort = run.ignores_abort();
     if r.out.status == 101 {
         if r.header(HeaderId::Upgrade).is_none() {
             r.log(LogLevel::Error, "upstream switched protocols unasked");
@@ -409,24 +441,37 @@ async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
         return tunnel::run(r, run, answer).await;
     }
     let mut reader = BodyReader::new(&r.exchange.head, run.bodiless);
-    match r.send_header() {
+    let sent = if keep.silent { Ok(()) } else { r.send_header() };
+    match sent {
         Ok(()) => {}
         Err(weir_http::module::FilterError::Status(s)) if !r.header_sent => {
             return Flow::Status(s);
         }
         Err(_) => return Flow::Close,
     }
-    if r.header_only {
+    if r.header_only && keep.fill.is_none() {
         done(r, run, answer, &reader);
         r.complete = true;
         return Flow::Ok;
     }
     let reads = r.upstream.last().map_or(0, |s| s.bytes_received);
-    let relayed = relay::run(r, conf, &mut answer.link, &mut reader, buffering).await;
+    let relayed = relay::run(r, conf, &mut answer.link, &mut reader, &mut keep).await;
     run.at_once = r.upstream.last().is_some_and(|s| s.bytes_received == reads);
     done(r, run, answer, &reader);
+    if relayed.is_ok() {
+        keep.finish(r);
+    }
     match relayed {
-        Ok(()) => Flow::Ok,
+        Ok(()) if keep.client_gone => {
+            r.aborted = true;
+            r.err_status = 499;
+            Flow::Close
+        }
+        Ok(()) => {
+            // An answer to HEAD has no body that would have said so.
+            r.complete |= r.header_only;
+            Flow::Ok
+        }
         Err(fault) => {
             fault.log(r, b"");
             if matches!(fault, Fault::ClientGone) {

@@ -239,6 +239,10 @@ pub struct Head<'a> {
     pub conf: &'a ProxyLoc,
     pub target: &'a Target,
     pub length: BodyLength,
+    /// The answer may be kept.
+    pub cached: bool,
+    /// The client's HEAD goes out as GET, so that the whole answer can be kept.
+    pub as_get: bool,
 }
 
 /// Writes the head (and a body of the configuration's own) into the exchange. Answers whether the
@@ -247,7 +251,9 @@ pub fn write_request(r: &mut Request, head: &Head) -> Result<bool, u16> {
     let conf = head.conf;
     let mut out = std::mem::take(&mut r.exchange.request);
     out.clear();
+    let plan = if head.cached { &conf.cache_plan } else { &conf.plan };
     match &*conf.method {
+        _ if head.as_get => out.extend_from_slice(b"GET"),
         Some(t) => r.eval_into(t, &mut out),
         None => out.extend_from_slice(r.method_name()),
     }
@@ -263,15 +269,15 @@ pub fn write_request(r: &mut Request, head: &Head) -> Result<bool, u16> {
     }
     let v11 = *conf.http_version == HttpVersion::V11;
     out.extend_from_slice(if v11 { b" HTTP/1.1\r\n" } else { b" HTTP/1.0\r\n" });
-    conf.plan.write_host(r, &head.target.parts().host, v11, &mut out);
+    plan.write_host(r, &head.target.parts().host, v11, &mut out);
     let own_body = conf.set_body.as_ref().map(|t| r.eval(t));
     let length = match &own_body {
         Some(body) => BodyLength::Known(body.len() as u64),
         None => head.length,
     };
-    conf.plan.write_lines(r, length, &mut out);
+    plan.write_lines(r, length, &mut out);
     if *conf.pass_request_headers {
-        conf.plan.write_client(r, &mut out);
+        plan.write_client(r, &mut out);
     }
     out.extend_from_slice(b"\r\n");
     if let Some(body) = own_body {

@@ -1,0 +1,525 @@
+//! One store: the zone, the memory tier and the files under one directory.
+
+use crate::entry::{self, Bad, Meta};
+use crate::memory::{charged, Budget};
+use crate::spool::{self, Spool};
+use crate::zone::{Found, Handle, Removed, Zone};
+use crate::Key;
+use bytes::Bytes;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use weir_http::forms::{Forms, Room};
+use weir_runtime::clock;
+use weir_wire::http1::response::ResponseHead;
+
+/// Read at first from a file; most headers fit.
+const FIRST_READ_BYTES: usize = 4096;
+/// Longer bodies are sent from their files.
+pub const BODY_MAX_BYTES: u64 = 256 * 1024;
+/// What a copy in memory costs besides its texts: itself, its metadata, its parsed head.
+const COPY_BYTES: u64 = 1024;
+/// A copy in memory is compared with its file when it has not been for so long.
+const CHECK_MS: u64 = 1000;
+/// Sizes of files are counted in blocks of this.
+const BLOCK_BYTES: u64 = 4096;
+
+/// Parameters of a store that a reload may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    pub use_temp_path: bool,
+    pub inactive_secs: u64,
+    pub max_bytes: u64,
+    pub min_free_bytes: u64,
+    pub memory_bytes: u64,
+    pub manager: Pace,
+    pub loader: Pace,
+}
+
+/// How much a background thread does before it rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    pub files: u64,
+    pub sleep_ms: u64,
+    pub threshold_ms: u64,
+}
+
+/// Where the body is.
+pub enum Body {
+    Memory(Bytes),
+    File { file: Arc<File>, start: u64 },
+}
+
+/// A stored answer, opened.
+pub struct Stored {
+    pub meta: Meta,
+    pub key_text: Bytes,
+    /// The answer's head as its server sent it.
+    pub head: Bytes,
+    /// The head as read, once somebody has.
+    pub parsed: OnceLock<ResponseHead>,
+    pub body: Body,
+    pub body_len: u64,
+    pub forms: Arc<Forms>,
+    stamp: Stamp,
+    checked_ms: AtomicU64,
+}
+
+impl std::fmt::Debug for Stored {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stored({:?}, {} bytes)", self.meta, self.body_len)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Stamp {
+    inode: u64,
+    len: u64,
+}
+
+impl Stamp {
+    fn of(m: &std::fs::Metadata) -> Stamp {
+        Stamp { inode: m.ino(), len: m.len() }
+    }
+}
+
+/// What opening an entry gave.
+#[derive(Debug)]
+pub enum Opened {
+    Fresh(Arc<Stored>),
+    /// Its time is over; whether somebody else is renewing it.
+    Stale {
+        stored: Arc<Stored>,
+        elsewhere: bool,
+    },
+    Error(u16),
+    /// Not asked for often enough to be kept.
+    Scarce,
+    Missing,
+}
+
+/// How to open.
+pub struct Request<'a> {
+    pub key: Key,
+    pub key_text: &'a [u8],
+    pub min_uses: u32,
+    /// The variant that the request's own fields make of these names.
+    pub variant: &'a dyn Fn(&[u8]) -> Key,
+    /// Told what nginx would log, with its level's name.
+    pub log: &'a dyn Fn(&str, &str),
+}
+
+pub struct Store {
+    pub name: Vec<u8>,
+    pub dir: PathBuf,
+    pub levels: [u8; 3],
+    pub zone: Arc<Zone>,
+    pub budget: Arc<Budget>,
+    params: Mutex<Arc<Params>>,
+    pub(crate) inactive_secs: AtomicI64,
+    /// The loader is not through: what the zone does not know may be on disk.
+    pub(crate) cold: AtomicBool,
+    pub(crate) started: AtomicBool,
+}
+
+impl Store {
+    pub fn new(name: &[u8], size: u64, dir: &Path, levels: [u8; 3], params: Params) -> Store {
+        Store {
+            name: name.to_vec(),
+            dir: dir.to_path_buf(),
+            levels,
+            zone: Arc::new(Zone::new(size)),
+            budget: Arc::new(Budget::new(params.memory_bytes)),
+            inactive_secs: AtomicI64::new(params.inactive_secs as i64),
+            params: Mutex::new(Arc::new(params)),
+            cold: AtomicBool::new(true),
+            started: AtomicBool::new(false),
+        }
+    }
+
+    pub fn params(&self) -> Arc<Params> {
+        Arc::clone(&self.params.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    /// Takes a new generation's parameters.
+    pub fn set_params(&self, params: &Params) {
+        self.budget.set_limit(params.memory_bytes);
+        self.inactive_secs.store(params.inactive_secs as i64, Ordering::Relaxed);
+        *self.params.lock().unwrap_or_else(|e| e.into_inner()) = Arc::new(params.clone());
+        while self.budget.used() > self.budget.limit() && self.zone.evict_memory().is_some() {}
+    }
+
+    pub fn is_cold(&self) -> bool {
+        self.cold.load(Ordering::Relaxed)
+    }
+
+    pub fn path(&self, key: &Key) -> PathBuf {
+        key.path(&self.dir, &self.levels)
+    }
+
+    fn expire_sec(&self, now: i64) -> i64 {
+        now + self.inactive_secs.load(Ordering::Relaxed)
+    }
+
+    /// A fresh answer from memory, if there is one: the hot path.
+    pub fn hit(&self, r: &Request) -> Option<(Key, Arc<Stored>)> {
+        let now = clock::wall_secs();
+        let mut key = r.key;
+        let mut stored = self.zone.memory(&key, self.expire_sec(now))?;
+        if !stored.meta.vary.is_empty() {
+            let variant = (r.variant)(&stored.meta.vary);
+            if stored.meta.variant != Some(variant) {
+                key = variant;
+                stored = self.zone.memory(&key, self.expire_sec(now))?;
+                if stored.meta.variant != Some(variant) {
+                    return None;
+                }
+            }
+        }
+        let good = stored.meta.valid_sec >= now && stored.key_text == r.key_text;
+        (good && self.is_true(&key, &stored)).then_some((key, stored))
+    }
+
+    /// Whether a copy in memory still is what its file says.
+    fn is_true(&self, key: &Key, stored: &Arc<Stored>) -> bool {
+        let now = clock::mono_ms();
+        if now.saturating_sub(stored.checked_ms.load(Ordering::Relaxed)) < CHECK_MS {
+            return true;
+        }
+        let same = std::fs::metadata(self.path(key)).is_ok_and(|m| Stamp::of(&m) == stored.stamp);
+        match same {
+            true => stored.checked_ms.store(now, Ordering::Relaxed),
+            false => self.zone.drop_memory(key, stored),
+        }
+        same
+    }
+
+    /// Opens an entry, or one of its variants, and takes a place in it.
+    pub fn open(&self, r: &Request) -> io::Result<(Opened, Option<Handle>)> {
+        let main = self.open_one(r, r.key, false)?;
+        let (stored, variant) = match main {
+            One::Is(opened, handle) => return Ok((opened, handle)),
+            One::Varies(stored, variant) => (stored, variant),
+        };
+        drop(stored);
+        match self.open_one(r, variant, true)? {
+            One::Is(opened, handle) => Ok((opened, handle)),
+            One::Varies(..) => Ok((Opened::Missing, None)),
+        }
+    }
+
+    /// A place in an entry that is to be filled whatever it holds.
+    pub fn enter(&self, key: Key, min_uses: u32) -> Option<Handle> {
+        let now = clock::wall_secs();
+        let mut room = |removed: Removed| self.remove_file(removed);
+        let entered = self.zone.enter(key, min_uses, now, self.expire_sec(now), &mut room);
+        entered.map(|(handle, _)| handle)
+    }
+
+    fn remove_file(&self, removed: Removed) {
+        if removed.had_file {
+            // Gone already: as wanted.
+            let _ = std::fs::remove_file(self.path(&removed.key));
+        }
+    }
+
+    fn open_one(&self, r: &Request, key: Key, secondary: bool) -> io::Result<One> {
+        let now = clock::wall_secs();
+        let mut room = |removed: Removed| self.remove_file(removed);
+        let expire = self.expire_sec(now);
+        let Some((mut handle, found)) = self.zone.enter(key, r.min_uses, now, expire, &mut room)
+        else {
+            let zone = String::from_utf8_lossy(&self.name).into_owned();
+            (r.log)("alert", &format!("could not allocate node in cache keys zone \"{zone}\""));
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
+        let (look, scarce, memory) = match found {
+            Found::Error(status) => return Ok(One::Is(Opened::Error(status), Some(handle))),
+            Found::TooFew => return Ok(One::Is(Opened::Scarce, Some(handle))),
+            Found::Known { exists, memory } => (exists, false, memory),
+            Found::Fresh => (self.is_cold(), r.min_uses > 1, None),
+        };
+        let stored = match look {
+            true => self.look(r, &key, &handle, memory)?,
+            false => None,
+        };
+        let Some(stored) = stored else {
+            let opened = if scarce { Opened::Scarce } else { Opened::Missing };
+            return Ok(One::Is(opened, Some(handle)));
+        };
+        if !stored.meta.vary.is_empty() {
+            let variant = (r.variant)(&stored.meta.vary);
+            if stored.meta.variant != Some(variant) {
+                if secondary {
+                    let path = self.path(&key).display().to_string();
+                    (r.log)("crit", &format!("cache file \"{path}\" has incorrect vary hash"));
+                    return Ok(One::Is(Opened::Missing, Some(handle)));
+                }
+                return Ok(One::Varies(stored, variant));
+            }
+        }
+        let opened = match stored.meta.valid_sec < now {
+            true => Opened::Stale { elsewhere: !handle.begin_update(), stored },
+            false => Opened::Fresh(stored),
+        };
+        Ok(One::Is(opened, Some(handle)))
+    }
+
+    /// The entry's copy in memory, or its file.
+    fn look(
+        &self,
+        r: &Request,
+        key: &Key,
+        handle: &Handle,
+        memory: Option<Arc<Stored>>,
+    ) -> io::Result<Option<Arc<Stored>>> {
+        if let Some(stored) = memory.filter(|m| self.is_true(key, m)) {
+            return Ok((stored.key_text == r.key_text).then_some(stored));
+        }
+        let path = self.path(key);
+        match read(&path) {
+            Ok(Ok(mut stored)) if stored.key_text == r.key_text => {
+                handle.found_file(blocks(stored.stamp.len));
+                self.to_memory(&mut stored)?;
+                let stored = Arc::new(stored);
+                if matches!(stored.body, Body::Memory(_)) {
+                    self.zone.keep_memory(key, Arc::clone(&stored), None);
+                }
+                Ok(Some(stored))
+            }
+            Ok(Ok(_)) => {
+                let text = format!("cache file \"{}\" has md5 collision", path.display());
+                (r.log)("crit", &text);
+                Ok(None)
+            }
+            Ok(Err(bad)) => {
+                let level = if bad == Bad::Version { "info" } else { "crit" };
+                (r.log)(level, &format!("cache file \"{}\" {}", path.display(), bad.words()));
+                handle.lost_file();
+                let _ = std::fs::remove_file(&path);
+                Ok(None)
+            }
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
+                handle.lost_file();
+                Ok(None)
+            }
+            Err(e) => {
+                (r.log)("crit", &format!("open() \"{}\" failed ({e})", path.display()));
+                Err(e)
+            }
+        }
+    }
+
+    /// Reads the body into memory when it is small and there is room for it.
+    fn to_memory(&self, stored: &mut Stored) -> io::Result<()> {
+        let Body::File { file, start } = &stored.body else { return Ok(()) };
+        if stored.body_len > BODY_MAX_BYTES {
+            return Ok(());
+        }
+        let cost = stored.body_len + stored.head.len() as u64 + stored.key_text.len() as u64;
+        let Some(charge) = self.charge(cost + COPY_BYTES) else { return Ok(()) };
+        let mut text = vec![0; stored.body_len as usize];
+        file.read_exact_at(&mut text, *start)?;
+        stored.body = Body::Memory(charged(text, charge));
+        stored.forms = self.forms();
+        Ok(())
+    }
+
+    /// Room in the memory tier, for which copies that were not used for longest may have to go.
+    fn charge(&self, bytes: u64) -> Option<crate::memory::Charge> {
+        charge(&self.budget, &self.zone, bytes)
+    }
+
+    fn forms(&self) -> Arc<Forms> {
+        let room = FormRoom { budget: Arc::clone(&self.budget), zone: Arc::clone(&self.zone) };
+        Arc::new(Forms::bounded(Box::new(room)))
+    }
+
+    /// Completes an entry: the header gets the body's length, the file its name.
+    pub fn commit(
+        &self,
+        handle: Handle,
+        meta: Meta,
+        key_text: &[u8],
+        head: &[u8],
+        mut spool: Spool,
+    ) -> io::Result<()> {
+        let body_len = spool.written;
+        let header = entry::encode(&meta, key_text, head, body_len);
+        spool.set_head(&header)?;
+        let small = spool.body_in_memory().map(<[u8]>::to_vec);
+        let path = self.path(&handle.key());
+        let file = spool.rename(&path, |_| Ok(()))?;
+        let stamp = Stamp::of(&file.metadata()?);
+        let cost = body_len + (head.len() + key_text.len()) as u64 + COPY_BYTES;
+        let memory = small.and_then(|text| {
+            let charge = self.charge(cost)?;
+            Some(Arc::new(Stored {
+                meta,
+                key_text: Bytes::copy_from_slice(key_text),
+                head: Bytes::copy_from_slice(head),
+                parsed: OnceLock::new(),
+                body: Body::Memory(charged(text, charge)),
+                body_len,
+                forms: self.forms(),
+                stamp,
+                checked_ms: AtomicU64::new(clock::mono_ms()),
+            }))
+        });
+        handle.filled(blocks(stamp.len), memory);
+        Ok(())
+    }
+
+    /// A temporary file beside the entry's own.
+    pub fn temp_beside(&self, key: &Key) -> spool::MakeTemp {
+        let path = self.path(key);
+        Box::new(move || {
+            let temp = spool::beside(&path);
+            Ok((spool::create_private(&temp)?, temp))
+        })
+    }
+
+    /// New times for an entry whose server has confirmed it. The file is changed in place, unless it
+    /// is not the one that was opened.
+    pub fn renew(&self, key: &Key, stored: &Arc<Stored>, meta: Meta) -> io::Result<()> {
+        let path = self.path(key);
+        let file = match File::options().read(true).write(true).open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        if Stamp::of(&file.metadata()?) != stored.stamp {
+            return Ok(());
+        }
+        let header = entry::encode(&meta, &stored.key_text, &stored.head, stored.body_len);
+        file.write_all_at(&header, 0)?;
+        if let Body::Memory(text) = &stored.body {
+            let fresh = Arc::new(Stored {
+                meta,
+                key_text: stored.key_text.clone(),
+                head: stored.head.clone(),
+                parsed: stored.parsed.clone(),
+                body: Body::Memory(text.clone()),
+                body_len: stored.body_len,
+                forms: Arc::clone(&stored.forms),
+                stamp: stored.stamp,
+                checked_ms: AtomicU64::new(clock::mono_ms()),
+            });
+            self.zone.keep_memory(key, fresh, Some(stored));
+        }
+        Ok(())
+    }
+
+    /// Removes an entry; whether there was one. Its variants are found by [`Store::purge_matching`].
+    pub fn purge(&self, key: &Key) -> bool {
+        let known = self.zone.purge(key);
+        std::fs::remove_file(self.path(key)).is_ok() || known
+    }
+
+    /// Whether an entry has variants, as far as its file tells.
+    pub fn varies(&self, key: &Key) -> bool {
+        read(&self.path(key)).is_ok_and(|s| s.is_ok_and(|s| !s.meta.vary.is_empty()))
+    }
+
+    /// Removes every entry whose key text is wanted; reads all headers, so not on a worker.
+    pub fn purge_matching(&self, wanted: impl Fn(&[u8]) -> bool) -> usize {
+        let mut keys = self.zone.keys();
+        if self.is_cold() {
+            crate::manager::walk(&self.dir, &mut |path, _| {
+                keys.extend(crate::manager::key_of(path));
+                true
+            });
+            keys.sort();
+            keys.dedup();
+        }
+        let hit =
+            |key: &&Key| read(&self.path(key)).is_ok_and(|s| s.is_ok_and(|s| wanted(&s.key_text)));
+        keys.iter().filter(hit).filter(|key| self.purge(key)).count()
+    }
+}
+
+enum One {
+    Is(Opened, Option<Handle>),
+    /// Another variant of it is wanted.
+    Varies(Arc<Stored>, Key),
+}
+
+fn charge(budget: &Arc<Budget>, zone: &Zone, bytes: u64) -> Option<crate::memory::Charge> {
+    if bytes > budget.limit() {
+        return None;
+    }
+    let mut freed = 0;
+    loop {
+        if let Some(charge) = budget.charge(bytes) {
+            return Some(charge);
+        }
+        // What slow clients still hold is not free yet: then this one is not kept.
+        if freed >= bytes {
+            return None;
+        }
+        freed += zone.evict_memory()?.body_len + COPY_BYTES;
+    }
+}
+
+/// Room for compressed forms, within the same bound.
+struct FormRoom {
+    budget: Arc<Budget>,
+    zone: Arc<Zone>,
+}
+
+impl Room for FormRoom {
+    fn keep(&self, form: &Bytes) -> Option<Bytes> {
+        let charge = charge(&self.budget, &self.zone, form.len() as u64)?;
+        Some(charged(form.to_vec(), charge))
+    }
+}
+
+/// A file's size as counted against `max_size`.
+pub fn blocks(len: u64) -> u64 {
+    len.div_ceil(BLOCK_BYTES) * BLOCK_BYTES
+}
+
+/// Reads an entry's header and checks the file against it.
+fn read(path: &Path) -> io::Result<Result<Stored, Bad>> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let mut tries = 2;
+    let mut want = FIRST_READ_BYTES;
+    loop {
+        let mut bytes = vec![0; want.min(metadata.len() as usize)];
+        file.read_exact_at(&mut bytes, 0)?;
+        let header = match entry::decode(&bytes, metadata.len()) {
+            Ok(header) => header,
+            Err(Bad::NeedMore(n)) => {
+                want = n;
+                continue;
+            }
+            // It may have been renewed at this very moment.
+            Err(Bad::Checksum) if tries > 0 => {
+                tries -= 1;
+                continue;
+            }
+            Err(bad) => return Ok(Err(bad)),
+        };
+        let start = metadata.len() - header.body_len;
+        return Ok(Ok(Stored {
+            meta: header.meta,
+            key_text: header.key_text.into(),
+            head: header.head.into(),
+            parsed: OnceLock::new(),
+            body: Body::File { file: Arc::new(file), start },
+            body_len: header.body_len,
+            forms: Arc::default(),
+            stamp: Stamp::of(&metadata),
+            checked_ms: AtomicU64::new(clock::mono_ms()),
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! The memory tier's bound, held by answers and their forms together.
+
+use super::*;
+
+fn params(memory_bytes: u64) -> Params {
+    let pace = Pace { files: 100, sleep_ms: 50, threshold_ms: 200 };
+    Params {
+        use_temp_path: false,
+        inactive_secs: 600,
+        max_bytes: u64::MAX,
+        min_free_bytes: 0,
+        memory_bytes,
+        manager: pace,
+        loader: pace,
+    }
+}
+
+fn fill(store: &Store, text: &[u8], body: &[u8]) {
+    let handle = store.enter(Key::of(text), 1).expect("room");
+    let meta = Meta { status: 200, valid_sec: i64::MAX, ..Meta::default() };
+    let head = b"HTTP/1.1 200 OK\r\n\r\n";
+    let mut spool =
+        Spool::new(entry::encode(&meta, text, head, 0), store.temp_beside(&handle.key()));
+    spool.write(body).expect("written");
+    store.commit(handle, meta, text, head, spool).expect("committed");
+}
+
+fn wanted(text: &[u8]) -> Request<'_> {
+    let variant = &|_: &[u8]| Key([0; 16]);
+    Request { key: Key::of(text), key_text: text, min_uses: 1, variant, log: &|_, _| {} }
+}
+
+#[test]
+fn the_bound_is_kept_by_answers_and_forms() {
+    const LIMIT: u64 = 100_000;
+    let dir = std::env::temp_dir().join(format!("weir-store-{}", std::process::id()));
+    let store = Store::new(b"c", 1 << 20, &dir, [1, 0, 0], params(LIMIT));
+    let mut held = Vec::new();
+    for n in 0..60u32 {
+        let text = format!("key {n}").into_bytes();
+        fill(&store, &text, &vec![1; 10_000]);
+        assert!(store.budget.used() <= LIMIT, "after {n}");
+        let Some((_, stored)) = store.hit(&wanted(&text)) else { continue };
+        let form = stored.forms.get(1, || Some(Bytes::from(vec![2; 3_000])));
+        assert_eq!(form.map(|f| f.len()), Some(3_000));
+        assert!(store.budget.used() <= LIMIT, "form after {n}");
+        // A slow client's hold counts.
+        if n % 10 == 0 {
+            held.push(stored);
+        }
+    }
+    assert!(store.hit(&wanted(b"key 59")).is_some(), "the newest is there");
+    assert!(store.zone.entries() == 60);
+    let (opened, _) = store.open(&wanted(b"key 1")).expect("opened");
+    assert!(matches!(opened, Opened::Fresh(_)), "the others are on disk");
+    drop((held, opened));
+    store.set_params(&params(0));
+    assert_eq!(store.budget.used(), 0);
+    let _ = std::fs::remove_dir_all(&dir);
+}

@@ -1,0 +1,210 @@
+//! An answer on its way into a file: an entry of a cache, or a plain one (`…_store`).
+
+use super::conf::{CacheConf, StoreTo};
+use super::fresh::{Fresh, Ignored};
+use super::lookup::{any_true, State, Status};
+use super::vary;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_cache::entry::{self, ETAG_MAX_BYTES};
+use weir_cache::spool::MakeTemp;
+use weir_cache::{Handle, Meta, Spool, Store};
+use weir_http::conf::TempPath;
+use weir_http::location::{bytes_path, map_uri};
+use weir_http::logger::LogLevel;
+use weir_http::temp::TempFile;
+use weir_http::Request;
+use weir_runtime::clock;
+use weir_wire::http1::names::ResponseHeaderId as Id;
+
+enum To {
+    Entry { store: Arc<Store>, handle: Box<Handle>, meta: Meta, key_text: Vec<u8>, head: Vec<u8> },
+    File { path: PathBuf, access: u32, modified: Option<i64>, length: Option<u64> },
+}
+
+/// Takes an answer's body.
+pub struct Fill {
+    spool: Spool,
+    to: To,
+    failed: bool,
+}
+
+impl Fill {
+    pub fn write(&mut self, r: &Request, bytes: &[u8]) {
+        if self.failed || bytes.is_empty() {
+            return;
+        }
+        if let Err(e) = self.spool.write(bytes) {
+            self.failed = true;
+            r.log(LogLevel::Crit, &format!("a cache's temporary file failed ({e})"));
+        }
+    }
+
+    /// The whole body has come: the file gets its name.
+    pub fn finish(self, r: &Request) {
+        if self.failed {
+            return;
+        }
+        let done = match self.to {
+            To::Entry { store, handle, meta, key_text, head } => {
+                store.commit(*handle, meta, &key_text, &head, self.spool)
+            }
+            To::File { path, access, modified, length } => {
+                if length.is_some_and(|n| n != self.spool.written) {
+                    return;
+                }
+                save(self.spool, &path, access, modified)
+            }
+        };
+        if let Err(e) = done {
+            r.log(LogLevel::Crit, &format!("rename() of a kept answer failed ({e})"));
+        }
+    }
+}
+
+fn save(
+    spool: Spool,
+    path: &std::path::Path,
+    access: u32,
+    modified: Option<i64>,
+) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    if let Some(dir) = path.parent() {
+        // Whoever may read a file may enter its directory.
+        let mode = access | (access & 0o444) >> 2;
+        std::fs::DirBuilder::new().recursive(true).mode(mode).create(dir)?;
+    }
+    let finish = |file: &File| {
+        file.set_permissions(std::fs::Permissions::from_mode(access))?;
+        match modified.and_then(|secs| u64::try_from(secs).ok()) {
+            Some(secs) => {
+                file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(secs))
+            }
+            None => Ok(()),
+        }
+    };
+    spool.rename(path, finish).map(drop)
+}
+
+/// What the answer's head says about keeping it; the request's state follows it.
+pub fn judge(r: &mut Request, ignored: Ignored) -> Fresh {
+    let now = clock::wall_secs();
+    let fresh = Fresh::of(&r.exchange.head, r.exchange.head_bytes(), ignored, now);
+    if let Some(state) = r.kept::<State>() {
+        state.cacheable &= fresh.cacheable;
+    }
+    fresh
+}
+
+/// Where the answer that begins now is to be kept, if anywhere.
+pub fn begin(
+    r: &mut Request,
+    conf: &CacheConf,
+    fresh: &Fresh,
+    temp: &Arc<TempPath>,
+) -> Option<Fill> {
+    let refused = any_true(r, &conf.no_cache);
+    let status = r.exchange.head.status;
+    let now = clock::wall_secs();
+    let until = fresh.until(conf, status, now);
+    let state = r.kept::<State>()?;
+    if !state.cacheable || refused || until == 0 {
+        state.give_up();
+        return None;
+    }
+    let bypassed = state.status == Some(Status::Bypass);
+    let entry = state.entry.as_mut()?;
+    let (store, main) = (Arc::clone(&entry.store), entry.main);
+    let key_text = entry.key_text.clone();
+    let mut handle = entry.handle.take();
+    if bypassed {
+        handle = store.enter(main, 1);
+    }
+    let mut handle = handle?;
+    let variant = (!fresh.vary.is_empty()).then(|| vary::variant(r, &main, &fresh.vary));
+    if handle.key() != main && variant != Some(handle.key()) {
+        // It no longer is a variant, or varies by something else: it replaces the whole.
+        handle = store.enter(main, 1)?;
+    }
+    let meta = Meta {
+        status,
+        valid_sec: until,
+        updating_sec: fresh.updating_sec,
+        error_sec: fresh.error_sec,
+        date: now,
+        vary: fresh.vary.clone(),
+        variant,
+        ..validators(r)
+    };
+    let head = r.exchange.head_bytes().get(..r.exchange.head.head_len)?.to_vec();
+    let header = entry::encode(&meta, &key_text, &head, 0);
+    let make = match store.params().use_temp_path {
+        true => temp_maker(temp),
+        false => store.temp_beside(&handle.key()),
+    };
+    let to = To::Entry { store, handle: Box::new(handle), meta, key_text, head };
+    Some(Fill { spool: Spool::new(header, make), to, failed: false })
+}
+
+/// What a full answer can be confirmed by.
+fn validators(r: &Request) -> Meta {
+    let head = &r.exchange.head;
+    if !matches!(head.status, 200 | 206) {
+        return Meta::default();
+    }
+    let value = |id| head.value(id, r.exchange.head_bytes());
+    let etag = value(Id::ETag).filter(|e| e.len() <= ETAG_MAX_BYTES);
+    Meta {
+        last_modified: value(Id::LastModified).and_then(weir_base::date::parse_http_time),
+        etag: etag.map(<[u8]>::to_vec).unwrap_or_default(),
+        ..Meta::default()
+    }
+}
+
+fn temp_maker(temp: &Arc<TempPath>) -> MakeTemp {
+    let temp = Arc::clone(temp);
+    Box::new(move || {
+        let file = TempFile::create(&temp, true)?;
+        Ok((file.file.try_clone()?, file.path.clone()))
+    })
+}
+
+/// `…_store`: an answer that is whole and well is saved as a plain file.
+pub fn begin_store(r: &mut Request, conf: &CacheConf, temp: &Arc<TempPath>) -> Option<Fill> {
+    if r.exchange.head.status != 200 {
+        return None;
+    }
+    let path = match &*conf.store {
+        StoreTo::Off => return None,
+        StoreTo::Mapped => {
+            let uri = r.uri.clone();
+            map_uri(r, &uri)
+        }
+        StoreTo::Path(template) => bytes_path(&r.eval(template)),
+    };
+    if path.as_os_str().is_empty() {
+        return None;
+    }
+    let head = &r.exchange.head;
+    let modified = head.value(Id::LastModified, r.exchange.head_bytes());
+    let to = To::File {
+        path,
+        access: *conf.store_access,
+        modified: modified.and_then(weir_base::date::parse_http_time),
+        length: head.content_length.filter(|_| !head.chunked),
+    };
+    Some(Fill { spool: Spool::new(Vec::new(), temp_maker(temp)), to, failed: false })
+}
+
+/// An error that is answered by a page of ours is remembered instead of kept.
+pub fn remember(r: &mut Request, status: u16, until: i64) {
+    let Some(state) = r.kept::<State>() else { return };
+    if state.cacheable && until != 0 {
+        if let Some(handle) = state.entry.as_mut().and_then(|e| e.handle.as_mut()) {
+            handle.remember_error(status, until);
+        }
+    }
+    state.give_up();
+}

@@ -1,0 +1,58 @@
+//! Answers kept for later: nginx's `ngx_http_file_cache` as the directive family of a module that asks
+//! servers (`proxy_cache…`; the rows are made by a macro, so that `fastcgi_cache…` is one line more).
+//!
+//! Role: configuration, the life of one request with an entry ([`State`]), and the decisions of
+//! RFC 9111 as nginx makes them. What is kept and how is `weir_cache`'s; what is asked of a server
+//! and how its answer is passed on is the asking module's.
+//!
+//! Differences from nginx, each in its row: a memory tier; waiting requests are woken; a cached
+//! answer of unknown length gets its length; HTTP/0.9 answers are not kept; `…_cache_purge` is there.
+
+pub mod conf;
+pub mod fill;
+pub mod fresh;
+pub mod lookup;
+pub mod purge;
+#[macro_use]
+pub mod rows;
+pub mod vars;
+pub mod vary;
+
+pub use conf::CacheConf;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_http::generation::Generation;
+use weir_http::logger::LogLevel;
+use weir_http::HttpModule;
+use weir_module::SlotVtable;
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "cache",
+    slots: &[SlotVtable::of::<conf::CacheMain>()],
+    variables: vars::VARIABLES,
+    build: Some(conf::build),
+    ..HttpModule::EMPTY
+};
+
+/// Gives the stores their parameters and starts their threads: for the serving process alone.
+pub fn serve(gen: &Generation) {
+    let Some(main) = gen.main.find::<conf::CacheMain>() else { return };
+    let error_log = Arc::clone(&gen.error_log);
+    let log: weir_cache::manager::Log =
+        Arc::new(move |text| error_log.log(LogLevel::Notice, None, text.as_bytes()));
+    for path in &main.paths {
+        let Some(store) = &path.store else { continue };
+        store.set_params(&path.params);
+        if let Err(e) = weir_cache::manager::start(store, &log) {
+            let text = format!("starting a cache's manager failed: {e}");
+            gen.error_log.log(LogLevel::Alert, None, text.as_bytes());
+        }
+    }
+}
+
+/// The stores' directories, to be given to the workers' user.
+pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
+    let Some(main) = gen.main.find::<conf::CacheMain>() else { return Vec::new() };
+    main.paths.iter().map(|p| p.dir.clone()).collect()
+}
