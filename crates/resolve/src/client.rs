@@ -138,11 +138,7 @@ impl Resolver {
     async fn ask(self: &Arc<Self>, question: Question<'_>, wait_ms: u64) -> Outcome {
         let now = clock::mono_ms();
         let failed = |code| Failed { code, until_ms: now + wait_ms };
-        let mut inner = self.lock();
-        let token = inner.engine.ask(now, question);
-        let (done, result) = oneshot::channel();
-        inner.callers.insert(token, done);
-        self.pump(inner);
+        let (token, result) = self.put(now, question);
         let waiting = Waiting { resolver: self, token };
         let outcome = tokio::time::timeout(Duration::from_millis(wait_ms), result).await;
         drop(waiting);
@@ -151,6 +147,15 @@ impl Resolver {
             Ok(Err(_)) => Err(failed(SERVFAIL)),
             Err(_) => Err(failed(TIMED_OUT)),
         }
+    }
+
+    fn put(self: &Arc<Self>, now: u64, question: Question) -> (u64, oneshot::Receiver<Outcome>) {
+        let mut inner = self.lock();
+        let token = inner.engine.ask(now, question);
+        let (done, result) = oneshot::channel();
+        inner.callers.insert(token, done);
+        self.pump(inner);
+        (token, result)
     }
 
     /// Does what the engine wants done.
@@ -189,6 +194,17 @@ impl Resolver {
         if tick {
             handle.spawn(tick_on(Arc::downgrade(self)));
         }
+    }
+
+    /// Lets time pass in the engine; how long until the next time.
+    fn tick(self: &Arc<Self>) -> Option<u64> {
+        let mut inner = self.lock();
+        let now = clock::mono_ms();
+        inner.engine.tick(now);
+        let next = inner.engine.deadline();
+        inner.ticking = next.is_some();
+        self.pump(inner);
+        next.map(|at| at.saturating_sub(now).max(1))
     }
 
     fn failed(self: &Arc<Self>, query: &Query, server: SocketAddr, what: &str, e: &io::Error) {
@@ -241,19 +257,8 @@ fn random() -> Box<dyn FnMut() -> u64 + Send> {
 
 async fn tick_on(resolver: Weak<Resolver>) {
     loop {
-        let wait = {
-            let Some(resolver) = resolver.upgrade() else { return };
-            let mut inner = resolver.lock();
-            let now = clock::mono_ms();
-            inner.engine.tick(now);
-            let Some(at) = inner.engine.deadline() else {
-                inner.ticking = false;
-                return resolver.pump(inner);
-            };
-            resolver.pump(inner);
-            at.saturating_sub(now).max(1)
-        };
-        tokio::time::sleep(Duration::from_millis(wait)).await;
+        let Some(wait_ms) = resolver.upgrade().and_then(|r| r.tick()) else { return };
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::balance::{self, Method};
 use crate::link::Link;
+use crate::live::{Live, Tie};
 use crate::peers::{self, Choice, Peer, PeerId, Peers, State};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -40,6 +41,8 @@ pub struct Group {
     /// 0 when it was named without one.
     pub port: u16,
     shape: Arc<Shape>,
+    /// Its servers change: the shape above is only the first.
+    live: Option<Arc<Live>>,
     /// Lives as long as the generation does; workers look whether it still does.
     alive: Arc<()>,
 }
@@ -51,6 +54,35 @@ pub struct Shape {
     pub method: Method,
     pub keepalive: Option<KeepAlive>,
     zone: Option<Arc<Mutex<State>>>,
+    /// To the upstream whose newest shape this may be.
+    pub(crate) tie: Option<Tie>,
+}
+
+impl Shape {
+    /// A shape of an upstream whose servers change.
+    pub(crate) fn live(
+        name: &[u8],
+        peers: Peers,
+        method: Method,
+        keepalive: Option<KeepAlive>,
+        state: Arc<Mutex<State>>,
+        tie: Tie,
+    ) -> Shape {
+        Shape { name: name.into(), peers, method, keepalive, zone: Some(state), tie: Some(tie) }
+    }
+
+    /// A newer shape has taken the state over; to be asked under the state's lock.
+    fn has_moved(&self) -> bool {
+        self.tie.as_ref().is_some_and(Tie::has_moved)
+    }
+
+    /// Looks at the state the workers share; nothing of it without a zone.
+    pub(crate) fn with_zone<T: Default>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        match &self.zone {
+            Some(zone) => f(&mut zone.lock().unwrap_or_else(|e| e.into_inner())),
+            None => T::default(),
+        }
+    }
 }
 
 static NEXT_GROUP: AtomicU64 = AtomicU64::new(1);
@@ -66,14 +98,28 @@ struct Zone {
 /// The zones of the process.
 static ZONES: Mutex<Vec<Zone>> = Mutex::new(Vec::new());
 
-fn zone_state(zone: &[u8], name: &[u8], peers: &Peers) -> Arc<Mutex<State>> {
+/// The state of those servers in that zone, kept from before or fresh.
+pub(crate) fn zone_state(zone: &[u8], name: &[u8], peers: &Peers) -> Arc<Mutex<State>> {
     let mut zones = ZONES.lock().unwrap_or_else(|e| e.into_inner());
     zones.retain(|z| z.state.strong_count() > 0);
     let kept = zones.iter().find(|z| z.zone == zone && z.upstream == name && z.peers == *peers);
     if let Some(state) = kept.and_then(|z| z.state.upgrade()) {
         return state;
     }
-    let fresh = Arc::new(Mutex::new(peers.fresh_state()));
+    drop(zones);
+    put_zone_state(zone, name, peers, peers.fresh_state())
+}
+
+/// Keeps a state in a zone.
+pub(crate) fn put_zone_state(
+    zone: &[u8],
+    name: &[u8],
+    peers: &Peers,
+    state: State,
+) -> Arc<Mutex<State>> {
+    let mut zones = ZONES.lock().unwrap_or_else(|e| e.into_inner());
+    zones.retain(|z| z.state.strong_count() > 0);
+    let fresh = Arc::new(Mutex::new(state));
     zones.push(Zone {
         zone: zone.to_vec(),
         upstream: name.to_vec(),
@@ -94,9 +140,36 @@ impl Group {
         zone: Option<&[u8]>,
     ) -> Group {
         let zone = zone.map(|z| zone_state(z, name, &peers));
-        let shape = Arc::new(Shape { name: name.into(), peers, method, keepalive, zone });
+        let shape = Shape { name: name.into(), peers, method, keepalive, zone, tie: None };
+        Group::of(name, port, implicit, Arc::new(shape), None)
+    }
+
+    /// An upstream whose servers change.
+    pub fn live(name: &[u8], port: u16, implicit: bool, live: Arc<Live>) -> Group {
+        Group::of(name, port, implicit, live.shape(), Some(live))
+    }
+
+    fn of(
+        name: &[u8],
+        port: u16,
+        implicit: bool,
+        shape: Arc<Shape>,
+        live: Option<Arc<Live>>,
+    ) -> Group {
         let id = NEXT_GROUP.fetch_add(1, Ordering::Relaxed);
-        Group { id, name: name.to_vec(), implicit, port, shape, alive: Arc::new(()) }
+        Group { id, name: name.to_vec(), implicit, port, shape, live, alive: Arc::new(()) }
+    }
+
+    pub fn as_live(&self) -> Option<&Arc<Live>> {
+        self.live.as_ref()
+    }
+
+    /// Whether this shape of it is the newest.
+    fn is_newest(&self, shape: &Shape) -> bool {
+        match (&self.live, &shape.tie) {
+            (Some(live), Some(tie)) => live.version() == tie.version,
+            _ => true,
+        }
     }
 
     pub fn shape(&self) -> &Shape {
@@ -107,7 +180,9 @@ impl Group {
     pub fn on(&self, worker: &Worker) -> Rc<WorkerGroup> {
         let all = worker.local::<WorkerGroups>();
         if let Some(found) = all.groups.borrow().get(&self.id) {
-            return Rc::clone(found);
+            if self.is_newest(&found.shape) {
+                return Rc::clone(found);
+            }
         }
         all.add(self)
     }
@@ -117,7 +192,7 @@ impl Group {
 pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
     let peers = Peers::new(peers, Vec::new());
     let method = Method::RoundRobin;
-    let shape = Shape { name: name.into(), peers, method, keepalive: None, zone: None };
+    let shape = Shape { name: name.into(), peers, method, keepalive: None, zone: None, tie: None };
     WorkerGroup::new(Arc::new(shape), Weak::new())
 }
 
@@ -129,8 +204,16 @@ struct WorkerGroups {
 impl WorkerGroups {
     #[cold]
     fn add(&self, group: &Group) -> Rc<WorkerGroup> {
-        let fresh = WorkerGroup::new(Arc::clone(&group.shape), Arc::downgrade(&group.alive));
+        let shape = match &group.live {
+            Some(live) => live.shape(),
+            None => Arc::clone(&group.shape),
+        };
+        let fresh = WorkerGroup::new(shape, Arc::downgrade(&group.alive));
         let mut groups = self.groups.borrow_mut();
+        if let Some(old) = groups.get(&group.id) {
+            old.successor.borrow_mut().clone_from(&fresh.me);
+            fresh.take_over(old);
+        }
         // After a reload the connections go over to the upstream of the same name.
         for old in groups.values().filter(|old| old.shape.name == fresh.shape.name) {
             fresh.adopt(old);
@@ -161,6 +244,8 @@ pub struct WorkerGroup {
     idle: RefCell<VecDeque<Idle>>,
     sweeping: Cell<bool>,
     me: RcWeak<WorkerGroup>,
+    /// The group in its newer shape; connections that get idle go there.
+    successor: RefCell<RcWeak<WorkerGroup>>,
 }
 
 impl WorkerGroup {
@@ -173,6 +258,7 @@ impl WorkerGroup {
             idle: RefCell::new(VecDeque::new()),
             sweeping: Cell::new(false),
             me: me.clone(),
+            successor: RefCell::default(),
             generation,
             shape,
         })
@@ -190,14 +276,23 @@ impl WorkerGroup {
         if self.shape.keepalive.is_some_and(|k| k.local) {
             return;
         }
+        self.take_over(old);
+    }
+
+    /// The place of a server by its address.
+    fn place_of(&self, name: &[u8]) -> Option<PeerId> {
+        [false, true].into_iter().find_map(|backup| {
+            let index = self.names[usize::from(backup)].iter().position(|n| **n == *name)?;
+            Some(PeerId { backup, index })
+        })
+    }
+
+    /// Takes the idle connections to servers that are here as well.
+    fn take_over(&self, old: &WorkerGroup) {
         let mut mine = self.idle.borrow_mut();
         for mut idle in old.idle.borrow_mut().drain(..) {
             let name = &old.names[usize::from(idle.peer.backup)][idle.peer.index];
-            let found = [false, true].into_iter().find_map(|backup| {
-                let at = self.names[usize::from(backup)].iter().position(|n| n == name)?;
-                Some(PeerId { backup, index: at })
-            });
-            if let Some(peer) = found {
+            if let Some(peer) = self.place_of(name) {
                 idle.peer = peer;
                 mine.push_back(idle);
             }
@@ -225,9 +320,23 @@ impl WorkerGroup {
     pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut balance::Key) -> Option<Lease> {
         let now = clock::coarse_wall_secs() as u64;
         let peers = &self.shape.peers;
-        let at =
-            self.with_state(|s| balance::pick(&self.shape.method, peers, s, choice, key, now))?;
+        let (at, moved) = self.with_state(|s| {
+            let at = balance::pick(&self.shape.method, peers, s, choice, key, now);
+            (at, self.shape.has_moved())
+        });
+        let at = at?;
+        if moved {
+            self.forward(at, |_, state, at| state.peer(at).conns += 1);
+        }
         Some(Lease { group: Rc::clone(self), peer: at, open: true })
+    }
+
+    /// Does the same in the newest shape.
+    #[cold]
+    fn forward(&self, at: PeerId, f: impl FnOnce(&Peers, &mut State, PeerId)) {
+        if let Some(tie) = &self.shape.tie {
+            tie.forward(at, f);
+        }
     }
 
     /// An idle connection to that server, the most recently used first.
@@ -246,6 +355,12 @@ impl WorkerGroup {
 
     /// Keeps a connection for the next request, if it may be kept.
     pub fn put_idle(&self, mut link: Box<Link>, peer: PeerId, tag: usize, closing: bool) {
+        if let Some(newer) = self.successor.borrow().upgrade() {
+            if let Some(peer) = newer.place_of(&self.name_of(peer)) {
+                newer.put_idle(link, peer, tag, closing);
+            }
+            return;
+        }
         let Some(k) = self.shape.keepalive else { return };
         let now = clock::coarse_ms();
         let old = link.requests >= k.requests || now.saturating_sub(link.start_ms) > k.time_ms;
@@ -319,7 +434,16 @@ impl Lease {
     fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
         let now = clock::coarse_wall_secs() as u64;
         let group = &self.group;
-        group.with_state(|s| peers::release(&group.shape.peers, s, choice, self.peer, failed, now))
+        let (disabled, moved) = group.with_state(|s| {
+            let peers = &group.shape.peers;
+            (peers::release(peers, s, choice, self.peer, failed, now), group.shape.has_moved())
+        });
+        if moved {
+            group.forward(self.peer, |peers, state, at| {
+                peers::release(peers, state, &mut Choice::default(), at, failed, now);
+            });
+        }
+        disabled
     }
 }
 

@@ -5,6 +5,8 @@ pub mod balance;
 pub mod conf;
 pub mod group;
 pub mod link;
+pub mod live;
+mod names;
 pub mod peers;
 pub mod reply;
 mod vars;
