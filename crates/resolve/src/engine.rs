@@ -382,7 +382,10 @@ impl Engine {
         // IPv4 first, whichever came first.
         asking.addresses.sort_by_key(IpAddr::is_ipv6);
         asking.services.extend(reply.services);
-        asking.alias = asking.alias.take().or(reply.alias);
+        // The last of the questions decides, in whichever order the answers come.
+        if at + 1 == asking.parts.len() {
+            asking.alias = reply.alias;
+        }
         let complete = asking.parts.iter().all(|p| p.done);
         if odd {
             self.out.push_back(Output::Log(line.to_owned()));

@@ -57,7 +57,7 @@ fn who_stays_keeps_place_and_state() {
     let tie = old.tie.as_ref().expect("a tie");
     assert!(tie.has_moved() && !new.tie.as_ref().expect("a tie").has_moved());
     let mut choice = Choice::default();
-    tie.forward(first, |peers, s, at| drop(release(peers, s, &mut choice, at, false, 9)));
+    tie.forward(first, |peers, s, at| assert!(!release(peers, s, &mut choice, at, false, 9)));
     assert_eq!(take(&new).map(|p| p.index), Some(0));
     live.apply(0, &[], 0);
     assert_eq!(shown(&live), " | ");
