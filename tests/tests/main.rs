@@ -22,6 +22,7 @@ mod location_selection;
 mod map_module;
 mod proxy_buffering;
 mod proxy_response;
+mod proxy_upload;
 mod proxy_upstream;
 mod proxy_uri;
 mod proxy_websocket;
