@@ -83,6 +83,20 @@ fn upstream_resolve_leaves_requests_in_flight_alone() {
 }
 
 #[test]
+fn upstream_resolve_keeps_idle_connections_of_who_stays() {
+    let (dns, origin) = (Dns::start(), origin());
+    dns.set_ip("a.test", 1, Ipv4Addr::LOCALHOST);
+    let upstream = "zone z 1m; server a.test:%%ORIGIN%% resolve max_fails=0;";
+    let server = setup(&dns, &origin, upstream).start();
+    expect_soon("the first answer", || server.get("/").text() == "here");
+    assert_eq!(origin.connections(), 1);
+    dns.set("a.test", &[Record::A(1, [127, 0, 0, 1]), Record::A(1, [127, 0, 0, 9])]);
+    expect_soon("the second address", || tried(&server).contains("127.0.0.9"));
+    (0..4).for_each(|_| assert_eq!(server.get("/").text(), "here"));
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
 fn upstream_service_brings_ports_weights_and_backups() {
     let (dns, one, two) = (Dns::start(), origin(), origin());
     let srv = |priority, port| Record::Srv(1, priority, 3, port, "a.test");

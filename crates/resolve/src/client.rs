@@ -162,7 +162,7 @@ impl Resolver {
     fn pump(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
         let mut sends = Vec::new();
         let mut lines = Vec::new();
-        while let Some(output) = inner.engine.next() {
+        while let Some(output) = inner.engine.take() {
             match output {
                 Output::Send(query, bytes) => sends.push((query, bytes)),
                 Output::Log(line) => lines.push(line),

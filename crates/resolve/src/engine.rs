@@ -1,5 +1,5 @@
 //! All of asking for names, without sockets and clock: questions, responses and the time go in;
-//! queries to send, answers and lines for the log come out of [`Engine::next`].
+//! queries to send, answers and lines for the log come out of [`Engine::take`].
 //!
 //! A name is asked for once however many wait for it. A query that stays without an answer goes to
 //! the next server after [`RESEND_MS`], as long as somebody waits; how long that is, is the
@@ -185,7 +185,7 @@ impl Engine {
     }
 
     /// What is to be done, until there is nothing more.
-    pub fn next(&mut self) -> Option<Output> {
+    pub fn take(&mut self) -> Option<Output> {
         self.out.pop_front()
     }
 
@@ -541,5 +541,4 @@ impl Service {
 }
 
 #[cfg(test)]
-#[path = "engine_tests.rs"]
 mod tests;

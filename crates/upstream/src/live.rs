@@ -374,5 +374,4 @@ async fn ask_system(live: &Weak<Live>, at: usize, log: &ErrorLog) -> Option<u64>
 }
 
 #[cfg(test)]
-#[path = "live_tests.rs"]
 mod tests;

@@ -227,9 +227,12 @@ impl<'a> Outgoing<'a> {
     }
 
     fn parts(&self) -> [IoSlice<'_>; 2] {
-        match self.first.is_empty() && self.second.is_empty() {
-            true => [IoSlice::new(&self.piece[self.at..]), IoSlice::new(b"")],
-            false => [IoSlice::new(self.first), IoSlice::new(self.second)],
+        let piece = &self.piece[self.at..];
+        match (self.first.is_empty(), self.second.is_empty()) {
+            (true, true) => [IoSlice::new(piece), IoSlice::new(b"")],
+            // What had come of a streamed body leaves with the head.
+            (false, true) => [IoSlice::new(self.first), IoSlice::new(piece)],
+            (_, false) => [IoSlice::new(self.first), IoSlice::new(self.second)],
         }
     }
 

@@ -18,7 +18,7 @@ fn engine(servers: usize, ipv6: bool) -> Engine {
 }
 
 fn drain(e: &mut Engine) -> Vec<Output> {
-    std::iter::from_fn(|| e.next()).collect()
+    std::iter::from_fn(|| e.take()).collect()
 }
 
 fn sends(out: &[Output]) -> Vec<(Query, Vec<u8>)> {

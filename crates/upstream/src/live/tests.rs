@@ -9,10 +9,14 @@ fn target(last: u8, port: u16, priority: u16, weight: u16) -> Target {
 }
 
 fn live(name: &str, service: Option<&str>, port: u16) -> Arc<Live> {
+    of_host(name, "h.test", service, port)
+}
+
+fn of_host(name: &str, host: &str, service: Option<&str>, port: u16) -> Arc<Live> {
     let template =
         Peer { max_conns: 1, ..Peer::new(PeerAddr::Ip(([0, 0, 0, 0], port).into()), b"h.test:80") };
     let host = Host {
-        name: "h.test".into(),
+        name: host.into(),
         service: service.map(str::to_owned),
         port,
         template,
@@ -82,4 +86,18 @@ fn the_next_configuration_takes_over() {
     assert_eq!(new.lock().until_ms, [77]);
     drop((old, new));
     assert_eq!(shown(&live("reload", None, 80)), " | ");
+}
+
+/// Without a `resolver` the system is asked, and no more once it has found the name.
+#[test]
+fn the_system_is_asked_for_what_was_not_found() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let log = ErrorLog::default();
+    let ask = |name: &str, host: &str| {
+        let live = of_host(name, host, None, 80);
+        let next = runtime.block_on(ask_system(&Arc::downgrade(&live), 0, &log));
+        (next, shown(&live).contains("127.0.0.1:80*1"))
+    };
+    assert_eq!(ask("known", "localhost"), (None, true));
+    assert_eq!(ask("unknown", "missing.invalid"), (Some(SYSTEM_RETRY_MS), false));
 }
