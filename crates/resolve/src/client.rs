@@ -1,7 +1,7 @@
 //! The engine with sockets and a clock: queries go out from the resolver thread.
 
 use crate::conf::{ResolverConf, Server};
-use crate::engine::{Engine, Failed, Found, Outcome, Output, Query, Question, Settings};
+use crate::engine::{Engine, Failed, Found, Outcome, Output, Query, Question, Settings, RESEND_MS};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -12,11 +12,14 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, OwnedSemaphorePermit, Semaphore};
 use weir_runtime::clock;
 
-/// A socket listens for a late response for so long.
-const LISTEN_MS: u64 = 10_000;
+/// A socket listens for a response for so long, and looks now and then whether it is still wanted.
+const LISTEN_MS: u64 = 2 * RESEND_MS;
+const LOOK_MS: u64 = 1000;
+/// Sockets of one `resolver` at the same time; further queries wait for one.
+const SOCKETS_MAX: usize = 512;
 const TCP_MS: u64 = 5000;
 const UDP_MAX_BYTES: usize = 4096;
 const SERVFAIL: u16 = 2;
@@ -43,6 +46,7 @@ pub struct Resolver {
     servers: OnceLock<Vec<SocketAddr>>,
     inner: OnceLock<Mutex<Inner>>,
     logger: OnceLock<Logger>,
+    sockets: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Resolver {
@@ -66,6 +70,7 @@ impl Resolver {
             servers: OnceLock::new(),
             inner: OnceLock::new(),
             logger: OnceLock::new(),
+            sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
         }
     }
 
@@ -262,12 +267,24 @@ async fn tick_on(resolver: Weak<Resolver>) {
     }
 }
 
+fn is_wanted(me: &Weak<Resolver>, query: &Query) -> bool {
+    me.upgrade().is_some_and(|r| r.lock().engine.wants(query))
+}
+
+/// The right to open a socket, if the query is still wanted when there is one.
+async fn permit(me: &Weak<Resolver>, query: &Query) -> Option<OwnedSemaphorePermit> {
+    let sockets = Arc::clone(&me.upgrade()?.sockets);
+    let permit = sockets.acquire_owned().await.ok()?;
+    is_wanted(me, query).then_some(permit)
+}
+
 async fn over_udp(me: Weak<Resolver>, query: Query, bytes: Vec<u8>, server: SocketAddr) {
     let failed = |what: &str, e: io::Error| {
         if let Some(resolver) = me.upgrade() {
             resolver.failed(&query, server, what, &e);
         }
     };
+    let Some(_permit) = permit(&me, &query).await else { return };
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -285,14 +302,17 @@ async fn over_udp(me: Weak<Resolver>, query: Query, bytes: Vec<u8>, server: Sock
     let listen = async {
         let mut buf = vec![0; UDP_MAX_BYTES];
         loop {
-            match socket.recv(&mut buf).await {
-                Ok(n) => {
+            let look = Duration::from_millis(LOOK_MS);
+            match tokio::time::timeout(look, socket.recv(&mut buf)).await {
+                Ok(Ok(n)) => {
                     let done = me.upgrade().is_none_or(|r| r.response(&query, &buf[..n]));
                     if done {
                         return;
                     }
                 }
-                Err(e) => return failed("recv", e),
+                Ok(Err(e)) => return failed("recv", e),
+                Err(_) if is_wanted(&me, &query) => {}
+                Err(_) => return,
             }
         }
     };
@@ -301,6 +321,7 @@ async fn over_udp(me: Weak<Resolver>, query: Query, bytes: Vec<u8>, server: Sock
 }
 
 async fn over_tcp(me: Weak<Resolver>, query: Query, bytes: Vec<u8>, server: SocketAddr) {
+    let Some(_permit) = permit(&me, &query).await else { return };
     let exchange = async {
         let mut stream = TcpStream::connect(server).await?;
         let length = u16::try_from(bytes.len()).map_err(io::Error::other)?.to_be_bytes();

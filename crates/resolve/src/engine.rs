@@ -227,7 +227,10 @@ impl Engine {
     fn enter(&mut self, now: u64, mut key: Key, mut waiter: Waiter) {
         loop {
             match self.nodes.get_mut(&key) {
-                Some(Node::Asking(asking)) => return asking.waiting.push(waiter),
+                // With nobody left to wait, its queries are no longer listened to.
+                Some(Node::Asking(asking)) if asking.is_wanted(&self.owners) => {
+                    return asking.waiting.push(waiter)
+                }
                 Some(Node::Known { until_ms, value }) if *until_ms > now => match value {
                     Value::Addresses(list) => {
                         let mut list = list.clone();
@@ -321,6 +324,12 @@ impl Engine {
     pub fn waits(&self, query: &Query) -> bool {
         let Some(Node::Asking(asking)) = self.nodes.get(&query.key) else { return false };
         asking.parts.iter().any(|p| p.id == query.id && p.kind == query.kind && !p.done)
+    }
+
+    /// As [`Engine::waits`], and somebody wants to know.
+    pub fn wants(&self, query: &Query) -> bool {
+        let Some(Node::Asking(asking)) = self.nodes.get(&query.key) else { return false };
+        self.waits(query) && asking.is_wanted(&self.owners)
     }
 
     /// A response to that query came in.
@@ -531,6 +540,12 @@ impl Engine {
             asking.quick = self.settings.servers - 1;
             self.send(now, &key);
         }
+    }
+}
+
+impl Asking {
+    fn is_wanted(&self, owners: &HashMap<u64, Owner>) -> bool {
+        self.waiting.iter().any(|w| owners.contains_key(&w.token))
     }
 }
 

@@ -163,6 +163,19 @@ fn aliases_have_an_end() {
     assert_eq!(done(&drain(&mut e))[0].1.clone().unwrap_err().code, 3);
 }
 
+#[test]
+fn a_name_that_nobody_waits_for_any_more_is_asked_for_anew() {
+    let mut e = engine(1, false);
+    let token = e.ask(0, Question::Name("a.test"));
+    let first = sends(&drain(&mut e));
+    assert!(e.wants(&first[0].0));
+    e.cancel(token);
+    assert!(e.waits(&first[0].0) && !e.wants(&first[0].0));
+    e.ask(1, Question::Name("a.test"));
+    let again = sends(&drain(&mut e));
+    assert!(e.wants(&again[0].0) && !e.waits(&first[0].0));
+}
+
 struct Dice(u64);
 
 impl Dice {
