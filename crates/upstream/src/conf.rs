@@ -415,9 +415,10 @@ fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
 fn build(b: &mut Build) -> ConfResult {
     let outer = names::Outer::build(b)?;
     let main = b.main.get_mut::<UpstreamMain>();
+    let known = names::look_up_all(&main.declared);
     let mut groups = Vec::with_capacity(main.declared.len());
     for u in &main.declared {
-        groups.push(build_group(u, &outer, &mut b.cf.warnings)?);
+        groups.push(build_group(u, &outer, &known, &mut b.cf.warnings)?);
     }
     main.groups = groups;
     Ok(())
@@ -426,9 +427,10 @@ fn build(b: &mut Build) -> ConfResult {
 fn build_group(
     u: &Declared,
     outer: &names::Outer,
+    known: &names::Known,
     warnings: &mut Vec<Diagnostic>,
 ) -> ConfResult<Group> {
-    let names::Servers { fixed, hosts } = names::resolve(u, outer, warnings)?;
+    let names::Servers { fixed, hosts } = names::resolve(u, outer, known, warnings)?;
     if !hosts.is_empty() {
         let live = Live::new(names::plan(u), fixed, hosts);
         return Ok(Group::live(&u.name, u.port, !u.explicit, live));

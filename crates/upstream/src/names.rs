@@ -8,8 +8,10 @@
 use crate::conf::{Declared, NamedHost, Server, UpstreamMain, UpstreamRef};
 use crate::live::{Host, Plan};
 use crate::peers::{Peer, PeerAddr};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use weir_http::build::Build;
 use weir_http::conf::CoreLoc;
 use weir_module::{ArgsExt, ConfResult, Diagnostic, Directive};
@@ -17,6 +19,9 @@ use weir_resolve::Resolver;
 
 /// nginx's `resolver_timeout`.
 const TIMEOUT_MS: u64 = 30_000;
+
+/// Names that the system's resolver is asked for at the same time.
+const THREADS_MAX: usize = 16;
 
 pub const NOTE: &str = "A name that is not found is a warning and not an error: it is asked for \
     again, of the resolver or of the system, and until it is found there is no such server.";
@@ -86,9 +91,41 @@ pub(crate) struct Servers {
     pub hosts: Vec<Host>,
 }
 
+/// What the system knows of each name, IPv4 first.
+pub(crate) type Known = BTreeMap<String, Vec<IpAddr>>;
+
+/// Asks the system for every name at once, or a start without name servers would take its patience
+/// times the number of names.
+pub(crate) fn look_up_all(declared: &[Declared]) -> Known {
+    let servers = declared.iter().flat_map(|u| &u.servers).filter(|s| !s.resolve);
+    let known: Known = servers
+        .filter_map(|s| match &s.host {
+            NamedHost::Name(name) => Some((name.clone(), Vec::new())),
+            _ => None,
+        })
+        .collect();
+    let names: Vec<String> = known.keys().cloned().collect();
+    let (next, known) = (AtomicUsize::new(0), Mutex::new(known));
+    let work = || {
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = addresses(name);
+            known.lock().unwrap_or_else(|e| e.into_inner()).insert(name.clone(), found);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..names.len().min(THREADS_MAX) {
+            // What cannot be started is done by the others.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    known.into_inner().unwrap_or_else(|e| e.into_inner())
+}
+
 pub(crate) fn resolve(
     u: &Declared,
     outer: &Outer,
+    known: &Known,
     warnings: &mut Vec<Diagnostic>,
 ) -> ConfResult<Servers> {
     let resolver = outer.of(u);
@@ -112,14 +149,18 @@ pub(crate) fn resolve(
             }
             NamedHost::Name(name) => name,
         };
-        let found = if s.resolve { Vec::new() } else { addresses(name, s.port) };
+        let found = match s.resolve {
+            true => &[][..],
+            false => known.get(name).map_or(&[][..], Vec::as_slice),
+        };
         if found.is_empty() {
             if !s.resolve {
                 warnings.push(not_found(s));
             }
             servers.hosts.push(host(s, name, resolver.clone()));
         }
-        servers.fixed.extend(found.into_iter().map(|a| (peer(s, PeerAddr::Ip(a)), s.backup)));
+        let at = |ip: &IpAddr| PeerAddr::Ip(SocketAddr::new(*ip, s.port));
+        servers.fixed.extend(found.iter().map(|ip| (peer(s, at(ip)), s.backup)));
     }
     Ok(servers)
 }
@@ -197,15 +238,13 @@ impl UpstreamMain {
 }
 
 /// A name's addresses by the system's resolver, IPv4 first, each once.
-fn addresses(name: &str, port: u16) -> Vec<SocketAddr> {
-    let mut all = (name, port).to_socket_addrs().map(Vec::from_iter).unwrap_or_default();
-    all.sort_by_key(SocketAddr::is_ipv6);
-    let mut seen = Vec::with_capacity(all.len());
-    all.retain(|a| {
-        !seen.contains(a) && {
-            seen.push(*a);
-            true
+fn addresses(name: &str) -> Vec<IpAddr> {
+    let mut all: Vec<IpAddr> = Vec::new();
+    for addr in (name, 0).to_socket_addrs().into_iter().flatten() {
+        if !all.contains(&addr.ip()) {
+            all.push(addr.ip());
         }
-    });
+    }
+    all.sort_by_key(IpAddr::is_ipv6);
     all
 }
