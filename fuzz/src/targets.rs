@@ -24,6 +24,7 @@ pub const TARGETS: &[Target] = &[
     heads::REQUEST,
     heads::RESPONSE,
     body::TARGET,
+    body::FIELDS,
     uri::TARGET,
     proxy::TARGET,
     dns::TARGET,

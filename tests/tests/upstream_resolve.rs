@@ -138,6 +138,34 @@ fn upstream_resolve_is_taken_over_by_a_reload() {
 }
 
 #[test]
+fn upstream_resolve_keeps_sticky_clients_and_drains() {
+    let (dns, origin) = (Dns::start(), origin());
+    dns.set("a.test", &[Record::A(1, [127, 0, 0, 1]), Record::A(1, [127, 0, 0, 2])]);
+    let upstream = "zone z 1m; least_time header inflight; sticky cookie srv;
+        server a.test:%%ORIGIN%% resolve max_fails=0;";
+    let server = setup(&dns, &origin, upstream).start();
+    expect_soon("the first answer", || server.get("/").text() == "here");
+    let first = server.get("/").header("Set-Cookie").unwrap().to_owned();
+    let own = format!("Cookie: {first}\r\n");
+    let here = format!("127.0.0.1:{}", origin.port());
+    let back = |server: &Server| {
+        let response = server.get_with("/", &own);
+        assert_eq!(response.header("Set-Cookie"), Some(&*first));
+        assert_eq!(response.header("X-Addr"), Some(&*here));
+    };
+    (0..3).for_each(|_| back(&server));
+    dns.set("a.test", &[Record::A(1, [127, 0, 0, 3]), Record::A(1, [127, 0, 0, 1])]);
+    expect_soon("the third address", || tried(&server).contains("127.0.0.3"));
+    (0..3).for_each(|_| back(&server));
+    // Those who know it still come to it when it drains; the next who does not finds nobody.
+    let conf = server.read("nginx.conf");
+    server.write("nginx.conf", conf.replace("max_fails=0", "max_fails=0 drain"));
+    signal(server.pid(), Signal::Hup);
+    expect_soon("it drains", || tried(&server) == "u");
+    (0..3).for_each(|_| back(&server));
+}
+
+#[test]
 fn upstream_resolve_needs_a_zone_and_a_resolver() {
     for (upstream, why) in [
         ("server a.test resolve;", "requires upstream \"u\""),

@@ -5,7 +5,7 @@ use crate::logger::LogLevel;
 use crate::request::Request;
 use crate::worker::Worker;
 use bytes::Bytes;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::future::poll_fn;
@@ -22,8 +22,8 @@ use weir_wire::proxy_protocol::Proxied;
 const COPY_MAX_BYTES: usize = 2048;
 /// Pieces handed to the kernel in one call.
 const PIECES_MAX: usize = 16;
-/// One sendfile call moves at most this much, so that one client cannot hold the worker.
-const SENDFILE_MAX_BYTES: u64 = 2 * 1024 * 1024;
+/// One sendfile call can move no more.
+const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
 /// Output buffers kept for the next response, when no larger than this.
 const KEEP_BUFFER_MAX_BYTES: usize = 64 * 1024;
 
@@ -123,10 +123,9 @@ impl OutQueue {
         *self = OutQueue::default();
     }
 
-    /// Gives the kept memory back, for a connection that goes idle.
-    fn shrink(&mut self) {
-        self.spare = None;
-        self.pieces = VecDeque::new();
+    /// Nothing is queued, and there is memory that another connection could use.
+    fn is_spare(&self) -> bool {
+        self.queued == 0 && self.pieces.is_empty() && self.pieces.capacity() > 0
     }
 }
 
@@ -174,8 +173,8 @@ pub struct Connection {
     /// Which `ListenConf` of that generation it came by.
     pub listen: Cell<usize>,
     pub local: Cell<Option<SocketAddr>>,
-    /// The address text of `$remote_addr`, made once.
-    pub client_text: RefCell<Vec<u8>>,
+    /// The address text of `$remote_addr`, made when it is first asked for.
+    client_text: RefCell<Vec<u8>>,
     pub requests: Cell<u32>,
     /// Monotonic ms when it was accepted.
     pub start_ms: u64,
@@ -192,8 +191,10 @@ pub struct Connection {
     pub idle: Cell<bool>,
     /// Waiting for a first or further request; may give way when connections run out.
     pub waiting: Cell<bool>,
-    /// Coarse monotonic ms until which the next request may begin.
+    /// Monotonic ms until which the next request may begin.
     pub keepalive_deadline: Cell<u64>,
+    /// Coarse monotonic ms before which an idle connection is not closed by us.
+    pub keepalive_least: Cell<u64>,
 }
 
 /// How a wait for the client ended badly.
@@ -211,8 +212,6 @@ impl Connection {
         listen: usize,
         serial: u64,
     ) -> Connection {
-        let mut client_text = Vec::new();
-        client.write(&mut client_text);
         Connection {
             stream,
             serial,
@@ -220,9 +219,9 @@ impl Connection {
             gen: RefCell::new(worker.generation()),
             listen: Cell::new(listen),
             local: Cell::new(None),
-            client_text: RefCell::new(client_text),
+            client_text: RefCell::default(),
             requests: Cell::new(0),
-            start_ms: clock::coarse_ms(),
+            start_ms: clock::mono_ms(),
             proxied: RefCell::new(None),
             out: RefCell::new(OutQueue::default()),
             timer: RefCell::new(LazyTimer::new()),
@@ -234,6 +233,7 @@ impl Connection {
             idle: Cell::new(false),
             waiting: Cell::new(false),
             keepalive_deadline: Cell::new(0),
+            keepalive_least: Cell::new(0),
             worker,
         }
     }
@@ -251,6 +251,11 @@ impl Connection {
             }
         }
         Rc::clone(&mine)
+    }
+
+    /// Whether it still works by that generation.
+    pub fn works_by(&self, gen: &Rc<WorkerGen>) -> bool {
+        Rc::ptr_eq(&self.gen.borrow(), gen) && !self.waiting.get()
     }
 
     /// The server of a request that has not named one yet.
@@ -273,7 +278,7 @@ impl Connection {
     pub fn log(&self, level: LogLevel, text: &[u8]) {
         let mut line = text.to_vec();
         line.extend_from_slice(b", client: ");
-        line.extend_from_slice(&self.client_text.borrow());
+        line.extend_from_slice(&self.client_text());
         if let Some(local) = self.local_addr() {
             line.extend_from_slice(format!(", server: {local}").as_bytes());
         }
@@ -296,9 +301,15 @@ impl Connection {
     /// Replaces the client's address (PROXY protocol, realip).
     pub fn set_client(&self, client: ClientAddr) {
         self.client.set(client);
-        let mut text = self.client_text.borrow_mut();
-        text.clear();
-        client.write(&mut text);
+        self.client_text.borrow_mut().clear();
+    }
+
+    /// The text of `$remote_addr`.
+    pub fn client_text(&self) -> Ref<'_, Vec<u8>> {
+        if self.client_text.borrow().is_empty() {
+            self.client.get().write(&mut self.client_text.borrow_mut());
+        }
+        self.client_text.borrow()
     }
 
     /// Waits for a request and begins to read it into one from the worker's pool; `false` at the
@@ -332,7 +343,7 @@ impl Connection {
         }
     }
 
-    /// Reads more into the buffer; 0 is the end. `deadline` is in coarse monotonic ms.
+    /// Reads more into the buffer; 0 is the end. `deadline` is in monotonic ms.
     pub async fn read(
         &self,
         buf: &mut Vec<u8>,
@@ -455,6 +466,27 @@ impl Connection {
         Ok(())
     }
 
+    /// As [`Connection::drain`], in turns of at most so many bytes, between which other connections
+    /// have theirs; 0 for no turns.
+    pub async fn drain_in_turns(
+        &self,
+        leave: u64,
+        turn: u64,
+        timeout_ms: u64,
+    ) -> Result<(), ConnError> {
+        let turn = if turn == 0 { u64::MAX } else { turn };
+        loop {
+            let before = self.out.borrow().queued;
+            if before <= leave {
+                return Ok(());
+            }
+            self.drain_some(turn, timeout_ms).await?;
+            if before - self.out.borrow().queued >= turn {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
     /// Sends at least one and at most `max` of the queued bytes.
     pub async fn drain_some(&self, max: u64, timeout_ms: u64) -> Result<(), ConnError> {
         let mut deadline = 0;
@@ -463,7 +495,7 @@ impl Connection {
                 return Poll::Ready(r.map(|_| ()).map_err(ConnError::Io));
             }
             if deadline == 0 {
-                deadline = clock::coarse_ms() + timeout_ms;
+                deadline = clock::mono_ms() + timeout_ms;
             }
             self.poll_write_timeout(cx, deadline)
         })
@@ -481,7 +513,7 @@ impl Connection {
 
     /// Waits, but no longer than the client is there.
     pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
-        let deadline = clock::coarse_ms() + ms;
+        let deadline = clock::mono_ms() + ms;
         let mut watch = true;
         poll_fn(|cx| {
             while watch {
@@ -511,8 +543,25 @@ impl Connection {
         }
     }
 
-    /// Frees what an idle connection does not need.
-    pub fn rest(&self) {
-        self.out.borrow_mut().shrink();
+    /// Takes an output queue from the worker's pool for the request that begins.
+    pub(crate) fn take_queue(&self) {
+        let mut out = self.out.borrow_mut();
+        if out.pieces.capacity() == 0 {
+            *out = self.worker.take_queue();
+        }
+    }
+
+    /// Gives the output queue back, while the connection waits.
+    pub(crate) fn give_queue(&self) {
+        let mut out = self.out.borrow_mut();
+        if out.is_spare() {
+            self.worker.give_queue(std::mem::take(&mut *out));
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.give_queue();
     }
 }

@@ -508,11 +508,11 @@ impl Request {
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
         let conn = Rc::clone(self.conn());
         let core = &self.loc().core;
-        let timeout = *core.send_timeout;
+        let (timeout, turn) = (*core.send_timeout, *core.sendfile_max_chunk);
         let unlimited = self.limit_rate.is_none() && core.limit_rate.is_none();
         let rate = if unlimited { 0 } else { self.rate() };
         if rate == 0 || conn.out.borrow().queued() == 0 {
-            return conn.drain(leave, timeout).await;
+            return conn.drain_in_turns(leave, turn, timeout).await;
         }
         let after = self.rate_after();
         while conn.out.borrow().queued() > leave {

@@ -1,13 +1,16 @@
 //! `upstream { … }`: its directives, and the groups they become.
 //!
-//! Differences from nginx: a name that is not found is a warning (see `names`); a `zone` keeps what it knows of the servers over a reload that does not
-//! change them, and so does the pool of idle connections of a shared (`keepalive N`) upstream.
+//! Differences from nginx: a name that is not found is a warning (see `names`); a `zone` keeps what
+//! it knows of the servers over a reload that does not change them, and so does the pool of idle
+//! connections of a shared (`keepalive N`) upstream.
 
-use crate::balance::{Method, Ring};
+use crate::balance::Method;
 use crate::group::{Group, KeepAlive};
+use crate::least_time::LeastTime;
 use crate::live::Live;
 use crate::names;
 use crate::peers::Peers;
+use crate::sticky;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
@@ -15,6 +18,7 @@ use weir_base::units;
 use weir_conf::Position;
 use weir_http::build::Build;
 use weir_http::module::HttpModule;
+use weir_http::zones::ZoneNames;
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive, Level, Row,
     SlotVtable, Val,
@@ -32,6 +36,9 @@ pub(crate) struct Server {
     pub fail_timeout_secs: u64,
     pub max_conns: u32,
     pub down: bool,
+    pub draining: bool,
+    /// What `sticky route` knows it by.
+    pub route: Vec<u8>,
     pub backup: bool,
     /// To be asked for again and again.
     pub resolve: bool,
@@ -55,6 +62,7 @@ pub(crate) struct Declared {
     pub at: Position,
     pub servers: Vec<Server>,
     pub method: Option<Method>,
+    pub sticky: Option<sticky::Declared>,
     pub zone: Option<Vec<u8>>,
     pub resolver: Val<Arc<Resolver>>,
     pub resolver_timeout: Val<u64>,
@@ -75,6 +83,7 @@ impl Declared {
             at,
             servers: Vec::new(),
             method: None,
+            sticky: None,
             zone: None,
             resolver: Val::UNSET,
             resolver_timeout: Val::UNSET,
@@ -217,6 +226,8 @@ impl Server {
             fail_timeout_secs: 10,
             max_conns: 0,
             down: false,
+            draining: false,
+            route: Vec::new(),
             backup: false,
             resolve: false,
             service: None,
@@ -230,7 +241,7 @@ const UPS: Context = Context::UPSTREAM;
 pub const MODULE: HttpModule = HttpModule {
     name: "upstream",
     rows: ROWS,
-    slots: &[SlotVtable::of::<UpstreamMain>()],
+    slots: &[SlotVtable::of::<UpstreamMain>(), SlotVtable::of::<ZoneNames>()],
     variables: crate::vars::VARIABLES,
     build: Some(build),
     start: Some(crate::live::start),
@@ -301,7 +312,40 @@ static ROWS: &[Row] = &[
     Row::new("least_conn", UPS, Arity::NONE, "", "The least busy server is asked.", |cf, d| {
         set_method(cf, d, Method::LeastConn)
     }),
+    Row::new(
+        "least_time",
+        UPS,
+        Arity::ONE_TWO,
+        "",
+        "The server is asked that is likely to be done first.",
+        set_least_time,
+    ),
+    Row::new(
+        "sticky",
+        UPS,
+        Arity::TWO_MORE,
+        "",
+        "A client comes to the same server again.",
+        |cf, d| {
+            let sticky = sticky::set(cf, d)?;
+            match cf.get::<UpstreamMain>().current().sticky.replace(sticky) {
+                Some(_) => Err(d.error("is duplicate")),
+                None => Ok(()),
+            }
+        },
+    )
+    .note("the balancing method may also follow it"),
 ];
+
+fn set_least_time(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let inflight = match d.args.get(1).map(|w| &*w.text) {
+        None => false,
+        Some(b"inflight") => true,
+        Some(other) => return Err(d.bad(1, format!("invalid parameter \"{}\"", lossy(other)))),
+    };
+    let last_byte = d.choice(0, &[("header", false), ("last_byte", true)])?;
+    set_method(cf, d, Method::LeastTime(LeastTime { last_byte, inflight }))
+}
 
 fn set_method(cf: &mut Cf, d: &Directive, method: Method) -> ConfResult {
     let redefined = cf.get::<UpstreamMain>().current().method.replace(method).is_some();
@@ -369,10 +413,20 @@ fn set_parameter(s: &mut Server, d: &Directive, i: usize) -> ConfResult {
             return Err(d.bad(i, "service is empty"));
         }
         s.service = Some(lossy(v));
+    } else if let Some(v) = d.keyed(i, "route") {
+        if v.is_empty() {
+            return Err(d.bad(i, "route is empty"));
+        }
+        if v.len() > sticky::SID_MAX_BYTES {
+            return Err(d.bad(i, format!("route is longer than {}", sticky::SID_MAX_BYTES)));
+        }
+        s.route = v.to_vec();
     } else {
         match d.arg(i) {
             b"backup" => s.backup = true,
-            b"down" => s.down = true,
+            // As in nginx the later of the two counts.
+            b"down" => (s.down, s.draining) = (true, false),
+            b"drain" => (s.down, s.draining) = (true, true),
             b"resolve" => s.resolve = true,
             _ => return Err(bad()),
         }
@@ -432,7 +486,7 @@ fn build_group(
 ) -> ConfResult<Group> {
     let names::Servers { fixed, hosts } = names::resolve(u, outer, known, warnings)?;
     if !hosts.is_empty() {
-        let live = Live::new(names::plan(u), fixed, hosts);
+        let live = Live::new(names::plan(u)?, fixed, hosts);
         return Ok(Group::live(&u.name, u.port, !u.explicit, live));
     }
     let of = |backup: bool| {
@@ -444,10 +498,5 @@ fn build_group(
         return Err(Diagnostic::emerg(text).at(u.at));
     }
     let peers = Peers::new(primary, backup);
-    let method = match u.method.clone().unwrap_or_default() {
-        Method::Consistent(key, _) => Method::Consistent(key, Arc::new(Ring::new(&peers))),
-        other => other,
-    };
-    let zone = u.zone.as_deref();
-    Ok(Group::new(&u.name, u.port, !u.explicit, peers, method, u.keepalive(), zone))
+    Ok(Group::new(&names::plan(u)?, u.port, !u.explicit, peers))
 }

@@ -4,10 +4,12 @@
 //! worker's own, as in nginx, unless the upstream has a `zone`: then it is one, and lives on over
 //! reloads as long as its servers stay the same.
 
-use crate::balance::{self, Method};
+use crate::balance::{self, Method, Ring};
+use crate::least_time::{LeastTime, Measured};
 use crate::link::Link;
 use crate::live::{Live, Tie};
 use crate::peers::{self, Choice, Peer, PeerId, Peers, State};
+use crate::sticky::Sticky;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -53,24 +55,42 @@ pub struct Shape {
     pub peers: Peers,
     pub method: Method,
     pub keepalive: Option<KeepAlive>,
+    pub sticky: Option<Arc<Sticky>>,
     zone: Option<Arc<Mutex<State>>>,
     /// To the upstream whose newest shape this may be.
     pub(crate) tie: Option<Tie>,
 }
 
-impl Shape {
-    /// A shape of an upstream whose servers change.
-    pub(crate) fn live(
-        name: &[u8],
-        peers: Peers,
-        method: Method,
-        keepalive: Option<KeepAlive>,
-        state: Arc<Mutex<State>>,
-        tie: Tie,
-    ) -> Shape {
-        Shape { name: name.into(), peers, method, keepalive, zone: Some(state), tie: Some(tie) }
-    }
+/// What every shape of an upstream has.
+#[derive(Clone)]
+pub struct Plan {
+    pub name: Vec<u8>,
+    pub zone: Option<Vec<u8>>,
+    pub method: Method,
+    pub keepalive: Option<KeepAlive>,
+    pub sticky: Option<Arc<Sticky>>,
+}
 
+impl Plan {
+    pub(crate) fn shape(
+        &self,
+        peers: Peers,
+        zone: Option<Arc<Mutex<State>>>,
+        tie: Option<Tie>,
+    ) -> Shape {
+        let method = match &self.method {
+            // The ring is made of the servers.
+            Method::Consistent(key, _) => {
+                Method::Consistent(Arc::clone(key), Arc::new(Ring::new(&peers)))
+            }
+            other => other.clone(),
+        };
+        let (name, sticky) = (self.name.as_slice().into(), self.sticky.clone());
+        Shape { name, peers, method, keepalive: self.keepalive, sticky, zone, tie }
+    }
+}
+
+impl Shape {
     /// A newer shape has taken the state over; to be asked under the state's lock.
     fn has_moved(&self) -> bool {
         self.tie.as_ref().is_some_and(Tie::has_moved)
@@ -81,6 +101,14 @@ impl Shape {
         match &self.zone {
             Some(zone) => f(&mut zone.lock().unwrap_or_else(|e| e.into_inner())),
             None => T::default(),
+        }
+    }
+
+    /// How servers' times are measured, where the balancing goes by them.
+    pub(crate) fn timed(&self) -> Option<LeastTime> {
+        match self.method {
+            Method::LeastTime(how) => Some(how),
+            _ => None,
         }
     }
 }
@@ -130,18 +158,10 @@ pub(crate) fn put_zone_state(
 }
 
 impl Group {
-    pub fn new(
-        name: &[u8],
-        port: u16,
-        implicit: bool,
-        peers: Peers,
-        method: Method,
-        keepalive: Option<KeepAlive>,
-        zone: Option<&[u8]>,
-    ) -> Group {
-        let zone = zone.map(|z| zone_state(z, name, &peers));
-        let shape = Shape { name: name.into(), peers, method, keepalive, zone, tie: None };
-        Group::of(name, port, implicit, Arc::new(shape), None)
+    pub fn new(plan: &Plan, port: u16, implicit: bool, peers: Peers) -> Group {
+        let zone = plan.zone.as_deref().map(|z| zone_state(z, &plan.name, &peers));
+        let shape = Arc::new(plan.shape(peers, zone, None));
+        Group::of(&plan.name, port, implicit, shape, None)
     }
 
     /// An upstream whose servers change.
@@ -172,10 +192,6 @@ impl Group {
         }
     }
 
-    pub fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
     /// The worker's part of this group, made at first use.
     pub fn on(&self, worker: &Worker) -> Rc<WorkerGroup> {
         let all = worker.local::<WorkerGroups>();
@@ -192,7 +208,8 @@ impl Group {
 pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
     let peers = Peers::new(peers, Vec::new());
     let method = Method::RoundRobin;
-    let shape = Shape { name: name.into(), peers, method, keepalive: None, zone: None, tie: None };
+    let (name, keepalive, sticky) = (name.into(), None, None);
+    let shape = Shape { name, peers, method, keepalive, sticky, zone: None, tie: None };
     WorkerGroup::new(Arc::new(shape), Weak::new())
 }
 
@@ -318,17 +335,34 @@ impl WorkerGroup {
 
     /// Chooses a server and counts the connection to it.
     pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut balance::Key) -> Option<Lease> {
-        let now = clock::coarse_wall_secs() as u64;
+        let now = clock::wall_secs() as u64;
         let peers = &self.shape.peers;
-        let (at, moved) = self.with_state(|s| {
-            let at = balance::pick(&self.shape.method, peers, s, choice, key, now);
-            (at, self.shape.has_moved())
-        });
-        let at = at?;
-        if moved {
-            self.forward(at, |_, state, at| state.peer(at).conns += 1);
+        if let Some(sticky) = &self.shape.sticky {
+            sticky.ask(&key.client, choice);
         }
-        Some(Lease { group: Rc::clone(self), peer: at, open: true })
+        let timed = self.shape.timed();
+        if timed.is_some() {
+            choice.now_ms = clock::mono_ms();
+        }
+        let begin = |s: &mut State, at: PeerId, now_ms: u64| {
+            let mut measured = Measured::default();
+            if let Some(timed) = timed {
+                timed.begin(s.peer(at), &mut measured, now_ms);
+            }
+            measured
+        };
+        let (found, moved) = self.with_state(|s| {
+            let at = balance::pick(&self.shape.method, peers, s, choice, key, now);
+            (at.map(|at| (at, begin(s, at, choice.now_ms))), self.shape.has_moved())
+        });
+        let (at, measured) = found?;
+        if moved {
+            self.forward(at, |_, s, at| {
+                s.peer(at).conns += 1;
+                begin(s, at, choice.now_ms);
+            });
+        }
+        Some(Lease { group: Rc::clone(self), peer: at, open: true, measured })
     }
 
     /// Does the same in the newest shape.
@@ -342,7 +376,7 @@ impl WorkerGroup {
     /// An idle connection to that server, the most recently used first.
     pub fn take_idle(&self, peer: PeerId, tag: usize) -> Option<Box<Link>> {
         let local = self.shape.keepalive?.local;
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         loop {
             let mut idle = self.idle.borrow_mut();
             let at = idle.iter().rposition(|i| i.peer == peer && (!local || i.tag == tag))?;
@@ -362,7 +396,7 @@ impl WorkerGroup {
             return;
         }
         let Some(k) = self.shape.keepalive else { return };
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         let old = link.requests >= k.requests || now.saturating_sub(link.start_ms) > k.time_ms;
         if closing || old || !link.is_quiet() {
             return;
@@ -400,7 +434,7 @@ impl WorkerGroup {
 
     /// Closes what has waited too long or was closed by its peer; how long until the next look.
     fn sweep(&self) -> Option<u64> {
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         let mut idle = self.idle.borrow_mut();
         idle.retain(|i| i.until_ms > now && i.link.is_quiet());
         match idle.iter().map(|i| i.until_ms - now).min() {
@@ -418,11 +452,33 @@ pub struct Lease {
     pub group: Rc<WorkerGroup>,
     pub peer: PeerId,
     open: bool,
+    measured: Measured,
 }
 
 impl Lease {
     pub fn config(&self) -> &Peer {
         self.group.shape.peers.peer(self.peer)
+    }
+
+    /// The answer's head took so long, and is passed on.
+    pub fn header_came(&mut self, took_ms: Option<u64>) {
+        self.measured.header_ms = took_ms;
+        let Some(timed) = self.group.shape.timed() else { return };
+        let (group, before, now_ms) = (&self.group, self.measured, clock::mono_ms());
+        let moved = group.with_state(|s| {
+            timed.header(s.peer(self.peer), &mut self.measured, now_ms);
+            group.shape.has_moved()
+        });
+        if moved {
+            let mut again = before;
+            group.forward(self.peer, |_, s, at| timed.header(s.peer(at), &mut again, now_ms));
+        }
+    }
+
+    /// How long the head took, and all of it.
+    pub fn took(&mut self, header_ms: Option<u64>, response_ms: Option<u64>) {
+        self.measured.header_ms = header_ms;
+        self.measured.response_ms = response_ms.unwrap_or_default();
     }
 
     /// Gives the server back; `failed` counts against it. Answers whether it is now disabled.
@@ -432,15 +488,19 @@ impl Lease {
     }
 
     fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
-        let now = clock::coarse_wall_secs() as u64;
-        let group = &self.group;
-        let (disabled, moved) = group.with_state(|s| {
-            let peers = &group.shape.peers;
-            (peers::release(peers, s, choice, self.peer, failed, now), group.shape.has_moved())
-        });
+        let now = clock::wall_secs() as u64;
+        let (group, shape, measured) = (&self.group, &self.group.shape, self.measured);
+        let end = |peers: &Peers, s: &mut State, choice: &mut Choice, at: PeerId| {
+            if let Some(timed) = shape.timed() {
+                timed.end(s.peer(at), &mut measured.clone(), failed, clock::mono_ms());
+            }
+            peers::release(peers, s, choice, at, failed, now)
+        };
+        let (disabled, moved) =
+            group.with_state(|s| (end(&shape.peers, s, choice, self.peer), shape.has_moved()));
         if moved {
-            group.forward(self.peer, |peers, state, at| {
-                peers::release(peers, state, &mut Choice::default(), at, failed, now);
+            group.forward(self.peer, |peers, s, at| {
+                end(peers, s, &mut Choice::default(), at);
             });
         }
         disabled

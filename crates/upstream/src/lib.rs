@@ -4,11 +4,13 @@
 pub mod balance;
 pub mod conf;
 pub mod group;
+mod least_time;
 pub mod link;
 pub mod live;
 mod names;
 pub mod peers;
 pub mod reply;
+pub mod sticky;
 mod vars;
 
 pub use conf::{UpstreamMain, UpstreamRef, MODULE};

@@ -51,7 +51,7 @@ impl Link {
                 return Poll::Ready(done.map_err(LinkError::Io));
             }
             if deadline == 0 {
-                deadline = clock::coarse_ms() + timeout_ms;
+                deadline = clock::mono_ms() + timeout_ms;
             }
             timer.poll_until(cx, deadline).map(|()| Err(LinkError::Timeout))
         })
@@ -60,7 +60,7 @@ impl Link {
             stream,
             timer,
             requests: 0,
-            start_ms: clock::coarse_ms(),
+            start_ms: clock::mono_ms(),
             sent: 0,
             reused: false,
         }))
@@ -116,7 +116,7 @@ impl Link {
         timeout_ms: u64,
     ) -> Poll<LinkError> {
         if *deadline == 0 {
-            *deadline = clock::coarse_ms() + timeout_ms;
+            *deadline = clock::mono_ms() + timeout_ms;
         }
         self.timer.poll_until(cx, *deadline).map(|()| LinkError::Timeout)
     }

@@ -8,9 +8,9 @@
 //!
 //! Difference from nginx: such an upstream without `zone` shares its state between workers too.
 
-use crate::balance::{Method, Ring};
-use crate::group::{self, KeepAlive, Shape};
+use crate::group::{self, Plan, Shape};
 use crate::peers::{Peer, PeerAddr, PeerId, Peers, State};
+use crate::sticky;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -33,6 +33,8 @@ pub struct Host {
     pub port: u16,
     /// What is common to its servers.
     pub template: Peer,
+    /// What `sticky` knows them by; each by its address without it.
+    pub route: Vec<u8>,
     pub backup: bool,
     /// `resolve`: asked for as long as the configuration lives. Otherwise it was not found at
     /// first, and what has once been found stays.
@@ -64,8 +66,9 @@ impl Host {
 
     fn at(&self, addr: SocketAddr, server: Box<[u8]>, weight: i64) -> Peer {
         let addr = PeerAddr::Ip(addr);
-        let name = addr.to_string().into_bytes().into();
-        Peer { addr, name, server, weight, ..self.template.clone() }
+        let name: Box<[u8]> = addr.to_string().into_bytes().into();
+        let sid = sticky::sid(&self.route, &name);
+        Peer { addr, name, sid, server, weight, ..self.template.clone() }
     }
 
     /// A server of the same host in the configuration before.
@@ -83,14 +86,6 @@ impl Host {
             (PeerAddr::Unix(_), _) => old.clone(),
         }
     }
-}
-
-/// What every shape of an upstream has.
-pub struct Plan {
-    pub name: Vec<u8>,
-    pub zone: Vec<u8>,
-    pub method: Method,
-    pub keepalive: Option<KeepAlive>,
 }
 
 /// A shape's tie to the upstream it is of.
@@ -112,7 +107,9 @@ impl Tie {
     pub fn forward(&self, at: PeerId, f: impl FnOnce(&Peers, &mut State, PeerId)) {
         let id = self.ids[usize::from(at.backup)][at.index];
         let Some(live) = self.live.upgrade() else { return };
-        let shape = live.shape();
+        // Held to the end, or the newest shape might move in between and this be lost.
+        let current = live.lock();
+        let shape = &current.shape;
         let Some(tie) = &shape.tie else { return };
         let place = |backup: bool| {
             let index = tie.ids[usize::from(backup)].iter().position(|i| *i == id)?;
@@ -169,8 +166,8 @@ impl Live {
         let live = Arc::new_cyclic(|me| {
             let (peers, ids) = compose(&entries);
             let tie = Tie { live: me.clone(), version: 1, moved: AtomicBool::new(false), ids };
-            let state = group::zone_state(&plan.zone, &plan.name, &peers);
-            let shape = Arc::new(plan.shape(peers, state, tie));
+            let state = group::zone_state(zone_of(&plan), &plan.name, &peers);
+            let shape = Arc::new(plan.shape(peers, Some(state), Some(tie)));
             let next_id = entries.len() as u64;
             let current = Mutex::new(Current { shape, entries, next_id, until_ms });
             Live { plan, hosts, version: AtomicU64::new(1), current }
@@ -248,11 +245,11 @@ impl Live {
             tie.moved.store(true, Ordering::Relaxed);
             state.carried(peers.fresh_state(), &from)
         });
-        let state = group::put_zone_state(&self.plan.zone, &self.plan.name, &peers, state);
+        let state = group::put_zone_state(zone_of(&self.plan), &self.plan.name, &peers, state);
         let version = tie.version + 1;
         let live = tie.live.clone();
         let tie = Tie { live, version, moved: AtomicBool::new(false), ids };
-        current.shape = Arc::new(self.plan.shape(peers, state, tie));
+        current.shape = Arc::new(self.plan.shape(peers, Some(state), Some(tie)));
         current.entries = entries;
         self.version.store(version, Ordering::Release);
     }
@@ -271,16 +268,9 @@ impl Live {
     }
 }
 
-impl Plan {
-    fn shape(&self, peers: Peers, state: Arc<Mutex<State>>, tie: Tie) -> Shape {
-        let method = match &self.method {
-            Method::Consistent(key, _) => {
-                Method::Consistent(Arc::clone(key), Arc::new(Ring::new(&peers)))
-            }
-            other => other.clone(),
-        };
-        Shape::live(&self.name, peers, method, self.keepalive, state, tie)
-    }
+/// Without a zone the state is shared all the same.
+fn zone_of(plan: &Plan) -> &[u8] {
+    plan.zone.as_deref().unwrap_or_default()
 }
 
 fn compose(entries: &[Entry]) -> (Peers, [Vec<u64>; 2]) {

@@ -6,8 +6,10 @@
 //! is asked for it, and where there is none the system.
 
 use crate::conf::{Declared, NamedHost, Server, UpstreamMain, UpstreamRef};
-use crate::live::{Host, Plan};
+use crate::group::Plan;
+use crate::live::Host;
 use crate::peers::{Peer, PeerAddr};
+use crate::sticky;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -195,6 +197,8 @@ fn not_found(s: &Server) -> Diagnostic {
 
 fn peer(s: &Server, addr: PeerAddr) -> Peer {
     Peer {
+        sid: sticky::sid(&s.route, addr.to_string().as_bytes()),
+        draining: s.draining,
         weight: s.weight,
         max_fails: s.max_fails,
         fail_timeout_secs: s.fail_timeout_secs,
@@ -211,19 +215,21 @@ fn host(s: &Server, name: &str, resolver: Option<(Arc<Resolver>, u64)>) -> Host 
         service: s.service.clone(),
         port: s.port,
         template: peer(s, nowhere),
+        route: s.route.clone(),
         backup: s.backup,
         resolve: s.resolve,
         resolver: resolver.map_or_else(OnceLock::new, OnceLock::from),
     }
 }
 
-pub(crate) fn plan(u: &Declared) -> Plan {
-    Plan {
+pub(crate) fn plan(u: &Declared) -> ConfResult<Plan> {
+    Ok(Plan {
         name: u.name.clone(),
-        zone: u.zone.clone().unwrap_or_default(),
+        zone: u.zone.clone(),
         method: u.method.clone().unwrap_or_default(),
         keepalive: u.keepalive(),
-    }
+        sticky: u.sticky.as_ref().map(|s| s.build(&u.name)).transpose()?,
+    })
 }
 
 impl UpstreamMain {

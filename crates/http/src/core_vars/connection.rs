@@ -11,7 +11,7 @@ use weir_runtime::clock;
 use weir_wire::proxy_protocol::{self, Proxied, TlvError};
 
 pub fn remote_addr(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, &r.conn().client_text.borrow())
+    some(out, &r.conn().client_text())
 }
 
 pub fn remote_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
@@ -32,7 +32,7 @@ pub fn binary_remote_addr(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> boo
             IpAddr::V4(ip) => some(out, &ip.octets()),
             IpAddr::V6(ip) => some(out, &ip.octets()),
         },
-        ClientAddr::Unix => some(out, &r.conn().client_text.borrow()),
+        ClientAddr::Unix => some(out, &r.conn().client_text()),
     }
 }
 
@@ -114,7 +114,7 @@ pub fn requests(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 }
 
 pub fn age(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    push_seconds(out, clock::coarse_ms().saturating_sub(r.conn().start_ms));
+    push_seconds(out, clock::mono_ms().saturating_sub(r.conn().start_ms));
     true
 }
 

@@ -1,7 +1,10 @@
 //! Answers that change under requests in flight.
 
 use super::*;
+use crate::balance::Method;
+use crate::least_time::LeastTime;
 use crate::peers::{release, round_robin, Choice};
+use crate::sticky::Sticky;
 
 fn target(last: u8, port: u16, priority: u16, weight: u16) -> Target {
     let name = if port == 0 { String::new() } else { "h.test".into() };
@@ -13,20 +16,27 @@ fn live(name: &str, service: Option<&str>, port: u16) -> Arc<Live> {
 }
 
 fn of_host(name: &str, host: &str, service: Option<&str>, port: u16) -> Arc<Live> {
+    Live::new(plan(name), Vec::new(), vec![host_of(host, service, port)])
+}
+
+fn plan(name: &str) -> Plan {
+    let (zone, method) = (Some(b"z".to_vec()), Method::RoundRobin);
+    Plan { name: name.into(), zone, method, keepalive: None, sticky: None }
+}
+
+fn host_of(host: &str, service: Option<&str>, port: u16) -> Host {
     let template =
         Peer { max_conns: 1, ..Peer::new(PeerAddr::Ip(([0, 0, 0, 0], port).into()), b"h.test:80") };
-    let host = Host {
+    Host {
         name: host.into(),
         service: service.map(str::to_owned),
         port,
         template,
+        route: Vec::new(),
         backup: false,
         resolve: true,
         resolver: OnceLock::new(),
-    };
-    let (zone, method) = (b"z".to_vec(), Method::RoundRobin);
-    let plan = Plan { name: name.into(), zone, method, keepalive: None };
-    Live::new(plan, Vec::new(), vec![host])
+    }
 }
 
 fn shown(live: &Live) -> String {
@@ -75,6 +85,37 @@ fn a_service_has_weights_ports_and_backups() {
     assert_eq!(shown(&live), "127.0.0.1:81*5 127.0.0.1:81*5 | 127.0.0.2:82*6");
     live.apply(0, &[target(1, 81, 1, 6), target(2, 82, 2, 6)], 0);
     assert_eq!(shown(&live), "127.0.0.1:81*6 | 127.0.0.2:82*6");
+}
+
+#[test]
+fn each_server_has_what_the_row_says_and_a_name_of_its_own_for_sticky() {
+    let mut host = host_of("h.test", None, 80);
+    (host.template.down, host.template.draining) = (true, true);
+    let live = Live::new(plan("drains"), Vec::new(), vec![host]);
+    live.apply(0, &[target(1, 0, 0, 1), target(2, 0, 0, 1)], 0);
+    let shape = live.shape();
+    let list = &shape.peers.primary.peers;
+    assert!(list.iter().all(|p| p.down && p.draining));
+    let wanted = [&b"127.0.0.1:80"[..], b"127.0.0.2:80"].map(|a| sticky::sid(b"", a));
+    assert_eq!([&*list[0].sid, &*list[1].sid], wanted.each_ref().map(|s| &**s));
+    // The next configuration has another port and a route.
+    let host = Host { route: b"r".to_vec(), ..host_of("h.test", None, 81) };
+    let next = Live::new(plan("drains"), Vec::new(), vec![host]).shape();
+    assert_eq!(next.peers.primary.peers.len(), 2);
+    assert!(next.peers.primary.peers.iter().all(|p| *p.sid == *b"r" && !p.draining));
+}
+
+#[test]
+fn what_shapes_have_in_common_stays() {
+    let method = Method::LeastTime(LeastTime { last_byte: true, inflight: false });
+    let sticky = Some(Arc::new(Sticky::by_route()));
+    let all = Plan { method, sticky, ..plan("common") };
+    let live = Live::new(all, Vec::new(), vec![host_of("h.test", None, 80)]);
+    for last in 1..3 {
+        live.apply(0, &[target(last, 0, 0, 1)], 0);
+        let shape = live.shape();
+        assert!(shape.sticky.is_some() && shape.timed().is_some());
+    }
 }
 
 #[test]
