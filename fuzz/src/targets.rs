@@ -3,6 +3,7 @@
 mod base;
 mod body;
 mod conf;
+mod dns;
 mod heads;
 mod proxy;
 mod template;
@@ -26,6 +27,7 @@ pub const TARGETS: &[Target] = &[
     body::FIELDS,
     uri::TARGET,
     proxy::TARGET,
+    dns::TARGET,
     template::TARGET,
     base::UNITS,
     base::DATES,

@@ -10,12 +10,14 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod client;
+mod dns;
 mod message;
 mod origin;
 mod server;
 mod setup;
 
 pub use client::{Client, Peer};
+pub use dns::{Dns, Record};
 pub use message::{Request, Response};
 pub use origin::{Conn, Next, Origin};
 pub use server::{binary, run_cli, signal, CliOutput, Server, Signal};

@@ -80,12 +80,8 @@ fn the_line_number_counts_from_the_top_of_its_file() {
 fn hosts_that_cannot_be_found_are_errors() {
     for (conf, error) in [
         (
-            "events {} http { server { location / { proxy_pass http://no-such-host.invalid; } } }",
-            "host not found in upstream \"no-such-host.invalid\"",
-        ),
-        (
-            "events {} http { upstream u { server no-such-host.invalid:81; } }",
-            "host not found in upstream \"no-such-host.invalid:81\"",
+            "events {} http { resolver no-such-host.invalid; }",
+            "host not found in resolver \"no-such-host.invalid",
         ),
         (
             "events {} http { server { listen no-such-host.invalid:80; } }",

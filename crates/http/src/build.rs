@@ -44,6 +44,8 @@ pub struct ServerBuild {
 /// What a module's build step works on: everything merged, nothing shared yet.
 pub struct Build<'a> {
     pub cf: &'a mut Cf,
+    /// The `http` block's own location level, which others have inherited from.
+    pub outer: &'a Slots,
     pub main: &'a mut Slots,
     pub servers: &'a mut [Slots],
     pub locations: &'a mut [Slots],
@@ -308,6 +310,7 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>, number: u64) -> ConfResult
             let mut main = std::mem::take(&mut cf.levels.main);
             let done = build(&mut Build {
                 cf,
+                outer: &http_loc,
                 main: &mut main,
                 servers: &mut servers,
                 locations: &mut locations,

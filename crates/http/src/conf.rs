@@ -262,7 +262,7 @@ pub struct CoreLoc {
     pub open_file_cache_valid: Val<u64>,
     pub open_file_cache_min_uses: Val<u64>,
     pub open_file_cache_errors: Val<bool>,
-    pub resolver: Val<Option<Arc<Vec<String>>>>,
+    pub resolver: Val<Option<Arc<weir_resolve::Resolver>>>,
     pub resolver_timeout: Val<u64>,
     pub gzip_vary: Val<bool>,
     pub early_hints: Val<crate::early::Conditions>,

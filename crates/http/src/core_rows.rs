@@ -223,10 +223,10 @@ pub const ROWS: &[Row] = &[
     }).note("Files that are not sent by sendfile are read in pieces of 64 KB; the values are checked and not needed."),
     Row::new("open_file_cache_errors", HSL, Arity::FLAG, "off", "Keep errors too.", loc!(open_file_cache_errors, flag)),
     Row::new("resolver", HSL, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
-        let v: Vec<String> = d.args.iter().map(|w| w.to_str().into_owned()).collect();
-        cf.get::<CoreLoc>().resolver.once(d, Some(Arc::new(v)))
-    }).note("Names in variables are resolved by the system's resolver."),
-    Row::new("resolver_timeout", HSL, Arity::ONE, "30s", "Longest time for a name.", loc!(resolver_timeout, msec)).note("The system resolver's own time limit holds: see resolver."),
+        let v = crate::resolver::parse(d)?;
+        cf.get::<CoreLoc>().resolver.once(d, Some(v))
+    }).note(crate::resolver::NOTE),
+    Row::new("resolver_timeout", HSL, Arity::ONE, "30s", "Longest time for a name.", loc!(resolver_timeout, msec)),
     Row::new("gzip_vary", HSL, Arity::FLAG, "off", "Send Vary: Accept-Encoding.", loc!(gzip_vary, flag)),
 ];
 

@@ -24,6 +24,7 @@ pub mod names;
 pub mod output;
 pub mod phases;
 pub mod request;
+pub mod resolver;
 pub mod server;
 pub mod special;
 pub mod symlinks;

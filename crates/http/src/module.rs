@@ -2,9 +2,11 @@
 
 use crate::buf::Chain;
 use crate::build::Build;
+use crate::generation::Generation;
 use crate::request::Request;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use weir_module::{Cf, ConfResult, Row, SlotVtable, Slots};
 
 /// nginx's phases, in order. Find-config, post-rewrite and post-access are the engine's own.
@@ -140,6 +142,8 @@ pub struct HttpModule {
     pub prepare: Option<fn(&mut Cf) -> ConfResult>,
     /// After the merge: opens, resolves, makes zones. The last place that may fail.
     pub build: Option<fn(&mut Build) -> ConfResult>,
+    /// The generation is about to be served by this process.
+    pub start: Option<fn(&Arc<Generation>)>,
 }
 
 impl HttpModule {
@@ -153,5 +157,6 @@ impl HttpModule {
         body_on_demand: false,
         prepare: None,
         build: None,
+        start: None,
     };
 }

@@ -1,14 +1,16 @@
 //! `upstream { … }`: its directives, and the groups they become.
 //!
-//! Difference from nginx: a `zone` keeps what it knows of the servers over a reload that does not
-//! change them, and so does the pool of idle connections of a shared (`keepalive N`) upstream.
+//! Differences from nginx: a name that is not found is a warning (see `names`); a `zone` keeps what
+//! it knows of the servers over a reload that does not change them, and so does the pool of idle
+//! connections of a shared (`keepalive N`) upstream.
 
-use crate::balance::{Method, Ring};
+use crate::balance::Method;
 use crate::group::{Group, KeepAlive};
 use crate::least_time::LeastTime;
-use crate::peers::{Peer, PeerAddr, Peers};
+use crate::live::Live;
+use crate::names;
+use crate::peers::Peers;
 use crate::sticky;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
@@ -21,43 +23,49 @@ use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive, Level, Row,
     SlotVtable, Val,
 };
+use weir_resolve::Resolver;
 
 /// A `server` row, or the address of an implicit upstream.
 #[derive(Clone, Debug)]
-struct Server {
-    name: Vec<u8>,
-    host: NamedHost,
-    port: u16,
-    weight: i64,
-    max_fails: u32,
-    fail_timeout_secs: u64,
-    max_conns: u32,
-    down: bool,
-    draining: bool,
+pub(crate) struct Server {
+    pub name: Vec<u8>,
+    pub host: NamedHost,
+    pub port: u16,
+    pub weight: i64,
+    pub max_fails: u32,
+    pub fail_timeout_secs: u64,
+    pub max_conns: u32,
+    pub down: bool,
+    pub draining: bool,
     /// What `sticky route` knows it by.
-    route: Vec<u8>,
-    backup: bool,
-    at: Position,
+    pub route: Vec<u8>,
+    pub backup: bool,
+    /// To be asked for again and again.
+    pub resolve: bool,
+    pub service: Option<String>,
+    pub at: Position,
 }
 
 #[derive(Clone, Debug)]
-enum NamedHost {
+pub(crate) enum NamedHost {
     Ip(std::net::IpAddr),
     Name(String),
     Unix(PathBuf),
 }
 
 /// An upstream as read.
-struct Declared {
-    name: Vec<u8>,
+pub(crate) struct Declared {
+    pub name: Vec<u8>,
     port: u16,
     no_port: bool,
     explicit: bool,
-    at: Position,
-    servers: Vec<Server>,
-    method: Option<Method>,
-    sticky: Option<sticky::Declared>,
-    zone: Option<Vec<u8>>,
+    pub at: Position,
+    pub servers: Vec<Server>,
+    pub method: Option<Method>,
+    pub sticky: Option<sticky::Declared>,
+    pub zone: Option<Vec<u8>>,
+    pub resolver: Val<Arc<Resolver>>,
+    pub resolver_timeout: Val<u64>,
     keepalive: Val<usize>,
     local: bool,
     requests: Val<u64>,
@@ -77,6 +85,8 @@ impl Declared {
             method: None,
             sticky: None,
             zone: None,
+            resolver: Val::UNSET,
+            resolver_timeout: Val::UNSET,
             keepalive: Val::UNSET,
             local: false,
             requests: Val::UNSET,
@@ -86,7 +96,7 @@ impl Declared {
     }
 
     /// Without the directive nginx 1.31 keeps 32 connections, each for its own location.
-    fn keepalive(&self) -> Option<KeepAlive> {
+    pub fn keepalive(&self) -> Option<KeepAlive> {
         let max_idle = self.keepalive.as_option().copied().unwrap_or(32);
         (self.explicit && max_idle > 0).then(|| KeepAlive {
             max_idle,
@@ -119,6 +129,11 @@ impl UpstreamMain {
     /// The group behind a reference, once the configuration is built.
     pub fn group(&self, at: UpstreamRef) -> Option<&Group> {
         self.groups.get(at.0)
+    }
+
+    /// The upstreams whose servers change.
+    pub fn live(&self) -> impl Iterator<Item = &Arc<Live>> {
+        self.groups.iter().filter_map(Group::as_live)
     }
 
     /// The group a name from a variable means: the block of that name, or the same address.
@@ -214,54 +229,11 @@ impl Server {
             draining: false,
             route: Vec::new(),
             backup: false,
+            resolve: false,
+            service: None,
             at,
         }
     }
-
-    /// Every address of the server.
-    fn resolve(&self) -> ConfResult<Vec<Peer>> {
-        let peer = |addr: PeerAddr| Peer {
-            sid: sticky::sid(&self.route, addr.to_string().as_bytes()),
-            draining: self.draining,
-            weight: self.weight,
-            max_fails: self.max_fails,
-            fail_timeout_secs: self.fail_timeout_secs,
-            max_conns: self.max_conns,
-            down: self.down,
-            ..Peer::new(addr, &self.name)
-        };
-        Ok(match &self.host {
-            NamedHost::Ip(ip) => vec![peer(PeerAddr::Ip(SocketAddr::new(*ip, self.port)))],
-            NamedHost::Unix(path) => vec![peer(PeerAddr::Unix(path.clone()))],
-            NamedHost::Name(name) => {
-                let found = addresses(name, self.port);
-                if found.is_empty() {
-                    let text = format!("host not found in upstream \"{}\"", lossy(&self.name));
-                    return Err(Diagnostic::emerg(text).at(self.at));
-                }
-                found.into_iter().map(PeerAddr::Ip).map(peer).collect()
-            }
-        })
-    }
-}
-
-/// A name's addresses, IPv4 first.
-pub fn addresses(name: &str, port: u16) -> Vec<SocketAddr> {
-    let all = (name, port).to_socket_addrs().map(Vec::from_iter).unwrap_or_default();
-    in_order(all)
-}
-
-/// IPv4 first, each once.
-pub fn in_order(mut all: Vec<SocketAddr>) -> Vec<SocketAddr> {
-    all.sort_by_key(SocketAddr::is_ipv6);
-    let mut seen = Vec::with_capacity(all.len());
-    all.retain(|a| {
-        !seen.contains(a) && {
-            seen.push(*a);
-            true
-        }
-    });
-    all
 }
 
 const UPS: Context = Context::UPSTREAM;
@@ -272,6 +244,7 @@ pub const MODULE: HttpModule = HttpModule {
     slots: &[SlotVtable::of::<UpstreamMain>(), SlotVtable::of::<ZoneNames>()],
     variables: crate::vars::VARIABLES,
     build: Some(build),
+    start: Some(crate::live::start),
     ..HttpModule::EMPTY
 };
 
@@ -285,7 +258,16 @@ static ROWS: &[Row] = &[
         }
     }),
     Row::new("server", UPS, Arity::ONE_MORE, "", "A server of the group.", set_server)
-        .note("resolve and service= are not in this version"),
+        .note(names::NOTE),
+    Row::new("resolver", UPS, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
+        let v = weir_http::resolver::parse(d)?;
+        cf.get::<UpstreamMain>().current().resolver.once(d, v)
+    })
+    .note(weir_http::resolver::NOTE),
+    Row::new("resolver_timeout", UPS, Arity::ONE, "30s", "Longest time for a name.", |cf, d| {
+        let v = d.msec(0)?;
+        cf.get::<UpstreamMain>().current().resolver_timeout.once(d, v)
+    }),
     Row::new("keepalive", UPS, Arity::ONE_TWO, "32 local", "Idle connections kept.", set_keepalive),
     Row::new(
         "keepalive_requests",
@@ -402,6 +384,7 @@ fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     for i in 1..d.args.len() {
         set_parameter(&mut s, d, i)?;
     }
+    names::check_server(&mut s, d, url.port.is_none())?;
     let u = cf.get::<UpstreamMain>().current();
     if s.backup && u.method.as_ref().is_some_and(Method::refuses_backup) {
         let text = "balancing method does not support parameter \"backup\"";
@@ -425,6 +408,11 @@ fn set_parameter(s: &mut Server, d: &Directive, i: usize) -> ConfResult {
         s.max_fails = u32::try_from(int(v)?).map_err(|_| bad())?;
     } else if let Some(v) = d.keyed(i, "fail_timeout") {
         s.fail_timeout_secs = units::parse_sec(v).ok_or_else(bad)?;
+    } else if let Some(v) = d.keyed(i, "service") {
+        if v.is_empty() {
+            return Err(d.bad(i, "service is empty"));
+        }
+        s.service = Some(lossy(v));
     } else if let Some(v) = d.keyed(i, "route") {
         if v.is_empty() {
             return Err(d.bad(i, "route is empty"));
@@ -439,13 +427,7 @@ fn set_parameter(s: &mut Server, d: &Directive, i: usize) -> ConfResult {
             // As in nginx the later of the two counts.
             b"down" => (s.down, s.draining) = (true, false),
             b"drain" => (s.down, s.draining) = (true, true),
-            b"resolve" => {
-                return Err(bad().hint(
-                    "names are resolved when the configuration is read; \
-                    use a variable in proxy_pass for more"
-                        .into(),
-                ))
-            }
+            b"resolve" => s.resolve = true,
             _ => return Err(bad()),
         }
     }
@@ -485,34 +467,36 @@ fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 /// Resolves every server and makes the groups.
 fn build(b: &mut Build) -> ConfResult {
+    let outer = names::Outer::build(b)?;
     let main = b.main.get_mut::<UpstreamMain>();
-    let groups: ConfResult<Vec<Group>> = main.declared.iter().map(build_group).collect();
-    main.groups = groups?;
+    let known = names::look_up_all(&main.declared);
+    let mut groups = Vec::with_capacity(main.declared.len());
+    for u in &main.declared {
+        groups.push(build_group(u, &outer, &known, &mut b.cf.warnings)?);
+    }
+    main.groups = groups;
     Ok(())
 }
 
-fn build_group(u: &Declared) -> ConfResult<Group> {
-    let (mut primary, mut backup) = (Vec::new(), Vec::new());
-    for s in &u.servers {
-        let peers = s.resolve()?;
-        match s.backup {
-            false => primary.extend(peers),
-            true => backup.extend(peers),
-        }
+fn build_group(
+    u: &Declared,
+    outer: &names::Outer,
+    known: &names::Known,
+    warnings: &mut Vec<Diagnostic>,
+) -> ConfResult<Group> {
+    let names::Servers { fixed, hosts } = names::resolve(u, outer, known, warnings)?;
+    if !hosts.is_empty() {
+        let live = Live::new(names::plan(u)?, fixed, hosts);
+        return Ok(Group::live(&u.name, u.port, !u.explicit, live));
     }
+    let of = |backup: bool| {
+        fixed.iter().filter(|(_, b)| *b == backup).map(|(p, _)| p.clone()).collect::<Vec<_>>()
+    };
+    let (primary, backup) = (of(false), of(true));
     if primary.is_empty() {
         let text = format!("no servers in upstream \"{}\"", lossy(&u.name));
         return Err(Diagnostic::emerg(text).at(u.at));
     }
     let peers = Peers::new(primary, backup);
-    let method = match u.method.clone().unwrap_or_default() {
-        Method::Consistent(key, _) => Method::Consistent(key, Arc::new(Ring::new(&peers))),
-        other => other,
-    };
-    let zone = u.zone.as_deref();
-    let group = Group::new(&u.name, u.port, !u.explicit, peers, method, u.keepalive(), zone);
-    Ok(match &u.sticky {
-        Some(sticky) => group.with_sticky(sticky.build(&u.name)?),
-        None => group,
-    })
+    Ok(Group::new(&names::plan(u)?, u.port, !u.explicit, peers))
 }

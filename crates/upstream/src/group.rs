@@ -4,9 +4,10 @@
 //! worker's own, as in nginx, unless the upstream has a `zone`: then it is one, and lives on over
 //! reloads as long as its servers stay the same.
 
-use crate::balance::{self, Method};
+use crate::balance::{self, Method, Ring};
 use crate::least_time::{LeastTime, Measured};
 use crate::link::Link;
+use crate::live::{Live, Tie};
 use crate::peers::{self, Choice, Peer, PeerId, Peers, State};
 use crate::sticky::Sticky;
 use std::cell::{Cell, RefCell};
@@ -42,6 +43,8 @@ pub struct Group {
     /// 0 when it was named without one.
     pub port: u16,
     shape: Arc<Shape>,
+    /// Its servers change: the shape above is only the first.
+    live: Option<Arc<Live>>,
     /// Lives as long as the generation does; workers look whether it still does.
     alive: Arc<()>,
 }
@@ -54,11 +57,55 @@ pub struct Shape {
     pub keepalive: Option<KeepAlive>,
     pub sticky: Option<Arc<Sticky>>,
     zone: Option<Arc<Mutex<State>>>,
+    /// To the upstream whose newest shape this may be.
+    pub(crate) tie: Option<Tie>,
+}
+
+/// What every shape of an upstream has.
+#[derive(Clone)]
+pub struct Plan {
+    pub name: Vec<u8>,
+    pub zone: Option<Vec<u8>>,
+    pub method: Method,
+    pub keepalive: Option<KeepAlive>,
+    pub sticky: Option<Arc<Sticky>>,
+}
+
+impl Plan {
+    pub(crate) fn shape(
+        &self,
+        peers: Peers,
+        zone: Option<Arc<Mutex<State>>>,
+        tie: Option<Tie>,
+    ) -> Shape {
+        let method = match &self.method {
+            // The ring is made of the servers.
+            Method::Consistent(key, _) => {
+                Method::Consistent(Arc::clone(key), Arc::new(Ring::new(&peers)))
+            }
+            other => other.clone(),
+        };
+        let (name, sticky) = (self.name.as_slice().into(), self.sticky.clone());
+        Shape { name, peers, method, keepalive: self.keepalive, sticky, zone, tie }
+    }
 }
 
 impl Shape {
+    /// A newer shape has taken the state over; to be asked under the state's lock.
+    fn has_moved(&self) -> bool {
+        self.tie.as_ref().is_some_and(Tie::has_moved)
+    }
+
+    /// Looks at the state the workers share; nothing of it without a zone.
+    pub(crate) fn with_zone<T: Default>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        match &self.zone {
+            Some(zone) => f(&mut zone.lock().unwrap_or_else(|e| e.into_inner())),
+            None => T::default(),
+        }
+    }
+
     /// How servers' times are measured, where the balancing goes by them.
-    fn timed(&self) -> Option<LeastTime> {
+    pub(crate) fn timed(&self) -> Option<LeastTime> {
         match self.method {
             Method::LeastTime(how) => Some(how),
             _ => None,
@@ -79,14 +126,28 @@ struct Zone {
 /// The zones of the process.
 static ZONES: Mutex<Vec<Zone>> = Mutex::new(Vec::new());
 
-fn zone_state(zone: &[u8], name: &[u8], peers: &Peers) -> Arc<Mutex<State>> {
+/// The state of those servers in that zone, kept from before or fresh.
+pub(crate) fn zone_state(zone: &[u8], name: &[u8], peers: &Peers) -> Arc<Mutex<State>> {
     let mut zones = ZONES.lock().unwrap_or_else(|e| e.into_inner());
     zones.retain(|z| z.state.strong_count() > 0);
     let kept = zones.iter().find(|z| z.zone == zone && z.upstream == name && z.peers == *peers);
     if let Some(state) = kept.and_then(|z| z.state.upgrade()) {
         return state;
     }
-    let fresh = Arc::new(Mutex::new(peers.fresh_state()));
+    drop(zones);
+    put_zone_state(zone, name, peers, peers.fresh_state())
+}
+
+/// Keeps a state in a zone.
+pub(crate) fn put_zone_state(
+    zone: &[u8],
+    name: &[u8],
+    peers: &Peers,
+    state: State,
+) -> Arc<Mutex<State>> {
+    let mut zones = ZONES.lock().unwrap_or_else(|e| e.into_inner());
+    zones.retain(|z| z.state.strong_count() > 0);
+    let fresh = Arc::new(Mutex::new(state));
     zones.push(Zone {
         zone: zone.to_vec(),
         upstream: name.to_vec(),
@@ -97,39 +158,47 @@ fn zone_state(zone: &[u8], name: &[u8], peers: &Peers) -> Arc<Mutex<State>> {
 }
 
 impl Group {
-    pub fn new(
+    pub fn new(plan: &Plan, port: u16, implicit: bool, peers: Peers) -> Group {
+        let zone = plan.zone.as_deref().map(|z| zone_state(z, &plan.name, &peers));
+        let shape = Arc::new(plan.shape(peers, zone, None));
+        Group::of(&plan.name, port, implicit, shape, None)
+    }
+
+    /// An upstream whose servers change.
+    pub fn live(name: &[u8], port: u16, implicit: bool, live: Arc<Live>) -> Group {
+        Group::of(name, port, implicit, live.shape(), Some(live))
+    }
+
+    fn of(
         name: &[u8],
         port: u16,
         implicit: bool,
-        peers: Peers,
-        method: Method,
-        keepalive: Option<KeepAlive>,
-        zone: Option<&[u8]>,
+        shape: Arc<Shape>,
+        live: Option<Arc<Live>>,
     ) -> Group {
-        let zone = zone.map(|z| zone_state(z, name, &peers));
-        let shape =
-            Arc::new(Shape { name: name.into(), peers, method, keepalive, sticky: None, zone });
         let id = NEXT_GROUP.fetch_add(1, Ordering::Relaxed);
-        Group { id, name: name.to_vec(), implicit, port, shape, alive: Arc::new(()) }
+        Group { id, name: name.to_vec(), implicit, port, shape, live, alive: Arc::new(()) }
     }
 
-    pub fn with_sticky(mut self, sticky: Arc<Sticky>) -> Group {
-        // Nobody has a new group's shape yet.
-        if let Some(shape) = Arc::get_mut(&mut self.shape) {
-            shape.sticky = Some(sticky);
+    pub fn as_live(&self) -> Option<&Arc<Live>> {
+        self.live.as_ref()
+    }
+
+    /// Whether this shape of it is the newest.
+    fn is_newest(&self, shape: &Shape) -> bool {
+        match (&self.live, &shape.tie) {
+            (Some(live), Some(tie)) => live.version() == tie.version,
+            _ => true,
         }
-        self
-    }
-
-    pub fn shape(&self) -> &Shape {
-        &self.shape
     }
 
     /// The worker's part of this group, made at first use.
     pub fn on(&self, worker: &Worker) -> Rc<WorkerGroup> {
         let all = worker.local::<WorkerGroups>();
         if let Some(found) = all.groups.borrow().get(&self.id) {
-            return Rc::clone(found);
+            if self.is_newest(&found.shape) {
+                return Rc::clone(found);
+            }
         }
         all.add(self)
     }
@@ -139,8 +208,8 @@ impl Group {
 pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
     let peers = Peers::new(peers, Vec::new());
     let method = Method::RoundRobin;
-    let shape =
-        Shape { name: name.into(), peers, method, keepalive: None, sticky: None, zone: None };
+    let (name, keepalive, sticky) = (name.into(), None, None);
+    let shape = Shape { name, peers, method, keepalive, sticky, zone: None, tie: None };
     WorkerGroup::new(Arc::new(shape), Weak::new())
 }
 
@@ -152,8 +221,16 @@ struct WorkerGroups {
 impl WorkerGroups {
     #[cold]
     fn add(&self, group: &Group) -> Rc<WorkerGroup> {
-        let fresh = WorkerGroup::new(Arc::clone(&group.shape), Arc::downgrade(&group.alive));
+        let shape = match &group.live {
+            Some(live) => live.shape(),
+            None => Arc::clone(&group.shape),
+        };
+        let fresh = WorkerGroup::new(shape, Arc::downgrade(&group.alive));
         let mut groups = self.groups.borrow_mut();
+        if let Some(old) = groups.get(&group.id) {
+            old.successor.borrow_mut().clone_from(&fresh.me);
+            fresh.take_over(old);
+        }
         // After a reload the connections go over to the upstream of the same name.
         for old in groups.values().filter(|old| old.shape.name == fresh.shape.name) {
             fresh.adopt(old);
@@ -184,6 +261,8 @@ pub struct WorkerGroup {
     idle: RefCell<VecDeque<Idle>>,
     sweeping: Cell<bool>,
     me: RcWeak<WorkerGroup>,
+    /// The group in its newer shape; connections that get idle go there.
+    successor: RefCell<RcWeak<WorkerGroup>>,
 }
 
 impl WorkerGroup {
@@ -196,6 +275,7 @@ impl WorkerGroup {
             idle: RefCell::new(VecDeque::new()),
             sweeping: Cell::new(false),
             me: me.clone(),
+            successor: RefCell::default(),
             generation,
             shape,
         })
@@ -213,14 +293,23 @@ impl WorkerGroup {
         if self.shape.keepalive.is_some_and(|k| k.local) {
             return;
         }
+        self.take_over(old);
+    }
+
+    /// The place of a server by its address.
+    fn place_of(&self, name: &[u8]) -> Option<PeerId> {
+        [false, true].into_iter().find_map(|backup| {
+            let index = self.names[usize::from(backup)].iter().position(|n| **n == *name)?;
+            Some(PeerId { backup, index })
+        })
+    }
+
+    /// Takes the idle connections to servers that are here as well.
+    fn take_over(&self, old: &WorkerGroup) {
         let mut mine = self.idle.borrow_mut();
         for mut idle in old.idle.borrow_mut().drain(..) {
             let name = &old.names[usize::from(idle.peer.backup)][idle.peer.index];
-            let found = [false, true].into_iter().find_map(|backup| {
-                let at = self.names[usize::from(backup)].iter().position(|n| n == name)?;
-                Some(PeerId { backup, index: at })
-            });
-            if let Some(peer) = found {
+            if let Some(peer) = self.place_of(name) {
                 idle.peer = peer;
                 mine.push_back(idle);
             }
@@ -255,15 +344,33 @@ impl WorkerGroup {
         if timed.is_some() {
             choice.now_ms = clock::mono_ms();
         }
-        let mut measured = Measured::default();
-        let at = self.with_state(|s| {
-            let at = balance::pick(&self.shape.method, peers, s, choice, key, now)?;
+        let begin = |s: &mut State, at: PeerId, now_ms: u64| {
+            let mut measured = Measured::default();
             if let Some(timed) = timed {
-                timed.begin(s.peer(at), &mut measured, choice.now_ms);
+                timed.begin(s.peer(at), &mut measured, now_ms);
             }
-            Some(at)
-        })?;
+            measured
+        };
+        let (found, moved) = self.with_state(|s| {
+            let at = balance::pick(&self.shape.method, peers, s, choice, key, now);
+            (at.map(|at| (at, begin(s, at, choice.now_ms))), self.shape.has_moved())
+        });
+        let (at, measured) = found?;
+        if moved {
+            self.forward(at, |_, s, at| {
+                s.peer(at).conns += 1;
+                begin(s, at, choice.now_ms);
+            });
+        }
         Some(Lease { group: Rc::clone(self), peer: at, open: true, measured })
+    }
+
+    /// Does the same in the newest shape.
+    #[cold]
+    fn forward(&self, at: PeerId, f: impl FnOnce(&Peers, &mut State, PeerId)) {
+        if let Some(tie) = &self.shape.tie {
+            tie.forward(at, f);
+        }
     }
 
     /// An idle connection to that server, the most recently used first.
@@ -282,6 +389,12 @@ impl WorkerGroup {
 
     /// Keeps a connection for the next request, if it may be kept.
     pub fn put_idle(&self, mut link: Box<Link>, peer: PeerId, tag: usize, closing: bool) {
+        if let Some(newer) = self.successor.borrow().upgrade() {
+            if let Some(peer) = newer.place_of(&self.name_of(peer)) {
+                newer.put_idle(link, peer, tag, closing);
+            }
+            return;
+        }
         let Some(k) = self.shape.keepalive else { return };
         let now = clock::mono_ms();
         let old = link.requests >= k.requests || now.saturating_sub(link.start_ms) > k.time_ms;
@@ -350,9 +463,15 @@ impl Lease {
     /// The answer's head took so long, and is passed on.
     pub fn header_came(&mut self, took_ms: Option<u64>) {
         self.measured.header_ms = took_ms;
-        let (group, m) = (&self.group, &mut self.measured);
-        if let Some(timed) = group.shape.timed() {
-            group.with_state(|s| timed.header(s.peer(self.peer), m, clock::mono_ms()));
+        let Some(timed) = self.group.shape.timed() else { return };
+        let (group, before, now_ms) = (&self.group, self.measured, clock::mono_ms());
+        let moved = group.with_state(|s| {
+            timed.header(s.peer(self.peer), &mut self.measured, now_ms);
+            group.shape.has_moved()
+        });
+        if moved {
+            let mut again = before;
+            group.forward(self.peer, |_, s, at| timed.header(s.peer(at), &mut again, now_ms));
         }
     }
 
@@ -368,15 +487,23 @@ impl Lease {
         self.give_back(choice, failed)
     }
 
-    fn give_back(&mut self, choice: &mut Choice, failed: bool) -> bool {
+    fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
         let now = clock::wall_secs() as u64;
-        let (group, at, m) = (&self.group, self.peer, &mut self.measured);
-        group.with_state(|s| {
-            if let Some(timed) = group.shape.timed() {
-                timed.end(s.peer(at), m, failed, clock::mono_ms());
+        let (group, shape, measured) = (&self.group, &self.group.shape, self.measured);
+        let end = |peers: &Peers, s: &mut State, choice: &mut Choice, at: PeerId| {
+            if let Some(timed) = shape.timed() {
+                timed.end(s.peer(at), &mut measured.clone(), failed, clock::mono_ms());
             }
-            peers::release(&group.shape.peers, s, choice, at, failed, now)
-        })
+            peers::release(peers, s, choice, at, failed, now)
+        };
+        let (disabled, moved) =
+            group.with_state(|s| (end(&shape.peers, s, choice, self.peer), shape.has_moved()));
+        if moved {
+            group.forward(self.peer, |peers, s, at| {
+                end(peers, s, &mut Choice::default(), at);
+            });
+        }
+        disabled
     }
 }
 

@@ -6,6 +6,8 @@ pub mod conf;
 pub mod group;
 mod least_time;
 pub mod link;
+pub mod live;
+mod names;
 pub mod peers;
 pub mod reply;
 pub mod sticky;

@@ -156,6 +156,19 @@ impl State {
         }
     }
 
+    /// What is remembered of the peers that stay: `from` tells where each peer of `fresh` was.
+    pub fn carried(&self, mut fresh: State, from: &[Vec<Option<PeerId>>; 2]) -> State {
+        fresh.seed = self.seed;
+        for (list, from) in [&mut fresh.primary, &mut fresh.backup].into_iter().zip(from) {
+            for (state, at) in list.iter_mut().zip(from) {
+                let Some(at) = at else { continue };
+                let old = if at.backup { &self.backup } else { &self.primary };
+                state.clone_from(&old[at.index]);
+            }
+        }
+        fresh
+    }
+
     /// A number good enough to spread load by (xorshift).
     pub fn random(&mut self) -> u64 {
         self.seed ^= self.seed << 13;

@@ -93,6 +93,11 @@ fn first(r: &mut Request, from: &[Template]) -> Vec<u8> {
 }
 
 impl Sticky {
+    #[cfg(test)]
+    pub fn by_route() -> Sticky {
+        Sticky { lookup: Vec::new(), kind: Kind::Route }
+    }
+
     pub fn client(&self, r: &mut Request) -> Client {
         Client { id: first(r, &self.lookup), cookie: None }
     }

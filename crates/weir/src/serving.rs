@@ -19,6 +19,11 @@ pub struct Serving {
     retired: Vec<WorkerHandle>,
 }
 
+/// Starts what modules do besides answering requests.
+fn start_modules(generation: &Arc<Generation>) {
+    weir_modules::MODULES.iter().filter_map(|m| m.start).for_each(|start| start(generation));
+}
+
 impl Serving {
     /// Starts the workers of a generation.
     pub fn start(generation: Arc<Generation>, sockets: Sockets) -> Result<Serving, String> {
@@ -30,6 +35,7 @@ impl Serving {
             workers: Vec::new(),
             retired: Vec::new(),
         };
+        start_modules(&s.generation);
         s.fill()?;
         weir_modules::serve(&s.generation);
         Ok(s)
@@ -63,6 +69,7 @@ impl Serving {
     /// finish what they have.
     pub fn replace(&mut self, generation: Arc<Generation>, sockets: Sockets) -> Result<(), String> {
         let old = std::mem::replace(&mut self.sockets, sockets);
+        start_modules(&generation);
         self.generation = generation;
         let count = self.count();
         let connections_max = self.generation.global.get::<Global>().connections();

@@ -11,6 +11,7 @@ use weir_http::Request;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Diagnostic, Level, Val};
 use weir_script::template::Template;
 use weir_upstream::link::SocketOptions;
+use weir_upstream::UpstreamMain;
 
 pub const PAGE_BYTES: u64 = 4096;
 
@@ -295,10 +296,13 @@ impl ConfType for ProxyLoc {
 pub fn build(b: &mut weir_http::build::Build) -> ConfResult {
     let prefix = b.cf.prefix.clone();
     for slots in b.locations.iter_mut() {
-        if slots.find::<CoreLoc>().is_none() {
-            continue;
-        }
+        let Some(core) = slots.find::<CoreLoc>() else { continue };
+        let resolver = Option::clone(&core.resolver);
+        let timeout_ms = *core.resolver_timeout;
         let proxy = slots.get_mut::<ProxyLoc>();
+        if let (Some(Pass::Fixed(fixed)), Some(resolver)) = (&proxy.pass, &resolver) {
+            b.main.get_mut::<UpstreamMain>().offer(fixed.upstream, resolver, timeout_ms);
+        }
         let temp = &proxy.temp_path;
         if temp.path.is_relative() {
             let full = TempPath { path: prefix.join(&temp.path), levels: temp.levels };

@@ -1,7 +1,7 @@
 //! nginx's `ngx_http_proxy_module`: requests are passed to HTTP servers.
 //!
-//! Differences from nginx, each in its directive's row: no TLS and no HTTP/2 to servers; names in variables are resolved by the system's resolver; what a variable
-//! brings along can neither end a header line nor the request line; an unasked 101 is a 502.
+//! Differences from nginx, each in its directive's row: no TLS and no HTTP/2 to servers; what a
+//! variable brings along can neither end a header line nor the request line; an unasked 101 is a 502.
 
 mod cache;
 mod conf;

@@ -48,8 +48,10 @@ fn shared(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Template>> {
 }
 
 pub static ROWS: &[Row] = &[
-    Row::new("proxy_pass", PASS, Arity::ONE, "", "Passes requests to a server.", set_pass)
-        .note("https is not in this version; names in variables go to the system's resolver"),
+    Row::new("proxy_pass", PASS, Arity::ONE, "", "Passes requests to a server.", set_pass).note(
+        "https is not in this version; a host that is not found is a warning, and a 502 until \
+             it is found",
+    ),
     Row::new(
         "proxy_redirect",
         HSL,

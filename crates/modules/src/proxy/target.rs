@@ -1,6 +1,7 @@
 //! `proxy_pass`: where a request goes and under which URI.
 
 use super::conf::{HttpVersion, ProxyLoc};
+use super::exchange;
 use super::headers::BodyLength;
 use super::rewrite::Rewrite;
 use std::net::SocketAddr;
@@ -11,10 +12,12 @@ use weir_base::bytes::starts_with_ignore_case;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_http::logger::LogLevel;
 use weir_http::Request;
+use weir_resolve::message::error_text;
+use weir_resolve::{Failed, Question};
 use weir_script::template::Template;
 use weir_upstream::group::{self, WorkerGroup};
 use weir_upstream::peers::{Peer, PeerAddr};
-use weir_upstream::{conf, UpstreamMain, UpstreamRef};
+use weir_upstream::{UpstreamMain, UpstreamRef};
 
 const SCHEME: &[u8] = b"http://";
 pub const URL: EndpointOptions = EndpointOptions { listen: false, uri_part: true };
@@ -142,7 +145,7 @@ fn no_controls(uri: Vec<u8>) -> Vec<u8> {
 }
 
 /// The servers a name from a variable means: an upstream of that name, an address, or what the
-/// system's resolver answers.
+/// `resolver` answers.
 async fn group_of(r: &mut Request, url: &Endpoint<'_>) -> Result<Rc<WorkerGroup>, u16> {
     let port = url.port.unwrap_or(80);
     let main = r.gen().shared.main.get::<UpstreamMain>();
@@ -162,27 +165,29 @@ async fn group_of(r: &mut Request, url: &Endpoint<'_>) -> Result<Rc<WorkerGroup>
 async fn resolve(r: &mut Request, host: &[u8], port: u16) -> Result<Vec<Peer>, u16> {
     let name = String::from_utf8_lossy(host).into_owned();
     let loc = Rc::clone(r.loc());
-    if loc.core.resolver.is_none() {
+    let Some(resolver) = &*loc.core.resolver else {
         r.log(LogLevel::Error, &format!("no resolver defined to resolve {name}"));
         return Err(502);
-    }
-    let wait = std::time::Duration::from_millis(*loc.core.resolver_timeout);
-    let look_up = tokio::net::lookup_host((name.clone(), port));
-    let found = match tokio::time::timeout(wait, look_up).await {
-        Ok(Ok(list)) => conf::in_order(list.collect()),
-        Ok(Err(_)) => Vec::new(),
-        Err(_) => {
-            let text = format!("{name} could not be resolved (110: Operation timed out)");
-            r.log(LogLevel::Error, &text);
-            return Err(502);
-        }
     };
-    if found.is_empty() {
-        let text = format!("{name} could not be resolved (3: Host not found)");
-        r.log(LogLevel::Error, &text);
-        return Err(502);
+    weir_http::resolver::log_to(resolver, &loc.error_log);
+    let asking = resolver.resolve(Question::Name(&name), *loc.core.resolver_timeout);
+    let ignore = *loc.conf::<ProxyLoc>().ignore_client_abort;
+    let Some(found) = exchange::unless_client_goes(r, ignore, asking).await else {
+        return Err(499);
+    };
+    match found {
+        Ok(found) => {
+            let peer = |t: weir_resolve::Target| {
+                Peer::new(PeerAddr::Ip(SocketAddr::new(t.ip, port)), host)
+            };
+            Ok(found.targets.into_iter().map(peer).collect())
+        }
+        Err(Failed { code, .. }) => {
+            let text = error_text(code);
+            r.log(LogLevel::Error, &format!("{name} could not be resolved ({code}: {text})"));
+            Err(502)
+        }
     }
-    Ok(found.into_iter().map(|a| Peer::new(PeerAddr::Ip(a), host)).collect())
 }
 
 /// `proxy_bind` with variables; an empty value binds nothing.

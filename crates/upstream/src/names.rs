@@ -1,0 +1,256 @@
+//! The names of servers when the configuration is built: those that are found become addresses,
+//! the others, and all with `resolve`, hosts of a live upstream.
+//!
+//! Difference from nginx: a name that is not found is a warning, and its servers come as soon as
+//! it is. The `resolver` of the upstream, of the `http` block or of the location that passes there
+//! is asked for it, and where there is none the system.
+
+use crate::conf::{Declared, NamedHost, Server, UpstreamMain, UpstreamRef};
+use crate::group::Plan;
+use crate::live::Host;
+use crate::peers::{Peer, PeerAddr};
+use crate::sticky;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use weir_http::build::Build;
+use weir_http::conf::CoreLoc;
+use weir_module::{ArgsExt, ConfResult, Diagnostic, Directive};
+use weir_resolve::Resolver;
+
+/// nginx's `resolver_timeout`.
+const TIMEOUT_MS: u64 = 30_000;
+
+/// Names that the system's resolver is asked for at the same time.
+const THREADS_MAX: usize = 16;
+
+pub const NOTE: &str = "A name that is not found is a warning and not an error: it is asked for \
+    again, of the resolver or of the system, and until it is found there is no such server.";
+
+/// What is set around upstreams.
+pub struct Outer {
+    resolver: Option<Arc<Resolver>>,
+    timeout_ms: Option<u64>,
+}
+
+impl Outer {
+    /// Looks up all name servers.
+    pub fn build(b: &mut Build) -> ConfResult<Outer> {
+        let here = b.outer.find::<CoreLoc>();
+        let resolver = here.and_then(|c| c.resolver.as_option()).and_then(Clone::clone);
+        let inner = b.locations.iter().filter_map(|slots| {
+            let core = slots.find::<CoreLoc>()?;
+            core.resolver.as_option()?.as_ref()
+        });
+        for r in inner.chain(&resolver) {
+            look_up(r)?;
+        }
+        let timeout_ms = here.and_then(|c| c.resolver_timeout.as_option().copied());
+        Ok(Outer { resolver, timeout_ms })
+    }
+
+    /// Who is asked for an upstream's names, and how long.
+    fn of(&self, u: &Declared) -> Option<(Arc<Resolver>, u64)> {
+        let resolver = u.resolver.as_option().or(self.resolver.as_ref())?;
+        let own = u.resolver_timeout.as_option().copied();
+        Some((Arc::clone(resolver), own.or(self.timeout_ms).unwrap_or(TIMEOUT_MS)))
+    }
+}
+
+fn look_up(resolver: &Resolver) -> ConfResult {
+    resolver
+        .build()
+        .map_err(|name| Diagnostic::emerg(format!("host not found in resolver \"{name}\"")))
+}
+
+/// What `resolve` and `service=` ask of a server.
+pub(crate) fn check_server(s: &mut Server, d: &Directive, no_port: bool) -> ConfResult {
+    let is_name = matches!(s.host, NamedHost::Name(_));
+    if s.service.is_some() {
+        let fail = |text: &str| {
+            let name = String::from_utf8_lossy(&s.name);
+            Err(d.bad(0, format!("service upstream \"{name}\" {text}")))
+        };
+        if !s.resolve {
+            return fail("requires \"resolve\" parameter");
+        }
+        if !no_port {
+            return fail("may not have port");
+        }
+        if !is_name {
+            return fail("requires domain name");
+        }
+    }
+    s.resolve &= is_name;
+    Ok(())
+}
+
+/// An upstream's servers: those that are known, with whether they are backups, and the names of
+/// the rest.
+pub(crate) struct Servers {
+    pub fixed: Vec<(Peer, bool)>,
+    pub hosts: Vec<Host>,
+}
+
+/// What the system knows of each name, IPv4 first.
+pub(crate) type Known = BTreeMap<String, Vec<IpAddr>>;
+
+/// Asks the system for every name at once, or a start without name servers would take its patience
+/// times the number of names.
+pub(crate) fn look_up_all(declared: &[Declared]) -> Known {
+    let servers = declared.iter().flat_map(|u| &u.servers).filter(|s| !s.resolve);
+    let known: Known = servers
+        .filter_map(|s| match &s.host {
+            NamedHost::Name(name) => Some((name.clone(), Vec::new())),
+            _ => None,
+        })
+        .collect();
+    let names: Vec<String> = known.keys().cloned().collect();
+    let (next, known) = (AtomicUsize::new(0), Mutex::new(known));
+    let work = || {
+        while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let found = addresses(name);
+            known.lock().unwrap_or_else(|e| e.into_inner()).insert(name.clone(), found);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..names.len().min(THREADS_MAX) {
+            // What cannot be started is done by the others.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    known.into_inner().unwrap_or_else(|e| e.into_inner())
+}
+
+pub(crate) fn resolve(
+    u: &Declared,
+    outer: &Outer,
+    known: &Known,
+    warnings: &mut Vec<Diagnostic>,
+) -> ConfResult<Servers> {
+    let resolver = outer.of(u);
+    if let Some((resolver, _)) = &resolver {
+        look_up(resolver)?;
+    }
+    if u.servers.iter().any(|s| s.resolve) {
+        check_upstream(u, resolver.is_some())?;
+    }
+    let mut servers = Servers { fixed: Vec::new(), hosts: Vec::new() };
+    for s in &u.servers {
+        let name = match &s.host {
+            NamedHost::Ip(ip) => {
+                let addr = PeerAddr::Ip(SocketAddr::new(*ip, s.port));
+                servers.fixed.push((peer(s, addr), s.backup));
+                continue;
+            }
+            NamedHost::Unix(path) => {
+                servers.fixed.push((peer(s, PeerAddr::Unix(path.clone())), s.backup));
+                continue;
+            }
+            NamedHost::Name(name) => name,
+        };
+        let found = match s.resolve {
+            true => &[][..],
+            false => known.get(name).map_or(&[][..], Vec::as_slice),
+        };
+        if found.is_empty() {
+            if !s.resolve {
+                warnings.push(not_found(s));
+            }
+            servers.hosts.push(host(s, name, resolver.clone()));
+        }
+        let at = |ip: &IpAddr| PeerAddr::Ip(SocketAddr::new(*ip, s.port));
+        servers.fixed.extend(found.iter().map(|ip| (peer(s, at(ip)), s.backup)));
+    }
+    Ok(servers)
+}
+
+fn check_upstream(u: &Declared, has_resolver: bool) -> ConfResult {
+    let name = String::from_utf8_lossy(&u.name);
+    let text = match (&u.zone, has_resolver) {
+        (None, _) => {
+            format!(
+                "resolving names at run time requires upstream \"{name}\" to be in shared memory"
+            )
+        }
+        (_, false) => {
+            format!("no resolver defined to resolve names at run time in upstream \"{name}\"")
+        }
+        _ => return Ok(()),
+    };
+    let hint = match u.zone {
+        None => "add zone NAME SIZE; to the upstream",
+        Some(_) => "add resolver ADDRESS; to the upstream or to http",
+    };
+    Err(Diagnostic::emerg(text).at(u.at).hint(hint.into()))
+}
+
+fn not_found(s: &Server) -> Diagnostic {
+    let text = format!("host not found in upstream \"{}\"", String::from_utf8_lossy(&s.name));
+    let hint =
+        "the server starts without it; it is asked for again, and requests that need it get \
+                502 until it is found";
+    Diagnostic::warn(text).at(s.at).hint(hint.into())
+}
+
+fn peer(s: &Server, addr: PeerAddr) -> Peer {
+    Peer {
+        sid: sticky::sid(&s.route, addr.to_string().as_bytes()),
+        draining: s.draining,
+        weight: s.weight,
+        max_fails: s.max_fails,
+        fail_timeout_secs: s.fail_timeout_secs,
+        max_conns: s.max_conns,
+        down: s.down,
+        ..Peer::new(addr, &s.name)
+    }
+}
+
+fn host(s: &Server, name: &str, resolver: Option<(Arc<Resolver>, u64)>) -> Host {
+    let nowhere = PeerAddr::Ip((IpAddr::V4(Ipv4Addr::UNSPECIFIED), s.port).into());
+    Host {
+        name: name.to_ascii_lowercase(),
+        service: s.service.clone(),
+        port: s.port,
+        template: peer(s, nowhere),
+        route: s.route.clone(),
+        backup: s.backup,
+        resolve: s.resolve,
+        resolver: resolver.map_or_else(OnceLock::new, OnceLock::from),
+    }
+}
+
+pub(crate) fn plan(u: &Declared) -> ConfResult<Plan> {
+    Ok(Plan {
+        name: u.name.clone(),
+        zone: u.zone.clone(),
+        method: u.method.clone().unwrap_or_default(),
+        keepalive: u.keepalive(),
+        sticky: u.sticky.as_ref().map(|s| s.build(&u.name)).transpose()?,
+    })
+}
+
+impl UpstreamMain {
+    /// A location that passes there has this resolver, for names that nobody else is asked for.
+    pub fn offer(&self, at: UpstreamRef, resolver: &Arc<Resolver>, timeout_ms: u64) {
+        let Some(live) = self.group(at).and_then(|g| g.as_live()) else { return };
+        for host in &live.hosts {
+            // The first one counts.
+            let _ = host.resolver.set((Arc::clone(resolver), timeout_ms));
+        }
+    }
+}
+
+/// A name's addresses by the system's resolver, IPv4 first, each once.
+fn addresses(name: &str) -> Vec<IpAddr> {
+    let mut all: Vec<IpAddr> = Vec::new();
+    for addr in (name, 0).to_socket_addrs().into_iter().flatten() {
+        if !all.contains(&addr.ip()) {
+            all.push(addr.ip());
+        }
+    }
+    all.sort_by_key(IpAddr::is_ipv6);
+    all
+}
