@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::task::{ready, Context, Poll};
+use std::task::{ready, Context, Poll, Waker};
 use weir_runtime::clock;
 use weir_runtime::net::Stream;
 use weir_runtime::timer::LazyTimer;
@@ -20,8 +20,9 @@ use weir_wire::proxy_protocol::Proxied;
 
 /// Pieces up to this size are copied together; larger ones are sent from where they are.
 const COPY_MAX_BYTES: usize = 2048;
-/// Pieces handed to the kernel in one call.
+/// Pieces handed to the kernel in one call, and when there are many.
 const PIECES_MAX: usize = 16;
+const MANY_PIECES_MAX: usize = 128;
 /// One sendfile call moves at most this much, so that one client cannot hold the worker.
 const SENDFILE_MAX_BYTES: u64 = 2 * 1024 * 1024;
 /// Output buffers kept for the next response, when no larger than this.
@@ -119,7 +120,36 @@ impl OutQueue {
         }
     }
 
-    fn clear(&mut self) {
+    /// Moves the first `n` bytes of another queue to the end of this one.
+    pub fn take_from(&mut self, from: &mut OutQueue, n: u64) {
+        let mut left = n;
+        while left > 0 {
+            let Some(front) = from.pieces.front() else { return };
+            let taken = match front {
+                Piece::Text(t) => {
+                    let part = &t[from.sent..];
+                    let part = &part[..part.len().min(left as usize)];
+                    self.write(|text| text.extend_from_slice(part))
+                }
+                Piece::Mem(b) => {
+                    let end = b.len().min(from.sent + left as usize);
+                    let part = b.slice(from.sent..end);
+                    let taken = part.len() as u64;
+                    self.push_bytes(part);
+                    taken
+                }
+                Piece::File { file, offset, len } => {
+                    let taken = left.min(*len);
+                    self.push_file(Rc::clone(file), *offset, taken);
+                    taken
+                }
+            };
+            from.consume(taken as usize);
+            left -= taken;
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
         *self = OutQueue::default();
     }
 
@@ -194,6 +224,10 @@ pub struct Connection {
     pub waiting: Cell<bool>,
     /// Coarse monotonic ms until which the next request may begin.
     pub keepalive_deadline: Cell<u64>,
+    /// The first bytes may be HTTP/2's preface.
+    pub(crate) may_speak_h2: Cell<bool>,
+    /// The task to wake when the worker is to finish, if it ends by itself then.
+    pub(crate) ender: RefCell<Option<Waker>>,
 }
 
 /// How a wait for the client ended badly.
@@ -234,6 +268,8 @@ impl Connection {
             idle: Cell::new(false),
             waiting: Cell::new(false),
             keepalive_deadline: Cell::new(0),
+            may_speak_h2: Cell::new(false),
+            ender: RefCell::new(None),
             worker,
         }
     }
@@ -392,7 +428,19 @@ impl Connection {
             }
             return Poll::Ready(Ok(sent));
         }
-        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        match out.pieces.len() > PIECES_MAX {
+            false => self.send_pieces::<PIECES_MAX>(cx, out, max),
+            true => self.send_pieces::<MANY_PIECES_MAX>(cx, out, max),
+        }
+    }
+
+    fn send_pieces<const MAX: usize>(
+        &self,
+        cx: &mut Context<'_>,
+        out: &OutQueue,
+        max: u64,
+    ) -> Poll<io::Result<usize>> {
+        let mut slices = [IoSlice::new(&[]); MAX];
         let (mut count, mut bytes, mut more) = (0, 0u64, false);
         for piece in &out.pieces {
             let whole: &[u8] = match piece {
@@ -403,7 +451,7 @@ impl Connection {
                     break;
                 }
             };
-            if count == PIECES_MAX || bytes >= max {
+            if count == MAX || bytes >= max {
                 more = true;
                 break;
             }
@@ -508,6 +556,15 @@ impl Connection {
     pub fn set_nodelay(&self) {
         if !self.nodelay_set.replace(true) {
             self.stream.set_nodelay(true);
+        }
+    }
+
+    /// The worker is to finish: the connection ends once nothing is under way on it.
+    pub fn end_when_idle(&self) {
+        match self.ender.borrow_mut().take() {
+            Some(waker) => waker.wake(),
+            None if self.idle.get() => self.stream.shutdown_read(),
+            None => {}
         }
     }
 

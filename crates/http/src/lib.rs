@@ -12,6 +12,7 @@ mod filters;
 pub mod forms;
 pub mod generation;
 pub mod h1;
+pub mod h2;
 pub mod headers_out;
 mod listen_rows;
 pub mod location;

@@ -214,8 +214,7 @@ async fn access(r: &mut Request) -> Flow {
 async fn delayed(r: &mut Request) -> Flow {
     let delay = *r.loc().core.auth_delay;
     if delay > 0 {
-        let conn = Rc::clone(r.conn());
-        if conn.sleep_while_open(delay).await.is_err() {
+        if r.sleep_while_open(delay).await.is_err() {
             return Flow::Status(499);
         }
     }

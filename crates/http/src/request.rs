@@ -4,11 +4,14 @@ use crate::body::RequestBody;
 use crate::buf::Chain;
 use crate::conn::{ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
+use crate::h2;
 use crate::headers_out::HeadersOut;
 use crate::module::{FilterResult, Next};
 use crate::timing::{Exchange, UpstreamState};
 use std::any::Any;
+use std::io;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use weir_script::regex::Captures;
 use weir_script::template::{Env, Template, VarId};
 use weir_wire::http1::names::HeaderId;
@@ -21,6 +24,8 @@ struct Place {
     gen: Rc<WorkerGen>,
     server: Rc<Server>,
     location: Rc<Location>,
+    /// Its stream, where a connection has several.
+    stream: Option<Rc<h2::Stream>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -147,7 +152,7 @@ impl Request {
         start_ms: u64,
     ) {
         let location = Rc::clone(&gen.locations[server.location]);
-        self.place = Some(Place { conn, gen, server, location });
+        self.place = Some(Place { conn, gen, server, location, stream: None });
         self.start_ms = start_ms;
         self.redirects_left = 11;
         self.valid_unparsed_uri = true;
@@ -273,6 +278,16 @@ impl Request {
 
     pub fn conn(&self) -> &Rc<Connection> {
         &self.place().conn
+    }
+
+    /// The stream it came by: HTTP/2's requests have one.
+    #[inline]
+    pub fn stream(&self) -> Option<&Rc<h2::Stream>> {
+        self.place().stream.as_ref()
+    }
+
+    pub(crate) fn set_stream(&mut self, stream: Rc<h2::Stream>) {
+        self.place.as_mut().expect("a request in use has its place").stream = Some(stream);
     }
 
     pub fn gen(&self) -> &Rc<WorkerGen> {
@@ -504,31 +519,82 @@ impl Request {
         Next(0).body(self, chain)
     }
 
+    /// Bytes of the response that are not on their way yet.
+    pub fn queued(&self) -> u64 {
+        match self.stream() {
+            None => self.conn().out.borrow().queued(),
+            Some(stream) => stream.queued(),
+        }
+    }
+
+    /// Sends what can be sent now; answers how much that was.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        match self.stream() {
+            None => self.conn().poll_flush(cx, u64::MAX),
+            Some(stream) => stream.poll_flush(cx),
+        }
+    }
+
+    /// Ready once the deadline for sending has passed.
+    pub fn poll_send_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
+        match self.stream() {
+            None => self.conn().poll_write_timeout(cx, deadline).map(|_| ()),
+            Some(stream) => stream.poll_timeout(cx, deadline),
+        }
+    }
+
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
-        let conn = Rc::clone(self.conn());
         let core = &self.loc().core;
         let timeout = *core.send_timeout;
         let unlimited = self.limit_rate.is_none() && core.limit_rate.is_none();
         let rate = if unlimited { 0 } else { self.rate() };
+        if let Some(stream) = self.stream().cloned() {
+            return match rate {
+                0 => {
+                    stream.unlimit();
+                    stream.drain(leave, timeout).await
+                }
+                _ => self.drain_slowly(leave, rate, timeout).await,
+            };
+        }
+        let conn = Rc::clone(self.conn());
         if rate == 0 || conn.out.borrow().queued() == 0 {
             return conn.drain(leave, timeout).await;
         }
+        self.drain_slowly(leave, rate, timeout).await
+    }
+
+    async fn drain_slowly(&mut self, leave: u64, rate: u64, timeout: u64) -> Result<(), ConnError> {
         let after = self.rate_after();
-        while conn.out.borrow().queued() > leave {
-            let queued = conn.out.borrow().queued();
-            let done = self.sent - queued;
+        while self.queued() > leave {
+            let done = self.sent - self.queued();
             let seconds = self.elapsed_ms() / 1000 + 1;
             let allowed = (rate * seconds + after).saturating_sub(done);
             if allowed == 0 {
                 let over = done.saturating_sub(rate * seconds + after) + 1;
                 let wait = (over * 1000).div_ceil(rate) + 1;
-                conn.sleep_while_open(wait.min(1000)).await?;
+                self.sleep_while_open(wait.min(1000)).await?;
                 continue;
             }
-            conn.drain_some(allowed, timeout).await?;
+            match self.stream() {
+                None => self.conn().drain_some(allowed, timeout).await?,
+                Some(stream) => stream.drain_some(allowed, timeout).await?,
+            }
         }
-        Ok(())
+        match self.stream() {
+            // The end of the stream may still be missing.
+            Some(stream) if leave == 0 => stream.drain(0, timeout).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits, but no longer than the client is there.
+    pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
+        match self.stream() {
+            None => self.conn().sleep_while_open(ms).await,
+            Some(stream) => stream.sleep_while_open(ms).await,
+        }
     }
 
     /// Bytes a second this response may take; 0 for no limit.

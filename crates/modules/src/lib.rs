@@ -45,6 +45,7 @@ use weir_http::HttpModule;
 /// Every module. Handlers of a phase and filters run in this order.
 pub const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::MODULE,
+    &weir_http::h2::MODULE,
     &weir_upstream::MODULE,
     &log::MODULE,
     &gzip_ok::MODULE,
@@ -85,6 +86,7 @@ pub const MODULES: &[&HttpModule] = &[
 /// What `weir -V` lists, in nginx's words.
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
+    "--with-http_v2_module",
     "--with-http_gunzip_module",
     "--with-http_gzip_static_module",
     "--with-http_random_index_module",

@@ -2,8 +2,6 @@
 //! unknown, with a hint that says so. A name that ends in `*` stands for all that begin so.
 
 const TLS: &str = "this version of Weir has no TLS yet; terminate it in front, or keep this server in nginx for now";
-const HTTP2: &str =
-    "this version of Weir has no HTTP/2 yet; remove the directive: clients fall back to HTTP/1.1";
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
 const CACHE: &str =
@@ -29,7 +27,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("load_module", MODULES),
     ("ssl_*", TLS),
     ("proxy_ssl_*", TLS),
-    ("http2*", HTTP2),
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
     ("proxy_cache*", CACHE),

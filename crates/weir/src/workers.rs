@@ -192,9 +192,7 @@ impl State {
             task.abort();
         }
         for conn in self.connections.borrow().values().filter_map(Weak::upgrade) {
-            if conn.idle.get() {
-                conn.stream.shutdown_read();
-            }
+            conn.end_when_idle();
         }
         let idle = async {
             while self.worker.connections.get() > 0 {

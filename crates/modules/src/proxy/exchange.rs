@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_http::body::{self, BodyError};
 use weir_http::conn::Connection;
+use weir_http::h2::Stream;
 use weir_http::logger::LogLevel;
 use weir_http::temp::TempFile;
 use weir_http::Request;
@@ -120,15 +121,19 @@ fn log_connect(r: &Request, e: &io::Error, peer: &[u8]) {
 /// Watches whether the client hangs up while a server is waited for.
 pub struct ClientWatch {
     conn: Rc<Connection>,
+    stream: Option<Rc<Stream>>,
     on: bool,
 }
 
 impl ClientWatch {
     pub fn new(r: &Request, ignore: bool) -> ClientWatch {
-        ClientWatch { conn: Rc::clone(r.conn()), on: !ignore }
+        ClientWatch { conn: Rc::clone(r.conn()), stream: r.stream().cloned(), on: !ignore }
     }
 
     pub fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
+        if let Some(stream) = &self.stream {
+            return self.on && stream.poll_gone(cx);
+        }
         while self.on {
             if self.conn.stream.poll_readable(cx).is_pending() {
                 return false;

@@ -6,9 +6,7 @@ mod static_table;
 mod table;
 
 pub use decode::{Decoder, Field, Fields, HpackError, HpackLimits};
-pub use encode::{
-    begin_table_size, literal, literal_known, literal_lower, status, text_known, Known,
-};
+pub use encode::{literal, literal_known, literal_lower, status, text_known, Known, EMPTY_TABLE};
 
 #[cfg(test)]
 mod tests;

@@ -52,10 +52,8 @@ fn plain(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// Tells the peer that its table stays empty; due once its size has been set.
-pub fn begin_table_size(out: &mut Vec<u8>) {
-    out.push(0x20);
-}
+/// Begins a block that tells the peer that its table stays empty; due once its size has been set.
+pub const EMPTY_TABLE: u8 = 0x20;
 
 /// `:status`
 pub fn status(code: u16, out: &mut Vec<u8>) {
