@@ -15,7 +15,8 @@ use std::cell::RefCell;
 use std::future::{poll_fn, Future};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Context;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// Futures whose memory is kept for the next request.
 const KEPT_MAX: usize = 64;
@@ -73,7 +74,55 @@ async fn refuse(r: &mut Box<Request>, status: u16) -> bool {
     }
 }
 
-type Kept<F> = Rc<RefCell<Vec<Pin<Box<Option<F>>>>>>;
+/// Passes wake-ups on to the task that runs the request now: first the connection's, then one of
+/// its own. What the request waits for sees one waker from beginning to end.
+#[derive(Default)]
+struct Relay(Mutex<Option<Waker>>);
+
+impl Relay {
+    fn to(&self, waker: &Waker) {
+        match &mut *self.0.lock().unwrap_or_else(|e| e.into_inner()) {
+            Some(w) => w.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+}
+
+impl Wake for Relay {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let waker = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        waker.iter().for_each(Waker::wake_by_ref);
+    }
+}
+
+/// Memory for a request's future, and its waker.
+struct Place<F> {
+    future: Pin<Box<Option<F>>>,
+    relay: Arc<Relay>,
+    waker: Waker,
+}
+
+impl<F: Future<Output = ()>> Place<F> {
+    fn new() -> Place<F> {
+        let relay = Arc::new(Relay::default());
+        let waker = Waker::from(Arc::clone(&relay));
+        Place { future: Box::pin(None), relay, waker }
+    }
+
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
+        self.relay.to(cx.waker());
+        match self.future.as_mut().as_pin_mut() {
+            Some(f) => f.poll(&mut Context::from_waker(&self.waker)),
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+type Kept<F> = Rc<RefCell<Vec<Place<F>>>>;
 
 /// Makes futures of jobs, in memory that is used again.
 struct Pooled<M, F> {
@@ -83,24 +132,22 @@ struct Pooled<M, F> {
 
 impl<M: Fn(Job) -> F, F: Future<Output = ()> + 'static> Starter for Pooled<M, F> {
     fn start(&self, cx: &mut Context<'_>, job: Job) {
-        let mut place = self.kept.borrow_mut().pop().unwrap_or_else(|| Box::pin(None));
-        place.as_mut().set(Some((self.answer)(job)));
-        let done = place.as_mut().as_pin_mut().is_none_or(|f| f.poll(cx).is_ready());
-        if done {
+        let kept = self.kept.borrow_mut().pop();
+        let mut place = kept.unwrap_or_else(Place::new);
+        place.future.set(Some((self.answer)(job)));
+        if place.poll(cx).is_ready() {
             return give_back(&self.kept, place);
         }
         let kept = Rc::clone(&self.kept);
         tokio::task::spawn_local(async move {
-            if let Some(f) = place.as_mut().as_pin_mut() {
-                f.await;
-            }
+            poll_fn(|cx| place.poll(cx)).await;
             give_back(&kept, place);
         });
     }
 }
 
-fn give_back<F>(kept: &Kept<F>, mut place: Pin<Box<Option<F>>>) {
-    place.as_mut().set(None);
+fn give_back<F>(kept: &Kept<F>, mut place: Place<F>) {
+    place.future.set(None);
     let mut kept = kept.borrow_mut();
     if kept.len() < KEPT_MAX {
         kept.push(place);

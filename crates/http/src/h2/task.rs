@@ -606,11 +606,11 @@ impl<S: Starter> Task<S> {
             conn.idle.set(true);
             conn.waiting.set(true);
             Counters::add(&conn.worker.counters.waiting, 1);
-            if conn.requests.get() > 0 {
+            if self.receiver.last_stream() > 0 {
                 self.idle_since = clock::coarse_ms();
             }
         }
-        let fresh = self.link.conn.requests.get() == 0;
+        let fresh = self.receiver.last_stream() == 0;
         let wait = match fresh {
             true => *self.server.core.client_header_timeout,
             false => *self.location().keepalive_timeout,

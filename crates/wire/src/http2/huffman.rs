@@ -27,6 +27,7 @@ const BITS: [u8; 257] = [
 
 const EOS: usize = 256;
 const LONGEST: usize = 30;
+const PADDING_MAX_BITS: u32 = 8;
 
 struct Code {
     /// Each symbol's code, right-aligned.
@@ -93,8 +94,8 @@ const fn short() -> [(u8, u8); 256] {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadHuffman;
 
-/// Appends the text of a coded string. More than seven bits of padding, padding that is not all
-/// ones, and EOS are refused.
+/// Appends the text of a coded string. Padding that is not all ones and EOS are refused, and more
+/// than a byte of padding: nginx takes a whole one, where the RFC wants less.
 pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), BadHuffman> {
     // The next bits are the top ones of `bits`; `held` of them are real, ones follow.
     let (mut bits, mut held) = (0u64, 0u32);
@@ -119,7 +120,7 @@ pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), BadHuffman> {
         out.push(symbol);
         bits <<= length;
         held -= length;
-        if held < 8 && input.as_slice().is_empty() && is_padding(bits, held) {
+        if held <= PADDING_MAX_BITS && input.as_slice().is_empty() && is_padding(bits, held) {
             return Ok(());
         }
     }
@@ -147,7 +148,7 @@ fn is_padding(bits: u64, held: u32) -> bool {
 }
 
 fn padding(bits: u64, held: u32) -> Result<(), BadHuffman> {
-    match held < 8 && is_padding(bits, held) {
+    match held <= PADDING_MAX_BITS && is_padding(bits, held) {
         true => Ok(()),
         false => Err(BadHuffman),
     }
@@ -220,10 +221,10 @@ mod tests {
 
     #[test]
     fn bad_padding_and_eos() {
-        assert!(decoded(&[0xff]).is_err(), "a whole byte of padding");
+        assert!(decoded(&[0xff, 0xff]).is_err(), "two bytes of padding");
         assert!(decoded(&[0x18]).is_err(), "zero bits as padding");
         assert!(decoded(&[0xff, 0xff, 0xff, 0xff]).is_err(), "EOS");
-        assert!(decoded(&[0x1f, 0xff]).is_err(), "a symbol and a byte of padding");
+        assert!(decoded(&[0x1f, 0xff]).is_err(), "eleven bits of padding");
         assert_eq!(decoded(&[0x1f]).unwrap(), b"a");
     }
 }

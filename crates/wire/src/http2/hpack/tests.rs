@@ -53,7 +53,7 @@ fn errors() {
         ("4203", HpackError::Truncated),
         ("0000", HpackError::EmptyName),
         ("427fff07", HpackError::StringTooLarge),
-        ("4281ff", HpackError::BadHuffman),
+        ("4282ffff", HpackError::BadHuffman),
     ] {
         assert_eq!(decode(&mut Decoder::default(), &hex(block)), Err(expected), "{block}");
     }
