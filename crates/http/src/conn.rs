@@ -161,7 +161,7 @@ impl OutQueue {
     }
 }
 
-/// The client's address as the request sees it (realip may replace it).
+/// A client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAddr {
     Ip(SocketAddr),
@@ -199,14 +199,14 @@ pub struct Connection {
     pub stream: Channel,
     /// `$connection`: unique over all workers.
     pub serial: u64,
-    pub client: Cell<ClientAddr>,
+    pub client: ClientAddr,
     /// The generation in use: the newest one that still names its listening address.
     gen: RefCell<Rc<WorkerGen>>,
     /// Which `ListenConf` of that generation it came by.
     pub listen: Cell<usize>,
     pub local: Cell<Option<SocketAddr>>,
     /// The address text of `$remote_addr`, made once.
-    pub client_text: RefCell<Vec<u8>>,
+    pub client_text: Vec<u8>,
     pub requests: Cell<u32>,
     /// Monotonic ms when it was accepted.
     pub start_ms: u64,
@@ -251,11 +251,11 @@ impl Connection {
         Connection {
             stream: stream.into(),
             serial,
-            client: Cell::new(client),
+            client,
             gen: RefCell::new(worker.generation()),
             listen: Cell::new(listen),
             local: Cell::new(None),
-            client_text: RefCell::new(client_text),
+            client_text,
             requests: Cell::new(0),
             start_ms: clock::coarse_ms(),
             proxied: RefCell::new(None),
@@ -310,7 +310,7 @@ impl Connection {
     pub fn log(&self, level: LogLevel, text: &[u8]) {
         let mut line = text.to_vec();
         line.extend_from_slice(b", client: ");
-        line.extend_from_slice(&self.client_text.borrow());
+        line.extend_from_slice(&self.client_text);
         if let Some(local) = self.local_addr() {
             line.extend_from_slice(format!(", server: {local}").as_bytes());
         }
@@ -328,14 +328,6 @@ impl Connection {
             self.local.set(self.stream.local_addr());
         }
         self.local.get()
-    }
-
-    /// Replaces the client's address (PROXY protocol, realip).
-    pub fn set_client(&self, client: ClientAddr) {
-        self.client.set(client);
-        let mut text = self.client_text.borrow_mut();
-        text.clear();
-        client.write(&mut text);
     }
 
     /// Waits for a request and begins to read it into one from the worker's pool; `false` at the

@@ -472,6 +472,6 @@ async fn read_proxy_header(conn: &Connection, buf: &mut Vec<u8>) -> bool {
 impl Connection {
     /// Whether the client's address is known to be an IP one.
     pub fn is_ip(&self) -> bool {
-        matches!(self.client.get(), ClientAddr::Ip(_))
+        matches!(self.client, ClientAddr::Ip(_))
     }
 }

@@ -213,10 +213,8 @@ async fn access(r: &mut Request) -> Flow {
 /// `auth_delay`: an unauthorized request is answered late, which slows guessing down.
 async fn delayed(r: &mut Request) -> Flow {
     let delay = *r.loc().core.auth_delay;
-    if delay > 0 {
-        if r.sleep_while_open(delay).await.is_err() {
-            return Flow::Status(499);
-        }
+    if delay > 0 && r.sleep_while_open(delay).await.is_err() {
+        return Flow::Status(499);
     }
     Flow::Status(401)
 }

@@ -2,7 +2,7 @@
 
 use crate::body::RequestBody;
 use crate::buf::Chain;
-use crate::conn::{ConnError, Connection};
+use crate::conn::{ClientAddr, ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
 use crate::h2;
 use crate::headers_out::HeadersOut;
@@ -136,6 +136,8 @@ pub struct Request {
     pub limit_rate_after: Option<u64>,
     /// Which backends were asked, for the `$upstream_*` variables.
     pub upstream: Vec<UpstreamState>,
+    /// The client's address and its text, where it is not the connection's (realip).
+    client: Option<Box<(ClientAddr, Vec<u8>)>>,
     /// What was said with the last of them.
     pub exchange: Exchange,
     /// The number of this request on its connection.
@@ -214,6 +216,7 @@ impl Request {
             limit_rate,
             limit_rate_after,
             upstream,
+            client,
             exchange,
             number,
         } = self;
@@ -268,6 +271,7 @@ impl Request {
         *limit_rate = None;
         *limit_rate_after = None;
         upstream.clear();
+        *client = None;
         exchange.clear();
         *number = 0;
     }
@@ -278,6 +282,23 @@ impl Request {
 
     pub fn conn(&self) -> &Rc<Connection> {
         &self.place().conn
+    }
+
+    /// The client's address as the request sees it.
+    pub fn client(&self) -> ClientAddr {
+        self.client.as_ref().map_or(self.conn().client, |c| c.0)
+    }
+
+    /// `$remote_addr`
+    pub fn client_text(&self) -> &[u8] {
+        self.client.as_ref().map_or(&self.conn().client_text, |c| &c.1)
+    }
+
+    /// Another address than the connection's, for this request.
+    pub fn set_client(&mut self, client: ClientAddr) {
+        let mut text = Vec::new();
+        client.write(&mut text);
+        self.client = Some(Box::new((client, text)));
     }
 
     /// The stream it came by: HTTP/2's requests have one.

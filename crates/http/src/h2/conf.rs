@@ -209,7 +209,7 @@ fn pool_size(_: &mut Cf, d: &Directive) -> ConfResult {
     if v < POOL_MIN_BYTES {
         return Err(d.fail(format!("the pool size must be no less than {POOL_MIN_BYTES}")));
     }
-    if v % POOL_ALIGN_BYTES != 0 {
+    if !v.is_multiple_of(POOL_ALIGN_BYTES) {
         return Err(d.fail(format!("the pool size must be a multiple of {POOL_ALIGN_BYTES}")));
     }
     Ok(())
@@ -238,7 +238,10 @@ fn obsolete(cf: &mut Cf, d: &Directive) -> ConfResult {
 /// `h2` over TLS, `h2c` otherwise; nothing for other protocols.
 fn variable(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     if r.stream().is_some() {
-        out.extend_from_slice(b"h2c");
+        out.extend_from_slice(match r.conn().stream.is_tls() {
+            true => b"h2".as_slice(),
+            false => b"h2c",
+        });
     }
     true
 }

@@ -156,17 +156,15 @@ fn pseudo_field(
 
 fn path(r: &mut Request, value: Range32) -> Result<(), u16> {
     let Request { buf, head, .. } = r;
-    let invalid: [&[u8]; 3] =
-        [b"client sent invalid :path header: \"", &value.of(buf).to_vec(), b"\""];
     if !head.take_target(buf, value) {
-        return refuse_bytes(r, &invalid);
+        return bad_path(r, value);
     }
     if r.head.complex_uri {
         let path = r.head.path.of(&r.buf).to_vec();
         let merge = *r.server().core.merge_slashes;
         if uri::normalize(&path, merge, &mut r.uri).is_err() {
             r.uri.clear();
-            return refuse_bytes(r, &invalid);
+            return bad_path(r, value);
         }
     } else {
         let Request { buf, head, uri, .. } = &mut *r;
@@ -176,8 +174,11 @@ fn path(r: &mut Request, value: Range32) -> Result<(), u16> {
         let Request { buf, args: out, .. } = &mut *r;
         out.extend_from_slice(args.of(buf));
     }
-    r.valid_unparsed_uri = true;
     Ok(())
+}
+
+fn bad_path(r: &Request, value: Range32) -> Result<(), u16> {
+    refuse_bytes(r, &[b"client sent invalid :path header: \"", value.of(&r.buf), b"\""])
 }
 
 fn method(r: &mut Request, value: Range32) -> Result<(), u16> {

@@ -47,7 +47,7 @@ fn add_x_forwarded_for(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(h.value.of(&r.buf));
         out.extend_from_slice(b", ");
     }
-    out.extend_from_slice(&r.conn().client_text.borrow());
+    out.extend_from_slice(r.client_text());
     true
 }
 

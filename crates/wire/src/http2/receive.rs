@@ -302,7 +302,7 @@ impl Receiver {
         if head.len <= least {
             return Err(size("client sent HEADERS frame with incorrect length"));
         }
-        if head.stream % 2 == 0 {
+        if head.stream.is_multiple_of(2) {
             return Err(protocol("client sent HEADERS frame with incorrect identifier"));
         }
         Ok(())
@@ -461,7 +461,7 @@ fn check_len(head: Head) -> Result<(), Fault> {
         frame::SETTINGS if head.has(frame::ACK) && head.len != 0 => {
             Err(size("client sent SETTINGS frame with the ACK flag and nonzero length"))
         }
-        frame::SETTINGS if head.len % 6 != 0 || is_long(head) => {
+        frame::SETTINGS if !head.len.is_multiple_of(6) || is_long(head) => {
             Err(size("client sent SETTINGS frame with incorrect length"))
         }
         frame::PRIORITY_UPDATE if head.len < 4 => {
