@@ -4,6 +4,7 @@ mod base;
 mod body;
 mod conf;
 mod heads;
+mod http2;
 mod proxy;
 mod template;
 mod uri;
@@ -24,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     heads::RESPONSE,
     body::TARGET,
     uri::TARGET,
+    http2::TARGET,
     proxy::TARGET,
     template::TARGET,
     base::UNITS,

@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod client;
+pub mod h2;
 mod message;
 mod origin;
 mod server;
