@@ -15,7 +15,7 @@ use weir_runtime::clock;
 use weir_runtime::timer::LazyTimer;
 use weir_wire::http2::flow::{ReceiveWindow, SendWindow};
 use weir_wire::http2::frame;
-use weir_wire::http2::priority::Priority;
+use weir_wire::http2::priority::{Priority, DEFAULT_SHARE};
 
 pub struct Stream {
     pub id: u32,
@@ -87,7 +87,7 @@ impl Stream {
                 trailers: None,
                 listed: false,
                 priority: Priority::default(),
-                rank: (1, 1.0 / 16.0),
+                rank: (1, DEFAULT_SHARE),
             }),
             receive: RefCell::new(Receiving {
                 window: ReceiveWindow::new(preread),

@@ -19,8 +19,8 @@ use weir_wire::http1::names::HeaderId;
 use weir_wire::http2::flow::SendWindow;
 use weir_wire::http2::frame;
 use weir_wire::http2::hpack::{Fields, HpackLimits};
-use weir_wire::http2::priority::Priority;
-use weir_wire::http2::receive::{Event, Receiver, Settings};
+use weir_wire::http2::priority::{Priority, Tree};
+use weir_wire::http2::receive::{Dependency, Event, Receiver, Settings};
 use weir_wire::http2::{ErrorCode, Fault, FRAME_MAX_BYTES, WINDOW_DEFAULT_BYTES, WINDOW_MAX_BYTES};
 
 /// Nothing is read while this much waits to be written: a client that does not take its answers
@@ -45,6 +45,8 @@ pub struct Task<S> {
     starter: S,
     receiver: Receiver,
     fields: Fields,
+    tree: Tree,
+    tree_changed: bool,
     /// What the receiver answers by itself.
     replies: Vec<u8>,
     /// The beginning of a frame that has not come whole.
@@ -77,6 +79,8 @@ impl<S: Starter> Task<S> {
         let task = Task {
             receiver: Receiver::new(limits(&server), now),
             fields: Fields::default(),
+            tree: Tree::default(),
+            tree_changed: false,
             replies: Vec::new(),
             rest: read,
             shared: link.conn.worker.local(),
@@ -137,6 +141,7 @@ impl<S: Starter> Task<S> {
         }
         loop {
             self.read(cx);
+            self.rank_streams();
             self.link.schedule(cx);
             let held_back = self.is_full();
             self.flush(cx);
@@ -297,12 +302,26 @@ impl<S: Starter> Task<S> {
                 Ok(())
             }
             Event::WindowUpdate { stream, bytes } => self.widen(stream, bytes),
-            Event::Priority { .. } | Event::GoAway => Ok(()),
+            Event::Priority { stream, dependency } => {
+                self.tree.set(stream, dependency);
+                self.tree_changed = true;
+                Ok(())
+            }
+            Event::GoAway => Ok(()),
             Event::PriorityUpdate { stream, value } => {
                 if let Some(s) = self.link.find(stream) {
                     s.send.borrow_mut().priority = Priority::parse(value);
                 }
                 Ok(())
+            }
+        }
+    }
+
+    /// The tree has changed in this batch: who stands where now.
+    fn rank_streams(&mut self) {
+        if std::mem::replace(&mut self.tree_changed, false) {
+            for stream in self.link.streams.borrow().iter() {
+                stream.send.borrow_mut().rank = self.tree.rank(stream.id);
             }
         }
     }
@@ -341,6 +360,7 @@ impl<S: Starter> Task<S> {
         if let Some(value) = request.header(HeaderId::Priority) {
             stream.send.borrow_mut().priority = Priority::parse(value);
         }
+        self.tree_changed |= !self.tree.is_empty();
         self.limit_keepalive();
         self.starter.start(cx, Job { stream, request, refused });
         Ok(())
@@ -620,7 +640,7 @@ impl<S: Starter> Task<S> {
         if self.link.conn.poll_timeout(cx, deadline).is_pending() {
             return Poll::Pending;
         }
-        self.go_away(if fresh { ErrorCode::PROTOCOL_ERROR } else { ErrorCode::NO_ERROR });
+        self.go_away(ErrorCode::NO_ERROR);
         self.flush(cx);
         match self.broken || self.is_done() {
             true => Poll::Ready(!self.broken && self.lingers()),
