@@ -20,7 +20,7 @@ use weir_wire::http2::flow::SendWindow;
 use weir_wire::http2::frame;
 use weir_wire::http2::hpack::{Fields, HpackLimits};
 use weir_wire::http2::priority::{Priority, Tree};
-use weir_wire::http2::receive::{Dependency, Event, Receiver, Settings};
+use weir_wire::http2::receive::{Event, Receiver, Settings};
 use weir_wire::http2::{ErrorCode, Fault, FRAME_MAX_BYTES, WINDOW_DEFAULT_BYTES, WINDOW_MAX_BYTES};
 
 /// Nothing is read while this much waits to be written: a client that does not take its answers
@@ -290,10 +290,13 @@ impl<S: Starter> Task<S> {
 
     fn event(&mut self, cx: &mut Context<'_>, event: Event) -> Result<(), Fault> {
         match event {
-            Event::Headers { stream, len, end, fresh, .. } => match fresh {
-                true => self.headers(cx, stream, len, end),
-                false => self.trailers(stream, end),
-            },
+            Event::Headers { stream, end, fresh: false, .. } => self.trailers(stream, end),
+            Event::Headers { stream, len, end, dependency, .. } => {
+                if let Some(d) = dependency {
+                    self.tree.set(stream, d);
+                }
+                self.headers(cx, stream, len, end)
+            }
             Event::Data { stream, bytes, flow, end } => self.data(stream, bytes, flow, end),
             Event::Reset { stream, code } => self.reset_by_client(stream, code),
             Event::Settings(s) => self.settings(s),
