@@ -95,10 +95,15 @@ impl H2 {
         self.raw.send(&[&head[..], payload].concat());
     }
 
+    /// The number of a new stream.
+    pub fn number(&mut self) -> u32 {
+        self.next_stream += 2;
+        self.next_stream - 2
+    }
+
     /// Sends a HEADERS frame for a new stream; its number.
     pub fn open(&mut self, fields: &[(&str, &str)], end: bool) -> u32 {
-        let stream = self.next_stream;
-        self.next_stream += 2;
+        let stream = self.number();
         let flags = frame::END_HEADERS | if end { frame::END_STREAM } else { 0 };
         self.send(frame::HEADERS, flags, stream, &block(fields));
         stream
@@ -126,7 +131,7 @@ impl H2 {
 
     /// The next frame, or nothing at the end of the connection.
     #[track_caller]
-    pub fn next(&mut self) -> Option<Frame> {
+    pub fn frame(&mut self) -> Option<Frame> {
         if let Some(frame) = self.kept.pop_front() {
             return Some(frame);
         }
@@ -174,7 +179,7 @@ impl H2 {
     /// The next frame of that kind; others are passed over.
     #[track_caller]
     pub fn expect(&mut self, kind: u8) -> Frame {
-        while let Some(frame) = self.next() {
+        while let Some(frame) = self.frame() {
             if frame.kind == kind {
                 return frame;
             }
@@ -187,7 +192,7 @@ impl H2 {
     pub fn goaway(&mut self) -> u32 {
         let code = self.expect(frame::GOAWAY).code();
         self.raw.shutdown_write();
-        while self.next().is_some() {}
+        while self.frame().is_some() {}
         code
     }
 
@@ -197,7 +202,7 @@ impl H2 {
         let mut answer = Answer::default();
         let mut others = VecDeque::new();
         loop {
-            let Some(frame) = self.next() else { panic!("closed; so far {answer:?}") };
+            let Some(frame) = self.frame() else { panic!("closed; so far {answer:?}") };
             if frame.stream != stream {
                 others.push_back(frame);
                 continue;

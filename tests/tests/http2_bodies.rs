@@ -1,6 +1,6 @@
 //! HTTP/2: what clients send, and how much of it at a time.
 
-use weir_tests::h2::{request, H2};
+use weir_tests::h2::{block, request, H2};
 use weir_tests::{Origin, Server, Setup};
 use weir_wire::http2::frame::{self, DATA, END_STREAM};
 
@@ -92,6 +92,24 @@ fn a_body_nobody_reads_is_cut_off() {
     assert_eq!((reset.stream, reset.code()), (stream, 0), "NO_ERROR");
     h2.send(DATA, END_STREAM, stream, b"late");
     assert_eq!(h2.fetch("/ignored").status, 200);
+}
+
+/// nginx takes no trailers and ends the connection.
+#[test]
+fn trailers_end_a_body() {
+    let (server, origin) = proxied();
+    let mut h2 = H2::connect(&server);
+    let stream = h2.open(&request("POST", "/"), false);
+    h2.send(DATA, 0, stream, b"abc");
+    let trailers = block(&[("x-checksum", "1")]);
+    h2.send(frame::HEADERS, frame::END_HEADERS | END_STREAM, stream, &trailers);
+    assert_eq!(h2.answer(stream).text(), "POST 3");
+    assert_eq!(origin.last_request().body, b"abc");
+    let stream = h2.open(&request("POST", "/ignored"), false);
+    h2.answer(stream);
+    h2.expect(frame::RST_STREAM);
+    h2.send(frame::HEADERS, frame::END_HEADERS | END_STREAM, stream, &trailers);
+    assert_eq!(h2.fetch("/ignored").status, 200, "they crossed the reset");
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn the_last_request_is_followed_by_goaway() {
     assert_eq!((frame::u32_at(&goaway.payload, 0), goaway.code()), (stream, 0));
     assert_eq!(h2.answer(stream).text(), "3");
     h2.raw.shutdown_write();
-    assert!(h2.next().is_none());
+    assert!(h2.frame().is_none());
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_graceful_end_finishes_streams() {
     assert_eq!((frame::u32_at(&goaway.payload, 0), goaway.code()), (stream, 0));
     let late = h2.get("/big");
     let mut seen = 0;
-    while let Some(frame) = h2.next() {
+    while let Some(frame) = h2.frame() {
         assert_ne!(frame.stream, late, "no stream is begun after GOAWAY");
         seen += if frame.kind == frame::DATA { frame.payload.len() } else { 0 };
         if frame.ends_stream() {
@@ -118,7 +118,7 @@ fn a_graceful_end_finishes_streams() {
     }
     assert!(seen > 30_000, "the stream went on");
     h2.raw.shutdown_write();
-    while h2.next().is_some() {}
+    while h2.frame().is_some() {}
     assert_eq!(server.wait_exit(), Some(0));
 }
 
@@ -168,7 +168,7 @@ fn urgent_streams_go_first() {
     h2.widen(0, 1_000_000);
     let mut order = Vec::new();
     while order.len() < 3 {
-        let frame = h2.next().expect("the streams end");
+        let frame = h2.frame().expect("the streams end");
         if frame.ends_stream() {
             order.push(frame.stream);
         }

@@ -101,8 +101,9 @@ const VARY: Name = Name { text: b"Vary: ", known: Known::VARY };
 pub(crate) trait HeadSink {
     fn server(&mut self, tokens: ServerTokens);
     fn date(&mut self, worker: &Worker);
-    fn number(&mut self, name: Name, digits: &[u8]);
-    fn known(&mut self, name: Name, value: &[u8]);
+    fn number(&mut self, name: Name, n: u64);
+    /// A value in parts.
+    fn known(&mut self, name: Name, value: &[&[u8]]);
     fn field(&mut self, name: &[u8], value: &[u8]);
     /// Fields that are about the connection.
     fn connection(&mut self, _: &Request) {}
@@ -120,23 +121,19 @@ pub(crate) fn write_fields(r: &Request, head: &mut impl HeadSink) {
         head.date(&r.conn().worker);
     }
     match (out.content_type(), out.charset()) {
-        (Some(kind), Some(charset)) => {
-            head.known(CONTENT_TYPE, &[kind, b"; charset=", charset].concat());
-        }
-        (Some(kind), None) => head.known(CONTENT_TYPE, kind),
+        (Some(kind), Some(charset)) => head.known(CONTENT_TYPE, &[kind, b"; charset=", charset]),
+        (Some(kind), None) => head.known(CONTENT_TYPE, &[kind]),
         (None, _) => {}
     }
     if let Some(n) = out.content_length {
-        let mut digits = Vec::with_capacity(20);
-        fmt_u64(&mut digits, n);
-        head.number(CONTENT_LENGTH, &digits);
+        head.number(CONTENT_LENGTH, n);
     }
     if let Some(secs) = out.last_modified.filter(|_| !out.has_last_modified) {
-        head.known(LAST_MODIFIED, &date::http_time(secs));
+        head.known(LAST_MODIFIED, &[&date::http_time(secs)]);
     }
     head.connection(r);
     if r.gzip_vary && *core.gzip_vary {
-        head.known(VARY, b"Accept-Encoding");
+        head.known(VARY, &[b"Accept-Encoding"]);
     }
     for (name, value) in out.iter() {
         head.field(name, value);
@@ -159,14 +156,16 @@ impl HeadSink for Text<'_> {
     }
 
     #[inline]
-    fn number(&mut self, name: Name, digits: &[u8]) {
-        self.known(name, digits);
+    fn number(&mut self, name: Name, n: u64) {
+        self.0.extend_from_slice(name.text);
+        fmt_u64(self.0, n);
+        self.0.extend_from_slice(b"\r\n");
     }
 
     #[inline]
-    fn known(&mut self, name: Name, value: &[u8]) {
+    fn known(&mut self, name: Name, value: &[&[u8]]) {
         self.0.extend_from_slice(name.text);
-        self.0.extend_from_slice(value);
+        value.iter().for_each(|part| self.0.extend_from_slice(part));
         self.0.extend_from_slice(b"\r\n");
     }
 

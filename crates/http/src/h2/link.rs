@@ -6,6 +6,7 @@ use super::stream::{Sending, Stream};
 use crate::conn::Connection;
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use weir_wire::http2::flow::SendWindow;
@@ -16,6 +17,9 @@ use weir_wire::http2::{ErrorCode, FRAME_DEFAULT_BYTES, WINDOW_DEFAULT_BYTES};
 /// No more is put into frames while this much waits to be written: what is in a frame can no
 /// longer give way to something more urgent.
 pub(super) const FRAMED_MAX_BYTES: u64 = 128 * 1024;
+
+/// Streams this side has reset that it remembers.
+const RESETS_KEPT_MAX: usize = 32;
 
 pub struct Link {
     pub conn: Rc<Connection>,
@@ -29,6 +33,8 @@ pub struct Link {
     pub(super) streams: RefCell<Vec<Rc<Stream>>>,
     /// Streams with something to send.
     list: RefCell<Vec<Rc<Stream>>>,
+    /// The streams this side has reset last: the client may not know yet.
+    resets: RefCell<VecDeque<u32>>,
     /// Streams that ended well and body bytes sent, since last looked at.
     pub(super) completed: Cell<u32>,
     pub(super) data_sent: Cell<u64>,
@@ -48,6 +54,7 @@ impl Link {
             table_update: Cell::new(false),
             streams: RefCell::default(),
             list: RefCell::default(),
+            resets: RefCell::default(),
             completed: Cell::new(0),
             data_sent: Cell::new(0),
             inline: Cell::new(false),
@@ -203,7 +210,17 @@ impl Link {
         self.data_sent.set(self.data_sent.get() + n);
     }
 
+    pub(super) fn has_reset(&self, id: u32) -> bool {
+        self.resets.borrow().contains(&id)
+    }
+
     pub(super) fn reset(&self, id: u32, code: ErrorCode) {
+        let mut resets = self.resets.borrow_mut();
+        if resets.len() == RESETS_KEPT_MAX {
+            resets.pop_front();
+        }
+        resets.push_back(id);
+        drop(resets);
         self.conn.out.borrow_mut().write(|t| frame::rst_stream(id, code, t));
         self.wake();
     }

@@ -13,6 +13,7 @@ use crate::request::Request;
 use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use weir_base::bytes::fmt_u64;
 use weir_runtime::clock;
 use weir_wire::http2::frame::{self, END_STREAM, HEAD_BYTES};
 use weir_wire::http2::hpack::{self, Known};
@@ -23,6 +24,7 @@ pub struct Ready {
     name: Vec<u8>,
     date: RefCell<Vec<u8>>,
     date_secs: Cell<i64>,
+    scratch: RefCell<Vec<u8>>,
 }
 
 impl Default for Ready {
@@ -37,6 +39,7 @@ impl Default for Ready {
             name: server(SERVER_NAME),
             date: RefCell::default(),
             date_secs: Cell::new(i64::MIN),
+            scratch: RefCell::default(),
         }
     }
 }
@@ -56,6 +59,7 @@ impl Ready {
 struct Block<'a> {
     out: &'a mut Vec<u8>,
     ready: &'a Ready,
+    scratch: &'a mut Vec<u8>,
 }
 
 impl HeadSink for Block<'_> {
@@ -70,12 +74,19 @@ impl HeadSink for Block<'_> {
         self.ready.write_date(worker, self.out);
     }
 
-    fn number(&mut self, name: Name, digits: &[u8]) {
-        hpack::text_known(name.known, digits, self.out);
+    fn number(&mut self, name: Name, n: u64) {
+        self.scratch.clear();
+        fmt_u64(self.scratch, n);
+        hpack::text_known(name.known, self.scratch, self.out);
     }
 
-    fn known(&mut self, name: Name, value: &[u8]) {
-        hpack::literal_known(name.known, value, self.out);
+    fn known(&mut self, name: Name, value: &[&[u8]]) {
+        if let [value] = value {
+            return hpack::literal_known(name.known, value, self.out);
+        }
+        self.scratch.clear();
+        value.iter().for_each(|part| self.scratch.extend_from_slice(part));
+        hpack::literal_known(name.known, self.scratch, self.out);
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
@@ -108,7 +119,10 @@ pub(crate) fn send_header(r: &mut Request, stream: &Rc<Stream>) {
             text.push(hpack::EMPTY_TABLE);
         }
         hpack::status(r.out.status, text);
-        output::write_fields(r, &mut Block { out: text, ready: &link.ready });
+        let mut scratch = link.ready.scratch.borrow_mut();
+        let ready = &link.ready;
+        output::write_fields(r, &mut Block { out: text, ready, scratch: &mut scratch });
+        drop(scratch);
         frame::finish_block(text, at, stream.id, flags, link.frame_max.get());
     });
     drop(out);

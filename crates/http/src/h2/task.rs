@@ -416,6 +416,9 @@ impl<S: Starter> Task<S> {
     // --- streams go on ---
 
     fn trailers(&mut self, id: u32, end: bool) -> Result<(), Fault> {
+        if self.link.has_reset(id) {
+            return Ok(());
+        }
         let wrong = "client sent HEADERS frame with incorrect identifier";
         let Some(stream) = self.link.find(id).filter(|_| end) else {
             return Err(Fault::new(ErrorCode::PROTOCOL_ERROR, wrong));
