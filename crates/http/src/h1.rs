@@ -11,6 +11,7 @@ use crate::phases;
 use crate::request::Request;
 use crate::server;
 use crate::special;
+use crate::tls;
 use crate::worker::Counters;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -57,8 +58,12 @@ pub async fn serve(conn: Rc<Connection>) {
     {
         return;
     }
+    let Some(mut leftover) = tls::accept(&conn, leftover).await else { return };
+    if conn.stream.protocol().as_deref() == Some(b"h2") {
+        return h2::serve(conn, leftover).await;
+    }
     let listen = gen.shared.listens[conn.listen.get()].choose(|| conn.local_addr());
-    conn.may_speak_h2.set(listen.preface);
+    conn.may_speak_h2.set(listen.preface && !listen.ssl);
     drop(gen);
     let mut idle_until = 0;
     loop {

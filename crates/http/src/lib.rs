@@ -27,6 +27,7 @@ pub mod special;
 pub mod syslog;
 pub mod temp;
 pub mod timing;
+pub mod tls;
 pub mod vars;
 pub mod worker;
 

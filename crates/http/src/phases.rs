@@ -6,6 +6,7 @@ use crate::logger::LogLevel;
 use crate::module::{Flow, Handler, Phase, WaitFn};
 use crate::request::Request;
 use crate::special;
+use crate::tls;
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, EscapeKind};
 
@@ -22,6 +23,16 @@ macro_rules! phase {
 
 /// Runs a request until its response is complete (or must be broken off: `false`).
 pub async fn run(r: &mut Request) -> bool {
+    if r.conn().tls_port.get() {
+        if let Some(status) = tls::objection(r) {
+            return match finalize(r, status) {
+                Flow::Redirect => run_from(r, Phase::ServerRewrite).await,
+                Flow::Named => run_from(r, Phase::Rewrite).await,
+                Flow::Ok | Flow::Declined => !r.aborted,
+                _ => false,
+            };
+        }
+    }
     run_from(r, Phase::PostRead).await
 }
 

@@ -29,6 +29,7 @@ mod referer;
 mod rewrite;
 mod secure_link;
 mod split_clients;
+mod ssl;
 mod static_files;
 mod stub_status;
 mod sub_filter;
@@ -50,6 +51,7 @@ pub const MODULES: &[&HttpModule] = &[
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
+    &ssl::MODULE,
     &realip::MODULE,
     &access::MODULE,
     &auth_basic::MODULE,
@@ -65,6 +67,7 @@ pub const MODULES: &[&HttpModule] = &[
     &empty_gif::MODULE,
     &try_files::MODULE,
     &proxy::MODULE,
+    &proxy::SSL,
     // Content, in the order it is tried.
     &random_index::MODULE,
     &gzip_static::MODULE,
@@ -92,6 +95,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_random_index_module",
     "--with-http_realip_module",
     "--with-http_secure_link_module",
+    "--with-http_ssl_module",
     "--with-http_stub_status_module",
     "--with-http_sub_module",
     "--without-http-cache",

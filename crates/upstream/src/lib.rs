@@ -7,6 +7,7 @@ pub mod group;
 pub mod link;
 pub mod peers;
 pub mod reply;
+pub mod tls;
 mod vars;
 
 pub use conf::{UpstreamMain, UpstreamRef, MODULE};

@@ -1,7 +1,6 @@
 //! Directives that nginx, Tengine or OpenResty have and this version has not: each is refused as
 //! unknown, with a hint that says so. A name that ends in `*` stands for all that begin so.
 
-const TLS: &str = "this version of Weir has no TLS yet; terminate it in front, or keep this server in nginx for now";
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
 const CACHE: &str =
@@ -25,8 +24,11 @@ const TENGINE: &str = "this Tengine directive is not in this version of Weir; re
 
 pub const MISSING: &[(&str, &str)] = &[
     ("load_module", MODULES),
-    ("ssl_*", TLS),
-    ("proxy_ssl_*", TLS),
+    ("ssl_engine", "Weir's TLS is rustls, which has no OpenSSL engines; remove the directive"),
+    (
+        "ssl_object_cache_inheritable",
+        "Weir reads certificates anew at each reload; remove the directive",
+    ),
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
     ("proxy_cache*", CACHE),
