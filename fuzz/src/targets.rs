@@ -24,6 +24,7 @@ pub const TARGETS: &[Target] = &[
     heads::REQUEST,
     heads::RESPONSE,
     body::TARGET,
+    body::FIELDS,
     uri::TARGET,
     http2::TARGET,
     proxy::TARGET,

@@ -8,4 +8,5 @@ pub mod base64;
 pub mod bytes;
 pub mod date;
 pub mod escape;
+pub mod lru;
 pub mod units;

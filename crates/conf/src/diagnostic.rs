@@ -12,7 +12,7 @@ const TAB_COLUMNS: usize = 4;
 /// nginx's levels, the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    Emerg,
+    Emerg = 1,
     Alert,
     Crit,
     Error,
@@ -23,17 +23,19 @@ pub enum Level {
 }
 
 impl Level {
+    pub const NAMES: [(&'static str, Level); 8] = [
+        ("emerg", Level::Emerg),
+        ("alert", Level::Alert),
+        ("crit", Level::Crit),
+        ("error", Level::Error),
+        ("warn", Level::Warn),
+        ("notice", Level::Notice),
+        ("info", Level::Info),
+        ("debug", Level::Debug),
+    ];
+
     pub fn name(self) -> &'static str {
-        match self {
-            Level::Emerg => "emerg",
-            Level::Alert => "alert",
-            Level::Crit => "crit",
-            Level::Error => "error",
-            Level::Warn => "warn",
-            Level::Notice => "notice",
-            Level::Info => "info",
-            Level::Debug => "debug",
-        }
+        Self::NAMES[self as usize - 1].0
     }
 }
 

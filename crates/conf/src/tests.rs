@@ -7,7 +7,6 @@ use std::sync::Arc;
 use crate::*;
 
 mod errors;
-mod fuzz;
 
 #[derive(Default)]
 struct MemLoader(BTreeMap<Vec<u8>, Vec<u8>>);

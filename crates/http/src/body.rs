@@ -352,7 +352,7 @@ async fn fill_within(r: &mut Request, timeout_ms: u64) -> Result<(), BodyError> 
         return h2::body::fill(r, &stream, timeout_ms).await;
     }
     let conn = Rc::clone(r.conn());
-    let deadline = clock::coarse_ms() + timeout_ms;
+    let deadline = clock::mono_ms() + timeout_ms;
     match conn.read(&mut r.body.pending, READ_ROOM_BYTES, deadline).await {
         Ok(0) => {
             r.log(LogLevel::Info, "client prematurely closed connection");
@@ -457,7 +457,7 @@ pub fn discard(r: &mut Request) -> Result<(), Flow> {
 /// `false`: it could not be read to its end in time.
 pub(crate) async fn drop_rest(r: &mut Request) -> bool {
     let loc = Rc::clone(r.loc());
-    let end = clock::coarse_ms() + *loc.core.lingering_time;
+    let end = clock::mono_ms() + *loc.core.lingering_time;
     r.body.too_large_ok = true;
     loop {
         match r.body.step() {
@@ -466,7 +466,7 @@ pub(crate) async fn drop_rest(r: &mut Request) -> bool {
             Err(_) => return false,
             Ok(Piece::NeedMore) => {}
         }
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         if now >= end || *loc.core.lingering_timeout == 0 {
             return false;
         }

@@ -25,8 +25,8 @@ const COPY_MAX_BYTES: usize = 2048;
 /// Pieces handed to the kernel in one call, and when there are many.
 const PIECES_MAX: usize = 16;
 const MANY_PIECES_MAX: usize = 128;
-/// One sendfile call moves at most this much, so that one client cannot hold the worker.
-const SENDFILE_MAX_BYTES: u64 = 2 * 1024 * 1024;
+/// One sendfile call can move no more.
+const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
 /// Output buffers kept for the next response, when no larger than this.
 const KEEP_BUFFER_MAX_BYTES: usize = 64 * 1024;
 
@@ -155,10 +155,9 @@ impl OutQueue {
         *self = OutQueue::default();
     }
 
-    /// Gives the kept memory back, for a connection that goes idle.
-    fn shrink(&mut self) {
-        self.spare = None;
-        self.pieces = VecDeque::new();
+    /// Nothing is queued, and there is memory that another connection could use.
+    fn is_spare(&self) -> bool {
+        self.queued == 0 && self.pieces.is_empty() && self.pieces.capacity() > 0
     }
 }
 
@@ -210,8 +209,8 @@ pub struct Connection {
     /// Which `ListenConf` of that generation it came by.
     pub listen: Cell<usize>,
     pub local: Cell<Option<SocketAddr>>,
-    /// The address text of `$remote_addr`, made once.
-    pub client_text: Vec<u8>,
+    /// The address text of `$remote_addr`, made when it is first asked for.
+    client_text: OnceCell<Vec<u8>>,
     pub requests: Cell<u32>,
     /// Monotonic ms when it was accepted.
     pub start_ms: u64,
@@ -228,12 +227,14 @@ pub struct Connection {
     pub idle: Cell<bool>,
     /// Waiting for a first or further request; may give way when connections run out.
     pub waiting: Cell<bool>,
-    /// Coarse monotonic ms until which the next request may begin.
+    /// Monotonic ms until which the next request may begin.
     pub keepalive_deadline: Cell<u64>,
     /// The first bytes may be HTTP/2's preface.
     pub(crate) may_speak_h2: Cell<bool>,
     /// The task to wake when the worker is to finish, if it ends by itself then.
     pub(crate) ender: RefCell<Option<Waker>>,
+    /// Coarse monotonic ms before which an idle connection is not closed by us.
+    pub keepalive_least: Cell<u64>,
 }
 
 /// How a wait for the client ended badly.
@@ -251,8 +252,6 @@ impl Connection {
         listen: usize,
         serial: u64,
     ) -> Connection {
-        let mut client_text = Vec::new();
-        client.write(&mut client_text);
         Connection {
             stream: stream.into(),
             tls_port: Cell::new(false),
@@ -262,9 +261,9 @@ impl Connection {
             gen: RefCell::new(worker.generation()),
             listen: Cell::new(listen),
             local: Cell::new(None),
-            client_text,
+            client_text: OnceCell::new(),
             requests: Cell::new(0),
-            start_ms: clock::coarse_ms(),
+            start_ms: clock::mono_ms(),
             proxied: RefCell::new(None),
             out: RefCell::new(OutQueue::default()),
             timer: RefCell::new(LazyTimer::new()),
@@ -278,6 +277,7 @@ impl Connection {
             keepalive_deadline: Cell::new(0),
             may_speak_h2: Cell::new(false),
             ender: RefCell::new(None),
+            keepalive_least: Cell::new(0),
             worker,
         }
     }
@@ -295,6 +295,11 @@ impl Connection {
             }
         }
         Rc::clone(&mine)
+    }
+
+    /// Whether it still works by that generation.
+    pub fn works_by(&self, gen: &Rc<WorkerGen>) -> bool {
+        Rc::ptr_eq(&self.gen.borrow(), gen) && !self.waiting.get()
     }
 
     /// The server of a request that has not named one yet: the one whose name the client asked for
@@ -320,7 +325,7 @@ impl Connection {
     pub fn log(&self, level: LogLevel, text: &[u8]) {
         let mut line = text.to_vec();
         line.extend_from_slice(b", client: ");
-        line.extend_from_slice(&self.client_text);
+        line.extend_from_slice(self.client_text());
         if let Some(local) = self.local_addr() {
             line.extend_from_slice(format!(", server: {local}").as_bytes());
         }
@@ -338,6 +343,15 @@ impl Connection {
             self.local.set(self.stream.local_addr());
         }
         self.local.get()
+    }
+
+    /// The text of `$remote_addr`.
+    pub fn client_text(&self) -> &[u8] {
+        self.client_text.get_or_init(|| {
+            let mut text = Vec::new();
+            self.client.write(&mut text);
+            text
+        })
     }
 
     /// Waits for a request and begins to read it into one from the worker's pool; `false` at the
@@ -371,7 +385,7 @@ impl Connection {
         }
     }
 
-    /// Reads more into the buffer; 0 is the end. `deadline` is in coarse monotonic ms.
+    /// Reads more into the buffer; 0 is the end. `deadline` is in monotonic ms.
     pub async fn read(
         &self,
         buf: &mut Vec<u8>,
@@ -478,6 +492,27 @@ impl Connection {
         Ok(())
     }
 
+    /// As [`Connection::drain`], in turns of at most so many bytes, between which other connections
+    /// have theirs; 0 for no turns.
+    pub async fn drain_in_turns(
+        &self,
+        leave: u64,
+        turn: u64,
+        timeout_ms: u64,
+    ) -> Result<(), ConnError> {
+        let turn = if turn == 0 { u64::MAX } else { turn };
+        loop {
+            let before = self.out.borrow().queued;
+            if before <= leave {
+                return Ok(());
+            }
+            self.drain_some(turn, timeout_ms).await?;
+            if before - self.out.borrow().queued >= turn {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
     /// Sends at least one and at most `max` of the queued bytes.
     pub async fn drain_some(&self, max: u64, timeout_ms: u64) -> Result<(), ConnError> {
         let mut deadline = 0;
@@ -486,7 +521,7 @@ impl Connection {
                 return Poll::Ready(r.map(|_| ()).map_err(ConnError::Io));
             }
             if deadline == 0 {
-                deadline = clock::coarse_ms() + timeout_ms;
+                deadline = clock::mono_ms() + timeout_ms;
             }
             self.poll_write_timeout(cx, deadline)
         })
@@ -504,7 +539,7 @@ impl Connection {
 
     /// Waits, but no longer than the client is there.
     pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
-        let deadline = clock::coarse_ms() + ms;
+        let deadline = clock::mono_ms() + ms;
         let mut watch = true;
         poll_fn(|cx| {
             while watch {
@@ -534,17 +569,32 @@ impl Connection {
         }
     }
 
-    /// The worker is to finish: the connection ends once nothing is under way on it.
-    pub fn end_when_idle(&self) {
-        match self.ender.borrow_mut().take() {
-            Some(waker) => waker.wake(),
-            None if self.idle.get() => self.stream.shutdown_read(),
-            None => {}
+    /// The worker is to finish: tells the task that ends the connection by itself; `false` when
+    /// there is none.
+    pub fn tell_of_end(&self) -> bool {
+        let ender = self.ender.borrow_mut().take();
+        ender.map(Waker::wake).is_some()
+    }
+
+    /// Takes an output queue from the worker's pool for the request that begins.
+    pub(crate) fn take_queue(&self) {
+        let mut out = self.out.borrow_mut();
+        if out.pieces.capacity() == 0 {
+            *out = self.worker.take_queue();
         }
     }
 
-    /// Frees what an idle connection does not need.
-    pub fn rest(&self) {
-        self.out.borrow_mut().shrink();
+    /// Gives the output queue back, while the connection waits.
+    pub(crate) fn give_queue(&self) {
+        let mut out = self.out.borrow_mut();
+        if out.is_spare() {
+            self.worker.give_queue(std::mem::take(&mut *out));
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.give_queue();
     }
 }

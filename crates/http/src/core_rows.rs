@@ -16,6 +16,12 @@ use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotV
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 
+/// The rows that have files of their own.
+pub const EARLY: HttpModule =
+    HttpModule { name: "core", rows: crate::early::ROWS, ..HttpModule::EMPTY };
+pub const SYMLINKS: HttpModule =
+    HttpModule { name: "core", rows: crate::symlinks::ROWS, ..HttpModule::EMPTY };
+
 pub const MODULE: HttpModule = HttpModule {
     name: "core",
     rows: ROWS,
@@ -133,15 +139,15 @@ pub const ROWS: &[Row] = &[
     }),
     Row::new("client_body_in_single_buffer", HSL, Arity::FLAG, "off", "Keep the request body in one buffer.", loc!(client_body_in_single_buffer, flag)).note("A body in memory is always in one buffer."),
     Row::new("sendfile", HSLI, Arity::FLAG, "off", "Send large files without copying them.", loc!(sendfile, flag)),
-    Row::new("sendfile_max_chunk", HSL, Arity::ONE, "2m", "Most data in one sendfile call.", loc!(sendfile_max_chunk, size)).note("One call sends at most 2m; the value is checked."),
+    Row::new("sendfile_max_chunk", HSL, Arity::ONE, "2m", "Most data in one sendfile call.", loc!(sendfile_max_chunk, size)).note("Of all output, as in nginx; others have their turn in between."),
     Row::new("aio", HSL, Arity::ONE, "off", "Read files without blocking the worker.", set_aio).note("\"on\" means the thread pool, as kernel AIO is refused by most file systems without directio."),
     Row::new("aio_write", HSL, Arity::FLAG, "off", "Write temporary files without blocking.", checked_flag).note("Temporary files are written through the page cache."),
     Row::new("read_ahead", HSL, Arity::ONE, "0", "Kernel read-ahead for files.", checked_size).note("Left to the kernel."),
     Row::new("directio", HSL, Arity::ONE, "off", "Read files of at least this size past the page cache.", |cf, d| {
         let v = if d.arg(0) == b"off" { u64::MAX } else { d.offset(0)? };
         cf.get::<CoreLoc>().directio.once(d, v)
-    }).note("Not needed: large files are sent by sendfile through the page cache; the value is checked."),
-    Row::new("directio_alignment", HSL, Arity::ONE, "512", "Alignment for directio.", |_, d| d.offset(0).map(|_| ())).note("Not needed: see directio."),
+    }).note("Read in the thread pool, whatever aio says."),
+    Row::new("directio_alignment", HSL, Arity::ONE, "512", "Alignment for directio.", loc!(directio_alignment, offset)),
     Row::new("tcp_nopush", HSL, Arity::FLAG, "off", "Send header and file start in one packet.", loc!(tcp_nopush, flag)).note("Always so: the header is sent with MSG_MORE when a file follows."),
     Row::new("tcp_nodelay", HSL, Arity::FLAG, "on", "Set TCP_NODELAY on kept connections.", loc!(tcp_nodelay, flag)),
     Row::new("send_timeout", HSL, Arity::ONE, "60s", "Longest time between two writes to the client.", loc!(send_timeout, msec)),
@@ -164,7 +170,7 @@ pub const ROWS: &[Row] = &[
         core.keepalive_header.set(header.filter(|s| *s > 0));
         Ok(())
     }),
-    Row::new("keepalive_min_timeout", HSL, Arity::ONE, "0", "An idle connection is not closed sooner at shutdown.", loc!(keepalive_min_timeout, msec)).note("Idle connections are closed at once at shutdown; a reload closes none."),
+    Row::new("keepalive_min_timeout", HSL, Arity::ONE, "0", "An idle connection is not closed sooner at shutdown.", loc!(keepalive_min_timeout, msec)).note("A reload closes none."),
     Row::new("keepalive_requests", HSL, Arity::ONE, "1000", "Most requests on one connection.", loc!(keepalive_requests, num)),
     Row::new("keepalive_disable", HSL, Arity::ONE_TWO, "msie6", "Browsers whose connections are not kept.", set_keepalive_disable),
     Row::new("satisfy", HSL, Arity::ONE, "all", "Whether all or any of the access modules must agree.", |cf, d| {
@@ -207,9 +213,9 @@ pub const ROWS: &[Row] = &[
         push_log(&mut core.error_log, sink);
         Ok(())
     }),
-    Row::new("open_file_cache", HSL, Arity::ONE_TWO, "off", "Keep open files, sizes and errors.", set_open_file_cache).note("Only whether it is on, and open_file_cache_valid and _errors, matter: what is kept is bounded by memory, and the longest unused goes first."),
+    Row::new("open_file_cache", HSL, Arity::ONE_TWO, "off", "Keep open files, sizes and errors.", set_open_file_cache).note("Small files are kept in memory too, within bounds of their own; max counts the files of each worker."),
     Row::new("open_file_cache_valid", HSL, Arity::ONE, "60s", "How long a kept file is not checked.", loc!(open_file_cache_valid, sec)),
-    Row::new("open_file_cache_min_uses", HSL, Arity::ONE, "1", "Uses before a file is kept open.", loc!(open_file_cache_min_uses, num)).note("Files are kept from their first use; the value is checked."),
+    Row::new("open_file_cache_min_uses", HSL, Arity::ONE, "1", "Uses before a file is kept open.", loc!(open_file_cache_min_uses, num)),
     Row::new("open_file_cache_events", HSL, Arity::FLAG, "off", "Let the kernel tell of changes.", checked_flag).note("Not needed: a kept file is checked by stat."),
     Row::new("output_buffers", HSL, Arity::TWO, "2 32k", "Buffers for reading files.", |_, d| {
         d.num(0)?;

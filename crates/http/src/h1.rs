@@ -155,7 +155,7 @@ async fn wait_for_request(
     slot: &mut Option<Box<Request>>,
 ) -> bool {
     let first = conn.requests.get() == 0;
-    let deadline = match first {
+    let mut deadline = match first {
         true => {
             let server = conn.default_server();
             conn.start_ms + *server.core.client_header_timeout
@@ -163,22 +163,36 @@ async fn wait_for_request(
         false => idle_until,
     };
     let mut idle = false;
+    let mut fresh = None;
     let ready = poll_fn(|cx| {
         if let Poll::Ready(read) = conn.poll_read_request(cx, HEAD_ROOM_BYTES, slot) {
             return Poll::Ready(read);
         }
         if !idle {
             idle = true;
+            conn.give_queue();
+            fresh = first.then(|| conn.worker.fresh.wait(deadline, cx.waker()));
             conn.idle.set(!first);
             conn.waiting.set(true);
-            if conn.worker.closing.get() {
-                return Poll::Ready(false);
-            }
             Counters::add(&conn.worker.counters.waiting, 1);
+            if conn.worker.closing.get() {
+                let least = conn.keepalive_least.get();
+                if least <= clock::mono_ms() {
+                    return Poll::Ready(false);
+                }
+                deadline = deadline.min(least);
+            }
+        }
+        if first {
+            return match clock::mono_ms() < deadline {
+                true => Poll::Pending,
+                false => Poll::Ready(false),
+            };
         }
         conn.poll_timeout(cx, deadline).map(|()| false)
     })
     .await;
+    drop(fresh);
     conn.idle.set(false);
     conn.waiting.set(false);
     if idle {
@@ -209,7 +223,7 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
             }
         }
         if deadline == 0 {
-            deadline = clock::coarse_ms() + *server.core.client_header_timeout;
+            deadline = clock::mono_ms() + *server.core.client_header_timeout;
         }
         let got = conn.read(&mut r.buf, HEAD_ROOM_BYTES, deadline).await;
         match got {
@@ -241,6 +255,7 @@ pub(crate) fn begin(
     let number = conn.requests.get() + 1;
     conn.requests.set(number);
     Counters::add(&conn.worker.counters.requests, 1);
+    conn.take_queue();
     r.begin(Rc::clone(conn), Rc::clone(gen), Rc::clone(server), clock::mono_ms());
     r.number = number;
 }
@@ -363,7 +378,10 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     if *loc.core.tcp_nodelay {
         conn.set_nodelay();
     }
-    conn.keepalive_deadline.set(clock::coarse_ms() + *loc.core.keepalive_timeout);
+    let (now, most) = (clock::mono_ms(), *loc.core.keepalive_timeout);
+    conn.keepalive_deadline.set(now + most);
+    let least = (*loc.core.keepalive_min_timeout).min(most);
+    conn.keepalive_least.set(if least > 0 { now + least } else { 0 });
     let rest = r.body.leftover();
     match rest.is_empty() {
         true => After::Keep(Vec::new()),
@@ -432,10 +450,10 @@ async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
 pub(crate) async fn linger(conn: &Connection) {
     let core = &conn.default_location().core;
     conn.stream.shutdown_write();
-    let end = clock::coarse_ms() + *core.lingering_time;
+    let end = clock::mono_ms() + *core.lingering_time;
     let mut buf = Vec::new();
     loop {
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         if now >= end {
             return;
         }
@@ -450,7 +468,7 @@ pub(crate) async fn linger(conn: &Connection) {
 
 /// The PROXY protocol header in front of the first request.
 async fn read_proxy_header(conn: &Connection, buf: &mut Vec<u8>) -> bool {
-    let deadline = clock::coarse_ms() + *conn.default_server().core.client_header_timeout;
+    let deadline = clock::mono_ms() + *conn.default_server().core.client_header_timeout;
     loop {
         match conn.read(buf, HEAD_ROOM_BYTES, deadline).await {
             Ok(n) if n > 0 => {}

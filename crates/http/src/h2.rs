@@ -25,4 +25,4 @@ pub use conf::MODULE;
 pub use serve::serve;
 pub use stream::Stream;
 
-pub(crate) use output::{send_body, send_header, send_slice};
+pub(crate) use output::{send_body, send_header, send_hints, send_slice};

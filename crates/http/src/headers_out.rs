@@ -87,6 +87,20 @@ impl HeadersOut {
         self.fields.push(Some(Field { name, value }));
     }
 
+    /// As [`HeadersOut::add`]; answers a number for [`HeadersOut::set_value`].
+    pub fn add_numbered(&mut self, name: &[u8], value: &[u8]) -> usize {
+        self.add(name, value);
+        self.fields.len() - 1
+    }
+
+    /// Gives a field another value, if it is still there.
+    pub fn set_value(&mut self, number: usize, value: &[u8]) {
+        let value = self.keep(value);
+        if let Some(Some(field)) = self.fields.get_mut(number) {
+            field.value = value;
+        }
+    }
+
     /// Replaces every field of that name by one.
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         self.remove(name);

@@ -8,34 +8,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use weir_base::date;
 use weir_runtime::{clock, tz};
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum LogLevel {
-    Emerg = 1,
-    Alert,
-    Crit,
-    Error,
-    Warn,
-    Notice,
-    Info,
-    Debug,
-}
-
-impl LogLevel {
-    pub const NAMES: [(&'static str, LogLevel); 8] = [
-        ("emerg", LogLevel::Emerg),
-        ("alert", LogLevel::Alert),
-        ("crit", LogLevel::Crit),
-        ("error", LogLevel::Error),
-        ("warn", LogLevel::Warn),
-        ("notice", LogLevel::Notice),
-        ("info", LogLevel::Info),
-        ("debug", LogLevel::Debug),
-    ];
-
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize - 1].0
-    }
-}
+/// The levels of logs are those of the configuration's messages.
+pub use weir_conf::Level as LogLevel;
 
 /// A log file that can be opened again under its name (USR1).
 pub struct LogFile {

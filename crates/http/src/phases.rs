@@ -1,6 +1,7 @@
 //! The way of a request through nginx's phases, and how it ends.
 
 use crate::conf::Satisfy;
+use crate::early;
 use crate::location::{self, Found};
 use crate::logger::LogLevel;
 use crate::module::{Flow, Handler, Phase, WaitFn};
@@ -26,28 +27,37 @@ pub async fn run(r: &mut Request) -> bool {
     if r.conn().tls_port.get() {
         if let Some(status) = tls::objection(r) {
             return match finalize(r, status) {
-                Flow::Redirect => run_from(r, Phase::ServerRewrite).await,
-                Flow::Named => run_from(r, Phase::Rewrite).await,
+                Flow::Redirect => run_from(r, Phase::ServerRewrite, None).await,
+                Flow::Named => run_from(r, Phase::Rewrite, None).await,
                 Flow::Ok | Flow::Declined => !r.aborted,
                 _ => false,
             };
         }
     }
-    run_from(r, Phase::PostRead).await
+    if !r.server().core.client_body_early_read.is_empty() {
+        if let Some(flow) = Box::pin(early::read_body(r)).await {
+            return run_from(r, Phase::PostRead, Some(flow)).await;
+        }
+    }
+    run_from(r, Phase::PostRead, None).await
 }
 
 /// Goes on after a redirect that the engine made before any phase ran.
 pub async fn run_redirected(r: &mut Request, flow: Flow) -> bool {
     match flow {
-        Flow::Named => run_from(r, Phase::Rewrite).await,
-        _ => run_from(r, Phase::ServerRewrite).await,
+        Flow::Named => run_from(r, Phase::Rewrite, None).await,
+        _ => run_from(r, Phase::ServerRewrite, None).await,
     }
 }
 
-async fn run_from(r: &mut Request, from: Phase) -> bool {
+/// `ended` is how it went before any phase.
+async fn run_from(r: &mut Request, from: Phase, mut ended: Option<Flow>) -> bool {
     let mut from = from;
     loop {
-        let mut flow = run_phases(r, from).await;
+        let mut flow = match ended.take() {
+            Some(flow) => flow,
+            None => run_phases(r, from).await,
+        };
         if let Flow::Status(status) = flow {
             flow = finalize(r, status);
         }
@@ -294,7 +304,7 @@ fn find_config(r: &mut Request) -> Option<Flow> {
         if *c.keepalive_timeout == 0 || u64::from(r.number) >= *c.keepalive_requests {
             r.keepalive = false;
         } else if *c.keepalive_time < u64::MAX && r.number > 1 {
-            let age = weir_runtime::clock::coarse_ms().saturating_sub(r.conn().start_ms);
+            let age = weir_runtime::clock::mono_ms().saturating_sub(r.conn().start_ms);
             r.keepalive = age <= *c.keepalive_time;
         }
     }

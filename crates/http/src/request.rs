@@ -291,7 +291,10 @@ impl Request {
 
     /// `$remote_addr`
     pub fn client_text(&self) -> &[u8] {
-        self.client.as_ref().map_or(&self.conn().client_text, |c| &c.1)
+        match &self.client {
+            Some(c) => &c.1,
+            None => self.conn().client_text(),
+        }
     }
 
     /// Another address than the connection's, for this request.
@@ -567,7 +570,7 @@ impl Request {
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
         let core = &self.loc().core;
-        let timeout = *core.send_timeout;
+        let (timeout, turn) = (*core.send_timeout, *core.sendfile_max_chunk);
         let unlimited = self.limit_rate.is_none() && core.limit_rate.is_none();
         let rate = if unlimited { 0 } else { self.rate() };
         if let Some(stream) = self.stream().cloned() {
@@ -581,7 +584,7 @@ impl Request {
         }
         let conn = Rc::clone(self.conn());
         if rate == 0 || conn.out.borrow().queued() == 0 {
-            return conn.drain(leave, timeout).await;
+            return conn.drain_in_turns(leave, turn, timeout).await;
         }
         self.drain_slowly(leave, rate, timeout).await
     }

@@ -237,7 +237,7 @@ fn failed(e: &TlsError) -> String {
 /// Judges the client's certificate, once for the connection.
 fn judge(conn: &Connection, server: &ServerTls) {
     let (Some(tls), Some(secure)) = (conn.stream.tls(), conn.secure.get()) else { return };
-    let now = clock::coarse_wall_secs();
+    let now = clock::wall_secs();
     if let Some(verdict) = tls.with(|t| server.judge(peer_certificates(t), now)) {
         let _ = secure.verdict.set(verdict);
     }

@@ -1,5 +1,7 @@
 //! One worker: a thread, its event loop, its view of the configuration, its pools.
 
+use crate::conn::OutQueue;
+use crate::deadlines::Deadlines;
 use crate::generation::WorkerGen;
 use crate::request::Request;
 use std::any::{Any, TypeId};
@@ -67,6 +69,10 @@ pub struct Worker {
     // Boxed, because moving a request costs more than answering a small one.
     #[expect(clippy::vec_box)]
     pool: RefCell<Vec<Box<Request>>>,
+    /// Output queues without anything in them, with their memory.
+    queues: RefCell<Vec<OutQueue>>,
+    /// Connections that have not sent their first request.
+    pub fresh: Deadlines,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<Identity>>>,
     flushers: RefCell<Vec<Box<dyn Fn()>>>,
     date: Cell<(i64, [u8; 29])>,
@@ -88,6 +94,8 @@ impl Worker {
             counters: Arc::clone(&all.0[id]),
             all,
             pool: RefCell::new(Vec::new()),
+            queues: RefCell::new(Vec::new()),
+            fresh: Deadlines::default(),
             locals: RefCell::default(),
             flushers: RefCell::default(),
             date: Cell::new((i64::MIN, [0; 29])),
@@ -142,6 +150,17 @@ impl Worker {
         }
     }
 
+    pub(crate) fn take_queue(&self) -> OutQueue {
+        self.queues.borrow_mut().pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_queue(&self, queue: OutQueue) {
+        let mut pool = self.queues.borrow_mut();
+        if pool.len() < POOL_MAX {
+            pool.push(queue);
+        }
+    }
+
     /// State that a module keeps per worker, made at first use.
     pub fn local<T: Any + Default>(&self) -> Rc<T> {
         if let Some(found) = self.locals.borrow().get(&TypeId::of::<T>()) {
@@ -165,7 +184,7 @@ impl Worker {
 
     /// The Date header's value, formatted once a second.
     pub fn http_date(&self) -> [u8; 29] {
-        let now = clock::coarse_wall_secs();
+        let now = clock::wall_secs();
         let (secs, text) = self.date.get();
         if secs == now {
             return text;

@@ -156,7 +156,7 @@ fn list(r: &mut Request) -> Result<Flow, Flow> {
 fn html(r: &Request, conf: &Conf, entries: &[Entry]) -> Vec<u8> {
     let is_utf8 = r.out.charset().is_some_and(|c| c.eq_ignore_ascii_case(b"utf-8"));
     let offset_secs = match *conf.localtime {
-        true => i64::from(tz::offset_minutes(clock::coarse_wall_secs())) * 60,
+        true => i64::from(tz::offset_minutes(clock::wall_secs())) * 60,
         false => 0,
     };
     let style = render::HtmlStyle { is_utf8, offset_secs, exact_size: *conf.exact_size };

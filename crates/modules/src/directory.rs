@@ -7,6 +7,7 @@ use weir_http::core_rows::os_text;
 use weir_http::location::{bytes_path, map_uri_into};
 use weir_http::logger::LogLevel;
 use weir_http::module::Flow;
+use weir_http::symlinks::Guard;
 use weir_http::Request;
 
 /// One name in a directory, as its target is when it is a link that leads somewhere.
@@ -26,6 +27,10 @@ pub fn open(r: &mut Request) -> Result<(PathBuf, ReadDir), Flow> {
     r.uri = uri;
     if path.len() > 1 && path.last() == Some(&b'/') {
         path.pop();
+    }
+    // Reading needs the name again; the walk says whether it may be used.
+    if let Some(Err(e)) = Guard::of(r, &path).map(|g| g.open(&path)) {
+        return Err(open_failed(r, &bytes_path(&path), &e));
     }
     let path = bytes_path(&path);
     match fs::read_dir(&path) {

@@ -9,11 +9,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::path::Path;
 use std::rc::Rc;
-use weir_http::conf::CoreLoc;
+use weir_http::conf::{CoreLoc, OpenFileCache};
 use weir_http::forms::Forms;
 use weir_http::location::bytes_path;
+use weir_http::symlinks::{metadata, Guard};
+use weir_http::Request;
 use weir_runtime::clock;
 
 /// Files up to this size are kept in memory.
@@ -77,9 +78,26 @@ pub struct Entry {
     file: Option<Rc<File>>,
     pub forms: Rc<Forms>,
     checked_ms: Cell<u64>,
+    /// For `open_file_cache`: how often, and when last.
+    uses: Cell<u64>,
+    used_ms: Cell<u64>,
 }
 
 impl Entry {
+    /// The same without its file, which is then closed after this use.
+    fn closed(&self) -> Entry {
+        Entry {
+            stamp: self.stamp,
+            etag: self.etag.clone(),
+            memory: self.memory.clone(),
+            file: None,
+            forms: Rc::clone(&self.forms),
+            checked_ms: self.checked_ms.clone(),
+            uses: self.uses.clone(),
+            used_ms: self.used_ms.clone(),
+        }
+    }
+
     fn cost(&self) -> usize {
         self.memory.as_ref().map_or(0, Bytes::len) + self.forms.bytes() + ENTRY_BYTES
     }
@@ -120,34 +138,98 @@ pub struct FileCache {
     young: RefCell<Half>,
     old: RefCell<Half>,
     failures: RefCell<HashMap<Vec<u8>, Failure>>,
+    /// Those of each `open_file_cache`, and its bounds.
+    own: RefCell<Vec<(OpenFileCache, Rc<FileCache>)>>,
+    swept_ms: Cell<u64>,
+    /// Entries per half; 0 for the most there may be.
+    most: Cell<usize>,
 }
 
 impl FileCache {
     /// Looks a path up for a request: from memory when it is unchanged, else from disk.
-    pub fn find(&self, core: &CoreLoc, path: &[u8]) -> io::Result<Found> {
-        let valid_ms = match core.open_file_cache.is_some() {
-            true => *core.open_file_cache_valid * 1000,
-            false => 0,
-        };
-        let now = if valid_ms > 0 { clock::coarse_ms() } else { 0 };
+    pub fn find(&self, core: &CoreLoc, path: &[u8], guard: Option<Guard>) -> io::Result<Found> {
+        match (*core.open_file_cache, guard) {
+            (None, None) => self.look(core, path, 0),
+            (Some(bounds), None) => {
+                let own = self.of(bounds);
+                let now = clock::mono_ms();
+                own.sweep(bounds, now);
+                if let Some(found) = own.trusted(core, bounds, path, now) {
+                    return found;
+                }
+                let found = own.look(core, path, now);
+                if let Err(e) = &found {
+                    own.remember_failure(core, bounds, path, e, now);
+                }
+                found
+            }
+            (_, Some(guard)) => self.look_guarded(path, guard),
+        }
+    }
+
+    /// The files of one `open_file_cache`.
+    fn of(&self, bounds: OpenFileCache) -> Rc<FileCache> {
+        let mut own = self.own.borrow_mut();
+        if let Some((_, cache)) = own.iter().find(|(b, _)| *b == bounds) {
+            return Rc::clone(cache);
+        }
+        let fresh = Rc::<FileCache>::default();
+        fresh.most.set(bounds.max.div_ceil(2).min(HALF_MAX_ENTRIES));
+        own.push((bounds, Rc::clone(&fresh)));
+        fresh
+    }
+
+    /// Forgets what has not been used for long.
+    fn sweep(&self, bounds: OpenFileCache, now: u64) {
+        let inactive_ms = bounds.inactive_secs * 1000;
+        if now.saturating_sub(self.swept_ms.get()) < inactive_ms.max(1000) {
+            return;
+        }
+        self.swept_ms.set(now);
+        for half in [&self.young, &self.old] {
+            let mut half = half.borrow_mut();
+            half.entries.retain(|_, e| now.saturating_sub(e.used_ms.get()) <= inactive_ms);
+            half.bytes = half.entries.iter().map(|(path, e)| e.cost() + path.len()).sum();
+        }
+    }
+
+    /// What need not be looked at on disk.
+    fn trusted(
+        &self,
+        core: &CoreLoc,
+        bounds: OpenFileCache,
+        path: &[u8],
+        now: u64,
+    ) -> Option<io::Result<Found>> {
+        let valid_ms = *core.open_file_cache_valid * 1000;
+        let Some(e) = self.lookup(path) else { return self.failed(path, now, valid_ms).map(Err) };
+        if now.saturating_sub(e.used_ms.replace(now)) > bounds.inactive_secs * 1000 {
+            e.uses.set(0);
+        }
+        e.uses.set(e.uses.get() + 1);
+        let usable = e.memory.is_some() || e.file.is_some();
+        let known = usable && e.uses.get() > *core.open_file_cache_min_uses;
+        (known && now.saturating_sub(e.checked_ms.get()) < valid_ms).then(|| Ok(Found::File(e)))
+    }
+
+    /// Links in the path are refused: nothing of it is taken as known but a small file's text.
+    fn look_guarded(&self, path: &[u8], guard: Guard) -> io::Result<Found> {
+        let file = guard.open(path)?;
+        let meta = file.metadata()?;
+        if !meta.is_file() {
+            return Ok(if meta.is_dir() { Found::Directory } else { Found::Other });
+        }
+        let stamp = Stamp::of(&meta);
+        match self.lookup(path).filter(|e| e.stamp == stamp && e.memory.is_some()) {
+            Some(e) => Ok(Found::File(e)),
+            None => Self::take(file, &meta, 0, 0).map(Found::File),
+        }
+    }
+
+    /// Looks a path up on disk; `now` is 0 without `open_file_cache`.
+    fn look(&self, core: &CoreLoc, path: &[u8], now: u64) -> io::Result<Found> {
         let kept = self.lookup(path);
-        if let Some(e) = kept.as_ref().filter(|_| valid_ms > 0) {
-            if now.saturating_sub(e.checked_ms.get()) < valid_ms {
-                return Ok(Found::File(Rc::clone(e)));
-            }
-        }
-        if valid_ms > 0 {
-            if let Some(e) = self.failed(path, now, valid_ms) {
-                return Err(e);
-            }
-        }
-        let meta = match std::fs::metadata(bytes_path(path)) {
-            Ok(m) => m,
-            Err(e) => {
-                self.remember_failure(core, path, &e, now);
-                return Err(e);
-            }
-        };
+        let meta = std::fs::metadata(bytes_path(path))?;
         if meta.is_dir() {
             return Ok(Found::Directory);
         }
@@ -155,11 +237,24 @@ impl FileCache {
             return Ok(Found::Other);
         }
         let stamp = Stamp::of(&meta);
-        if let Some(e) = kept.filter(|e| e.stamp == stamp) {
+        let uses = kept.as_ref().map_or(1, |e| e.uses.get());
+        let same = kept.filter(|e| e.stamp == stamp && (e.memory.is_some() || e.file.is_some()));
+        if let Some(e) = same {
             e.checked_ms.set(now);
             return Ok(Found::File(e));
         }
-        self.load(core, path, now).map(Found::File)
+        let file = File::open(bytes_path(path))?;
+        let meta = file.metadata()?;
+        let e = Self::take(file, &meta, now, uses)?;
+        if now > 0 && e.memory.is_none() {
+            match uses >= *core.open_file_cache_min_uses {
+                true => self.insert(path, &e),
+                false => self.insert(path, &Rc::new(e.closed())),
+            }
+        } else if now > 0 || e.memory.is_some() {
+            self.insert(path, &e);
+        }
+        Ok(Found::File(e))
     }
 
     fn lookup(&self, path: &[u8]) -> Option<Rc<Entry>> {
@@ -172,40 +267,38 @@ impl FileCache {
     }
 
     fn insert(&self, path: &[u8], e: &Rc<Entry>) {
+        let most = match self.most.get() {
+            0 => HALF_MAX_ENTRIES,
+            most => most,
+        };
         let mut young = self.young.borrow_mut();
         young.bytes += e.cost() + path.len();
         if let Some(replaced) = young.entries.insert(path.to_vec(), Rc::clone(e)) {
             young.bytes = young.bytes.saturating_sub(replaced.cost() + path.len());
         }
-        if young.bytes > HALF_MAX_BYTES || young.entries.len() > HALF_MAX_ENTRIES {
+        if young.bytes > HALF_MAX_BYTES || young.entries.len() > most {
             *self.old.borrow_mut() = std::mem::take(&mut *young);
         }
     }
 
-    /// Opens the file; what is kept is what the open descriptor says, not what the name said before.
-    fn load(&self, core: &CoreLoc, path: &[u8], now: u64) -> io::Result<Rc<Entry>> {
-        let mut file = File::open(bytes_path(path))?;
-        let meta = file.metadata()?;
-        let stamp = Stamp::of(&meta);
-        let small = stamp.size <= MEMORY_MAX_BYTES;
-        let memory = match small {
+    /// An open file as an entry; what is kept is what the descriptor says, not what the name said
+    /// before.
+    fn take(mut file: File, meta: &Metadata, now: u64, uses: u64) -> io::Result<Rc<Entry>> {
+        let stamp = Stamp::of(meta);
+        let memory = match stamp.size <= MEMORY_MAX_BYTES {
             true => read_whole(&mut file, stamp.size)?,
             false => None,
         };
-        let keep_open = core.open_file_cache.is_some() && memory.is_none();
-        let keep = memory.is_some() || keep_open;
-        let e = Rc::new(Entry {
+        Ok(Rc::new(Entry {
             etag: stamp.etag(),
             stamp,
+            file: memory.is_none().then(|| Rc::new(file)),
             memory,
-            file: Some(Rc::new(file)).filter(|_| keep_open || !small),
             forms: Rc::default(),
             checked_ms: Cell::new(now),
-        });
-        if keep {
-            self.insert(path, &e);
-        }
-        Ok(e)
+            uses: Cell::new(uses),
+            used_ms: Cell::new(now),
+        }))
     }
 
     fn failed(&self, path: &[u8], now: u64, valid_ms: u64) -> Option<io::Error> {
@@ -220,13 +313,19 @@ impl FileCache {
         })
     }
 
-    fn remember_failure(&self, core: &CoreLoc, path: &[u8], e: &io::Error, now: u64) {
-        let Some(cache) = *core.open_file_cache else { return };
+    fn remember_failure(
+        &self,
+        core: &CoreLoc,
+        bounds: OpenFileCache,
+        path: &[u8],
+        e: &io::Error,
+        now: u64,
+    ) {
         if !*core.open_file_cache_errors {
             return;
         }
         let mut failures = self.failures.borrow_mut();
-        if failures.len() >= cache.max {
+        if failures.len() >= bounds.max {
             failures.clear();
         }
         let f = Failure { code: e.raw_os_error(), kind: e.kind(), at_ms: now };
@@ -243,6 +342,6 @@ fn read_whole(file: &mut File, size: u64) -> io::Result<Option<Bytes>> {
 }
 
 /// Whether a path exists, as a file or as a directory (`try_files`, `index`).
-pub fn test(path: &[u8]) -> Option<bool> {
-    std::fs::metadata(Path::new(&bytes_path(path))).ok().map(|m| m.is_dir())
+pub fn test(r: &mut Request, path: &[u8]) -> Option<bool> {
+    metadata(r, path).ok().map(|m| m.is_dir())
 }

@@ -4,6 +4,7 @@
 //! form kept, with its length known; `gzip_buffers`, `gzip_hash`, `gzip_window` and the like size
 //! buffers that this implementation does not have, and say so in their rows.
 
+use crate::mime::MimeTypes;
 use bytes::Bytes;
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 use std::cell::RefCell;
@@ -15,21 +16,13 @@ use weir_http::buf::Data;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, VarArg, Variable};
 use weir_http::{Buf, Chain, Request};
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
-    SlotVtable, Val,
+    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
 };
-
-/// Types to compress; text/html always is, `*` means all.
-#[derive(Clone, Default)]
-struct Types {
-    all: bool,
-    list: Vec<Vec<u8>>,
-}
 
 #[derive(Default)]
 pub struct Conf {
     on: Val<bool>,
-    types: Val<Arc<Types>>,
+    types: Val<Arc<MimeTypes>>,
     level: Val<u32>,
     min_length: Val<u64>,
 }
@@ -40,7 +33,7 @@ impl ConfType for Conf {
     fn merge(&mut self, parent: &Conf) -> ConfResult {
         merge_values!(self, parent;
             on = false,
-            types = Arc::new(Types { all: false, list: vec![b"text/html".to_vec()] }),
+            types = MimeTypes::of(&["text/html"]),
             level = 1,
             min_length = 20,
         );
@@ -64,7 +57,10 @@ pub const MODULE: HttpModule = HttpModule {
             Arity::ONE_MORE,
             "text/html",
             "MIME types to compress besides text/html.",
-            set_types,
+            |cf, d| {
+                let v = MimeTypes::read(cf, d);
+                cf.get::<Conf>().types.once(d, v)
+            },
         ),
         Row::new(
             "gzip_comp_level",
@@ -141,30 +137,6 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
-fn set_types(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let mut types = Types { all: false, list: vec![b"text/html".to_vec()] };
-    for i in 0..d.args.len() {
-        let kind = d.arg(i).to_ascii_lowercase();
-        if kind == b"*" {
-            types.all = true;
-        } else if types.list.contains(&kind) {
-            let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
-            cf.warn(d, format!("duplicate MIME type \"{shown}\""));
-        } else {
-            types.list.push(kind);
-        }
-    }
-    cf.get::<Conf>().types.once(d, Arc::new(types))
-}
-
-impl Types {
-    fn has(&self, kind: Option<&[u8]>) -> bool {
-        let Some(kind) = kind else { return self.all };
-        let kind = kind.split(|b| *b == b';').next().unwrap_or(kind).trim_ascii_end();
-        self.all || self.list.iter().any(|t| t.eq_ignore_ascii_case(kind))
-    }
-}
-
 /// gzip's header without name and time; 3 is Unix.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
 /// Room given to the compressor at once.
@@ -210,7 +182,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     let candidate = matches!(r.out.status, 200 | 403 | 404)
         && r.out.get(b"Content-Encoding").is_none_or(<[u8]>::is_empty)
         && r.out.content_length.is_none_or(|n| n >= *conf.min_length)
-        && conf.types.has(r.out.content_type())
+        && conf.types.match_response(r)
         && !r.header_only;
     if !candidate {
         return next.header(r);

@@ -192,7 +192,7 @@ fn proxied(r: &mut Request, p: u32) -> bool {
         if p & EXPIRED == 0 {
             return false;
         }
-        let now = weir_runtime::clock::coarse_wall_secs();
+        let now = weir_runtime::clock::wall_secs();
         return weir_base::date::parse_http_time(expires).is_some_and(|t| t < now);
     }
     if let Some(cc) = r.out.get(b"Cache-Control") {

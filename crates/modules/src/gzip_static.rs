@@ -7,6 +7,7 @@ use std::rc::Rc;
 use weir_http::location::map_uri_into;
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
 use weir_http::special;
+use weir_http::symlinks::Guard;
 use weir_http::{Phase, Request};
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
@@ -73,7 +74,7 @@ fn handle(r: &mut Request) -> Flow {
     r.uri = uri;
     path.extend_from_slice(b".gz");
     let cache = r.conn().worker.local::<FileCache>();
-    let entry = match cache.find(&loc.core, &path) {
+    let entry = match cache.find(&loc.core, &path, Guard::of(r, &path)) {
         Ok(Found::File(e)) => e,
         Ok(_) => return Flow::Declined,
         Err(e) => {

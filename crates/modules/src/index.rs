@@ -8,6 +8,7 @@ use weir_http::location::{bytes_path, map_uri_into};
 use weir_http::logger::LogLevel;
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
 use weir_http::phases::internal_redirect;
+use weir_http::symlinks::metadata;
 use weir_http::vars::template;
 use weir_http::{Phase, Request};
 use weir_module::{
@@ -92,7 +93,7 @@ fn handle(r: &mut Request) -> Flow {
             return internal_redirect(r, &file, &args);
         }
         let path = [dir.as_slice(), file.as_slice()].concat();
-        if files::test(&path) == Some(false) {
+        if files::test(r, &path) == Some(false) {
             let uri = [r.uri.as_slice(), file.as_slice()].concat();
             let args = r.args.clone();
             return internal_redirect(r, &uri, &args);
@@ -110,7 +111,7 @@ fn handle(r: &mut Request) -> Flow {
 /// A directory that is missing or closed is told now, not as a missing index.
 fn check_directory(r: &mut Request, dir: &[u8]) -> Option<Flow> {
     let path = bytes_path(dir);
-    let e = std::fs::metadata(&path).err()?;
+    let e = metadata(r, dir).err()?;
     let shown = path.display();
     if e.kind() == std::io::ErrorKind::PermissionDenied {
         let text = format!("\"{shown}\" is forbidden ({})", os_text(&e));

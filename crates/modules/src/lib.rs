@@ -16,8 +16,8 @@ mod headers;
 mod index;
 mod limit_conn;
 mod limit_req;
+mod limits;
 mod log;
-mod lru;
 mod map;
 mod mime;
 mod not_modified;
@@ -37,7 +37,6 @@ mod try_files;
 mod userid;
 mod util;
 mod welcome;
-mod zones;
 
 use std::path::PathBuf;
 use weir_http::generation::Generation;
@@ -47,6 +46,8 @@ use weir_http::HttpModule;
 pub const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::MODULE,
     &weir_http::h2::MODULE,
+    &weir_http::core_rows::EARLY,
+    &weir_http::core_rows::SYMLINKS,
     &weir_upstream::MODULE,
     &log::MODULE,
     &gzip_ok::MODULE,
@@ -108,12 +109,15 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--without-http_memcached_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
-    "--without-http_upstream_least_time_module",
-    "--without-http_upstream_sticky_module",
     "--without-mail_pop3_module",
     "--without-mail_imap_module",
     "--without-mail_smtp_module",
 ];
+
+/// Whether connections to servers are made from addresses that are not this machine's.
+pub fn binds_any_source(gen: &Generation) -> bool {
+    proxy::binds_any_source(gen)
+}
 
 /// Directories for temporary files besides the core's.
 pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {

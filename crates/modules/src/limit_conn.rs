@@ -10,17 +10,19 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::limits::{
+    already_bound, dry_run_row, log_level_row, same_key, status_row, too_long, Refusal, Refuses,
+};
 use crate::util::with_value;
-use crate::zones::{self, ZoneNames};
 use weir_base::units;
 use weir_http::build::Build;
-use weir_http::logger::LogLevel;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
 use weir_http::vars::template;
+use weir_http::zones::{self, ZoneNames};
 use weir_http::Request;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,
-    Level, Row, SlotVtable, Slots, Val,
+    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
+    Slots,
 };
 use weir_script::template::Template;
 
@@ -143,9 +145,7 @@ struct Limit {
 #[derive(Default)]
 struct LimitConnLoc {
     limits: Option<Vec<Limit>>,
-    log_level: Val<LogLevel>,
-    status: Val<u16>,
-    dry_run: Val<bool>,
+    refusal: Refusal,
 }
 
 impl ConfType for LimitConnLoc {
@@ -156,17 +156,16 @@ impl ConfType for LimitConnLoc {
         if self.limits.is_none() {
             self.limits.clone_from(&parent.limits);
         }
-        merge_values!(self, parent; log_level = LogLevel::Error, status = 503, dry_run = false);
+        self.refusal.merge(&parent.refusal);
         Ok(())
     }
 }
 
-pub const LOG_LEVELS: &[(&str, LogLevel)] = &[
-    ("info", LogLevel::Info),
-    ("notice", LogLevel::Notice),
-    ("warn", LogLevel::Warn),
-    ("error", LogLevel::Error),
-];
+impl Refuses for LimitConnLoc {
+    fn refusal(&mut self) -> &mut Refusal {
+        &mut self.refusal
+    }
+}
 
 const ROWS: &[Row] = &[
     Row::new(
@@ -185,39 +184,12 @@ const ROWS: &[Row] = &[
         "How many requests of one key may be in progress.",
         set_limit,
     ),
-    Row::new(
+    log_level_row::<LimitConnLoc>(
         "limit_conn_log_level",
-        Context::HSL,
-        Arity::ONE,
-        "error",
         "The level at which refusals are logged.",
-        |cf, d| {
-            let level = d.choice(0, LOG_LEVELS)?;
-            cf.get::<LimitConnLoc>().log_level.once(d, level)
-        },
     ),
-    Row::new(
-        "limit_conn_status",
-        Context::HSL,
-        Arity::ONE,
-        "503",
-        "The status of refusals.",
-        |cf, d| {
-            let status = refusal_status(d)?;
-            cf.get::<LimitConnLoc>().status.once(d, status)
-        },
-    ),
-    Row::new(
-        "limit_conn_dry_run",
-        Context::HSL,
-        Arity::FLAG,
-        "off",
-        "Counts and logs, and refuses nothing.",
-        |cf, d| {
-            let on = d.flag()?;
-            cf.get::<LimitConnLoc>().dry_run.once(d, on)
-        },
-    ),
+    status_row::<LimitConnLoc>("limit_conn_status"),
+    dry_run_row::<LimitConnLoc>("limit_conn_dry_run", "Counts and logs, and refuses nothing."),
 ];
 
 pub const MODULE: HttpModule = HttpModule {
@@ -233,14 +205,6 @@ pub const MODULE: HttpModule = HttpModule {
     build: Some(build),
     ..HttpModule::EMPTY
 };
-
-/// A status from 400 to 599.
-pub fn refusal_status(d: &Directive) -> ConfResult<u16> {
-    match d.num(0)? {
-        n @ 400..=599 => Ok(n as u16),
-        _ => Err(d.bad(0, "value must be between 400 and 599")),
-    }
-}
 
 fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
     let key = Arc::new(template(cf, d, 0)?);
@@ -258,11 +222,6 @@ fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
     zones.push(ZoneConf { name, size, key, zone: None });
     Ok(())
-}
-
-pub fn already_bound(d: &Directive, name: &[u8], key: &Template) -> Diagnostic {
-    let (name, key) = (String::from_utf8_lossy(name), String::from_utf8_lossy(key.source()));
-    d.fail(format!("{} \"{name}\" is already bound to key \"{key}\"", d.name()))
 }
 
 fn set_limit(cf: &mut Cf, d: &Directive) -> ConfResult {
@@ -290,17 +249,7 @@ fn build(b: &mut Build) -> ConfResult {
     let main = b.main.get_mut::<LimitConnMain>();
     for z in &mut main.zones {
         let (name, key) = (&z.name, z.key.source());
-        let check = |zone: &Zone| {
-            if zone.key == key {
-                return Ok(());
-            }
-            Err(Diagnostic::emerg(format!(
-                "limit_conn_zone \"{}\" uses the \"{}\" key while previously it used the \"{}\" key",
-                String::from_utf8_lossy(name),
-                String::from_utf8_lossy(key),
-                String::from_utf8_lossy(&zone.key),
-            )))
-        };
+        let check = |zone: &Zone| same_key("limit_conn_zone", name, key, &zone.key);
         z.zone = Some(zones::attach(KIND, name, z.size, check, || Zone::new(key, z.size))?);
     }
     for slots in b.locations.iter_mut() {
@@ -357,25 +306,19 @@ fn handler(r: &mut Request) -> Flow {
     Flow::Declined
 }
 
-pub fn too_long(r: &Request, key: &Template, value: &[u8], max: usize) {
-    let (key, value) = (String::from_utf8_lossy(key.source()), String::from_utf8_lossy(value));
-    let text = format!("the value of the \"{key}\" key is more than {max} bytes: \"{value}\"");
-    r.log(LogLevel::Error, &text);
-}
-
 fn log_refusal(r: &Request, conf: &LimitConnLoc, limit: &Limit) {
-    let dry = if *conf.dry_run { ", dry run," } else { "" };
+    let dry = if *conf.refusal.dry_run { ", dry run," } else { "" };
     let name = String::from_utf8_lossy(&limit.name);
-    r.log(*conf.log_level, &format!("limiting connections{dry} by zone \"{name}\""));
+    r.log(*conf.refusal.log_level, &format!("limiting connections{dry} by zone \"{name}\""));
 }
 
 fn refuse(r: &mut Request, conf: &LimitConnLoc) -> Flow {
-    if *conf.dry_run {
+    if *conf.refusal.dry_run {
         r.keep_state(Kept { status: Status::RejectedDryRun, _held: Vec::new() });
         return Flow::Declined;
     }
     r.keep_state(Kept { status: Status::Rejected, _held: Vec::new() });
-    Flow::Status(*conf.status)
+    Flow::Status(*conf.refusal.status)
 }
 
 fn status(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

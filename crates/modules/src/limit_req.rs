@@ -11,18 +11,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use crate::limit_conn::{already_bound, refusal_status, too_long, LOG_LEVELS};
+use crate::limits::{
+    already_bound, dry_run_row, log_level_row, same_key, status_row, too_long, Refusal, Refuses,
+};
 use crate::util::with_value;
-use crate::zones::{self, ZoneNames};
 use weir_base::units;
 use weir_http::build::Build;
 use weir_http::logger::LogLevel;
 use weir_http::module::{Flow, HttpModule, LocalFuture, Phase, PhaseHandler, VarArg, Variable};
 use weir_http::vars::template;
+use weir_http::zones::{self, ZoneNames};
 use weir_http::Request;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,
-    Level, Row, SlotVtable, Slots, Val,
+    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
+    Slots,
 };
 use weir_runtime::{clock, timer};
 use weir_script::template::Template;
@@ -89,9 +91,7 @@ struct Bound {
 #[derive(Default)]
 struct LimitReqLoc {
     limits: Option<Vec<Limit>>,
-    log_level: Val<LogLevel>,
-    status: Val<u16>,
-    dry_run: Val<bool>,
+    refusal: Refusal,
 }
 
 impl ConfType for LimitReqLoc {
@@ -102,15 +102,21 @@ impl ConfType for LimitReqLoc {
         if self.limits.is_none() {
             self.limits.clone_from(&parent.limits);
         }
-        merge_values!(self, parent; log_level = LogLevel::Error, status = 503, dry_run = false);
+        self.refusal.merge(&parent.refusal);
         Ok(())
+    }
+}
+
+impl Refuses for LimitReqLoc {
+    fn refusal(&mut self) -> &mut Refusal {
+        &mut self.refusal
     }
 }
 
 impl LimitReqLoc {
     /// Delays are logged one level lower than refusals.
     fn delay_level(&self) -> LogLevel {
-        match *self.log_level {
+        match *self.refusal.log_level {
             LogLevel::Error => LogLevel::Warn,
             LogLevel::Warn => LogLevel::Notice,
             _ => LogLevel::Info,
@@ -135,38 +141,14 @@ const ROWS: &[Row] = &[
         "How much faster than the zone's rate requests may come.",
         set_limit,
     ),
-    Row::new(
+    log_level_row::<LimitReqLoc>(
         "limit_req_log_level",
-        Context::HSL,
-        Arity::ONE,
-        "error",
         "The level at which refusals are logged; delays are one level lower.",
-        |cf, d| {
-            let level = d.choice(0, LOG_LEVELS)?;
-            cf.get::<LimitReqLoc>().log_level.once(d, level)
-        },
     ),
-    Row::new(
-        "limit_req_status",
-        Context::HSL,
-        Arity::ONE,
-        "503",
-        "The status of refusals.",
-        |cf, d| {
-            let status = refusal_status(d)?;
-            cf.get::<LimitReqLoc>().status.once(d, status)
-        },
-    ),
-    Row::new(
+    status_row::<LimitReqLoc>("limit_req_status"),
+    dry_run_row::<LimitReqLoc>(
         "limit_req_dry_run",
-        Context::HSL,
-        Arity::FLAG,
-        "off",
         "Counts and logs, and neither delays nor refuses.",
-        |cf, d| {
-            let on = d.flag()?;
-            cf.get::<LimitReqLoc>().dry_run.once(d, on)
-        },
     ),
 ];
 
@@ -261,17 +243,7 @@ fn build(b: &mut Build) -> ConfResult {
     let main = b.main.get_mut::<LimitReqMain>();
     for z in &mut main.zones {
         let (name, key) = (&z.name, z.key.source());
-        let check = |zone: &Zone| {
-            if zone.key == key {
-                return Ok(());
-            }
-            Err(Diagnostic::emerg(format!(
-                "limit_req \"{}\" uses the \"{}\" key while previously it used the \"{}\" key",
-                String::from_utf8_lossy(name),
-                String::from_utf8_lossy(key),
-                String::from_utf8_lossy(&zone.key),
-            )))
-        };
+        let check = |zone: &Zone| same_key("limit_req", name, key, &zone.key);
         z.zone = Some(zones::attach(KIND, name, z.size, check, || Zone::new(key, z.size))?);
     }
     for slots in b.locations.iter_mut() {
@@ -313,7 +285,7 @@ fn handler(r: &mut Request) -> Flow {
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<LimitReqLoc>();
     let limits = conf.limits.as_deref().unwrap_or_default();
-    let dry = *conf.dry_run;
+    let dry = *conf.refusal.dry_run;
     let keep = |r: &mut Request, status, delay_ms| r.keep_state(Kept { status, delay_ms });
     match decide(r, limits) {
         Decision::None => Flow::Declined,
@@ -335,14 +307,14 @@ fn handler(r: &mut Request) -> Flow {
         Decision::Refuse { excess, limit } => {
             if let Some(excess) = excess {
                 let what = if dry { "limiting requests, dry run" } else { "limiting requests" };
-                log(r, *conf.log_level, what, excess, " by zone", &limits[limit].name);
+                log(r, *conf.refusal.log_level, what, excess, " by zone", &limits[limit].name);
             }
             if dry {
                 keep(r, Status::RejectedDryRun, 0);
                 return Flow::Declined;
             }
             keep(r, Status::Rejected, 0);
-            Flow::Status(*conf.status)
+            Flow::Status(*conf.refusal.status)
         }
     }
 }

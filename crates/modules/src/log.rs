@@ -114,12 +114,12 @@ impl Health {
     /// The disk was full within this second.
     fn is_full(&self) -> bool {
         let full = self.full.load(Ordering::Relaxed);
-        full != 0 && full == clock::coarse_wall_secs()
+        full != 0 && full == clock::wall_secs()
     }
 
     /// What to log about a failure; nothing when one was logged within the last minute.
     pub fn failed(&self, path: &std::path::Path, e: &std::io::Error) -> Option<String> {
-        let now = clock::coarse_wall_secs();
+        let now = clock::wall_secs();
         if e.kind() == std::io::ErrorKind::StorageFull {
             self.full.store(now, Ordering::Relaxed);
         }

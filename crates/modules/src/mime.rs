@@ -1,5 +1,5 @@
-//! The lists of MIME types that say which responses a filter works on (`sub_filter_types`,
-//! `charset_types`).
+//! The lists of MIME types that say which responses a filter works on (`gzip_types`,
+//! `sub_filter_types`, `charset_types`).
 
 use std::sync::Arc;
 use weir_http::Request;

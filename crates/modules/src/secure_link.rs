@@ -146,7 +146,7 @@ fn check(r: &mut Request, conf: &SecureLinkLoc) -> Option<bool> {
     if !is_equal(&sum, &Md5::digest(&text)) {
         return None;
     }
-    let now = clock::coarse_wall_secs() as u64;
+    let now = clock::wall_secs() as u64;
     Some(end_secs.is_none_or(|end| end >= now))
 }
 

@@ -4,9 +4,12 @@
 //! where `sendfile` is off or a filter needs the text.
 
 use crate::files::{Entry, FileCache, Found};
+use bytes::Bytes;
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
+use std::sync::Arc;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_http::conf::Aio;
 use weir_http::core_rows::os_text;
@@ -14,7 +17,9 @@ use weir_http::location::map_uri_into;
 use weir_http::logger::LogLevel;
 use weir_http::module::{Flow, HttpModule, LocalFuture, PhaseHandler};
 use weir_http::special;
+use weir_http::symlinks::Guard;
 use weir_http::{Buf, Chain, Phase, Request};
+use weir_runtime::direct;
 use weir_wire::http1::request::Method;
 
 pub const MODULE: HttpModule = HttpModule {
@@ -41,7 +46,7 @@ fn handle(r: &mut Request) -> Flow {
     r.uri = uri;
     let loc = Rc::clone(r.loc());
     let cache = r.conn().worker.local::<FileCache>();
-    match cache.find(&loc.core, &path) {
+    match cache.find(&loc.core, &path, Guard::of(r, &path)) {
         Ok(Found::File(entry)) => serve(r, &path, &entry),
         Ok(Found::Directory) => redirect_to_directory(r),
         Ok(Found::Other) => {
@@ -115,15 +120,20 @@ pub fn send_entry(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
         Err(e) => return open_error(r, path, &e),
     };
     let buf = Buf::file(file, 0, entry.stamp.size).and_last();
-    if *loc.core.sendfile && loc.body_filters.is_empty() {
+    let direct = entry.stamp.size >= *loc.core.directio;
+    if *loc.core.sendfile && !direct && loc.body_filters.is_empty() {
         return special::finish(r, buf);
     }
-    r.set_ctx(Pending(buf));
+    r.set_ctx(Pending { buf, direct });
     Flow::Wait(read_and_send)
 }
 
 /// A file that is to be read and passed through the filters.
-struct Pending(Buf);
+struct Pending {
+    buf: Buf,
+    /// Past the page cache.
+    direct: bool,
+}
 
 fn read_and_send(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
@@ -140,23 +150,30 @@ fn read_and_send(r: &mut Request) -> LocalFuture<'_, Flow> {
             return Flow::Ok;
         }
         let loc = Rc::clone(r.loc());
-        if *loc.core.sendfile && !r.filter_needs_memory {
-            return match r.output(Chain::one(pending.0)) {
+        if *loc.core.sendfile && !pending.direct && !r.filter_needs_memory {
+            return match r.output(Chain::one(pending.buf)) {
                 Ok(()) => Flow::Ok,
                 Err(_) => Flow::Close,
             };
         }
-        send_pieces(r, &pending.0).await
+        send_pieces(r, &pending.buf, pending.direct).await
     })
 }
 
-async fn send_pieces(r: &mut Request, whole: &Buf) -> Flow {
+async fn send_pieces(r: &mut Request, whole: &Buf, direct: bool) -> Flow {
     let weir_http::Data::File { file, offset, len } = &whole.data else { return Flow::Close };
     let threads = *r.loc().core.aio == Aio::Threads;
+    let align = *r.loc().core.directio_alignment as usize;
+    // A file system that cannot is read as usual.
+    let direct = if direct { direct::reopen(file).ok().map(Arc::new) } else { None };
     let (mut at, end) = (*offset, *offset + *len);
     while at < end {
         let n = READ_BYTES.min((end - at) as usize);
-        let piece = match read_piece(file, at, n, threads).await {
+        let read = match &direct {
+            Some(direct) => read_direct(direct, at, n, align).await,
+            None => read_piece(file, at, n, threads).await,
+        };
+        let piece = match read {
             Ok(p) if !p.is_empty() => p,
             _ => {
                 r.log(LogLevel::Alert, "the file was truncated while sent");
@@ -176,18 +193,26 @@ async fn send_pieces(r: &mut Request, whole: &Buf) -> Flow {
     Flow::Ok
 }
 
+/// Reads part of a file past the page cache, in another thread.
+async fn read_direct(file: &Arc<File>, at: u64, n: usize, align: usize) -> io::Result<Bytes> {
+    let file = Arc::clone(file);
+    let work = move || direct::read(&file, at, n, align);
+    let (text, range) = tokio::task::spawn_blocking(work).await.map_err(io::Error::other)??;
+    Ok(Bytes::from(text).slice(range))
+}
+
 /// Reads part of a file, in another thread when `aio threads` is on.
 async fn read_piece(
     file: &Rc<std::fs::File>,
     at: u64,
     n: usize,
     threads: bool,
-) -> io::Result<Vec<u8>> {
+) -> io::Result<Bytes> {
     let read = move |file: &std::fs::File| {
         let mut text = vec![0; n];
         let got = file.read_at(&mut text, at)?;
         text.truncate(got);
-        Ok(text)
+        Ok(Bytes::from(text))
     };
     if !threads {
         return read(file);

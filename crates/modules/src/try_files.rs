@@ -36,7 +36,7 @@ fn handle(r: &mut Request) -> Flow {
             true => path.extend_from_slice(&tested[name.len()..]),
             false => path.extend_from_slice(&tested),
         }
-        if files::test(&path) != Some(t.directory) {
+        if files::test(r, &path) != Some(t.directory) {
             continue;
         }
         let uri = match alias && !core.alias_is_whole && !tested.starts_with(&name) {

@@ -304,7 +304,7 @@ fn choose(r: &mut Request, conf: &UseridLoc) -> Client {
             r.log(LogLevel::Notice, &format!("userid cookie \"{name}={got}\" was reset"));
         }
     }
-    let now = clock::coarse_wall_secs() as u32;
+    let now = clock::wall_secs() as u32;
     client.set = Some(match *conf.enable {
         Enable::V1 => Uid::new_v1(conf.service.unwrap_or(0), now),
         _ => {
@@ -347,7 +347,7 @@ fn set_cookie(conf: &UseridLoc, client: &Client, uid: Uid) -> Vec<u8> {
         Expires::Max => out.extend_from_slice(b"; expires=Thu, 31-Dec-37 23:55:55 GMT"),
         Expires::Secs(secs) => {
             out.extend_from_slice(b"; expires=");
-            let end = clock::coarse_wall_secs().saturating_add_unsigned(secs);
+            let end = clock::wall_secs().saturating_add_unsigned(secs);
             date::cookie_time(&mut out, end);
         }
     }

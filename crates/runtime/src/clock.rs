@@ -1,5 +1,7 @@
 //! Clocks. Durations come from the monotonic clock, dates from the wall clock.
 
+use std::cell::Cell;
+
 #[cfg(unix)]
 fn read(id: libc::clockid_t) -> (u64, u32) {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -9,27 +11,72 @@ fn read(id: libc::clockid_t) -> (u64, u32) {
     (ts.tv_sec as u64, ts.tv_nsec as u32)
 }
 
-/// Milliseconds of the monotonic clock, exact.
-#[cfg(unix)]
+/// What the clocks said when the worker's event loop last had something to do: every timeout and
+/// date of one turn of the loop then costs one reading, as in nginx.
+#[derive(Clone, Copy)]
+struct Turn {
+    mono_ms: u64,
+    wall_secs: i64,
+    /// So many more answers before the clocks are read again: a loop that never rests must not
+    /// stop the time. 0: this thread reads the clocks each time.
+    left: u32,
+}
+
+/// Answers from one reading.
+const ANSWERS_MAX: u32 = 64;
+
+thread_local! {
+    static TURN: Cell<Turn> = const { Cell::new(Turn { mono_ms: 0, wall_secs: 0, left: 0 }) };
+}
+
+/// Reads the clocks for the turn that begins; call it whenever the event loop has waited.
+pub fn tick() {
+    TURN.set(Turn { mono_ms: read_mono_ms(), wall_secs: read_wall_secs(), left: ANSWERS_MAX });
+}
+
+/// This thread's turn, if it has turns.
+#[inline]
+fn turn() -> Option<Turn> {
+    let mut turn = TURN.get();
+    match turn.left {
+        0 => return None,
+        1 => {
+            tick();
+            return Some(TURN.get());
+        }
+        _ => turn.left -= 1,
+    }
+    TURN.set(turn);
+    Some(turn)
+}
+
+/// Milliseconds of the monotonic clock; in a worker, as of this turn of its event loop.
 #[inline]
 pub fn mono_ms() -> u64 {
+    turn().map_or_else(read_mono_ms, |t| t.mono_ms)
+}
+
+/// Wall-clock seconds; in a worker, as of this turn of its event loop.
+#[inline]
+pub fn wall_secs() -> i64 {
+    turn().map_or_else(read_wall_secs, |t| t.wall_secs)
+}
+
+#[cfg(unix)]
+fn read_mono_ms() -> u64 {
     let (s, ns) = read(libc::CLOCK_MONOTONIC);
     s * 1000 + u64::from(ns / 1_000_000)
 }
 
-/// Milliseconds of the monotonic clock as of the last timer tick (a few ms behind); for timeouts.
+/// The coarse clock, a few ms behind, is good for dates.
 #[cfg(target_os = "linux")]
-#[inline]
-pub fn coarse_ms() -> u64 {
-    let (s, ns) = read(libc::CLOCK_MONOTONIC_COARSE);
-    s * 1000 + u64::from(ns / 1_000_000)
+fn read_wall_secs() -> i64 {
+    read(libc::CLOCK_REALTIME_COARSE).0 as i64
 }
 
-/// Wall-clock seconds as of the last timer tick; for the Date header.
-#[cfg(target_os = "linux")]
-#[inline]
-pub fn coarse_wall_secs() -> i64 {
-    read(libc::CLOCK_REALTIME_COARSE).0 as i64
+#[cfg(not(target_os = "linux"))]
+fn read_wall_secs() -> i64 {
+    wall().0
 }
 
 /// Wall clock, exact: seconds and milliseconds.
@@ -44,7 +91,7 @@ mod portable {
     use std::sync::OnceLock;
     use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-    pub fn mono_ms() -> u64 {
+    pub fn read_mono_ms() -> u64 {
         static START: OnceLock<Instant> = OnceLock::new();
         START.get_or_init(Instant::now).elapsed().as_millis() as u64
     }
@@ -54,14 +101,31 @@ mod portable {
     }
 }
 #[cfg(not(unix))]
-pub use portable::{mono_ms, wall};
+use portable::read_mono_ms;
+#[cfg(not(unix))]
+pub use portable::wall;
 
-#[cfg(not(target_os = "linux"))]
-pub fn coarse_ms() -> u64 {
-    mono_ms()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[cfg(not(target_os = "linux"))]
-pub fn coarse_wall_secs() -> i64 {
-    wall().0
+    #[test]
+    fn a_thread_with_turns_sees_time_pass_even_if_it_never_rests() {
+        let start = mono_ms();
+        tick();
+        let mut answers = 0u64;
+        while mono_ms() < start + 20 {
+            answers += 1;
+            assert!(answers < 1 << 40, "time stands still");
+        }
+        assert!(TURN.get().left > 0);
+    }
+
+    #[test]
+    fn a_thread_without_turns_reads_the_clock() {
+        let before = mono_ms();
+        std::thread::sleep(std::time::Duration::from_millis(3));
+        assert!(mono_ms() >= before + 2);
+        assert_eq!(TURN.get().left, 0);
+    }
 }

@@ -2,7 +2,10 @@
 //! This crate is the only home of `unsafe`; every block says why it is sound.
 #![allow(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+pub mod beneath;
 pub mod clock;
+pub mod direct;
 #[cfg(unix)]
 pub mod handover;
 pub mod listen;

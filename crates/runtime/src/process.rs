@@ -117,18 +117,43 @@ pub fn lookup(user: &str, group: Option<&str>) -> Result<Identity, String> {
     Ok(Identity { name: user.to_string(), uid, gid })
 }
 
-/// Drops root for good: groups, group, user; keeps core dumps possible.
-pub fn become_user(who: &Identity) -> io::Result<()> {
+/// Drops root for good: groups, group, user; keeps core dumps possible. `any_source` keeps what a
+/// connection from an address of others takes (`CAP_NET_RAW`).
+pub fn become_user(who: &Identity, any_source: bool) -> io::Result<()> {
     let name = CString::new(who.name.as_str()).map_err(io::Error::other)?;
     // SAFETY: plain system calls; the name outlives the call.
     unsafe {
         check(libc::setgid(who.gid))?;
         check(libc::initgroups(name.as_ptr(), who.gid))?;
+        #[cfg(target_os = "linux")]
+        if any_source && who.uid != 0 {
+            check(libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0))?;
+        }
         check(libc::setuid(who.uid))?;
+        #[cfg(target_os = "linux")]
+        if any_source && who.uid != 0 {
+            keep_net_raw()?;
+        }
         #[cfg(target_os = "linux")]
         libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
     }
     Ok(())
+}
+
+/// Leaves this thread, and those it starts, the one capability.
+#[cfg(target_os = "linux")]
+fn keep_net_raw() -> io::Result<()> {
+    const VERSION_3: u32 = 0x2008_0522;
+    const CAP_NET_RAW: u32 = 13;
+    // As in linux/capability.h: version and process; effective, permitted, inheritable, twice.
+    let header = [VERSION_3, 0];
+    let data = [1 << CAP_NET_RAW, 1 << CAP_NET_RAW, 0u32, 0, 0, 0];
+    // SAFETY: both are plain words of this frame in the layout the call reads.
+    let rc = unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), data.as_ptr()) };
+    match rc {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 pub fn set_nofile(limit: u64) -> io::Result<()> {

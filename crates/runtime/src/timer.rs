@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 #[derive(Default)]
 pub struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,
-    /// When the armed timer fires, in coarse monotonic ms; 0 when none is armed.
+    /// When the armed timer fires, in monotonic ms; 0 when none is armed.
     armed_at: u64,
     /// The armed timer has been polled, so it knows the task to wake.
     polled: bool,
@@ -23,11 +23,11 @@ impl LazyTimer {
         LazyTimer::default()
     }
 
-    /// Ready once the deadline (coarse monotonic ms) has passed; otherwise wakes the task when it
+    /// Ready once the deadline (monotonic ms) has passed; otherwise wakes the task when it
     /// may have.
     pub fn poll_until(&mut self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
         loop {
-            let now = clock::coarse_ms();
+            let now = clock::mono_ms();
             if self.armed_at != 0 && self.armed_at <= deadline {
                 // The armed timer knows the task already, and wakes it when its time has come.
                 if self.polled && now < self.armed_at {
@@ -48,8 +48,8 @@ impl LazyTimer {
     }
 
     fn arm(&mut self, now: u64, deadline: u64) {
-        // A few ms more: the coarse clock lags, and a timer that fires early only costs a turn.
-        let at = tokio::time::Instant::now() + Duration::from_millis(deadline - now + 4);
+        // One more for the part of a millisecond that `now` lacks.
+        let at = tokio::time::Instant::now() + Duration::from_millis(deadline - now + 1);
         match &mut self.sleep {
             Some(s) => s.as_mut().reset(at),
             None => self.sleep = Some(Box::pin(tokio::time::sleep_until(at))),

@@ -65,6 +65,11 @@ impl Template {
         Self::new(text, if text.is_empty() { Vec::new() } else { vec![whole] })
     }
 
+    /// A template that is one variable, whatever bytes its name has.
+    pub fn variable(id: VarId) -> Template {
+        Self::new(b"", vec![Part::Var(id)])
+    }
+
     fn new(text: &[u8], parts: Vec<Part>) -> Template {
         let literal_bytes = parts.iter().map(|part| match part {
             Part::Literal { start, end } => end - start,

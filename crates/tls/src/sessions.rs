@@ -17,7 +17,7 @@ const SESSION_BYTES: usize = 262;
 const NAME_BYTES: usize = 16;
 
 fn now_secs() -> u64 {
-    clock::coarse_wall_secs() as u64
+    clock::wall_secs() as u64
 }
 
 /// The keys of one zone or server: the first seals, all open.

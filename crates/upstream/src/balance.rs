@@ -3,7 +3,12 @@
 //! The hashes are nginx's, bit for bit, so that a change from one to the other moves no client to
 //! another server.
 
-use crate::peers::{self, take, usable, weigh, with_backup, Choice, PeerId, Peers, State};
+use crate::group::Shape;
+use crate::least_time::LeastTime;
+use crate::peers::{
+    self, hinted, take, usable, weigh, with_backup, Choice, PeerId, PeerState, Peers, State,
+};
+use crate::sticky::Client;
 use std::net::IpAddr;
 use std::sync::Arc;
 use weir_http::Request;
@@ -20,6 +25,7 @@ pub enum Method {
     #[default]
     RoundRobin,
     LeastConn,
+    LeastTime(LeastTime),
     IpHash,
     Hash(Arc<Template>),
     Consistent(Arc<Template>, Arc<Ring>),
@@ -31,7 +37,7 @@ pub enum Method {
 impl Method {
     /// The methods that know no backup servers.
     pub fn refuses_backup(&self) -> bool {
-        !matches!(self, Method::RoundRobin | Method::LeastConn)
+        !matches!(self, Method::RoundRobin | Method::LeastConn | Method::LeastTime(_))
     }
 }
 
@@ -42,12 +48,17 @@ pub struct Key {
     hash: u32,
     rehash: u32,
     tries: u32,
+    /// What `sticky` knows of the client.
+    pub client: Client,
 }
 
 impl Key {
-    pub fn new(method: &Method, r: &mut Request) -> Key {
+    pub fn new(shape: &Shape, r: &mut Request) -> Key {
         let mut key = Key::default();
-        match method {
+        if let Some(sticky) = &shape.sticky {
+            key.client = sticky.client(r);
+        }
+        match &shape.method {
             Method::Hash(t) => key.text = r.eval(t),
             Method::Consistent(t, ring) => {
                 key.text = r.eval(t);
@@ -82,8 +93,39 @@ pub fn pick(
         || peers.primary.peers.len() < 2;
     let found = match method {
         Method::LeastConn if !peers.single() => return least_conn(peers, state, choice, now),
+        Method::LeastTime(how) if !peers.single() => {
+            return how.pick(peers, state, choice, now);
+        }
         Method::RoundRobin => None,
         _ if plain => None,
+        _ if !choice.hint.is_empty() => {
+            match hinted(&peers.primary, state.list(false), choice, now) {
+                Some(i) => Some(i),
+                None => by_key(method, peers, state, choice, key, now),
+            }
+        }
+        _ => by_key(method, peers, state, choice, key, now),
+    };
+    match found {
+        Some(index) => {
+            let at = PeerId { backup: false, index };
+            take(peers, state, choice, at, now);
+            Some(at)
+        }
+        None => peers::round_robin(peers, state, choice, now),
+    }
+}
+
+/// The choice of the methods that go by a key or by chance.
+fn by_key(
+    method: &Method,
+    peers: &Peers,
+    state: &mut State,
+    choice: &Choice,
+    key: &mut Key,
+    now: u64,
+) -> Option<usize> {
+    match method {
         Method::IpHash => hashed(peers, state, choice, key, now, ip_step),
         Method::Hash(_) if !key.text.is_empty() => {
             hashed(peers, state, choice, key, now, text_step)
@@ -94,14 +136,6 @@ pub fn pick(
         Method::Random => random(peers, state, choice, key, now, false),
         Method::RandomTwo => random(peers, state, choice, key, now, true),
         _ => None,
-    };
-    match found {
-        Some(index) => {
-            let at = PeerId { backup: false, index };
-            take(peers, state, choice, at, now);
-            Some(at)
-        }
-        None => peers::round_robin(peers, state, choice, now),
     }
 }
 
@@ -293,26 +327,32 @@ fn crc32(parts: &[&[u8]]) -> u32 {
 /// The server with the fewest connections for its weight; among equals, round robin.
 fn least_conn(peers: &Peers, state: &mut State, choice: &mut Choice, now: u64) -> Option<PeerId> {
     with_backup(peers, choice, |backup, choice| {
-        let index = fewest(peers, state, choice, backup, now)?;
+        let conns = |_: &peers::Peer, s: &PeerState| i64::from(s.conns);
+        let index = least(peers, state, choice, backup, now, conns)?;
         take(peers, state, choice, PeerId { backup, index }, now);
         Some(index)
     })
 }
 
-fn fewest(
+/// The server that `sticky` asks for, or the one with the least of something for its weight.
+pub(crate) fn least(
     peers: &Peers,
     state: &mut State,
     choice: &Choice,
     backup: bool,
     now: u64,
+    measure: impl Fn(&peers::Peer, &PeerState) -> i64,
 ) -> Option<usize> {
     let list = peers.list(backup);
     let states = state.list(backup);
-    let free = |i: usize, states: &[peers::PeerState]| {
+    if let Some(i) = hinted(list, states, choice, now) {
+        return Some(i);
+    }
+    let free = |i: usize, states: &[PeerState]| {
         !choice.tried.has(i) && usable(&list.peers[i], &states[i], now)
     };
-    let load = |i: usize, by: usize, states: &[peers::PeerState]| {
-        i64::from(states[i].conns) * list.peers[by].weight
+    let load = |i: usize, by: usize, states: &[PeerState]| {
+        measure(&list.peers[i], &states[i]) * list.peers[by].weight
     };
     let mut best: Option<usize> = None;
     let mut equals = false;

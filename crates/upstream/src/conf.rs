@@ -5,7 +5,9 @@
 
 use crate::balance::{Method, Ring};
 use crate::group::{Group, KeepAlive};
+use crate::least_time::LeastTime;
 use crate::peers::{Peer, PeerAddr, Peers};
+use crate::sticky;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use weir_base::units;
 use weir_conf::Position;
 use weir_http::build::Build;
 use weir_http::module::HttpModule;
+use weir_http::zones::ZoneNames;
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive, Level, Row,
     SlotVtable, Val,
@@ -30,6 +33,9 @@ struct Server {
     fail_timeout_secs: u64,
     max_conns: u32,
     down: bool,
+    draining: bool,
+    /// What `sticky route` knows it by.
+    route: Vec<u8>,
     backup: bool,
     at: Position,
 }
@@ -50,6 +56,7 @@ struct Declared {
     at: Position,
     servers: Vec<Server>,
     method: Option<Method>,
+    sticky: Option<sticky::Declared>,
     zone: Option<Vec<u8>>,
     keepalive: Val<usize>,
     local: bool,
@@ -68,6 +75,7 @@ impl Declared {
             at,
             servers: Vec::new(),
             method: None,
+            sticky: None,
             zone: None,
             keepalive: Val::UNSET,
             local: false,
@@ -203,6 +211,8 @@ impl Server {
             fail_timeout_secs: 10,
             max_conns: 0,
             down: false,
+            draining: false,
+            route: Vec::new(),
             backup: false,
             at,
         }
@@ -211,6 +221,8 @@ impl Server {
     /// Every address of the server.
     fn resolve(&self) -> ConfResult<Vec<Peer>> {
         let peer = |addr: PeerAddr| Peer {
+            sid: sticky::sid(&self.route, addr.to_string().as_bytes()),
+            draining: self.draining,
             weight: self.weight,
             max_fails: self.max_fails,
             fail_timeout_secs: self.fail_timeout_secs,
@@ -257,7 +269,7 @@ const UPS: Context = Context::UPSTREAM;
 pub const MODULE: HttpModule = HttpModule {
     name: "upstream",
     rows: ROWS,
-    slots: &[SlotVtable::of::<UpstreamMain>()],
+    slots: &[SlotVtable::of::<UpstreamMain>(), SlotVtable::of::<ZoneNames>()],
     variables: crate::vars::VARIABLES,
     build: Some(build),
     ..HttpModule::EMPTY
@@ -318,7 +330,40 @@ static ROWS: &[Row] = &[
     Row::new("least_conn", UPS, Arity::NONE, "", "The least busy server is asked.", |cf, d| {
         set_method(cf, d, Method::LeastConn)
     }),
+    Row::new(
+        "least_time",
+        UPS,
+        Arity::ONE_TWO,
+        "",
+        "The server is asked that is likely to be done first.",
+        set_least_time,
+    ),
+    Row::new(
+        "sticky",
+        UPS,
+        Arity::TWO_MORE,
+        "",
+        "A client comes to the same server again.",
+        |cf, d| {
+            let sticky = sticky::set(cf, d)?;
+            match cf.get::<UpstreamMain>().current().sticky.replace(sticky) {
+                Some(_) => Err(d.error("is duplicate")),
+                None => Ok(()),
+            }
+        },
+    )
+    .note("the balancing method may also follow it"),
 ];
+
+fn set_least_time(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let inflight = match d.args.get(1).map(|w| &*w.text) {
+        None => false,
+        Some(b"inflight") => true,
+        Some(other) => return Err(d.bad(1, format!("invalid parameter \"{}\"", lossy(other)))),
+    };
+    let last_byte = d.choice(0, &[("header", false), ("last_byte", true)])?;
+    set_method(cf, d, Method::LeastTime(LeastTime { last_byte, inflight }))
+}
 
 fn set_method(cf: &mut Cf, d: &Directive, method: Method) -> ConfResult {
     let redefined = cf.get::<UpstreamMain>().current().method.replace(method).is_some();
@@ -380,10 +425,20 @@ fn set_parameter(s: &mut Server, d: &Directive, i: usize) -> ConfResult {
         s.max_fails = u32::try_from(int(v)?).map_err(|_| bad())?;
     } else if let Some(v) = d.keyed(i, "fail_timeout") {
         s.fail_timeout_secs = units::parse_sec(v).ok_or_else(bad)?;
+    } else if let Some(v) = d.keyed(i, "route") {
+        if v.is_empty() {
+            return Err(d.bad(i, "route is empty"));
+        }
+        if v.len() > sticky::SID_MAX_BYTES {
+            return Err(d.bad(i, format!("route is longer than {}", sticky::SID_MAX_BYTES)));
+        }
+        s.route = v.to_vec();
     } else {
         match d.arg(i) {
             b"backup" => s.backup = true,
-            b"down" => s.down = true,
+            // As in nginx the later of the two counts.
+            b"down" => (s.down, s.draining) = (true, false),
+            b"drain" => (s.down, s.draining) = (true, true),
             b"resolve" => {
                 return Err(bad().hint(
                     "names are resolved when the configuration is read; \
@@ -455,5 +510,9 @@ fn build_group(u: &Declared) -> ConfResult<Group> {
         other => other,
     };
     let zone = u.zone.as_deref();
-    Ok(Group::new(&u.name, u.port, !u.explicit, peers, method, u.keepalive(), zone))
+    let group = Group::new(&u.name, u.port, !u.explicit, peers, method, u.keepalive(), zone);
+    Ok(match &u.sticky {
+        Some(sticky) => group.with_sticky(sticky.build(&u.name)?),
+        None => group,
+    })
 }

@@ -5,8 +5,10 @@
 //! reloads as long as its servers stay the same.
 
 use crate::balance::{self, Method};
+use crate::least_time::{LeastTime, Measured};
 use crate::link::Link;
 use crate::peers::{self, Choice, Peer, PeerId, Peers, State};
+use crate::sticky::Sticky;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -50,7 +52,18 @@ pub struct Shape {
     pub peers: Peers,
     pub method: Method,
     pub keepalive: Option<KeepAlive>,
+    pub sticky: Option<Arc<Sticky>>,
     zone: Option<Arc<Mutex<State>>>,
+}
+
+impl Shape {
+    /// How servers' times are measured, where the balancing goes by them.
+    fn timed(&self) -> Option<LeastTime> {
+        match self.method {
+            Method::LeastTime(how) => Some(how),
+            _ => None,
+        }
+    }
 }
 
 static NEXT_GROUP: AtomicU64 = AtomicU64::new(1);
@@ -94,9 +107,18 @@ impl Group {
         zone: Option<&[u8]>,
     ) -> Group {
         let zone = zone.map(|z| zone_state(z, name, &peers));
-        let shape = Arc::new(Shape { name: name.into(), peers, method, keepalive, zone });
+        let shape =
+            Arc::new(Shape { name: name.into(), peers, method, keepalive, sticky: None, zone });
         let id = NEXT_GROUP.fetch_add(1, Ordering::Relaxed);
         Group { id, name: name.to_vec(), implicit, port, shape, alive: Arc::new(()) }
+    }
+
+    pub fn with_sticky(mut self, sticky: Arc<Sticky>) -> Group {
+        // Nobody has a new group's shape yet.
+        if let Some(shape) = Arc::get_mut(&mut self.shape) {
+            shape.sticky = Some(sticky);
+        }
+        self
     }
 
     pub fn shape(&self) -> &Shape {
@@ -117,7 +139,8 @@ impl Group {
 pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
     let peers = Peers::new(peers, Vec::new());
     let method = Method::RoundRobin;
-    let shape = Shape { name: name.into(), peers, method, keepalive: None, zone: None };
+    let shape =
+        Shape { name: name.into(), peers, method, keepalive: None, sticky: None, zone: None };
     WorkerGroup::new(Arc::new(shape), Weak::new())
 }
 
@@ -223,17 +246,30 @@ impl WorkerGroup {
 
     /// Chooses a server and counts the connection to it.
     pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut balance::Key) -> Option<Lease> {
-        let now = clock::coarse_wall_secs() as u64;
+        let now = clock::wall_secs() as u64;
         let peers = &self.shape.peers;
-        let at =
-            self.with_state(|s| balance::pick(&self.shape.method, peers, s, choice, key, now))?;
-        Some(Lease { group: Rc::clone(self), peer: at, open: true })
+        if let Some(sticky) = &self.shape.sticky {
+            sticky.ask(&key.client, choice);
+        }
+        let timed = self.shape.timed();
+        if timed.is_some() {
+            choice.now_ms = clock::mono_ms();
+        }
+        let mut measured = Measured::default();
+        let at = self.with_state(|s| {
+            let at = balance::pick(&self.shape.method, peers, s, choice, key, now)?;
+            if let Some(timed) = timed {
+                timed.begin(s.peer(at), &mut measured, choice.now_ms);
+            }
+            Some(at)
+        })?;
+        Some(Lease { group: Rc::clone(self), peer: at, open: true, measured })
     }
 
     /// An idle connection to that server with that TLS (0 for none), the most recently used first.
     pub fn take_idle(&self, peer: PeerId, tag: usize, mark: u64) -> Option<Box<Link>> {
         let local = self.shape.keepalive?.local;
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         loop {
             let mut idle = self.idle.borrow_mut();
             let fits = |i: &Idle| i.peer == peer && i.link.mark == mark && (!local || i.tag == tag);
@@ -248,7 +284,7 @@ impl WorkerGroup {
     /// Keeps a connection for the next request, if it may be kept.
     pub fn put_idle(&self, mut link: Box<Link>, peer: PeerId, tag: usize, closing: bool) {
         let Some(k) = self.shape.keepalive else { return };
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         let old = link.requests >= k.requests || now.saturating_sub(link.start_ms) > k.time_ms;
         if closing || old || !link.is_quiet() {
             return;
@@ -286,7 +322,7 @@ impl WorkerGroup {
 
     /// Closes what has waited too long or was closed by its peer; how long until the next look.
     fn sweep(&self) -> Option<u64> {
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         let mut idle = self.idle.borrow_mut();
         idle.retain(|i| i.until_ms > now && i.link.is_quiet());
         match idle.iter().map(|i| i.until_ms - now).min() {
@@ -304,11 +340,27 @@ pub struct Lease {
     pub group: Rc<WorkerGroup>,
     pub peer: PeerId,
     open: bool,
+    measured: Measured,
 }
 
 impl Lease {
     pub fn config(&self) -> &Peer {
         self.group.shape.peers.peer(self.peer)
+    }
+
+    /// The answer's head took so long, and is passed on.
+    pub fn header_came(&mut self, took_ms: Option<u64>) {
+        self.measured.header_ms = took_ms;
+        let (group, m) = (&self.group, &mut self.measured);
+        if let Some(timed) = group.shape.timed() {
+            group.with_state(|s| timed.header(s.peer(self.peer), m, clock::mono_ms()));
+        }
+    }
+
+    /// How long the head took, and all of it.
+    pub fn took(&mut self, header_ms: Option<u64>, response_ms: Option<u64>) {
+        self.measured.header_ms = header_ms;
+        self.measured.response_ms = response_ms.unwrap_or_default();
     }
 
     /// Gives the server back; `failed` counts against it. Answers whether it is now disabled.
@@ -317,10 +369,15 @@ impl Lease {
         self.give_back(choice, failed)
     }
 
-    fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
-        let now = clock::coarse_wall_secs() as u64;
-        let group = &self.group;
-        group.with_state(|s| peers::release(&group.shape.peers, s, choice, self.peer, failed, now))
+    fn give_back(&mut self, choice: &mut Choice, failed: bool) -> bool {
+        let now = clock::wall_secs() as u64;
+        let (group, at, m) = (&self.group, self.peer, &mut self.measured);
+        group.with_state(|s| {
+            if let Some(timed) = group.shape.timed() {
+                timed.end(s.peer(at), m, failed, clock::mono_ms());
+            }
+            peers::release(&group.shape.peers, s, choice, at, failed, now)
+        })
     }
 }
 

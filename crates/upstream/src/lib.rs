@@ -4,9 +4,11 @@
 pub mod balance;
 pub mod conf;
 pub mod group;
+mod least_time;
 pub mod link;
 pub mod peers;
 pub mod reply;
+pub mod sticky;
 pub mod tls;
 mod vars;
 

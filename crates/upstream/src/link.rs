@@ -64,7 +64,7 @@ impl Link {
                 return Poll::Ready(done.map_err(LinkError::Io));
             }
             if deadline == 0 {
-                deadline = clock::coarse_ms() + timeout_ms;
+                deadline = clock::mono_ms() + timeout_ms;
             }
             timer.poll_until(cx, deadline).map(|()| Err(LinkError::Timeout))
         })
@@ -73,7 +73,7 @@ impl Link {
             stream: stream.into(),
             timer,
             requests: 0,
-            start_ms: clock::coarse_ms(),
+            start_ms: clock::mono_ms(),
             sent: 0,
             mark: 0,
             reused: false,
@@ -84,7 +84,7 @@ impl Link {
     pub async fn secure(&mut self, wanted: &Wanted, timeout_ms: u64) -> Result<(), SecureError> {
         self.stream.start(wanted.session().map_err(SecureError::Refused)?);
         self.mark = wanted.mark;
-        let deadline = clock::coarse_ms() + timeout_ms;
+        let deadline = clock::mono_ms() + timeout_ms;
         poll_fn(|cx| {
             if let Poll::Ready(done) = self.stream.poll_handshake(cx) {
                 return Poll::Ready(done.map_err(SecureError::Tls));
@@ -148,7 +148,7 @@ impl Link {
         timeout_ms: u64,
     ) -> Poll<LinkError> {
         if *deadline == 0 {
-            *deadline = clock::coarse_ms() + timeout_ms;
+            *deadline = clock::mono_ms() + timeout_ms;
         }
         self.timer.poll_until(cx, *deadline).map(|()| LinkError::Timeout)
     }

@@ -1,6 +1,7 @@
 //! The servers of an upstream and the choice between them: nginx's smooth weighted round robin,
 //! failure counting, backups and limits. Pure: the caller brings the time in seconds.
 
+use crate::least_time::Times;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -34,6 +35,10 @@ pub struct Peer {
     /// 0 for no limit.
     pub max_conns: u32,
     pub down: bool,
+    /// `drain`: besides `down`, what a `sticky` client asks for it still gets.
+    pub draining: bool,
+    /// What a `sticky` client is given to know it by: its `route`, or a digest of the address.
+    pub sid: Box<[u8]>,
 }
 
 impl Peer {
@@ -48,6 +53,8 @@ impl Peer {
             fail_timeout_secs: 10,
             max_conns: 0,
             down: false,
+            draining: false,
+            sid: Box::default(),
         }
     }
 }
@@ -62,6 +69,7 @@ pub struct PeerState {
     pub accessed: u64,
     pub checked: u64,
     pub conns: u32,
+    pub times: Times,
 }
 
 /// The servers of one kind: primary or backup.
@@ -202,6 +210,10 @@ pub struct Choice {
     /// How many more servers may be asked.
     pub tries: u32,
     pub on_backup: bool,
+    /// Milliseconds on the monotonic clock, for `least_time`.
+    pub now_ms: u64,
+    /// The [`Peer::sid`] that `sticky` asks for; empty for none.
+    pub hint: Vec<u8>,
 }
 
 impl Choice {
@@ -212,14 +224,27 @@ impl Choice {
 
 /// Whether a peer may be asked now, by everything but the request's own history.
 pub fn usable(peer: &Peer, state: &PeerState, now: u64) -> bool {
-    if peer.down {
-        return false;
-    }
+    !peer.down && able(peer, state, now)
+}
+
+/// As [`usable`], whether it is `down` or not.
+fn able(peer: &Peer, state: &PeerState, now: u64) -> bool {
     let failed = peer.max_fails != 0
         && state.fails >= peer.max_fails
         && now.saturating_sub(state.checked) <= peer.fail_timeout_secs;
     let full = peer.max_conns != 0 && state.conns >= peer.max_conns;
     !failed && !full
+}
+
+/// The server that `sticky` asks for, if it may be asked.
+pub fn hinted(list: &PeerList, state: &[PeerState], choice: &Choice, now: u64) -> Option<usize> {
+    if choice.hint.is_empty() {
+        return None;
+    }
+    let i = list.peers.iter().position(|p| *p.sid == *choice.hint)?;
+    let peer = &list.peers[i];
+    let welcome = !peer.down || peer.draining;
+    (welcome && !choice.tried.has(i) && able(peer, &state[i], now)).then_some(i)
 }
 
 /// Takes the next server; `None` when nobody is left.
@@ -230,8 +255,9 @@ pub fn round_robin(
     now: u64,
 ) -> Option<PeerId> {
     if peers.single() {
+        let asked_for = hinted(&peers.primary, &state.primary, choice, now).is_some();
         let (peer, s) = (&peers.primary.peers[0], &mut state.primary[0]);
-        if peer.down || (peer.max_conns != 0 && s.conns >= peer.max_conns) {
+        if (peer.down && !asked_for) || (peer.max_conns != 0 && s.conns >= peer.max_conns) {
             return None;
         }
         s.conns += 1;
@@ -264,6 +290,13 @@ pub fn with_backup(
 }
 
 fn smooth(list: &PeerList, state: &mut [PeerState], choice: &Choice, now: u64) -> Option<usize> {
+    let asked_for = hinted(list, state, choice, now);
+    if let Some(i) = asked_for {
+        // However often its clients come, the others wait for one round only.
+        if state[i].current_weight <= list.peers[i].weight - list.total_weight {
+            return Some(i);
+        }
+    }
     let mut best: Option<usize> = None;
     let mut total = 0;
     for (i, peer) in list.peers.iter().enumerate() {
@@ -275,10 +308,9 @@ fn smooth(list: &PeerList, state: &mut [PeerState], choice: &Choice, now: u64) -
             best = Some(i);
         }
     }
-    if let Some(b) = best {
-        state[b].current_weight -= total;
-    }
-    best
+    let best = asked_for.or(best)?;
+    state[best].current_weight -= total;
+    Some(best)
 }
 
 /// Adds the effective weight to the current one and lets a once failed server recover a step.
@@ -417,6 +449,40 @@ mod tests {
         assert!(round_robin(&peers, &mut state, &mut Choice::new(&peers), 1).is_none());
         release(&peers, &mut state, &mut choice, at, true, 1);
         assert!(round_robin(&peers, &mut state, &mut Choice::new(&peers), 1).is_some());
+    }
+
+    #[test]
+    fn sticky_gets_its_server_though_it_drains_and_the_others_keep_their_turns() {
+        let with_sid = |n: u16, draining: bool| Peer {
+            sid: n.to_string().into_bytes().into(),
+            down: draining,
+            draining,
+            ..peer(n, 1)
+        };
+        let peers =
+            Peers::new(vec![with_sid(1, false), with_sid(2, true), with_sid(3, false)], vec![]);
+        let mut state = peers.fresh_state();
+        let mut ask = |hint: &[u8], tried: Option<usize>| {
+            let mut choice = Choice { hint: hint.to_vec(), ..Choice::new(&peers) };
+            tried.into_iter().for_each(|i| choice.tried.set(i));
+            let at = round_robin(&peers, &mut state, &mut choice, 100).unwrap();
+            release(&peers, &mut state, &mut choice, at, false, 100);
+            at.index
+        };
+        assert_eq!([ask(b"2", None), ask(b"2", None), ask(b"2", None)], [1, 1, 1]);
+        assert_ne!(ask(b"2", Some(1)), 1);
+        for _ in 0..10 {
+            assert_eq!(ask(b"1", None), 0);
+        }
+        let turns: Vec<usize> = (0..6).map(|_| ask(b"", None)).collect();
+        assert!(!turns.contains(&1));
+        assert!(turns.iter().filter(|i| **i == 0).count() >= 2, "{turns:?}");
+        let single = Peers::new(vec![with_sid(2, true)], vec![]);
+        let mut state = single.fresh_state();
+        let mut choice = Choice::new(&single);
+        assert!(round_robin(&single, &mut state, &mut choice, 1).is_none());
+        choice.hint = b"2".to_vec();
+        assert!(round_robin(&single, &mut state, &mut choice, 1).is_some());
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl Wanted {
         if !self.tls.verify {
             return Ok(());
         }
-        let now = clock::coarse_wall_secs();
+        let now = clock::wall_secs();
         session.with(|tls| {
             let chain = tls.peer_certificates().unwrap_or_default();
             let verdict =

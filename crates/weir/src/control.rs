@@ -393,7 +393,8 @@ fn serve(
 ) -> Result<(), String> {
     crate::apply_limits(loaded.generation.global.get::<Global>(), &loaded.generation.error_log);
     if let Some(who) = who {
-        process::become_user(&who)
+        let any_source = weir_modules::binds_any_source(&loaded.generation);
+        process::become_user(&who, any_source)
             .map_err(|e| format!("becoming user \"{}\" failed: {e}", who.name))?;
     }
     let mut serving = Serving::start(Arc::clone(&loaded.generation), own)?;

@@ -107,7 +107,7 @@ pub const ROWS: &[Row] = &[
     Row::new("worker_cpu_affinity", MAIN, Arity::ONE_MORE, "", "CPUs of each worker: masks, or auto.", set_affinity),
     Row::new("worker_rlimit_nofile", MAIN, Arity::ONE, "", "Most open files.", set!(worker_rlimit_nofile, num)),
     Row::new("worker_rlimit_core", MAIN, Arity::ONE, "", "Largest core file.", set!(worker_rlimit_core, offset)),
-    Row::new("worker_shutdown_timeout", MAIN, Arity::ONE, "", "Longest graceful shutdown.", set!(worker_shutdown_timeout, msec)),
+    Row::new("worker_shutdown_timeout", MAIN, Arity::ONE, "", "Longest graceful shutdown.", set!(worker_shutdown_timeout, msec)).note("After a reload it ends the requests in progress, not the connections that wait for one."),
     Row::new("working_directory", MAIN, Arity::ONE, "", "Directory for core files.", |cf, d| {
         let path = cf.full_path(d.arg(0));
         cf.get::<Global>().working_directory.once(d, path)

@@ -2,21 +2,23 @@
 
 use crate::globals::Global;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
-use tokio::task::{spawn_local, LocalSet};
+use tokio::task::spawn_local;
 use weir_http::conn::{ClientAddr, Connection};
 use weir_http::generation::{Generation, WorkerGen};
 use weir_http::logger::LogLevel;
 use weir_http::worker::{AllCounters, Counters, Worker};
 use weir_runtime::listen::{Acceptor, Listener, Peer};
+use weir_runtime::{clock, timer};
 
 /// What the main thread tells a worker.
 pub enum Command {
@@ -104,9 +106,12 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
             }
         }
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let local = LocalSet::new();
-    runtime.block_on(local.run_until(serve(setup, inbox)));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .on_thread_unpark(clock::tick)
+        .build_local(LocalOptions::default())?;
+    clock::tick();
+    runtime.block_on(serve(setup, inbox));
     Ok(())
 }
 
@@ -114,20 +119,91 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
 struct State {
     worker: Rc<Worker>,
     accepting: RefCell<Vec<(Arc<Listener>, tokio::task::JoinHandle<()>)>>,
-    connections: RefCell<HashMap<u64, Weak<Connection>>>,
+    connections: RefCell<Registry>,
+    /// Tasks whose connection has ended, waiting for another: making one costs more than serving
+    /// a short connection does.
+    idle_tasks: RefCell<Vec<Rc<Seat>>>,
+}
+
+/// Tasks kept for the connections to come.
+const IDLE_TASKS_MAX: usize = 128;
+
+/// Where a connection's task finds its next connection.
+#[derive(Default)]
+struct Seat {
+    next: RefCell<Option<Rc<Connection>>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Seat {
+    fn give(&self, conn: Rc<Connection>) {
+        *self.next.borrow_mut() = Some(conn);
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Rc<Connection>> {
+        if let Some(conn) = self.next.borrow_mut().take() {
+            return Poll::Ready(conn);
+        }
+        // The task, and so its waker, stays the same.
+        self.waker.borrow_mut().get_or_insert_with(|| cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// The worker's connections, each at a number of its own while it lives.
+#[derive(Default)]
+struct Registry {
+    seats: Vec<Weak<Connection>>,
+    free: Vec<u32>,
+}
+
+impl Registry {
+    fn add(&mut self, conn: &Rc<Connection>) -> u32 {
+        let conn = Rc::downgrade(conn);
+        match self.free.pop() {
+            Some(at) => {
+                self.seats[at as usize] = conn;
+                at
+            }
+            None => {
+                self.seats.push(conn);
+                self.seats.len() as u32 - 1
+            }
+        }
+    }
+
+    fn remove(&mut self, at: u32) {
+        self.seats[at as usize] = Weak::new();
+        self.free.push(at);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Rc<Connection>> + '_ {
+        self.seats.iter().filter_map(Weak::upgrade)
+    }
 }
 
 async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
     let gen = Rc::new(WorkerGen::new(setup.generation));
     let worker = Rc::new(Worker::new(setup.id, gen, setup.all));
     worker.connections_max.set(setup.connections_max);
-    let state =
-        Rc::new(State { worker, accepting: RefCell::default(), connections: RefCell::default() });
+    let state = Rc::new(State {
+        worker,
+        accepting: RefCell::default(),
+        connections: RefCell::default(),
+        idle_tasks: RefCell::default(),
+    });
+    let watched = Rc::clone(&state.worker);
+    spawn_local(async move { watched.fresh.run().await });
     state.listen(setup.listeners);
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Serve { generation, listeners, connections_max } => {
-                *state.worker.gen.borrow_mut() = Rc::new(WorkerGen::new(generation));
+                let fresh = Rc::new(WorkerGen::new(generation));
+                let old = state.worker.gen.replace(fresh);
+                state.retire(old);
                 state.worker.connections_max.set(connections_max);
                 state.listen(listeners);
             }
@@ -162,13 +238,32 @@ impl State {
         }
     }
 
+    /// Requests that still work by an older configuration are ended its `worker_shutdown_timeout`
+    /// after the reload.
+    fn retire(self: &Rc<Self>, old: Rc<WorkerGen>) {
+        let timeout_ms = &old.shared.global.get::<Global>().worker_shutdown_timeout;
+        let Some(ms) = timeout_ms.as_option().copied() else { return };
+        let state = Rc::downgrade(self);
+        spawn_local(async move {
+            timer::sleep_ms(ms).await;
+            let Some(state) = state.upgrade() else { return };
+            for conn in state.connections.borrow().iter() {
+                if conn.works_by(&old) {
+                    conn.stream.socket().shutdown_both();
+                }
+            }
+        });
+    }
+
     /// All connections are taken: the one that has been idle for longest gives way, as in nginx.
     /// `false`: none is idle, and the new one must go.
     fn make_room(&self) -> bool {
         let n = self.worker.connections_max.get();
         let log = Arc::clone(&self.worker.generation().shared.error_log);
         let connections = self.connections.borrow();
-        let idle = connections.values().filter_map(Weak::upgrade).filter(|c| c.waiting.get());
+        let idle = connections.iter().filter(|c| c.waiting.get());
+        let now = clock::mono_ms();
+        let idle = idle.filter(|c| c.keepalive_least.get() <= now);
         match idle.min_by_key(|c| c.keepalive_deadline.get()) {
             Some(c) => {
                 let text = format!("{n} worker_connections are not enough, reusing connections");
@@ -191,8 +286,10 @@ impl State {
         for (_, task) in self.accepting.borrow_mut().drain(..) {
             task.abort();
         }
-        for conn in self.connections.borrow().values().filter_map(Weak::upgrade) {
-            conn.end_when_idle();
+        for conn in self.connections.borrow().iter() {
+            if !conn.tell_of_end() && conn.idle.get() {
+                close_idle(&conn);
+            }
         }
         let idle = async {
             while self.worker.connections.get() > 0 {
@@ -204,6 +301,21 @@ impl State {
             None => idle.await,
         }
     }
+}
+
+/// Closes an idle connection, after its `keepalive_min_timeout`.
+fn close_idle(conn: &Rc<Connection>) {
+    let left_ms = conn.keepalive_least.get().saturating_sub(clock::mono_ms());
+    if left_ms == 0 {
+        return conn.stream.shutdown_read();
+    }
+    let conn = Rc::downgrade(conn);
+    spawn_local(async move {
+        timer::sleep_ms(left_ms).await;
+        if let Some(conn) = conn.upgrade().filter(|c| c.idle.get()) {
+            conn.stream.shutdown_read();
+        }
+    });
 }
 
 /// How long accepting rests when the process is out of descriptors.
@@ -256,23 +368,40 @@ fn accepted(
     };
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     let conn = Rc::new(Connection::new(Rc::clone(worker), stream, client, at, serial));
-    state.connections.borrow_mut().insert(serial, Rc::downgrade(&conn));
-    let guard = Leaving(Rc::clone(state), serial);
-    spawn_local(async move {
-        let _guard = guard;
-        weir_http::h1::serve(conn).await;
-    });
+    let idle = state.idle_tasks.borrow_mut().pop();
+    if let Some(seat) = idle {
+        return seat.give(conn);
+    }
+    let seat = Rc::new(Seat::default());
+    seat.give(conn);
+    spawn_local(connections(Rc::clone(state), seat));
 }
 
-/// Counts a connection out, however its task ends.
-struct Leaving(Rc<State>, u64);
+/// Serves one connection after another.
+async fn connections(state: Rc<State>, seat: Rc<Seat>) {
+    loop {
+        let conn = poll_fn(|cx| seat.poll_next(cx)).await;
+        let at = state.connections.borrow_mut().add(&conn);
+        let leaving = Leaving(&state, at);
+        weir_http::h1::serve(conn).await;
+        drop(leaving);
+        let mut idle = state.idle_tasks.borrow_mut();
+        if idle.len() >= IDLE_TASKS_MAX {
+            return;
+        }
+        idle.push(Rc::clone(&seat));
+    }
+}
 
-impl Drop for Leaving {
+/// Counts a connection out, however it ends.
+struct Leaving<'a>(&'a State, u32);
+
+impl Drop for Leaving<'_> {
     fn drop(&mut self) {
         let worker = &self.0.worker;
         Counters::add(&worker.counters.active, -1);
         worker.connections.set(worker.connections.get() - 1);
-        self.0.connections.borrow_mut().remove(&self.1);
+        self.0.connections.borrow_mut().remove(self.1);
         if worker.closing.get() {
             worker.one_ended.notify_one();
         }

@@ -3,6 +3,51 @@
 use super::Target;
 use crate::random::Random;
 use weir_wire::http1::chunked::{write_chunk_header, write_last_chunk, Decoder, Event};
+use weir_wire::http1::field::{FieldEvent, FieldRules, Fields};
+
+/// The fields of trailers, and of servers' heads.
+pub const FIELDS: Target = Target {
+    name: "fields",
+    seeds: &[
+        b"A: b\r\nConnection: close\r\nEmpty:\r\n\r\n",
+        b"X_Bad: 1\nX/Bad: 1\nNoColon\nAccept:  a, b  \n\n",
+        b"Date: now\r\nDate: then\r\nContent-Length: 10\r\n\r\nrest",
+    ],
+    pieces: &[
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b":",
+        b" ",
+        b"\t",
+        b"\0",
+        b"\xff",
+        b"_",
+        b"\r\n\r\n",
+        b"A: b\r\n",
+    ],
+    check: fields,
+};
+
+fn fields(buf: &[u8], random: &mut Random) {
+    let rules = FieldRules { underscores: true, upstream: random.coin() };
+    let read = |cuts: &[usize]| {
+        let mut fields = Fields::default();
+        let mut events = Vec::new();
+        for &cut in cuts {
+            loop {
+                match fields.next(&buf[..cut], rules) {
+                    Ok(FieldEvent::NeedMore) => break,
+                    Ok(FieldEvent::End) => return (events, Some(Ok(fields.position()))),
+                    Ok(event) => events.push(event),
+                    Err(error) => return (events, Some(Err(error))),
+                }
+            }
+        }
+        (events, None)
+    };
+    assert_eq!(read(&random.cuts(buf.len())), read(&[buf.len()]));
+}
 
 pub const TARGET: Target = Target {
     name: "chunked body",

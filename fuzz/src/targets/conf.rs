@@ -2,6 +2,7 @@
 //! parses prints to text that parses to the same words.
 
 use super::Target;
+use crate::random::Random;
 use std::io;
 use std::sync::Arc;
 use weir_conf::{format, parse_partial, Body, Directive, Loader, Options, Parsed, Sources, Span};
@@ -42,7 +43,7 @@ pub const TARGET: Target = Target {
         b"\0",
         b"\xe9",
     ],
-    check: |text, _| check(text),
+    check,
 };
 
 const MAIN: &[u8] = b"/etc/main.conf";
@@ -69,7 +70,7 @@ fn parse(text: &[u8]) -> (Sources, Parsed) {
     (sources, parsed)
 }
 
-fn check(text: &[u8]) {
+fn check(text: &[u8], random: &mut Random) {
     let (sources, parsed) = parse(text);
     check_tree(&sources, &parsed.directives);
     if let Some(error) = &parsed.error {
@@ -85,6 +86,13 @@ fn check(text: &[u8]) {
     let bundle = sources.to_bundle();
     let unpacked = Sources::from_bundle(&bundle).map(|s| s.to_bundle());
     assert_eq!(unpacked.as_ref(), Ok(&bundle));
+    // A damaged one is an error or another tree, never a panic.
+    let mut damaged = bundle;
+    let at = random.below(damaged.len());
+    if let Some(byte) = damaged.get_mut(at) {
+        *byte ^= 1 << random.below(8);
+    }
+    let _ = Sources::from_bundle(&damaged);
 }
 
 fn check_span(sources: &Sources, span: Span) {

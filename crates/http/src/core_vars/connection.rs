@@ -114,7 +114,7 @@ pub fn requests(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 }
 
 pub fn age(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    push_seconds(out, clock::coarse_ms().saturating_sub(r.conn().start_ms));
+    push_seconds(out, clock::mono_ms().saturating_sub(r.conn().start_ms));
     true
 }
 

@@ -24,7 +24,7 @@ thread_local! {
 }
 
 fn texts() -> Texts {
-    let secs = clock::coarse_wall_secs();
+    let secs = clock::wall_secs();
     let known = TEXTS.get();
     if known.secs == secs {
         return known;

@@ -20,7 +20,7 @@ pub(crate) async fn fill(
     stream: &Rc<Stream>,
     timeout_ms: u64,
 ) -> Result<(), BodyError> {
-    let deadline = clock::coarse_ms() + timeout_ms;
+    let deadline = clock::mono_ms() + timeout_ms;
     let window = window(r);
     let before = r.body.pending.len();
     let pending = &mut r.body.pending;

@@ -16,7 +16,7 @@ static UNREAD_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// A stream was reset.
 pub fn count_reset() {
-    let second = clock::coarse_ms() / 1000;
+    let second = clock::mono_ms() / 1000;
     if SECOND.swap(second, Ordering::Relaxed) != second {
         RESETS.store(0, Ordering::Relaxed);
     }
@@ -26,7 +26,7 @@ pub fn count_reset() {
 /// The server sees more resets than usual clients cause.
 pub fn is_under_attack() -> bool {
     RESETS.load(Ordering::Relaxed) > RESETS_PER_SECOND_MAX
-        && SECOND.load(Ordering::Relaxed) + 1 >= clock::coarse_ms() / 1000
+        && SECOND.load(Ordering::Relaxed) + 1 >= clock::mono_ms() / 1000
 }
 
 pub fn unread_grew(bytes: u64) {

@@ -46,7 +46,7 @@ impl Default for Ready {
 
 impl Ready {
     fn write_date(&self, worker: &Worker, out: &mut Vec<u8>) {
-        let now = clock::coarse_wall_secs();
+        let now = clock::wall_secs();
         let mut date = self.date.borrow_mut();
         if self.date_secs.replace(now) != now {
             date.clear();
@@ -247,6 +247,29 @@ fn keep_trailers(r: &Request, stream: &Stream) {
         hpack::literal_lower(name, value, &mut block);
     }
     stream.send.borrow_mut().trailers = Some(block);
+}
+
+/// A 103 answer ahead of the final one; `fields` are lines as HTTP/1 has them.
+pub(crate) fn send_hints(stream: &Rc<Stream>, fields: &[u8]) {
+    if stream.is_dead() {
+        return;
+    }
+    let link = &stream.link;
+    let mut block = Vec::new();
+    if link.table_update.replace(false) {
+        block.push(hpack::EMPTY_TABLE);
+    }
+    hpack::status(103, &mut block);
+    for line in fields.split(|b| *b == b'\n') {
+        let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
+        let (name, value) = line.split_at(colon);
+        if !is_of_the_connection(name) {
+            hpack::literal_lower(name, value[1..].trim_ascii(), &mut block);
+        }
+    }
+    let max = link.frame_max.get();
+    link.conn.out.borrow_mut().write(|t| write_block(&block, stream.id, 0, max, t));
+    link.wake();
 }
 
 /// A block that is already encoded, as HEADERS.

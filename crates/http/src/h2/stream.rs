@@ -188,7 +188,7 @@ impl Stream {
             let queued = self.queued();
             if queued < seen {
                 seen = queued;
-                deadline = clock::coarse_ms() + timeout_ms;
+                deadline = clock::mono_ms() + timeout_ms;
             }
             self.poll_timeout(cx, deadline).map(|()| Err(self.time_out()))
         })
@@ -211,7 +211,7 @@ impl Stream {
             }
             self.wait(cx);
             if deadline == 0 {
-                deadline = clock::coarse_ms() + timeout_ms;
+                deadline = clock::mono_ms() + timeout_ms;
             }
             self.poll_timeout(cx, deadline).map(|()| Err(self.time_out()))
         })
@@ -227,7 +227,7 @@ impl Stream {
 
     /// Waits, but no longer than the client wants the stream.
     pub(crate) async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
-        let deadline = clock::coarse_ms() + ms;
+        let deadline = clock::mono_ms() + ms;
         poll_fn(|cx| {
             if self.poll_gone(cx) {
                 return Poll::Ready(Err(gone()));

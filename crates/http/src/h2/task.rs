@@ -75,7 +75,7 @@ impl<S: Starter> Task<S> {
     pub fn new(link: Rc<Link>, starter: S, read: Vec<u8>) -> Task<S> {
         let gen = link.conn.generation();
         let server = link.conn.default_server_of(&gen);
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         let task = Task {
             receiver: Receiver::new(limits(&server), now),
             fields: Fields::default(),
@@ -261,14 +261,14 @@ impl<S: Starter> Task<S> {
         }
         *self.shared.0.borrow_mut() = input;
         if self.link.active() > 0 {
-            self.idle_since = clock::coarse_ms();
+            self.idle_since = clock::mono_ms();
         }
     }
 
     /// What the streams have earned and spent since the last time.
     fn settle_accounts(&mut self) {
         let budget = &mut self.receiver.budget;
-        budget.tick(clock::coarse_ms(), guard::is_under_attack());
+        budget.tick(clock::mono_ms(), guard::is_under_attack());
         budget.sent(self.link.data_sent.take());
         for _ in 0..self.link.completed.take() {
             budget.stream_completed();
@@ -404,7 +404,7 @@ impl<S: Starter> Task<S> {
     /// The last stream that this connection is to have.
     fn limit_keepalive(&mut self) {
         let core = self.location();
-        let age = clock::coarse_ms().saturating_sub(self.link.conn.start_ms);
+        let age = clock::mono_ms().saturating_sub(self.link.conn.start_ms);
         let over = *core.keepalive_timeout == 0
             || u64::from(self.link.conn.requests.get()) >= *core.keepalive_requests
             || age > *core.keepalive_time;
@@ -575,7 +575,7 @@ impl<S: Starter> Task<S> {
             }
         }
         if self.write_deadline == 0 {
-            self.write_deadline = clock::coarse_ms() + *self.location().send_timeout;
+            self.write_deadline = clock::mono_ms() + *self.location().send_timeout;
         }
     }
 
@@ -604,7 +604,7 @@ impl<S: Starter> Task<S> {
 
     /// A header block must come whole in its time; otherwise its stream is given up.
     fn wait_for_headers(&mut self, cx: &mut Context<'_>) {
-        let now = clock::coarse_ms();
+        let now = clock::mono_ms();
         if self.partial_since == 0 {
             self.partial_since = now;
         }
@@ -633,7 +633,7 @@ impl<S: Starter> Task<S> {
             conn.waiting.set(true);
             Counters::add(&conn.worker.counters.waiting, 1);
             if self.receiver.last_stream() > 0 {
-                self.idle_since = clock::coarse_ms();
+                self.idle_since = clock::mono_ms();
             }
         }
         let fresh = self.receiver.last_stream() == 0;

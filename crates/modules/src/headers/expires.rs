@@ -95,7 +95,7 @@ fn daily(text: &[u8]) -> Result<When, &'static str> {
 }
 
 fn write(r: &mut Request, when: When, no_cache: bool) {
-    let now = clock::coarse_wall_secs();
+    let now = clock::wall_secs();
     let (at, max_age) = match when {
         When::Off => return,
         When::Epoch => return put(r, b"Thu, 01 Jan 1970 00:00:01 GMT", b"no-cache"),

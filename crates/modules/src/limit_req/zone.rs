@@ -7,8 +7,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::lru::Lru;
-use crate::zones;
+use weir_base::lru::Lru;
+use weir_http::zones;
 
 /// nginx's tree node without the key.
 const NODE_BYTES: usize = 80;

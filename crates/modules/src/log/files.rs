@@ -55,7 +55,7 @@ fn fresh(path: &[u8]) -> io::Result<Rc<File>> {
 }
 
 fn cached(all: &mut Open, cache: &FileCache, path: &[u8]) -> io::Result<Rc<File>> {
-    let now = clock::coarse_wall_secs();
+    let now = clock::wall_secs();
     all.turn += 1;
     let turn = all.turn;
     if all.swept != now {

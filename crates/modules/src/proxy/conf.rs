@@ -51,7 +51,14 @@ pub enum HttpVersion {
 
 /// `proxy_bind`.
 #[derive(Clone, Debug)]
-pub enum Bind {
+pub struct Bind {
+    pub from: BindAddr,
+    /// The address need not be this machine's.
+    pub transparent: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum BindAddr {
     Addr(std::net::SocketAddr),
     Vars(Arc<Template>),
 }
@@ -137,11 +144,12 @@ impl ProxyLoc {
         let size = |n: u64| (n > 0).then_some(n as usize);
         let bind = match &*self.bind {
             None => None,
-            Some(Bind::Addr(a)) => Some(*a),
-            Some(Bind::Vars(t)) => super::target::local_address(r, t),
+            Some(Bind { from: BindAddr::Addr(a), .. }) => Some(*a),
+            Some(Bind { from: BindAddr::Vars(t), .. }) => super::target::local_address(r, t),
         };
         SocketOptions {
             bind,
+            transparent: self.bind.as_ref().is_some_and(|b| b.transparent),
             keepalive: *self.socket_keepalive,
             rcvbuf: size(*self.socket_rcvbuf),
             sndbuf: size(*self.socket_sndbuf),

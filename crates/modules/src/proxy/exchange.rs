@@ -1,6 +1,7 @@
 //! A request goes out and the head of its answer comes back, over one connection.
 
 use super::conf::next;
+use super::headers::HideList;
 use super::run::{Body, Run};
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
@@ -10,6 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_http::body::{self, BodyError};
 use weir_http::conn::Connection;
+use weir_http::early;
 use weir_http::h2::Stream;
 use weir_http::logger::LogLevel;
 use weir_http::temp::TempFile;
@@ -23,6 +25,9 @@ use weir_wire::http1::response::{ResponseError, ResponseParser, ResponseProgress
 const READ_ROOM_BYTES: usize = 32 * 1024;
 /// Read at once from a body in a file.
 const FILE_PIECE_BYTES: usize = 64 * 1024;
+
+/// RFC 8297
+const EARLY_HINTS: u16 = 103;
 
 const SENDING: &str = "sending request to upstream";
 const READING: &str = "reading response header from upstream";
@@ -194,6 +199,9 @@ pub async fn run(r: &mut Request, run: &Run, link: &mut Link) -> Result<bool, Fa
         parser: ResponseParser::new(),
         outgoing: Outgoing::new(run, &request, &memory),
         deadline: 0,
+        interim: 0,
+        hinted: false,
+        hide: &run.conf().hide,
     };
     let result = talk.run(r, link, &mut reply).await;
     r.exchange.request = request;
@@ -236,10 +244,14 @@ impl<'a> Outgoing<'a> {
         out
     }
 
-    fn parts(&self) -> [IoSlice<'_>; 2] {
-        match self.first.is_empty() && self.second.is_empty() {
-            true => [IoSlice::new(&self.piece[self.at..]), IoSlice::new(b"")],
-            false => [IoSlice::new(self.first), IoSlice::new(self.second)],
+    /// What is there to send, without the empty parts before it.
+    fn parts(&self) -> ([IoSlice<'_>; 2], usize) {
+        let parts = [self.first, self.second, &self.piece[self.at..]];
+        let mut filled = parts.iter().filter(|p| !p.is_empty());
+        let first = filled.next().map_or(IoSlice::new(b""), |p| IoSlice::new(p));
+        match filled.next() {
+            Some(second) => ([first, IoSlice::new(second)], 2),
+            None => ([first, IoSlice::new(b"")], 1),
         }
     }
 
@@ -311,6 +323,10 @@ struct Talk<'a> {
     parser: ResponseParser,
     outgoing: Outgoing<'a>,
     deadline: u64,
+    /// Bytes of interim answers so far, and whether some of them wait for the client.
+    interim: usize,
+    hinted: bool,
+    hide: &'a HideList,
 }
 
 impl Talk<'_> {
@@ -339,6 +355,10 @@ impl Talk<'_> {
                     }
                     if self.parse(r, reply)? {
                         return Ok(self.outgoing.is_done());
+                    }
+                    if std::mem::take(&mut self.hinted) {
+                        // What the client does not take now goes with the answer.
+                        super::run::at_once(r.drain(0)).await;
                     }
                 }
                 Step::Failed(fault) => return Err(fault),
@@ -379,8 +399,7 @@ impl Talk<'_> {
     fn step(&mut self, cx: &mut Context<'_>, link: &mut Link, reply: &mut Vec<u8>) -> Poll<Step> {
         let sending = self.outgoing.has_bytes();
         if sending {
-            let parts = self.outgoing.parts();
-            let used = if parts[1].is_empty() { 1 } else { 2 };
+            let (parts, used) = self.outgoing.parts();
             let sent = link.poll_send(cx, &parts[..used], &mut self.deadline, self.conf_send_ms);
             match sent {
                 Poll::Ready(Ok(n)) => return Poll::Ready(Step::Sent(n)),
@@ -406,7 +425,7 @@ impl Talk<'_> {
     }
 
     /// Whether the head is complete; interim answers are passed over.
-    fn parse(&mut self, r: &mut Request, reply: &[u8]) -> Result<bool, Fault> {
+    fn parse(&mut self, r: &mut Request, reply: &mut Vec<u8>) -> Result<bool, Fault> {
         loop {
             let at = r.exchange.head_at;
             let parsed = self.parser.parse(&reply[at..], self.head_max, &mut r.exchange.head);
@@ -425,10 +444,9 @@ impl Talk<'_> {
                     return Ok(true);
                 }
                 Ok(ResponseProgress::Complete) => {
-                    let head = &r.exchange.head;
-                    if (100..200).contains(&head.status) && head.status != 101 {
-                        r.exchange.head_at += head.head_len;
-                        self.parser.reset();
+                    let status = r.exchange.head.status;
+                    if (100..200).contains(&status) && status != 101 {
+                        self.interim(r, reply);
                         continue;
                     }
                     r.exchange.answered = true;
@@ -440,6 +458,31 @@ impl Talk<'_> {
                 }
             }
         }
+    }
+
+    /// Passes hints on, and makes room for what follows an interim answer.
+    fn interim(&mut self, r: &mut Request, reply: &mut Vec<u8>) {
+        let len = r.exchange.head.head_len;
+        if r.exchange.head.status == EARLY_HINTS && early::wants_hints(r) {
+            self.interim += len;
+            match self.interim <= self.head_max {
+                true => {
+                    let mut fields = Vec::new();
+                    let shown = r.exchange.head.headers.iter();
+                    for f in shown.filter(|f| !self.hide.hides(f, reply)) {
+                        fields.extend_from_slice(f.name.of(reply));
+                        fields.extend_from_slice(b": ");
+                        fields.extend_from_slice(f.value.of(reply));
+                        fields.extend_from_slice(b"\r\n");
+                    }
+                    early::send_hints(r, &fields);
+                    self.hinted = true;
+                }
+                false => r.log(LogLevel::Info, "upstream sent too big early hints"),
+            }
+        }
+        reply.drain(..len);
+        self.parser.reset();
     }
 }
 

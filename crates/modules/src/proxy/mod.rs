@@ -17,15 +17,26 @@ mod target;
 mod tunnel;
 mod vars;
 
+use conf::ProxyLoc;
 use std::path::PathBuf;
+use weir_http::conf::CoreLoc;
 use weir_http::generation::Generation;
 use weir_http::{Flow, HttpModule, LocalFuture, Request};
-use weir_module::SlotVtable;
+use weir_module::{ConfResult, SlotVtable, Slots};
+
+/// Merged like any other, but for what a block without a name has from the one around it.
+const SLOT: SlotVtable = SlotVtable { merge: merge_slot, ..SlotVtable::of::<ProxyLoc>() };
+
+fn merge_slot(slots: &mut Slots, parent: &Slots) -> ConfResult {
+    let unnamed = slots.find::<CoreLoc>().is_some_and(|c| c.unnamed);
+    slots.get_mut::<ProxyLoc>().in_unnamed = unnamed;
+    (SlotVtable::of::<ProxyLoc>().merge)(slots, parent)
+}
 
 pub const MODULE: HttpModule = HttpModule {
     name: "proxy",
     rows: rows::ROWS,
-    slots: &[SlotVtable::of::<conf::ProxyLoc>()],
+    slots: &[SLOT],
     variables: vars::VARIABLES,
     build: Some(conf::build),
     ..HttpModule::EMPTY
@@ -41,6 +52,12 @@ fn handler(_: &mut Request) -> Flow {
 
 fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(run::run(r))
+}
+
+/// Whether some connections to servers are made from addresses that are not this machine's.
+pub fn binds_any_source(gen: &Generation) -> bool {
+    let foreign = |c: &ProxyLoc| c.bind.as_ref().is_some_and(|b| b.transparent);
+    gen.locations.iter().any(|l| l.slots.find::<ProxyLoc>().is_some_and(foreign))
 }
 
 /// The directories for answers that are too large for memory.

@@ -233,7 +233,7 @@ impl Relay<'_> {
             }
             let deadline = deadlines.1;
             if *deadline == 0 {
-                *deadline = clock::coarse_ms() + *r.loc().core.send_timeout;
+                *deadline = clock::mono_ms() + *r.loc().core.send_timeout;
             }
             if r.poll_send_timeout(cx, *deadline).is_ready() {
                 return Poll::Ready(Err(Fault::ClientGone));

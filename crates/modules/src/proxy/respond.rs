@@ -98,6 +98,8 @@ fn act_on_accel(r: &mut Request, conf: &ProxyLoc) -> bool {
 /// Makes the response's header from the server's; answers whether the body is buffered.
 pub fn head(r: &mut Request, conf: &ProxyLoc) -> bool {
     let buffering = act_on_accel(r, conf);
+    // The server has looked at the conditions; what is not our own copy is not compared.
+    r.ignore_conditions = true;
     r.out.status = r.exchange.head.status;
     let line = r.exchange.head.status_line;
     if !line.is_empty() {

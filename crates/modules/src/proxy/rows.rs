@@ -1,6 +1,6 @@
 //! The directives of the proxy module.
 
-use super::conf::{ignore, next, Bind, HttpVersion, ProxyLoc};
+use super::conf::{ignore, next, Bind, BindAddr, HttpVersion, ProxyLoc};
 use super::headers::SetHeader;
 use super::rewrite::{CookieFlags, CookieName, Rewrite};
 use super::target::{parse_local, split_scheme, usual_port, Fixed, Parts, Pass, URL};
@@ -105,8 +105,20 @@ pub static ROWS: &[Row] = &[
         "Lets the server finish when the client goes.",
         set!(ignore_client_abort, flag),
     ),
+    Row::new(
+        "proxy_send_lowat",
+        HSL,
+        Arity::ONE,
+        "0",
+        "Least free send buffer for the request.",
+        |_, d| d.size(0).map(|_| ()),
+    )
+    .note("Linux has no SO_SNDLOWAT; nginx ignores it there too"),
     Row::new("proxy_bind", HSL, Arity::ONE_TWO, "", "The local address of connections.", set_bind)
-        .note("transparent is not in this version"),
+        .note(
+            "transparent under another user than root takes a restart, where a reload is the \
+            first to bring it",
+        ),
     Row::new(
         "proxy_socket_keepalive",
         HSL,
@@ -538,21 +550,25 @@ fn set_cookie_flags(cf: &mut Cf, d: &Directive) -> ConfResult {
 }
 
 fn set_bind(cf: &mut Cf, d: &Directive) -> ConfResult {
-    if d.args.len() == 2 {
-        let shown = String::from_utf8_lossy(d.arg(1)).into_owned();
-        let e = d.bad(1, format!("invalid parameter \"{shown}\""));
-        return Err(e.hint("\"transparent\" is not in this version".into()));
-    }
+    let transparent = match d.args.get(1).map(|w| &*w.text) {
+        None => false,
+        Some(b"transparent") => true,
+        Some(other) => {
+            let shown = String::from_utf8_lossy(other);
+            return Err(d.bad(1, format!("invalid parameter \"{shown}\"")));
+        }
+    };
     let bind = match d.arg(0) {
         b"off" => None,
-        text if memchr::memchr(b'$', text).is_some() => Some(Bind::Vars(shared(cf, d)?)),
+        text if memchr::memchr(b'$', text).is_some() => Some(BindAddr::Vars(shared(cf, d)?)),
         text => {
             let shown = String::from_utf8_lossy(text);
             let addr = parse_local(text)
                 .ok_or_else(|| d.bad(0, format!("invalid address \"{shown}\"")))?;
-            Some(Bind::Addr(addr))
+            Some(BindAddr::Addr(addr))
         }
     };
+    let bind = bind.map(|from| Bind { from, transparent });
     cf.get::<ProxyLoc>().bind.once(d, bind)
 }
 

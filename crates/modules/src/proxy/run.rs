@@ -106,7 +106,7 @@ pub async fn run(r: &mut Request) -> Flow {
     let chunked = matches!(body, Body::Stream) && r.body.is_chunked();
     let mut run = Run {
         choice: Choice::new(group.peers()),
-        key: Key::new(&group.shape.method, r),
+        key: Key::new(&group.shape, r),
         options,
         tls,
         body,
@@ -230,6 +230,9 @@ async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
         return Err(failed(r, run, None, None, next::NO_LIVE));
     };
     let mark = run.tls.as_ref().map_or(0, |t| t.mark);
+    if let Some(sticky) = &run.group.shape.sticky {
+        sticky.chosen(r, &mut run.key.client, &lease);
+    }
     let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
     let idle = run
         .group
@@ -422,6 +425,10 @@ async fn answered(r: &mut Request, run: &mut Run, answer: Answer) -> Option<Flow
 }
 
 async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
+    answer.lease.header_came(r.upstream.last().and_then(|s| s.header_ms));
+    if let Some(sticky) = &run.group.shape.sticky {
+        sticky.answered(r, &run.key.client, &answer.lease);
+    }
     let loc = Rc::clone(&run.loc);
     let conf = loc.conf::<ProxyLoc>();
     if let Some(flow) = respond::accel_redirect(r, conf) {
@@ -479,7 +486,13 @@ pub fn done(r: &mut Request, run: &mut Run, answer: Answer, reader: &BodyReader)
         && !reader.excess
         && !r.exchange.head.connection_close
         && r.exchange.head.status != 101;
-    let Answer { link, lease, .. } = answer;
+    let Answer { link, mut lease, .. } = answer;
+    if let Some(state) = r.upstream.last() {
+        lease.took(state.header_ms, state.response_ms);
+    }
+    if let Some(sticky) = &run.group.shape.sticky {
+        sticky.ended(r, &run.key.client, &lease);
+    }
     if keep {
         let closing = r.conn().worker.closing.get();
         run.group.put_idle(link, lease.peer, run.tag(), closing);

@@ -128,7 +128,7 @@ impl Tunnel {
                 () => (self.read_ms, End::ServerTimeout),
             };
             if self.deadline == 0 {
-                self.deadline = clock::coarse_ms() + wait;
+                self.deadline = clock::mono_ms() + wait;
             }
             return self.timer.poll_until(cx, self.deadline).map(|()| end);
         }

@@ -192,13 +192,13 @@ fn matches(
 }
 
 fn file(r: &mut Request, path: &[u8], test: FileTest) -> bool {
-    let path = bytes_path(path);
-    let meta = match std::fs::metadata(&path) {
+    let meta = match weir_http::symlinks::metadata(r, path) {
         Ok(meta) => meta,
         Err(e) => {
             let quiet = [std::io::ErrorKind::NotFound, std::io::ErrorKind::NotADirectory];
             if !quiet.contains(&e.kind()) {
                 let why = weir_conf::messages::os_error(&e);
+                let path = bytes_path(path);
                 let text = format!("stat() \"{}\" failed ({why})", path.display());
                 r.log(LogLevel::Crit, &text);
             }

@@ -26,7 +26,7 @@ struct Kept {
 pub struct Loaded(Mutex<HashMap<(Vec<u8>, Vec<u8>), Kept>>);
 
 fn now_secs() -> u64 {
-    clock::coarse_wall_secs() as u64
+    clock::wall_secs() as u64
 }
 
 impl Loaded {

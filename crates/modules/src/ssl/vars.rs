@@ -134,7 +134,7 @@ pub const VARIABLES: &[Variable] = &[
         .extend(shown_time(cert.not_before).into_bytes())),
     of_client!("ssl_client_v_end", |cert, out| out.extend(shown_time(cert.not_after).into_bytes())),
     of_client!("ssl_client_v_remain", |cert, out| {
-        let days = (cert.not_after - clock::coarse_wall_secs()).max(0) / 86400;
+        let days = (cert.not_after - clock::wall_secs()).max(0) / 86400;
         bytes::fmt_i64(out, days);
     }),
     of_client!("ssl_client_sigalg", |cert, out| out.extend(cert.signature_name().into_bytes())),

@@ -12,6 +12,8 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketOptions {
     pub bind: Option<SocketAddr>,
+    /// That address need not be this machine's.
+    pub transparent: bool,
     pub keepalive: bool,
     pub rcvbuf: Option<usize>,
     pub sndbuf: Option<usize>,
@@ -34,6 +36,9 @@ impl Stream {
             socket.set_send_buffer_size(n)?;
         }
         if let Some(local) = options.bind {
+            if options.transparent {
+                set_transparent(&socket, local)?;
+            }
             socket.bind(&local.into())?;
         }
         finish(socket, &addr.into(), true).await
@@ -43,6 +48,27 @@ impl Stream {
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
         finish(socket, &SockAddr::unix(path)?, false).await
     }
+}
+
+#[cfg(target_os = "linux")]
+fn set_transparent(socket: &Socket, local: SocketAddr) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    if local.is_ipv4() {
+        return socket.set_ip_transparent_v4(true);
+    }
+    let on: libc::c_int = 1;
+    let (on, len) = (std::ptr::from_ref(&on).cast(), size_of_val(&on) as libc::socklen_t);
+    let (level, name) = (libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT);
+    // SAFETY: the value is an int of this frame, and the length its own.
+    match unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, on, len) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn set_transparent(_: &Socket, _: SocketAddr) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 async fn finish(socket: Socket, addr: &SockAddr, tcp: bool) -> io::Result<Stream> {

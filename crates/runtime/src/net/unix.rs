@@ -2,7 +2,7 @@
 //! whose request has arrived by the time it is accepted is answered and closed without ever
 //! being registered.
 
-use std::cell::OnceCell;
+use std::cell::{Ref, RefCell};
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -15,9 +15,17 @@ use tokio::io::Interest;
 pub struct Stream {
     /// Made when a call first would block. Declared before the socket, so that it is undone
     /// before the socket is closed.
-    watch: OnceCell<AsyncFd<Watched>>,
+    watch: RefCell<Option<Watch>>,
     socket: OwnedFd,
     tcp: bool,
+}
+
+/// A socket's registration with the event loop.
+struct Watch {
+    fd: AsyncFd<Watched>,
+    /// For writing too. A fresh socket can be written to, and would be reported for it at once:
+    /// a turn of the loop for nothing. So this comes when a write first would block.
+    writes: bool,
 }
 
 /// The socket's number, for the event loop.
@@ -38,37 +46,64 @@ impl AsFd for Stream {
 impl From<std::net::TcpStream> for Stream {
     /// The socket must be non-blocking.
     fn from(s: std::net::TcpStream) -> Stream {
-        Stream { watch: OnceCell::new(), socket: s.into(), tcp: true }
+        Stream { watch: RefCell::new(None), socket: s.into(), tcp: true }
     }
 }
 
 impl From<std::os::unix::net::UnixStream> for Stream {
     /// The socket must be non-blocking.
     fn from(s: std::os::unix::net::UnixStream) -> Stream {
-        Stream { watch: OnceCell::new(), socket: s.into(), tcp: false }
+        Stream { watch: RefCell::new(None), socket: s.into(), tcp: false }
     }
 }
 
 impl Stream {
     /// Takes a connected, non-blocking socket.
     pub(crate) fn from_fd(socket: OwnedFd, tcp: bool) -> Stream {
-        Stream { watch: OnceCell::new(), socket, tcp }
+        Stream { watch: RefCell::new(None), socket, tcp }
     }
 
     pub fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
 
-    /// Registers the socket with the worker's event loop.
-    fn watch(&self) -> io::Result<&AsyncFd<Watched>> {
-        if let Some(w) = self.watch.get() {
-            return Ok(w);
+    /// Registers the socket with the worker's event loop, for reading at least.
+    fn watch(&self) -> io::Result<Ref<'_, AsyncFd<Watched>>> {
+        if self.watch.borrow().is_none() {
+            self.register(false)?;
         }
-        let both = Interest::READABLE | Interest::WRITABLE;
+        self.watched().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// The registration, if there is one.
+    fn watched(&self) -> Option<Ref<'_, AsyncFd<Watched>>> {
+        Ref::filter_map(self.watch.borrow(), |w| w.as_ref().map(|w| &w.fd)).ok()
+    }
+
+    /// As [`Stream::watch`], for writing too. Whoever waits to read is woken once, because the
+    /// registration it waits on may be replaced: a stream belongs to one task.
+    fn watch_writes(&self, cx: &Context<'_>) -> io::Result<Ref<'_, AsyncFd<Watched>>> {
+        let has = self.watch.borrow().as_ref().map(|w| w.writes);
+        if has != Some(true) {
+            self.watch.replace(None);
+            self.register(true)?;
+            if has.is_some() {
+                cx.waker().wake_by_ref();
+            }
+        }
+        self.watch()
+    }
+
+    fn register(&self, writes: bool) -> io::Result<()> {
+        let interest = match writes {
+            true => Interest::READABLE | Interest::WRITABLE,
+            false => Interest::READABLE,
+        };
         // SAFETY: the registration is dropped before the socket (declaration order), and always
         // names the same descriptor.
-        let w = unsafe { AsyncFd::register_with_interest(Watched(self.fd()), both)? };
-        Ok(self.watch.get_or_init(|| w))
+        let fd = unsafe { AsyncFd::register_with_interest(Watched(self.fd()), interest)? };
+        self.watch.replace(Some(Watch { fd, writes }));
+        Ok(())
     }
 
     /// Reads into the buffer's spare room, at most `room` bytes more; 0 is the end of the stream.
@@ -82,9 +117,9 @@ impl Stream {
         room: usize,
     ) -> Poll<io::Result<usize>> {
         loop {
-            let Some(watch) = self.watch.get() else {
+            let Some(watch) = self.watched() else {
                 match self.try_read(buf, room) {
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.watch()?,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => drop(self.watch()?),
                     done => return Poll::Ready(done),
                 };
                 continue;
@@ -113,7 +148,8 @@ impl Stream {
         buf: impl Fn(&mut S) -> &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            let mut ready = ready!(self.watch()?.poll_read_ready(cx))?;
+            let watch = self.watch()?;
+            let mut ready = ready!(watch.poll_read_ready(cx))?;
             match self.try_read(buf(slot), room) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Ok(n) => {
@@ -152,7 +188,7 @@ impl Stream {
     /// Whether something waits to be read: `Ok(0)` is the end of the stream. Takes nothing, and
     /// asks the kernel only when the event loop has seen something happen.
     pub fn peek(&self) -> io::Result<usize> {
-        match self.watch.get() {
+        match self.watched() {
             Some(watch) => watch.try_io(Interest::READABLE, |_| self.peek_now()),
             None => self.peek_now(),
         }
@@ -178,14 +214,15 @@ impl Stream {
 
     /// Forgets that the socket was readable: a call has found that it is not.
     pub fn not_readable(&self, cx: &mut Context<'_>) {
-        if let Some(Poll::Ready(Ok(mut ready))) = self.watch.get().map(|w| w.poll_read_ready(cx)) {
+        let Some(watch) = self.watched() else { return };
+        if let Poll::Ready(Ok(mut ready)) = watch.poll_read_ready(cx) {
             ready.clear_ready();
         }
     }
 
     /// Ready when a write may make progress.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.watch()?.poll_write_ready(cx).map_ok(|_| ())
+        self.watch_writes(cx)?.poll_write_ready(cx).map_ok(|_| ())
     }
 
     /// Runs a call that writes, waiting while it would block.
@@ -198,7 +235,7 @@ impl Stream {
             // Mostly there is room, so the call comes first and the event loop is asked after.
             match call() {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.watch()?.poll_write_ready(cx))?.clear_ready();
+                    ready!(self.watch_writes(cx)?.poll_write_ready(cx))?.clear_ready();
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 done => return Poll::Ready(done),
@@ -275,6 +312,11 @@ impl Stream {
     /// Closes the sending half.
     pub fn shutdown_write(&self) {
         self.shutdown(libc::SHUT_WR);
+    }
+
+    /// Ends the connection both ways, for whoever works with it.
+    pub fn shutdown_both(&self) {
+        self.shutdown(libc::SHUT_RDWR);
     }
 
     /// Closes the receiving half, which wakes whoever waits for a request.

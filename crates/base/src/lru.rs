@@ -43,6 +43,12 @@ impl<V> Lru<V> {
         Some(n)
     }
 
+    /// Finds an entry and leaves its age.
+    pub fn peek(&self, key: &[u8]) -> Option<&V> {
+        let n = *self.numbers.get(key)?;
+        self.nodes.get(n as usize)?.as_ref().map(|node| &node.value)
+    }
+
     /// The key must be new.
     pub fn insert(&mut self, key: &[u8], value: V) -> u32 {
         let node = Node { key: key.into(), value, newer: NONE, older: NONE };
@@ -120,6 +126,7 @@ mod tests {
             lru.insert(*key, i);
         }
         assert_eq!(lru.oldest(), Some((&b"a"[..], &0)));
+        assert_eq!((lru.peek(b"a"), lru.peek(b"z")), (Some(&0), None));
         let a = lru.touch(b"a").unwrap();
         *lru.get_mut(a).unwrap() = 7;
         assert_eq!(lru.oldest(), Some((&b"b"[..], &1)));

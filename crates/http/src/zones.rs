@@ -69,6 +69,11 @@ pub fn declare(
     Ok(())
 }
 
+/// Whether a zone of that name and kind has been declared.
+pub fn is_declared(cf: &mut Cf, name: &[u8], kind: &str) -> bool {
+    cf.get::<ZoneNames>().declared.iter().any(|z| z.name == name && z.kind == kind)
+}
+
 /// Name and size of a `zone=name:size` parameter.
 pub fn name_and_size(d: &Directive, i: usize) -> ConfResult<Option<(Vec<u8>, u64)>> {
     let Some(value) = d.keyed(i, "zone") else { return Ok(None) };

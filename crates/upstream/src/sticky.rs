@@ -1,0 +1,226 @@
+//! `sticky`: a client that was served by a server comes to the same one again, known by a cookie
+//! that is given to it (`cookie`), by a text it brings (`route`) or by a session that a server has
+//! begun (`learn`).
+//!
+//! What the client brings becomes [`Choice::hint`], which every balancing method asks first. As in
+//! nginx a server that is down, failing or full is not waited for: another is chosen, and the client
+//! is from then on that one's.
+//!
+//! Difference from nginx: the balancing method may also follow the directive.
+
+mod rows;
+mod sessions;
+
+use crate::group::Lease;
+use crate::peers::Choice;
+use md5::{Digest, Md5};
+pub(crate) use rows::{set, Declared};
+use sessions::Sessions;
+use std::sync::Arc;
+use weir_base::bytes::fmt_u64;
+use weir_base::date;
+use weir_http::logger::LogLevel;
+use weir_http::Request;
+use weir_runtime::clock;
+use weir_script::template::Template;
+
+/// A `route` is at most as long as a digest.
+pub const SID_MAX_BYTES: usize = 32;
+/// `expires=max`
+const MAX_EXPIRES: &[u8] = b"; expires=Thu, 31-Dec-37 23:55:55 GMT; max-age=315360000";
+
+/// What an upstream's servers are known by: the configured route, or the address in a form that
+/// tells nobody the address.
+pub fn sid(route: &[u8], addr: &[u8]) -> Box<[u8]> {
+    if !route.is_empty() {
+        return route.into();
+    }
+    let digest = Md5::digest(addr);
+    let hex = |n: u8| char::from_digit(u32::from(n), 16).map_or(b'0', |c| c as u8);
+    digest.iter().flat_map(|b| [hex(b >> 4), hex(b & 15)]).collect()
+}
+
+/// An upstream's `sticky`.
+pub struct Sticky {
+    /// Where a client's own word is looked for; the first that has one counts.
+    lookup: Vec<Template>,
+    kind: Kind,
+}
+
+enum Kind {
+    Route,
+    Cookie(Box<Cookie>),
+    Learn(Learn),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Expires {
+    Session,
+    Secs(u64),
+    Max,
+}
+
+/// The cookie that is given out.
+#[derive(Clone)]
+struct Cookie {
+    name: Vec<u8>,
+    domain: Option<Template>,
+    path: Option<Vec<u8>>,
+    expires: Expires,
+    httponly: bool,
+    secure: bool,
+    samesite: Option<Template>,
+}
+
+struct Learn {
+    create: Vec<Template>,
+    /// A session is known from its head on, not from the end of the answer.
+    at_header: bool,
+    sessions: Arc<Sessions>,
+}
+
+/// What one request has of it.
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    /// What the client brought.
+    id: Vec<u8>,
+    /// Which field of the response is our cookie.
+    cookie: Option<usize>,
+}
+
+fn first(r: &mut Request, from: &[Template]) -> Vec<u8> {
+    from.iter().map(|t| r.eval(t)).find(|v| !v.is_empty()).unwrap_or_default()
+}
+
+impl Sticky {
+    pub fn client(&self, r: &mut Request) -> Client {
+        Client { id: first(r, &self.lookup), cookie: None }
+    }
+
+    /// Says whom the client wants before a server is chosen.
+    pub fn ask(&self, client: &Client, choice: &mut Choice) {
+        choice.hint.clear();
+        match &self.kind {
+            _ if client.id.is_empty() => {}
+            Kind::Learn(learn) => {
+                choice.hint = learn.sessions.find(&client.id, clock::mono_ms());
+            }
+            _ => choice.hint.extend_from_slice(&client.id),
+        }
+    }
+
+    /// A server was chosen: the client is told.
+    pub fn chosen(&self, r: &mut Request, client: &mut Client, lease: &Lease) {
+        let Kind::Cookie(cookie) = &self.kind else { return };
+        let value = cookie.value(r, &lease.config().sid);
+        match client.cookie {
+            Some(at) => r.out.set_value(at, &value),
+            None => client.cookie = Some(r.out.add_numbered(b"Set-Cookie", &value)),
+        }
+    }
+
+    /// The answer's head has come and is passed on.
+    pub fn answered(&self, r: &mut Request, client: &Client, lease: &Lease) {
+        self.learn(r, client, lease, true);
+    }
+
+    /// The exchange went well to its end.
+    pub fn ended(&self, r: &mut Request, client: &Client, lease: &Lease) {
+        self.learn(r, client, lease, false);
+    }
+
+    fn learn(&self, r: &mut Request, client: &Client, lease: &Lease, at_header: bool) {
+        let Kind::Learn(learn) = &self.kind else { return };
+        if learn.at_header != at_header {
+            return;
+        }
+        let created = first(r, &learn.create);
+        let (id, create) = match created.is_empty() {
+            true => (&client.id, false),
+            false => (&created, true),
+        };
+        if id.is_empty() {
+            return;
+        }
+        let full = learn.sessions.keep(id, &lease.config().sid, create, clock::mono_ms());
+        if full {
+            let text = format!(
+                "could not allocate node in sticky session zone \"{}\", expiring least recently \
+                 used session",
+                String::from_utf8_lossy(&learn.sessions.zone)
+            );
+            r.log(LogLevel::Warn, &text);
+        }
+    }
+}
+
+impl Cookie {
+    fn value(&self, r: &mut Request, sid: &[u8]) -> Vec<u8> {
+        let mut out = [&self.name[..], b"=", sid].concat();
+        match self.expires {
+            Expires::Session => {}
+            Expires::Max => out.extend_from_slice(MAX_EXPIRES),
+            Expires::Secs(secs) => {
+                let end = clock::wall_secs() + i64::try_from(secs).unwrap_or(i64::MAX / 2);
+                out.extend_from_slice(b"; expires=");
+                date::cookie_time(&mut out, end);
+                out.extend_from_slice(b"; max-age=");
+                fmt_u64(&mut out, secs);
+            }
+        }
+        let domain = self.domain.as_ref().map(|t| r.eval(t)).unwrap_or_default();
+        if !domain.is_empty() {
+            out.extend_from_slice(b"; domain=");
+            out.extend_from_slice(&domain);
+        }
+        if self.httponly {
+            out.extend_from_slice(b"; httponly");
+        }
+        if self.secure {
+            out.extend_from_slice(b"; secure");
+        }
+        let samesite = self.samesite.as_ref().map(|t| r.eval(t)).unwrap_or_default();
+        if !samesite.is_empty() {
+            out.extend_from_slice(b"; samesite=");
+            out.extend_from_slice(if is_samesite(&samesite) { &samesite } else { b"strict" });
+        }
+        if let Some(path) = &self.path {
+            out.extend_from_slice(b"; path=");
+            out.extend_from_slice(path);
+        }
+        out
+    }
+}
+
+fn is_samesite(value: &[u8]) -> bool {
+    [&b"strict"[..], b"lax", b"none"].iter().any(|w| w.eq_ignore_ascii_case(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_known_by_route_or_digest() {
+        assert_eq!(*sid(b"a", b"127.0.0.1:80"), *b"a");
+        assert_eq!(*sid(b"", b"abc"), *b"900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(sid(b"", b"127.0.0.1:80").len(), SID_MAX_BYTES);
+    }
+
+    #[test]
+    fn a_cookie_in_full() {
+        let cookie = Cookie {
+            name: b"s".to_vec(),
+            domain: Some(Template::constant(b"x.org")),
+            path: Some(b"/p".to_vec()),
+            expires: Expires::Max,
+            httponly: true,
+            secure: true,
+            samesite: Some(Template::constant(b"sideways")),
+        };
+        let value = String::from_utf8(cookie.value(&mut Request::default(), b"id")).unwrap();
+        let rest = "; domain=x.org; httponly; secure; samesite=strict; path=/p";
+        let max = String::from_utf8_lossy(MAX_EXPIRES);
+        assert_eq!(value, format!("s=id{max}{rest}"));
+    }
+}
