@@ -219,6 +219,8 @@ pub struct Connection {
     timer: RefCell<LazyTimer>,
     write_timer: RefCell<LazyTimer>,
     pub nodelay_set: Cell<bool>,
+    /// The connection is closed for sending right after what is queued.
+    ending: Cell<bool>,
     /// Bytes received and sent over its whole life.
     pub bytes_in: Cell<u64>,
     pub bytes_out: Cell<u64>,
@@ -269,6 +271,7 @@ impl Connection {
             timer: RefCell::new(LazyTimer::new()),
             write_timer: RefCell::new(LazyTimer::new()),
             nodelay_set: Cell::new(false),
+            ending: Cell::new(false),
             bytes_in: Cell::new(0),
             bytes_out: Cell::new(0),
             broken: Cell::new(false),
@@ -458,7 +461,7 @@ impl Connection {
         max: u64,
     ) -> Poll<io::Result<usize>> {
         let mut slices = [IoSlice::new(&[]); MAX];
-        let (mut count, mut bytes, mut more) = (0, 0u64, false);
+        let (mut count, mut bytes, mut more) = (0, 0u64, self.ending.get());
         for piece in &out.pieces {
             let whole: &[u8] = match piece {
                 Piece::Text(t) => t,
@@ -574,6 +577,18 @@ impl Connection {
     pub fn tell_of_end(&self) -> bool {
         let ender = self.ender.borrow_mut().take();
         ender.map(Waker::wake).is_some()
+    }
+
+    /// What is queued is the last: it leaves in one packet with the end of the stream, which
+    /// [`Connection::end_sending`] must follow.
+    pub(crate) fn will_end(&self) {
+        self.ending.set(true);
+    }
+
+    /// Closes the sending half.
+    pub(crate) fn end_sending(&self) {
+        self.ending.set(false);
+        self.stream.shutdown_write();
     }
 
     /// Takes an output queue from the worker's pool for the request that begins.

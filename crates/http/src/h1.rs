@@ -351,7 +351,14 @@ async fn answer(conn: &Rc<Connection>, r: &mut Box<Request>) -> After {
 
 /// Sends what is queued, logs, and decides what becomes of the connection.
 async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> After {
+    let last = finished && !r.keepalive && !r.upgraded && conn.out.borrow().queued() > 0;
+    if last {
+        conn.will_end();
+    }
     let sent = r.drain(0).await.is_ok();
+    if last && sent {
+        conn.end_sending();
+    }
     if !sent && r.err_status == 0 {
         r.log(LogLevel::Info, "client closed connection while sending to client");
     }
