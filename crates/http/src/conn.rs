@@ -16,6 +16,7 @@ use std::task::{ready, Context, Poll};
 use weir_runtime::clock;
 use weir_runtime::net::Stream;
 use weir_runtime::timer::LazyTimer;
+use weir_tls::Channel;
 use weir_wire::proxy_protocol::Proxied;
 
 /// Pieces up to this size are copied together; larger ones are sent from where they are.
@@ -164,7 +165,7 @@ impl ClientAddr {
 
 pub struct Connection {
     pub worker: Rc<Worker>,
-    pub stream: Stream,
+    pub stream: Channel,
     /// `$connection`: unique over all workers.
     pub serial: u64,
     pub client: Cell<ClientAddr>,
@@ -215,7 +216,7 @@ impl Connection {
         serial: u64,
     ) -> Connection {
         Connection {
-            stream,
+            stream: stream.into(),
             serial,
             client: Cell::new(client),
             gen: RefCell::new(worker.generation()),
@@ -400,7 +401,7 @@ impl Connection {
                 return Poll::Ready(Ok(0));
             };
             let n = (*len).min(max).min(SENDFILE_MAX_BYTES) as usize;
-            let sent = ready!(self.send_file(cx, file, *offset, n))?;
+            let sent = ready!(self.stream.poll_send_file(cx, file, *offset, n))?;
             if sent == 0 {
                 return Poll::Ready(Err(io::Error::other("the file was truncated while sent")));
             }
@@ -430,34 +431,6 @@ impl Connection {
             bytes += part.len() as u64;
         }
         self.stream.poll_write(cx, &slices[..count], more)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn send_file(
-        &self,
-        cx: &mut Context<'_>,
-        file: &File,
-        offset: u64,
-        n: usize,
-    ) -> Poll<io::Result<usize>> {
-        self.stream.poll_sendfile(cx, file, offset, n)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn send_file(
-        &self,
-        cx: &mut Context<'_>,
-        file: &File,
-        offset: u64,
-        n: usize,
-    ) -> Poll<io::Result<usize>> {
-        use std::io::{Read, Seek, SeekFrom};
-        ready!(self.stream.poll_writable(cx))?;
-        let mut part = vec![0; n.min(64 * 1024)];
-        let mut file = file;
-        file.seek(SeekFrom::Start(offset))?;
-        let got = file.read(&mut part)?;
-        self.stream.poll_write(cx, &[IoSlice::new(&part[..got])], false)
     }
 
     /// Sends what is queued until at most `leave` bytes are left; `timeout_ms` is the longest time

@@ -10,6 +10,7 @@ use weir_runtime::clock;
 pub use weir_runtime::net::SocketOptions;
 use weir_runtime::net::Stream;
 use weir_runtime::timer::LazyTimer;
+use weir_tls::Channel;
 
 /// Why a connection could not be used.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl From<io::Error> for LinkError {
 
 /// A connection to a server.
 pub struct Link {
-    pub stream: Stream,
+    pub stream: Channel,
     timer: LazyTimer,
     /// Requests it has carried.
     pub requests: u64,
@@ -57,7 +58,7 @@ impl Link {
         })
         .await?;
         Ok(Box::new(Link {
-            stream,
+            stream: stream.into(),
             timer,
             requests: 0,
             start_ms: clock::mono_ms(),
