@@ -51,6 +51,7 @@ pub struct Sources {
     files: Vec<SourceFile>,
     by_path: HashMap<Box<[u8]>, FileId>,
     globs: Vec<Globbed>,
+    attached: Vec<(Box<[u8]>, Arc<[u8]>)>,
 }
 
 impl Sources {
@@ -73,6 +74,15 @@ impl Sources {
 
     pub fn globs(&self) -> &[Globbed] {
         &self.globs
+    }
+
+    /// Files that are no configuration and go with it: certificates and keys.
+    pub fn attached(&self) -> &[(Box<[u8]>, Arc<[u8]>)] {
+        &self.attached
+    }
+
+    pub fn attach(&mut self, path: &[u8], text: Arc<[u8]>) {
+        self.attached.push((path.into(), text));
     }
 
     pub(crate) fn add(&mut self, file: SourceFile) -> FileId {

@@ -3,9 +3,10 @@
 use crate::generation::{Location, Server, WorkerGen};
 use crate::logger::LogLevel;
 use crate::request::Request;
+use crate::tls::Secure;
 use crate::worker::Worker;
 use bytes::Bytes;
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::future::poll_fn;
@@ -166,6 +167,10 @@ impl ClientAddr {
 pub struct Connection {
     pub worker: Rc<Worker>,
     pub stream: Channel,
+    /// It came to an address with TLS.
+    pub tls_port: Cell<bool>,
+    /// What the handshake told.
+    pub secure: OnceCell<Box<Secure>>,
     /// `$connection`: unique over all workers.
     pub serial: u64,
     pub client: Cell<ClientAddr>,
@@ -217,6 +222,8 @@ impl Connection {
     ) -> Connection {
         Connection {
             stream: stream.into(),
+            tls_port: Cell::new(false),
+            secure: OnceCell::new(),
             serial,
             client: Cell::new(client),
             gen: RefCell::new(worker.generation()),
@@ -262,10 +269,13 @@ impl Connection {
         Rc::ptr_eq(&self.gen.borrow(), gen) && !self.waiting.get()
     }
 
-    /// The server of a request that has not named one yet.
+    /// The server of a request that has not named one yet: the one whose name the client asked for
+    /// in its TLS hello, or the address' default.
     pub fn default_server_of(&self, gen: &Rc<WorkerGen>) -> Rc<Server> {
         let listen = &gen.shared.listens[self.listen.get()];
-        Rc::clone(&gen.servers[listen.choose(|| self.local_addr()).default])
+        let addr = listen.choose(|| self.local_addr());
+        let asked = self.secure.get().and_then(|s| s.server(gen, addr));
+        Rc::clone(&gen.servers[asked.unwrap_or(addr.default)])
     }
 
     pub fn default_server(&self) -> Rc<Server> {

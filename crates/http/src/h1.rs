@@ -10,6 +10,7 @@ use crate::phases;
 use crate::request::Request;
 use crate::server;
 use crate::special;
+use crate::tls;
 use crate::worker::Counters;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -54,6 +55,9 @@ pub async fn serve(conn: Rc<Connection>) {
     {
         return;
     }
+    let Some(mut leftover) = tls::accept(&conn, leftover).await else { return };
+    // Here the protocol that the handshake agreed on decides who serves the connection:
+    // `conn.stream.protocol()`.
     let mut idle_until = 0;
     loop {
         let after = request(&conn, leftover, idle_until).await;

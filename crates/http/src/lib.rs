@@ -29,6 +29,7 @@ pub mod symlinks;
 pub mod syslog;
 pub mod temp;
 pub mod timing;
+pub mod tls;
 pub mod vars;
 pub mod worker;
 pub mod zones;

@@ -104,7 +104,10 @@ fn option(d: &Directive, i: usize, l: &mut Listen) -> ConfResult {
         b"deferred" => l.options.deferred = true,
         b"reuseport" => l.options.reuseport = true,
         b"multipath" => return Err(later(d, i, "multipath TCP")),
-        b"ssl" => return Err(later(d, i, "TLS")),
+        b"ssl" => {
+            l.ssl = true;
+            return Ok(());
+        }
         b"quic" => return Err(later(d, i, "HTTP/3")),
         b"http2" => return Err(later(d, i, "HTTP/2")),
         _ => return valued_option(d, i, l),

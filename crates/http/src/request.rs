@@ -139,7 +139,7 @@ pub struct Request {
 
 impl Request {
     /// Readies a pooled request for a new head.
-    pub(crate) fn begin(
+    pub fn begin(
         &mut self,
         conn: Rc<Connection>,
         gen: Rc<WorkerGen>,

@@ -29,6 +29,7 @@ mod referer;
 mod rewrite;
 mod secure_link;
 mod split_clients;
+mod ssl;
 mod static_files;
 mod stub_status;
 mod sub_filter;
@@ -50,6 +51,7 @@ pub const MODULES: &[&HttpModule] = &[
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
+    &ssl::MODULE,
     &realip::MODULE,
     &access::MODULE,
     &auth_basic::MODULE,
@@ -91,6 +93,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_random_index_module",
     "--with-http_realip_module",
     "--with-http_secure_link_module",
+    "--with-http_ssl_module",
     "--with-http_stub_status_module",
     "--with-http_sub_module",
     "--without-http-cache",

@@ -3,6 +3,15 @@
 //! [`Channel`] is a socket with or without a TLS [`session`] on it; everything above it reads and
 //! writes plain bytes and does not ask which it is. The protocol is rustls'.
 
+pub mod ciphers;
+pub mod der;
+pub mod load;
+pub mod offer;
+pub mod pem;
+pub mod server;
+pub mod sessions;
+pub mod x509;
+
 mod channel;
 mod incoming;
 mod session;

@@ -8,7 +8,7 @@
 
 use crate::write::{Batch, Out};
 use rustls::Connection;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io::{self, BufRead};
 use std::task::{Context, Poll};
 use weir_runtime::net::Stream;
@@ -62,8 +62,6 @@ pub struct Session {
     pub(crate) inner: RefCell<Inner>,
     /// Plain bytes of a full record.
     pub(crate) record: usize,
-    /// The request came as early data, before the handshake was complete.
-    pub early: Cell<bool>,
 }
 
 fn tls_io(e: rustls::Error) -> io::Error {
@@ -191,13 +189,17 @@ impl Session {
                 failed: false,
             }),
             record,
-            early: Cell::new(false),
         }
     }
 
     /// The protocol that was agreed on (ALPN).
     pub fn protocol(&self) -> Option<Box<[u8]>> {
         self.inner.borrow().tls.alpn_protocol().map(Into::into)
+    }
+
+    /// Whether the handshake is not complete: the request came as early data.
+    pub fn is_early(&self) -> bool {
+        self.inner.borrow().tls.is_handshaking()
     }
 
     /// Looks at rustls' connection.
@@ -223,7 +225,6 @@ impl Session {
                 return Poll::Ready(Ok(()));
             }
             if !inner.early.is_empty() {
-                self.early.set(true);
                 return Poll::Ready(Ok(()));
             }
             let out = Out { socket, cx: Some(cx), more: false };

@@ -99,16 +99,20 @@ impl Inner {
 
     /// Makes records of the slices, up to a batch.
     fn seal(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut part = [IoSlice::new(&[]); BATCH_MAX_PIECES];
-        let (mut count, mut bytes) = (0, 0);
-        for piece in pieces.iter().take(BATCH_MAX_PIECES) {
-            let n = piece.len().min(BATCH_MAX_BYTES - bytes);
-            part[count] = IoSlice::new(&piece[..n]);
-            count += 1;
-            bytes += n;
-        }
         let behind = self.tls.wants_write();
-        let plain = self.tls.writer().write_vectored(&part[..count])?;
+        let plain = if pieces.iter().map(|p| p.len()).sum::<usize>() <= BATCH_MAX_BYTES {
+            self.tls.writer().write_vectored(pieces)?
+        } else {
+            let mut part = [IoSlice::new(&[]); BATCH_MAX_PIECES];
+            let (mut count, mut bytes) = (0, 0);
+            for piece in pieces.iter().take(BATCH_MAX_PIECES) {
+                let n = piece.len().min(BATCH_MAX_BYTES - bytes);
+                part[count] = IoSlice::new(&piece[..n]);
+                count += 1;
+                bytes += n;
+            }
+            self.tls.writer().write_vectored(&part[..count])?
+        };
         self.batch = Batch { plain, reported: 0, left: 0, behind };
         Ok(plain)
     }

@@ -1,5 +1,7 @@
 //! Two channels over a socket pair: what one writes the other reads, however little fits at once.
 
+#![allow(clippy::unwrap_used)]
+
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
 use std::future::poll_fn;

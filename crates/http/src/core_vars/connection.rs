@@ -57,12 +57,12 @@ pub fn server_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     port(out, r.conn().local_addr().map(|a| a.port()))
 }
 
-pub fn scheme(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, b"http")
+pub fn scheme(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some(out, if r.conn().stream.is_tls() { b"https" } else { b"http" })
 }
 
-pub fn https(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, b"")
+pub fn https(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some(out, if r.conn().stream.is_tls() { b"on" } else { b"" })
 }
 
 fn proxied(r: &Request, out: &mut Vec<u8>, f: impl FnOnce(&Proxied, &mut Vec<u8>) -> bool) -> bool {
