@@ -151,6 +151,7 @@ pub struct CoreSrv {
     pub limits: Limits,
     /// What TLS clients are offered; made when the configuration is built.
     pub tls: Option<crate::tls::Tls>,
+    pub verify_client: weir_tls::server::VerifyClient,
     /// Where the block stands, for errors found after it was read.
     pub at: Option<weir_conf::Position>,
 }

@@ -155,10 +155,13 @@ async fn handshake(
     let id = secure.server(gen, addr);
     secure.is_found.set(id.is_some());
     let _ = conn.secure.set(Box::new(secure));
-    let server = &gen.servers[id.unwrap_or(addr.default)];
     // A server without certificates of its own is served with the default server's.
-    let own = server.core.tls.as_ref();
-    let tls = own.or(gen.servers[addr.default].core.tls.as_ref());
+    let chosen = &gen.servers[id.unwrap_or(addr.default)];
+    let server = match chosen.core.tls {
+        Some(_) => chosen,
+        None => &gen.servers[addr.default],
+    };
+    let tls = server.core.tls.as_ref();
     let tls = tls.filter(|t| !t.server.reject);
     let Some(tls) = tls else {
         refuse(conn, &UNRECOGNIZED_NAME);
@@ -253,7 +256,7 @@ pub fn objection(r: &mut Request) -> Option<u16> {
         return Some(497);
     };
     let server = Rc::clone(r.server());
-    let verify = server.core.tls.as_ref().map_or(VerifyClient::Off, |t| t.server.verify);
+    let verify = server.core.verify_client;
     if verify == VerifyClient::Off {
         return None;
     }

@@ -67,6 +67,7 @@ pub const MODULES: &[&HttpModule] = &[
     &empty_gif::MODULE,
     &try_files::MODULE,
     &proxy::MODULE,
+    &proxy::SSL,
     // Content, in the order it is tried.
     &random_index::MODULE,
     &gzip_static::MODULE,

@@ -74,6 +74,8 @@ pub struct Settings {
     pub provider: Arc<CryptoProvider>,
     pub versions: Vec<&'static SupportedProtocolVersion>,
     pub certificates: Vec<Arc<CertifiedKey>>,
+    /// What they are called in the configuration; with variables that is all there is of them.
+    pub names: Vec<Vec<u8>>,
     pub prefer_own_ciphers: bool,
     pub record: usize,
     pub verify: VerifyClient,
@@ -140,11 +142,7 @@ impl Server {
             config.max_early_data_size = EARLY_DATA_MAX_BYTES;
             config.send_half_rtt_data = true;
         } else if s.tickets {
-            let keys = match s.ticket_keys {
-                Some(keys) => Some(keys),
-                None => TicketKeys::random().map(Arc::new),
-            };
-            let keys = keys.ok_or("no random bytes for ticket keys")?;
+            let keys = s.ticket_keys.unwrap_or_default();
             config.ticketer =
                 Arc::new(Tickets { keys, context, timeout_secs: s.session_timeout_secs });
         }
@@ -181,6 +179,9 @@ impl Settings {
     fn context(&self) -> [u8; 32] {
         let mut all = ring::digest::Context::new(&ring::digest::SHA256);
         all.update(&[self.verify as u8]);
+        if self.certificates.is_empty() {
+            self.names.iter().for_each(|n| all.update(n));
+        }
         let own = self.certificates.iter().filter_map(|c| c.cert.first());
         for cert in own.chain(&self.hints).chain(&self.trust.roots) {
             all.update(cert);
@@ -244,7 +245,7 @@ impl ClientCertVerifier for AnyClient {
 }
 
 /// Whether a handshake was signed with a certificate's key.
-pub(crate) fn signature(
+pub fn signature(
     cert: &CertificateDer<'_>,
     message: &[u8],
     signed: &DigitallySignedStruct,

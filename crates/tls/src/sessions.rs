@@ -33,13 +33,13 @@ pub struct Zone {
     most: usize,
     kept: Mutex<Kept>,
     /// Of the tickets of servers that have no key file.
-    keys: OnceLock<Arc<TicketKeys>>,
+    keys: Arc<TicketKeys>,
 }
 
 impl Zone {
     pub fn new(bytes: u64) -> Zone {
         let most = usize::try_from(bytes).unwrap_or(usize::MAX) / SESSION_BYTES;
-        Zone { most: most.max(16), kept: Mutex::default(), keys: OnceLock::new() }
+        Zone { most: most.max(16), kept: Mutex::default(), keys: Arc::default() }
     }
 
     /// The zone of a name and size: the one that is in use, when there is one.
@@ -59,12 +59,8 @@ impl Zone {
     }
 
     /// Ticket keys that live as long as the zone.
-    pub fn keys(&self) -> Option<Arc<TicketKeys>> {
-        if let Some(keys) = self.keys.get() {
-            return Some(Arc::clone(keys));
-        }
-        let fresh = Arc::new(TicketKeys::random()?);
-        Some(Arc::clone(self.keys.get_or_init(|| fresh)))
+    pub fn keys(&self) -> Arc<TicketKeys> {
+        Arc::clone(&self.keys)
     }
 }
 
@@ -138,26 +134,40 @@ impl TicketKey {
     }
 }
 
-/// Keys that tickets are sealed with: the first seals, all open.
-pub struct TicketKeys(Vec<TicketKey>);
+/// Keys that tickets are sealed with: the first seals, all open. Without key files they are made
+/// here, and a new one takes the place of the last when that has been in use for a session's life.
+#[derive(Default)]
+pub struct TicketKeys {
+    fixed: Vec<TicketKey>,
+    made: Mutex<Made>,
+}
+
+#[derive(Default)]
+struct Made {
+    at_secs: u64,
+    keys: VecDeque<Arc<TicketKey>>,
+}
+
+/// Keys that are made here and can still open: the one in use and the one before.
+const MADE_KEYS: usize = 2;
 
 impl std::fmt::Debug for TicketKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ticket keys", self.0.len())
+        write!(f, "{} ticket keys", self.fixed.len())
     }
 }
 
-impl TicketKeys {
-    pub fn random() -> Option<TicketKeys> {
-        let (mut name, mut material) = ([0; NAME_BYTES], [0; 32]);
-        let random = SystemRandom::new();
-        random.fill(&mut name).ok()?;
-        random.fill(&mut material).ok()?;
-        Some(TicketKeys(vec![TicketKey::new(name, &material)?]))
-    }
+fn random_key() -> Option<TicketKey> {
+    let (mut name, mut material) = ([0; NAME_BYTES], [0; 32]);
+    let random = SystemRandom::new();
+    random.fill(&mut name).ok()?;
+    random.fill(&mut material).ok()?;
+    TicketKey::new(name, &material)
+}
 
+impl TicketKeys {
     /// Keys from the contents of key files, each 48 or 80 bytes; an error is a wrong length's place.
-    pub fn from_files<'a>(files: impl IntoIterator<Item = &'a [u8]>) -> Result<TicketKeys, usize> {
+    pub fn of_files<'a>(files: impl IntoIterator<Item = &'a [u8]>) -> Result<TicketKeys, usize> {
         let read = |(i, text): (usize, &[u8])| {
             let name = text.get(..NAME_BYTES).and_then(|n| n.try_into().ok()).ok_or(i)?;
             match text.len() {
@@ -165,7 +175,36 @@ impl TicketKeys {
                 _ => Err(i),
             }
         };
-        files.into_iter().enumerate().map(read).collect::<Result<_, _>>().map(TicketKeys)
+        let fixed = files.into_iter().enumerate().map(read).collect::<Result<_, _>>()?;
+        Ok(TicketKeys { fixed, made: Mutex::default() })
+    }
+
+    /// Runs `f` with the key that seals.
+    fn with_first<T>(&self, life_secs: u64, f: impl FnOnce(&TicketKey) -> Option<T>) -> Option<T> {
+        if let Some(key) = self.fixed.first() {
+            return f(key);
+        }
+        let now = now_secs();
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.keys.is_empty() || now.saturating_sub(made.at_secs) >= life_secs {
+            made.keys.push_front(Arc::new(random_key()?));
+            made.keys.truncate(MADE_KEYS);
+            made.at_secs = now;
+        }
+        let key = made.keys.front().map(Arc::clone)?;
+        drop(made);
+        f(&key)
+    }
+
+    /// Runs `f` with the key of a name.
+    fn with_named<T>(&self, name: &[u8], f: impl FnOnce(&TicketKey) -> Option<T>) -> Option<T> {
+        if let Some(key) = self.fixed.iter().find(|k| k.name == name) {
+            return f(key);
+        }
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = made.keys.iter().find(|k| k.name == name).map(Arc::clone)?;
+        drop(made);
+        f(&key)
     }
 }
 
@@ -195,24 +234,27 @@ impl ProducesTickets for Tickets {
 
     /// Key name, nonce, and sealed: when it was made, the session.
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let key = self.keys.0.first()?;
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
         let mut sealed = now_secs().to_be_bytes().to_vec();
         sealed.extend_from_slice(plain);
-        let bound = Aad::from(self.bound(key));
-        let nonce_used = Nonce::assume_unique_for_key(nonce);
-        key.key.seal_in_place_append_tag(nonce_used, bound, &mut sealed).ok()?;
-        Some([&key.name[..], &nonce, &sealed].concat())
+        self.keys.with_first(self.timeout_secs.max(1), |key| {
+            let bound = Aad::from(self.bound(key));
+            let nonce_used = Nonce::assume_unique_for_key(nonce);
+            key.key.seal_in_place_append_tag(nonce_used, bound, &mut sealed).ok()?;
+            Some([&key.name[..], &nonce, &sealed].concat())
+        })
     }
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_at_checked(NAME_BYTES)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_LEN)?;
-        let key = self.keys.0.iter().find(|k| k.name == name)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut sealed = sealed.to_vec();
-        let plain = key.key.open_in_place(nonce, Aad::from(self.bound(key)), &mut sealed).ok()?;
+        let plain = self.keys.with_named(name, |key| {
+            let bound = Aad::from(self.bound(key));
+            key.key.open_in_place(nonce, bound, &mut sealed).ok().map(|p| p.to_vec())
+        })?;
         let (made, session) = plain.split_at_checked(8)?;
         let made = u64::from_be_bytes(made.try_into().ok()?);
         let is_fresh = now_secs().saturating_sub(made) <= self.timeout_secs;
@@ -231,9 +273,9 @@ mod tests {
     #[test]
     fn tickets_open_with_any_key_of_the_files_and_for_their_server_alone() {
         let (old, new) = ([1u8; 48], [2u8; 80]);
-        let before = tickets(TicketKeys::from_files([&old[..]]).unwrap(), 0);
-        let rotated = tickets(TicketKeys::from_files([&new[..], &old[..]]).unwrap(), 0);
-        let other = tickets(TicketKeys::from_files([&new[..], &old[..]]).unwrap(), 9);
+        let before = tickets(TicketKeys::of_files([&old[..]]).unwrap(), 0);
+        let rotated = tickets(TicketKeys::of_files([&new[..], &old[..]]).unwrap(), 0);
+        let other = tickets(TicketKeys::of_files([&new[..], &old[..]]).unwrap(), 9);
         let ticket = before.encrypt(b"session").unwrap();
         assert_eq!(rotated.decrypt(&ticket).as_deref(), Some(&b"session"[..]));
         assert!(before.decrypt(&rotated.encrypt(b"x").unwrap()).is_none());
@@ -241,7 +283,7 @@ mod tests {
         for end in 0..ticket.len() {
             assert!(rotated.decrypt(&ticket[..end]).is_none());
         }
-        assert_eq!(TicketKeys::from_files([&old[..], &[0; 47][..]]).map(|_| ()), Err(1));
+        assert_eq!(TicketKeys::of_files([&old[..], &[0; 47][..]]).map(|_| ()), Err(1));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod link;
 pub mod peers;
 pub mod reply;
 pub mod sticky;
+pub mod tls;
 mod vars;
 
 pub use conf::{UpstreamMain, UpstreamRef, MODULE};

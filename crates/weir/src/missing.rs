@@ -1,7 +1,6 @@
 //! Directives that nginx, Tengine or OpenResty have and this version has not: each is refused as
 //! unknown, with a hint that says so. A name that ends in `*` stands for all that begin so.
 
-const TLS: &str = "this version of Weir has no TLS yet; terminate it in front, or keep this server in nginx for now";
 const HTTP2: &str =
     "this version of Weir has no HTTP/2 yet; remove the directive: clients fall back to HTTP/1.1";
 const HTTP3: &str =
@@ -32,7 +31,6 @@ pub const MISSING: &[(&str, &str)] = &[
         "ssl_object_cache_inheritable",
         "Weir reads certificates anew at each reload; remove the directive",
     ),
-    ("proxy_ssl_*", TLS),
     ("http2*", HTTP2),
     ("http3*", HTTP3),
     ("quic_*", HTTP3),

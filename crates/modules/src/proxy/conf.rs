@@ -3,6 +3,7 @@
 use super::headers::{HeaderPlan, HideList, SetHeader};
 use super::rewrite::{CookieFlags, Rewrite};
 use super::target::Pass;
+use crate::ssl::outgoing::Outgoing;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_http::conf::{CoreLoc, TempPath};
@@ -105,6 +106,8 @@ pub struct ProxyLoc {
     pub socket_sndbuf: Val<u64>,
     pub force_ranges: Val<bool>,
     pub limit_rate: Val<Option<Arc<Template>>>,
+    /// TLS to the servers.
+    pub tls: Outgoing,
     /// An `if` or `limit_except` block: it passes where the block around it does.
     pub in_unnamed: bool,
     /// `plan` and `hide` are made.
@@ -273,6 +276,7 @@ impl ConfType for ProxyLoc {
             self.pass.clone_from(&parent.pass);
             self.location.clone_from(&parent.location);
         }
+        self.tls.merge(&parent.tls);
         self.merge_redirect(parent);
         self.merge_headers(parent);
         Ok(())
@@ -293,6 +297,9 @@ pub fn build(b: &mut weir_http::build::Build) -> ConfResult {
             proxy.temp_path.set(Arc::new(full));
         }
         weir_http::core_rows::make_temp_dir(&proxy.temp_path)?;
+        if proxy.pass.as_ref().is_some_and(Pass::may_be_tls) {
+            proxy.tls.build(b.cf, "proxy_ssl")?;
+        }
     }
     Ok(())
 }

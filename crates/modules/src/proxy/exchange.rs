@@ -35,6 +35,8 @@ const READING: &str = "reading response header from upstream";
 #[derive(Debug)]
 pub enum Fault {
     Connect(io::Error),
+    /// In words for the log.
+    Tls(String),
     Send(io::Error),
     Read(io::Error),
     Eof(&'static str),
@@ -56,7 +58,9 @@ impl Fault {
     /// The bit of `proxy_next_upstream`, or the status that ends the request.
     pub fn next_bit(&self) -> Result<u32, u16> {
         match self {
-            Fault::Connect(_) | Fault::Send(_) | Fault::Read(_) | Fault::Eof(_) => Ok(next::ERROR),
+            Fault::Connect(_) | Fault::Tls(_) | Fault::Send(_) | Fault::Read(_) | Fault::Eof(_) => {
+                Ok(next::ERROR)
+            }
             Fault::Timeout(_) => Ok(next::TIMEOUT),
             Fault::Invalid => Ok(next::INVALID_HEADER),
             Fault::ClientGone | Fault::Client(BodyError::Closed) => Err(499),
@@ -70,6 +74,7 @@ impl Fault {
     pub fn log(&self, r: &Request, peer: &[u8]) {
         match self {
             Fault::Connect(e) => log_connect(r, e, peer),
+            Fault::Tls(text) => r.log(LogLevel::Error, text),
             Fault::Send(e) => {
                 r.log(
                     LogLevel::Error,

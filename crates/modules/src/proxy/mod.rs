@@ -12,6 +12,7 @@ mod respond;
 mod rewrite;
 mod rows;
 mod run;
+mod ssl_rows;
 mod target;
 mod tunnel;
 mod vars;
@@ -40,6 +41,10 @@ pub const MODULE: HttpModule = HttpModule {
     build: Some(conf::build),
     ..HttpModule::EMPTY
 };
+
+/// The directives for TLS to servers.
+pub const SSL: HttpModule =
+    HttpModule { name: "proxy_ssl", rows: ssl_rows::ROWS, ..HttpModule::EMPTY };
 
 fn handler(_: &mut Request) -> Flow {
     Flow::Wait(wait)

@@ -34,9 +34,9 @@ fn part(r: &mut Request, out: &mut Vec<u8>, pick: fn(&Parts) -> &Vec<u8>) -> boo
         }
         Some(Pass::Vars(t)) => {
             let url = r.eval(t);
-            let rest = url.get(7..).unwrap_or_default();
+            let Some((tls, rest)) = super::target::split_scheme(&url) else { return false };
             let Ok(endpoint) = parse_endpoint(rest, super::target::URL) else { return false };
-            out.extend_from_slice(pick(&Parts::new(&endpoint)));
+            out.extend_from_slice(pick(&Parts::new(&endpoint, tls)));
             true
         }
     }

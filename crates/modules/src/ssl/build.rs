@@ -31,7 +31,10 @@ pub fn build(b: &mut Build) -> ConfResult {
     let mut pairs = Pairs::new();
     for slots in b.servers.iter_mut() {
         let made = server(b.cf, slots, &mut pairs)?;
-        slots.get_mut::<CoreSrv>().tls = made;
+        let verify = *slots.get::<SslSrv>().verify;
+        let core = slots.get_mut::<CoreSrv>();
+        core.tls = made;
+        core.verify_client = verify;
     }
     check_listens(b.servers)
 }
@@ -66,6 +69,7 @@ fn server(cf: &mut Cf, slots: &Slots, pairs: &mut Pairs) -> ConfResult<Option<Tl
     let settings = Settings {
         provider: offer.provider,
         versions: offer.versions,
+        names: conf.certificates.iter().map(|n| n.text.clone()).collect(),
         certificates,
         prefer_own_ciphers: offer.prefer_own,
         record: *conf.buffer_size as usize,
@@ -215,7 +219,7 @@ fn zone(conf: &SslSrv) -> Option<Arc<Zone>> {
 fn ticket_keys(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Option<Arc<TicketKeys>>> {
     if conf.ticket_keys.is_empty() {
         // Kept with the zone, so that tickets outlive a reload.
-        return Ok(conf.zone.as_ref().and_then(|z| z.keys()));
+        return Ok(conf.zone.as_ref().map(|z| z.keys()));
     }
     let mut texts = Vec::new();
     for name in conf.ticket_keys.iter() {
@@ -225,7 +229,7 @@ fn ticket_keys(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Option<Arc<TicketKeys>>
             emerg(format!("open() \"{}\" failed ({why})", path.display()))
         })?);
     }
-    let keys = TicketKeys::from_files(texts.iter().map(|t| &t[..])).map_err(|i| {
+    let keys = TicketKeys::of_files(texts.iter().map(|t| &t[..])).map_err(|i| {
         let shown = cf.full_conf_path(&conf.ticket_keys[i]).display().to_string();
         emerg(format!("\"{shown}\" must be 48 or 80 bytes"))
     })?;

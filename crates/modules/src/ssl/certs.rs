@@ -45,7 +45,8 @@ impl Loaded {
 
     fn put(&self, key: (Vec<u8>, Vec<u8>), pair: &Arc<CertifiedKey>, rule: CacheRule) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= rule.max {
+        // nginx counts certificate and key each.
+        if all.len() >= (rule.max / 2).max(1) {
             let oldest = all.iter().min_by_key(|(_, k)| k.used_secs).map(|(name, _)| name.clone());
             oldest.and_then(|name| all.remove(&name));
         }

@@ -10,11 +10,13 @@
 mod build;
 mod certs;
 mod conf;
+pub mod outgoing;
 mod rows;
 mod stapling;
 mod vars;
 
-pub use conf::read_passwords;
+pub use conf::{read_passwords, Name};
+pub use rows::{cache_rule, protocols};
 
 use conf::{SslMain, SslSrv};
 use weir_http::module::HttpModule;

@@ -17,7 +17,8 @@ macro_rules! var {
     ($name:literal, $get:expr) => {
         Variable::new($name, |r, _: &VarArg, out| {
             let get: fn(&mut Request, &mut Vec<u8>) -> Option<()> = $get;
-            get(r, out).is_some() && !out.is_empty()
+            let before = out.len();
+            get(r, out).is_some() && out.len() > before
         })
     };
 }
@@ -114,12 +115,7 @@ pub const VARIABLES: &[Variable] = &[
     var!("ssl_ech_status", |_, _| None),
     var!("ssl_ech_outer_server_name", |_, _| None),
     of_client!("ssl_client_cert", |cert, out| {
-        for line in pem(cert).trim_end().split('\n') {
-            if !out.is_empty() {
-                out.extend_from_slice(b"\n\t");
-            }
-            out.extend_from_slice(line.as_bytes());
-        }
+        out.extend_from_slice(pem(cert).trim_end().replace('\n', "\n\t").as_bytes());
     }),
     of_client!("ssl_client_raw_cert", |cert, out| out.extend_from_slice(pem(cert).as_bytes())),
     of_client!("ssl_client_escaped_cert", |cert, out| {

@@ -126,23 +126,25 @@ pub fn verify(
         return Err(ChainError::Unreadable);
     }
     let path = build(&given, &roots, trust.depth, algorithms)?;
-    check_use(&path, purpose)?;
-    for (i, cert) in path.iter().enumerate() {
-        let issuer = path.get(i + 1).or_else(|| path.last()).unwrap_or(cert);
-        let is_root = i + 1 == path.len();
-        if !is_root && !cert.is_signed_by(issuer, algorithms) {
-            return Err(ChainError::BadSignature);
+    // OpenSSL goes on after an error, and tells the last.
+    let mut verdict = check_use(&path, purpose);
+    for (i, cert) in path.iter().enumerate().filter(|_| !trust.crls.is_empty()) {
+        let issuer = path.get(i + 1).copied().unwrap_or(cert);
+        let checked = check_revoked(cert, issuer, &trust.crls, now, algorithms);
+        verdict = checked.and(verdict);
+    }
+    for (i, cert) in path.iter().enumerate().rev() {
+        if path.get(i + 1).is_some_and(|issuer| !cert.is_signed_by(issuer, algorithms)) {
+            verdict = Err(ChainError::BadSignature);
         }
         if now < cert.not_before {
-            return Err(ChainError::NotYetValid);
+            verdict = Err(ChainError::NotYetValid);
         }
         if now > cert.not_after {
-            return Err(ChainError::Expired);
-        }
-        if !trust.crls.is_empty() {
-            check_revoked(cert, issuer, &trust.crls, now, algorithms)?;
+            verdict = Err(ChainError::Expired);
         }
     }
+    verdict?;
     match path.iter().any(|c| c.name_constraints) {
         true => by_webpki(chain, trust, purpose, now, algorithms),
         false => Ok(()),
