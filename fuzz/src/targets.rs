@@ -6,6 +6,7 @@ mod conf;
 mod heads;
 mod proxy;
 mod template;
+mod tls;
 mod uri;
 
 use crate::random::Random;
@@ -27,6 +28,9 @@ pub const TARGETS: &[Target] = &[
     uri::TARGET,
     proxy::TARGET,
     template::TARGET,
+    tls::CIPHERS,
+    tls::PEM,
+    tls::CERTIFICATES,
     base::UNITS,
     base::DATES,
     base::ADDRESSES,

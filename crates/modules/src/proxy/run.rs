@@ -100,7 +100,7 @@ pub async fn run(r: &mut Request) -> Flow {
         false => None,
         true => match conf.tls.wanted(r, &parts.host) {
             Some(wanted) => Some(wanted),
-            None => return Flow::Status(502),
+            None => return Flow::Status(500),
         },
     };
     let chunked = matches!(body, Body::Stream) && r.body.is_chunked();
