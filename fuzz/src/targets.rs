@@ -7,6 +7,7 @@ mod heads;
 mod http2;
 mod proxy;
 mod template;
+mod tls;
 mod uri;
 
 use crate::random::Random;
@@ -29,6 +30,9 @@ pub const TARGETS: &[Target] = &[
     http2::TARGET,
     proxy::TARGET,
     template::TARGET,
+    tls::CIPHERS,
+    tls::PEM,
+    tls::CERTIFICATES,
     base::UNITS,
     base::DATES,
     base::ADDRESSES,

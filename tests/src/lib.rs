@@ -15,6 +15,7 @@ mod message;
 mod origin;
 mod server;
 mod setup;
+pub mod tls;
 
 pub use client::{Client, Peer};
 pub use message::{Request, Response};

@@ -39,6 +39,8 @@ mod rewrite_module;
 mod server_name;
 mod signals;
 mod signals_upgrade;
+mod ssl_server;
+mod ssl_verify;
 mod static_conditionals;
 mod static_files;
 mod static_open_file_cache;

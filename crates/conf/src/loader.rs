@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use crate::source::Sources;
+use crate::source::{Attached, Sources};
 
 /// Reads files and expands the patterns of `include`.
 pub trait Loader {
@@ -40,9 +40,6 @@ pub struct BundleLoader {
     globs: HashMap<Box<[u8]>, Vec<Box<[u8]>>>,
     attached: Vec<Attached>,
 }
-
-/// A file that goes with a configuration: its path and text.
-pub type Attached = (Box<[u8]>, Arc<[u8]>);
 
 impl BundleLoader {
     pub fn new(sources: &Sources) -> Self {

@@ -43,6 +43,9 @@ pub struct Globbed {
     pub paths: Vec<Box<[u8]>>,
 }
 
+/// A file that goes with a configuration and is none: its path and text.
+pub type Attached = (Box<[u8]>, Arc<[u8]>);
+
 /// The files of one configuration in order of first reading, and what its globs found.
 ///
 /// A path is read once: to read changed files, as a reload does, begin with new `Sources`.
@@ -51,7 +54,7 @@ pub struct Sources {
     files: Vec<SourceFile>,
     by_path: HashMap<Box<[u8]>, FileId>,
     globs: Vec<Globbed>,
-    attached: Vec<(Box<[u8]>, Arc<[u8]>)>,
+    attached: Vec<Attached>,
 }
 
 impl Sources {
@@ -77,7 +80,7 @@ impl Sources {
     }
 
     /// Files that are no configuration and go with it: certificates and keys.
-    pub fn attached(&self) -> &[(Box<[u8]>, Arc<[u8]>)] {
+    pub fn attached(&self) -> &[Attached] {
         &self.attached
     }
 

@@ -26,12 +26,7 @@ macro_rules! phase {
 pub async fn run(r: &mut Request) -> bool {
     if r.conn().tls_port.get() {
         if let Some(status) = tls::objection(r) {
-            return match finalize(r, status) {
-                Flow::Redirect => run_from(r, Phase::ServerRewrite, None).await,
-                Flow::Named => run_from(r, Phase::Rewrite, None).await,
-                Flow::Ok | Flow::Declined => !r.aborted,
-                _ => false,
-            };
+            return run_from(r, Phase::PostRead, Some(Flow::Status(status))).await;
         }
     }
     if !r.server().core.client_body_early_read.is_empty() {

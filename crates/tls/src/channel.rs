@@ -179,6 +179,14 @@ impl Channel {
         self.socket.shutdown_read();
     }
 
+    /// Closes both halves at once, without a word.
+    pub fn shutdown_both(&self) {
+        if let Some(tls) = self.tls() {
+            tls.be_quiet();
+        }
+        self.socket.shutdown_both();
+    }
+
     pub fn set_nodelay(&self, on: bool) {
         self.socket.set_nodelay(on);
     }

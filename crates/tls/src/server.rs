@@ -109,13 +109,14 @@ const EARLY_DATA_MAX_BYTES: u32 = 16384;
 impl Server {
     pub fn new(s: Settings) -> Result<Server, String> {
         let context = s.context();
+        let mut hints: Vec<DistinguishedName> = Vec::new();
+        for cert in s.hints.iter().filter_map(|c| Cert::parse(c)) {
+            if hints.iter().all(|h| h.as_ref() != cert.subject) {
+                hints.push(cert.subject.to_vec().into());
+            }
+        }
         let verifier = Arc::new(AnyClient {
-            hints: s
-                .hints
-                .iter()
-                .filter_map(|c| Cert::parse(c))
-                .map(|c| c.subject.to_vec().into())
-                .collect(),
+            hints,
             asks: s.verify != VerifyClient::Off,
             algorithms: s.provider.signature_verification_algorithms,
         });

@@ -124,17 +124,23 @@ impl Inner {
                     return Ok(());
                 }
             }
-            let handshaking = self.tls.is_handshaking();
-            match self.tls.process_new_packets() {
-                Ok(state) => self.ended |= state.peer_has_closed(),
-                Err(e) => {
-                    self.failed = true;
-                    return Err(e);
-                }
+            self.digest()?;
+        }
+        Ok(())
+    }
+
+    /// Lets rustls work on what it has taken.
+    fn digest(&mut self) -> Result<(), rustls::Error> {
+        let handshaking = self.tls.is_handshaking();
+        match self.tls.process_new_packets() {
+            Ok(state) => self.ended |= state.peer_has_closed(),
+            Err(e) => {
+                self.failed = true;
+                return Err(e);
             }
-            if handshaking {
-                self.collect_early();
-            }
+        }
+        if handshaking {
+            self.collect_early();
         }
         Ok(())
     }
@@ -219,7 +225,13 @@ impl Session {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TlsError>> {
         let inner = &mut *self.inner.borrow_mut();
+        // Early data may have come with the hello.
+        let mut begun = inner.digest();
         loop {
+            if let Err(e) = std::mem::replace(&mut begun, Ok(())) {
+                let _ = inner.flush_now(socket);
+                return Poll::Ready(Err(TlsError::Tls(e)));
+            }
             if !inner.tls.is_handshaking() {
                 inner.batch.behind = inner.tls.wants_write();
                 return Poll::Ready(Ok(()));

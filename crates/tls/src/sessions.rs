@@ -15,6 +15,8 @@ use weir_runtime::clock;
 /// What a session takes of a zone, as nginx reckons (4000 in a megabyte).
 const SESSION_BYTES: usize = 262;
 const NAME_BYTES: usize = 16;
+/// What is sealed is filled up to a multiple of this.
+const PAD_BYTES: usize = 128;
 
 fn now_secs() -> u64 {
     clock::wall_secs() as u64
@@ -232,12 +234,15 @@ impl ProducesTickets for Tickets {
         u32::try_from(self.timeout_secs).unwrap_or(u32::MAX)
     }
 
-    /// Key name, nonce, and sealed: when it was made, the session.
+    /// Key name, nonce, and sealed: when it was made, the session's length, the session.
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
         let mut sealed = now_secs().to_be_bytes().to_vec();
+        sealed.extend_from_slice(&u32::try_from(plain.len()).ok()?.to_be_bytes());
         sealed.extend_from_slice(plain);
+        // The length tells nothing of the names in it.
+        sealed.resize(sealed.len().next_multiple_of(PAD_BYTES), 0);
         self.keys.with_first(self.timeout_secs.max(1), |key| {
             let bound = Aad::from(self.bound(key));
             let nonce_used = Nonce::assume_unique_for_key(nonce);
@@ -255,7 +260,10 @@ impl ProducesTickets for Tickets {
             let bound = Aad::from(self.bound(key));
             key.key.open_in_place(nonce, bound, &mut sealed).ok().map(|p| p.to_vec())
         })?;
-        let (made, session) = plain.split_at_checked(8)?;
+        let (made, rest) = plain.split_at_checked(8)?;
+        let (len, session) = rest.split_at_checked(4)?;
+        let len = u32::from_be_bytes(len.try_into().ok()?);
+        let session = session.get(..usize::try_from(len).ok()?)?;
         let made = u64::from_be_bytes(made.try_into().ok()?);
         let is_fresh = now_secs().saturating_sub(made) <= self.timeout_secs;
         is_fresh.then(|| session.to_vec())

@@ -249,7 +249,7 @@ impl State {
             let Some(state) = state.upgrade() else { return };
             for conn in state.connections.borrow().iter() {
                 if conn.works_by(&old) {
-                    conn.stream.socket().shutdown_both();
+                    conn.stream.shutdown_both();
                 }
             }
         });

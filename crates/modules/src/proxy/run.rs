@@ -100,7 +100,7 @@ pub async fn run(r: &mut Request) -> Flow {
         false => None,
         true => match conf.tls.wanted(r, &parts.host) {
             Some(wanted) => Some(wanted),
-            None => return Flow::Status(502),
+            None => return Flow::Status(500),
         },
     };
     let chunked = matches!(body, Body::Stream) && r.body.is_chunked();
@@ -229,10 +229,10 @@ async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
         r.log(LogLevel::Error, "no live upstreams while connecting to upstream");
         return Err(failed(r, run, None, None, next::NO_LIVE));
     };
-    let mark = run.tls.as_ref().map_or(0, |t| t.mark);
     if let Some(sticky) = &run.group.shape.sticky {
         sticky.chosen(r, &mut run.key.client, &lease);
     }
+    let mark = run.tls.as_ref().map_or(0, |t| t.mark);
     let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
     let idle = run
         .group

@@ -5,6 +5,7 @@ use super::conf::{CacheRule, Name, SslSrv};
 use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_http::conn::Connection;
 use weir_http::generation::{Server, WorkerGen};
@@ -19,18 +20,28 @@ struct Kept {
     pair: Arc<CertifiedKey>,
     loaded_secs: u64,
     used_secs: u64,
+    /// Its place in the order of use.
+    used: u64,
 }
 
-/// Certificates by the names of certificate and key.
+/// The names of a certificate and its key.
+type Names = (Vec<u8>, Vec<u8>);
+
+/// Certificates by their names.
 #[derive(Default)]
-pub struct Loaded(Mutex<HashMap<(Vec<u8>, Vec<u8>), Kept>>);
+pub struct Loaded(Mutex<HashMap<Names, Kept>>);
+
+fn next_use() -> u64 {
+    static USES: AtomicU64 = AtomicU64::new(0);
+    USES.fetch_add(1, Ordering::Relaxed)
+}
 
 fn now_secs() -> u64 {
     clock::wall_secs() as u64
 }
 
 impl Loaded {
-    fn get(&self, key: &(Vec<u8>, Vec<u8>), rule: CacheRule) -> Option<Arc<CertifiedKey>> {
+    fn get(&self, key: &Names, rule: CacheRule) -> Option<Arc<CertifiedKey>> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now_secs();
         all.retain(|_, k| now.saturating_sub(k.used_secs) < rule.inactive_secs.max(1));
@@ -40,24 +51,28 @@ impl Loaded {
             return None;
         }
         kept.used_secs = now;
+        kept.used = next_use();
         Some(Arc::clone(&kept.pair))
     }
 
-    fn put(&self, key: (Vec<u8>, Vec<u8>), pair: &Arc<CertifiedKey>, rule: CacheRule) {
+    fn put(&self, key: Names, pair: &Arc<CertifiedKey>, rule: CacheRule) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // nginx counts certificate and key each.
         if all.len() >= (rule.max / 2).max(1) {
-            let oldest = all.iter().min_by_key(|(_, k)| k.used_secs).map(|(name, _)| name.clone());
+            let oldest = all.iter().min_by_key(|(_, k)| k.used).map(|(name, _)| name.clone());
             oldest.and_then(|name| all.remove(&name));
         }
         let now = now_secs();
-        all.insert(key, Kept { pair: Arc::clone(pair), loaded_secs: now, used_secs: now });
+        all.insert(
+            key,
+            Kept { pair: Arc::clone(pair), loaded_secs: now, used_secs: now, used: next_use() },
+        );
     }
 
     /// The pair of these names, from what is kept or from the files.
     pub fn load(
         &self,
-        names: (Vec<u8>, Vec<u8>),
+        names: Names,
         passwords: &[Vec<u8>],
         rule: Option<CacheRule>,
         prefix: &Path,
