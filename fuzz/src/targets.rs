@@ -5,8 +5,10 @@ mod body;
 mod conf;
 mod dns;
 mod heads;
+mod http2;
 mod proxy;
 mod template;
+mod tls;
 mod uri;
 
 use crate::random::Random;
@@ -26,9 +28,13 @@ pub const TARGETS: &[Target] = &[
     body::TARGET,
     body::FIELDS,
     uri::TARGET,
+    http2::TARGET,
     proxy::TARGET,
     dns::TARGET,
     template::TARGET,
+    tls::CIPHERS,
+    tls::PEM,
+    tls::CERTIFICATES,
     base::UNITS,
     base::DATES,
     base::ADDRESSES,

@@ -220,6 +220,17 @@ impl Client {
         }
     }
 
+    /// So many bytes; nothing when the other side closes before.
+    #[track_caller]
+    pub fn read_exactly(&mut self, n: usize) -> Option<Vec<u8>> {
+        while self.seen.len() < n {
+            if !self.fill() {
+                return None;
+            }
+        }
+        Some(self.seen.drain(..n).collect())
+    }
+
     /// Everything until the other side closes.
     #[track_caller]
     pub fn read_to_end(&mut self) -> Vec<u8> {

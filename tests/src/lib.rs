@@ -11,10 +11,12 @@
 
 mod client;
 mod dns;
+pub mod h2;
 mod message;
 mod origin;
 mod server;
 mod setup;
+pub mod tls;
 
 pub use client::{Client, Peer};
 pub use dns::{Dns, Record};

@@ -1,7 +1,8 @@
 //! A whole configuration in one buffer, for handing it to another process.
 //!
 //! Layout: a magic line; the number of files and for each its kind, path and text; the
-//! number of globs and for each its pattern and paths. Numbers and lengths are 32-bit
+//! number of globs and for each its pattern and paths; the number of files that
+//! go with it (keys) and for each its path and text. Numbers and lengths are 32-bit
 //! little-endian.
 
 use std::fmt;
@@ -38,6 +39,11 @@ impl Sources {
             for path in paths {
                 put_bytes(&mut out, path);
             }
+        }
+        put_len(&mut out, self.attached().len());
+        for (path, text) in self.attached() {
+            put_bytes(&mut out, path);
+            put_bytes(&mut out, text);
         }
         out
     }
@@ -78,6 +84,10 @@ fn read(bundle: &[u8]) -> Option<Sources> {
         }
         sources.add_glob(pattern, &paths);
     }
+    for _ in 0..rest.len()? {
+        let path = rest.bytes()?;
+        sources.attach(path, rest.bytes()?.into());
+    }
     rest.0.is_empty().then_some(sources)
 }
 
@@ -113,6 +123,7 @@ mod tests {
         }
         sources.add_glob(b"/x/*", &[b"/x/a".to_vec(), b"/x/b".to_vec()]);
         sources.add_glob(b"/none*", &[]);
+        sources.attach(b"/key", (*b"secret").into());
         sources
     }
 
@@ -125,6 +136,7 @@ mod tests {
         assert_eq!(again.files()[1].text, sources.files()[1].text);
         assert!(again.files()[0].is_command_line);
         assert_eq!(again.globs(), sources.globs());
+        assert_eq!(again.attached(), sources.attached());
     }
 
     #[test]

@@ -34,6 +34,6 @@ pub use parse::{
     full_name, parse, parse_command_line, parse_partial, Options, Parsed, MAX_BLOCK_DEPTH,
     MAX_INCLUDES, MAX_INCLUDE_DEPTH,
 };
-pub use source::{dump, FileId, Globbed, Position, SourceFile, Sources, Span};
+pub use source::{dump, Attached, FileId, Globbed, Position, SourceFile, Sources, Span};
 pub use suggest::suggest;
 pub use tree::{Body, Directive, Word};

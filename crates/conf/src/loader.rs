@@ -4,13 +4,18 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use crate::source::Sources;
+use crate::source::{Attached, Sources};
 
 /// Reads files and expands the patterns of `include`.
 pub trait Loader {
     fn read(&self, path: &[u8]) -> io::Result<Arc<[u8]>>;
     /// Sorted; nothing found is no error.
     fn glob(&self, pattern: &[u8]) -> io::Result<Vec<Vec<u8>>>;
+
+    /// Files that were read besides the text and come with it.
+    fn attached(&self) -> &[Attached] {
+        &[]
+    }
 }
 
 /// The file system.
@@ -33,6 +38,7 @@ impl Loader for FsLoader {
 pub struct BundleLoader {
     texts: HashMap<Box<[u8]>, Arc<[u8]>>,
     globs: HashMap<Box<[u8]>, Vec<Box<[u8]>>>,
+    attached: Vec<Attached>,
 }
 
 impl BundleLoader {
@@ -45,6 +51,7 @@ impl BundleLoader {
                 .iter()
                 .map(|glob| (glob.pattern.clone(), glob.paths.clone()))
                 .collect(),
+            attached: sources.attached().to_vec(),
         }
     }
 }
@@ -52,6 +59,10 @@ impl BundleLoader {
 impl Loader for BundleLoader {
     fn read(&self, path: &[u8]) -> io::Result<Arc<[u8]>> {
         self.texts.get(path).cloned().ok_or_else(not_in_bundle)
+    }
+
+    fn attached(&self) -> &[Attached] {
+        &self.attached
     }
 
     fn glob(&self, pattern: &[u8]) -> io::Result<Vec<Vec<u8>>> {

@@ -43,6 +43,9 @@ pub struct Globbed {
     pub paths: Vec<Box<[u8]>>,
 }
 
+/// A file that goes with a configuration and is none: its path and text.
+pub type Attached = (Box<[u8]>, Arc<[u8]>);
+
 /// The files of one configuration in order of first reading, and what its globs found.
 ///
 /// A path is read once: to read changed files, as a reload does, begin with new `Sources`.
@@ -51,6 +54,7 @@ pub struct Sources {
     files: Vec<SourceFile>,
     by_path: HashMap<Box<[u8]>, FileId>,
     globs: Vec<Globbed>,
+    attached: Vec<Attached>,
 }
 
 impl Sources {
@@ -73,6 +77,15 @@ impl Sources {
 
     pub fn globs(&self) -> &[Globbed] {
         &self.globs
+    }
+
+    /// Files that are no configuration and go with it: certificates and keys.
+    pub fn attached(&self) -> &[Attached] {
+        &self.attached
+    }
+
+    pub fn attach(&mut self, path: &[u8], text: Arc<[u8]>) {
+        self.attached.push((path.into(), text));
     }
 
     pub(crate) fn add(&mut self, file: SourceFile) -> FileId {

@@ -2,6 +2,7 @@
 
 use crate::conf::BodyInFile;
 use crate::conn::ConnError;
+use crate::h2;
 use crate::logger::LogLevel;
 use crate::module::Flow;
 use crate::request::Request;
@@ -47,6 +48,10 @@ pub struct RequestBody {
     pub expect_continue: bool,
     /// The size limit does not hold (a discarded body).
     pub too_large_ok: bool,
+    /// It is being read whole, so that no handler holds it back.
+    pub(crate) whole: bool,
+    /// The stream it comes by has ended.
+    pub(crate) ended: bool,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +60,32 @@ enum Framing {
     None,
     Length(u64),
     Chunked,
+    /// It ends with its stream; the length is what the client has announced.
+    Stream(Option<u64>),
+}
+
+/// Why a body is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BadBody {
+    Chunks,
+    TooShort,
+    TooLong,
+}
+
+impl From<ChunkError> for BadBody {
+    fn from(_: ChunkError) -> BadBody {
+        BadBody::Chunks
+    }
+}
+
+impl BadBody {
+    fn text(self) -> &'static str {
+        match self {
+            BadBody::Chunks => "client sent invalid chunked body",
+            BadBody::TooShort => "client prematurely closed stream",
+            BadBody::TooLong => "client intended to send body data larger than declared",
+        }
+    }
 }
 
 enum Piece {
@@ -83,6 +114,8 @@ impl RequestBody {
             complete,
             expect_continue,
             too_large_ok,
+            whole,
+            ended,
         } = self;
         *framing = Framing::None;
         *decoder = Decoder::new();
@@ -97,6 +130,8 @@ impl RequestBody {
         *complete = false;
         *expect_continue = false;
         *too_large_ok = false;
+        *whole = false;
+        *ended = false;
         if memory.capacity() > KEEP_MEMORY_MAX_BYTES {
             *memory = Vec::new();
         }
@@ -117,6 +152,14 @@ impl RequestBody {
         self.complete = self.done;
     }
 
+    /// A body that comes by a stream of its own.
+    pub(crate) fn begin_stream(&mut self, announced: Option<u64>) {
+        self.framing = Framing::Stream(announced);
+        self.remaining = announced.unwrap_or(u64::MAX);
+        self.done = false;
+        self.complete = false;
+    }
+
     /// The request has no body at all.
     pub fn is_none(&self) -> bool {
         self.framing == Framing::None
@@ -126,18 +169,44 @@ impl RequestBody {
     pub fn announced(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(n) => Some(n),
+            Framing::Stream(n) => n,
             _ => None,
         }
     }
 
+    /// Its length is not known before its end.
     pub fn is_chunked(&self) -> bool {
-        self.framing == Framing::Chunked
+        matches!(self.framing, Framing::Chunked | Framing::Stream(None))
+    }
+
+    fn stream_step(&mut self) -> Result<Piece, BadBody> {
+        let here = self.pending.len() - self.at;
+        if here as u64 > self.remaining {
+            return Err(BadBody::TooLong);
+        }
+        if here > 0 {
+            let start = self.at;
+            self.at += here;
+            self.remaining -= here as u64;
+            return Ok(Piece::Data(start, start + here));
+        }
+        if !self.ended {
+            return Ok(Piece::NeedMore);
+        }
+        if self.announced().is_some() && self.remaining > 0 {
+            return Err(BadBody::TooShort);
+        }
+        self.done = true;
+        Ok(Piece::End)
     }
 
     /// The next decoded range of `pending`.
-    fn step(&mut self) -> Result<Piece, ChunkError> {
+    fn step(&mut self) -> Result<Piece, BadBody> {
         if self.done {
             return Ok(Piece::End);
+        }
+        if matches!(self.framing, Framing::Stream(_)) {
+            return self.stream_step();
         }
         if self.framing != Framing::Chunked {
             let n = (self.pending.len() - self.at).min(self.remaining as usize);
@@ -184,9 +253,9 @@ impl RequestBody {
     }
 
     /// Throws away what has arrived of the body; an error is a malformed one.
-    pub(crate) fn drop_arrived(&mut self) -> Result<(), ChunkError> {
+    pub(crate) fn drop_arrived(&mut self) -> Result<(), ()> {
         loop {
-            match self.step()? {
+            match self.step().map_err(drop)? {
                 Piece::Data(..) => {}
                 Piece::NeedMore | Piece::End => return Ok(()),
             }
@@ -199,6 +268,7 @@ impl RequestBody {
             Framing::None => true,
             Framing::Length(_) => self.leftover().len() as u64 >= self.remaining,
             Framing::Chunked => self.done,
+            Framing::Stream(_) => self.ended,
         }
     }
 
@@ -243,8 +313,8 @@ pub async fn next(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
                 check_size(r, 0)?;
                 fill(r).await?;
             }
-            Err(_) => {
-                r.log(LogLevel::Error, "client sent invalid chunked body");
+            Err(e) => {
+                r.log(LogLevel::Error, e.text());
                 r.keepalive = false;
                 return Err(BodyError::Status(400));
             }
@@ -257,7 +327,10 @@ fn check_size(r: &Request, come: u64) -> Result<(), BodyError> {
     if !r.body.is_chunked() || r.body.too_large_ok {
         return Ok(());
     }
-    let chunk = r.body.decoder.chunk_remaining().saturating_add(come);
+    let chunk = match r.stream() {
+        None => r.body.decoder.chunk_remaining().saturating_add(come),
+        Some(_) => come,
+    };
     let before = r.body.length;
     let max = *r.loc().core.client_max_body_size;
     if max == 0 || before.saturating_add(chunk) <= max {
@@ -275,6 +348,9 @@ async fn fill(r: &mut Request) -> Result<(), BodyError> {
 
 async fn fill_within(r: &mut Request, timeout_ms: u64) -> Result<(), BodyError> {
     r.body.compact();
+    if let Some(stream) = r.stream().cloned() {
+        return h2::body::fill(r, &stream, timeout_ms).await;
+    }
     let conn = Rc::clone(r.conn());
     let deadline = clock::mono_ms() + timeout_ms;
     match conn.read(&mut r.body.pending, READ_ROOM_BYTES, deadline).await {
@@ -315,13 +391,15 @@ pub async fn read_all(r: &mut Request) -> Result<(), BodyError> {
     if let Some(n) = announced.filter(|n| *n <= buffer as u64) {
         r.body.memory.reserve_exact(n as usize);
     }
+    r.body.whole = true;
     while let Some(piece) = next(r).await? {
         if r.body.memory.len() + piece.len() > buffer && r.body.length > buffer as u64 {
             spill(r)?;
         }
         r.body.memory.extend_from_slice(&piece);
     }
-    if r.body.file.is_some() || (always_file && r.body.length > 0) {
+    let some = r.body.length > 0 || r.stream().is_some();
+    if r.body.file.is_some() || (always_file && some) {
         spill(r)?;
     }
     r.body.complete = true;
@@ -362,6 +440,10 @@ pub fn discard(r: &mut Request) -> Result<(), Flow> {
     r.discard_body = true;
     r.body.too_large_ok = true;
     if r.body.done || r.body.started {
+        return Ok(());
+    }
+    if let Some(stream) = r.stream() {
+        stream.skip_body();
         return Ok(());
     }
     r.body.drop_arrived().map_err(|_| {

@@ -149,6 +149,9 @@ pub struct CoreSrv {
     pub connection_pool_size: Val<u64>,
     pub request_pool_size: Val<u64>,
     pub limits: Limits,
+    /// What TLS clients are offered; made when the configuration is built.
+    pub tls: Option<crate::tls::Tls>,
+    pub verify_client: weir_tls::server::VerifyClient,
     /// Where the block stands, for errors found after it was read.
     pub at: Option<weir_conf::Position>,
 }

@@ -3,25 +3,28 @@
 use crate::generation::{Location, Server, WorkerGen};
 use crate::logger::LogLevel;
 use crate::request::Request;
+use crate::tls::Secure;
 use crate::worker::Worker;
 use bytes::Bytes;
-use std::cell::{Cell, Ref, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::task::{ready, Context, Poll};
+use std::task::{ready, Context, Poll, Waker};
 use weir_runtime::clock;
 use weir_runtime::net::Stream;
 use weir_runtime::timer::LazyTimer;
+use weir_tls::Channel;
 use weir_wire::proxy_protocol::Proxied;
 
 /// Pieces up to this size are copied together; larger ones are sent from where they are.
 const COPY_MAX_BYTES: usize = 2048;
-/// Pieces handed to the kernel in one call.
+/// Pieces handed to the kernel in one call, and when there are many.
 const PIECES_MAX: usize = 16;
+const MANY_PIECES_MAX: usize = 128;
 /// One sendfile call can move no more.
 const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
 /// Output buffers kept for the next response, when no larger than this.
@@ -119,7 +122,36 @@ impl OutQueue {
         }
     }
 
-    fn clear(&mut self) {
+    /// Moves the first `n` bytes of another queue to the end of this one.
+    pub fn take_from(&mut self, from: &mut OutQueue, n: u64) {
+        let mut left = n;
+        while left > 0 {
+            let Some(front) = from.pieces.front() else { return };
+            let taken = match front {
+                Piece::Text(t) => {
+                    let part = &t[from.sent..];
+                    let part = &part[..part.len().min(left as usize)];
+                    self.write(|text| text.extend_from_slice(part))
+                }
+                Piece::Mem(b) => {
+                    let end = b.len().min(from.sent + left as usize);
+                    let part = b.slice(from.sent..end);
+                    let taken = part.len() as u64;
+                    self.push_bytes(part);
+                    taken
+                }
+                Piece::File { file, offset, len } => {
+                    let taken = left.min(*len);
+                    self.push_file(Rc::clone(file), *offset, taken);
+                    taken
+                }
+            };
+            from.consume(taken as usize);
+            left -= taken;
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
         *self = OutQueue::default();
     }
 
@@ -129,7 +161,7 @@ impl OutQueue {
     }
 }
 
-/// The client's address as the request sees it (realip may replace it).
+/// A client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAddr {
     Ip(SocketAddr),
@@ -164,17 +196,21 @@ impl ClientAddr {
 
 pub struct Connection {
     pub worker: Rc<Worker>,
-    pub stream: Stream,
+    pub stream: Channel,
+    /// It came to an address with TLS.
+    pub tls_port: Cell<bool>,
+    /// What the handshake told.
+    pub secure: OnceCell<Box<Secure>>,
     /// `$connection`: unique over all workers.
     pub serial: u64,
-    pub client: Cell<ClientAddr>,
+    pub client: ClientAddr,
     /// The generation in use: the newest one that still names its listening address.
     gen: RefCell<Rc<WorkerGen>>,
     /// Which `ListenConf` of that generation it came by.
     pub listen: Cell<usize>,
     pub local: Cell<Option<SocketAddr>>,
     /// The address text of `$remote_addr`, made when it is first asked for.
-    client_text: RefCell<Vec<u8>>,
+    client_text: OnceCell<Vec<u8>>,
     pub requests: Cell<u32>,
     /// Monotonic ms when it was accepted.
     pub start_ms: u64,
@@ -195,6 +231,10 @@ pub struct Connection {
     pub waiting: Cell<bool>,
     /// Monotonic ms until which the next request may begin.
     pub keepalive_deadline: Cell<u64>,
+    /// The first bytes may be HTTP/2's preface.
+    pub(crate) may_speak_h2: Cell<bool>,
+    /// The task to wake when the worker is to finish, if it ends by itself then.
+    pub(crate) ender: RefCell<Option<Waker>>,
     /// Coarse monotonic ms before which an idle connection is not closed by us.
     pub keepalive_least: Cell<u64>,
 }
@@ -215,13 +255,15 @@ impl Connection {
         serial: u64,
     ) -> Connection {
         Connection {
-            stream,
+            stream: stream.into(),
+            tls_port: Cell::new(false),
+            secure: OnceCell::new(),
             serial,
-            client: Cell::new(client),
+            client,
             gen: RefCell::new(worker.generation()),
             listen: Cell::new(listen),
             local: Cell::new(None),
-            client_text: RefCell::default(),
+            client_text: OnceCell::new(),
             requests: Cell::new(0),
             start_ms: clock::mono_ms(),
             proxied: RefCell::new(None),
@@ -236,6 +278,8 @@ impl Connection {
             idle: Cell::new(false),
             waiting: Cell::new(false),
             keepalive_deadline: Cell::new(0),
+            may_speak_h2: Cell::new(false),
+            ender: RefCell::new(None),
             keepalive_least: Cell::new(0),
             worker,
         }
@@ -261,10 +305,13 @@ impl Connection {
         Rc::ptr_eq(&self.gen.borrow(), gen) && !self.waiting.get()
     }
 
-    /// The server of a request that has not named one yet.
+    /// The server of a request that has not named one yet: the one whose name the client asked for
+    /// in its TLS hello, or the address' default.
     pub fn default_server_of(&self, gen: &Rc<WorkerGen>) -> Rc<Server> {
         let listen = &gen.shared.listens[self.listen.get()];
-        Rc::clone(&gen.servers[listen.choose(|| self.local_addr()).default])
+        let addr = listen.choose(|| self.local_addr());
+        let asked = self.secure.get().and_then(|s| s.server(gen, addr));
+        Rc::clone(&gen.servers[asked.unwrap_or(addr.default)])
     }
 
     pub fn default_server(&self) -> Rc<Server> {
@@ -281,7 +328,7 @@ impl Connection {
     pub fn log(&self, level: LogLevel, text: &[u8]) {
         let mut line = text.to_vec();
         line.extend_from_slice(b", client: ");
-        line.extend_from_slice(&self.client_text());
+        line.extend_from_slice(self.client_text());
         if let Some(local) = self.local_addr() {
             line.extend_from_slice(format!(", server: {local}").as_bytes());
         }
@@ -301,18 +348,13 @@ impl Connection {
         self.local.get()
     }
 
-    /// Replaces the client's address (PROXY protocol, realip).
-    pub fn set_client(&self, client: ClientAddr) {
-        self.client.set(client);
-        self.client_text.borrow_mut().clear();
-    }
-
     /// The text of `$remote_addr`.
-    pub fn client_text(&self) -> Ref<'_, Vec<u8>> {
-        if self.client_text.borrow().is_empty() {
-            self.client.get().write(&mut self.client_text.borrow_mut());
-        }
-        self.client_text.borrow()
+    pub fn client_text(&self) -> &[u8] {
+        self.client_text.get_or_init(|| {
+            let mut text = Vec::new();
+            self.client.write(&mut text);
+            text
+        })
     }
 
     /// Waits for a request and begins to read it into one from the worker's pool; `false` at the
@@ -400,13 +442,25 @@ impl Connection {
                 return Poll::Ready(Ok(0));
             };
             let n = (*len).min(max).min(SENDFILE_MAX_BYTES) as usize;
-            let sent = ready!(self.send_file(cx, file, *offset, n))?;
+            let sent = ready!(self.stream.poll_send_file(cx, file, *offset, n))?;
             if sent == 0 {
                 return Poll::Ready(Err(io::Error::other("the file was truncated while sent")));
             }
             return Poll::Ready(Ok(sent));
         }
-        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        match out.pieces.len() > PIECES_MAX {
+            false => self.send_pieces::<PIECES_MAX>(cx, out, max),
+            true => self.send_pieces::<MANY_PIECES_MAX>(cx, out, max),
+        }
+    }
+
+    fn send_pieces<const MAX: usize>(
+        &self,
+        cx: &mut Context<'_>,
+        out: &OutQueue,
+        max: u64,
+    ) -> Poll<io::Result<usize>> {
+        let mut slices = [IoSlice::new(&[]); MAX];
         let (mut count, mut bytes, mut more) = (0, 0u64, self.ending.get());
         for piece in &out.pieces {
             let whole: &[u8] = match piece {
@@ -417,7 +471,7 @@ impl Connection {
                     break;
                 }
             };
-            if count == PIECES_MAX || bytes >= max {
+            if count == MAX || bytes >= max {
                 more = true;
                 break;
             }
@@ -430,34 +484,6 @@ impl Connection {
             bytes += part.len() as u64;
         }
         self.stream.poll_write(cx, &slices[..count], more)
-    }
-
-    #[cfg(target_os = "linux")]
-    fn send_file(
-        &self,
-        cx: &mut Context<'_>,
-        file: &File,
-        offset: u64,
-        n: usize,
-    ) -> Poll<io::Result<usize>> {
-        self.stream.poll_sendfile(cx, file, offset, n)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn send_file(
-        &self,
-        cx: &mut Context<'_>,
-        file: &File,
-        offset: u64,
-        n: usize,
-    ) -> Poll<io::Result<usize>> {
-        use std::io::{Read, Seek, SeekFrom};
-        ready!(self.stream.poll_writable(cx))?;
-        let mut part = vec![0; n.min(64 * 1024)];
-        let mut file = file;
-        file.seek(SeekFrom::Start(offset))?;
-        let got = file.read(&mut part)?;
-        self.stream.poll_write(cx, &[IoSlice::new(&part[..got])], false)
     }
 
     /// Sends what is queued until at most `leave` bytes are left; `timeout_ms` is the longest time
@@ -544,6 +570,13 @@ impl Connection {
         if !self.nodelay_set.replace(true) {
             self.stream.set_nodelay(true);
         }
+    }
+
+    /// The worker is to finish: tells the task that ends the connection by itself; `false` when
+    /// there is none.
+    pub fn tell_of_end(&self) -> bool {
+        let ender = self.ender.borrow_mut().take();
+        ender.map(Waker::wake).is_some()
     }
 
     /// What is queued is the last: it leaves in one packet with the end of the stream, which

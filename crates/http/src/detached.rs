@@ -21,7 +21,7 @@ impl Request {
         let own = Connection::new(
             Rc::clone(&conn.worker),
             Stream::from(nowhere),
-            conn.client.get(),
+            conn.client,
             conn.listen.get(),
             conn.serial,
         );

@@ -4,6 +4,7 @@
 
 use crate::body::{self, BodyError};
 use crate::conf::{CoreLoc, CoreSrv};
+use crate::h2;
 use crate::logger::LogLevel;
 use crate::module::Flow;
 use crate::request::Request;
@@ -92,6 +93,9 @@ pub fn wants_hints(r: &mut Request) -> bool {
 pub fn send_hints(r: &Request, fields: &[u8]) {
     if fields.is_empty() {
         return;
+    }
+    if let Some(stream) = r.stream() {
+        return h2::send_hints(stream, fields);
     }
     r.conn().out.borrow_mut().write(|text| {
         text.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");

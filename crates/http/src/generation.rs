@@ -98,7 +98,10 @@ pub struct AddrConf {
     pub regexes: Vec<RegexTarget>,
     pub proxy_protocol: bool,
     pub ssl: bool,
+    /// `listen … http2`: every server here speaks it.
     pub http2: bool,
+    /// A connection may begin with HTTP/2's preface.
+    pub preface: bool,
 }
 
 /// One socket to listen on, and the addresses it stands for.

@@ -4,12 +4,14 @@ use crate::body;
 use crate::conf::{CoreSrv, Lingering};
 use crate::conn::{ClientAddr, ConnError, Connection};
 use crate::generation::{Server, WorkerGen};
+use crate::h2;
 use crate::logger::LogLevel;
 use crate::module::{Flow, Phase};
 use crate::phases;
 use crate::request::Request;
 use crate::server;
 use crate::special;
+use crate::tls;
 use crate::worker::Counters;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -18,7 +20,7 @@ use weir_runtime::clock;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{
-    Connection as Wish, Method, ParseError, Parser, Progress, Version,
+    preface, Connection as Wish, Method, ParseError, Parser, Preface, Progress, Version,
 };
 use weir_wire::http1::uri;
 use weir_wire::proxy_protocol;
@@ -43,6 +45,8 @@ enum After {
     Keep(Vec<u8>),
     Linger,
     Close,
+    /// These bytes begin an HTTP/2 connection.
+    Http2(Vec<u8>),
 }
 
 /// Serves one connection to its end.
@@ -54,6 +58,13 @@ pub async fn serve(conn: Rc<Connection>) {
     {
         return;
     }
+    let Some(mut leftover) = tls::accept(&conn, leftover).await else { return };
+    if conn.stream.protocol().as_deref() == Some(b"h2") {
+        return h2::serve(conn, leftover).await;
+    }
+    let listen = gen.shared.listens[conn.listen.get()].choose(|| conn.local_addr());
+    conn.may_speak_h2.set(listen.preface && !listen.ssl);
+    drop(gen);
     let mut idle_until = 0;
     loop {
         let after = request(&conn, leftover, idle_until).await;
@@ -61,6 +72,7 @@ pub async fn serve(conn: Rc<Connection>) {
             After::Keep(rest) => leftover = rest,
             After::Linger => return linger(&conn).await,
             After::Close => return,
+            After::Http2(read) => return h2::serve(conn, read).await,
         }
         idle_until = conn.keepalive_deadline.get();
     }
@@ -91,6 +103,11 @@ async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> A
         r.buf = leftover;
         r.pipelined = conn.requests.get() > 0;
     }
+    if conn.may_speak_h2.get() && speaks_h2(conn, &mut r.buf).await {
+        let read = std::mem::take(&mut r.buf);
+        worker.give_request(r);
+        return After::Http2(read);
+    }
     Counters::add(&worker.counters.reading, 1);
     let read = read_head(conn, &mut r).await;
     Counters::add(&worker.counters.reading, -1);
@@ -112,6 +129,23 @@ async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> A
     };
     worker.give_request(r);
     after
+}
+
+/// Whether a connection begins with HTTP/2's preface; reads on until that can be told.
+async fn speaks_h2(conn: &Connection, buf: &mut Vec<u8>) -> bool {
+    conn.may_speak_h2.set(false);
+    let deadline = conn.start_ms + *conn.default_server().core.client_header_timeout;
+    loop {
+        match preface(buf) {
+            Preface::Http2 => return true,
+            Preface::Http1 => return false,
+            Preface::NeedMore => {}
+        }
+        match conn.read(buf, HEAD_ROOM_BYTES, deadline).await {
+            Ok(n) if n > 0 => {}
+            _ => return false,
+        }
+    }
 }
 
 /// Waits for the beginning of a request and reads it; `false` when there will be none.
@@ -212,7 +246,12 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
     }
 }
 
-fn begin(conn: &Rc<Connection>, r: &mut Request, gen: &Rc<WorkerGen>, server: &Rc<Server>) {
+pub(crate) fn begin(
+    conn: &Rc<Connection>,
+    r: &mut Request,
+    gen: &Rc<WorkerGen>,
+    server: &Rc<Server>,
+) {
     let number = conn.requests.get() + 1;
     conn.requests.set(number);
     Counters::add(&conn.worker.counters.requests, 1);
@@ -372,7 +411,7 @@ fn close_kind(r: &mut Request) -> After {
     }
 }
 
-async fn log_request(r: &mut Request) {
+pub(crate) async fn log_request(r: &mut Request) {
     let loc = Rc::clone(r.loc());
     for handler in &loc.phases[Phase::Log as usize] {
         if let Flow::Wait(f) = handler(r) {
@@ -416,7 +455,7 @@ async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
 }
 
 /// Half-closes and reads what the client still sends, so that it can read the answer.
-async fn linger(conn: &Connection) {
+pub(crate) async fn linger(conn: &Connection) {
     let core = &conn.default_location().core;
     conn.stream.shutdown_write();
     let end = clock::mono_ms() + *core.lingering_time;
@@ -464,6 +503,6 @@ async fn read_proxy_header(conn: &Connection, buf: &mut Vec<u8>) -> bool {
 impl Connection {
     /// Whether the client's address is known to be an IP one.
     pub fn is_ip(&self) -> bool {
-        matches!(self.client.get(), ClientAddr::Ip(_))
+        matches!(self.client, ClientAddr::Ip(_))
     }
 }

@@ -3,6 +3,7 @@
 use crate::build::named_regex;
 use crate::conf::{CoreSrv, Listen, ServerName};
 use crate::generation::{AddrConf, ListenConf, ServerConf};
+use crate::h2::conf::H2Srv;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
@@ -44,6 +45,12 @@ pub fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
         let mut listen = plain(addr, d.arg_span(0));
         for i in 1..d.args.len() {
             option(d, i, &mut listen)?;
+        }
+        if listen.http2 {
+            cf.warn(
+                d,
+                "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead",
+            );
         }
         let core = cf.get::<CoreSrv>();
         if core.listens.iter().any(|l| l.addr == listen.addr) {
@@ -104,9 +111,15 @@ fn option(d: &Directive, i: usize, l: &mut Listen) -> ConfResult {
         b"deferred" => l.options.deferred = true,
         b"reuseport" => l.options.reuseport = true,
         b"multipath" => return Err(later(d, i, "multipath TCP")),
-        b"ssl" => return Err(later(d, i, "TLS")),
+        b"ssl" => {
+            l.ssl = true;
+            return Ok(());
+        }
         b"quic" => return Err(later(d, i, "HTTP/3")),
-        b"http2" => return Err(later(d, i, "HTTP/2")),
+        b"http2" => {
+            l.http2 = true;
+            return Ok(());
+        }
         _ => return valued_option(d, i, l),
     }
     l.set = true;
@@ -248,6 +261,10 @@ pub fn gather(cf: &mut Cf, servers: &[Arc<ServerConf>]) -> ConfResult<Vec<Listen
             add_names(cf, &mut all[at].addr, id, server, l)?;
         }
     }
+    for g in &mut all {
+        let default = &servers[g.addr.default];
+        g.addr.preface = g.addr.http2 || *default.conf::<H2Srv>().enable;
+    }
     Ok(sockets(all))
 }
 
@@ -261,6 +278,7 @@ fn fresh(l: &Listen, id: usize) -> Gathered {
             proxy_protocol: false,
             ssl: false,
             http2: false,
+            preface: false,
         },
         listen: l.clone(),
         has_default: false,

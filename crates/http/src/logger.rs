@@ -180,7 +180,7 @@ impl Request {
     fn write_log_context(&self, line: &mut Vec<u8>) {
         use weir_wire::http1::names::HeaderId;
         line.extend_from_slice(b", client: ");
-        line.extend_from_slice(&self.conn().client_text());
+        line.extend_from_slice(self.client_text());
         line.extend_from_slice(b", server: ");
         line.extend_from_slice(&self.server().core.primary_name);
         if !self.request_line().is_empty() {

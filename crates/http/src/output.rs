@@ -1,14 +1,19 @@
-//! The end of the filter chains for HTTP/1: the header as text, the body as it is or chunked,
-//! both into the connection's output queue.
+//! The end of the filter chains: which fields a header has and in what order, whatever the
+//! protocol; and for HTTP/1 the header as text, the body as it is or chunked, both into the
+//! connection's output queue.
 
 use crate::buf::{Buf, Chain, Data};
+use crate::conf::ServerTokens;
+use crate::h2;
 use crate::module::FilterResult;
 use crate::names;
 use crate::request::Request;
+use crate::worker::Worker;
 use weir_base::bytes::fmt_u64;
 use weir_base::date;
 use weir_wire::http1::chunked;
 use weir_wire::http1::request::{Method, Version};
+use weir_wire::http2::hpack::Known;
 
 /// Sent in `Server`, `$nginx_version` and built-in pages.
 pub const SERVER_VERSION: &str = concat!("weir/", env!("CARGO_PKG_VERSION"));
@@ -31,6 +36,10 @@ pub fn send_header(r: &mut Request) -> FilterResult {
         r.keepalive = false;
     }
     adjust(r);
+    if let Some(stream) = r.stream().cloned() {
+        h2::send_header(r, &stream);
+        return Ok(());
+    }
     let conn = std::rc::Rc::clone(r.conn());
     if r.discard_body && r.body.awaits_continue() {
         // The body is thrown away, but the client may only send it when told to.
@@ -57,6 +66,9 @@ fn adjust(r: &mut Request) {
         r.out.clear_content_type();
         r.out.last_modified = None;
     }
+    if r.stream().is_some() {
+        return;
+    }
     let bodiless = matches!(status, 204 | 304) || status < 200;
     let trailers = r.expect_trailers && r.version() >= Version::HTTP_11;
     if (r.out.content_length.is_none() || trailers) && !bodiless {
@@ -73,51 +85,110 @@ fn adjust(r: &mut Request) {
     }
 }
 
-fn write_header(r: &Request, text: &mut Vec<u8>) {
+/// A name that the server itself sends: as HTTP/1 writes it, and its number for HTTP/2.
+#[derive(Clone, Copy)]
+pub(crate) struct Name {
+    text: &'static [u8],
+    pub known: Known,
+}
+
+const CONTENT_TYPE: Name = Name { text: b"Content-Type: ", known: Known::CONTENT_TYPE };
+const CONTENT_LENGTH: Name = Name { text: b"Content-Length: ", known: Known::CONTENT_LENGTH };
+const LAST_MODIFIED: Name = Name { text: b"Last-Modified: ", known: Known::LAST_MODIFIED };
+const VARY: Name = Name { text: b"Vary: ", known: Known::VARY };
+
+/// Where a header's fields go: the part that a protocol brings of its own.
+pub(crate) trait HeadSink {
+    fn server(&mut self, tokens: ServerTokens);
+    fn date(&mut self, worker: &Worker);
+    fn number(&mut self, name: Name, n: u64);
+    /// A value in parts.
+    fn known(&mut self, name: Name, value: &[&[u8]]);
+    fn field(&mut self, name: &[u8], value: &[u8]);
+    /// Fields that are about the connection.
+    fn connection(&mut self, _: &Request) {}
+}
+
+/// The fields of a response's header in nginx's order.
+#[inline]
+pub(crate) fn write_fields(r: &Request, head: &mut impl HeadSink) {
     let out = &r.out;
     let core = &r.loc().core;
-    text.extend_from_slice(b"HTTP/1.1 ");
-    write_status(r, text);
     if !out.has_server {
-        crate::special::write_server_header(*core.server_tokens, text);
+        head.server(*core.server_tokens);
     }
     if !out.has_date {
-        text.extend_from_slice(b"Date: ");
-        text.extend_from_slice(&r.conn().worker.http_date());
-        text.extend_from_slice(b"\r\n");
+        head.date(&r.conn().worker);
     }
-    if let Some(kind) = out.content_type() {
-        text.extend_from_slice(b"Content-Type: ");
-        text.extend_from_slice(kind);
-        if let Some(charset) = out.charset() {
-            text.extend_from_slice(b"; charset=");
-            text.extend_from_slice(charset);
-        }
-        text.extend_from_slice(b"\r\n");
+    match (out.content_type(), out.charset()) {
+        (Some(kind), Some(charset)) => head.known(CONTENT_TYPE, &[kind, b"; charset=", charset]),
+        (Some(kind), None) => head.known(CONTENT_TYPE, &[kind]),
+        (None, _) => {}
     }
     if let Some(n) = out.content_length {
-        text.extend_from_slice(b"Content-Length: ");
-        fmt_u64(text, n);
-        text.extend_from_slice(b"\r\n");
+        head.number(CONTENT_LENGTH, n);
     }
     if let Some(secs) = out.last_modified.filter(|_| !out.has_last_modified) {
-        text.extend_from_slice(b"Last-Modified: ");
-        text.extend_from_slice(&date::http_time(secs));
-        text.extend_from_slice(b"\r\n");
+        head.known(LAST_MODIFIED, &[&date::http_time(secs)]);
     }
-    if r.chunked {
-        text.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
-    }
-    write_connection(r, text);
+    head.connection(r);
     if r.gzip_vary && *core.gzip_vary {
-        text.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+        head.known(VARY, &[b"Accept-Encoding"]);
     }
     for (name, value) in out.iter() {
-        text.extend_from_slice(name);
-        text.extend_from_slice(b": ");
-        text.extend_from_slice(value);
-        text.extend_from_slice(b"\r\n");
+        head.field(name, value);
     }
+}
+
+struct Text<'a>(&'a mut Vec<u8>);
+
+impl HeadSink for Text<'_> {
+    #[inline]
+    fn server(&mut self, tokens: ServerTokens) {
+        crate::special::write_server_header(tokens, self.0);
+    }
+
+    #[inline]
+    fn date(&mut self, worker: &Worker) {
+        self.0.extend_from_slice(b"Date: ");
+        self.0.extend_from_slice(&worker.http_date());
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn number(&mut self, name: Name, n: u64) {
+        self.0.extend_from_slice(name.text);
+        fmt_u64(self.0, n);
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn known(&mut self, name: Name, value: &[&[u8]]) {
+        self.0.extend_from_slice(name.text);
+        value.iter().for_each(|part| self.0.extend_from_slice(part));
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        self.0.extend_from_slice(name);
+        self.0.extend_from_slice(b": ");
+        self.0.extend_from_slice(value);
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    fn connection(&mut self, r: &Request) {
+        if r.chunked {
+            self.0.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+        }
+        write_connection(r, self.0);
+    }
+}
+
+fn write_header(r: &Request, text: &mut Vec<u8>) {
+    text.extend_from_slice(b"HTTP/1.1 ");
+    write_status(r, text);
+    write_fields(r, &mut Text(text));
     text.extend_from_slice(b"\r\n");
 }
 
@@ -150,6 +221,9 @@ fn write_connection(r: &Request, text: &mut Vec<u8>) {
 
 /// Queues body data, framed as the header announced it.
 pub fn send_body(r: &mut Request, chain: Chain) -> FilterResult {
+    if let Some(stream) = r.stream().cloned() {
+        return h2::send_body(r, &stream, chain);
+    }
     let conn = std::rc::Rc::clone(r.conn());
     let mut out = conn.out.borrow_mut();
     let before = out.queued();
@@ -176,6 +250,9 @@ pub fn send_body(r: &mut Request, chain: Chain) -> FilterResult {
 
 /// Queues body bytes that no filter wants to see, without making a buffer of their own.
 pub fn send_slice(r: &mut Request, bytes: &[u8], last: bool) {
+    if let Some(stream) = r.stream().cloned() {
+        return h2::send_slice(r, &stream, bytes, last);
+    }
     let conn = std::rc::Rc::clone(r.conn());
     let mut out = conn.out.borrow_mut();
     let chunked = r.chunked;

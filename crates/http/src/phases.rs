@@ -7,6 +7,7 @@ use crate::logger::LogLevel;
 use crate::module::{Flow, Handler, Phase, WaitFn};
 use crate::request::Request;
 use crate::special;
+use crate::tls;
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, EscapeKind};
 
@@ -23,6 +24,11 @@ macro_rules! phase {
 
 /// Runs a request until its response is complete (or must be broken off: `false`).
 pub async fn run(r: &mut Request) -> bool {
+    if r.conn().tls_port.get() {
+        if let Some(status) = tls::objection(r) {
+            return run_from(r, Phase::PostRead, Some(Flow::Status(status))).await;
+        }
+    }
     if !r.server().core.client_body_early_read.is_empty() {
         if let Some(flow) = Box::pin(early::read_body(r)).await {
             return run_from(r, Phase::PostRead, Some(flow)).await;
@@ -223,11 +229,8 @@ async fn access(r: &mut Request) -> Flow {
 /// `auth_delay`: an unauthorized request is answered late, which slows guessing down.
 async fn delayed(r: &mut Request) -> Flow {
     let delay = *r.loc().core.auth_delay;
-    if delay > 0 {
-        let conn = Rc::clone(r.conn());
-        if conn.sleep_while_open(delay).await.is_err() {
-            return Flow::Status(499);
-        }
+    if delay > 0 && r.sleep_while_open(delay).await.is_err() {
+        return Flow::Status(499);
     }
     Flow::Status(401)
 }

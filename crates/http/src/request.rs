@@ -2,13 +2,16 @@
 
 use crate::body::RequestBody;
 use crate::buf::Chain;
-use crate::conn::{ConnError, Connection};
+use crate::conn::{ClientAddr, ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
+use crate::h2;
 use crate::headers_out::HeadersOut;
 use crate::module::{FilterResult, Next};
 use crate::timing::{Exchange, UpstreamState};
 use std::any::Any;
+use std::io;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use weir_script::regex::Captures;
 use weir_script::template::{Env, Template, VarId};
 use weir_wire::http1::names::HeaderId;
@@ -21,6 +24,8 @@ struct Place {
     gen: Rc<WorkerGen>,
     server: Rc<Server>,
     location: Rc<Location>,
+    /// Its stream, where a connection has several.
+    stream: Option<Rc<h2::Stream>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -131,6 +136,8 @@ pub struct Request {
     pub limit_rate_after: Option<u64>,
     /// Which backends were asked, for the `$upstream_*` variables.
     pub upstream: Vec<UpstreamState>,
+    /// The client's address and its text, where it is not the connection's (realip).
+    client: Option<Box<(ClientAddr, Vec<u8>)>>,
     /// What was said with the last of them.
     pub exchange: Exchange,
     /// The number of this request on its connection.
@@ -139,7 +146,7 @@ pub struct Request {
 
 impl Request {
     /// Readies a pooled request for a new head.
-    pub(crate) fn begin(
+    pub fn begin(
         &mut self,
         conn: Rc<Connection>,
         gen: Rc<WorkerGen>,
@@ -147,7 +154,7 @@ impl Request {
         start_ms: u64,
     ) {
         let location = Rc::clone(&gen.locations[server.location]);
-        self.place = Some(Place { conn, gen, server, location });
+        self.place = Some(Place { conn, gen, server, location, stream: None });
         self.start_ms = start_ms;
         self.redirects_left = 11;
         self.valid_unparsed_uri = true;
@@ -209,6 +216,7 @@ impl Request {
             limit_rate,
             limit_rate_after,
             upstream,
+            client,
             exchange,
             number,
         } = self;
@@ -263,6 +271,7 @@ impl Request {
         *limit_rate = None;
         *limit_rate_after = None;
         upstream.clear();
+        *client = None;
         exchange.clear();
         *number = 0;
     }
@@ -275,7 +284,9 @@ impl Request {
             gen: Rc::clone(&place.gen),
             server: Rc::clone(&place.server),
             location: Rc::clone(&place.location),
+            stream: None,
         });
+        copy.client.clone_from(&self.client);
         copy.vars.clone_from(&self.vars);
         copy.var_arena.clone_from(&self.var_arena);
     }
@@ -286,6 +297,36 @@ impl Request {
 
     pub fn conn(&self) -> &Rc<Connection> {
         &self.place().conn
+    }
+
+    /// The client's address as the request sees it.
+    pub fn client(&self) -> ClientAddr {
+        self.client.as_ref().map_or(self.conn().client, |c| c.0)
+    }
+
+    /// `$remote_addr`
+    pub fn client_text(&self) -> &[u8] {
+        match &self.client {
+            Some(c) => &c.1,
+            None => self.conn().client_text(),
+        }
+    }
+
+    /// Another address than the connection's, for this request.
+    pub fn set_client(&mut self, client: ClientAddr) {
+        let mut text = Vec::new();
+        client.write(&mut text);
+        self.client = Some(Box::new((client, text)));
+    }
+
+    /// The stream it came by: HTTP/2's requests have one.
+    #[inline]
+    pub fn stream(&self) -> Option<&Rc<h2::Stream>> {
+        self.place().stream.as_ref()
+    }
+
+    pub(crate) fn set_stream(&mut self, stream: Rc<h2::Stream>) {
+        self.place.as_mut().expect("a request in use has its place").stream = Some(stream);
     }
 
     pub fn gen(&self) -> &Rc<WorkerGen> {
@@ -517,31 +558,82 @@ impl Request {
         Next(0).body(self, chain)
     }
 
+    /// Bytes of the response that are not on their way yet.
+    pub fn queued(&self) -> u64 {
+        match self.stream() {
+            None => self.conn().out.borrow().queued(),
+            Some(stream) => stream.queued(),
+        }
+    }
+
+    /// Sends what can be sent now; answers how much that was.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        match self.stream() {
+            None => self.conn().poll_flush(cx, u64::MAX),
+            Some(stream) => stream.poll_flush(cx),
+        }
+    }
+
+    /// Ready once the deadline for sending has passed.
+    pub fn poll_send_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
+        match self.stream() {
+            None => self.conn().poll_write_timeout(cx, deadline).map(|_| ()),
+            Some(stream) => stream.poll_timeout(cx, deadline),
+        }
+    }
+
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
-        let conn = Rc::clone(self.conn());
         let core = &self.loc().core;
         let (timeout, turn) = (*core.send_timeout, *core.sendfile_max_chunk);
         let unlimited = self.limit_rate.is_none() && core.limit_rate.is_none();
         let rate = if unlimited { 0 } else { self.rate() };
+        if let Some(stream) = self.stream().cloned() {
+            return match rate {
+                0 => {
+                    stream.unlimit();
+                    stream.drain(leave, timeout).await
+                }
+                _ => self.drain_slowly(leave, rate, timeout).await,
+            };
+        }
+        let conn = Rc::clone(self.conn());
         if rate == 0 || conn.out.borrow().queued() == 0 {
             return conn.drain_in_turns(leave, turn, timeout).await;
         }
+        self.drain_slowly(leave, rate, timeout).await
+    }
+
+    async fn drain_slowly(&mut self, leave: u64, rate: u64, timeout: u64) -> Result<(), ConnError> {
         let after = self.rate_after();
-        while conn.out.borrow().queued() > leave {
-            let queued = conn.out.borrow().queued();
-            let done = self.sent - queued;
+        while self.queued() > leave {
+            let done = self.sent - self.queued();
             let seconds = self.elapsed_ms() / 1000 + 1;
             let allowed = (rate * seconds + after).saturating_sub(done);
             if allowed == 0 {
                 let over = done.saturating_sub(rate * seconds + after) + 1;
                 let wait = (over * 1000).div_ceil(rate) + 1;
-                conn.sleep_while_open(wait.min(1000)).await?;
+                self.sleep_while_open(wait.min(1000)).await?;
                 continue;
             }
-            conn.drain_some(allowed, timeout).await?;
+            match self.stream() {
+                None => self.conn().drain_some(allowed, timeout).await?,
+                Some(stream) => stream.drain_some(allowed, timeout).await?,
+            }
         }
-        Ok(())
+        match self.stream() {
+            // The end of the stream may still be missing.
+            Some(stream) if leave == 0 => stream.drain(0, timeout).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits, but no longer than the client is there.
+    pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
+        match self.stream() {
+            None => self.conn().sleep_while_open(ms).await,
+            Some(stream) => stream.sleep_while_open(ms).await,
+        }
     }
 
     /// Bytes a second this response may take; 0 for no limit.

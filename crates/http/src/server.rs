@@ -1,7 +1,7 @@
 //! Which server a request is for: by address, then by name.
 
 use crate::conn::Connection;
-use crate::generation::AddrConf;
+use crate::generation::{AddrConf, RegexTarget};
 use crate::location::regex_exec;
 use crate::request::Request;
 use std::rc::Rc;
@@ -14,18 +14,27 @@ pub fn select(conn: &Connection, r: &mut Request) {
     if r.host.is_empty() && addr.names.is_empty() {
         return;
     }
-    let id = by_name(r, addr);
+    let id = by_name(r, addr, conn.default_server_of(&gen).id);
     if id != r.server().id {
         r.set_server(Rc::clone(&gen.servers[id]));
     }
 }
 
-fn by_name(r: &mut Request, addr: &AddrConf) -> usize {
+/// The server that has a name, by whatever kind of name.
+pub fn of_name(addr: &AddrConf, name: &[u8]) -> Option<usize> {
+    let exact = addr.names.get(name).copied();
+    exact.or_else(|| {
+        let hit = |(regex, _, _): &&RegexTarget| matches!(regex.is_match(name), Ok(true));
+        addr.regexes.iter().find(hit).map(|(_, id, _)| *id)
+    })
+}
+
+fn by_name(r: &mut Request, addr: &AddrConf, default: usize) -> usize {
     if let Some(id) = addr.names.get(&r.host) {
         return *id;
     }
     if r.host.is_empty() {
-        return addr.default;
+        return default;
     }
     for (regex, id, vars) in &addr.regexes {
         let host = std::mem::take(&mut r.host);
@@ -35,5 +44,5 @@ fn by_name(r: &mut Request, addr: &AddrConf) -> usize {
             return *id;
         }
     }
-    addr.default
+    default
 }

@@ -210,7 +210,8 @@ pub fn complete_location(r: &mut Request) {
     let path = path.to_vec();
     let core = Rc::clone(r.loc());
     let mut full = Vec::with_capacity(path.len() + 64);
-    full.extend_from_slice(b"http://");
+    let is_tls = r.conn().stream.is_tls();
+    full.extend_from_slice(if is_tls { b"https://" } else { b"http://" });
     let local = r.conn().local_addr();
     if *core.core.server_name_in_redirect {
         full.extend_from_slice(&r.server().core.primary_name);
@@ -220,7 +221,8 @@ pub fn complete_location(r: &mut Request) {
         full.extend_from_slice(a.ip().to_string().as_bytes());
     }
     if let Some(port) = local.map(|a| a.port()) {
-        if *core.core.port_in_redirect && port != 80 {
+        let usual = if is_tls { 443 } else { 80 };
+        if *core.core.port_in_redirect && port != usual {
             full.extend_from_slice(format!(":{port}").as_bytes());
         }
     }

@@ -138,11 +138,11 @@ impl Worker {
         }
     }
 
-    pub(crate) fn take_request(&self) -> Box<Request> {
+    pub fn take_request(&self) -> Box<Request> {
         self.pool.borrow_mut().pop().unwrap_or_default()
     }
 
-    pub(crate) fn give_request(&self, mut r: Box<Request>) {
+    pub fn give_request(&self, mut r: Box<Request>) {
         r.recycle();
         let mut pool = self.pool.borrow_mut();
         if pool.len() < POOL_MAX && r.buf.capacity() <= POOL_BUFFER_MAX_BYTES {

@@ -5,6 +5,7 @@ use crate::{ArgsExt, Body, ConfResult, Context, Diagnostic, Directive, Row, RowB
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// What the load is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +85,9 @@ pub struct Cf {
     pub conf_prefix: PathBuf,
     pub mode: Mode,
     pub warnings: Vec<Diagnostic>,
+    /// Files read besides the configuration's own text (keys, certificates): who holds the rights
+    /// reads them, and hands them on with the text.
+    pub files: HashMap<PathBuf, Arc<[u8]>>,
 }
 
 impl Cf {
@@ -96,6 +100,7 @@ impl Cf {
             conf_prefix: conf_prefix.to_path_buf(),
             mode,
             warnings: Vec::new(),
+            files: HashMap::new(),
         }
     }
 
@@ -125,6 +130,16 @@ impl Cf {
     /// The same, starting at the configuration's own directory.
     pub fn full_conf_path(&self, name: &[u8]) -> PathBuf {
         join(&self.conf_prefix, name)
+    }
+
+    /// Reads a file that belongs to the configuration, once.
+    pub fn read_file(&mut self, path: &Path) -> std::io::Result<Arc<[u8]>> {
+        if let Some(text) = self.files.get(path) {
+            return Ok(Arc::clone(text));
+        }
+        let text: Arc<[u8]> = std::fs::read(path)?.into();
+        self.files.insert(path.to_path_buf(), Arc::clone(&text));
+        Ok(text)
     }
 
     pub fn warn(&mut self, d: &Directive, message: impl Into<String>) {

@@ -96,7 +96,7 @@ fn active(slots: &Slots) -> bool {
 fn handler(r: &mut Request) -> Flow {
     let loc = r.loc();
     let Some(rules) = &loc.conf::<AccessLoc>().rules else { return Flow::Declined };
-    let client = r.conn().client.get();
+    let client = r.client();
     match rules.iter().find(|(who, _)| who.matches(&client)) {
         None => Flow::Declined,
         Some((_, false)) => Flow::Ok,

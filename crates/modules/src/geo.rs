@@ -247,7 +247,7 @@ fn value(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
 
 fn address(r: &mut Request, geo: &Geo) -> IpAddr {
     let client = match geo.source {
-        None => r.conn().client.get(),
+        None => r.client(),
         Some(var) => {
             let parsed = with_scratch(|buf| {
                 r.var(var, buf);

@@ -31,6 +31,7 @@ mod referer;
 mod rewrite;
 mod secure_link;
 mod split_clients;
+mod ssl;
 mod static_files;
 mod stub_status;
 mod sub_filter;
@@ -46,12 +47,14 @@ use weir_http::HttpModule;
 /// Every module. Handlers of a phase and filters run in this order.
 pub const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::MODULE,
+    &weir_http::h2::MODULE,
     &weir_http::core_rows::EARLY,
     &weir_http::core_rows::SYMLINKS,
     &weir_upstream::MODULE,
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
+    &ssl::MODULE,
     &realip::MODULE,
     &access::MODULE,
     &auth_basic::MODULE,
@@ -69,6 +72,7 @@ pub const MODULES: &[&HttpModule] = &[
     &proxy::MODULE,
     &proxy::CACHE,
     &cache::MODULE,
+    &proxy::SSL,
     // Content, in the order it is tried.
     &random_index::MODULE,
     &gzip_static::MODULE,
@@ -90,11 +94,13 @@ pub const MODULES: &[&HttpModule] = &[
 /// What `weir -V` lists, in nginx's words.
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
+    "--with-http_v2_module",
     "--with-http_gunzip_module",
     "--with-http_gzip_static_module",
     "--with-http_random_index_module",
     "--with-http_realip_module",
     "--with-http_secure_link_module",
+    "--with-http_ssl_module",
     "--with-http_stub_status_module",
     "--with-http_sub_module",
     "--without-http_ssi_module",

@@ -386,6 +386,12 @@ fn delay_ms(limit: &Limit, rate: u64, excess: u64) -> u64 {
 fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let ms = r.kept::<Kept>().map_or(0, |k| k.delay_ms);
+        if r.stream().is_some() {
+            return match r.sleep_while_open(ms).await {
+                Ok(()) => Flow::Declined,
+                Err(_) => Flow::Status(499),
+            };
+        }
         let conn = Rc::clone(r.conn());
         let mut sleep = pin!(timer::sleep_ms(ms));
         let mut watching = true;

@@ -10,7 +10,7 @@ use weir_base::addr::{parse_ipv4, parse_ipv6, Cidr};
 use weir_base::bytes::fmt_u64;
 use weir_base::units;
 use weir_http::build::Build;
-use weir_http::conn::{ClientAddr, Connection};
+use weir_http::conn::ClientAddr;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
 use weir_http::Request;
 use weir_module::{
@@ -160,17 +160,8 @@ fn active(slots: &Slots) -> bool {
     slots.get::<RealipLoc>().from.is_some()
 }
 
-/// Gives the connection its own address back when the request is over.
-struct Replaced {
-    conn: Rc<Connection>,
-    original: ClientAddr,
-}
-
-impl Drop for Replaced {
-    fn drop(&mut self) {
-        self.conn.set_client(self.original);
-    }
-}
+/// The address the request came from.
+struct Replaced(ClientAddr);
 
 fn handler(r: &mut Request) -> Flow {
     if r.kept::<Replaced>().is_some() {
@@ -179,7 +170,7 @@ fn handler(r: &mut Request) -> Flow {
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<RealipLoc>();
     let trusted = conf.from.as_deref().unwrap_or_default();
-    let client = r.conn().client.get();
+    let client = r.client();
     let found = match &*conf.source {
         Source::Header(name) => {
             let is_chain = name.eq_ignore_ascii_case(b"x-forwarded-for");
@@ -201,9 +192,8 @@ fn handler(r: &mut Request) -> Flow {
         }
     };
     if let Some(addr) = found {
-        let conn = Rc::clone(r.conn());
-        conn.set_client(ClientAddr::Ip(addr));
-        r.keep_state(Replaced { conn, original: client });
+        r.set_client(ClientAddr::Ip(addr));
+        r.keep_state(Replaced(client));
     }
     Flow::Declined
 }
@@ -273,8 +263,8 @@ fn parse_addr(text: &[u8]) -> Option<SocketAddr> {
 }
 
 fn original(r: &mut Request) -> ClientAddr {
-    let replaced = r.kept::<Replaced>().map(|k| k.original);
-    replaced.unwrap_or_else(|| r.conn().client.get())
+    let replaced = r.kept::<Replaced>().map(|k| k.0);
+    replaced.unwrap_or(r.conn().client)
 }
 
 fn original_addr(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

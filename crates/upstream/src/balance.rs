@@ -66,7 +66,7 @@ impl Key {
             }
             Method::IpHash => {
                 key.hash = 89;
-                key.text = match r.conn().client.get().ip() {
+                key.text = match r.client().ip() {
                     Some(IpAddr::V4(a)) => a.octets()[..3].to_vec(),
                     Some(IpAddr::V6(a)) => a.octets().to_vec(),
                     None => vec![0; 3],

@@ -373,13 +373,14 @@ impl WorkerGroup {
         }
     }
 
-    /// An idle connection to that server, the most recently used first.
-    pub fn take_idle(&self, peer: PeerId, tag: usize) -> Option<Box<Link>> {
+    /// An idle connection to that server with that TLS (0 for none), the most recently used first.
+    pub fn take_idle(&self, peer: PeerId, tag: usize, mark: u64) -> Option<Box<Link>> {
         let local = self.shape.keepalive?.local;
         let now = clock::mono_ms();
         loop {
             let mut idle = self.idle.borrow_mut();
-            let at = idle.iter().rposition(|i| i.peer == peer && (!local || i.tag == tag))?;
+            let fits = |i: &Idle| i.peer == peer && i.link.mark == mark && (!local || i.tag == tag);
+            let at = idle.iter().rposition(fits)?;
             let found = idle.remove(at)?;
             if found.until_ms > now && found.link.is_quiet() {
                 return Some(found.link);

@@ -11,6 +11,7 @@ mod names;
 pub mod peers;
 pub mod reply;
 pub mod sticky;
+pub mod tls;
 mod vars;
 
 pub use conf::{UpstreamMain, UpstreamRef, MODULE};

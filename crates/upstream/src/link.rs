@@ -2,6 +2,7 @@
 //! over before it is used again.
 
 use crate::peers::PeerAddr;
+use crate::tls::Wanted;
 use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice};
 use std::pin::pin;
@@ -10,6 +11,7 @@ use weir_runtime::clock;
 pub use weir_runtime::net::SocketOptions;
 use weir_runtime::net::Stream;
 use weir_runtime::timer::LazyTimer;
+use weir_tls::{Channel, TlsError};
 
 /// Why a connection could not be used.
 #[derive(Debug)]
@@ -24,15 +26,26 @@ impl From<io::Error> for LinkError {
     }
 }
 
+/// Why there is no TLS on a connection.
+#[derive(Debug)]
+pub enum SecureError {
+    Timeout,
+    Tls(TlsError),
+    /// In words for the log.
+    Refused(String),
+}
+
 /// A connection to a server.
 pub struct Link {
-    pub stream: Stream,
+    pub stream: Channel,
     timer: LazyTimer,
     /// Requests it has carried.
     pub requests: u64,
     pub start_ms: u64,
     /// Bytes sent for the current request.
     pub sent: u64,
+    /// Whose TLS it has; 0 for none. Requests that want another must not use it.
+    pub mark: u64,
     /// The current request is not its first.
     pub reused: bool,
 }
@@ -57,13 +70,32 @@ impl Link {
         })
         .await?;
         Ok(Box::new(Link {
-            stream,
+            stream: stream.into(),
             timer,
             requests: 0,
             start_ms: clock::mono_ms(),
             sent: 0,
+            mark: 0,
             reused: false,
         }))
+    }
+
+    /// Begins TLS on a fresh connection and judges what the server shows.
+    pub async fn secure(&mut self, wanted: &Wanted, timeout_ms: u64) -> Result<(), SecureError> {
+        self.stream.start(wanted.session().map_err(SecureError::Refused)?);
+        self.mark = wanted.mark;
+        let deadline = clock::mono_ms() + timeout_ms;
+        poll_fn(|cx| {
+            if let Poll::Ready(done) = self.stream.poll_handshake(cx) {
+                return Poll::Ready(done.map_err(SecureError::Tls));
+            }
+            self.timer.poll_until(cx, deadline).map(|()| Err(SecureError::Timeout))
+        })
+        .await?;
+        match self.stream.tls() {
+            Some(session) => wanted.judge(session).map_err(SecureError::Refused),
+            None => Ok(()),
+        }
     }
 
     /// Nothing has arrived and nobody has hung up: safe to send the next request on. Asks the

@@ -154,6 +154,11 @@ pub fn version() -> String {
 /// nginx's words for what is in this build, so that tools that ask find it.
 pub fn full_version() -> String {
     let mut text = version();
+    // Tools look for the OpenSSL whose interface is meant; its version is the one the behaviour is of.
+    text.push_str(
+        "built with rustls (its directives are those of nginx built with OpenSSL 3.0.0)\n",
+    );
+    text.push_str("TLS SNI support enabled\n");
     text.push_str("configure arguments:");
     for option in weir_modules::CONFIGURE_ARGUMENTS {
         text.push(' ');

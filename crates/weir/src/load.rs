@@ -98,7 +98,14 @@ fn run(
     }
     let log = error_log(&mut cf, paths)?;
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    for (path, text) in loader.attached() {
+        let path = PathBuf::from(String::from_utf8_lossy(path).into_owned());
+        cf.files.insert(path, Arc::clone(text));
+    }
     let generation = build::finish(&mut cf, &log, number)?;
+    for (path, text) in std::mem::take(&mut cf.files) {
+        sources.attach(path.to_string_lossy().as_bytes(), text);
+    }
     Ok((generation, cf.warnings))
 }
 

@@ -1,9 +1,6 @@
 //! Directives that nginx, Tengine or OpenResty have and this version has not: each is refused as
 //! unknown, with a hint that says so. A name that ends in `*` stands for all that begin so.
 
-const TLS: &str = "this version of Weir has no TLS yet; terminate it in front, or keep this server in nginx for now";
-const HTTP2: &str =
-    "this version of Weir has no HTTP/2 yet; remove the directive: clients fall back to HTTP/1.1";
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
 const FASTCGI: &str = "this version of Weir speaks HTTP to backends only; FastCGI is not there yet";
@@ -24,9 +21,11 @@ const TENGINE: &str = "this Tengine directive is not in this version of Weir; re
 
 pub const MISSING: &[(&str, &str)] = &[
     ("load_module", MODULES),
-    ("ssl_*", TLS),
-    ("proxy_ssl_*", TLS),
-    ("http2*", HTTP2),
+    ("ssl_engine", "Weir's TLS is rustls, which has no OpenSSL engines; remove the directive"),
+    (
+        "ssl_object_cache_inheritable",
+        "Weir reads certificates anew at each reload; remove the directive",
+    ),
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
     ("slice", SUBREQUESTS),

@@ -287,7 +287,7 @@ impl State {
             task.abort();
         }
         for conn in self.connections.borrow().iter() {
-            if conn.idle.get() {
+            if !conn.tell_of_end() && conn.idle.get() {
                 close_idle(&conn);
             }
         }

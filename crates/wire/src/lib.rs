@@ -1,4 +1,4 @@
-//! Sans-IO codecs: HTTP/1 heads and chunked bodies, and the PROXY protocol.
+//! Sans-IO codecs: HTTP/1 heads and chunked bodies, HTTP/2, and the PROXY protocol.
 //!
 //! Nothing here reads a socket or a clock. Callers hand in a buffer that begins where the
 //! message begins, and hand in the same buffer, longer, when more is needed; every parser
@@ -7,6 +7,7 @@
 //! The rules are those of nginx 1.31, down to which malformed message gets which status.
 
 pub mod http1;
+pub mod http2;
 pub mod proxy_protocol;
 mod scan;
 

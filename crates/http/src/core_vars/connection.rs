@@ -11,11 +11,11 @@ use weir_runtime::clock;
 use weir_wire::proxy_protocol::{self, Proxied, TlvError};
 
 pub fn remote_addr(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, &r.conn().client_text())
+    some(out, r.client_text())
 }
 
 pub fn remote_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    port(out, r.conn().client.get().port())
+    port(out, r.client().port())
 }
 
 /// Nothing for a port that is 0 or does not exist, which still is a value.
@@ -27,12 +27,12 @@ fn port(out: &mut Vec<u8>, port: Option<u16>) -> bool {
 }
 
 pub fn binary_remote_addr(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    match r.conn().client.get() {
+    match r.client() {
         ClientAddr::Ip(a) => match a.ip() {
             IpAddr::V4(ip) => some(out, &ip.octets()),
             IpAddr::V6(ip) => some(out, &ip.octets()),
         },
-        ClientAddr::Unix => some(out, &r.conn().client_text()),
+        ClientAddr::Unix => some(out, r.client_text()),
     }
 }
 
@@ -57,12 +57,12 @@ pub fn server_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     port(out, r.conn().local_addr().map(|a| a.port()))
 }
 
-pub fn scheme(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, b"http")
+pub fn scheme(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some(out, if r.conn().stream.is_tls() { b"https" } else { b"http" })
 }
 
-pub fn https(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, b"")
+pub fn https(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some(out, if r.conn().stream.is_tls() { b"on" } else { b"" })
 }
 
 fn proxied(r: &Request, out: &mut Vec<u8>, f: impl FnOnce(&Proxied, &mut Vec<u8>) -> bool) -> bool {

@@ -4,6 +4,7 @@ use super::headers::{HeaderPlan, HideList, SetHeader};
 use super::rewrite::{CookieFlags, Rewrite};
 use super::target::Pass;
 use crate::cache::CacheConf;
+use crate::ssl::outgoing::Outgoing;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_http::conf::{CoreLoc, TempPath};
@@ -112,6 +113,8 @@ pub struct ProxyLoc {
     pub limit_rate: Val<Option<Arc<Template>>>,
     /// `proxy_cache…` and `proxy_store…`
     pub cache: CacheConf,
+    /// TLS to the servers.
+    pub tls: Outgoing,
     /// An `if` or `limit_except` block: it passes where the block around it does.
     pub in_unnamed: bool,
     /// `plan` and `hide` are made.
@@ -285,6 +288,7 @@ impl ConfType for ProxyLoc {
             self.pass.clone_from(&parent.pass);
             self.location.clone_from(&parent.location);
         }
+        self.tls.merge(&parent.tls);
         self.merge_redirect(parent);
         self.cache.merge(&parent.cache);
         self.merge_headers(parent);
@@ -309,6 +313,9 @@ pub fn build(b: &mut weir_http::build::Build) -> ConfResult {
             proxy.temp_path.set(Arc::new(full));
         }
         weir_http::core_rows::make_temp_dir(&proxy.temp_path)?;
+        if proxy.pass.as_ref().is_some_and(Pass::may_be_tls) {
+            proxy.tls.build(b.cf, "proxy_ssl")?;
+        }
     }
     Ok(())
 }

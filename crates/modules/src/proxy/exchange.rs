@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use weir_http::body::{self, BodyError};
 use weir_http::conn::Connection;
 use weir_http::early;
+use weir_http::h2::Stream;
 use weir_http::logger::LogLevel;
 use weir_http::temp::TempFile;
 use weir_http::Request;
@@ -35,6 +36,8 @@ const READING: &str = "reading response header from upstream";
 #[derive(Debug)]
 pub enum Fault {
     Connect(io::Error),
+    /// In words for the log.
+    Tls(String),
     Send(io::Error),
     Read(io::Error),
     Eof(&'static str),
@@ -56,7 +59,9 @@ impl Fault {
     /// The bit of `proxy_next_upstream`, or the status that ends the request.
     pub fn next_bit(&self) -> Result<u32, u16> {
         match self {
-            Fault::Connect(_) | Fault::Send(_) | Fault::Read(_) | Fault::Eof(_) => Ok(next::ERROR),
+            Fault::Connect(_) | Fault::Tls(_) | Fault::Send(_) | Fault::Read(_) | Fault::Eof(_) => {
+                Ok(next::ERROR)
+            }
             Fault::Timeout(_) => Ok(next::TIMEOUT),
             Fault::Invalid => Ok(next::INVALID_HEADER),
             Fault::ClientGone | Fault::Client(BodyError::Closed) => Err(499),
@@ -70,6 +75,7 @@ impl Fault {
     pub fn log(&self, r: &Request, peer: &[u8]) {
         match self {
             Fault::Connect(e) => log_connect(r, e, peer),
+            Fault::Tls(text) => r.log(LogLevel::Error, text),
             Fault::Send(e) => {
                 r.log(
                     LogLevel::Error,
@@ -125,15 +131,19 @@ fn log_connect(r: &Request, e: &io::Error, peer: &[u8]) {
 /// Watches whether the client hangs up while a server is waited for.
 pub struct ClientWatch {
     conn: Rc<Connection>,
+    stream: Option<Rc<Stream>>,
     on: bool,
 }
 
 impl ClientWatch {
     pub fn new(r: &Request, ignore: bool) -> ClientWatch {
-        ClientWatch { conn: Rc::clone(r.conn()), on: !ignore }
+        ClientWatch { conn: Rc::clone(r.conn()), stream: r.stream().cloned(), on: !ignore }
     }
 
     pub fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
+        if let Some(stream) = &self.stream {
+            return self.on && stream.poll_gone(cx);
+        }
         while self.on {
             if self.conn.stream.poll_readable(cx).is_pending() {
                 return false;

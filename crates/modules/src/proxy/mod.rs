@@ -1,6 +1,6 @@
 //! nginx's `ngx_http_proxy_module`: requests are passed to HTTP servers.
 //!
-//! Differences from nginx, each in its directive's row: no TLS and no HTTP/2 to servers; what a
+//! Differences from nginx, each in its directive's row: no HTTP/2 to servers; what a
 //! variable brings along can neither end a header line nor the request line; an unasked 101 is a 502.
 
 mod cache;
@@ -12,6 +12,7 @@ mod respond;
 mod rewrite;
 mod rows;
 mod run;
+mod ssl_rows;
 mod target;
 mod tunnel;
 mod vars;
@@ -41,6 +42,10 @@ pub const MODULE: HttpModule = HttpModule {
     build: Some(conf::build),
     ..HttpModule::EMPTY
 };
+
+/// The directives for TLS to servers.
+pub const SSL: HttpModule =
+    HttpModule { name: "proxy_ssl", rows: ssl_rows::ROWS, ..HttpModule::EMPTY };
 
 /// The cache's directives, and what they have in common with those of other modules.
 pub const CACHE: HttpModule =

@@ -237,11 +237,10 @@ impl Relay<'_> {
         room: usize,
         deadlines: (&mut u64, &mut u64),
     ) -> Poll<Result<Step, Fault>> {
-        let conn = r.conn();
-        let queued = conn.out.borrow().queued();
+        let queued = r.queued();
         // Small pieces wait for more, as in nginx; a full buffer goes out.
         if self.buffering && !self.keep.silent && queued >= *self.conf.buffer_size {
-            match conn.poll_flush(cx, u64::MAX) {
+            match r.poll_flush(cx) {
                 Poll::Ready(Ok(_)) => return Poll::Ready(Ok(Step::Flushed)),
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(Fault::ClientGone)),
                 Poll::Pending => {}
@@ -250,7 +249,7 @@ impl Relay<'_> {
             if *deadline == 0 {
                 *deadline = clock::mono_ms() + *r.loc().core.send_timeout;
             }
-            if conn.poll_write_timeout(cx, *deadline).is_ready() {
+            if r.poll_send_timeout(cx, *deadline).is_ready() {
                 return Poll::Ready(Err(Fault::ClientGone));
             }
         }
@@ -280,17 +279,13 @@ impl Relay<'_> {
         self.buffering && !r.filter_needs_memory && (written < max || self.keep.fill.is_some())
     }
 
-    /// Hands a piece to the filters, by way of the temporary file when memory is full.
+    /// Hands a piece to the filters, by way of the temporary file when memory is full. The file's
+    /// beginning is never used again: its pages may still be on their way to the client.
     fn put(&mut self, r: &mut Request, buf: &mut Vec<u8>) -> Result<(), Fault> {
         if self.keep.is_quiet(r) {
             return Ok(());
         }
-        let queued = r.conn().out.borrow().queued();
-        if queued == 0 {
-            if let Some(spill) = &mut self.temp {
-                spill.written = 0;
-            }
-        }
+        let queued = r.queued();
         if queued >= self.conf.buffers_bytes() && !buf.is_empty() && self.may_spill(r) {
             return self.spill(r, buf);
         }

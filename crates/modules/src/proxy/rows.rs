@@ -3,10 +3,9 @@
 use super::conf::{ignore, next, Bind, BindAddr, HttpVersion, ProxyLoc};
 use super::headers::SetHeader;
 use super::rewrite::{CookieFlags, CookieName, Rewrite};
-use super::target::{parse_local, Fixed, Parts, Pass, URL};
+use super::target::{parse_local, split_scheme, usual_port, Fixed, Parts, Pass, URL};
 use std::sync::Arc;
 use weir_base::addr::parse_endpoint;
-use weir_base::bytes::starts_with_ignore_case;
 use weir_http::build::named_regex;
 use weir_http::conf::CoreLoc;
 use weir_http::core_rows::temp_path;
@@ -48,10 +47,8 @@ fn shared(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Template>> {
 }
 
 pub static ROWS: &[Row] = &[
-    Row::new("proxy_pass", PASS, Arity::ONE, "", "Passes requests to a server.", set_pass).note(
-        "https is not in this version; a host that is not found is a warning, and a 502 until \
-             it is found",
-    ),
+    Row::new("proxy_pass", PASS, Arity::ONE, "", "Passes requests to a server.", set_pass)
+        .note("a host that is not found is a warning, and a 502 until it is found"),
     Row::new(
         "proxy_redirect",
         HSL,
@@ -419,18 +416,13 @@ fn set_pass(cf: &mut Cf, d: &Directive) -> ConfResult {
         cf.get::<ProxyLoc>().pass = Some(Pass::Vars(t));
         return Ok(());
     }
-    if starts_with_ignore_case(url, b"https://") {
-        let e = d.bad(0, "https protocol requires SSL support");
-        return Err(e.hint("TLS to servers is not in this version".into()));
-    }
-    if !starts_with_ignore_case(url, b"http://") {
+    let Some((tls, rest)) = split_scheme(url) else {
         return Err(d.bad(0, "invalid URL prefix"));
-    }
-    let rest = &url[7..];
+    };
     let endpoint = parse_endpoint(rest, URL)
         .map_err(|e| d.bad(0, format!("{e} in upstream \"{}\"", String::from_utf8_lossy(rest))))?;
-    let upstream = cf.get::<UpstreamMain>().add(d, &endpoint, 80)?;
-    let parts = Parts::new(&endpoint);
+    let upstream = cf.get::<UpstreamMain>().add(d, &endpoint, usual_port(tls))?;
+    let parts = Parts::new(&endpoint, tls);
     if (no_uri || unnamed) && !parts.uri.is_empty() {
         return Err(d.fail(
             "\"proxy_pass\" cannot have URI part in location given by regular expression, \

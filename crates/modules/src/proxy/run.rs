@@ -15,11 +15,13 @@ use weir_http::temp::TempFile;
 use weir_http::timing::UpstreamState;
 use weir_http::{Flow, Request};
 use weir_runtime::clock;
+use weir_tls::TlsError;
 use weir_upstream::balance::Key;
 use weir_upstream::group::{Lease, WorkerGroup};
-use weir_upstream::link::{Link, LinkError, SocketOptions};
+use weir_upstream::link::{Link, LinkError, SecureError, SocketOptions};
 use weir_upstream::peers::Choice;
 use weir_upstream::reply::BodyReader;
+use weir_upstream::tls::Wanted;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
 
@@ -39,6 +41,8 @@ pub struct Run {
     pub choice: Choice,
     key: Key,
     options: SocketOptions,
+    /// TLS to the servers, when they are named with https.
+    tls: Option<Wanted>,
     pub body: Body,
     /// The body goes out chunked.
     pub chunked: bool,
@@ -108,11 +112,20 @@ pub async fn pass(r: &mut Request, loc: &Rc<Location>, body: Body) -> Flow {
         _ => clock::mono_ms(),
     };
     let options = conf.socket_options(r);
+    let parts = target.parts();
+    let tls = match parts.tls {
+        false => None,
+        true => match conf.tls.wanted(r, &parts.host) {
+            Some(wanted) => Some(wanted),
+            None => return Flow::Status(500),
+        },
+    };
     let chunked = matches!(body, Body::Stream) && r.body.is_chunked();
     let mut run = Run {
         choice: Choice::new(group.peers()),
         key: Key::new(&group.shape, r),
         options,
+        tls,
         body,
         chunked,
         bodiless: false,
@@ -134,7 +147,7 @@ pub async fn pass(r: &mut Request, loc: &Rc<Location>, body: Body) -> Flow {
 /// Writes the request and limits the tries.
 fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
     r.exchange.clear();
-    r.exchange.scheme = "http://";
+    r.exchange.scheme = if run.tls.is_some() { "https://" } else { "http://" };
     let loc = Rc::clone(&run.loc);
     let conf = loc.conf::<ProxyLoc>();
     let length = body_length(r, conf, run.chunked);
@@ -240,9 +253,12 @@ async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
     if let Some(sticky) = &run.group.shape.sticky {
         sticky.chosen(r, &mut run.key.client, &lease);
     }
+    let mark = run.tls.as_ref().map_or(0, |t| t.mark);
     let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
-    let idle =
-        run.group.take_idle(lease.peer, run.tag()).filter(|link| !risky || link.is_surely_quiet());
+    let idle = run
+        .group
+        .take_idle(lease.peer, run.tag(), mark)
+        .filter(|link| !risky || link.is_surely_quiet());
     let mut link = match idle {
         Some(mut link) => {
             link.reused = true;
@@ -280,9 +296,29 @@ async fn connect(r: &mut Request, run: &Run, lease: &Lease) -> Result<Box<Link>,
     let connecting = Link::connect(addr, &run.options, timeout);
     match exchange::unless_client_goes(r, run.ignores_abort(), connecting).await {
         None => Err(Fault::ClientGone),
-        Some(Ok(link)) => Ok(link),
+        Some(Ok(link)) => secure(r, run, link).await,
         Some(Err(LinkError::Timeout)) => Err(Fault::Timeout("connecting to upstream")),
         Some(Err(LinkError::Io(e))) => Err(Fault::Connect(e)),
+    }
+}
+
+/// Puts TLS on a fresh connection, where it is wanted.
+async fn secure(r: &mut Request, run: &Run, mut link: Box<Link>) -> Result<Box<Link>, Fault> {
+    let Some(wanted) = &run.tls else { return Ok(link) };
+    const DOING: &str = "SSL handshaking to upstream";
+    let conf = run.conf();
+    let handshake = link.secure(wanted, *conf.connect_timeout);
+    match exchange::unless_client_goes(r, *conf.ignore_client_abort, handshake).await {
+        None => Err(Fault::ClientGone),
+        Some(Ok(())) => Ok(link),
+        Some(Err(SecureError::Timeout)) => Err(Fault::Timeout(DOING)),
+        Some(Err(SecureError::Refused(text))) => Err(Fault::Tls(format!("{text} while {DOING}"))),
+        Some(Err(SecureError::Tls(TlsError::Closed))) => {
+            Err(Fault::Tls(format!("peer closed connection in SSL handshake while {DOING}")))
+        }
+        Some(Err(SecureError::Tls(e))) => {
+            Err(Fault::Tls(format!("SSL_do_handshake() failed (SSL: {e}) while {DOING}")))
+        }
     }
 }
 

@@ -19,7 +19,22 @@ use weir_upstream::group::{self, WorkerGroup};
 use weir_upstream::peers::{Peer, PeerAddr};
 use weir_upstream::{UpstreamMain, UpstreamRef};
 
-const SCHEME: &[u8] = b"http://";
+/// Whether a URL is for TLS, and what stands behind its scheme.
+pub fn split_scheme(url: &[u8]) -> Option<(bool, &[u8])> {
+    [(false, &b"http://"[..]), (true, b"https://")].into_iter().find_map(|(tls, scheme)| {
+        starts_with_ignore_case(url, scheme).then(|| (tls, &url[scheme.len()..]))
+    })
+}
+
+/// The port of a URL that names none.
+pub fn usual_port(tls: bool) -> u16 {
+    if tls {
+        443
+    } else {
+        80
+    }
+}
+
 pub const URL: EndpointOptions = EndpointOptions { listen: false, uri_part: true };
 
 /// Where `proxy_pass` sends requests.
@@ -44,25 +59,38 @@ pub struct Parts {
     pub host: Vec<u8>,
     pub port: Vec<u8>,
     pub uri: Vec<u8>,
+    pub tls: bool,
 }
 
 impl Parts {
-    pub fn new(url: &Endpoint) -> Parts {
+    pub fn new(url: &Endpoint, tls: bool) -> Parts {
         let uri = url.uri.to_vec();
         if matches!(url.host, Host::Unix(_)) {
-            return Parts { host: b"localhost".to_vec(), port: Vec::new(), uri };
+            return Parts { host: b"localhost".to_vec(), port: Vec::new(), uri, tls };
         }
+        let usual = usual_port(tls);
         match url.port {
-            None | Some(80) => Parts { host: url.host_text.to_vec(), port: b"80".to_vec(), uri },
-            Some(_) => {
+            port if port.is_none_or(|p| p == usual) => {
+                let port = usual.to_string().into_bytes();
+                Parts { host: url.host_text.to_vec(), port, uri, tls }
+            }
+            _ => {
                 let host = [url.host_text, b":", url.port_text].concat();
-                Parts { host, port: url.port_text.to_vec(), uri }
+                Parts { host, port: url.port_text.to_vec(), uri, tls }
             }
         }
     }
 }
 
 impl Pass {
+    /// Whether requests may go out with TLS.
+    pub fn may_be_tls(&self) -> bool {
+        match self {
+            Pass::Fixed(fixed) => fixed.parts.tls,
+            Pass::Vars(_) => true,
+        }
+    }
+
     /// `proxy_redirect default`.
     pub fn default_rule(&self, location: &[u8]) -> Option<Rewrite> {
         let Pass::Fixed(fixed) = self else { return None };
@@ -103,14 +131,13 @@ pub async fn find(r: &mut Request, pass: &Pass) -> Result<(Target, Rc<WorkerGrou
 
 async fn evaluate(r: &mut Request, template: &Template) -> Result<(Target, Rc<WorkerGroup>), u16> {
     let text = r.eval(template);
-    if !starts_with_ignore_case(&text, SCHEME) || text.len() == SCHEME.len() {
+    let Some((tls, rest)) = split_scheme(&text).filter(|(_, rest)| !rest.is_empty()) else {
         let mut line = b"invalid URL prefix in \"".to_vec();
         line.extend_from_slice(&text);
         line.push(b'"');
         r.log_bytes(LogLevel::Error, &line);
         return Err(500);
-    }
-    let rest = &text[SCHEME.len()..];
+    };
     let url = match parse_endpoint(rest, URL) {
         Ok(url) => url,
         Err(e) => {
@@ -119,12 +146,12 @@ async fn evaluate(r: &mut Request, template: &Template) -> Result<(Target, Rc<Wo
             return Err(500);
         }
     };
-    let mut parts = Parts::new(&url);
+    let mut parts = Parts::new(&url, tls);
     if parts.uri.first() == Some(&b'?') {
         parts.uri.insert(0, b'/');
     }
     parts.uri = no_controls(parts.uri);
-    let group = group_of(r, &url).await?;
+    let group = group_of(r, &url, tls).await?;
     Ok((Target::Own(Box::new(parts)), group))
 }
 
@@ -146,8 +173,8 @@ fn no_controls(uri: Vec<u8>) -> Vec<u8> {
 
 /// The servers a name from a variable means: an upstream of that name, an address, or what the
 /// `resolver` answers.
-async fn group_of(r: &mut Request, url: &Endpoint<'_>) -> Result<Rc<WorkerGroup>, u16> {
-    let port = url.port.unwrap_or(80);
+async fn group_of(r: &mut Request, url: &Endpoint<'_>, tls: bool) -> Result<Rc<WorkerGroup>, u16> {
+    let port = url.port.unwrap_or(usual_port(tls));
     let main = r.gen().shared.main.get::<UpstreamMain>();
     if let Some(group) = main.find(url.host_text, port, url.port.is_none()) {
         return Ok(group.on(&r.conn().worker));
@@ -297,7 +324,7 @@ mod tests {
     use super::*;
 
     fn parts(text: &str) -> (String, String, String) {
-        let p = Parts::new(&parse_endpoint(text.as_bytes(), URL).unwrap());
+        let p = Parts::new(&parse_endpoint(text.as_bytes(), URL).unwrap(), false);
         let s = |v: Vec<u8>| String::from_utf8(v).unwrap();
         (s(p.host), s(p.port), s(p.uri))
     }

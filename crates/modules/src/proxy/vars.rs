@@ -34,9 +34,9 @@ fn part(r: &mut Request, out: &mut Vec<u8>, pick: fn(&Parts) -> &Vec<u8>) -> boo
         }
         Some(Pass::Vars(t)) => {
             let url = r.eval(t);
-            let rest = url.get(7..).unwrap_or_default();
+            let Some((tls, rest)) = super::target::split_scheme(&url) else { return false };
             let Ok(endpoint) = parse_endpoint(rest, super::target::URL) else { return false };
-            out.extend_from_slice(pick(&Parts::new(&endpoint)));
+            out.extend_from_slice(pick(&Parts::new(&endpoint, tls)));
             true
         }
     }
@@ -47,7 +47,7 @@ fn add_x_forwarded_for(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(h.value.of(&r.buf));
         out.extend_from_slice(b", ");
     }
-    out.extend_from_slice(&r.conn().client_text());
+    out.extend_from_slice(r.client_text());
     true
 }
 

@@ -65,7 +65,8 @@ pub fn host(head: &RequestHead, _buf: &[u8]) -> Result<Option<Host>, ParseError>
     Ok(head.host)
 }
 
-pub(super) fn host_in(span: Range32, buf: &[u8]) -> Option<Host> {
+/// The host in an authority or a `Host` field, when it is a valid one.
+pub fn host_in(span: Range32, buf: &[u8]) -> Option<Host> {
     let valid = validate_host(span.of(buf)).ok()?;
     Some(Host {
         name: Range32 { start: span.start, end: span.start + valid.name_len as u32 },

@@ -74,6 +74,7 @@ impl Version {
     pub const HTTP_09: Version = Version(9);
     pub const HTTP_10: Version = Version(1000);
     pub const HTTP_11: Version = Version(1001);
+    pub const HTTP_20: Version = Version(2000);
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,6 +211,21 @@ impl RequestHead {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Takes a field that came by another way than a header line, with the same checks.
+    pub fn add_field(
+        &mut self,
+        buf: &[u8],
+        field: Field,
+        limits: &Limits,
+    ) -> Result<(), ParseError> {
+        add_field(buf, field, limits, self)
+    }
+
+    /// Takes a target that came by another way than a request line; `false`: it is no path.
+    pub fn take_target(&mut self, buf: &[u8], target: Range32) -> bool {
+        super::request_line::take_target(self, buf, target)
     }
 
     fn note_connection(&mut self, value: &[u8]) {

@@ -408,6 +408,17 @@ fn plain_line(buf: &[u8], head: &mut RequestHead) -> Option<usize> {
     Some(line_end + 2)
 }
 
+/// A target in origin form that stands alone.
+pub(super) fn take_target(head: &mut RequestHead, buf: &[u8], target: Range32) -> bool {
+    let text = target.of(buf);
+    if text.first() != Some(&b'/') || scan::target_end(text, 0) != text.len() {
+        return false;
+    }
+    head.target = target;
+    split_target(head, buf);
+    true
+}
+
 /// Splits the target into path and arguments and notes what the path holds.
 #[inline(always)]
 fn split_target(head: &mut RequestHead, buf: &[u8]) {

@@ -47,9 +47,9 @@ fn key_text(r: &mut Request, conf: &ProxyLoc) -> Vec<u8> {
         }
         Some(Pass::Vars(template)) => {
             let url = r.eval(template);
-            let scheme = url.windows(3).position(|w| w == b"://").map_or(0, |i| i + 3);
-            key.extend_from_slice(&url[..scheme]);
-            let parts = parse_endpoint(&url[scheme..], target::URL).map(|url| Parts::new(&url));
+            let (tls, rest) = target::split_scheme(&url).unwrap_or((false, &url));
+            key.extend_from_slice(&url[..url.len() - rest.len()]);
+            let parts = parse_endpoint(rest, target::URL).map(|url| Parts::new(&url, tls));
             Target::Own(Box::new(parts.unwrap_or_default()))
         }
     };

@@ -1,0 +1,281 @@
+//! The end of the filter chains for HTTP/2: the header as a block, the body into the stream's
+//! queue or, when nothing stands in the way, straight into frames.
+
+use super::conf::H2Loc;
+use super::link::FRAMED_MAX_BYTES;
+use super::stream::Stream;
+use crate::buf::{Buf, Chain, Data};
+use crate::conf::ServerTokens;
+use crate::conn::OutQueue;
+use crate::module::FilterResult;
+use crate::output::{self, HeadSink, Name, SERVER_NAME, SERVER_VERSION};
+use crate::request::Request;
+use crate::worker::Worker;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use weir_base::bytes::fmt_u64;
+use weir_runtime::clock;
+use weir_wire::http2::frame::{self, END_STREAM, HEAD_BYTES};
+use weir_wire::http2::hpack::{self, Known};
+
+/// Fields that are the same for a whole worker, as they stand in a block.
+pub struct Ready {
+    version: Vec<u8>,
+    name: Vec<u8>,
+    date: RefCell<Vec<u8>>,
+    date_secs: Cell<i64>,
+    scratch: RefCell<Vec<u8>>,
+}
+
+impl Default for Ready {
+    fn default() -> Ready {
+        let server = |name: &str| {
+            let mut out = Vec::new();
+            hpack::literal_known(Known::SERVER, name.as_bytes(), &mut out);
+            out
+        };
+        Ready {
+            version: server(SERVER_VERSION),
+            name: server(SERVER_NAME),
+            date: RefCell::default(),
+            date_secs: Cell::new(i64::MIN),
+            scratch: RefCell::default(),
+        }
+    }
+}
+
+impl Ready {
+    fn write_date(&self, worker: &Worker, out: &mut Vec<u8>) {
+        let now = clock::wall_secs();
+        let mut date = self.date.borrow_mut();
+        if self.date_secs.replace(now) != now {
+            date.clear();
+            hpack::literal_known(Known::DATE, &worker.http_date(), &mut date);
+        }
+        out.extend_from_slice(&date);
+    }
+}
+
+struct Block<'a> {
+    out: &'a mut Vec<u8>,
+    ready: &'a Ready,
+    scratch: &'a mut Vec<u8>,
+}
+
+impl HeadSink for Block<'_> {
+    fn server(&mut self, tokens: ServerTokens) {
+        self.out.extend_from_slice(match tokens {
+            ServerTokens::Off => &self.ready.name,
+            _ => &self.ready.version,
+        });
+    }
+
+    fn date(&mut self, worker: &Worker) {
+        self.ready.write_date(worker, self.out);
+    }
+
+    fn number(&mut self, name: Name, n: u64) {
+        self.scratch.clear();
+        fmt_u64(self.scratch, n);
+        hpack::text_known(name.known, self.scratch, self.out);
+    }
+
+    fn known(&mut self, name: Name, value: &[&[u8]]) {
+        if let [value] = value {
+            return hpack::literal_known(name.known, value, self.out);
+        }
+        self.scratch.clear();
+        value.iter().for_each(|part| self.scratch.extend_from_slice(part));
+        hpack::literal_known(name.known, self.scratch, self.out);
+    }
+
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        if !is_of_the_connection(name) {
+            hpack::literal_lower(name, value, self.out);
+        }
+    }
+}
+
+/// Fields that mean nothing here (RFC 9113 section 8.2.2).
+fn is_of_the_connection(name: &[u8]) -> bool {
+    const NAMES: [&[u8]; 5] =
+        [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
+    matches!(name.len(), 7 | 10 | 16 | 17) && NAMES.iter().any(|n| n.eq_ignore_ascii_case(name))
+}
+
+/// Writes the header as HEADERS, which ends the stream when no body follows.
+pub(crate) fn send_header(r: &mut Request, stream: &Rc<Stream>) {
+    if stream.is_dead() {
+        return;
+    }
+    let link = Rc::clone(&stream.link);
+    let bodiless = r.header_only || (r.out.content_length == Some(0) && !r.expect_trailers);
+    let flags = if bodiless { END_STREAM } else { 0 };
+    let mut out = link.conn.out.borrow_mut();
+    let added = out.write(|text| {
+        let at = text.len();
+        text.extend_from_slice(&[0; HEAD_BYTES]);
+        if link.table_update.replace(false) {
+            text.push(hpack::EMPTY_TABLE);
+        }
+        hpack::status(r.out.status, text);
+        let mut scratch = link.ready.scratch.borrow_mut();
+        let ready = &link.ready;
+        output::write_fields(r, &mut Block { out: text, ready, scratch: &mut scratch });
+        drop(scratch);
+        frame::finish_block(text, at, stream.id, flags, link.frame_max.get());
+    });
+    drop(out);
+    r.header_size = added;
+    r.sent += added;
+    let limited = r.limit_rate.map_or(r.loc().core.limit_rate.is_some(), |n| n > 0);
+    let mut s = stream.send.borrow_mut();
+    s.chunk = *r.loc().conf::<H2Loc>().chunk_size;
+    s.allowed = if limited { 0 } else { u64::MAX };
+    s.ended = bodiless;
+    s.last = bodiless;
+    drop(s);
+    link.wake();
+}
+
+pub(crate) fn send_body(r: &mut Request, stream: &Rc<Stream>, chain: Chain) -> FilterResult {
+    let last = chain.has_last();
+    r.complete |= last;
+    if stream.is_dead() || stream.send.borrow().ended {
+        return Ok(());
+    }
+    r.sent += chain.len();
+    if last {
+        keep_trailers(r, stream);
+    }
+    if let Some(rest) = send_now(stream, chain, last) {
+        let mut s = stream.send.borrow_mut();
+        for buf in rest {
+            push(&mut s.out, buf);
+        }
+        s.last |= last;
+        drop(s);
+        stream.link.list(stream);
+        stream.link.wake();
+    }
+    Ok(())
+}
+
+pub(crate) fn send_slice(r: &mut Request, stream: &Rc<Stream>, bytes: &[u8], last: bool) {
+    r.complete |= last;
+    if stream.is_dead() || stream.send.borrow().ended {
+        return;
+    }
+    r.sent += bytes.len() as u64;
+    if last {
+        keep_trailers(r, stream);
+    }
+    let mut s = stream.send.borrow_mut();
+    s.out.write(|t| t.extend_from_slice(bytes));
+    s.last |= last;
+    drop(s);
+    stream.link.list(stream);
+    stream.link.wake();
+}
+
+fn push(out: &mut OutQueue, buf: Buf) {
+    match buf.data {
+        Data::None => {}
+        Data::Mem(bytes) => out.push_bytes(bytes),
+        Data::File { file, offset, len } => out.push_file(file, offset, len),
+    }
+}
+
+/// Frames a whole body of one piece at once, if the windows are wide enough and nobody waits;
+/// otherwise gives the chain back.
+fn send_now(stream: &Stream, chain: Chain, last: bool) -> Option<Chain> {
+    let link = &stream.link;
+    let len = chain.len();
+    let mut s = stream.send.borrow_mut();
+    let windows = s.window.available().min(link.window.get().available());
+    let free = last && s.out.queued() == 0 && s.allowed == u64::MAX && s.trailers.is_none();
+    if !free
+        || windows < len
+        || len > FRAMED_MAX_BYTES
+        || !link.is_idle()
+        || chain.iter().filter(|b| !b.is_empty()).count() > 1
+    {
+        return Some(chain);
+    }
+    let max = s.chunk.min(link.frame_max.get() as u64);
+    let mut out = link.conn.out.borrow_mut();
+    let head = |out: &mut OutQueue, n: u64, done: u64| {
+        let end = if done + n == len { END_STREAM } else { 0 };
+        out.write(|t| t.extend_from_slice(&frame::head(n as usize, frame::DATA, end, stream.id)));
+    };
+    match chain.into_iter().find(|b| !b.is_empty()).map(|b| b.data) {
+        Some(Data::Mem(bytes)) => {
+            let mut done = 0;
+            while done < len {
+                let n = max.min(len - done);
+                head(&mut out, n, done);
+                out.push_bytes(bytes.slice(done as usize..(done + n) as usize));
+                done += n;
+            }
+        }
+        Some(Data::File { file, offset, .. }) => {
+            let mut done = 0;
+            while done < len {
+                let n = max.min(len - done);
+                head(&mut out, n, done);
+                out.push_file(Rc::clone(&file), offset + done, n);
+                done += n;
+            }
+        }
+        _ => head(&mut out, 0, 0),
+    }
+    drop(out);
+    link.took(&mut s, len);
+    s.last = true;
+    s.ended = true;
+    drop(s);
+    link.wake();
+    None
+}
+
+fn keep_trailers(r: &Request, stream: &Stream) {
+    if r.out.trailers.is_empty() {
+        return;
+    }
+    let mut block = Vec::new();
+    for (name, value) in &r.out.trailers {
+        hpack::literal_lower(name, value, &mut block);
+    }
+    stream.send.borrow_mut().trailers = Some(block);
+}
+
+/// A 103 answer ahead of the final one; `fields` are lines as HTTP/1 has them.
+pub(crate) fn send_hints(stream: &Rc<Stream>, fields: &[u8]) {
+    if stream.is_dead() {
+        return;
+    }
+    let link = &stream.link;
+    let mut block = Vec::new();
+    if link.table_update.replace(false) {
+        block.push(hpack::EMPTY_TABLE);
+    }
+    hpack::status(103, &mut block);
+    for line in fields.split(|b| *b == b'\n') {
+        let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
+        let (name, value) = line.split_at(colon);
+        if !is_of_the_connection(name) {
+            hpack::literal_lower(name, value[1..].trim_ascii(), &mut block);
+        }
+    }
+    let max = link.frame_max.get();
+    link.conn.out.borrow_mut().write(|t| write_block(&block, stream.id, 0, max, t));
+    link.wake();
+}
+
+/// A block that is already encoded, as HEADERS.
+pub(super) fn write_block(block: &[u8], stream: u32, flags: u8, max: usize, out: &mut Vec<u8>) {
+    let at = out.len();
+    out.extend_from_slice(&[0; HEAD_BYTES]);
+    out.extend_from_slice(block);
+    frame::finish_block(out, at, stream, flags, max);
+}

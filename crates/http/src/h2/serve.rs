@@ -1,0 +1,155 @@
+//! Requests of a connection, each in the connection's task until it waits.
+
+use super::link::Link;
+use super::stream::Stream;
+use super::task::{Starter, Task};
+use crate::conn::Connection;
+use crate::h1;
+use crate::logger::LogLevel;
+use crate::module::Flow;
+use crate::phases;
+use crate::request::Request;
+use crate::special;
+use crate::worker::Counters;
+use std::cell::RefCell;
+use std::future::{poll_fn, Future};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Futures whose memory is kept for the next request.
+const KEPT_MAX: usize = 64;
+
+/// Serves a connection to its end; `read` has been read from it already, preface included.
+pub async fn serve(conn: Rc<Connection>, read: Vec<u8>) {
+    let link = Rc::new(Link::new(Rc::clone(&conn)));
+    let starter = Pooled { answer, kept: Rc::default() };
+    let mut task = Task::new(link, starter, read);
+    let linger = poll_fn(|cx| task.poll(cx)).await;
+    drop(task);
+    if linger {
+        h1::linger(&conn).await;
+    }
+}
+
+/// A stream whose request is to be answered; a status refuses it.
+pub struct Job {
+    pub stream: Rc<Stream>,
+    pub request: Box<Request>,
+    pub refused: Option<u16>,
+}
+
+async fn answer(job: Job) {
+    let Job { stream, request: mut r, refused } = job;
+    let worker = Rc::clone(&r.conn().worker);
+    Counters::add(&worker.counters.writing, 1);
+    let finished = match refused {
+        None => phases::run(&mut r).await,
+        Some(status) => refuse(&mut r, status).await,
+    };
+    let sent = !finished || r.drain(0).await.is_ok();
+    if !sent && r.err_status == 0 {
+        r.log(LogLevel::Info, "client closed stream while sending to client");
+    }
+    if r.err_status == 408 {
+        stream.timed_out.set(true);
+    }
+    h1::log_request(&mut r).await;
+    stream.link.close(&stream);
+    Counters::add(&worker.counters.writing, -1);
+    worker.give_request(r);
+}
+
+async fn refuse(r: &mut Box<Request>, status: u16) -> bool {
+    r.body.done = true;
+    if let Some(stream) = r.stream() {
+        stream.skip_body();
+    }
+    match special::respond(r, status) {
+        flow @ (Flow::Redirect | Flow::Named) => phases::run_redirected(r, flow).await,
+        Flow::Status(status) => matches!(special::respond(r, status), Flow::Ok),
+        Flow::Ok => true,
+        _ => false,
+    }
+}
+
+/// Passes wake-ups on to the task that runs the request now: first the connection's, then one of
+/// its own. What the request waits for sees one waker from beginning to end.
+#[derive(Default)]
+struct Relay(Mutex<Option<Waker>>);
+
+impl Relay {
+    fn to(&self, waker: &Waker) {
+        match &mut *self.0.lock().unwrap_or_else(|e| e.into_inner()) {
+            Some(w) => w.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+}
+
+impl Wake for Relay {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let waker = self.0.lock().unwrap_or_else(|e| e.into_inner());
+        waker.iter().for_each(Waker::wake_by_ref);
+    }
+}
+
+/// Memory for a request's future, and its waker.
+struct Place<F> {
+    future: Pin<Box<Option<F>>>,
+    relay: Arc<Relay>,
+    waker: Waker,
+}
+
+impl<F: Future<Output = ()>> Place<F> {
+    fn new() -> Place<F> {
+        let relay = Arc::new(Relay::default());
+        let waker = Waker::from(Arc::clone(&relay));
+        Place { future: Box::pin(None), relay, waker }
+    }
+
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<()> {
+        self.relay.to(cx.waker());
+        match self.future.as_mut().as_pin_mut() {
+            Some(f) => f.poll(&mut Context::from_waker(&self.waker)),
+            None => Poll::Ready(()),
+        }
+    }
+}
+
+type Kept<F> = Rc<RefCell<Vec<Place<F>>>>;
+
+/// Makes futures of jobs, in memory that is used again.
+struct Pooled<M, F> {
+    answer: M,
+    kept: Kept<F>,
+}
+
+impl<M: Fn(Job) -> F, F: Future<Output = ()> + 'static> Starter for Pooled<M, F> {
+    fn start(&self, cx: &mut Context<'_>, job: Job) {
+        let kept = self.kept.borrow_mut().pop();
+        let mut place = kept.unwrap_or_else(Place::new);
+        place.future.set(Some((self.answer)(job)));
+        if place.poll(cx).is_ready() {
+            return give_back(&self.kept, place);
+        }
+        let kept = Rc::clone(&self.kept);
+        tokio::task::spawn_local(async move {
+            poll_fn(|cx| place.poll(cx)).await;
+            give_back(&kept, place);
+        });
+    }
+}
+
+fn give_back<F>(kept: &Kept<F>, mut place: Place<F>) {
+    place.future.set(None);
+    let mut kept = kept.borrow_mut();
+    if kept.len() < KEPT_MAX {
+        kept.push(place);
+    }
+}

@@ -1,0 +1,293 @@
+//! One stream: what a request and its connection's task know in common.
+//!
+//! The request's side puts body bytes into the stream's queue and waits; the connection's side
+//! brings windows, body bytes and bad news. Only one task waits for a stream, so it has one waker.
+
+use super::guard;
+use super::link::Link;
+use crate::conn::{ConnError, OutQueue};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use weir_runtime::clock;
+use weir_runtime::timer::LazyTimer;
+use weir_wire::http2::flow::{ReceiveWindow, SendWindow};
+use weir_wire::http2::frame;
+use weir_wire::http2::priority::{Priority, DEFAULT_SHARE};
+
+pub struct Stream {
+    pub id: u32,
+    pub(super) link: Rc<Link>,
+    pub(super) send: RefCell<Sending>,
+    pub(super) receive: RefCell<Receiving>,
+    /// Reset, or its connection is gone: nothing more is to be sent, nothing will come.
+    pub(super) dead: Cell<bool>,
+    /// A RST_STREAM has been sent.
+    pub(super) reset_sent: Cell<bool>,
+    /// The client was too slow: its stream ends with PROTOCOL_ERROR.
+    pub timed_out: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+    timer: RefCell<LazyTimer>,
+}
+
+/// This side of the stream.
+pub(super) struct Sending {
+    /// Body bytes that are in no frame yet.
+    pub out: OutQueue,
+    pub window: SendWindow,
+    /// Most bytes in one frame.
+    pub chunk: u64,
+    /// How much of the queue may go now (`limit_rate`).
+    pub allowed: u64,
+    /// The queue holds the body's end.
+    pub last: bool,
+    /// END_STREAM has been sent.
+    pub ended: bool,
+    /// An encoded header block that follows the body.
+    pub trailers: Option<Vec<u8>>,
+    /// It stands in the link's list.
+    pub listed: bool,
+    pub priority: Priority,
+    /// Depth and share in RFC 7540's tree, for clients that still tell them.
+    pub rank: (u32, f32),
+}
+
+/// The client's side.
+#[derive(Default)]
+pub(super) struct Receiving {
+    /// Body bytes that no one has taken yet.
+    pub bytes: Vec<u8>,
+    pub window: ReceiveWindow,
+    /// END_STREAM has come.
+    pub ended: bool,
+    /// Nobody wants the body: what comes is dropped.
+    pub skip: bool,
+}
+
+impl Stream {
+    pub(super) fn new(
+        id: u32,
+        link: Rc<Link>,
+        window: SendWindow,
+        ended: bool,
+        preread: u32,
+    ) -> Stream {
+        Stream {
+            id,
+            link,
+            send: RefCell::new(Sending {
+                out: OutQueue::default(),
+                window,
+                chunk: 8192,
+                allowed: u64::MAX,
+                last: false,
+                ended: false,
+                trailers: None,
+                listed: false,
+                priority: Priority::default(),
+                rank: (1, DEFAULT_SHARE),
+            }),
+            receive: RefCell::new(Receiving {
+                window: ReceiveWindow::new(preread),
+                ended,
+                ..Receiving::default()
+            }),
+            dead: Cell::new(false),
+            reset_sent: Cell::new(false),
+            timed_out: Cell::new(false),
+            waker: RefCell::new(None),
+            timer: RefCell::new(LazyTimer::new()),
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(w) = self.waker.borrow_mut().take() {
+            w.wake();
+        }
+    }
+
+    fn wait(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        match &mut *waker {
+            Some(w) => w.clone_from(cx.waker()),
+            None => *waker = Some(cx.waker().clone()),
+        }
+    }
+
+    pub(super) fn kill(&self) {
+        self.dead.set(true);
+        self.send.borrow_mut().out.clear();
+        self.wake();
+    }
+
+    /// Body bytes that are in no frame yet.
+    pub fn queued(&self) -> u64 {
+        self.send.borrow().out.queued()
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.dead.get()
+    }
+
+    /// Whether the client has reset the stream or is gone; otherwise wakes the task when it does.
+    pub fn poll_gone(&self, cx: &Context<'_>) -> bool {
+        self.wait(cx);
+        self.dead.get()
+    }
+
+    /// Whether all that is to be sent has been put into frames.
+    fn is_sent(&self, leave: u64) -> bool {
+        let s = self.send.borrow();
+        s.out.queued() <= leave && (leave > 0 || !s.last || s.ended)
+    }
+
+    /// Puts into frames what may be sent now; answers how many bytes that was.
+    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        if self.dead.get() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let before = self.queued();
+        self.link.schedule(cx);
+        match before - self.queued() {
+            0 => {
+                self.wait(cx);
+                Poll::Pending
+            }
+            n => Poll::Ready(Ok(n)),
+        }
+    }
+
+    /// Fails once the deadline for sending has passed.
+    pub fn poll_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
+        self.timer.borrow_mut().poll_until(cx, deadline)
+    }
+
+    /// No `limit_rate` holds after all.
+    pub(crate) fn unlimit(&self) {
+        if std::mem::replace(&mut self.send.borrow_mut().allowed, u64::MAX) != u64::MAX {
+            self.link.list(self);
+        }
+    }
+
+    /// Waits until at most `leave` bytes are in no frame; `timeout_ms` is the longest time
+    /// without progress.
+    pub(crate) async fn drain(&self, leave: u64, timeout_ms: u64) -> Result<(), ConnError> {
+        let mut deadline = 0;
+        let mut seen = u64::MAX;
+        poll_fn(|cx| {
+            if self.dead.get() {
+                return Poll::Ready(Err(gone()));
+            }
+            self.link.schedule(cx);
+            if self.is_sent(leave) {
+                return Poll::Ready(Ok(()));
+            }
+            self.wait(cx);
+            let queued = self.queued();
+            if queued < seen {
+                seen = queued;
+                deadline = clock::mono_ms() + timeout_ms;
+            }
+            self.poll_timeout(cx, deadline).map(|()| Err(self.time_out()))
+        })
+        .await
+    }
+
+    /// Lets at least one and at most `max` bytes go.
+    pub(crate) async fn drain_some(&self, max: u64, timeout_ms: u64) -> Result<(), ConnError> {
+        self.send.borrow_mut().allowed = max;
+        let before = self.queued();
+        self.link.list(self);
+        let mut deadline = 0;
+        let done = poll_fn(|cx| {
+            if self.dead.get() {
+                return Poll::Ready(Err(gone()));
+            }
+            self.link.schedule(cx);
+            if self.queued() < before {
+                return Poll::Ready(Ok(()));
+            }
+            self.wait(cx);
+            if deadline == 0 {
+                deadline = clock::mono_ms() + timeout_ms;
+            }
+            self.poll_timeout(cx, deadline).map(|()| Err(self.time_out()))
+        })
+        .await;
+        self.send.borrow_mut().allowed = 0;
+        done
+    }
+
+    fn time_out(&self) -> ConnError {
+        self.timed_out.set(true);
+        ConnError::Timeout
+    }
+
+    /// Waits, but no longer than the client wants the stream.
+    pub(crate) async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
+        let deadline = clock::mono_ms() + ms;
+        poll_fn(|cx| {
+            if self.poll_gone(cx) {
+                return Poll::Ready(Err(gone()));
+            }
+            self.poll_timeout(cx, deadline).map(Ok)
+        })
+        .await
+    }
+
+    /// Takes what has come of the body, or waits for it; opens the window to `window` bytes
+    /// first. `true`: that was the end.
+    pub(super) fn poll_body(
+        &self,
+        cx: &mut Context<'_>,
+        to: &mut Vec<u8>,
+        window: u32,
+        deadline: u64,
+    ) -> Poll<Result<bool, ConnError>> {
+        let mut r = self.receive.borrow_mut();
+        if !r.bytes.is_empty() || r.ended {
+            guard::unread_shrank(r.bytes.len() as u64);
+            match to.is_empty() {
+                true => std::mem::swap(to, &mut r.bytes),
+                false => to.append(&mut r.bytes),
+            }
+            return Poll::Ready(Ok(r.ended));
+        }
+        if self.dead.get() {
+            return Poll::Ready(Err(gone()));
+        }
+        let more = r.window.open_to(window);
+        drop(r);
+        if more > 0 {
+            self.link.conn.out.borrow_mut().write(|t| frame::window_update(self.id, more, t));
+            self.link.wake();
+        }
+        self.wait(cx);
+        self.poll_timeout(cx, deadline).map(|()| Err(self.time_out()))
+    }
+
+    /// Whether the whole body is here.
+    pub fn has_arrived(&self) -> bool {
+        self.receive.borrow().ended
+    }
+
+    /// Nobody will read the body.
+    pub fn skip_body(&self) {
+        let mut r = self.receive.borrow_mut();
+        r.skip = true;
+        guard::unread_shrank(r.bytes.len() as u64);
+        r.bytes = Vec::new();
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        guard::unread_shrank(self.receive.get_mut().bytes.len() as u64);
+    }
+}
+
+fn gone() -> ConnError {
+    ConnError::Io(io::ErrorKind::BrokenPipe.into())
+}

@@ -1,0 +1,284 @@
+//! TLS on a client's connection: the first bytes are looked at, the name in the hello chooses the
+//! server, the handshake runs to its end; and what of it matters to each request.
+//!
+//! Difference from nginx: `$ssl_session_id` is made from the session's keys, because rustls tells
+//! no other number of it.
+
+use crate::conn::Connection;
+use crate::generation::{AddrConf, Server, WorkerGen};
+use crate::h2::conf::H2Srv;
+use crate::logger::LogLevel;
+use crate::request::Request;
+use crate::server;
+use crate::worker::Counters;
+use std::cell::{Cell, OnceCell};
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use weir_runtime::clock;
+use weir_tls::rustls::server::{Accepted, ClientHello};
+use weir_tls::rustls::{
+    CipherSuite, Connection as TlsConn, NamedGroup, ServerConfig, SignatureScheme,
+};
+use weir_tls::server::{Certificates, Server as ServerTls, VerifyClient};
+use weir_tls::x509::chain::ChainError;
+use weir_tls::{Incoming, TlsError};
+
+/// Bytes asked of the socket before it is known what they are.
+const FIRST_ROOM_BYTES: usize = 4096;
+/// A TLS record with the fatal alert `unrecognized_name` (RFC 8446, section 6).
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+/// The same with `internal_error`.
+const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+
+/// Finds the certificates of one handshake, where variables name them.
+pub type FindCertificates =
+    fn(&Rc<Connection>, &Rc<WorkerGen>, &Rc<Server>) -> Option<Arc<Certificates>>;
+
+/// A server's TLS as the connections use it.
+pub struct Tls {
+    pub server: Arc<ServerTls>,
+    pub find: Option<FindCertificates>,
+}
+
+/// What is known of a connection's TLS besides rustls' own.
+#[derive(Default)]
+pub struct Secure {
+    /// The name the client asked for.
+    pub name: Option<Box<[u8]>>,
+    /// A server has that name: its generation's number and its own.
+    found: Cell<Option<(u64, usize)>>,
+    is_found: Cell<bool>,
+    pub verdict: OnceCell<Result<(), ChainError>>,
+    pub ciphers: Vec<CipherSuite>,
+    pub groups: Vec<NamedGroup>,
+    pub schemes: Vec<SignatureScheme>,
+}
+
+impl Secure {
+    fn of(hello: &ClientHello<'_>) -> Secure {
+        Secure {
+            name: hello.server_name().map(|n| n.as_bytes().into()),
+            ciphers: hello.cipher_suites().to_vec(),
+            groups: hello.named_groups().unwrap_or_default().to_vec(),
+            schemes: hello.signature_schemes().to_vec(),
+            ..Secure::default()
+        }
+    }
+
+    /// The server that has the name the client asked for.
+    pub fn server(&self, gen: &WorkerGen, addr: &AddrConf) -> Option<usize> {
+        let name = self.name.as_deref()?;
+        match self.found.get() {
+            Some((number, id)) if number == gen.shared.number => Some(id),
+            _ => {
+                let name = name.to_ascii_lowercase();
+                let id = server::of_name(addr, &name)?;
+                self.found.set(Some((gen.shared.number, id)));
+                Some(id)
+            }
+        }
+    }
+}
+
+/// Makes a connection ready for requests: on a TLS address the handshake is done, unless the client
+/// speaks plain HTTP. Answers what was read beyond; `None` when there is nothing to serve.
+pub async fn accept(conn: &Rc<Connection>, leftover: Vec<u8>) -> Option<Vec<u8>> {
+    let gen = conn.generation();
+    let addr = gen.shared.listens[conn.listen.get()].choose(|| conn.local_addr());
+    if !addr.ssl {
+        return Some(leftover);
+    }
+    conn.tls_port.set(true);
+    let core = Rc::clone(&gen.servers[addr.default]);
+    let deadline = conn.start_ms + *core.core.client_header_timeout;
+    let mut first = leftover;
+    if first.is_empty() && !read_first(conn, &mut first, deadline).await {
+        return None;
+    }
+    // A handshake record, or what an old client sends (RFC 5246, appendix E.2).
+    if first[0] != 0x16 && first[0] & 0x80 == 0 {
+        return Some(first);
+    }
+    if *conn.default_location().core.tcp_nodelay {
+        conn.set_nodelay();
+    }
+    match handshake(conn, &gen, addr, &first, deadline).await {
+        Ok(()) => Some(Vec::new()),
+        Err(text) => {
+            conn.log(LogLevel::Info, text.as_bytes());
+            None
+        }
+    }
+}
+
+/// Waits for the first bytes; `false` when there are none.
+async fn read_first(conn: &Rc<Connection>, first: &mut Vec<u8>, deadline: u64) -> bool {
+    let mut waiting = false;
+    let got = poll_fn(|cx| {
+        let read = conn.poll_read(cx, first, FIRST_ROOM_BYTES, deadline);
+        if read.is_pending() && !waiting {
+            waiting = true;
+            conn.waiting.set(true);
+            Counters::add(&conn.worker.counters.waiting, 1);
+            if conn.worker.closing.get() {
+                return Poll::Ready(Ok(0));
+            }
+        }
+        read
+    })
+    .await;
+    if waiting {
+        conn.waiting.set(false);
+        Counters::add(&conn.worker.counters.waiting, -1);
+    }
+    matches!(got, Ok(1..))
+}
+
+async fn handshake(
+    conn: &Rc<Connection>,
+    gen: &Rc<WorkerGen>,
+    addr: &AddrConf,
+    first: &[u8],
+    deadline: u64,
+) -> Result<(), String> {
+    let mut incoming = Incoming::default();
+    incoming.feed(first).map_err(|e| failed(&e))?;
+    let socket = conn.stream.socket();
+    let accepted = poll_fn(|cx| match incoming.poll_hello(socket, cx) {
+        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(late())),
+        Poll::Ready(done) => Poll::Ready(done.map_err(|e| failed(&e))),
+    })
+    .await?;
+    let secure = Secure::of(&accepted.client_hello());
+    let id = secure.server(gen, addr);
+    secure.is_found.set(id.is_some());
+    let _ = conn.secure.set(Box::new(secure));
+    // A server without certificates of its own is served with the default server's.
+    let chosen = &gen.servers[id.unwrap_or(addr.default)];
+    let server = match chosen.core.tls {
+        Some(_) => chosen,
+        None => &gen.servers[addr.default],
+    };
+    let tls = server.core.tls.as_ref();
+    let tls = tls.filter(|t| !t.server.reject);
+    let Some(tls) = tls else {
+        refuse(conn, &UNRECOGNIZED_NAME);
+        return Err(
+            "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed) \
+                    while SSL handshaking"
+                .to_string(),
+        );
+    };
+    let http2 = addr.http2 || *chosen.conf::<H2Srv>().enable;
+    begin(conn, gen, server, tls, accepted, http2)?;
+    poll_fn(|cx| match conn.stream.poll_handshake(cx) {
+        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(late())),
+        Poll::Ready(done) => Poll::Ready(done.map_err(|e| failed(&e))),
+    })
+    .await?;
+    judge(conn, &tls.server);
+    Ok(())
+}
+
+fn begin(
+    conn: &Rc<Connection>,
+    gen: &Rc<WorkerGen>,
+    server: &Rc<Server>,
+    tls: &Tls,
+    accepted: Accepted,
+    http2: bool,
+) -> Result<(), String> {
+    let config = match http2 {
+        true => &tls.server.http2,
+        false => &tls.server.http1,
+    };
+    let config = match tls.find {
+        None => Arc::clone(config),
+        Some(find) => {
+            let Some(certificates) = find(conn, gen, server) else {
+                refuse(conn, &INTERNAL_ERROR);
+                return Err(
+                    "SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb \
+                            error) while SSL handshaking"
+                        .to_string(),
+                );
+            };
+            let mut own = ServerConfig::clone(config);
+            own.cert_resolver = certificates;
+            Arc::new(own)
+        }
+    };
+    let socket = conn.stream.socket();
+    let session = weir_tls::begin(socket, accepted, config, tls.server.record);
+    conn.stream.start(session.map_err(|e| failed(&e))?);
+    Ok(())
+}
+
+fn refuse(conn: &Connection, alert: &[u8]) {
+    // The connection ends whether the alert arrives or not.
+    let _ = conn.stream.socket().try_write(&[IoSlice::new(alert)], false);
+}
+
+fn late() -> String {
+    "client timed out (110: Connection timed out) while SSL handshaking".to_string()
+}
+
+fn failed(e: &TlsError) -> String {
+    match e {
+        TlsError::Closed => "client closed connection while SSL handshaking".to_string(),
+        TlsError::Io(e) => format!("SSL_do_handshake() failed ({e}) while SSL handshaking"),
+        TlsError::Tls(e) => format!("SSL_do_handshake() failed (SSL: {e}) while SSL handshaking"),
+    }
+}
+
+/// Judges the client's certificate, once for the connection.
+fn judge(conn: &Connection, server: &ServerTls) {
+    let (Some(tls), Some(secure)) = (conn.stream.tls(), conn.secure.get()) else { return };
+    let now = clock::wall_secs();
+    if let Some(verdict) = tls.with(|t| server.judge(peer_certificates(t), now)) {
+        let _ = secure.verdict.set(verdict);
+    }
+}
+
+fn peer_certificates(
+    tls: &TlsConn,
+) -> Option<&[weir_tls::rustls::pki_types::CertificateDer<'static>]> {
+    tls.peer_certificates().filter(|c| !c.is_empty())
+}
+
+/// Why a request must not be served on its connection: a status to answer with.
+#[cold]
+pub fn objection(r: &mut Request) -> Option<u16> {
+    let conn = Rc::clone(r.conn());
+    let Some(secure) = conn.secure.get() else {
+        r.log(LogLevel::Info, "client sent plain HTTP request to HTTPS port");
+        return Some(497);
+    };
+    let server = Rc::clone(r.server());
+    let verify = server.core.verify_client;
+    if verify == VerifyClient::Off {
+        return None;
+    }
+    if secure.is_found.get() && secure.name.as_deref() != Some(&r.host) && !r.host.is_empty() {
+        let text = "client attempted to request the server name different from the one that was \
+                    negotiated";
+        r.log(LogLevel::Info, text);
+        return Some(421);
+    }
+    match secure.verdict.get() {
+        Some(Err(e)) if verify != VerifyClient::OptionalNoCa || !e.is_unknown_issuer() => {
+            let text =
+                format!("client SSL certificate verify error: ({}:{})", e.number(), e.text());
+            r.log(LogLevel::Info, &text);
+            Some(495)
+        }
+        None if verify == VerifyClient::On => {
+            r.log(LogLevel::Info, "client sent no required SSL certificate");
+            Some(496)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,271 @@
+//! From what the servers say to what they offer: files are read, words resolved, all of it checked.
+
+use super::conf::{Builtin, SslMain, SslSrv};
+use super::{certs, stapling};
+use std::collections::HashMap;
+use std::sync::Arc;
+use weir_http::build::Build;
+use weir_http::conf::CoreSrv;
+use weir_http::tls::Tls;
+use weir_module::{Cf, ConfResult, Diagnostic, Slots};
+use weir_tls::load;
+use weir_tls::offer::{Offer, Refusal, Words};
+use weir_tls::rustls::pki_types::CertificateDer;
+use weir_tls::rustls::sign::CertifiedKey;
+use weir_tls::server::{Server, Settings, VerifyClient};
+use weir_tls::sessions::{TicketKeys, Zone};
+use weir_tls::x509::chain::Trust;
+
+/// What a cached session takes, so that a number of them makes a size.
+const SESSION_BYTES: u64 = 262;
+
+/// Pairs that several servers have, loaded once.
+type Pairs = HashMap<(Vec<u8>, Vec<u8>), Arc<CertifiedKey>>;
+
+fn emerg(text: impl Into<String>) -> Diagnostic {
+    Diagnostic::emerg(text.into())
+}
+
+pub fn build(b: &mut Build) -> ConfResult {
+    b.main.get_mut::<SslMain>().prefix = b.cf.conf_prefix.clone();
+    let mut pairs = Pairs::new();
+    for slots in b.servers.iter_mut() {
+        let made = server(b.cf, slots, &mut pairs)?;
+        let verify = *slots.get::<SslSrv>().verify;
+        let core = slots.get_mut::<CoreSrv>();
+        core.tls = made;
+        core.verify_client = verify;
+    }
+    check_listens(b.servers)
+}
+
+fn server(cf: &mut Cf, slots: &Slots, pairs: &mut Pairs) -> ConfResult<Option<Tls>> {
+    let conf = slots.get::<SslSrv>();
+    if conf.keys.len() < conf.certificates.len() {
+        let last = conf.certificates.last().map(|n| n.text.as_slice()).unwrap_or_default();
+        let shown = String::from_utf8_lossy(last);
+        let text = format!("no \"ssl_certificate_key\" is defined for certificate \"{shown}\"");
+        return Err(emerg(text));
+    }
+    if conf.certificates.is_empty() && !*conf.reject_handshake {
+        return Ok(None);
+    }
+    let offer = offer(cf, slots, conf)?;
+    let has_variables =
+        conf.certificates.iter().chain(conf.keys.iter()).any(|n| n.template.is_some());
+    let (hints, trust) = trust(cf, conf)?;
+    let certificates = match has_variables {
+        true => Vec::new(),
+        false => certificates(cf, conf, &offer, &trust, pairs)?,
+    };
+    if !conf.dhparam.is_empty() {
+        let path = cf.full_conf_path(conf.dhparam.as_bytes());
+        cf.read_file(&path).map_err(|e| {
+            let why = weir_http::core_rows::os_text(&e);
+            emerg(format!("BIO_new_file(\"{}\") failed ({why})", path.display()))
+        })?;
+        note(cf, slots, "\"ssl_dhparam\" is not used: clients take ECDHE");
+    }
+    let settings = Settings {
+        provider: offer.provider,
+        versions: offer.versions,
+        names: conf.certificates.iter().map(|n| n.text.clone()).collect(),
+        certificates,
+        prefer_own_ciphers: offer.prefer_own,
+        record: *conf.buffer_size as usize,
+        verify: *conf.verify,
+        hints,
+        trust,
+        zone: zone(conf),
+        tickets: offer.tickets.unwrap_or(*conf.session_tickets),
+        ticket_keys: ticket_keys(cf, conf)?,
+        session_timeout_secs: *conf.session_timeout,
+        early_data: *conf.early_data,
+        reject: *conf.reject_handshake,
+        compress_certificates: *conf.compression,
+    };
+    let server = Arc::new(Server::new(settings).map_err(emerg)?);
+    Ok(Some(Tls { server, find: has_variables.then_some(certs::find) }))
+}
+
+/// A warning that points at the server it is about.
+fn note(cf: &mut Cf, slots: &Slots, text: &str) {
+    let w = Diagnostic::warn(text.to_string());
+    cf.warnings.push(match slots.get::<CoreSrv>().at {
+        Some(at) => w.at(at),
+        None => w,
+    });
+}
+
+fn offer(cf: &mut Cf, slots: &Slots, conf: &SslSrv) -> ConfResult<Offer> {
+    let words = Words {
+        protocols: *conf.protocols,
+        ciphers: String::clone(&conf.ciphers),
+        prefer_own: *conf.prefer_server_ciphers,
+        curves: String::clone(&conf.curve),
+        commands: Vec::clone(&conf.commands),
+    };
+    let offer = words.resolve().map_err(refusal)?;
+    for text in &offer.notes {
+        note(cf, slots, text);
+    }
+    Ok(offer)
+}
+
+pub fn refusal(r: Refusal) -> Diagnostic {
+    let mut e = emerg(r.text);
+    e.hint = Some(r.hint.to_string());
+    e
+}
+
+/// Reads files for the loader, from the configuration's directory.
+pub fn reader(cf: &mut Cf) -> impl FnMut(&[u8]) -> std::io::Result<Arc<[u8]>> + '_ {
+    |name| {
+        let path = cf.full_conf_path(name);
+        cf.read_file(&path)
+    }
+}
+
+fn full(cf: &Cf, name: &[u8]) -> Vec<u8> {
+    match [&b"data:"[..], b"engine:", b"store:"].iter().any(|p| name.starts_with(p)) {
+        true => name.to_vec(),
+        false => cf.full_conf_path(name).to_string_lossy().into_owned().into_bytes(),
+    }
+}
+
+fn certificates(
+    cf: &mut Cf,
+    conf: &SslSrv,
+    offer: &Offer,
+    trust: &Trust,
+    pairs: &mut Pairs,
+) -> ConfResult<Vec<Arc<CertifiedKey>>> {
+    let stapled = stapling::answer(cf, conf)?;
+    let mut names: Vec<(Vec<u8>, Vec<u8>)> = conf
+        .certificates
+        .iter()
+        .zip(conf.keys.iter())
+        .map(|(c, k)| (full(cf, &c.text), full(cf, &k.text)))
+        .collect();
+    if let (Some(certificate), Some(key)) = (&offer.certificate, &offer.key) {
+        names = vec![(full(cf, certificate.as_bytes()), full(cf, key.as_bytes()))];
+    }
+    let mut out: Vec<Arc<CertifiedKey>> = Vec::new();
+    for name in names {
+        let pair = match pairs.get(&name) {
+            Some(pair) => Arc::clone(pair),
+            None => {
+                let pair = load::pair(&name.0, &name.1, &conf.passwords, &mut reader(cf));
+                let pair = Arc::new(pair.map_err(emerg)?);
+                pairs.insert(name.clone(), Arc::clone(&pair));
+                pair
+            }
+        };
+        let pair = match &stapled {
+            None => pair,
+            Some(answer) => {
+                let mut own = CertifiedKey::clone(&pair);
+                own.ocsp = Some(answer.clone());
+                Arc::new(own)
+            }
+        };
+        if *conf.stapling && stapled.is_none() {
+            stapling::warn(cf, conf, &String::from_utf8_lossy(&name.0), &pair, &trust.roots);
+        }
+        // The last of a kind is the one, as with OpenSSL.
+        out.retain(|c| c.key.algorithm() != pair.key.algorithm());
+        out.push(pair);
+    }
+    Ok(out)
+}
+
+/// Whom certificates are asked of, and whom they are judged by.
+fn trust(cf: &mut Cf, conf: &SslSrv) -> ConfResult<(Vec<CertificateDer<'static>>, Trust)> {
+    let mut trust = Trust { depth: *conf.verify_depth as usize, ..Trust::default() };
+    let mut hints = Vec::new();
+    let asks = *conf.verify != VerifyClient::Off;
+    if asks
+        && *conf.verify != VerifyClient::OptionalNoCa
+        && conf.client_certificate.is_empty()
+        && conf.trusted_certificate.is_empty()
+    {
+        let text = "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client";
+        return Err(emerg(text));
+    }
+    if asks && !conf.client_certificate.is_empty() {
+        let name = full(cf, &conf.client_certificate);
+        hints = load::trusted(&name, &mut reader(cf)).map_err(emerg)?;
+        trust.roots.extend(hints.iter().cloned());
+    }
+    if !conf.trusted_certificate.is_empty() {
+        let name = full(cf, &conf.trusted_certificate);
+        trust.roots.extend(load::trusted(&name, &mut reader(cf)).map_err(emerg)?);
+    }
+    if !conf.crl.is_empty() {
+        let name = full(cf, &conf.crl);
+        trust.crls = load::crls(&name, &mut reader(cf)).map_err(emerg)?;
+    }
+    Ok((hints, trust))
+}
+
+fn zone(conf: &SslSrv) -> Option<Arc<Zone>> {
+    match (&*conf.zone, *conf.builtin) {
+        (Some(zone), _) => Some(Arc::clone(zone)),
+        (None, Builtin::Sessions(n)) => Some(Arc::new(Zone::new(n.saturating_mul(SESSION_BYTES)))),
+        (None, _) => None,
+    }
+}
+
+fn ticket_keys(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Option<Arc<TicketKeys>>> {
+    if conf.ticket_keys.is_empty() {
+        // Kept with the zone, so that tickets outlive a reload.
+        return Ok(conf.zone.as_ref().map(|z| z.keys()));
+    }
+    let mut texts = Vec::new();
+    for name in conf.ticket_keys.iter() {
+        let path = cf.full_conf_path(name);
+        texts.push(cf.read_file(&path).map_err(|e| {
+            let why = weir_http::core_rows::os_text(&e);
+            emerg(format!("open() \"{}\" failed ({why})", path.display()))
+        })?);
+    }
+    let keys = TicketKeys::of_files(texts.iter().map(|t| &t[..])).map_err(|i| {
+        let shown = cf.full_conf_path(&conf.ticket_keys[i]).display().to_string();
+        emerg(format!("\"{shown}\" must be 48 or 80 bytes"))
+    })?;
+    Ok(Some(Arc::new(keys)))
+}
+
+/// Where TLS is listened for, there is a certificate.
+fn check_listens(servers: &[Slots]) -> ConfResult {
+    let listens: Vec<_> = servers
+        .iter()
+        .enumerate()
+        .flat_map(|(i, s)| s.get::<CoreSrv>().listens.iter().map(move |l| (i, l)))
+        .collect();
+    for (_, ssl) in listens.iter().filter(|(_, l)| l.ssl) {
+        let here: Vec<_> = listens.iter().filter(|(_, l)| l.addr == ssl.addr).collect();
+        let default = here.iter().find(|(_, l)| l.default_server).or(here.first());
+        let Some((default, _)) = default else { continue };
+        let conf = servers[*default].get::<SslSrv>();
+        if !conf.certificates.is_empty() {
+            continue;
+        }
+        let missing = match *conf.reject_handshake {
+            false => Some(*default),
+            true => here.iter().map(|(i, _)| *i).find(|i| {
+                let conf = servers[*i].get::<SslSrv>();
+                conf.certificates.is_empty() && !*conf.reject_handshake
+            }),
+        };
+        if let Some(at) = missing {
+            let text = "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive";
+            let e = emerg(text);
+            return Err(match servers[at].get::<CoreSrv>().at {
+                Some(at) => e.at(at),
+                None => e,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! The directives.
+
+use super::conf::{read_passwords, Builtin, CacheRule, Name, SslSrv};
+use std::sync::Arc;
+use weir_base::units;
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
+use weir_tls::offer::Protocols;
+use weir_tls::server::VerifyClient;
+use weir_tls::sessions::Zone;
+
+const HS: Context = Context::HS;
+/// nginx's least size of a shared zone: eight pages.
+const ZONE_MIN_BYTES: u64 = 8 * 4096;
+
+macro_rules! srv {
+    ($field:ident, $read:expr) => {
+        |cf, d| {
+            let v = $read(d)?;
+            cf.get::<SslSrv>().$field.once(d, v)
+        }
+    };
+}
+
+fn flag(d: &Directive) -> ConfResult<bool> {
+    d.flag()
+}
+
+fn word(d: &Directive) -> ConfResult<String> {
+    d.text(0).map(str::to_string)
+}
+
+fn bytes(d: &Directive) -> ConfResult<Vec<u8>> {
+    Ok(d.arg(0).to_vec())
+}
+
+pub const ROWS: &[Row] = &[
+    Row::new("ssl_certificate", HS, Arity::ONE, "", "The file with a server's certificate and its chain; once for each kind of key.", |cf, d| {
+        let name = Name::of(cf, d, 0)?;
+        push(&mut cf.get::<SslSrv>().certificates, name)
+    }),
+    Row::new("ssl_certificate_key", HS, Arity::ONE, "", "The file with the certificate's key.", |cf, d| {
+        let name = Name::of(cf, d, 0)?;
+        push(&mut cf.get::<SslSrv>().keys, name)
+    })
+    .note("engine: and store: are refused, because rustls takes keys from files; RSA keys have 2048 bits or more"),
+    Row::new("ssl_certificate_cache", HS, Arity::ONE_TO_THREE, "off", "Keeps certificates that variables name.", set_cache),
+    Row::new("ssl_password_file", HS, Arity::ONE, "", "Passwords of encrypted keys, one on a line.", |cf, d| {
+        let list = read_passwords(cf, d)?;
+        cf.get::<SslSrv>().passwords.once(d, list)
+    }),
+    Row::new("ssl_certificate_compression", HS, Arity::FLAG, "off", "Compresses certificates for TLS 1.3 clients that can read them so.", srv!(compression, flag)),
+    Row::new("ssl_ech_file", HS, Arity::ONE, "", "Keys of Encrypted Client Hello.", |_, d| {
+        refuse(d, "Weir has no Encrypted Client Hello; remove the directive: clients then send the name in clear")
+    })
+    .note("refused: rustls does not serve it"),
+    Row::new("ssl_dhparam", HS, Arity::ONE, "", "Parameters of DHE key exchange.", srv!(dhparam, word))
+        .note("the file must be there and is not used, with a warning: rustls has no DHE, clients take ECDHE"),
+    Row::new("ssl_ecdh_curve", HS, Arity::ONE, "auto", "The curves of ECDHE key exchange.", srv!(curve, word))
+        .note("X25519, prime256v1 and secp384r1; others in the list are left out with a warning"),
+    Row::new("ssl_protocols", HS, Arity::ONE_MORE, "TLSv1.2 TLSv1.3", "The versions that are spoken.", set_protocols)
+        .note("versions below TLSv1.2 are left out with a warning, and refused where they stand alone"),
+    Row::new("ssl_ciphers", HS, Arity::ONE, "HIGH:!aNULL:!MD5", "The suites of TLS 1.2, in OpenSSL's language.", srv!(ciphers, word))
+        .note("ECDHE with AES-GCM or ChaCha20; other suites match nothing, and a string that leaves none is refused"),
+    Row::new("ssl_buffer_size", HS, Arity::ONE, "16k", "The most data in one record.", srv!(buffer_size, |d: &Directive| d.size(0)))
+        .note("above 16k it is 16k, the most that a record may have"),
+    Row::new("ssl_verify_client", HS, Arity::ONE, "off", "Whether clients must, or may, show a certificate.", srv!(verify, |d: &Directive| {
+        d.choice(0, &[
+            ("off", VerifyClient::Off),
+            ("on", VerifyClient::On),
+            ("optional", VerifyClient::Optional),
+            ("optional_no_ca", VerifyClient::OptionalNoCa),
+        ])
+    })),
+    Row::new("ssl_verify_depth", HS, Arity::ONE, "1", "How many certificates may stand between a client's and the trusted one.", srv!(verify_depth, |d: &Directive| d.num(0))),
+    Row::new("ssl_client_certificate", HS, Arity::ONE, "", "Trusted certificates, whose names are sent to clients.", srv!(client_certificate, bytes)),
+    Row::new("ssl_trusted_certificate", HS, Arity::ONE, "", "Trusted certificates, whose names are not sent.", srv!(trusted_certificate, bytes)),
+    Row::new("ssl_prefer_server_ciphers", HS, Arity::FLAG, "off", "The server's order of suites counts, not the client's.", srv!(prefer_server_ciphers, flag)),
+    Row::new("ssl_session_cache", HS, Arity::ONE_TWO, "none", "Where sessions are kept for being resumed.", set_session_cache)
+        .note("builtin caches are shared by the workers, which are threads of one process"),
+    Row::new("ssl_session_tickets", HS, Arity::FLAG, "on", "Sessions are given to clients, sealed.", srv!(session_tickets, flag)),
+    Row::new("ssl_session_ticket_key", HS, Arity::ONE, "", "A file with a key for tickets, 48 or 80 bytes; the first seals, all open.", |cf, d| {
+        push(&mut cf.get::<SslSrv>().ticket_keys, d.arg(0).to_vec())
+    })
+    .note("tickets are sealed with an AEAD: nginx and Weir do not read each other's"),
+    Row::new("ssl_session_timeout", HS, Arity::ONE, "5m", "For how long sessions can be resumed.", srv!(session_timeout, |d: &Directive| d.sec(0))),
+    Row::new("ssl_crl", HS, Arity::ONE, "", "Lists of revoked client certificates.", srv!(crl, bytes)),
+    Row::new("ssl_ocsp", HS, Arity::ONE, "off", "Asks responders about client certificates.", |_, d| match d.arg(0) {
+        b"off" => Ok(()),
+        _ => refuse(d, "Weir does not ask OCSP responders about clients; use ssl_crl"),
+    })
+    .note("on and leaf are refused: revocation of client certificates is checked by ssl_crl"),
+    Row::new("ssl_ocsp_responder", HS, Arity::ONE, "", "The responder that is asked about client certificates.", |_, d| {
+        refuse(d, "Weir does not ask OCSP responders about clients; use ssl_crl")
+    })
+    .note("refused, as ssl_ocsp on is"),
+    Row::new("ssl_ocsp_cache", HS, Arity::ONE, "off", "Keeps what responders said.", |_, d| match d.arg(0) {
+        b"off" => Ok(()),
+        _ => refuse(d, "Weir does not ask OCSP responders about clients; use ssl_crl"),
+    })
+    .note("anything but off is refused, as ssl_ocsp on is"),
+    Row::new("ssl_stapling", HS, Arity::FLAG, "off", "The server's certificate comes with a fresh answer of its OCSP responder.", srv!(stapling, flag))
+        .note("answers come from ssl_stapling_file; without it none is stapled, with a warning"),
+    Row::new("ssl_stapling_file", HS, Arity::ONE, "", "A file with the responder's answer, in DER.", srv!(stapling_file, bytes)),
+    Row::new("ssl_stapling_responder", HS, Arity::ONE, "", "The responder, in place of the one the certificate names.", srv!(stapling_responder, responder))
+        .note("responders are not asked: see ssl_stapling"),
+    Row::new("ssl_stapling_verify", HS, Arity::FLAG, "off", "Answers of the responder are verified.", srv!(stapling_verify, flag))
+        .note("an answer from ssl_stapling_file is sent as it is, as in nginx"),
+    Row::new("ssl_early_data", HS, Arity::FLAG, "off", "Requests in a TLS 1.3 client's first flight.", srv!(early_data, flag))
+        .note("needs ssl_session_cache: sessions are then remembered by the server, so that none is used twice"),
+    Row::new("ssl_conf_command", HS, Arity::TWO, "", "A command of OpenSSL's configuration.", |cf, d| {
+        let pair = (d.text(0)?.to_string(), d.text(1)?.to_string());
+        push(&mut cf.get::<SslSrv>().commands, pair)
+    })
+    .note("Certificate, PrivateKey, CipherString, Ciphersuites, Groups, MinProtocol, MaxProtocol and some Options; others are refused"),
+    Row::new("ssl_reject_handshake", HS, Arity::FLAG, "off", "Handshakes that choose this server are refused.", srv!(reject_handshake, flag)),
+];
+
+fn push<T>(list: &mut Val<Vec<T>>, item: T) -> ConfResult {
+    match list.as_mut() {
+        Some(all) => all.push(item),
+        None => list.set(vec![item]),
+    }
+    Ok(())
+}
+
+fn refuse(d: &Directive, hint: &str) -> ConfResult {
+    let mut e = d.error("is not supported on this platform");
+    e.hint = Some(hint.to_string());
+    Err(e)
+}
+
+fn responder(d: &Directive) -> ConfResult<String> {
+    let url = d.text(0)?;
+    match url.starts_with("http://") {
+        true => Ok(url.to_string()),
+        false => Err(d.bad(0, format!("invalid URL prefix in OCSP responder \"{url}\""))),
+    }
+}
+
+pub fn protocols(d: &Directive) -> ConfResult<Protocols> {
+    let mut bits = 0;
+    for i in 0..d.args.len() {
+        bits |= Protocols::bit(d.text(i)?).ok_or_else(|| d.invalid(i))?;
+    }
+    Ok(Protocols(bits))
+}
+
+fn set_protocols(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let set = protocols(d)?;
+    let slot = &mut cf.get::<SslSrv>().protocols;
+    // nginx adds up what several say.
+    let before = slot.as_option().map_or(0, |p| p.0);
+    slot.set(Protocols(before | set.0));
+    Ok(())
+}
+
+/// `max=N [inactive=TIME] [valid=TIME]` or `off`, for servers and upstreams alike.
+pub fn cache_rule(d: &Directive) -> ConfResult<Option<CacheRule>> {
+    let mut rule = CacheRule { max: 0, inactive_secs: 10, valid_secs: 60 };
+    for i in 0..d.args.len() {
+        let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+        let bad = || d.bad(i, format!("invalid parameter \"{shown}\""));
+        if d.arg(i) == b"off" {
+            return Ok(None);
+        }
+        if let Some(v) = d.keyed(i, "max") {
+            rule.max = units::parse_int(v).filter(|n| *n > 0).ok_or_else(bad)? as usize;
+        } else if let Some(v) = d.keyed(i, "inactive") {
+            rule.inactive_secs = units::parse_sec(v).ok_or_else(bad)?;
+        } else if let Some(v) = d.keyed(i, "valid") {
+            rule.valid_secs = units::parse_sec(v).ok_or_else(bad)?;
+        } else {
+            return Err(bad());
+        }
+    }
+    match rule.max {
+        0 => Err(d.error("must have the \"max\" parameter")),
+        _ => Ok(Some(rule)),
+    }
+}
+
+fn set_cache(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let rule = cache_rule(d)?;
+    cf.get::<SslSrv>().cache.once(d, rule)
+}
+
+fn set_session_cache(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let (mut builtin, mut zone) = (None, None);
+    for i in 0..d.args.len() {
+        let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+        let bad = || d.bad(i, format!("invalid session cache \"{shown}\""));
+        let parts: Vec<&str> = shown.splitn(3, ':').collect();
+        match parts[..] {
+            ["off"] => builtin = Some(Builtin::Off),
+            ["none"] => builtin = Some(Builtin::None),
+            ["builtin"] => builtin = Some(Builtin::Sessions(20480)),
+            ["builtin", n] => {
+                let n = units::parse_int(n.as_bytes()).ok_or_else(bad)?;
+                builtin = Some(Builtin::Sessions(n));
+            }
+            ["shared", name, size] if !name.is_empty() => {
+                let size = units::parse_size(size.as_bytes()).ok_or_else(bad)?;
+                if size < ZONE_MIN_BYTES {
+                    return Err(d.bad(i, format!("session cache \"{shown}\" is too small")));
+                }
+                zone = Some(Zone::named(name.as_bytes(), size));
+            }
+            _ => return Err(bad()),
+        }
+    }
+    let slot = cf.get::<SslSrv>();
+    slot.builtin.set(builtin.unwrap_or_default());
+    slot.zone.set(zone.map(|z: Arc<Zone>| z));
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! A client that begins a handshake: its hello is read before a configuration is chosen for it, as
+//! the name it asks for decides on certificate, protocols and client verification.
+
+use crate::session::{Session, TlsError};
+use rustls::server::{Accepted, Acceptor};
+use rustls::ServerConfig;
+use std::sync::Arc;
+use std::task::{ready, Context, Poll};
+use weir_runtime::net::Stream;
+
+/// Ciphertext asked of the socket for a hello.
+const HELLO_ROOM_BYTES: usize = 4096;
+
+#[derive(Default)]
+pub struct Incoming {
+    acceptor: Acceptor,
+}
+
+impl Incoming {
+    /// Takes in bytes that were read before TLS was expected.
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
+        while !bytes.is_empty() {
+            if self.acceptor.read_tls(&mut bytes).map_err(TlsError::Io)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the whole hello.
+    pub fn poll_hello(
+        &mut self,
+        socket: &Stream,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Accepted, TlsError>> {
+        let mut buf = Vec::new();
+        loop {
+            match self.acceptor.accept() {
+                Ok(Some(accepted)) => return Poll::Ready(Ok(accepted)),
+                Ok(None) => {}
+                Err((e, alert)) => {
+                    refuse(socket, alert);
+                    return Poll::Ready(Err(TlsError::Tls(e)));
+                }
+            }
+            buf.clear();
+            let n = ready!(socket.poll_read(cx, &mut buf, HELLO_ROOM_BYTES));
+            if n.map_err(TlsError::Io)? == 0 {
+                return Poll::Ready(Err(TlsError::Closed));
+            }
+            self.feed(&buf)?;
+        }
+    }
+}
+
+/// Sends the alert that says why, as far as the socket takes it.
+pub fn refuse(socket: &Stream, mut alert: rustls::server::AcceptedAlert) {
+    let mut text = Vec::new();
+    // Writing into a Vec cannot fail.
+    if alert.write_all(&mut text).is_ok() {
+        let _ = socket.try_write(&[std::io::IoSlice::new(&text)], false);
+    }
+}
+
+/// Begins a session with the configuration that was chosen for a hello.
+pub fn begin(
+    socket: &Stream,
+    accepted: Accepted,
+    config: Arc<ServerConfig>,
+    record: usize,
+) -> Result<Session, TlsError> {
+    match accepted.into_connection(config) {
+        Ok(conn) => Ok(Session::new(conn.into(), record)),
+        Err((e, alert)) => {
+            refuse(socket, alert);
+            Err(TlsError::Tls(e))
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What one `server` offers to TLS clients, made once from its configuration.
+
+use crate::sessions::{Store, TicketKeys, Tickets, Zone};
+use crate::x509::chain::{self, ChainError, Purpose, Trust};
+use crate::x509::Cert;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::{CryptoProvider, SupportedKxGroup, WebPkiSupportedAlgorithms};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    SupportedCipherSuite, SupportedProtocolVersion,
+};
+use std::sync::Arc;
+
+/// `ssl_verify_client`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VerifyClient {
+    #[default]
+    Off,
+    On,
+    Optional,
+    OptionalNoCa,
+}
+
+/// The algorithms certificates and handshakes are verified with.
+pub fn algorithms() -> WebPkiSupportedAlgorithms {
+    rustls::crypto::ring::default_provider().signature_verification_algorithms
+}
+
+/// The provider with other suites and curves.
+pub fn provider(
+    suites: Vec<SupportedCipherSuite>,
+    groups: Vec<&'static dyn SupportedKxGroup>,
+) -> Arc<CryptoProvider> {
+    let base = rustls::crypto::ring::default_provider();
+    Arc::new(CryptoProvider { cipher_suites: suites, kx_groups: groups, ..base })
+}
+
+/// A certificate chain with its key, or what is wrong with them.
+pub fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, String> {
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).map_err(|e| e.to_string())?;
+    let spki = key.public_key();
+    let leaf = chain.first().and_then(|c| Cert::parse(c)).ok_or("no certificate")?;
+    if spki.is_some_and(|s| s.as_ref() != leaf.spki) {
+        return Err("key values mismatch".to_string());
+    }
+    Ok(CertifiedKey::new(chain, key))
+}
+
+/// Chooses among certificates of several kinds by what the client can verify.
+#[derive(Debug)]
+pub struct Certificates(pub Vec<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        if let [one] = &self.0[..] {
+            return Some(Arc::clone(one));
+        }
+        let of = |scheme: &SignatureScheme| {
+            self.0.iter().find(|c| c.key.choose_scheme(&[*scheme]).is_some())
+        };
+        hello.signature_schemes().iter().find_map(of).or(self.0.first()).map(Arc::clone)
+    }
+}
+
+/// Everything that makes a server's TLS.
+pub struct Settings {
+    pub provider: Arc<CryptoProvider>,
+    pub versions: Vec<&'static SupportedProtocolVersion>,
+    pub certificates: Vec<Arc<CertifiedKey>>,
+    /// What they are called in the configuration; with variables that is all there is of them.
+    pub names: Vec<Vec<u8>>,
+    pub prefer_own_ciphers: bool,
+    pub record: usize,
+    pub verify: VerifyClient,
+    /// Whom certificates are asked of, by name.
+    pub hints: Vec<CertificateDer<'static>>,
+    pub trust: Trust,
+    pub zone: Option<Arc<Zone>>,
+    pub tickets: bool,
+    pub ticket_keys: Option<Arc<TicketKeys>>,
+    pub session_timeout_secs: u64,
+    pub early_data: bool,
+    pub reject: bool,
+    pub compress_certificates: bool,
+}
+
+/// A server's TLS, ready to accept.
+#[derive(Debug)]
+pub struct Server {
+    /// With and without `h2` among the protocols.
+    pub http1: Arc<ServerConfig>,
+    pub http2: Arc<ServerConfig>,
+    pub record: usize,
+    pub verify: VerifyClient,
+    pub trust: Trust,
+    pub reject: bool,
+}
+
+/// Early data is accepted up to this.
+const EARLY_DATA_MAX_BYTES: u32 = 16384;
+
+impl Server {
+    pub fn new(s: Settings) -> Result<Server, String> {
+        let context = s.context();
+        let mut hints: Vec<DistinguishedName> = Vec::new();
+        for cert in s.hints.iter().filter_map(|c| Cert::parse(c)) {
+            if hints.iter().all(|h| h.as_ref() != cert.subject) {
+                hints.push(cert.subject.to_vec().into());
+            }
+        }
+        let verifier = Arc::new(AnyClient {
+            hints,
+            asks: s.verify != VerifyClient::Off,
+            algorithms: s.provider.signature_verification_algorithms,
+        });
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&s.provider))
+            .with_protocol_versions(&s.versions)
+            .map_err(|e| e.to_string())?;
+        let builder = match s.verify {
+            VerifyClient::Off => builder.with_no_client_auth(),
+            _ => builder.with_client_cert_verifier(verifier),
+        };
+        let mut config = builder.with_cert_resolver(Arc::new(Certificates(s.certificates)));
+        config.ignore_client_order = s.prefer_own_ciphers;
+        config.max_fragment_size = Some(s.record.clamp(32, crate::RECORD_MAX_BYTES) + 5);
+        config.session_storage = match &s.zone {
+            Some(zone) => Arc::new(Store {
+                zone: Arc::clone(zone),
+                context,
+                timeout_secs: s.session_timeout_secs,
+            }),
+            None => Arc::new(rustls::server::NoServerSessionStorage {}),
+        };
+        // Early data is for sessions that the server itself remembers, so that none is used twice.
+        if s.early_data {
+            config.max_early_data_size = EARLY_DATA_MAX_BYTES;
+            config.send_half_rtt_data = true;
+        } else if s.tickets {
+            let keys = s.ticket_keys.unwrap_or_default();
+            config.ticketer =
+                Arc::new(Tickets { keys, context, timeout_secs: s.session_timeout_secs });
+        }
+        if !s.compress_certificates {
+            config.cert_compressors = Vec::new();
+        }
+        config.alpn_protocols =
+            [&b"http/1.1"[..], b"http/1.0", b"http/0.9"].map(<[u8]>::to_vec).into();
+        let mut http2 = config.clone();
+        http2.alpn_protocols.insert(0, b"h2".to_vec());
+        Ok(Server {
+            http1: Arc::new(config),
+            http2: Arc::new(http2),
+            record: s.record,
+            verify: s.verify,
+            trust: s.trust,
+            reject: s.reject,
+        })
+    }
+
+    /// Judges what a client has shown: nothing for no certificate.
+    pub fn judge(
+        &self,
+        chain: Option<&[CertificateDer<'_>]>,
+        now: i64,
+    ) -> Option<Result<(), ChainError>> {
+        let chain = chain.filter(|c| !c.is_empty() && self.verify != VerifyClient::Off)?;
+        Some(chain::verify(chain, &self.trust, Purpose::Client, now, &algorithms()))
+    }
+}
+
+impl Settings {
+    /// What sessions are bound to: they are resumed where certificate and verification are the same.
+    fn context(&self) -> [u8; 32] {
+        let mut all = ring::digest::Context::new(&ring::digest::SHA256);
+        all.update(&[self.verify as u8]);
+        if self.certificates.is_empty() {
+            self.names.iter().for_each(|n| all.update(n));
+        }
+        let own = self.certificates.iter().filter_map(|c| c.cert.first());
+        for cert in own.chain(&self.hints).chain(&self.trust.roots) {
+            all.update(cert);
+        }
+        all.finish().as_ref().try_into().unwrap_or([0; 32])
+    }
+}
+
+/// Asks for a certificate and takes any whose key the client has; it is judged after the handshake,
+/// because nginx answers a bad one with a page.
+#[derive(Debug)]
+struct AnyClient {
+    hints: Vec<DistinguishedName>,
+    asks: bool,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for AnyClient {
+    fn offer_client_auth(&self) -> bool {
+        self.asks
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.hints
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        signature(cert, message, signed, &self.algorithms, false)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        signature(cert, message, signed, &self.algorithms, true)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Whether a handshake was signed with a certificate's key.
+pub fn signature(
+    cert: &CertificateDer<'_>,
+    message: &[u8],
+    signed: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+    is_tls13: bool,
+) -> Result<HandshakeSignatureValid, rustls::Error> {
+    let parsed = Cert::parse(cert).ok_or(CertificateError::BadEncoding)?;
+    match parsed.has_signed_handshake(message, signed, algorithms, is_tls13) {
+        true => Ok(HandshakeSignatureValid::assertion()),
+        false => Err(CertificateError::BadSignature.into()),
+    }
+}

@@ -1,0 +1,186 @@
+//! TLS towards servers, for every module that talks to one: what is offered, made once from a
+//! location's configuration, and how what the server shows is judged.
+//!
+//! As in nginx nothing is verified unless the configuration says so, and then after the handshake.
+
+use std::sync::Arc;
+use weir_runtime::clock;
+use weir_tls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use weir_tls::rustls::client::{ResolvesClientCert, Resumption};
+use weir_tls::rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
+use weir_tls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use weir_tls::rustls::sign::CertifiedKey;
+use weir_tls::rustls::{
+    self, ClientConfig, ClientConnection, DigitallySignedStruct, KeyLog, SignatureScheme,
+    SupportedProtocolVersion,
+};
+use weir_tls::server::{algorithms, signature};
+use weir_tls::x509::chain::{self, Purpose, Trust};
+use weir_tls::x509::Cert;
+use weir_tls::{Session, RECORD_MAX_BYTES};
+
+/// Sessions kept for being resumed.
+const SESSIONS_MAX: usize = 256;
+
+/// What a configuration says.
+pub struct Settings {
+    pub provider: Arc<CryptoProvider>,
+    pub versions: Vec<&'static SupportedProtocolVersion>,
+    /// Shown to servers that ask for one.
+    pub certificate: Option<Arc<CertifiedKey>>,
+    pub verify: bool,
+    pub trust: Trust,
+    pub session_reuse: bool,
+    /// The name is sent (SNI).
+    pub server_name: bool,
+    pub key_log: Option<Arc<dyn KeyLog>>,
+}
+
+/// The TLS of a location's connections to servers.
+#[derive(Debug)]
+pub struct ClientTls {
+    config: Arc<ClientConfig>,
+    verify: bool,
+    trust: Trust,
+}
+
+/// One request's side of it.
+#[derive(Clone)]
+pub struct Wanted {
+    pub tls: Arc<ClientTls>,
+    /// The server's name, without a port.
+    pub name: Vec<u8>,
+    /// A certificate of this request's own.
+    pub certificate: Option<Arc<CertifiedKey>>,
+    /// Connections are used again only by requests that want the same.
+    pub mark: u64,
+}
+
+#[derive(Debug)]
+struct Shown(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.key.choose_scheme(schemes).map(|_| Arc::clone(&self.0))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+impl ClientTls {
+    pub fn new(s: Settings) -> Result<ClientTls, String> {
+        let builder = ClientConfig::builder_with_provider(s.provider)
+            .with_protocol_versions(&s.versions)
+            .map_err(|e| e.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyServer(algorithms())));
+        let mut config = match s.certificate {
+            Some(pair) => builder.with_client_cert_resolver(Arc::new(Shown(pair))),
+            None => builder.with_no_client_auth(),
+        };
+        config.enable_sni = s.server_name;
+        config.resumption = match s.session_reuse {
+            true => Resumption::in_memory_sessions(SESSIONS_MAX),
+            false => Resumption::disabled(),
+        };
+        if let Some(log) = s.key_log {
+            config.key_log = log;
+        }
+        Ok(ClientTls { config: Arc::new(config), verify: s.verify, trust: s.trust })
+    }
+}
+
+impl Wanted {
+    /// A session that is to begin.
+    pub fn session(&self) -> Result<Session, String> {
+        let mut config = Arc::clone(&self.tls.config);
+        let text = String::from_utf8_lossy(&self.name).into_owned();
+        let name = ServerName::try_from(text.trim_matches(['[', ']']).to_string());
+        let name = match name {
+            Ok(name) => name,
+            // No name that could be sent; the address stands in for it.
+            Err(_) => {
+                let mut quiet = ClientConfig::clone(&config);
+                quiet.enable_sni = false;
+                quiet.resumption = Resumption::disabled();
+                config = Arc::new(quiet);
+                ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())
+            }
+        };
+        if let Some(pair) = &self.certificate {
+            let mut own = ClientConfig::clone(&config);
+            own.client_auth_cert_resolver = Arc::new(Shown(Arc::clone(pair)));
+            own.resumption = Resumption::disabled();
+            config = Arc::new(own);
+        }
+        let conn = ClientConnection::new(config, name).map_err(|e| e.to_string())?;
+        Ok(Session::new(conn.into(), RECORD_MAX_BYTES))
+    }
+
+    /// Judges what the server has shown, in nginx's words.
+    pub fn judge(&self, session: &Session) -> Result<(), String> {
+        if !self.tls.verify {
+            return Ok(());
+        }
+        let now = clock::wall_secs();
+        session.with(|tls| {
+            let chain = tls.peer_certificates().unwrap_or_default();
+            let verdict =
+                chain::verify(chain, &self.tls.trust, Purpose::Server, now, &algorithms());
+            verdict.map_err(|e| {
+                format!("upstream SSL certificate verify error: ({}:{})", e.number(), e.text())
+            })?;
+            let leaf = chain.first().and_then(|c| Cert::parse(c));
+            match leaf.is_some_and(|c| chain::is_for_host(&c, &self.name)) {
+                true => Ok(()),
+                false => {
+                    let shown = String::from_utf8_lossy(&self.name);
+                    Err(format!("upstream SSL certificate does not match \"{shown}\""))
+                }
+            }
+        })
+    }
+}
+
+/// Takes any certificate whose key the server has.
+#[derive(Debug)]
+struct AnyServer(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        signature(cert, message, signed, &self.0, false)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        signature(cert, message, signed, &self.0, true)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}

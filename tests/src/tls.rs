@@ -1,0 +1,193 @@
+//! Certificates made by the tests, and a client that speaks TLS.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature, CryptoProvider};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+
+use crate::{Response, PATIENCE};
+
+/// A certificate and its key as PEM text.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    pub cert: String,
+    pub key: String,
+}
+
+/// Who issues certificates.
+pub struct Authority {
+    pub cert: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+fn params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::new(vec![name.to_string()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+impl Authority {
+    pub fn new(name: &str) -> Authority {
+        let mut params = params(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let cert = params.self_signed(&key).unwrap().pem();
+        Authority { cert, issuer: Issuer::new(params, key) }
+    }
+
+    pub fn issue(&self, name: &str) -> Pair {
+        let key = KeyPair::generate().unwrap();
+        let cert = params(name).signed_by(&key, &self.issuer).unwrap().pem();
+        Pair { cert, key: key.serialize_pem() }
+    }
+}
+
+/// A certificate that vouches for itself.
+pub fn self_signed(name: &str) -> Pair {
+    let key = KeyPair::generate().unwrap();
+    let cert = params(name).self_signed(&key).unwrap().pem();
+    Pair { cert, key: key.serialize_pem() }
+}
+
+/// How a client speaks TLS; sessions are remembered from one connection to the next.
+pub struct Tls {
+    config: ClientConfig,
+}
+
+impl Default for Tls {
+    fn default() -> Tls {
+        Tls::showing(None)
+    }
+}
+
+impl Tls {
+    /// A client that shows a certificate when asked for one.
+    pub fn showing(pair: Option<&Pair>) -> Tls {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Any(provider)));
+        let config = match pair {
+            None => builder.with_no_client_auth(),
+            Some(pair) => {
+                let cert = CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap();
+                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(vec![cert], key).unwrap()
+            }
+        };
+        Tls { config }
+    }
+
+    pub fn offering(mut self, protocols: &[&str]) -> Tls {
+        self.config.alpn_protocols = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
+        self
+    }
+
+    /// A connection whose handshake is done, or what went wrong.
+    pub fn connect(&self, port: u16, name: &str) -> Result<TlsConn, std::io::Error> {
+        let server = ServerName::try_from(name.to_string()).unwrap();
+        let tcp = TcpStream::connect(("127.0.0.1", port))?;
+        tcp.set_read_timeout(Some(PATIENCE))?;
+        let conn = ClientConnection::new(Arc::new(self.config.clone()), server).unwrap();
+        let mut stream = StreamOwned::new(conn, tcp);
+        stream.conn.complete_io(&mut stream.sock)?;
+        Ok(TlsConn(stream))
+    }
+
+    /// GET on a connection of its own, for the name that is asked for.
+    #[track_caller]
+    pub fn get(&self, port: u16, name: &str, path: &str) -> Response {
+        self.get_host(port, name, name, path)
+    }
+
+    /// GET for another host than the name that is asked for.
+    #[track_caller]
+    pub fn get_host(&self, port: u16, name: &str, host: &str, path: &str) -> Response {
+        self.connect(port, name).expect("a handshake").get(host, path)
+    }
+}
+
+/// A connection with TLS.
+pub struct TlsConn(StreamOwned<ClientConnection, TcpStream>);
+
+impl TlsConn {
+    #[track_caller]
+    pub fn get(mut self, host: &str, path: &str) -> Response {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        self.send(head.as_bytes());
+        let answer = self.read_to_end();
+        Response::parse_all(&answer, "GET").expect("a response")
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        let _ = self.0.write_all(bytes).and_then(|()| self.0.flush());
+    }
+
+    /// Everything until the other side closes.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        let _ = self.0.read_to_end(&mut all);
+        all
+    }
+
+    /// The server's own certificate, in DER.
+    pub fn certificate(&self) -> Vec<u8> {
+        self.0.conn.peer_certificates().and_then(|c| c.first()).map(|c| c.to_vec()).unwrap()
+    }
+
+    /// Whether the certificate is the one of this pair.
+    pub fn shows(&self, pair: &Pair) -> bool {
+        self.certificate() == CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap().to_vec()
+    }
+
+    pub fn protocol(&self) -> Option<String> {
+        self.0.conn.alpn_protocol().map(|p| String::from_utf8_lossy(p).into_owned())
+    }
+}
+
+/// Takes any certificate: what is shown is for the tests to look at.
+#[derive(Debug)]
+struct Any(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Any {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,154 @@
+//! HTTP/2: clients that cost more than they pay for. nginx ends some of these later or not at
+//! all; here each has a budget.
+
+use std::time::Duration;
+use weir_tests::h2::{block, request, string, H2};
+use weir_tests::{Server, Setup};
+use weir_wire::http2::frame;
+
+const CALM: u32 = 11;
+
+const CONF: &str = "events {} http { http2 on; server { listen 127.0.0.1:%%PORT_0%%;
+    root %%DIR%%; send_timeout 300ms; client_header_timeout 300ms;
+    location /ok { return 200 ok; } } }";
+
+fn server() -> Server {
+    Setup::new(CONF).file("big", "x".repeat(200_000)).start()
+}
+
+/// Sends a frame again and again; the code that the connection ends with.
+#[track_caller]
+fn flood(h2: &mut H2, times: usize, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> u32 {
+    let head = frame::head(payload.len(), kind, flags, stream);
+    let one = [&head[..], payload].concat();
+    h2.raw.send(&one.repeat(times));
+    h2.goaway()
+}
+
+#[test]
+fn frames_that_carry_nothing() {
+    let server = server();
+    for (kind, flags, stream, payload, times) in [
+        (frame::PING, 0, 0, &b"12345678"[..], 30_000),
+        (frame::SETTINGS, 0, 0, b"", 3000),
+        (frame::SETTINGS, 0, 0, b"\0\x04\0\0\0\x01", 3000),
+        (frame::PRIORITY, 0, 1, b"\0\0\0\0\x01", 30_000),
+        (frame::WINDOW_UPDATE, 0, 0, b"\0\0\0\x01", 30_000),
+        (frame::RST_STREAM, 0, 1, b"\0\0\0\x08", 30_000),
+        (0xee, 0, 0, b"", 30_000),
+        (frame::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1", 30_000),
+    ] {
+        let mut h2 = H2::connect(&server);
+        assert_eq!(flood(&mut h2, times, kind, flags, stream, payload), CALM, "type {kind}");
+    }
+    assert_eq!(H2::connect(&server).fetch("/ok").text(), "ok");
+}
+
+#[test]
+fn empty_data_frames() {
+    let server = server();
+    let mut h2 = H2::connect(&server);
+    let stream = h2.open(&request("POST", "/big"), false);
+    assert_eq!(flood(&mut h2, 30_000, frame::DATA, 0, stream, b""), CALM);
+}
+
+#[test]
+fn continuations_without_end() {
+    let server = server();
+    let mut h2 = H2::connect(&server);
+    h2.send(frame::HEADERS, frame::END_STREAM, 1, &block(&request("GET", "/ok")));
+    assert_eq!(flood(&mut h2, 1000, frame::CONTINUATION, 0, 1, b""), CALM, "empty ones");
+    let mut h2 = H2::connect(&server);
+    h2.send(frame::HEADERS, frame::END_STREAM, 1, &block(&request("GET", "/ok")));
+    let piece = block(&[("x", &"y".repeat(8000))]);
+    assert_eq!(flood(&mut h2, 50, frame::CONTINUATION, 0, 1, &piece), CALM, "full ones");
+}
+
+#[test]
+fn a_header_that_unpacks_to_too_much() {
+    let server = server();
+    let mut h2 = H2::connect(&server);
+    // One large field is put into the table and then referred to.
+    let mut bomb = block(&request("GET", "/ok"));
+    bomb.push(0x40);
+    string("x", &mut bomb);
+    string(&"y".repeat(3000), &mut bomb);
+    bomb.extend([0xbe; 1000]);
+    h2.send(frame::HEADERS, frame::END_STREAM | frame::END_HEADERS, 1, &bomb);
+    assert_eq!(h2.goaway(), CALM);
+}
+
+#[test]
+fn rapid_reset() {
+    let server = server();
+    let mut h2 = H2::connect(&server);
+    let block = block(&request("GET", "/big"));
+    let mut bytes = Vec::new();
+    for n in 0..5000u32 {
+        let stream = 2 * n + 1;
+        bytes.extend(frame::head(block.len(), frame::HEADERS, 5, stream));
+        bytes.extend(&block);
+        frame::rst_stream(stream, weir_wire::http2::ErrorCode::CANCEL, &mut bytes);
+    }
+    h2.raw.send(&bytes);
+    assert_eq!(h2.goaway(), CALM);
+}
+
+/// The client makes this side reset: more than a window can hold, again and again.
+#[test]
+fn resets_that_the_client_provokes() {
+    let server = server();
+    let mut h2 = H2::connect(&server);
+    h2.opens_windows = false;
+    let block = block(&request("GET", "/big"));
+    let mut bytes = Vec::new();
+    for n in 0..2000u32 {
+        let stream = 2 * n + 1;
+        bytes.extend(frame::head(block.len(), frame::HEADERS, 5, stream));
+        bytes.extend(&block);
+        frame::window_update(stream, 0x7fff_ffff, &mut bytes);
+    }
+    h2.raw.send(&bytes);
+    assert_eq!(h2.goaway(), CALM);
+}
+
+#[test]
+fn a_window_that_stays_shut() {
+    let server = server();
+    let mut h2 = H2::over(server.on(0).connect());
+    h2.greet(&[(frame::SETTING_INITIAL_WINDOW_SIZE, 0)]);
+    let stream = h2.get("/big");
+    let reset = h2.expect(frame::RST_STREAM);
+    assert_eq!((reset.stream, reset.code()), (stream, 1), "after send_timeout");
+    assert_eq!(h2.fetch("/none").status, 404, "with no window, a header alone");
+}
+
+#[test]
+fn tiny_windows() {
+    let server = server();
+    let mut h2 = H2::over(server.on(0).connect());
+    h2.opens_windows = false;
+    h2.greet(&[(frame::SETTING_INITIAL_WINDOW_SIZE, 1)]);
+    let stream = h2.get("/big");
+    assert_eq!(flood(&mut h2, 30_000, frame::WINDOW_UPDATE, 0, stream, b"\0\0\0\x01"), CALM);
+}
+
+#[test]
+fn a_header_block_that_does_not_end() {
+    let server = server();
+    let mut h2 = H2::connect(&server);
+    let stream = h2.number();
+    h2.send(frame::HEADERS, frame::END_STREAM, stream, &block(&request("GET", "/ok")));
+    let reset = h2.expect(frame::RST_STREAM);
+    assert_eq!((reset.stream, reset.code()), (stream, 1), "after client_header_timeout");
+    h2.send(frame::CONTINUATION, frame::END_HEADERS, stream, &block(&[("x", "y")]));
+    assert_eq!(h2.fetch("/ok").text(), "ok", "the connection goes on");
+}
+
+#[test]
+fn a_client_that_says_nothing() {
+    let server = server();
+    let mut h2 = H2::connect(&server);
+    assert!(h2.is_silent(Duration::from_millis(50)) || h2.frame().is_some());
+    assert_eq!(h2.goaway(), 0, "after client_header_timeout");
+}
