@@ -22,10 +22,6 @@ const TENGINE: &str = "this Tengine directive is not in this version of Weir; re
 pub const MISSING: &[(&str, &str)] = &[
     ("load_module", MODULES),
     ("ssl_engine", "Weir's TLS is rustls, which has no OpenSSL engines; remove the directive"),
-    (
-        "ssl_object_cache_inheritable",
-        "Weir reads certificates anew at each reload; remove the directive",
-    ),
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
     ("slice", SUBREQUESTS),
