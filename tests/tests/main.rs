@@ -46,6 +46,7 @@ mod signals_upgrade;
 mod ssl_server;
 mod ssl_verify;
 mod static_conditionals;
+mod static_file_memory;
 mod static_files;
 mod static_open_file_cache;
 mod static_open_file_uses;

@@ -264,6 +264,8 @@ pub struct CoreLoc {
     pub disable_symlinks: Val<Option<Arc<crate::symlinks::DisableSymlinks>>>,
     pub open_file_cache_valid: Val<u64>,
     pub open_file_cache_min_uses: Val<u64>,
+    /// Bytes a worker keeps of small files and of their compressed forms.
+    pub open_file_memory: Val<u64>,
     pub open_file_cache_errors: Val<bool>,
     pub resolver: Val<Option<Arc<weir_resolve::Resolver>>>,
     pub resolver_timeout: Val<u64>,
@@ -378,6 +380,7 @@ impl CoreLoc {
             disable_symlinks = None,
             open_file_cache_valid = 60,
             open_file_cache_min_uses = 1,
+            open_file_memory = 64 << 20,
             open_file_cache_errors = false,
             resolver = None,
             resolver_timeout = 30_000,

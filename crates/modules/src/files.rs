@@ -10,9 +10,11 @@ use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use weir_cache::memory::{charged, Budget};
 use weir_http::conf::{CoreLoc, OpenFileCache};
-use weir_http::forms::Forms;
+use weir_http::forms::{Forms, Room};
 use weir_http::location::bytes_path;
 use weir_http::symlinks::{metadata, Guard};
 use weir_http::Request;
@@ -20,8 +22,6 @@ use weir_runtime::clock;
 
 /// Files up to this size are kept in memory.
 pub const MEMORY_MAX_BYTES: u64 = 64 * 1024;
-/// Memory for files per worker; two halves, of which the older is dropped whole.
-const HALF_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// Entries per half, for trees of very many small files.
 const HALF_MAX_ENTRIES: usize = 16 * 1024;
 /// What an entry costs besides its text.
@@ -100,7 +100,7 @@ impl Entry {
     }
 
     fn cost(&self) -> usize {
-        self.memory.as_ref().map_or(0, Bytes::len) + self.forms.bytes() + ENTRY_BYTES
+        self.memory.as_ref().map_or(0, Bytes::len) + ENTRY_BYTES
     }
 
     /// The open file, for sending what is not in memory.
@@ -133,9 +133,31 @@ struct Half {
     bytes: usize,
 }
 
-/// A worker's files.
+/// The memory of a worker's files (`open_file_memory`): their text and its compressed forms are
+/// charged to it until the last holder lets go.
+#[derive(Default)]
+struct Memory {
+    budget: Arc<Budget>,
+    /// A compressed form has found no room.
+    full: AtomicBool,
+}
+
+struct FormRoom(Arc<Memory>);
+
+impl Room for FormRoom {
+    fn keep(&self, form: &Bytes) -> Option<Bytes> {
+        let charge = self.0.budget.charge(form.len() as u64);
+        if charge.is_none() {
+            self.0.full.store(true, Ordering::Relaxed);
+        }
+        Some(charged(form.to_vec(), charge?))
+    }
+}
+
+/// A worker's files, in two halves: the older is dropped whole when room is needed.
 #[derive(Default)]
 pub struct FileCache {
+    memory: Arc<Memory>,
     young: RefCell<Half>,
     old: RefCell<Half>,
     failures: RefCell<HashMap<Vec<u8>, Failure>>,
@@ -149,6 +171,7 @@ pub struct FileCache {
 impl FileCache {
     /// Looks a path up for a request: from memory when it is unchanged, else from disk.
     pub fn find(&self, core: &CoreLoc, path: &[u8], guard: Option<Guard>) -> io::Result<Found> {
+        self.memory.budget.set_limit(*core.open_file_memory);
         match (*core.open_file_cache, guard) {
             (None, None) => self.look(core, path, 0),
             (Some(bounds), None) => {
@@ -174,7 +197,8 @@ impl FileCache {
         if let Some((_, cache)) = own.iter().find(|(b, _)| *b == bounds) {
             return Rc::clone(cache);
         }
-        let fresh = Rc::<FileCache>::default();
+        let memory = Arc::clone(&self.memory);
+        let fresh = Rc::new(FileCache { memory, ..FileCache::default() });
         fresh.most.set(bounds.max.div_ceil(2).min(HALF_MAX_ENTRIES));
         own.push((bounds, Rc::clone(&fresh)));
         fresh
@@ -223,7 +247,7 @@ impl FileCache {
         let stamp = Stamp::of(&meta);
         match self.lookup(path).filter(|e| e.stamp == stamp && e.memory.is_some()) {
             Some(e) => Ok(Found::File(e)),
-            None => Self::take(file, &meta, 0, 0).map(Found::File),
+            None => self.take(file, &meta, 0, 0).map(Found::File),
         }
     }
 
@@ -246,7 +270,7 @@ impl FileCache {
         }
         let file = File::open(bytes_path(path))?;
         let meta = file.metadata()?;
-        let e = Self::take(file, &meta, now, uses)?;
+        let e = self.take(file, &meta, now, uses)?;
         if now > 0 && e.memory.is_none() {
             match uses >= *core.open_file_cache_min_uses {
                 true => self.insert(path, &e),
@@ -277,25 +301,46 @@ impl FileCache {
         if let Some(replaced) = young.entries.insert(path.to_vec(), Rc::clone(e)) {
             young.bytes = young.bytes.saturating_sub(replaced.cost() + path.len());
         }
-        if young.bytes > HALF_MAX_BYTES || young.entries.len() > most {
+        // A quarter each for the text of both halves; the rest is for compressed forms.
+        let half_bytes = self.memory.budget.limit() / 4;
+        if young.bytes as u64 > half_bytes || young.entries.len() > most {
             *self.old.borrow_mut() = std::mem::take(&mut *young);
         }
     }
 
+    /// Drops the older half, and the younger becomes it.
+    fn make_room(&self) {
+        *self.old.borrow_mut() = self.young.take();
+    }
+
+    /// A small file's text, if there is room for it.
+    fn read(&self, file: &mut File, size: u64) -> io::Result<Option<Bytes>> {
+        let budget = &self.memory.budget;
+        if size > MEMORY_MAX_BYTES || size > budget.limit() / 4 {
+            return Ok(None);
+        }
+        if self.memory.full.swap(false, Ordering::Relaxed) {
+            self.make_room();
+        }
+        let charge = budget.charge(size).or_else(|| {
+            self.make_room();
+            budget.charge(size)
+        });
+        let Some(charge) = charge else { return Ok(None) };
+        Ok(read_whole(file, size)?.map(|text| charged(text, charge)))
+    }
+
     /// An open file as an entry; what is kept is what the descriptor says, not what the name said
     /// before.
-    fn take(mut file: File, meta: &Metadata, now: u64, uses: u64) -> io::Result<Rc<Entry>> {
+    fn take(&self, mut file: File, meta: &Metadata, now: u64, uses: u64) -> io::Result<Rc<Entry>> {
         let stamp = Stamp::of(meta);
-        let memory = match stamp.size <= MEMORY_MAX_BYTES {
-            true => read_whole(&mut file, stamp.size)?,
-            false => None,
-        };
+        let memory = self.read(&mut file, stamp.size)?;
         Ok(Rc::new(Entry {
             etag: stamp.etag(),
             stamp,
             file: memory.is_none().then(|| Rc::new(file)),
             memory,
-            forms: Arc::default(),
+            forms: Arc::new(Forms::bounded(Box::new(FormRoom(Arc::clone(&self.memory))))),
             checked_ms: Cell::new(now),
             uses: Cell::new(uses),
             used_ms: Cell::new(now),
@@ -336,13 +381,55 @@ impl FileCache {
 
 /// The content of a small file; `None` when it is not as long as its metadata say (it is being
 /// written), so that it is sent from the file instead.
-fn read_whole(file: &mut File, size: u64) -> io::Result<Option<Bytes>> {
+fn read_whole(file: &mut File, size: u64) -> io::Result<Option<Vec<u8>>> {
     let mut text = Vec::with_capacity(size as usize + 1);
     let got = file.take(size + 1).read_to_end(&mut text)?;
-    Ok((got as u64 == size).then(|| Bytes::from(text)))
+    Ok((got as u64 == size).then_some(text))
 }
 
 /// Whether a path exists, as a file or as a directory (`try_files`, `index`).
 pub fn test(r: &mut Request, path: &[u8]) -> Option<bool> {
     metadata(r, path).ok().map(|m| m.is_dir())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+    use weir_module::ConfType;
+
+    #[test]
+    fn text_and_compressed_forms_stay_within_the_bound() {
+        const LIMIT: u64 = 40_000;
+        let dir = std::env::temp_dir().join(format!("weir-files-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let cache = FileCache::default();
+        let budget = &cache.memory.budget;
+        budget.set_limit(LIMIT);
+        let mut core = CoreLoc::default();
+        core.open_file_memory.set(LIMIT);
+        core.merge(&CoreLoc::default()).unwrap();
+        let mut kept = 0;
+        for round in 0..3 {
+            for n in 0..50 {
+                let path = dir.join(n.to_string());
+                if round == 0 {
+                    std::fs::write(&path, vec![b'x'; 1000 + n * 10]).unwrap();
+                }
+                let found = cache.find(&core, path.as_os_str().as_bytes(), None).unwrap();
+                let Found::File(e) = found else { panic!("{n} is a file") };
+                assert_eq!(e.stamp.size, 1000 + n as u64 * 10);
+                let form = e.forms.get(1, || Some(Bytes::from(vec![n as u8; 700]))).unwrap();
+                assert_eq!(form, vec![n as u8; 700]);
+                assert!(budget.used() <= LIMIT);
+                kept = kept.max(budget.used());
+            }
+        }
+        assert!(kept > LIMIT / 2, "{kept}");
+        drop(cache.young.take());
+        drop(cache.old.take());
+        assert_eq!(budget.used(), 0);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }
