@@ -4,48 +4,69 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use weir_tests::{expect_soon, Origin, Server, Setup, Signal, PATIENCE};
 
 const RELOADS: usize = 20;
 
+/// How an exchange ended.
+#[derive(Debug, PartialEq)]
+enum Answer {
+    /// Answered, and the connection stays open.
+    Kept,
+    /// Answered, with the word that no more will be.
+    Last,
+    /// Closed without an answer, or with a wrong one.
+    None,
+}
+
 /// What went wrong, and how much went right.
 #[derive(Default)]
 struct Tally {
     stop: AtomicBool,
-    answered: Mutex<u64>,
+    answered: AtomicU64,
     wrong: Mutex<Vec<String>>,
 }
 
 impl Tally {
-    fn count(&self, what: &str, result: Result<bool, std::io::Error>) -> bool {
-        let wrong = match result {
-            Ok(true) => {
-                *self.answered.lock().unwrap() += 1;
-                return true;
-            }
-            Ok(false) => "closed without an answer".to_string(),
-            Err(e) => e.to_string(),
-        };
-        self.wrong.lock().unwrap().push(format!("{what}: {wrong}"));
-        false
+    /// Counts an exchange that should have ended in one of these ways; whether it did.
+    fn count(&self, what: &str, good: &[Answer], result: std::io::Result<Answer>) -> bool {
+        let is_good = result.as_ref().is_ok_and(|a| good.contains(a));
+        match is_good {
+            true => drop(self.answered.fetch_add(1, Ordering::Relaxed)),
+            false => self.wrong.lock().unwrap().push(format!("{what}: {result:?}")),
+        }
+        is_good
     }
 
     /// Requests on connections of their own, one after another.
     fn fresh(&self, port: u16) {
         while !self.stop.load(Ordering::Relaxed) {
-            self.count("fresh", connect(port).and_then(|mut c| ask(&mut c, true)));
+            let result = connect(port).and_then(|mut c| ask(&mut c, true));
+            self.count("fresh", &[Answer::Last], result);
         }
     }
 
     /// Requests on many kept connections in turn.
     fn kept(&self, port: u16) {
+        self.kept_with(port, &[Answer::Kept]);
+    }
+
+    /// The same, where the server may end a connection if it says so.
+    fn kept_until_told(&self, port: u16) {
+        self.kept_with(port, &[Answer::Kept, Answer::Last]);
+    }
+
+    fn kept_with(&self, port: u16, good: &[Answer]) {
         let mut all: Vec<TcpStream> = (0..16).map(|_| connect(port).unwrap()).collect();
         while !self.stop.load(Ordering::Relaxed) {
             for c in &mut all {
-                if !self.count("kept", ask(c, false)) {
+                let result = ask(c, false);
+                let stays = matches!(result, Ok(Answer::Kept));
+                self.count("kept", good, result);
+                if !stays {
                     *c = connect(port).unwrap();
                 }
             }
@@ -71,7 +92,7 @@ impl Tally {
             }
             work();
         });
-        let answered = *self.answered.lock().unwrap();
+        let answered = self.answered.load(Ordering::Relaxed);
         let wrong = self.wrong.lock().unwrap();
         let some = &wrong[..wrong.len().min(5)];
         assert!(wrong.is_empty(), "{} of {answered} went wrong: {some:#?}", wrong.len());
@@ -85,8 +106,8 @@ fn connect(port: u16) -> std::io::Result<TcpStream> {
     Ok(c)
 }
 
-/// One request whose answer has a body of eight bytes; whether it came whole.
-fn ask(c: &mut TcpStream, last: bool) -> std::io::Result<bool> {
+/// One request whose answer has a body of eight bytes.
+fn ask(c: &mut TcpStream, last: bool) -> std::io::Result<Answer> {
     let more = if last { "Connection: close\r\n" } else { "" };
     c.write_all(format!("GET /n HTTP/1.1\r\nHost: a\r\n{more}\r\n").as_bytes())?;
     let mut seen = Vec::new();
@@ -99,11 +120,17 @@ fn ask(c: &mut TcpStream, last: bool) -> std::io::Result<bool> {
         seen.extend_from_slice(&buf[..n]);
         if let Some(at) = seen.windows(4).position(|w| w == b"\r\n\r\n") {
             if seen.len() == at + 12 {
-                return Ok(seen.starts_with(b"HTTP/1.1 200 "));
+                let ok = seen.starts_with(b"HTTP/1.1 200 ");
+                let told = seen.windows(17).any(|w| w == b"Connection: close");
+                return Ok(match (ok, told) {
+                    (false, _) => Answer::None,
+                    (true, true) => Answer::Last,
+                    (true, false) => Answer::Kept,
+                });
             }
         }
         if n == 0 {
-            return Ok(false);
+            return Ok(Answer::None);
         }
     }
 }
@@ -117,7 +144,8 @@ fn conf(workers: usize, options: &str, turn: usize) -> String {
 }
 
 /// Reloads many times with these options in turn, and another number of workers each time.
-fn reload_with(options: [&str; 2]) {
+fn reload_with(main: &str, options: [&str; 2]) {
+    let conf = |workers, options, turn| format!("{main} {}", conf(workers, options, turn));
     let mut server = Server::start(&conf(4, options[0], 0));
     let port = server.port(0);
     Tally::default().during(port, || {
@@ -132,17 +160,22 @@ fn reload_with(options: [&str; 2]) {
 
 #[test]
 fn workers_come_and_go_at_a_shared_socket() {
-    reload_with(["", ""]);
+    reload_with("", ["", ""]);
 }
 
 #[test]
 fn workers_come_and_go_with_sockets_of_their_own() {
-    reload_with(["reuseport", "reuseport"]);
+    reload_with("", ["reuseport", "reuseport"]);
 }
 
 #[test]
 fn reuseport_comes_and_goes() {
-    reload_with(["reuseport", ""]);
+    reload_with("", ["reuseport", ""]);
+}
+
+#[test]
+fn reuseport_comes_and_goes_without_a_master() {
+    reload_with("master_process off;", ["", "reuseport"]);
 }
 
 /// How many sockets listen on a port.
@@ -182,7 +215,7 @@ fn what_waits_at_an_address_that_goes_is_answered() {
             while start.elapsed() < PATIENCE {
                 let Ok(mut c) = connect(port) else { return };
                 match ask(&mut c, true) {
-                    Ok(true) => {}
+                    Ok(Answer::Last) => {}
                     other => wrong.lock().unwrap().push(format!("{other:?}")),
                 }
             }
@@ -263,7 +296,7 @@ fn a_new_binary_takes_over_under_load() {
             server.signal(Signal::Quit);
             assert_eq!(server.wait_exit(), Some(0));
         };
-        tally.during_loads(port, &[Tally::fresh], work);
+        tally.during_loads(port, &[Tally::fresh, Tally::kept_until_told], work);
         weir_tests::signal(new, Signal::Term);
         expect_soon("the new one is gone", || !server.dir().join("the.pid").exists());
     }
@@ -295,7 +328,7 @@ fn a_killed_serving_process_is_followed_by_another_at_once() {
             let mut waiting: Vec<_> = (0..50).map(|_| connect(server.port(0)).unwrap()).collect();
             for c in &mut waiting {
                 c.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-                assert!(ask(c, true).unwrap());
+                assert_eq!(ask(c, true).unwrap(), Answer::Last);
             }
         }
     }

@@ -350,3 +350,55 @@ impl Acceptor {
         }
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    fn group(n: usize) -> (SocketAddr, Vec<Listener>) {
+        let options = ListenOptions { reuseport: true, ..ListenOptions::default() };
+        let any = ListenAddr::Ip("127.0.0.1:0".parse().unwrap());
+        let first = Listener::bind(&any, &options).unwrap();
+        let addr = first.local_addr().unwrap();
+        let mut all = vec![first];
+        all.extend((1..n).map(|_| Listener::bind(&ListenAddr::Ip(addr), &options).unwrap()));
+        (addr, all)
+    }
+
+    /// How many of some connections each socket is given.
+    fn shares(addr: SocketAddr, group: &[Listener]) -> Vec<usize> {
+        let clients: Vec<_> = (0..64).map(|_| std::net::TcpStream::connect(addr)).collect();
+        assert!(clients.iter().all(|c| c.is_ok()));
+        let count = |l: &Listener| std::iter::from_fn(|| l.accept().ok()).count();
+        group.iter().map(count).collect()
+    }
+
+    #[test]
+    fn steering_leaves_the_last_sockets_without_connections() {
+        let (addr, mut all) = group(4);
+        all[0].steer(2).unwrap();
+        let got = shares(addr, &all);
+        assert!(got[0] > 0 && got[1] > 0, "{got:?}");
+        assert_eq!(got[2..], [0, 0]);
+        // The first two keep their places when others go.
+        all.remove(2);
+        all.pop();
+        let got = shares(addr, &all);
+        assert_eq!(got[0] + got[1], 64);
+    }
+
+    #[test]
+    fn a_listening_socket_can_be_joined_by_others() {
+        let options = ListenOptions::default();
+        let any = ListenAddr::Ip("127.0.0.1:0".parse().unwrap());
+        let first = Listener::bind(&any, &options).unwrap();
+        let addr = first.local_addr().unwrap();
+        let more = ListenOptions { reuseport: true, ..options };
+        assert!(Listener::bind(&ListenAddr::Ip(addr), &more).is_err());
+        first.set_reuseport(true).unwrap();
+        let second = Listener::bind(&ListenAddr::Ip(addr), &more).unwrap();
+        first.steer(2).unwrap();
+        let got = shares(addr, &[first, second]);
+        assert!(got[0] > 0 && got[1] > 0, "{got:?}");
+    }
+}
