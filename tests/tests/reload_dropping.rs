@@ -156,6 +156,16 @@ fn reload_with(main: &str, options: [&str; 2]) {
         }
     });
     assert!(!server.error_log().contains("emerg"), "{}", server.error_log());
+    assert!(worker_threads(&server) <= 4, "workers that rest are taken back");
+}
+
+/// The worker threads of the serving process; 0 where workers are no threads.
+fn worker_threads(server: &Server) -> usize {
+    let pid = children(server.pid()).first().copied().unwrap_or(server.pid());
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let name = |t: std::fs::DirEntry| std::fs::read_to_string(t.path().join("comm"));
+    let names = tasks.flatten().filter_map(|t| name(t).ok());
+    names.filter(|n| n.starts_with("worker ")).count()
 }
 
 #[test]
@@ -279,15 +289,20 @@ fn pid_in(server: &Server, file: &str) -> Option<u32> {
 
 #[test]
 fn a_new_binary_takes_over_under_load() {
-    for options in ["", "reuseport"] {
+    for (options, workers) in [("", 2), ("reuseport", 3), ("reuseport", 1), ("reuseport", 4)] {
         // The old process closes its kept connections with an answer, not between two.
-        let conf = conf(3, options, 0)
-            .replace("keepalive_requests", "keepalive_min_timeout 3s; keepalive_requests");
-        let mut server = Server::start(&format!("daemon on; pid %%DIR%%/the.pid; {conf}"));
+        let conf = |workers| {
+            let conf = conf(workers, options, 0);
+            let conf =
+                conf.replace("keepalive_requests", "keepalive_min_timeout 3s; keepalive_requests");
+            format!("daemon on; pid %%DIR%%/the.pid; {conf}")
+        };
+        let mut server = Server::start(&conf(2));
         let (old, port) = (server.pid(), server.port(0));
         let mut new = 0;
         let tally = Tally::default();
         let work = || {
+            server.replace_conf(&conf(workers));
             server.signal(Signal::Usr2);
             expect_soon("the new one writes its pid", || {
                 new = pid_in(&server, "the.pid").unwrap_or(old);

@@ -173,10 +173,12 @@ impl Worker {
         }
     }
 
-    /// Lets go of what is kept for requests to come: the worker is about to rest.
+    /// Lets go of what is kept for requests to come, the modules' part (open files, idle upstream
+    /// connections) as well: the worker is about to rest.
     pub fn free_pools(&self) {
         self.pool.take();
         self.queues.take();
+        self.locals.take();
     }
 
     pub(crate) fn take_queue(&self) -> OutQueue {

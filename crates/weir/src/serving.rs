@@ -126,8 +126,7 @@ impl Serving {
     pub fn tend(&mut self) {
         let mut changed = self.sockets.close_left(DRAIN_MS);
         if self.watches() {
-            let working = self.workers.iter().take(self.count());
-            let told = self.watch.look(working, &self.all);
+            let told = self.watch.look(&self.workers, &self.all);
             told.iter().for_each(|text| self.log(LogLevel::Notice, text));
             changed |= !told.is_empty();
         }

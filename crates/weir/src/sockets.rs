@@ -80,7 +80,11 @@ impl Bound {
             steered = true;
         }
         while sockets.len() < count {
-            sockets.push(Arc::new(open(addr, options)?));
+            let fresh = open(addr, options).inspect_err(|_| {
+                let was = have.is_some_and(Bound::per_worker);
+                let _ = sockets.first().filter(|_| known > 0).map(|f| f.set_reuseport(was));
+            })?;
+            sockets.push(Arc::new(fresh));
         }
         steered |= known > count;
         let leaving_since_ms = match have {

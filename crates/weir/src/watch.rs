@@ -45,14 +45,10 @@ impl Watch {
     }
 
     /// Looks at the workers; what is to be told of those that are newly stuck or back.
-    pub fn look<'a>(
-        &mut self,
-        workers: impl Iterator<Item = &'a WorkerHandle>,
-        all: &AllCounters,
-    ) -> Vec<String> {
+    pub fn look(&mut self, workers: &[WorkerHandle], all: &AllCounters) -> Vec<String> {
         let now = clock::mono_ms();
         let mut told = Vec::new();
-        for (id, w) in workers.enumerate() {
+        for (id, w) in workers.iter().enumerate() {
             if self.0.len() <= id {
                 self.0.push(Seen::default());
             }
