@@ -96,7 +96,7 @@ const NO_POOL: &str =
 pub const ROWS: &[Row] = &[
     Row::block("server", Context::HTTP, Arity::NONE, "A virtual server.", build::set_server),
     Row::block("location", SL, Arity::ONE_TWO, "Configuration for a part of the URI space.", build::set_location),
-    Row::new("listen", Context::SERVER, Arity::ONE_MORE, "*:80", "An address the server accepts connections on.", set_listen),
+    Row::new("listen", Context::SERVER, Arity::ONE_MORE, "*:80", "An address the server accepts connections on.", set_listen).note("With reuseport, a worker that has not come back to its event loop for 0.1 s has its socket served by the others until it is back. A reload may add or remove the option, and change the number of workers, without losing what waits in a socket."),
     Row::new("server_name", Context::SERVER, Arity::ONE_MORE, "\"\"", "Names of the server: exact, wildcard or ~regex.", set_server_name),
     Row::new("variables_hash_max_size", Context::HTTP, Arity::ONE, "1024", "Size of the variables' table.", checked_num).note(NO_TABLE),
     Row::new("variables_hash_bucket_size", Context::HTTP, Arity::ONE, "64", "Bucket of the variables' table.", checked_num).note(NO_TABLE),

@@ -175,7 +175,8 @@ async fn wait_for_request(
             conn.idle.set(!first);
             conn.waiting.set(true);
             Counters::add(&conn.worker.counters.waiting, 1);
-            if conn.worker.closing.get() {
+            // A first request is waited for: its connection was accepted to be answered.
+            if conn.worker.closing.get() && !first {
                 let least = conn.keepalive_least.get();
                 if least <= clock::mono_ms() {
                     return Poll::Ready(false);

@@ -123,9 +123,6 @@ async fn read_first(conn: &Rc<Connection>, first: &mut Vec<u8>, deadline: u64) -
             waiting = true;
             conn.waiting.set(true);
             Counters::add(&conn.worker.counters.waiting, 1);
-            if conn.worker.closing.get() {
-                return Poll::Ready(Ok(0));
-            }
         }
         read
     })

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use weir_base::bytes::Identity;
 use weir_base::date;
@@ -35,9 +35,19 @@ pub struct Counters {
     pub reading: AtomicU64,
     pub writing: AtomicU64,
     pub waiting: AtomicU64,
+    /// The heartbeat: monotonic ms since when the event loop has had something to do; 0 while it
+    /// waits.
+    pub busy_since_ms: AtomicU64,
+    /// The number of the last question of whether it still comes back that it has answered.
+    pub answered: AtomicU64,
 }
 
 impl Counters {
+    /// The event loop has something to do, or (0) begins to wait.
+    pub fn beat(&self, busy_since_ms: u64) {
+        self.busy_since_ms.store(busy_since_ms, Ordering::Relaxed);
+    }
+
     /// Adds to a counter that only this worker writes: a load and a store, no locked instruction.
     pub fn add(counter: &AtomicU64, n: i64) {
         let now = counter.load(Ordering::Relaxed);
@@ -47,16 +57,29 @@ impl Counters {
 
 /// All workers' counters.
 #[derive(Default)]
-pub struct AllCounters(pub Vec<Arc<Counters>>);
+pub struct AllCounters {
+    /// By the worker's number; a worker that rests keeps its own, for it may have connections.
+    pub each: Vec<Arc<Counters>>,
+    working: AtomicUsize,
+}
 
 impl AllCounters {
-    /// How many workers there are: each holds its own counters, the others are spare.
+    pub fn new(workers_max: usize) -> AllCounters {
+        let each = (0..workers_max).map(|_| Arc::default()).collect();
+        AllCounters { each, working: AtomicUsize::new(0) }
+    }
+
+    /// How many workers accept connections.
     pub fn workers(&self) -> usize {
-        self.0.iter().filter(|c| Arc::strong_count(c) > 1).count()
+        self.working.load(Ordering::Relaxed)
+    }
+
+    pub fn set_workers(&self, working: usize) {
+        self.working.store(working, Ordering::Relaxed);
     }
 
     pub fn sum(&self, pick: impl Fn(&Counters) -> &AtomicU64) -> u64 {
-        self.0.iter().map(|c| pick(c).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+        self.each.iter().map(|c| pick(c).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }
 }
 
@@ -91,7 +114,7 @@ impl Worker {
         Worker {
             id,
             gen: RefCell::new(gen),
-            counters: Arc::clone(&all.0[id]),
+            counters: Arc::clone(&all.each[id]),
             all,
             pool: RefCell::new(Vec::new()),
             queues: RefCell::new(Vec::new()),
@@ -148,6 +171,14 @@ impl Worker {
         if pool.len() < POOL_MAX && r.buf.capacity() <= POOL_BUFFER_MAX_BYTES {
             pool.push(r);
         }
+    }
+
+    /// Lets go of what is kept for requests to come, the modules' part (open files, idle upstream
+    /// connections) as well: the worker is about to rest.
+    pub fn free_pools(&self) {
+        self.pool.take();
+        self.queues.take();
+        self.locals.take();
     }
 
     pub(crate) fn take_queue(&self) -> OutQueue {

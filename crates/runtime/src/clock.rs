@@ -29,9 +29,12 @@ thread_local! {
     static TURN: Cell<Turn> = const { Cell::new(Turn { mono_ms: 0, wall_secs: 0, left: 0 }) };
 }
 
-/// Reads the clocks for the turn that begins; call it whenever the event loop has waited.
-pub fn tick() {
-    TURN.set(Turn { mono_ms: read_mono_ms(), wall_secs: read_wall_secs(), left: ANSWERS_MAX });
+/// Reads the clocks for the turn that begins; call it whenever the event loop has waited. The
+/// answer is the monotonic clock's, in milliseconds.
+pub fn tick() -> u64 {
+    let mono_ms = read_mono_ms();
+    TURN.set(Turn { mono_ms, wall_secs: read_wall_secs(), left: ANSWERS_MAX });
+    mono_ms
 }
 
 /// This thread's turn, if it has turns.

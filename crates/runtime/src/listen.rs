@@ -164,6 +164,46 @@ impl Listener {
         }
     }
 
+    /// Only Linux can tell; elsewhere no process hands sockets to another.
+    #[cfg(not(target_os = "linux"))]
+    pub fn same_socket(&self, _other: &Listener) -> bool {
+        false
+    }
+
+    /// Lets other sockets join this one's address, or no more: a reload may do either while the
+    /// socket listens.
+    pub fn set_reuseport(&self, on: bool) -> io::Result<()> {
+        #[cfg(unix)]
+        self.socket.set_reuse_port(on)?;
+        #[cfg(not(unix))]
+        let _ = on;
+        Ok(())
+    }
+
+    /// Makes the kernel choose among the first `active` sockets of this one's `reuseport` group
+    /// only, so that the others see no new connection and can be closed without loss. Sockets are
+    /// numbered in the order in which they began to listen; one that is closed has its number taken
+    /// over by the last, so closing those from `active` on never moves the first.
+    #[cfg(target_os = "linux")]
+    pub fn steer(&self, active: u32) -> io::Result<()> {
+        let step = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+        let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
+        let mut program = [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, random),
+            step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, active.max(1)),
+            step(libc::BPF_RET | libc::BPF_A, 0),
+        ];
+        let program = libc::sock_fprog { len: 3, filter: program.as_mut_ptr() };
+        // The kernel copies the program, which lives until the call returns.
+        let option = libc::SO_ATTACH_REUSEPORT_CBPF;
+        crate::net::set_option(self.fd(), libc::SOL_SOCKET, option, &program)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn steer(&self, _active: u32) -> io::Result<()> {
+        Ok(())
+    }
+
     #[cfg(unix)]
     pub fn fd(&self) -> RawFd {
         self.socket.as_raw_fd()
@@ -200,7 +240,7 @@ impl Listener {
 
     /// Accepts one connection: one system call, and nothing else to be set on the socket.
     #[cfg(target_os = "linux")]
-    fn accept(&self) -> io::Result<(Stream, Peer)> {
+    pub fn accept(&self) -> io::Result<(Stream, Peer)> {
         use std::os::fd::OwnedFd;
         // SAFETY: the storage and its length are valid for the call, which fills at most that
         // much; the descriptor it returns is owned by nobody else.
@@ -231,9 +271,10 @@ pub fn keep_inherited(listeners: Vec<Listener>) {
     }
 }
 
-/// An inherited socket for that address, if one is left.
-pub fn take_inherited(addr: &ListenAddr) -> Option<Listener> {
-    INHERITED.lock().unwrap_or_else(|e| e.into_inner()).as_mut()?.get_mut(addr)?.pop()
+/// The inherited sockets of that address, in the order in which they were handed over.
+pub fn take_inherited(addr: &ListenAddr) -> Vec<Listener> {
+    let mut map = INHERITED.lock().unwrap_or_else(|e| e.into_inner());
+    map.as_mut().and_then(|m| m.remove(addr)).unwrap_or_default()
 }
 
 /// Closes the inherited sockets that the configuration no longer names.
@@ -307,5 +348,58 @@ impl Acceptor {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn group(n: usize) -> (SocketAddr, Vec<Listener>) {
+        let options = ListenOptions { reuseport: true, ..ListenOptions::default() };
+        let any = ListenAddr::Ip("127.0.0.1:0".parse().unwrap());
+        let first = Listener::bind(&any, &options).unwrap();
+        let addr = first.local_addr().unwrap();
+        let mut all = vec![first];
+        all.extend((1..n).map(|_| Listener::bind(&ListenAddr::Ip(addr), &options).unwrap()));
+        (addr, all)
+    }
+
+    /// How many of some connections each socket is given.
+    fn shares(addr: SocketAddr, group: &[Listener]) -> Vec<usize> {
+        let clients: Vec<_> = (0..64).map(|_| std::net::TcpStream::connect(addr)).collect();
+        assert!(clients.iter().all(|c| c.is_ok()));
+        let count = |l: &Listener| std::iter::from_fn(|| l.accept().ok()).count();
+        group.iter().map(count).collect()
+    }
+
+    #[test]
+    fn steering_leaves_the_last_sockets_without_connections() {
+        let (addr, mut all) = group(4);
+        all[0].steer(2).unwrap();
+        let got = shares(addr, &all);
+        assert!(got[0] > 0 && got[1] > 0, "{got:?}");
+        assert_eq!(got[2..], [0, 0]);
+        // The first two keep their places when others go.
+        all.remove(2);
+        all.pop();
+        let got = shares(addr, &all);
+        assert_eq!(got[0] + got[1], 64);
+    }
+
+    #[test]
+    fn a_listening_socket_can_be_joined_by_others() {
+        let options = ListenOptions::default();
+        let any = ListenAddr::Ip("127.0.0.1:0".parse().unwrap());
+        let first = Listener::bind(&any, &options).unwrap();
+        let addr = first.local_addr().unwrap();
+        let more = ListenOptions { reuseport: true, ..options };
+        assert!(Listener::bind(&ListenAddr::Ip(addr), &more).is_err());
+        first.set_reuseport(true).unwrap();
+        let second = Listener::bind(&ListenAddr::Ip(addr), &more).unwrap();
+        first.steer(2).unwrap();
+        let got = shares(addr, &[first, second]);
+        assert!(got[0] > 0 && got[1] > 0, "{got:?}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::globals::Global;
 use crate::load::{self, Loaded, Paths};
 use crate::serving::Serving;
-use crate::sockets::Sockets;
+use crate::sockets::{Sockets, MASTER_DRAIN_MS};
 use crate::upgrade;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,7 +15,7 @@ use weir_http::generation::Generation;
 use weir_http::logger::{self, LogLevel};
 use weir_module::Mode;
 use weir_runtime::handover;
-use weir_runtime::listen::{self, Listener};
+use weir_runtime::listen::Listener;
 use weir_runtime::process::{self, Exit, Fork};
 use weir_runtime::signals::{self, Signal, Waiter, Wake};
 
@@ -38,8 +38,7 @@ pub fn single(
     let mut ending = false;
     let mut upgrade = None;
     loop {
-        let wait = if ending { LOOK_MS } else { HEAL_MS };
-        match waiter.wait(None, Some(wait)) {
+        match waiter.wait(None, Some(pause(&serving, ending))) {
             Wake::Signal(Signal::Hup) if !ending => reload_single(paths, &mut serving),
             Wake::Signal(Signal::Usr1) => serving.reopen_logs(),
             Wake::Signal(Signal::Usr2) if !ending => {
@@ -64,9 +63,20 @@ pub fn single(
             Wake::Timeout if !ending => serving.heal(),
             _ => {}
         }
+        if !ending {
+            serving.tend();
+        }
     }
     serving.finish(&upgrade, &pid_file);
     Ok(())
+}
+
+/// How long the main thread of a serving process may wait.
+fn pause(serving: &Serving, ending: bool) -> u64 {
+    match ending {
+        true => LOOK_MS,
+        false => HEAL_MS.min(serving.tend_in_ms()),
+    }
 }
 
 fn log(gen: &Generation, level: LogLevel, text: &str) {
@@ -81,7 +91,7 @@ fn reload_single(paths: &Paths, serving: &mut Serving) {
         Err(e) => return log(&serving.generation, LogLevel::Emerg, &e.line),
     };
     let workers = loaded.generation.global.get::<Global>().workers();
-    match serving.sockets.adopt(&loaded.generation, workers) {
+    match serving.sockets.adopt(&loaded.generation, workers, Vec::new()) {
         Ok(sockets) => {
             if let Err(e) = serving.replace(loaded.generation, sockets) {
                 log(&serving.generation, LogLevel::Emerg, &e);
@@ -137,7 +147,9 @@ pub fn master(
     // After WINCH the serving process is gone and not started again until HUP.
     let mut resting = false;
     loop {
-        match m.waiter.wait(None, None) {
+        let pause = m.sockets.next_close_in(MASTER_DRAIN_MS);
+        match m.waiter.wait(None, pause) {
+            Wake::Timeout => drop(m.sockets.close_left(MASTER_DRAIN_MS)),
             Wake::Signal(Signal::Hup) if resting => {
                 resting = false;
                 m.restart()?;
@@ -253,7 +265,7 @@ impl Master<'_> {
             Err(e) => return self.log(LogLevel::Emerg, &e.line),
         };
         let workers = loaded.generation.global.get::<Global>().workers();
-        let sockets = match self.sockets.adopt(&loaded.generation, workers) {
+        let sockets = match self.sockets.adopt(&loaded.generation, workers, Vec::new()) {
             Ok(s) => s,
             Err(e) => return self.log(LogLevel::Emerg, &e),
         };
@@ -262,7 +274,7 @@ impl Master<'_> {
             paths: files.iter().map(|(p, _)| p.to_string_lossy().into_owned()).collect(),
             bundle: loaded.sources.to_bundle(),
         };
-        let listeners: Vec<Arc<Listener>> = sockets.all().cloned().collect();
+        let listeners: Vec<Arc<Listener>> = sockets.active().cloned().collect();
         let fds: Vec<i32> = listeners
             .iter()
             .map(|l| l.fd())
@@ -401,8 +413,8 @@ fn serve(
     let mut ending = false;
     let mut master = Some(link);
     loop {
-        let wait = if ending { LOOK_MS } else { HEAL_MS };
-        match waiter.wait(master.map(|l| l.as_raw_fd()), Some(wait)) {
+        let pause = pause(&serving, ending);
+        match waiter.wait(master.map(|l| l.as_raw_fd()), Some(pause)) {
             Wake::Readable => match handover::receive(link) {
                 Ok((body, fds)) => take_over(paths, &mut serving, &body, fds),
                 // The master is gone: nobody could reload or restart us, but nothing is dropped.
@@ -425,6 +437,9 @@ fn serve(
             Wake::Timeout if !ending => serving.heal(),
             _ => {}
         }
+        if !ending {
+            serving.tend();
+        }
     }
 }
 
@@ -436,9 +451,7 @@ fn take_over(paths: &Paths, serving: &mut Serving, body: &[u8], fds: Vec<OwnedFd
         .by_ref()
         .take(listeners)
         .filter_map(|fd| Listener::from_inherited(std::os::fd::IntoRawFd::into_raw_fd(fd)).ok())
-        .filter(|l| !serving.sockets.has_socket(l))
         .collect();
-    listen::keep_inherited(taken);
     for (path, fd) in handover.paths.iter().zip(fds) {
         logger::keep_handed(PathBuf::from(path), File::from(fd));
     }
@@ -447,12 +460,11 @@ fn take_over(paths: &Paths, serving: &mut Serving, body: &[u8], fds: Vec<OwnedFd
     });
     let replaced = loaded.and_then(|l| {
         let workers = l.generation.global.get::<Global>().workers();
-        let sockets = serving.sockets.adopt(&l.generation, workers)?;
+        let sockets = serving.sockets.adopt(&l.generation, workers, taken)?;
         serving.replace(l.generation, sockets)
     });
     if let Err(e) = replaced {
         log(&serving.generation, LogLevel::Emerg, &e);
     }
-    listen::drop_inherited();
     logger::drop_handed();
 }

@@ -12,6 +12,7 @@ mod serving;
 mod sockets;
 #[cfg(unix)]
 mod upgrade;
+mod watch;
 mod workers;
 
 use crate::cli::{Action, Args};
@@ -122,7 +123,7 @@ fn serve(paths: &Paths) -> Result<(), String> {
     let waiter = signals::Waiter::new().map_err(|e| emerg(&format!("signalfd() failed: {e}")))?;
     let global = loaded.generation.global.get::<Global>();
     let sockets = Sockets::default()
-        .adopt(&loaded.generation, global.workers())
+        .adopt(&loaded.generation, global.workers(), Vec::new())
         .map_err(|e| format!("{}{}", emerg(&e), emerg("still could not bind()")))?;
     listen::drop_inherited();
     if paths.conf.is_none() {

@@ -1,12 +1,17 @@
 //! The serving process: the workers, and what signals make of them.
+//!
+//! A worker that a reload makes surplus rests: it has no listening sockets, goes on serving the
+//! connections it has and takes every new generation; it is the first to be taken back.
 
 use crate::globals::Global;
-use crate::sockets::Sockets;
+use crate::sockets::{Sockets, DRAIN_MS};
+use crate::watch::{self, Watch};
 use crate::workers::{self, Command, Setup, WorkerHandle};
 use std::sync::Arc;
 use weir_http::generation::Generation;
 use weir_http::logger::{self, LogLevel};
-use weir_http::worker::{AllCounters, Counters};
+use weir_http::worker::AllCounters;
+use weir_runtime::listen::Listener;
 
 /// Workers may be added by a reload up to this many.
 const WORKERS_MAX: usize = 1024;
@@ -15,8 +20,9 @@ pub struct Serving {
     pub generation: Arc<Generation>,
     pub sockets: Sockets,
     all: Arc<AllCounters>,
+    /// By number: those that work, then those that rest.
     workers: Vec<WorkerHandle>,
-    retired: Vec<WorkerHandle>,
+    watch: Watch,
 }
 
 /// Starts what modules do besides answering requests.
@@ -27,13 +33,12 @@ fn start_modules(generation: &Arc<Generation>) {
 impl Serving {
     /// Starts the workers of a generation.
     pub fn start(generation: Arc<Generation>, sockets: Sockets) -> Result<Serving, String> {
-        let counters = (0..WORKERS_MAX).map(|_| Arc::new(Counters::default())).collect();
         let mut s = Serving {
             generation,
             sockets,
-            all: Arc::new(AllCounters(counters)),
+            all: Arc::new(AllCounters::new(WORKERS_MAX)),
             workers: Vec::new(),
-            retired: Vec::new(),
+            watch: Watch::default(),
         };
         start_modules(&s.generation);
         s.fill()?;
@@ -53,42 +58,93 @@ impl Serving {
     fn fill(&mut self) -> Result<(), String> {
         while self.workers.len() < self.count() {
             let id = self.workers.len();
-            let setup = Setup::new(id, &self.all, &self.generation, self.sockets.of_worker(id));
-            let handle =
-                workers::start(setup).map_err(|e| format!("starting a worker failed: {e}"))?;
+            let handle = self.worker(id).map_err(|e| format!("starting a worker failed: {e}"))?;
             self.log(
                 LogLevel::Notice,
                 &format!("start worker process {} thread {id}", std::process::id()),
             );
             self.workers.push(handle);
         }
+        self.all.set_workers(self.count());
         Ok(())
     }
 
-    /// Puts a new generation in place: every worker takes it, new ones are started, surplus ones
-    /// finish what they have.
+    fn worker(&self, id: usize) -> std::io::Result<WorkerHandle> {
+        workers::start(Setup::new(id, &self.all, &self.generation, self.listeners(id)))
+    }
+
+    /// The sockets worker `id` accepts from: its own, and those of workers that are stuck.
+    fn listeners(&self, id: usize) -> Vec<Arc<Listener>> {
+        let working = self.count();
+        if id >= working {
+            return Vec::new();
+        }
+        let mut out = self.sockets.of_worker(id, working);
+        for stuck in self.watch.stuck().filter(|s| *s != id && *s < working) {
+            for l in self.sockets.of_worker(stuck, working) {
+                if !out.iter().any(|have| Arc::ptr_eq(have, &l)) {
+                    out.push(l);
+                }
+            }
+        }
+        out
+    }
+
+    /// Tells every worker which sockets are now its.
+    fn share_out(&self) {
+        for (id, w) in self.workers.iter().enumerate() {
+            // A worker that has ended needs no telling.
+            let _ = w.commands.send(Command::Listen(self.listeners(id)));
+        }
+    }
+
+    /// Puts a new generation in place: every worker takes it, missing ones are started, surplus
+    /// ones rest.
     pub fn replace(&mut self, generation: Arc<Generation>, sockets: Sockets) -> Result<(), String> {
-        let old = std::mem::replace(&mut self.sockets, sockets);
+        self.sockets.remove_unix_files(Some(&sockets));
+        // Closed here before the workers are told: the last of them takes what waits.
+        self.sockets = sockets;
+        let worked = self.count();
         start_modules(&generation);
         self.generation = generation;
-        let count = self.count();
         let connections_max = self.generation.global.get::<Global>().connections();
-        let timeout_ms = self.shutdown_timeout();
-        for w in self.workers.split_off(count.min(self.workers.len())) {
-            // A worker that has ended needs no telling.
-            let _ = w.commands.send(Command::Quit { timeout_ms });
-            self.retired.push(w);
-        }
         for (id, w) in self.workers.iter().enumerate() {
             let _ = w.commands.send(Command::Serve {
                 generation: Arc::clone(&self.generation),
-                listeners: self.sockets.of_worker(id),
+                listeners: self.listeners(id),
                 connections_max,
             });
+            if (self.count()..worked).contains(&id) {
+                let _ = w.commands.send(Command::Rest);
+            }
         }
-        old.remove_unix_files(Some(&self.sockets));
         weir_modules::serve(&self.generation);
         self.fill()
+    }
+
+    /// What is to be done from time to time; call it whenever the main thread has waited.
+    pub fn tend(&mut self) {
+        let mut changed = self.sockets.close_left(DRAIN_MS);
+        if self.watches() {
+            let told = self.watch.look(&self.workers, &self.all);
+            told.iter().for_each(|text| self.log(LogLevel::Notice, text));
+            changed |= !told.is_empty();
+        }
+        if changed {
+            self.share_out();
+        }
+    }
+
+    /// Whether it matters that a worker is stuck: others could take what waits in its sockets.
+    fn watches(&self) -> bool {
+        self.count() > 1 && (self.sockets.any_per_worker() || self.watch.stuck().next().is_some())
+    }
+
+    /// After how long `tend` is to be called at the latest.
+    pub fn tend_in_ms(&self) -> u64 {
+        let close = self.sockets.next_close_in(DRAIN_MS).unwrap_or(u64::MAX);
+        let look = if self.watches() { watch::LOOK_MS } else { u64::MAX };
+        close.min(look)
     }
 
     fn shutdown_timeout(&self) -> Option<u64> {
@@ -122,15 +178,14 @@ impl Serving {
 
     /// Ends all workers at once.
     pub fn stop(&mut self) {
-        for w in self.workers.iter().chain(&self.retired) {
+        for w in &self.workers {
             let _ = w.commands.send(Command::Stop);
         }
     }
 
     /// Whether every worker has ended.
-    pub fn ended(&mut self) -> bool {
-        self.retired.retain(|w| !w.thread.is_finished());
-        self.retired.is_empty() && self.workers.iter().all(|w| w.thread.is_finished())
+    pub fn ended(&self) -> bool {
+        self.workers.iter().all(|w| w.thread.is_finished())
     }
 
     /// A worker that has ended by itself (a panic outside a connection) is started again.
@@ -140,11 +195,12 @@ impl Serving {
                 continue;
             }
             self.log(LogLevel::Alert, &format!("worker {id} has ended, starting it again"));
-            let setup = Setup::new(id, &self.all, &self.generation, self.sockets.of_worker(id));
-            match workers::start(setup) {
+            match self.worker(id) {
                 Ok(w) => self.workers[id] = w,
                 Err(e) => self.log(LogLevel::Alert, &format!("starting a worker failed: {e}")),
             }
+            self.watch.forget(id);
+            self.share_out();
         }
     }
 }

@@ -1,73 +1,198 @@
 //! The listening sockets of the process: kept over reloads while their address is named.
+//!
+//! Nothing that waits in a socket's queue is lost when the socket goes:
+//! - With `reuseport` the kernel chooses the socket of each new connection. When there are fewer
+//!   workers, or the option is taken away, it is told first to stop choosing those that go; for
+//!   `DRAIN_MS`, so that handshakes in flight finish, the workers accept from them, then they close.
+//! - A socket whose address is no longer named is emptied by each worker as it lets go of it.
+//!
+//! The order of a group's sockets is the kernel's, which the choice goes by; the master and the
+//! serving process therefore keep the same one, the master's. nginx closes such sockets with
+//! whatever they hold.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_http::core_rows::os_text;
 use weir_http::generation::Generation;
+use weir_runtime::clock;
 use weir_runtime::listen::{self, ListenAddr, ListenOptions, Listener};
 
 /// One listening address: one socket, or one per worker with `reuseport`.
 struct Bound {
     addr: ListenAddr,
     options: ListenOptions,
+    /// In the kernel's order. Those from `active` on are leaving.
     sockets: Vec<Arc<Listener>>,
+    active: usize,
+    /// The kernel chooses by what we told it, no longer by its own hash.
+    steered: bool,
+    /// Monotonic ms when the last sockets began to leave.
+    leaving_since_ms: u64,
 }
 
 /// All of them.
 #[derive(Default)]
 pub struct Sockets(Vec<Bound>);
 
+/// For so long sockets that leave are accepted from: a handshake whose packets are lost twice still
+/// comes to its end.
+pub const DRAIN_MS: u64 = 3000;
+/// The master keeps its handles a little longer, so that what it opens next comes behind what is
+/// still open in the serving process only if that is late.
+pub const MASTER_DRAIN_MS: u64 = DRAIN_MS + 1000;
+
 /// Binding is tried this often before it fails, for a port that is about to become free.
 const TRIES: u32 = 5;
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 
+impl Bound {
+    /// One socket for each worker.
+    fn per_worker(&self) -> bool {
+        per_worker(&self.addr, &self.options)
+    }
+
+    /// The sockets of one address under a new configuration: those there are (`offered` ones first,
+    /// as their order is the master's), and fresh ones.
+    fn renew(
+        have: Option<&Bound>,
+        addr: &ListenAddr,
+        options: &ListenOptions,
+        count: usize,
+        offered: Vec<Listener>,
+    ) -> Result<Bound, String> {
+        let old = have.map(|b| b.sockets.as_slice()).unwrap_or_default();
+        let inherited = listen::take_inherited(addr);
+        let mut steered = have.is_some_and(|b| b.steered) || !inherited.is_empty();
+        let changed = have.is_none_or(|b| b.options != *options);
+        let mut sockets = in_order(old, offered.into_iter().chain(inherited));
+        for s in sockets.iter().filter(|_| changed) {
+            // An option the kernel refuses on a live socket keeps its old value.
+            let _ = s.configure(options);
+            let _ = s.set_backlog(options.backlog);
+        }
+        let known = sockets.len();
+        if let Some(first) = sockets.first().filter(|_| count > known) {
+            // Until all of them are open, none of the new ones is to be chosen. A socket that is
+            // alone is in no group yet, and cannot be told so.
+            let _ = first.set_reuseport(true);
+            let _ = first.steer(have.map_or(known, |b| b.active) as u32);
+            steered = true;
+        }
+        while sockets.len() < count {
+            let fresh = open(addr, options).inspect_err(|_| {
+                let was = have.is_some_and(Bound::per_worker);
+                let _ = sockets.first().filter(|_| known > 0).map(|f| f.set_reuseport(was));
+            })?;
+            sockets.push(Arc::new(fresh));
+        }
+        steered |= known > count;
+        let leaving_since_ms = match have {
+            Some(b) if b.sockets.len() - b.active >= sockets.len() - count => b.leaving_since_ms,
+            _ => clock::mono_ms(),
+        };
+        let (addr, options) = (addr.clone(), options.clone());
+        Ok(Bound { addr, options, sockets, active: count, steered, leaving_since_ms })
+    }
+
+    fn steer(&self) {
+        if let Some(first) = self.sockets.first().filter(|_| self.steered) {
+            // A system without this loses what the leaving sockets are given while they close.
+            let _ = first.steer(self.active as u32);
+        }
+    }
+}
+
+fn per_worker(addr: &ListenAddr, options: &ListenOptions) -> bool {
+    options.reuseport && matches!(addr, ListenAddr::Ip(_))
+}
+
+/// The sockets that `first` names, as handles that are in `old` where they are of the same socket;
+/// then the others of `old`.
+fn in_order(old: &[Arc<Listener>], first: impl Iterator<Item = Listener>) -> Vec<Arc<Listener>> {
+    let mut out: Vec<Arc<Listener>> = Vec::new();
+    for l in first {
+        let own = old.iter().find(|o| o.same_socket(&l)).cloned();
+        out.push(own.unwrap_or_else(|| Arc::new(l)));
+    }
+    let rest = old.iter().filter(|o| !out.iter().any(|n| Arc::ptr_eq(n, o))).cloned();
+    let rest: Vec<_> = rest.collect();
+    out.extend(rest);
+    out
+}
+
 impl Sockets {
-    /// The sockets a generation needs: those already open, and fresh ones for new addresses.
-    /// On an error nothing has changed.
-    pub fn adopt(&self, gen: &Generation, workers: usize) -> Result<Sockets, String> {
+    /// The sockets a generation needs: those already open, those offered by the master in its
+    /// order, and fresh ones.
+    pub fn adopt(
+        &self,
+        gen: &Generation,
+        workers: usize,
+        mut offered: Vec<Listener>,
+    ) -> Result<Sockets, String> {
         let mut out = Vec::new();
         for l in &gen.listens {
-            let have = self
-                .0
-                .iter()
-                .find(|b| b.addr == l.addr && b.options.reuseport == l.options.reuseport);
-            let count = if l.options.reuseport { workers } else { 1 };
-            let mut sockets: Vec<Arc<Listener>> =
-                have.map(|b| b.sockets.iter().take(count).cloned().collect()).unwrap_or_default();
-            if let Some(b) = have.filter(|b| b.options != l.options) {
-                for s in &b.sockets {
-                    // An option the kernel refuses on a live socket keeps its old value.
-                    let _ = s.configure(&l.options);
-                    let _ = s.set_backlog(l.options.backlog);
-                }
-            }
-            while sockets.len() < count {
-                sockets.push(Arc::new(open(&l.addr, &l.options)?));
-            }
-            out.push(Bound { addr: l.addr.clone(), options: l.options.clone(), sockets });
+            let have = self.0.iter().find(|b| b.addr == l.addr);
+            let count = if per_worker(&l.addr, &l.options) { workers } else { 1 };
+            let (mine, others) = offered.into_iter().partition(|o| o.addr == l.addr);
+            offered = others;
+            out.push(Bound::renew(have, &l.addr, &l.options, count, mine)?);
         }
+        out.iter().for_each(Bound::steer);
         Ok(Sockets(out))
     }
 
-    /// The sockets worker `n` accepts from.
-    pub fn of_worker(&self, n: usize) -> Vec<Arc<Listener>> {
-        self.0
-            .iter()
-            .filter_map(|b| match b.options.reuseport {
-                true => b.sockets.get(n).cloned(),
-                false => b.sockets.first().cloned(),
-            })
-            .collect()
+    /// The sockets worker `n` of `working` accepts from: its own, those all workers share, and its
+    /// part of those that leave.
+    pub fn of_worker(&self, n: usize, working: usize) -> Vec<Arc<Listener>> {
+        let mut out = Vec::new();
+        for b in &self.0 {
+            let own = if b.per_worker() { n } else { 0 };
+            out.extend(b.sockets[..b.active].get(own).cloned());
+            let leaving = b.sockets[b.active..].iter().enumerate();
+            out.extend(leaving.filter(|(i, _)| i % working == n).map(|(_, l)| Arc::clone(l)));
+        }
+        out
     }
 
+    /// Whether workers have sockets of their own.
+    pub fn any_per_worker(&self) -> bool {
+        self.0.iter().any(Bound::per_worker)
+    }
+
+    /// In how many ms the next sockets that leave are to be closed.
+    pub fn next_close_in(&self, drain_ms: u64) -> Option<u64> {
+        let leaving = self.0.iter().filter(|b| b.sockets.len() > b.active);
+        let at = leaving.map(|b| b.leaving_since_ms + drain_ms).min()?;
+        Some(at.saturating_sub(clock::mono_ms()))
+    }
+
+    /// Lets go of the sockets that have been leaving for long enough; whether there were any.
+    pub fn close_left(&mut self, drain_ms: u64) -> bool {
+        let now = clock::mono_ms();
+        let mut any = false;
+        for b in &mut self.0 {
+            if b.sockets.len() == b.active || now < b.leaving_since_ms + drain_ms {
+                continue;
+            }
+            any = true;
+            b.sockets.truncate(b.active);
+            if !b.per_worker() {
+                // Alone again: no other program of this user may join the address.
+                let _ = b.sockets.iter().try_for_each(|s| s.set_reuseport(false));
+            }
+        }
+        any
+    }
+
+    /// Those that are in use, in order: what a serving process is given.
+    pub fn active(&self) -> impl Iterator<Item = &Arc<Listener>> {
+        self.0.iter().flat_map(|b| &b.sockets[..b.active])
+    }
+
+    /// Also those that leave.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Listener>> {
         self.0.iter().flat_map(|b| b.sockets.iter())
-    }
-
-    /// Whether this very socket (by its kernel object) is one of them.
-    pub fn has_socket(&self, other: &Listener) -> bool {
-        self.all().any(|l| l.addr == other.addr && l.same_socket(other))
     }
 
     /// Removes the files of Unix sockets that `keep` does not have.
@@ -84,12 +209,6 @@ impl Sockets {
 }
 
 fn open(addr: &ListenAddr, options: &ListenOptions) -> Result<Listener, String> {
-    if let Some(l) = listen::take_inherited(addr) {
-        // Options that cannot be changed on an inherited socket stay as they are.
-        let _ = l.configure(options);
-        let _ = l.set_backlog(options.backlog);
-        return Ok(l);
-    }
     let mut tries = TRIES;
     loop {
         match Listener::bind(addr, options) {

@@ -24,6 +24,12 @@ use weir_runtime::{clock, timer};
 pub enum Command {
     /// Serve this generation from these sockets.
     Serve { generation: Arc<Generation>, listeners: Vec<Arc<Listener>>, connections_max: usize },
+    /// Accept from exactly these sockets.
+    Listen(Vec<Arc<Listener>>),
+    /// Tell that the event loop comes back, by storing this number.
+    Answer(u64),
+    /// No new connections will come: let go of what is kept for them.
+    Rest,
     /// Write out what is buffered: the logs are about to be opened anew.
     FlushLogs,
     /// Stop accepting, finish requests, close idle connections, end. The time is the longest.
@@ -106,19 +112,29 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
             }
         }
     }
+    let counters = Arc::clone(&setup.all.each[setup.id]);
+    let resting = Arc::clone(&counters);
+    counters.beat(clock::tick());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .on_thread_unpark(clock::tick)
+        .on_thread_park(move || resting.beat(0))
+        .on_thread_unpark(move || counters.beat(clock::tick()))
         .build_local(LocalOptions::default())?;
-    clock::tick();
     runtime.block_on(serve(setup, inbox));
     Ok(())
 }
 
+/// A listening socket and the task that accepts from it.
+type Watched = (Arc<Listener>, tokio::task::JoinHandle<()>);
+
+/// Connections taken at once from a socket that is let go of: no queue is longer, unless the
+/// system's `somaxconn` was raised a lot.
+const LEFT_WAITING_MAX: usize = 65_536;
+
 /// What a worker thread holds besides the `Worker` its requests see.
 struct State {
     worker: Rc<Worker>,
-    accepting: RefCell<Vec<(Arc<Listener>, tokio::task::JoinHandle<()>)>>,
+    accepting: RefCell<Vec<Watched>>,
     connections: RefCell<Registry>,
     /// Tasks whose connection has ended, waiting for another: making one costs more than serving
     /// a short connection does.
@@ -201,11 +217,24 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Serve { generation, listeners, connections_max } => {
+                // What waits where no one listens any more belongs to the old configuration.
+                state.leave(&listeners);
                 let fresh = Rc::new(WorkerGen::new(generation));
                 let old = state.worker.gen.replace(fresh);
                 state.retire(old);
                 state.worker.connections_max.set(connections_max);
                 state.listen(listeners);
+            }
+            Command::Listen(listeners) => {
+                state.leave(&listeners);
+                state.listen(listeners);
+            }
+            Command::Answer(number) => {
+                state.worker.counters.answered.store(number, Ordering::Relaxed);
+            }
+            Command::Rest => {
+                state.idle_tasks.take();
+                state.worker.free_pools();
             }
             Command::FlushLogs => state.worker.flush(),
             Command::Quit { timeout_ms } => {
@@ -219,16 +248,29 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
 }
 
 impl State {
-    /// Accepts from exactly these sockets; those already watched are left alone.
+    /// Stops watching the sockets that are not among these, and takes the connections that wait
+    /// in them: this worker may be the last that has them open.
+    fn leave(self: &Rc<Self>, stay: &[Arc<Listener>]) {
+        let leaving: Vec<Watched> = {
+            let mut accepting = self.accepting.borrow_mut();
+            let (stay, leaving) = std::mem::take(&mut *accepting)
+                .into_iter()
+                .partition(|(l, _)| stay.iter().any(|n| Arc::ptr_eq(n, l)));
+            *accepting = stay;
+            leaving
+        };
+        for (listener, task) in leaving {
+            task.abort();
+            for _ in 0..LEFT_WAITING_MAX {
+                let Ok((stream, peer)) = listener.accept() else { break };
+                accepted(self, &listener, stream, peer);
+            }
+        }
+    }
+
+    /// Accepts from these sockets too.
     fn listen(self: &Rc<Self>, listeners: Vec<Arc<Listener>>) {
         let mut accepting = self.accepting.borrow_mut();
-        accepting.retain(|(l, task)| {
-            let stays = listeners.iter().any(|n| Arc::ptr_eq(n, l));
-            if !stays {
-                task.abort();
-            }
-            stays
-        });
         for l in listeners {
             if accepting.iter().any(|(have, _)| Arc::ptr_eq(have, &l)) {
                 continue;
