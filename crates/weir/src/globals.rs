@@ -143,7 +143,7 @@ pub const ROWS: &[Row] = &[
         cf.get::<Global>().worker_connections.once(d, n)
     }),
     Row::new("use", EVENTS, Arity::ONE, "", "Method of waiting for connections.", set_use).note("epoll on Linux, I/O completion ports on Windows; another method of the same system is accepted and the best one used."),
-    Row::new("multi_accept", EVENTS, Arity::FLAG, "off", "Accept all waiting connections at once.", set!(multi_accept, flag)).note("Always so: a worker that is woken accepts until nobody waits."),
+    Row::new("multi_accept", EVENTS, Arity::FLAG, "off", "Accept all waiting connections at once.", set!(multi_accept, flag)).note("Of a socket of its own (reuseport, or a single worker) a worker always accepts until nobody waits."),
     Row::new("accept_mutex", EVENTS, Arity::FLAG, "off", "Workers accept in turns.", set!(accept_mutex, flag)).note("Not needed: all workers watch a shared socket, and one that comes too late goes back to sleep. With reuseport each has a socket of its own; while a worker is stuck, the others accept from its too."),
     Row::new("accept_mutex_delay", EVENTS, Arity::ONE, "500ms", "How long a worker waits for its turn.", set!(accept_mutex_delay, msec)).note("Not needed: see accept_mutex."),
     Row::new("epoll_events", EVENTS, Arity::ONE, "512", "Events taken from the kernel at once.", |_, d| d.num(0).map(|_| ())).note("Up to 1024 at once; the value is checked and not needed."),

@@ -1,7 +1,7 @@
 //! The worker threads: each an event loop, its listening sockets, its connections.
 
 use crate::globals::Global;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::rc::{Rc, Weak};
@@ -139,6 +139,9 @@ struct State {
     /// Tasks whose connection has ended, waiting for another: making one costs more than serving
     /// a short connection does.
     idle_tasks: RefCell<Vec<Rc<Seat>>>,
+    /// Of a socket that workers share one connection is accepted at a time (`multi_accept off`),
+    /// so that the others get theirs.
+    in_turns: Cell<bool>,
 }
 
 /// Tasks kept for the connections to come.
@@ -210,7 +213,9 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
         accepting: RefCell::default(),
         connections: RefCell::default(),
         idle_tasks: RefCell::default(),
+        in_turns: Cell::new(false),
     });
+    state.take_turns();
     let watched = Rc::clone(&state.worker);
     spawn_local(async move { watched.fresh.run().await });
     state.listen(setup.listeners);
@@ -223,6 +228,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
                 let old = state.worker.gen.replace(fresh);
                 state.retire(old);
                 state.worker.connections_max.set(connections_max);
+                state.take_turns();
                 state.listen(listeners);
             }
             Command::Listen(listeners) => {
@@ -248,6 +254,14 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
 }
 
 impl State {
+    /// Reads from the configuration whether connections are accepted one at a time.
+    fn take_turns(&self) {
+        let gen = self.worker.generation();
+        let global = gen.shared.global.get::<Global>();
+        let at_once = global.multi_accept.as_option().copied().unwrap_or(false);
+        self.in_turns.set(!at_once && global.workers() > 1);
+    }
+
     /// Stops watching the sockets that are not among these, and takes the connections that wait
     /// in them: this worker may be the last that has them open.
     fn leave(self: &Rc<Self>, stay: &[Arc<Listener>]) {
@@ -374,7 +388,12 @@ async fn accept_loop(state: Rc<State>, listener: Arc<Listener>) {
     };
     loop {
         match poll_fn(|cx| acceptor.poll_accept(cx)).await {
-            Ok((stream, peer)) => accepted(&state, &listener, stream, peer),
+            Ok((stream, peer)) => {
+                let own = accepted(&state, &listener, stream, peer);
+                if state.in_turns.get() && !own {
+                    tokio::task::yield_now().await;
+                }
+            }
             Err(e) => {
                 let text = format!("accept4() failed ({})", weir_http::core_rows::os_text(&e));
                 log.log(LogLevel::Crit, None, text.as_bytes());
@@ -386,20 +405,22 @@ async fn accept_loop(state: Rc<State>, listener: Arc<Listener>) {
     }
 }
 
+/// Takes a connection on; answers whether the socket it came by is this worker's own.
 fn accepted(
     state: &Rc<State>,
     listener: &Arc<Listener>,
     stream: weir_runtime::net::Stream,
     peer: Peer,
-) {
+) -> bool {
     let worker = &state.worker;
     let gen = worker.generation();
     let Some(at) = gen.shared.listens.iter().position(|l| l.addr == listener.addr) else {
-        return;
+        return true;
     };
+    let own = gen.shared.listens[at].options.reuseport;
     Counters::add(&worker.counters.accepted, 1);
     if worker.connections.get() >= worker.connections_max.get() && !state.make_room() {
-        return;
+        return own;
     }
     Counters::add(&worker.counters.handled, 1);
     Counters::add(&worker.counters.active, 1);
@@ -412,11 +433,13 @@ fn accepted(
     let conn = Rc::new(Connection::new(Rc::clone(worker), stream, client, at, serial));
     let idle = state.idle_tasks.borrow_mut().pop();
     if let Some(seat) = idle {
-        return seat.give(conn);
+        seat.give(conn);
+        return own;
     }
     let seat = Rc::new(Seat::default());
     seat.give(conn);
     spawn_local(connections(Rc::clone(state), seat));
+    own
 }
 
 /// Serves one connection after another.
