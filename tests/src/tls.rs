@@ -4,8 +4,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use pkcs8::pkcs5::pbes2::Parameters;
+use pkcs8::PrivateKeyInfoRef;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::compress::CertDecompressor;
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature, CryptoProvider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -18,6 +21,23 @@ use crate::{Response, PATIENCE};
 pub struct Pair {
     pub cert: String,
     pub key: String,
+}
+
+impl Pair {
+    /// The same with a key that needs a password.
+    pub fn locked(&self, password: &str) -> Pair {
+        let plain = KeyPair::from_pem(&self.key).unwrap().serialize_der();
+        let how = Parameters::generate_pbkdf2_sha256_aes128cbc(2048, b"8 bytes!", [7; 16]).unwrap();
+        let info = PrivateKeyInfoRef::try_from(&plain[..]).unwrap();
+        let locked = info.encrypt_with_params(how, password).unwrap();
+        let mut text = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\n".to_vec();
+        for line in locked.as_bytes().chunks(48) {
+            weir_base::base64::encode(&mut text, line);
+            text.push(b'\n');
+        }
+        text.extend_from_slice(b"-----END ENCRYPTED PRIVATE KEY-----\n");
+        Pair { cert: self.cert.clone(), key: String::from_utf8(text).unwrap() }
+    }
 }
 
 /// Who issues certificates.
@@ -84,6 +104,12 @@ impl Tls {
             }
         };
         Tls { config }
+    }
+
+    /// How the client reads compressed certificates; in no way, if the list is empty.
+    pub fn decompressing(mut self, how: &[&'static dyn CertDecompressor]) -> Tls {
+        self.config.cert_decompressors = how.to_vec();
+        self
     }
 
     pub fn offering(mut self, protocols: &[&str]) -> Tls {

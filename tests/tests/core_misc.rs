@@ -126,8 +126,13 @@ fn connections_are_limited_per_worker() {
         "worker_processes 1; error_log %%DIR%%/error.log warn; events { worker_connections 8; }
         http { server { listen 127.0.0.1:%%PORT_0%%; location / { return 200 ok; } } }",
     );
-    let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
-    clients.iter_mut().for_each(|client| client.send_get("/"));
+    // One after the other, so that there is always one that is idle and can give way.
+    let one = |_| {
+        let mut client = server.connect();
+        assert_eq!(client.get("/").text(), "ok");
+        client
+    };
+    let clients: Vec<_> = (0..20).map(one).collect();
     server.expect_error("8 worker_connections are not enough, reusing connections");
     drop(clients);
     weir_tests::expect_soon("there is room again", || {

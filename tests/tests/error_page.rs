@@ -7,6 +7,8 @@ fn built_in_pages() {
     let server = Server::start(
         "events {} http { server_tokens off; server { listen 127.0.0.1:%%PORT_0%%;
             location /301 { return 301 http://x/; }
+            location /302 { return 302 http://x/; }
+            location /401 { return 401; }
             location /403 { return 403; }
             location /404 { return 404; }
             location /410 { return 410; }
@@ -18,6 +20,8 @@ fn built_in_pages() {
     );
     for (path, status, title) in [
         ("/301", 301, "301 Moved Permanently"),
+        ("/302", 302, "302 Found"),
+        ("/401", 401, "401 Authorization Required"),
         ("/403", 403, "403 Forbidden"),
         ("/404", 404, "404 Not Found"),
         ("/410", 410, "410 Gone"),
@@ -39,6 +43,24 @@ fn built_in_pages() {
     assert_eq!((odd.status, odd.reason.as_str(), odd.content_length()), (599, "", Some(0)));
     let empty = server.get("/204");
     assert_eq!((empty.status, empty.header("Content-Length")), (204, None));
+}
+
+#[test]
+fn answers_to_head_end_with_their_header() {
+    let server = Server::start(
+        "events {} http { sub_filter a b; server { listen 127.0.0.1:%%PORT_0%%; return 404; } }",
+    );
+    // The filter takes the length away; without a body nothing says how one would come.
+    for (request, line) in [
+        ("HEAD / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "HTTP/1.1 404 Not Found"),
+        ("HEAD / HTTP/1.1\r\nHost: <a>\r\n\r\n", "HTTP/1.1 400 Bad Request"),
+        ("HEAD / HTTP/9.1\r\nHost: a\r\n\r\n", "HTTP/1.1 505 HTTP Version Not Supported"),
+    ] {
+        let answer = String::from_utf8(server.raw(request.as_bytes())).unwrap();
+        assert!(answer.starts_with(line) && answer.ends_with("\r\n\r\n"), "{answer}");
+        assert_eq!(answer.matches("\r\n\r\n").count(), 1, "{answer}");
+        assert!(!answer.contains("Transfer-Encoding"), "{answer}");
+    }
 }
 
 #[test]

@@ -44,6 +44,8 @@ mod rewrite_module;
 mod server_name;
 mod signals;
 mod signals_upgrade;
+mod ssl_certificate_cache;
+mod ssl_certificate_compression;
 mod ssl_server;
 mod ssl_verify;
 mod static_conditionals;

@@ -220,7 +220,11 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
             match parsed {
                 Ok(Progress::Complete) => return take_head(conn, r, &server.core),
                 Ok(Progress::NeedMore) => {}
-                Err(e) => return Err(NoRequest::Refused(e)),
+                Err(e) => {
+                    // As far as it was read: what refuses a HEAD has no body either.
+                    r.method = r.head.method;
+                    return Err(NoRequest::Refused(e));
+                }
             }
         }
         if deadline == 0 {

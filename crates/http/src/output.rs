@@ -69,7 +69,8 @@ fn adjust(r: &mut Request) {
     if r.stream().is_some() {
         return;
     }
-    let bodiless = matches!(status, 204 | 304) || status < 200;
+    // For HEAD nginx says nothing of how the body would come.
+    let bodiless = matches!(status, 204 | 304) || status < 200 || r.method == Method::Head;
     let trailers = r.expect_trailers && r.version() >= Version::HTTP_11;
     if (r.out.content_length.is_none() || trailers) && !bodiless {
         let core = &r.loc().core;

@@ -156,7 +156,7 @@ fn page(r: &Request, core: &CoreLoc, status: u16, reason: &str) -> Option<Vec<u8
     if code < 300 || code == 304 {
         return None;
     }
-    let line = names::status_line(code)?;
+    let line = headline(code)?;
     let mut t = String::with_capacity(640);
     let title = if reason.is_empty() { line.to_string() } else { format!("{code} {reason}") };
     t.push_str("<html>\r\n<head><title>");
@@ -180,6 +180,15 @@ fn page(r: &Request, core: &CoreLoc, status: u16, reason: &str) -> Option<Vec<u8
         (0..6).for_each(|_| t.push_str(MSIE_PADDING));
     }
     Some(t.into_bytes())
+}
+
+/// What a page says of its status: twice something else than the status line, as in nginx.
+fn headline(code: u16) -> Option<&'static str> {
+    match code {
+        302 => Some("302 Found"),
+        401 => Some("401 Authorization Required"),
+        _ => names::status_line(code),
+    }
 }
 
 fn wants_padding(r: &Request) -> bool {

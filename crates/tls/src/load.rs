@@ -54,6 +54,16 @@ pub fn pair(
     passwords: &[Vec<u8>],
     read: &mut Read<'_>,
 ) -> Result<CertifiedKey, String> {
+    opened_pair(certificate, key, passwords, read).map(|(pair, _)| pair)
+}
+
+/// The same, and whether a password was needed for the key.
+pub fn opened_pair(
+    certificate: &[u8],
+    key: &[u8],
+    passwords: &[Vec<u8>],
+    read: &mut Read<'_>,
+) -> Result<(CertifiedKey, bool), String> {
     let chain = certificates(certificate, read)
         .map_err(|e| format!("cannot load certificate \"{}\": {e}", shown(certificate)))?;
     for (prefix, why) in [
@@ -73,8 +83,9 @@ pub fn pair(
             e.text()
         )
     })?;
-    server::certified(chain, opened)
-        .map_err(|e| format!("SSL_CTX_use_PrivateKey(\"{}\") failed (SSL: {e})", shown(key)))
+    let pair = server::certified(chain, opened.der)
+        .map_err(|e| format!("SSL_CTX_use_PrivateKey(\"{}\") failed (SSL: {e})", shown(key)))?;
+    Ok((pair, opened.was_encrypted))
 }
 
 /// Trusted certificates.

@@ -78,18 +78,26 @@ impl KeyError {
     }
 }
 
+/// A private key out of a text.
+pub struct Key {
+    pub der: PrivateKeyDer<'static>,
+    /// A password has opened it.
+    pub was_encrypted: bool,
+}
+
 /// The first private key of a text, opened with one of the passwords when it is encrypted.
-pub fn private_key(text: &[u8], passwords: &[Vec<u8>]) -> Result<PrivateKeyDer<'static>, KeyError> {
+pub fn private_key(text: &[u8], passwords: &[Vec<u8>]) -> Result<Key, KeyError> {
     let is_key = |b: &Block| b.label.ends_with("PRIVATE KEY");
     let block = blocks(text).into_iter().find(is_key).ok_or(KeyError::None)?;
     let encrypted = block.fields.iter().any(|(n, v)| n == "Proc-Type" && v.contains("ENCRYPTED"));
-    if block.label == "ENCRYPTED PRIVATE KEY" {
-        return open(passwords, |p| decrypt_pkcs8(&block.body, p));
-    }
-    if encrypted {
-        return open(passwords, |p| decrypt_legacy(&block, p));
-    }
-    Ok(typed(&block.label, block.body))
+    let (der, was_encrypted) = if block.label == "ENCRYPTED PRIVATE KEY" {
+        (open(passwords, |p| decrypt_pkcs8(&block.body, p))?, true)
+    } else if encrypted {
+        (open(passwords, |p| decrypt_legacy(&block, p))?, true)
+    } else {
+        (typed(&block.label, block.body), false)
+    };
+    Ok(Key { der, was_encrypted })
 }
 
 fn typed(label: &str, body: Vec<u8>) -> PrivateKeyDer<'static> {

@@ -147,6 +147,8 @@ impl Server {
             config.ticketer =
                 Arc::new(Tickets { keys, context, timeout_secs: s.session_timeout_secs });
         }
+        // Only ever this way: a client's compressed certificate would be memory that it decides on.
+        config.cert_decompressors = Vec::new();
         if !s.compress_certificates {
             config.cert_compressors = Vec::new();
         }

@@ -83,6 +83,9 @@ impl ClientTls {
             None => builder.with_no_client_auth(),
         };
         config.enable_sni = s.server_name;
+        // As nginx: no compressed certificates towards servers, in neither direction.
+        config.cert_compressors = Vec::new();
+        config.cert_decompressors = Vec::new();
         config.resumption = match s.session_reuse {
             true => Resumption::in_memory_sessions(SESSIONS_MAX),
             false => Resumption::disabled(),

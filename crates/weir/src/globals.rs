@@ -141,7 +141,8 @@ pub const ROWS: &[Row] = &[
             d.bad(0, format!("invalid number \"{shown}\""))
         })? as usize;
         cf.get::<Global>().worker_connections.once(d, n)
-    }),
+    })
+    .note("Clients' connections are counted; connections to servers are not."),
     Row::new("use", EVENTS, Arity::ONE, "", "Method of waiting for connections.", set_use).note("epoll on Linux, I/O completion ports on Windows; another method of the same system is accepted and the best one used."),
     Row::new("multi_accept", EVENTS, Arity::FLAG, "off", "Accept all waiting connections at once.", set!(multi_accept, flag)).note("Of a socket of its own (reuseport, or a single worker) a worker always accepts until nobody waits."),
     Row::new("accept_mutex", EVENTS, Arity::FLAG, "off", "Workers accept in turns.", set!(accept_mutex, flag)).note("Not needed: all workers watch a shared socket, and one that comes too late goes back to sleep. With reuseport each has a socket of its own; while a worker is stuck, the others accept from its too."),

@@ -83,8 +83,10 @@ impl Loaded {
         let mut read = |name: &[u8]| {
             std::fs::read(prefix.join(String::from_utf8_lossy(name).as_ref())).map(Arc::from)
         };
-        let pair = Arc::new(load::pair(&names.0, &names.1, passwords, &mut read)?);
-        if let Some(rule) = rule {
+        let (pair, was_encrypted) = load::opened_pair(&names.0, &names.1, passwords, &mut read)?;
+        let pair = Arc::new(pair);
+        // What a password protects on disk is not left lying about in memory, as in nginx.
+        if let Some(rule) = rule.filter(|_| !was_encrypted) {
             self.put(names, &pair, rule);
         }
         Ok(pair)

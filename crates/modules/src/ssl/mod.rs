@@ -5,7 +5,8 @@
 //! read in the handshake, by the worker, as in nginx.
 //!
 //! Difference from nginx: what rustls leaves out on purpose (versions below TLS 1.2, static RSA,
-//! DHE and CBC suites, compression, renegotiation) is told with a warning and left out.
+//! DHE and CBC suites, compression of records, renegotiation) is told with a warning and left out;
+//! and a hello whose server name is no host name is refused in the handshake, not by a 400 after it.
 
 mod build;
 mod certs;

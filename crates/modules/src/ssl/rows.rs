@@ -48,7 +48,8 @@ pub const ROWS: &[Row] = &[
         let list = read_passwords(cf, d)?;
         cf.get::<SslSrv>().passwords.once(d, list)
     }),
-    Row::new("ssl_certificate_compression", HS, Arity::FLAG, "off", "Compresses certificates for TLS 1.3 clients that can read them so.", srv!(compression, flag)),
+    Row::new("ssl_certificate_compression", HS, Arity::FLAG, "off", "Compresses certificates for TLS 1.3 clients that can read them so.", srv!(compression, flag))
+        .note("zlib alone, where OpenSSL may have been built with brotli and zstd too"),
     Row::new("ssl_ech_file", HS, Arity::ONE, "", "Keys of Encrypted Client Hello.", |_, d| {
         refuse(d, "Weir has no Encrypted Client Hello; remove the directive: clients then send the name in clear")
     })
