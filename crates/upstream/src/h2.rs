@@ -137,7 +137,7 @@ impl H2 {
         let start = buf.len();
         let mut head_end = None;
         loop {
-            match self.client.next() {
+            match self.client.advance() {
                 Ok(Event::More) => return Ok(()),
                 Ok(Event::Head { .. }) => {
                     if self.write_head(buf)? >= 200 {

@@ -1,7 +1,7 @@
 //! The side of HTTP/2 that asks, one request at a time (RFC 9113): the peer's bytes in, events
 //! and bytes to send out. Whoever drives it owns the socket.
 //!
-//! The bytes that came stand in [`Client::input`]; [`Client::next`] takes them apart until it
+//! The bytes that came stand in [`Client::input`]; [`Client::advance`] takes them apart until it
 //! needs more. What is to be sent gathers in [`Client::out`], answers to SETTINGS and PING among
 //! it. A header block ends up in [`Client::fields`]. Texts of faults are nginx's.
 //!
@@ -201,7 +201,7 @@ impl Client {
     }
 
     /// Looks at what came. An error is of the connection, in words for the log.
-    pub fn next(&mut self) -> Result<Event, String> {
+    pub fn advance(&mut self) -> Result<Event, String> {
         loop {
             if let Some(data) = self.data {
                 return match self.go_on_with(data)? {

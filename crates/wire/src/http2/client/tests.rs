@@ -11,7 +11,7 @@ fn events(c: &mut Client, bytes: &[u8]) -> Result<Vec<Event>, String> {
     c.input.extend_from_slice(bytes);
     let mut all = Vec::new();
     loop {
-        match c.next()? {
+        match c.advance()? {
             Event::More => return Ok(all),
             event => all.push(event),
         }
@@ -41,7 +41,7 @@ fn an_answer_in_whatever_pieces() {
         for part in wire.chunks(step) {
             c.input.extend_from_slice(part);
             loop {
-                match c.next().unwrap() {
+                match c.advance().unwrap() {
                     Event::More => break,
                     Event::Data(range) => body.extend_from_slice(&c.input[range]),
                     event => last = event,
