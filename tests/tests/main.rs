@@ -29,6 +29,7 @@ mod proxy_buffering;
 mod proxy_cache;
 mod proxy_cache_store;
 mod proxy_early;
+mod proxy_http2;
 mod proxy_response;
 mod proxy_upload;
 mod proxy_upstream;

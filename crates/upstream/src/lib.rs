@@ -4,6 +4,7 @@
 pub mod balance;
 pub mod conf;
 pub mod group;
+pub mod h2;
 mod least_time;
 pub mod link;
 pub mod live;

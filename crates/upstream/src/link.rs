@@ -1,7 +1,9 @@
 //! A connection to a server: made with a deadline, read and written with lazy timers, and looked
 //! over before it is used again.
 
+use crate::h2::H2;
 use crate::peers::PeerAddr;
+use crate::reply::BodyReader;
 use crate::tls::Wanted;
 use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice};
@@ -12,12 +14,15 @@ pub use weir_runtime::net::SocketOptions;
 use weir_runtime::net::Stream;
 use weir_runtime::timer::LazyTimer;
 use weir_tls::{Channel, TlsError};
+use weir_wire::http1::response::ResponseHead;
 
 /// Why a connection could not be used.
 #[derive(Debug)]
 pub enum LinkError {
     Timeout,
     Io(io::Error),
+    /// The server's HTTP/2 is wrong; in words for the log.
+    Protocol(String),
 }
 
 impl From<io::Error> for LinkError {
@@ -48,7 +53,12 @@ pub struct Link {
     pub mark: u64,
     /// The current request is not its first.
     pub reused: bool,
+    /// It speaks HTTP/2.
+    pub h2: Option<Box<H2>>,
 }
+
+/// What sets connections with HTTP/2 apart from others, in their marks.
+pub const H2_MARK: u64 = 2;
 
 impl Link {
     pub async fn connect(
@@ -77,6 +87,7 @@ impl Link {
             sent: 0,
             mark: 0,
             reused: false,
+            h2: None,
         }))
     }
 
@@ -96,6 +107,28 @@ impl Link {
             Some(session) => wanted.judge(session).map_err(SecureError::Refused),
             None => Ok(()),
         }
+    }
+
+    /// Speaks HTTP/2 from its first byte on.
+    pub fn start_h2(&mut self) {
+        // Windows and answers must not wait for the acknowledgement of what was sent before.
+        self.stream.set_nodelay(true);
+        self.mark ^= H2_MARK;
+        self.h2 = Some(Box::default());
+    }
+
+    /// What reads the body behind that head.
+    pub fn reader(&self, head: &ResponseHead, bodiless: bool) -> BodyReader {
+        match &self.h2 {
+            None => BodyReader::new(head, bodiless),
+            Some(h2) => BodyReader::of_stream(head, bodiless, h2.has_ended()),
+        }
+    }
+
+    /// Nothing of the request and its answer is left on the connection, as far as that is known
+    /// here.
+    pub fn may_go_on(&self) -> bool {
+        self.h2.as_ref().is_none_or(|h2| h2.may_go_on())
     }
 
     /// Nothing has arrived and nobody has hung up: safe to send the next request on. Asks the
@@ -135,10 +168,97 @@ impl Link {
         deadline: &mut u64,
         timeout_ms: u64,
     ) -> Poll<Result<usize, LinkError>> {
-        if let Poll::Ready(r) = self.stream.poll_read(cx, buf, room) {
-            return Poll::Ready(r.map_err(LinkError::Io));
+        let read = match self.h2 {
+            None => self.stream.poll_read(cx, buf, room).map_err(LinkError::Io),
+            Some(_) => self.poll_read_h2(cx, buf, room),
+        };
+        match read {
+            Poll::Ready(r) => Poll::Ready(r),
+            Poll::Pending => self.poll_deadline(cx, deadline, timeout_ms).map(Err),
+        }
+    }
+
+    /// As [`Link::poll_send`] for the body of an HTTP/2 request, as far as windows allow. `last`:
+    /// the body ends with these parts.
+    pub fn poll_send_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+        last: bool,
+        deadline: &mut u64,
+        timeout_ms: u64,
+    ) -> Poll<Result<usize, LinkError>> {
+        let Some(h2) = &mut self.h2 else { return Poll::Pending };
+        let was_closed = h2.client.is_closed();
+        let mut taken = 0;
+        for (i, part) in parts.iter().enumerate() {
+            let n = h2.frame(part, last && i + 1 == parts.len());
+            taken += n;
+            if n < part.len() {
+                break;
+            }
+        }
+        let progress = taken > 0 || h2.client.is_closed() != was_closed;
+        let before = self.sent;
+        if let Poll::Ready(Err(e)) = self.poll_flush(cx) {
+            return Poll::Ready(Err(LinkError::Io(e)));
+        }
+        if progress || self.sent > before {
+            return Poll::Ready(Ok(taken));
         }
         self.poll_deadline(cx, deadline, timeout_ms).map(Err)
+    }
+
+    /// Sends what HTTP/2 has to say.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(h2) = &mut self.h2 else { return Poll::Ready(Ok(())) };
+        let out = &mut h2.client.out;
+        while !out.is_empty() {
+            let n = match self.stream.poll_write(cx, &[IoSlice::new(out)], false) {
+                Poll::Ready(Ok(n)) => n,
+                Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+                Poll::Pending => return Poll::Pending,
+            };
+            out.drain(..n);
+            self.sent += n as u64;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends meanwhile what can be sent; where that fails, what has come is still read.
+    fn converse(&mut self, cx: &mut Context<'_>) {
+        if let Some(h2) = &mut self.h2 {
+            h2.pump();
+        }
+        let flushed = self.poll_flush(cx);
+        if let (Poll::Ready(Err(_)), Some(h2)) = (flushed, &mut self.h2) {
+            h2.be_mute();
+        }
+    }
+
+    fn poll_read_h2(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<usize, LinkError>> {
+        self.converse(cx);
+        let Some(h2) = &mut self.h2 else { return Poll::Pending };
+        if let Some(text) = h2.take_broken() {
+            return Poll::Ready(Err(LinkError::Protocol(text)));
+        }
+        let n = match self.stream.poll_read(cx, &mut h2.client.input, room) {
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(e)) => return Poll::Ready(Err(LinkError::Io(e))),
+            Poll::Pending => return Poll::Pending,
+        };
+        if n > 0 {
+            if let Err(text) = h2.decode(buf) {
+                return Poll::Ready(Err(LinkError::Protocol(text)));
+            }
+            self.converse(cx);
+        }
+        Poll::Ready(Ok(n))
     }
 
     fn poll_deadline(

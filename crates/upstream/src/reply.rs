@@ -1,5 +1,6 @@
-//! The body of a backend's HTTP/1 answer: where it ends and which bytes of what was read are its.
+//! The body of a backend's answer: where it ends and which bytes of what was read are its.
 
+use crate::link::Link;
 use weir_wire::http1::chunked::{Decoder, Event};
 use weir_wire::http1::field::{FieldEvent, FieldRules, Fields};
 use weir_wire::http1::response::ResponseHead;
@@ -16,6 +17,11 @@ enum Framing {
     /// Behind a chunked body: its trailer block so far.
     Trailers(Vec<u8>),
     Eof,
+    /// As its stream says; no more than so many bytes, where that was announced.
+    Stream {
+        left: Option<u64>,
+        ended: bool,
+    },
 }
 
 /// What is wrong with a body.
@@ -23,6 +29,8 @@ enum Framing {
 pub enum BadBody {
     Chunks,
     Trailers,
+    TooLong,
+    TooShort,
 }
 
 /// Reads one body.
@@ -50,10 +58,31 @@ impl BodyReader {
         BodyReader { framing, trailers: Vec::new(), done, excess: false }
     }
 
+    /// The body of an HTTP/2 answer, whose stream may have ended with the head.
+    pub fn of_stream(head: &ResponseHead, bodiless: bool, ended: bool) -> BodyReader {
+        let none = bodiless || matches!(head.status, 204 | 304);
+        let left = if none { Some(0) } else { head.content_length };
+        BodyReader {
+            framing: Framing::Stream { left, ended },
+            trailers: Vec::new(),
+            done: ended && left.is_none_or(|n| n == 0),
+            excess: false,
+        }
+    }
+
+    /// Takes note of what the connection knows about the body.
+    pub fn follow(&mut self, link: &mut Link) {
+        if let (Framing::Stream { ended, .. }, Some(h2)) = (&mut self.framing, &mut link.h2) {
+            *ended = h2.has_ended();
+            self.trailers.append(&mut h2.trailers);
+        }
+    }
+
     /// So many bytes are still to come, when that is known.
     pub fn remaining(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(n) => Some(n),
+            Framing::Stream { left, .. } => left,
             _ => None,
         }
     }
@@ -67,6 +96,21 @@ impl BodyReader {
     pub fn feed(&mut self, buf: &mut Vec<u8>, from: usize) -> Result<(), BadBody> {
         match &mut self.framing {
             Framing::Eof => Ok(()),
+            Framing::Stream { left, ended } => {
+                if let Some(left) = left {
+                    let have = (buf.len() - from) as u64;
+                    let Some(rest) = left.checked_sub(have) else {
+                        buf.truncate(from);
+                        return Err(BadBody::TooLong);
+                    };
+                    *left = rest;
+                    if *ended && rest > 0 {
+                        return Err(BadBody::TooShort);
+                    }
+                }
+                self.done = *ended;
+                Ok(())
+            }
             Framing::Length(left) => {
                 let have = (buf.len() - from) as u64;
                 let take = have.min(*left);

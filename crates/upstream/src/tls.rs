@@ -36,6 +36,8 @@ pub struct Settings {
     /// The name is sent (SNI).
     pub server_name: bool,
     pub key_log: Option<Arc<dyn KeyLog>>,
+    /// HTTP/2 is offered, by ALPN.
+    pub h2: bool,
 }
 
 /// The TLS of a location's connections to servers.
@@ -92,6 +94,9 @@ impl ClientTls {
         };
         if let Some(log) = s.key_log {
             config.key_log = log;
+        }
+        if s.h2 {
+            config.alpn_protocols = vec![b"h2".to_vec()];
         }
         Ok(ClientTls { config: Arc::new(config), verify: s.verify, trust: s.trust })
     }

@@ -1,13 +1,14 @@
 //! HTTP/2 (RFC 9113) without sockets and clocks: frames in, events out, frames written.
 //!
 //! [`receive::Receiver`] turns the peer's bytes into events and answers what needs no judgement
-//! (PING, windows of the connection). [`frame`] writes frames, [`hpack`] does header blocks,
+//! (PING, windows of the connection); [`client::Client`] is the side that asks. [`frame`] writes frames, [`hpack`] does header blocks,
 //! [`flow`] keeps a stream's windows, [`budget`] the patience with a peer that only costs, and
 //! [`priority`] the order in which streams are served.
 //!
 //! Error codes and limits are those of nginx 1.31, except where RFC 9113 demands otherwise.
 
 pub mod budget;
+pub mod client;
 pub mod flow;
 pub mod frame;
 pub mod hpack;

@@ -52,6 +52,7 @@ pub mod ignore {
 pub enum HttpVersion {
     V10,
     V11,
+    V2,
 }
 
 /// `proxy_bind`.
@@ -140,6 +141,15 @@ impl ProxyLoc {
     pub fn temp_write_bytes(&self) -> usize {
         let size = self.buffers.1.max(*self.buffer_size);
         self.temp_file_write_size.unwrap_or(2 * size) as usize
+    }
+
+    pub fn is_h2(&self) -> bool {
+        *self.http_version == HttpVersion::V2
+    }
+
+    /// A body may be sent whose length is not known before.
+    pub fn streams_unmeasured(&self) -> bool {
+        *self.http_version != HttpVersion::V10
     }
 
     pub fn rewrites_cookies(&self) -> bool {
@@ -314,6 +324,7 @@ pub fn build(b: &mut weir_http::build::Build) -> ConfResult {
         }
         weir_http::core_rows::make_temp_dir(&proxy.temp_path)?;
         if proxy.pass.as_ref().is_some_and(Pass::may_be_tls) {
+            proxy.tls.h2 = *proxy.http_version == HttpVersion::V2;
             proxy.tls.build(b.cf, "proxy_ssl")?;
         }
     }

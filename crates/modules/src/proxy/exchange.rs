@@ -1,6 +1,7 @@
 //! A request goes out and the head of its answer comes back, over one connection.
 
 use super::conf::next;
+use super::h2;
 use super::headers::HideList;
 use super::run::{Body, Run};
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use weir_http::h2::Stream;
 use weir_http::logger::LogLevel;
 use weir_http::temp::TempFile;
 use weir_http::Request;
+use weir_upstream::h2::Rest;
 use weir_upstream::link::{error_text, Link, LinkError};
 use weir_wire::http1::chunked;
 use weir_wire::http1::request::Version;
@@ -45,6 +47,8 @@ pub enum Fault {
     Timeout(&'static str),
     /// What the server sent is no answer; already logged.
     Invalid,
+    /// The server's HTTP/2 is wrong; in words for the log.
+    Protocol(String),
     /// The body is cut off or framed wrongly.
     BadBody(&'static str),
     ClientGone,
@@ -63,7 +67,7 @@ impl Fault {
                 Ok(next::ERROR)
             }
             Fault::Timeout(_) => Ok(next::TIMEOUT),
-            Fault::Invalid => Ok(next::INVALID_HEADER),
+            Fault::Invalid | Fault::Protocol(_) => Ok(next::INVALID_HEADER),
             Fault::ClientGone | Fault::Client(BodyError::Closed) => Err(499),
             Fault::Client(BodyError::Status(s)) => Err(*s),
             Fault::BadBody(_) => Err(502),
@@ -75,7 +79,7 @@ impl Fault {
     pub fn log(&self, r: &Request, peer: &[u8]) {
         match self {
             Fault::Connect(e) => log_connect(r, e, peer),
-            Fault::Tls(text) => r.log(LogLevel::Error, text),
+            Fault::Tls(text) | Fault::Protocol(text) => r.log(LogLevel::Error, text),
             Fault::Send(e) => {
                 r.log(
                     LogLevel::Error,
@@ -202,7 +206,9 @@ pub async fn run(r: &mut Request, run: &Run, link: &mut Link) -> Result<bool, Fa
         interim: 0,
         hinted: false,
         hide: &run.conf().hide,
+        h2: link.h2.is_some(),
     };
+    talk.begin(r, link, &request);
     let result = talk.run(r, link, &mut reply).await;
     r.exchange.request = request;
     r.exchange.reply = reply;
@@ -233,7 +239,7 @@ impl<'a> Outgoing<'a> {
             second: if matches!(run.body, Body::Memory) { memory } else { b"" },
             file,
             stream: matches!(run.body, Body::Stream),
-            chunked: run.chunked,
+            chunked: run.chunked && !run.conf().is_h2(),
             piece: Vec::new(),
             at: 0,
         };
@@ -272,20 +278,28 @@ impl<'a> Outgoing<'a> {
         self.at += n;
     }
 
+    /// There is nothing to send now, but there will be.
+    fn waits(&self) -> bool {
+        !self.has_bytes() && !self.is_done()
+    }
+
     /// Reads the next piece of the file.
     fn refill(&mut self) -> io::Result<()> {
-        use std::io::{Read, Seek, SeekFrom};
         let Some((temp, at)) = &mut self.file else { return Ok(()) };
-        let mut file = &temp.file;
-        file.seek(SeekFrom::Start(*at))?;
         self.piece.clear();
         self.at = 0;
-        let n = file.take(FILE_PIECE_BYTES as u64).read_to_end(&mut self.piece)?;
-        *at += n as u64;
-        if n == 0 {
+        if h2::read_piece(temp, at, FILE_PIECE_BYTES, &mut self.piece)? {
             self.file = None;
         }
         Ok(())
+    }
+
+    /// All that is left, of a body that is not a stream.
+    fn take_rest(&mut self) -> Rest {
+        let bytes = [self.first, self.second, &self.piece[self.at..]].concat();
+        let file = self.file.take();
+        let source = file.map(|(temp, at)| h2::file_source(temp, at, FILE_PIECE_BYTES));
+        Rest { bytes, source }
     }
 
     /// Takes a part of a streamed body, as one chunk where it goes out chunked.
@@ -327,9 +341,32 @@ struct Talk<'a> {
     interim: usize,
     hinted: bool,
     hide: &'a HideList,
+    h2: bool,
 }
 
-impl Talk<'_> {
+impl<'a> Talk<'a> {
+    /// Over HTTP/2 the request's head goes ahead as a frame, and only its body is left here.
+    fn begin(&mut self, r: &Request, link: &mut Link, request: &'a [u8]) {
+        let Some(h2) = &mut link.h2 else { return };
+        let tls = r.exchange.scheme == "https://";
+        let text = h2::Text { bytes: request, uri: r.exchange.uri, tls };
+        self.outgoing.first = &request[text.end()..];
+        h2.begin(self.outgoing.is_done(), self.head_max, |out| text.write(out));
+    }
+
+    /// Leaves what is left of the request to the connection, which sends it while the answer is
+    /// read; whether that is all of it.
+    fn leave_rest(&mut self, link: &mut Link) -> bool {
+        let Some(h2) = &mut link.h2 else { return self.outgoing.is_done() };
+        if self.outgoing.stream {
+            return false;
+        }
+        if !h2.client.is_closed() {
+            h2.finish_later(self.outgoing.take_rest());
+        }
+        true
+    }
+
     async fn run(
         &mut self,
         r: &mut Request,
@@ -354,7 +391,7 @@ impl Talk<'_> {
                         state.bytes_received += n as u64;
                     }
                     if self.parse(r, reply)? {
-                        return Ok(self.outgoing.is_done());
+                        return Ok(self.leave_rest(link));
                     }
                     if std::mem::take(&mut self.hinted) {
                         // What the client does not take now goes with the answer.
@@ -371,7 +408,8 @@ impl Talk<'_> {
         while !self.outgoing.has_bytes() && self.outgoing.file.is_some() {
             self.outgoing.refill().map_err(Fault::File)?;
         }
-        while !self.outgoing.has_bytes() && self.outgoing.stream {
+        let unsent = link.h2.as_ref().is_some_and(|h2| h2.has_output());
+        while !self.outgoing.has_bytes() && self.outgoing.stream && !unsent {
             let Some(first) = next_from_client(r, link).await else {
                 // The server answers early, or has gone: that is read first.
                 return Ok(());
@@ -397,10 +435,20 @@ impl Talk<'_> {
     }
 
     fn step(&mut self, cx: &mut Context<'_>, link: &mut Link, reply: &mut Vec<u8>) -> Poll<Step> {
-        let sending = self.outgoing.has_bytes();
+        let sending = match &link.h2 {
+            None => self.outgoing.has_bytes(),
+            Some(h2) => h2.has_output() || !h2.client.is_closed() && !self.outgoing.waits(),
+        };
         if sending {
             let (parts, used) = self.outgoing.parts();
-            let sent = link.poll_send(cx, &parts[..used], &mut self.deadline, self.conf_send_ms);
+            let (parts, wait) = (&parts[..used], self.conf_send_ms);
+            let sent = match self.h2 {
+                false => link.poll_send(cx, parts, &mut self.deadline, wait),
+                true => {
+                    let last = self.outgoing.file.is_none() && !self.outgoing.stream;
+                    link.poll_send_body(cx, parts, last, &mut self.deadline, wait)
+                }
+            };
             match sent {
                 Poll::Ready(Ok(n)) => return Poll::Ready(Step::Sent(n)),
                 Poll::Ready(Err(LinkError::Timeout)) => {
@@ -408,6 +456,9 @@ impl Talk<'_> {
                 }
                 Poll::Ready(Err(LinkError::Io(e))) => {
                     return Poll::Ready(Step::Failed(Fault::Send(e)))
+                }
+                Poll::Ready(Err(LinkError::Protocol(text))) => {
+                    return Poll::Ready(Step::Failed(Fault::Protocol(text)))
                 }
                 Poll::Pending => {}
             }
@@ -419,6 +470,10 @@ impl Talk<'_> {
                 Poll::Ready(Step::Failed(Fault::Timeout(READING)))
             }
             Poll::Ready(Err(LinkError::Io(e))) => Poll::Ready(Step::Failed(Fault::Read(e))),
+            Poll::Ready(Err(LinkError::Protocol(text))) => {
+                let text = format!("{text} while {READING}");
+                Poll::Ready(Step::Failed(Fault::Protocol(text)))
+            }
             Poll::Pending if self.watch.is_gone(cx) => Poll::Ready(Step::Failed(Fault::ClientGone)),
             Poll::Pending => Poll::Pending,
         }
@@ -428,7 +483,9 @@ impl Talk<'_> {
     fn parse(&mut self, r: &mut Request, reply: &mut Vec<u8>) -> Result<bool, Fault> {
         loop {
             let at = r.exchange.head_at;
-            let parsed = self.parser.parse(&reply[at..], self.head_max, &mut r.exchange.head);
+            // An HTTP/2 head has been measured already.
+            let max = if self.h2 { usize::MAX } else { self.head_max };
+            let parsed = self.parser.parse(&reply[at..], max, &mut r.exchange.head);
             match parsed {
                 Ok(ResponseProgress::NeedMore) => return Ok(false),
                 Ok(ResponseProgress::Http09) => {

@@ -1,11 +1,12 @@
 //! nginx's `ngx_http_proxy_module`: requests are passed to HTTP servers.
 //!
-//! Differences from nginx, each in its directive's row: no HTTP/2 to servers; what a
+//! Differences from nginx, each in its directive's row: what a
 //! variable brings along can neither end a header line nor the request line; an unasked 101 is a 502.
 
 mod cache;
 mod conf;
 mod exchange;
+mod h2;
 mod headers;
 mod relay;
 mod respond;

@@ -35,6 +35,11 @@ impl From<BadBody> for Fault {
         Fault::BadBody(match e {
             BadBody::Chunks => "upstream sent invalid chunked response while reading upstream",
             BadBody::Trailers => "upstream sent invalid trailer while reading upstream",
+            BadBody::TooLong => {
+                "upstream sent response body larger than indicated content length while reading \
+                 upstream"
+            }
+            BadBody::TooShort => "upstream prematurely closed stream while reading upstream",
         })
     }
 }
@@ -59,6 +64,7 @@ pub async fn run(
     };
     let mut first = std::mem::take(&mut r.exchange.reply);
     let from = r.exchange.head_at + r.exchange.head.head_len;
+    relay.reader.follow(link);
     let taken = relay.take(r, &mut first, from);
     let done = match taken {
         Ok(()) => relay.emit_first(r, &first[from..]),
@@ -189,6 +195,7 @@ impl Relay<'_> {
                 }
                 self.reader.done = true;
             }
+            self.reader.follow(link);
             self.take(r, &mut buf, 0)?;
             if !buf.is_empty() || self.reader.done {
                 self.put(r, &mut buf)?;
@@ -264,6 +271,10 @@ impl Relay<'_> {
                     return Poll::Ready(Err(Fault::Timeout(READING)))
                 }
                 Poll::Ready(Err(LinkError::Io(e))) => return Poll::Ready(Err(Fault::Read(e))),
+                Poll::Ready(Err(LinkError::Protocol(text))) => {
+                    let text = format!("{text} while {READING}");
+                    return Poll::Ready(Err(Fault::Protocol(text)));
+                }
                 Poll::Pending => {}
             }
         }

@@ -366,10 +366,14 @@ pub static ROWS: &[Row] = &[
         set_ignore_headers,
     ),
     Row::new("proxy_http_version", HSL, Arity::ONE, "1.1", "HTTP version of requests.", |cf, d| {
-        let v = d.choice(0, &[("1.0", HttpVersion::V10), ("1.1", HttpVersion::V11)])?;
+        use HttpVersion::{V10, V11, V2};
+        let v = d.choice(0, &[("1.0", V10), ("1.1", V11), ("2", V2)])?;
         cf.get::<ProxyLoc>().http_version.once(d, v)
     })
-    .note("2 is not in this version"),
+    .note(
+        "2: fields that belong to a connection are never sent; what is left of a streamed request \
+         body when the answer begins is not sent",
+    ),
 ];
 
 /// Appends to a list of this level.

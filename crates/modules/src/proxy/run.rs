@@ -18,7 +18,7 @@ use weir_runtime::clock;
 use weir_tls::TlsError;
 use weir_upstream::balance::Key;
 use weir_upstream::group::{Lease, WorkerGroup};
-use weir_upstream::link::{Link, LinkError, SecureError, SocketOptions};
+use weir_upstream::link::{Link, LinkError, SecureError, SocketOptions, H2_MARK};
 use weir_upstream::peers::Choice;
 use weir_upstream::reply::BodyReader;
 use weir_upstream::tls::Wanted;
@@ -176,8 +176,8 @@ async fn take_body(r: &mut Request, conf: &ProxyLoc) -> Result<Body, BodyError> 
         return Ok(Body::None);
     }
     let own = conf.set_body.is_some() || !*conf.pass_request_body;
-    let v11 = *conf.http_version == super::conf::HttpVersion::V11;
-    let streamed = !*conf.request_buffering && !own && (v11 || !r.body.is_chunked());
+    let streamed =
+        !*conf.request_buffering && !own && (conf.streams_unmeasured() || !r.body.is_chunked());
     match streamed && !r.body.complete {
         true if !take_what_is_there(r).await? => return Ok(Body::Stream),
         true => {}
@@ -253,7 +253,8 @@ async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
     if let Some(sticky) = &run.group.shape.sticky {
         sticky.chosen(r, &mut run.key.client, &lease);
     }
-    let mark = run.tls.as_ref().map_or(0, |t| t.mark);
+    let version = if run.conf().is_h2() { H2_MARK } else { 0 };
+    let mark = run.tls.as_ref().map_or(0, |t| t.mark) ^ version;
     let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
     let idle = run
         .group
@@ -265,7 +266,12 @@ async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
             link
         }
         None => match connect(r, run, &lease).await {
-            Ok(link) => link,
+            Ok(mut link) => {
+                if run.conf().is_h2() {
+                    link.start_h2();
+                }
+                link
+            }
             Err(fault) => return Err(give_up(r, run, lease, None, fault)),
         },
     };
@@ -299,6 +305,7 @@ async fn connect(r: &mut Request, run: &Run, lease: &Lease) -> Result<Box<Link>,
         Some(Ok(link)) => secure(r, run, link).await,
         Some(Err(LinkError::Timeout)) => Err(Fault::Timeout("connecting to upstream")),
         Some(Err(LinkError::Io(e))) => Err(Fault::Connect(e)),
+        Some(Err(LinkError::Protocol(text))) => Err(Fault::Protocol(text)),
     }
 }
 
@@ -439,7 +446,7 @@ async fn answered(r: &mut Request, run: &mut Run, answer: Answer) -> Option<Flow
         }
         let kept = cache::kept_instead(r, run.conf(), bit_of(status));
         if kept.is_some() || respond::intercepts(r, run.conf()) {
-            let reader = BodyReader::new(&r.exchange.head, run.bodiless);
+            let reader = answer.link.reader(&r.exchange.head, run.bodiless);
             done(r, run, answer, &reader);
             let conf = run.conf();
             return Some(match kept {
@@ -462,7 +469,7 @@ async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
     let redirected = if cache::is_silent(r) { None } else { respond::accel_redirect(r, conf) };
     if let Some(flow) = redirected {
         cache::give_up(r);
-        let reader = BodyReader::new(&r.exchange.head, run.bodiless);
+        let reader = answer.link.reader(&r.exchange.head, run.bodiless);
         done(r, run, answer, &reader);
         return flow;
     }
@@ -476,7 +483,7 @@ async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
         }
         return tunnel::run(r, run, answer).await;
     }
-    let mut reader = BodyReader::new(&r.exchange.head, run.bodiless);
+    let mut reader = answer.link.reader(&r.exchange.head, run.bodiless);
     let sent = if keep.silent { Ok(()) } else { r.send_header() };
     match sent {
         Ok(()) => {}
@@ -527,6 +534,7 @@ async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
 pub fn done(r: &mut Request, run: &mut Run, answer: Answer, reader: &BodyReader) {
     finish_state(r, run, Some(&answer.link));
     let keep = answer.request_sent
+        && answer.link.may_go_on()
         && reader.done
         && !reader.excess
         && !r.exchange.head.connection_close

@@ -1,6 +1,6 @@
 //! `proxy_pass`: where a request goes and under which URI.
 
-use super::conf::{HttpVersion, ProxyLoc};
+use super::conf::ProxyLoc;
 use super::exchange;
 use super::headers::BodyLength;
 use super::rewrite::Rewrite;
@@ -299,7 +299,7 @@ pub fn write_request(r: &mut Request, head: &Head) -> Result<bool, u16> {
         r.log(LogLevel::Error, "zero length URI to proxy");
         return Err(500);
     }
-    let v11 = *conf.http_version == HttpVersion::V11;
+    let v11 = conf.streams_unmeasured();
     out.extend_from_slice(if v11 { b" HTTP/1.1\r\n" } else { b" HTTP/1.0\r\n" });
     plan.write_host(r, &head.target.parts().host, v11, &mut out);
     let own_body = conf.set_body.as_ref().map(|t| r.eval(t));

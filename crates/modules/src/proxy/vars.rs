@@ -1,6 +1,6 @@
 //! `$proxy_*`.
 
-use super::conf::{HttpVersion, ProxyLoc};
+use super::conf::ProxyLoc;
 use super::target::{Parts, Pass};
 use std::rc::Rc;
 use weir_base::addr::parse_endpoint;
@@ -54,10 +54,7 @@ fn add_x_forwarded_for(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 /// The client's body goes out as it comes, of a length not known before.
 fn streams_chunked(r: &Request) -> bool {
     let conf = r.loc().conf::<ProxyLoc>();
-    r.body.is_chunked()
-        && !r.body.complete
-        && !*conf.request_buffering
-        && *conf.http_version == HttpVersion::V11
+    r.body.is_chunked() && !r.body.complete && !*conf.request_buffering && conf.streams_unmeasured()
 }
 
 fn body_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

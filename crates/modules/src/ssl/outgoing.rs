@@ -36,6 +36,8 @@ pub struct Outgoing {
     pub passwords: Val<Arc<Vec<Vec<u8>>>>,
     pub commands: Val<Vec<(String, String)>>,
     pub key_log: Val<Option<PathBuf>>,
+    /// HTTP/2 is offered.
+    pub h2: bool,
     loaded: Arc<Loaded>,
     prefix: PathBuf,
     /// Made when the configuration is built, where it is used.
@@ -129,6 +131,7 @@ impl Outgoing {
             session_reuse: *self.session_reuse,
             server_name: *self.server_name,
             key_log,
+            h2: self.h2,
         };
         self.made = Some(Arc::new(ClientTls::new(settings).map_err(fail)?));
         Ok(())

@@ -6,7 +6,9 @@ mod static_table;
 mod table;
 
 pub use decode::{Decoder, Field, Fields, HpackError, HpackLimits};
-pub use encode::{literal, literal_known, literal_lower, status, text_known, Known, EMPTY_TABLE};
+pub use encode::{
+    literal, literal_known, literal_lower, request_line, status, text_known, Known, EMPTY_TABLE,
+};
 
 #[cfg(test)]
 mod tests;

@@ -141,6 +141,11 @@ impl<'a> Block<'a> {
 }
 
 impl Decoder {
+    /// For a peer that was told to keep no table.
+    pub fn without_table() -> Decoder {
+        Decoder { table: Table::new(0) }
+    }
+
     /// Decodes a whole block into `out`, which is cleared first.
     pub fn decode(
         &mut self,

@@ -9,6 +9,9 @@ use crate::http2::huffman;
 pub struct Known(u8);
 
 impl Known {
+    pub const AUTHORITY: Known = Known(1);
+    pub const METHOD: Known = Known(2);
+    pub const PATH: Known = Known(4);
     pub const CONTENT_LENGTH: Known = Known(28);
     pub const CONTENT_TYPE: Known = Known(31);
     pub const DATE: Known = Known(33);
@@ -54,6 +57,21 @@ fn plain(text: &[u8], out: &mut Vec<u8>) {
 
 /// Begins a block that tells the peer that its table stays empty; due once its size has been set.
 pub const EMPTY_TABLE: u8 = 0x20;
+
+/// `:method`, `:scheme`, `:path` and `:authority`.
+pub fn request_line(method: &[u8], tls: bool, path: &[u8], authority: &[u8], out: &mut Vec<u8>) {
+    match method {
+        b"GET" => out.push(0x82),
+        b"POST" => out.push(0x83),
+        _ => literal_known(Known::METHOD, method, out),
+    }
+    out.push(if tls { 0x87 } else { 0x86 });
+    match path {
+        b"/" => out.push(0x84),
+        _ => literal_known(Known::PATH, path, out),
+    }
+    literal_known(Known::AUTHORITY, authority, out);
+}
 
 /// `:status`
 pub fn status(code: u16, out: &mut Vec<u8>) {
