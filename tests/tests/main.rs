@@ -57,6 +57,7 @@ mod static_open_file_uses;
 mod static_ranges;
 mod static_symlinks;
 mod stub_status;
+mod subrequests;
 mod try_files;
 mod upstream_least_time;
 mod upstream_resolve;

@@ -152,6 +152,28 @@ impl RequestBody {
         self.complete = self.done;
     }
 
+    /// The same body for a subrequest: what has been read whole, or nothing.
+    pub(crate) fn shared(&self) -> RequestBody {
+        let none =
+            RequestBody { done: true, complete: true, too_large_ok: true, ..Self::default() };
+        if !self.complete || self.is_none() {
+            return none;
+        }
+        RequestBody {
+            framing: Framing::Length(self.length),
+            length: self.length,
+            memory: self.memory.clone(),
+            file: self.file.clone(),
+            started: true,
+            ..none
+        }
+    }
+
+    /// There is no body, whatever the header says.
+    pub fn nothing(&mut self) {
+        *self = RequestBody { done: true, complete: true, ..Self::default() };
+    }
+
     /// A body that comes by a stream of its own.
     pub(crate) fn begin_stream(&mut self, announced: Option<u64>) {
         self.framing = Framing::Stream(announced);

@@ -6,7 +6,7 @@ use crate::generation::{Generation, LocationConf, ServerConf};
 use crate::listen_rows;
 use crate::location::{Entry, LocationSet};
 use crate::logger::ErrorLog;
-use crate::module::{HttpModule, Phase};
+use crate::module::{HttpModule, Phase, Reach};
 use std::sync::Arc;
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Level, Slots};
 use weir_script::regex::{Regex, RegexOptions};
@@ -475,12 +475,17 @@ fn location_conf(
     });
     let filters: Vec<_> =
         modules.iter().filter_map(|m| m.filter.as_ref()).filter(|f| (f.active)(&slots)).collect();
+    let of_parts = || filters.iter().filter(|f| f.reach == Reach::Part);
+    let before = filters.iter().take_while(|f| f.reach != Reach::Whole);
     LocationConf {
         id,
         name,
         phases,
         header_filters: filters.iter().filter_map(|f| f.header).collect(),
         body_filters: filters.iter().filter_map(|f| f.body).collect(),
+        part_header_filters: of_parts().filter_map(|f| f.header).collect(),
+        part_body_filters: of_parts().filter_map(|f| f.body).collect(),
+        postpone_at: before.filter(|f| f.body.is_some()).count(),
         body_on_demand,
         nested: LocationSet::new(entries),
         exact: flags.0,

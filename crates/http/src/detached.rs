@@ -5,12 +5,13 @@
 //! header nor body; it is not logged. A worker that is quitting waits for it as for a connection.
 
 use crate::conn::Connection;
-use crate::request::Request;
+use crate::request::{Request, REDIRECTS_MAX};
 use crate::worker::Worker;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
 use weir_runtime::net::Stream;
+use weir_wire::http1::request::Method;
 
 impl Request {
     /// A copy without its body, its answer and the modules' state.
@@ -29,12 +30,10 @@ impl Request {
         own.requests.set(conn.requests.get());
         own.proxied.borrow_mut().clone_from(&conn.proxied.borrow());
         let mut copy = Box::<Request>::default();
-        copy.buf.clone_from(&self.buf);
-        copy.head.clone_from(&self.head);
+        self.copy_head_to(&mut copy, Rc::new(own));
         copy.method = self.method;
         copy.uri.clone_from(&self.uri);
         copy.args.clone_from(&self.args);
-        copy.host.clone_from(&self.host);
         copy.captures.subject.clone_from(&self.captures.subject);
         copy.captures.captures.clone_from(&self.captures.captures);
         copy.add_uri_to_alias = self.add_uri_to_alias;
@@ -43,11 +42,31 @@ impl Request {
         copy.valid_location = self.valid_location;
         copy.internal = self.internal;
         copy.header_only = true;
+        Ok(copy)
+    }
+
+    /// What a request that is made from this one has of it in any case.
+    fn copy_head_to(&self, copy: &mut Request, conn: Rc<Connection>) {
+        copy.buf.clone_from(&self.buf);
+        copy.head.clone_from(&self.head);
+        copy.host.clone_from(&self.host);
         copy.request_id = self.request_id;
         copy.start_ms = weir_runtime::clock::mono_ms();
         copy.number = self.number;
-        self.copy_place_to(&mut copy, Rc::new(own));
-        Ok(copy)
+        self.copy_place_to(copy, conn);
+    }
+
+    /// Begins a subrequest: a GET with this request's header, and its body as far as it was read.
+    pub(crate) fn copy_to_part(&self, part: &mut Request, conn: Rc<Connection>) {
+        self.copy_head_to(part, conn);
+        let server = part.server().location;
+        part.set_location(server);
+        part.method = Method::Get;
+        part.internal = true;
+        part.redirects_left = REDIRECTS_MAX;
+        part.limits_applied = self.limits_applied;
+        part.filter_needs_memory = self.filter_needs_memory;
+        part.body = self.body.shared();
     }
 }
 

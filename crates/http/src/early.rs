@@ -86,7 +86,10 @@ pub(crate) async fn read_body(r: &mut Request) -> Option<Flow> {
 /// Whether the client gets hints.
 pub fn wants_hints(r: &mut Request) -> bool {
     let loc = Rc::clone(r.loc());
-    r.version() >= Version::HTTP_11 && !r.header_sent && any(r, &loc.core.early_hints)
+    r.version() >= Version::HTTP_11
+        && !r.header_sent
+        && !r.is_part()
+        && any(r, &loc.core.early_hints)
 }
 
 /// Sends hints ahead of the answer, as far as the client takes them at once.

@@ -4,11 +4,16 @@ use crate::buf::Chain;
 use crate::module::{FilterResult, Next};
 use crate::output;
 use crate::request::Request;
+use crate::subrequest;
 
 impl Next {
     /// Calls the next header filter, or sends the header after the last.
     pub fn header(self, r: &mut Request) -> FilterResult {
-        match r.loc().header_filters.get(self.0).copied() {
+        let filters = match r.is_part() {
+            false => &r.loc().header_filters,
+            true => &r.loc().part_header_filters,
+        };
+        match filters.get(self.0).copied() {
             Some(filter) => filter(r, Next(self.0 + 1)),
             None => output::send_header(r),
         }
@@ -16,6 +21,32 @@ impl Next {
 
     /// Calls the next body filter, or queues the body after the last.
     pub fn body(self, r: &mut Request, chain: Chain) -> FilterResult {
+        if r.parts.is_some() {
+            return self.body_of_parts(r, chain);
+        }
+        match r.loc().body_filters.get(self.0).copied() {
+            Some(filter) => filter(r, chain, Next(self.0 + 1)),
+            None => output::send_body(r, chain),
+        }
+    }
+
+    /// A subrequest's body ends where the main request's goes on; the main request's own is put in
+    /// order with it there.
+    fn body_of_parts(self, r: &mut Request, chain: Chain) -> FilterResult {
+        if r.is_part() {
+            return match r.loc().part_body_filters.get(self.0).copied() {
+                Some(filter) => filter(r, chain, Next(self.0 + 1)),
+                None => subrequest::catch(r, chain),
+            };
+        }
+        match self.0 == r.loc().postpone_at {
+            true => subrequest::catch(r, chain),
+            false => self.body_now(r, chain),
+        }
+    }
+
+    /// As `body`, behind the point where the output is put in order.
+    pub(crate) fn body_now(self, r: &mut Request, chain: Chain) -> FilterResult {
         match r.loc().body_filters.get(self.0).copied() {
             Some(filter) => filter(r, chain, Next(self.0 + 1)),
             None => output::send_body(r, chain),

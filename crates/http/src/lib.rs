@@ -4,6 +4,7 @@
 pub mod body;
 pub mod buf;
 pub mod build;
+pub mod client_watch;
 pub mod conf;
 pub mod conn;
 pub mod core_rows;
@@ -28,6 +29,7 @@ pub mod request;
 pub mod resolver;
 pub mod server;
 pub mod special;
+pub mod subrequest;
 pub mod symlinks;
 pub mod syslog;
 pub mod temp;
@@ -38,5 +40,6 @@ pub mod worker;
 pub mod zones;
 
 pub use buf::{Buf, Chain, Data};
+pub use client_watch::ClientWatch;
 pub use module::{Flow, HttpModule, LocalFuture, Next, Phase};
 pub use request::Request;

@@ -188,6 +188,11 @@ impl Request {
             line.extend_from_slice(self.request_line());
             line.push(b'"');
         }
+        if self.is_part() {
+            line.extend_from_slice(b", subrequest: \"");
+            line.extend_from_slice(&self.uri);
+            line.push(b'"');
+        }
         self.write_upstream(line);
         if let Some(host) = self.header(HeaderId::Host) {
             line.extend_from_slice(b", host: \"");

@@ -79,11 +79,23 @@ pub struct Next(pub(crate) usize);
 pub type HeaderFilter = fn(&mut Request, Next) -> FilterResult;
 pub type BodyFilter = fn(&mut Request, Chain, Next) -> FilterResult;
 
+/// Which answers a filter sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// Each, a subrequest's too, before they are put together.
+    Part,
+    /// The main request's own, before those of its subrequests are put into it.
+    Main,
+    /// The whole, put together. These filters come last in the list.
+    Whole,
+}
+
 /// A module's place in the filter chains. Filters run in the order of the module list.
 pub struct Filter {
     pub header: Option<HeaderFilter>,
     pub body: Option<BodyFilter>,
     pub active: Active,
+    pub reach: Reach,
 }
 
 /// A variable's value is appended to the buffer; `false` means it has none ("not found").

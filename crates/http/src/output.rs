@@ -8,6 +8,7 @@ use crate::h2;
 use crate::module::FilterResult;
 use crate::names;
 use crate::request::Request;
+use crate::subrequest;
 use crate::worker::Worker;
 use weir_base::bytes::fmt_u64;
 use weir_base::date;
@@ -22,6 +23,10 @@ pub const SERVER_NAME: &str = "weir";
 /// Serialises the response header into the output queue.
 pub fn send_header(r: &mut Request) -> FilterResult {
     if r.header_sent {
+        return Ok(());
+    }
+    if r.is_part() {
+        subrequest::header(r);
         return Ok(());
     }
     r.header_sent = true;

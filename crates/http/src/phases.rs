@@ -7,6 +7,7 @@ use crate::logger::LogLevel;
 use crate::module::{Flow, Handler, Phase, WaitFn};
 use crate::request::Request;
 use crate::special;
+use crate::subrequest;
 use crate::tls;
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, EscapeKind};
@@ -34,15 +35,25 @@ pub async fn run(r: &mut Request) -> bool {
             return run_from(r, Phase::PostRead, Some(flow)).await;
         }
     }
-    run_from(r, Phase::PostRead, None).await
+    let done = run_from(r, Phase::PostRead, None).await;
+    match r.has_parts() {
+        false => done,
+        true => done && Box::pin(subrequest::finish(r)).await,
+    }
+}
+
+/// Runs a subrequest until its answer, with those of its own parts, is complete.
+pub(crate) async fn run_part(r: &mut Request) -> bool {
+    run_from(r, Phase::ServerRewrite, None).await && subrequest::finish(r).await
 }
 
 /// Goes on after a redirect that the engine made before any phase ran.
 pub async fn run_redirected(r: &mut Request, flow: Flow) -> bool {
-    match flow {
-        Flow::Named => run_from(r, Phase::Rewrite, None).await,
-        _ => run_from(r, Phase::ServerRewrite, None).await,
-    }
+    let from = match flow {
+        Flow::Named => Phase::Rewrite,
+        _ => Phase::ServerRewrite,
+    };
+    run_from(r, from, None).await && Box::pin(subrequest::finish(r)).await
 }
 
 /// `ended` is how it went before any phase.
@@ -142,7 +153,7 @@ async fn guarded(r: &mut Request) -> Flow {
         Flow::Declined | Flow::Ok => {}
         flow => return flow,
     }
-    if has_handlers(r, Phase::Access) {
+    if has_handlers(r, Phase::Access) && !r.is_part() {
         match access(r).await {
             Flow::Declined | Flow::Ok => {}
             flow => return flow,

@@ -7,6 +7,7 @@ use crate::generation::{Location, Server, WorkerGen};
 use crate::h2;
 use crate::headers_out::HeadersOut;
 use crate::module::{FilterResult, Next};
+use crate::subrequest::{self, Parts};
 use crate::timing::{Exchange, UpstreamState};
 use std::any::Any;
 use std::io;
@@ -17,6 +18,9 @@ use weir_script::template::{Env, Template, VarId};
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{HeaderField, Method, RequestHead, Version};
 use weir_wire::Range32;
+
+/// One more than the internal redirects that a request may go through.
+pub(crate) const REDIRECTS_MAX: u8 = 11;
 
 /// Where a request stands: its connection, and the part of the configuration that serves it.
 struct Place {
@@ -142,6 +146,10 @@ pub struct Request {
     pub exchange: Exchange,
     /// The number of this request on its connection.
     pub number: u32,
+    /// Modules whose limits have been applied, by a bit each: once for a request and its parts.
+    pub limits_applied: u8,
+    /// What it has to do with subrequests: `None` for most.
+    pub(crate) parts: Option<Box<Parts>>,
 }
 
 impl Request {
@@ -156,7 +164,7 @@ impl Request {
         let location = Rc::clone(&gen.locations[server.location]);
         self.place = Some(Place { conn, gen, server, location, stream: None });
         self.start_ms = start_ms;
-        self.redirects_left = 11;
+        self.redirects_left = REDIRECTS_MAX;
         self.valid_unparsed_uri = true;
         self.valid_location = true;
     }
@@ -219,6 +227,8 @@ impl Request {
             client,
             exchange,
             number,
+            limits_applied,
+            parts,
         } = self;
         *place = None;
         buf.clear();
@@ -274,6 +284,8 @@ impl Request {
         *client = None;
         exchange.clear();
         *number = 0;
+        *limits_applied = 0;
+        *parts = None;
     }
 
     /// Gives a copy its place in the configuration, and the variables that were set here.
@@ -550,7 +562,7 @@ impl Request {
 
     /// Whether no body filter has anything to do with this response.
     pub fn body_is_plain(&self) -> bool {
-        self.ctx.is_empty() && self.loc().body_on_demand
+        self.ctx.is_empty() && self.loc().body_on_demand && self.parts.is_none()
     }
 
     /// Runs the body filters and puts the result into the output queue.
@@ -560,6 +572,9 @@ impl Request {
 
     /// Bytes of the response that are not on their way yet.
     pub fn queued(&self) -> u64 {
+        if self.is_part() {
+            return subrequest::queued(self);
+        }
         match self.stream() {
             None => self.conn().out.borrow().queued(),
             Some(stream) => stream.queued(),
@@ -568,6 +583,9 @@ impl Request {
 
     /// Sends what can be sent now; answers how much that was.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        if self.is_part() {
+            return subrequest::poll_flush(self, cx);
+        }
         match self.stream() {
             None => self.conn().poll_flush(cx, u64::MAX),
             Some(stream) => stream.poll_flush(cx),
@@ -576,6 +594,9 @@ impl Request {
 
     /// Ready once the deadline for sending has passed.
     pub fn poll_send_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
+        if self.is_part() {
+            return Poll::Pending;
+        }
         match self.stream() {
             None => self.conn().poll_write_timeout(cx, deadline).map(|_| ()),
             Some(stream) => stream.poll_timeout(cx, deadline),
@@ -584,6 +605,12 @@ impl Request {
 
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
+        if self.parts.is_some() {
+            Box::pin(subrequest::make_room(self, leave)).await?;
+            if self.is_part() {
+                return Ok(());
+            }
+        }
         let core = &self.loc().core;
         let (timeout, turn) = (*core.send_timeout, *core.sendfile_max_chunk);
         let unlimited = self.limit_rate.is_none() && core.limit_rate.is_none();
@@ -630,6 +657,10 @@ impl Request {
 
     /// Waits, but no longer than the client is there.
     pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
+        if self.is_part() {
+            weir_runtime::timer::sleep_ms(ms).await;
+            return Ok(());
+        }
         match self.stream() {
             None => self.conn().sleep_while_open(ms).await,
             Some(stream) => stream.sleep_while_open(ms).await,

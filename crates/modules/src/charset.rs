@@ -17,7 +17,7 @@ use weir_base::units::parse_hex;
 use weir_http::buf::Data;
 use weir_http::build::Build;
 use weir_http::logger::LogLevel;
-use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next};
+use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::vars::registry;
 use weir_http::{Buf, Chain, Request};
 use weir_module::{
@@ -177,7 +177,7 @@ pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_charset_filter_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<CharsetMain>(), SlotVtable::of::<CharsetLoc>()],
-    filter: Some(Filter { header: Some(header), body: Some(body), active }),
+    filter: Some(Filter { header: Some(header), body: Some(body), active, reach: Reach::Part }),
     build: Some(check_maps),
     ..HttpModule::EMPTY
 };

@@ -9,7 +9,7 @@ use crate::util::text_of;
 use flate2::write::MultiGzDecoder;
 use weir_http::buf::Data;
 use weir_http::logger::LogLevel;
-use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next};
+use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::{Buf, Chain, Request};
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
@@ -62,6 +62,7 @@ pub const MODULE: HttpModule = HttpModule {
         header: Some(header),
         body: Some(body),
         active: |slots| *slots.get::<GunzipLoc>().on,
+        reach: Reach::Part,
     }),
     ..HttpModule::EMPTY
 };

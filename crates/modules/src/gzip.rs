@@ -13,7 +13,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_base::bytes::fmt_u64;
 use weir_http::buf::Data;
-use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, VarArg, Variable};
+use weir_http::module::{
+    Filter, FilterError, FilterResult, HttpModule, Next, Reach, VarArg, Variable,
+};
 use weir_http::{Buf, Chain, Request};
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
@@ -132,6 +134,7 @@ pub const MODULE: HttpModule = HttpModule {
         header: Some(header),
         body: Some(body),
         active: |slots| *slots.get::<Conf>().on,
+        reach: Reach::Whole,
     }),
     body_on_demand: true,
     ..HttpModule::EMPTY

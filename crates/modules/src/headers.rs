@@ -11,7 +11,7 @@ use crate::util::with_value;
 use expires::Expires;
 use weir_base::date;
 use weir_http::buf::Chain;
-use weir_http::module::{Filter, FilterResult, HttpModule, Next};
+use weir_http::module::{Filter, FilterResult, HttpModule, Next, Reach};
 use weir_http::vars::template;
 use weir_http::Request;
 use weir_module::{
@@ -139,7 +139,7 @@ pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_headers_filter_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<HeadersLoc>()],
-    filter: Some(Filter { header: Some(header), body: None, active: any }),
+    filter: Some(Filter { header: Some(header), body: None, active: any, reach: Reach::Main }),
     ..HttpModule::EMPTY
 };
 
@@ -151,6 +151,7 @@ pub const TRAILERS: HttpModule = HttpModule {
         header: Some(expect_trailers),
         body: Some(trailers),
         active: has_trailers,
+        reach: Reach::Whole,
     }),
     ..HttpModule::EMPTY
 };

@@ -2,6 +2,7 @@
 
 mod access;
 mod auth_basic;
+mod auth_request;
 mod autoindex;
 #[macro_use]
 mod cache;
@@ -22,6 +23,7 @@ mod limits;
 mod log;
 mod map;
 mod mime;
+mod mirror;
 mod not_modified;
 mod proxy;
 mod random_index;
@@ -58,6 +60,7 @@ pub const MODULES: &[&HttpModule] = &[
     &realip::MODULE,
     &access::MODULE,
     &auth_basic::MODULE,
+    &auth_request::MODULE,
     &limit_req::MODULE,
     &limit_conn::MODULE,
     &geo::MODULE,
@@ -68,6 +71,7 @@ pub const MODULES: &[&HttpModule] = &[
     &stub_status::MODULE,
     &welcome::MODULE,
     &empty_gif::MODULE,
+    &mirror::MODULE,
     &try_files::MODULE,
     &proxy::MODULE,
     &proxy::CACHE,
@@ -95,6 +99,7 @@ pub const MODULES: &[&HttpModule] = &[
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
     "--with-http_v2_module",
+    "--with-http_auth_request_module",
     "--with-http_gunzip_module",
     "--with-http_gzip_static_module",
     "--with-http_random_index_module",
@@ -104,7 +109,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_stub_status_module",
     "--with-http_sub_module",
     "--without-http_ssi_module",
-    "--without-http_mirror_module",
     "--without-http_fastcgi_module",
     "--without-http_uwsgi_module",
     "--without-http_scgi_module",

@@ -266,8 +266,11 @@ fn active(slots: &Slots) -> bool {
     slots.get::<LimitConnLoc>().limits.is_some()
 }
 
+/// In `Request::limits_applied`.
+const APPLIED_BIT: u8 = 2;
+
 fn handler(r: &mut Request) -> Flow {
-    if r.kept::<Kept>().is_some() {
+    if r.kept::<Kept>().is_some() || r.limits_applied & APPLIED_BIT != 0 {
         return Flow::Declined;
     }
     let loc = Rc::clone(r.loc());
@@ -301,9 +304,14 @@ fn handler(r: &mut Request) -> Flow {
         }
     }
     if !held.is_empty() {
-        r.keep_state(Kept { status: Status::Passed, _held: held });
+        keep(r, Status::Passed, held);
     }
     Flow::Declined
+}
+
+fn keep(r: &mut Request, status: Status, held: Vec<Held>) {
+    r.limits_applied |= APPLIED_BIT;
+    r.keep_state(Kept { status, _held: held });
 }
 
 fn log_refusal(r: &Request, conf: &LimitConnLoc, limit: &Limit) {
@@ -314,10 +322,10 @@ fn log_refusal(r: &Request, conf: &LimitConnLoc, limit: &Limit) {
 
 fn refuse(r: &mut Request, conf: &LimitConnLoc) -> Flow {
     if *conf.refusal.dry_run {
-        r.keep_state(Kept { status: Status::RejectedDryRun, _held: Vec::new() });
+        keep(r, Status::RejectedDryRun, Vec::new());
         return Flow::Declined;
     }
-    r.keep_state(Kept { status: Status::Rejected, _held: Vec::new() });
+    keep(r, Status::Rejected, Vec::new());
     Flow::Status(*conf.refusal.status)
 }
 

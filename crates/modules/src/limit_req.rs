@@ -278,15 +278,21 @@ enum Decision {
     },
 }
 
+/// In `Request::limits_applied`.
+const APPLIED_BIT: u8 = 1;
+
 fn handler(r: &mut Request) -> Flow {
-    if r.kept::<Kept>().is_some() {
+    if r.kept::<Kept>().is_some() || r.limits_applied & APPLIED_BIT != 0 {
         return Flow::Declined;
     }
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<LimitReqLoc>();
     let limits = conf.limits.as_deref().unwrap_or_default();
     let dry = *conf.refusal.dry_run;
-    let keep = |r: &mut Request, status, delay_ms| r.keep_state(Kept { status, delay_ms });
+    let keep = |r: &mut Request, status, delay_ms| {
+        r.limits_applied |= APPLIED_BIT;
+        r.keep_state(Kept { status, delay_ms });
+    };
     match decide(r, limits) {
         Decision::None => Flow::Declined,
         Decision::Wait { ms: 0, .. } => {
@@ -386,7 +392,7 @@ fn delay_ms(limit: &Limit, rate: u64, excess: u64) -> u64 {
 fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let ms = r.kept::<Kept>().map_or(0, |k| k.delay_ms);
-        if r.stream().is_some() {
+        if r.stream().is_some() || r.is_part() {
             return match r.sleep_while_open(ms).await {
                 Ok(()) => Flow::Declined,
                 Err(_) => Flow::Status(499),

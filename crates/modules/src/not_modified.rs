@@ -3,13 +3,13 @@
 use std::rc::Rc;
 use weir_base::date::parse_http_time;
 use weir_http::conf::IfModifiedSince;
-use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next};
+use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::Request;
 use weir_wire::http1::names::HeaderId;
 
 pub const MODULE: HttpModule = HttpModule {
     name: "not_modified",
-    filter: Some(Filter { header: Some(header), body: None, active: |_| true }),
+    filter: Some(Filter { header: Some(header), body: None, active: |_| true, reach: Reach::Main }),
     ..HttpModule::EMPTY
 };
 

@@ -5,13 +5,18 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_base::date::parse_http_time;
 use weir_http::buf::Data;
-use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next};
+use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::{Buf, Chain, Request};
 use weir_wire::http1::names::HeaderId;
 
 pub const MODULE: HttpModule = HttpModule {
     name: "range",
-    filter: Some(Filter { header: Some(header), body: Some(body), active: |_| true }),
+    filter: Some(Filter {
+        header: Some(header),
+        body: Some(body),
+        active: |_| true,
+        reach: Reach::Whole,
+    }),
     body_on_demand: true,
     ..HttpModule::EMPTY
 };

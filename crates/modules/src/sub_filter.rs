@@ -13,7 +13,7 @@ use crate::mime::MimeTypes;
 use crate::util::text_of;
 use matcher::{Found, Matcher};
 use weir_http::buf::Data;
-use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next};
+use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::vars::{template, template_of};
 use weir_http::{Buf, Chain, Request};
 use weir_module::{
@@ -112,7 +112,7 @@ pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_sub_filter_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<SubLoc>()],
-    filter: Some(Filter { header: Some(header), body: Some(body), active }),
+    filter: Some(Filter { header: Some(header), body: Some(body), active, reach: Reach::Part }),
     ..HttpModule::EMPTY
 };
 

@@ -12,7 +12,7 @@ use weir_base::date;
 use weir_http::core_vars::cookie_value;
 use weir_http::generation::VarDef;
 use weir_http::logger::LogLevel;
-use weir_http::module::{Filter, FilterResult, HttpModule, Next, VarArg, Variable};
+use weir_http::module::{Filter, FilterResult, HttpModule, Next, Reach, VarArg, Variable};
 use weir_http::vars::registry;
 use weir_http::Request;
 use weir_module::{
@@ -191,6 +191,7 @@ pub const MODULE: HttpModule = HttpModule {
         header: Some(header),
         body: None,
         active: |slots| *slots.get::<UseridLoc>().enable >= Enable::V1,
+        reach: Reach::Main,
     }),
     prepare: Some(define_reset),
     ..HttpModule::EMPTY

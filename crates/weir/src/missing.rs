@@ -50,8 +50,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("add_before_body", SUBREQUESTS),
     ("add_after_body", SUBREQUESTS),
     ("addition_types", SUBREQUESTS),
-    ("auth_request*", SUBREQUESTS),
-    ("mirror*", SUBREQUESTS),
     ("post_action", SUBREQUESTS),
     ("ssi*", SUBREQUESTS),
     ("subrequest_output_buffer_size", SUBREQUESTS),

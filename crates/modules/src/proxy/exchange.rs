@@ -11,12 +11,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_http::body::{self, BodyError};
-use weir_http::conn::Connection;
+pub use weir_http::client_watch::unless_client_goes;
 use weir_http::early;
-use weir_http::h2::Stream;
 use weir_http::logger::LogLevel;
 use weir_http::temp::TempFile;
-use weir_http::Request;
+use weir_http::{ClientWatch, Request};
 use weir_upstream::h2::Rest;
 use weir_upstream::link::{error_text, Link, LinkError};
 use weir_wire::http1::chunked;
@@ -130,58 +129,6 @@ fn log_connect(r: &Request, e: &io::Error, peer: &[u8]) {
     };
     let text = format!("connect(){to} failed {} while connecting to upstream", error_text(e));
     r.log(if usual { LogLevel::Error } else { LogLevel::Crit }, &text);
-}
-
-/// Watches whether the client hangs up while a server is waited for.
-pub struct ClientWatch {
-    conn: Rc<Connection>,
-    stream: Option<Rc<Stream>>,
-    on: bool,
-}
-
-impl ClientWatch {
-    pub fn new(r: &Request, ignore: bool) -> ClientWatch {
-        ClientWatch { conn: Rc::clone(r.conn()), stream: r.stream().cloned(), on: !ignore }
-    }
-
-    pub fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
-        if let Some(stream) = &self.stream {
-            return self.on && stream.poll_gone(cx);
-        }
-        while self.on {
-            if self.conn.stream.poll_readable(cx).is_pending() {
-                return false;
-            }
-            match self.conn.stream.peek() {
-                Ok(0) => return true,
-                // A further request waits; its sender is there.
-                Ok(_) => self.on = false,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return true,
-            }
-        }
-        false
-    }
-}
-
-/// Waits for something unless the client goes first.
-pub async fn unless_client_goes<T>(
-    r: &Request,
-    ignore: bool,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    let mut watch = ClientWatch::new(r, ignore);
-    let mut work = pin!(work);
-    poll_fn(|cx| {
-        if let Poll::Ready(done) = work.as_mut().poll(cx) {
-            return Poll::Ready(Some(done));
-        }
-        match watch.is_gone(cx) {
-            true => Poll::Ready(None),
-            false => Poll::Pending,
-        }
-    })
-    .await
 }
 
 /// Sends the request and reads the answer's head; answers whether all of the request was sent.

@@ -57,7 +57,7 @@ pub(crate) use rows::add_bits;
 
 /// Waits for something unless the client goes first.
 pub(crate) async fn unless_client_goes<T>(r: &Request, work: impl Future<Output = T>) -> Option<T> {
-    exchange::unless_client_goes(r, false, work).await
+    weir_http::client_watch::unless_client_goes(r, false, work).await
 }
 
 fn handler(r: &mut Request) -> Flow {

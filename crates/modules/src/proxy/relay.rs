@@ -8,7 +8,7 @@
 
 use super::cache::Keep;
 use super::conf::ProxyLoc;
-use super::exchange::{ClientWatch, Fault};
+use super::exchange::Fault;
 use bytes::Bytes;
 use std::fs::File;
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use weir_http::logger::LogLevel;
 use weir_http::module::FilterResult;
 use weir_http::temp::TempFile;
-use weir_http::{output, Buf, Chain, Request};
+use weir_http::{output, Buf, Chain, ClientWatch, Request};
 use weir_runtime::{clock, timer};
 use weir_upstream::link::{Link, LinkError};
 use weir_upstream::reply::{BadBody, BodyReader};
@@ -166,7 +166,7 @@ impl Relay<'_> {
         let rate = conf.limit_rate.as_ref().map_or(0, |t| r.eval_size(t));
         let rate = if self.buffering { rate } else { 0 };
         while !self.reader.done {
-            if !self.keep.is_quiet(r) && (!self.buffering || limited) {
+            if !self.keep.is_quiet(r) && (!self.buffering || limited || r.has_parts()) {
                 let leave = if self.buffering { self.conf.buffers_bytes() } else { 0 };
                 let drained = self.drain(r, leave).await;
                 self.keep.unless_kept(drained)?;

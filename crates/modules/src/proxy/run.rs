@@ -477,7 +477,7 @@ async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
     let mut keep = cache::begin(r, conf, fresh.as_ref(), buffering);
     keep.ignore_abort = run.ignores_abort();
     if r.out.status == 101 {
-        if r.header(HeaderId::Upgrade).is_none() {
+        if r.header(HeaderId::Upgrade).is_none() || r.is_part() {
             r.log(LogLevel::Error, "upstream switched protocols unasked");
             return Flow::Status(502);
         }
