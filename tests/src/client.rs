@@ -106,8 +106,19 @@ enum Stream {
 impl Stream {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         match self {
-            Stream::Tcp(s) => s.read(buf),
-            Stream::Unix(s) => s.read(buf),
+            Stream::Tcp(s) => read(s, buf),
+            Stream::Unix(s) => read(s, buf),
+        }
+    }
+}
+
+/// Reads once. A read with a time limit is interrupted when the process is stopped and goes on
+/// (a container that is frozen for a moment), with no signal handler needed: that is no end.
+pub fn read(from: &mut impl Read, buf: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match from.read(buf) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
         }
     }
 }

@@ -17,13 +17,15 @@ mod origin;
 mod server;
 mod setup;
 pub mod tls;
+pub mod tools;
 
-pub use client::{Client, Peer};
+pub use client::{read, Client, Peer};
 pub use dns::{Dns, Record};
 pub use message::{Request, Response};
 pub use origin::{Conn, Next, Origin};
 pub use server::{binary, run_cli, signal, CliOutput, Server, Signal};
 pub use setup::{free_port, Setup};
+pub use tools::skip;
 
 use std::time::{Duration, Instant};
 

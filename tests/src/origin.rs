@@ -1,10 +1,11 @@
 //! A scripted HTTP origin for the proxy to talk to, on a port the kernel chose.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::client;
 use crate::message::{self, Request};
 use crate::{expect_soon, PATIENCE};
 
@@ -37,7 +38,7 @@ impl Conn {
     pub fn wait_closed(&mut self) -> bool {
         let mut buf = [0; 1024];
         loop {
-            match self.stream.read(&mut buf) {
+            match client::read(&mut self.stream, &mut buf) {
                 Ok(0) => return true,
                 Ok(_) => {}
                 Err(_) => return false,
@@ -47,7 +48,7 @@ impl Conn {
 
     fn fill(&mut self) -> bool {
         let mut buf = [0; 16 * 1024];
-        match self.stream.read(&mut buf) {
+        match client::read(&mut self.stream, &mut buf) {
             Ok(n) => {
                 self.seen.extend_from_slice(&buf[..n]);
                 n > 0

@@ -39,14 +39,17 @@ pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("WEIR_BIN") {
         return path.into();
     }
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
     for profile in ["release", "debug"] {
-        let path = workspace.join("target").join(profile).join("weir");
+        let path = workspace().join("target").join(profile).join("weir");
         if path.exists() {
             return path;
         }
     }
     panic!("no binary to test: build weir first or set WEIR_BIN");
+}
+
+pub(crate) fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace")
 }
 
 /// A running server. It also is the [`Peer`] on its port 0.
@@ -280,13 +283,18 @@ impl Listen {
     fn is_up(&self) -> bool {
         match self {
             Listen::Unix(path) => path.exists(),
-            Listen::Port(port) => ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-                let table = std::fs::read_to_string(table).unwrap_or_default();
-                let local = format!(":{port:04X} ");
-                table.lines().any(|line| line.contains(&local) && line.contains(" 0A "))
-            }),
+            Listen::Port(port) => listens_on(*port),
         }
     }
+}
+
+/// Whether somebody listens on a port.
+pub fn listens_on(port: u16) -> bool {
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
+        let table = std::fs::read_to_string(table).unwrap_or_default();
+        let local = format!(":{port:04X} ");
+        table.lines().any(|line| line.contains(&local) && line.contains(" 0A "))
+    })
 }
 
 /// What the configuration listens on, as far as its text tells.

@@ -37,3 +37,27 @@ fn two_servers_do_not_meet() {
     let (a, b) = (Server::start(conf), Server::start(conf));
     assert_ne!(a.get("/").text(), b.get("/").text());
 }
+
+#[test]
+fn an_interrupted_read_is_no_end() {
+    struct Stopped(u32);
+    impl std::io::Read for Stopped {
+        fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+            self.0 += 1;
+            match self.0 {
+                1 | 2 => Err(std::io::ErrorKind::Interrupted.into()),
+                _ => std::io::Read::read(&mut &b"more"[..], buf),
+            }
+        }
+    }
+    assert_eq!(weir_tests::read(&mut Stopped(0), &mut [0; 16]).unwrap(), 4);
+}
+
+#[test]
+fn tools_are_found_and_run_to_their_end() {
+    let cat = weir_tests::tools::find("cat").expect("cat is everywhere");
+    assert_eq!(cat.run_with(&["-"], b"through").stdout, "through");
+    assert!(weir_tests::tools::find("no-such-tool").is_none());
+    let said = cat.run(&["no-such-file"]);
+    assert!(said.code == 1 && said.stderr.contains("no-such-file"), "{said:?}");
+}

@@ -46,7 +46,7 @@ fn receive(mut stream: TcpStream, temp: &Path) -> Seen {
         head.push(byte[0]);
     }
     let mut buf = vec![0; PIECE_BYTES];
-    let mut got = stream.read(&mut buf).unwrap();
+    let mut got = weir_tests::read(&mut stream, &mut buf).unwrap();
     let (first_byte, mut files) = (Instant::now(), Vec::new());
     let chunked = !String::from_utf8_lossy(&head).contains("Content-Length: 8388608");
     let mut tail = buf[..got].to_vec();
@@ -55,7 +55,7 @@ fn receive(mut stream: TcpStream, temp: &Path) -> Seen {
             files = files_below(temp);
         }
         pace(first_byte, got);
-        let n = stream.read(&mut buf).unwrap();
+        let n = weir_tests::read(&mut stream, &mut buf).unwrap();
         assert!(n > 0, "the upload ends at {got}");
         got += n;
         tail.extend_from_slice(&buf[..n]);

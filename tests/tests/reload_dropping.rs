@@ -2,7 +2,7 @@
 //! answer, and no kept connection is closed by the server. (nginx cuts idle kept connections with
 //! each reload, and under `reuseport` resets what waits in the queues of workers that go.)
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
@@ -113,10 +113,7 @@ fn ask(c: &mut TcpStream, last: bool) -> std::io::Result<Answer> {
     let mut seen = Vec::new();
     let mut buf = [0; 4096];
     loop {
-        let n = match c.read(&mut buf) {
-            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-            n => n?,
-        };
+        let n = weir_tests::read(c, &mut buf)?;
         seen.extend_from_slice(&buf[..n]);
         if let Some(at) = seen.windows(4).position(|w| w == b"\r\n\r\n") {
             if seen.len() == at + 12 {
@@ -276,7 +273,7 @@ fn tunnels_and_downloads_live_through_reloads() {
             t.send(b"ping");
             assert_eq!(t.read_until(b"pong"), b"pong");
         }
-        got += download.read(&mut some).unwrap();
+        got += weir_tests::read(&mut download, &mut some).unwrap();
     }
     let mut rest = Vec::new();
     got += download.read_to_end(&mut rest).unwrap();
@@ -332,8 +329,7 @@ fn a_killed_serving_process_is_followed_by_another_at_once() {
         for _ in 0..3 {
             server.get("/n");
             let Some(&child) = children(server.pid()).first() else {
-                println!("skipped: not root, so there is no master");
-                return;
+                return weir_tests::skip("not root, so there is no master");
             };
             assert!(!killed.contains(&child), "the same process again");
             weir_tests::signal(child, Signal::Kill);

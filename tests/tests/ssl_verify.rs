@@ -49,6 +49,29 @@ fn a_host_of_another_verifying_server_is_misdirected() {
     assert_eq!(good.get_host(server.port(0), "maybe", "on", "/").status, 421);
 }
 
+/// A proxy names one host in its hello, and another, or an address, in the request.
+#[test]
+fn the_only_server_of_an_address_is_asked_under_any_name() {
+    let authority = Authority::new("root");
+    let own = tls::self_signed("localhost");
+    let server = Setup::new(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%% ssl; server_name app.test;
+            ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
+            ssl_client_certificate %%DIR%%/root.crt; ssl_verify_client on;
+            location / { return 200 $ssl_client_verify:$ssl_server_name:$host; } } }",
+    )
+    .file("a.crt", own.cert)
+    .file("a.key", own.key)
+    .file("root.crt", &authority.cert)
+    .start();
+    let good = Tls::showing(Some(&authority.issue("client")));
+    for (host, text) in
+        [("app.test", "SUCCESS:app.test:app.test"), ("10.0.0.1:99", "SUCCESS:app.test:10.0.0.1")]
+    {
+        assert_eq!(good.get_host(server.port(0), "app.test", host, "/").text(), text);
+    }
+}
+
 #[test]
 fn servers_are_verified_where_that_is_asked_for() {
     let authority = Authority::new("root");

@@ -12,11 +12,15 @@ pub fn command(root: &Path, args: &[&str]) -> Command {
     command
 }
 
+/// Where everything that is made goes.
+pub fn target(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    root.join(target.map_or_else(|| "target".into(), PathBuf::from))
+}
+
 /// Where the release binary is, once built.
 pub fn release_binary(root: &Path) -> PathBuf {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    root.join(target).join("release").join(format!("weir{}", std::env::consts::EXE_SUFFIX))
+    target(root).join("release").join(format!("weir{}", std::env::consts::EXE_SUFFIX))
 }
 
 /// Whether `cargo NAME` exists here.

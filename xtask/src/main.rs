@@ -4,7 +4,9 @@
 #![allow(clippy::print_stdout)]
 
 mod cargo;
+mod child;
 mod docs;
+mod peers;
 mod report;
 mod suite;
 mod tidy;
@@ -14,6 +16,8 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo xtask test            everything: tidy, format, lints, unit and black-box tests, fuzzing
+                            with --no-install, or WEIR_NO_INSTALL set, nothing is downloaded
+cargo xtask peers           gets the programs that tests talk to, into target/peers
 cargo xtask tidy            layering, file sizes, unsafe, unwrap, machine paths
 cargo xtask fuzz [SECONDS]  every fuzz target, this long each (default 60);
                             WEIR_FUZZ_SEED=N repeats a run, WEIR_FUZZ_ONLY=NAME runs one target
@@ -24,7 +28,12 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["test"] => suite::run(&root()),
+        ["test"] => suite::run(&root(), std::env::var_os("WEIR_NO_INSTALL").is_none()),
+        ["test", "--no-install"] => suite::run(&root(), false),
+        ["peers"] => {
+            peers::get(&root(), true);
+            Ok(())
+        }
         ["tidy"] => tidy::run(&root()),
         ["fuzz"] => cargo::fuzz(&root(), "60"),
         ["fuzz", seconds] => cargo::fuzz(&root(), seconds),

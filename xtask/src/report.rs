@@ -45,6 +45,12 @@ pub fn result_line(line: &str) -> Option<Tally> {
     Some(tally)
 }
 
+/// Whether a test says that it was skipped (`weir_tests::skip`). With one test thread, cargo's line
+/// about the test has begun before.
+pub fn is_skip_line(line: &str) -> bool {
+    line.starts_with("skipped: ") || line.contains(" ... skipped: ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,6 +61,8 @@ mod tests {
                     out; finished in 0.50s";
         assert_eq!(result_line(line), Some(Tally { passed: 12, failed: 2, skipped: 3 }));
         assert_eq!(result_line("test a ... ok"), None);
+        assert!(is_skip_line("skipped: a: no curl") && is_skip_line("test a ... skipped: a: no"));
+        assert!(!is_skip_line("test skipped ... ok"));
         assert_eq!(Tally::PASSED.summary(), "1 passed, 0 failed, 0 skipped");
     }
 }

@@ -263,6 +263,11 @@ pub fn gather(cf: &mut Cf, servers: &[Arc<ServerConf>]) -> ConfResult<Vec<Listen
     }
     for g in &mut all {
         let default = &servers[g.addr.default];
+        // The only server of an address is it under any name, also where a client that is verified
+        // asks for another name in its request than in its hello. (A regular expression may capture.)
+        if g.servers == 1 && g.addr.regexes.is_empty() {
+            g.addr.names = HostMap::new();
+        }
         g.addr.preface = g.addr.http2 || *default.conf::<H2Srv>().enable;
     }
     Ok(sockets(all))

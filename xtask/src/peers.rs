@@ -1,0 +1,197 @@
+//! `cargo xtask peers`: real programs for the tests to talk to, from the distribution.
+//!
+//! What is installed is taken as it is. The rest is downloaded with its closure by `apt-get` and
+//! unpacked below `target/peers`: no package is installed, so none starts a service, nothing outside
+//! `target` changes and root is not needed. The tests look there too (`tests/src/tools.rs`).
+//! Nothing here fails a run: a test whose program is missing says that it was skipped.
+
+use crate::child::{quiet, watched};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+const UPDATE_MAX: Duration = Duration::from_secs(90);
+const DOWNLOAD_MAX: Duration = Duration::from_secs(180);
+const UNPACK_MAX: Duration = Duration::from_secs(30);
+/// After so long it is tried once more to get what was not to be had.
+const AGAIN: Duration = Duration::from_secs(24 * 3600);
+
+struct Peer {
+    package: &'static str,
+    what: What,
+}
+
+enum What {
+    /// A program (its name may go on with a version), and how it is asked for its version.
+    Program(&'static str, &'static str),
+    /// A directory, and how the name of a file in it begins.
+    File(&'static str, &'static str),
+}
+
+use What::{File, Program};
+
+const PEERS: &[Peer] = &[
+    Peer { package: "curl", what: Program("curl", "-V") },
+    Peer { package: "openssl", what: Program("openssl", "version") },
+    Peer { package: "nghttp2-client", what: Program("h2load", "--version") },
+    Peer { package: "nginx", what: Program("nginx", "-v") },
+    Peer { package: "php-fpm", what: Program("php-fpm", "-v") },
+    Peer { package: "uwsgi-core", what: Program("uwsgi", "--version") },
+    Peer { package: "uwsgi-plugin-python3", what: File("usr/lib/uwsgi/plugins", "python3") },
+    Peer { package: "memcached", what: Program("memcached", "-V") },
+    Peer { package: "redis-server", what: Program("redis-server", "--version") },
+];
+
+/// Where the tests look for what is not installed.
+pub fn dir(root: &Path) -> PathBuf {
+    crate::cargo::target(root).join("peers/root")
+}
+
+/// Gets what is missing, where that is possible and wanted.
+pub fn get(root: &Path, may_install: bool) {
+    let dir = dir(root);
+    let missing = missing(&dir);
+    if missing.is_empty() {
+        return println!("all there: {}", names(PEERS.iter()));
+    }
+    println!("missing: {}", names(missing.iter().copied()));
+    let stamp = dir.with_file_name("tried");
+    match () {
+        () if !may_install => println!("not downloaded: --no-install, or WEIR_NO_INSTALL is set"),
+        () if !quiet(Command::new("apt-get").arg("--version")) => println!("there is no apt-get"),
+        () if is_recent(&stamp) => println!("not to be had in the last day ({})", stamp.display()),
+        () => {
+            if let Err(text) = download(&dir, &missing) {
+                println!("{text}");
+            }
+            let _ = fs::write(&stamp, "");
+            let missing = self::missing(&dir);
+            if !missing.is_empty() {
+                println!("still missing: {}", names(missing.into_iter()));
+            }
+        }
+    }
+}
+
+fn names<'a>(peers: impl Iterator<Item = &'a Peer>) -> String {
+    peers.map(|p| p.package).collect::<Vec<_>>().join(" ")
+}
+
+fn missing(dir: &Path) -> Vec<&'static Peer> {
+    PEERS.iter().filter(|p| !p.is_there(dir)).collect()
+}
+
+fn is_recent(stamp: &Path) -> bool {
+    let modified = fs::metadata(stamp).and_then(|m| m.modified());
+    let age = modified.ok().and_then(|m| SystemTime::now().duration_since(m).ok());
+    age.is_some_and(|age| age < AGAIN)
+}
+
+impl Peer {
+    fn is_there(&self, dir: &Path) -> bool {
+        match self.what {
+            Program(name, flag) => program(dir, name, flag),
+            File(place, start) => {
+                let roots = [Path::new("/"), dir];
+                roots.iter().any(|root| !beginning(&root.join(place), start).is_empty())
+            }
+        }
+    }
+}
+
+/// Files of a directory whose names begin like this.
+fn beginning(dir: &Path, start: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let begins = |e: &fs::DirEntry| e.file_name().to_string_lossy().starts_with(start);
+    entries.filter(begins).map(|e| e.path()).collect()
+}
+
+/// Whether such a program is there and runs: an unpacked one may lack a library.
+fn program(dir: &Path, name: &str, flag: &str) -> bool {
+    let runs = |path: &Path, command: &mut Command| {
+        let end = path.file_name().unwrap_or_default().to_string_lossy();
+        // `php-fpm8.2` is one, `nginx-debug` is not.
+        let version = end.strip_prefix(name).unwrap_or("-");
+        version.chars().all(|c| c.is_ascii_digit() || c == '.') && quiet(command.arg(flag))
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let installed = std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/usr/local/sbin".into()])
+        .flat_map(|d| beginning(&d, name))
+        .any(|p| runs(&p, &mut Command::new(&p)));
+    let unpacked = || ["usr/sbin", "usr/bin"].iter().flat_map(|d| beginning(&dir.join(d), name));
+    let libraries = || crate::peers::libraries(dir);
+    installed || unpacked().any(|p| runs(&p, Command::new(&p).env("LD_LIBRARY_PATH", libraries())))
+}
+
+/// Where unpacked programs find their libraries.
+fn libraries(dir: &Path) -> std::ffi::OsString {
+    let mut places = Vec::new();
+    for lib in ["usr/lib", "lib"] {
+        places.extend(beginning(&dir.join(lib), "").into_iter().filter(|p| p.is_dir()));
+        places.push(dir.join(lib));
+    }
+    std::env::join_paths(places).unwrap_or_default()
+}
+
+/// `apt-get` with lists and archives of our own, and the system's knowledge of what is installed.
+fn apt(home: &Path) -> Command {
+    let mut command = Command::new("apt-get");
+    command.stdin(Stdio::null()).env("DEBIAN_FRONTEND", "noninteractive").args(["-q", "-y"]);
+    let places = [("State::Lists", "lists"), ("Cache", "cache"), ("Cache::archives", "archives")];
+    for (what, place) in places {
+        command.arg("-o").arg(format!("Dir::{what}={}", home.join(place).display()));
+    }
+    for option in [
+        "Debug::NoLocking=1",
+        "APT::Sandbox::User=",
+        "Acquire::Languages=none",
+        "Acquire::http::Timeout=20",
+        "Acquire::Retries=1",
+    ] {
+        command.args(["-o", option]);
+    }
+    command
+}
+
+fn download(dir: &Path, missing: &[&Peer]) -> Result<(), String> {
+    let home = dir.parent().unwrap_or(dir);
+    for place in ["lists/partial", "archives/partial", "cache", "root"] {
+        let path = home.join(place);
+        fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    run("apt-get update", apt(home).arg("update"), UPDATE_MAX)?;
+    let wanted: Vec<&str> = missing.iter().map(|p| p.package).collect();
+    println!("downloading {} into {}", wanted.join(" "), home.display());
+    let end = SystemTime::now() + DOWNLOAD_MAX;
+    // If one of them does not exist here, the others are still to be had.
+    if fetch(home, &wanted, DOWNLOAD_MAX).is_err() {
+        for package in wanted {
+            let left = end.duration_since(SystemTime::now()).unwrap_or_default();
+            if let Err(text) = fetch(home, &[package], left) {
+                println!("{package}: {text}");
+            }
+        }
+    }
+    for package in beginning(&home.join("archives"), "") {
+        if package.extension().is_some_and(|e| e == "deb") {
+            run("dpkg -x", Command::new("dpkg").arg("-x").arg(&package).arg(dir), UNPACK_MAX)?;
+            let _ = fs::remove_file(package);
+        }
+    }
+    let _ = fs::remove_dir_all(home.join("lists"));
+    Ok(())
+}
+
+fn fetch(home: &Path, packages: &[&str], limit: Duration) -> Result<(), String> {
+    let options = ["install", "--no-install-recommends", "--download-only", "--"];
+    run("apt-get", apt(home).args(options).args(packages), limit)
+}
+
+/// Quietly, unless it goes wrong.
+fn run(name: &str, command: &mut Command, limit: Duration) -> Result<(), String> {
+    let mut last = String::new();
+    watched(command.stderr(Stdio::null()), limit, |line| last = line.to_owned())
+        .map_err(|e| format!("{name}: {e}: {last}"))
+}
