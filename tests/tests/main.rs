@@ -51,6 +51,7 @@ mod signals_upgrade;
 mod ssl_certificate_cache;
 mod ssl_certificate_compression;
 mod ssl_curl;
+mod ssl_key_stores;
 mod ssl_ocsp;
 mod ssl_openssl;
 mod ssl_server;
