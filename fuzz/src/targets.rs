@@ -35,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     tls::CIPHERS,
     tls::PEM,
     tls::CERTIFICATES,
+    tls::OCSP,
     base::UNITS,
     base::DATES,
     base::ADDRESSES,

@@ -13,6 +13,7 @@ mod client;
 mod dns;
 pub mod h2;
 mod message;
+pub mod ocsp;
 mod origin;
 mod server;
 mod setup;

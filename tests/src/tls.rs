@@ -2,11 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use pkcs8::pkcs5::pbes2::Parameters;
 use pkcs8::PrivateKeyInfoRef;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair,
+};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::compress::CertDecompressor;
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature, CryptoProvider};
@@ -14,6 +17,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
+use crate::ocsp::{self, Signer};
 use crate::{Response, PATIENCE};
 
 /// A certificate and its key as PEM text.
@@ -24,6 +28,11 @@ pub struct Pair {
 }
 
 impl Pair {
+    /// The key alone, in DER.
+    pub fn key_der(&self) -> Vec<u8> {
+        KeyPair::from_pem(&self.key).unwrap().serialize_der()
+    }
+
     /// The same with a key that needs a password.
     pub fn locked(&self, password: &str) -> Pair {
         let plain = KeyPair::from_pem(&self.key).unwrap().serialize_der();
@@ -52,6 +61,16 @@ fn params(name: &str) -> CertificateParams {
     params
 }
 
+fn naming_responder(name: &str, url: &str) -> CertificateParams {
+    let mut params = params(name);
+    let method = ocsp::der(6, &[&[0x2b, 6, 1, 5, 5, 7, 0x30, 1]]);
+    let one = ocsp::der(0x30, &[&method, &ocsp::der(0x86, &[url.as_bytes()])]);
+    let list = ocsp::der(0x30, &[&one]);
+    let id = [1, 3, 6, 1, 5, 5, 7, 1, 1];
+    params.custom_extensions = vec![CustomExtension::from_oid_content(&id, list)];
+    params
+}
+
 impl Authority {
     pub fn new(name: &str) -> Authority {
         let mut params = params(name);
@@ -62,9 +81,43 @@ impl Authority {
     }
 
     pub fn issue(&self, name: &str) -> Pair {
+        self.sign(params(name))
+    }
+
+    /// A certificate that names the responder to ask about it.
+    pub fn issue_asked(&self, name: &str, url: &str) -> Pair {
+        self.sign(naming_responder(name, url))
+    }
+
+    fn sign(&self, params: CertificateParams) -> Pair {
         let key = KeyPair::generate().unwrap();
-        let cert = params(name).signed_by(&key, &self.issuer).unwrap().pem();
+        let cert = params.signed_by(&key, &self.issuer).unwrap().pem();
         Pair { cert, key: key.serialize_pem() }
+    }
+
+    /// An authority below this one, whose certificate names a responder.
+    pub fn lower(&self, name: &str, url: &str) -> Authority {
+        let mut params = naming_responder(name, url);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let cert = params.signed_by(&key, &self.issuer).unwrap().pem();
+        Authority { cert, issuer: Issuer::new(params, key) }
+    }
+
+    /// Its own key, for answers of a responder.
+    pub fn signer(&self) -> Signer {
+        let cert = CertificateDer::from_pem_slice(self.cert.as_bytes()).unwrap().to_vec();
+        Signer { cert, key: KeyPair::try_from(self.issuer.key().serialize_der()).unwrap() }
+    }
+
+    /// Somebody with a certificate of this authority, who may sign its responder's answers or not.
+    pub fn helper(&self, may_sign: bool) -> Signer {
+        let mut params = params("helper");
+        if may_sign {
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::OcspSigning];
+        }
+        let key = KeyPair::generate().unwrap();
+        Signer { cert: params.signed_by(&key, &self.issuer).unwrap().der().to_vec(), key }
     }
 }
 
@@ -78,6 +131,7 @@ pub fn self_signed(name: &str) -> Pair {
 /// How a client speaks TLS; sessions are remembered from one connection to the next.
 pub struct Tls {
     config: ClientConfig,
+    seen: Arc<Any>,
 }
 
 impl Default for Tls {
@@ -90,11 +144,12 @@ impl Tls {
     /// A client that shows a certificate when asked for one.
     pub fn showing(pair: Option<&Pair>) -> Tls {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let seen = Arc::new(Any { provider: Arc::clone(&provider), stapled: Mutex::default() });
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .unwrap()
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Any(provider)));
+            .with_custom_certificate_verifier(seen.clone());
         let config = match pair {
             None => builder.with_no_client_auth(),
             Some(pair) => {
@@ -103,7 +158,7 @@ impl Tls {
                 builder.with_client_auth_cert(vec![cert], key).unwrap()
             }
         };
-        Tls { config }
+        Tls { config, seen }
     }
 
     /// How the client reads compressed certificates; in no way, if the list is empty.
@@ -126,6 +181,13 @@ impl Tls {
         let mut stream = StreamOwned::new(conn, tcp);
         stream.conn.complete_io(&mut stream.sock)?;
         Ok(TlsConn(stream))
+    }
+
+    /// The responder's answer that comes with the server's certificate; empty without one.
+    #[track_caller]
+    pub fn stapled(&self, port: u16, name: &str) -> Vec<u8> {
+        self.connect(port, name).expect("a handshake");
+        std::mem::take(&mut self.seen.stapled.lock().unwrap())
     }
 
     /// GET on a connection of its own, for the name that is asked for.
@@ -181,7 +243,11 @@ impl TlsConn {
 
 /// Takes any certificate: what is shown is for the tests to look at.
 #[derive(Debug)]
-struct Any(Arc<CryptoProvider>);
+struct Any {
+    provider: Arc<CryptoProvider>,
+    /// The responder's answer that came with the last certificate.
+    stapled: Mutex<Vec<u8>>,
+}
 
 impl ServerCertVerifier for Any {
     fn verify_server_cert(
@@ -189,9 +255,10 @@ impl ServerCertVerifier for Any {
         _: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: &ServerName<'_>,
-        _: &[u8],
+        stapled: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        *self.stapled.lock().unwrap() = stapled.to_vec();
         Ok(ServerCertVerified::assertion())
     }
 
@@ -201,7 +268,12 @@ impl ServerCertVerifier for Any {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            cert,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -210,10 +282,15 @@ impl ServerCertVerifier for Any {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signed, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            cert,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

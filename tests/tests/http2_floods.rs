@@ -1,9 +1,10 @@
 //! HTTP/2: clients that cost more than they pay for. nginx ends some of these later or not at
 //! all; here each has a budget.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use weir_tests::h2::{block, request, string, H2};
-use weir_tests::{Server, Setup};
+use weir_tests::{expect_soon, Server, Setup};
 use weir_wire::http2::frame;
 
 const CALM: u32 = 11;
@@ -151,4 +152,66 @@ fn a_client_that_says_nothing() {
     let mut h2 = H2::connect(&server);
     assert!(h2.is_silent(Duration::from_millis(50)) || h2.frame().is_some());
     assert_eq!(h2.goaway(), 0, "after client_header_timeout");
+}
+
+/// The beginning of a connection on which so many streams are opened and reset at once. There is
+/// no window, so that none of them can end well before.
+fn resets(streams: u32) -> Vec<u8> {
+    let block = block(&request("GET", "/ok"));
+    let mut bytes = weir_tests::h2::PREFACE.to_vec();
+    frame::settings(&[(frame::SETTING_INITIAL_WINDOW_SIZE, 0)], &mut bytes);
+    for stream in (0..streams).map(|n| 2 * n + 1) {
+        bytes.extend(frame::head(block.len(), frame::HEADERS, 5, stream));
+        bytes.extend(&block);
+        frame::rst_stream(stream, weir_wire::http2::ErrorCode::CANCEL, &mut bytes);
+    }
+    bytes
+}
+
+/// Tells threads to stop, also when the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Many connections, each of which resets less than would end it alone, are an attack together:
+/// while it lasts, nobody may reset much. nginx has no such limit.
+#[test]
+fn resets_of_many_connections_together() {
+    let server = server();
+    // A connection alone has credit for a hundred.
+    let is_ended = || {
+        let mut h2 = H2::over(server.on(0).connect());
+        h2.raw.send(&resets(30));
+        h2.send(frame::PING, 0, 0, b"SEE-THIS");
+        loop {
+            match h2.frame() {
+                Some(f) if f.kind == frame::GOAWAY => return f.code() == CALM,
+                Some(f) if f.kind == frame::PING => return false,
+                Some(_) => {}
+                None => return false,
+            }
+        }
+    };
+    assert!(!is_ended(), "before");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let bytes = resets(95);
+                while !stop.load(Ordering::SeqCst) {
+                    let mut raw = server.on(0).connect();
+                    raw.send(&bytes);
+                    raw.shutdown_write();
+                    raw.read_to_end();
+                }
+            });
+        }
+        expect_soon("thirty resets are too many", is_ended);
+    });
+    expect_soon("the limit is gone again", || !is_ended());
 }

@@ -2,6 +2,7 @@
 
 use std::sync::{mpsc, Mutex};
 use std::time::Duration;
+use weir_tests::h2::H2;
 use weir_tests::{expect_soon, Next, Origin, Server, Setup, Signal, PATIENCE};
 
 fn conf(answer: &str) -> String {
@@ -165,4 +166,42 @@ fn a_shutdown_can_be_given_a_limit() {
     busy.set_patience(Duration::from_secs(4));
     assert_eq!(busy.read_to_end(), b"");
     assert_eq!(server.wait_exit(), Some(0));
+}
+
+#[test]
+fn requests_that_worker_shutdown_timeout_ends_are_logged() {
+    let origin = Origin::start_raw(|conn, _| {
+        conn.wait_closed();
+    });
+    for version in ["1.1", "2"] {
+        let mut server = Setup::new(
+            "worker_shutdown_timeout 50ms; events {} http { log_format s $status; http2 on;
+                access_log %%DIR%%/access.log s; server { listen 127.0.0.1:%%PORT_0%%;
+                location / { proxy_pass http://%%ORIGIN%%; } } }",
+        )
+        .set("ORIGIN", origin.address())
+        .start();
+        let before = origin.connections();
+        let mut client = server.on(0).connect();
+        let mut h2;
+        let raw = match version {
+            "2" => {
+                h2 = H2::over(client);
+                h2.greet(&[]);
+                h2.get("/");
+                &mut h2.raw
+            }
+            _ => {
+                client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+                &mut client
+            }
+        };
+        expect_soon("the request at the origin", || origin.connections() > before);
+        server.signal(Signal::Quit);
+        assert_eq!(server.wait_exit(), Some(0));
+        // nginx knows no status then; here it is that of a client who goes away.
+        let status = server.log_lines("access.log", 1).remove(0);
+        assert!(matches!(&status[..], "499" | "000"), "HTTP/{version}: {status}");
+        raw.read_to_end();
+    }
 }

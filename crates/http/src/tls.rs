@@ -8,6 +8,7 @@ use crate::conn::Connection;
 use crate::generation::{AddrConf, Server, WorkerGen};
 use crate::h2::conf::H2Srv;
 use crate::logger::LogLevel;
+use crate::module::LocalFuture;
 use crate::request::Request;
 use crate::server;
 use crate::worker::Counters;
@@ -18,6 +19,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use weir_runtime::clock;
+use weir_tls::rustls::pki_types::CertificateDer;
 use weir_tls::rustls::server::{Accepted, ClientHello};
 use weir_tls::rustls::{
     CipherSuite, Connection as TlsConn, NamedGroup, ServerConfig, SignatureScheme,
@@ -37,10 +39,19 @@ const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 pub type FindCertificates =
     fn(&Rc<Connection>, &Rc<WorkerGen>, &Rc<Server>) -> Option<Arc<Certificates>>;
 
+/// Asks whether certificates that were found good have been revoked; the error is why not to serve.
+pub type CheckStatus = fn(
+    &Rc<Connection>,
+    &Rc<WorkerGen>,
+    &Rc<Server>,
+    Vec<CertificateDer<'static>>,
+) -> LocalFuture<'static, Result<(), &'static str>>;
+
 /// A server's TLS as the connections use it.
 pub struct Tls {
     pub server: Arc<ServerTls>,
     pub find: Option<FindCertificates>,
+    pub check: Option<CheckStatus>,
 }
 
 /// What is known of a connection's TLS besides rustls' own.
@@ -52,6 +63,8 @@ pub struct Secure {
     found: Cell<Option<(u64, usize)>>,
     is_found: Cell<bool>,
     pub verdict: OnceCell<Result<(), ChainError>>,
+    /// What is wrong with a certificate that is good by itself.
+    revocation: OnceCell<&'static str>,
     pub ciphers: Vec<CipherSuite>,
     pub groups: Vec<NamedGroup>,
     pub schemes: Vec<SignatureScheme>,
@@ -65,6 +78,14 @@ impl Secure {
             groups: hello.named_groups().unwrap_or_default().to_vec(),
             schemes: hello.signature_schemes().to_vec(),
             ..Secure::default()
+        }
+    }
+
+    /// What is wrong with the certificate that the client has shown.
+    pub fn problem(&self) -> Option<&'static str> {
+        match self.verdict.get()? {
+            Ok(()) => self.revocation.get().copied(),
+            Err(e) => Some(e.text()),
         }
     }
 
@@ -177,6 +198,36 @@ async fn handshake(
     })
     .await?;
     judge(conn, &tls.server);
+    match tls.check {
+        Some(check) => {
+            check_status(conn, check(conn, gen, server, path(conn, tls)), deadline).await
+        }
+        None => Ok(()),
+    }
+}
+
+/// By which certificates the client's was found good; none if it was not, or none was shown.
+fn path(conn: &Connection, tls: &Tls) -> Vec<CertificateDer<'static>> {
+    let is_good = conn.secure.get().is_some_and(|s| matches!(s.verdict.get(), Some(Ok(()))));
+    let session = conn.stream.tls().filter(|_| is_good);
+    let path = session.and_then(|s| s.with(|t| peer_certificates(t).map(|c| tls.server.path(c))));
+    path.unwrap_or_default()
+}
+
+/// Waits for what is found out about the client's certificates.
+async fn check_status(
+    conn: &Rc<Connection>,
+    mut asking: LocalFuture<'static, Result<(), &'static str>>,
+    deadline: u64,
+) -> Result<(), String> {
+    let checked = poll_fn(|cx| match asking.as_mut().poll(cx) {
+        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(late())),
+        Poll::Ready(checked) => Poll::Ready(Ok(checked)),
+    })
+    .await?;
+    if let (Err(why), Some(secure)) = (checked, conn.secure.get()) {
+        let _ = secure.revocation.set(why);
+    }
     Ok(())
 }
 
@@ -240,9 +291,7 @@ fn judge(conn: &Connection, server: &ServerTls) {
     }
 }
 
-fn peer_certificates(
-    tls: &TlsConn,
-) -> Option<&[weir_tls::rustls::pki_types::CertificateDer<'static>]> {
+fn peer_certificates(tls: &TlsConn) -> Option<&[CertificateDer<'static>]> {
     tls.peer_certificates().filter(|c| !c.is_empty())
 }
 
@@ -276,6 +325,10 @@ pub fn objection(r: &mut Request) -> Option<u16> {
             r.log(LogLevel::Info, "client sent no required SSL certificate");
             Some(496)
         }
-        _ => None,
+        _ => {
+            let why = secure.revocation.get()?;
+            r.log(LogLevel::Info, &format!("client SSL certificate verify error: {why}"));
+            Some(495)
+        }
     }
 }

@@ -6,10 +6,12 @@
 pub mod ciphers;
 pub mod der;
 pub mod load;
+pub mod ocsp;
 pub mod offer;
 pub mod pem;
 pub mod server;
 pub mod sessions;
+pub mod staple;
 pub mod x509;
 
 mod channel;

@@ -1,8 +1,9 @@
 //! Certificates, keys, lists of trusted ones and of revoked ones, from files or from the
 //! configuration itself (`data:`), with nginx's messages.
 
-use crate::{pem, server};
-use rustls::pki_types::CertificateDer;
+use crate::pem::{self, Key, KeyError};
+use crate::server;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use std::io;
 use std::sync::Arc;
@@ -47,6 +48,24 @@ pub fn certificates(
     }
 }
 
+const STORE: &[u8] = b"store:";
+
+/// A key's text. Of OpenSSL's stores there is the file: `store:file:/path`, whose content may be
+/// DER as well.
+fn key_text(key: &[u8], read: &mut Read<'_>) -> Result<Arc<[u8]>, String> {
+    if key.starts_with(b"engine:") {
+        return Err("loading \"engine:...\" certificate keys is not supported".to_string());
+    }
+    let Some(uri) = key.strip_prefix(STORE) else { return text(key, read) };
+    let path =
+        uri.strip_prefix(b"file:").ok_or("of all stores \"store:file:...\" alone is supported")?;
+    let local = path.strip_prefix(b"//localhost").or(path.strip_prefix(b"//")).unwrap_or(path);
+    match local.starts_with(b"/") {
+        true => text(local, read),
+        false => Err("\"store:file:...\" needs an absolute path".to_string()),
+    }
+}
+
 /// A certificate with its chain and key.
 pub fn pair(
     certificate: &[u8],
@@ -66,17 +85,18 @@ pub fn opened_pair(
 ) -> Result<(CertifiedKey, bool), String> {
     let chain = certificates(certificate, read)
         .map_err(|e| format!("cannot load certificate \"{}\": {e}", shown(certificate)))?;
-    for (prefix, why) in [
-        ("engine:", "loading \"engine:...\" certificate keys is not supported"),
-        ("store:", "loading \"store:...\" certificate keys is not supported"),
-    ] {
-        if key.starts_with(prefix.as_bytes()) {
-            return Err(format!("cannot load certificate key \"{}\": {why}", shown(key)));
-        }
-    }
-    let key_text = text(key, read)
-        .map_err(|e| format!("cannot load certificate key \"{}\": {e}", shown(key)))?;
-    let opened = pem::private_key(&key_text, passwords).map_err(|e| {
+    let cannot = |e: String| format!("cannot load certificate key \"{}\": {e}", shown(key));
+    let key_text = key_text(key, read).map_err(cannot)?;
+    let opened = pem::private_key(&key_text, passwords);
+    let in_der = || PrivateKeyDer::try_from(key_text.to_vec()).ok();
+    let opened = match opened {
+        Err(KeyError::None) if key.starts_with(STORE) => match in_der() {
+            Some(der) => Ok(Key { der, was_encrypted: false }),
+            None => Err(KeyError::None),
+        },
+        opened => opened,
+    };
+    let opened = opened.map_err(|e| {
         format!(
             "cannot load certificate key \"{}\": PEM_read_bio_PrivateKey() failed (SSL: {})",
             shown(key),

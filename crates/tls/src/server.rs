@@ -1,6 +1,7 @@
 //! What one `server` offers to TLS clients, made once from its configuration.
 
 use crate::sessions::{Store, TicketKeys, Tickets, Zone};
+use crate::staple::Staple;
 use crate::x509::chain::{self, ChainError, Purpose, Trust};
 use crate::x509::Cert;
 use rustls::client::danger::HandshakeSignatureValid;
@@ -53,19 +54,38 @@ pub fn certified(
     Ok(CertifiedKey::new(chain, key))
 }
 
+/// A certificate with its key, and where the responder's answer to go with it is kept.
+#[derive(Clone, Debug)]
+pub struct Offered {
+    pub pair: Arc<CertifiedKey>,
+    pub staple: Option<Arc<Staple>>,
+}
+
+impl From<Arc<CertifiedKey>> for Offered {
+    fn from(pair: Arc<CertifiedKey>) -> Offered {
+        Offered { pair, staple: None }
+    }
+}
+
+impl Offered {
+    fn shown(&self) -> Arc<CertifiedKey> {
+        self.staple.as_ref().map_or_else(|| Arc::clone(&self.pair), Staple::pair)
+    }
+}
+
 /// Chooses among certificates of several kinds by what the client can verify.
 #[derive(Debug)]
-pub struct Certificates(pub Vec<Arc<CertifiedKey>>);
+pub struct Certificates(pub Vec<Offered>);
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         if let [one] = &self.0[..] {
-            return Some(Arc::clone(one));
+            return Some(one.shown());
         }
         let of = |scheme: &SignatureScheme| {
-            self.0.iter().find(|c| c.key.choose_scheme(&[*scheme]).is_some())
+            self.0.iter().find(|c| c.pair.key.choose_scheme(&[*scheme]).is_some())
         };
-        hello.signature_schemes().iter().find_map(of).or(self.0.first()).map(Arc::clone)
+        hello.signature_schemes().iter().find_map(of).or(self.0.first()).map(Offered::shown)
     }
 }
 
@@ -73,7 +93,7 @@ impl ResolvesServerCert for Certificates {
 pub struct Settings {
     pub provider: Arc<CryptoProvider>,
     pub versions: Vec<&'static SupportedProtocolVersion>,
-    pub certificates: Vec<Arc<CertifiedKey>>,
+    pub certificates: Vec<Offered>,
     /// What they are called in the configuration; with variables that is all there is of them.
     pub names: Vec<Vec<u8>>,
     pub prefer_own_ciphers: bool,
@@ -175,6 +195,11 @@ impl Server {
         let chain = chain.filter(|c| !c.is_empty() && self.verify != VerifyClient::Off)?;
         Some(chain::verify(chain, &self.trust, Purpose::Client, now, &algorithms()))
     }
+
+    /// By which certificates a client's was found good, its own first.
+    pub fn path(&self, chain: &[CertificateDer<'_>]) -> Vec<CertificateDer<'static>> {
+        chain::path(chain, &self.trust, &algorithms())
+    }
 }
 
 impl Settings {
@@ -185,7 +210,7 @@ impl Settings {
         if self.certificates.is_empty() {
             self.names.iter().for_each(|n| all.update(n));
         }
-        let own = self.certificates.iter().filter_map(|c| c.cert.first());
+        let own = self.certificates.iter().filter_map(|c| c.pair.cert.first());
         for cert in own.chain(&self.hints).chain(&self.trust.roots) {
             all.update(cert);
         }

@@ -126,7 +126,7 @@ impl<'a> Cert<'a> {
     }
 
     /// Whether its key made a signature.
-    fn has_signed(
+    pub(crate) fn has_signed(
         &self,
         algorithm: &[u8],
         message: &[u8],
@@ -174,6 +174,12 @@ impl<'a> Cert<'a> {
         let wanted = [0x2b, 6, 1, 5, 5, 7, 3, purpose];
         const ANY: &[u8] = &[0x55, 0x1d, 37, 0];
         self.purposes.is_none_or(|p| Reader(p).any(|i| i.body == wanted || i.body == ANY))
+    }
+
+    /// May sign answers of its issuer's OCSP responder; that is never to be guessed.
+    pub fn signs_answers(&self) -> bool {
+        const OCSP_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 9];
+        self.purposes.is_some_and(|p| Reader(p).any(|i| i.body == OCSP_SIGNING))
     }
 
     /// The address of the responder that knows whether it was revoked.

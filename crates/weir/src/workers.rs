@@ -352,12 +352,22 @@ impl State {
                 self.worker.one_ended.notified().await;
             }
         };
-        match timeout_ms {
-            Some(ms) => drop(tokio::time::timeout(Duration::from_millis(ms), idle).await),
-            None => idle.await,
+        tokio::pin!(idle);
+        let Some(ms) = timeout_ms else { return idle.await };
+        if tokio::time::timeout(Duration::from_millis(ms), &mut idle).await.is_ok() {
+            return;
         }
+        // Their requests end as those of clients that have gone, and are logged.
+        for conn in self.connections.borrow().iter() {
+            conn.stream.shutdown_both();
+        }
+        // Those that do not look at their client end with the worker.
+        let _ = tokio::time::timeout(LAST_MOMENT, idle).await;
     }
 }
+
+/// What requests have for their end after `worker_shutdown_timeout`.
+const LAST_MOMENT: Duration = Duration::from_millis(500);
 
 /// Closes an idle connection, after its `keepalive_min_timeout`.
 fn close_idle(conn: &Rc<Connection>) {

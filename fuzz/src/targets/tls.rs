@@ -4,7 +4,7 @@
 use super::Target;
 use weir_tls::sessions::TicketKeys;
 use weir_tls::x509::{name, Cert};
-use weir_tls::{ciphers, der, pem};
+use weir_tls::{ciphers, der, ocsp, pem};
 
 pub const CIPHERS: Target = Target {
     name: "ciphers",
@@ -91,5 +91,41 @@ pub const CERTIFICATES: Target = Target {
             assert!(item.body.len() < item.whole.len() && item.whole.len() <= bytes.len());
             let _ = der::time(item);
         }
+    },
+};
+
+/// An answer about certificate 5 of an authority without name and key, signed by nobody.
+const ANSWER: &[u8] =
+    b"\x30\x81\xc0\x0a\x01\x00\xa0\x81\xba\x30\x81\xb7\x06\x09\x2b\x06\x01\x05\x05\x07\x30\
+    \x01\x01\x04\x81\xa9\x30\x81\xa6\x30\x81\x8d\xa2\x16\x04\x14\xda\x39\xa3\xee\x5e\x6b\
+    \x4b\x0d\x32\x55\xbf\xef\x95\x60\x18\x90\xaf\xd8\x07\x09\x18\x0f\x32\x30\x32\x36\x30\
+    \x31\x30\x31\x30\x30\x30\x30\x30\x30\x5a\x30\x62\x30\x60\x30\x38\x30\x07\x06\x05\x2b\
+    \x0e\x03\x02\x1a\x04\x14\xda\x39\xa3\xee\x5e\x6b\x4b\x0d\x32\x55\xbf\xef\x95\x60\x18\
+    \x90\xaf\xd8\x07\x09\x04\x14\xda\x39\xa3\xee\x5e\x6b\x4b\x0d\x32\x55\xbf\xef\x95\x60\
+    \x18\x90\xaf\xd8\x07\x09\x02\x01\x05\x80\x00\x18\x0f\x32\x30\x32\x36\x30\x31\x30\x31\
+    \x30\x30\x30\x30\x30\x30\x5a\xa0\x11\x18\x0f\x32\x30\x32\x36\x30\x31\x30\x31\x30\x30\
+    \x30\x30\x30\x30\x5a\x30\x0a\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02\x03\x02\x00\x01\
+    \xa0\x04\x30\x02\x30\x00";
+
+pub const OCSP: Target = Target {
+    name: "ocsp",
+    seeds: &[ANSWER, b"\x30\x03\x0a\x01\x06"],
+    pieces: &[
+        b"\x0a\x01\x00",
+        b"\x30\x80",
+        b"\x30\x84\xff\xff\xff\xff",
+        b"\xa0\x11",
+        b"\xa1\x00",
+        b"\x80\x00",
+        b"\x18\x0f20260101000000Z",
+    ],
+    check: |bytes, random| {
+        let (mut cert, issuer) = (Cert::default(), Cert::default());
+        cert.serial = b"\x05";
+        let verify_signer = random.next() % 2 == 0;
+        let asked = ocsp::Asked { cert: &cert, issuer: &issuer, others: &[], verify_signer };
+        let judged = ocsp::judge(bytes, &asked, 1_767_225_600, &weir_tls::server::algorithms());
+        assert!(judged.is_err(), "nobody has signed it");
+        let _ = judged.map_err(ocsp::OcspError::text);
     },
 };

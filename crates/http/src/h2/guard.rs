@@ -40,3 +40,19 @@ pub fn unread_shrank(bytes: u64) {
 pub fn is_full() -> bool {
     UNREAD_BYTES.load(Ordering::Relaxed) > UNREAD_MAX_BYTES
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half a gigabyte is too much for a black-box test.
+    #[test]
+    fn unread_bodies_have_a_bound_together() {
+        unread_grew(UNREAD_MAX_BYTES);
+        assert!(!is_full());
+        unread_grew(1);
+        assert!(is_full());
+        unread_shrank(UNREAD_MAX_BYTES + 1);
+        assert!(!is_full());
+    }
+}

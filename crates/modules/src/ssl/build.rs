@@ -1,7 +1,9 @@
 //! From what the servers say to what they offer: files are read, words resolved, all of it checked.
 
+use super::certs;
 use super::conf::{Builtin, SslMain, SslSrv};
-use super::{certs, stapling};
+use super::ocsp::{check, Mode, Responder};
+use super::stapling::{self, Fetched};
 use std::collections::HashMap;
 use std::sync::Arc;
 use weir_http::build::Build;
@@ -12,7 +14,7 @@ use weir_tls::load;
 use weir_tls::offer::{Offer, Refusal, Words};
 use weir_tls::rustls::pki_types::CertificateDer;
 use weir_tls::rustls::sign::CertifiedKey;
-use weir_tls::server::{Server, Settings, VerifyClient};
+use weir_tls::server::{Offered, Server, Settings, VerifyClient};
 use weir_tls::sessions::{TicketKeys, Zone};
 use weir_tls::x509::chain::Trust;
 
@@ -30,8 +32,13 @@ pub fn build(b: &mut Build) -> ConfResult {
     b.main.get_mut::<SslMain>().prefix = b.cf.conf_prefix.clone();
     let mut pairs = Pairs::new();
     for slots in b.servers.iter_mut() {
-        let made = server(b.cf, slots, &mut pairs)?;
-        let verify = *slots.get::<SslSrv>().verify;
+        let mut staples = Vec::new();
+        let made = server(b.cf, slots, &mut pairs, &mut staples)?;
+        let responder = client_responder(slots.get())?;
+        let conf = slots.get_mut::<SslSrv>();
+        conf.staples = staples;
+        conf.client_responder = responder;
+        let verify = *conf.verify;
         let core = slots.get_mut::<CoreSrv>();
         core.tls = made;
         core.verify_client = verify;
@@ -39,7 +46,22 @@ pub fn build(b: &mut Build) -> ConfResult {
     check_listens(b.servers)
 }
 
-fn server(cf: &mut Cf, slots: &Slots, pairs: &mut Pairs) -> ConfResult<Option<Tls>> {
+fn client_responder(conf: &SslSrv) -> ConfResult<Option<Responder>> {
+    if *conf.ocsp == Mode::Off || conf.ocsp_responder.is_empty() {
+        return Ok(None);
+    }
+    let in_the = |e: String| emerg(format!("{e} in \"ssl_ocsp_responder\""));
+    let mut responder = Responder::parse(&conf.ocsp_responder).map_err(in_the)?;
+    responder.look_up().map_err(in_the)?;
+    Ok(Some(responder))
+}
+
+fn server(
+    cf: &mut Cf,
+    slots: &Slots,
+    pairs: &mut Pairs,
+    staples: &mut Vec<Fetched>,
+) -> ConfResult<Option<Tls>> {
     let conf = slots.get::<SslSrv>();
     if conf.keys.len() < conf.certificates.len() {
         let last = conf.certificates.last().map(|n| n.text.as_slice()).unwrap_or_default();
@@ -56,7 +78,7 @@ fn server(cf: &mut Cf, slots: &Slots, pairs: &mut Pairs) -> ConfResult<Option<Tl
     let (hints, trust) = trust(cf, conf)?;
     let certificates = match has_variables {
         true => Vec::new(),
-        false => certificates(cf, conf, &offer, &trust, pairs)?,
+        false => certificates(cf, conf, &offer, &trust, pairs, staples)?,
     };
     if !conf.dhparam.is_empty() {
         let path = cf.full_conf_path(conf.dhparam.as_bytes());
@@ -85,7 +107,8 @@ fn server(cf: &mut Cf, slots: &Slots, pairs: &mut Pairs) -> ConfResult<Option<Tl
         compress_certificates: *conf.compression,
     };
     let server = Arc::new(Server::new(settings).map_err(emerg)?);
-    Ok(Some(Tls { server, find: has_variables.then_some(certs::find) }))
+    let check = (*conf.ocsp != Mode::Off).then_some(check::check as weir_http::tls::CheckStatus);
+    Ok(Some(Tls { server, find: has_variables.then_some(certs::find), check }))
 }
 
 /// A warning that points at the server it is about.
@@ -139,7 +162,8 @@ fn certificates(
     offer: &Offer,
     trust: &Trust,
     pairs: &mut Pairs,
-) -> ConfResult<Vec<Arc<CertifiedKey>>> {
+    staples: &mut Vec<Fetched>,
+) -> ConfResult<Vec<Offered>> {
     let stapled = stapling::answer(cf, conf)?;
     let mut names: Vec<(Vec<u8>, Vec<u8>)> = conf
         .certificates
@@ -150,7 +174,7 @@ fn certificates(
     if let (Some(certificate), Some(key)) = (&offer.certificate, &offer.key) {
         names = vec![(full(cf, certificate.as_bytes()), full(cf, key.as_bytes()))];
     }
-    let mut out: Vec<Arc<CertifiedKey>> = Vec::new();
+    let mut out: Vec<Offered> = Vec::new();
     for name in names {
         let pair = match pairs.get(&name) {
             Some(pair) => Arc::clone(pair),
@@ -169,12 +193,17 @@ fn certificates(
                 Arc::new(own)
             }
         };
-        if *conf.stapling && stapled.is_none() {
-            stapling::warn(cf, conf, &String::from_utf8_lossy(&name.0), &pair, &trust.roots);
-        }
+        let fetched = match *conf.stapling && stapled.is_none() {
+            true => {
+                let name = String::from_utf8_lossy(&name.0);
+                stapling::fetched(cf, conf, &name, &pair, &trust.roots)
+            }
+            false => None,
+        };
         // The last of a kind is the one, as with OpenSSL.
-        out.retain(|c| c.key.algorithm() != pair.key.algorithm());
-        out.push(pair);
+        out.retain(|c| c.pair.key.algorithm() != pair.key.algorithm());
+        out.push(Offered { pair, staple: fetched.as_ref().map(|f| Arc::clone(&f.staple)) });
+        staples.extend(fetched);
     }
     Ok(out)
 }
@@ -184,6 +213,10 @@ fn trust(cf: &mut Cf, conf: &SslSrv) -> ConfResult<(Vec<CertificateDer<'static>>
     let mut trust = Trust { depth: *conf.verify_depth as usize, ..Trust::default() };
     let mut hints = Vec::new();
     let asks = *conf.verify != VerifyClient::Off;
+    if *conf.ocsp != Mode::Off && *conf.verify == VerifyClient::OptionalNoCa {
+        let text = "\"ssl_ocsp\" is incompatible with \"ssl_verify_client optional_no_ca\"";
+        return Err(emerg(text));
+    }
     if asks
         && *conf.verify != VerifyClient::OptionalNoCa
         && conf.client_certificate.is_empty()

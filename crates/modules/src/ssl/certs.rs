@@ -115,7 +115,7 @@ pub fn find(
         let names = (value(&mut r, certificate), value(&mut r, key));
         let prefix = gen.shared.main.get::<super::conf::SslMain>().prefix.clone();
         match conf.loaded.load(names, &conf.passwords, *conf.cache, &prefix) {
-            Ok(pair) => pairs.push(pair),
+            Ok(pair) => pairs.push(pair.into()),
             Err(e) => {
                 let text = format!("{e} while SSL handshaking");
                 conn.log(LogLevel::Error, text.as_bytes());

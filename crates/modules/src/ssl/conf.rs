@@ -1,5 +1,7 @@
 //! What a `server` says about its TLS.
 
+use super::ocsp::{Cache, Mode, Responder};
+use super::stapling::Fetched;
 use std::sync::Arc;
 use weir_module::{merge_values, slot, ArgsExt, Cf, ConfResult, ConfType, Directive, Level, Val};
 use weir_script::template::Template;
@@ -74,10 +76,17 @@ pub struct SslSrv {
     pub early_data: Val<bool>,
     pub reject_handshake: Val<bool>,
     pub compression: Val<bool>,
+    pub ocsp: Val<Mode>,
+    pub ocsp_responder: Val<String>,
+    pub ocsp_cache: Val<Option<Arc<Cache>>>,
     pub stapling: Val<bool>,
     pub stapling_file: Val<Vec<u8>>,
     pub stapling_responder: Val<String>,
     pub stapling_verify: Val<bool>,
+    /// The responder of `ocsp_responder`.
+    pub client_responder: Option<Responder>,
+    /// What is fetched for this server's certificates.
+    pub staples: Vec<Fetched>,
     /// Certificates that handshakes have loaded by names with variables.
     pub loaded: Arc<super::certs::Loaded>,
 }
@@ -112,6 +121,9 @@ impl ConfType for SslSrv {
             early_data = false,
             reject_handshake = false,
             compression = false,
+            ocsp = Mode::Off,
+            ocsp_responder = String::new(),
+            ocsp_cache = None,
             stapling = false,
             stapling_file = Vec::new(),
             stapling_responder = String::new(),

@@ -11,6 +11,7 @@
 mod build;
 mod certs;
 mod conf;
+mod ocsp;
 pub mod outgoing;
 mod rows;
 mod stapling;
@@ -29,5 +30,6 @@ pub const MODULE: HttpModule = HttpModule {
     slots: &[SlotVtable::of::<SslMain>(), SlotVtable::of::<SslSrv>()],
     variables: vars::VARIABLES,
     build: Some(build::build),
+    start: Some(stapling::start),
     ..HttpModule::EMPTY
 };

@@ -1,6 +1,7 @@
 //! The directives.
 
 use super::conf::{read_passwords, Builtin, CacheRule, Name, SslSrv};
+use super::ocsp::{Cache, Mode};
 use std::sync::Arc;
 use weir_base::units;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
@@ -42,7 +43,7 @@ pub const ROWS: &[Row] = &[
         let name = Name::of(cf, d, 0)?;
         push(&mut cf.get::<SslSrv>().keys, name)
     })
-    .note("engine: and store: are refused, because rustls takes keys from files; RSA keys have 2048 bits or more"),
+    .note("of stores, store:file: is read; engine: and other stores are refused, because rustls takes keys from files; RSA keys have 2048 bits or more"),
     Row::new("ssl_certificate_cache", HS, Arity::ONE_TO_THREE, "off", "Keeps certificates that variables name.", set_cache),
     Row::new("ssl_password_file", HS, Arity::ONE, "", "Passwords of encrypted keys, one on a line.", |cf, d| {
         let list = read_passwords(cf, d)?;
@@ -85,27 +86,18 @@ pub const ROWS: &[Row] = &[
     .note("tickets are sealed with an AEAD: nginx and Weir do not read each other's"),
     Row::new("ssl_session_timeout", HS, Arity::ONE, "5m", "For how long sessions can be resumed.", srv!(session_timeout, |d: &Directive| d.sec(0))),
     Row::new("ssl_crl", HS, Arity::ONE, "", "Lists of revoked client certificates.", srv!(crl, bytes)),
-    Row::new("ssl_ocsp", HS, Arity::ONE, "off", "Asks responders about client certificates.", |_, d| match d.arg(0) {
-        b"off" => Ok(()),
-        _ => refuse(d, "Weir does not ask OCSP responders about clients; use ssl_crl"),
-    })
-    .note("on and leaf are refused: revocation of client certificates is checked by ssl_crl"),
-    Row::new("ssl_ocsp_responder", HS, Arity::ONE, "", "The responder that is asked about client certificates.", |_, d| {
-        refuse(d, "Weir does not ask OCSP responders about clients; use ssl_crl")
-    })
-    .note("refused, as ssl_ocsp on is"),
-    Row::new("ssl_ocsp_cache", HS, Arity::ONE, "off", "Keeps what responders said.", |_, d| match d.arg(0) {
-        b"off" => Ok(()),
-        _ => refuse(d, "Weir does not ask OCSP responders about clients; use ssl_crl"),
-    })
-    .note("anything but off is refused, as ssl_ocsp on is"),
+    Row::new("ssl_ocsp", HS, Arity::ONE, "off", "Asks responders about client certificates: the whole chain, or the leaf alone.", srv!(ocsp, |d: &Directive| {
+        d.choice(0, &[("off", Mode::Off), ("on", Mode::On), ("leaf", Mode::Leaf)])
+    }))
+    .note("answers are the issuer's own or of a responder the issuer has signed for it; signatures with SHA-1 are refused"),
+    Row::new("ssl_ocsp_responder", HS, Arity::ONE, "", "The responder that is asked, in place of those the certificates name.", srv!(ocsp_responder, word)),
+    Row::new("ssl_ocsp_cache", HS, Arity::ONE, "off", "Keeps what responders said of client certificates.", set_ocsp_cache),
     Row::new("ssl_stapling", HS, Arity::FLAG, "off", "The server's certificate comes with a fresh answer of its OCSP responder.", srv!(stapling, flag))
-        .note("answers come from ssl_stapling_file; without it none is stapled, with a warning"),
+        .note("one answer for all workers, kept over a reload"),
     Row::new("ssl_stapling_file", HS, Arity::ONE, "", "A file with the responder's answer, in DER.", srv!(stapling_file, bytes)),
-    Row::new("ssl_stapling_responder", HS, Arity::ONE, "", "The responder, in place of the one the certificate names.", srv!(stapling_responder, responder))
-        .note("responders are not asked: see ssl_stapling"),
+    Row::new("ssl_stapling_responder", HS, Arity::ONE, "", "The responder, in place of the one the certificate names.", srv!(stapling_responder, word)),
     Row::new("ssl_stapling_verify", HS, Arity::FLAG, "off", "Answers of the responder are verified.", srv!(stapling_verify, flag))
-        .note("an answer from ssl_stapling_file is sent as it is, as in nginx"),
+        .note("the certificate's own issuer is trusted; ssl_trusted_certificate is needed only where it is not in the chain"),
     Row::new("ssl_early_data", HS, Arity::FLAG, "off", "Requests in a TLS 1.3 client's first flight.", srv!(early_data, flag))
         .note("needs ssl_session_cache: sessions are then remembered by the server, so that none is used twice"),
     Row::new("ssl_conf_command", HS, Arity::TWO, "", "A command of OpenSSL's configuration.", |cf, d| {
@@ -128,14 +120,6 @@ fn refuse(d: &Directive, hint: &str) -> ConfResult {
     let mut e = d.error("is not supported on this platform");
     e.hint = Some(hint.to_string());
     Err(e)
-}
-
-fn responder(d: &Directive) -> ConfResult<String> {
-    let url = d.text(0)?;
-    match url.starts_with("http://") {
-        true => Ok(url.to_string()),
-        false => Err(d.bad(0, format!("invalid URL prefix in OCSP responder \"{url}\""))),
-    }
 }
 
 pub fn protocols(d: &Directive) -> ConfResult<Protocols> {
@@ -213,4 +197,23 @@ fn set_session_cache(cf: &mut Cf, d: &Directive) -> ConfResult {
     slot.builtin.set(builtin.unwrap_or_default());
     slot.zone.set(zone.map(|z: Arc<Zone>| z));
     Ok(())
+}
+
+/// `off` or `shared:NAME:SIZE`.
+fn set_ocsp_cache(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
+    let bad = || d.bad(0, format!("invalid OCSP cache \"{shown}\""));
+    let parts: Vec<&str> = shown.splitn(3, ':').collect();
+    let cache = match parts[..] {
+        ["off"] => None,
+        ["shared", name, size] if !name.is_empty() => {
+            let size = units::parse_size(size.as_bytes()).ok_or_else(bad)?;
+            if size < ZONE_MIN_BYTES {
+                return Err(d.bad(0, format!("OCSP cache \"{shown}\" is too small")));
+            }
+            Some(Cache::named(name.as_bytes(), size))
+        }
+        _ => return Err(bad()),
+    };
+    cf.get::<SslSrv>().ocsp_cache.once(d, cache)
 }

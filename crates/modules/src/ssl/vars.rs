@@ -155,12 +155,12 @@ fn verify(r: &mut Request, out: &mut Vec<u8>) -> Option<()> {
         out.extend_from_slice(b"NONE");
         return Some(());
     }
-    match conn.secure.get().and_then(|s| s.verdict.get()) {
-        Some(Err(e)) => {
+    match conn.secure.get().and_then(|s| s.problem()) {
+        Some(text) => {
             out.extend_from_slice(b"FAILED:");
-            out.extend_from_slice(e.text().as_bytes());
+            out.extend_from_slice(text.as_bytes());
         }
-        _ => out.extend_from_slice(b"SUCCESS"),
+        None => out.extend_from_slice(b"SUCCESS"),
     }
     Some(())
 }

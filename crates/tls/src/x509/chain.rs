@@ -151,6 +151,23 @@ pub fn verify(
     }
 }
 
+/// The certificates by which a chain was found good, from the leaf to a trusted one; none where it
+/// is not.
+pub fn path(
+    chain: &[CertificateDer<'_>],
+    trust: &Trust,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Vec<CertificateDer<'static>> {
+    let given: Vec<Cert<'_>> =
+        chain.iter().take(CHAIN_MAX).filter_map(|c| Cert::parse(c)).collect();
+    let roots: Vec<Cert<'_>> = trust.roots.iter().filter_map(|c| Cert::parse(c)).collect();
+    if given.is_empty() {
+        return Vec::new();
+    }
+    let path = build(&given, &roots, trust.depth, algorithms).unwrap_or_default();
+    path.iter().map(|c| c.whole.to_vec().into()).collect()
+}
+
 /// From the leaf to a self-signed trusted certificate.
 fn build<'c, 'a>(
     given: &'c [Cert<'a>],
