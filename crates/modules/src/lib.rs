@@ -5,9 +5,12 @@ mod auth_basic;
 mod autoindex;
 #[macro_use]
 mod cache;
+#[macro_use]
+mod backend;
 mod charset;
 mod directory;
 mod empty_gif;
+mod fastcgi;
 mod files;
 mod geo;
 mod gunzip;
@@ -70,9 +73,17 @@ pub const MODULES: &[&HttpModule] = &[
     &empty_gif::MODULE,
     &try_files::MODULE,
     &proxy::MODULE,
-    &proxy::CACHE,
+    &proxy::COMMON[0],
+    &proxy::COMMON[1],
+    &proxy::COMMON[2],
+    &proxy::COMMON[3],
+    &proxy::COMMON[4],
+    &fastcgi::MODULE,
+    &fastcgi::COMMON[0],
+    &fastcgi::COMMON[1],
+    &fastcgi::COMMON[2],
+    &fastcgi::COMMON[3],
     &cache::MODULE,
-    &proxy::SSL,
     // Content, in the order it is tried.
     &random_index::MODULE,
     &gzip_static::MODULE,
@@ -105,7 +116,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_sub_module",
     "--without-http_ssi_module",
     "--without-http_mirror_module",
-    "--without-http_fastcgi_module",
     "--without-http_uwsgi_module",
     "--without-http_scgi_module",
     "--without-http_grpc_module",
@@ -119,7 +129,8 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
 
 /// Whether connections to servers are made from addresses that are not this machine's.
 pub fn binds_any_source(gen: &Generation) -> bool {
-    proxy::binds_any_source(gen)
+    backend::binds_any_source::<proxy::ProxyLoc>(gen)
+        || backend::binds_any_source::<fastcgi::FastcgiLoc>(gen)
 }
 
 /// What goes on in the background once a generation serves.
@@ -129,7 +140,8 @@ pub fn serve(gen: &Generation) {
 
 /// Directories for temporary files besides the core's.
 pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
-    let mut dirs = proxy::temp_dirs(gen);
+    let mut dirs = backend::temp_dirs::<proxy::ProxyLoc>(gen);
+    dirs.extend(backend::temp_dirs::<fastcgi::FastcgiLoc>(gen));
     dirs.extend(cache::dirs(gen));
     dirs
 }

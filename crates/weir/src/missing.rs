@@ -3,7 +3,6 @@
 
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
-const FASTCGI: &str = "this version of Weir speaks HTTP to backends only; FastCGI is not there yet";
 const UWSGI: &str = "this version of Weir speaks HTTP to backends only; uwsgi is not there yet";
 const SCGI: &str = "this version of Weir speaks HTTP to backends only; SCGI is not there yet";
 const GRPC: &str = "this version of Weir speaks HTTP/1 to backends only; gRPC is not there yet";
@@ -25,7 +24,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
     ("slice", SUBREQUESTS),
-    ("fastcgi_*", FASTCGI),
     ("uwsgi_*", UWSGI),
     ("scgi_*", SCGI),
     ("grpc_*", GRPC),

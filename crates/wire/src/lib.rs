@@ -6,6 +6,7 @@
 //!
 //! The rules are those of nginx 1.31, down to which malformed message gets which status.
 
+pub mod fastcgi;
 pub mod http1;
 pub mod http2;
 pub mod proxy_protocol;
