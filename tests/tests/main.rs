@@ -5,6 +5,7 @@
 mod access_allow_deny;
 mod access_log;
 mod body_reading;
+mod cgi_servers;
 mod client_timeouts;
 mod command_line;
 mod config_errors;
@@ -28,6 +29,7 @@ mod limit_req;
 mod listen_options;
 mod location_selection;
 mod map_module;
+mod memcached_values;
 mod proxy_buffering;
 mod proxy_cache;
 mod proxy_cache_store;

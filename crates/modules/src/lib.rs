@@ -24,6 +24,7 @@ mod limit_req;
 mod limits;
 mod log;
 mod map;
+mod memcached;
 mod mime;
 mod not_modified;
 mod proxy;
@@ -32,6 +33,7 @@ mod range;
 mod realip;
 mod referer;
 mod rewrite;
+mod scgi;
 mod secure_link;
 mod split_clients;
 mod ssl;
@@ -41,6 +43,7 @@ mod sub_filter;
 mod try_files;
 mod userid;
 mod util;
+mod uwsgi;
 mod welcome;
 
 use std::path::PathBuf;
@@ -83,6 +86,19 @@ pub const MODULES: &[&HttpModule] = &[
     &fastcgi::COMMON[1],
     &fastcgi::COMMON[2],
     &fastcgi::COMMON[3],
+    &uwsgi::MODULE,
+    &uwsgi::COMMON[0],
+    &uwsgi::COMMON[1],
+    &uwsgi::COMMON[2],
+    &uwsgi::COMMON[3],
+    &uwsgi::COMMON[4],
+    &scgi::MODULE,
+    &scgi::COMMON[0],
+    &scgi::COMMON[1],
+    &scgi::COMMON[2],
+    &scgi::COMMON[3],
+    &memcached::MODULE,
+    &memcached::COMMON[0],
     &cache::MODULE,
     // Content, in the order it is tried.
     &random_index::MODULE,
@@ -116,10 +132,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_sub_module",
     "--without-http_ssi_module",
     "--without-http_mirror_module",
-    "--without-http_uwsgi_module",
-    "--without-http_scgi_module",
     "--without-http_grpc_module",
-    "--without-http_memcached_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
     "--without-mail_pop3_module",
@@ -131,6 +144,9 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
 pub fn binds_any_source(gen: &Generation) -> bool {
     backend::binds_any_source::<proxy::ProxyLoc>(gen)
         || backend::binds_any_source::<fastcgi::FastcgiLoc>(gen)
+        || backend::binds_any_source::<uwsgi::UwsgiLoc>(gen)
+        || backend::binds_any_source::<scgi::ScgiLoc>(gen)
+        || backend::binds_any_source::<memcached::MemcachedLoc>(gen)
 }
 
 /// What goes on in the background once a generation serves.
@@ -142,6 +158,8 @@ pub fn serve(gen: &Generation) {
 pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
     let mut dirs = backend::temp_dirs::<proxy::ProxyLoc>(gen);
     dirs.extend(backend::temp_dirs::<fastcgi::FastcgiLoc>(gen));
+    dirs.extend(backend::temp_dirs::<uwsgi::UwsgiLoc>(gen));
+    dirs.extend(backend::temp_dirs::<scgi::ScgiLoc>(gen));
     dirs.extend(cache::dirs(gen));
     dirs
 }

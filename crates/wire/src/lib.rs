@@ -9,7 +9,10 @@
 pub mod fastcgi;
 pub mod http1;
 pub mod http2;
+pub mod memcached;
 pub mod proxy_protocol;
 mod scan;
+pub mod scgi;
+pub mod uwsgi;
 
 pub use scan::Range32;

@@ -4,17 +4,22 @@
 use super::exchange::Fault;
 use super::Wire;
 use crate::fastcgi::{self, FastcgiLoc};
+use crate::memcached::{self, MemcachedLoc};
 use weir_http::logger::LogLevel;
 use weir_http::Request;
 use weir_upstream::decoder::Decoder;
 
 /// The decoder for the answer to this request; none where answers come as they are.
-pub fn of(r: &Request, wire: Wire) -> Option<Box<Decoder>> {
+pub fn of(r: &Request, wire: Wire, request: &[u8]) -> Option<Box<Decoder>> {
     match wire {
         Wire::Http | Wire::Cgi => None,
         Wire::Fastcgi => {
             let keep = *r.loc().conf::<FastcgiLoc>().keep_conn;
             Some(Box::new(Decoder::fastcgi(keep)))
+        }
+        Wire::Memcached => {
+            let flag = *r.loc().conf::<MemcachedLoc>().gzip_flag;
+            Some(Box::new(Decoder::memcached(memcached::asked_key(request), flag)))
         }
     }
 }
@@ -24,6 +29,10 @@ pub type Aside = Vec<(usize, Vec<u8>)>;
 
 /// Logs it.
 pub fn log_aside(r: &Request, decoder: &mut Decoder, doing: &str) -> Aside {
+    if let Some((grave, text)) = decoder.take_note() {
+        let level = if grave { LogLevel::Error } else { LogLevel::Info };
+        r.log(level, &format!("{text} while {doing}"));
+    }
     let aside = decoder.take_aside();
     for (_, text) in &aside {
         let mut line = b"FastCGI sent in stderr: \"".to_vec();

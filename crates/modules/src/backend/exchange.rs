@@ -211,7 +211,7 @@ pub async fn run(r: &mut Request, run: &Run<'_>, link: &mut Link) -> Result<bool
         hide: &run.conf().hide,
         h2: link.h2.is_some(),
     };
-    link.decoder = decoder::of(r, run.wire());
+    link.decoder = decoder::of(r, run.wire(), &request);
     talk.begin(r, link, &request);
     let result = talk.run(r, link, &mut reply).await;
     r.exchange.request = request;

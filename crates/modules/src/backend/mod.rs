@@ -44,6 +44,7 @@ pub enum Wire {
     Fastcgi,
     /// What CGI programs answer with, as it is; the end of the connection may be the end.
     Cgi,
+    Memcached,
 }
 
 impl Wire {
@@ -51,7 +52,7 @@ impl Wire {
     pub fn parser(self) -> ResponseParser {
         match self {
             Wire::Http => ResponseParser::new(),
-            Wire::Fastcgi => ResponseParser::cgi(),
+            Wire::Fastcgi | Wire::Memcached => ResponseParser::cgi(),
             Wire::Cgi => ResponseParser::cgi_or_http(),
         }
     }
