@@ -1,5 +1,6 @@
 //! The targets, each with its seeds, the pieces its mutations put in, and what must hold.
 
+mod backend;
 mod base;
 mod body;
 mod conf;
@@ -30,6 +31,8 @@ pub const TARGETS: &[Target] = &[
     uri::TARGET,
     http2::TARGET,
     proxy::TARGET,
+    backend::FASTCGI,
+    backend::MEMCACHED,
     dns::TARGET,
     template::TARGET,
     tls::CIPHERS,

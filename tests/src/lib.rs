@@ -9,12 +9,14 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+pub mod cgi;
 mod client;
 mod dns;
 pub mod h2;
 mod message;
 pub mod ocsp;
 mod origin;
+pub mod program;
 mod server;
 mod setup;
 pub mod tls;

@@ -69,6 +69,15 @@ impl Conn {
         }
     }
 
+    pub fn read_exactly(&mut self, n: usize) -> Option<Vec<u8>> {
+        while self.seen.len() < n {
+            if !self.fill() {
+                return None;
+            }
+        }
+        Some(self.seen.drain(..n).collect())
+    }
+
     fn request(&mut self, connection: usize) -> Option<Request> {
         let head = self.read_until(b"\r\n\r\n")?;
         let mut request =

@@ -13,7 +13,8 @@ pub use request::basic_credentials;
 pub use response::shown_status;
 pub use time::{push_msec, push_time_iso8601, push_time_local};
 
-use crate::module::Variable;
+use crate::module::{VarArg, Variable};
+use crate::Request;
 use weir_base::bytes::fmt_u64;
 
 const fn var(name: &'static str, get: crate::module::Getter) -> Variable {
@@ -131,6 +132,13 @@ fn some_if_any(out: &mut Vec<u8>, value: &[u8]) -> bool {
 fn number(out: &mut Vec<u8>, value: u64) -> bool {
     fmt_u64(out, value);
     true
+}
+
+/// `$host$is_request_port$request_port`: what servers are told as the host.
+pub fn host_with_port(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+    request::host(r, arg, out)
+        && request::is_request_port(r, arg, out)
+        && request::request_port(r, arg, out)
 }
 
 #[cfg(test)]

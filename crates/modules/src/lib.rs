@@ -6,9 +6,12 @@ mod auth_request;
 mod autoindex;
 #[macro_use]
 mod cache;
+#[macro_use]
+mod backend;
 mod charset;
 mod directory;
 mod empty_gif;
+mod fastcgi;
 mod files;
 mod geo;
 mod gunzip;
@@ -22,6 +25,7 @@ mod limit_req;
 mod limits;
 mod log;
 mod map;
+mod memcached;
 mod mime;
 mod mirror;
 mod not_modified;
@@ -31,6 +35,7 @@ mod range;
 mod realip;
 mod referer;
 mod rewrite;
+mod scgi;
 mod secure_link;
 mod split_clients;
 mod ssl;
@@ -40,6 +45,7 @@ mod sub_filter;
 mod try_files;
 mod userid;
 mod util;
+mod uwsgi;
 mod welcome;
 
 use std::path::PathBuf;
@@ -74,9 +80,30 @@ pub const MODULES: &[&HttpModule] = &[
     &mirror::MODULE,
     &try_files::MODULE,
     &proxy::MODULE,
-    &proxy::CACHE,
+    &proxy::COMMON[0],
+    &proxy::COMMON[1],
+    &proxy::COMMON[2],
+    &proxy::COMMON[3],
+    &proxy::COMMON[4],
+    &fastcgi::MODULE,
+    &fastcgi::COMMON[0],
+    &fastcgi::COMMON[1],
+    &fastcgi::COMMON[2],
+    &fastcgi::COMMON[3],
+    &uwsgi::MODULE,
+    &uwsgi::COMMON[0],
+    &uwsgi::COMMON[1],
+    &uwsgi::COMMON[2],
+    &uwsgi::COMMON[3],
+    &uwsgi::COMMON[4],
+    &scgi::MODULE,
+    &scgi::COMMON[0],
+    &scgi::COMMON[1],
+    &scgi::COMMON[2],
+    &scgi::COMMON[3],
+    &memcached::MODULE,
+    &memcached::COMMON[0],
     &cache::MODULE,
-    &proxy::SSL,
     // Content, in the order it is tried.
     &random_index::MODULE,
     &gzip_static::MODULE,
@@ -109,11 +136,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_stub_status_module",
     "--with-http_sub_module",
     "--without-http_ssi_module",
-    "--without-http_fastcgi_module",
-    "--without-http_uwsgi_module",
-    "--without-http_scgi_module",
     "--without-http_grpc_module",
-    "--without-http_memcached_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
     "--without-mail_pop3_module",
@@ -123,7 +146,11 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
 
 /// Whether connections to servers are made from addresses that are not this machine's.
 pub fn binds_any_source(gen: &Generation) -> bool {
-    proxy::binds_any_source(gen)
+    backend::binds_any_source::<proxy::ProxyLoc>(gen)
+        || backend::binds_any_source::<fastcgi::FastcgiLoc>(gen)
+        || backend::binds_any_source::<uwsgi::UwsgiLoc>(gen)
+        || backend::binds_any_source::<scgi::ScgiLoc>(gen)
+        || backend::binds_any_source::<memcached::MemcachedLoc>(gen)
 }
 
 /// What goes on in the background once a generation serves.
@@ -133,7 +160,10 @@ pub fn serve(gen: &Generation) {
 
 /// Directories for temporary files besides the core's.
 pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
-    let mut dirs = proxy::temp_dirs(gen);
+    let mut dirs = backend::temp_dirs::<proxy::ProxyLoc>(gen);
+    dirs.extend(backend::temp_dirs::<fastcgi::FastcgiLoc>(gen));
+    dirs.extend(backend::temp_dirs::<uwsgi::UwsgiLoc>(gen));
+    dirs.extend(backend::temp_dirs::<scgi::ScgiLoc>(gen));
     dirs.extend(cache::dirs(gen));
     dirs
 }

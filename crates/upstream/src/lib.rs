@@ -3,6 +3,7 @@
 
 pub mod balance;
 pub mod conf;
+pub mod decoder;
 pub mod group;
 pub mod h2;
 mod least_time;

@@ -1,6 +1,7 @@
 //! A connection to a server: made with a deadline, read and written with lazy timers, and looked
 //! over before it is used again.
 
+use crate::decoder::Decoder;
 use crate::h2::H2;
 use crate::peers::PeerAddr;
 use crate::reply::BodyReader;
@@ -21,7 +22,7 @@ use weir_wire::http1::response::ResponseHead;
 pub enum LinkError {
     Timeout,
     Io(io::Error),
-    /// The server's HTTP/2 is wrong; in words for the log.
+    /// What the server sent is wrong; in words for the log.
     Protocol(String),
 }
 
@@ -55,6 +56,8 @@ pub struct Link {
     pub reused: bool,
     /// It speaks HTTP/2.
     pub h2: Option<Box<H2>>,
+    /// Takes the current answer out of what it comes in.
+    pub decoder: Option<Box<Decoder>>,
 }
 
 /// What sets connections with HTTP/2 apart from others, in their marks.
@@ -88,6 +91,7 @@ impl Link {
             mark: 0,
             reused: false,
             h2: None,
+            decoder: None,
         }))
     }
 
@@ -119,9 +123,10 @@ impl Link {
 
     /// What reads the body behind that head.
     pub fn reader(&self, head: &ResponseHead, bodiless: bool) -> BodyReader {
-        match &self.h2 {
-            None => BodyReader::new(head, bodiless),
-            Some(h2) => BodyReader::of_stream(head, bodiless, h2.has_ended()),
+        match (&self.h2, &self.decoder) {
+            (Some(h2), _) => BodyReader::of_stream(head, bodiless, h2.has_ended()),
+            (_, Some(decoder)) => BodyReader::decoded(head, bodiless, decoder.has_ended()),
+            _ => BodyReader::new(head, bodiless),
         }
     }
 
@@ -129,6 +134,7 @@ impl Link {
     /// here.
     pub fn may_go_on(&self) -> bool {
         self.h2.as_ref().is_none_or(|h2| h2.may_go_on())
+            && self.decoder.as_ref().is_none_or(|d| d.may_go_on())
     }
 
     /// Nothing has arrived and nobody has hung up: safe to send the next request on. Asks the
@@ -168,9 +174,10 @@ impl Link {
         deadline: &mut u64,
         timeout_ms: u64,
     ) -> Poll<Result<usize, LinkError>> {
-        let read = match self.h2 {
-            None => self.stream.poll_read(cx, buf, room).map_err(LinkError::Io),
-            Some(_) => self.poll_read_h2(cx, buf, room),
+        let read = match (&self.h2, &self.decoder) {
+            (None, None) => self.stream.poll_read(cx, buf, room).map_err(LinkError::Io),
+            (None, Some(_)) => self.poll_read_decoded(cx, buf, room),
+            (Some(_), _) => self.poll_read_h2(cx, buf, room),
         };
         match read {
             Poll::Ready(r) => Poll::Ready(r),
@@ -234,6 +241,25 @@ impl Link {
         if let (Poll::Ready(Err(_)), Some(h2)) = (flushed, &mut self.h2) {
             h2.be_mute();
         }
+    }
+
+    fn poll_read_decoded(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<usize, LinkError>> {
+        let Some(decoder) = &mut self.decoder else { return Poll::Pending };
+        if let Some(text) = decoder.take_broken() {
+            return Poll::Ready(Err(LinkError::Protocol(text)));
+        }
+        let from = buf.len();
+        let n = match self.stream.poll_read(cx, buf, room) {
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(e)) => return Poll::Ready(Err(LinkError::Io(e))),
+            Poll::Pending => return Poll::Pending,
+        };
+        Poll::Ready(decoder.decode(buf, from).map(|()| n).map_err(LinkError::Protocol))
     }
 
     fn poll_read_h2(

@@ -22,6 +22,15 @@ enum Framing {
         left: Option<u64>,
         ended: bool,
     },
+    /// As its decoder says; no more than so many bytes, where that was announced.
+    Decoded {
+        left: Option<u64>,
+        /// Fewer will do, as behind the head of an answer to HEAD.
+        lenient: bool,
+        ended: bool,
+        /// The end of the connection will do.
+        until_eof: bool,
+    },
 }
 
 /// What is wrong with a body.
@@ -31,6 +40,8 @@ pub enum BadBody {
     Trailers,
     TooLong,
     TooShort,
+    /// The same, where a decoder has found the end.
+    Cut,
 }
 
 /// Reads one body.
@@ -70,11 +81,38 @@ impl BodyReader {
         }
     }
 
+    /// The body of an answer that goes on to the connection's end.
+    pub fn to_the_end(head: &ResponseHead) -> BodyReader {
+        let none = matches!(head.status, 204 | 304);
+        let framing = if none { Framing::Length(0) } else { Framing::Eof };
+        BodyReader { framing, trailers: Vec::new(), done: none, excess: false }
+    }
+
+    /// The body of an answer that a decoder takes out of what it comes in; it may have ended.
+    pub fn decoded(head: &ResponseHead, to_head: bool, ended: bool) -> BodyReader {
+        let none = matches!(head.status, 204 | 304);
+        let left = if none { Some(0) } else { head.content_length };
+        BodyReader {
+            framing: Framing::Decoded {
+                left,
+                lenient: to_head,
+                ended,
+                until_eof: head.connection_close,
+            },
+            trailers: Vec::new(),
+            done: ended && (to_head || left.is_none_or(|n| n == 0)),
+            excess: false,
+        }
+    }
+
     /// Takes note of what the connection knows about the body.
     pub fn follow(&mut self, link: &mut Link) {
         if let (Framing::Stream { ended, .. }, Some(h2)) = (&mut self.framing, &mut link.h2) {
             *ended = h2.has_ended();
             self.trailers.append(&mut h2.trailers);
+        }
+        if let (Framing::Decoded { ended, .. }, Some(d)) = (&mut self.framing, &link.decoder) {
+            *ended = d.has_ended();
         }
     }
 
@@ -82,14 +120,20 @@ impl BodyReader {
     pub fn remaining(&self) -> Option<u64> {
         match self.framing {
             Framing::Length(n) => Some(n),
-            Framing::Stream { left, .. } => left,
+            Framing::Stream { left, .. } | Framing::Decoded { left, .. } => left,
             _ => None,
         }
     }
 
     /// The end of the connection is the end of the body.
     pub fn ends_with_connection(&self) -> bool {
-        matches!(self.framing, Framing::Eof)
+        match self.framing {
+            Framing::Eof => true,
+            Framing::Decoded { left, lenient, until_eof, .. } => {
+                until_eof && (lenient || left.is_none_or(|n| n == 0))
+            }
+            _ => false,
+        }
     }
 
     /// Takes what was read, `buf[from..]`, and leaves the body's own bytes there.
@@ -109,6 +153,20 @@ impl BodyReader {
                     }
                 }
                 self.done = *ended;
+                Ok(())
+            }
+            Framing::Decoded { left, lenient, ended, .. } => {
+                if let Some(left) = left {
+                    let have = (buf.len() - from) as u64;
+                    let take = have.min(*left);
+                    *left -= take;
+                    buf.truncate(from + take as usize);
+                    self.excess |= have > take;
+                    if *ended && *left > 0 && !*lenient {
+                        return Err(BadBody::Cut);
+                    }
+                }
+                self.done |= *ended || self.excess;
                 Ok(())
             }
             Framing::Length(left) => {

@@ -3,12 +3,7 @@
 
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
-const FASTCGI: &str = "this version of Weir speaks HTTP to backends only; FastCGI is not there yet";
-const UWSGI: &str = "this version of Weir speaks HTTP to backends only; uwsgi is not there yet";
-const SCGI: &str = "this version of Weir speaks HTTP to backends only; SCGI is not there yet";
 const GRPC: &str = "this version of Weir speaks HTTP/1 to backends only; gRPC is not there yet";
-const MEMCACHED: &str =
-    "this version of Weir speaks HTTP to backends only; memcached is not there yet";
 const TUNNEL: &str = "this version of Weir has no CONNECT tunnels yet";
 const STREAM: &str = "this version of Weir has no stream section yet; remove the block";
 const MAIL: &str = "this version of Weir has no mail section yet; remove the block";
@@ -25,11 +20,7 @@ pub const MISSING: &[(&str, &str)] = &[
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
     ("slice", SUBREQUESTS),
-    ("fastcgi_*", FASTCGI),
-    ("uwsgi_*", UWSGI),
-    ("scgi_*", SCGI),
     ("grpc_*", GRPC),
-    ("memcached_*", MEMCACHED),
     ("tunnel_*", TUNNEL),
     ("stream", STREAM),
     ("mail", MAIL),

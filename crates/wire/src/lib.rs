@@ -6,9 +6,13 @@
 //!
 //! The rules are those of nginx 1.31, down to which malformed message gets which status.
 
+pub mod fastcgi;
 pub mod http1;
 pub mod http2;
+pub mod memcached;
 pub mod proxy_protocol;
 mod scan;
+pub mod scgi;
+pub mod uwsgi;
 
 pub use scan::Range32;

@@ -1,6 +1,6 @@
 //! What is configured of a cache: stores at the main level, their use in locations.
 
-use crate::proxy::next;
+use crate::backend::conf::next;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_cache::store::Params;

@@ -2,7 +2,7 @@
 
 use super::conf::{CacheConf, CacheMain, Use};
 use super::vary;
-use crate::proxy::next;
+use crate::backend::conf::next;
 use crate::util::{is_true, with_value};
 use std::future::Future;
 use std::rc::Rc;
@@ -230,7 +230,7 @@ pub async fn look(
 }
 
 async fn client_gone(r: &Request, waiting: impl Future<Output = ()>) -> bool {
-    crate::proxy::unless_client_goes(r, waiting).await.is_none()
+    crate::backend::unless_client_goes(r, waiting).await.is_none()
 }
 
 /// What an opened entry means for the request.

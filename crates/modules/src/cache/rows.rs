@@ -1,8 +1,8 @@
 //! The directives of the family, once for every module that has it.
 
 use super::conf::{CacheConf, CacheMain, CachePath, StoreTo, Use};
-use crate::proxy::add_bits;
-use crate::proxy::next;
+use crate::backend::conf::next;
+use crate::backend::rows::add_bits;
 use std::sync::Arc;
 use weir_base::units;
 use weir_cache::store::{Pace, Params};
@@ -15,26 +15,27 @@ use weir_wire::http1::request::Method;
 const PAGE_BYTES: u64 = 4096;
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The rows of one module's caches. `$slot` is its configuration, with the family in its field
-/// `cache`; `$prefix` is what its directives begin with.
+/// The rows of one module's caches. `$slot` is its configuration; `$prefix` is what its directives begin with.
 macro_rules! cache_rows {
-    ($slot:ty, $prefix:literal) => {{
+    ($slot:ty, $prefix:literal, $key:literal) => {{
         use weir_module::{Arity, Context, Row};
+        use $crate::backend::rows::pick;
+        use $crate::cache::rows;
         const HSL: Context = Context::HSL;
         macro_rules! set {
             ($f:path) => {
-                |cf, d| $f(cf, d, |cf| &mut cf.get::<$slot>().cache)
+                |cf, d| $f(cf, d, |cf| &mut pick::<$slot>(cf).cache)
             };
         }
         const ROWS: &[Row] = &[
             Row::new(concat!($prefix, "cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", |cf, d| {
-                rows::set_cache(cf, d, concat!($prefix, "cache"), concat!($prefix, "store"), |cf| &mut cf.get::<$slot>().cache)
+                rows::set_cache(cf, d, concat!($prefix, "cache"), concat!($prefix, "store"), |cf| &mut pick::<$slot>(cf).cache)
             }).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its length"),
             Row::new(concat!($prefix, "cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", rows::set_path)
                 .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
                        their compressed forms (0 for none), each compared with its file at most once a second; the loader begins at once; \
                        the purger parameters are refused, as wildcard purges are done at once"),
-            Row::new(concat!($prefix, "cache_key"), HSL, Arity::ONE, "$scheme$proxy_host$request_uri", "What an answer is kept under.", set!(rows::set_key)),
+            Row::new(concat!($prefix, "cache_key"), HSL, Arity::ONE, $key, "What an answer is kept under.", set!(rows::set_key)),
             Row::new(concat!($prefix, "cache_valid"), HSL, Arity::ONE_MORE, "", "How long answers that do not say so are fresh.", set!(rows::set_valid)),
             Row::new(concat!($prefix, "cache_bypass"), HSL, Arity::ONE_MORE, "", "When answers are not taken from the cache.", set!(rows::set_bypass)),
             Row::new(concat!($prefix, "no_cache"), HSL, Arity::ONE_MORE, "", "When answers are not kept.", set!(rows::set_no_cache)),
@@ -49,10 +50,9 @@ macro_rules! cache_rows {
             Row::new(concat!($prefix, "cache_use_stale"), HSL, Arity::ONE_MORE, "off", "When an answer that is no longer fresh will do.", set!(rows::set_use_stale)),
             Row::new(concat!($prefix, "cache_background_update"), HSL, Arity::FLAG, "off", "Renews behind a stale answer.", set!(rows::set_background)),
             Row::new(concat!($prefix, "cache_revalidate"), HSL, Arity::FLAG, "off", "Asks whether a stale answer still holds.", set!(rows::set_revalidate)),
-            Row::new(concat!($prefix, "cache_convert_head"), HSL, Arity::FLAG, "on", "Asks by GET for HEAD.", set!(rows::set_convert_head)),
             Row::new(concat!($prefix, "cache_max_range_offset"), HSL, Arity::ONE, "", "Ranges that begin later are not kept.", set!(rows::set_range_offset)),
             Row::new(concat!($prefix, "store"), HSL, Arity::ONE, "off", "Saves answers as plain files.", |cf, d| {
-                rows::set_store(cf, d, concat!($prefix, "cache"), |cf| &mut cf.get::<$slot>().cache)
+                rows::set_store(cf, d, concat!($prefix, "cache"), |cf| &mut pick::<$slot>(cf).cache)
             }),
             Row::new(concat!($prefix, "store_access"), HSL, Arity::ONE_TO_THREE, "user:rw", "Rights of such files.", set!(rows::set_store_access)),
         ];
@@ -78,7 +78,6 @@ simple! {
     set_lock_age lock_age_ms (|d: &Directive| d.msec(0));
     set_background background_update (|d: &Directive| d.flag());
     set_revalidate revalidate (|d: &Directive| d.flag());
-    set_convert_head convert_head (|d: &Directive| d.flag());
     set_range_offset max_range_offset (|d: &Directive| d.offset(0));
 }
 

@@ -1,25 +1,18 @@
-//! Which header fields go to the backend and which of its own come back: compiled once.
+//! Which header fields go to the backend: compiled once.
 
+use crate::backend::hide::has_name;
+use crate::backend::run::BodyLength;
 use weir_base::bytes::fmt_u64;
 use weir_http::module::VarArg;
 use weir_http::Request;
 use weir_script::template::Template;
-use weir_wire::http1::names::{HeaderId, ResponseHeaderId};
-use weir_wire::http1::response::ResponseField;
+use weir_wire::http1::names::HeaderId;
 
 /// One `proxy_set_header`.
 #[derive(Clone, Debug)]
 pub struct SetHeader {
     pub name: Vec<u8>,
     pub value: Template,
-}
-
-/// The length that a request's body has on its way to the backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyLength {
-    None,
-    Known(u64),
-    Chunked,
 }
 
 #[derive(Debug)]
@@ -209,10 +202,6 @@ impl HeaderPlan {
     }
 }
 
-fn has_name(names: &[Vec<u8>], name: &[u8]) -> bool {
-    names.iter().any(|n| n.eq_ignore_ascii_case(name))
-}
-
 /// Evaluates onto `out` what must stay one line, whatever a variable brings along.
 fn eval_line(r: &mut Request, value: &Template, out: &mut Vec<u8>) {
     let start = out.len();
@@ -222,57 +211,6 @@ fn eval_line(r: &mut Request, value: &Template, out: &mut Vec<u8>) {
             if matches!(*b, b'\r' | b'\n' | 0) {
                 *b = b' ';
             }
-        }
-    }
-}
-
-/// Which of a backend's fields do not go to the client.
-#[derive(Debug, Default)]
-pub struct HideList {
-    ids: u64,
-    names: Vec<Vec<u8>>,
-    /// Date and Server are the backend's, not this server's.
-    pub passes_date: bool,
-    pub passes_server: bool,
-}
-
-const HIDDEN: [&[u8]; 8] = [
-    b"Date",
-    b"Server",
-    b"X-Pad",
-    b"X-Accel-Expires",
-    b"X-Accel-Redirect",
-    b"X-Accel-Limit-Rate",
-    b"X-Accel-Buffering",
-    b"X-Accel-Charset",
-];
-
-impl HideList {
-    pub fn new(hide: &[Vec<u8>], pass: &[Vec<u8>]) -> HideList {
-        let mut list = HideList::default();
-        let all = HIDDEN.iter().copied().chain(hide.iter().map(Vec::as_slice));
-        for name in all.filter(|n| !pass.iter().any(|p| p.eq_ignore_ascii_case(n))) {
-            match ResponseHeaderId::of(name) {
-                ResponseHeaderId::Other => list.names.push(name.to_ascii_lowercase()),
-                id => list.ids |= id.bit(),
-            }
-        }
-        list.passes_date = list.ids & ResponseHeaderId::Date.bit() == 0;
-        list.passes_server = list.ids & ResponseHeaderId::Server.bit() == 0;
-        list
-    }
-
-    pub fn hides(&self, field: &ResponseField, bytes: &[u8]) -> bool {
-        match field.id {
-            ResponseHeaderId::Other => has_name(&self.names, field.name.of(bytes)),
-            id => self.ids & id.bit() != 0,
-        }
-    }
-
-    pub fn hides_name(&self, name: &[u8]) -> bool {
-        match ResponseHeaderId::of(name) {
-            ResponseHeaderId::Other => has_name(&self.names, name),
-            id => self.ids & id.bit() != 0,
         }
     }
 }
@@ -295,15 +233,5 @@ mod tests {
             assert!(plan.drop_ids & id.bit() != 0);
         }
         assert_eq!(plan.drop_ids & HeaderId::Cookie.bit(), 0);
-    }
-
-    #[test]
-    fn what_is_hidden() {
-        let list = HideList::new(&[b"X-Mine".to_vec()], &[b"server".to_vec()]);
-        assert!(
-            list.hides_name(b"date") && list.hides_name(b"x-mine") && list.hides_name(b"X-Pad")
-        );
-        assert!(!list.hides_name(b"Server") && !list.hides_name(b"Vary"));
-        assert!(list.passes_server && !list.passes_date);
     }
 }

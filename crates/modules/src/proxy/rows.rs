@@ -1,50 +1,18 @@
-//! The directives of the proxy module.
+//! The directives that the proxy alone has.
 
-use super::conf::{ignore, next, Bind, BindAddr, HttpVersion, ProxyLoc};
+use super::conf::{HttpVersion, ProxyLoc};
 use super::headers::SetHeader;
+use super::request::default_rule;
 use super::rewrite::{CookieFlags, CookieName, Rewrite};
-use super::target::{parse_local, split_scheme, usual_port, Fixed, Parts, Pass, URL};
+use crate::backend::rows::{self, push, shared, PASS};
+use crate::backend::target::Pass;
 use std::sync::Arc;
-use weir_base::addr::parse_endpoint;
 use weir_http::build::named_regex;
 use weir_http::conf::CoreLoc;
-use weir_http::core_rows::temp_path;
 use weir_http::vars::{template, template_of};
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
-use weir_script::template::Template;
-use weir_upstream::UpstreamMain;
 
 const HSL: Context = Context::HSL;
-const PASS: Context = Context::LOCATION.or(Context::LIF).or(Context::LMT);
-
-macro_rules! set {
-    ($field:ident, $read:expr) => {
-        |cf, d| {
-            let v = $read(d)?;
-            cf.get::<ProxyLoc>().$field.once(d, v)
-        }
-    };
-}
-
-fn flag(d: &Directive) -> ConfResult<bool> {
-    d.flag()
-}
-
-fn msec(d: &Directive) -> ConfResult<u64> {
-    d.msec(0)
-}
-
-fn size(d: &Directive) -> ConfResult<u64> {
-    d.size(0)
-}
-
-fn some_size(d: &Directive) -> ConfResult<Option<u64>> {
-    d.size(0).map(Some)
-}
-
-fn shared(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Template>> {
-    template(cf, d, 0).map(Arc::new)
-}
 
 pub static ROWS: &[Row] = &[
     Row::new("proxy_pass", PASS, Arity::ONE, "", "Passes requests to a server.", set_pass)
@@ -82,30 +50,6 @@ pub static ROWS: &[Row] = &[
         set_cookie_flags,
     ),
     Row::new(
-        "proxy_buffering",
-        HSL,
-        Arity::FLAG,
-        "on",
-        "Reads an answer ahead of a slow client.",
-        set!(buffering, flag),
-    ),
-    Row::new(
-        "proxy_request_buffering",
-        HSL,
-        Arity::FLAG,
-        "on",
-        "Reads a whole request before passing it.",
-        set!(request_buffering, flag),
-    ),
-    Row::new(
-        "proxy_ignore_client_abort",
-        HSL,
-        Arity::FLAG,
-        "off",
-        "Lets the server finish when the client goes.",
-        set!(ignore_client_abort, flag),
-    ),
-    Row::new(
         "proxy_send_lowat",
         HSL,
         Arity::ONE,
@@ -114,67 +58,6 @@ pub static ROWS: &[Row] = &[
         |_, d| d.size(0).map(|_| ()),
     )
     .note("Linux has no SO_SNDLOWAT; nginx ignores it there too"),
-    Row::new("proxy_bind", HSL, Arity::ONE_TWO, "", "The local address of connections.", set_bind)
-        .note(
-            "transparent under another user than root takes a restart, where a reload is the \
-            first to bring it",
-        ),
-    Row::new(
-        "proxy_socket_keepalive",
-        HSL,
-        Arity::FLAG,
-        "off",
-        "TCP keepalive to the server.",
-        set!(socket_keepalive, flag),
-    ),
-    Row::new(
-        "proxy_socket_rcvbuf",
-        HSL,
-        Arity::ONE,
-        "0",
-        "Receive buffer of the socket.",
-        set!(socket_rcvbuf, size),
-    ),
-    Row::new(
-        "proxy_socket_sndbuf",
-        HSL,
-        Arity::ONE,
-        "0",
-        "Send buffer of the socket.",
-        set!(socket_sndbuf, size),
-    ),
-    Row::new(
-        "proxy_connect_timeout",
-        HSL,
-        Arity::ONE,
-        "60s",
-        "Longest time to connect.",
-        set!(connect_timeout, msec),
-    ),
-    Row::new(
-        "proxy_send_timeout",
-        HSL,
-        Arity::ONE,
-        "60s",
-        "Longest time between two writes.",
-        set!(send_timeout, msec),
-    ),
-    Row::new(
-        "proxy_read_timeout",
-        HSL,
-        Arity::ONE,
-        "60s",
-        "Longest time between two reads.",
-        set!(read_timeout, msec),
-    ),
-    Row::new(
-        "proxy_intercept_errors",
-        HSL,
-        Arity::FLAG,
-        "off",
-        "error_page for the server's errors.",
-        set!(intercept_errors, flag),
-    ),
     Row::new(
         "proxy_set_header",
         HSL,
@@ -210,160 +93,15 @@ pub static ROWS: &[Row] = &[
         cf.get::<ProxyLoc>().method.once(d, Some(v))
     }),
     Row::new(
-        "proxy_pass_request_headers",
-        HSL,
-        Arity::FLAG,
-        "on",
-        "Passes the client's header.",
-        set!(pass_request_headers, flag),
-    ),
-    Row::new(
-        "proxy_pass_request_body",
-        HSL,
-        Arity::FLAG,
-        "on",
-        "Passes the client's body.",
-        set!(pass_request_body, flag),
-    )
-    .note("off: no Content-Length is sent for the body that is not"),
-    Row::new(
         "proxy_pass_trailers",
         HSL,
         Arity::FLAG,
         "off",
         "Passes the fields behind the body.",
-        set!(pass_trailers, flag),
-    ),
-    Row::new(
-        "proxy_buffer_size",
-        HSL,
-        Arity::ONE,
-        "4k|8k",
-        "The longest header of an answer.",
-        set!(buffer_size, size),
-    ),
-    Row::new(
-        "proxy_buffers",
-        HSL,
-        Arity::TWO,
-        "8 4k|8k",
-        "Memory for an answer the client is slow to take.",
         |cf, d| {
-            let num = d.num(0)?;
-            let each = d.size(1)?;
-            if num == 0 || each == 0 {
-                return Err(d.invalid(0));
-            }
-            cf.get::<ProxyLoc>().buffers.once(d, (num, each))
+            let v = d.flag()?;
+            cf.get::<ProxyLoc>().backend.pass_trailers.once(d, v)
         },
-    ),
-    Row::new(
-        "proxy_busy_buffers_size",
-        HSL,
-        Arity::ONE,
-        "8k|16k",
-        "Part of the buffers being sent.",
-        set!(busy_buffers_size, some_size),
-    )
-    .note("checked; all that is read may be sent at once here"),
-    Row::new(
-        "proxy_force_ranges",
-        HSL,
-        Arity::FLAG,
-        "off",
-        "Byte ranges whatever the server says.",
-        set!(force_ranges, flag),
-    ),
-    Row::new(
-        "proxy_limit_rate",
-        HSL,
-        Arity::ONE,
-        "0",
-        "Bytes a second read from the server.",
-        |cf, d| {
-            let v = shared(cf, d)?;
-            if let Some(text) = v.as_constant() {
-                weir_base::units::parse_size(text).ok_or_else(|| d.invalid(0))?;
-            }
-            cf.get::<ProxyLoc>().limit_rate.once(d, Some(v))
-        },
-    ),
-    Row::new(
-        "proxy_temp_path",
-        HSL,
-        Arity::ONE_TO_FOUR,
-        "proxy_temp",
-        "Directory for answers too large for memory.",
-        |cf, d| {
-            let v = temp_path(cf, d)?;
-            cf.get::<ProxyLoc>().temp_path.once(d, v)
-        },
-    ),
-    Row::new(
-        "proxy_max_temp_file_size",
-        HSL,
-        Arity::ONE,
-        "1024m",
-        "The largest temporary file.",
-        set!(max_temp_file_size, some_size),
-    ),
-    Row::new(
-        "proxy_temp_file_write_size",
-        HSL,
-        Arity::ONE,
-        "8k|16k",
-        "Most written to it at once.",
-        set!(temp_file_write_size, some_size),
-    ),
-    Row::new(
-        "proxy_next_upstream",
-        HSL,
-        Arity::ONE_MORE,
-        "error timeout",
-        "When the next server is asked.",
-        set_next_upstream,
-    ),
-    Row::new(
-        "proxy_next_upstream_tries",
-        HSL,
-        Arity::ONE,
-        "0",
-        "Most servers asked for one request.",
-        |cf, d| {
-            let v = d.num(0)?;
-            cf.get::<ProxyLoc>().next_upstream_tries.once(d, v)
-        },
-    ),
-    Row::new(
-        "proxy_next_upstream_timeout",
-        HSL,
-        Arity::ONE,
-        "0",
-        "Longest time for asking servers.",
-        set!(next_upstream_timeout, msec),
-    ),
-    Row::new(
-        "proxy_pass_header",
-        HSL,
-        Arity::ONE,
-        "",
-        "A hidden field that is passed.",
-        |cf, d| {
-            push(&mut cf.get::<ProxyLoc>().pass_headers, d.arg(0).to_vec());
-            Ok(())
-        },
-    ),
-    Row::new("proxy_hide_header", HSL, Arity::ONE, "", "A field that is not passed.", |cf, d| {
-        push(&mut cf.get::<ProxyLoc>().hide_headers, d.arg(0).to_vec());
-        Ok(())
-    }),
-    Row::new(
-        "proxy_ignore_headers",
-        HSL,
-        Arity::ONE_MORE,
-        "",
-        "Fields of the server that do nothing here.",
-        set_ignore_headers,
     ),
     Row::new("proxy_http_version", HSL, Arity::ONE, "1.1", "HTTP version of requests.", |cf, d| {
         use HttpVersion::{V10, V11, V2};
@@ -374,17 +112,29 @@ pub static ROWS: &[Row] = &[
         "2: fields that belong to a connection are never sent; what is left of a streamed request \
          body when the answer begins is not sent",
     ),
+    Row::new(
+        "proxy_cache_convert_head",
+        HSL,
+        Arity::FLAG,
+        "on",
+        "Asks by GET for HEAD.",
+        |cf, d| {
+            let v = d.flag()?;
+            cf.get::<ProxyLoc>().backend.cache.convert_head.once(d, v)
+        },
+    ),
+    Row::new(
+        "proxy_ssl_key_log",
+        HSL,
+        Arity::ONE,
+        "",
+        "Writes the keys of sessions with servers to a file, for analysing traffic.",
+        |cf, d| {
+            let path = Some(cf.full_path(d.arg(0)));
+            cf.get::<ProxyLoc>().backend.tls.key_log.once(d, path)
+        },
+    ),
 ];
-
-/// Appends to a list of this level.
-fn push<T: Clone>(list: &mut Val<Arc<Vec<T>>>, item: T) {
-    if !list.is_set() {
-        list.set(Arc::default());
-    }
-    if let Some(l) = list.as_mut() {
-        Arc::make_mut(l).push(item);
-    }
-}
 
 /// The same for what cannot be copied: while it is read nobody shares it.
 fn push_rule<T>(list: &mut Option<Arc<Vec<T>>>, item: T) {
@@ -403,40 +153,21 @@ fn push_val<T>(list: &mut Val<Arc<Vec<T>>>, item: T) {
 }
 
 fn set_pass(cf: &mut Cf, d: &Directive) -> ConfResult {
-    if cf.get::<ProxyLoc>().pass.is_some() {
-        return Err(d.error("is duplicate"));
-    }
+    rows::set_pass::<ProxyLoc>(cf, d)?;
     let core = cf.get::<CoreLoc>();
-    core.handler = Some(super::handler);
-    if core.name.last() == Some(&b'/') {
-        core.auto_redirect = true;
-    }
     let name = core.name.clone();
     let no_uri = core.is_named || core.is_regex;
     let unnamed = cf.context != Context::LOCATION;
-    let url = d.arg(0);
-    if memchr::memchr(b'$', url).is_some() {
-        let t = shared(cf, d)?;
-        cf.get::<ProxyLoc>().pass = Some(Pass::Vars(t));
-        return Ok(());
-    }
-    let Some((tls, rest)) = split_scheme(url) else {
-        return Err(d.bad(0, "invalid URL prefix"));
-    };
-    let endpoint = parse_endpoint(rest, URL)
-        .map_err(|e| d.bad(0, format!("{e} in upstream \"{}\"", String::from_utf8_lossy(rest))))?;
-    let upstream = cf.get::<UpstreamMain>().add(d, &endpoint, usual_port(tls))?;
-    let parts = Parts::new(&endpoint, tls);
-    if (no_uri || unnamed) && !parts.uri.is_empty() {
+    let conf = cf.get::<ProxyLoc>();
+    let Some(Pass::Fixed(fixed)) = &conf.backend.pass else { return Ok(()) };
+    if (no_uri || unnamed) && !fixed.parts.uri.is_empty() {
         return Err(d.fail(
             "\"proxy_pass\" cannot have URI part in location given by regular expression, \
              or inside named location, or inside \"if\" statement, or inside \
              \"limit_except\" block",
         ));
     }
-    let conf = cf.get::<ProxyLoc>();
     conf.location = if no_uri || unnamed { Vec::new() } else { name };
-    conf.pass = Some(Pass::Fixed(Arc::new(Fixed { upstream, url: url.to_vec(), parts })));
     Ok(())
 }
 
@@ -468,11 +199,11 @@ fn default_redirect(conf: &ProxyLoc, d: &Directive) -> ConfResult<Rewrite> {
         let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
         return Err(d.bad(0, format!("invalid parameter \"{shown}\"")));
     }
-    match &conf.pass {
+    match &conf.backend.pass {
         None => Err(d.fail(
             "\"proxy_redirect default\" should be placed after the \"proxy_pass\" directive",
         )),
-        Some(pass) => pass.default_rule(&conf.location).ok_or_else(|| {
+        Some(pass) => default_rule(pass, &conf.location).ok_or_else(|| {
             d.fail(
                 "\"proxy_redirect default\" cannot be used with \"proxy_pass\" directive \
                  with variables",
@@ -551,89 +282,4 @@ fn set_cookie_flags(cf: &mut Cf, d: &Directive) -> ConfResult {
     let flags: ConfResult<Vec<_>> = (1..d.args.len()).map(|i| template(cf, d, i)).collect();
     push_val(&mut cf.get::<ProxyLoc>().cookie_flags, CookieFlags { cookie, flags: flags? });
     Ok(())
-}
-
-fn set_bind(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let transparent = match d.args.get(1).map(|w| &*w.text) {
-        None => false,
-        Some(b"transparent") => true,
-        Some(other) => {
-            let shown = String::from_utf8_lossy(other);
-            return Err(d.bad(1, format!("invalid parameter \"{shown}\"")));
-        }
-    };
-    let bind = match d.arg(0) {
-        b"off" => None,
-        text if memchr::memchr(b'$', text).is_some() => Some(BindAddr::Vars(shared(cf, d)?)),
-        text => {
-            let shown = String::from_utf8_lossy(text);
-            let addr = parse_local(text)
-                .ok_or_else(|| d.bad(0, format!("invalid address \"{shown}\"")))?;
-            Some(BindAddr::Addr(addr))
-        }
-    };
-    let bind = bind.map(|from| Bind { from, transparent });
-    cf.get::<ProxyLoc>().bind.once(d, bind)
-}
-
-const NEXT: &[(&str, u32)] = &[
-    ("error", next::ERROR),
-    ("timeout", next::TIMEOUT),
-    ("invalid_header", next::INVALID_HEADER),
-    ("non_idempotent", next::NON_IDEMPOTENT),
-    ("http_500", next::HTTP_500),
-    ("http_502", next::HTTP_502),
-    ("http_503", next::HTTP_503),
-    ("http_504", next::HTTP_504),
-    ("http_403", next::HTTP_403),
-    ("http_404", next::HTTP_404),
-    ("http_429", next::HTTP_429),
-    ("updating", next::UPDATING),
-    ("off", next::OFF),
-];
-
-fn set_next_upstream(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let bits = bits(cf, d, NEXT)?;
-    add_bits(&mut cf.get::<ProxyLoc>().next_upstream, bits);
-    Ok(())
-}
-
-const IGNORE: &[(&str, u32)] = &[
-    ("X-Accel-Redirect", ignore::REDIRECT),
-    ("X-Accel-Expires", ignore::EXPIRES),
-    ("X-Accel-Limit-Rate", ignore::LIMIT_RATE),
-    ("X-Accel-Buffering", ignore::BUFFERING),
-    ("X-Accel-Charset", ignore::CHARSET),
-    ("Expires", ignore::EXPIRES_FIELD),
-    ("Cache-Control", ignore::CACHE_CONTROL),
-    ("Set-Cookie", ignore::SET_COOKIE),
-    ("Vary", ignore::VARY),
-];
-
-fn set_ignore_headers(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let bits = bits(cf, d, IGNORE)?;
-    add_bits(&mut cf.get::<ProxyLoc>().ignore_headers, bits);
-    Ok(())
-}
-
-/// As in nginx, a set may be given in several directives.
-pub fn add_bits(set: &mut Val<u32>, bits: u32) {
-    set.set(set.as_option().copied().unwrap_or(0) | bits);
-}
-
-/// A set of words; one given twice is only worth a warning.
-fn bits(cf: &mut Cf, d: &Directive, words: &[(&str, u32)]) -> ConfResult<u32> {
-    let mut seen = Vec::new();
-    let mut bits = 0;
-    for i in 0..d.args.len() {
-        let word = d.arg(i);
-        let known = words.iter().find(|(w, _)| w.as_bytes().eq_ignore_ascii_case(word));
-        let (name, bit) = known.ok_or_else(|| d.invalid(i))?;
-        if seen.contains(name) {
-            cf.warn(d, format!("duplicate value \"{name}\""));
-        }
-        seen.push(name);
-        bits |= bit;
-    }
-    Ok(bits)
 }

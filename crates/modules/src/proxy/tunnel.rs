@@ -1,6 +1,6 @@
 //! After `101 Switching Protocols`: bytes both ways until one side is done.
 
-use super::run::{done, Answer, Run};
+use crate::backend::run::{done, Answer, Run};
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::rc::Rc;
@@ -42,7 +42,7 @@ impl Pipe {
     }
 }
 
-pub async fn run(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
+pub async fn run(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow {
     r.upgraded = true;
     r.keepalive = false;
     r.out.content_length = None;

@@ -1,7 +1,8 @@
 //! `$proxy_*`.
 
 use super::conf::ProxyLoc;
-use super::target::{Parts, Pass};
+use super::FAMILY;
+use crate::backend::target::{Parts, Pass};
 use std::rc::Rc;
 use weir_base::addr::parse_endpoint;
 use weir_base::bytes::fmt_u64;
@@ -26,7 +27,7 @@ pub static VARIABLES: &[Variable] = &[
 /// A part of where `proxy_pass` leads here.
 fn part(r: &mut Request, out: &mut Vec<u8>, pick: fn(&Parts) -> &Vec<u8>) -> bool {
     let loc = Rc::clone(r.loc());
-    match &loc.conf::<ProxyLoc>().pass {
+    match &loc.conf::<ProxyLoc>().backend.pass {
         None => false,
         Some(Pass::Fixed(f)) => {
             out.extend_from_slice(pick(&f.parts));
@@ -34,9 +35,10 @@ fn part(r: &mut Request, out: &mut Vec<u8>, pick: fn(&Parts) -> &Vec<u8>) -> boo
         }
         Some(Pass::Vars(t)) => {
             let url = r.eval(t);
-            let Some((tls, rest)) = super::target::split_scheme(&url) else { return false };
-            let Ok(endpoint) = parse_endpoint(rest, super::target::URL) else { return false };
-            out.extend_from_slice(pick(&Parts::new(&endpoint, tls)));
+            let schemes = &FAMILY.schemes;
+            let Some((tls, rest)) = schemes.split(&url) else { return false };
+            let Ok(endpoint) = parse_endpoint(rest, schemes.url()) else { return false };
+            out.extend_from_slice(pick(&Parts::new(&endpoint, tls, schemes.usual_port(tls))));
             true
         }
     }
@@ -53,8 +55,8 @@ fn add_x_forwarded_for(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 
 /// The client's body goes out as it comes, of a length not known before.
 fn streams_chunked(r: &Request) -> bool {
-    let conf = r.loc().conf::<ProxyLoc>();
-    r.body.is_chunked() && !r.body.complete && !*conf.request_buffering && conf.streams_unmeasured()
+    let conf = &r.loc().conf::<ProxyLoc>().backend;
+    r.body.is_chunked() && !r.body.complete && !*conf.request_buffering && conf.streams_unmeasured
 }
 
 fn body_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

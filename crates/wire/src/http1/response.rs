@@ -2,7 +2,8 @@
 //!
 //! A response that does not begin with a status line is taken for HTTP/0.9, all of it body, as
 //! nginx's proxy takes it. Names are not dropped for odd characters here, only lines that
-//! cannot be read at all are refused.
+//! cannot be read at all are refused. What CGI programs answer with (RFC 3875 section 6) has its
+//! status in a field.
 
 use super::field::{BadField, Field, FieldEvent, FieldRules, Fields};
 use super::names::ResponseHeaderId;
@@ -65,6 +66,8 @@ pub enum ResponseError {
     InvalidHeader(BadField),
     DuplicateHeader(u32),
     InvalidContentLength(u32),
+    /// A CGI program's, which does not begin with three digits.
+    InvalidStatus(u32),
     LengthAndTransferEncoding,
     UnknownTransferEncoding(u32),
     EarlyHintsInHttp10,
@@ -92,6 +95,13 @@ impl ResponseError {
             ResponseError::InvalidContentLength(index) => {
                 out.extend_from_slice(b"upstream sent invalid \"Content-Length\" header: \"");
                 write_field(head.headers.get(index as usize), buf, out);
+                out.push(b'"');
+            }
+            ResponseError::InvalidStatus(index) => {
+                out.extend_from_slice(b"upstream sent invalid status \"");
+                if let Some(field) = head.headers.get(index as usize) {
+                    out.extend_from_slice(field.value.of(buf));
+                }
                 out.push(b'"');
             }
             ResponseError::UnknownTransferEncoding(index) => {
@@ -138,11 +148,23 @@ enum Stage {
     Done,
 }
 
+/// How a head begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Start {
+    #[default]
+    Http,
+    /// With its fields.
+    Cgi,
+    /// With a status line, or else with its fields.
+    Either,
+}
+
 /// Reads one response head; `reset` before the next, as after a 103.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseParser {
     stage: Stage,
     fields: Fields,
+    start: Start,
 }
 
 const EARLY_HINTS: u16 = 103;
@@ -153,8 +175,18 @@ impl ResponseParser {
         ResponseParser::default()
     }
 
+    /// Reads what CGI programs answer with.
+    pub fn cgi() -> Self {
+        ResponseParser { start: Start::Cgi, ..ResponseParser::default() }
+    }
+
+    /// The same, where it may also begin with a status line.
+    pub fn cgi_or_http() -> Self {
+        ResponseParser { start: Start::Either, ..ResponseParser::default() }
+    }
+
     pub fn reset(&mut self) {
-        *self = ResponseParser::default();
+        *self = ResponseParser { start: self.start, ..ResponseParser::default() };
     }
 
     /// Reads on. `max` is `proxy_buffer_size`: the longest head there may be.
@@ -178,10 +210,18 @@ impl ResponseParser {
         head: &mut ResponseHead,
     ) -> Result<ResponseProgress, ResponseError> {
         match self.stage {
+            Stage::Status if self.start == Start::Cgi => {
+                head.clear();
+                self.stage = Stage::Fields;
+            }
             Stage::Status => {
                 head.clear();
                 match status_line(buf, head) {
                     StatusLine::NeedMore => return Ok(ResponseProgress::NeedMore),
+                    StatusLine::NotHttp if self.start == Start::Either => {
+                        head.clear();
+                        self.stage = Stage::Fields;
+                    }
                     StatusLine::NotHttp => {
                         self.stage = Stage::Http09;
                         head.clear();
@@ -193,7 +233,7 @@ impl ResponseParser {
                         self.stage = Stage::Fields;
                     }
                 }
-                if head.version < 1001 {
+                if head.version < 1001 && self.start == Start::Http {
                     if head.status == EARLY_HINTS {
                         return Err(ResponseError::EarlyHintsInHttp10);
                     }
@@ -212,6 +252,9 @@ impl ResponseParser {
                 FieldEvent::End => {
                     self.stage = Stage::Done;
                     head.head_len = self.fields.position();
+                    if self.start != Start::Http {
+                        cgi_status(buf, head)?;
+                    }
                     return Ok(ResponseProgress::Complete);
                 }
             }
@@ -258,6 +301,27 @@ fn add_field(buf: &[u8], field: Field, head: &mut ResponseHead) -> Result<(), Re
         _ => {}
     }
     head.seen |= id.bit();
+    Ok(())
+}
+
+/// What a CGI program's fields say of the status. A body is never chunked there.
+fn cgi_status(buf: &[u8], head: &mut ResponseHead) -> Result<(), ResponseError> {
+    head.chunked = false;
+    if head.status != 0 {
+        return Ok(());
+    }
+    let index = head.headers.iter().position(|h| h.id == ResponseHeaderId::Status);
+    let Some(index) = index else {
+        head.status = if head.has(ResponseHeaderId::Location) { 302 } else { 200 };
+        return Ok(());
+    };
+    let value = head.headers[index].value;
+    let text = value.of(buf);
+    let digits = text.get(..3).and_then(scan::decimal);
+    head.status = digits.ok_or(ResponseError::InvalidStatus(index as u32))? as u16;
+    if text.len() > 3 {
+        head.status_line = value;
+    }
     Ok(())
 }
 
@@ -393,6 +457,33 @@ mod tests {
         for buf in [&b""[..], b"HTT", b"HTTP/1", b"HTTP/1.1 200 OK\r", b"HTTP/1.1 200 OK\r\nA: b"] {
             assert_eq!(parse(buf).0, Ok(ResponseProgress::NeedMore), "{buf:?}");
         }
+    }
+
+    #[test]
+    fn heads_of_cgi_programs() {
+        let parse = |buf: &[u8], mut parser: ResponseParser| {
+            let mut head = ResponseHead::default();
+            let result = parser.parse(buf, MAX, &mut head);
+            (result, head)
+        };
+        let buf = b"Status: 404 None\r\nX-A: b\nContent-Length: 3\n\nabc";
+        let (result, head) = parse(buf, ResponseParser::cgi());
+        assert_eq!((result, head.status), (Ok(ResponseProgress::Complete), 404));
+        assert_eq!(head.status_line.of(buf), b"404 None");
+        assert_eq!((head.content_length, &buf[head.head_len..]), (Some(3), &b"abc"[..]));
+        let (_, head) = parse(b"Status: 200\r\n\r\n", ResponseParser::cgi());
+        assert_eq!((head.status, head.status_line), (200, Range32::default()));
+        let (_, head) = parse(b"Location: /\r\n\r\n", ResponseParser::cgi());
+        assert_eq!(head.status, 302);
+        let (_, head) = parse(b"X: y\r\n\r\n", ResponseParser::cgi_or_http());
+        assert_eq!(head.status, 200);
+        let chunked = b"HTTP/1.0 403 No\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let (_, head) = parse(chunked, ResponseParser::cgi_or_http());
+        assert_eq!((head.status, head.chunked, head.connection_close), (403, false, false));
+        let bad = parse(b"Status: abc\r\n\r\n", ResponseParser::cgi()).0;
+        assert_eq!(bad, Err(ResponseError::InvalidStatus(0)));
+        let more = parse(b"HTTP/1.1 20", ResponseParser::cgi_or_http()).0;
+        assert_eq!(more, Ok(ResponseProgress::NeedMore));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! Difference from nginx: the buffers are one amount of memory, not a number of pieces.
 
 use super::cache::Keep;
-use super::conf::ProxyLoc;
+use super::conf::BackendLoc;
 use super::exchange::Fault;
 use bytes::Bytes;
 use std::fs::File;
@@ -40,6 +40,7 @@ impl From<BadBody> for Fault {
                  upstream"
             }
             BadBody::TooShort => "upstream prematurely closed stream while reading upstream",
+            BadBody::Cut => "upstream prematurely closed FastCGI stdout while reading upstream",
         })
     }
 }
@@ -47,7 +48,7 @@ impl From<BadBody> for Fault {
 /// Passes the body on, from what came with the head to its end.
 pub async fn run(
     r: &mut Request,
-    conf: &ProxyLoc,
+    conf: &BackendLoc,
     link: &mut Link,
     reader: &mut BodyReader,
     keep: &mut Keep,
@@ -59,11 +60,13 @@ pub async fn run(
         watch: ClientWatch::new(r, keep.ignore_abort),
         keep,
         temp: None,
+        cut: false,
         read: 0,
         start_ms: 0,
     };
     let mut first = std::mem::take(&mut r.exchange.reply);
     let from = r.exchange.head_at + r.exchange.head.head_len;
+    relay.hear(r, link);
     relay.reader.follow(link);
     let taken = relay.take(r, &mut first, from);
     let done = match taken {
@@ -73,6 +76,7 @@ pub async fn run(
     first.truncate(from);
     r.exchange.reply = first;
     done?;
+    relay.go_on()?;
     relay.rest(r, link).await
 }
 
@@ -85,13 +89,15 @@ struct Spill {
 }
 
 struct Relay<'a> {
-    conf: &'a ProxyLoc,
+    conf: &'a BackendLoc,
     reader: &'a mut BodyReader,
     keep: &'a mut Keep,
     buffering: bool,
     watch: ClientWatch,
     temp: Option<Spill>,
-    /// Bytes read so far, and since when, for `proxy_limit_rate`.
+    /// The answer has ended too early.
+    cut: bool,
+    /// Bytes read so far, and since when, for `…_limit_rate`.
     read: u64,
     start_ms: u64,
 }
@@ -109,7 +115,11 @@ impl Relay<'_> {
         if let Some(state) = r.upstream.last_mut() {
             state.response_length += came;
         }
-        self.reader.feed(buf, from)?;
+        match self.reader.feed(buf, from) {
+            // What came before the end is still passed on.
+            Err(BadBody::Cut) => self.cut = true,
+            fed => fed?,
+        }
         self.keep.write(r, &buf[from..]);
         if self.reader.done && self.reader.excess {
             let text = "upstream sent more data than specified in \"Content-Length\" header \
@@ -121,6 +131,20 @@ impl Relay<'_> {
             self.pass_trailers(r);
         }
         Ok(())
+    }
+
+    /// Logs what the server has to say besides its answer.
+    fn hear(&self, r: &Request, link: &mut Link) {
+        if let Some(decoder) = &mut link.decoder {
+            super::decoder::log_aside(r, decoder, READING);
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Fault> {
+        match self.cut {
+            true => Err(BadBody::Cut.into()),
+            false => Ok(()),
+        }
     }
 
     fn pass_trailers(&self, r: &mut Request) {
@@ -195,12 +219,14 @@ impl Relay<'_> {
                 }
                 self.reader.done = true;
             }
+            self.hear(r, link);
             self.reader.follow(link);
             self.take(r, &mut buf, 0)?;
             if !buf.is_empty() || self.reader.done {
                 self.put(r, &mut buf)?;
             }
             buf.clear();
+            self.go_on()?;
         }
         match self.buffering || self.keep.is_quiet(r) {
             true => Ok(()),
@@ -212,7 +238,7 @@ impl Relay<'_> {
         r.drain(leave).await.map_err(|_| Fault::ClientGone)
     }
 
-    /// Holds reading to `proxy_limit_rate`; how much may be read now.
+    /// Holds reading to `…_limit_rate`; how much may be read now.
     async fn slow_down(&mut self, rate: u64) -> usize {
         let room = match self.buffering {
             true => READ_ROOM_BYTES,

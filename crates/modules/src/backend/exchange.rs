@@ -1,9 +1,10 @@
 //! A request goes out and the head of its answer comes back, over one connection.
 
 use super::conf::next;
-use super::h2;
-use super::headers::HideList;
+use super::decoder;
+use super::hide::HideList;
 use super::run::{Body, Run};
+use super::{h2, Wire};
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice};
@@ -18,6 +19,7 @@ use weir_http::temp::TempFile;
 use weir_http::{ClientWatch, Request};
 use weir_upstream::h2::Rest;
 use weir_upstream::link::{error_text, Link, LinkError};
+use weir_wire::fastcgi;
 use weir_wire::http1::chunked;
 use weir_wire::http1::request::Version;
 use weir_wire::http1::response::{ResponseError, ResponseParser, ResponseProgress};
@@ -59,7 +61,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The bit of `proxy_next_upstream`, or the status that ends the request.
+    /// The bit of `…_next_upstream`, or the status that ends the request.
     pub fn next_bit(&self) -> Result<u32, u16> {
         match self {
             Fault::Connect(_) | Fault::Tls(_) | Fault::Send(_) | Fault::Read(_) | Fault::Eof(_) => {
@@ -132,7 +134,7 @@ fn log_connect(r: &Request, e: &io::Error, peer: &[u8]) {
 }
 
 /// Sends the request and reads the answer's head; answers whether all of the request was sent.
-pub async fn run(r: &mut Request, run: &Run, link: &mut Link) -> Result<bool, Fault> {
+pub async fn run(r: &mut Request, run: &Run<'_>, link: &mut Link) -> Result<bool, Fault> {
     let request = std::mem::take(&mut r.exchange.request);
     let memory = std::mem::take(&mut r.body.memory);
     let mut reply = std::mem::take(&mut r.exchange.reply);
@@ -147,7 +149,8 @@ pub async fn run(r: &mut Request, run: &Run, link: &mut Link) -> Result<bool, Fa
             false => *run.conf().buffer_size as usize,
         },
         watch: ClientWatch::new(r, run.ignores_abort()),
-        parser: ResponseParser::new(),
+        parser: run.wire().parser(),
+        wire: run.wire(),
         outgoing: Outgoing::new(run, &request, &memory),
         deadline: 0,
         interim: 0,
@@ -155,6 +158,7 @@ pub async fn run(r: &mut Request, run: &Run, link: &mut Link) -> Result<bool, Fa
         hide: &run.conf().hide,
         h2: link.h2.is_some(),
     };
+    link.decoder = decoder::of(r, run.wire(), &request);
     talk.begin(r, link, &request);
     let result = talk.run(r, link, &mut reply).await;
     r.exchange.request = request;
@@ -163,13 +167,32 @@ pub async fn run(r: &mut Request, run: &Run, link: &mut Link) -> Result<bool, Fa
     result
 }
 
+/// What is put around a body's bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Framing {
+    Plain,
+    Chunked,
+    /// Records of FastCGI's standard input.
+    Records,
+}
+
+impl Framing {
+    fn of(run: &Run) -> Framing {
+        match run.wire() {
+            Wire::Fastcgi => Framing::Records,
+            _ if run.chunked && !run.conf().h2 => Framing::Chunked,
+            _ => Framing::Plain,
+        }
+    }
+}
+
 /// What is still to be sent.
 struct Outgoing<'a> {
     first: &'a [u8],
     second: &'a [u8],
     file: Option<(Rc<TempFile>, u64)>,
     stream: bool,
-    chunked: bool,
+    framing: Framing,
     /// The piece of a file or stream being sent, and how much of it is.
     piece: Vec<u8>,
     at: usize,
@@ -186,13 +209,16 @@ impl<'a> Outgoing<'a> {
             second: if matches!(run.body, Body::Memory) { memory } else { b"" },
             file,
             stream: matches!(run.body, Body::Stream),
-            chunked: run.chunked && !run.conf().is_h2(),
+            framing: Framing::of(run),
             piece: Vec::new(),
             at: 0,
         };
         if out.stream {
             // The part of the body that had come before a server was chosen.
             out.put_piece(memory, false);
+        } else if out.framing == Framing::Records && out.file.is_none() {
+            let body = std::mem::take(&mut out.second);
+            out.put_piece(body, true);
         }
         out
     }
@@ -235,8 +261,13 @@ impl<'a> Outgoing<'a> {
         let Some((temp, at)) = &mut self.file else { return Ok(()) };
         self.piece.clear();
         self.at = 0;
-        if h2::read_piece(temp, at, FILE_PIECE_BYTES, &mut self.piece)? {
+        let last = h2::read_piece(temp, at, FILE_PIECE_BYTES, &mut self.piece)?;
+        if last {
             self.file = None;
+        }
+        if self.framing == Framing::Records {
+            let bytes = std::mem::take(&mut self.piece);
+            self.put_piece(&bytes, last);
         }
         Ok(())
     }
@@ -249,21 +280,30 @@ impl<'a> Outgoing<'a> {
         Rest { bytes, source }
     }
 
-    /// Takes a part of a streamed body, as one chunk where it goes out chunked.
+    /// Takes a part of a body and puts around it what the protocol wants.
     fn put_piece(&mut self, bytes: &[u8], ended: bool) {
         self.piece.clear();
         self.at = 0;
-        if self.chunked && !bytes.is_empty() {
-            chunked::write_chunk_header(bytes.len() as u64, &mut self.piece);
-        }
-        self.piece.extend_from_slice(bytes);
-        if self.chunked && !bytes.is_empty() {
-            self.piece.extend_from_slice(b"\r\n");
-        }
         if ended {
             self.stream = false;
-            if self.chunked {
-                chunked::write_last_chunk(&mut self.piece);
+        }
+        match self.framing {
+            Framing::Plain => self.piece.extend_from_slice(bytes),
+            Framing::Chunked => {
+                if !bytes.is_empty() {
+                    chunked::write_chunk_header(bytes.len() as u64, &mut self.piece);
+                    self.piece.extend_from_slice(bytes);
+                    self.piece.extend_from_slice(b"\r\n");
+                }
+                if ended {
+                    chunked::write_last_chunk(&mut self.piece);
+                }
+            }
+            Framing::Records => {
+                fastcgi::write_stdin(bytes, &mut self.piece);
+                if ended {
+                    fastcgi::write_stdin_end(&mut self.piece);
+                }
             }
         }
     }
@@ -282,6 +322,7 @@ struct Talk<'a> {
     room: usize,
     watch: ClientWatch,
     parser: ResponseParser,
+    wire: Wire,
     outgoing: Outgoing<'a>,
     deadline: u64,
     /// Bytes of interim answers so far, and whether some of them wait for the client.
@@ -337,7 +378,7 @@ impl<'a> Talk<'a> {
                     if let Some(state) = r.upstream.last_mut() {
                         state.bytes_received += n as u64;
                     }
-                    if self.parse(r, reply)? {
+                    if self.read_head(r, link, reply)? {
                         return Ok(self.leave_rest(link));
                     }
                     if std::mem::take(&mut self.hinted) {
@@ -426,6 +467,30 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// Whether the head is complete. What a decoder has found besides is logged, and may be the end.
+    fn read_head(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        reply: &mut Vec<u8>,
+    ) -> Result<bool, Fault> {
+        let Some(decoder) = &mut link.decoder else { return self.parse(r, reply) };
+        let aside = decoder::log_aside(r, decoder, READING);
+        let complete = self.parse(r, reply)?;
+        let head_len = if complete { r.exchange.head.head_len } else { usize::MAX };
+        decoder::judge_aside(r, &aside, head_len)?;
+        match complete {
+            true => {
+                r.exchange.head.connection_close = !decoder.keeps();
+                Ok(true)
+            }
+            false => match decoder.ended_early() {
+                Some(text) => Err(Fault::Protocol(format!("{text} while {READING}"))),
+                None => Ok(false),
+            },
+        }
+    }
+
     /// Whether the head is complete; interim answers are passed over.
     fn parse(&mut self, r: &mut Request, reply: &mut Vec<u8>) -> Result<bool, Fault> {
         loop {
@@ -449,9 +514,12 @@ impl<'a> Talk<'a> {
                 }
                 Ok(ResponseProgress::Complete) => {
                     let status = r.exchange.head.status;
-                    if (100..200).contains(&status) && status != 101 {
+                    if self.wire == Wire::Http && (100..200).contains(&status) && status != 101 {
                         self.interim(r, reply);
                         continue;
+                    }
+                    if self.wire == Wire::Cgi {
+                        r.exchange.head.connection_close = true;
                     }
                     r.exchange.answered = true;
                     return Ok(true);

@@ -1,4 +1,4 @@
-//! The proxy's hook for caches: keys, stale answers, and what becomes of an answer that is kept.
+//! The backends' hook for caches: keys, stale answers, and what becomes of an answer that is kept.
 //!
 //! `at_once` answers from memory without a future; the rest is asked by `run` at its turns. Where no
 //! cache is configured each of them is one look at the configuration or the request's state.
@@ -7,61 +7,39 @@ mod keep;
 
 pub use keep::Keep;
 
-use super::conf::{ignore, ProxyLoc};
+use super::conf::{ignore, BackendLoc};
 use super::run::Body;
-use super::target::{self, Parts, Pass, Target};
-use super::{respond, run};
+use super::{respond, run, Family};
 use crate::cache::conf::Use;
 use crate::cache::fill;
 use crate::cache::fresh::{Fresh, Ignored};
 use crate::cache::lookup::{self, Looked, State, Status};
-use crate::cache::{purge, rows};
+use crate::cache::purge;
 use crate::{cache, static_files};
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_base::addr::parse_endpoint;
 use weir_cache::store::Body as StoredBody;
 use weir_cache::{Key, Meta, Stored};
 use weir_http::logger::LogLevel;
 use weir_http::{detached, special, Buf, Flow, Request};
 use weir_runtime::clock;
-use weir_wire::http1::response::{ResponseParser, ResponseProgress};
-
-pub const ROWS: &[weir_module::Row] = cache_rows!(ProxyLoc, "proxy_");
+use weir_wire::http1::response::ResponseProgress;
 
 /// Heads that were kept are as long as they were.
 const HEAD_MAX_BYTES: usize = usize::MAX;
 
 /// What an answer is kept under.
-fn key_text(r: &mut Request, conf: &ProxyLoc) -> Vec<u8> {
+fn key_text(r: &mut Request, conf: &BackendLoc) -> Vec<u8> {
     if let Some(template) = &*conf.cache.key {
         return r.eval(template);
     }
     let mut key = Vec::with_capacity(128);
-    let target = match &conf.pass {
-        None => return key,
-        Some(Pass::Fixed(fixed)) => {
-            let scheme = fixed.url.windows(3).position(|w| w == b"://").map_or(0, |i| i + 3);
-            key.extend_from_slice(&fixed.url[..scheme]);
-            Target::Fixed(Arc::clone(fixed))
-        }
-        Some(Pass::Vars(template)) => {
-            let url = r.eval(template);
-            let (tls, rest) = target::split_scheme(&url).unwrap_or((false, &url));
-            key.extend_from_slice(&url[..url.len() - rest.len()]);
-            let parts = parse_endpoint(rest, target::URL).map(|url| Parts::new(&url, tls));
-            Target::Own(Box::new(parts.unwrap_or_default()))
-        }
-    };
-    key.extend_from_slice(&target.parts().host);
-    target::write_uri(r, conf, &target, &mut key);
+    (conf.family.key)(r, &mut key);
     key
 }
 
 /// Answers a request from memory, if a fresh answer is there.
-pub fn at_once(r: &mut Request) -> Option<Flow> {
-    let loc = Rc::clone(r.loc());
-    let conf = loc.conf::<ProxyLoc>();
+pub fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     if !conf.cache.is_on() || !r.body.is_none() || !conf.cache.purge.is_empty() {
         return None;
     }
@@ -82,7 +60,7 @@ pub fn at_once(r: &mut Request) -> Option<Flow> {
 }
 
 /// Looks for an answer; `None`: a server is to be asked.
-pub async fn look(r: &mut Request, conf: &ProxyLoc) -> Option<Flow> {
+pub async fn look(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     if !conf.cache.is_on() {
         return None;
     }
@@ -106,7 +84,7 @@ pub async fn look(r: &mut Request, conf: &ProxyLoc) -> Option<Flow> {
         }
         Looked::Error(status) => Some(Flow::Status(status)),
         Looked::Renew(stored, state) => {
-            renew(r, *state);
+            renew(r, *conf.family, *state);
             Some(ready(answer(r, conf, &stored, false), r).await)
         }
         Looked::Gone => Some(Flow::Status(499)),
@@ -123,7 +101,7 @@ async fn ready(flow: Flow, r: &mut Request) -> Flow {
 }
 
 /// Renews an entry behind its stale answer.
-fn renew(r: &Request, state: State) {
+fn renew(r: &Request, family: &'static Family, state: State) {
     let mut copy = match r.detach() {
         Ok(copy) => copy,
         Err(e) => return r.log(LogLevel::Crit, &format!("a background update failed ({e})")),
@@ -137,12 +115,12 @@ fn renew(r: &Request, state: State) {
         let _until_then = until_then;
         let loc = Rc::clone(copy.loc());
         // Whatever it ends with, nobody waits for it; the state gives the entry back.
-        let _ = run::pass(&mut copy, &loc, Body::None).await;
+        let _ = run::pass(&mut copy, &loc, (family.conf)(&loc), Body::None).await;
     });
 }
 
 /// Whether the answer to be asked for is kept, and is wanted by somebody even if the client goes.
-pub fn keeps(r: &mut Request, conf: &ProxyLoc) -> bool {
+pub fn keeps(r: &mut Request, conf: &BackendLoc) -> bool {
     conf.cache.stores() || conf.cache.is_on() && r.kept::<State>().is_some_and(|s| s.cacheable)
 }
 
@@ -162,7 +140,7 @@ pub fn give_up(r: &mut Request) {
 }
 
 /// What the answer's head says about keeping it.
-pub fn judge(r: &mut Request, conf: &ProxyLoc) -> Option<Fresh> {
+pub fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Fresh> {
     if !conf.cache.is_on() || r.kept::<State>().is_none() {
         return None;
     }
@@ -178,7 +156,7 @@ pub fn judge(r: &mut Request, conf: &ProxyLoc) -> Option<Fresh> {
 }
 
 /// Where the answer that begins is kept besides being passed on.
-pub fn begin(r: &mut Request, conf: &ProxyLoc, fresh: Option<&Fresh>, buffering: bool) -> Keep {
+pub fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, buffering: bool) -> Keep {
     let mut keep = Keep::new(buffering);
     keep.silent = is_silent(r);
     if let Some(fresh) = fresh {
@@ -199,7 +177,7 @@ pub fn begin(r: &mut Request, conf: &ProxyLoc, fresh: Option<&Fresh>, buffering:
 }
 
 /// An error page of ours takes the answer's place.
-pub fn intercepted(r: &mut Request, conf: &ProxyLoc, status: u16) -> Flow {
+pub fn intercepted(r: &mut Request, conf: &BackendLoc, status: u16) -> Flow {
     if let Some(fresh) = judge(r, conf) {
         let until = fresh.until(&conf.cache, status, clock::wall_secs());
         fill::remember(r, status, until);
@@ -208,7 +186,7 @@ pub fn intercepted(r: &mut Request, conf: &ProxyLoc, status: u16) -> Flow {
 }
 
 /// No server has answered: a stale answer may do.
-pub async fn failed(r: &mut Request, conf: &ProxyLoc, bit: Option<u32>, status: u16) -> Flow {
+pub async fn failed(r: &mut Request, conf: &BackendLoc, bit: Option<u32>, status: u16) -> Flow {
     let Some(state) = r.kept::<State>() else { return Flow::Status(status) };
     let stale = state.entry.as_ref().and_then(|e| e.stale.clone());
     let expired = state.status == Some(Status::Expired) && !state.silent;
@@ -237,7 +215,7 @@ pub struct Kept {
 }
 
 /// Whether an answer that is in the cache is better than this one.
-pub fn kept_instead(r: &mut Request, conf: &ProxyLoc, bit: Option<u32>) -> Option<Kept> {
+pub fn kept_instead(r: &mut Request, conf: &BackendLoc, bit: Option<u32>) -> Option<Kept> {
     let state = r.kept::<State>()?;
     if state.status != Some(Status::Expired) {
         return None;
@@ -260,12 +238,12 @@ pub fn kept_instead(r: &mut Request, conf: &ProxyLoc, bit: Option<u32>) -> Optio
 
 /// The times of an answer that its server has confirmed: what it said now, or said then, or what
 /// the configuration says.
-fn renewed(r: &mut Request, conf: &ProxyLoc, stored: &Arc<Stored>) -> Option<Meta> {
+fn renewed(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>) -> Option<Meta> {
     let now = clock::wall_secs();
     let said = judge(r, conf)?;
     let said = match said.valid_sec {
         0 => {
-            load_head(r, stored)?;
+            load_head(r, conf, stored)?;
             judge(r, conf)?
         }
         _ => said,
@@ -280,7 +258,7 @@ fn renewed(r: &mut Request, conf: &ProxyLoc, stored: &Arc<Stored>) -> Option<Met
     })
 }
 
-pub async fn answer_kept(r: &mut Request, conf: &ProxyLoc, kept: Kept) -> Flow {
+pub async fn answer_kept(r: &mut Request, conf: &BackendLoc, kept: Kept) -> Flow {
     let silent = is_silent(r);
     if let Some(meta) = kept.renewed {
         let store = r.kept::<State>().and_then(|s| Some(Arc::clone(&s.entry.as_ref()?.store)));
@@ -296,12 +274,12 @@ pub async fn answer_kept(r: &mut Request, conf: &ProxyLoc, kept: Kept) -> Flow {
 }
 
 /// Puts a stored head in the place of a server's.
-fn load_head(r: &mut Request, stored: &Stored) -> Option<()> {
+fn load_head(r: &mut Request, conf: &BackendLoc, stored: &Stored) -> Option<()> {
     let head = match stored.parsed.get() {
         Some(head) => head,
         None => {
             let mut head = weir_wire::http1::response::ResponseHead::default();
-            let parsed = ResponseParser::new().parse(&stored.head, HEAD_MAX_BYTES, &mut head);
+            let parsed = conf.family.wire.parser().parse(&stored.head, HEAD_MAX_BYTES, &mut head);
             if !matches!(parsed, Ok(ResponseProgress::Complete)) {
                 r.log(LogLevel::Crit, "a cache file contains an invalid header");
                 return None;
@@ -319,8 +297,8 @@ fn load_head(r: &mut Request, stored: &Stored) -> Option<()> {
 }
 
 /// Answers with what was kept. `fresh`: its compressed forms are kept too.
-fn answer(r: &mut Request, conf: &ProxyLoc, stored: &Arc<Stored>, fresh: bool) -> Flow {
-    if load_head(r, stored).is_none() {
+fn answer(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>, fresh: bool) -> Flow {
+    if load_head(r, conf, stored).is_none() {
         return Flow::Status(500);
     }
     if let Some(flow) = respond::accel_redirect(r, conf) {

@@ -1,10 +1,11 @@
-//! One proxied request: servers are tried until one answers, and the answer is passed on.
+//! One request that is passed on: servers are tried until one answers, and its answer goes to the
+//! client.
 
-use super::conf::{next, ProxyLoc};
+use super::conf::{next, BackendLoc};
 use super::exchange::{self, Fault};
-use super::headers::BodyLength;
-use super::target::{self, Head, Target};
-use super::{cache, relay, respond, tunnel};
+use super::target::{self, Target};
+use super::{cache, relay, respond, ConfOf, Wire};
+use crate::proxy::tunnel;
 use std::future::Future;
 use std::rc::Rc;
 use std::task::Poll;
@@ -34,9 +35,28 @@ pub enum Body {
     Stream,
 }
 
+/// The length that a request's body has on its way to the backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    None,
+    Known(u64),
+    Chunked,
+}
+
+/// How a request is to be written.
+pub struct Ask<'a> {
+    pub target: &'a Target,
+    pub length: BodyLength,
+    /// The answer may be kept.
+    pub cached: bool,
+    /// The client's HEAD goes out as GET, so that the whole answer can be kept.
+    pub as_get: bool,
+}
+
 /// What stays the same while servers are tried.
-pub struct Run {
-    loc: Rc<Location>,
+pub struct Run<'a> {
+    loc: &'a Rc<Location>,
+    conf: &'a BackendLoc,
     pub group: Rc<WorkerGroup>,
     pub choice: Choice,
     key: Key,
@@ -61,9 +81,23 @@ pub struct Run {
     gave_up: Option<u32>,
 }
 
-impl Run {
-    pub fn conf(&self) -> &ProxyLoc {
-        self.loc.conf::<ProxyLoc>()
+impl<'a> Run<'a> {
+    pub fn conf(&self) -> &'a BackendLoc {
+        self.conf
+    }
+
+    pub fn wire(&self) -> Wire {
+        self.conf.family.wire
+    }
+
+    /// What reads the body behind the head that has come.
+    fn reader(&self, r: &Request, link: &Link) -> BodyReader {
+        let head = &r.exchange.head;
+        match self.wire() {
+            // The length that an answer to HEAD shows is not its own.
+            Wire::Cgi if r.method == Method::Head => BodyReader::to_the_end(head),
+            _ => link.reader(head, self.bodiless),
+        }
     }
 
     pub fn ignores_abort(&self) -> bool {
@@ -84,9 +118,9 @@ pub struct Answer {
     pub request_sent: bool,
 }
 
-pub async fn run(r: &mut Request) -> Flow {
+pub async fn run(r: &mut Request, conf_of: ConfOf) -> Flow {
     let loc = Rc::clone(r.loc());
-    let conf = loc.conf::<ProxyLoc>();
+    let conf = conf_of(&loc);
     let body = match take_body(r, conf).await {
         Ok(body) => body,
         Err(BodyError::Status(s)) => return Flow::Status(s),
@@ -94,15 +128,15 @@ pub async fn run(r: &mut Request) -> Flow {
     };
     match cache::look(r, conf).await {
         Some(flow) => flow,
-        None => pass(r, &loc, body).await,
+        None => pass(r, &loc, conf, body).await,
     }
 }
 
 /// Asks the servers, and passes on (or only keeps) what one of them answers.
-pub async fn pass(r: &mut Request, loc: &Rc<Location>, body: Body) -> Flow {
-    let conf = loc.conf::<ProxyLoc>();
+pub async fn pass(r: &mut Request, loc: &Rc<Location>, conf: &BackendLoc, body: Body) -> Flow {
     let Some(pass) = &conf.pass else { return Flow::Status(500) };
-    let (target, group) = match target::find(r, pass).await {
+    let (target, group) = match target::find(r, *conf.family, pass, *conf.ignore_client_abort).await
+    {
         Ok(found) => found,
         Err(status) => return Flow::Status(status),
     };
@@ -136,7 +170,8 @@ pub async fn pass(r: &mut Request, loc: &Rc<Location>, body: Body) -> Flow {
         group,
         keeps: cache::keeps(r, conf),
         gave_up: None,
-        loc: Rc::clone(loc),
+        loc,
+        conf,
     };
     if let Err(status) = begin(r, &mut run, &target) {
         return Flow::Status(status);
@@ -146,13 +181,12 @@ pub async fn pass(r: &mut Request, loc: &Rc<Location>, body: Body) -> Flow {
 
 /// Writes the request and limits the tries.
 fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
+    let conf = run.conf;
     r.exchange.clear();
-    r.exchange.scheme = if run.tls.is_some() { "https://" } else { "http://" };
-    let loc = Rc::clone(&run.loc);
-    let conf = loc.conf::<ProxyLoc>();
+    r.exchange.scheme = conf.family.schemes.shown(run.tls.is_some());
     let length = body_length(r, conf, run.chunked);
     let (cached, as_get) = cache::how_asked(r);
-    run.bodiless = target::write_request(r, &Head { conf, target, length, cached, as_get })?;
+    run.bodiless = (conf.family.write)(r, &Ask { target, length, cached, as_get })?;
     let most = *conf.next_upstream_tries;
     if most > 0 {
         run.choice.tries = run.choice.tries.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -160,7 +194,7 @@ fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
     Ok(())
 }
 
-fn body_length(r: &Request, conf: &ProxyLoc, chunked: bool) -> BodyLength {
+fn body_length(r: &Request, conf: &BackendLoc, chunked: bool) -> BodyLength {
     if r.body.is_none() || !*conf.pass_request_body {
         return BodyLength::None;
     }
@@ -171,13 +205,13 @@ fn body_length(r: &Request, conf: &ProxyLoc, chunked: bool) -> BodyLength {
 }
 
 /// Reads the client's body, unless it is to be passed on as it comes.
-async fn take_body(r: &mut Request, conf: &ProxyLoc) -> Result<Body, BodyError> {
+async fn take_body(r: &mut Request, conf: &BackendLoc) -> Result<Body, BodyError> {
     if r.body.is_none() {
         return Ok(Body::None);
     }
-    let own = conf.set_body.is_some() || !*conf.pass_request_body;
+    let own = conf.own_body;
     let streamed =
-        !*conf.request_buffering && !own && (conf.streams_unmeasured() || !r.body.is_chunked());
+        !*conf.request_buffering && !own && (conf.streams_unmeasured || !r.body.is_chunked());
     match streamed && !r.body.complete {
         true if !take_what_is_there(r).await? => return Ok(Body::Stream),
         true => {}
@@ -220,7 +254,7 @@ pub async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-async fn tries(r: &mut Request, run: &mut Run) -> Flow {
+async fn tries(r: &mut Request, run: &mut Run<'_>) -> Flow {
     loop {
         let flow = match ask(r, run).await {
             Ok(answer) => answered(r, run, answer).await,
@@ -234,7 +268,7 @@ async fn tries(r: &mut Request, run: &mut Run) -> Flow {
 }
 
 /// Asks one server. An error is a status to answer with, or `None` for the next server.
-async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
+async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> {
     run.asked_ms = match run.first {
         true => run.start_ms,
         false => clock::mono_ms(),
@@ -253,7 +287,7 @@ async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
     if let Some(sticky) = &run.group.shape.sticky {
         sticky.chosen(r, &mut run.key.client, &lease);
     }
-    let version = if run.conf().is_h2() { H2_MARK } else { 0 };
+    let version = if run.conf.h2 { H2_MARK } else { 0 };
     let mark = run.tls.as_ref().map_or(0, |t| t.mark) ^ version;
     let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
     let idle = run
@@ -267,7 +301,7 @@ async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
         }
         None => match connect(r, run, &lease).await {
             Ok(mut link) => {
-                if run.conf().is_h2() {
+                if run.conf.h2 {
                     link.start_h2();
                 }
                 link
@@ -295,7 +329,7 @@ async fn ask(r: &mut Request, run: &mut Run) -> Result<Answer, Option<u16>> {
     }
 }
 
-async fn connect(r: &mut Request, run: &Run, lease: &Lease) -> Result<Box<Link>, Fault> {
+async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Box<Link>, Fault> {
     let conf = run.conf();
     let addr = &lease.config().addr;
     let timeout = *conf.connect_timeout;
@@ -310,7 +344,7 @@ async fn connect(r: &mut Request, run: &Run, lease: &Lease) -> Result<Box<Link>,
 }
 
 /// Puts TLS on a fresh connection, where it is wanted.
-async fn secure(r: &mut Request, run: &Run, mut link: Box<Link>) -> Result<Box<Link>, Fault> {
+async fn secure(r: &mut Request, run: &Run<'_>, mut link: Box<Link>) -> Result<Box<Link>, Fault> {
     let Some(wanted) = &run.tls else { return Ok(link) };
     const DOING: &str = "SSL handshaking to upstream";
     let conf = run.conf();
@@ -394,7 +428,7 @@ fn failed(
     None
 }
 
-/// Whether `proxy_next_upstream` allows another server after this.
+/// Whether `…_next_upstream` allows another server after this.
 fn may_repeat(r: &Request, run: &Run, bit: u32, sent: bool) -> bool {
     let conf = run.conf();
     let mut wanted = bit;
@@ -432,7 +466,7 @@ fn bit_of(status: u16) -> Option<u32> {
 }
 
 /// A complete head has come. `None`: another server is to be asked instead.
-async fn answered(r: &mut Request, run: &mut Run, answer: Answer) -> Option<Flow> {
+async fn answered(r: &mut Request, run: &mut Run<'_>, answer: Answer) -> Option<Flow> {
     let status = r.exchange.head.status;
     if let Some(state) = r.upstream.last_mut() {
         state.status = status;
@@ -446,7 +480,7 @@ async fn answered(r: &mut Request, run: &mut Run, answer: Answer) -> Option<Flow
         }
         let kept = cache::kept_instead(r, run.conf(), bit_of(status));
         if kept.is_some() || respond::intercepts(r, run.conf()) {
-            let reader = answer.link.reader(&r.exchange.head, run.bodiless);
+            let reader = run.reader(r, &answer.link);
             done(r, run, answer, &reader);
             let conf = run.conf();
             return Some(match kept {
@@ -458,18 +492,17 @@ async fn answered(r: &mut Request, run: &mut Run, answer: Answer) -> Option<Flow
     Some(pass_on(r, run, answer).await)
 }
 
-async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
+async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow {
     answer.lease.header_came(r.upstream.last().and_then(|s| s.header_ms));
     if let Some(sticky) = &run.group.shape.sticky {
         sticky.answered(r, &run.key.client, &answer.lease);
     }
-    let loc = Rc::clone(&run.loc);
-    let conf = loc.conf::<ProxyLoc>();
+    let conf = run.conf;
     let fresh = cache::judge(r, conf);
     let redirected = if cache::is_silent(r) { None } else { respond::accel_redirect(r, conf) };
     if let Some(flow) = redirected {
         cache::give_up(r);
-        let reader = answer.link.reader(&r.exchange.head, run.bodiless);
+        let reader = run.reader(r, &answer.link);
         done(r, run, answer, &reader);
         return flow;
     }
@@ -483,7 +516,7 @@ async fn pass_on(r: &mut Request, run: &mut Run, mut answer: Answer) -> Flow {
         }
         return tunnel::run(r, run, answer).await;
     }
-    let mut reader = answer.link.reader(&r.exchange.head, run.bodiless);
+    let mut reader = run.reader(r, &answer.link);
     let sent = if keep.silent { Ok(()) } else { r.send_header() };
     match sent {
         Ok(()) => {}

@@ -1,0 +1,136 @@
+//! Backends: what every protocol that a request can be passed on by has in common. Configuration,
+//! the tries, the exchange with a server, the relay of its answer and the cache's hook are here;
+//! a [`Family`] (`proxy`, `fastcgi`, …) adds its request writer, the way its answers are read, its
+//! own rows and variables.
+//!
+//! Towards the rest an answer is always a head in text and the body's own bytes: what a protocol
+//! wraps around them is taken off by the link's decoder, where they are read.
+
+pub mod cache;
+pub mod conf;
+pub mod decoder;
+pub mod exchange;
+pub mod h2;
+pub mod hide;
+pub mod params;
+pub mod relay;
+pub mod respond;
+#[macro_use]
+pub mod rows;
+pub mod run;
+#[macro_use]
+mod ssl_rows;
+pub mod target;
+
+use conf::{BackendConf, BackendLoc};
+use run::Ask;
+use std::future::Future;
+use std::path::PathBuf;
+use std::rc::Rc;
+use target::Schemes;
+use weir_http::generation::{Generation, Location};
+use weir_http::{Flow, HttpModule, LocalFuture, Request};
+use weir_module::{Row, SlotVtable};
+use weir_wire::http1::response::ResponseParser;
+
+/// Finds a family's configuration in a location.
+pub type ConfOf = fn(&Location) -> &BackendLoc;
+
+/// How an answer is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wire {
+    Http,
+    /// Records, and in them what CGI programs answer with.
+    Fastcgi,
+    /// What CGI programs answer with, as it is; the end of the connection may be the end.
+    Cgi,
+    Memcached,
+}
+
+impl Wire {
+    /// What reads the head of an answer.
+    pub fn parser(self) -> ResponseParser {
+        match self {
+            Wire::Http => ResponseParser::new(),
+            Wire::Fastcgi | Wire::Memcached => ResponseParser::cgi(),
+            Wire::Cgi => ResponseParser::cgi_or_http(),
+        }
+    }
+}
+
+/// A protocol that requests are passed on by.
+pub struct Family {
+    /// What its directives begin with, without the underscore.
+    pub name: &'static str,
+    /// The same for its TLS.
+    pub ssl: &'static str,
+    pub wire: Wire,
+    pub schemes: Schemes,
+    /// Fields of answers that stay here.
+    pub hidden: &'static [&'static [u8]],
+    /// It has directives for buffers and temporary files.
+    pub buffers: bool,
+    pub conf: ConfOf,
+    /// Writes the request into the exchange. Answers whether an answer to it has no body.
+    pub write: fn(&mut Request, &Ask) -> Result<bool, u16>,
+    /// What an answer is kept under where the configuration does not say.
+    pub key: fn(&mut Request, &mut Vec<u8>),
+}
+
+pub fn conf_of<T: BackendConf>(loc: &Location) -> &BackendLoc {
+    loc.conf::<T>().backend()
+}
+
+/// What servers that run CGI programs say to this server alone.
+pub const HIDDEN_CGI: &[&[u8]] = &[
+    b"Status",
+    b"X-Accel-Expires",
+    b"X-Accel-Redirect",
+    b"X-Accel-Limit-Rate",
+    b"X-Accel-Buffering",
+    b"X-Accel-Charset",
+];
+
+/// A family without a usual key.
+pub fn no_key(_: &mut Request, _: &mut Vec<u8>) {}
+
+/// A module that is a part of a family's rows.
+pub const fn rows_of(name: &'static str, rows: &'static [Row]) -> HttpModule {
+    HttpModule { name, rows, ..HttpModule::EMPTY }
+}
+
+/// A family's slot, merged like any other, but for what a block without a name has from the one
+/// around it.
+pub const fn slot<T: BackendConf>() -> SlotVtable {
+    SlotVtable { merge: conf::merge_slot::<T>, ..SlotVtable::of::<T>() }
+}
+
+/// Waits for something unless the client goes first.
+pub async fn unless_client_goes<T>(r: &Request, work: impl Future<Output = T>) -> Option<T> {
+    exchange::unless_client_goes(r, false, work).await
+}
+
+pub fn handler<T: BackendConf>(r: &mut Request) -> Flow {
+    let loc = Rc::clone(r.loc());
+    cache::at_once(r, conf_of::<T>(&loc)).unwrap_or(Flow::Wait(wait::<T>))
+}
+
+fn wait<T: BackendConf>(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(run::run(r, conf_of::<T>))
+}
+
+/// Whether some connections to servers are made from addresses that are not this machine's.
+pub fn binds_any_source<T: BackendConf>(gen: &Generation) -> bool {
+    let foreign = |c: &T| c.backend().bind.as_ref().is_some_and(|b| b.transparent);
+    gen.locations.iter().any(|l| l.slots.find::<T>().is_some_and(foreign))
+}
+
+/// The directories for answers that are too large for memory.
+pub fn temp_dirs<T: BackendConf>(gen: &Generation) -> Vec<PathBuf> {
+    let path =
+        |slots: &weir_module::Slots| slots.find::<T>().map(|c| c.backend().temp_path.path.clone());
+    let mut dirs: Vec<PathBuf> = gen.locations.iter().filter_map(|l| path(&l.slots)).collect();
+    dirs.sort();
+    dirs.dedup();
+    dirs
+}
