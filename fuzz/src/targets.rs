@@ -8,6 +8,7 @@ mod dns;
 mod heads;
 mod http2;
 mod proxy;
+mod ssi;
 mod template;
 mod tls;
 mod uri;
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     backend::FASTCGI,
     backend::MEMCACHED,
     dns::TARGET,
+    ssi::TARGET,
     template::TARGET,
     tls::CIPHERS,
     tls::PEM,

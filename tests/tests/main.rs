@@ -4,6 +4,7 @@
 
 mod access_allow_deny;
 mod access_log;
+mod addition;
 mod body_reading;
 mod cgi_servers;
 mod client_timeouts;
@@ -32,6 +33,7 @@ mod location_selection;
 mod map_module;
 mod memcached_values;
 mod peers_nginx;
+mod post_action;
 mod proxy_buffering;
 mod proxy_cache;
 mod proxy_cache_store;
@@ -53,6 +55,9 @@ mod rewrite_module;
 mod server_name;
 mod signals;
 mod signals_upgrade;
+mod slice;
+mod ssi;
+mod ssi_parts;
 mod ssl_certificate_cache;
 mod ssl_certificate_compression;
 mod ssl_curl;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// Watches whether the client hangs up. A subrequest watches nobody: the main request does, and
-/// ends it.
+/// ends it. What is done behind an answer is nobody's either.
 pub struct ClientWatch {
     conn: Rc<Connection>,
     stream: Option<Rc<Stream>>,
@@ -19,7 +19,7 @@ pub struct ClientWatch {
 
 impl ClientWatch {
     pub fn new(r: &Request, ignore: bool) -> ClientWatch {
-        let on = !ignore && !r.is_part();
+        let on = !ignore && !r.is_part() && !r.post_action;
         ClientWatch { conn: Rc::clone(r.conn()), stream: r.stream().cloned(), on }
     }
 

@@ -233,6 +233,9 @@ pub struct CoreLoc {
     pub msie_refresh: Val<bool>,
     pub log_not_found: Val<bool>,
     pub log_subrequest: Val<bool>,
+    pub subrequest_output_buffer_size: Val<u64>,
+    /// Where the request goes once it has been answered.
+    pub post_action: Val<Option<Vec<u8>>>,
     pub recursive_error_pages: Val<bool>,
     pub server_tokens: Val<ServerTokens>,
     pub if_modified_since: Val<IfModifiedSince>,
@@ -343,6 +346,8 @@ impl ConfType for CoreLoc {
             msie_refresh = false,
             log_not_found = true,
             log_subrequest = false,
+            subrequest_output_buffer_size = 4096,
+            post_action = None,
             recursive_error_pages = false,
             server_tokens = ServerTokens::On,
             if_modified_since = IfModifiedSince::Exact,

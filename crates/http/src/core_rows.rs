@@ -152,7 +152,7 @@ pub const ROWS: &[Row] = &[
     Row::new("tcp_nodelay", HSL, Arity::FLAG, "on", "Set TCP_NODELAY on kept connections.", loc!(tcp_nodelay, flag)),
     Row::new("send_timeout", HSL, Arity::ONE, "60s", "Longest time between two writes to the client.", loc!(send_timeout, msec)),
     Row::new("send_lowat", HSL, Arity::ONE, "0", "Least free send buffer.", checked_size).note("Linux has no SO_SNDLOWAT; nginx ignores it there too."),
-    Row::new("postpone_output", HSL, Arity::ONE, "1460", "Gather at least this much before sending.", loc!(postpone_output, size)).note("Output is gathered until its producer waits or ends; the value is checked."),
+    Row::new("postpone_output", HSL, Arity::ONE, "1460", "Gather at least this much before sending.", loc!(postpone_output, size)).note("Counts for answers put together from subrequests; other output is gathered until its producer waits or ends."),
     Row::new("limit_rate", HSLI, Arity::ONE, "0", "Bytes a second to a client, per response.", |cf, d| {
         let v = rate(cf, d)?;
         cf.get::<CoreLoc>().limit_rate.once(d, v)
@@ -192,7 +192,12 @@ pub const ROWS: &[Row] = &[
     Row::new("msie_padding", HSL, Arity::FLAG, "on", "Pad error pages for browsers that hide short ones.", loc!(msie_padding, flag)),
     Row::new("msie_refresh", HSL, Arity::FLAG, "off", "Refresh instead of redirect for MSIE.", set_msie_refresh),
     Row::new("log_not_found", HSL, Arity::FLAG, "on", "Log files that are not found.", loc!(log_not_found, flag)),
-    Row::new("log_subrequest", HSL, Arity::FLAG, "off", "Log subrequests in the access log.", loc!(log_subrequest, flag)).note("Nothing to log: this version has no subrequests."),
+    Row::new("log_subrequest", HSL, Arity::FLAG, "off", "Log subrequests in the access log.", loc!(log_subrequest, flag)),
+    Row::new("post_action", HSLI, Arity::ONE, "", "Where a request goes once it has been answered; nobody sees the answer.", |cf, d| {
+        let v = Some(d.arg(0).to_vec());
+        cf.get::<CoreLoc>().post_action.once(d, v)
+    }).note("Where the location it leads to inherits it, it is done once; nginx does it ten times."),
+    Row::new("subrequest_output_buffer_size", HSL, Arity::ONE, "4k", "The longest answer of a subrequest that is kept in memory (SSI's set).", loc!(subrequest_output_buffer_size, size)),
     Row::new("recursive_error_pages", HSL, Arity::FLAG, "off", "error_page may be used more than once a request.", loc!(recursive_error_pages, flag)),
     Row::new("server_tokens", HSL, Arity::ONE, "on", "Show the version in Server and error pages.", |cf, d| {
         let v = d.choice(0, &[("on", ServerTokens::On), ("off", ServerTokens::Off), ("build", ServerTokens::Build)])?;

@@ -364,6 +364,9 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     if !sent && r.err_status == 0 {
         r.log(LogLevel::Info, "client closed connection while sending to client");
     }
+    if r.loc().core.post_action.is_some() {
+        Box::pin(phases::post_action(r)).await;
+    }
     log_request(r).await;
     if last && sent {
         // After the log: who sees the end may look for the line. The kernel waits 200 ms at most.

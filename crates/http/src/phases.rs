@@ -44,7 +44,14 @@ pub async fn run(r: &mut Request) -> bool {
 
 /// Runs a subrequest until its answer, with those of its own parts, is complete.
 pub(crate) async fn run_part(r: &mut Request) -> bool {
-    run_from(r, Phase::ServerRewrite, None).await && subrequest::finish(r).await
+    let from = if subrequest::is_again(r) { Phase::Content } else { Phase::ServerRewrite };
+    if !run_from(r, from, None).await {
+        return false;
+    }
+    match subrequest::answer_instead(r) {
+        Some(Err(_)) => false,
+        _ => subrequest::finish(r).await,
+    }
 }
 
 /// Goes on after a redirect that the engine made before any phase ran.
@@ -54,6 +61,35 @@ pub async fn run_redirected(r: &mut Request, flow: Flow) -> bool {
         _ => Phase::ServerRewrite,
     };
     run_from(r, from, None).await && Box::pin(subrequest::finish(r)).await
+}
+
+/// `post_action`: goes through the phases again, behind the answer. Nothing is put out, and how it
+/// ends is of no account. It is done whether or not the answer was complete, and whether or not the
+/// client is still there.
+pub(crate) async fn post_action(r: &mut Request) {
+    let (keepalive, aborted) = (r.keepalive, r.aborted);
+    let shared = r.body.shared();
+    let body = std::mem::replace(&mut r.body, shared);
+    r.parts = None;
+    (r.post_action, r.header_sent, r.header_only) = (true, true, true);
+    let mut done = None;
+    loop {
+        let target = r.loc().core.post_action.as_ref().cloned();
+        let Some(target) = target.filter(|t| done.as_ref() != Some(t)) else { break };
+        let flow = match target.first() {
+            Some(b'/') => internal_redirect(r, &target, b""),
+            _ => named_location(r, &target),
+        };
+        let from = match flow {
+            Flow::Redirect => Phase::ServerRewrite,
+            Flow::Named => Phase::Rewrite,
+            _ => break,
+        };
+        Box::pin(run_from(r, from, None)).await;
+        done = Some(target);
+    }
+    r.body = body;
+    (r.keepalive, r.aborted) = (keepalive, aborted);
 }
 
 /// `ended` is how it went before any phase.
@@ -86,6 +122,13 @@ async fn run_from(r: &mut Request, from: Phase, mut ended: Option<Flow>) -> bool
 
 fn finalize(r: &mut Request, status: u16) -> Flow {
     let mut status = status;
+    if r.has_parts() && !r.header_sent {
+        match subrequest::answer_instead(r) {
+            Some(Ok(())) => return Flow::Ok,
+            Some(Err(_)) => return Flow::Close,
+            None => {}
+        }
+    }
     for _ in 0..4 {
         if matches!(status, 408 | 444 | 499) {
             r.aborted = true;
@@ -109,6 +152,9 @@ async fn run_phases(r: &mut Request, from: Phase) -> Flow {
             Flow::Declined | Flow::Ok => {}
             flow => return flow,
         }
+    }
+    if from == Phase::Content {
+        return content(r).await;
     }
     let mut from = from;
     loop {

@@ -2,6 +2,7 @@
 
 use crate::body::RequestBody;
 use crate::buf::Chain;
+use crate::conf::CoreMain;
 use crate::conn::{ClientAddr, ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
 use crate::h2;
@@ -9,6 +10,7 @@ use crate::headers_out::HeadersOut;
 use crate::module::{FilterResult, Next};
 use crate::subrequest::{self, Parts};
 use crate::timing::{Exchange, UpstreamState};
+use crate::vars::Named;
 use std::any::Any;
 use std::io;
 use std::rc::Rc;
@@ -118,6 +120,8 @@ pub struct Request {
     /// Conditions and ranges were judged elsewhere (an upstream that answered them itself).
     pub ignore_conditions: bool,
     pub single_range: bool,
+    /// Which byte of the whole entity the body begins with (slices).
+    pub body_offset: u64,
     pub filter_needs_memory: bool,
     /// Vary: Accept-Encoding is to be sent; this request may be answered compressed.
     pub gzip_vary: bool,
@@ -146,6 +150,8 @@ pub struct Request {
     pub exchange: Exchange,
     /// The number of this request on its connection.
     pub number: u32,
+    /// It has been answered, and does what is to be done then: `post_action`.
+    pub post_action: bool,
     /// Modules whose limits have been applied, by a bit each: once for a request and its parts.
     pub limits_applied: u8,
     /// What it has to do with subrequests: `None` for most.
@@ -210,6 +216,7 @@ impl Request {
             allow_ranges,
             ignore_conditions,
             single_range,
+            body_offset,
             filter_needs_memory,
             gzip_vary,
             forms,
@@ -227,6 +234,7 @@ impl Request {
             client,
             exchange,
             number,
+            post_action,
             limits_applied,
             parts,
         } = self;
@@ -267,6 +275,7 @@ impl Request {
         *allow_ranges = false;
         *ignore_conditions = false;
         *single_range = false;
+        *body_offset = 0;
         *filter_needs_memory = false;
         *gzip_vary = false;
         *forms = None;
@@ -284,6 +293,7 @@ impl Request {
         *client = None;
         exchange.clear();
         *number = 0;
+        *post_action = false;
         *limits_applied = 0;
         *parts = None;
     }
@@ -491,6 +501,17 @@ impl Request {
         found
     }
 
+    /// Appends the value of a variable that is named at run time, in lower case; `false` when there
+    /// is none.
+    pub fn var_named(&mut self, name: &[u8], out: &mut Vec<u8>) -> bool {
+        let gen = Rc::clone(self.gen());
+        match gen.shared.main.get::<CoreMain>().vars.find(name) {
+            Some(Named::Number(id)) => self.var(id, out),
+            Some(Named::Getter(get, arg)) => get(self, &arg, out),
+            None => false,
+        }
+    }
+
     /// A variable's value; `None` when it has none.
     pub fn var_value(&mut self, id: VarId) -> Option<Vec<u8>> {
         let mut out = Vec::new();
@@ -611,10 +632,19 @@ impl Request {
                 return Ok(());
             }
         }
+        self.drain_own(leave).await
+    }
+
+    /// Whether sending may have to be held to a rate.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limit_rate.is_some() || self.loc().core.limit_rate.is_some()
+    }
+
+    /// As `drain`, of what is queued already.
+    pub(crate) async fn drain_own(&mut self, leave: u64) -> Result<(), ConnError> {
         let core = &self.loc().core;
         let (timeout, turn) = (*core.send_timeout, *core.sendfile_max_chunk);
-        let unlimited = self.limit_rate.is_none() && core.limit_rate.is_none();
-        let rate = if unlimited { 0 } else { self.rate() };
+        let rate = if self.is_limited() { self.rate() } else { 0 };
         if let Some(stream) = self.stream().cloned() {
             return match rate {
                 0 => {

@@ -10,8 +10,11 @@
 //! task of its own; they end with the main request.
 //!
 //! Invariants: only the task of the request at the top takes from the desks, so that order needs no
-//! lock; a part that is far ahead of its turn waits for room (`Request::drain`); desks know their
-//! parts, parts do not keep their parents' desks alive in a circle (`Drop for Parts`).
+//! lock; a part that is far ahead of its turn waits for room (`Request::drain`), and so does a
+//! request whose filter keeps input back until a part has ended ([`keep_back`]); desks know their
+//! parts, parts do not keep their parents' desks alive in a circle (`Drop for Parts`). As in nginx,
+//! the client gets nothing before `postpone_output` bytes are there: a page whose first part fails
+//! at once is not half sent.
 //!
 //! Differences from nginx: variables set in a part stay there; an answer that breaks off closes the
 //! client's connection also when the part had not begun to send.
@@ -47,14 +50,17 @@ const AHEAD_MAX_BYTES: u64 = 256 * 1024;
 pub enum Output {
     /// It appears in its parent's body, at the place where the part was started.
     Place,
-    /// It is kept, up to so many bytes, for whoever asked.
-    Keep { max_bytes: usize },
+    /// It is kept, up to `subrequest_output_buffer_size`, for whoever asked.
+    Keep,
     /// Nobody reads it.
     Drop,
 }
 
 /// Called with the parent once a part has ended.
 pub type Ended = Box<dyn FnOnce(&mut Request, Box<Request>) -> FilterResult>;
+
+/// Answers in a part's stead; the part has no error page and has put out nothing.
+pub type Instead = Box<dyn FnOnce(&mut Request) -> FilterResult>;
 
 enum Item {
     Data(Buf),
@@ -67,6 +73,10 @@ struct Desk {
     items: RefCell<VecDeque<Item>>,
     /// Bytes in `items`, without those of parts.
     bytes: Cell<u64>,
+    /// Bytes that a filter of this request keeps until a part has ended.
+    kept_back: Cell<u64>,
+    /// What has been handed on is to be sent now.
+    flush: Cell<bool>,
     /// Nothing more will come.
     over: Cell<bool>,
     broken: Cell<bool>,
@@ -148,10 +158,7 @@ enum Sink {
     Client,
     /// To the desk, from which the request at the top takes it.
     Desk,
-    Memory {
-        bytes: Vec<u8>,
-        max_bytes: usize,
-    },
+    Memory(Vec<u8>),
     Nowhere,
 }
 
@@ -171,6 +178,9 @@ pub(crate) struct Parts {
     nested: u8,
     running: Vec<Running>,
     last_id: u64,
+    instead: Option<Instead>,
+    /// It goes on where its parent is: with the content.
+    again: bool,
 }
 
 impl Parts {
@@ -181,7 +191,8 @@ impl Parts {
     fn new(sink: Sink, desk: Rc<Desk>, top: Option<Rc<Desk>>, nested: u8) -> Parts {
         let is_part = !matches!(sink, Sink::Client);
         let top = top.unwrap_or_else(|| Rc::clone(&desk));
-        Parts { desk, top, sink, is_part, nested, running: Vec::new(), last_id: 0 }
+        let running = Vec::new();
+        Parts { desk, top, sink, is_part, nested, running, last_id: 0, instead: None, again: false }
     }
 
     /// Whether this request puts together what its parts have written.
@@ -219,10 +230,65 @@ impl Request {
     /// What a part has answered, if it was to be kept.
     pub fn kept_body(&mut self) -> Vec<u8> {
         match self.parts.as_deref_mut().map(|p| &mut p.sink) {
-            Some(Sink::Memory { bytes, .. }) => std::mem::take(bytes),
+            Some(Sink::Memory(bytes)) => std::mem::take(bytes),
             _ => Vec::new(),
         }
     }
+
+    /// Whether a part's answer has broken off.
+    pub fn is_broken_part(&self) -> bool {
+        self.parts.as_ref().is_some_and(|p| p.desk.broken.get())
+    }
+
+    /// How many of its parts have not ended.
+    pub fn running_parts(&self) -> usize {
+        self.parts.as_ref().map_or(0, |p| p.running.len())
+    }
+}
+
+/// What a part is to answer instead of an error, or of nothing at all.
+pub fn instead_of_nothing(part: &mut Request, instead: Instead) {
+    if let Some(parts) = part.parts.as_deref_mut() {
+        parts.instead = Some(instead);
+    }
+}
+
+/// How much input a filter keeps until a part has ended; it counts as output that waits.
+pub fn keep_back(r: &Request, bytes: u64) {
+    if let Some(parts) = &r.parts {
+        parts.desk.kept_back.set(bytes);
+    }
+}
+
+/// Lets whoever knows better answer for a part that has nothing to say; `None` when nobody does.
+pub(crate) fn answer_instead(r: &mut Request) -> Option<FilterResult> {
+    let parts = r.parts.as_deref_mut()?;
+    match r.sent == 0 && parts.last_id == 0 {
+        true => parts.instead.take().map(|instead| instead(r)),
+        false => None,
+    }
+}
+
+/// Whether a part goes on with the content, as its parent does.
+pub(crate) fn is_again(r: &Request) -> bool {
+    r.parts.as_ref().is_some_and(|p| p.again)
+}
+
+/// Makes a part that asks for the same content once more, in the same location: for a further
+/// range of it.
+pub fn again(r: &mut Request) -> Option<Box<Request>> {
+    let (uri, args) = (r.uri.clone(), r.args.clone());
+    let mut part = new(r, &uri, &args, Output::Place)?;
+    part.set_location(r.loc().id);
+    part.method = r.method;
+    part.valid_unparsed_uri = r.valid_unparsed_uri;
+    part.valid_location = r.valid_location;
+    part.captures.subject.clone_from(&r.captures.subject);
+    part.captures.captures.clone_from(&r.captures.captures);
+    if let Some(parts) = part.parts.as_deref_mut() {
+        parts.again = true;
+    }
+    Some(part)
 }
 
 /// Makes a subrequest: GET with the parent's header fields, and its body if that has been read.
@@ -245,7 +311,7 @@ pub fn new(r: &mut Request, uri: &[u8], args: &[u8], output: Output) -> Option<B
             let parent = r.parts.get_or_insert_with(|| Box::new(Parts::of_main()));
             (Sink::Desk, Some(Rc::clone(&parent.top)))
         }
-        Output::Keep { max_bytes } => (Sink::Memory { bytes: Vec::new(), max_bytes }, None),
+        Output::Keep => (Sink::Memory(Vec::new()), None),
         Output::Drop => (Sink::Nowhere, None),
     };
     part.parts = Some(Box::new(Parts::new(sink, Rc::default(), top, nested)));
@@ -342,9 +408,14 @@ fn pump(r: &mut Request) -> FilterResult {
     loop {
         let Some(parts) = r.parts.as_deref_mut() else { return Ok(()) };
         let desk = Rc::clone(&parts.desk);
-        if let Sink::Memory { bytes, max_bytes } = &mut parts.sink {
+        if let Sink::Memory(bytes) = &mut parts.sink {
             let Some(buf) = desk.take()? else { return Ok(()) };
-            if keep(bytes, *max_bytes, &buf).is_err() {
+            let mut bytes = std::mem::take(bytes);
+            let kept = keep(&mut bytes, *r.loc().core.subrequest_output_buffer_size, &buf);
+            if let Some(parts) = r.parts.as_deref_mut() {
+                parts.sink = Sink::Memory(bytes);
+            }
+            if kept.is_err() {
                 r.log(LogLevel::Error, "too big subrequest response");
                 return Err(FilterError::Broken);
             }
@@ -359,6 +430,7 @@ fn pump(r: &mut Request) -> FilterResult {
         while room > 0 {
             let Some(buf) = desk.take()? else { break };
             room = room.saturating_sub(buf.len());
+            desk.flush.set(desk.flush.get() || buf.flush);
             chain.push(buf);
         }
         if chain.is_empty() {
@@ -368,9 +440,9 @@ fn pump(r: &mut Request) -> FilterResult {
     }
 }
 
-fn keep(bytes: &mut Vec<u8>, max_bytes: usize, buf: &Buf) -> io::Result<()> {
+fn keep(bytes: &mut Vec<u8>, max_bytes: u64, buf: &Buf) -> io::Result<()> {
     let at = bytes.len();
-    if buf.len() > (max_bytes - at) as u64 {
+    if buf.len() > max_bytes.saturating_sub(at as u64) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     match &buf.data {
@@ -415,8 +487,11 @@ enum Until {
 fn waits(r: &Request, until: Until) -> bool {
     let Some(parts) = r.parts.as_deref() else { return false };
     match until {
-        Until::Room(leave) if parts.is_top() => parts.desk.held() > leave,
-        Until::Room(leave) => parts.desk.bytes.get() > leave,
+        Until::Room(leave) => {
+            let desk = &parts.desk;
+            let held = if parts.is_top() { desk.held() } else { desk.bytes.get() };
+            held + desk.kept_back.get() > leave
+        }
         Until::End if parts.is_top() => !parts.running.is_empty() || !parts.desk.is_empty(),
         Until::End => !parts.running.is_empty(),
     }
@@ -431,16 +506,30 @@ async fn attend(r: &mut Request, until: Until) -> Result<(), ConnError> {
     let Some(desk) = r.parts.as_ref().map(|p| Rc::clone(&p.desk)) else { return Ok(()) };
     let is_top = r.parts.as_ref().is_some_and(|p| p.is_top());
     let to_client = !r.is_part();
+    let enough = *r.loc().core.postpone_output;
     let mut watch = ClientWatch::new(r, false);
     let mut deadline = 0;
     loop {
         desk.changed.set(false);
-        reap(r).map_err(broken)?;
         if is_top {
             pump(r).map_err(broken)?;
         }
+        // The end of a part may lead to another: not before there is room.
+        if desk.held() <= AHEAD_MAX_BYTES {
+            reap(r).map_err(broken)?;
+            if is_top {
+                pump(r).map_err(broken)?;
+            }
+        }
         if !waits(r, until) {
             return Ok(());
+        }
+        let queued = r.queued();
+        let send = to_client && queued > 0 && (queued >= enough || desk.flush.get());
+        if send && r.is_limited() {
+            r.drain_own(0).await?;
+            desk.flush.set(false);
+            continue;
         }
         poll_fn(|cx| {
             desk.wait(cx);
@@ -450,9 +539,10 @@ async fn attend(r: &mut Request, until: Until) -> Result<(), ConnError> {
             if !to_client {
                 return Poll::Pending;
             }
-            if r.queued() > 0 {
+            if send {
                 if let Poll::Ready(sent) = r.poll_flush(cx) {
                     deadline = 0;
+                    desk.flush.set(desk.flush.get() && r.queued() > 0);
                     return Poll::Ready(sent.map(|_| ()).map_err(ConnError::Io));
                 }
                 if deadline == 0 {
@@ -481,6 +571,10 @@ pub(crate) async fn finish(r: &mut Request) -> bool {
     let done = attend(r, Until::End).await.is_ok();
     if !done && !r.is_part() {
         r.keepalive = false;
+        // Half an answer that nobody has seen yet is better not begun.
+        if r.stream().is_none() {
+            r.conn().out.borrow_mut().clear();
+        }
     }
     done
 }

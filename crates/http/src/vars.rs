@@ -10,6 +10,12 @@ use weir_script::template::{Template, VarId};
 /// A definition that a directive makes (`map`, `set`, named captures).
 pub type Definition = VarDef;
 
+/// A variable found by its name.
+pub(crate) enum Named {
+    Number(VarId),
+    Getter(Getter, VarArg),
+}
+
 #[derive(Default)]
 pub struct VarRegistry {
     fixed: HashMap<&'static [u8], &'static Variable>,
@@ -92,6 +98,25 @@ impl VarRegistry {
         names.iter().map(|n| self.resolve_one(n)).collect()
     }
 
+    /// A variable that a request asks for by its name (SSI), whether the configuration has named it
+    /// or not.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Named> {
+        if let Some(id) = self.numbers.get(name) {
+            return Some(Named::Number(*id));
+        }
+        if let Some(v) = self.fixed.get(name) {
+            return Some(Named::Getter(v.get, VarArg::default()));
+        }
+        self.prefixed(name).map(|(v, arg)| Named::Getter(v.get, arg))
+    }
+
+    /// The prefix variable that a name belongs to.
+    fn prefixed(&self, name: &[u8]) -> Option<(&'static Variable, VarArg)> {
+        let hit = self.prefixes.iter().filter(|v| name.starts_with(v.name.as_bytes()));
+        let v = hit.max_by_key(|v| v.name.len())?;
+        Some((v, VarArg { name: name[v.name.len()..].into(), data: 0 }))
+    }
+
     fn resolve_one(&mut self, name: &[u8]) -> Result<VarDef, String> {
         if let Some(def) = self.defined.remove(name) {
             return Ok(def);
@@ -99,11 +124,7 @@ impl VarRegistry {
         if let Some(v) = self.fixed.get(name) {
             return Ok(VarDef { get: v.get, set: v.set, arg: VarArg::default(), cached: v.cached });
         }
-        let by_length = |v: &&&Variable| v.name.len();
-        let hit = self.prefixes.iter().filter(|v| name.starts_with(v.name.as_bytes()));
-        if let Some(v) = hit.max_by_key(by_length) {
-            let rest = name[v.name.len()..].into();
-            let arg = VarArg { name: rest, data: 0 };
+        if let Some((v, arg)) = self.prefixed(name) {
             return Ok(VarDef { get: v.get, set: v.set, arg, cached: v.cached });
         }
         Err(format!("unknown \"{}\" variable", String::from_utf8_lossy(name)))

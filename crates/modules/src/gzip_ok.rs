@@ -126,6 +126,10 @@ pub fn gzip_ok(r: &mut Request) -> bool {
 }
 
 fn decide(r: &mut Request) -> bool {
+    // What becomes part of another answer must be plain.
+    if r.is_part() {
+        return false;
+    }
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<Conf>();
     let Some(accepted) = r.header(HeaderId::AcceptEncoding) else { return false };

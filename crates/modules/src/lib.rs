@@ -1,6 +1,7 @@
 //! nginx's HTTP modules, one file each. This is the one ordered list.
 
 mod access;
+mod addition;
 mod auth_basic;
 mod auth_request;
 mod autoindex;
@@ -37,7 +38,9 @@ mod referer;
 mod rewrite;
 mod scgi;
 mod secure_link;
+mod slice;
 mod split_clients;
+mod ssi;
 mod ssl;
 mod static_files;
 mod stub_status;
@@ -111,12 +114,17 @@ pub const MODULES: &[&HttpModule] = &[
     &autoindex::MODULE,
     &static_files::MODULE,
     // Filters, from the first that sees a response to the last.
+    &slice::MODULE,
     &not_modified::MODULE,
     &headers::MODULE,
     &userid::MODULE,
     &gunzip::MODULE,
+    &addition::MODULE,
     &sub_filter::MODULE,
     &charset::MODULE,
+    &ssi::MODULE,
+    &addition::AFTER,
+    &slice::NEXT,
     &gzip::MODULE,
     &range::MODULE,
     &headers::TRAILERS,
@@ -126,16 +134,17 @@ pub const MODULES: &[&HttpModule] = &[
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
     "--with-http_v2_module",
+    "--with-http_addition_module",
     "--with-http_auth_request_module",
     "--with-http_gunzip_module",
     "--with-http_gzip_static_module",
     "--with-http_random_index_module",
     "--with-http_realip_module",
     "--with-http_secure_link_module",
+    "--with-http_slice_module",
     "--with-http_ssl_module",
     "--with-http_stub_status_module",
     "--with-http_sub_module",
-    "--without-http_ssi_module",
     "--without-http_grpc_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",

@@ -187,8 +187,9 @@ fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     }
     let last = chain.has_last();
     let flush = chain.iter().any(|b| b.flush);
+    let offset = r.body_offset;
     let Some(ranges) = r.ctx::<Ranges>() else { return next.body(r, chain) };
-    let start = ranges.at;
+    let start = offset + ranges.at;
     let length = chain.len();
     ranges.at += length;
     let out = match ranges.list.len() {

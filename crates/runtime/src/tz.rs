@@ -1,4 +1,4 @@
-//! The local time zone, for logs.
+//! The local time zone, and times in the C library's words (SSI's `timefmt`).
 
 /// Minutes east of UTC that local time has at that moment.
 #[cfg(unix)]
@@ -18,4 +18,53 @@ pub fn offset_minutes(secs: i64) -> i32 {
 #[cfg(not(unix))]
 pub fn offset_minutes(_secs: i64) -> i32 {
     0
+}
+
+/// Longer results are no result, as in nginx.
+const TEXT_MAX_BYTES: usize = 2048;
+
+/// A moment in Unix seconds in `strftime`'s words; `None` when it comes to nothing or too much.
+#[cfg(unix)]
+pub fn strftime(secs: i64, gmt: bool, format: &[u8]) -> Option<Vec<u8>> {
+    let format = std::ffi::CString::new(format).ok()?;
+    let time = secs as libc::time_t;
+    // SAFETY: `tm` is plain data for which all zeroes is a valid value.
+    let mut tm: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are valid for the call; the `_r` forms are the thread-safe ones.
+    let converted = unsafe {
+        match gmt {
+            true => libc::gmtime_r(&time, &mut tm),
+            false => libc::localtime_r(&time, &mut tm),
+        }
+    };
+    if converted.is_null() {
+        return None;
+    }
+    let mut text = vec![0u8; TEXT_MAX_BYTES];
+    // SAFETY: the buffer has the length that is passed, the format ends with NUL, and `tm` was
+    // filled in by the library itself.
+    let len = unsafe { libc::strftime(text.as_mut_ptr().cast(), text.len(), format.as_ptr(), &tm) };
+    text.truncate(len);
+    (len > 0).then_some(text)
+}
+
+#[cfg(not(unix))]
+pub fn strftime(_secs: i64, _gmt: bool, _format: &[u8]) -> Option<Vec<u8>> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_in_words() {
+        let text = |format: &[u8]| strftime(1_000_000_000, true, format);
+        let usual = text(b"%A, %d-%b-%Y %H:%M:%S %Z");
+        assert_eq!(usual.as_deref(), Some(&b"Sunday, 09-Sep-2001 01:46:40 GMT"[..]));
+        assert_eq!(text(b""), None);
+        assert_eq!(text(b"a\0b"), None);
+        assert_eq!(text(b"%c".repeat(200).as_slice()), None);
+        assert!(strftime(1_000_000_000, false, b"%Z").is_some());
+    }
 }

@@ -1,7 +1,9 @@
-//! Strings with variables compiled once, regular expressions, and look-ups by name.
+//! Strings with variables compiled once, regular expressions, look-ups by name, and the commands in
+//! documents (SSI).
 
 pub mod lookup;
 pub mod regex;
+pub mod ssi;
 pub mod template;
 
 pub use lookup::{Conflict, HostMap, InsertError, StrMap};

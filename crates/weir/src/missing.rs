@@ -8,7 +8,6 @@ const TUNNEL: &str = "this version of Weir has no CONNECT tunnels yet";
 const STREAM: &str = "this version of Weir has no stream section yet; remove the block";
 const MAIL: &str = "this version of Weir has no mail section yet; remove the block";
 const LUA: &str = "this version of Weir has no Lua yet; remove the directive";
-const SUBREQUESTS: &str = "this version of Weir has no subrequests yet; remove the directive";
 const MODULES: &str = "Weir has its modules built in and loads none; remove the directive";
 const LATER: &str = "this version of Weir does not have it yet; remove the directive";
 const PERL: &str = "Weir has no embedded Perl; use map, set or rewrite instead";
@@ -19,7 +18,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("ssl_engine", "Weir's TLS is rustls, which has no OpenSSL engines; remove the directive"),
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
-    ("slice", SUBREQUESTS),
     ("grpc_*", GRPC),
     ("tunnel_*", TUNNEL),
     ("stream", STREAM),
@@ -38,12 +36,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("balancer_by_lua*", LUA),
     ("server_rewrite_by_lua*", LUA),
     ("precontent_by_lua*", LUA),
-    ("add_before_body", SUBREQUESTS),
-    ("add_after_body", SUBREQUESTS),
-    ("addition_types", SUBREQUESTS),
-    ("post_action", SUBREQUESTS),
-    ("ssi*", SUBREQUESTS),
-    ("subrequest_output_buffer_size", SUBREQUESTS),
     ("dav_*", LATER),
     ("create_full_put_path", LATER),
     ("min_delete_depth", LATER),

@@ -55,6 +55,9 @@ async fn answer(job: Job) {
     if r.err_status == 408 {
         stream.timed_out.set(true);
     }
+    if r.loc().core.post_action.is_some() {
+        phases::post_action(&mut r).await;
+    }
     h1::log_request(&mut r).await;
     stream.link.close(&stream);
     Counters::add(&worker.counters.writing, -1);

@@ -1,0 +1,382 @@
+//! Server side includes: nginx's `ngx_http_ssi_filter_module`.
+//!
+//! The filter reads the text as it passes ([`weir_script::ssi`]) and carries out the commands in
+//! it. An include starts a subrequest, whose answer stands where the command stood; the text behind
+//! it is read on at once, so that parts run side by side. Only `wait` and `set` stop the reading,
+//! and so does [`RUNNING_MAX`]: what comes meanwhile is kept as input (and counted as output that
+//! waits), and is read on from the callback of the part's end.
+//!
+//! Variables, blocks and captures belong to the page: the main request and its parts share them.
+//! What `echo encoding`, `config` and `if` set belongs to one document.
+//!
+//! Differences from nginx: text goes from memory always; a page with thousands of includes runs so
+//! many at a time, where nginx starts all; a block's commands keep their quotes; an `include` that
+//! gives nothing but commands without output is replaced by its `stub`.
+
+mod commands;
+mod conditions;
+mod include;
+mod page;
+mod strings;
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_http::buf::Data;
+use weir_http::logger::LogLevel;
+use weir_http::module::{
+    Filter, FilterError, FilterResult, HttpModule, Next, Reach, VarArg, Variable,
+};
+use weir_http::{subrequest, Buf, Chain, Request};
+use weir_module::{
+    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable,
+    Slots, Val,
+};
+use weir_runtime::{clock, tz};
+use weir_script::ssi::{Event, Parser, OPENING};
+
+use crate::mime::MimeTypes;
+use crate::util::text_of;
+use page::PageRef;
+
+/// Parts of one document that run at a time.
+const RUNNING_MAX: usize = 200;
+
+const TIME_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";
+const ERROR_TEXT: &[u8] = b"[an error occurred while processing the directive]";
+
+#[derive(Default)]
+struct SsiLoc {
+    on: Val<bool>,
+    silent_errors: Val<bool>,
+    ignore_recycled_buffers: Val<bool>,
+    last_modified: Val<bool>,
+    min_file_chunk: Val<u64>,
+    value_length: Val<u64>,
+    types: Val<Arc<MimeTypes>>,
+}
+
+impl ConfType for SsiLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &SsiLoc) -> ConfResult {
+        merge_values!(self, parent;
+            on = false,
+            silent_errors = false,
+            ignore_recycled_buffers = false,
+            last_modified = false,
+            min_file_chunk = 1024,
+            value_length = 255,
+            types = MimeTypes::of(&["text/html"]),
+        );
+        Ok(())
+    }
+}
+
+macro_rules! set {
+    ($field:ident, $read:ident) => {
+        |cf, d| {
+            let v = d.$read()?;
+            cf.get::<SsiLoc>().$field.once(d, v)
+        }
+    };
+    ($field:ident, $read:ident, $at:expr) => {
+        |cf, d| {
+            let v = d.$read($at)?;
+            cf.get::<SsiLoc>().$field.once(d, v)
+        }
+    };
+}
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "ssi",
+        Context::HSL.or(Context::LIF),
+        Arity::FLAG,
+        "off",
+        "Carries out the commands (server side includes) in responses.",
+        set!(on, flag),
+    ),
+    Row::new(
+        "ssi_silent_errors",
+        Context::HSL,
+        Arity::FLAG,
+        "off",
+        "Puts no text in the place of a command that fails.",
+        set!(silent_errors, flag),
+    ),
+    Row::new(
+        "ssi_types",
+        Context::HSL,
+        Arity::ONE_MORE,
+        "text/html",
+        "MIME types to carry out commands in besides text/html.",
+        |cf, d| {
+            let v = MimeTypes::read(cf, d);
+            cf.get::<SsiLoc>().types.once(d, v)
+        },
+    ),
+    Row::new(
+        "ssi_last_modified",
+        Context::HSL,
+        Arity::FLAG,
+        "off",
+        "Keeps Last-Modified of responses whose commands are carried out.",
+        set!(last_modified, flag),
+    ),
+    Row::new(
+        "ssi_value_length",
+        Context::HSL,
+        Arity::ONE,
+        "256",
+        "The longest value of a command's parameter.",
+        set!(value_length, size, 0),
+    )
+    .note("255 unless set, as in nginx, whose documentation says 256."),
+    Row::new(
+        "ssi_min_file_chunk",
+        Context::HSL,
+        Arity::ONE,
+        "1k",
+        "The shortest text that is sent with sendfile.",
+        set!(min_file_chunk, size, 0),
+    )
+    .note("Text that was searched for commands goes from memory; the value is checked."),
+    Row::new(
+        "ssi_ignore_recycled_buffers",
+        Context::HSL,
+        Arity::FLAG,
+        "off",
+        "Does not flush for buffers that are to be used again.",
+        set!(ignore_recycled_buffers, flag),
+    )
+    .note("No buffer that waits for its use is flushed early; the value is checked."),
+];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "ngx_http_ssi_filter_module",
+    rows: ROWS,
+    slots: &[SlotVtable::of::<SsiLoc>()],
+    variables: &[Variable::new("date_local", date_local), Variable::new("date_gmt", date_gmt)],
+    filter: Some(Filter { header: Some(header), body: Some(body), active, reach: Reach::Part }),
+    body_on_demand: true,
+    ..HttpModule::EMPTY
+};
+
+fn active(slots: &Slots) -> bool {
+    *slots.get::<SsiLoc>().on
+}
+
+/// What `config timefmt` has set in this document.
+struct TimeFormat(Vec<u8>);
+
+fn date_local(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    date(r, false, out)
+}
+
+fn date_gmt(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    date(r, true, out)
+}
+
+fn date(r: &mut Request, gmt: bool, out: &mut Vec<u8>) -> bool {
+    let format = r.ctx::<TimeFormat>().map_or(TIME_FORMAT, |f| f.0.as_slice());
+    let secs = clock::wall_secs();
+    if format == b"%s" {
+        weir_base::bytes::fmt_u64(out, secs as u64);
+        return true;
+    }
+    match tz::strftime(secs, gmt, format) {
+        Some(text) => out.extend_from_slice(&text),
+        None => return false,
+    }
+    true
+}
+
+/// How `echo` writes values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Encoding {
+    None,
+    Url,
+    Entity,
+}
+
+/// Which `if` the text is in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+enum Branch {
+    None,
+    If,
+    Else,
+}
+
+/// Why nothing is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stopped {
+    No,
+    /// Until the part with `wait` or `set` has ended.
+    Wait,
+    /// Until any part has ended: there are too many.
+    Room,
+}
+
+/// One document that is being read.
+struct State {
+    parser: Parser,
+    input: VecDeque<Buf>,
+    /// The piece that is being read, and how far.
+    piece: Bytes,
+    at: usize,
+    out: Chain,
+    stopped: Stopped,
+    /// Text is put out: it is in no block and in no branch that was not chosen.
+    shown: bool,
+    in_block: bool,
+    branch: Branch,
+    /// A branch of the present `if` has been chosen.
+    chosen: bool,
+    encoding: Encoding,
+    error_text: Bytes,
+    page: PageRef,
+}
+
+impl State {
+    fn new(conf: &SsiLoc, page: PageRef) -> State {
+        State {
+            parser: Parser::new(*conf.value_length as usize),
+            input: VecDeque::new(),
+            piece: Bytes::new(),
+            at: 0,
+            out: Chain::new(),
+            stopped: Stopped::No,
+            shown: true,
+            in_block: false,
+            branch: Branch::None,
+            chosen: false,
+            encoding: Encoding::Entity,
+            error_text: Bytes::from_static(ERROR_TEXT),
+            page,
+        }
+    }
+
+    fn put(&mut self, text: Bytes) {
+        if !text.is_empty() {
+            self.out.push(Buf::mem(text));
+        }
+    }
+
+    /// Text of the document.
+    fn text(&mut self, text: Bytes) {
+        if self.shown {
+            self.put(text);
+        } else if self.in_block {
+            self.page.borrow_mut().add_to_block(&text);
+        }
+    }
+
+    fn waiting_bytes(&self) -> u64 {
+        let rest = (self.piece.len() - self.at) as u64;
+        rest + self.input.iter().map(Buf::len).sum::<u64>()
+    }
+}
+
+fn header(r: &mut Request, next: Next) -> FilterResult {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<SsiLoc>();
+    if r.out.content_length == Some(0) || !conf.types.match_response(r) {
+        return next.header(r);
+    }
+    let page = page_of(r);
+    r.set_ctx(State::new(conf, page));
+    r.filter_needs_memory = true;
+    r.forms = None;
+    r.whole_body = None;
+    if !r.is_part() {
+        r.out.clear_content_length();
+        r.out.remove(b"Accept-Ranges");
+        r.allow_ranges = false;
+        if *conf.last_modified {
+            r.out.weaken_etag();
+        } else {
+            r.out.clear_last_modified();
+            r.out.clear_etag();
+        }
+    }
+    next.header(r)
+}
+
+/// What belongs to the whole page: made by its first document with commands.
+fn page_of(r: &mut Request) -> PageRef {
+    if let Some(page) = r.kept::<PageRef>() {
+        return Rc::clone(page);
+    }
+    let page = PageRef::default();
+    r.keep_state(Rc::clone(&page));
+    page
+}
+
+/// Lets a part of another module's making share the page's variables and blocks.
+pub fn share_page(r: &mut Request, part: &mut Request) {
+    part.keep_state(page_of(r));
+}
+
+fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
+    let Some(mut state) = r.take_ctx::<State>() else { return next.body(r, chain) };
+    state.input.extend(chain);
+    go_on(r, *state, next)
+}
+
+/// Reads what there is, as far as nothing stops it, and hands the result on.
+fn go_on(r: &mut Request, mut state: State, next: Next) -> FilterResult {
+    let read = read(r, &mut state, next);
+    let sent = read.and_then(|()| send(r, &mut state, next));
+    subrequest::keep_back(r, if state.stopped == Stopped::No { 0 } else { state.waiting_bytes() });
+    r.set_ctx(state);
+    sent
+}
+
+fn send(r: &mut Request, state: &mut State, next: Next) -> FilterResult {
+    let out = std::mem::take(&mut state.out);
+    match out.is_empty() {
+        true => Ok(()),
+        false => next.body(r, out),
+    }
+}
+
+fn read(r: &mut Request, state: &mut State, next: Next) -> FilterResult {
+    while state.stopped == Stopped::No {
+        if state.at < state.piece.len() {
+            let piece = state.piece.clone();
+            match state.parser.next(&piece, &mut state.at) {
+                Event::Text { held, range } => {
+                    state.text(Bytes::from_static(&OPENING[..held]));
+                    state.text(piece.slice(range));
+                }
+                Event::Command(command) => commands::run(r, state, &command, next)?,
+                Event::Error(text) => {
+                    r.log_bytes(LogLevel::Error, &text);
+                    commands::fail(r, state);
+                }
+                Event::More => {}
+            }
+            continue;
+        }
+        let Some(buf) = state.input.pop_front() else { return Ok(()) };
+        if !matches!(buf.data, Data::None) {
+            state.piece = text_of(&buf.data).map_err(|_| FilterError::Broken)?;
+            state.at = 0;
+        }
+        // Its end comes behind what is in it.
+        if !buf.is_empty() && (buf.last || buf.flush) {
+            let (last, flush) = (buf.last, buf.flush);
+            state.input.push_front(Buf { data: Data::None, last, flush });
+        } else if buf.last || buf.flush {
+            if buf.last {
+                let held = state.parser.finish();
+                state.text(Bytes::from_static(&OPENING[..held]));
+            }
+            state.out.push(buf);
+        }
+    }
+    Ok(())
+}

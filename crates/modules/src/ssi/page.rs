@@ -1,0 +1,68 @@
+//! What the documents of one page have in common.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use weir_script::regex::Captures;
+
+/// Of all blocks of a page together.
+const BLOCKS_MAX_BYTES: usize = 16 << 20;
+/// Of a page.
+const VARIABLES_MAX: usize = 10_000;
+
+pub type PageRef = Rc<RefCell<Page>>;
+
+#[derive(Default)]
+pub struct Page {
+    /// Names in lower case.
+    variables: Vec<(Vec<u8>, Vec<u8>)>,
+    blocks: Vec<(Vec<u8>, Vec<u8>)>,
+    block_bytes: usize,
+    /// What the last expression that matched has captured.
+    captures: Vec<Vec<u8>>,
+}
+
+impl Page {
+    /// A variable of the page, or a capture by its digit.
+    pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
+        if let [digit @ b'0'..=b'9'] = name {
+            if let Some(text) = self.captures.get(usize::from(digit - b'0')) {
+                return Some(text);
+            }
+        }
+        self.variables.iter().find(|v| v.0 == name).map(|v| &*v.1)
+    }
+
+    pub fn set(&mut self, name: &[u8], value: Vec<u8>) {
+        if let Some(variable) = self.variables.iter_mut().find(|v| v.0 == name) {
+            variable.1 = value;
+        } else if self.variables.len() < VARIABLES_MAX {
+            self.variables.push((name.to_vec(), value));
+        }
+    }
+
+    pub fn capture(&mut self, subject: &[u8], captures: &Captures) {
+        let last = (0..captures.len()).rev().find(|n| captures.range(*n).is_some());
+        let groups = 0..last.map_or(0, |n| n + 1);
+        self.captures = groups.map(|n| captures.text(subject, n).to_vec()).collect();
+    }
+
+    pub fn begin_block(&mut self, name: &[u8]) {
+        self.blocks.push((name.to_vec(), Vec::new()));
+    }
+
+    /// Text for the block that was begun last.
+    pub fn add_to_block(&mut self, text: &[u8]) {
+        let Some((_, block)) = self.blocks.last_mut() else { return };
+        if self.block_bytes + text.len() <= BLOCKS_MAX_BYTES {
+            self.block_bytes += text.len();
+            block.extend_from_slice(text);
+        }
+    }
+
+    pub fn block(&self, name: &[u8]) -> Option<Bytes> {
+        let found = self.blocks.iter().find(|b| b.0 == name);
+        found.map(|b| Bytes::copy_from_slice(&b.1))
+    }
+}
