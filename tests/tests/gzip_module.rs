@@ -140,3 +140,18 @@ fn proxied_answers_depend_on_what_they_say() {
         assert_eq!(response.header("Content-Encoding") == Some("gzip"), compressed, "{add:?}");
     }
 }
+
+#[test]
+fn gzip_types_given_twice_add_up() {
+    let server = Server::start(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; gzip on; gzip_min_length 1;
+            gzip_types text/css; gzip_types text/x-one text/x-two;
+            location /css { default_type text/css; return 200 0123456789; }
+            location /two { default_type text/x-two; return 200 0123456789; }
+            location /plain { default_type text/plain; return 200 0123456789; } } }",
+    );
+    for (path, packed) in [("/css", true), ("/two", true), ("/plain", false)] {
+        let answer = server.request("GET", path, "Accept-Encoding: gzip\r\n");
+        assert_eq!(answer.header("Content-Encoding").is_some(), packed, "{path}");
+    }
+}

@@ -69,8 +69,8 @@ const ROWS: &[Row] = &[
         "text/html",
         "MIME types of the responses that are added to, besides text/html.",
         |cf, d| {
-            let v = MimeTypes::read(cf, d);
-            cf.get::<AdditionLoc>().types.once(d, v)
+            MimeTypes::read(cf, d, |cf| &mut cf.get::<AdditionLoc>().types);
+            Ok(())
         },
     ),
 ];

@@ -160,8 +160,8 @@ const ROWS: &[Row] = &[
         "text/html text/xml text/plain text/vnd.wap.wml application/javascript application/rss+xml",
         "MIME types that get a charset, besides text/html.",
         |cf, d| {
-            let v = MimeTypes::read(cf, d);
-            cf.get::<CharsetLoc>().types.once(d, v)
+            MimeTypes::read(cf, d, |cf| &mut cf.get::<CharsetLoc>().types);
+            Ok(())
         },
     ),
     Row::block(

@@ -60,8 +60,8 @@ pub const MODULE: HttpModule = HttpModule {
             "text/html",
             "MIME types to compress besides text/html.",
             |cf, d| {
-                let v = MimeTypes::read(cf, d);
-                cf.get::<Conf>().types.once(d, v)
+                MimeTypes::read(cf, d, |cf| &mut cf.get::<Conf>().types);
+                Ok(())
             },
         ),
         Row::new(

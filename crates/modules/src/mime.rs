@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use weir_http::Request;
-use weir_module::{ArgsExt, Cf, Directive};
+use weir_module::{ArgsExt, Cf, Directive, Val};
 
 /// Types in lower case; `*` means all.
 #[derive(Default, Debug, PartialEq, Eq)]
@@ -18,21 +18,25 @@ impl MimeTypes {
         Arc::new(MimeTypes { all: false, list })
     }
 
-    /// A directive's arguments; text/html is always among them.
-    pub fn read(cf: &mut Cf, d: &Directive) -> Arc<MimeTypes> {
-        let mut types = MimeTypes { all: false, list: vec![b"text/html".as_slice().into()] };
+    /// A directive's arguments; text/html is always among them. A second such directive at one
+    /// level adds to the first.
+    pub fn read(cf: &mut Cf, d: &Directive, types: impl Fn(&mut Cf) -> &mut Val<Arc<MimeTypes>>) {
+        let (mut all, mut list) = match types(cf).as_option() {
+            Some(before) => (before.all, before.list.clone()),
+            None => (false, vec![b"text/html".as_slice().into()]),
+        };
         for i in 0..d.args.len() {
-            let kind = d.arg(i).to_ascii_lowercase();
-            if kind == b"*" {
-                types.all = true;
-            } else if types.list.iter().any(|t| **t == *kind) {
+            let kind: Box<[u8]> = d.arg(i).to_ascii_lowercase().into();
+            if *kind == *b"*" {
+                all = true;
+            } else if list.contains(&kind) {
                 let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
                 cf.warn(d, format!("duplicate MIME type \"{shown}\""));
             } else {
-                types.list.push(kind.into());
+                list.push(kind);
             }
         }
-        Arc::new(types)
+        types(cf).set(Arc::new(MimeTypes { all, list }));
     }
 
     /// Whether a response's type is one of them; its parameters do not count. `*` also matches a

@@ -114,8 +114,8 @@ const ROWS: &[Row] = &[
         "text/html",
         "MIME types to carry out commands in besides text/html.",
         |cf, d| {
-            let v = MimeTypes::read(cf, d);
-            cf.get::<SsiLoc>().types.once(d, v)
+            MimeTypes::read(cf, d, |cf| &mut cf.get::<SsiLoc>().types);
+            Ok(())
         },
     ),
     Row::new(

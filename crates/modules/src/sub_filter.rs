@@ -80,8 +80,8 @@ const ROWS: &[Row] = &[
         "text/html",
         "MIME types to replace in besides text/html.",
         |cf, d| {
-            let v = MimeTypes::read(cf, d);
-            cf.get::<SubLoc>().types.once(d, v)
+            MimeTypes::read(cf, d, |cf| &mut cf.get::<SubLoc>().types);
+            Ok(())
         },
     ),
     Row::new(
