@@ -16,6 +16,7 @@ mod error_page;
 mod fastcgi_answers;
 mod fastcgi_php;
 mod fastcgi_requests;
+mod grpc_streams;
 mod gzip_module;
 mod harness_self;
 mod headers_module;

@@ -15,6 +15,7 @@ mod empty_gif;
 mod fastcgi;
 mod files;
 mod geo;
+mod grpc;
 mod gunzip;
 mod gzip;
 mod gzip_ok;
@@ -104,6 +105,10 @@ pub const MODULES: &[&HttpModule] = &[
     &scgi::COMMON[1],
     &scgi::COMMON[2],
     &scgi::COMMON[3],
+    &grpc::MODULE,
+    &grpc::COMMON[0],
+    &grpc::COMMON[1],
+    &grpc::COMMON[2],
     &memcached::MODULE,
     &memcached::COMMON[0],
     &cache::MODULE,
@@ -145,7 +150,6 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_ssl_module",
     "--with-http_stub_status_module",
     "--with-http_sub_module",
-    "--without-http_grpc_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
     "--without-mail_pop3_module",
@@ -160,6 +164,7 @@ pub fn binds_any_source(gen: &Generation) -> bool {
         || backend::binds_any_source::<uwsgi::UwsgiLoc>(gen)
         || backend::binds_any_source::<scgi::ScgiLoc>(gen)
         || backend::binds_any_source::<memcached::MemcachedLoc>(gen)
+        || backend::binds_any_source::<grpc::GrpcLoc>(gen)
 }
 
 /// What goes on in the background once a generation serves.

@@ -18,6 +18,8 @@ pub type Source = Box<dyn FnMut(&mut Vec<u8>) -> io::Result<bool>>;
 pub struct Rest {
     pub bytes: Vec<u8>,
     pub source: Option<Source>,
+    /// This is not its end.
+    pub more: bool,
 }
 
 pub struct H2 {
@@ -69,6 +71,11 @@ impl H2 {
         self.rest = Some(rest);
     }
 
+    /// More of the request's body can be taken over.
+    pub fn wants_more(&self) -> bool {
+        self.rest.is_none() && !self.mute && !self.client.is_closed() && !self.client.is_reset()
+    }
+
     /// There is something that the socket has not taken.
     pub fn has_output(&self) -> bool {
         !self.client.out.is_empty()
@@ -110,9 +117,11 @@ impl H2 {
                 }
             }
             let Some(rest) = self.rest.take() else { return };
-            let n = self.frame(&rest.bytes[self.at..], rest.source.is_none());
+            let last = rest.source.is_none() && !rest.more;
+            let n = self.frame(&rest.bytes[self.at..], last);
             self.at += n;
-            if self.client.is_closed() {
+            let sent = self.at == rest.bytes.len() && rest.source.is_none() && rest.more;
+            if self.client.is_closed() || sent {
                 return;
             }
             self.rest = Some(rest);

@@ -3,7 +3,6 @@
 
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
-const GRPC: &str = "this version of Weir speaks HTTP/1 to backends only; gRPC is not there yet";
 const TUNNEL: &str = "this version of Weir has no CONNECT tunnels yet";
 const STREAM: &str = "this version of Weir has no stream section yet; remove the block";
 const MAIL: &str = "this version of Weir has no mail section yet; remove the block";
@@ -18,7 +17,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("ssl_engine", "Weir's TLS is rustls, which has no OpenSSL engines; remove the directive"),
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
-    ("grpc_*", GRPC),
     ("tunnel_*", TUNNEL),
     ("stream", STREAM),
     ("mail", MAIL),

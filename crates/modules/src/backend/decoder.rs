@@ -12,7 +12,7 @@ use weir_upstream::decoder::Decoder;
 /// The decoder for the answer to this request; none where answers come as they are.
 pub fn of(r: &Request, wire: Wire, request: &[u8]) -> Option<Box<Decoder>> {
     match wire {
-        Wire::Http | Wire::Cgi => None,
+        Wire::Http | Wire::Grpc | Wire::Cgi => None,
         Wire::Fastcgi => {
             let keep = *r.loc().conf::<FastcgiLoc>().keep_conn;
             Some(Box::new(Decoder::fastcgi(keep)))

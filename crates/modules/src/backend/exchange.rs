@@ -277,7 +277,7 @@ impl<'a> Outgoing<'a> {
         let bytes = [self.first, self.second, &self.piece[self.at..]].concat();
         let file = self.file.take();
         let source = file.map(|(temp, at)| h2::file_source(temp, at, FILE_PIECE_BYTES));
-        Rest { bytes, source }
+        Rest { bytes, source, more: false }
     }
 
     /// Takes a part of a body and puts around it what the protocol wants.
@@ -337,9 +337,18 @@ impl<'a> Talk<'a> {
     fn begin(&mut self, r: &Request, link: &mut Link, request: &'a [u8]) {
         let Some(h2) = &mut link.h2 else { return };
         let tls = r.exchange.scheme == "https://";
-        let text = h2::Text { bytes: request, uri: r.exchange.uri, tls };
+        let text = h2::Text {
+            bytes: request,
+            uri: r.exchange.uri,
+            tls,
+            host_field: self.wire == Wire::Grpc && crate::grpc::sets_host(r),
+        };
         self.outgoing.first = &request[text.end()..];
         h2.begin(self.outgoing.is_done(), self.head_max, |out| text.write(out));
+    }
+
+    fn is_http(&self) -> bool {
+        matches!(self.wire, Wire::Http | Wire::Grpc)
     }
 
     /// Leaves what is left of the request to the connection, which sends it while the answer is
@@ -347,7 +356,12 @@ impl<'a> Talk<'a> {
     fn leave_rest(&mut self, link: &mut Link) -> bool {
         let Some(h2) = &mut link.h2 else { return self.outgoing.is_done() };
         if self.outgoing.stream {
-            return false;
+            if self.wire != Wire::Grpc {
+                return false;
+            }
+            // The relay sends the rest of it as it comes.
+            h2.finish_later(Rest { more: true, ..self.outgoing.take_rest() });
+            return true;
         }
         if !h2.client.is_closed() {
             h2.finish_later(self.outgoing.take_rest());
@@ -474,7 +488,13 @@ impl<'a> Talk<'a> {
         link: &mut Link,
         reply: &mut Vec<u8>,
     ) -> Result<bool, Fault> {
-        let Some(decoder) = &mut link.decoder else { return self.parse(r, reply) };
+        let Some(decoder) = &mut link.decoder else {
+            let complete = self.parse(r, reply)?;
+            if complete && self.wire == Wire::Grpc {
+                note_empty_answer(r, link, reply);
+            }
+            return Ok(complete);
+        };
         let aside = decoder::log_aside(r, decoder, READING);
         let complete = self.parse(r, reply)?;
         let head_len = if complete { r.exchange.head.head_len } else { usize::MAX };
@@ -514,7 +534,7 @@ impl<'a> Talk<'a> {
                 }
                 Ok(ResponseProgress::Complete) => {
                     let status = r.exchange.head.status;
-                    if self.wire == Wire::Http && (100..200).contains(&status) && status != 101 {
+                    if self.is_http() && (100..200).contains(&status) && status != 101 {
                         self.interim(r, reply);
                         continue;
                     }
@@ -555,6 +575,16 @@ impl<'a> Talk<'a> {
         }
         reply.drain(..len);
         self.parser.reset();
+    }
+}
+
+/// An answer that is a head alone is passed on as one: its length is known.
+fn note_empty_answer(r: &mut Request, link: &Link, reply: &[u8]) {
+    let head = &mut r.exchange.head;
+    let alone = reply.len() == r.exchange.head_at + head.head_len;
+    let ended = link.h2.as_ref().is_some_and(|h2| h2.has_ended() && h2.trailers.is_empty());
+    if alone && ended && head.content_length.is_none() {
+        head.content_length = Some(0);
     }
 }
 

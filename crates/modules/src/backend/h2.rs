@@ -13,6 +13,8 @@ pub struct Text<'a> {
     /// Where the URI stands.
     pub uri: (usize, usize),
     pub tls: bool,
+    /// `Host` goes as a field, without an authority.
+    pub host_field: bool,
 }
 
 /// The first line's end and its lines of fields, one after another.
@@ -45,10 +47,13 @@ impl Text<'_> {
         let method = &self.bytes[..self.uri.0.saturating_sub(1)];
         let is_host = |name: &[u8]| name.eq_ignore_ascii_case(b"Host");
         let host = self.fields().find(|(name, _)| is_host(name)).map_or(&b""[..], |(_, v)| v);
-        hpack::request_line(method, self.tls, &self.bytes[self.uri.0..self.uri.1], host, out);
+        let authority = if self.host_field { None } else { Some(host) };
+        let uri = &self.bytes[self.uri.0..self.uri.1];
+        hpack::request_line(method, self.tls, uri, authority, out);
         for (name, value) in self.fields() {
             let te = name.eq_ignore_ascii_case(b"TE") && !value.eq_ignore_ascii_case(b"trailers");
-            if !is_host(name) && !is_of_connection(name) && !te {
+            let is_authority = !self.host_field && is_host(name);
+            if !is_authority && !is_of_connection(name) && !te {
                 hpack::literal_lower(name, value, out);
             }
         }
@@ -82,7 +87,7 @@ mod tests {
     fn fields_of_a_text() {
         let bytes =
             b"PUT /a b HTTP/1.1\r\nHost: h\r\nConnection: x\r\nX-A:  1 \r\nTE: gzip\r\n\r\nbody";
-        let text = Text { bytes, uri: (4, 8), tls: false };
+        let text = Text { bytes, uri: (4, 8), tls: false, host_field: false };
         assert_eq!(&bytes[text.end()..], b"body");
         let mut block = Vec::new();
         text.write(&mut block);

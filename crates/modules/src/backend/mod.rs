@@ -40,6 +40,8 @@ pub type ConfOf = fn(&Location) -> &BackendLoc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     Http,
+    /// HTTP/2, and the request's body goes on while the answer comes.
+    Grpc,
     /// Records, and in them what CGI programs answer with.
     Fastcgi,
     /// What CGI programs answer with, as it is; the end of the connection may be the end.
@@ -51,7 +53,7 @@ impl Wire {
     /// What reads the head of an answer.
     pub fn parser(self) -> ResponseParser {
         match self {
-            Wire::Http => ResponseParser::new(),
+            Wire::Http | Wire::Grpc => ResponseParser::new(),
             Wire::Fastcgi | Wire::Memcached => ResponseParser::cgi(),
             Wire::Cgi => ResponseParser::cgi_or_http(),
         }

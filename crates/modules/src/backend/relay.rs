@@ -9,17 +9,21 @@
 use super::cache::Keep;
 use super::conf::BackendLoc;
 use super::exchange::Fault;
+use super::Wire;
 use bytes::Bytes;
 use std::fs::File;
-use std::future::poll_fn;
+use std::future::{poll_fn, Future};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use weir_http::body;
 use weir_http::logger::LogLevel;
 use weir_http::module::FilterResult;
 use weir_http::temp::TempFile;
 use weir_http::{output, Buf, Chain, ClientWatch, Request};
 use weir_runtime::{clock, timer};
+use weir_upstream::h2::Rest;
 use weir_upstream::link::{Link, LinkError};
 use weir_upstream::reply::{BadBody, BodyReader};
 
@@ -60,6 +64,8 @@ pub async fn run(
         watch: ClientWatch::new(r, keep.ignore_abort),
         keep,
         temp: None,
+        uploads: conf.family.wire == Wire::Grpc && !r.body.is_none() && !r.body.complete,
+        came: None,
         cut: false,
         read: 0,
         start_ms: 0,
@@ -95,6 +101,10 @@ struct Relay<'a> {
     buffering: bool,
     watch: ClientWatch,
     temp: Option<Spill>,
+    /// The request's body is still coming, and goes to the server meanwhile.
+    uploads: bool,
+    /// So much was read while it was waited for.
+    came: Option<usize>,
     /// The answer has ended too early.
     cut: bool,
     /// Bytes read so far, and since when, for `…_limit_rate`.
@@ -198,10 +208,21 @@ impl Relay<'_> {
             let room = self.slow_down(rate).await;
             let mut deadline = 0;
             let mut write_deadline = 0;
-            let step = poll_fn(|cx| {
-                self.step(cx, r, link, &mut buf, room, (&mut deadline, &mut write_deadline))
-            })
-            .await;
+            if self.uploads && link.h2.as_ref().is_some_and(|h2| h2.wants_more()) {
+                if let Some(piece) = self.upload(r, link, &mut buf, room).await? {
+                    self.pass_piece(link, piece);
+                    continue;
+                }
+            }
+            let step = match std::mem::take(&mut self.came) {
+                Some(n) => Ok(Step::Read(n)),
+                None => {
+                    poll_fn(|cx| {
+                        self.step(cx, r, link, &mut buf, room, (&mut deadline, &mut write_deadline))
+                    })
+                    .await
+                }
+            };
             let step = match step {
                 Err(Fault::ClientGone) => {
                     self.keep.unless_kept(Err(Fault::ClientGone))?;
@@ -231,6 +252,42 @@ impl Relay<'_> {
         match self.buffering || self.keep.is_quiet(r) {
             true => Ok(()),
             false => self.drain(r, 0).await,
+        }
+    }
+
+    /// Waits for more of the request's body or of the answer, whichever comes first; the part of the
+    /// body that has come, empty for its end.
+    async fn upload(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Result<Option<Bytes>, Fault> {
+        let wait = *self.conf.read_timeout;
+        let mut deadline = 0;
+        let mut next = pin!(body::next(r));
+        poll_fn(|cx| {
+            if let Poll::Ready(read) = link.poll_read(cx, buf, room, &mut deadline, wait) {
+                let read = read.map_err(|e| read_fault(e));
+                return Poll::Ready(read.map(|n| {
+                    self.came = Some(n);
+                    None
+                }));
+            }
+            next.as_mut().poll(cx).map(|piece| match piece {
+                Ok(piece) => Ok(Some(piece.unwrap_or_default())),
+                Err(e) => Err(Fault::Client(e)),
+            })
+        })
+        .await
+    }
+
+    fn pass_piece(&mut self, link: &mut Link, piece: Bytes) {
+        let more = !piece.is_empty();
+        self.uploads = more;
+        if let Some(h2) = &mut link.h2 {
+            h2.finish_later(Rest { bytes: piece.to_vec(), source: None, more });
         }
     }
 
@@ -293,14 +350,7 @@ impl Relay<'_> {
             let wait = *self.conf.read_timeout;
             match link.poll_read(cx, buf, room, deadlines.0, wait) {
                 Poll::Ready(Ok(n)) => return Poll::Ready(Ok(Step::Read(n))),
-                Poll::Ready(Err(LinkError::Timeout)) => {
-                    return Poll::Ready(Err(Fault::Timeout(READING)))
-                }
-                Poll::Ready(Err(LinkError::Io(e))) => return Poll::Ready(Err(Fault::Read(e))),
-                Poll::Ready(Err(LinkError::Protocol(text))) => {
-                    let text = format!("{text} while {READING}");
-                    return Poll::Ready(Err(Fault::Protocol(text)));
-                }
+                Poll::Ready(Err(e)) => return Poll::Ready(Err(read_fault(e))),
                 Poll::Pending => {}
             }
         }
@@ -352,6 +402,14 @@ impl Relay<'_> {
         let mut buf = Buf::file(Rc::clone(&spill.file), at, bytes.len() as u64);
         buf.last = self.reader.done;
         filtered(r.output(Chain::one(buf)))
+    }
+}
+
+fn read_fault(e: LinkError) -> Fault {
+    match e {
+        LinkError::Timeout => Fault::Timeout(READING),
+        LinkError::Io(e) => Fault::Read(e),
+        LinkError::Protocol(text) => Fault::Protocol(format!("{text} while {READING}")),
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::backend::hide::has_name;
 use crate::backend::run::BodyLength;
 use weir_base::bytes::fmt_u64;
-use weir_http::module::VarArg;
+use weir_http::module::{Getter, VarArg};
 use weir_http::Request;
 use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
@@ -26,10 +26,10 @@ enum Line {
     },
     ContentLength,
     TransferEncoding,
-    /// What a stale answer is to be confirmed by.
-    Validator {
+    /// A value of our own, such as what a stale answer is to be confirmed by.
+    Own {
         name: &'static [u8],
-        value: fn(&mut Request, &VarArg, &mut Vec<u8>) -> bool,
+        value: Getter,
     },
 }
 
@@ -77,11 +77,20 @@ impl HeaderPlan {
         let given = |name: &[u8]| set.iter().any(|h| h.name.eq_ignore_ascii_case(name));
         if !given(b"If-Modified-Since") {
             let value = crate::cache::vars::last_modified;
-            plan.lines.push(Line::Validator { name: b"If-Modified-Since: ", value });
+            plan.lines.push(Line::Own { name: b"If-Modified-Since: ", value });
         }
         if !given(b"If-None-Match") {
             let value = crate::cache::vars::etag;
-            plan.lines.push(Line::Validator { name: b"If-None-Match: ", value });
+            plan.lines.push(Line::Own { name: b"If-None-Match: ", value });
+        }
+        plan
+    }
+
+    /// The plan with a `TE` of our own, unless one is set.
+    pub fn with_te(set: &[SetHeader], value: Getter) -> HeaderPlan {
+        let mut plan = HeaderPlan::new(set);
+        if !set.iter().any(|h| h.name.eq_ignore_ascii_case(b"TE")) {
+            plan.lines.push(Line::Own { name: b"TE: ", value });
         }
         plan
     }
@@ -112,6 +121,11 @@ impl HeaderPlan {
             plan.lines.push(Line::TransferEncoding);
         }
         plan
+    }
+
+    /// The configuration says what the server is called.
+    pub fn sets_host(&self) -> bool {
+        self.host.is_some()
     }
 
     fn drop(&mut self, name: &[u8]) {
@@ -167,7 +181,7 @@ impl HeaderPlan {
                         out.extend_from_slice(b"\r\n");
                     }
                 }
-                Line::Validator { name, value } => {
+                Line::Own { name, value } => {
                     let start = out.len();
                     out.extend_from_slice(name);
                     match value(r, &VarArg::default(), out) {

@@ -4,8 +4,8 @@
 //! variable brings along can neither end a header line nor the request line; an unasked 101 is a 502.
 
 mod conf;
-mod headers;
-mod request;
+pub mod headers;
+pub mod request;
 mod respond;
 mod rewrite;
 mod rows;

@@ -27,14 +27,26 @@ pub fn write_uri(r: &Request, conf: &ProxyLoc, target: &Target, out: &mut Vec<u8
     if matches!(target, Target::Own(_)) && !uri.is_empty() {
         return out.extend_from_slice(uri);
     }
-    if uri.is_empty() && r.valid_unparsed_uri {
-        return out.extend_from_slice(r.unparsed_uri());
+    if uri.is_empty() {
+        return write_own_uri(r, out);
     }
     let mut cut = 0;
-    if r.valid_location && !uri.is_empty() {
+    if r.valid_location {
         out.extend_from_slice(uri);
         cut = conf.location.len().min(r.uri.len());
     }
+    write_from(r, cut, out);
+}
+
+/// The request's own URI, as it was sent where that is still known.
+pub fn write_own_uri(r: &Request, out: &mut Vec<u8>) {
+    match r.valid_unparsed_uri {
+        true => out.extend_from_slice(r.unparsed_uri()),
+        false => write_from(r, 0, out),
+    }
+}
+
+fn write_from(r: &Request, cut: usize, out: &mut Vec<u8>) {
     let rest = &r.uri[cut..];
     match r.head.quoted_uri || r.internal {
         true => escape_uri(out, rest, EscapeKind::Uri),

@@ -197,7 +197,7 @@ impl Client {
     pub fn may_go_on(&self) -> bool {
         let at_rest = self.input.len() == self.at && self.data.is_none() && self.block.is_none();
         let done = self.closed && self.has_ended() && self.out.is_empty();
-        at_rest && done && !self.reset && !self.goaway && self.id < ID_MAX
+        at_rest && done && !self.goaway && self.id < ID_MAX
     }
 
     /// Looks at what came. An error is of the connection, in words for the log.

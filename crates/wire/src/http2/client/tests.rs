@@ -2,7 +2,7 @@ use super::*;
 
 fn fresh() -> Client {
     let mut c = Client::new();
-    c.request(false, |out| hpack::request_line(b"POST", false, b"/", b"h", out));
+    c.request(false, |out| hpack::request_line(b"POST", false, b"/", Some(b"h"), out));
     c.out.clear();
     c
 }

@@ -59,7 +59,13 @@ fn plain(text: &[u8], out: &mut Vec<u8>) {
 pub const EMPTY_TABLE: u8 = 0x20;
 
 /// `:method`, `:scheme`, `:path` and `:authority`.
-pub fn request_line(method: &[u8], tls: bool, path: &[u8], authority: &[u8], out: &mut Vec<u8>) {
+pub fn request_line(
+    method: &[u8],
+    tls: bool,
+    path: &[u8],
+    authority: Option<&[u8]>,
+    out: &mut Vec<u8>,
+) {
     match method {
         b"GET" => out.push(0x82),
         b"POST" => out.push(0x83),
@@ -70,7 +76,9 @@ pub fn request_line(method: &[u8], tls: bool, path: &[u8], authority: &[u8], out
         b"/" => out.push(0x84),
         _ => literal_known(Known::PATH, path, out),
     }
-    literal_known(Known::AUTHORITY, authority, out);
+    if let Some(authority) = authority {
+        literal_known(Known::AUTHORITY, authority, out);
+    }
 }
 
 /// `:status`
