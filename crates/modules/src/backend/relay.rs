@@ -208,7 +208,7 @@ impl Relay<'_> {
             let room = self.slow_down(rate).await;
             let mut deadline = 0;
             let mut write_deadline = 0;
-            if self.uploads && link.h2.as_ref().is_some_and(|h2| h2.wants_more()) {
+            if self.uploads {
                 if let Some(piece) = self.upload(r, link, &mut buf, room).await? {
                     self.pass_piece(link, piece);
                     continue;
@@ -269,11 +269,15 @@ impl Relay<'_> {
         let mut next = pin!(body::next(r));
         poll_fn(|cx| {
             if let Poll::Ready(read) = link.poll_read(cx, buf, room, &mut deadline, wait) {
-                let read = read.map_err(|e| read_fault(e));
+                let read = read.map_err(read_fault);
                 return Poll::Ready(read.map(|n| {
                     self.came = Some(n);
                     None
                 }));
+            }
+            // What was taken over before goes first, as far as windows allow.
+            if !link.h2.as_ref().is_some_and(|h2| h2.wants_more()) {
+                return Poll::Pending;
             }
             next.as_mut().poll(cx).map(|piece| match piece {
                 Ok(piece) => Ok(Some(piece.unwrap_or_default())),
