@@ -53,6 +53,7 @@ mod request_line;
 mod resolver;
 mod return_answers;
 mod rewrite_module;
+mod scgi_cache;
 mod server_name;
 mod signals;
 mod signals_upgrade;

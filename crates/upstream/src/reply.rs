@@ -81,11 +81,25 @@ impl BodyReader {
         }
     }
 
-    /// The body of an answer that goes on to the connection's end.
+    /// The body of an answer to HEAD that goes on to the connection's end, whether or not it has the
+    /// length that it names.
     pub fn to_the_end(head: &ResponseHead) -> BodyReader {
         let none = matches!(head.status, 204 | 304);
-        let framing = if none { Framing::Length(0) } else { Framing::Eof };
+        let framing = match none {
+            true => Framing::Length(0),
+            false => Framing::Decoded {
+                left: head.content_length,
+                lenient: true,
+                ended: false,
+                until_eof: true,
+            },
+        };
         BodyReader { framing, trailers: Vec::new(), done: none, excess: false }
+    }
+
+    /// It has ended before the length that it named, which is no error: not to be kept.
+    pub fn is_short(&self) -> bool {
+        matches!(self.framing, Framing::Decoded { left: Some(1..), lenient: true, .. })
     }
 
     /// The body of an answer that a decoder takes out of what it comes in; it may have ended.

@@ -534,7 +534,7 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     let relayed = relay::run(r, conf, &mut answer.link, &mut reader, &mut keep).await;
     run.at_once = r.upstream.last().is_some_and(|s| s.bytes_received == reads);
     done(r, run, answer, &reader);
-    if relayed.is_ok() {
+    if relayed.is_ok() && !reader.is_short() {
         keep.finish(r);
     }
     match relayed {
