@@ -16,7 +16,6 @@ pub mod h2;
 mod message;
 pub mod ocsp;
 mod origin;
-pub mod program;
 mod server;
 mod setup;
 pub mod tls;

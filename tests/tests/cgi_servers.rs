@@ -1,8 +1,7 @@
 //! SCGI and uwsgi servers: what they are asked, and how they answer.
 
-use std::process::Command;
 use weir_tests::cgi::Asked;
-use weir_tests::program::{find, Running};
+use weir_tests::tools::{file, need, skip};
 use weir_tests::{expect_soon, free_port, Next, Origin, Setup};
 
 const CONF: &str = "events {} http { NAME_cache_path %%DIR%%/cache keys_zone=z:1m;
@@ -88,11 +87,11 @@ def application(env, start_response):
 
 #[test]
 fn the_real_uwsgi_answers() {
-    let Some(uwsgi) = find("uwsgi") else { return };
-    let help = Command::new(&uwsgi).args(["--plugin", "python3", "-h"]).output().unwrap();
-    if !String::from_utf8_lossy(&help.stdout).contains("--wsgi-file") {
-        println!("skipped: uwsgi has no Python");
-        return;
+    let Some(uwsgi) = need("uwsgi") else { return };
+    let plugin = file("usr/lib/uwsgi/plugins", "python3");
+    let plugin = plugin.map_or("python3".to_string(), |path| path.display().to_string());
+    if !uwsgi.run(&["--plugin", &plugin, "-h"]).stdout.contains("--wsgi-file") {
+        return skip("uwsgi has no Python");
     }
     let port = free_port();
     let setup = Setup::new(
@@ -104,11 +103,9 @@ fn the_real_uwsgi_answers() {
     .file("app.py", APP);
     let app = setup.dir().join("app.py");
     let listen = format!("127.0.0.1:{port}");
-    let _uwsgi = Running::start(
-        Command::new(uwsgi)
-            .args(["--plugin", "python3", "--die-on-term", "--socket", &listen, "--wsgi-file"])
-            .arg(app),
-    );
+    let _uwsgi = uwsgi.start(|c| {
+        c.args(["--plugin", &plugin, "--die-on-term", "--socket", &listen, "--wsgi-file"]).arg(app);
+    });
     expect_soon("uwsgi listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let server = setup.start();
     let r = server.get("/a/b");

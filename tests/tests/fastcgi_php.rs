@@ -1,7 +1,6 @@
 //! PHP-FPM itself, where it is installed.
 
-use std::process::Command;
-use weir_tests::program::{find, Running};
+use weir_tests::tools::need;
 use weir_tests::{expect_soon, free_port, Setup};
 
 const SCRIPT: &str = r#"<?php
@@ -15,7 +14,7 @@ echo $_SERVER['SCRIPT_NAME'], '|', $_SERVER['PATH_INFO'], '|', $_SERVER['HTTP_X_
 
 #[test]
 fn php_answers() {
-    let Some(fpm) = find("php-fpm") else { return };
+    let Some(fpm) = need("php-fpm") else { return };
     let port = free_port();
     let pool = format!(
         "[global]\ndaemonize = no\nerror_log = %%DIR%%/fpm.log\n[www]\nuser = root\ngroup = root\nlisten = 127.0.0.1:{port}\n\
@@ -36,7 +35,9 @@ fn php_answers() {
     let dir = setup.dir().to_path_buf();
     std::fs::write(dir.join("fpm.conf"), pool.replace("%%DIR%%", &dir.display().to_string()))
         .unwrap();
-    let _fpm = Running::start(Command::new(fpm).arg("-R").arg("-y").arg(dir.join("fpm.conf")));
+    let _fpm = fpm.start(|c| {
+        c.arg("-R").arg("-y").arg(dir.join("fpm.conf"));
+    });
     expect_soon("php-fpm listens", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     let server = setup.start();
     for _ in 0..3 {

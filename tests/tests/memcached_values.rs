@@ -2,8 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
-use weir_tests::program::{find, Running};
+use weir_tests::tools::need;
 use weir_tests::{expect_soon, free_port, Conn, Origin, Setup};
 
 /// A memcached by hand: keys and the whole answers to them.
@@ -58,16 +57,11 @@ fn values_and_what_goes_wrong() {
 
 #[test]
 fn the_real_memcached_answers() {
-    let Some(memcached) = find("memcached") else { return };
+    let Some(memcached) = need("memcached") else { return };
     let port = free_port();
-    let _memcached = Running::start(Command::new(memcached).args([
-        "-u",
-        "root",
-        "-l",
-        "127.0.0.1",
-        "-p",
-        &port.to_string(),
-    ]));
+    let _memcached = memcached.start(|c| {
+        c.args(["-u", "root", "-l", "127.0.0.1", "-p", &port.to_string()]);
+    });
     expect_soon("memcached listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
     let value = "0123456789".repeat(50_000);
     let mut conn = TcpStream::connect(("127.0.0.1", port)).unwrap();
