@@ -126,11 +126,18 @@ pub fn send_entry(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
 /// Header and body, the latter a part of a file; `direct`: past the page cache.
 pub fn send_file(r: &mut Request, buf: Buf, direct: bool) -> Flow {
     let loc = Rc::clone(r.loc());
-    if *loc.core.sendfile && !direct && loc.body_filters.is_empty() {
+    if sends_itself(r) && !direct && loc.body_filters.is_empty() {
         return special::finish(r, buf);
     }
     r.set_ctx(Pending { buf, direct });
     Flow::Wait(read_and_send)
+}
+
+/// Whether the connection takes the file as it is: by sendfile, or because what encrypts reads it
+/// piece by piece anyway (a read here was one more copy, and 926 us for 1 MB instead of 574).
+fn sends_itself(r: &Request) -> bool {
+    let core = &r.loc().core;
+    *core.sendfile || (r.conn().stream.is_tls() && *core.aio != Aio::Threads)
 }
 
 /// A file that is to be read and passed through the filters.
@@ -154,8 +161,7 @@ fn read_and_send(r: &mut Request) -> LocalFuture<'_, Flow> {
             r.complete = true;
             return Flow::Ok;
         }
-        let loc = Rc::clone(r.loc());
-        if *loc.core.sendfile && !pending.direct && !r.filter_needs_memory {
+        if sends_itself(r) && !pending.direct && !r.filter_needs_memory {
             return match r.output(Chain::one(pending.buf)) {
                 Ok(()) => Flow::Ok,
                 Err(_) => Flow::Close,
