@@ -14,8 +14,8 @@ use weir_runtime::net::Stream;
 use weir_wire::http1::request::Method;
 
 impl Request {
-    /// A copy without its body, its answer and the modules' state.
-    pub fn detach(&self) -> io::Result<Box<Request>> {
+    /// A connection like the client's that leads nowhere.
+    pub(crate) fn nowhere(&self) -> io::Result<Rc<Connection>> {
         let conn = self.conn();
         let (nowhere, _) = std::os::unix::net::UnixStream::pair()?;
         nowhere.set_nonblocking(true)?;
@@ -29,8 +29,13 @@ impl Request {
         own.local.set(conn.local_addr());
         own.requests.set(conn.requests.get());
         own.proxied.borrow_mut().clone_from(&conn.proxied.borrow());
+        Ok(Rc::new(own))
+    }
+
+    /// A copy without its body, its answer and the modules' state.
+    pub fn detach(&self) -> io::Result<Box<Request>> {
         let mut copy = Box::<Request>::default();
-        self.copy_head_to(&mut copy, Rc::new(own));
+        self.copy_head_to(&mut copy, self.nowhere()?);
         copy.method = self.method;
         copy.uri.clone_from(&self.uri);
         copy.args.clone_from(&self.args);

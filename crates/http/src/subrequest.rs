@@ -353,14 +353,15 @@ pub fn start(r: &mut Request, part: Box<Request>, ended: Option<Ended>) {
 
 /// Sends a copy of the request somewhere and forgets the answer. It outlives the request.
 pub fn send_copy(r: &Request, uri: &[u8], args: &[u8]) {
-    let Ok(mut copy) = r.detach() else { return };
-    let conn = Rc::clone(copy.conn());
-    let method = r.method;
-    copy.recycle();
+    let conn = match r.nowhere() {
+        Ok(conn) => conn,
+        Err(e) => return r.log(LogLevel::Crit, &format!("a copy of the request failed ({e})")),
+    };
+    let mut copy = Box::<Request>::default();
     r.copy_to_part(&mut copy, conn);
     copy.uri.extend_from_slice(uri);
     copy.args.extend_from_slice(args);
-    copy.method = method;
+    copy.method = r.method;
     copy.header_only = true;
     copy.parts = Some(Box::new(Parts::new(Sink::Nowhere, Rc::default(), None, 1)));
     detached::spawn(&Rc::clone(&r.conn().worker), async move {

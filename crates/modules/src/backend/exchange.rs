@@ -12,7 +12,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_http::body::{self, BodyError};
-pub use weir_http::client_watch::unless_client_goes;
 use weir_http::early;
 use weir_http::logger::LogLevel;
 use weir_http::temp::TempFile;

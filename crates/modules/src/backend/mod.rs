@@ -24,7 +24,6 @@ pub mod target;
 
 use conf::{BackendConf, BackendLoc};
 use run::Ask;
-use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
 use target::Schemes;
@@ -105,11 +104,6 @@ pub const fn rows_of(name: &'static str, rows: &'static [Row]) -> HttpModule {
 /// around it.
 pub const fn slot<T: BackendConf>() -> SlotVtable {
     SlotVtable { merge: conf::merge_slot::<T>, ..SlotVtable::of::<T>() }
-}
-
-/// Waits for something unless the client goes first.
-pub async fn unless_client_goes<T>(r: &Request, work: impl Future<Output = T>) -> Option<T> {
-    exchange::unless_client_goes(r, false, work).await
 }
 
 pub fn handler<T: BackendConf>(r: &mut Request) -> Flow {

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::Poll;
 use weir_http::body::{self, BodyError};
+use weir_http::client_watch::unless_client_goes;
 use weir_http::generation::Location;
 use weir_http::logger::LogLevel;
 use weir_http::temp::TempFile;
@@ -334,7 +335,7 @@ async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Box<Li
     let addr = &lease.config().addr;
     let timeout = *conf.connect_timeout;
     let connecting = Link::connect(addr, &run.options, timeout);
-    match exchange::unless_client_goes(r, run.ignores_abort(), connecting).await {
+    match unless_client_goes(r, run.ignores_abort(), connecting).await {
         None => Err(Fault::ClientGone),
         Some(Ok(link)) => secure(r, run, link).await,
         Some(Err(LinkError::Timeout)) => Err(Fault::Timeout("connecting to upstream")),
@@ -349,7 +350,7 @@ async fn secure(r: &mut Request, run: &Run<'_>, mut link: Box<Link>) -> Result<B
     const DOING: &str = "SSL handshaking to upstream";
     let conf = run.conf();
     let handshake = link.secure(wanted, *conf.connect_timeout);
-    match exchange::unless_client_goes(r, *conf.ignore_client_abort, handshake).await {
+    match unless_client_goes(r, *conf.ignore_client_abort, handshake).await {
         None => Err(Fault::ClientGone),
         Some(Ok(())) => Ok(link),
         Some(Err(SecureError::Timeout)) => Err(Fault::Timeout(DOING)),

@@ -1,11 +1,12 @@
 //! `…_pass`: where a request goes.
 
-use super::{exchange, Family};
+use super::Family;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
 use weir_base::bytes::starts_with_ignore_case;
+use weir_http::client_watch::unless_client_goes;
 use weir_http::logger::LogLevel;
 use weir_http::Request;
 use weir_resolve::message::error_text;
@@ -248,7 +249,7 @@ async fn resolve(
     };
     weir_http::resolver::log_to(resolver, &loc.error_log);
     let asking = resolver.resolve(Question::Name(&name), *loc.core.resolver_timeout);
-    let Some(found) = exchange::unless_client_goes(r, ignore_abort, asking).await else {
+    let Some(found) = unless_client_goes(r, ignore_abort, asking).await else {
         return Err(499);
     };
     match found {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use weir_cache::store::Request as Wanted;
 use weir_cache::zone::Lock;
 use weir_cache::{Handle, Key, Opened, Store, Stored};
+use weir_http::client_watch::unless_client_goes;
 use weir_http::logger::LogLevel;
 use weir_http::Request;
 use weir_runtime::clock;
@@ -230,7 +231,7 @@ pub async fn look(
 }
 
 async fn client_gone(r: &Request, waiting: impl Future<Output = ()>) -> bool {
-    crate::backend::unless_client_goes(r, waiting).await.is_none()
+    unless_client_goes(r, false, waiting).await.is_none()
 }
 
 /// What an opened entry means for the request.
