@@ -6,6 +6,7 @@
 mod cargo;
 mod child;
 mod docs;
+mod instructions;
 mod peers;
 mod report;
 mod suite;

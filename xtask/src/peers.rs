@@ -41,11 +41,20 @@ const PEERS: &[Peer] = &[
     Peer { package: "uwsgi-plugin-python3", what: File("usr/lib/uwsgi/plugins", "python3") },
     Peer { package: "memcached", what: Program("memcached", "-V") },
     Peer { package: "redis-server", what: Program("redis-server", "--version") },
+    Peer { package: "valgrind", what: Program("valgrind", "--version") },
 ];
 
 /// Where the tests look for what is not installed.
 pub fn dir(root: &Path) -> PathBuf {
     crate::cargo::target(root).join("peers/root")
+}
+
+/// `PATH` with what was unpacked at its end.
+pub fn path(dir: &Path) -> std::ffi::OsString {
+    let mut places: Vec<PathBuf> =
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    places.extend(["usr/bin", "usr/sbin"].map(|place| dir.join(place)));
+    std::env::join_paths(places).unwrap_or_default()
 }
 
 /// Gets what is missing, where that is possible and wanted.

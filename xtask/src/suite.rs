@@ -5,7 +5,7 @@
 
 use crate::child::{quiet, watched};
 use crate::report::{is_skip_line, result_line, Tally};
-use crate::{cargo, docs, peers, tidy};
+use crate::{cargo, docs, instructions, peers, tidy};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     ("cargo clippy", lint),
     ("cargo test", tests),
     ("fuzz", fuzz),
+    ("instructions", instructions::check),
     ("directive index", |root| outcome(docs::check(root))),
 ];
 
