@@ -7,6 +7,7 @@ mod cargo;
 mod child;
 mod docs;
 mod instructions;
+mod nginx_suite;
 mod peers;
 mod report;
 mod suite;
@@ -22,6 +23,8 @@ cargo xtask peers           gets the programs that tests talk to, into target/pe
 cargo xtask tidy            layering, file sizes, unsafe, unwrap, machine paths
 cargo xtask fuzz [SECONDS]  every fuzz target, this long each (default 60);
                             WEIR_FUZZ_SEED=N repeats a run, WEIR_FUZZ_ONLY=NAME runs one target
+cargo xtask suite CHECKOUT  nginx's own tests against tests/nginx-suite.tsv, for whoever has them;
+                            with --write the file is written
 cargo xtask docs            writes docs/directives.md from what the program says
 ";
 
@@ -38,6 +41,8 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["fuzz"] => cargo::fuzz(&root(), "60"),
         ["fuzz", seconds] => cargo::fuzz(&root(), seconds),
+        ["suite", checkout] => nginx_suite::run(&root(), Path::new(checkout), false),
+        ["suite", checkout, "--write"] => nginx_suite::run(&root(), Path::new(checkout), true),
         ["docs"] => docs::write(&root()),
         [] | ["help" | "-h" | "--help"] => {
             print!("{HELP}");
