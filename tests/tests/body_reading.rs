@@ -82,6 +82,23 @@ fn large_bodies_go_through_a_file() {
     expect_soon("the file is cleaned away", || !std::path::Path::new(&file).exists());
 }
 
+/// A name whose directories had to be made was given up for the next: the first body made all of
+/// a thousand directories.
+#[test]
+fn a_temporary_file_makes_its_own_directories_and_no_more() {
+    let server = Setup::new(
+        "events {} http { client_body_temp_path %%DIR%%/spool 1 2; server { listen 127.0.0.1:%%PORT_0%%;
+            location / { client_body_in_file_only on; add_header X-File $request_body_file;
+                         proxy_pass http://127.0.0.1:%%PORT_0%%/end; }
+            location /end { return 200; } } }",
+    )
+    .start();
+    let file = server.post("/", "x").header("X-File").expect("a file").to_string();
+    assert!(file.ends_with("/spool/1/00/0000000001"), "{file}");
+    let within = |dir: &str| std::fs::read_dir(server.dir().join(dir)).unwrap().count();
+    assert_eq!((within("spool"), within("spool/1")), (1, 1));
+}
+
 #[test]
 fn a_hundred_is_sent_when_expected() {
     let (_origin, server) = start();

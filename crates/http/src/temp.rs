@@ -17,13 +17,13 @@ pub struct TempFile {
 impl TempFile {
     /// A fresh file under the path; `keep` leaves it on disk.
     pub fn create(at: &TempPath, keep: bool) -> io::Result<TempFile> {
+        let mut path = next_path(at);
         loop {
-            let path = next_path(at);
             let opened =
                 private(File::options().read(true).write(true).create_new(true)).open(&path);
             match opened {
                 Ok(file) => return Ok(TempFile { file, path, keep }),
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => path = next_path(at),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
                     let Some(dir) = path.parent().filter(|d| !d.exists()) else { return Err(e) };
                     std::fs::create_dir_all(dir)?;
