@@ -27,7 +27,7 @@ impl Asked {
 }
 
 const STDIN: u8 = 5;
-const STDOUT: u8 = 6;
+pub(crate) const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
 
 /// One record of FastCGI.

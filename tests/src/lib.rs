@@ -12,6 +12,7 @@
 pub mod cgi;
 mod client;
 mod dns;
+pub mod family;
 pub mod h2;
 mod message;
 pub mod ocsp;

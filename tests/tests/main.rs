@@ -13,6 +13,7 @@ mod config_errors;
 mod core_misc;
 mod error_log;
 mod error_page;
+mod families_cache;
 mod fastcgi_answers;
 mod fastcgi_php;
 mod fastcgi_requests;
