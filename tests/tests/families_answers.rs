@@ -59,7 +59,8 @@ fn the_request_may_be_passed_without_its_fields_or_its_body() {
     }
 }
 
-/// The length of a body that is not passed on is not to be said either.
+/// The length of a body that is not passed on is not to be said either. (nginx says it to a SCGI
+/// server all the same, which then waits for the body.)
 fn no_length(family: Family) -> &'static str {
     match family {
         Family::Proxy => "proxy_set_header Content-Length \"\";",
