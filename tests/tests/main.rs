@@ -86,6 +86,7 @@ mod static_symlinks;
 mod stub_status;
 mod subrequests;
 mod try_files;
+mod tuning_values;
 mod upstream_least_time;
 mod upstream_resolve;
 mod upstream_sticky;

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_base::bytes::fmt_u64;
+use weir_conf::Directive;
 use weir_http::buf::Data;
 use weir_http::module::{
     Filter, FilterError, FilterResult, HttpModule, Next, Reach, VarArg, Variable,
@@ -45,6 +46,15 @@ impl ConfType for Conf {
 
 const HSLI: Context = Context::HSL.or(Context::LIF);
 const SIZED: &str = "Buffers here size themselves; the value is checked and not needed.";
+
+/// Sizes that zlib has: powers of two from 512 bytes.
+fn power_of_two(d: &Directive, max_bytes: u64, what: &'static str) -> ConfResult {
+    let size = d.size(0)?;
+    match size.is_power_of_two() && (512..=max_bytes).contains(&size) {
+        true => Ok(()),
+        false => Err(d.error(what)),
+    }
+}
 
 pub const MODULE: HttpModule = HttpModule {
     name: "gzip",
@@ -102,11 +112,11 @@ pub const MODULE: HttpModule = HttpModule {
         )
         .note(SIZED),
         Row::new("gzip_window", Context::HSL, Arity::ONE, "", "Size of the window.", |_, d| {
-            d.size(0).map(|_| ())
+            power_of_two(d, 32 * 1024, "must be 512, 1k, 2k, 4k, 8k, 16k, or 32k")
         })
         .note(SIZED),
         Row::new("gzip_hash", Context::HSL, Arity::ONE, "", "Size of the hash.", |_, d| {
-            d.size(0).map(|_| ())
+            power_of_two(d, 128 * 1024, "must be 512, 1k, 2k, 4k, 8k, 16k, 32k, 64k, or 128k")
         })
         .note(SIZED),
         Row::new(
