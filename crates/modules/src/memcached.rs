@@ -25,7 +25,7 @@ use weir_wire::memcached;
 
 #[derive(Default)]
 pub struct MemcachedLoc {
-    backend: BackendLoc,
+    pub(crate) backend: BackendLoc,
     /// `$memcached_key`
     key: Val<Option<Arc<Template>>>,
     pub gzip_flag: Val<u64>,

@@ -26,8 +26,8 @@ impl Decoder {
     }
 
     /// For the value of this key; `gzip_flag` is the bit of a compressed one's flags.
-    pub fn memcached(key: &[u8], gzip_flag: u64) -> Decoder {
-        let decoder = memcached::Decoder::new(key, gzip_flag);
+    pub fn memcached(key: &[u8], gzip_flag: u64, line_max_bytes: usize) -> Decoder {
+        let decoder = memcached::Decoder::new(key, gzip_flag, line_max_bytes);
         Decoder { kind: Kind::Memcached(decoder, false), broken: None }
     }
 

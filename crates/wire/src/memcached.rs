@@ -4,8 +4,6 @@
 use crate::scan;
 use std::fmt;
 
-/// No line of an answer is longer.
-const LINE_MAX_BYTES: usize = 4096;
 const END: &[u8] = b"\r\nEND\r\n";
 
 /// Writes the request for a key, which is escaped already.
@@ -30,6 +28,8 @@ enum State {
 /// What is wrong with an answer's first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadAnswer {
+    /// The first line is longer than its buffer.
+    TooBig,
     /// The line.
     Response(Vec<u8>),
     Key(Vec<u8>, Vec<u8>),
@@ -42,6 +42,7 @@ impl fmt::Display for BadAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lossy = String::from_utf8_lossy;
         let (what, line, key) = match self {
+            BadAnswer::TooBig => return f.write_str("upstream sent too big header"),
             BadAnswer::Response(line) => {
                 return write!(f, "memcached sent invalid response: \"{}\"", lossy(line));
             }
@@ -60,6 +61,8 @@ pub struct Decoder {
     pub key: Vec<u8>,
     /// The bit of a value's flags that says it is compressed; 0 for none.
     gzip_flag: u64,
+    /// The first line has fewer bytes than this (`memcached_buffer_size`).
+    line_max_bytes: usize,
     state: State,
     line: Vec<u8>,
     /// There is no value of that key.
@@ -71,8 +74,8 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    pub fn new(key: &[u8], gzip_flag: u64) -> Decoder {
-        Decoder { key: key.to_vec(), gzip_flag, ..Decoder::default() }
+    pub fn new(key: &[u8], gzip_flag: u64, line_max_bytes: usize) -> Decoder {
+        Decoder { key: key.to_vec(), gzip_flag, line_max_bytes, ..Decoder::default() }
     }
 
     /// The answer has come whole, as far as it was one.
@@ -84,15 +87,17 @@ impl Decoder {
     pub fn decode(&mut self, buf: &mut Vec<u8>, from: usize) -> Result<(), BadAnswer> {
         if self.state == State::Line {
             let rest = &buf[from..];
-            let Some(len) = memchr::memchr(b'\n', rest) else {
-                self.line.extend_from_slice(rest);
+            let found = memchr::memchr(b'\n', rest);
+            let len = found.unwrap_or(rest.len());
+            if self.line.len() + len >= self.line_max_bytes {
                 buf.truncate(from);
-                return match self.line.len() > LINE_MAX_BYTES {
-                    true => Err(BadAnswer::Response(std::mem::take(&mut self.line))),
-                    false => Ok(()),
-                };
-            };
+                return Err(BadAnswer::TooBig);
+            }
             self.line.extend_from_slice(&rest[..len]);
+            if found.is_none() {
+                buf.truncate(from);
+                return Ok(());
+            }
             let rest = rest[len + 1..].to_vec();
             buf.truncate(from);
             self.read_line(buf)?;
@@ -181,7 +186,7 @@ mod tests {
     use super::*;
 
     fn decoded(bytes: &[u8], step: usize) -> (Result<Vec<u8>, String>, Decoder) {
-        let mut decoder = Decoder::new(b"k", 2);
+        let mut decoder = Decoder::new(b"k", 2, 4096);
         let mut got = Vec::new();
         for part in bytes.chunks(step) {
             let mut buf = b"kept".to_vec();

@@ -94,7 +94,7 @@ pub const MEMCACHED: Target = Target {
 fn memcached_answer(buf: &[u8], random: &mut Random) {
     let flag = random.below(3) as u64;
     let read = |cuts: &[usize]| {
-        let mut decoder = memcached::Decoder::new(b"key", flag);
+        let mut decoder = memcached::Decoder::new(b"key", flag, 4096);
         let (mut text, mut at) = (Vec::new(), 0);
         for &cut in cuts {
             let mut piece = buf[at..cut].to_vec();

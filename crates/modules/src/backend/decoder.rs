@@ -18,8 +18,10 @@ pub fn of(r: &Request, wire: Wire, request: &[u8]) -> Option<Box<Decoder>> {
             Some(Box::new(Decoder::fastcgi(keep)))
         }
         Wire::Memcached => {
-            let flag = *r.loc().conf::<MemcachedLoc>().gzip_flag;
-            Some(Box::new(Decoder::memcached(memcached::asked_key(request), flag)))
+            let conf = r.loc().conf::<MemcachedLoc>();
+            let max = usize::try_from(*conf.backend.buffer_size).unwrap_or(usize::MAX);
+            let key = memcached::asked_key(request);
+            Some(Box::new(Decoder::memcached(key, *conf.gzip_flag, max)))
         }
     }
 }
