@@ -20,7 +20,15 @@ pub fn target(root: &Path) -> PathBuf {
 
 /// Where the release binary is, once built.
 pub fn release_binary(root: &Path) -> PathBuf {
-    target(root).join("release").join(format!("weir{}", std::env::consts::EXE_SUFFIX))
+    binary(root, "release")
+}
+
+pub fn debug_binary(root: &Path) -> PathBuf {
+    binary(root, "debug")
+}
+
+fn binary(root: &Path, profile: &str) -> PathBuf {
+    target(root).join(profile).join(format!("weir{}", std::env::consts::EXE_SUFFIX))
 }
 
 /// Whether `cargo NAME` exists here.
