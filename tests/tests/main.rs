@@ -79,6 +79,7 @@ mod ssl_openssl;
 mod ssl_server;
 mod ssl_stapling;
 mod ssl_verify;
+mod ssl_verify_servers;
 mod static_conditionals;
 mod static_file_memory;
 mod static_files;
