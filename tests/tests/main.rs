@@ -77,6 +77,7 @@ mod ssl_key_stores;
 mod ssl_ocsp;
 mod ssl_openssl;
 mod ssl_server;
+mod ssl_session_memory;
 mod ssl_stapling;
 mod ssl_verify;
 mod ssl_verify_servers;

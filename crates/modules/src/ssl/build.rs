@@ -21,8 +21,9 @@ use weir_tls::server::{Offered, Server, Settings, VerifyClient};
 use weir_tls::sessions::{TicketKeys, Zone};
 use weir_tls::x509::chain::Trust;
 
-/// What a cached session takes, so that a number of them makes a size.
-const SESSION_BYTES: u64 = 262;
+/// What a cached session may take on the average, with what a client shows, so that a number of
+/// them makes a size.
+const SESSION_BYTES: u64 = 2048;
 
 /// Pairs that several servers have, loaded once.
 type Pairs = HashMap<(Vec<u8>, Vec<u8>), Arc<CertifiedKey>>;
