@@ -58,6 +58,8 @@ mod reload_dropping;
 mod request_headers;
 mod request_limits;
 mod request_line;
+mod request_smuggling;
+mod request_smuggling_http2;
 mod resolver;
 mod return_answers;
 mod rewrite_module;
