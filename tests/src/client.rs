@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::message::{self, Response};
+use crate::tls::TlsStream;
 use crate::PATIENCE;
 
 /// An address to talk to.
@@ -101,6 +102,7 @@ fn head(method: &str, path: &str, host: &str, headers: &str) -> String {
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
@@ -108,6 +110,7 @@ impl Stream {
         match self {
             Stream::Tcp(s) => read(s, buf),
             Stream::Unix(s) => read(s, buf),
+            Stream::Tls(s) => read(s, buf),
         }
     }
 }
@@ -130,11 +133,18 @@ pub struct Client {
     seen: Vec<u8>,
 }
 
+impl From<TlsStream> for Client {
+    fn from(stream: TlsStream) -> Client {
+        Client { stream: Stream::Tls(Box::new(stream)), seen: Vec::new() }
+    }
+}
+
 impl Client {
     pub fn set_patience(&self, patience: Duration) {
         match &self.stream {
             Stream::Tcp(s) => s.set_read_timeout(Some(patience)).unwrap(),
             Stream::Unix(s) => s.set_read_timeout(Some(patience)).unwrap(),
+            Stream::Tls(s) => s.sock.set_read_timeout(Some(patience)).unwrap(),
         }
     }
 
@@ -143,6 +153,7 @@ impl Client {
         let _ = match &mut self.stream {
             Stream::Tcp(s) => s.write_all(bytes),
             Stream::Unix(s) => s.write_all(bytes),
+            Stream::Tls(s) => s.write_all(bytes),
         };
     }
 
@@ -162,6 +173,7 @@ impl Client {
         let _ = match &self.stream {
             Stream::Tcp(s) => s.shutdown(Shutdown::Write),
             Stream::Unix(s) => s.shutdown(Shutdown::Write),
+            Stream::Tls(s) => s.sock.shutdown(Shutdown::Write),
         };
     }
 
@@ -169,6 +181,7 @@ impl Client {
         match &self.stream {
             Stream::Tcp(s) => s.local_addr().unwrap().port(),
             Stream::Unix(_) => 0,
+            Stream::Tls(s) => s.sock.local_addr().unwrap().port(),
         }
     }
 

@@ -7,16 +7,20 @@ use std::sync::{Arc, Mutex};
 use pkcs8::pkcs5::pbes2::Parameters;
 use pkcs8::PrivateKeyInfoRef;
 use rcgen::{
-    BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair,
+    date_time_ymd, BasicConstraints, CertificateParams, CertificateRevocationListParams,
+    CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair,
+    RevokedCertParams, SerialNumber,
 };
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, Resumption};
 use rustls::compress::CertDecompressor;
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature, CryptoProvider};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+use rustls::{HandshakeKind, SupportedProtocolVersion};
 
+use crate::client::Client;
 use crate::ocsp::{self, Signer};
 use crate::{Response, PATIENCE};
 
@@ -84,6 +88,48 @@ impl Authority {
         self.sign(params(name))
     }
 
+    /// A certificate whose time is over.
+    pub fn issue_expired(&self, name: &str) -> Pair {
+        let mut params = params(name);
+        params.not_before = date_time_ymd(2001, 1, 1);
+        params.not_after = date_time_ymd(2002, 1, 1);
+        self.sign(params)
+    }
+
+    pub fn issue_numbered(&self, name: &str, number: u64) -> Pair {
+        let mut params = params(name);
+        params.serial_number = Some(SerialNumber::from(number));
+        self.sign(params)
+    }
+
+    /// A list that revokes the certificate of a number.
+    pub fn revoking(&self, number: u64) -> String {
+        let at = date_time_ymd(2020, 1, 1);
+        let one = RevokedCertParams {
+            serial_number: SerialNumber::from(number),
+            revocation_time: at,
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: at,
+            next_update: date_time_ymd(2048, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: vec![one],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().pem().unwrap()
+    }
+
+    /// A certificate of about so many bytes.
+    pub fn issue_large(&self, name: &str, bytes: usize) -> Pair {
+        let mut params = params(name);
+        let id = [1, 3, 6, 1, 4, 1, 99999, 1];
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&id, vec![5; bytes])];
+        self.sign(params)
+    }
+
     /// A certificate that names the responder to ask about it.
     pub fn issue_asked(&self, name: &str, url: &str) -> Pair {
         self.sign(naming_responder(name, url))
@@ -143,19 +189,25 @@ impl Default for Tls {
 impl Tls {
     /// A client that shows a certificate when asked for one.
     pub fn showing(pair: Option<&Pair>) -> Tls {
+        Tls::speaking(rustls::DEFAULT_VERSIONS, pair)
+    }
+
+    /// A client that speaks these versions alone.
+    pub fn speaking(versions: &[&'static SupportedProtocolVersion], pair: Option<&Pair>) -> Tls {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let seen = Arc::new(Any { provider: Arc::clone(&provider), stapled: Mutex::default() });
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .dangerous()
             .with_custom_certificate_verifier(seen.clone());
         let config = match pair {
             None => builder.with_no_client_auth(),
             Some(pair) => {
-                let cert = CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap();
+                let chain = CertificateDer::pem_slice_iter(pair.cert.as_bytes());
+                let chain = chain.map(Result::unwrap).collect();
                 let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-                builder.with_client_auth_cert(vec![cert], key).unwrap()
+                builder.with_client_auth_cert(chain, key).unwrap()
             }
         };
         Tls { config, seen }
@@ -165,6 +217,23 @@ impl Tls {
     pub fn decompressing(mut self, how: &[&'static dyn CertDecompressor]) -> Tls {
         self.config.cert_decompressors = how.to_vec();
         self
+    }
+
+    /// The hello names nobody.
+    pub fn nameless(mut self) -> Tls {
+        self.config.enable_sni = false;
+        self
+    }
+
+    pub fn offers_sessions_to_all(mut self) -> Tls {
+        let store = Arc::new(AnyName(ClientSessionMemoryCache::new(32)));
+        self.config.resumption = Resumption::store(store);
+        self
+    }
+
+    /// The same client, its sessions too, whose hello names nobody.
+    pub fn but_nameless(&self) -> Tls {
+        Tls { config: self.config.clone(), seen: Arc::clone(&self.seen) }.nameless()
     }
 
     pub fn offering(mut self, protocols: &[&str]) -> Tls {
@@ -203,10 +272,21 @@ impl Tls {
     }
 }
 
+pub type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
 /// A connection with TLS.
-pub struct TlsConn(StreamOwned<ClientConnection, TcpStream>);
+pub struct TlsConn(TlsStream);
 
 impl TlsConn {
+    /// To be spoken to in bytes.
+    pub fn into_client(self) -> Client {
+        self.0.into()
+    }
+
+    pub fn is_resumed(&self) -> bool {
+        self.0.conn.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
     #[track_caller]
     pub fn get(mut self, host: &str, path: &str) -> Response {
         let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -238,6 +318,55 @@ impl TlsConn {
 
     pub fn protocol(&self) -> Option<String> {
         self.0.conn.alpn_protocol().map(|p| String::from_utf8_lossy(p).into_owned())
+    }
+}
+
+/// Sessions that are offered to every server, whichever they were made with.
+#[derive(Debug)]
+struct AnyName(ClientSessionMemoryCache);
+
+fn nobody() -> ServerName<'static> {
+    ServerName::try_from("nobody").unwrap()
+}
+
+impl ClientSessionStore for AnyName {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: rustls::NamedGroup) {
+        self.0.set_kx_hint(nobody(), group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<rustls::NamedGroup> {
+        self.0.kx_hint(&nobody())
+    }
+
+    fn set_tls12_session(
+        &self,
+        _: ServerName<'static>,
+        value: rustls::client::Tls12ClientSessionValue,
+    ) {
+        self.0.set_tls12_session(nobody(), value);
+    }
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<rustls::client::Tls12ClientSessionValue> {
+        self.0.tls12_session(&nobody())
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {
+        self.0.remove_tls12_session(&nobody());
+    }
+
+    fn insert_tls13_ticket(
+        &self,
+        _: ServerName<'static>,
+        value: rustls::client::Tls13ClientSessionValue,
+    ) {
+        self.0.insert_tls13_ticket(nobody(), value);
+    }
+
+    fn take_tls13_ticket(
+        &self,
+        _: &ServerName<'static>,
+    ) -> Option<rustls::client::Tls13ClientSessionValue> {
+        self.0.take_tls13_ticket(&nobody())
     }
 }
 

@@ -40,6 +40,12 @@ fn clients_show_certificates() {
     assert!(strange.get(port, "on", "/").text().contains("The SSL certificate error"));
     assert!(strange.get(port, "maybe", "/").text().starts_with("FAILED:self"));
     assert!(strange.get(port, "any", "/").text().starts_with("FAILED:self"));
+    // An unknown issuer is let pass there; time that is over is not.
+    let other = Authority::new("other");
+    let unknown = Tls::showing(Some(&other.issue("client")));
+    assert!(unknown.get(port, "any", "/").text().starts_with("FAILED:unable to verify"));
+    let over = Tls::showing(Some(&other.issue_expired("client")));
+    assert_eq!(over.get(port, "any", "/").status, 400);
 }
 
 #[test]

@@ -152,6 +152,9 @@ pub struct CoreSrv {
     /// What TLS clients are offered; made when the configuration is built.
     pub tls: Option<crate::tls::Tls>,
     pub verify_client: weir_tls::server::VerifyClient,
+    /// What clients' certificates are judged by; nothing for a server that is not verifying, or
+    /// that leaves all of TLS to the default one.
+    pub clients: Option<crate::tls::client::Clients>,
     /// Where the block stands, for errors found after it was read.
     pub at: Option<weir_conf::Position>,
 }

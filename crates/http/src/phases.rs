@@ -8,7 +8,7 @@ use crate::module::{Flow, Handler, Phase, WaitFn};
 use crate::request::Request;
 use crate::special;
 use crate::subrequest;
-use crate::tls;
+use crate::tls::{self, client::Objection};
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, EscapeKind};
 
@@ -26,7 +26,12 @@ macro_rules! phase {
 /// Runs a request until its response is complete (or must be broken off: `false`).
 pub async fn run(r: &mut Request) -> bool {
     if r.conn().tls_port.get() {
-        if let Some(status) = tls::objection(r) {
+        let objection = match tls::client::objection(r) {
+            Objection::None => None,
+            Objection::Status(status) => Some(status),
+            Objection::Unasked => Box::pin(tls::client::objection_after_asking(r)).await,
+        };
+        if let Some(status) = objection {
             return run_from(r, Phase::PostRead, Some(Flow::Status(status))).await;
         }
     }

@@ -4,28 +4,24 @@
 //! Difference from nginx: `$ssl_session_id` is made from the session's keys, because rustls tells
 //! no other number of it.
 
+pub mod client;
+
 use crate::conn::Connection;
 use crate::generation::{AddrConf, Server, WorkerGen};
 use crate::h2::conf::H2Srv;
 use crate::logger::LogLevel;
-use crate::module::LocalFuture;
-use crate::request::Request;
 use crate::server;
 use crate::worker::Counters;
-use std::cell::{Cell, OnceCell};
+use client::Verdicts;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use weir_runtime::clock;
-use weir_tls::rustls::pki_types::CertificateDer;
 use weir_tls::rustls::server::{Accepted, ClientHello};
-use weir_tls::rustls::{
-    CipherSuite, Connection as TlsConn, NamedGroup, ServerConfig, SignatureScheme,
-};
-use weir_tls::server::{Certificates, Server as ServerTls, VerifyClient};
-use weir_tls::x509::chain::ChainError;
+use weir_tls::rustls::{CipherSuite, NamedGroup, ServerConfig, SignatureScheme};
+use weir_tls::server::{Certificates, Server as ServerTls};
 use weir_tls::{Incoming, TlsError};
 
 /// Bytes asked of the socket before it is known what they are.
@@ -39,19 +35,10 @@ const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 pub type FindCertificates =
     fn(&Rc<Connection>, &Rc<WorkerGen>, &Rc<Server>) -> Option<Arc<Certificates>>;
 
-/// Asks whether certificates that were found good have been revoked; the error is why not to serve.
-pub type CheckStatus = fn(
-    &Rc<Connection>,
-    &Rc<WorkerGen>,
-    &Rc<Server>,
-    Vec<CertificateDer<'static>>,
-) -> LocalFuture<'static, Result<(), &'static str>>;
-
 /// A server's TLS as the connections use it.
 pub struct Tls {
     pub server: Arc<ServerTls>,
     pub find: Option<FindCertificates>,
-    pub check: Option<CheckStatus>,
 }
 
 /// What is known of a connection's TLS besides rustls' own.
@@ -62,9 +49,7 @@ pub struct Secure {
     /// A server has that name: its generation's number and its own.
     found: Cell<Option<(u64, usize)>>,
     is_found: Cell<bool>,
-    pub verdict: OnceCell<Result<(), ChainError>>,
-    /// What is wrong with a certificate that is good by itself.
-    revocation: OnceCell<&'static str>,
+    verdicts: Verdicts,
     pub ciphers: Vec<CipherSuite>,
     pub groups: Vec<NamedGroup>,
     pub schemes: Vec<SignatureScheme>,
@@ -78,14 +63,6 @@ impl Secure {
             groups: hello.named_groups().unwrap_or_default().to_vec(),
             schemes: hello.signature_schemes().to_vec(),
             ..Secure::default()
-        }
-    }
-
-    /// What is wrong with the certificate that the client has shown.
-    pub fn problem(&self) -> Option<&'static str> {
-        match self.verdict.get()? {
-            Ok(()) => self.revocation.get().copied(),
-            Err(e) => Some(e.text()),
         }
     }
 
@@ -197,38 +174,10 @@ async fn handshake(
         Poll::Ready(done) => Poll::Ready(done.map_err(|e| failed(&e))),
     })
     .await?;
-    judge(conn, &tls.server);
-    match tls.check {
-        Some(check) => {
-            check_status(conn, check(conn, gen, server, path(conn, tls)), deadline).await
-        }
-        None => Ok(()),
+    match client::judge(conn, gen, chosen, deadline).await {
+        true => Ok(()),
+        false => Err(late()),
     }
-}
-
-/// By which certificates the client's was found good; none if it was not, or none was shown.
-fn path(conn: &Connection, tls: &Tls) -> Vec<CertificateDer<'static>> {
-    let is_good = conn.secure.get().is_some_and(|s| matches!(s.verdict.get(), Some(Ok(()))));
-    let session = conn.stream.tls().filter(|_| is_good);
-    let path = session.and_then(|s| s.with(|t| peer_certificates(t).map(|c| tls.server.path(c))));
-    path.unwrap_or_default()
-}
-
-/// Waits for what is found out about the client's certificates.
-async fn check_status(
-    conn: &Rc<Connection>,
-    mut asking: LocalFuture<'static, Result<(), &'static str>>,
-    deadline: u64,
-) -> Result<(), String> {
-    let checked = poll_fn(|cx| match asking.as_mut().poll(cx) {
-        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(late())),
-        Poll::Ready(checked) => Poll::Ready(Ok(checked)),
-    })
-    .await?;
-    if let (Err(why), Some(secure)) = (checked, conn.secure.get()) {
-        let _ = secure.revocation.set(why);
-    }
-    Ok(())
 }
 
 fn begin(
@@ -279,56 +228,5 @@ fn failed(e: &TlsError) -> String {
         TlsError::Closed => "client closed connection while SSL handshaking".to_string(),
         TlsError::Io(e) => format!("SSL_do_handshake() failed ({e}) while SSL handshaking"),
         TlsError::Tls(e) => format!("SSL_do_handshake() failed (SSL: {e}) while SSL handshaking"),
-    }
-}
-
-/// Judges the client's certificate, once for the connection.
-fn judge(conn: &Connection, server: &ServerTls) {
-    let (Some(tls), Some(secure)) = (conn.stream.tls(), conn.secure.get()) else { return };
-    let now = clock::wall_secs();
-    if let Some(verdict) = tls.with(|t| server.judge(peer_certificates(t), now)) {
-        let _ = secure.verdict.set(verdict);
-    }
-}
-
-fn peer_certificates(tls: &TlsConn) -> Option<&[CertificateDer<'static>]> {
-    tls.peer_certificates().filter(|c| !c.is_empty())
-}
-
-/// Why a request must not be served on its connection: a status to answer with.
-#[cold]
-pub fn objection(r: &mut Request) -> Option<u16> {
-    let conn = Rc::clone(r.conn());
-    let Some(secure) = conn.secure.get() else {
-        r.log(LogLevel::Info, "client sent plain HTTP request to HTTPS port");
-        return Some(497);
-    };
-    let server = Rc::clone(r.server());
-    let verify = server.core.verify_client;
-    if verify == VerifyClient::Off {
-        return None;
-    }
-    if secure.is_found.get() && secure.name.as_deref() != Some(&r.host) && !r.host.is_empty() {
-        let text = "client attempted to request the server name different from the one that was \
-                    negotiated";
-        r.log(LogLevel::Info, text);
-        return Some(421);
-    }
-    match secure.verdict.get() {
-        Some(Err(e)) if verify != VerifyClient::OptionalNoCa || !e.is_unknown_issuer() => {
-            let text =
-                format!("client SSL certificate verify error: ({}:{})", e.number(), e.text());
-            r.log(LogLevel::Info, &text);
-            Some(495)
-        }
-        None if verify == VerifyClient::On => {
-            r.log(LogLevel::Info, "client sent no required SSL certificate");
-            Some(496)
-        }
-        _ => {
-            let why = secure.revocation.get()?;
-            r.log(LogLevel::Info, &format!("client SSL certificate verify error: {why}"));
-            Some(495)
-        }
     }
 }

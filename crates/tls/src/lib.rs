@@ -5,6 +5,7 @@
 
 pub mod ciphers;
 pub mod der;
+pub mod judge;
 pub mod load;
 pub mod ocsp;
 pub mod offer;

@@ -2,7 +2,7 @@
 
 use crate::sessions::{Store, TicketKeys, Tickets, Zone};
 use crate::staple::Staple;
-use crate::x509::chain::{self, ChainError, Purpose, Trust};
+use crate::x509::chain::Trust;
 use crate::x509::Cert;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, WebPkiSupportedAlgorithms};
@@ -118,8 +118,6 @@ pub struct Server {
     pub http1: Arc<ServerConfig>,
     pub http2: Arc<ServerConfig>,
     pub record: usize,
-    pub verify: VerifyClient,
-    pub trust: Trust,
     pub reject: bool,
 }
 
@@ -180,25 +178,8 @@ impl Server {
             http1: Arc::new(config),
             http2: Arc::new(http2),
             record: s.record,
-            verify: s.verify,
-            trust: s.trust,
             reject: s.reject,
         })
-    }
-
-    /// Judges what a client has shown: nothing for no certificate.
-    pub fn judge(
-        &self,
-        chain: Option<&[CertificateDer<'_>]>,
-        now: i64,
-    ) -> Option<Result<(), ChainError>> {
-        let chain = chain.filter(|c| !c.is_empty() && self.verify != VerifyClient::Off)?;
-        Some(chain::verify(chain, &self.trust, Purpose::Client, now, &algorithms()))
-    }
-
-    /// By which certificates a client's was found good, its own first.
-    pub fn path(&self, chain: &[CertificateDer<'_>]) -> Vec<CertificateDer<'static>> {
-        chain::path(chain, &self.trust, &algorithms())
     }
 }
 

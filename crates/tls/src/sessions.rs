@@ -7,121 +7,24 @@
 use ring::aead::{Aad, LessSafeKey, Nonce, UnboundKey, AES_256_GCM, NONCE_LEN};
 use ring::digest::{digest, SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
-use rustls::server::{ProducesTickets, StoresServerSessions};
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use rustls::server::ProducesTickets;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 use weir_runtime::clock;
 
-/// What a session takes of a zone, as nginx reckons (4000 in a megabyte).
-const SESSION_BYTES: usize = 262;
+mod zone;
+
+pub use zone::{Store, Zone};
+
+/// A larger session is not kept, nor sealed: in it is the chain that a client has shown. (nginx
+/// keeps sessions up to 4k, with the client's own certificate alone.)
+const SESSION_MAX_BYTES: usize = 16 * 1024;
 const NAME_BYTES: usize = 16;
 /// What is sealed is filled up to a multiple of this.
 const PAD_BYTES: usize = 128;
 
 fn now_secs() -> u64 {
     clock::wall_secs() as u64
-}
-
-/// The keys of one zone or server: the first seals, all open.
-#[derive(Debug, Default)]
-struct Kept {
-    sessions: HashMap<Vec<u8>, (u64, Vec<u8>)>,
-    order: VecDeque<Vec<u8>>,
-}
-
-/// Sessions shared by the servers that name the zone.
-#[derive(Debug)]
-pub struct Zone {
-    most: usize,
-    kept: Mutex<Kept>,
-    /// Of the tickets of servers that have no key file.
-    keys: Arc<TicketKeys>,
-}
-
-impl Zone {
-    pub fn new(bytes: u64) -> Zone {
-        let most = usize::try_from(bytes).unwrap_or(usize::MAX) / SESSION_BYTES;
-        Zone { most: most.max(16), kept: Mutex::default(), keys: Arc::default() }
-    }
-
-    /// The zone of a name and size: the one that is in use, when there is one.
-    pub fn named(name: &[u8], bytes: u64) -> Arc<Zone> {
-        type Named = HashMap<(Vec<u8>, u64), Weak<Zone>>;
-        static ZONES: OnceLock<Mutex<Named>> = OnceLock::new();
-        let zones = ZONES.get_or_init(Mutex::default);
-        let mut zones = zones.lock().unwrap_or_else(PoisonError::into_inner);
-        zones.retain(|_, z| z.strong_count() > 0);
-        let key = (name.to_vec(), bytes);
-        if let Some(zone) = zones.get(&key).and_then(Weak::upgrade) {
-            return zone;
-        }
-        let zone = Arc::new(Zone::new(bytes));
-        zones.insert(key, Arc::downgrade(&zone));
-        zone
-    }
-
-    /// Ticket keys that live as long as the zone.
-    pub fn keys(&self) -> Arc<TicketKeys> {
-        Arc::clone(&self.keys)
-    }
-}
-
-/// One server's view of a zone: sessions of servers with other certificates are not its own.
-#[derive(Debug)]
-pub struct Store {
-    pub zone: Arc<Zone>,
-    pub context: [u8; 32],
-    pub timeout_secs: u64,
-}
-
-impl Store {
-    fn key(&self, id: &[u8]) -> Vec<u8> {
-        [&self.context[..], id].concat()
-    }
-
-    fn find(&self, id: &[u8], remove: bool) -> Option<Vec<u8>> {
-        let key = self.key(id);
-        let mut kept = self.zone.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let (until, _) = kept.sessions.get(&key)?;
-        if *until < now_secs() {
-            kept.sessions.remove(&key);
-            return None;
-        }
-        match remove {
-            true => kept.sessions.remove(&key).map(|(_, v)| v),
-            false => kept.sessions.get(&key).map(|(_, v)| v.clone()),
-        }
-    }
-}
-
-impl StoresServerSessions for Store {
-    fn put(&self, id: Vec<u8>, value: Vec<u8>) -> bool {
-        let key = self.key(&id);
-        let until = now_secs() + self.timeout_secs;
-        let mut kept = self.zone.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        while kept.order.len() >= self.zone.most {
-            match kept.order.pop_front() {
-                Some(oldest) => drop(kept.sessions.remove(&oldest)),
-                None => break,
-            }
-        }
-        if kept.sessions.insert(key.clone(), (until, value)).is_none() {
-            kept.order.push_back(key);
-        }
-        true
-    }
-
-    fn get(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.find(id, false)
-    }
-
-    fn take(&self, id: &[u8]) -> Option<Vec<u8>> {
-        self.find(id, true)
-    }
-
-    fn can_cache(&self) -> bool {
-        true
-    }
 }
 
 struct TicketKey {
@@ -236,6 +139,9 @@ impl ProducesTickets for Tickets {
 
     /// Key name, nonce, and sealed: when it was made, the session's length, the session.
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        if plain.len() > SESSION_MAX_BYTES {
+            return None;
+        }
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
         let mut sealed = now_secs().to_be_bytes().to_vec();
@@ -295,15 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_has_bounds_and_is_found_again() {
-        let zone = Zone::named(b"a", 16 * SESSION_BYTES as u64);
-        assert!(Arc::ptr_eq(&zone, &Zone::named(b"a", 16 * SESSION_BYTES as u64)));
-        let store = Store { zone, context: [0; 32], timeout_secs: 10 };
-        for n in 0..40u8 {
-            store.put(vec![n], vec![n]);
-        }
-        assert!(store.get(&[0]).is_none());
-        assert_eq!(store.take(&[39]), Some(vec![39]));
-        assert!(store.get(&[39]).is_none());
+    fn what_is_too_large_is_not_sealed() {
+        let tickets = tickets(TicketKeys::default(), 0);
+        let largest = vec![1; SESSION_MAX_BYTES];
+        let ticket = tickets.encrypt(&largest).unwrap();
+        assert_eq!(tickets.decrypt(&ticket), Some(largest));
+        assert!(tickets.encrypt(&[1; SESSION_MAX_BYTES + 1]).is_none());
     }
 }

@@ -3,7 +3,9 @@
 //!
 //! As in nginx nothing is verified unless the configuration says so, and then after the handshake.
 
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use weir_runtime::clock;
 use weir_tls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
@@ -43,6 +45,8 @@ pub struct Settings {
 /// The TLS of a location's connections to servers.
 #[derive(Debug)]
 pub struct ClientTls {
+    /// Never another's, as an address would be that was given back at a reload.
+    number: u64,
     config: Arc<ClientConfig>,
     verify: bool,
     trust: Trust,
@@ -58,6 +62,14 @@ pub struct Wanted {
     pub certificate: Option<Arc<CertifiedKey>>,
     /// Connections are used again only by requests that want the same.
     pub mark: u64,
+}
+
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+/// A certificate that a request chooses; none, if it names none.
+pub struct Own {
+    pub files: (Vec<u8>, Vec<u8>),
+    pub pair: Option<Arc<CertifiedKey>>,
 }
 
 #[derive(Debug)]
@@ -98,11 +110,26 @@ impl ClientTls {
         if s.h2 {
             config.alpn_protocols = vec![b"h2".to_vec()];
         }
-        Ok(ClientTls { config: Arc::new(config), verify: s.verify, trust: s.trust })
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Ok(ClientTls { number, config: Arc::new(config), verify: s.verify, trust: s.trust })
     }
 }
 
+/// What tells apart whose connections may be used by whom: the configuration, the name that is
+/// asked for, and the request's own certificate and key. Never 0, which is a plain connection's.
+/// The hash is keyed, because names may come from clients.
+fn mark(number: u64, name: &[u8], files: Option<&(Vec<u8>, Vec<u8>)>) -> u64 {
+    static KEYS: OnceLock<RandomState> = OnceLock::new();
+    KEYS.get_or_init(RandomState::new).hash_one((number, name, files)) | 1
+}
+
 impl Wanted {
+    /// `own` is a certificate of this request's own, by the names of its files.
+    pub fn new(tls: Arc<ClientTls>, name: Vec<u8>, own: Option<Own>) -> Wanted {
+        let mark = mark(tls.number, &name, own.as_ref().map(|o| &o.files));
+        Wanted { tls, name, certificate: own.and_then(|o| o.pair), mark }
+    }
+
     /// A session that is to begin.
     pub fn session(&self) -> Result<Session, String> {
         let mut config = Arc::clone(&self.tls.config);
@@ -190,5 +217,42 @@ impl ServerCertVerifier for AnyServer {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made() -> Arc<ClientTls> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let settings = Settings {
+            provider,
+            versions: rustls::ALL_VERSIONS.to_vec(),
+            certificate: None,
+            verify: false,
+            trust: Trust::default(),
+            session_reuse: true,
+            server_name: true,
+            key_log: None,
+            h2: false,
+        };
+        Arc::new(ClientTls::new(settings).unwrap())
+    }
+
+    /// A configuration that comes after another has gone may lie where that one lay.
+    #[test]
+    fn marks_are_never_another_configurations() {
+        let name = || b"a.test".to_vec();
+        let mark = |tls: Arc<ClientTls>| Wanted::new(tls, name(), None).mark;
+        let marks: std::collections::HashSet<u64> = (0..64).map(|_| mark(made())).collect();
+        assert_eq!(marks.len(), 64);
+        let one = made();
+        let own = |c: &[u8], k: &[u8]| Own { files: (c.to_vec(), k.to_vec()), pair: None };
+        let with = |own| Wanted::new(Arc::clone(&one), name(), own).mark;
+        assert_eq!(mark(Arc::clone(&one)), with(None));
+        assert_ne!(with(Some(own(b"c", b"k"))), with(None));
+        assert_ne!(with(Some(own(b"c", b"k"))), with(Some(own(b"ck", b""))));
+        assert_ne!(Wanted::new(Arc::clone(&one), b"b.test".to_vec(), None).mark, with(None));
     }
 }

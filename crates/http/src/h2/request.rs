@@ -275,6 +275,7 @@ fn check_connection_fields(r: &Request) -> Result<(), u16> {
     for (id, name) in [
         (HeaderId::Connection, "Connection"),
         (HeaderId::KeepAlive, "Keep-Alive"),
+        (HeaderId::ProxyConnection, "Proxy-Connection"),
         (HeaderId::TransferEncoding, "Transfer-Encoding"),
         (HeaderId::Upgrade, "Upgrade"),
     ] {

@@ -8,8 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use weir_http::build::Build;
 use weir_http::conf::CoreSrv;
+use weir_http::tls::client::{CheckStatus, Clients};
 use weir_http::tls::Tls;
 use weir_module::{Cf, ConfResult, Diagnostic, Slots};
+use weir_runtime::listen::ListenAddr;
+use weir_tls::judge::Judge;
 use weir_tls::load;
 use weir_tls::offer::{Offer, Refusal, Words};
 use weir_tls::rustls::pki_types::CertificateDer;
@@ -18,8 +21,9 @@ use weir_tls::server::{Offered, Server, Settings, VerifyClient};
 use weir_tls::sessions::{TicketKeys, Zone};
 use weir_tls::x509::chain::Trust;
 
-/// What a cached session takes, so that a number of them makes a size.
-const SESSION_BYTES: u64 = 262;
+/// What a cached session may take on the average, with what a client shows, so that a number of
+/// them makes a size.
+const SESSION_BYTES: u64 = 2048;
 
 /// Pairs that several servers have, loaded once.
 type Pairs = HashMap<(Vec<u8>, Vec<u8>), Arc<CertifiedKey>>;
@@ -31,9 +35,11 @@ fn emerg(text: impl Into<String>) -> Diagnostic {
 pub fn build(b: &mut Build) -> ConfResult {
     b.main.get_mut::<SslMain>().prefix = b.cf.conf_prefix.clone();
     let mut pairs = Pairs::new();
+    let secure = secure_addresses(b.servers);
     for slots in b.servers.iter_mut() {
         let mut staples = Vec::new();
         let made = server(b.cf, slots, &mut pairs, &mut staples)?;
+        let clients = clients(b.cf, slots, &secure)?;
         let responder = client_responder(slots.get())?;
         let conf = slots.get_mut::<SslSrv>();
         conf.staples = staples;
@@ -42,8 +48,37 @@ pub fn build(b: &mut Build) -> ConfResult {
         let core = slots.get_mut::<CoreSrv>();
         core.tls = made;
         core.verify_client = verify;
+        core.clients = clients;
     }
     check_listens(b.servers)
+}
+
+/// The addresses where TLS is listened for.
+fn secure_addresses(servers: &[Slots]) -> Vec<ListenAddr> {
+    let all = servers.iter().flat_map(|s| &s.get::<CoreSrv>().listens);
+    all.filter(|l| l.ssl).map(|l| l.addr.clone()).collect()
+}
+
+/// How clients' certificates are judged. A server without certificates of its own, for which the
+/// default server does the handshake, judges by what it says itself, if it says whom to trust.
+fn clients(cf: &mut Cf, slots: &Slots, secure: &[ListenAddr]) -> ConfResult<Option<Clients>> {
+    let conf = slots.get::<SslSrv>();
+    let is_alone = !conf.certificates.is_empty() || *conf.reject_handshake;
+    let names_authorities =
+        !conf.client_certificate.is_empty() || !conf.trusted_certificate.is_empty();
+    let listens = &slots.get::<CoreSrv>().listens;
+    let is_reached = listens.iter().any(|l| secure.contains(&l.addr));
+    if *conf.verify == VerifyClient::Off || !is_alone && !(is_reached && names_authorities) {
+        return Ok(None);
+    }
+    let (_, trust) = trust(cf, conf)?;
+    let asks = *conf.ocsp != Mode::Off;
+    let status = match asks {
+        true => format!("{:?} {}", *conf.ocsp, *conf.ocsp_responder),
+        false => String::new(),
+    };
+    let check = asks.then_some(check::check as CheckStatus);
+    Ok(Some(Clients { judge: Judge::new(trust, status.as_bytes()), check }))
 }
 
 fn client_responder(conf: &SslSrv) -> ConfResult<Option<Responder>> {
@@ -107,8 +142,7 @@ fn server(
         compress_certificates: *conf.compression,
     };
     let server = Arc::new(Server::new(settings).map_err(emerg)?);
-    let check = (*conf.ocsp != Mode::Off).then_some(check::check as weir_http::tls::CheckStatus);
-    Ok(Some(Tls { server, find: has_variables.then_some(certs::find), check }))
+    Ok(Some(Tls { server, find: has_variables.then_some(certs::find) }))
 }
 
 /// A warning that points at the server it is about.

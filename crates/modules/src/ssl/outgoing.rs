@@ -4,7 +4,6 @@
 use super::build::{reader, refusal};
 use super::certs::{value, Loaded};
 use super::conf::{CacheRule, Name};
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -17,7 +16,7 @@ use weir_tls::load;
 use weir_tls::offer::{Protocols, Words};
 use weir_tls::rustls::KeyLog;
 use weir_tls::x509::chain::Trust;
-use weir_upstream::tls::{ClientTls, Settings, Wanted};
+use weir_upstream::tls::{ClientTls, Own, Settings, Wanted};
 
 #[derive(Default)]
 pub struct Outgoing {
@@ -146,28 +145,28 @@ impl Outgoing {
             None => host.to_vec(),
         };
         let name = without_port(&name).to_vec();
-        let mut files = None;
-        let certificate = match self.pair() {
+        let own = match self.pair() {
             Some((c, k)) if c.template.is_some() || k.template.is_some() => {
-                let names = (value(r, c), value(r, k));
-                files = Some(names.clone());
-                if names.0.is_empty() {
-                    None
-                } else {
-                    match self.loaded.load(names, &self.passwords, *self.cache, &self.prefix) {
-                        Ok(pair) => Some(pair),
-                        Err(e) => {
-                            r.log(LogLevel::Error, &e);
-                            return None;
-                        }
-                    }
-                }
+                Some(self.own_certificate(r, c, k)?)
             }
             _ => None,
         };
-        let hasher = BuildHasherDefault::<DefaultHasher>::default();
-        let mark = hasher.hash_one((Arc::as_ptr(&tls) as usize, &name, &files)) | 1;
-        Some(Wanted { tls, name, certificate, mark })
+        Some(Wanted::new(tls, name, own))
+    }
+
+    /// The certificate that this request's variables name.
+    fn own_certificate(&self, r: &mut Request, c: &Name, k: &Name) -> Option<Own> {
+        let files = (value(r, c), value(r, k));
+        if files.0.is_empty() {
+            return Some(Own { files, pair: None });
+        }
+        match self.loaded.load(files.clone(), &self.passwords, *self.cache, &self.prefix) {
+            Ok(pair) => Some(Own { files, pair: Some(pair) }),
+            Err(e) => {
+                r.log(LogLevel::Error, &e);
+                None
+            }
+        }
     }
 }
 

@@ -72,18 +72,19 @@ pub const ROWS: &[Row] = &[
             ("optional", VerifyClient::Optional),
             ("optional_no_ca", VerifyClient::OptionalNoCa),
         ])
-    })),
+    }))
+    .note("a certificate is judged by the server that answers, also where the handshake was the default server's or done before a reload; one that does not verify is told of none"),
     Row::new("ssl_verify_depth", HS, Arity::ONE, "1", "How many certificates may stand between a client's and the trusted one.", srv!(verify_depth, |d: &Directive| d.num(0))),
     Row::new("ssl_client_certificate", HS, Arity::ONE, "", "Trusted certificates, whose names are sent to clients.", srv!(client_certificate, bytes)),
     Row::new("ssl_trusted_certificate", HS, Arity::ONE, "", "Trusted certificates, whose names are not sent.", srv!(trusted_certificate, bytes)),
     Row::new("ssl_prefer_server_ciphers", HS, Arity::FLAG, "off", "The server's order of suites counts, not the client's.", srv!(prefer_server_ciphers, flag)),
     Row::new("ssl_session_cache", HS, Arity::ONE_TWO, "none", "Where sessions are kept for being resumed.", set_session_cache)
-        .note("builtin caches are shared by the workers, which are threads of one process"),
+        .note("builtin caches are shared by the workers, which are threads of one process, and have 2k for each session; a session with the chain a client has shown is kept whole, up to 16k (nginx: 4k, with the client's own certificate)"),
     Row::new("ssl_session_tickets", HS, Arity::FLAG, "on", "Sessions are given to clients, sealed.", srv!(session_tickets, flag)),
     Row::new("ssl_session_ticket_key", HS, Arity::ONE, "", "A file with a key for tickets, 48 or 80 bytes; the first seals, all open.", |cf, d| {
         push(&mut cf.get::<SslSrv>().ticket_keys, d.arg(0).to_vec())
     })
-    .note("tickets are sealed with an AEAD: nginx and Weir do not read each other's"),
+    .note("tickets are sealed with an AEAD: nginx and Weir do not read each other's; a session of more than 16k, with the chain a client has shown, is not sealed"),
     Row::new("ssl_session_timeout", HS, Arity::ONE, "5m", "For how long sessions can be resumed.", srv!(session_timeout, |d: &Directive| d.sec(0))),
     Row::new("ssl_crl", HS, Arity::ONE, "", "Lists of revoked client certificates.", srv!(crl, bytes)),
     Row::new("ssl_ocsp", HS, Arity::ONE, "off", "Asks responders about client certificates: the whole chain, or the leaf alone.", srv!(ocsp, |d: &Directive| {

@@ -4,12 +4,13 @@ use sha1::{Digest, Sha1};
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_base::{base64, bytes};
-use weir_http::conn::Connection;
 use weir_http::module::{VarArg, Variable};
+use weir_http::tls::client::{self, Shown};
 use weir_http::tls::Secure;
 use weir_http::Request;
 use weir_runtime::clock;
 use weir_tls::rustls::{Connection as TlsConn, HandshakeKind, ProtocolVersion};
+use weir_tls::server::VerifyClient;
 use weir_tls::x509::{name, Cert};
 use weir_tls::{ciphers, Session};
 
@@ -50,8 +51,7 @@ macro_rules! of_client {
     ($name:literal, $get:expr) => {
         var!($name, |r, out| {
             let get: fn(&Cert<'_>, &mut Vec<u8>) = $get;
-            let conn = Rc::clone(r.conn());
-            with_certificate(&conn, |cert| get(cert, out))
+            with_certificate(r, |cert| get(cert, out))
         })
     };
 }
@@ -140,8 +140,12 @@ pub const VARIABLES: &[Variable] = &[
     of_client!("ssl_client_sigalg", |cert, out| out.extend(cert.signature_name().into_bytes())),
 ];
 
-fn with_certificate(conn: &Connection, f: impl FnOnce(&Cert<'_>)) -> Option<()> {
-    conn.stream.tls()?.with(|tls| {
+/// Only what was shown to a server that asks for it: what another has made of it is its own affair.
+fn with_certificate(r: &Request, f: impl FnOnce(&Cert<'_>)) -> Option<()> {
+    if r.server().core.verify_client == VerifyClient::Off {
+        return None;
+    }
+    r.conn().stream.tls()?.with(|tls| {
         let cert = tls.peer_certificates()?.first().and_then(|c| Cert::parse(c))?;
         f(&cert);
         Some(())
@@ -149,18 +153,14 @@ fn with_certificate(conn: &Connection, f: impl FnOnce(&Cert<'_>)) -> Option<()> 
 }
 
 fn verify(r: &mut Request, out: &mut Vec<u8>) -> Option<()> {
-    let conn = Rc::clone(r.conn());
-    conn.stream.tls()?;
-    if with_certificate(&conn, |_| ()).is_none() {
-        out.extend_from_slice(b"NONE");
-        return Some(());
-    }
-    match conn.secure.get().and_then(|s| s.problem()) {
-        Some(text) => {
+    r.conn().stream.tls()?;
+    match client::shown(r) {
+        Shown::Nothing => out.extend_from_slice(b"NONE"),
+        Shown::Good => out.extend_from_slice(b"SUCCESS"),
+        Shown::Bad(why) => {
             out.extend_from_slice(b"FAILED:");
-            out.extend_from_slice(text.as_bytes());
+            out.extend_from_slice(why.as_bytes());
         }
-        None => out.extend_from_slice(b"SUCCESS"),
     }
     Some(())
 }

@@ -125,15 +125,25 @@ pub fn verify(
     if given.is_empty() {
         return Err(ChainError::Unreadable);
     }
-    let path = build(&given, &roots, trust.depth, algorithms)?;
-    // OpenSSL goes on after an error, and tells the last.
-    let mut verdict = check_use(&path, purpose);
+    let (path, built) = build(&given, &roots, trust.depth, algorithms);
+    if built == Err(ChainError::TooLong) {
+        return built;
+    }
+    // OpenSSL goes on after an error, and tells the last: a certificate of an unknown issuer that
+    // has expired is an expired one, which `optional_no_ca` does not let pass.
+    let mut verdict = check_use(&path, purpose).and(built);
     for (i, cert) in path.iter().enumerate().filter(|_| !trust.crls.is_empty()) {
         let issuer = path.get(i + 1).copied().unwrap_or(cert);
         let checked = check_revoked(cert, issuer, &trust.crls, now, algorithms);
         verdict = checked.and(verdict);
     }
-    for (i, cert) in path.iter().enumerate().rev() {
+    let is_open = built.is_err() && path.last().is_some_and(|top| !top.is_self_issued());
+    if is_open && path.len() == 1 {
+        verdict = Err(ChainError::LeafUnverified);
+    }
+    // The time of an open chain's last certificate is not looked at, unless it is the only one.
+    let dated = path.len() - usize::from(is_open && path.len() > 1);
+    for (i, cert) in path.iter().enumerate().take(dated).rev() {
         if path.get(i + 1).is_some_and(|issuer| !cert.is_signed_by(issuer, algorithms)) {
             verdict = Err(ChainError::BadSignature);
         }
@@ -164,50 +174,54 @@ pub fn path(
     if given.is_empty() {
         return Vec::new();
     }
-    let path = build(&given, &roots, trust.depth, algorithms).unwrap_or_default();
-    path.iter().map(|c| c.whole.to_vec().into()).collect()
+    match build(&given, &roots, trust.depth, algorithms) {
+        (path, Ok(())) => path.iter().map(|c| c.whole.to_vec().into()).collect(),
+        _ => Vec::new(),
+    }
 }
 
-/// From the leaf to a self-signed trusted certificate.
+/// From the leaf to a self-signed trusted certificate, or how far that went and why not further.
 fn build<'c, 'a>(
     given: &'c [Cert<'a>],
     roots: &'c [Cert<'a>],
     depth: usize,
     algorithms: &WebPkiSupportedAlgorithms,
-) -> Result<Vec<&'c Cert<'a>>, ChainError> {
+) -> (Vec<&'c Cert<'a>>, Result<(), ChainError>) {
     let mut path: Vec<&Cert<'a>> = vec![&given[0]];
     let mut is_trusted = false;
-    loop {
+    let why = loop {
         let top = path[path.len() - 1];
         if let Some(same) = roots.iter().find(|r| r.whole == top.whole) {
             is_trusted = true;
             if same.is_self_issued() {
-                return Ok(path);
+                return (path, Ok(()));
             }
         } else if top.is_self_issued() {
-            return Err(match path.len() {
+            break match path.len() {
                 1 => ChainError::SelfSigned,
                 _ => ChainError::SelfSignedInChain,
-            });
+            };
         }
         let is_issuer = |c: &&Cert<'a>| c.subject == top.issuer && c.whole != top.whole;
         let signed = |c: &&Cert<'a>| is_issuer(c) && top.is_signed_by(c, algorithms);
         let found = roots.iter().find(signed).or_else(|| roots.iter().find(is_issuer));
-        let next = match found {
-            Some(root) => root,
-            None if is_trusted => return Err(ChainError::NoIssuer),
-            None => given[1..].iter().find(signed).ok_or(match path.len() {
+        if found.is_none() && is_trusted {
+            break ChainError::NoIssuer;
+        }
+        let Some(next) = found.or_else(|| given[1..].iter().find(signed)) else {
+            break match path.len() {
                 1 => ChainError::LeafUnverified,
                 _ => ChainError::NoLocalIssuer,
-            })?,
+            };
         };
         is_trusted |= found.is_some();
         let is_root = found.is_some() && next.is_self_issued();
         if path.len() - 1 + usize::from(!is_root) > depth || path.len() > CHAIN_MAX {
-            return Err(ChainError::TooLong);
+            break ChainError::TooLong;
         }
         path.push(next);
-    }
+    };
+    (path, Err(why))
 }
 
 fn check_use(path: &[&Cert<'_>], purpose: Purpose) -> Result<(), ChainError> {
