@@ -47,6 +47,7 @@ mod proxy_uri;
 mod proxy_websocket;
 mod readme_https;
 mod reload_dropping;
+mod reload_memory;
 mod request_headers;
 mod request_limits;
 mod request_line;

@@ -300,6 +300,23 @@ impl Connection {
         Rc::clone(&mine)
     }
 
+    /// Lets go of an old generation while nothing is done for the client; `false` when the newest
+    /// does not listen on this connection's address.
+    pub fn keep_up(&self) -> bool {
+        if Rc::ptr_eq(&self.worker.gen.borrow(), &self.gen.borrow()) {
+            return true;
+        }
+        let mine = self.generation();
+        Rc::ptr_eq(&self.worker.gen.borrow(), &mine)
+    }
+
+    /// There is a newer generation: has the task that ends the connection by itself look at it;
+    /// `false` when there is none.
+    pub fn look_again(&self) -> bool {
+        let ender = self.ender.borrow();
+        ender.as_ref().map(Waker::wake_by_ref).is_some()
+    }
+
     /// Whether it still works by that generation.
     pub fn works_by(&self, gen: &Rc<WorkerGen>) -> bool {
         Rc::ptr_eq(&self.gen.borrow(), gen) && !self.waiting.get()
