@@ -155,6 +155,11 @@ impl OutQueue {
         *self = OutQueue::default();
     }
 
+    /// What it holds for text to come.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.spare.as_ref().map_or(0, Vec::capacity)
+    }
+
     /// Nothing is queued, and there is memory that another connection could use.
     fn is_spare(&self) -> bool {
         self.queued == 0 && self.pieces.is_empty() && self.pieces.capacity() > 0
