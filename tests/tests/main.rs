@@ -55,6 +55,7 @@ mod proxy_websocket;
 mod readme_https;
 mod referer;
 mod reload_dropping;
+mod reload_memory;
 mod request_headers;
 mod request_limits;
 mod request_line;

@@ -1,8 +1,8 @@
 //! `proxy_cache`: what is kept, for how long, and what is answered from it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
-use weir_tests::{expect_soon, Next, Origin, Server, Setup};
+use std::sync::{mpsc, Arc, Mutex};
+use weir_tests::{expect_soon, Next, Origin, Server, Setup, PATIENCE};
 
 /// Says how often it was asked; the answer's fields are the client's `X-Fields`.
 fn counting() -> Origin {
@@ -175,6 +175,68 @@ fn purging() {
     assert_eq!(purge("/v"), 204);
     assert_eq!(get(&server, "/v", &format!("{vary}Foo: 1\r\n")).0, "MISS");
     assert_eq!(get(&server, "/v", &format!("{vary}Foo: 2\r\n")).0, "MISS");
+}
+
+/// An origin that says how often it was asked, and sends the rest of an answer once it is told to.
+fn gated() -> (Origin, mpsc::Sender<()>) {
+    let (go, gate) = mpsc::channel();
+    let gate = Mutex::new(gate);
+    let count = AtomicUsize::new(0);
+    let origin = Origin::start(move |request, conn| {
+        let n = count.fetch_add(1, Ordering::SeqCst) + 1;
+        let vary = if request.target().starts_with("/v") { "Vary: Foo\r\n" } else { "" };
+        conn.write(format!("HTTP/1.1 200 OK\r\n{vary}Content-Length: 8\r\n\r\n"));
+        conn.write("answer");
+        let _ = gate.lock().unwrap().recv_timeout(PATIENCE);
+        conn.write(format!(" {n}"));
+        Next::Keep
+    });
+    (origin, go)
+}
+
+#[test]
+fn a_purge_reaches_an_answer_that_is_on_its_way() {
+    let (origin, go) = gated();
+    let server = start(
+        &origin,
+        "map $request_method $purge { PURGE 1; default 0; }",
+        "proxy_cache_valid 1m; proxy_cache_key $uri; proxy_cache_purge $purge;",
+    );
+    let purge = |path: &str| server.request("PURGE", path, "").status;
+    for (turn, (path, purged)) in [("/a", "/a"), ("/b/1", "/b/*"), ("/v", "/v")].iter().enumerate()
+    {
+        let mut client = server.connect();
+        client.send_get(path);
+        origin.expect_requests(2 * turn + 1);
+        assert_eq!((purge("/other"), purge(purged)), (404, 204), "{path}");
+        go.send(()).unwrap();
+        assert_eq!(client.response().text(), format!("answer {}", 2 * turn + 1));
+        go.send(()).unwrap();
+        let fresh = format!("answer {}", 2 * turn + 2);
+        expect(get(&server, path, ""), "MISS", &fresh);
+        expect(get(&server, path, ""), "HIT", &fresh);
+    }
+}
+
+#[test]
+fn who_waited_for_a_purged_answer_gets_a_fresh_one() {
+    let (origin, go) = gated();
+    let server = start(
+        &origin,
+        "map $request_method $purge { PURGE 1; default 0; }",
+        "proxy_cache_valid 1m; proxy_cache_key $uri; proxy_cache_purge $purge; proxy_cache_lock on;",
+    );
+    let mut first = server.connect();
+    first.send_get("/");
+    origin.expect_requests(1);
+    assert_eq!(server.request("PURGE", "/", "").status, 204);
+    let mut second = server.connect();
+    second.send_get("/");
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    assert_eq!(first.response().text(), "answer 1");
+    assert_eq!(second.response().text(), "answer 2");
+    expect(get(&server, "/", ""), "HIT", "answer 2");
 }
 
 #[test]

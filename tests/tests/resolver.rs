@@ -1,6 +1,7 @@
 //! `resolver`: names in variables.
 
 use std::net::Ipv4Addr;
+use std::time::Instant;
 use weir_tests::{run_cli, wait_for, Dns, Next, Origin, Record, Server, Setup, PATIENCE};
 
 const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -193,4 +194,22 @@ fn resolver_parameters_are_checked() {
         let out = run_cli(&["-t"], &conf);
         assert!(out.code == 1 && out.stderr.contains(why), "{parameters}: {}", out.stderr);
     }
+}
+
+#[test]
+fn resolver_shares_an_answer_without_time_to_live_within_its_second() {
+    let (dns, origin) = (Dns::start(), origin());
+    dns.set_ip("a.test", 0, HOME);
+    let server = server(&dns, &origin, "ipv6=off");
+    let begin = Instant::now();
+    (0..40).for_each(|_| assert_eq!(server.get("/a.test").status, 200));
+    // One for each second that has begun, however slow the machine is.
+    let most = begin.elapsed().as_secs() as usize + 2;
+    let asked = dns.count("a.test A");
+    assert!((1..=most).contains(&asked), "{asked} queries of at most {most}");
+    let again = || {
+        server.get("/a.test");
+        dns.count("a.test A") > asked
+    };
+    assert!(wait_for(again, PATIENCE), "and no longer than that");
 }

@@ -11,6 +11,7 @@
 //! requests are woken when the entry is filled instead of looking every half second.
 
 pub mod entry;
+mod fills;
 pub mod key;
 pub mod manager;
 pub mod memory;
@@ -19,6 +20,7 @@ pub mod store;
 pub mod zone;
 
 pub use entry::Meta;
+pub use fills::{Filling, Fills};
 pub use key::Key;
 pub use spool::Spool;
 pub use store::{Opened, Store, Stored};

@@ -1,6 +1,7 @@
 //! One store: the zone, the memory tier and the files under one directory.
 
 use crate::entry::{self, Bad, Meta};
+use crate::fills::{Filling, Fills};
 use crate::memory::{charged, Budget};
 use crate::spool::{self, Spool};
 use crate::zone::{Found, Handle, Removed, Zone};
@@ -118,6 +119,7 @@ pub struct Store {
     pub levels: [u8; 3],
     pub zone: Arc<Zone>,
     pub budget: Arc<Budget>,
+    pub fills: Arc<Fills>,
     params: Mutex<Arc<Params>>,
     pub(crate) inactive_secs: AtomicI64,
     /// The loader is not through: what the zone does not know may be on disk.
@@ -133,6 +135,7 @@ impl Store {
             levels,
             zone: Arc::new(Zone::new(size)),
             budget: Arc::new(Budget::new(params.memory_bytes)),
+            fills: Arc::default(),
             inactive_secs: AtomicI64::new(params.inactive_secs as i64),
             params: Mutex::new(Arc::new(params)),
             cold: AtomicBool::new(true),
@@ -340,20 +343,25 @@ impl Store {
         Arc::new(Forms::bounded(Box::new(room)))
     }
 
-    /// Completes an entry: the header gets the body's length, the file its name.
+    /// Completes an entry: the header gets the body's length, the file its name. Nothing is kept of
+    /// what has been purged meanwhile.
     pub fn commit(
         &self,
         handle: Handle,
         meta: Meta,
-        key_text: &[u8],
+        filling: &Filling,
         head: &[u8],
         mut spool: Spool,
     ) -> io::Result<()> {
+        if filling.is_purged() {
+            return Ok(());
+        }
+        let (key, key_text) = (handle.key(), filling.key_text());
         let body_len = spool.written;
         let header = entry::encode(&meta, key_text, head, body_len);
         spool.set_head(&header)?;
         let small = spool.body_in_memory().map(<[u8]>::to_vec);
-        let path = self.path(&handle.key());
+        let path = self.path(&key);
         let file = spool.rename(&path, |_| Ok(()))?;
         let stamp = Stamp::of(&file.metadata()?);
         let cost = body_len + (head.len() + key_text.len()) as u64 + COPY_BYTES;
@@ -372,6 +380,10 @@ impl Store {
             }))
         });
         handle.filled(blocks(stamp.len), memory);
+        // A purge that came before the file had its name has not found it.
+        if filling.is_purged() {
+            self.purge(&key);
+        }
         Ok(())
     }
 

@@ -98,6 +98,10 @@ enum Piece {
 const KEEP_MEMORY_MAX_BYTES: usize = 64 * 1024;
 
 impl RequestBody {
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.memory.capacity() + self.pending.capacity()
+    }
+
     /// Forgets the body and keeps the memory.
     pub(crate) fn recycle(&mut self) {
         let RequestBody {

@@ -155,6 +155,11 @@ impl OutQueue {
         *self = OutQueue::default();
     }
 
+    /// What it holds for text to come.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.spare.as_ref().map_or(0, Vec::capacity)
+    }
+
     /// Nothing is queued, and there is memory that another connection could use.
     fn is_spare(&self) -> bool {
         self.queued == 0 && self.pieces.is_empty() && self.pieces.capacity() > 0
@@ -298,6 +303,23 @@ impl Connection {
             }
         }
         Rc::clone(&mine)
+    }
+
+    /// Lets go of an old generation while nothing is done for the client; `false` when the newest
+    /// does not listen on this connection's address.
+    pub fn keep_up(&self) -> bool {
+        if Rc::ptr_eq(&self.worker.gen.borrow(), &self.gen.borrow()) {
+            return true;
+        }
+        let mine = self.generation();
+        Rc::ptr_eq(&self.worker.gen.borrow(), &mine)
+    }
+
+    /// There is a newer generation: has the task that ends the connection by itself look at it;
+    /// `false` when there is none.
+    pub fn look_again(&self) -> bool {
+        let ender = self.ender.borrow();
+        ender.as_ref().map(Waker::wake_by_ref).is_some()
     }
 
     /// Whether it still works by that generation.

@@ -52,19 +52,14 @@ enum After {
 /// Serves one connection to its end.
 pub async fn serve(conn: Rc<Connection>) {
     let mut leftover = Vec::new();
-    let gen = conn.generation();
-    if gen.shared.listens[conn.listen.get()].addrs[0].proxy_protocol
-        && !read_proxy_header(&conn, &mut leftover).await
-    {
+    if expects_proxy_header(&conn) && !read_proxy_header(&conn, &mut leftover).await {
         return;
     }
     let Some(mut leftover) = tls::accept(&conn, leftover).await else { return };
     if conn.stream.protocol().as_deref() == Some(b"h2") {
         return h2::serve(conn, leftover).await;
     }
-    let listen = gen.shared.listens[conn.listen.get()].choose(|| conn.local_addr());
-    conn.may_speak_h2.set(listen.preface && !listen.ssl);
-    drop(gen);
+    expect_preface(&conn);
     let mut idle_until = 0;
     loop {
         let after = request(&conn, leftover, idle_until).await;
@@ -76,6 +71,18 @@ pub async fn serve(conn: Rc<Connection>) {
         }
         idle_until = conn.keepalive_deadline.get();
     }
+}
+
+/// Whether the address it came to is told of clients by the PROXY protocol.
+fn expects_proxy_header(conn: &Connection) -> bool {
+    conn.generation().shared.listens[conn.listen.get()].addrs[0].proxy_protocol
+}
+
+/// Finds out whether the first bytes may be HTTP/2's preface.
+fn expect_preface(conn: &Connection) {
+    let gen = conn.generation();
+    let listen = gen.shared.listens[conn.listen.get()].choose(|| conn.local_addr());
+    conn.may_speak_h2.set(listen.preface && !listen.ssl);
 }
 
 /// One request: wait, read, run, answer, log.
@@ -176,7 +183,7 @@ async fn wait_for_request(
             conn.waiting.set(true);
             Counters::add(&conn.worker.counters.waiting, 1);
             // A first request is waited for: its connection was accepted to be answered.
-            if conn.worker.closing.get() && !first {
+            if !first && (conn.worker.closing.get() || !conn.keep_up()) {
                 let least = conn.keepalive_least.get();
                 if least <= clock::mono_ms() {
                     return Poll::Ready(false);

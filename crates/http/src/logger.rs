@@ -84,6 +84,11 @@ pub fn log_file(path: &Path) -> std::io::Result<Arc<LogFile>> {
     Ok(file)
 }
 
+/// The log files that are open; they stay open while the handles live.
+pub fn open_files() -> Vec<Arc<LogFile>> {
+    FILES.lock().unwrap_or_else(|e| e.into_inner()).clone()
+}
+
 /// Opens every log file again; answers those that could not be.
 pub fn reopen_all() -> Vec<(PathBuf, std::io::Error)> {
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner());

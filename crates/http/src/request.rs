@@ -175,6 +175,13 @@ impl Request {
         self.valid_location = true;
     }
 
+    /// What its larger buffers hold while it is in the pool.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let exchange = self.exchange.request.capacity() + self.exchange.reply.capacity();
+        let buffers = self.buf.capacity() + self.body.kept_bytes() + exchange;
+        buffers + self.var_arena.capacity() + self.captures.subject.capacity()
+    }
+
     /// Forgets the request and keeps the memory. Every field is named, so that none is forgotten;
     /// cleared in place, because moving a request costs more than answering a small one.
     pub(crate) fn recycle(&mut self) {

@@ -15,8 +15,11 @@ use weir_base::bytes::Identity;
 use weir_base::date;
 use weir_runtime::clock;
 
-/// Requests kept for reuse.
+/// Requests kept for reuse; so many of them whatever they have grown to, and the others only while
+/// their buffers are small: a worker that once had many at the same time does not keep that memory.
 const POOL_MAX: usize = 256;
+const POOL_LARGE_MAX: usize = 32;
+const POOL_SMALL_BYTES: usize = 8 * 1024;
 /// Misses in a row before early reads rest, and for how many connections they do.
 const EARLY_TRIES: u8 = 4;
 const EARLY_REST: u8 = 68;
@@ -168,7 +171,12 @@ impl Worker {
     pub fn give_request(&self, mut r: Box<Request>) {
         r.recycle();
         let mut pool = self.pool.borrow_mut();
-        if pool.len() < POOL_MAX && r.buf.capacity() <= POOL_BUFFER_MAX_BYTES {
+        let is_kept = match pool.len() {
+            0..POOL_LARGE_MAX => r.buf.capacity() <= POOL_BUFFER_MAX_BYTES,
+            POOL_LARGE_MAX..POOL_MAX => r.kept_bytes() <= POOL_SMALL_BYTES,
+            _ => false,
+        };
+        if is_kept {
             pool.push(r);
         }
     }
@@ -187,7 +195,12 @@ impl Worker {
 
     pub(crate) fn give_queue(&self, queue: OutQueue) {
         let mut pool = self.queues.borrow_mut();
-        if pool.len() < POOL_MAX {
+        let is_kept = match pool.len() {
+            0..POOL_LARGE_MAX => true,
+            POOL_LARGE_MAX..POOL_MAX => queue.kept_bytes() <= POOL_SMALL_BYTES,
+            _ => false,
+        };
+        if is_kept {
             pool.push(queue);
         }
     }

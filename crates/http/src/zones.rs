@@ -143,6 +143,12 @@ pub fn attach<Z: Any + Send + Sync>(
     Ok(zone)
 }
 
+/// The zones that are in use; they live while the handles do.
+pub fn in_use() -> Vec<Arc<dyn Any + Send + Sync>> {
+    let live = LIVE.lock().unwrap_or_else(|e| e.into_inner());
+    live.iter().filter_map(|l| l.zone.upgrade()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

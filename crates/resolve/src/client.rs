@@ -115,7 +115,7 @@ impl Resolver {
                 servers: self.servers().len().max(1),
                 ipv4: self.conf.ipv4,
                 ipv6: self.conf.ipv6,
-                valid_ms: self.conf.valid_ms,
+                valid_secs: self.conf.valid_secs,
             };
             let engine = Engine::new(settings, random());
             Mutex::new(Inner { engine, callers: HashMap::new(), ticking: false })

@@ -18,7 +18,8 @@ pub enum Server {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolverConf {
     pub servers: Vec<Server>,
-    pub valid_ms: Option<u64>,
+    /// `None`: as long as the answers say.
+    pub valid_secs: Option<u64>,
     pub ipv4: bool,
     pub ipv6: bool,
     pub status_zone: Option<String>,
@@ -29,7 +30,7 @@ impl ResolverConf {
     pub fn parse(args: &[&[u8]]) -> Result<ResolverConf, String> {
         let mut conf = ResolverConf {
             servers: Vec::new(),
-            valid_ms: None,
+            valid_secs: None,
             ipv4: true,
             ipv6: true,
             status_zone: None,
@@ -55,7 +56,8 @@ impl ResolverConf {
             _ => Err(invalid()),
         };
         if let Some(value) = arg.strip_prefix(b"valid=") {
-            self.valid_ms = Some(units::parse_sec(value).ok_or_else(invalid)? * 1000);
+            // As in nginx, 0 is as good as nothing.
+            self.valid_secs = Some(units::parse_sec(value).ok_or_else(invalid)?).filter(|n| *n > 0);
         } else if let Some(value) = arg.strip_prefix(b"ipv4=") {
             self.ipv4 = on(value)?;
         } else if let Some(value) = arg.strip_prefix(b"ipv6=") {
@@ -95,7 +97,7 @@ mod tests {
         let conf = conf.unwrap();
         assert_eq!(conf.servers[0], Server::Addr(([127, 0, 0, 1], 53).into()));
         assert_eq!(conf.servers[1], Server::Addr("[::1]:5353".parse().unwrap()));
-        assert_eq!((conf.valid_ms, conf.ipv4, conf.ipv6), (Some(300_000), true, false));
+        assert_eq!((conf.valid_secs, conf.ipv4, conf.ipv6), (Some(300), true, false));
         let wrong = |args: &[&[u8]]| ResolverConf::parse(args).unwrap_err();
         assert_eq!(wrong(&[b"valid=x", b"a"]), "invalid parameter: valid=x");
         assert_eq!(wrong(&[b"valid=1s"]), "no name servers defined");

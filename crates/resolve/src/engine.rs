@@ -13,7 +13,7 @@ use std::net::IpAddr;
 /// A query without an answer is sent again after this.
 pub const RESEND_MS: u64 = 5000;
 /// How long a failure is told to hold, where the directive has no `valid=`.
-const FAILURE_MS: u64 = 10_000;
+const FAILURE_SECS: u64 = 10;
 /// More names than this are not remembered.
 const NAMES_MAX: usize = 8192;
 
@@ -100,7 +100,7 @@ pub struct Settings {
     pub servers: usize,
     pub ipv4: bool,
     pub ipv6: bool,
-    pub valid_ms: Option<u64>,
+    pub valid_secs: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -411,8 +411,7 @@ impl Engine {
         if asking.code != 0 {
             return asking.waiting.iter().for_each(|w| self.fail(now, *w, asking.code));
         }
-        let ttl_ms = u64::from(asking.ttl_secs) * 1000;
-        let until_ms = now + self.settings.valid_ms.unwrap_or(ttl_ms);
+        let until_ms = holds_until(now, self.settings.valid_secs.unwrap_or(asking.ttl_secs.into()));
         let value = if !asking.addresses.is_empty() {
             Value::Addresses(asking.addresses.clone())
         } else if !asking.services.is_empty() {
@@ -440,7 +439,7 @@ impl Engine {
     }
 
     fn fail(&mut self, now: u64, waiter: Waiter, code: u8) {
-        let until_ms = now + self.settings.valid_ms.unwrap_or(FAILURE_MS);
+        let until_ms = holds_until(now, self.settings.valid_secs.unwrap_or(FAILURE_SECS));
         self.settle(now, waiter, Err(Failed { code: u16::from(code), until_ms }));
     }
 
@@ -517,7 +516,7 @@ impl Engine {
                     true => missing,
                     false => failures.first().copied().unwrap_or(missing),
                 },
-                until_ms: now + self.settings.valid_ms.unwrap_or(FAILURE_MS),
+                until_ms: holds_until(now, self.settings.valid_secs.unwrap_or(FAILURE_SECS)),
             }),
         };
         self.out.push_back(Output::Done(token, outcome));
@@ -541,6 +540,13 @@ impl Engine {
             self.send(now, &key);
         }
     }
+}
+
+/// Until when something holds for so many seconds. As in nginx that is reckoned in whole seconds, to
+/// the end of the last: an answer that is not to be kept (a TTL of 0) still does for all who ask
+/// within the second, instead of each of them asking the server.
+fn holds_until(now: u64, secs: u64) -> u64 {
+    (now / 1000 + secs + 1) * 1000
 }
 
 impl Asking {

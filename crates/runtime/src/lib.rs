@@ -10,6 +10,7 @@ pub mod fs;
 #[cfg(unix)]
 pub mod handover;
 pub mod listen;
+pub mod memory;
 pub mod net;
 #[cfg(unix)]
 pub mod process;

@@ -1,6 +1,7 @@
 //! The main thread: signals, reload, the master beside the serving process.
 
 use crate::globals::Global;
+use crate::kept::Kept;
 use crate::load::{self, Loaded, Paths};
 use crate::serving::Serving;
 use crate::sockets::{Sockets, MASTER_DRAIN_MS};
@@ -16,6 +17,7 @@ use weir_http::logger::{self, LogLevel};
 use weir_module::Mode;
 use weir_runtime::handover;
 use weir_runtime::listen::Listener;
+use weir_runtime::memory;
 use weir_runtime::process::{self, Exit, Fork};
 use weir_runtime::signals::{self, Signal, Waiter, Wake};
 
@@ -34,7 +36,7 @@ pub fn single(
     waiter: &Waiter,
 ) -> Result<(), String> {
     let pid_file = loaded.generation.global.get::<Global>().clone_pid(paths);
-    let mut serving = Serving::start(loaded.generation, sockets)?;
+    let mut serving = Serving::start(loaded.into_generation(), sockets)?;
     let mut ending = false;
     let mut upgrade = None;
     loop {
@@ -123,7 +125,7 @@ impl Global {
 struct Master<'a> {
     paths: &'a Paths,
     waiter: &'a Waiter,
-    loaded: Loaded,
+    kept: Kept,
     sockets: Sockets,
     child: i32,
     link: UnixStream,
@@ -139,9 +141,13 @@ pub fn master(
 ) -> Result<(), String> {
     let pid_file = paths.pid_path(loaded.generation.global.get::<Global>());
     let mut sockets = sockets;
-    let (child, link) = spawn(paths, &loaded, &mut sockets, waiter)?;
+    let (mut kept, generation) = Kept::of(loaded);
+    let mut generation = Some(generation);
+    let (child, link) = spawn(paths, &mut kept, &mut generation, &mut sockets, waiter)?;
+    drop(generation);
+    memory::give_back();
     let started_ms = weir_runtime::clock::mono_ms();
-    let mut m = Master { paths, waiter, loaded, sockets, child, link, started_ms };
+    let mut m = Master { paths, waiter, kept, sockets, child, link, started_ms };
     let mut upgrade = None;
     let mut ending = false;
     // After WINCH the serving process is gone and not started again until HUP.
@@ -157,7 +163,7 @@ pub fn master(
             Wake::Signal(Signal::Hup) if !ending => m.reload(),
             Wake::Signal(Signal::Usr1) => m.reopen(),
             Wake::Signal(Signal::Usr2) if !ending => {
-                upgrade = upgrade::begin(&m.sockets, &pid_file, &m.loaded.generation.error_log);
+                upgrade = upgrade::begin(&m.sockets, &pid_file, &m.kept.error_log);
             }
             Wake::Signal(Signal::Winch) => {
                 resting = true;
@@ -211,7 +217,7 @@ impl Serving {
 
 impl Master<'_> {
     fn log(&self, level: LogLevel, text: &str) {
-        log(&self.loaded.generation, level, text);
+        self.kept.error_log.log(level, None, text.as_bytes());
     }
 
     fn tell(&self, signal: Signal) {
@@ -250,7 +256,8 @@ impl Master<'_> {
         if alive < RESTART_REST_MS {
             std::thread::sleep(std::time::Duration::from_millis(RESTART_REST_MS - alive));
         }
-        let (child, link) = spawn(self.paths, &self.loaded, &mut self.sockets, self.waiter)?;
+        let (child, link) =
+            spawn(self.paths, &mut self.kept, &mut None, &mut self.sockets, self.waiter)?;
         self.child = child;
         self.link = link;
         self.started_ms = weir_runtime::clock::mono_ms();
@@ -274,6 +281,7 @@ impl Master<'_> {
             paths: files.iter().map(|(p, _)| p.to_string_lossy().into_owned()).collect(),
             bundle: loaded.sources.to_bundle(),
         };
+        let (kept, generation) = Kept::of(loaded);
         let listeners: Vec<Arc<Listener>> = sockets.active().cloned().collect();
         let fds: Vec<i32> = listeners
             .iter()
@@ -281,10 +289,12 @@ impl Master<'_> {
             .chain(files.iter().map(|(_, f)| f.as_raw_fd()))
             .collect();
         self.sockets = sockets;
-        self.loaded = loaded;
+        self.kept = kept;
         if let Err(e) = handover::send(&self.link, &body.pack(listeners.len()), &fds) {
             self.log(LogLevel::Alert, &format!("handing the configuration over failed: {e}"));
         }
+        drop((body, generation));
+        memory::give_back();
     }
 
     fn reopen(&self) {
@@ -296,7 +306,7 @@ impl Master<'_> {
             );
             self.log(LogLevel::Emerg, &text);
         }
-        if let Some(who) = identity(&self.loaded.generation).ok().flatten() {
+        if let Some(who) = self.kept.identity().ok().flatten() {
             for path in logger::log_paths() {
                 // A log on a file system without owners still works.
                 let _ = process::chown(&path, &who);
@@ -346,33 +356,22 @@ impl Handover {
     }
 }
 
-/// The user the serving process becomes: the configured one, or nobody, when started as root.
-fn identity(gen: &Generation) -> Result<Option<process::Identity>, String> {
-    if !process::is_root() {
-        return Ok(None);
-    }
-    let global = gen.global.get::<Global>();
-    match global.user.as_option() {
-        Some((user, group)) => process::lookup(user, group.as_deref()).map(Some),
-        None => process::lookup("nobody", Some("nogroup"))
-            .or_else(|_| process::lookup("nobody", None))
-            .map(Some),
-    }
-}
-
+/// Starts the serving process. Its generation is the one that was made at the start, or is made
+/// there from what the master keeps.
 fn spawn(
     paths: &Paths,
-    loaded: &Loaded,
+    kept: &mut Kept,
+    generation: &mut Option<Arc<Generation>>,
     sockets: &mut Sockets,
     waiter: &Waiter,
 ) -> Result<(i32, UnixStream), String> {
-    let who = identity(&loaded.generation)?;
+    let who = kept.identity()?;
     if let Some(who) = &who {
         for path in logger::log_paths() {
             let _ = process::chown(&path, who);
         }
-        for dir in crate::temp_dirs(&loaded.generation) {
-            let _ = process::chown(&dir, who);
+        for dir in &kept.temp_dirs {
+            let _ = process::chown(dir, who);
         }
     }
     let (ours, theirs) = process::socket_pair().map_err(|e| format!("socketpair() failed: {e}"))?;
@@ -380,12 +379,19 @@ fn spawn(
         Fork::Parent { child } => Ok((child, ours)),
         Fork::Child => {
             drop(ours);
-            // Taken, not copied: when the workers close them, they are closed.
+            // Taken, not copied: when the workers close them, they are closed, and the generation
+            // is held by what serves it alone.
             let own = std::mem::take(sockets);
-            let code = match serve(paths, loaded, own, who, &theirs, waiter) {
+            let generation = match generation.take() {
+                Some(g) => Ok(g),
+                None => kept.generation(paths),
+            };
+            kept.let_go();
+            let served = generation.and_then(|g| serve(paths, g, own, who, &theirs, waiter));
+            let code = match served {
                 Ok(()) => 0,
                 Err(e) => {
-                    log(&loaded.generation, LogLevel::Emerg, &e);
+                    kept.error_log.log(LogLevel::Emerg, None, e.as_bytes());
                     2
                 }
             };
@@ -397,19 +403,19 @@ fn spawn(
 /// The serving process under a master.
 fn serve(
     paths: &Paths,
-    loaded: &Loaded,
+    generation: Arc<Generation>,
     own: Sockets,
     who: Option<process::Identity>,
     link: &UnixStream,
     waiter: &Waiter,
 ) -> Result<(), String> {
-    crate::apply_limits(loaded.generation.global.get::<Global>(), &loaded.generation.error_log);
+    crate::apply_limits(generation.global.get::<Global>(), &generation.error_log);
     if let Some(who) = who {
-        let any_source = weir_modules::binds_any_source(&loaded.generation);
+        let any_source = weir_modules::binds_any_source(&generation);
         process::become_user(&who, any_source)
             .map_err(|e| format!("becoming user \"{}\" failed: {e}", who.name))?;
     }
-    let mut serving = Serving::start(Arc::clone(&loaded.generation), own)?;
+    let mut serving = Serving::start(generation, own)?;
     let mut ending = false;
     let mut master = Some(link);
     loop {

@@ -33,6 +33,13 @@ pub struct Loaded {
     pub warnings: Vec<String>,
 }
 
+impl Loaded {
+    /// The generation without the text it was made from.
+    pub fn into_generation(self) -> Arc<Generation> {
+        self.generation
+    }
+}
+
 /// A refused configuration: for the terminal, and one line for the log.
 pub struct Refused {
     pub text: String,

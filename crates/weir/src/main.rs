@@ -6,8 +6,11 @@ mod control;
 mod embedded;
 mod globals;
 mod help;
+#[cfg(unix)]
+mod kept;
 mod load;
 mod missing;
+mod retired;
 mod serving;
 mod sockets;
 #[cfg(unix)]

@@ -4,6 +4,7 @@
 //! connections it has and takes every new generation; it is the first to be taken back.
 
 use crate::globals::Global;
+use crate::retired::Retired;
 use crate::sockets::{Sockets, DRAIN_MS};
 use crate::watch::{self, Watch};
 use crate::workers::{self, Command, Setup, WorkerHandle};
@@ -12,6 +13,7 @@ use weir_http::generation::Generation;
 use weir_http::logger::{self, LogLevel};
 use weir_http::worker::AllCounters;
 use weir_runtime::listen::Listener;
+use weir_runtime::memory;
 
 /// Workers may be added by a reload up to this many.
 const WORKERS_MAX: usize = 1024;
@@ -23,6 +25,7 @@ pub struct Serving {
     /// By number: those that work, then those that rest.
     workers: Vec<WorkerHandle>,
     watch: Watch,
+    retired: Retired,
 }
 
 /// Starts what modules do besides answering requests.
@@ -39,10 +42,13 @@ impl Serving {
             all: Arc::new(AllCounters::new(WORKERS_MAX)),
             workers: Vec::new(),
             watch: Watch::default(),
+            retired: Retired::default(),
         };
         start_modules(&s.generation);
         s.fill()?;
         weir_modules::serve(&s.generation);
+        // What reading the configuration took.
+        memory::give_back();
         Ok(s)
     }
 
@@ -106,7 +112,7 @@ impl Serving {
         self.sockets = sockets;
         let worked = self.count();
         start_modules(&generation);
-        self.generation = generation;
+        self.retired.add(std::mem::replace(&mut self.generation, generation));
         let connections_max = self.generation.global.get::<Global>().connections();
         for (id, w) in self.workers.iter().enumerate() {
             let _ = w.commands.send(Command::Serve {
@@ -124,6 +130,7 @@ impl Serving {
 
     /// What is to be done from time to time; call it whenever the main thread has waited.
     pub fn tend(&mut self) {
+        self.let_go();
         let mut changed = self.sockets.close_left(DRAIN_MS);
         if self.watches() {
             let told = self.watch.look(&self.workers, &self.all);
@@ -144,7 +151,23 @@ impl Serving {
     pub fn tend_in_ms(&self) -> u64 {
         let close = self.sockets.next_close_in(DRAIN_MS).unwrap_or(u64::MAX);
         let look = if self.watches() { watch::LOOK_MS } else { u64::MAX };
-        close.min(look)
+        close.min(look).min(self.retired.look_in_ms())
+    }
+
+    /// Drops the old generations that nothing uses any more, and gives their memory back.
+    fn let_go(&mut self) {
+        let unused = self.retired.take_unused();
+        if unused.is_empty() {
+            return;
+        }
+        for generation in unused {
+            let text = format!("configuration {} is no longer in use", generation.number);
+            self.log(LogLevel::Info, &text);
+        }
+        memory::give_back();
+        for w in &self.workers {
+            let _ = w.commands.send(Command::GiveBack);
+        }
     }
 
     fn shutdown_timeout(&self) -> Option<u64> {

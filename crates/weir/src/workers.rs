@@ -18,7 +18,7 @@ use weir_http::generation::{Generation, WorkerGen};
 use weir_http::logger::LogLevel;
 use weir_http::worker::{AllCounters, Counters, Worker};
 use weir_runtime::listen::{Acceptor, Listener, Peer};
-use weir_runtime::{clock, timer};
+use weir_runtime::{clock, memory, timer};
 
 /// What the main thread tells a worker.
 pub enum Command {
@@ -30,6 +30,8 @@ pub enum Command {
     Answer(u64),
     /// No new connections will come: let go of what is kept for them.
     Rest,
+    /// An old generation is gone: give free memory back to the system.
+    GiveBack,
     /// Write out what is buffered: the logs are about to be opened anew.
     FlushLogs,
     /// Stop accepting, finish requests, close idle connections, end. The time is the longest.
@@ -227,6 +229,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
                 let fresh = Rc::new(WorkerGen::new(generation));
                 let old = state.worker.gen.replace(fresh);
                 state.retire(old);
+                state.bring_idle();
                 state.worker.connections_max.set(connections_max);
                 state.take_turns();
                 state.listen(listeners);
@@ -242,6 +245,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
                 state.idle_tasks.take();
                 state.worker.free_pools();
             }
+            Command::GiveBack => memory::give_back(),
             Command::FlushLogs => state.worker.flush(),
             Command::Quit { timeout_ms } => {
                 state.quit(timeout_ms).await;
@@ -291,6 +295,16 @@ impl State {
             }
             let task = spawn_local(accept_loop(Rc::clone(self), Arc::clone(&l)));
             accepting.push((l, task));
+        }
+    }
+
+    /// Connections that wait for a request take the newest configuration, so that the old one is
+    /// not kept for them; those whose address is no longer listened on are closed, as in nginx.
+    fn bring_idle(&self) {
+        for conn in self.connections.borrow().iter().filter(|c| c.idle.get()) {
+            if !conn.look_again() && !conn.keep_up() {
+                close_idle(&conn);
+            }
         }
     }
 

@@ -22,7 +22,7 @@ fn fill(store: &Store, text: &[u8], body: &[u8]) {
     let mut spool =
         Spool::new(entry::encode(&meta, text, head, 0), store.temp_beside(&handle.key()));
     spool.write(body).expect("written");
-    store.commit(handle, meta, text, head, spool).expect("committed");
+    store.commit(handle, meta, &store.fills.begin(text), head, spool).expect("committed");
 }
 
 fn wanted(text: &[u8]) -> Request<'_> {

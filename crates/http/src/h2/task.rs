@@ -134,6 +134,9 @@ impl<S: Starter> Task<S> {
         if self.link.conn.worker.closing.get() {
             self.go_away(ErrorCode::NO_ERROR);
         }
+        if self.link.active() == 0 {
+            self.keep_up();
+        }
         if !std::mem::replace(&mut self.started, true) {
             // What was read before this task began.
             let early = std::mem::take(&mut self.rest);
@@ -367,6 +370,18 @@ impl<S: Starter> Task<S> {
         self.limit_keepalive();
         self.starter.start(cx, Job { stream, request, refused });
         Ok(())
+    }
+
+    /// Between streams an old generation is not kept; where the newest does not listen on this
+    /// address any more, the connection ends.
+    fn keep_up(&mut self) {
+        if Rc::ptr_eq(&self.link.conn.worker.gen.borrow(), &self.gen) {
+            return;
+        }
+        match self.link.conn.keep_up() {
+            true => self.newest_generation(),
+            false => self.go_away(ErrorCode::NO_ERROR),
+        }
     }
 
     fn newest_generation(&mut self) {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weir_cache::entry::{self, ETAG_MAX_BYTES};
 use weir_cache::spool::MakeTemp;
-use weir_cache::{Handle, Meta, Spool, Store};
+use weir_cache::{Filling, Handle, Meta, Spool, Store};
 use weir_http::conf::TempPath;
 use weir_http::location::{bytes_path, map_uri};
 use weir_http::logger::LogLevel;
@@ -20,7 +20,7 @@ use weir_runtime::clock;
 use weir_wire::http1::names::ResponseHeaderId as Id;
 
 enum To {
-    Entry { store: Arc<Store>, handle: Box<Handle>, meta: Meta, key_text: Vec<u8>, head: Vec<u8> },
+    Entry { store: Arc<Store>, handle: Box<Handle>, meta: Meta, filling: Filling, head: Vec<u8> },
     File { path: PathBuf, access: u32, modified: Option<i64>, length: Option<u64> },
 }
 
@@ -48,8 +48,8 @@ impl Fill {
             return;
         }
         let done = match self.to {
-            To::Entry { store, handle, meta, key_text, head } => {
-                store.commit(*handle, meta, &key_text, &head, self.spool)
+            To::Entry { store, handle, meta, filling, head } => {
+                store.commit(*handle, meta, &filling, &head, self.spool)
             }
             To::File { path, access, modified, length } => {
                 if length.is_some_and(|n| n != self.spool.written) {
@@ -117,7 +117,7 @@ pub fn begin(
     let bypassed = state.status == Some(Status::Bypass);
     let entry = state.entry.as_mut()?;
     let (store, main) = (Arc::clone(&entry.store), entry.main);
-    let key_text = entry.key_text.clone();
+    let filling = entry.filling.take()?;
     let mut handle = entry.handle.take();
     if bypassed {
         handle = store.enter(main, 1);
@@ -139,12 +139,12 @@ pub fn begin(
         ..validators(r)
     };
     let head = r.exchange.head_bytes().get(..r.exchange.head.head_len)?.to_vec();
-    let header = entry::encode(&meta, &key_text, &head, 0);
+    let header = entry::encode(&meta, filling.key_text(), &head, 0);
     let make = match store.params().use_temp_path {
         true => temp_maker(temp),
         false => store.temp_beside(&handle.key()),
     };
-    let to = To::Entry { store, handle: Box::new(handle), meta, key_text, head };
+    let to = To::Entry { store, handle: Box::new(handle), meta, filling, head };
     Some(Fill { spool: Spool::new(header, make), to, failed: false })
 }
 
@@ -202,7 +202,9 @@ pub fn begin_store(r: &mut Request, conf: &CacheConf, temp: &Arc<TempPath>) -> O
 pub fn remember(r: &mut Request, status: u16, until: i64) {
     let Some(state) = r.kept::<State>() else { return };
     if state.cacheable && until != 0 {
-        if let Some(handle) = state.entry.as_mut().and_then(|e| e.handle.as_mut()) {
+        let entry = state.entry.as_mut();
+        let entry = entry.filter(|e| !e.filling.as_ref().is_some_and(Filling::is_purged));
+        if let Some(handle) = entry.and_then(|e| e.handle.as_mut()) {
             handle.remember_error(status, until);
         }
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_cache::store::Request as Wanted;
 use weir_cache::zone::Lock;
-use weir_cache::{Handle, Key, Opened, Store, Stored};
+use weir_cache::{Filling, Handle, Key, Opened, Store, Stored};
 use weir_http::client_watch::unless_client_goes;
 use weir_http::logger::LogLevel;
 use weir_http::Request;
@@ -66,6 +66,8 @@ pub struct Entry {
     pub key_text: Vec<u8>,
     pub main: Key,
     pub handle: Option<Handle>,
+    /// Where the server is asked for an answer to keep.
+    pub filling: Option<Filling>,
     pub min_uses: u32,
     /// What is there already, and under which key.
     pub stale: Option<(Key, Arc<Stored>)>,
@@ -83,7 +85,15 @@ impl State {
         self.cacheable = false;
         if let Some(entry) = &mut self.entry {
             entry.handle = None;
+            entry.filling = None;
         }
+    }
+}
+
+impl Entry {
+    /// The server is about to be asked: from now on a purge counts for its answer too.
+    fn begin(&mut self) {
+        self.filling = Some(self.store.fills.begin(&self.key_text));
     }
 }
 
@@ -184,9 +194,11 @@ pub async fn look(
     };
     let main = Key::of(&key_text);
     let min_uses = *conf.min_uses;
-    let mut entry = Box::new(Entry { store, key_text, main, handle: None, min_uses, stale: None });
+    let (handle, filling, stale) = (None, None, None);
+    let mut entry = Box::new(Entry { store, key_text, main, handle, filling, min_uses, stale });
     if any_true(r, &conf.bypass) {
         state.status = Some(Status::Bypass);
+        entry.begin();
         state.entry = Some(entry);
         r.keep_state(state);
         return Looked::Ask;
@@ -209,6 +221,7 @@ pub async fn look(
         };
         let Lock::Wait { mut filled, until_ms } = wait else {
             entry.handle = Some(handle);
+            entry.begin();
             state.cacheable = range_is_kept(r, conf);
             state.entry = Some(entry);
             r.keep_state(state);
@@ -268,6 +281,7 @@ fn found(
             let renew = will_do && *conf.background_update;
             state.cacheable = renew || range_is_kept(r, conf);
             state.status = Some(Status::Expired);
+            entry.begin();
             state.entry = Some(entry);
             if renew {
                 state.silent = true;

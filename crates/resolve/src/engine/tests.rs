@@ -14,7 +14,7 @@ fn counting() -> Random {
 }
 
 fn engine(servers: usize, ipv6: bool) -> Engine {
-    Engine::new(Settings { servers, ipv4: true, ipv6, valid_ms: None }, counting())
+    Engine::new(Settings { servers, ipv4: true, ipv6, valid_secs: None }, counting())
 }
 
 fn drain(e: &mut Engine) -> Vec<Output> {
@@ -66,12 +66,43 @@ fn one_query_for_all_who_wait_and_then_the_cache() {
     assert_eq!(got.iter().map(|g| g.0).collect::<Vec<_>>(), [one, two]);
     assert_eq!(
         (ips(&got[0].1), got[0].1.as_ref().unwrap().until_ms),
-        (vec!["127.0.0.1:0".into()], 5002)
+        (vec!["127.0.0.1:0".into()], 6000)
     );
-    e.ask(5001, Question::Name("a.test"));
+    e.ask(5999, Question::Name("a.test"));
     assert_eq!(done(&drain(&mut e)).len(), 1);
-    e.ask(5002, Question::Name("a.test"));
+    e.ask(6000, Question::Name("a.test"));
     assert_eq!(sends(&drain(&mut e)).len(), 1);
+}
+
+#[test]
+fn what_is_not_to_be_kept_does_for_the_rest_of_the_second() {
+    let mut e = engine(1, false);
+    e.ask(7100, Question::Name("a.test"));
+    let out = sends(&drain(&mut e));
+    e.response(7200, &out[0].0, &answer(&out[0].1, 0, &[a(1)]));
+    assert_eq!(done(&drain(&mut e))[0].1.as_ref().unwrap().until_ms, 8000);
+    e.ask(7999, Question::Name("a.test"));
+    assert_eq!(done(&drain(&mut e)).len(), 1);
+    e.ask(8000, Question::Name("a.test"));
+    assert_eq!(sends(&drain(&mut e)).len(), 1);
+}
+
+#[test]
+fn valid_takes_the_place_of_what_answers_say_and_failures_are_not_kept() {
+    let settings = Settings { servers: 1, ipv4: true, ipv6: false, valid_secs: Some(20) };
+    let mut e = Engine::new(settings, counting());
+    e.ask(0, Question::Name("a.test"));
+    let out = sends(&drain(&mut e));
+    e.response(500, &out[0].0, &answer(&out[0].1, 0, &[a(1)]));
+    assert_eq!(done(&drain(&mut e))[0].1.as_ref().unwrap().until_ms, 21_000);
+    e.ask(0, Question::Name("b.test"));
+    let out = sends(&drain(&mut e));
+    let mut failed = answer(&out[0].1, 9, &[]);
+    failed[3] |= 3;
+    e.response(500, &out[0].0, &failed);
+    assert_eq!(done(&drain(&mut e))[0].1, Err(Failed { code: 3, until_ms: 21_000 }));
+    e.ask(501, Question::Name("b.test"));
+    assert_eq!(sends(&drain(&mut e)).len(), 1, "asked again, as in nginx");
 }
 
 #[test]
@@ -108,7 +139,7 @@ fn both_families_are_waited_for_and_one_failure_is_enough() {
     let mut failed = answer(&out[1].1, 9, &[]);
     failed[3] |= 2;
     e.response(2, &out[1].0, &failed);
-    assert_eq!(done(&drain(&mut e))[0].1, Err(Failed { code: 2, until_ms: 10_002 }));
+    assert_eq!(done(&drain(&mut e))[0].1, Err(Failed { code: 2, until_ms: 11_000 }));
 }
 
 #[test]
@@ -145,7 +176,7 @@ fn a_service_is_its_hosts_addresses() {
         "y.test could not be resolved (3: Host not found) while resolving service http of a.test";
     assert!(out.contains(&Output::Log(line.into())), "{out:?}");
     let found = done(&out)[0].1.clone().unwrap();
-    assert_eq!((found.targets.len(), found.until_ms), (1, 3002));
+    assert_eq!((found.targets.len(), found.until_ms), (1, 4000));
     assert_eq!((found.targets[0].port, found.targets[0].weight), (80, 5));
     assert!(e.is_idle());
 }

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Measure the memory of a server after its start and after each of several reloads.
+
+    generations.py --binary target/release/weir [--servers 3000] [--tls] [--locations 3] [--reloads 10]
+                   [--idle 200] [--h2 20] [--ask] [--workers 2] [--no-master]
+
+Starts the program on a configuration of its own with so many servers (names on one address, with a
+certificate each when `--tls`), reloads it again and again, and prints in MB the proportional set size
+(`Pss` in /proc/PID/smaps_rollup) of the whole tree of processes: after the start, the largest seen while
+a reload ran, and what it came down to afterwards; and the time, with the CPU time of all of them.  A reload is over when fresh connections are answered by
+the new configuration only; then the memory is read until it is the same three times, for at most
+`--settle` seconds.
+
+    --idle N    kept-alive connections that have asked once, before the first reload, and wait
+    --h2 N      HTTP/2 connections that have asked once and wait
+    --ask       the waiting HTTP/1 connections ask once again after each reload
+
+Any program that reads nginx.conf and reloads on SIGHUP will do.  Loopback only; needs Python 3, `openssl`
+for `--tls`, and the right to read the processes' smaps.
+"""
+import argparse, concurrent.futures, os, pathlib, shutil, signal, socket, ssl, subprocess, sys, tempfile, time
+
+PATIENCE_SECS = 120
+FRESH_IN_A_ROW = 8
+PREFACE = b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' + bytes.fromhex('000000040000000000')
+# HEADERS of stream 1: GET, http, /, and :authority "a" as a literal.
+H2_REQUEST = bytes.fromhex('000006010500000001') + bytes.fromhex('828684410161')
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def certificate(dir_, i):
+    subprocess.run(['openssl', 'req', '-x509', '-nodes', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256',
+                    '-subj', f'/CN=h{i}', '-days', '30', '-keyout', f'{dir_}/{i}.key', '-out', f'{dir_}/{i}.crt'],
+                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def conf(args, turn, port, dir_):
+    user = 'user root;' if os.geteuid() == 0 else ''
+    master = 'master_process off;' if args.no_master else ''
+    out = [f'{user} {master} daemon off; worker_processes {args.workers}; pid {dir_}/pid; '
+           f'error_log {dir_}/error.log notice;\nevents {{ worker_connections 4096; }}\n'
+           'http { access_log off; keepalive_timeout 600s; keepalive_requests 1000000; http2 on; '
+           'server_names_hash_max_size 65536;\n'
+           f'server {{ listen 127.0.0.1:{port}; server_name front; return 200 {turn:08}; }}\n']
+    for i in range(args.servers):
+        tls = f' ssl; ssl_certificate {args.certs}/{i}.crt; ssl_certificate_key {args.certs}/{i}.key' if args.tls else ''
+        more = ''.join(f' location /l{n}/ {{ {args.inside} }}' for n in range(args.locations))
+        out.append(f'server {{ listen 127.0.0.1:{port + bool(args.tls)}{tls}; server_name h{i};{more} }}\n')
+    return ''.join(out) + '}\n'
+
+
+def tree(pid):
+    """The process and all below it."""
+    parents = {}
+    for p in pathlib.Path('/proc').glob('[0-9]*'):
+        try:
+            parents.setdefault(int((p / 'stat').read_text().rsplit(')', 1)[1].split()[1]), []).append(int(p.name))
+        except OSError:
+            pass
+    todo, out = [pid], []
+    while todo:
+        out.append(todo.pop())
+        todo += parents.get(out[-1], [])
+    return out
+
+
+def pss_mb(pid):
+    total = 0
+    for p in tree(pid):
+        try:
+            for line in pathlib.Path(f'/proc/{p}/smaps_rollup').read_text().splitlines():
+                if line.startswith('Pss:'):
+                    total += int(line.split()[1])
+        except OSError:
+            pass
+    return total / 1024
+
+
+def cpu_secs(pid):
+    """CPU time of the tree so far, that of processes that have ended included."""
+    ticks = 0
+    for p in tree(pid):
+        try:
+            ticks += sum(map(int, pathlib.Path(f'/proc/{p}/stat').read_text().rsplit(')', 1)[1].split()[11:15]))
+        except OSError:
+            pass
+    return ticks / os.sysconf('SC_CLK_TCK')
+
+
+def settled_mb(pid, settle):
+    last, same, end = -1.0, 0, time.monotonic() + settle
+    while same < 3 and time.monotonic() < end:
+        time.sleep(0.25)
+        now = pss_mb(pid)
+        same = same + 1 if abs(now - last) < 0.2 else 0
+        last = now
+    return last
+
+
+def ask(c):
+    c.sendall(b'GET / HTTP/1.1\r\nHost: front\r\n\r\n')
+    seen = b''
+    while not (seen.find(b'\r\n\r\n') >= 0 and len(seen) >= seen.find(b'\r\n\r\n') + 12):
+        piece = c.recv(4096)
+        if not piece:
+            return None
+        seen += piece
+    return seen[-8:]
+
+
+def connect(port):
+    return socket.create_connection(('127.0.0.1', port), PATIENCE_SECS)
+
+
+def wait_for(port, child, turn, pid):
+    """Until only the new configuration answers; the largest memory seen, and the seconds it took."""
+    begin, row, peak = time.monotonic(), 0, 0.0
+    while row < FRESH_IN_A_ROW:
+        if child.poll() is not None or time.monotonic() - begin > PATIENCE_SECS:
+            sys.exit(f'configuration {turn} does not answer')
+        try:
+            with connect(port) as c:
+                row = row + 1 if ask(c) == b'%08d' % turn else 0
+        except OSError:
+            row = 0
+        if row == 0:
+            peak = max(peak, pss_mb(pid))
+            time.sleep(0.02)
+    return peak, time.monotonic() - begin
+
+
+def h2_connection(port, tls_port):
+    if tls_port is None:
+        c = connect(port)
+    else:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_alpn_protocols(['h2'])
+        c = context.wrap_socket(connect(tls_port), server_hostname='h0')
+    c.sendall(PREFACE + H2_REQUEST)
+    c.recv(65536)
+    return c
+
+
+def run(args, dir_):
+    port, path = args.port or free_port(), pathlib.Path(dir_, 'nginx.conf')
+    path.write_text(conf(args, 0, port, dir_))
+    begin = time.monotonic()
+    child = subprocess.Popen([args.binary, '-p', dir_, '-c', str(path), '-e', f'{dir_}/error.log'])
+    try:
+        _, took = wait_for(port, child, 0, child.pid)
+        took = time.monotonic() - begin
+        idle = [connect(port) for _ in range(args.idle)]
+        for c in idle:
+            ask(c)
+        h2 = [h2_connection(port, port + 1 if args.tls else None) for _ in range(args.h2)]
+        first = settled_mb(child.pid, args.settle)
+        spent = cpu_secs(child.pid)
+        print(f'start      {first:8.1f} MB  {took:5.1f} s  cpu {spent:5.1f} s', flush=True)
+        for turn in range(1, args.reloads + 1):
+            path.write_text(conf(args, turn, port, dir_))
+            child.send_signal(signal.SIGHUP)
+            peak, took = wait_for(port, child, turn, child.pid)
+            for c in idle if args.ask else []:
+                ask(c)
+            now = settled_mb(child.pid, args.settle)
+            before, spent = spent, cpu_secs(child.pid)
+            print(f'reload {turn:3} {now:8.1f} MB  {took:5.1f} s  cpu {spent - before:5.1f} s  peak {max(peak, now):8.1f}  x {now / first:.2f}', flush=True)
+        del idle, h2
+        return now / first
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.wait(PATIENCE_SECS)
+
+
+def main():
+    p = argparse.ArgumentParser(description='Measure the memory of a server after each of several reloads.')
+    p.add_argument('--binary', required=True)
+    p.add_argument('--servers', type=int, default=3000)
+    p.add_argument('--locations', type=int, default=0)
+    p.add_argument('--inside', default='root /srv;', help='what each location says')
+    p.add_argument('--tls', action='store_true')
+    p.add_argument('--certs', help='directory of certificates, made there when missing and kept')
+    p.add_argument('--reloads', type=int, default=10)
+    p.add_argument('--workers', type=int, default=2)
+    p.add_argument('--idle', type=int, default=0)
+    p.add_argument('--h2', type=int, default=0)
+    p.add_argument('--ask', action='store_true')
+    p.add_argument('--no-master', action='store_true')
+    p.add_argument('--settle', type=float, default=8)
+    p.add_argument('--port', type=int, help='this and the next (by the kernel)')
+    args = p.parse_args()
+    dir_ = tempfile.mkdtemp(prefix='weir-generations-')
+    os.chmod(dir_, 0o755)
+    os.makedirs(f'{dir_}/logs')
+    args.certs = args.certs or f'{dir_}/certs'
+    try:
+        if args.tls:
+            os.makedirs(args.certs, exist_ok=True)
+            with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+                missing = (i for i in range(args.servers) if not os.path.exists(f'{args.certs}/{i}.crt'))
+                list(pool.map(lambda i: certificate(args.certs, i), missing))
+        print(f'{args.binary}: {run(args, dir_):.2f} times the memory after the start')
+    finally:
+        shutil.rmtree(dir_)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,70 @@
+//! What the master keeps of the configuration in force: its text, from which a serving process
+//! that has to be started again makes its generation, and what the master's own work needs. A
+//! generation of its own would double the memory of a large configuration.
+
+use crate::globals::Global;
+use crate::load::{self, Loaded, Paths};
+use std::any::Any;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_conf::{BundleLoader, Sources};
+use weir_http::generation::Generation;
+use weir_http::logger::{self, ErrorLog, LogFile};
+use weir_http::zones;
+use weir_module::Mode;
+use weir_runtime::process::{self, Identity};
+
+pub struct Kept {
+    sources: Sources,
+    pub error_log: Arc<ErrorLog>,
+    /// `user`
+    user: Option<(String, Option<String>)>,
+    /// The temporary directories, to be given to the serving process' user.
+    pub temp_dirs: Vec<PathBuf>,
+    /// Opened with root's rights, and opened again with them (USR1).
+    logs: Vec<Arc<LogFile>>,
+    /// The next configuration is held against them: a zone may not change what it counts by.
+    zones: Vec<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Kept {
+    /// What is kept, and the generation, which is not.
+    pub fn of(loaded: Loaded) -> (Kept, Arc<Generation>) {
+        let Loaded { generation, sources, .. } = loaded;
+        let kept = Kept {
+            sources,
+            error_log: Arc::clone(&generation.error_log),
+            user: generation.global.get::<Global>().user.as_option().cloned(),
+            temp_dirs: crate::temp_dirs(&generation),
+            logs: logger::open_files(),
+            zones: zones::in_use(),
+        };
+        (kept, generation)
+    }
+
+    /// The generation, made anew from the text.
+    pub fn generation(&self, paths: &Paths) -> Result<Arc<Generation>, String> {
+        load::load_from(paths, Mode::Serve, &BundleLoader::new(&self.sources))
+            .map(Loaded::into_generation)
+            .map_err(|e| e.line)
+    }
+
+    /// In the serving process: its logs and zones are its generations' alone.
+    pub fn let_go(&mut self) {
+        self.logs.clear();
+        self.zones.clear();
+    }
+
+    /// The user the serving process becomes: the configured one, or nobody, when started as root.
+    pub fn identity(&self) -> Result<Option<Identity>, String> {
+        if !process::is_root() {
+            return Ok(None);
+        }
+        match &self.user {
+            Some((user, group)) => process::lookup(user, group.as_deref()).map(Some),
+            None => process::lookup("nobody", Some("nogroup"))
+                .or_else(|_| process::lookup("nobody", None))
+                .map(Some),
+        }
+    }
+}
