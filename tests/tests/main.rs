@@ -46,6 +46,7 @@ mod proxy_upstream;
 mod proxy_uri;
 mod proxy_websocket;
 mod readme_https;
+mod regex_limits;
 mod reload_dropping;
 mod request_headers;
 mod request_limits;

@@ -21,6 +21,7 @@ pub mod headers_out;
 mod listen_rows;
 pub mod location;
 pub mod logger;
+pub mod matching;
 pub mod module;
 pub mod names;
 pub mod output;

@@ -5,6 +5,7 @@
 use crate::buf::{Buf, Chain, Data};
 use crate::conf::ServerTokens;
 use crate::h2;
+use crate::matching;
 use crate::module::FilterResult;
 use crate::names;
 use crate::request::Request;
@@ -25,6 +26,7 @@ pub fn send_header(r: &mut Request) -> FilterResult {
     if r.header_sent {
         return Ok(());
     }
+    matching::check_header(r)?;
     if r.is_part() {
         subrequest::header(r);
         return Ok(());

@@ -154,6 +154,7 @@ pub struct Request {
     pub post_action: bool,
     /// Modules whose limits have been applied, by a bit each: once for a request and its parts.
     pub limits_applied: u8,
+    pub(crate) unknown: crate::matching::Unknown,
     /// What it has to do with subrequests: `None` for most.
     pub(crate) parts: Option<Box<Parts>>,
 }
@@ -236,6 +237,7 @@ impl Request {
             number,
             post_action,
             limits_applied,
+            unknown,
             parts,
         } = self;
         *place = None;
@@ -295,6 +297,7 @@ impl Request {
         *number = 0;
         *post_action = false;
         *limits_applied = 0;
+        unknown.clear();
         *parts = None;
     }
 
@@ -492,7 +495,7 @@ impl Request {
         let def = &gen.shared.vars[n];
         let start = out.len();
         let found = (def.get)(self, &def.arg, out);
-        if def.cached {
+        if def.cached && !self.match_failed() {
             match found {
                 true => self.store_var(n, Some(&out[start..])),
                 false => self.store_var(n, None),
