@@ -29,6 +29,7 @@ mod keepalive;
 mod keepalive_min_timeout;
 mod limit_conn;
 mod limit_req;
+mod line_ends;
 mod listen_options;
 mod location_selection;
 mod map_module;

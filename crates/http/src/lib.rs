@@ -24,6 +24,7 @@ pub mod logger;
 pub mod matching;
 pub mod module;
 pub mod names;
+mod one_line;
 pub mod output;
 pub mod phases;
 pub mod request;

@@ -8,6 +8,7 @@ use crate::h2;
 use crate::matching;
 use crate::module::FilterResult;
 use crate::names;
+use crate::one_line;
 use crate::request::Request;
 use crate::subrequest;
 use crate::worker::Worker;
@@ -43,6 +44,7 @@ pub fn send_header(r: &mut Request) -> FilterResult {
         r.keepalive = false;
     }
     adjust(r);
+    one_line::check(r);
     if let Some(stream) = r.stream().cloned() {
         h2::send_header(r, &stream);
         return Ok(());
@@ -298,7 +300,7 @@ fn write_end(r: &Request, text: &mut Vec<u8>) {
     for (name, value) in &r.out.trailers {
         text.extend_from_slice(name);
         text.extend_from_slice(b": ");
-        text.extend_from_slice(value);
+        text.extend_from_slice(&one_line::trailer(r, name, value));
         text.extend_from_slice(b"\r\n");
     }
     text.extend_from_slice(b"\r\n");

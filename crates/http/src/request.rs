@@ -155,6 +155,8 @@ pub struct Request {
     /// Modules whose limits have been applied, by a bit each: once for a request and its parts.
     pub limits_applied: u8,
     pub(crate) unknown: crate::matching::Unknown,
+    /// A variable was evaluated: its text may be in the header.
+    pub(crate) computed: bool,
     /// What it has to do with subrequests: `None` for most.
     pub(crate) parts: Option<Box<Parts>>,
 }
@@ -238,6 +240,7 @@ impl Request {
             post_action,
             limits_applied,
             unknown,
+            computed,
             parts,
         } = self;
         *place = None;
@@ -298,6 +301,7 @@ impl Request {
         *post_action = false;
         *limits_applied = 0;
         unknown.clear();
+        *computed = false;
         *parts = None;
     }
 
@@ -481,6 +485,7 @@ impl Request {
 
     /// Appends a variable's value; `false` when it has none.
     pub fn var(&mut self, id: VarId, out: &mut Vec<u8>) -> bool {
+        self.computed = true;
         let n = id.0 as usize;
         match self.vars.get(n) {
             Some(VarSlot::Value { start, len }) => {
@@ -504,9 +509,15 @@ impl Request {
         found
     }
 
+    /// Whether a variable was evaluated: only then may text that it brought along be anywhere.
+    pub fn is_computed(&self) -> bool {
+        self.computed
+    }
+
     /// Appends the value of a variable that is named at run time, in lower case; `false` when there
     /// is none.
     pub fn var_named(&mut self, name: &[u8], out: &mut Vec<u8>) -> bool {
+        self.computed = true;
         let gen = Rc::clone(self.gen());
         match gen.shared.main.get::<CoreMain>().vars.find(name) {
             Some(Named::Number(id)) => self.var(id, out),
@@ -739,6 +750,7 @@ impl Env for Request {
     }
 
     fn capture(&mut self, n: usize, out: &mut Vec<u8>) {
+        self.computed = true;
         if let Some(text) = self.captures.get(n) {
             out.extend_from_slice(text);
         }

@@ -130,7 +130,8 @@ pub const ROWS: &[Row] = &[
         let sink = error_log_sink(cf, d)?;
         push_log(&mut cf.get::<Global>().error_log, sink);
         Ok(())
-    }),
+    })
+    .note("Control characters are written as \\x0A and the like in lines about a connection, so that nobody else writes lines of the log; nginx writes them as they are."),
     Row::block("events", MAIN, Arity::NONE, "Connection processing.", |cf, d| {
         cf.get::<Global>().events.once(d, ())?;
         cf.walk(EVENTS, d.children())

@@ -5,6 +5,8 @@ use crate::backend::run::BodyLength;
 use crate::cache::lookup::Condition;
 use crate::cache::vars as cached;
 use weir_base::bytes::fmt_u64;
+use weir_base::line;
+use weir_http::logger::LogLevel;
 use weir_http::module::{Getter, VarArg};
 use weir_http::Request;
 use weir_script::template::Template;
@@ -271,12 +273,11 @@ fn write_condition(
 fn eval_line(r: &mut Request, value: &Template, out: &mut Vec<u8>) {
     let start = out.len();
     r.eval_into(value, out);
-    if memchr::memchr3(b'\r', b'\n', 0, &out[start..]).is_some() {
-        for b in &mut out[start..] {
-            if matches!(*b, b'\r' | b'\n' | 0) {
-                *b = b' ';
-            }
-        }
+    if line::is_broken(&out[start..]) {
+        line::blank_breaks(&mut out[start..]);
+        let family = if r.exchange.scheme.starts_with("grpc") { "grpc" } else { "proxy" };
+        let by = format!("\"{family}_set_header\"");
+        r.log(LogLevel::Error, &format!("a variable in {by} held line ends, which were taken out"));
     }
 }
 
