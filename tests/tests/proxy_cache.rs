@@ -132,6 +132,54 @@ fn a_stale_answer_is_confirmed() {
     expect(get(&server, "/", ""), "HIT", "body");
 }
 
+/// nginx takes any 304 for a renewal, also that of a client whose copy is newer than what is kept.
+#[test]
+fn a_304_for_the_client_renews_nothing() {
+    let origin = Origin::start(|request, conn| {
+        match request.header("If-None-Match") {
+            Some("\"new\"") => {
+                conn.write("HTTP/1.1 304 Not Modified\r\nX-Accel-Expires: 60\r\n\r\n")
+            }
+            None if request.header("X-Fields").is_some() => {
+                conn.reply("200 OK", "ETag: \"old\"\r\nX-Accel-Expires: @60\r\n", "old");
+            }
+            _ => conn.reply("200 OK", "ETag: \"new\"\r\nX-Accel-Expires: 60\r\n", "new"),
+        }
+        Next::Keep
+    });
+    let conf = "proxy_cache_revalidate on; proxy_cache_valid any 1m;
+        proxy_set_header If-None-Match $http_if_none_match;";
+    let server = start(&origin, "", conf);
+    for path in ["/a", "/b"] {
+        expect(get(&server, path, "X-Fields: 1\r\n"), "MISS", "old");
+        let response = server.get_with(path, "If-None-Match: \"new\"\r\n");
+        assert_eq!((response.status, response.text().as_str()), (304, ""));
+        expect(get(&server, path, ""), "EXPIRED", "new");
+        expect(get(&server, path, ""), "HIT", "new");
+    }
+    let response = server.get_with("/c", "If-None-Match: \"new\"\r\n");
+    assert_eq!(response.status, 304);
+    expect(get(&server, "/c", ""), "MISS", "new");
+}
+
+/// A server that says 304 without having been asked for one has not confirmed anything.
+#[test]
+fn a_304_to_no_condition_renews_nothing() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let origin = Origin::start(move |_, conn| {
+        match count.fetch_add(1, Ordering::SeqCst) {
+            0 => conn.reply("200 OK", "X-Accel-Expires: @60\r\n", "old"),
+            1 => conn.write("HTTP/1.1 304 Not Modified\r\n\r\n"),
+            _ => conn.reply("200 OK", "X-Accel-Expires: 60\r\n", "new"),
+        }
+        Next::Keep
+    });
+    let server = start(&origin, "", "proxy_cache_revalidate on;");
+    expect(get(&server, "/", ""), "MISS", "old");
+    assert_eq!(server.get("/").status, 304);
+    expect(get(&server, "/", ""), "EXPIRED", "new");
+}
+
 #[test]
 fn one_request_fills_and_the_others_wait() {
     let origin = Origin::start(move |_, conn| {

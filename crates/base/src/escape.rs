@@ -15,6 +15,8 @@ pub enum EscapeKind {
     Html,
     /// A URI in a `Refresh` header or page: `#`, `%` and `?` pass.
     Refresh,
+    /// Only what breaks a line or is not text at all.
+    Controls,
     /// A memcached key: controls, space and `%`.
     Memcached,
     /// Values of the mail authentication protocol: the same as `Memcached`.
@@ -24,6 +26,7 @@ pub enum EscapeKind {
 }
 
 const CONTROL: ByteSet = ByteSet::EMPTY.with_range(0, 0x1f);
+const CONTROLS: ByteSet = CONTROL.with_range(0x7f, 0x7f);
 const NOT_IN_URI: ByteSet = CONTROL.with(b" \"<>\\^`{|}").with_range(0x7f, 0xff);
 const URI: ByteSet = NOT_IN_URI.with(b"#%?");
 const ARGS: ByteSet = URI.with(b"&+;");
@@ -45,6 +48,7 @@ impl EscapeKind {
             EscapeKind::UriComponent => &URI_COMPONENT,
             EscapeKind::Html => &HTML,
             EscapeKind::Refresh => &REFRESH,
+            EscapeKind::Controls => &CONTROLS,
             EscapeKind::Memcached | EscapeKind::MailAuth => &MEMCACHED,
             EscapeKind::MailXtext => &MAIL_XTEXT,
         }

@@ -8,5 +8,6 @@ pub mod base64;
 pub mod bytes;
 pub mod date;
 pub mod escape;
+pub mod line;
 pub mod lru;
 pub mod units;

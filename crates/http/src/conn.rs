@@ -332,7 +332,8 @@ impl Connection {
     pub fn default_server_of(&self, gen: &Rc<WorkerGen>) -> Rc<Server> {
         let listen = &gen.shared.listens[self.listen.get()];
         let addr = listen.choose(|| self.local_addr());
-        let asked = self.secure.get().and_then(|s| s.server(gen, addr));
+        // Names were matched in the handshake; only a new configuration can fail to here.
+        let asked = self.secure.get().and_then(|s| s.server(gen, addr).ok().flatten());
         Rc::clone(&gen.servers[asked.unwrap_or(addr.default)])
     }
 

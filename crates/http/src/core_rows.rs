@@ -217,7 +217,8 @@ pub const ROWS: &[Row] = &[
         let core = cf.get::<CoreLoc>();
         push_log(&mut core.error_log, sink);
         Ok(())
-    }),
+    })
+    .note("Control characters are written as \\x0A and the like in lines about a connection, so that nobody else writes lines of the log; nginx writes them as they are."),
     Row::new("open_file_cache", HSL, Arity::ONE_TWO, "off", "Keep open files, sizes and errors.", set_open_file_cache).note("Small files are kept in memory too, within bounds of their own; max counts the files of each worker."),
     Row::new("open_file_cache_valid", HSL, Arity::ONE, "60s", "How long a kept file is not checked.", loc!(open_file_cache_valid, sec)),
     Row::new("open_file_cache_min_uses", HSL, Arity::ONE, "1", "Uses before a file is kept open.", loc!(open_file_cache_min_uses, num)),

@@ -58,6 +58,8 @@ impl Request {
         copy.request_id = self.request_id;
         copy.start_ms = weir_runtime::clock::mono_ms();
         copy.number = self.number;
+        // Its URI, arguments and variables may have been.
+        copy.computed = true;
         self.copy_place_to(copy, conn);
     }
 

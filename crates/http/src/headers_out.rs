@@ -77,6 +77,15 @@ impl HeadersOut {
         Span { start, len: bytes.len() as u32 }
     }
 
+    /// All names and values, also of fields that were taken away again.
+    pub(crate) fn arena(&self) -> &[u8] {
+        &self.arena
+    }
+
+    pub(crate) fn arena_mut(&mut self) -> &mut [u8] {
+        &mut self.arena
+    }
+
     fn of(&self, s: Span) -> &[u8] {
         &self.arena[s.start as usize..(s.start + s.len) as usize]
     }

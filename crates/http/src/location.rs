@@ -1,6 +1,7 @@
 //! Which location serves a URI, and which file it names.
 
 use crate::generation::RegexTarget;
+use crate::matching::regex_match;
 use crate::request::Request;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -135,7 +136,8 @@ pub fn find(r: &mut Request) -> Found {
     found
 }
 
-/// Answers whether the search is over (an exact, regex or redirect hit).
+/// Answers whether the search is over (an exact, regex or redirect hit, or an expression that could
+/// not tell, which ends the request).
 fn descend(r: &mut Request, found: &mut Found) -> bool {
     let here = Rc::clone(r.loc());
     let mut no_regex = false;
@@ -161,56 +163,24 @@ fn descend(r: &mut Request, found: &mut Found) -> bool {
         return false;
     }
     for (regex, id, vars) in &here.nested.regexes {
-        if match_regex(r, regex, vars) {
-            r.set_location(*id);
-            descend(r, found);
-            return true;
+        match match_uri(r, regex, vars) {
+            Ok(true) => {
+                r.set_location(*id);
+                descend(r, found);
+                return true;
+            }
+            Ok(false) => {}
+            Err(_) => return true,
         }
     }
     false
 }
 
-fn match_regex(r: &mut Request, regex: &Regex, vars: &[(usize, VarId)]) -> bool {
+fn match_uri(r: &mut Request, regex: &Regex, vars: &[(usize, VarId)]) -> Result<bool, MatchError> {
     let uri = std::mem::take(&mut r.uri);
-    let hit = regex_exec(r, regex, vars, &uri);
+    let hit = regex_match(r, regex, vars, &uri);
     r.uri = uri;
     hit
-}
-
-/// Runs a regex; a match sets `$1…` and the named captures' variables. An error counts as none.
-pub fn regex_exec(r: &mut Request, regex: &Regex, vars: &[(usize, VarId)], subject: &[u8]) -> bool {
-    regex_match(r, regex, vars, subject).unwrap_or(false)
-}
-
-/// As [`regex_exec`], for whoever must not take an error for "no": it has been logged.
-pub fn regex_match(
-    r: &mut Request,
-    regex: &Regex,
-    vars: &[(usize, VarId)],
-    subject: &[u8],
-) -> Result<bool, MatchError> {
-    let mut captures = std::mem::take(&mut r.captures.spare);
-    let found = regex.exec(subject, &mut captures);
-    r.captures.spare = captures;
-    match found {
-        Ok(true) => {}
-        // What an earlier expression has captured stays valid.
-        Ok(false) => return Ok(false),
-        Err(e) => {
-            let text = format!("{e} on \"{}\"", String::from_utf8_lossy(subject));
-            r.log(crate::logger::LogLevel::Alert, &text);
-            return Err(e);
-        }
-    }
-    let set = &mut r.captures;
-    std::mem::swap(&mut set.captures, &mut set.spare);
-    set.subject.clear();
-    set.subject.extend_from_slice(subject);
-    for (n, id) in vars {
-        let value = r.captures.get(*n).unwrap_or_default().to_vec();
-        r.store_var(id.0 as usize, Some(&value));
-    }
-    Ok(true)
 }
 
 /// The file that a URI names: root, or alias, and the URI's path.

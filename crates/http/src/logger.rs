@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 use weir_base::date;
+use weir_base::line::push_logged;
 use weir_runtime::{clock, tz};
 
 /// The levels of logs are those of the configuration's messages.
@@ -154,7 +155,11 @@ fn format_line(level: LogLevel, connection: Option<u64>, text: &[u8]) -> Vec<u8>
     if let Some(c) = connection {
         let _ = write!(line, "*{c} ");
     }
-    line.extend_from_slice(text);
+    match connection {
+        // Much of it is what a peer has sent, who shall not write lines of his own.
+        Some(_) => push_logged(text, &mut line),
+        None => line.extend_from_slice(text),
+    }
     line.truncate(LINE_MAX_BYTES - 1);
     line.push(b'\n');
     line

@@ -5,8 +5,10 @@
 use crate::buf::{Buf, Chain, Data};
 use crate::conf::ServerTokens;
 use crate::h2;
+use crate::matching;
 use crate::module::FilterResult;
 use crate::names;
+use crate::one_line;
 use crate::request::Request;
 use crate::subrequest;
 use crate::worker::Worker;
@@ -25,6 +27,7 @@ pub fn send_header(r: &mut Request) -> FilterResult {
     if r.header_sent {
         return Ok(());
     }
+    matching::check_header(r)?;
     if r.is_part() {
         subrequest::header(r);
         return Ok(());
@@ -41,6 +44,7 @@ pub fn send_header(r: &mut Request) -> FilterResult {
         r.keepalive = false;
     }
     adjust(r);
+    one_line::check(r);
     if let Some(stream) = r.stream().cloned() {
         h2::send_header(r, &stream);
         return Ok(());
@@ -296,7 +300,7 @@ fn write_end(r: &Request, text: &mut Vec<u8>) {
     for (name, value) in &r.out.trailers {
         text.extend_from_slice(name);
         text.extend_from_slice(b": ");
-        text.extend_from_slice(value);
+        text.extend_from_slice(&one_line::trailer(r, name, value));
         text.extend_from_slice(b"\r\n");
     }
     text.extend_from_slice(b"\r\n");

@@ -4,6 +4,7 @@ use crate::conf::Satisfy;
 use crate::early;
 use crate::location::{self, Found};
 use crate::logger::LogLevel;
+use crate::matching::checked;
 use crate::module::{Flow, Handler, Phase, WaitFn};
 use crate::request::Request;
 use crate::special;
@@ -103,6 +104,7 @@ async fn run_from(r: &mut Request, from: Phase, mut ended: Option<Flow>) -> bool
     loop {
         let mut flow = match ended.take() {
             Some(flow) => flow,
+            None if r.match_failed() => checked(r, Flow::Declined),
             None => run_phases(r, from).await,
         };
         if let Flow::Status(status) = flow {
@@ -216,7 +218,8 @@ async fn guarded(r: &mut Request) -> Flow {
 /// Goes on in a phase whose handler before `i` waits.
 async fn wait_in(r: &mut Request, phase: Phase, mut i: usize, mut f: WaitFn) -> Flow {
     loop {
-        let flow = match f(r).await {
+        let flow = f(r).await;
+        let flow = match checked(r, flow) {
             Flow::Declined => run_ready(r, phase, &mut i),
             decided => decided,
         };
@@ -231,7 +234,8 @@ async fn wait_in(r: &mut Request, phase: Phase, mut i: usize, mut f: WaitFn) -> 
 fn run_ready(r: &mut Request, phase: Phase, i: &mut usize) -> Flow {
     while let Some(handler) = nth(r, phase, *i) {
         *i += 1;
-        match handler(r) {
+        let flow = handler(r);
+        match checked(r, flow) {
             Flow::Declined => {}
             flow => return flow,
         }
@@ -248,10 +252,11 @@ fn nth(r: &Request, phase: Phase, i: usize) -> Option<Handler> {
 }
 
 async fn call(r: &mut Request, handler: Handler) -> Flow {
-    match handler(r) {
+    let flow = match handler(r) {
         Flow::Wait(f) => f(r).await,
         flow => flow,
-    }
+    };
+    checked(r, flow)
 }
 
 async fn access(r: &mut Request) -> Flow {
@@ -331,6 +336,7 @@ fn find_config(r: &mut Request) -> Option<Flow> {
             }
             return Some(special::redirect(r, 301, &target));
         }
+        Found::Here if r.match_failed() => return Some(checked(r, Flow::Declined)),
         Found::Here => {}
     }
     let loc = Rc::clone(r.loc());

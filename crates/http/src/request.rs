@@ -154,6 +154,9 @@ pub struct Request {
     pub post_action: bool,
     /// Modules whose limits have been applied, by a bit each: once for a request and its parts.
     pub limits_applied: u8,
+    pub(crate) unknown: crate::matching::Unknown,
+    /// A variable was evaluated: its text may be in the header.
+    pub(crate) computed: bool,
     /// What it has to do with subrequests: `None` for most.
     pub(crate) parts: Option<Box<Parts>>,
 }
@@ -243,6 +246,8 @@ impl Request {
             number,
             post_action,
             limits_applied,
+            unknown,
+            computed,
             parts,
         } = self;
         *place = None;
@@ -302,6 +307,8 @@ impl Request {
         *number = 0;
         *post_action = false;
         *limits_applied = 0;
+        unknown.clear();
+        *computed = false;
         *parts = None;
     }
 
@@ -485,6 +492,7 @@ impl Request {
 
     /// Appends a variable's value; `false` when it has none.
     pub fn var(&mut self, id: VarId, out: &mut Vec<u8>) -> bool {
+        self.computed = true;
         let n = id.0 as usize;
         match self.vars.get(n) {
             Some(VarSlot::Value { start, len }) => {
@@ -499,7 +507,7 @@ impl Request {
         let def = &gen.shared.vars[n];
         let start = out.len();
         let found = (def.get)(self, &def.arg, out);
-        if def.cached {
+        if def.cached && !self.match_failed() {
             match found {
                 true => self.store_var(n, Some(&out[start..])),
                 false => self.store_var(n, None),
@@ -508,9 +516,15 @@ impl Request {
         found
     }
 
+    /// Whether a variable was evaluated: only then may text that it brought along be anywhere.
+    pub fn is_computed(&self) -> bool {
+        self.computed
+    }
+
     /// Appends the value of a variable that is named at run time, in lower case; `false` when there
     /// is none.
     pub fn var_named(&mut self, name: &[u8], out: &mut Vec<u8>) -> bool {
+        self.computed = true;
         let gen = Rc::clone(self.gen());
         match gen.shared.main.get::<CoreMain>().vars.find(name) {
             Some(Named::Number(id)) => self.var(id, out),
@@ -743,6 +757,7 @@ impl Env for Request {
     }
 
     fn capture(&mut self, n: usize, out: &mut Vec<u8>) {
+        self.computed = true;
         if let Some(text) = self.captures.get(n) {
             out.extend_from_slice(text);
         }

@@ -1,10 +1,11 @@
 //! Which server a request is for: by address, then by name.
 
 use crate::conn::Connection;
-use crate::generation::{AddrConf, RegexTarget};
-use crate::location::regex_exec;
+use crate::generation::AddrConf;
+use crate::matching::regex_match;
 use crate::request::Request;
 use std::rc::Rc;
+use weir_script::regex::MatchError;
 
 /// Chooses among the servers of the connection's address by the request's host.
 pub fn select(conn: &Connection, r: &mut Request) {
@@ -21,12 +22,20 @@ pub fn select(conn: &Connection, r: &mut Request) {
 }
 
 /// The server that has a name, by whatever kind of name.
-pub fn of_name(addr: &AddrConf, name: &[u8]) -> Option<usize> {
-    let exact = addr.names.get(name).copied();
-    exact.or_else(|| {
-        let hit = |(regex, _, _): &&RegexTarget| matches!(regex.is_match(name), Ok(true));
-        addr.regexes.iter().find(hit).map(|(_, id, _)| *id)
-    })
+///
+/// # Errors
+///
+/// An expression could not tell whether the name is its.
+pub fn of_name(addr: &AddrConf, name: &[u8]) -> Result<Option<usize>, MatchError> {
+    if let Some(id) = addr.names.get(name) {
+        return Ok(Some(*id));
+    }
+    for (regex, id, _) in &addr.regexes {
+        if regex.is_match(name)? {
+            return Ok(Some(*id));
+        }
+    }
+    Ok(None)
 }
 
 fn by_name(r: &mut Request, addr: &AddrConf, default: usize) -> usize {
@@ -38,10 +47,13 @@ fn by_name(r: &mut Request, addr: &AddrConf, default: usize) -> usize {
     }
     for (regex, id, vars) in &addr.regexes {
         let host = std::mem::take(&mut r.host);
-        let hit = regex_exec(r, regex, vars, &host);
+        let hit = regex_match(r, regex, vars, &host);
         r.host = host;
-        if hit {
-            return *id;
+        match hit {
+            Ok(true) => return *id,
+            Ok(false) => {}
+            // The request ends with 500.
+            Err(_) => return default,
         }
     }
     default

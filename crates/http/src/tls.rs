@@ -19,6 +19,7 @@ use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use weir_script::regex::MatchError;
 use weir_tls::rustls::server::{Accepted, ClientHello};
 use weir_tls::rustls::{CipherSuite, NamedGroup, ServerConfig, SignatureScheme};
 use weir_tls::server::{Certificates, Server as ServerTls};
@@ -67,17 +68,16 @@ impl Secure {
     }
 
     /// The server that has the name the client asked for.
-    pub fn server(&self, gen: &WorkerGen, addr: &AddrConf) -> Option<usize> {
-        let name = self.name.as_deref()?;
-        match self.found.get() {
-            Some((number, id)) if number == gen.shared.number => Some(id),
-            _ => {
-                let name = name.to_ascii_lowercase();
-                let id = server::of_name(addr, &name)?;
-                self.found.set(Some((gen.shared.number, id)));
-                Some(id)
-            }
+    pub fn server(&self, gen: &WorkerGen, addr: &AddrConf) -> Result<Option<usize>, MatchError> {
+        let Some(name) = self.name.as_deref() else { return Ok(None) };
+        if let Some((_, id)) = self.found.get().filter(|(number, _)| *number == gen.shared.number) {
+            return Ok(Some(id));
         }
+        let id = server::of_name(addr, &name.to_ascii_lowercase())?;
+        if let Some(id) = id {
+            self.found.set(Some((gen.shared.number, id)));
+        }
+        Ok(id)
     }
 }
 
@@ -148,7 +148,7 @@ async fn handshake(
     })
     .await?;
     let secure = Secure::of(&accepted.client_hello());
-    let id = secure.server(gen, addr);
+    let id = secure.server(gen, addr).map_err(|e| format!("{e} while SSL handshaking"))?;
     secure.is_found.set(id.is_some());
     let _ = conn.secure.set(Box::new(secure));
     // A server without certificates of its own is served with the default server's.

@@ -123,7 +123,8 @@ const ROWS: &[Row] = &[
             cf.get::<FastcgiLoc>().split.set(Some(Arc::new(regex)));
             Ok(())
         },
-    ),
+    )
+    .note("A match that is given up at a limit ends the request with 500; nginx passes empty names on."),
     Row::new(
         "fastcgi_catch_stderr",
         HSL,
@@ -203,7 +204,8 @@ fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
 fn split(r: &Request) -> (&[u8], &[u8]) {
     let Some(regex) = &*r.loc().conf::<FastcgiLoc>().split else { return (&r.uri, b"") };
     let mut found = Captures::default();
-    if !regex.exec(&r.uri, &mut found).unwrap_or(false) {
+    let hit = regex.exec(&r.uri, &mut found);
+    if !matches!(r.judge_match(hit, regex, &r.uri), Ok(true)) {
         return (&r.uri, b"");
     }
     let part = |n| found.range(n).and_then(|range| r.uri.get(range)).unwrap_or_default();

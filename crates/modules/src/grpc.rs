@@ -9,7 +9,7 @@ use crate::backend::run::Ask;
 use crate::backend::target::Schemes;
 use crate::backend::{self, conf_of, Family, Wire};
 use crate::proxy::headers::{HeaderPlan, SetHeader};
-use crate::proxy::request::write_own_uri;
+use crate::proxy::request::{one_line, write_own_uri};
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_http::module::{HttpModule, VarArg, Variable};
@@ -170,6 +170,7 @@ fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
     let start = out.len();
     write_own_uri(r, &mut out);
     r.exchange.uri = (start, out.len());
+    one_line(r, &mut out, "grpc");
     out.extend_from_slice(b" HTTP/1.1\r\n");
     conf.plan.write_host(r, &ask.target.parts().host, true, &mut out);
     conf.plan.write_lines(r, ask.length, &mut out);

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_http::build::named_regex;
+use weir_http::logger::LogLevel;
 use weir_http::module::HttpModule;
 use weir_http::Request;
 use weir_module::{
@@ -147,8 +148,15 @@ fn decide(r: &mut Request) -> bool {
         if conf.disable.msie6 && is_msie6(agent) {
             return false;
         }
-        // A pattern that fails to run disables nothing.
-        if conf.disable.regexes.iter().any(|x| x.is_match(agent).unwrap_or(false)) {
+        let disables = |x: &Arc<Regex>| match x.is_match(agent) {
+            Ok(hit) => hit,
+            // Who knows whether it can read it gets it plain, as from nginx.
+            Err(e) => {
+                r.log(LogLevel::Alert, &e.to_string());
+                true
+            }
+        };
+        if conf.disable.regexes.iter().any(disables) {
             return false;
         }
     }

@@ -99,7 +99,8 @@ const ROWS: &[Row] = &[
         "",
         "Adds a field to successful responses, or to all.",
         set_header,
-    ),
+    )
+    .note("Line ends that a variable brings along (%0d%0a in a URI) become spaces, with a line in the error log; nginx sends them."),
     Row::new(
         "add_trailer",
         CONTEXTS,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::util::{guarded, with_value};
 use weir_http::build::{named_regex, NamedRegex};
-use weir_http::location::regex_exec;
+use weir_http::matching::regex_match;
 use weir_http::module::{HttpModule, VarArg};
 use weir_http::vars::{define, template, template_of};
 use weir_http::Request;
@@ -46,6 +46,9 @@ const ROWS: &[Row] = &[
         Arity::TWO,
         "A variable whose value depends on other variables.",
         set_map,
+    )
+    .note(
+        "A match that is given up at a limit ends the request with 500; nginx takes the default.",
     ),
     Row::new("map_hash_max_size", Context::HTTP, Arity::ONE, "2048", "The table's size.", set_size)
         .note(SIZES),
@@ -146,8 +149,10 @@ fn find<'m>(r: &mut Request, map: &'m Map, text: &[u8]) -> Option<&'m Template> 
     }
     if !text.is_empty() {
         for ((regex, vars), value) in &map.regexes {
-            if regex_exec(r, regex, vars, text) {
-                return Some(value);
+            match regex_match(r, regex, vars, text) {
+                Ok(true) => return Some(value),
+                Ok(false) => {}
+                Err(_) => return None,
             }
         }
     }

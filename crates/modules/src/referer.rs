@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use weir_base::bytes::{starts_with_ignore_case, strip_prefix_ignore_case};
 use weir_http::conf::ServerName;
-use weir_http::logger::LogLevel;
 use weir_http::module::{HttpModule, VarArg, Variable};
 use weir_http::Request;
 use weir_module::{
@@ -69,7 +68,8 @@ const ROWS: &[Row] = &[
         "",
         "The sites whose links count as valid for $invalid_referer.",
         set_valid,
-    ),
+    )
+    .note("A match that is given up at a limit ends the request with 500; nginx takes the referer for valid."),
     Row::new("referer_hash_max_size", CONTEXTS, Arity::ONE, "2048", "The table's size.", size)
         .note(SIZES),
     Row::new("referer_hash_bucket_size", CONTEXTS, Arity::ONE, "64", "A bucket's size.", size)
@@ -160,10 +160,7 @@ fn is_valid(r: &Request, valid: &Valid) -> bool {
 }
 
 fn matches(r: &Request, regex: &Regex, text: &[u8]) -> bool {
-    regex.is_match(text).unwrap_or_else(|e| {
-        r.log(LogLevel::Alert, &e.to_string());
-        false
-    })
+    matches!(r.judge_match(regex.is_match(text), regex, text), Ok(true))
 }
 
 /// Whether a `server_name` of the server means that host.

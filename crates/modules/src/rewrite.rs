@@ -127,7 +127,8 @@ const ROWS: &[Row] = &[
         "",
         "Ends the request with a status, a text or a redirect.",
         compile::set_return,
-    ),
+    )
+    .note("Line ends that a variable brings along into Location are encoded (also by rewrite and error_page), with a line in the error log; nginx sends them."),
     Row::new(
         "break",
         IN_PROGRAM,

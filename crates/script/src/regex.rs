@@ -3,6 +3,11 @@
 //! Every match has limits, so that no request can make a bad pattern run for long: nginx
 //! itself relies on the library's default, which is ten times as much.
 //!
+//! The JIT has little memory for backtracking, and a long subject can be too much for it that the
+//! interpreter, nginx's default, is through with at once. Such a match is done again by the
+//! interpreter, in memory that is given back. What it cannot tell either is an error, which says
+//! nothing of whether the subject matches: nobody may take it for "no".
+//!
 //! The library wants memory for each match in flight. It is kept in a few slots beside the
 //! expression, chosen by thread, so that matching allocates nothing once it is warm and
 //! threads do not wait for each other.
@@ -10,7 +15,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, OnceLock, TryLockError};
 
 use pcre2::bytes::CaptureLocations;
 
@@ -18,10 +23,21 @@ mod pattern;
 
 /// Backtracking steps one match may take.
 pub const DEFAULT_MATCH_LIMIT_STEPS: u32 = 1_000_000;
-/// Nested backtracking points, where the JIT is not available.
-pub const DEFAULT_DEPTH_LIMIT: u32 = 250_000;
-/// Memory for backtracking, where the JIT is not available.
-const HEAP_LIMIT_KIB: u32 = 65_536;
+/// Memory for backtracking, where the JIT is not available. It stays with the slot.
+const HEAP_LIMIT_KIB: u32 = 1024;
+/// What the interpreter may take when a match is done again: the library's own limit of steps, as
+/// in nginx, and memory for 1 MB of subject in pieces of a byte. It is taken as needed and
+/// given back behind the match.
+const AGAIN_STEPS: u32 = 10_000_000;
+const AGAIN_HEAP_LIMIT_KIB: u32 = 524_288;
+/// A subject longer than this may need more steps than the first limit for being long. In a shorter
+/// one that many mean a bad pattern, and it is not begun again.
+const LONG_SUBJECT_BYTES: usize = 32_768;
+
+/// PCRE2_ERROR_MATCHLIMIT
+const MATCH_LIMIT: i32 = -47;
+/// PCRE2_ERROR_JIT_STACKLIMIT, PCRE2_ERROR_DEPTHLIMIT, PCRE2_ERROR_HEAPLIMIT
+const OUT_OF_MEMORY: [i32; 3] = [-46, -53, -63];
 /// More threads than this share slots, which costs an allocation when two meet.
 const SLOTS: usize = 16;
 
@@ -32,7 +48,6 @@ pub struct RegexOptions {
     /// `^` and `$` match at lines too.
     pub multiline: bool,
     pub match_limit_steps: u32,
-    pub depth_limit: u32,
 }
 
 impl Default for RegexOptions {
@@ -41,7 +56,6 @@ impl Default for RegexOptions {
             caseless: false,
             multiline: false,
             match_limit_steps: DEFAULT_MATCH_LIMIT_STEPS,
-            depth_limit: DEFAULT_DEPTH_LIMIT,
         }
     }
 }
@@ -53,7 +67,10 @@ struct Slot(Mutex<Option<CaptureLocations>>);
 
 pub struct Regex {
     pattern: Box<[u8]>,
+    options: RegexOptions,
     code: pcre2::bytes::Regex,
+    /// The same for the interpreter, made when the JIT has first given up.
+    again: OnceLock<Option<pcre2::bytes::Regex>>,
     names: Box<[(Box<str>, usize)]>,
     groups: usize,
     slots: Box<[Slot; SLOTS]>,
@@ -61,23 +78,7 @@ pub struct Regex {
 
 impl Regex {
     pub fn new(pattern: &[u8], options: RegexOptions) -> Result<Regex, CompileError> {
-        let limits = format!(
-            "(*LIMIT_MATCH={})(*LIMIT_DEPTH={})(*LIMIT_HEAP={HEAP_LIMIT_KIB})",
-            options.match_limit_steps, options.depth_limit
-        );
-        // Items of this kind may stand in any order and the lower of two limits counts, so
-        // the pattern's own (*UTF) and the like work behind them.
-        let translated = pattern::to_utf8(pattern);
-        let code = pcre2::bytes::RegexBuilder::new()
-            .caseless(options.caseless)
-            .multi_line(options.multiline)
-            .jit_if_available(true)
-            .build(&format!("{limits}{}", translated.text))
-            .map_err(|error| {
-                let offset =
-                    error.offset().map(|at| translated.original(at - limits.len().min(at)));
-                CompileError::new(pattern, offset, &error)
-            })?;
+        let code = compile(pattern, options, true)?;
         let names: Vec<_> = code
             .capture_names()
             .iter()
@@ -86,8 +87,10 @@ impl Regex {
             .collect();
         Ok(Regex {
             pattern: pattern.into(),
+            options,
             groups: code.captures_len(),
             code,
+            again: OnceLock::new(),
             names: names.into(),
             slots: Box::default(),
         })
@@ -108,19 +111,29 @@ impl Regex {
         self.names.iter().map(|(name, at)| (&**name, *at))
     }
 
+    /// Whether the expression is found in the subject.
+    ///
+    /// # Errors
+    ///
+    /// The match was given up; whether there is one is not known.
     pub fn is_match(&self, subject: &[u8]) -> Result<bool, MatchError> {
-        self.with_slot(|locations| {
-            let found = self.code.captures_read(locations, subject).map_err(MatchError::from)?;
-            Ok(found.is_some())
-        })
+        self.search(subject, 0, |_| {})
     }
 
     /// Searches from the beginning; on a match `captures` holds the groups, else nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Regex::is_match`].
     pub fn exec(&self, subject: &[u8], captures: &mut Captures) -> Result<bool, MatchError> {
         self.exec_at(subject, 0, captures)
     }
 
     /// As [`Regex::exec`] from byte `start` on, which look-behinds and `^` see past.
+    ///
+    /// # Errors
+    ///
+    /// As [`Regex::is_match`].
     pub fn exec_at(
         &self,
         subject: &[u8],
@@ -128,24 +141,62 @@ impl Regex {
         captures: &mut Captures,
     ) -> Result<bool, MatchError> {
         captures.clear();
+        self.search(subject, start, |locations| {
+            captures.groups.extend((0..self.groups).map(|group| match locations.get(group) {
+                // A match can be told to begin behind its end, by \K in a look-ahead.
+                Some((start, end)) => (start.min(end) as u32, end as u32),
+                None => (UNSET, UNSET),
+            }));
+        })
+    }
+
+    /// Calls `found` with the places of a match.
+    fn search(
+        &self,
+        subject: &[u8],
+        start: usize,
+        mut found: impl FnMut(&CaptureLocations),
+    ) -> Result<bool, MatchError> {
         if subject.len() >= UNSET as usize {
             return Err(MatchError { code: 0, text: "the subject is too long".to_owned() });
         }
         if start > subject.len() {
             return Ok(false);
         }
-        self.with_slot(|locations| {
-            let found = self.code.captures_read_at(locations, subject, start);
-            if found.map_err(MatchError::from)?.is_none() {
-                return Ok(false);
+        let first = self.with_slot(|locations| {
+            let hit = self.code.captures_read_at(locations, subject, start)?.is_some();
+            if hit {
+                found(locations);
             }
-            captures.groups.extend((0..self.groups).map(|group| match locations.get(group) {
-                // A match can be told to begin behind its end, by \K in a look-ahead.
-                Some((start, end)) => (start.min(end) as u32, end as u32),
-                None => (UNSET, UNSET),
-            }));
-            Ok(true)
-        })
+            Ok(hit)
+        });
+        first.or_else(|error: pcre2::Error| self.search_again(subject, start, &error, found))
+    }
+
+    /// After the first form has given up with `error`.
+    #[cold]
+    fn search_again(
+        &self,
+        subject: &[u8],
+        start: usize,
+        error: &pcre2::Error,
+        mut found: impl FnMut(&CaptureLocations),
+    ) -> Result<bool, MatchError> {
+        let code = error.code();
+        let was_long = code == MATCH_LIMIT && subject.len() > LONG_SUBJECT_BYTES;
+        if !was_long && !OUT_OF_MEMORY.contains(&code) {
+            return Err(MatchError::from(error));
+        }
+        let again = self.again.get_or_init(|| compile(&self.pattern, self.options, false).ok());
+        let Some(again) = again else { return Err(MatchError::from(error)) };
+        // The memory of the match goes with them.
+        let mut locations = again.capture_locations();
+        let hit = again.captures_read_at(&mut locations, subject, start);
+        let hit = hit.map_err(|e| MatchError::from(&e))?.is_some();
+        if hit {
+            found(&locations);
+        }
+        Ok(hit)
     }
 
     fn with_slot<T>(&self, run: impl FnOnce(&mut CaptureLocations) -> T) -> T {
@@ -164,6 +215,30 @@ impl fmt::Debug for Regex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Regex({:?})", String::from_utf8_lossy(&self.pattern))
     }
+}
+
+/// Items of this kind may stand in any order and the lower of two limits counts, so the pattern's
+/// own `(*UTF)` and the like work behind them.
+fn compile(
+    pattern: &[u8],
+    options: RegexOptions,
+    first: bool,
+) -> Result<pcre2::bytes::Regex, CompileError> {
+    let (steps, heap_kib) = match first {
+        true => (options.match_limit_steps, HEAP_LIMIT_KIB),
+        false => (AGAIN_STEPS.max(options.match_limit_steps), AGAIN_HEAP_LIMIT_KIB),
+    };
+    let limits = format!("(*LIMIT_MATCH={steps})(*LIMIT_HEAP={heap_kib})");
+    let translated = pattern::to_utf8(pattern);
+    pcre2::bytes::RegexBuilder::new()
+        .caseless(options.caseless)
+        .multi_line(options.multiline)
+        .jit_if_available(first)
+        .build(&format!("{limits}{}", translated.text))
+        .map_err(|error| {
+            let offset = error.offset().map(|at| translated.original(at - limits.len().min(at)));
+            CompileError::new(pattern, offset, &error)
+        })
 }
 
 /// Numbers threads in the order they first match anything.
@@ -260,8 +335,8 @@ pub struct MatchError {
     text: String,
 }
 
-impl From<pcre2::Error> for MatchError {
-    fn from(error: pcre2::Error) -> Self {
+impl From<&pcre2::Error> for MatchError {
+    fn from(error: &pcre2::Error) -> Self {
         let text = error.to_string();
         let reason = text.splitn(3, ": ").nth(2).unwrap_or(&text);
         MatchError { code: error.code(), text: reason.to_owned() }

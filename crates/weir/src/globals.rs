@@ -114,7 +114,7 @@ pub const ROWS: &[Row] = &[
     }),
     Row::new("env", MAIN, Arity::ONE, "TZ", "Environment variable kept or set.", set_env),
     Row::new("debug_points", MAIN, Arity::ONE, "", "What an internal error does.", |_, d| d.choice(0, &[("stop", ()), ("abort", ())])).note("Internal errors are panics, caught per connection and logged."),
-    Row::new("pcre_jit", MAIN, Arity::FLAG, "off", "Compile regular expressions to machine code.", set!(pcre_jit, flag)).note("Always on where the machine supports it."),
+    Row::new("pcre_jit", MAIN, Arity::FLAG, "off", "Compile regular expressions to machine code.", set!(pcre_jit, flag)).note("Always on where the machine supports it. A subject too long for it is matched without it, as by nginx with \"off\"; a match may take 1,000,000 steps (10,000,000 on more than 32 KB, which is what nginx allows at any length) and 512 MB, else the request ends with 500."),
     Row::new("ssl_object_cache_inheritable", MAIN, Arity::FLAG, "on", "A reload may keep certificates and keys whose files are unchanged.", |_, d| d.flag().map(|_| ())).note("A reload reads them anew in any case, so that no change is missed."),
     Row::new("thread_pool", MAIN, Arity::TWO_THREE, "default threads=32 max_queue=65536", "A named pool for file reads.", set_thread_pool).note("One pool serves all names; threads are started by need."),
     Row::new("user", MAIN, Arity::ONE_TWO, "nobody nobody", "User and group of the serving process.", |cf, d| {
@@ -130,7 +130,8 @@ pub const ROWS: &[Row] = &[
         let sink = error_log_sink(cf, d)?;
         push_log(&mut cf.get::<Global>().error_log, sink);
         Ok(())
-    }),
+    })
+    .note("Control characters are written as \\x0A and the like in lines about a connection, so that nobody else writes lines of the log; nginx writes them as they are."),
     Row::block("events", MAIN, Arity::NONE, "Connection processing.", |cf, d| {
         cf.get::<Global>().events.once(d, ())?;
         cf.walk(EVENTS, d.children())

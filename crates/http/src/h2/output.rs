@@ -8,6 +8,7 @@ use crate::buf::{Buf, Chain, Data};
 use crate::conf::ServerTokens;
 use crate::conn::OutQueue;
 use crate::module::FilterResult;
+use crate::one_line;
 use crate::output::{self, HeadSink, Name, SERVER_NAME, SERVER_VERSION};
 use crate::request::Request;
 use crate::worker::Worker;
@@ -244,7 +245,7 @@ fn keep_trailers(r: &Request, stream: &Stream) {
     }
     let mut block = Vec::new();
     for (name, value) in &r.out.trailers {
-        hpack::literal_lower(name, value, &mut block);
+        hpack::literal_lower(name, &one_line::trailer(r, name, value), &mut block);
     }
     stream.send.borrow_mut().trailers = Some(block);
 }

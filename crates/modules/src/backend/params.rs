@@ -2,6 +2,7 @@
 //! become `HTTP_…`, but for those that a parameter of that name replaces.
 
 use super::rows::push;
+use crate::cache::lookup::Condition;
 use crate::cache::vars as cached;
 use crate::util::with_scratch;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ struct Item {
     name: Vec<u8>,
     value: Value,
     if_not_empty: bool,
+    /// A 304 may be the answer to it.
+    condition: Option<Condition>,
 }
 
 /// The parameters of requests.
@@ -53,6 +56,10 @@ const OWN_CACHED: [(&[u8], Option<Getter>); 6] = [
 
 const OWN: [(&[u8], Option<Getter>); 1] = [(b"HTTP_HOST", Some(core_vars::host_with_port))];
 
+fn condition(name: &[u8]) -> Option<Condition> {
+    Condition::of(&name.strip_prefix(b"HTTP_")?.to_ascii_lowercase())
+}
+
 impl ParamPlan {
     fn new(params: &[Param], for_cache: bool) -> ParamPlan {
         let mut plan = ParamPlan::default();
@@ -66,8 +73,12 @@ impl ParamPlan {
                 None => Value::Template(p.value.clone()),
             };
             if !(p.if_not_empty && text == Some(b"")) {
-                let item = Item { name: p.name.clone(), value, if_not_empty: p.if_not_empty };
-                plan.items.push(item);
+                plan.items.push(Item {
+                    name: p.name.clone(),
+                    value,
+                    if_not_empty: p.if_not_empty,
+                    condition: condition(&p.name).filter(|_| for_cache),
+                });
             }
         }
         let more = if for_cache { &OWN_CACHED[..] } else { &[] };
@@ -78,7 +89,8 @@ impl ParamPlan {
             plan.replaces(name);
             if let Some(getter) = *getter {
                 let value = Value::Own(getter);
-                plan.items.push(Item { name: name.to_vec(), value, if_not_empty: true });
+                let condition = condition(name);
+                plan.items.push(Item { name: name.to_vec(), value, if_not_empty: true, condition });
             }
         }
         plan
@@ -98,6 +110,9 @@ impl ParamPlan {
                 value.clear();
                 match &item.value {
                     Value::Text(text) => {
+                        if let Some(condition) = item.condition {
+                            condition.sent(r, text);
+                        }
                         put(&item.name, &[text]);
                         continue;
                     }
@@ -107,6 +122,9 @@ impl ParamPlan {
                             value.clear();
                         }
                     }
+                }
+                if let Some(condition) = item.condition {
+                    condition.sent(r, value);
                 }
                 if !(item.if_not_empty && value.is_empty()) {
                     put(&item.name, &[value]);

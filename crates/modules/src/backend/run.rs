@@ -177,6 +177,9 @@ pub async fn pass(r: &mut Request, loc: &Rc<Location>, conf: &BackendLoc, body: 
     if let Err(status) = begin(r, &mut run, &target) {
         return Flow::Status(status);
     }
+    if r.match_failed() {
+        return Flow::Status(500);
+    }
     tries(r, &mut run).await
 }
 
@@ -510,6 +513,10 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     let buffering = respond::head(r, conf);
     let mut keep = cache::begin(r, conf, fresh.as_ref(), buffering);
     keep.ignore_abort = run.ignores_abort();
+    // Also what only goes into the cache, where no header is sent.
+    if r.match_failed() {
+        return Flow::Status(500);
+    }
     if r.out.status == 101 {
         if r.header(HeaderId::Upgrade).is_none() || r.is_part() {
             r.log(LogLevel::Error, "upstream switched protocols unasked");

@@ -8,6 +8,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_base::date::http_time;
 use weir_cache::store::Request as Wanted;
 use weir_cache::zone::Lock;
 use weir_cache::{Filling, Handle, Key, Opened, Store, Stored};
@@ -57,7 +58,52 @@ pub struct State {
     pub revalidate: bool,
     /// A background update: nobody waits for the answer.
     pub silent: bool,
+    /// What a 304 would be the answer to.
+    pub conditions: Conditions,
     pub entry: Option<Box<Entry>>,
+}
+
+/// The conditions that the server was asked with.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Conditions {
+    /// Those of the answer that is kept.
+    pub own: bool,
+    /// Others: the configuration passes on the client's.
+    pub other: bool,
+}
+
+/// A condition that goes to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    Etag,
+    LastModified,
+}
+
+impl Condition {
+    /// By the field's name in lower case, `_` for `-`.
+    pub fn of(name: &[u8]) -> Option<Condition> {
+        match name {
+            b"if_none_match" => Some(Condition::Etag),
+            b"if_modified_since" => Some(Condition::LastModified),
+            _ => None,
+        }
+    }
+
+    /// Notes that it was sent with that value. Only a 304 that is about what is kept renews it.
+    pub fn sent(self, r: &mut Request, value: &[u8]) {
+        let Some(state) = r.kept::<State>().filter(|_| !value.is_empty()) else { return };
+        let meta = state.to_validate().map(|stored| &stored.meta);
+        let is_own = meta.is_some_and(|meta| match self {
+            Condition::Etag => meta.etag == value,
+            Condition::LastModified => {
+                meta.last_modified.is_some_and(|secs| http_time(secs)[..] == *value)
+            }
+        });
+        match is_own {
+            true => state.conditions.own = true,
+            false => state.conditions.other = true,
+        }
+    }
 }
 
 /// The entry a request would fill.
@@ -78,6 +124,11 @@ impl State {
     pub fn to_validate(&self) -> Option<&Arc<Stored>> {
         let asks = self.revalidate && self.status == Some(Status::Expired);
         self.entry.as_ref().filter(|_| asks)?.stale.as_ref().map(|(_, stored)| stored)
+    }
+
+    /// Whether a 304 says that what is kept still holds, and nothing else.
+    pub fn is_confirmed(&self) -> bool {
+        self.revalidate && self.conditions == Conditions { own: true, other: false }
     }
 
     /// Lets go of the entry: the answer will not be kept.

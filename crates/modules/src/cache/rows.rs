@@ -49,7 +49,7 @@ macro_rules! cache_rows {
             Row::new(concat!($prefix, "cache_lock_age"), HSL, Arity::ONE, "5s", "When another request may fill it.", set!(rows::set_lock_age)),
             Row::new(concat!($prefix, "cache_use_stale"), HSL, Arity::ONE_MORE, "off", "When an answer that is no longer fresh will do.", set!(rows::set_use_stale)),
             Row::new(concat!($prefix, "cache_background_update"), HSL, Arity::FLAG, "off", "Renews behind a stale answer.", set!(rows::set_background)),
-            Row::new(concat!($prefix, "cache_revalidate"), HSL, Arity::FLAG, "off", "Asks whether a stale answer still holds.", set!(rows::set_revalidate)),
+            Row::new(concat!($prefix, "cache_revalidate"), HSL, Arity::FLAG, "off", "Asks whether a stale answer still holds.", set!(rows::set_revalidate)).note("A 304 renews only when the server was asked by the validators of what is kept, and by no others: nginx takes any, also the one for a client whose condition the configuration passes on."),
             Row::new(concat!($prefix, "cache_max_range_offset"), HSL, Arity::ONE, "", "Ranges that begin later are not kept.", set!(rows::set_range_offset)),
             Row::new(concat!($prefix, "store"), HSL, Arity::ONE, "off", "Saves answers as plain files.", |cf, d| {
                 rows::set_store(cf, d, concat!($prefix, "cache"), |cf| &mut pick::<$slot>(cf).cache)

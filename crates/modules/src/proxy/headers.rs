@@ -2,7 +2,11 @@
 
 use crate::backend::hide::has_name;
 use crate::backend::run::BodyLength;
+use crate::cache::lookup::Condition;
+use crate::cache::vars as cached;
 use weir_base::bytes::fmt_u64;
+use weir_base::line;
+use weir_http::logger::LogLevel;
 use weir_http::module::{Getter, VarArg};
 use weir_http::Request;
 use weir_script::template::Template;
@@ -26,10 +30,16 @@ enum Line {
     },
     ContentLength,
     TransferEncoding,
-    /// A value of our own, such as what a stale answer is to be confirmed by.
+    /// A value of our own.
     Own {
         name: &'static [u8],
         value: Getter,
+    },
+    /// What a stale answer is to be confirmed by, or what the configuration puts in its place.
+    Condition {
+        name: Vec<u8>,
+        value: Condition,
+        set: Option<Template>,
     },
 }
 
@@ -67,21 +77,34 @@ const OWN_CACHED: [&[u8]; 6] = [
     b"If-Range",
 ];
 
+const CONDITIONS: [(&[u8], Condition); 2] =
+    [(b"If-Modified-Since", Condition::LastModified), (b"If-None-Match", Condition::Etag)];
+
+impl SetHeader {
+    fn is(&self, name: &[u8]) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+}
+
 impl HeaderPlan {
     /// The plan for a request whose answer may be kept.
     pub fn for_cache(set: &[SetHeader]) -> HeaderPlan {
-        let mut plan = HeaderPlan::new(set);
+        let is_condition = |h: &&SetHeader| CONDITIONS.iter().any(|(name, _)| h.is(name));
+        let others: Vec<_> = set.iter().filter(|h| !is_condition(h)).cloned().collect();
+        let mut plan = HeaderPlan::new(&others);
         for name in OWN_CACHED {
             plan.drop(name);
         }
-        let given = |name: &[u8]| set.iter().any(|h| h.name.eq_ignore_ascii_case(name));
-        if !given(b"If-Modified-Since") {
-            let value = crate::cache::vars::last_modified;
-            plan.lines.push(Line::Own { name: b"If-Modified-Since: ", value });
-        }
-        if !given(b"If-None-Match") {
-            let value = crate::cache::vars::etag;
-            plan.lines.push(Line::Own { name: b"If-None-Match: ", value });
+        for (name, value) in CONDITIONS {
+            let mut given = set.iter().filter(|h| h.is(name)).peekable();
+            if given.peek().is_none() {
+                let name = [name, &b": "[..]].concat();
+                plan.lines.push(Line::Condition { name, value, set: None });
+            }
+            for h in given {
+                let name = [&h.name, &b": "[..]].concat();
+                plan.lines.push(Line::Condition { name, value, set: Some(h.value.clone()) });
+            }
         }
         plan
     }
@@ -189,6 +212,9 @@ impl HeaderPlan {
                         false => out.truncate(start),
                     }
                 }
+                Line::Condition { name, value, set } => {
+                    write_condition(r, name, *value, set.as_ref(), out);
+                }
                 Line::TransferEncoding => {
                     if length == BodyLength::Chunked {
                         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -216,16 +242,42 @@ impl HeaderPlan {
     }
 }
 
+fn write_condition(
+    r: &mut Request,
+    name: &[u8],
+    value: Condition,
+    set: Option<&Template>,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    out.extend_from_slice(name);
+    let from = out.len();
+    match set {
+        Some(template) => eval_line(r, template, out),
+        None => {
+            let own = match value {
+                Condition::Etag => cached::etag,
+                Condition::LastModified => cached::last_modified,
+            };
+            own(r, &VarArg::default(), out);
+        }
+    }
+    if out.len() == from {
+        return out.truncate(start);
+    }
+    value.sent(r, &out[from..]);
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Evaluates onto `out` what must stay one line, whatever a variable brings along.
 fn eval_line(r: &mut Request, value: &Template, out: &mut Vec<u8>) {
     let start = out.len();
     r.eval_into(value, out);
-    if memchr::memchr3(b'\r', b'\n', 0, &out[start..]).is_some() {
-        for b in &mut out[start..] {
-            if matches!(*b, b'\r' | b'\n' | 0) {
-                *b = b' ';
-            }
-        }
+    if line::is_broken(&out[start..]) {
+        line::blank_breaks(&mut out[start..]);
+        let family = if r.exchange.scheme.starts_with("grpc") { "grpc" } else { "proxy" };
+        let by = format!("\"{family}_set_header\"");
+        r.log(LogLevel::Error, &format!("a variable in {by} held line ends, which were taken out"));
     }
 }
 

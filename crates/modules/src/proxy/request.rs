@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_base::addr::parse_endpoint;
 use weir_base::escape::{escape_uri, EscapeKind};
+use weir_base::line;
 use weir_http::logger::LogLevel;
 use weir_http::Request;
 
@@ -106,6 +107,7 @@ pub fn write_request(r: &mut Request, head: &Ask) -> Result<bool, u16> {
         r.log(LogLevel::Error, "zero length URI to proxy");
         return Err(500);
     }
+    one_line(r, &mut out, "proxy");
     let v11 = conf.streams_unmeasured();
     out.extend_from_slice(if v11 { b" HTTP/1.1\r\n" } else { b" HTTP/1.0\r\n" });
     plan.write_host(r, &head.target.parts().host, v11, &mut out);
@@ -124,6 +126,23 @@ pub fn write_request(r: &mut Request, head: &Ask) -> Result<bool, u16> {
     }
     r.exchange.request = out;
     Ok(bodiless)
+}
+
+/// Keeps a request line that variables have made in its line: method and URI, as they stand in `out`.
+pub fn one_line(r: &mut Request, out: &mut Vec<u8>, family: &str) {
+    if !r.is_computed() || !line::has_controls(out) {
+        return;
+    }
+    let (start, end) = r.exchange.uri;
+    let (method, uri) = (&out[..start], &out[start..end]);
+    let by = if line::has_controls(method) { "_method" } else { "_pass" };
+    let text = format!(
+        "a variable in the request line of \"{family}{by}\" held control characters, which were encoded"
+    );
+    let (method, uri) = (line::encoded(method), line::encoded(uri));
+    r.exchange.uri = (method.len(), method.len() + uri.len());
+    *out = [method, uri].concat();
+    r.log(LogLevel::Error, &text);
 }
 
 #[cfg(test)]

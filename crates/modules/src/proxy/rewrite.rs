@@ -2,7 +2,7 @@
 
 use weir_base::bytes::find_ignore_case;
 use weir_http::build::NamedRegex;
-use weir_http::location::regex_exec;
+use weir_http::matching::regex_match;
 use weir_http::Request;
 use weir_script::template::Template;
 
@@ -37,7 +37,8 @@ impl Rewrite {
         Rewrite { pattern: Pattern::Regex(Box::new(regex)), replacement: to }
     }
 
-    /// The text behind `skip`, rewritten; `None` when the rule does not fit.
+    /// The text behind `skip`, rewritten; `None` when the rule does not fit. (An expression that
+    /// cannot tell ends the request, which then sends neither text.)
     fn apply(&self, r: &mut Request, value: &[u8], skip: usize) -> Option<Vec<u8>> {
         let text = &value[skip..];
         let (from, to) = match &self.pattern {
@@ -51,7 +52,8 @@ impl Rewrite {
                 text[from..].eq_ignore_ascii_case(&wanted).then_some((from, text.len()))?
             }
             Pattern::Regex(regex) => {
-                regex_exec(r, &regex.0, &regex.1, text).then_some((0, text.len()))?
+                let hit = regex_match(r, &regex.0, &regex.1, text);
+                matches!(hit, Ok(true)).then_some((0, text.len()))?
             }
         };
         let mut out = value[..skip + from].to_vec();
@@ -113,7 +115,9 @@ impl CookieFlags {
     fn fits(&self, r: &mut Request, name: &[u8]) -> bool {
         match &self.cookie {
             CookieName::Exact(t) => r.eval(t).eq_ignore_ascii_case(name),
-            CookieName::Regex(regex) => regex_exec(r, &regex.0, &regex.1, name),
+            CookieName::Regex(regex) => {
+                matches!(regex_match(r, &regex.0, &regex.1, name), Ok(true))
+            }
         }
     }
 

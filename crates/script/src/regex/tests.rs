@@ -73,6 +73,28 @@ fn limits_hold() {
     assert!(regex.is_match(&b"ab".repeat(1000)).is_err());
 }
 
+/// Subjects that the JIT has no memory for, up to what a request's head can be made to hold.
+#[test]
+fn long_subjects_match() {
+    for pattern in
+        ["^/([^/]+/)*admin/", "^(?:/[^/]*)*$", "^(..)*.$", "^(?:a|b|/|dmin)+$", "^(\\w+|/)+?$"]
+    {
+        let regex = regex(pattern);
+        for pieces in [10, 1_400, 16_000, 130_000, 260_000] {
+            let subject = [&b"/admin/"[..], &b"ab//".repeat(pieces)].concat();
+            assert_eq!(regex.is_match(&subject), Ok(true), "{pattern} {pieces}");
+        }
+    }
+    let regex = regex("^/([^/]+/)*admin/([^/]+/)*(end)?");
+    let subject = [&b"/admin/"[..], &b"a/".repeat(520_000)].concat();
+    assert_eq!(regex.is_match(&subject), Ok(true));
+    let mut captures = Captures::new();
+    let subject = [&b"/x/admin/"[..], &b"abc/".repeat(50_000), b"end"].concat();
+    assert_eq!(regex.exec(&subject, &mut captures), Ok(true));
+    assert_eq!(captures.text(&subject, 1), b"x/");
+    assert_eq!(captures.text(&subject, 3), b"end");
+}
+
 #[test]
 fn errors_as_nginx_words_them() {
     for (pattern, expected) in [

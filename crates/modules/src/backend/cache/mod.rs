@@ -74,6 +74,9 @@ pub async fn look(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
         Err(()) => return Some(Flow::Status(500)),
     };
     let key_text = key_text(r, conf);
+    if r.match_failed() {
+        return Some(Flow::Status(500));
+    }
     if purges {
         return Some(purge::run(store, key_text).await);
     }
@@ -166,7 +169,10 @@ pub fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, bufferin
             r.single_range = true;
         }
         r.ignore_conditions = !cacheable;
-        match buffering && r.exchange.head.status != 101 {
+        // That somebody's copy is still good is nothing to keep for others.
+        let about_other =
+            r.exchange.head.status == 304 && r.kept::<State>().is_some_and(|s| s.conditions.other);
+        match buffering && r.exchange.head.status != 101 && !about_other {
             true => keep.fill = fill::begin(r, &conf.cache, fresh, &conf.temp_path),
             false => give_up(r),
         }
@@ -216,6 +222,7 @@ pub struct Kept {
 
 /// Whether an answer that is in the cache is better than this one.
 pub fn kept_instead(r: &mut Request, conf: &BackendLoc, bit: Option<u32>) -> Option<Kept> {
+    let is_304 = r.exchange.head.status == 304;
     let state = r.kept::<State>()?;
     if state.status != Some(Status::Expired) {
         return None;
@@ -226,7 +233,7 @@ pub fn kept_instead(r: &mut Request, conf: &BackendLoc, bit: Option<u32>) -> Opt
         state.give_up();
         return Some(Kept { key, stored, renewed: None });
     }
-    if r.exchange.head.status != 304 || !*conf.cache.revalidate {
+    if !is_304 || !state.is_confirmed() {
         return None;
     }
     let renewed = renewed(r, conf, &stored);

@@ -1,0 +1,163 @@
+//! Regular expressions on behalf of a request, and what becomes of it when one cannot tell.
+//!
+//! A match that was given up is no answer: who took it for "no" would pass by a location that denies.
+//! So it is noted on the request, which ends with 500: before the next phase or handler, before a
+//! backend is asked, or in place of the header that was about to leave. Thereby also those fail that
+//! have no result to fail by, the variables above all.
+
+use crate::logger::LogLevel;
+use crate::module::{FilterError, FilterResult, Flow};
+use crate::request::Request;
+use std::cell::Cell;
+use weir_script::regex::{MatchError, Regex};
+use weir_script::template::VarId;
+
+/// Whether a match of this request was given up.
+#[derive(Default)]
+pub(crate) struct Unknown {
+    now: Cell<bool>,
+    /// The request is being answered with 500 for it, and that answer itself is let through.
+    answered: Cell<bool>,
+}
+
+impl Unknown {
+    pub(crate) fn clear(&self) {
+        self.now.set(false);
+        self.answered.set(false);
+    }
+}
+
+impl Request {
+    /// Whether a match was given up and the request has not been ended for it yet.
+    #[inline]
+    pub fn match_failed(&self) -> bool {
+        self.unknown.now.get()
+    }
+
+    /// The result of a match; that it was given up is logged and noted.
+    ///
+    /// # Errors
+    ///
+    /// As `found`.
+    pub fn judge_match(
+        &self,
+        found: Result<bool, MatchError>,
+        regex: &Regex,
+        subject: &[u8],
+    ) -> Result<bool, MatchError> {
+        found.inspect_err(|e| self.fail_match(&e.to_string(), regex, subject))
+    }
+
+    #[cold]
+    fn fail_match(&self, why: &str, regex: &Regex, subject: &[u8]) {
+        self.unknown.now.set(true);
+        // The log cuts long lines, and the pattern is what to look for.
+        let shown = &subject[..subject.len().min(SUBJECT_SHOWN_BYTES)];
+        let more: &[u8] = if shown.len() < subject.len() { b"..." } else { b"" };
+        let parts =
+            [why.as_bytes(), b" on \"", shown, more, b"\" using \"", regex.pattern(), b"\""];
+        self.log_bytes(LogLevel::Alert, &parts.concat());
+    }
+}
+
+const SUBJECT_SHOWN_BYTES: usize = 1024;
+
+/// Runs a regex; a match sets `$1…` and the named captures' variables.
+///
+/// # Errors
+///
+/// The match was given up. That has been logged, and the request ends with 500.
+pub fn regex_match(
+    r: &mut Request,
+    regex: &Regex,
+    vars: &[(usize, VarId)],
+    subject: &[u8],
+) -> Result<bool, MatchError> {
+    let mut captures = std::mem::take(&mut r.captures.spare);
+    let found = regex.exec(subject, &mut captures);
+    r.captures.spare = captures;
+    // What an earlier expression has captured stays valid without a match.
+    if !r.judge_match(found, regex, subject)? {
+        return Ok(false);
+    }
+    let set = &mut r.captures;
+    std::mem::swap(&mut set.captures, &mut set.spare);
+    set.subject.clear();
+    set.subject.extend_from_slice(subject);
+    for (n, id) in vars {
+        let value = r.captures.get(*n).unwrap_or_default().to_vec();
+        r.store_var(id.0 as usize, Some(&value));
+    }
+    Ok(true)
+}
+
+/// What a phase or handler has come to, unless a match was given up in it.
+#[inline]
+pub(crate) fn checked(r: &mut Request, flow: Flow) -> Flow {
+    match r.match_failed() {
+        false => flow,
+        true => ended(r, flow),
+    }
+}
+
+#[cold]
+fn ended(r: &mut Request, flow: Flow) -> Flow {
+    if r.header_sent || matches!(flow, Flow::Close) {
+        return flow;
+    }
+    begin_again(r);
+    Flow::Status(500)
+}
+
+/// Keeps back a header in whose making a match was given up.
+#[inline]
+pub(crate) fn check_header(r: &mut Request) -> FilterResult {
+    match r.match_failed() {
+        false => Ok(()),
+        true => keep_back(r),
+    }
+}
+
+#[cold]
+fn keep_back(r: &mut Request) -> FilterResult {
+    if r.unknown.answered.get() {
+        return Ok(());
+    }
+    begin_again(r);
+    // What the filters have begun for the answer that is kept back.
+    r.clear_ctx();
+    (r.allow_ranges, r.gzip_vary, r.expect_trailers) = (false, false, false);
+    (r.forms, r.whole_body) = (None, None);
+    Err(FilterError::Status(500))
+}
+
+fn begin_again(r: &mut Request) {
+    r.unknown.now.set(false);
+    r.unknown.answered.set(true);
+    r.own_location = false;
+    r.err_status = 0;
+    r.out.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_script::regex::RegexOptions;
+
+    #[test]
+    fn an_answer_that_depends_on_it_is_kept_back() {
+        let mut r = Request::default();
+        assert!(check_header(&mut r).is_ok());
+        r.unknown.now.set(true);
+        r.out.add(b"X-Secret", b"1");
+        assert_eq!(check_header(&mut r), Err(FilterError::Status(500)));
+        assert_eq!(r.out.iter().count(), 0);
+        assert!(!r.match_failed());
+        r.unknown.now.set(true);
+        assert!(check_header(&mut r).is_ok(), "the page of the error itself");
+        assert!(matches!(checked(&mut r, Flow::Ok), Flow::Status(500)));
+        let regex = Regex::new(b"a", RegexOptions::default()).unwrap();
+        assert_eq!(r.judge_match(Ok(true), &regex, b"a"), Ok(true));
+        assert!(!r.match_failed());
+    }
+}
