@@ -6,6 +6,7 @@ mod access_allow_deny;
 mod access_log;
 mod addition;
 mod body_reading;
+mod bounds_before_request;
 mod cgi_servers;
 mod client_timeouts;
 mod command_line;

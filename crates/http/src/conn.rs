@@ -29,6 +29,8 @@ const MANY_PIECES_MAX: usize = 128;
 const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
 /// Output buffers kept for the next response, when no larger than this.
 const KEEP_BUFFER_MAX_BYTES: usize = 64 * 1024;
+/// A queue with room for more pieces than this is let go with its connection's wait.
+const KEEP_PIECES_MAX: usize = 512;
 
 enum Piece {
     Text(Vec<u8>),
@@ -603,7 +605,10 @@ impl Connection {
     pub(crate) fn give_queue(&self) {
         let mut out = self.out.borrow_mut();
         if out.is_spare() {
-            self.worker.give_queue(std::mem::take(&mut *out));
+            let queue = std::mem::take(&mut *out);
+            if queue.pieces.capacity() <= KEEP_PIECES_MAX {
+                self.worker.give_queue(queue);
+            }
         }
     }
 }

@@ -298,6 +298,20 @@ impl Request {
         *parts = None;
     }
 
+    /// How much memory a request that was recycled would keep, as far as a client or a server
+    /// decides on it.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.buf.capacity()
+            + self.uri.capacity()
+            + self.args.capacity()
+            + self.host.capacity()
+            + self.var_arena.capacity()
+            + self.captures.subject.capacity()
+            + self.head.headers.capacity() * size_of::<HeaderField>()
+            + self.head.ignored.capacity() * size_of::<Range32>()
+            + self.out.kept_bytes()
+    }
+
     /// Gives a copy its place in the configuration, and the variables that were set here.
     pub(crate) fn copy_place_to(&self, copy: &mut Request, conn: Rc<Connection>) {
         let place = self.place();

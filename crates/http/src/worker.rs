@@ -21,8 +21,8 @@ const POOL_MAX: usize = 256;
 const EARLY_TRIES: u8 = 4;
 const EARLY_REST: u8 = 68;
 
-/// A pooled request whose buffers have grown beyond this is let go.
-const POOL_BUFFER_MAX_BYTES: usize = 64 * 1024;
+/// A pooled request whose buffers have together grown beyond this is let go.
+const POOL_BUFFERS_MAX_BYTES: usize = 64 * 1024;
 
 /// A worker's counters, on a cache line of their own; read by all, written by one.
 #[repr(align(128))]
@@ -168,7 +168,7 @@ impl Worker {
     pub fn give_request(&self, mut r: Box<Request>) {
         r.recycle();
         let mut pool = self.pool.borrow_mut();
-        if pool.len() < POOL_MAX && r.buf.capacity() <= POOL_BUFFER_MAX_BYTES {
+        if pool.len() < POOL_MAX && r.kept_bytes() <= POOL_BUFFERS_MAX_BYTES {
             pool.push(r);
         }
     }
