@@ -34,6 +34,7 @@ mod listen_options;
 mod location_selection;
 mod map_module;
 mod memcached_values;
+mod mirror_bounds;
 mod peers_nginx;
 mod post_action;
 mod proxy_buffering;

@@ -201,6 +201,8 @@ pub struct Connection {
     pub stream: Channel,
     /// It came to an address with TLS.
     pub tls_port: Cell<bool>,
+    /// It leads nowhere and stands for one with TLS.
+    pub(crate) like_tls: Cell<bool>,
     /// What the handshake told.
     pub secure: OnceCell<Box<Secure>>,
     /// `$connection`: unique over all workers.
@@ -259,6 +261,7 @@ impl Connection {
         Connection {
             stream: stream.into(),
             tls_port: Cell::new(false),
+            like_tls: Cell::new(false),
             secure: OnceCell::new(),
             serial,
             client,
@@ -340,6 +343,11 @@ impl Connection {
     /// Ready once the deadline for reading has passed.
     pub fn poll_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
         self.timer.borrow_mut().poll_until(cx, deadline)
+    }
+
+    /// Whether the client speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.stream.is_tls() || self.like_tls.get()
     }
 
     /// The address the client connected to.

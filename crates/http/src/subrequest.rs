@@ -22,7 +22,7 @@
 use crate::buf::{Buf, Chain, Data};
 use crate::client_watch::ClientWatch;
 use crate::conn::ConnError;
-use crate::detached;
+use crate::detached::Ticket;
 use crate::h1;
 use crate::logger::LogLevel;
 use crate::module::{FilterError, FilterResult, Next};
@@ -351,20 +351,18 @@ pub fn start(r: &mut Request, part: Box<Request>, ended: Option<Ended>) {
     parent.running.push(Running { id, task: task.abort_handle(), ended });
 }
 
-/// Sends a copy of the request somewhere and forgets the answer. It outlives the request.
+/// Sends a copy of the request somewhere and forgets the answer. It outlives the request; none is
+/// sent while too many are under way.
 pub fn send_copy(r: &Request, uri: &[u8], args: &[u8]) {
-    let conn = match r.nowhere() {
-        Ok(conn) => conn,
-        Err(e) => return r.log(LogLevel::Crit, &format!("a copy of the request failed ({e})")),
-    };
+    let Some(ticket) = Ticket::take(r) else { return };
     let mut copy = Box::<Request>::default();
-    r.copy_to_part(&mut copy, conn);
+    r.copy_to_part(&mut copy, r.nowhere());
     copy.uri.extend_from_slice(uri);
     copy.args.extend_from_slice(args);
     copy.method = r.method;
     copy.header_only = true;
     copy.parts = Some(Box::new(Parts::new(Sink::Nowhere, Rc::default(), None, 1)));
-    detached::spawn(&Rc::clone(&r.conn().worker), async move {
+    ticket.spawn(async move {
         run(&mut copy).await;
     });
 }

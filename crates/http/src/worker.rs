@@ -83,6 +83,24 @@ impl AllCounters {
     }
 }
 
+/// Counts what happens too often for a line in the log each time.
+#[derive(Default)]
+pub struct Tally {
+    untold: Cell<u64>,
+    told_secs: Cell<i64>,
+}
+
+impl Tally {
+    /// Counts one more; how many there were since the last that was told, if none was told within
+    /// this second.
+    pub fn one_more(&self) -> Option<u64> {
+        let (now, untold) = (clock::wall_secs(), self.untold.get() + 1);
+        let tell = self.told_secs.replace(now) != now;
+        self.untold.set(if tell { 0 } else { untold });
+        tell.then_some(untold)
+    }
+}
+
 pub struct Worker {
     pub id: usize,
     /// The newest generation; a connection takes it at its next request.
@@ -107,6 +125,9 @@ pub struct Worker {
     pub one_ended: tokio::sync::Notify,
     pub connections: Cell<usize>,
     pub connections_max: Cell<usize>,
+    /// Requests that run behind answers.
+    pub detached: Cell<usize>,
+    pub(crate) not_detached: Tally,
 }
 
 impl Worker {
@@ -127,6 +148,8 @@ impl Worker {
             one_ended: tokio::sync::Notify::new(),
             connections: Cell::new(0),
             connections_max: Cell::new(usize::MAX),
+            detached: Cell::new(0),
+            not_detached: Tally::default(),
         }
     }
 
@@ -159,6 +182,17 @@ impl Worker {
             }
             _ => {}
         }
+    }
+
+    /// How many requests may run behind answers: each has a connection to a server, and clients
+    /// are not to suffer from them.
+    pub(crate) fn detached_max(&self) -> usize {
+        (self.connections_max.get() / 2).max(1)
+    }
+
+    /// Whether nothing is served any more, neither for a client nor behind an answer.
+    pub fn is_done(&self) -> bool {
+        self.connections.get() == 0 && self.detached.get() == 0
     }
 
     pub fn take_request(&self) -> Box<Request> {

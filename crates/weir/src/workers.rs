@@ -348,7 +348,7 @@ impl State {
             }
         }
         let idle = async {
-            while self.worker.connections.get() > 0 {
+            while !self.worker.is_done() {
                 self.worker.one_ended.notified().await;
             }
         };
