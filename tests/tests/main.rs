@@ -7,6 +7,7 @@ mod access_log;
 mod addition;
 mod body_reading;
 mod bounds_before_request;
+mod bounds_slow_client;
 mod cgi_servers;
 mod client_timeouts;
 mod command_line;

@@ -369,7 +369,7 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     if last {
         conn.will_end();
     }
-    let sent = r.drain(0).await.is_ok();
+    let sent = !r.unsent && r.drain(0).await.is_ok();
     if !sent && r.err_status == 0 {
         r.log(LogLevel::Info, "client closed connection while sending to client");
     }

@@ -7,6 +7,7 @@ use crate::conn::{ClientAddr, ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
 use crate::h2;
 use crate::headers_out::HeadersOut;
+use crate::held::Held;
 use crate::module::{FilterResult, Next};
 use crate::subrequest::{self, Parts};
 use crate::timing::{Exchange, UpstreamState};
@@ -154,6 +155,10 @@ pub struct Request {
     pub post_action: bool,
     /// Modules whose limits have been applied, by a bit each: once for a request and its parts.
     pub limits_applied: u8,
+    /// Filters that keep input until there is room for what they make of it.
+    pub(crate) held: Vec<Held>,
+    /// The client did not take what was to make room for them.
+    pub(crate) unsent: bool,
     /// What it has to do with subrequests: `None` for most.
     pub(crate) parts: Option<Box<Parts>>,
 }
@@ -236,6 +241,8 @@ impl Request {
             number,
             post_action,
             limits_applied,
+            held,
+            unsent,
             parts,
         } = self;
         *place = None;
@@ -295,6 +302,8 @@ impl Request {
         *number = 0;
         *post_action = false;
         *limits_applied = 0;
+        held.clear();
+        *unsent = false;
         *parts = None;
     }
 
@@ -486,6 +495,7 @@ impl Request {
     /// An internal redirect starts the modules afresh.
     pub fn clear_ctx(&mut self) {
         self.ctx.clear();
+        self.held.clear();
     }
 
     // --- variables ---
@@ -640,6 +650,14 @@ impl Request {
 
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
+        while self.holds() {
+            self.drain_once(self.held_leave(leave)).await?;
+            self.resume_held()?;
+        }
+        self.drain_once(leave).await
+    }
+
+    async fn drain_once(&mut self, leave: u64) -> Result<(), ConnError> {
         if self.parts.is_some() {
             Box::pin(subrequest::make_room(self, leave)).await?;
             if self.is_part() {

@@ -260,6 +260,14 @@ pub fn keep_back(r: &Request, bytes: u64) {
     }
 }
 
+/// What waits for its turn besides what the client is sent: bytes of parts, and input kept back.
+pub(crate) fn held(r: &Request) -> u64 {
+    r.parts.as_ref().map_or(0, |p| {
+        let kept_back = p.desk.kept_back.get();
+        kept_back + if p.is_part { 0 } else { p.desk.held() }
+    })
+}
+
 /// Lets whoever knows better answer for a part that has nothing to say; `None` when nobody does.
 pub(crate) fn answer_instead(r: &mut Request) -> Option<FilterResult> {
     let parts = r.parts.as_deref_mut()?;
@@ -565,8 +573,14 @@ pub(crate) async fn make_room(r: &mut Request, leave: u64) -> Result<(), ConnErr
     attend(r, Until::Room(leave)).await
 }
 
-/// Waits for all parts of a request whose own answer is complete; `false` when that is in vain.
+/// Waits until filters have let go of a request's answer, which may lead to parts, and for all its
+/// parts; `false` when that is in vain.
 pub(crate) async fn finish(r: &mut Request) -> bool {
+    if r.holds() && Box::pin(r.drain(AHEAD_MAX_BYTES)).await.is_err() {
+        r.held.clear();
+        r.unsent = true;
+        return !r.is_part();
+    }
     let done = attend(r, Until::End).await.is_ok();
     if !done && !r.is_part() {
         r.keepalive = false;
