@@ -62,6 +62,7 @@ mod signals;
 mod signals_upgrade;
 mod slice;
 mod ssi;
+mod ssi_bounds;
 mod ssi_parts;
 mod ssl_certificate_cache;
 mod ssl_certificate_compression;
