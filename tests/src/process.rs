@@ -58,4 +58,15 @@ impl Server {
     pub fn threads(&self) -> usize {
         family(self.pid()).into_iter().map(|pid| entries(pid, "task")).sum()
     }
+
+    /// Processor time that its processes have taken, in ticks of the kernel's (mostly 10 ms).
+    pub fn processor_ticks(&self) -> u64 {
+        let of = |pid: u32| {
+            let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let mut fields = text.rsplit(')').next()?.split_whitespace().skip(11);
+            let user: u64 = fields.next()?.parse().ok()?;
+            Some(user + fields.next()?.parse::<u64>().ok()?)
+        };
+        family(self.pid()).into_iter().filter_map(of).sum()
+    }
 }

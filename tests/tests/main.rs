@@ -5,6 +5,7 @@
 mod access_allow_deny;
 mod access_log;
 mod addition;
+mod auth_basic_queue;
 mod body_reading;
 mod bounds_before_request;
 mod bounds_slow_client;
