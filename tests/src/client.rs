@@ -157,6 +157,14 @@ impl Client {
         };
     }
 
+    /// The same; whether the server has taken it.
+    pub fn try_send(&mut self, bytes: &[u8]) -> bool {
+        match &mut self.stream {
+            Stream::Tcp(s) => s.write_all(bytes).is_ok(),
+            Stream::Unix(s) => s.write_all(bytes).is_ok(),
+        }
+    }
+
     /// A plain GET that leaves the connection open.
     pub fn send_get(&mut self, path: &str) {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());

@@ -17,6 +17,7 @@ pub mod h2;
 mod message;
 pub mod ocsp;
 mod origin;
+mod process;
 mod server;
 mod setup;
 pub mod tls;

@@ -29,6 +29,8 @@ const MANY_PIECES_MAX: usize = 128;
 const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
 /// Output buffers kept for the next response, when no larger than this.
 const KEEP_BUFFER_MAX_BYTES: usize = 64 * 1024;
+/// A queue with room for more pieces than this is let go with its connection's wait.
+const KEEP_PIECES_MAX: usize = 512;
 
 enum Piece {
     Text(Vec<u8>),
@@ -204,6 +206,8 @@ pub struct Connection {
     pub stream: Channel,
     /// It came to an address with TLS.
     pub tls_port: Cell<bool>,
+    /// It leads nowhere and stands for one with TLS.
+    pub(crate) like_tls: Cell<bool>,
     /// What the handshake told.
     pub secure: OnceCell<Box<Secure>>,
     /// `$connection`: unique over all workers.
@@ -262,6 +266,7 @@ impl Connection {
         Connection {
             stream: stream.into(),
             tls_port: Cell::new(false),
+            like_tls: Cell::new(false),
             secure: OnceCell::new(),
             serial,
             client,
@@ -361,6 +366,11 @@ impl Connection {
     /// Ready once the deadline for reading has passed.
     pub fn poll_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
         self.timer.borrow_mut().poll_until(cx, deadline)
+    }
+
+    /// Whether the client speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.stream.is_tls() || self.like_tls.get()
     }
 
     /// The address the client connected to.
@@ -626,7 +636,10 @@ impl Connection {
     pub(crate) fn give_queue(&self) {
         let mut out = self.out.borrow_mut();
         if out.is_spare() {
-            self.worker.give_queue(std::mem::take(&mut *out));
+            let queue = std::mem::take(&mut *out);
+            if queue.pieces.capacity() <= KEEP_PIECES_MAX {
+                self.worker.give_queue(queue);
+            }
         }
     }
 }

@@ -3,39 +3,36 @@
 //! A detached request is a copy of a client's on a connection of its own that leads nowhere, so that
 //! neither waits for the other and the client's connection may close. Whoever runs it sends neither
 //! header nor body; it is not logged. A worker that is quitting waits for it as for a connection.
+//!
+//! How many a worker runs at a time is bounded by half of its `worker_connections`; beyond that
+//! none is made, for there is nobody who could be asked to wait.
 
 use crate::conn::Connection;
+use crate::logger::LogLevel;
 use crate::request::{Request, REDIRECTS_MAX};
 use crate::worker::Worker;
 use std::future::Future;
-use std::io;
 use std::rc::Rc;
 use weir_runtime::net::Stream;
 use weir_wire::http1::request::Method;
 
 impl Request {
-    /// A connection like the client's that leads nowhere.
-    pub(crate) fn nowhere(&self) -> io::Result<Rc<Connection>> {
+    /// A connection like the client's that leads nowhere; it takes no descriptor.
+    pub(crate) fn nowhere(&self) -> Rc<Connection> {
         let conn = self.conn();
-        let (nowhere, _) = std::os::unix::net::UnixStream::pair()?;
-        nowhere.set_nonblocking(true)?;
-        let own = Connection::new(
-            Rc::clone(&conn.worker),
-            Stream::from(nowhere),
-            conn.client,
-            conn.listen.get(),
-            conn.serial,
-        );
+        let (worker, listen) = (Rc::clone(&conn.worker), conn.listen.get());
+        let own = Connection::new(worker, Stream::nowhere(), conn.client, listen, conn.serial);
         own.local.set(conn.local_addr());
         own.requests.set(conn.requests.get());
+        own.like_tls.set(conn.is_tls());
         own.proxied.borrow_mut().clone_from(&conn.proxied.borrow());
-        Ok(Rc::new(own))
+        Rc::new(own)
     }
 
     /// A copy without its body, its answer and the modules' state.
-    pub fn detach(&self) -> io::Result<Box<Request>> {
+    pub fn detach(&self) -> Box<Request> {
         let mut copy = Box::<Request>::default();
-        self.copy_head_to(&mut copy, self.nowhere()?);
+        self.copy_head_to(&mut copy, self.nowhere());
         copy.method = self.method;
         copy.uri.clone_from(&self.uri);
         copy.args.clone_from(&self.args);
@@ -47,7 +44,7 @@ impl Request {
         copy.valid_location = self.valid_location;
         copy.internal = self.internal;
         copy.header_only = true;
-        Ok(copy)
+        copy
     }
 
     /// What a request that is made from this one has of it in any case.
@@ -77,21 +74,40 @@ impl Request {
     }
 }
 
-/// Runs something behind an answer; counted among the worker's connections until it ends.
-pub fn spawn(worker: &Rc<Worker>, work: impl Future<Output = ()> + 'static) {
-    worker.connections.set(worker.connections.get() + 1);
-    let guard = Counted(Rc::clone(worker));
-    tokio::task::spawn_local(async move {
-        let _guard = guard;
-        work.await;
-    });
+/// The right to run one request behind an answer; it counts until it is dropped.
+pub struct Ticket(Rc<Worker>);
+
+impl Ticket {
+    /// `None` when as many run as may; that is logged, at most once a second.
+    pub fn take(r: &Request) -> Option<Ticket> {
+        let worker = &r.conn().worker;
+        let (running, max) = (worker.detached.get(), worker.detached_max());
+        if running < max {
+            worker.detached.set(running + 1);
+            return Some(Ticket(Rc::clone(worker)));
+        }
+        if let Some(dropped) = worker.not_detached.one_more() {
+            let text = format!(
+                "{running} requests run behind answers, half of worker_connections: {dropped} more \
+                 were not made"
+            );
+            r.log(LogLevel::Error, &text);
+        }
+        None
+    }
+
+    /// Runs something behind an answer; the worker does not quit before it has ended.
+    pub fn spawn(self, work: impl Future<Output = ()> + 'static) {
+        tokio::task::spawn_local(async move {
+            let _ticket = self;
+            work.await;
+        });
+    }
 }
 
-struct Counted(Rc<Worker>);
-
-impl Drop for Counted {
+impl Drop for Ticket {
     fn drop(&mut self) {
-        self.0.connections.set(self.0.connections.get() - 1);
+        self.0.detached.set(self.0.detached.get() - 1);
         if self.0.closing.get() {
             self.0.one_ended.notify_one();
         }

@@ -226,6 +226,15 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
             let parsed = parser.parse(buf, &limits, head);
             match parsed {
                 Ok(Progress::Complete) => return take_head(conn, r, &server.core),
+                Ok(Progress::NeedMore) if !parser.has_begun() => {
+                    // Blank lines are not kept, and nobody else waits for a client that sends many.
+                    buf.clear();
+                    parser.reset();
+                    if deadline != 0 && clock::mono_ms() >= deadline {
+                        return Err(NoRequest::Quiet);
+                    }
+                    tokio::task::yield_now().await;
+                }
                 Ok(Progress::NeedMore) => {}
                 Err(e) => {
                     // As far as it was read: what refuses a HEAD has no body either.
@@ -367,7 +376,7 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     if last {
         conn.will_end();
     }
-    let sent = r.drain(0).await.is_ok();
+    let sent = !r.unsent && r.drain(0).await.is_ok();
     if !sent && r.err_status == 0 {
         r.log(LogLevel::Info, "client closed connection while sending to client");
     }

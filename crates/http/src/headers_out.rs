@@ -71,6 +71,13 @@ impl HeadersOut {
         trailers.clear();
     }
 
+    /// How much memory a cleared header keeps.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.arena.capacity()
+            + self.fields.capacity() * size_of::<Option<Field>>()
+            + self.trailers.capacity() * size_of::<(Vec<u8>, Vec<u8>)>()
+    }
+
     fn keep(&mut self, bytes: &[u8]) -> Span {
         let start = self.arena.len() as u32;
         self.arena.extend_from_slice(bytes);

@@ -18,6 +18,7 @@ pub mod generation;
 pub mod h1;
 pub mod h2;
 pub mod headers_out;
+pub mod held;
 mod listen_rows;
 pub mod location;
 pub mod logger;

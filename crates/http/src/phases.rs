@@ -42,7 +42,7 @@ pub async fn run(r: &mut Request) -> bool {
         }
     }
     let done = run_from(r, Phase::PostRead, None).await;
-    match r.has_parts() {
+    match r.has_parts() || r.holds() {
         false => done,
         true => done && Box::pin(subrequest::finish(r)).await,
     }

@@ -7,6 +7,7 @@ use crate::conn::{ClientAddr, ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
 use crate::h2;
 use crate::headers_out::HeadersOut;
+use crate::held::Held;
 use crate::module::{FilterResult, Next};
 use crate::subrequest::{self, Parts};
 use crate::timing::{Exchange, UpstreamState};
@@ -157,6 +158,10 @@ pub struct Request {
     pub(crate) unknown: crate::matching::Unknown,
     /// A variable was evaluated: its text may be in the header.
     pub(crate) computed: bool,
+    /// Filters that keep input until there is room for what they make of it.
+    pub(crate) held: Vec<Held>,
+    /// The client did not take what was to make room for them.
+    pub(crate) unsent: bool,
     /// What it has to do with subrequests: `None` for most.
     pub(crate) parts: Option<Box<Parts>>,
 }
@@ -176,13 +181,6 @@ impl Request {
         self.redirects_left = REDIRECTS_MAX;
         self.valid_unparsed_uri = true;
         self.valid_location = true;
-    }
-
-    /// What its larger buffers hold while it is in the pool.
-    pub(crate) fn kept_bytes(&self) -> usize {
-        let exchange = self.exchange.request.capacity() + self.exchange.reply.capacity();
-        let buffers = self.buf.capacity() + self.body.kept_bytes() + exchange;
-        buffers + self.var_arena.capacity() + self.captures.subject.capacity()
     }
 
     /// Forgets the request and keeps the memory. Every field is named, so that none is forgotten;
@@ -248,6 +246,8 @@ impl Request {
             limits_applied,
             unknown,
             computed,
+            held,
+            unsent,
             parts,
         } = self;
         *place = None;
@@ -309,7 +309,26 @@ impl Request {
         *limits_applied = 0;
         unknown.clear();
         *computed = false;
+        held.clear();
+        *unsent = false;
         *parts = None;
+    }
+
+    /// How much memory a request that was recycled would keep, as far as a client or a server
+    /// decides on it.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let exchange = self.exchange.request.capacity() + self.exchange.reply.capacity();
+        let bodies = self.body.kept_bytes() + exchange;
+        bodies
+            + self.buf.capacity()
+            + self.uri.capacity()
+            + self.args.capacity()
+            + self.host.capacity()
+            + self.var_arena.capacity()
+            + self.captures.subject.capacity()
+            + self.head.headers.capacity() * size_of::<HeaderField>()
+            + self.head.ignored.capacity() * size_of::<Range32>()
+            + self.out.kept_bytes()
     }
 
     /// Gives a copy its place in the configuration, and the variables that were set here.
@@ -486,6 +505,7 @@ impl Request {
     /// An internal redirect starts the modules afresh.
     pub fn clear_ctx(&mut self) {
         self.ctx.clear();
+        self.held.clear();
     }
 
     // --- variables ---
@@ -647,6 +667,14 @@ impl Request {
 
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
+        while self.holds() {
+            self.drain_once(self.held_leave(leave)).await?;
+            self.resume_held()?;
+        }
+        self.drain_once(leave).await
+    }
+
+    async fn drain_once(&mut self, leave: u64) -> Result<(), ConnError> {
         if self.parts.is_some() {
             Box::pin(subrequest::make_room(self, leave)).await?;
             if self.is_part() {

@@ -219,7 +219,7 @@ pub fn complete_location(r: &mut Request) {
     let path = path.to_vec();
     let core = Rc::clone(r.loc());
     let mut full = Vec::with_capacity(path.len() + 64);
-    let is_tls = r.conn().stream.is_tls();
+    let is_tls = r.conn().is_tls();
     full.extend_from_slice(if is_tls { b"https://" } else { b"http://" });
     let local = r.conn().local_addr();
     if *core.core.server_name_in_redirect {

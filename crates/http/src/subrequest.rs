@@ -14,7 +14,8 @@
 //! request whose filter keeps input back until a part has ended ([`keep_back`]); desks know their
 //! parts, parts do not keep their parents' desks alive in a circle (`Drop for Parts`). As in nginx,
 //! the client gets nothing before `postpone_output` bytes are there: a page whose first part fails
-//! at once is not half sent.
+//! at once is not half sent. What the parts of a page take together, in number and in memory, is
+//! counted for the page as a whole (`Page`), however they are nested.
 //!
 //! Differences from nginx: variables set in a part stay there; an answer that breaks off closes the
 //! client's connection also when the part had not begun to send.
@@ -22,7 +23,7 @@
 use crate::buf::{Buf, Chain, Data};
 use crate::client_watch::ClientWatch;
 use crate::conn::ConnError;
-use crate::detached;
+use crate::detached::Ticket;
 use crate::h1;
 use crate::logger::LogLevel;
 use crate::module::{FilterError, FilterResult, Next};
@@ -33,15 +34,22 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
 use weir_runtime::clock;
 
 /// Parts within parts.
 const NESTED_MAX: u8 = 50;
-/// Of one request at a time.
-const RUNNING_MAX: usize = 1000;
+/// Of one page: at a time, and in all. Slices of one answer count only while they run.
+const LIVE_MAX: usize = 2000;
+const MADE_MAX: usize = 16 * 1024;
+/// From so many on, each document of a page should run one part at a time.
+const CROWDED: usize = 500;
+/// Memory of a page's parts that waits for its turn: from the first on a part waits until what it
+/// has put out is taken, at the second no further part is made.
+const PAGE_AHEAD_BYTES: u64 = 4 * 1024 * 1024;
+const PAGE_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// What the client has not taken yet beyond which nothing is handed on.
 const AHEAD_MAX_BYTES: u64 = 256 * 1024;
 
@@ -67,12 +75,66 @@ enum Item {
     Part(Rc<Desk>),
 }
 
+/// What all parts of one page take together, however they are nested.
+#[derive(Default)]
+struct Page {
+    made: Cell<usize>,
+    live: Cell<usize>,
+    /// Memory on the desks.
+    bytes: Cell<u64>,
+}
+
+impl Page {
+    fn is_ahead(&self) -> bool {
+        self.bytes.get() > PAGE_AHEAD_BYTES
+    }
+
+    /// Why no further part may be made.
+    fn is_full(&self) -> Option<&'static str> {
+        if self.live.get() >= LIVE_MAX {
+            return Some("too many subrequests of one page at a time");
+        }
+        if self.made.get() >= MADE_MAX {
+            return Some("too many subrequests of one page");
+        }
+        (self.bytes.get() >= PAGE_MAX_BYTES).then_some("subrequests of one page hold too much")
+    }
+}
+
+/// One part; it counts until it is dropped.
+struct Live(Rc<Page>);
+
+impl Live {
+    fn new(page: &Rc<Page>) -> Live {
+        page.live.set(page.live.get() + 1);
+        Live(Rc::clone(page))
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.live.set(self.0.live.get() - 1);
+    }
+}
+
+/// What a buffer takes of memory while it waits.
+fn memory(buf: &Buf) -> u64 {
+    let data = if let Data::Mem(data) = &buf.data { data.len() } else { 0 };
+    (data + size_of::<Item>()) as u64
+}
+
 /// Where the output of one request waits for its turn.
 #[derive(Default)]
 struct Desk {
+    page: Rc<Page>,
+    /// The desk that this one is a place of.
+    above: Weak<Desk>,
     items: RefCell<VecDeque<Item>>,
-    /// Bytes in `items`, without those of parts.
+    /// Bytes in `items`, without those of parts, and with them.
     bytes: Cell<u64>,
+    bytes_below: Cell<u64>,
+    /// Its request is to be woken once less than `AHEAD_MAX_BYTES` wait here and in its parts.
+    is_full: Cell<bool>,
     /// Bytes that a filter of this request keeps until a part has ended.
     kept_back: Cell<u64>,
     /// What has been handed on is to be sent now.
@@ -103,13 +165,60 @@ impl Desk {
         }
     }
 
+    fn of(page: &Rc<Page>, above: Weak<Desk>) -> Rc<Desk> {
+        let mut desk = Rc::new(Desk::default());
+        if let Some(desk) = Rc::get_mut(&mut desk) {
+            desk.page = Rc::clone(page);
+            desk.above = above;
+        }
+        desk
+    }
+
     fn put(&self, buf: Buf) {
-        self.bytes.set(self.bytes.get() + buf.len());
+        let len = buf.len();
+        self.bytes.set(self.bytes.get() + len);
+        self.bytes_below.set(self.bytes_below.get() + len);
+        let mut above = self.above.upgrade();
+        while let Some(desk) = above {
+            desk.bytes_below.set(desk.bytes_below.get() + len);
+            above = desk.above.upgrade();
+        }
+        self.page.bytes.set(self.page.bytes.get() + memory(&buf));
         self.items.borrow_mut().push_back(Item::Data(buf));
     }
 
     fn is_empty(&self) -> bool {
         self.items.borrow().is_empty()
+    }
+
+    fn taken(&self, buf: &Buf) {
+        let len = buf.len();
+        self.bytes.set(self.bytes.get() - len);
+        self.page.bytes.set(self.page.bytes.get() - memory(buf));
+        self.less_below(len);
+        let mut above = self.above.upgrade();
+        while let Some(desk) = above {
+            desk.less_below(len);
+            above = desk.above.upgrade();
+        }
+    }
+
+    fn less_below(&self, len: u64) {
+        let below = self.bytes_below.get() - len;
+        self.bytes_below.set(below);
+        if self.is_full.get() && below <= AHEAD_MAX_BYTES {
+            self.is_full.set(false);
+            self.wake();
+        }
+    }
+
+    /// Lets go of what nobody will take.
+    fn clear(&self) {
+        for item in std::mem::take(&mut *self.items.borrow_mut()) {
+            if let Item::Data(buf) = item {
+                self.taken(&buf);
+            }
+        }
     }
 
     /// The next buffer in the order of the whole, if it is there.
@@ -121,8 +230,8 @@ impl Desk {
                 Some(Item::Part(part)) => Rc::clone(part),
                 Some(Item::Data(_)) => {
                     let Some(Item::Data(buf)) = items.pop_front() else { return Ok(None) };
-                    self.bytes.set(self.bytes.get() - buf.len());
                     drop(items);
+                    self.taken(&buf);
                     self.wake();
                     return Ok(Some(buf));
                 }
@@ -143,12 +252,13 @@ impl Desk {
 
     /// Bytes here and in all parts.
     fn held(&self) -> u64 {
-        let items = self.items.borrow();
-        let parts = items.iter().filter_map(|i| match i {
-            Item::Part(part) => Some(part.held()),
-            Item::Data(_) => None,
-        });
-        self.bytes.get() + parts.sum::<u64>()
+        self.bytes_below.get()
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -181,6 +291,8 @@ pub(crate) struct Parts {
     instead: Option<Instead>,
     /// It goes on where its parent is: with the content.
     again: bool,
+    /// Of a part: that it is one.
+    _live: Option<Live>,
 }
 
 impl Parts {
@@ -188,11 +300,26 @@ impl Parts {
         Parts::new(Sink::Client, Rc::default(), None, 0)
     }
 
+    fn of_copy() -> Parts {
+        Parts::new(Sink::Nowhere, Rc::default(), None, 1)
+    }
+
     fn new(sink: Sink, desk: Rc<Desk>, top: Option<Rc<Desk>>, nested: u8) -> Parts {
         let is_part = !matches!(sink, Sink::Client);
         let top = top.unwrap_or_else(|| Rc::clone(&desk));
-        let running = Vec::new();
-        Parts { desk, top, sink, is_part, nested, running, last_id: 0, instead: None, again: false }
+        let _live = is_part.then(|| Live::new(&desk.page));
+        Parts {
+            desk,
+            top,
+            sink,
+            is_part,
+            nested,
+            running: Vec::new(),
+            last_id: 0,
+            instead: None,
+            again: false,
+            _live,
+        }
     }
 
     /// Whether this request puts together what its parts have written.
@@ -208,8 +335,7 @@ impl Drop for Parts {
             // Ended parts know this desk; nobody will look at them.
             let ended = std::mem::take(&mut *self.desk.ended.borrow_mut());
             drop(ended);
-            let items = std::mem::take(&mut *self.desk.items.borrow_mut());
-            drop(items);
+            self.desk.clear();
         }
     }
 }
@@ -260,6 +386,14 @@ pub fn keep_back(r: &Request, bytes: u64) {
     }
 }
 
+/// What waits for its turn besides what the client is sent: bytes of parts, and input kept back.
+pub(crate) fn held(r: &Request) -> u64 {
+    r.parts.as_ref().map_or(0, |p| {
+        let kept_back = p.desk.kept_back.get();
+        kept_back + if p.is_part { 0 } else { p.desk.held() }
+    })
+}
+
 /// Lets whoever knows better answer for a part that has nothing to say; `None` when nobody does.
 pub(crate) fn answer_instead(r: &mut Request) -> Option<FilterResult> {
     let parts = r.parts.as_deref_mut()?;
@@ -279,6 +413,10 @@ pub(crate) fn is_again(r: &Request) -> bool {
 pub fn again(r: &mut Request) -> Option<Box<Request>> {
     let (uri, args) = (r.uri.clone(), r.args.clone());
     let mut part = new(r, &uri, &args, Output::Place)?;
+    if let Some(parts) = &part.parts {
+        let made = &parts.desk.page.made;
+        made.set(made.get() - 1);
+    }
     part.set_location(r.loc().id);
     part.method = r.method;
     part.valid_unparsed_uri = r.valid_unparsed_uri;
@@ -291,14 +429,24 @@ pub fn again(r: &mut Request) -> Option<Box<Request>> {
     Some(part)
 }
 
+fn parent(r: &mut Request) -> &mut Parts {
+    r.parts.get_or_insert_with(|| Box::new(Parts::of_main()))
+}
+
+/// Whether so many parts of the page run already that a document should wait for its own.
+pub fn is_crowded(r: &Request) -> bool {
+    r.parts.as_ref().is_some_and(|p| p.desk.page.live.get() >= CROWDED)
+}
+
 /// Makes a subrequest: GET with the parent's header fields, and its body if that has been read.
 /// `None` when it would be one too many; that is logged.
 pub fn new(r: &mut Request, uri: &[u8], args: &[u8], output: Output) -> Option<Box<Request>> {
     let nested = r.parts.as_ref().map_or(0, |p| p.nested) + 1;
-    let running = r.parts.as_ref().map_or(0, |p| p.running.len());
-    if nested > NESTED_MAX || running >= RUNNING_MAX {
+    let page = r.parts.as_ref().map(|p| Rc::clone(&p.desk.page));
+    let cycle = (nested > NESTED_MAX).then_some("subrequests cycle");
+    if let Some(why) = cycle.or_else(|| page.as_ref().and_then(|p| p.is_full())) {
         let shown = String::from_utf8_lossy(uri);
-        r.log(LogLevel::Error, &format!("subrequests cycle while processing \"{shown}\""));
+        r.log(LogLevel::Error, &format!("{why} while processing \"{shown}\""));
         return None;
     }
     let mut part = Box::<Request>::default();
@@ -306,15 +454,20 @@ pub fn new(r: &mut Request, uri: &[u8], args: &[u8], output: Output) -> Option<B
     r.copy_to_part(&mut part, conn);
     part.uri.extend_from_slice(uri);
     part.args.extend_from_slice(args);
-    let (sink, top) = match output {
+    let (sink, top, above) = match output {
         Output::Place => {
-            let parent = r.parts.get_or_insert_with(|| Box::new(Parts::of_main()));
-            (Sink::Desk, Some(Rc::clone(&parent.top)))
+            let parent = parent(r);
+            (Sink::Desk, Some(Rc::clone(&parent.top)), Rc::downgrade(&parent.desk))
         }
-        Output::Keep => (Sink::Memory(Vec::new()), None),
-        Output::Drop => (Sink::Nowhere, None),
+        Output::Keep => (Sink::Memory(Vec::new()), None, Weak::new()),
+        Output::Drop => (Sink::Nowhere, None, Weak::new()),
     };
-    part.parts = Some(Box::new(Parts::new(sink, Rc::default(), top, nested)));
+    let page = match output {
+        Output::Drop => page.unwrap_or_default(),
+        _ => Rc::clone(&parent(r).desk.page),
+    };
+    page.made.set(page.made.get() + 1);
+    part.parts = Some(Box::new(Parts::new(sink, Desk::of(&page, above), top, nested)));
     Some(part)
 }
 
@@ -330,7 +483,7 @@ pub async fn run(part: &mut Request) -> bool {
 /// Starts a part as a task. Its answer stands in the parent's body where the parent's output is
 /// now, if that is where it goes.
 pub fn start(r: &mut Request, part: Box<Request>, ended: Option<Ended>) {
-    let parent = r.parts.get_or_insert_with(|| Box::new(Parts::of_main()));
+    let parent = parent(r);
     let Some(own) = part.parts.as_ref() else { return };
     let desk = Rc::clone(&own.desk);
     if matches!(own.sink, Sink::Desk) {
@@ -351,20 +504,18 @@ pub fn start(r: &mut Request, part: Box<Request>, ended: Option<Ended>) {
     parent.running.push(Running { id, task: task.abort_handle(), ended });
 }
 
-/// Sends a copy of the request somewhere and forgets the answer. It outlives the request.
+/// Sends a copy of the request somewhere and forgets the answer. It outlives the request; none is
+/// sent while too many are under way.
 pub fn send_copy(r: &Request, uri: &[u8], args: &[u8]) {
-    let conn = match r.nowhere() {
-        Ok(conn) => conn,
-        Err(e) => return r.log(LogLevel::Crit, &format!("a copy of the request failed ({e})")),
-    };
+    let Some(ticket) = Ticket::take(r) else { return };
     let mut copy = Box::<Request>::default();
-    r.copy_to_part(&mut copy, conn);
+    r.copy_to_part(&mut copy, r.nowhere());
     copy.uri.extend_from_slice(uri);
     copy.args.extend_from_slice(args);
     copy.method = r.method;
     copy.header_only = true;
-    copy.parts = Some(Box::new(Parts::new(Sink::Nowhere, Rc::default(), None, 1)));
-    detached::spawn(&Rc::clone(&r.conn().worker), async move {
+    copy.parts = Some(Box::new(Parts::of_copy()));
+    ticket.spawn(async move {
         run(&mut copy).await;
     });
 }
@@ -490,6 +641,8 @@ fn waits(r: &Request, until: Until) -> bool {
     match until {
         Until::Room(leave) => {
             let desk = &parts.desk;
+            let crowded = parts.is_part && desk.page.is_ahead();
+            let leave = if crowded { 0 } else { leave };
             let held = if parts.is_top() { desk.held() } else { desk.bytes.get() };
             held + desk.kept_back.get() > leave
         }
@@ -516,7 +669,9 @@ async fn attend(r: &mut Request, until: Until) -> Result<(), ConnError> {
             pump(r).map_err(broken)?;
         }
         // The end of a part may lead to another: not before there is room.
-        if desk.held() <= AHEAD_MAX_BYTES {
+        let full = desk.held() > AHEAD_MAX_BYTES;
+        desk.is_full.set(full);
+        if !full {
             reap(r).map_err(broken)?;
             if is_top {
                 pump(r).map_err(broken)?;
@@ -567,8 +722,14 @@ pub(crate) async fn make_room(r: &mut Request, leave: u64) -> Result<(), ConnErr
     attend(r, Until::Room(leave)).await
 }
 
-/// Waits for all parts of a request whose own answer is complete; `false` when that is in vain.
+/// Waits until filters have let go of a request's answer, which may lead to parts, and for all its
+/// parts; `false` when that is in vain.
 pub(crate) async fn finish(r: &mut Request) -> bool {
+    if r.holds() && Box::pin(r.drain(AHEAD_MAX_BYTES)).await.is_err() {
+        r.held.clear();
+        r.unsent = true;
+        return !r.is_part();
+    }
     let done = attend(r, Until::End).await.is_ok();
     if !done && !r.is_part() {
         r.keepalive = false;

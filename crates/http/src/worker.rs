@@ -15,8 +15,8 @@ use weir_base::bytes::Identity;
 use weir_base::date;
 use weir_runtime::clock;
 
-/// Requests kept for reuse; so many of them whatever they have grown to, and the others only while
-/// their buffers are small: a worker that once had many at the same time does not keep that memory.
+/// Requests kept for reuse; so many of them with buffers of any size in bounds, and the others only
+/// while theirs are small: a worker that once had many at the same time does not keep that memory.
 const POOL_MAX: usize = 256;
 const POOL_LARGE_MAX: usize = 32;
 const POOL_SMALL_BYTES: usize = 8 * 1024;
@@ -24,8 +24,8 @@ const POOL_SMALL_BYTES: usize = 8 * 1024;
 const EARLY_TRIES: u8 = 4;
 const EARLY_REST: u8 = 68;
 
-/// A pooled request whose buffers have grown beyond this is let go.
-const POOL_BUFFER_MAX_BYTES: usize = 64 * 1024;
+/// A pooled request whose buffers have together grown beyond this is let go.
+const POOL_BUFFERS_MAX_BYTES: usize = 64 * 1024;
 
 /// A worker's counters, on a cache line of their own; read by all, written by one.
 #[repr(align(128))]
@@ -86,6 +86,24 @@ impl AllCounters {
     }
 }
 
+/// Counts what happens too often for a line in the log each time.
+#[derive(Default)]
+pub struct Tally {
+    untold: Cell<u64>,
+    told_secs: Cell<i64>,
+}
+
+impl Tally {
+    /// Counts one more; how many there were since the last that was told, if none was told within
+    /// this second.
+    pub fn one_more(&self) -> Option<u64> {
+        let (now, untold) = (clock::wall_secs(), self.untold.get() + 1);
+        let tell = self.told_secs.replace(now) != now;
+        self.untold.set(if tell { 0 } else { untold });
+        tell.then_some(untold)
+    }
+}
+
 pub struct Worker {
     pub id: usize,
     /// The newest generation; a connection takes it at its next request.
@@ -110,6 +128,9 @@ pub struct Worker {
     pub one_ended: tokio::sync::Notify,
     pub connections: Cell<usize>,
     pub connections_max: Cell<usize>,
+    /// Requests that run behind answers.
+    pub detached: Cell<usize>,
+    pub(crate) not_detached: Tally,
 }
 
 impl Worker {
@@ -130,6 +151,8 @@ impl Worker {
             one_ended: tokio::sync::Notify::new(),
             connections: Cell::new(0),
             connections_max: Cell::new(usize::MAX),
+            detached: Cell::new(0),
+            not_detached: Tally::default(),
         }
     }
 
@@ -164,6 +187,17 @@ impl Worker {
         }
     }
 
+    /// How many requests may run behind answers: each has a connection to a server, and clients
+    /// are not to suffer from them.
+    pub(crate) fn detached_max(&self) -> usize {
+        (self.connections_max.get() / 2).max(1)
+    }
+
+    /// Whether nothing is served any more, neither for a client nor behind an answer.
+    pub fn is_done(&self) -> bool {
+        self.connections.get() == 0 && self.detached.get() == 0
+    }
+
     pub fn take_request(&self) -> Box<Request> {
         self.pool.borrow_mut().pop().unwrap_or_default()
     }
@@ -172,7 +206,7 @@ impl Worker {
         r.recycle();
         let mut pool = self.pool.borrow_mut();
         let is_kept = match pool.len() {
-            0..POOL_LARGE_MAX => r.buf.capacity() <= POOL_BUFFER_MAX_BYTES,
+            0..POOL_LARGE_MAX => r.kept_bytes() <= POOL_BUFFERS_MAX_BYTES,
             POOL_LARGE_MAX..POOL_MAX => r.kept_bytes() <= POOL_SMALL_BYTES,
             _ => false,
         };

@@ -1,17 +1,20 @@
 //! `auth_basic` (nginx's `ngx_http_auth_basic_module`).
 //!
 //! Differences from nginx: hashes that are slow on purpose (bcrypt, SHA-crypt) are computed beside
-//! the worker and not in it; the password kinds are the same on every system: `{PLAIN}`, `{SHA}`,
+//! the workers and not in them, by few threads (`queue`): the request waits, is answered with 503 when
+//! 256 wait already, and is left out when its client goes; the password kinds are the same on every system: `{PLAIN}`, `{SHA}`,
 //! `{SSHA}`, `$apr1$`, `$1$`, `$5$`, `$6$`, `$2a$`, `$2b$`, `$2y$`. The old DES hash and yescrypt
 //! are refused with a line in the error log that says so.
 
 mod password;
+mod queue;
 
 use std::rc::Rc;
 
 use crate::util::with_value;
 use password::Kind;
 use weir_conf::messages::os_error;
+use weir_http::client_watch::unless_client_goes;
 use weir_http::core_vars::basic_credentials;
 use weir_http::location::bytes_path;
 use weir_http::logger::LogLevel;
@@ -67,6 +70,10 @@ const ROWS: &[Row] = &[
         "",
         "The file with users and password hashes.",
         set_file,
+    )
+    .note(
+        "bcrypt and SHA-crypt are computed by threads (half of the processors, at most 8); when 256 \
+         passwords wait, further requests are answered with 503.",
     ),
 ];
 
@@ -154,11 +161,20 @@ fn check_beside(r: &mut Request) -> LocalFuture<'_, Flow> {
         let Some(checking) = r.take_ctx::<Checking>() else { return Flow::Status(500) };
         let Checking { user, password, hash, realm } = *checking;
         let work = move || Kind::of(&hash).is_some_and(|kind| kind.verify(&password, &hash));
-        match tokio::task::spawn_blocking(work).await {
-            Ok(right) => decide(r, right, &user, &realm),
-            Err(e) => {
-                r.log(LogLevel::Alert, &format!("checking a password failed: {e}"));
+        let Some(answer) = queue::submit(work) else {
+            let text = format!("more than {} passwords wait to be checked", queue::WAITING_MAX);
+            r.log(LogLevel::Error, &text);
+            return Flow::Status(503);
+        };
+        match unless_client_goes(r, false, answer).await {
+            Some(Ok(right)) => decide(r, right, &user, &realm),
+            Some(Err(_)) => {
+                r.log(LogLevel::Alert, "checking a password failed");
                 Flow::Status(500)
+            }
+            None => {
+                r.log(LogLevel::Info, "client prematurely closed connection");
+                Flow::Status(499)
             }
         }
     })

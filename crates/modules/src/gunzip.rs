@@ -1,8 +1,13 @@
 //! Decompression for clients that cannot: nginx's `ngx_http_gunzip_filter_module`.
 //!
-//! Difference from nginx: `gunzip_buffers` has nothing to do, because buffers here size themselves.
+//! A small input can become a thousand times as much: no more of it is decompressed than fits into
+//! `gunzip_buffers`, the rest waits until the client has taken that.
+//!
+//! Difference from nginx: `gunzip_buffers` is one amount of memory, not a number of pieces.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::rc::Rc;
 
 use crate::gzip_ok::gzip_ok;
 use crate::util::text_of;
@@ -18,6 +23,8 @@ use weir_module::{
 #[derive(Default)]
 struct GunzipLoc {
     on: Val<bool>,
+    /// How much decompressed text may wait for the client.
+    ahead_bytes: Val<u64>,
 }
 
 impl ConfType for GunzipLoc {
@@ -25,7 +32,7 @@ impl ConfType for GunzipLoc {
     slot!();
 
     fn merge(&mut self, parent: &GunzipLoc) -> ConfResult {
-        merge_values!(self, parent; on = false);
+        merge_values!(self, parent; on = false, ahead_bytes = AHEAD_BYTES);
         Ok(())
     }
 }
@@ -50,12 +57,15 @@ pub const MODULE: HttpModule = HttpModule {
             Arity::TWO,
             "32 4k",
             "Number and size of buffers.",
-            |_, d| {
-                d.num(0)?;
-                d.size(1).map(|_| ())
+            |cf, d| {
+                let total = d.num(0)?.saturating_mul(d.size(1)?);
+                cf.get::<GunzipLoc>().ahead_bytes.once(d, total)
             },
         )
-        .note("Buffers here size themselves; the value is checked and not needed."),
+        .note(
+            "How much decompressed text may wait for the client: number times size, and up to 64k \
+             more, as pieces here have sizes of their own.",
+        ),
     ],
     slots: &[SlotVtable::of::<GunzipLoc>()],
     filter: Some(Filter {
@@ -67,11 +77,16 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
-/// A response that is being decompressed; it may be of several members.
-struct State(MultiGzDecoder<Vec<u8>>);
+/// `32 4k`.
+const AHEAD_BYTES: u64 = 128 * 1024;
+/// Decompressed text that is passed on at once.
+const PIECE_BYTES: usize = 32 * 1024;
 
-/// Compressed bytes decompressed at once: what becomes of them stays a moderate buffer.
-const IN_BYTES: usize = 8 * 1024;
+/// A response that is being decompressed; it may be of several members.
+struct State {
+    z: MultiGzDecoder<Vec<u8>>,
+    input: VecDeque<Buf>,
+}
 
 fn header(r: &mut Request, next: Next) -> FilterResult {
     if !r.out.get(b"Content-Encoding").is_some_and(|v| v.eq_ignore_ascii_case(b"gzip")) {
@@ -81,7 +96,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     if gzip_ok(r) {
         return next.header(r);
     }
-    r.set_ctx(State(MultiGzDecoder::new(Vec::new())));
+    r.set_ctx(State::new());
     r.forms = None;
     r.whole_body = None;
     r.filter_needs_memory = true;
@@ -94,44 +109,73 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
 }
 
 fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
-    let Some(mut state) = r.take_ctx::<State>() else { return next.body(r, chain) };
-    let mut out = Chain::new();
-    let mut last = false;
-    for buf in chain {
-        last |= buf.last;
-        if let Err(e) = state.inflate(&buf, &mut out) {
+    let Some(state) = r.ctx::<State>() else { return next.body(r, chain) };
+    state.input.extend(chain);
+    go_on(r, next)
+}
+
+/// Decompresses as much as there is room for.
+fn go_on(r: &mut Request, next: Next) -> FilterResult {
+    let Some(mut state) = r.take_ctx::<State>() else { return Ok(()) };
+    let ahead = *Rc::clone(r.loc()).conf::<GunzipLoc>().ahead_bytes;
+    while !state.input.is_empty() {
+        if !r.has_room(ahead) {
+            r.hold(next, ahead, go_on);
+            break;
+        }
+        let (out, last) = state.piece().map_err(|e| {
             r.log(LogLevel::Error, &format!("inflate() failed: {e}"));
-            return Err(FilterError::Broken);
+            FilterError::Broken
+        })?;
+        if !out.is_empty() {
+            next.body(r, out)?;
         }
-        if buf.last || buf.flush {
-            out.push(Buf { data: Data::None, last: buf.last, flush: buf.flush });
+        if last {
+            return Ok(());
         }
     }
-    if !last {
-        r.set_ctx(*state);
-    }
-    match out.is_empty() {
-        true => Ok(()),
-        false => next.body(r, out),
-    }
+    r.set_ctx(*state);
+    Ok(())
 }
 
 impl State {
-    fn inflate(&mut self, buf: &Buf, out: &mut Chain) -> io::Result<()> {
-        for piece in text_of(&buf.data)?.chunks(IN_BYTES) {
-            self.0.write_all(piece)?;
-            self.0.flush()?;
-            self.push(out);
+    fn new() -> State {
+        State { z: MultiGzDecoder::new(Vec::new()), input: VecDeque::new() }
+    }
+
+    /// Decompresses a piece, or all there is; whether that was the last.
+    fn piece(&mut self) -> io::Result<(Chain, bool)> {
+        let mut out = Chain::new();
+        while let Some(buf) = self.input.pop_front() {
+            let mut text = text_of(&buf.data)?;
+            // One call makes at most one buffer of the decoder's.
+            while !text.is_empty() && self.z.get_ref().len() < PIECE_BYTES {
+                match self.z.write(&text)? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    n => drop(text.split_to(n)),
+                }
+            }
+            if !text.is_empty() {
+                self.input.push_front(Buf { data: Data::Mem(text), ..buf });
+                break;
+            }
+            if buf.last {
+                self.z.try_finish()?;
+            } else {
+                self.z.flush()?;
+            }
+            if buf.last || buf.flush {
+                self.push(&mut out);
+                out.push(Buf { data: Data::None, last: buf.last, flush: buf.flush });
+                return Ok((out, buf.last));
+            }
         }
-        if buf.last {
-            self.0.try_finish()?;
-            self.push(out);
-        }
-        Ok(())
+        self.push(&mut out);
+        Ok((out, false))
     }
 
     fn push(&mut self, out: &mut Chain) {
-        let text = std::mem::take(self.0.get_mut());
+        let text = std::mem::take(self.z.get_mut());
         if !text.is_empty() {
             out.push(Buf::mem(text));
         }
@@ -149,13 +193,18 @@ mod tests {
     }
 
     fn gunzip(text: &[u8], piece: usize) -> io::Result<Vec<u8>> {
-        let mut state = State(MultiGzDecoder::new(Vec::new()));
-        let mut out = Chain::new();
-        for part in text.chunks(piece) {
-            state.inflate(&Buf::mem(part.to_vec()), &mut out)?;
+        let mut state = State::new();
+        state.input.extend(text.chunks(piece).map(|part| Buf::mem(part.to_vec())));
+        state.input.push_back(Buf::last());
+        let mut text = Vec::new();
+        loop {
+            let (out, last) = state.piece()?;
+            assert!(out.len() <= 2 * PIECE_BYTES as u64 + 8192, "a piece of {}", out.len());
+            out.iter().for_each(|b| text.extend_from_slice(&text_of(&b.data).unwrap()));
+            if last {
+                return Ok(text);
+            }
         }
-        state.inflate(&Buf::last(), &mut out)?;
-        Ok(out.iter().flat_map(|b| text_of(&b.data).unwrap().to_vec()).collect())
     }
 
     #[test]
@@ -168,6 +217,8 @@ mod tests {
             assert_eq!(gunzip(&whole, piece).unwrap(), expected, "in pieces of {piece}");
         }
         assert_eq!(gunzip(&gzip(b""), 5).unwrap(), b"");
+        let zeroes = vec![0; 5_000_000];
+        assert!(gunzip(&gzip(&zeroes), 100_000).unwrap() == zeroes);
     }
 
     #[test]

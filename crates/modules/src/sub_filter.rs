@@ -1,11 +1,15 @@
 //! `sub_filter`: nginx's `ngx_http_sub_filter_module`. Replaces strings in the body, the case of
 //! letters not counting, also where they stretch over buffers.
 //!
+//! Replacements can make a thousand times as much of a text: no more of it is searched than there is
+//! room for what becomes of it, the rest waits until the client has taken that.
+//!
 //! Difference from nginx: never more is held back than what may be the beginning of a string.
 
 mod matcher;
 
 use bytes::Bytes;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,6 +25,11 @@ use weir_module::{
     SlotVtable, Slots, Val,
 };
 use weir_script::template::Template;
+
+/// How much text may wait for the client.
+const AHEAD_BYTES: u64 = 128 * 1024;
+/// What is passed on at once.
+const PIECE_BYTES: usize = 32 * 1024;
 
 /// What is searched for, in lower case, and what replaces it.
 struct Pair {
@@ -149,13 +158,15 @@ struct State {
     applied: usize,
     /// Bytes that may be the beginning of a pattern.
     held: Vec<u8>,
+    /// What is not searched yet.
+    input: VecDeque<Buf>,
 }
 
 impl State {
     fn new(matcher: Arc<Matcher>, pairs: Vec<usize>) -> State {
         let n = pairs.len();
         let (values, used) = (vec![None; n], vec![false; n]);
-        State { matcher, pairs, values, used, applied: 0, held: Vec::new() }
+        State { matcher, pairs, values, used, applied: 0, held: Vec::new(), input: VecDeque::new() }
     }
 
     fn is_over(&self, once: bool) -> bool {
@@ -204,38 +215,74 @@ fn evaluate(r: &mut Request, pairs: &[Pair]) -> Option<State> {
 }
 
 fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
-    let Some(mut state) = r.take_ctx::<State>() else { return next.body(r, chain) };
+    let Some(state) = r.ctx::<State>() else { return next.body(r, chain) };
+    state.input.extend(chain);
+    go_on(r, next)
+}
+
+/// Searches as much of the input as there is room for what becomes of it.
+fn go_on(r: &mut Request, next: Next) -> FilterResult {
+    let Some(mut state) = r.take_ctx::<State>() else { return Ok(()) };
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<SubLoc>();
-    let mut out = Vec::new();
-    for buf in chain {
+    let mut out = Made::default();
+    while let Some(mut buf) = state.input.pop_front() {
+        if out.is_enough() {
+            next.body(r, std::mem::take(&mut out).chain)?;
+        }
+        if !r.has_room(AHEAD_BYTES) {
+            state.input.push_front(buf);
+            r.hold(next, AHEAD_BYTES, go_on);
+            break;
+        }
         let text = text_of(&buf.data).map_err(|_| FilterError::Broken)?;
         if state.is_over(*conf.once) {
-            out.push(Buf::mem(text));
-        } else {
-            search(r, conf, &mut state, text, buf.last, &mut out);
+            out.push(text);
+        } else if let Some(rest) = search(r, conf, &mut state, text, buf.last, &mut out) {
+            buf.data = Data::Mem(rest);
+            state.input.push_front(buf);
+            continue;
         }
         if buf.last || buf.flush {
-            out.push(Buf { data: Data::None, last: buf.last, flush: buf.flush });
+            out.chain.push(Buf { data: Data::None, last: buf.last, flush: buf.flush });
         }
     }
     r.set_ctx(*state);
-    if out.is_empty() {
-        return Ok(());
+    match out.chain.is_empty() {
+        true => Ok(()),
+        false => next.body(r, out.chain),
     }
-    let mut chain = Chain::new();
-    out.into_iter().for_each(|buf| chain.push(buf));
-    next.body(r, chain)
 }
 
+/// What a search puts out.
+#[derive(Default)]
+struct Made {
+    chain: Chain,
+    bytes: usize,
+}
+
+impl Made {
+    fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.bytes += piece.len() + size_of::<Buf>();
+            self.chain.push(Buf::mem(piece));
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.bytes >= PIECE_BYTES
+    }
+}
+
+/// Searches the text; answers what of it is left for when there is room.
 fn search(
     r: &mut Request,
     conf: &SubLoc,
     state: &mut State,
     text: Bytes,
     last: bool,
-    out: &mut Vec<Buf>,
-) {
+    out: &mut Made,
+) -> Option<Bytes> {
     let text = match state.held.is_empty() {
         true => text,
         false => {
@@ -245,30 +292,29 @@ fn search(
         }
     };
     let matcher = Arc::clone(&state.matcher);
-    let mut push = |piece: Bytes| {
-        if !piece.is_empty() {
-            out.push(Buf::mem(piece));
-        }
-    };
     let mut at = 0;
     while !state.is_over(*conf.once) {
+        if out.is_enough() {
+            return Some(text.slice(at..));
+        }
         match matcher.find(&text[at..], &state.used) {
             Found::Match { start, pattern } => {
-                push(text.slice(at..at + start));
-                push(replacement(r, conf, state, pattern));
+                out.push(text.slice(at..at + start));
+                out.push(replacement(r, conf, state, pattern));
                 at += start + matcher.pattern_len(pattern);
                 state.applied += 1;
                 state.used[pattern] = *conf.once;
             }
             Found::Partial { start } if !last => {
-                push(text.slice(at..at + start));
+                out.push(text.slice(at..at + start));
                 state.held.extend_from_slice(&text[at + start..]);
-                return;
+                return None;
             }
             Found::Partial { .. } | Found::None => break,
         }
     }
-    push(text.slice(at..));
+    out.push(text.slice(at..));
+    None
 }
 
 fn replacement(r: &mut Request, conf: &SubLoc, state: &mut State, pattern: usize) -> Bytes {

@@ -20,6 +20,9 @@ use weir_http::worker::{AllCounters, Counters, Worker};
 use weir_runtime::listen::{Acceptor, Listener, Peer};
 use weir_runtime::{clock, memory, timer};
 
+/// Threads of a worker for file reads under `aio threads`, as many as nginx's default pool has.
+const BLOCKING_THREADS_MAX: usize = 32;
+
 /// What the main thread tells a worker.
 pub enum Command {
     /// Serve this generation from these sockets.
@@ -119,6 +122,7 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
     counters.beat(clock::tick());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
         .on_thread_park(move || resting.beat(0))
         .on_thread_unpark(move || counters.beat(clock::tick()))
         .build_local(LocalOptions::default())?;
@@ -362,7 +366,7 @@ impl State {
             }
         }
         let idle = async {
-            while self.worker.connections.get() > 0 {
+            while !self.worker.is_done() {
                 self.worker.one_ended.notified().await;
             }
         };

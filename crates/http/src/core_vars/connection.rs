@@ -58,11 +58,11 @@ pub fn server_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 }
 
 pub fn scheme(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, if r.conn().stream.is_tls() { b"https" } else { b"http" })
+    some(out, if r.conn().is_tls() { b"https" } else { b"http" })
 }
 
 pub fn https(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, if r.conn().stream.is_tls() { b"on" } else { b"" })
+    some(out, if r.conn().is_tls() { b"on" } else { b"" })
 }
 
 fn proxied(r: &Request, out: &mut Vec<u8>, f: impl FnOnce(&Proxied, &mut Vec<u8>) -> bool) -> bool {

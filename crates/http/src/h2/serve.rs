@@ -48,7 +48,7 @@ async fn answer(job: Job) {
         None => phases::run(&mut r).await,
         Some(status) => refuse(&mut r, status).await,
     };
-    let sent = !finished || r.drain(0).await.is_ok();
+    let sent = !finished || (!r.unsent && r.drain(0).await.is_ok());
     if !sent && r.err_status == 0 {
         r.log(LogLevel::Info, "client closed stream while sending to client");
     }

@@ -200,7 +200,8 @@ impl Relay<'_> {
         let rate = conf.limit_rate.as_ref().map_or(0, |t| r.eval_size(t));
         let rate = if self.buffering { rate } else { 0 };
         while !self.reader.done {
-            if !self.keep.is_quiet(r) && (!self.buffering || limited || r.has_parts()) {
+            let by_itself = self.buffering && !limited && !r.has_parts() && !r.holds();
+            if !self.keep.is_quiet(r) && !by_itself {
                 let leave = if self.buffering { self.conf.buffers_bytes() } else { 0 };
                 let drained = self.drain(r, leave).await;
                 self.keep.unless_kept(drained)?;

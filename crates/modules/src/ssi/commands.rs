@@ -200,8 +200,12 @@ fn config(r: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> R
 
 fn set(r: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> Result<(), Fault> {
     let value = strings::evaluate(r, &state.page, params.must(1))?;
-    state.page.borrow_mut().set(&params.must(0).to_ascii_lowercase(), value);
-    Ok(())
+    let name = params.must(0).to_ascii_lowercase();
+    let set = state.page.borrow_mut().set(&name, value);
+    match set {
+        true => Ok(()),
+        false => Err(Fault::said(r, b"the page's variables hold too much")),
+    }
 }
 
 fn block(_: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> Result<(), Fault> {
@@ -212,6 +216,7 @@ fn block(_: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> Re
 }
 
 fn end_block(_: &mut Request, state: &mut State, _: &Params<'_>, _: Next) -> Result<(), Fault> {
+    state.page.borrow_mut().end_block();
     state.shown = true;
     state.in_block = false;
     Ok(())

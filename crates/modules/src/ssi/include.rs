@@ -53,7 +53,7 @@ pub fn run(
     subrequest::start(r, part, Some(Box::new(ended)));
     if wait {
         state.stopped = Stopped::Wait;
-    } else if r.running_parts() >= RUNNING_MAX {
+    } else if r.running_parts() >= if subrequest::is_crowded(r) { 1 } else { RUNNING_MAX } {
         state.stopped = Stopped::Room;
     }
     Ok(())

@@ -10,6 +10,10 @@ use weir_script::regex::Captures;
 const BLOCKS_MAX_BYTES: usize = 16 << 20;
 /// Of a page.
 const VARIABLES_MAX: usize = 10_000;
+/// Of their values together.
+const VALUES_MAX_BYTES: usize = 16 << 20;
+/// Of a page.
+const BLOCKS_MAX: usize = 1000;
 
 pub type PageRef = Rc<RefCell<Page>>;
 
@@ -17,7 +21,10 @@ pub type PageRef = Rc<RefCell<Page>>;
 pub struct Page {
     /// Names in lower case.
     variables: Vec<(Vec<u8>, Vec<u8>)>,
-    blocks: Vec<(Vec<u8>, Vec<u8>)>,
+    value_bytes: usize,
+    blocks: Vec<(Vec<u8>, Bytes)>,
+    /// The block whose text is being read.
+    open: Option<(Vec<u8>, Vec<u8>)>,
     block_bytes: usize,
     /// What the last expression that matched has captured.
     captures: Vec<Vec<u8>>,
@@ -34,12 +41,20 @@ impl Page {
         self.variables.iter().find(|v| v.0 == name).map(|v| &*v.1)
     }
 
-    pub fn set(&mut self, name: &[u8], value: Vec<u8>) {
-        if let Some(variable) = self.variables.iter_mut().find(|v| v.0 == name) {
-            variable.1 = value;
-        } else if self.variables.len() < VARIABLES_MAX {
-            self.variables.push((name.to_vec(), value));
+    /// Sets a variable; `false` when the page has too many or too much in them.
+    pub fn set(&mut self, name: &[u8], value: Vec<u8>) -> bool {
+        let at = self.variables.iter().position(|v| v.0 == name);
+        let before = at.map_or(0, |at| self.variables[at].1.len());
+        let bytes = self.value_bytes - before + value.len();
+        if bytes > VALUES_MAX_BYTES || (at.is_none() && self.variables.len() >= VARIABLES_MAX) {
+            return false;
         }
+        self.value_bytes = bytes;
+        match at {
+            Some(at) => self.variables[at].1 = value,
+            None => self.variables.push((name.to_vec(), value)),
+        }
+        true
     }
 
     pub fn capture(&mut self, subject: &[u8], captures: &Captures) {
@@ -49,20 +64,27 @@ impl Page {
     }
 
     pub fn begin_block(&mut self, name: &[u8]) {
-        self.blocks.push((name.to_vec(), Vec::new()));
+        self.end_block();
+        self.open = Some((name.to_vec(), Vec::new()));
     }
 
     /// Text for the block that was begun last.
     pub fn add_to_block(&mut self, text: &[u8]) {
-        let Some((_, block)) = self.blocks.last_mut() else { return };
+        let Some((_, block)) = &mut self.open else { return };
         if self.block_bytes + text.len() <= BLOCKS_MAX_BYTES {
             self.block_bytes += text.len();
             block.extend_from_slice(text);
         }
     }
 
+    pub fn end_block(&mut self) {
+        let Some((name, text)) = self.open.take() else { return };
+        if self.blocks.len() < BLOCKS_MAX {
+            self.blocks.push((name, text.into()));
+        }
+    }
+
     pub fn block(&self, name: &[u8]) -> Option<Bytes> {
-        let found = self.blocks.iter().find(|b| b.0 == name);
-        found.map(|b| Bytes::copy_from_slice(&b.1))
+        self.blocks.iter().find(|b| b.0 == name).map(|b| b.1.clone())
     }
 }

@@ -11,6 +11,9 @@ use weir_script::regex::{Captures, Regex, RegexOptions};
 use super::commands::Fault;
 use super::page::PageRef;
 
+/// A value made of variables' values; a page could double one with every command.
+const VALUE_MAX_BYTES: usize = 1 << 20;
+
 /// Appends a variable's value: the page's own, a capture, or the server's. `false` when there is
 /// none.
 pub fn variable(r: &mut Request, page: &PageRef, name: &[u8], out: &mut Vec<u8>) -> bool {
@@ -29,6 +32,9 @@ pub fn evaluate(r: &mut Request, page: &PageRef, text: &[u8]) -> Result<Vec<u8>,
     let mut rest = text;
     while let Some((&byte, behind)) = rest.split_first() {
         rest = behind;
+        if out.len() > VALUE_MAX_BYTES {
+            return Err(Fault::said(r, b"a value in the page is too long"));
+        }
         match byte {
             b'$' => rest = reference(r, page, text, behind, &mut out)?,
             b'\\' => {

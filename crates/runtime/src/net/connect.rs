@@ -1,11 +1,10 @@
 //! Connections to others: made without waiting longer than the kernel does.
 
 use super::Stream;
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::path::Path;
 
 /// What is set on a socket before it connects.
@@ -80,7 +79,7 @@ async fn finish(socket: Socket, addr: &SockAddr, tcp: bool) -> io::Result<Stream
     let stream = Stream::from_fd(socket.into(), tcp);
     if pending {
         poll_fn(|cx| stream.poll_writable(cx)).await?;
-        if let Some(e) = SockRef::from(&stream.as_fd()).take_error()? {
+        if let Some(e) = stream.take_error()? {
             return Err(e);
         }
     }

@@ -6,7 +6,7 @@ use std::cell::{Ref, RefCell};
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::task::{ready, Context, Poll};
 use tokio::io::unix::AsyncFd;
 use tokio::io::Interest;
@@ -16,7 +16,8 @@ pub struct Stream {
     /// Made when a call first would block. Declared before the socket, so that it is undone
     /// before the socket is closed.
     watch: RefCell<Option<Watch>>,
-    socket: OwnedFd,
+    /// None for a stream that leads nowhere.
+    socket: Option<OwnedFd>,
     tcp: bool,
 }
 
@@ -37,34 +38,35 @@ impl AsRawFd for Watched {
     }
 }
 
-impl AsFd for Stream {
-    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
 impl From<std::net::TcpStream> for Stream {
     /// The socket must be non-blocking.
     fn from(s: std::net::TcpStream) -> Stream {
-        Stream { watch: RefCell::new(None), socket: s.into(), tcp: true }
+        Stream { watch: RefCell::new(None), socket: Some(s.into()), tcp: true }
     }
 }
 
 impl From<std::os::unix::net::UnixStream> for Stream {
     /// The socket must be non-blocking.
     fn from(s: std::os::unix::net::UnixStream) -> Stream {
-        Stream { watch: RefCell::new(None), socket: s.into(), tcp: false }
+        Stream { watch: RefCell::new(None), socket: Some(s.into()), tcp: false }
     }
 }
 
 impl Stream {
     /// Takes a connected, non-blocking socket.
     pub(crate) fn from_fd(socket: OwnedFd, tcp: bool) -> Stream {
-        Stream { watch: RefCell::new(None), socket, tcp }
+        Stream { watch: RefCell::new(None), socket: Some(socket), tcp }
     }
 
+    /// A stream that leads nowhere and takes no descriptor: nobody sends, nobody hangs up, and
+    /// what reads or writes fails.
+    pub fn nowhere() -> Stream {
+        Stream { watch: RefCell::new(None), socket: None, tcp: false }
+    }
+
+    /// The descriptor, -1 for a stream that leads nowhere: every call on that fails.
     pub fn fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.socket.as_ref().map_or(-1, OwnedFd::as_raw_fd)
     }
 
     /// Registers the socket with the worker's event loop, for reading at least.
@@ -95,6 +97,9 @@ impl Stream {
     }
 
     fn register(&self, writes: bool) -> io::Result<()> {
+        if self.socket.is_none() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         let interest = match writes {
             true => Interest::READABLE | Interest::WRITABLE,
             false => Interest::READABLE,
@@ -209,6 +214,9 @@ impl Stream {
 
     /// Ready when a read would not block (data, end or error).
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.socket.is_none() {
+            return Poll::Pending;
+        }
         self.watch()?.poll_read_ready(cx).map_ok(|_| ())
     }
 
@@ -302,6 +310,11 @@ impl Stream {
         })
     }
 
+    /// The error that the kernel has kept for the socket.
+    pub(super) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.as_ref().map_or(Ok(None), |s| socket2::SockRef::from(s).take_error())
+    }
+
     fn shutdown(&self, how: libc::c_int) {
         // SAFETY: the descriptor is open; an error (peer gone) needs no answer.
         unsafe {
@@ -343,12 +356,12 @@ impl Stream {
         if !self.tcp {
             return None;
         }
-        socket2::SockRef::from(&self.socket.as_fd()).local_addr().ok()?.as_socket()
+        socket2::SockRef::from(self.socket.as_ref()?).local_addr().ok()?.as_socket()
     }
 
     /// The path a Unix socket is bound to.
     pub fn local_path(&self) -> Option<std::path::PathBuf> {
-        let addr = socket2::SockRef::from(&self.socket.as_fd()).local_addr().ok()?;
+        let addr = socket2::SockRef::from(self.socket.as_ref()?).local_addr().ok()?;
         addr.as_pathname().map(|p| p.to_path_buf())
     }
 

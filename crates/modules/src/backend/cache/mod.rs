@@ -20,8 +20,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_cache::store::Body as StoredBody;
 use weir_cache::{Key, Meta, Stored};
+use weir_http::detached::Ticket;
 use weir_http::logger::LogLevel;
-use weir_http::{detached, special, Buf, Flow, Request};
+use weir_http::{special, Buf, Flow, Request};
 use weir_runtime::clock;
 use weir_wire::http1::response::ResponseProgress;
 
@@ -103,18 +104,15 @@ async fn ready(flow: Flow, r: &mut Request) -> Flow {
     }
 }
 
-/// Renews an entry behind its stale answer.
+/// Renews an entry behind its stale answer; without a place for that it stays stale.
 fn renew(r: &Request, family: &'static Family, state: State) {
-    let mut copy = match r.detach() {
-        Ok(copy) => copy,
-        Err(e) => return r.log(LogLevel::Crit, &format!("a background update failed ({e})")),
-    };
+    let Some(ticket) = Ticket::take(r) else { return };
+    let mut copy = r.detach();
     copy.keep_state(state);
-    let worker = Rc::clone(&r.conn().worker);
     // As in nginx, a connection that is to be closed is closed once the update has ended: a client
     // that waits for the end sees the new answer next.
     let until_then = (!r.keepalive).then(|| Rc::clone(r.conn()));
-    detached::spawn(&worker, async move {
+    ticket.spawn(async move {
         let _until_then = until_then;
         let loc = Rc::clone(copy.loc());
         // Whatever it ends with, nobody waits for it; the state gives the entry back.

@@ -1,0 +1,57 @@
+//! Filters that make more of their input than it was: decompression, long replacements. Such a
+//! filter makes no more than the client takes. It asks for room before each piece; where there is
+//! none it keeps its input and is called again once the client has taken what is queued.
+//!
+//! Invariants: input that is kept is resumed before anything else is asked of the response, for
+//! whoever puts out more waits in [`Request::drain`] first, as every sender of long bodies does; of
+//! several filters that keep input the last of the chain goes on first, so that order is kept.
+
+use crate::conn::ConnError;
+use crate::module::{FilterResult, Next};
+use crate::request::Request;
+use crate::subrequest;
+use std::io;
+
+/// Goes on with the input that a filter has kept; `Next` is the one it was given with it.
+pub type Resume = fn(&mut Request, Next) -> FilterResult;
+
+/// A filter that keeps input.
+pub(crate) struct Held {
+    next: Next,
+    room_bytes: u64,
+    resume: Resume,
+}
+
+impl Request {
+    /// Whether less than so many bytes of the response wait for the client (or for their turn).
+    pub fn has_room(&self, room_bytes: u64) -> bool {
+        self.queued() + subrequest::held(self) < room_bytes
+    }
+
+    /// Has a filter called again once there is room.
+    pub fn hold(&mut self, next: Next, room_bytes: u64, resume: Resume) {
+        if self.held.iter().any(|h| h.next.0 == next.0) {
+            return;
+        }
+        let at = self.held.iter().position(|h| h.next.0 > next.0).unwrap_or(self.held.len());
+        self.held.insert(at, Held { next, room_bytes, resume });
+    }
+
+    /// Whether a filter keeps input.
+    #[inline]
+    pub fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// How much may be left in the queue for the next filter to go on.
+    pub(crate) fn held_leave(&self, leave: u64) -> u64 {
+        self.held.last().map_or(leave, |h| leave.min(h.room_bytes / 2))
+    }
+
+    /// Lets the filter that is nearest to the client go on.
+    pub(crate) fn resume_held(&mut self) -> Result<(), ConnError> {
+        let Some(held) = self.held.pop() else { return Ok(()) };
+        let broken = |_| ConnError::Io(io::ErrorKind::BrokenPipe.into());
+        (held.resume)(self, held.next).map_err(broken)
+    }
+}

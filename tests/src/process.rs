@@ -1,0 +1,72 @@
+//! What a server takes of the machine, by `/proc`: memory, descriptors, threads.
+
+use crate::Server;
+use std::fs;
+
+/// The children of a process, and theirs, and itself.
+fn family(pid: u32) -> Vec<u32> {
+    let mut all = vec![pid];
+    let mut at = 0;
+    while let Some(pid) = all.get(at).copied() {
+        at += 1;
+        let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+        for task in tasks.flatten() {
+            let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            all.extend(list.split_whitespace().filter_map(|n| n.parse::<u32>().ok()));
+        }
+    }
+    all
+}
+
+fn status_kb(pid: u32, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find(|l| l.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn entries(pid: u32, what: &str) -> usize {
+    fs::read_dir(format!("/proc/{pid}/{what}")).map_or(0, Iterator::count)
+}
+
+impl Server {
+    fn memory_of_all(&self, name: &str) -> u64 {
+        let kb = family(self.pid()).into_iter().filter_map(|pid| status_kb(pid, name));
+        kb.sum::<u64>() * 1024
+    }
+
+    /// Memory that its processes use now, in bytes; `None` where the system does not tell.
+    pub fn memory(&self) -> Option<u64> {
+        Some(self.memory_of_all("VmRSS:")).filter(|bytes| *bytes > 0)
+    }
+
+    /// The most that they have used at any time.
+    pub fn memory_peak(&self) -> u64 {
+        self.memory_of_all("VmHWM:")
+    }
+
+    /// How much more than `before` it has ever used.
+    pub fn memory_growth(&self, before: u64) -> u64 {
+        self.memory_peak().saturating_sub(before)
+    }
+
+    /// Open descriptors of all its processes.
+    pub fn descriptors(&self) -> usize {
+        family(self.pid()).into_iter().map(|pid| entries(pid, "fd")).sum()
+    }
+
+    /// Threads of all its processes.
+    pub fn threads(&self) -> usize {
+        family(self.pid()).into_iter().map(|pid| entries(pid, "task")).sum()
+    }
+
+    /// Processor time that its processes have taken, in ticks of the kernel's (mostly 10 ms).
+    pub fn processor_ticks(&self) -> u64 {
+        let of = |pid: u32| {
+            let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let mut fields = text.rsplit(')').next()?.split_whitespace().skip(11);
+            let user: u64 = fields.next()?.parse().ok()?;
+            Some(user + fields.next()?.parse::<u64>().ok()?)
+        };
+        family(self.pid()).into_iter().filter_map(of).sum()
+    }
+}
