@@ -48,6 +48,8 @@ mod proxy_cache_store;
 mod proxy_early;
 mod proxy_http2;
 mod proxy_response;
+mod proxy_slow_clients;
+mod proxy_streaming;
 mod proxy_upload;
 mod proxy_upstream;
 mod proxy_uri;

@@ -635,6 +635,15 @@ impl Request {
         self.drain_own(leave).await
     }
 
+    /// As `drain`; where there are parts and nothing is to be left, it goes on with them until it is
+    /// dropped.
+    pub async fn drain_on(&mut self, leave: u64) -> Result<(), ConnError> {
+        match leave == 0 && self.parts.is_some() {
+            true => Box::pin(subrequest::go_on(self)).await,
+            false => self.drain(leave).await,
+        }
+    }
+
     /// Whether sending may have to be held to a rate.
     pub(crate) fn is_limited(&self) -> bool {
         self.limit_rate.is_some() || self.loc().core.limit_rate.is_some()
