@@ -95,6 +95,7 @@ mod tuning_values;
 mod upstream_least_time;
 mod upstream_resolve;
 mod upstream_sticky;
+mod upstream_timeouts;
 mod userid;
 mod variables_core;
 mod welcome;

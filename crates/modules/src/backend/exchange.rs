@@ -151,7 +151,8 @@ pub async fn run(r: &mut Request, run: &Run<'_>, link: &mut Link) -> Result<bool
         parser: run.wire().parser(),
         wire: run.wire(),
         outgoing: Outgoing::new(run, &request, &memory),
-        deadline: 0,
+        send_deadline: 0,
+        head_deadline: 0,
         interim: 0,
         hinted: false,
         hide: &run.conf().hide,
@@ -323,7 +324,11 @@ struct Talk<'a> {
     parser: ResponseParser,
     wire: Wire,
     outgoing: Outgoing<'a>,
-    deadline: u64,
+    /// Until when the server must have taken more of the request; 0 while it need not. What it says
+    /// meanwhile moves nothing.
+    send_deadline: u64,
+    /// Until when the whole head must have come, from the request's end on.
+    head_deadline: u64,
     /// Bytes of interim answers so far, and whether some of them wait for the client.
     interim: usize,
     hinted: bool,
@@ -377,9 +382,9 @@ impl<'a> Talk<'a> {
         loop {
             self.next_piece(r, link).await?;
             let step = poll_fn(|cx| self.step(cx, link, reply)).await;
-            self.deadline = 0;
             match step {
                 Step::Sent(n) => {
+                    self.send_deadline = 0;
                     self.outgoing.consume(n);
                     if !self.outgoing.is_done() {
                         // Further writes follow; the last must not wait for the others' acks.
@@ -444,10 +449,10 @@ impl<'a> Talk<'a> {
             let (parts, used) = self.outgoing.parts();
             let (parts, wait) = (&parts[..used], self.conf_send_ms);
             let sent = match self.h2 {
-                false => link.poll_send(cx, parts, &mut self.deadline, wait),
+                false => link.poll_send(cx, parts, &mut self.send_deadline, wait),
                 true => {
                     let last = self.outgoing.file.is_none() && !self.outgoing.stream;
-                    link.poll_send_body(cx, parts, last, &mut self.deadline, wait)
+                    link.poll_send_body(cx, parts, last, &mut self.send_deadline, wait)
                 }
             };
             match sent {
@@ -464,8 +469,14 @@ impl<'a> Talk<'a> {
                 Poll::Pending => {}
             }
         }
-        let wait = if sending { self.conf_send_ms } else { self.conf_read_ms };
-        match link.poll_read(cx, reply, self.room, &mut self.deadline, wait) {
+        let client_next = !sending && self.outgoing.waits();
+        let mut unlimited = 0;
+        let (deadline, wait) = match sending {
+            true => (&mut self.send_deadline, self.conf_send_ms),
+            false if client_next => (&mut unlimited, self.conf_read_ms),
+            false => (&mut self.head_deadline, self.conf_read_ms),
+        };
+        match link.poll_read(cx, reply, self.room, deadline, wait) {
             Poll::Ready(Ok(n)) => Poll::Ready(Step::Read(n)),
             Poll::Ready(Err(LinkError::Timeout)) => {
                 Poll::Ready(Step::Failed(Fault::Timeout(READING)))
@@ -475,6 +486,8 @@ impl<'a> Talk<'a> {
                 let text = format!("{text} while {READING}");
                 Poll::Ready(Step::Failed(Fault::Protocol(text)))
             }
+            // It was no answer yet: the client has its turn again.
+            Poll::Pending if client_next => Poll::Ready(Step::Sent(0)),
             Poll::Pending if self.watch.is_gone(cx) => Poll::Ready(Step::Failed(Fault::ClientGone)),
             Poll::Pending => Poll::Pending,
         }
