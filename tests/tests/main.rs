@@ -92,6 +92,7 @@ mod stub_status;
 mod subrequests;
 mod try_files;
 mod tuning_values;
+mod upstream_error_log;
 mod upstream_least_time;
 mod upstream_resolve;
 mod upstream_sticky;

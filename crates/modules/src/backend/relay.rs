@@ -144,13 +144,21 @@ impl Relay<'_, '_> {
         if let Some(state) = r.upstream.last_mut() {
             state.response_length += came;
         }
+        let mut bad_trailer = false;
         match self.reader.feed(buf, from) {
             // What came before the end is still passed on.
             Err(BadBody::Cut) => self.cut = true,
+            // Nobody asked for it.
+            Err(BadBody::Trailers) if !*self.conf.pass_trailers => {
+                self.reader.done = true;
+                self.reader.excess = true;
+                self.reader.trailers.clear();
+                bad_trailer = true;
+            }
             fed => fed?,
         }
         self.keep.write(r, &buf[from..]);
-        if self.reader.done && self.reader.excess {
+        if self.reader.done && self.reader.excess && !bad_trailer {
             let text = "upstream sent more data than specified in \"Content-Length\" header \
                         while reading upstream";
             r.log(LogLevel::Warn, text);
@@ -328,7 +336,7 @@ impl Relay<'_, '_> {
         poll_fn(|cx| {
             let deadline = &mut self.read_deadline;
             if let Poll::Ready(read) = link.poll_read(cx, buf, room, deadline, wait) {
-                let read = read.map_err(read_fault);
+                let read = read.map_err(|e| read_fault(e, self.buffering));
                 return Poll::Ready(read.map(|n| {
                     self.came = Some(n);
                     None
@@ -393,7 +401,7 @@ impl Relay<'_, '_> {
         }
         let wait = *self.conf.read_timeout;
         let read = link.poll_read(cx, buf, room, &mut self.read_deadline, wait);
-        read.map(|read| read.map(Step::Read).map_err(read_fault))
+        read.map(|read| read.map(Step::Read).map_err(|e| read_fault(e, self.buffering)))
     }
 
     /// Sends and reads where what is sent is what was read.
@@ -558,10 +566,10 @@ impl Relay<'_, '_> {
     }
 }
 
-fn read_fault(e: LinkError) -> Fault {
+fn read_fault(e: LinkError, buffering: bool) -> Fault {
     match e {
         LinkError::Timeout => Fault::Timeout(READING),
-        LinkError::Io(e) => Fault::Read(e),
+        LinkError::Io(e) => Fault::Read(e, if buffering { "readv()" } else { "recv()" }, READING),
         LinkError::Protocol(text) => Fault::Protocol(format!("{text} while {READING}")),
     }
 }

@@ -391,10 +391,12 @@ fn failed(
     let harmless = bit & (next::HTTP_403 | next::HTTP_404) != 0;
     if let Some(lease) = lease {
         if lease.release(&mut run.choice, !harmless) {
-            r.log(
-                LogLevel::Warn,
-                "upstream server temporarily disabled while connecting to upstream",
-            );
+            let doing = match &link {
+                None => "connecting to upstream",
+                Some(_) => "reading response header from upstream",
+            };
+            let text = format!("upstream server temporarily disabled while {doing}");
+            r.log(LogLevel::Warn, &text);
         }
     }
     let stale = link.as_ref().is_some_and(|l| l.reused);
