@@ -1,9 +1,10 @@
 //! A scripted HTTP origin for the proxy to talk to, on a port the kernel chose.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::client;
 use crate::message::{self, Request};
@@ -28,6 +29,11 @@ impl Conn {
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
+    /// Whether the proxy has not gone away yet.
+    pub fn try_write(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
     /// An answer with this status line, these header lines and this body, its length said.
     pub fn reply(&mut self, status: &str, headers: &str, body: &str) {
         let len = body.len();
@@ -43,6 +49,21 @@ impl Conn {
                 Ok(_) => {}
                 Err(_) => return false,
             }
+        }
+    }
+
+    /// Whether the proxy closes its side within that time; what it says meanwhile is kept.
+    pub fn is_closed_within(&mut self, time: Duration) -> bool {
+        self.stream.set_read_timeout(Some(time)).unwrap();
+        let mut buf = [0; 1024];
+        let read = client::read(&mut self.stream, &mut buf);
+        self.stream.set_read_timeout(Some(PATIENCE * 2)).unwrap();
+        match read {
+            Ok(n) => {
+                self.seen.extend_from_slice(&buf[..n]);
+                n == 0
+            }
+            Err(e) => !matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
         }
     }
 

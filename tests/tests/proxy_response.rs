@@ -224,3 +224,41 @@ fn an_answer_can_send_the_request_elsewhere() {
     assert_eq!(ask("/x", "/files/../x").status, 404);
     assert_eq!(ask("/ignore", "/files/a%20b").text(), "");
 }
+
+#[test]
+fn a_content_type_is_passed_on_as_it_was_written() {
+    let origin = Origin::start(|request, conn| {
+        let kind = request.header("X-Kind").unwrap_or_default();
+        conn.reply("200 OK", &format!("Content-Type: {kind}\r\n"), "text");
+        weir_tests::Next::Keep
+    });
+    let server = Setup::new(
+        "events {} http { add_header X-Type $upstream_http_content_type; charset_types text/plain;
+            server { listen 127.0.0.1:%%PORT_0%%; http2 on;
+                location / { add_header X-Sent $sent_http_content_type; proxy_pass http://%%ORIGIN%%; }
+                location /charset { charset utf-8; override_charset on; proxy_pass http://%%ORIGIN%%; } } }",
+    )
+    .set("ORIGIN", origin.address())
+    .start();
+    for kind in [
+        "text/plain;charset=utf-8",
+        "text/plain; charset=utf-8",
+        "text/plain;  Charset=\"utf-8\"",
+        "text/html;q=1;charset=utf-8;z=2",
+        "text/html ;q=1",
+    ] {
+        let fields = format!("X-Kind: {kind}\r\n");
+        let answer = server.get_with("/", &fields);
+        assert_eq!(answer.header("Content-Type"), Some(kind));
+        assert_eq!(answer.header("X-Sent"), Some(kind));
+        let ranged = server.get_with("/", &format!("{fields}Range: bytes=0-0\r\n"));
+        assert_eq!(ranged.header("Content-Type"), Some(kind));
+        let mut client = weir_tests::h2::H2::connect(&server);
+        let asked = [&weir_tests::h2::request("GET", "/")[..], &[("x-kind", kind)]].concat();
+        let stream = client.open(&asked, true);
+        assert_eq!(client.answer(stream).header("content-type"), Some(kind));
+    }
+    let fields = "X-Kind: text/plain;charset=utf-8\r\n";
+    let answer = server.get_with("/charset", fields);
+    assert_eq!(answer.header("Content-Type"), Some("text/plain; charset=utf-8"));
+}

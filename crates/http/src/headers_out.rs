@@ -25,6 +25,8 @@ pub struct HeadersOut {
     pub has_last_modified: bool,
     content_type: Option<Span>,
     charset: Option<Span>,
+    /// Type and charset as the upstream has written them, while they are what it said.
+    said_type: Option<Span>,
     override_charset: Option<Span>,
     fields: Vec<Option<Field>>,
     arena: Vec<u8>,
@@ -47,6 +49,7 @@ impl HeadersOut {
             has_last_modified,
             content_type,
             charset,
+            said_type,
             override_charset,
             fields,
             arena,
@@ -62,6 +65,7 @@ impl HeadersOut {
         *has_last_modified = false;
         *content_type = None;
         *charset = None;
+        *said_type = None;
         *override_charset = None;
         fields.clear();
         arena.clear();
@@ -146,11 +150,35 @@ impl HeadersOut {
     pub fn set_content_type(&mut self, value: &[u8]) {
         self.content_type = Some(self.keep(value));
         self.charset = None;
+        self.said_type = None;
+    }
+
+    /// As an upstream has written it; `kind` is its part before the charset.
+    pub fn set_said_content_type(&mut self, value: &[u8], kind: &[u8], charset: Option<&[u8]>) {
+        self.set_content_type(kind);
+        if let Some(charset) = charset {
+            self.set_charset(charset);
+            self.said_type = Some(self.keep(value));
+        }
+    }
+
+    /// What the field `Content-Type` is put together from.
+    #[inline]
+    pub fn content_type_parts(&self) -> Option<[&[u8]; 3]> {
+        if let Some(said) = self.said_type {
+            return Some([self.of(said), b"", b""]);
+        }
+        let kind = self.content_type()?;
+        Some(match self.charset() {
+            Some(charset) => [kind, b"; charset=", charset],
+            None => [kind, b"", b""],
+        })
     }
 
     pub fn clear_content_type(&mut self) {
         self.content_type = None;
         self.charset = None;
+        self.said_type = None;
     }
 
     pub fn content_type(&self) -> Option<&[u8]> {
@@ -160,6 +188,7 @@ impl HeadersOut {
     /// The charset that a filter added; sent as `; charset=` behind the content type.
     pub fn set_charset(&mut self, value: &[u8]) {
         self.charset = Some(self.keep(value));
+        self.said_type = None;
     }
 
     pub fn charset(&self) -> Option<&[u8]> {

@@ -130,10 +130,8 @@ pub(crate) fn write_fields(r: &Request, head: &mut impl HeadSink) {
     if !out.has_date {
         head.date(&r.conn().worker);
     }
-    match (out.content_type(), out.charset()) {
-        (Some(kind), Some(charset)) => head.known(CONTENT_TYPE, &[kind, b"; charset=", charset]),
-        (Some(kind), None) => head.known(CONTENT_TYPE, &[kind]),
-        (None, _) => {}
+    if let Some(parts) = out.content_type_parts() {
+        head.known(CONTENT_TYPE, &parts);
     }
     if let Some(n) = out.content_length {
         head.number(CONTENT_LENGTH, n);

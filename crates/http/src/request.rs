@@ -667,11 +667,17 @@ impl Request {
 
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
+        self.let_go(leave).await?;
+        self.drain_once(leave).await
+    }
+
+    /// Waits until no filter keeps input.
+    async fn let_go(&mut self, leave: u64) -> Result<(), ConnError> {
         while self.holds() {
             self.drain_once(self.held_leave(leave)).await?;
             self.resume_held()?;
         }
-        self.drain_once(leave).await
+        Ok(())
     }
 
     async fn drain_once(&mut self, leave: u64) -> Result<(), ConnError> {
@@ -682,6 +688,16 @@ impl Request {
             }
         }
         self.drain_own(leave).await
+    }
+
+    /// As `drain`; where there are parts and nothing is to be left, it goes on with them until it is
+    /// dropped.
+    pub async fn drain_on(&mut self, leave: u64) -> Result<(), ConnError> {
+        self.let_go(leave).await?;
+        match leave == 0 && self.parts.is_some() {
+            true => Box::pin(subrequest::go_on(self)).await,
+            false => self.drain_once(leave).await,
+        }
     }
 
     /// Whether sending may have to be held to a rate.

@@ -537,6 +537,9 @@ pub(crate) fn catch(r: &mut Request, chain: Chain) -> FilterResult {
             return Ok(());
         }
     } else if parts.desk.is_empty() {
+        if chain.iter().any(|b| b.flush) {
+            parts.desk.flush.set(true);
+        }
         return Next(r.loc().postpone_at).body_now(r, chain);
     }
     for mut buf in chain {
@@ -634,6 +637,8 @@ enum Until {
     Room(u64),
     /// All parts have ended, and what they wrote has been handed on.
     End,
+    /// Something else that the caller waits for.
+    Dropped,
 }
 
 fn waits(r: &Request, until: Until) -> bool {
@@ -648,6 +653,7 @@ fn waits(r: &Request, until: Until) -> bool {
         }
         Until::End if parts.is_top() => !parts.running.is_empty() || !parts.desk.is_empty(),
         Until::End => !parts.running.is_empty(),
+        Until::Dropped => true,
     }
 }
 
@@ -720,6 +726,11 @@ async fn attend(r: &mut Request, until: Until) -> Result<(), ConnError> {
 /// Waits until at most `leave` bytes of this request's output wait for their turn.
 pub(crate) async fn make_room(r: &mut Request, leave: u64) -> Result<(), ConnError> {
     attend(r, Until::Room(leave)).await
+}
+
+/// Lets parts go on until it is dropped: the request's own answer is waited for meanwhile.
+pub(crate) async fn go_on(r: &mut Request) -> Result<(), ConnError> {
+    attend(r, Until::Dropped).await
 }
 
 /// Waits until filters have let go of a request's answer, which may lead to parts, and for all its

@@ -156,11 +156,7 @@ fn partial(r: &mut Request, next: Next, list: Vec<(u64, u64)>, size: u64) -> Fil
 
 fn multipart(r: &mut Request, ranges: &mut Ranges, size: u64) {
     let boundary = format!("{:020}", BOUNDARY.fetch_add(1, Ordering::Relaxed));
-    let mut kind = r.out.content_type().map(<[u8]>::to_vec).unwrap_or_default();
-    if let Some(charset) = r.out.charset() {
-        kind.extend_from_slice(b"; charset=");
-        kind.extend_from_slice(charset);
-    }
+    let kind = r.out.content_type_parts().map(|parts| parts.concat()).unwrap_or_default();
     let mut total = 0;
     for (start, end) in &ranges.list {
         let mut part = format!("\r\n--{boundary}\r\n").into_bytes();

@@ -36,12 +36,9 @@ pub fn request_completion(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> boo
 }
 
 pub fn content_type(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    let Some(kind) = r.out.content_type() else { return false };
-    out.extend_from_slice(kind);
-    if let Some(charset) = r.out.charset().filter(|_| r.header_sent) {
-        out.extend_from_slice(b"; charset=");
-        out.extend_from_slice(charset);
-    }
+    let Some(parts) = r.out.content_type_parts() else { return false };
+    let used = if r.header_sent { 3 } else { 1 };
+    parts[..used].iter().for_each(|part| out.extend_from_slice(part));
     true
 }
 

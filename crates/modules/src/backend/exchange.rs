@@ -41,7 +41,8 @@ pub enum Fault {
     /// In words for the log.
     Tls(String),
     Send(io::Error),
-    Read(io::Error),
+    /// By which call, while doing what.
+    Read(io::Error, &'static str, &'static str),
     Eof(&'static str),
     /// While doing what.
     Timeout(&'static str),
@@ -63,9 +64,11 @@ impl Fault {
     /// The bit of `…_next_upstream`, or the status that ends the request.
     pub fn next_bit(&self) -> Result<u32, u16> {
         match self {
-            Fault::Connect(_) | Fault::Tls(_) | Fault::Send(_) | Fault::Read(_) | Fault::Eof(_) => {
-                Ok(next::ERROR)
-            }
+            Fault::Connect(_)
+            | Fault::Tls(_)
+            | Fault::Send(_)
+            | Fault::Read(..)
+            | Fault::Eof(_) => Ok(next::ERROR),
             Fault::Timeout(_) => Ok(next::TIMEOUT),
             Fault::Invalid | Fault::Protocol(_) => Ok(next::INVALID_HEADER),
             Fault::ClientGone | Fault::Client(BodyError::Closed) => Err(499),
@@ -86,8 +89,9 @@ impl Fault {
                     &format!("writev() failed {} while {SENDING}", error_text(e)),
                 );
             }
-            Fault::Read(e) => {
-                r.log(LogLevel::Error, &format!("recv() failed {} while {READING}", error_text(e)));
+            Fault::Read(e, call, doing) => {
+                let text = format!("{call} failed {} while {doing}", error_text(e));
+                r.log(LogLevel::Error, &text);
             }
             Fault::Eof(doing) => {
                 let text = format!("upstream prematurely closed connection while {doing}");
@@ -99,9 +103,12 @@ impl Fault {
             }
             Fault::BadBody(text) => r.log(LogLevel::Error, text),
             Fault::ClientGone => {
-                let text = "client prematurely closed connection, so upstream connection is \
-                            closed too while sending request to upstream";
-                r.log(LogLevel::Info, text);
+                let doing = if r.header_sent { "reading upstream" } else { SENDING };
+                let text = format!(
+                    "client prematurely closed connection, so upstream connection is closed too \
+                     while {doing}"
+                );
+                r.log(LogLevel::Info, &text);
             }
             Fault::File(e) => {
                 r.log(LogLevel::Crit, &format!("a temporary file failed {}", error_text(e)));
@@ -151,7 +158,9 @@ pub async fn run(r: &mut Request, run: &Run<'_>, link: &mut Link) -> Result<bool
         parser: run.wire().parser(),
         wire: run.wire(),
         outgoing: Outgoing::new(run, &request, &memory),
-        deadline: 0,
+        request: &request,
+        send_deadline: 0,
+        head_deadline: 0,
         interim: 0,
         hinted: false,
         hide: &run.conf().hide,
@@ -323,7 +332,12 @@ struct Talk<'a> {
     parser: ResponseParser,
     wire: Wire,
     outgoing: Outgoing<'a>,
-    deadline: u64,
+    request: &'a [u8],
+    /// Until when the server must have taken more of the request; 0 while it need not. What it says
+    /// meanwhile moves nothing.
+    send_deadline: u64,
+    /// Until when the whole head must have come, from the request's end on.
+    head_deadline: u64,
     /// Bytes of interim answers so far, and whether some of them wait for the client.
     interim: usize,
     hinted: bool,
@@ -368,6 +382,13 @@ impl<'a> Talk<'a> {
         true
     }
 
+    /// Lets what is logged now show where the request went to: the exchange has lent its text.
+    fn show_uri(&self, r: &mut Request) {
+        if r.exchange.request.is_empty() {
+            r.exchange.request.extend_from_slice(&self.request[..r.exchange.uri.1]);
+        }
+    }
+
     async fn run(
         &mut self,
         r: &mut Request,
@@ -377,9 +398,9 @@ impl<'a> Talk<'a> {
         loop {
             self.next_piece(r, link).await?;
             let step = poll_fn(|cx| self.step(cx, link, reply)).await;
-            self.deadline = 0;
             match step {
                 Step::Sent(n) => {
+                    self.send_deadline = 0;
                     self.outgoing.consume(n);
                     if !self.outgoing.is_done() {
                         // Further writes follow; the last must not wait for the others' acks.
@@ -408,6 +429,9 @@ impl<'a> Talk<'a> {
     async fn next_piece(&mut self, r: &mut Request, link: &Link) -> Result<(), Fault> {
         while !self.outgoing.has_bytes() && self.outgoing.file.is_some() {
             self.outgoing.refill().map_err(Fault::File)?;
+        }
+        if self.outgoing.stream {
+            self.show_uri(r);
         }
         let unsent = link.h2.as_ref().is_some_and(|h2| h2.has_output());
         while !self.outgoing.has_bytes() && self.outgoing.stream && !unsent {
@@ -444,10 +468,10 @@ impl<'a> Talk<'a> {
             let (parts, used) = self.outgoing.parts();
             let (parts, wait) = (&parts[..used], self.conf_send_ms);
             let sent = match self.h2 {
-                false => link.poll_send(cx, parts, &mut self.deadline, wait),
+                false => link.poll_send(cx, parts, &mut self.send_deadline, wait),
                 true => {
                     let last = self.outgoing.file.is_none() && !self.outgoing.stream;
-                    link.poll_send_body(cx, parts, last, &mut self.deadline, wait)
+                    link.poll_send_body(cx, parts, last, &mut self.send_deadline, wait)
                 }
             };
             match sent {
@@ -464,17 +488,27 @@ impl<'a> Talk<'a> {
                 Poll::Pending => {}
             }
         }
-        let wait = if sending { self.conf_send_ms } else { self.conf_read_ms };
-        match link.poll_read(cx, reply, self.room, &mut self.deadline, wait) {
+        let client_next = !sending && self.outgoing.waits();
+        let mut unlimited = 0;
+        let (deadline, wait) = match sending {
+            true => (&mut self.send_deadline, self.conf_send_ms),
+            false if client_next => (&mut unlimited, self.conf_read_ms),
+            false => (&mut self.head_deadline, self.conf_read_ms),
+        };
+        match link.poll_read(cx, reply, self.room, deadline, wait) {
             Poll::Ready(Ok(n)) => Poll::Ready(Step::Read(n)),
             Poll::Ready(Err(LinkError::Timeout)) => {
                 Poll::Ready(Step::Failed(Fault::Timeout(READING)))
             }
-            Poll::Ready(Err(LinkError::Io(e))) => Poll::Ready(Step::Failed(Fault::Read(e))),
+            Poll::Ready(Err(LinkError::Io(e))) => {
+                Poll::Ready(Step::Failed(Fault::Read(e, "recv()", READING)))
+            }
             Poll::Ready(Err(LinkError::Protocol(text))) => {
                 let text = format!("{text} while {READING}");
                 Poll::Ready(Step::Failed(Fault::Protocol(text)))
             }
+            // It was no answer yet: the client has its turn again.
+            Poll::Pending if client_next => Poll::Ready(Step::Sent(0)),
             Poll::Pending if self.watch.is_gone(cx) => Poll::Ready(Step::Failed(Fault::ClientGone)),
             Poll::Pending => Poll::Pending,
         }
@@ -494,6 +528,7 @@ impl<'a> Talk<'a> {
             }
             return Ok(complete);
         };
+        self.show_uri(r);
         let aside = decoder::log_aside(r, decoder, READING);
         let complete = self.parse(r, reply)?;
         let head_len = if complete { r.exchange.head.head_len } else { usize::MAX };
@@ -520,6 +555,7 @@ impl<'a> Talk<'a> {
             match parsed {
                 Ok(ResponseProgress::NeedMore) => return Ok(false),
                 Ok(ResponseProgress::Http09) => {
+                    self.show_uri(r);
                     r.log(
                         LogLevel::Error,
                         "upstream sent no valid HTTP/1.0 header while \
@@ -544,6 +580,7 @@ impl<'a> Talk<'a> {
                     return Ok(true);
                 }
                 Err(e) => {
+                    self.show_uri(r);
                     log_bad_head(r, &e, &reply[at..]);
                     return Err(Fault::Invalid);
                 }
@@ -569,7 +606,10 @@ impl<'a> Talk<'a> {
                     early::send_hints(r, &fields);
                     self.hinted = true;
                 }
-                false => r.log(LogLevel::Info, "upstream sent too big early hints"),
+                false => {
+                    self.show_uri(r);
+                    r.log(LogLevel::Info, "upstream sent too big early hints");
+                }
             }
         }
         reply.drain(..len);

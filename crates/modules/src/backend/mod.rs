@@ -6,6 +6,7 @@
 //! Towards the rest an answer is always a head in text and the body's own bytes: what a protocol
 //! wraps around them is taken off by the link's decoder, where they are read.
 
+pub mod ahead;
 pub mod cache;
 pub mod conf;
 pub mod decoder;

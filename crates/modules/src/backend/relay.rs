@@ -2,27 +2,27 @@
 //!
 //! Buffered, it is read ahead of a slow client into memory and then into a temporary file, so
 //! that the server is free as soon as possible; nothing is read when both are full. Unbuffered,
-//! each piece is sent before the next is read.
+//! each piece is sent before the next is read. Either way nothing that has been read is kept from
+//! the client while more is waited for.
 //!
-//! Difference from nginx: the buffers are one amount of memory, not a number of pieces.
+//! Differences from nginx: the buffers are one amount of memory, not a number of pieces; a body is
+//! passed on as it comes also where its length is known or the connection's end is its own, and so
+//! is what a filter (gzip) keeps back, and a head without a body, after a short pause.
 
+use super::ahead::{filtered, is_full, Ahead, PIECE_BYTES};
 use super::cache::Keep;
 use super::conf::BackendLoc;
 use super::exchange::Fault;
 use super::Wire;
 use bytes::Bytes;
-use std::fs::File;
 use std::future::{poll_fn, Future};
-use std::io::{self, Seek, SeekFrom, Write};
 use std::pin::pin;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_http::body;
 use weir_http::logger::LogLevel;
-use weir_http::module::FilterResult;
-use weir_http::temp::TempFile;
 use weir_http::{output, Buf, Chain, ClientWatch, Request};
-use weir_runtime::{clock, timer};
+use weir_runtime::clock;
+use weir_runtime::timer::LazyTimer;
 use weir_upstream::h2::Rest;
 use weir_upstream::link::{Link, LinkError};
 use weir_upstream::reply::{BadBody, BodyReader};
@@ -49,13 +49,18 @@ impl From<BadBody> for Fault {
     }
 }
 
+/// So long more is waited for before what a filter keeps back is asked for: answers that come
+/// without a pause are compressed as well as they can be.
+const PAUSE_MS: u64 = 10;
+
 /// Passes the body on, from what came with the head to its end.
 pub async fn run(
     r: &mut Request,
-    conf: &BackendLoc,
     link: &mut Link,
     reader: &mut BodyReader,
     keep: &mut Keep,
+    ahead: &mut Ahead<'_>,
+    conf: &BackendLoc,
 ) -> Result<(), Fault> {
     let mut relay = Relay {
         conf,
@@ -63,12 +68,20 @@ pub async fn run(
         buffering: keep.buffering,
         watch: ClientWatch::new(r, keep.ignore_abort),
         keep,
-        temp: None,
+        ahead,
         uploads: conf.family.wire == Wire::Grpc && !r.body.is_none() && !r.body.complete,
         came: None,
         cut: false,
         read: 0,
         start_ms: 0,
+        read_after_ms: 0,
+        pace: LazyTimer::new(),
+        begun: false,
+        kept_back: true,
+        pause: LazyTimer::new(),
+        pause_until_ms: 0,
+        read_deadline: 0,
+        send_deadline: 0,
     };
     let mut first = std::mem::take(&mut r.exchange.reply);
     let from = r.exchange.head_at + r.exchange.head.head_len;
@@ -86,38 +99,44 @@ pub async fn run(
     relay.rest(r, link).await
 }
 
-/// A response's temporary file.
-struct Spill {
-    file: Rc<File>,
-    /// Deletes it at the end.
-    _temp: TempFile,
-    written: u64,
-}
-
-struct Relay<'a> {
+struct Relay<'a, 'c> {
     conf: &'a BackendLoc,
     reader: &'a mut BodyReader,
     keep: &'a mut Keep,
+    ahead: &'a mut Ahead<'c>,
     buffering: bool,
     watch: ClientWatch,
-    temp: Option<Spill>,
     /// The request's body is still coming, and goes to the server meanwhile.
     uploads: bool,
     /// So much was read while it was waited for.
     came: Option<usize>,
     /// The answer has ended too early.
     cut: bool,
-    /// Bytes read so far, and since when, for `…_limit_rate`.
+    /// Bytes read so far, and since when, for `…_limit_rate`; nothing is read before then.
     read: u64,
     start_ms: u64,
+    read_after_ms: u64,
+    pace: LazyTimer,
+    /// Some of the body has been passed on.
+    begun: bool,
+    /// Something was passed on that a filter may have kept; asked for after a pause.
+    kept_back: bool,
+    pause: LazyTimer,
+    pause_until_ms: u64,
+    /// Until when the server must have sent more, and the client taken more; 0 when none waits.
+    read_deadline: u64,
+    send_deadline: u64,
 }
 
 enum Step {
     Read(usize),
+    /// The client has taken something.
     Flushed,
+    /// Nothing has come for a while.
+    Pause,
 }
 
-impl Relay<'_> {
+impl Relay<'_, '_> {
     /// Decodes what was read, `buf[from..]`, in place.
     fn take(&mut self, r: &mut Request, buf: &mut Vec<u8>, from: usize) -> Result<(), Fault> {
         let came = (buf.len() - from) as u64;
@@ -125,13 +144,21 @@ impl Relay<'_> {
         if let Some(state) = r.upstream.last_mut() {
             state.response_length += came;
         }
+        let mut bad_trailer = false;
         match self.reader.feed(buf, from) {
             // What came before the end is still passed on.
             Err(BadBody::Cut) => self.cut = true,
+            // Nobody asked for it.
+            Err(BadBody::Trailers) if !*self.conf.pass_trailers => {
+                self.reader.done = true;
+                self.reader.excess = true;
+                self.reader.trailers.clear();
+                bad_trailer = true;
+            }
             fed => fed?,
         }
         self.keep.write(r, &buf[from..]);
-        if self.reader.done && self.reader.excess {
+        if self.reader.done && self.reader.excess && !bad_trailer {
             let text = "upstream sent more data than specified in \"Content-Length\" header \
                         while reading upstream";
             r.log(LogLevel::Warn, text);
@@ -179,16 +206,17 @@ impl Relay<'_> {
                 false => filtered(r.output(Chain::one(Buf::flush()))),
             };
         }
+        self.begun = true;
         if r.body_is_plain() && bytes.len() <= COPY_MAX_BYTES * 2 {
             output::send_slice(r, bytes, last);
             return Ok(());
         }
-        self.emit(r, Bytes::copy_from_slice(bytes))
+        self.emit(r, Bytes::copy_from_slice(bytes), last)
     }
 
-    fn emit(&mut self, r: &mut Request, bytes: Bytes) -> Result<(), Fault> {
+    fn emit(&mut self, r: &mut Request, bytes: Bytes, last: bool) -> Result<(), Fault> {
         let mut buf = Buf::mem(bytes);
-        buf.last = self.reader.done;
+        buf.last = last;
         buf.flush = !self.buffering;
         filtered(r.output(Chain::one(buf)))
     }
@@ -196,34 +224,10 @@ impl Relay<'_> {
     async fn rest(&mut self, r: &mut Request, link: &mut Link) -> Result<(), Fault> {
         let mut buf = Vec::new();
         let limited = r.limit_rate.map_or(r.loc().core.limit_rate.is_some(), |n| n > 0);
-        let conf = self.conf;
-        let rate = conf.limit_rate.as_ref().map_or(0, |t| r.eval_size(t));
+        let rate = self.conf.limit_rate.as_ref().map_or(0, |t| r.eval_size(t));
         let rate = if self.buffering { rate } else { 0 };
         while !self.reader.done {
-            let by_itself = self.buffering && !limited && !r.has_parts() && !r.holds();
-            if !self.keep.is_quiet(r) && !by_itself {
-                let leave = if self.buffering { self.conf.buffers_bytes() } else { 0 };
-                let drained = self.drain(r, leave).await;
-                self.keep.unless_kept(drained)?;
-            }
-            let room = self.slow_down(rate).await;
-            let mut deadline = 0;
-            let mut write_deadline = 0;
-            if self.uploads {
-                if let Some(piece) = self.upload(r, link, &mut buf, room).await? {
-                    self.pass_piece(link, piece);
-                    continue;
-                }
-            }
-            let step = match std::mem::take(&mut self.came) {
-                Some(n) => Ok(Step::Read(n)),
-                None => {
-                    poll_fn(|cx| {
-                        self.step(cx, r, link, &mut buf, room, (&mut deadline, &mut write_deadline))
-                    })
-                    .await
-                }
-            };
+            let step = self.next_step(r, link, &mut buf, rate, limited).await;
             let step = match step {
                 Err(Fault::ClientGone) => {
                     self.keep.unless_kept(Err(Fault::ClientGone))?;
@@ -231,28 +235,90 @@ impl Relay<'_> {
                 }
                 step => step?,
             };
-            let Step::Read(n) = step else { continue };
-            if let Some(state) = r.upstream.last_mut() {
-                state.bytes_received += n as u64;
+            match step {
+                Step::Read(n) => self.has_read(r, link, &mut buf, n, limited)?,
+                Step::Flushed => {}
+                Step::Pause => self.ask_for_all(r)?,
             }
-            if n == 0 {
-                if !self.reader.ends_with_connection() {
-                    return Err(Fault::Eof(READING));
-                }
-                self.reader.done = true;
-            }
-            self.hear(r, link);
-            self.reader.follow(link);
-            self.take(r, &mut buf, 0)?;
-            if !buf.is_empty() || self.reader.done {
-                self.put(r, &mut buf)?;
-            }
-            buf.clear();
-            self.go_on()?;
         }
         match self.buffering || self.keep.is_quiet(r) {
             true => Ok(()),
             false => self.drain(r, 0).await,
+        }
+    }
+
+    async fn next_step(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        buf: &mut Vec<u8>,
+        rate: u64,
+        limited: bool,
+    ) -> Result<Step, Fault> {
+        let quiet = self.keep.is_quiet(r);
+        if !self.buffering && !quiet {
+            self.drain(r, 0).await?;
+        }
+        let room = self.room(rate);
+        if self.uploads {
+            if let Some(piece) = self.upload(r, link, buf, room).await? {
+                self.pass_piece(link, piece);
+                return Ok(Step::Flushed);
+            }
+        }
+        if let Some(n) = std::mem::take(&mut self.came) {
+            return Ok(Step::Read(n));
+        }
+        self.send_deadline = 0;
+        if !self.uploads {
+            self.read_deadline = 0;
+        }
+        match !quiet && self.stands_before(r, limited) {
+            true => self.step_before(r, link, buf, room).await,
+            false => poll_fn(|cx| self.step(cx, r, link, buf, room)).await,
+        }
+    }
+
+    /// What is read ahead waits in front of the filters, or of what limits the rate.
+    fn stands_before(&self, r: &Request, limited: bool) -> bool {
+        r.has_parts() || self.buffering && (limited || r.filter_needs_memory)
+    }
+
+    fn has_read(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        buf: &mut Vec<u8>,
+        n: usize,
+        limited: bool,
+    ) -> Result<(), Fault> {
+        self.read_deadline = 0;
+        if let Some(state) = r.upstream.last_mut() {
+            state.bytes_received += n as u64;
+        }
+        if n == 0 {
+            if !self.reader.ends_with_connection() {
+                return Err(Fault::Eof(READING));
+            }
+            self.reader.done = true;
+        }
+        self.hear(r, link);
+        self.reader.follow(link);
+        self.take(r, buf, 0)?;
+        if !buf.is_empty() || self.reader.done {
+            self.put(r, buf, limited)?;
+        }
+        buf.clear();
+        self.go_on()
+    }
+
+    /// More is not coming for now: what the filters have kept is to be seen, and the head.
+    fn ask_for_all(&mut self, r: &mut Request) -> Result<(), Fault> {
+        self.kept_back = false;
+        self.begun = true;
+        match r.body_is_plain() {
+            true => Ok(()),
+            false => filtered(r.output(Chain::one(Buf::flush()))),
         }
     }
 
@@ -266,11 +332,11 @@ impl Relay<'_> {
         room: usize,
     ) -> Result<Option<Bytes>, Fault> {
         let wait = *self.conf.read_timeout;
-        let mut deadline = 0;
         let mut next = pin!(body::next(r));
         poll_fn(|cx| {
-            if let Poll::Ready(read) = link.poll_read(cx, buf, room, &mut deadline, wait) {
-                let read = read.map_err(read_fault);
+            let deadline = &mut self.read_deadline;
+            if let Poll::Ready(read) = link.poll_read(cx, buf, room, deadline, wait) {
+                let read = read.map_err(|e| read_fault(e, self.buffering));
                 return Poll::Ready(read.map(|n| {
                     self.came = Some(n);
                     None
@@ -300,8 +366,8 @@ impl Relay<'_> {
         r.drain(leave).await.map_err(|_| Fault::ClientGone)
     }
 
-    /// Holds reading to `…_limit_rate`; how much may be read now.
-    async fn slow_down(&mut self, rate: u64) -> usize {
+    /// How much may be read at once; holds reading to `…_limit_rate`.
+    fn room(&mut self, rate: u64) -> usize {
         let room = match self.buffering {
             true => READ_ROOM_BYTES,
             false => *self.conf.buffer_size as usize,
@@ -309,20 +375,36 @@ impl Relay<'_> {
         if rate == 0 {
             return room;
         }
+        let now = clock::mono_ms();
         if self.start_ms == 0 {
-            self.start_ms = clock::mono_ms();
+            self.start_ms = now;
         }
-        loop {
-            let secs = clock::mono_ms().saturating_sub(self.start_ms) / 1000 + 1;
-            let allowed = (rate * secs).saturating_sub(self.read);
-            if allowed > 0 {
-                return room.min(allowed as usize);
-            }
-            let over = self.read - rate * secs + 1;
-            timer::sleep_ms((over * 1000 / rate + 1).min(1000)).await;
-        }
+        let secs = now.saturating_sub(self.start_ms) / 1000 + 1;
+        let allowed = (rate * secs).saturating_sub(self.read);
+        self.read_after_ms = match allowed {
+            0 => now + (self.read - rate * secs + 1) * 1000 / rate + 1,
+            _ => 0,
+        };
+        room.min(allowed.max(1) as usize)
     }
 
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: &mut Link,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<Step, Fault>> {
+        if self.read_after_ms > 0 {
+            // More may be read from then on.
+            return self.pace.poll_until(cx, self.read_after_ms).map(|()| Ok(Step::Flushed));
+        }
+        let wait = *self.conf.read_timeout;
+        let read = link.poll_read(cx, buf, room, &mut self.read_deadline, wait);
+        read.map(|read| read.map(Step::Read).map_err(|e| read_fault(e, self.buffering)))
+    }
+
+    /// Sends and reads where what is sent is what was read.
     fn step(
         &mut self,
         cx: &mut Context<'_>,
@@ -330,33 +412,35 @@ impl Relay<'_> {
         link: &mut Link,
         buf: &mut Vec<u8>,
         room: usize,
-        deadlines: (&mut u64, &mut u64),
     ) -> Poll<Result<Step, Fault>> {
         let queued = r.queued();
-        // Small pieces wait for more, as in nginx; a full buffer goes out.
-        if self.buffering && !self.keep.silent && queued >= *self.conf.buffer_size {
-            match r.poll_flush(cx) {
-                Poll::Ready(Ok(_)) => return Poll::Ready(Ok(Step::Flushed)),
-                Poll::Ready(Err(_)) => return Poll::Ready(Err(Fault::ClientGone)),
-                Poll::Pending => {}
-            }
-            let deadline = deadlines.1;
-            if *deadline == 0 {
-                *deadline = clock::mono_ms() + *r.loc().core.send_timeout;
-            }
-            if r.poll_send_timeout(cx, *deadline).is_ready() {
-                return Poll::Ready(Err(Fault::ClientGone));
+        let sends = self.buffering && !self.keep.is_quiet(r);
+        // Small pieces wait for more while there is more; a full buffer goes out.
+        let large = sends && queued >= *self.conf.buffer_size;
+        if large {
+            if let Poll::Ready(sent) = self.poll_send(cx, r) {
+                return Poll::Ready(sent.map(|()| Step::Flushed));
             }
         }
-        let full = !self.keep.silent && queued >= self.conf.buffers_bytes();
+        let full = sends && queued >= self.conf.buffers_bytes();
         // What goes into the file is written as it was read.
         let room = if full { room.min(self.conf.temp_write_bytes()) } else { room };
-        if !full || self.may_spill(r) {
-            let wait = *self.conf.read_timeout;
-            match link.poll_read(cx, buf, room, deadlines.0, wait) {
-                Poll::Ready(Ok(n)) => return Poll::Ready(Ok(Step::Read(n))),
-                Poll::Ready(Err(e)) => return Poll::Ready(Err(read_fault(e))),
-                Poll::Pending => {}
+        if !full || self.may_spill() {
+            if let Poll::Ready(step) = self.poll_read(cx, link, buf, room) {
+                return Poll::Ready(step);
+            }
+        }
+        if sends && !large && queued > 0 {
+            if self.begun {
+                while r.queued() > 0 {
+                    match self.poll_send(cx, r) {
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+                        Poll::Pending => break,
+                    }
+                }
+            } else if self.poll_pause(cx).is_ready() {
+                return Poll::Ready(Ok(Step::Pause));
             }
         }
         match self.watch.is_gone(cx) {
@@ -365,65 +449,127 @@ impl Relay<'_> {
         }
     }
 
-    fn may_spill(&self, r: &Request) -> bool {
-        let max = self.conf.max_temp_bytes();
-        let written = self.temp.as_ref().map_or(0, |t| t.written);
-        self.buffering && !r.filter_needs_memory && (written < max || self.keep.fill.is_some())
+    /// Sends some of what is queued.
+    fn poll_send(&mut self, cx: &mut Context<'_>, r: &Request) -> Poll<Result<(), Fault>> {
+        if let Poll::Ready(sent) = r.poll_flush(cx) {
+            self.send_deadline = 0;
+            return Poll::Ready(sent.map(|_| ()).map_err(|_| Fault::ClientGone));
+        }
+        if self.send_deadline == 0 {
+            self.send_deadline = clock::mono_ms() + *r.loc().core.send_timeout;
+        }
+        r.poll_send_timeout(cx, self.send_deadline).map(|()| Err(Fault::ClientGone))
     }
 
-    /// Hands a piece to the filters, by way of the temporary file when memory is full. The file's
-    /// beginning is never used again: its pages may still be on their way to the client.
-    fn put(&mut self, r: &mut Request, buf: &mut Vec<u8>) -> Result<(), Fault> {
+    /// Sends and reads where filters, or a rate, stand between the two.
+    async fn step_before(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Result<Step, Fault> {
+        self.ahead.feed(r, false)?;
+        let full = self.buffering && is_full(r, self.conf.buffers_bytes());
+        let behind = full || !self.ahead.is_empty();
+        let room = if behind { room.min(self.conf.temp_write_bytes()) } else { room };
+        let reads = !behind || self.may_spill();
+        let leave = if behind { self.ahead.leave() } else { 0 };
+        let kept_back = self.kept_back && !behind;
+        let mut sending = pin!(r.drain_on(leave));
+        let mut sends = true;
+        poll_fn(|cx| {
+            if sends {
+                match sending.as_mut().poll(cx) {
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Fault::ClientGone)),
+                    Poll::Ready(Ok(())) if behind => return Poll::Ready(Ok(Step::Flushed)),
+                    Poll::Ready(Ok(())) => sends = false,
+                    Poll::Pending => {}
+                }
+            }
+            if reads {
+                if let Poll::Ready(step) = self.poll_read(cx, link, buf, room) {
+                    return Poll::Ready(step);
+                }
+            }
+            if kept_back && self.poll_pause(cx).is_ready() {
+                return Poll::Ready(Ok(Step::Pause));
+            }
+            match self.watch.is_gone(cx) {
+                true => Poll::Ready(Err(Fault::ClientGone)),
+                false => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Ready when nothing has come for a while.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.pause_until_ms == 0 {
+            self.pause_until_ms = clock::mono_ms() + PAUSE_MS;
+        }
+        self.pause.poll_until(cx, self.pause_until_ms)
+    }
+
+    fn may_spill(&self) -> bool {
+        self.buffering && (self.ahead.has_room() || self.keep.fill.is_some())
+    }
+
+    /// Hands a piece to the filters, by way of the temporary file when memory is full.
+    fn put(&mut self, r: &mut Request, buf: &mut Vec<u8>, limited: bool) -> Result<(), Fault> {
         if self.keep.is_quiet(r) {
             return Ok(());
         }
-        let queued = r.queued();
-        if queued >= self.conf.buffers_bytes() && !buf.is_empty() && self.may_spill(r) {
-            return self.spill(r, buf);
+        let max = self.conf.buffers_bytes();
+        if self.begun && *r.loc().core.tcp_nodelay {
+            // A piece must not wait for the acknowledgement of the one before it.
+            r.conn().set_nodelay();
+        }
+        self.begun = true;
+        self.kept_back = true;
+        self.pause_until_ms = 0;
+        let before = self.buffering && self.stands_before(r, limited);
+        let spills = self.may_spill() && !buf.is_empty();
+        if before && !self.ahead.is_empty() {
+            return self.ahead.put(r, buf);
+        }
+        if spills && is_full(r, max) {
+            self.ahead.put(r, buf)?;
+            return match before {
+                true => Ok(()),
+                false => self.ahead.pass(r, self.reader.done),
+            };
+        }
+        if before && spills && buf.len() > PIECE_BYTES {
+            return self.put_pieces(r, buf, max);
         }
         if buf.len() <= COPY_MAX_BYTES && r.body_is_plain() {
             output::send_slice(r, buf, self.reader.done);
             return Ok(());
         }
-        self.emit(r, Bytes::from(std::mem::take(buf)))
+        let last = self.reader.done;
+        self.emit(r, Bytes::from(std::mem::take(buf)), last)
     }
 
-    fn spill(&mut self, r: &mut Request, bytes: &[u8]) -> Result<(), Fault> {
-        if self.temp.is_none() {
-            let temp = TempFile::create(&self.conf.temp_path, false).map_err(Fault::File)?;
-            let path = temp.path.display().to_string();
-            let text = format!(
-                "an upstream response is buffered to a temporary file {path} \
-                                while reading upstream"
-            );
-            r.log(LogLevel::Warn, &text);
-            let file = Rc::new(temp.file.try_clone().map_err(Fault::File)?);
-            self.temp = Some(Spill { file, _temp: temp, written: 0 });
+    /// As long as the filters do not make too much of it.
+    fn put_pieces(&mut self, r: &mut Request, buf: &mut Vec<u8>, max: u64) -> Result<(), Fault> {
+        let mut rest = Bytes::from(std::mem::take(buf));
+        while !rest.is_empty() && !is_full(r, max) {
+            let piece = rest.split_to(rest.len().min(PIECE_BYTES));
+            let last = self.reader.done && rest.is_empty();
+            self.emit(r, piece, last)?;
         }
-        let Some(spill) = &mut self.temp else { return Ok(()) };
-        let at = spill.written;
-        write_at(&spill.file, at, bytes).map_err(Fault::File)?;
-        spill.written += bytes.len() as u64;
-        let mut buf = Buf::file(Rc::clone(&spill.file), at, bytes.len() as u64);
-        buf.last = self.reader.done;
-        filtered(r.output(Chain::one(buf)))
+        match rest.is_empty() {
+            true => Ok(()),
+            false => self.ahead.put(r, &rest),
+        }
     }
 }
 
-fn read_fault(e: LinkError) -> Fault {
+fn read_fault(e: LinkError, buffering: bool) -> Fault {
     match e {
         LinkError::Timeout => Fault::Timeout(READING),
-        LinkError::Io(e) => Fault::Read(e),
+        LinkError::Io(e) => Fault::Read(e, if buffering { "readv()" } else { "recv()" }, READING),
         LinkError::Protocol(text) => Fault::Protocol(format!("{text} while {READING}")),
     }
-}
-
-fn write_at(file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-    let mut file = file;
-    file.seek(SeekFrom::Start(at))?;
-    file.write_all(bytes)
-}
-
-fn filtered(result: FilterResult) -> Result<(), Fault> {
-    result.map_err(|_| Fault::Filter)
 }

@@ -63,7 +63,7 @@ pub fn accel_redirect(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     let Ok(args) = uri::unsafe_uri(&target, &mut path) else {
         let mut text = b"unsafe URI \"".to_vec();
         text.extend_from_slice(&target);
-        text.extend_from_slice(b"\" was detected");
+        text.extend_from_slice(b"\" was detected while reading response header from upstream");
         r.log_bytes(LogLevel::Error, &text);
         return Some(Flow::Status(404));
     };
@@ -166,10 +166,7 @@ fn copy(r: &mut Request, conf: &BackendLoc, f: &ResponseField) {
         Id::ContentLength | Id::Connection | Id::KeepAlive | Id::TransferEncoding => {}
         Id::ContentType => {
             let (kind, charset) = split_charset(value);
-            r.out.set_content_type(kind);
-            if let Some(c) = charset {
-                r.out.set_charset(c);
-            }
+            r.out.set_said_content_type(value, kind, charset);
         }
         Id::LastModified => {
             r.out.last_modified = weir_base::date::parse_http_time(value);

@@ -1,6 +1,7 @@
 //! One request that is passed on: servers are tried until one answers, and its answer goes to the
 //! client.
 
+use super::ahead::Ahead;
 use super::conf::{next, BackendLoc};
 use super::exchange::{self, Fault};
 use super::target::{self, Target};
@@ -141,11 +142,6 @@ pub async fn pass(r: &mut Request, loc: &Rc<Location>, conf: &BackendLoc, body: 
         Ok(found) => found,
         Err(status) => return Flow::Status(status),
     };
-    // Without a body to wait for, hardly any time has passed since the request came.
-    let start_ms = match body {
-        Body::None => r.start_ms,
-        _ => clock::mono_ms(),
-    };
     let options = conf.socket_options(r);
     let parts = target.parts();
     let tls = match parts.tls {
@@ -166,7 +162,7 @@ pub async fn pass(r: &mut Request, loc: &Rc<Location>, conf: &BackendLoc, body: 
         bodiless: false,
         at_once: false,
         first: true,
-        start_ms,
+        start_ms: clock::mono_ms(),
         asked_ms: 0,
         group,
         keeps: cache::keeps(r, conf),
@@ -398,10 +394,12 @@ fn failed(
     let harmless = bit & (next::HTTP_403 | next::HTTP_404) != 0;
     if let Some(lease) = lease {
         if lease.release(&mut run.choice, !harmless) {
-            r.log(
-                LogLevel::Warn,
-                "upstream server temporarily disabled while connecting to upstream",
-            );
+            let doing = match &link {
+                None => "connecting to upstream",
+                Some(_) => "reading response header from upstream",
+            };
+            let text = format!("upstream server temporarily disabled while {doing}");
+            r.log(LogLevel::Warn, &text);
         }
     }
     let stale = link.as_ref().is_some_and(|l| l.reused);
@@ -539,36 +537,51 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
         return Flow::Ok;
     }
     let reads = r.upstream.last().map_or(0, |s| s.bytes_received);
-    let relayed = relay::run(r, conf, &mut answer.link, &mut reader, &mut keep).await;
+    let mut ahead = Ahead::new(conf);
+    let relayed = relay::run(r, &mut answer.link, &mut reader, &mut keep, &mut ahead, conf).await;
     run.at_once = r.upstream.last().is_some_and(|s| s.bytes_received == reads);
     done(r, run, answer, &reader);
     if relayed.is_ok() && !reader.is_short() {
         keep.finish(r);
     }
-    match relayed {
-        Ok(()) if keep.client_gone => {
-            r.aborted = true;
-            r.err_status = 499;
-            Flow::Close
-        }
-        Ok(()) => {
+    let client_gone = keep.client_gone;
+    finish(r, relayed, &mut ahead, client_gone).await
+}
+
+/// Sends the rest of an answer whose server has said all.
+async fn finish(
+    r: &mut Request,
+    relayed: Result<(), Fault>,
+    ahead: &mut Ahead<'_>,
+    client_gone: bool,
+) -> Flow {
+    let ended = relayed.is_ok();
+    let gone = client_gone || matches!(relayed, Err(Fault::ClientGone));
+    if let Err(fault) = relayed {
+        fault.log(r, b"");
+    }
+    let sent = match gone {
+        true => Err(Fault::ClientGone),
+        false => ahead.finish(r, ended).await,
+    };
+    match sent {
+        Ok(()) if ended => {
             // An answer to HEAD has no body that would have said so.
             r.complete |= r.header_only;
-            Flow::Ok
+            return Flow::Ok;
         }
-        Err(fault) => {
-            fault.log(r, b"");
-            if matches!(fault, Fault::ClientGone) {
-                r.aborted = true;
-                r.err_status = 499;
-            } else {
-                // What came is still sent; that it is cut short shows in the missing end.
-                r.keepalive = false;
-                let _ = r.drain(0).await;
-            }
-            Flow::Close
+        Ok(()) => {}
+        Err(Fault::ClientGone) => {
+            r.aborted = true;
+            r.err_status = 499;
+            return Flow::Close;
         }
+        Err(fault) => fault.log(r, b""),
     }
+    // What came is still sent; that it is cut short shows in the missing end.
+    r.keepalive = false;
+    let _ = r.drain(0).await;
+    Flow::Close
 }
 
 /// The exchange is over: the connection is kept when it can carry another request.
