@@ -360,10 +360,11 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     if last {
         conn.will_end();
     }
-    let sent = r.drain(0).await.is_ok();
+    let sent = r.drain(0).await.is_ok() && !conn.broken.get();
     if !sent && r.err_status == 0 {
-        r.log(LogLevel::Info, "client closed connection while sending to client");
+        r.log(LogLevel::Info, why_unsent(conn));
     }
+    r.complete |= finished && sent;
     if r.loc().core.post_action.is_some() {
         Box::pin(phases::post_action(r)).await;
     }
@@ -402,6 +403,13 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     match rest.is_empty() {
         true => After::Keep(Vec::new()),
         false => After::Keep(rest.to_vec()),
+    }
+}
+
+fn why_unsent(conn: &Connection) -> &'static str {
+    match conn.timed_out.get() {
+        true => "client timed out (110: Connection timed out) while sending response to client",
+        false => "client closed connection while sending to client",
     }
 }
 

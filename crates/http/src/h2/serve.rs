@@ -49,6 +49,7 @@ async fn answer(job: Job) {
         Some(status) => refuse(&mut r, status).await,
     };
     let sent = !finished || r.drain(0).await.is_ok();
+    r.complete |= finished && sent;
     if !sent && r.err_status == 0 {
         r.log(LogLevel::Info, "client closed stream while sending to client");
     }

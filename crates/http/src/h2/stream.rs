@@ -45,6 +45,10 @@ pub(super) struct Sending {
     pub last: bool,
     /// END_STREAM has been sent.
     pub ended: bool,
+    /// Bytes of the heads of DATA frames, and of trailers.
+    pub overhead: u64,
+    /// Body bytes that were to be sent and never will be.
+    pub dropped: u64,
     /// An encoded header block that follows the body.
     pub trailers: Option<Vec<u8>>,
     /// It stands in the link's list.
@@ -84,6 +88,8 @@ impl Stream {
                 allowed: u64::MAX,
                 last: false,
                 ended: false,
+                overhead: 0,
+                dropped: 0,
                 trailers: None,
                 listed: false,
                 priority: Priority::default(),
@@ -118,8 +124,31 @@ impl Stream {
 
     pub(super) fn kill(&self) {
         self.dead.set(true);
-        self.send.borrow_mut().out.clear();
+        self.take_back();
+        let mut s = self.send.borrow_mut();
+        s.dropped += s.out.queued();
+        s.out.clear();
+        drop(s);
         self.wake();
+    }
+
+    /// No longer counts as sent what stands in frames that the socket has not taken.
+    fn take_back(&self) {
+        let (bytes, frames) = self.link.take_back(self.id);
+        let mut s = self.send.borrow_mut();
+        s.dropped += bytes;
+        s.overhead = s.overhead.saturating_sub(frames * frame::HEAD_BYTES as u64);
+    }
+
+    /// Body bytes that were to be sent and are not on their way.
+    pub fn unsent(&self) -> u64 {
+        let s = self.send.borrow();
+        s.out.queued() + s.dropped
+    }
+
+    /// Bytes sent that are neither header nor body.
+    pub fn overhead(&self) -> u64 {
+        self.send.borrow().overhead
     }
 
     /// Body bytes that are in no frame yet.
@@ -222,6 +251,7 @@ impl Stream {
 
     fn time_out(&self) -> ConnError {
         self.timed_out.set(true);
+        self.take_back();
         ConnError::Timeout
     }
 

@@ -528,7 +528,6 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     }
     if r.header_only && keep.fill.is_none() {
         done(r, run, answer, &reader);
-        r.complete = true;
         return Flow::Ok;
     }
     let reads = r.upstream.last().map_or(0, |s| s.bytes_received);
@@ -540,24 +539,19 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     }
     match relayed {
         Ok(()) if keep.client_gone => {
-            r.aborted = true;
-            r.err_status = 499;
+            r.abort(499);
             Flow::Close
         }
-        Ok(()) => {
-            // An answer to HEAD has no body that would have said so.
-            r.complete |= r.header_only;
-            Flow::Ok
-        }
+        Ok(()) => Flow::Ok,
         Err(fault) => {
             fault.log(r, b"");
             if matches!(fault, Fault::ClientGone) {
-                r.aborted = true;
-                r.err_status = 499;
+                r.abort(499);
             } else {
-                // What came is still sent; that it is cut short shows in the missing end.
+                // What came is still sent; that it is cut short shows in the missing end, and nginx
+                // logs it as complete.
                 r.keepalive = false;
-                let _ = r.drain(0).await;
+                r.complete = r.drain(0).await.is_ok();
             }
             Flow::Close
         }
