@@ -24,6 +24,7 @@ mod http2_answers;
 mod http2_bodies;
 mod http2_connection;
 mod http2_floods;
+mod http2_frames;
 mod http2_h2load;
 mod keepalive;
 mod keepalive_min_timeout;

@@ -250,6 +250,11 @@ impl Link {
         self.resets.borrow().contains(&id)
     }
 
+    /// The client has reset the stream as well, so it sends nothing more for it.
+    pub(super) fn forget_reset(&self, id: u32) {
+        self.resets.borrow_mut().retain(|r| *r != id);
+    }
+
     pub(super) fn reset(&self, id: u32, code: ErrorCode) {
         let mut resets = self.resets.borrow_mut();
         if resets.len() == RESETS_KEPT_MAX {

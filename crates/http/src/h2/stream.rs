@@ -26,6 +26,8 @@ pub struct Stream {
     pub(super) dead: Cell<bool>,
     /// A RST_STREAM has been sent.
     pub(super) reset_sent: Cell<bool>,
+    /// The client has sent one.
+    pub(super) reset_received: Cell<bool>,
     /// The client was too slow: its stream ends with PROTOCOL_ERROR.
     pub timed_out: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -102,6 +104,7 @@ impl Stream {
             }),
             dead: Cell::new(false),
             reset_sent: Cell::new(false),
+            reset_received: Cell::new(false),
             timed_out: Cell::new(false),
             waker: RefCell::new(None),
             timer: RefCell::new(LazyTimer::new()),
