@@ -1,5 +1,7 @@
 //! `send_timeout`: how long a client may read nothing before its connection is given up.
 
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use weir_tests::h2::{request, H2};
 use weir_tests::tls::{self, Tls};
 use weir_tests::{wait_for, Next, Origin, Server, Setup, PATIENCE};
@@ -121,4 +123,56 @@ fn a_tunnel_is_closed_too() {
     let mut client = server.connect();
     client.send(b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n");
     expect_times(&server, 1);
+}
+
+/// The same towards a server that takes no request.
+#[test]
+fn servers_that_read_nothing_have_proxy_send_timeout() {
+    let stop = std::sync::Arc::new(std::sync::Barrier::new(2));
+    let held = std::sync::Arc::clone(&stop);
+    let origin = Origin::start_raw(move |conn, _| {
+        conn.read_until(b"\r\n\r\n");
+        held.wait();
+    });
+    let server = Setup::new(
+        "error_log %%DIR%%/error.log info; events {} http { log_format t '$upstream_response_time $status';
+            access_log %%DIR%%/access.log t; client_max_body_size 0; server {
+            listen 127.0.0.1:%%PORT_0%%; location / { proxy_pass http://%%O%%;
+                proxy_send_timeout 2s; } } }",
+    )
+    .set("O", origin.address())
+    .start();
+    let mut client = server.connect();
+    client.send(
+        format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {BODY_BYTES}\r\n\r\n").as_bytes(),
+    );
+    client.send(&vec![b'x'; BODY_BYTES]);
+    expect_times(&server, 1);
+    assert!(server.log_lines("access.log", 1)[0].ends_with(" 504"));
+    stop.wait();
+}
+
+/// What the kernel still holds is not sent either.
+#[test]
+fn a_reset_may_end_the_connection() {
+    let server = Setup::new(
+        "error_log %%DIR%%/error.log info; events {} http { log_format t '$request_time';
+            access_log %%DIR%%/access.log t; reset_timedout_connection on; server {
+            listen 127.0.0.1:%%PORT_0%%; send_timeout 2s; client_header_timeout 100ms; root %%DIR%%;
+            location /gone { return 444; } } }",
+    )
+    .file("big", vec![b'x'; BODY_BYTES])
+    .start();
+    let was_reset = |text: &[u8], wait: &dyn Fn()| {
+        let mut raw = TcpStream::connect(("127.0.0.1", server.port(0))).unwrap();
+        raw.set_read_timeout(Some(PATIENCE)).unwrap();
+        raw.write_all(text).unwrap();
+        wait();
+        let error = raw.read_to_end(&mut Vec::new()).err();
+        error.is_some_and(|e| e.kind() == ErrorKind::ConnectionReset)
+    };
+    assert!(was_reset(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n", &|| expect_times(&server, 1)));
+    assert!(was_reset(b"GET /gone HTTP/1.1\r\nHost: a\r\n\r\n", &|| ()), "444");
+    assert!(was_reset(b"GET /gone HT", &|| ()), "half a head");
+    assert!(!was_reset(b"GET /none HTTP/1.0\r\n\r\n", &|| ()), "404");
 }

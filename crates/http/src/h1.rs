@@ -122,6 +122,7 @@ async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> A
         Err(NoRequest::TimedOut) => {
             r.log(LogLevel::Info, "client timed out (110: Connection timed out)");
             r.err_status = 408;
+            reset_if_wanted(&r);
             log_request(&mut r).await;
             After::Close
         }
@@ -374,8 +375,8 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         conn.end_sending();
     }
     if !finished || !sent || conn.broken.get() {
-        if !sent && *r.loc().core.reset_timedout_connection {
-            conn.stream.reset_on_close();
+        if conn.timed_out.get() || r.err_status == 444 {
+            reset_if_wanted(r);
         }
         return After::Close;
     }
@@ -403,6 +404,13 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     match rest.is_empty() {
         true => After::Keep(Vec::new()),
         false => After::Keep(rest.to_vec()),
+    }
+}
+
+/// `reset_timedout_connection`: what is still queued in the kernel is thrown away.
+fn reset_if_wanted(r: &Request) {
+    if *r.loc().core.reset_timedout_connection {
+        r.conn().stream.reset_on_close();
     }
 }
 

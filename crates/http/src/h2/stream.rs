@@ -159,6 +159,11 @@ impl Stream {
         self.send.borrow().out.queued()
     }
 
+    /// The connection is given up because the client takes nothing.
+    pub(super) fn link_timed_out(&self) -> bool {
+        self.link.conn.timed_out.get()
+    }
+
     pub fn is_dead(&self) -> bool {
         self.dead.get()
     }
