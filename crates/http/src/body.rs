@@ -5,6 +5,7 @@ use crate::conn::ConnError;
 use crate::h2;
 use crate::logger::LogLevel;
 use crate::module::Flow;
+use crate::output::CONTINUE;
 use crate::request::Request;
 use crate::temp::TempFile;
 use bytes::Bytes;
@@ -310,8 +311,7 @@ async fn send_continue(r: &mut Request) -> Result<(), BodyError> {
         return Ok(());
     }
     let conn = Rc::clone(r.conn());
-    let text = b"HTTP/1.1 100 Continue\r\n\r\n";
-    conn.out.borrow_mut().write(|t| t.extend_from_slice(text));
+    r.sent += conn.out.borrow_mut().write(|t| t.extend_from_slice(CONTINUE));
     let timeout = *r.loc().core.send_timeout;
     conn.drain(0, timeout).await.map_err(|_| BodyError::Closed)
 }

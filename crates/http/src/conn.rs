@@ -233,7 +233,12 @@ pub struct Connection {
     /// Bytes received and sent over its whole life.
     pub bytes_in: Cell<u64>,
     pub bytes_out: Cell<u64>,
+    /// Nothing more can be sent: what is queued stays unsent.
     pub broken: Cell<bool>,
+    /// The client has taken nothing for as long as `send_timeout` allows.
+    pub timed_out: Cell<bool>,
+    /// Queued bytes that were thrown away.
+    dropped: Cell<u64>,
     /// Waiting for a further request; may be closed without harm.
     pub idle: Cell<bool>,
     /// Waiting for a first or further request; may give way when connections run out.
@@ -285,6 +290,8 @@ impl Connection {
             bytes_in: Cell::new(0),
             bytes_out: Cell::new(0),
             broken: Cell::new(false),
+            timed_out: Cell::new(false),
+            dropped: Cell::new(0),
             idle: Cell::new(false),
             waiting: Cell::new(false),
             keepalive_deadline: Cell::new(0),
@@ -449,14 +456,19 @@ impl Connection {
 
     /// Sends what is queued, up to `max` bytes; answers how much was sent.
     pub fn poll_flush(&self, cx: &mut Context<'_>, max: u64) -> Poll<io::Result<u64>> {
+        if self.broken.get() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
         let mut total = 0u64;
         let mut out = self.out.borrow_mut();
         while out.queued > 0 && total < max {
             let n = match self.poll_send(cx, &out, max - total) {
                 Poll::Ready(Ok(n)) => n,
                 Poll::Ready(Err(e)) => {
+                    drop(out);
+                    self.bytes_out.set(self.bytes_out.get() + total);
                     self.broken.set(true);
-                    out.clear();
+                    self.drop_output();
                     return Poll::Ready(Err(e));
                 }
                 Poll::Pending if total > 0 => break,
@@ -564,13 +576,34 @@ impl Connection {
         .await
     }
 
-    /// Fails once the deadline for writing has passed.
+    /// Bytes that were queued and have not left, nor will those of them that are gone.
+    pub fn unsent(&self) -> u64 {
+        self.out.borrow().queued + self.dropped.get()
+    }
+
+    /// Throws away what is queued.
+    pub(crate) fn drop_output(&self) {
+        let mut out = self.out.borrow_mut();
+        self.dropped.set(self.dropped.get() + out.queued);
+        out.clear();
+    }
+
+    /// The client takes nothing: it gets nothing more.
+    pub fn give_up_sending(&self) {
+        self.broken.set(true);
+        self.timed_out.set(true);
+    }
+
+    /// Fails once the deadline for writing has passed; nothing more is sent then.
     pub fn poll_write_timeout(
         &self,
         cx: &mut Context<'_>,
         deadline: u64,
     ) -> Poll<Result<(), ConnError>> {
-        self.write_timer.borrow_mut().poll_until(cx, deadline).map(|()| Err(ConnError::Timeout))
+        self.write_timer.borrow_mut().poll_until(cx, deadline).map(|()| {
+            self.give_up_sending();
+            Err(ConnError::Timeout)
+        })
     }
 
     /// Waits, but no longer than the client is there.

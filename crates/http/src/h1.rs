@@ -129,6 +129,7 @@ async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> A
         Err(NoRequest::TimedOut) => {
             r.log(LogLevel::Info, "client timed out (110: Connection timed out)");
             r.err_status = 408;
+            reset_if_wanted(&r);
             log_request(&mut r).await;
             After::Close
         }
@@ -376,10 +377,11 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     if last {
         conn.will_end();
     }
-    let sent = !r.unsent && r.drain(0).await.is_ok();
+    let sent = !r.unsent && r.drain(0).await.is_ok() && !conn.broken.get();
     if !sent && r.err_status == 0 {
-        r.log(LogLevel::Info, "client closed connection while sending to client");
+        r.log(LogLevel::Info, why_unsent(conn));
     }
+    r.complete |= finished && sent;
     if r.loc().core.post_action.is_some() {
         Box::pin(phases::post_action(r)).await;
     }
@@ -389,8 +391,8 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         conn.end_sending();
     }
     if !finished || !sent || conn.broken.get() {
-        if !sent && *r.loc().core.reset_timedout_connection {
-            conn.stream.reset_on_close();
+        if conn.timed_out.get() || r.err_status == 444 {
+            reset_if_wanted(r);
         }
         return After::Close;
     }
@@ -418,6 +420,20 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     match rest.is_empty() {
         true => After::Keep(Vec::new()),
         false => After::Keep(rest.to_vec()),
+    }
+}
+
+/// `reset_timedout_connection`: what is still queued in the kernel is thrown away.
+fn reset_if_wanted(r: &Request) {
+    if *r.loc().core.reset_timedout_connection {
+        r.conn().stream.reset_on_close();
+    }
+}
+
+fn why_unsent(conn: &Connection) -> &'static str {
+    match conn.timed_out.get() {
+        true => "client timed out (110: Connection timed out) while sending response to client",
+        false => "client closed connection while sending to client",
     }
 }
 

@@ -22,6 +22,9 @@ use weir_wire::http2::hpack::Known;
 pub const SERVER_VERSION: &str = concat!("weir/", env!("CARGO_PKG_VERSION"));
 pub const SERVER_NAME: &str = "weir";
 
+/// Counts as sent, and as part of the body, as in nginx.
+pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
 /// Serialises the response header into the output queue.
 pub fn send_header(r: &mut Request) -> FilterResult {
     if r.header_sent {
@@ -53,7 +56,7 @@ pub fn send_header(r: &mut Request) -> FilterResult {
     if r.discard_body && r.body.awaits_continue() {
         // The body is thrown away, but the client may only send it when told to.
         r.body.expect_continue = false;
-        conn.out.borrow_mut().write(|t| t.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n"));
+        r.sent += conn.out.borrow_mut().write(|t| t.extend_from_slice(CONTINUE));
     }
     let added = conn.out.borrow_mut().write(|text| write_header(r, text));
     r.header_size = added;
@@ -251,7 +254,6 @@ pub fn send_body(r: &mut Request, chain: Chain) -> FilterResult {
             chain.into_iter().for_each(|b| push(&mut out, b));
         }
     }
-    r.complete |= last;
     r.sent += out.queued() - before;
     Ok(())
 }
@@ -278,7 +280,6 @@ pub fn send_slice(r: &mut Request, bytes: &[u8], last: bool) {
             }
         });
     }
-    r.complete |= last;
 }
 
 fn push(out: &mut crate::conn::OutQueue, buf: Buf) {

@@ -138,8 +138,7 @@ fn finalize(r: &mut Request, status: u16) -> Flow {
     }
     for _ in 0..4 {
         if matches!(status, 408 | 444 | 499) {
-            r.aborted = true;
-            r.err_status = status;
+            r.abort(status);
             return Flow::Close;
         }
         if r.error_page && r.err_status != 0 && status < 300 {

@@ -106,7 +106,7 @@ pub struct Request {
     pub upgraded: bool,
     pub header_only: bool,
     pub header_sent: bool,
-    /// The whole response is in the output queue.
+    /// The whole response has been sent: `$request_completion`.
     pub complete: bool,
     /// A status that replaces the handler's own: set by `error_page`.
     pub err_status: u16,
@@ -136,7 +136,8 @@ pub struct Request {
     pub request_id: [u8; 16],
     /// Monotonic ms.
     pub start_ms: u64,
-    /// Bytes of the response so far, and of those the header's.
+    /// Bytes of the response that were queued so far, and of those the header's; how many have left
+    /// tells [`Request::bytes_sent`].
     pub sent: u64,
     pub header_size: u64,
     /// Bytes of this request as received.
@@ -640,6 +641,36 @@ impl Request {
         match self.stream() {
             None => self.conn().out.borrow().queued(),
             Some(stream) => stream.queued(),
+        }
+    }
+
+    /// Bytes of the response that the client's socket has taken; over HTTP/2, its stream.
+    pub fn bytes_sent(&self) -> u64 {
+        match self.stream() {
+            Some(stream) => self.left() + stream.overhead(),
+            None => self.left(),
+        }
+    }
+
+    /// As [`Request::bytes_sent`], of the body alone.
+    pub fn body_bytes_sent(&self) -> u64 {
+        self.left().saturating_sub(self.header_size)
+    }
+
+    /// An answer is sent to its end before the next one is queued, so what has not left is this one's.
+    fn left(&self) -> u64 {
+        self.sent.saturating_sub(match self.stream() {
+            _ if self.is_part() => 0,
+            Some(stream) => stream.unsent(),
+            None => self.conn().unsent(),
+        })
+    }
+
+    /// Breaks the request off. The status is what it is logged with, unless an answer is on its way.
+    pub fn abort(&mut self, status: u16) {
+        self.aborted = true;
+        if self.err_status == 0 && (self.out.status == 0 || self.bytes_sent() == 0) {
+            self.err_status = status;
         }
     }
 

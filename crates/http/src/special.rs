@@ -142,7 +142,6 @@ pub fn finish(r: &mut Request, buf: Buf) -> Flow {
         Ok(()) => {}
     }
     if r.header_only {
-        r.complete = true;
         return Flow::Ok;
     }
     match r.output(Chain::one(buf)) {

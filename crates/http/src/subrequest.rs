@@ -532,7 +532,6 @@ pub(crate) fn catch(r: &mut Request, chain: Chain) -> FilterResult {
     let drop_data = r.is_part() && r.header_only;
     let Some(parts) = r.parts.as_deref_mut() else { return Ok(()) };
     if parts.is_part {
-        r.complete |= chain.has_last();
         if drop_data || matches!(parts.sink, Sink::Nowhere) {
             return Ok(());
         }
@@ -746,7 +745,7 @@ pub(crate) async fn finish(r: &mut Request) -> bool {
         r.keepalive = false;
         // Half an answer that nobody has seen yet is better not begun.
         if r.stream().is_none() {
-            r.conn().out.borrow_mut().clear();
+            r.conn().drop_output();
         }
     }
     done

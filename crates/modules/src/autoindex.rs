@@ -138,7 +138,6 @@ fn list(r: &mut Request) -> Result<Flow, Flow> {
     entries.sort_by(|a, b| b.kind.is_dir().cmp(&a.kind.is_dir()).then_with(|| a.name.cmp(&b.name)));
     send_header(r, format)?;
     if r.header_only {
-        r.complete = true;
         return Ok(Flow::Ok);
     }
     let text = match format {

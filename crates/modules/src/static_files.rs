@@ -158,7 +158,6 @@ fn read_and_send(r: &mut Request) -> LocalFuture<'_, Flow> {
             Ok(()) => {}
         }
         if r.header_only {
-            r.complete = true;
             return Flow::Ok;
         }
         if sends_itself(r) && !pending.direct && !r.filter_needs_memory {

@@ -52,6 +52,9 @@ pub const WINDOW_DEFAULT_BYTES: u32 = 65_535;
 /// A frame's payload before anything is said about it, and at most.
 pub const FRAME_DEFAULT_BYTES: u32 = 16_384;
 pub const FRAME_MAX_BYTES: u32 = (1 << 24) - 1;
+/// A frame's payload that is taken from a client (SETTINGS_MAX_FRAME_SIZE). nginx allows what the
+/// length field can say; nobody sends such frames, and this much is looked at before it is judged.
+pub const FRAME_TAKEN_MAX_BYTES: u32 = 1 << 20;
 
 #[cfg(test)]
 mod tests;

@@ -24,11 +24,11 @@ pub fn status(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 }
 
 pub fn bytes_sent(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    number(out, r.sent)
+    number(out, r.bytes_sent())
 }
 
 pub fn body_bytes_sent(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    number(out, r.sent.saturating_sub(r.header_size))
+    number(out, r.body_bytes_sent())
 }
 
 pub fn request_completion(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

@@ -81,6 +81,10 @@ const ROWS: &[Row] = &[
             let v = d.flag()?;
             cf.get::<H2Srv>().enable.once(d, v)
         },
+    )
+    .note(
+        "Frames that RFC 9113 forbids in a stream's state are errors, and so are frames over 1 MB; \
+         nginx lets most of them pass.",
     ),
     Row::new(
         "http2_recv_buffer_size",

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 use weir_wire::http2::flow::SendWindow;
-use weir_wire::http2::frame::{self, END_STREAM};
+use weir_wire::http2::frame::{self, END_STREAM, HEAD_BYTES};
 use weir_wire::http2::hpack;
 use weir_wire::http2::{ErrorCode, FRAME_DEFAULT_BYTES, WINDOW_DEFAULT_BYTES};
 
@@ -20,6 +20,12 @@ pub(super) const FRAMED_MAX_BYTES: u64 = 128 * 1024;
 
 /// Streams this side has reset that it remembers.
 const RESETS_KEPT_MAX: usize = 32;
+
+struct Framed {
+    end: u64,
+    stream: u32,
+    bytes: u64,
+}
 
 pub struct Link {
     pub conn: Rc<Connection>,
@@ -35,6 +41,9 @@ pub struct Link {
     list: RefCell<Vec<Rc<Stream>>>,
     /// The streams this side has reset last: the client may not know yet.
     resets: RefCell<VecDeque<u32>>,
+    /// The frames that may not have left: where in the connection's output each ends, whose it is,
+    /// and its body bytes.
+    framed: RefCell<VecDeque<Framed>>,
     /// Streams that ended well and body bytes sent, since last looked at.
     pub(super) completed: Cell<u32>,
     pub(super) data_sent: Cell<u64>,
@@ -55,6 +64,7 @@ impl Link {
             streams: RefCell::default(),
             list: RefCell::default(),
             resets: RefCell::default(),
+            framed: RefCell::default(),
             completed: Cell::new(0),
             data_sent: Cell::new(0),
             inline: Cell::new(false),
@@ -168,6 +178,8 @@ impl Link {
             });
             out.take_from(&mut s.out, n);
             self.took(&mut s, n);
+            s.overhead += HEAD_BYTES as u64;
+            self.note(stream.id, n, out.queued());
             s.ended = end != 0;
         }
         if whole && !s.ended {
@@ -176,7 +188,8 @@ impl Link {
                     block.insert(0, hpack::EMPTY_TABLE);
                 }
                 let max = self.frame_max.get();
-                out.write(|t| super::output::write_block(&block, stream.id, END_STREAM, max, t));
+                s.overhead += out
+                    .write(|t| super::output::write_block(&block, stream.id, END_STREAM, max, t));
                 s.ended = true;
             }
         }
@@ -190,6 +203,29 @@ impl Link {
         if !more || waits < FRAMED_MAX_BYTES {
             stream.wake();
         }
+    }
+
+    /// Remembers a frame until the socket has taken it; `queued` bytes wait, with the frame.
+    fn note(&self, stream: u32, bytes: u64, queued: u64) {
+        let left = self.conn.bytes_out.get();
+        let mut framed = self.framed.borrow_mut();
+        while framed.front().is_some_and(|f| f.end <= left) {
+            framed.pop_front();
+        }
+        framed.push_back(Framed { end: left + queued, stream, bytes });
+    }
+
+    /// Forgets the frames of a stream that have not left: how many body bytes and frames that are.
+    pub(super) fn take_back(&self, stream: u32) -> (u64, u64) {
+        let left = self.conn.bytes_out.get();
+        let (mut bytes, mut frames) = (0, 0);
+        self.framed.borrow_mut().retain(|f| {
+            let mine = f.stream == stream && f.end > left;
+            bytes += if mine { f.bytes } else { 0 };
+            frames += u64::from(mine);
+            !mine
+        });
+        (bytes, frames)
     }
 
     /// Most bytes for the next frame of a stream.
@@ -212,6 +248,11 @@ impl Link {
 
     pub(super) fn has_reset(&self, id: u32) -> bool {
         self.resets.borrow().contains(&id)
+    }
+
+    /// The client has reset the stream as well, so it sends nothing more for it.
+    pub(super) fn forget_reset(&self, id: u32) {
+        self.resets.borrow_mut().retain(|r| *r != id);
     }
 
     pub(super) fn reset(&self, id: u32, code: ErrorCode) {

@@ -141,7 +141,6 @@ pub(crate) fn send_header(r: &mut Request, stream: &Rc<Stream>) {
 
 pub(crate) fn send_body(r: &mut Request, stream: &Rc<Stream>, chain: Chain) -> FilterResult {
     let last = chain.has_last();
-    r.complete |= last;
     if stream.is_dead() || stream.send.borrow().ended {
         return Ok(());
     }
@@ -163,7 +162,6 @@ pub(crate) fn send_body(r: &mut Request, stream: &Rc<Stream>, chain: Chain) -> F
 }
 
 pub(crate) fn send_slice(r: &mut Request, stream: &Rc<Stream>, bytes: &[u8], last: bool) {
-    r.complete |= last;
     if stream.is_dead() || stream.send.borrow().ended {
         return;
     }
@@ -204,6 +202,7 @@ fn send_now(stream: &Stream, chain: Chain, last: bool) -> Option<Chain> {
         return Some(chain);
     }
     let max = s.chunk.min(link.frame_max.get() as u64);
+    s.overhead += len.div_ceil(max).max(1) * HEAD_BYTES as u64;
     let mut out = link.conn.out.borrow_mut();
     let head = |out: &mut OutQueue, n: u64, done: u64| {
         let end = if done + n == len { END_STREAM } else { 0 };

@@ -49,8 +49,9 @@ async fn answer(job: Job) {
         Some(status) => refuse(&mut r, status).await,
     };
     let sent = !finished || (!r.unsent && r.drain(0).await.is_ok());
+    r.complete |= finished && sent;
     if !sent && r.err_status == 0 {
-        r.log(LogLevel::Info, "client closed stream while sending to client");
+        r.log(LogLevel::Info, why_unsent(&stream));
     }
     if r.err_status == 408 {
         stream.timed_out.set(true);
@@ -62,6 +63,13 @@ async fn answer(job: Job) {
     stream.link.close(&stream);
     Counters::add(&worker.counters.writing, -1);
     worker.give_request(r);
+}
+
+fn why_unsent(stream: &Stream) -> &'static str {
+    match stream.timed_out.get() || stream.link_timed_out() {
+        true => "client timed out (110: Connection timed out) while sending response to client",
+        false => "client closed stream while sending to client",
+    }
 }
 
 async fn refuse(r: &mut Box<Request>, status: u16) -> bool {

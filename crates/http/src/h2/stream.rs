@@ -26,6 +26,8 @@ pub struct Stream {
     pub(super) dead: Cell<bool>,
     /// A RST_STREAM has been sent.
     pub(super) reset_sent: Cell<bool>,
+    /// The client has sent one.
+    pub(super) reset_received: Cell<bool>,
     /// The client was too slow: its stream ends with PROTOCOL_ERROR.
     pub timed_out: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -45,6 +47,10 @@ pub(super) struct Sending {
     pub last: bool,
     /// END_STREAM has been sent.
     pub ended: bool,
+    /// Bytes of the heads of DATA frames, and of trailers.
+    pub overhead: u64,
+    /// Body bytes that were to be sent and never will be.
+    pub dropped: u64,
     /// An encoded header block that follows the body.
     pub trailers: Option<Vec<u8>>,
     /// It stands in the link's list.
@@ -84,6 +90,8 @@ impl Stream {
                 allowed: u64::MAX,
                 last: false,
                 ended: false,
+                overhead: 0,
+                dropped: 0,
                 trailers: None,
                 listed: false,
                 priority: Priority::default(),
@@ -96,6 +104,7 @@ impl Stream {
             }),
             dead: Cell::new(false),
             reset_sent: Cell::new(false),
+            reset_received: Cell::new(false),
             timed_out: Cell::new(false),
             waker: RefCell::new(None),
             timer: RefCell::new(LazyTimer::new()),
@@ -118,13 +127,41 @@ impl Stream {
 
     pub(super) fn kill(&self) {
         self.dead.set(true);
-        self.send.borrow_mut().out.clear();
+        self.take_back();
+        let mut s = self.send.borrow_mut();
+        s.dropped += s.out.queued();
+        s.out.clear();
+        drop(s);
         self.wake();
+    }
+
+    /// No longer counts as sent what stands in frames that the socket has not taken.
+    fn take_back(&self) {
+        let (bytes, frames) = self.link.take_back(self.id);
+        let mut s = self.send.borrow_mut();
+        s.dropped += bytes;
+        s.overhead = s.overhead.saturating_sub(frames * frame::HEAD_BYTES as u64);
+    }
+
+    /// Body bytes that were to be sent and are not on their way.
+    pub fn unsent(&self) -> u64 {
+        let s = self.send.borrow();
+        s.out.queued() + s.dropped
+    }
+
+    /// Bytes sent that are neither header nor body.
+    pub fn overhead(&self) -> u64 {
+        self.send.borrow().overhead
     }
 
     /// Body bytes that are in no frame yet.
     pub fn queued(&self) -> u64 {
         self.send.borrow().out.queued()
+    }
+
+    /// The connection is given up because the client takes nothing.
+    pub(super) fn link_timed_out(&self) -> bool {
+        self.link.conn.timed_out.get()
     }
 
     pub fn is_dead(&self) -> bool {
@@ -222,6 +259,7 @@ impl Stream {
 
     fn time_out(&self) -> ConnError {
         self.timed_out.set(true);
+        self.take_back();
         ConnError::Timeout
     }
 

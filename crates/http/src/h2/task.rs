@@ -21,7 +21,9 @@ use weir_wire::http2::frame;
 use weir_wire::http2::hpack::{Fields, HpackLimits};
 use weir_wire::http2::priority::{Priority, Tree};
 use weir_wire::http2::receive::{Event, Receiver, Settings};
-use weir_wire::http2::{ErrorCode, Fault, FRAME_MAX_BYTES, WINDOW_DEFAULT_BYTES, WINDOW_MAX_BYTES};
+use weir_wire::http2::{
+    ErrorCode, Fault, FRAME_TAKEN_MAX_BYTES, WINDOW_DEFAULT_BYTES, WINDOW_MAX_BYTES,
+};
 
 /// Nothing is read while this much waits to be written: a client that does not take its answers
 /// gets no more of them.
@@ -110,7 +112,7 @@ impl<S: Starter> Task<S> {
             let pairs = [
                 (frame::SETTING_MAX_CONCURRENT_STREAMS, *srv.max_concurrent_streams as u32),
                 (frame::SETTING_INITIAL_WINDOW_SIZE, *srv.body_preread_size as u32),
-                (frame::SETTING_MAX_FRAME_SIZE, FRAME_MAX_BYTES),
+                (frame::SETTING_MAX_FRAME_SIZE, FRAME_TAKEN_MAX_BYTES),
             ];
             frame::settings(&pairs, t);
             frame::window_update(0, WINDOW_MAX_BYTES - WINDOW_DEFAULT_BYTES, t);
@@ -430,16 +432,25 @@ impl<S: Starter> Task<S> {
 
     // --- streams go on ---
 
+    /// A further header block of a stream: its trailers, which end it and say nothing of the request
+    /// (RFC 9113 section 8.1).
     fn trailers(&mut self, id: u32, end: bool) -> Result<(), Fault> {
-        if self.link.has_reset(id) {
-            return Ok(());
-        }
-        let wrong = "client sent HEADERS frame with incorrect identifier";
-        let Some(stream) = self.link.find(id).filter(|_| end) else {
-            return Err(Fault::new(ErrorCode::PROTOCOL_ERROR, wrong));
+        let malformed = !end || self.fields.iter().any(|(name, _)| name.first() == Some(&b':'));
+        let Some(stream) = self.link.find(id) else {
+            return match self.link.has_reset(id) {
+                true if malformed => self.reset_again(id, ErrorCode::PROTOCOL_ERROR),
+                true => Ok(()),
+                false => Err(incorrect("client sent HEADERS frame with incorrect identifier")),
+            };
         };
+        if stream.reset_received.get() {
+            return self.reset_again(id, ErrorCode::STREAM_CLOSED);
+        }
         if stream.receive.borrow().ended {
-            return Err(Fault::new(ErrorCode::PROTOCOL_ERROR, wrong));
+            return self.terminate(&stream, ErrorCode::STREAM_CLOSED);
+        }
+        if malformed {
+            return self.terminate(&stream, ErrorCode::PROTOCOL_ERROR);
         }
         stream.receive.borrow_mut().ended = true;
         stream.wake();
@@ -447,11 +458,9 @@ impl<S: Starter> Task<S> {
     }
 
     fn data(&mut self, id: u32, bytes: &[u8], flow: u32, end: bool) -> Result<(), Fault> {
-        let Some(stream) = self.link.find(id) else {
-            return match id > self.receiver.last_stream() {
-                true => self.receiver.budget.spend_control(1),
-                false => Ok(()),
-            };
+        let begins = flow > 0 || bytes.is_empty();
+        let Some(stream) = self.link.find(id).filter(|s| !s.reset_received.get()) else {
+            return if begins { self.stray_data(id) } else { Ok(()) };
         };
         let mut r = stream.receive.borrow_mut();
         let code = match r.window.take(flow) {
@@ -476,6 +485,25 @@ impl<S: Starter> Task<S> {
         Ok(())
     }
 
+    /// DATA for a stream that is not open (RFC 9113 section 5.1). What this side has reset may still
+    /// have been on its way, as may what belongs to streams behind a GOAWAY.
+    fn stray_data(&mut self, id: u32) -> Result<(), Fault> {
+        if self.receiver.is_idle(id) {
+            return Err(incorrect("client sent DATA frame for an idle stream"));
+        }
+        match self.link.has_reset(id) || self.goaway_sent {
+            true => self.receiver.budget.spend_control(1),
+            false => self.reset_again(id, ErrorCode::STREAM_CLOSED),
+        }
+    }
+
+    /// Says once more that a stream is closed.
+    fn reset_again(&mut self, id: u32, code: ErrorCode) -> Result<(), Fault> {
+        self.link.conn.log(LogLevel::Info, b"client sent a frame for a closed stream");
+        self.link.reset(id, code);
+        self.count_reset()
+    }
+
     /// This side ends a stream because of what the client did.
     fn terminate(&mut self, stream: &Stream, code: ErrorCode) -> Result<(), Fault> {
         if stream.reset_sent.replace(true) {
@@ -490,7 +518,11 @@ impl<S: Starter> Task<S> {
 
     fn reset_by_client(&mut self, id: u32, code: ErrorCode) -> Result<(), Fault> {
         let Some(stream) = self.link.find(id) else {
-            // Its answer was complete, or is on its way.
+            if self.receiver.is_idle(id) {
+                return Err(incorrect("client sent RST_STREAM frame for an idle stream"));
+            }
+            // Its answer was complete, or is on its way. The client knows of the stream's end now.
+            self.link.forget_reset(id);
             return Ok(());
         };
         let text = match code {
@@ -502,6 +534,7 @@ impl<S: Starter> Task<S> {
         };
         self.link.conn.log(LogLevel::Info, text.as_bytes());
         stream.reset_sent.set(true);
+        stream.reset_received.set(true);
         stream.receive.borrow_mut().skip = true;
         stream.kill();
         self.count_reset()
@@ -526,10 +559,12 @@ impl<S: Starter> Task<S> {
         self.receiver.budget.spend_control(streams.len() as u32 / 8)?;
         for stream in streams {
             let widened = stream.send.borrow_mut().window.widen(delta);
-            match widened {
-                Ok(()) => self.link.list(&stream),
-                Err(_) => self.terminate(&stream, ErrorCode::FLOW_CONTROL_ERROR)?,
-            }
+            // Of the connection, not of the stream (RFC 9113 section 6.9.2).
+            widened.map_err(|_| {
+                let text = "client sent SETTINGS frame that makes a window too large";
+                Fault::new(ErrorCode::FLOW_CONTROL_ERROR, text)
+            })?;
+            self.link.list(&stream);
         }
         Ok(())
     }
@@ -544,7 +579,12 @@ impl<S: Starter> Task<S> {
             self.link.window.set(window);
             return Ok(());
         }
-        let Some(stream) = self.link.find(id) else { return Ok(()) };
+        let Some(stream) = self.link.find(id) else {
+            return match self.receiver.is_idle(id) {
+                true => Err(incorrect("client sent WINDOW_UPDATE frame for an idle stream")),
+                false => Ok(()),
+            };
+        };
         let widened = stream.send.borrow_mut().window.widen(i64::from(bytes));
         match widened {
             Ok(()) => self.link.list(&stream),
@@ -677,6 +717,10 @@ impl<S: Starter> Task<S> {
             Counters::add(&conn.worker.counters.waiting, -1);
         }
     }
+}
+
+const fn incorrect(text: &'static str) -> Fault {
+    Fault::new(ErrorCode::PROTOCOL_ERROR, text)
 }
 
 fn limits(server: &Server) -> HpackLimits {

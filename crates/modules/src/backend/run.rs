@@ -533,7 +533,6 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     }
     if r.header_only && keep.fill.is_none() {
         done(r, run, answer, &reader);
-        r.complete = true;
         return Flow::Ok;
     }
     let reads = r.upstream.last().map_or(0, |s| s.bytes_received);
@@ -565,22 +564,18 @@ async fn finish(
         false => ahead.finish(r, ended).await,
     };
     match sent {
-        Ok(()) if ended => {
-            // An answer to HEAD has no body that would have said so.
-            r.complete |= r.header_only;
-            return Flow::Ok;
-        }
+        Ok(()) if ended => return Flow::Ok,
         Ok(()) => {}
         Err(Fault::ClientGone) => {
-            r.aborted = true;
-            r.err_status = 499;
+            r.abort(499);
             return Flow::Close;
         }
         Err(fault) => fault.log(r, b""),
     }
-    // What came is still sent; that it is cut short shows in the missing end.
+    // What came is still sent; that it is cut short shows in the missing end, and nginx logs it as
+    // complete.
     r.keepalive = false;
-    let _ = r.drain(0).await;
+    r.complete = r.drain(0).await.is_ok();
     Flow::Close
 }
 

@@ -134,8 +134,8 @@ impl Format {
                 Op::Msec => push_msec(out),
                 Op::RequestTime => push_seconds(out, r.elapsed_ms()),
                 Op::Status => push_status(out, shown_status(r)),
-                Op::BytesSent => fmt_u64(out, r.sent),
-                Op::BodyBytesSent => fmt_u64(out, r.sent.saturating_sub(r.header_size)),
+                Op::BytesSent => fmt_u64(out, r.bytes_sent()),
+                Op::BodyBytesSent => fmt_u64(out, r.body_bytes_sent()),
                 Op::RequestLength => fmt_u64(out, r.received),
             }
         }

@@ -76,6 +76,7 @@ pub async fn run(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     match end {
         End::Done => {}
         End::ClientTimeout => {
+            tunnel.conn.give_up_sending();
             let text = "client timed out (110: Connection timed out) while proxying upgraded \
                         connection";
             r.log(LogLevel::Info, text);
@@ -89,7 +90,6 @@ pub async fn run(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     let reader = BodyReader::new(&r.exchange.head, false);
     r.sent += tunnel.received;
     done(r, run, answer, &reader);
-    r.complete = true;
     Flow::Ok
 }
 

@@ -234,21 +234,40 @@ impl Stream {
     }
 
     /// Runs a call that writes, waiting while it would block.
+    ///
+    /// Once a call has found no room, the next is made when the event loop has seen room again, and
+    /// not whenever the task wakes: the kernel may take a little at any time, and what a timer's
+    /// firing lets through is no sign of a client that reads.
     fn poll_write_with(
         &self,
         cx: &mut Context<'_>,
         call: impl Fn() -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            // Mostly there is room, so the call comes first and the event loop is asked after.
-            match call() {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.watch_writes(cx)?.poll_write_ready(cx))?.clear_ready();
+            let done = match self.watch_for_writes() {
+                Some(watch) => {
+                    let mut ready = ready!(watch.poll_write_ready(cx))?;
+                    let done = call();
+                    if is_wait(&done) {
+                        ready.clear_ready();
+                    }
+                    done
                 }
+                // There was room so far, so the event loop need not be asked.
+                None => call(),
+            };
+            match done {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => drop(self.watch_writes(cx)?),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 done => return Poll::Ready(done),
             }
         }
+    }
+
+    /// The registration for writing, if there is one.
+    fn watch_for_writes(&self) -> Option<Ref<'_, AsyncFd<Watched>>> {
+        Ref::filter_map(self.watch.borrow(), |w| w.as_ref().filter(|w| w.writes).map(|w| &w.fd))
+            .ok()
     }
 
     /// Writes the pieces in one call; `more` says that further bytes follow at once.
@@ -395,6 +414,10 @@ impl Stream {
             info.tcpi_rcv_space,
         ])
     }
+}
+
+fn is_wait(done: &io::Result<usize>) -> bool {
+    done.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// Sets one socket option.

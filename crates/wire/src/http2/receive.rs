@@ -8,7 +8,9 @@ use super::budget::Budget;
 use super::flow::ReceiveWindow;
 use super::frame::{self, u32_at, Head, HEAD_BYTES};
 use super::hpack::{Decoder, Fields, HpackLimits};
-use super::{ErrorCode, Fault, FRAME_DEFAULT_BYTES, FRAME_MAX_BYTES, WINDOW_MAX_BYTES};
+use super::{
+    ErrorCode, Fault, FRAME_DEFAULT_BYTES, FRAME_MAX_BYTES, FRAME_TAKEN_MAX_BYTES, WINDOW_MAX_BYTES,
+};
 use crate::http1::request::HTTP2_PREFACE;
 
 /// Frames of one header block.
@@ -141,6 +143,12 @@ impl Receiver {
         self.last_stream
     }
 
+    /// Whether a stream has not been opened: no frame but HEADERS and PRIORITY may come for it
+    /// (RFC 9113 section 5.1). Streams with even numbers would be this side's, and it opens none.
+    pub fn is_idle(&self, stream: u32) -> bool {
+        stream > self.last_stream || stream.is_multiple_of(2)
+    }
+
     /// The stream whose header block has begun and is not complete.
     pub fn partial_headers(&self) -> Option<u32> {
         let stream = self.assembly.map(|a| a.stream).or(self.partial);
@@ -179,6 +187,9 @@ impl Receiver {
             return self.preface(input);
         }
         let Some(head) = Head::parse(input) else { return Ok((0, None)) };
+        if head.len > FRAME_TAKEN_MAX_BYTES as usize {
+            return Err(size("client sent frame larger than SETTINGS_MAX_FRAME_SIZE"));
+        }
         if let Some(a) = self.assembly {
             if head.kind != frame::CONTINUATION || head.stream != a.stream {
                 return Err(protocol(

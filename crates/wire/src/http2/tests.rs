@@ -129,6 +129,28 @@ fn faults() {
 }
 
 #[test]
+fn frames_larger_than_announced_are_refused_by_their_heads() {
+    let most = FRAME_TAKEN_MAX_BYTES as usize;
+    for kind in [frame::DATA, frame::HEADERS, frame::CONTINUATION, 0x77] {
+        let text = [HTTP2_PREFACE, &frame::head(most + 1, kind, 0, 1)].concat();
+        let fault = feed(&mut receiver(), &text, text.len()).2;
+        assert_eq!(fault.map(|f| f.code), Some(ErrorCode::FRAME_SIZE_ERROR), "{kind}");
+    }
+    let text = [HTTP2_PREFACE, &framed(frame::DATA, 0, 1, &vec![0; most])].concat();
+    assert_eq!(feed(&mut receiver(), &text, text.len()).2, None);
+}
+
+#[test]
+fn streams_are_idle_until_their_header() {
+    let mut r = receiver();
+    assert!(r.is_idle(1));
+    let text = [HTTP2_PREFACE, &framed(frame::HEADERS, 5, 3, &[0x82])].concat();
+    assert_eq!(feed(&mut r, &text, text.len()).2, None);
+    let idle: Vec<u32> = (1..7).filter(|s| r.is_idle(*s)).collect();
+    assert_eq!(idle, [2, 4, 5, 6]);
+}
+
+#[test]
 fn floods_are_ended() {
     let ping = framed(frame::PING, 0, 0, b"12345678");
     let settings = framed(frame::SETTINGS, 0, 0, b"");
