@@ -10,6 +10,7 @@ mod body_reading;
 mod cgi_servers;
 mod client_timeouts;
 mod command_line;
+mod command_line_names;
 mod config_errors;
 mod core_misc;
 mod error_log;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weir_conf::{BundleLoader, Sources};
 use weir_http::generation::Generation;
 use weir_http::logger::{self, LogLevel};
-use weir_module::Mode;
+use weir_module::{Layout, Mode};
 use weir_runtime::handover;
 use weir_runtime::listen::Listener;
 use weir_runtime::process::{self, Exit, Fork};
@@ -354,10 +354,17 @@ fn identity(gen: &Generation) -> Result<Option<process::Identity>, String> {
     let global = gen.global.get::<Global>();
     match global.user.as_option() {
         Some((user, group)) => process::lookup(user, group.as_deref()).map(Some),
-        None => process::lookup("nobody", Some("nogroup"))
-            .or_else(|_| process::lookup("nobody", None))
-            .map(Some),
+        None => default_identity().map(Some),
     }
+}
+
+/// The build's user, or nobody where there is none of that name.
+fn default_identity() -> Result<process::Identity, String> {
+    let here = Layout::here();
+    let group = Some(here.group).filter(|g| !g.is_empty());
+    let own = process::lookup(here.user, group);
+    own.or_else(|_| process::lookup("nobody", Some("nogroup")))
+        .or_else(|_| process::lookup("nobody", None))
 }
 
 fn spawn(
@@ -409,6 +416,7 @@ fn serve(
         process::become_user(&who, any_source)
             .map_err(|e| format!("becoming user \"{}\" failed: {e}", who.name))?;
     }
+    crate::title("worker process");
     let mut serving = Serving::start(Arc::clone(&loaded.generation), own)?;
     let mut ending = false;
     let mut master = Some(link);
@@ -420,12 +428,14 @@ fn serve(
                 // The master is gone: nobody could reload or restart us, but nothing is dropped.
                 Err(_) => {
                     master = None;
+                    crate::title("worker process is shutting down");
                     serving.quit();
                     ending = true;
                 }
             },
             Wake::Signal(Signal::Usr1) => serving.reopen_logs(),
             Wake::Signal(Signal::Quit | Signal::Winch) => {
+                crate::title("worker process is shutting down");
                 serving.quit();
                 ending = true;
             }

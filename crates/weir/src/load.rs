@@ -10,7 +10,7 @@ use weir_conf::{Diagnostic, FsLoader, Loader, Options, Sources};
 use weir_http::build;
 use weir_http::generation::Generation;
 use weir_http::logger::{self, ErrorLog, LogLevel, LogSink};
-use weir_module::{Cf, ConfResult, Context, Directive, Mode, Row, RowTable};
+use weir_module::{Cf, ConfResult, Context, Directive, Layout, Mode, Row, RowTable};
 
 /// Messages begin with this name, because scripts look for it.
 pub const PROGRAM: &str = "nginx";
@@ -144,7 +144,7 @@ impl Paths {
         match &self.error_log {
             Some(p) if p.as_os_str() == "stderr" => p.clone(),
             Some(p) => self.prefix.join(p),
-            None => self.prefix.join("logs/error.log"),
+            None => self.prefix.join(Layout::here().error_log_path),
         }
     }
 
@@ -159,7 +159,7 @@ impl Paths {
         match global.pid.as_option() {
             Some(p) => Some(p.clone()),
             None if self.conf.is_none() => None,
-            None => Some(self.prefix.join("logs/nginx.pid")),
+            None => Some(self.prefix.join(Layout::here().pid_path)),
         }
     }
 }
