@@ -11,6 +11,7 @@ mod cgi_servers;
 mod client_timeouts;
 mod command_line;
 mod command_line_names;
+mod config_advice;
 mod config_errors;
 mod core_misc;
 mod error_log;

@@ -8,6 +8,7 @@ mod globals;
 mod help;
 mod load;
 mod missing;
+mod place;
 mod serving;
 mod sockets;
 #[cfg(unix)]
