@@ -14,7 +14,7 @@ fn emergencies(output: &CliOutput) -> Vec<&str> {
 fn every_mistake_is_told() {
     let output = run_cli(
         &["-t"],
-        "events {}\nnosuch_a 1;\nhttp {\n  nosuch_b { x y; }\n  server {\n    listen 80;\n
+        "events {}\nnosuch_a 1;\nhttp {\n  nosuch_b { x y; }\n  server {\n    listen 80\n    root /x;
     nosuch_c;\n    location / { sendfile maybe; root; nosuch_d on; }\n  }\n  keepalive_requests x;\n}\n",
     );
     assert_eq!(output.code, 1);
@@ -28,6 +28,7 @@ fn every_mistake_is_told() {
     let expected = [
         "unknown directive \"nosuch_a\" in DIR/nginx.conf:2",
         "unknown directive \"nosuch_b\" in DIR/nginx.conf:4",
+        "invalid parameter \"root\" in DIR/nginx.conf:7",
         "unknown directive \"nosuch_c\" in DIR/nginx.conf:8",
         "invalid value \"maybe\" in \"sendfile\" directive, it must be \"on\" or \"off\" in DIR/nginx.conf:9",
         "invalid number of arguments in \"root\" directive in DIR/nginx.conf:9",

@@ -15,6 +15,9 @@ pub use weir_conf::Level as LogLevel;
 /// What opening a directory for writing answers.
 const EISDIR: i32 = 21;
 
+/// Keeps nothing that is written to it.
+const NOWHERE: &str = if cfg!(windows) { "NUL" } else { "/dev/null" };
+
 /// A log file that can be opened again under its name (USR1).
 pub struct LogFile {
     pub path: PathBuf,
@@ -95,7 +98,7 @@ pub fn log_file_for(mode: Mode, path: &Path) -> std::io::Result<Arc<LogFile>> {
         return log_file(path);
     }
     could_open(path)?;
-    let nothing = std::fs::OpenOptions::new().append(true).open("/dev/null")?;
+    let nothing = std::fs::OpenOptions::new().append(true).open(NOWHERE)?;
     Ok(Arc::new(LogFile { path: path.to_path_buf(), file: RwLock::new(Arc::new(nothing)) }))
 }
 

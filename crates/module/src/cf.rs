@@ -65,6 +65,7 @@ impl RowTable {
             return;
         }
         let before = if at == 0 { &d.name } else { &d.args[at - 1] };
+        e.of_itself = true;
         e.span = Some(before.span);
         e.hint = Some(format!("is a \";\" missing after \"{before}\"?"));
     }
@@ -144,7 +145,7 @@ impl Cf {
             // A block's error may be that of a directive in it, which has been told there.
             if self.errors.len() == told {
                 self.table.forgotten_semicolon(d, &mut e);
-                if told == 0 || e.of_itself {
+                if told == 0 || e.of_itself || e.message.starts_with("invalid ") {
                     self.errors.push(e.clone());
                 }
             }

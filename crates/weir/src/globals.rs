@@ -115,7 +115,10 @@ pub const ROWS: &[Row] = &[
     Row::new("env", MAIN, Arity::ONE, "TZ", "Environment variable kept or set.", set_env),
     Row::new("debug_points", MAIN, Arity::ONE, "", "What an internal error does.", |_, d| d.choice(0, &[("stop", ()), ("abort", ())])).note("Internal errors are panics, caught per connection and logged."),
     Row::new("load_module", MAIN, Arity::ONE, "", "A module from a file.", |cf, d| {
-        cf.warn(d, "\"load_module\" directive is not needed, nothing is loaded: all modules that Weir has are built in");
+        cf.warn(d, "\"load_module\" directive loads nothing");
+        if let Some(w) = cf.warnings.last_mut() {
+            w.hint = Some("all modules that Weir has are built in; remove it".into());
+        }
         Ok(())
     }).note("A warning: all modules are built in, and what a module's own directives are is told where they stand."),
     Row::new("pcre_jit", MAIN, Arity::FLAG, "off", "Compile regular expressions to machine code.", set!(pcre_jit, flag)).note("Always on where the machine supports it."),

@@ -9,9 +9,9 @@ use std::process::Output;
 const HELPERS: &str = r#"
 set -eu
 step() { echo "step: $*"; }
-# Until a command succeeds; 10 s at the most.
+# Until a command succeeds; some 30 s at the most.
 until_ok() {
-    for try in $(seq 200); do if "$@" >/dev/null 2>&1; then return 0; fi; sleep 0.05; done
+    for try in $(seq 600); do if "$@" >/dev/null 2>&1; then return 0; fi; sleep 0.05; done
     echo "never: $*"; exit 1
 }
 get() {
