@@ -13,6 +13,8 @@ mod bounds_slow_client;
 mod cgi_servers;
 mod client_timeouts;
 mod command_line;
+mod command_line_names;
+mod config_advice;
 mod config_errors;
 mod core_misc;
 mod core_more;

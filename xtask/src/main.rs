@@ -8,6 +8,7 @@ mod child;
 mod docs;
 mod instructions;
 mod nginx_suite;
+mod package;
 mod peers;
 mod report;
 mod suite;
@@ -26,6 +27,8 @@ cargo xtask fuzz [SECONDS]  every fuzz target, this long each (default 60);
 cargo xtask suite CHECKOUT  nginx's own tests against tests/nginx-suite.tsv, for whoever has them;
                             with --write the file is written
 cargo xtask docs            writes docs/directives.md from what the program says
+cargo xtask package         builds Debian packages and a tarball, in target/package;
+                            --binary FILE packs a program that is there, --out DIR goes elsewhere
 ";
 
 fn main() -> ExitCode {
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         ["suite", checkout] => nginx_suite::run(&root(), Path::new(checkout), false),
         ["suite", checkout, "--write"] => nginx_suite::run(&root(), Path::new(checkout), true),
         ["docs"] => docs::write(&root()),
+        ["package", rest @ ..] => package::run(&root(), rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{HELP}");
             Ok(())

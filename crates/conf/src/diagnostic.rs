@@ -49,11 +49,13 @@ pub struct Diagnostic {
     /// The word at fault, to be underlined.
     pub span: Option<Span>,
     pub hint: Option<String>,
+    /// Found in the directive as it stands, whatever came before: worth telling beside others.
+    pub of_itself: bool,
 }
 
 impl Diagnostic {
     pub fn new(level: Level, message: String) -> Self {
-        Diagnostic { level, message, at: None, span: None, hint: None }
+        Diagnostic { level, message, at: None, span: None, hint: None, of_itself: false }
     }
 
     pub fn emerg(message: String) -> Self {
@@ -84,6 +86,12 @@ impl Diagnostic {
     #[must_use]
     pub fn hint(mut self, hint: String) -> Self {
         self.hint = Some(hint);
+        self
+    }
+
+    #[must_use]
+    pub fn of_itself(mut self) -> Self {
+        self.of_itself = true;
         self
     }
 

@@ -185,7 +185,9 @@ impl<'a> Lexer<'a> {
         outer: std::ops::Range<usize>,
         quoted: bool,
     ) -> Word {
-        Word { text: unescape(&self.text[inner]), span: self.span(outer.start, outer.end), quoted }
+        let first_in_line = indent(self.text, outer.start).is_some();
+        let span = self.span(outer.start, outer.end);
+        Word { text: unescape(&self.text[inner]), span, quoted, first_in_line }
     }
 
     pub fn span(&self, start: usize, end: usize) -> Span {
@@ -231,7 +233,9 @@ impl<'a> Lexer<'a> {
             .at(self.position(self.pos))
             .point(self.span(self.pos, self.pos + 1));
         match (byte, before) {
-            (b'}', Some(word)) => diagnostic.hint(format!("is a \";\" missing after \"{word}\"?")),
+            (b'}', Some(word)) => {
+                diagnostic.point(word.span).hint(format!("is a \";\" missing after \"{word}\"?"))
+            }
             (b';' | b'{' | b'}', _) | (_, None) => diagnostic,
             (_, Some(_)) => {
                 diagnostic.hint("a space or \";\" is needed after the closing quote".to_owned())
@@ -263,6 +267,13 @@ impl<'a> Lexer<'a> {
 /// Files are bounded by `MAX_FILE_BYTES`, so every offset fits.
 fn offset(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+/// The white space before a place, when nothing else stands before it in its line.
+pub(crate) fn indent(text: &[u8], at: usize) -> Option<&[u8]> {
+    let from = memchr::memrchr(b'\n', &text[..at]).map_or(0, |newline| newline + 1);
+    let before = &text[from..at];
+    before.iter().all(|byte| matches!(byte, b' ' | b'\t')).then_some(before)
 }
 
 fn unescape(raw: &[u8]) -> Box<[u8]> {

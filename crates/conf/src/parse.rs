@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::diagnostic::Diagnostic;
 use crate::glob::is_pattern;
-use crate::lex::{Head, Lexer, Statement};
+use crate::lex::{indent, Head, Lexer, Statement};
 use crate::loader::Loader;
 use crate::messages;
 use crate::source::{FileId, SourceFile, Sources, Span};
@@ -131,11 +131,14 @@ struct Parser<'a> {
     /// The files being read, the outermost first.
     active: Vec<FileId>,
     includes: usize,
+    /// The name of the first block whose `}` stands further left than the block begins, and the line
+    /// of that `}`: if one is missing, it is here.
+    suspect: Option<(Span, usize)>,
 }
 
 impl<'a> Parser<'a> {
     fn new(sources: &'a mut Sources, loader: &'a dyn Loader, options: &'a Options) -> Self {
-        Parser { sources, loader, options, active: Vec::new(), includes: 0 }
+        Parser { sources, loader, options, active: Vec::new(), includes: 0, suspect: None }
     }
 
     fn file(
@@ -202,10 +205,13 @@ impl<'a> Parser<'a> {
     ) -> Result<(), Diagnostic> {
         loop {
             match lexer.next()? {
-                Statement::Eof => return at_end(lexer, within),
+                Statement::Eof => return self.at_end(lexer, within),
                 Statement::Close => {
                     return match within {
-                        Within::Block(_) => Ok(()),
+                        Within::Block(name) => {
+                            self.closed(lexer, *name);
+                            Ok(())
+                        }
                         Within::File | Within::CommandLine => Err(unexpected_close(lexer)),
                     }
                 }
@@ -253,6 +259,29 @@ impl<'a> Parser<'a> {
         result
     }
 
+    /// Notes a block whose end stands where that of an outer one should.
+    fn closed(&mut self, lexer: &Lexer<'_>, name: Span) {
+        let end = lexer.pos.saturating_sub(1);
+        let begins = indent(lexer.text, name.start as usize);
+        let (Some(begins), Some(ends)) = (begins, indent(lexer.text, end)) else { return };
+        if self.suspect.is_none() && ends.len() < begins.len() {
+            self.suspect = Some((name, self.sources.line(lexer.position(end))));
+        }
+    }
+
+    fn at_end(&self, lexer: &Lexer<'_>, within: &Within) -> Result<(), Diagnostic> {
+        let Within::Block(name) = within else { return Ok(()) };
+        let message = "unexpected end of file, expecting \"}\"".to_owned();
+        let error = Diagnostic::emerg(message).at(lexer.position(lexer.text.len()));
+        Err(match self.suspect.filter(|(block, _)| block.file == name.file) {
+            Some((block, line)) => error.point(block).hint(format!(
+                "this block is closed by the \"}}\" in line {line}, which stands as one of a block \
+                 around it: is a \"}}\" missing before that?"
+            )),
+            None => error.point(*name).hint("this block is not closed".to_owned()),
+        })
+    }
+
     fn include(
         &mut self,
         include: &Directive,
@@ -294,15 +323,6 @@ fn directive(lexer: &Lexer<'_>, head: Head, body: Body) -> Directive {
     }
 }
 
-fn at_end(lexer: &Lexer<'_>, within: &Within) -> Result<(), Diagnostic> {
-    let Within::Block(name) = within else { return Ok(()) };
-    let message = "unexpected end of file, expecting \"}\"".to_owned();
-    Err(Diagnostic::emerg(message)
-        .at(lexer.position(lexer.text.len()))
-        .point(*name)
-        .hint("this block is not closed".to_owned()))
-}
-
 fn unexpected_close(lexer: &Lexer<'_>) -> Diagnostic {
     let at = lexer.pos.saturating_sub(1);
     Diagnostic::emerg("unexpected \"}\"".to_owned())
@@ -338,6 +358,6 @@ fn cannot_read(path: &[u8], error: &io::Error) -> Diagnostic {
 impl Word {
     /// A word that stands nowhere else than at `span`.
     pub fn bare(text: impl Into<Box<[u8]>>, span: Span) -> Self {
-        Word { text: text.into(), span, quoted: false }
+        Word { text: text.into(), span, quoted: false, first_in_line: false }
     }
 }

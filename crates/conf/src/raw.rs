@@ -20,6 +20,7 @@ impl Lexer<'_> {
                         text: self.text[start..at].into(),
                         span: self.span(start, at),
                         quoted: false,
+                        first_in_line: false,
                     });
                 }
                 b'}' => depth -= 1,

@@ -12,6 +12,8 @@ pub struct Word {
     pub span: Span,
     /// Written in quotes; nginx itself makes no difference.
     pub quoted: bool,
+    /// Nothing but white space stands before it in its line.
+    pub first_in_line: bool,
 }
 
 impl Word {

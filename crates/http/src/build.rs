@@ -424,7 +424,7 @@ fn assemble(
 ) -> ConfResult<Generation> {
     let Parts { servers, roots, locations, merged } = parts;
     let mut main = std::mem::take(&mut cf.levels.main);
-    let vars = main.get_mut::<CoreMain>().vars.resolve().map_err(Diagnostic::emerg)?;
+    let vars = main.get_mut::<CoreMain>().vars.resolve()?;
     let Merged { names, flags, sets } = merged;
     let mut confs = Vec::with_capacity(locations.len());
     let parts = locations.into_iter().zip(names).zip(flags.iter().zip(sets));

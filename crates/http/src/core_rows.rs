@@ -12,7 +12,9 @@ use crate::module::HttpModule;
 use crate::vars::{template, template_of};
 use std::sync::Arc;
 use weir_base::units;
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable, Val};
+use weir_module::{
+    ArgsExt, Arity, Cf, ConfResult, Context, Directive, Layout, Mode, Row, SlotVtable, Val,
+};
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 
@@ -252,12 +254,8 @@ fn make_temp_paths(b: &mut build::Build) -> ConfResult {
     let prefix = b.cf.prefix.clone();
     for slots in b.locations.iter_mut() {
         let core = slots.get_mut::<CoreLoc>();
-        let temp = &core.client_body_temp_path;
-        if temp.path.is_relative() {
-            let full = TempPath { path: prefix.join(&temp.path), levels: temp.levels };
-            core.client_body_temp_path.set(Arc::new(full));
-        }
-        make_temp_dir(&core.client_body_temp_path)?;
+        let temp = made_temp_path(&core.client_body_temp_path, &prefix, b.cf.mode)?;
+        core.client_body_temp_path.set(temp);
         complete_root(core, &prefix);
     }
     Ok(())
@@ -271,16 +269,53 @@ fn private_dir(path: &std::path::Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// Creates a temporary directory; the error is nginx's.
-pub fn make_temp_dir(temp: &TempPath) -> ConfResult {
-    match private_dir(&temp.path) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(weir_module::Diagnostic::emerg(format!(
-                "mkdir() \"{}\" failed ({})",
-                temp.path.display(),
-                os_text(&e)
-            )))
-        }
+/// The directory as it is used, made unless this is a test. One that the configuration does not name
+/// (it is relative still) is the build's, and is made with what leads there.
+pub fn made_temp_path(
+    temp: &Arc<TempPath>,
+    prefix: &std::path::Path,
+    mode: Mode,
+) -> ConfResult<Arc<TempPath>> {
+    if !temp.path.is_relative() {
+        return make_temp_dir(&temp.path, mode).map(|()| Arc::clone(temp));
+    }
+    let path = Layout::here().temp_path(prefix, &temp.path);
+    if mode == Mode::Serve {
+        make_dir(&path, true).map_err(|e| mkdir_failed(&path, &e))?;
+    }
+    Ok(Arc::new(TempPath { path, levels: temp.levels }))
+}
+
+/// A directory that the configuration names.
+pub fn make_temp_dir(path: &std::path::Path, mode: Mode) -> ConfResult {
+    let made = match mode {
+        Mode::Test => could_make(path),
+        Mode::Serve => make_dir(path, false),
+    };
+    made.map_err(|e| mkdir_failed(path, &e))
+}
+
+fn mkdir_failed(path: &std::path::Path, e: &std::io::Error) -> weir_module::Diagnostic {
+    let text = format!("mkdir() \"{}\" failed ({})", path.display(), os_text(e));
+    weir_module::Diagnostic::emerg(text)
+}
+
+fn make_dir(path: &std::path::Path, with_parents: bool) -> std::io::Result<()> {
+    if let Some(parent) = path.parent().filter(|p| with_parents && !p.exists()) {
+        // Others must get through them.
+        std::fs::create_dir_all(parent)?;
+    }
+    match private_dir(path) {
+        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Whether there is a place for a directory. Who tests need not be who may make it.
+fn could_make(path: &std::path::Path) -> std::io::Result<()> {
+    let parent = path.parent().unwrap_or(path);
+    match std::fs::metadata(parent) {
+        Err(e) if e.kind() != std::io::ErrorKind::PermissionDenied => Err(e),
         _ => Ok(()),
     }
 }
@@ -560,7 +595,7 @@ pub fn error_log_sink(cf: &Cf, d: &Directive) -> ConfResult<(LogSink, LogLevel)>
         }
         a => {
             let path = cf.full_path(a);
-            let file = logger::log_file(&path).map_err(|e| {
+            let file = logger::log_file_for(cf.mode, &path).map_err(|e| {
                 d.bad(0, format!("open() \"{}\" failed ({})", path.display(), os_text(&e)))
             })?;
             LogSink::File(file)

@@ -7,10 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 use weir_base::date;
 use weir_base::line::push_logged;
+use weir_module::Mode;
 use weir_runtime::{clock, tz};
 
 /// The levels of logs are those of the configuration's messages.
 pub use weir_conf::Level as LogLevel;
+
+/// What opening a directory for writing answers.
+const EISDIR: i32 = 21;
+
+/// Keeps nothing that is written to it.
+const NOWHERE: &str = if cfg!(windows) { "NUL" } else { "/dev/null" };
 
 /// A log file that can be opened again under its name (USR1).
 pub struct LogFile {
@@ -88,6 +95,31 @@ pub fn log_file(path: &Path) -> std::io::Result<Arc<LogFile>> {
 /// The log files that are open; they stay open while the handles live.
 pub fn open_files() -> Vec<Arc<LogFile>> {
     FILES.lock().unwrap_or_else(|e| e.into_inner()).clone()
+}
+
+/// The log file of that path. A test opens and makes none: whether it could be is looked at with the
+/// eyes of who will open it, who may be somebody else, so that a missing right is no error.
+pub fn log_file_for(mode: Mode, path: &Path) -> std::io::Result<Arc<LogFile>> {
+    if mode == Mode::Serve {
+        return log_file(path);
+    }
+    could_open(path)?;
+    let nothing = std::fs::OpenOptions::new().append(true).open(NOWHERE)?;
+    Ok(Arc::new(LogFile { path: path.to_path_buf(), file: RwLock::new(Arc::new(nothing)) }))
+}
+
+/// Whether there is such a file, or a directory to make it in.
+pub fn could_open(path: &Path) -> std::io::Result<()> {
+    use std::io::ErrorKind::{NotFound, PermissionDenied};
+    let found = match std::fs::metadata(path) {
+        Ok(m) if m.is_dir() => Err(std::io::Error::from_raw_os_error(EISDIR)),
+        Err(e) if e.kind() == NotFound => {
+            let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
+            std::fs::metadata(parent.unwrap_or(Path::new("."))).map(|_| ())
+        }
+        other => other.map(|_| ()),
+    };
+    found.or_else(|e| if e.kind() == PermissionDenied { Ok(()) } else { Err(e) })
 }
 
 /// Opens every log file again; answers those that could not be.

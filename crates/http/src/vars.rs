@@ -93,9 +93,24 @@ impl VarRegistry {
     }
 
     /// The finished table, or the first name that nothing defines.
-    pub fn resolve(&mut self) -> Result<Vec<VarDef>, String> {
+    pub fn resolve(&mut self) -> Result<Vec<VarDef>, Diagnostic> {
         let names = std::mem::take(&mut self.names);
-        names.iter().map(|n| self.resolve_one(n)).collect()
+        let known: Vec<Vec<u8>> = self.defined.keys().cloned().collect();
+        let all = names.iter().map(|n| {
+            self.resolve_one(n).map_err(|text| Diagnostic {
+                hint: self.nearest(n, &known),
+                ..Diagnostic::emerg(text)
+            })
+        });
+        all.collect()
+    }
+
+    /// The name that may have been meant.
+    fn nearest(&self, name: &[u8], defined: &[Vec<u8>]) -> Option<String> {
+        let known = defined.iter().map(Vec::as_slice).chain(self.fixed.keys().copied());
+        let known: Vec<&str> = known.filter_map(|n| std::str::from_utf8(n).ok()).collect();
+        let near = weir_conf::suggest(&String::from_utf8_lossy(name), known)?;
+        Some(format!("did you mean \"${near}\"?"))
     }
 
     /// A variable that a request asks for by its name (SSI), whether the configuration has named it

@@ -60,7 +60,8 @@ impl ArgsExt for Directive {
     }
 
     fn invalid(&self, i: usize) -> Diagnostic {
-        self.bad(i, format!("invalid value \"{}\"", String::from_utf8_lossy(self.arg(i))))
+        let text = format!("invalid value \"{}\"", String::from_utf8_lossy(self.arg(i)));
+        self.bad(i, text).of_itself()
     }
 
     fn flag(&self) -> ConfResult<bool> {
@@ -73,6 +74,7 @@ impl ArgsExt for Directive {
                     self.name.to_str()
                 ),
             )
+            .of_itself()
         })
     }
 
@@ -112,7 +114,7 @@ impl ArgsExt for Directive {
 }
 
 fn value_error(d: &Directive, i: usize, what: &str) -> Diagnostic {
-    let mut e = d.error(what);
+    let mut e = d.error(what).of_itself();
     e.span = Some(d.arg_span(i));
     e
 }

@@ -1,11 +1,14 @@
 //! The walk over the tree: finds each directive's row, checks it, calls its setter.
 
 use crate::slot::{ConfType, Level, Slots};
-use crate::{ArgsExt, Body, ConfResult, Context, Diagnostic, Directive, Row, RowBody};
+use crate::{ArgsExt, Body, ConfResult, Context, Diagnostic, Directive, Row, RowBody, Word};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// Most errors of one configuration that are told.
+const ERRORS_MAX: usize = 50;
 
 /// What the load is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,9 +56,23 @@ impl RowTable {
         hit.map(|(_, why)| *why)
     }
 
+    /// Where an argument stands first in its line and is a directive's name, the line before has
+    /// most probably lost its end.
+    fn forgotten_semicolon(&self, d: &Directive, e: &mut Diagnostic) {
+        let starts = |w: &Word| w.first_in_line && !w.quoted && !self.find(&w.text).is_empty();
+        let Some(at) = d.args.iter().position(starts) else { return };
+        if self.find(&d.name.text).is_empty() {
+            return;
+        }
+        let before = if at == 0 { &d.name } else { &d.args[at - 1] };
+        e.of_itself = true;
+        e.span = Some(before.span);
+        e.hint = Some(format!("is a \";\" missing after \"{before}\"?"));
+    }
+
     fn unknown(&self, d: &Directive) -> Diagnostic {
         let name = d.name.to_str().into_owned();
-        let mut e = d.fail(format!("unknown directive \"{name}\""));
+        let mut e = d.fail(format!("unknown directive \"{name}\"")).of_itself();
         e.hint = match self.missing(&name) {
             Some(why) => Some(why.to_string()),
             None => weir_conf::suggest(&name, self.names())
@@ -85,6 +102,9 @@ pub struct Cf {
     pub conf_prefix: PathBuf,
     pub mode: Mode,
     pub warnings: Vec<Diagnostic>,
+    /// What is wrong with the configuration, in the order of reading: the first is nginx's; of the
+    /// others those that do not follow from it.
+    pub errors: Vec<Diagnostic>,
     /// Files read besides the configuration's own text (keys, certificates): who holds the rights
     /// reads them, and hands them on with the text.
     pub files: HashMap<PathBuf, Arc<[u8]>>,
@@ -100,6 +120,7 @@ impl Cf {
             conf_prefix: conf_prefix.to_path_buf(),
             mode,
             warnings: Vec::new(),
+            errors: Vec::new(),
             files: HashMap::new(),
         }
     }
@@ -117,7 +138,22 @@ impl Cf {
     /// Reads a block's children in another context.
     pub fn walk(&mut self, context: Context, children: &[Directive]) -> ConfResult {
         let outer = std::mem::replace(&mut self.context, context);
-        let result = children.iter().try_for_each(|d| self.directive(d));
+        let mut result = Ok(());
+        for d in children {
+            let told = self.errors.len();
+            let Err(mut e) = self.directive(d) else { continue };
+            // A block's error may be that of a directive in it, which has been told there.
+            if self.errors.len() == told {
+                self.table.forgotten_semicolon(d, &mut e);
+                if told == 0 || e.of_itself || e.message.starts_with("invalid ") {
+                    self.errors.push(e.clone());
+                }
+            }
+            result = result.and(Err(e));
+            if self.errors.len() >= ERRORS_MAX {
+                break;
+            }
+        }
         self.context = outer;
         result
     }
@@ -159,8 +195,9 @@ impl Cf {
         };
         check_body(d, row)?;
         if !row.arity.fits(d.args.len()) {
-            let mut e =
-                d.fail(format!("invalid number of arguments in \"{}\" directive", row.name));
+            let mut e = d
+                .fail(format!("invalid number of arguments in \"{}\" directive", row.name))
+                .of_itself();
             e.hint = Some(format!("\"{}\" takes {}", row.name, row.arity.describe()));
             return Err(e);
         }
@@ -180,7 +217,7 @@ fn join(prefix: &Path, name: &[u8]) -> PathBuf {
 }
 
 fn not_allowed(d: &Directive, rows: &[&'static Row]) -> Diagnostic {
-    let mut e = d.error("is not allowed here");
+    let mut e = d.error("is not allowed here").of_itself();
     let places: Vec<&str> = rows.iter().flat_map(|r| r.contexts.names()).collect();
     e.hint = Some(format!("\"{}\" stands in: {}", d.name.to_str(), places.join(", ")));
     e
@@ -190,12 +227,13 @@ fn check_body(d: &Directive, row: &Row) -> ConfResult {
     let has_block = !matches!(d.body, Body::None);
     match row.body {
         RowBody::Plain if has_block => {
-            let mut e = d.fail(format!("directive \"{}\" is not terminated by \";\"", row.name));
+            let text = format!("directive \"{}\" is not terminated by \";\"", row.name);
+            let mut e = d.fail(text).of_itself();
             e.hint = Some(format!("\"{}\" takes no block", row.name));
             Err(e)
         }
         RowBody::Block | RowBody::Raw if !has_block => {
-            Err(d.fail(format!("directive \"{}\" has no opening \"{{\"", row.name)))
+            Err(d.fail(format!("directive \"{}\" has no opening \"{{\"", row.name)).of_itself())
         }
         _ => Ok(()),
     }

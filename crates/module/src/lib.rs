@@ -3,12 +3,14 @@
 
 mod args;
 mod cf;
+mod layout;
 mod row;
 mod slot;
 mod val;
 
 pub use args::ArgsExt;
 pub use cf::{Cf, Levels, Mode, RowTable};
+pub use layout::Layout;
 pub use row::{Arity, Context, Row, RowBody, Setter};
 pub use slot::{ConfType, Level, SlotKey, SlotVtable, Slots};
 pub use val::Val;

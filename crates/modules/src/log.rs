@@ -26,20 +26,19 @@ use weir_base::units;
 use weir_conf::messages::os_error;
 use weir_http::build::Build;
 use weir_http::location::{bytes_path, map_uri};
-use weir_http::logger::{log_file, LogFile, LogLevel};
+use weir_http::logger::{log_file_for, LogFile, LogLevel};
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::syslog::Syslog;
 use weir_http::vars::{template, template_of};
 use weir_http::Request;
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,
-    Level, Row, SlotVtable, Slots, Val,
+    Layout, Level, Mode, Row, SlotVtable, Slots, Val,
 };
 use weir_runtime::clock;
 use weir_script::template::Template;
 
 /// Where the log is when nothing says otherwise.
-const DEFAULT_PATH: &[u8] = b"logs/access.log";
 
 #[derive(Default)]
 struct LogMain {
@@ -302,7 +301,8 @@ fn set_cache(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 /// Opens the files; locations without any word on logging get the default one.
 fn build(b: &mut Build) -> ConfResult {
-    let path = b.cf.full_path(DEFAULT_PATH);
+    let path = b.cf.full_path(Layout::here().http_log_path.as_bytes());
+    let mode = b.cf.mode;
     let main = b.main.get_mut::<LogMain>();
     let format = Arc::clone(&main.formats[0]);
     let default =
@@ -314,13 +314,13 @@ fn build(b: &mut Build) -> ConfResult {
             continue;
         }
         for log in conf.logs.get_or_insert_with(|| Arc::clone(&default)).iter() {
-            open(main, log)?;
+            open(main, log, mode)?;
         }
     }
     Ok(())
 }
 
-fn open(main: &mut LogMain, log: &AccessLog) -> ConfResult {
+fn open(main: &mut LogMain, log: &AccessLog, mode: Mode) -> ConfResult {
     let Target::File { path, sink } = &log.target else { return Ok(()) };
     if sink.get().is_some() {
         return Ok(());
@@ -328,7 +328,7 @@ fn open(main: &mut LogMain, log: &AccessLog) -> ConfResult {
     let opened = match main.sinks.iter().find(|s| s.file.path == *path) {
         Some(s) => Arc::clone(s),
         None => {
-            let file = log_file(path).map_err(|e| {
+            let file = log_file_for(mode, path).map_err(|e| {
                 let why = os_error(&e);
                 Diagnostic::emerg(format!("open() \"{}\" failed ({why})", path.display()))
             })?;

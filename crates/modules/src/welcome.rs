@@ -4,12 +4,13 @@
 //! has `stub_status`. Its policy names the page's one style and one script by their digests,
 //! so nothing else can run in it.
 
+use std::path::Path;
 use weir_http::buf::Buf;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{Flow, HttpModule};
 use weir_http::output::SERVER_VERSION;
 use weir_http::{body, special, Request};
-use weir_module::{Arity, Cf, ConfResult, Context, Directive, Row};
+use weir_module::{Arity, Cf, ConfResult, Context, Directive, Layout, Row};
 use weir_wire::http1::request::Method;
 
 const ROWS: &[Row] = &[Row::new(
@@ -26,8 +27,6 @@ pub const MODULE: HttpModule =
     HttpModule { name: "weir_http_welcome_module", rows: ROWS, ..HttpModule::EMPTY };
 
 const PAGE: &str = include_str!("welcome.html");
-/// Where the program looks for a configuration when it is given none.
-const DEFAULT_CONF: &str = "/usr/local/weir/conf/nginx.conf";
 
 const STYLE_DIGEST: &str = "XIV2+k5wSa4fUD2P4r7KSEwKrzpO8XWCa0YvMWt5YpI=";
 const SCRIPT_DIGEST: &str = "R9T5cqfNowIDka2Zly/q1Sj104evRYrkHjONSZfq2ig=";
@@ -62,7 +61,13 @@ fn page(workers: usize) -> String {
     PAGE.replace("{{version}}", SERVER_VERSION)
         .replace("{{pid}}", &std::process::id().to_string())
         .replace("{{workers}}", &workers)
-        .replace("{{conf}}", DEFAULT_CONF)
+        .replace("{{conf}}", &conf_path())
+}
+
+/// Where the program looks for a configuration when it is given none.
+fn conf_path() -> String {
+    let here = Layout::here();
+    Path::new(here.prefix).join(here.conf_path).display().to_string()
 }
 
 fn policy() -> String {

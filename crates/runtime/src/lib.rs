@@ -17,4 +17,6 @@ pub mod process;
 #[cfg(unix)]
 pub mod signals;
 pub mod timer;
+#[cfg(unix)]
+pub mod title;
 pub mod tz;

@@ -469,6 +469,7 @@ fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
 fn build(b: &mut Build) -> ConfResult {
     let outer = names::Outer::build(b)?;
     let main = b.main.get_mut::<UpstreamMain>();
+    main.declared.iter().try_for_each(check_port)?;
     let known = names::look_up_all(&main.declared);
     let mut groups = Vec::with_capacity(main.declared.len());
     for u in &main.declared {
@@ -476,6 +477,17 @@ fn build(b: &mut Build) -> ConfResult {
     }
     main.groups = groups;
     Ok(())
+}
+
+/// An address that no directive gives a port can never be connected to.
+fn check_port(u: &Declared) -> ConfResult {
+    let needs = |s: &Server| s.port == 0 && !matches!(s.host, NamedHost::Unix(_));
+    if u.explicit || !u.servers.iter().any(needs) {
+        return Ok(());
+    }
+    let name = lossy(&u.name);
+    let hint = format!("write \"{name}:PORT\", or define upstream {name} {{ … }}");
+    Err(Diagnostic::emerg(format!("no port in upstream \"{name}\"")).at(u.at).hint(hint))
 }
 
 fn build_group(

@@ -2,16 +2,27 @@
 
 use crate::load::Paths;
 use std::path::{Path, PathBuf};
+use weir_module::Layout;
 
-/// Where Weir looks when it is not told: nginx's layout below this prefix.
-pub const DEFAULT_PREFIX: &str = "/usr/local/weir/";
-const DEFAULT_CONF: &str = "conf/nginx.conf";
 /// The nginx whose configuration language and behaviour this version has.
 pub const NGINX_VERSION: &str = "1.31.5";
 
-pub const HELP: &str = "\
-Usage: weir [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g directives]
-       weir help [DIRECTIVE]
+/// Relative names and temporary files do not belong where these configurations are.
+const SYSTEM_CONF_DIRS: [&str; 2] = ["/etc", "/usr/local/etc"];
+
+pub fn help() -> String {
+    let Layout { name, prefix, conf_path, error_log_path, .. } = Layout::here();
+    let bare = match Layout::here().is_nginx() {
+        true => String::new(),
+        false => format!(
+            "\nCalled as `{name}` alone, without a configuration file there, it serves its embedded \
+             default\nat http://127.0.0.1:8080/.\n"
+        ),
+    };
+    format!(
+        "\
+Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g directives]
+       {name} help [DIRECTIVE]
 
 Options:
   -?,-h         : this help
@@ -19,15 +30,17 @@ Options:
   -V            : show version and configure options then exit
   -t            : test configuration and exit
   -T            : test configuration, dump it and exit
+  --strict      : with -t or -T: warnings, such as a name that is not found, fail the test
   -q            : suppress non-error messages during configuration testing
   -s signal     : send signal to a master process: stop, quit, reopen, reload
-  -p prefix     : set prefix path (default: /usr/local/weir/)
-  -e filename   : set error log file (default: logs/error.log)
-  -c filename   : set configuration file (default: conf/nginx.conf, or the embedded one)
+  -p prefix     : set prefix path (default: {}/)
+  -e filename   : set error log file (default: {error_log_path})
+  -c filename   : set configuration file (default: {conf_path})
   -g directives : set global directives out of configuration file
-
-Without a configuration file Weir serves its embedded default at http://127.0.0.1:8080/.
-";
+{bare}",
+        prefix.trim_end_matches('/')
+    )
+}
 
 pub enum Action {
     Serve,
@@ -45,25 +58,26 @@ pub enum Action {
 pub struct Args {
     pub action: Action,
     pub quiet: bool,
+    /// Warnings fail a test.
+    pub strict: bool,
     pub paths: Paths,
 }
 
 impl Args {
     pub fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
         let mut args = args.peekable();
-        if args.peek().map(String::as_str) == Some("help") {
-            let name = args.nth(1);
-            return Ok(Args {
-                action: Action::Directive(name),
-                quiet: false,
-                paths: paths(None, None, None, String::new()),
-            });
-        }
-        let (mut prefix, mut conf, mut error_log) = (None, None, None);
-        let mut globals = String::new();
-        let mut quiet = false;
+        let mut told = Told { bare: args.peek().is_none(), ..Told::default() };
+        let (mut quiet, mut strict) = (false, false);
         let mut action = Action::Serve;
+        if args.peek().map(String::as_str) == Some("help") {
+            let action = Action::Directive(args.nth(1));
+            return Ok(Args { action, quiet, strict, paths: told.paths() });
+        }
         while let Some(arg) = args.next() {
+            if arg == "--strict" {
+                strict = true;
+                continue;
+            }
             let Some(letters) = arg.strip_prefix('-') else {
                 return Err(format!("invalid option: \"{arg}\""));
             };
@@ -86,10 +100,10 @@ impl Args {
                             true => args.next().ok_or_else(|| needs(c))?,
                         };
                         match c {
-                            'p' => prefix = Some(value),
-                            'c' => conf = Some(value),
-                            'e' => error_log = Some(value),
-                            'g' => globals = value,
+                            'p' => told.prefix = Some(value),
+                            'c' => told.conf = Some(value),
+                            'e' => told.error_log = Some(value),
+                            'g' => told.globals = value,
                             _ => action = Action::Signal(checked_signal(value)?),
                         }
                     }
@@ -97,7 +111,10 @@ impl Args {
                 }
             }
         }
-        Ok(Args { action, quiet, paths: paths(prefix, conf, error_log, globals) })
+        if strict && !matches!(action, Action::Test { .. }) {
+            return Err("option \"--strict\" goes with -t or -T".into());
+        }
+        Ok(Args { action, quiet, strict, paths: told.paths() })
     }
 }
 
@@ -117,28 +134,50 @@ fn checked_signal(name: String) -> Result<String, String> {
     }
 }
 
-fn paths(
+/// What the command line says of paths.
+#[derive(Default)]
+struct Told {
+    /// There are no arguments at all.
+    bare: bool,
     prefix: Option<String>,
     conf: Option<String>,
     error_log: Option<String>,
     globals: String,
-) -> Paths {
-    let cwd = std::env::current_dir().unwrap_or_default();
-    let given = prefix.is_some();
-    let prefix = cwd.join(prefix.unwrap_or_else(|| DEFAULT_PREFIX.into()));
-    let conf = match conf {
-        // Without -p a relative name is meant from here.
-        Some(c) if given => Some(prefix.join(c)),
-        Some(c) => Some(cwd.join(c)),
-        None => Some(prefix.join(DEFAULT_CONF)).filter(|p| given || p.exists()),
-    };
-    let prefix = match &conf {
-        // The embedded default leaves nothing behind where it is tried.
-        None => std::env::temp_dir(),
-        Some(c) if !given && !Path::new(DEFAULT_PREFIX).exists() => conf_home(c),
-        Some(_) => prefix,
-    };
-    Paths { prefix, conf, error_log: error_log.map(PathBuf::from), globals }
+}
+
+impl Told {
+    fn paths(self) -> Paths {
+        let cwd = std::env::current_dir().unwrap_or_default();
+        let here = Layout::here();
+        let prefix = cwd.join(self.prefix.as_deref().unwrap_or(here.prefix));
+        let conf = match &self.conf {
+            // Without -p a relative name is meant from here; nginx takes its prefix also then.
+            Some(c) if self.prefix.is_none() && !here.is_nginx() => Some(cwd.join(c)),
+            Some(c) => Some(prefix.join(c)),
+            None => {
+                let default = prefix.join(here.conf_path);
+                (!self.bare || here.is_nginx() || default.exists()).then_some(default)
+            }
+        };
+        let prefix = match &conf {
+            // The embedded default leaves nothing behind where it is tried.
+            None => std::env::temp_dir(),
+            Some(c) if self.prefix.is_none() && !is_installed(here) && !is_systems(c) => {
+                conf_home(c)
+            }
+            Some(_) => prefix,
+        };
+        let error_log = self.error_log.map(PathBuf::from);
+        Paths { prefix, conf, error_log, globals: self.globals }
+    }
+}
+
+fn is_installed(here: &Layout) -> bool {
+    here.is_nginx() || Path::new(here.prefix).exists()
+}
+
+fn is_systems(conf: &Path) -> bool {
+    SYSTEM_CONF_DIRS.iter().any(|dir| conf.starts_with(dir))
 }
 
 /// Where relative names of a configuration start when there is no prefix of Weir's own: the
@@ -160,9 +199,10 @@ pub fn full_version() -> String {
     );
     text.push_str("TLS SNI support enabled\n");
     text.push_str("configure arguments:");
-    for option in weir_modules::CONFIGURE_ARGUMENTS {
+    let modules = weir_modules::CONFIGURE_ARGUMENTS.iter().map(|a| (*a).to_owned());
+    for option in Layout::here().configure_arguments().into_iter().chain(modules) {
         text.push(' ');
-        text.push_str(option);
+        text.push_str(&option);
     }
     text.push('\n');
     text

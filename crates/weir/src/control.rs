@@ -415,6 +415,7 @@ fn serve(
         process::become_user(&who, any_source)
             .map_err(|e| format!("becoming user \"{}\" failed: {e}", who.name))?;
     }
+    crate::title("worker process");
     let mut serving = Serving::start(generation, own)?;
     let mut ending = false;
     let mut master = Some(link);
@@ -426,12 +427,14 @@ fn serve(
                 // The master is gone: nobody could reload or restart us, but nothing is dropped.
                 Err(_) => {
                     master = None;
+                    crate::title("worker process is shutting down");
                     serving.quit();
                     ending = true;
                 }
             },
             Wake::Signal(Signal::Usr1) => serving.reopen_logs(),
             Wake::Signal(Signal::Quit | Signal::Winch) => {
+                crate::title("worker process is shutting down");
                 serving.quit();
                 ending = true;
             }

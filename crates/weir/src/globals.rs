@@ -114,6 +114,13 @@ pub const ROWS: &[Row] = &[
     }),
     Row::new("env", MAIN, Arity::ONE, "TZ", "Environment variable kept or set.", set_env),
     Row::new("debug_points", MAIN, Arity::ONE, "", "What an internal error does.", |_, d| d.choice(0, &[("stop", ()), ("abort", ())])).note("Internal errors are panics, caught per connection and logged."),
+    Row::new("load_module", MAIN, Arity::ONE, "", "A module from a file.", |cf, d| {
+        cf.warn(d, "\"load_module\" directive loads nothing");
+        if let Some(w) = cf.warnings.last_mut() {
+            w.hint = Some("all modules that Weir has are built in; remove it".into());
+        }
+        Ok(())
+    }).note("A warning: all modules are built in, and what a module's own directives are is told where they stand."),
     Row::new("pcre_jit", MAIN, Arity::FLAG, "off", "Compile regular expressions to machine code.", set!(pcre_jit, flag)).note("Always on where the machine supports it. A subject too long for it is matched without it, as by nginx with \"off\"; a match may take 1,000,000 steps (10,000,000 on more than 32 KB, which is what nginx allows at any length) and 512 MB, else the request ends with 500."),
     Row::new("ssl_object_cache_inheritable", MAIN, Arity::FLAG, "on", "A reload may keep certificates and keys whose files are unchanged.", |_, d| d.flag().map(|_| ())).note("A reload reads them anew in any case, so that no change is missed."),
     Row::new("thread_pool", MAIN, Arity::TWO_THREE, "default threads=32 max_queue=65536", "A named pool for file reads.", set_thread_pool).note("One pool of at most 32 threads per worker serves all names; threads are started by need."),

@@ -11,6 +11,7 @@ use weir_conf::{BundleLoader, Sources};
 use weir_http::generation::Generation;
 use weir_http::logger::{self, ErrorLog, LogFile};
 use weir_http::zones;
+use weir_module::Layout;
 use weir_module::Mode;
 use weir_runtime::process::{self, Identity};
 
@@ -62,9 +63,16 @@ impl Kept {
         }
         match &self.user {
             Some((user, group)) => process::lookup(user, group.as_deref()).map(Some),
-            None => process::lookup("nobody", Some("nogroup"))
-                .or_else(|_| process::lookup("nobody", None))
-                .map(Some),
+            None => default_identity().map(Some),
         }
     }
+}
+
+/// The build's user, or nobody where there is none of that name.
+fn default_identity() -> Result<Identity, String> {
+    let here = Layout::here();
+    let group = Some(here.group).filter(|g| !g.is_empty());
+    let own = process::lookup(here.user, group);
+    own.or_else(|_| process::lookup("nobody", Some("nogroup")))
+        .or_else(|_| process::lookup("nobody", None))
 }

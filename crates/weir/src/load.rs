@@ -2,15 +2,16 @@
 
 use crate::globals::{Global, ROWS};
 use crate::missing::MISSING;
+use crate::place;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use weir_conf::{Diagnostic, FsLoader, Loader, Options, Sources};
+use weir_conf::{Diagnostic, FsLoader, Loader, Options, Parsed, Position, Sources};
 use weir_http::build;
 use weir_http::generation::Generation;
 use weir_http::logger::{self, ErrorLog, LogLevel, LogSink};
-use weir_module::{Cf, ConfResult, Context, Directive, Mode, Row, RowTable};
+use weir_module::{Cf, ConfResult, Context, Directive, Layout, Mode, Row, RowTable};
 
 /// Messages begin with this name, because scripts look for it.
 pub const PROGRAM: &str = "nginx";
@@ -61,18 +62,23 @@ pub fn load(paths: &Paths, mode: Mode) -> Result<Loaded, Refused> {
 
 pub fn load_from(paths: &Paths, mode: Mode, loader: &dyn Loader) -> Result<Loaded, Refused> {
     let mut sources = Sources::new();
-    let built = run(paths, mode, loader, &mut sources);
-    let refuse = |e: &Diagnostic, sources: &Sources| Refused {
-        text: e.render(sources, PROGRAM),
-        line: e.first_line(sources),
-    };
-    match built {
+    match run(paths, mode, loader, &mut sources) {
         Ok((generation, warnings)) => {
             let warnings = warnings.iter().map(|w| w.render(&sources, PROGRAM)).collect();
             Ok(Loaded { generation: Arc::new(generation), sources, warnings })
         }
-        Err(e) => Err(refuse(&e, &sources)),
+        Err(errors) => Err(Refused {
+            text: errors.iter().map(|e| e.render(&sources, PROGRAM)).collect(),
+            line: first_error(&errors).map(|e| e.first_line(&sources)).unwrap_or_default(),
+        }),
     }
+}
+
+/// Warnings, then all that is wrong, what nginx finds first before the rest.
+type Errors = Vec<Diagnostic>;
+
+fn first_error(errors: &[Diagnostic]) -> Option<&Diagnostic> {
+    errors.iter().find(|e| e.level < weir_conf::Level::Error && e.level != weir_conf::Level::Alert)
 }
 
 fn run(
@@ -80,7 +86,7 @@ fn run(
     mode: Mode,
     loader: &dyn Loader,
     sources: &mut Sources,
-) -> ConfResult<(Generation, Vec<Diagnostic>)> {
+) -> Result<(Generation, Vec<Diagnostic>), Errors> {
     let conf = match &paths.conf {
         Some(p) => p.clone(),
         None => PathBuf::from(crate::embedded::NAME),
@@ -90,60 +96,88 @@ fn run(
     options.raw_block = |name| name.ends_with(b"_by_lua_block");
     let conf_prefix = conf.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut cf = Cf::new(Rc::new(row_table()), &paths.prefix, &conf_prefix, mode);
+    let mut directives = Vec::new();
     if !paths.globals.is_empty() {
         let parsed =
             weir_conf::parse_command_line(sources, loader, paths.globals.as_bytes(), &options);
-        check(&mut cf, parsed.directives, parsed.error)?;
+        directives.extend(check(&mut cf, parsed)?);
     }
     let parsed = match &paths.conf {
         Some(_) => weir_conf::parse_partial(sources, loader, &main, &options),
         None => weir_conf::parse_partial(sources, &crate::embedded::Embedded, &main, &options),
     };
-    check(&mut cf, parsed.directives, parsed.error)?;
-    if cf.get::<Global>().events.as_option().is_none() {
-        return Err(Diagnostic::emerg("no \"events\" section in configuration".to_string()));
-    }
-    let log = error_log(&mut cf, paths)?;
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    directives.extend(check(&mut cf, parsed)?);
     for (path, text) in loader.attached() {
         let path = PathBuf::from(String::from_utf8_lossy(path).into_owned());
         cf.files.insert(path, Arc::clone(text));
     }
-    let generation = build::finish(&mut cf, &log, number)?;
+    let built = build(&mut cf, paths);
+    let mut warnings = std::mem::take(&mut cf.warnings);
+    warnings.iter_mut().for_each(|w| place::find(w, &directives));
+    let generation = built.map_err(|mut e| {
+        place::find(&mut e, &directives);
+        warnings.drain(..).chain([e]).collect::<Errors>()
+    })?;
     for (path, text) in std::mem::take(&mut cf.files) {
         sources.attach(path.to_string_lossy().as_bytes(), text);
     }
-    Ok((generation, cf.warnings))
+    Ok((generation, warnings))
 }
 
-/// Checks what was read before reporting where reading stopped, so that the first error in the
-/// file is the one that is told.
-fn check(cf: &mut Cf, directives: Vec<Directive>, error: Option<Diagnostic>) -> ConfResult {
-    let Some(error) = error else { return cf.walk(Context::MAIN, &directives) };
-    let position = |e: &Diagnostic| e.at.map(|p| (p.file, p.offset));
-    match cf.walk(Context::MAIN, &directives) {
-        Err(e) if e.at.is_some() && position(&e) < position(&error) => Err(e),
-        _ => Err(error),
+/// Merges and builds what has been read without an error.
+fn build(cf: &mut Cf, paths: &Paths) -> ConfResult<Generation> {
+    if cf.get::<Global>().events.as_option().is_none() {
+        return Err(Diagnostic::emerg("no \"events\" section in configuration".to_string()));
+    }
+    let log = error_log(cf, paths);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    build::finish(cf, &log, number)
+}
+
+/// Checks what was read, up to where reading stopped, and gives it back if all is well.
+fn check(cf: &mut Cf, parsed: Parsed) -> Result<Vec<Directive>, Errors> {
+    let walked = cf.walk(Context::MAIN, &parsed.directives);
+    let mut errors = std::mem::take(&mut cf.errors);
+    if let Some(error) = parsed.error {
+        // Of a block that was cut off it cannot be told what it lacks.
+        let cut = unfinished(&parsed.directives);
+        errors.retain(|e| e.of_itself || !e.at.is_some_and(|at| cut.contains(&at)));
+        errors.push(error);
+    } else if let (Err(e), true) = (walked, errors.is_empty()) {
+        errors.push(e);
+    }
+    match errors.is_empty() {
+        true => Ok(parsed.directives),
+        false => Err(cf.warnings.drain(..).chain(errors).collect()),
     }
 }
 
-/// The main error log: the configuration's, or `-e`'s, or `logs/error.log`.
-fn error_log(cf: &mut Cf, paths: &Paths) -> ConfResult<Arc<ErrorLog>> {
+/// The last block of each level: one of them was being read when reading stopped.
+fn unfinished(directives: &[Directive]) -> Vec<Position> {
+    let last = |level: &[Directive]| level.last().filter(|d| d.is_block()).cloned();
+    let blocks = std::iter::successors(last(directives), |d| last(d.children()));
+    blocks.map(|d| d.position()).collect()
+}
+
+/// The main error log: the configuration's, or `-e`'s, or the build's. Without a place for the last
+/// nginx gives an alert; it is standard error then.
+fn error_log(cf: &mut Cf, paths: &Paths) -> Arc<ErrorLog> {
     if let Some(log) = cf.get::<Global>().error_log.as_option() {
-        return Ok(Arc::clone(log));
+        return Arc::clone(log);
     }
     let path = paths.error_log_path();
     if paths.conf.is_none() && paths.error_log.is_none() || path.as_os_str() == "stderr" {
-        return Ok(Arc::new(ErrorLog::stderr(LogLevel::Error)));
+        return Arc::new(ErrorLog::stderr(LogLevel::Error));
     }
-    let file = logger::log_file(&path).map_err(|e| {
-        Diagnostic::emerg(format!(
-            "open() \"{}\" failed ({})",
-            path.display(),
-            weir_http::core_rows::os_text(&e)
-        ))
-    })?;
-    Ok(Arc::new(ErrorLog { sinks: vec![(LogSink::File(file), LogLevel::Error)] }))
+    match logger::log_file_for(cf.mode, &path) {
+        Ok(file) => Arc::new(ErrorLog { sinks: vec![(LogSink::File(file), LogLevel::Error)] }),
+        Err(e) => {
+            let (path, why) = (path.display(), weir_http::core_rows::os_text(&e));
+            let text = format!("could not open error log file: open() \"{path}\" failed ({why})");
+            cf.warnings.push(Diagnostic::new(weir_conf::Level::Alert, text));
+            Arc::new(ErrorLog::stderr(LogLevel::Error))
+        }
+    }
 }
 
 impl Paths {
@@ -151,7 +185,7 @@ impl Paths {
         match &self.error_log {
             Some(p) if p.as_os_str() == "stderr" => p.clone(),
             Some(p) => self.prefix.join(p),
-            None => self.prefix.join("logs/error.log"),
+            None => self.prefix.join(Layout::here().error_log_path),
         }
     }
 
@@ -166,7 +200,7 @@ impl Paths {
         match global.pid.as_option() {
             Some(p) => Some(p.clone()),
             None if self.conf.is_none() => None,
-            None => Some(self.prefix.join("logs/nginx.pid")),
+            None => Some(self.prefix.join(Layout::here().pid_path)),
         }
     }
 }

@@ -10,6 +10,7 @@ mod help;
 mod kept;
 mod load;
 mod missing;
+mod place;
 mod retired;
 mod serving;
 mod sockets;
@@ -23,19 +24,22 @@ use crate::globals::Global;
 use crate::load::{Loaded, Paths, Refused};
 use crate::sockets::Sockets;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weir_conf::dump;
 use weir_http::conf::CoreLoc;
 use weir_http::generation::Generation;
-use weir_http::logger::{ErrorLog, LogLevel};
-use weir_module::Mode;
+use weir_http::logger::{could_open, ErrorLog, LogLevel};
+use weir_module::{Layout, Mode};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args = match Args::parse(std::env::args().skip(1)) {
+    let mut given = std::env::args_os();
+    Layout::choose(Path::new(&given.next().unwrap_or_default()));
+    let words = given.map(|a| a.to_string_lossy().into_owned());
+    let args = match Args::parse(words) {
         Ok(a) => a,
         Err(e) => return fail(&format!("{}: {e}\n", load::PROGRAM)),
     };
@@ -61,34 +65,34 @@ fn emerg(text: &str) -> String {
 
 fn run(args: &Args) -> Result<(), String> {
     match &args.action {
-        Action::Help => say(cli::HELP),
+        Action::Help => say(&cli::help()),
         Action::Version => say(&cli::version()),
         Action::FullVersion => say(&cli::full_version()),
         Action::Directive(name) => return help::directive(name.as_deref()),
         Action::Signal(name) => return send_signal(&args.paths, name),
-        Action::Test { dump } => return test(&args.paths, *dump, args.quiet),
+        Action::Test { dump } => return test(args, *dump),
         Action::Serve => return serve(&args.paths),
     }
     Ok(())
 }
 
-fn test(paths: &Paths, with_dump: bool, quiet: bool) -> Result<(), String> {
+fn test(args: &Args, with_dump: bool) -> Result<(), String> {
+    let paths = &args.paths;
     let name = paths.conf_name();
-    let loaded = load::load(paths, Mode::Test).map_err(|e| {
-        format!("{}{}: configuration file {name} test failed\n", e.text, load::PROGRAM)
-    })?;
+    let failed =
+        |text: &str| format!("{text}{}: configuration file {name} test failed\n", load::PROGRAM);
+    let loaded = load::load(paths, Mode::Test).map_err(|e| failed(&e.text))?;
     loaded.warnings.iter().for_each(|w| say(w));
-    if !quiet {
+    if args.strict && !loaded.warnings.is_empty() {
+        return Err(failed(""));
+    }
+    if !args.quiet {
         say(&format!("{}: the configuration file {name} syntax is ok\n", load::PROGRAM));
     }
-    if let Err(e) = write_pid_probe(paths, &loaded.generation) {
-        return Err(format!(
-            "{}{}: configuration file {name} test failed\n",
-            emerg(&e),
-            load::PROGRAM
-        ));
+    if let Err(e) = check_pid_file(paths, &loaded.generation) {
+        return Err(failed(&emerg(&e)));
     }
-    if !quiet {
+    if !args.quiet {
         say(&format!("{}: configuration file {name} test is successful\n", load::PROGRAM));
     }
     if with_dump {
@@ -97,14 +101,24 @@ fn test(paths: &Paths, with_dump: bool, quiet: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// `-t` also tells whether the pid file can be written; it leaves nothing behind.
-fn write_pid_probe(paths: &Paths, gen: &Generation) -> Result<(), String> {
+/// `-t` also tells whether there is a place for the pid file; it writes none.
+fn check_pid_file(paths: &Paths, gen: &Generation) -> Result<(), String> {
     let Some(path) = paths.pid_path(gen.global.get::<Global>()) else { return Ok(()) };
-    if path.exists() {
-        return Ok(());
-    }
-    std::fs::File::create(&path).map_err(|e| open_failed(&path, &e))?;
-    std::fs::remove_file(&path).map_err(|e| open_failed(&path, &e))
+    could_open(&path).map_err(|e| open_failed(&path, &e))
+}
+
+/// What `ps` shows of this process.
+#[cfg(unix)]
+fn title(role: &str) {
+    weir_runtime::title::set(&format!("{}: {role}", Layout::here().name));
+}
+
+/// nginx's title of a master: with the command line.
+#[cfg(unix)]
+fn master_title() {
+    let words: Vec<_> =
+        weir_runtime::title::arguments().iter().map(|a| a.to_string_lossy()).collect();
+    title(&format!("master process {}", words.join(" ")));
 }
 
 fn open_failed(path: &std::path::Path, e: &std::io::Error) -> String {
@@ -113,7 +127,8 @@ fn open_failed(path: &std::path::Path, e: &std::io::Error) -> String {
 
 #[cfg(unix)]
 fn serve(paths: &Paths) -> Result<(), String> {
-    use weir_runtime::{listen, process, signals};
+    use weir_runtime::{listen, process, signals, title};
+    title::prepare();
     let inherited = upgrade::take_sockets();
     let loaded = match load::load(paths, Mode::Serve) {
         Ok(l) => l,
@@ -140,7 +155,11 @@ fn serve(paths: &Paths) -> Result<(), String> {
             .map_err(|e| emerg(&open_failed(&path, &e)))?;
     }
     start_notice(&loaded);
-    let with_master = process::is_root() && *global.master_process.as_option().unwrap_or(&true);
+    let may_have_master = *global.master_process.as_option().unwrap_or(&true);
+    if may_have_master {
+        master_title();
+    }
+    let with_master = process::is_root() && may_have_master;
     let done = match with_master {
         true => control::master(paths, loaded, sockets, &waiter),
         false => {

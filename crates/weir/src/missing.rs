@@ -7,13 +7,46 @@ const TUNNEL: &str = "this version of Weir has no CONNECT tunnels yet";
 const STREAM: &str = "this version of Weir has no stream section yet; remove the block";
 const MAIL: &str = "this version of Weir has no mail section yet; remove the block";
 const LUA: &str = "this version of Weir has no Lua yet; remove the directive";
-const MODULES: &str = "Weir has its modules built in and loads none; remove the directive";
 const LATER: &str = "this version of Weir does not have it yet; remove the directive";
 const PERL: &str = "Weir has no embedded Perl; use map, set or rewrite instead";
+/// Of modules that others make: whose it is, and what Weir has instead.
+const BROTLI: &str =
+    "this directive of ngx_brotli is not in Weir, which compresses with gzip; remove it";
+const ZSTD: &str =
+    "this directive of zstd-nginx-module is not in Weir, which compresses with gzip; remove it";
+const HEADERS_MORE: &str = "this directive of headers-more is not in Weir; use add_header, proxy_set_header or proxy_hide_header";
+const GEOIP: &str = "Weir reads no GeoIP databases; use geo with a list of networks, or map on a header that a proxy in front sets";
+const NJS: &str =
+    "Weir has no njs; use map, set, rewrite or return, or a backend for what computes";
+const MODSECURITY: &str =
+    "Weir has no ModSecurity; use a proxy that has it in front, or auth_request";
+const VTS: &str = "this directive of nginx-module-vts is not in Weir; stub_status counts connections and requests, access_log has the rest";
+const OTEL: &str =
+    "Weir sends no OpenTelemetry traces; pass $request_id on with proxy_set_header and log it";
+const FANCYINDEX: &str = "this directive of fancyindex is not in Weir; use autoindex, with autoindex_format and add_after_body";
+const ECHO: &str =
+    "this directive of the echo module is not in Weir; use return, with a code and a text";
+const ACME: &str = "Weir obtains no certificates itself; use certbot or another client that writes ssl_certificate's files and reloads";
+const RTMP: &str = "Weir does no RTMP; use a streaming server of its own for it";
+const PAGESPEED: &str = "Weir rewrites no pages; remove the directive";
+const DAV_EXT: &str =
+    "this directive of nginx-dav-ext-module is not in Weir; pass WebDAV on to a server that has it";
+const PURGE: &str =
+    "this directive of ngx_cache_purge is not in Weir, which has proxy_cache_purge; use that";
+const CHECKS: &str =
+    "Weir has no active checks of servers; use max_fails and fail_timeout of server";
+const SUBSTITUTIONS: &str = "this directive of the substitutions filter is not in Weir; use sub_filter, sub_filter_once and sub_filter_types";
+const AUTH: &str = "Weir does not ask PAM, LDAP or Kerberos itself; use auth_request with a service that does, or auth_basic";
+const FILTERED: &str =
+    "Weir changes no images and no XML; pass the location on to a program that does";
+const UPLOAD: &str = "this directive of an upload module is not in Weir; pass the request on, client_body_in_file_only keeps its body in a file";
+const NCHAN: &str = "Weir has no publish and subscribe; pass the location on to a server that has";
+const SET_MISC: &str =
+    "this directive of set-misc or a module like it is not in Weir; use map, set or split_clients";
+const PLUS: &str = "this directive of NGINX Plus is not in this version of Weir; remove it";
 const TENGINE: &str = "this Tengine directive is not in this version of Weir; remove it";
 
 pub const MISSING: &[(&str, &str)] = &[
-    ("load_module", MODULES),
     ("ssl_engine", "Weir's TLS is rustls, which has no OpenSSL engines; remove the directive"),
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
@@ -34,6 +67,7 @@ pub const MISSING: &[(&str, &str)] = &[
     ("balancer_by_lua*", LUA),
     ("server_rewrite_by_lua*", LUA),
     ("precontent_by_lua*", LUA),
+    ("dav_ext_*", DAV_EXT),
     ("dav_*", LATER),
     ("create_full_put_path", LATER),
     ("min_delete_depth", LATER),
@@ -42,17 +76,61 @@ pub const MISSING: &[(&str, &str)] = &[
     ("degrad*", LATER),
     ("flv", LATER),
     ("mp4*", LATER),
-    ("geoip_*", LATER),
-    ("image_filter*", LATER),
-    ("xslt_*", LATER),
-    ("xml_entities", LATER),
-    ("xml_external_entities", LATER),
+    ("geoip_*", GEOIP),
+    ("geoip2*", GEOIP),
+    ("image_filter*", FILTERED),
+    ("xslt_*", FILTERED),
+    ("xml_entities", FILTERED),
+    ("xml_external_entities", FILTERED),
+    ("brotli*", BROTLI),
+    ("zstd*", ZSTD),
+    ("more_set_*", HEADERS_MORE),
+    ("more_clear_*", HEADERS_MORE),
+    ("js_*", NJS),
+    ("modsecurity*", MODSECURITY),
+    ("vhost_traffic_status*", VTS),
+    ("otel_*", OTEL),
+    ("opentelemetry*", OTEL),
+    ("opentracing*", OTEL),
+    ("fancyindex*", FANCYINDEX),
+    ("echo", ECHO),
+    ("echo_*", ECHO),
+    ("acme_*", ACME),
+    ("rtmp*", RTMP),
+    ("pagespeed*", PAGESPEED),
+    ("cache_purge*", PURGE),
+    ("check", CHECKS),
+    ("check_*", CHECKS),
+    ("health_check*", CHECKS),
+    ("subs_filter*", SUBSTITUTIONS),
+    ("auth_pam*", AUTH),
+    ("auth_ldap*", AUTH),
+    ("auth_gss*", AUTH),
+    ("ldap_server", AUTH),
+    ("upload_*", UPLOAD),
+    ("nchan_*", NCHAN),
+    ("push_stream*", NCHAN),
+    ("set_misc*", SET_MISC),
+    ("set_md5", SET_MISC),
+    ("set_sha1", SET_MISC),
+    ("set_unescape_uri", SET_MISC),
+    ("set_escape_uri", SET_MISC),
+    ("set_if_empty", SET_MISC),
+    ("set_random", SET_MISC),
+    ("encrypted_session*", SET_MISC),
+    ("auth_jwt*", PLUS),
+    ("auth_oidc*", PLUS),
+    ("keyval*", PLUS),
+    ("api", PLUS),
+    ("status_zone", PLUS),
+    ("zone_sync*", PLUS),
+    ("session_log*", PLUS),
+    ("f4f*", PLUS),
+    ("hls*", PLUS),
     ("perl*", PERL),
     ("concat*", TENGINE),
     ("footer*", TENGINE),
     ("trim*", TENGINE),
-    ("check", TENGINE),
-    ("check_*", TENGINE),
     ("dyups_*", TENGINE),
     ("session_sticky*", TENGINE),
     ("dso", TENGINE),

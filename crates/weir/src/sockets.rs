@@ -221,7 +221,7 @@ fn open(addr: &ListenAddr, options: &ListenOptions) -> Result<Listener, String> 
                 let mut text = format!("bind() to {addr} failed ({})", os_text(&e));
                 if e.kind() == io::ErrorKind::AddrInUse {
                     if let Some(who) = holder(addr) {
-                        text.push_str(&format!("\n  the port is held by {who}"));
+                        text.push_str(&format!("; the port is held by {who}"));
                     }
                 }
                 return Err(text);

@@ -34,7 +34,7 @@ fn old_name(pid_file: &Path) -> PathBuf {
 
 /// Starts the new program.
 pub fn begin(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Option<Upgrade> {
-    let mut args = std::env::args_os();
+    let mut args = weir_runtime::title::arguments().iter();
     let program = args.next()?;
     let fds: Vec<RawFd> = sockets.all().map(|l| l.fd()).collect();
     let list: String = fds.iter().map(|fd| format!("{fd};")).collect();
@@ -43,7 +43,7 @@ pub fn begin(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> O
         // Without its pid file there is nothing to move.
         let _ = std::fs::rename(from, to);
     }
-    let mut command = Command::new(&program);
+    let mut command = Command::new(program);
     command.args(args).env(VARIABLE, list);
     let keep = fds;
     let prepare = move || {

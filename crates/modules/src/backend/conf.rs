@@ -11,6 +11,7 @@ use crate::ssl::outgoing::Outgoing;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_http::conf::{CoreLoc, TempPath};
+use weir_http::core_rows::made_temp_path;
 use weir_http::Request;
 use weir_module::{merge_values, ConfResult, ConfType, Diagnostic, SlotVtable, Slots, Val};
 use weir_script::template::Template;
@@ -292,12 +293,8 @@ pub fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
             b.cf.warnings.push(Diagnostic::warn(text));
         }
         if family.buffers {
-            let temp = &conf.temp_path;
-            if temp.path.is_relative() {
-                let full = TempPath { path: prefix.join(&temp.path), levels: temp.levels };
-                conf.temp_path.set(Arc::new(full));
-            }
-            weir_http::core_rows::make_temp_dir(&conf.temp_path)?;
+            let mode = b.cf.mode;
+            conf.temp_path.set(made_temp_path(&conf.temp_path, &prefix, mode)?);
         }
         if conf.pass.as_ref().is_some_and(|p| p.may_be_tls(family)) {
             conf.tls.h2 = conf.h2;

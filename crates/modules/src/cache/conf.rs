@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weir_cache::store::Params;
 use weir_cache::Store;
-use weir_http::conf::TempPath;
 use weir_http::zones;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Diagnostic, Level, Val};
 use weir_script::template::Template;
@@ -143,8 +142,7 @@ impl CacheConf {
 pub fn build(b: &mut weir_http::build::Build) -> ConfResult {
     let main = b.main.get_mut::<CacheMain>();
     for path in &mut main.paths {
-        let temp = TempPath { path: path.dir.clone(), levels: path.levels };
-        weir_http::core_rows::make_temp_dir(&temp)?;
+        weir_http::core_rows::make_temp_dir(&path.dir, b.cf.mode)?;
         let (name, size, dir, levels) = (&path.name, path.size, &path.dir, path.levels);
         let same = |known: &Store| check_same(known, path);
         let make = || Store::new(name, size, dir, levels, path.params.clone());

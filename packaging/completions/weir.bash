@@ -1,0 +1,16 @@
+# Completion for weir, and for nginx where that is Weir.
+
+_weir() {
+	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+	COMPREPLY=()
+	case $previous in
+	-s) COMPREPLY=($(compgen -W "stop quit reload reopen" -- "$current")) ;;
+	-c | -e) COMPREPLY=($(compgen -f -- "$current")) ;;
+	-p) COMPREPLY=($(compgen -d -- "$current")) ;;
+	-g) ;;
+	help) COMPREPLY=($(compgen -W "$("$1" help 2>/dev/null | sed -n 's/^  //p')" -- "$current")) ;;
+	*) COMPREPLY=($(compgen -W "help -h -v -V -t -T -q -s -p -e -c -g --strict" -- "$current")) ;;
+	esac
+}
+
+complete -o filenames -F _weir weir nginx

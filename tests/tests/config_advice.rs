@@ -1,0 +1,278 @@
+//! What `-t` says beyond nginx's first line: every mistake at once, and what to do about each.
+
+use weir_tests::{run_cli, skip, CliOutput, Server, Setup};
+
+fn is_weir() -> bool {
+    run_cli(&["-v"], "").stderr.contains("(weir/")
+}
+
+fn emergencies(output: &CliOutput) -> Vec<&str> {
+    output.stderr.lines().filter(|l| l.starts_with("nginx: [emerg] ")).collect()
+}
+
+#[test]
+fn every_mistake_is_told() {
+    let output = run_cli(
+        &["-t"],
+        "events {}\nnosuch_a 1;\nhttp {\n  nosuch_b { x y; }\n  server {\n    listen 80\n    root /x;
+    nosuch_c;\n    location / { sendfile maybe; root; nosuch_d on; }\n  }\n  keepalive_requests x;\n}\n",
+    );
+    assert_eq!(output.code, 1);
+    let told = emergencies(&output);
+    assert_eq!(told[0], "nginx: [emerg] unknown directive \"nosuch_a\" in DIR/nginx.conf:2");
+    let last = output.stderr.lines().last().unwrap();
+    assert_eq!(last, "nginx: configuration file DIR/nginx.conf test failed");
+    if !is_weir() {
+        return;
+    }
+    let expected = [
+        "unknown directive \"nosuch_a\" in DIR/nginx.conf:2",
+        "unknown directive \"nosuch_b\" in DIR/nginx.conf:4",
+        "invalid parameter \"root\" in DIR/nginx.conf:7",
+        "unknown directive \"nosuch_c\" in DIR/nginx.conf:8",
+        "invalid value \"maybe\" in \"sendfile\" directive, it must be \"on\" or \"off\" in DIR/nginx.conf:9",
+        "invalid number of arguments in \"root\" directive in DIR/nginx.conf:9",
+        "unknown directive \"nosuch_d\" in DIR/nginx.conf:9",
+        "\"keepalive_requests\" directive invalid number in DIR/nginx.conf:11",
+    ];
+    let told: Vec<&str> = told.iter().map(|l| l.trim_start_matches("nginx: [emerg] ")).collect();
+    assert_eq!(told, expected);
+}
+
+/// What follows from a mistake is none of its own, and what was cut off lacks nothing yet.
+#[test]
+fn nothing_is_told_that_only_follows() {
+    for (conf, error) in [
+        (
+            "events {} http { log_format; access_log a nosuch; map $a $b { x; } }",
+            "invalid number of arguments in \"log_format\" directive",
+        ),
+        ("events {} http { upstream u { server", "unexpected end of file, expecting"),
+    ] {
+        let output = run_cli(&["-t"], conf);
+        let told = emergencies(&output);
+        assert!(told[0].contains(error), "{told:?}");
+        let many = told.iter().filter(|l| !l.contains("number of arguments")).count();
+        assert!(many <= 1, "{told:?}");
+    }
+}
+
+/// Each stands in a line of its own, as people write it.
+#[test]
+fn a_forgotten_end_is_shown_where_it_is_missing() {
+    if !is_weir() {
+        return skip("nginx gives no advice");
+    }
+    for (conf, place, help) in [
+        (
+            "events {}\nhttp {\n  root /a\n  index b;\n}",
+            "nginx.conf:3:8",
+            "is a \";\" missing after \"/a\"?",
+        ),
+        (
+            "events {}\nhttp {\n  sendfile on\n  tcp_nopush on;\n}",
+            "nginx.conf:3:12",
+            "is a \";\" missing after \"on\"?",
+        ),
+        (
+            "events {}\nhttp {\n  server {\n    root /a\n  }\n}",
+            "nginx.conf:4:10",
+            "is a \";\" missing after \"/a\"?",
+        ),
+        (
+            "events {}\nhttp { server {\n  root /a\n  location / { }\n} }",
+            "nginx.conf:3:8",
+            "is a \";\" missing after \"/a\"?",
+        ),
+        (
+            "events {}\nhttp {\n  server {\n    location / {\n      root a;\n  }\n}\n",
+            "nginx.conf:4:5",
+            "this block is closed by the \"}\" in line 6",
+        ),
+        ("events {}\nhttp {\n  server {\n", "nginx.conf:3:3", "this block is not closed"),
+    ] {
+        let said = run_cli(&["-t"], conf);
+        assert_eq!(said.code, 1);
+        assert!(said.stderr.contains(&format!("--> DIR/{place}\n")), "{conf}\n{}", said.stderr);
+        assert!(said.stderr.contains(&format!("= help: {help}")), "{conf}\n{}", said.stderr);
+    }
+}
+
+#[test]
+fn what_is_found_at_the_end_has_its_place_too() {
+    if !is_weir() {
+        return skip("nginx names no line for these");
+    }
+    for (conf, first, place) in [
+        (
+            "events {}\nhttp {\n  server { return 200 $requst_uri; }\n}",
+            "unknown \"requst_uri\" variable",
+            "nginx.conf:3:23",
+        ),
+        (
+            "events {}\nhttp {\n  server {\n    limit_req zone=one;\n  }\n}",
+            "zero size shared memory zone \"one\"",
+            "nginx.conf:4:15",
+        ),
+        (
+            "events {}\nhttp {\n  server {\n    proxy_cache one;\n  }\n}",
+            "\"proxy_cache\" zone \"one\" is unknown",
+            "nginx.conf:4:17",
+        ),
+        (
+            "events {}\nhttp {\n  server {\n    listen 8443 ssl;\n    ssl_certificate none.crt;
+    ssl_certificate_key none.key;\n  }\n}",
+            "cannot load certificate \"DIR/none.crt\": ",
+            "nginx.conf:5:21",
+        ),
+    ] {
+        let said = run_cli(&["-t"], conf);
+        let lines: Vec<&str> = said.stderr.lines().collect();
+        assert_eq!(said.code, 1, "{}", said.stderr);
+        assert!(lines[0].starts_with(&format!("nginx: [emerg] {first}")), "{}", said.stderr);
+        assert!(lines[1].ends_with(&format!("--> DIR/{place}")), "{}", said.stderr);
+    }
+    let said = run_cli(&["-t"], "events {} http { server { return 200 $requst_uri; } }");
+    assert!(said.stderr.contains("did you mean \"$request_uri\"?"), "{}", said.stderr);
+}
+
+#[test]
+fn directives_of_other_modules_are_known_by_name() {
+    if !is_weir() {
+        return skip("nginx knows no modules of others");
+    }
+    for (name, help) in [
+        ("brotli", "gzip"),
+        ("more_set_headers", "add_header"),
+        ("more_clear_input_headers", "add_header"),
+        ("geoip2", "geo with"),
+        ("geoip_country", "geo with"),
+        ("js_import", "njs"),
+        ("modsecurity_rules_file", "ModSecurity"),
+        ("vhost_traffic_status_zone", "stub_status"),
+        ("otel_exporter", "OpenTelemetry"),
+        ("fancyindex", "autoindex"),
+        ("echo", "return"),
+        ("acme_issuer", "certbot"),
+        ("perl_modules", "Perl"),
+        ("rtmp", "RTMP"),
+        ("pagespeed", "rewrites no pages"),
+        ("lua_package_path", "Lua"),
+        ("dav_ext_methods", "WebDAV"),
+        ("cache_purge_response_type", "proxy_cache_purge"),
+        ("check", "max_fails"),
+        ("subs_filter", "sub_filter"),
+        ("auth_pam", "auth_request"),
+        ("auth_ldap_servers", "auth_request"),
+        ("image_filter", "images"),
+        ("xslt_stylesheet", "XML"),
+    ] {
+        let said = run_cli(&["-t"], &format!("events {{}} http {{ {name} x; }}"));
+        let first = said.stderr.lines().next().unwrap();
+        let error = format!("nginx: [emerg] unknown directive \"{name}\" in DIR/nginx.conf:1");
+        assert_eq!(first, error);
+        let advice = said.stderr.lines().find(|l| l.contains("= help: "));
+        assert!(advice.is_some_and(|l| l.contains(help)), "{name}: {}", said.stderr);
+    }
+}
+
+#[test]
+fn modules_need_not_be_loaded() {
+    if !is_weir() {
+        return skip("nginx loads modules");
+    }
+    let conf = "load_module modules/ngx_http_brotli_filter_module.so;\nevents {} http {}";
+    let said = run_cli(&["-t"], conf);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let first = said.stderr.lines().next().unwrap();
+    assert!(first.starts_with("nginx: [warn] \"load_module\" directive "), "{first}");
+    assert!(first.ends_with(" in DIR/nginx.conf:1"), "{first}");
+}
+
+#[test]
+fn servers_that_can_never_be_reached() {
+    for (directive, name) in [
+        ("fastcgi_pass localhost", "localhost"),
+        ("fastcgi_pass 127.0.0.1", "127.0.0.1"),
+        ("uwsgi_pass no-such-host.invalid", "no-such-host.invalid"),
+        ("scgi_pass localhost", "localhost"),
+        ("grpc_pass localhost", "localhost"),
+    ] {
+        let conf = format!("events {{}}\nhttp {{ server {{ location / {{ {directive}; }} }} }}");
+        let said = run_cli(&["-t"], &conf);
+        let error = format!("nginx: [emerg] no port in upstream \"{name}\" in DIR/nginx.conf:2");
+        assert_eq!(said.code, 1, "{}", said.stderr);
+        assert!(said.stderr.lines().any(|l| l == error), "{}", said.stderr);
+    }
+    for conf in [
+        "events {} http { server { location / { fastcgi_pass u; } } upstream u { server 127.0.0.1; } }",
+        "events {} http { server { location / { fastcgi_pass unix:/x; } } }",
+    ] {
+        assert_eq!(run_cli(&["-t"], conf).code, 0, "{conf}");
+    }
+}
+
+#[test]
+fn a_strict_test_takes_no_warning() {
+    if !is_weir() {
+        return skip("to nginx a name that is not found is an error");
+    }
+    let conf =
+        "events {}\nhttp { server { location / { proxy_pass http://no-such-host.invalid; } } }";
+    let warning =
+        "nginx: [warn] host not found in upstream \"no-such-host.invalid\" in DIR/nginx.conf:2";
+    for (arguments, code) in [(&["-t"][..], 0), (&["-t", "--strict"], 1), (&["--strict", "-tq"], 1)]
+    {
+        let said = run_cli(arguments, conf);
+        assert_eq!(said.code, code, "{}", said.stderr);
+        assert!(said.stderr.lines().any(|l| l == warning), "{}", said.stderr);
+        assert_eq!(said.stderr.contains("nginx.conf test failed"), code == 1);
+    }
+    assert_eq!(run_cli(&["-t", "--strict"], "events {} http {}").code, 0);
+    let said = run_cli(&["--strict"], "events {} http {}");
+    assert!(said.stderr.contains("option \"--strict\" goes with -t"), "{}", said.stderr);
+}
+
+#[test]
+fn an_error_log_that_has_no_place_is_no_reason_to_stop() {
+    let setup = Setup::new("").file("my.conf", "pid the.pid; events {} http { access_log off; }");
+    let dir = setup.dir().display().to_string();
+    std::fs::remove_dir(setup.dir().join("logs")).unwrap();
+    let mut command = std::process::Command::new(weir_tests::binary());
+    command.args(["-t", "-p", &dir, "-c", &format!("{dir}/my.conf"), "-e", "logs/error.log"]);
+    let said = weir_tests::tools::finish(&mut command, b"");
+    let alert = format!(
+        "nginx: [alert] could not open error log file: open() \"{dir}/logs/error.log\" failed (2: No such file or directory)"
+    );
+    assert_eq!(said.stderr.lines().next(), Some(alert.as_str()));
+    if is_weir() {
+        assert_eq!(said.code, 0, "{}", said.stderr);
+    }
+}
+
+#[test]
+fn who_holds_a_port_is_told_in_the_same_line() {
+    let conf = "events {} http { server { listen 127.0.0.1:%%PORT_0%%; } }";
+    let server = Server::start(conf);
+    let conf = conf.replace("%%PORT_0%%", &server.port(0).to_string());
+    let said = run_cli(&[], &conf);
+    assert_eq!(said.code, 1);
+    let told: Vec<&str> = emergencies(&said);
+    assert_eq!(told.len(), said.stderr.lines().count(), "{}", said.stderr);
+    assert!(told[0].contains("failed (98: Address already in use)"), "{}", said.stderr);
+    if is_weir() {
+        assert!(told[0].contains("; the port is held by process "), "{}", said.stderr);
+    }
+}
+
+/// A broken reload: one line in the log, though there are several mistakes.
+#[test]
+fn a_reload_logs_the_first_mistake() {
+    let conf = "events {} http { server { listen 127.0.0.1:%%PORT_0%%; return 200 ok; } }";
+    let mut server = Server::start(conf);
+    server.replace_conf("events {} http { nosuch_a; nosuch_b; }");
+    server.signal(weir_tests::Signal::Hup);
+    server.expect_error("[emerg]");
+    server.expect_error("unknown directive \"nosuch_a\" in ");
+    assert_eq!(server.get("/").text(), "ok");
+}

@@ -1,0 +1,164 @@
+//! `cargo xtask package`: Debian packages, and a tarball of the same files.
+//!
+//! The packages are put together by `dpkg-deb` itself: wherever a package is of use it is there, it
+//! writes what `dpkg` reads by definition, and it needs no list of build dependencies as debhelper
+//! would. Everything that is packed is in `packaging/`, or comes from the program: the manual pages are
+//! made from `weir -h` and `weir help`.
+//!
+//! * `weir`: program, unit, logs' rotation, configuration in `/etc/weir`, manual, completions.
+//! * `weir-nginx`: makes `nginx` Weir, in the place of nginx's own packages and with their
+//!   configuration, which stays when they go.
+
+mod deb;
+mod man;
+#[cfg(test)]
+mod tests;
+
+use crate::cargo;
+use deb::{Package, Tree};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the packaged program looks, in place of `/usr/local/weir`.
+const LAYOUT: &[(&str, &str)] = &[
+    ("WEIR_PREFIX", "/usr/share/weir"),
+    ("WEIR_MODULES_PATH", "/usr/lib/weir/modules"),
+    ("WEIR_CONF_PATH", "/etc/weir/weir.conf"),
+    ("WEIR_ERROR_LOG_PATH", "/var/log/weir/error.log"),
+    ("WEIR_HTTP_LOG_PATH", "/var/log/weir/access.log"),
+    ("WEIR_PID_PATH", "/run/weir.pid"),
+    ("WEIR_LOCK_PATH", "/run/lock/weir.lock"),
+    ("WEIR_HTTP_CLIENT_BODY_TEMP_PATH", "/var/lib/weir/body"),
+    ("WEIR_HTTP_PROXY_TEMP_PATH", "/var/lib/weir/proxy"),
+    ("WEIR_HTTP_FASTCGI_TEMP_PATH", "/var/lib/weir/fastcgi"),
+    ("WEIR_HTTP_UWSGI_TEMP_PATH", "/var/lib/weir/uwsgi"),
+    ("WEIR_HTTP_SCGI_TEMP_PATH", "/var/lib/weir/scgi"),
+    ("WEIR_USER", "www-data"),
+];
+
+/// nginx's own packages, which `weir-nginx` stands in for.
+const REPLACED: &str = "nginx, nginx-common, nginx-core, nginx-light, nginx-full, nginx-extras";
+
+/// `--binary FILE` packs a program that is built already; `--out DIR` says where everything goes.
+pub fn run(root: &Path, mut words: &[&str]) -> Result<(), String> {
+    let mut out = cargo::target(root).join("package");
+    let mut binary = None;
+    loop {
+        words = match words {
+            [] => break,
+            ["--binary", file, rest @ ..] => {
+                binary = Some(PathBuf::from(file));
+                rest
+            }
+            ["--out", dir, rest @ ..] => {
+                out = PathBuf::from(dir);
+                rest
+            }
+            [other, ..] => return Err(format!("unknown option of package: {other}")),
+        };
+    }
+    fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
+    let binary = match binary {
+        Some(binary) => binary,
+        None => build(root, &cargo::target(root).join("packaged"))?,
+    };
+    for made in pack(&root.join("packaging"), &binary, &out)? {
+        println!("{}", made.display());
+    }
+    Ok(())
+}
+
+/// A program that knows its paths, in a directory of its own beside the usual builds.
+fn build(root: &Path, target: &Path) -> Result<PathBuf, String> {
+    let mut command = cargo::command(root, &["build", "--release", "--package", "weir"]);
+    command.env("CARGO_TARGET_DIR", target).envs(LAYOUT.iter().copied());
+    match command.status() {
+        Ok(status) if status.success() => Ok(target.join("release/weir")),
+        Ok(status) => Err(format!("the build ended with {status}")),
+        Err(e) => Err(format!("cargo: {e}")),
+    }
+}
+
+fn pack(from: &Path, binary: &Path, out: &Path) -> Result<Vec<PathBuf>, String> {
+    let weir = Tree::new(&out.join("stage/weir"))?;
+    let packed = program(&weir, binary)?;
+    weir_files(&weir, from, binary)?;
+    let nginx = Tree::new(&out.join("stage/weir-nginx"))?;
+    nginx_files(&nginx, from)?;
+    let depends = deb::libraries(&packed)?;
+    let packages = [
+        Package {
+            name: "weir",
+            depends,
+            more: "Suggests: logrotate\nProvides: httpd\n".into(),
+            summary: "web server and reverse proxy that reads nginx.conf",
+            text: "Weir has nginx's language, behaviour and manners in a memory-safe program.",
+            tree: weir,
+        },
+        Package {
+            name: "weir-nginx",
+            depends: format!("weir (= {})", deb::VERSION),
+            more: format!("Provides: nginx, httpd\nConflicts: {REPLACED}\nReplaces: {REPLACED}\n"),
+            summary: "Weir in the place of nginx",
+            text:
+                "The program nginx and its service are Weir, with the configuration in /etc/nginx.",
+            tree: nginx,
+        },
+    ];
+    let mut made = Vec::new();
+    for package in &packages {
+        package.scripts(&from.join("debian"))?;
+        made.push(package.build(out)?);
+    }
+    made.push(deb::tarball(&packages[0].tree, out)?);
+    Ok(made)
+}
+
+/// Without the lines of source that only a debugger asks for, where `strip` is there.
+fn program(tree: &Tree, binary: &Path) -> Result<PathBuf, String> {
+    let to = tree.copy(binary, "usr/sbin/weir", 0o755)?;
+    let _ = crate::child::quiet(Command::new("strip").arg("--strip-debug").arg(&to));
+    Ok(to)
+}
+
+fn weir_files(tree: &Tree, from: &Path, binary: &Path) -> Result<(), String> {
+    for (file, to) in [
+        ("conf/weir.conf", "etc/weir/weir.conf"),
+        ("conf/mime.types", "etc/weir/mime.types"),
+        ("conf/conf.d/default.conf", "etc/weir/conf.d/default.conf"),
+        ("weir.logrotate", "etc/logrotate.d/weir"),
+        ("html/index.html", "usr/share/weir/html/index.html"),
+        ("weir.service", "usr/lib/systemd/system/weir.service"),
+        ("completions/weir.bash", "usr/share/bash-completion/completions/weir"),
+        ("completions/_weir", "usr/share/zsh/vendor-completions/_weir"),
+        ("completions/weir.fish", "usr/share/fish/vendor_completions.d/weir.fish"),
+        ("../LICENSE", "usr/share/doc/weir/copyright"),
+    ] {
+        tree.copy(&from.join(file), to, 0o644)?;
+    }
+    tree.copy(&from.join("weir.init"), "etc/init.d/weir", 0o755)?;
+    let template = fs::read_to_string(from.join("weir.8.in")).map_err(|e| e.to_string())?;
+    tree.manual("usr/share/man/man8/weir.8", &man::program(&template, binary)?)?;
+    tree.manual("usr/share/man/man5/weir.conf.5", &man::directives(binary)?)
+}
+
+fn nginx_files(tree: &Tree, from: &Path) -> Result<(), String> {
+    let share = "usr/share/weir/nginx";
+    let conf = fs::read_to_string(from.join("conf/weir.conf")).map_err(|e| e.to_string())?;
+    let conf = conf.replace("/run/weir.pid", "/run/nginx.pid").replace("/log/weir/", "/log/nginx/");
+    tree.write(&format!("{share}/nginx.conf"), &conf, 0o644)?;
+    for (file, to) in [
+        ("conf/mime.types", "usr/share/weir/nginx/mime.types"),
+        ("conf/conf.d/default.conf", "usr/share/weir/nginx/conf.d/default.conf"),
+        ("nginx.service", "usr/lib/systemd/system/nginx.service"),
+        ("nginx.logrotate", "etc/logrotate.d/nginx"),
+        ("../LICENSE", "usr/share/doc/weir-nginx/copyright"),
+    ] {
+        tree.copy(&from.join(file), to, 0o644)?;
+    }
+    tree.copy(&from.join("nginx.init"), "etc/init.d/nginx", 0o755)?;
+    tree.link("weir", "usr/sbin/nginx")?;
+    tree.link("weir.8.gz", "usr/share/man/man8/nginx.8.gz")?;
+    tree.link("weir", "usr/share/bash-completion/completions/nginx")
+}

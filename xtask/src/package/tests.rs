@@ -1,0 +1,352 @@
+//! The packages, built from the program that is under test, installed in a root that is thrown away:
+//! the system's own, with every change in memory (an overlay, in name spaces of its own).
+
+use super::*;
+use std::io::Write;
+use std::process::Output;
+
+/// What the scripts of the test have in common.
+const HELPERS: &str = r#"
+set -eu
+step() { echo "step: $*"; }
+# Until a command succeeds; some 30 s at the most.
+until_ok() {
+    for try in $(seq 600); do if "$@" >/dev/null 2>&1; then return 0; fi; sleep 0.05; done
+    echo "never: $*"; exit 1
+}
+get() {
+    exec 3<>"/dev/tcp/127.0.0.1/$PORT"
+    printf 'GET / HTTP/1.0\r\nHost: a\r\n\r\n' >&3
+    cat <&3
+    exec 3>&-
+}
+says() { get | grep -q "$1"; }
+gone() { ! kill -0 "$1"; }
+fails() { if "$@" >/dev/null 2>&1; then echo "did not fail: $*"; exit 1; fi; }
+title() { tr '\0' ' ' < "/proc/$1/cmdline"; }
+"#;
+
+fn skip(why: &str) {
+    let thread = std::thread::current();
+    let line = format!("skipped: {}: {why}\n", thread.name().unwrap_or("a test"));
+    // Past cargo's capture, as the counting of skipped tests wants it.
+    let _ = std::io::stdout().write_all(line.as_bytes());
+}
+
+fn binary() -> Option<PathBuf> {
+    let told = std::env::var_os("WEIR_BIN").map(PathBuf::from);
+    let target = cargo::target(&crate::root());
+    let built = ["release/weir", "debug/weir"].map(|p| target.join(p));
+    told.into_iter().chain(built).find(|p| p.exists())
+}
+
+fn has(program: &str) -> bool {
+    crate::child::quiet(Command::new(program).arg("--version"))
+}
+
+/// The packages, in a directory that goes with this.
+struct Made {
+    dir: PathBuf,
+    binary: PathBuf,
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn made(name: &str) -> Option<Made> {
+    let Some(binary) = binary() else {
+        skip("there is no built program");
+        return None;
+    };
+    let said = Command::new(&binary).arg("-v").output().unwrap();
+    if !String::from_utf8_lossy(&said.stderr).contains("(weir/") || !has("dpkg-deb") {
+        skip("it takes dpkg-deb and a program that is Weir");
+        return None;
+    }
+    let dir = std::env::temp_dir().join(format!("weir-package-{name}-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    Some(Made { dir, binary })
+}
+
+/// The commands of a unit, by their key.
+fn commands(unit: &str, key: &str) -> String {
+    let text = fs::read_to_string(crate::root().join("packaging").join(unit)).unwrap();
+    let found: Vec<&str> =
+        text.lines().filter_map(|l| l.strip_prefix(key)?.strip_prefix('=')).collect();
+    assert!(!found.is_empty(), "{unit} has no {key}");
+    found.join("\n")
+}
+
+/// What logrotate runs after it has renamed the files.
+fn postrotate(file: &str) -> String {
+    let text = fs::read_to_string(crate::root().join("packaging").join(file)).unwrap();
+    let script = text.split_once("postrotate\n").unwrap().1;
+    script.split_once("endscript").unwrap().0.to_owned()
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Runs a script as root of such a system; `None` where that is not allowed.
+fn in_a_root(dir: &Path, script: &str) -> Option<Output> {
+    let at = dir.display();
+    let source = crate::root();
+    let source = source.display();
+    let enter = format!(
+        "set -e; r={at}/root; mkdir $r; mount -t tmpfs tmpfs $r; mkdir $r/up $r/work $r/new
+         mount -t overlay overlay -o lowerdir=/,upperdir=$r/up,workdir=$r/work $r/new; n=$r/new
+         mount --rbind /dev $n/dev; mount -t proc proc $n/proc; mount -t tmpfs tmpfs $n/run
+         mkdir $n/run/lock $n/run/made $n/run/source
+         mount --bind {at} $n/run/made; mount --bind {source} $n/run/source
+         if test \"$1\" = try; then exit 0; fi; exec chroot $n /bin/bash /run/made/script"
+    );
+    fs::write(dir.join("enter"), enter).unwrap();
+    fs::write(dir.join("script"), format!("{HELPERS}{script}")).unwrap();
+    let enter = |what: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "-p", "-f", "--kill-child", "sh"]).arg(dir.join("enter")).arg(what);
+        command
+            .env_clear()
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+        command.env("PORT", free_port().to_string()).env("LC_ALL", "C").output()
+    };
+    let may = enter("try").is_ok_and(|o| o.status.success());
+    let _ = fs::remove_dir(dir.join("root"));
+    if !may {
+        skip("it takes root, unshare and overlays");
+        return None;
+    }
+    Some(enter("run").unwrap())
+}
+
+#[track_caller]
+fn succeeded(output: Option<Output>) {
+    let Some(output) = output else { return };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && out.ends_with("step: done\n"), "{out}\n{err}");
+}
+
+#[test]
+fn packages_are_installed_and_their_units_run() {
+    let Some(made) = made("units") else { return };
+    pack(&crate::root().join("packaging"), &made.binary, &made.dir).unwrap();
+    let script = r#"
+step install
+dpkg -i /run/made/weir_*.deb
+sed -i "s/listen 80 /listen 127.0.0.1:$PORT /" /etc/weir/conf.d/default.conf
+step unit
+@PRE@
+@START@
+until_ok test -s /run/weir.pid
+pid=$(cat /run/weir.pid)
+until_ok says 'Weir is running'
+title $pid | grep -q '^weir: master process /usr/sbin/weir -c /etc/weir/weir.conf'
+echo 'return 200 changed;' > /etc/weir/one.conf
+sed -i 's|server_name _;|include one.conf;|' /etc/weir/conf.d/default.conf
+@RELOAD@
+until_ok says changed
+test "$(cat /run/weir.pid)" = "$pid"
+step rotation
+mv /var/log/weir/access.log /var/log/weir/access.log.1
+@ROTATE@
+until_ok test -e /var/log/weir/access.log
+says changed
+until_ok test -s /var/log/weir/access.log
+if command -v logrotate; then logrotate -df /etc/logrotate.d/weir; fi
+step stop
+kill -@SIGNAL@ $pid
+until_ok gone $pid
+test ! -e /run/weir.pid
+step script
+/etc/init.d/weir start
+until_ok /etc/init.d/weir status
+/etc/init.d/weir reload
+says changed
+/etc/init.d/weir stop
+fails /etc/init.d/weir status
+test -z "$(find /etc -name '*temp*' -newer /run/made/script)"
+step nginx
+dpkg -i /run/made/weir-nginx_*.deb
+sed -i "s/listen 80 /listen 127.0.0.1:$PORT /" /etc/nginx/conf.d/default.conf
+nginx -t
+nginx -V 2>&1 | grep -q -- '--conf-path=/etc/nginx/nginx.conf'
+@NPRE@
+service nginx start
+until_ok service nginx status
+until_ok says 'Weir is running'
+title $(cat /run/nginx.pid) | grep -q '^nginx: master process /usr/sbin/nginx'
+@NRELOAD@
+nginx -s quit
+until_ok test ! -e /run/nginx.pid
+step remove
+dpkg -r weir-nginx
+test ! -e /usr/sbin/nginx -a -e /etc/nginx/nginx.conf
+rm /etc/weir/one.conf
+dpkg -P weir
+test ! -e /etc/weir -a ! -e /var/lib/weir
+step done
+"#;
+    let script = script
+        .replace("@PRE@", &commands("weir.service", "ExecStartPre"))
+        .replace("@START@", &commands("weir.service", "ExecStart"))
+        .replace("@RELOAD@", &commands("weir.service", "ExecReload"))
+        .replace("@SIGNAL@", commands("weir.service", "KillSignal").trim_start_matches("SIG"))
+        .replace("@ROTATE@", &postrotate("weir.logrotate"))
+        .replace("@NPRE@", &commands("nginx.service", "ExecStartPre"))
+        .replace("@NRELOAD@", &commands("nginx.service", "ExecReload"));
+    succeeded(in_a_root(&made.dir, &script));
+}
+
+#[test]
+fn units_are_what_systemd_reads() {
+    let Some(made) = made("verify") else { return };
+    if !has("systemd-analyze") {
+        return skip("there is no systemd-analyze");
+    }
+    for unit in ["weir.service", "nginx.service"] {
+        // The programs it names must be there.
+        let text = fs::read_to_string(crate::root().join("packaging").join(unit)).unwrap();
+        let here = made.binary.display().to_string();
+        let text = text.replace("/usr/sbin/weir", &here).replace("/usr/sbin/nginx", &here);
+        let text: String = text
+            .lines()
+            .filter(|l| !l.starts_with("Documentation"))
+            .map(|l| format!("{l}\n"))
+            .collect();
+        let file = made.dir.join(unit);
+        fs::write(&file, text).unwrap();
+        let said = Command::new("systemd-analyze").arg("verify").arg(&file).output().unwrap();
+        let errors = String::from_utf8_lossy(&said.stderr);
+        if errors.contains("Failed to initialize manager") {
+            return skip("systemd-analyze does not run here");
+        }
+        let about: Vec<&str> = errors.lines().filter(|l| l.contains(unit)).collect();
+        assert!(said.status.success() && about.is_empty(), "{errors}");
+    }
+}
+
+#[test]
+fn manual_pages_have_no_mistakes() {
+    let Some(made) = made("manual") else { return };
+    if !has("man") {
+        return skip("there is no man");
+    }
+    let template = fs::read_to_string(crate::root().join("packaging/weir.8.in")).unwrap();
+    for (name, text, word) in [
+        ("weir.8", man::program(&template, &made.binary).unwrap(), "--strict"),
+        ("weir.conf.5", man::directives(&made.binary).unwrap(), "client_max_body_size"),
+    ] {
+        let file = made.dir.join(name);
+        fs::write(&file, &text).unwrap();
+        let mut command = Command::new("man");
+        command.args(["--warnings", "-E", "UTF-8", "-l"]).arg(&file);
+        let said = command.env("MANWIDTH", "80").env("LC_ALL", "C.UTF-8").output().unwrap();
+        let errors = String::from_utf8_lossy(&said.stderr);
+        assert!(said.status.success() && errors.is_empty(), "{name}: {errors}");
+        let page = String::from_utf8_lossy(&said.stdout);
+        assert!(page.contains(word), "{name} does not speak of {word}");
+        assert!(!text.contains('@'), "{name}: a placeholder is left");
+    }
+}
+
+/// Instructions with their words, continued lines joined.
+fn dockerfile() -> Vec<(String, String)> {
+    let text = fs::read_to_string(crate::root().join("packaging/docker/Dockerfile")).unwrap();
+    let text = text.lines().filter(|l| !l.starts_with('#')).collect::<Vec<_>>().join("\n");
+    let joined = text.replace("\\\n", " ");
+    let lines = joined.lines().filter(|l| !l.trim().is_empty());
+    lines
+        .map(|l| {
+            let (word, rest) = l.split_once(' ').expect("an instruction and its words");
+            (word.to_owned(), rest.split_whitespace().collect::<Vec<_>>().join(" "))
+        })
+        .collect()
+}
+
+/// `["weir", "-c", "x"]`
+fn words(json: &str) -> Vec<String> {
+    json.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_dockerfile_is_sound() {
+    const KNOWN: [&str; 9] =
+        ["FROM", "WORKDIR", "COPY", "ENV", "RUN", "USER", "EXPOSE", "STOPSIGNAL", "CMD"];
+    let root = crate::root();
+    let layout = fs::read_to_string(root.join("crates/module/src/layout.rs")).unwrap();
+    let all = dockerfile();
+    let last = |name: &str| all.iter().rfind(|(n, _)| n == name).map(|(_, rest)| rest.as_str());
+    for (name, rest) in &all {
+        assert!(KNOWN.contains(&name.as_str()), "{name}");
+        if name == "COPY" && !rest.starts_with("--from=") {
+            let source = rest.split(' ').next().unwrap();
+            assert!(root.join(source).exists(), "{source}");
+        }
+        for variable in rest.split(' ').filter(|_| name == "ENV") {
+            let (variable, _) = variable.split_once('=').unwrap();
+            assert!(layout.contains(&format!("\"{variable}\"")), "{variable} sets nothing");
+        }
+    }
+    assert_eq!(last("STOPSIGNAL"), Some("SIGQUIT"));
+    assert!(last("USER").is_some_and(|u| u != "root" && u != "0"));
+    for (variable, _) in LAYOUT {
+        assert!(layout.contains(&format!("\"{variable}\"")), "{variable} sets nothing");
+    }
+    let Some(binary) = binary() else { return skip("there is no built program") };
+    let command = words(last("CMD").unwrap());
+    let said = Command::new(binary).args(&command[1..]).arg("-h").output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+}
+
+/// The last stage's steps, and then its command as its user.
+#[test]
+fn the_steps_of_the_dockerfile_make_a_server() {
+    let Some(made) = made("docker") else { return };
+    fs::copy(&made.binary, made.dir.join("weir")).unwrap();
+    let all = dockerfile();
+    let stage = all.iter().rposition(|(name, _)| name == "FROM").unwrap();
+    let mut script = String::from("step docker\ncd /\n");
+    let (mut user, mut command) = ("root", Vec::new());
+    for (name, rest) in &all[stage + 1..] {
+        match name.as_str() {
+            "COPY" => {
+                let (from, to) = rest.rsplit_once(' ').unwrap();
+                let from = match from.strip_prefix("--from=build ") {
+                    Some(_) => "/run/made/weir".to_owned(),
+                    None => format!("/run/source/{from}"),
+                };
+                // Of a directory the contents are copied.
+                script.push_str(&format!("mkdir -p $(dirname {to})\ncp -rT {from} {to}\n"));
+            }
+            "RUN" => script.push_str(&format!("{rest}\n")),
+            "USER" => user = rest,
+            "CMD" => command = words(rest),
+            _ => {}
+        }
+    }
+    let command: Vec<String> = command.iter().map(|w| format!("'{w}'")).collect();
+    script.push_str(&format!(
+        "sed -i \"s/listen 8080 /listen 127.0.0.1:$PORT /\" /etc/weir/conf.d/default.conf
+step serve
+# Where a program that was not built for the image has its temporary files.
+install -d -o {user} /usr/local/weir
+touch /run/out; chmod 666 /run/out
+setpriv --reuid {user} --regid {user} --clear-groups {} > /run/out 2>&1 &
+pid=$!
+trap 'cat /run/out' EXIT
+until_ok says 'Weir is running'
+until_ok grep -q 'GET / HTTP/1.0' /run/out
+trap - EXIT
+test \"$(cat /run/weir/weir.pid)\" = $pid
+kill -QUIT $pid
+wait $pid
+step done\n",
+        command.join(" ")
+    ));
+    succeeded(in_a_root(&made.dir, &script));
+}
