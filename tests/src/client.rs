@@ -150,11 +150,7 @@ impl Client {
 
     /// A server that has closed already is no failure: the answer tells.
     pub fn send(&mut self, bytes: &[u8]) {
-        let _ = match &mut self.stream {
-            Stream::Tcp(s) => s.write_all(bytes),
-            Stream::Unix(s) => s.write_all(bytes),
-            Stream::Tls(s) => s.write_all(bytes),
-        };
+        let _ = self.try_send(bytes);
     }
 
     /// The same; whether the server has taken it.
@@ -162,6 +158,7 @@ impl Client {
         match &mut self.stream {
             Stream::Tcp(s) => s.write_all(bytes).is_ok(),
             Stream::Unix(s) => s.write_all(bytes).is_ok(),
+            Stream::Tls(s) => s.write_all(bytes).is_ok(),
         }
     }
 
