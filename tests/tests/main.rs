@@ -99,6 +99,7 @@ mod ssl_stapling;
 mod ssl_verify;
 mod ssl_verify_servers;
 mod static_conditionals;
+mod static_file_changes;
 mod static_file_memory;
 mod static_files;
 mod static_open_file_cache;

@@ -224,7 +224,7 @@ pub const ROWS: &[Row] = &[
     Row::new("open_file_cache", HSL, Arity::ONE_TWO, "off", "Keep open files, sizes and errors.", set_open_file_cache).note("Small files are kept in memory too, within bounds of their own; max counts the files of each worker."),
     Row::new("open_file_cache_valid", HSL, Arity::ONE, "60s", "How long a kept file is not checked.", loc!(open_file_cache_valid, sec)),
     Row::new("open_file_cache_min_uses", HSL, Arity::ONE, "1", "Uses before a file is kept open.", loc!(open_file_cache_min_uses, num)),
-    Row::new("open_file_memory", Context::HTTP, Arity::ONE, "64m", "Memory of each worker for small files and their compressed forms.", loc!(open_file_memory, size)).note("Weir's own: a file of up to 64 KiB is answered from memory, checked by one stat a request, and compressed once per coding and level; 0 keeps nothing."),
+    Row::new("open_file_memory", Context::HTTP, Arity::ONE, "64m", "Memory of each worker for small files and their compressed forms.", loc!(open_file_memory, size)).note("Weir's own: a file of up to 64 KiB is answered from memory, checked by one stat a request (which also asks for the way through the directories; a file whose owner, mode or text has changed since is opened again), and compressed once per coding and level; 0 keeps nothing."),
     Row::new("open_file_cache_events", HSL, Arity::FLAG, "off", "Let the kernel tell of changes.", checked_flag).note("Not needed: a kept file is checked by stat."),
     Row::new("output_buffers", HSL, Arity::TWO, "2 32k", "Buffers for reading files.", |_, d| {
         d.num(0)?;

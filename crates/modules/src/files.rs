@@ -1,8 +1,10 @@
 //! Files as the static modules see them: looked up, kept in memory when small, and checked again
 //! by one `stat` per request (less often where `open_file_cache` says so).
 //!
-//! Difference from nginx: small files are answered from memory even without `open_file_cache`;
-//! the check by modification time, size and inode keeps the answer the file's own.
+//! Difference from nginx: small files are answered from memory even without `open_file_cache`. The
+//! same `stat` keeps the answer the file's own, and as hard to get: it asks the system for the way
+//! through the directories, as `open` does, and the time of the last change (ctime) moves with the
+//! text, the owner, the mode, access lists and labels, so that what has changed is opened again.
 
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
@@ -27,15 +29,23 @@ const HALF_MAX_ENTRIES: usize = 16 * 1024;
 /// What an entry costs besides its text.
 const ENTRY_BYTES: usize = 256;
 
-/// What identifies a file's content.
+/// What identifies a file's content and who may read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     pub size: u64,
     pub mtime: i64,
     mtime_nsec: i64,
+    ctime: i64,
+    ctime_nsec: i64,
     inode: u64,
     device: u64,
+    mode: u32,
+    owner: (u32, u32),
 }
+
+/// The kernel's clock for files moves in steps of up to 10 ms: a file that has changed this shortly
+/// before it is looked at may change once more without a trace.
+const SETTLED_MS: i128 = 20;
 
 impl Stamp {
     #[cfg(unix)]
@@ -45,8 +55,12 @@ impl Stamp {
             size: m.size(),
             mtime: m.mtime(),
             mtime_nsec: m.mtime_nsec(),
+            ctime: m.ctime(),
+            ctime_nsec: m.ctime_nsec(),
             inode: m.ino(),
             device: m.dev(),
+            mode: m.mode(),
+            owner: (m.uid(), m.gid()),
         }
     }
 
@@ -58,9 +72,21 @@ impl Stamp {
             size: m.len(),
             mtime: since.as_secs() as i64,
             mtime_nsec: i64::from(since.subsec_nanos()),
+            ctime: 0,
+            ctime_nsec: 0,
             inode: 0,
             device: 0,
+            mode: 0,
+            owner: (0, 0),
         }
+    }
+
+    /// Whether a later change will show.
+    fn is_settled(&self) -> bool {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now_ms = now.map_or(0, |t| t.as_millis() as i128);
+        let changed_ms = i128::from(self.ctime) * 1000 + i128::from(self.ctime_nsec / 1_000_000);
+        (now_ms - changed_ms).abs() > SETTLED_MS
     }
 
     /// nginx's entity tag: modification time and size.
@@ -78,6 +104,8 @@ pub struct Entry {
     /// Kept open under `open_file_cache`.
     file: Option<Rc<File>>,
     pub forms: Arc<Forms>,
+    /// Its stamp tells of every change since it was read.
+    settled: bool,
     checked_ms: Cell<u64>,
     /// For `open_file_cache`: how often, and when last.
     uses: Cell<u64>,
@@ -93,6 +121,7 @@ impl Entry {
             memory: self.memory.clone(),
             file: None,
             forms: Arc::clone(&self.forms),
+            settled: self.settled,
             checked_ms: self.checked_ms.clone(),
             uses: self.uses.clone(),
             used_ms: self.used_ms.clone(),
@@ -245,7 +274,8 @@ impl FileCache {
             return Ok(if meta.is_dir() { Found::Directory } else { Found::Other });
         }
         let stamp = Stamp::of(&meta);
-        match self.lookup(path).filter(|e| e.stamp == stamp && e.memory.is_some()) {
+        let same = |e: &Rc<Entry>| e.settled && e.stamp == stamp && e.memory.is_some();
+        match self.lookup(path).filter(same) {
             Some(e) => Ok(Found::File(e)),
             None => self.take(file, &meta, 0, 0).map(Found::File),
         }
@@ -263,7 +293,8 @@ impl FileCache {
         }
         let stamp = Stamp::of(&meta);
         let uses = kept.as_ref().map_or(1, |e| e.uses.get());
-        let same = kept.filter(|e| e.stamp == stamp && (e.memory.is_some() || e.file.is_some()));
+        let usable = |e: &Rc<Entry>| e.settled && e.memory.is_some() || e.file.is_some();
+        let same = kept.filter(|e| e.stamp == stamp && usable(e));
         if let Some(e) = same {
             e.checked_ms.set(now);
             return Ok(Found::File(e));
@@ -334,10 +365,12 @@ impl FileCache {
     /// before.
     fn take(&self, mut file: File, meta: &Metadata, now: u64, uses: u64) -> io::Result<Rc<Entry>> {
         let stamp = Stamp::of(meta);
+        let settled = stamp.is_settled();
         let memory = self.read(&mut file, stamp.size)?;
         Ok(Rc::new(Entry {
             etag: stamp.etag(),
             stamp,
+            settled,
             file: memory.is_none().then(|| Rc::new(file)),
             memory,
             forms: Arc::new(Forms::bounded(Box::new(FormRoom(Arc::clone(&self.memory))))),
