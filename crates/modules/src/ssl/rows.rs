@@ -73,7 +73,7 @@ pub const ROWS: &[Row] = &[
             ("optional_no_ca", VerifyClient::OptionalNoCa),
         ])
     }))
-    .note("a certificate is judged by the server that answers, also where the handshake was the default server's or done before a reload; one that does not verify is told of none"),
+    .note("a certificate is judged by the server that answers, also where the handshake was the default server's or done before a reload; one that does not verify is told of none; a chain of more than 64k is refused in the handshake (OpenSSL: 100k)"),
     Row::new("ssl_verify_depth", HS, Arity::ONE, "1", "How many certificates may stand between a client's and the trusted one.", srv!(verify_depth, |d: &Directive| d.num(0))),
     Row::new("ssl_client_certificate", HS, Arity::ONE, "", "Trusted certificates, whose names are sent to clients.", srv!(client_certificate, bytes)),
     Row::new("ssl_trusted_certificate", HS, Arity::ONE, "", "Trusted certificates, whose names are not sent.", srv!(trusted_certificate, bytes)),
