@@ -350,3 +350,28 @@ step done\n",
     ));
     succeeded(in_a_root(&made.dir, &script));
 }
+
+/// The variables are read when the paths are compiled; a whole build of the program would say no more.
+#[test]
+fn the_packaged_program_knows_its_paths() {
+    let dir = std::env::temp_dir().join(format!("weir-package-paths-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let (source, program) = (dir.join("main.rs"), dir.join("main"));
+    let layout = crate::root().join("crates/module/src/layout.rs");
+    let main = format!(
+        "#![allow(dead_code)]\n#[path = {layout:?}]\nmod layout;\nfn main() {{\n\
+         layout::Layout::here().configure_arguments().iter().for_each(|a| println!(\"{{a}}\"));\n}}\n"
+    );
+    fs::write(&source, main).unwrap();
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(rustc);
+    command.args(["--edition", "2021", "-o"]).arg(&program).arg(&source);
+    deb::run(command.envs(LAYOUT.iter().copied())).unwrap();
+    let shown = deb::run(&mut Command::new(&program)).unwrap();
+    let _ = fs::remove_dir_all(&dir);
+    for (variable, value) in LAYOUT {
+        let option = variable.trim_start_matches("WEIR_").to_lowercase().replace('_', "-");
+        let line = format!("--{option}={value}");
+        assert!(shown.lines().any(|l| l == line), "{line} is not in\n{shown}");
+    }
+}
