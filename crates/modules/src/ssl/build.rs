@@ -68,7 +68,7 @@ fn clients(cf: &mut Cf, slots: &Slots, secure: &[ListenAddr]) -> ConfResult<Opti
         !conf.client_certificate.is_empty() || !conf.trusted_certificate.is_empty();
     let listens = &slots.get::<CoreSrv>().listens;
     let is_reached = listens.iter().any(|l| secure.contains(&l.addr));
-    if *conf.verify == VerifyClient::Off || !is_alone && !(is_reached && names_authorities) {
+    if *conf.verify == VerifyClient::Off || !(is_alone || is_reached && names_authorities) {
         return Ok(None);
     }
     let (_, trust) = trust(cf, conf)?;
