@@ -1,6 +1,7 @@
 //! Upstreams whose servers are names: `resolve`, `service=`, and names that are not known at first.
 
 use std::net::Ipv4Addr;
+use std::time::Instant;
 use weir_tests::{
     expect_soon, run_cli, signal, Dns, Next, Origin, Record, Server, Setup, Signal, PATIENCE,
 };
@@ -215,4 +216,19 @@ fn upstream_name_unknown_at_start_serves_once_it_is_known() {
     dns.set("late.invalid", &[]);
     dns.expect("late.invalid A", asked + 2);
     assert_eq!(server.get("/").text(), "here");
+}
+
+/// As in nginx, the next question comes a second later at the earliest.
+#[test]
+fn upstream_resolve_without_time_to_live_is_no_busy_loop() {
+    let (dns, origin) = (Dns::start(), origin());
+    dns.set_ip("a.test", 0, Ipv4Addr::LOCALHOST);
+    let begin = Instant::now();
+    let server = setup(&dns, &origin, "zone z 1m; server a.test:%%ORIGIN%% resolve;").start();
+    expect_soon("the answer", || server.get("/").text() == "here");
+    dns.expect("a.test A", 3);
+    let asked = dns.count("a.test A") as u64;
+    let most = begin.elapsed().as_secs() + 1;
+    assert!((3..=most).contains(&asked), "{asked} questions where {most} are due at most");
+    (0..5).for_each(|_| assert_eq!(server.get("/").text(), "here"));
 }

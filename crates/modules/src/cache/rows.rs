@@ -40,7 +40,7 @@ macro_rules! cache_rows {
             Row::new(concat!($prefix, "cache_bypass"), HSL, Arity::ONE_MORE, "", "When answers are not taken from the cache.", set!(rows::set_bypass)),
             Row::new(concat!($prefix, "no_cache"), HSL, Arity::ONE_MORE, "", "When answers are not kept.", set!(rows::set_no_cache)),
             Row::new(concat!($prefix, "cache_purge"), HSL, Arity::ONE_MORE, "", "When a request purges its key; a final * purges all that begin so.", set!(rows::set_purge))
-                .note("in nginx a part of the commercial version; variants are purged with their key, and a wildcard's files at once"),
+                .note("in nginx a part of the commercial version; variants are purged with their key, and a wildcard's files at once; an answer that is still being fetched is not kept"),
             Row::new(concat!($prefix, "cache_methods"), HSL, Arity::ONE_MORE, "GET HEAD", "Methods whose answers are kept.", set!(rows::set_methods)),
             Row::new(concat!($prefix, "cache_min_uses"), HSL, Arity::ONE, "1", "Requests before an answer is kept.", set!(rows::set_min_uses)),
             Row::new(concat!($prefix, "cache_lock"), HSL, Arity::FLAG, "off", "One request at a time fills an entry.", set!(rows::set_lock))
