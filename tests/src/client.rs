@@ -162,6 +162,7 @@ impl Client {
         match &mut self.stream {
             Stream::Tcp(s) => s.write_all(bytes).is_ok(),
             Stream::Unix(s) => s.write_all(bytes).is_ok(),
+            Stream::Tls(s) => s.write_all(bytes).is_ok(),
         }
     }
 

@@ -154,7 +154,7 @@ pub fn log_file_for(mode: Mode, path: &Path) -> std::io::Result<Arc<LogFile>> {
     }
     could_open(path)?;
     let nothing = std::fs::OpenOptions::new().append(true).open(NOWHERE)?;
-    Ok(Arc::new(LogFile { path: path.to_path_buf(), file: RwLock::new(Arc::new(nothing)) }))
+    Ok(Arc::new(LogFile::of(path.to_path_buf(), nothing)))
 }
 
 /// Whether there is such a file, or a directory to make it in.
