@@ -45,6 +45,7 @@ mod line_ends;
 mod listen_options;
 mod location_selection;
 mod log_delivery;
+mod log_pipes;
 mod map_module;
 mod memcached_servers;
 mod memcached_values;

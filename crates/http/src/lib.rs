@@ -21,6 +21,7 @@ pub mod headers_out;
 pub mod held;
 mod listen_rows;
 pub mod location;
+mod log_pipe;
 pub mod logger;
 pub mod matching;
 pub mod module;

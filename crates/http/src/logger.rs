@@ -1,10 +1,15 @@
 //! The error log: levels, places to write to, nginx's line format.
 
+pub use crate::log_pipe::begin_threads;
+
+use crate::log_pipe::Pipe;
 use crate::request::Request;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
 use weir_base::date;
 use weir_base::line::push_logged;
 use weir_module::Mode;
@@ -18,34 +23,78 @@ const EISDIR: i32 = 21;
 
 /// Keeps nothing that is written to it.
 const NOWHERE: &str = if cfg!(windows) { "NUL" } else { "/dev/null" };
+/// How long the end of the process waits for readers of logs.
+const SETTLE: Duration = Duration::from_millis(500);
 
 /// A log file that can be opened again under its name (USR1).
 pub struct LogFile {
     pub path: PathBuf,
     file: RwLock<Arc<File>>,
+    /// Somebody reads it, who may be slow.
+    is_pipe: AtomicBool,
+    pipe: Arc<Pipe>,
 }
 
 impl LogFile {
     pub fn open(path: &Path) -> std::io::Result<LogFile> {
-        Ok(LogFile { path: path.to_path_buf(), file: RwLock::new(Arc::new(open_append(path)?)) })
+        Ok(LogFile::of(path.to_path_buf(), open_append(path)?))
+    }
+
+    fn of(path: PathBuf, file: File) -> LogFile {
+        let is_pipe = AtomicBool::new(is_pipe(&file));
+        LogFile { path, file: RwLock::new(Arc::new(file)), is_pipe, pipe: Arc::default() }
     }
 
     /// Opens the path again; the old file is closed when its last user is done.
     pub fn reopen(&self) -> std::io::Result<()> {
         let fresh = Arc::new(open_append(&self.path)?);
+        self.is_pipe.store(is_pipe(&fresh), Ordering::Relaxed);
         *self.file.write().unwrap_or_else(|e| e.into_inner()) = fresh;
         Ok(())
     }
 
     pub fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
         let file = Arc::clone(&self.file.read().unwrap_or_else(|e| e.into_inner()));
+        if self.is_pipe.load(Ordering::Relaxed) {
+            return self.pipe.write(file, bytes);
+        }
         (&*file).write_all(bytes)
+    }
+
+    /// What to say of lines that a slow reader has cost; at most once a second.
+    pub fn loss(&self) -> Option<String> {
+        if !self.is_pipe.load(Ordering::Relaxed) {
+            return None;
+        }
+        let dropped = self.pipe.dropped()?;
+        Some(format!(
+            "{dropped} lines for \"{}\" were dropped, its reader is slow",
+            self.path.display()
+        ))
     }
 
     /// The open file, for handing its descriptor on.
     pub fn handle(&self) -> Arc<File> {
         Arc::clone(&self.file.read().unwrap_or_else(|e| e.into_inner()))
     }
+}
+
+#[cfg(unix)]
+fn is_pipe(file: &File) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    file.metadata().is_ok_and(|m| m.file_type().is_fifo() || m.file_type().is_socket())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &File) -> bool {
+    false
+}
+
+/// Waits for what threads have still to write to pipes, but not long: their readers may be gone.
+pub fn settle() {
+    let deadline = Instant::now() + SETTLE;
+    let files = FILES.lock().unwrap_or_else(|e| e.into_inner()).clone();
+    files.iter().for_each(|f| f.pipe.settle(deadline));
 }
 
 fn open_append(path: &Path) -> std::io::Result<File> {
@@ -84,7 +133,7 @@ pub fn log_file(path: &Path) -> std::io::Result<Arc<LogFile>> {
     let file = match handed.iter().position(|(p, _)| p == path) {
         Some(at) => {
             let (path, file) = handed.swap_remove(at);
-            Arc::new(LogFile { path, file: RwLock::new(Arc::new(file)) })
+            Arc::new(LogFile::of(path, file))
         }
         None => Arc::new(LogFile::open(path)?),
     };
@@ -105,7 +154,7 @@ pub fn log_file_for(mode: Mode, path: &Path) -> std::io::Result<Arc<LogFile>> {
     }
     could_open(path)?;
     let nothing = std::fs::OpenOptions::new().append(true).open(NOWHERE)?;
-    Ok(Arc::new(LogFile { path: path.to_path_buf(), file: RwLock::new(Arc::new(nothing)) }))
+    Ok(Arc::new(LogFile::of(path.to_path_buf(), nothing)))
 }
 
 /// Whether there is such a file, or a directory to make it in.
@@ -166,7 +215,12 @@ impl ErrorLog {
                 continue;
             }
             match sink {
-                LogSink::File(f) => drop(f.write(&line)),
+                LogSink::File(f) => {
+                    drop(f.write(&line));
+                    if let Some(loss) = f.loss() {
+                        drop(f.write(&format_line(LogLevel::Alert, None, loss.as_bytes())));
+                    }
+                }
                 LogSink::Stderr => drop(std::io::stderr().write_all(&line)),
                 LogSink::Syslog(s) => s.send(level, &line[..line.len() - 1]),
             }

@@ -6,7 +6,8 @@
 //!
 //! Differences from nginx: `flush=` counts from the first line after a timer has fired and not
 //! from each emptying of the buffer, so lines never wait longer than told; opening logs again
-//! also closes the files kept by `open_log_file_cache`.
+//! also closes the files kept by `open_log_file_cache`; a log that is a pipe is written by a thread,
+//! and its lines are dropped and counted while its reader does not read, which stops nginx.
 
 mod buffer;
 mod files;
@@ -146,6 +147,10 @@ const ROWS: &[Row] = &[
         "logs/access.log combined",
         "Where and how requests are logged.",
         set_log,
+    )
+    .note(
+        "A log that is a pipe or fifo is written by a thread: what its reader leaves unread beyond 1m is \
+         dropped, and the error log says how many lines.",
     ),
     Row::new(
         "open_log_file_cache",
@@ -368,6 +373,7 @@ fn write(r: &mut Request, conf: &LogLoc, log: &AccessLog) {
             }
             let written = line(r, &log.format, |line| sink.file.write(line));
             report(r, &sink.health, &sink.file.path, written);
+            tell_loss(r, &sink.file);
         }
         Target::Computed { prefix, name, health } if !health.is_full() => {
             if !root_exists(r) {
@@ -407,6 +413,12 @@ fn line<T>(r: &mut Request, format: &Format, f: impl FnOnce(&[u8]) -> T) -> T {
         buf.push(b'\n');
         f(buf)
     })
+}
+
+fn tell_loss(r: &Request, file: &LogFile) {
+    if let Some(loss) = file.loss() {
+        r.gen().shared.error_log.log(LogLevel::Alert, None, loss.as_bytes());
+    }
 }
 
 fn report(r: &Request, health: &Health, path: &std::path::Path, written: std::io::Result<()>) {

@@ -395,6 +395,7 @@ fn spawn(
                     2
                 }
             };
+            weir_http::logger::settle();
             std::process::exit(code);
         }
     }

@@ -43,7 +43,9 @@ fn main() -> ExitCode {
         Ok(a) => a,
         Err(e) => return fail(&format!("{}: {e}\n", load::PROGRAM)),
     };
-    match run(&args) {
+    let done = run(&args);
+    weir_http::logger::settle();
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => fail(&text),
     }

@@ -84,6 +84,7 @@ impl Setup {
 
 pub fn start(setup: Setup) -> io::Result<WorkerHandle> {
     let (commands, inbox) = unbounded_channel();
+    weir_http::logger::begin_threads();
     let name = format!("worker {}", setup.id);
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         let log = Arc::clone(&setup.generation.error_log);

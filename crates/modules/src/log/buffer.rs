@@ -132,6 +132,7 @@ pub fn append(r: &mut Request, sink: &Arc<Sink>, format: &Format) {
     }
     give_back(sink, text);
     super::report(r, &sink.health, &sink.file.path, written);
+    super::tell_loss(r, &sink.file);
 }
 
 fn take(sink: &Arc<Sink>) -> Vec<u8> {

@@ -1,0 +1,87 @@
+//! Logs that somebody reads from a fifo: a reader that stalls costs lines and stops no request.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Command;
+use std::thread::JoinHandle;
+use weir_tests::{expect_soon, Server, Setup, Signal};
+
+/// Makes a fifo; its reader is there once the server has opened it.
+fn fifo(path: &Path) -> JoinHandle<File> {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    let path = path.to_path_buf();
+    std::thread::spawn(move || File::open(path).unwrap())
+}
+
+fn start(conf: &str) -> (Server, File) {
+    let setup = Setup::new(conf);
+    let reader = fifo(&setup.dir().join("pipe"));
+    (setup.start(), reader.join().unwrap())
+}
+
+/// Asks for more than pipe and queue hold, on a kept connection.
+fn flood(server: &Server) {
+    let mut client = server.connect();
+    for n in 0..900 {
+        assert_eq!(client.get(&format!("/{n}{}", "x".repeat(2500))).status, 404);
+    }
+}
+
+/// Reads until a line has this in it; how many lines that took.
+fn lines_until(lines: &mut impl Iterator<Item = String>, wanted: &str) -> usize {
+    lines.position(|line| line.contains(wanted)).expect("the line comes")
+}
+
+#[test]
+fn a_stalled_reader_of_the_access_log() {
+    for buffer in ["", "buffer=8k flush=10ms"] {
+        let (server, pipe) = start(
+            &"worker_processes 1; events {} http { keepalive_requests 10000; log_not_found off;
+                log_format l $request_uri; access_log %%DIR%%/pipe l BUFFER;
+                server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%; } }"
+                .replace("BUFFER", buffer),
+        );
+        flood(&server);
+        expect_soon("the log says what was lost", || {
+            server.get("/");
+            server.error_log().contains("were dropped")
+        });
+        let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
+        let read = lines_until(&mut lines, "/300x");
+        assert_eq!(read, 300, "what was kept is in order and whole");
+        server.get("/behind");
+        lines_until(&mut lines, "/behind");
+    }
+}
+
+#[test]
+fn a_stalled_reader_of_the_error_log() {
+    let (server, pipe) = start(
+        "worker_processes 1; error_log %%DIR%%/pipe; events {} http { keepalive_requests 10000;
+            access_log off; server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%; } }",
+    );
+    flood(&server);
+    let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
+    lines_until(&mut lines, "/300x");
+    let told = std::thread::spawn(move || lines_until(&mut lines, "were dropped"));
+    expect_soon("the log says what was lost", || {
+        server.get("/more");
+        told.is_finished()
+    });
+}
+
+#[test]
+fn nothing_is_lost_at_the_end() {
+    let (mut server, pipe) = start(
+        "worker_processes 1; events {} http { access_log %%DIR%%/pipe;
+            server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%; } }",
+    );
+    let lines = std::thread::spawn(move || BufReader::new(pipe).lines().count());
+    for n in 0..100 {
+        server.get(&format!("/{n}"));
+    }
+    server.signal(Signal::Quit);
+    assert_eq!(server.wait_exit(), Some(0));
+    assert_eq!(lines.join().unwrap(), 100);
+}
