@@ -133,8 +133,10 @@ pub(crate) fn write_fields(r: &Request, head: &mut impl HeadSink) {
     if !out.has_date {
         head.date(&r.conn().worker);
     }
-    if let Some(parts) = out.content_type_parts() {
-        head.known(CONTENT_TYPE, &parts);
+    match out.content_type_parts() {
+        Some([kind, b"", b""]) => head.known(CONTENT_TYPE, &[kind]),
+        Some(parts) => head.known(CONTENT_TYPE, &parts),
+        None => {}
     }
     if let Some(n) = out.content_length {
         head.number(CONTENT_LENGTH, n);

@@ -34,6 +34,15 @@ const EARLY_HINTS: u16 = 103;
 const SENDING: &str = "sending request to upstream";
 const READING: &str = "reading response header from upstream";
 
+/// What was being read of an answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Reading {
+    Head,
+    Body,
+    /// The same, into buffers.
+    Ahead,
+}
+
 /// Why an exchange failed.
 #[derive(Debug)]
 pub enum Fault {
@@ -41,8 +50,7 @@ pub enum Fault {
     /// In words for the log.
     Tls(String),
     Send(io::Error),
-    /// By which call, while doing what.
-    Read(io::Error, &'static str, &'static str),
+    Read(io::Error, Reading),
     Eof(&'static str),
     /// While doing what.
     Timeout(&'static str),
@@ -89,7 +97,12 @@ impl Fault {
                     &format!("writev() failed {} while {SENDING}", error_text(e)),
                 );
             }
-            Fault::Read(e, call, doing) => {
+            Fault::Read(e, what) => {
+                let (call, doing) = match what {
+                    Reading::Head => ("recv()", READING),
+                    Reading::Body => ("recv()", "reading upstream"),
+                    Reading::Ahead => ("readv()", "reading upstream"),
+                };
                 let text = format!("{call} failed {} while {doing}", error_text(e));
                 r.log(LogLevel::Error, &text);
             }
@@ -501,7 +514,7 @@ impl<'a> Talk<'a> {
                 Poll::Ready(Step::Failed(Fault::Timeout(READING)))
             }
             Poll::Ready(Err(LinkError::Io(e))) => {
-                Poll::Ready(Step::Failed(Fault::Read(e, "recv()", READING)))
+                Poll::Ready(Step::Failed(Fault::Read(e, Reading::Head)))
             }
             Poll::Ready(Err(LinkError::Protocol(text))) => {
                 let text = format!("{text} while {READING}");

@@ -12,7 +12,7 @@
 use super::ahead::{filtered, is_full, Ahead, PIECE_BYTES};
 use super::cache::Keep;
 use super::conf::BackendLoc;
-use super::exchange::Fault;
+use super::exchange::{Fault, Reading};
 use super::Wire;
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
@@ -96,7 +96,10 @@ pub async fn run(
     r.exchange.reply = first;
     done?;
     relay.go_on()?;
-    relay.rest(r, link).await
+    match relay.reader.done && relay.buffering {
+        true => Ok(()),
+        false => relay.rest(r, link).await,
+    }
 }
 
 struct Relay<'a, 'c> {
@@ -569,7 +572,8 @@ impl Relay<'_, '_> {
 fn read_fault(e: LinkError, buffering: bool) -> Fault {
     match e {
         LinkError::Timeout => Fault::Timeout(READING),
-        LinkError::Io(e) => Fault::Read(e, if buffering { "readv()" } else { "recv()" }, READING),
+        LinkError::Io(e) if buffering => Fault::Read(e, Reading::Ahead),
+        LinkError::Io(e) => Fault::Read(e, Reading::Body),
         LinkError::Protocol(text) => Fault::Protocol(format!("{text} while {READING}")),
     }
 }

@@ -136,7 +136,9 @@ macro_rules! buffer_rows {
                 "on",
                 "Reads an answer ahead of a slow client.",
                 set!(rows::set_buffering),
-            ),
+            )
+            .note("on: what the server has sent is passed on before more is waited for, whatever the \
+                   body's framing; what gzip holds, and a head without a body, after 10 ms"),
             Row::new(
                 concat!($prefix, "request_buffering"),
                 HSL,
