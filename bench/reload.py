@@ -2,10 +2,12 @@
 """Count what a server loses while it is reloaded under load.
 
     reload.py --binary target/release/weir [--secs 5] [--reuseport on|off|toggle] [--workers 4,1,3,2]
+              [--how reload|upgrade]
 
 Starts the program on a configuration of its own, puts load on it (connections of one request each, and
 kept connections that ask again and again), and reloads it all the while, each time with the next number
-of workers.  Printed are
+of workers; with --how upgrade each reload is an upgrade, SIGUSR2 and then SIGQUIT to the old process.
+Printed are
 
     answered   requests that got their whole answer
     lost       requests on fresh connections that were refused, reset, closed or not answered in 5 s
@@ -31,7 +33,8 @@ def conf(args, turn, port, dir_):
     workers = args.workers[turn % len(args.workers)]
     own = {'on': True, 'off': False, 'toggle': turn % 3 != 0}[args.reuseport]
     user = 'user root;' if os.geteuid() == 0 else ''
-    return (f'{user} daemon off; worker_processes {workers}; pid {dir_}/pid; error_log {dir_}/error.log notice;\n'
+    daemon = 'on' if args.how == 'upgrade' else 'off'
+    return (f'{user} daemon {daemon}; worker_processes {workers}; pid {dir_}/pid; error_log {dir_}/error.log notice;\n'
             'events { worker_connections 4096; }\n'
             'http { access_log off; keepalive_requests 100000000; '
             f'server {{ listen 127.0.0.1:{port} {"reuseport" if own else ""}; return 200 {turn:08}; }} }}\n')
@@ -102,7 +105,7 @@ class Load:
 
 def wait_up(port, child):
     end = time.monotonic() + PATIENCE_SECS
-    while time.monotonic() < end and child.poll() is None:
+    while time.monotonic() < end and not child.poll():
         try:
             return socket.create_connection(('127.0.0.1', port), 1).close()
         except OSError:
@@ -119,12 +122,44 @@ def body(load):
         return b''
 
 
+def running(dir_, other_than=None):
+    """The process in the pid file, once it is another one."""
+    end = time.monotonic() + PATIENCE_SECS
+    while time.monotonic() < end:
+        try:
+            pid = int(pathlib.Path(dir_, 'pid').read_text())
+            if pid != other_than:
+                return pid
+        except (OSError, ValueError):
+            pass
+        time.sleep(0.01)
+    sys.exit('there is no new process; see the error log')
+
+
+def wait_gone(pid):
+    while pathlib.Path(f'/proc/{pid}').exists():
+        time.sleep(0.01)
+
+
+def change(args, dir_, pid):
+    """Puts the new configuration in force; the process to go on with."""
+    if args.how == 'reload':
+        os.kill(pid, signal.SIGHUP)
+        return pid
+    os.kill(pid, signal.SIGUSR2)
+    new = running(dir_, pid)
+    os.kill(pid, signal.SIGQUIT)
+    wait_gone(pid)
+    return new
+
+
 def run(args, dir_):
     port, path = free_port(), pathlib.Path(dir_, 'nginx.conf')
     path.write_text(conf(args, 0, port, dir_))
     child = subprocess.Popen([args.binary, '-p', dir_, '-c', str(path), '-e', f'{dir_}/error.log'])
     try:
         wait_up(port, child)
+        pid = running(dir_)
         load = Load(port)
         threads = [threading.Thread(target=t) for t in (load.fresh, load.kept) * 2]
         for t in threads:
@@ -133,7 +168,7 @@ def run(args, dir_):
         while time.monotonic() < end:
             turn += 1
             path.write_text(conf(args, turn, port, dir_))
-            child.send_signal(signal.SIGHUP)
+            pid = change(args, dir_, pid)
             late = time.monotonic() + PATIENCE_SECS
             while body(load) != b'%08d' % turn and time.monotonic() < late:
                 time.sleep(0.01)
@@ -146,8 +181,9 @@ def run(args, dir_):
             t.join()
         return turn, load
     finally:
-        child.terminate()
+        os.kill(running(dir_), signal.SIGTERM)
         child.wait(PATIENCE_SECS)
+        wait_gone(pid)
 
 
 def main():
@@ -155,6 +191,7 @@ def main():
     p.add_argument('--binary', required=True)
     p.add_argument('--secs', type=float, default=5)
     p.add_argument('--reuseport', choices=('on', 'off', 'toggle'), default='on')
+    p.add_argument('--how', choices=('reload', 'upgrade'), default='reload')
     p.add_argument('--workers', type=lambda t: [int(n) for n in t.split(',')], default=[4, 1, 3, 2])
     args = p.parse_args()
     dir_ = tempfile.mkdtemp(prefix='weir-reload-')

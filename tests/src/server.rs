@@ -18,6 +18,8 @@ pub enum Signal {
     Usr2,
     Winch,
     Kill,
+    Stop,
+    Cont,
 }
 
 impl Signal {
@@ -30,6 +32,8 @@ impl Signal {
             Signal::Usr2 => "USR2",
             Signal::Winch => "WINCH",
             Signal::Kill => "KILL",
+            Signal::Stop => "STOP",
+            Signal::Cont => "CONT",
         }
     }
 }
@@ -82,7 +86,12 @@ impl Server {
     pub(crate) fn run(setup: Setup) -> Server {
         write_conf(&setup);
         let stderr = std::fs::File::create(setup.dir().join("stderr")).unwrap();
-        let child = command(setup.dir())
+        let mut command = command(setup.dir());
+        if let Some(umask) = &setup.umask {
+            command = with_umask(umask, &command);
+        }
+        command.envs(setup.env.iter().map(|(name, value)| (name, value)));
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr)
@@ -177,6 +186,11 @@ impl Server {
         self.daemon.unwrap_or(self.child.id())
     }
 
+    /// The processes that the one to signal has started.
+    pub fn children(&self) -> Vec<u32> {
+        children(self.pid())
+    }
+
     pub fn signal(&self, signal: Signal) {
         self::signal(self.pid(), signal);
     }
@@ -214,8 +228,14 @@ impl Server {
     }
 }
 
+/// The processes that one has started.
+pub fn children(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    text.unwrap_or_default().split_whitespace().filter_map(|n| n.parse().ok()).collect()
+}
+
 /// Zombies that nobody reaps count as dead.
-fn is_alive(pid: u32) -> bool {
+pub fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
 }
@@ -252,6 +272,14 @@ fn command(dir: &Path) -> Command {
     command.arg("-c").arg(dir.join("nginx.conf"));
     command.arg("-e").arg(dir.join("error.log"));
     command
+}
+
+/// The same command, started by a shell that sets the umask first.
+fn with_umask(umask: &str, command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!("umask {umask}; exec \"$@\"")).arg("sh");
+    shell.arg(command.get_program()).args(command.get_args());
+    shell
 }
 
 /// On the first line, so that line numbers in messages stay those of the test's text.

@@ -33,6 +33,8 @@ pub struct Setup {
     dir: PathBuf,
     pub(crate) ports: BTreeMap<usize, u16>,
     keep_dir: bool,
+    pub(crate) umask: Option<String>,
+    pub(crate) env: Vec<(String, String)>,
 }
 
 impl Setup {
@@ -42,8 +44,14 @@ impl Setup {
         let dir = std::env::temp_dir().join(format!("weir-test-{}-{turn}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(dir.join("logs")).unwrap();
-        let mut setup =
-            Setup { conf: conf.to_string(), dir, ports: BTreeMap::new(), keep_dir: false };
+        let mut setup = Setup {
+            conf: conf.to_string(),
+            dir,
+            ports: BTreeMap::new(),
+            keep_dir: false,
+            umask: None,
+            env: Vec::new(),
+        };
         setup.conf = setup.fill_in(conf);
         setup
     }
@@ -63,6 +71,18 @@ impl Setup {
     /// Replaces `%%NAME%%`.
     pub fn set(mut self, name: &str, value: impl ToString) -> Setup {
         self.conf = self.conf.replace(&format!("%%{name}%%"), &value.to_string());
+        self
+    }
+
+    /// A variable of the environment to start with.
+    pub fn env(mut self, name: &str, value: &str) -> Setup {
+        self.env.push((name.to_string(), value.to_string()));
+        self
+    }
+
+    /// The umask to start with, in octal digits.
+    pub fn umask(mut self, digits: &str) -> Setup {
+        self.umask = Some(digits.to_string());
         self
     }
 

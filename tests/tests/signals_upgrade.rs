@@ -1,7 +1,7 @@
 //! A new binary takes over from a running one, which must be a daemon: one whose parent still
 //! runs takes itself for the new one of two and refuses.
 
-use weir_tests::{expect_soon, Server, Signal};
+use weir_tests::{expect_soon, Server, Setup, Signal};
 
 const CONF: &str =
     "daemon on; pid %%DIR%%/the.pid; events {} http { server { listen 127.0.0.1:%%PORT_0%%;
@@ -44,4 +44,14 @@ fn an_upgrade_can_be_taken_back() {
     weir_tests::signal(new, Signal::Quit);
     expect_soon("the old one has its pid file back", || pid_in(&server, "the.pid") == Some(old));
     assert_eq!(server.get("/").text(), "ok");
+}
+
+/// What the environment says is not believed: numbers that are no listening sockets are left alone.
+#[test]
+fn a_wrong_list_of_sockets_does_no_harm() {
+    for list in ["-1", "0;1;2;", "7;7;999999;", "x;-5;99999999999999999999;"] {
+        let server =
+            Setup::new(&CONF.replace("daemon on", "daemon off")).env("NGINX", list).start();
+        assert_eq!(server.get("/").text(), "ok", "NGINX={list}");
+    }
 }

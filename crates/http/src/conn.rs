@@ -251,6 +251,8 @@ pub struct Connection {
     pub(crate) ender: RefCell<Option<Waker>>,
     /// Coarse monotonic ms before which an idle connection is not closed by us.
     pub keepalive_least: Cell<u64>,
+    /// Another process has it now.
+    pub(crate) carried_away: Cell<bool>,
 }
 
 /// How a wait for the client ended badly.
@@ -298,6 +300,7 @@ impl Connection {
             may_speak_h2: Cell::new(false),
             ender: RefCell::new(None),
             keepalive_least: Cell::new(0),
+            carried_away: Cell::new(false),
             worker,
         }
     }
@@ -373,6 +376,11 @@ impl Connection {
     /// Ready once the deadline for reading has passed.
     pub fn poll_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
         self.timer.borrow_mut().poll_until(cx, deadline)
+    }
+
+    /// Wakes the task if it waits for the client with a deadline.
+    pub(crate) fn wake(&self) {
+        self.timer.borrow_mut().wake();
     }
 
     /// Whether the client speaks TLS.

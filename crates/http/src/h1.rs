@@ -51,23 +51,32 @@ enum After {
 
 /// Serves one connection to its end.
 pub async fn serve(conn: Rc<Connection>) {
+    if conn.requests.get() > 0 {
+        // It comes from another process, between two requests.
+        return requests(&conn, Vec::new()).await;
+    }
     let mut leftover = Vec::new();
     if expects_proxy_header(&conn) && !read_proxy_header(&conn, &mut leftover).await {
         return;
     }
-    let Some(mut leftover) = tls::accept(&conn, leftover).await else { return };
+    let Some(leftover) = tls::accept(&conn, leftover).await else { return };
     if conn.stream.protocol().as_deref() == Some(b"h2") {
         return h2::serve(conn, leftover).await;
     }
     expect_preface(&conn);
-    let mut idle_until = 0;
+    requests(&conn, leftover).await;
+}
+
+/// One request after another.
+async fn requests(conn: &Rc<Connection>, mut leftover: Vec<u8>) {
+    let mut idle_until = conn.keepalive_deadline.get();
     loop {
-        let after = request(&conn, leftover, idle_until).await;
+        let after = request(conn, leftover, idle_until).await;
         match after {
             After::Keep(rest) => leftover = rest,
-            After::Linger => return linger(&conn).await,
+            After::Linger => return linger(conn).await,
             After::Close => return,
-            After::Http2(read) => return h2::serve(conn, read).await,
+            After::Http2(read) => return h2::serve(Rc::clone(conn), read).await,
         }
         idle_until = conn.keepalive_deadline.get();
     }
@@ -173,6 +182,9 @@ async fn wait_for_request(
     let mut idle = false;
     let mut fresh = None;
     let ready = poll_fn(|cx| {
+        if conn.carried_away.get() {
+            return Poll::Ready(false);
+        }
         if let Poll::Ready(read) = conn.poll_read_request(cx, HEAD_ROOM_BYTES, slot) {
             return Poll::Ready(read);
         }
@@ -184,7 +196,10 @@ async fn wait_for_request(
             conn.waiting.set(true);
             Counters::add(&conn.worker.counters.waiting, 1);
             // A first request is waited for: its connection was accepted to be answered.
-            if !first && (conn.worker.closing.get() || !conn.keep_up()) {
+            if conn.worker.has_successor.get() && !first {
+                // It may go to the other process, or else be answered once more.
+                conn.worker.one_ended.notify_one();
+            } else if !first && (conn.worker.closing.get() || !conn.keep_up()) {
                 let least = conn.keepalive_least.get();
                 if least <= clock::mono_ms() {
                     return Poll::Ready(false);

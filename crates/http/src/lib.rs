@@ -4,6 +4,8 @@
 pub mod body;
 pub mod buf;
 pub mod build;
+#[cfg(unix)]
+pub mod carried;
 pub mod client_watch;
 pub mod conf;
 pub mod conn;

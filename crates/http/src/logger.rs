@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use weir_base::date;
 use weir_base::line::push_logged;
 use weir_module::Mode;
+#[cfg(unix)]
+use weir_runtime::trusted;
 use weir_runtime::{clock, tz};
 
 /// The levels of logs are those of the configuration's messages.
@@ -47,10 +49,34 @@ impl LogFile {
 
     /// Opens the path again; the old file is closed when its last user is done.
     pub fn reopen(&self) -> std::io::Result<()> {
-        let fresh = Arc::new(open_append(&self.path)?);
-        self.is_pipe.store(is_pipe(&fresh), Ordering::Relaxed);
-        *self.file.write().unwrap_or_else(|e| e.into_inner()) = fresh;
+        self.set(open_append(&self.path)?);
         Ok(())
+    }
+
+    /// The same, and the file is the user's who is to open it later.
+    #[cfg(unix)]
+    fn reopen_for(&self, uid: Option<u32>) -> std::io::Result<()> {
+        let opened = trusted::append(&self.path)?;
+        if let Some(uid) = uid {
+            // A log on a file system without owners still works.
+            let _ = opened.give(&self.path, uid);
+        }
+        self.set(opened.file);
+        Ok(())
+    }
+
+    fn set(&self, file: File) {
+        self.is_pipe.store(is_pipe(&file), Ordering::Relaxed);
+        *self.file.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(file);
+    }
+
+    /// Whether another file has its name by now, or none.
+    #[cfg(unix)]
+    fn has_moved(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let id = |m: std::fs::Metadata| (m.dev(), m.ino());
+        let named = std::fs::metadata(&self.path).map(id);
+        !matches!((named, self.handle().metadata().map(id)), (Ok(a), Ok(b)) if a == b)
     }
 
     pub fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
@@ -97,6 +123,12 @@ pub fn settle() {
     files.iter().for_each(|f| f.pipe.settle(deadline));
 }
 
+#[cfg(unix)]
+fn open_append(path: &Path) -> std::io::Result<File> {
+    trusted::append(path).map(|opened| opened.file)
+}
+
+#[cfg(not(unix))]
 fn open_append(path: &Path) -> std::io::Result<File> {
     std::fs::OpenOptions::new().create(true).append(true).open(path)
 }
@@ -104,8 +136,14 @@ fn open_append(path: &Path) -> std::io::Result<File> {
 /// Log files that the master has opened for this process, until the configuration names them.
 static HANDED: Mutex<Vec<(PathBuf, File)>> = Mutex::new(Vec::new());
 
-/// Keeps a file that the master opened.
+/// Takes a file that the master opened: in the place of the one that is open under that name, or
+/// to be kept until a configuration names it.
 pub fn keep_handed(path: PathBuf, file: File) {
+    let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
+    if let Some(open) = files.iter().find(|f| f.path == path) {
+        return open.set(file);
+    }
+    drop(files);
     HANDED.lock().unwrap_or_else(|e| e.into_inner()).push((path, file));
 }
 
@@ -177,9 +215,19 @@ pub fn reopen_all() -> Vec<(PathBuf, std::io::Error)> {
     files.iter().filter_map(|f| f.reopen().err().map(|e| (f.path.clone(), e))).collect()
 }
 
-/// The paths of all open logs, so that the master can give them to the workers' user.
-pub fn log_paths() -> Vec<PathBuf> {
-    FILES.lock().unwrap_or_else(|e| e.into_inner()).iter().map(|f| f.path.clone()).collect()
+/// The same for the master: the files are given to the workers' user.
+#[cfg(unix)]
+pub fn reopen_for(uid: Option<u32>) -> Vec<(PathBuf, std::io::Error)> {
+    let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
+    files.iter().filter_map(|f| f.reopen_for(uid).err().map(|e| (f.path.clone(), e))).collect()
+}
+
+/// With a new configuration every log is what has its name now.
+#[cfg(unix)]
+pub fn reopen_moved() -> Vec<(PathBuf, std::io::Error)> {
+    let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
+    let moved = files.iter().filter(|f| f.has_moved());
+    moved.filter_map(|f| f.reopen().err().map(|e| (f.path.clone(), e))).collect()
 }
 
 pub enum LogSink {

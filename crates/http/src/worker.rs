@@ -124,6 +124,8 @@ pub struct Worker {
     early: Cell<u8>,
     /// Set when the worker is to finish: keep-alive connections are closed after their request.
     pub closing: Cell<bool>,
+    /// With `closing`: another process goes on with the same sockets, and takes kept connections.
+    pub has_successor: Cell<bool>,
     /// Tells the finishing worker that a connection has ended.
     pub one_ended: tokio::sync::Notify,
     pub connections: Cell<usize>,
@@ -148,6 +150,7 @@ impl Worker {
             date: Cell::new((i64::MIN, [0; 29])),
             early: Cell::new(EARLY_TRIES),
             closing: Cell::new(false),
+            has_successor: Cell::new(false),
             one_ended: tokio::sync::Notify::new(),
             connections: Cell::new(0),
             connections_max: Cell::new(usize::MAX),

@@ -9,15 +9,97 @@ const FDS_PER_CALL: usize = 200;
 /// A message is never larger.
 const BODY_MAX_BYTES: u64 = 1 << 30;
 
-/// Sends a body and descriptors.
-pub fn send(to: &UnixStream, body: &[u8], fds: &[RawFd]) -> io::Result<()> {
-    let mut to = to;
-    to.write_all(&(body.len() as u64).to_ne_bytes())?;
-    to.write_all(&(fds.len() as u64).to_ne_bytes())?;
-    for part in fds.chunks(FDS_PER_CALL) {
-        send_fds(to, part)?;
+/// A message on its way: what is sent of it, and what waits until the other side reads.
+struct Parcel {
+    /// Lengths, then the body; the descriptors travel between the two.
+    bytes: Vec<u8>,
+    sent_bytes: usize,
+    fds: Vec<OwnedFd>,
+    sent_fds: usize,
+    whole: bool,
+}
+
+const HEAD_BYTES: usize = 16;
+
+impl Parcel {
+    /// `Ok(true)`: all of it is sent.
+    fn push(&mut self, to: &UnixStream) -> io::Result<bool> {
+        let mut socket = to;
+        loop {
+            let until = if self.sent_bytes < HEAD_BYTES { HEAD_BYTES } else { self.bytes.len() };
+            let result = if self.sent_bytes == HEAD_BYTES && self.sent_fds < self.fds.len() {
+                let end = self.fds.len().min(self.sent_fds + FDS_PER_CALL);
+                let part: Vec<RawFd> =
+                    self.fds[self.sent_fds..end].iter().map(AsRawFd::as_raw_fd).collect();
+                send_fds(to, &part).map(|()| self.sent_fds = end)
+            } else if self.sent_bytes == until {
+                return Ok(true);
+            } else {
+                let result = socket.write(&self.bytes[self.sent_bytes..until]);
+                result.map(|n| self.sent_bytes += n)
+            };
+            match result {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
     }
-    to.write_all(body)
+}
+
+/// The sending side, which never waits: a process that does not read must not stop the other.
+pub struct Outbox {
+    link: UnixStream,
+    queue: std::collections::VecDeque<Parcel>,
+}
+
+impl Outbox {
+    pub fn new(link: UnixStream) -> io::Result<Outbox> {
+        link.set_nonblocking(true)?;
+        Ok(Outbox { link, queue: Default::default() })
+    }
+
+    /// Queues a body and descriptors, and sends what can be sent. A message that is `whole` makes
+    /// earlier ones like it needless, if they are not yet begun.
+    pub fn send(&mut self, body: &[u8], fds: Vec<OwnedFd>, whole: bool) -> io::Result<()> {
+        if whole {
+            self.queue.retain(|p| p.sent_bytes > 0 || !p.whole);
+        }
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + body.len());
+        bytes.extend_from_slice(&(body.len() as u64).to_ne_bytes());
+        bytes.extend_from_slice(&(fds.len() as u64).to_ne_bytes());
+        bytes.extend_from_slice(body);
+        self.queue.push_back(Parcel { bytes, sent_bytes: 0, fds, sent_fds: 0, whole });
+        self.flush()
+    }
+
+    /// Sends on; call it when [`Outbox::waits`] gives a descriptor and that is writable.
+    pub fn flush(&mut self) -> io::Result<()> {
+        while let Some(first) = self.queue.front_mut() {
+            match first.push(&self.link) {
+                Ok(true) => drop(self.queue.pop_front()),
+                Ok(false) => return Ok(()),
+                Err(e) => {
+                    self.queue.clear();
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What to wait for, while there is something to send.
+    pub fn waits(&self) -> Option<RawFd> {
+        (!self.queue.is_empty()).then(|| self.link.as_raw_fd())
+    }
+}
+
+/// Whether [`receive`] would find something.
+pub fn has_message(from: &UnixStream) -> bool {
+    let mut ask = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid entry, and no waiting.
+    unsafe { libc::poll(&mut ask, 1, 0) > 0 && ask.revents & libc::POLLIN != 0 }
 }
 
 /// Receives what [`send`] sent.

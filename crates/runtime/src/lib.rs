@@ -13,10 +13,14 @@ pub mod listen;
 pub mod memory;
 pub mod net;
 #[cfg(unix)]
+pub mod packets;
+#[cfg(unix)]
 pub mod process;
 #[cfg(unix)]
 pub mod signals;
 pub mod timer;
 #[cfg(unix)]
 pub mod title;
+#[cfg(unix)]
+pub mod trusted;
 pub mod tz;

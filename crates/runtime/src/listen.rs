@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 #[cfg(unix)]
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::task::{ready, Context, Poll};
@@ -95,8 +95,7 @@ impl Listener {
         socket.bind(&sock_addr)?;
         #[cfg(unix)]
         if let ListenAddr::Unix(p) = addr {
-            use std::os::unix::fs::PermissionsExt;
-            std::fs::set_permissions(p, std::fs::Permissions::from_mode(0o666))?;
+            crate::trusted::open_socket_to_all(p)?;
         }
         let listener = Listener { addr: addr.clone(), socket };
         listener.configure(options)?;
@@ -209,12 +208,13 @@ impl Listener {
         self.socket.as_raw_fd()
     }
 
-    /// Takes over a listening socket that an older process left open.
+    /// Takes over a listening socket of another process.
     #[cfg(unix)]
-    pub fn from_inherited(fd: RawFd) -> io::Result<Listener> {
-        // SAFETY: the older process handed the descriptor over for this process alone to own; an
-        // invalid number makes the next call fail.
-        let socket = unsafe { Socket::from_raw_fd(fd) };
+    pub fn from_inherited(fd: OwnedFd) -> io::Result<Listener> {
+        let socket = Socket::from(fd);
+        if !socket.is_listener()? {
+            return Err(io::Error::other("a socket that does not listen"));
+        }
         let local = socket.local_addr()?;
         let addr = match local.as_socket() {
             Some(a) => ListenAddr::Ip(a),
@@ -241,7 +241,6 @@ impl Listener {
     /// Accepts one connection: one system call, and nothing else to be set on the socket.
     #[cfg(target_os = "linux")]
     pub fn accept(&self) -> io::Result<(Stream, Peer)> {
-        use std::os::fd::OwnedFd;
         // SAFETY: the storage and its length are valid for the call, which fills at most that
         // much; the descriptor it returns is owned by nobody else.
         let (fd, addr) = unsafe {
@@ -260,8 +259,52 @@ impl Listener {
     }
 }
 
+#[cfg(unix)]
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 /// Sockets from an older process, by address, waiting to be named by the configuration.
 static INHERITED: Mutex<Option<HashMap<ListenAddr, Vec<Listener>>>> = Mutex::new(None);
+
+/// The numbers that were given out.
+#[cfg(unix)]
+static CLAIMED: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
+
+/// Claims a descriptor that came from outside: once, and none that this program has opened, for
+/// those are all closed at exec.
+#[cfg(unix)]
+pub(crate) fn claim(fd: RawFd) -> bool {
+    let mut claimed = CLAIMED.lock().unwrap_or_else(|e| e.into_inner());
+    // SAFETY: a number only.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    if flags < 0 || flags & libc::FD_CLOEXEC != 0 || claimed.contains(&fd) {
+        return false;
+    }
+    claimed.push(fd);
+    true
+}
+
+/// The listening socket that an older program has left open under this number, which came with the
+/// environment; `None` if it is none. What it is was looked at before anybody owns it, and nobody
+/// comes to own it twice.
+#[cfg(unix)]
+pub fn inherit(fd: RawFd) -> Option<Listener> {
+    let mut on: libc::c_int = 0;
+    let mut len = std::mem::size_of_val(&on) as libc::socklen_t;
+    let value = (&raw mut on).cast();
+    // SAFETY: the value and its length are valid for the call, which takes any number for `fd`.
+    let rc =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, value, &mut len) };
+    // Standard input, output and error are no listening sockets of ours, whatever they are.
+    if fd <= 2 || rc != 0 || on == 0 || !claim(fd) {
+        return None;
+    }
+    // SAFETY: it is an open socket, not one that this program has opened, and is given out once.
+    Listener::from_inherited(unsafe { OwnedFd::from_raw_fd(fd) }).ok()
+}
 
 /// Keeps inherited sockets until the configuration asks for their addresses.
 pub fn keep_inherited(listeners: Vec<Listener>) {
@@ -287,6 +330,24 @@ pub fn drop_inherited() {
 pub enum Peer {
     Ip(SocketAddr),
     Unix,
+}
+
+/// Whether `accept` failed because of the connection that was to be taken (accept(2): errors of the
+/// network that were waiting on it), so that the next may succeed at once.
+#[cfg(unix)]
+pub fn concerns_one_connection(e: &io::Error) -> bool {
+    const ERRORS: [i32; 9] = [
+        libc::ECONNABORTED,
+        libc::EPERM,
+        libc::EPROTO,
+        libc::ENOPROTOOPT,
+        libc::ENETDOWN,
+        libc::ENETUNREACH,
+        libc::EHOSTDOWN,
+        libc::EHOSTUNREACH,
+        libc::ETIMEDOUT,
+    ];
+    e.raw_os_error().is_some_and(|code| ERRORS.contains(&code))
 }
 
 /// One worker's watch on a listening socket.
@@ -322,6 +383,22 @@ impl Acceptor {
             )?
         };
         Ok(Acceptor { watch, ask: Cell::new(false), lost: Cell::new(false) })
+    }
+
+    /// Ready when somebody waits to be accepted.
+    pub fn poll_waiting(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut guard = ready!(self.watch.poll_read_ready(cx))?;
+            if self.has_waiting() {
+                return Poll::Ready(Ok(()));
+            }
+            guard.clear_ready();
+        }
+    }
+
+    /// Whether somebody waits now.
+    pub fn has_waiting(&self) -> bool {
+        self.watch.get_ref().0.has_waiting()
     }
 
     /// The next connection.
@@ -386,6 +463,29 @@ mod tests {
         all.pop();
         let got = shares(addr, &all);
         assert_eq!(got[0] + got[1], 64);
+    }
+
+    #[test]
+    fn accepting_rests_when_the_system_is_short_of_something() {
+        let rests = |code| !concerns_one_connection(&io::Error::from_raw_os_error(code));
+        assert!([libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS].map(rests) == [true; 4]);
+        assert!(!rests(libc::ECONNABORTED));
+    }
+
+    #[test]
+    fn a_number_is_inherited_only_if_a_listening_socket_came_with_it() {
+        let own = Listener::bind(
+            &"127.0.0.1:0".parse().map(ListenAddr::Ip).unwrap(),
+            &ListenOptions::default(),
+        )
+        .unwrap();
+        // Closed at exec: opened by this program.
+        assert!([-1, 0, 1, 2, own.fd(), i32::MAX].into_iter().all(|fd| inherit(fd).is_none()));
+        let from_outside = own.socket.try_clone().unwrap();
+        from_outside.set_cloexec(false).unwrap();
+        let fd = std::os::fd::IntoRawFd::into_raw_fd(from_outside);
+        assert!(inherit(fd).is_some_and(|l| l.same_socket(&own)));
+        assert!(inherit(fd).is_none());
     }
 
     #[test]

@@ -17,6 +17,30 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// The effective user.
+pub fn uid() -> u32 {
+    // SAFETY: reads a number.
+    unsafe { libc::geteuid() }
+}
+
+/// The user of the process at the other end.
+#[cfg(target_os = "linux")]
+pub fn peer_uid(link: &std::os::unix::net::UnixStream) -> io::Result<u32> {
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = std::mem::size_of_val(&who) as libc::socklen_t;
+    let (fd, value) = (std::os::fd::AsRawFd::as_raw_fd(link), (&raw mut who).cast());
+    // SAFETY: the value and its length are valid for the call.
+    check(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut len) })?;
+    Ok(who.uid)
+}
+
+/// Whether it is a socket that was made with root's rights.
+pub fn is_roots_socket(fd: &std::os::fd::OwnedFd) -> bool {
+    use rustix::fs::{fstat, FileType};
+    let is_socket = |mode| FileType::from_raw_mode(mode) == FileType::Socket;
+    fstat(fd).is_ok_and(|s| s.st_uid == 0 && is_socket(s.st_mode))
+}
+
 pub fn pid() -> u32 {
     std::process::id()
 }
@@ -156,26 +180,52 @@ fn keep_net_raw() -> io::Result<()> {
     }
 }
 
-pub fn set_nofile(limit: u64) -> io::Result<()> {
-    set_limit(libc::RLIMIT_NOFILE as _, limit)
+/// What a resource is limited to now, and how far that may be raised without root's rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    pub soft: u64,
+    pub hard: u64,
 }
 
-pub fn set_core(limit: u64) -> io::Result<()> {
-    set_limit(libc::RLIMIT_CORE as _, limit)
+/// This process's limit of open files.
+pub fn nofile() -> Limit {
+    limit(libc::RLIMIT_NOFILE as _)
 }
 
-fn set_limit(which: libc::c_uint, limit: u64) -> io::Result<()> {
-    let l = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-    // SAFETY: `l` is valid for the call.
-    check(unsafe { libc::setrlimit(which as _, &l) }).map(|_| ())
+/// This process's limit of core files, in bytes.
+pub fn core() -> Limit {
+    limit(libc::RLIMIT_CORE as _)
 }
 
-/// The soft limit of open files.
-pub fn nofile() -> Option<u64> {
+fn limit(which: libc::c_uint) -> Limit {
     let mut l = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `l` is valid for the call, which cannot fail for a resource there is.
+    unsafe { libc::getrlimit(which as _, &mut l) };
+    Limit { soft: l.rlim_cur, hard: l.rlim_max }
+}
+
+/// Limits the open files of a process; 0 is this one.
+pub fn set_nofile(pid: i32, limit: Limit) -> io::Result<()> {
+    set_limit(pid, libc::RLIMIT_NOFILE as _, limit)
+}
+
+/// Limits the core files of a process; 0 is this one.
+pub fn set_core(pid: i32, limit: Limit) -> io::Result<()> {
+    set_limit(pid, libc::RLIMIT_CORE as _, limit)
+}
+
+fn set_limit(pid: i32, which: libc::c_uint, limit: Limit) -> io::Result<()> {
+    let l = libc::rlimit { rlim_cur: limit.soft, rlim_max: limit.hard };
+    // SAFETY: `l` is valid for the call, and nothing is asked for.
+    #[cfg(target_os = "linux")]
+    let rc = unsafe { libc::prlimit(pid, which as _, &l, std::ptr::null_mut()) };
     // SAFETY: `l` is valid for the call.
-    let rc = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut l) };
-    (rc == 0).then_some(l.rlim_cur)
+    #[cfg(not(target_os = "linux"))]
+    let rc = match pid {
+        0 => unsafe { libc::setrlimit(which as _, &l) },
+        _ => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    check(rc).map(|_| ())
 }
 
 /// Scheduling priority of this thread (Linux) or process.
@@ -195,10 +245,6 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
         }
         check(libc::sched_setaffinity(0, std::mem::size_of_val(&set), &set)).map(|_| ())
     }
-}
-
-pub fn chown(path: &std::path::Path, who: &Identity) -> io::Result<()> {
-    std::os::unix::fs::chown(path, Some(who.uid), Some(who.gid))
 }
 
 /// Lets a descriptor live through exec (a binary upgrade), or not.

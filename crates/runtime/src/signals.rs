@@ -13,6 +13,8 @@ pub enum Signal {
     Usr2,
     Winch,
     Chld,
+    /// Only to be sent.
+    Kill,
 }
 
 const NUMBERS: [(Signal, i32); 8] = [
@@ -28,7 +30,7 @@ const NUMBERS: [(Signal, i32); 8] = [
 
 impl Signal {
     pub fn number(self) -> i32 {
-        NUMBERS.iter().find(|(s, _)| *s == self).map_or(0, |(_, n)| *n)
+        NUMBERS.iter().find(|(s, _)| *s == self).map_or(libc::SIGKILL, |(_, n)| *n)
     }
 }
 
@@ -39,8 +41,8 @@ pub struct Waiter(OwnedFd);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
     Signal(Signal),
-    /// The other descriptor is readable, or its peer has gone.
-    Readable,
+    /// The other descriptor is ready, or its peer has gone.
+    Ready,
     Timeout,
 }
 
@@ -65,15 +67,25 @@ impl Waiter {
         }
     }
 
-    /// Waits for a signal, for the other descriptor, or for the time to pass.
+    /// Waits for a signal, for the other descriptor to have something to read, or for the time to
+    /// pass.
     pub fn wait(&self, other: Option<RawFd>, timeout_ms: Option<u64>) -> Wake {
+        self.wait_for(other, libc::POLLIN, timeout_ms)
+    }
+
+    /// The same, until something can be written to the other descriptor.
+    pub fn wait_writable(&self, other: Option<RawFd>, timeout_ms: Option<u64>) -> Wake {
+        self.wait_for(other, libc::POLLOUT, timeout_ms)
+    }
+
+    fn wait_for(&self, other: Option<RawFd>, events: i16, timeout_ms: Option<u64>) -> Wake {
         loop {
             if let Some(s) = self.take() {
                 return Wake::Signal(s);
             }
             let mut fds = [
                 libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-                libc::pollfd { fd: other.unwrap_or(-1), events: libc::POLLIN, revents: 0 },
+                libc::pollfd { fd: other.unwrap_or(-1), events, revents: 0 },
             ];
             let ms = timeout_ms.map_or(-1, |t| t.min(i32::MAX as u64) as i32);
             // SAFETY: the array is valid and its length is given.
@@ -82,7 +94,7 @@ impl Waiter {
                 return Wake::Timeout;
             }
             if fds[1].revents != 0 {
-                return Wake::Readable;
+                return Wake::Ready;
             }
         }
     }

@@ -47,6 +47,13 @@ impl LazyTimer {
         }
     }
 
+    /// Wakes the task that has polled it, now.
+    pub fn wake(&mut self) {
+        if let Some(sleep) = self.sleep.as_mut().filter(|_| self.armed_at != 0) {
+            sleep.as_mut().reset(tokio::time::Instant::now());
+        }
+    }
+
     fn arm(&mut self, now: u64, deadline: u64) {
         // One more for the part of a millisecond that `now` lacks.
         let at = tokio::time::Instant::now() + Duration::from_millis(deadline - now + 1);

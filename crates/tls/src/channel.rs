@@ -174,6 +174,12 @@ impl Channel {
         self.socket.shutdown_write();
     }
 
+    /// The socket's descriptor.
+    #[cfg(unix)]
+    pub fn fd(&self) -> std::os::fd::RawFd {
+        self.socket.fd()
+    }
+
     /// Closes the receiving half, which wakes whoever waits for a request.
     pub fn shutdown_read(&self) {
         self.socket.shutdown_read();

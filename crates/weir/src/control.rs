@@ -1,32 +1,32 @@
-//! The main thread: signals, reload, the master beside the serving process.
+//! The main thread of a process that serves: signals and reload, with a master beside it or alone.
 
+use crate::changes::{AtStart, Changes};
 use crate::globals::Global;
-use crate::kept::Kept;
+use crate::handed::{Kind, Message};
+use crate::heirs::Successor;
+use crate::limits;
 use crate::load::{self, Loaded, Paths};
+use crate::orphan::Orphan;
 use crate::serving::Serving;
-use crate::sockets::{Sockets, MASTER_DRAIN_MS};
+use crate::sockets::Sockets;
 use crate::upgrade;
-use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_conf::{BundleLoader, Sources};
 use weir_http::generation::Generation;
 use weir_http::logger::{self, LogLevel};
 use weir_module::Mode;
 use weir_runtime::handover;
-use weir_runtime::listen::Listener;
-use weir_runtime::memory;
-use weir_runtime::process::{self, Exit, Fork};
-use weir_runtime::signals::{self, Signal, Waiter, Wake};
+use weir_runtime::packets::Packets;
+use weir_runtime::signals::{Signal, Waiter, Wake};
+use weir_runtime::{process, trusted};
 
 /// How often a process that is ending, or a worker that may have ended, is looked at.
 const LOOK_MS: u64 = 100;
 /// A worker that died is noticed at the latest after this.
 const HEAL_MS: u64 = 1000;
-/// A serving process that keeps dying is started again at most once in this time.
-const RESTART_REST_MS: u64 = 500;
 
 /// One process does everything: not root, or `master_process off`.
 pub fn single(
@@ -35,21 +35,25 @@ pub fn single(
     sockets: Sockets,
     waiter: &Waiter,
 ) -> Result<(), String> {
-    let pid_file = loaded.generation.global.get::<Global>().clone_pid(paths);
+    let mut pid_file = paths.pid_path(loaded.generation.global.get::<Global>());
     let mut serving = Serving::start(loaded.into_generation(), sockets)?;
     let mut ending = false;
     let mut upgrade = None;
     loop {
         match waiter.wait(None, Some(pause(&serving, ending))) {
-            Wake::Signal(Signal::Hup) if !ending => reload_single(paths, &mut serving),
+            Wake::Signal(Signal::Hup) if !ending => {
+                reload_single(paths, &mut serving);
+                move_pid(&mut pid_file, paths, &serving.generation);
+            }
             Wake::Signal(Signal::Usr1) => serving.reopen_logs(),
             Wake::Signal(Signal::Usr2) if !ending => {
-                upgrade =
-                    upgrade::begin(&serving.sockets, &pid_file, &serving.generation.error_log);
+                let log = &serving.generation.error_log;
+                upgrade::begin(&mut upgrade, &serving.sockets, &pid_file, log);
             }
             Wake::Signal(Signal::Quit | Signal::Winch) => {
                 log(&serving.generation, LogLevel::Notice, "gracefully shutting down");
-                serving.quit();
+                serving.remove_unix_files(&upgrade);
+                serving.quit(upgrade.as_ref().map(upgrade::Upgrade::successor));
                 ending = true;
             }
             Wake::Signal(Signal::Term | Signal::Int) => {
@@ -58,7 +62,7 @@ pub fn single(
             }
             Wake::Signal(Signal::Chld) => {
                 while let Some((pid, _)) = process::reap() {
-                    upgrade::ended(&mut upgrade, pid, &pid_file);
+                    upgrade::ended(&mut upgrade, pid);
                 }
             }
             Wake::Timeout if ending && serving.ended() => break,
@@ -81,8 +85,16 @@ fn pause(serving: &Serving, ending: bool) -> u64 {
     }
 }
 
-fn log(gen: &Generation, level: LogLevel, text: &str) {
+pub fn log(gen: &Generation, level: LogLevel, text: &str) {
     gen.error_log.log(level, None, text.as_bytes());
+}
+
+/// Tells which logs could not be opened again.
+pub fn log_failures(gen: &Generation, failed: Vec<(PathBuf, std::io::Error)>) {
+    for (path, e) in failed {
+        let why = weir_http::core_rows::os_text(&e);
+        log(gen, LogLevel::Emerg, &format!("open() \"{}\" failed ({why})", path.display()));
+    }
 }
 
 /// HUP without a master: read, build, then put in place; an error leaves everything as it was.
@@ -92,19 +104,29 @@ fn reload_single(paths: &Paths, serving: &mut Serving) {
         Ok(l) => l,
         Err(e) => return log(&serving.generation, LogLevel::Emerg, &e.line),
     };
-    let workers = loaded.generation.global.get::<Global>().workers();
+    let global = loaded.generation.global.get::<Global>();
+    let changes =
+        Changes::alone(&AtStart::of(serving.generation.global.get()), &AtStart::of(global));
+    let workers = global.workers();
     match serving.sockets.adopt(&loaded.generation, workers, Vec::new()) {
         Ok(sockets) => {
+            log_warnings(&loaded, &changes);
             if let Err(e) = serving.replace(loaded.generation, sockets) {
                 log(&serving.generation, LogLevel::Emerg, &e);
             }
+            log_failures(&serving.generation, logger::reopen_moved());
+            limits::apply(
+                0,
+                serving.generation.global.get::<Global>(),
+                &serving.generation.error_log,
+            );
         }
         Err(e) => log(&serving.generation, LogLevel::Emerg, &e),
     }
 }
 
 /// Removes the pid file: under its other name while a new program runs beside this one.
-fn remove_pid(upgrade: &Option<upgrade::Upgrade>, path: &Option<PathBuf>) {
+pub fn remove_pid(upgrade: &Option<upgrade::Upgrade>, path: &Option<PathBuf>) {
     let path = match upgrade {
         Some(u) => u.moved_to().or(path.as_ref()),
         None => path.as_ref(),
@@ -115,294 +137,54 @@ fn remove_pid(upgrade: &Option<upgrade::Upgrade>, path: &Option<PathBuf>) {
     }
 }
 
-impl Global {
-    fn clone_pid(&self, paths: &Paths) -> Option<PathBuf> {
-        paths.pid_path(self)
+/// Writes the pid file.
+pub fn write_pid(path: &Path) -> Result<(), String> {
+    let text = format!("{}\n", process::pid());
+    trusted::write(path, text.as_bytes()).map_err(|e| crate::open_failed(path, &e))
+}
+
+/// The pid file of a new configuration in the place of the old one's, where they differ.
+pub fn move_pid(have: &mut Option<PathBuf>, paths: &Paths, gen: &Generation) {
+    let want = paths.pid_path(gen.global.get::<Global>());
+    if *have == want {
+        return;
+    }
+    if let Some(Err(e)) = want.as_deref().map(write_pid) {
+        return log(gen, LogLevel::Emerg, &e);
+    }
+    if let Some(old) = std::mem::replace(have, want) {
+        // Somebody may have removed it.
+        let _ = std::fs::remove_file(old);
     }
 }
 
-/// The master's own state.
-struct Master<'a> {
-    paths: &'a Paths,
-    waiter: &'a Waiter,
-    kept: Kept,
-    sockets: Sockets,
-    child: i32,
-    link: UnixStream,
-    started_ms: u64,
-}
-
-/// The master: keeps root, watches the serving process, reloads and reopens for it.
-pub fn master(
-    paths: &Paths,
-    loaded: Loaded,
-    sockets: Sockets,
-    waiter: &Waiter,
-) -> Result<(), String> {
-    let pid_file = paths.pid_path(loaded.generation.global.get::<Global>());
-    let mut sockets = sockets;
-    let (mut kept, generation) = Kept::of(loaded);
-    let mut generation = Some(generation);
-    let (child, link) = spawn(paths, &mut kept, &mut generation, &mut sockets, waiter)?;
-    drop(generation);
-    memory::give_back();
-    let started_ms = weir_runtime::clock::mono_ms();
-    let mut m = Master { paths, waiter, kept, sockets, child, link, started_ms };
-    let mut upgrade = None;
-    let mut ending = false;
-    // After WINCH the serving process is gone and not started again until HUP.
-    let mut resting = false;
-    loop {
-        let pause = m.sockets.next_close_in(MASTER_DRAIN_MS);
-        match m.waiter.wait(None, pause) {
-            Wake::Timeout => drop(m.sockets.close_left(MASTER_DRAIN_MS)),
-            Wake::Signal(Signal::Hup) if resting => {
-                resting = false;
-                m.restart()?;
-            }
-            Wake::Signal(Signal::Hup) if !ending => m.reload(),
-            Wake::Signal(Signal::Usr1) => m.reopen(),
-            Wake::Signal(Signal::Usr2) if !ending => {
-                upgrade = upgrade::begin(&m.sockets, &pid_file, &m.kept.error_log);
-            }
-            Wake::Signal(Signal::Winch) => {
-                resting = true;
-                m.tell(Signal::Quit);
-            }
-            Wake::Signal(s @ (Signal::Quit | Signal::Term | Signal::Int)) => {
-                ending = true;
-                m.tell(s);
-                if m.child == 0 {
-                    break;
-                }
-                if s == Signal::Quit {
-                    m.stop_listening(&upgrade);
-                }
-            }
-            Wake::Signal(Signal::Chld) => {
-                while let Some((pid, exit)) = process::reap() {
-                    if upgrade::ended(&mut upgrade, pid, &pid_file) || pid != m.child {
-                        continue;
-                    }
-                    m.report(exit);
-                    m.child = 0;
-                }
-                if m.child == 0 && ending {
-                    break;
-                }
-                if m.child == 0 && !resting {
-                    m.restart()?;
-                }
-            }
-            _ => {}
-        }
-    }
-    if upgrade.is_none() {
-        m.sockets.remove_unix_files(None);
-    }
-    remove_pid(&upgrade, &pid_file);
-    m.log(LogLevel::Notice, "exit");
-    Ok(())
+/// Tells what a configuration warns of, as `-t` does.
+pub fn log_warnings(loaded: &Loaded, changes: &Changes) {
+    let first_line = |w: &String| {
+        let line = w.lines().next().unwrap_or_default();
+        line.split_once("] ").map_or(line, |(_, text)| text).to_string()
+    };
+    let of_text = loaded.warnings.iter().map(first_line);
+    of_text.chain(changes.warnings()).for_each(|w| log(&loaded.generation, LogLevel::Warn, &w));
 }
 
 impl Serving {
-    fn finish(&self, upgrade: &Option<upgrade::Upgrade>, pid_file: &Option<PathBuf>) {
-        if upgrade.is_none() {
+    /// Another program that has the sockets too goes on with them.
+    fn remove_unix_files(&self, upgrade: &Option<upgrade::Upgrade>) {
+        if upgrade.is_none() && !upgrade::predecessor_runs() {
             self.sockets.remove_unix_files(None);
         }
+    }
+
+    fn finish(&self, upgrade: &Option<upgrade::Upgrade>, pid_file: &Option<PathBuf>) {
+        self.remove_unix_files(upgrade);
         remove_pid(upgrade, pid_file);
         log(&self.generation, LogLevel::Notice, "exit");
     }
 }
 
-impl Master<'_> {
-    fn log(&self, level: LogLevel, text: &str) {
-        self.kept.error_log.log(level, None, text.as_bytes());
-    }
-
-    fn tell(&self, signal: Signal) {
-        if self.child > 0 {
-            // A child that is already gone is reported by SIGCHLD.
-            let _ = signals::send(self.child, signal);
-        }
-    }
-
-    /// The serving process closes its sockets; they are gone only when the master's are too.
-    fn stop_listening(&mut self, upgrade: &Option<upgrade::Upgrade>) {
-        if upgrade.is_none() {
-            self.sockets.remove_unix_files(None);
-        }
-        self.sockets = Sockets::default();
-    }
-
-    fn report(&self, exit: Exit) {
-        match exit {
-            Exit::Code(c) => {
-                let level = if c == 0 { LogLevel::Notice } else { LogLevel::Alert };
-                self.log(level, &format!("worker process {} exited with code {c}", self.child));
-            }
-            Exit::Signal(s) => {
-                self.log(
-                    LogLevel::Alert,
-                    &format!("worker process {} exited on signal {s}", self.child),
-                );
-            }
-        }
-    }
-
-    /// Starts the serving process again, on the same sockets.
-    fn restart(&mut self) -> Result<(), String> {
-        let alive = weir_runtime::clock::mono_ms().saturating_sub(self.started_ms);
-        if alive < RESTART_REST_MS {
-            std::thread::sleep(std::time::Duration::from_millis(RESTART_REST_MS - alive));
-        }
-        let (child, link) =
-            spawn(self.paths, &mut self.kept, &mut None, &mut self.sockets, self.waiter)?;
-        self.child = child;
-        self.link = link;
-        self.started_ms = weir_runtime::clock::mono_ms();
-        Ok(())
-    }
-
-    /// Validates the new configuration with root's rights, then hands text, sockets and logs over.
-    fn reload(&mut self) {
-        self.log(LogLevel::Notice, "reconfiguring");
-        let loaded = match load::load(self.paths, Mode::Serve) {
-            Ok(l) => l,
-            Err(e) => return self.log(LogLevel::Emerg, &e.line),
-        };
-        let workers = loaded.generation.global.get::<Global>().workers();
-        let sockets = match self.sockets.adopt(&loaded.generation, workers, Vec::new()) {
-            Ok(s) => s,
-            Err(e) => return self.log(LogLevel::Emerg, &e),
-        };
-        let files = logger::all_files();
-        let body = Handover {
-            paths: files.iter().map(|(p, _)| p.to_string_lossy().into_owned()).collect(),
-            bundle: loaded.sources.to_bundle(),
-        };
-        let (kept, generation) = Kept::of(loaded);
-        let listeners: Vec<Arc<Listener>> = sockets.active().cloned().collect();
-        let fds: Vec<i32> = listeners
-            .iter()
-            .map(|l| l.fd())
-            .chain(files.iter().map(|(_, f)| f.as_raw_fd()))
-            .collect();
-        self.sockets = sockets;
-        self.kept = kept;
-        if let Err(e) = handover::send(&self.link, &body.pack(listeners.len()), &fds) {
-            self.log(LogLevel::Alert, &format!("handing the configuration over failed: {e}"));
-        }
-        drop((body, generation));
-        memory::give_back();
-    }
-
-    fn reopen(&self) {
-        for (path, e) in logger::reopen_all() {
-            let text = format!(
-                "open() \"{}\" failed ({})",
-                path.display(),
-                weir_http::core_rows::os_text(&e)
-            );
-            self.log(LogLevel::Emerg, &text);
-        }
-        if let Some(who) = self.kept.identity().ok().flatten() {
-            for path in logger::log_paths() {
-                // A log on a file system without owners still works.
-                let _ = process::chown(&path, &who);
-            }
-        }
-        self.tell(Signal::Usr1);
-    }
-}
-
-/// What a reload carries besides descriptors.
-struct Handover {
-    paths: Vec<String>,
-    bundle: Vec<u8>,
-}
-
-impl Handover {
-    fn pack(&self, listeners: usize) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.bundle.len() + 256);
-        out.extend_from_slice(&(listeners as u64).to_ne_bytes());
-        out.extend_from_slice(&(self.paths.len() as u64).to_ne_bytes());
-        for p in &self.paths {
-            out.extend_from_slice(&(p.len() as u64).to_ne_bytes());
-            out.extend_from_slice(p.as_bytes());
-        }
-        out.extend_from_slice(&self.bundle);
-        out
-    }
-
-    fn unpack(body: &[u8]) -> Option<(usize, Handover)> {
-        let mut at = 0;
-        let mut number = || {
-            let n = u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?) as usize;
-            at += 8;
-            Some((n, at))
-        };
-        let (listeners, _) = number()?;
-        let (count, start) = number()?;
-        let mut paths = Vec::new();
-        let mut at = start;
-        for _ in 0..count {
-            let n = u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?) as usize;
-            let text = body.get(at + 8..at + 8 + n)?;
-            paths.push(String::from_utf8_lossy(text).into_owned());
-            at += 8 + n;
-        }
-        Some((listeners, Handover { paths, bundle: body.get(at..)?.to_vec() }))
-    }
-}
-
-/// Starts the serving process. Its generation is the one that was made at the start, or is made
-/// there from what the master keeps.
-fn spawn(
-    paths: &Paths,
-    kept: &mut Kept,
-    generation: &mut Option<Arc<Generation>>,
-    sockets: &mut Sockets,
-    waiter: &Waiter,
-) -> Result<(i32, UnixStream), String> {
-    let who = kept.identity()?;
-    if let Some(who) = &who {
-        for path in logger::log_paths() {
-            let _ = process::chown(&path, who);
-        }
-        for dir in &kept.temp_dirs {
-            let _ = process::chown(dir, who);
-        }
-    }
-    let (ours, theirs) = process::socket_pair().map_err(|e| format!("socketpair() failed: {e}"))?;
-    match process::fork().map_err(|e| format!("fork() failed: {e}"))? {
-        Fork::Parent { child } => Ok((child, ours)),
-        Fork::Child => {
-            drop(ours);
-            // Taken, not copied: when the workers close them, they are closed, and the generation
-            // is held by what serves it alone.
-            let own = std::mem::take(sockets);
-            let generation = match generation.take() {
-                Some(g) => Ok(g),
-                None => kept.generation(paths),
-            };
-            kept.let_go();
-            let served = generation.and_then(|g| serve(paths, g, own, who, &theirs, waiter));
-            let code = match served {
-                Ok(()) => 0,
-                Err(e) => {
-                    kept.error_log.log(LogLevel::Emerg, None, e.as_bytes());
-                    2
-                }
-            };
-            weir_http::logger::settle();
-            std::process::exit(code);
-        }
-    }
-}
-
 /// The serving process under a master.
-fn serve(
+pub fn serve(
     paths: &Paths,
     generation: Arc<Generation>,
     own: Sockets,
@@ -417,61 +199,142 @@ fn serve(
             .map_err(|e| format!("becoming user \"{}\" failed: {e}", who.name))?;
     }
     crate::title("worker process");
-    let mut serving = Serving::start(generation, own)?;
-    let mut ending = false;
+    let serving = Serving::start(generation, own)?;
+    let mut p = UnderMaster { paths, link, serving, ending: false, orphan: None, successor: None };
     let mut master = Some(link);
     loop {
-        let pause = pause(&serving, ending);
-        match waiter.wait(master.map(|l| l.as_raw_fd()), Some(pause)) {
-            Wake::Readable => match handover::receive(link) {
-                Ok((body, fds)) => take_over(paths, &mut serving, &body, fds),
-                // The master is gone: nobody could reload or restart us, but nothing is dropped.
+        let ready = match (&p.orphan, master) {
+            (Some(o), _) => Some(o.fd()),
+            (None, master) => master.map(|l| l.as_raw_fd()),
+        };
+        match waiter.wait(ready, Some(pause(&p.serving, p.ending))) {
+            Wake::Ready if p.orphan.is_some() => p.give_sockets(),
+            Wake::Ready => match handover::receive(link) {
+                Ok((body, fds)) => p.take(&body, fds),
                 Err(_) => {
                     master = None;
-                    crate::title("worker process is shutting down");
-                    serving.quit();
-                    ending = true;
+                    p.lose_master();
                 }
             },
-            Wake::Signal(Signal::Usr1) => serving.reopen_logs(),
-            Wake::Signal(Signal::Quit | Signal::Winch) => {
-                crate::title("worker process is shutting down");
-                serving.quit();
-                ending = true;
-            }
-            Wake::Signal(Signal::Term | Signal::Int) => {
-                serving.stop();
-                ending = true;
-            }
-            Wake::Timeout if ending && serving.ended() => return Ok(()),
-            Wake::Timeout if !ending => serving.heal(),
-            _ => {}
+            Wake::Signal(signal) => p.handle(signal),
+            Wake::Timeout if p.ending && p.serving.ended() => return Ok(()),
+            Wake::Timeout if !p.ending => p.serving.heal(),
+            Wake::Timeout => {}
         }
-        if !ending {
-            serving.tend();
+        if !p.ending {
+            p.serving.tend();
         }
     }
 }
 
-/// A reload that the master has validated: the same text, its sockets, its log files.
-fn take_over(paths: &Paths, serving: &mut Serving, body: &[u8], fds: Vec<OwnedFd>) {
-    let Some((listeners, handover)) = Handover::unpack(body) else { return };
-    let mut fds = fds.into_iter();
-    let taken: Vec<Listener> = fds
-        .by_ref()
-        .take(listeners)
-        .filter_map(|fd| Listener::from_inherited(std::os::fd::IntoRawFd::into_raw_fd(fd)).ok())
-        .collect();
-    for (path, fd) in handover.paths.iter().zip(fds) {
-        logger::keep_handed(PathBuf::from(path), File::from(fd));
+/// The serving process under a master, or without one after that has died.
+struct UnderMaster<'a> {
+    paths: &'a Paths,
+    link: &'a UnixStream,
+    serving: Serving,
+    ending: bool,
+    orphan: Option<Orphan>,
+    /// The process that is to take this one's place.
+    successor: Option<Arc<Successor>>,
+}
+
+impl UnderMaster<'_> {
+    fn handle(&mut self, signal: Signal) {
+        match signal {
+            Signal::Usr1 => self.serving.reopen_logs(),
+            Signal::Quit | Signal::Winch => self.quit(),
+            Signal::Term | Signal::Int => {
+                self.serving.stop();
+                self.ending = true;
+            }
+            _ => {}
+        }
     }
-    let loaded = Sources::from_bundle(&handover.bundle).map_err(|e| e.to_string()).and_then(|s| {
+
+    fn quit(&mut self) {
+        crate::title("worker process is shutting down");
+        log(&self.serving.generation, LogLevel::Notice, "gracefully shutting down");
+        // What the master said before the signal counts.
+        while self.orphan.is_none() && handover::has_message(self.link) {
+            let Ok((body, fds)) = handover::receive(self.link) else { break };
+            self.take(&body, fds);
+        }
+        self.serving.quit(self.successor.clone());
+        self.ending = true;
+        // The name is free for the next.
+        self.orphan = None;
+    }
+
+    fn take(&mut self, body: &[u8], fds: Vec<OwnedFd>) {
+        let Some(message) = Message::unpack(body) else { return };
+        match message.kind {
+            Kind::Successor => {
+                let link = fds.into_iter().next().map(Packets::from);
+                self.successor = Some(Successor::new(link));
+            }
+            Kind::NoSuccessor => self.successor = None,
+            _ => take_over(self.paths, &mut self.serving, &message, fds),
+        }
+    }
+
+    /// Nobody can reload or restart now, but nothing is dropped.
+    fn lose_master(&mut self) {
+        if self.ending {
+            return;
+        }
+        let gen = Arc::clone(&self.serving.generation);
+        let global = gen.global.get::<Global>();
+        let text = "the master process has died; this one goes on serving until it is told to end";
+        self.orphan = match Orphan::new(self.paths.pid_path(global).as_deref()) {
+            Ok(o) => {
+                let more = "or until the program is started again, which then takes its sockets";
+                log(&gen, LogLevel::Alert, &format!("{text}, {more}"));
+                Some(o)
+            }
+            Err(e) => {
+                let more = "a new start finds the addresses in use before";
+                log(&gen, LogLevel::Alert, &format!("{text}; {more} ({e})"));
+                None
+            }
+        };
+    }
+
+    fn give_sockets(&mut self) {
+        let Some(orphan) = &self.orphan else { return };
+        match orphan.give(&self.serving.sockets) {
+            Ok(()) => {
+                let text = "a new master has taken the sockets";
+                log(&self.serving.generation, LogLevel::Notice, text);
+                self.quit();
+            }
+            Err(e) => {
+                let text = format!("giving the sockets to a new master failed: {e}");
+                log(&self.serving.generation, LogLevel::Warn, &text);
+            }
+        }
+    }
+}
+
+/// What the master hands over: a configuration that it has validated, with its sockets and log
+/// files, or log files alone.
+fn take_over(paths: &Paths, serving: &mut Serving, message: &Message, fds: Vec<OwnedFd>) {
+    let (sockets, files) = message.sort(fds);
+    if message.kind == Kind::Logs {
+        serving.flush_logs();
+    }
+    for (path, file) in files {
+        logger::keep_handed(path, file);
+    }
+    if message.kind == Kind::Logs {
+        return logger::drop_handed();
+    }
+    let loaded = Sources::from_bundle(&message.bundle).map_err(|e| e.to_string()).and_then(|s| {
         load::load_from(paths, Mode::Serve, &BundleLoader::new(&s)).map_err(|e| e.line)
     });
     let replaced = loaded.and_then(|l| {
         let workers = l.generation.global.get::<Global>().workers();
-        let sockets = serving.sockets.adopt(&l.generation, workers, taken)?;
-        serving.replace(l.generation, sockets)
+        let sockets = serving.sockets.adopt(&l.generation, workers, sockets)?;
+        serving.replace(l.into_generation(), sockets)
     });
     if let Err(e) = replaced {
         log(&serving.generation, LogLevel::Emerg, &e);

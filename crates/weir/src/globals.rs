@@ -94,8 +94,8 @@ macro_rules! set {
 }
 
 pub const ROWS: &[Row] = &[
-    Row::new("daemon", MAIN, Arity::FLAG, "on", "Run in the background.", set!(daemon, flag)),
-    Row::new("master_process", MAIN, Arity::FLAG, "on", "Run a master beside the serving process.", set!(master_process, flag)).note("A master runs when started as root; otherwise one process does both."),
+    Row::new("daemon", MAIN, Arity::FLAG, "on", "Run in the background.", set!(daemon, flag)).note("A reload that changes it logs a warning: only a restart can."),
+    Row::new("master_process", MAIN, Arity::FLAG, "on", "Run a master beside the serving process.", set!(master_process, flag)).note("A master runs when started as root; otherwise one process does both. A reload that changes it logs a warning: only a restart can."),
     Row::new("timer_resolution", MAIN, Arity::ONE, "", "How often the clock is read.", set!(timer_resolution, msec)).note("Not needed: reading the clock is no system call."),
     Row::new("pid", MAIN, Arity::ONE, "logs/nginx.pid", "File with the main process's number.", |cf, d| {
         let path = cf.full_path(d.arg(0));
@@ -105,7 +105,7 @@ pub const ROWS: &[Row] = &[
     Row::new("worker_processes", MAIN, Arity::ONE, "1", "Number of workers, or auto.", set_workers).note("Workers are threads of one process."),
     Row::new("worker_priority", MAIN, Arity::ONE, "0", "Scheduling priority of the workers.", set_priority),
     Row::new("worker_cpu_affinity", MAIN, Arity::ONE_MORE, "", "CPUs of each worker: masks, or auto.", set_affinity),
-    Row::new("worker_rlimit_nofile", MAIN, Arity::ONE, "", "Most open files.", set!(worker_rlimit_nofile, num)),
+    Row::new("worker_rlimit_nofile", MAIN, Arity::ONE, "", "Most open files.", set!(worker_rlimit_nofile, num)).note("Of each worker, as in nginx: the workers are threads of one process, whose limit is this times their number. Without the directive the limit it is started with (ulimit -n) is multiplied too, where that is allowed; where it is not and worker_connections exceed a worker's part, a warning says so."),
     Row::new("worker_rlimit_core", MAIN, Arity::ONE, "", "Largest core file.", set!(worker_rlimit_core, offset)),
     Row::new("worker_shutdown_timeout", MAIN, Arity::ONE, "", "Longest graceful shutdown.", set!(worker_shutdown_timeout, msec)).note("After a reload it ends the requests in progress, not the connections that wait for one."),
     Row::new("working_directory", MAIN, Arity::ONE, "", "Directory for core files.", |cf, d| {

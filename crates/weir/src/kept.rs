@@ -2,6 +2,7 @@
 //! that has to be started again makes its generation, and what the master's own work needs. A
 //! generation of its own would double the memory of a large configuration.
 
+use crate::changes::AtStart;
 use crate::globals::Global;
 use crate::load::{self, Loaded, Paths};
 use std::any::Any;
@@ -18,8 +19,8 @@ use weir_runtime::process::{self, Identity};
 pub struct Kept {
     sources: Sources,
     pub error_log: Arc<ErrorLog>,
-    /// `user`
-    user: Option<(String, Option<String>)>,
+    /// What the next configuration is compared with.
+    pub main: AtStart,
     /// The temporary directories, to be given to the serving process' user.
     pub temp_dirs: Vec<PathBuf>,
     /// Opened with root's rights, and opened again with them (USR1).
@@ -35,7 +36,7 @@ impl Kept {
         let kept = Kept {
             sources,
             error_log: Arc::clone(&generation.error_log),
-            user: generation.global.get::<Global>().user.as_option().cloned(),
+            main: AtStart::of(generation.global.get::<Global>()),
             temp_dirs: crate::temp_dirs(&generation),
             logs: logger::open_files(),
             zones: zones::in_use(),
@@ -56,15 +57,25 @@ impl Kept {
         self.zones.clear();
     }
 
-    /// The user the serving process becomes: the configured one, or nobody, when started as root.
+    /// The text, for handing it over.
+    pub fn bundle(&self) -> Vec<u8> {
+        self.sources.to_bundle()
+    }
+
+    /// The user the serving process becomes: see [`identity`].
     pub fn identity(&self) -> Result<Option<Identity>, String> {
-        if !process::is_root() {
-            return Ok(None);
-        }
-        match &self.user {
-            Some((user, group)) => process::lookup(user, group.as_deref()).map(Some),
-            None => default_identity().map(Some),
-        }
+        identity(self.main.user.as_ref())
+    }
+}
+
+/// The user the serving process becomes: the configured one, or nobody, when started as root.
+pub fn identity(user: Option<&(String, Option<String>)>) -> Result<Option<Identity>, String> {
+    if !process::is_root() {
+        return Ok(None);
+    }
+    match user {
+        Some((user, group)) => process::lookup(user, group.as_deref()).map(Some),
+        None => default_identity().map(Some),
     }
 }
 

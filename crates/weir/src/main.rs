@@ -1,18 +1,31 @@
 //! The weir program: nginx's command line, on Weir's engine.
 
+#[cfg(unix)]
+mod changes;
 mod cli;
 #[cfg(unix)]
 mod control;
 mod embedded;
 mod globals;
+#[cfg(unix)]
+mod handed;
+#[cfg(unix)]
+mod heirs;
 mod help;
 #[cfg(unix)]
 mod kept;
+#[cfg(unix)]
+mod limits;
 mod load;
+#[cfg(unix)]
+mod master;
 mod missing;
+#[cfg(target_os = "linux")]
+mod orphan;
 mod place;
 mod retired;
 mod serving;
+mod shares;
 mod sockets;
 #[cfg(unix)]
 mod upgrade;
@@ -142,6 +155,10 @@ fn serve(paths: &Paths) -> Result<(), String> {
     loaded.warnings.iter().for_each(|w| say(w));
     let waiter = signals::Waiter::new().map_err(|e| emerg(&format!("signalfd() failed: {e}")))?;
     let global = loaded.generation.global.get::<Global>();
+    let orphan = match inherited {
+        true => None,
+        false => master::find_orphan(paths, &loaded.generation),
+    };
     let sockets = Sockets::default()
         .adopt(&loaded.generation, global.workers(), Vec::new())
         .map_err(|e| format!("{}{}", emerg(&e), emerg("still could not bind()")))?;
@@ -153,17 +170,17 @@ fn serve(paths: &Paths) -> Result<(), String> {
         process::daemonize().map_err(|e| emerg(&format!("daemon failed: {e}")))?;
     }
     if let Some(path) = paths.pid_path(global) {
-        std::fs::write(&path, format!("{}\n", process::pid()))
-            .map_err(|e| emerg(&open_failed(&path, &e)))?;
+        control::write_pid(&path).map_err(|e| emerg(&e))?;
     }
     start_notice(&loaded);
+    orphan.iter().for_each(orphan::Found::confirm);
     let may_have_master = *global.master_process.as_option().unwrap_or(&true);
     if may_have_master {
         master_title();
     }
     let with_master = process::is_root() && may_have_master;
     let done = match with_master {
-        true => control::master(paths, loaded, sockets, &waiter),
+        true => master::master(paths, loaded, sockets, &waiter),
         false => {
             apply_limits(global, &loaded.generation.error_log);
             control::single(paths, loaded, sockets, &waiter)
@@ -202,16 +219,10 @@ fn log_refusal(paths: &Paths, line: &str) {
 /// Limits, environment and directory of the serving process.
 #[cfg(unix)]
 fn apply_limits(global: &Global, log: &ErrorLog) {
-    use weir_runtime::process;
+    limits::apply(0, global, log);
     let warn = |what: &str, e: std::io::Error| {
         log.log(LogLevel::Alert, None, format!("{what} failed: {e}").as_bytes());
     };
-    if let Some(n) = global.worker_rlimit_nofile.as_option() {
-        process::set_nofile(*n).unwrap_or_else(|e| warn("setrlimit(RLIMIT_NOFILE)", e));
-    }
-    if let Some(n) = global.worker_rlimit_core.as_option() {
-        process::set_core(*n).unwrap_or_else(|e| warn("setrlimit(RLIMIT_CORE)", e));
-    }
     if let Some(dir) = global.working_directory.as_option() {
         std::env::set_current_dir(dir).unwrap_or_else(|e| warn("chdir()", e));
     }

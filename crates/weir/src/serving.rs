@@ -4,6 +4,7 @@
 //! connections it has and takes every new generation; it is the first to be taken back.
 
 use crate::globals::Global;
+use crate::heirs::{self, Successor};
 use crate::retired::Retired;
 use crate::sockets::{Sockets, DRAIN_MS};
 use crate::watch::{self, Watch};
@@ -47,6 +48,7 @@ impl Serving {
         start_modules(&s.generation);
         s.fill()?;
         weir_modules::serve(&s.generation);
+        heirs::receive(s.workers.iter().map(|w| w.commands.clone()).collect(), &s.all);
         // What reading the configuration took.
         memory::give_back();
         Ok(s)
@@ -119,6 +121,7 @@ impl Serving {
                 generation: Arc::clone(&self.generation),
                 listeners: self.listeners(id),
                 connections_max,
+                cpus: self.generation.global.get::<Global>().cpus_of(id),
             });
             if (self.count()..worked).contains(&id) {
                 let _ = w.commands.send(Command::Rest);
@@ -174,28 +177,25 @@ impl Serving {
         self.generation.global.get::<Global>().worker_shutdown_timeout.as_option().copied()
     }
 
-    /// USR1: logs are opened again under their names.
-    pub fn reopen_logs(&self) {
+    /// Has the workers write out what they buffer for the logs.
+    pub fn flush_logs(&self) {
         for w in &self.workers {
             let _ = w.commands.send(Command::FlushLogs);
         }
-        for (path, e) in logger::reopen_all() {
-            let text = format!(
-                "open() \"{}\" failed ({})",
-                path.display(),
-                weir_http::core_rows::os_text(&e)
-            );
-            self.log(LogLevel::Emerg, &text);
-        }
+    }
+
+    /// USR1: logs are opened again under their names.
+    pub fn reopen_logs(&self) {
+        self.flush_logs();
+        crate::control::log_failures(&self.generation, logger::reopen_all());
     }
 
     /// Begins the graceful end of all workers.
-    pub fn quit(&mut self) {
-        self.sockets.remove_unix_files(None);
+    pub fn quit(&mut self, successor: Option<Arc<Successor>>) {
         self.sockets = Sockets::default();
         let timeout_ms = self.shutdown_timeout();
         for w in &self.workers {
-            let _ = w.commands.send(Command::Quit { timeout_ms });
+            let _ = w.commands.send(Command::Quit { timeout_ms, successor: successor.clone() });
         }
     }
 

@@ -1,12 +1,15 @@
 //! Binary upgrade, nginx's way: USR2 starts the new program with the listening sockets named in
 //! the NGINX environment variable; the old one renames its pid file and goes on until told.
 
+use crate::heirs::{self, Successor};
 use crate::sockets::Sockets;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Arc, OnceLock};
 use weir_http::logger::{ErrorLog, LogLevel};
 use weir_runtime::listen::{self, Listener};
+use weir_runtime::packets::Packets;
 use weir_runtime::{process, signals};
 
 /// The variable that hands sockets over; nginx's own, so either may replace the other.
@@ -17,9 +20,16 @@ pub struct Upgrade {
     pid: i32,
     /// Where the pid file was moved, and from where.
     moved: Option<(PathBuf, PathBuf)>,
+    /// By which kept connections go to it.
+    pub link: Option<Packets>,
 }
 
 impl Upgrade {
+    /// Where kept connections go.
+    pub fn successor(&self) -> Arc<Successor> {
+        Successor::new(self.link.as_ref().and_then(|l| l.try_clone().ok()))
+    }
+
     /// Where this program's pid file is now.
     pub fn moved_to(&self) -> Option<&PathBuf> {
         self.moved.as_ref().map(|(to, _)| to)
@@ -32,8 +42,22 @@ fn old_name(pid_file: &Path) -> PathBuf {
     name.into()
 }
 
-/// Starts the new program.
-pub fn begin(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Option<Upgrade> {
+/// Starts the new program, unless there are two already.
+pub fn begin(
+    upgrade: &mut Option<Upgrade>,
+    sockets: &Sockets,
+    pid_file: &Option<PathBuf>,
+    log: &ErrorLog,
+) {
+    if upgrade.is_some() || predecessor_runs() {
+        let text = "the changing binary signal is ignored: you should shutdown or terminate \
+                    before either old or new binary's process";
+        return log.log(LogLevel::Crit, None, text.as_bytes());
+    }
+    *upgrade = start(sockets, pid_file, log);
+}
+
+fn start(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Option<Upgrade> {
     let mut args = weir_runtime::title::arguments().iter();
     let program = args.next()?;
     let fds: Vec<RawFd> = sockets.all().map(|l| l.fd()).collect();
@@ -44,8 +68,13 @@ pub fn begin(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> O
         let _ = std::fs::rename(from, to);
     }
     let mut command = Command::new(program);
-    command.args(args).env(VARIABLE, list);
-    let keep = fds;
+    command.args(args).env(VARIABLE, list).env_remove(heirs::VARIABLE);
+    let mut keep = fds;
+    let (link, theirs) = heirs::pair().unzip();
+    if let Some(theirs) = &theirs {
+        command.env(heirs::VARIABLE, heirs::number(theirs));
+        keep.push(theirs.as_raw_fd());
+    }
     let prepare = move || {
         signals::unblock_all();
         keep.iter().try_for_each(|fd| process::set_cloexec(*fd, false))
@@ -53,7 +82,7 @@ pub fn begin(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> O
     match weir_runtime::process::spawn_with(&mut command, prepare) {
         Ok(pid) => {
             log.log(LogLevel::Notice, None, format!("start new binary process {pid}").as_bytes());
-            Some(Upgrade { pid, moved })
+            Some(Upgrade { pid, moved, link })
         }
         Err(e) => {
             log.log(
@@ -74,7 +103,7 @@ fn restore(moved: &Option<(PathBuf, PathBuf)>) {
 }
 
 /// The new program has ended: the old one takes its pid file back. `true` when it was that one.
-pub fn ended(upgrade: &mut Option<Upgrade>, pid: i32, _pid_file: &Option<PathBuf>) -> bool {
+pub fn ended(upgrade: &mut Option<Upgrade>, pid: i32) -> bool {
     match upgrade {
         Some(u) if u.pid == pid => {
             restore(&u.moved);
@@ -85,15 +114,29 @@ pub fn ended(upgrade: &mut Option<Upgrade>, pid: i32, _pid_file: &Option<PathBuf
     }
 }
 
-/// Takes the sockets that an older program left in the environment.
+/// The program that started this one to take its place.
+static PREDECESSOR: OnceLock<u32> = OnceLock::new();
+
+/// Whether the program that this one is to replace still runs.
+pub fn predecessor_runs() -> bool {
+    PREDECESSOR.get().is_some_and(|pid| std::os::unix::process::parent_id() == *pid)
+}
+
+/// Takes the sockets that an older program left in the environment. To be called before this
+/// program has opened anything.
 pub fn take_sockets() -> bool {
+    heirs::take_link();
     let Ok(list) = std::env::var(VARIABLE) else { return false };
     let listeners: Vec<Listener> = list
         .split([';', ':'])
         .filter_map(|n| n.parse::<RawFd>().ok())
-        .filter_map(|fd| Listener::from_inherited(fd).ok())
+        .filter_map(listen::inherit)
         .collect();
     let any = !listeners.is_empty();
+    if any {
+        // It is set once.
+        let _ = PREDECESSOR.set(std::os::unix::process::parent_id());
+    }
     listen::keep_inherited(listeners);
     any
 }

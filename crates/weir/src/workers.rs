@@ -1,9 +1,12 @@
 //! The worker threads: each an event loop, its listening sockets, its connections.
 
 use crate::globals::Global;
+use crate::heirs::Successor;
+use crate::shares::Share;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -13,11 +16,13 @@ use std::time::Duration;
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 use tokio::task::spawn_local;
+use weir_http::carried::Carried;
 use weir_http::conn::{ClientAddr, Connection};
 use weir_http::generation::{Generation, WorkerGen};
-use weir_http::logger::LogLevel;
+use weir_http::logger::{ErrorLog, LogLevel};
 use weir_http::worker::{AllCounters, Counters, Worker};
-use weir_runtime::listen::{Acceptor, Listener, Peer};
+use weir_runtime::listen::{self, Acceptor, ListenAddr, Listener, Peer};
+use weir_runtime::net::Stream;
 use weir_runtime::{clock, memory, timer};
 
 /// Threads of a worker for file reads under `aio threads`, as many as nginx's default pool has.
@@ -26,7 +31,12 @@ const BLOCKING_THREADS_MAX: usize = 32;
 /// What the main thread tells a worker.
 pub enum Command {
     /// Serve this generation from these sockets.
-    Serve { generation: Arc<Generation>, listeners: Vec<Arc<Listener>>, connections_max: usize },
+    Serve {
+        generation: Arc<Generation>,
+        listeners: Vec<Arc<Listener>>,
+        connections_max: usize,
+        cpus: Option<Vec<usize>>,
+    },
     /// Accept from exactly these sockets.
     Listen(Vec<Arc<Listener>>),
     /// Tell that the event loop comes back, by storing this number.
@@ -38,7 +48,9 @@ pub enum Command {
     /// Write out what is buffered: the logs are about to be opened anew.
     FlushLogs,
     /// Stop accepting, finish requests, close idle connections, end. The time is the longest.
-    Quit { timeout_ms: Option<u64> },
+    Quit { timeout_ms: Option<u64>, successor: Option<Arc<Successor>> },
+    /// Serve this connection of another process from now on.
+    TakeOn(OwnedFd, Box<Carried>),
     /// End at once.
     Stop,
 }
@@ -100,13 +112,7 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
     {
         let log = &setup.generation.error_log;
         if let Some(cpus) = &setup.cpus {
-            if let Err(e) = weir_runtime::process::set_affinity(cpus) {
-                log.log(
-                    LogLevel::Alert,
-                    None,
-                    format!("sched_setaffinity() failed: {e}").as_bytes(),
-                );
-            }
+            pin(cpus, log);
         }
         if let Some(nice) = setup.priority {
             if let Err(e) = weir_runtime::process::set_priority(nice) {
@@ -131,6 +137,14 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
     Ok(())
 }
 
+/// Binds the thread to CPUs.
+#[cfg(target_os = "linux")]
+fn pin(cpus: &[usize], log: &ErrorLog) {
+    if let Err(e) = weir_runtime::process::set_affinity(cpus) {
+        log.log(LogLevel::Alert, None, format!("sched_setaffinity() failed: {e}").as_bytes());
+    }
+}
+
 /// A listening socket and the task that accepts from it.
 type Watched = (Arc<Listener>, tokio::task::JoinHandle<()>);
 
@@ -149,7 +163,14 @@ struct State {
     /// Of a socket that workers share one connection is accepted at a time (`multi_accept off`),
     /// so that the others get theirs.
     in_turns: Cell<bool>,
+    share: Share,
+    /// The CPUs that it is bound to.
+    cpus: RefCell<Option<Vec<usize>>>,
 }
+
+/// A mask of CPUs has no more.
+#[cfg(target_os = "linux")]
+const CPUS_MAX: usize = 1024;
 
 /// Tasks kept for the connections to come.
 const IDLE_TASKS_MAX: usize = 128;
@@ -221,6 +242,8 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
         connections: RefCell::default(),
         idle_tasks: RefCell::default(),
         in_turns: Cell::new(false),
+        share: Share::default(),
+        cpus: RefCell::new(setup.cpus),
     });
     state.take_turns();
     let watched = Rc::clone(&state.worker);
@@ -228,7 +251,8 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
     state.listen(setup.listeners);
     while let Some(command) = inbox.recv().await {
         match command {
-            Command::Serve { generation, listeners, connections_max } => {
+            Command::Serve { generation, listeners, connections_max, cpus } => {
+                state.pin(cpus, &generation.error_log);
                 // What waits where no one listens any more belongs to the old configuration.
                 state.leave(&listeners);
                 let fresh = Rc::new(WorkerGen::new(generation));
@@ -252,10 +276,11 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
             }
             Command::GiveBack => memory::give_back(),
             Command::FlushLogs => state.worker.flush(),
-            Command::Quit { timeout_ms } => {
-                state.quit(timeout_ms).await;
+            Command::Quit { timeout_ms, successor } => {
+                state.quit(timeout_ms, successor).await;
                 break;
             }
+            Command::TakeOn(fd, carried) => state.take_on(fd, *carried),
             Command::Stop => break,
         }
     }
@@ -263,6 +288,21 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
 }
 
 impl State {
+    /// Binds the thread to other CPUs, or no more to any.
+    fn pin(&self, cpus: Option<Vec<usize>>, log: &ErrorLog) {
+        if *self.cpus.borrow() == cpus {
+            return;
+        }
+        #[cfg(target_os = "linux")]
+        match &cpus {
+            Some(cpus) => pin(cpus, log),
+            None => pin(&(0..CPUS_MAX).collect::<Vec<_>>(), log),
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = log;
+        self.cpus.replace(cpus);
+    }
+
     /// Reads from the configuration whether connections are accepted one at a time.
     fn take_turns(&self) {
         let gen = self.worker.generation();
@@ -355,19 +395,28 @@ impl State {
         }
     }
 
-    /// Ends gracefully: requests in flight are finished, idle connections closed.
-    async fn quit(self: &Rc<Self>, timeout_ms: Option<u64>) {
+    /// Ends gracefully: requests in flight are finished; idle connections are closed, or go to the
+    /// process that takes this one's place.
+    async fn quit(self: &Rc<Self>, timeout_ms: Option<u64>, successor: Option<Arc<Successor>>) {
         self.worker.closing.set(true);
+        self.worker.has_successor.set(successor.is_some());
         for (_, task) in self.accepting.borrow_mut().drain(..) {
             task.abort();
         }
         for conn in self.connections.borrow().iter() {
-            if !conn.tell_of_end() && conn.idle.get() {
+            if !conn.tell_of_end() && conn.idle.get() && successor.is_none() {
                 close_idle(&conn);
             }
         }
         let idle = async {
+            let successor = match successor {
+                Some(s) => s.wait_ready().await.then_some(s),
+                None => None,
+            };
             while !self.worker.is_done() {
+                if let Some(s) = &successor {
+                    self.hand_on(s).await;
+                }
                 self.worker.one_ended.notified().await;
             }
         };
@@ -382,6 +431,49 @@ impl State {
         }
         // Those that do not look at their client end with the worker.
         let _ = tokio::time::timeout(LAST_MOMENT, idle).await;
+    }
+}
+
+impl State {
+    /// Gives the connections that are idle to the process that takes this one's place.
+    async fn hand_on(&self, successor: &Successor) {
+        let idle: Vec<_> =
+            self.connections.borrow().iter().filter(|c| c.can_be_carried()).collect();
+        for conn in idle {
+            successor.give(&conn).await;
+        }
+    }
+
+    /// Goes on with a connection that another process had.
+    fn take_on(self: &Rc<Self>, fd: OwnedFd, carried: Carried) {
+        let worker = &self.worker;
+        let gen = worker.generation();
+        let Some(at) = gen.shared.listens.iter().position(|l| l.addr == carried.listen) else {
+            return;
+        };
+        if worker.connections.get() >= worker.connections_max.get() && !self.make_room() {
+            return;
+        }
+        let is_tcp = matches!(carried.listen, ListenAddr::Ip(_));
+        let stream = Stream::from_fd(fd, is_tcp);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let mut conn = Connection::new(Rc::clone(worker), stream, carried.client, at, serial);
+        conn.take_on(carried);
+        self.run(Rc::new(conn));
+    }
+
+    /// Counts a connection and has a task serve it.
+    fn run(self: &Rc<Self>, conn: Rc<Connection>) {
+        let worker = &self.worker;
+        Counters::add(&worker.counters.active, 1);
+        worker.connections.set(worker.connections.get() + 1);
+        let idle = self.idle_tasks.borrow_mut().pop();
+        if let Some(seat) = idle {
+            return seat.give(conn);
+        }
+        let seat = Rc::new(Seat::default());
+        seat.give(conn);
+        spawn_local(connections(Rc::clone(self), seat));
     }
 }
 
@@ -403,30 +495,36 @@ fn close_idle(conn: &Rc<Connection>) {
     });
 }
 
-/// How long accepting rests when the process is out of descriptors.
+/// How long accepting rests when the process is out of descriptors or memory, or whatever else
+/// would fail at once again.
 const ACCEPT_REST: Duration = Duration::from_millis(500);
 
 async fn accept_loop(state: Rc<State>, listener: Arc<Listener>) {
-    let log = Arc::clone(&state.worker.generation().shared.error_log);
+    let log = || Arc::clone(&state.worker.generation().shared.error_log);
     let acceptor = match Acceptor::new(Arc::clone(&listener)) {
         Ok(a) => a,
         Err(e) => {
             let text = format!("watching {} failed: {e}", listener.addr);
-            return log.log(LogLevel::Alert, None, text.as_bytes());
+            return log().log(LogLevel::Alert, None, text.as_bytes());
         }
     };
+    // Known from the first connection on.
+    let mut is_own = true;
     loop {
+        if !is_own && state.in_turns.get() {
+            state.share.wait(&state.worker, &acceptor).await;
+        }
         match poll_fn(|cx| acceptor.poll_accept(cx)).await {
             Ok((stream, peer)) => {
-                let own = accepted(&state, &listener, stream, peer);
-                if state.in_turns.get() && !own {
+                is_own = accepted(&state, &listener, stream, peer);
+                if state.in_turns.get() && !is_own {
                     tokio::task::yield_now().await;
                 }
             }
             Err(e) => {
                 let text = format!("accept4() failed ({})", weir_http::core_rows::os_text(&e));
-                log.log(LogLevel::Crit, None, text.as_bytes());
-                if matches!(e.raw_os_error(), Some(23 | 24)) {
+                log().log(LogLevel::Crit, None, text.as_bytes());
+                if !listen::concerns_one_connection(&e) {
                     tokio::time::sleep(ACCEPT_REST).await;
                 }
             }
@@ -452,22 +550,13 @@ fn accepted(
         return own;
     }
     Counters::add(&worker.counters.handled, 1);
-    Counters::add(&worker.counters.active, 1);
-    worker.connections.set(worker.connections.get() + 1);
     let client = match peer {
         Peer::Ip(a) => ClientAddr::Ip(a),
         Peer::Unix => ClientAddr::Unix,
     };
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     let conn = Rc::new(Connection::new(Rc::clone(worker), stream, client, at, serial));
-    let idle = state.idle_tasks.borrow_mut().pop();
-    if let Some(seat) = idle {
-        seat.give(conn);
-        return own;
-    }
-    let seat = Rc::new(Seat::default());
-    seat.give(conn);
-    spawn_local(connections(Rc::clone(state), seat));
+    state.run(conn);
     own
 }
 

@@ -53,8 +53,8 @@ impl From<std::os::unix::net::UnixStream> for Stream {
 }
 
 impl Stream {
-    /// Takes a connected, non-blocking socket.
-    pub(crate) fn from_fd(socket: OwnedFd, tcp: bool) -> Stream {
+    /// Takes a connected, non-blocking socket, accepted here or by another process.
+    pub fn from_fd(socket: OwnedFd, tcp: bool) -> Stream {
         Stream { watch: RefCell::new(None), socket: Some(socket), tcp }
     }
 

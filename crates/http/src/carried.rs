@@ -1,0 +1,191 @@
+//! A kept connection on its way to another process that serves the same sockets: what is known of
+//! it, as bytes beside its descriptor. Only one without TLS that waits for its next request goes:
+//! nothing of it is half done. Times are of the monotonic clock, which both processes share.
+
+use crate::conn::{ClientAddr, Connection};
+use weir_runtime::listen::ListenAddr;
+use weir_wire::proxy_protocol::Proxied;
+
+/// What is carried besides the socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// The address it came by.
+    pub listen: ListenAddr,
+    pub client: ClientAddr,
+    pub requests: u32,
+    pub start_ms: u64,
+    pub keepalive_deadline_ms: u64,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    pub proxied: Option<Proxied>,
+}
+
+impl Connection {
+    /// Whether it waits for a further request, and nothing but its socket is needed for it.
+    pub fn can_be_carried(&self) -> bool {
+        let is_plain = self.secure.get().is_none() && self.stream.protocol().is_none();
+        let is_h1 = self.ender.borrow().is_none();
+        let is_empty = self.out.borrow().queued() == 0;
+        self.idle.get() && is_plain && is_h1 && is_empty && !self.carried_away.get()
+    }
+
+    pub fn carried(&self) -> Carried {
+        Carried {
+            listen: self.generation().shared.listens[self.listen.get()].addr.clone(),
+            client: self.client,
+            requests: self.requests.get(),
+            start_ms: self.start_ms,
+            keepalive_deadline_ms: self.keepalive_deadline.get(),
+            bytes_in: self.bytes_in.get(),
+            bytes_out: self.bytes_out.get(),
+            proxied: self.proxied.borrow().clone(),
+        }
+    }
+
+    /// The other process has it: its task here ends without touching the socket.
+    pub fn carry_away(&self) {
+        self.carried_away.set(true);
+        self.wake();
+    }
+
+    /// Takes over what another process knew of it.
+    pub fn take_on(&mut self, from: Carried) {
+        self.requests.set(from.requests);
+        self.start_ms = from.start_ms;
+        self.keepalive_deadline.set(from.keepalive_deadline_ms);
+        self.bytes_in.set(from.bytes_in);
+        self.bytes_out.set(from.bytes_out);
+        self.proxied.replace(from.proxied);
+    }
+}
+
+impl Carried {
+    pub fn pack(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(160);
+        let listen = match &self.listen {
+            ListenAddr::Ip(a) => a.to_string(),
+            ListenAddr::Unix(p) => format!("unix:{}", p.display()),
+        };
+        let client = match self.client {
+            ClientAddr::Ip(a) => a.to_string(),
+            ClientAddr::Unix => String::new(),
+        };
+        put(&mut out, listen.as_bytes());
+        put(&mut out, client.as_bytes());
+        let times = [self.start_ms, self.keepalive_deadline_ms, self.bytes_in, self.bytes_out];
+        for n in times.into_iter().chain([u64::from(self.requests)]) {
+            out.extend_from_slice(&n.to_ne_bytes());
+        }
+        if let Some(p) = &self.proxied {
+            put(&mut out, p.source.as_bytes());
+            put(&mut out, p.destination.as_bytes());
+            out.extend_from_slice(&p.source_port.to_ne_bytes());
+            out.extend_from_slice(&p.destination_port.to_ne_bytes());
+            put(&mut out, &p.tlvs);
+        }
+        out
+    }
+
+    /// `None`: nothing that `pack` made.
+    pub fn unpack(mut from: &[u8]) -> Option<Carried> {
+        let from = &mut from;
+        let listen = text(from)?;
+        let client = text(from)?;
+        let [start_ms, keepalive_deadline_ms, bytes_in, bytes_out, requests] =
+            [number(from)?, number(from)?, number(from)?, number(from)?, number(from)?];
+        let proxied = match from.is_empty() {
+            true => None,
+            false => Some(Proxied {
+                source: text(from)?,
+                destination: text(from)?,
+                source_port: port(from)?,
+                destination_port: port(from)?,
+                tlvs: bytes(from)?.to_vec(),
+            }),
+        };
+        let listen = match listen.strip_prefix("unix:") {
+            Some(path) => ListenAddr::Unix(path.into()),
+            None => ListenAddr::Ip(listen.parse().ok()?),
+        };
+        let client = match &client[..] {
+            "" => ClientAddr::Unix,
+            a => ClientAddr::Ip(a.parse().ok()?),
+        };
+        Some(Carried {
+            listen,
+            client,
+            requests: requests as u32,
+            start_ms,
+            keepalive_deadline_ms,
+            bytes_in,
+            bytes_out,
+            proxied,
+        })
+    }
+}
+
+fn put(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(&(bytes.len() as u64).to_ne_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn number(from: &mut &[u8]) -> Option<u64> {
+    let (head, tail) = from.split_first_chunk()?;
+    *from = tail;
+    Some(u64::from_ne_bytes(*head))
+}
+
+fn port(from: &mut &[u8]) -> Option<u16> {
+    let (head, tail) = from.split_first_chunk()?;
+    *from = tail;
+    Some(u16::from_ne_bytes(*head))
+}
+
+fn bytes<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = number(from)?;
+    let (head, tail) = from.split_at_checked(usize::try_from(len).ok()?)?;
+    *from = tail;
+    Some(head)
+}
+
+fn text(from: &mut &[u8]) -> Option<String> {
+    String::from_utf8(bytes(from)?.to_vec()).ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_carried_arrives() {
+        let plain = Carried {
+            listen: ListenAddr::Ip("127.0.0.1:80".parse().unwrap()),
+            client: ClientAddr::Ip("[::1]:4000".parse().unwrap()),
+            requests: 3,
+            start_ms: 4,
+            keepalive_deadline_ms: 5,
+            bytes_in: 6,
+            bytes_out: 7,
+            proxied: None,
+        };
+        let proxied = Proxied {
+            source: "1.2.3.4".into(),
+            destination: "5.6.7.8".into(),
+            source_port: 9,
+            destination_port: 10,
+            tlvs: vec![1, 2, 3],
+        };
+        let other = Carried {
+            listen: ListenAddr::Unix("/a b".into()),
+            client: ClientAddr::Unix,
+            proxied: Some(proxied),
+            ..plain.clone()
+        };
+        for c in [plain, other] {
+            let packed = c.pack();
+            assert_eq!(Carried::unpack(&packed).unwrap(), c);
+            assert!(Carried::unpack(&packed[..packed.len() - 1]).is_none());
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! The master: keeps root's rights, binds and opens, watches the serving process, reloads and
+//! reopens for it. It never waits for the serving process: what that does not read is kept, what
+//! does not end is killed, what cannot be started is tried again.
+
+use crate::changes::{AtStart, Changes};
+use crate::control::{log_failures, log_warnings, move_pid, remove_pid, serve};
+use crate::globals::Global;
+use crate::handed::{Kind, Message};
+use crate::heirs;
+use crate::kept::{self, Kept};
+use crate::limits;
+use crate::load::{self, Loaded, Paths};
+use crate::orphan;
+use crate::sockets::{Sockets, MASTER_DRAIN_MS};
+use crate::upgrade::{self, Upgrade};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_http::core_rows::os_text;
+use weir_http::generation::Generation;
+use weir_http::logger::{self, LogLevel};
+use weir_module::Mode;
+use weir_runtime::handover::Outbox;
+use weir_runtime::packets::Packets;
+use weir_runtime::process::{self, Exit, Fork, Identity};
+use weir_runtime::signals::{self, Signal, Waiter, Wake};
+use weir_runtime::{clock, listen, memory, trusted};
+
+/// A serving process that keeps dying, or cannot be started, is started at most once in this time.
+const RESTART_REST_MS: u64 = 500;
+/// A serving process that has not ended so long after TERM is killed; nginx's time.
+const KILL_AFTER_MS: u64 = 1550;
+
+/// The serving process, as the master sees it.
+struct Child {
+    pid: i32,
+    outbox: Outbox,
+    started_ms: u64,
+}
+
+impl Child {
+    fn tell_of_successor(&mut self, link: Option<Option<&Packets>>) -> std::io::Result<()> {
+        let kind = if link.is_some() { Kind::Successor } else { Kind::NoSuccessor };
+        let fds = link.flatten().map(Packets::to_owned_fd).transpose()?;
+        self.outbox.send(&Message::bare(kind, 0).pack(), fds.into_iter().collect(), false)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// After WINCH the serving process is gone and not started again until HUP.
+    Resting,
+    Ending,
+}
+
+struct Master<'a> {
+    paths: &'a Paths,
+    waiter: &'a Waiter,
+    kept: Kept,
+    /// Until the first serving process has it.
+    generation: Option<Arc<Generation>>,
+    sockets: Sockets,
+    pid_file: Option<PathBuf>,
+    child: Option<Child>,
+    /// Those that another has replaced, and that end when their requests have.
+    leaving: Vec<Child>,
+    /// Monotonic ms from which a serving process may be started.
+    start_at_ms: u64,
+    /// Monotonic ms at which what has not ended is killed.
+    kill_at_ms: Option<u64>,
+    phase: Phase,
+    upgrade: Option<Upgrade>,
+}
+
+/// Runs until told to end.
+pub fn master(
+    paths: &Paths,
+    loaded: Loaded,
+    sockets: Sockets,
+    waiter: &Waiter,
+) -> Result<(), String> {
+    let pid_file = paths.pid_path(loaded.generation.global.get::<Global>());
+    let (kept, generation) = Kept::of(loaded);
+    kept.identity()?;
+    let mut m = Master {
+        paths,
+        waiter,
+        pid_file,
+        kept,
+        generation: Some(generation),
+        sockets,
+        child: None,
+        leaving: Vec::new(),
+        start_at_ms: 0,
+        kill_at_ms: None,
+        phase: Phase::Serving,
+        upgrade: None,
+    };
+    while !m.tend() {
+        let outgoing = m.child.as_ref().and_then(|c| c.outbox.waits());
+        match m.waiter.wait_writable(outgoing, m.pause_ms()) {
+            Wake::Signal(signal) => m.handle(signal),
+            Wake::Ready => m.send_on(),
+            Wake::Timeout => {}
+        }
+    }
+    m.remove_unix_files();
+    remove_pid(&m.upgrade, &m.pid_file);
+    m.log(LogLevel::Notice, "exit");
+    Ok(())
+}
+
+impl Master<'_> {
+    fn log(&self, level: LogLevel, text: &str) {
+        self.kept.error_log.log(level, None, text.as_bytes());
+    }
+
+    fn handle(&mut self, signal: Signal) {
+        match signal {
+            Signal::Hup if self.phase == Phase::Resting => self.phase = Phase::Serving,
+            Signal::Hup if self.phase == Phase::Serving => self.reload(),
+            Signal::Usr1 => self.reopen(),
+            Signal::Usr2 if self.phase != Phase::Ending => {
+                let log = &self.kept.error_log;
+                upgrade::begin(&mut self.upgrade, &self.sockets, &self.pid_file, log);
+                self.tell_of_successor();
+            }
+            Signal::Winch if self.phase != Phase::Ending => {
+                self.phase = Phase::Resting;
+                self.tell(Signal::Quit);
+            }
+            Signal::Quit | Signal::Term | Signal::Int => self.end(signal),
+            Signal::Chld => self.reap(),
+            Signal::Hup | Signal::Usr2 | Signal::Winch | Signal::Kill => {}
+        }
+    }
+
+    fn end(&mut self, signal: Signal) {
+        self.phase = Phase::Ending;
+        self.tell(signal);
+        if signal == Signal::Quit {
+            // The serving process closes its sockets; they are gone only when these are too.
+            self.remove_unix_files();
+            self.sockets = Sockets::default();
+        } else {
+            self.kill_at_ms.get_or_insert(clock::mono_ms() + KILL_AFTER_MS);
+        }
+    }
+
+    fn tell(&self, signal: Signal) {
+        let leaving = self.leaving.iter().filter(|_| signal != Signal::Usr1);
+        for child in self.child.iter().chain(leaving) {
+            // A child that is already gone is reported by SIGCHLD.
+            let _ = signals::send(child.pid, signal);
+        }
+    }
+
+    /// What is due; whether the master's work is done.
+    fn tend(&mut self) -> bool {
+        let now = clock::mono_ms();
+        if self.child.is_none() {
+            match self.phase {
+                Phase::Ending if self.leaving.is_empty() => return true,
+                Phase::Serving if now >= self.start_at_ms => self.start(),
+                _ => {}
+            }
+        }
+        if self.kill_at_ms.is_some_and(|at| now >= at) {
+            self.kill_at_ms = None;
+            self.log(LogLevel::Alert, "the serving process does not end, killing it");
+            self.tell(Signal::Kill);
+        }
+        self.sockets.close_left(MASTER_DRAIN_MS);
+        false
+    }
+
+    /// In how many ms something is due.
+    fn pause_ms(&self) -> Option<u64> {
+        let now = clock::mono_ms();
+        let start = self.child.is_none().then(|| self.start_at_ms.saturating_sub(now));
+        let start = start.filter(|_| self.phase == Phase::Serving);
+        let kill = self.kill_at_ms.map(|at| at.saturating_sub(now));
+        let close = self.sockets.next_close_in(MASTER_DRAIN_MS);
+        [start, kill, close].into_iter().flatten().min()
+    }
+
+    fn send_on(&mut self) {
+        let result = self.child.as_mut().map_or(Ok(()), |c| c.outbox.flush());
+        self.check_sent(result);
+    }
+
+    fn check_sent(&self, result: std::io::Result<()>) {
+        if let Err(e) = result {
+            let text = format!("handing over to the serving process failed ({})", os_text(&e));
+            self.log(LogLevel::Alert, &text);
+        }
+    }
+
+    fn remove_unix_files(&self) {
+        if self.upgrade.is_none() && !upgrade::predecessor_runs() {
+            self.sockets.remove_unix_files(None);
+        }
+    }
+
+    fn reap(&mut self) {
+        while let Some((pid, exit)) = process::reap() {
+            if upgrade::ended(&mut self.upgrade, pid) {
+                self.tell_of_successor();
+                continue;
+            }
+            if let Some(at) = self.leaving.iter().position(|c| c.pid == pid) {
+                self.report(pid, exit);
+                self.leaving.remove(at);
+            }
+            let Some(child) = self.child.take_if(|c| c.pid == pid) else { continue };
+            self.report(pid, exit);
+            self.start_at_ms = child.started_ms + RESTART_REST_MS;
+        }
+    }
+
+    fn report(&self, pid: i32, exit: Exit) {
+        let (level, how) = match exit {
+            Exit::Code(0) => (LogLevel::Notice, "with code 0".to_string()),
+            Exit::Code(c) => (LogLevel::Alert, format!("with code {c}")),
+            Exit::Signal(s) => (LogLevel::Alert, format!("on signal {s}")),
+        };
+        self.log(level, &format!("worker process {pid} exited {how}"));
+    }
+
+    /// Starts the serving process on the master's sockets; what fails is tried again later.
+    fn start(&mut self) {
+        let generation = self.generation.take();
+        let spawned = self.spawn(generation);
+        memory::give_back();
+        match spawned {
+            Ok(child) => {
+                self.child = Some(child);
+                if self.upgrade.is_some() {
+                    self.tell_of_successor();
+                }
+            }
+            Err(e) => {
+                self.start_at_ms = clock::mono_ms() + RESTART_REST_MS;
+                self.log(LogLevel::Alert, &format!("{e}, will try again"));
+            }
+        }
+    }
+
+    /// Its generation is this one, or is made there from what the master keeps.
+    fn spawn(&mut self, generation: Option<Arc<Generation>>) -> Result<Child, String> {
+        let who = self.kept.identity()?;
+        if let Some(who) = &who {
+            self.kept.temp_dirs.iter().for_each(|dir| self.give_dir(dir, who));
+        }
+        let failed = |what: &str, e| format!("{what} failed ({})", os_text(&e));
+        let (ours, theirs) = process::socket_pair().map_err(|e| failed("socketpair()", e))?;
+        let outbox = Outbox::new(ours).map_err(|e| failed("fcntl()", e))?;
+        match process::fork().map_err(|e| failed("fork()", e))? {
+            Fork::Parent { child: pid } => Ok(Child { pid, outbox, started_ms: clock::mono_ms() }),
+            Fork::Child => {
+                drop(outbox);
+                // Taken, not copied: when the workers close them, they are closed, and the
+                // generation is held by what serves it alone.
+                let own = std::mem::take(&mut self.sockets);
+                let generation = generation.map_or_else(|| self.kept.generation(self.paths), Ok);
+                self.kept.let_go();
+                let done =
+                    generation.and_then(|g| serve(self.paths, g, own, who, &theirs, self.waiter));
+                let code = match done {
+                    Ok(()) => 0,
+                    Err(e) => {
+                        self.log(LogLevel::Emerg, &e);
+                        2
+                    }
+                };
+                logger::settle();
+                std::process::exit(code);
+            }
+        }
+    }
+
+    fn give_dir(&self, dir: &std::path::Path, who: &Identity) {
+        if let Err(e) = trusted::give_dir(dir, who.uid) {
+            let text = format!(
+                "\"{}\" cannot be given to user \"{}\" ({}); a link there must be root's, \
+                 or of the owner of what it leads to",
+                dir.display(),
+                who.name,
+                os_text(&e)
+            );
+            self.log(LogLevel::Warn, &text);
+        }
+    }
+
+    /// Validates the new configuration with root's rights, then hands text, sockets and logs over.
+    fn reload(&mut self) {
+        self.log(LogLevel::Notice, "reconfiguring");
+        let loaded = match load::load(self.paths, Mode::Serve) {
+            Ok(l) => l,
+            Err(e) => return self.log(LogLevel::Emerg, &e.line),
+        };
+        let new = Arc::clone(&loaded.generation);
+        let global = new.global.get::<Global>();
+        let sockets = match self.sockets.adopt(&new, global.workers(), Vec::new()) {
+            Ok(s) => s,
+            Err(e) => return self.log(LogLevel::Emerg, &e),
+        };
+        let changes = Changes::under_master(&self.kept.main, &AtStart::of(global));
+        log_warnings(&loaded, &changes);
+        let (kept, generation) = Kept::of(loaded);
+        drop(new);
+        self.sockets = sockets;
+        self.kept = kept;
+        log_failures(&generation, logger::reopen_moved());
+        move_pid(&mut self.pid_file, self.paths, &generation);
+        self.change(&changes, generation);
+        memory::give_back();
+    }
+
+    /// Puts the new configuration in force: in the serving process, or with another one where that
+    /// cannot take it over.
+    fn change(&mut self, changes: &Changes, generation: Arc<Generation>) {
+        let Some(child) = &self.child else { return };
+        let global = generation.global.get::<Global>();
+        if changes.process.is_empty() {
+            limits::apply(child.pid, global, &generation.error_log);
+            return self.hand(Kind::Configuration, self.kept.bundle());
+        }
+        let names = changes.process.join("\", \"");
+        self.log(LogLevel::Notice, &format!("\"{names}\" changed, starting a new serving process"));
+        match self.spawn_successor(generation) {
+            Ok((child, link)) => self.succeed(child, link),
+            Err(e) => {
+                self.log(LogLevel::Alert, &format!("{e}; \"{names}\" stay as they are"));
+                self.hand(Kind::Configuration, self.kept.bundle());
+            }
+        }
+    }
+
+    /// Tells the serving process whether a new program runs beside this one.
+    fn tell_of_successor(&mut self) {
+        let link = self.upgrade.as_ref().map(|u| u.link.as_ref());
+        let result = self.child.as_mut().map_or(Ok(()), |c| c.tell_of_successor(link));
+        self.check_sent(result);
+    }
+
+    /// Starts a serving process that takes the place of the one there is.
+    fn spawn_successor(
+        &mut self,
+        generation: Arc<Generation>,
+    ) -> Result<(Child, Option<Packets>), String> {
+        let (link, theirs) = heirs::pair().unzip();
+        let older = heirs::succeed(theirs);
+        let child = self.spawn(Some(generation));
+        // This was for that one alone.
+        heirs::succeed(older);
+        child.map(|c| (c, link))
+    }
+
+    /// The new serving process takes the old one's place; that finishes its requests.
+    fn succeed(&mut self, child: Child, link: Option<Packets>) {
+        if let Some(mut old) = self.child.replace(child) {
+            let result = old.tell_of_successor(Some(link.as_ref()));
+            self.check_sent(result);
+            let _ = signals::send(old.pid, Signal::Quit);
+            self.leaving.push(old);
+        }
+    }
+
+    fn reopen(&mut self) {
+        let who = self.kept.identity().ok().flatten();
+        for (path, e) in logger::reopen_for(who.map(|w| w.uid)) {
+            let text = format!("open() \"{}\" failed ({})", path.display(), os_text(&e));
+            self.log(LogLevel::Emerg, &text);
+        }
+        self.hand(Kind::Logs, Vec::new());
+    }
+
+    fn hand(&mut self, kind: Kind, bundle: Vec<u8>) {
+        let Some(child) = &mut self.child else { return };
+        let files = logger::all_files();
+        let whole = kind == Kind::Configuration;
+        let sockets: Vec<_> = self.sockets.active().filter(|_| whole).collect();
+        let paths = files.iter().map(|(p, _)| p.clone()).collect();
+        let body = Message { kind, listeners: sockets.len(), paths, bundle }.pack();
+        let files = files.iter().map(|(_, f)| f.as_fd());
+        let fds: Vec<BorrowedFd> = sockets.iter().map(|s| s.as_fd()).chain(files).collect();
+        let fds: std::io::Result<Vec<OwnedFd>> =
+            fds.into_iter().map(|fd| fd.try_clone_to_owned()).collect();
+        let result = fds.and_then(|fds| child.outbox.send(&body, fds, whole));
+        self.check_sent(result);
+    }
+}
+
+/// A serving process that has lost its master: its sockets are to be taken over.
+pub fn find_orphan(paths: &Paths, gen: &Generation) -> Option<orphan::Found> {
+    let global = gen.global.get::<Global>();
+    let user = kept::identity(global.user.as_option()).ok().flatten()?.uid;
+    let pid_file = paths.pid_path(global);
+    let mut found = orphan::find(pid_file.as_deref(), user)?;
+    listen::keep_inherited(std::mem::take(&mut found.listeners));
+    Some(found)
+}

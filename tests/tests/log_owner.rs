@@ -1,0 +1,178 @@
+//! Whom logs, temporary directories and the pid file belong to when the server has root's rights:
+//! who may write a directory does not thereby choose what root does there.
+
+use std::fs::Permissions;
+use std::os::unix::fs::{chown, lchown, symlink, MetadataExt, PermissionsExt};
+use std::path::Path;
+use weir_tests::{expect_soon, skip, wait_for, Setup, Signal, PATIENCE};
+
+const NOBODY: u32 = 65534;
+const CONF: &str = "user nobody nogroup; error_log %%DIR%%/error.log notice; events {} http {
+    log_format u $uri; access_log %%DIR%%/logs/access.log u;
+    client_body_temp_path %%DIR%%/temp/body;
+    server { listen 127.0.0.1:%%PORT_0%%; location / { return 200 ok; } } }";
+
+/// Whether there are rights to be misused.
+fn is_root(dir: &Path) -> bool {
+    dir.metadata().unwrap().uid() == 0
+}
+
+fn is_nginx() -> bool {
+    weir_tests::binary().ends_with("nginx")
+}
+
+fn owner(path: &Path) -> (u32, u32, u32) {
+    let m = path.symlink_metadata().unwrap();
+    (m.uid(), m.gid(), m.mode() & 0o7777)
+}
+
+#[test]
+fn a_log_is_its_users_after_it_was_reopened_and_not_before() {
+    let setup = Setup::new(CONF);
+    if !is_root(setup.dir()) {
+        return skip("not root");
+    }
+    std::fs::create_dir_all(setup.dir().join("temp")).unwrap();
+    let server = setup.start();
+    let log = server.dir().join("logs/access.log");
+    assert_eq!(owner(&log), (0, 0, 0o644));
+    std::fs::rename(&log, server.dir().join("logs/old")).unwrap();
+    server.signal(Signal::Usr1);
+    expect_soon("a new log", || log.exists() && owner(&log).0 == NOBODY);
+    assert_eq!(owner(&log), (NOBODY, 0, 0o644));
+    assert_eq!(owner(&server.dir().join("logs/old")), (0, 0, 0o644));
+    expect_soon("lines go there", || {
+        server.get("/new");
+        server.read("logs/access.log").contains("/new")
+    });
+}
+
+#[test]
+fn a_group_of_readers_keeps_its_right() {
+    let setup = Setup::new(CONF).file("logs/access.log", "");
+    if !is_root(setup.dir()) {
+        return skip("not root");
+    }
+    std::fs::create_dir_all(setup.dir().join("temp")).unwrap();
+    let log = setup.dir().join("logs/access.log");
+    chown(&log, Some(NOBODY), Some(4)).unwrap();
+    std::fs::set_permissions(&log, Permissions::from_mode(0o640)).unwrap();
+    let server = setup.start();
+    server.signal(Signal::Usr1);
+    expect_soon("the log is open again", || {
+        server.get("/2");
+        server.read("logs/access.log").contains("/2")
+    });
+    assert_eq!(owner(&log), (NOBODY, 4, 0o640));
+}
+
+#[test]
+fn a_device_stays_roots() {
+    if is_nginx() {
+        return skip("nginx gives it away");
+    }
+    let null = Path::new("/dev/null");
+    let setup = Setup::new(&CONF.replace("%%DIR%%/logs/access.log u", "/dev/null"));
+    std::fs::create_dir_all(setup.dir().join("temp")).unwrap();
+    let before = owner(null);
+    let server = setup.start();
+    server.signal(Signal::Usr1);
+    server.signal(Signal::Hup);
+    assert!(!wait_for(|| owner(null) != before, PATIENCE / 10), "{:?}", owner(null));
+    assert_eq!(server.get("/").text(), "ok");
+}
+
+/// The directory of the logs is the workers' user's, who has put links there.
+#[test]
+fn a_link_does_not_give_roots_files_away() {
+    if is_nginx() {
+        return skip("nginx follows such links");
+    }
+    let setup = Setup::new(CONF).file("secret", "root's\n").file("hard", "root's\n");
+    if !is_root(setup.dir()) {
+        return skip("not root");
+    }
+    let dir = setup.dir().to_path_buf();
+    std::fs::create_dir_all(dir.join("temp")).unwrap();
+    std::fs::create_dir_all(dir.join("outside")).unwrap();
+    for d in ["logs", "temp"] {
+        chown(dir.join(d), Some(NOBODY), None).unwrap();
+    }
+    symlink(dir.join("outside"), dir.join("temp/body")).unwrap();
+    lchown(dir.join("temp/body"), Some(NOBODY), None).unwrap();
+    let server = setup.start();
+    let log = dir.join("logs/access.log");
+    for hard in [false, true] {
+        std::fs::remove_file(&log).unwrap();
+        match hard {
+            true => std::fs::hard_link(dir.join("hard"), &log).unwrap(),
+            false => {
+                symlink(dir.join("secret"), &log).unwrap();
+                lchown(&log, Some(NOBODY), None).unwrap();
+            }
+        }
+        server.signal(Signal::Usr1);
+        server.signal(Signal::Hup);
+        server.expect_error("reconfiguring");
+        assert!(!wait_for(|| owner(&dir.join("secret")).0 != 0, PATIENCE / 10));
+        assert_eq!((owner(&dir.join("secret")).0, owner(&dir.join("hard")).0), (0, 0));
+    }
+    assert_eq!(server.read("secret"), "root's\n");
+    assert_eq!(owner(&dir.join("outside")).0, 0);
+    server.expect_error("access.log\" failed (40:");
+    assert_eq!(server.get("/").text(), "ok");
+}
+
+/// A pid file that is a link of another user's is not written through.
+#[test]
+fn a_pid_file_is_not_written_through_a_link_of_others() {
+    if is_nginx() {
+        return skip("nginx follows such links");
+    }
+    let setup = Setup::new("pid logs/the.pid; events {}").file("secret", "root's\n");
+    if !is_root(setup.dir()) {
+        return skip("not root");
+    }
+    let dir = setup.dir();
+    symlink(dir.join("secret"), dir.join("logs/the.pid")).unwrap();
+    lchown(dir.join("logs/the.pid"), Some(NOBODY), None).unwrap();
+    std::fs::write(dir.join("nginx.conf"), "daemon off; pid logs/the.pid; events {}").unwrap();
+    let mut command = std::process::Command::new(weir_tests::binary());
+    command.arg("-p").arg(dir).arg("-c").arg(dir.join("nginx.conf"));
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut code = None;
+    wait_for(|| child.try_wait().is_ok_and(|s| s.inspect(|s| code = s.code()).is_some()), PATIENCE);
+    // It may have ended, as it should.
+    let _ = child.kill();
+    assert_eq!(code, Some(1));
+    assert_eq!(std::fs::read_to_string(dir.join("secret")).unwrap(), "root's\n");
+}
+
+#[test]
+fn logs_and_pid_file_are_readable_whatever_the_umask() {
+    let conf = "daemon on; pid %%DIR%%/the.pid; error_log %%DIR%%/error.log; events {}
+        http { server { listen 127.0.0.1:%%PORT_0%%; return 200; } }";
+    // nginx opens its log before it sets a umask of its own.
+    let strict = if is_nginx() { "022" } else { "077" };
+    for umask in ["000", strict] {
+        let setup = Setup::new(conf);
+        let server = setup.umask(umask).start();
+        let mode = |name: &str| owner(&server.dir().join(name)).2;
+        assert_eq!((mode("the.pid"), mode("error.log")), (0o644, 0o644), "umask {umask}");
+    }
+}
+
+#[test]
+fn a_reload_writes_to_the_logs_that_have_the_names_now() {
+    let conf = CONF.replace("user nobody nogroup; ", "");
+    let setup = Setup::new(&conf);
+    std::fs::create_dir_all(setup.dir().join("temp")).unwrap();
+    let server = setup.start();
+    let log = server.dir().join("logs/access.log");
+    std::fs::rename(&log, server.dir().join("logs/old")).unwrap();
+    server.signal(Signal::Hup);
+    expect_soon("lines go to the new file", || {
+        server.get("/new");
+        server.read("logs/access.log").contains("/new")
+    });
+}

@@ -1,0 +1,100 @@
+//! The master and its serving process: neither waits for ever for the other.
+
+use std::process::{Child, Command, Stdio};
+use weir_tests::{expect_soon, is_alive, signal, skip, Server, Setup, Signal};
+
+const CONF: &str = "pid %%DIR%%/the.pid; error_log %%DIR%%/error.log notice; events {}
+    http { server { listen 127.0.0.1:%%PORT_0%%; location / { return 200 ok; } } }";
+
+/// The one process that serves; `None` without root's rights, where the main process does.
+fn serving(server: &Server) -> Option<u32> {
+    match server.children()[..] {
+        [pid] => Some(pid),
+        _ => {
+            skip("no master");
+            None
+        }
+    }
+}
+
+#[test]
+fn term_ends_a_serving_process_that_is_stopped() {
+    let mut server = Server::start(CONF);
+    let Some(child) = serving(&server) else { return };
+    signal(child, Signal::Stop);
+    server.signal(Signal::Term);
+    assert_eq!(server.wait_exit(), Some(0));
+    assert!(!is_alive(child));
+}
+
+#[test]
+fn a_reload_does_not_wait_for_a_serving_process_that_is_stopped() {
+    let mut server = Server::start(CONF);
+    let Some(child) = serving(&server) else { return };
+    signal(child, Signal::Stop);
+    let mut long = "# more than fits into a socket\n".repeat(100_000);
+    long.push_str(&CONF.replace("200 ok", "200 new"));
+    server.replace_conf(&long);
+    for _ in 0..3 {
+        server.signal(Signal::Hup);
+        server.expect_error("reconfiguring");
+    }
+    let log = server.dir().join("error.log");
+    std::fs::rename(&log, server.dir().join("old.log")).unwrap();
+    server.signal(Signal::Usr1);
+    expect_soon("the master goes on", || log.exists());
+    signal(child, Signal::Cont);
+    expect_soon("the new configuration", || server.get("/").text() == "new");
+    server.signal(Signal::Stop);
+    server.signal(Signal::Cont);
+    server.signal(Signal::Term);
+    assert_eq!(server.wait_exit(), Some(0));
+}
+
+#[test]
+fn without_its_master_the_serving_process_goes_on() {
+    let mut server = Server::start(CONF);
+    let Some(child) = serving(&server) else { return };
+    let mut kept = server.connect();
+    assert_eq!(kept.get("/").text(), "ok");
+    server.signal(Signal::Kill);
+    server.wait_exit();
+    for _ in 0..20 {
+        assert_eq!(server.get("/").text(), "ok");
+        assert_eq!(kept.get("/").text(), "ok");
+    }
+    signal(child, Signal::Quit);
+    expect_soon("the serving process ends", || !is_alive(child));
+}
+
+/// Starts the program once more, as an administrator does who finds no master.
+fn start_again(server: &Server) -> Child {
+    let mut command = Command::new(weir_tests::binary());
+    command.arg("-p").arg(server.dir()).arg("-c").arg(server.dir().join("nginx.conf"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn a_new_master_takes_the_sockets_over() {
+    if weir_tests::binary().ends_with("nginx") {
+        return skip("nginx finds the address in use");
+    }
+    let setup = Setup::new(&CONF.replace("%%PORT_0%%;", "%%PORT_0%%; listen unix:%%DIR%%/sock;"));
+    let mut server = setup.start();
+    let Some(child) = serving(&server) else { return };
+    server.signal(Signal::Kill);
+    server.wait_exit();
+    server.expect_error("goes on serving");
+    let mut again = start_again(&server);
+    let pid = again.id();
+    while is_alive(child) {
+        assert_eq!(server.get("/").text(), "ok");
+        assert!(again.try_wait().unwrap().is_none(), "{}", server.error_log());
+    }
+    assert_eq!(server.get("/").text(), "ok");
+    assert_eq!(server.unix("sock").get("/").text(), "ok");
+    assert_eq!(server.read("the.pid").trim(), pid.to_string());
+    signal(pid, Signal::Term);
+    again.wait().unwrap();
+}
