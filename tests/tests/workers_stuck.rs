@@ -2,45 +2,39 @@
 //! its part of the connections. (nginx lets them wait: on it this test fails.)
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use weir_tests::{Server, Setup};
 
-/// A pipe under a name that is full: whoever writes to it waits.
-struct FullPipe(File);
+/// A pipe under a name: whoever reads it to its end waits while it is open here.
+struct Pipe(PathBuf, Option<File>);
 
-impl FullPipe {
-    fn make(path: &Path) -> FullPipe {
-        let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+impl Pipe {
+    fn make(path: PathBuf) -> Pipe {
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
         assert!(made.success());
-        const O_NONBLOCK: i32 = 0o4000;
-        let pipe = OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(path);
-        FullPipe(pipe.unwrap())
+        Pipe(path, None)
     }
 
-    fn fill(&mut self) {
-        for piece in [&[b'.'; 4096][..], b"."] {
-            while self.0.write(piece).is_ok() {}
-        }
+    /// Returns when somebody has begun to read.
+    fn open(&mut self) {
+        self.1 = OpenOptions::new().write(true).open(&self.0).ok();
+        assert!(self.1.is_some());
     }
 
-    fn empty(&mut self) {
-        let mut buf = [0; 65536];
-        while self.0.read(&mut buf).is_ok() {}
+    fn close(&mut self) {
+        self.1 = None;
     }
 }
 
 /// Blocks one worker, and returns how long others waited for their answers meanwhile.
-fn waits_beside_a_stuck_worker(server: &Server, pipe: &mut FullPipe) -> Vec<Duration> {
+fn waits_beside_a_stuck_worker(server: &Server, pipe: &mut Pipe) -> Vec<Duration> {
     let mut stuck = server.connect();
     assert_eq!(stuck.get("/before").text(), "ok");
-    pipe.fill();
-    stuck.send_get("/logged");
-    assert_eq!(stuck.response().text(), "ok");
-    // Its worker now waits for the log.
-    stuck.send_get("/after");
+    // Its worker reads the list of users.
+    let line = "Authorization: Basic YTpi";
+    stuck.send(format!("GET /secret HTTP/1.1\r\nHost: localhost\r\n{line}\r\n\r\n").as_bytes());
+    pipe.open();
     let mut waits = Vec::new();
     let start = Instant::now();
     while waits.len() < 200 || start.elapsed() < Duration::from_secs(1) {
@@ -49,8 +43,8 @@ fn waits_beside_a_stuck_worker(server: &Server, pipe: &mut FullPipe) -> Vec<Dura
         waits.push(start.elapsed());
     }
     assert!(stuck.is_silent(Duration::from_millis(1)), "the worker was not stuck");
-    pipe.empty();
-    assert_eq!(stuck.response().text(), "ok");
+    pipe.close();
+    assert_eq!(stuck.response().status, 401);
     waits.sort();
     waits
 }
@@ -62,9 +56,9 @@ fn others_take_the_connections_of_a_stuck_worker() {
             "worker_processes {workers}; error_log %%DIR%%/error.log notice; events {{}}
              http {{ access_log off; server {{ listen 127.0.0.1:%%PORT_0%% reuseport;
                 location / {{ return 200 ok; }}
-                location /logged {{ access_log %%DIR%%/pipe; return 200 ok; }} }} }}"
+                location /secret {{ auth_basic s; auth_basic_user_file %%DIR%%/pipe; }} }} }}"
         ));
-        let mut pipe = FullPipe::make(&setup.dir().join("pipe"));
+        let mut pipe = Pipe::make(setup.dir().join("pipe"));
         let server = setup.start();
         for times in 1..=2 {
             let waits = waits_beside_a_stuck_worker(&server, &mut pipe);

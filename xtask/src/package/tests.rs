@@ -21,6 +21,7 @@ get() {
     exec 3>&-
 }
 says() { get | grep -q "$1"; }
+logs_anew() { get && test -s /var/log/weir/access.log; }
 gone() { ! kill -0 "$1"; }
 fails() { if "$@" >/dev/null 2>&1; then echo "did not fail: $*"; exit 1; fi; }
 title() { tr '\0' ' ' < "/proc/$1/cmdline"; }
@@ -154,9 +155,7 @@ test "$(cat /run/weir.pid)" = "$pid"
 step rotation
 mv /var/log/weir/access.log /var/log/weir/access.log.1
 @ROTATE@
-until_ok test -e /var/log/weir/access.log
-says changed
-until_ok test -s /var/log/weir/access.log
+until_ok logs_anew
 if command -v logrotate; then logrotate -df /etc/logrotate.d/weir; fi
 step stop
 kill -@SIGNAL@ $pid
