@@ -22,6 +22,7 @@ mod error_log;
 mod error_page;
 mod families_answers;
 mod families_cache;
+mod families_ssl;
 mod families_upstream;
 mod fastcgi_answers;
 mod fastcgi_php;

@@ -21,7 +21,7 @@ const HELP: &str = "\
 cargo xtask test            everything: tidy, format, lints, unit and black-box tests, fuzzing
                             with --no-install, or WEIR_NO_INSTALL set, nothing is downloaded
 cargo xtask peers           gets the programs that tests talk to, into target/peers
-cargo xtask tidy            layering, file sizes, unsafe, unwrap, machine paths
+cargo xtask tidy            layering, file sizes, unsafe, unwrap, machine paths, directives without a test
 cargo xtask fuzz [SECONDS]  every fuzz target, this long each (default 60);
                             WEIR_FUZZ_SEED=N repeats a run, WEIR_FUZZ_ONLY=NAME runs one target
 cargo xtask suite CHECKOUT  nginx's own tests against tests/nginx-suite.tsv, for whoever has them;

@@ -698,36 +698,39 @@ impl Request {
 
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
-        self.let_go(leave).await?;
-        self.drain_once(leave).await
+        if self.holds() {
+            Box::pin(self.let_go(leave)).await?;
+        }
+        if self.parts.is_some() && Box::pin(self.make_room(leave)).await? {
+            return Ok(());
+        }
+        self.drain_own(leave).await
     }
 
     /// Waits until no filter keeps input.
     async fn let_go(&mut self, leave: u64) -> Result<(), ConnError> {
         while self.holds() {
-            self.drain_once(self.held_leave(leave)).await?;
+            let leave = self.held_leave(leave);
+            if self.parts.is_none() || !self.make_room(leave).await? {
+                self.drain_own(leave).await?;
+            }
             self.resume_held()?;
         }
         Ok(())
     }
 
-    async fn drain_once(&mut self, leave: u64) -> Result<(), ConnError> {
-        if self.parts.is_some() {
-            Box::pin(subrequest::make_room(self, leave)).await?;
-            if self.is_part() {
-                return Ok(());
-            }
-        }
-        self.drain_own(leave).await
+    /// Waits for the parts of a page; whether that is all there is to do, as in a part.
+    async fn make_room(&mut self, leave: u64) -> Result<bool, ConnError> {
+        subrequest::make_room(self, leave).await?;
+        Ok(self.is_part())
     }
 
     /// As `drain`; where there are parts and nothing is to be left, it goes on with them until it is
     /// dropped.
     pub async fn drain_on(&mut self, leave: u64) -> Result<(), ConnError> {
-        self.let_go(leave).await?;
-        match leave == 0 && self.parts.is_some() {
+        match leave == 0 && self.parts.is_some() && !self.holds() {
             true => Box::pin(subrequest::go_on(self)).await,
-            false => self.drain_once(leave).await,
+            false => self.drain(leave).await,
         }
     }
 
