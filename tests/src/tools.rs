@@ -106,7 +106,12 @@ fn libraries(root: &Path) -> OsString {
 
 impl Tool {
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.path);
+        self.command_of(&self.path)
+    }
+
+    /// The same for a copy of it.
+    pub fn command_of(&self, path: &Path) -> Command {
+        let mut command = Command::new(path);
         if let Some(libraries) = &self.libraries {
             command.env("LD_LIBRARY_PATH", libraries);
         }

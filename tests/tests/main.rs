@@ -44,6 +44,7 @@ mod limit_conn;
 mod limit_req;
 mod line_ends;
 mod listen_options;
+mod live_move;
 mod location_selection;
 mod log_delivery;
 mod log_owner;

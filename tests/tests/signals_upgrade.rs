@@ -1,7 +1,7 @@
 //! A new binary takes over from a running one, which must be a daemon: one whose parent still
 //! runs takes itself for the new one of two and refuses.
 
-use weir_tests::{expect_soon, Server, Setup, Signal};
+use weir_tests::{expect_soon, Origin, Server, Setup, Signal};
 
 const CONF: &str =
     "daemon on; pid %%DIR%%/the.pid; events {} http { server { listen 127.0.0.1:%%PORT_0%%;
@@ -44,6 +44,44 @@ fn an_upgrade_can_be_taken_back() {
     weir_tests::signal(new, Signal::Quit);
     expect_soon("the old one has its pid file back", || pid_in(&server, "the.pid") == Some(old));
     assert_eq!(server.get("/").text(), "ok");
+}
+
+/// HUP brings the old program back at once, however long its last request takes.
+#[test]
+fn an_upgrade_is_taken_back_while_old_requests_last() {
+    let origin = Origin::start_raw(|conn, _| drop(conn.read_until(b"never")));
+    let server = Setup::new(
+        "daemon on; pid %%DIR%%/the.pid; events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+            location / { return 200 ok; } location /long { proxy_pass http://%%ORIGIN%%; } } }",
+    )
+    .set("ORIGIN", origin.address())
+    .start();
+    let mut long = server.connect();
+    long.send_get("/long");
+    expect_soon("it is asked", || origin.connections() == 1);
+    let old = server.pid();
+    server.signal(Signal::Usr2);
+    expect_soon("the new one writes its pid", || {
+        pid_in(&server, "the.pid").is_some_and(|pid| pid != old)
+    });
+    let new = pid_in(&server, "the.pid").unwrap_or(0);
+    assert_eq!(server.get("/").text(), "ok");
+    server.signal(Signal::Winch);
+    server.signal(Signal::Hup);
+    weir_tests::signal(new, Signal::Quit);
+    expect_soon("the old one has its pid file back", || pid_in(&server, "the.pid") == Some(old));
+    assert_eq!(server.get("/").text(), "ok");
+    assert!(long.is_silent(std::time::Duration::from_millis(10)));
+}
+
+/// Who started it and reads what it says does not wait for ever.
+#[test]
+fn a_daemon_keeps_nothing_of_its_starter() {
+    let server = Server::start(CONF);
+    let fds = std::fs::read_dir(format!("/proc/{}/fd", server.pid()));
+    let Ok(fds) = fds else { return weir_tests::skip("there is no /proc") };
+    let open: Vec<_> = fds.flatten().filter_map(|e| std::fs::read_link(e.path()).ok()).collect();
+    assert!(!open.contains(&server.dir().join("stderr")), "{open:?}");
 }
 
 /// What the environment says is not believed: numbers that are no listening sockets are left alone.

@@ -192,7 +192,12 @@ pub fn serve(
     link: &UnixStream,
     waiter: &Waiter,
 ) -> Result<(), String> {
-    crate::apply_limits(generation.global.get::<Global>(), &generation.error_log);
+    let global = generation.global.get::<Global>();
+    crate::apply_limits(global, &generation.error_log);
+    if let Some(nice) = global.worker_priority.as_option() {
+        // Threads take it over, and have no right to it later; they tell of a failure.
+        let _ = process::set_priority(*nice);
+    }
     if let Some(who) = who {
         let any_source = weir_modules::binds_any_source(&generation);
         process::become_user(&who, any_source)

@@ -51,13 +51,13 @@ impl Successor {
         self.is_ready.load(Ordering::Relaxed)
     }
 
-    /// Waits for the new process; `false` if it does not come.
-    pub async fn wait_ready(&self) -> bool {
+    /// Waits for the new process; `false` if it does not come, or nothing is left for it.
+    pub async fn wait_ready(&self, is_done: impl Fn() -> bool) -> bool {
         for _ in 0..START_MS / LOOK_MS {
             if self.is_ready() {
                 return true;
             }
-            if self.link.is_none() {
+            if self.link.is_none() || is_done() {
                 return false;
             }
             timer::sleep_ms(LOOK_MS).await;

@@ -39,10 +39,11 @@ use crate::sockets::Sockets;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use weir_conf::dump;
 use weir_http::conf::CoreLoc;
 use weir_http::generation::Generation;
-use weir_http::logger::{could_open, ErrorLog, LogLevel};
+use weir_http::logger::{could_open, ErrorLog, LogLevel, LogSink};
 use weir_module::{Layout, Mode};
 
 #[global_allocator]
@@ -166,13 +167,17 @@ fn serve(paths: &Paths) -> Result<(), String> {
     if paths.conf.is_none() {
         announce(&sockets);
     }
-    if *global.daemon.as_option().unwrap_or(&true) && !inherited {
+    let daemon = *global.daemon.as_option().unwrap_or(&true);
+    if daemon && !inherited {
         process::daemonize().map_err(|e| emerg(&format!("daemon failed: {e}")))?;
     }
     if let Some(path) = paths.pid_path(global) {
         control::write_pid(&path).map_err(|e| emerg(&e))?;
     }
     start_notice(&loaded);
+    if daemon {
+        leave_terminal(&loaded.generation.error_log);
+    }
     orphan.iter().for_each(orphan::Found::confirm);
     let may_have_master = *global.master_process.as_option().unwrap_or(&true);
     if may_have_master {
@@ -187,6 +192,24 @@ fn serve(paths: &Paths) -> Result<(), String> {
         }
     };
     done.map_err(|e| emerg(&e))
+}
+
+/// A daemon keeps nothing open of who started it: a shell that reads what it says would wait for
+/// ever. What is still said there (nothing but a panic's words) goes to the error log.
+#[cfg(unix)]
+fn leave_terminal(log: &ErrorLog) {
+    use std::os::fd::AsRawFd;
+    if log.sinks.iter().any(|(sink, _)| matches!(sink, LogSink::Stderr)) {
+        return;
+    }
+    let of_log = log.sinks.iter().find_map(|(sink, _)| match sink {
+        LogSink::File(file) => Some(file.handle()),
+        _ => None,
+    });
+    let nowhere = || std::fs::File::options().write(true).open("/dev/null").ok().map(Arc::new);
+    if let Some(file) = of_log.or_else(nowhere) {
+        weir_runtime::process::redirect_stderr(file.as_raw_fd());
+    }
 }
 
 fn start_notice(loaded: &Loaded) {
@@ -210,7 +233,7 @@ fn log_refusal(paths: &Paths, line: &str) {
         return;
     }
     if let Ok(file) = weir_http::logger::log_file(&path) {
-        let sinks = vec![(weir_http::logger::LogSink::File(file), LogLevel::Error)];
+        let sinks = vec![(LogSink::File(file), LogLevel::Error)];
         let text = line.split_once("] ").map_or(line, |(_, t)| t);
         ErrorLog { sinks }.log(LogLevel::Emerg, None, text.as_bytes());
     }

@@ -129,6 +129,8 @@ impl Master<'_> {
             Signal::Winch if self.phase != Phase::Ending => {
                 self.phase = Phase::Resting;
                 self.tell(Signal::Quit);
+                // HUP starts another beside it, however long its last connections stay.
+                self.leaving.extend(self.child.take());
             }
             Signal::Quit | Signal::Term | Signal::Int => self.end(signal),
             Signal::Chld => self.reap(),

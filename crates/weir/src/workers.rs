@@ -277,7 +277,10 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
             Command::GiveBack => memory::give_back(),
             Command::FlushLogs => state.worker.flush(),
             Command::Quit { timeout_ms, successor } => {
-                state.quit(timeout_ms, successor).await;
+                tokio::select! {
+                    () = state.quit(timeout_ms, successor) => {}
+                    () = stopped(&mut inbox) => {}
+                }
                 break;
             }
             Command::TakeOn(fd, carried) => state.take_on(fd, *carried),
@@ -285,6 +288,17 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
         }
     }
     state.worker.flush();
+}
+
+/// Waits to be told to end at once.
+async fn stopped(inbox: &mut UnboundedReceiver<Command>) {
+    while let Some(command) = inbox.recv().await {
+        if matches!(command, Command::Stop) {
+            return;
+        }
+    }
+    // The main thread lets go of its end when it ends itself.
+    std::future::pending().await
 }
 
 impl State {
@@ -410,7 +424,7 @@ impl State {
         }
         let idle = async {
             let successor = match successor {
-                Some(s) => s.wait_ready().await.then_some(s),
+                Some(s) => s.wait_ready(|| self.worker.is_done()).await.then_some(s),
                 None => None,
             };
             while !self.worker.is_done() {
