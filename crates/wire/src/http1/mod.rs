@@ -4,6 +4,7 @@ pub mod chunked;
 pub mod field;
 pub mod framing;
 pub mod names;
+pub mod range;
 pub mod request;
 mod request_error;
 mod request_line;
