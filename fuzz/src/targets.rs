@@ -6,6 +6,7 @@ mod body;
 mod conf;
 mod dns;
 mod heads;
+mod http;
 mod http2;
 mod proxy;
 mod ssi;
@@ -27,6 +28,8 @@ pub const TARGETS: &[Target] = &[
     conf::TARGET,
     heads::REQUEST,
     heads::RESPONSE,
+    http::RANGES,
+    http::COOKIES,
     body::TARGET,
     body::FIELDS,
     uri::TARGET,

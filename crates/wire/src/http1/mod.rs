@@ -9,4 +9,5 @@ pub mod request;
 mod request_error;
 mod request_line;
 pub mod response;
+pub mod set_cookie;
 pub mod uri;
