@@ -62,10 +62,10 @@ fn bundle(bytes: &[u8], random: &mut Random) {
 pub const CARRIED: Target = Target {
     name: "carried connection",
     seeds: &[
-        b"\x09\0\0\0\0\0\0\01.2.3.4:5\x09\0\0\0\0\0\0\0[::1]:400\x01\0\0\0\0\0\0\0\x02\0\0\0\
+        b"\x09\0\0\0\0\0\0\x001.2.3.4:5\x09\0\0\0\0\0\0\0[::1]:400\x01\0\0\0\0\0\0\0\x02\0\0\0\
           \0\0\0\0\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0",
         b"\x07\0\0\0\0\0\0\0unix:/a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
-          \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\01.2.3.4\x01\0\0\0\0\0\0\0x\x09\0\
+          \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\x001.2.3.4\x01\0\0\0\0\0\0\0x\x09\0\
           \x0a\0\x03\0\0\0\0\0\0\0abc",
     ],
     pieces: &[
@@ -83,6 +83,7 @@ fn carried(body: &[u8], random: &mut Random) {
     let Some(carried) = Carried::unpack(body) else { return };
     let packed = carried.pack();
     assert_eq!(Carried::unpack(&packed).as_ref(), Some(&carried));
+    assert!(Carried::unpack(&[body, b"x"].concat()).is_none(), "more behind it");
     // What a connection has said through the PROXY protocol may be missing, and nothing else.
     let less = Carried::unpack(&packed[..random.below(packed.len())]);
     assert!(less.is_none_or(|less| less == Carried { proxied: None, ..carried }));
