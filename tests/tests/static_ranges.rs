@@ -136,3 +136,28 @@ fn many_small_parts_are_the_whole_file() {
     assert_eq!(server.get_with("/x", &parts(17)).status, 200);
     assert_eq!(server.get_with("/many/x", &parts(17)).status, 206);
 }
+
+/// What a server says of ranges in an answer that is whole is not passed on with parts of it.
+#[test]
+fn a_servers_content_range_gives_way() {
+    let server = Setup::new(
+        "events {} http { proxy_cache_path %%DIR%%/cache keys_zone=z:1m;
+            server { listen 127.0.0.1:%%PORT_0%%;
+            location / { proxy_pass http://127.0.0.1:%%PORT_0%%/stub; proxy_cache z;
+                proxy_cache_valid 1m; }
+            location /stub { add_header Content-Range stub; add_header Accept-Ranges bytes;
+                return 200 0123456789; } } }",
+    )
+    .start();
+    assert_eq!(server.get("/").header("Content-Range"), Some("stub"));
+    for (range, status, wanted) in [
+        ("0-4", 206, Some("bytes 0-4/10")),
+        ("99-", 416, Some("bytes */10")),
+        ("0-2,4-", 206, None),
+    ] {
+        let response = server.get_with("/", &format!("Range: bytes={range}\r\n"));
+        assert_eq!(response.status, status, "{range}");
+        let all = response.all("Content-Range");
+        assert_eq!(all, wanted.into_iter().collect::<Vec<_>>(), "{range}");
+    }
+}

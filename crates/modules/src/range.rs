@@ -77,7 +77,7 @@ fn if_range(r: &Request) -> bool {
 }
 
 fn unsatisfiable(r: &mut Request, size: u64) -> FilterResult {
-    r.out.add(b"Content-Range", format!("bytes */{size}").as_bytes());
+    r.out.set(b"Content-Range", format!("bytes */{size}").as_bytes());
     r.out.clear_content_length();
     Err(FilterError::Status(416))
 }
@@ -92,6 +92,8 @@ fn partial(r: &mut Request, next: Next, list: Vec<(u64, u64)>, size: u64) -> Fil
         r.out.set(b"Content-Range", text.as_bytes());
         r.out.content_length = Some(end - start);
     } else {
+        // Each part has its own; one that a server sent is of no use.
+        r.out.remove(b"Content-Range");
         multipart(r, &mut ranges, size);
     }
     r.out.remove(b"Accept-Ranges");
