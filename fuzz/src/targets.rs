@@ -3,11 +3,17 @@
 mod backend;
 mod base;
 mod body;
+mod cache;
 mod conf;
+mod der;
 mod dns;
+mod handover;
 mod heads;
+mod http;
 mod http2;
 mod proxy;
+mod reply;
+mod requests;
 mod ssi;
 mod template;
 mod tls;
@@ -25,22 +31,31 @@ pub struct Target {
 
 pub const TARGETS: &[Target] = &[
     conf::TARGET,
+    handover::TARGET,
+    handover::CARRIED,
     heads::REQUEST,
     heads::RESPONSE,
+    http::RANGES,
+    http::COOKIES,
     body::TARGET,
     body::FIELDS,
     uri::TARGET,
     http2::TARGET,
+    requests::TARGET,
     proxy::TARGET,
     backend::FASTCGI,
     backend::MEMCACHED,
+    reply::TARGET,
+    cache::TARGET,
     dns::TARGET,
     ssi::TARGET,
+    ssi::CONDITIONS,
     template::TARGET,
     tls::CIPHERS,
     tls::PEM,
     tls::CERTIFICATES,
     tls::OCSP,
+    der::TARGET,
     base::UNITS,
     base::DATES,
     base::ADDRESSES,

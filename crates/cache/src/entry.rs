@@ -157,6 +157,9 @@ pub fn decode(bytes: &[u8], file_len: u64) -> Result<Header, Bad> {
         Ok(text.to_vec())
     };
     let (etag, vary, key_text, head) = (text(80)?, text(84)?, text(88)?, text(92)?);
+    if !rest.is_empty() {
+        return Err(Bad::Checksum);
+    }
     let meta = Meta {
         status: u16::from_le_bytes([bytes[96], bytes[97]]),
         valid_sec: long(16),
@@ -222,6 +225,18 @@ mod tests {
         assert_eq!((read.meta, read.body_len), (meta, 4));
         assert_eq!(read.key_text, b"key");
         assert!(read.head.starts_with(b"HTTP/1.1"));
+    }
+
+    #[test]
+    fn the_texts_fill_the_header() {
+        let (_, mut bytes) = sample();
+        let head_len = bytes[92];
+        for len in [head_len - 1, head_len + 1] {
+            bytes[92] = len;
+            let sum = crc32(&bytes[12..]);
+            bytes[8..12].copy_from_slice(&sum.to_le_bytes());
+            assert_eq!(decode(&bytes, bytes.len() as u64 + 4), Err(Bad::Checksum));
+        }
     }
 
     #[test]

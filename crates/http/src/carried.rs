@@ -3,8 +3,13 @@
 //! nothing of it is half done. Times are of the monotonic clock, which both processes share.
 
 use crate::conn::{ClientAddr, Connection};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use weir_runtime::listen::ListenAddr;
 use weir_wire::proxy_protocol::Proxied;
+
+/// What the name of a socket that is no address begins with.
+const UNIX: &[u8] = b"unix:";
 
 /// What is carried besides the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,14 +68,14 @@ impl Carried {
     pub fn pack(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
         let listen = match &self.listen {
-            ListenAddr::Ip(a) => a.to_string(),
-            ListenAddr::Unix(p) => format!("unix:{}", p.display()),
+            ListenAddr::Ip(a) => a.to_string().into_bytes(),
+            ListenAddr::Unix(p) => [UNIX, p.as_os_str().as_bytes()].concat(),
         };
         let client = match self.client {
             ClientAddr::Ip(a) => a.to_string(),
             ClientAddr::Unix => String::new(),
         };
-        put(&mut out, listen.as_bytes());
+        put(&mut out, &listen);
         put(&mut out, client.as_bytes());
         let times = [self.start_ms, self.keepalive_deadline_ms, self.bytes_in, self.bytes_out];
         for n in times.into_iter().chain([u64::from(self.requests)]) {
@@ -89,7 +94,7 @@ impl Carried {
     /// `None`: nothing that `pack` made.
     pub fn unpack(mut from: &[u8]) -> Option<Carried> {
         let from = &mut from;
-        let listen = text(from)?;
+        let listen = bytes(from)?;
         let client = text(from)?;
         let [start_ms, keepalive_deadline_ms, bytes_in, bytes_out, requests] =
             [number(from)?, number(from)?, number(from)?, number(from)?, number(from)?];
@@ -103,9 +108,12 @@ impl Carried {
                 tlvs: bytes(from)?.to_vec(),
             }),
         };
-        let listen = match listen.strip_prefix("unix:") {
-            Some(path) => ListenAddr::Unix(path.into()),
-            None => ListenAddr::Ip(listen.parse().ok()?),
+        if !from.is_empty() {
+            return None;
+        }
+        let listen = match listen.strip_prefix(UNIX) {
+            Some(path) => ListenAddr::Unix(OsStr::from_bytes(path).into()),
+            None => ListenAddr::Ip(std::str::from_utf8(listen).ok()?.parse().ok()?),
         };
         let client = match &client[..] {
             "" => ClientAddr::Unix,
@@ -114,7 +122,7 @@ impl Carried {
         Some(Carried {
             listen,
             client,
-            requests: requests as u32,
+            requests: u32::try_from(requests).ok()?,
             start_ms,
             keepalive_deadline_ms,
             bytes_in,
@@ -182,10 +190,14 @@ mod tests {
             proxied: Some(proxied),
             ..plain.clone()
         };
-        for c in [plain, other] {
+        // A path is bytes, and no text.
+        let latin = ListenAddr::Unix(OsStr::from_bytes(b"/caf\xe9").into());
+        let latin = Carried { listen: latin, ..other.clone() };
+        for c in [plain, other, latin] {
             let packed = c.pack();
             assert_eq!(Carried::unpack(&packed).unwrap(), c);
             assert!(Carried::unpack(&packed[..packed.len() - 1]).is_none());
+            assert!(Carried::unpack(&[&packed[..], b"more"].concat()).is_none());
         }
     }
 }

@@ -8,6 +8,7 @@ use weir_http::buf::Data;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::{Buf, Chain, Request};
 use weir_wire::http1::names::HeaderId;
+use weir_wire::http1::range::{parse, Wanted};
 
 pub const MODULE: HttpModule = HttpModule {
     name: "range",
@@ -37,7 +38,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     if !r.allow_ranges || r.out.status != 200 || r.out.content_length.is_none() {
         return next.header(r);
     }
-    if *r.loc().core.max_ranges == 0 || r.out.content_length == Some(0) {
+    if *r.loc().core.max_ranges == 0 {
         return next.header(r);
     }
     let wanted = match r.header(HeaderId::Range) {
@@ -46,11 +47,15 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     };
     let size = r.out.content_length.unwrap_or(0);
     let single = r.single_range;
-    let max = if single { 1 } else { *r.loc().core.max_ranges };
+    let max = match *r.loc().core.max_ranges {
+        _ if single => Some(1),
+        u64::MAX => None,
+        max => Some(max),
+    };
     match parse(&wanted[6..], size, max) {
-        Parsed::None => accept(r, next),
-        Parsed::Unsatisfiable => unsatisfiable(r, size),
-        Parsed::Ranges(list) => partial(r, next, list, size),
+        Wanted::Whole => accept(r, next),
+        Wanted::Unsatisfiable => unsatisfiable(r, size),
+        Wanted::Parts(list) => partial(r, next, list, size),
     }
 }
 
@@ -71,68 +76,8 @@ fn if_range(r: &Request) -> bool {
     }
 }
 
-enum Parsed {
-    None,
-    Unsatisfiable,
-    Ranges(Vec<(u64, u64)>),
-}
-
-fn parse(text: &[u8], size: u64, max: u64) -> Parsed {
-    let mut list = Vec::new();
-    let mut total = 0u64;
-    for item in text.split(|b| *b == b',') {
-        let item = item.trim_ascii();
-        let Some(dash) = item.iter().position(|b| *b == b'-') else {
-            return Parsed::Unsatisfiable;
-        };
-        let (first, last) = (item[..dash].trim_ascii(), item[dash + 1..].trim_ascii());
-        let Some((start, end)) = bounds(first, last, size) else { return Parsed::Unsatisfiable };
-        if start < end {
-            if end - start > u64::MAX - total {
-                return Parsed::Unsatisfiable;
-            }
-            total += end - start;
-            list.push((start, end));
-            if list.len() as u64 > max {
-                return Parsed::None;
-            }
-        }
-    }
-    if list.is_empty() {
-        return Parsed::Unsatisfiable;
-    }
-    if total > size {
-        return Parsed::None;
-    }
-    Parsed::Ranges(list)
-}
-
-/// Start and end (exclusive); an empty range is one that begins behind the body.
-fn bounds(first: &[u8], last: &[u8], size: u64) -> Option<(u64, u64)> {
-    let number = |t: &[u8]| {
-        let n = std::str::from_utf8(t).ok()?;
-        n.bytes().all(|b| b.is_ascii_digit()).then(|| n.parse::<u64>().ok()).flatten()
-    };
-    if first.is_empty() {
-        let n = number(last)?;
-        return Some((size.saturating_sub(n), size));
-    }
-    let start = number(first)?;
-    let end = match last.is_empty() {
-        true => size,
-        false => {
-            let end = number(last)?;
-            if start > end {
-                return None;
-            }
-            end.saturating_add(1).min(size)
-        }
-    };
-    Some((start, end.max(start.min(size))))
-}
-
 fn unsatisfiable(r: &mut Request, size: u64) -> FilterResult {
-    r.out.add(b"Content-Range", format!("bytes */{size}").as_bytes());
+    r.out.set(b"Content-Range", format!("bytes */{size}").as_bytes());
     r.out.clear_content_length();
     Err(FilterError::Status(416))
 }
@@ -147,6 +92,8 @@ fn partial(r: &mut Request, next: Next, list: Vec<(u64, u64)>, size: u64) -> Fil
         r.out.set(b"Content-Range", text.as_bytes());
         r.out.content_length = Some(end - start);
     } else {
+        // Each part has its own; one that a server sent is of no use.
+        r.out.remove(b"Content-Range");
         multipart(r, &mut ranges, size);
     }
     r.out.remove(b"Accept-Ranges");

@@ -117,6 +117,9 @@ pub fn receive(from: &UnixStream) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     while fds.len() < count {
         receive_fds(from, &mut fds)?;
     }
+    if fds.len() > count {
+        return Err(io::Error::other("a message with more descriptors than it says"));
+    }
     let mut body = vec![0; len as usize];
     from.read_exact(&mut body)?;
     Ok((body, fds))
@@ -184,4 +187,36 @@ fn receive_fds(from: &UnixStream, out: &mut Vec<OwnedFd>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn received(bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let (mut ours, theirs) = UnixStream::pair()?;
+        ours.write_all(bytes)?;
+        drop(ours);
+        receive(&theirs).map(|(body, _)| body)
+    }
+
+    #[test]
+    fn a_message_that_is_cut_is_an_error() {
+        let number = |n: u64| n.to_ne_bytes();
+        let whole = [&number(4)[..], &number(0), b"body"].concat();
+        assert_eq!(received(&whole).unwrap(), b"body");
+        assert!((0..whole.len()).all(|cut| received(&whole[..cut]).is_err()));
+        // Descriptors that are only promised, and a length that cannot be.
+        assert!(received(&[&number(4)[..], &number(u64::MAX), b"body"].concat()).is_err());
+        assert!(received(&[number(u64::MAX), number(0)].concat()).is_err());
+    }
+
+    #[test]
+    fn no_descriptor_comes_unannounced() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let fds = [ours.as_raw_fd(), theirs.as_raw_fd()];
+        (&ours).write_all(&[0u64.to_ne_bytes(), 1u64.to_ne_bytes()].concat()).unwrap();
+        send_fds(&ours, &fds).unwrap();
+        assert!(receive(&theirs).is_err());
+    }
 }

@@ -8,6 +8,8 @@ pub mod clock;
 pub mod direct;
 pub mod fs;
 #[cfg(unix)]
+pub mod handed;
+#[cfg(unix)]
 pub mod handover;
 pub mod listen;
 pub mod memory;

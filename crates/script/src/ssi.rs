@@ -10,6 +10,9 @@
 //! Differences from nginx: the beginning of a command at the very end of a document is text, where
 //! nginx loses it.
 
+pub mod condition;
+pub mod value;
+
 use std::ops::Range;
 
 /// What a command begins with.

@@ -73,26 +73,40 @@ pub fn bits(item: Item<'_>) -> Option<&[u8]> {
     }
 }
 
-/// Seconds since 1970 of a UTCTime or GeneralizedTime.
+/// Seconds since 1970 of a UTCTime or GeneralizedTime, in the one form that RFC 5280 allows
+/// (section 4.1.2.5): with seconds, in UTC, of a day that there is.
 pub fn time(item: Item<'_>) -> Option<i64> {
-    let text = item.body.strip_suffix(b"Z")?;
-    if !text.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let two = |at: usize| {
-        Some(i64::from(*text.get(at)? - b'0') * 10 + i64::from(*text.get(at + 1)? - b'0'))
-    };
-    let (year, at) = match item.tag {
-        UTC_TIME => (two(0)? + if two(0)? < 50 { 2000 } else { 1900 }, 2),
-        GENERALIZED_TIME => (two(0)? * 100 + two(2)?, 4),
+    let year_digits = match item.tag {
+        UTC_TIME => 2,
+        GENERALIZED_TIME => 4,
         _ => return None,
     };
-    let (month, day) = (two(at)?, two(at + 2)?);
-    let (hour, minute, second) = (two(at + 4)?, two(at + 6)?, two(at + 8).unwrap_or(0));
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    let text = item.body.strip_suffix(b"Z")?;
+    if text.len() != year_digits + 10 || !text.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let (year, rest) = text.split_at(year_digits);
+    let year = match (number(year), year_digits) {
+        (n @ ..50, 2) => 2000 + n,
+        (n, 2) => 1900 + n,
+        (n, _) => n,
+    };
+    let at = |n: usize| rest.get(2 * n..2 * n + 2).map_or(0, number);
+    let (month, day, hour, minute, second) = (at(0), at(1), at(2), at(3), at(4));
+    let is_day = (1..=12).contains(&month) && (1..=days_of(year, month)).contains(&day);
+    if !is_day || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
     Some(days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second)
+}
+
+fn number(digits: &[u8]) -> i64 {
+    digits.iter().fold(0, |n, b| n * 10 + i64::from(*b & 0x0f))
+}
+
+fn days_of(year: i64, month: i64) -> i64 {
+    let next = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+    days(next.0, next.1, 1) - days(year, month, 1)
 }
 
 /// Days from 1970-01-01 to a date of the Gregorian calendar.
@@ -127,5 +141,18 @@ mod tests {
         assert_eq!(at(UTC_TIME, "490101000000Z"), Some(2_493_072_000));
         assert_eq!(at(UTC_TIME, "700101"), None);
         assert_eq!(at(UTC_TIME, "70x101000000Z"), None);
+        for never in [
+            "20230229000000Z",
+            "20230431000000Z",
+            "20230001000000Z",
+            "20230101240000Z",
+            "20230101006000Z",
+            "20230101000060Z",
+            "202301010000Z",
+            "2023010100000099Z",
+        ] {
+            assert_eq!(at(GENERALIZED_TIME, never), None, "{never}");
+        }
+        assert_eq!(at(UTC_TIME, "7001010000Z"), None);
     }
 }

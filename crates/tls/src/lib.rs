@@ -4,6 +4,7 @@
 //! writes plain bytes and does not ask which it is. The protocol is rustls'.
 
 pub mod ciphers;
+pub mod crl;
 pub mod der;
 pub mod judge;
 pub mod load;

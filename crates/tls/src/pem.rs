@@ -55,7 +55,7 @@ pub fn certificates(text: &[u8]) -> Vec<CertificateDer<'static>> {
 /// The revocation lists of a text.
 pub fn crls(text: &[u8]) -> Vec<Vec<u8>> {
     let all = blocks(text).into_iter().filter(|b| b.label == "X509 CRL").map(|b| b.body);
-    all.filter(|b| crate::x509::chain::is_crl(b)).collect()
+    all.filter(|b| crate::crl::is_crl(b)).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

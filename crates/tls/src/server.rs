@@ -261,7 +261,7 @@ pub fn signature(
     algorithms: &WebPkiSupportedAlgorithms,
     is_tls13: bool,
 ) -> Result<HandshakeSignatureValid, rustls::Error> {
-    let parsed = Cert::parse(cert).ok_or(CertificateError::BadEncoding)?;
+    let parsed = Cert::parse_whole(cert).ok_or(CertificateError::BadEncoding)?;
     match parsed.has_signed_handshake(message, signed, algorithms, is_tls13) {
         true => Ok(HandshakeSignatureValid::assertion()),
         false => Err(CertificateError::BadSignature.into()),

@@ -63,9 +63,14 @@ impl<'a> Cert<'a> {
         Some(cert)
     }
 
+    /// As [`Cert::parse`], of bytes that are the certificate and nothing else.
+    pub fn parse_whole(bytes: &'a [u8]) -> Option<Cert<'a>> {
+        Cert::parse(bytes).filter(|cert| cert.whole.len() == bytes.len())
+    }
+
     fn read_tbs(&mut self, mut r: Reader<'a>) -> Option<()> {
         self.version = match r.tagged(0xa0) {
-            Some(v) => Reader(v.body).tagged(der::INTEGER)?.body.last()? + 1,
+            Some(v) => Reader(v.body).tagged(der::INTEGER)?.body.last()?.checked_add(1)?,
             None => 1,
         };
         self.serial = r.tagged(der::INTEGER)?.body;
@@ -195,5 +200,35 @@ impl<'a> Cert<'a> {
 
     pub fn signature_name(&self) -> String {
         Reader(self.signature_algorithm).item().map_or(String::new(), |i| name::signature(i.body))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAF: &[u8] = include_bytes!("../../../fuzz/seeds/certificate.der");
+
+    #[test]
+    fn what_stands_in_a_certificate() {
+        let cert = Cert::parse(LEAF).unwrap();
+        assert_eq!((cert.version, cert.serial), (3, &[5][..]));
+        assert_eq!(cert.ocsp_responder(), Some("http://o.example/"));
+        assert!(chain::is_for_host(&cert, b"x.b.example"));
+    }
+
+    #[test]
+    fn a_version_that_cannot_be_is_no_certificate() {
+        let version = LEAF.windows(5).position(|w| w == [0xa0, 3, 2, 1, 2]).unwrap() + 4;
+        let mut bytes = LEAF.to_vec();
+        bytes[version] = 0xff;
+        assert!(Cert::parse(&bytes).is_none());
+    }
+
+    #[test]
+    fn nothing_may_stand_behind_a_certificate_of_a_peer() {
+        let more = [LEAF, &[0]].concat();
+        assert!(Cert::parse_whole(LEAF).is_some());
+        assert!(Cert::parse(&more).is_some() && Cert::parse_whole(&more).is_none());
     }
 }

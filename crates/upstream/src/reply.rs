@@ -121,12 +121,20 @@ impl BodyReader {
 
     /// Takes note of what the connection knows about the body.
     pub fn follow(&mut self, link: &mut Link) {
-        if let (Framing::Stream { ended, .. }, Some(h2)) = (&mut self.framing, &mut link.h2) {
-            *ended = h2.has_ended();
-            self.trailers.append(&mut h2.trailers);
+        match (&self.framing, &mut link.h2, &link.decoder) {
+            (Framing::Stream { .. }, Some(h2), _) => {
+                self.trailers.append(&mut h2.trailers);
+                self.set_ended(h2.has_ended());
+            }
+            (Framing::Decoded { .. }, _, Some(decoder)) => self.set_ended(decoder.has_ended()),
+            _ => {}
         }
-        if let (Framing::Decoded { ended, .. }, Some(d)) = (&mut self.framing, &link.decoder) {
-            *ended = d.has_ended();
+    }
+
+    /// Whether what is fed next is the last, where a stream or a decoder says so.
+    pub fn set_ended(&mut self, now: bool) {
+        if let Framing::Stream { ended, .. } | Framing::Decoded { ended, .. } = &mut self.framing {
+            *ended = now;
         }
     }
 
@@ -188,7 +196,7 @@ impl BodyReader {
                 let take = have.min(*left);
                 *left -= take;
                 self.done = *left == 0;
-                self.excess = have > take;
+                self.excess |= have > take;
                 buf.truncate(from + take as usize);
                 Ok(())
             }
@@ -205,7 +213,10 @@ impl BodyReader {
         let Framing::Chunked(decoder) = &mut self.framing else { return Ok(()) };
         let (mut at, mut end) = (from, from);
         loop {
-            let (used, event) = decoder.decode(&buf[at..]).map_err(|_| BadBody::Chunks)?;
+            let Ok((used, event)) = decoder.decode(&buf[at..]) else {
+                buf.truncate(end);
+                return Err(BadBody::Chunks);
+            };
             match event {
                 Event::Data(range) => {
                     let size = range.len();
@@ -240,6 +251,9 @@ impl BodyReader {
                     return Err(BadBody::Trailers);
                 }
                 FieldEvent::NeedMore => return Ok(()),
+                FieldEvent::End if fields.position() > TRAILERS_MAX_BYTES => {
+                    return Err(BadBody::Trailers);
+                }
                 FieldEvent::End => {
                     self.excess = fields.position() < block.len();
                     self.done = true;
@@ -278,12 +292,37 @@ mod tests {
     }
 
     #[test]
+    fn trailers_are_bounded_however_they_arrive() {
+        for (fill, fits) in [(TRAILERS_MAX_BYTES - 9, true), (TRAILERS_MAX_BYTES, false)] {
+            let wire = format!("0\r\nA: {}\r\n\r\nmore", "x".repeat(fill));
+            for step in [wire.len(), 1000] {
+                let mut reader = BodyReader::new(&head(true, None), false);
+                let mut fed = Ok(());
+                for part in wire.as_bytes().chunks(step) {
+                    fed = fed.and(reader.feed(&mut part.to_vec(), 0));
+                }
+                assert_eq!(fed.is_ok(), fits, "{fill} by {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_good_stays_when_a_chunk_is_bad() {
+        let mut buf = b"head3\r\nabc\r\nx".to_vec();
+        let mut reader = BodyReader::new(&head(true, None), false);
+        assert_eq!(reader.feed(&mut buf, 4), Err(BadBody::Chunks));
+        assert_eq!(buf, b"headabc");
+    }
+
+    #[test]
     fn lengths_and_excess() {
         let mut reader = BodyReader::new(&head(false, Some(3)), false);
         let mut buf = b"abcd".to_vec();
         reader.feed(&mut buf, 0).unwrap();
         assert_eq!(buf, b"abc");
         assert!(reader.done && reader.excess);
+        reader.feed(&mut Vec::new(), 0).unwrap();
+        assert!(reader.excess, "what came too much is not forgotten");
         let reader = BodyReader::new(&head(false, Some(3)), true);
         assert!(reader.done);
         let mut reader = BodyReader::new(&head(true, None), false);

@@ -2,7 +2,6 @@
 
 use crate::changes::{AtStart, Changes};
 use crate::globals::Global;
-use crate::handed::{Kind, Message};
 use crate::heirs::Successor;
 use crate::limits;
 use crate::load::{self, Loaded, Paths};
@@ -18,6 +17,7 @@ use weir_conf::{BundleLoader, Sources};
 use weir_http::generation::Generation;
 use weir_http::logger::{self, LogLevel};
 use weir_module::Mode;
+use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover;
 use weir_runtime::packets::Packets;
 use weir_runtime::signals::{Signal, Waiter, Wake};

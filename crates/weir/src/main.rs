@@ -8,7 +8,6 @@ mod control;
 mod embedded;
 mod globals;
 #[cfg(unix)]
-mod handed;
 #[cfg(unix)]
 mod heirs;
 mod help;

@@ -5,7 +5,6 @@
 use crate::changes::{AtStart, Changes};
 use crate::control::{log_failures, log_warnings, move_pid, remove_pid, serve};
 use crate::globals::Global;
-use crate::handed::{Kind, Message};
 use crate::heirs;
 use crate::kept::{self, Kept};
 use crate::limits;
@@ -20,6 +19,7 @@ use weir_http::core_rows::os_text;
 use weir_http::generation::Generation;
 use weir_http::logger::{self, LogLevel};
 use weir_module::Mode;
+use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover::Outbox;
 use weir_runtime::packets::Packets;
 use weir_runtime::process::{self, Exit, Fork, Identity};

@@ -7,7 +7,6 @@
 //! root and its own user; the master believes root and the configured user, and takes only sockets
 //! that were made with root's rights, as its predecessor's were.
 
-use crate::handed::{Kind, Message};
 use crate::sockets::Sockets;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -15,6 +14,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
+use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover::{self, Outbox};
 use weir_runtime::listen::Listener;
 use weir_runtime::process;

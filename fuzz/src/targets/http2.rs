@@ -39,15 +39,18 @@ pub const TARGET: Target = Target {
     check,
 };
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// What the frames meant: DATA joined, the rest in order.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Seen {
-    other: Vec<String>,
-    data: Vec<(u32, Vec<u8>)>,
-    fault: Option<Fault>,
-    out: Vec<u8>,
+pub struct Seen {
+    pub other: Vec<String>,
+    pub data: Vec<(u32, Vec<u8>)>,
+    pub fault: Option<Fault>,
+    pub out: Vec<u8>,
+    pub last_stream: u32,
+    /// Nothing has begun that is not complete.
+    pub between: bool,
 }
 
 fn check(input: &[u8], random: &mut Random) {
@@ -63,7 +66,7 @@ fn check(input: &[u8], random: &mut Random) {
     let _ = huffman::decode(input, &mut text);
 }
 
-fn run(bytes: &[u8], cuts: &[usize]) -> Seen {
+pub fn run(bytes: &[u8], cuts: &[usize]) -> Seen {
     let limits = HpackLimits { string_max_bytes: 512, block_max_bytes: 2048 };
     let mut receiver = Receiver::new(limits, 0);
     let (mut fields, mut seen) = (Fields::default(), Seen::default());
@@ -84,10 +87,16 @@ fn run(bytes: &[u8], cuts: &[usize]) -> Seen {
             }
         }
     }
+    seen.last_stream = receiver.last_stream();
+    seen.between = receiver.is_between_frames();
+    assert!(
+        receiver.is_idle(seen.last_stream + 1) && !receiver.is_idle(seen.last_stream | 1)
+            || seen.last_stream == 0
+    );
     seen
 }
 
-fn note(event: &Event, fields: &Fields, seen: &mut Seen) {
+pub fn note(event: &Event, fields: &Fields, seen: &mut Seen) {
     match event {
         Event::Data { stream, bytes, end, .. } => {
             match seen.data.last_mut().filter(|(s, _)| s == stream) {

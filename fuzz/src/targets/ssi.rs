@@ -2,6 +2,8 @@
 
 use super::Target;
 use crate::random::Random;
+use weir_script::ssi::condition::{self, Condition, Test};
+use weir_script::ssi::value::{self, ValueError};
 use weir_script::ssi::{Event, Parser, NAME_MAX_BYTES, OPENING, PARAMS_MAX};
 
 pub const TARGET: Target = Target {
@@ -68,4 +70,73 @@ fn check(document: &[u8], random: &mut Random) {
     if !document.windows(OPENING.len()).any(|w| w == OPENING) {
         assert_eq!(whole, document);
     }
+}
+
+/// Values and conditions, which a page may have from anywhere.
+pub const CONDITIONS: Target = Target {
+    name: "ssi conditions",
+    seeds: &[
+        b"$a = $b",
+        b"${a} != /^(?P<x>.*)$/",
+        b"$A",
+        b"a\\$b\\\\ = \\/c/",
+        b"x = text with \\\"quotes\\\" and ${name}s $",
+    ],
+    pieces: &[
+        b"$", b"{", b"}", b"${a}", b"\\", b"=", b"!=", b"/", b" ", b"\"", b"'", b"a", b"A", b"\0",
+    ],
+    check: conditions,
+};
+
+fn conditions(text: &[u8], random: &mut Random) {
+    values(text, random);
+    // All of a condition is kept, apart from letters' size, spaces, and a backslash.
+    let Some(found) = condition::parse(text) else { return };
+    let sign: &[u8] = if found.negative { b"!=" } else { b"=" };
+    let spaces = vec![b' '; random.below(3)];
+    let written = match found.test {
+        Test::Filled => found.left.clone(),
+        Test::Pattern(pattern) => [&found.left, sign, &spaces, b"/", pattern, b"/"].concat(),
+        Test::Text(text) => {
+            let quote: &[u8] = if text.starts_with(b"/") && text.len() > 1 { b"\\" } else { b"" };
+            assert!(!text.starts_with(b" "));
+            [&found.left, &spaces, sign, &spaces, quote, text].concat()
+        }
+    };
+    assert_eq!(condition::parse(&written).as_ref(), Some(&found));
+    let side = |c: &Condition<'_>| c.left.len() + usize::from(c.negative);
+    assert!(side(&found) <= text.len());
+}
+
+/// A plain value is what is left of it; one that is quoted comes out as it was; variables are asked
+/// for in their order, by names that are names.
+fn values(text: &[u8], random: &mut Random) {
+    let max_bytes = random.below(200);
+    let mut names = Vec::new();
+    let mut most = 0;
+    let result = value::evaluate(text, max_bytes, &mut |name, out| {
+        assert!(out.len() <= max_bytes, "grows on");
+        names.push(name.to_vec());
+        out.extend_from_slice(b"<value>");
+        most += b"<value>".len();
+    });
+    let is_name =
+        |n: &Vec<u8>| !n.is_empty() && n.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    assert!(
+        names.iter().all(is_name) && names.len() <= text.iter().filter(|b| **b == b'$').count()
+    );
+    match result {
+        Ok(value) => assert!(value.len() <= text.len() + most),
+        Err(ValueError::TooLong) => assert!(text.len() + most > max_bytes),
+        Err(ValueError::NoBracket(_) | ValueError::NoName) => assert!(text.contains(&b'$')),
+    }
+    let quoted: Vec<u8> = text.iter().fold(Vec::new(), |mut out, b| {
+        if matches!(b, b'\\' | b'$' | b'"' | b'\'') {
+            out.push(b'\\');
+        }
+        out.push(*b);
+        out
+    });
+    let mut never = |_: &[u8], _: &mut Vec<u8>| panic!("a variable in quoted text");
+    assert_eq!(value::evaluate(&quoted, usize::MAX, &mut never).as_deref(), Ok(text));
 }

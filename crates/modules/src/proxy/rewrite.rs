@@ -5,6 +5,7 @@ use weir_http::build::NamedRegex;
 use weir_http::matching::regex_match;
 use weir_http::Request;
 use weir_script::template::Template;
+use weir_wire::http1::set_cookie::{edit_flags, parse, write, FLAGS};
 
 enum Pattern {
     /// The text must begin with it.
@@ -78,28 +79,6 @@ pub fn refresh(r: &mut Request, rules: &[Rewrite], value: &[u8]) -> Option<Vec<u
     first(r, rules, value, at)
 }
 
-pub mod flag {
-    pub const SECURE: u32 = 1;
-    pub const NO_SECURE: u32 = 1 << 1;
-    pub const HTTPONLY: u32 = 1 << 2;
-    pub const NO_HTTPONLY: u32 = 1 << 3;
-    pub const STRICT: u32 = 1 << 4;
-    pub const LAX: u32 = 1 << 5;
-    pub const NONE: u32 = 1 << 6;
-    pub const NO_SAMESITE: u32 = 1 << 7;
-}
-
-const FLAGS: [(&[u8], u32); 8] = [
-    (b"secure", flag::SECURE),
-    (b"nosecure", flag::NO_SECURE),
-    (b"httponly", flag::HTTPONLY),
-    (b"nohttponly", flag::NO_HTTPONLY),
-    (b"samesite=strict", flag::STRICT),
-    (b"samesite=lax", flag::LAX),
-    (b"samesite=none", flag::NONE),
-    (b"nosamesite", flag::NO_SAMESITE),
-];
-
 pub enum CookieName {
     Exact(Template),
     Regex(Box<NamedRegex>),
@@ -131,43 +110,6 @@ impl CookieFlags {
         }
         mask
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Attr {
-    name: Vec<u8>,
-    value: Option<Vec<u8>>,
-}
-
-impl Attr {
-    fn is(&self, name: &[u8]) -> bool {
-        self.name.eq_ignore_ascii_case(name)
-    }
-}
-
-/// Name and value first, then the attributes.
-fn parse(value: &[u8]) -> Vec<Attr> {
-    let trim = |t: &[u8]| weir_base::bytes::trim_with(t, |b| b == b' ').to_vec();
-    let attr = |part: &[u8]| match weir_base::bytes::split_once(part, b'=') {
-        Some((name, value)) => Attr { name: trim(name), value: Some(trim(value)) },
-        None => Attr { name: trim(part), value: None },
-    };
-    value.split(|b| *b == b';').map(attr).collect()
-}
-
-fn write(attrs: &[Attr]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for (i, a) in attrs.iter().enumerate() {
-        if i > 0 {
-            out.extend_from_slice(b"; ");
-        }
-        out.extend_from_slice(&a.name);
-        if let Some(v) = &a.value {
-            out.push(b'=');
-            out.extend_from_slice(v);
-        }
-    }
-    out
 }
 
 /// The rules for a `Set-Cookie`.
@@ -203,38 +145,6 @@ pub fn cookie(r: &mut Request, rules: &CookieRules, value: &[u8]) -> Option<Vec<
         }
     }
     changed.then(|| write(&attrs))
-}
-
-fn edit_flags(attrs: &mut Vec<Attr>, mask: u32) {
-    edit_switch(attrs, b"Secure", mask & flag::SECURE != 0, mask & flag::NO_SECURE != 0);
-    edit_switch(attrs, b"HttpOnly", mask & flag::HTTPONLY != 0, mask & flag::NO_HTTPONLY != 0);
-    let site: &[u8] = match mask {
-        m if m & flag::STRICT != 0 => b"Strict",
-        m if m & flag::LAX != 0 => b"Lax",
-        m if m & flag::NONE != 0 => b"None",
-        m if m & flag::NO_SAMESITE != 0 => {
-            let mut first = true;
-            attrs.retain(|a| std::mem::take(&mut first) || !a.is(b"SameSite"));
-            return;
-        }
-        _ => return,
-    };
-    match attrs.iter_mut().skip(1).find(|a| a.is(b"SameSite")) {
-        Some(a) if a.value.as_ref().is_some_and(|v| v.eq_ignore_ascii_case(site)) => {}
-        Some(a) => *a = Attr { name: b"SameSite".to_vec(), value: Some(site.to_vec()) },
-        None => attrs.push(Attr { name: b"SameSite".to_vec(), value: Some(site.to_vec()) }),
-    }
-}
-
-fn edit_switch(attrs: &mut Vec<Attr>, name: &[u8], on: bool, off: bool) {
-    if on {
-        if !attrs.iter().skip(1).any(|a| a.is(name)) {
-            attrs.push(Attr { name: name.to_vec(), value: None });
-        }
-    } else if off {
-        let mut first = true;
-        attrs.retain(|a| std::mem::take(&mut first) || !a.is(name));
-    }
 }
 
 #[cfg(test)]

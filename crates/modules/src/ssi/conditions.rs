@@ -2,6 +2,7 @@
 
 use weir_http::module::Next;
 use weir_http::Request;
+use weir_script::ssi::condition::{parse, Test};
 
 use super::commands::{Fault, Params};
 use super::{strings, Branch, State};
@@ -48,41 +49,18 @@ pub fn end(_: &mut Request, state: &mut State, _: &Params<'_>, _: Next) -> Resul
     Ok(())
 }
 
-/// `text`, `text = text`, `text != /expression/` and so on; letters on the left count as small.
 fn is_true(r: &mut Request, state: &State, expr: &[u8]) -> Result<bool, Fault> {
-    let is_left = |b: &u8| b.is_ascii_alphanumeric() || b"${}_\"'".contains(b);
-    let len = expr.iter().take_while(|b| is_left(b)).count();
-    let (left, rest) = expr.split_at(len);
-    let left = strings::evaluate(r, &state.page, &left.to_ascii_lowercase())?;
-    let rest = without_spaces(rest);
-    if rest.is_empty() {
-        return Ok(!left.is_empty());
-    }
-    let (negative, right) = match rest {
-        [b'=', right @ ..] => (false, right),
-        [b'!', b'=', right @ ..] => (true, right),
-        _ => return Err(invalid(r, expr)),
-    };
-    let equal = match without_spaces(right) {
-        [b'/', pattern @ .., b'/'] => {
+    let condition = parse(expr).ok_or_else(|| invalid(r, expr))?;
+    let left = strings::evaluate(r, &state.page, &condition.left)?;
+    let holds = match condition.test {
+        Test::Filled => !left.is_empty(),
+        Test::Text(text) => strings::evaluate(r, &state.page, text)? == left,
+        Test::Pattern(pattern) => {
             let pattern = strings::evaluate(r, &state.page, pattern)?;
             strings::matches(r, &state.page, &pattern, &left)?
         }
-        [b'/', _, ..] => return Err(invalid(r, expr)),
-        // A backslash makes a text of what would be an expression.
-        [b'\\', b'/', ..] => {
-            strings::evaluate(r, &state.page, &without_spaces(right)[1..])? == left
-        }
-        right => strings::evaluate(r, &state.page, right)? == left,
     };
-    Ok(equal != negative)
-}
-
-fn without_spaces(mut text: &[u8]) -> &[u8] {
-    while let [b' ', rest @ ..] = text {
-        text = rest;
-    }
-    text
+    Ok(holds != condition.negative)
 }
 
 fn invalid(r: &Request, expr: &[u8]) -> Fault {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use weir_http::logger::LogLevel;
 use weir_http::Request;
 use weir_script::regex::{Captures, Regex, RegexOptions};
+use weir_script::ssi::value::{self, ValueError};
 
 use super::commands::Fault;
 use super::page::PageRef;
@@ -25,54 +26,21 @@ pub fn variable(r: &mut Request, page: &PageRef, name: &[u8], out: &mut Vec<u8>)
     r.var_named(&name, out)
 }
 
-/// A value with its variables; `\` takes the meaning from `$`, quotes and itself, and stays in
-/// front of anything else.
+/// A value with its variables.
 pub fn evaluate(r: &mut Request, page: &PageRef, text: &[u8]) -> Result<Vec<u8>, Fault> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, behind)) = rest.split_first() {
-        rest = behind;
-        if out.len() > VALUE_MAX_BYTES {
-            return Err(Fault::said(r, b"a value in the page is too long"));
+    let value = value::evaluate(text, VALUE_MAX_BYTES, &mut |name, out| {
+        variable(r, page, name, out);
+    });
+    value.map_err(|e| match e {
+        ValueError::TooLong => Fault::said(r, b"a value in the page is too long"),
+        ValueError::NoBracket(name) => {
+            let text = [b"the closing bracket in \"", name, b"\" variable is missing"].concat();
+            Fault::said(r, &text)
         }
-        match byte {
-            b'$' => rest = reference(r, page, text, behind, &mut out)?,
-            b'\\' => {
-                let Some((&quoted, behind)) = rest.split_first() else { break };
-                rest = behind;
-                if !matches!(quoted, b'\\' | b'\'' | b'"' | b'$') {
-                    out.push(b'\\');
-                }
-                out.push(quoted);
-            }
-            _ => out.push(byte),
+        ValueError::NoName => {
+            Fault::said(r, &[b"invalid variable name in \"", text, b"\""].concat())
         }
-    }
-    Ok(out)
-}
-
-/// A variable behind a `$`; answers what is behind its name.
-fn reference<'t>(
-    r: &mut Request,
-    page: &PageRef,
-    whole: &[u8],
-    text: &'t [u8],
-    out: &mut Vec<u8>,
-) -> Result<&'t [u8], Fault> {
-    let bracketed = text.first() == Some(&b'{');
-    let from = usize::from(bracketed);
-    let is_name = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
-    let len = text[from..].iter().take_while(|b| is_name(b)).count();
-    let (name, behind) = text[from..].split_at(len);
-    if bracketed && text.len() > 1 && behind.first() != Some(&b'}') {
-        let text = [b"the closing bracket in \"", name, b"\" variable is missing"].concat();
-        return Err(Fault::said(r, &text));
-    }
-    if name.is_empty() {
-        return Err(Fault::said(r, &[b"invalid variable name in \"", whole, b"\""].concat()));
-    }
-    variable(r, page, name, out);
-    Ok(&behind[from..])
+    })
 }
 
 /// Expressions of pages, compiled; a worker keeps some.

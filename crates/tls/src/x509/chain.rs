@@ -4,7 +4,8 @@
 //! Difference from OpenSSL: a chain in which names are constrained is judged by webpki.
 
 use super::{name, Cert};
-use crate::der::{self, Reader};
+use crate::crl::Crl;
+use crate::der::Reader;
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::CertificateDer;
 
@@ -119,8 +120,7 @@ pub fn verify(
     now: i64,
     algorithms: &WebPkiSupportedAlgorithms,
 ) -> Result<(), ChainError> {
-    let given: Vec<Cert<'_>> =
-        chain.iter().take(CHAIN_MAX).filter_map(|c| Cert::parse(c)).collect();
+    let given = given(chain);
     let roots: Vec<Cert<'_>> = trust.roots.iter().filter_map(|c| Cert::parse(c)).collect();
     if given.is_empty() {
         return Err(ChainError::Unreadable);
@@ -161,6 +161,15 @@ pub fn verify(
     }
 }
 
+/// What a peer has shown, its own certificate first; none where that cannot be read.
+fn given<'a>(chain: &'a [CertificateDer<'_>]) -> Vec<Cert<'a>> {
+    let mut certs = chain.iter().take(CHAIN_MAX).map(|c| Cert::parse_whole(c));
+    match certs.next().flatten() {
+        Some(leaf) => std::iter::once(leaf).chain(certs.flatten()).collect(),
+        None => Vec::new(),
+    }
+}
+
 /// The certificates by which a chain was found good, from the leaf to a trusted one; none where it
 /// is not.
 pub fn path(
@@ -168,8 +177,7 @@ pub fn path(
     trust: &Trust,
     algorithms: &WebPkiSupportedAlgorithms,
 ) -> Vec<CertificateDer<'static>> {
-    let given: Vec<Cert<'_>> =
-        chain.iter().take(CHAIN_MAX).filter_map(|c| Cert::parse(c)).collect();
+    let given = given(chain);
     let roots: Vec<Cert<'_>> = trust.roots.iter().filter_map(|c| Cert::parse(c)).collect();
     if given.is_empty() {
         return Vec::new();
@@ -275,45 +283,6 @@ fn check_revoked(
     Err(problem)
 }
 
-/// A list of revoked certificates (RFC 5280, section 5).
-struct Crl<'a> {
-    tbs: &'a [u8],
-    algorithm: &'a [u8],
-    signature: &'a [u8],
-    issuer: &'a [u8],
-    next: Option<i64>,
-    revoked: Reader<'a>,
-}
-
-impl<'a> Crl<'a> {
-    fn parse(bytes: &'a [u8]) -> Option<Crl<'a>> {
-        let mut parts = Reader(bytes).sequence()?;
-        let tbs = parts.tagged(der::SEQUENCE)?;
-        let algorithm = parts.tagged(der::SEQUENCE)?.body;
-        let signature = der::bits(parts.item()?)?;
-        let mut r = Reader(tbs.body);
-        r.tagged(der::INTEGER);
-        r.tagged(der::SEQUENCE)?;
-        let issuer = r.tagged(der::SEQUENCE)?.whole;
-        der::time(r.item()?)?;
-        let next = r.tagged(der::UTC_TIME).or_else(|| r.tagged(der::GENERALIZED_TIME));
-        let next = next.and_then(der::time);
-        let revoked = r.sequence().unwrap_or(Reader(&[]));
-        Some(Crl { tbs: tbs.whole, algorithm, signature, issuer, next, revoked })
-    }
-
-    fn has(&self, serial: &[u8]) -> bool {
-        self.revoked.clone().any(|entry| {
-            Reader(entry.body).tagged(der::INTEGER).is_some_and(|number| number.body == serial)
-        })
-    }
-}
-
-/// Whether bytes are a revocation list.
-pub fn is_crl(bytes: &[u8]) -> bool {
-    Crl::parse(bytes).is_some()
-}
-
 fn by_webpki(
     chain: &[CertificateDer<'_>],
     trust: &Trust,
@@ -373,6 +342,31 @@ fn matches_name(pattern: &[u8], host: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The next certificate is not taken for the peer's own where that cannot be read.
+    #[test]
+    fn a_leaf_that_cannot_be_read_is_no_chain() {
+        let der = |bytes: &'static [u8]| CertificateDer::from(bytes);
+        let leaf: &[u8] = include_bytes!("../../../../fuzz/seeds/certificate.der");
+        let root: &[u8] = include_bytes!("../../../../fuzz/seeds/authority.der");
+        let now = Cert::parse(leaf).unwrap().not_before;
+        let trust = Trust { roots: vec![der(root)], crls: Vec::new(), depth: 1 };
+        let judge = |chain: &[CertificateDer<'_>]| {
+            let algorithms = crate::server::algorithms();
+            let purpose = Purpose::Client;
+            (
+                verify(chain, &trust, purpose, now, &algorithms),
+                path(chain, &trust, &algorithms).len(),
+            )
+        };
+        assert_eq!(judge(&[der(leaf)]), (Ok(()), 2));
+        for bad in [&b"\x30\0"[..], b"", &leaf[1..]] {
+            let bad = CertificateDer::from(bad.to_vec());
+            assert_eq!(judge(&[bad, der(leaf)]), (Err(ChainError::Unreadable), 0));
+        }
+        let longer = CertificateDer::from([leaf, b"x"].concat());
+        assert_eq!(judge(&[longer]), (Err(ChainError::Unreadable), 0));
+    }
 
     #[test]
     fn host_names() {

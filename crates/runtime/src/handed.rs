@@ -1,10 +1,10 @@
 //! What the master hands its serving process: a message is a kind, numbers and paths, and the text
 //! of a configuration; sockets and files travel beside it as descriptors, in the same order.
 
+use crate::listen::Listener;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use weir_runtime::listen::Listener;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -18,6 +18,7 @@ pub enum Kind {
     NoSuccessor,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub kind: Kind,
     /// So many descriptors are listening sockets.
