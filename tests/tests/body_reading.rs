@@ -131,3 +131,28 @@ fn an_unread_body_is_discarded_before_the_next_request() {
     client.send(b"loGET /return HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.response().text(), "done");
 }
+
+/// What is only kept for a while has no name, so that nothing is left of it after a kill -9.
+#[test]
+fn bodies_in_files_have_no_names() {
+    let server = Setup::new(
+        "error_log %%DIR%%/error.log warn; events {}
+         http { client_body_temp_path %%DIR%%/spool; client_body_buffer_size 1k;
+          log_format l $request_length; access_log %%DIR%%/length.log l;
+          server { listen 127.0.0.1:%%PORT_0%%;
+            location / { proxy_pass http://127.0.0.1:%%PORT_0%%/end; } location /end { access_log off; return 200 end; } } }",
+    )
+    .start();
+    let mut client = server.connect();
+    let begin = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000\r\n\r\n";
+    client.send(begin.as_bytes());
+    client.send(&[b'x'; 8000]);
+    server.expect_error("is buffered to a temporary file");
+    assert_eq!(std::fs::read_dir(server.dir().join("spool")).unwrap().count(), 0);
+    client.send(&[b'x'; 1000]);
+    assert_eq!(client.response().text(), "end");
+    // All of it counts, also what came with the head.
+    assert_eq!(server.log_lines("length.log", 1), [(begin.len() + 9000).to_string()]);
+    assert_eq!(server.post("/", "some").text(), "end");
+    assert_eq!(server.log_lines("length.log", 2)[1], "78");
+}

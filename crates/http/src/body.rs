@@ -7,7 +7,7 @@ use crate::logger::LogLevel;
 use crate::module::Flow;
 use crate::output::CONTINUE;
 use crate::request::Request;
-use crate::temp::TempFile;
+use crate::temp::{Life, TempFile};
 use bytes::Bytes;
 use std::io::Write;
 use std::rc::Rc;
@@ -327,7 +327,11 @@ pub async fn next(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
         r.body.expect_continue = false;
     }
     loop {
+        let before = r.body.at;
         let piece = r.body.step();
+        if r.stream().is_none() {
+            r.received += (r.body.at - before) as u64;
+        }
         match piece {
             Ok(Piece::Data(start, end)) => {
                 check_size(r, (end - start) as u64)?;
@@ -385,10 +389,7 @@ async fn fill_within(r: &mut Request, timeout_ms: u64) -> Result<(), BodyError> 
             r.keepalive = false;
             Err(BodyError::Status(400))
         }
-        Ok(n) => {
-            r.received += n as u64;
-            Ok(())
-        }
+        Ok(_) => Ok(()),
         Err(ConnError::Timeout) => {
             r.log(LogLevel::Info, "client timed out (110: Connection timed out)");
             r.keepalive = false;
@@ -436,8 +437,12 @@ pub async fn read_all(r: &mut Request) -> Result<(), BodyError> {
 fn spill(r: &mut Request) -> Result<(), BodyError> {
     let loc = Rc::clone(r.loc());
     if r.body.file.is_none() {
-        let keep = *loc.core.client_body_in_file_only == BodyInFile::On;
-        match TempFile::create(&loc.core.client_body_temp_path, keep) {
+        let life = match *loc.core.client_body_in_file_only {
+            BodyInFile::Off => Life::Nameless,
+            BodyInFile::Clean => Life::Named,
+            BodyInFile::On => Life::Kept,
+        };
+        match TempFile::create(&loc.core.client_body_temp_path, life) {
             Ok(f) => {
                 let path = f.path.display().to_string();
                 r.log(
@@ -450,7 +455,7 @@ fn spill(r: &mut Request) -> Result<(), BodyError> {
         }
     }
     let Some(file) = r.body.file.clone() else { return Ok(()) };
-    let written = (&file.file).write_all(&r.body.memory);
+    let written = (&*file.file).write_all(&r.body.memory);
     r.body.memory.clear();
     written.map_err(|e| file_error(r, &e))
 }

@@ -1,28 +1,42 @@
-//! Temporary files with nginx's names and directory levels; deleted when no longer used.
+//! Temporary files with nginx's names and directory levels. One that nobody needs the name of has
+//! none from the beginning, so that nothing is left of it whatever becomes of the process.
 
 use crate::conf::TempPath;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// How long the name lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// Not at all.
+    Nameless,
+    /// As long as the file is used.
+    Named,
+    /// Until somebody else deletes it.
+    Kept,
+}
+
 pub struct TempFile {
-    pub file: File,
+    pub file: Rc<File>,
+    /// The name it has, or had when it was made.
     pub path: PathBuf,
-    keep: bool,
+    life: Life,
 }
 
 impl TempFile {
-    /// A fresh file under the path; `keep` leaves it on disk.
-    pub fn create(at: &TempPath, keep: bool) -> io::Result<TempFile> {
+    /// A fresh file under the path.
+    pub fn create(at: &TempPath, life: Life) -> io::Result<TempFile> {
         let mut path = next_path(at);
         loop {
             let opened =
                 private(File::options().read(true).write(true).create_new(true)).open(&path);
             match opened {
-                Ok(file) => return Ok(TempFile { file, path, keep }),
+                Ok(file) => return Ok(TempFile::named(file, path, life)),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => path = next_path(at),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
                     let Some(dir) = path.parent().filter(|d| !d.exists()) else { return Err(e) };
@@ -31,6 +45,15 @@ impl TempFile {
                 Err(e) => return Err(e),
             }
         }
+    }
+
+    fn named(file: File, path: PathBuf, life: Life) -> TempFile {
+        let mut life = life;
+        // Where an open file cannot be deleted it keeps its name while it is used.
+        if life == Life::Nameless && std::fs::remove_file(&path).is_err() {
+            life = Life::Named;
+        }
+        TempFile { file: Rc::new(file), path, life }
     }
 }
 
@@ -59,7 +82,7 @@ fn next_path(at: &TempPath) -> PathBuf {
 
 impl Drop for TempFile {
     fn drop(&mut self) {
-        if !self.keep {
+        if self.life == Life::Named {
             // A file that is already gone needs no deleting.
             let _ = std::fs::remove_file(&self.path);
         }

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use weir_http::logger::LogLevel;
 use weir_http::module::FilterResult;
-use weir_http::temp::TempFile;
+use weir_http::temp::{Life, TempFile};
 use weir_http::{Buf, Chain, Request};
 
 /// Handed to filters at once: what they make of it stays a moderate buffer.
@@ -105,13 +105,13 @@ impl<'a> Ahead<'a> {
 }
 
 fn create(r: &Request, conf: &BackendLoc) -> io::Result<Spill> {
-    let temp = TempFile::create(&conf.temp_path, false)?;
+    let temp = TempFile::create(&conf.temp_path, Life::Nameless)?;
     let path = temp.path.display().to_string();
     let text = format!(
         "an upstream response is buffered to a temporary file {path} while reading upstream"
     );
     r.log(LogLevel::Warn, &text);
-    let file = Rc::new(temp.file.try_clone()?);
+    let file = Rc::clone(&temp.file);
     Ok(Spill { file, _temp: temp, written: 0, passed: 0 })
 }
 

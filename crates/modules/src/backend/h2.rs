@@ -72,7 +72,7 @@ pub fn read_piece(
     piece: usize,
     out: &mut Vec<u8>,
 ) -> io::Result<bool> {
-    let mut file = &temp.file;
+    let mut file = &*temp.file;
     file.seek(SeekFrom::Start(*at))?;
     let n = file.take(piece as u64).read_to_end(out)?;
     *at += n as u64;

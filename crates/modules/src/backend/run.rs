@@ -538,7 +538,8 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     let reads = r.upstream.last().map_or(0, |s| s.bytes_received);
     let mut ahead = Ahead::new(conf);
     let relayed = relay::run(r, &mut answer.link, &mut reader, &mut keep, &mut ahead, conf).await;
-    run.at_once = r.upstream.last().is_some_and(|s| s.bytes_received == reads);
+    let came_at_once = r.upstream.last().is_some_and(|s| s.bytes_received == reads);
+    run.at_once = relayed.is_ok() && came_at_once;
     done(r, run, answer, &reader);
     if relayed.is_ok() && !reader.is_short() {
         keep.finish(r);

@@ -14,7 +14,7 @@ use weir_cache::{Filling, Handle, Meta, Spool, Store};
 use weir_http::conf::TempPath;
 use weir_http::location::{bytes_path, map_uri};
 use weir_http::logger::LogLevel;
-use weir_http::temp::TempFile;
+use weir_http::temp::{Life, TempFile};
 use weir_http::Request;
 use weir_runtime::clock;
 use weir_wire::http1::names::ResponseHeaderId as Id;
@@ -166,7 +166,7 @@ fn validators(r: &Request) -> Meta {
 fn temp_maker(temp: &Arc<TempPath>) -> MakeTemp {
     let temp = Arc::clone(temp);
     Box::new(move || {
-        let file = TempFile::create(&temp, true)?;
+        let file = TempFile::create(&temp, Life::Kept)?;
         Ok((file.file.try_clone()?, file.path.clone()))
     })
 }
