@@ -34,14 +34,16 @@ impl Server {
         kb.sum::<u64>() * 1024
     }
 
-    /// Memory that its processes use now, in bytes; `None` where the system does not tell.
+    /// Memory that its processes use now, in bytes; `None` where the system does not tell. Pages of
+    /// the program itself do not count: they come as its parts are first used.
     pub fn memory(&self) -> Option<u64> {
-        Some(self.memory_of_all("VmRSS:")).filter(|bytes| *bytes > 0)
+        let all = Some(self.memory_of_all("VmRSS:")).filter(|bytes| *bytes > 0)?;
+        Some(all.saturating_sub(self.memory_of_all("RssFile:")))
     }
 
     /// The most that they have used at any time.
     pub fn memory_peak(&self) -> u64 {
-        self.memory_of_all("VmHWM:")
+        self.memory_of_all("VmHWM:").saturating_sub(self.memory_of_all("RssFile:"))
     }
 
     /// How much more than `before` it has ever used.
