@@ -7,6 +7,7 @@ mod access_log;
 mod addition;
 mod auth_basic_queue;
 mod autoindex;
+mod backend_early_answer;
 mod body_reading;
 mod bounds_before_request;
 mod bounds_slow_client;
