@@ -32,6 +32,7 @@ mod grpc_servers;
 mod grpc_streams;
 mod gzip_module;
 mod harness_self;
+mod header_order;
 mod headers_module;
 mod http2_answers;
 mod http2_bodies;
