@@ -75,8 +75,11 @@ fn adjust(r: &mut Request) {
     }
     if status == 204 {
         r.out.content_length = None;
-        r.out.clear_content_type();
         r.out.last_modified = None;
+        // As nginx, which looks at the status of an upstream's answer over HTTP/2 only.
+        if r.out.status_line().is_none() || r.stream().is_some() {
+            r.out.clear_content_type();
+        }
     }
     if r.stream().is_some() {
         return;
