@@ -29,6 +29,8 @@ pub struct HeadersOut {
     said_type: Option<Span>,
     override_charset: Option<Span>,
     fields: Vec<Option<Field>>,
+    /// Which of them is sent among those that nginx keeps apart.
+    location: Option<usize>,
     arena: Vec<u8>,
     /// Byte ranges of the body may be asked for.
     pub allow_ranges: bool,
@@ -52,6 +54,7 @@ impl HeadersOut {
             said_type,
             override_charset,
             fields,
+            location,
             arena,
             allow_ranges,
             has_date,
@@ -68,6 +71,7 @@ impl HeadersOut {
         *said_type = None;
         *override_charset = None;
         fields.clear();
+        *location = None;
         arena.clear();
         *allow_ranges = false;
         *has_date = false;
@@ -125,6 +129,37 @@ impl HeadersOut {
     pub fn set(&mut self, name: &[u8], value: &[u8]) {
         self.remove(name);
         self.add(name, value);
+    }
+
+    /// Gives the first field of that name another value, where it stands.
+    pub(crate) fn replace(&mut self, name: &[u8], value: &[u8]) {
+        if let Some(number) = self.number_of(name) {
+            self.set_value(number, value);
+        }
+    }
+
+    /// Sends the first `Location` ahead of the list.
+    pub(crate) fn lead_with_location(&mut self) {
+        self.location = self.number_of(b"Location");
+    }
+
+    /// The `Location` that is sent ahead of the list.
+    #[inline]
+    pub(crate) fn leading_location(&self) -> Option<&[u8]> {
+        let field = self.fields.get(self.location?)?.as_ref()?;
+        Some(self.of(field.value))
+    }
+
+    /// The fields but the one that is sent ahead of them.
+    #[cold]
+    pub(crate) fn others(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let fields = self.fields.iter().enumerate().filter(|(i, _)| Some(*i) != self.location);
+        fields.filter_map(|(_, f)| f.as_ref()).map(|f| (self.of(f.name), self.of(f.value)))
+    }
+
+    fn number_of(&self, name: &[u8]) -> Option<usize> {
+        let is_it = |f: &Field| self.of(f.name).eq_ignore_ascii_case(name);
+        self.fields.iter().position(|f| f.as_ref().is_some_and(is_it))
     }
 
     pub fn remove(&mut self, name: &[u8]) {

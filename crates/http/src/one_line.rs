@@ -23,7 +23,7 @@ fn mend(r: &mut Request) {
     let is_broken = |(_, value): &(&[u8], &[u8])| line::is_broken(value);
     let names: Vec<Vec<u8>> = r.out.iter().filter(is_broken).map(|(n, _)| n.to_vec()).collect();
     if let Some(location) = location {
-        r.out.set(b"Location", &location);
+        r.out.replace(b"Location", &location);
     }
     line::blank_breaks(r.out.arena_mut());
     for name in names {

@@ -75,8 +75,11 @@ fn adjust(r: &mut Request) {
     }
     if status == 204 {
         r.out.content_length = None;
-        r.out.clear_content_type();
         r.out.last_modified = None;
+        // As nginx, which looks at the status of an upstream's answer over HTTP/2 only.
+        if r.out.status_line().is_none() || r.stream().is_some() {
+            r.out.clear_content_type();
+        }
     }
     if r.stream().is_some() {
         return;
@@ -108,6 +111,7 @@ pub(crate) struct Name {
 const CONTENT_TYPE: Name = Name { text: b"Content-Type: ", known: Known::CONTENT_TYPE };
 const CONTENT_LENGTH: Name = Name { text: b"Content-Length: ", known: Known::CONTENT_LENGTH };
 const LAST_MODIFIED: Name = Name { text: b"Last-Modified: ", known: Known::LAST_MODIFIED };
+const LOCATION: Name = Name { text: b"Location: ", known: Known::LOCATION };
 const VARY: Name = Name { text: b"Vary: ", known: Known::VARY };
 
 /// Where a header's fields go: the part that a protocol brings of its own.
@@ -144,12 +148,17 @@ pub(crate) fn write_fields(r: &Request, head: &mut impl HeadSink) {
     if let Some(secs) = out.last_modified.filter(|_| !out.has_last_modified) {
         head.known(LAST_MODIFIED, &[&date::http_time(secs)]);
     }
+    let location = out.leading_location();
+    if let Some(location) = location {
+        head.known(LOCATION, &[location]);
+    }
     head.connection(r);
     if r.gzip_vary && *core.gzip_vary {
         head.known(VARY, &[b"Accept-Encoding"]);
     }
-    for (name, value) in out.iter() {
-        head.field(name, value);
+    match location {
+        None => out.iter().for_each(|(name, value)| head.field(name, value)),
+        Some(_) => out.others().for_each(|(name, value)| head.field(name, value)),
     }
 }
 

@@ -211,8 +211,15 @@ pub fn set_location(r: &mut Request, location: &[u8]) {
 
 /// Puts scheme and host before a `Location` that is only a path, where `absolute_redirect` is on.
 pub fn complete_location(r: &mut Request) {
+    if !r.own_location {
+        return;
+    }
     let Some(path) = r.out.get(b"Location") else { return };
-    if !r.own_location || path.first() != Some(&b'/') || !*r.loc().core.absolute_redirect {
+    if path.first() != Some(&b'/') || !*r.loc().core.absolute_redirect {
+        // nginx has it among the list's fields here, but not over HTTP/2.
+        if r.stream().is_some() && !path.is_empty() {
+            r.out.lead_with_location();
+        }
         return;
     }
     let path = path.to_vec();
@@ -235,7 +242,8 @@ pub fn complete_location(r: &mut Request) {
         }
     }
     full.extend_from_slice(&path);
-    r.out.set(b"Location", &full);
+    r.out.replace(b"Location", &full);
+    r.out.lead_with_location();
 }
 
 /// `return CODE text` and friends: one response from memory.

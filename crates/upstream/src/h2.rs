@@ -131,7 +131,8 @@ impl H2 {
         }
     }
 
-    pub(crate) fn be_mute(&mut self) {
+    /// The server takes nothing more.
+    pub fn be_mute(&mut self) {
         self.mute = true;
         self.rest = None;
         self.client.out.clear();

@@ -10,7 +10,7 @@ use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{ready, Context, Poll};
 use weir_http::body::{self, BodyError};
 use weir_http::early;
 use weir_http::logger::LogLevel;
@@ -178,6 +178,7 @@ pub async fn run(r: &mut Request, run: &Run<'_>, link: &mut Link) -> Result<bool
         hinted: false,
         hide: &run.conf().hide,
         h2: link.h2.is_some(),
+        unsendable: None,
     };
     link.decoder = decoder::of(r, run.wire(), &request);
     talk.begin(r, link, &request);
@@ -336,6 +337,17 @@ enum Step {
     Failed(Fault),
 }
 
+/// Who has to do something next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// The server has to take more of the request.
+    Sending,
+    /// The client has to send more of its body.
+    Client,
+    /// The server has to answer.
+    Server,
+}
+
 struct Talk<'a> {
     conf_send_ms: u64,
     conf_read_ms: u64,
@@ -356,6 +368,8 @@ struct Talk<'a> {
     hinted: bool,
     hide: &'a HideList,
     h2: bool,
+    /// Why the server takes no more of the request. What it has said before that is still read.
+    unsendable: Option<io::Error>,
 }
 
 impl<'a> Talk<'a> {
@@ -380,6 +394,9 @@ impl<'a> Talk<'a> {
     /// Leaves what is left of the request to the connection, which sends it while the answer is
     /// read; whether that is all of it.
     fn leave_rest(&mut self, link: &mut Link) -> bool {
+        if self.unsendable.is_some() {
+            return false;
+        }
         let Some(h2) = &mut link.h2 else { return self.outgoing.is_done() };
         if self.outgoing.stream {
             if self.wire != Wire::Grpc {
@@ -409,7 +426,9 @@ impl<'a> Talk<'a> {
         reply: &mut Vec<u8>,
     ) -> Result<bool, Fault> {
         loop {
-            self.next_piece(r, link).await?;
+            if self.unsendable.is_none() {
+                self.next_piece(r, link).await?;
+            }
             let step = poll_fn(|cx| self.step(cx, link, reply)).await;
             match step {
                 Step::Sent(n) => {
@@ -420,7 +439,9 @@ impl<'a> Talk<'a> {
                         link.stream.set_nodelay(true);
                     }
                 }
-                Step::Read(0) => return Err(Fault::Eof(READING)),
+                Step::Read(0) => {
+                    return Err(self.unsendable.take().map_or(Fault::Eof(READING), Fault::Send));
+                }
                 Step::Read(n) => {
                     if let Some(state) = r.upstream.last_mut() {
                         state.bytes_received += n as u64;
@@ -432,6 +453,15 @@ impl<'a> Talk<'a> {
                         // What the client does not take now goes with the answer.
                         super::run::at_once(r.drain(0)).await;
                     }
+                }
+                Step::Failed(Fault::Send(e)) if may_have_said(link, &e) => {
+                    self.unsendable = Some(e);
+                    if let Some(h2) = &mut link.h2 {
+                        h2.be_mute();
+                    }
+                }
+                Step::Failed(Fault::Read(e, what)) => {
+                    return Err(self.unsendable.take().map_or(Fault::Read(e, what), Fault::Send));
                 }
                 Step::Failed(fault) => return Err(fault),
             }
@@ -473,7 +503,14 @@ impl<'a> Talk<'a> {
     }
 
     fn step(&mut self, cx: &mut Context<'_>, link: &mut Link, reply: &mut Vec<u8>) -> Poll<Step> {
+        if link.sent > 0 && !self.outgoing.is_done() && server_speaks(link, cx) {
+            // A whole answer ends the sending.
+            if let Poll::Ready(step) = self.read(cx, link, reply, Turn::Client) {
+                return Poll::Ready(step);
+            }
+        }
         let sending = match &link.h2 {
+            _ if self.unsendable.is_some() => false,
             None => self.outgoing.has_bytes(),
             Some(h2) => h2.has_output() || !h2.client.is_closed() && !self.outgoing.waits(),
         };
@@ -501,30 +538,41 @@ impl<'a> Talk<'a> {
                 Poll::Pending => {}
             }
         }
-        let client_next = !sending && self.outgoing.waits();
-        let mut unlimited = 0;
-        let (deadline, wait) = match sending {
-            true => (&mut self.send_deadline, self.conf_send_ms),
-            false if client_next => (&mut unlimited, self.conf_read_ms),
-            false => (&mut self.head_deadline, self.conf_read_ms),
+        let turn = match sending {
+            true => Turn::Sending,
+            false if self.outgoing.waits() && self.unsendable.is_none() => Turn::Client,
+            false => Turn::Server,
         };
-        match link.poll_read(cx, reply, self.room, deadline, wait) {
-            Poll::Ready(Ok(n)) => Poll::Ready(Step::Read(n)),
-            Poll::Ready(Err(LinkError::Timeout)) => {
-                Poll::Ready(Step::Failed(Fault::Timeout(READING)))
-            }
-            Poll::Ready(Err(LinkError::Io(e))) => {
-                Poll::Ready(Step::Failed(Fault::Read(e, Reading::Head)))
-            }
-            Poll::Ready(Err(LinkError::Protocol(text))) => {
-                let text = format!("{text} while {READING}");
-                Poll::Ready(Step::Failed(Fault::Protocol(text)))
-            }
+        match self.read(cx, link, reply, turn) {
+            Poll::Ready(step) => Poll::Ready(step),
             // It was no answer yet: the client has its turn again.
-            Poll::Pending if client_next => Poll::Ready(Step::Sent(0)),
+            Poll::Pending if turn == Turn::Client => Poll::Ready(Step::Sent(0)),
             Poll::Pending if self.watch.is_gone(cx) => Poll::Ready(Step::Failed(Fault::ClientGone)),
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Reads some of the answer.
+    fn read(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: &mut Link,
+        reply: &mut Vec<u8>,
+        turn: Turn,
+    ) -> Poll<Step> {
+        let mut unlimited = 0;
+        let (deadline, wait) = match turn {
+            Turn::Sending => (&mut self.send_deadline, self.conf_send_ms),
+            Turn::Client => (&mut unlimited, self.conf_read_ms),
+            Turn::Server => (&mut self.head_deadline, self.conf_read_ms),
+        };
+        let fault = match ready!(link.poll_read(cx, reply, self.room, deadline, wait)) {
+            Ok(n) => return Poll::Ready(Step::Read(n)),
+            Err(LinkError::Timeout) => Fault::Timeout(READING),
+            Err(LinkError::Io(e)) => Fault::Read(e, Reading::Head),
+            Err(LinkError::Protocol(text)) => Fault::Protocol(format!("{text} while {READING}")),
+        };
+        Poll::Ready(Step::Failed(fault))
     }
 
     /// Whether the head is complete. What a decoder has found besides is logged, and may be the end.
@@ -628,6 +676,14 @@ impl<'a> Talk<'a> {
         reply.drain(..len);
         self.parser.reset();
     }
+}
+
+/// Whether an answer may lie before the error that sending has met: a server that has seen enough
+/// answers and closes, and what it left unread resets the connection. What lies on a kept
+/// connection that has taken nothing is no answer to this request.
+fn may_have_said(link: &Link, e: &io::Error) -> bool {
+    use io::ErrorKind as K;
+    (link.sent > 0 || !link.reused) && matches!(e.kind(), K::BrokenPipe | K::ConnectionReset)
 }
 
 /// An answer that is a head alone is passed on as one: its length is known.

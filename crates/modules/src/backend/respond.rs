@@ -177,6 +177,12 @@ fn copy(r: &mut Request, conf: &BackendLoc, f: &ResponseField) {
         Id::Location | Id::Refresh | Id::SetCookie if conf.family.wire == Wire::Http => {
             crate::proxy::copy_rewritten(r, f);
         }
+        Id::Location => {
+            let full = !value.starts_with(b"/");
+            r.out.add(name, value);
+            // As if it were this server's own; a path stays as the server has said it.
+            r.own_location = full;
+        }
         _ => r.out.add(name, value),
     }
 }

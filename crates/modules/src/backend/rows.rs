@@ -43,7 +43,8 @@ macro_rules! peer_rows {
             Row::new(concat!($prefix, "buffer_size"), HSL, Arity::ONE, "4k|8k", "The longest header of an answer.", set!(rows::set_buffer_size)),
             Row::new(concat!($prefix, "next_upstream"), HSL, Arity::ONE_MORE, "error timeout", "When the next server is asked.", |cf, d| {
                 rows::set_next_upstream(cf, d, $next, rows::pick::<$slot>)
-            }),
+            })
+            .note("what a server has answered before it closed is taken, though sending the request to it failed"),
             Row::new(concat!($prefix, "next_upstream_tries"), HSL, Arity::ONE, "0", "Most servers asked for one request.", set!(rows::set_tries)),
             Row::new(concat!($prefix, "next_upstream_timeout"), HSL, Arity::ONE, "0", "Longest time for asking servers.", set!(rows::set_next_timeout)),
         ];

@@ -14,21 +14,25 @@ pub fn copy_rewritten(r: &mut Request, f: &ResponseField) {
     match f.id {
         Id::Location | Id::Refresh if *conf.redirect => redirect(r, conf, f),
         Id::SetCookie if conf.rewrites_cookies() => set_cookie(r, conf, f),
-        _ => {
-            let bytes = r.exchange.head_bytes();
-            r.out.add(f.name.of(bytes), f.value.of(bytes));
-        }
+        _ => untouched(r, f),
     }
 }
 
-fn redirect(r: &mut Request, conf: &ProxyLoc, f: &ResponseField) {
+fn untouched(r: &mut Request, f: &ResponseField) {
     let bytes = r.exchange.head_bytes();
-    let (name, value) = (f.name.of(bytes), f.value.of(bytes));
+    let value = f.value.of(bytes);
+    let full = f.id == Id::Location && !value.starts_with(b"/");
+    r.out.add(f.name.of(bytes), value);
+    r.own_location |= full;
+}
+
+fn redirect(r: &mut Request, conf: &ProxyLoc, f: &ResponseField) {
     let rules = match &conf.redirects {
         Some(rules) if !rules.is_empty() => rules,
-        _ => return r.out.add(name, value),
+        _ => return untouched(r, f),
     };
-    let (name, value) = (name.to_vec(), value.to_vec());
+    let bytes = r.exchange.head_bytes();
+    let (name, value) = (f.name.of(bytes).to_vec(), f.value.of(bytes).to_vec());
     let fresh = match f.id {
         Id::Location => rewrite::location(r, rules, &value),
         _ => rewrite::refresh(r, rules, &value),

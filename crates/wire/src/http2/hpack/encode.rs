@@ -16,6 +16,7 @@ impl Known {
     pub const CONTENT_TYPE: Known = Known(31);
     pub const DATE: Known = Known(33);
     pub const LAST_MODIFIED: Known = Known(44);
+    pub const LOCATION: Known = Known(46);
     pub const SERVER: Known = Known(54);
     pub const VARY: Known = Known(59);
 
