@@ -397,8 +397,20 @@ impl Master<'_> {
 pub fn find_orphan(paths: &Paths, gen: &Generation) -> Option<orphan::Found> {
     let global = gen.global.get::<Global>();
     let user = kept::identity(global.user.as_option()).ok().flatten()?.uid;
-    let pid_file = paths.pid_path(global);
-    let mut found = orphan::find(pid_file.as_deref(), user)?;
+    let pid_file = paths.pid_path(global).filter(|_| process::is_root())?;
+    let mut found = match orphan::find(&pid_file, user) {
+        Ok(found) => found?,
+        Err(e) => {
+            let text = format!(
+                "who answers for a serving process without a master under the name of \"{}\" is \
+                 passed over ({})",
+                pid_file.display(),
+                os_text(&e)
+            );
+            gen.error_log.log(LogLevel::Alert, None, text.as_bytes());
+            return None;
+        }
+    };
     listen::keep_inherited(std::mem::take(&mut found.listeners));
     Some(found)
 }
