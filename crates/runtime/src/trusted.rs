@@ -76,10 +76,12 @@ fn open(path: &Path, how: OFlags, is_root: bool) -> io::Result<Opened> {
     Err(Errno::NOENT.into())
 }
 
-/// Undoes `NONBLOCK`, which was for the opening alone.
+/// Undoes `NONBLOCK`, which was for the opening alone: but a pipe stays so, or one whose reader
+/// stalls would hold the master.
 fn waiting(fd: OwnedFd) -> io::Result<File> {
     let flags = rustix::fs::fcntl_getfl(&fd)?;
-    if flags.contains(OFlags::NONBLOCK) {
+    let is_pipe = FileType::from_raw_mode(fstat(&fd)?.st_mode) == FileType::Fifo;
+    if flags.contains(OFlags::NONBLOCK) && !is_pipe {
         rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK)?;
     }
     Ok(fd.into())
