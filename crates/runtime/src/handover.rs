@@ -26,7 +26,7 @@ struct Parcel {
     sent_bytes: usize,
     fds: Vec<OwnedFd>,
     sent_fds: usize,
-    whole: bool,
+    class: u8,
 }
 
 const HEAD_BYTES: usize = 16;
@@ -70,17 +70,15 @@ impl Outbox {
         Ok(Outbox { link, queue: Default::default() })
     }
 
-    /// Queues a body and descriptors, and sends what can be sent. A message that is `whole` makes
-    /// earlier ones like it needless, if they are not yet begun.
-    pub fn send(&mut self, body: &[u8], fds: Vec<OwnedFd>, whole: bool) -> io::Result<()> {
-        if whole {
-            self.queue.retain(|p| p.sent_bytes > 0 || !p.whole);
-        }
+    /// Queues a body and descriptors, and sends what can be sent. A message makes earlier ones of
+    /// its class needless, if they are not yet begun: who does not read piles nothing up.
+    pub fn send(&mut self, body: &[u8], fds: Vec<OwnedFd>, class: u8) -> io::Result<()> {
+        self.queue.retain(|p| p.sent_bytes > 0 || p.class != class);
         let mut bytes = Vec::with_capacity(HEAD_BYTES + body.len());
         bytes.extend_from_slice(&(body.len() as u64).to_ne_bytes());
         bytes.extend_from_slice(&(fds.len() as u64).to_ne_bytes());
         bytes.extend_from_slice(body);
-        self.queue.push_back(Parcel { bytes, sent_bytes: 0, fds, sent_fds: 0, whole });
+        self.queue.push_back(Parcel { bytes, sent_bytes: 0, fds, sent_fds: 0, class });
         self.flush()
     }
 

@@ -42,7 +42,8 @@ impl Child {
     fn tell_of_successor(&mut self, link: Option<Option<&Packets>>) -> std::io::Result<()> {
         let kind = if link.is_some() { Kind::Successor } else { Kind::NoSuccessor };
         let fds = link.flatten().map(Packets::to_owned_fd).transpose()?;
-        self.outbox.send(&Message::bare(kind, 0).pack(), fds.into_iter().collect(), false)
+        let body = Message::bare(kind, 0).pack();
+        self.outbox.send(&body, fds.into_iter().collect(), kind.class())
     }
 }
 
@@ -80,7 +81,9 @@ pub fn master(
     sockets: Sockets,
     waiter: &Waiter,
 ) -> Result<(), String> {
-    let pid_file = paths.pid_path(loaded.generation.global.get::<Global>());
+    let global = loaded.generation.global.get::<Global>();
+    limits::note(global);
+    let pid_file = paths.pid_path(global);
     let (kept, generation) = Kept::of(loaded);
     kept.identity()?;
     let mut m = Master {
@@ -388,7 +391,7 @@ impl Master<'_> {
         let fds: Vec<BorrowedFd> = sockets.iter().map(|s| s.as_fd()).chain(files).collect();
         let fds: std::io::Result<Vec<OwnedFd>> =
             fds.into_iter().map(|fd| fd.try_clone_to_owned()).collect();
-        let result = fds.and_then(|fds| child.outbox.send(&body, fds, whole));
+        let result = fds.and_then(|fds| child.outbox.send(&body, fds, kind.class()));
         self.check_sent(result);
     }
 }

@@ -76,7 +76,7 @@ impl Orphan {
         let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
         let message = Message::bare(Kind::Configuration, fds.len());
         let mut outbox = Outbox::new(link.try_clone()?)?;
-        outbox.send(&message.pack(), fds, true)?;
+        outbox.send(&message.pack(), fds, message.kind.class())?;
         link.set_nonblocking(false)?;
         link.set_read_timeout(Some(PATIENCE))?;
         io::Read::read_exact(&mut &link, &mut [0]).map(|()| true)
