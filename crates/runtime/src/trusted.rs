@@ -52,15 +52,18 @@ pub fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 
 fn open(path: &Path, how: OFlags, is_root: bool) -> io::Result<Opened> {
     let flags = how | OFlags::WRONLY | OFlags::CLOEXEC;
+    let fresh = flags | OFlags::CREATE | OFlags::EXCL;
     if !is_root {
-        let file = openat(CWD, path, flags | OFlags::CREATE, Mode::from_raw_mode(MODE))?.into();
+        let file = open_plainly(path, flags)?.into();
         return Ok(Opened { file, created: false, by_link: false, place: None });
+    }
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(Errno::ISDIR.into());
     }
     let (mut place, name) = walk::parent(path)?;
     let mut name = name.to_os_string();
     let mut by_link = false;
     for _ in 0..TRIES {
-        let fresh = flags | OFlags::CREATE | OFlags::EXCL;
         match openat(&place.dir, &name, fresh, Mode::from_raw_mode(MODE)) {
             Ok(fd) => {
                 fchmod(&fd, Mode::from_raw_mode(MODE))?;
@@ -86,6 +89,16 @@ fn open(path: &Path, how: OFlags, is_root: bool) -> io::Result<Opened> {
         return Ok(Opened { file, created: false, by_link, place: Some(place) });
     }
     Err(Errno::LOOP.into())
+}
+
+/// The way of a process that has no rights to be misused.
+fn open_plainly(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let mode = Mode::from_raw_mode(MODE);
+    match openat(CWD, path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+        Ok(fd) => fchmod(&fd, mode).map(|()| fd),
+        Err(Errno::EXIST) => openat(CWD, path, flags | OFlags::CREATE, mode),
+        Err(e) => Err(e),
+    }
 }
 
 /// Undoes `NONBLOCK`, which was for the opening alone: but a pipe stays so, or one whose reader
