@@ -176,3 +176,52 @@ fn a_reload_writes_to_the_logs_that_have_the_names_now() {
         server.read("logs/access.log").contains("/new")
     });
 }
+
+/// A directory on the way to a log is another user's, who has put a link in the place of the next.
+#[test]
+fn a_link_on_the_way_makes_and_gives_away_nothing_of_roots() {
+    if is_nginx() {
+        return skip("nginx follows such links");
+    }
+    let conf = CONF.replace("logs/access.log", "own/sub/x.log").replace("temp/body", "own/sub/t");
+    let setup = Setup::new(&conf);
+    if !is_root(setup.dir()) {
+        return skip("not root");
+    }
+    let dir = setup.dir().to_path_buf();
+    let (own, sub) = (dir.join("own"), dir.join("own/sub"));
+    for d in ["own/sub", "root", "theirs"] {
+        std::fs::create_dir_all(dir.join(d)).unwrap();
+    }
+    std::fs::write(dir.join("root/x.log"), "").unwrap();
+    for d in [&own, &sub, &dir.join("theirs")] {
+        chown(d, Some(NOBODY), None).unwrap();
+    }
+    let mut server = setup.start();
+    let put = |name: &str| {
+        let _ = std::fs::rename(&sub, dir.join(format!("own/before-{name}")));
+        symlink(dir.join(name), &sub).unwrap();
+        lchown(&sub, Some(NOBODY), None).unwrap();
+    };
+    put("root");
+    for file in ["root/x.log", "root/none"] {
+        server.signal(Signal::Usr1);
+        server.expect_error("own/sub/x.log\" failed (40:");
+        assert_eq!(owner(&dir.join("root/x.log")).0, 0, "{file}");
+        let _ = std::fs::remove_file(dir.join("root/x.log"));
+        std::fs::write(dir.join("root/x.log"), "").unwrap();
+    }
+    std::fs::remove_file(dir.join("root/x.log")).unwrap();
+    server.signal(Signal::Usr1);
+    server.signal(Signal::Hup);
+    // The serving process that is started again has its directories given to it.
+    server.children().iter().for_each(|pid| weir_tests::signal(*pid, Signal::Kill));
+    server.expect_error("own/sub/t\" cannot be given");
+    assert!(!dir.join("root/x.log").exists());
+    let mut made = std::fs::read_dir(dir.join("root")).unwrap().flatten();
+    assert!(made.all(|e| owner(&e.path()).0 == 0), "nothing there is given away");
+    put("theirs");
+    server.signal(Signal::Usr1);
+    expect_soon("a log in a directory of his", || dir.join("theirs/x.log").exists());
+    assert!(server.is_running());
+}

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Command;
 use std::thread::JoinHandle;
-use weir_tests::{expect_soon, Server, Setup, Signal};
+use weir_tests::{expect_soon, is_alive, signal, skip, Server, Setup, Signal};
 
 /// Makes a fifo; its reader is there once the server has opened it.
 fn fifo(path: &Path) -> JoinHandle<File> {
@@ -84,4 +84,44 @@ fn nothing_is_lost_at_the_end() {
     server.signal(Signal::Quit);
     assert_eq!(server.wait_exit(), Some(0));
     assert_eq!(lines.join().unwrap(), 100);
+}
+
+/// Fills it, as somebody does who keeps both ends open.
+fn fill(path: &Path) -> File {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    const NONBLOCK: i32 = 0o4000;
+    let pipe = File::options().read(true).write(true).custom_flags(NONBLOCK).open(path).unwrap();
+    for size in [4096, 1] {
+        while (&pipe).write(&b"x".repeat(size)).is_ok() {}
+    }
+    pipe
+}
+
+#[test]
+fn a_full_pipe_does_not_hold_the_master() {
+    if weir_tests::binary().ends_with("nginx") {
+        return skip("nginx waits for the reader");
+    }
+    let (mut server, pipe) = start(
+        "worker_processes 1; error_log %%DIR%%/pipe notice; events {} http { access_log off;
+            server { listen 127.0.0.1:%%PORT_0%%; location / { return 200 ok; } } }",
+    );
+    let [child] = server.children()[..] else { return skip("no master") };
+    let _full = fill(&server.dir().join("pipe"));
+    server.signal(Signal::Usr1);
+    server.signal(Signal::Hup);
+    signal(child, Signal::Kill);
+    expect_soon("another serving process", || {
+        server.children().iter().any(|pid| *pid != child && is_alive(*pid))
+    });
+    assert_eq!(server.get("/").text(), "ok");
+    let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
+    let told = std::thread::spawn(move || lines_until(&mut lines, "were dropped"));
+    expect_soon("the log says what was lost", || {
+        server.signal(Signal::Hup);
+        told.is_finished()
+    });
+    server.signal(Signal::Quit);
+    assert_eq!(server.wait_exit(), Some(0));
 }

@@ -53,6 +53,7 @@ mod log_delivery;
 mod log_owner;
 mod log_pipes;
 mod map_module;
+mod master_orphan;
 mod master_process;
 mod memcached_servers;
 mod memcached_values;

@@ -98,3 +98,60 @@ fn a_new_master_takes_the_sockets_over() {
     signal(pid, Signal::Term);
     again.wait().unwrap();
 }
+
+#[test]
+fn what_a_stopped_serving_process_does_not_read_does_not_pile_up() {
+    let mut server = Server::start(CONF);
+    let Some(child) = serving(&server) else { return };
+    signal(child, Signal::Stop);
+    let log = server.dir().join("error.log");
+    let reopen = |server: &Server, n: usize| {
+        std::fs::rename(&log, server.dir().join(format!("old.{n}"))).unwrap();
+        server.signal(Signal::Usr1);
+        expect_soon("the master opens its log", || log.exists());
+    };
+    // More than the link holds: from then on messages wait in the master.
+    let mut long = "# more than fits into a socket\n".repeat(100_000);
+    long.push_str(CONF);
+    server.replace_conf(&long);
+    server.signal(Signal::Hup);
+    server.expect_error("reconfiguring");
+    (0..5).for_each(|n| reopen(&server, n));
+    let before = server.descriptors();
+    (5..40).for_each(|n| reopen(&server, n));
+    let after = server.descriptors();
+    assert!(after < before + 10, "{before} descriptors, then {after}");
+    signal(child, Signal::Cont);
+    expect_soon("it goes on", || server.get("/").text() == "ok");
+}
+
+/// Root in a container may be without the right to raise limits.
+#[test]
+fn a_reload_without_the_right_to_raise_limits_changes_none() {
+    let setup = Setup::new(CONF);
+    let dir = setup.dir();
+    let port = weir_tests::free_port();
+    let log = || std::fs::read_to_string(dir.join("error.log")).unwrap_or_default();
+    let conf = "daemon off; user nobody nogroup; pid DIR/the.pid; error_log DIR/error.log notice;
+        events {} http { access_log off; server { listen 127.0.0.1:PORT; return 200 ok; } }";
+    let conf = conf.replace("DIR", &dir.display().to_string()).replace("PORT", &port.to_string());
+    std::fs::write(dir.join("nginx.conf"), conf).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-sys_resource", "--inh-caps", "-sys_resource"]);
+    let can = command.arg("true").stderr(Stdio::null()).status().is_ok_and(|s| s.success());
+    if !can {
+        return skip("no setpriv, or not root");
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-sys_resource", "--inh-caps", "-sys_resource"]);
+    command.arg(weir_tests::binary()).arg("-p").arg(dir).arg("-c").arg(dir.join("nginx.conf"));
+    let mut master = command.stderr(Stdio::null()).spawn().unwrap();
+    expect_soon("it has started", || !weir_tests::children(master.id()).is_empty());
+    for n in 1..3 {
+        signal(master.id(), Signal::Hup);
+        expect_soon("a reload", || log().matches("reconfiguring").count() >= n);
+    }
+    signal(master.id(), Signal::Term);
+    master.wait().unwrap();
+    assert!(!log().contains("setrlimit("), "{}", log());
+}

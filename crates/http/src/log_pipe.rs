@@ -56,7 +56,9 @@ impl Pipe {
     /// Has text written in its turn, or counts its lines as dropped.
     pub fn write(self: &Arc<Self>, file: Arc<File>, text: &[u8]) -> std::io::Result<()> {
         if !SERVES.load(Ordering::Relaxed) {
-            return (&*file).write_all(text);
+            // A pipe that the master has opened does not wait: a line fits whole, or is lost.
+            let written = (&*file).write_all(text);
+            return written.inspect_err(|_| self.lock().dropped += lines(text));
         }
         let mut queue = self.lock();
         if !queue.runs {
@@ -88,7 +90,7 @@ impl Pipe {
 
     fn run(&self) {
         while let Some((file, text)) = self.next() {
-            let written = (&*file).write_all(&text);
+            let written = weir_runtime::fs::write_waiting(&file, &text);
             let mut queue = self.lock();
             queue.bytes -= text.len();
             queue.writes = false;

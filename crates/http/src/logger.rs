@@ -59,7 +59,7 @@ impl LogFile {
         let opened = trusted::append(&self.path)?;
         if let Some(uid) = uid {
             // A log on a file system without owners still works.
-            let _ = opened.give(&self.path, uid);
+            let _ = opened.give(uid);
         }
         self.set(opened.file);
         Ok(())

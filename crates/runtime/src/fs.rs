@@ -1,6 +1,7 @@
-//! What the system says about file systems.
+//! What the system says about file systems, and files that others read as they are written.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Bytes that an ordinary user may still write there.
@@ -22,3 +23,29 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
 pub fn free_bytes(_: &Path) -> io::Result<u64> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+/// Writes all of it, and waits for the reader of a pipe, also of one that was opened not to wait.
+pub fn write_waiting(mut file: &File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => bytes = &bytes[n..],
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => await_reader(file),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Returns when something may be written; writing tells whether that is so.
+#[cfg(unix)]
+fn await_reader(file: &File) {
+    let fd = std::os::fd::AsRawFd::as_raw_fd(file);
+    let mut ask = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one valid entry.
+    unsafe { libc::poll(&mut ask, 1, -1) };
+}
+
+#[cfg(not(unix))]
+fn await_reader(_: &File) {}

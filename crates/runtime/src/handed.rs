@@ -18,6 +18,17 @@ pub enum Kind {
     NoSuccessor,
 }
 
+impl Kind {
+    /// The last word of each class is the one that counts.
+    pub fn class(self) -> u8 {
+        match self {
+            Kind::Configuration => 0,
+            Kind::Logs => 1,
+            Kind::Successor | Kind::NoSuccessor => 2,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub kind: Kind,

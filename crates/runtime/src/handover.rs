@@ -3,11 +3,21 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 /// Descriptors sent in one system call (the kernel's own bound is 253).
 const FDS_PER_CALL: usize = 200;
-/// A message is never larger.
-const BODY_MAX_BYTES: u64 = 1 << 30;
+
+/// What a message may be, and until when it must be there. Looked at before room is made for it.
+pub struct Bounds {
+    pub body_max_bytes: u64,
+    pub fds_max: u64,
+    /// Of the whole message; `None` waits as long as it takes.
+    pub deadline: Option<Instant>,
+}
+
+/// Between the processes of one program.
+const TRUSTED: Bounds = Bounds { body_max_bytes: 1 << 30, fds_max: 1 << 20, deadline: None };
 
 /// A message on its way: what is sent of it, and what waits until the other side reads.
 struct Parcel {
@@ -16,7 +26,7 @@ struct Parcel {
     sent_bytes: usize,
     fds: Vec<OwnedFd>,
     sent_fds: usize,
-    whole: bool,
+    class: u8,
 }
 
 const HEAD_BYTES: usize = 16;
@@ -60,17 +70,15 @@ impl Outbox {
         Ok(Outbox { link, queue: Default::default() })
     }
 
-    /// Queues a body and descriptors, and sends what can be sent. A message that is `whole` makes
-    /// earlier ones like it needless, if they are not yet begun.
-    pub fn send(&mut self, body: &[u8], fds: Vec<OwnedFd>, whole: bool) -> io::Result<()> {
-        if whole {
-            self.queue.retain(|p| p.sent_bytes > 0 || !p.whole);
-        }
+    /// Queues a body and descriptors, and sends what can be sent. A message makes earlier ones of
+    /// its class needless, if they are not yet begun: who does not read piles nothing up.
+    pub fn send(&mut self, body: &[u8], fds: Vec<OwnedFd>, class: u8) -> io::Result<()> {
+        self.queue.retain(|p| p.sent_bytes > 0 || p.class != class);
         let mut bytes = Vec::with_capacity(HEAD_BYTES + body.len());
         bytes.extend_from_slice(&(body.len() as u64).to_ne_bytes());
         bytes.extend_from_slice(&(fds.len() as u64).to_ne_bytes());
         bytes.extend_from_slice(body);
-        self.queue.push_back(Parcel { bytes, sent_bytes: 0, fds, sent_fds: 0, whole });
+        self.queue.push_back(Parcel { bytes, sent_bytes: 0, fds, sent_fds: 0, class });
         self.flush()
     }
 
@@ -102,27 +110,70 @@ pub fn has_message(from: &UnixStream) -> bool {
     unsafe { libc::poll(&mut ask, 1, 0) > 0 && ask.revents & libc::POLLIN != 0 }
 }
 
-/// Receives what [`send`] sent.
+/// Connects to an abstract name; waits so long at most for the one who listens there.
+#[cfg(target_os = "linux")]
+pub fn connect_abstract(name: &[u8], patience: Duration) -> io::Result<UnixStream> {
+    use socket2::{Domain, SockAddr, Socket, Type};
+    let path = [b"\0", name].concat();
+    let path = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&path);
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // The kernel's time for sending is that for a place in a full queue, too.
+    socket.set_write_timeout(Some(patience))?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    Ok(OwnedFd::from(socket).into())
+}
+
+/// Receives what [`Outbox::send`] sent.
 pub fn receive(from: &UnixStream) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
-    let mut from = from;
-    let mut number = [0u8; 8];
-    from.read_exact(&mut number)?;
-    let len = u64::from_ne_bytes(number);
-    from.read_exact(&mut number)?;
-    let count = u64::from_ne_bytes(number) as usize;
-    if len > BODY_MAX_BYTES {
+    receive_within(from, &TRUSTED)
+}
+
+/// The same of somebody who may be slow, or promise more than he should.
+pub fn receive_within(from: &UnixStream, bounds: &Bounds) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut head = [0u8; HEAD_BYTES];
+    fill(from, &mut head, bounds)?;
+    let (len, count) = head.split_at(HEAD_BYTES / 2);
+    let number = |b: &[u8]| b.try_into().map(u64::from_ne_bytes).unwrap_or(u64::MAX);
+    let (len, count) = (number(len), number(count));
+    if len > bounds.body_max_bytes || count > bounds.fds_max {
         return Err(io::Error::other("a message of impossible length"));
     }
+    let count = count as usize;
     let mut fds = Vec::with_capacity(count.min(4096));
     while fds.len() < count {
+        await_more(from, bounds)?;
         receive_fds(from, &mut fds)?;
     }
     if fds.len() > count {
         return Err(io::Error::other("a message with more descriptors than it says"));
     }
     let mut body = vec![0; len as usize];
-    from.read_exact(&mut body)?;
+    fill(from, &mut body, bounds)?;
     Ok((body, fds))
+}
+
+/// The next call that reads waits no longer than until the deadline.
+fn await_more(from: &UnixStream, bounds: &Bounds) -> io::Result<()> {
+    let Some(deadline) = bounds.deadline else { return Ok(()) };
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    from.set_read_timeout(Some(left))
+}
+
+fn fill(from: &UnixStream, mut room: &mut [u8], bounds: &Bounds) -> io::Result<()> {
+    let mut from_socket = from;
+    while !room.is_empty() {
+        await_more(from, bounds)?;
+        match from_socket.read(room) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => room = &mut room[n..],
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 fn control_space(n: usize) -> usize {
@@ -177,7 +228,7 @@ fn receive_fds(from: &UnixStream, out: &mut Vec<OwnedFd>) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
         let header = libc::CMSG_FIRSTHDR(&msg);
-        if n == 0 || header.is_null() {
+        if n == 0 || header.is_null() || (*header).cmsg_type != libc::SCM_RIGHTS {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let bytes = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;

@@ -26,3 +26,5 @@ pub mod title;
 #[cfg(unix)]
 pub mod trusted;
 pub mod tz;
+#[cfg(unix)]
+mod walk;

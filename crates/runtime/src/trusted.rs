@@ -1,12 +1,16 @@
 //! Files that a process with root's rights opens by name. Whoever may write the directory may put
 //! anything under that name, and must not thereby choose what is written to, truncated or given
-//! away: a symbolic link leads only where its owner could have gone, and what changes its owner is
+//! away: a symbolic link, of the file or of a directory on the way to it ([`crate::walk`]), leads
+//! only where its owner could have gone, and what changes its owner is
 //! an open descriptor, never a name. Processes without root's rights follow links as always.
 
+use crate::walk::{self, Place};
+use rustix::fs::PROC_SUPER_MAGIC;
 use rustix::fs::{
-    fchmod, fchown, fstat, openat, readlinkat, stat, FileType, Mode, OFlags, Stat, Uid, CWD,
+    fchmod, fchown, fstat, fstatfs, mkdirat, openat, FileType, Mode, OFlags, Stat, Uid, CWD,
 };
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,6 +30,8 @@ pub struct Opened {
     /// It was not there before.
     created: bool,
     by_link: bool,
+    /// Where it is; without root's rights nobody asks.
+    place: Option<Place>,
 }
 
 /// Opens for appending; creates what is not there.
@@ -46,78 +52,98 @@ pub fn write(path: &Path, text: &[u8]) -> io::Result<()> {
 
 fn open(path: &Path, how: OFlags, is_root: bool) -> io::Result<Opened> {
     let flags = how | OFlags::WRONLY | OFlags::CLOEXEC;
-    // A pipe that nobody reads must not stop the master.
-    let waits = if is_root { OFlags::NONBLOCK } else { OFlags::empty() };
+    let fresh = flags | OFlags::CREATE | OFlags::EXCL;
+    if !is_root {
+        let file = open_plainly(path, flags)?.into();
+        return Ok(Opened { file, created: false, by_link: false, place: None });
+    }
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return Err(Errno::ISDIR.into());
+    }
+    let (mut place, name) = walk::parent(path)?;
+    let mut name = name.to_os_string();
+    let mut by_link = false;
     for _ in 0..TRIES {
-        let fresh = flags | OFlags::CREATE | OFlags::EXCL;
-        match openat(CWD, path, fresh, Mode::from_raw_mode(MODE)) {
+        match openat(&place.dir, &name, fresh, Mode::from_raw_mode(MODE)) {
             Ok(fd) => {
                 fchmod(&fd, Mode::from_raw_mode(MODE))?;
-                return Ok(Opened { file: fd.into(), created: true, by_link: false });
+                let file = fd.into();
+                return Ok(Opened { file, created: true, by_link, place: Some(place) });
             }
             Err(Errno::EXIST) => {}
             Err(e) => return Err(e.into()),
         }
-        match openat(CWD, path, flags | OFlags::NOFOLLOW | waits, Mode::empty()) {
-            Ok(fd) => {
-                return waiting(fd).map(|file| Opened { file, created: false, by_link: false })
-            }
+        // A pipe that nobody reads must not stop the master.
+        let there = flags | OFlags::NONBLOCK;
+        let opened = match openat(&place.dir, &name, there | OFlags::NOFOLLOW, Mode::empty()) {
             // Gone again.
             Err(Errno::NOENT) => continue,
-            Err(Errno::LOOP) => {}
-            Err(e) => return Err(e.into()),
-        }
-        let fd = match is_root {
-            true => follow(path, flags | waits)?,
-            false => openat(CWD, path, flags | OFlags::CREATE, Mode::from_raw_mode(MODE))?,
+            Err(Errno::LOOP) => {
+                by_link = true;
+                follow(&mut place, &mut name, there)?
+            }
+            other => Some(other?),
         };
-        return waiting(fd).map(|file| Opened { file, created: false, by_link: true });
+        let Some(fd) = opened else { continue };
+        let file = waiting(fd)?;
+        return Ok(Opened { file, created: false, by_link, place: Some(place) });
     }
-    Err(Errno::NOENT.into())
+    Err(Errno::LOOP.into())
 }
 
-/// Undoes `NONBLOCK`, which was for the opening alone.
+/// The way of a process that has no rights to be misused.
+fn open_plainly(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    let mode = Mode::from_raw_mode(MODE);
+    match openat(CWD, path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+        Ok(fd) => fchmod(&fd, mode).map(|()| fd),
+        Err(Errno::EXIST) => openat(CWD, path, flags | OFlags::CREATE, mode),
+        Err(e) => Err(e),
+    }
+}
+
+/// Undoes `NONBLOCK`, which was for the opening alone: but a pipe stays so, or one whose reader
+/// stalls would hold the master.
 fn waiting(fd: OwnedFd) -> io::Result<File> {
     let flags = rustix::fs::fcntl_getfl(&fd)?;
-    if flags.contains(OFlags::NONBLOCK) {
+    let is_pipe = FileType::from_raw_mode(fstat(&fd)?.st_mode) == FileType::Fifo;
+    if flags.contains(OFlags::NONBLOCK) && !is_pipe {
         rustix::fs::fcntl_setfl(&fd, flags - OFlags::NONBLOCK)?;
     }
     Ok(fd.into())
 }
 
-/// Opens what a link leads to: anything for root's own links, for others what is its owner's.
-fn follow(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    let link = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    let owner = fstat(&link)?.st_uid;
-    // Read from the descriptor: the link that was looked at, not one put in its place.
-    let target = readlinkat(&link, "", Vec::new())?;
-    let target = path.parent().unwrap_or(Path::new("")).join(as_path(target.as_bytes()));
-    if owner == 0 {
-        return Ok(openat(CWD, &target, flags | OFlags::CREATE, Mode::from_raw_mode(MODE))?);
+/// Follows the link of that name. Root's own may lead anywhere: place and name are then those of
+/// its target. What the link of another leads to is opened, if it is his.
+fn follow(place: &mut Place, name: &mut OsString, flags: OFlags) -> io::Result<Option<OwnedFd>> {
+    let Some(link) = walk::link(&place.dir, name)? else { return Ok(None) };
+    if link.owner != 0 {
+        let fd = openat(&place.dir, &link.target, flags, Mode::empty())?;
+        return match fstat(&fd)?.st_uid == link.owner {
+            true => Ok(Some(fd)),
+            false => Err(Errno::LOOP.into()),
+        };
     }
-    let fd = openat(CWD, &target, flags, Mode::empty())?;
-    match fstat(&fd)?.st_uid == owner {
-        true => Ok(fd),
-        false => Err(Errno::LOOP.into()),
+    // Those of `/proc/self/fd` lead to what has no name.
+    if fstatfs(&place.dir)?.f_type == PROC_SUPER_MAGIC {
+        return Ok(Some(openat(&place.dir, name.as_os_str(), flags, Mode::empty())?));
     }
-}
-
-fn as_path(bytes: &[u8]) -> &Path {
-    Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes))
+    place.go(link.target.parent().unwrap_or(Path::new("")))?;
+    *name = link.target.file_name().ok_or(Errno::ISDIR)?.to_os_string();
+    Ok(None)
 }
 
 impl Opened {
     /// Gives a log to the user who is to open it again, as nginx does; the group stays. Left alone
     /// is what is no plain file, what was come by through a link or has a second name, and what
     /// somebody else may have moved there.
-    pub fn give(&self, path: &Path, uid: u32) -> io::Result<()> {
+    pub fn give(&self, uid: u32) -> io::Result<()> {
         let now = fstat(&self.file)?;
         let is_plain = FileType::from_raw_mode(now.st_mode) == FileType::RegularFile;
         if !is_plain || self.by_link || now.st_nlink > 1 {
             return Ok(());
         }
         if now.st_uid != uid {
-            if !self.created && !only_root_writes(path.parent().unwrap_or(Path::new("."))) {
+            if !self.created && !self.place.as_ref().is_some_and(Place::only_root_writes) {
                 return Ok(());
             }
             fchown(&self.file, Some(Uid::from_raw(uid)), None)?;
@@ -134,22 +160,21 @@ fn grant(file: impl std::os::fd::AsFd, now: &Stat, rights: u32) -> io::Result<()
     }
 }
 
-fn only_root_writes(dir: &Path) -> bool {
-    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    stat(dir).is_ok_and(|s| s.st_uid == 0 && s.st_mode & 0o022 == 0)
-}
-
 /// Makes a directory of the serving process's own, or gives it one that is there. The answer tells
 /// why it was left alone.
 pub fn give_dir(path: &Path, uid: u32) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match rustix::fs::mkdir(path, Mode::from_raw_mode(DIR_MODE)) {
+    let (mut place, name) = walk::parent(path)?;
+    match mkdirat(&place.dir, name, Mode::from_raw_mode(DIR_MODE)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(e) => return Err(e.into()),
     }
-    let dir = match openat(CWD, path, flags | OFlags::NOFOLLOW, Mode::empty()) {
+    let dir = match openat(&place.dir, name, flags | OFlags::NOFOLLOW, Mode::empty()) {
         // A link: the kernel looks whether it is a directory first.
-        Err(Errno::LOOP | Errno::NOTDIR) => follow_dir(path, flags)?,
+        Err(Errno::LOOP | Errno::NOTDIR) => {
+            place.follow(&walk::link(&place.dir, name)?.ok_or(Errno::NOTDIR)?)?;
+            openat(&place.dir, ".", flags, Mode::empty())?
+        }
         other => other?,
     };
     let now = fstat(&dir)?;
@@ -157,19 +182,6 @@ pub fn give_dir(path: &Path, uid: u32) -> io::Result<()> {
         fchown(&dir, Some(Uid::from_raw(uid)), None)?;
     }
     grant(&dir, &now, 0o700)
-}
-
-/// Opens the directory that a link leads to, under the rule of [`follow`].
-fn follow_dir(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    let link = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    let owner = fstat(&link)?.st_uid;
-    let target = readlinkat(&link, "", Vec::new())?;
-    let target = path.parent().unwrap_or(Path::new("")).join(as_path(target.as_bytes()));
-    let dir = openat(CWD, &target, flags, Mode::empty())?;
-    match owner == 0 || fstat(&dir)?.st_uid == owner {
-        true => Ok(dir),
-        false => Err(Errno::LOOP.into()),
-    }
 }
 
 /// Sets the rights of the socket that was just bound to this name: of the socket, whatever may

@@ -307,7 +307,8 @@ impl UnderMaster<'_> {
     fn give_sockets(&mut self) {
         let Some(orphan) = &self.orphan else { return };
         match orphan.give(&self.serving.sockets) {
-            Ok(()) => {
+            Ok(false) => {}
+            Ok(true) => {
                 let text = "a new master has taken the sockets";
                 log(&self.serving.generation, LogLevel::Notice, text);
                 self.quit();

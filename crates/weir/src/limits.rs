@@ -2,6 +2,7 @@
 //! share one, which is raised to as much for all of them, where that is allowed.
 
 use crate::globals::Global;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 use weir_http::core_rows::os_text;
 use weir_http::logger::{ErrorLog, LogLevel};
@@ -9,6 +10,16 @@ use weir_runtime::process::{self, Limit};
 
 /// The limits that the program was started with: of open files, of core files.
 static STARTED_WITH: OnceLock<(Limit, Limit)> = OnceLock::new();
+
+/// Some configuration has limited core files: before that there is nothing to take back, which would
+/// need a right (`CAP_SYS_RESOURCE`) that root may be without.
+static CORE_WAS_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Takes note of what a serving process, which sets its own, has been told.
+pub fn note(global: &Global) {
+    let is_told = global.worker_rlimit_core.as_option().is_some();
+    CORE_WAS_TOLD.fetch_or(is_told, Ordering::Relaxed);
+}
 
 /// Sets the limits of a process (0: this one), and tells what could not be had.
 pub fn apply(pid: i32, global: &Global, log: &ErrorLog) {
@@ -21,7 +32,10 @@ pub fn apply(pid: i32, global: &Global, log: &ErrorLog) {
         Some(n) => Limit { soft: *n, hard: *n },
         None => own.1,
     };
-    process::set_core(pid, core).unwrap_or_else(|e| alert("RLIMIT_CORE", e));
+    note(global);
+    if CORE_WAS_TOLD.load(Ordering::Relaxed) {
+        process::set_core(pid, core).unwrap_or_else(|e| alert("RLIMIT_CORE", e));
+    }
     let workers = global.workers() as u64;
     let told = global.worker_rlimit_nofile.as_option().copied();
     let all = told.unwrap_or(own.0.soft).saturating_mul(workers);

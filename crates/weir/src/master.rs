@@ -42,7 +42,8 @@ impl Child {
     fn tell_of_successor(&mut self, link: Option<Option<&Packets>>) -> std::io::Result<()> {
         let kind = if link.is_some() { Kind::Successor } else { Kind::NoSuccessor };
         let fds = link.flatten().map(Packets::to_owned_fd).transpose()?;
-        self.outbox.send(&Message::bare(kind, 0).pack(), fds.into_iter().collect(), false)
+        let body = Message::bare(kind, 0).pack();
+        self.outbox.send(&body, fds.into_iter().collect(), kind.class())
     }
 }
 
@@ -80,7 +81,9 @@ pub fn master(
     sockets: Sockets,
     waiter: &Waiter,
 ) -> Result<(), String> {
-    let pid_file = paths.pid_path(loaded.generation.global.get::<Global>());
+    let global = loaded.generation.global.get::<Global>();
+    limits::note(global);
+    let pid_file = paths.pid_path(global);
     let (kept, generation) = Kept::of(loaded);
     kept.identity()?;
     let mut m = Master {
@@ -390,7 +393,7 @@ impl Master<'_> {
         let fds: Vec<BorrowedFd> = sockets.iter().map(|s| s.as_fd()).chain(files).collect();
         let fds: std::io::Result<Vec<OwnedFd>> =
             fds.into_iter().map(|fd| fd.try_clone_to_owned()).collect();
-        let result = fds.and_then(|fds| child.outbox.send(&body, fds, whole));
+        let result = fds.and_then(|fds| child.outbox.send(&body, fds, kind.class()));
         self.check_sent(result);
     }
 }
@@ -399,8 +402,20 @@ impl Master<'_> {
 pub fn find_orphan(paths: &Paths, gen: &Generation) -> Option<orphan::Found> {
     let global = gen.global.get::<Global>();
     let user = kept::identity(global.user.as_option()).ok().flatten()?.uid;
-    let pid_file = paths.pid_path(global);
-    let mut found = orphan::find(pid_file.as_deref(), user)?;
+    let pid_file = paths.pid_path(global).filter(|_| process::is_root())?;
+    let mut found = match orphan::find(&pid_file, user) {
+        Ok(found) => found?,
+        Err(e) => {
+            let text = format!(
+                "who answers for a serving process without a master under the name of \"{}\" is \
+                 passed over ({})",
+                pid_file.display(),
+                os_text(&e)
+            );
+            gen.error_log.log(LogLevel::Alert, None, text.as_bytes());
+            return None;
+        }
+    };
     listen::keep_inherited(std::mem::take(&mut found.listeners));
     Some(found)
 }

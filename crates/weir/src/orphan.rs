@@ -3,19 +3,22 @@
 //! (nginx's workers go on too, but a new master finds the address in use until they are told.)
 //!
 //! It is found under a name that no file stands for (an abstract Unix socket), made of the pid
-//! file's. Anybody may take such a name, so both sides look whom they talk to: the orphan gives to
-//! root and its own user; the master believes root and the configured user, and takes only sockets
-//! that were made with root's rights, as its predecessor's were.
+//! file's. Anybody may take such a name, so both sides look whom they talk to. The orphan gives to
+//! root alone: its master was root's, and what its own user runs besides it (a script that was let
+//! in) has no right to the ports. The master believes root and the configured user, waits for
+//! neither longer than [`PATIENCE`] in all, and takes only sockets that were made with root's
+//! rights, as its predecessor's were. Where it has doubts it starts as if there were no orphan.
 
 use crate::sockets::Sockets;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_runtime::handed::{Kind, Message};
-use weir_runtime::handover::{self, Outbox};
+use weir_runtime::handover::{self, Bounds, Outbox};
 use weir_runtime::listen::Listener;
 use weir_runtime::process;
 
@@ -24,44 +27,59 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// A socket's name has at most 107 bytes.
 const NAME_MAX_BYTES: usize = 107;
 
+/// An orphan's message has no text.
+const BODY_MAX_BYTES: u64 = 4096;
+/// The sockets that an orphan may have, and no process is let open many more by default.
+const SOCKETS_MAX: u64 = 4096;
+
 /// Where the orphan of a pid file waits; the end of a long path tells them apart.
-fn address(pid_file: &Path) -> io::Result<SocketAddr> {
+fn name(pid_file: &Path) -> Vec<u8> {
     let path = pid_file.as_os_str().as_encoded_bytes();
     let name = [b"weir-orphan:", path].concat();
     let from = name.len().saturating_sub(NAME_MAX_BYTES);
-    SocketAddr::from_abstract_name(&name[from..])
+    name[from..].to_vec()
 }
 
 /// The orphan's side.
-pub struct Orphan(UnixListener);
+pub struct Orphan {
+    listener: UnixListener,
+    /// Somebody who is not root has asked, and the log says so.
+    has_refused: Cell<bool>,
+}
 
 impl Orphan {
     pub fn new(pid_file: Option<&Path>) -> io::Result<Orphan> {
         let pid_file = pid_file.ok_or(io::ErrorKind::NotFound)?;
-        let listener = UnixListener::bind_addr(&address(pid_file)?)?;
+        let address = SocketAddr::from_abstract_name(name(pid_file))?;
+        let listener = UnixListener::bind_addr(&address)?;
         listener.set_nonblocking(true)?;
-        Ok(Orphan(listener))
+        Ok(Orphan { listener, has_refused: Cell::new(false) })
     }
 
     pub fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.listener.as_raw_fd()
     }
 
-    /// Gives the sockets to who asks; `Ok` once they are taken.
-    pub fn give(&self, sockets: &Sockets) -> io::Result<()> {
-        let (link, _) = self.0.accept()?;
+    /// Gives the sockets to root when he asks; `true` once they are taken. Others get nothing, and
+    /// one line of the log for all of them.
+    pub fn give(&self, sockets: &Sockets) -> io::Result<bool> {
+        let (link, _) = self.listener.accept()?;
         let uid = process::peer_uid(&link)?;
-        if uid != 0 && uid != process::uid() {
-            return Err(io::ErrorKind::PermissionDenied.into());
+        if uid != 0 {
+            let why = format!("user {uid} asks for them, who is not root");
+            return match self.has_refused.replace(true) {
+                true => Ok(false),
+                false => Err(io::Error::other(why)),
+            };
         }
         let fds = sockets.active().map(|s| std::os::fd::AsFd::as_fd(&**s).try_clone_to_owned());
         let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
         let message = Message::bare(Kind::Configuration, fds.len());
         let mut outbox = Outbox::new(link.try_clone()?)?;
-        outbox.send(&message.pack(), fds, true)?;
+        outbox.send(&message.pack(), fds, message.kind.class())?;
         link.set_nonblocking(false)?;
         link.set_read_timeout(Some(PATIENCE))?;
-        io::Read::read_exact(&mut &link, &mut [0])
+        io::Read::read_exact(&mut &link, &mut [0]).map(|()| true)
     }
 }
 
@@ -71,21 +89,26 @@ pub struct Found {
     link: UnixStream,
 }
 
-/// Asks the orphan of that pid file, if there is one.
-pub fn find(pid_file: Option<&Path>, user: u32) -> Option<Found> {
-    let pid_file = pid_file.filter(|_| process::is_root())?;
-    let link = UnixStream::connect_addr(&address(pid_file).ok()?).ok()?;
-    let uid = process::peer_uid(&link).ok()?;
+/// Asks the orphan of that pid file, if there is one. An error says why who answers under its name
+/// is none.
+pub fn find(pid_file: &Path, user: u32) -> io::Result<Option<Found>> {
+    let deadline = Instant::now() + PATIENCE;
+    let link = match handover::connect_abstract(&name(pid_file), PATIENCE) {
+        Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+        other => other?,
+    };
+    let uid = process::peer_uid(&link)?;
     if uid != 0 && uid != user {
-        return None;
+        return Err(io::Error::other(format!("it belongs to user {uid}")));
     }
-    link.set_read_timeout(Some(PATIENCE)).ok()?;
-    let (body, mut fds) = handover::receive(&link).ok()?;
+    let bounds =
+        Bounds { body_max_bytes: BODY_MAX_BYTES, fds_max: SOCKETS_MAX, deadline: Some(deadline) };
+    let (body, mut fds) = handover::receive_within(&link, &bounds)?;
     fds.retain(process::is_roots_socket);
-    let mut message = Message::unpack(&body)?;
+    let mut message = Message::unpack(&body).ok_or(io::ErrorKind::InvalidData)?;
     message.listeners = fds.len();
     let (listeners, _) = message.sort(fds);
-    Some(Found { listeners, link })
+    Ok(Some(Found { listeners, link }))
 }
 
 impl Found {
