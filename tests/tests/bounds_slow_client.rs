@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::io::Write;
 use std::time::Duration;
+use weir_tests::h2::H2;
 use weir_tests::{expect_soon, skip, Client, Next, Origin, Server, Setup};
 
 /// What a server may grow by for four clients that read nothing.
@@ -153,5 +154,72 @@ fn commands_found_in_what_was_decompressed() {
     let (_origin, server) = start("on");
     for path in ["/all/page", "/all/a-page"] {
         assert_eq!(server.get(path).text(), "[]");
+    }
+}
+
+const ECHOES: usize = 300;
+const ARGUMENTS: usize = 2000;
+
+/// Pages that write one long value again and again: small ones, alone, as a part, as what a part's
+/// end leads to, and behind parts.
+fn echoes() -> Server {
+    let letters = "z".repeat(200);
+    let mut page = format!("<!--#set var='v' value='{letters}' -->");
+    for (name, of) in [('w', 'v'), ('x', 'w'), ('y', 'x')] {
+        let value = format!("${of}").repeat(9);
+        let _ = write!(page, "<!--#set var='{name}' value='{value}' -->");
+    }
+    page.push_str(&"<!--#echo var='y' -->".repeat(ECHOES));
+    let server =
+        "listen 127.0.0.1:%%PORT_0%%; location /warm { return 204; } location / { ssi on; }";
+    Setup::new(&format!(
+        "worker_processes 1; events {{}} http {{ default_type text/html; root %%DIR%%/html;
+            large_client_header_buffers 4 16k; http2 on;
+            server {{ {server} location = /up {{ ssi on; proxy_pass http://127.0.0.1:%%PORT_0%%/page; }} }} }}"
+    ))
+    .file("html/page", &page)
+    .file("html/within", "[<!--#include virtual='/page' -->]")
+    .file("html/behind", format!("<!--#include virtual='/warm' wait='yes' -->{page}"))
+    .file("html/between", format!("<!--#include virtual='/warm' -->{page}<!--#include virtual='/warm' -->"))
+    .file("html/argument", "<!--#echo var='arg_x' -->".repeat(ARGUMENTS))
+    .start()
+}
+
+/// How many letters such a page has.
+const ECHOED: usize = ECHOES * 200 * 9 * 9 * 9;
+
+#[test]
+fn echo_of_a_long_value() {
+    let server = echoes();
+    for path in ["/page", "/within", "/behind", "/between", "/up"] {
+        let answer = check(&server, path);
+        let letters = answer.iter().filter(|b| **b == b'z').count();
+        assert_eq!(letters, ECHOED, "{path}");
+    }
+    let long = format!("/argument?x={}", "x".repeat(8000));
+    assert_eq!(xs(&check(&server, &long)), ARGUMENTS * 8000);
+}
+
+#[test]
+fn echo_of_a_long_value_over_http2() {
+    for path in ["/page", "/within", "/behind"] {
+        let server = echoes();
+        assert_eq!(H2::connect(&server).fetch("/warm").status, 204);
+        let Some(before) = server.memory() else { return skip("the system has no /proc") };
+        let mut h2 = H2::connect(&server);
+        h2.raw.set_patience(Duration::from_secs(60));
+        h2.opens_windows = false;
+        for _ in 0..CLIENTS {
+            h2.get(path);
+        }
+        // The last is answered once the server has made of the others what it makes.
+        let stream = h2.get("/warm");
+        assert_eq!(h2.answer(stream).status, 204);
+        let growth = server.memory_growth(before);
+        assert!(growth < GROWTH_MAX_BYTES, "{path}: grew by {growth} bytes");
+        let mut reader = H2::connect(&server);
+        reader.raw.set_patience(Duration::from_secs(60));
+        let body = reader.fetch(path).body;
+        assert_eq!(body.iter().filter(|b| **b == b'z').count(), ECHOED, "{path}");
     }
 }

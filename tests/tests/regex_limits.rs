@@ -151,3 +151,52 @@ fn a_variable_that_cannot_be_told_ends_the_request() {
     let response = there.get("/return?x=c");
     assert_eq!(response.text(), "open");
 }
+
+/// Error pages that ask the expression again that could not tell.
+const ASKED_AGAIN: &str = r#"events {} http { error_log %%DIR%%/error.log;
+    map $http_x $blocked { default 0; "~%%TRIES%%" 1; }
+    map $blocked $outer { default ""; 1 1; }
+    server { listen 127.0.0.1:%%PORT_0%%; recursive_error_pages %%RECURSIVE%%;
+        location = /uri { error_page 500 =200 /fallback; if ($blocked) { return 403; } return 200 open; }
+        location = /fallback { if ($blocked) { return 403; } return 200 open; }
+        location = /named { error_page 500 = @named; if ($outer) { return 403; } return 200 open; }
+        location @named { if ($outer) { return 403; } return 200 "open $blocked"; }
+        location = /kept { error_page 500 = @kept; set $x $blocked; if ($x) { return 403; } return 200 open; }
+        location @kept { if ($x) { return 403; } return 200 open; }
+        location = /header { error_page 500 =200 /plain; if ($blocked) { return 403; } }
+        location = /plain { add_header X "<$blocked>" always; return 200 open; }
+        location = /away { error_page 500 =302 http://elsewhere/$blocked; if ($blocked) { return 403; } }
+        location = /referer { error_page 500 = @referer; valid_referers "~%%TRIES%%";
+            if ($invalid_referer = "") { return 403; } return 200 open; }
+        location @referer { valid_referers "~%%TRIES%%";
+            if ($invalid_referer = "") { return 403; } return 200 open; } }
+    server { listen 127.0.0.1:%%PORT_1%%; root %%DIR%%/html; recursive_error_pages %%RECURSIVE%%;
+        error_page 403 404 500 502 /err.html;
+        set $bad $blocked;
+        location = /err.html { if ($bad) { return 403; } return 200 open; }
+        location / { if ($bad) { return 403; } return 200 open; } }
+    server { listen 127.0.0.1:%%PORT_2%%; recursive_error_pages %%RECURSIVE%%;
+        set $bad $blocked; error_page 500 = @bad;
+        location @bad { if ($bad) { return 403; } return 200 open; }
+        location / { return 200 open; } }
+}"#;
+
+#[test]
+fn an_error_page_that_asks_again_fails_again() {
+    let fields = "X: abababababab\r\nReferer: http://abababababab\r\n";
+    for recursive in ["off", "on"] {
+        let setup = Setup::new(ASKED_AGAIN).set("TRIES", TRIES).set("RECURSIVE", recursive);
+        let server = setup.start();
+        let paths = ["/uri", "/named", "/kept", "/header", "/away", "/referer"];
+        let all = paths.map(|path| (0, path));
+        for (at, path) in all.into_iter().chain([(1, "/"), (1, "/err.html"), (2, "/")]) {
+            let answer = server.on(at).get_with(path, fields);
+            assert_eq!(answer.status, 500, "{recursive} {at} {path}: {}", answer.text());
+            assert!(!answer.text().contains("open"), "{path}");
+            assert_eq!(answer.header("Location"), None, "{path}");
+        }
+        for path in ["/uri", "/named", "/kept"] {
+            assert_eq!(server.get(path).text(), "open", "{path}");
+        }
+    }
+}

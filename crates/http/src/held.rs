@@ -23,9 +23,21 @@ pub(crate) struct Held {
 }
 
 impl Request {
-    /// Whether less than so many bytes of the response wait for the client (or for their turn).
-    pub fn has_room(&self, room_bytes: u64) -> bool {
-        self.queued() + subrequest::held(self) < room_bytes
+    /// Whether less than so many bytes of the response wait for the client (or for their turn), and
+    /// no filter behind the one that asks keeps what it is given.
+    pub fn has_room(&self, next: Next, room_bytes: u64) -> bool {
+        self.queued() + subrequest::held(self) < room_bytes && !self.holds_behind(next)
+    }
+
+    /// As `has_room`, of what this request itself has put out: what its parts have made is bounded
+    /// by itself, and keeps no further part from being started.
+    pub fn has_own_room(&self, next: Next, room_bytes: u64) -> bool {
+        let room_bytes = if subrequest::must_be_empty(self) { 1 } else { room_bytes };
+        self.queued() + subrequest::own_waiting(self) < room_bytes && !self.holds_behind(next)
+    }
+
+    fn holds_behind(&self, next: Next) -> bool {
+        self.held.last().is_some_and(|h| h.next.0 > next.0)
     }
 
     /// Has a filter called again once there is room.
@@ -46,6 +58,14 @@ impl Request {
     /// How much may be left in the queue for the next filter to go on.
     pub(crate) fn held_leave(&self, leave: u64) -> u64 {
         self.held.last().map_or(leave, |h| leave.min(h.room_bytes / 2))
+    }
+
+    /// Whether the filter that is nearest to the client can go on.
+    pub(crate) fn can_resume(&self) -> bool {
+        self.held.last().is_some_and(|h| {
+            self.has_room(h.next, h.room_bytes)
+                && self.has_own_room(h.next, (h.room_bytes / 2).max(1))
+        })
     }
 
     /// Lets the filter that is nearest to the client go on.

@@ -16,14 +16,16 @@ use weir_script::template::VarId;
 #[derive(Default)]
 pub(crate) struct Unknown {
     now: Cell<bool>,
-    /// The request is being answered with 500 for it, and that answer itself is let through.
-    answered: Cell<bool>,
+    /// The request is being answered with 500 for it: how many redirects it had left then. The
+    /// built-in page itself is let through; behind a redirect to a page of the configuration's,
+    /// whose location may ask the same expression, a match that is given up counts anew.
+    answered: Cell<Option<u8>>,
 }
 
 impl Unknown {
     pub(crate) fn clear(&self) {
         self.now.set(false);
-        self.answered.set(false);
+        self.answered.set(None);
     }
 }
 
@@ -32,6 +34,12 @@ impl Request {
     #[inline]
     pub fn match_failed(&self) -> bool {
         self.unknown.now.get()
+    }
+
+    /// A value is asked for again that was made while a match was given up.
+    #[cold]
+    pub(crate) fn fail_again(&self) {
+        self.unknown.now.set(true);
     }
 
     /// The result of a match; that it was given up is logged and noted.
@@ -120,8 +128,12 @@ pub(crate) fn check_header(r: &mut Request) -> FilterResult {
 
 #[cold]
 fn keep_back(r: &mut Request) -> FilterResult {
-    if r.unknown.answered.get() {
-        return Ok(());
+    if r.unknown.answered.get() == Some(r.redirects_left) {
+        if r.out.status == 500 {
+            return Ok(());
+        }
+        // Not the page but a redirect to one elsewhere: the page must do.
+        r.error_page = true;
     }
     begin_again(r);
     // What the filters have begun for the answer that is kept back.
@@ -133,7 +145,7 @@ fn keep_back(r: &mut Request) -> FilterResult {
 
 fn begin_again(r: &mut Request) {
     r.unknown.now.set(false);
-    r.unknown.answered.set(true);
+    r.unknown.answered.set(Some(r.redirects_left));
     r.own_location = false;
     r.err_status = 0;
     r.out.clear();
@@ -154,7 +166,14 @@ mod tests {
         assert_eq!(r.out.iter().count(), 0);
         assert!(!r.match_failed());
         r.unknown.now.set(true);
+        r.out.status = 302;
+        assert!(check_header(&mut r).is_err(), "not the page of the error");
+        r.out.status = 500;
+        r.unknown.now.set(true);
         assert!(check_header(&mut r).is_ok(), "the page of the error itself");
+        r.redirects_left += 1;
+        assert!(check_header(&mut r).is_err(), "behind a redirect");
+        r.unknown.now.set(true);
         assert!(matches!(checked(&mut r, Flow::Ok), Flow::Status(500)));
         let regex = Regex::new(b"a", RegexOptions::default()).unwrap();
         assert_eq!(r.judge_match(Ok(true), &regex, b"a"), Ok(true));

@@ -40,6 +40,8 @@ enum VarSlot {
     #[default]
     Empty,
     Missing,
+    /// Made while a match was given up: whoever asks for it fails by it again.
+    Unknown,
     Value {
         start: u32,
         len: u32,
@@ -522,6 +524,10 @@ impl Request {
                 return true;
             }
             Some(VarSlot::Missing) => return false,
+            Some(VarSlot::Unknown) => {
+                self.fail_again();
+                return false;
+            }
             _ => {}
         }
         let gen = Rc::clone(self.gen());
@@ -576,6 +582,7 @@ impl Request {
             self.vars.resize(n + 1, VarSlot::Empty);
         }
         self.vars[n] = match value {
+            _ if self.match_failed() && !self.header_sent => VarSlot::Unknown,
             None => VarSlot::Missing,
             Some(v) => {
                 let start = self.var_arena.len() as u32;

@@ -394,6 +394,16 @@ pub(crate) fn held(r: &Request) -> u64 {
     })
 }
 
+/// What this request has put out itself and what waits behind its parts, besides what is queued.
+pub(crate) fn own_waiting(r: &Request) -> u64 {
+    r.parts.as_ref().map_or(0, |p| if p.is_part { 0 } else { p.desk.bytes.get() })
+}
+
+/// Whether a part's output is to be taken before it makes more: its page has much that waits.
+pub(crate) fn must_be_empty(r: &Request) -> bool {
+    r.parts.as_ref().is_some_and(|p| p.is_part && p.desk.page.is_ahead())
+}
+
 /// Lets whoever knows better answer for a part that has nothing to say; `None` when nobody does.
 pub(crate) fn answer_instead(r: &mut Request) -> Option<FilterResult> {
     let parts = r.parts.as_deref_mut()?;
@@ -650,6 +660,7 @@ fn waits(r: &Request, until: Until) -> bool {
             let held = if parts.is_top() { desk.held() } else { desk.bytes.get() };
             held + desk.kept_back.get() > leave
         }
+        Until::End if r.holds() => true,
         Until::End if parts.is_top() => !parts.running.is_empty() || !parts.desk.is_empty(),
         Until::End => !parts.running.is_empty(),
         Until::Dropped => true,
@@ -682,6 +693,11 @@ async fn attend(r: &mut Request, until: Until) -> Result<(), ConnError> {
                 pump(r).map_err(broken)?;
             }
         }
+        // The end of a part has led to more than there was room for.
+        if !matches!(until, Until::Room(_)) && r.can_resume() {
+            r.resume_held()?;
+            continue;
+        }
         if !waits(r, until) {
             return Ok(());
         }
@@ -699,6 +715,11 @@ async fn attend(r: &mut Request, until: Until) -> Result<(), ConnError> {
             }
             if !to_client {
                 return Poll::Pending;
+            }
+            // Over HTTP/2 the connection's task sends it too, and wakes this one.
+            if r.queued() < queued {
+                deadline = 0;
+                return Poll::Ready(Ok(()));
             }
             if send {
                 if let Poll::Ready(sent) = r.poll_flush(cx) {
@@ -741,6 +762,9 @@ pub(crate) async fn finish(r: &mut Request) -> bool {
         return !r.is_part();
     }
     let done = attend(r, Until::End).await.is_ok();
+    if !done {
+        r.held.clear();
+    }
     if !done && !r.is_part() {
         r.keepalive = false;
         // Half an answer that nobody has seen yet is better not begun.

@@ -119,7 +119,7 @@ fn go_on(r: &mut Request, next: Next) -> FilterResult {
     let Some(mut state) = r.take_ctx::<State>() else { return Ok(()) };
     let ahead = *Rc::clone(r.loc()).conf::<GunzipLoc>().ahead_bytes;
     while !state.input.is_empty() {
-        if !r.has_room(ahead) {
+        if !r.has_room(next, ahead) {
             r.hold(next, ahead, go_on);
             break;
         }

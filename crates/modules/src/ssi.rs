@@ -4,7 +4,9 @@
 //! it. An include starts a subrequest, whose answer stands where the command stood; the text behind
 //! it is read on at once, so that parts run side by side. Only `wait` and `set` stop the reading,
 //! and so does [`RUNNING_MAX`]: what comes meanwhile is kept as input (and counted as output that
-//! waits), and is read on from the callback of the part's end.
+//! waits), and is read on from the callback of the part's end. A few commands can make a thousand
+//! times as much of a page: it is read no further than there is room for what becomes of it, and on
+//! once the client has taken that.
 //!
 //! Variables, blocks and captures belong to the page: the main request and its parts share them.
 //! What `echo encoding`, `config` and `if` set belongs to one document.
@@ -42,6 +44,11 @@ use page::PageRef;
 
 /// Parts of one document that run at a time.
 const RUNNING_MAX: usize = 200;
+
+/// How much text of a document may wait for the client.
+const AHEAD_BYTES: u64 = 128 * 1024;
+/// What is passed on at once.
+const PIECE_BYTES: usize = 32 * 1024;
 
 const TIME_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";
 const ERROR_TEXT: &[u8] = b"[an error occurred while processing the directive]";
@@ -228,6 +235,8 @@ struct State {
     piece: Bytes,
     at: usize,
     out: Chain,
+    /// What `out` takes of memory.
+    out_bytes: usize,
     stopped: Stopped,
     /// Text is put out: it is in no block and in no branch that was not chosen.
     shown: bool,
@@ -248,6 +257,7 @@ impl State {
             piece: Bytes::new(),
             at: 0,
             out: Chain::new(),
+            out_bytes: 0,
             stopped: Stopped::No,
             shown: true,
             in_block: false,
@@ -261,6 +271,7 @@ impl State {
 
     fn put(&mut self, text: Bytes) {
         if !text.is_empty() {
+            self.out_bytes += text.len() + size_of::<Buf>();
             self.out.push(Buf::mem(text));
         }
     }
@@ -326,6 +337,14 @@ fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     go_on(r, *state, next)
 }
 
+/// There is room again.
+fn resume(r: &mut Request, next: Next) -> FilterResult {
+    match r.take_ctx::<State>() {
+        Some(state) => go_on(r, *state, next),
+        None => Ok(()),
+    }
+}
+
 /// Reads what there is, as far as nothing stops it, and hands the result on.
 fn go_on(r: &mut Request, mut state: State, next: Next) -> FilterResult {
     let read = read(r, &mut state, next);
@@ -337,6 +356,7 @@ fn go_on(r: &mut Request, mut state: State, next: Next) -> FilterResult {
 
 fn send(r: &mut Request, state: &mut State, next: Next) -> FilterResult {
     let out = std::mem::take(&mut state.out);
+    state.out_bytes = 0;
     match out.is_empty() {
         true => Ok(()),
         false => next.body(r, out),
@@ -344,7 +364,15 @@ fn send(r: &mut Request, state: &mut State, next: Next) -> FilterResult {
 }
 
 fn read(r: &mut Request, state: &mut State, next: Next) -> FilterResult {
-    while state.stopped == Stopped::No {
+    while state.stopped == Stopped::No && (state.at < state.piece.len() || !state.input.is_empty())
+    {
+        if state.out_bytes >= PIECE_BYTES {
+            send(r, state, next)?;
+        }
+        if !r.has_own_room(next, AHEAD_BYTES) {
+            r.hold(next, AHEAD_BYTES, resume);
+            return Ok(());
+        }
         if state.at < state.piece.len() {
             let piece = state.piece.clone();
             match state.parser.next(&piece, &mut state.at) {

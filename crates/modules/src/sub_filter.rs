@@ -230,7 +230,7 @@ fn go_on(r: &mut Request, next: Next) -> FilterResult {
         if out.is_enough() {
             next.body(r, std::mem::take(&mut out).chain)?;
         }
-        if !r.has_room(AHEAD_BYTES) {
+        if !r.has_room(next, AHEAD_BYTES) {
             state.input.push_front(buf);
             r.hold(next, AHEAD_BYTES, go_on);
             break;

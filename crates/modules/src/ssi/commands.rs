@@ -178,12 +178,16 @@ fn echo(r: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> Res
             r.log_bytes(LogLevel::Error, &text);
         }
     }
-    let mut text = Vec::with_capacity(value.len());
+    let mut text = Vec::new();
     match state.encoding {
-        Encoding::None => text = value,
         Encoding::Url => escape_uri(&mut text, &value, EscapeKind::Html),
-        Encoding::Entity => escape_html(&mut text, &value),
+        Encoding::Entity if value.iter().any(|b| b"<>&\"".contains(b)) => {
+            escape_html(&mut text, &value);
+        }
+        Encoding::None | Encoding::Entity => text = value,
     }
+    // It may wait for long: without the memory that making it took.
+    text.shrink_to_fit();
     state.put(Bytes::from(text));
     Ok(())
 }
