@@ -51,7 +51,8 @@ fn an_upgrade_can_be_taken_back() {
 fn an_upgrade_is_taken_back_while_old_requests_last() {
     let origin = Origin::start_raw(|conn, _| drop(conn.read_until(b"never")));
     let server = Setup::new(
-        "daemon on; pid %%DIR%%/the.pid; events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+        "daemon on; pid %%DIR%%/the.pid; error_log %%DIR%%/error.log notice; events {}
+         http { server { listen 127.0.0.1:%%PORT_0%%;
             location / { return 200 ok; } location /long { proxy_pass http://%%ORIGIN%%; } } }",
     )
     .set("ORIGIN", origin.address())
@@ -67,6 +68,8 @@ fn an_upgrade_is_taken_back_while_old_requests_last() {
     let new = pid_in(&server, "the.pid").unwrap_or(0);
     assert_eq!(server.get("/").text(), "ok");
     server.signal(Signal::Winch);
+    // Of two signals that wait, the lower number is told first.
+    server.expect_error("gracefully shutting down");
     server.signal(Signal::Hup);
     weir_tests::signal(new, Signal::Quit);
     expect_soon("the old one has its pid file back", || pid_in(&server, "the.pid") == Some(old));
