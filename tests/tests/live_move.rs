@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use weir_tests::tools::{self, finish};
 use weir_tests::{binary, expect_soon, free_port, signal, Peer, Setup, Signal};
 
-const CONF: &str = "USER daemon on; worker_processes 2; pid %%DIR%%/the.pid; error_log %%DIR%%/error.log notice;
+const CONF: &str = "USER env LD_LIBRARY_PATH; daemon on; worker_processes 2; pid %%DIR%%/the.pid; error_log %%DIR%%/error.log notice;
     events {} http { access_log off; client_body_temp_path %%DIR%%/tmp/b; proxy_temp_path %%DIR%%/tmp/p;
     fastcgi_temp_path %%DIR%%/tmp/f; uwsgi_temp_path %%DIR%%/tmp/u; scgi_temp_path %%DIR%%/tmp/s;
     server { listen 127.0.0.1:%%PORT%%; location / { return 200 ok; } } }";
