@@ -88,7 +88,7 @@ pub const MODULE: HttpModule = HttpModule {
                 cf.get::<Conf>().level.once(d, v as u32)
             },
         )
-        .note("Level 1 is quicker than zlib's and compresses less: level 2 and above make what nginx makes."),
+        .note("Level 1 is quicker than zlib's and compresses less."),
         Row::new(
             "gzip_min_length",
             Context::HSL,

@@ -166,6 +166,14 @@ step script
 until_ok /etc/init.d/weir status
 /etc/init.d/weir reload
 says changed
+mv /var/log/weir/access.log /var/log/weir/access.log.2
+/etc/init.d/weir rotate
+until_ok logs_anew
+pid=$(cat /run/weir.pid)
+/etc/init.d/weir upgrade
+test "$(cat /run/weir.pid)" != "$pid"
+until_ok gone $pid
+says changed
 /etc/init.d/weir stop
 fails /etc/init.d/weir status
 test -z "$(find /etc -name '*temp*' -newer /run/made/script)"
