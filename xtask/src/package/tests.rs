@@ -2,6 +2,7 @@
 //! the system's own, with every change in memory (an overlay, in name spaces of its own).
 
 mod moved;
+mod stops;
 
 use super::*;
 use std::io::Write;
