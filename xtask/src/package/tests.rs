@@ -3,10 +3,13 @@
 
 mod moved;
 mod stops;
+mod systemd;
 
 use super::*;
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::Output;
+use std::sync::OnceLock;
 
 /// What the scripts of the test have in common.
 const HELPERS: &str = r#"
@@ -93,6 +96,21 @@ fn made(name: &str) -> Option<Made> {
     Some(Made { dir, binary })
 }
 
+/// The packages, put together once for all tests, in the directory of this one; and their tarball.
+fn packed(made: &Made) {
+    static FILES: OnceLock<Vec<(OsString, Vec<u8>)>> = OnceLock::new();
+    let files = FILES.get_or_init(|| {
+        let (mut paths, weir) =
+            pack(&crate::root().join("packaging"), &made.binary, &made.dir).unwrap();
+        paths.push(deb::tarball(&weir, &made.dir).unwrap());
+        let read = |p: &PathBuf| (p.file_name().unwrap().to_owned(), fs::read(p).unwrap());
+        paths.iter().map(read).collect()
+    });
+    for (name, bytes) in files {
+        fs::write(made.dir.join(name), bytes).unwrap();
+    }
+}
+
 /// The commands of a unit, by their key.
 fn commands(unit: &str, key: &str) -> String {
     let text = fs::read_to_string(crate::root().join("packaging").join(unit)).unwrap();
@@ -161,8 +179,9 @@ fn succeeded(output: Option<Output>) {
 #[test]
 fn packages_are_installed_and_their_units_run() {
     let Some(made) = made("units") else { return };
-    let (_, weir) = pack(&crate::root().join("packaging"), &made.binary, &made.dir).unwrap();
-    let tarball = deb::tarball(&weir, &made.dir).unwrap();
+    packed(&made);
+    let mut tarball = fs::read_dir(&made.dir).unwrap().flatten().map(|e| e.path());
+    let tarball = tarball.find(|p| p.extension().is_some_and(|e| e == "gz")).unwrap();
     let listed = deb::run(Command::new("tar").arg("-tf").arg(tarball)).unwrap();
     let ends = |end: &str| listed.lines().any(|l| l.ends_with(end));
     assert!(ends("/usr/sbin/weir") && ends("/etc/weir/weir.conf") && !ends("/control"), "{listed}");
@@ -238,7 +257,7 @@ test ! -e /run/nginx.pid
 sed -i "s/listen 80 /listen 127.0.0.1:$PORT /" /etc/nginx/conf.d/default.conf
 nginx -t
 nginx -V 2>&1 | grep -q -- '--conf-path=/etc/nginx/nginx.conf'
-echo 'DAEMON_OPTS="-e /var/log/nginx/early.log"' >> /etc/default/nginx
+printf '%s\n' 'DAEMON_OPTS="-e /var/log/nginx/early.log"' 'ULIMIT="-n 3000"' >> /etc/default/nginx
 . @NDEFAULTS@
 @NPRE@
 @NSTART@
@@ -249,7 +268,8 @@ title $(cat /run/nginx.pid) | grep -q '^nginx: master process /usr/sbin/nginx.* 
 test ! -e /run/nginx.pid
 service nginx start
 until_ok service nginx status
-title $(cat /run/nginx.pid) | grep -q '^nginx: master process /usr/sbin/nginx'
+title $(cat /run/nginx.pid) | grep -q '^nginx: master process /usr/sbin/nginx.* -e /var/log/nginx/early.log'
+limit $(cat /run/nginx.pid) 3000
 step remove
 all_starts
 pid=$(cat /run/nginx.pid)

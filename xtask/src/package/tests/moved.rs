@@ -1,6 +1,6 @@
 //! From Debian's nginx to Weir and back, with Debian's own packages, in a network of their own.
 
-use super::{in_name_spaces, made, pack, skip, succeeded};
+use super::{in_name_spaces, made, packed, skip, succeeded};
 use crate::peers;
 use std::fs;
 use std::path::Path;
@@ -145,7 +145,7 @@ step done
 "#;
 
 /// The packages of nginx, if they could be downloaded; beside those that are made here.
-fn brought(dir: &Path) -> bool {
+pub fn brought(dir: &Path) -> bool {
     let Ok(found) = fs::read_dir(peers::packages(&peers::dir(&crate::root()))) else {
         return false;
     };
@@ -167,6 +167,6 @@ fn the_move_from_debian_and_back_keeps_what_is_served() {
     if Path::new("/usr/sbin/nginx").exists() {
         return skip("nginx is installed here, and the root of the test begins as a copy");
     }
-    pack(&crate::root().join("packaging"), &made.binary, &made.dir).unwrap();
+    packed(&made);
     succeeded(in_name_spaces(&made.dir, &["-m", "-p", "-n"], SCRIPT));
 }
