@@ -6,8 +6,9 @@
 //! made from `weir -h` and `weir help`.
 //!
 //! * `weir`: program, unit, logs' rotation, configuration in `/etc/weir`, manual, completions.
-//! * `weir-nginx`: makes `nginx` Weir, in the place of nginx's own packages and with their
-//!   configuration, which stays when they go.
+//! * `weir-nginx`: makes the program `nginx` Weir. It is to `nginx-common` what Debian's own packages of
+//!   nginx are: configuration, unit and script stay that package's, which cannot go while this is there.
+//! * `weir-nginx-common`: these files where there is no `nginx-common`.
 
 mod deb;
 mod man;
@@ -37,8 +38,9 @@ const LAYOUT: &[(&str, &str)] = &[
     ("WEIR_USER", "www-data"),
 ];
 
-/// nginx's own packages, which `weir-nginx` stands in for.
-const REPLACED: &str = "nginx, nginx-common, nginx-core, nginx-light, nginx-full, nginx-extras";
+/// Packages that have a program `nginx`. Not `nginx-common`: once removed it would still be known, and its
+/// purge would delete the configuration that is served.
+const REPLACED: &str = "nginx, nginx-core, nginx-light, nginx-full, nginx-extras";
 
 /// `--binary FILE` packs a program that is built already; `--out DIR` says where everything goes.
 pub fn run(root: &Path, mut words: &[&str]) -> Result<(), String> {
@@ -63,7 +65,9 @@ pub fn run(root: &Path, mut words: &[&str]) -> Result<(), String> {
         Some(binary) => binary,
         None => build(root, &cargo::target(root).join("packaged"))?,
     };
-    for made in pack(&root.join("packaging"), &binary, &out)? {
+    let (mut made, weir) = pack(&root.join("packaging"), &binary, &out)?;
+    made.push(deb::tarball(&weir, &out)?);
+    for made in made {
         println!("{}", made.display());
     }
     Ok(())
@@ -80,12 +84,15 @@ fn build(root: &Path, target: &Path) -> Result<PathBuf, String> {
     }
 }
 
-fn pack(from: &Path, binary: &Path, out: &Path) -> Result<Vec<PathBuf>, String> {
+/// The Debian packages, and the files of the first.
+fn pack(from: &Path, binary: &Path, out: &Path) -> Result<(Vec<PathBuf>, Tree), String> {
     let weir = Tree::new(&out.join("stage/weir"))?;
     let packed = program(&weir, binary)?;
     weir_files(&weir, from, binary)?;
     let nginx = Tree::new(&out.join("stage/weir-nginx"))?;
     nginx_files(&nginx, from)?;
+    let common = Tree::new(&out.join("stage/weir-nginx-common"))?;
+    common_files(&common, from)?;
     let depends = deb::libraries(&packed)?;
     let packages = [
         Package {
@@ -96,23 +103,43 @@ fn pack(from: &Path, binary: &Path, out: &Path) -> Result<Vec<PathBuf>, String> 
             text: "Weir has nginx's language, behaviour and manners in a memory-safe program.",
             tree: weir,
         },
-        Package {
-            name: "weir-nginx",
-            depends: format!("weir (= {})", deb::VERSION),
-            more: format!("Provides: nginx, httpd\nConflicts: {REPLACED}\nReplaces: {REPLACED}\n"),
-            summary: "Weir in the place of nginx",
-            text:
-                "The program nginx and its service are Weir, with the configuration in /etc/nginx.",
-            tree: nginx,
-        },
+        in_place_of_nginx(nginx),
+        common_to_nginx(common),
     ];
     let mut made = Vec::new();
     for package in &packages {
         package.scripts(&from.join("debian"))?;
         made.push(package.build(out)?);
     }
-    made.push(deb::tarball(&packages[0].tree, out)?);
-    Ok(made)
+    let [weir, ..] = packages;
+    Ok((made, weir.tree))
+}
+
+fn in_place_of_nginx(tree: Tree) -> Package {
+    let version = deb::VERSION;
+    Package {
+        name: "weir-nginx",
+        depends: format!("weir (= {version}), nginx-common | weir-nginx-common (= {version})"),
+        more: format!(
+            "Provides: nginx, httpd, httpd-cgi\nConflicts: {REPLACED}\nReplaces: {REPLACED}\n"
+        ),
+        summary: "Weir in the place of nginx",
+        text: "The program nginx is Weir, with the configuration that is in /etc/nginx.",
+        tree,
+    }
+}
+
+fn common_to_nginx(tree: Tree) -> Package {
+    Package {
+        name: "weir-nginx-common",
+        depends: format!("weir (= {})", deb::VERSION),
+        // The package `nginx` of nginx's makers has these files too. (One from Debian has not.) In the place
+        // of `nginx-common` it cannot come unasked: that would leave it removed, to be purged some day.
+        more: "Conflicts: nginx-common\nReplaces: nginx\n".into(),
+        summary: "unit, script and first configuration of weir-nginx",
+        text: "It is for systems without nginx-common, whose files weir-nginx uses otherwise.",
+        tree,
+    }
 }
 
 /// Without the lines of source that only a debugger asks for, where `strip` is there.
@@ -128,6 +155,7 @@ fn weir_files(tree: &Tree, from: &Path, binary: &Path) -> Result<(), String> {
         ("conf/mime.types", "etc/weir/mime.types"),
         ("conf/conf.d/default.conf", "etc/weir/conf.d/default.conf"),
         ("weir.logrotate", "etc/logrotate.d/weir"),
+        ("default", "etc/default/weir"),
         ("html/index.html", "usr/share/weir/html/index.html"),
         ("weir.service", "usr/lib/systemd/system/weir.service"),
         ("completions/weir.bash", "usr/share/bash-completion/completions/weir"),
@@ -144,6 +172,15 @@ fn weir_files(tree: &Tree, from: &Path, binary: &Path) -> Result<(), String> {
 }
 
 fn nginx_files(tree: &Tree, from: &Path) -> Result<(), String> {
+    let place = "usr/lib/systemd/system/nginx.service.d/weir.conf";
+    tree.copy(&from.join("nginx.service.d.conf"), place, 0o644)?;
+    tree.copy(&from.join("../LICENSE"), "usr/share/doc/weir-nginx/copyright", 0o644)?;
+    tree.link("weir", "usr/sbin/nginx")?;
+    tree.link("weir.8.gz", "usr/share/man/man8/nginx.8.gz")?;
+    tree.link("weir", "usr/share/bash-completion/completions/nginx")
+}
+
+fn common_files(tree: &Tree, from: &Path) -> Result<(), String> {
     let share = "usr/share/weir/nginx";
     let conf = fs::read_to_string(from.join("conf/weir.conf")).map_err(|e| e.to_string())?;
     let conf = conf.replace("/run/weir.pid", "/run/nginx.pid").replace("/log/weir/", "/log/nginx/");
@@ -151,14 +188,13 @@ fn nginx_files(tree: &Tree, from: &Path) -> Result<(), String> {
     for (file, to) in [
         ("conf/mime.types", "usr/share/weir/nginx/mime.types"),
         ("conf/conf.d/default.conf", "usr/share/weir/nginx/conf.d/default.conf"),
+        ("nginx.service", "usr/share/weir/nginx/nginx.service"),
         ("nginx.service", "usr/lib/systemd/system/nginx.service"),
         ("nginx.logrotate", "etc/logrotate.d/nginx"),
-        ("../LICENSE", "usr/share/doc/weir-nginx/copyright"),
+        ("default", "etc/default/nginx"),
+        ("../LICENSE", "usr/share/doc/weir-nginx-common/copyright"),
     ] {
         tree.copy(&from.join(file), to, 0o644)?;
     }
-    tree.copy(&from.join("nginx.init"), "etc/init.d/nginx", 0o755)?;
-    tree.link("weir", "usr/sbin/nginx")?;
-    tree.link("weir.8.gz", "usr/share/man/man8/nginx.8.gz")?;
-    tree.link("weir", "usr/share/bash-completion/completions/nginx")
+    tree.copy(&from.join("nginx.init"), "etc/init.d/nginx", 0o755).map(drop)
 }

@@ -27,15 +27,18 @@ enum What {
     Program(&'static str, &'static str),
     /// A directory, and how the name of a file in it begins.
     File(&'static str, &'static str),
+    /// The package itself, and what of its closure is not installed, for a test that installs it.
+    Package,
 }
 
-use What::{File, Program};
+use What::{File, Package, Program};
 
 const PEERS: &[Peer] = &[
     Peer { package: "curl", what: Program("curl", "-V") },
     Peer { package: "openssl", what: Program("openssl", "version") },
     Peer { package: "nghttp2-client", what: Program("h2load", "--version") },
     Peer { package: "nginx", what: Program("nginx", "-v") },
+    Peer { package: "nginx", what: Package },
     Peer { package: "php-fpm", what: Program("php-fpm", "-v") },
     Peer { package: "uwsgi-core", what: Program("uwsgi", "--version") },
     Peer { package: "uwsgi-plugin-python3", what: File("usr/lib/uwsgi/plugins", "python3") },
@@ -47,6 +50,11 @@ const PEERS: &[Peer] = &[
 /// Where the tests look for what is not installed.
 pub fn dir(root: &Path) -> PathBuf {
     crate::cargo::target(root).join("peers/root")
+}
+
+/// Where packages are that were not only unpacked, of those in `dir`.
+pub fn packages(dir: &Path) -> PathBuf {
+    dir.with_file_name("packages")
 }
 
 /// `PATH` with what was unpacked at its end.
@@ -84,7 +92,11 @@ pub fn get(root: &Path, may_install: bool) {
 }
 
 fn names<'a>(peers: impl Iterator<Item = &'a Peer>) -> String {
-    peers.map(|p| p.package).collect::<Vec<_>>().join(" ")
+    let name = |p: &Peer| match p.what {
+        Package => format!("{}.deb", p.package),
+        _ => p.package.to_owned(),
+    };
+    peers.map(name).collect::<Vec<_>>().join(" ")
 }
 
 fn missing(dir: &Path) -> Vec<&'static Peer> {
@@ -104,6 +116,10 @@ impl Peer {
             File(place, start) => {
                 let roots = [Path::new("/"), dir];
                 roots.iter().any(|root| !beginning(&root.join(place), start).is_empty())
+            }
+            Package => {
+                let start = format!("{}_", self.package);
+                !beginning(&packages(dir), &start).is_empty()
             }
         }
     }
@@ -166,14 +182,20 @@ fn apt(home: &Path) -> Command {
 
 fn download(dir: &Path, missing: &[&Peer]) -> Result<(), String> {
     let home = dir.parent().unwrap_or(dir);
-    for place in ["lists/partial", "archives/partial", "cache", "root"] {
+    for place in ["lists/partial", "archives/partial", "cache", "root", "packages"] {
         let path = home.join(place);
         fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
     }
     run("apt-get update", apt(home).arg("update"), UPDATE_MAX)?;
-    let wanted: Vec<&str> = missing.iter().map(|p| p.package).collect();
-    println!("downloading {} into {}", wanted.join(" "), home.display());
+    println!("downloading {} into {}", names(missing.iter().copied()), home.display());
     let end = SystemTime::now() + DOWNLOAD_MAX;
+    for peer in missing.iter().filter(|p| matches!(p.what, Package)) {
+        if let Err(text) = keep(home, peer.package) {
+            println!("{}: {text}", peer.package);
+        }
+    }
+    let wanted = missing.iter().filter(|p| !matches!(p.what, Package));
+    let wanted: Vec<&str> = wanted.map(|p| p.package).collect();
     // If one of them does not exist here, the others are still to be had.
     if fetch(home, &wanted, DOWNLOAD_MAX).is_err() {
         for package in wanted {
@@ -190,6 +212,19 @@ fn download(dir: &Path, missing: &[&Peer]) -> Result<(), String> {
         }
     }
     let _ = fs::remove_dir_all(home.join("lists"));
+    Ok(())
+}
+
+/// Downloads a package with its closure, and leaves it as it is.
+fn keep(home: &Path, package: &str) -> Result<(), String> {
+    fetch(home, &[package], DOWNLOAD_MAX)?;
+    for file in beginning(&home.join("archives"), "") {
+        if file.extension().is_some_and(|e| e == "deb") {
+            let name = file.file_name().unwrap_or_default();
+            let to = home.join("packages").join(name);
+            fs::copy(&file, &to).map_err(|e| format!("{}: {e}", to.display()))?;
+        }
+    }
     Ok(())
 }
 

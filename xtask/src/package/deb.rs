@@ -7,7 +7,14 @@ use std::process::Command;
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MAINTAINER: &str = "The Weir project <weir@localhost>";
-const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
+/// What may lie beside the control file, and its mode.
+const SCRIPTS: [(&str, u32); 5] = [
+    ("preinst", 0o755),
+    ("postinst", 0o755),
+    ("prerm", 0o755),
+    ("postrm", 0o755),
+    ("triggers", 0o644),
+];
 
 /// A directory that stands for `/`.
 pub struct Tree {
@@ -109,11 +116,13 @@ pub struct Package {
 }
 
 impl Package {
-    /// The maintainer scripts.
+    /// The maintainer scripts, and the triggers, that it has.
     pub fn scripts(&self, from: &Path) -> Result<(), String> {
-        for script in SCRIPTS {
+        for (script, mode) in SCRIPTS {
             let file = from.join(format!("{}.{script}", self.name));
-            self.tree.copy(&file, &format!("DEBIAN/{script}"), 0o755)?;
+            if file.exists() {
+                self.tree.copy(&file, &format!("DEBIAN/{script}"), mode)?;
+            }
         }
         Ok(())
     }
@@ -139,7 +148,11 @@ impl Package {
         self.tree.write("DEBIAN/control", control, 0o644)?;
         let to = out.join(format!("{name}_{VERSION}_{architecture}.deb"));
         let mut command = Command::new("dpkg-deb");
-        command.args(["--root-owner-group", "-Zxz", "--build"]).arg(&self.tree.root).arg(&to);
+        let level = if cfg!(test) { "-z0" } else { "-z6" };
+        command
+            .args(["--root-owner-group", "-Zxz", level, "--build"])
+            .arg(&self.tree.root)
+            .arg(&to);
         run(command.env("SOURCE_DATE_EPOCH", epoch()))?;
         Ok(to)
     }

@@ -1,9 +1,15 @@
 //! The packages, built from the program that is under test, installed in a root that is thrown away:
 //! the system's own, with every change in memory (an overlay, in name spaces of its own).
 
+mod moved;
+mod stops;
+mod systemd;
+
 use super::*;
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::Output;
+use std::sync::OnceLock;
 
 /// What the scripts of the test have in common.
 const HELPERS: &str = r#"
@@ -25,6 +31,24 @@ logs_anew() { get && test -s /var/log/weir/access.log; }
 gone() { ! kill -0 "$1"; }
 fails() { if "$@" >/dev/null 2>&1; then echo "did not fail: $*"; exit 1; fi; }
 title() { tr '\0' ' ' < "/proc/$1/cmdline"; }
+limit() { grep -q "Max open files  *$2 " "/proc/$1/limits"; }
+other() { test -s "$1" && test "$(cat "$1")" != "$2"; }
+state() { dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null || true; }
+# Whether a package may start something is the administrator's to say.
+nothing_starts() {
+    printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d
+    chmod 755 /usr/sbin/policy-rc.d
+}
+# Without an init invoke-rc.d starts nothing.
+all_starts() {
+    rm -f /usr/sbin/policy-rc.d
+    runlevel=$(command -v runlevel || echo /sbin/runlevel)
+    rm -f "$runlevel"
+    printf '#!/bin/sh\necho N 2\n' > "$runlevel"
+    chmod 755 "$runlevel"
+}
+# The pages of the system are not read again each time.
+ln -sf true /usr/bin/mandb
 "#;
 
 fn skip(why: &str) {
@@ -72,13 +96,29 @@ fn made(name: &str) -> Option<Made> {
     Some(Made { dir, binary })
 }
 
+/// The packages, put together once for all tests, in the directory of this one; and their tarball.
+fn packed(made: &Made) {
+    static FILES: OnceLock<Vec<(OsString, Vec<u8>)>> = OnceLock::new();
+    let files = FILES.get_or_init(|| {
+        let (mut paths, weir) =
+            pack(&crate::root().join("packaging"), &made.binary, &made.dir).unwrap();
+        paths.push(deb::tarball(&weir, &made.dir).unwrap());
+        let read = |p: &PathBuf| (p.file_name().unwrap().to_owned(), fs::read(p).unwrap());
+        paths.iter().map(read).collect()
+    });
+    for (name, bytes) in files {
+        fs::write(made.dir.join(name), bytes).unwrap();
+    }
+}
+
 /// The commands of a unit, by their key.
 fn commands(unit: &str, key: &str) -> String {
     let text = fs::read_to_string(crate::root().join("packaging").join(unit)).unwrap();
     let found: Vec<&str> =
         text.lines().filter_map(|l| l.strip_prefix(key)?.strip_prefix('=')).collect();
     assert!(!found.is_empty(), "{unit} has no {key}");
-    found.join("\n")
+    // A dash says that the failure of a command is none of the unit.
+    found.iter().map(|c| c.trim_start_matches('-')).collect::<Vec<_>>().join("\n")
 }
 
 /// What logrotate runs after it has renamed the files.
@@ -94,6 +134,10 @@ fn free_port() -> u16 {
 
 /// Runs a script as root of such a system; `None` where that is not allowed.
 fn in_a_root(dir: &Path, script: &str) -> Option<Output> {
+    in_name_spaces(dir, &["-m", "-p"], script)
+}
+
+fn in_name_spaces(dir: &Path, spaces: &[&str], script: &str) -> Option<Output> {
     let at = dir.display();
     let source = crate::root();
     let source = source.display();
@@ -109,7 +153,7 @@ fn in_a_root(dir: &Path, script: &str) -> Option<Output> {
     fs::write(dir.join("script"), format!("{HELPERS}{script}")).unwrap();
     let enter = |what: &str| {
         let mut command = Command::new("unshare");
-        command.args(["-m", "-p", "-f", "--kill-child", "sh"]).arg(dir.join("enter")).arg(what);
+        command.args(spaces).args(["-f", "--kill-child", "sh"]).arg(dir.join("enter")).arg(what);
         command
             .env_clear()
             .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
@@ -135,35 +179,55 @@ fn succeeded(output: Option<Output>) {
 #[test]
 fn packages_are_installed_and_their_units_run() {
     let Some(made) = made("units") else { return };
-    pack(&crate::root().join("packaging"), &made.binary, &made.dir).unwrap();
+    packed(&made);
+    let mut tarball = fs::read_dir(&made.dir).unwrap().flatten().map(|e| e.path());
+    let tarball = tarball.find(|p| p.extension().is_some_and(|e| e == "gz")).unwrap();
+    let listed = deb::run(Command::new("tar").arg("-tf").arg(tarball)).unwrap();
+    let ends = |end: &str| listed.lines().any(|l| l.ends_with(end));
+    assert!(ends("/usr/sbin/weir") && ends("/etc/weir/weir.conf") && !ends("/control"), "{listed}");
     let script = r#"
+all_starts
 step install
 dpkg -i /run/made/weir_*.deb
+test ! -e /run/weir.pid
+fails ls /etc/rc2.d/S*weir
+update-rc.d weir enable
+ls /etc/rc2.d/S*weir
+cat >> /etc/default/weir <<'END'
+DAEMON_OPTS="-e /var/log/weir/early.log"
+ULIMIT="-n 3000"
+STOP_SCHEDULE="QUIT/30/KILL/5"
+END
 sed -i "s/listen 80 /listen 127.0.0.1:$PORT /" /etc/weir/conf.d/default.conf
 step unit
+. @DEFAULTS@
 @PRE@
 @START@
 until_ok test -s /run/weir.pid
 pid=$(cat /run/weir.pid)
 until_ok says 'Weir is running'
-title $pid | grep -q '^weir: master process /usr/sbin/weir -c /etc/weir/weir.conf'
+title $pid | grep -q '^weir: master process /usr/sbin/weir -c /etc/weir/weir.conf.* -e /var/log/weir/early.log'
 echo 'return 200 changed;' > /etc/weir/one.conf
 sed -i 's|server_name _;|include one.conf;|' /etc/weir/conf.d/default.conf
 @RELOAD@
 until_ok says changed
 test "$(cat /run/weir.pid)" = "$pid"
 step rotation
+test "$(stat -c %a:%U:%G /var/log/weir/access.log /var/log/weir/error.log | sort -u)" = 640:www-data:adm
 mv /var/log/weir/access.log /var/log/weir/access.log.1
 @ROTATE@
 until_ok logs_anew
 if command -v logrotate; then logrotate -df /etc/logrotate.d/weir; fi
 step stop
-kill -@SIGNAL@ $pid
-until_ok gone $pid
+@STOP@
+gone $pid
 test ! -e /run/weir.pid
 step script
 /etc/init.d/weir start
 until_ok /etc/init.d/weir status
+pid=$(cat /run/weir.pid)
+limit $pid 3000
+title $pid | grep -q -- '-e /var/log/weir/early.log'
 /etc/init.d/weir reload
 says changed
 mv /var/log/weir/access.log /var/log/weir/access.log.2
@@ -174,38 +238,68 @@ pid=$(cat /run/weir.pid)
 test "$(cat /run/weir.pid)" != "$pid"
 until_ok gone $pid
 says changed
+step update
+pid=$(cat /run/weir.pid)
+dpkg -i /run/made/weir_*.deb
+until_ok gone $pid
+other /run/weir.pid $pid
+says changed
+nothing_starts
+pid=$(cat /run/weir.pid)
+dpkg -i /run/made/weir_*.deb
+test "$(cat /run/weir.pid)" = "$pid"
 /etc/init.d/weir stop
 fails /etc/init.d/weir status
 test -z "$(find /etc -name '*temp*' -newer /run/made/script)"
 step nginx
-dpkg -i /run/made/weir-nginx_*.deb
+dpkg -i /run/made/weir-nginx-common_*.deb /run/made/weir-nginx_*.deb
+test ! -e /run/nginx.pid
 sed -i "s/listen 80 /listen 127.0.0.1:$PORT /" /etc/nginx/conf.d/default.conf
 nginx -t
 nginx -V 2>&1 | grep -q -- '--conf-path=/etc/nginx/nginx.conf'
+printf '%s\n' 'DAEMON_OPTS="-e /var/log/nginx/early.log"' 'ULIMIT="-n 3000"' >> /etc/default/nginx
+. @NDEFAULTS@
 @NPRE@
+@NSTART@
+until_ok says 'Weir is running'
+title $(cat /run/nginx.pid) | grep -q '^nginx: master process /usr/sbin/nginx.* -e /var/log/nginx/early.log'
+@NRELOAD@
+@NSTOP@
+test ! -e /run/nginx.pid
 service nginx start
 until_ok service nginx status
-until_ok says 'Weir is running'
-title $(cat /run/nginx.pid) | grep -q '^nginx: master process /usr/sbin/nginx'
-@NRELOAD@
-nginx -s quit
-until_ok test ! -e /run/nginx.pid
+title $(cat /run/nginx.pid) | grep -q '^nginx: master process /usr/sbin/nginx.* -e /var/log/nginx/early.log'
+limit $(cat /run/nginx.pid) 3000
 step remove
+all_starts
+pid=$(cat /run/nginx.pid)
 dpkg -r weir-nginx
+gone $pid
 test ! -e /usr/sbin/nginx -a -e /etc/nginx/nginx.conf
+dpkg -P weir-nginx-common
+test ! -e /etc/init.d/nginx -a -e /etc/nginx/nginx.conf
+fails ls /etc/rc2.d/*nginx
+/etc/init.d/weir start
+pid=$(cat /run/weir.pid)
 rm /etc/weir/one.conf
 dpkg -P weir
+until_ok gone $pid
 test ! -e /etc/weir -a ! -e /var/lib/weir
+fails ls /etc/rc2.d/*weir
 step done
 "#;
-    let script = script
-        .replace("@PRE@", &commands("weir.service", "ExecStartPre"))
-        .replace("@START@", &commands("weir.service", "ExecStart"))
-        .replace("@RELOAD@", &commands("weir.service", "ExecReload"))
-        .replace("@SIGNAL@", commands("weir.service", "KillSignal").trim_start_matches("SIG"))
-        .replace("@ROTATE@", &postrotate("weir.logrotate"))
-        .replace("@NPRE@", &commands("nginx.service", "ExecStartPre"))
-        .replace("@NRELOAD@", &commands("nginx.service", "ExecReload"));
+    let mut script = script.replace("@ROTATE@", &postrotate("weir.logrotate"));
+    for (unit, start) in [("weir.service", "@"), ("nginx.service", "@N")] {
+        for (place, key) in [
+            ("PRE", "ExecStartPre"),
+            ("START", "ExecStart"),
+            ("RELOAD", "ExecReload"),
+            ("STOP", "ExecStop"),
+            ("DEFAULTS", "EnvironmentFile"),
+        ] {
+            script = script.replace(&format!("{start}{place}@"), &commands(unit, key));
+        }
+    }
     succeeded(in_a_root(&made.dir, &script));
 }
 
@@ -227,12 +321,19 @@ fn units_are_what_systemd_reads() {
             .collect();
         let file = made.dir.join(unit);
         fs::write(&file, text).unwrap();
+        if unit == "nginx.service" {
+            let beside = made.dir.join("nginx.service.d");
+            fs::create_dir_all(&beside).unwrap();
+            let from = crate::root().join("packaging/nginx.service.d.conf");
+            fs::copy(from, beside.join("weir.conf")).unwrap();
+        }
         let said = Command::new("systemd-analyze").arg("verify").arg(&file).output().unwrap();
         let errors = String::from_utf8_lossy(&said.stderr);
         if errors.contains("Failed to initialize manager") {
             return skip("systemd-analyze does not run here");
         }
-        let about: Vec<&str> = errors.lines().filter(|l| l.contains(unit)).collect();
+        let about: Vec<&str> =
+            errors.lines().filter(|l| l.contains(unit) || l.contains("weir.conf")).collect();
         assert!(said.status.success() && about.is_empty(), "{errors}");
     }
 }
