@@ -109,3 +109,54 @@ fn the_request_body_waits_or_streams() {
     client.send(b"again");
     assert_eq!(client.response().text(), "seen");
 }
+
+/// Each answer has a text of its own, so that nothing of one may show in another.
+#[test]
+fn bodies_of_every_size_arrive_whole_and_heads_stay_readable() {
+    fn body(path: &str) -> String {
+        let size: usize = path.rsplit('/').next().unwrap().parse().unwrap();
+        (0..).map(|n| format!("{path} {n};")).take(size).collect::<String>()[..size].to_string()
+    }
+    let origin = Origin::start(|request, conn| {
+        let path = request.target();
+        let body = body(path);
+        match path.contains("chunked") {
+            true => conn.write(format!(
+                "HTTP/1.1 200 OK\r\nX-Tag: {path}\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+                body.len()
+            )),
+            false => conn.reply("200 OK", &format!("X-Tag: {path}\r\n"), &body),
+        }
+        Next::Keep
+    });
+    let server = Setup::new(
+        "events {} http { log_format tag '$upstream_http_x_tag $body_bytes_sent';
+            upstream o { server %%ORIGIN%%; keepalive 4; }
+            server { listen 127.0.0.1:%%PORT_0%%; access_log %%DIR%%/tag.log tag;
+            proxy_http_version 1.1; proxy_set_header Connection \"\";
+            location / { proxy_pass http://o; }
+            location /direct/ { proxy_buffering off; proxy_pass http://o; } } }",
+    )
+    .set("ORIGIN", origin.address())
+    .start();
+    let sizes = [1, 2047, 2048, 5000, 9000, 20_000, 31_000, 50_000, 200_000];
+    let groups = ["/plain", "/chunked", "/direct", "/direct/chunked"];
+    let paths: Vec<String> =
+        sizes.iter().flat_map(|n| groups.map(|group| format!("{group}/{n}"))).collect();
+    let mut client = server.connect();
+    for some in paths.chunks(3) {
+        some.iter().for_each(|path| client.send_get(path));
+        for path in some {
+            let answer = client.response();
+            assert_eq!(answer.header("X-Tag"), Some(&**path));
+            assert!(answer.text() == body(path), "the body of {path}");
+        }
+    }
+    let logged = server.log_lines("tag.log", paths.len());
+    for (line, path) in logged.iter().zip(&paths) {
+        let mut words = line.split(' ');
+        assert_eq!(words.next(), Some(&**path));
+        let bytes: usize = words.next().unwrap().parse().unwrap();
+        assert!(bytes >= body(path).len(), "{line}");
+    }
+}

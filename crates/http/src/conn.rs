@@ -29,13 +29,24 @@ const MANY_PIECES_MAX: usize = 128;
 const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
 /// Output buffers kept for the next response, when no larger than this.
 const KEEP_BUFFER_MAX_BYTES: usize = 64 * 1024;
+/// The same for a buffer that was read into: as much as is read with a head.
+const KEEP_READ_MAX_BYTES: usize = 32 * 1024;
 /// A queue with room for more pieces than this is let go with its connection's wait.
 const KEEP_PIECES_MAX: usize = 512;
 
 enum Piece {
     Text(Vec<u8>),
     Mem(Bytes),
-    File { file: Rc<File>, offset: u64, len: u64 },
+    /// What a buffer holds from `from` on; the buffer is read into anew when that has left.
+    Read {
+        buf: Vec<u8>,
+        from: usize,
+    },
+    File {
+        file: Rc<File>,
+        offset: u64,
+        len: u64,
+    },
 }
 
 /// What is still to be sent to the client, in order.
@@ -46,6 +57,8 @@ pub struct OutQueue {
     sent: usize,
     queued: u64,
     spare: Option<Vec<u8>>,
+    /// A buffer that has left, for the next that is queued as it is.
+    spare_read: Option<Vec<u8>>,
 }
 
 impl OutQueue {
@@ -80,6 +93,16 @@ impl OutQueue {
         self.pieces.push_back(Piece::Mem(bytes));
     }
 
+    /// Queues what a buffer holds from `from` on, where it is, and puts another in its place, which
+    /// begins with what stands before `from`.
+    pub fn push_read(&mut self, buf: &mut Vec<u8>, from: usize) {
+        let mut other = self.spare_read.take().unwrap_or_default();
+        other.extend_from_slice(&buf[..from]);
+        let buf = std::mem::replace(buf, other);
+        self.queued += (buf.len() - from) as u64;
+        self.pieces.push_back(Piece::Read { buf, from });
+    }
+
     pub fn push_file(&mut self, file: Rc<File>, offset: u64, len: u64) {
         if len > 0 {
             self.queued += len;
@@ -102,6 +125,7 @@ impl OutQueue {
             let left = match front {
                 Piece::Text(t) => t.len() - self.sent,
                 Piece::Mem(b) => b.len() - self.sent,
+                Piece::Read { buf, from } => buf.len() - *from - self.sent,
                 Piece::File { offset, len, .. } => {
                     *offset += n as u64;
                     *len -= n as u64;
@@ -115,11 +139,16 @@ impl OutQueue {
             }
             n -= left;
             self.sent = 0;
-            if let Some(Piece::Text(mut t)) = self.pieces.pop_front() {
-                if t.capacity() <= KEEP_BUFFER_MAX_BYTES {
+            match self.pieces.pop_front() {
+                Some(Piece::Text(mut t)) if t.capacity() <= KEEP_BUFFER_MAX_BYTES => {
                     t.clear();
                     self.spare = Some(t);
                 }
+                Some(Piece::Read { mut buf, .. }) if buf.capacity() <= KEEP_READ_MAX_BYTES => {
+                    buf.clear();
+                    self.spare_read = Some(buf);
+                }
+                _ => {}
             }
         }
     }
@@ -132,6 +161,11 @@ impl OutQueue {
             let taken = match front {
                 Piece::Text(t) => {
                     let part = &t[from.sent..];
+                    let part = &part[..part.len().min(left as usize)];
+                    self.write(|text| text.extend_from_slice(part))
+                }
+                Piece::Read { buf, from: start } => {
+                    let part = &buf[*start + from.sent..];
                     let part = &part[..part.len().min(left as usize)];
                     self.write(|text| text.extend_from_slice(part))
                 }
@@ -159,7 +193,8 @@ impl OutQueue {
 
     /// What it holds for text to come.
     pub(crate) fn kept_bytes(&self) -> usize {
-        self.spare.as_ref().map_or(0, Vec::capacity)
+        let spare = [&self.spare, &self.spare_read];
+        spare.into_iter().flatten().map(Vec::capacity).sum()
     }
 
     /// Nothing is queued, and there is memory that another connection could use.
@@ -519,6 +554,7 @@ impl Connection {
             let whole: &[u8] = match piece {
                 Piece::Text(t) => t,
                 Piece::Mem(b) => b,
+                Piece::Read { buf, from } => &buf[*from..],
                 Piece::File { .. } => {
                     more = true;
                     break;

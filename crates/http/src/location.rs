@@ -58,6 +58,10 @@ impl LocationSet {
         set
     }
 
+    fn is_empty(&self) -> bool {
+        self.prefixes.is_empty() && self.regexes.is_empty()
+    }
+
     fn add_prefix(&mut self, name: Vec<u8>, id: usize, exact: bool, auto_redirect: bool) {
         let place = match self.prefixes.iter().position(|p| p.name == name) {
             Some(i) => &mut self.prefixes[i],
@@ -153,7 +157,7 @@ fn descend(r: &mut Request, found: &mut Found) -> bool {
         PrefixHit::Prefix(id) => {
             r.set_location(id);
             no_regex = r.loc().no_regex;
-            if descend(r, found) {
+            if !r.loc().nested.is_empty() && descend(r, found) {
                 return true;
             }
         }

@@ -293,6 +293,36 @@ pub fn send_slice(r: &mut Request, bytes: &[u8], last: bool) {
     }
 }
 
+/// Less than this is copied into the queue, as is what fills but a small part of its buffer.
+const LEAVE_MIN_BYTES: usize = 2048;
+const LEAVE_MIN_PART: usize = 4;
+
+/// As [`send_slice`], of what a buffer holds from `from` on. Much of it stays where it is: the buffer
+/// goes into the queue, and another with what stands before `from` takes its place.
+pub fn send_read(r: &mut Request, buf: &mut Vec<u8>, from: usize, last: bool) {
+    let len = buf.len() - from;
+    let small = len < LEAVE_MIN_BYTES || len * LEAVE_MIN_PART < buf.capacity();
+    if small || r.header_only || r.stream().is_some() {
+        return send_slice(r, &buf[from..], last);
+    }
+    let conn = std::rc::Rc::clone(r.conn());
+    let mut out = conn.out.borrow_mut();
+    let before = out.queued();
+    if r.chunked {
+        out.write(|t| chunked::write_chunk_header(len as u64, t));
+    }
+    out.push_read(buf, from);
+    if r.chunked {
+        out.write(|t| {
+            t.extend_from_slice(b"\r\n");
+            if last {
+                write_end(r, t);
+            }
+        });
+    }
+    r.sent += out.queued() - before;
+}
+
 fn push(out: &mut crate::conn::OutQueue, buf: Buf) {
     match buf.data {
         Data::None => {}

@@ -338,7 +338,7 @@ fn find_config(r: &mut Request) -> Option<Flow> {
         Found::Here if r.match_failed() => return Some(checked(r, Flow::Declined)),
         Found::Here => {}
     }
-    let loc = Rc::clone(r.loc());
+    let loc = r.loc();
     if *loc.core.internal && !r.internal {
         return Some(Flow::Status(404));
     }

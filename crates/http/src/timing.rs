@@ -43,6 +43,9 @@ const KEEP_MAX_BYTES: usize = 64 * 1024;
 impl Exchange {
     /// Forgets what was said and keeps the memory.
     pub fn clear(&mut self) {
+        if self.is_clear() {
+            return;
+        }
         for buf in [&mut self.request, &mut self.reply] {
             match buf.capacity() > KEEP_MAX_BYTES {
                 true => *buf = Vec::new(),
@@ -55,6 +58,12 @@ impl Exchange {
         self.scheme = "";
         self.head_at = 0;
         self.uri = (0, 0);
+    }
+
+    /// Nothing was asked since the last time; what is said has a scheme or a head.
+    fn is_clear(&self) -> bool {
+        let text = [self.request.len(), self.reply.len(), self.scheme.len()];
+        text == [0; 3] && self.head.status == 0 && !self.answered
     }
 
     /// The bytes that the head's spans point into.

@@ -380,8 +380,13 @@ impl WorkerGroup {
         loop {
             let mut idle = self.idle.borrow_mut();
             let fits = |i: &Idle| i.peer == peer && i.link.mark == mark && (!local || i.tag == tag);
-            let at = idle.iter().rposition(fits)?;
-            let found = idle.remove(at)?;
+            let found = match idle.back().is_some_and(fits) {
+                true => idle.pop_back()?,
+                false => {
+                    let at = idle.iter().rposition(fits)?;
+                    idle.remove(at)?
+                }
+            };
             if found.until_ms > now && found.link.is_quiet() {
                 return Some(found.link);
             }

@@ -46,7 +46,7 @@ use weir_http::logger::{could_open, ErrorLog, LogLevel, LogSink};
 use weir_module::{Layout, Mode};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: weir_runtime::memory::Memory = weir_runtime::memory::Memory;
 
 fn main() -> ExitCode {
     let mut given = std::env::args_os();

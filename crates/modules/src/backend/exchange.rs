@@ -261,7 +261,12 @@ impl<'a> Outgoing<'a> {
     }
 
     fn is_done(&self) -> bool {
-        !self.has_bytes() && self.file.is_none() && !self.stream
+        !self.has_bytes() && !self.has_more()
+    }
+
+    /// There is more of it than the bytes at hand.
+    fn has_more(&self) -> bool {
+        self.file.is_some() || self.stream
     }
 
     fn consume(&mut self, mut n: usize) {
@@ -426,7 +431,7 @@ impl<'a> Talk<'a> {
         reply: &mut Vec<u8>,
     ) -> Result<bool, Fault> {
         loop {
-            if self.unsendable.is_none() {
+            if self.unsendable.is_none() && self.outgoing.has_more() {
                 self.next_piece(r, link).await?;
             }
             let step = poll_fn(|cx| self.step(cx, link, reply)).await;

@@ -113,7 +113,9 @@ pub fn handler<T: BackendConf>(r: &mut Request) -> Flow {
 }
 
 fn wait<T: BackendConf>(r: &mut Request) -> LocalFuture<'_, Flow> {
-    Box::pin(run::run(r, conf_of::<T>))
+    // Made where it stays: `Box::pin` would copy all of its room there.
+    let waiting = Box::write(Box::new_uninit(), run::run(r, conf_of::<T>));
+    Box::into_pin(waiting)
 }
 
 /// Whether some connections to servers are made from addresses that are not this machine's.

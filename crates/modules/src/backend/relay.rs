@@ -27,7 +27,7 @@ use weir_upstream::h2::Rest;
 use weir_upstream::link::{Link, LinkError};
 use weir_upstream::reply::{BadBody, BodyReader};
 
-/// Larger pieces are passed on where they are instead of being copied.
+/// For filters and HTTP/2: larger pieces are passed on where they are instead of being copied.
 const COPY_MAX_BYTES: usize = 16 * 1024;
 /// Read at once from a server with much to say.
 const READ_ROOM_BYTES: usize = 64 * 1024;
@@ -89,7 +89,7 @@ pub async fn run(
     relay.reader.follow(link);
     let taken = relay.take(r, &mut first, from);
     let done = match taken {
-        Ok(()) => relay.emit_first(r, &first[from..]),
+        Ok(()) => relay.emit_first(r, &mut first, from),
         Err(e) => Err(e),
     };
     first.truncate(from);
@@ -198,23 +198,25 @@ impl Relay<'_, '_> {
         }
     }
 
-    fn emit_first(&mut self, r: &mut Request, bytes: &[u8]) -> Result<(), Fault> {
+    /// What came with the head, `buf[from..]`.
+    fn emit_first(&mut self, r: &mut Request, buf: &mut Vec<u8>, from: usize) -> Result<(), Fault> {
         let last = self.reader.done;
+        let len = buf.len() - from;
         if self.keep.is_quiet(r) {
             return Ok(());
         }
-        if bytes.is_empty() && !last {
+        if len == 0 && !last {
             return match self.buffering {
                 true => Ok(()),
                 false => filtered(r.output(Chain::one(Buf::flush()))),
             };
         }
         self.begun = true;
-        if r.body_is_plain() && bytes.len() <= COPY_MAX_BYTES * 2 {
-            output::send_slice(r, bytes, last);
+        if r.body_is_plain() && (len <= COPY_MAX_BYTES * 2 || r.stream().is_none()) {
+            output::send_read(r, buf, from, last);
             return Ok(());
         }
-        self.emit(r, Bytes::copy_from_slice(bytes), last)
+        self.emit(r, Bytes::copy_from_slice(&buf[from..]), last)
     }
 
     fn emit(&mut self, r: &mut Request, bytes: Bytes, last: bool) -> Result<(), Fault> {
@@ -546,8 +548,8 @@ impl Relay<'_, '_> {
         if before && spills && buf.len() > PIECE_BYTES {
             return self.put_pieces(r, buf, max);
         }
-        if buf.len() <= COPY_MAX_BYTES && r.body_is_plain() {
-            output::send_slice(r, buf, self.reader.done);
+        if r.body_is_plain() && (buf.len() <= COPY_MAX_BYTES || r.stream().is_none()) {
+            output::send_read(r, buf, 0, self.reader.done);
             return Ok(());
         }
         let last = self.reader.done;

@@ -123,12 +123,20 @@ pub struct Answer {
 pub async fn run(r: &mut Request, conf_of: ConfOf) -> Flow {
     let loc = Rc::clone(r.loc());
     let conf = conf_of(&loc);
-    let body = match take_body(r, conf).await {
+    let body = match r.body.is_none() {
+        true => Ok(Body::None),
+        false => take_body(r, conf).await,
+    };
+    let body = match body {
         Ok(body) => body,
         Err(BodyError::Status(s)) => return Flow::Status(s),
         Err(BodyError::Closed) => return Flow::Status(499),
     };
-    match cache::look(r, conf).await {
+    let found = match conf.cache.is_on() {
+        true => cache::look(r, conf).await,
+        false => None,
+    };
+    match found {
         Some(flow) => flow,
         None => pass(r, &loc, conf, body).await,
     }
@@ -206,9 +214,6 @@ fn body_length(r: &Request, conf: &BackendLoc, chunked: bool) -> BodyLength {
 
 /// Reads the client's body, unless it is to be passed on as it comes.
 async fn take_body(r: &mut Request, conf: &BackendLoc) -> Result<Body, BodyError> {
-    if r.body.is_none() {
-        return Ok(Body::None);
-    }
     let own = conf.own_body;
     let streamed =
         !*conf.request_buffering && !own && (conf.streams_unmeasured || !r.body.is_chunked());

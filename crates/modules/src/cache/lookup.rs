@@ -287,7 +287,7 @@ pub async fn look(
         }
         let most = Duration::from_millis(deadline.min(until_ms).saturating_sub(now) + 1);
         let waiting = async { drop(tokio::time::timeout(most, filled.changed()).await) };
-        if client_gone(r, waiting).await {
+        if client_gone(r, Box::pin(waiting)).await {
             return Looked::Gone;
         }
         drop(handle);

@@ -11,6 +11,7 @@ use weir_http::module::{Getter, VarArg};
 use weir_http::Request;
 use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
+use weir_wire::Range32;
 
 /// One `proxy_set_header`.
 #[derive(Clone, Debug)]
@@ -234,9 +235,19 @@ impl HeaderPlan {
             if h.id == HeaderId::Other && has_name(&self.drop_names, name) {
                 continue;
             }
-            out.extend_from_slice(name);
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(h.value.of(&r.buf));
+            let between = Range32 { start: h.name.end, end: h.value.start };
+            match between.of(&r.buf) == b": " {
+                // The line as it came.
+                true => {
+                    let line = Range32 { start: h.name.start, end: h.value.end };
+                    out.extend_from_slice(line.of(&r.buf));
+                }
+                false => {
+                    out.extend_from_slice(name);
+                    out.extend_from_slice(b": ");
+                    out.extend_from_slice(h.value.of(&r.buf));
+                }
+            }
             out.extend_from_slice(b"\r\n");
         }
     }

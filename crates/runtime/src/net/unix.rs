@@ -246,10 +246,10 @@ impl Stream {
         loop {
             let done = match self.watch_for_writes() {
                 Some(watch) => {
-                    let mut ready = ready!(watch.poll_write_ready(cx))?;
-                    let done = call();
+                    let done = watch.try_io(Interest::WRITABLE, |_| call());
                     if is_wait(&done) {
-                        ready.clear_ready();
+                        drop(ready!(watch.poll_write_ready(cx))?);
+                        continue;
                     }
                     done
                 }

@@ -88,6 +88,9 @@ pub struct InvalidHost;
 
 /// `name`, `name:port`, `[literal]` or `[literal]:port`; nginx's character set.
 pub fn validate_host(host: &[u8]) -> Result<ValidHost, InvalidHost> {
+    if !host.is_empty() && host.iter().all(|&b| scan::is(b, scan::HOST_PLAIN)) {
+        return Ok(ValidHost { name_len: host.len(), port: 0, has_upper_case: false });
+    }
     let literal = host.first() == Some(&b'[');
     let mut name_len = host.len();
     let mut has_upper_case = false;

@@ -334,6 +334,9 @@ enum StatusLine {
 
 /// Read from its start each time: it is short, and its origin is one we chose.
 fn status_line(buf: &[u8], head: &mut ResponseHead) -> StatusLine {
+    if let Some(next) = plain_status(buf, head) {
+        return StatusLine::End(next);
+    }
     let prefix = b"HTTP/";
     let n = buf.len().min(prefix.len());
     if buf.get(..n) != prefix.get(..n) {
@@ -349,6 +352,24 @@ fn status_line(buf: &[u8], head: &mut ResponseHead) -> StatusLine {
 enum Stop {
     NeedMore,
     NotHttp,
+}
+
+/// A status line that is written as most are: `HTTP/1.1 404 Not Found`, with CR and LF.
+fn plain_status(buf: &[u8], head: &mut ResponseHead) -> Option<usize> {
+    let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'0'..=b'1', b' ', a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', b' ', rest @ ..] =
+        buf
+    else {
+        return None;
+    };
+    let len = memchr::memchr2(CR, LF, rest)?;
+    let [CR, LF, ..] = rest.get(len..)? else { return None };
+    let digit = |b: u8| u16::from(b - b'0');
+    let start = "HTTP/1.1 ".len();
+    let end = buf.len() - rest.len() + len;
+    head.version = 1000 + u32::from(minor - b'0');
+    head.status = digit(*a) * 100 + digit(*b) * 10 + digit(*c);
+    head.status_line = Range32::new(start, end);
+    Some(end + 2)
 }
 
 fn read_status(buf: &[u8], from: usize, head: &mut ResponseHead) -> Result<usize, Stop> {
@@ -523,5 +544,31 @@ mod tests {
             b"upstream sent duplicate header line: \"content-length: 2\", \
               previous value: \"Content-Length: 1\""
         );
+    }
+
+    #[test]
+    fn a_status_line_at_one_look_is_the_same_as_byte_by_byte() {
+        for line in [
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.0 404 Not Found\r\n",
+            "HTTP/1.1 500 \r\nA: b\r\n",
+            "HTTP/1.1 099 x\r\n",
+            "HTTP/1.1 200 a\r\r\n",
+            "HTTP/1.1 200 OK\n",
+            "HTTP/1.1 200 OK\r",
+            "HTTP/1.1 200\r\n",
+            "HTTP/1.1 2 00 OK\r\n",
+            "HTTP/1.2 200 OK\r\n",
+            "HTTP/1.1  200 OK\r\n",
+        ] {
+            let (mut plain, mut slow) = (ResponseHead::default(), ResponseHead::default());
+            let end = read_status(line.as_bytes(), "HTTP/".len(), &mut slow).ok();
+            match plain_status(line.as_bytes(), &mut plain) {
+                Some(next) => assert_eq!((Some(next), &plain), (end, &slow), "{line:?}"),
+                None => assert_eq!(plain, ResponseHead::default(), "{line:?}"),
+            }
+        }
+        let usual = plain_status(b"HTTP/1.1 404 Not Found\r\n", &mut ResponseHead::default());
+        assert_eq!(usual, Some(24));
     }
 }

@@ -62,9 +62,6 @@ pub fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
 
 /// Looks for an answer; `None`: a server is to be asked.
 pub async fn look(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
-    if !conf.cache.is_on() {
-        return None;
-    }
     let purges = lookup::any_true(r, &conf.cache.purge);
     if !purges && r.method.bit() & *conf.cache.methods == 0 {
         return None;
