@@ -12,6 +12,7 @@ mod backend_no_content;
 mod body_reading;
 mod bounds_before_request;
 mod bounds_slow_client;
+mod broken_heads;
 mod cgi_servers;
 mod client_timeouts;
 mod command_line;
