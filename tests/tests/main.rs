@@ -9,6 +9,7 @@ mod auth_basic_queue;
 mod autoindex;
 mod backend_early_answer;
 mod backend_no_content;
+mod body_cut;
 mod body_reading;
 mod bounds_before_request;
 mod bounds_slow_client;

@@ -397,7 +397,7 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         return After::Close;
     }
     if !r.keepalive || conn.worker.closing.get() {
-        return close_kind(r);
+        return close_kind(r).await;
     }
     if !r.body.done {
         if r.body.awaits_continue() {
@@ -437,14 +437,21 @@ fn why_unsent(conn: &Connection) -> &'static str {
     }
 }
 
-fn close_kind(r: &mut Request) -> After {
+async fn close_kind(r: &mut Request) -> After {
     // A body that nobody wanted may be all here.
     if !r.body.done && r.body.drop_arrived().is_err() {
         return After::Close;
     }
     let unread = !r.body.done || !r.body.leftover().is_empty();
     match *r.loc().core.lingering_close {
-        Lingering::Off => After::Close,
+        Lingering::Off => {
+            // nginx reads a body that it throws away whatever the directive says.
+            if r.discard_body && !r.body.done {
+                r.conn().stream.shutdown_write();
+                body::drop_rest(r).await;
+            }
+            After::Close
+        }
         Lingering::Always => After::Linger,
         Lingering::On if unread || r.lingering => After::Linger,
         Lingering::On => After::Close,

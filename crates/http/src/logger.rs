@@ -350,10 +350,13 @@ impl Request {
         }
     }
 
+    /// A server has been chosen to pass the request on to.
+    pub(crate) fn has_upstream(&self) -> bool {
+        !self.upstream.is_empty() && !self.exchange.scheme.is_empty()
+    }
+
     fn write_upstream(&self, line: &mut Vec<u8>) {
-        let Some(up) = self.upstream.last().filter(|_| !self.exchange.scheme.is_empty()) else {
-            return;
-        };
+        let Some(up) = self.upstream.last().filter(|_| self.has_upstream()) else { return };
         line.extend_from_slice(b", upstream: \"");
         line.extend_from_slice(self.exchange.scheme.as_bytes());
         line.extend_from_slice(&up.peer);
