@@ -1,4 +1,4 @@
-//! Uploads that end early and bodies that nobody reads: what the client gets, and what the logs say.
+//! Uploads that end early, bodies that nobody reads, answers that find no room: what the client gets, and what the logs say.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use weir_tests::{Origin, Server, Setup};
@@ -103,4 +103,27 @@ fn a_body_that_is_thrown_away_is_read() {
         assert!(client.try_send(&piece), "piece {n}");
     }
     assert_eq!(client.read_to_end(), b"");
+}
+
+/// As a full disk does, a temporary file that cannot be made cuts the answer: it is not complete.
+#[test]
+fn an_answer_without_its_temporary_file_is_not_complete() {
+    let length = 20_000_000;
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+    let origin = Origin::replying([head.into_bytes(), vec![b'x'; length]].concat());
+    let server = Setup::new(
+        "error_log %%DIR%%/error.log; events {} http { log_format t '$status [$request_completion]';
+            access_log %%DIR%%/access.log t; server { listen 127.0.0.1:%%PORT_0%%;
+                proxy_temp_path %%DIR%%/gone; proxy_pass_header Server;
+                location / { proxy_pass http://%%ORIGIN%%; } } }",
+    )
+    .set("ORIGIN", origin.address())
+    .start();
+    std::fs::remove_dir_all(server.dir().join("gone")).unwrap();
+    server.write("gone", "");
+    let mut client = server.connect();
+    client.send_get("/");
+    server.expect_error("[crit]");
+    drop(client.read_to_end());
+    assert_eq!(server.log_lines("access.log", 1), ["200 []"]);
 }
