@@ -125,3 +125,54 @@ fn a_full_pipe_does_not_hold_the_master() {
     server.signal(Signal::Quit);
     assert_eq!(server.wait_exit(), Some(0));
 }
+
+/// A log whose name has variables, and standard error: both are found out while requests are answered.
+#[test]
+fn a_full_pipe_does_not_hold_a_worker() {
+    if weir_tests::binary().ends_with("nginx") {
+        return skip("nginx waits for the reader");
+    }
+    for is_stderr in [false, true] {
+        let setup = Setup::new(
+            &"worker_processes 1; error_log stderr; events {} http { access_log off;
+                server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%; ACCESS
+                    location /ok { return 200 ok; } } }"
+                .replace(
+                    "ACCESS",
+                    if is_stderr { "" } else { "access_log %%DIR%%/pipe$arg_none;" },
+                ),
+        );
+        let path = setup.dir().join(if is_stderr { "stderr" } else { "pipe" });
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let full = fill(&path);
+        let server = setup.start();
+        let mut client = server.connect();
+        for _ in 0..3 {
+            assert_eq!(client.get("/none").status, 404, "{is_stderr}");
+            assert_eq!(client.get("/ok").text(), "ok", "{is_stderr}");
+        }
+        drop(client);
+        // With room again lines come.
+        let mut lines = BufReader::new(Blocking(full)).lines().map_while(Result::ok);
+        let wanted = if is_stderr { "/none" } else { "GET /ok" };
+        let told = std::thread::spawn(move || lines_until(&mut lines, wanted));
+        expect_soon("a line", || {
+            server.get("/ok");
+            told.is_finished()
+        });
+    }
+}
+
+/// Reads on where there is nothing yet.
+struct Blocking(File);
+
+impl std::io::Read for Blocking {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            match self.0.read(to) {
+                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                other => return other,
+            }
+        }
+    }
+}

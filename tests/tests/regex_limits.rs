@@ -200,3 +200,34 @@ fn an_error_page_that_asks_again_fails_again() {
         }
     }
 }
+
+/// The header has left when a page's command asks: the command fails, as one with a broken expression
+/// does, and the page goes on.
+#[test]
+fn a_page_says_that_a_command_could_not_tell() {
+    const SAID: &str = "[an error occurred while processing the directive]";
+    let page = "<!--# if expr=\"$arg_x = /%%TRIES%%/\" -->yes<!--# endif -->|\
+                <!--# if expr=\"$guard = open\" -->shown<!--# endif -->|\
+                <!--# echo var=\"guard\" -->|<!--# set var=\"v\" value=\"$guard\" -->end";
+    let server = Setup::new(
+        r#"events {} http { error_log %%DIR%%/error.log;
+            map $arg_x $guard { default open; "~%%TRIES%%" secret; }
+            server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/html; ssi on; ssi_types *; } }"#,
+    )
+    .set("TRIES", TRIES)
+    // A "$" begins a variable there, and a "/" would end the expression.
+    .file("html/page", page.replace("%%TRIES%%", "(*LIMIT_MATCH=20)^([ab]|[ab][ab])*[!?]"))
+    .start();
+    let text = server.get("/page?x=abababababab").text();
+    // As behind any broken "if": its text stands, and its "endif" has nothing to end.
+    let parts: Vec<&str> = text.split('|').collect();
+    assert_eq!(parts[0], format!("{SAID}yes{SAID}"), "{text}");
+    server.expect_error("[alert]");
+    if weir_tests::binary().ends_with("nginx") {
+        return;
+    }
+    // nginx takes the default of the map.
+    assert_eq!(parts[1], format!("{SAID}shown{SAID}"), "{text}");
+    assert_eq!(parts[2..], [SAID, &format!("{SAID}end")], "{text}");
+    assert_eq!(server.get("/page?x=c").text(), "|shown|open|end");
+}

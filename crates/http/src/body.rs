@@ -383,22 +383,37 @@ async fn fill_within(r: &mut Request, timeout_ms: u64) -> Result<(), BodyError> 
     }
     let conn = Rc::clone(r.conn());
     let deadline = clock::mono_ms() + timeout_ms;
-    match conn.read(&mut r.body.pending, READ_ROOM_BYTES, deadline).await {
-        Ok(0) => {
-            r.log(LogLevel::Info, "client prematurely closed connection");
-            r.keepalive = false;
-            Err(BodyError::Status(400))
+    let read = conn.read(&mut r.body.pending, READ_ROOM_BYTES, deadline).await;
+    if !matches!(read, Ok(n) if n > 0) {
+        r.keepalive = false;
+    }
+    match read {
+        Ok(n) if n > 0 => Ok(()),
+        Err(ConnError::Timeout) => Err(BodyError::Status(408)),
+        Ok(_) => Err(cut(r)),
+        Err(ConnError::Io(e)) => {
+            let why = weir_conf::messages::os_error(&e);
+            r.log(LogLevel::Info, &format!("recv() failed ({why}){}", doing(r)));
+            Err(cut(r))
         }
-        Ok(_) => Ok(()),
-        Err(ConnError::Timeout) => {
-            r.log(LogLevel::Info, "client timed out (110: Connection timed out)");
-            r.keepalive = false;
-            Err(BodyError::Status(408))
-        }
-        Err(ConnError::Io(_)) => {
-            r.keepalive = false;
-            Err(BodyError::Closed)
-        }
+    }
+}
+
+/// The client is gone, or says no more: there is nobody to answer. A body that is thrown away may end
+/// so without a word.
+fn cut(r: &Request) -> BodyError {
+    if !r.discard_body {
+        r.log(LogLevel::Info, &format!("client prematurely closed connection{}", doing(r)));
+    }
+    r.conn().broken.set(true);
+    BodyError::Status(400)
+}
+
+/// nginx's words for what it reads the body for.
+fn doing(r: &Request) -> &'static str {
+    match r.has_upstream() {
+        true => " while sending request to upstream",
+        false => "",
     }
 }
 

@@ -447,16 +447,13 @@ impl Connection {
         cx: &mut Context<'_>,
         room: usize,
         slot: &mut Option<Box<Request>>,
-    ) -> Poll<bool> {
+    ) -> Poll<io::Result<usize>> {
         let read = self.stream.poll_read_lazy(cx, room, slot, |slot| {
             &mut slot.get_or_insert_with(|| self.worker.take_request()).buf
         });
-        read.map(|r| match r {
-            Ok(n) if n > 0 => {
-                self.bytes_in.set(self.bytes_in.get() + n as u64);
-                true
-            }
-            _ => false,
+        read.map_ok(|n| {
+            self.bytes_in.set(self.bytes_in.get() + n as u64);
+            n
         })
     }
 

@@ -1,15 +1,15 @@
 //! HTTP/1 connections: heads in, requests run, connections kept, lingered over or closed.
 
 use crate::body;
-use crate::conf::{CoreSrv, Lingering};
+use crate::conf::Lingering;
 use crate::conn::{ClientAddr, ConnError, Connection};
 use crate::generation::{Server, WorkerGen};
 use crate::h2;
+use crate::head;
 use crate::logger::LogLevel;
 use crate::module::{Flow, Phase};
 use crate::phases;
 use crate::request::Request;
-use crate::server;
 use crate::special;
 use crate::tls;
 use crate::worker::Counters;
@@ -17,12 +17,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 use weir_runtime::clock;
-use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
-use weir_wire::http1::request::{
-    preface, Connection as Wish, Method, ParseError, Parser, Preface, Progress, Version,
-};
-use weir_wire::http1::uri;
+use weir_wire::http1::request::{preface, Method, ParseError, Parser, Preface, Progress, Version};
 use weir_wire::proxy_protocol;
 
 /// Bytes asked of the socket for a head.
@@ -34,7 +30,7 @@ const LINGER_ROOM_BYTES: usize = 4096;
 enum NoRequest {
     /// Closed, timed out, or idle for too long: nothing is to be sent.
     Quiet,
-    /// The head is refused.
+    /// The head is refused, and the log knows why.
     Refused(ParseError),
     /// The head did not come in time.
     TimedOut,
@@ -79,6 +75,33 @@ async fn requests(conn: &Rc<Connection>, mut leftover: Vec<u8>) {
             After::Http2(read) => return h2::serve(Rc::clone(conn), read).await,
         }
         idle_until = conn.keepalive_deadline.get();
+    }
+}
+
+/// Tells of a client that ends or lets run out a connection on which it asks nothing (more).
+#[cold]
+fn log_idle_end(conn: &Connection, read: &Result<usize, ConnError>) {
+    let log = &conn.default_location().error_log;
+    if !log.enabled(LogLevel::Info) {
+        return;
+    }
+    match (conn.requests.get() > 0, read) {
+        (true, Ok(_)) => {
+            let text = [b"client ", conn.client_text(), b" closed keepalive connection"].concat();
+            log.log(LogLevel::Info, Some(conn.serial), &text);
+        }
+        (true, Err(ConnError::Timeout)) => {}
+        (true, Err(ConnError::Io(_))) => {
+            let text = format!("{} while keepalive", why_ended(read));
+            conn.log(LogLevel::Info, text.as_bytes());
+        }
+        (false, Ok(_)) => {
+            conn.log(LogLevel::Info, b"client closed connection while waiting for request");
+        }
+        (false, Err(_)) => {
+            let text = format!("{} while waiting for request", why_ended(read));
+            conn.log(LogLevel::Info, text.as_bytes());
+        }
     }
 }
 
@@ -136,7 +159,6 @@ async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> A
         }
         Err(NoRequest::Quiet) => After::Close,
         Err(NoRequest::TimedOut) => {
-            r.log(LogLevel::Info, "client timed out (110: Connection timed out)");
             r.err_status = 408;
             reset_if_wanted(&r);
             log_request(&mut r).await;
@@ -186,7 +208,11 @@ async fn wait_for_request(
             return Poll::Ready(false);
         }
         if let Poll::Ready(read) = conn.poll_read_request(cx, HEAD_ROOM_BYTES, slot) {
-            return Poll::Ready(read);
+            if !matches!(read, Ok(n) if n > 0) {
+                log_idle_end(conn, &read.map_err(ConnError::Io));
+                return Poll::Ready(false);
+            }
+            return Poll::Ready(true);
         }
         if !idle {
             idle = true;
@@ -210,7 +236,10 @@ async fn wait_for_request(
         if first {
             return match clock::mono_ms() < deadline {
                 true => Poll::Pending,
-                false => Poll::Ready(false),
+                false => {
+                    log_idle_end(conn, &Err(ConnError::Timeout));
+                    Poll::Ready(false)
+                }
             };
         }
         conn.poll_timeout(cx, deadline).map(|()| false)
@@ -232,6 +261,7 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
     let limits = server.core.limits;
     let mut deadline = 0;
     let mut begun = false;
+    let mut has_line = false;
     loop {
         if !r.buf.is_empty() {
             if !begun {
@@ -240,11 +270,23 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
             }
             let Request { buf, head, .. } = &mut **r;
             let parsed = parser.parse(buf, &limits, head);
+            // As far as it was read: what refuses a HEAD has no body either.
+            r.method = r.head.method;
+            if parser.has_line() && !has_line {
+                has_line = true;
+                if !head::take_uri(r, &server.core) {
+                    let e = ParseError::InvalidRequest;
+                    head::log_refused(r, &e, head::in_line(r));
+                    return Err(NoRequest::Refused(e));
+                }
+            }
             match parsed {
-                Ok(Progress::Complete) => return take_head(conn, r, &server.core),
+                Ok(Progress::Complete) => {
+                    return head::take(conn, r).map_err(NoRequest::Refused);
+                }
                 Ok(Progress::NeedMore) if !parser.has_begun() => {
                     // Blank lines are not kept, and nobody else waits for a client that sends many.
-                    buf.clear();
+                    r.buf.clear();
                     parser.reset();
                     if deadline != 0 && clock::mono_ms() >= deadline {
                         return Err(NoRequest::Quiet);
@@ -253,8 +295,8 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
                 }
                 Ok(Progress::NeedMore) => {}
                 Err(e) => {
-                    // As far as it was read: what refuses a HEAD has no body either.
-                    r.method = r.head.method;
+                    let doing = head::take_part(conn, r, &parser, &server.core, Some(&e));
+                    head::log_refused(r, &e, doing);
                     return Err(NoRequest::Refused(e));
                 }
             }
@@ -264,22 +306,33 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
         }
         let got = conn.read(&mut r.buf, HEAD_ROOM_BYTES, deadline).await;
         match got {
-            Ok(0) | Err(ConnError::Io(_)) => {
-                if begun && parser.has_begun() {
-                    let text =
-                        "client prematurely closed connection while reading client request headers";
-                    r.log(LogLevel::Info, text);
-                    r.err_status = 400;
-                    log_request(r).await;
-                }
+            Ok(n) if n > 0 => {}
+            _ if !begun => {
+                log_idle_end(conn, &got);
                 return Err(NoRequest::Quiet);
             }
-            Ok(_) => {}
-            Err(ConnError::Timeout) if begun && parser.has_begun() => {
-                return Err(NoRequest::TimedOut)
+            ended => {
+                let doing = head::take_part(conn, r, &parser, &server.core, None);
+                r.log(LogLevel::Info, &format!("{} {doing}", why_ended(&ended)));
+                if matches!(ended, Err(ConnError::Timeout)) {
+                    return Err(NoRequest::TimedOut);
+                }
+                r.err_status = 400;
+                log_request(r).await;
+                return Err(NoRequest::Quiet);
             }
-            Err(ConnError::Timeout) => return Err(NoRequest::Quiet),
         }
+    }
+}
+
+/// nginx's words for a client that does not say on.
+fn why_ended(read: &Result<usize, ConnError>) -> String {
+    match read {
+        Err(ConnError::Timeout) => "client timed out (110: Connection timed out)".to_string(),
+        Err(ConnError::Io(e)) => {
+            format!("recv() failed ({})", weir_conf::messages::os_error(e))
+        }
+        Ok(_) => "client prematurely closed connection".to_string(),
     }
 }
 
@@ -295,74 +348,6 @@ pub(crate) fn begin(
     conn.take_queue();
     r.begin(Rc::clone(conn), Rc::clone(gen), Rc::clone(server), clock::mono_ms());
     r.number = number;
-}
-
-/// What follows from a complete head: host, server, URI, body, keep-alive.
-fn take_head(conn: &Rc<Connection>, r: &mut Box<Request>, core: &CoreSrv) -> Result<(), NoRequest> {
-    let refuse = NoRequest::Refused;
-    r.received = r.head.len() as u64;
-    if !r.head.ignored.is_empty() {
-        log_ignored(r);
-    }
-    if r.buf.len() > r.head.head_len {
-        let Request { buf, head, body, .. } = &mut **r;
-        body.pending.extend_from_slice(&buf[head.head_len..]);
-        r.buf.truncate(r.head.head_len);
-    }
-    r.method = r.head.method;
-    let host = framing::host(&r.head, &r.buf).map_err(refuse)?;
-    if let Some(h) = host {
-        let Request { buf, host, .. } = &mut **r;
-        host.extend_from_slice(h.name.of(buf));
-        if h.has_upper_case {
-            host.make_ascii_lowercase();
-        }
-    }
-    server::select(conn, r);
-    if r.head.complex_uri {
-        let path = r.head.path.of(&r.buf).to_vec();
-        let mut out = std::mem::take(&mut r.uri);
-        let bad = uri::normalize(&path, *core.merge_slashes, &mut out).is_err();
-        r.uri = out;
-        if bad {
-            r.uri.clear();
-            return Err(refuse(ParseError::InvalidRequest));
-        }
-    } else {
-        let Request { buf, head, uri, .. } = &mut **r;
-        uri.extend_from_slice(head.path.of(buf));
-    }
-    if let Some(args) = r.head.args {
-        let Request { buf, args: out, .. } = &mut **r;
-        out.extend_from_slice(args.of(buf));
-    }
-    r.valid_unparsed_uri = !r.head.empty_path_in_uri;
-    let body = framing::framing(&r.head, &r.buf, false).map_err(refuse)?;
-    r.body.begin(body);
-    r.keepalive = wants_keepalive(conn, r);
-    let expects = r.head.version >= Version::HTTP_11
-        && r.header(HeaderId::Expect).is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
-    r.body.expect_continue = expects;
-    Ok(())
-}
-
-#[cold]
-fn log_ignored(r: &Request) {
-    for line in &r.head.ignored {
-        let text = [b"client sent invalid header line: \"", r.bytes(*line), b"\""].concat();
-        r.log_bytes(LogLevel::Info, &text);
-    }
-}
-
-fn wants_keepalive(conn: &Connection, r: &Request) -> bool {
-    if conn.worker.closing.get() {
-        return false;
-    }
-    match r.head.connection {
-        Wish::Close => false,
-        Wish::KeepAlive => true,
-        Wish::Unsaid => r.head.version > Version::HTTP_10,
-    }
 }
 
 /// `keepalive_disable`: old MSIE after a POST, and old Safari.
@@ -412,7 +397,7 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         return After::Close;
     }
     if !r.keepalive || conn.worker.closing.get() {
-        return close_kind(r);
+        return close_kind(r).await;
     }
     if !r.body.done {
         if r.body.awaits_continue() {
@@ -452,14 +437,21 @@ fn why_unsent(conn: &Connection) -> &'static str {
     }
 }
 
-fn close_kind(r: &mut Request) -> After {
+async fn close_kind(r: &mut Request) -> After {
     // A body that nobody wanted may be all here.
     if !r.body.done && r.body.drop_arrived().is_err() {
         return After::Close;
     }
     let unread = !r.body.done || !r.body.leftover().is_empty();
     match *r.loc().core.lingering_close {
-        Lingering::Off => After::Close,
+        Lingering::Off => {
+            // nginx reads a body that it throws away whatever the directive says.
+            if r.discard_body && !r.body.done {
+                r.conn().stream.shutdown_write();
+                body::drop_rest(r).await;
+            }
+            After::Close
+        }
         Lingering::Always => After::Linger,
         Lingering::On if unread || r.lingering => After::Linger,
         Lingering::On => After::Close,
@@ -477,14 +469,6 @@ pub(crate) async fn log_request(r: &mut Request) {
 
 /// A head that cannot be read gets nginx's answer, and the connection is closed.
 async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
-    let mut text = Vec::new();
-    e.write_log(&r.head, &r.buf, &mut text);
-    if r.head.protocol.is_empty() && r.uri.is_empty() {
-        text.extend_from_slice(b" while reading client request line");
-    } else {
-        text.extend_from_slice(b" while reading client request headers");
-    }
-    r.log_bytes(LogLevel::Info, &text);
     r.keepalive = false;
     r.lingering = e.wants_lingering_close();
     let bare = matches!(e, ParseError::InvalidMethodInHttp09);

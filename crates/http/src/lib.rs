@@ -19,6 +19,7 @@ pub mod forms;
 pub mod generation;
 pub mod h1;
 pub mod h2;
+mod head;
 pub mod headers_out;
 pub mod held;
 mod listen_rows;

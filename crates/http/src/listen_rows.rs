@@ -344,7 +344,7 @@ fn add_names(
             Ok(()) => {}
             Err(weir_script::lookup::InsertError::Conflict(_)) => {
                 let text = format!("conflicting server name \"{shown}\" on {}, ignored", l.addr);
-                cf.warnings.push(Diagnostic::warn(text));
+                cf.warnings.push(Diagnostic::warn(text).point(l.span));
             }
             Err(weir_script::lookup::InsertError::Invalid) => {
                 let text = format!("invalid server name or wildcard \"{shown}\" on {}", l.addr);

@@ -26,6 +26,10 @@ pub fn begin_threads() {
     SERVES.store(true, Ordering::Relaxed);
 }
 
+pub(crate) fn has_threads() -> bool {
+    SERVES.load(Ordering::Relaxed)
+}
+
 #[derive(Default)]
 pub(crate) struct Pipe {
     queue: Mutex<Queue>,

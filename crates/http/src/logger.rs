@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 use weir_base::date;
 use weir_base::line::push_logged;
@@ -87,6 +87,15 @@ impl LogFile {
         (&*file).write_all(bytes)
     }
 
+    /// Writes a line of an error log, and behind it what a slow reader has cost.
+    fn write_line(&self, line: &[u8]) {
+        // A log that cannot be written must not stop the server.
+        drop(self.write(line));
+        if let Some(loss) = self.loss() {
+            drop(self.write(&format_line(LogLevel::Alert, None, loss.as_bytes())));
+        }
+    }
+
     /// What to say of lines that a slow reader has cost; at most once a second.
     pub fn loss(&self) -> Option<String> {
         if !self.is_pipe.load(Ordering::Relaxed) {
@@ -116,11 +125,34 @@ fn is_pipe(_: &File) -> bool {
     false
 }
 
+static STDERR: OnceLock<Option<LogFile>> = OnceLock::new();
+
+/// Standard error of a process that serves: it may be a pipe, whose reader must not hold a worker. Before,
+/// a daemon may still have to leave the one that it was started with.
+#[cfg(unix)]
+fn stderr() -> Option<&'static LogFile> {
+    use std::os::fd::AsFd;
+    if !crate::log_pipe::has_threads() {
+        return None;
+    }
+    let open = || {
+        let own = std::io::stderr().as_fd().try_clone_to_owned().ok()?;
+        Some(LogFile::of(PathBuf::from("stderr"), File::from(own)))
+    };
+    STDERR.get_or_init(open).as_ref()
+}
+
+#[cfg(not(unix))]
+fn stderr() -> Option<&'static LogFile> {
+    None
+}
+
 /// Waits for what threads have still to write to pipes, but not long: their readers may be gone.
 pub fn settle() {
     let deadline = Instant::now() + SETTLE;
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner()).clone();
     files.iter().for_each(|f| f.pipe.settle(deadline));
+    STDERR.get().iter().filter_map(|f| f.as_ref()).for_each(|f| f.pipe.settle(deadline));
 }
 
 #[cfg(unix)]
@@ -263,13 +295,11 @@ impl ErrorLog {
                 continue;
             }
             match sink {
-                LogSink::File(f) => {
-                    drop(f.write(&line));
-                    if let Some(loss) = f.loss() {
-                        drop(f.write(&format_line(LogLevel::Alert, None, loss.as_bytes())));
-                    }
-                }
-                LogSink::Stderr => drop(std::io::stderr().write_all(&line)),
+                LogSink::File(f) => f.write_line(&line),
+                LogSink::Stderr => match stderr() {
+                    Some(f) => f.write_line(&line),
+                    None => drop(std::io::stderr().write_all(&line)),
+                },
                 LogSink::Syslog(s) => s.send(level, &line[..line.len() - 1]),
             }
         }
@@ -350,10 +380,13 @@ impl Request {
         }
     }
 
+    /// A server has been chosen to pass the request on to.
+    pub(crate) fn has_upstream(&self) -> bool {
+        !self.upstream.is_empty() && !self.exchange.scheme.is_empty()
+    }
+
     fn write_upstream(&self, line: &mut Vec<u8>) {
-        let Some(up) = self.upstream.last().filter(|_| !self.exchange.scheme.is_empty()) else {
-            return;
-        };
+        let Some(up) = self.upstream.last().filter(|_| self.has_upstream()) else { return };
         line.extend_from_slice(b", upstream: \"");
         line.extend_from_slice(self.exchange.scheme.as_bytes());
         line.extend_from_slice(&up.peer);

@@ -36,6 +36,14 @@ impl Request {
         self.unknown.now.get()
     }
 
+    /// Who asked for a value has seen that a match was given up, and says so in the answer itself.
+    #[cold]
+    pub fn forget_failed_match(&self) {
+        if self.header_sent {
+            self.unknown.now.set(false);
+        }
+    }
+
     /// A value is asked for again that was made while a match was given up.
     #[cold]
     pub(crate) fn fail_again(&self) {

@@ -43,8 +43,14 @@ pub fn respond(r: &mut Request, status: u16) -> Flow {
             return send_error_page(r, status, page);
         }
     }
-    r.discard_body = true;
+    throw_body_away(r);
     builtin(r, status)
+}
+
+/// Nobody asks a client that is refused to send its body.
+fn throw_body_away(r: &mut Request) {
+    r.discard_body = true;
+    r.body.expect_continue = false;
 }
 
 /// Which statuses end the connection.
@@ -65,6 +71,8 @@ fn send_error_page(r: &mut Request, status: u16, page: &ErrorPage) -> Flow {
     };
     if page.overwrite == Some(0) {
         r.err_status = 0;
+    } else if page.overwrite.is_some_and(|code| code != 200) {
+        r.body.expect_continue = false;
     }
     let target = r.eval(&page.target);
     if target.first() == Some(&b'/') {
@@ -87,7 +95,7 @@ fn send_error_page(r: &mut Request, status: u16, page: &ErrorPage) -> Flow {
     };
     r.err_status = status;
     set_location(r, &target);
-    r.discard_body = true;
+    throw_body_away(r);
     builtin(r, status)
 }
 

@@ -150,7 +150,8 @@ const ROWS: &[Row] = &[
     )
     .note(
         "A log that is a pipe or fifo is written by a thread: what its reader leaves unread beyond 1m is \
-         dropped, and the error log says how many lines.",
+         dropped, and the error log says how many lines. One whose name has variables is written without \
+         waiting: what a pipe has no room for is dropped, as told once a minute.",
     ),
     Row::new(
         "open_log_file_cache",

@@ -24,6 +24,20 @@ pub fn free_bytes(_: &Path) -> io::Result<u64> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Opens for appending, and creates what is not there. Neither opening a fifo nor writing to it waits
+/// for a reader: that is an error (`ENXIO`, `EAGAIN`).
+#[cfg(unix)]
+pub fn append_at_once(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = File::options();
+    options.create(true).append(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+#[cfg(not(unix))]
+pub fn append_at_once(path: &Path) -> io::Result<File> {
+    File::options().create(true).append(true).open(path)
+}
+
 /// Writes all of it, and waits for the reader of a pipe, also of one that was opened not to wait.
 pub fn write_waiting(mut file: &File, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {

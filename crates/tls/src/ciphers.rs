@@ -117,6 +117,26 @@ pub fn select(text: &str) -> Vec<SupportedCipherSuite> {
     chosen.iter().map(|i| SUITES[*i].suite).collect()
 }
 
+/// The words of a cipher string that ask for suites and find none here, but for those that the
+/// string itself takes away again.
+pub fn left_out(text: &str) -> Vec<&str> {
+    let tokens = || text.split([':', ',', ' ', ';']).filter(|t| !t.is_empty());
+    let taken_away: Vec<&str> = tokens().filter_map(|t| t.strip_prefix(['!', '-'])).collect();
+    let is_wanted = |t: &&str| {
+        let parts = || t.split(['-', '+']).chain([*t]);
+        // The suites of TLS 1.3 are there whatever this string says.
+        !t.starts_with(['!', '-', '+', '@'])
+            && !t.starts_with("TLS_AES_")
+            && !t.starts_with("TLS_CHACHA20_")
+            && !parts().any(|part| taken_away.contains(&part))
+    };
+    let mut found: Vec<&str> =
+        tokens().filter(is_wanted).filter(|t| !SUITES.iter().any(|s| s.matches(t))).collect();
+    let mut seen = std::collections::HashSet::new();
+    found.retain(|t| seen.insert(*t));
+    found
+}
+
 /// The TLS 1.3 suites of OpenSSL's `Ciphersuites`, or the first name that there is not.
 pub fn select_tls13(text: &str) -> Result<Vec<SupportedCipherSuite>, String> {
     let find = |name: &str| {
@@ -280,6 +300,15 @@ mod tests {
         );
         assert_eq!(names("RSA:kRSA:AES128-SHA:nothing"), "");
         assert_eq!(names("!ALL:ECDHE"), "");
+    }
+
+    #[test]
+    fn what_is_left_out() {
+        assert!(left_out("HIGH:!aNULL:!MD5").is_empty());
+        assert!(left_out("ECDHE+AESGCM:TLS_AES_128_GCM_SHA256:@SECLEVEL=2").is_empty());
+        let mixed = "ECDHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES128-GCM-SHA256:AES128-SHA:kEDH+AESGCM";
+        assert_eq!(left_out(mixed), ["DHE-RSA-AES128-GCM-SHA256", "AES128-SHA", "kEDH+AESGCM"]);
+        assert!(left_out("ECDHE:DHE-RSA-AES256-SHA:!DHE").is_empty());
     }
 
     #[test]

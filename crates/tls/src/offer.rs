@@ -65,7 +65,39 @@ pub struct Offer {
     pub certificate: Option<String>,
     pub key: Option<String>,
     /// What is left out without harm.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
+}
+
+/// The directives whose values may be taken in part, by what follows their prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    Protocols,
+    Ciphers,
+    Curves,
+    Dhparam,
+    /// `ssl_conf_command` has said it in their place.
+    Command,
+}
+
+impl About {
+    pub const COUNT: usize = 5;
+
+    pub fn suffix(self) -> &'static str {
+        match self {
+            About::Protocols => "protocols",
+            About::Ciphers => "ciphers",
+            About::Curves => "ecdh_curve",
+            About::Dhparam => "dhparam",
+            About::Command => "conf_command",
+        }
+    }
+}
+
+/// What is left out of a directive's value.
+#[derive(Debug)]
+pub struct Note {
+    pub about: About,
+    pub text: String,
 }
 
 /// Why a configuration cannot be: the message, and what to do.
@@ -91,6 +123,7 @@ impl Words {
             notes: Vec::new(),
         };
         let mut suites13 = ciphers::all_tls13();
+        let by_command = self.by_command();
         for (name, value) in std::mem::take(&mut self.commands) {
             self.command(&name, &value, &mut offer, &mut suites13)?;
         }
@@ -100,9 +133,8 @@ impl Words {
             return refuse(text, "Weir speaks TLSv1.2 and TLSv1.3; name one of them");
         }
         if !shown.is_empty() {
-            offer
-                .notes
-                .push(format!("{} left out: Weir speaks TLSv1.2 and TLSv1.3", shown.join(" ")));
+            let text = format!("{} left out: Weir speaks TLSv1.2 and TLSv1.3", shown.join(" "));
+            offer.notes.push(Note { about: About::Protocols, text });
         }
         let mut suites = suites13;
         let suites12 = ciphers::select(&self.ciphers);
@@ -122,15 +154,38 @@ impl Words {
         if self.protocols.0 & TLS12_BIT != 0 {
             offer.versions.push(&TLS12);
             suites.extend(suites12);
+            let left_out = ciphers::left_out(&self.ciphers);
+            if !left_out.is_empty() {
+                let text = format!(
+                    "{} left out: Weir has ECDHE with AES-GCM or ChaCha20",
+                    left_out.join(" ")
+                );
+                offer.notes.push(Note { about: by_command.0, text });
+            }
         }
-        let groups = self.groups(&mut offer)?;
+        let groups = self.groups(&mut offer, by_command.1)?;
         offer.provider = server::provider(suites, groups);
         Ok(offer)
+    }
+
+    /// Who has the last word on suites and curves: their directives, or a command.
+    fn by_command(&self) -> (About, About) {
+        let any = |names: [&str; 2]| {
+            self.commands
+                .iter()
+                .any(|(n, _)| names.iter().any(|known| n.eq_ignore_ascii_case(known)))
+        };
+        let of = |named, usual| if named { About::Command } else { usual };
+        (
+            of(any(["ciphers", "cipherstring"]), About::Ciphers),
+            of(any(["groups", "curves"]), About::Curves),
+        )
     }
 
     fn groups(
         &self,
         offer: &mut Offer,
+        about: About,
     ) -> Result<Vec<&'static dyn rustls::crypto::SupportedKxGroup>, Refusal> {
         let failed = format!("SSL_CTX_set1_curves_list(\"{}\") failed", self.curves);
         let Ok((groups, left_out)) = ciphers::groups(&self.curves) else {
@@ -144,7 +199,7 @@ impl Words {
                 "{} left out: Weir has X25519, prime256v1 and secp384r1",
                 left_out.join(" ")
             );
-            offer.notes.push(text);
+            offer.notes.push(Note { about, text });
         }
         Ok(groups)
     }
@@ -224,6 +279,8 @@ mod tests {
     fn versions_and_suites() {
         let offer = words(0x3c, "HIGH:!aNULL:!MD5").resolve().ok().unwrap();
         assert_eq!((offer.versions.len(), offer.notes.len()), (2, 1));
+        let mixed = words(0x30, "ECDHE+AESGCM:DHE-RSA-AES128-GCM-SHA256").resolve().ok().unwrap();
+        assert!(mixed.notes[0].about == About::Ciphers, "{:?}", mixed.notes);
         assert!(words(0x0c, "HIGH").resolve().is_err());
         assert!(words(0x30, "AES128-SHA").resolve().is_err());
         assert!(words(0x20, "AES128-SHA").resolve().is_ok());

@@ -4,7 +4,7 @@ use crate::changes::{AtStart, Changes};
 use crate::globals::Global;
 use crate::heirs::Successor;
 use crate::limits;
-use crate::load::{self, Loaded, Paths};
+use crate::load::{self, Loaded, Paths, Warning};
 use crate::orphan::Orphan;
 use crate::serving::Serving;
 use crate::sockets::Sockets;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_conf::{BundleLoader, Sources};
 use weir_http::generation::Generation;
-use weir_http::logger::{self, LogLevel};
+use weir_http::logger::{self, ErrorLog, LogLevel};
 use weir_module::Mode;
 use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover;
@@ -102,15 +102,19 @@ fn reload_single(paths: &Paths, serving: &mut Serving) {
     log(&serving.generation, LogLevel::Notice, "reconfiguring");
     let loaded = match load::load(paths, Mode::Serve) {
         Ok(l) => l,
-        Err(e) => return log(&serving.generation, LogLevel::Emerg, &e.line),
+        Err(e) => {
+            log_warnings(&serving.generation.error_log, &e.warnings);
+            return log(&serving.generation, LogLevel::Emerg, &e.line);
+        }
     };
+    log_warnings(&serving.generation.error_log, &loaded.warnings);
     let global = loaded.generation.global.get::<Global>();
     let changes =
         Changes::alone(&AtStart::of(serving.generation.global.get()), &AtStart::of(global));
     let workers = global.workers();
     match serving.sockets.adopt(&loaded.generation, workers, Vec::new()) {
         Ok(sockets) => {
-            log_warnings(&loaded, &changes);
+            log_changes(&loaded.generation, &changes);
             if let Err(e) = serving.replace(loaded.generation, sockets) {
                 log(&serving.generation, LogLevel::Emerg, &e);
             }
@@ -158,14 +162,14 @@ pub fn move_pid(have: &mut Option<PathBuf>, paths: &Paths, gen: &Generation) {
     }
 }
 
-/// Tells what a configuration warns of, as `-t` does.
-pub fn log_warnings(loaded: &Loaded, changes: &Changes) {
-    let first_line = |w: &String| {
-        let line = w.lines().next().unwrap_or_default();
-        line.split_once("] ").map_or(line, |(_, text)| text).to_string()
-    };
-    let of_text = loaded.warnings.iter().map(first_line);
-    of_text.chain(changes.warnings()).for_each(|w| log(&loaded.generation, LogLevel::Warn, &w));
+/// Tells what a new configuration warns of, as `-t` does, in the log that is in force.
+pub fn log_warnings(to: &ErrorLog, warnings: &[Warning]) {
+    warnings.iter().for_each(|w| to.log(w.level, None, w.line.as_bytes()));
+}
+
+/// Tells what of the new configuration only a restart would bring, in its own log.
+pub fn log_changes(gen: &Generation, changes: &Changes) {
+    changes.warnings().for_each(|w| log(gen, LogLevel::Warn, &w));
 }
 
 impl Serving {

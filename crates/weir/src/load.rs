@@ -3,6 +3,7 @@
 use crate::globals::{Global, ROWS};
 use crate::missing::MISSING;
 use crate::place;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,8 +31,30 @@ pub struct Paths {
 pub struct Loaded {
     pub generation: Arc<Generation>,
     pub sources: Sources,
-    /// Rendered warnings.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
+}
+
+/// What is told and no error.
+pub struct Warning {
+    pub level: LogLevel,
+    /// For the terminal.
+    pub text: String,
+    /// For a log.
+    pub line: String,
+}
+
+impl Warning {
+    /// Of what is found with each server or location that inherits a directive, a place is told once.
+    fn all(found: &[Diagnostic], sources: &Sources) -> Vec<Warning> {
+        let mut told = HashSet::new();
+        let is_new = |w: &&Diagnostic| w.at.is_none() || told.insert(w.first_line(sources));
+        let of = |w: &Diagnostic| Warning {
+            level: w.level,
+            text: w.render(sources, PROGRAM),
+            line: w.first_line(sources),
+        };
+        found.iter().filter(is_new).map(of).collect()
+    }
 }
 
 impl Loaded {
@@ -45,6 +68,8 @@ impl Loaded {
 pub struct Refused {
     pub text: String,
     pub line: String,
+    /// What was told before it.
+    pub warnings: Vec<Warning>,
 }
 
 static NUMBER: AtomicU64 = AtomicU64::new(1);
@@ -64,21 +89,30 @@ pub fn load_from(paths: &Paths, mode: Mode, loader: &dyn Loader) -> Result<Loade
     let mut sources = Sources::new();
     match run(paths, mode, loader, &mut sources) {
         Ok((generation, warnings)) => {
-            let warnings = warnings.iter().map(|w| w.render(&sources, PROGRAM)).collect();
+            let warnings = Warning::all(&warnings, &sources);
             Ok(Loaded { generation: Arc::new(generation), sources, warnings })
         }
-        Err(errors) => Err(Refused {
-            text: errors.iter().map(|e| e.render(&sources, PROGRAM)).collect(),
-            line: first_error(&errors).map(|e| e.first_line(&sources)).unwrap_or_default(),
-        }),
+        Err(errors) => Err(refused(&errors, &sources)),
+    }
+}
+
+fn refused(errors: &[Diagnostic], sources: &Sources) -> Refused {
+    let (told, errors): (Vec<Diagnostic>, Vec<Diagnostic>) =
+        errors.iter().cloned().partition(|e| !is_error(e));
+    let warnings = Warning::all(&told, sources);
+    let texts = warnings.iter().map(|w| w.text.clone());
+    Refused {
+        text: texts.chain(errors.iter().map(|e| e.render(sources, PROGRAM))).collect(),
+        line: errors.first().map(|e| e.first_line(sources)).unwrap_or_default(),
+        warnings,
     }
 }
 
 /// Warnings, then all that is wrong, what nginx finds first before the rest.
 type Errors = Vec<Diagnostic>;
 
-fn first_error(errors: &[Diagnostic]) -> Option<&Diagnostic> {
-    errors.iter().find(|e| e.level < weir_conf::Level::Error && e.level != weir_conf::Level::Alert)
+fn is_error(e: &Diagnostic) -> bool {
+    e.level < weir_conf::Level::Error && e.level != weir_conf::Level::Alert
 }
 
 fn run(

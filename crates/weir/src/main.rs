@@ -33,7 +33,7 @@ mod workers;
 
 use crate::cli::{Action, Args};
 use crate::globals::Global;
-use crate::load::{Loaded, Paths, Refused};
+use crate::load::{Loaded, Paths, Refused, Warning};
 use crate::sockets::Sockets;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,9 @@ use weir_http::conf::CoreLoc;
 use weir_http::generation::Generation;
 use weir_http::logger::{could_open, ErrorLog, LogLevel, LogSink};
 use weir_module::{Layout, Mode};
+
+/// What nginx says when it gives up to listen.
+const STILL: &str = "still could not bind()";
 
 #[global_allocator]
 static ALLOCATOR: weir_runtime::memory::Memory = weir_runtime::memory::Memory;
@@ -97,7 +100,7 @@ fn test(args: &Args, with_dump: bool) -> Result<(), String> {
     let failed =
         |text: &str| format!("{text}{}: configuration file {name} test failed\n", load::PROGRAM);
     let loaded = load::load(paths, Mode::Test).map_err(|e| failed(&e.text))?;
-    loaded.warnings.iter().for_each(|w| say(w));
+    loaded.warnings.iter().for_each(|w| say(&w.text));
     if args.strict && !loaded.warnings.is_empty() {
         return Err(failed(""));
     }
@@ -147,12 +150,13 @@ fn serve(paths: &Paths) -> Result<(), String> {
     let inherited = upgrade::take_sockets();
     let loaded = match load::load(paths, Mode::Serve) {
         Ok(l) => l,
-        Err(Refused { text, line }) => {
-            log_refusal(paths, &line);
+        Err(Refused { text, line, warnings }) => {
+            log_start(paths, &warnings, Some(&line));
             return Err(text);
         }
     };
-    loaded.warnings.iter().for_each(|w| say(w));
+    loaded.warnings.iter().for_each(|w| say(&w.text));
+    log_start(paths, &loaded.warnings, None);
     let waiter = signals::Waiter::new().map_err(|e| emerg(&format!("signalfd() failed: {e}")))?;
     let global = loaded.generation.global.get::<Global>();
     let orphan = match inherited {
@@ -161,7 +165,11 @@ fn serve(paths: &Paths) -> Result<(), String> {
     };
     let sockets = Sockets::default()
         .adopt(&loaded.generation, global.workers(), Vec::new())
-        .map_err(|e| format!("{}{}", emerg(&e), emerg("still could not bind()")))?;
+        .map_err(|e| {
+            let log = &loaded.generation.error_log;
+            [&e, STILL].iter().for_each(|text| log.log(LogLevel::Emerg, None, text.as_bytes()));
+            format!("{}{}", emerg(&e), emerg(STILL))
+        })?;
     listen::drop_inherited();
     if paths.conf.is_none() {
         announce(&sockets);
@@ -225,17 +233,18 @@ fn announce(sockets: &Sockets) {
     }
 }
 
-/// A refused configuration is told in the error log as well as on the terminal.
-fn log_refusal(paths: &Paths, line: &str) {
+/// What is said of the configuration at the start is told in a log as well as on the terminal. As
+/// with nginx that is the log of `-e` or of the build: the configuration's is not yet in force.
+fn log_start(paths: &Paths, warnings: &[Warning], refusal: Option<&str>) {
     let path = paths.error_log_path();
-    if paths.conf.is_none() || path.as_os_str() == "stderr" {
+    let nothing = warnings.is_empty() && refusal.is_none();
+    if nothing || paths.conf.is_none() || path.as_os_str() == "stderr" {
         return;
     }
-    if let Ok(file) = weir_http::logger::log_file(&path) {
-        let sinks = vec![(LogSink::File(file), LogLevel::Error)];
-        let text = line.split_once("] ").map_or(line, |(_, t)| t);
-        ErrorLog { sinks }.log(LogLevel::Emerg, None, text.as_bytes());
-    }
+    let Ok(file) = weir_http::logger::log_file(&path) else { return };
+    let log = ErrorLog { sinks: vec![(LogSink::File(file), LogLevel::Notice)] };
+    warnings.iter().for_each(|w| log.log(w.level, None, w.line.as_bytes()));
+    refusal.iter().for_each(|line| log.log(LogLevel::Emerg, None, line.as_bytes()));
 }
 
 /// Limits, environment and directory of the serving process.

@@ -3,7 +3,7 @@
 //! does not end is killed, what cannot be started is tried again.
 
 use crate::changes::{AtStart, Changes};
-use crate::control::{log_failures, log_warnings, move_pid, remove_pid, serve};
+use crate::control::{log_changes, log_failures, log_warnings, move_pid, remove_pid, serve};
 use crate::globals::Global;
 use crate::heirs;
 use crate::kept::{self, Kept};
@@ -303,8 +303,12 @@ impl Master<'_> {
         self.log(LogLevel::Notice, "reconfiguring");
         let loaded = match load::load(self.paths, Mode::Serve) {
             Ok(l) => l,
-            Err(e) => return self.log(LogLevel::Emerg, &e.line),
+            Err(e) => {
+                log_warnings(&self.kept.error_log, &e.warnings);
+                return self.log(LogLevel::Emerg, &e.line);
+            }
         };
+        log_warnings(&self.kept.error_log, &loaded.warnings);
         let new = Arc::clone(&loaded.generation);
         let global = new.global.get::<Global>();
         let sockets = match self.sockets.adopt(&new, global.workers(), Vec::new()) {
@@ -312,7 +316,7 @@ impl Master<'_> {
             Err(e) => return self.log(LogLevel::Emerg, &e),
         };
         let changes = Changes::under_master(&self.kept.main, &AtStart::of(global));
-        log_warnings(&loaded, &changes);
+        log_changes(&new, &changes);
         let (kept, generation) = Kept::of(loaded);
         drop(new);
         self.sockets = sockets;

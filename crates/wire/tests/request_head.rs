@@ -210,7 +210,7 @@ fn limits_are_counted_in_buffers() {
     assert_eq!(parse_with(&limits, &header(128)).0, Ok(Progress::Complete));
     let (result, head) = parse_with(&limits, &header(129));
     let error = result.expect_err("too long");
-    assert_eq!(error, ParseError::HeaderTooLarge { start: 16 });
+    assert_eq!(error, ParseError::HeaderTooLarge { start: 16, end: 144 });
     let mut out = Vec::new();
     error.write_log(&head, &header(129), &mut out);
     assert!(out.starts_with(b"client sent too long header line: \"A: aaaa"));

@@ -22,12 +22,7 @@ pub fn host(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 
 /// As it was sent, also when it could not be parsed.
 pub fn request_line(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    let line = r.request_line();
-    if !line.is_empty() {
-        return some(out, line);
-    }
-    let end = r.buf.iter().position(|b| matches!(b, b'\r' | b'\n'));
-    some_if_any(out, &r.buf[..end.unwrap_or(r.buf.len())])
+    some(out, r.request_line())
 }
 
 pub fn request_uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
@@ -97,7 +92,7 @@ pub fn is_request_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 
 /// Of a URI that was refused: empty. Without any: missing.
 pub fn uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, &r.uri) && !(r.uri.is_empty() && r.unparsed_uri().is_empty())
+    some(out, &r.uri) && !(r.uri.is_empty() && r.method_name().is_empty())
 }
 
 pub fn args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
@@ -140,7 +135,8 @@ pub fn server_name(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 }
 
 pub fn server_protocol(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some_if_any(out, r.bytes(r.head.protocol))
+    // Of one that was cut off: empty. Without any: missing.
+    some(out, r.bytes(r.head.protocol)) && r.head.protocol.end > 0
 }
 
 /// The header's value, or the length of a chunked body that has been read.

@@ -290,7 +290,11 @@ pub fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
         if conf.cache.is_on() && conf.cache.key.is_none() && family.wire != Wire::Http {
             let name = family.name;
             let text = format!("no \"{name}_cache_key\" for \"{name}_cache\"");
-            b.cf.warnings.push(Diagnostic::warn(text));
+            let w = Diagnostic::warn(text);
+            b.cf.warnings.push(match conf.cache.cache_at {
+                Some(at) => w.at(at),
+                None => w,
+            });
         }
         if family.buffers {
             let mode = b.cf.mode;

@@ -562,6 +562,7 @@ async fn finish(
 ) -> Flow {
     let ended = relayed.is_ok();
     let gone = client_gone || matches!(relayed, Err(Fault::ClientGone));
+    let mut own_fault = matches!(relayed, Err(Fault::File(_)));
     if let Err(fault) = relayed {
         fault.log(r, b"");
     }
@@ -576,12 +577,15 @@ async fn finish(
             r.abort(499);
             return Flow::Close;
         }
-        Err(fault) => fault.log(r, b""),
+        Err(fault) => {
+            own_fault |= matches!(fault, Fault::File(_));
+            fault.log(r, b"");
+        }
     }
     // What came is still sent; that it is cut short shows in the missing end, and nginx logs it as
-    // complete.
+    // complete where it was cut by the server.
     r.keepalive = false;
-    r.complete = r.drain(0).await.is_ok();
+    r.complete = r.drain(0).await.is_ok() && !own_fault;
     Flow::Close
 }
 

@@ -18,7 +18,9 @@ macro_rules! ssl_rows {
             Row::new(concat!($prefix, "ssl_session_reuse"), HSL, Arity::FLAG, "on", "Sessions with servers are resumed.", loc!(session_reuse, |d: &Directive| d.flag())),
             Row::new(concat!($prefix, "ssl_protocols"), HSL, Arity::ONE_MORE, "TLSv1.2 TLSv1.3", "The versions spoken with servers.", |cf, d| {
                 let set = $crate::ssl::protocols(d)?;
-                let slot = &mut rows::pick::<$slot>(cf).tls.protocols;
+                let tls = &mut rows::pick::<$slot>(cf).tls;
+                tls.places.keep(weir_tls::offer::About::Protocols, d);
+                let slot = &mut tls.protocols;
                 let before = slot.as_option().map_or(0, |p| p.0);
                 slot.set(weir_tls::offer::Protocols(before | set.0));
                 Ok(())
@@ -26,9 +28,11 @@ macro_rules! ssl_rows {
             .note("versions below TLSv1.2 are left out with a warning, and refused where they stand alone"),
             Row::new(concat!($prefix, "ssl_ciphers"), HSL, Arity::ONE, "DEFAULT", "The suites of TLS 1.2 for servers, in OpenSSL's language.", |cf, d| {
                 let text = d.text(0)?.to_string();
-                rows::pick::<$slot>(cf).tls.ciphers.once(d, text)
+                let tls = &mut rows::pick::<$slot>(cf).tls;
+                tls.places.keep(weir_tls::offer::About::Ciphers, d);
+                tls.ciphers.once(d, text)
             })
-            .note("ECDHE with AES-GCM or ChaCha20; other suites match nothing, and a string that leaves none is refused"),
+            .note("ECDHE with AES-GCM or ChaCha20; what names other suites is left out with a warning, and a string that leaves none is refused"),
             Row::new(concat!($prefix, "ssl_name"), HSL, Arity::ONE, $host, "The server's name, for SNI and verification.", |cf, d| {
                 let name = Some(std::sync::Arc::new(weir_http::vars::template(cf, d, 0)?));
                 rows::pick::<$slot>(cf).tls.name.once(d, name)
@@ -57,7 +61,9 @@ macro_rules! ssl_rows {
             }),
             Row::new(concat!($prefix, "ssl_conf_command"), HSL, Arity::TWO, "", "A command of OpenSSL's configuration.", |cf, d| {
                 let pair = (d.text(0)?.to_string(), d.text(1)?.to_string());
-                let list = &mut rows::pick::<$slot>(cf).tls.commands;
+                let tls = &mut rows::pick::<$slot>(cf).tls;
+                tls.places.keep(weir_tls::offer::About::Command, d);
+                let list = &mut tls.commands;
                 match list.as_mut() {
                     Some(all) => all.push(pair),
                     None => list.set(vec![pair]),

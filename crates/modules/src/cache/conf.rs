@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weir_cache::store::Params;
 use weir_cache::Store;
+use weir_conf::Position;
 use weir_http::zones;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Diagnostic, Level, Val};
 use weir_script::template::Template;
@@ -58,6 +59,8 @@ pub enum StoreTo {
 #[derive(Default)]
 pub struct CacheConf {
     pub cache: Val<Use>,
+    /// Where it is said; inherited with it.
+    pub cache_at: Option<Position>,
     pub key: Val<Option<Arc<Template>>>,
     /// Status (0 for any) and seconds, in order.
     pub valid: Val<Arc<Vec<(u16, i64)>>>,
@@ -119,6 +122,7 @@ impl CacheConf {
         let stored_here = stored && self.stores();
         let cached_here = cached && self.is_on();
         self.cache.merge(&parent.cache, || Use::Off);
+        self.cache_at = self.cache_at.or(parent.cache_at.filter(|_| !cached));
         self.store.merge(&parent.store, || StoreTo::Off);
         if stored_here && !cached {
             self.cache.set(Use::Off);

@@ -108,7 +108,9 @@ pub fn set_cache(
         }
         None => Use::Vars(Arc::new(template)),
     };
-    pick(cf).cache.set(used);
+    let conf = pick(cf);
+    conf.cache_at = Some(d.position());
+    conf.cache.set(used);
     Ok(())
 }
 

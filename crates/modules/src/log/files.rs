@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
 use std::rc::Rc;
 
@@ -51,7 +51,7 @@ pub fn open(cache: Option<&FileCache>, path: &[u8]) -> io::Result<Rc<File>> {
 }
 
 fn fresh(path: &[u8]) -> io::Result<Rc<File>> {
-    OpenOptions::new().create(true).append(true).open(bytes_path(path)).map(Rc::new)
+    weir_runtime::fs::append_at_once(&bytes_path(path)).map(Rc::new)
 }
 
 fn cached(all: &mut Open, cache: &FileCache, path: &[u8]) -> io::Result<Rc<File>> {

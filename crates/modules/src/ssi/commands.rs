@@ -162,7 +162,13 @@ fn params<'a>(r: &Request, spec: &Spec, command: &'a Command) -> Result<Params<'
 
 fn echo(r: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> Result<(), Fault> {
     let mut value = Vec::new();
-    if !strings::variable(r, &state.page, params.must(0), &mut value) {
+    let failed_before = r.match_failed();
+    let found = strings::variable(r, &state.page, params.must(0), &mut value);
+    if r.match_failed() && !failed_before {
+        r.forget_failed_match();
+        return Err(Fault::Command);
+    }
+    if !found {
         value.extend_from_slice(params.get(1).unwrap_or(b"(none)"));
     }
     if value.is_empty() {

@@ -14,7 +14,7 @@ use weir_module::{Cf, ConfResult, Diagnostic, Slots};
 use weir_runtime::listen::ListenAddr;
 use weir_tls::judge::Judge;
 use weir_tls::load;
-use weir_tls::offer::{Offer, Refusal, Words};
+use weir_tls::offer::{About, Note, Offer, Refusal, Words};
 use weir_tls::rustls::pki_types::CertificateDer;
 use weir_tls::rustls::sign::CertifiedKey;
 use weir_tls::server::{Offered, Server, Settings, VerifyClient};
@@ -107,7 +107,7 @@ fn server(
     if conf.certificates.is_empty() && !*conf.reject_handshake {
         return Ok(None);
     }
-    let offer = offer(cf, slots, conf)?;
+    let offer = offer(cf, conf)?;
     let has_variables =
         conf.certificates.iter().chain(conf.keys.iter()).any(|n| n.template.is_some());
     let (hints, trust) = trust(cf, conf)?;
@@ -121,7 +121,8 @@ fn server(
             let why = weir_http::core_rows::os_text(&e);
             emerg(format!("BIO_new_file(\"{}\") failed ({why})", path.display()))
         })?;
-        note(cf, slots, "\"ssl_dhparam\" is not used: clients take ECDHE");
+        let note = Note { about: About::Dhparam, text: "not used: clients take ECDHE".to_string() };
+        cf.warnings.push(conf.places.warning("ssl", &note));
     }
     let settings = Settings {
         provider: offer.provider,
@@ -145,16 +146,7 @@ fn server(
     Ok(Some(Tls { server, find: has_variables.then_some(certs::find) }))
 }
 
-/// A warning that points at the server it is about.
-fn note(cf: &mut Cf, slots: &Slots, text: &str) {
-    let w = Diagnostic::warn(text.to_string());
-    cf.warnings.push(match slots.get::<CoreSrv>().at {
-        Some(at) => w.at(at),
-        None => w,
-    });
-}
-
-fn offer(cf: &mut Cf, slots: &Slots, conf: &SslSrv) -> ConfResult<Offer> {
+fn offer(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Offer> {
     let words = Words {
         protocols: *conf.protocols,
         ciphers: String::clone(&conf.ciphers),
@@ -163,9 +155,7 @@ fn offer(cf: &mut Cf, slots: &Slots, conf: &SslSrv) -> ConfResult<Offer> {
         commands: Vec::clone(&conf.commands),
     };
     let offer = words.resolve().map_err(refusal)?;
-    for text in &offer.notes {
-        note(cf, slots, text);
-    }
+    cf.warnings.extend(offer.notes.iter().map(|n| conf.places.warning("ssl", n)));
     Ok(offer)
 }
 

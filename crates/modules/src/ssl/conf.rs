@@ -3,9 +3,12 @@
 use super::ocsp::{Cache, Mode, Responder};
 use super::stapling::Fetched;
 use std::sync::Arc;
-use weir_module::{merge_values, slot, ArgsExt, Cf, ConfResult, ConfType, Directive, Level, Val};
+use weir_conf::{Position, Span};
+use weir_module::{
+    merge_values, slot, ArgsExt, Cf, ConfResult, ConfType, Diagnostic, Directive, Level, Val,
+};
 use weir_script::template::Template;
-use weir_tls::offer::Protocols;
+use weir_tls::offer::{About, Note, Protocols};
 use weir_tls::server::VerifyClient;
 use weir_tls::sessions::Zone;
 
@@ -50,8 +53,36 @@ pub enum Builtin {
     Sessions(u64),
 }
 
+/// Where the directives stand that may be taken in part; a value is inherited with its place.
+#[derive(Clone, Copy, Default)]
+pub struct Places([Option<(Position, Span)>; About::COUNT]);
+
+impl Places {
+    /// The first of several that say something together is the one.
+    pub fn keep(&mut self, about: About, d: &Directive) {
+        self.0[about as usize].get_or_insert((d.position(), d.name.span));
+    }
+
+    pub fn merge(&mut self, parent: &Places) {
+        for (own, outer) in self.0.iter_mut().zip(parent.0) {
+            *own = own.or(outer);
+        }
+    }
+
+    /// A warning of the directive `PREFIX_…`, at its place.
+    pub fn warning(&self, prefix: &str, note: &Note) -> Diagnostic {
+        let text = format!("\"{prefix}_{}\": {}", note.about.suffix(), note.text);
+        let w = Diagnostic::warn(text);
+        match self.0[note.about as usize] {
+            Some((at, span)) => w.at(at).point(span),
+            None => w,
+        }
+    }
+}
+
 #[derive(Default)]
 pub struct SslSrv {
+    pub places: Places,
     pub certificates: Val<Vec<Name>>,
     pub keys: Val<Vec<Name>>,
     pub passwords: Val<Arc<Vec<Vec<u8>>>>,
@@ -96,6 +127,7 @@ impl ConfType for SslSrv {
     slot!();
 
     fn merge(&mut self, parent: &SslSrv) -> ConfResult {
+        self.places.merge(&parent.places);
         merge_values!(self, parent;
             certificates = Vec::new(),
             keys = Vec::new(),

@@ -3,7 +3,7 @@
 
 use super::build::{reader, refusal};
 use super::certs::{value, Loaded};
-use super::conf::{CacheRule, Name};
+use super::conf::{CacheRule, Name, Places};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -20,6 +20,7 @@ use weir_upstream::tls::{ClientTls, Own, Settings, Wanted};
 
 #[derive(Default)]
 pub struct Outgoing {
+    pub places: Places,
     pub session_reuse: Val<bool>,
     pub protocols: Val<Protocols>,
     pub ciphers: Val<String>,
@@ -45,6 +46,7 @@ pub struct Outgoing {
 
 impl Outgoing {
     pub fn merge(&mut self, parent: &Outgoing) {
+        self.places.merge(&parent.places);
         merge_values!(self, parent;
             session_reuse = true,
             protocols = Protocols::default(),
@@ -81,9 +83,7 @@ impl Outgoing {
             commands: Vec::clone(&self.commands),
         };
         let offer = words.resolve().map_err(refusal)?;
-        let notes =
-            offer.notes.iter().map(|n| Diagnostic::warn(format!("\"{what}_protocols\": {n}")));
-        cf.warnings.extend(notes);
+        cf.warnings.extend(offer.notes.iter().map(|n| self.places.warning(what, n)));
         let certificate = self.certificate.as_ref().filter(|n| !n.text.is_empty());
         if certificate.is_some() && self.key.is_none() {
             let shown = certificate.map(|n| String::from_utf8_lossy(&n.text).into_owned());

@@ -5,7 +5,7 @@ use super::ocsp::{Cache, Mode};
 use std::sync::Arc;
 use weir_base::units;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
-use weir_tls::offer::Protocols;
+use weir_tls::offer::{About, Protocols};
 use weir_tls::server::VerifyClient;
 use weir_tls::sessions::Zone;
 
@@ -18,6 +18,17 @@ macro_rules! srv {
         |cf, d| {
             let v = $read(d)?;
             cf.get::<SslSrv>().$field.once(d, v)
+        }
+    };
+}
+
+/// The same for what may be taken in part, so that its place is known.
+macro_rules! placed {
+    ($field:ident, $about:ident) => {
+        |cf, d| {
+            let slot = cf.get::<SslSrv>();
+            slot.places.keep(About::$about, d);
+            slot.$field.once(d, word(d)?)
         }
     };
 }
@@ -55,14 +66,14 @@ pub const ROWS: &[Row] = &[
         refuse(d, "Weir has no Encrypted Client Hello; remove the directive: clients then send the name in clear")
     })
     .note("refused: rustls does not serve it"),
-    Row::new("ssl_dhparam", HS, Arity::ONE, "", "Parameters of DHE key exchange.", srv!(dhparam, word))
+    Row::new("ssl_dhparam", HS, Arity::ONE, "", "Parameters of DHE key exchange.", placed!(dhparam, Dhparam))
         .note("the file must be there and is not used, with a warning: rustls has no DHE, clients take ECDHE"),
-    Row::new("ssl_ecdh_curve", HS, Arity::ONE, "auto", "The curves of ECDHE key exchange.", srv!(curve, word))
+    Row::new("ssl_ecdh_curve", HS, Arity::ONE, "auto", "The curves of ECDHE key exchange.", placed!(curve, Curves))
         .note("X25519, prime256v1 and secp384r1; others in the list are left out with a warning"),
     Row::new("ssl_protocols", HS, Arity::ONE_MORE, "TLSv1.2 TLSv1.3", "The versions that are spoken.", set_protocols)
         .note("versions below TLSv1.2 are left out with a warning, and refused where they stand alone"),
-    Row::new("ssl_ciphers", HS, Arity::ONE, "HIGH:!aNULL:!MD5", "The suites of TLS 1.2, in OpenSSL's language.", srv!(ciphers, word))
-        .note("ECDHE with AES-GCM or ChaCha20; other suites match nothing, and a string that leaves none is refused"),
+    Row::new("ssl_ciphers", HS, Arity::ONE, "HIGH:!aNULL:!MD5", "The suites of TLS 1.2, in OpenSSL's language.", placed!(ciphers, Ciphers))
+        .note("ECDHE with AES-GCM or ChaCha20; what names other suites is left out with a warning, and a string that leaves none is refused"),
     Row::new("ssl_buffer_size", HS, Arity::ONE, "16k", "The most data in one record.", srv!(buffer_size, |d: &Directive| d.size(0)))
         .note("above 16k it is 16k, the most that a record may have"),
     Row::new("ssl_verify_client", HS, Arity::ONE, "off", "Whether clients must, or may, show a certificate.", srv!(verify, |d: &Directive| {
@@ -103,7 +114,9 @@ pub const ROWS: &[Row] = &[
         .note("needs ssl_session_cache: sessions are then remembered by the server, so that none is used twice"),
     Row::new("ssl_conf_command", HS, Arity::TWO, "", "A command of OpenSSL's configuration.", |cf, d| {
         let pair = (d.text(0)?.to_string(), d.text(1)?.to_string());
-        push(&mut cf.get::<SslSrv>().commands, pair)
+        let slot = cf.get::<SslSrv>();
+        slot.places.keep(About::Command, d);
+        push(&mut slot.commands, pair)
     })
     .note("Certificate, PrivateKey, CipherString, Ciphersuites, Groups, MinProtocol, MaxProtocol and some Options; others are refused"),
     Row::new("ssl_reject_handshake", HS, Arity::FLAG, "off", "Handshakes that choose this server are refused.", srv!(reject_handshake, flag)),
@@ -133,7 +146,9 @@ pub fn protocols(d: &Directive) -> ConfResult<Protocols> {
 
 fn set_protocols(cf: &mut Cf, d: &Directive) -> ConfResult {
     let set = protocols(d)?;
-    let slot = &mut cf.get::<SslSrv>().protocols;
+    let slot = cf.get::<SslSrv>();
+    slot.places.keep(About::Protocols, d);
+    let slot = &mut slot.protocols;
     // nginx adds up what several say.
     let before = slot.as_option().map_or(0, |p| p.0);
     slot.set(Protocols(before | set.0));

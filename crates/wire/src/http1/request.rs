@@ -325,6 +325,29 @@ impl Parser {
         self.stage != Stage::Line || !self.line.is_blank()
     }
 
+    /// Whether the request line has been read.
+    pub fn has_line(&self) -> bool {
+        self.stage != Stage::Line
+    }
+
+    /// Of a line that was not understood: what there is of it, as far as nginx's buffer goes.
+    pub fn line_as_read(&self, buf: &[u8]) -> Range32 {
+        let start = if self.line.is_blank() { self.line.read_to() } else { self.line.start() };
+        let end = self.window.min(buf.len()).max(start);
+        let line = buf.get(start..end).unwrap_or_default();
+        let len = line.iter().position(|b| matches!(b, b'\r' | b'\n')).unwrap_or(line.len());
+        Range32::new(start, start + len)
+    }
+
+    /// How far the head has been read in whole lines.
+    pub fn whole_lines(&self) -> usize {
+        match self.stage {
+            Stage::Line => self.line.start(),
+            _ if self.fields.between_lines() => self.fields.position(),
+            _ => self.fields.line_start(),
+        }
+    }
+
     /// Reads on. `buf` begins where the request does and holds at least what it held before;
     /// `head` is the same each time. Until `has_begun`, the caller may instead drop what it
     /// has and `reset`: only blank lines came.
@@ -405,7 +428,8 @@ impl Parser {
                 let between = self.fields.between_lines();
                 let line = self.fields.line_start();
                 let start = if between { self.window } else { line };
-                (start, between, ParseError::HeaderTooLarge { start: line as u32 })
+                let (from, end) = (line as u32, self.window as u32);
+                (start, between, ParseError::HeaderTooLarge { start: from, end })
             }
         };
         let fills_a_buffer = !between && self.window - start >= limits.large_buffer_bytes;

@@ -14,9 +14,10 @@ pub enum ParseError {
     UriTooLong,
     InvalidHostInRequestLine,
     InvalidHeaderLine(BadField),
-    /// `start` is where the line that did not fit begins.
+    /// `start` is where the line that did not fit begins, `end` where nginx's buffer does.
     HeaderTooLarge {
         start: u32,
+        end: u32,
     },
     TooManyHeaders,
     /// The index into `RequestHead::headers` of the second one of its name.
@@ -59,9 +60,10 @@ impl ParseError {
                 bad.show(buf, out);
                 out.push(b'"');
             }
-            ParseError::HeaderTooLarge { start } => {
+            ParseError::HeaderTooLarge { start, end } => {
                 const SHOWN_MAX: usize = 2048 - 300;
-                let line = buf.get(start as usize..).unwrap_or_default();
+                let end = buf.len().min(end as usize);
+                let line = buf.get(start as usize..end).unwrap_or_default();
                 out.extend_from_slice(b"client sent too long header line: \"");
                 out.extend_from_slice(line.get(..SHOWN_MAX).unwrap_or(line));
                 out.extend_from_slice(b"...\"");

@@ -69,6 +69,11 @@ impl Line {
         self.state == State::Blank
     }
 
+    /// Everything before this has been judged.
+    pub(super) fn read_to(&self) -> usize {
+        self.at
+    }
+
     pub(super) fn start(&self) -> usize {
         self.start
     }
@@ -276,6 +281,7 @@ impl Line {
             None => {}
             Some(b'H') => {
                 self.protocol = self.at;
+                head.protocol = Range32::new(self.at, self.at);
                 self.state = State::Protocol;
             }
             Some(&CR | &LF) => {
