@@ -120,6 +120,7 @@ mod stub_status;
 mod subrequests;
 mod try_files;
 mod tuning_values;
+mod upgrade_busy;
 mod upgrade_keeps;
 mod upstream_error_log;
 mod upstream_least_time;

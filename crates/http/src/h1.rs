@@ -355,7 +355,7 @@ fn log_ignored(r: &Request) {
 }
 
 fn wants_keepalive(conn: &Connection, r: &Request) -> bool {
-    if conn.worker.closing.get() {
+    if conn.ends_with_worker() {
         return false;
     }
     match r.head.connection {
@@ -411,7 +411,7 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         }
         return After::Close;
     }
-    if !r.keepalive || conn.worker.closing.get() {
+    if !r.keepalive || conn.ends_with_worker() {
         return close_kind(r);
     }
     if !r.body.done {

@@ -417,5 +417,6 @@ pub fn find_orphan(paths: &Paths, gen: &Generation) -> Option<orphan::Found> {
         }
     };
     listen::keep_inherited(std::mem::take(&mut found.listeners));
+    heirs::succeed(found.connections.take());
     Some(found)
 }
