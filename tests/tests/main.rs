@@ -121,6 +121,7 @@ mod subrequests;
 mod try_files;
 mod tuning_values;
 mod upgrade_busy;
+mod upgrade_goes_wrong;
 mod upgrade_keeps;
 mod upstream_error_log;
 mod upstream_least_time;

@@ -35,13 +35,13 @@ fn start(main: &str, origin: &Origin) -> Option<Server> {
 }
 
 /// The number in the pid file once it is another.
-fn next_pid(server: &Server, old: u32) -> u32 {
+pub(crate) fn next_pid(server: &Server, old: u32) -> u32 {
     let pid = || server.read("the.pid").trim().parse().unwrap_or(old);
     expect_soon("the new one writes its pid", || pid() != old);
     pid()
 }
 
-fn end(server: &Server, pid: u32) {
+pub(crate) fn end(server: &Server, pid: u32) {
     weir_tests::signal(pid, Signal::Term);
     expect_soon("it is gone", || !server.dir().join("the.pid").exists());
 }
@@ -136,7 +136,7 @@ fn reloads_with_a_new_process_end_none_either() {
     assert!(ended.is_empty(), "{} of {CONNECTIONS}: {:?}", ended.len(), ended[0]);
 }
 
-fn pid_of(client: &mut Client) -> u32 {
+pub(crate) fn pid_of(client: &mut Client) -> u32 {
     client.get("/").text().parse().unwrap()
 }
 
