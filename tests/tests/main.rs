@@ -14,6 +14,7 @@ mod bounds_before_request;
 mod bounds_slow_client;
 mod cgi_servers;
 mod client_timeouts;
+mod clock_jumps;
 mod command_line;
 mod command_line_names;
 mod config_advice;
