@@ -154,9 +154,8 @@ pub fn receive(workers: Vec<UnboundedSender<Command>>, counters: &Arc<AllCounter
     let link = PREDECESSOR.lock().unwrap_or_else(|e| e.into_inner());
     let clone = || link.as_ref().and_then(|l| l.try_clone().ok());
     let (Some(link), Some(watched)) = (clone(), clone()) else { return };
-    if link.send(READY, None).is_err() {
-        return;
-    }
+    // Where the other side has gone, what it gave before may still be on its way.
+    let _ = link.send(READY, None);
     let inlet = Inlet { link, workers, counters: Arc::clone(counters), turn: 0 };
     INLET.lock().unwrap_or_else(|e| e.into_inner()).replace(inlet);
     // Without the thread connections stay where they are.
@@ -184,12 +183,15 @@ fn take_waiting(is_last: bool) -> bool {
 impl Inlet {
     /// `false` at the end.
     fn take_waiting(&mut self) -> bool {
+        use io::ErrorKind::{ConnectionReset, Interrupted};
         let mut body = Vec::new();
         loop {
             match self.link.try_receive(&mut body) {
                 Ok(Some(fd)) => self.take(fd, &body),
                 Ok(None) if !body.is_empty() => {}
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // A reset is told once, before what is still in the queue: the other side has
+                // ended without hearing that a second process is ready.
+                Err(e) if matches!(e.kind(), Interrupted | ConnectionReset) => {}
                 Err(e) if waits(&e) => return true,
                 Ok(None) | Err(_) => return false,
             }
