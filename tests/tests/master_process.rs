@@ -1,7 +1,7 @@
 //! The master and its serving process: neither waits for ever for the other.
 
 use std::process::{Child, Command, Stdio};
-use weir_tests::{expect_soon, is_alive, signal, skip, Server, Setup, Signal};
+use weir_tests::{expect_soon, is_alive, signal, skip, Client, Server, Setup, Signal};
 
 const CONF: &str = "pid %%DIR%%/the.pid; error_log %%DIR%%/error.log notice; events {}
     http { server { listen 127.0.0.1:%%PORT_0%%; location / { return 200 ok; } } }";
@@ -86,6 +86,9 @@ fn a_new_master_takes_the_sockets_over() {
     server.signal(Signal::Kill);
     server.wait_exit();
     server.expect_error("goes on serving");
+    let mut kept: Vec<Client> = (0..30).map(|_| server.connect()).collect();
+    kept.push(server.unix("sock").connect());
+    kept.iter_mut().for_each(|c| assert_eq!(c.get("/").text(), "ok"));
     let mut again = start_again(&server);
     let pid = again.id();
     while is_alive(child) {
@@ -94,6 +97,10 @@ fn a_new_master_takes_the_sockets_over() {
     }
     assert_eq!(server.get("/").text(), "ok");
     assert_eq!(server.unix("sock").get("/").text(), "ok");
+    for c in &mut kept {
+        let answer = c.get("/");
+        assert_eq!((answer.text(), answer.header("Connection")), ("ok".into(), Some("keep-alive")));
+    }
     assert_eq!(server.read("the.pid").trim(), pid.to_string());
     signal(pid, Signal::Term);
     again.wait().unwrap();

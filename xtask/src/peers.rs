@@ -45,6 +45,7 @@ const PEERS: &[Peer] = &[
     Peer { package: "memcached", what: Program("memcached", "-V") },
     Peer { package: "redis-server", what: Program("redis-server", "--version") },
     Peer { package: "valgrind", what: Program("valgrind", "--version") },
+    Peer { package: "faketime", what: Program("faketime", "--version") },
 ];
 
 /// Where the tests look for what is not installed.

@@ -66,7 +66,7 @@ impl Store {
         let params = self.params();
         let mut work = Work::new(params.manager);
         let rest_secs = loop {
-            match self.zone.remove_oldest(Some(clock::wall().0)) {
+            match self.zone.remove_oldest(Some(clock::mono_secs() as i64)) {
                 Ok(removed) => self.delete(removed),
                 // Nothing that comes now is inactive before that.
                 Err(Kept::Empty) => break (params.inactive_secs as i64).clamp(1, 10),
@@ -139,8 +139,8 @@ impl Store {
             return;
         }
         let key = Key::from_hex(&name).filter(|_| metadata.len() >= entry::FIXED_BYTES as u64);
-        let expire = clock::wall().0 + self.inactive_secs.load(Ordering::Relaxed);
-        let taken = key.is_some_and(|key| self.zone.adopt(key, blocks(metadata.len()), expire));
+        let taken =
+            key.is_some_and(|key| self.zone.adopt(key, blocks(metadata.len()), self.expire_sec()));
         if !taken {
             let _ = std::fs::remove_file(path);
         }

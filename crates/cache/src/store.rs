@@ -163,20 +163,22 @@ impl Store {
         key.path(&self.dir, &self.levels)
     }
 
-    fn expire_sec(&self, now: i64) -> i64 {
-        now + self.inactive_secs.load(Ordering::Relaxed)
+    /// When what is used now is inactive, by the monotonic clock: a wall clock that is set must not
+    /// empty the cache.
+    pub(crate) fn expire_sec(&self) -> i64 {
+        clock::mono_secs() as i64 + self.inactive_secs.load(Ordering::Relaxed)
     }
 
     /// A fresh answer from memory, if there is one: the hot path.
     pub fn hit(&self, r: &Request) -> Option<(Key, Arc<Stored>)> {
         let now = clock::wall_secs();
         let mut key = r.key;
-        let mut stored = self.zone.memory(&key, self.expire_sec(now))?;
+        let mut stored = self.zone.memory(&key, self.expire_sec())?;
         if !stored.meta.vary.is_empty() {
             let variant = (r.variant)(&stored.meta.vary);
             if stored.meta.variant != Some(variant) {
                 key = variant;
-                stored = self.zone.memory(&key, self.expire_sec(now))?;
+                stored = self.zone.memory(&key, self.expire_sec())?;
                 if stored.meta.variant != Some(variant) {
                     return None;
                 }
@@ -218,7 +220,7 @@ impl Store {
     pub fn enter(&self, key: Key, min_uses: u32) -> Option<Handle> {
         let now = clock::wall_secs();
         let mut room = |removed: Removed| self.remove_file(removed);
-        let entered = self.zone.enter(key, min_uses, now, self.expire_sec(now), &mut room);
+        let entered = self.zone.enter(key, min_uses, now, self.expire_sec(), &mut room);
         entered.map(|(handle, _)| handle)
     }
 
@@ -232,7 +234,7 @@ impl Store {
     fn open_one(&self, r: &Request, key: Key, secondary: bool) -> io::Result<One> {
         let now = clock::wall_secs();
         let mut room = |removed: Removed| self.remove_file(removed);
-        let expire = self.expire_sec(now);
+        let expire = self.expire_sec();
         let Some((mut handle, found)) = self.zone.enter(key, r.min_uses, now, expire, &mut room)
         else {
             let zone = String::from_utf8_lossy(&self.name).into_owned();

@@ -28,10 +28,20 @@ pub struct Carried {
 impl Connection {
     /// Whether it waits for a further request, and nothing but its socket is needed for it.
     pub fn can_be_carried(&self) -> bool {
-        let is_plain = self.secure.get().is_none() && self.stream.protocol().is_none();
-        let is_h1 = self.ender.borrow().is_none();
         let is_empty = self.out.borrow().queued() == 0;
-        self.idle.get() && is_plain && is_h1 && is_empty && !self.carried_away.get()
+        self.idle.get() && self.is_plain() && is_empty && !self.carried_away.get()
+    }
+
+    /// HTTP/1 without TLS: between two requests nothing but its socket is needed.
+    fn is_plain(&self) -> bool {
+        !self.is_tls() && self.ender.borrow().is_none()
+    }
+
+    /// Whether it ends with the request that is served, because the worker is to finish; one that
+    /// another process will take goes on.
+    #[inline]
+    pub(crate) fn ends_with_worker(&self) -> bool {
+        self.worker.closing.get() && !(self.worker.hands_on.get() && self.is_plain())
     }
 
     pub fn carried(&self) -> Carried {

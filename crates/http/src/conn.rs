@@ -682,8 +682,8 @@ impl Connection {
     /// The worker is to finish: tells the task that ends the connection by itself; `false` when
     /// there is none.
     pub fn tell_of_end(&self) -> bool {
-        let ender = self.ender.borrow_mut().take();
-        ender.map(Waker::wake).is_some()
+        // It stays, for by it HTTP/2 is told from what another process could go on with.
+        self.look_again()
     }
 
     /// What is queued is the last: it leaves in one packet with the end of the stream, which

@@ -396,7 +396,7 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         }
         return After::Close;
     }
-    if !r.keepalive || conn.worker.closing.get() {
+    if !r.keepalive || conn.ends_with_worker() {
         return close_kind(r).await;
     }
     if !r.body.done {

@@ -129,7 +129,7 @@ fn log_ignored(r: &Request, is_now: impl Fn(&Range32) -> bool) {
 }
 
 fn wants_keepalive(conn: &Connection, r: &Request) -> bool {
-    if conn.worker.closing.get() {
+    if conn.ends_with_worker() {
         return false;
     }
     match r.head.connection {

@@ -43,7 +43,7 @@ pub fn send_header(r: &mut Request) -> FilterResult {
         r.header_only = true;
     }
     crate::special::complete_location(r);
-    if r.conn().worker.closing.get() {
+    if r.conn().ends_with_worker() {
         r.keepalive = false;
     }
     adjust(r);

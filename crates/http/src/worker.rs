@@ -124,8 +124,10 @@ pub struct Worker {
     early: Cell<u8>,
     /// Set when the worker is to finish: keep-alive connections are closed after their request.
     pub closing: Cell<bool>,
-    /// With `closing`: another process goes on with the same sockets, and takes kept connections.
+    /// With `closing`: another process goes on with the same sockets.
     pub has_successor: Cell<bool>,
+    /// With `has_successor`: it takes connections too, as far as is known.
+    pub hands_on: Cell<bool>,
     /// Tells the finishing worker that a connection has ended.
     pub one_ended: tokio::sync::Notify,
     pub connections: Cell<usize>,
@@ -151,6 +153,7 @@ impl Worker {
             early: Cell::new(EARLY_TRIES),
             closing: Cell::new(false),
             has_successor: Cell::new(false),
+            hands_on: Cell::new(false),
             one_ended: tokio::sync::Notify::new(),
             connections: Cell::new(0),
             connections_max: Cell::new(usize::MAX),

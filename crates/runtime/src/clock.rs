@@ -59,6 +59,13 @@ pub fn mono_ms() -> u64 {
     turn().map_or_else(read_mono_ms, |t| t.mono_ms)
 }
 
+/// Whole seconds of the monotonic clock: for times that are kept in memory only, which a wall clock
+/// that is set would stretch or cut.
+#[inline]
+pub fn mono_secs() -> u64 {
+    mono_ms() / 1000
+}
+
 /// Wall-clock seconds; in a worker, as of this turn of its event loop.
 #[inline]
 pub fn wall_secs() -> i64 {

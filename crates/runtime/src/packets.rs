@@ -38,9 +38,20 @@ impl From<OwnedFd> for Packets {
     }
 }
 
+impl From<Packets> for OwnedFd {
+    fn from(packets: Packets) -> OwnedFd {
+        packets.0
+    }
+}
+
 impl Packets {
     pub fn try_clone(&self) -> io::Result<Packets> {
         self.0.try_clone().map(Packets)
+    }
+
+    /// A descriptor that somebody else has given; `None` if it is of another kind.
+    pub fn of(fd: OwnedFd) -> Option<Packets> {
+        (kind_of(fd.as_raw_fd()) == Some(libc::SOCK_SEQPACKET)).then_some(Packets(fd))
     }
 
     /// Another handle, to be handed on.
@@ -77,12 +88,15 @@ impl Packets {
         }
     }
 
-    /// Waits for the next message; one without bytes is the end.
-    pub fn receive(&self, body: &mut Vec<u8>) -> io::Result<Option<OwnedFd>> {
-        self.receive_with(body, 0)
+    /// Waits until there is a message, or no more will come; `false` if that cannot be told.
+    pub fn wait_readable(&self) -> bool {
+        let mut ask = libc::pollfd { fd: self.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry, which outlives the call.
+        let n = unsafe { libc::poll(&mut ask, 1, -1) };
+        n > 0 || io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     }
 
-    /// The next message if it is there.
+    /// The next message if it is there; one without bytes is the end.
     pub fn try_receive(&self, body: &mut Vec<u8>) -> io::Result<Option<OwnedFd>> {
         self.receive_with(body, libc::MSG_DONTWAIT)
     }
@@ -115,15 +129,20 @@ impl Packets {
     }
 }
 
-/// The end that an older program has left open under this number, which came with the environment;
-/// `None` if it is none.
-pub fn inherit(fd: RawFd) -> Option<Packets> {
+/// Which kind of socket has this number, if one has.
+fn kind_of(fd: RawFd) -> Option<libc::c_int> {
     let mut kind: libc::c_int = 0;
     let mut len = std::mem::size_of_val(&kind) as libc::socklen_t;
     let value = (&raw mut kind).cast();
     // SAFETY: the value and its length are valid for the call, which takes any number for `fd`.
     let rc = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, value, &mut len) };
-    if fd <= 2 || rc != 0 || kind != libc::SOCK_SEQPACKET || !crate::listen::claim(fd) {
+    (rc == 0).then_some(kind)
+}
+
+/// The end that an older program has left open under this number, which came with the environment;
+/// `None` if it is none.
+pub fn inherit(fd: RawFd) -> Option<Packets> {
+    if fd <= 2 || kind_of(fd) != Some(libc::SOCK_SEQPACKET) || !crate::listen::claim(fd) {
         return None;
     }
     // SAFETY: it is an open socket, not one that this program has opened, and is given out once.
@@ -143,13 +162,13 @@ mod tests {
         a.send(b"one", None).unwrap();
         a.send(b"two", Some(0)).unwrap();
         let mut body = Vec::new();
-        assert!(b.receive(&mut body).unwrap().is_none());
+        assert!(b.try_receive(&mut body).unwrap().is_none());
         assert_eq!(body, b"one");
         assert!(b.try_receive(&mut body).unwrap().is_some());
         assert_eq!(body, b"two");
         assert_eq!(b.try_receive(&mut body).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(a);
-        assert!(b.receive(&mut body).unwrap().is_none());
+        assert!(b.try_receive(&mut body).unwrap().is_none());
         assert!(body.is_empty());
     }
 }

@@ -335,7 +335,7 @@ impl WorkerGroup {
 
     /// Chooses a server and counts the connection to it.
     pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut balance::Key) -> Option<Lease> {
-        let now = clock::wall_secs() as u64;
+        let now = clock::mono_secs();
         let peers = &self.shape.peers;
         if let Some(sticky) = &self.shape.sticky {
             sticky.ask(&key.client, choice);
@@ -494,7 +494,7 @@ impl Lease {
     }
 
     fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
-        let now = clock::wall_secs() as u64;
+        let now = clock::mono_secs();
         let (group, shape, measured) = (&self.group, &self.group.shape, self.measured);
         let end = |peers: &Peers, s: &mut State, choice: &mut Choice, at: PeerId| {
             if let Some(timed) = shape.timed() {

@@ -26,7 +26,8 @@ const TIMEOUT_MS: u64 = 30_000;
 const THREADS_MAX: usize = 16;
 
 pub const NOTE: &str = "A name that is not found is a warning and not an error: it is asked for \
-    again, of the resolver or of the system, and until it is found there is no such server.";
+    again, of the resolver or of the system, and until it is found there is no such server. \
+    `fail_timeout` passes whatever the system's date is set to.";
 
 /// What is set around upstreams.
 pub struct Outer {

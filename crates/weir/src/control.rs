@@ -311,10 +311,11 @@ impl UnderMaster<'_> {
     fn give_sockets(&mut self) {
         let Some(orphan) = &self.orphan else { return };
         match orphan.give(&self.serving.sockets) {
-            Ok(false) => {}
-            Ok(true) => {
+            Ok(None) => {}
+            Ok(Some(successor)) => {
                 let text = "a new master has taken the sockets";
                 log(&self.serving.generation, LogLevel::Notice, text);
+                self.successor = Some(successor);
                 self.quit();
             }
             Err(e) => {

@@ -1,19 +1,21 @@
-//! Kept connections go to the process that takes this one's place (an upgrade, or a reload that
-//! needs a new process), so that no client sees its connection closed. The new process says that
-//! it is ready; until then, and where it never says so (it may be nginx), connections stay where
-//! they are and end with the answer to their next request.
+//! Kept connections go to the process that takes this one's place (an upgrade, a reload that needs
+//! a new process, a new master after the old one has died), so that no client sees its connection
+//! closed. The new process says that it is ready. Until then, and while it takes them, those that
+//! are busy are answered as ever and go once they are idle. Where it never says so (it may be nginx),
+//! or ends, or reads no more, connections stay where they are and end with the answer to their
+//! next request.
 
 use crate::workers::Command;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::UnboundedSender;
 use weir_http::carried::Carried;
 use weir_http::conn::Connection;
 use weir_http::worker::AllCounters;
 use weir_runtime::packets::{self, Packets};
-use weir_runtime::timer;
+use weir_runtime::{clock, timer};
 
 /// What the new process says first, and by it which form of messages it reads.
 const READY: &[u8] = b"weir connections 1";
@@ -21,31 +23,51 @@ const READY: &[u8] = b"weir connections 1";
 pub const VARIABLE: &str = "WEIR_CONNECTIONS";
 /// For so long the new process is waited for.
 const START_MS: u64 = 10_000;
-/// For so long it is given time to read.
-const PATIENCE_MS: u64 = 2000;
+/// It has gone, or is stopped, if it reads nothing for so long.
+const PATIENCE_MS: u64 = 5000;
 const LOOK_MS: u64 = 2;
 
-/// The way to the process that takes this one's place.
+/// The way to the process that takes this one's place; all workers have the same.
 pub struct Successor {
     /// `None`: it has no such way, for example because it is nginx.
     link: Option<Packets>,
     is_ready: AtomicBool,
+    is_gone: AtomicBool,
+    /// Monotonic ms since when it has read nothing; 0 when it reads.
+    stuck_since_ms: AtomicU64,
 }
 
 impl Successor {
     pub fn new(link: Option<Packets>) -> Arc<Successor> {
-        Arc::new(Successor { link, is_ready: AtomicBool::new(false) })
+        Arc::new(Successor {
+            link,
+            is_ready: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            stuck_since_ms: AtomicU64::new(0),
+        })
     }
 
+    pub fn has_link(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Whether it takes connections, as far as is known.
+    pub fn may_take(&self) -> bool {
+        self.link.is_some() && !self.is_gone.load(Ordering::Relaxed)
+    }
+
+    /// Hears whether it is ready, or has gone before.
     fn is_ready(&self) -> bool {
         let Some(link) = &self.link else { return false };
         if self.is_ready.load(Ordering::Relaxed) {
             return true;
         }
         let mut said = Vec::new();
-        let ready = link.try_receive(&mut said).is_ok() && said == READY;
-        if ready {
-            self.is_ready.store(true, Ordering::Relaxed);
+        match link.try_receive(&mut said) {
+            Ok(_) if said == READY => self.is_ready.store(true, Ordering::Relaxed),
+            Err(e) if waits(&e) => {}
+            // Its end is closed.
+            Ok(_) | Err(_) => self.is_gone.store(true, Ordering::Relaxed),
         }
         // Another worker may have heard it.
         self.is_ready.load(Ordering::Relaxed)
@@ -57,7 +79,7 @@ impl Successor {
             if self.is_ready() {
                 return true;
             }
-            if self.link.is_none() || is_done() {
+            if !self.may_take() || is_done() {
                 return false;
             }
             timer::sleep_ms(LOOK_MS).await;
@@ -65,20 +87,33 @@ impl Successor {
         false
     }
 
-    /// Gives it a connection, as soon as that is idle and the other side reads.
-    pub async fn give(&self, conn: &Connection) {
-        let Some(link) = &self.link else { return };
-        for _ in 0..PATIENCE_MS / LOOK_MS {
+    /// Gives it a connection, if that is idle still when the other side reads; `false` if it takes
+    /// no more.
+    pub async fn give(&self, conn: &Connection) -> bool {
+        while let Some(link) = self.link.as_ref().filter(|_| self.may_take()) {
             if !conn.can_be_carried() {
-                return;
+                return true;
             }
             match link.send(&conn.carried().pack(), Some(conn.stream.fd())) {
-                Ok(()) => return conn.carry_away(),
-                Err(e) if waits(&e) => timer::sleep_ms(LOOK_MS).await,
+                Ok(()) => {
+                    self.stuck_since_ms.store(0, Ordering::Relaxed);
+                    conn.carry_away();
+                    return true;
+                }
+                Err(e) if waits(&e) && !self.is_stuck() => timer::sleep_ms(LOOK_MS).await,
                 // The other process has gone; the connection stays here.
-                Err(_) => return,
+                Err(_) => self.is_gone.store(true, Ordering::Relaxed),
             }
         }
+        false
+    }
+
+    /// It has not read; whether for too long.
+    fn is_stuck(&self) -> bool {
+        let now = clock::mono_ms();
+        let first =
+            self.stuck_since_ms.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        first.is_err_and(|since| now.saturating_sub(since) > PATIENCE_MS)
     }
 }
 
@@ -103,39 +138,73 @@ pub fn take_link() {
     succeed(number.and_then(packets::inherit));
 }
 
+/// Where the connections of the process before this one come in.
+struct Inlet {
+    link: Packets,
+    workers: Vec<UnboundedSender<Command>>,
+    counters: Arc<AllCounters>,
+    turn: usize,
+}
+
+/// `None`: none come, or no more.
+static INLET: Mutex<Option<Inlet>> = Mutex::new(None);
+
 /// Begins to receive connections for these workers, if this process takes another's place.
 pub fn receive(workers: Vec<UnboundedSender<Command>>, counters: &Arc<AllCounters>) {
     let link = PREDECESSOR.lock().unwrap_or_else(|e| e.into_inner());
-    let Some(link) = link.as_ref().and_then(|l| l.try_clone().ok()) else { return };
-    let counters = Arc::clone(counters);
+    let clone = || link.as_ref().and_then(|l| l.try_clone().ok());
+    let (Some(link), Some(watched)) = (clone(), clone()) else { return };
+    // Where the other side has gone, what it gave before may still be on its way.
+    let _ = link.send(READY, None);
+    let inlet = Inlet { link, workers, counters: Arc::clone(counters), turn: 0 };
+    INLET.lock().unwrap_or_else(|e| e.into_inner()).replace(inlet);
     // Without the thread connections stay where they are.
-    let _ = std::thread::Builder::new().name("heir".into()).spawn(move || {
-        if link.send(READY, None).is_ok() {
-            let mut turn = 0;
-            while receive_one(&link, &workers, &counters, &mut turn) {}
-        }
-    });
+    let _ = std::thread::Builder::new()
+        .name("heir".into())
+        .spawn(move || while watched.wait_readable() && take_waiting(false) {});
 }
 
-fn receive_one(
-    link: &Packets,
-    workers: &[UnboundedSender<Command>],
-    all: &AllCounters,
-    turn: &mut usize,
-) -> bool {
-    let mut body = Vec::new();
-    let fd: OwnedFd = match link.receive(&mut body) {
-        Ok(Some(fd)) => fd,
-        Err(e) if e.kind() == io::ErrorKind::Interrupted => return true,
-        Ok(None) if !body.is_empty() => return true,
-        Ok(None) | Err(_) => return false,
-    };
-    let Some(carried) = Carried::unpack(&body) else { return true };
-    let working = workers.len().min(all.workers()).max(1);
-    *turn = (*turn + 1) % working;
-    // A worker that has ended takes nothing; the connection is closed then.
-    let _ = workers[*turn].send(Command::TakeOn(fd, Box::new(carried)));
-    true
+/// Takes all connections that are on their way, and then no more: the workers are about to finish
+/// and to hand on what they have.
+pub fn receive_last() {
+    take_waiting(true);
+}
+
+/// Takes what has arrived; `false` once nothing more will.
+fn take_waiting(is_last: bool) -> bool {
+    let mut slot = INLET.lock().unwrap_or_else(|e| e.into_inner());
+    let goes_on = slot.as_mut().is_some_and(Inlet::take_waiting) && !is_last;
+    if !goes_on {
+        slot.take();
+    }
+    goes_on
+}
+
+impl Inlet {
+    /// `false` at the end.
+    fn take_waiting(&mut self) -> bool {
+        use io::ErrorKind::{ConnectionReset, Interrupted};
+        let mut body = Vec::new();
+        loop {
+            match self.link.try_receive(&mut body) {
+                Ok(Some(fd)) => self.take(fd, &body),
+                Ok(None) if !body.is_empty() => {}
+                // A reset is told once, before what is still in the queue: the other side has
+                // ended without hearing that a second process is ready.
+                Err(e) if matches!(e.kind(), Interrupted | ConnectionReset) => {}
+                Err(e) if waits(&e) => return true,
+                Ok(None) | Err(_) => return false,
+            }
+        }
+    }
+
+    fn take(&mut self, fd: OwnedFd, body: &[u8]) {
+        let Some(carried) = Carried::unpack(body) else { return };
+        let working = self.workers.len().min(self.counters.workers()).max(1);
+        self.turn = (self.turn + 1) % working;
+        // A worker that has ended takes nothing; the connection is closed then.
+        let _ = self.workers[self.turn].send(Command::TakeOn(fd, Box::new(carried)));
+    }
 }
 
 /// Both ends: this process' own, and that of the one to come.

@@ -121,7 +121,7 @@ impl Master<'_> {
 
     fn handle(&mut self, signal: Signal) {
         match signal {
-            Signal::Hup if self.phase == Phase::Resting => self.phase = Phase::Serving,
+            Signal::Hup if self.phase == Phase::Resting => self.wake_up(),
             Signal::Hup if self.phase == Phase::Serving => self.reload(),
             Signal::Usr1 => self.reopen(),
             Signal::Usr2 if self.phase != Phase::Ending => {
@@ -138,6 +138,15 @@ impl Master<'_> {
             Signal::Quit | Signal::Term | Signal::Int => self.end(signal),
             Signal::Chld => self.reap(),
             Signal::Hup | Signal::Usr2 | Signal::Winch | Signal::Kill => {}
+        }
+    }
+
+    /// HUP after WINCH: the newest configuration, but beside a new program the one there was, by
+    /// which an upgrade is taken back.
+    fn wake_up(&mut self) {
+        self.phase = Phase::Serving;
+        if self.upgrade.is_none() {
+            self.reload();
         }
     }
 
@@ -330,7 +339,10 @@ impl Master<'_> {
     /// Puts the new configuration in force: in the serving process, or with another one where that
     /// cannot take it over.
     fn change(&mut self, changes: &Changes, generation: Arc<Generation>) {
-        let Some(child) = &self.child else { return };
+        let Some(child) = &self.child else {
+            self.generation = Some(generation);
+            return;
+        };
         let global = generation.global.get::<Global>();
         if changes.process.is_empty() {
             limits::apply(child.pid, global, &generation.error_log);
@@ -421,5 +433,6 @@ pub fn find_orphan(paths: &Paths, gen: &Generation) -> Option<orphan::Found> {
         }
     };
     listen::keep_inherited(std::mem::take(&mut found.listeners));
+    heirs::succeed(found.connections.take());
     Some(found)
 }

@@ -1,5 +1,6 @@
 //! A serving process whose master has died goes on, and gives its sockets to the next master that
-//! is started with the same pid file; then it ends as after QUIT. Nothing is refused in between.
+//! is started with the same pid file; then it ends as after QUIT, and its kept connections go the
+//! way of an upgrade's. Nothing is refused in between.
 //! (nginx's workers go on too, but a new master finds the address in use until they are told.)
 //!
 //! It is found under a name that no file stands for (an abstract Unix socket), made of the pid
@@ -9,6 +10,7 @@
 //! neither longer than [`PATIENCE`] in all, and takes only sockets that were made with root's
 //! rights, as its predecessor's were. Where it has doubts it starts as if there were no orphan.
 
+use crate::heirs::{self, Successor};
 use crate::sockets::Sockets;
 use std::cell::Cell;
 use std::io;
@@ -16,10 +18,12 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover::{self, Bounds, Outbox};
 use weir_runtime::listen::Listener;
+use weir_runtime::packets::Packets;
 use weir_runtime::process;
 
 /// Neither side waits longer for the other.
@@ -29,7 +33,7 @@ const NAME_MAX_BYTES: usize = 107;
 
 /// An orphan's message has no text.
 const BODY_MAX_BYTES: u64 = 4096;
-/// The sockets that an orphan may have, and no process is let open many more by default.
+/// The sockets that an orphan may give, and no process is let open many more by default.
 const SOCKETS_MAX: u64 = 4096;
 
 /// Where the orphan of a pid file waits; the end of a long path tells them apart.
@@ -60,32 +64,37 @@ impl Orphan {
         self.listener.as_raw_fd()
     }
 
-    /// Gives the sockets to root when he asks; `true` once they are taken. Others get nothing, and
-    /// one line of the log for all of them.
-    pub fn give(&self, sockets: &Sockets) -> io::Result<bool> {
+    /// Gives the sockets to root when he asks; once they are taken, the process that has them.
+    /// Others get nothing, and one line of the log for all of them.
+    pub fn give(&self, sockets: &Sockets) -> io::Result<Option<Arc<Successor>>> {
         let (link, _) = self.listener.accept()?;
         let uid = process::peer_uid(&link)?;
         if uid != 0 {
             let why = format!("user {uid} asks for them, who is not root");
             return match self.has_refused.replace(true) {
-                true => Ok(false),
+                true => Ok(None),
                 false => Err(io::Error::other(why)),
             };
         }
         let fds = sockets.active().map(|s| std::os::fd::AsFd::as_fd(&**s).try_clone_to_owned());
-        let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
+        let mut fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
         let message = Message::bare(Kind::Configuration, fds.len());
+        let (connections, theirs) = heirs::pair().unzip();
+        fds.extend(theirs.map(OwnedFd::from));
         let mut outbox = Outbox::new(link.try_clone()?)?;
         outbox.send(&message.pack(), fds, message.kind.class())?;
         link.set_nonblocking(false)?;
         link.set_read_timeout(Some(PATIENCE))?;
-        io::Read::read_exact(&mut &link, &mut [0]).map(|()| true)
+        io::Read::read_exact(&mut &link, &mut [0])?;
+        Ok(Some(Successor::new(connections)))
     }
 }
 
 /// The master's side: what an orphan gave, and the way to tell it that its sockets are in use.
 pub struct Found {
     pub listeners: Vec<Listener>,
+    /// By which its kept connections come.
+    pub connections: Option<Packets>,
     link: UnixStream,
 }
 
@@ -104,11 +113,14 @@ pub fn find(pid_file: &Path, user: u32) -> io::Result<Option<Found>> {
     let bounds =
         Bounds { body_max_bytes: BODY_MAX_BYTES, fds_max: SOCKETS_MAX, deadline: Some(deadline) };
     let (body, mut fds) = handover::receive_within(&link, &bounds)?;
-    fds.retain(process::is_roots_socket);
     let mut message = Message::unpack(&body).ok_or(io::ErrorKind::InvalidData)?;
+    let more = fds.split_off(message.listeners.min(fds.len()));
+    fds.retain(process::is_roots_socket);
     message.listeners = fds.len();
     let (listeners, _) = message.sort(fds);
-    Ok(Some(Found { listeners, link }))
+    // Who has listening sockets of root's is believed what he says of their connections.
+    let connections = more.into_iter().next().filter(|_| !listeners.is_empty());
+    Ok(Some(Found { listeners, connections: connections.and_then(Packets::of), link }))
 }
 
 impl Found {

@@ -193,6 +193,7 @@ impl Serving {
     /// Begins the graceful end of all workers.
     pub fn quit(&mut self, successor: Option<Arc<Successor>>) {
         self.sockets = Sockets::default();
+        heirs::receive_last();
         let timeout_ms = self.shutdown_timeout();
         for w in &self.workers {
             let _ = w.commands.send(Command::Quit { timeout_ms, successor: successor.clone() });

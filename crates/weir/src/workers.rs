@@ -414,6 +414,7 @@ impl State {
     async fn quit(self: &Rc<Self>, timeout_ms: Option<u64>, successor: Option<Arc<Successor>>) {
         self.worker.closing.set(true);
         self.worker.has_successor.set(successor.is_some());
+        self.worker.hands_on.set(successor.as_ref().is_some_and(|s| s.may_take()));
         for (_, task) in self.accepting.borrow_mut().drain(..) {
             task.abort();
         }
@@ -423,14 +424,10 @@ impl State {
             }
         }
         let idle = async {
-            let successor = match successor {
-                Some(s) => s.wait_ready(|| self.worker.is_done()).await.then_some(s),
-                None => None,
-            };
+            if let Some(s) = &successor {
+                self.hand_over(s).await;
+            }
             while !self.worker.is_done() {
-                if let Some(s) = &successor {
-                    self.hand_on(s).await;
-                }
                 self.worker.one_ended.notified().await;
             }
         };
@@ -449,13 +446,35 @@ impl State {
 }
 
 impl State {
-    /// Gives the connections that are idle to the process that takes this one's place.
-    async fn hand_on(&self, successor: &Successor) {
+    /// Gives connections to the process that takes this one's place, each as soon as it is idle,
+    /// while that takes them.
+    async fn hand_over(&self, successor: &Successor) {
+        let is_done = || self.worker.is_done();
+        let mut takes = successor.wait_ready(is_done).await;
+        while takes && !is_done() {
+            takes = self.hand_on(successor).await;
+            if takes && !is_done() {
+                self.worker.one_ended.notified().await;
+            }
+        }
+        self.worker.hands_on.set(false);
+        if !is_done() && successor.has_link() {
+            let n = self.worker.connections.get();
+            let text = format!("the new process takes no connections, {n} end here");
+            self.worker.generation().shared.error_log.log(LogLevel::Info, None, text.as_bytes());
+        }
+    }
+
+    /// Gives those that are idle now; `false` once the other side takes none.
+    async fn hand_on(&self, successor: &Successor) -> bool {
         let idle: Vec<_> =
             self.connections.borrow().iter().filter(|c| c.can_be_carried()).collect();
         for conn in idle {
-            successor.give(&conn).await;
+            if !successor.give(&conn).await {
+                return false;
+            }
         }
+        true
     }
 
     /// Goes on with a connection that another process had.

@@ -34,7 +34,8 @@ macro_rules! cache_rows {
             Row::new(concat!($prefix, "cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", rows::set_path)
                 .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
                        their compressed forms (0 for none), each compared with its file at most once a second; the loader begins at once; \
-                       the purger parameters are refused, as wildcard purges are done at once"),
+                       the purger parameters are refused, as wildcard purges are done at once; the time of inactive passes \
+                       whatever the system's date is set to"),
             Row::new(concat!($prefix, "cache_key"), HSL, Arity::ONE, $key, "What an answer is kept under.", set!(rows::set_key)),
             Row::new(concat!($prefix, "cache_valid"), HSL, Arity::ONE_MORE, "", "How long answers that do not say so are fresh.", set!(rows::set_valid)),
             Row::new(concat!($prefix, "cache_bypass"), HSL, Arity::ONE_MORE, "", "When answers are not taken from the cache.", set!(rows::set_bypass)),

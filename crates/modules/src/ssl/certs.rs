@@ -37,7 +37,7 @@ fn next_use() -> u64 {
 }
 
 fn now_secs() -> u64 {
-    clock::wall_secs() as u64
+    clock::mono_secs()
 }
 
 impl Loaded {
