@@ -120,6 +120,31 @@ fn keys_of_sessions_are_logged_for_who_watches() {
     });
 }
 
+/// With root's rights it is the master who opens the file; the workers' user may not.
+#[test]
+fn keys_are_logged_after_a_reload_and_a_rotation() {
+    let given = given();
+    let how = "proxy_ssl_session_reuse off; proxy_ssl_key_log %%DIR%%/keys.log;";
+    let conf = "user nobody nogroup; events {} http {
+            client_body_temp_path %%DIR%%/t1; proxy_temp_path %%DIR%%/t2;
+            server { listen 127.0.0.1:%%PORT_0%%; HOW
+                location / { proxy_pass https://127.0.0.1:%%PORT_1%%; } }
+            server { listen 127.0.0.1:%%PORT_1%% ssl; ssl_certificate %%DIR%%/a.crt;
+                ssl_certificate_key %%DIR%%/a.key; location / { return 200 GEN; } } }";
+    let conf = conf.replace("HOW", how);
+    let (old, new) = (conf.replace("GEN", "old"), conf.replace("GEN", "new"));
+    let setup = Setup::new(&old).file("a.crt", &given.server.cert).file("a.key", &given.server.key);
+    let mut server = setup.start();
+    let port = server.on(0);
+    server.reload(&new, || port.get("/").text() == "new");
+    std::fs::rename(server.dir().join("keys.log"), server.dir().join("keys.old")).unwrap();
+    server.signal(weir_tests::Signal::Usr1);
+    weir_tests::expect_soon("keys in a new file", || {
+        port.get("/").status == 200 && server.read("keys.log").contains("CLIENT_TRAFFIC_SECRET_0 ")
+    });
+    assert!(server.read("keys.old").contains("CLIENT_TRAFFIC_SECRET_0 "));
+}
+
 #[test]
 fn a_revoked_client_is_refused() {
     let given = given();

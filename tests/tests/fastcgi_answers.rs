@@ -121,3 +121,17 @@ fn answers_are_kept() {
     }
     assert_eq!(origin.connections(), 1);
 }
+
+/// A program that only complains is not listened to for ever.
+#[test]
+fn what_stands_beside_the_answer_has_an_end() {
+    let origin = Origin::fastcgi(move |asked, conn| {
+        let empty = asked.param("URI") == Some("/empty");
+        let flood = if empty { record(7, b"").repeat(2000) } else { record(7, &[b'e'; 60_000]) };
+        while conn.try_write(&flood) {}
+        Next::Close
+    });
+    let server = start(&origin, "error_log /dev/null; fastcgi_next_upstream off;");
+    assert_eq!(server.get("/text").status, 502);
+    assert_eq!(server.get("/empty").status, 502);
+}

@@ -4,6 +4,7 @@
 use std::fs::Permissions;
 use std::os::unix::fs::{chown, lchown, symlink, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::Stdio;
 use weir_tests::{expect_soon, skip, wait_for, Setup, Signal, PATIENCE};
 
 const NOBODY: u32 = 65534;
@@ -136,14 +137,7 @@ fn a_pid_file_is_not_written_through_a_link_of_others() {
     let dir = setup.dir();
     symlink(dir.join("secret"), dir.join("logs/the.pid")).unwrap();
     lchown(dir.join("logs/the.pid"), Some(NOBODY), None).unwrap();
-    std::fs::write(dir.join("nginx.conf"), "daemon off; pid logs/the.pid; events {}").unwrap();
-    let mut command = std::process::Command::new(weir_tests::binary());
-    command.arg("-p").arg(dir).arg("-c").arg(dir.join("nginx.conf"));
-    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
-    let mut code = None;
-    wait_for(|| child.try_wait().is_ok_and(|s| s.inspect(|s| code = s.code()).is_some()), PATIENCE);
-    // It may have ended, as it should.
-    let _ = child.kill();
+    let (code, _) = fails_to_start(dir, "pid logs/the.pid; events {}");
     assert_eq!(code, Some(1));
     assert_eq!(std::fs::read_to_string(dir.join("secret")).unwrap(), "root's\n");
 }
@@ -224,4 +218,82 @@ fn a_link_on_the_way_makes_and_gives_away_nothing_of_roots() {
     server.signal(Signal::Usr1);
     expect_soon("a log in a directory of his", || dir.join("theirs/x.log").exists());
     assert!(server.is_running());
+}
+
+/// What is made at start, for the first time, by the name that the configuration has.
+#[test]
+fn a_link_on_the_way_leads_nothing_that_is_made_or_removed() {
+    if is_nginx() {
+        return skip("nginx follows such links");
+    }
+    let setup = Setup::new(CONF).file("root/the.sock", "root's\n").file("root/the.pid", "");
+    if !is_root(setup.dir()) {
+        return skip("not root");
+    }
+    let dir = setup.dir().to_path_buf();
+    std::fs::create_dir_all(dir.join("own")).unwrap();
+    chown(dir.join("own"), Some(NOBODY), None).unwrap();
+    symlink(dir.join("root"), dir.join("own/sub")).unwrap();
+    lchown(dir.join("own/sub"), Some(NOBODY), None).unwrap();
+    let sub = "%%DIR%%/own/sub";
+    for what in [
+        format!("client_body_temp_path {sub}/body;"),
+        format!("client_body_temp_path {sub}/deep/body;"),
+        format!("proxy_temp_path {sub}/proxy;"),
+        format!("proxy_cache_path {sub}/cache keys_zone=c:1m;"),
+        format!("server {{ location / {{ proxy_pass https://127.0.0.1:1; proxy_ssl_key_log {sub}/keys; }} }}"),
+        format!("server {{ listen unix:{sub}/new.sock; }}"),
+    ] {
+        let conf = format!(
+            "pid my.pid; events {{}} http {{ {what} server {{ listen unix:%%DIR%%/my.sock; }} }}"
+        ).replace("%%DIR%%", dir.to_str().unwrap());
+        let (code, log) = fails_to_start(&dir, &conf);
+        assert_eq!(code, Some(1), "{what}: {log}");
+        assert!(log.contains("failed (40:") || log.contains("failed (2:"), "{what}: {log}");
+        let mut there = std::fs::read_dir(dir.join("root")).unwrap().flatten();
+        assert!(there.all(|e| e.path().is_file() && e.file_name() != "keys"), "{what}");
+    }
+}
+
+/// The socket's and the pid file's directory is moved aside while the server runs.
+#[test]
+fn a_link_in_the_place_of_a_directory_does_not_remove_roots_files() {
+    if is_nginx() {
+        return skip("nginx follows such links");
+    }
+    let conf = "pid %%DIR%%/own/sub/the.pid; events {}
+        http { server { listen 127.0.0.1:%%PORT_0%%; listen unix:%%DIR%%/own/sub/the.sock; } }";
+    let setup = Setup::new(conf).file("root/the.sock", "").file("root/the.pid", "");
+    if !is_root(setup.dir()) {
+        return skip("not root");
+    }
+    let dir = setup.dir().to_path_buf();
+    std::fs::create_dir_all(dir.join("own/sub")).unwrap();
+    for d in ["own", "own/sub"] {
+        chown(dir.join(d), Some(NOBODY), None).unwrap();
+    }
+    let mut server = setup.start();
+    expect_soon("the pid file", || dir.join("own/sub/the.pid").exists());
+    std::fs::rename(dir.join("own/sub"), dir.join("own/old")).unwrap();
+    symlink(dir.join("root"), dir.join("own/sub")).unwrap();
+    lchown(dir.join("own/sub"), Some(NOBODY), None).unwrap();
+    server.signal(Signal::Quit);
+    assert_eq!(server.wait_exit(), Some(0));
+    assert!(dir.join("root/the.sock").exists() && dir.join("root/the.pid").exists());
+}
+
+/// Starts on a configuration that is to fail; its code, and what it said.
+fn fails_to_start(dir: &Path, conf: &str) -> (Option<i32>, String) {
+    std::fs::write(dir.join("nginx.conf"), format!("daemon off; {conf}")).unwrap();
+    let mut command = std::process::Command::new(weir_tests::binary());
+    command.arg("-p").arg(dir).arg("-c").arg(dir.join("nginx.conf"));
+    let stderr = std::fs::File::create(dir.join("said")).unwrap();
+    let mut child = command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+    let mut code = None;
+    wait_for(|| child.try_wait().is_ok_and(|s| s.inspect(|s| code = s.code()).is_some()), PATIENCE);
+    if code.is_none() {
+        weir_tests::signal(child.id(), Signal::Term);
+        let _ = child.wait();
+    }
+    (code, std::fs::read_to_string(dir.join("said")).unwrap())
 }

@@ -110,6 +110,7 @@ mod ssl_openssl;
 mod ssl_server;
 mod ssl_session_memory;
 mod ssl_stapling;
+mod ssl_upstream_memory;
 mod ssl_verify;
 mod ssl_verify_servers;
 mod static_conditionals;

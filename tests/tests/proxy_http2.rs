@@ -175,3 +175,33 @@ fn tls_offers_it_by_alpn() {
     assert_eq!(server.get("/").text(), "h2 HTTP/2.0 https");
     assert_eq!(server.get("/1").text(), " HTTP/1.1 https");
 }
+
+/// A server that never comes to its answer, or to its end, is not listened to for ever.
+#[test]
+fn frames_that_carry_nothing_have_an_end() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let frame = |kind: u8, payload: &[u8]| {
+            let mut bytes = vec![0, 0, payload.len() as u8, kind, 0, 0, 0, 0, 1];
+            bytes.extend_from_slice(payload);
+            bytes
+        };
+        let kinds =
+            [(frame::WINDOW_UPDATE, &[0, 0, 0, 1][..]), (frame::PRIORITY, &[0; 5]), (77, b"x")];
+        for (kind, payload) in kinds {
+            let Ok((mut conn, _)) = listener.accept() else { return };
+            let _ = conn.read(&mut [0; 4096]);
+            let _ = conn.write_all(&[0, 0, 0, frame::SETTINGS, 0, 0, 0, 0, 0]);
+            let flood = frame(kind, payload).repeat(500);
+            while conn.write_all(&flood).is_ok() {}
+        }
+    });
+    let server = Server::start(
+        &"events {} http { server { listen 127.0.0.1:%%PORT_0%%; location / {
+            proxy_http_version 2; proxy_next_upstream off; proxy_pass http://ADDRESS; } } }"
+            .replace("ADDRESS", &address),
+    );
+    (0..3).for_each(|_| assert_eq!(server.get("/").status, 502));
+}

@@ -47,6 +47,41 @@ fn a_page_that_keeps_itself_twice() {
     check(&page(&keep.repeat(2)), "/page", true);
 }
 
+/// Parts are counted by their lines in the access log: time would tell of the machine.
+#[test]
+fn one_request_of_a_page_within_itself_costs_little() {
+    let conf = CONF.replace("ssi on;", "ssi on; log_subrequest on; access_log %%DIR%%/parts;");
+    let waits = "<!--#include virtual='/page' wait='yes' -->";
+    // A name of its own for each, of which none is the one of what it is within.
+    let other = "<!--#include virtual='$uri/a' --><!--#include virtual='$uri/b' -->";
+    for text in [ITSELF.repeat(2), ITSELF.repeat(50), waits.repeat(2), other.to_string()] {
+        let conf = conf.replace("listen", "location /page/ { try_files /page =404; } listen");
+        let setup = Setup::new(&conf).file("html/page", &text).file("html/plain", "plain");
+        let server = setup.start();
+        let mut client = server.connect();
+        client.set_patience(Duration::from_secs(60));
+        client.send(b"GET /page HTTP/1.0\r\n\r\n");
+        client.read_to_end();
+        assert_eq!(server.get("/plain").text(), "plain");
+        server.expect_error("while processing");
+        let parts = server.read("parts").lines().count();
+        assert!((200..1200).contains(&parts), "{text:.50}: {parts} parts");
+        let errors = server.error_log().lines().count();
+        assert!(errors <= 5, "{text:.50}: {errors} lines of errors");
+    }
+}
+
+/// A tree of comments: each document asks for its answers.
+#[test]
+fn a_thread_of_many_comments_is_whole() {
+    let next = "<!--#include virtual='/comment?a=$arg_b&b=$arg_c&c=$arg_d&d=$arg_e&e=' -->";
+    let text = format!("{}<!--# if expr='$arg_a' -->{}<!--# endif -->", "x", next.repeat(4));
+    let page = "<!--#include virtual='/comment?a=1&b=1&c=1&d=1&e=' -->";
+    let server = Setup::new(CONF).file("html/page", page).file("html/comment", text).start();
+    assert_eq!(server.get("/page").text(), "x".repeat(1 + 4 + 16 + 64 + 256));
+    assert_eq!(server.error_log(), "");
+}
+
 #[test]
 fn a_page_with_thousands_of_parts_is_whole() {
     let line = "<!--#include virtual='/many' -->".repeat(30);

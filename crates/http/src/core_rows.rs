@@ -261,14 +261,6 @@ fn make_temp_paths(b: &mut build::Build) -> ConfResult {
     Ok(())
 }
 
-/// Nobody else may read request and response bodies.
-fn private_dir(path: &std::path::Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)
-}
-
 /// The directory as it is used, made unless this is a test. One that the configuration does not name
 /// (it is relative still) is the build's, and is made with what leads there.
 pub fn made_temp_path(
@@ -300,12 +292,18 @@ fn mkdir_failed(path: &std::path::Path, e: &std::io::Error) -> weir_module::Diag
     weir_module::Diagnostic::emerg(text)
 }
 
+/// Nobody else may read request and response bodies.
+#[cfg(unix)]
+fn make_dir(path: &std::path::Path, with_parents: bool) -> std::io::Result<()> {
+    weir_runtime::trusted::make_dir(path, with_parents)
+}
+
+#[cfg(not(unix))]
 fn make_dir(path: &std::path::Path, with_parents: bool) -> std::io::Result<()> {
     if let Some(parent) = path.parent().filter(|p| with_parents && !p.exists()) {
-        // Others must get through them.
         std::fs::create_dir_all(parent)?;
     }
-    match private_dir(path) {
+    match std::fs::create_dir(path) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(e),
         _ => Ok(()),
     }

@@ -15,10 +15,12 @@
 //! parts, parts do not keep their parents' desks alive in a circle (`Drop for Parts`). As in nginx,
 //! the client gets nothing before `postpone_output` bytes are there: a page whose first part fails
 //! at once is not half sent. What the parts of a page take together, in number and in memory, is
-//! counted for the page as a whole (`Page`), however they are nested.
+//! counted for the page as a whole ([`page`]), however they are nested.
 //!
 //! Differences from nginx: variables set in a part stay there; an answer that breaks off closes the
 //! client's connection also when the part had not begun to send.
+
+mod page;
 
 use crate::buf::{Buf, Chain, Data};
 use crate::client_watch::ClientWatch;
@@ -29,6 +31,7 @@ use crate::logger::LogLevel;
 use crate::module::{FilterError, FilterResult, Next};
 use crate::phases;
 use crate::request::Request;
+use page::{Live, Page, Way};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -39,17 +42,6 @@ use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
 use weir_runtime::clock;
 
-/// Parts within parts.
-const NESTED_MAX: u8 = 50;
-/// Of one page: at a time, and in all. Slices of one answer count only while they run.
-const LIVE_MAX: usize = 2000;
-const MADE_MAX: usize = 16 * 1024;
-/// From so many on, each document of a page should run one part at a time.
-const CROWDED: usize = 500;
-/// Memory of a page's parts that waits for its turn: from the first on a part waits until what it
-/// has put out is taken, at the second no further part is made.
-const PAGE_AHEAD_BYTES: u64 = 4 * 1024 * 1024;
-const PAGE_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// What the client has not taken yet beyond which nothing is handed on.
 const AHEAD_MAX_BYTES: u64 = 256 * 1024;
 
@@ -73,48 +65,6 @@ pub type Instead = Box<dyn FnOnce(&mut Request) -> FilterResult>;
 enum Item {
     Data(Buf),
     Part(Rc<Desk>),
-}
-
-/// What all parts of one page take together, however they are nested.
-#[derive(Default)]
-struct Page {
-    made: Cell<usize>,
-    live: Cell<usize>,
-    /// Memory on the desks.
-    bytes: Cell<u64>,
-}
-
-impl Page {
-    fn is_ahead(&self) -> bool {
-        self.bytes.get() > PAGE_AHEAD_BYTES
-    }
-
-    /// Why no further part may be made.
-    fn is_full(&self) -> Option<&'static str> {
-        if self.live.get() >= LIVE_MAX {
-            return Some("too many subrequests of one page at a time");
-        }
-        if self.made.get() >= MADE_MAX {
-            return Some("too many subrequests of one page");
-        }
-        (self.bytes.get() >= PAGE_MAX_BYTES).then_some("subrequests of one page hold too much")
-    }
-}
-
-/// One part; it counts until it is dropped.
-struct Live(Rc<Page>);
-
-impl Live {
-    fn new(page: &Rc<Page>) -> Live {
-        page.live.set(page.live.get() + 1);
-        Live(Rc::clone(page))
-    }
-}
-
-impl Drop for Live {
-    fn drop(&mut self) {
-        self.0.live.set(self.0.live.get() - 1);
-    }
 }
 
 /// What a buffer takes of memory while it waits.
@@ -285,7 +235,7 @@ pub(crate) struct Parts {
     top: Rc<Desk>,
     sink: Sink,
     is_part: bool,
-    nested: u8,
+    way: Rc<Way>,
     running: Vec<Running>,
     last_id: u64,
     instead: Option<Instead>,
@@ -296,15 +246,15 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    fn of_main() -> Parts {
-        Parts::new(Sink::Client, Rc::default(), None, 0)
+    fn of_main(path: &[u8]) -> Parts {
+        Parts::new(Sink::Client, Rc::default(), None, Way::of_main(path))
     }
 
     fn of_copy() -> Parts {
-        Parts::new(Sink::Nowhere, Rc::default(), None, 1)
+        Parts::new(Sink::Nowhere, Rc::default(), None, Way::of_copy())
     }
 
-    fn new(sink: Sink, desk: Rc<Desk>, top: Option<Rc<Desk>>, nested: u8) -> Parts {
+    fn new(sink: Sink, desk: Rc<Desk>, top: Option<Rc<Desk>>, way: Way) -> Parts {
         let is_part = !matches!(sink, Sink::Client);
         let top = top.unwrap_or_else(|| Rc::clone(&desk));
         let _live = is_part.then(|| Live::new(&desk.page));
@@ -313,7 +263,7 @@ impl Parts {
             top,
             sink,
             is_part,
-            nested,
+            way: Rc::new(way),
             running: Vec::new(),
             last_id: 0,
             instead: None,
@@ -422,11 +372,7 @@ pub(crate) fn is_again(r: &Request) -> bool {
 /// range of it.
 pub fn again(r: &mut Request) -> Option<Box<Request>> {
     let (uri, args) = (r.uri.clone(), r.args.clone());
-    let mut part = new(r, &uri, &args, Output::Place)?;
-    if let Some(parts) = &part.parts {
-        let made = &parts.desk.page.made;
-        made.set(made.get() - 1);
-    }
+    let mut part = make(r, &uri, &args, Output::Place, Page::has_room)?;
     part.set_location(r.loc().id);
     part.method = r.method;
     part.valid_unparsed_uri = r.valid_unparsed_uri;
@@ -440,23 +386,42 @@ pub fn again(r: &mut Request) -> Option<Box<Request>> {
 }
 
 fn parent(r: &mut Request) -> &mut Parts {
-    r.parts.get_or_insert_with(|| Box::new(Parts::of_main()))
+    let Request { parts, uri, .. } = r;
+    parts.get_or_insert_with(|| Box::new(Parts::of_main(uri)))
 }
 
 /// Whether so many parts of the page run already that a document should wait for its own.
 pub fn is_crowded(r: &Request) -> bool {
-    r.parts.as_ref().is_some_and(|p| p.desk.page.live.get() >= CROWDED)
+    r.parts.as_ref().is_some_and(|p| p.desk.page.is_crowded())
 }
 
 /// Makes a subrequest: GET with the parent's header fields, and its body if that has been read.
 /// `None` when it would be one too many; that is logged.
 pub fn new(r: &mut Request, uri: &[u8], args: &[u8], output: Output) -> Option<Box<Request>> {
-    let nested = r.parts.as_ref().map_or(0, |p| p.nested) + 1;
-    let page = r.parts.as_ref().map(|p| Rc::clone(&p.desk.page));
-    let cycle = (nested > NESTED_MAX).then_some("subrequests cycle");
-    if let Some(why) = cycle.or_else(|| page.as_ref().and_then(|p| p.is_full())) {
-        let shown = String::from_utf8_lossy(uri);
-        r.log(LogLevel::Error, &format!("{why} while processing \"{shown}\""));
+    make(r, uri, args, output, Page::admit)
+}
+
+fn make(
+    r: &mut Request,
+    uri: &[u8],
+    args: &[u8],
+    output: Output,
+    admit: fn(&Page, &Way) -> Result<(), page::Full>,
+) -> Option<Box<Request>> {
+    let (page, way) = match (&r.parts, output) {
+        // Nothing of it stays: no page begins with it.
+        (None, Output::Drop) => (Rc::default(), Rc::new(Way::of_main(&r.uri))),
+        _ => {
+            let parent = parent(r);
+            (Rc::clone(&parent.desk.page), Rc::clone(&parent.way))
+        }
+    };
+    let way = Way::to(&way, uri);
+    if let Err(why) = admit(&page, &way) {
+        if page.is_news(why) {
+            let shown = String::from_utf8_lossy(uri);
+            r.log(LogLevel::Error, &format!("{} while processing \"{shown}\"", why.text()));
+        }
         return None;
     }
     let mut part = Box::<Request>::default();
@@ -472,12 +437,7 @@ pub fn new(r: &mut Request, uri: &[u8], args: &[u8], output: Output) -> Option<B
         Output::Keep => (Sink::Memory(Vec::new()), None, Weak::new()),
         Output::Drop => (Sink::Nowhere, None, Weak::new()),
     };
-    let page = match output {
-        Output::Drop => page.unwrap_or_default(),
-        _ => Rc::clone(&parent(r).desk.page),
-    };
-    page.made.set(page.made.get() + 1);
-    part.parts = Some(Box::new(Parts::new(sink, Desk::of(&page, above), top, nested)));
+    part.parts = Some(Box::new(Parts::new(sink, Desk::of(&page, above), top, way)));
     Some(part)
 }
 

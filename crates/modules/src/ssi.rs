@@ -105,6 +105,10 @@ const ROWS: &[Row] = &[
         "off",
         "Carries out the commands (server side includes) in responses.",
         set!(on, flag),
+    )
+    .note(
+        "A page has up to 4096 parts, up to 1000 of them within themselves or over four deep. nginx \
+         bounds the depth alone, at 50, as is done here too.",
     ),
     Row::new(
         "ssi_silent_errors",

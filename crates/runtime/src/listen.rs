@@ -92,6 +92,10 @@ impl Listener {
                 socket.set_reuse_port(true)?;
             }
         }
+        #[cfg(unix)]
+        if let ListenAddr::Unix(p) = addr {
+            crate::trusted::may_bind(p)?;
+        }
         socket.bind(&sock_addr)?;
         #[cfg(unix)]
         if let ListenAddr::Unix(p) = addr {

@@ -7,7 +7,8 @@
 use crate::walk::{self, Place};
 use rustix::fs::PROC_SUPER_MAGIC;
 use rustix::fs::{
-    fchmod, fchown, fstat, fstatfs, mkdirat, openat, FileType, Mode, OFlags, Stat, Uid, CWD,
+    fchmod, fchown, fstat, fstatfs, mkdirat, openat, renameat, unlinkat, AtFlags, FileType, Mode,
+    OFlags, Stat, Uid, CWD,
 };
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -18,8 +19,10 @@ use std::path::Path;
 
 /// What logs and the pid file are created with, whatever the umask.
 const MODE: u32 = 0o644;
-/// What directories for temporary files and caches are created with.
+/// What directories for temporary files and caches are created with, and those that lead there:
+/// others must get through them.
 const DIR_MODE: u32 = 0o700;
+const PARENT_MODE: u32 = 0o755;
 /// A name that comes and goes is tried this often.
 const TRIES: usize = 8;
 
@@ -160,6 +163,57 @@ fn grant(file: impl std::os::fd::AsFd, now: &Stat, rights: u32) -> io::Result<()
     }
 }
 
+/// Makes a directory that only its owner may enter, and where that is wanted those on the way to
+/// it; one that is there is left as it is.
+pub fn make_dir(path: &Path, with_parents: bool) -> io::Result<()> {
+    if with_parents {
+        make_way(path.parent().unwrap_or(Path::new("")))?;
+    }
+    Ok(make_one(path, DIR_MODE)?)
+}
+
+fn make_way(dir: &Path) -> rustix::io::Result<()> {
+    if dir.as_os_str().is_empty() || dir.exists() {
+        return Ok(());
+    }
+    make_way(dir.parent().unwrap_or(Path::new("")))?;
+    make_one(dir, PARENT_MODE)
+}
+
+fn make_one(path: &Path, mode: u32) -> rustix::io::Result<()> {
+    let mode = Mode::from_raw_mode(mode);
+    let made = match crate::process::is_root() {
+        true => {
+            let (place, name) = walk::parent(path)?;
+            mkdirat(&place.dir, name, mode)
+        }
+        false => rustix::fs::mkdir(path, mode),
+    };
+    match made {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
+    }
+}
+
+/// Removes a name.
+pub fn remove(path: &Path) -> io::Result<()> {
+    if !crate::process::is_root() {
+        return std::fs::remove_file(path);
+    }
+    let (place, name) = walk::parent(path)?;
+    Ok(unlinkat(&place.dir, name, AtFlags::empty())?)
+}
+
+/// Gives a file another name.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    if !crate::process::is_root() {
+        return std::fs::rename(from, to);
+    }
+    let (old, name) = walk::parent(from)?;
+    let (new, new_name) = walk::parent(to)?;
+    Ok(renameat(&old.dir, name, &new.dir, new_name)?)
+}
+
 /// Makes a directory of the serving process's own, or gives it one that is there. The answer tells
 /// why it was left alone.
 pub fn give_dir(path: &Path, uid: u32) -> io::Result<()> {
@@ -184,12 +238,27 @@ pub fn give_dir(path: &Path, uid: u32) -> io::Result<()> {
     grant(&dir, &now, 0o700)
 }
 
+/// Whether a socket may be bound to this name. The name is what clients connect to and is told to
+/// them, so that it is bound as it stands and looked at before and behind.
+pub fn may_bind(path: &Path) -> io::Result<()> {
+    if crate::process::is_root() {
+        walk::parent(path)?;
+    }
+    Ok(())
+}
+
 /// Sets the rights of the socket that was just bound to this name: of the socket, whatever may
 /// have been put in its place.
 pub fn open_socket_to_all(path: &Path) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let socket = openat(CWD, path, flags, Mode::empty())?;
+    let socket = match crate::process::is_root() {
+        true => {
+            let (place, name) = walk::parent(path)?;
+            openat(&place.dir, name, flags, Mode::empty())?
+        }
+        false => openat(CWD, path, flags, Mode::empty())?,
+    };
     let now = fstat(&socket)?;
     let is_own = now.st_uid == crate::process::uid() && now.st_nlink == 1;
     if !is_own || FileType::from_raw_mode(now.st_mode) != FileType::Socket {
@@ -237,6 +306,25 @@ mod tests {
         assert_eq!(outside.metadata().unwrap().uid(), 0);
         give_dir(&link("h", &outside, 0), 7).unwrap();
         assert_eq!(outside.metadata().unwrap().uid(), 7);
+        let way = dir.join("way");
+        let (made, roots) = (link("way", &outside, 7).join("t/u"), dir.join("i/t/u"));
+        chown_to(&outside, 0);
+        assert!(make_dir(&way.join("t"), false).is_err() && make_dir(&made, true).is_err());
+        assert!(remove(&way.join("x")).is_err() && may_bind(&way.join("s")).is_err());
+        assert!(rename(&mine, &way.join("x")).is_err() && rename(&way.join("x"), &mine).is_err());
+        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+        link("i", &outside, 0);
+        make_dir(&roots, true).unwrap();
+        make_dir(&roots, true).unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        assert_eq!((mode(&outside.join("t")), mode(&outside.join("t/u"))), (0o755, 0o700));
+        rename(&mine, &dir.join("i/x")).unwrap();
+        remove(&dir.join("i/x")).unwrap();
+        assert!(!mine.exists() && !outside.join("x").exists());
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    fn chown_to(path: &Path, uid: u32) {
+        std::os::unix::fs::chown(path, Some(uid), None).unwrap();
     }
 }

@@ -12,6 +12,7 @@ pub mod live;
 mod names;
 pub mod peers;
 pub mod reply;
+mod sessions;
 pub mod sticky;
 pub mod tls;
 mod vars;

@@ -3,6 +3,7 @@
 //!
 //! As in nginx nothing is verified unless the configuration says so, and then after the handshake.
 
+use crate::sessions::Sessions;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,9 +23,6 @@ use weir_tls::server::{algorithms, signature};
 use weir_tls::x509::chain::{self, Purpose, Trust};
 use weir_tls::x509::Cert;
 use weir_tls::{Session, RECORD_MAX_BYTES};
-
-/// Sessions kept for being resumed.
-const SESSIONS_MAX: usize = 256;
 
 /// What a configuration says.
 pub struct Settings {
@@ -87,11 +85,15 @@ impl ResolvesClientCert for Shown {
 
 impl ClientTls {
     pub fn new(s: Settings) -> Result<ClientTls, String> {
+        let sessions = s.session_reuse.then(|| Arc::new(Sessions::default()));
         let builder = ClientConfig::builder_with_provider(s.provider)
             .with_protocol_versions(&s.versions)
             .map_err(|e| e.to_string())?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyServer(algorithms())));
+            .with_custom_certificate_verifier(Arc::new(AnyServer {
+                algorithms: algorithms(),
+                sessions: sessions.clone(),
+            }));
         let mut config = match s.certificate {
             Some(pair) => builder.with_client_cert_resolver(Arc::new(Shown(pair))),
             None => builder.with_no_client_auth(),
@@ -100,9 +102,9 @@ impl ClientTls {
         // As nginx: no compressed certificates towards servers, in neither direction.
         config.cert_compressors = Vec::new();
         config.cert_decompressors = Vec::new();
-        config.resumption = match s.session_reuse {
-            true => Resumption::in_memory_sessions(SESSIONS_MAX),
-            false => Resumption::disabled(),
+        config.resumption = match sessions {
+            Some(sessions) => Resumption::store(sessions),
+            None => Resumption::disabled(),
         };
         if let Some(log) = s.key_log {
             config.key_log = log;
@@ -183,17 +185,23 @@ impl Wanted {
 
 /// Takes any certificate whose key the server has.
 #[derive(Debug)]
-struct AnyServer(WebPkiSupportedAlgorithms);
+pub(crate) struct AnyServer {
+    pub(crate) algorithms: WebPkiSupportedAlgorithms,
+    pub(crate) sessions: Option<Arc<Sessions>>,
+}
 
 impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
+        leaf: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        if let Some(sessions) = &self.sessions {
+            sessions.shown(name, leaf, rest);
+        }
         Ok(ServerCertVerified::assertion())
     }
 
@@ -203,7 +211,7 @@ impl ServerCertVerifier for AnyServer {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        signature(cert, message, signed, &self.0, false)
+        signature(cert, message, signed, &self.algorithms, false)
     }
 
     fn verify_tls13_signature(
@@ -212,11 +220,11 @@ impl ServerCertVerifier for AnyServer {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        signature(cert, message, signed, &self.0, true)
+        signature(cert, message, signed, &self.algorithms, true)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 

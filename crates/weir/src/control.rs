@@ -137,7 +137,7 @@ pub fn remove_pid(upgrade: &Option<upgrade::Upgrade>, path: &Option<PathBuf>) {
     };
     if let Some(p) = path {
         // Another process may have removed it with its directory.
-        let _ = std::fs::remove_file(p);
+        let _ = trusted::remove(p);
     }
 }
 
@@ -158,7 +158,7 @@ pub fn move_pid(have: &mut Option<PathBuf>, paths: &Paths, gen: &Generation) {
     }
     if let Some(old) = std::mem::replace(have, want) {
         // Somebody may have removed it.
-        let _ = std::fs::remove_file(old);
+        let _ = trusted::remove(&old);
     }
 }
 

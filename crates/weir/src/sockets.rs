@@ -203,6 +203,9 @@ impl Sockets {
                 continue;
             }
             // A file that is already gone needs no removing.
+            #[cfg(unix)]
+            let _ = weir_runtime::trusted::remove(path);
+            #[cfg(not(unix))]
             let _ = std::fs::remove_file(path);
         }
     }

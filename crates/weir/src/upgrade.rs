@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use weir_http::logger::{ErrorLog, LogLevel};
 use weir_runtime::listen::{self, Listener};
 use weir_runtime::packets::Packets;
-use weir_runtime::{process, signals};
+use weir_runtime::{process, signals, trusted};
 
 /// The variable that hands sockets over; nginx's own, so either may replace the other.
 pub const VARIABLE: &str = "NGINX";
@@ -65,7 +65,7 @@ fn start(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Optio
     let moved = pid_file.as_ref().map(|p| (old_name(p), p.clone()));
     if let Some((to, from)) = &moved {
         // Without its pid file there is nothing to move.
-        let _ = std::fs::rename(from, to);
+        let _ = trusted::rename(from, to);
     }
     let mut command = Command::new(program);
     command.args(args).env(VARIABLE, list).env_remove(heirs::VARIABLE);
@@ -98,7 +98,7 @@ fn start(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Optio
 
 fn restore(moved: &Option<(PathBuf, PathBuf)>) {
     if let Some((to, from)) = moved {
-        let _ = std::fs::rename(to, from);
+        let _ = trusted::rename(to, from);
     }
 }
 

@@ -12,6 +12,8 @@ const PARAMS: u8 = 4;
 const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
+/// Of standard error, padding and empty records in a row: a program that never comes to its answer.
+const ASIDE_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 const RESPONDER: u8 = 1;
 const KEEP_CONN: u8 = 1;
@@ -105,6 +107,8 @@ pub enum BadRecord {
     Kind(u8),
     IdHigh(u8),
     IdLow(u8),
+    /// Over [`ASIDE_MAX_BYTES`] without a byte of standard output.
+    Aside,
 }
 
 /// In nginx's words.
@@ -118,6 +122,7 @@ impl fmt::Display for BadRecord {
             BadRecord::IdHigh(n) => {
                 write!(f, "upstream sent unexpected FastCGI request id high byte: {n}")
             }
+            BadRecord::Aside => f.write_str("upstream sent too much besides standard output"),
             BadRecord::IdLow(n) => {
                 write!(f, "upstream sent unexpected FastCGI request id low byte: {n}")
             }
@@ -148,6 +153,8 @@ pub struct Decoder {
     /// More came than belongs to the answer.
     pub excess: bool,
     pub errors: Errors,
+    /// Bytes since the last of standard output.
+    aside: usize,
 }
 
 impl Decoder {
@@ -181,8 +188,12 @@ impl Decoder {
             }
             self.finish_record();
         }
+        self.aside = if end > from { 0 } else { self.aside.saturating_add(buf.len() - from) };
         buf.truncate(end);
-        Ok(())
+        match self.aside > ASIDE_MAX_BYTES {
+            true => Err(BadRecord::Aside),
+            false => Ok(()),
+        }
     }
 
     fn header_byte(&mut self, byte: u8) -> Result<(), BadRecord> {
@@ -238,6 +249,28 @@ mod tests {
         let padding = write_header(kind, content.len(), out);
         out.extend_from_slice(content);
         out.resize(out.len() + usize::from(padding), 0);
+    }
+
+    #[test]
+    fn what_stands_beside_the_answer_has_an_end() {
+        for (content, padding) in [(&[b'e'; 60_000][..], 0), (b"", 0), (b"", 255)] {
+            let mut one = Vec::new();
+            record(STDERR, content, &mut one);
+            one[6] = padding;
+            one.resize(8 + content.len() + usize::from(padding), 0);
+            let pieces = ASIDE_MAX_BYTES / one.len();
+            let mut decoder = Decoder::default();
+            let mut one_more = |records: &[u8]| {
+                decoder.errors.clear();
+                decoder.decode(&mut records.to_vec(), 0)
+            };
+            assert!((0..pieces).all(|_| one_more(&one).is_ok()), "{padding}");
+            let mut out = Vec::new();
+            record(STDOUT, b"x", &mut out);
+            assert!(one_more(&out).is_ok());
+            assert!((0..pieces).all(|_| one_more(&one).is_ok()), "{padding}");
+            assert!(matches!(one_more(&one), Err(BadRecord::Aside)), "{padding}");
+        }
     }
 
     #[test]

@@ -4,13 +4,12 @@
 use super::build::{reader, refusal};
 use super::certs::{value, Loaded};
 use super::conf::{CacheRule, Name, Places};
-use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use weir_base::bytes;
-use weir_http::logger::LogLevel;
+use weir_http::logger::{self, LogFile, LogLevel};
 use weir_http::Request;
-use weir_module::{merge_values, Cf, ConfResult, Diagnostic, Val};
+use weir_module::{merge_values, Cf, ConfResult, Diagnostic, Mode, Val};
 use weir_script::template::Template;
 use weir_tls::load;
 use weir_tls::offer::{Protocols, Words};
@@ -119,7 +118,7 @@ impl Outgoing {
         }
         let key_log = match &*self.key_log {
             None => None,
-            Some(path) => Some(KeyFile::open(path)?),
+            Some(path) => Some(KeyFile::open(cf.mode, path)?),
         };
         let settings = Settings {
             provider: offer.provider,
@@ -179,14 +178,14 @@ fn without_port(name: &[u8]) -> &[u8] {
     }
 }
 
-/// Keys in the form that traffic analysers read (`NSS key log`).
-struct KeyFile(Mutex<std::fs::File>);
+/// Keys in the form that traffic analysers read (`NSS key log`): a log as all others are, opened
+/// and handed on by the master, and opened again when they are.
+struct KeyFile(Arc<LogFile>);
 
 impl KeyFile {
-    fn open(path: &std::path::Path) -> ConfResult<Arc<dyn KeyLog>> {
-        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        match opened {
-            Ok(file) => Ok(Arc::new(KeyFile(Mutex::new(file)))),
+    fn open(mode: Mode, path: &std::path::Path) -> ConfResult<Arc<dyn KeyLog>> {
+        match logger::log_file_for(mode, path) {
+            Ok(file) => Ok(Arc::new(KeyFile(file))),
             Err(e) => {
                 let why = weir_http::core_rows::os_text(&e);
                 Err(Diagnostic::emerg(format!("open() \"{}\" failed ({why})", path.display())))
@@ -209,9 +208,7 @@ impl KeyLog for KeyFile {
             bytes::push_hex(&mut line, part);
         }
         line.push(b'\n');
-        if let Ok(mut file) = self.0.lock() {
-            // A log that cannot be written is no reason to stop serving.
-            let _ = file.write_all(&line);
-        }
+        // A log that cannot be written is no reason to stop serving.
+        let _ = self.0.write(&line);
     }
 }

@@ -21,6 +21,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_BYTES: usize = FRAME_DEFAULT_BYTES as usize;
 /// Of the frames that ask for an answer, during one request.
 const ASKING_MAX: u32 = 1000;
+/// Of frames in a row that carry nothing.
+const IDLE_MAX: u32 = 10_000;
 /// Of frames that go on with one header block.
 const CONTINUATIONS_MAX: u32 = 1000;
 const TABLE_DEFAULT_BYTES: u32 = 4096;
@@ -92,6 +94,8 @@ pub struct Client {
     goaway: bool,
     announce_table: bool,
     asked: u32,
+    /// Frames in a row that carry nothing, while nothing was sent either.
+    idle: u32,
 }
 
 impl Default for Client {
@@ -133,6 +137,7 @@ impl Client {
             goaway: false,
             announce_table: false,
             asked: 0,
+            idle: 0,
         }
     }
 
@@ -144,6 +149,7 @@ impl Client {
         self.receive_stream = ReceiveWindow::new(WINDOW_MAX_BYTES);
         self.closed = end;
         self.asked = 0;
+        self.idle = 0;
         let at = self.out.len();
         self.out.extend_from_slice(&[0; HEAD_BYTES]);
         if std::mem::take(&mut self.announce_table) {
@@ -173,6 +179,7 @@ impl Client {
             self.out.extend_from_slice(&head);
             self.out.extend_from_slice(piece);
         }
+        self.idle = 0;
         self.stream_window.take(bytes.len() as u64);
         self.connection_window.take(bytes.len() as u64);
         self.closed |= end;
@@ -294,6 +301,9 @@ impl Client {
             return Err("upstream sent too short http2 frame".to_string());
         }
         let end = head.has(frame::END_STREAM);
+        if head.len == 0 {
+            self.carries_nothing()?;
+        }
         self.data = Some(Data { left: head.len, padding: 0, padded, end });
         Ok(())
     }
@@ -308,6 +318,9 @@ impl Client {
             data.padding = usize::from(padding);
             data.padded = false;
             check_padding(data.padding, data.left)?;
+            if data.padding == data.left {
+                self.carries_nothing()?;
+            }
             self.data = Some(data);
             return Ok(None);
         }
@@ -330,6 +343,9 @@ impl Client {
             data.padding = data.left;
         }
         self.data = Some(data);
+        if text > 0 {
+            self.idle = 0;
+        }
         Ok((text > 0).then_some(Event::Data(from..self.at)))
     }
 
@@ -341,9 +357,22 @@ impl Client {
             frame::SETTINGS => self.settings(head, payload).map(|()| None),
             frame::PING => self.ping(head, payload).map(|()| None),
             frame::GOAWAY => self.goaway(head, &payload).map(|()| None),
-            frame::WINDOW_UPDATE => self.window_update(head, &payload).map(|()| None),
+            frame::WINDOW_UPDATE => self
+                .window_update(head, &payload)
+                .and_then(|()| self.carries_nothing())
+                .map(|()| None),
             frame::PUSH_PROMISE => Err("upstream sent unexpected push promise frame".to_string()),
-            _ => Ok(None),
+            _ => self.carries_nothing().map(|()| None),
+        }
+    }
+
+    /// A window is opened for what was sent, a frame of data has bytes: more than some of these
+    /// without either only keep this side busy.
+    fn carries_nothing(&mut self) -> Result<(), String> {
+        self.idle += 1;
+        match self.idle > IDLE_MAX {
+            true => Err("upstream sent too many frames that carry nothing".to_string()),
+            false => Ok(()),
         }
     }
 

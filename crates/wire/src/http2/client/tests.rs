@@ -109,6 +109,21 @@ fn what_a_peer_must_not_do() {
     }
     let ping = frame_of(frame::PING, 0, 0, &[0; 8]).repeat(1001);
     assert!(alone(&ping).contains("too many ping frames"));
+    let one = 1u32.to_be_bytes();
+    for idle in [
+        frame_of(frame::WINDOW_UPDATE, 0, 0, &one),
+        frame_of(frame::PRIORITY, 0, 1, &[0, 0, 0, 0, 1]),
+        frame_of(77, 0, 1, b"x"),
+    ] {
+        assert!(alone(&idle.repeat(10_001)).contains("carry nothing"));
+    }
+    for idle in [
+        frame_of(frame::DATA, 0, 1, b""),
+        frame_of(frame::DATA, frame::PADDED, 1, b"\0"),
+        frame_of(frame::DATA, frame::PADDED, 1, b"\x02ab"),
+    ] {
+        assert!(after_head(&idle.repeat(10_001)).contains("carry nothing"));
+    }
 }
 
 #[test]
