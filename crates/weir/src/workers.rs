@@ -254,7 +254,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
             Command::Serve { generation, listeners, connections_max, cpus } => {
                 state.pin(cpus, &generation.error_log);
                 // What waits where no one listens any more belongs to the old configuration.
-                state.leave(&listeners);
+                state.leave(&listeners).await;
                 let fresh = Rc::new(WorkerGen::new(generation));
                 let old = state.worker.gen.replace(fresh);
                 state.retire(old);
@@ -264,7 +264,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
                 state.listen(listeners);
             }
             Command::Listen(listeners) => {
-                state.leave(&listeners);
+                state.leave(&listeners).await;
                 state.listen(listeners);
             }
             Command::Answer(number) => {
@@ -327,7 +327,7 @@ impl State {
 
     /// Stops watching the sockets that are not among these, and takes the connections that wait
     /// in them: this worker may be the last that has them open.
-    fn leave(self: &Rc<Self>, stay: &[Arc<Listener>]) {
+    async fn leave(self: &Rc<Self>, stay: &[Arc<Listener>]) {
         let leaving: Vec<Watched> = {
             let mut accepting = self.accepting.borrow_mut();
             let (stay, leaving) = std::mem::take(&mut *accepting)
@@ -338,6 +338,8 @@ impl State {
         };
         for (listener, task) in leaving {
             task.abort();
+            // The task has the socket open until it is gone: what comes until then is to be taken.
+            let _ = task.await;
             for _ in 0..LEFT_WAITING_MAX {
                 let Ok((stream, peer)) = listener.accept() else { break };
                 accepted(self, &listener, stream, peer);
