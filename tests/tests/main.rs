@@ -79,6 +79,7 @@ mod proxy_websocket;
 mod readme_https;
 mod referer;
 mod regex_limits;
+mod regex_limits_behind;
 mod reload_dropping;
 mod reload_main;
 mod reload_memory;
