@@ -6,6 +6,7 @@ mod access_allow_deny;
 mod access_log;
 mod addition;
 mod auth_basic_queue;
+mod auth_basic_users;
 mod autoindex;
 mod backend_early_answer;
 mod backend_no_content;

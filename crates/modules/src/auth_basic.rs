@@ -2,9 +2,9 @@
 //!
 //! Differences from nginx: hashes that are slow on purpose (bcrypt, SHA-crypt) are computed beside
 //! the workers and not in them, by few threads (`queue`): the request waits, is answered with 503 when
-//! 256 wait already, and is left out when its client goes; the password kinds are the same on every system: `{PLAIN}`, `{SHA}`,
-//! `{SSHA}`, `$apr1$`, `$1$`, `$5$`, `$6$`, `$2a$`, `$2b$`, `$2y$`. The old DES hash and yescrypt
-//! are refused with a line in the error log that says so.
+//! 256 wait already, and is left out when its client goes; the password kinds are the same on every
+//! system: `{PLAIN}`, `{SHA}`, `{SSHA}`, `$apr1$`, `$1$`, `$5$`, `$6$`, `$2a$`, `$2b$`, `$2y$`. The old DES
+//! hash and yescrypt fit no password, and the error log says so.
 
 mod password;
 mod queue;
@@ -140,13 +140,14 @@ fn handler(r: &mut Request) -> Flow {
         Err(status) => return Flow::Status(status),
     };
     let Some(kind) = Kind::of(&hash) else {
-        let user = String::from_utf8_lossy(&user);
+        // To the client it is a wrong password: who has a locked account is nobody's business.
+        let (user, path) = (String::from_utf8_lossy(&user), String::from_utf8_lossy(&path));
         let text = format!(
-            "user \"{user}\": the kind of password hash is not supported, make it anew with \
-             \"openssl passwd -6\" or \"htpasswd -B\""
+            "user \"{user}\" in \"{path}\": the kind of password hash is not supported; if the account is \
+             not locked, make it anew with \"openssl passwd -6\" or \"htpasswd -B\""
         );
         r.log(LogLevel::Error, &text);
-        return Flow::Status(500);
+        return ask(r, &realm);
     };
     if kind.is_slow() {
         r.set_ctx(Checking { user, password, hash, realm });
@@ -210,9 +211,11 @@ fn find(r: &Request, path: &[u8], user: &[u8]) -> Result<Option<Vec<u8>>, u16> {
     }
 }
 
-/// Lines are `user:hash`, with more fields behind a further colon; `#` begins a comment.
+/// Lines are `user:hash`, with more fields behind a further colon; `#` begins a comment, and what begins
+/// with a carriage return is no user's either.
 fn hash_of<'t>(text: &'t [u8], user: &[u8]) -> Option<&'t [u8]> {
-    text.split(|b| *b == b'\n').filter(|line| line.first() != Some(&b'#')).find_map(|line| {
+    let is_user = |line: &&[u8]| !matches!(line.first(), Some(b'#' | b'\r'));
+    text.split(|b| *b == b'\n').filter(is_user).find_map(|line| {
         let rest = line.strip_prefix(user)?.strip_prefix(b":")?;
         let end = rest.iter().position(|b| matches!(b, b'\r' | b':'));
         Some(&rest[..end.unwrap_or(rest.len())])
@@ -225,12 +228,13 @@ mod tests {
 
     #[test]
     fn files() {
-        let text = b"#a:no\na:1:more\nab:2\r\nb:\nc:last";
+        let text = b"#a:no\n\rd:no\na:1:more\nab:2\r\nb:\nc:last";
         assert_eq!(hash_of(text, b"a"), Some(&b"1"[..]));
         assert_eq!(hash_of(text, b"ab"), Some(&b"2"[..]));
         assert_eq!(hash_of(text, b"b"), Some(&b""[..]));
         assert_eq!(hash_of(text, b"c"), Some(&b"last"[..]));
         assert_eq!(hash_of(text, b"d"), None);
         assert_eq!(hash_of(text, b"#a"), None);
+        assert_eq!(hash_of(text, b"\rd"), None);
     }
 }
