@@ -1,8 +1,8 @@
 //! `auth_basic` (nginx's `ngx_http_auth_basic_module`).
 //!
 //! Differences from nginx: hashes that are slow on purpose (bcrypt, SHA-crypt) are computed beside
-//! the workers and not in them, by few threads (`queue`): the request waits, is answered with 503 when
-//! 256 wait already, and is left out when its client goes; the password kinds are the same on every
+//! the workers and not in them, by few threads (`queue`): the request waits for its client's turn, is
+//! answered with 503 when 256 wait already, and is left out when its client goes; the password kinds are the same on every
 //! system: `{PLAIN}`, `{SHA}`, `{SSHA}`, `$apr1$`, `$1$`, `$5$`, `$6$`, `$2a$`, `$2b$`, `$2y$`. The old DES
 //! hash and yescrypt fit no password, and the error log says so.
 
@@ -73,7 +73,8 @@ const ROWS: &[Row] = &[
     )
     .note(
         "bcrypt and SHA-crypt are computed by threads (half of the processors, at most 8); when 256 \
-         passwords wait, further requests are answered with 503.",
+         passwords wait, further requests of the client with most of them are answered with 503, and \
+         clients (an IPv4 address, a /64 of IPv6) take turns. DES and yescrypt hashes fit no password.",
     ),
 ];
 
@@ -162,13 +163,13 @@ fn check_beside(r: &mut Request) -> LocalFuture<'_, Flow> {
         let Some(checking) = r.take_ctx::<Checking>() else { return Flow::Status(500) };
         let Checking { user, password, hash, realm } = *checking;
         let work = move || Kind::of(&hash).is_some_and(|kind| kind.verify(&password, &hash));
-        let Some(answer) = queue::submit(work) else {
-            let text = format!("more than {} passwords wait to be checked", queue::WAITING_MAX);
-            r.log(LogLevel::Error, &text);
-            return Flow::Status(503);
+        let client = queue::Client::of(r.client().ip());
+        let Some(answer) = queue::submit(client, work) else {
+            return too_many(r);
         };
         match unless_client_goes(r, false, answer).await {
-            Some(Ok(right)) => decide(r, right, &user, &realm),
+            Some(Ok(Err(queue::PushedOut))) => too_many(r),
+            Some(Ok(Ok(right))) => decide(r, right, &user, &realm),
             Some(Err(_)) => {
                 r.log(LogLevel::Alert, "checking a password failed");
                 Flow::Status(500)
@@ -179,6 +180,12 @@ fn check_beside(r: &mut Request) -> LocalFuture<'_, Flow> {
             }
         }
     })
+}
+
+fn too_many(r: &Request) -> Flow {
+    let text = format!("more than {} passwords wait to be checked", queue::WAITING_MAX);
+    r.log(LogLevel::Error, &text);
+    Flow::Status(503)
 }
 
 fn decide(r: &mut Request, right: bool, user: &[u8], realm: &[u8]) -> Flow {
