@@ -50,7 +50,7 @@ const ROWS: &[Row] = &[
     .note(
         "A match that is given up at a limit ends the request with 500; nginx takes the default. So \
          does Weir where the header has left (bodies, trailers, logs, post_action), except that an \
-         SSI \"if\" then takes no branch and access_log's if= writes the line.",
+         SSI command then fails (an \"if\" takes no branch) and access_log's if= writes the line.",
     ),
     Row::new("map_hash_max_size", Context::HTTP, Arity::ONE, "2048", "The table's size.", set_size)
         .note(SIZES),
