@@ -459,6 +459,7 @@ async fn close_kind(r: &mut Request) -> After {
 }
 
 pub(crate) async fn log_request(r: &mut Request) {
+    r.unknown.end();
     let loc = Rc::clone(r.loc());
     for handler in &loc.phases[Phase::Log as usize] {
         if let Flow::Wait(f) = handler(r) {

@@ -30,6 +30,10 @@ pub fn send_header(r: &mut Request) -> FilterResult {
     if r.header_sent {
         return Ok(());
     }
+    // Once the header has left, a rate that cannot be told could only be none.
+    if r.is_limited() {
+        r.settle_rate();
+    }
     matching::check_header(r)?;
     if r.is_part() {
         subrequest::header(r);

@@ -74,6 +74,8 @@ pub async fn run_redirected(r: &mut Request, flow: Flow) -> bool {
 /// client is still there.
 pub(crate) async fn post_action(r: &mut Request) {
     let (keepalive, aborted) = (r.keepalive, r.aborted);
+    // What was given up behind the header is none of this one's.
+    r.unknown.take();
     let shared = r.body.shared();
     let body = std::mem::replace(&mut r.body, shared);
     r.parts = None;

@@ -8,6 +8,7 @@ use crate::generation::{Location, Server, WorkerGen};
 use crate::h2;
 use crate::headers_out::HeadersOut;
 use crate::held::Held;
+use crate::matching::Certainty;
 use crate::module::{FilterResult, Next};
 use crate::subrequest::{self, Parts};
 use crate::timing::{Exchange, UpstreamState};
@@ -43,6 +44,11 @@ enum VarSlot {
     /// Made while a match was given up: whoever asks for it fails by it again.
     Unknown,
     Value {
+        start: u32,
+        len: u32,
+    },
+    /// As `Value`, and a default in it stands in for what could not be told.
+    Guess {
         start: u32,
         len: u32,
     },
@@ -528,19 +534,55 @@ impl Request {
                 self.fail_again();
                 return false;
             }
+            Some(VarSlot::Guess { start, len }) => {
+                let (start, end) = (*start as usize, (*start + *len) as usize);
+                out.extend_from_slice(&self.var_arena[start..end]);
+                self.guess_again();
+                return true;
+            }
             _ => {}
         }
         let gen = Rc::clone(self.gen());
         let def = &gen.shared.vars[n];
         let start = out.len();
+        let before = self.unknown.take();
         let found = (def.get)(self, &def.arg, out);
-        if def.cached && !self.match_failed() {
-            match found {
-                true => self.store_var(n, Some(&out[start..])),
-                false => self.store_var(n, None),
-            }
+        let certainty = self.unknown.put_back(before);
+        if def.cached {
+            self.cache_var(n, found.then_some(&out[start..]), certainty);
         }
         found
+    }
+
+    /// Keeps what a getter has made, unless that could not be told.
+    fn cache_var(&mut self, n: usize, value: Option<&[u8]>, certainty: Certainty) {
+        let slot = match (certainty, value) {
+            (Certainty::Sure, None) => VarSlot::Missing,
+            (Certainty::Sure, Some(value)) => {
+                let (start, len) = self.store(value);
+                VarSlot::Value { start, len }
+            }
+            (Certainty::Guess, Some(value)) => {
+                let (start, len) = self.store(value);
+                VarSlot::Guess { start, len }
+            }
+            _ => return,
+        };
+        *self.slot(n) = slot;
+    }
+
+    fn slot(&mut self, n: usize) -> &mut VarSlot {
+        if self.vars.len() <= n {
+            self.vars.resize(n + 1, VarSlot::Empty);
+        }
+        &mut self.vars[n]
+    }
+
+    /// Where and how long the copy of a value is.
+    fn store(&mut self, value: &[u8]) -> (u32, u32) {
+        let start = self.var_arena.len() as u32;
+        self.var_arena.extend_from_slice(value);
+        (start, value.len() as u32)
     }
 
     /// Whether a variable was evaluated: only then may text that it brought along be anywhere.
@@ -578,18 +620,15 @@ impl Request {
 
     /// Keeps a value without asking the variable's setter.
     pub fn store_var(&mut self, n: usize, value: Option<&[u8]>) {
-        if self.vars.len() <= n {
-            self.vars.resize(n + 1, VarSlot::Empty);
-        }
-        self.vars[n] = match value {
-            _ if self.match_failed() && !self.header_sent => VarSlot::Unknown,
+        let slot = match value {
+            _ if self.match_failed() && !self.is_answered() => VarSlot::Unknown,
             None => VarSlot::Missing,
-            Some(v) => {
-                let start = self.var_arena.len() as u32;
-                self.var_arena.extend_from_slice(v);
-                VarSlot::Value { start, len: v.len() as u32 }
+            Some(value) => {
+                let (start, len) = self.store(value);
+                VarSlot::Value { start, len }
             }
         };
+        *self.slot(n) = slot;
     }
 
     /// Forgets a kept value, so that the next use evaluates it again.
@@ -822,6 +861,26 @@ impl Request {
         let after = loc.core.limit_rate_after.as_ref().map_or(0, |t| self.eval_size(t));
         self.limit_rate_after = Some(after);
         after
+    }
+
+    /// Evaluates the limits of `limit_rate` that have variables, while a match that is given up in them
+    /// can still end the request.
+    #[cold]
+    pub(crate) fn settle_rate(&mut self) {
+        let core = &self.loc().core;
+        let is_fixed = |t: &Option<_>| {
+            t.as_ref().is_none_or(|t: &std::sync::Arc<Template>| t.as_constant().is_some())
+        };
+        if self.is_part() || is_fixed(&core.limit_rate) && is_fixed(&core.limit_rate_after) {
+            return;
+        }
+        let before = (self.limit_rate, self.limit_rate_after);
+        if self.rate() > 0 {
+            self.rate_after();
+        }
+        if self.match_failed() {
+            (self.limit_rate, self.limit_rate_after) = before;
+        }
     }
 
     /// A size from a string with variables; what is no size counts as none.

@@ -487,6 +487,11 @@ pub fn send_copy(r: &Request, uri: &[u8], args: &[u8]) {
     copy.parts = Some(Box::new(Parts::of_copy()));
     ticket.spawn(async move {
         run(&mut copy).await;
+        if copy.failed_by_match() {
+            let shown = String::from_utf8_lossy(&copy.uri);
+            let text = format!("mirror subrequest \"{shown}\" ends with 500: a match was given up");
+            copy.log(LogLevel::Error, &text);
+        }
     });
 }
 

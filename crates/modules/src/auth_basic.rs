@@ -1,10 +1,10 @@
 //! `auth_basic` (nginx's `ngx_http_auth_basic_module`).
 //!
 //! Differences from nginx: hashes that are slow on purpose (bcrypt, SHA-crypt) are computed beside
-//! the workers and not in them, by few threads (`queue`): the request waits, is answered with 503 when
-//! 256 wait already, and is left out when its client goes; the password kinds are the same on every system: `{PLAIN}`, `{SHA}`,
-//! `{SSHA}`, `$apr1$`, `$1$`, `$5$`, `$6$`, `$2a$`, `$2b$`, `$2y$`. The old DES hash and yescrypt
-//! are refused with a line in the error log that says so.
+//! the workers and not in them, by few threads (`queue`): the request waits for its client's turn, is
+//! answered with 503 when 256 wait already, and is left out when its client goes; the password kinds are the same on every
+//! system: `{PLAIN}`, `{SHA}`, `{SSHA}`, `$apr1$`, `$1$`, `$5$`, `$6$`, `$2a$`, `$2b$`, `$2y$`. The old DES
+//! hash and yescrypt fit no password, and the error log says so.
 
 mod password;
 mod queue;
@@ -73,7 +73,8 @@ const ROWS: &[Row] = &[
     )
     .note(
         "bcrypt and SHA-crypt are computed by threads (half of the processors, at most 8); when 256 \
-         passwords wait, further requests are answered with 503.",
+         passwords wait, further requests of the client with most of them are answered with 503, and \
+         clients (an IPv4 address, a /64 of IPv6) take turns. DES and yescrypt hashes fit no password.",
     ),
 ];
 
@@ -140,13 +141,14 @@ fn handler(r: &mut Request) -> Flow {
         Err(status) => return Flow::Status(status),
     };
     let Some(kind) = Kind::of(&hash) else {
-        let user = String::from_utf8_lossy(&user);
+        // To the client it is a wrong password: who has a locked account is nobody's business.
+        let (user, path) = (String::from_utf8_lossy(&user), String::from_utf8_lossy(&path));
         let text = format!(
-            "user \"{user}\": the kind of password hash is not supported, make it anew with \
-             \"openssl passwd -6\" or \"htpasswd -B\""
+            "user \"{user}\" in \"{path}\": the kind of password hash is not supported; if the account is \
+             not locked, make it anew with \"openssl passwd -6\" or \"htpasswd -B\""
         );
         r.log(LogLevel::Error, &text);
-        return Flow::Status(500);
+        return ask(r, &realm);
     };
     if kind.is_slow() {
         r.set_ctx(Checking { user, password, hash, realm });
@@ -161,13 +163,13 @@ fn check_beside(r: &mut Request) -> LocalFuture<'_, Flow> {
         let Some(checking) = r.take_ctx::<Checking>() else { return Flow::Status(500) };
         let Checking { user, password, hash, realm } = *checking;
         let work = move || Kind::of(&hash).is_some_and(|kind| kind.verify(&password, &hash));
-        let Some(answer) = queue::submit(work) else {
-            let text = format!("more than {} passwords wait to be checked", queue::WAITING_MAX);
-            r.log(LogLevel::Error, &text);
-            return Flow::Status(503);
+        let client = queue::Client::of(r.client().ip());
+        let Some(answer) = queue::submit(client, work) else {
+            return too_many(r);
         };
         match unless_client_goes(r, false, answer).await {
-            Some(Ok(right)) => decide(r, right, &user, &realm),
+            Some(Ok(Err(queue::PushedOut))) => too_many(r),
+            Some(Ok(Ok(right))) => decide(r, right, &user, &realm),
             Some(Err(_)) => {
                 r.log(LogLevel::Alert, "checking a password failed");
                 Flow::Status(500)
@@ -178,6 +180,12 @@ fn check_beside(r: &mut Request) -> LocalFuture<'_, Flow> {
             }
         }
     })
+}
+
+fn too_many(r: &Request) -> Flow {
+    let text = format!("more than {} passwords wait to be checked", queue::WAITING_MAX);
+    r.log(LogLevel::Error, &text);
+    Flow::Status(503)
 }
 
 fn decide(r: &mut Request, right: bool, user: &[u8], realm: &[u8]) -> Flow {
@@ -210,9 +218,11 @@ fn find(r: &Request, path: &[u8], user: &[u8]) -> Result<Option<Vec<u8>>, u16> {
     }
 }
 
-/// Lines are `user:hash`, with more fields behind a further colon; `#` begins a comment.
+/// Lines are `user:hash`, with more fields behind a further colon; `#` begins a comment, and what begins
+/// with a carriage return is no user's either.
 fn hash_of<'t>(text: &'t [u8], user: &[u8]) -> Option<&'t [u8]> {
-    text.split(|b| *b == b'\n').filter(|line| line.first() != Some(&b'#')).find_map(|line| {
+    let is_user = |line: &&[u8]| !matches!(line.first(), Some(b'#' | b'\r'));
+    text.split(|b| *b == b'\n').filter(is_user).find_map(|line| {
         let rest = line.strip_prefix(user)?.strip_prefix(b":")?;
         let end = rest.iter().position(|b| matches!(b, b'\r' | b':'));
         Some(&rest[..end.unwrap_or(rest.len())])
@@ -225,12 +235,13 @@ mod tests {
 
     #[test]
     fn files() {
-        let text = b"#a:no\na:1:more\nab:2\r\nb:\nc:last";
+        let text = b"#a:no\n\rd:no\na:1:more\nab:2\r\nb:\nc:last";
         assert_eq!(hash_of(text, b"a"), Some(&b"1"[..]));
         assert_eq!(hash_of(text, b"ab"), Some(&b"2"[..]));
         assert_eq!(hash_of(text, b"b"), Some(&b""[..]));
         assert_eq!(hash_of(text, b"c"), Some(&b"last"[..]));
         assert_eq!(hash_of(text, b"d"), None);
         assert_eq!(hash_of(text, b"#a"), None);
+        assert_eq!(hash_of(text, b"\rd"), None);
     }
 }

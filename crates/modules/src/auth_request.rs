@@ -96,7 +96,10 @@ fn ask(r: &mut Request) -> LocalFuture<'_, Flow> {
             return Flow::Status(499);
         }
         for (var, value) in conf.set.iter() {
-            let value = part.eval(value);
+            let (value, certain) = part.certain(|part| part.eval(value));
+            if !certain {
+                r.fail_again();
+            }
             r.set_var(*var, &value);
         }
         judge(r, &part)

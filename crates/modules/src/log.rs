@@ -354,7 +354,12 @@ fn handler(r: &mut Request) -> Flow {
     let conf = loc.conf::<LogLoc>();
     for log in conf.logs.iter().flat_map(|l| l.iter()) {
         let wanted = match &log.filter {
-            Some(filter) => with_value(r, filter, |_, value| is_true(value)),
+            // Nobody keeps a request out of the log by an expression that cannot tell.
+            Some(filter) => {
+                let (wanted, certain) =
+                    r.certain(|r| with_value(r, filter, |_, value| is_true(value)));
+                wanted || !certain
+            }
             None => true,
         };
         if wanted {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::util::{guarded, with_value};
 use weir_http::build::{named_regex, NamedRegex};
-use weir_http::matching::regex_match;
+use weir_http::matching::regex_match_or_guess;
 use weir_http::module::{HttpModule, VarArg};
 use weir_http::vars::{define, template, template_of};
 use weir_http::Request;
@@ -48,7 +48,9 @@ const ROWS: &[Row] = &[
         set_map,
     )
     .note(
-        "A match that is given up at a limit ends the request with 500; nginx takes the default.",
+        "A match that is given up at a limit ends the request with 500; nginx takes the default. So \
+         does Weir where the header has left (bodies, trailers, logs, post_action), except that an \
+         SSI command then fails (an \"if\" takes no branch) and access_log's if= writes the line.",
     ),
     Row::new("map_hash_max_size", Context::HTTP, Arity::ONE, "2048", "The table's size.", set_size)
         .note(SIZES),
@@ -149,9 +151,10 @@ fn find<'m>(r: &mut Request, map: &'m Map, text: &[u8]) -> Option<&'m Template> 
     }
     if !text.is_empty() {
         for ((regex, vars), value) in &map.regexes {
-            match regex_match(r, regex, vars, text) {
+            match regex_match_or_guess(r, regex, vars, text) {
                 Ok(true) => return Some(value),
                 Ok(false) => {}
+                Err(_) if r.is_answered() => break,
                 Err(_) => return None,
             }
         }

@@ -156,12 +156,13 @@ pub fn remote_user(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     non_empty(out, user.as_ref().map(|(name, _)| name.as_slice()))
 }
 
-/// User and password of an `Authorization: Basic` value; `None` if it is of another kind or broken.
+/// User and password of an `Authorization: Basic` value; `None` if it is of another kind or broken. An
+/// empty name is nobody's, as in nginx.
 pub fn basic_credentials(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let encoded = strip_prefix_ignore_case(value, b"Basic ")?;
     let start = encoded.iter().position(|b| *b != b' ')?;
     let plain = weir_base::base64::decode(&encoded[start..])?;
-    let colon = plain.iter().position(|b| *b == b':')?;
+    let colon = plain.iter().position(|b| *b == b':').filter(|n| *n > 0)?;
     Some((plain[..colon].to_vec(), plain[colon + 1..].to_vec()))
 }
 
@@ -194,6 +195,7 @@ mod tests {
         assert_eq!(pair("basic   dXNlcjo=").as_deref(), Some("user|"));
         assert_eq!(pair("Basic dTphOmI="), Some("u|a:b".into()));
         assert_eq!(pair("Basic dXNlcg=="), None);
+        assert_eq!(pair("Basic Om5vdXNlcg=="), None);
         assert_eq!(pair("Basic !!!!"), None);
         assert_eq!(pair("Basic "), None);
         assert_eq!(pair("Bearer dXNlcjpwYXNz"), None);

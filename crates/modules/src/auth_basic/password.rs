@@ -3,7 +3,7 @@
 use md5::{Digest, Md5};
 use sha1::Sha1;
 use sha_crypt::{PasswordVerifier, ShaCrypt};
-use weir_base::base64::decode as decode_base64;
+use weir_base::base64::{decode as decode_base64, encode as encode_base64};
 
 const SHA1_BYTES: usize = 20;
 /// crypt's own alphabet.
@@ -50,8 +50,8 @@ impl Kind {
         match self {
             Kind::Plain => same(password, hash.strip_prefix(b"{PLAIN}").unwrap_or_default()),
             Kind::Sha => {
-                let wanted = hash.strip_prefix(b"{SHA}").and_then(decode_base64);
-                wanted.is_some_and(|wanted| same(&Sha1::digest(password), &wanted))
+                let wanted = hash.strip_prefix(b"{SHA}");
+                wanted.is_some_and(|wanted| same(&in_base64(&Sha1::digest(password)), wanted))
             }
             Kind::SaltedSha => salted_sha(password, hash.strip_prefix(b"{SSHA}")),
             Kind::Md5(magic) => md5_crypt(password, hash, magic),
@@ -67,12 +67,21 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 fn salted_sha(password: &[u8], encoded: Option<&[u8]>) -> bool {
-    let Some(decoded) = encoded.and_then(decode_base64) else { return false };
-    let Some((wanted, salt)) = decoded.split_at_checked(SHA1_BYTES) else { return false };
+    let Some(encoded) = encoded else { return false };
+    let Some(decoded) = decode_base64(encoded) else { return false };
+    let Some((_, salt)) = decoded.split_at_checked(SHA1_BYTES) else { return false };
     let mut sha = Sha1::new();
     sha.update(password);
     sha.update(salt);
-    same(&sha.finalize(), wanted)
+    let made = [sha.finalize().as_slice(), salt].concat();
+    same(&in_base64(&made), encoded)
+}
+
+/// As nginx, which compares texts: a hash that is written otherwise (without padding) fits nobody.
+fn in_base64(bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    encode_base64(&mut text, bytes);
+    text
 }
 
 /// A hash that does not say its rounds has 5000.

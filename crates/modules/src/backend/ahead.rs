@@ -31,11 +31,13 @@ struct Spill {
 pub struct Ahead<'a> {
     conf: &'a BackendLoc,
     spill: Option<Spill>,
+    /// `…_limit_rate`, bytes a second; 0 for no limit.
+    pub rate: u64,
 }
 
 impl<'a> Ahead<'a> {
     pub fn new(conf: &'a BackendLoc) -> Ahead<'a> {
-        Ahead { conf, spill: None }
+        Ahead { conf, spill: None, rate: 0 }
     }
 
     /// Nothing waits here for the filters.

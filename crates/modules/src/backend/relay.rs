@@ -229,8 +229,7 @@ impl Relay<'_, '_> {
     async fn rest(&mut self, r: &mut Request, link: &mut Link) -> Result<(), Fault> {
         let mut buf = Vec::new();
         let limited = r.limit_rate.map_or(r.loc().core.limit_rate.is_some(), |n| n > 0);
-        let rate = self.conf.limit_rate.as_ref().map_or(0, |t| r.eval_size(t));
-        let rate = if self.buffering { rate } else { 0 };
+        let rate = self.ahead.rate;
         while !self.reader.done {
             let step = self.next_step(r, link, &mut buf, rate, limited).await;
             let step = match step {

@@ -516,6 +516,8 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     let buffering = respond::head(r, conf);
     let mut keep = cache::begin(r, conf, fresh.as_ref(), buffering);
     keep.ignore_abort = run.ignores_abort();
+    // Asked for now: behind the header what cannot be told would be no limit.
+    let rate = conf.limit_rate.as_ref().map_or(0, |t| r.eval_size(t));
     // Also what only goes into the cache, where no header is sent.
     if r.match_failed() {
         return Flow::Status(500);
@@ -542,6 +544,7 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     }
     let reads = r.upstream.last().map_or(0, |s| s.bytes_received);
     let mut ahead = Ahead::new(conf);
+    ahead.rate = if keep.buffering { rate } else { 0 };
     let relayed = relay::run(r, &mut answer.link, &mut reader, &mut keep, &mut ahead, conf).await;
     let came_at_once = r.upstream.last().is_some_and(|s| s.bytes_received == reads);
     run.at_once = relayed.is_ok() && came_at_once;

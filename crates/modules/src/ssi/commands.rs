@@ -13,6 +13,8 @@ use super::{conditions, include, strings, Branch, Encoding, SsiLoc, State, TimeF
 pub enum Fault {
     /// The page says so in its place.
     Command,
+    /// As `Command`: a value could not be told. The log says which expression was given up.
+    Unsure,
     /// The response cannot go on.
     Broken(FilterError),
 }
@@ -96,7 +98,7 @@ pub fn run(r: &mut Request, state: &mut State, command: &Command, next: Next) ->
     match try_run(r, state, command, next) {
         Ok(()) => Ok(()),
         Err(Fault::Broken(e)) => Err(e),
-        Err(Fault::Command) => {
+        Err(Fault::Command | Fault::Unsure) => {
             fail(r, state);
             Ok(())
         }
@@ -162,11 +164,10 @@ fn params<'a>(r: &Request, spec: &Spec, command: &'a Command) -> Result<Params<'
 
 fn echo(r: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> Result<(), Fault> {
     let mut value = Vec::new();
-    let failed_before = r.match_failed();
-    let found = strings::variable(r, &state.page, params.must(0), &mut value);
-    if r.match_failed() && !failed_before {
-        r.forget_failed_match();
-        return Err(Fault::Command);
+    let (found, certain) =
+        r.certain(|r| strings::variable(r, &state.page, params.must(0), &mut value));
+    if !certain {
+        return Err(Fault::Unsure);
     }
     if !found {
         value.extend_from_slice(params.get(1).unwrap_or(b"(none)"));
@@ -209,8 +210,12 @@ fn config(r: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> R
 }
 
 fn set(r: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> Result<(), Fault> {
-    let value = strings::evaluate(r, &state.page, params.must(1))?;
     let name = params.must(0).to_ascii_lowercase();
+    let value = strings::evaluate(r, &state.page, params.must(1)).inspect_err(|fault| {
+        if matches!(fault, Fault::Unsure) {
+            state.page.borrow_mut().set_unsure(&name);
+        }
+    })?;
     let set = state.page.borrow_mut().set(&name, value);
     match set {
         true => Ok(()),

@@ -30,7 +30,12 @@ pub fn choose(
         state.shown = false;
         return Ok(());
     }
-    state.shown = is_true(r, state, params.must(0))?;
+    state.shown = is_true(r, state, params.must(0)).inspect_err(|fault| {
+        // Neither this branch nor another: what is shown could be what it was to hide.
+        if matches!(fault, Fault::Unsure) {
+            (state.shown, state.chosen, state.branch) = (false, true, Branch::If);
+        }
+    })?;
     state.chosen = state.shown;
     state.branch = Branch::If;
     Ok(())

@@ -132,6 +132,8 @@ fn ended(
         }
         if part.out.status < 300 {
             state.page.borrow_mut().set(&name, part.kept_body());
+        } else if part.failed_by_match() {
+            state.page.borrow_mut().set_unsure(&name);
         }
     }
     drop(part);

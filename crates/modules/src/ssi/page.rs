@@ -21,6 +21,8 @@ pub type PageRef = Rc<RefCell<Page>>;
 pub struct Page {
     /// Names in lower case.
     variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Names of variables whose value could not be told.
+    unsure: Vec<Vec<u8>>,
     value_bytes: usize,
     blocks: Vec<(Vec<u8>, Bytes)>,
     /// The block whose text is being read.
@@ -50,11 +52,26 @@ impl Page {
             return false;
         }
         self.value_bytes = bytes;
+        self.unsure.retain(|v| v != name);
         match at {
             Some(at) => self.variables[at].1 = value,
             None => self.variables.push((name.to_vec(), value)),
         }
         true
+    }
+
+    /// A variable's value could not be told: it has none, and whoever asks for it learns that.
+    pub fn set_unsure(&mut self, name: &[u8]) {
+        if let Some(at) = self.variables.iter().position(|v| v.0 == name) {
+            self.value_bytes -= self.variables.swap_remove(at).1.len();
+        }
+        if !self.is_unsure(name) && self.unsure.len() < VARIABLES_MAX {
+            self.unsure.push(name.to_vec());
+        }
+    }
+
+    pub fn is_unsure(&self, name: &[u8]) -> bool {
+        self.unsure.iter().any(|v| v == name)
     }
 
     pub fn capture(&mut self, subject: &[u8], captures: &Captures) {

@@ -23,20 +23,22 @@ pub fn variable(r: &mut Request, page: &PageRef, name: &[u8], out: &mut Vec<u8>)
         out.extend_from_slice(value);
         return true;
     }
+    if page.borrow().is_unsure(&name) {
+        r.fail_again();
+        return false;
+    }
     r.var_named(&name, out)
 }
 
 /// A value with its variables.
 pub fn evaluate(r: &mut Request, page: &PageRef, text: &[u8]) -> Result<Vec<u8>, Fault> {
-    let failed_before = r.match_failed();
-    let value = value::evaluate(text, VALUE_MAX_BYTES, &mut |name, out| {
-        variable(r, page, name, out);
+    let (value, certain) = r.certain(|r| {
+        value::evaluate(text, VALUE_MAX_BYTES, &mut |name, out| {
+            variable(r, page, name, out);
+        })
     });
-    if r.match_failed() && !failed_before {
-        // The log says which expression could not tell. An answer that has begun goes on: of the page
-        // this command alone fails, and a later one may fail by the same.
-        r.forget_failed_match();
-        return Err(Fault::Command);
+    if !certain {
+        return Err(Fault::Unsure);
     }
     value.map_err(|e| match e {
         ValueError::TooLong => Fault::said(r, b"a value in the page is too long"),

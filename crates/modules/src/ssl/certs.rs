@@ -113,6 +113,10 @@ pub fn find(
     let mut pairs = Vec::new();
     for (certificate, key) in conf.certificates.iter().zip(conf.keys.iter()) {
         let names = (value(&mut r, certificate), value(&mut r, key));
+        // Made of names that could not be told; the log says which.
+        if r.match_failed() {
+            break;
+        }
         let prefix = gen.shared.main.get::<super::conf::SslMain>().prefix.clone();
         match conf.loaded.load(names, &conf.passwords, *conf.cache, &prefix) {
             Ok(pair) => pairs.push(pair.into()),

@@ -114,6 +114,9 @@ fn renew(r: &Request, family: &'static Family, state: State) {
         let loc = Rc::clone(copy.loc());
         // Whatever it ends with, nobody waits for it; the state gives the entry back.
         let _ = run::pass(&mut copy, &loc, (family.conf)(&loc), Body::None).await;
+        if copy.match_failed() {
+            copy.log(LogLevel::Error, "a stale answer was not renewed: a match was given up");
+        }
     });
 }
 
