@@ -76,6 +76,7 @@ mod proxy_upload;
 mod proxy_upstream;
 mod proxy_uri;
 mod proxy_websocket;
+mod proxy_websocket_log;
 mod readme_https;
 mod referer;
 mod regex_limits;

@@ -378,7 +378,8 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         conn.will_end();
     }
     let sent = !r.unsent && r.drain(0).await.is_ok() && !conn.broken.get();
-    if !sent && r.err_status == 0 {
+    // A tunnel has told how it ended.
+    if !sent && r.err_status == 0 && !r.upgraded {
         r.log(LogLevel::Info, why_unsent(conn));
     }
     r.complete |= finished && sent;
