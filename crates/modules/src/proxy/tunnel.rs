@@ -172,7 +172,9 @@ impl Tunnel {
                 Poll::Ready(Ok(n)) if n > 0 => moved = true,
                 Poll::Ready(ended) => {
                     self.up.eof = true;
-                    self.failed = ended.err().map(|e| End::ClientFailed("recv()", e));
+                    // Over TLS nginx takes a reset for an end.
+                    let failed = ended.err().filter(|_| !self.conn.stream.is_tls());
+                    self.failed = failed.map(|e| End::ClientFailed("recv()", e));
                 }
                 Poll::Pending => {}
             }
@@ -203,7 +205,8 @@ impl Tunnel {
                 }
                 Poll::Ready(ended) => {
                     *eof = true;
-                    self.failed = ended.err().map(|e| End::ServerFailed("recv()", e));
+                    let failed = ended.err().filter(|_| !link.stream.is_tls());
+                    self.failed = failed.map(|e| End::ServerFailed("recv()", e));
                 }
                 Poll::Pending => {}
             }
