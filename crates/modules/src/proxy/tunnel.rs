@@ -174,7 +174,8 @@ impl Tunnel {
                     self.up.eof = true;
                     // Over TLS nginx takes a reset for an end.
                     let failed = ended.err().filter(|_| !self.conn.stream.is_tls());
-                    self.failed = failed.map(|e| End::ClientFailed("recv()", e));
+                    let end = failed.map(|e| End::ClientFailed("recv()", e));
+                    self.failed = self.failed.take().or(end);
                 }
                 Poll::Pending => {}
             }
@@ -206,7 +207,8 @@ impl Tunnel {
                 Poll::Ready(ended) => {
                     *eof = true;
                     let failed = ended.err().filter(|_| !link.stream.is_tls());
-                    self.failed = failed.map(|e| End::ServerFailed("recv()", e));
+                    let end = failed.map(|e| End::ServerFailed("recv()", e));
+                    self.failed = self.failed.take().or(end);
                 }
                 Poll::Pending => {}
             }
