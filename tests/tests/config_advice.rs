@@ -176,6 +176,61 @@ fn directives_of_other_modules_are_known_by_name() {
     }
 }
 
+/// What nginx has had, and has dropped or renamed.
+#[test]
+fn directives_of_older_versions_are_known_by_name() {
+    for (directive, help) in [
+        ("ssl on", "listen 443 ssl"),
+        ("spdy_headers_comp 1", "http2 on"),
+        ("spdy_chunk_size 8k", "http2 on"),
+        ("limit_zone a $binary_remote_addr 1m", "limit_conn_zone"),
+        ("open_file_cache_retest 1", "open_file_cache_valid"),
+        ("satisfy_any on", "satisfy any"),
+        ("proxy_upstream_max_fails 1", "max_fails="),
+        ("fastcgi_upstream_fail_timeout 1", "fail_timeout="),
+        ("proxy_redirect_errors on", "_intercept_errors"),
+        ("proxy_pass_server on", "proxy_pass_header"),
+        ("proxy_preserve_host on", "proxy_set_header"),
+        ("proxy_set_x_real_ip on", "proxy_set_header"),
+        ("fastcgi_x_powered_by off", "fastcgi_hide_header"),
+        ("optimize_server_names on", "remove"),
+        ("restrict_host_names on", "remove"),
+        ("so_keepalive on", "so_keepalive=on"),
+        ("post_accept_timeout 1", "deferred"),
+        ("connections 10", "worker_connections"),
+        ("gzip_min_http_version 1.1", "gzip_http_version"),
+    ] {
+        let name = directive.split(' ').next().unwrap();
+        let said = run_cli(&["-t"], &format!("events {{}} http {{ {directive}; }}"));
+        let error = format!("[emerg] unknown directive \"{name}\" in DIR/nginx.conf:1");
+        assert!(said.stderr.contains(&error), "{}", said.stderr);
+        let advice = said.stderr.lines().find(|l| l.contains("= help: "));
+        if is_weir() {
+            assert!(advice.is_some_and(|l| l.contains(help)), "{name}: {}", said.stderr);
+        }
+    }
+}
+
+#[test]
+fn directives_that_are_obsolete_are_told_of_and_left_out() {
+    for (directive, told) in [
+        ("http2_recv_timeout 1s", "use the \"client_header_timeout\" directive instead"),
+        ("http2_idle_timeout 1s", "use the \"keepalive_timeout\" directive instead"),
+        ("http2_max_requests 1", "use the \"keepalive_requests\" directive instead"),
+        ("http2_max_field_size 4k", "use the \"large_client_header_buffers\" directive instead"),
+        ("http2_max_header_size 4k", "use the \"large_client_header_buffers\" directive instead"),
+        ("http2_max_concurrent_pushes 1", "ignored"),
+        ("http2_push_preload on", "ignored"),
+        ("http2_push /a", "ignored"),
+    ] {
+        let name = directive.split(' ').next().unwrap();
+        let said = run_cli(&["-t"], &format!("events {{}} http {{ {directive}; }}"));
+        assert_eq!(said.code, 0, "{}", said.stderr);
+        let warning = format!("[warn] the \"{name}\" directive is obsolete, {told} in ");
+        assert!(said.stderr.contains(&warning), "{}", said.stderr);
+    }
+}
+
 #[test]
 fn modules_need_not_be_loaded() {
     if !is_weir() {

@@ -63,6 +63,33 @@ fn the_rate_is_limited() {
     }
 }
 
+/// With sendfile a second's worth leaves at once, and what is left of the file's page with it; through
+/// buffers it leaves evenly.
+#[test]
+fn a_rate_is_kept_as_evenly_as_the_bytes_come() {
+    let server = Setup::new(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; listen 127.0.0.1:%%PORT_1%% http2;
+            root %%DIR%%/html;
+            location /at_once/ { alias %%DIR%%/html/; sendfile on; limit_rate 1m; }
+            location /even/ { alias %%DIR%%/html/; limit_rate 200k; } } }",
+    )
+    .file("html/f", vec![b'x'; 1024 * 1024])
+    .file("html/g", vec![b'x'; 400 * 1024])
+    .start();
+    let start = Instant::now();
+    assert_eq!(server.get("/at_once/f").body.len(), 1024 * 1024);
+    assert!(start.elapsed() < Duration::from_millis(950), "{:?}", start.elapsed());
+    let start = Instant::now();
+    assert_eq!(server.get("/even/g").body.len(), 400 * 1024);
+    assert!(start.elapsed() > Duration::from_millis(1400), "{:?}", start.elapsed());
+    let start = Instant::now();
+    let mut h2 = weir_tests::h2::H2::over(server.on(1).connect());
+    h2.greet(&[(4, 10_000_000)]);
+    h2.widen(0, 10_000_000);
+    assert_eq!(h2.fetch("/even/g").body.len(), 400 * 1024);
+    assert!(start.elapsed() > Duration::from_millis(1400), "{:?}", start.elapsed());
+}
+
 #[test]
 fn missing_files_need_not_be_logged() {
     let server = Server::start(

@@ -155,3 +155,42 @@ fn gzip_types_given_twice_add_up() {
         assert_eq!(answer.header("Content-Encoding").is_some(), packed, "{path}");
     }
 }
+
+/// Each piece made a chunk with some bytes of what it became.
+#[test]
+fn small_pieces_that_come_one_after_the_other_share_chunks() {
+    let origin = weir_tests::Origin::start_raw(|conn, _| {
+        conn.read_until(b"\r\n\r\n");
+        conn.write(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n",
+        );
+        for i in 0..400 {
+            conn.write(format!("64\r\n{:<100}\r\n", format!("line {i} of the events")));
+            // The pieces are to be read one by one.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        conn.write("0\r\n\r\n");
+    });
+    let server = Setup::new(
+        "events {} http { gzip on; server { listen 127.0.0.1:%%PORT_0%%;
+            location / { proxy_pass http://%%O%%; proxy_http_version 1.1; } } }",
+    )
+    .set("O", origin.address())
+    .start();
+    let request =
+        b"GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n";
+    let answer = server.raw(request);
+    let begin = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+    let (mut at, mut chunks) = (begin, 0);
+    loop {
+        let end = at + answer[at..].windows(2).position(|w| w == b"\r\n").unwrap();
+        let length = std::str::from_utf8(&answer[at..end]).unwrap();
+        let length = usize::from_str_radix(length, 16).unwrap();
+        if length == 0 {
+            break;
+        }
+        chunks += 1;
+        at = end + 2 + length + 2;
+    }
+    assert!(chunks < 150, "{chunks} chunks, {} bytes", answer.len() - begin);
+}

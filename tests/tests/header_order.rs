@@ -70,3 +70,19 @@ fn a_redirect_to_a_path_comes_with_the_fixed_fields() {
     let shown = server.get_host("127.0.0.1", "/return");
     assert_eq!(shown.header("Location"), Some(full.as_str()));
 }
+
+/// The file's own fields come before what its form adds.
+#[test]
+fn a_compressed_file_has_its_etag_first() {
+    let server = Setup::new(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/html;
+            gzip_static always; add_header X-Added yes; } }",
+    )
+    .file("html/f.gz", "not looked into")
+    .start();
+    let response = server.get("/f");
+    let names: Vec<&str> = response.headers.iter().map(|(name, _)| name.as_str()).collect();
+    let at = |name: &str| names.iter().position(|n| n.eq_ignore_ascii_case(name)).unwrap();
+    assert!(at("ETag") < at("Content-Encoding"), "{names:?}");
+    assert!(at("Content-Encoding") < at("X-Added"), "{names:?}");
+}

@@ -213,3 +213,26 @@ fn resolver_shares_an_answer_without_time_to_live_within_its_second() {
     };
     assert!(wait_for(again, PATIENCE), "and no longer than that");
 }
+
+/// What the system says of a closed port counts at once: silence would be waited for, five seconds.
+#[test]
+fn resolver_that_refuses_is_passed_over() {
+    let (dns, origin) = (Dns::start(), origin());
+    let server = Setup::new(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; error_log %%DIR%%/error.log info;
+            resolver 127.0.0.1:%%PORT_1%% %%DNS%%; resolver_timeout 20s;
+            location ~ ^/(.*) { proxy_pass http://$1:%%ORIGIN%%/; } } }",
+    )
+    .set("DNS", dns.address())
+    .set("ORIGIN", origin.port())
+    .start();
+    for name in ["a.test", "b.test"] {
+        dns.set_ip(name, 60, HOME);
+    }
+    let start = Instant::now();
+    assert_eq!(server.get("/a.test").text(), "here");
+    assert_eq!(server.get("/b.test").text(), "here");
+    assert!(start.elapsed().as_millis() < 4000, "{:?}", start.elapsed());
+    server
+        .expect_error("() failed (111: Connection refused) while resolving, resolver: 127.0.0.1:");
+}

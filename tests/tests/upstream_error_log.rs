@@ -129,3 +129,25 @@ fn a_client_that_has_gone() {
         origin.address()
     ));
 }
+
+#[test]
+fn a_charset_that_nobody_has_declared() {
+    for (charset, more) in [("", ""), ("charset koi8-r;", ""), ("", "Content-Type: \r\n")] {
+        let fields = format!("X-Accel-Charset: utf-7\r\n{more}");
+        let origin = Origin::start(move |_, conn| {
+            let kind = if more.is_empty() { "Content-Type: text/html\r\n" } else { "" };
+            conn.reply("200 OK", &format!("{fields}{kind}"), "x");
+            Next::Keep
+        });
+        let server = start(&origin, &format!("{charset} proxy_pass http://%%ORIGIN%%/to/;"));
+        let upstream = format!("http://{}/to/b?c=d", origin.address());
+        if more.is_empty() {
+            let text = "unknown charset \"utf-7\" to override while reading response header from \
+                        upstream";
+            logs(&server, text, &upstream);
+        } else {
+            assert_eq!(server.get("/a/b").status, 200);
+            assert!(!server.error_log().contains("unknown charset"));
+        }
+    }
+}

@@ -27,6 +27,8 @@ const PIECES_MAX: usize = 16;
 const MANY_PIECES_MAX: usize = 128;
 /// One sendfile call can move no more.
 const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
+/// What nginx rounds a part of a file up to, that it may send by a rate.
+const PAGE_BYTES: u64 = 4096;
 /// Output buffers kept for the next response, when no larger than this.
 const KEEP_BUFFER_MAX_BYTES: usize = 64 * 1024;
 /// The same for a buffer that was read into: as much as is read with a head.
@@ -108,6 +110,30 @@ impl OutQueue {
             self.queued += len;
             self.pieces.push_back(Piece::File { file, offset, len });
         }
+    }
+
+    /// `max`, and what of a file is left behind it in its page.
+    pub(crate) fn to_page_end(&self, max: u64) -> u64 {
+        let mut before = 0;
+        for (at, piece) in self.pieces.iter().enumerate() {
+            let skipped = if at == 0 { self.sent } else { 0 };
+            let (offset, len) = match piece {
+                Piece::Text(text) => (None, text.len() - skipped),
+                Piece::Mem(bytes) => (None, bytes.len() - skipped),
+                Piece::Read { buf, from } => (None, buf.len() - from - skipped),
+                Piece::File { offset, len, .. } => (Some(*offset), *len as usize),
+            };
+            if let Some(offset) = offset.filter(|_| max < before + len as u64) {
+                let end = offset + max.saturating_sub(before);
+                let aligned = end.next_multiple_of(PAGE_BYTES);
+                return match aligned <= offset + len as u64 {
+                    true => max + (aligned - end),
+                    false => max,
+                };
+            }
+            before += len as u64;
+        }
+        max
     }
 
     /// Bytes that are not sent yet.

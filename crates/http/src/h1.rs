@@ -78,6 +78,14 @@ async fn requests(conn: &Rc<Connection>, mut leftover: Vec<u8>) {
     }
 }
 
+/// Over TLS nginx takes a connection that is reset for one that is closed.
+fn as_ended(conn: &Connection, read: Result<usize, ConnError>) -> Result<usize, ConnError> {
+    match read {
+        Err(ConnError::Io(e)) if conn.stream.is_tls() && e.raw_os_error().is_some() => Ok(0),
+        other => other,
+    }
+}
+
 /// Tells of a client that ends or lets run out a connection on which it asks nothing (more).
 #[cold]
 fn log_idle_end(conn: &Connection, read: &Result<usize, ConnError>) {
@@ -209,7 +217,7 @@ async fn wait_for_request(
         }
         if let Poll::Ready(read) = conn.poll_read_request(cx, HEAD_ROOM_BYTES, slot) {
             if !matches!(read, Ok(n) if n > 0) {
-                log_idle_end(conn, &read.map_err(ConnError::Io));
+                log_idle_end(conn, &as_ended(conn, read.map_err(ConnError::Io)));
                 return Poll::Ready(false);
             }
             return Poll::Ready(true);
@@ -304,7 +312,7 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
         if deadline == 0 {
             deadline = clock::mono_ms() + *server.core.client_header_timeout;
         }
-        let got = conn.read(&mut r.buf, HEAD_ROOM_BYTES, deadline).await;
+        let got = as_ended(conn, conn.read(&mut r.buf, HEAD_ROOM_BYTES, deadline).await);
         match got {
             Ok(n) if n > 0 => {}
             _ if !begun => {
@@ -378,7 +386,8 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         conn.will_end();
     }
     let sent = !r.unsent && r.drain(0).await.is_ok() && !conn.broken.get();
-    if !sent && r.err_status == 0 {
+    // A tunnel has told how it ended.
+    if !sent && r.err_status == 0 && !r.upgraded {
         r.log(LogLevel::Info, why_unsent(conn));
     }
     r.complete |= finished && sent;

@@ -35,6 +35,7 @@ pub mod phases;
 pub mod request;
 pub mod resolver;
 pub mod server;
+pub mod socket_errors;
 pub mod special;
 pub mod subrequest;
 pub mod symlinks;

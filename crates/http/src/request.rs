@@ -17,6 +17,7 @@ use std::any::Any;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use weir_runtime::clock;
 use weir_script::regex::Captures;
 use weir_script::template::{Env, Template, VarId};
 use weir_wire::http1::names::HeaderId;
@@ -25,6 +26,12 @@ use weir_wire::Range32;
 
 /// One more than the internal redirects that a request may go through.
 pub(crate) const REDIRECTS_MAX: u8 = 11;
+/// What leaves at once of an answer that has a rate, without sendfile: nginx's `output_buffers`, but at
+/// high rates as much as keeps the pauses longer than the event loop is late.
+const TURN_BYTES: u64 = 64 * 1024;
+const TURNS_PER_SEC: u64 = 16;
+/// So much of being late is made up for.
+const LATE_MAX_MS: u64 = 50;
 
 /// Where a request stands: its connection, and the part of the configuration that serves it.
 struct Place {
@@ -152,6 +159,8 @@ pub struct Request {
     pub received: u64,
     pub limit_rate: Option<u64>,
     pub limit_rate_after: Option<u64>,
+    /// Until when nothing is sent, by `limit_rate`.
+    paced_until_ms: u64,
     /// Which backends were asked, for the `$upstream_*` variables.
     pub upstream: Vec<UpstreamState>,
     /// The client's address and its text, where it is not the connection's (realip).
@@ -247,6 +256,7 @@ impl Request {
             received,
             limit_rate,
             limit_rate_after,
+            paced_until_ms,
             upstream,
             client,
             exchange,
@@ -310,6 +320,7 @@ impl Request {
         *received = 0;
         *limit_rate = None;
         *limit_rate_after = None;
+        *paced_until_ms = 0;
         upstream.clear();
         *client = None;
         exchange.clear();
@@ -809,6 +820,11 @@ impl Request {
     async fn drain_slowly(&mut self, leave: u64, rate: u64, timeout: u64) -> Result<(), ConnError> {
         let after = self.rate_after();
         while self.queued() > leave {
+            let pause = self.paced_until_ms.saturating_sub(clock::mono_ms());
+            if pause > 0 {
+                self.sleep_while_open(pause).await?;
+                continue;
+            }
             let done = self.sent - self.queued();
             let seconds = self.elapsed_ms() / 1000 + 1;
             let allowed = (rate * seconds + after).saturating_sub(done);
@@ -818,15 +834,32 @@ impl Request {
                 self.sleep_while_open(wait.min(1000)).await?;
                 continue;
             }
+            let turn = self.turn(allowed, rate);
             match self.stream() {
-                None => self.conn().drain_some(allowed, timeout).await?,
-                Some(stream) => stream.drain_some(allowed, timeout).await?,
+                None => self.conn().drain_some(turn, timeout).await?,
+                Some(stream) => stream.drain_some(turn, timeout).await?,
             }
+            let counts = |bytes: u64| bytes.saturating_sub(after);
+            let paid = counts(self.sent - self.queued()) - counts(done);
+            let from = self.paced_until_ms.max(clock::mono_ms().saturating_sub(LATE_MAX_MS));
+            self.paced_until_ms = from + paid * 1000 / rate;
         }
         match self.stream() {
             // The end of the stream may still be missing.
             Some(stream) if leave == 0 => stream.drain(0, timeout).await,
             _ => Ok(()),
+        }
+    }
+
+    /// How much of what the rate allows is sent at once. As in nginx the kernel is given a second's
+    /// worth, to the end of a page of the file; what goes through buffers leaves in their size.
+    fn turn(&self, allowed: u64, rate: u64) -> u64 {
+        if !*self.loc().core.sendfile || self.conn().is_tls() {
+            return allowed.min(TURN_BYTES.max(rate / TURNS_PER_SEC));
+        }
+        match self.stream() {
+            None => self.conn().out.borrow().to_page_end(allowed),
+            Some(_) => allowed,
         }
     }
 
@@ -891,7 +924,7 @@ impl Request {
 
     /// Milliseconds since the request began.
     pub fn elapsed_ms(&self) -> u64 {
-        weir_runtime::clock::mono_ms().saturating_sub(self.start_ms)
+        clock::mono_ms().saturating_sub(self.start_ms)
     }
 }
 

@@ -1,11 +1,13 @@
 //! Logging to syslog over UDP or a Unix datagram socket (RFC 3164 as nginx writes it).
 
-use crate::logger::LogLevel;
+use crate::logger::{ErrorLog, LogLevel};
+use crate::socket_errors;
+use std::cell::Cell;
 use std::net::{SocketAddr, UdpSocket};
 #[cfg(unix)]
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, RwLock};
 use weir_base::date;
 use weir_runtime::{clock, tz};
 
@@ -30,9 +32,25 @@ enum Socket {
     Unix(UnixDatagram),
 }
 
+/// Where it is told that a line could not be sent: the process's own error log.
+static REPORTS: RwLock<Option<Arc<ErrorLog>>> = RwLock::new(None);
+
+thread_local! {
+    /// The destination that is being reported on: the report does not go there itself, and makes no
+    /// reports of its own. 0 for none.
+    static REPORTED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// From now on failures are reported there.
+pub fn report_to(log: &Arc<ErrorLog>) {
+    *REPORTS.write().unwrap_or_else(|e| e.into_inner()) = Some(Arc::clone(log));
+}
+
 /// One `syslog:` destination.
 pub struct Syslog {
     target: Target,
+    /// As the configuration names it.
+    name: String,
     facility: usize,
     pub severity: usize,
     tag: String,
@@ -46,6 +64,7 @@ impl Syslog {
         let mut target = None;
         let mut s = Syslog {
             target: Target::Unix(PathBuf::new()),
+            name: String::new(),
             facility: 23,
             severity: 6,
             tag: "nginx".into(),
@@ -54,7 +73,10 @@ impl Syslog {
         };
         for part in text.split(',') {
             match part.split_once('=') {
-                Some(("server", v)) => target = Some(parse_server(v)?),
+                Some(("server", v)) => {
+                    target = Some(parse_server(v)?);
+                    s.name = v.to_string();
+                }
                 Some(("facility", v)) => s.facility = index(&FACILITIES, v, "facility")?,
                 Some(("severity", v)) => s.severity = index(&SEVERITIES, v, "severity")?,
                 Some(("tag", v)) => s.tag = parse_tag(v)?,
@@ -66,16 +88,37 @@ impl Syslog {
         Ok(s)
     }
 
+    /// Sends a line of an error log.
     pub fn send(&self, level: LogLevel, text: &[u8]) {
-        self.send_with(level as usize - 1, text);
+        if REPORTED.get() != self.number() {
+            self.send_with(level as usize - 1, text);
+        }
     }
 
-    /// Sends a line at the severity the configuration named (access logs).
-    pub fn send_configured(&self, text: &[u8]) {
-        self.send_with(self.severity, text);
+    /// Sends a line at the severity the configuration named (access logs); whether it could be.
+    pub fn send_configured(&self, text: &[u8]) -> bool {
+        self.send_with(self.severity, text)
     }
 
-    fn send_with(&self, severity: usize, text: &[u8]) {
+    fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn send_with(&self, severity: usize, text: &[u8]) -> bool {
+        let Err((level, what)) = self.try_send(severity, text) else { return true };
+        if REPORTED.get() == 0 {
+            let log = REPORTS.read().unwrap_or_else(|e| e.into_inner()).clone();
+            REPORTED.set(self.number());
+            if let Some(log) = log {
+                log.log(level, None, what.as_bytes());
+            }
+            REPORTED.set(0);
+        }
+        false
+    }
+
+    /// The error is what to log of it, as nginx does.
+    fn try_send(&self, severity: usize, text: &[u8]) -> Result<(), (LogLevel, String)> {
         let (secs, _) = clock::wall();
         let mut line = format!("<{}>", self.facility * 8 + severity).into_bytes();
         line.extend_from_slice(&date::format_syslog(secs, tz::offset_minutes(secs)));
@@ -88,19 +131,29 @@ impl Syslog {
         line.extend_from_slice(b": ");
         line.extend_from_slice(text);
         let mut socket = self.socket.lock().unwrap_or_else(|e| e.into_inner());
-        if socket.is_none() {
-            *socket = self.connect().ok();
-        }
-        let sent = match socket.as_ref() {
-            Some(Socket::Udp(s)) => s.send(&line),
-            #[cfg(unix)]
-            Some(Socket::Unix(s)) => s.send(&line),
-            None => return,
+        let failed = |call: &str, e: &std::io::Error| {
+            let why = weir_conf::messages::os_error(e);
+            format!("{call}() failed ({why}) while logging to syslog, server: {}", self.name)
         };
-        if sent.is_err() {
+        let open = match socket.take() {
+            Some(open) => open,
+            None => self.connect().map_err(|e| (LogLevel::Alert, failed("connect", &e)))?,
+        };
+        let sent = match &open {
+            Socket::Udp(s) => s.send(&line),
+            #[cfg(unix)]
+            Socket::Unix(s) => s.send(&line),
+        };
+        match sent {
+            Ok(_) => *socket = Some(open),
+            // A server that is slow loses lines, which is not worth more of them.
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => *socket = Some(open),
             // The next line tries a fresh socket; losing this one must not stop the server.
-            *socket = None;
+            Err(e) => {
+                return Err((socket_errors::level(&e, LogLevel::Error), failed("send", &e)));
+            }
         }
+        Ok(())
     }
 
     fn connect(&self) -> std::io::Result<Socket> {

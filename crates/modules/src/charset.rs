@@ -185,9 +185,22 @@ pub const MODULE: HttpModule = HttpModule {
 /// A backend has named the charset: where the filter does not run, a declared one is shown as it is.
 pub fn named_by_upstream(r: &mut Request, name: &[u8]) {
     let gen = Rc::clone(r.gen());
-    if !active(&r.loc().slots) && gen.shared.main.get::<CharsetMain>().find(name).is_some() {
-        r.out.set_charset(name);
+    if active(&r.loc().slots) || name.is_empty() {
+        return;
     }
+    if gen.shared.main.get::<CharsetMain>().find(name).is_some() {
+        r.out.set_charset(name);
+    } else if r.out.content_type().is_some_and(|t| !t.is_empty()) {
+        log_unknown(r, name);
+    }
+}
+
+fn log_unknown(r: &Request, name: &[u8]) {
+    let shown = String::from_utf8_lossy(name);
+    let text = format!(
+        "unknown charset \"{shown}\" to override while reading response header from upstream"
+    );
+    r.log(LogLevel::Error, &text);
 }
 
 fn active(slots: &Slots) -> bool {
@@ -296,8 +309,7 @@ fn destination(
         if dst.number.is_some() {
             return Ok(Some(dst));
         }
-        let shown = String::from_utf8_lossy(&dst.name);
-        r.log(LogLevel::Error, &format!("unknown charset \"{shown}\" to override"));
+        log_unknown(r, &dst.name);
         return Ok(None);
     }
     let wanted = match own {

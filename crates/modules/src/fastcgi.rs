@@ -135,6 +135,11 @@ const ROWS: &[Row] = &[
             push(&mut cf.get::<FastcgiLoc>().catch_stderr, d.arg(0).to_vec());
             Ok(())
         },
+    )
+    .note(
+        "Standard error of several lines is one line of the error log, with \\x0A for each line's \
+         end, so that a program cannot write lines that seem to be the server's; nginx writes the \
+         ends as they are.",
     ),
     Row::new(
         "fastcgi_keep_conn",

@@ -62,7 +62,13 @@ pub const MODULE: HttpModule = HttpModule {
         Row::new("gzip", HSLI, Arity::FLAG, "off", "Compress responses.", |cf, d| {
             let v = d.flag()?;
             cf.get::<Conf>().on.once(d, v)
-        }),
+        })
+        .note(
+            "What a backend sends in pieces is passed on when it pauses, so that events arrive at \
+             once: each pause costs some bytes of compression and a chunk, and so does each piece \
+             under proxy_buffering off, as in nginx. Where many small pieces come with pauses and \
+             may arrive late, have the program gather them, or leave gzip off there.",
+        ),
         Row::new(
             "gzip_types",
             Context::HSL,
@@ -155,6 +161,9 @@ pub const MODULE: HttpModule = HttpModule {
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
 /// Room given to the compressor at once.
 const OUT_BYTES: usize = 16 * 1024;
+/// Less than this waits for more, or for a flush: small pieces of an answer made as many chunks, with
+/// five bytes around each.
+const HOLD_BYTES: usize = 4096;
 /// Compressors kept per worker and level.
 const SPARE_MAX: usize = 16;
 
@@ -186,6 +195,8 @@ struct State {
     begun: bool,
     bytes_in: u64,
     bytes_out: u64,
+    /// Compressed, and too little for a chunk of its own unless it is asked for.
+    held: Vec<u8>,
     /// The finished form that replaces the body.
     form: Option<Bytes>,
 }
@@ -220,6 +231,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         begun: false,
         bytes_in: 0,
         bytes_out: 0,
+        held: Vec::new(),
         form: None,
     };
     if let Some((forms, text)) = forms.and_then(|f| r.whole_body.take().map(|t| (f, t))) {
@@ -286,7 +298,8 @@ fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     let spare = worker.local::<Spare>();
     let level = state.level;
     let mut z = state.z.take().unwrap_or_else(|| spare.take(level));
-    let mut out = Vec::with_capacity(OUT_BYTES.min(chain.len() as usize / 2 + 256));
+    let mut out = std::mem::take(&mut state.held);
+    out.reserve(OUT_BYTES.min(chain.len() as usize / 2 + 256));
     if !std::mem::replace(&mut state.begun, true) {
         out.extend_from_slice(&HEADER);
     }
@@ -309,10 +322,11 @@ fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
         }
         state.z = Some(z);
     }
-    state.bytes_out += out.len() as u64;
-    if out.is_empty() && !last && !flush {
+    if out.len() < HOLD_BYTES && !last && !flush {
+        state.held = out;
         return Ok(());
     }
+    state.bytes_out += out.len() as u64;
     let mut buf = Buf::mem(out);
     buf.last = last;
     buf.flush = flush;

@@ -2,7 +2,7 @@
 
 use crate::files::{FileCache, Found};
 use crate::gzip_ok::gzip_ok;
-use crate::static_files::{open_error, send_entry};
+use crate::static_files::{describe, open_error, send_body};
 use std::rc::Rc;
 use weir_http::location::map_uri_into;
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
@@ -97,7 +97,8 @@ fn handle(r: &mut Request) -> Flow {
     if let Err(flow) = weir_http::body::discard(r) {
         return flow;
     }
+    describe(r, &entry);
     special::set_content_type(r);
     r.out.add(b"Content-Encoding", b"gzip");
-    send_entry(r, &path, &entry)
+    send_body(r, &path, &entry)
 }

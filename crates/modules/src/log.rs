@@ -406,10 +406,15 @@ fn write(r: &mut Request, conf: &LogLoc, log: &AccessLog) {
             }
         }
         Target::Computed { .. } => {}
-        Target::Syslog(syslog) => with_scratch(|buf| {
-            log.format.write(r, buf);
-            syslog.send_configured(buf);
-        }),
+        Target::Syslog(syslog) => {
+            let sent = with_scratch(|buf| {
+                log.format.write(r, buf);
+                syslog.send_configured(buf)
+            });
+            if !sent {
+                r.log(LogLevel::Warn, "send() to syslog failed while logging request");
+            }
+        }
     }
 }
 

@@ -100,8 +100,13 @@ fn serve(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
     send_entry(r, path, entry)
 }
 
-/// The header of a file's answer and its body; used by `gzip_static` too.
-pub fn send_entry(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
+fn send_entry(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
+    describe(r, entry);
+    send_body(r, path, entry)
+}
+
+/// The fields of a file's answer; used by `gzip_static` too.
+pub fn describe(r: &mut Request, entry: &Entry) {
     let loc = Rc::clone(r.loc());
     r.out.status = 200;
     r.out.content_length = Some(entry.stamp.size);
@@ -109,6 +114,10 @@ pub fn send_entry(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
     if *loc.core.etag {
         r.out.add(b"ETag", &entry.etag);
     }
+}
+
+/// The header as it is now and the file.
+pub fn send_body(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
     r.allow_ranges = true;
     if let Some(text) = &entry.memory {
         r.forms = Some(std::sync::Arc::clone(&entry.forms));
@@ -119,7 +128,7 @@ pub fn send_entry(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
         Ok(f) => f,
         Err(e) => return open_error(r, path, &e),
     };
-    let direct = entry.stamp.size >= *loc.core.directio;
+    let direct = entry.stamp.size >= *r.loc().core.directio;
     send_file(r, Buf::file(file, 0, entry.stamp.size).and_last(), direct)
 }
 

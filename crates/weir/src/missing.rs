@@ -1,5 +1,6 @@
-//! Directives that nginx, Tengine or OpenResty have and this version has not: each is refused as
-//! unknown, with a hint that says so. A name that ends in `*` stands for all that begin so.
+//! Directives that nginx, Tengine or OpenResty have and this version has not, and those that nginx
+//! has had: each is refused as unknown, with a hint that says so. A name that ends in `*` stands for
+//! all that begin so.
 
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
@@ -45,12 +46,51 @@ const SET_MISC: &str =
     "this directive of set-misc or a module like it is not in Weir; use map, set or split_clients";
 const PLUS: &str = "this directive of NGINX Plus is not in this version of Weir; remove it";
 const TENGINE: &str = "this Tengine directive is not in this version of Weir; remove it";
+/// What nginx itself has had under that name, and knows no more.
+const SPDY: &str = "nginx dropped SPDY in 1.9.5; remove the directive and write \"http2 on\"";
+const PEERS: &str = "nginx dropped it; it is now a parameter of server in upstream, as in \"server backend1 max_fails=3 fail_timeout=30s\"";
+const REDIRECT_ERRORS: &str = "nginx renamed it to …_intercept_errors";
+const PASSED_HEADER: &str =
+    "nginx dropped it; write proxy_pass_header or proxy_hide_header with the field's name";
+const SET_HEADER: &str = "nginx dropped it; write proxy_set_header, as in \"proxy_set_header Host $host\" or \"proxy_set_header X-Real-IP $remote_addr\"";
+const HOST_NAMES: &str = "nginx dropped it; remove the directive";
 
 pub const MISSING: &[(&str, &str)] = &[
     ("ssl_engine", "Weir's TLS is rustls, which has no OpenSSL engines; remove the directive"),
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
     ("tunnel_*", TUNNEL),
+    (
+        "ssl",
+        "nginx dropped it in 1.25.1; remove the directive and write \"listen 443 ssl\" for each \
+         address that speaks TLS",
+    ),
+    ("spdy_*", SPDY),
+    ("limit_zone", "nginx dropped it in 1.7.6; write \"limit_conn_zone $variable zone=NAME:SIZE\""),
+    ("open_file_cache_retest", "nginx renamed it to open_file_cache_valid"),
+    ("satisfy_any", "nginx dropped it; write \"satisfy any\" for on and \"satisfy all\" for off"),
+    ("proxy_upstream_*", PEERS),
+    ("fastcgi_upstream_*", PEERS),
+    ("memcached_upstream_*", PEERS),
+    ("proxy_redirect_errors", REDIRECT_ERRORS),
+    ("fastcgi_redirect_errors", REDIRECT_ERRORS),
+    ("proxy_pass_server", PASSED_HEADER),
+    ("proxy_pass_x_powered_by", PASSED_HEADER),
+    ("proxy_hide_server", PASSED_HEADER),
+    ("proxy_preserve_host", SET_HEADER),
+    ("proxy_set_x_*", SET_HEADER),
+    ("fastcgi_x_powered_by", "nginx dropped it; write \"fastcgi_hide_header X-Powered-By\""),
+    ("optimize_server_names", HOST_NAMES),
+    ("optimize_host_names", HOST_NAMES),
+    ("restrict_host_names", HOST_NAMES),
+    ("so_keepalive", "it is a parameter of listen, as in \"listen 80 so_keepalive=on\""),
+    ("post_accept_timeout", "nginx dropped it; \"listen 80 deferred\" comes nearest"),
+    ("connections", "nginx renamed it to worker_connections"),
+    ("gzip_min_http_version", "nginx renamed it to gzip_http_version"),
+    (
+        "proxy_downstream_buffer",
+        "nginx renamed it to proxy_buffer_size, and has it in the stream section only",
+    ),
     ("stream", STREAM),
     ("mail", MAIL),
     ("lua_*", LUA),

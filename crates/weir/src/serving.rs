@@ -12,6 +12,7 @@ use crate::workers::{self, Command, Setup, WorkerHandle};
 use std::sync::Arc;
 use weir_http::generation::Generation;
 use weir_http::logger::{self, LogLevel};
+use weir_http::syslog;
 use weir_http::worker::AllCounters;
 use weir_runtime::listen::Listener;
 use weir_runtime::memory;
@@ -45,6 +46,7 @@ impl Serving {
             watch: Watch::default(),
             retired: Retired::default(),
         };
+        syslog::report_to(&s.generation.error_log);
         start_modules(&s.generation);
         s.fill()?;
         weir_modules::serve(&s.generation);
@@ -113,6 +115,7 @@ impl Serving {
         // Closed here before the workers are told: the last of them takes what waits.
         self.sockets = sockets;
         let worked = self.count();
+        syslog::report_to(&generation.error_log);
         start_modules(&generation);
         self.retired.add(std::mem::replace(&mut self.generation, generation));
         let connections_max = self.generation.global.get::<Global>().connections();

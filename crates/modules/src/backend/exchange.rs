@@ -15,7 +15,7 @@ use weir_http::body::{self, BodyError};
 use weir_http::early;
 use weir_http::logger::LogLevel;
 use weir_http::temp::TempFile;
-use weir_http::{ClientWatch, Request};
+use weir_http::{socket_errors, ClientWatch, Request};
 use weir_upstream::h2::Rest;
 use weir_upstream::link::{error_text, Link, LinkError};
 use weir_wire::fastcgi;
@@ -92,10 +92,8 @@ impl Fault {
             Fault::Connect(e) => log_connect(r, e, peer),
             Fault::Tls(text) | Fault::Protocol(text) => r.log(LogLevel::Error, text),
             Fault::Send(e) => {
-                r.log(
-                    LogLevel::Error,
-                    &format!("writev() failed {} while {SENDING}", error_text(e)),
-                );
+                let text = format!("writev() failed {} while {SENDING}", error_text(e));
+                r.log(socket_errors::level(e, LogLevel::Error), &text);
             }
             Fault::Read(e, what) => {
                 let (call, doing) = match what {
@@ -104,7 +102,7 @@ impl Fault {
                     Reading::Ahead => ("readv()", "reading upstream"),
                 };
                 let text = format!("{call} failed {} while {doing}", error_text(e));
-                r.log(LogLevel::Error, &text);
+                r.log(socket_errors::level(e, LogLevel::Error), &text);
             }
             Fault::Eof(doing) => {
                 let text = format!("upstream prematurely closed connection while {doing}");
@@ -133,15 +131,8 @@ impl Fault {
 
 fn log_connect(r: &Request, e: &io::Error, peer: &[u8]) {
     use io::ErrorKind as K;
-    let usual = matches!(
-        e.kind(),
-        K::ConnectionRefused
-            | K::ConnectionReset
-            | K::NetworkDown
-            | K::NetworkUnreachable
-            | K::HostUnreachable
-            | K::TimedOut
-    );
+    // A listening Unix socket whose queue is full says EAGAIN.
+    let usual = socket_errors::is_usual(e) || matches!(e.kind(), K::WouldBlock);
     // nginx names the address when the call itself fails, not when the answer does.
     let at_once = peer.starts_with(b"unix:") || !matches!(e.kind(), K::ConnectionRefused);
     let to = match at_once {

@@ -30,7 +30,7 @@ macro_rules! cache_rows {
         const ROWS: &[Row] = &[
             Row::new(concat!($prefix, "cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", |cf, d| {
                 rows::set_cache(cf, d, concat!($prefix, "cache"), concat!($prefix, "store"), |cf| &mut pick::<$slot>(cf).cache)
-            }).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its length"),
+            }).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its Content-Length, where nginx sends chunks"),
             Row::new(concat!($prefix, "cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", rows::set_path)
                 .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
                        their compressed forms (0 for none), each compared with its file at most once a second; the loader begins at once; \

@@ -2,15 +2,15 @@
 
 use crate::backend::run::{done, Answer, Run};
 use std::future::poll_fn;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_http::conn::Connection;
 use weir_http::logger::LogLevel;
-use weir_http::{Flow, Request};
+use weir_http::{socket_errors, Flow, Request};
 use weir_runtime::clock;
 use weir_runtime::timer::LazyTimer;
-use weir_upstream::link::Link;
+use weir_upstream::link::{error_text, Link};
 use weir_upstream::reply::BodyReader;
 
 /// How a tunnel ended.
@@ -18,6 +18,27 @@ enum End {
     Done,
     ClientTimeout,
     ServerTimeout,
+    /// A call that failed on the client's connection, or the server's.
+    ClientFailed(&'static str, io::Error),
+    ServerFailed(&'static str, io::Error),
+}
+
+/// Logs it, at nginx's levels: an idle connection that is let run out is no error.
+fn log_end(r: &Request, end: &End) {
+    const DOING: &str = "while proxying upgraded connection";
+    const LATE: &str = "timed out (110: Connection timed out)";
+    let (level, what) = match end {
+        End::Done => return,
+        End::ClientTimeout => (LogLevel::Info, format!("client {LATE}")),
+        End::ServerTimeout => (LogLevel::Info, format!("upstream {LATE}")),
+        End::ClientFailed(call, e) => {
+            (socket_errors::level(e, LogLevel::Info), format!("{call} failed {}", error_text(e)))
+        }
+        End::ServerFailed(call, e) => {
+            (socket_errors::level(e, LogLevel::Error), format!("{call} failed {}", error_text(e)))
+        }
+    };
+    r.log(level, &format!("{what} {DOING}"));
 }
 
 /// What flows one way.
@@ -62,6 +83,7 @@ pub async fn run(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
         send_ms: *conf.send_timeout,
         client_send_ms: *r.loc().core.send_timeout,
         up: Pipe { buf: r.body.take_pending(), ..Pipe::default() },
+        failed: None,
         received: early.len() as u64,
         deadline: 0,
         timer: LazyTimer::new(),
@@ -73,20 +95,10 @@ pub async fn run(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
         state.bytes_received += tunnel.received - early.len() as u64;
         state.response_length = tunnel.received;
     }
-    match end {
-        End::Done => {}
-        End::ClientTimeout => {
-            tunnel.conn.give_up_sending();
-            let text = "client timed out (110: Connection timed out) while proxying upgraded \
-                        connection";
-            r.log(LogLevel::Info, text);
-        }
-        End::ServerTimeout => {
-            let text = "upstream timed out (110: Connection timed out) while proxying upgraded \
-                        connection";
-            r.log(LogLevel::Error, text);
-        }
+    if matches!(end, End::ClientTimeout) {
+        tunnel.conn.give_up_sending();
     }
+    log_end(r, &end);
     let reader = BodyReader::new(&r.exchange.head, false);
     r.sent += tunnel.received;
     done(r, run, answer, &reader);
@@ -102,6 +114,7 @@ struct Tunnel {
     /// From the client to the server; the other way goes through the connection's own queue.
     up: Pipe,
     received: u64,
+    failed: Option<End>,
     /// Moved by every byte that passes.
     deadline: u64,
     timer: LazyTimer,
@@ -116,7 +129,7 @@ impl Tunnel {
                 || (*down_eof && queued == 0)
                 || (self.up.eof && self.up.is_empty())
             {
-                return Poll::Ready(End::Done);
+                return Poll::Ready(self.failed.take().unwrap_or(End::Done));
             }
             if moved {
                 self.deadline = 0;
@@ -145,7 +158,8 @@ impl Tunnel {
                     self.up.consume(n);
                     moved = true;
                 }
-                Poll::Ready(Err(_)) => {
+                Poll::Ready(Err(e)) => {
+                    self.failed = Some(End::ServerFailed("send()", e));
                     self.up = Pipe { eof: true, ..Pipe::default() };
                     return false;
                 }
@@ -156,7 +170,13 @@ impl Tunnel {
         if room > 0 && !self.up.eof {
             match self.conn.stream.poll_read(cx, &mut self.up.buf, room) {
                 Poll::Ready(Ok(n)) if n > 0 => moved = true,
-                Poll::Ready(_) => self.up.eof = true,
+                Poll::Ready(ended) => {
+                    self.up.eof = true;
+                    // Over TLS nginx takes a reset for an end.
+                    let failed = ended.err().filter(|_| !self.conn.stream.is_tls());
+                    let end = failed.map(|e| End::ClientFailed("recv()", e));
+                    self.failed = self.failed.take().or(end);
+                }
                 Poll::Pending => {}
             }
         }
@@ -167,7 +187,11 @@ impl Tunnel {
     fn downwards(&mut self, cx: &mut Context<'_>, link: &mut Link, eof: &mut bool) -> bool {
         let mut moved = false;
         if self.conn.out.borrow().queued() > 0 {
-            moved |= matches!(self.conn.poll_flush(cx, u64::MAX), Poll::Ready(Ok(n)) if n > 0);
+            match self.conn.poll_flush(cx, u64::MAX) {
+                Poll::Ready(Ok(n)) => moved |= n > 0,
+                Poll::Ready(Err(e)) => self.failed = Some(End::ClientFailed("send()", e)),
+                Poll::Pending => {}
+            }
         }
         let queued = self.conn.out.borrow().queued() as usize;
         let room = self.room.saturating_sub(queued);
@@ -180,7 +204,12 @@ impl Tunnel {
                     self.received += n as u64;
                     moved = true;
                 }
-                Poll::Ready(_) => *eof = true,
+                Poll::Ready(ended) => {
+                    *eof = true;
+                    let failed = ended.err().filter(|_| !link.stream.is_tls());
+                    let end = failed.map(|e| End::ServerFailed("recv()", e));
+                    self.failed = self.failed.take().or(end);
+                }
                 Poll::Pending => {}
             }
         }

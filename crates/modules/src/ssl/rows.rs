@@ -69,11 +69,11 @@ pub const ROWS: &[Row] = &[
     Row::new("ssl_dhparam", HS, Arity::ONE, "", "Parameters of DHE key exchange.", placed!(dhparam, Dhparam))
         .note("the file must be there and is not used, with a warning: rustls has no DHE, clients take ECDHE"),
     Row::new("ssl_ecdh_curve", HS, Arity::ONE, "auto", "The curves of ECDHE key exchange.", placed!(curve, Curves))
-        .note("X25519, prime256v1 and secp384r1; others in the list are left out with a warning"),
+        .note("X25519, prime256v1 and secp384r1; others in the list (secp521r1, X448, secp256k1) are left out with a warning, and a client that has none but those is refused in its handshake"),
     Row::new("ssl_protocols", HS, Arity::ONE_MORE, "TLSv1.2 TLSv1.3", "The versions that are spoken.", set_protocols)
         .note("versions below TLSv1.2 are left out with a warning, and refused where they stand alone"),
     Row::new("ssl_ciphers", HS, Arity::ONE, "HIGH:!aNULL:!MD5", "The suites of TLS 1.2, in OpenSSL's language.", placed!(ciphers, Ciphers))
-        .note("ECDHE with AES-GCM or ChaCha20; what names other suites is left out with a warning, and a string that leaves none is refused"),
+        .note("ECDHE with AES-GCM or ChaCha20; what names other suites is left out with a warning, and a string that leaves none is refused; a client of TLS 1.2 with other suites only (RSA or DHE key exchange, CBC) fails its handshake"),
     Row::new("ssl_buffer_size", HS, Arity::ONE, "16k", "The most data in one record.", srv!(buffer_size, |d: &Directive| d.size(0)))
         .note("above 16k it is 16k, the most that a record may have"),
     Row::new("ssl_verify_client", HS, Arity::ONE, "off", "Whether clients must, or may, show a certificate.", srv!(verify, |d: &Directive| {
