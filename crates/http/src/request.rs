@@ -781,7 +781,7 @@ impl Request {
     }
 
     /// Whether sending may have to be held to a rate.
-    pub(crate) fn is_limited(&self) -> bool {
+    pub fn is_limited(&self) -> bool {
         self.limit_rate.is_some() || self.loc().core.limit_rate.is_some()
     }
 
