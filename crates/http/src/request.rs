@@ -731,6 +731,12 @@ impl Request {
         }
     }
 
+    /// Whether more leaves as soon as the connection's own task has its turn: over HTTP/2 only that
+    /// may wait for the socket.
+    pub fn awaits_turn(&self) -> bool {
+        !self.is_part() && self.stream().is_some_and(|stream| stream.awaits_turn())
+    }
+
     /// Ready once the deadline for sending has passed.
     pub fn poll_send_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
         if self.is_part() {
