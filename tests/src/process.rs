@@ -61,6 +61,26 @@ impl Server {
         family(self.pid()).into_iter().map(|pid| entries(pid, "task")).sum()
     }
 
+    /// Bytes that its processes have read from files (and from pipes and the like) by now, `sendfile`
+    /// included; `None` where the system does not tell.
+    pub fn bytes_read(&self) -> Option<u64> {
+        self.io_of_all("rchar: ")
+    }
+
+    /// In how many calls they have read them.
+    pub fn read_calls(&self) -> Option<u64> {
+        self.io_of_all("syscr: ")
+    }
+
+    fn io_of_all(&self, name: &str) -> Option<u64> {
+        let of = |pid: u32| {
+            let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+            text.lines().find_map(|l| l.strip_prefix(name))?.parse::<u64>().ok()
+        };
+        let known: Vec<u64> = family(self.pid()).into_iter().filter_map(of).collect();
+        (!known.is_empty()).then(|| known.iter().sum())
+    }
+
     /// Processor time that its processes have taken, in ticks of the kernel's (mostly 10 ms).
     pub fn processor_ticks(&self) -> u64 {
         let of = |pid: u32| {

@@ -1,7 +1,7 @@
 //! HTTP/2: requests and what is answered.
 
 use weir_tests::h2::{request, H2};
-use weir_tests::{Server, Setup};
+use weir_tests::{Origin, Server, Setup};
 
 const CONF: &str = "events {} http { http2 on; server { listen 127.0.0.1:%%PORT_0%%;
     add_header X-Mixed-Case on always;
@@ -131,4 +131,26 @@ fn chunks_are_as_large_as_configured() {
     );
     let answer = H2::connect(&server).fetch("/");
     assert_eq!((answer.text().as_str(), answer.frames), ("12345", 3));
+}
+
+/// Fewer bytes than the socket has room for: what is read ahead of the connection's turn to write
+/// must not go by way of a temporary file.
+#[test]
+fn an_answer_that_the_client_takes_waits_in_no_file() {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 384 << 10);
+    let origin = Origin::replying([head.as_bytes(), &vec![b'x'; 384 << 10]].concat());
+    let server = Setup::new(
+        "error_log error.log warn; events {} http { http2 on; server { listen 127.0.0.1:%%PORT_0%%;
+            location / { proxy_pass http://%%ORIGIN%%; } } }",
+    )
+    .set("ORIGIN", origin.address())
+    .start();
+    let mut h2 = H2::over(server.on(0).connect());
+    h2.greet(&[(4, 1 << 30)]);
+    h2.widen(0, 1 << 30);
+    for _ in 0..10 {
+        assert_eq!(h2.fetch("/").body.len(), 384 << 10);
+    }
+    let files = server.error_log().matches("response is buffered to a temporary file").count();
+    assert!(files < 5, "{files} of 10 answers went by way of a file");
 }

@@ -125,6 +125,7 @@ mod static_files;
 mod static_open_file_cache;
 mod static_open_file_uses;
 mod static_ranges;
+mod static_reading;
 mod static_symlinks;
 mod stub_status;
 mod subrequests;

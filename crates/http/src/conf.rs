@@ -264,6 +264,8 @@ pub struct CoreLoc {
     pub aio: Val<Aio>,
     pub directio: Val<u64>,
     pub directio_alignment: Val<u64>,
+    /// Number of the buffers for reading files, and their size in bytes; neither is 0.
+    pub output_buffers: Val<(u32, u64)>,
     pub tcp_nopush: Val<bool>,
     pub tcp_nodelay: Val<bool>,
     pub open_file_cache: Val<Option<OpenFileCache>>,
@@ -382,6 +384,7 @@ impl CoreLoc {
             aio = Aio::Off,
             directio = u64::MAX,
             directio_alignment = 512,
+            output_buffers = (2, 32 * 1024),
             tcp_nopush = false,
             tcp_nodelay = true,
             open_file_cache = None,

@@ -142,13 +142,13 @@ pub const ROWS: &[Row] = &[
     Row::new("client_body_in_single_buffer", HSL, Arity::FLAG, "off", "Keep the request body in one buffer.", loc!(client_body_in_single_buffer, flag)).note("A body in memory is always in one buffer."),
     Row::new("sendfile", HSLI, Arity::FLAG, "off", "Send large files without copying them.", loc!(sendfile, flag)),
     Row::new("sendfile_max_chunk", HSL, Arity::ONE, "2m", "Most data in one sendfile call.", loc!(sendfile_max_chunk, size)).note("Of all output, as in nginx; others have their turn in between."),
-    Row::new("aio", HSL, Arity::ONE, "off", "Read files without blocking the worker.", set_aio).note("\"on\" means the thread pool, as kernel AIO is refused by most file systems without directio."),
+    Row::new("aio", HSL, Arity::ONE, "off", "Read files without blocking the worker.", set_aio).note("\"on\" means the thread pool, as kernel AIO is refused by most file systems without directio. Files are read in buffers of output_buffers' size."),
     Row::new("aio_write", HSL, Arity::FLAG, "off", "Write temporary files without blocking.", checked_flag).note("Temporary files are written through the page cache."),
     Row::new("read_ahead", HSL, Arity::ONE, "0", "Kernel read-ahead for files.", checked_size).note("Left to the kernel."),
     Row::new("directio", HSL, Arity::ONE, "off", "Read files of at least this size past the page cache.", |cf, d| {
         let v = if d.arg(0) == b"off" { u64::MAX } else { d.offset(0)? };
         cf.get::<CoreLoc>().directio.once(d, v)
-    }).note("Read in the thread pool, whatever aio says."),
+    }).note("Read in the thread pool, whatever aio says, in buffers of output_buffers' size; a range that begins at an offset that is not aligned is read from the aligned one before it."),
     Row::new("directio_alignment", HSL, Arity::ONE, "512", "Alignment for directio.", loc!(directio_alignment, offset)),
     Row::new("tcp_nopush", HSL, Arity::FLAG, "off", "Send header and file start in one packet.", loc!(tcp_nopush, flag)).note("Always so: the header is sent with MSG_MORE when a file follows."),
     Row::new("tcp_nodelay", HSL, Arity::FLAG, "on", "Set TCP_NODELAY on kept connections.", loc!(tcp_nodelay, flag)),
@@ -226,10 +226,12 @@ pub const ROWS: &[Row] = &[
     Row::new("open_file_cache_min_uses", HSL, Arity::ONE, "1", "Uses before a file is kept open.", loc!(open_file_cache_min_uses, num)),
     Row::new("open_file_memory", Context::HTTP, Arity::ONE, "64m", "Memory of each worker for small files and their compressed forms.", loc!(open_file_memory, size)).note("Weir's own: a file of up to 64 KiB is answered from memory, checked by one stat a request (which also asks for the way through the directories; a file whose owner, mode or text has changed since is opened again), and compressed once per coding and level; 0 keeps nothing."),
     Row::new("open_file_cache_events", HSL, Arity::FLAG, "off", "Let the kernel tell of changes.", checked_flag).note("Not needed: a kept file is checked by stat."),
-    Row::new("output_buffers", HSL, Arity::TWO, "2 32k", "Buffers for reading files.", |_, d| {
-        d.num(0)?;
-        d.size(1).map(|_| ())
-    }).note("Files that are not sent by sendfile are read in pieces of 64 KB; the values are checked and not needed."),
+    Row::new("output_buffers", HSL, Arity::TWO, "2 32k", "Number and size of the buffers for reading files.", |cf, d| {
+        let (number, size) = (d.num(0)?, d.size(1)?);
+        let number = u32::try_from(number).ok().filter(|n| *n > 0).ok_or_else(|| d.invalid(0))?;
+        let size = if size > 0 { size } else { return Err(d.invalid(1)) };
+        cf.get::<CoreLoc>().output_buffers.once(d, (number, size))
+    }).note("For files that are not sent by sendfile: so much is read at once, and so much may wait for the client."),
     Row::new("open_file_cache_errors", HSL, Arity::FLAG, "off", "Keep errors too.", loc!(open_file_cache_errors, flag)),
     Row::new("resolver", HSL, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
         let v = crate::resolver::parse(d)?;

@@ -742,6 +742,12 @@ impl Request {
         }
     }
 
+    /// Whether more leaves as soon as the connection's own task has its turn: over HTTP/2 only that
+    /// may wait for the socket.
+    pub fn awaits_turn(&self) -> bool {
+        !self.is_part() && self.stream().is_some_and(|stream| stream.awaits_turn())
+    }
+
     /// Ready once the deadline for sending has passed.
     pub fn poll_send_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
         if self.is_part() {
@@ -792,7 +798,7 @@ impl Request {
     }
 
     /// Whether sending may have to be held to a rate.
-    pub(crate) fn is_limited(&self) -> bool {
+    pub fn is_limited(&self) -> bool {
         self.limit_rate.is_some() || self.loc().core.limit_rate.is_some()
     }
 

@@ -1,5 +1,6 @@
 //! Byte ranges: nginx's `ngx_http_range_filter_module` (RFC 9110 section 14).
 
+use crate::slice;
 use bytes::Bytes;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,6 +125,39 @@ fn multipart(r: &mut Request, ranges: &mut Ranges, size: u64) {
     r.out.content_length = Some(total);
 }
 
+/// What of a body in a file is to be read, so that nothing is read for nobody. Several ranges are
+/// in the order that the client wants them in.
+pub fn wanted(r: &mut Request, whole: Buf) -> Chain {
+    let len = whole.len();
+    if r.is_part() {
+        let (from, to) = slice::wanted(r, len).unwrap_or((0, len));
+        return Chain::one(cut(whole, from, to));
+    }
+    if r.out.status != 206 || !r.has_ctx::<Ranges>() {
+        return Chain::one(whole);
+    }
+    if slice::drops_first(r) {
+        return Chain::one(cut(whole, 0, 0));
+    }
+    let offset = r.body_offset;
+    let Some(ranges) = r.ctx::<Ranges>() else { return Chain::one(whole) };
+    let at = offset + ranges.at;
+    if let [(start, end)] = ranges.list[..] {
+        let from = start.saturating_sub(at).min(len);
+        ranges.at += from;
+        return Chain::one(cut(whole, from, end.saturating_sub(at).clamp(from, len)));
+    }
+    let out = cut_many(ranges, &Chain::one(whole), at, len, true);
+    r.take_ctx::<Ranges>();
+    out
+}
+
+/// A part of a buffer, with its flags.
+fn cut(whole: Buf, from: u64, to: u64) -> Buf {
+    let data = sliced(&whole.data, from, to - from).unwrap_or(Data::None);
+    Buf { data, ..whole }
+}
+
 fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     if r.out.status != 206 || !r.has_ctx::<Ranges>() {
         return next.body(r, chain);
@@ -131,7 +165,9 @@ fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     let last = chain.has_last();
     let flush = chain.iter().any(|b| b.flush);
     let offset = r.body_offset;
+    let skipped = if r.single_range { slice::take_skipped(r) } else { 0 };
     let Some(ranges) = r.ctx::<Ranges>() else { return next.body(r, chain) };
+    ranges.at += skipped;
     let start = offset + ranges.at;
     let length = chain.len();
     ranges.at += length;
@@ -163,7 +199,7 @@ fn cut_into(chain: &Chain, start: u64, range: (u64, u64), out: &mut Chain) {
         let from = range.0.max(at);
         let to = range.1.min(at + len);
         if from < to {
-            if let Some(data) = slice(&b.data, from - at, to - from) {
+            if let Some(data) = sliced(&b.data, from - at, to - from) {
                 out.push(Buf { data, last: false, flush: false });
             }
         }
@@ -171,7 +207,7 @@ fn cut_into(chain: &Chain, start: u64, range: (u64, u64), out: &mut Chain) {
     }
 }
 
-fn slice(data: &Data, from: u64, len: u64) -> Option<Data> {
+fn sliced(data: &Data, from: u64, len: u64) -> Option<Data> {
     match data {
         Data::None => None,
         Data::Mem(b) => Some(Data::Mem(b.slice(from as usize..(from + len) as usize))),

@@ -80,6 +80,10 @@ struct Slices {
     active: bool,
     /// The first is not in the client's range: it told the size of the whole.
     drop_first: bool,
+    /// Where the client's range begins.
+    first: u64,
+    /// Bytes in front of it that were not even read, of a slice that it begins in.
+    skipped: u64,
 }
 
 type SlicesRef = Rc<RefCell<Slices>>;
@@ -206,12 +210,32 @@ fn aim(r: &mut Request, slices: &mut Slices, size: u64) {
     let Some((start, end, _)) = r.out.get(b"Content-Range").and_then(content_range) else {
         return;
     };
+    slices.first = start;
     slices.end = end;
     if slices.start.saturating_add(size) <= start {
         slices.start = start / size * size;
         slices.drop_first = true;
         r.body_offset = slices.start;
     }
+}
+
+/// Whether the body of this answer is not passed on, as the client's range begins behind it.
+pub fn drops_first(r: &mut Request) -> bool {
+    r.ctx::<SlicesRef>().is_some_and(|s| s.borrow().drop_first)
+}
+
+/// What of a slice (a part of the answer) is in the client's range.
+pub fn wanted(r: &mut Request, len: u64) -> Option<(u64, u64)> {
+    let offset = r.body_offset;
+    let mut slices = r.ctx::<SlicesRef>()?.borrow_mut();
+    let from = slices.first.saturating_sub(offset).min(len);
+    slices.skipped += from;
+    Some((from, slices.end.saturating_sub(offset).clamp(from, len)))
+}
+
+/// Bytes that have been left out since this was asked for the last time.
+pub fn take_skipped(r: &mut Request) -> u64 {
+    r.ctx::<SlicesRef>().map_or(0, |s| std::mem::take(&mut s.borrow_mut().skipped))
 }
 
 fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {

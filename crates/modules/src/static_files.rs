@@ -3,23 +3,25 @@
 //! A small file is answered from memory in one write, larger ones by sendfile, or by reading
 //! where `sendfile` is off or a filter needs the text.
 
+mod pieces;
+
 use crate::files::{Entry, FileCache, Found};
-use bytes::Bytes;
-use std::fs::File;
+use crate::range;
+use pieces::Reader;
+use std::future::poll_fn;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::task::Poll;
 use weir_base::escape::{escape_uri, EscapeKind};
+use weir_http::buf::Data;
 use weir_http::conf::Aio;
 use weir_http::core_rows::os_text;
 use weir_http::location::map_uri_into;
 use weir_http::logger::LogLevel;
-use weir_http::module::{Flow, HttpModule, LocalFuture, PhaseHandler};
+use weir_http::module::{FilterError, Flow, HttpModule, LocalFuture, PhaseHandler};
 use weir_http::special;
 use weir_http::symlinks::Guard;
 use weir_http::{Buf, Chain, Phase, Request};
-use weir_runtime::direct;
 use weir_wire::http1::request::Method;
 
 pub const MODULE: HttpModule = HttpModule {
@@ -27,11 +29,6 @@ pub const MODULE: HttpModule = HttpModule {
     phases: &[PhaseHandler { phase: Phase::Content, handler: handle, active: |_| true }],
     ..HttpModule::EMPTY
 };
-
-/// Read at once where a file is not sent by sendfile.
-const READ_BYTES: usize = 64 * 1024;
-/// Bytes that may wait for the client before more is read.
-const AHEAD_BYTES: u64 = 64 * 1024;
 
 fn handle(r: &mut Request) -> Flow {
     if !matches!(r.method, Method::Get | Method::Head | Method::Post) {
@@ -160,9 +157,7 @@ fn read_and_send(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let Some(pending) = r.take_ctx::<Pending>() else { return Flow::Close };
         match r.send_header() {
-            Err(weir_http::module::FilterError::Status(s)) if !r.header_sent => {
-                return Flow::Status(s)
-            }
+            Err(FilterError::Status(s)) if !r.header_sent => return Flow::Status(s),
             Err(_) => return Flow::Close,
             Ok(()) => {}
         }
@@ -175,67 +170,75 @@ fn read_and_send(r: &mut Request) -> LocalFuture<'_, Flow> {
                 Err(_) => Flow::Close,
             };
         }
-        send_pieces(r, &pending.buf, pending.direct).await
+        let wanted = range::wanted(r, pending.buf);
+        match send_pieces(r, wanted, pending.direct).await {
+            Ok(()) => Flow::Ok,
+            Err(Broken) => Flow::Close,
+        }
     })
 }
 
-async fn send_pieces(r: &mut Request, whole: &Buf, direct: bool) -> Flow {
-    let weir_http::Data::File { file, offset, len } = &whole.data else { return Flow::Close };
-    let threads = *r.loc().core.aio == Aio::Threads;
-    let align = *r.loc().core.directio_alignment as usize;
-    // A file system that cannot is read as usual.
-    let direct = if direct { direct::reopen(file).ok().map(Arc::new) } else { None };
-    let (mut at, end) = (*offset, *offset + *len);
-    while at < end {
-        let n = READ_BYTES.min((end - at) as usize);
-        let read = match &direct {
-            Some(direct) => read_direct(direct, at, n, align).await,
-            None => read_piece(file, at, n, threads).await,
+/// The answer cannot be ended as it was announced.
+struct Broken;
+
+impl From<FilterError> for Broken {
+    fn from(_: FilterError) -> Broken {
+        Broken
+    }
+}
+
+/// Reads what is in files and passes it on, no further ahead of the client than `output_buffers`.
+async fn send_pieces(r: &mut Request, chain: Chain, past_cache: bool) -> Result<(), Broken> {
+    let loc = Rc::clone(r.loc());
+    let reader = Reader::new(&loc.core, &chain, past_cache);
+    let mut reader = reader.map_err(|e| cannot_read(r, &e))?;
+    let mut turn_bytes = 0;
+    for mut buf in chain {
+        let (Data::File { offset, len, .. }, Some(reader)) = (&buf.data, &mut reader) else {
+            r.output(Chain::one(buf))?;
+            continue;
         };
-        let piece = match read {
-            Ok(p) if !p.is_empty() => p,
-            _ => {
+        let (mut at, end) = (*offset, *offset + *len);
+        while at < end {
+            let piece = reader.read(at, end - at).await.map_err(|e| cannot_read(r, &e))?;
+            if piece.is_empty() {
                 r.log(LogLevel::Alert, "the file was truncated while sent");
-                return Flow::Close;
+                return Err(Broken);
             }
-        };
-        at += piece.len() as u64;
-        let mut buf = Buf::mem(piece);
-        buf.last = at >= end;
-        if r.output(Chain::one(buf)).is_err() || r.drain(AHEAD_BYTES).await.is_err() {
-            return Flow::Close;
+            at += piece.len() as u64;
+            turn_bytes += piece.len() as u64;
+            let last = buf.last && at == end;
+            r.output(Chain::one(Buf { data: Data::Mem(piece), last, flush: false }))?;
+            make_room(r, reader, &mut turn_bytes).await?;
+        }
+        if *len == 0 && buf.last {
+            buf.data = Data::None;
+            r.output(Chain::one(buf))?;
         }
     }
-    if *len == 0 && r.output(Chain::one(Buf::last())).is_err() {
-        return Flow::Close;
-    }
-    Flow::Ok
+    Ok(())
 }
 
-/// Reads part of a file past the page cache, in another thread.
-async fn read_direct(file: &Arc<File>, at: u64, n: usize, align: usize) -> io::Result<Bytes> {
-    let file = Arc::clone(file);
-    let work = move || direct::read(&file, at, n, align);
-    let (text, range) = tokio::task::spawn_blocking(work).await.map_err(io::Error::other)??;
-    Ok(Bytes::from(text).slice(range))
+/// Waits until the client has taken enough for another buffer to be free. Filters may make little of
+/// much: others have their turn by what was read, as they have it by what is sent.
+async fn make_room(r: &mut Request, reader: &Reader, turn_bytes: &mut u64) -> Result<(), Broken> {
+    let loc = Rc::clone(r.loc());
+    let (number, size) = *loc.core.output_buffers;
+    let ahead = u64::from(number - 1).saturating_mul(size);
+    if reader.waits() && !r.is_limited() {
+        // What is there leaves before the next piece is waited for; an error is seen below.
+        let _ = poll_fn(|cx| Poll::Ready(r.poll_flush(cx))).await;
+    }
+    r.drain(ahead).await.map_err(|_| Broken)?;
+    let turn = *loc.core.sendfile_max_chunk;
+    if turn > 0 && *turn_bytes >= turn {
+        *turn_bytes = 0;
+        tokio::task::yield_now().await;
+    }
+    Ok(())
 }
 
-/// Reads part of a file, in another thread when `aio threads` is on.
-async fn read_piece(
-    file: &Rc<std::fs::File>,
-    at: u64,
-    n: usize,
-    threads: bool,
-) -> io::Result<Bytes> {
-    let read = move |file: &std::fs::File| {
-        let mut text = vec![0; n];
-        let got = file.read_at(&mut text, at)?;
-        text.truncate(got);
-        Ok(Bytes::from(text))
-    };
-    if !threads {
-        return read(file);
-    }
-    let file = file.try_clone()?;
-    tokio::task::spawn_blocking(move || read(&file)).await.map_err(io::Error::other)?
+fn cannot_read(r: &Request, e: &io::Error) -> Broken {
+    r.log(LogLevel::Crit, &format!("reading a file failed ({})", os_text(e)));
+    Broken
 }

@@ -24,18 +24,35 @@ pub fn reopen(_: &File) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Reads up to `len` bytes at an offset; what was read is that range of the buffer.
-pub fn read(file: &File, at: u64, len: usize, align: usize) -> io::Result<(Vec<u8>, Range<usize>)> {
+/// What is asked for as an alignment, made one that systems take.
+pub fn alignment(bytes: u64) -> usize {
+    let bytes = bytes.clamp(ALIGN_MIN_BYTES as u64, ALIGN_MAX_BYTES as u64) as usize;
+    bytes.next_power_of_two()
+}
+
+/// How long a buffer must be for [`read`] to read pieces of up to `piece` bytes into it.
+pub fn buffer_bytes(piece: usize, align: usize) -> usize {
+    piece.next_multiple_of(align) + align
+}
+
+/// Reads up to `len` bytes at an offset, less where the offset is not aligned (what follows then
+/// is); what was read is that range of the buffer.
+pub fn read(
+    file: &File,
+    buf: &mut [u8],
+    at: u64,
+    len: usize,
+    align: usize,
+) -> io::Result<Range<usize>> {
     use std::os::unix::fs::FileExt;
-    let align = align.clamp(ALIGN_MIN_BYTES, ALIGN_MAX_BYTES).next_power_of_two();
     let before = (at % align as u64) as usize;
-    let whole = (before + len).next_multiple_of(align);
-    let mut buf = vec![0; whole + align];
+    let room = buf.len().saturating_sub(align) / align * align;
+    let whole = (before + len).next_multiple_of(align).min(room);
     let start = buf.as_ptr().align_offset(align);
-    let got = file.read_at(&mut buf[start..start + whole], at - before as u64)?;
+    let aligned = buf.get_mut(start..start + whole).ok_or(io::ErrorKind::InvalidInput)?;
+    let got = file.read_at(aligned, at - before as u64)?;
     let from = start + before.min(got);
-    let to = (start + got).min(from + len);
-    Ok((buf, from..to))
+    Ok(from..(start + got).min(from + len))
 }
 
 #[cfg(test)]
@@ -50,9 +67,14 @@ mod tests {
         let plain = File::open(&path).unwrap();
         // A file system without direct reading is read as usual.
         let file = reopen(&plain).unwrap_or(plain);
+        let align = alignment(4000);
+        assert_eq!((align, alignment(0), alignment(u64::MAX)), (4096, 512, 1 << 20));
         for (at, len) in [(0, 100), (1, 4096), (511, 2), (512, 512), (19_000, 5000), (20_000, 10)] {
-            let Ok((buf, range)) = read(&file, at as u64, len, 4096) else { continue };
-            assert_eq!(buf[range], text[at..(at + len).min(text.len())], "{at} {len}");
+            let mut buf = vec![0; buffer_bytes(len, align)];
+            let Ok(range) = read(&file, &mut buf, at as u64, len, align) else { continue };
+            // No further than the buffer, so that the next piece begins at an aligned offset.
+            let end = (at / align * align + len.next_multiple_of(align)).min(at + len);
+            assert_eq!(buf[range], text[at..end.min(text.len())], "{at} {len}");
         }
         std::fs::remove_file(path).unwrap();
     }

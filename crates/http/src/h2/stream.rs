@@ -196,6 +196,11 @@ impl Stream {
         }
     }
 
+    /// Frames wait for the connection's task, and the socket may have room for them.
+    pub fn awaits_turn(&self) -> bool {
+        self.link.conn.out.borrow().queued() > 0
+    }
+
     /// Fails once the deadline for sending has passed.
     pub fn poll_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
         self.timer.borrow_mut().poll_until(cx, deadline)

@@ -277,6 +277,10 @@ impl Relay<'_, '_> {
         if !self.uploads {
             self.read_deadline = 0;
         }
+        if r.queued() >= self.conf.buffers_bytes() && r.awaits_turn() {
+            // What the client would take at once does not go by way of the temporary file.
+            tokio::task::yield_now().await;
+        }
         match !quiet && self.stands_before(r, limited) {
             true => self.step_before(r, link, buf, room).await,
             false => poll_fn(|cx| self.step(cx, r, link, buf, room)).await,
