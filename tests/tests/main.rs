@@ -125,6 +125,7 @@ mod static_ranges;
 mod static_symlinks;
 mod stub_status;
 mod subrequests;
+mod timers_wakeups;
 mod try_files;
 mod tuning_values;
 mod upgrade_busy;
