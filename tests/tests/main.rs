@@ -9,6 +9,7 @@ mod auth_basic_queue;
 mod auth_basic_users;
 mod autoindex;
 mod backend_early_answer;
+mod backend_interim;
 mod backend_no_content;
 mod body_cut;
 mod body_reading;
