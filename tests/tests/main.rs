@@ -56,6 +56,7 @@ mod listen_options;
 mod live_move;
 mod location_selection;
 mod log_delivery;
+mod log_floods;
 mod log_owner;
 mod log_pipes;
 mod map_module;
