@@ -27,7 +27,9 @@ pub use client::{read, Client, Peer};
 pub use dns::{Dns, Record};
 pub use message::{Request, Response};
 pub use origin::{Conn, Next, Origin};
-pub use server::{binary, children, is_alive, run_cli, signal, CliOutput, Server, Signal};
+pub use server::{
+    binary, children, is_alive, listens_on, run_cli, signal, CliOutput, Server, Signal,
+};
 pub use setup::{free_port, Setup};
 pub use tools::skip;
 

@@ -3,9 +3,10 @@
 
 use crate::clock;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{pin, Pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::task::coop::unconstrained;
 use tokio::time::Sleep;
 
 /// Belongs to one task: it is always polled with that task's waker.
@@ -29,16 +30,20 @@ impl LazyTimer {
         loop {
             let now = clock::mono_ms();
             if self.armed_at != 0 && self.armed_at <= deadline {
-                // The armed timer knows the task already, and wakes it when its time has come.
-                if self.polled && now < self.armed_at {
+                let sleep = self.sleep.as_mut().expect("an armed timer exists");
+                // The armed timer knows the task already, and wakes it when its time has come. What
+                // has fired is not asked of the clock: that may be the turn's, from before.
+                if self.polled && now < self.armed_at && !sleep.is_elapsed() {
                     return Poll::Pending;
                 }
                 self.polled = true;
-                let sleep = self.sleep.as_mut().expect("an armed timer exists");
-                if sleep.as_mut().poll(cx).is_pending() {
+                // A task that has used up its turn must be known to the timer too.
+                if pin!(unconstrained(sleep.as_mut())).poll(cx).is_pending() {
                     return Poll::Pending;
                 }
                 self.armed_at = 0;
+                clock::renew();
+                continue;
             }
             if now >= deadline {
                 return Poll::Ready(());
@@ -70,4 +75,73 @@ impl LazyTimer {
 /// not make every future so that may wait somewhere in it.
 pub async fn sleep_ms(ms: u64) {
     Box::pin(tokio::time::sleep(Duration::from_millis(ms))).await;
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    /// Longer than any of the deadlines.
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    fn run<F: Future>(test: F) -> F::Output {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(test)
+    }
+
+    /// Whether somebody is woken, and not only found ready when patience ends.
+    async fn comes(due: impl Future<Output = ()>) -> bool {
+        let start = std::time::Instant::now();
+        tokio::time::timeout(PATIENCE, due).await.is_ok() && start.elapsed() < PATIENCE
+    }
+
+    #[test]
+    fn what_fires_while_the_clock_of_the_turn_stands_still_is_not_lost() {
+        run(async {
+            let deadline = clock::tick() + 5;
+            let mut timer = LazyTimer::new();
+            let pending =
+                poll_fn(|cx| Poll::Ready(timer.poll_until(cx, deadline).is_pending())).await;
+            assert!(pending);
+            // The task that follows in the same turn takes its time.
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(comes(poll_fn(|cx| timer.poll_until(cx, deadline))).await);
+        });
+    }
+
+    #[test]
+    fn a_task_that_has_used_up_its_turn_is_woken_later() {
+        run(async {
+            let deadline = clock::mono_ms() + 50;
+            let mut timer = LazyTimer::new();
+            let mut is_first = true;
+            let due = poll_fn(|cx| {
+                let budget = tokio::task::coop::poll_proceed;
+                while is_first && budget(cx).map(|left| left.made_progress()).is_ready() {}
+                is_first = false;
+                timer.poll_until(cx, deadline)
+            });
+            assert!(comes(due).await);
+        });
+    }
+
+    #[test]
+    fn one_that_was_woken_early_comes_at_its_time() {
+        run(async {
+            let deadline = clock::mono_ms() + 50;
+            let mut timer = LazyTimer::new();
+            let mut is_first = true;
+            let due = poll_fn(|cx| {
+                let due = timer.poll_until(cx, deadline);
+                if std::mem::take(&mut is_first) {
+                    timer.wake();
+                }
+                due
+            });
+            assert!(comes(due).await);
+            assert!(clock::mono_ms() >= deadline);
+        });
+    }
 }

@@ -164,6 +164,8 @@ struct State {
     /// so that the others get theirs.
     in_turns: Cell<bool>,
     share: Share,
+    /// The monotonic second in which it was last said that connections are reused.
+    reuse_told_secs: Cell<u64>,
     /// The CPUs that it is bound to.
     cpus: RefCell<Option<Vec<usize>>>,
 }
@@ -243,6 +245,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
         idle_tasks: RefCell::default(),
         in_turns: Cell::new(false),
         share: Share::default(),
+        reuse_told_secs: Cell::new(0),
         cpus: RefCell::new(setup.cpus),
     });
     state.take_turns();
@@ -397,8 +400,12 @@ impl State {
         let idle = idle.filter(|c| c.keepalive_least.get() <= now);
         match idle.min_by_key(|c| c.keepalive_deadline.get()) {
             Some(c) => {
-                let text = format!("{n} worker_connections are not enough, reusing connections");
-                log.log(LogLevel::Warn, None, text.as_bytes());
+                // Once a second, as in nginx: a client that comes again and again fills no disk.
+                if self.reuse_told_secs.replace(now / 1000) != now / 1000 {
+                    let text =
+                        format!("{n} worker_connections are not enough, reusing connections");
+                    log.log(LogLevel::Warn, None, text.as_bytes());
+                }
                 c.waiting.set(false);
                 c.stream.shutdown_read();
                 true

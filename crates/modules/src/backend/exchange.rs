@@ -28,6 +28,9 @@ const READ_ROOM_BYTES: usize = 32 * 1024;
 /// Read at once from a body in a file.
 const FILE_PIECE_BYTES: usize = 64 * 1024;
 
+/// Interim answers (RFC 9110, section 15.2) that are read before the answer itself.
+const INTERIM_ANSWERS_MAX: u32 = 100;
+
 /// RFC 8297
 const EARLY_HINTS: u16 = 103;
 
@@ -166,6 +169,7 @@ pub async fn run(r: &mut Request, run: &Run<'_>, link: &mut Link) -> Result<bool
         send_deadline: 0,
         head_deadline: 0,
         interim: 0,
+        interims: 0,
         hinted: false,
         hide: &run.conf().hide,
         h2: link.h2.is_some(),
@@ -361,6 +365,7 @@ struct Talk<'a> {
     head_deadline: u64,
     /// Bytes of interim answers so far, and whether some of them wait for the client.
     interim: usize,
+    interims: u32,
     hinted: bool,
     hide: &'a HideList,
     h2: bool,
@@ -627,7 +632,7 @@ impl<'a> Talk<'a> {
                 Ok(ResponseProgress::Complete) => {
                     let status = r.exchange.head.status;
                     if self.is_http() && (100..200).contains(&status) && status != 101 {
-                        self.interim(r, reply);
+                        self.interim(r, reply)?;
                         continue;
                     }
                     if self.wire == Wire::Cgi {
@@ -646,8 +651,12 @@ impl<'a> Talk<'a> {
     }
 
     /// Passes hints on, and makes room for what follows an interim answer.
-    fn interim(&mut self, r: &mut Request, reply: &mut Vec<u8>) {
+    fn interim(&mut self, r: &mut Request, reply: &mut Vec<u8>) -> Result<(), Fault> {
         let len = r.exchange.head.head_len;
+        self.interims += 1;
+        if self.interims > INTERIM_ANSWERS_MAX {
+            return Err(Fault::Protocol("upstream sent too many interim responses".to_string()));
+        }
         if r.exchange.head.status == EARLY_HINTS && early::wants_hints(r) {
             self.interim += len;
             match self.interim <= self.head_max {
@@ -671,6 +680,7 @@ impl<'a> Talk<'a> {
         }
         reply.drain(..len);
         self.parser.reset();
+        Ok(())
     }
 }
 
