@@ -389,7 +389,10 @@ async fn fill_within(r: &mut Request, timeout_ms: u64) -> Result<(), BodyError> 
     }
     match read {
         Ok(n) if n > 0 => Ok(()),
-        Err(ConnError::Timeout) => Err(BodyError::Status(408)),
+        Err(ConnError::Timeout) => {
+            conn.timed_out.set(true);
+            Err(BodyError::Status(408))
+        }
         Ok(_) => Err(cut(r)),
         Err(ConnError::Io(e)) => {
             let why = weir_conf::messages::os_error(&e);
@@ -513,7 +516,7 @@ pub(crate) async fn drop_rest(r: &mut Request) -> bool {
             Ok(Piece::NeedMore) => {}
         }
         let now = clock::mono_ms();
-        if now >= end || *loc.core.lingering_timeout == 0 {
+        if now >= end {
             return false;
         }
         let wait = (*loc.core.lingering_timeout).min(end - now);

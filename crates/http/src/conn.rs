@@ -718,6 +718,11 @@ impl Connection {
         self.ending.set(true);
     }
 
+    /// The sending half is still to be closed behind the last that was queued.
+    pub(crate) fn will_end_soon(&self) -> bool {
+        self.ending.get()
+    }
+
     /// Closes the sending half.
     pub(crate) fn end_sending(&self) {
         self.ending.set(false);

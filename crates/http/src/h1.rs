@@ -3,7 +3,7 @@
 use crate::body;
 use crate::conf::Lingering;
 use crate::conn::{ClientAddr, ConnError, Connection};
-use crate::generation::{Server, WorkerGen};
+use crate::generation::{Location, Server, WorkerGen};
 use crate::h2;
 use crate::head;
 use crate::logger::LogLevel;
@@ -39,7 +39,6 @@ enum NoRequest {
 /// What follows a request.
 enum After {
     Keep(Vec<u8>),
-    Linger,
     Close,
     /// These bytes begin an HTTP/2 connection.
     Http2(Vec<u8>),
@@ -70,7 +69,6 @@ async fn requests(conn: &Rc<Connection>, mut leftover: Vec<u8>) {
         let after = request(conn, leftover, idle_until).await;
         match after {
             After::Keep(rest) => leftover = rest,
-            After::Linger => return linger(conn).await,
             After::Close => return,
             After::Http2(read) => return h2::serve(Rc::clone(conn), read).await,
         }
@@ -379,10 +377,11 @@ async fn answer(conn: &Rc<Connection>, r: &mut Box<Request>) -> After {
     end(conn, r, finished).await
 }
 
-/// Sends what is queued, logs, and decides what becomes of the connection.
+/// Sends what is queued, decides what becomes of the connection, and logs: a request lasts as long as
+/// its client is waited for.
 async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> After {
-    let last = finished && !r.keepalive && !r.upgraded && conn.out.borrow().queued() > 0;
-    if last {
+    if finished && !r.keepalive && !r.upgraded && conn.out.borrow().queued() > 0 && body_is_over(r)
+    {
         conn.will_end();
     }
     let sent = !r.unsent && r.drain(0).await.is_ok() && !conn.broken.get();
@@ -394,28 +393,43 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     if r.loc().core.post_action.is_some() {
         Box::pin(phases::post_action(r)).await;
     }
+    let after = match finished && sent && !conn.broken.get() {
+        true => follow(conn, r).await,
+        false => {
+            if conn.timed_out.get() || r.err_status == 444 {
+                reset_if_wanted(r);
+            }
+            After::Close
+        }
+    };
     log_request(r).await;
-    if last && sent {
+    if sent && conn.will_end_soon() {
         // After the log: who sees the end may look for the line. The kernel waits 200 ms at most.
         conn.end_sending();
     }
-    if !finished || !sent || conn.broken.get() {
-        if conn.timed_out.get() || r.err_status == 444 {
-            reset_if_wanted(r);
+    after
+}
+
+/// Nothing more of the body is to come. One that nobody wanted may be all here.
+fn body_is_over(r: &mut Request) -> bool {
+    if !r.body.done && r.body.drop_arrived().is_err() {
+        return false;
+    }
+    r.body.done
+}
+
+/// What follows a request that is answered.
+async fn follow(conn: &Rc<Connection>, r: &mut Box<Request>) -> After {
+    if !r.body.done {
+        if let Some(after) = Box::pin(end_body(conn, r)).await {
+            return after;
         }
-        return After::Close;
     }
     if !r.keepalive || conn.ends_with_worker() {
-        return close_kind(r).await;
-    }
-    if !r.body.done {
-        if r.body.awaits_continue() {
-            // The client still waits for "100 Continue" and may or may not send its body now.
-            return After::Linger;
+        if lingers(r) {
+            Box::pin(linger(conn, Rc::clone(r.loc()))).await;
         }
-        if !body::drop_rest(r).await {
-            return After::Close;
-        }
+        return After::Close;
     }
     let loc = Rc::clone(r.loc());
     if *loc.core.tcp_nodelay {
@@ -432,6 +446,33 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     }
 }
 
+/// Waits for the end of a body that nobody reads; `None` when it has come. One that is thrown away is
+/// read whatever `lingering_close` says, for that is about what comes behind it.
+async fn end_body(conn: &Rc<Connection>, r: &mut Box<Request>) -> Option<After> {
+    if r.body.drop_arrived().is_err() {
+        return Some(After::Close);
+    }
+    if r.body.done {
+        return None;
+    }
+    let keeps = r.keepalive && !conn.ends_with_worker();
+    // A client that still waits for "100 Continue" may or may not send its body now.
+    if keeps && r.body.awaits_continue() {
+        linger(conn, Rc::clone(r.loc())).await;
+        return Some(After::Close);
+    }
+    if !keeps && !r.discard_body {
+        return None;
+    }
+    if body::drop_rest(r).await {
+        return None;
+    }
+    if r.discard_body && conn.timed_out.get() {
+        reset_if_wanted(r);
+    }
+    Some(After::Close)
+}
+
 /// `reset_timedout_connection`: what is still queued in the kernel is thrown away.
 fn reset_if_wanted(r: &Request) {
     if *r.loc().core.reset_timedout_connection {
@@ -446,24 +487,12 @@ fn why_unsent(conn: &Connection) -> &'static str {
     }
 }
 
-async fn close_kind(r: &mut Request) -> After {
-    // A body that nobody wanted may be all here.
-    if !r.body.done && r.body.drop_arrived().is_err() {
-        return After::Close;
-    }
-    let unread = !r.body.done || !r.body.leftover().is_empty();
+/// Whether to wait for what the client still sends, so that it can read the answer.
+fn lingers(r: &Request) -> bool {
     match *r.loc().core.lingering_close {
-        Lingering::Off => {
-            // nginx reads a body that it throws away whatever the directive says.
-            if r.discard_body && !r.body.done {
-                r.conn().stream.shutdown_write();
-                body::drop_rest(r).await;
-            }
-            After::Close
-        }
-        Lingering::Always => After::Linger,
-        Lingering::On if unread || r.lingering => After::Linger,
-        Lingering::On => After::Close,
+        Lingering::Off => false,
+        Lingering::Always => true,
+        Lingering::On => !r.body.done || !r.body.leftover().is_empty() || r.lingering,
     }
 }
 
@@ -497,16 +526,13 @@ async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
         Flow::Ok => true,
         _ => false,
     };
-    match end(&conn, r, finished).await {
-        After::Close if r.lingering && finished => After::Linger,
-        after => after,
-    }
+    end(&conn, r, finished).await
 }
 
 /// Half-closes and reads what the client still sends, so that it can read the answer.
-pub(crate) async fn linger(conn: &Connection) {
-    let core = &conn.default_location().core;
-    conn.stream.shutdown_write();
+pub(crate) async fn linger(conn: &Connection, loc: Rc<Location>) {
+    let core = &loc.core;
+    conn.end_sending();
     let end = clock::mono_ms() + *core.lingering_time;
     let mut buf = Vec::new();
     loop {

@@ -841,13 +841,19 @@ impl Request {
                 continue;
             }
             let turn = self.turn(allowed, rate);
+            let mut begun = u64::MAX;
             match self.stream() {
                 None => self.conn().drain_some(turn, timeout).await?,
-                Some(stream) => stream.drain_some(turn, timeout).await?,
+                Some(stream) => {
+                    // Its bytes leave in many frames, between those of other streams.
+                    begun = clock::mono_ms();
+                    stream.drain_some(turn, timeout).await?;
+                }
             }
             let counts = |bytes: u64| bytes.saturating_sub(after);
             let paid = counts(self.sent - self.queued()) - counts(done);
-            let from = self.paced_until_ms.max(clock::mono_ms().saturating_sub(LATE_MAX_MS));
+            let late = clock::mono_ms().saturating_sub(LATE_MAX_MS).min(begun);
+            let from = self.paced_until_ms.max(late);
             self.paced_until_ms = from + paid * 1000 / rate;
         }
         match self.stream() {

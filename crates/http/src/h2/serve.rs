@@ -29,7 +29,7 @@ pub async fn serve(conn: Rc<Connection>, read: Vec<u8>) {
     let linger = poll_fn(|cx| task.poll(cx)).await;
     drop(task);
     if linger {
-        h1::linger(&conn).await;
+        h1::linger(&conn, conn.default_location()).await;
     }
 }
 

@@ -237,22 +237,24 @@ impl Stream {
         .await
     }
 
-    /// Lets at least one and at most `max` bytes go.
+    /// Lets at least one and at most `max` bytes go, as many as the windows allow.
     pub(crate) async fn drain_some(&self, max: u64, timeout_ms: u64) -> Result<(), ConnError> {
         self.send.borrow_mut().allowed = max;
         let before = self.queued();
         self.link.list(self);
-        let mut deadline = 0;
+        let (mut deadline, mut seen) = (0, u64::MAX);
         let done = poll_fn(|cx| {
             if self.dead.get() {
                 return Poll::Ready(Err(gone()));
             }
             self.link.schedule(cx);
-            if self.queued() < before {
+            let queued = self.queued();
+            if queued < before && !self.goes_on() {
                 return Poll::Ready(Ok(()));
             }
             self.wait(cx);
-            if deadline == 0 {
+            if queued < seen {
+                seen = queued;
                 deadline = clock::mono_ms() + timeout_ms;
             }
             self.poll_timeout(cx, deadline).map(|()| Err(self.time_out()))
@@ -260,6 +262,13 @@ impl Stream {
         .await;
         self.send.borrow_mut().allowed = 0;
         done
+    }
+
+    /// More leaves as soon as the socket has room.
+    fn goes_on(&self) -> bool {
+        let s = self.send.borrow();
+        let open = s.window.available() > 0 && self.link.window.get().available() > 0;
+        open && s.allowed > 0 && s.out.queued() > 0
     }
 
     fn time_out(&self) -> ConnError {

@@ -205,7 +205,9 @@ macro_rules! buffer_rows {
                 "0",
                 "Bytes a second read from the server.",
                 set!(rows::set_limit_rate),
-            ),
+            )
+            .note("each second's worth is read at once and the last is not followed by a pause, so that an answer \
+                is complete up to a second earlier than nginx's"),
             Row::new(
                 concat!($prefix, "temp_path"),
                 HSL,
