@@ -7,6 +7,7 @@ use crate::listen_rows;
 use crate::location::{Entry, LocationSet};
 use crate::logger::ErrorLog;
 use crate::module::{HttpModule, Phase, Reach};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Level, Slots};
 use weir_script::regex::{Regex, RegexOptions};
@@ -24,6 +25,14 @@ pub enum Kind {
     Named,
     /// `if`, `limit_except`, and a server's outermost.
     Unnamed,
+}
+
+/// The kinds of which no two may have a name in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sort {
+    Prefix,
+    Exact,
+    Named,
 }
 
 /// A location as read.
@@ -112,12 +121,14 @@ pub fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     let core = slots.get_mut::<CoreLoc>();
     core.server_root = Some(id);
     let children = std::mem::take(&mut core.children);
+    core.taken = HashSet::new();
     let root = LocBuild { id, name: Vec::new(), kind: Kind::Unnamed, slots, children };
     let mut server = ServerBuild { srv, root };
     let core = server.srv.get_mut::<CoreSrv>();
     if core.listens.is_empty() {
         core.listens.push(listen_rows::default_listen(d));
     }
+    core.listened = HashSet::new();
     core.at = Some(d.position());
     cf.get::<CoreMain>().servers.push(server);
     Ok(())
@@ -142,7 +153,9 @@ fn nested(
     let walked = cf.walk(context, d.children());
     let mut slots = std::mem::replace(&mut cf.levels.location, outer);
     walked?;
-    let children = std::mem::take(&mut slots.get_mut::<CoreLoc>().children);
+    let core = slots.get_mut::<CoreLoc>();
+    core.taken = HashSet::new();
+    let children = std::mem::take(&mut core.children);
     let build = LocBuild { id, name, kind, slots, children };
     cf.get::<CoreLoc>().children.push(build);
     Ok(id)
@@ -245,16 +258,13 @@ fn check_nesting(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> ConfRe
 }
 
 fn check_duplicate(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> ConfResult {
-    let same = |k: &Kind| {
-        matches!(
-            (kind, k),
-            (Kind::Prefix | Kind::NoRegex, Kind::Prefix | Kind::NoRegex)
-                | (Kind::Exact, Kind::Exact)
-                | (Kind::Named, Kind::Named)
-        )
+    let sort = match kind {
+        Kind::Prefix | Kind::NoRegex => Sort::Prefix,
+        Kind::Exact => Sort::Exact,
+        Kind::Named => Sort::Named,
+        Kind::Regex(_) | Kind::Unnamed => return Ok(()),
     };
-    let core = cf.get::<CoreLoc>();
-    if core.children.iter().any(|c| c.name == name && same(&c.kind)) {
+    if !cf.get::<CoreLoc>().taken.insert((sort, name.to_vec())) {
         let shown = String::from_utf8_lossy(name).into_owned();
         return Err(d.fail(format!("duplicate location \"{shown}\"")));
     }
@@ -431,14 +441,16 @@ fn assemble(
     for (id, ((slots, name), (flags, entries))) in parts.enumerate() {
         confs.push(Arc::new(location_conf(modules, id, slots, name, *flags, entries)));
     }
+    let mut named: HashMap<usize, Vec<(Vec<u8>, usize)>> = HashMap::new();
+    for c in confs.iter().filter(|c| c.named) {
+        if let Some(root) = c.core.server_root {
+            named.entry(root).or_default().push((c.name.clone(), c.id));
+        }
+    }
     let mut out = Vec::with_capacity(servers.len());
     for (id, (slots, root)) in servers.into_iter().zip(roots).enumerate() {
         let core = slots.share::<CoreSrv>();
-        let named = confs
-            .iter()
-            .filter(|c| c.named && c.core.server_root == Some(root))
-            .map(|c| (c.name.clone(), c.id))
-            .collect();
+        let named = named.remove(&root).unwrap_or_default();
         out.push(Arc::new(ServerConf { id, slots, core, location: root, named }));
     }
     let listens = listen_rows::gather(cf, &out)?;

@@ -113,7 +113,8 @@ pub struct AddrConf {
 pub struct ListenConf {
     pub addr: ListenAddr,
     pub options: ListenOptions,
-    /// The first is the socket's own address (the wildcard, when there are several).
+    /// The first is the socket's own address (the wildcard, when there are several); the others
+    /// are in order.
     pub addrs: Vec<AddrConf>,
 }
 
@@ -123,8 +124,9 @@ impl ListenConf {
         if self.addrs.len() > 1 {
             if let Some(local) = local() {
                 let wanted = ListenAddr::Ip(local);
-                if let Some(a) = self.addrs.iter().find(|a| a.addr == wanted) {
-                    return a;
+                let others = &self.addrs[1..];
+                if let Ok(at) = others.binary_search_by(|a| a.addr.cmp(&wanted)) {
+                    return &others[at];
                 }
             }
         }

@@ -86,6 +86,7 @@ pub fn load(paths: &Paths, mode: Mode) -> Result<Loaded, Refused> {
 }
 
 pub fn load_from(paths: &Paths, mode: Mode, loader: &dyn Loader) -> Result<Loaded, Refused> {
+    logger::close_unused();
     let mut sources = Sources::new();
     match run(paths, mode, loader, &mut sources) {
         Ok((generation, warnings)) => {
