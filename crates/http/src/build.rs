@@ -304,6 +304,7 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>, number: u64) -> ConfResult
     let mut servers = Vec::new();
     let mut roots = Vec::new();
     for mut b in builds {
+        cf.go_on()?;
         let at = b.srv.get_mut::<CoreSrv>().at;
         let place = |e: Diagnostic| match (e.at, at) {
             (None, Some(at)) => e.at(at),
@@ -317,6 +318,7 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>, number: u64) -> ConfResult
     cf.levels.main = main;
     for m in modules {
         if let Some(build) = m.build {
+            cf.go_on_after_long()?;
             let mut main = std::mem::take(&mut cf.levels.main);
             let done = build(&mut Build {
                 cf,
@@ -432,6 +434,7 @@ fn assemble(
     error_log: &Arc<ErrorLog>,
     number: u64,
 ) -> ConfResult<Generation> {
+    cf.go_on_after_long()?;
     let Parts { servers, roots, locations, merged } = parts;
     let mut main = std::mem::take(&mut cf.levels.main);
     let vars = main.get_mut::<CoreMain>().vars.resolve()?;

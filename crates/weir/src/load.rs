@@ -131,6 +131,10 @@ fn run(
     options.raw_block = |name| name.ends_with(b"_by_lua_block");
     let conf_prefix = conf.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut cf = Cf::new(Rc::new(row_table()), &paths.prefix, &conf_prefix, mode);
+    #[cfg(unix)]
+    {
+        cf.is_to_end = weir_runtime::signals::end_is_pending;
+    }
     let mut directives = Vec::new();
     if !paths.globals.is_empty() {
         let parsed =
