@@ -2,7 +2,7 @@
 //! their handlers and filters, and their addresses gathered.
 
 use crate::conf::{CoreLoc, CoreMain, CoreSrv};
-use crate::generation::{Generation, LocationConf, ServerConf};
+use crate::generation::{Generation, Listens, LocationConf, ServerConf};
 use crate::listen_rows;
 use crate::location::{Entry, LocationSet};
 use crate::logger::ErrorLog;
@@ -351,7 +351,7 @@ fn empty(cf: &mut Cf, main: Slots, error_log: &Arc<ErrorLog>, number: u64) -> Ge
         global: std::mem::take(&mut cf.levels.global),
         servers: Vec::new(),
         locations: Vec::new(),
-        listens: Vec::new(),
+        listens: Listens::default(),
         vars: Vec::new(),
         error_log: Arc::clone(error_log),
     }
@@ -456,7 +456,7 @@ fn assemble(
         let named = named.remove(&root).unwrap_or_default();
         out.push(Arc::new(ServerConf { id, slots, core, location: root, named }));
     }
-    let listens = listen_rows::gather(cf, &out)?;
+    let listens = Listens::new(listen_rows::gather(cf, &out)?);
     Ok(Generation {
         number,
         main,

@@ -134,6 +134,35 @@ impl ListenConf {
     }
 }
 
+/// The sockets of a generation; some have thousands.
+#[derive(Default)]
+pub struct Listens {
+    all: Vec<ListenConf>,
+    /// Places in `all`, in the order of their addresses.
+    by_addr: Vec<usize>,
+}
+
+impl Listens {
+    pub fn new(all: Vec<ListenConf>) -> Listens {
+        let mut by_addr: Vec<usize> = (0..all.len()).collect();
+        by_addr.sort_by(|a, b| all[*a].addr.cmp(&all[*b].addr));
+        Listens { all, by_addr }
+    }
+
+    /// Where the socket of that address is.
+    pub fn place(&self, addr: &ListenAddr) -> Option<usize> {
+        let found = self.by_addr.binary_search_by(|at| self.all[*at].addr.cmp(addr));
+        found.ok().map(|i| self.by_addr[i])
+    }
+}
+
+impl Deref for Listens {
+    type Target = [ListenConf];
+    fn deref(&self) -> &[ListenConf] {
+        &self.all
+    }
+}
+
 /// One loaded configuration.
 pub struct Generation {
     pub number: u64,
@@ -141,7 +170,7 @@ pub struct Generation {
     pub global: Slots,
     pub servers: Vec<Arc<ServerConf>>,
     pub locations: Vec<Arc<LocationConf>>,
-    pub listens: Vec<ListenConf>,
+    pub listens: Listens,
     pub vars: Vec<VarDef>,
     pub error_log: Arc<ErrorLog>,
 }
