@@ -23,6 +23,7 @@ mod command_line;
 mod command_line_names;
 mod config_advice;
 mod config_errors;
+mod config_time;
 mod config_warnings;
 mod core_misc;
 mod core_more;

@@ -3,7 +3,7 @@
 use std::sync::{mpsc, Mutex};
 use std::time::Duration;
 use weir_tests::h2::H2;
-use weir_tests::{expect_soon, Next, Origin, Server, Setup, Signal, PATIENCE};
+use weir_tests::{expect_soon, run_cli, skip, Next, Origin, Server, Setup, Signal, PATIENCE};
 
 fn conf(answer: &str) -> String {
     format!(
@@ -43,6 +43,38 @@ fn hup_with_a_broken_configuration_changes_nothing() {
     server.expect_error("unknown directive \"nosuch\"");
     assert_eq!(server.get("/").text(), "old");
     assert!(server.is_running());
+}
+
+fn ends_while_it_reads(first_line: &str, signal: Signal) {
+    if !run_cli(&["-v"], "").stderr.contains("(weir/") {
+        return skip("nginx reads to the end before it looks at signals");
+    }
+    let locations: String =
+        (0..40_000).map(|i| format!("location /l{i}/ {{ return 200; }}\n")).collect();
+    let conf = |locations: &str| {
+        format!(
+            "{first_line} events {{}} error_log %%DIR%%/error.log notice;
+            http {{ server {{ listen 127.0.0.1:%%PORT_0%%; {locations} }} }}"
+        )
+    };
+    let mut server = Server::start(&conf(""));
+    server.replace_conf(&conf(&locations));
+    server.signal(Signal::Hup);
+    server.expect_error("reconfiguring");
+    server.signal(signal);
+    assert_eq!(server.wait_exit(), Some(0));
+    let log = server.error_log();
+    assert!(log.contains("interrupted, the process is to end"), "{log}");
+}
+
+#[test]
+fn a_long_reload_does_not_keep_a_process_from_ending() {
+    ends_while_it_reads("master_process off;", Signal::Term);
+}
+
+#[test]
+fn a_long_reload_does_not_keep_a_master_from_ending() {
+    ends_while_it_reads("", Signal::Quit);
 }
 
 #[test]

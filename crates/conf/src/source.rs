@@ -1,6 +1,6 @@
 //! Everything that was read, and places in it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 pub type FileId = u32;
@@ -54,6 +54,7 @@ pub struct Sources {
     files: Vec<SourceFile>,
     by_path: HashMap<Box<[u8]>, FileId>,
     globs: Vec<Globbed>,
+    globbed: HashSet<Box<[u8]>>,
     attached: Vec<Attached>,
 }
 
@@ -99,7 +100,7 @@ impl Sources {
     }
 
     pub(crate) fn add_glob(&mut self, pattern: &[u8], paths: &[Vec<u8>]) {
-        if self.globs.iter().any(|known| *known.pattern == *pattern) {
+        if !self.globbed.insert(pattern.into()) {
             return;
         }
         let paths = paths.iter().map(|path| path.as_slice().into()).collect();

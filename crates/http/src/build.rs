@@ -2,11 +2,12 @@
 //! their handlers and filters, and their addresses gathered.
 
 use crate::conf::{CoreLoc, CoreMain, CoreSrv};
-use crate::generation::{Generation, LocationConf, ServerConf};
+use crate::generation::{Generation, Listens, LocationConf, ServerConf};
 use crate::listen_rows;
 use crate::location::{Entry, LocationSet};
 use crate::logger::ErrorLog;
 use crate::module::{HttpModule, Phase, Reach};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Level, Slots};
 use weir_script::regex::{Regex, RegexOptions};
@@ -24,6 +25,14 @@ pub enum Kind {
     Named,
     /// `if`, `limit_except`, and a server's outermost.
     Unnamed,
+}
+
+/// The kinds of which no two may have a name in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Sort {
+    Prefix,
+    Exact,
+    Named,
 }
 
 /// A location as read.
@@ -112,12 +121,14 @@ pub fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     let core = slots.get_mut::<CoreLoc>();
     core.server_root = Some(id);
     let children = std::mem::take(&mut core.children);
+    core.taken = HashSet::new();
     let root = LocBuild { id, name: Vec::new(), kind: Kind::Unnamed, slots, children };
     let mut server = ServerBuild { srv, root };
     let core = server.srv.get_mut::<CoreSrv>();
     if core.listens.is_empty() {
         core.listens.push(listen_rows::default_listen(d));
     }
+    core.listened = HashSet::new();
     core.at = Some(d.position());
     cf.get::<CoreMain>().servers.push(server);
     Ok(())
@@ -142,7 +153,9 @@ fn nested(
     let walked = cf.walk(context, d.children());
     let mut slots = std::mem::replace(&mut cf.levels.location, outer);
     walked?;
-    let children = std::mem::take(&mut slots.get_mut::<CoreLoc>().children);
+    let core = slots.get_mut::<CoreLoc>();
+    core.taken = HashSet::new();
+    let children = std::mem::take(&mut core.children);
     let build = LocBuild { id, name, kind, slots, children };
     cf.get::<CoreLoc>().children.push(build);
     Ok(id)
@@ -245,16 +258,13 @@ fn check_nesting(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> ConfRe
 }
 
 fn check_duplicate(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> ConfResult {
-    let same = |k: &Kind| {
-        matches!(
-            (kind, k),
-            (Kind::Prefix | Kind::NoRegex, Kind::Prefix | Kind::NoRegex)
-                | (Kind::Exact, Kind::Exact)
-                | (Kind::Named, Kind::Named)
-        )
+    let sort = match kind {
+        Kind::Prefix | Kind::NoRegex => Sort::Prefix,
+        Kind::Exact => Sort::Exact,
+        Kind::Named => Sort::Named,
+        Kind::Regex(_) | Kind::Unnamed => return Ok(()),
     };
-    let core = cf.get::<CoreLoc>();
-    if core.children.iter().any(|c| c.name == name && same(&c.kind)) {
+    if !cf.get::<CoreLoc>().taken.insert((sort, name.to_vec())) {
         let shown = String::from_utf8_lossy(name).into_owned();
         return Err(d.fail(format!("duplicate location \"{shown}\"")));
     }
@@ -294,6 +304,7 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>, number: u64) -> ConfResult
     let mut servers = Vec::new();
     let mut roots = Vec::new();
     for mut b in builds {
+        cf.go_on()?;
         let at = b.srv.get_mut::<CoreSrv>().at;
         let place = |e: Diagnostic| match (e.at, at) {
             (None, Some(at)) => e.at(at),
@@ -307,6 +318,7 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>, number: u64) -> ConfResult
     cf.levels.main = main;
     for m in modules {
         if let Some(build) = m.build {
+            cf.go_on_after_long()?;
             let mut main = std::mem::take(&mut cf.levels.main);
             let done = build(&mut Build {
                 cf,
@@ -339,7 +351,7 @@ fn empty(cf: &mut Cf, main: Slots, error_log: &Arc<ErrorLog>, number: u64) -> Ge
         global: std::mem::take(&mut cf.levels.global),
         servers: Vec::new(),
         locations: Vec::new(),
-        listens: Vec::new(),
+        listens: Listens::default(),
         vars: Vec::new(),
         error_log: Arc::clone(error_log),
     }
@@ -422,6 +434,7 @@ fn assemble(
     error_log: &Arc<ErrorLog>,
     number: u64,
 ) -> ConfResult<Generation> {
+    cf.go_on_after_long()?;
     let Parts { servers, roots, locations, merged } = parts;
     let mut main = std::mem::take(&mut cf.levels.main);
     let vars = main.get_mut::<CoreMain>().vars.resolve()?;
@@ -431,17 +444,19 @@ fn assemble(
     for (id, ((slots, name), (flags, entries))) in parts.enumerate() {
         confs.push(Arc::new(location_conf(modules, id, slots, name, *flags, entries)));
     }
+    let mut named: HashMap<usize, Vec<(Vec<u8>, usize)>> = HashMap::new();
+    for c in confs.iter().filter(|c| c.named) {
+        if let Some(root) = c.core.server_root {
+            named.entry(root).or_default().push((c.name.clone(), c.id));
+        }
+    }
     let mut out = Vec::with_capacity(servers.len());
     for (id, (slots, root)) in servers.into_iter().zip(roots).enumerate() {
         let core = slots.share::<CoreSrv>();
-        let named = confs
-            .iter()
-            .filter(|c| c.named && c.core.server_root == Some(root))
-            .map(|c| (c.name.clone(), c.id))
-            .collect();
+        let named = named.remove(&root).unwrap_or_default();
         out.push(Arc::new(ServerConf { id, slots, core, location: root, named }));
     }
-    let listens = listen_rows::gather(cf, &out)?;
+    let listens = Listens::new(listen_rows::gather(cf, &out)?);
     Ok(Generation {
         number,
         main,

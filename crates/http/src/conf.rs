@@ -1,12 +1,13 @@
 //! The core module's configuration: what the engine itself reads. Rows are in `core_rows`.
 
+use crate::build::Sort;
 use crate::module::Handler;
 use crate::vars::VarRegistry;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
-use weir_runtime::listen::ListenOptions;
+use weir_runtime::listen::{ListenAddr, ListenOptions};
 use weir_script::template::Template;
 use weir_wire::http1::request::Limits;
 
@@ -135,6 +136,8 @@ pub struct ServerName {
 #[derive(Default)]
 pub struct CoreSrv {
     pub listens: Vec<Listen>,
+    /// Their addresses, while the configuration is read.
+    pub listened: HashSet<ListenAddr>,
     pub names: Vec<ServerName>,
     /// `$server_name` and the log's `server:`.
     pub primary_name: Vec<u8>,
@@ -193,6 +196,8 @@ pub struct CoreLoc {
     pub name: Vec<u8>,
     /// Only while the configuration is read: what stands inside this location.
     pub children: Vec<crate::build::LocBuild>,
+    /// Only while the configuration is read: the names that locations may not have again here.
+    pub taken: HashSet<(Sort, Vec<u8>)>,
     pub is_named: bool,
     pub is_regex: bool,
     pub is_exact: bool,

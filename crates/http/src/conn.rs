@@ -373,7 +373,7 @@ impl Connection {
         let mut mine = self.gen.borrow_mut();
         if !Rc::ptr_eq(&newest, &mine) {
             let addr = &mine.shared.listens[self.listen.get()].addr;
-            if let Some(at) = newest.shared.listens.iter().position(|l| l.addr == *addr) {
+            if let Some(at) = newest.shared.listens.place(addr) {
                 self.listen.set(at);
                 *mine = newest;
             }

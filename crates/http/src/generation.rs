@@ -113,7 +113,8 @@ pub struct AddrConf {
 pub struct ListenConf {
     pub addr: ListenAddr,
     pub options: ListenOptions,
-    /// The first is the socket's own address (the wildcard, when there are several).
+    /// The first is the socket's own address (the wildcard, when there are several); the others
+    /// are in order.
     pub addrs: Vec<AddrConf>,
 }
 
@@ -123,12 +124,42 @@ impl ListenConf {
         if self.addrs.len() > 1 {
             if let Some(local) = local() {
                 let wanted = ListenAddr::Ip(local);
-                if let Some(a) = self.addrs.iter().find(|a| a.addr == wanted) {
-                    return a;
+                let others = &self.addrs[1..];
+                if let Ok(at) = others.binary_search_by(|a| a.addr.cmp(&wanted)) {
+                    return &others[at];
                 }
             }
         }
         &self.addrs[0]
+    }
+}
+
+/// The sockets of a generation; some have thousands.
+#[derive(Default)]
+pub struct Listens {
+    all: Vec<ListenConf>,
+    /// Places in `all`, in the order of their addresses.
+    by_addr: Vec<usize>,
+}
+
+impl Listens {
+    pub fn new(all: Vec<ListenConf>) -> Listens {
+        let mut by_addr: Vec<usize> = (0..all.len()).collect();
+        by_addr.sort_by(|a, b| all[*a].addr.cmp(&all[*b].addr));
+        Listens { all, by_addr }
+    }
+
+    /// Where the socket of that address is.
+    pub fn place(&self, addr: &ListenAddr) -> Option<usize> {
+        let found = self.by_addr.binary_search_by(|at| self.all[*at].addr.cmp(addr));
+        found.ok().map(|i| self.by_addr[i])
+    }
+}
+
+impl Deref for Listens {
+    type Target = [ListenConf];
+    fn deref(&self) -> &[ListenConf] {
+        &self.all
     }
 }
 
@@ -139,7 +170,7 @@ pub struct Generation {
     pub global: Slots,
     pub servers: Vec<Arc<ServerConf>>,
     pub locations: Vec<Arc<LocationConf>>,
-    pub listens: Vec<ListenConf>,
+    pub listens: Listens,
     pub vars: Vec<VarDef>,
     pub error_log: Arc<ErrorLog>,
 }

@@ -4,6 +4,7 @@ use crate::build::named_regex;
 use crate::conf::{CoreSrv, Listen, ServerName};
 use crate::generation::{AddrConf, ListenConf, ServerConf};
 use crate::h2::conf::H2Srv;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
@@ -53,7 +54,7 @@ pub fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
             );
         }
         let core = cf.get::<CoreSrv>();
-        if core.listens.iter().any(|l| l.addr == listen.addr) {
+        if !core.listened.insert(listen.addr.clone()) {
             return Err(d.fail(format!("a duplicate listen {}", listen.addr)));
         }
         core.listens.push(listen);
@@ -248,15 +249,13 @@ struct Gathered {
 /// the same port unless they asked for one of their own.
 pub fn gather(cf: &mut Cf, servers: &[Arc<ServerConf>]) -> ConfResult<Vec<ListenConf>> {
     let mut all: Vec<Gathered> = Vec::new();
+    let mut places: HashMap<ListenAddr, usize> = HashMap::new();
     for (id, server) in servers.iter().enumerate() {
         for l in &server.core.listens {
-            let at = match all.iter().position(|g| g.listen.addr == l.addr) {
-                Some(at) => at,
-                None => {
-                    all.push(fresh(l, id));
-                    all.len() - 1
-                }
-            };
+            let at = *places.entry(l.addr.clone()).or_insert_with(|| {
+                all.push(fresh(l, id));
+                all.len() - 1
+            });
             join(&mut all[at], l, id, server)?;
             add_names(cf, &mut all[at].addr, id, server, l)?;
         }
@@ -361,9 +360,11 @@ fn add_names(
 
 fn sockets(all: Vec<Gathered>) -> Vec<ListenConf> {
     let mut out: Vec<ListenConf> = Vec::new();
+    let mut wildcards: HashMap<ListenAddr, usize> = HashMap::new();
     let (wild, rest): (Vec<Gathered>, Vec<Gathered>) =
         all.into_iter().partition(|g| g.listen.wildcard);
     for g in wild {
+        wildcards.insert(g.listen.addr.clone(), out.len());
         out.push(ListenConf {
             addr: g.listen.addr.clone(),
             options: g.listen.options,
@@ -373,10 +374,10 @@ fn sockets(all: Vec<Gathered>) -> Vec<ListenConf> {
     for g in rest {
         let host = match g.listen.bind {
             true => None,
-            false => out.iter_mut().find(|l| covers(&l.addr, &g.listen.addr)),
+            false => wildcard_of(&g.listen.addr).and_then(|wild| wildcards.get(&wild)),
         };
         match host {
-            Some(l) => l.addrs.push(g.addr),
+            Some(at) => out[*at].addrs.push(g.addr),
             None => out.push(ListenConf {
                 addr: g.listen.addr.clone(),
                 options: g.listen.options,
@@ -384,19 +385,17 @@ fn sockets(all: Vec<Gathered>) -> Vec<ListenConf> {
             }),
         }
     }
+    // The socket's own stays the first; the others are looked up by address.
+    out.iter_mut().for_each(|l| l.addrs[1..].sort_by(|a, b| a.addr.cmp(&b.addr)));
     out
 }
 
-/// Whether one is the wildcard of the other's family and port.
-fn covers(wild: &ListenAddr, addr: &ListenAddr) -> bool {
-    match (wild, addr) {
-        (ListenAddr::Ip(w), ListenAddr::Ip(a)) => {
-            let any: IpAddr = match a.ip() {
-                IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-                IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-            };
-            w.ip() == any && w.port() == a.port()
-        }
-        _ => false,
-    }
+/// The wildcard of an address's family and port.
+fn wildcard_of(addr: &ListenAddr) -> Option<ListenAddr> {
+    let ListenAddr::Ip(addr) = addr else { return None };
+    let any: IpAddr = match addr.ip() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    Some(ListenAddr::Ip(SocketAddr::new(any, addr.port())))
 }

@@ -41,48 +41,59 @@ pub struct Entry {
 impl LocationSet {
     pub fn new(entries: Vec<Entry>) -> LocationSet {
         let mut set = LocationSet::default();
+        let mut prefixes = Vec::new();
         for e in entries {
             match e.regex {
                 Some((regex, vars)) => set.regexes.push((regex, e.id, vars)),
-                None => set.add_prefix(e.name, e.id, e.exact, e.auto_redirect),
+                None => prefixes.push(e),
             }
         }
-        set.prefixes.sort_by(|a, b| a.name.cmp(&b.name));
-        for i in 0..set.prefixes.len() {
-            let shorter = (0..i).rev().find(|j| {
-                let candidate = &set.prefixes[*j];
-                candidate.inclusive.is_some() && set.prefixes[i].name.starts_with(&candidate.name)
-            });
-            set.prefixes[i].shorter = shorter;
-        }
+        prefixes.sort_by(|a, b| a.name.cmp(&b.name));
+        prefixes.into_iter().for_each(|e| set.add_prefix(e));
+        set.link();
         set
+    }
+
+    /// Finds each entry's next shorter one. In their order all that begin with a name follow it at
+    /// once, so that those an entry may be below are the ones not yet left.
+    fn link(&mut self) {
+        let mut around: Vec<usize> = Vec::new();
+        for i in 0..self.prefixes.len() {
+            let name = &self.prefixes[i].name;
+            while around.pop_if(|j| !name.starts_with(&self.prefixes[*j].name)).is_some() {}
+            self.prefixes[i].shorter = around.last().copied();
+            if self.prefixes[i].inclusive.is_some() {
+                around.push(i);
+            }
+        }
     }
 
     fn is_empty(&self) -> bool {
         self.prefixes.is_empty() && self.regexes.is_empty()
     }
 
-    fn add_prefix(&mut self, name: Vec<u8>, id: usize, exact: bool, auto_redirect: bool) {
-        let place = match self.prefixes.iter().position(|p| p.name == name) {
-            Some(i) => &mut self.prefixes[i],
-            None => {
-                self.prefixes.push(Prefix {
-                    name,
+    /// Adds what is not before the last in order.
+    fn add_prefix(&mut self, e: Entry) {
+        let mut place = match self.prefixes.pop() {
+            Some(last) if last.name == e.name => last,
+            other => {
+                self.prefixes.extend(other);
+                Prefix {
+                    name: e.name,
                     exact: None,
                     inclusive: None,
                     shorter: None,
                     auto_redirect: false,
-                });
-                let last = self.prefixes.len() - 1;
-                &mut self.prefixes[last]
+                }
             }
         };
-        match exact {
-            true => place.exact = Some(id),
-            false => place.inclusive = Some(id),
+        match e.exact {
+            true => place.exact = Some(e.id),
+            false => place.inclusive = Some(e.id),
         }
-        place.auto_redirect |= auto_redirect;
-        self.auto_redirects |= auto_redirect;
+        place.auto_redirect |= e.auto_redirect;
+        self.auto_redirects |= e.auto_redirect;
+        self.prefixes.push(place);
     }
 
     fn find_prefix(&self, uri: &[u8]) -> PrefixHit {

@@ -4,6 +4,7 @@ pub use crate::log_pipe::begin_threads;
 
 use crate::log_pipe::Pipe;
 use crate::request::Request;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -151,7 +152,7 @@ fn stderr() -> Option<&'static LogFile> {
 pub fn settle() {
     let deadline = Instant::now() + SETTLE;
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner()).clone();
-    files.iter().for_each(|f| f.pipe.settle(deadline));
+    files.values().for_each(|f| f.pipe.settle(deadline));
     STDERR.get().iter().filter_map(|f| f.as_ref()).for_each(|f| f.pipe.settle(deadline));
 }
 
@@ -166,17 +167,17 @@ fn open_append(path: &Path) -> std::io::Result<File> {
 }
 
 /// Log files that the master has opened for this process, until the configuration names them.
-static HANDED: Mutex<Vec<(PathBuf, File)>> = Mutex::new(Vec::new());
+static HANDED: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
 
 /// Takes a file that the master opened: in the place of the one that is open under that name, or
 /// to be kept until a configuration names it.
 pub fn keep_handed(path: PathBuf, file: File) {
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
-    if let Some(open) = files.iter().find(|f| f.path == path) {
+    if let Some(open) = files.get(&path) {
         return open.set(file);
     }
     drop(files);
-    HANDED.lock().unwrap_or_else(|e| e.into_inner()).push((path, file));
+    HANDED.lock().unwrap_or_else(|e| e.into_inner()).insert(path, file);
 }
 
 pub fn drop_handed() {
@@ -186,34 +187,36 @@ pub fn drop_handed() {
 /// Every open log file, for handing on.
 pub fn all_files() -> Vec<(PathBuf, Arc<File>)> {
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
-    files.iter().map(|f| (f.path.clone(), f.handle())).collect()
+    files.values().map(|f| (f.path.clone(), f.handle())).collect()
 }
 
 /// Every log file of the process by path: one descriptor each, however often it is named.
-static FILES: Mutex<Vec<Arc<LogFile>>> = Mutex::new(Vec::new());
+static FILES: Mutex<BTreeMap<PathBuf, Arc<LogFile>>> = Mutex::new(BTreeMap::new());
+
+/// Closes the files that no configuration names any more.
+pub fn close_unused() {
+    let mut files = FILES.lock().unwrap_or_else(|e| e.into_inner());
+    files.retain(|_, f| Arc::strong_count(f) > 1);
+}
 
 /// The log file of that path, opened at first use.
 pub fn log_file(path: &Path) -> std::io::Result<Arc<LogFile>> {
     let mut files = FILES.lock().unwrap_or_else(|e| e.into_inner());
-    files.retain(|f| Arc::strong_count(f) > 1 || f.path == path);
-    if let Some(f) = files.iter().find(|f| f.path == path) {
+    if let Some(f) = files.get(path) {
         return Ok(Arc::clone(f));
     }
     let mut handed = HANDED.lock().unwrap_or_else(|e| e.into_inner());
-    let file = match handed.iter().position(|(p, _)| p == path) {
-        Some(at) => {
-            let (path, file) = handed.swap_remove(at);
-            Arc::new(LogFile::of(path, file))
-        }
+    let file = match handed.remove(path) {
+        Some(file) => Arc::new(LogFile::of(path.to_path_buf(), file)),
         None => Arc::new(LogFile::open(path)?),
     };
-    files.push(Arc::clone(&file));
+    files.insert(path.to_path_buf(), Arc::clone(&file));
     Ok(file)
 }
 
 /// The log files that are open; they stay open while the handles live.
 pub fn open_files() -> Vec<Arc<LogFile>> {
-    FILES.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    FILES.lock().unwrap_or_else(|e| e.into_inner()).values().cloned().collect()
 }
 
 /// The log file of that path. A test opens and makes none: whether it could be is looked at with the
@@ -244,21 +247,21 @@ pub fn could_open(path: &Path) -> std::io::Result<()> {
 /// Opens every log file again; answers those that could not be.
 pub fn reopen_all() -> Vec<(PathBuf, std::io::Error)> {
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
-    files.iter().filter_map(|f| f.reopen().err().map(|e| (f.path.clone(), e))).collect()
+    files.values().filter_map(|f| f.reopen().err().map(|e| (f.path.clone(), e))).collect()
 }
 
 /// The same for the master: the files are given to the workers' user.
 #[cfg(unix)]
 pub fn reopen_for(uid: Option<u32>) -> Vec<(PathBuf, std::io::Error)> {
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
-    files.iter().filter_map(|f| f.reopen_for(uid).err().map(|e| (f.path.clone(), e))).collect()
+    files.values().filter_map(|f| f.reopen_for(uid).err().map(|e| (f.path.clone(), e))).collect()
 }
 
 /// With a new configuration every log is what has its name now.
 #[cfg(unix)]
 pub fn reopen_moved() -> Vec<(PathBuf, std::io::Error)> {
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
-    let moved = files.iter().filter(|f| f.has_moved());
+    let moved = files.values().filter(|f| f.has_moved());
     moved.filter_map(|f| f.reopen().err().map(|e| (f.path.clone(), e))).collect()
 }
 

@@ -5,6 +5,7 @@
 //! would, so that a zone holds about as many entries as it does there.
 
 use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
 use weir_base::units;
@@ -18,11 +19,10 @@ const PER_PAGE_BYTES: u64 = 32;
 /// The zones that the `http` block declares or names; one name space for all modules.
 #[derive(Default)]
 pub struct ZoneNames {
-    declared: Vec<Declared>,
+    declared: HashMap<Vec<u8>, Declared>,
 }
 
 struct Declared {
-    name: Vec<u8>,
     kind: &'static str,
     size: u64,
 }
@@ -43,7 +43,7 @@ pub fn declare(
 ) -> ConfResult {
     let zones = &mut cf.get::<ZoneNames>().declared;
     let shown = String::from_utf8_lossy(name);
-    if let Some(known) = zones.iter_mut().find(|z| z.name == name) {
+    if let Some(known) = zones.get_mut(name) {
         if known.kind != kind {
             return Err(d.bad(
                 i,
@@ -65,13 +65,13 @@ pub fn declare(
         known.size = known.size.max(size);
         return Ok(());
     }
-    zones.push(Declared { name: name.to_vec(), kind, size });
+    zones.insert(name.to_vec(), Declared { kind, size });
     Ok(())
 }
 
 /// Whether a zone of that name and kind has been declared.
 pub fn is_declared(cf: &mut Cf, name: &[u8], kind: &str) -> bool {
-    cf.get::<ZoneNames>().declared.iter().any(|z| z.name == name && z.kind == kind)
+    cf.get::<ZoneNames>().declared.get(name).is_some_and(|z| z.kind == kind)
 }
 
 /// Name and size of a `zone=name:size` parameter.
@@ -108,14 +108,27 @@ pub fn chunk_bytes(len: usize) -> u64 {
 }
 
 struct Live {
-    kind: &'static str,
-    name: Vec<u8>,
     size: u64,
     zone: Weak<dyn Any + Send + Sync>,
 }
 
-/// The zones that a generation in use has.
-static LIVE: Mutex<Vec<Live>> = Mutex::new(Vec::new());
+/// The zones that a generation in use has, by kind and name, and at which number of them those are
+/// looked for that none has any more.
+struct AllLive {
+    zones: BTreeMap<(&'static str, Vec<u8>), Live>,
+    sweep_at: usize,
+}
+
+static LIVE: Mutex<AllLive> = Mutex::new(AllLive { zones: BTreeMap::new(), sweep_at: 0 });
+
+impl AllLive {
+    fn sweep(&mut self) {
+        if self.zones.len() >= self.sweep_at {
+            self.zones.retain(|_, l| l.zone.strong_count() > 0);
+            self.sweep_at = 2 * self.zones.len() + 16;
+        }
+    }
+}
 
 /// The zone of that kind, name and size, made when there is none. `check` may refuse a zone that
 /// exists, with a reason.
@@ -127,8 +140,9 @@ pub fn attach<Z: Any + Send + Sync>(
     make: impl FnOnce() -> Z,
 ) -> ConfResult<Arc<Z>> {
     let mut live = LIVE.lock().unwrap_or_else(|e| e.into_inner());
-    live.retain(|l| l.zone.strong_count() > 0);
-    let found = live.iter().find(|l| l.kind == kind && l.name == name && l.size == size);
+    live.sweep();
+    let key = (kind, name.to_vec());
+    let found = live.zones.get(&key).filter(|l| l.size == size);
     let known = found.and_then(|l| l.zone.upgrade()).and_then(|z| z.downcast::<Z>().ok());
     if let Some(zone) = known {
         check(&zone)?;
@@ -138,15 +152,14 @@ pub fn attach<Z: Any + Send + Sync>(
     let shared: Arc<dyn Any + Send + Sync> = Arc::<Z>::clone(&zone);
     let zone_ref = Arc::downgrade(&shared);
     // A zone of another size takes the name over; requests in flight keep the old one alive.
-    live.retain(|l| !(l.kind == kind && l.name == name));
-    live.push(Live { kind, name: name.to_vec(), size, zone: zone_ref });
+    live.zones.insert(key, Live { size, zone: zone_ref });
     Ok(zone)
 }
 
 /// The zones that are in use; they live while the handles do.
 pub fn in_use() -> Vec<Arc<dyn Any + Send + Sync>> {
     let live = LIVE.lock().unwrap_or_else(|e| e.into_inner());
-    live.iter().filter_map(|l| l.zone.upgrade()).collect()
+    live.zones.values().filter_map(|l| l.zone.upgrade()).collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ use std::sync::Arc;
 /// Most errors of one configuration that are told.
 const ERRORS_MAX: usize = 50;
 
+/// In how many steps it is looked once whether the process is to end: a look is a system call.
+const STEPS_PER_LOOK: u32 = 64;
+
 /// What the load is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
@@ -108,6 +111,10 @@ pub struct Cf {
     /// Files read besides the configuration's own text (keys, certificates): who holds the rights
     /// reads them, and hands them on with the text.
     pub files: HashMap<PathBuf, Arc<[u8]>>,
+    /// Whether the process is to end, so that nobody waits for the rest.
+    pub is_to_end: fn() -> bool,
+    steps: u32,
+    interrupted: bool,
 }
 
 impl Cf {
@@ -122,6 +129,9 @@ impl Cf {
             warnings: Vec::new(),
             errors: Vec::new(),
             files: HashMap::new(),
+            is_to_end: || false,
+            steps: 0,
+            interrupted: false,
         }
     }
 
@@ -135,11 +145,33 @@ impl Cf {
         }
     }
 
+    /// To be called between steps of a load, which may be long: an error when the process is to end.
+    pub fn go_on(&mut self) -> ConfResult {
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(STEPS_PER_LOOK) || self.interrupted {
+            return self.go_on_after_long();
+        }
+        Ok(())
+    }
+
+    /// The same between steps each of which may be long.
+    pub fn go_on_after_long(&mut self) -> ConfResult {
+        self.interrupted |= (self.is_to_end)();
+        match self.interrupted {
+            true => Err(Diagnostic::emerg("interrupted, the process is to end".to_string())),
+            false => Ok(()),
+        }
+    }
+
     /// Reads a block's children in another context.
     pub fn walk(&mut self, context: Context, children: &[Directive]) -> ConfResult {
         let outer = std::mem::replace(&mut self.context, context);
         let mut result = Ok(());
         for d in children {
+            if let Err(e) = self.go_on() {
+                result = Err(e);
+                break;
+            }
             let told = self.errors.len();
             let Err(mut e) = self.directive(d) else { continue };
             // A block's error may be that of a directive in it, which has been told there.

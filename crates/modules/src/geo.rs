@@ -5,6 +5,7 @@
 
 mod table;
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ struct Geo {
     /// The variable that holds the address; the client's otherwise.
     source: Option<VarId>,
     values: Vec<Box<[u8]>>,
+    /// The number of each value, while the block is read.
+    numbers: HashMap<Box<[u8]>, u32>,
     table: Table,
     default: Option<u32>,
     proxies: Vec<From>,
@@ -85,6 +88,7 @@ fn set_geo(cf: &mut Cf, d: &Directive) -> ConfResult {
     for entry in d.children() {
         read_entry(cf, &mut geo, &mut seen_any, entry)?;
     }
+    geo.numbers = HashMap::new();
     let volatile = geo.volatile;
     let geos = &mut cf.get::<GeoMain>().geos;
     let number = geos.len();
@@ -95,12 +99,13 @@ fn set_geo(cf: &mut Cf, d: &Directive) -> ConfResult {
 impl Geo {
     /// The number of a value; equal ones share it.
     fn intern(&mut self, text: &[u8]) -> u32 {
-        // Blocks of many entries have few values, and the same one mostly several times running.
-        let known = self.values.iter().rposition(|v| **v == *text);
-        known.unwrap_or_else(|| {
-            self.values.push(text.into());
-            self.values.len() - 1
-        }) as u32
+        if let Some(known) = self.numbers.get(text) {
+            return *known;
+        }
+        let number = self.values.len() as u32;
+        self.values.push(text.into());
+        self.numbers.insert(text.into(), number);
+        number
     }
 
     fn text(&self, value: u32) -> String {

@@ -127,6 +127,13 @@ struct ZoneConf {
 #[derive(Default)]
 struct LimitConnMain {
     zones: Vec<ZoneConf>,
+    by_name: HashMap<Vec<u8>, usize>,
+}
+
+impl LimitConnMain {
+    fn zone(&self, name: &[u8]) -> Option<&ZoneConf> {
+        self.by_name.get(name).map(|at| &self.zones[*at])
+    }
 }
 
 impl ConfType for LimitConnMain {
@@ -216,11 +223,12 @@ fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
         return Err(d.fail("\"limit_conn_zone\" must have \"zone\" parameter"));
     }
     zones::declare(cf, d, 1, &name, KIND, size)?;
-    let zones = &mut cf.get::<LimitConnMain>().zones;
-    if let Some(known) = zones.iter().find(|z| z.name == name) {
+    let main = cf.get::<LimitConnMain>();
+    if let Some(known) = main.zone(&name) {
         return Err(already_bound(d, &name, &known.key));
     }
-    zones.push(ZoneConf { name, size, key, zone: None });
+    main.by_name.insert(name.clone(), main.zones.len());
+    main.zones.push(ZoneConf { name, size, key, zone: None });
     Ok(())
 }
 
@@ -254,7 +262,7 @@ fn build(b: &mut Build) -> ConfResult {
     }
     for slots in b.locations.iter_mut() {
         for limit in slots.get_mut::<LimitConnLoc>().limits.iter_mut().flatten() {
-            let found = main.zones.iter().find(|z| z.name == limit.name);
+            let found = main.zone(&limit.name);
             let zone = found.and_then(|z| Some((z.zone.clone()?, Arc::clone(&z.key))));
             limit.bound = Some(zone.ok_or_else(|| zones::undeclared(&limit.name))?);
         }

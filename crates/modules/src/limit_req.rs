@@ -5,6 +5,7 @@
 
 mod zone;
 
+use std::collections::HashMap;
 use std::future::{poll_fn, Future};
 use std::pin::pin;
 use std::rc::Rc;
@@ -63,6 +64,13 @@ struct ZoneConf {
 #[derive(Default)]
 struct LimitReqMain {
     zones: Vec<ZoneConf>,
+    by_name: HashMap<Vec<u8>, usize>,
+}
+
+impl LimitReqMain {
+    fn zone(&self, name: &[u8]) -> Option<&ZoneConf> {
+        self.by_name.get(name).map(|at| &self.zones[*at])
+    }
 }
 
 impl ConfType for LimitReqMain {
@@ -187,11 +195,12 @@ fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
         return Err(d.fail("\"limit_req_zone\" must have \"zone\" parameter"));
     };
     zones::declare(cf, d, i, &name, KIND, size)?;
-    let zones = &mut cf.get::<LimitReqMain>().zones;
-    if let Some(known) = zones.iter().find(|z| z.name == name) {
+    let main = cf.get::<LimitReqMain>();
+    if let Some(known) = main.zone(&name) {
         return Err(already_bound(d, &name, &known.key));
     }
-    zones.push(ZoneConf { name, size, key, rate, zone: None });
+    main.by_name.insert(name.clone(), main.zones.len());
+    main.zones.push(ZoneConf { name, size, key, rate, zone: None });
     Ok(())
 }
 
@@ -248,7 +257,7 @@ fn build(b: &mut Build) -> ConfResult {
     }
     for slots in b.locations.iter_mut() {
         for limit in slots.get_mut::<LimitReqLoc>().limits.iter_mut().flatten() {
-            let found = main.zones.iter().find(|z| z.name == limit.name);
+            let found = main.zone(&limit.name);
             let bound = found.and_then(|z| {
                 Some(Bound { zone: z.zone.clone()?, key: Arc::clone(&z.key), rate: z.rate })
             });

@@ -14,6 +14,7 @@ mod files;
 mod format;
 
 use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -37,16 +38,29 @@ use weir_module::{
     Layout, Level, Mode, Row, SlotVtable, Slots, Val,
 };
 use weir_runtime::clock;
+use weir_script::lookup::StrMap;
 use weir_script::template::Template;
 
-/// Where the log is when nothing says otherwise.
+/// The format of logs that name none; there is always one of that name.
+const COMBINED: &[u8] = b"combined";
 
 #[derive(Default)]
 struct LogMain {
-    formats: Vec<Arc<Format>>,
+    /// By name, whose case does not count; the first of that name.
+    formats: StrMap<Arc<Format>>,
+    /// Names that are taken: here case counts.
+    taken: HashSet<Vec<u8>>,
     /// One buffer per file, however often the file is named.
-    buffers: Vec<(PathBuf, Buffering)>,
-    sinks: Vec<Arc<Sink>>,
+    buffers: HashMap<PathBuf, Buffering>,
+    sinks: HashMap<PathBuf, Arc<Sink>>,
+}
+
+impl LogMain {
+    fn add(&mut self, format: Arc<Format>) {
+        self.taken.insert(format.name.clone());
+        // Of names that differ in case alone the first is found.
+        let _ = self.formats.insert(&format.name, format.clone());
+    }
 }
 
 impl ConfType for LogMain {
@@ -194,18 +208,19 @@ fn register(r: &Request) {
 
 fn prepare(cf: &mut Cf) -> ConfResult {
     let combined = Format::combined(&mut |name| weir_http::vars::registry(cf).number(name));
-    cf.get::<LogMain>().formats.push(Arc::new(combined));
+    let main = cf.get::<LogMain>();
+    main.add(Arc::new(combined));
     Ok(())
 }
 
 fn set_format(cf: &mut Cf, d: &Directive) -> ConfResult {
     let name = d.arg(0).to_vec();
-    if cf.get::<LogMain>().formats.iter().any(|f| f.name == name) {
+    if cf.get::<LogMain>().taken.contains(&name) {
         let shown = String::from_utf8_lossy(&name).into_owned();
         return Err(d.bad(0, format!("duplicate \"log_format\" name \"{shown}\"")));
     }
     let format = Format::read(cf, d)?;
-    cf.get::<LogMain>().formats.push(Arc::new(format));
+    cf.get::<LogMain>().add(Arc::new(format));
     Ok(())
 }
 
@@ -217,9 +232,8 @@ fn set_log(cf: &mut Cf, d: &Directive) -> ConfResult {
         return if d.args.len() == 1 { Ok(()) } else { Err(invalid(1)) };
     }
     let target = target(cf, d)?;
-    let name = if d.args.len() > 1 { d.arg(1) } else { b"combined" };
-    let formats = &cf.get::<LogMain>().formats;
-    let Some(format) = formats.iter().find(|f| f.name.eq_ignore_ascii_case(name)).cloned() else {
+    let name = if d.args.len() > 1 { d.arg(1) } else { COMBINED };
+    let Some(format) = cf.get::<LogMain>().formats.get(name).cloned() else {
         let shown = String::from_utf8_lossy(name).into_owned();
         return Err(d.bad(1, format!("unknown log format \"{shown}\"")));
     };
@@ -240,15 +254,15 @@ fn set_log(cf: &mut Cf, d: &Directive) -> ConfResult {
             }));
         };
         let buffers = &mut cf.get::<LogMain>().buffers;
-        match buffers.iter().find(|(p, _)| p == path) {
-            Some((_, other)) if *other != buffering => {
+        match buffers.get(path) {
+            Some(other) if *other != buffering => {
                 let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
                 return Err(d.fail(format!(
                     "access_log \"{shown}\" already defined with conflicting parameters"
                 )));
             }
             Some(_) => {}
-            None => buffers.push((path.clone(), buffering)),
+            None => drop(buffers.insert(path.clone(), buffering)),
         }
     }
     let logs = cf.get::<LogLoc>().logs.get_or_insert_with(Arc::default);
@@ -310,7 +324,7 @@ fn build(b: &mut Build) -> ConfResult {
     let path = b.cf.full_path(Layout::here().http_log_path.as_bytes());
     let mode = b.cf.mode;
     let main = b.main.get_mut::<LogMain>();
-    let format = Arc::clone(&main.formats[0]);
+    let Some(format) = main.formats.get(COMBINED).cloned() else { return Ok(()) };
     let default =
         AccessLog { target: Target::File { path, sink: OnceLock::new() }, format, filter: None };
     let default = Arc::new(vec![default]);
@@ -331,16 +345,16 @@ fn open(main: &mut LogMain, log: &AccessLog, mode: Mode) -> ConfResult {
     if sink.get().is_some() {
         return Ok(());
     }
-    let opened = match main.sinks.iter().find(|s| s.file.path == *path) {
+    let opened = match main.sinks.get(path) {
         Some(s) => Arc::clone(s),
         None => {
             let file = log_file_for(mode, path).map_err(|e| {
                 let why = os_error(&e);
                 Diagnostic::emerg(format!("open() \"{}\" failed ({why})", path.display()))
             })?;
-            let buffering = main.buffers.iter().find(|(p, _)| p == path).map(|(_, b)| *b);
+            let buffering = main.buffers.get(path).copied();
             let fresh = Arc::new(Sink { file, buffering, health: Health::default() });
-            main.sinks.push(Arc::clone(&fresh));
+            main.sinks.insert(path.clone(), Arc::clone(&fresh));
             fresh
         }
     };

@@ -1,6 +1,7 @@
 //! The lists of MIME types that say which responses a filter works on (`gzip_types`,
 //! `sub_filter_types`, `charset_types`).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use weir_http::Request;
 use weir_module::{ArgsExt, Cf, Directive, Val};
@@ -25,11 +26,12 @@ impl MimeTypes {
             Some(before) => (before.all, before.list.clone()),
             None => (false, vec![b"text/html".as_slice().into()]),
         };
+        let mut known: HashSet<Box<[u8]>> = list.iter().cloned().collect();
         for i in 0..d.args.len() {
             let kind: Box<[u8]> = d.arg(i).to_ascii_lowercase().into();
             if *kind == *b"*" {
                 all = true;
-            } else if list.contains(&kind) {
+            } else if !known.insert(kind.clone()) {
                 let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
                 cf.warn(d, format!("duplicate MIME type \"{shown}\""));
             } else {

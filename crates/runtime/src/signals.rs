@@ -114,6 +114,20 @@ impl Waiter {
     }
 }
 
+/// Whether a signal that ends the process waits to be taken. Without a [`Waiter`] none ever waits:
+/// it is acted on as it arrives.
+pub fn end_is_pending() -> bool {
+    // SAFETY: the set is initialised before use, and valid for each call.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigpending(&mut set) == 0
+            && [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT]
+                .iter()
+                .any(|n| libc::sigismember(&set, *n) == 1)
+    }
+}
+
 /// Undoes the blocking, for a program that is to be executed.
 pub fn unblock_all() {
     // SAFETY: the set is initialised before use.

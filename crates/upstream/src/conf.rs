@@ -11,6 +11,7 @@ use crate::live::Live;
 use crate::names;
 use crate::peers::Peers;
 use crate::sticky;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
@@ -24,6 +25,7 @@ use weir_module::{
     SlotVtable, Val,
 };
 use weir_resolve::Resolver;
+use weir_script::lookup::StrMap;
 
 /// A `server` row, or the address of an implicit upstream.
 #[derive(Clone, Debug)]
@@ -112,10 +114,17 @@ impl Declared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamRef(usize);
 
+/// The upstreams of one name: a block, or addresses that differ in their ports.
+struct SameName {
+    first: usize,
+    by_port: HashMap<u16, usize>,
+}
+
 /// All upstreams of an `http` block.
 #[derive(Default)]
 pub struct UpstreamMain {
     declared: Vec<Declared>,
+    known: StrMap<SameName>,
     current: usize,
     groups: Vec<Group>,
 }
@@ -138,9 +147,13 @@ impl UpstreamMain {
 
     /// The group a name from a variable means: the block of that name, or the same address.
     pub fn find(&self, host: &[u8], port: u16, no_port: bool) -> Option<&Group> {
-        self.groups.iter().find(|g| {
-            g.name.eq_ignore_ascii_case(host) && ((g.port == 0 && no_port) || g.port == port)
-        })
+        let same = self.known.get(host)?;
+        if self.declared[same.first].explicit {
+            return self.groups.get(same.first).filter(|_| no_port || port == 0);
+        }
+        let without = same.by_port.get(&0).filter(|_| no_port);
+        let at = without.into_iter().chain(same.by_port.get(&port)).min()?;
+        self.groups.get(*at)
     }
 
     fn current(&mut self) -> &mut Declared {
@@ -158,30 +171,43 @@ impl UpstreamMain {
         let unix = matches!(url.host, Host::Unix(_));
         let port = if unix { 0 } else { url.port.unwrap_or(default_port) };
         let no_port = url.port.is_none();
-        for (i, u) in self.declared.iter().enumerate() {
-            if !u.name.eq_ignore_ascii_case(name) {
-                continue;
-            }
-            if u.explicit && !no_port {
+        if let Some(same) = self.known.get(name) {
+            let is_block = self.declared[same.first].explicit;
+            if is_block && !no_port {
                 return Err(may_not_have_port(d, name, port));
             }
-            if u.port == 0 || port == 0 || u.port == port {
-                return Ok(UpstreamRef(i));
+            if is_block || port == 0 {
+                return Ok(UpstreamRef(same.first));
+            }
+            let fitting = [0, port].into_iter().filter_map(|p| same.by_port.get(&p));
+            if let Some(i) = fitting.min() {
+                return Ok(UpstreamRef(*i));
             }
         }
         let mut u = Declared::new(name, port, no_port, false, d.position());
         u.servers.push(Server::implicit(name, url, port, d.position()));
+        Ok(UpstreamRef(self.push(u)))
+    }
+
+    fn push(&mut self, u: Declared) -> usize {
+        let at = self.declared.len();
+        match self.known.get_mut(&u.name) {
+            Some(same) => drop(same.by_port.entry(u.port).or_insert(at)),
+            None => {
+                let same = SameName { first: at, by_port: HashMap::from([(u.port, at)]) };
+                // The name is new.
+                let _ = self.known.insert(&u.name, same);
+            }
+        }
         self.declared.push(u);
-        Ok(UpstreamRef(self.declared.len() - 1))
+        at
     }
 
     /// Opens an `upstream` block.
     fn open(&mut self, d: &Directive) -> ConfResult {
         let name = d.arg(0);
-        let known = self.declared.iter().position(|u| u.name.eq_ignore_ascii_case(name));
-        let Some(i) = known else {
-            self.declared.push(Declared::new(name, 0, true, true, d.position()));
-            self.current = self.declared.len() - 1;
+        let Some(i) = self.known.get(name).map(|same| same.first) else {
+            self.current = self.push(Declared::new(name, 0, true, true, d.position()));
             return Ok(());
         };
         let u = &mut self.declared[i];

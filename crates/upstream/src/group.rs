@@ -11,7 +11,7 @@ use crate::live::{Live, Tie};
 use crate::peers::{self, Choice, Peer, PeerId, Peers, State};
 use crate::sticky::Sticky;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::rc::{Rc, Weak as RcWeak};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,22 +115,38 @@ impl Shape {
 
 static NEXT_GROUP: AtomicU64 = AtomicU64::new(1);
 
-/// What a zone remembers of an upstream.
+/// What a zone remembers of an upstream with those servers.
 struct Zone {
-    zone: Vec<u8>,
-    upstream: Vec<u8>,
     peers: Peers,
     state: Weak<Mutex<State>>,
 }
 
-/// The zones of the process.
-static ZONES: Mutex<Vec<Zone>> = Mutex::new(Vec::new());
+/// The zones of the process, by their names and those of the upstreams.
+#[derive(Default)]
+struct Zones {
+    all: BTreeMap<(Vec<u8>, Vec<u8>), Vec<Zone>>,
+    /// At how many of them those are looked for that nobody uses any more.
+    sweep_at: usize,
+}
+
+static ZONES: Mutex<Zones> = Mutex::new(Zones { all: BTreeMap::new(), sweep_at: 0 });
+
+impl Zones {
+    fn of(&mut self, zone: &[u8], upstream: &[u8]) -> &mut Vec<Zone> {
+        if self.all.len() >= self.sweep_at {
+            self.all.retain(|_, same| same.iter().any(|z| z.state.strong_count() > 0));
+            self.sweep_at = 2 * self.all.len() + 16;
+        }
+        let same = self.all.entry((zone.to_vec(), upstream.to_vec())).or_default();
+        same.retain(|z| z.state.strong_count() > 0);
+        same
+    }
+}
 
 /// The state of those servers in that zone, kept from before or fresh.
 pub(crate) fn zone_state(zone: &[u8], name: &[u8], peers: &Peers) -> Arc<Mutex<State>> {
     let mut zones = ZONES.lock().unwrap_or_else(|e| e.into_inner());
-    zones.retain(|z| z.state.strong_count() > 0);
-    let kept = zones.iter().find(|z| z.zone == zone && z.upstream == name && z.peers == *peers);
+    let kept = zones.of(zone, name).iter().find(|z| z.peers == *peers);
     if let Some(state) = kept.and_then(|z| z.state.upgrade()) {
         return state;
     }
@@ -146,14 +162,8 @@ pub(crate) fn put_zone_state(
     state: State,
 ) -> Arc<Mutex<State>> {
     let mut zones = ZONES.lock().unwrap_or_else(|e| e.into_inner());
-    zones.retain(|z| z.state.strong_count() > 0);
     let fresh = Arc::new(Mutex::new(state));
-    zones.push(Zone {
-        zone: zone.to_vec(),
-        upstream: name.to_vec(),
-        peers: peers.clone(),
-        state: Arc::downgrade(&fresh),
-    });
+    zones.of(zone, name).push(Zone { peers: peers.clone(), state: Arc::downgrade(&fresh) });
     fresh
 }
 

@@ -86,6 +86,7 @@ pub fn load(paths: &Paths, mode: Mode) -> Result<Loaded, Refused> {
 }
 
 pub fn load_from(paths: &Paths, mode: Mode, loader: &dyn Loader) -> Result<Loaded, Refused> {
+    logger::close_unused();
     let mut sources = Sources::new();
     match run(paths, mode, loader, &mut sources) {
         Ok((generation, warnings)) => {
@@ -130,6 +131,10 @@ fn run(
     options.raw_block = |name| name.ends_with(b"_by_lua_block");
     let conf_prefix = conf.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut cf = Cf::new(Rc::new(row_table()), &paths.prefix, &conf_prefix, mode);
+    #[cfg(unix)]
+    {
+        cf.is_to_end = weir_runtime::signals::end_is_pending;
+    }
     let mut directives = Vec::new();
     if !paths.globals.is_empty() {
         let parsed =

@@ -10,6 +10,7 @@
 //! serving process therefore keep the same one, the master's. nginx closes such sockets with
 //! whatever they hold.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,14 +129,18 @@ impl Sockets {
         &self,
         gen: &Generation,
         workers: usize,
-        mut offered: Vec<Listener>,
+        offered: Vec<Listener>,
     ) -> Result<Sockets, String> {
+        let have: HashMap<&ListenAddr, &Bound> = self.0.iter().map(|b| (&b.addr, b)).collect();
+        let mut by_addr: HashMap<ListenAddr, Vec<Listener>> = HashMap::new();
+        for l in offered {
+            by_addr.entry(l.addr.clone()).or_default().push(l);
+        }
         let mut out = Vec::new();
-        for l in &gen.listens {
-            let have = self.0.iter().find(|b| b.addr == l.addr);
+        for l in gen.listens.iter() {
+            let have = have.get(&l.addr).copied();
             let count = if per_worker(&l.addr, &l.options) { workers } else { 1 };
-            let (mine, others) = offered.into_iter().partition(|o| o.addr == l.addr);
-            offered = others;
+            let mine = by_addr.remove(&l.addr).unwrap_or_default();
             out.push(Bound::renew(have, &l.addr, &l.options, count, mine)?);
         }
         out.iter().for_each(Bound::steer);

@@ -4,6 +4,7 @@ use crate::globals::Global;
 use crate::heirs::Successor;
 use crate::shares::Share;
 use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -331,11 +332,12 @@ impl State {
     /// Stops watching the sockets that are not among these, and takes the connections that wait
     /// in them: this worker may be the last that has them open.
     async fn leave(self: &Rc<Self>, stay: &[Arc<Listener>]) {
+        let stay: HashSet<*const Listener> = stay.iter().map(Arc::as_ptr).collect();
         let leaving: Vec<Watched> = {
             let mut accepting = self.accepting.borrow_mut();
             let (stay, leaving) = std::mem::take(&mut *accepting)
                 .into_iter()
-                .partition(|(l, _)| stay.iter().any(|n| Arc::ptr_eq(n, l)));
+                .partition(|(l, _)| stay.contains(&Arc::as_ptr(l)));
             *accepting = stay;
             leaving
         };
@@ -353,8 +355,10 @@ impl State {
     /// Accepts from these sockets too.
     fn listen(self: &Rc<Self>, listeners: Vec<Arc<Listener>>) {
         let mut accepting = self.accepting.borrow_mut();
+        let mut known: HashSet<*const Listener> =
+            accepting.iter().map(|(l, _)| Arc::as_ptr(l)).collect();
         for l in listeners {
-            if accepting.iter().any(|(have, _)| Arc::ptr_eq(have, &l)) {
+            if !known.insert(Arc::as_ptr(&l)) {
                 continue;
             }
             let task = spawn_local(accept_loop(Rc::clone(self), Arc::clone(&l)));
@@ -490,7 +494,7 @@ impl State {
     fn take_on(self: &Rc<Self>, fd: OwnedFd, carried: Carried) {
         let worker = &self.worker;
         let gen = worker.generation();
-        let Some(at) = gen.shared.listens.iter().position(|l| l.addr == carried.listen) else {
+        let Some(at) = gen.shared.listens.place(&carried.listen) else {
             return;
         };
         if worker.connections.get() >= worker.connections_max.get() && !self.make_room() {
@@ -583,7 +587,7 @@ fn accepted(
 ) -> bool {
     let worker = &state.worker;
     let gen = worker.generation();
-    let Some(at) = gen.shared.listens.iter().position(|l| l.addr == listener.addr) else {
+    let Some(at) = gen.shared.listens.place(&listener.addr) else {
         return true;
     };
     let own = gen.shared.listens[at].options.reuseport;

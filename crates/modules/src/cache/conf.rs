@@ -1,6 +1,7 @@
 //! What is configured of a cache: stores at the main level, their use in locations.
 
 use crate::backend::conf::next;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_cache::store::Params;
@@ -23,6 +24,7 @@ pub struct CachePath {
 #[derive(Default)]
 pub struct CacheMain {
     pub paths: Vec<CachePath>,
+    pub by_name: HashMap<Vec<u8>, usize>,
     /// Locations that name a store, by their directive: checked once all are known.
     pub named: Vec<(&'static str, Vec<u8>)>,
 }
@@ -34,7 +36,7 @@ impl ConfType for CacheMain {
 
 impl CacheMain {
     pub fn find(&self, name: &[u8]) -> Option<&Arc<Store>> {
-        self.paths.iter().find(|p| p.name == name).and_then(|p| p.store.as_ref())
+        self.by_name.get(name).and_then(|at| self.paths[*at].store.as_ref())
     }
 }
 

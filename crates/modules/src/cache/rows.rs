@@ -302,12 +302,14 @@ pub fn set_path(cf: &mut Cf, d: &Directive) -> ConfResult {
         let name = d.name();
         return Err(d.fail(format!("\"{name}\" must have \"keys_zone\" parameter")));
     }
-    if cf.get::<CacheMain>().paths.iter().any(|p| p.name == path.name) {
+    if cf.get::<CacheMain>().by_name.contains_key(&path.name) {
         let shown = String::from_utf8_lossy(&path.name).into_owned();
         return Err(d.fail(format!("duplicate zone \"{shown}\"")));
     }
     zones::declare(cf, d, 0, &path.name, "cache", path.size)?;
-    cf.get::<CacheMain>().paths.push(path);
+    let main = cf.get::<CacheMain>();
+    main.by_name.insert(path.name.clone(), main.paths.len());
+    main.paths.push(path);
     Ok(())
 }
 

@@ -138,9 +138,9 @@ impl Ranges {
         let mut complete = true;
         for (high, start, end) in parts(start, end) {
             let part = self.0.entry(high).or_default();
-            match part.iter().position(|r| (r.start, r.end) == (start, end)) {
-                Some(at) => drop(part.remove(at)),
-                None => complete = false,
+            match part.binary_search_by_key(&(start, end), |r| (r.start, r.end)) {
+                Ok(at) => drop(part.remove(at)),
+                Err(_) => complete = false,
             }
         }
         complete

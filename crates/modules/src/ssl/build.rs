@@ -4,10 +4,10 @@ use super::certs;
 use super::conf::{Builtin, SslMain, SslSrv};
 use super::ocsp::{check, Mode, Responder};
 use super::stapling::{self, Fetched};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weir_http::build::Build;
-use weir_http::conf::CoreSrv;
+use weir_http::conf::{CoreSrv, Listen};
 use weir_http::tls::client::{CheckStatus, Clients};
 use weir_http::tls::Tls;
 use weir_module::{Cf, ConfResult, Diagnostic, Slots};
@@ -54,14 +54,18 @@ pub fn build(b: &mut Build) -> ConfResult {
 }
 
 /// The addresses where TLS is listened for.
-fn secure_addresses(servers: &[Slots]) -> Vec<ListenAddr> {
+fn secure_addresses(servers: &[Slots]) -> HashSet<ListenAddr> {
     let all = servers.iter().flat_map(|s| &s.get::<CoreSrv>().listens);
     all.filter(|l| l.ssl).map(|l| l.addr.clone()).collect()
 }
 
 /// How clients' certificates are judged. A server without certificates of its own, for which the
 /// default server does the handshake, judges by what it says itself, if it says whom to trust.
-fn clients(cf: &mut Cf, slots: &Slots, secure: &[ListenAddr]) -> ConfResult<Option<Clients>> {
+fn clients(
+    cf: &mut Cf,
+    slots: &Slots,
+    secure: &HashSet<ListenAddr>,
+) -> ConfResult<Option<Clients>> {
     let conf = slots.get::<SslSrv>();
     let is_alone = !conf.certificates.is_empty() || *conf.reject_handshake;
     let names_authorities =
@@ -295,13 +299,16 @@ fn ticket_keys(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Option<Arc<TicketKeys>>
 
 /// Where TLS is listened for, there is a certificate.
 fn check_listens(servers: &[Slots]) -> ConfResult {
-    let listens: Vec<_> = servers
-        .iter()
-        .enumerate()
-        .flat_map(|(i, s)| s.get::<CoreSrv>().listens.iter().map(move |l| (i, l)))
-        .collect();
-    for (_, ssl) in listens.iter().filter(|(_, l)| l.ssl) {
-        let here: Vec<_> = listens.iter().filter(|(_, l)| l.addr == ssl.addr).collect();
+    let mut by_addr: HashMap<&ListenAddr, Vec<(usize, &Listen)>> = HashMap::new();
+    let (mut secure, mut seen) = (Vec::new(), HashSet::new());
+    for (i, s) in servers.iter().enumerate() {
+        for l in &s.get::<CoreSrv>().listens {
+            by_addr.entry(&l.addr).or_default().push((i, l));
+            secure.extend((l.ssl && seen.insert(&l.addr)).then_some(&l.addr));
+        }
+    }
+    for addr in secure {
+        let here = by_addr.get(addr).map(Vec::as_slice).unwrap_or_default();
         let default = here.iter().find(|(_, l)| l.default_server).or(here.first());
         let Some((default, _)) = default else { continue };
         let conf = servers[*default].get::<SslSrv>();
