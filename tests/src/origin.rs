@@ -21,6 +21,7 @@ pub enum Next {
 pub struct Conn {
     stream: TcpStream,
     seen: Vec<u8>,
+    resets: bool,
 }
 
 impl Conn {
@@ -38,6 +39,12 @@ impl Conn {
     pub fn reply(&mut self, status: &str, headers: &str, body: &str) {
         let len = body.len();
         self.write(format!("HTTP/1.1 {status}\r\nContent-Length: {len}\r\n{headers}\r\n{body}"));
+    }
+
+    /// When it is closed the proxy sees a reset, not an end.
+    pub fn will_reset(&mut self) {
+        socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
+        self.resets = true;
     }
 
     /// Waits until the proxy has closed its side.
@@ -192,9 +199,11 @@ impl Origin {
                 std::thread::spawn(move || {
                     stream.set_nodelay(true).unwrap();
                     stream.set_read_timeout(Some(PATIENCE * 2)).unwrap();
-                    let mut conn = Conn { stream, seen: Vec::new() };
+                    let mut conn = Conn { stream, seen: Vec::new(), resets: false };
                     serve(&mut conn, id);
-                    let _ = conn.stream.shutdown(Shutdown::Write);
+                    if !conn.resets {
+                        let _ = conn.stream.shutdown(Shutdown::Write);
+                    }
                 });
             }
         });

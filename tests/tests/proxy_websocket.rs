@@ -33,3 +33,19 @@ fn an_upgraded_connection_is_a_tunnel() {
     drop(client);
     assert!(server.log_lines("access.log", 1)[0].contains("\" 101 "));
 }
+
+/// nginx passes the switch on, and the client's next request with it.
+#[test]
+fn a_switch_that_nobody_asked_for_is_refused_with_all_its_fields() {
+    if weir_tests::binary().ends_with("nginx") {
+        return weir_tests::skip("nginx passes it on");
+    }
+    let origin = Origin::replying("HTTP/1.1 101 Switching\r\nUpgrade: x\r\nX-A: b\r\n\r\nhello");
+    let server = Setup::new(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; location / { proxy_pass http://%%O%%; } } }",
+    );
+    let server = server.set("O", origin.address()).start();
+    let answer = server.get("/");
+    assert_eq!(answer.status, 502);
+    assert_eq!((answer.header("Upgrade"), answer.header("X-A")), (None, None));
+}

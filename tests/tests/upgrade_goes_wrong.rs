@@ -2,7 +2,8 @@
 //! new processes that are slow, stopped or killed.
 
 use crate::upgrade_busy::{end, next_pid, pid_of};
-use weir_tests::{children, expect_soon, is_alive, signal, skip, Client, Server, Signal};
+use weir_tests::{children, expect_soon, is_alive, signal, skip, wait_for};
+use weir_tests::{Client, Server, Signal, PATIENCE};
 
 const CONF: &str = "daemon on; pid %%DIR%%/the.pid; error_log %%DIR%%/error.log info;
     worker_shutdown_timeout 50s; events { worker_connections 4000; } http { access_log off;
@@ -124,7 +125,9 @@ fn a_new_process_that_is_stopped_does_not_hold_the_old_one() {
     let all = all_of(new);
     all.iter().for_each(|pid| signal(*pid, Signal::Stop));
     server.signal(Signal::Quit);
-    server.expect_error("the new process takes no connections");
+    // It waits five seconds for the new one to read.
+    let given_up = || server.error_log().contains("the new process takes no connections");
+    assert!(wait_for(given_up, 4 * PATIENCE), "it waits on:\n{}", server.error_log());
     kept.iter_mut().for_each(|c| c.send_get("/"));
     assert_eq!(server.wait_exit(), Some(0));
     all.iter().for_each(|pid| signal(*pid, Signal::Cont));

@@ -525,6 +525,7 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     if r.out.status == 101 {
         if r.header(HeaderId::Upgrade).is_none() || r.is_part() {
             r.log(LogLevel::Error, "upstream switched protocols unasked");
+            r.out.clear();
             return Flow::Status(502);
         }
         return tunnel::run(r, run, answer).await;
