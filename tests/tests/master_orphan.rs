@@ -133,3 +133,35 @@ fn a_process_without_a_master_gives_its_sockets_to_root_alone() {
     signal(child, Signal::Quit);
     expect_soon("the serving process ends", || !is_alive(child));
 }
+
+/// Holds the name and gives a listening socket of root's that it was started with, and a link by which
+/// connections would come; says whether the link is believed.
+const GIVE: &str = "import socket,sys,struct,array\ns=socket.socket(socket.AF_UNIX)\n\
+    s.bind(sys.argv[1].replace('@','\\0',1))\ns.listen(5)\nprint('held',flush=True)\n\
+    link,_=s.accept()\nmine,theirs=socket.socketpair(socket.AF_UNIX,socket.SOCK_SEQPACKET)\n\
+    link.sendall(struct.pack('=QQ',24,2))\nfds=array.array('i',[0,theirs.fileno()])\n\
+    link.sendmsg([b'x'],[(socket.SOL_SOCKET,socket.SCM_RIGHTS,fds)])\n\
+    link.sendall(struct.pack('=QQQ',0,1,0))\ntheirs.close()\nmine.settimeout(10)\n\
+    print('refused' if not mine.recv(1) else 'asked',flush=True)";
+
+/// A script behind a FastCGI server has such a socket; who has it could else say from where clients
+/// come.
+#[test]
+fn connections_are_taken_only_from_who_had_an_address_that_is_served() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    if is_nginx() {
+        return skip("nginx asks nobody");
+    }
+    let setup = Setup::new(CONF);
+    let Some(mut command) = python(NOBODY, GIVE, setup.dir()) else { return skip("no other user") };
+    let roots = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let roots = std::os::fd::OwnedFd::from(roots);
+    let mut holder = command.stdin(roots).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "held");
+    let server = setup.start();
+    assert_eq!(server.get("/").text(), "ok");
+    assert_eq!(lines.next().map(Result::unwrap_or_default).as_deref(), Some("refused"));
+    holder.wait().unwrap();
+}

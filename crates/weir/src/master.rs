@@ -21,10 +21,11 @@ use weir_http::logger::{self, LogLevel};
 use weir_module::Mode;
 use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover::Outbox;
+use weir_runtime::listen::{self, Listener};
 use weir_runtime::packets::Packets;
 use weir_runtime::process::{self, Exit, Fork, Identity};
 use weir_runtime::signals::{self, Signal, Waiter, Wake};
-use weir_runtime::{clock, listen, memory, trusted};
+use weir_runtime::{clock, memory, trusted};
 
 /// A serving process that keeps dying, or cannot be started, is started at most once in this time.
 const RESTART_REST_MS: u64 = 500;
@@ -432,7 +433,10 @@ pub fn find_orphan(paths: &Paths, gen: &Generation) -> Option<orphan::Found> {
             return None;
         }
     };
+    let is_named = |l: &Listener| gen.listens.iter().any(|named| named.addr == l.addr);
+    let had_an_address = found.listeners.iter().any(is_named);
     listen::keep_inherited(std::mem::take(&mut found.listeners));
-    heirs::succeed(found.connections.take());
+    // Other programs of the user may have listening sockets of root's, but none of these addresses.
+    heirs::succeed(found.connections.take().filter(|_| had_an_address));
     Some(found)
 }

@@ -8,7 +8,8 @@
 //! root alone: its master was root's, and what its own user runs besides it (a script that was let
 //! in) has no right to the ports. The master believes root and the configured user, waits for
 //! neither longer than [`PATIENCE`] in all, and takes only sockets that were made with root's
-//! rights, as its predecessor's were. Where it has doubts it starts as if there were no orphan.
+//! rights, as its predecessor's were, and connections only from who had an address that it serves.
+//! Where it has doubts it starts as if there were no orphan.
 
 use crate::heirs::{self, Successor};
 use crate::sockets::Sockets;
@@ -118,7 +119,6 @@ pub fn find(pid_file: &Path, user: u32) -> io::Result<Option<Found>> {
     fds.retain(process::is_roots_socket);
     message.listeners = fds.len();
     let (listeners, _) = message.sort(fds);
-    // Who has listening sockets of root's is believed what he says of their connections.
     let connections = more.into_iter().next().filter(|_| !listeners.is_empty());
     Ok(Some(Found { listeners, connections: connections.and_then(Packets::of), link }))
 }
