@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 const UPDATE_MAX: Duration = Duration::from_secs(90);
 const DOWNLOAD_MAX: Duration = Duration::from_secs(180);
 const UNPACK_MAX: Duration = Duration::from_secs(30);
-/// After so long it is tried once more to get what was not to be had.
+/// After so long it is tried once more to get what was not to be had, and nothing else is missing.
 const AGAIN: Duration = Duration::from_secs(24 * 3600);
 
 struct Peer {
@@ -78,13 +78,15 @@ pub fn get(root: &Path, may_install: bool) {
     match () {
         () if !may_install => println!("not downloaded: --no-install, or WEIR_NO_INSTALL is set"),
         () if !quiet(Command::new("apt-get").arg("--version")) => println!("there is no apt-get"),
-        () if is_recent(&stamp) => println!("not to be had in the last day ({})", stamp.display()),
+        () if was_tried(&stamp, &names(missing.iter().copied())) => {
+            println!("not to be had in the last day ({})", stamp.display())
+        }
         () => {
             if let Err(text) = download(&dir, &missing) {
                 println!("{text}");
             }
-            let _ = fs::write(&stamp, "");
             let missing = self::missing(&dir);
+            let _ = fs::write(&stamp, names(missing.iter().copied()));
             if !missing.is_empty() {
                 println!("still missing: {}", names(missing.into_iter()));
             }
@@ -104,10 +106,12 @@ fn missing(dir: &Path) -> Vec<&'static Peer> {
     PEERS.iter().filter(|p| !p.is_there(dir)).collect()
 }
 
-fn is_recent(stamp: &Path) -> bool {
+/// Whether just these were not to be had lately.
+fn was_tried(stamp: &Path, names: &str) -> bool {
     let modified = fs::metadata(stamp).and_then(|m| m.modified());
     let age = modified.ok().and_then(|m| SystemTime::now().duration_since(m).ok());
-    age.is_some_and(|age| age < AGAIN)
+    let same = fs::read_to_string(stamp).is_ok_and(|tried| tried == names);
+    same && age.is_some_and(|age| age < AGAIN)
 }
 
 impl Peer {
