@@ -24,7 +24,7 @@ pub struct CachePath {
 #[derive(Default)]
 pub struct CacheMain {
     pub paths: Vec<CachePath>,
-    pub by_name: HashMap<Vec<u8>, usize>,
+    pub by_name: HashMap<Vec<u8>, usize, foldhash::fast::RandomState>,
     /// Locations that name a store, by their directive: checked once all are known.
     pub named: Vec<(&'static str, Vec<u8>)>,
 }
