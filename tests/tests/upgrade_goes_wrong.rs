@@ -66,6 +66,9 @@ fn a_second_upgrade_waits_for_the_end_of_the_first() {
         assert!(server.dir().join("the.pid.oldbin").metadata().is_err());
         begin(&server, old);
     }
+    let new: u32 = server.read("the.pid").trim().parse().unwrap();
+    signal(new, Signal::Term);
+    expect_soon("the last new one is gone", || !is_alive(new));
 }
 
 /// What the old one has is not touched by a new one that is taken back.
