@@ -35,18 +35,24 @@ pub use tools::skip;
 
 use std::time::{Duration, Instant};
 
-/// No test waits longer for anything that should happen.
+/// How long a client or a server of a test waits for the other side.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Polls until `done` says so; whether it did in time.
+/// No test waits longer for anything that should happen; much more than it takes, as the machine
+/// may be busy with others for seconds.
+pub const AT_LAST: Duration = Duration::from_secs(20);
+
+/// Polls until `done` says so; whether it did in time. It is asked once more when the time is over:
+/// the asking may have been what took it.
 pub fn wait_for(mut done: impl FnMut() -> bool, patience: Duration) -> bool {
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
+        let is_over = start.elapsed() > patience;
         if done() {
             return true;
         }
-        if start.elapsed() > patience {
+        if is_over {
             return false;
         }
         std::thread::sleep(pause);
@@ -57,5 +63,5 @@ pub fn wait_for(mut done: impl FnMut() -> bool, patience: Duration) -> bool {
 /// Waits with the usual patience and fails the test if nothing comes of it.
 #[track_caller]
 pub fn expect_soon(what: &str, done: impl FnMut() -> bool) {
-    assert!(wait_for(done, PATIENCE), "never happened: {what}");
+    assert!(wait_for(done, AT_LAST), "never happened: {what}");
 }

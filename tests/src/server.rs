@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::client::Peer;
 use crate::setup::Setup;
-use crate::{expect_soon, wait_for, PATIENCE};
+use crate::{expect_soon, wait_for, AT_LAST, PATIENCE};
 
 #[derive(Clone, Copy, Debug)]
 pub enum Signal {
@@ -123,11 +123,15 @@ impl Server {
                 exited = self.daemon.is_none() && matches!(self.child.try_wait(), Ok(Some(_)));
                 exited || listens.iter().all(Listen::is_up)
             },
-            PATIENCE,
+            AT_LAST,
         );
         if !up || exited {
             let stderr = std::fs::read_to_string(self.dir().join("stderr")).unwrap_or_default();
-            panic!("does not start (exited: {exited}); stderr:\n{stderr}\n{}", self.error_log());
+            let missing: Vec<_> = listens.iter().filter(|l| !l.is_up()).collect();
+            panic!(
+                "does not start (exited: {exited}; not there: {missing:?}); stderr:\n{stderr}\n{}",
+                self.error_log()
+            );
         }
     }
 
@@ -166,7 +170,7 @@ impl Server {
     /// Waits for this text in the error log.
     #[track_caller]
     pub fn expect_error(&self, text: &str) {
-        if !wait_for(|| self.error_log().contains(text), PATIENCE) {
+        if !wait_for(|| self.error_log().contains(text), AT_LAST) {
             panic!("no {text:?} in the error log:\n{}", self.error_log());
         }
     }
@@ -175,7 +179,7 @@ impl Server {
     #[track_caller]
     pub fn log_lines(&self, path: &str, count: usize) -> Vec<String> {
         let lines = || self.read(path).lines().map(str::to_string).collect::<Vec<_>>();
-        if !wait_for(|| lines().len() >= count, PATIENCE) {
+        if !wait_for(|| lines().len() >= count, AT_LAST) {
             panic!("fewer than {count} lines in {path}: {:?}", lines());
         }
         lines()
@@ -301,6 +305,7 @@ fn is_root() -> bool {
         .any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
 }
 
+#[derive(Debug)]
 enum Listen {
     Port(u16),
     Unix(PathBuf),
@@ -318,8 +323,12 @@ impl Listen {
 
 /// Whether somebody listens on a port.
 pub fn listens_on(port: u16) -> bool {
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-        let table = std::fs::read_to_string(table).unwrap_or_default();
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|path| {
+        let table = match std::fs::read_to_string(path) {
+            // There may be no IPv6.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return false,
+            table => table.unwrap_or_else(|e| panic!("{path}: {e}")),
+        };
         let local = format!(":{port:04X} ");
         table.lines().any(|line| line.contains(&local) && line.contains(" 0A "))
     })
