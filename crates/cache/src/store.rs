@@ -13,7 +13,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use weir_http::forms::{Forms, Room};
+use weir_core::forms::{Forms, Room};
 use weir_runtime::clock;
 use weir_wire::http1::response::ResponseHead;
 

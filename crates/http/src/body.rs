@@ -3,14 +3,14 @@
 use crate::conf::BodyInFile;
 use crate::conn::ConnError;
 use crate::h2;
-use crate::logger::LogLevel;
 use crate::module::Flow;
 use crate::output::CONTINUE;
 use crate::request::Request;
-use crate::temp::{Life, TempFile};
 use bytes::Bytes;
 use std::io::Write;
 use std::rc::Rc;
+use weir_core::logger::LogLevel;
+use weir_core::temp::{Life, TempFile};
 use weir_runtime::clock;
 use weir_wire::http1::chunked::{ChunkError, Decoder, Event};
 use weir_wire::http1::framing::BodyFraming;

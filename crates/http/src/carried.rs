@@ -2,9 +2,10 @@
 //! it, as bytes beside its descriptor. Only one without TLS that waits for its next request goes:
 //! nothing of it is half done. Times are of the monotonic clock, which both processes share.
 
-use crate::conn::{ClientAddr, Connection};
+use crate::conn::Connection;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use weir_core::ClientAddr;
 use weir_runtime::listen::ListenAddr;
 use weir_wire::proxy_protocol::Proxied;
 

@@ -6,6 +6,7 @@ use crate::vars::VarRegistry;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use weir_core::paths::TempPath;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
 use weir_runtime::listen::{ListenAddr, ListenOptions};
 use weir_script::template::Template;
@@ -87,12 +88,6 @@ pub type Types = HashMap<Box<[u8]>, Box<[u8]>, foldhash::fast::RandomState>;
 pub struct OpenFileCache {
     pub max: usize,
     pub inactive_secs: u64,
-}
-
-#[derive(Clone, Debug)]
-pub struct TempPath {
-    pub path: PathBuf,
-    pub levels: [u8; 3],
 }
 
 /// `http` level.
@@ -284,7 +279,7 @@ pub struct CoreLoc {
     pub resolver_timeout: Val<u64>,
     pub gzip_vary: Val<bool>,
     pub early_hints: Val<crate::early::Conditions>,
-    pub error_log: Val<Arc<crate::logger::ErrorLog>>,
+    pub error_log: Val<Arc<weir_core::logger::ErrorLog>>,
 }
 
 impl CoreLoc {
@@ -402,7 +397,7 @@ impl CoreLoc {
             resolver_timeout = 30_000,
             gzip_vary = false,
             early_hints = Arc::default(),
-            error_log = Arc::new(crate::logger::ErrorLog::default()),
+            error_log = Arc::new(weir_core::logger::ErrorLog::default()),
         );
     }
 }

@@ -1,266 +1,28 @@
 //! A client connection: its socket, its addresses, its output queue, its one timer.
 
 use crate::generation::{Location, Server, WorkerGen};
-use crate::logger::LogLevel;
 use crate::request::Request;
 use crate::tls::Secure;
 use crate::worker::Worker;
-use bytes::Bytes;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::VecDeque;
-use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{ready, Context, Poll, Waker};
+use weir_core::logger::LogLevel;
+use weir_core::{ClientAddr, OutQueue};
 use weir_runtime::clock;
 use weir_runtime::net::Stream;
 use weir_runtime::timer::LazyTimer;
 use weir_tls::Channel;
 use weir_wire::proxy_protocol::Proxied;
 
-/// Pieces up to this size are copied together; larger ones are sent from where they are.
-const COPY_MAX_BYTES: usize = 2048;
 /// Pieces handed to the kernel in one call, and when there are many.
 const PIECES_MAX: usize = 16;
 const MANY_PIECES_MAX: usize = 128;
 /// One sendfile call can move no more.
 const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
-/// What nginx rounds a part of a file up to, that it may send by a rate.
-const PAGE_BYTES: u64 = 4096;
-/// Output buffers kept for the next response, when no larger than this.
-const KEEP_BUFFER_MAX_BYTES: usize = 64 * 1024;
-/// The same for a buffer that was read into: as much as is read with a head.
-const KEEP_READ_MAX_BYTES: usize = 32 * 1024;
-/// A queue with room for more pieces than this is let go with its connection's wait.
-const KEEP_PIECES_MAX: usize = 512;
-
-enum Piece {
-    Text(Vec<u8>),
-    Mem(Bytes),
-    /// What a buffer holds from `from` on; the buffer is read into anew when that has left.
-    Read {
-        buf: Vec<u8>,
-        from: usize,
-    },
-    File {
-        file: Rc<File>,
-        offset: u64,
-        len: u64,
-    },
-}
-
-/// What is still to be sent to the client, in order.
-#[derive(Default)]
-pub struct OutQueue {
-    pieces: VecDeque<Piece>,
-    /// Bytes of the first piece that are already sent.
-    sent: usize,
-    queued: u64,
-    spare: Option<Vec<u8>>,
-    /// A buffer that has left, for the next that is queued as it is.
-    spare_read: Option<Vec<u8>>,
-}
-
-impl OutQueue {
-    /// The buffer at the end of the queue, for appending; report growth with [`OutQueue::grew`].
-    fn text(&mut self) -> &mut Vec<u8> {
-        if !matches!(self.pieces.back(), Some(Piece::Text(_))) {
-            let fresh = self.spare.take().unwrap_or_else(|| Vec::with_capacity(1024));
-            self.pieces.push_back(Piece::Text(fresh));
-        }
-        match self.pieces.back_mut() {
-            Some(Piece::Text(t)) => t,
-            _ => unreachable!("a text piece was just put at the end"),
-        }
-    }
-
-    /// Appends text through a closure; answers how much was added.
-    pub fn write(&mut self, f: impl FnOnce(&mut Vec<u8>)) -> u64 {
-        let text = self.text();
-        let before = text.len();
-        f(text);
-        let added = (text.len() - before) as u64;
-        self.queued += added;
-        added
-    }
-
-    pub fn push_bytes(&mut self, bytes: Bytes) {
-        if bytes.len() <= COPY_MAX_BYTES {
-            self.write(|t| t.extend_from_slice(&bytes));
-            return;
-        }
-        self.queued += bytes.len() as u64;
-        self.pieces.push_back(Piece::Mem(bytes));
-    }
-
-    /// Queues what a buffer holds from `from` on, where it is, and puts another in its place, which
-    /// begins with what stands before `from`.
-    pub fn push_read(&mut self, buf: &mut Vec<u8>, from: usize) {
-        let mut other = self.spare_read.take().unwrap_or_default();
-        other.extend_from_slice(&buf[..from]);
-        let buf = std::mem::replace(buf, other);
-        self.queued += (buf.len() - from) as u64;
-        self.pieces.push_back(Piece::Read { buf, from });
-    }
-
-    pub fn push_file(&mut self, file: Rc<File>, offset: u64, len: u64) {
-        if len > 0 {
-            self.queued += len;
-            self.pieces.push_back(Piece::File { file, offset, len });
-        }
-    }
-
-    /// `max`, and what of a file is left behind it in its page.
-    pub(crate) fn to_page_end(&self, max: u64) -> u64 {
-        let mut before = 0;
-        for (at, piece) in self.pieces.iter().enumerate() {
-            let skipped = if at == 0 { self.sent } else { 0 };
-            let (offset, len) = match piece {
-                Piece::Text(text) => (None, text.len() - skipped),
-                Piece::Mem(bytes) => (None, bytes.len() - skipped),
-                Piece::Read { buf, from } => (None, buf.len() - from - skipped),
-                Piece::File { offset, len, .. } => (Some(*offset), *len as usize),
-            };
-            if let Some(offset) = offset.filter(|_| max < before + len as u64) {
-                let end = offset + max.saturating_sub(before);
-                let aligned = end.next_multiple_of(PAGE_BYTES);
-                return match aligned <= offset + len as u64 {
-                    true => max + (aligned - end),
-                    false => max,
-                };
-            }
-            before += len as u64;
-        }
-        max
-    }
-
-    /// Bytes that are not sent yet.
-    pub fn queued(&self) -> u64 {
-        self.queued
-    }
-
-    fn first_is_file(&self) -> bool {
-        matches!(self.pieces.front(), Some(Piece::File { .. }))
-    }
-
-    fn consume(&mut self, mut n: usize) {
-        self.queued -= n as u64;
-        while let Some(front) = self.pieces.front_mut() {
-            let left = match front {
-                Piece::Text(t) => t.len() - self.sent,
-                Piece::Mem(b) => b.len() - self.sent,
-                Piece::Read { buf, from } => buf.len() - *from - self.sent,
-                Piece::File { offset, len, .. } => {
-                    *offset += n as u64;
-                    *len -= n as u64;
-                    n = 0;
-                    *len as usize
-                }
-            };
-            if n < left || (n == 0 && left > 0) {
-                self.sent += n;
-                return;
-            }
-            n -= left;
-            self.sent = 0;
-            match self.pieces.pop_front() {
-                Some(Piece::Text(mut t)) if t.capacity() <= KEEP_BUFFER_MAX_BYTES => {
-                    t.clear();
-                    self.spare = Some(t);
-                }
-                Some(Piece::Read { mut buf, .. }) if buf.capacity() <= KEEP_READ_MAX_BYTES => {
-                    buf.clear();
-                    self.spare_read = Some(buf);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Moves the first `n` bytes of another queue to the end of this one.
-    pub fn take_from(&mut self, from: &mut OutQueue, n: u64) {
-        let mut left = n;
-        while left > 0 {
-            let Some(front) = from.pieces.front() else { return };
-            let taken = match front {
-                Piece::Text(t) => {
-                    let part = &t[from.sent..];
-                    let part = &part[..part.len().min(left as usize)];
-                    self.write(|text| text.extend_from_slice(part))
-                }
-                Piece::Read { buf, from: start } => {
-                    let part = &buf[*start + from.sent..];
-                    let part = &part[..part.len().min(left as usize)];
-                    self.write(|text| text.extend_from_slice(part))
-                }
-                Piece::Mem(b) => {
-                    let end = b.len().min(from.sent + left as usize);
-                    let part = b.slice(from.sent..end);
-                    let taken = part.len() as u64;
-                    self.push_bytes(part);
-                    taken
-                }
-                Piece::File { file, offset, len } => {
-                    let taken = left.min(*len);
-                    self.push_file(Rc::clone(file), *offset, taken);
-                    taken
-                }
-            };
-            from.consume(taken as usize);
-            left -= taken;
-        }
-    }
-
-    pub(crate) fn clear(&mut self) {
-        *self = OutQueue::default();
-    }
-
-    /// What it holds for text to come.
-    pub(crate) fn kept_bytes(&self) -> usize {
-        let spare = [&self.spare, &self.spare_read];
-        spare.into_iter().flatten().map(Vec::capacity).sum()
-    }
-
-    /// Nothing is queued, and there is memory that another connection could use.
-    fn is_spare(&self) -> bool {
-        self.queued == 0 && self.pieces.is_empty() && self.pieces.capacity() > 0
-    }
-}
-
-/// A client's address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientAddr {
-    Ip(SocketAddr),
-    Unix,
-}
-
-impl ClientAddr {
-    pub fn ip(&self) -> Option<IpAddr> {
-        match self {
-            ClientAddr::Ip(a) => Some(a.ip()),
-            ClientAddr::Unix => None,
-        }
-    }
-
-    /// `$remote_addr`.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        use std::io::Write;
-        match self {
-            // Writing into a Vec cannot fail.
-            ClientAddr::Ip(a) => drop(write!(out, "{}", a.ip())),
-            ClientAddr::Unix => out.extend_from_slice(b"unix:"),
-        }
-    }
-
-    pub fn port(&self) -> Option<u16> {
-        match self {
-            ClientAddr::Ip(a) => Some(a.port()),
-            ClientAddr::Unix => None,
-        }
-    }
-}
 
 pub struct Connection {
     pub worker: Rc<Worker>,
@@ -527,7 +289,7 @@ impl Connection {
         }
         let mut total = 0u64;
         let mut out = self.out.borrow_mut();
-        while out.queued > 0 && total < max {
+        while out.queued() > 0 && total < max {
             let n = match self.poll_send(cx, &out, max - total) {
                 Poll::Ready(Ok(n)) => n,
                 Poll::Ready(Err(e)) => {
@@ -548,18 +310,15 @@ impl Connection {
     }
 
     fn poll_send(&self, cx: &mut Context<'_>, out: &OutQueue, max: u64) -> Poll<io::Result<usize>> {
-        if out.first_is_file() {
-            let Some(Piece::File { file, offset, len }) = out.pieces.front() else {
-                return Poll::Ready(Ok(0));
-            };
-            let n = (*len).min(max).min(SENDFILE_MAX_BYTES) as usize;
-            let sent = ready!(self.stream.poll_send_file(cx, file, *offset, n))?;
+        if let Some((file, offset, len)) = out.first_file() {
+            let n = len.min(max).min(SENDFILE_MAX_BYTES) as usize;
+            let sent = ready!(self.stream.poll_send_file(cx, file, offset, n))?;
             if sent == 0 {
                 return Poll::Ready(Err(io::Error::other("the file was truncated while sent")));
             }
             return Poll::Ready(Ok(sent));
         }
-        match out.pieces.len() > PIECES_MAX {
+        match out.pieces() > PIECES_MAX {
             false => self.send_pieces::<PIECES_MAX>(cx, out, max),
             true => self.send_pieces::<MANY_PIECES_MAX>(cx, out, max),
         }
@@ -572,36 +331,15 @@ impl Connection {
         max: u64,
     ) -> Poll<io::Result<usize>> {
         let mut slices = [IoSlice::new(&[]); MAX];
-        let (mut count, mut bytes, mut more) = (0, 0u64, self.ending.get());
-        for piece in &out.pieces {
-            let whole: &[u8] = match piece {
-                Piece::Text(t) => t,
-                Piece::Mem(b) => b,
-                Piece::Read { buf, from } => &buf[*from..],
-                Piece::File { .. } => {
-                    more = true;
-                    break;
-                }
-            };
-            if count == MAX || bytes >= max {
-                more = true;
-                break;
-            }
-            let mut part = if count == 0 { &whole[out.sent..] } else { whole };
-            if part.len() as u64 > max - bytes {
-                part = &part[..(max - bytes) as usize];
-            }
-            slices[count] = IoSlice::new(part);
-            count += 1;
-            bytes += part.len() as u64;
-        }
+        let (count, more) = out.slices(&mut slices, max);
+        let more = more || self.ending.get();
         self.stream.poll_write(cx, &slices[..count], more)
     }
 
     /// Sends what is queued until at most `leave` bytes are left; `timeout_ms` is the longest time
     /// between two writes that make progress.
     pub async fn drain(&self, leave: u64, timeout_ms: u64) -> Result<(), ConnError> {
-        while self.out.borrow().queued > leave {
+        while self.out.borrow().queued() > leave {
             self.drain_some(u64::MAX, timeout_ms).await?;
         }
         Ok(())
@@ -617,12 +355,12 @@ impl Connection {
     ) -> Result<(), ConnError> {
         let turn = if turn == 0 { u64::MAX } else { turn };
         loop {
-            let before = self.out.borrow().queued;
+            let before = self.out.borrow().queued();
             if before <= leave {
                 return Ok(());
             }
             self.drain_some(turn, timeout_ms).await?;
-            if before - self.out.borrow().queued >= turn {
+            if before - self.out.borrow().queued() >= turn {
                 tokio::task::yield_now().await;
             }
         }
@@ -645,13 +383,13 @@ impl Connection {
 
     /// Bytes that were queued and have not left, nor will those of them that are gone.
     pub fn unsent(&self) -> u64 {
-        self.out.borrow().queued + self.dropped.get()
+        self.out.borrow().queued() + self.dropped.get()
     }
 
     /// Throws away what is queued.
     pub(crate) fn drop_output(&self) {
         let mut out = self.out.borrow_mut();
-        self.dropped.set(self.dropped.get() + out.queued);
+        self.dropped.set(self.dropped.get() + out.queued());
         out.clear();
     }
 
@@ -732,7 +470,7 @@ impl Connection {
     /// Takes an output queue from the worker's pool for the request that begins.
     pub(crate) fn take_queue(&self) {
         let mut out = self.out.borrow_mut();
-        if out.pieces.capacity() == 0 {
+        if out.is_bare() {
             *out = self.worker.take_queue();
         }
     }
@@ -742,7 +480,7 @@ impl Connection {
         let mut out = self.out.borrow_mut();
         if out.is_spare() {
             let queue = std::mem::take(&mut *out);
-            if queue.pieces.capacity() <= KEEP_PIECES_MAX {
+            if !queue.is_large() {
                 self.worker.give_queue(queue);
             }
         }

@@ -3,18 +3,17 @@
 use crate::build;
 use crate::conf::{
     Aio, BodyInFile, CoreLoc, CoreSrv, ErrorPage, IfModifiedSince, Lingering, OpenFileCache,
-    Satisfy, ServerTokens, TempPath, TryFile, TryFiles, TryLast, Types,
+    Satisfy, ServerTokens, TryFile, TryFiles, TryLast, Types,
 };
 use crate::core_vars;
 use crate::listen_rows::{set_listen, set_server_name};
-use crate::logger::{self, ErrorLog, LogLevel, LogSink};
 use crate::module::HttpModule;
 use crate::vars::{template, template_of};
 use std::sync::Arc;
 use weir_base::units;
-use weir_module::{
-    ArgsExt, Arity, Cf, ConfResult, Context, Directive, Layout, Mode, Row, SlotVtable, Val,
-};
+use weir_core::error_log::{error_log_sink, push_log};
+use weir_core::paths::{made_temp_path, temp_path};
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 
@@ -234,22 +233,12 @@ pub const ROWS: &[Row] = &[
     }).note("For files that are not sent by sendfile: so much is read at once, and so much may wait for the client."),
     Row::new("open_file_cache_errors", HSL, Arity::FLAG, "off", "Keep errors too.", loc!(open_file_cache_errors, flag)),
     Row::new("resolver", HSL, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
-        let v = crate::resolver::parse(d)?;
+        let v = weir_core::resolver::parse(d)?;
         cf.get::<CoreLoc>().resolver.once(d, Some(v))
-    }).note(crate::resolver::NOTE),
+    }).note(weir_core::resolver::NOTE),
     Row::new("resolver_timeout", HSL, Arity::ONE, "30s", "Longest time for a name.", loc!(resolver_timeout, msec)),
     Row::new("gzip_vary", HSL, Arity::FLAG, "off", "Send Vary: Accept-Encoding.", loc!(gzip_vary, flag)),
 ];
-
-/// Directory and up to three levels.
-pub fn temp_path(cf: &Cf, d: &Directive) -> ConfResult<Arc<TempPath>> {
-    let mut levels = [0u8; 3];
-    for (i, level) in levels.iter_mut().enumerate().take(d.args.len().saturating_sub(1)) {
-        let n = units::parse_int(d.arg(i + 1)).filter(|n| (1..=3).contains(n));
-        *level = n.ok_or_else(|| d.invalid(i + 1))? as u8;
-    }
-    Ok(Arc::new(TempPath { path: cf.full_path(d.arg(0)), levels }))
-}
 
 /// Temporary directories are made at start, as nginx does.
 fn make_temp_paths(b: &mut build::Build) -> ConfResult {
@@ -261,73 +250,6 @@ fn make_temp_paths(b: &mut build::Build) -> ConfResult {
         complete_root(core, &prefix);
     }
     Ok(())
-}
-
-/// The directory as it is used, made unless this is a test. One that the configuration does not name
-/// (it is relative still) is the build's, and is made with what leads there.
-pub fn made_temp_path(
-    temp: &Arc<TempPath>,
-    prefix: &std::path::Path,
-    mode: Mode,
-) -> ConfResult<Arc<TempPath>> {
-    if !temp.path.is_relative() {
-        return make_temp_dir(&temp.path, mode).map(|()| Arc::clone(temp));
-    }
-    let path = Layout::here().temp_path(prefix, &temp.path);
-    if mode == Mode::Serve {
-        make_dir(&path, true).map_err(|e| mkdir_failed(&path, &e))?;
-    }
-    Ok(Arc::new(TempPath { path, levels: temp.levels }))
-}
-
-/// A directory that the configuration names.
-pub fn make_temp_dir(path: &std::path::Path, mode: Mode) -> ConfResult {
-    let made = match mode {
-        Mode::Test => could_make(path),
-        Mode::Serve => make_dir(path, false),
-    };
-    made.map_err(|e| mkdir_failed(path, &e))
-}
-
-fn mkdir_failed(path: &std::path::Path, e: &std::io::Error) -> weir_module::Diagnostic {
-    let text = format!("mkdir() \"{}\" failed ({})", path.display(), os_text(e));
-    weir_module::Diagnostic::emerg(text)
-}
-
-/// Nobody else may read request and response bodies.
-#[cfg(unix)]
-fn make_dir(path: &std::path::Path, with_parents: bool) -> std::io::Result<()> {
-    weir_runtime::trusted::make_dir(path, with_parents)
-}
-
-#[cfg(not(unix))]
-fn make_dir(path: &std::path::Path, with_parents: bool) -> std::io::Result<()> {
-    if let Some(parent) = path.parent().filter(|p| with_parents && !p.exists()) {
-        std::fs::create_dir_all(parent)?;
-    }
-    match std::fs::create_dir(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(e),
-        _ => Ok(()),
-    }
-}
-
-/// Whether there is a place for a directory. Who tests need not be who may make it.
-fn could_make(path: &std::path::Path) -> std::io::Result<()> {
-    let parent = path.parent().unwrap_or(path);
-    match std::fs::metadata(parent) {
-        Err(e) if e.kind() != std::io::ErrorKind::PermissionDenied => Err(e),
-        _ => Ok(()),
-    }
-}
-
-/// `2: No such file or directory`, as nginx shows system errors.
-pub fn os_text(e: &std::io::Error) -> String {
-    let text = e.to_string();
-    let words = text.split(" (os error").next().unwrap_or(&text);
-    match e.raw_os_error() {
-        Some(code) => format!("{code}: {words}"),
-        None => words.to_string(),
-    }
 }
 
 fn complete_root(core: &mut CoreLoc, prefix: &std::path::Path) {
@@ -569,47 +491,4 @@ fn set_open_file_cache(cf: &mut Cf, d: &Directive) -> ConfResult {
         return Err(d.fail("\"open_file_cache\" must have the \"max\" parameter"));
     }
     cf.get::<CoreLoc>().open_file_cache.once(d, Some(cache))
-}
-
-/// One `error_log` destination and its level.
-pub fn error_log_sink(cf: &Cf, d: &Directive) -> ConfResult<(LogSink, LogLevel)> {
-    let mut level = LogLevel::Error;
-    if d.args.len() > 1 {
-        level = d.choice(1, &LogLevel::NAMES).map_err(|mut e| {
-            let shown = String::from_utf8_lossy(d.arg(1)).into_owned();
-            e.message = format!("invalid log level \"{shown}\"");
-            e
-        })?;
-    }
-    let sink = match d.arg(0) {
-        b"stderr" => LogSink::Stderr,
-        a if a.starts_with(b"syslog:") => {
-            let text = d.text(0)?;
-            let s = crate::syslog::Syslog::parse(&text[7..]).map_err(|e| d.bad(0, e))?;
-            LogSink::Syslog(Arc::new(s))
-        }
-        a if a.starts_with(b"memory:") => {
-            let mut e = d.bad(0, "nginx was built without debug support");
-            e.hint = Some("log to a file or to stderr instead".into());
-            return Err(e);
-        }
-        a => {
-            let path = cf.full_path(a);
-            let file = logger::log_file_for(cf.mode, &path).map_err(|e| {
-                d.bad(0, format!("open() \"{}\" failed ({})", path.display(), os_text(&e)))
-            })?;
-            LogSink::File(file)
-        }
-    };
-    Ok((sink, level))
-}
-
-/// Adds a destination to a level's own logs.
-pub fn push_log(logs: &mut Val<Arc<ErrorLog>>, sink: (LogSink, LogLevel)) {
-    if !logs.is_set() {
-        logs.set(Arc::default());
-    }
-    if let Some(log) = logs.as_mut().and_then(Arc::get_mut) {
-        log.sinks.push(sink);
-    }
 }

@@ -8,11 +8,11 @@
 //! none is made, for there is nobody who could be asked to wait.
 
 use crate::conn::Connection;
-use crate::logger::LogLevel;
 use crate::request::{Request, REDIRECTS_MAX};
 use crate::worker::Worker;
 use std::future::Future;
 use std::rc::Rc;
+use weir_core::logger::LogLevel;
 use weir_runtime::net::Stream;
 use weir_wire::http1::request::Method;
 

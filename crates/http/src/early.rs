@@ -5,12 +5,12 @@
 use crate::body::{self, BodyError};
 use crate::conf::{CoreLoc, CoreSrv};
 use crate::h2;
-use crate::logger::LogLevel;
 use crate::module::Flow;
 use crate::request::Request;
 use crate::vars::template;
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::logger::LogLevel;
 use weir_module::{Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
 use weir_wire::http1::request::Version;

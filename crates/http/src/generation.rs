@@ -2,12 +2,12 @@
 
 use crate::conf::{CoreLoc, CoreSrv};
 use crate::location::LocationSet;
-use crate::logger::ErrorLog;
 use crate::module::{BodyFilter, Getter, Handler, HeaderFilter, Phase, VarArg, VarSetter};
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::logger::ErrorLog;
 use weir_module::Slots;
 use weir_runtime::listen::{ListenAddr, ListenOptions};
 use weir_script::lookup::HostMap;

@@ -2,20 +2,21 @@
 
 use crate::body;
 use crate::conf::Lingering;
-use crate::conn::{ClientAddr, ConnError, Connection};
+use crate::conn::{ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
 use crate::h2;
 use crate::head;
-use crate::logger::LogLevel;
 use crate::module::{Flow, Phase};
 use crate::phases;
 use crate::request::Request;
 use crate::special;
 use crate::tls;
-use crate::worker::Counters;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
+use weir_core::counters::Counters;
+use weir_core::logger::LogLevel;
+use weir_core::ClientAddr;
 use weir_runtime::clock;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{preface, Method, ParseError, Parser, Preface, Progress, Version};

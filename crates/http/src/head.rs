@@ -4,10 +4,10 @@
 
 use crate::conf::CoreSrv;
 use crate::conn::Connection;
-use crate::logger::LogLevel;
 use crate::request::Request;
 use crate::server;
 use std::rc::Rc;
+use weir_core::logger::LogLevel;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{Connection as Wish, ParseError, Parser, Version};

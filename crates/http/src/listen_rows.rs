@@ -217,7 +217,7 @@ pub fn set_server_name(cf: &mut Cf, d: &Directive) -> ConfResult {
         }
         let mut name = text;
         if name == b"$hostname" {
-            name = crate::syslog::hostname().into_bytes();
+            name = weir_core::syslog::hostname().into_bytes();
         }
         if name.contains(&b'/') {
             cf.warn(d, format!("server name \"{shown}\" has suspicious symbols"));

@@ -9,10 +9,10 @@
 //! default, as in nginx. That is remembered as a guess, for those who had better not rely on one
 //! ([`Request::certain`]).
 
-use crate::logger::LogLevel;
 use crate::module::{FilterError, FilterResult, Flow};
 use crate::request::Request;
 use std::cell::Cell;
+use weir_core::logger::LogLevel;
 use weir_script::regex::{MatchError, Regex};
 use weir_script::template::VarId;
 

@@ -4,8 +4,6 @@ use crate::buf::Chain;
 use crate::build::Build;
 use crate::generation::Generation;
 use crate::request::Request;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use weir_module::{Cf, ConfResult, Row, SlotVtable, Slots};
 
@@ -26,8 +24,7 @@ impl Phase {
     pub const COUNT: usize = 8;
 }
 
-/// A future of one worker; it never leaves its thread.
-pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+pub use weir_core::LocalFuture;
 
 /// The part of a handler that waits.
 pub type WaitFn = for<'a> fn(&'a mut Request) -> LocalFuture<'a, Flow>;

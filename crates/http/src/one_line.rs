@@ -5,9 +5,9 @@
 //!
 //! Difference from nginx, which sends them.
 
-use crate::logger::LogLevel;
 use crate::request::Request;
 use weir_base::line;
+use weir_core::logger::LogLevel;
 
 /// Mends the fields of the header that is about to leave.
 #[inline]

@@ -327,7 +327,7 @@ pub fn send_read(r: &mut Request, buf: &mut Vec<u8>, from: usize, last: bool) {
     r.sent += out.queued() - before;
 }
 
-fn push(out: &mut crate::conn::OutQueue, buf: Buf) {
+fn push(out: &mut weir_core::OutQueue, buf: Buf) {
     match buf.data {
         Data::None => {}
         Data::Mem(bytes) => out.push_bytes(bytes),

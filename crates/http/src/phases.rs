@@ -3,7 +3,6 @@
 use crate::conf::Satisfy;
 use crate::early;
 use crate::location::{self, Found};
-use crate::logger::LogLevel;
 use crate::matching::checked;
 use crate::module::{Flow, Handler, Phase, WaitFn};
 use crate::request::Request;
@@ -12,6 +11,7 @@ use crate::subrequest;
 use crate::tls::{self, client::Objection};
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, EscapeKind};
+use weir_core::logger::LogLevel;
 
 /// The handlers of one phase. Only a handler that waits makes this a future of its own.
 macro_rules! phase {

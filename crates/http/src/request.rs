@@ -3,7 +3,7 @@
 use crate::body::RequestBody;
 use crate::buf::Chain;
 use crate::conf::CoreMain;
-use crate::conn::{ClientAddr, ConnError, Connection};
+use crate::conn::{ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
 use crate::h2;
 use crate::headers_out::HeadersOut;
@@ -17,6 +17,7 @@ use std::any::Any;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use weir_core::ClientAddr;
 use weir_runtime::clock;
 use weir_script::regex::Captures;
 use weir_script::template::{Env, Template, VarId};
@@ -143,7 +144,7 @@ pub struct Request {
     pub gzip_vary: bool,
     /// The body is one whole entity in memory, unchanged so far; its compressed forms are kept
     /// here. A filter that changes the body takes this away.
-    pub forms: Option<std::sync::Arc<crate::forms::Forms>>,
+    pub forms: Option<std::sync::Arc<weir_core::forms::Forms>>,
     /// The entity's text, while `forms` is there.
     pub whole_body: Option<bytes::Bytes>,
     pub gzip_tested: bool,

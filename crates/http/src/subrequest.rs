@@ -27,7 +27,6 @@ use crate::client_watch::ClientWatch;
 use crate::conn::ConnError;
 use crate::detached::Ticket;
 use crate::h1;
-use crate::logger::LogLevel;
 use crate::module::{FilterError, FilterResult, Next};
 use crate::phases;
 use crate::request::Request;
@@ -40,6 +39,7 @@ use std::os::unix::fs::FileExt;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
+use weir_core::logger::LogLevel;
 use weir_runtime::clock;
 
 /// What the client has not taken yet beyond which nothing is handed on.

@@ -1,7 +1,5 @@
 //! One worker: a thread, its event loop, its view of the configuration, its pools.
 
-use crate::conn::OutQueue;
-use crate::deadlines::Deadlines;
 use crate::generation::WorkerGen;
 use crate::request::Request;
 use std::any::{Any, TypeId};
@@ -9,10 +7,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use weir_base::bytes::Identity;
 use weir_base::date;
+use weir_core::counters::{AllCounters, Counters, Tally};
+use weir_core::deadlines::Deadlines;
+use weir_core::OutQueue;
 use weir_runtime::clock;
 
 /// Requests kept for reuse; so many of them with buffers of any size in bounds, and the others only
@@ -26,83 +26,6 @@ const EARLY_REST: u8 = 68;
 
 /// A pooled request whose buffers have together grown beyond this is let go.
 const POOL_BUFFERS_MAX_BYTES: usize = 64 * 1024;
-
-/// A worker's counters, on a cache line of their own; read by all, written by one.
-#[repr(align(128))]
-#[derive(Default)]
-pub struct Counters {
-    pub accepted: AtomicU64,
-    pub handled: AtomicU64,
-    pub requests: AtomicU64,
-    pub active: AtomicU64,
-    pub reading: AtomicU64,
-    pub writing: AtomicU64,
-    pub waiting: AtomicU64,
-    /// The heartbeat: monotonic ms since when the event loop has had something to do; 0 while it
-    /// waits.
-    pub busy_since_ms: AtomicU64,
-    /// The number of the last question of whether it still comes back that it has answered.
-    pub answered: AtomicU64,
-}
-
-impl Counters {
-    /// The event loop has something to do, or (0) begins to wait.
-    pub fn beat(&self, busy_since_ms: u64) {
-        self.busy_since_ms.store(busy_since_ms, Ordering::Relaxed);
-    }
-
-    /// Adds to a counter that only this worker writes: a load and a store, no locked instruction.
-    pub fn add(counter: &AtomicU64, n: i64) {
-        let now = counter.load(Ordering::Relaxed);
-        counter.store(now.wrapping_add_signed(n), Ordering::Relaxed);
-    }
-}
-
-/// All workers' counters.
-#[derive(Default)]
-pub struct AllCounters {
-    /// By the worker's number; a worker that rests keeps its own, for it may have connections.
-    pub each: Vec<Arc<Counters>>,
-    working: AtomicUsize,
-}
-
-impl AllCounters {
-    pub fn new(workers_max: usize) -> AllCounters {
-        let each = (0..workers_max).map(|_| Arc::default()).collect();
-        AllCounters { each, working: AtomicUsize::new(0) }
-    }
-
-    /// How many workers accept connections.
-    pub fn workers(&self) -> usize {
-        self.working.load(Ordering::Relaxed)
-    }
-
-    pub fn set_workers(&self, working: usize) {
-        self.working.store(working, Ordering::Relaxed);
-    }
-
-    pub fn sum(&self, pick: impl Fn(&Counters) -> &AtomicU64) -> u64 {
-        self.each.iter().map(|c| pick(c).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
-    }
-}
-
-/// Counts what happens too often for a line in the log each time.
-#[derive(Default)]
-pub struct Tally {
-    untold: Cell<u64>,
-    told_secs: Cell<i64>,
-}
-
-impl Tally {
-    /// Counts one more; how many there were since the last that was told, if none was told within
-    /// this second.
-    pub fn one_more(&self) -> Option<u64> {
-        let (now, untold) = (clock::wall_secs(), self.untold.get() + 1);
-        let tell = self.told_secs.replace(now) != now;
-        self.untold.set(if tell { 0 } else { untold });
-        tell.then_some(untold)
-    }
-}
 
 pub struct Worker {
     pub id: usize,

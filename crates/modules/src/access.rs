@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use weir_base::addr::Cidr;
+use weir_core::logger::LogLevel;
+use weir_core::ClientAddr;
 use weir_http::conf::Satisfy;
-use weir_http::conn::ClientAddr;
-use weir_http::logger::LogLevel;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::Request;
 use weir_module::{

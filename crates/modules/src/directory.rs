@@ -3,9 +3,9 @@
 use std::fs::{self, FileType, Metadata, ReadDir};
 use std::io;
 use std::path::{Path, PathBuf};
-use weir_http::core_rows::os_text;
+use weir_core::logger::LogLevel;
+use weir_core::os_text;
 use weir_http::location::{bytes_path, map_uri_into};
-use weir_http::logger::LogLevel;
 use weir_http::module::Flow;
 use weir_http::symlinks::Guard;
 use weir_http::Request;

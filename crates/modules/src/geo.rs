@@ -14,7 +14,7 @@ use crate::realip::{forwarded, From};
 use crate::util::{guarded, with_scratch};
 use table::{Networks, RangeError, Ranges};
 use weir_base::addr::{parse_ipv4, parse_ipv6, unmapped, Cidr};
-use weir_http::conn::ClientAddr;
+use weir_core::ClientAddr;
 use weir_http::module::{HttpModule, VarArg};
 use weir_http::vars::{define, registry};
 use weir_http::Request;

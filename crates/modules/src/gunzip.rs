@@ -12,8 +12,8 @@ use std::rc::Rc;
 use crate::gzip_ok::gzip_ok;
 use crate::util::text_of;
 use flate2::write::MultiGzDecoder;
+use weir_core::logger::LogLevel;
 use weir_http::buf::Data;
-use weir_http::logger::LogLevel;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::{Buf, Chain, Request};
 use weir_module::{

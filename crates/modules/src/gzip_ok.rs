@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::logger::LogLevel;
 use weir_http::build::named_regex;
-use weir_http::logger::LogLevel;
 use weir_http::module::HttpModule;
 use weir_http::Request;
 use weir_module::{

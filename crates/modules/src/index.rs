@@ -3,9 +3,9 @@
 use crate::files;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_http::core_rows::os_text;
+use weir_core::logger::LogLevel;
+use weir_core::os_text;
 use weir_http::location::{bytes_path, map_uri_into};
-use weir_http::logger::LogLevel;
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
 use weir_http::phases::internal_redirect;
 use weir_http::symlinks::metadata;

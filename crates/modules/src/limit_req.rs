@@ -17,11 +17,11 @@ use crate::limits::{
 };
 use crate::util::with_value;
 use weir_base::units;
+use weir_core::logger::LogLevel;
+use weir_core::zones::{self, ZoneNames};
 use weir_http::build::Build;
-use weir_http::logger::LogLevel;
 use weir_http::module::{Flow, HttpModule, LocalFuture, Phase, PhaseHandler, VarArg, Variable};
 use weir_http::vars::template;
-use weir_http::zones::{self, ZoneNames};
 use weir_http::Request;
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,

@@ -1,7 +1,7 @@
 //! What `limit_conn` and `limit_req` have in common: how a refusal is answered and logged, and the
 //! keys of their zones.
 
-use weir_http::logger::LogLevel;
+use weir_core::logger::LogLevel;
 use weir_http::Request;
 use weir_module::{
     merge_values, ArgsExt, Arity, ConfResult, ConfType, Context, Diagnostic, Directive, Row, Val,

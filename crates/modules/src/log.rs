@@ -26,11 +26,11 @@ use files::FileCache;
 use format::Format;
 use weir_base::units;
 use weir_conf::messages::os_error;
+use weir_core::logger::{log_file_for, LogFile, LogLevel};
+use weir_core::syslog::Syslog;
 use weir_http::build::Build;
 use weir_http::location::{bytes_path, map_uri};
-use weir_http::logger::{log_file_for, LogFile, LogLevel};
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
-use weir_http::syslog::Syslog;
 use weir_http::vars::{template, template_of};
 use weir_http::Request;
 use weir_module::{

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use weir_base::addr::{parse_ipv4, parse_ipv6, Cidr};
 use weir_base::bytes::fmt_u64;
 use weir_base::units;
+use weir_core::ClientAddr;
 use weir_http::build::Build;
-use weir_http::conn::ClientAddr;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
 use weir_http::Request;
 use weir_module::{

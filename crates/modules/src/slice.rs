@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use weir_http::logger::LogLevel;
+use weir_core::logger::LogLevel;
 use weir_http::module::{
     Filter, FilterError, FilterResult, HttpModule, Next, Reach, VarArg, Variable,
 };

@@ -25,8 +25,8 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::logger::LogLevel;
 use weir_http::buf::Data;
-use weir_http::logger::LogLevel;
 use weir_http::module::{
     Filter, FilterError, FilterResult, HttpModule, Next, Reach, VarArg, Variable,
 };

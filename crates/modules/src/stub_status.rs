@@ -2,10 +2,10 @@
 
 use std::sync::atomic::AtomicU64;
 
+use weir_core::counters::Counters;
 use weir_http::buf::Buf;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{Flow, HttpModule, VarArg, Variable};
-use weir_http::worker::Counters;
 use weir_http::{body, special, Request};
 use weir_module::{Arity, Cf, ConfResult, Context, Directive, Row};
 use weir_wire::http1::request::Method;

@@ -9,9 +9,9 @@ use std::rc::Rc;
 
 use uid::Uid;
 use weir_base::date;
+use weir_core::logger::LogLevel;
 use weir_http::core_vars::cookie_value;
 use weir_http::generation::VarDef;
-use weir_http::logger::LogLevel;
 use weir_http::module::{Filter, FilterResult, HttpModule, Next, Reach, VarArg, Variable};
 use weir_http::vars::registry;
 use weir_http::Request;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use weir_core::logger::LogLevel;
 use weir_http::buf::Data;
-use weir_http::logger::LogLevel;
 use weir_http::Request;
 use weir_script::template::Template;
 

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
 use weir_base::units;
 use weir_conf::Position;
+use weir_core::zones::ZoneNames;
 use weir_http::build::Build;
 use weir_http::module::HttpModule;
-use weir_http::zones::ZoneNames;
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive, Level, Row,
     SlotVtable, Val,
@@ -286,10 +286,10 @@ static ROWS: &[Row] = &[
     Row::new("server", UPS, Arity::ONE_MORE, "", "A server of the group.", set_server)
         .note(names::NOTE),
     Row::new("resolver", UPS, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
-        let v = weir_http::resolver::parse(d)?;
+        let v = weir_core::resolver::parse(d)?;
         cf.get::<UpstreamMain>().current().resolver.once(d, v)
     })
-    .note(weir_http::resolver::NOTE),
+    .note(weir_core::resolver::NOTE),
     Row::new("resolver_timeout", UPS, Arity::ONE, "30s", "Longest time for a name.", |cf, d| {
         let v = d.msec(0)?;
         cf.get::<UpstreamMain>().current().resolver_timeout.once(d, v)

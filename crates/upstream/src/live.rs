@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
+use weir_core::logger::{ErrorLog, LogLevel};
 use weir_http::generation::Generation;
-use weir_http::logger::{ErrorLog, LogLevel};
 use weir_resolve::message::{error_text, NXDOMAIN};
 use weir_resolve::{client, Found, Question, Resolver, Target};
 use weir_runtime::clock;
@@ -261,7 +261,7 @@ impl Live {
         };
         for (at, host) in self.hosts.iter().enumerate() {
             if let Some((resolver, _)) = host.resolver.get() {
-                weir_http::resolver::log_to(resolver, log);
+                weir_core::resolver::log_to(resolver, log);
             }
             handle.spawn(watch(Arc::downgrade(self), at, Arc::clone(log)));
         }

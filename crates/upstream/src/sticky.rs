@@ -19,7 +19,7 @@ use sessions::Sessions;
 use std::sync::Arc;
 use weir_base::bytes::fmt_u64;
 use weir_base::date;
-use weir_http::logger::LogLevel;
+use weir_core::logger::LogLevel;
 use weir_http::Request;
 use weir_runtime::clock;
 use weir_script::template::Template;

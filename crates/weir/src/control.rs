@@ -14,8 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_conf::{BundleLoader, Sources};
+use weir_core::logger::{self, ErrorLog, LogLevel};
 use weir_http::generation::Generation;
-use weir_http::logger::{self, ErrorLog, LogLevel};
 use weir_module::Mode;
 use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover;
@@ -92,7 +92,7 @@ pub fn log(gen: &Generation, level: LogLevel, text: &str) {
 /// Tells which logs could not be opened again.
 pub fn log_failures(gen: &Generation, failed: Vec<(PathBuf, std::io::Error)>) {
     for (path, e) in failed {
-        let why = weir_http::core_rows::os_text(&e);
+        let why = weir_core::os_text(&e);
         log(gen, LogLevel::Emerg, &format!("open() \"{}\" failed ({why})", path.display()));
     }
 }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use weir_core::error_log::{error_log_sink, push_log};
+use weir_core::logger::ErrorLog;
 use weir_http::build;
-use weir_http::core_rows::{error_log_sink, push_log};
-use weir_http::logger::ErrorLog;
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, Val,
 };

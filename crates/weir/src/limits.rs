@@ -4,8 +4,8 @@
 use crate::globals::Global;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
-use weir_http::core_rows::os_text;
-use weir_http::logger::{ErrorLog, LogLevel};
+use weir_core::logger::{ErrorLog, LogLevel};
+use weir_core::os_text;
 use weir_runtime::process::{self, Limit};
 
 /// The limits that the program was started with: of open files, of core files.

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use weir_conf::{Diagnostic, FsLoader, Loader, Options, Parsed, Position, Sources};
+use weir_core::logger::{self, ErrorLog, LogLevel, LogSink};
 use weir_http::build;
 use weir_http::generation::Generation;
-use weir_http::logger::{self, ErrorLog, LogLevel, LogSink};
 use weir_module::{Cf, ConfResult, Context, Directive, Layout, Mode, Row, RowTable};
 
 /// Messages begin with this name, because scripts look for it.
@@ -211,7 +211,7 @@ fn error_log(cf: &mut Cf, paths: &Paths) -> Arc<ErrorLog> {
     match logger::log_file_for(cf.mode, &path) {
         Ok(file) => Arc::new(ErrorLog { sinks: vec![(LogSink::File(file), LogLevel::Error)] }),
         Err(e) => {
-            let (path, why) = (path.display(), weir_http::core_rows::os_text(&e));
+            let (path, why) = (path.display(), weir_core::os_text(&e));
             let text = format!("could not open error log file: open() \"{path}\" failed ({why})");
             cf.warnings.push(Diagnostic::new(weir_conf::Level::Alert, text));
             Arc::new(ErrorLog::stderr(LogLevel::Error))

@@ -40,9 +40,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use weir_conf::dump;
+use weir_core::logger::{could_open, ErrorLog, LogLevel, LogSink};
 use weir_http::conf::CoreLoc;
 use weir_http::generation::Generation;
-use weir_http::logger::{could_open, ErrorLog, LogLevel, LogSink};
 use weir_module::{Layout, Mode};
 
 /// What nginx says when it gives up to listen.
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         Err(e) => return fail(&format!("{}: {e}\n", load::PROGRAM)),
     };
     let done = run(&args);
-    weir_http::logger::settle();
+    weir_core::logger::settle();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => fail(&text),
@@ -140,7 +140,7 @@ fn master_title() {
 }
 
 fn open_failed(path: &std::path::Path, e: &std::io::Error) -> String {
-    format!("open() \"{}\" failed ({})", path.display(), weir_http::core_rows::os_text(e))
+    format!("open() \"{}\" failed ({})", path.display(), weir_core::os_text(e))
 }
 
 #[cfg(unix)]
@@ -241,7 +241,7 @@ fn log_start(paths: &Paths, warnings: &[Warning], refusal: Option<&str>) {
     if nothing || paths.conf.is_none() || path.as_os_str() == "stderr" {
         return;
     }
-    let Ok(file) = weir_http::logger::log_file(&path) else { return };
+    let Ok(file) = weir_core::logger::log_file(&path) else { return };
     let log = ErrorLog { sinks: vec![(LogSink::File(file), LogLevel::Notice)] };
     warnings.iter().for_each(|w| log.log(w.level, None, w.line.as_bytes()));
     refusal.iter().for_each(|line| log.log(LogLevel::Emerg, None, line.as_bytes()));
@@ -305,7 +305,7 @@ fn send_signal(paths: &Paths, name: &str) -> Result<(), String> {
             "{}: [alert] kill({pid}, {}) failed ({})\n",
             load::PROGRAM,
             signal.number(),
-            weir_http::core_rows::os_text(&e)
+            weir_core::os_text(&e)
         )
     })
 }

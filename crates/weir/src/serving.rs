@@ -10,10 +10,10 @@ use crate::sockets::{Sockets, DRAIN_MS};
 use crate::watch::{self, Watch};
 use crate::workers::{self, Command, Setup, WorkerHandle};
 use std::sync::Arc;
+use weir_core::counters::AllCounters;
+use weir_core::logger::{self, LogLevel};
+use weir_core::syslog;
 use weir_http::generation::Generation;
-use weir_http::logger::{self, LogLevel};
-use weir_http::syslog;
-use weir_http::worker::AllCounters;
 use weir_runtime::listen::Listener;
 use weir_runtime::memory;
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
-use weir_http::logger::{ErrorLog, LogLevel};
+use weir_core::logger::{ErrorLog, LogLevel};
 use weir_runtime::listen::{self, Listener};
 use weir_runtime::packets::Packets;
 use weir_runtime::{process, signals, trusted};

@@ -8,7 +8,7 @@
 
 use crate::workers::{Command, WorkerHandle};
 use std::sync::atomic::Ordering;
-use weir_http::worker::{AllCounters, Counters};
+use weir_core::counters::{AllCounters, Counters};
 use weir_runtime::clock;
 
 /// How often the workers are looked at.

@@ -17,11 +17,13 @@ use std::time::Duration;
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 use tokio::task::spawn_local;
+use weir_core::counters::{AllCounters, Counters};
+use weir_core::logger::{ErrorLog, LogLevel};
+use weir_core::ClientAddr;
 use weir_http::carried::Carried;
-use weir_http::conn::{ClientAddr, Connection};
+use weir_http::conn::Connection;
 use weir_http::generation::{Generation, WorkerGen};
-use weir_http::logger::{ErrorLog, LogLevel};
-use weir_http::worker::{AllCounters, Counters, Worker};
+use weir_http::worker::Worker;
 use weir_runtime::listen::{self, Acceptor, ListenAddr, Listener, Peer};
 use weir_runtime::net::Stream;
 use weir_runtime::{clock, memory, timer};
@@ -97,7 +99,7 @@ impl Setup {
 
 pub fn start(setup: Setup) -> io::Result<WorkerHandle> {
     let (commands, inbox) = unbounded_channel();
-    weir_http::logger::begin_threads();
+    weir_core::logger::begin_threads();
     let name = format!("worker {}", setup.id);
     let thread = std::thread::Builder::new().name(name).spawn(move || {
         let log = Arc::clone(&setup.generation.error_log);
@@ -568,7 +570,7 @@ async fn accept_loop(state: Rc<State>, listener: Arc<Listener>) {
                 }
             }
             Err(e) => {
-                let text = format!("accept4() failed ({})", weir_http::core_rows::os_text(&e));
+                let text = format!("accept4() failed ({})", weir_core::os_text(&e));
                 log().log(LogLevel::Crit, None, text.as_bytes());
                 if !listen::concerns_one_connection(&e) {
                     tokio::time::sleep(ACCEPT_REST).await;

@@ -1,12 +1,12 @@
 //! Who is connected, and how.
 
 use super::{number, push_seconds, some};
-use crate::conn::ClientAddr;
-use crate::logger::LogLevel;
 use crate::module::VarArg;
 use crate::request::Request;
 use std::io::Write;
 use std::net::IpAddr;
+use weir_core::logger::LogLevel;
+use weir_core::ClientAddr;
 use weir_runtime::clock;
 use weir_wire::proxy_protocol::{self, Proxied, TlvError};
 

@@ -82,7 +82,7 @@ pub fn pid(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 
 pub fn hostname(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     static NAME: OnceLock<String> = OnceLock::new();
-    some(out, NAME.get_or_init(|| crate::syslog::hostname().to_ascii_lowercase()).as_bytes())
+    some(out, NAME.get_or_init(|| weir_core::syslog::hostname().to_ascii_lowercase()).as_bytes())
 }
 
 pub fn version(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

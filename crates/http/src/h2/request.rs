@@ -6,9 +6,9 @@
 
 use super::conf::H2Srv;
 use crate::conn::Connection;
-use crate::logger::LogLevel;
 use crate::request::Request;
 use crate::server;
+use weir_core::logger::LogLevel;
 use weir_wire::http1::field::Field;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;

@@ -5,18 +5,18 @@ use super::stream::Stream;
 use super::task::{Starter, Task};
 use crate::conn::Connection;
 use crate::h1;
-use crate::logger::LogLevel;
 use crate::module::Flow;
 use crate::phases;
 use crate::request::Request;
 use crate::special;
-use crate::worker::Counters;
 use std::cell::RefCell;
 use std::future::{poll_fn, Future};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use weir_core::counters::Counters;
+use weir_core::logger::LogLevel;
 
 /// Futures whose memory is kept for the next request.
 const KEPT_MAX: usize = 64;

@@ -11,13 +11,13 @@
 use super::late;
 use crate::conn::Connection;
 use crate::generation::{Server, WorkerGen};
-use crate::logger::LogLevel;
-use crate::module::LocalFuture;
 use crate::request::Request;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
+use weir_core::logger::LogLevel;
+use weir_core::LocalFuture;
 use weir_runtime::clock;
 use weir_tls::judge::{Judge, Mark};
 use weir_tls::rustls::pki_types::CertificateDer;

@@ -11,9 +11,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
-use weir_http::logger::LogLevel;
+use weir_core::logger::LogLevel;
+use weir_core::temp::{Life, TempFile};
 use weir_http::module::FilterResult;
-use weir_http::temp::{Life, TempFile};
 use weir_http::{Buf, Chain, Request};
 
 /// Handed to filters at once: what they make of it stays a moderate buffer.

@@ -5,7 +5,7 @@ use super::exchange::Fault;
 use super::Wire;
 use crate::fastcgi::{self, FastcgiLoc};
 use crate::memcached::{self, MemcachedLoc};
-use weir_http::logger::LogLevel;
+use weir_core::logger::LogLevel;
 use weir_http::Request;
 use weir_upstream::decoder::Decoder;
 

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::rc::Rc;
-use weir_http::temp::TempFile;
+use weir_core::temp::TempFile;
 use weir_upstream::h2::{is_of_connection, Source};
 use weir_wire::http2::hpack;
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
 use weir_base::bytes::starts_with_ignore_case;
+use weir_core::logger::LogLevel;
 use weir_http::client_watch::unless_client_goes;
-use weir_http::logger::LogLevel;
 use weir_http::Request;
 use weir_resolve::message::error_text;
 use weir_resolve::{Failed, Question};
@@ -241,7 +241,7 @@ async fn resolve(
         r.log(LogLevel::Error, &format!("no resolver defined to resolve {name}"));
         return Err(502);
     };
-    weir_http::resolver::log_to(resolver, &loc.error_log);
+    weir_core::resolver::log_to(resolver, &loc.error_log);
     let asking = resolver.resolve(Question::Name(&name), *loc.core.resolver_timeout);
     let Some(found) = unless_client_goes(r, ignore_abort, asking).await else {
         return Err(499);

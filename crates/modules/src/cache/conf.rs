@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_cache::store::Params;
 use weir_cache::Store;
 use weir_conf::Position;
-use weir_http::zones;
+use weir_core::zones;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Diagnostic, Level, Val};
 use weir_script::template::Template;
 
@@ -148,7 +148,7 @@ impl CacheConf {
 pub fn build(b: &mut weir_http::build::Build) -> ConfResult {
     let main = b.main.get_mut::<CacheMain>();
     for path in &mut main.paths {
-        weir_http::core_rows::make_temp_dir(&path.dir, b.cf.mode)?;
+        weir_core::paths::make_temp_dir(&path.dir, b.cf.mode)?;
         let (name, size, dir, levels) = (&path.name, path.size, &path.dir, path.levels);
         let same = |known: &Store| check_same(known, path);
         let make = || Store::new(name, size, dir, levels, path.params.clone());

@@ -22,8 +22,8 @@ pub use conf::CacheConf;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use weir_core::logger::LogLevel;
 use weir_http::generation::Generation;
-use weir_http::logger::LogLevel;
 use weir_http::HttpModule;
 use weir_module::SlotVtable;
 

@@ -8,7 +8,7 @@ use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard};
 
 use weir_base::lru::Lru;
-use weir_http::zones;
+use weir_core::zones;
 
 /// nginx's tree node without the key.
 const NODE_BYTES: usize = 80;

@@ -6,7 +6,7 @@ use crate::cache::lookup::Condition;
 use crate::cache::vars as cached;
 use weir_base::bytes::fmt_u64;
 use weir_base::line;
-use weir_http::logger::LogLevel;
+use weir_core::logger::LogLevel;
 use weir_http::module::{Getter, VarArg};
 use weir_http::Request;
 use weir_script::template::Template;

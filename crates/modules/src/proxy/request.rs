@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weir_base::addr::parse_endpoint;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_base::line;
-use weir_http::logger::LogLevel;
+use weir_core::logger::LogLevel;
 use weir_http::Request;
 
 /// `proxy_redirect default`.

@@ -3,8 +3,8 @@
 use super::{Cond, FileTest, Op, Return, Rewrite, RewriteLoc, RewriteMain, Text};
 use crate::util::SharedBytes;
 use weir_base::units;
+use weir_core::logger::LogLevel;
 use weir_http::build::{named_regex, unnamed_location};
-use weir_http::logger::LogLevel;
 use weir_http::module::VarArg;
 use weir_http::vars::{registry, template_of};
 use weir_http::Request;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use weir_http::logger::LogLevel;
+use weir_core::logger::LogLevel;
 use weir_http::Request;
 use weir_script::regex::{Captures, Regex, RegexOptions};
 use weir_script::ssi::value::{self, ValueError};

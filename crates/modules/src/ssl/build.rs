@@ -122,7 +122,7 @@ fn server(
     if !conf.dhparam.is_empty() {
         let path = cf.full_conf_path(conf.dhparam.as_bytes());
         cf.read_file(&path).map_err(|e| {
-            let why = weir_http::core_rows::os_text(&e);
+            let why = weir_core::os_text(&e);
             emerg(format!("BIO_new_file(\"{}\") failed ({why})", path.display()))
         })?;
         let note = Note { about: About::Dhparam, text: "not used: clients take ECDHE".to_string() };
@@ -286,7 +286,7 @@ fn ticket_keys(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Option<Arc<TicketKeys>>
     for name in conf.ticket_keys.iter() {
         let path = cf.full_conf_path(name);
         texts.push(cf.read_file(&path).map_err(|e| {
-            let why = weir_http::core_rows::os_text(&e);
+            let why = weir_core::os_text(&e);
             emerg(format!("open() \"{}\" failed ({why})", path.display()))
         })?);
     }

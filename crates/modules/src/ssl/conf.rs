@@ -169,7 +169,7 @@ impl ConfType for SslSrv {
 pub fn read_passwords(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Vec<Vec<u8>>>> {
     let path = cf.full_conf_path(d.arg(0));
     let text = cf.read_file(&path).map_err(|e| {
-        let why = weir_http::core_rows::os_text(&e);
+        let why = weir_core::os_text(&e);
         d.bad(0, format!("open() \"{}\" failed ({why})", path.display()))
     })?;
     Ok(Arc::new(weir_tls::pem::passwords(&text)))

@@ -7,7 +7,7 @@ use super::conf::{CacheRule, Name, Places};
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_base::bytes;
-use weir_http::logger::{self, LogFile, LogLevel};
+use weir_core::logger::{self, LogFile, LogLevel};
 use weir_http::Request;
 use weir_module::{merge_values, Cf, ConfResult, Diagnostic, Mode, Val};
 use weir_script::template::Template;
@@ -187,7 +187,7 @@ impl KeyFile {
         match logger::log_file_for(mode, path) {
             Ok(file) => Ok(Arc::new(KeyFile(file))),
             Err(e) => {
-                let why = weir_http::core_rows::os_text(&e);
+                let why = weir_core::os_text(&e);
                 Err(Diagnostic::emerg(format!("open() \"{}\" failed ({why})", path.display())))
             }
         }

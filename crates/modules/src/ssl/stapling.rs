@@ -8,8 +8,8 @@
 use super::conf::SslSrv;
 use super::ocsp::{ask, Responder};
 use std::sync::Arc;
+use weir_core::logger::{ErrorLog, LogLevel};
 use weir_http::generation::Generation;
-use weir_http::logger::{ErrorLog, LogLevel};
 use weir_module::{Cf, ConfResult, Diagnostic};
 use weir_resolve::Resolver;
 use weir_runtime::clock;
@@ -28,7 +28,7 @@ pub fn answer(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Option<Vec<u8>>> {
     let path = cf.full_conf_path(&conf.stapling_file);
     let shown = path.display().to_string();
     let text = cf.read_file(&path).map_err(|e| {
-        let why = weir_http::core_rows::os_text(&e);
+        let why = weir_core::os_text(&e);
         Diagnostic::emerg(format!("BIO_new_file(\"{shown}\") failed ({why})"))
     })?;
     match der::Reader(&text).sequence().is_some() {
@@ -146,7 +146,7 @@ impl Job {
         let (cert, others) = certs.split_first()?;
         let issuer = Cert::parse(issuer)?;
         if let Some((resolver, _)) = &self.resolver {
-            weir_http::resolver::log_to(resolver, &self.log);
+            weir_core::resolver::log_to(resolver, &self.log);
         }
         let resolver = self.resolver.as_ref().map(|(r, ms)| (r, *ms));
         let log = |level, text: &str| self.log(level, text);

@@ -3,8 +3,8 @@
 use super::{is_samesite, Cookie, Expires, Kind, Learn, Sessions, Sticky};
 use std::sync::Arc;
 use weir_base::units;
+use weir_core::zones;
 use weir_http::vars::template_of;
-use weir_http::zones;
 use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive};
 use weir_script::template::Template;
 

@@ -6,7 +6,7 @@ use md5::{Digest, Md5};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use weir_base::lru::Lru;
-use weir_http::zones;
+use weir_core::zones;
 
 /// nginx's node: two tree nodes, the digest, the time and the server.
 const NODE_BYTES: usize = 144;

@@ -4,10 +4,10 @@
 use super::{ask, Cache, Mode, Responder};
 use crate::ssl::conf::SslSrv;
 use std::rc::Rc;
+use weir_core::logger::LogLevel;
+use weir_core::LocalFuture;
 use weir_http::conn::Connection;
 use weir_http::generation::{Server, WorkerGen};
-use weir_http::logger::LogLevel;
-use weir_http::module::LocalFuture;
 use weir_runtime::clock;
 use weir_tls::ocsp::{judge, question, Asked, Status};
 use weir_tls::rustls::pki_types::CertificateDer;
@@ -74,7 +74,7 @@ impl Check {
         let place = &self.gen.locations[self.server.location];
         let resolver = (*place.core.resolver).as_ref();
         if let Some(resolver) = resolver {
-            weir_http::resolver::log_to(resolver, &place.error_log);
+            weir_core::resolver::log_to(resolver, &place.error_log);
         }
         let resolver = resolver.map(|r| (r, *place.core.resolver_timeout));
         let log = |level, text: &str| self.log(level, text);

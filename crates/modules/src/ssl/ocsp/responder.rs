@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
 use weir_base::base64;
 use weir_base::escape::{escape_uri, EscapeKind};
-use weir_http::logger::LogLevel;
+use weir_core::logger::LogLevel;
 use weir_resolve::message::error_text;
 use weir_resolve::{Failed, Question, Resolver};
 

@@ -1,7 +1,7 @@
 //! Temporary files with nginx's names and directory levels. One that nobody needs the name of has
 //! none from the beginning, so that nothing is left of it whatever becomes of the process.
 
-use crate::conf::TempPath;
+use crate::paths::TempPath;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;

@@ -1,0 +1,35 @@
+//! What all protocols share: logs, zones, names, listening, queues. It knows no protocol.
+
+pub mod client_addr;
+pub mod counters;
+pub mod deadlines;
+pub mod error_log;
+pub mod forms;
+mod log_pipe;
+pub mod logger;
+pub mod paths;
+pub mod queue;
+pub mod resolver;
+pub mod socket_errors;
+pub mod syslog;
+pub mod temp;
+pub mod zones;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use client_addr::ClientAddr;
+pub use queue::OutQueue;
+
+/// A future of one worker; it never leaves its thread.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// `2: No such file or directory`, as nginx shows system errors.
+pub fn os_text(e: &std::io::Error) -> String {
+    let text = e.to_string();
+    let words = text.split(" (os error").next().unwrap_or(&text);
+    match e.raw_os_error() {
+        Some(code) => format!("{code}: {words}"),
+        None => words.to_string(),
+    }
+}
