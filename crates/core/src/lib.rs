@@ -4,15 +4,21 @@ pub mod client_addr;
 pub mod counters;
 pub mod deadlines;
 pub mod error_log;
+pub mod eval;
 pub mod forms;
 mod log_pipe;
 pub mod logger;
 pub mod paths;
 pub mod queue;
+pub mod registry;
 pub mod resolver;
+pub mod session;
 pub mod socket_errors;
 pub mod syslog;
 pub mod temp;
+pub mod unknown;
+pub mod values;
+pub mod variables;
 pub mod zones;
 
 use std::future::Future;
@@ -20,6 +26,7 @@ use std::pin::Pin;
 
 pub use client_addr::ClientAddr;
 pub use queue::OutQueue;
+pub use session::Session;
 
 /// A future of one worker; it never leaves its thread.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -11,6 +11,7 @@ use std::io::Write;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::temp::{Life, TempFile};
+use weir_core::Session;
 use weir_runtime::clock;
 use weir_wire::http1::chunked::{ChunkError, Decoder, Event};
 use weir_wire::http1::framing::BodyFraming;

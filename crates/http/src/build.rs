@@ -6,15 +6,12 @@ use crate::generation::{Generation, Listens, LocationConf, ServerConf};
 use crate::listen_rows;
 use crate::location::{Entry, LocationSet};
 use crate::module::{HttpModule, Phase, Reach};
+use crate::vars::named_regex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use weir_core::logger::ErrorLog;
+use weir_core::registry::NamedRegex;
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Level, Slots};
-use weir_script::regex::{Regex, RegexOptions};
-use weir_script::template::VarId;
-
-/// A compiled expression and the variables its named groups set.
-pub type NamedRegex = (Arc<Regex>, Vec<(usize, VarId)>);
 
 /// What kind of location it is, by its modifier.
 pub enum Kind {
@@ -60,25 +57,6 @@ pub struct Build<'a> {
     pub locations: &'a mut [Slots],
 }
 
-/// Compiles a regular expression and numbers the variables of its named groups.
-pub fn named_regex(
-    cf: &mut Cf,
-    d: &Directive,
-    i: usize,
-    pattern: &[u8],
-    caseless: bool,
-) -> Result<NamedRegex, Diagnostic> {
-    let options = RegexOptions { caseless, ..RegexOptions::default() };
-    let regex = Regex::new(pattern, options).map_err(|e| d.bad(i, e.to_string()))?;
-    let names: Vec<(String, usize)> = regex.names().map(|(n, at)| (n.to_string(), at)).collect();
-    let mut vars = Vec::with_capacity(names.len());
-    for (name, at) in names {
-        let id = crate::vars::registry(cf).assignable(name.as_bytes()).map_err(|e| d.bad(i, e))?;
-        vars.push((at, id));
-    }
-    Ok((Arc::new(regex), vars))
-}
-
 /// The `http` block.
 pub fn set_http(cf: &mut Cf, d: &Directive, modules: &'static [&'static HttpModule]) -> ConfResult {
     if cf.levels.main.find::<CoreMain>().is_some() {
@@ -86,7 +64,9 @@ pub fn set_http(cf: &mut Cf, d: &Directive, modules: &'static [&'static HttpModu
     }
     let main = cf.get::<CoreMain>();
     main.modules = modules;
-    main.vars.add_modules(modules);
+    for m in modules {
+        main.vars.add(m.variables);
+    }
     for m in modules {
         for v in m.slots.iter() {
             match v.level {

@@ -2,11 +2,12 @@
 
 use crate::build::Sort;
 use crate::module::Handler;
-use crate::vars::VarRegistry;
+use crate::request::Request;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::paths::TempPath;
+use weir_core::registry::VarRegistry;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
 use weir_runtime::listen::{ListenAddr, ListenOptions};
 use weir_script::template::Template;
@@ -93,7 +94,7 @@ pub struct OpenFileCache {
 /// `http` level.
 #[derive(Default)]
 pub struct CoreMain {
-    pub vars: VarRegistry,
+    pub vars: VarRegistry<Request>,
     pub servers: Vec<crate::build::ServerBuild>,
     pub location_count: usize,
     pub modules: &'static [&'static crate::module::HttpModule],
@@ -124,7 +125,7 @@ pub struct Listen {
 #[derive(Clone)]
 pub struct ServerName {
     pub name: Vec<u8>,
-    pub regex: Option<crate::build::NamedRegex>,
+    pub regex: Option<weir_core::registry::NamedRegex>,
 }
 
 /// `server` level.

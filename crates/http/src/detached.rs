@@ -13,6 +13,7 @@ use crate::worker::Worker;
 use std::future::Future;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_runtime::net::Stream;
 use weir_wire::http1::request::Method;
 
@@ -36,8 +37,7 @@ impl Request {
         copy.method = self.method;
         copy.uri.clone_from(&self.uri);
         copy.args.clone_from(&self.args);
-        copy.captures.subject.clone_from(&self.captures.subject);
-        copy.captures.captures.clone_from(&self.captures.captures);
+        copy.values.captures.copy_from(&self.values.captures);
         copy.add_uri_to_alias = self.add_uri_to_alias;
         copy.redirects_left = self.redirects_left;
         copy.valid_unparsed_uri = self.valid_unparsed_uri;
@@ -56,7 +56,7 @@ impl Request {
         copy.start_ms = weir_runtime::clock::mono_ms();
         copy.number = self.number;
         // Its URI, arguments and variables may have been.
-        copy.computed = true;
+        copy.values.is_computed = true;
         self.copy_place_to(copy, conn);
     }
 

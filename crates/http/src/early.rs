@@ -11,6 +11,7 @@ use crate::vars::template;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_module::{Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
 use weir_wire::http1::request::Version;

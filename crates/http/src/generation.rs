@@ -2,7 +2,8 @@
 
 use crate::conf::{CoreLoc, CoreSrv};
 use crate::location::LocationSet;
-use crate::module::{BodyFilter, Getter, Handler, HeaderFilter, Phase, VarArg, VarSetter};
+use crate::module::{BodyFilter, Handler, HeaderFilter, Phase};
+use crate::request::Request;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -14,13 +15,7 @@ use weir_script::lookup::HostMap;
 use weir_script::regex::Regex;
 use weir_script::template::VarId;
 
-/// A variable as resolved at load.
-pub struct VarDef {
-    pub get: Getter,
-    pub set: Option<VarSetter>,
-    pub arg: VarArg,
-    pub cached: bool,
-}
+pub type VarDef = weir_core::variables::VarDef<Request>;
 
 /// One `location` (or a server's or `if`'s unnamed one), merged.
 pub struct LocationConf {

@@ -17,6 +17,7 @@ use std::task::Poll;
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
 use weir_core::ClientAddr;
+use weir_core::Session;
 use weir_runtime::clock;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{preface, Method, ParseError, Parser, Preface, Progress, Version};
@@ -498,7 +499,7 @@ fn lingers(r: &Request) -> bool {
 }
 
 pub(crate) async fn log_request(r: &mut Request) {
-    r.unknown.end();
+    r.values.unknown.end();
     let loc = Rc::clone(r.loc());
     for handler in &loc.phases[Phase::Log as usize] {
         if let Flow::Wait(f) = handler(r) {

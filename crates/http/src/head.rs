@@ -8,6 +8,7 @@ use crate::request::Request;
 use crate::server;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{Connection as Wish, ParseError, Parser, Version};

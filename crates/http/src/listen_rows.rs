@@ -1,9 +1,9 @@
 //! `listen` and `server_name`, and gathering them into sockets, addresses and names.
 
-use crate::build::named_regex;
 use crate::conf::{CoreSrv, Listen, ServerName};
 use crate::generation::{AddrConf, ListenConf, ServerConf};
 use crate::h2::conf::H2Srv;
+use crate::vars::named_regex;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,10 +1,11 @@
 //! Which location serves a URI, and which file it names.
 
 use crate::generation::RegexTarget;
-use crate::matching::regex_match;
 use crate::request::Request;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use weir_core::unknown::regex_match;
+use weir_core::Session;
 use weir_script::regex::{MatchError, Regex};
 use weir_script::template::VarId;
 
@@ -35,7 +36,7 @@ pub struct Entry {
     pub id: usize,
     pub exact: bool,
     pub auto_redirect: bool,
-    pub regex: Option<crate::build::NamedRegex>,
+    pub regex: Option<weir_core::registry::NamedRegex>,
 }
 
 impl LocationSet {

@@ -95,47 +95,10 @@ pub struct Filter {
     pub reach: Reach,
 }
 
-/// A variable's value is appended to the buffer; `false` means it has none ("not found").
-pub type Getter = fn(&mut Request, &VarArg, &mut Vec<u8>) -> bool;
-pub type VarSetter = fn(&mut Request, &VarArg, &[u8]);
-
-/// What a getter is called with: the rest of a prefix variable's name, and a number of its own.
-#[derive(Clone, Default, Debug)]
-pub struct VarArg {
-    pub name: Box<[u8]>,
-    pub data: usize,
-}
-
-#[derive(Clone)]
-pub struct Variable {
-    /// A name, or a prefix that ends in `_` when `prefix` is set (`arg_`, `http_`).
-    pub name: &'static str,
-    pub prefix: bool,
-    pub get: Getter,
-    pub set: Option<VarSetter>,
-    /// Evaluated once per request and kept.
-    pub cached: bool,
-}
-
-impl Variable {
-    pub const fn new(name: &'static str, get: Getter) -> Variable {
-        Variable { name, prefix: false, get, set: None, cached: false }
-    }
-
-    pub const fn prefixed(name: &'static str, get: Getter) -> Variable {
-        Variable { name, prefix: true, get, set: None, cached: false }
-    }
-
-    pub const fn cached(mut self) -> Variable {
-        self.cached = true;
-        self
-    }
-
-    pub const fn settable(mut self, set: VarSetter) -> Variable {
-        self.set = Some(set);
-        self
-    }
-}
+pub use weir_core::variables::VarArg;
+pub type Getter = weir_core::variables::Getter<Request>;
+pub type VarSetter = weir_core::variables::Setter<Request>;
+pub type Variable = weir_core::variables::Variable<Request>;
 
 /// One HTTP module: a file, a line in the list, a test file.
 pub struct HttpModule {

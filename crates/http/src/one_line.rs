@@ -8,11 +8,12 @@
 use crate::request::Request;
 use weir_base::line;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 
 /// Mends the fields of the header that is about to leave.
 #[inline]
 pub(crate) fn check(r: &mut Request) {
-    if r.computed && line::is_broken(r.out.arena()) {
+    if r.values.is_computed && line::is_broken(r.out.arena()) {
         mend(r);
     }
 }

@@ -12,6 +12,7 @@ use crate::tls::{self, client::Objection};
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 
 /// The handlers of one phase. Only a handler that waits makes this a future of its own.
 macro_rules! phase {
@@ -75,7 +76,7 @@ pub async fn run_redirected(r: &mut Request, flow: Flow) -> bool {
 pub(crate) async fn post_action(r: &mut Request) {
     let (keepalive, aborted) = (r.keepalive, r.aborted);
     // What was given up behind the header is none of this one's.
-    r.unknown.take();
+    r.values.unknown.take();
     let shared = r.body.shared();
     let body = std::mem::replace(&mut r.body, shared);
     r.parts = None;

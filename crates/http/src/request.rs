@@ -2,25 +2,23 @@
 
 use crate::body::RequestBody;
 use crate::buf::Chain;
-use crate::conf::CoreMain;
 use crate::conn::{ConnError, Connection};
 use crate::generation::{Location, Server, WorkerGen};
 use crate::h2;
 use crate::headers_out::HeadersOut;
 use crate::held::Held;
-use crate::matching::Certainty;
 use crate::module::{FilterResult, Next};
 use crate::subrequest::{self, Parts};
 use crate::timing::{Exchange, UpstreamState};
-use crate::vars::Named;
 use std::any::Any;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use weir_core::values::Values;
 use weir_core::ClientAddr;
+use weir_core::Session;
 use weir_runtime::clock;
-use weir_script::regex::Captures;
-use weir_script::template::{Env, Template, VarId};
+use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{HeaderField, Method, RequestHead, Version};
 use weir_wire::Range32;
@@ -44,39 +42,6 @@ struct Place {
     stream: Option<Rc<h2::Stream>>,
 }
 
-#[derive(Clone, Copy, Default)]
-enum VarSlot {
-    #[default]
-    Empty,
-    Missing,
-    /// Made while a match was given up: whoever asks for it fails by it again.
-    Unknown,
-    Value {
-        start: u32,
-        len: u32,
-    },
-    /// As `Value`, and a default in it stands in for what could not be told.
-    Guess {
-        start: u32,
-        len: u32,
-    },
-}
-
-/// What the last regular expression that matched has captured.
-#[derive(Default)]
-pub struct CaptureSet {
-    pub subject: Vec<u8>,
-    pub captures: Captures,
-    /// Storage for a match that may fail, so that the last success is kept.
-    pub(crate) spare: Captures,
-}
-
-impl CaptureSet {
-    pub fn get(&self, n: usize) -> Option<&[u8]> {
-        self.subject.get(self.captures.range(n)?)
-    }
-}
-
 /// A request and its response under construction. Taken from the worker's pool, so that its
 /// buffers are allocated once and used by many requests.
 #[derive(Default)]
@@ -96,9 +61,8 @@ pub struct Request {
     ctx: Vec<Box<dyn Any>>,
     /// As `ctx`, and kept through internal redirects until the request is over.
     kept: Vec<Box<dyn Any>>,
-    vars: Vec<VarSlot>,
-    var_arena: Vec<u8>,
-    pub captures: CaptureSet,
+    /// Variables, and what the last regular expression has captured.
+    pub values: Values,
     /// Set by the rewrite module's code and `try_files`; a changed URI finds its location again.
     pub uri_changed: bool,
     /// Trailer fields follow the body, so it is chunked whatever its length.
@@ -174,9 +138,6 @@ pub struct Request {
     pub post_action: bool,
     /// Modules whose limits have been applied, by a bit each: once for a request and its parts.
     pub limits_applied: u8,
-    pub(crate) unknown: crate::matching::Unknown,
-    /// A variable was evaluated: its text may be in the header.
-    pub(crate) computed: bool,
     /// Filters that keep input until there is room for what they make of it.
     pub(crate) held: Vec<Held>,
     /// The client did not take what was to make room for them.
@@ -217,9 +178,7 @@ impl Request {
             body,
             ctx,
             kept,
-            vars,
-            var_arena,
-            captures,
+            values,
             uri_changed,
             expect_trailers,
             own_location,
@@ -264,8 +223,6 @@ impl Request {
             number,
             post_action,
             limits_applied,
-            unknown,
-            computed,
             held,
             unsent,
             parts,
@@ -281,9 +238,7 @@ impl Request {
         body.recycle();
         ctx.clear();
         kept.clear();
-        vars.clear();
-        var_arena.clear();
-        captures.captures.clear();
+        values.clear();
         *uri_changed = false;
         *expect_trailers = false;
         *own_location = false;
@@ -328,8 +283,6 @@ impl Request {
         *number = 0;
         *post_action = false;
         *limits_applied = 0;
-        unknown.clear();
-        *computed = false;
         held.clear();
         *unsent = false;
         *parts = None;
@@ -345,8 +298,7 @@ impl Request {
             + self.uri.capacity()
             + self.args.capacity()
             + self.host.capacity()
-            + self.var_arena.capacity()
-            + self.captures.subject.capacity()
+            + self.values.kept_bytes()
             + self.head.headers.capacity() * size_of::<HeaderField>()
             + self.head.ignored.capacity() * size_of::<Range32>()
             + self.out.kept_bytes()
@@ -363,8 +315,7 @@ impl Request {
             stream: None,
         });
         copy.client.clone_from(&self.client);
-        copy.vars.clone_from(&self.vars);
-        copy.var_arena.clone_from(&self.var_arena);
+        copy.values.copy_from(&self.values);
     }
 
     fn place(&self) -> &Place {
@@ -527,144 +478,6 @@ impl Request {
     pub fn clear_ctx(&mut self) {
         self.ctx.clear();
         self.held.clear();
-    }
-
-    // --- variables ---
-
-    /// Appends a variable's value; `false` when it has none.
-    pub fn var(&mut self, id: VarId, out: &mut Vec<u8>) -> bool {
-        self.computed = true;
-        let n = id.0 as usize;
-        match self.vars.get(n) {
-            Some(VarSlot::Value { start, len }) => {
-                let (start, end) = (*start as usize, (*start + *len) as usize);
-                out.extend_from_slice(&self.var_arena[start..end]);
-                return true;
-            }
-            Some(VarSlot::Missing) => return false,
-            Some(VarSlot::Unknown) => {
-                self.fail_again();
-                return false;
-            }
-            Some(VarSlot::Guess { start, len }) => {
-                let (start, end) = (*start as usize, (*start + *len) as usize);
-                out.extend_from_slice(&self.var_arena[start..end]);
-                self.guess_again();
-                return true;
-            }
-            _ => {}
-        }
-        let gen = Rc::clone(self.gen());
-        let def = &gen.shared.vars[n];
-        let start = out.len();
-        let before = self.unknown.take();
-        let found = (def.get)(self, &def.arg, out);
-        let certainty = self.unknown.put_back(before);
-        if def.cached {
-            self.cache_var(n, found.then_some(&out[start..]), certainty);
-        }
-        found
-    }
-
-    /// Keeps what a getter has made, unless that could not be told.
-    fn cache_var(&mut self, n: usize, value: Option<&[u8]>, certainty: Certainty) {
-        let slot = match (certainty, value) {
-            (Certainty::Sure, None) => VarSlot::Missing,
-            (Certainty::Sure, Some(value)) => {
-                let (start, len) = self.store(value);
-                VarSlot::Value { start, len }
-            }
-            (Certainty::Guess, Some(value)) => {
-                let (start, len) = self.store(value);
-                VarSlot::Guess { start, len }
-            }
-            _ => return,
-        };
-        *self.slot(n) = slot;
-    }
-
-    fn slot(&mut self, n: usize) -> &mut VarSlot {
-        if self.vars.len() <= n {
-            self.vars.resize(n + 1, VarSlot::Empty);
-        }
-        &mut self.vars[n]
-    }
-
-    /// Where and how long the copy of a value is.
-    fn store(&mut self, value: &[u8]) -> (u32, u32) {
-        let start = self.var_arena.len() as u32;
-        self.var_arena.extend_from_slice(value);
-        (start, value.len() as u32)
-    }
-
-    /// Whether a variable was evaluated: only then may text that it brought along be anywhere.
-    pub fn is_computed(&self) -> bool {
-        self.computed
-    }
-
-    /// Appends the value of a variable that is named at run time, in lower case; `false` when there
-    /// is none.
-    pub fn var_named(&mut self, name: &[u8], out: &mut Vec<u8>) -> bool {
-        self.computed = true;
-        let gen = Rc::clone(self.gen());
-        match gen.shared.main.get::<CoreMain>().vars.find(name) {
-            Some(Named::Number(id)) => self.var(id, out),
-            Some(Named::Getter(get, arg)) => get(self, &arg, out),
-            None => false,
-        }
-    }
-
-    /// A variable's value; `None` when it has none.
-    pub fn var_value(&mut self, id: VarId) -> Option<Vec<u8>> {
-        let mut out = Vec::new();
-        self.var(id, &mut out).then_some(out)
-    }
-
-    /// Sets a variable: by its own setter when it has one, otherwise by keeping the value.
-    pub fn set_var(&mut self, id: VarId, value: &[u8]) {
-        let gen = Rc::clone(self.gen());
-        let def = &gen.shared.vars[id.0 as usize];
-        match def.set {
-            Some(set) => set(self, &def.arg, value),
-            None => self.store_var(id.0 as usize, Some(value)),
-        }
-    }
-
-    /// Keeps a value without asking the variable's setter.
-    pub fn store_var(&mut self, n: usize, value: Option<&[u8]>) {
-        let slot = match value {
-            _ if self.match_failed() && !self.is_answered() => VarSlot::Unknown,
-            None => VarSlot::Missing,
-            Some(value) => {
-                let (start, len) = self.store(value);
-                VarSlot::Value { start, len }
-            }
-        };
-        *self.slot(n) = slot;
-    }
-
-    /// Forgets a kept value, so that the next use evaluates it again.
-    pub fn flush_var(&mut self, id: VarId) {
-        if let Some(slot) = self.vars.get_mut(id.0 as usize) {
-            *slot = VarSlot::Empty;
-        }
-    }
-
-    /// Evaluates a compiled string onto the end of `out`.
-    pub fn eval_into(&mut self, template: &Template, out: &mut Vec<u8>) {
-        template.eval(self, out);
-    }
-
-    pub fn eval(&mut self, template: &Template) -> Vec<u8> {
-        let mut out = Vec::new();
-        template.eval(self, &mut out);
-        out
-    }
-
-    /// nginx's truth: a value that is neither empty nor `0`.
-    pub fn is_true(&mut self, template: &Template) -> bool {
-        let value = self.eval(template);
-        !(value.is_empty() || value == b"0")
     }
 
     // --- the response ---
@@ -929,27 +742,8 @@ impl Request {
         }
     }
 
-    /// A size from a string with variables; what is no size counts as none.
-    pub fn eval_size(&mut self, template: &Template) -> u64 {
-        let text = self.eval(template);
-        weir_base::units::parse_size(&text).unwrap_or(0)
-    }
-
     /// Milliseconds since the request began.
     pub fn elapsed_ms(&self) -> u64 {
         clock::mono_ms().saturating_sub(self.start_ms)
-    }
-}
-
-impl Env for Request {
-    fn var(&mut self, id: VarId, out: &mut Vec<u8>) {
-        Request::var(self, id, out);
-    }
-
-    fn capture(&mut self, n: usize, out: &mut Vec<u8>) {
-        self.computed = true;
-        if let Some(text) = self.captures.get(n) {
-            out.extend_from_slice(text);
-        }
     }
 }

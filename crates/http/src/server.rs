@@ -2,9 +2,9 @@
 
 use crate::conn::Connection;
 use crate::generation::AddrConf;
-use crate::matching::regex_match;
 use crate::request::Request;
 use std::rc::Rc;
+use weir_core::unknown::regex_match;
 use weir_script::regex::MatchError;
 
 /// Chooses among the servers of the connection's address by the request's host.

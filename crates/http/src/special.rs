@@ -8,6 +8,7 @@ use crate::output::{SERVER_NAME, SERVER_VERSION};
 use crate::phases;
 use crate::request::Request;
 use std::rc::Rc;
+use weir_core::Session;
 use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;

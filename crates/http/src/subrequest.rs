@@ -40,6 +40,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_runtime::clock;
 
 /// What the client has not taken yet beyond which nothing is handed on.
@@ -377,8 +378,7 @@ pub fn again(r: &mut Request) -> Option<Box<Request>> {
     part.method = r.method;
     part.valid_unparsed_uri = r.valid_unparsed_uri;
     part.valid_location = r.valid_location;
-    part.captures.subject.clone_from(&r.captures.subject);
-    part.captures.captures.clone_from(&r.captures.captures);
+    part.values.captures.copy_from(&r.values.captures);
     if let Some(parts) = part.parts.as_deref_mut() {
         parts.again = true;
     }

@@ -8,6 +8,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::Session;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row};
 use weir_script::template::Template;
 

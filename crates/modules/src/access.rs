@@ -1,6 +1,7 @@
 //! `allow` and `deny` by address (nginx's `ngx_http_access_module`).
 
 use std::sync::Arc;
+use weir_core::Session;
 
 use weir_base::addr::Cidr;
 use weir_core::logger::LogLevel;

@@ -10,10 +10,11 @@ mod password;
 mod queue;
 
 use std::rc::Rc;
+use weir_core::Session;
 
-use crate::util::with_value;
 use password::Kind;
 use weir_conf::messages::os_error;
+use weir_core::eval::with_value;
 use weir_core::logger::LogLevel;
 use weir_http::client_watch::unless_client_goes;
 use weir_http::core_vars::basic_credentials;

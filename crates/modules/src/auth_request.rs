@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::client_watch::unless_client_goes;
 use weir_http::module::{Flow, HttpModule, LocalFuture, Phase, PhaseHandler};
 use weir_http::subrequest::{self, Output};

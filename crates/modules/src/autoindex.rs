@@ -8,6 +8,7 @@ mod render;
 use crate::directory::{self, Entry};
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::core_vars::query_arg;
 use weir_http::module::{FilterError, Flow, HttpModule, PhaseHandler};
 use weir_http::{body, Buf, Chain, Phase, Request};

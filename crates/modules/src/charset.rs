@@ -9,6 +9,7 @@ mod recode;
 use recode::{Pair, Recode, Recoder};
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::Session;
 
 use crate::mime::{without_params, MimeTypes};
 use crate::util::text_of;

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use weir_core::logger::LogLevel;
 use weir_core::os_text;
+use weir_core::Session;
 use weir_http::location::{bytes_path, map_uri_into};
 use weir_http::module::Flow;
 use weir_http::symlinks::Guard;

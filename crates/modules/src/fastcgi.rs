@@ -12,6 +12,7 @@ use crate::backend::{self, conf_of, Family, Wire};
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::module::{HttpModule, VarArg, Variable};
 use weir_http::Request;
 use weir_module::{

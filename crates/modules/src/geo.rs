@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::Session;
 
 use crate::realip::{forwarded, From};
-use crate::util::{guarded, with_scratch};
 use table::{Networks, RangeError, Ranges};
 use weir_base::addr::{parse_ipv4, parse_ipv6, unmapped, Cidr};
+use weir_core::eval::{guarded, with_scratch};
 use weir_core::ClientAddr;
 use weir_http::module::{HttpModule, VarArg};
 use weir_http::vars::{define, registry};

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::rc::Rc;
+use weir_core::Session;
 
 use crate::gzip_ok::gzip_ok;
 use crate::util::text_of;

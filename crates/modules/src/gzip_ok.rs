@@ -4,8 +4,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
-use weir_http::build::named_regex;
+use weir_core::Session;
 use weir_http::module::HttpModule;
+use weir_http::vars::named_regex;
 use weir_http::Request;
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,

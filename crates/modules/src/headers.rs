@@ -7,9 +7,9 @@ mod expires;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::util::with_value;
 use expires::Expires;
 use weir_base::date;
+use weir_core::eval::with_value;
 use weir_http::buf::Chain;
 use weir_http::module::{Filter, FilterResult, HttpModule, Next, Reach};
 use weir_http::vars::template;

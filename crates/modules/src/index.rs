@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
 use weir_core::os_text;
+use weir_core::Session;
 use weir_http::location::{bytes_path, map_uri_into};
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
 use weir_http::phases::internal_redirect;

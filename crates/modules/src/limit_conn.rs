@@ -9,12 +9,13 @@ use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use weir_core::Session;
 
 use crate::limits::{
     already_bound, dry_run_row, log_level_row, same_key, status_row, too_long, Refusal, Refuses,
 };
-use crate::util::with_value;
 use weir_base::units;
+use weir_core::eval::with_value;
 use weir_core::zones::{self, ZoneNames};
 use weir_http::build::Build;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};

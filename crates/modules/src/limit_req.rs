@@ -11,12 +11,13 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use weir_core::Session;
 
 use crate::limits::{
     already_bound, dry_run_row, log_level_row, same_key, status_row, too_long, Refusal, Refuses,
 };
-use crate::util::with_value;
 use weir_base::units;
+use weir_core::eval::with_value;
 use weir_core::logger::LogLevel;
 use weir_core::zones::{self, ZoneNames};
 use weir_http::build::Build;

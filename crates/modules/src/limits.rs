@@ -2,6 +2,7 @@
 //! keys of their zones.
 
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::Request;
 use weir_module::{
     merge_values, ArgsExt, Arity, ConfResult, ConfType, Context, Diagnostic, Directive, Row, Val,

@@ -19,13 +19,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
+use weir_core::Session;
 
-use crate::util::{is_true, with_scratch, with_value};
 use buffer::Buffering;
 use files::FileCache;
 use format::Format;
 use weir_base::units;
 use weir_conf::messages::os_error;
+use weir_core::eval::{is_true, with_scratch, with_value};
 use weir_core::logger::{log_file_for, LogFile, LogLevel};
 use weir_core::syslog::Syslog;
 use weir_http::build::Build;

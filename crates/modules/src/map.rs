@@ -4,11 +4,13 @@
 //! `map_hash_bucket_size` have nothing to do.
 
 use std::sync::Arc;
+use weir_core::Session;
 
-use crate::util::{guarded, with_value};
-use weir_http::build::{named_regex, NamedRegex};
-use weir_http::matching::regex_match_or_guess;
+use weir_core::eval::{guarded, with_value};
+use weir_core::registry::NamedRegex;
+use weir_core::unknown::regex_match_or_guess;
 use weir_http::module::{HttpModule, VarArg};
+use weir_http::vars::named_regex;
 use weir_http::vars::{define, template, template_of};
 use weir_http::Request;
 use weir_module::{

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::conf::CoreLoc;
 use weir_http::module::HttpModule;
 use weir_http::vars::template_of;

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::Session;
 
 use weir_base::bytes::{starts_with_ignore_case, strip_prefix_ignore_case};
 use weir_http::conf::ServerName;

@@ -18,7 +18,7 @@ use weir_module::{
 };
 
 use crate::util::SharedBytes;
-use weir_http::build::NamedRegex;
+use weir_core::registry::NamedRegex;
 use weir_script::template::{Template, VarId};
 
 /// One step of a program.

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::Session;
 
 use md5::{Digest, Md5};
 use weir_base::base64;

@@ -10,6 +10,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use weir_core::Session;
 
 use weir_core::logger::LogLevel;
 use weir_http::module::{

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::util::{guarded, with_value};
 use weir_base::units;
+use weir_core::eval::{guarded, with_value};
 use weir_http::module::{HttpModule, VarArg};
 use weir_http::vars::{define, template};
 use weir_http::Request;

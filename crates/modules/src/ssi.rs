@@ -26,6 +26,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::buf::Data;
 use weir_http::module::{
     Filter, FilterError, FilterResult, HttpModule, Next, Reach, VarArg, Variable,

@@ -15,6 +15,7 @@ use std::task::Poll;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_core::logger::LogLevel;
 use weir_core::os_text;
+use weir_core::Session;
 use weir_http::buf::Data;
 use weir_http::conf::Aio;
 use weir_http::location::map_uri_into;

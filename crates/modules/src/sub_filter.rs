@@ -12,6 +12,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::Session;
 
 use crate::mime::MimeTypes;
 use crate::util::text_of;

@@ -2,6 +2,7 @@
 
 use crate::files;
 use std::rc::Rc;
+use weir_core::Session;
 use weir_http::conf::{CoreLoc, TryLast};
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
 use weir_http::phases::{internal_redirect, named_location};

@@ -6,6 +6,7 @@
 mod uid;
 
 use std::rc::Rc;
+use weir_core::Session;
 
 use uid::Uid;
 use weir_base::date;
@@ -291,7 +292,7 @@ fn choose(r: &mut Request, conf: &UseridLoc) -> Client {
         let gen = Rc::clone(r.gen());
         let id = gen.shared.main.get::<UseridMain>().reset;
         let reset = id.and_then(|id| r.var_value(id)).unwrap_or_default();
-        if !crate::util::is_true(&reset) {
+        if !weir_core::eval::is_true(&reset) {
             let marked = |mark| matches!(client.cookie.get(22..24), Some([m, b'=']) if *m == mark);
             if conf.mark.is_some_and(|mark| !marked(mark)) {
                 client.set = Some(got);

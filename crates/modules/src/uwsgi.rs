@@ -8,6 +8,7 @@ use crate::backend::target::Schemes;
 use crate::backend::{self, conf_of, Family, Wire};
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::module::HttpModule;
 use weir_http::Request;
 use weir_module::{

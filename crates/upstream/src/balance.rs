@@ -11,6 +11,7 @@ use crate::peers::{
 use crate::sticky::Client;
 use std::net::IpAddr;
 use std::sync::Arc;
+use weir_core::Session;
 use weir_http::Request;
 use weir_script::template::Template;
 

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use weir_base::bytes::fmt_u64;
 use weir_base::date;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::Request;
 use weir_runtime::clock;
 use weir_script::template::Template;

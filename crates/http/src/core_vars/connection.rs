@@ -7,6 +7,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use weir_core::logger::LogLevel;
 use weir_core::ClientAddr;
+use weir_core::Session;
 use weir_runtime::clock;
 use weir_wire::proxy_protocol::{self, Proxied, TlvError};
 

@@ -10,6 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 use weir_base::bytes::{fmt_u64, push_hex, strip_prefix_ignore_case};
 use weir_base::units;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
 

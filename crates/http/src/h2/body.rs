@@ -8,6 +8,7 @@ use crate::request::Request;
 use std::future::poll_fn;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_runtime::clock;
 use weir_wire::http2::WINDOW_MAX_BYTES;
 

@@ -9,6 +9,7 @@ use crate::conn::Connection;
 use crate::request::Request;
 use crate::server;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_wire::http1::field::Field;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;

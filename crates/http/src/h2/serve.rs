@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 
 /// Futures whose memory is kept for the next request.
 const KEPT_MAX: usize = 64;

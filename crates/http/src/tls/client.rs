@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use weir_core::logger::LogLevel;
 use weir_core::LocalFuture;
+use weir_core::Session;
 use weir_runtime::clock;
 use weir_tls::judge::{Judge, Mark};
 use weir_tls::rustls::pki_types::CertificateDer;

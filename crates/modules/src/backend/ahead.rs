@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::temp::{Life, TempFile};
+use weir_core::Session;
 use weir_http::module::FilterResult;
 use weir_http::{Buf, Chain, Request};
 

@@ -6,6 +6,7 @@ use super::Wire;
 use crate::fastcgi::{self, FastcgiLoc};
 use crate::memcached::{self, MemcachedLoc};
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::Request;
 use weir_upstream::decoder::Decoder;
 

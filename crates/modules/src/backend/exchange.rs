@@ -14,6 +14,7 @@ use std::task::{ready, Context, Poll};
 use weir_core::logger::LogLevel;
 use weir_core::socket_errors;
 use weir_core::temp::TempFile;
+use weir_core::Session;
 use weir_http::body::{self, BodyError};
 use weir_http::early;
 use weir_http::{ClientWatch, Request};

@@ -4,8 +4,9 @@
 use super::rows::push;
 use crate::cache::lookup::Condition;
 use crate::cache::vars as cached;
-use crate::util::with_scratch;
 use std::sync::Arc;
+use weir_core::eval::with_scratch;
+use weir_core::Session;
 use weir_http::core_vars;
 use weir_http::module::{Getter, VarArg};
 use weir_http::vars::template;

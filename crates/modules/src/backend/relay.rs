@@ -19,6 +19,7 @@ use std::future::{poll_fn, Future};
 use std::pin::pin;
 use std::task::{Context, Poll};
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::body;
 use weir_http::{output, Buf, Chain, ClientWatch, Request};
 use weir_runtime::clock;

@@ -5,6 +5,7 @@ use super::Wire;
 use std::rc::Rc;
 use weir_base::units;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::{phases, Flow, Request};
 use weir_wire::http1::names::ResponseHeaderId as Id;
 use weir_wire::http1::request::Method;

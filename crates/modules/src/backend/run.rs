@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use weir_core::logger::LogLevel;
 use weir_core::temp::TempFile;
+use weir_core::Session;
 use weir_http::body::{self, BodyError};
 use weir_http::client_watch::unless_client_goes;
 use weir_http::generation::Location;

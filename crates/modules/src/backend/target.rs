@@ -7,6 +7,7 @@ use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
 use weir_base::bytes::starts_with_ignore_case;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::client_watch::unless_client_goes;
 use weir_http::Request;
 use weir_resolve::message::error_text;

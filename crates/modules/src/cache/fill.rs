@@ -14,6 +14,7 @@ use weir_cache::{Filling, Handle, Meta, Spool, Store};
 use weir_core::logger::LogLevel;
 use weir_core::paths::TempPath;
 use weir_core::temp::{Life, TempFile};
+use weir_core::Session;
 use weir_http::location::{bytes_path, map_uri};
 use weir_http::Request;
 use weir_runtime::clock;

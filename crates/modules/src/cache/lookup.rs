@@ -3,7 +3,6 @@
 use super::conf::{CacheConf, CacheMain, Use};
 use super::vary;
 use crate::backend::conf::next;
-use crate::util::{is_true, with_value};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +11,9 @@ use weir_base::date::http_time;
 use weir_cache::store::Request as Wanted;
 use weir_cache::zone::Lock;
 use weir_cache::{Filling, Handle, Key, Opened, Store, Stored};
+use weir_core::eval::{is_true, with_value};
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::client_watch::unless_client_goes;
 use weir_http::Request;
 use weir_runtime::clock;

@@ -7,6 +7,7 @@ use crate::cache::vars as cached;
 use weir_base::bytes::fmt_u64;
 use weir_base::line;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::module::{Getter, VarArg};
 use weir_http::Request;
 use weir_script::template::Template;

@@ -11,6 +11,7 @@ use weir_base::addr::parse_endpoint;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_base::line;
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::Request;
 
 /// `proxy_redirect default`.

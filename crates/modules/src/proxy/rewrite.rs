@@ -1,8 +1,9 @@
 //! `proxy_redirect` and `proxy_cookie_*`: what a backend says of itself, in the client's terms.
 
 use weir_base::bytes::find_ignore_case;
-use weir_http::build::NamedRegex;
-use weir_http::matching::regex_match;
+use weir_core::registry::NamedRegex;
+use weir_core::unknown::regex_match;
+use weir_core::Session;
 use weir_http::Request;
 use weir_script::template::Template;
 use weir_wire::http1::set_cookie::{edit_flags, parse, write, FLAGS};

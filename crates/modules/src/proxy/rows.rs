@@ -7,8 +7,8 @@ use super::rewrite::{CookieFlags, CookieName, Rewrite};
 use crate::backend::rows::{self, push, shared, PASS};
 use crate::backend::target::Pass;
 use std::sync::Arc;
-use weir_http::build::named_regex;
 use weir_http::conf::CoreLoc;
+use weir_http::vars::named_regex;
 use weir_http::vars::{template, template_of};
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 

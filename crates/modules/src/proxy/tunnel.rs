@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_core::logger::LogLevel;
 use weir_core::socket_errors;
+use weir_core::Session;
 use weir_http::conn::Connection;
 use weir_http::{Flow, Request};
 use weir_runtime::clock;

@@ -6,6 +6,7 @@ use crate::backend::target::{Parts, Pass};
 use std::rc::Rc;
 use weir_base::addr::parse_endpoint;
 use weir_base::bytes::fmt_u64;
+use weir_core::Session;
 use weir_http::module::{VarArg, Variable};
 use weir_http::Request;
 use weir_wire::http1::names::HeaderId;

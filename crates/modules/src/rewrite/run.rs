@@ -2,14 +2,16 @@
 //! makes no allocation.
 
 use super::{Cond, FileTest, Op, Return, Rewrite, RewriteLoc, Text};
-use crate::util::{self, with_scratch};
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, unescape_uri, EscapeKind, Unescape};
+use weir_core::eval;
+use weir_core::eval::with_scratch;
 use weir_core::logger::LogLevel;
+use weir_core::unknown::regex_match;
+use weir_core::Session;
 use weir_http::buf::Buf;
 use weir_http::generation::Location;
 use weir_http::location::bytes_path;
-use weir_http::matching::regex_match;
 use weir_http::module::Flow;
 use weir_http::{body, special, Request};
 use weir_script::template::{Env, Template, VarId};
@@ -36,7 +38,7 @@ impl Env for Script<'_> {
     }
 
     fn capture(&mut self, n: usize, out: &mut Vec<u8>) {
-        let Some(text) = self.r.captures.get(n) else { return };
+        let Some(text) = self.r.values.captures.get(n) else { return };
         match self.escape {
             true => escape_uri(out, text, EscapeKind::Args),
             false => out.extend_from_slice(text),
@@ -150,7 +152,7 @@ fn holds(r: &mut Request, e: &Engine, cond: &Cond) -> Result<bool, Failed> {
     with_scratch(|buf| match cond {
         Cond::True(var) => {
             r.var(*var, buf);
-            Ok(util::is_true(buf))
+            Ok(eval::is_true(buf))
         }
         Cond::Equal { var, value, negated } => {
             r.var(*var, buf);
@@ -177,12 +179,12 @@ fn holds(r: &mut Request, e: &Engine, cond: &Cond) -> Result<bool, Failed> {
 fn matches(
     r: &mut Request,
     log: bool,
-    (regex, vars): &weir_http::build::NamedRegex,
+    (regex, vars): &weir_core::registry::NamedRegex,
     subject: &[u8],
 ) -> Result<bool, Failed> {
     let hit = regex_match(r, regex, vars, subject).map_err(|_| Failed)?;
     if !hit {
-        r.captures.captures.clear();
+        r.values.captures.captures.clear();
     }
     if log {
         let how: &[u8] = if hit { b"\" matches \"" } else { b"\" does not match \"" };

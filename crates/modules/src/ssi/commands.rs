@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use weir_base::escape::{escape_html, escape_uri, EscapeKind};
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::module::{FilterError, FilterResult, Next};
 use weir_http::Request;
 use weir_script::ssi::Command;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use weir_core::Session;
 
 use weir_core::logger::LogLevel;
 use weir_http::Request;

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::conn::Connection;
 use weir_http::generation::{Server, WorkerGen};
 use weir_http::Request;

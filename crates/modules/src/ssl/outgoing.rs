@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weir_base::bytes;
 use weir_core::logger::{self, LogFile, LogLevel};
+use weir_core::Session;
 use weir_http::Request;
 use weir_module::{merge_values, Cf, ConfResult, Diagnostic, Mode, Val};
 use weir_script::template::Template;

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use weir_cache::store::Body as StoredBody;
 use weir_cache::{Key, Meta, Stored};
 use weir_core::logger::LogLevel;
+use weir_core::Session;
 use weir_http::detached::Ticket;
 use weir_http::{special, Buf, Flow, Request};
 use weir_runtime::clock;
@@ -50,7 +51,7 @@ pub fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     }
     let stored = match &*conf.cache.key {
         Some(key) => {
-            crate::util::with_value(r, key, |r, text| lookup::at_once(r, &conf.cache, text))
+            weir_core::eval::with_value(r, key, |r, text| lookup::at_once(r, &conf.cache, text))
         }
         None => {
             let text = key_text(r, conf);
