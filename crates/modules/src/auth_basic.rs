@@ -11,7 +11,6 @@ mod queue;
 
 use std::rc::Rc;
 
-use crate::util::with_value;
 use password::Kind;
 use weir_conf::messages::os_error;
 use weir_http::client_watch::unless_client_goes;
@@ -19,6 +18,7 @@ use weir_http::core_vars::basic_credentials;
 use weir_http::location::bytes_path;
 use weir_http::logger::LogLevel;
 use weir_http::module::{Flow, HttpModule, LocalFuture, Phase, PhaseHandler};
+use weir_http::scratch::with_value;
 use weir_http::vars::{template, template_of};
 use weir_http::Request;
 use weir_module::{

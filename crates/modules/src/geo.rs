@@ -11,11 +11,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::realip::{forwarded, From};
-use crate::util::{guarded, with_scratch};
+use crate::util::guarded;
 use table::{Networks, RangeError, Ranges};
 use weir_base::addr::{parse_ipv4, parse_ipv6, unmapped, Cidr};
 use weir_http::conn::ClientAddr;
 use weir_http::module::{HttpModule, VarArg};
+use weir_http::scratch::with_scratch;
 use weir_http::vars::{define, registry};
 use weir_http::Request;
 use weir_module::{

@@ -7,11 +7,11 @@ mod expires;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::util::with_value;
 use expires::Expires;
 use weir_base::date;
 use weir_http::buf::Chain;
 use weir_http::module::{Filter, FilterResult, HttpModule, Next, Reach};
+use weir_http::scratch::with_value;
 use weir_http::vars::template;
 use weir_http::Request;
 use weir_module::{

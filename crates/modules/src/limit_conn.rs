@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex};
 use crate::limits::{
     already_bound, dry_run_row, log_level_row, same_key, status_row, too_long, Refusal, Refuses,
 };
-use crate::util::with_value;
 use weir_base::units;
 use weir_http::build::Build;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
+use weir_http::scratch::with_value;
 use weir_http::vars::template;
 use weir_http::zones::{self, ZoneNames};
 use weir_http::Request;

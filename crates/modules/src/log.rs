@@ -20,7 +20,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::util::{is_true, with_scratch, with_value};
 use buffer::Buffering;
 use files::FileCache;
 use format::Format;
@@ -30,6 +29,7 @@ use weir_http::build::Build;
 use weir_http::location::{bytes_path, map_uri};
 use weir_http::logger::{log_file_for, LogFile, LogLevel};
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
+use weir_http::scratch::{is_true, with_scratch, with_value};
 use weir_http::syslog::Syslog;
 use weir_http::vars::{template, template_of};
 use weir_http::Request;

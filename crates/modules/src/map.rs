@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
-use crate::util::{guarded, with_value};
+use crate::util::guarded;
 use weir_http::build::{named_regex, NamedRegex};
 use weir_http::matching::regex_match_or_guess;
 use weir_http::module::{HttpModule, VarArg};
+use weir_http::scratch::with_value;
 use weir_http::vars::{define, template, template_of};
 use weir_http::Request;
 use weir_module::{

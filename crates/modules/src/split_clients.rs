@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::util::{guarded, with_value};
+use crate::util::guarded;
 use weir_base::units;
 use weir_http::module::{HttpModule, VarArg};
+use weir_http::scratch::with_value;
 use weir_http::vars::{define, template};
 use weir_http::Request;
 use weir_module::{

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_http::buf::Data;
-use weir_http::conf::Aio;
+use weir_http::conf::{Aio, CoreMain};
 use weir_http::core_rows::os_text;
 use weir_http::location::map_uri_into;
 use weir_http::logger::LogLevel;
@@ -27,6 +27,10 @@ use weir_wire::http1::request::Method;
 pub const MODULE: HttpModule = HttpModule {
     name: "static",
     phases: &[PhaseHandler { phase: Phase::Content, handler: handle, active: |_| true }],
+    build: Some(|b| {
+        b.main.get_mut::<CoreMain>().lent.send_file = |r, buf| send_file(r, buf, false);
+        Ok(())
+    }),
     ..HttpModule::EMPTY
 };
 
@@ -130,7 +134,7 @@ pub fn send_body(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
 }
 
 /// Header and body, the latter a part of a file; `direct`: past the page cache.
-pub fn send_file(r: &mut Request, buf: Buf, direct: bool) -> Flow {
+fn send_file(r: &mut Request, buf: Buf, direct: bool) -> Flow {
     let loc = Rc::clone(r.loc());
     if sends_itself(r) && !direct && loc.body_filters.is_empty() {
         return special::finish(r, buf);

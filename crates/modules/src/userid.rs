@@ -291,7 +291,7 @@ fn choose(r: &mut Request, conf: &UseridLoc) -> Client {
         let gen = Rc::clone(r.gen());
         let id = gen.shared.main.get::<UseridMain>().reset;
         let reset = id.and_then(|id| r.var_value(id)).unwrap_or_default();
-        if !crate::util::is_true(&reset) {
+        if !weir_http::scratch::is_true(&reset) {
             let marked = |mark| matches!(client.cookie.get(22..24), Some([m, b'=']) if *m == mark);
             if conf.mark.is_some_and(|mark| !marked(mark)) {
                 client.set = Some(got);

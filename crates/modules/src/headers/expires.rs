@@ -1,8 +1,8 @@
 //! `expires`: the moment, and the `Cache-Control` that goes with it.
 
-use crate::util::with_value;
 use weir_base::bytes::fmt_u64;
 use weir_base::{date, units};
+use weir_http::scratch::with_value;
 use weir_http::vars::template;
 use weir_http::Request;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive};

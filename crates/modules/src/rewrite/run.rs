@@ -2,7 +2,6 @@
 //! makes no allocation.
 
 use super::{Cond, FileTest, Op, Return, Rewrite, RewriteLoc, Text};
-use crate::util::{self, with_scratch};
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, unescape_uri, EscapeKind, Unescape};
 use weir_http::buf::Buf;
@@ -11,6 +10,7 @@ use weir_http::location::bytes_path;
 use weir_http::logger::LogLevel;
 use weir_http::matching::regex_match;
 use weir_http::module::Flow;
+use weir_http::scratch::{is_true, with_scratch};
 use weir_http::{body, special, Request};
 use weir_script::template::{Env, Template, VarId};
 
@@ -150,7 +150,7 @@ fn holds(r: &mut Request, e: &Engine, cond: &Cond) -> Result<bool, Failed> {
     with_scratch(|buf| match cond {
         Cond::True(var) => {
             r.var(*var, buf);
-            Ok(util::is_true(buf))
+            Ok(is_true(buf))
         }
         Cond::Equal { var, value, negated } => {
             r.var(*var, buf);
