@@ -98,6 +98,7 @@ pub struct CoreMain {
     pub servers: Vec<crate::build::ServerBuild>,
     pub location_count: usize,
     pub modules: &'static [&'static crate::module::HttpModule],
+    pub lent: crate::lent::Lent,
 }
 
 impl ConfType for CoreMain {

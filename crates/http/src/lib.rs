@@ -20,6 +20,7 @@ pub mod h2;
 mod head;
 pub mod headers_out;
 pub mod held;
+pub mod lent;
 mod listen_rows;
 pub mod location;
 pub mod matching;

@@ -5,6 +5,8 @@
 //! no other number of it.
 
 pub mod client;
+pub mod files;
+pub mod words;
 
 use crate::conn::Connection;
 use crate::generation::{AddrConf, Server, WorkerGen};

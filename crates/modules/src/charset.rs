@@ -18,6 +18,7 @@ use weir_base::units::parse_hex;
 use weir_core::logger::LogLevel;
 use weir_http::buf::Data;
 use weir_http::build::Build;
+use weir_http::conf::CoreMain;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::vars::registry;
 use weir_http::{Buf, Chain, Request};
@@ -179,12 +180,12 @@ pub const MODULE: HttpModule = HttpModule {
     rows: ROWS,
     slots: &[SlotVtable::of::<CharsetMain>(), SlotVtable::of::<CharsetLoc>()],
     filter: Some(Filter { header: Some(header), body: Some(body), active, reach: Reach::Part }),
-    build: Some(check_maps),
+    build: Some(build),
     ..HttpModule::EMPTY
 };
 
 /// A backend has named the charset: where the filter does not run, a declared one is shown as it is.
-pub fn named_by_upstream(r: &mut Request, name: &[u8]) {
+fn named_by_upstream(r: &mut Request, name: &[u8]) {
     let gen = Rc::clone(r.gen());
     if active(&r.loc().slots) || name.is_empty() {
         return;
@@ -260,8 +261,10 @@ fn read_entry(pair: &mut Pair, entry: &Directive) -> ConfResult {
     pair.add(src, value).ok_or_else(|| invalid(value))
 }
 
-/// Fixed charsets must have a way between them; variables are judged at each response.
-fn check_maps(b: &mut Build) -> ConfResult {
+/// Fixed charsets must have a way between them; variables are judged at each response. What servers
+/// name is heard of.
+fn build(b: &mut Build) -> ConfResult {
+    b.main.get_mut::<CoreMain>().lent.name_charset = named_by_upstream;
     let main = b.main.get::<CharsetMain>();
     for loc in b.locations.iter() {
         let conf = loc.get::<CharsetLoc>();

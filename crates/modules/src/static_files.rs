@@ -18,6 +18,7 @@ use weir_core::os_text;
 use weir_core::Session;
 use weir_http::buf::Data;
 use weir_http::conf::Aio;
+use weir_http::conf::CoreMain;
 use weir_http::location::map_uri_into;
 use weir_http::module::{FilterError, Flow, HttpModule, LocalFuture, PhaseHandler};
 use weir_http::special;
@@ -28,6 +29,10 @@ use weir_wire::http1::request::Method;
 pub const MODULE: HttpModule = HttpModule {
     name: "static",
     phases: &[PhaseHandler { phase: Phase::Content, handler: handle, active: |_| true }],
+    build: Some(|b| {
+        b.main.get_mut::<CoreMain>().lent.send_file = |r, buf| send_file(r, buf, false);
+        Ok(())
+    }),
     ..HttpModule::EMPTY
 };
 
@@ -131,7 +136,7 @@ pub fn send_body(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
 }
 
 /// Header and body, the latter a part of a file; `direct`: past the page cache.
-pub fn send_file(r: &mut Request, buf: Buf, direct: bool) -> Flow {
+fn send_file(r: &mut Request, buf: Buf, direct: bool) -> Flow {
     let loc = Rc::clone(r.loc());
     if sends_itself(r) && !direct && loc.body_filters.is_empty() {
         return special::finish(r, buf);

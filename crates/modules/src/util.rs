@@ -1,4 +1,4 @@
-//! Small things that several modules need: buffers used again, values copied per thread.
+//! Small things that several modules need: values copied per thread, what is in a buffer.
 
 use std::io;
 use std::os::unix::fs::FileExt;

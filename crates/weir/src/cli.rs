@@ -199,7 +199,7 @@ pub fn full_version() -> String {
     );
     text.push_str("TLS SNI support enabled\n");
     text.push_str("configure arguments:");
-    let modules = weir_modules::CONFIGURE_ARGUMENTS.iter().map(|a| (*a).to_owned());
+    let modules = crate::modules::CONFIGURE_ARGUMENTS.iter().map(|a| (*a).to_owned());
     for option in Layout::here().configure_arguments().into_iter().chain(modules) {
         text.push(' ');
         text.push_str(&option);

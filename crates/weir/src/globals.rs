@@ -162,7 +162,7 @@ pub const ROWS: &[Row] = &[
         e.hint = Some("remove it; \"error_log … debug\" logs for all clients".into());
         Err(e)
     }),
-    Row::block("http", MAIN, Arity::NONE, "The HTTP server.", |cf, d| build::set_http(cf, d, weir_modules::MODULES)),
+    Row::block("http", MAIN, Arity::NONE, "The HTTP server.", |cf, d| build::set_http(cf, d, crate::modules::MODULES)),
 ];
 
 fn flag(d: &Directive) -> ConfResult<bool> {

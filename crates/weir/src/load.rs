@@ -76,7 +76,7 @@ static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 pub fn row_table() -> RowTable {
     let mut lists: Vec<&'static [Row]> = vec![ROWS];
-    lists.extend(weir_modules::MODULES.iter().map(|m| m.rows));
+    lists.extend(crate::modules::MODULES.iter().map(|m| m.rows));
     RowTable::new(&lists, MISSING)
 }
 

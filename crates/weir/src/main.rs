@@ -19,6 +19,7 @@ mod load;
 #[cfg(unix)]
 mod master;
 mod missing;
+mod modules;
 #[cfg(target_os = "linux")]
 mod orphan;
 mod place;
@@ -271,7 +272,7 @@ fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
         .iter()
         .map(|l| l.conf::<CoreLoc>().client_body_temp_path.path.clone())
         .collect();
-    dirs.extend(weir_modules::temp_dirs(gen));
+    dirs.extend(weir_backend::temp_dirs(gen));
     dirs.sort();
     dirs.dedup();
     dirs

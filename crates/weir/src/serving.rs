@@ -32,7 +32,7 @@ pub struct Serving {
 
 /// Starts what modules do besides answering requests.
 fn start_modules(generation: &Arc<Generation>) {
-    weir_modules::MODULES.iter().filter_map(|m| m.start).for_each(|start| start(generation));
+    crate::modules::MODULES.iter().filter_map(|m| m.start).for_each(|start| start(generation));
 }
 
 impl Serving {
@@ -49,7 +49,7 @@ impl Serving {
         syslog::report_to(&s.generation.error_log);
         start_modules(&s.generation);
         s.fill()?;
-        weir_modules::serve(&s.generation);
+        weir_backend::serve(&s.generation);
         heirs::receive(s.workers.iter().map(|w| w.commands.clone()).collect(), &s.all);
         // What reading the configuration took.
         memory::give_back();
@@ -130,7 +130,7 @@ impl Serving {
                 let _ = w.commands.send(Command::Rest);
             }
         }
-        weir_modules::serve(&self.generation);
+        weir_backend::serve(&self.generation);
         self.fill()
     }
 

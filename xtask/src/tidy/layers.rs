@@ -12,6 +12,8 @@ pub struct Layers(Vec<Room>);
 struct Room {
     name: String,
     pure: bool,
+    /// Its place in the house; crates beside each other have the same, and do not use each other.
+    level: usize,
 }
 
 impl Layers {
@@ -21,9 +23,12 @@ impl Layers {
             .skip_while(|line| !line.starts_with("| crate |"))
             .skip(2)
             .map_while(|line| line.strip_prefix("| `")?.split_once("` |"));
-        let rooms: Vec<Room> = rows
-            .map(|(name, text)| Room { name: name.to_owned(), pure: text.contains("*pure*") })
-            .collect();
+        let mut rooms: Vec<Room> = Vec::new();
+        for (name, text) in rows {
+            let above = rooms.last().map_or(0, |r| r.level);
+            let level = above + usize::from(!text.contains("*beside*"));
+            rooms.push(Room { name: name.to_owned(), pure: text.contains("*pure*"), level });
+        }
         match rooms.is_empty() {
             true => Err("ARCHITECTURE.md: no table of crates".to_owned()),
             false => Ok(Layers(rooms)),
@@ -35,7 +40,7 @@ impl Layers {
     }
 
     fn level(&self, room: &str) -> Option<usize> {
-        self.0.iter().position(|r| r.name == room)
+        self.0.iter().find(|r| r.name == room).map(|r| r.level)
     }
 
     /// The table and the directories agree, and every manifest keeps to the table.
@@ -130,6 +135,20 @@ mod tests {
         assert_eq!(layers().check_manifest("http", unknown).len(), 1);
         let dev = "[dev-dependencies]\nweir-http.workspace = true\n";
         assert_eq!(layers().check_manifest("base", dev).len(), 1);
+    }
+
+    #[test]
+    fn what_is_beside_is_not_used() {
+        let table = "| crate | what |\n| --- | --- |\n| `weir` | x |\n| `left` | y |\n\
+                     | `right` | y — *beside* `left` |\n| `http` | z |\n";
+        let layers = Layers::parse(table).unwrap();
+        let uses = |name: &str| format!("[dependencies]\nweir-{name}.workspace = true\n");
+        assert_eq!(layers.check_manifest("left", &uses("right")).len(), 1);
+        assert_eq!(layers.check_manifest("right", &uses("left")).len(), 1);
+        assert!(layers.check_manifest("left", &uses("http")).is_empty());
+        assert!(layers.check_manifest("right", &uses("http")).is_empty());
+        assert!(layers.check_manifest("weir", &uses("right")).is_empty());
+        assert_eq!(layers.check_manifest("http", &uses("right")).len(), 1);
     }
 
     #[test]

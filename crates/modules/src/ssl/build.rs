@@ -9,12 +9,14 @@ use std::sync::Arc;
 use weir_http::build::Build;
 use weir_http::conf::{CoreSrv, Listen};
 use weir_http::tls::client::{CheckStatus, Clients};
+use weir_http::tls::files::reader;
+use weir_http::tls::words::refusal;
 use weir_http::tls::Tls;
 use weir_module::{Cf, ConfResult, Diagnostic, Slots};
 use weir_runtime::listen::ListenAddr;
 use weir_tls::judge::Judge;
 use weir_tls::load;
-use weir_tls::offer::{About, Note, Offer, Refusal, Words};
+use weir_tls::offer::{About, Note, Offer, Words};
 use weir_tls::rustls::pki_types::CertificateDer;
 use weir_tls::rustls::sign::CertifiedKey;
 use weir_tls::server::{Offered, Server, Settings, VerifyClient};
@@ -161,20 +163,6 @@ fn offer(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Offer> {
     let offer = words.resolve().map_err(refusal)?;
     cf.warnings.extend(offer.notes.iter().map(|n| conf.places.warning("ssl", n)));
     Ok(offer)
-}
-
-pub fn refusal(r: Refusal) -> Diagnostic {
-    let mut e = emerg(r.text);
-    e.hint = Some(r.hint.to_string());
-    e
-}
-
-/// Reads files for the loader, from the configuration's directory.
-pub fn reader(cf: &mut Cf) -> impl FnMut(&[u8]) -> std::io::Result<Arc<[u8]>> + '_ {
-    |name| {
-        let path = cf.full_conf_path(name);
-        cf.read_file(&path)
-    }
 }
 
 fn full(cf: &Cf, name: &[u8]) -> Vec<u8> {

@@ -3,44 +3,15 @@
 use super::ocsp::{Cache, Mode, Responder};
 use super::stapling::Fetched;
 use std::sync::Arc;
-use weir_conf::{Position, Span};
-use weir_module::{
-    merge_values, slot, ArgsExt, Cf, ConfResult, ConfType, Diagnostic, Directive, Level, Val,
-};
-use weir_script::template::Template;
-use weir_tls::offer::{About, Note, Protocols};
+use weir_http::tls::files::{CacheRule, Loaded, Name};
+use weir_http::tls::words::Places;
+use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
+use weir_tls::offer::Protocols;
 use weir_tls::server::VerifyClient;
 use weir_tls::sessions::Zone;
 
 /// nginx's default.
 pub const DEFAULT_CIPHERS: &str = "HIGH:!aNULL:!MD5";
-
-/// A file's name, and the same compiled when it has variables.
-#[derive(Clone)]
-pub struct Name {
-    pub text: Vec<u8>,
-    pub template: Option<Arc<Template>>,
-}
-
-impl Name {
-    pub fn of(cf: &mut Cf, d: &Directive, i: usize) -> ConfResult<Name> {
-        let text = d.arg(i).to_vec();
-        // What stands in the configuration itself is taken as it is.
-        let template = match text.contains(&b'$') {
-            true => Some(Arc::new(weir_http::vars::template(cf, d, i)?)),
-            false => None,
-        };
-        Ok(Name { text, template })
-    }
-}
-
-/// `ssl_certificate_cache`
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheRule {
-    pub max: usize,
-    pub inactive_secs: u64,
-    pub valid_secs: u64,
-}
 
 /// `ssl_session_cache`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,33 +22,6 @@ pub enum Builtin {
     Off,
     /// So many sessions of each worker; kept for all of them together here.
     Sessions(u64),
-}
-
-/// Where the directives stand that may be taken in part; a value is inherited with its place.
-#[derive(Clone, Copy, Default)]
-pub struct Places([Option<(Position, Span)>; About::COUNT]);
-
-impl Places {
-    /// The first of several that say something together is the one.
-    pub fn keep(&mut self, about: About, d: &Directive) {
-        self.0[about as usize].get_or_insert((d.position(), d.name.span));
-    }
-
-    pub fn merge(&mut self, parent: &Places) {
-        for (own, outer) in self.0.iter_mut().zip(parent.0) {
-            *own = own.or(outer);
-        }
-    }
-
-    /// A warning of the directive `PREFIX_…`, at its place.
-    pub fn warning(&self, prefix: &str, note: &Note) -> Diagnostic {
-        let text = format!("\"{prefix}_{}\": {}", note.about.suffix(), note.text);
-        let w = Diagnostic::warn(text);
-        match self.0[note.about as usize] {
-            Some((at, span)) => w.at(at).point(span),
-            None => w,
-        }
-    }
 }
 
 #[derive(Default)]
@@ -119,7 +63,7 @@ pub struct SslSrv {
     /// What is fetched for this server's certificates.
     pub staples: Vec<Fetched>,
     /// Certificates that handshakes have loaded by names with variables.
-    pub loaded: Arc<super::certs::Loaded>,
+    pub loaded: Arc<Loaded>,
 }
 
 impl ConfType for SslSrv {
@@ -163,16 +107,6 @@ impl ConfType for SslSrv {
         );
         Ok(())
     }
-}
-
-/// The passwords of a file, one on a line.
-pub fn read_passwords(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Vec<Vec<u8>>>> {
-    let path = cf.full_conf_path(d.arg(0));
-    let text = cf.read_file(&path).map_err(|e| {
-        let why = weir_core::os_text(&e);
-        d.bad(0, format!("open() \"{}\" failed ({why})", path.display()))
-    })?;
-    Ok(Arc::new(weir_tls::pem::passwords(&text)))
 }
 
 /// `http` level: where relative names start.

@@ -12,13 +12,9 @@ mod build;
 mod certs;
 mod conf;
 mod ocsp;
-pub mod outgoing;
 mod rows;
 mod stapling;
 mod vars;
-
-pub use conf::{read_passwords, Name};
-pub use rows::{cache_rule, protocols};
 
 use conf::{SslMain, SslSrv};
 use weir_http::module::HttpModule;

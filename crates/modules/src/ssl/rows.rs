@@ -1,9 +1,11 @@
 //! The directives.
 
-use super::conf::{read_passwords, Builtin, CacheRule, Name, SslSrv};
+use super::conf::{Builtin, SslSrv};
 use super::ocsp::{Cache, Mode};
 use std::sync::Arc;
 use weir_base::units;
+use weir_http::tls::files::{cache_rule, read_passwords, Name};
+use weir_http::tls::words::protocols;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_tls::offer::{About, Protocols};
 use weir_tls::server::VerifyClient;
@@ -136,14 +138,6 @@ fn refuse(d: &Directive, hint: &str) -> ConfResult {
     Err(e)
 }
 
-pub fn protocols(d: &Directive) -> ConfResult<Protocols> {
-    let mut bits = 0;
-    for i in 0..d.args.len() {
-        bits |= Protocols::bit(d.text(i)?).ok_or_else(|| d.invalid(i))?;
-    }
-    Ok(Protocols(bits))
-}
-
 fn set_protocols(cf: &mut Cf, d: &Directive) -> ConfResult {
     let set = protocols(d)?;
     let slot = cf.get::<SslSrv>();
@@ -153,31 +147,6 @@ fn set_protocols(cf: &mut Cf, d: &Directive) -> ConfResult {
     let before = slot.as_option().map_or(0, |p| p.0);
     slot.set(Protocols(before | set.0));
     Ok(())
-}
-
-/// `max=N [inactive=TIME] [valid=TIME]` or `off`, for servers and upstreams alike.
-pub fn cache_rule(d: &Directive) -> ConfResult<Option<CacheRule>> {
-    let mut rule = CacheRule { max: 0, inactive_secs: 10, valid_secs: 60 };
-    for i in 0..d.args.len() {
-        let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
-        let bad = || d.bad(i, format!("invalid parameter \"{shown}\""));
-        if d.arg(i) == b"off" {
-            return Ok(None);
-        }
-        if let Some(v) = d.keyed(i, "max") {
-            rule.max = units::parse_int(v).filter(|n| *n > 0).ok_or_else(bad)? as usize;
-        } else if let Some(v) = d.keyed(i, "inactive") {
-            rule.inactive_secs = units::parse_sec(v).ok_or_else(bad)?;
-        } else if let Some(v) = d.keyed(i, "valid") {
-            rule.valid_secs = units::parse_sec(v).ok_or_else(bad)?;
-        } else {
-            return Err(bad());
-        }
-    }
-    match rule.max {
-        0 => Err(d.error("must have the \"max\" parameter")),
-        _ => Ok(Some(rule)),
-    }
 }
 
 fn set_cache(cf: &mut Cf, d: &Directive) -> ConfResult {

@@ -1,0 +1,180 @@
+//! What is configured of a cache: stores at the main level, their use in locations.
+
+use crate::conf::next;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_cache::store::Params;
+use weir_cache::Store;
+use weir_conf::Position;
+use weir_core::zones;
+use weir_module::{merge_values, slot, ConfResult, ConfType, Diagnostic, Level, Val};
+use weir_script::template::Template;
+
+/// One `…_cache_path`.
+pub struct CachePath {
+    pub name: Vec<u8>,
+    pub size: u64,
+    pub dir: PathBuf,
+    pub levels: [u8; 3],
+    pub params: Params,
+    pub store: Option<Arc<Store>>,
+}
+
+#[derive(Default)]
+pub struct CacheMain {
+    pub paths: Vec<CachePath>,
+    pub by_name: HashMap<Vec<u8>, usize, foldhash::fast::RandomState>,
+    /// Locations that name a store, by their directive: checked once all are known.
+    pub named: Vec<(&'static str, Vec<u8>)>,
+}
+
+impl ConfType for CacheMain {
+    const LEVEL: Level = Level::Main;
+    slot!();
+}
+
+impl CacheMain {
+    pub fn find(&self, name: &[u8]) -> Option<&Arc<Store>> {
+        self.by_name.get(name).and_then(|at| self.paths[*at].store.as_ref())
+    }
+}
+
+/// `…_cache`
+#[derive(Clone)]
+pub enum Use {
+    Off,
+    Zone(Arc<Vec<u8>>),
+    Vars(Arc<Template>),
+}
+
+/// `…_store`
+#[derive(Clone)]
+pub enum StoreTo {
+    Off,
+    /// Where the URI leads under `root` or `alias`.
+    Mapped,
+    Path(Arc<Template>),
+}
+
+/// A location's part; a field of the asking module's own configuration.
+#[derive(Default)]
+pub struct CacheConf {
+    pub cache: Val<Use>,
+    /// Where it is said; inherited with it.
+    pub cache_at: Option<Position>,
+    pub key: Val<Option<Arc<Template>>>,
+    /// Status (0 for any) and seconds, in order.
+    pub valid: Val<Arc<Vec<(u16, i64)>>>,
+    pub bypass: Val<Arc<Vec<Template>>>,
+    pub no_cache: Val<Arc<Vec<Template>>>,
+    pub purge: Val<Arc<Vec<Template>>>,
+    pub methods: Val<u32>,
+    pub min_uses: Val<u32>,
+    pub lock: Val<bool>,
+    pub lock_timeout_ms: Val<u64>,
+    pub lock_age_ms: Val<u64>,
+    pub use_stale: Val<u32>,
+    pub background_update: Val<bool>,
+    pub revalidate: Val<bool>,
+    pub convert_head: Val<bool>,
+    pub max_range_offset: Val<u64>,
+    pub store: Val<StoreTo>,
+    pub store_access: Val<u32>,
+}
+
+impl CacheConf {
+    /// Whether answers here may be kept.
+    pub fn is_on(&self) -> bool {
+        !matches!(*self.cache, Use::Off)
+    }
+
+    pub fn stores(&self) -> bool {
+        !matches!(*self.store, StoreTo::Off)
+    }
+
+    /// For how many seconds an answer of that status is fresh when it does not say itself.
+    pub fn valid_secs(&self, status: u16) -> i64 {
+        let fits = |(s, _): &&(u16, i64)| *s == 0 || *s == status;
+        self.valid.iter().find(fits).map_or(0, |(_, secs)| *secs)
+    }
+
+    pub fn merge(&mut self, parent: &CacheConf) {
+        use weir_wire::http1::request::Method;
+        merge_values!(self, parent;
+            key = None,
+            valid = Arc::default(),
+            bypass = Arc::default(),
+            no_cache = Arc::default(),
+            purge = Arc::default(),
+            methods = 0,
+            min_uses = 1,
+            lock = false,
+            lock_timeout_ms = 5000,
+            lock_age_ms = 5000,
+            use_stale = next::OFF,
+            background_update = false,
+            revalidate = false,
+            convert_head = true,
+            max_range_offset = u64::MAX,
+            store_access = 0o600,
+        );
+        // The two exclude each other, so either at this level ends the other's inheritance.
+        let (cached, stored) = (self.cache.is_set(), self.store.is_set());
+        let stored_here = stored && self.stores();
+        let cached_here = cached && self.is_on();
+        self.cache.merge(&parent.cache, || Use::Off);
+        self.cache_at = self.cache_at.or(parent.cache_at.filter(|_| !cached));
+        self.store.merge(&parent.store, || StoreTo::Off);
+        if stored_here && !cached {
+            self.cache.set(Use::Off);
+        }
+        if cached_here && !stored {
+            self.store.set(StoreTo::Off);
+        }
+        self.methods.set(*self.methods | Method::Get.bit() | Method::Head.bit());
+        let mut stale = *self.use_stale;
+        if stale & next::OFF != 0 {
+            stale = next::OFF;
+        }
+        if stale & next::ERROR != 0 {
+            stale |= next::NO_LIVE;
+        }
+        self.use_stale.set(stale);
+    }
+}
+
+/// Makes the stores, or finds those that live on from the generation before.
+pub fn build(b: &mut weir_http::build::Build) -> ConfResult {
+    let main = b.main.get_mut::<CacheMain>();
+    for path in &mut main.paths {
+        weir_core::paths::make_temp_dir(&path.dir, b.cf.mode)?;
+        let (name, size, dir, levels) = (&path.name, path.size, &path.dir, path.levels);
+        let same = |known: &Store| check_same(known, path);
+        let make = || Store::new(name, size, dir, levels, path.params.clone());
+        path.store = Some(zones::attach("cache", name, size, same, make)?);
+    }
+    for (directive, name) in &main.named {
+        if main.find(name).is_none() {
+            let shown = String::from_utf8_lossy(name);
+            return Err(Diagnostic::emerg(format!("\"{directive}\" zone \"{shown}\" is unknown")));
+        }
+    }
+    Ok(())
+}
+
+fn check_same(known: &Store, path: &CachePath) -> ConfResult {
+    let name = String::from_utf8_lossy(&path.name);
+    if known.dir != path.dir {
+        return Err(Diagnostic::emerg(format!(
+            "cache \"{name}\" uses the \"{}\" cache path while previously it used the \"{}\" \
+             cache path",
+            path.dir.display(),
+            known.dir.display()
+        )));
+    }
+    if known.levels != path.levels {
+        return Err(Diagnostic::emerg(format!("cache \"{name}\" had previously different levels")));
+    }
+    Ok(())
+}

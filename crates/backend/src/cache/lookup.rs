@@ -1,0 +1,370 @@
+//! The life of one request with an entry: looked up, waited for, or to be filled.
+
+use super::conf::{CacheConf, CacheMain, Use};
+use super::vary;
+use crate::conf::next;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use weir_base::date::http_time;
+use weir_cache::store::Request as Wanted;
+use weir_cache::zone::Lock;
+use weir_cache::{Filling, Handle, Key, Opened, Store, Stored};
+use weir_core::eval::{is_true, with_value};
+use weir_core::logger::LogLevel;
+use weir_core::Session;
+use weir_http::client_watch::unless_client_goes;
+use weir_http::Request;
+use weir_runtime::clock;
+use weir_script::template::Template;
+use weir_wire::http1::names::HeaderId;
+use weir_wire::http1::request::Method;
+
+/// `$upstream_cache_status`
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    Miss,
+    Bypass,
+    Expired,
+    Stale,
+    Updating,
+    Revalidated,
+    Hit,
+}
+
+impl Status {
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Miss => "MISS",
+            Status::Bypass => "BYPASS",
+            Status::Expired => "EXPIRED",
+            Status::Stale => "STALE",
+            Status::Updating => "UPDATING",
+            Status::Revalidated => "REVALIDATED",
+            Status::Hit => "HIT",
+        }
+    }
+}
+
+/// What a request has to do with an entry; kept with it to its end.
+#[derive(Default)]
+pub struct State {
+    pub status: Option<Status>,
+    /// The answer may be kept, as far as is known yet.
+    pub cacheable: bool,
+    /// HEAD is asked for by GET.
+    pub as_get: bool,
+    /// A stale answer may be confirmed by its server.
+    pub revalidate: bool,
+    /// A background update: nobody waits for the answer.
+    pub silent: bool,
+    /// What a 304 would be the answer to.
+    pub conditions: Conditions,
+    pub entry: Option<Box<Entry>>,
+}
+
+/// The conditions that the server was asked with.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Conditions {
+    /// Those of the answer that is kept.
+    pub own: bool,
+    /// Others: the configuration passes on the client's.
+    pub other: bool,
+}
+
+/// A condition that goes to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    Etag,
+    LastModified,
+}
+
+impl Condition {
+    /// By the field's name in lower case, `_` for `-`.
+    pub fn of(name: &[u8]) -> Option<Condition> {
+        match name {
+            b"if_none_match" => Some(Condition::Etag),
+            b"if_modified_since" => Some(Condition::LastModified),
+            _ => None,
+        }
+    }
+
+    /// Notes that it was sent with that value. Only a 304 that is about what is kept renews it.
+    pub fn sent(self, r: &mut Request, value: &[u8]) {
+        let Some(state) = r.kept::<State>().filter(|_| !value.is_empty()) else { return };
+        let meta = state.to_validate().map(|stored| &stored.meta);
+        let is_own = meta.is_some_and(|meta| match self {
+            Condition::Etag => meta.etag == value,
+            Condition::LastModified => {
+                meta.last_modified.is_some_and(|secs| http_time(secs)[..] == *value)
+            }
+        });
+        match is_own {
+            true => state.conditions.own = true,
+            false => state.conditions.other = true,
+        }
+    }
+}
+
+/// The entry a request would fill.
+pub struct Entry {
+    pub store: Arc<Store>,
+    pub key_text: Vec<u8>,
+    pub main: Key,
+    pub handle: Option<Handle>,
+    /// Where the server is asked for an answer to keep.
+    pub filling: Option<Filling>,
+    pub min_uses: u32,
+    /// What is there already, and under which key.
+    pub stale: Option<(Key, Arc<Stored>)>,
+}
+
+impl State {
+    /// The stale answer whose server is to be asked whether it still holds.
+    pub fn to_validate(&self) -> Option<&Arc<Stored>> {
+        let asks = self.revalidate && self.status == Some(Status::Expired);
+        self.entry.as_ref().filter(|_| asks)?.stale.as_ref().map(|(_, stored)| stored)
+    }
+
+    /// Whether a 304 says that what is kept still holds, and nothing else.
+    pub fn is_confirmed(&self) -> bool {
+        self.revalidate && self.conditions == Conditions { own: true, other: false }
+    }
+
+    /// Lets go of the entry: the answer will not be kept.
+    pub fn give_up(&mut self) {
+        self.cacheable = false;
+        if let Some(entry) = &mut self.entry {
+            entry.handle = None;
+            entry.filling = None;
+        }
+    }
+}
+
+impl Entry {
+    /// The server is about to be asked: from now on a purge counts for its answer too.
+    fn begin(&mut self) {
+        self.filling = Some(self.store.fills.begin(&self.key_text));
+    }
+}
+
+/// What follows from looking.
+pub enum Looked {
+    /// This is the answer.
+    Answer(Arc<Stored>, Status),
+    /// An error that is remembered.
+    Error(u16),
+    /// The server is to be asked; the state says what becomes of its answer.
+    Ask,
+    /// This is the answer, and the entry is to be renewed behind it.
+    Renew(Arc<Stored>, Box<State>),
+    /// The client has gone while waiting.
+    Gone,
+    Failed,
+}
+
+/// Whether one of the strings is neither empty nor `0`.
+pub fn any_true(r: &mut Request, list: &[Template]) -> bool {
+    list.iter().any(|t| with_value(r, t, |_, value| is_true(value)))
+}
+
+/// The store that serves a request. `Err`: there is none of that name.
+pub fn store_of(r: &mut Request, conf: &CacheConf) -> Result<Option<Arc<Store>>, ()> {
+    let gen = Rc::clone(r.gen());
+    let main = gen.shared.main.get::<CacheMain>();
+    match &*conf.cache {
+        Use::Off => Ok(None),
+        Use::Zone(name) => Ok(main.find(name).cloned()),
+        Use::Vars(template) => {
+            let name = r.eval(template);
+            if name.is_empty() || name == b"off" {
+                return Ok(None);
+            }
+            let store = main.find(&name).cloned();
+            if store.is_none() {
+                let shown = String::from_utf8_lossy(&name);
+                r.log(LogLevel::Error, &format!("cache \"{shown}\" not found"));
+            }
+            store.map(Some).ok_or(())
+        }
+    }
+}
+
+/// A fresh answer from memory, without waiting for anything.
+pub fn at_once(r: &mut Request, conf: &CacheConf, key_text: &[u8]) -> Option<Arc<Stored>> {
+    let Use::Zone(name) = &*conf.cache else { return None };
+    if r.method.bit() & *conf.methods == 0 || any_true(r, &conf.bypass) {
+        return None;
+    }
+    let gen = Rc::clone(r.gen());
+    let store = gen.shared.main.get::<CacheMain>().find(name)?;
+    let key = Key::of(key_text);
+    let request: &Request = r;
+    let hit = store.hit(&Wanted {
+        key,
+        key_text,
+        min_uses: 1,
+        variant: &|vary| vary::variant(request, &key, vary),
+        log: &|_, _| {},
+    });
+    let (_, stored) = hit?;
+    r.keep_state(State { status: Some(Status::Hit), cacheable: true, ..State::default() });
+    Some(stored)
+}
+
+fn open(r: &Request, entry: &Entry) -> std::io::Result<(Opened, Option<Handle>)> {
+    let log = |level: &str, text: &str| {
+        let level = match level {
+            "alert" => LogLevel::Alert,
+            "info" => LogLevel::Info,
+            _ => LogLevel::Crit,
+        };
+        r.log(level, text);
+    };
+    entry.store.open(&Wanted {
+        key: entry.main,
+        key_text: &entry.key_text,
+        min_uses: entry.min_uses,
+        variant: &|vary| vary::variant(r, &entry.main, vary),
+        log: &log,
+    })
+}
+
+/// Looks an entry up, waiting for who is filling it where the configuration says so.
+pub async fn look(
+    r: &mut Request,
+    conf: &CacheConf,
+    store: Arc<Store>,
+    key_text: Vec<u8>,
+) -> Looked {
+    let mut state = State {
+        cacheable: true,
+        as_get: r.method == Method::Head && *conf.convert_head,
+        revalidate: *conf.revalidate,
+        ..State::default()
+    };
+    let main = Key::of(&key_text);
+    let min_uses = *conf.min_uses;
+    let (handle, filling, stale) = (None, None, None);
+    let mut entry = Box::new(Entry { store, key_text, main, handle, filling, min_uses, stale });
+    if any_true(r, &conf.bypass) {
+        state.status = Some(Status::Bypass);
+        entry.begin();
+        state.entry = Some(entry);
+        r.keep_state(state);
+        return Looked::Ask;
+    }
+    state.status = Some(Status::Miss);
+    let mut deadline = 0;
+    loop {
+        let (opened, handle) = match open(r, &entry) {
+            Ok(found) => found,
+            Err(_) => return Looked::Failed,
+        };
+        let mut handle = match (opened, handle) {
+            (Opened::Missing, Some(handle)) => handle,
+            (opened, handle) => return found(r, conf, state, entry, opened, handle),
+        };
+        let now = clock::mono_ms();
+        let wait = match *conf.lock {
+            true => handle.lock(now, *conf.lock_age_ms),
+            false => Lock::Owned,
+        };
+        let Lock::Wait { mut filled, until_ms } = wait else {
+            entry.handle = Some(handle);
+            entry.begin();
+            state.cacheable = range_is_kept(r, conf);
+            state.entry = Some(entry);
+            r.keep_state(state);
+            return Looked::Ask;
+        };
+        if deadline == 0 {
+            deadline = now + *conf.lock_timeout_ms;
+        }
+        if now >= deadline {
+            // Asked, and not kept: who fills it is still at it.
+            return found(r, conf, state, entry, Opened::Scarce, None);
+        }
+        let most = Duration::from_millis(deadline.min(until_ms).saturating_sub(now) + 1);
+        let waiting = async { drop(tokio::time::timeout(most, filled.changed()).await) };
+        if client_gone(r, Box::pin(waiting)).await {
+            return Looked::Gone;
+        }
+        drop(handle);
+    }
+}
+
+async fn client_gone(r: &Request, waiting: impl Future<Output = ()>) -> bool {
+    unless_client_goes(r, false, waiting).await.is_none()
+}
+
+/// What an opened entry means for the request.
+fn found(
+    r: &mut Request,
+    conf: &CacheConf,
+    mut state: State,
+    mut entry: Box<Entry>,
+    opened: Opened,
+    handle: Option<Handle>,
+) -> Looked {
+    match opened {
+        Opened::Fresh(stored) => {
+            state.status = Some(Status::Hit);
+            r.keep_state(state);
+            Looked::Answer(stored, Status::Hit)
+        }
+        Opened::Error(status) => {
+            state.status = Some(Status::Hit);
+            r.keep_state(state);
+            Looked::Error(status)
+        }
+        Opened::Stale { stored, elsewhere } => {
+            let key = handle.as_ref().map_or(entry.main, Handle::key);
+            let now = clock::wall_secs();
+            let will_do = *conf.use_stale & next::UPDATING != 0 || stored.meta.stale_updating(now);
+            entry.handle = handle;
+            entry.stale = Some((key, Arc::clone(&stored)));
+            if will_do && elsewhere {
+                state.status = Some(Status::Updating);
+                r.keep_state(state);
+                return Looked::Answer(stored, Status::Updating);
+            }
+            let renew = will_do && *conf.background_update;
+            state.cacheable = renew || range_is_kept(r, conf);
+            state.status = Some(Status::Expired);
+            entry.begin();
+            state.entry = Some(entry);
+            if renew {
+                state.silent = true;
+                r.keep_state(State { status: Some(Status::Stale), ..State::default() });
+                return Looked::Renew(stored, Box::new(state));
+            }
+            r.keep_state(state);
+            Looked::Ask
+        }
+        Opened::Scarce | Opened::Missing => {
+            state.cacheable = false;
+            r.keep_state(state);
+            Looked::Ask
+        }
+    }
+}
+
+/// `…_cache_max_range_offset`
+fn range_is_kept(r: &Request, conf: &CacheConf) -> bool {
+    let max = *conf.max_range_offset;
+    let Some(range) = r.header(HeaderId::Range).filter(|_| max != u64::MAX) else { return true };
+    if max == 0 {
+        return false;
+    }
+    if range.len() < 7 || !range[..6].eq_ignore_ascii_case(b"bytes=") {
+        return true;
+    }
+    let range = range[6..].trim_ascii_start();
+    if range.first() == Some(&b'-') {
+        return false;
+    }
+    let digits = range.iter().take_while(|b| b.is_ascii_digit()).count();
+    weir_base::units::parse_int(&range[..digits]).is_some_and(|offset| offset < max)
+}

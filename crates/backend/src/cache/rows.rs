@@ -1,0 +1,379 @@
+//! The directives of the family, once for every module that has it.
+
+use super::conf::{CacheConf, CacheMain, CachePath, StoreTo, Use};
+use crate::conf::next;
+use crate::rows::add_bits;
+use std::sync::Arc;
+use weir_base::units;
+use weir_cache::store::{Pace, Params};
+use weir_core::zones;
+use weir_http::vars::template;
+use weir_module::{ArgsExt, Cf, ConfResult, Directive, Val};
+use weir_script::template::Template;
+use weir_wire::http1::request::Method;
+
+const PAGE_BYTES: u64 = 4096;
+const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
+
+/// The rows of one module's caches. `$slot` is its configuration; `$prefix` is what its directives begin with.
+macro_rules! cache_rows {
+    ($slot:ty, $prefix:literal, $key:literal) => {{
+        use weir_module::{Arity, Context, Row};
+        use $crate::rows::pick;
+        use $crate::cache::rows;
+        const HSL: Context = Context::HSL;
+        macro_rules! set {
+            ($f:path) => {
+                |cf, d| $f(cf, d, |cf| &mut pick::<$slot>(cf).cache)
+            };
+        }
+        const ROWS: &[Row] = &[
+            Row::new(concat!($prefix, "cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", |cf, d| {
+                rows::set_cache(cf, d, concat!($prefix, "cache"), concat!($prefix, "store"), |cf| &mut pick::<$slot>(cf).cache)
+            }).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its Content-Length, where nginx sends chunks"),
+            Row::new(concat!($prefix, "cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", rows::set_path)
+                .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
+                       their compressed forms (0 for none), each compared with its file at most once a second; the loader begins at once; \
+                       the purger parameters are refused, as wildcard purges are done at once; the time of inactive passes \
+                       whatever the system's date is set to"),
+            Row::new(concat!($prefix, "cache_key"), HSL, Arity::ONE, $key, "What an answer is kept under.", set!(rows::set_key)),
+            Row::new(concat!($prefix, "cache_valid"), HSL, Arity::ONE_MORE, "", "How long answers that do not say so are fresh.", set!(rows::set_valid)),
+            Row::new(concat!($prefix, "cache_bypass"), HSL, Arity::ONE_MORE, "", "When answers are not taken from the cache.", set!(rows::set_bypass)),
+            Row::new(concat!($prefix, "no_cache"), HSL, Arity::ONE_MORE, "", "When answers are not kept.", set!(rows::set_no_cache)),
+            Row::new(concat!($prefix, "cache_purge"), HSL, Arity::ONE_MORE, "", "When a request purges its key; a final * purges all that begin so.", set!(rows::set_purge))
+                .note("in nginx a part of the commercial version; variants are purged with their key, and a wildcard's files at once; an answer that is still being fetched is not kept"),
+            Row::new(concat!($prefix, "cache_methods"), HSL, Arity::ONE_MORE, "GET HEAD", "Methods whose answers are kept.", set!(rows::set_methods)),
+            Row::new(concat!($prefix, "cache_min_uses"), HSL, Arity::ONE, "1", "Requests before an answer is kept.", set!(rows::set_min_uses)),
+            Row::new(concat!($prefix, "cache_lock"), HSL, Arity::FLAG, "off", "One request at a time fills an entry.", set!(rows::set_lock))
+                .note("those that wait are woken when it is filled"),
+            Row::new(concat!($prefix, "cache_lock_timeout"), HSL, Arity::ONE, "5s", "Longest wait for it; then asked, not kept.", set!(rows::set_lock_timeout)),
+            Row::new(concat!($prefix, "cache_lock_age"), HSL, Arity::ONE, "5s", "When another request may fill it.", set!(rows::set_lock_age)),
+            Row::new(concat!($prefix, "cache_use_stale"), HSL, Arity::ONE_MORE, "off", "When an answer that is no longer fresh will do.", set!(rows::set_use_stale)),
+            Row::new(concat!($prefix, "cache_background_update"), HSL, Arity::FLAG, "off", "Renews behind a stale answer.", set!(rows::set_background)),
+            Row::new(concat!($prefix, "cache_revalidate"), HSL, Arity::FLAG, "off", "Asks whether a stale answer still holds.", set!(rows::set_revalidate)).note("A 304 renews only when the server was asked by the validators of what is kept, and by no others: nginx takes any, also the one for a client whose condition the configuration passes on."),
+            Row::new(concat!($prefix, "cache_max_range_offset"), HSL, Arity::ONE, "", "Ranges that begin later are not kept.", set!(rows::set_range_offset)),
+            Row::new(concat!($prefix, "store"), HSL, Arity::ONE, "off", "Saves answers as plain files.", |cf, d| {
+                rows::set_store(cf, d, concat!($prefix, "cache"), |cf| &mut pick::<$slot>(cf).cache)
+            }),
+            Row::new(concat!($prefix, "store_access"), HSL, Arity::ONE_TO_THREE, "user:rw", "Rights of such files.", set!(rows::set_store_access)),
+        ];
+        ROWS
+    }};
+}
+
+type Pick = fn(&mut Cf) -> &mut CacheConf;
+
+macro_rules! simple {
+    ($($name:ident $field:ident $read:expr;)*) => {
+        $(pub fn $name(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+            let v = $read(d)?;
+            pick(cf).$field.once(d, v)
+        })*
+    };
+}
+
+simple! {
+    set_min_uses min_uses (|d: &Directive| d.num(0).map(|n| u32::try_from(n).unwrap_or(u32::MAX)));
+    set_lock lock (|d: &Directive| d.flag());
+    set_lock_timeout lock_timeout_ms (|d: &Directive| d.msec(0));
+    set_lock_age lock_age_ms (|d: &Directive| d.msec(0));
+    set_background background_update (|d: &Directive| d.flag());
+    set_revalidate revalidate (|d: &Directive| d.flag());
+    set_range_offset max_range_offset (|d: &Directive| d.offset(0));
+}
+
+pub fn set_cache(
+    cf: &mut Cf,
+    d: &Directive,
+    own: &'static str,
+    store: &'static str,
+    pick: Pick,
+) -> ConfResult {
+    let conf = pick(cf);
+    if conf.cache.is_set() {
+        return Err(d.error("is duplicate"));
+    }
+    if d.arg(0) == b"off" {
+        conf.cache.set(Use::Off);
+        return Ok(());
+    }
+    if conf.store.as_option().is_some_and(|s| !matches!(s, StoreTo::Off)) {
+        return Err(d.error(&format!("is incompatible with \"{store}\"")));
+    }
+    let template = template(cf, d, 0)?;
+    let used = match template.as_constant() {
+        Some(name) => {
+            let name = name.to_vec();
+            cf.get::<CacheMain>().named.push((own, name.clone()));
+            Use::Zone(Arc::new(name))
+        }
+        None => Use::Vars(Arc::new(template)),
+    };
+    let conf = pick(cf);
+    conf.cache_at = Some(d.position());
+    conf.cache.set(used);
+    Ok(())
+}
+
+pub fn set_key(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+    let key = Arc::new(template(cf, d, 0)?);
+    pick(cf).key.once(d, Some(key))
+}
+
+/// Appends to a list of this level.
+fn extend<T: Clone>(list: &mut Val<Arc<Vec<T>>>, items: Vec<T>) {
+    let mut all = list.as_option().map(|l| l.to_vec()).unwrap_or_default();
+    all.extend(items);
+    list.set(Arc::new(all));
+}
+
+fn templates(cf: &mut Cf, d: &Directive) -> ConfResult<Vec<Template>> {
+    (0..d.args.len()).map(|i| template(cf, d, i)).collect()
+}
+
+pub fn set_bypass(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+    let list = templates(cf, d)?;
+    extend(&mut pick(cf).bypass, list);
+    Ok(())
+}
+
+pub fn set_no_cache(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+    let list = templates(cf, d)?;
+    extend(&mut pick(cf).no_cache, list);
+    Ok(())
+}
+
+pub fn set_purge(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+    let list = templates(cf, d)?;
+    extend(&mut pick(cf).purge, list);
+    Ok(())
+}
+
+pub fn set_valid(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+    let last = d.args.len() - 1;
+    let shown = |i: usize| String::from_utf8_lossy(d.arg(i)).into_owned();
+    let secs = units::parse_sec(d.arg(last))
+        .ok_or_else(|| d.bad(last, format!("invalid time value \"{}\"", shown(last))))?;
+    let secs = i64::try_from(secs).unwrap_or(i64::MAX);
+    let mut list = Vec::new();
+    if last == 0 {
+        list.extend([200, 301, 302].map(|status| (status, secs)));
+    }
+    for i in 0..last {
+        let status = match d.arg(i) {
+            b"any" => 0,
+            text => units::parse_int(text)
+                .filter(|n| (100..=599).contains(n))
+                .ok_or_else(|| d.bad(i, format!("invalid status \"{}\"", shown(i))))?,
+        };
+        list.push((status as u16, secs));
+    }
+    extend(&mut pick(cf).valid, list);
+    Ok(())
+}
+
+pub fn set_methods(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+    let words: Vec<(&str, u32)> = [
+        ("GET", Method::Get),
+        ("HEAD", Method::Head),
+        ("POST", Method::Post),
+        ("PUT", Method::Put),
+        ("DELETE", Method::Delete),
+        ("MKCOL", Method::Mkcol),
+        ("COPY", Method::Copy),
+        ("MOVE", Method::Move),
+        ("OPTIONS", Method::Options),
+        ("PROPFIND", Method::Propfind),
+        ("PROPPATCH", Method::Proppatch),
+        ("LOCK", Method::Lock),
+        ("UNLOCK", Method::Unlock),
+        ("PATCH", Method::Patch),
+    ]
+    .map(|(name, method)| (name, method.bit()))
+    .to_vec();
+    let mut bits = 0;
+    for i in 0..d.args.len() {
+        bits |= d.choice(i, &words)?;
+    }
+    add_bits(&mut pick(cf).methods, bits);
+    Ok(())
+}
+
+const STALE: &[(&str, u32)] = &[
+    ("error", next::ERROR),
+    ("timeout", next::TIMEOUT),
+    ("invalid_header", next::INVALID_HEADER),
+    ("updating", next::UPDATING),
+    ("http_500", next::HTTP_500),
+    ("http_502", next::HTTP_502),
+    ("http_503", next::HTTP_503),
+    ("http_504", next::HTTP_504),
+    ("http_403", next::HTTP_403),
+    ("http_404", next::HTTP_404),
+    ("http_429", next::HTTP_429),
+    ("non_idempotent", next::NON_IDEMPOTENT),
+    ("off", next::OFF),
+];
+
+pub fn set_use_stale(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+    let mut bits = 0;
+    for i in 0..d.args.len() {
+        let bit = d.choice(i, STALE)?;
+        if bits & bit != 0 {
+            let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+            cf.warn(d, format!("duplicate value \"{shown}\""));
+        }
+        bits |= bit;
+    }
+    add_bits(&mut pick(cf).use_stale, bits);
+    Ok(())
+}
+
+pub fn set_store(cf: &mut Cf, d: &Directive, cache: &'static str, pick: Pick) -> ConfResult {
+    let conf = pick(cf);
+    if conf.store.is_set() {
+        return Err(d.error("is duplicate"));
+    }
+    if d.arg(0) == b"off" {
+        conf.store.set(StoreTo::Off);
+        return Ok(());
+    }
+    if d.arg(0).is_empty() {
+        return Err(d.bad(0, "empty path"));
+    }
+    if conf.cache.as_option().is_some_and(|c| !matches!(c, Use::Off)) {
+        return Err(d.error(&format!("is incompatible with \"{cache}\"")));
+    }
+    let to = match d.arg(0) {
+        b"on" => StoreTo::Mapped,
+        _ => StoreTo::Path(Arc::new(template(cf, d, 0)?)),
+    };
+    pick(cf).store.set(to);
+    Ok(())
+}
+
+pub fn set_store_access(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+    let mut mode = 0o600;
+    for i in 0..d.args.len() {
+        let text = d.arg(i);
+        let (who, rights) = weir_base::bytes::split_once(text, b':').ok_or_else(|| d.invalid(i))?;
+        let shift = match who {
+            b"user" => 6,
+            b"group" => 3,
+            b"all" => 0,
+            _ => return Err(d.invalid(i)),
+        };
+        let bits = match rights {
+            b"rw" => 6,
+            b"r" => 4,
+            _ => return Err(d.invalid(i)),
+        };
+        mode |= bits << shift;
+    }
+    pick(cf).store_access.once(d, mode)
+}
+
+/// `…_cache_path`
+pub fn set_path(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let mut dir = d.arg(0);
+    while dir.len() > 1 && dir.last() == Some(&b'/') {
+        dir = &dir[..dir.len() - 1];
+    }
+    let mut path = CachePath {
+        name: Vec::new(),
+        size: 0,
+        dir: cf.full_path(dir),
+        levels: [0; 3],
+        params: Params {
+            use_temp_path: true,
+            inactive_secs: 600,
+            max_bytes: u64::MAX,
+            min_free_bytes: 0,
+            memory_bytes: MEMORY_BYTES,
+            manager: Pace { files: 100, sleep_ms: 50, threshold_ms: 200 },
+            loader: Pace { files: 100, sleep_ms: 50, threshold_ms: 200 },
+        },
+        store: None,
+    };
+    for i in 1..d.args.len() {
+        parameter(d, i, &mut path)?;
+    }
+    if path.size == 0 {
+        let name = d.name();
+        return Err(d.fail(format!("\"{name}\" must have \"keys_zone\" parameter")));
+    }
+    if cf.get::<CacheMain>().by_name.contains_key(&path.name) {
+        let shown = String::from_utf8_lossy(&path.name).into_owned();
+        return Err(d.fail(format!("duplicate zone \"{shown}\"")));
+    }
+    zones::declare(cf, d, 0, &path.name, "cache", path.size)?;
+    let main = cf.get::<CacheMain>();
+    main.by_name.insert(path.name.clone(), main.paths.len());
+    main.paths.push(path);
+    Ok(())
+}
+
+fn parameter(d: &Directive, i: usize, path: &mut CachePath) -> ConfResult {
+    let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+    let Some((key, value)) = weir_base::bytes::split_once(d.arg(i), b'=') else {
+        return Err(d.bad(i, format!("invalid parameter \"{shown}\"")));
+    };
+    let invalid = |name: &str| d.bad(i, format!("invalid {name} value \"{shown}\""));
+    let name = String::from_utf8_lossy(key).into_owned();
+    let need = |n: Option<u64>| n.ok_or_else(|| invalid(&name));
+    let p = &mut path.params;
+    match key {
+        b"levels" => {
+            path.levels =
+                levels(value).ok_or_else(|| d.bad(i, format!("invalid \"levels\" \"{shown}\"")))?;
+        }
+        b"use_temp_path" => {
+            p.use_temp_path = units::parse_flag(value).ok_or_else(|| {
+                let text = "it must be \"on\" or \"off\"";
+                d.bad(i, format!("invalid use_temp_path value \"{shown}\", {text}"))
+            })?;
+        }
+        b"keys_zone" => return keys_zone(d, i, value, path),
+        b"inactive" => p.inactive_secs = need(units::parse_sec(value))?,
+        b"max_size" => p.max_bytes = need(units::parse_offset(value))?,
+        b"min_free" => p.min_free_bytes = need(units::parse_offset(value))?,
+        b"memory" => p.memory_bytes = need(units::parse_size(value))?,
+        b"manager_files" => p.manager.files = need(units::parse_int(value))?,
+        b"manager_sleep" => p.manager.sleep_ms = need(units::parse_msec(value))?,
+        b"manager_threshold" => p.manager.threshold_ms = need(units::parse_msec(value))?,
+        b"loader_files" => p.loader.files = need(units::parse_int(value))?,
+        b"loader_sleep" => p.loader.sleep_ms = need(units::parse_msec(value))?,
+        b"loader_threshold" => p.loader.threshold_ms = need(units::parse_msec(value))?,
+        b"purger" | b"purger_files" | b"purger_sleep" | b"purger_threshold" => {
+            let e = d.bad(i, format!("invalid parameter \"{shown}\""));
+            return Err(e.hint("a wildcard purge removes its files at once; leave it out".into()));
+        }
+        _ => return Err(d.bad(i, format!("invalid parameter \"{shown}\""))),
+    }
+    Ok(())
+}
+
+fn levels(text: &[u8]) -> Option<[u8; 3]> {
+    let mut levels = [0; 3];
+    for (i, part) in text.split(|b| *b == b':').enumerate() {
+        *levels.get_mut(i)? = match part {
+            b"1" => 1,
+            b"2" => 2,
+            _ => return None,
+        };
+    }
+    Some(levels)
+}
+
+fn keys_zone(d: &Directive, i: usize, value: &[u8], path: &mut CachePath) -> ConfResult {
+    let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+    let invalid = || d.bad(i, format!("invalid keys zone size \"{shown}\""));
+    let (name, size) = weir_base::bytes::split_once(value, b':').ok_or_else(invalid)?;
+    let size = units::parse_size(size).ok_or_else(invalid)?;
+    if size < 2 * PAGE_BYTES {
+        return Err(d.bad(i, format!("keys zone \"{shown}\" is too small")));
+    }
+    path.name = name.to_vec();
+    path.size = size;
+    Ok(())
+}

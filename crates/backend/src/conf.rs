@@ -1,0 +1,310 @@
+//! What every backend's configuration has in common, its defaults and its inheritance.
+//!
+//! Each family keeps a [`BackendLoc`] in a slot type of its own, so that `proxy_buffers` and
+//! `fastcgi_buffers` have nothing to do with each other.
+
+use crate::cache::CacheConf;
+use crate::family::{Family, Wire};
+use crate::hide::HideList;
+use crate::outgoing::Outgoing;
+use crate::target::Pass;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_core::paths::made_temp_path;
+use weir_core::paths::TempPath;
+use weir_http::conf::CoreLoc;
+use weir_http::Request;
+use weir_module::{merge_values, ConfResult, ConfType, Diagnostic, SlotVtable, Slots, Val};
+use weir_script::template::Template;
+use weir_upstream::link::SocketOptions;
+use weir_upstream::UpstreamMain;
+
+pub const PAGE_BYTES: u64 = 4096;
+
+/// `…_next_upstream`, as bits.
+pub mod next {
+    pub const ERROR: u32 = 1;
+    pub const TIMEOUT: u32 = 1 << 1;
+    pub const INVALID_HEADER: u32 = 1 << 2;
+    pub const HTTP_500: u32 = 1 << 3;
+    pub const HTTP_502: u32 = 1 << 4;
+    pub const HTTP_503: u32 = 1 << 5;
+    pub const HTTP_504: u32 = 1 << 6;
+    pub const HTTP_403: u32 = 1 << 7;
+    pub const HTTP_404: u32 = 1 << 8;
+    pub const HTTP_429: u32 = 1 << 9;
+    pub const NON_IDEMPOTENT: u32 = 1 << 10;
+    pub const OFF: u32 = 1 << 11;
+    /// Never configured: there was nobody to ask.
+    pub const NO_LIVE: u32 = 1 << 12;
+    pub const UPDATING: u32 = 1 << 13;
+}
+
+/// `…_ignore_headers`, as bits.
+pub mod ignore {
+    pub const REDIRECT: u32 = 1;
+    pub const EXPIRES: u32 = 1 << 1;
+    pub const LIMIT_RATE: u32 = 1 << 2;
+    pub const BUFFERING: u32 = 1 << 3;
+    pub const CHARSET: u32 = 1 << 4;
+    pub const EXPIRES_FIELD: u32 = 1 << 5;
+    pub const CACHE_CONTROL: u32 = 1 << 6;
+    pub const SET_COOKIE: u32 = 1 << 7;
+    pub const VARY: u32 = 1 << 8;
+}
+
+/// `…_bind`.
+#[derive(Clone, Debug)]
+pub struct Bind {
+    pub from: BindAddr,
+    /// The address need not be this machine's.
+    pub transparent: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum BindAddr {
+    Addr(std::net::SocketAddr),
+    Vars(Arc<Template>),
+}
+
+/// A family's slot at the location level.
+pub trait BackendConf: ConfType {
+    const FAMILY: &'static Family;
+    fn backend(&self) -> &BackendLoc;
+    fn backend_mut(&mut self) -> &mut BackendLoc;
+}
+
+#[derive(Default)]
+pub struct BackendLoc {
+    /// Whose configuration it is; set when it is merged.
+    pub family: Val<&'static Family>,
+    pub pass: Option<Pass>,
+    /// Requests are sent over HTTP/2.
+    pub h2: bool,
+    /// A body may be sent whose length is not known before.
+    pub streams_unmeasured: bool,
+    /// The body that is sent is the configuration's, not the client's.
+    pub own_body: bool,
+    /// An answer with 404 is answered by this server's own page.
+    pub intercept_404: bool,
+    pub pass_request_headers: Val<bool>,
+    pub pass_request_body: Val<bool>,
+    pub pass_trailers: Val<bool>,
+    pub request_buffering: Val<bool>,
+    pub connect_timeout: Val<u64>,
+    pub send_timeout: Val<u64>,
+    pub read_timeout: Val<u64>,
+    pub buffering: Val<bool>,
+    pub buffer_size: Val<u64>,
+    pub buffers: Val<(u64, u64)>,
+    pub busy_buffers_size: Val<Option<u64>>,
+    pub max_temp_file_size: Val<Option<u64>>,
+    pub temp_file_write_size: Val<Option<u64>>,
+    pub temp_path: Val<Arc<TempPath>>,
+    pub hide_headers: Val<Arc<Vec<Vec<u8>>>>,
+    pub pass_headers: Val<Arc<Vec<Vec<u8>>>>,
+    pub ignore_headers: Val<u32>,
+    pub intercept_errors: Val<bool>,
+    pub next_upstream: Val<u32>,
+    pub next_upstream_tries: Val<u64>,
+    pub next_upstream_timeout: Val<u64>,
+    pub ignore_client_abort: Val<bool>,
+    pub bind: Val<Option<Bind>>,
+    pub socket_keepalive: Val<bool>,
+    pub socket_rcvbuf: Val<u64>,
+    pub socket_sndbuf: Val<u64>,
+    pub force_ranges: Val<bool>,
+    pub limit_rate: Val<Option<Arc<Template>>>,
+    /// `…_cache…` and `…_store…`
+    pub cache: CacheConf,
+    /// TLS to the servers.
+    pub tls: Outgoing,
+    /// An `if` or `limit_except` block: it passes where the block around it does.
+    pub in_unnamed: bool,
+    /// `hide` is made.
+    pub compiled: bool,
+    /// Made from the above when they are merged.
+    pub hide: Arc<HideList>,
+}
+
+impl BackendLoc {
+    /// The most of an answer that is held in memory for a slow client.
+    pub fn buffers_bytes(&self) -> u64 {
+        self.buffers.0 * self.buffers.1
+    }
+
+    pub fn max_temp_bytes(&self) -> u64 {
+        self.max_temp_file_size.unwrap_or(1024 * 1024 * 1024)
+    }
+
+    /// The most that is written to it at once.
+    pub fn temp_write_bytes(&self) -> usize {
+        let size = self.buffers.1.max(*self.buffer_size);
+        self.temp_file_write_size.unwrap_or(2 * size) as usize
+    }
+
+    /// Options of a fresh connection for this request.
+    pub fn socket_options(&self, r: &mut Request) -> SocketOptions {
+        let size = |n: u64| (n > 0).then_some(n as usize);
+        let bind = match &*self.bind {
+            None => None,
+            Some(Bind { from: BindAddr::Addr(a), .. }) => Some(*a),
+            Some(Bind { from: BindAddr::Vars(t), .. }) => crate::target::local_address(r, t),
+        };
+        SocketOptions {
+            bind,
+            transparent: self.bind.as_ref().is_some_and(|b| b.transparent),
+            keepalive: *self.socket_keepalive,
+            rcvbuf: size(*self.socket_rcvbuf),
+            sndbuf: size(*self.socket_sndbuf),
+        }
+    }
+
+    /// nginx's rules for how the buffers' sizes must fit together.
+    fn check_sizes(&self, name: &str) -> ConfResult {
+        let fail = |text: &str| Err(Diagnostic::emerg(text.replace("NAME", name)));
+        let (num, each) = *self.buffers;
+        if num < 2 {
+            return fail("there must be at least 2 \"NAME_buffers\"");
+        }
+        let size = each.max(*self.buffer_size);
+        let busy = self.busy_buffers_size.unwrap_or(2 * size);
+        if busy < size {
+            return fail(
+                "\"NAME_busy_buffers_size\" must be equal to or greater than the maximum of \
+                 the value of \"NAME_buffer_size\" and one of the \"NAME_buffers\"",
+            );
+        }
+        if busy > (num - 1) * each {
+            return fail(
+                "\"NAME_busy_buffers_size\" must be less than the size of all \
+                 \"NAME_buffers\" minus one buffer",
+            );
+        }
+        if self.temp_file_write_size.is_some_and(|n| n < size) {
+            return fail(
+                "\"NAME_temp_file_write_size\" must be equal to or greater than the maximum \
+                 of the value of \"NAME_buffer_size\" and one of the \"NAME_buffers\"",
+            );
+        }
+        if self.max_temp_file_size.is_some_and(|n| n != 0 && n < size) {
+            return fail(
+                "\"NAME_max_temp_file_size\" must be equal to zero to disable temporary files \
+                 usage or must be equal to or greater than the maximum of the value of \
+                 \"NAME_buffer_size\" and one of the \"NAME_buffers\"",
+            );
+        }
+        Ok(())
+    }
+
+    fn merge_hidden(&mut self, parent: &BackendLoc, family: &Family) {
+        let inherited = !self.hide_headers.is_set() && !self.pass_headers.is_set();
+        self.hide_headers.merge(&parent.hide_headers, Arc::default);
+        self.pass_headers.merge(&parent.pass_headers, Arc::default);
+        self.hide = match inherited && parent.compiled {
+            true => Arc::clone(&parent.hide),
+            false => Arc::new(HideList::new(family.hidden, &self.hide_headers, &self.pass_headers)),
+        };
+        self.compiled = true;
+    }
+
+    /// Takes over what this level has not set. Where it leads is another matter: see
+    /// [`BackendLoc::merge_pass`].
+    pub fn merge(&mut self, parent: &BackendLoc, family: &'static Family) -> ConfResult {
+        self.family.set(family);
+        let temp_path = || {
+            let path = PathBuf::from(format!("{}_temp", family.name));
+            Arc::new(TempPath { path, levels: [1, 2, 0] })
+        };
+        self.temp_path.merge(&parent.temp_path, temp_path);
+        merge_values!(self, parent;
+            pass_request_headers = true,
+            pass_request_body = true,
+            pass_trailers = false,
+            request_buffering = true,
+            connect_timeout = 60_000,
+            send_timeout = 60_000,
+            read_timeout = 60_000,
+            buffering = true,
+            buffer_size = PAGE_BYTES,
+            buffers = (8, PAGE_BYTES),
+            busy_buffers_size = None,
+            max_temp_file_size = None,
+            temp_file_write_size = None,
+            ignore_headers = 0,
+            intercept_errors = false,
+            next_upstream = next::ERROR | next::TIMEOUT,
+            next_upstream_tries = 0,
+            next_upstream_timeout = 0,
+            ignore_client_abort = false,
+            bind = None,
+            socket_keepalive = false,
+            socket_rcvbuf = 0,
+            socket_sndbuf = 0,
+            force_ranges = false,
+            limit_rate = None,
+        );
+        if *self.next_upstream & next::OFF != 0 {
+            self.next_upstream.set(next::OFF);
+        }
+        if family.buffers {
+            self.check_sizes(family.name)?;
+        }
+        self.tls.merge(&parent.tls);
+        if family.wire != Wire::Http && !self.cache.convert_head.is_set() {
+            self.cache.convert_head.set(false);
+        }
+        self.cache.merge(&parent.cache);
+        self.merge_hidden(parent, family);
+        Ok(())
+    }
+
+    /// A block without a name passes where the one around it does; whether it does so now.
+    pub fn merge_pass(&mut self, parent: &BackendLoc) -> bool {
+        let takes = self.in_unnamed && self.pass.is_none();
+        if takes {
+            self.pass.clone_from(&parent.pass);
+        }
+        takes
+    }
+}
+
+/// Merges a slot like any other, but for what a block without a name has from the one around it.
+pub fn merge_slot<T: BackendConf>(slots: &mut Slots, parent: &Slots) -> ConfResult {
+    let unnamed = slots.find::<CoreLoc>().is_some_and(|c| c.unnamed);
+    slots.get_mut::<T>().backend_mut().in_unnamed = unnamed;
+    (SlotVtable::of::<T>().merge)(slots, parent)
+}
+
+/// Makes the temporary directories, and what TLS to servers needs.
+pub fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
+    let prefix = b.cf.prefix.clone();
+    for slots in b.locations.iter_mut() {
+        let Some(core) = slots.find::<CoreLoc>() else { continue };
+        let resolver = Option::clone(&core.resolver);
+        let timeout_ms = *core.resolver_timeout;
+        let conf = slots.get_mut::<T>().backend_mut();
+        let family: &Family = *conf.family;
+        if let (Some(Pass::Fixed(fixed)), Some(resolver)) = (&conf.pass, &resolver) {
+            b.main.get_mut::<UpstreamMain>().offer(fixed.upstream, resolver, timeout_ms);
+        }
+        if conf.cache.is_on() && conf.cache.key.is_none() && family.wire != Wire::Http {
+            let name = family.name;
+            let text = format!("no \"{name}_cache_key\" for \"{name}_cache\"");
+            let w = Diagnostic::warn(text);
+            b.cf.warnings.push(match conf.cache.cache_at {
+                Some(at) => w.at(at),
+                None => w,
+            });
+        }
+        if family.buffers {
+            let mode = b.cf.mode;
+            conf.temp_path.set(made_temp_path(&conf.temp_path, &prefix, mode)?);
+        }
+        if conf.pass.as_ref().is_some_and(|p| p.may_be_tls(family)) {
+            conf.tls.h2 = conf.h2;
+            conf.tls.build(b.cf, family.ssl)?;
+        }
+    }
+    Ok(())
+}

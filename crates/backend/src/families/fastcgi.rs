@@ -1,0 +1,246 @@
+//! nginx's `ngx_http_fastcgi_module`: requests are passed to FastCGI servers (PHP-FPM and others).
+//!
+//! Differences from nginx: an answer is complete with the record that ends it, also where it is not
+//! buffered; a kept connection is used again only when nothing but that answer has come on it.
+
+use crate::conf::{BackendConf, BackendLoc};
+use crate::family::{self, conf_of, Family, Wire};
+use crate::params::{set_param, Params};
+use crate::rows::{self, push, IGNORE, NEXT_CGI, PASS};
+use crate::run::Ask;
+use crate::target::Schemes;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_core::logger::LogLevel;
+use weir_core::Session;
+use weir_http::module::{HttpModule, VarArg, Variable};
+use weir_http::Request;
+use weir_module::{
+    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, Val,
+};
+use weir_script::regex::{Captures, Regex, RegexOptions};
+use weir_wire::fastcgi::{RequestWriter, TooBig};
+use weir_wire::http1::request::Method;
+
+#[derive(Default)]
+pub struct FastcgiLoc {
+    backend: BackendLoc,
+    params: Params,
+    /// What a script's name ending in `/` is completed by.
+    index: Val<Vec<u8>>,
+    split: Val<Option<Arc<Regex>>>,
+    catch_stderr: Val<Arc<Vec<Vec<u8>>>>,
+    pub keep_conn: Val<bool>,
+}
+
+impl BackendConf for FastcgiLoc {
+    const FAMILY: &'static Family = &FAMILY;
+
+    fn backend(&self) -> &BackendLoc {
+        &self.backend
+    }
+
+    fn backend_mut(&mut self) -> &mut BackendLoc {
+        &mut self.backend
+    }
+}
+
+impl ConfType for FastcgiLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &FastcgiLoc) -> ConfResult {
+        merge_values!(self, parent;
+            index = Vec::new(),
+            split = None,
+            catch_stderr = Arc::default(),
+            keep_conn = false,
+        );
+        self.backend.merge(&parent.backend, &FAMILY)?;
+        self.backend.streams_unmeasured = true;
+        self.backend.own_body = !*self.backend.pass_request_body;
+        self.backend.merge_pass(&parent.backend);
+        self.params.merge(&parent.params, self.backend.cache.is_on());
+        Ok(())
+    }
+}
+
+pub static FAMILY: Family = Family {
+    name: "fastcgi",
+    ssl: "",
+    wire: Wire::Fastcgi,
+    schemes: Schemes { plain: "fastcgi://", tls: None, required: false, ports: (0, 0), uri: false },
+    hidden: family::HIDDEN_CGI,
+    buffers: true,
+    conf: conf_of::<FastcgiLoc>,
+    write,
+    key: family::no_key,
+};
+
+const HSL: Context = Context::HSL;
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "fastcgi_pass",
+        PASS,
+        Arity::ONE,
+        "",
+        "Passes requests to a FastCGI server.",
+        rows::set_pass::<FastcgiLoc>,
+    )
+    .note("a host that is not found is a warning, and a 502 until it is found"),
+    Row::new(
+        "fastcgi_param",
+        HSL,
+        Arity::TWO_THREE,
+        "",
+        "A parameter of requests; if_not_empty leaves it out when it is empty.",
+        |cf, d| set_param(cf, d, |cf| &mut cf.get::<FastcgiLoc>().params),
+    ),
+    Row::new(
+        "fastcgi_index",
+        HSL,
+        Arity::ONE,
+        "",
+        "Completes a script's name that ends in a slash.",
+        |cf, d| {
+            let v = d.arg(0).to_vec();
+            cf.get::<FastcgiLoc>().index.once(d, v)
+        },
+    ),
+    Row::new(
+        "fastcgi_split_path_info",
+        HSL,
+        Arity::ONE,
+        "",
+        "An expression whose groups are the script's name and the path behind it.",
+        |cf, d| {
+            let regex = Regex::new(d.arg(0), RegexOptions::default())
+                .map_err(|e| d.bad(0, e.to_string()))?;
+            if regex.captures_len() != 3 {
+                let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
+                return Err(d.bad(0, format!("pattern \"{shown}\" must have 2 captures")));
+            }
+            cf.get::<FastcgiLoc>().split.set(Some(Arc::new(regex)));
+            Ok(())
+        },
+    )
+    .note("A match that is given up at a limit ends the request with 500; nginx passes empty names on."),
+    Row::new(
+        "fastcgi_catch_stderr",
+        HSL,
+        Arity::ONE,
+        "",
+        "A text on standard error that makes the answer invalid.",
+        |cf, d| {
+            push(&mut cf.get::<FastcgiLoc>().catch_stderr, d.arg(0).to_vec());
+            Ok(())
+        },
+    )
+    .note(
+        "Standard error of several lines is one line of the error log, with \\x0A for each line's \
+         end, so that a program cannot write lines that seem to be the server's; nginx writes the \
+         ends as they are.",
+    ),
+    Row::new(
+        "fastcgi_keep_conn",
+        HSL,
+        Arity::FLAG,
+        "off",
+        "Asks the server to leave the connection open.",
+        |cf, d| {
+            let v = d.flag()?;
+            cf.get::<FastcgiLoc>().keep_conn.once(d, v)
+        },
+    ),
+    Row::new(
+        "fastcgi_send_lowat",
+        HSL,
+        Arity::ONE,
+        "0",
+        "Least free send buffer for the request.",
+        |_, d| d.size(0).map(drop),
+    )
+    .note("Linux has no SO_SNDLOWAT; nginx ignores it there too"),
+];
+
+static VARIABLES: &[Variable] = &[
+    Variable::new("fastcgi_script_name", script_name),
+    Variable::new("fastcgi_path_info", path_info),
+];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "fastcgi",
+    rows: ROWS,
+    slots: &[family::slot::<FastcgiLoc>()],
+    variables: VARIABLES,
+    build: Some(crate::conf::build::<FastcgiLoc>),
+    ..HttpModule::EMPTY
+};
+
+/// What it has in common with other backends.
+pub const COMMON: [HttpModule; 4] = [
+    family::rows_of("fastcgi", peer_rows!(FastcgiLoc, "fastcgi_", NEXT_CGI)),
+    family::rows_of("fastcgi", header_rows!(FastcgiLoc, "fastcgi_", IGNORE)),
+    family::rows_of("fastcgi", buffer_rows!(FastcgiLoc, "fastcgi_")),
+    family::rows_of("fastcgi_cache", cache_rows!(FastcgiLoc, "fastcgi_", "")),
+];
+
+fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<FastcgiLoc>();
+    let mut out = std::mem::take(&mut r.exchange.request);
+    out.clear();
+    let mut writer = RequestWriter::new(&mut out, *conf.keep_conn);
+    let fields = *conf.backend.pass_request_headers;
+    conf.params.plan(ask.cached).write(r, fields, |name, value| writer.param(name, value));
+    let written = writer.finish();
+    r.exchange.request = out;
+    match written {
+        Ok(()) => Ok(r.method == Method::Head),
+        Err(TooBig(len)) => {
+            let text = format!("fastcgi request record is too big: {len}");
+            r.log(LogLevel::Alert, &text);
+            Err(500)
+        }
+    }
+}
+
+/// The script's name and the path behind it, as parts of the URI.
+fn split(r: &Request) -> (&[u8], &[u8]) {
+    let Some(regex) = &*r.loc().conf::<FastcgiLoc>().split else { return (&r.uri, b"") };
+    let mut found = Captures::default();
+    let hit = regex.exec(&r.uri, &mut found);
+    if !matches!(r.judge_match(hit, regex, &r.uri), Ok(true)) {
+        return (&r.uri, b"");
+    }
+    let part = |n| found.range(n).and_then(|range| r.uri.get(range)).unwrap_or_default();
+    (part(1), part(2))
+}
+
+fn script_name(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    let (name, _) = split(r);
+    out.extend_from_slice(name);
+    if name.last() == Some(&b'/') {
+        out.extend_from_slice(&r.loc().conf::<FastcgiLoc>().index);
+    }
+    true
+}
+
+fn path_info(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    out.extend_from_slice(split(r).1);
+    true
+}
+
+/// What a server wrote on standard error, without the end of its last line.
+pub fn trimmed(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|b| !matches!(b, b'\r' | b'\n' | b'.' | b' '));
+    &text[..end.map_or(1.min(text.len()), |at| at + 1)]
+}
+
+/// Whether `fastcgi_catch_stderr` names a part of this.
+pub fn catches(r: &Request, text: &[u8]) -> bool {
+    let text = trimmed(text);
+    let patterns = &r.loc().conf::<FastcgiLoc>().catch_stderr;
+    patterns.iter().any(|p| memchr::memmem::find(text, p).is_some())
+}

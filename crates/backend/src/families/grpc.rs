@@ -1,0 +1,186 @@
+//! nginx's `ngx_http_grpc_module`: requests are passed to gRPC servers over HTTP/2, both bodies as
+//! they come.
+//!
+//! Difference from nginx: line ends in a field's value become spaces.
+
+use crate::conf::{next, BackendConf, BackendLoc};
+use crate::families::proxy::headers::{HeaderPlan, SetHeader};
+use crate::families::proxy::request::{one_line, write_own_uri};
+use crate::family::{self, conf_of, Family, Wire};
+use crate::rows::{self, push, IGNORE, PASS};
+use crate::run::Ask;
+use crate::target::Schemes;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_http::module::{HttpModule, VarArg, Variable};
+use weir_http::vars::template;
+use weir_http::Request;
+use weir_module::{slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, Val};
+use weir_wire::http1::names::HeaderId;
+use weir_wire::http1::request::Method;
+
+#[derive(Default)]
+pub struct GrpcLoc {
+    backend: BackendLoc,
+    set_headers: Val<Arc<Vec<SetHeader>>>,
+    compiled: bool,
+    plan: Arc<HeaderPlan>,
+}
+
+impl BackendConf for GrpcLoc {
+    const FAMILY: &'static Family = &FAMILY;
+
+    fn backend(&self) -> &BackendLoc {
+        &self.backend
+    }
+
+    fn backend_mut(&mut self) -> &mut BackendLoc {
+        &mut self.backend
+    }
+}
+
+impl ConfType for GrpcLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &GrpcLoc) -> ConfResult {
+        let b = &mut self.backend;
+        b.buffering.set(false);
+        b.request_buffering.set(false);
+        b.pass_trailers.set(true);
+        b.merge(&parent.backend, &FAMILY)?;
+        b.h2 = true;
+        b.streams_unmeasured = true;
+        b.merge_pass(&parent.backend);
+        let inherited = !self.set_headers.is_set() && parent.compiled;
+        self.set_headers.merge(&parent.set_headers, Arc::default);
+        self.plan = match inherited {
+            true => Arc::clone(&parent.plan),
+            false => Arc::new(HeaderPlan::with_te(&self.set_headers, te)),
+        };
+        self.compiled = true;
+        Ok(())
+    }
+}
+
+pub static FAMILY: Family = Family {
+    name: "grpc",
+    ssl: "grpc_ssl",
+    wire: Wire::Grpc,
+    schemes: Schemes {
+        plain: "grpc://",
+        tls: Some("grpcs://"),
+        required: false,
+        ports: (0, 0),
+        uri: false,
+    },
+    hidden: &[
+        b"Date",
+        b"Server",
+        b"X-Accel-Expires",
+        b"X-Accel-Redirect",
+        b"X-Accel-Limit-Rate",
+        b"X-Accel-Buffering",
+        b"X-Accel-Charset",
+    ],
+    buffers: false,
+    conf: conf_of::<GrpcLoc>,
+    write,
+    key: family::no_key,
+};
+
+const NEXT: &[(&str, u32)] = &[
+    ("error", next::ERROR),
+    ("timeout", next::TIMEOUT),
+    ("invalid_header", next::INVALID_HEADER),
+    ("non_idempotent", next::NON_IDEMPOTENT),
+    ("http_500", next::HTTP_500),
+    ("http_502", next::HTTP_502),
+    ("http_503", next::HTTP_503),
+    ("http_504", next::HTTP_504),
+    ("http_403", next::HTTP_403),
+    ("http_404", next::HTTP_404),
+    ("http_429", next::HTTP_429),
+    ("off", next::OFF),
+];
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "grpc_pass",
+        PASS,
+        Arity::ONE,
+        "",
+        "Passes requests to a gRPC server; grpcs:// with TLS.",
+        rows::set_pass::<GrpcLoc>,
+    )
+    .note("a host that is not found is a warning, and a 502 until it is found"),
+    Row::new(
+        "grpc_set_header",
+        Context::HSL,
+        Arity::TWO,
+        "Content-Length $content_length",
+        "A header field of the request.",
+        |cf, d| {
+            let h = SetHeader { name: d.arg(0).to_vec(), value: template(cf, d, 1)? };
+            push(&mut cf.get::<GrpcLoc>().set_headers, h);
+            Ok(())
+        },
+    )
+    .note("line ends in a value become spaces"),
+];
+
+static VARIABLES: &[Variable] = &[Variable::new("grpc_internal_trailers", te)];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "grpc",
+    rows: ROWS,
+    slots: &[family::slot::<GrpcLoc>()],
+    variables: VARIABLES,
+    build: Some(crate::conf::build::<GrpcLoc>),
+    ..HttpModule::EMPTY
+};
+
+/// What it has in common with other backends.
+pub const COMMON: [HttpModule; 3] = [
+    family::rows_of("grpc", peer_rows!(GrpcLoc, "grpc_", NEXT)),
+    family::rows_of("grpc", header_rows!(GrpcLoc, "grpc_", IGNORE)),
+    family::rows_of("grpc_ssl", ssl_rows!(GrpcLoc, "grpc_", "the host of grpc_pass")),
+];
+
+/// `trailers`, where the client says that it takes them.
+fn te(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    let takes = r.head.get(HeaderId::Te).is_some_and(|h| {
+        let words = h.value.of(&r.buf).split(|b| *b == b',');
+        words.into_iter().any(|w| w.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    });
+    if takes {
+        out.extend_from_slice(b"trailers");
+    }
+    takes
+}
+
+/// Writes the request's head as text, which becomes HTTP/2's fields when it is sent.
+fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<GrpcLoc>();
+    let mut out = std::mem::take(&mut r.exchange.request);
+    out.clear();
+    out.extend_from_slice(r.method_name());
+    out.push(b' ');
+    let start = out.len();
+    write_own_uri(r, &mut out);
+    r.exchange.uri = (start, out.len());
+    one_line(r, &mut out, "grpc");
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    conf.plan.write_host(r, &ask.target.parts().host, true, &mut out);
+    conf.plan.write_lines(r, ask.length, &mut out);
+    conf.plan.write_client(r, &mut out);
+    out.extend_from_slice(b"\r\n");
+    r.exchange.request = out;
+    Ok(r.method == Method::Head)
+}
+
+/// `Host` is set, and goes as it is.
+pub fn sets_host(r: &Request) -> bool {
+    r.loc().conf::<GrpcLoc>().plan.sets_host()
+}

@@ -1,0 +1,119 @@
+//! The proxy's own configuration: what HTTP has and other protocols have not.
+
+use super::headers::{HeaderPlan, SetHeader};
+use super::request;
+use super::rewrite::{CookieFlags, Rewrite};
+use super::FAMILY;
+use crate::conf::{BackendConf, BackendLoc};
+use crate::family::Family;
+use std::sync::Arc;
+use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
+use weir_script::template::Template;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HttpVersion {
+    V10,
+    V11,
+    V2,
+}
+
+#[derive(Default)]
+pub struct ProxyLoc {
+    pub backend: BackendLoc,
+    /// The location's name that the URI part of `proxy_pass` stands for.
+    pub location: Vec<u8>,
+    pub method: Val<Option<Arc<Template>>>,
+    pub set_headers: Val<Arc<Vec<SetHeader>>>,
+    pub set_body: Val<Option<Arc<Template>>>,
+    pub http_version: Val<HttpVersion>,
+    /// `proxy_redirect off` is false; the rules are the default one when none are given.
+    pub redirect: Val<bool>,
+    pub redirects: Option<Arc<Vec<Rewrite>>>,
+    pub cookie_domains: Val<Arc<Vec<Rewrite>>>,
+    pub cookie_paths: Val<Arc<Vec<Rewrite>>>,
+    pub cookie_flags: Val<Arc<Vec<CookieFlags>>>,
+    /// `plan` is made.
+    pub compiled: bool,
+    /// Made from the above when they are merged.
+    pub plan: Arc<HeaderPlan>,
+    /// The same for a request whose answer may be kept.
+    pub cache_plan: Arc<HeaderPlan>,
+}
+
+impl ProxyLoc {
+    /// A body may be sent whose length is not known before.
+    pub fn streams_unmeasured(&self) -> bool {
+        self.backend.streams_unmeasured
+    }
+
+    pub fn rewrites_cookies(&self) -> bool {
+        !(self.cookie_domains.is_empty()
+            && self.cookie_paths.is_empty()
+            && self.cookie_flags.is_empty())
+    }
+
+    /// The rules come from the nearest level that has any; a plain `proxy_pass` makes its own.
+    fn merge_redirect(&mut self, parent: &ProxyLoc) {
+        self.redirect.merge(&parent.redirect, || true);
+        if !*self.redirect {
+            return;
+        }
+        if self.redirects.is_none() {
+            self.redirects = parent.redirects.clone().or_else(|| {
+                let rule = request::default_rule(self.backend.pass.as_ref()?, &self.location)?;
+                Some(Arc::new(vec![rule]))
+            });
+        }
+    }
+
+    fn merge_headers(&mut self, parent: &ProxyLoc) {
+        let inherited = !self.set_headers.is_set();
+        self.set_headers.merge(&parent.set_headers, Arc::default);
+        self.plan = match inherited && parent.compiled {
+            true => Arc::clone(&parent.plan),
+            false => Arc::new(HeaderPlan::new(&self.set_headers)),
+        };
+        if self.backend.cache.is_on() {
+            self.cache_plan = Arc::new(HeaderPlan::for_cache(&self.set_headers));
+        }
+        self.compiled = true;
+    }
+}
+
+impl BackendConf for ProxyLoc {
+    const FAMILY: &'static Family = &FAMILY;
+
+    fn backend(&self) -> &BackendLoc {
+        &self.backend
+    }
+
+    fn backend_mut(&mut self) -> &mut BackendLoc {
+        &mut self.backend
+    }
+}
+
+impl ConfType for ProxyLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &ProxyLoc) -> ConfResult {
+        merge_values!(self, parent;
+            method = None,
+            set_body = None,
+            http_version = HttpVersion::V11,
+            cookie_domains = Arc::default(),
+            cookie_paths = Arc::default(),
+            cookie_flags = Arc::default(),
+        );
+        self.backend.merge(&parent.backend, &FAMILY)?;
+        self.backend.h2 = *self.http_version == HttpVersion::V2;
+        self.backend.streams_unmeasured = *self.http_version != HttpVersion::V10;
+        self.backend.own_body = self.set_body.is_some() || !*self.backend.pass_request_body;
+        if self.backend.merge_pass(&parent.backend) {
+            self.location.clone_from(&parent.location);
+        }
+        self.merge_redirect(parent);
+        self.merge_headers(parent);
+        Ok(())
+    }
+}

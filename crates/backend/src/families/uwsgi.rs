@@ -1,0 +1,153 @@
+//! nginx's `ngx_http_uwsgi_module`: requests are passed to uwsgi servers, with TLS too.
+
+use crate::conf::{BackendConf, BackendLoc};
+use crate::family::{self, conf_of, Family, Wire};
+use crate::params::{set_param, Params};
+use crate::rows::{self, IGNORE, NEXT_CGI, PASS};
+use crate::run::Ask;
+use crate::target::Schemes;
+use std::rc::Rc;
+use weir_core::logger::LogLevel;
+use weir_core::Session;
+use weir_http::module::HttpModule;
+use weir_http::Request;
+use weir_module::{
+    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Directive, Level, Row, Val,
+};
+use weir_wire::http1::request::Method;
+use weir_wire::uwsgi::{RequestWriter, TooBig};
+
+#[derive(Default)]
+pub struct UwsgiLoc {
+    backend: BackendLoc,
+    params: Params,
+    modifier1: Val<u8>,
+    modifier2: Val<u8>,
+    /// Bytes that end the packet.
+    string: Val<Vec<u8>>,
+}
+
+impl BackendConf for UwsgiLoc {
+    const FAMILY: &'static Family = &FAMILY;
+
+    fn backend(&self) -> &BackendLoc {
+        &self.backend
+    }
+
+    fn backend_mut(&mut self) -> &mut BackendLoc {
+        &mut self.backend
+    }
+}
+
+impl ConfType for UwsgiLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &UwsgiLoc) -> ConfResult {
+        merge_values!(self, parent; modifier1 = 0, modifier2 = 0, string = Vec::new());
+        self.backend.merge(&parent.backend, &FAMILY)?;
+        self.backend.own_body = !*self.backend.pass_request_body;
+        self.backend.merge_pass(&parent.backend);
+        self.params.merge(&parent.params, self.backend.cache.is_on());
+        Ok(())
+    }
+}
+
+pub static FAMILY: Family = Family {
+    name: "uwsgi",
+    ssl: "uwsgi_ssl",
+    wire: Wire::Cgi,
+    schemes: Schemes {
+        plain: "uwsgi://",
+        tls: Some("suwsgi://"),
+        required: false,
+        ports: (0, 0),
+        uri: false,
+    },
+    // All but `Status`, as in nginx.
+    hidden: &[
+        b"X-Accel-Expires",
+        b"X-Accel-Redirect",
+        b"X-Accel-Limit-Rate",
+        b"X-Accel-Buffering",
+        b"X-Accel-Charset",
+    ],
+    buffers: true,
+    conf: conf_of::<UwsgiLoc>,
+    write,
+    key: family::no_key,
+};
+
+const HSL: Context = Context::HSL;
+
+fn modifier(d: &Directive) -> ConfResult<u8> {
+    u8::try_from(d.num(0)?).map_err(|_| d.error("value must be between 0 and 255"))
+}
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "uwsgi_pass",
+        PASS,
+        Arity::ONE,
+        "",
+        "Passes requests to a uwsgi server; suwsgi:// with TLS.",
+        rows::set_pass::<UwsgiLoc>,
+    )
+    .note("a host that is not found is a warning, and a 502 until it is found"),
+    Row::new(
+        "uwsgi_param",
+        HSL,
+        Arity::TWO_THREE,
+        "",
+        "A parameter of requests; if_not_empty leaves it out when it is empty.",
+        |cf, d| set_param(cf, d, |cf| &mut cf.get::<UwsgiLoc>().params),
+    ),
+    Row::new("uwsgi_modifier1", HSL, Arity::ONE, "0", "The packet's first modifier.", |cf, d| {
+        let v = modifier(d)?;
+        cf.get::<UwsgiLoc>().modifier1.once(d, v)
+    }),
+    Row::new("uwsgi_modifier2", HSL, Arity::ONE, "0", "The packet's second modifier.", |cf, d| {
+        let v = modifier(d)?;
+        cf.get::<UwsgiLoc>().modifier2.once(d, v)
+    }),
+    Row::new("uwsgi_string", HSL, Arity::ONE, "", "Bytes that end the packet.", |cf, d| {
+        let v = d.arg(0).to_vec();
+        cf.get::<UwsgiLoc>().string.once(d, v)
+    }),
+];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "uwsgi",
+    rows: ROWS,
+    slots: &[family::slot::<UwsgiLoc>()],
+    build: Some(crate::conf::build::<UwsgiLoc>),
+    ..HttpModule::EMPTY
+};
+
+/// What it has in common with other backends.
+pub const COMMON: [HttpModule; 5] = [
+    family::rows_of("uwsgi", peer_rows!(UwsgiLoc, "uwsgi_", NEXT_CGI)),
+    family::rows_of("uwsgi", header_rows!(UwsgiLoc, "uwsgi_", IGNORE)),
+    family::rows_of("uwsgi", buffer_rows!(UwsgiLoc, "uwsgi_")),
+    family::rows_of("uwsgi_cache", cache_rows!(UwsgiLoc, "uwsgi_", "")),
+    family::rows_of("uwsgi_ssl", ssl_rows!(UwsgiLoc, "uwsgi_", "the host of uwsgi_pass")),
+];
+
+fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<UwsgiLoc>();
+    let mut out = std::mem::take(&mut r.exchange.request);
+    out.clear();
+    let mut writer = RequestWriter::new(&mut out, (*conf.modifier1, *conf.modifier2));
+    let fields = *conf.backend.pass_request_headers;
+    conf.params.plan(ask.cached).write(r, fields, |name, value| writer.param(name, value));
+    let written = writer.finish(&conf.string);
+    r.exchange.request = out;
+    match written {
+        Ok(()) => Ok(r.method == Method::Head),
+        Err(TooBig(len)) => {
+            r.log(LogLevel::Alert, &format!("uwsgi request is too big: {len}"));
+            Err(500)
+        }
+    }
+}

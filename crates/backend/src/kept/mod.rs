@@ -1,0 +1,347 @@
+//! The backends' hook for caches: keys, stale answers, and what becomes of an answer that is kept.
+//!
+//! `at_once` answers from memory without a future; the rest is asked by `run` at its turns. Where no
+//! cache is configured each of them is one look at the configuration or the request's state.
+
+mod keep;
+
+pub use keep::Keep;
+
+use crate::cache;
+use crate::cache::conf::Use;
+use crate::cache::fill;
+use crate::cache::fresh::{Fresh, Ignored};
+use crate::cache::lookup::{self, Looked, State, Status};
+use crate::cache::purge;
+use crate::conf::{ignore, BackendLoc};
+use crate::family::Family;
+use crate::run::Body;
+use crate::{respond, run};
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_cache::store::Body as StoredBody;
+use weir_cache::{Key, Meta, Stored};
+use weir_core::logger::LogLevel;
+use weir_core::Session;
+use weir_http::conf::CoreMain;
+use weir_http::detached::Ticket;
+use weir_http::{special, Buf, Flow, Request};
+use weir_runtime::clock;
+use weir_wire::http1::response::ResponseProgress;
+
+/// Heads that were kept are as long as they were.
+const HEAD_MAX_BYTES: usize = usize::MAX;
+
+/// What an answer is kept under.
+fn key_text(r: &mut Request, conf: &BackendLoc) -> Vec<u8> {
+    if let Some(template) = &*conf.cache.key {
+        return r.eval(template);
+    }
+    let mut key = Vec::with_capacity(128);
+    (conf.family.key)(r, &mut key);
+    key
+}
+
+/// Answers a request from memory, if a fresh answer is there.
+pub fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
+    if !conf.cache.is_on() || !r.body.is_none() || !conf.cache.purge.is_empty() {
+        return None;
+    }
+    // A store that a variable names is looked for with the rest.
+    if matches!(*conf.cache.cache, Use::Vars(_)) {
+        return None;
+    }
+    let stored = match &*conf.cache.key {
+        Some(key) => {
+            weir_core::eval::with_value(r, key, |r, text| lookup::at_once(r, &conf.cache, text))
+        }
+        None => {
+            let text = key_text(r, conf);
+            lookup::at_once(r, &conf.cache, &text)
+        }
+    };
+    Some(answer(r, conf, &stored?, true))
+}
+
+/// Looks for an answer; `None`: a server is to be asked.
+pub async fn look(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
+    let purges = lookup::any_true(r, &conf.cache.purge);
+    if !purges && r.method.bit() & *conf.cache.methods == 0 {
+        return None;
+    }
+    let store = match lookup::store_of(r, &conf.cache) {
+        Ok(Some(store)) => store,
+        Ok(None) => return None,
+        Err(()) => return Some(Flow::Status(500)),
+    };
+    let key_text = key_text(r, conf);
+    if r.match_failed() {
+        return Some(Flow::Status(500));
+    }
+    if purges {
+        return Some(purge::run(store, key_text).await);
+    }
+    match lookup::look(r, &conf.cache, store, key_text).await {
+        Looked::Ask => None,
+        Looked::Answer(stored, status) => {
+            Some(ready(answer(r, conf, &stored, status == Status::Hit), r).await)
+        }
+        Looked::Error(status) => Some(Flow::Status(status)),
+        Looked::Renew(stored, state) => {
+            renew(r, *conf.family, *state);
+            Some(ready(answer(r, conf, &stored, false), r).await)
+        }
+        Looked::Gone => Some(Flow::Status(499)),
+        Looked::Failed => Some(Flow::Status(500)),
+    }
+}
+
+/// Goes on where an answer itself must wait.
+async fn ready(flow: Flow, r: &mut Request) -> Flow {
+    match flow {
+        Flow::Wait(f) => f(r).await,
+        flow => flow,
+    }
+}
+
+/// Renews an entry behind its stale answer; without a place for that it stays stale.
+fn renew(r: &Request, family: &'static Family, state: State) {
+    let Some(ticket) = Ticket::take(r) else { return };
+    let mut copy = r.detach();
+    copy.keep_state(state);
+    // As in nginx, a connection that is to be closed is closed once the update has ended: a client
+    // that waits for the end sees the new answer next.
+    let until_then = (!r.keepalive).then(|| Rc::clone(r.conn()));
+    ticket.spawn(async move {
+        let _until_then = until_then;
+        let loc = Rc::clone(copy.loc());
+        // Whatever it ends with, nobody waits for it; the state gives the entry back.
+        let _ = run::pass(&mut copy, &loc, (family.conf)(&loc), Body::None).await;
+        if copy.match_failed() {
+            copy.log(LogLevel::Error, "a stale answer was not renewed: a match was given up");
+        }
+    });
+}
+
+/// Whether the answer to be asked for is kept, and is wanted by somebody even if the client goes.
+pub fn keeps(r: &mut Request, conf: &BackendLoc) -> bool {
+    conf.cache.stores() || conf.cache.is_on() && r.kept::<State>().is_some_and(|s| s.cacheable)
+}
+
+/// Whether the request goes out as one whose answer may be kept, and as GET in place of HEAD.
+pub fn how_asked(r: &mut Request) -> (bool, bool) {
+    r.kept::<State>().map_or((false, false), |s| (s.cacheable, s.as_get))
+}
+
+pub fn is_silent(r: &mut Request) -> bool {
+    r.kept::<State>().is_some_and(|s| s.silent)
+}
+
+pub fn give_up(r: &mut Request) {
+    if let Some(state) = r.kept::<State>() {
+        state.give_up();
+    }
+}
+
+/// What the answer's head says about keeping it.
+pub fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Fresh> {
+    if !conf.cache.is_on() || r.kept::<State>().is_none() {
+        return None;
+    }
+    let bits = *conf.ignore_headers;
+    let ignored = Ignored {
+        accel_expires: bits & ignore::EXPIRES != 0,
+        expires: bits & ignore::EXPIRES_FIELD != 0,
+        cache_control: bits & ignore::CACHE_CONTROL != 0,
+        set_cookie: bits & ignore::SET_COOKIE != 0,
+        vary: bits & ignore::VARY != 0,
+    };
+    Some(cache::fill::judge(r, ignored))
+}
+
+/// Where the answer that begins is kept besides being passed on.
+pub fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, buffering: bool) -> Keep {
+    let mut keep = Keep::new(buffering);
+    keep.silent = is_silent(r);
+    if let Some(fresh) = fresh {
+        let cacheable = r.kept::<State>().is_some_and(|s| s.cacheable);
+        if cacheable && !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
+            r.allow_ranges = true;
+            r.single_range = true;
+        }
+        r.ignore_conditions = !cacheable;
+        // That somebody's copy is still good is nothing to keep for others.
+        let about_other =
+            r.exchange.head.status == 304 && r.kept::<State>().is_some_and(|s| s.conditions.other);
+        match buffering && r.exchange.head.status != 101 && !about_other {
+            true => keep.fill = fill::begin(r, &conf.cache, fresh, &conf.temp_path),
+            false => give_up(r),
+        }
+    } else if conf.cache.stores() && buffering {
+        keep.fill = fill::begin_store(r, &conf.cache, &conf.temp_path);
+    }
+    keep
+}
+
+/// An error page of ours takes the answer's place.
+pub fn intercepted(r: &mut Request, conf: &BackendLoc, status: u16) -> Flow {
+    if let Some(fresh) = judge(r, conf) {
+        let until = fresh.until(&conf.cache, status, clock::wall_secs());
+        fill::remember(r, status, until);
+    }
+    Flow::Status(status)
+}
+
+/// No server has answered: a stale answer may do.
+pub async fn failed(r: &mut Request, conf: &BackendLoc, bit: Option<u32>, status: u16) -> Flow {
+    let Some(state) = r.kept::<State>() else { return Flow::Status(status) };
+    let stale = state.entry.as_ref().and_then(|e| e.stale.clone());
+    let expired = state.status == Some(Status::Expired) && !state.silent;
+    if let (Some((_, stored)), Some(bit), true) = (stale, bit, expired) {
+        let now = clock::wall_secs();
+        if *conf.cache.use_stale & bit != 0 || stored.meta.stale_error(now) {
+            state.status = Some(Status::Stale);
+            state.give_up();
+            return ready(answer(r, conf, &stored, false), r).await;
+        }
+    }
+    let until = match (status, conf.cache.valid_secs(status)) {
+        (502 | 504, secs) if secs > 0 => clock::wall_secs() + secs,
+        _ => 0,
+    };
+    fill::remember(r, status, until);
+    Flow::Status(status)
+}
+
+/// What was kept takes the place of what a server has answered.
+pub struct Kept {
+    key: Key,
+    stored: Arc<Stored>,
+    /// The server has confirmed it: until when it is fresh now.
+    renewed: Option<Meta>,
+}
+
+/// Whether an answer that is in the cache is better than this one.
+pub fn kept_instead(r: &mut Request, conf: &BackendLoc, bit: Option<u32>) -> Option<Kept> {
+    let is_304 = r.exchange.head.status == 304;
+    let state = r.kept::<State>()?;
+    if state.status != Some(Status::Expired) {
+        return None;
+    }
+    let (key, stored) = state.entry.as_ref()?.stale.clone()?;
+    if bit.is_some_and(|bit| *conf.cache.use_stale & bit != 0) && !state.silent {
+        state.status = Some(Status::Stale);
+        state.give_up();
+        return Some(Kept { key, stored, renewed: None });
+    }
+    if !is_304 || !state.is_confirmed() {
+        return None;
+    }
+    let renewed = renewed(r, conf, &stored);
+    if let Some(state) = r.kept::<State>() {
+        state.status = Some(Status::Revalidated);
+    }
+    Some(Kept { key, stored, renewed })
+}
+
+/// The times of an answer that its server has confirmed: what it said now, or said then, or what
+/// the configuration says.
+fn renewed(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>) -> Option<Meta> {
+    let now = clock::wall_secs();
+    let said = judge(r, conf)?;
+    let said = match said.valid_sec {
+        0 => {
+            load_head(r, conf, stored)?;
+            judge(r, conf)?
+        }
+        _ => said,
+    };
+    let until = said.until(&conf.cache, stored.meta.status, now);
+    (until != 0).then(|| Meta {
+        valid_sec: until,
+        updating_sec: said.updating_sec,
+        error_sec: said.error_sec,
+        date: now,
+        ..stored.meta.clone()
+    })
+}
+
+pub async fn answer_kept(r: &mut Request, conf: &BackendLoc, kept: Kept) -> Flow {
+    let silent = is_silent(r);
+    if let Some(meta) = kept.renewed {
+        let store = r.kept::<State>().and_then(|s| Some(Arc::clone(&s.entry.as_ref()?.store)));
+        if let Some(Err(e)) = store.map(|s| s.renew(&kept.key, &kept.stored, meta)) {
+            r.log(LogLevel::Crit, &format!("renewing a cache file failed ({e})"));
+        }
+    }
+    give_up(r);
+    match silent {
+        true => Flow::Ok,
+        false => ready(answer(r, conf, &kept.stored, false), r).await,
+    }
+}
+
+/// Puts a stored head in the place of a server's.
+fn load_head(r: &mut Request, conf: &BackendLoc, stored: &Stored) -> Option<()> {
+    let head = match stored.parsed.get() {
+        Some(head) => head,
+        None => {
+            let mut head = weir_wire::http1::response::ResponseHead::default();
+            let parsed = conf.family.wire.parser().parse(&stored.head, HEAD_MAX_BYTES, &mut head);
+            if !matches!(parsed, Ok(ResponseProgress::Complete)) {
+                r.log(LogLevel::Crit, "a cache file contains an invalid header");
+                return None;
+            }
+            stored.parsed.get_or_init(|| head)
+        }
+    };
+    let x = &mut r.exchange;
+    x.reply.clear();
+    x.reply.extend_from_slice(&stored.head);
+    x.head_at = 0;
+    x.head.clone_from(head);
+    x.answered = true;
+    Some(())
+}
+
+/// Answers with what was kept. `fresh`: its compressed forms are kept too.
+fn answer(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>, fresh: bool) -> Flow {
+    if load_head(r, conf, stored).is_none() {
+        return Flow::Status(500);
+    }
+    if let Some(flow) = respond::accel_redirect(r, conf) {
+        return flow;
+    }
+    let rate = r.limit_rate;
+    if !respond::head(r, conf) {
+        // Nothing is passed on unbuffered.
+        r.limit_rate = rate;
+    }
+    r.ignore_conditions = false;
+    let bodiless = matches!(r.out.status, 204 | 304);
+    if r.out.content_length.is_none() && !bodiless {
+        r.out.content_length = Some(stored.body_len);
+    } else if !bodiless && r.out.content_length != Some(stored.body_len) && !r.header_only {
+        // The answer to a HEAD, asked for by GET: the client must not wait for a body.
+        r.keepalive = false;
+    }
+    if !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
+        r.allow_ranges = true;
+    }
+    match &stored.body {
+        StoredBody::Memory(text) => {
+            if fresh {
+                r.forms = Some(Arc::clone(&stored.forms));
+                r.whole_body = Some(text.clone());
+            }
+            special::finish(r, Buf::mem(text.clone()).and_last())
+        }
+        StoredBody::File { file, start } => match file.try_clone() {
+            Ok(file) => {
+                let buf = Buf::file(Rc::new(file), *start, stored.body_len);
+                (r.gen().shared.main.get::<CoreMain>().lent.send_file)(r, buf.and_last())
+            }
+            Err(_) => Flow::Status(500),
+        },
+    }
+}

@@ -1,0 +1,585 @@
+//! The body of an answer on its way from the server to the client.
+//!
+//! Buffered, it is read ahead of a slow client into memory and then into a temporary file, so
+//! that the server is free as soon as possible; nothing is read when both are full. Unbuffered,
+//! each piece is sent before the next is read. Either way nothing that has been read is kept from
+//! the client while more is waited for.
+//!
+//! Differences from nginx: the buffers are one amount of memory, not a number of pieces; a body is
+//! passed on as it comes also where its length is known or the connection's end is its own, and so
+//! is what a filter (gzip) keeps back, and a head without a body, after a short pause.
+
+use crate::ahead::{filtered, is_full, Ahead, PIECE_BYTES};
+use crate::conf::BackendLoc;
+use crate::exchange::{Fault, Reading};
+use crate::family::Wire;
+use crate::kept::Keep;
+use bytes::Bytes;
+use std::future::{poll_fn, Future};
+use std::pin::pin;
+use std::task::{Context, Poll};
+use weir_core::logger::LogLevel;
+use weir_core::Session;
+use weir_http::body;
+use weir_http::{output, Buf, Chain, ClientWatch, Request};
+use weir_runtime::clock;
+use weir_runtime::timer::LazyTimer;
+use weir_upstream::h2::Rest;
+use weir_upstream::link::{Link, LinkError};
+use weir_upstream::reply::{BadBody, BodyReader};
+
+/// For filters and HTTP/2: larger pieces are passed on where they are instead of being copied.
+const COPY_MAX_BYTES: usize = 16 * 1024;
+/// Read at once from a server with much to say.
+const READ_ROOM_BYTES: usize = 64 * 1024;
+
+const READING: &str = "reading upstream";
+
+impl From<BadBody> for Fault {
+    fn from(e: BadBody) -> Fault {
+        Fault::BadBody(match e {
+            BadBody::Chunks => "upstream sent invalid chunked response while reading upstream",
+            BadBody::Trailers => "upstream sent invalid trailer while reading upstream",
+            BadBody::TooLong => {
+                "upstream sent response body larger than indicated content length while reading \
+                 upstream"
+            }
+            BadBody::TooShort => "upstream prematurely closed stream while reading upstream",
+            BadBody::Cut => "upstream prematurely closed FastCGI stdout while reading upstream",
+        })
+    }
+}
+
+/// So long more is waited for before what a filter keeps back is asked for: answers that come
+/// without a pause are compressed as well as they can be.
+const PAUSE_MS: u64 = 10;
+
+/// Passes the body on, from what came with the head to its end.
+pub async fn run(
+    r: &mut Request,
+    link: &mut Link,
+    reader: &mut BodyReader,
+    keep: &mut Keep,
+    ahead: &mut Ahead<'_>,
+    conf: &BackendLoc,
+) -> Result<(), Fault> {
+    let mut relay = Relay {
+        conf,
+        reader,
+        buffering: keep.buffering,
+        watch: ClientWatch::new(r, keep.ignore_abort),
+        keep,
+        ahead,
+        uploads: conf.family.wire == Wire::Grpc && !r.body.is_none() && !r.body.complete,
+        came: None,
+        cut: false,
+        read: 0,
+        start_ms: 0,
+        read_after_ms: 0,
+        pace: LazyTimer::new(),
+        begun: false,
+        kept_back: true,
+        pause: LazyTimer::new(),
+        pause_until_ms: 0,
+        read_deadline: 0,
+        send_deadline: 0,
+    };
+    let mut first = std::mem::take(&mut r.exchange.reply);
+    let from = r.exchange.head_at + r.exchange.head.head_len;
+    relay.hear(r, link);
+    relay.reader.follow(link);
+    let taken = relay.take(r, &mut first, from);
+    let done = match taken {
+        Ok(()) => relay.emit_first(r, &mut first, from),
+        Err(e) => Err(e),
+    };
+    first.truncate(from);
+    r.exchange.reply = first;
+    done?;
+    relay.go_on()?;
+    match relay.reader.done && relay.buffering {
+        true => Ok(()),
+        false => relay.rest(r, link).await,
+    }
+}
+
+struct Relay<'a, 'c> {
+    conf: &'a BackendLoc,
+    reader: &'a mut BodyReader,
+    keep: &'a mut Keep,
+    ahead: &'a mut Ahead<'c>,
+    buffering: bool,
+    watch: ClientWatch,
+    /// The request's body is still coming, and goes to the server meanwhile.
+    uploads: bool,
+    /// So much was read while it was waited for.
+    came: Option<usize>,
+    /// The answer has ended too early.
+    cut: bool,
+    /// Bytes read so far, and since when, for `…_limit_rate`; nothing is read before then.
+    read: u64,
+    start_ms: u64,
+    read_after_ms: u64,
+    pace: LazyTimer,
+    /// Some of the body has been passed on.
+    begun: bool,
+    /// Something was passed on that a filter may have kept; asked for after a pause.
+    kept_back: bool,
+    pause: LazyTimer,
+    pause_until_ms: u64,
+    /// Until when the server must have sent more, and the client taken more; 0 when none waits.
+    read_deadline: u64,
+    send_deadline: u64,
+}
+
+enum Step {
+    Read(usize),
+    /// The client has taken something.
+    Flushed,
+    /// Nothing has come for a while.
+    Pause,
+}
+
+impl Relay<'_, '_> {
+    /// Decodes what was read, `buf[from..]`, in place.
+    fn take(&mut self, r: &mut Request, buf: &mut Vec<u8>, from: usize) -> Result<(), Fault> {
+        let came = (buf.len() - from) as u64;
+        self.read += came;
+        if let Some(state) = r.upstream.last_mut() {
+            state.response_length += came;
+        }
+        let mut bad_trailer = false;
+        match self.reader.feed(buf, from) {
+            // What came before the end is still passed on.
+            Err(BadBody::Cut) => self.cut = true,
+            // Nobody asked for it.
+            Err(BadBody::Trailers) if !*self.conf.pass_trailers => {
+                self.reader.done = true;
+                self.reader.excess = true;
+                self.reader.trailers.clear();
+                bad_trailer = true;
+            }
+            fed => fed?,
+        }
+        self.keep.write(r, &buf[from..]);
+        if self.reader.done && self.reader.excess && !bad_trailer {
+            let text = "upstream sent more data than specified in \"Content-Length\" header \
+                        while reading upstream";
+            r.log(LogLevel::Warn, text);
+        }
+        if self.reader.done {
+            r.exchange.trailers = std::mem::take(&mut self.reader.trailers);
+            self.pass_trailers(r);
+        }
+        Ok(())
+    }
+
+    /// Logs what the server has to say besides its answer.
+    fn hear(&self, r: &Request, link: &mut Link) {
+        if let Some(decoder) = &mut link.decoder {
+            crate::decoder::log_aside(r, decoder, READING);
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Fault> {
+        match self.cut {
+            true => Err(BadBody::Cut.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn pass_trailers(&self, r: &mut Request) {
+        if !*self.conf.pass_trailers {
+            return;
+        }
+        for (name, value) in &r.exchange.trailers {
+            if !self.conf.hide.hides_name(name) {
+                r.out.trailers.push((name.clone(), value.clone()));
+            }
+        }
+    }
+
+    /// What came with the head, `buf[from..]`.
+    fn emit_first(&mut self, r: &mut Request, buf: &mut Vec<u8>, from: usize) -> Result<(), Fault> {
+        let last = self.reader.done;
+        let len = buf.len() - from;
+        if self.keep.is_quiet(r) {
+            return Ok(());
+        }
+        if len == 0 && !last {
+            return match self.buffering {
+                true => Ok(()),
+                false => filtered(r.output(Chain::one(Buf::flush()))),
+            };
+        }
+        self.begun = true;
+        if r.body_is_plain() && (len <= COPY_MAX_BYTES * 2 || r.stream().is_none()) {
+            output::send_read(r, buf, from, last);
+            return Ok(());
+        }
+        self.emit(r, Bytes::copy_from_slice(&buf[from..]), last)
+    }
+
+    fn emit(&mut self, r: &mut Request, bytes: Bytes, last: bool) -> Result<(), Fault> {
+        let mut buf = Buf::mem(bytes);
+        buf.last = last;
+        buf.flush = !self.buffering;
+        filtered(r.output(Chain::one(buf)))
+    }
+
+    async fn rest(&mut self, r: &mut Request, link: &mut Link) -> Result<(), Fault> {
+        let mut buf = Vec::new();
+        let limited = r.limit_rate.map_or(r.loc().core.limit_rate.is_some(), |n| n > 0);
+        let rate = self.ahead.rate;
+        while !self.reader.done {
+            let step = self.next_step(r, link, &mut buf, rate, limited).await;
+            let step = match step {
+                Err(Fault::ClientGone) => {
+                    self.keep.unless_kept(Err(Fault::ClientGone))?;
+                    continue;
+                }
+                step => step?,
+            };
+            match step {
+                Step::Read(n) => self.has_read(r, link, &mut buf, n, limited)?,
+                Step::Flushed => {}
+                Step::Pause => self.ask_for_all(r)?,
+            }
+        }
+        match self.buffering || self.keep.is_quiet(r) {
+            true => Ok(()),
+            false => self.drain(r, 0).await,
+        }
+    }
+
+    async fn next_step(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        buf: &mut Vec<u8>,
+        rate: u64,
+        limited: bool,
+    ) -> Result<Step, Fault> {
+        let quiet = self.keep.is_quiet(r);
+        if !self.buffering && !quiet {
+            self.drain(r, 0).await?;
+        }
+        let room = self.room(rate);
+        if self.uploads {
+            if let Some(piece) = self.upload(r, link, buf, room).await? {
+                self.pass_piece(link, piece);
+                return Ok(Step::Flushed);
+            }
+        }
+        if let Some(n) = std::mem::take(&mut self.came) {
+            return Ok(Step::Read(n));
+        }
+        self.send_deadline = 0;
+        if !self.uploads {
+            self.read_deadline = 0;
+        }
+        if r.queued() >= self.conf.buffers_bytes() && r.awaits_turn() {
+            // What the client would take at once does not go by way of the temporary file.
+            tokio::task::yield_now().await;
+        }
+        match !quiet && self.stands_before(r, limited) {
+            true => self.step_before(r, link, buf, room).await,
+            false => poll_fn(|cx| self.step(cx, r, link, buf, room)).await,
+        }
+    }
+
+    /// What is read ahead waits in front of the filters, or of what limits the rate.
+    fn stands_before(&self, r: &Request, limited: bool) -> bool {
+        r.has_parts() || self.buffering && (limited || r.filter_needs_memory)
+    }
+
+    fn has_read(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        buf: &mut Vec<u8>,
+        n: usize,
+        limited: bool,
+    ) -> Result<(), Fault> {
+        self.read_deadline = 0;
+        if let Some(state) = r.upstream.last_mut() {
+            state.bytes_received += n as u64;
+        }
+        if n == 0 {
+            if !self.reader.ends_with_connection() {
+                return Err(Fault::Eof(READING));
+            }
+            self.reader.done = true;
+        }
+        self.hear(r, link);
+        self.reader.follow(link);
+        self.take(r, buf, 0)?;
+        if !buf.is_empty() || self.reader.done {
+            self.put(r, buf, limited)?;
+        }
+        buf.clear();
+        self.go_on()
+    }
+
+    /// More is not coming for now: what the filters have kept is to be seen, and the head.
+    fn ask_for_all(&mut self, r: &mut Request) -> Result<(), Fault> {
+        self.kept_back = false;
+        self.begun = true;
+        match r.body_is_plain() {
+            true => Ok(()),
+            false => filtered(r.output(Chain::one(Buf::flush()))),
+        }
+    }
+
+    /// Waits for more of the request's body or of the answer, whichever comes first; the part of the
+    /// body that has come, empty for its end.
+    async fn upload(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Result<Option<Bytes>, Fault> {
+        let wait = *self.conf.read_timeout;
+        let mut next = pin!(body::next(r));
+        poll_fn(|cx| {
+            let deadline = &mut self.read_deadline;
+            if let Poll::Ready(read) = link.poll_read(cx, buf, room, deadline, wait) {
+                let read = read.map_err(|e| read_fault(e, self.buffering));
+                return Poll::Ready(read.map(|n| {
+                    self.came = Some(n);
+                    None
+                }));
+            }
+            // What was taken over before goes first, as far as windows allow.
+            if !link.h2.as_ref().is_some_and(|h2| h2.wants_more()) {
+                return Poll::Pending;
+            }
+            next.as_mut().poll(cx).map(|piece| match piece {
+                Ok(piece) => Ok(Some(piece.unwrap_or_default())),
+                Err(e) => Err(Fault::Client(e)),
+            })
+        })
+        .await
+    }
+
+    fn pass_piece(&mut self, link: &mut Link, piece: Bytes) {
+        let more = !piece.is_empty();
+        self.uploads = more;
+        if let Some(h2) = &mut link.h2 {
+            h2.finish_later(Rest { bytes: piece.to_vec(), source: None, more });
+        }
+    }
+
+    async fn drain(&self, r: &mut Request, leave: u64) -> Result<(), Fault> {
+        r.drain(leave).await.map_err(|_| Fault::ClientGone)
+    }
+
+    /// How much may be read at once; holds reading to `…_limit_rate`.
+    fn room(&mut self, rate: u64) -> usize {
+        let room = match self.buffering {
+            true => READ_ROOM_BYTES,
+            false => *self.conf.buffer_size as usize,
+        };
+        if rate == 0 {
+            return room;
+        }
+        let now = clock::mono_ms();
+        if self.start_ms == 0 {
+            self.start_ms = now;
+        }
+        let secs = now.saturating_sub(self.start_ms) / 1000 + 1;
+        let allowed = (rate * secs).saturating_sub(self.read);
+        self.read_after_ms = match allowed {
+            0 => now + (self.read - rate * secs + 1) * 1000 / rate + 1,
+            _ => 0,
+        };
+        room.min(allowed.max(1) as usize)
+    }
+
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: &mut Link,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<Step, Fault>> {
+        if self.read_after_ms > 0 {
+            // More may be read from then on.
+            return self.pace.poll_until(cx, self.read_after_ms).map(|()| Ok(Step::Flushed));
+        }
+        let wait = *self.conf.read_timeout;
+        let read = link.poll_read(cx, buf, room, &mut self.read_deadline, wait);
+        read.map(|read| read.map(Step::Read).map_err(|e| read_fault(e, self.buffering)))
+    }
+
+    /// Sends and reads where what is sent is what was read.
+    fn step(
+        &mut self,
+        cx: &mut Context<'_>,
+        r: &Request,
+        link: &mut Link,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<Step, Fault>> {
+        let queued = r.queued();
+        let sends = self.buffering && !self.keep.is_quiet(r);
+        // Small pieces wait for more while there is more; a full buffer goes out.
+        let large = sends && queued >= *self.conf.buffer_size;
+        if large {
+            if let Poll::Ready(sent) = self.poll_send(cx, r) {
+                return Poll::Ready(sent.map(|()| Step::Flushed));
+            }
+        }
+        let full = sends && queued >= self.conf.buffers_bytes();
+        // What goes into the file is written as it was read.
+        let room = if full { room.min(self.conf.temp_write_bytes()) } else { room };
+        if !full || self.may_spill() {
+            if let Poll::Ready(step) = self.poll_read(cx, link, buf, room) {
+                return Poll::Ready(step);
+            }
+        }
+        if sends && !large && queued > 0 {
+            if self.begun {
+                while r.queued() > 0 {
+                    match self.poll_send(cx, r) {
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+                        Poll::Pending => break,
+                    }
+                }
+            } else if self.poll_pause(cx).is_ready() {
+                return Poll::Ready(Ok(Step::Pause));
+            }
+        }
+        match self.watch.is_gone(cx) {
+            true => Poll::Ready(Err(Fault::ClientGone)),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Sends some of what is queued.
+    fn poll_send(&mut self, cx: &mut Context<'_>, r: &Request) -> Poll<Result<(), Fault>> {
+        if let Poll::Ready(sent) = r.poll_flush(cx) {
+            self.send_deadline = 0;
+            return Poll::Ready(sent.map(|_| ()).map_err(|_| Fault::ClientGone));
+        }
+        if self.send_deadline == 0 {
+            self.send_deadline = clock::mono_ms() + *r.loc().core.send_timeout;
+        }
+        r.poll_send_timeout(cx, self.send_deadline).map(|()| Err(Fault::ClientGone))
+    }
+
+    /// Sends and reads where filters, or a rate, stand between the two.
+    async fn step_before(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Result<Step, Fault> {
+        self.ahead.feed(r, false)?;
+        let full = self.buffering && is_full(r, self.conf.buffers_bytes());
+        let behind = full || !self.ahead.is_empty();
+        let room = if behind { room.min(self.conf.temp_write_bytes()) } else { room };
+        let reads = !behind || self.may_spill();
+        let leave = if behind { self.ahead.leave() } else { 0 };
+        let kept_back = self.kept_back && !behind;
+        let mut sending = pin!(r.drain_on(leave));
+        let mut sends = true;
+        poll_fn(|cx| {
+            if sends {
+                match sending.as_mut().poll(cx) {
+                    Poll::Ready(Err(_)) => return Poll::Ready(Err(Fault::ClientGone)),
+                    Poll::Ready(Ok(())) if behind => return Poll::Ready(Ok(Step::Flushed)),
+                    Poll::Ready(Ok(())) => sends = false,
+                    Poll::Pending => {}
+                }
+            }
+            if reads {
+                if let Poll::Ready(step) = self.poll_read(cx, link, buf, room) {
+                    return Poll::Ready(step);
+                }
+            }
+            if kept_back && self.poll_pause(cx).is_ready() {
+                return Poll::Ready(Ok(Step::Pause));
+            }
+            match self.watch.is_gone(cx) {
+                true => Poll::Ready(Err(Fault::ClientGone)),
+                false => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Ready when nothing has come for a while.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.pause_until_ms == 0 {
+            self.pause_until_ms = clock::mono_ms() + PAUSE_MS;
+        }
+        self.pause.poll_until(cx, self.pause_until_ms)
+    }
+
+    fn may_spill(&self) -> bool {
+        self.buffering && (self.ahead.has_room() || self.keep.fill.is_some())
+    }
+
+    /// Hands a piece to the filters, by way of the temporary file when memory is full.
+    fn put(&mut self, r: &mut Request, buf: &mut Vec<u8>, limited: bool) -> Result<(), Fault> {
+        if self.keep.is_quiet(r) {
+            return Ok(());
+        }
+        let max = self.conf.buffers_bytes();
+        if self.begun && *r.loc().core.tcp_nodelay {
+            // A piece must not wait for the acknowledgement of the one before it.
+            r.conn().set_nodelay();
+        }
+        self.begun = true;
+        self.kept_back = true;
+        self.pause_until_ms = 0;
+        let before = self.buffering && self.stands_before(r, limited);
+        let spills = self.may_spill() && !buf.is_empty();
+        if before && !self.ahead.is_empty() {
+            return self.ahead.put(r, buf);
+        }
+        if spills && is_full(r, max) {
+            self.ahead.put(r, buf)?;
+            return match before {
+                true => Ok(()),
+                false => self.ahead.pass(r, self.reader.done),
+            };
+        }
+        if before && spills && buf.len() > PIECE_BYTES {
+            return self.put_pieces(r, buf, max);
+        }
+        if r.body_is_plain() && (buf.len() <= COPY_MAX_BYTES || r.stream().is_none()) {
+            output::send_read(r, buf, 0, self.reader.done);
+            return Ok(());
+        }
+        let last = self.reader.done;
+        self.emit(r, Bytes::from(std::mem::take(buf)), last)
+    }
+
+    /// As long as the filters do not make too much of it.
+    fn put_pieces(&mut self, r: &mut Request, buf: &mut Vec<u8>, max: u64) -> Result<(), Fault> {
+        let mut rest = Bytes::from(std::mem::take(buf));
+        while !rest.is_empty() && !is_full(r, max) {
+            let piece = rest.split_to(rest.len().min(PIECE_BYTES));
+            let last = self.reader.done && rest.is_empty();
+            self.emit(r, piece, last)?;
+        }
+        match rest.is_empty() {
+            true => Ok(()),
+            false => self.ahead.put(r, &rest),
+        }
+    }
+}
+
+fn read_fault(e: LinkError, buffering: bool) -> Fault {
+    match e {
+        LinkError::Timeout => Fault::Timeout(READING),
+        LinkError::Io(e) if buffering => Fault::Read(e, Reading::Ahead),
+        LinkError::Io(e) => Fault::Read(e, Reading::Body),
+        LinkError::Protocol(text) => Fault::Protocol(format!("{text} while {READING}")),
+    }
+}

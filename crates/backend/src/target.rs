@@ -1,0 +1,322 @@
+//! `…_pass`: where a request goes.
+
+use crate::family::Family;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
+use weir_base::bytes::starts_with_ignore_case;
+use weir_core::logger::LogLevel;
+use weir_core::Session;
+use weir_http::client_watch::unless_client_goes;
+use weir_http::Request;
+use weir_resolve::message::error_text;
+use weir_resolve::{Failed, Question};
+use weir_script::template::Template;
+use weir_upstream::group::{self, WorkerGroup};
+use weir_upstream::peers::{Peer, PeerAddr};
+use weir_upstream::{UpstreamMain, UpstreamRef};
+
+/// How the URLs of a family begin.
+pub struct Schemes {
+    pub plain: &'static str,
+    pub tls: Option<&'static str>,
+    /// A URL must have one of them.
+    pub required: bool,
+    /// The port of a URL that names none, without and with TLS; 0 for none.
+    pub ports: (u16, u16),
+    /// A URL may go on with a URI.
+    pub uri: bool,
+}
+
+impl Schemes {
+    /// Whether a URL is for TLS, and what stands behind its scheme.
+    pub fn split<'a>(&self, url: &'a [u8]) -> Option<(bool, &'a [u8])> {
+        let behind = |scheme: &str| {
+            starts_with_ignore_case(url, scheme.as_bytes()).then(|| &url[scheme.len()..])
+        };
+        if let Some(rest) = self.tls.and_then(behind) {
+            return Some((true, rest));
+        }
+        let plain = if self.plain_is_written() { behind(self.plain) } else { None };
+        match plain {
+            Some(rest) => Some((false, rest)),
+            None if self.required => None,
+            None => Some((false, url)),
+        }
+    }
+
+    pub fn url(&self) -> EndpointOptions {
+        EndpointOptions { listen: false, uri_part: self.uri }
+    }
+
+    /// A family without TLS shows its scheme in logs only.
+    fn plain_is_written(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    pub fn usual_port(&self, tls: bool) -> u16 {
+        if tls {
+            self.ports.1
+        } else {
+            self.ports.0
+        }
+    }
+
+    /// As logs show it.
+    pub fn shown(&self, tls: bool) -> &'static str {
+        match self.tls {
+            Some(text) if tls => text,
+            _ => self.plain,
+        }
+    }
+}
+
+/// Where requests are sent.
+#[derive(Clone, Debug)]
+pub enum Pass {
+    Fixed(Arc<Fixed>),
+    Vars(Arc<Template>),
+}
+
+#[derive(Debug)]
+pub struct Fixed {
+    pub upstream: UpstreamRef,
+    /// As written.
+    pub url: Vec<u8>,
+    pub parts: Parts,
+}
+
+/// The parts of a URL that a request uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// `$proxy_host`: what the backend is called in `Host`.
+    pub host: Vec<u8>,
+    pub port: Vec<u8>,
+    pub uri: Vec<u8>,
+    pub tls: bool,
+}
+
+impl Parts {
+    pub fn new(url: &Endpoint, tls: bool, usual: u16) -> Parts {
+        let uri = url.uri.to_vec();
+        if matches!(url.host, Host::Unix(_)) {
+            return Parts { host: b"localhost".to_vec(), port: Vec::new(), uri, tls };
+        }
+        match url.port {
+            port if port.is_none_or(|p| p == usual) => {
+                let port = usual.to_string().into_bytes();
+                Parts { host: url.host_text.to_vec(), port, uri, tls }
+            }
+            _ => {
+                let host = [url.host_text, b":", url.port_text].concat();
+                Parts { host, port: url.port_text.to_vec(), uri, tls }
+            }
+        }
+    }
+}
+
+impl Pass {
+    /// Whether requests may go out with TLS.
+    pub fn may_be_tls(&self, family: &Family) -> bool {
+        match self {
+            Pass::Fixed(fixed) => fixed.parts.tls,
+            Pass::Vars(_) => family.schemes.tls.is_some(),
+        }
+    }
+}
+
+/// One request's destination.
+pub enum Target {
+    Fixed(Arc<Fixed>),
+    Own(Box<Parts>),
+}
+
+impl Target {
+    pub fn parts(&self) -> &Parts {
+        match self {
+            Target::Fixed(f) => &f.parts,
+            Target::Own(p) => p,
+        }
+    }
+}
+
+/// Finds the destination, or the status to answer with.
+pub async fn find(
+    r: &mut Request,
+    family: &Family,
+    pass: &Pass,
+    ignore_abort: bool,
+) -> Result<(Target, Rc<WorkerGroup>), u16> {
+    match pass {
+        Pass::Fixed(fixed) => {
+            let main = r.gen().shared.main.get::<UpstreamMain>();
+            let Some(group) = main.group(fixed.upstream) else { return Err(500) };
+            let group = group.on(&r.conn().worker);
+            Ok((Target::Fixed(Arc::clone(fixed)), group))
+        }
+        Pass::Vars(template) => evaluate(r, family, template, ignore_abort).await,
+    }
+}
+
+async fn evaluate(
+    r: &mut Request,
+    family: &Family,
+    template: &Template,
+    ignore_abort: bool,
+) -> Result<(Target, Rc<WorkerGroup>), u16> {
+    let text = r.eval(template);
+    let split = family.schemes.split(&text);
+    let Some((tls, rest)) = split.filter(|(_, rest)| !rest.is_empty()) else {
+        let mut line = b"invalid URL prefix in \"".to_vec();
+        line.extend_from_slice(&text);
+        line.push(b'"');
+        r.log_bytes(LogLevel::Error, &line);
+        return Err(500);
+    };
+    let url = match parse_endpoint(rest, family.schemes.url()) {
+        Ok(url) => url,
+        Err(e) => {
+            let shown = String::from_utf8_lossy(rest);
+            r.log(LogLevel::Error, &format!("{e} in upstream \"{shown}\""));
+            return Err(500);
+        }
+    };
+    let usual = family.schemes.usual_port(tls);
+    let mut parts = Parts::new(&url, tls, usual);
+    if parts.uri.first() == Some(&b'?') {
+        parts.uri.insert(0, b'/');
+    }
+    parts.uri = no_spaces(parts.uri);
+    let group = group_of(r, &url, usual, ignore_abort).await?;
+    Ok((Target::Own(Box::new(parts)), group))
+}
+
+/// A variable may bring spaces, at which the URI would end. (For what else it may bring, see
+/// `proxy::request`.)
+fn no_spaces(uri: Vec<u8>) -> Vec<u8> {
+    if memchr::memchr(b' ', &uri).is_none() {
+        return uri;
+    }
+    let pieces: Vec<&[u8]> = uri.split(|b| *b == b' ').collect();
+    pieces.join(&b"%20"[..])
+}
+
+/// The servers a name from a variable means: an upstream of that name, an address, or what the
+/// `resolver` answers.
+async fn group_of(
+    r: &mut Request,
+    url: &Endpoint<'_>,
+    usual: u16,
+    ignore_abort: bool,
+) -> Result<Rc<WorkerGroup>, u16> {
+    let port = url.port.unwrap_or(usual);
+    let main = r.gen().shared.main.get::<UpstreamMain>();
+    if let Some(group) = main.find(url.host_text, port, url.port.is_none()) {
+        return Ok(group.on(&r.conn().worker));
+    }
+    if port == 0 && !matches!(url.host, Host::Unix(_)) {
+        let shown = String::from_utf8_lossy(url.host_text).into_owned();
+        r.log(LogLevel::Error, &format!("no port in upstream \"{shown}\""));
+        return Err(500);
+    }
+    let one = |addr: PeerAddr| vec![Peer::new(addr, url.host_text)];
+    let peers = match url.host {
+        Host::V4(a) => one(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
+        Host::V6(a) => one(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
+        Host::Unix(path) => one(PeerAddr::Unix(weir_http::location::bytes_path(path))),
+        Host::Name(_) | Host::Any => resolve(r, url.host_text, port, ignore_abort).await?,
+    };
+    Ok(group::ad_hoc(url.host_text, peers))
+}
+
+async fn resolve(
+    r: &mut Request,
+    host: &[u8],
+    port: u16,
+    ignore_abort: bool,
+) -> Result<Vec<Peer>, u16> {
+    let name = String::from_utf8_lossy(host).into_owned();
+    let loc = Rc::clone(r.loc());
+    let Some(resolver) = &*loc.core.resolver else {
+        r.log(LogLevel::Error, &format!("no resolver defined to resolve {name}"));
+        return Err(502);
+    };
+    weir_core::resolver::log_to(resolver, &loc.error_log);
+    let asking = resolver.resolve(Question::Name(&name), *loc.core.resolver_timeout);
+    let Some(found) = unless_client_goes(r, ignore_abort, asking).await else {
+        return Err(499);
+    };
+    match found {
+        Ok(found) => {
+            let peer = |t: weir_resolve::Target| {
+                Peer::new(PeerAddr::Ip(SocketAddr::new(t.ip, port)), host)
+            };
+            Ok(found.targets.into_iter().map(peer).collect())
+        }
+        Err(Failed { code, .. }) => {
+            let text = error_text(code);
+            r.log(LogLevel::Error, &format!("{name} could not be resolved ({code}: {text})"));
+            Err(502)
+        }
+    }
+}
+
+/// `…_bind` with variables; an empty value binds nothing.
+pub fn local_address(r: &mut Request, t: &Template) -> Option<SocketAddr> {
+    let text = r.eval(t);
+    if text.is_empty() {
+        return None;
+    }
+    let addr = parse_local(&text);
+    if addr.is_none() {
+        let shown = String::from_utf8_lossy(&text).into_owned();
+        r.log(LogLevel::Error, &format!("invalid local address \"{shown}\""));
+    }
+    addr
+}
+
+/// An address with or without a port.
+pub fn parse_local(text: &[u8]) -> Option<SocketAddr> {
+    let text = std::str::from_utf8(text).ok()?;
+    if let Ok(addr) = text.parse::<SocketAddr>() {
+        return Some(addr);
+    }
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    bare.parse::<std::net::IpAddr>().ok().map(|ip| SocketAddr::new(ip, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: EndpointOptions = EndpointOptions { listen: false, uri_part: true };
+
+    fn parts(text: &str) -> (String, String, String) {
+        let p = Parts::new(&parse_endpoint(text.as_bytes(), URL).unwrap(), false, 80);
+        let s = |v: Vec<u8>| String::from_utf8(v).unwrap();
+        (s(p.host), s(p.port), s(p.uri))
+    }
+
+    #[test]
+    fn what_a_url_says() {
+        let of = |a: &str, b: &str, c: &str| (a.to_string(), b.to_string(), c.to_string());
+        assert_eq!(parts("app"), of("app", "80", ""));
+        assert_eq!(parts("app:80/x"), of("app", "80", "/x"));
+        assert_eq!(parts("app:8080/x?y"), of("app:8080", "8080", "/x?y"));
+        assert_eq!(parts("[::1]:81"), of("[::1]:81", "81", ""));
+        assert_eq!(parts("unix:/s:/x"), of("localhost", "", "/x"));
+    }
+
+    #[test]
+    fn line_ends_in_a_variable_stay_in_the_uri() {
+        assert_eq!(no_spaces(b"/a b?X: y".to_vec()), b"/a%20b?X:%20y");
+    }
+
+    #[test]
+    fn local_addresses() {
+        assert_eq!(parse_local(b"127.0.0.2"), Some(([127, 0, 0, 2], 0).into()));
+        assert_eq!(parse_local(b"127.0.0.2:99"), Some(([127, 0, 0, 2], 99).into()));
+        assert!(parse_local(b"[::1]").is_some() && parse_local(b"localhost").is_none());
+    }
+}

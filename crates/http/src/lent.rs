@@ -1,0 +1,21 @@
+//! What a module lends to those that do not know it: put here when it is built.
+
+use crate::module::Flow;
+use crate::{special, Buf, Request};
+
+/// Answers with the header as it is and a part of a file.
+pub type SendFile = fn(&mut Request, Buf) -> Flow;
+
+/// Hears of the charset that a server has named for the answer in `X-Accel-Charset`.
+pub type NameCharset = fn(&mut Request, &[u8]);
+
+pub struct Lent {
+    pub send_file: SendFile,
+    pub name_charset: NameCharset,
+}
+
+impl Default for Lent {
+    fn default() -> Lent {
+        Lent { send_file: special::finish, name_charset: |_, _| {} }
+    }
+}

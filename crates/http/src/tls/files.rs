@@ -1,0 +1,170 @@
+//! Certificates and keys as directives name them, for servers and towards servers alike; those
+//! whose names have variables are loaded by the worker, and kept as `…ssl_certificate_cache` says.
+
+use crate::Request;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use weir_base::units;
+use weir_core::Session;
+use weir_module::{ArgsExt, Cf, ConfResult, Directive};
+use weir_runtime::clock;
+use weir_script::template::Template;
+use weir_tls::load;
+use weir_tls::rustls::sign::CertifiedKey;
+
+/// A file's name, and the same compiled when it has variables.
+#[derive(Clone)]
+pub struct Name {
+    pub text: Vec<u8>,
+    pub template: Option<Arc<Template>>,
+}
+
+impl Name {
+    pub fn of(cf: &mut Cf, d: &Directive, i: usize) -> ConfResult<Name> {
+        let text = d.arg(i).to_vec();
+        // What stands in the configuration itself is taken as it is.
+        let template = match text.contains(&b'$') {
+            true => Some(Arc::new(crate::vars::template(cf, d, i)?)),
+            false => None,
+        };
+        Ok(Name { text, template })
+    }
+}
+
+/// `ssl_certificate_cache`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheRule {
+    pub max: usize,
+    pub inactive_secs: u64,
+    pub valid_secs: u64,
+}
+
+/// `max=N [inactive=TIME] [valid=TIME]` or `off`, for servers and upstreams alike.
+pub fn cache_rule(d: &Directive) -> ConfResult<Option<CacheRule>> {
+    let mut rule = CacheRule { max: 0, inactive_secs: 10, valid_secs: 60 };
+    for i in 0..d.args.len() {
+        let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+        let bad = || d.bad(i, format!("invalid parameter \"{shown}\""));
+        if d.arg(i) == b"off" {
+            return Ok(None);
+        }
+        if let Some(v) = d.keyed(i, "max") {
+            rule.max = units::parse_int(v).filter(|n| *n > 0).ok_or_else(bad)? as usize;
+        } else if let Some(v) = d.keyed(i, "inactive") {
+            rule.inactive_secs = units::parse_sec(v).ok_or_else(bad)?;
+        } else if let Some(v) = d.keyed(i, "valid") {
+            rule.valid_secs = units::parse_sec(v).ok_or_else(bad)?;
+        } else {
+            return Err(bad());
+        }
+    }
+    match rule.max {
+        0 => Err(d.error("must have the \"max\" parameter")),
+        _ => Ok(Some(rule)),
+    }
+}
+
+/// The passwords of a file, one on a line.
+pub fn read_passwords(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Vec<Vec<u8>>>> {
+    let path = cf.full_conf_path(d.arg(0));
+    let text = cf.read_file(&path).map_err(|e| {
+        let why = weir_core::os_text(&e);
+        d.bad(0, format!("open() \"{}\" failed ({why})", path.display()))
+    })?;
+    Ok(Arc::new(weir_tls::pem::passwords(&text)))
+}
+
+/// Reads files for the loader, from the configuration's directory.
+pub fn reader(cf: &mut Cf) -> impl FnMut(&[u8]) -> std::io::Result<Arc<[u8]>> + '_ {
+    |name| {
+        let path = cf.full_conf_path(name);
+        cf.read_file(&path)
+    }
+}
+
+struct Kept {
+    pair: Arc<CertifiedKey>,
+    loaded_secs: u64,
+    used_secs: u64,
+    /// Its place in the order of use.
+    used: u64,
+}
+
+/// The names of a certificate and its key.
+type Names = (Vec<u8>, Vec<u8>);
+
+/// Certificates by their names.
+#[derive(Default)]
+pub struct Loaded(Mutex<HashMap<Names, Kept>>);
+
+fn next_use() -> u64 {
+    static USES: AtomicU64 = AtomicU64::new(0);
+    USES.fetch_add(1, Ordering::Relaxed)
+}
+
+fn now_secs() -> u64 {
+    clock::mono_secs()
+}
+
+impl Loaded {
+    fn get(&self, key: &Names, rule: CacheRule) -> Option<Arc<CertifiedKey>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = now_secs();
+        all.retain(|_, k| now.saturating_sub(k.used_secs) < rule.inactive_secs.max(1));
+        let kept = all.get_mut(key)?;
+        if now.saturating_sub(kept.loaded_secs) >= rule.valid_secs {
+            all.remove(key);
+            return None;
+        }
+        kept.used_secs = now;
+        kept.used = next_use();
+        Some(Arc::clone(&kept.pair))
+    }
+
+    fn put(&self, key: Names, pair: &Arc<CertifiedKey>, rule: CacheRule) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // nginx counts certificate and key each.
+        if all.len() >= (rule.max / 2).max(1) {
+            let oldest = all.iter().min_by_key(|(_, k)| k.used).map(|(name, _)| name.clone());
+            oldest.and_then(|name| all.remove(&name));
+        }
+        let now = now_secs();
+        all.insert(
+            key,
+            Kept { pair: Arc::clone(pair), loaded_secs: now, used_secs: now, used: next_use() },
+        );
+    }
+
+    /// The pair of these names, from what is kept or from the files.
+    pub fn load(
+        &self,
+        names: Names,
+        passwords: &[Vec<u8>],
+        rule: Option<CacheRule>,
+        prefix: &Path,
+    ) -> Result<Arc<CertifiedKey>, String> {
+        if let Some(pair) = rule.and_then(|rule| self.get(&names, rule)) {
+            return Ok(pair);
+        }
+        let mut read = |name: &[u8]| {
+            std::fs::read(prefix.join(String::from_utf8_lossy(name).as_ref())).map(Arc::from)
+        };
+        let (pair, was_encrypted) = load::opened_pair(&names.0, &names.1, passwords, &mut read)?;
+        let pair = Arc::new(pair);
+        // What a password protects on disk is not left lying about in memory, as in nginx.
+        if let Some(rule) = rule.filter(|_| !was_encrypted) {
+            self.put(names, &pair, rule);
+        }
+        Ok(pair)
+    }
+}
+
+/// What a name is for this request.
+pub fn value(r: &mut Request, name: &Name) -> Vec<u8> {
+    match &name.template {
+        Some(template) => r.eval(template),
+        None => name.text.clone(),
+    }
+}
