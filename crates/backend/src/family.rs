@@ -11,8 +11,9 @@ use crate::kept;
 use crate::run::{self, Ask};
 use crate::target::Schemes;
 use std::rc::Rc;
+use weir_core::LocalFuture;
 use weir_http::generation::LocationConf;
-use weir_http::{Flow, HttpModule, LocalFuture, Request};
+use weir_http::{Flow, HttpModule, Request};
 use weir_module::{Row, SlotVtable};
 use weir_wire::http1::response::ResponseParser;
 

@@ -24,15 +24,13 @@ mod target;
 // Behind the macros that make rows.
 pub mod families;
 
-pub use cache::{serve, MODULE as CACHE};
-pub use families::binds_any_source;
+pub use cache::MODULE as CACHE;
 
-use std::path::PathBuf;
-use weir_http::generation::Generation;
+use weir_http::HttpModule;
 
-/// The directories that belong to the workers' user, but for the core's.
-pub fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
-    let mut dirs = families::temp_dirs(gen);
-    dirs.extend(cache::dirs(gen));
-    dirs
-}
+/// What the families have in common besides their rows.
+pub const ENGINE: HttpModule = HttpModule {
+    dirs: Some(families::temp_dirs),
+    binds_any_source: Some(families::binds_any_source),
+    ..HttpModule::EMPTY
+};

@@ -17,7 +17,7 @@ macro_rules! ssl_rows {
         const ROWS: &[Row] = &[
             Row::new(concat!($prefix, "ssl_session_reuse"), HSL, Arity::FLAG, "on", "Sessions with servers are resumed.", loc!(session_reuse, |d: &Directive| d.flag())),
             Row::new(concat!($prefix, "ssl_protocols"), HSL, Arity::ONE_MORE, "TLSv1.2 TLSv1.3", "The versions spoken with servers.", |cf, d| {
-                let set = weir_http::tls::words::protocols(d)?;
+                let set = weir_core::tls::words::protocols(d)?;
                 let tls = &mut rows::pick::<$slot>(cf).tls;
                 tls.places.keep(weir_tls::offer::About::Protocols, d);
                 let slot = &mut tls.protocols;
@@ -43,20 +43,20 @@ macro_rules! ssl_rows {
             Row::new(concat!($prefix, "ssl_trusted_certificate"), HSL, Arity::ONE, "", "Certificates that servers' are verified by.", loc!(trusted_certificate, |d: &Directive| Ok::<_, weir_module::Diagnostic>(d.arg(0).to_vec()))),
             Row::new(concat!($prefix, "ssl_crl"), HSL, Arity::ONE, "", "Lists of revoked server certificates.", loc!(crl, |d: &Directive| Ok::<_, weir_module::Diagnostic>(d.arg(0).to_vec()))),
             Row::new(concat!($prefix, "ssl_certificate"), HSL, Arity::ONE, "", "The certificate that servers are shown.", |cf, d| {
-                let name = Some(weir_http::tls::files::Name::of(cf, d, 0)?);
+                let name = Some(weir_core::tls::files::Name::of::<weir_http::Request>(cf, d, 0)?);
                 rows::pick::<$slot>(cf).tls.certificate.once(d, name)
             }),
             Row::new(concat!($prefix, "ssl_certificate_key"), HSL, Arity::ONE, "", "Its key.", |cf, d| {
-                let name = Some(weir_http::tls::files::Name::of(cf, d, 0)?);
+                let name = Some(weir_core::tls::files::Name::of::<weir_http::Request>(cf, d, 0)?);
                 rows::pick::<$slot>(cf).tls.key.once(d, name)
             })
             .note("engine: and store: are refused, because rustls takes keys from files"),
             Row::new(concat!($prefix, "ssl_certificate_cache"), HSL, Arity::ONE_TO_THREE, "off", "Keeps certificates that variables name.", |cf, d| {
-                let rule = weir_http::tls::files::cache_rule(d)?;
+                let rule = weir_core::tls::files::cache_rule(d)?;
                 rows::pick::<$slot>(cf).tls.cache.once(d, rule)
             }),
             Row::new(concat!($prefix, "ssl_password_file"), HSL, Arity::ONE, "", "Passwords of encrypted keys, one on a line.", |cf, d| {
-                let list = weir_http::tls::files::read_passwords(cf, d)?;
+                let list = weir_core::tls::files::read_passwords(cf, d)?;
                 rows::pick::<$slot>(cf).tls.passwords.once(d, list)
             }),
             Row::new(concat!($prefix, "ssl_conf_command"), HSL, Arity::TWO, "", "A command of OpenSSL's configuration.", |cf, d| {

@@ -1,11 +1,16 @@
 //! What all protocols share: logs, zones, names, listening, queues. It knows no protocol.
 
+#[cfg(unix)]
+pub mod carried;
 pub mod client_addr;
+pub mod connection;
 pub mod counters;
 pub mod deadlines;
 pub mod error_log;
 pub mod eval;
 pub mod forms;
+pub mod generation;
+pub mod listen;
 mod log_pipe;
 pub mod logger;
 pub mod paths;
@@ -16,17 +21,21 @@ pub mod session;
 pub mod socket_errors;
 pub mod syslog;
 pub mod temp;
+pub mod tls;
 pub mod unknown;
 pub mod values;
 pub mod variables;
+pub mod worker;
 pub mod zones;
 
 use std::future::Future;
 use std::pin::Pin;
 
 pub use client_addr::ClientAddr;
+pub use connection::{ConnError, Connection};
 pub use queue::OutQueue;
 pub use session::Session;
+pub use worker::Worker;
 
 /// A future of one worker; it never leaves its thread.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

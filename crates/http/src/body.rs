@@ -1,7 +1,6 @@
 //! The request body: read whole (memory, then a temporary file), piece by piece, or thrown away.
 
 use crate::conf::BodyInFile;
-use crate::conn::ConnError;
 use crate::h2;
 use crate::module::Flow;
 use crate::output::CONTINUE;
@@ -11,6 +10,7 @@ use std::io::Write;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::temp::{Life, TempFile};
+use weir_core::ConnError;
 use weir_core::Session;
 use weir_runtime::clock;
 use weir_wire::http1::chunked::{ChunkError, Decoder, Event};

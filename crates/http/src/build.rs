@@ -2,13 +2,15 @@
 //! their handlers and filters, and their addresses gathered.
 
 use crate::conf::{CoreLoc, CoreMain, CoreSrv};
-use crate::generation::{Generation, Listens, LocationConf, ServerConf};
-use crate::listen_rows;
+use crate::generation::{self, HttpConf, LocationConf, ServerConf};
+use crate::h2::conf::H2Srv;
 use crate::location::{Entry, LocationSet};
 use crate::module::{HttpModule, Phase, Reach};
 use crate::vars::named_regex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use weir_core::generation::{ListenConf, PartConf, Virtual};
+use weir_core::listen;
 use weir_core::logger::ErrorLog;
 use weir_core::registry::NamedRegex;
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Level, Slots};
@@ -105,11 +107,10 @@ pub fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     let root = LocBuild { id, name: Vec::new(), kind: Kind::Unnamed, slots, children };
     let mut server = ServerBuild { srv, root };
     let core = server.srv.get_mut::<CoreSrv>();
-    if core.listens.is_empty() {
-        core.listens.push(listen_rows::default_listen(d));
+    if core.reached.listens.is_empty() {
+        core.reached.listens.push(listen::default_listen(d));
     }
-    core.listened = HashSet::new();
-    core.at = Some(d.position());
+    core.reached.close(d);
     cf.get::<CoreMain>().servers.push(server);
     Ok(())
 }
@@ -259,11 +260,12 @@ struct Merged {
     sets: Vec<Vec<Entry>>,
 }
 
-/// Merges what the configuration said and makes the generation.
-pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>, number: u64) -> ConfResult<Generation> {
+/// Merges what the configuration said and makes the protocol's part of a generation, with its sockets;
+/// nothing without an `http` block.
+pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Option<Made>> {
     let mut main = std::mem::take(&mut cf.levels.main);
     if main.find::<CoreMain>().is_none() {
-        return Ok(empty(cf, main, error_log, number));
+        return Ok(None);
     }
     let modules = main.get::<CoreMain>().modules;
     let http_srv = std::mem::take(&mut cf.levels.server);
@@ -285,7 +287,7 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>, number: u64) -> ConfResult
     let mut roots = Vec::new();
     for mut b in builds {
         cf.go_on()?;
-        let at = b.srv.get_mut::<CoreSrv>().at;
+        let at = b.srv.get_mut::<CoreSrv>().reached.at;
         let place = |e: Diagnostic| match (e.at, at) {
             (None, Some(at)) => e.at(at),
             _ => e,
@@ -312,29 +314,19 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>, number: u64) -> ConfResult
         }
     }
     let parts = Parts { servers, roots, locations, merged };
-    assemble(cf, modules, parts, error_log, number)
+    assemble(cf, modules, parts).map(Some)
 }
 
-/// What the merge has left, to be made into a generation.
+/// A protocol's part and the sockets that it listens on.
+pub type Made = (PartConf, Vec<ListenConf>);
+
+/// What the merge has left, to be made into a part of a generation.
 struct Parts {
     servers: Vec<Slots>,
     /// Each server's outermost location.
     roots: Vec<usize>,
     locations: Vec<Slots>,
     merged: Merged,
-}
-
-fn empty(cf: &mut Cf, main: Slots, error_log: &Arc<ErrorLog>, number: u64) -> Generation {
-    Generation {
-        number,
-        main,
-        global: std::mem::take(&mut cf.levels.global),
-        servers: Vec::new(),
-        locations: Vec::new(),
-        listens: Listens::default(),
-        vars: Vec::new(),
-        error_log: Arc::clone(error_log),
-    }
 }
 
 fn merge_level(
@@ -411,9 +403,7 @@ fn assemble(
     cf: &mut Cf,
     modules: &'static [&'static HttpModule],
     parts: Parts,
-    error_log: &Arc<ErrorLog>,
-    number: u64,
-) -> ConfResult<Generation> {
+) -> ConfResult<Made> {
     cf.go_on_after_long()?;
     let Parts { servers, roots, locations, merged } = parts;
     let mut main = std::mem::take(&mut cf.levels.main);
@@ -431,22 +421,36 @@ fn assemble(
         }
     }
     let mut out = Vec::with_capacity(servers.len());
-    for (id, (slots, root)) in servers.into_iter().zip(roots).enumerate() {
+    for (id, (mut slots, root)) in servers.into_iter().zip(roots).enumerate() {
+        let base = base_of(&mut slots, &confs[root]);
         let core = slots.share::<CoreSrv>();
         let named = named.remove(&root).unwrap_or_default();
-        out.push(Arc::new(ServerConf { id, slots, core, location: root, named }));
+        let base = Arc::new(Virtual { slots, ..base });
+        out.push(Arc::new(ServerConf { id, base, core, location: root, named }));
     }
-    let listens = Listens::new(listen_rows::gather(cf, &out)?);
-    Ok(Generation {
-        number,
-        main,
-        global: std::mem::take(&mut cf.levels.global),
-        servers: out,
-        locations: confs,
-        listens,
-        vars,
-        error_log: Arc::clone(error_log),
-    })
+    let reached: Vec<_> = out.iter().map(|s| &s.core.reached).collect();
+    let mut sockets = listen::gather(cf, &reached)?;
+    for addr in sockets.iter_mut().flat_map(|s| &mut s.addrs) {
+        addr.preface = addr.http2 || out[addr.default].base.http2;
+    }
+    let servers = out.iter().map(|s| Arc::clone(&s.base)).collect();
+    let http = HttpConf { main, servers: out, locations: confs, vars };
+    Ok((PartConf { servers, shared: Arc::new(http), view: generation::view }, sockets))
+}
+
+/// What of a server is needed before it is known what a client asks.
+fn base_of(slots: &mut Slots, location: &LocationConf) -> Virtual {
+    let http2 = *slots.get::<H2Srv>().enable;
+    let core = slots.get_mut::<CoreSrv>();
+    Virtual {
+        handshake_timeout_ms: *core.client_header_timeout,
+        http2,
+        tcp_nodelay: *location.core.tcp_nodelay,
+        error_log: Arc::clone(&location.error_log),
+        resolver: (*location.core.resolver).clone(),
+        resolver_timeout_ms: *location.core.resolver_timeout,
+        ..std::mem::take(&mut core.base)
+    }
 }
 
 fn location_conf(

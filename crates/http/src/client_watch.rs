@@ -1,6 +1,5 @@
 //! Watching whether the client hangs up while something else is waited for.
 
-use crate::conn::Connection;
 use crate::h2::Stream;
 use crate::request::Request;
 use std::future::{poll_fn, Future};
@@ -8,6 +7,7 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use weir_core::Connection;
 
 /// Watches whether the client hangs up. A subrequest watches nobody: the main request does, and
 /// ends it. What is done behind an answer is nobody's either.

@@ -6,10 +6,11 @@ use crate::request::Request;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use weir_core::generation::Virtual;
+use weir_core::listen::Reached;
 use weir_core::paths::TempPath;
 use weir_core::registry::VarRegistry;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
-use weir_runtime::listen::{ListenAddr, ListenOptions};
 use weir_script::template::Template;
 use weir_wire::http1::request::Limits;
 
@@ -106,38 +107,10 @@ impl ConfType for CoreMain {
     slot!();
 }
 
-/// One `listen`.
-#[derive(Clone)]
-pub struct Listen {
-    pub addr: weir_runtime::listen::ListenAddr,
-    pub span: weir_module::Span,
-    pub options: ListenOptions,
-    /// Options of the socket itself were given, so it is bound on its own.
-    pub bind: bool,
-    /// Any socket option was set here.
-    pub set: bool,
-    pub default_server: bool,
-    pub proxy_protocol: bool,
-    pub ssl: bool,
-    pub http2: bool,
-    pub wildcard: bool,
-}
-
-#[derive(Clone)]
-pub struct ServerName {
-    pub name: Vec<u8>,
-    pub regex: Option<weir_core::registry::NamedRegex>,
-}
-
 /// `server` level.
 #[derive(Default)]
 pub struct CoreSrv {
-    pub listens: Vec<Listen>,
-    /// Their addresses, while the configuration is read.
-    pub listened: HashSet<ListenAddr>,
-    pub names: Vec<ServerName>,
-    /// `$server_name` and the log's `server:`.
-    pub primary_name: Vec<u8>,
+    pub reached: Reached,
     pub client_header_timeout: Val<u64>,
     pub client_header_buffer_size: Val<u64>,
     pub large_client_header_buffers: Val<(u32, u64)>,
@@ -149,14 +122,8 @@ pub struct CoreSrv {
     pub connection_pool_size: Val<u64>,
     pub request_pool_size: Val<u64>,
     pub limits: Limits,
-    /// What TLS clients are offered; made when the configuration is built.
-    pub tls: Option<crate::tls::Tls>,
-    pub verify_client: weir_tls::server::VerifyClient,
-    /// What clients' certificates are judged by; nothing for a server that is not verifying, or
-    /// that leaves all of TLS to the default one.
-    pub clients: Option<crate::tls::client::Clients>,
-    /// Where the block stands, for errors found after it was read.
-    pub at: Option<weir_conf::Position>,
+    /// What accepting a connection needs; its TLS is made when the configuration is built.
+    pub base: Virtual,
 }
 
 impl ConfType for CoreSrv {

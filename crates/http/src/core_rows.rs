@@ -6,12 +6,15 @@ use crate::conf::{
     Satisfy, ServerTokens, TryFile, TryFiles, TryLast, Types,
 };
 use crate::core_vars;
-use crate::listen_rows::{set_listen, set_server_name};
+use crate::generation::HttpConf;
 use crate::module::HttpModule;
+use crate::request::Request;
 use crate::vars::{template, template_of};
+use std::path::PathBuf;
 use std::sync::Arc;
 use weir_base::units;
 use weir_core::error_log::{error_log_sink, push_log};
+use weir_core::listen;
 use weir_core::paths::{made_temp_path, temp_path};
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
 use weir_script::template::Template;
@@ -33,6 +36,7 @@ pub const MODULE: HttpModule = HttpModule {
     ],
     variables: core_vars::VARIABLES,
     build: Some(make_temp_paths),
+    dirs: Some(temp_dirs),
     ..HttpModule::EMPTY
 };
 
@@ -98,7 +102,9 @@ pub const ROWS: &[Row] = &[
     Row::block("server", Context::HTTP, Arity::NONE, "A virtual server.", build::set_server),
     Row::block("location", SL, Arity::ONE_TWO, "Configuration for a part of the URI space.", build::set_location),
     Row::new("listen", Context::SERVER, Arity::ONE_MORE, "*:80", "An address the server accepts connections on.", set_listen).note("With reuseport, a worker that has not come back to its event loop for 0.1 s has its socket served by the others until it is back. A reload may add or remove the option, and change the number of workers, without losing what waits in a socket."),
-    Row::new("server_name", Context::SERVER, Arity::ONE_MORE, "\"\"", "Names of the server: exact, wildcard or ~regex.", set_server_name),
+    Row::new("server_name", Context::SERVER, Arity::ONE_MORE, "\"\"", "Names of the server: exact, wildcard or ~regex.", |cf, d| {
+        listen::set_server_name::<Request>(cf, d, |cf| &mut cf.get::<CoreSrv>().reached)
+    }),
     Row::new("variables_hash_max_size", Context::HTTP, Arity::ONE, "1024", "Size of the variables' table.", checked_num).note(NO_TABLE),
     Row::new("variables_hash_bucket_size", Context::HTTP, Arity::ONE, "64", "Bucket of the variables' table.", checked_num).note(NO_TABLE),
     Row::new("server_names_hash_max_size", Context::HTTP, Arity::ONE, "512", "Size of the server names' table.", checked_num).note(NO_TABLE),
@@ -239,6 +245,18 @@ pub const ROWS: &[Row] = &[
     Row::new("resolver_timeout", HSL, Arity::ONE, "30s", "Longest time for a name.", loc!(resolver_timeout, msec)),
     Row::new("gzip_vary", HSL, Arity::FLAG, "off", "Send Vary: Accept-Encoding.", loc!(gzip_vary, flag)),
 ];
+
+/// Where request bodies go that are too large for memory.
+fn temp_dirs(http: &HttpConf) -> Vec<PathBuf> {
+    let paths = http.locations.iter().map(|l| &l.core.client_body_temp_path.path);
+    // Locations have their server's mostly.
+    let mut dirs: Vec<PathBuf> = Vec::new();
+    paths.for_each(|path| match dirs.last() {
+        Some(last) if last == path => {}
+        _ => dirs.push(path.clone()),
+    });
+    dirs
+}
 
 /// Temporary directories are made at start, as nginx does.
 fn make_temp_paths(b: &mut build::Build) -> ConfResult {
@@ -491,4 +509,28 @@ fn set_open_file_cache(cf: &mut Cf, d: &Directive) -> ConfResult {
         return Err(d.fail("\"open_file_cache\" must have the \"max\" parameter"));
     }
     cf.get::<CoreLoc>().open_file_cache.once(d, Some(cache))
+}
+
+/// `listen ADDRESS[:PORT] [option …]`
+fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
+    for listen in listen::parse(d, own_option)? {
+        if listen.http2 {
+            cf.warn(
+                d,
+                "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead",
+            );
+        }
+        cf.get::<CoreSrv>().reached.add(d, listen)?;
+    }
+    Ok(())
+}
+
+/// Options that `listen` has in `http` alone.
+fn own_option(d: &Directive, i: usize, l: &mut listen::Listen) -> ConfResult<bool> {
+    match d.arg(i) {
+        b"http2" => l.http2 = true,
+        b"quic" => return Err(listen::later(d, i, "HTTP/3")),
+        _ => return Ok(false),
+    }
+    Ok(true)
 }

@@ -7,13 +7,13 @@
 //! How many a worker runs at a time is bounded by half of its `worker_connections`; beyond that
 //! none is made, for there is nobody who could be asked to wait.
 
-use crate::conn::Connection;
 use crate::request::{Request, REDIRECTS_MAX};
-use crate::worker::Worker;
 use std::future::Future;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
+use weir_core::Connection;
 use weir_core::Session;
+use weir_core::Worker;
 use weir_runtime::net::Stream;
 use weir_wire::http1::request::Method;
 

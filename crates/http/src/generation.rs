@@ -1,19 +1,17 @@
-//! A generation: one loaded configuration, immutable and shared, and each worker's view of it.
+//! The `http` block of a generation: servers and locations, immutable and shared, and each worker's
+//! view of them.
 
 use crate::conf::{CoreLoc, CoreSrv};
 use crate::location::LocationSet;
 use crate::module::{BodyFilter, Handler, HeaderFilter, Phase};
 use crate::request::Request;
-use std::net::SocketAddr;
+use std::any::Any;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::generation::{Generation, Virtual, WorkerGen};
 use weir_core::logger::ErrorLog;
 use weir_module::Slots;
-use weir_runtime::listen::{ListenAddr, ListenOptions};
-use weir_script::lookup::HostMap;
-use weir_script::regex::Regex;
-use weir_script::template::VarId;
 
 pub type VarDef = weir_core::variables::VarDef<Request>;
 
@@ -64,7 +62,8 @@ impl Deref for Location {
 
 pub struct ServerConf {
     pub id: usize,
-    pub slots: Slots,
+    /// What of it every protocol's servers have.
+    pub base: Arc<Virtual>,
     pub core: Arc<CoreSrv>,
     /// Its outermost location, which holds what is set at server level.
     pub location: usize,
@@ -73,7 +72,7 @@ pub struct ServerConf {
 
 impl ServerConf {
     pub fn conf<T: weir_module::ConfType>(&self) -> &T {
-        self.slots.get::<T>()
+        self.base.conf::<T>()
     }
 }
 
@@ -86,103 +85,41 @@ impl Deref for Server {
     }
 }
 
-/// An expression, what it leads to, and the variables its named groups set.
-pub type RegexTarget = (Arc<Regex>, usize, Vec<(usize, VarId)>);
-
-/// The servers that share one address, by name.
-pub struct AddrConf {
-    /// The address as configured; a wildcard socket serves several.
-    pub addr: ListenAddr,
-    pub default: usize,
-    pub names: HostMap<usize>,
-    pub regexes: Vec<RegexTarget>,
-    pub proxy_protocol: bool,
-    pub ssl: bool,
-    /// `listen … http2`: every server here speaks it.
-    pub http2: bool,
-    /// A connection may begin with HTTP/2's preface.
-    pub preface: bool,
-}
-
-/// One socket to listen on, and the addresses it stands for.
-pub struct ListenConf {
-    pub addr: ListenAddr,
-    pub options: ListenOptions,
-    /// The first is the socket's own address (the wildcard, when there are several); the others
-    /// are in order.
-    pub addrs: Vec<AddrConf>,
-}
-
-impl ListenConf {
-    /// Which of its addresses a connection came to.
-    pub fn choose(&self, local: impl FnOnce() -> Option<SocketAddr>) -> &AddrConf {
-        if self.addrs.len() > 1 {
-            if let Some(local) = local() {
-                let wanted = ListenAddr::Ip(local);
-                let others = &self.addrs[1..];
-                if let Ok(at) = others.binary_search_by(|a| a.addr.cmp(&wanted)) {
-                    return &others[at];
-                }
-            }
-        }
-        &self.addrs[0]
-    }
-}
-
-/// The sockets of a generation; some have thousands.
-#[derive(Default)]
-pub struct Listens {
-    all: Vec<ListenConf>,
-    /// Places in `all`, in the order of their addresses.
-    by_addr: Vec<usize>,
-}
-
-impl Listens {
-    pub fn new(all: Vec<ListenConf>) -> Listens {
-        let mut by_addr: Vec<usize> = (0..all.len()).collect();
-        by_addr.sort_by(|a, b| all[*a].addr.cmp(&all[*b].addr));
-        Listens { all, by_addr }
-    }
-
-    /// Where the socket of that address is.
-    pub fn place(&self, addr: &ListenAddr) -> Option<usize> {
-        let found = self.by_addr.binary_search_by(|at| self.all[*at].addr.cmp(addr));
-        found.ok().map(|i| self.by_addr[i])
-    }
-}
-
-impl Deref for Listens {
-    type Target = [ListenConf];
-    fn deref(&self) -> &[ListenConf] {
-        &self.all
-    }
-}
-
-/// One loaded configuration.
-pub struct Generation {
-    pub number: u64,
+/// What has become of the `http` block.
+pub struct HttpConf {
     pub main: Slots,
-    pub global: Slots,
     pub servers: Vec<Arc<ServerConf>>,
     pub locations: Vec<Arc<LocationConf>>,
-    pub listens: Listens,
     pub vars: Vec<VarDef>,
-    pub error_log: Arc<ErrorLog>,
 }
 
-/// A worker's view of a generation, counted without atomics.
-pub struct WorkerGen {
-    pub shared: Arc<Generation>,
+/// A worker's view of the `http` block, counted without atomics.
+pub struct Http {
+    pub core: Arc<Generation>,
+    pub shared: Arc<HttpConf>,
     pub servers: Vec<Rc<Server>>,
     pub locations: Vec<Rc<Location>>,
 }
 
-impl WorkerGen {
-    pub fn new(shared: Arc<Generation>) -> WorkerGen {
-        WorkerGen {
+impl Http {
+    fn new(core: Arc<Generation>, shared: Arc<HttpConf>) -> Http {
+        Http {
             servers: shared.servers.iter().map(|s| Rc::new(Server(Arc::clone(s)))).collect(),
             locations: shared.locations.iter().map(|l| Rc::new(Location(Arc::clone(l)))).collect(),
+            core,
             shared,
         }
     }
+
+    /// The view of the `http` block that a connection's generation has.
+    #[inline]
+    pub fn of(gen: &WorkerGen) -> Rc<Http> {
+        gen.view().expect("a connection of http's belongs to a generation with http")
+    }
+}
+
+/// What core makes of [`HttpConf`] for a worker.
+pub(crate) fn view(core: &Arc<Generation>, shared: &Arc<dyn Any + Send + Sync>) -> Rc<dyn Any> {
+    let shared = Arc::clone(shared).downcast().expect("it is what was given with this function");
+    Rc::new(Http::new(Arc::clone(core), shared))
 }

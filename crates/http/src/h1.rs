@@ -2,21 +2,23 @@
 
 use crate::body;
 use crate::conf::Lingering;
-use crate::conn::{ConnError, Connection};
-use crate::generation::{Location, Server, WorkerGen};
+use crate::generation::{Http, Location, Server};
 use crate::h2;
 use crate::head;
 use crate::module::{Flow, Phase};
 use crate::phases;
 use crate::request::Request;
 use crate::special;
-use crate::tls;
+use crate::{pool, server};
 use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
-use weir_core::ClientAddr;
+use weir_core::tls;
+use weir_core::{ConnError, Connection};
+
 use weir_core::Session;
 use weir_runtime::clock;
 use weir_wire::http1::names::HeaderId;
@@ -89,7 +91,7 @@ fn as_ended(conn: &Connection, read: Result<usize, ConnError>) -> Result<usize, 
 /// Tells of a client that ends or lets run out a connection on which it asks nothing (more).
 #[cold]
 fn log_idle_end(conn: &Connection, read: &Result<usize, ConnError>) {
-    let log = &conn.default_location().error_log;
+    let log = &server::default_location(conn).error_log;
     if !log.enabled(LogLevel::Info) {
         return;
     }
@@ -121,7 +123,7 @@ fn expects_proxy_header(conn: &Connection) -> bool {
 /// Finds out whether the first bytes may be HTTP/2's preface.
 fn expect_preface(conn: &Connection) {
     let gen = conn.generation();
-    let listen = gen.shared.listens[conn.listen.get()].choose(|| conn.local_addr());
+    let listen = conn.addr(&gen.shared);
     conn.may_speak_h2.set(listen.preface && !listen.ssl);
 }
 
@@ -132,27 +134,27 @@ async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> A
     if leftover.is_empty() {
         // A client mostly has sent its request by the time its connection is accepted.
         let early = conn.requests.get() == 0 && worker.try_early() && {
-            let r = r.get_or_insert_with(|| worker.take_request());
+            let r = r.get_or_insert_with(|| pool::take());
             let hit = conn.try_read(&mut r.buf, HEAD_ROOM_BYTES);
             worker.early_result(hit);
             hit
         };
         if !early {
-            r.take().into_iter().for_each(|r| worker.give_request(r));
+            r.take().into_iter().for_each(|r| pool::give(r));
             if !wait_for_request(conn, idle_until, &mut r).await {
-                r.take().into_iter().for_each(|r| worker.give_request(r));
+                r.take().into_iter().for_each(|r| pool::give(r));
                 return After::Close;
             }
         }
     }
-    let mut r = r.unwrap_or_else(|| worker.take_request());
+    let mut r = r.unwrap_or_else(|| pool::take());
     if !leftover.is_empty() {
         r.buf = leftover;
         r.pipelined = conn.requests.get() > 0;
     }
     if conn.may_speak_h2.get() && speaks_h2(conn, &mut r.buf).await {
         let read = std::mem::take(&mut r.buf);
-        worker.give_request(r);
+        pool::give(r);
         return After::Http2(read);
     }
     Counters::add(&worker.counters.reading, 1);
@@ -174,14 +176,14 @@ async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> A
         }
         Err(NoRequest::Refused(e)) => refuse(&mut r, e).await,
     };
-    worker.give_request(r);
+    pool::give(r);
     after
 }
 
 /// Whether a connection begins with HTTP/2's preface; reads on until that can be told.
 async fn speaks_h2(conn: &Connection, buf: &mut Vec<u8>) -> bool {
     conn.may_speak_h2.set(false);
-    let deadline = conn.start_ms + *conn.default_server().core.client_header_timeout;
+    let deadline = conn.start_ms + *server::default(conn).core.client_header_timeout;
     loop {
         match preface(buf) {
             Preface::Http2 => return true,
@@ -195,6 +197,18 @@ async fn speaks_h2(conn: &Connection, buf: &mut Vec<u8>) -> bool {
     }
 }
 
+/// Waits for a request and begins to read it into one from the worker's pool; `Ok(0)` at the end of
+/// the stream. A connection that waits holds none.
+fn poll_read_request(
+    conn: &Connection,
+    cx: &mut Context<'_>,
+    slot: &mut Option<Box<Request>>,
+) -> Poll<io::Result<usize>> {
+    conn.poll_read_lazy(cx, HEAD_ROOM_BYTES, slot, |slot| {
+        &mut slot.get_or_insert_with(pool::take).buf
+    })
+}
+
 /// Waits for the beginning of a request and reads it; `false` when there will be none.
 async fn wait_for_request(
     conn: &Rc<Connection>,
@@ -204,7 +218,7 @@ async fn wait_for_request(
     let first = conn.requests.get() == 0;
     let mut deadline = match first {
         true => {
-            let server = conn.default_server();
+            let server = server::default(conn);
             conn.start_ms + *server.core.client_header_timeout
         }
         false => idle_until,
@@ -215,7 +229,7 @@ async fn wait_for_request(
         if conn.carried_away.get() {
             return Poll::Ready(false);
         }
-        if let Poll::Ready(read) = conn.poll_read_request(cx, HEAD_ROOM_BYTES, slot) {
+        if let Poll::Ready(read) = poll_read_request(conn, cx, slot) {
             if !matches!(read, Ok(n) if n > 0) {
                 log_idle_end(conn, &as_ended(conn, read.map_err(ConnError::Io)));
                 return Poll::Ready(false);
@@ -263,8 +277,8 @@ async fn wait_for_request(
 }
 
 async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), NoRequest> {
-    let gen = conn.generation();
-    let server = conn.default_server_of(&gen);
+    let gen = Http::of(&conn.generation());
+    let server = server::default_of(conn, &gen);
     let mut parser = Parser::new();
     let limits = server.core.limits;
     let mut deadline = 0;
@@ -344,12 +358,7 @@ fn why_ended(read: &Result<usize, ConnError>) -> String {
     }
 }
 
-pub(crate) fn begin(
-    conn: &Rc<Connection>,
-    r: &mut Request,
-    gen: &Rc<WorkerGen>,
-    server: &Rc<Server>,
-) {
+pub(crate) fn begin(conn: &Rc<Connection>, r: &mut Request, gen: &Rc<Http>, server: &Rc<Server>) {
     let number = conn.requests.get() + 1;
     conn.requests.set(number);
     Counters::add(&conn.worker.counters.requests, 1);
@@ -553,7 +562,7 @@ pub(crate) async fn linger(conn: &Connection, loc: Rc<Location>) {
 
 /// The PROXY protocol header in front of the first request.
 async fn read_proxy_header(conn: &Connection, buf: &mut Vec<u8>) -> bool {
-    let deadline = clock::mono_ms() + *conn.default_server().core.client_header_timeout;
+    let deadline = clock::mono_ms() + *server::default(conn).core.client_header_timeout;
     loop {
         match conn.read(buf, HEAD_ROOM_BYTES, deadline).await {
             Ok(n) if n > 0 => {}
@@ -574,12 +583,5 @@ async fn read_proxy_header(conn: &Connection, buf: &mut Vec<u8>) -> bool {
                 return false;
             }
         }
-    }
-}
-
-impl Connection {
-    /// Whether the client's address is known to be an IP one.
-    pub fn is_ip(&self) -> bool {
-        matches!(self.client, ClientAddr::Ip(_))
     }
 }

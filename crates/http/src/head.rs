@@ -3,11 +3,11 @@
 //! the pages of errors, show that.
 
 use crate::conf::CoreSrv;
-use crate::conn::Connection;
 use crate::request::Request;
 use crate::server;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
+use weir_core::Connection;
 use weir_core::Session;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;

@@ -6,11 +6,11 @@
 //! whoever puts out more waits in [`Request::drain`] first, as every sender of long bodies does; of
 //! several filters that keep input the last of the chain goes on first, so that order is kept.
 
-use crate::conn::ConnError;
 use crate::module::{FilterResult, Next};
 use crate::request::Request;
 use crate::subrequest;
 use std::io;
+use weir_core::ConnError;
 
 /// Goes on with the input that a filter has kept; `Next` is the one it was given with it.
 pub type Resume = fn(&mut Request, Next) -> FilterResult;

@@ -1,9 +1,9 @@
 //! Which location serves a URI, and which file it names.
 
-use crate::generation::RegexTarget;
 use crate::request::Request;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
+use weir_core::generation::RegexTarget;
 use weir_core::unknown::regex_match;
 use weir_core::Session;
 use weir_script::regex::{MatchError, Regex};
@@ -203,7 +203,7 @@ fn match_uri(r: &mut Request, regex: &Regex, vars: &[(usize, VarId)]) -> Result<
 pub fn map_uri(r: &mut Request, uri: &[u8]) -> PathBuf {
     let mut path = Vec::new();
     map_uri_into(r, uri, &mut path);
-    bytes_path(&path)
+    weir_runtime::fs::bytes_path(&path)
 }
 
 pub fn map_uri_into(r: &mut Request, uri: &[u8], path: &mut Vec<u8>) {
@@ -225,15 +225,4 @@ pub fn map_uri_into(r: &mut Request, uri: &[u8], path: &mut Vec<u8>) {
         path.pop();
     }
     path.extend_from_slice(uri);
-}
-
-#[cfg(unix)]
-pub fn bytes_path(bytes: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    Path::new(std::ffi::OsStr::from_bytes(bytes)).to_path_buf()
-}
-
-#[cfg(not(unix))]
-pub fn bytes_path(bytes: &[u8]) -> PathBuf {
-    Path::new(&*String::from_utf8_lossy(bytes)).to_path_buf()
 }

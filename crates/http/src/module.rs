@@ -2,9 +2,13 @@
 
 use crate::buf::Chain;
 use crate::build::Build;
-use crate::generation::Generation;
+use crate::conf::CoreMain;
+use crate::generation::HttpConf;
 use crate::request::Request;
+use std::path::PathBuf;
 use std::sync::Arc;
+use weir_core::generation::Generation;
+use weir_core::LocalFuture;
 use weir_module::{Cf, ConfResult, Row, SlotVtable, Slots};
 
 /// nginx's phases, in order. Find-config, post-rewrite and post-access are the engine's own.
@@ -23,8 +27,6 @@ pub enum Phase {
 impl Phase {
     pub const COUNT: usize = 8;
 }
-
-pub use weir_core::LocalFuture;
 
 /// The part of a handler that waits.
 pub type WaitFn = for<'a> fn(&'a mut Request) -> LocalFuture<'a, Flow>;
@@ -115,7 +117,11 @@ pub struct HttpModule {
     /// After the merge: opens, resolves, makes zones. The last place that may fail.
     pub build: Option<fn(&mut Build) -> ConfResult>,
     /// The generation is about to be served by this process.
-    pub start: Option<fn(&Arc<Generation>)>,
+    pub start: Option<fn(&Arc<Generation>, &HttpConf)>,
+    /// The directories that the workers' user writes to.
+    pub dirs: Option<fn(&HttpConf) -> Vec<PathBuf>>,
+    /// Whether connections are made from addresses that are not this machine's, which takes a right.
+    pub binds_any_source: Option<fn(&HttpConf) -> bool>,
 }
 
 impl HttpModule {
@@ -130,5 +136,33 @@ impl HttpModule {
         prepare: None,
         build: None,
         start: None,
+        dirs: None,
+        binds_any_source: None,
     };
+}
+
+fn modules(http: &HttpConf) -> &'static [&'static HttpModule] {
+    http.main.get::<CoreMain>().modules
+}
+
+/// A generation is about to be served by this process: what modules do besides answering requests.
+pub fn start(gen: &Arc<Generation>) {
+    let Some(http) = gen.part::<HttpConf>() else { return };
+    modules(http).iter().filter_map(|m| m.start).for_each(|start| start(gen, http));
+}
+
+/// The directories of a generation that the workers' user writes to.
+pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
+    let Some(http) = gen.part::<HttpConf>() else { return Vec::new() };
+    let mut dirs: Vec<_> =
+        modules(http).iter().filter_map(|m| m.dirs).flat_map(|dirs| dirs(http)).collect();
+    dirs.sort();
+    dirs.dedup();
+    dirs
+}
+
+/// Whether a generation makes connections from addresses that are not this machine's.
+pub fn binds_any_source(gen: &Generation) -> bool {
+    let Some(http) = gen.part::<HttpConf>() else { return false };
+    modules(http).iter().filter_map(|m| m.binds_any_source).any(|binds| binds(http))
 }

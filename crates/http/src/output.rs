@@ -11,7 +11,6 @@ use crate::names;
 use crate::one_line;
 use crate::request::Request;
 use crate::subrequest;
-use crate::worker::Worker;
 use weir_base::bytes::fmt_u64;
 use weir_base::date;
 use weir_wire::http1::chunked;
@@ -121,7 +120,7 @@ const VARY: Name = Name { text: b"Vary: ", known: Known::VARY };
 /// Where a header's fields go: the part that a protocol brings of its own.
 pub(crate) trait HeadSink {
     fn server(&mut self, tokens: ServerTokens);
-    fn date(&mut self, worker: &Worker);
+    fn date(&mut self);
     fn number(&mut self, name: Name, n: u64);
     /// A value in parts.
     fn known(&mut self, name: Name, value: &[&[u8]]);
@@ -139,7 +138,7 @@ pub(crate) fn write_fields(r: &Request, head: &mut impl HeadSink) {
         head.server(*core.server_tokens);
     }
     if !out.has_date {
-        head.date(&r.conn().worker);
+        head.date();
     }
     match out.content_type_parts() {
         Some([kind, b"", b""]) => head.known(CONTENT_TYPE, &[kind]),
@@ -175,9 +174,9 @@ impl HeadSink for Text<'_> {
     }
 
     #[inline]
-    fn date(&mut self, worker: &Worker) {
+    fn date(&mut self) {
         self.0.extend_from_slice(b"Date: ");
-        self.0.extend_from_slice(&worker.http_date());
+        self.0.extend_from_slice(&crate::pool::date());
         self.0.extend_from_slice(b"\r\n");
     }
 

@@ -1,5 +1,6 @@
 //! The way of a request through nginx's phases, and how it ends.
 
+use crate::client_cert::{self, Objection};
 use crate::conf::Satisfy;
 use crate::early;
 use crate::location::{self, Found};
@@ -8,7 +9,6 @@ use crate::module::{Flow, Handler, Phase, WaitFn};
 use crate::request::Request;
 use crate::special;
 use crate::subrequest;
-use crate::tls::{self, client::Objection};
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_core::logger::LogLevel;
@@ -28,10 +28,10 @@ macro_rules! phase {
 /// Runs a request until its response is complete (or must be broken off: `false`).
 pub async fn run(r: &mut Request) -> bool {
     if r.conn().tls_port.get() {
-        let objection = match tls::client::objection(r) {
+        let objection = match client_cert::objection(r) {
             Objection::None => None,
             Objection::Status(status) => Some(status),
-            Objection::Unasked => Box::pin(tls::client::objection_after_asking(r)).await,
+            Objection::Unasked => Box::pin(client_cert::objection_after_asking(r)).await,
         };
         if let Some(status) = objection {
             return run_from(r, Phase::PostRead, Some(Flow::Status(status))).await;

@@ -2,8 +2,7 @@
 
 use crate::body::RequestBody;
 use crate::buf::Chain;
-use crate::conn::{ConnError, Connection};
-use crate::generation::{Location, Server, WorkerGen};
+use crate::generation::{Http, Location, Server};
 use crate::h2;
 use crate::headers_out::HeadersOut;
 use crate::held::Held;
@@ -17,6 +16,7 @@ use std::task::{Context, Poll};
 use weir_core::values::Values;
 use weir_core::ClientAddr;
 use weir_core::Session;
+use weir_core::{ConnError, Connection};
 use weir_runtime::clock;
 use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
@@ -35,7 +35,7 @@ const LATE_MAX_MS: u64 = 50;
 /// Where a request stands: its connection, and the part of the configuration that serves it.
 struct Place {
     conn: Rc<Connection>,
-    gen: Rc<WorkerGen>,
+    gen: Rc<Http>,
     server: Rc<Server>,
     location: Rc<Location>,
     /// Its stream, where a connection has several.
@@ -151,7 +151,7 @@ impl Request {
     pub fn begin(
         &mut self,
         conn: Rc<Connection>,
-        gen: Rc<WorkerGen>,
+        gen: Rc<Http>,
         server: Rc<Server>,
         start_ms: u64,
     ) {
@@ -356,7 +356,7 @@ impl Request {
         self.place.as_mut().expect("a request in use has its place").stream = Some(stream);
     }
 
-    pub fn gen(&self) -> &Rc<WorkerGen> {
+    pub fn gen(&self) -> &Rc<Http> {
         &self.place().gen
     }
 

@@ -8,7 +8,7 @@ pub(crate) fn write_context(r: &Request, line: &mut Vec<u8>) {
     line.extend_from_slice(b", client: ");
     line.extend_from_slice(r.client_text());
     line.extend_from_slice(b", server: ");
-    line.extend_from_slice(&r.server().core.primary_name);
+    line.extend_from_slice(&r.server().core.reached.primary_name);
     if !r.request_line().is_empty() {
         line.extend_from_slice(b", request: \"");
         line.extend_from_slice(r.request_line());

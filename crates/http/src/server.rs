@@ -1,41 +1,39 @@
 //! Which server a request is for: by address, then by name.
 
-use crate::conn::Connection;
-use crate::generation::AddrConf;
+use crate::generation::{Http, Location, Server};
 use crate::request::Request;
 use std::rc::Rc;
+use weir_core::generation::AddrConf;
 use weir_core::unknown::regex_match;
-use weir_script::regex::MatchError;
+use weir_core::Connection;
+
+/// The server of a request that has not named one yet.
+pub fn default_of(conn: &Connection, gen: &Http) -> Rc<Server> {
+    Rc::clone(&gen.servers[conn.default_server(&gen.core)])
+}
+
+/// The same, by the newest configuration.
+pub fn default(conn: &Connection) -> Rc<Server> {
+    default_of(conn, &Http::of(&conn.generation()))
+}
+
+/// The outermost location of that server.
+pub fn default_location(conn: &Connection) -> Rc<Location> {
+    let gen = Http::of(&conn.generation());
+    Rc::clone(&gen.locations[default_of(conn, &gen).location])
+}
 
 /// Chooses among the servers of the connection's address by the request's host.
 pub fn select(conn: &Connection, r: &mut Request) {
     let gen = Rc::clone(r.gen());
-    let listen = &gen.shared.listens[conn.listen.get()];
-    let addr = listen.choose(|| conn.local_addr());
+    let addr = conn.addr(&gen.core);
     if r.host.is_empty() && addr.names.is_empty() {
         return;
     }
-    let id = by_name(r, addr, conn.default_server_of(&gen).id);
+    let id = by_name(r, addr, conn.default_server(&gen.core));
     if id != r.server().id {
         r.set_server(Rc::clone(&gen.servers[id]));
     }
-}
-
-/// The server that has a name, by whatever kind of name.
-///
-/// # Errors
-///
-/// An expression could not tell whether the name is its.
-pub fn of_name(addr: &AddrConf, name: &[u8]) -> Result<Option<usize>, MatchError> {
-    if let Some(id) = addr.names.get(name) {
-        return Ok(Some(*id));
-    }
-    for (regex, id, _) in &addr.regexes {
-        if regex.is_match(name)? {
-            return Ok(Some(*id));
-        }
-    }
-    Ok(None)
 }
 
 fn by_name(r: &mut Request, addr: &AddrConf, default: usize) -> usize {

@@ -238,7 +238,7 @@ pub fn complete_location(r: &mut Request) {
     full.extend_from_slice(if is_tls { b"https://" } else { b"http://" });
     let local = r.conn().local_addr();
     if *core.core.server_name_in_redirect {
-        full.extend_from_slice(&r.server().core.primary_name);
+        full.extend_from_slice(&r.server().core.reached.primary_name);
     } else if !r.host.is_empty() {
         full.extend_from_slice(&r.host);
     } else if let Some(a) = local {

@@ -24,7 +24,6 @@ mod page;
 
 use crate::buf::{Buf, Chain, Data};
 use crate::client_watch::ClientWatch;
-use crate::conn::ConnError;
 use crate::detached::Ticket;
 use crate::h1;
 use crate::module::{FilterError, FilterResult, Next};
@@ -40,6 +39,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
 use weir_core::logger::LogLevel;
+use weir_core::ConnError;
 use weir_core::Session;
 use weir_runtime::clock;
 

@@ -98,6 +98,6 @@ impl Guard {
 pub fn metadata(r: &mut Request, path: &[u8]) -> io::Result<Metadata> {
     match Guard::of(r, path) {
         Some(guard) => guard.open(path)?.metadata(),
-        None => std::fs::metadata(crate::location::bytes_path(path)),
+        None => std::fs::metadata(weir_runtime::fs::bytes_path(path)),
     }
 }

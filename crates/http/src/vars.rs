@@ -1,7 +1,7 @@
 //! Variables of requests, as directives of the `http` block name and define them.
 
 use crate::conf::CoreMain;
-use crate::generation::WorkerGen;
+use crate::generation::Http;
 use crate::module::Getter;
 use crate::request::Request;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use weir_core::ClientAddr;
 use weir_module::{Cf, Context, Diagnostic, Directive, Slots};
 use weir_script::template::{Template, VarId};
 
-impl Part<Request> for WorkerGen {
+impl Part<Request> for Http {
     fn main(&self) -> &Slots {
         &self.shared.main
     }
@@ -29,14 +29,14 @@ impl Part<Request> for WorkerGen {
 }
 
 impl Session for Request {
-    type Part = WorkerGen;
+    type Part = Http;
     const BLOCK: Context = Context::HTTP;
 
     fn registry(cf: &mut Cf) -> &mut VarRegistry<Request> {
         &mut cf.get::<CoreMain>().vars
     }
 
-    fn part(&self) -> &Rc<WorkerGen> {
+    fn part(&self) -> &Rc<Http> {
         self.gen()
     }
 

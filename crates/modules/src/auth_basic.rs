@@ -16,16 +16,17 @@ use password::Kind;
 use weir_conf::messages::os_error;
 use weir_core::eval::with_value;
 use weir_core::logger::LogLevel;
+use weir_core::LocalFuture;
 use weir_http::client_watch::unless_client_goes;
 use weir_http::core_vars::basic_credentials;
-use weir_http::location::bytes_path;
-use weir_http::module::{Flow, HttpModule, LocalFuture, Phase, PhaseHandler};
+use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::vars::{template, template_of};
 use weir_http::Request;
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
     Slots, Val,
 };
+use weir_runtime::fs::bytes_path;
 use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
 

@@ -3,9 +3,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
+use weir_core::LocalFuture;
 use weir_core::Session;
 use weir_http::client_watch::unless_client_goes;
-use weir_http::module::{Flow, HttpModule, LocalFuture, Phase, PhaseHandler};
+use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::subrequest::{self, Output};
 use weir_http::vars::{self, template};
 use weir_http::Request;

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use weir_core::logger::LogLevel;
 use weir_core::os_text;
 use weir_core::Session;
-use weir_http::location::{bytes_path, map_uri_into};
+use weir_http::location::map_uri_into;
 use weir_http::module::Flow;
 use weir_http::symlinks::Guard;
 use weir_http::Request;
+use weir_runtime::fs::bytes_path;
 
 /// One name in a directory, as its target is when it is a link that leads somewhere.
 pub struct Entry {

@@ -17,10 +17,10 @@ use std::sync::Arc;
 use weir_cache::memory::{charged, Budget};
 use weir_core::forms::{Forms, Room};
 use weir_http::conf::{CoreLoc, OpenFileCache};
-use weir_http::location::bytes_path;
 use weir_http::symlinks::{metadata, Guard};
 use weir_http::Request;
 use weir_runtime::clock;
+use weir_runtime::fs::bytes_path;
 
 /// Files up to this size are kept in memory.
 pub const MEMORY_MAX_BYTES: u64 = 64 * 1024;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_core::logger::LogLevel;
 use weir_core::os_text;
 use weir_core::Session;
-use weir_http::location::{bytes_path, map_uri_into};
+use weir_http::location::map_uri_into;
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
 use weir_http::phases::internal_redirect;
 use weir_http::symlinks::metadata;
@@ -16,6 +16,7 @@ use weir_module::{
     merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
     SlotVtable, Val,
 };
+use weir_runtime::fs::bytes_path;
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 

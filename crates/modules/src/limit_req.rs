@@ -20,8 +20,9 @@ use weir_base::units;
 use weir_core::eval::with_value;
 use weir_core::logger::LogLevel;
 use weir_core::zones::{self, ZoneNames};
+use weir_core::LocalFuture;
 use weir_http::build::Build;
-use weir_http::module::{Flow, HttpModule, LocalFuture, Phase, PhaseHandler, VarArg, Variable};
+use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
 use weir_http::vars::template;
 use weir_http::Request;
 use weir_module::{

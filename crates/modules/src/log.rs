@@ -30,7 +30,7 @@ use weir_core::eval::{is_true, with_scratch, with_value};
 use weir_core::logger::{log_file_for, LogFile, LogLevel};
 use weir_core::syslog::Syslog;
 use weir_http::build::Build;
-use weir_http::location::{bytes_path, map_uri};
+use weir_http::location::map_uri;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::vars::{template, template_of};
 use weir_http::Request;
@@ -39,6 +39,7 @@ use weir_module::{
     Layout, Level, Mode, Row, SlotVtable, Slots, Val,
 };
 use weir_runtime::clock;
+use weir_runtime::fs::bytes_path;
 use weir_script::lookup::StrMap;
 use weir_script::template::Template;
 
@@ -443,7 +444,7 @@ fn line<T>(r: &mut Request, format: &Format, f: impl FnOnce(&[u8]) -> T) -> T {
 
 fn tell_loss(r: &Request, file: &LogFile) {
     if let Some(loss) = file.loss() {
-        r.gen().shared.error_log.log(LogLevel::Alert, None, loss.as_bytes());
+        r.gen().core.error_log.log(LogLevel::Alert, None, loss.as_bytes());
     }
 }
 

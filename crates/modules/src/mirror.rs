@@ -4,8 +4,9 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::LocalFuture;
 use weir_http::body::{self, BodyError};
-use weir_http::module::{Flow, HttpModule, LocalFuture, Phase, PhaseHandler};
+use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::{subrequest, Request};
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,

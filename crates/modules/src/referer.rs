@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_core::Session;
 
 use weir_base::bytes::{starts_with_ignore_case, strip_prefix_ignore_case};
-use weir_http::conf::ServerName;
+use weir_core::listen::ServerName;
 use weir_http::module::{HttpModule, VarArg, Variable};
 use weir_http::Request;
 use weir_module::{
@@ -153,7 +153,7 @@ fn is_valid(r: &Request, valid: &Valid) -> bool {
         let slash = after.iter().position(|b| *b == b'/').unwrap_or(after.len());
         return after[slash..].starts_with(wanted);
     }
-    let names = &r.server().core.names;
+    let names = &r.server().core.reached.names;
     if valid.server_names && names.iter().any(|n| is_named(r, n, host)) {
         return true;
     }

@@ -4,6 +4,18 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
+/// A path of the bytes that a configuration or a request has: where paths are bytes, just these.
+#[cfg(unix)]
+pub fn bytes_path(bytes: &[u8]) -> std::path::PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    std::ffi::OsStr::from_bytes(bytes).into()
+}
+
+#[cfg(not(unix))]
+pub fn bytes_path(bytes: &[u8]) -> std::path::PathBuf {
+    String::from_utf8_lossy(bytes).into_owned().into()
+}
+
 /// Bytes that an ordinary user may still write there.
 #[cfg(unix)]
 pub fn free_bytes(path: &Path) -> io::Result<u64> {

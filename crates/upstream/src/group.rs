@@ -17,7 +17,7 @@ use std::rc::{Rc, Weak as RcWeak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use weir_base::bytes::Identity;
-use weir_http::worker::Worker;
+use weir_core::Worker;
 use weir_runtime::{clock, timer};
 
 /// How often idle connections are looked over for closed and old ones.

@@ -15,8 +15,9 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
+use weir_core::generation::Generation;
 use weir_core::logger::{ErrorLog, LogLevel};
-use weir_http::generation::Generation;
+use weir_http::generation::HttpConf;
 use weir_resolve::message::{error_text, NXDOMAIN};
 use weir_resolve::{client, Found, Question, Resolver, Target};
 use weir_runtime::clock;
@@ -283,8 +284,8 @@ fn compose(entries: &[Entry]) -> (Peers, [Vec<u64>; 2]) {
 }
 
 /// The live upstreams of a generation begin to ask for their hosts.
-pub fn start(gen: &Arc<Generation>) {
-    let Some(main) = gen.main.find::<crate::UpstreamMain>() else { return };
+pub fn start(gen: &Arc<Generation>, http: &HttpConf) {
+    let main = http.main.get::<crate::UpstreamMain>();
     main.live().for_each(|live| live.start(&gen.error_log));
 }
 

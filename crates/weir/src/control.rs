@@ -14,8 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_conf::{BundleLoader, Sources};
+use weir_core::generation::Generation;
 use weir_core::logger::{self, ErrorLog, LogLevel};
-use weir_http::generation::Generation;
 use weir_module::Mode;
 use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover;
@@ -203,7 +203,7 @@ pub fn serve(
         let _ = process::set_priority(*nice);
     }
     if let Some(who) = who {
-        let any_source = weir_backend::binds_any_source(&generation);
+        let any_source = weir_http::module::binds_any_source(&generation);
         process::become_user(&who, any_source)
             .map_err(|e| format!("becoming user \"{}\" failed: {e}", who.name))?;
     }

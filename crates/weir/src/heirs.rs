@@ -11,9 +11,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::UnboundedSender;
+use weir_core::carried::Carried;
 use weir_core::counters::AllCounters;
-use weir_http::carried::Carried;
-use weir_http::conn::Connection;
+use weir_core::Connection;
 use weir_runtime::packets::{self, Packets};
 use weir_runtime::{clock, timer};
 

@@ -9,9 +9,9 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_conf::{BundleLoader, Sources};
+use weir_core::generation::Generation;
 use weir_core::logger::{self, ErrorLog, LogFile};
 use weir_core::zones;
-use weir_http::generation::Generation;
 use weir_module::Layout;
 use weir_module::Mode;
 use weir_runtime::process::{self, Identity};
@@ -37,7 +37,7 @@ impl Kept {
             sources,
             error_log: Arc::clone(&generation.error_log),
             main: AtStart::of(generation.global.get::<Global>()),
-            temp_dirs: crate::temp_dirs(&generation),
+            temp_dirs: weir_http::module::dirs(&generation),
             logs: logger::open_files(),
             zones: zones::in_use(),
         };

@@ -9,9 +9,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use weir_conf::{Diagnostic, FsLoader, Loader, Options, Parsed, Position, Sources};
+use weir_core::generation::Generation;
 use weir_core::logger::{self, ErrorLog, LogLevel, LogSink};
 use weir_http::build;
-use weir_http::generation::Generation;
 use weir_module::{Cf, ConfResult, Context, Directive, Layout, Mode, Row, RowTable};
 
 /// Messages begin with this name, because scripts look for it.
@@ -170,7 +170,9 @@ fn build(cf: &mut Cf, paths: &Paths) -> ConfResult<Generation> {
     }
     let log = error_log(cf, paths);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    build::finish(cf, &log, number)
+    let made = build::finish(cf, &log)?.into_iter().collect();
+    let global = std::mem::take(&mut cf.levels.global);
+    Ok(Generation::new(number, global, log, made))
 }
 
 /// Checks what was read, up to where reading stopped, and gives it back if all is well.

@@ -37,13 +37,12 @@ use crate::globals::Global;
 use crate::load::{Loaded, Paths, Refused, Warning};
 use crate::sockets::Sockets;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use weir_conf::dump;
+use weir_core::generation::Generation;
 use weir_core::logger::{could_open, ErrorLog, LogLevel, LogSink};
-use weir_http::conf::CoreLoc;
-use weir_http::generation::Generation;
 use weir_module::{Layout, Mode};
 
 /// What nginx says when it gives up to listen.
@@ -263,19 +262,6 @@ fn apply_limits(global: &Global, log: &ErrorLog) {
             std::env::set_var(name, v);
         }
     }
-}
-
-/// The temporary directories of a generation, to be given to the workers' user.
-fn temp_dirs(gen: &Generation) -> Vec<PathBuf> {
-    let mut dirs: Vec<PathBuf> = gen
-        .locations
-        .iter()
-        .map(|l| l.conf::<CoreLoc>().client_body_temp_path.path.clone())
-        .collect();
-    dirs.extend(weir_backend::temp_dirs(gen));
-    dirs.sort();
-    dirs.dedup();
-    dirs
 }
 
 #[cfg(unix)]

@@ -36,6 +36,7 @@ pub const MODULES: &[&HttpModule] = &[
     &empty_gif::MODULE,
     &mirror::MODULE,
     &try_files::MODULE,
+    &weir_backend::ENGINE,
     &families::proxy::MODULE,
     &families::proxy::COMMON[0],
     &families::proxy::COMMON[1],

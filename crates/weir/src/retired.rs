@@ -4,7 +4,7 @@
 //! allocator gives a thread's memory back only by that thread's doing.
 
 use std::sync::Arc;
-use weir_http::generation::Generation;
+use weir_core::generation::Generation;
 
 /// How soon after a reload it is looked whether the old generation is still in use; then ever less
 /// often.

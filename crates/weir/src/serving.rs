@@ -11,9 +11,9 @@ use crate::watch::{self, Watch};
 use crate::workers::{self, Command, Setup, WorkerHandle};
 use std::sync::Arc;
 use weir_core::counters::AllCounters;
+use weir_core::generation::Generation;
 use weir_core::logger::{self, LogLevel};
 use weir_core::syslog;
-use weir_http::generation::Generation;
 use weir_runtime::listen::Listener;
 use weir_runtime::memory;
 
@@ -30,11 +30,6 @@ pub struct Serving {
     retired: Retired,
 }
 
-/// Starts what modules do besides answering requests.
-fn start_modules(generation: &Arc<Generation>) {
-    crate::modules::MODULES.iter().filter_map(|m| m.start).for_each(|start| start(generation));
-}
-
 impl Serving {
     /// Starts the workers of a generation.
     pub fn start(generation: Arc<Generation>, sockets: Sockets) -> Result<Serving, String> {
@@ -47,9 +42,8 @@ impl Serving {
             retired: Retired::default(),
         };
         syslog::report_to(&s.generation.error_log);
-        start_modules(&s.generation);
+        weir_http::module::start(&s.generation);
         s.fill()?;
-        weir_backend::serve(&s.generation);
         heirs::receive(s.workers.iter().map(|w| w.commands.clone()).collect(), &s.all);
         // What reading the configuration took.
         memory::give_back();
@@ -116,7 +110,7 @@ impl Serving {
         self.sockets = sockets;
         let worked = self.count();
         syslog::report_to(&generation.error_log);
-        start_modules(&generation);
+        weir_http::module::start(&generation);
         self.retired.add(std::mem::replace(&mut self.generation, generation));
         let connections_max = self.generation.global.get::<Global>().connections();
         for (id, w) in self.workers.iter().enumerate() {
@@ -130,7 +124,6 @@ impl Serving {
                 let _ = w.commands.send(Command::Rest);
             }
         }
-        weir_backend::serve(&self.generation);
         self.fill()
     }
 

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_core::counters::AllCounters;
-use weir_http::worker::Worker;
+use weir_core::Worker;
 use weir_runtime::listen::Acceptor;
 
 /// So many more than the average are no matter, and a sixteenth of it.

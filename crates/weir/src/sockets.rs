@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_core::generation::Generation;
 use weir_core::os_text;
-use weir_http::generation::Generation;
 use weir_runtime::clock;
 use weir_runtime::listen::{self, ListenAddr, ListenOptions, Listener};
 

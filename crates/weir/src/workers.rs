@@ -17,13 +17,13 @@ use std::time::Duration;
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 use tokio::task::spawn_local;
+use weir_core::carried::Carried;
 use weir_core::counters::{AllCounters, Counters};
+use weir_core::generation::{Generation, WorkerGen};
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_core::ClientAddr;
-use weir_http::carried::Carried;
-use weir_http::conn::Connection;
-use weir_http::generation::{Generation, WorkerGen};
-use weir_http::worker::Worker;
+use weir_core::Connection;
+use weir_core::Worker;
 use weir_runtime::listen::{self, Acceptor, ListenAddr, Listener, Peer};
 use weir_runtime::net::Stream;
 use weir_runtime::{clock, memory, timer};
@@ -279,6 +279,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
             Command::Rest => {
                 state.idle_tasks.take();
                 state.worker.free_pools();
+                weir_http::pool::free();
             }
             Command::GiveBack => memory::give_back(),
             Command::FlushLogs => state.worker.flush(),

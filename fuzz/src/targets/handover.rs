@@ -6,7 +6,7 @@ use crate::random::Random;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use weir_conf::Sources;
-use weir_http::carried::Carried;
+use weir_core::carried::Carried;
 use weir_runtime::handed::{Kind, Message};
 
 pub const TARGET: Target = Target {

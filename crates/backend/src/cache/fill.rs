@@ -15,9 +15,10 @@ use weir_core::logger::LogLevel;
 use weir_core::paths::TempPath;
 use weir_core::temp::{Life, TempFile};
 use weir_core::Session;
-use weir_http::location::{bytes_path, map_uri};
+use weir_http::location::map_uri;
 use weir_http::Request;
 use weir_runtime::clock;
+use weir_runtime::fs::bytes_path;
 use weir_wire::http1::names::ResponseHeaderId as Id;
 
 enum To {

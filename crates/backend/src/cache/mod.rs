@@ -22,8 +22,9 @@ pub use conf::CacheConf;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
-use weir_http::generation::Generation;
+use weir_http::generation::HttpConf;
 use weir_http::HttpModule;
 use weir_module::SlotVtable;
 
@@ -32,12 +33,14 @@ pub const MODULE: HttpModule = HttpModule {
     slots: &[SlotVtable::of::<conf::CacheMain>()],
     variables: vars::VARIABLES,
     build: Some(conf::build),
+    start: Some(start),
+    dirs: Some(dirs),
     ..HttpModule::EMPTY
 };
 
 /// Gives the stores their parameters and starts their threads: for the serving process alone.
-pub fn serve(gen: &Generation) {
-    let Some(main) = gen.main.find::<conf::CacheMain>() else { return };
+fn start(gen: &Arc<Generation>, http: &HttpConf) {
+    let main = http.main.get::<conf::CacheMain>();
     let error_log = Arc::clone(&gen.error_log);
     let log: weir_cache::manager::Log =
         Arc::new(move |text| error_log.log(LogLevel::Notice, None, text.as_bytes()));
@@ -52,7 +55,7 @@ pub fn serve(gen: &Generation) {
 }
 
 /// The stores' directories, to be given to the workers' user.
-pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
-    let Some(main) = gen.main.find::<conf::CacheMain>() else { return Vec::new() };
+fn dirs(http: &HttpConf) -> Vec<PathBuf> {
+    let main = http.main.get::<conf::CacheMain>();
     main.paths.iter().map(|p| p.dir.clone()).collect()
 }

@@ -16,7 +16,7 @@ use weir_wire::http1::names::HeaderId;
 
 pub fn host(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     if r.host.is_empty() {
-        return some(out, &r.server().core.primary_name);
+        return some(out, &r.server().core.reached.primary_name);
     }
     some(out, &r.host)
 }
@@ -119,7 +119,7 @@ pub fn document_root(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 pub fn realpath_root(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     let mut root = Vec::new();
     document_root(r, arg, &mut root);
-    let path = crate::location::bytes_path(&root);
+    let path = weir_runtime::fs::bytes_path(&root);
     match std::fs::canonicalize(&path) {
         Ok(real) => some(out, real.as_os_str().as_encoded_bytes()),
         Err(e) => {
@@ -132,7 +132,7 @@ pub fn realpath_root(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
 }
 
 pub fn server_name(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, &r.server().core.primary_name)
+    some(out, &r.server().core.reached.primary_name)
 }
 
 pub fn server_protocol(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

@@ -3,11 +3,11 @@
 use super::conf::H2Srv;
 use super::stream::Stream;
 use crate::body::BodyError;
-use crate::conn::ConnError;
 use crate::request::Request;
 use std::future::poll_fn;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
+use weir_core::ConnError;
 use weir_core::Session;
 use weir_runtime::clock;
 use weir_wire::http2::WINDOW_MAX_BYTES;

@@ -3,12 +3,12 @@
 
 use super::output::Ready;
 use super::stream::{Sending, Stream};
-use crate::conn::Connection;
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Waker};
+use weir_core::Connection;
 use weir_wire::http2::flow::SendWindow;
 use weir_wire::http2::frame::{self, END_STREAM, HEAD_BYTES};
 use weir_wire::http2::hpack;

@@ -10,7 +10,6 @@ use crate::module::FilterResult;
 use crate::one_line;
 use crate::output::{self, HeadSink, Name, SERVER_NAME, SERVER_VERSION};
 use crate::request::Request;
-use crate::worker::Worker;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use weir_base::bytes::fmt_u64;
@@ -46,12 +45,12 @@ impl Default for Ready {
 }
 
 impl Ready {
-    fn write_date(&self, worker: &Worker, out: &mut Vec<u8>) {
+    fn write_date(&self, out: &mut Vec<u8>) {
         let now = clock::wall_secs();
         let mut date = self.date.borrow_mut();
         if self.date_secs.replace(now) != now {
             date.clear();
-            hpack::literal_known(Known::DATE, &worker.http_date(), &mut date);
+            hpack::literal_known(Known::DATE, &crate::pool::date(), &mut date);
         }
         out.extend_from_slice(&date);
     }
@@ -71,8 +70,8 @@ impl HeadSink for Block<'_> {
         });
     }
 
-    fn date(&mut self, worker: &Worker) {
-        self.ready.write_date(worker, self.out);
+    fn date(&mut self) {
+        self.ready.write_date(self.out);
     }
 
     fn number(&mut self, name: Name, n: u64) {

@@ -5,10 +5,10 @@
 //! appended. So every accessor works, and nothing behind this knows the difference.
 
 use super::conf::H2Srv;
-use crate::conn::Connection;
 use crate::request::Request;
 use crate::server;
 use weir_core::logger::LogLevel;
+use weir_core::Connection;
 use weir_core::Session;
 use weir_wire::http1::field::Field;
 use weir_wire::http1::framing;
@@ -45,7 +45,7 @@ pub fn fill(
     }
     request_line(r, &pseudo)?;
     cookies.join(r);
-    let addr_speaks = r.gen().shared.listens[conn.listen.get()].choose(|| conn.local_addr()).http2;
+    let addr_speaks = conn.addr(&r.gen().core).http2;
     if !addr_speaks && !*r.server().conf::<H2Srv>().enable {
         let text = "client attempted to request the server name for which the negotiated \
                     protocol is disabled";

@@ -3,7 +3,6 @@
 use super::link::Link;
 use super::stream::Stream;
 use super::task::{Starter, Task};
-use crate::conn::Connection;
 use crate::h1;
 use crate::module::Flow;
 use crate::phases;
@@ -17,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
+use weir_core::Connection;
 use weir_core::Session;
 
 /// Futures whose memory is kept for the next request.
@@ -30,7 +30,7 @@ pub async fn serve(conn: Rc<Connection>, read: Vec<u8>) {
     let linger = poll_fn(|cx| task.poll(cx)).await;
     drop(task);
     if linger {
-        h1::linger(&conn, conn.default_location()).await;
+        h1::linger(&conn, crate::server::default_location(&conn)).await;
     }
 }
 
@@ -63,7 +63,7 @@ async fn answer(job: Job) {
     h1::log_request(&mut r).await;
     stream.link.close(&stream);
     Counters::add(&worker.counters.writing, -1);
-    worker.give_request(r);
+    crate::pool::give(r);
 }
 
 fn why_unsent(stream: &Stream) -> &'static str {

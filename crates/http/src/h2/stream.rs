@@ -5,12 +5,12 @@
 
 use super::guard;
 use super::link::Link;
-use crate::conn::ConnError;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use weir_core::ConnError;
 use weir_core::OutQueue;
 use weir_runtime::clock;
 use weir_runtime::timer::LazyTimer;

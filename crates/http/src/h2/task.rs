@@ -7,10 +7,12 @@ use super::request;
 use super::serve::Job;
 use super::stream::Stream;
 use crate::conf::{CoreLoc, Lingering};
-use crate::generation::{Server, WorkerGen};
+use crate::generation::{Http, Server};
 use crate::h1;
+use crate::server;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
@@ -54,7 +56,7 @@ pub struct Task<S> {
     /// The beginning of a frame that has not come whole.
     rest: Vec<u8>,
     shared: Rc<ReadBuffer>,
-    gen: Rc<WorkerGen>,
+    gen: Rc<Http>,
     server: Rc<Server>,
     settings_acked: bool,
     goaway_sent: bool,
@@ -75,8 +77,8 @@ pub struct Task<S> {
 
 impl<S: Starter> Task<S> {
     pub fn new(link: Rc<Link>, starter: S, read: Vec<u8>) -> Task<S> {
-        let gen = link.conn.generation();
-        let server = link.conn.default_server_of(&gen);
+        let gen = Http::of(&link.conn.generation());
+        let server = server::default_of(&link.conn, &gen);
         let now = clock::mono_ms();
         let task = Task {
             receiver: Receiver::new(limits(&server), now),
@@ -177,7 +179,8 @@ impl<S: Starter> Task<S> {
     }
 
     fn lingers(&self) -> bool {
-        self.link.conn.default_location().core.lingering_close.as_option() != Some(&Lingering::Off)
+        server::default_location(&self.link.conn).core.lingering_close.as_option()
+            != Some(&Lingering::Off)
     }
 
     fn location(&self) -> &CoreLoc {
@@ -360,7 +363,7 @@ impl<S: Starter> Task<S> {
         let stream = Rc::new(Stream::new(id, Rc::clone(&self.link), window, end, preread));
         self.link.streams.borrow_mut().push(Rc::clone(&stream));
         let conn = Rc::clone(&self.link.conn);
-        let mut request = conn.worker.take_request();
+        let mut request = crate::pool::take();
         h1::begin(&conn, &mut request, &self.gen, &self.server);
         request.set_stream(Rc::clone(&stream));
         request.received = len as u64;
@@ -377,7 +380,7 @@ impl<S: Starter> Task<S> {
     /// Between streams an old generation is not kept; where the newest does not listen on this
     /// address any more, the connection ends.
     fn keep_up(&mut self) {
-        if Rc::ptr_eq(&self.link.conn.worker.gen.borrow(), &self.gen) {
+        if Arc::ptr_eq(&self.link.conn.worker.gen.borrow().shared, &self.gen.core) {
             return;
         }
         match self.link.conn.keep_up() {
@@ -387,9 +390,10 @@ impl<S: Starter> Task<S> {
     }
 
     fn newest_generation(&mut self) {
-        let gen = self.link.conn.generation();
-        if !Rc::ptr_eq(&gen, &self.gen) {
-            self.server = self.link.conn.default_server_of(&gen);
+        let newest = self.link.conn.generation();
+        if !Arc::ptr_eq(&newest.shared, &self.gen.core) {
+            let gen = Http::of(&newest);
+            self.server = server::default_of(&self.link.conn, &gen);
             self.gen = gen;
             self.receiver.limits = limits(&self.server);
         }

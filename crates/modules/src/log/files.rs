@@ -7,8 +7,8 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::rc::Rc;
 
-use weir_http::location::bytes_path;
 use weir_runtime::clock;
+use weir_runtime::fs::bytes_path;
 
 /// `open_log_file_cache`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,9 +11,9 @@ use weir_core::unknown::regex_match;
 use weir_core::Session;
 use weir_http::buf::Buf;
 use weir_http::generation::Location;
-use weir_http::location::bytes_path;
 use weir_http::module::Flow;
 use weir_http::{body, special, Request};
+use weir_runtime::fs::bytes_path;
 use weir_script::template::{Env, Template, VarId};
 
 /// What a program carries from one operation to the next.

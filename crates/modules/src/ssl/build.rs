@@ -6,12 +6,13 @@ use super::ocsp::{check, Mode, Responder};
 use super::stapling::{self, Fetched};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use weir_core::listen::Listen;
+use weir_core::tls::client::{CheckStatus, Clients};
+use weir_core::tls::files::reader;
+use weir_core::tls::words::refusal;
+use weir_core::tls::Tls;
 use weir_http::build::Build;
-use weir_http::conf::{CoreSrv, Listen};
-use weir_http::tls::client::{CheckStatus, Clients};
-use weir_http::tls::files::reader;
-use weir_http::tls::words::refusal;
-use weir_http::tls::Tls;
+use weir_http::conf::CoreSrv;
 use weir_module::{Cf, ConfResult, Diagnostic, Slots};
 use weir_runtime::listen::ListenAddr;
 use weir_tls::judge::Judge;
@@ -47,17 +48,17 @@ pub fn build(b: &mut Build) -> ConfResult {
         conf.staples = staples;
         conf.client_responder = responder;
         let verify = *conf.verify;
-        let core = slots.get_mut::<CoreSrv>();
-        core.tls = made;
-        core.verify_client = verify;
-        core.clients = clients;
+        let base = &mut slots.get_mut::<CoreSrv>().base;
+        base.tls = made;
+        base.verify_client = verify;
+        base.clients = clients;
     }
     check_listens(b.servers)
 }
 
 /// The addresses where TLS is listened for.
 fn secure_addresses(servers: &[Slots]) -> HashSet<ListenAddr> {
-    let all = servers.iter().flat_map(|s| &s.get::<CoreSrv>().listens);
+    let all = servers.iter().flat_map(|s| &s.get::<CoreSrv>().reached.listens);
     all.filter(|l| l.ssl).map(|l| l.addr.clone()).collect()
 }
 
@@ -72,7 +73,7 @@ fn clients(
     let is_alone = !conf.certificates.is_empty() || *conf.reject_handshake;
     let names_authorities =
         !conf.client_certificate.is_empty() || !conf.trusted_certificate.is_empty();
-    let listens = &slots.get::<CoreSrv>().listens;
+    let listens = &slots.get::<CoreSrv>().reached.listens;
     let is_reached = listens.iter().any(|l| secure.contains(&l.addr));
     if *conf.verify == VerifyClient::Off || !(is_alone || is_reached && names_authorities) {
         return Ok(None);
@@ -149,7 +150,10 @@ fn server(
         compress_certificates: *conf.compression,
     };
     let server = Arc::new(Server::new(settings).map_err(emerg)?);
-    Ok(Some(Tls { server, find: has_variables.then_some(certs::find) }))
+    Ok(Some(Tls {
+        server,
+        find: has_variables.then_some(certs::find as weir_core::tls::FindCertificates),
+    }))
 }
 
 fn offer(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Offer> {
@@ -290,7 +294,7 @@ fn check_listens(servers: &[Slots]) -> ConfResult {
     let mut by_addr: HashMap<&ListenAddr, Vec<(usize, &Listen)>> = HashMap::new();
     let (mut secure, mut seen) = (Vec::new(), HashSet::new());
     for (i, s) in servers.iter().enumerate() {
-        for l in &s.get::<CoreSrv>().listens {
+        for l in &s.get::<CoreSrv>().reached.listens {
             by_addr.entry(&l.addr).or_default().push((i, l));
             secure.extend((l.ssl && seen.insert(&l.addr)).then_some(&l.addr));
         }
@@ -313,7 +317,7 @@ fn check_listens(servers: &[Slots]) -> ConfResult {
         if let Some(at) = missing {
             let text = "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive";
             let e = emerg(text);
-            return Err(match servers[at].get::<CoreSrv>().at {
+            return Err(match servers[at].get::<CoreSrv>().reached.at {
                 Some(at) => e.at(at),
                 None => e,
             });

@@ -3,11 +3,12 @@
 use super::conf::SslSrv;
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::generation::WorkerGen;
 use weir_core::logger::LogLevel;
+use weir_core::tls::files::value;
+use weir_core::Connection;
 use weir_core::Session;
-use weir_http::conn::Connection;
-use weir_http::generation::{Server, WorkerGen};
-use weir_http::tls::files::value;
+use weir_http::generation::Http;
 use weir_runtime::clock;
 use weir_tls::server::Certificates;
 
@@ -15,14 +16,16 @@ use weir_tls::server::Certificates;
 pub fn find(
     conn: &Rc<Connection>,
     gen: &Rc<WorkerGen>,
-    server: &Rc<Server>,
+    server: usize,
 ) -> Option<Arc<Certificates>> {
+    let gen = Http::of(gen);
+    let server = Rc::clone(&gen.servers[server]);
     let conf = server.conf::<SslSrv>();
-    let mut r = conn.worker.take_request();
-    r.begin(Rc::clone(conn), Rc::clone(gen), Rc::clone(server), clock::mono_ms());
+    let mut r = weir_http::pool::take();
+    r.begin(Rc::clone(conn), Rc::clone(&gen), Rc::clone(&server), clock::mono_ms());
     let mut pairs = Vec::new();
     for (certificate, key) in conf.certificates.iter().zip(conf.keys.iter()) {
-        let names = (value(&mut r, certificate), value(&mut r, key));
+        let names = (value(&mut *r, certificate), value(&mut *r, key));
         // Made of names that could not be told; the log says which.
         if r.match_failed() {
             break;
@@ -38,6 +41,6 @@ pub fn find(
         }
     }
     let is_whole = pairs.len() == conf.certificates.len();
-    conn.worker.give_request(r);
+    weir_http::pool::give(r);
     is_whole.then(|| Arc::new(Certificates(pairs)))
 }

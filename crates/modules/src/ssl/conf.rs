@@ -3,8 +3,8 @@
 use super::ocsp::{Cache, Mode, Responder};
 use super::stapling::Fetched;
 use std::sync::Arc;
-use weir_http::tls::files::{CacheRule, Loaded, Name};
-use weir_http::tls::words::Places;
+use weir_core::tls::files::{CacheRule, Loaded, Name};
+use weir_core::tls::words::Places;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
 use weir_tls::offer::Protocols;
 use weir_tls::server::VerifyClient;

@@ -4,8 +4,8 @@ use super::conf::{Builtin, SslSrv};
 use super::ocsp::{Cache, Mode};
 use std::sync::Arc;
 use weir_base::units;
-use weir_http::tls::files::{cache_rule, read_passwords, Name};
-use weir_http::tls::words::protocols;
+use weir_core::tls::files::{cache_rule, read_passwords, Name};
+use weir_core::tls::words::protocols;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_tls::offer::{About, Protocols};
 use weir_tls::server::VerifyClient;
@@ -49,11 +49,11 @@ fn bytes(d: &Directive) -> ConfResult<Vec<u8>> {
 
 pub const ROWS: &[Row] = &[
     Row::new("ssl_certificate", HS, Arity::ONE, "", "The file with a server's certificate and its chain; once for each kind of key.", |cf, d| {
-        let name = Name::of(cf, d, 0)?;
+        let name = Name::of::<weir_http::Request>(cf, d, 0)?;
         push(&mut cf.get::<SslSrv>().certificates, name)
     }),
     Row::new("ssl_certificate_key", HS, Arity::ONE, "", "The file with the certificate's key.", |cf, d| {
-        let name = Name::of(cf, d, 0)?;
+        let name = Name::of::<weir_http::Request>(cf, d, 0)?;
         push(&mut cf.get::<SslSrv>().keys, name)
     })
     .note("of stores, store:file: is read; engine: and other stores are refused, because rustls takes keys from files; RSA keys have 2048 bits or more"),

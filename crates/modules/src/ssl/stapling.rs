@@ -8,8 +8,9 @@
 use super::conf::SslSrv;
 use super::ocsp::{ask, Responder};
 use std::sync::Arc;
+use weir_core::generation::Generation;
 use weir_core::logger::{ErrorLog, LogLevel};
-use weir_http::generation::Generation;
+use weir_http::generation::HttpConf;
 use weir_module::{Cf, ConfResult, Diagnostic};
 use weir_resolve::Resolver;
 use weir_runtime::clock;
@@ -99,14 +100,13 @@ fn prepare(
 }
 
 /// The generation is about to be served: answers are fetched from now on.
-pub fn start(gen: &Arc<Generation>) {
-    for server in &gen.servers {
-        let core = &gen.locations[server.location].core;
+pub fn start(gen: &Arc<Generation>, http: &HttpConf) {
+    for server in http.servers.iter().map(|s| &s.base) {
         for fetched in &server.conf::<SslSrv>().staples {
-            let resolver = (*core.resolver).clone();
+            let resolver = server.resolver.clone();
             let job = Arc::new(Job {
                 source: Arc::clone(&fetched.source),
-                resolver: resolver.map(|r| (r, *core.resolver_timeout)),
+                resolver: resolver.map(|r| (r, server.resolver_timeout_ms)),
                 log: Arc::clone(&gen.error_log),
             });
             fetched.staple.fetch_by(Arc::new(move |staple| begin(&job, staple)));

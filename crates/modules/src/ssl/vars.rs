@@ -4,9 +4,9 @@ use sha1::{Digest, Sha1};
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_base::{base64, bytes};
+use weir_core::tls::client::{self, Shown};
+use weir_core::tls::Secure;
 use weir_http::module::{VarArg, Variable};
-use weir_http::tls::client::{self, Shown};
-use weir_http::tls::Secure;
 use weir_http::Request;
 use weir_runtime::clock;
 use weir_tls::rustls::{Connection as TlsConn, HandshakeKind, ProtocolVersion};
@@ -142,7 +142,7 @@ pub const VARIABLES: &[Variable] = &[
 
 /// Only what was shown to a server that asks for it: what another has made of it is its own affair.
 fn with_certificate(r: &Request, f: impl FnOnce(&Cert<'_>)) -> Option<()> {
-    if r.server().core.verify_client == VerifyClient::Off {
+    if r.server().base.verify_client == VerifyClient::Off {
         return None;
     }
     r.conn().stream.tls()?.with(|tls| {
@@ -154,7 +154,7 @@ fn with_certificate(r: &Request, f: impl FnOnce(&Cert<'_>)) -> Option<()> {
 
 fn verify(r: &mut Request, out: &mut Vec<u8>) -> Option<()> {
     r.conn().stream.tls()?;
-    match client::shown(r) {
+    match client::shown(r.conn(), &r.gen().core, &r.server().base) {
         Shown::Nothing => out.extend_from_slice(b"NONE"),
         Shown::Good => out.extend_from_slice(b"SUCCESS"),
         Shown::Bad(why) => {

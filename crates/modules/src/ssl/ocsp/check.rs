@@ -4,10 +4,11 @@
 use super::{ask, Cache, Mode, Responder};
 use crate::ssl::conf::SslSrv;
 use std::rc::Rc;
+use std::sync::Arc;
+use weir_core::generation::Virtual;
 use weir_core::logger::LogLevel;
+use weir_core::Connection;
 use weir_core::LocalFuture;
-use weir_http::conn::Connection;
-use weir_http::generation::{Server, WorkerGen};
 use weir_runtime::clock;
 use weir_tls::ocsp::{judge, question, Asked, Status};
 use weir_tls::rustls::pki_types::CertificateDer;
@@ -17,18 +18,16 @@ use weir_tls::x509::Cert;
 /// Asks about the certificates of a path that was found good; the error is for the client.
 pub fn check(
     conn: &Rc<Connection>,
-    gen: &Rc<WorkerGen>,
-    server: &Rc<Server>,
+    server: &Arc<Virtual>,
     path: Vec<CertificateDer<'static>>,
 ) -> LocalFuture<'static, Result<(), &'static str>> {
-    let one = Check { conn: Rc::clone(conn), gen: Rc::clone(gen), server: Rc::clone(server) };
+    let one = Check { conn: Rc::clone(conn), server: Arc::clone(server) };
     Box::pin(async move { one.all(&path).await })
 }
 
 struct Check {
     conn: Rc<Connection>,
-    gen: Rc<WorkerGen>,
-    server: Rc<Server>,
+    server: Arc<Virtual>,
 }
 
 impl Check {
@@ -71,12 +70,11 @@ impl Check {
         if let Some(status) = kept.as_ref().and_then(|(c, k)| c.get(k, clock::wall_secs())) {
             return Some(status);
         }
-        let place = &self.gen.locations[self.server.location];
-        let resolver = (*place.core.resolver).as_ref();
+        let resolver = self.server.resolver.as_ref();
         if let Some(resolver) = resolver {
-            weir_core::resolver::log_to(resolver, &place.error_log);
+            weir_core::resolver::log_to(resolver, &self.server.error_log);
         }
-        let resolver = resolver.map(|r| (r, *place.core.resolver_timeout));
+        let resolver = resolver.map(|r| (r, self.server.resolver_timeout_ms));
         let log = |level, text: &str| self.log(level, text);
         let bytes = ask(responder, resolver, &question(cert, issuer), &log).await?;
         let now = clock::wall_secs();

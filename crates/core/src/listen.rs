@@ -1,17 +1,73 @@
 //! `listen` and `server_name`, and gathering them into sockets, addresses and names.
 
-use crate::conf::{CoreSrv, Listen, ServerName};
-use crate::generation::{AddrConf, ListenConf, ServerConf};
-use crate::h2::conf::H2Srv;
-use crate::vars::named_regex;
-use std::collections::HashMap;
+use crate::generation::{AddrConf, ListenConf};
+use crate::registry::{named_regex, NamedRegex};
+use crate::session::Session;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
 use weir_base::units;
+use weir_conf::Position;
 use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive, Span};
 use weir_runtime::listen::{ListenAddr, ListenOptions};
 use weir_script::lookup::HostMap;
+
+/// One `listen`.
+#[derive(Clone)]
+pub struct Listen {
+    pub addr: ListenAddr,
+    pub span: Span,
+    pub options: ListenOptions,
+    /// Options of the socket itself were given, so it is bound on its own.
+    pub bind: bool,
+    /// Any socket option was set here.
+    pub set: bool,
+    pub default_server: bool,
+    pub proxy_protocol: bool,
+    pub ssl: bool,
+    pub http2: bool,
+    pub wildcard: bool,
+}
+
+#[derive(Clone)]
+pub struct ServerName {
+    pub name: Vec<u8>,
+    pub regex: Option<NamedRegex>,
+}
+
+/// What a `server` block says of where it is reached.
+#[derive(Default)]
+pub struct Reached {
+    pub listens: Vec<Listen>,
+    /// Their addresses, while the configuration is read.
+    listened: HashSet<ListenAddr>,
+    pub names: Vec<ServerName>,
+    /// `$server_name` and the log's `server:`.
+    pub primary_name: Vec<u8>,
+    /// Where the block stands, for errors found after it was read.
+    pub at: Option<Position>,
+}
+
+impl Reached {
+    /// The block has been read.
+    pub fn close(&mut self, d: &Directive) {
+        self.listened = HashSet::new();
+        self.at = Some(d.position());
+    }
+
+    /// Adds what a `listen` directive names.
+    ///
+    /// # Errors
+    ///
+    /// The block listens there already.
+    pub fn add(&mut self, d: &Directive, listen: Listen) -> ConfResult {
+        if !self.listened.insert(listen.addr.clone()) {
+            return Err(d.fail(format!("a duplicate listen {}", listen.addr)));
+        }
+        self.listens.push(listen);
+        Ok(())
+    }
+}
 
 /// `*:80` for root, `*:8000` for others.
 pub fn default_listen(d: &Directive) -> Listen {
@@ -39,27 +95,23 @@ fn plain(addr: ListenAddr, span: Span) -> Listen {
     }
 }
 
-/// `listen ADDRESS[:PORT] [option …]`
-pub fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let addrs = addresses(d)?;
-    for addr in addrs {
+/// `listen ADDRESS[:PORT] [option …]`: each address with the options that it has everywhere; those of
+/// a protocol alone are `own`'s, which says whether an argument is one.
+pub fn parse(
+    d: &Directive,
+    own: impl Fn(&Directive, usize, &mut Listen) -> ConfResult<bool>,
+) -> ConfResult<Vec<Listen>> {
+    let mut listens = Vec::new();
+    for addr in addresses(d)? {
         let mut listen = plain(addr, d.arg_span(0));
         for i in 1..d.args.len() {
-            option(d, i, &mut listen)?;
+            if !own(d, i, &mut listen)? {
+                option(d, i, &mut listen)?;
+            }
         }
-        if listen.http2 {
-            cf.warn(
-                d,
-                "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead",
-            );
-        }
-        let core = cf.get::<CoreSrv>();
-        if !core.listened.insert(listen.addr.clone()) {
-            return Err(d.fail(format!("a duplicate listen {}", listen.addr)));
-        }
-        core.listens.push(listen);
+        listens.push(listen);
     }
-    Ok(())
+    Ok(listens)
 }
 
 fn addresses(d: &Directive) -> ConfResult<Vec<ListenAddr>> {
@@ -68,7 +120,7 @@ fn addresses(d: &Directive) -> ConfResult<Vec<ListenAddr>> {
     let bad = |e: &str| d.bad(0, format!("{e} in \"{shown}\" of the \"listen\" directive"));
     let e = parse_endpoint(d.arg(0), options).map_err(bad)?;
     if let Host::Unix(path) = e.host {
-        return Ok(vec![ListenAddr::Unix(crate::location::bytes_path(path))]);
+        return Ok(vec![ListenAddr::Unix(weir_runtime::fs::bytes_path(path))]);
     }
     let first = e.port.unwrap_or(80);
     let last = e.last_port.unwrap_or(first);
@@ -116,11 +168,6 @@ fn option(d: &Directive, i: usize, l: &mut Listen) -> ConfResult {
             l.ssl = true;
             return Ok(());
         }
-        b"quic" => return Err(later(d, i, "HTTP/3")),
-        b"http2" => {
-            l.http2 = true;
-            return Ok(());
-        }
         _ => return valued_option(d, i, l),
     }
     l.set = true;
@@ -128,7 +175,7 @@ fn option(d: &Directive, i: usize, l: &mut Listen) -> ConfResult {
     Ok(())
 }
 
-fn later(d: &Directive, i: usize, what: &str) -> Diagnostic {
+pub fn later(d: &Directive, i: usize, what: &str) -> Diagnostic {
     let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
     let mut e = d.bad(i, format!("the \"{shown}\" parameter requires {what}"));
     e.hint = Some(format!("this version of Weir has no {what} yet; remove the parameter"));
@@ -201,8 +248,12 @@ fn keepalive(value: &str, o: &mut ListenOptions) -> Option<()> {
     Some(())
 }
 
-/// `server_name NAME …`
-pub fn set_server_name(cf: &mut Cf, d: &Directive) -> ConfResult {
+/// `server_name NAME …`; `reached` finds the block being read.
+pub fn set_server_name<S: Session>(
+    cf: &mut Cf,
+    d: &Directive,
+    reached: fn(&mut Cf) -> &mut Reached,
+) -> ConfResult {
     for i in 0..d.args.len() {
         let text = d.arg(i).to_vec();
         let shown = String::from_utf8_lossy(&text).into_owned();
@@ -210,14 +261,13 @@ pub fn set_server_name(cf: &mut Cf, d: &Directive) -> ConfResult {
             if text.len() == 1 {
                 return Err(d.bad(i, format!("empty regex in server name \"{shown}\"")));
             }
-            let regex = named_regex(cf, d, i, &text[1..], true)?;
-            let core = cf.get::<CoreSrv>();
-            core.names.push(ServerName { name: text, regex: Some(regex) });
+            let regex = named_regex::<S>(cf, d, i, &text[1..], true)?;
+            reached(cf).names.push(ServerName { name: text, regex: Some(regex) });
             continue;
         }
         let mut name = text;
         if name == b"$hostname" {
-            name = weir_core::syslog::hostname().into_bytes();
+            name = crate::syslog::hostname().into_bytes();
         }
         if name.contains(&b'/') {
             cf.warn(d, format!("server name \"{shown}\" has suspicious symbols"));
@@ -226,9 +276,9 @@ pub fn set_server_name(cf: &mut Cf, d: &Directive) -> ConfResult {
             return Err(d.bad(i, format!("server name \"{shown}\" is invalid")));
         }
         name.make_ascii_lowercase();
-        cf.get::<CoreSrv>().names.push(ServerName { name, regex: None });
+        reached(cf).names.push(ServerName { name, regex: None });
     }
-    let core = cf.get::<CoreSrv>();
+    let core = reached(cf);
     if let Some(first) = core.names.first() {
         let first = &first.name;
         core.primary_name = first.strip_prefix(b".").unwrap_or(first).to_vec();
@@ -247,11 +297,11 @@ struct Gathered {
 
 /// Joins the servers' addresses into sockets. Specific addresses share the wildcard's socket on
 /// the same port unless they asked for one of their own.
-pub fn gather(cf: &mut Cf, servers: &[Arc<ServerConf>]) -> ConfResult<Vec<ListenConf>> {
+pub fn gather(cf: &mut Cf, servers: &[&Reached]) -> ConfResult<Vec<ListenConf>> {
     let mut all: Vec<Gathered> = Vec::new();
     let mut places: HashMap<ListenAddr, usize> = HashMap::new();
     for (id, server) in servers.iter().enumerate() {
-        for l in &server.core.listens {
+        for l in &server.listens {
             let at = *places.entry(l.addr.clone()).or_insert_with(|| {
                 all.push(fresh(l, id));
                 all.len() - 1
@@ -261,13 +311,11 @@ pub fn gather(cf: &mut Cf, servers: &[Arc<ServerConf>]) -> ConfResult<Vec<Listen
         }
     }
     for g in &mut all {
-        let default = &servers[g.addr.default];
         // The only server of an address is it under any name, also where a client that is verified
         // asks for another name in its request than in its hello. (A regular expression may capture.)
         if g.servers == 1 && g.addr.regexes.is_empty() {
             g.addr.names = HostMap::new();
         }
-        g.addr.preface = g.addr.http2 || *default.conf::<H2Srv>().enable;
     }
     Ok(sockets(all))
 }
@@ -291,10 +339,10 @@ fn fresh(l: &Listen, id: usize) -> Gathered {
     }
 }
 
-fn join(g: &mut Gathered, l: &Listen, id: usize, server: &ServerConf) -> ConfResult {
+fn join(g: &mut Gathered, l: &Listen, id: usize, server: &Reached) -> ConfResult {
     let fail = |text: String| {
         let e = Diagnostic::emerg(text).point(l.span);
-        Err(match server.core.at {
+        Err(match server.at {
             Some(at) => e.at(at),
             None => e,
         })
@@ -325,13 +373,13 @@ fn add_names(
     cf: &mut Cf,
     addr: &mut AddrConf,
     id: usize,
-    server: &ServerConf,
+    server: &Reached,
     l: &Listen,
 ) -> ConfResult {
     let unnamed = [ServerName { name: Vec::new(), regex: None }];
-    let names: &[ServerName] = match server.core.names.is_empty() {
+    let names: &[ServerName] = match server.names.is_empty() {
         true => &unnamed,
-        false => &server.core.names,
+        false => &server.names,
     };
     for n in names {
         if let Some((regex, vars)) = &n.regex {
@@ -348,7 +396,7 @@ fn add_names(
             Err(weir_script::lookup::InsertError::Invalid) => {
                 let text = format!("invalid server name or wildcard \"{shown}\" on {}", l.addr);
                 let e = Diagnostic::emerg(text).point(l.span);
-                return Err(match server.core.at {
+                return Err(match server.at {
                     Some(at) => e.at(at),
                     None => e,
                 });
@@ -369,6 +417,7 @@ fn sockets(all: Vec<Gathered>) -> Vec<ListenConf> {
             addr: g.listen.addr.clone(),
             options: g.listen.options,
             addrs: vec![g.addr],
+            part: 0,
         });
     }
     for g in rest {
@@ -382,6 +431,7 @@ fn sockets(all: Vec<Gathered>) -> Vec<ListenConf> {
                 addr: g.listen.addr.clone(),
                 options: g.listen.options,
                 addrs: vec![g.addr],
+                part: 0,
             }),
         }
     }

@@ -1,7 +1,9 @@
 //! One worker: a thread, its event loop, its view of the configuration, its pools.
 
+use crate::counters::{AllCounters, Counters, Tally};
+use crate::deadlines::Deadlines;
 use crate::generation::WorkerGen;
-use crate::request::Request;
+use crate::OutQueue;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -9,11 +11,6 @@ use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_base::bytes::Identity;
-use weir_base::date;
-use weir_core::counters::{AllCounters, Counters, Tally};
-use weir_core::deadlines::Deadlines;
-use weir_core::OutQueue;
-use weir_runtime::clock;
 
 /// Requests kept for reuse; so many of them with buffers of any size in bounds, and the others only
 /// while theirs are small: a worker that once had many at the same time does not keep that memory.
@@ -24,25 +21,18 @@ const POOL_SMALL_BYTES: usize = 8 * 1024;
 const EARLY_TRIES: u8 = 4;
 const EARLY_REST: u8 = 68;
 
-/// A pooled request whose buffers have together grown beyond this is let go.
-const POOL_BUFFERS_MAX_BYTES: usize = 64 * 1024;
-
 pub struct Worker {
     pub id: usize,
     /// The newest generation; a connection takes it at its next request.
     pub gen: RefCell<Rc<WorkerGen>>,
     pub counters: Arc<Counters>,
     pub all: Arc<AllCounters>,
-    // Boxed, because moving a request costs more than answering a small one.
-    #[expect(clippy::vec_box)]
-    pool: RefCell<Vec<Box<Request>>>,
     /// Output queues without anything in them, with their memory.
     queues: RefCell<Vec<OutQueue>>,
     /// Connections that have not sent their first request.
     pub fresh: Deadlines,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<Identity>>>,
     flushers: RefCell<Vec<Box<dyn Fn()>>>,
-    date: Cell<(i64, [u8; 29])>,
     /// Whether requests have lately been there when their connection was accepted.
     early: Cell<u8>,
     /// Set when the worker is to finish: keep-alive connections are closed after their request.
@@ -57,7 +47,7 @@ pub struct Worker {
     pub connections_max: Cell<usize>,
     /// Requests that run behind answers.
     pub detached: Cell<usize>,
-    pub(crate) not_detached: Tally,
+    pub not_detached: Tally,
 }
 
 impl Worker {
@@ -67,12 +57,10 @@ impl Worker {
             gen: RefCell::new(gen),
             counters: Arc::clone(&all.each[id]),
             all,
-            pool: RefCell::new(Vec::new()),
             queues: RefCell::new(Vec::new()),
             fresh: Deadlines::default(),
             locals: RefCell::default(),
             flushers: RefCell::default(),
-            date: Cell::new((i64::MIN, [0; 29])),
             early: Cell::new(EARLY_TRIES),
             closing: Cell::new(false),
             has_successor: Cell::new(false),
@@ -92,7 +80,7 @@ impl Worker {
     /// Whether to read from a fresh connection before the event loop says that there is something.
     /// Under load there mostly is, and the connection need not be registered; otherwise the call
     /// would be wasted, so after a few misses only one connection in many is tried.
-    pub(crate) fn try_early(&self) -> bool {
+    pub fn try_early(&self) -> bool {
         match self.early.get() {
             0 => {
                 self.early.set(EARLY_REST);
@@ -106,7 +94,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn early_result(&self, hit: bool) {
+    pub fn early_result(&self, hit: bool) {
         match (hit, self.early.get()) {
             (true, _) => self.early.set(EARLY_TRIES),
             (false, n) if n <= EARLY_TRIES => {
@@ -118,7 +106,7 @@ impl Worker {
 
     /// How many requests may run behind answers: each has a connection to a server, and clients
     /// are not to suffer from them.
-    pub(crate) fn detached_max(&self) -> usize {
+    pub fn detached_max(&self) -> usize {
         (self.connections_max.get() / 2).max(1)
     }
 
@@ -127,36 +115,18 @@ impl Worker {
         self.connections.get() == 0 && self.detached.get() == 0
     }
 
-    pub fn take_request(&self) -> Box<Request> {
-        self.pool.borrow_mut().pop().unwrap_or_default()
-    }
-
-    pub fn give_request(&self, mut r: Box<Request>) {
-        r.recycle();
-        let mut pool = self.pool.borrow_mut();
-        let is_kept = match pool.len() {
-            0..POOL_LARGE_MAX => r.kept_bytes() <= POOL_BUFFERS_MAX_BYTES,
-            POOL_LARGE_MAX..POOL_MAX => r.kept_bytes() <= POOL_SMALL_BYTES,
-            _ => false,
-        };
-        if is_kept {
-            pool.push(r);
-        }
-    }
-
     /// Lets go of what is kept for requests to come, the modules' part (open files, idle upstream
     /// connections) as well: the worker is about to rest.
     pub fn free_pools(&self) {
-        self.pool.take();
         self.queues.take();
         self.locals.take();
     }
 
-    pub(crate) fn take_queue(&self) -> OutQueue {
+    pub fn take_queue(&self) -> OutQueue {
         self.queues.borrow_mut().pop().unwrap_or_default()
     }
 
-    pub(crate) fn give_queue(&self, queue: OutQueue) {
+    pub fn give_queue(&self, queue: OutQueue) {
         let mut pool = self.queues.borrow_mut();
         let is_kept = match pool.len() {
             0..POOL_LARGE_MAX => true,
@@ -187,17 +157,5 @@ impl Worker {
 
     pub fn flush(&self) {
         self.flushers.borrow().iter().for_each(|f| f());
-    }
-
-    /// The Date header's value, formatted once a second.
-    pub fn http_date(&self) -> [u8; 29] {
-        let now = clock::wall_secs();
-        let (secs, text) = self.date.get();
-        if secs == now {
-            return text;
-        }
-        let text = date::http_time(now);
-        self.date.set((now, text));
-        text
     }
 }

@@ -1,13 +1,13 @@
 //! Certificates and keys as directives name them, for servers and towards servers alike; those
 //! whose names have variables are loaded by the worker, and kept as `…ssl_certificate_cache` says.
 
-use crate::Request;
+use crate::registry::template;
+use crate::Session;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_base::units;
-use weir_core::Session;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive};
 use weir_runtime::clock;
 use weir_script::template::Template;
@@ -22,11 +22,11 @@ pub struct Name {
 }
 
 impl Name {
-    pub fn of(cf: &mut Cf, d: &Directive, i: usize) -> ConfResult<Name> {
+    pub fn of<S: Session>(cf: &mut Cf, d: &Directive, i: usize) -> ConfResult<Name> {
         let text = d.arg(i).to_vec();
         // What stands in the configuration itself is taken as it is.
         let template = match text.contains(&b'$') {
-            true => Some(Arc::new(crate::vars::template(cf, d, i)?)),
+            true => Some(Arc::new(template::<S>(cf, d, i)?)),
             false => None,
         };
         Ok(Name { text, template })
@@ -70,7 +70,7 @@ pub fn cache_rule(d: &Directive) -> ConfResult<Option<CacheRule>> {
 pub fn read_passwords(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Vec<Vec<u8>>>> {
     let path = cf.full_conf_path(d.arg(0));
     let text = cf.read_file(&path).map_err(|e| {
-        let why = weir_core::os_text(&e);
+        let why = crate::os_text(&e);
         d.bad(0, format!("open() \"{}\" failed ({why})", path.display()))
     })?;
     Ok(Arc::new(weir_tls::pem::passwords(&text)))
@@ -162,7 +162,7 @@ impl Loaded {
 }
 
 /// What a name is for this request.
-pub fn value(r: &mut Request, name: &Name) -> Vec<u8> {
+pub fn value<S: Session>(r: &mut S, name: &Name) -> Vec<u8> {
     match &name.template {
         Some(template) => r.eval(template),
         None => name.text.clone(),

@@ -8,10 +8,10 @@ pub mod client;
 pub mod files;
 pub mod words;
 
-use crate::conn::Connection;
-use crate::generation::{AddrConf, Server, WorkerGen};
-use crate::h2::conf::H2Srv;
-use crate::server;
+use crate::connection::Connection;
+use crate::counters::Counters;
+use crate::generation::{AddrConf, Generation, WorkerGen};
+use crate::logger::LogLevel;
 use client::Verdicts;
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -19,8 +19,6 @@ use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use weir_core::counters::Counters;
-use weir_core::logger::LogLevel;
 use weir_script::regex::MatchError;
 use weir_tls::rustls::server::{Accepted, ClientHello};
 use weir_tls::rustls::{CipherSuite, NamedGroup, ServerConfig, SignatureScheme};
@@ -34,9 +32,8 @@ const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 /// The same with `internal_error`.
 const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
-/// Finds the certificates of one handshake, where variables name them.
-pub type FindCertificates =
-    fn(&Rc<Connection>, &Rc<WorkerGen>, &Rc<Server>) -> Option<Arc<Certificates>>;
+/// Finds the certificates of one handshake with a server (its number), where variables name them.
+pub type FindCertificates = fn(&Rc<Connection>, &Rc<WorkerGen>, usize) -> Option<Arc<Certificates>>;
 
 /// A server's TLS as the connections use it.
 pub struct Tls {
@@ -51,7 +48,7 @@ pub struct Secure {
     pub name: Option<Box<[u8]>>,
     /// A server has that name: its generation's number and its own.
     found: Cell<Option<(u64, usize)>>,
-    is_found: Cell<bool>,
+    pub is_found: Cell<bool>,
     verdicts: Verdicts,
     pub ciphers: Vec<CipherSuite>,
     pub groups: Vec<NamedGroup>,
@@ -70,14 +67,14 @@ impl Secure {
     }
 
     /// The server that has the name the client asked for.
-    pub fn server(&self, gen: &WorkerGen, addr: &AddrConf) -> Result<Option<usize>, MatchError> {
+    pub fn server(&self, gen: &Generation, addr: &AddrConf) -> Result<Option<usize>, MatchError> {
         let Some(name) = self.name.as_deref() else { return Ok(None) };
-        if let Some((_, id)) = self.found.get().filter(|(number, _)| *number == gen.shared.number) {
+        if let Some((_, id)) = self.found.get().filter(|(number, _)| *number == gen.number) {
             return Ok(Some(id));
         }
-        let id = server::of_name(addr, &name.to_ascii_lowercase())?;
+        let id = addr.server_of(&name.to_ascii_lowercase())?;
         if let Some(id) = id {
-            self.found.set(Some((gen.shared.number, id)));
+            self.found.set(Some((gen.number, id)));
         }
         Ok(id)
     }
@@ -87,13 +84,13 @@ impl Secure {
 /// speaks plain HTTP. Answers what was read beyond; `None` when there is nothing to serve.
 pub async fn accept(conn: &Rc<Connection>, leftover: Vec<u8>) -> Option<Vec<u8>> {
     let gen = conn.generation();
-    let addr = gen.shared.listens[conn.listen.get()].choose(|| conn.local_addr());
+    let addr = conn.addr(&gen.shared);
     if !addr.ssl {
         return Some(leftover);
     }
     conn.tls_port.set(true);
-    let core = Rc::clone(&gen.servers[addr.default]);
-    let deadline = conn.start_ms + *core.core.client_header_timeout;
+    let default = conn.server(&gen.shared, addr.default);
+    let deadline = conn.start_ms + default.handshake_timeout_ms;
     let mut first = leftover;
     if first.is_empty() && !read_first(conn, &mut first, deadline).await {
         return None;
@@ -102,7 +99,7 @@ pub async fn accept(conn: &Rc<Connection>, leftover: Vec<u8>) -> Option<Vec<u8>>
     if first[0] != 0x16 && first[0] & 0x80 == 0 {
         return Some(first);
     }
-    if *conn.default_location().core.tcp_nodelay {
+    if default.tcp_nodelay {
         conn.set_nodelay();
     }
     match handshake(conn, &gen, addr, &first, deadline).await {
@@ -150,16 +147,16 @@ async fn handshake(
     })
     .await?;
     let secure = Secure::of(&accepted.client_hello());
-    let id = secure.server(gen, addr).map_err(|e| format!("{e} while SSL handshaking"))?;
+    let id = secure.server(&gen.shared, addr).map_err(|e| format!("{e} while SSL handshaking"))?;
     secure.is_found.set(id.is_some());
     let _ = conn.secure.set(Box::new(secure));
     // A server without certificates of its own is served with the default server's.
-    let chosen = &gen.servers[id.unwrap_or(addr.default)];
-    let server = match chosen.core.tls {
-        Some(_) => chosen,
-        None => &gen.servers[addr.default],
+    let chosen = conn.server(&gen.shared, id.unwrap_or(addr.default));
+    let number = match chosen.tls {
+        Some(_) => id.unwrap_or(addr.default),
+        None => addr.default,
     };
-    let tls = server.core.tls.as_ref();
+    let tls = conn.server(&gen.shared, number).tls.as_ref();
     let tls = tls.filter(|t| !t.server.reject);
     let Some(tls) = tls else {
         refuse(conn, &UNRECOGNIZED_NAME);
@@ -169,14 +166,14 @@ async fn handshake(
                 .to_string(),
         );
     };
-    let http2 = addr.http2 || *chosen.conf::<H2Srv>().enable;
-    begin(conn, gen, server, tls, accepted, http2)?;
+    let http2 = addr.http2 || chosen.http2;
+    begin(conn, gen, number, tls, accepted, http2)?;
     poll_fn(|cx| match conn.stream.poll_handshake(cx) {
         Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(late())),
         Poll::Ready(done) => Poll::Ready(done.map_err(|e| failed(&e))),
     })
     .await?;
-    match client::judge(conn, gen, chosen, deadline).await {
+    match client::judge(conn, &gen.shared, chosen, deadline).await {
         true => Ok(()),
         false => Err(late()),
     }
@@ -185,7 +182,7 @@ async fn handshake(
 fn begin(
     conn: &Rc<Connection>,
     gen: &Rc<WorkerGen>,
-    server: &Rc<Server>,
+    server: usize,
     tls: &Tls,
     accepted: Accepted,
     http2: bool,
@@ -221,7 +218,7 @@ fn refuse(conn: &Connection, alert: &[u8]) {
     let _ = conn.stream.socket().try_write(&[IoSlice::new(alert)], false);
 }
 
-fn late() -> String {
+pub fn late() -> String {
     "client timed out (110: Connection timed out) while SSL handshaking".to_string()
 }
 

@@ -2,10 +2,10 @@
 //! it, as bytes beside its descriptor. Only one without TLS that waits for its next request goes:
 //! nothing of it is half done. Times are of the monotonic clock, which both processes share.
 
-use crate::conn::Connection;
+use crate::connection::Connection;
+use crate::ClientAddr;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use weir_core::ClientAddr;
 use weir_runtime::listen::ListenAddr;
 use weir_wire::proxy_protocol::Proxied;
 
@@ -41,7 +41,7 @@ impl Connection {
     /// Whether it ends with the request that is served, because the worker is to finish; one that
     /// another process will take goes on.
     #[inline]
-    pub(crate) fn ends_with_worker(&self) -> bool {
+    pub fn ends_with_worker(&self) -> bool {
         self.worker.closing.get() && !(self.worker.hands_on.get() && self.is_plain())
     }
 

@@ -1,17 +1,17 @@
 //! A client connection: its socket, its addresses, its output queue, its one timer.
 
-use crate::generation::{Location, Server, WorkerGen};
-use crate::request::Request;
+use crate::generation::{AddrConf, Generation, Virtual, WorkerGen};
+use crate::logger::LogLevel;
 use crate::tls::Secure;
 use crate::worker::Worker;
+use crate::{ClientAddr, OutQueue};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{ready, Context, Poll, Waker};
-use weir_core::logger::LogLevel;
-use weir_core::{ClientAddr, OutQueue};
 use weir_runtime::clock;
 use weir_runtime::net::Stream;
 use weir_runtime::timer::LazyTimer;
@@ -30,7 +30,7 @@ pub struct Connection {
     /// It came to an address with TLS.
     pub tls_port: Cell<bool>,
     /// It leads nowhere and stands for one with TLS.
-    pub(crate) like_tls: Cell<bool>,
+    pub like_tls: Cell<bool>,
     /// What the handshake told.
     pub secure: OnceCell<Box<Secure>>,
     /// `$connection`: unique over all workers.
@@ -69,13 +69,13 @@ pub struct Connection {
     /// Monotonic ms until which the next request may begin.
     pub keepalive_deadline: Cell<u64>,
     /// The first bytes may be HTTP/2's preface.
-    pub(crate) may_speak_h2: Cell<bool>,
+    pub may_speak_h2: Cell<bool>,
     /// The task to wake when the worker is to finish, if it ends by itself then.
-    pub(crate) ender: RefCell<Option<Waker>>,
+    pub ender: RefCell<Option<Waker>>,
     /// Coarse monotonic ms before which an idle connection is not closed by us.
     pub keepalive_least: Cell<u64>,
     /// Another process has it now.
-    pub(crate) carried_away: Cell<bool>,
+    pub carried_away: Cell<bool>,
 }
 
 /// How a wait for the client ended badly.
@@ -165,24 +165,23 @@ impl Connection {
         Rc::ptr_eq(&self.gen.borrow(), gen) && !self.waiting.get()
     }
 
-    /// The server of a request that has not named one yet: the one whose name the client asked for
-    /// in its TLS hello, or the address' default.
-    pub fn default_server_of(&self, gen: &Rc<WorkerGen>) -> Rc<Server> {
-        let listen = &gen.shared.listens[self.listen.get()];
-        let addr = listen.choose(|| self.local_addr());
+    /// The address it came to, in that generation.
+    pub fn addr<'g>(&self, gen: &'g Generation) -> &'g AddrConf {
+        gen.listens[self.listen.get()].choose(|| self.local_addr())
+    }
+
+    /// The number of the server of a session that has not named one yet: the one whose name the client
+    /// asked for in its TLS hello, or the address' default.
+    pub fn default_server(&self, gen: &Generation) -> usize {
+        let addr = self.addr(gen);
         // Names were matched in the handshake; only a new configuration can fail to here.
         let asked = self.secure.get().and_then(|s| s.server(gen, addr).ok().flatten());
-        Rc::clone(&gen.servers[asked.unwrap_or(addr.default)])
+        asked.unwrap_or(addr.default)
     }
 
-    pub fn default_server(&self) -> Rc<Server> {
-        self.default_server_of(&self.generation())
-    }
-
-    pub fn default_location(&self) -> Rc<Location> {
-        let gen = self.generation();
-        let server = self.default_server_of(&gen);
-        Rc::clone(&gen.locations[server.location])
+    /// A server of its protocol, by its number.
+    pub fn server<'g>(&self, gen: &'g Generation, id: usize) -> &'g Arc<Virtual> {
+        &gen.servers(&gen.listens[self.listen.get()])[id]
     }
 
     /// Logs without a request.
@@ -193,7 +192,9 @@ impl Connection {
         if let Some(local) = self.local_addr() {
             line.extend_from_slice(format!(", server: {local}").as_bytes());
         }
-        self.default_location().error_log.log(level, Some(self.serial), &line);
+        let gen = self.generation();
+        let server = self.server(&gen.shared, self.default_server(&gen.shared));
+        server.error_log.log(level, Some(self.serial), &line);
     }
 
     /// Ready once the deadline for reading has passed.
@@ -202,8 +203,13 @@ impl Connection {
     }
 
     /// Wakes the task if it waits for the client with a deadline.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         self.timer.borrow_mut().wake();
+    }
+
+    /// Whether the client's address is known to be an IP one.
+    pub fn is_ip(&self) -> bool {
+        matches!(self.client, ClientAddr::Ip(_))
     }
 
     /// Whether the client speaks TLS.
@@ -228,17 +234,15 @@ impl Connection {
         })
     }
 
-    /// Waits for a request and begins to read it into one from the worker's pool; `false` at the
-    /// end of the stream. A connection that waits holds none.
-    pub fn poll_read_request(
+    /// Waits for bytes and reads them into a buffer that is taken when they are there; 0 is the end.
+    pub fn poll_read_lazy<T>(
         &self,
         cx: &mut Context<'_>,
         room: usize,
-        slot: &mut Option<Box<Request>>,
+        slot: &mut T,
+        buf: impl Fn(&mut T) -> &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
-        let read = self.stream.poll_read_lazy(cx, room, slot, |slot| {
-            &mut slot.get_or_insert_with(|| self.worker.take_request()).buf
-        });
+        let read = self.stream.poll_read_lazy(cx, room, slot, buf);
         read.map_ok(|n| {
             self.bytes_in.set(self.bytes_in.get() + n as u64);
             n
@@ -387,7 +391,7 @@ impl Connection {
     }
 
     /// Throws away what is queued.
-    pub(crate) fn drop_output(&self) {
+    pub fn drop_output(&self) {
         let mut out = self.out.borrow_mut();
         self.dropped.set(self.dropped.get() + out.queued());
         out.clear();
@@ -452,23 +456,23 @@ impl Connection {
 
     /// What is queued is the last: it leaves in one packet with the end of the stream, which
     /// [`Connection::end_sending`] must follow.
-    pub(crate) fn will_end(&self) {
+    pub fn will_end(&self) {
         self.ending.set(true);
     }
 
     /// The sending half is still to be closed behind the last that was queued.
-    pub(crate) fn will_end_soon(&self) -> bool {
+    pub fn will_end_soon(&self) -> bool {
         self.ending.get()
     }
 
     /// Closes the sending half.
-    pub(crate) fn end_sending(&self) {
+    pub fn end_sending(&self) {
         self.ending.set(false);
         self.stream.shutdown_write();
     }
 
     /// Takes an output queue from the worker's pool for the request that begins.
-    pub(crate) fn take_queue(&self) {
+    pub fn take_queue(&self) {
         let mut out = self.out.borrow_mut();
         if out.is_bare() {
             *out = self.worker.take_queue();
@@ -476,7 +480,7 @@ impl Connection {
     }
 
     /// Gives the output queue back, while the connection waits.
-    pub(crate) fn give_queue(&self) {
+    pub fn give_queue(&self) {
         let mut out = self.out.borrow_mut();
         if out.is_spare() {
             let queue = std::mem::take(&mut *out);

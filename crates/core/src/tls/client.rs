@@ -8,17 +8,14 @@
 //! Difference from nginx: there the default server's verdict, and its OCSP responder's, hold for
 //! all servers of the address.
 
-use super::late;
-use crate::conn::Connection;
-use crate::generation::{Server, WorkerGen};
-use crate::request::Request;
+use crate::connection::Connection;
+use crate::generation::{Generation, Virtual};
+use crate::LocalFuture;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
-use weir_core::logger::LogLevel;
-use weir_core::LocalFuture;
-use weir_core::Session;
 use weir_runtime::clock;
 use weir_tls::judge::{Judge, Mark};
 use weir_tls::rustls::pki_types::CertificateDer;
@@ -32,8 +29,7 @@ const VERDICTS_MAX: usize = 8;
 /// Asks whether certificates that were found good have been revoked; the error is why not to serve.
 pub type CheckStatus = fn(
     &Rc<Connection>,
-    &Rc<WorkerGen>,
-    &Rc<Server>,
+    &Arc<Virtual>,
     Vec<CertificateDer<'static>>,
 ) -> LocalFuture<'static, Result<(), &'static str>>;
 
@@ -77,13 +73,17 @@ pub enum Shown {
     Bad(&'static str),
 }
 
-/// Why a request must not be served on its connection.
-pub enum Objection {
-    None,
-    /// A status to answer with.
-    Status(u16),
-    /// It has yet to be asked about.
+/// What a server thinks of the certificate that a client has shown, or has not.
+pub enum Opinion {
+    /// None was shown.
+    Missing,
+    /// Its path is not trusted.
+    Untrusted(ChainError),
+    /// Its path is trusted, and whether it was revoked has yet to be asked.
     Unasked,
+    /// It was revoked, or that could not be found out.
+    Revoked(&'static str),
+    Good,
 }
 
 fn peer_certificates(tls: &TlsConn) -> Option<&[CertificateDer<'static>]> {
@@ -91,12 +91,16 @@ fn peer_certificates(tls: &TlsConn) -> Option<&[CertificateDer<'static>]> {
 }
 
 /// Whose judgement holds for a server: its own, or the default server's if it has no TLS at all.
-fn judging(conn: &Connection, gen: &Rc<WorkerGen>, server: &Rc<Server>) -> Option<Rc<Server>> {
-    if server.core.clients.is_some() {
-        return Some(Rc::clone(server));
+fn judging<'g>(
+    conn: &Connection,
+    gen: &'g Generation,
+    server: &'g Arc<Virtual>,
+) -> Option<&'g Arc<Virtual>> {
+    if server.clients.is_some() {
+        return Some(server);
     }
-    let addr = gen.shared.listens[conn.listen.get()].choose(|| conn.local_addr());
-    Some(&gen.servers[addr.default]).filter(|s| s.core.clients.is_some()).map(Rc::clone)
+    let default = conn.addr(gen).default;
+    Some(conn.server(gen, default)).filter(|s| s.clients.is_some())
 }
 
 /// What is thought of the certificate; nothing if there is none.
@@ -124,34 +128,29 @@ fn verdict(conn: &Connection, clients: Option<&Clients>) -> Option<Verdict> {
 /// no time left to ask about it.
 pub(super) async fn judge(
     conn: &Rc<Connection>,
-    gen: &Rc<WorkerGen>,
-    server: &Rc<Server>,
+    gen: &Generation,
+    server: &Arc<Virtual>,
     deadline: u64,
 ) -> bool {
-    if server.core.verify_client == VerifyClient::Off {
+    if server.verify_client == VerifyClient::Off {
         return true;
     }
     let Some(server) = judging(conn, gen, server) else { return true };
-    match verdict(conn, server.core.clients.as_ref()) {
-        Some(Verdict { status: None, .. }) => ask(conn, gen, &server, deadline).await,
+    match verdict(conn, server.clients.as_ref()) {
+        Some(Verdict { status: None, .. }) => ask(conn, server, deadline).await,
         _ => true,
     }
 }
 
 /// Waits for what is found out about the certificate; `false` when that took too long.
-async fn ask(
-    conn: &Rc<Connection>,
-    gen: &Rc<WorkerGen>,
-    server: &Rc<Server>,
-    deadline: u64,
-) -> bool {
-    let Some(clients) = &server.core.clients else { return true };
+async fn ask(conn: &Rc<Connection>, server: &Arc<Virtual>, deadline: u64) -> bool {
+    let Some(clients) = &server.clients else { return true };
     let (Some(check), Some(secure)) = (clients.check, conn.secure.get()) else { return true };
     let path = conn
         .stream
         .tls()
         .and_then(|s| s.with(|tls| peer_certificates(tls).map(|shown| clients.judge.path(shown))));
-    let mut asking = check(conn, gen, server, path.unwrap_or_default());
+    let mut asking = check(conn, server, path.unwrap_or_default());
     let checked = poll_fn(|cx| match asking.as_mut().poll(cx) {
         Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| None),
         Poll::Ready(checked) => Poll::Ready(Some(checked)),
@@ -162,77 +161,42 @@ async fn ask(
     true
 }
 
-/// Whether a request must not be served on its connection.
-#[cold]
-pub fn objection(r: &mut Request) -> Objection {
-    let conn = Rc::clone(r.conn());
-    let Some(secure) = conn.secure.get() else {
-        r.log(LogLevel::Info, "client sent plain HTTP request to HTTPS port");
-        return Objection::Status(497);
-    };
-    let verify = r.server().core.verify_client;
-    if verify == VerifyClient::Off {
-        return Objection::None;
-    }
-    if secure.is_found.get() && secure.name.as_deref() != Some(&r.host) && !r.host.is_empty() {
-        let text = "client attempted to request the server name different from the one that was \
-                    negotiated";
-        r.log(LogLevel::Info, text);
-        // The page is one of the server that was negotiated.
-        r.set_server(conn.default_server_of(&Rc::clone(r.gen())));
-        return Objection::Status(421);
-    }
-    let server = judging(&conn, r.gen(), r.server());
-    let verdict = verdict(&conn, server.as_ref().and_then(|s| s.core.clients.as_ref()));
-    let refused = |why: String| format!("client SSL certificate verify error: {why}");
-    match verdict.map(|v| (v.chain, v.status)) {
-        Some((Err(e), _)) if verify != VerifyClient::OptionalNoCa || !e.is_unknown_issuer() => {
-            r.log(LogLevel::Info, &refused(format!("({}:{})", e.number(), e.text())));
-            Objection::Status(495)
-        }
-        None if verify == VerifyClient::On => {
-            r.log(LogLevel::Info, "client sent no required SSL certificate");
-            Objection::Status(496)
-        }
-        Some((_, None)) => Objection::Unasked,
-        Some((_, Some(Err(why)))) => {
-            r.log(LogLevel::Info, &refused(why.to_string()));
-            Objection::Status(495)
-        }
-        _ => Objection::None,
+/// What the server that answers thinks of the client's certificate.
+pub fn opinion(conn: &Connection, gen: &Generation, server: &Arc<Virtual>) -> Opinion {
+    let judging = judging(conn, gen, server);
+    match verdict(conn, judging.and_then(|s| s.clients.as_ref())) {
+        None => Opinion::Missing,
+        Some(Verdict { chain: Err(e), .. }) => Opinion::Untrusted(e),
+        Some(Verdict { status: None, .. }) => Opinion::Unasked,
+        Some(Verdict { status: Some(Err(why)), .. }) => Opinion::Revoked(why),
+        Some(Verdict { status: Some(Ok(())), .. }) => Opinion::Good,
     }
 }
 
-/// Asks about the certificate on behalf of a server that the handshake was not done with, and says
-/// then whether the request may be served.
-pub async fn objection_after_asking(r: &mut Request) -> Option<u16> {
-    let conn = Rc::clone(r.conn());
-    let gen = Rc::clone(r.gen());
-    let server = judging(&conn, &gen, r.server())?;
-    let deadline = clock::mono_ms() + *r.server().core.client_header_timeout;
-    if !ask(&conn, &gen, &server, deadline).await {
-        r.log(LogLevel::Info, &late());
-        return Some(408);
-    }
-    match objection(r) {
-        Objection::None => None,
-        Objection::Status(status) => Some(status),
-        Objection::Unasked => Some(495),
+/// Asks about the certificate on behalf of a server that the handshake was not done with; `false`
+/// when there was no time left.
+pub async fn ask_for(
+    conn: &Rc<Connection>,
+    gen: &Generation,
+    server: &Arc<Virtual>,
+    deadline: u64,
+) -> bool {
+    match judging(conn, gen, server) {
+        Some(judging) => ask(conn, judging, deadline).await,
+        None => true,
     }
 }
 
-/// What the client has shown to the server of this request: nothing to one that does not ask.
-pub fn shown(r: &Request) -> Shown {
-    let conn = r.conn();
-    if r.server().core.verify_client == VerifyClient::Off {
+/// What the client has shown to a server: nothing to one that does not ask.
+pub fn shown(conn: &Connection, gen: &Generation, server: &Arc<Virtual>) -> Shown {
+    if server.verify_client == VerifyClient::Off {
         return Shown::Nothing;
     }
-    let server = judging(conn, r.gen(), r.server());
-    match verdict(conn, server.as_ref().and_then(|s| s.core.clients.as_ref())) {
-        None => Shown::Nothing,
-        Some(Verdict { chain: Err(e), .. }) => Shown::Bad(e.text()),
-        Some(Verdict { status: Some(Ok(())), .. }) => Shown::Good,
-        Some(Verdict { status: Some(Err(why)), .. }) => Shown::Bad(why),
-        Some(Verdict { status: None, .. }) => Shown::Bad("certificate status unknown"),
+    match opinion(conn, gen, server) {
+        Opinion::Missing => Shown::Nothing,
+        Opinion::Untrusted(e) => Shown::Bad(e.text()),
+        Opinion::Good => Shown::Good,
+        Opinion::Revoked(why) => Shown::Bad(why),
+        Opinion::Unasked => Shown::Bad("certificate status unknown"),
     }
 }

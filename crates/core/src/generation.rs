@@ -1,0 +1,209 @@
+//! A generation: one loaded configuration, immutable and shared, and each worker's view of it.
+//!
+//! What every protocol has is here: its number, the slots of the main context, the sockets, the log.
+//! What a protocol makes of its own block is a [`PartConf`] beside the others; nothing here knows
+//! what is in it.
+
+use crate::logger::ErrorLog;
+use crate::tls::client::Clients;
+use crate::tls::Tls;
+use std::any::Any;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_module::{ConfType, Slots};
+use weir_resolve::Resolver;
+use weir_runtime::listen::{ListenAddr, ListenOptions};
+use weir_script::lookup::HostMap;
+use weir_script::regex::{MatchError, Regex};
+use weir_script::template::VarId;
+use weir_tls::server::VerifyClient;
+
+/// A `server` block as far as accepting a connection is concerned, whatever its protocol.
+#[derive(Default)]
+pub struct Virtual {
+    /// Its merged slots of the server level.
+    pub slots: Slots,
+    /// What TLS clients are offered.
+    pub tls: Option<Tls>,
+    pub verify_client: VerifyClient,
+    /// What clients' certificates are judged by; nothing for a server that is not verifying, or
+    /// that leaves all of TLS to the default one.
+    pub clients: Option<Clients>,
+    /// For the handshake and all that comes before the first request.
+    pub handshake_timeout_ms: u64,
+    /// It speaks HTTP/2 on addresses with TLS.
+    pub http2: bool,
+    pub tcp_nodelay: bool,
+    pub error_log: Arc<ErrorLog>,
+    pub resolver: Option<Arc<Resolver>>,
+    pub resolver_timeout_ms: u64,
+}
+
+impl Virtual {
+    /// A module's configuration here.
+    pub fn conf<T: ConfType>(&self) -> &T {
+        self.slots.get::<T>()
+    }
+}
+
+/// What one protocol has made of its block.
+pub struct PartConf {
+    /// Its servers, by their numbers.
+    pub servers: Vec<Arc<Virtual>>,
+    pub shared: Arc<dyn Any + Send + Sync>,
+    /// Makes a worker's own view of `shared`.
+    pub view: fn(&Arc<Generation>, &Arc<dyn Any + Send + Sync>) -> Rc<dyn Any>,
+}
+
+/// An expression, what it leads to, and the variables its named groups set.
+pub type RegexTarget = (Arc<Regex>, usize, Vec<(usize, VarId)>);
+
+/// The servers that share one address, by name.
+pub struct AddrConf {
+    /// The address as configured; a wildcard socket serves several.
+    pub addr: ListenAddr,
+    pub default: usize,
+    pub names: HostMap<usize>,
+    pub regexes: Vec<RegexTarget>,
+    pub proxy_protocol: bool,
+    pub ssl: bool,
+    /// `listen … http2`: every server here speaks it.
+    pub http2: bool,
+    /// A connection may begin with HTTP/2's preface.
+    pub preface: bool,
+}
+
+impl AddrConf {
+    /// The server that has a name, by whatever kind of name.
+    ///
+    /// # Errors
+    ///
+    /// An expression could not tell whether the name is its.
+    pub fn server_of(&self, name: &[u8]) -> Result<Option<usize>, MatchError> {
+        if let Some(id) = self.names.get(name) {
+            return Ok(Some(*id));
+        }
+        for (regex, id, _) in &self.regexes {
+            if regex.is_match(name)? {
+                return Ok(Some(*id));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// One socket to listen on, and the addresses it stands for.
+pub struct ListenConf {
+    pub addr: ListenAddr,
+    pub options: ListenOptions,
+    /// The first is the socket's own address (the wildcard, when there are several); the others
+    /// are in order.
+    pub addrs: Vec<AddrConf>,
+    /// Which of the generation's parts serves it.
+    pub part: usize,
+}
+
+impl ListenConf {
+    /// Which of its addresses a connection came to.
+    pub fn choose(&self, local: impl FnOnce() -> Option<SocketAddr>) -> &AddrConf {
+        if self.addrs.len() > 1 {
+            if let Some(local) = local() {
+                let wanted = ListenAddr::Ip(local);
+                let others = &self.addrs[1..];
+                if let Ok(at) = others.binary_search_by(|a| a.addr.cmp(&wanted)) {
+                    return &others[at];
+                }
+            }
+        }
+        &self.addrs[0]
+    }
+}
+
+/// The sockets of a generation; some have thousands.
+#[derive(Default)]
+pub struct Listens {
+    all: Vec<ListenConf>,
+    /// Places in `all`, in the order of their addresses.
+    by_addr: Vec<usize>,
+}
+
+impl Listens {
+    pub fn new(all: Vec<ListenConf>) -> Listens {
+        let mut by_addr: Vec<usize> = (0..all.len()).collect();
+        by_addr.sort_by(|a, b| all[*a].addr.cmp(&all[*b].addr));
+        Listens { all, by_addr }
+    }
+
+    /// Where the socket of that address is.
+    pub fn place(&self, addr: &ListenAddr) -> Option<usize> {
+        let found = self.by_addr.binary_search_by(|at| self.all[*at].addr.cmp(addr));
+        found.ok().map(|i| self.by_addr[i])
+    }
+}
+
+impl Deref for Listens {
+    type Target = [ListenConf];
+    fn deref(&self) -> &[ListenConf] {
+        &self.all
+    }
+}
+
+/// One loaded configuration.
+pub struct Generation {
+    pub number: u64,
+    /// The slots of the main context.
+    pub global: Slots,
+    pub listens: Listens,
+    pub error_log: Arc<ErrorLog>,
+    parts: Vec<PartConf>,
+}
+
+impl Generation {
+    /// Joins what the protocols have made of their blocks.
+    pub fn new(
+        number: u64,
+        global: Slots,
+        error_log: Arc<ErrorLog>,
+        made: Vec<(PartConf, Vec<ListenConf>)>,
+    ) -> Generation {
+        let mut listens = Vec::new();
+        let mut parts = Vec::new();
+        for (part, sockets) in made {
+            let at = parts.len();
+            listens.extend(sockets.into_iter().map(|l| ListenConf { part: at, ..l }));
+            parts.push(part);
+        }
+        Generation { number, global, listens: Listens::new(listens), error_log, parts }
+    }
+
+    /// A protocol's part, by what it is.
+    pub fn part<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.parts.iter().find_map(|p| p.shared.downcast_ref())
+    }
+
+    /// The servers of the protocol that a socket belongs to.
+    pub fn servers(&self, listen: &ListenConf) -> &[Arc<Virtual>] {
+        &self.parts[listen.part].servers
+    }
+}
+
+/// A worker's view of a generation, counted without atomics.
+pub struct WorkerGen {
+    pub shared: Arc<Generation>,
+    views: Vec<Rc<dyn Any>>,
+}
+
+impl WorkerGen {
+    pub fn new(shared: Arc<Generation>) -> WorkerGen {
+        let views = shared.parts.iter().map(|p| (p.view)(&shared, &p.shared)).collect();
+        WorkerGen { shared, views }
+    }
+
+    /// The view of a protocol's part, by what it is.
+    #[inline]
+    pub fn view<T: Any>(&self) -> Option<Rc<T>> {
+        self.views.iter().find_map(|v| Rc::clone(v).downcast().ok())
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether a request may be served on a connection with TLS, because of the client's certificate.
+
+use crate::request::Request;
+use crate::server;
+use std::rc::Rc;
+use weir_core::logger::LogLevel;
+use weir_core::tls::client::{ask_for, opinion, Opinion};
+use weir_core::tls::late;
+use weir_core::Session;
+use weir_runtime::clock;
+use weir_tls::server::VerifyClient;
+
+/// Why a request must not be served on its connection.
+pub enum Objection {
+    None,
+    /// A status to answer with.
+    Status(u16),
+    /// It has yet to be asked about.
+    Unasked,
+}
+
+/// Whether a request must not be served on its connection.
+#[cold]
+pub fn objection(r: &mut Request) -> Objection {
+    let conn = Rc::clone(r.conn());
+    let Some(secure) = conn.secure.get() else {
+        r.log(LogLevel::Info, "client sent plain HTTP request to HTTPS port");
+        return Objection::Status(497);
+    };
+    let verify = r.server().base.verify_client;
+    if verify == VerifyClient::Off {
+        return Objection::None;
+    }
+    if secure.is_found.get() && secure.name.as_deref() != Some(&r.host) && !r.host.is_empty() {
+        let text = "client attempted to request the server name different from the one that was \
+                    negotiated";
+        r.log(LogLevel::Info, text);
+        // The page is one of the server that was negotiated.
+        r.set_server(server::default_of(&conn, r.gen()));
+        return Objection::Status(421);
+    }
+    let refused = |why: String| format!("client SSL certificate verify error: {why}");
+    match opinion(&conn, &r.gen().core, &r.server().base) {
+        Opinion::Untrusted(e) if verify != VerifyClient::OptionalNoCa || !e.is_unknown_issuer() => {
+            r.log(LogLevel::Info, &refused(format!("({}:{})", e.number(), e.text())));
+            Objection::Status(495)
+        }
+        Opinion::Missing if verify == VerifyClient::On => {
+            r.log(LogLevel::Info, "client sent no required SSL certificate");
+            Objection::Status(496)
+        }
+        Opinion::Unasked => Objection::Unasked,
+        Opinion::Revoked(why) => {
+            r.log(LogLevel::Info, &refused(why.to_string()));
+            Objection::Status(495)
+        }
+        Opinion::Untrusted(_) | Opinion::Missing | Opinion::Good => Objection::None,
+    }
+}
+
+/// Asks about the certificate on behalf of a server that the handshake was not done with, and says
+/// then whether the request may be served.
+pub async fn objection_after_asking(r: &mut Request) -> Option<u16> {
+    let (conn, gen) = (Rc::clone(r.conn()), Rc::clone(r.gen()));
+    let server = std::sync::Arc::clone(&r.server().base);
+    let deadline = clock::mono_ms() + server.handshake_timeout_ms;
+    if !ask_for(&conn, &gen.core, &server, deadline).await {
+        r.log(LogLevel::Info, &late());
+        return Some(408);
+    }
+    match objection(r) {
+        Objection::None => None,
+        Objection::Status(status) => Some(status),
+        Objection::Unasked => Some(495),
+    }
+}
