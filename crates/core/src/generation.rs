@@ -50,6 +50,8 @@ impl Virtual {
 
 /// What one protocol has made of its block.
 pub struct PartConf {
+    /// The name of its block.
+    pub protocol: &'static str,
     /// Its servers, by their numbers.
     pub servers: Vec<Arc<Virtual>>,
     pub shared: Arc<dyn Any + Send + Sync>,
@@ -181,6 +183,11 @@ impl Generation {
     /// A protocol's part, by what it is.
     pub fn part<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.parts.iter().find_map(|p| p.shared.downcast_ref())
+    }
+
+    /// The protocol of a socket's clients: the name of its block.
+    pub fn protocol(&self, listen: usize) -> &'static str {
+        self.parts[self.listens[listen].part].protocol
     }
 
     /// The servers of the protocol that a socket belongs to.

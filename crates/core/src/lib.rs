@@ -3,6 +3,7 @@
 #[cfg(unix)]
 pub mod carried;
 pub mod client_addr;
+pub mod common;
 pub mod connection;
 pub mod counters;
 pub mod deadlines;
@@ -14,6 +15,7 @@ pub mod listen;
 mod log_pipe;
 pub mod logger;
 pub mod paths;
+pub mod proxy_header;
 pub mod queue;
 pub mod registry;
 pub mod resolver;
@@ -36,6 +38,10 @@ pub use connection::{ConnError, Connection};
 pub use queue::OutQueue;
 pub use session::Session;
 pub use worker::Worker;
+
+/// Sent in `Server`, `$nginx_version` and built-in pages.
+pub const SERVER_VERSION: &str = concat!("weir/", env!("CARGO_PKG_VERSION"));
+pub const SERVER_NAME: &str = "weir";
 
 /// A future of one worker; it never leaves its thread.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

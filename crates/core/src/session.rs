@@ -9,7 +9,7 @@ use crate::registry::VarRegistry;
 use crate::unknown::{FAILED, GUESSED, SUBJECT_SHOWN_BYTES};
 use crate::values::{Slot, Values};
 use crate::variables::{Named, VarDef};
-use crate::ClientAddr;
+use crate::{ClientAddr, Connection};
 use std::rc::Rc;
 use weir_module::{Cf, Context, Slots};
 use weir_script::regex::{MatchError, Regex};
@@ -41,14 +41,17 @@ pub trait Session: Sized + 'static {
     fn values(&self) -> &Values;
     fn values_mut(&mut self) -> &mut Values;
 
+    /// The connection that it is on.
+    fn conn(&self) -> &Rc<Connection>;
+
     /// The client's address as the session sees it.
     fn client(&self) -> ClientAddr;
 
+    /// The same as text: `$remote_addr`.
+    fn client_text(&self) -> &[u8];
+
     /// The error log in force for it.
     fn error_log(&self) -> &ErrorLog;
-
-    /// Its connection's number.
-    fn serial(&self) -> u64;
 
     /// What nginx writes behind the text of a line about it: `, client: …`.
     fn write_log_context(&self, line: &mut Vec<u8>);
@@ -76,7 +79,7 @@ pub trait Session: Sized + 'static {
         }
         let mut line = text.to_vec();
         self.write_log_context(&mut line);
-        self.error_log().log(level, Some(self.serial()), &line);
+        self.error_log().log(level, Some(self.conn().serial), &line);
     }
 
     // --- variables ---

@@ -6,9 +6,11 @@ use crate::generation::{self, HttpConf, LocationConf, ServerConf};
 use crate::h2::conf::H2Srv;
 use crate::location::{Entry, LocationSet};
 use crate::module::{HttpModule, Phase, Reach};
+use crate::request::Request;
 use crate::vars::named_regex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use weir_core::common::Common;
 use weir_core::generation::{ListenConf, PartConf, Virtual};
 use weir_core::listen;
 use weir_core::logger::ErrorLog;
@@ -66,6 +68,7 @@ pub fn set_http(cf: &mut Cf, d: &Directive, modules: &'static [&'static HttpModu
     }
     let main = cf.get::<CoreMain>();
     main.modules = modules;
+    main.vars.add(Common::<Request>::VARIABLES);
     for m in modules {
         main.vars.add(m.variables);
     }
@@ -435,7 +438,10 @@ fn assemble(
     }
     let servers = out.iter().map(|s| Arc::clone(&s.base)).collect();
     let http = HttpConf { main, servers: out, locations: confs, vars };
-    Ok((PartConf { servers, shared: Arc::new(http), view: generation::view }, sockets))
+    Ok((
+        PartConf { protocol: "http", servers, shared: Arc::new(http), view: generation::view },
+        sockets,
+    ))
 }
 
 /// What of a server is needed before it is known what a client asks.

@@ -11,11 +11,10 @@ mod time;
 pub use fields::{cookie_value, query_arg};
 pub use request::basic_credentials;
 pub use response::shown_status;
-pub use time::{push_msec, push_time_iso8601, push_time_local};
 
 use crate::module::{VarArg, Variable};
 use crate::Request;
-use weir_base::bytes::fmt_u64;
+use weir_core::common::{number, push_seconds, some};
 
 const fn var(name: &'static str, get: crate::module::Getter) -> Variable {
     Variable::new(name, get)
@@ -75,63 +74,18 @@ pub const VARIABLES: &[Variable] = &[
     prefix("sent_http_", response::any_field),
     prefix("sent_trailer_", response::any_trailer),
     // The connection.
-    var("remote_addr", connection::remote_addr),
-    var("remote_port", connection::remote_port),
-    var("binary_remote_addr", connection::binary_remote_addr),
-    var("server_addr", connection::server_addr),
-    var("server_port", connection::server_port),
     var("scheme", connection::scheme),
     var("https", connection::https),
-    var("proxy_protocol_addr", connection::proxy_protocol_addr),
-    var("proxy_protocol_port", connection::proxy_protocol_port),
-    var("proxy_protocol_server_addr", connection::proxy_protocol_server_addr),
-    var("proxy_protocol_server_port", connection::proxy_protocol_server_port),
-    prefix("proxy_protocol_tlv_", connection::proxy_protocol_tlv),
-    var("connection", connection::serial),
     var("connection_requests", connection::requests),
-    var("connection_time", connection::age),
     var("pipe", connection::pipe),
-    var("tcpinfo_rtt", connection::tcpinfo_rtt),
-    var("tcpinfo_rttvar", connection::tcpinfo_rttvar),
-    var("tcpinfo_snd_cwnd", connection::tcpinfo_snd_cwnd),
-    var("tcpinfo_rcv_space", connection::tcpinfo_rcv_space),
     // The server and the clock.
     var("request_time", time::request_time),
-    var("msec", time::msec),
-    var("time_iso8601", time::time_iso8601),
-    var("time_local", time::time_local),
-    var("pid", time::pid),
-    var("hostname", time::hostname),
-    var("nginx_version", time::version),
 ];
-
-/// `1.234`: seconds with three decimals, as nginx writes durations.
-pub fn push_seconds(out: &mut Vec<u8>, ms: u64) {
-    fmt_u64(out, ms / 1000);
-    push_fraction(out, (ms % 1000) as u32);
-}
-
-/// `.045`
-fn push_fraction(out: &mut Vec<u8>, ms: u32) {
-    let digit = |n: u32| b'0' + (n % 10) as u8;
-    out.extend_from_slice(&[b'.', digit(ms / 100), digit(ms / 10), digit(ms)]);
-}
-
-/// A value that is always there.
-fn some(out: &mut Vec<u8>, value: &[u8]) -> bool {
-    out.extend_from_slice(value);
-    true
-}
 
 /// A value that counts as missing when it is empty.
 fn some_if_any(out: &mut Vec<u8>, value: &[u8]) -> bool {
     out.extend_from_slice(value);
     !value.is_empty()
-}
-
-fn number(out: &mut Vec<u8>, value: u64) -> bool {
-    fmt_u64(out, value);
-    true
 }
 
 /// `$host$is_request_port$request_port`: what servers are told as the host.
@@ -144,15 +98,6 @@ pub fn host_with_port(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations() {
-        for (ms, text) in [(0, "0.000"), (45, "0.045"), (1234, "1.234"), (60_007, "60.007")] {
-            let mut out = Vec::new();
-            push_seconds(&mut out, ms);
-            assert_eq!(String::from_utf8_lossy(&out), text);
-        }
-    }
 
     #[test]
     fn names_are_unique() {

@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
+use weir_core::proxy_header::{self, Bad};
 use weir_core::tls;
 use weir_core::{ConnError, Connection};
 
@@ -23,7 +24,6 @@ use weir_core::Session;
 use weir_runtime::clock;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{preface, Method, ParseError, Parser, Preface, Progress, Version};
-use weir_wire::proxy_protocol;
 
 /// Bytes asked of the socket for a head.
 const HEAD_ROOM_BYTES: usize = 4096;
@@ -563,25 +563,13 @@ pub(crate) async fn linger(conn: &Connection, loc: Rc<Location>) {
 /// The PROXY protocol header in front of the first request.
 async fn read_proxy_header(conn: &Connection, buf: &mut Vec<u8>) -> bool {
     let deadline = clock::mono_ms() + *server::default(conn).core.client_header_timeout;
-    loop {
-        match conn.read(buf, HEAD_ROOM_BYTES, deadline).await {
-            Ok(n) if n > 0 => {}
-            _ => return false,
+    match proxy_header::read(conn, buf, deadline).await {
+        Ok(()) => true,
+        Err(Bad::Broken(mut text)) => {
+            text.extend_from_slice(b" while reading PROXY protocol");
+            conn.log(LogLevel::Error, &text);
+            false
         }
-        match proxy_protocol::parse(buf) {
-            Ok(proxy_protocol::Parsed::NeedMore) => continue,
-            Ok(proxy_protocol::Parsed::Header { len, client }) => {
-                buf.drain(..len);
-                *conn.proxied.borrow_mut() = client;
-                return true;
-            }
-            Err(_) => {
-                let shown = proxy_protocol::shown(buf);
-                let text =
-                    [b"broken header: \"", shown, b"\" while reading PROXY protocol"].concat();
-                conn.log(LogLevel::Error, &text);
-                return false;
-            }
-        }
+        Err(Bad::Ended(_)) => false,
     }
 }

@@ -17,9 +17,7 @@ use weir_wire::http1::chunked;
 use weir_wire::http1::request::{Method, Version};
 use weir_wire::http2::hpack::Known;
 
-/// Sent in `Server`, `$nginx_version` and built-in pages.
-pub const SERVER_VERSION: &str = concat!("weir/", env!("CARGO_PKG_VERSION"));
-pub const SERVER_NAME: &str = "weir";
+pub use weir_core::{SERVER_NAME, SERVER_VERSION};
 
 /// Counts as sent, and as part of the body, as in nginx.
 pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

@@ -10,7 +10,7 @@ use weir_core::registry::{self, NamedRegex, VarRegistry};
 use weir_core::session::{Part, Session};
 use weir_core::values::Values;
 use weir_core::variables::VarDef;
-use weir_core::ClientAddr;
+use weir_core::{ClientAddr, Connection};
 use weir_module::{Cf, Context, Diagnostic, Directive, Slots};
 use weir_script::template::{Template, VarId};
 
@@ -50,16 +50,20 @@ impl Session for Request {
         &mut self.values
     }
 
+    fn conn(&self) -> &Rc<Connection> {
+        Request::conn(self)
+    }
+
     fn client(&self) -> ClientAddr {
         Request::client(self)
     }
 
-    fn error_log(&self) -> &ErrorLog {
-        &self.loc().error_log
+    fn client_text(&self) -> &[u8] {
+        Request::client_text(self)
     }
 
-    fn serial(&self) -> u64 {
-        self.conn().serial
+    fn error_log(&self) -> &ErrorLog {
+        &self.loc().error_log
     }
 
     fn write_log_context(&self, line: &mut Vec<u8>) {

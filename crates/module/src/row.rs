@@ -20,6 +20,13 @@ impl Context {
     /// `limit_except`.
     pub const LMT: Context = Context(1 << 8);
 
+    pub const STREAM: Context = Context(1 << 9);
+    /// `server` in `stream`.
+    pub const STREAM_SERVER: Context = Context(1 << 10);
+    /// `upstream` in `stream`.
+    pub const STREAM_UPSTREAM: Context = Context(1 << 11);
+
+    pub const SS: Context = Context(Self::STREAM.0 | Self::STREAM_SERVER.0);
     pub const HSL: Context = Context(Self::HTTP.0 | Self::SERVER.0 | Self::LOCATION.0);
     pub const HS: Context = Context(Self::HTTP.0 | Self::SERVER.0);
 
@@ -33,7 +40,7 @@ impl Context {
 
     /// The names of the contexts, as nginx's documentation writes them.
     pub fn names(self) -> Vec<&'static str> {
-        const NAMES: [(Context, &str); 9] = [
+        const NAMES: [(Context, &str); 12] = [
             (Context::MAIN, "main"),
             (Context::EVENTS, "events"),
             (Context::HTTP, "http"),
@@ -43,6 +50,9 @@ impl Context {
             (Context::SIF, "if in server"),
             (Context::LIF, "if in location"),
             (Context::LMT, "limit_except"),
+            (Context::STREAM, "stream"),
+            (Context::STREAM_SERVER, "server in stream"),
+            (Context::STREAM_UPSTREAM, "upstream in stream"),
         ];
         NAMES.iter().filter(|(c, _)| self.has(*c)).map(|(_, n)| *n).collect()
     }

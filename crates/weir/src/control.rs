@@ -203,7 +203,7 @@ pub fn serve(
         let _ = process::set_priority(*nice);
     }
     if let Some(who) = who {
-        let any_source = weir_http::module::binds_any_source(&generation);
+        let any_source = crate::protocols::binds_any_source(&generation);
         process::become_user(&who, any_source)
             .map_err(|e| format!("becoming user \"{}\" failed: {e}", who.name))?;
     }

@@ -37,7 +37,7 @@ impl Kept {
             sources,
             error_log: Arc::clone(&generation.error_log),
             main: AtStart::of(generation.global.get::<Global>()),
-            temp_dirs: weir_http::module::dirs(&generation),
+            temp_dirs: crate::protocols::dirs(&generation),
             logs: logger::open_files(),
             zones: zones::in_use(),
         };

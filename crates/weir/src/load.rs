@@ -2,7 +2,7 @@
 
 use crate::globals::{Global, ROWS};
 use crate::missing::MISSING;
-use crate::place;
+use crate::{place, protocols};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -11,7 +11,6 @@ use std::sync::Arc;
 use weir_conf::{Diagnostic, FsLoader, Loader, Options, Parsed, Position, Sources};
 use weir_core::generation::Generation;
 use weir_core::logger::{self, ErrorLog, LogLevel, LogSink};
-use weir_http::build;
 use weir_module::{Cf, ConfResult, Context, Directive, Layout, Mode, Row, RowTable};
 
 /// Messages begin with this name, because scripts look for it.
@@ -77,6 +76,7 @@ static NUMBER: AtomicU64 = AtomicU64::new(1);
 pub fn row_table() -> RowTable {
     let mut lists: Vec<&'static [Row]> = vec![ROWS];
     lists.extend(crate::modules::MODULES.iter().map(|m| m.rows));
+    lists.extend(crate::modules::STREAM.iter().map(|m| m.rows));
     RowTable::new(&lists, MISSING)
 }
 
@@ -170,7 +170,7 @@ fn build(cf: &mut Cf, paths: &Paths) -> ConfResult<Generation> {
     }
     let log = error_log(cf, paths);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let made = build::finish(cf, &log)?.into_iter().collect();
+    let made = protocols::finish(cf, &log)?;
     let global = std::mem::take(&mut cf.levels.global);
     Ok(Generation::new(number, global, log, made))
 }

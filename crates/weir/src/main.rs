@@ -23,6 +23,7 @@ mod modules;
 #[cfg(target_os = "linux")]
 mod orphan;
 mod place;
+mod protocols;
 mod retired;
 mod serving;
 mod shares;

@@ -1,4 +1,4 @@
-//! The one ordered list of the HTTP modules.
+//! The ordered lists of modules, one for each protocol.
 
 use weir_backend::families;
 use weir_http::HttpModule;
@@ -8,6 +8,7 @@ use weir_modules::{
     random_index, range, realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl,
     static_files, stub_status, sub_filter, try_files, userid, welcome,
 };
+use weir_stream::StreamModule;
 
 /// Every module. Handlers of a phase and filters run in this order.
 pub const MODULES: &[&HttpModule] = &[
@@ -88,6 +89,9 @@ pub const MODULES: &[&HttpModule] = &[
     &range::MODULE,
     &headers::TRAILERS,
 ];
+
+/// Every module of `stream`. Handlers of a phase run in this order.
+pub const STREAM: &[&StreamModule] = &[&weir_stream::core_rows::MODULE, &weir_stream::ret::MODULE];
 
 /// What `weir -V` lists, in nginx's words.
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[

@@ -42,7 +42,7 @@ impl Serving {
             retired: Retired::default(),
         };
         syslog::report_to(&s.generation.error_log);
-        weir_http::module::start(&s.generation);
+        crate::protocols::start(&s.generation);
         s.fill()?;
         heirs::receive(s.workers.iter().map(|w| w.commands.clone()).collect(), &s.all);
         // What reading the configuration took.
@@ -110,7 +110,7 @@ impl Serving {
         self.sockets = sockets;
         let worked = self.count();
         syslog::report_to(&generation.error_log);
-        weir_http::module::start(&generation);
+        crate::protocols::start(&generation);
         self.retired.add(std::mem::replace(&mut self.generation, generation));
         let connections_max = self.generation.global.get::<Global>().connections();
         for (id, w) in self.workers.iter().enumerate() {

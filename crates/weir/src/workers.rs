@@ -2,6 +2,7 @@
 
 use crate::globals::Global;
 use crate::heirs::Successor;
+use crate::protocols;
 use crate::shares::Share;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -279,7 +280,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
             Command::Rest => {
                 state.idle_tasks.take();
                 state.worker.free_pools();
-                weir_http::pool::free();
+                protocols::rest();
             }
             Command::GiveBack => memory::give_back(),
             Command::FlushLogs => state.worker.flush(),
@@ -615,7 +616,7 @@ async fn connections(state: Rc<State>, seat: Rc<Seat>) {
         let conn = poll_fn(|cx| seat.poll_next(cx)).await;
         let at = state.connections.borrow_mut().add(&conn);
         let leaving = Leaving(&state, at);
-        weir_http::h1::serve(conn).await;
+        protocols::serve(conn).await;
         drop(leaving);
         let mut idle = state.idle_tasks.borrow_mut();
         if idle.len() >= IDLE_TASKS_MAX {

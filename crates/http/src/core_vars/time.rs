@@ -1,91 +1,10 @@
-//! Clocks, and what never changes while the server runs.
+//! How long a request has taken.
 
-use super::{number, push_fraction, push_seconds, some};
+use super::push_seconds;
 use crate::module::VarArg;
-use crate::output::SERVER_VERSION;
 use crate::request::Request;
-use std::cell::Cell;
-use std::sync::OnceLock;
-use weir_base::bytes::fmt_i64;
-use weir_base::date;
-use weir_runtime::{clock, tz};
-
-/// The second's texts, made once per second and thread.
-#[derive(Clone, Copy)]
-struct Texts {
-    secs: i64,
-    local: [u8; 26],
-    iso8601: [u8; 25],
-}
-
-thread_local! {
-    static TEXTS: Cell<Texts> =
-        const { Cell::new(Texts { secs: i64::MIN, local: [0; 26], iso8601: [0; 25] }) };
-}
-
-fn texts() -> Texts {
-    let secs = clock::wall_secs();
-    let known = TEXTS.get();
-    if known.secs == secs {
-        return known;
-    }
-    let offset = tz::offset_minutes(secs);
-    let fresh = Texts {
-        secs,
-        local: date::format_clf(secs, offset),
-        iso8601: date::format_iso8601(secs, offset),
-    };
-    TEXTS.set(fresh);
-    fresh
-}
-
-/// `28/Sep/1970:12:00:00 +0600`
-pub fn push_time_local(out: &mut Vec<u8>) {
-    out.extend_from_slice(&texts().local);
-}
-
-/// `1970-09-28T12:00:00+06:00`
-pub fn push_time_iso8601(out: &mut Vec<u8>) {
-    out.extend_from_slice(&texts().iso8601);
-}
-
-/// `1234567890.123`
-pub fn push_msec(out: &mut Vec<u8>) {
-    let (secs, ms) = clock::wall();
-    fmt_i64(out, secs);
-    push_fraction(out, ms);
-}
-
-pub fn time_local(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    push_time_local(out);
-    true
-}
-
-pub fn time_iso8601(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    push_time_iso8601(out);
-    true
-}
-
-pub fn msec(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    push_msec(out);
-    true
-}
 
 pub fn request_time(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     push_seconds(out, r.elapsed_ms());
     true
-}
-
-pub fn pid(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    number(out, u64::from(std::process::id()))
-}
-
-pub fn hostname(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    static NAME: OnceLock<String> = OnceLock::new();
-    some(out, NAME.get_or_init(|| weir_core::syslog::hostname().to_ascii_lowercase()).as_bytes())
-}
-
-pub fn version(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    let version = SERVER_VERSION.split_once('/').map_or(SERVER_VERSION, |(_, v)| v);
-    some(out, version.as_bytes())
 }

@@ -2,11 +2,10 @@
 
 use weir_base::bytes::fmt_u64;
 use weir_base::escape::{escape_json, escape_log};
+use weir_core::common::{push_msec, push_seconds, push_time_iso8601, push_time_local};
 use weir_core::eval::with_scratch;
 use weir_core::Session;
-use weir_http::core_vars::{
-    push_msec, push_seconds, push_time_iso8601, push_time_local, shown_status,
-};
+use weir_http::core_vars::shown_status;
 use weir_http::vars::registry;
 use weir_http::Request;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive};

@@ -1,0 +1,171 @@
+//! Directives of the stream block's core.
+
+use crate::build::set_server;
+use crate::conf::{StreamBlock, StreamMain, StreamSrv};
+use crate::module::StreamModule;
+use crate::{vars, Session};
+use weir_core::error_log::{error_log_sink, push_log};
+use weir_core::{listen, resolver};
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
+
+const SIZES: &str = "The table sizes itself: the number is checked and not needed.";
+
+/// A setter that stores one value of the server level, once.
+macro_rules! srv {
+    ($field:ident, $read:ident) => {
+        |cf, d| {
+            let v = d.$read(0)?;
+            cf.get::<StreamSrv>().$field.once(d, v)
+        }
+    };
+    ($field:ident) => {
+        |cf, d| {
+            let v = d.flag()?;
+            cf.get::<StreamSrv>().$field.once(d, v)
+        }
+    };
+}
+
+const SS: Context = Context::SS;
+
+static ROWS: &[Row] = &[
+    Row::block(
+        "server",
+        Context::STREAM,
+        Arity::NONE,
+        "A virtual server for TCP sessions.",
+        set_server,
+    ),
+    Row::new(
+        "listen",
+        Context::STREAM_SERVER,
+        Arity::ONE_MORE,
+        "",
+        "An address the server accepts connections on.",
+        set_listen,
+    ),
+    Row::new(
+        "server_name",
+        Context::STREAM_SERVER,
+        Arity::ONE_MORE,
+        "\"\"",
+        "Names of the server, as TLS clients ask for them.",
+        |cf, d| listen::set_server_name::<Session>(cf, d, |cf| &mut cf.get::<StreamSrv>().reached),
+    ),
+    Row::new(
+        "error_log",
+        SS,
+        Arity::ONE_MORE,
+        "logs/error.log error",
+        "Where errors are logged.",
+        |cf, d| {
+            let sink = error_log_sink(cf, d)?;
+            push_log(&mut cf.get::<StreamSrv>().error_log, sink);
+            Ok(())
+        },
+    ),
+    Row::new("resolver", SS, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
+        let v = resolver::parse(d)?;
+        cf.get::<StreamSrv>().resolver.once(d, Some(v))
+    })
+    .note(resolver::NOTE),
+    Row::new(
+        "resolver_timeout",
+        SS,
+        Arity::ONE,
+        "30s",
+        "Longest time for a name.",
+        srv!(resolver_timeout, msec),
+    ),
+    Row::new(
+        "proxy_protocol_timeout",
+        SS,
+        Arity::ONE,
+        "30s",
+        "Longest time for the PROXY protocol's header.",
+        srv!(proxy_protocol_timeout, msec),
+    ),
+    Row::new(
+        "tcp_nodelay",
+        SS,
+        Arity::FLAG,
+        "on",
+        "Small packets leave at once.",
+        srv!(tcp_nodelay),
+    ),
+    Row::new(
+        "preread_buffer_size",
+        SS,
+        Arity::ONE,
+        "16k",
+        "Size of the buffer for the first bytes of a session.",
+        srv!(preread_buffer_size, size),
+    ),
+    Row::new(
+        "preread_timeout",
+        SS,
+        Arity::ONE,
+        "30s",
+        "Longest time for the first bytes of a session.",
+        srv!(preread_timeout, msec),
+    ),
+    Row::new(
+        "variables_hash_max_size",
+        Context::STREAM,
+        Arity::ONE,
+        "1024",
+        "The table's size.",
+        set_size,
+    )
+    .note(SIZES),
+    Row::new(
+        "variables_hash_bucket_size",
+        Context::STREAM,
+        Arity::ONE,
+        "64",
+        "A bucket's size.",
+        set_size,
+    )
+    .note(SIZES),
+    Row::new(
+        "server_names_hash_max_size",
+        Context::STREAM,
+        Arity::ONE,
+        "512",
+        "The table's size.",
+        set_size,
+    )
+    .note(SIZES),
+    Row::new(
+        "server_names_hash_bucket_size",
+        Context::STREAM,
+        Arity::ONE,
+        "32|64|128",
+        "A bucket's size.",
+        set_size,
+    )
+    .note(SIZES),
+];
+
+pub const MODULE: StreamModule = StreamModule {
+    rows: ROWS,
+    slots: &[
+        SlotVtable::of::<StreamBlock>(),
+        SlotVtable::of::<StreamMain>(),
+        SlotVtable::of::<StreamSrv>(),
+    ],
+    variables: vars::VARIABLES,
+    ..StreamModule::EMPTY
+};
+
+fn set_size(_: &mut Cf, d: &Directive) -> ConfResult {
+    d.num(0).map(|_| ())
+}
+
+/// `listen ADDRESS[:PORT] [option …]`
+fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
+    for listen in listen::parse(d, |_, _, _| Ok(false))? {
+        cf.get::<StreamSrv>().reached.add(d, listen)?;
+    }
+    Ok(())
+}

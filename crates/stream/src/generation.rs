@@ -1,0 +1,57 @@
+//! The `stream` block of a generation: its servers, immutable and shared, and each worker's view.
+
+use crate::conf::StreamSrv;
+use crate::module::{Content, Handler, Phase, Prereader};
+use crate::Session;
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_core::generation::{Generation, Virtual, WorkerGen};
+use weir_core::variables::VarDef;
+use weir_module::{ConfType, Slots};
+
+/// One `server` of `stream`, merged.
+pub struct ServerConf {
+    pub id: usize,
+    /// What of it every protocol's servers have.
+    pub base: Arc<Virtual>,
+    pub core: Arc<StreamSrv>,
+    /// What each phase has to do here.
+    pub phases: [Vec<Handler>; Phase::COUNT],
+    /// What looks at the first bytes.
+    pub prereaders: Vec<Prereader>,
+    pub content: Option<Content>,
+}
+
+impl ServerConf {
+    /// A module's configuration here.
+    pub fn conf<T: ConfType>(&self) -> &T {
+        self.base.conf::<T>()
+    }
+}
+
+/// What has become of the `stream` block.
+pub struct StreamConf {
+    pub main: Slots,
+    pub servers: Vec<Arc<ServerConf>>,
+    pub vars: Vec<VarDef<Session>>,
+}
+
+/// A worker's view of the `stream` block, counted without atomics.
+pub struct Stream {
+    pub core: Arc<Generation>,
+    pub shared: Arc<StreamConf>,
+}
+
+impl Stream {
+    /// The view of the `stream` block that a connection's generation has.
+    pub fn of(gen: &WorkerGen) -> Rc<Stream> {
+        gen.view().expect("a connection of stream's belongs to a generation with stream")
+    }
+}
+
+/// What core makes of [`StreamConf`] for a worker.
+pub(crate) fn view(core: &Arc<Generation>, shared: &Arc<dyn Any + Send + Sync>) -> Rc<dyn Any> {
+    let shared = Arc::clone(shared).downcast().expect("it is what was given with this function");
+    Rc::new(Stream { core: Arc::clone(core), shared })
+}

@@ -1,0 +1,16 @@
+//! The `stream` block: TCP sessions, their phases, variables and what is done with their bytes.
+//! See ARCHITECTURE.md for the way of a session.
+
+pub mod build;
+pub mod conf;
+pub mod core_rows;
+pub mod generation;
+pub mod module;
+pub mod ret;
+pub mod serve;
+mod session;
+mod ssl;
+mod vars;
+
+pub use module::{Flow, Phase, PhaseHandler, StreamModule};
+pub use session::Session;

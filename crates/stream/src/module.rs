@@ -1,0 +1,106 @@
+//! The contract of a stream module: what it adds to configuration, variables and phases.
+
+use crate::build::Build;
+use crate::conf::StreamMain;
+use crate::generation::StreamConf;
+use crate::Session;
+use std::sync::Arc;
+use weir_core::generation::Generation;
+use weir_core::LocalFuture;
+use weir_module::{ConfResult, Row, SlotVtable, Slots};
+
+/// nginx's phases, in order, without those that are the engine's own (TLS, preread, content).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Phase {
+    PostAccept,
+    Preaccess,
+    Access,
+    Log,
+}
+
+impl Phase {
+    pub const COUNT: usize = 4;
+}
+
+/// What a handler decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// Nothing to say: the next handler of the phase.
+    Declined,
+    /// Decided: go on with the next phase.
+    Ok,
+    /// The session ends with this status.
+    Status(u16),
+}
+
+pub type Handler = fn(&mut Session) -> Flow;
+
+/// Whether the merged configuration of a server gives a handler anything to do.
+pub type Active = fn(&Slots) -> bool;
+
+pub struct PhaseHandler {
+    pub phase: Phase,
+    pub handler: Handler,
+    pub active: Active,
+}
+
+/// What the first bytes have told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// All there is to know.
+    Enough,
+    /// More bytes are needed.
+    More,
+}
+
+/// Looks at the first bytes of a session, which may not be all that are needed.
+#[derive(Clone, Copy)]
+pub struct Prereader {
+    pub look: fn(&mut Session) -> Seen,
+    pub active: Active,
+}
+
+/// What is done with a session's bytes; its future ends with the status of the session.
+pub type Content = for<'a> fn(&'a mut Session) -> LocalFuture<'a, u16>;
+
+/// One stream module: a file, a line in the list, a test file.
+pub struct StreamModule {
+    pub rows: &'static [Row],
+    pub slots: &'static [SlotVtable],
+    pub variables: &'static [weir_core::variables::Variable<Session>],
+    pub phases: &'static [PhaseHandler],
+    pub prereader: Option<Prereader>,
+    /// After the merge: opens, resolves, makes zones. The last place that may fail.
+    pub build: Option<fn(&mut Build) -> ConfResult>,
+    /// The generation is about to be served by this process.
+    pub start: Option<fn(&Arc<Generation>, &StreamConf)>,
+    /// Whether connections are made from addresses that are not this machine's, which takes a right.
+    pub binds_any_source: Option<fn(&StreamConf) -> bool>,
+}
+
+impl StreamModule {
+    pub const EMPTY: StreamModule = StreamModule {
+        rows: &[],
+        slots: &[],
+        variables: &[],
+        phases: &[],
+        prereader: None,
+        build: None,
+        start: None,
+        binds_any_source: None,
+    };
+}
+
+/// A generation is about to be served by this process: what modules do besides serving sessions.
+pub fn start(gen: &Arc<Generation>) {
+    let Some(stream) = gen.part::<StreamConf>() else { return };
+    let modules = stream.main.get::<StreamMain>().modules;
+    modules.iter().filter_map(|m| m.start).for_each(|start| start(gen, stream));
+}
+
+/// Whether a generation makes connections from addresses that are not this machine's.
+pub fn binds_any_source(gen: &Generation) -> bool {
+    let Some(stream) = gen.part::<StreamConf>() else { return false };
+    let modules = stream.main.get::<StreamMain>().modules;
+    modules.iter().filter_map(|m| m.binds_any_source).any(|binds| binds(stream))
+}

@@ -1,0 +1,159 @@
+//! A session from its connection to its line in the log.
+
+use crate::generation::Stream;
+use crate::module::{Flow, Phase, Seen};
+use crate::{ssl, Session};
+use std::rc::Rc;
+use weir_core::logger::LogLevel;
+use weir_core::{proxy_header, ConnError, Connection, Session as _};
+use weir_runtime::clock;
+
+/// The session has done what it was for.
+pub const OK: u16 = 200;
+pub const BAD_REQUEST: u16 = 400;
+pub const FORBIDDEN: u16 = 403;
+pub const ERROR: u16 = 500;
+pub const BAD_GATEWAY: u16 = 502;
+pub const UNAVAILABLE: u16 = 503;
+
+/// Serves a connection to its end.
+pub async fn serve(conn: Rc<Connection>) {
+    let gen = Stream::of(&conn.generation());
+    let default = conn.default_server(&gen.core);
+    let mut s = Session::new(Rc::clone(&conn), gen, default);
+    log_connected(&s);
+    let status = run(&mut s).await;
+    s.end(status);
+    let server = std::sync::Arc::clone(s.server());
+    for handler in &server.phases[Phase::Log as usize] {
+        handler(&mut s);
+    }
+    conn.stream.shutdown_write();
+}
+
+fn log_connected(s: &Session) {
+    let log = s.error_log();
+    if !log.enabled(LogLevel::Info) {
+        return;
+    }
+    let conn = s.conn();
+    let port = conn.client.port().map(|p| format!(":{p}")).unwrap_or_default();
+    let client = String::from_utf8_lossy(conn.client_text()).into_owned();
+    let to = &s.gen().core.listens[conn.listen.get()].addr;
+    let text = format!("client {client}{port} connected to {to}");
+    log.log(LogLevel::Info, Some(conn.serial), text.as_bytes());
+}
+
+/// Runs the phases; answers the session's status.
+async fn run(s: &mut Session) -> u16 {
+    if let Err(status) = read_proxy_header(s).await {
+        return status;
+    }
+    for phase in [Phase::PostAccept, Phase::Preaccess, Phase::Access] {
+        if let Some(status) = handlers(s, phase) {
+            return status;
+        }
+    }
+    if let Err(status) = ssl::handshake(s).await {
+        return status;
+    }
+    if let Err(status) = preread(s).await {
+        return status;
+    }
+    let server = std::sync::Arc::clone(s.server());
+    if server.base.tcp_nodelay {
+        s.conn().set_nodelay();
+    }
+    match server.content {
+        Some(content) => content(s).await,
+        None => ERROR,
+    }
+}
+
+/// The handlers of a phase; a status ends the session.
+fn handlers(s: &mut Session, phase: Phase) -> Option<u16> {
+    let server = std::sync::Arc::clone(s.server());
+    for handler in &server.phases[phase as usize] {
+        let flow = handler(s);
+        if s.match_failed() {
+            return Some(ERROR);
+        }
+        match flow {
+            Flow::Declined => {}
+            Flow::Ok => break,
+            Flow::Status(status) => return Some(status),
+        }
+    }
+    None
+}
+
+async fn read_proxy_header(s: &mut Session) -> Result<(), u16> {
+    let conn = Rc::clone(s.conn());
+    if !conn.addr(&s.gen().core).proxy_protocol {
+        return Ok(());
+    }
+    s.doing = "reading PROXY protocol";
+    let deadline = clock::mono_ms() + *s.server().core.proxy_protocol_timeout;
+    match proxy_header::read(&conn, &mut s.buf, deadline).await {
+        Ok(()) => {}
+        Err(proxy_header::Bad::Broken(text)) => {
+            s.log_bytes(LogLevel::Error, &text);
+            return Err(BAD_REQUEST);
+        }
+        Err(proxy_header::Bad::Ended(e)) => {
+            log_end(s, &e);
+            return Err(OK);
+        }
+    }
+    s.doing = "initializing session";
+    Ok(())
+}
+
+/// What is said of a client that has gone or lets run out its time.
+pub(crate) fn log_end(s: &Session, e: &ConnError) {
+    match e {
+        ConnError::Timeout => s.log(LogLevel::Info, "client timed out (110: Connection timed out)"),
+        ConnError::Io(e) => {
+            let text = format!("recv() failed ({})", weir_core::os_text(e));
+            s.log(weir_core::socket_errors::level(e, LogLevel::Info), &text);
+        }
+    }
+}
+
+/// Reads the first bytes for those who want to look at them.
+async fn preread(s: &mut Session) -> Result<(), u16> {
+    let server = std::sync::Arc::clone(s.server());
+    if server.prereaders.is_empty() {
+        return Ok(());
+    }
+    s.doing = "prereading client data";
+    let conn = Rc::clone(s.conn());
+    let deadline = clock::mono_ms() + *server.core.preread_timeout;
+    let room = *server.core.preread_buffer_size as usize;
+    for prereader in &server.prereaders {
+        while s.buf.is_empty() || (prereader.look)(s) == Seen::More {
+            if s.buf.len() >= room {
+                s.log(LogLevel::Error, "preread buffer full");
+                return Err(BAD_REQUEST);
+            }
+            let left = room - s.buf.len();
+            let mut buf = std::mem::take(&mut s.buf);
+            let got = conn.read(&mut buf, left, deadline).await;
+            s.buf = buf;
+            match got {
+                Ok(0) => return Err(OK),
+                Ok(n) => s.received += n as u64,
+                // nginx goes on without a word: the client has said what it wanted to.
+                Err(ConnError::Timeout) => return Err(OK),
+                Err(e) => {
+                    log_end(s, &e);
+                    return Err(OK);
+                }
+            }
+        }
+        if s.match_failed() {
+            return Err(ERROR);
+        }
+    }
+    Ok(())
+}

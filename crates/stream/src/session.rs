@@ -1,0 +1,179 @@
+//! One session: a client's connection, and what is done with its bytes.
+
+use crate::conf::StreamMain;
+use crate::generation::{ServerConf, Stream};
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_core::logger::ErrorLog;
+use weir_core::registry::VarRegistry;
+use weir_core::session::Part;
+use weir_core::values::Values;
+use weir_core::variables::VarDef;
+use weir_core::{ClientAddr, Connection};
+use weir_module::{Cf, Context, Slots};
+
+pub struct Session {
+    conn: Rc<Connection>,
+    gen: Rc<Stream>,
+    server: Arc<ServerConf>,
+    values: Values,
+    /// The client's address and its text, where it is not the connection's (realip).
+    client: Option<Box<(ClientAddr, Vec<u8>)>>,
+    ctx: Vec<Box<dyn Any>>,
+    /// What was read and is not yet passed on.
+    pub buf: Vec<u8>,
+    /// 0 until it ends.
+    pub status: u16,
+    /// What is being done, for the error log: `connecting to upstream`.
+    pub doing: &'static str,
+    /// What a module adds to the error log's lines.
+    pub log_more: Option<fn(&Session, &mut Vec<u8>)>,
+    /// Bytes received from the client and sent to it.
+    pub received: u64,
+    pub sent: u64,
+    /// It is over and being logged.
+    over: bool,
+}
+
+impl Session {
+    pub(crate) fn new(conn: Rc<Connection>, gen: Rc<Stream>, server: usize) -> Session {
+        let server = Arc::clone(&gen.shared.servers[server]);
+        Session {
+            conn,
+            gen,
+            server,
+            values: Values::default(),
+            client: None,
+            ctx: Vec::new(),
+            buf: Vec::new(),
+            status: 0,
+            doing: "initializing session",
+            log_more: None,
+            received: 0,
+            sent: 0,
+            over: false,
+        }
+    }
+
+    pub fn conn(&self) -> &Rc<Connection> {
+        &self.conn
+    }
+
+    pub fn gen(&self) -> &Rc<Stream> {
+        &self.gen
+    }
+
+    pub fn server(&self) -> &Arc<ServerConf> {
+        &self.server
+    }
+
+    /// Another server of the address, by its number.
+    pub fn set_server(&mut self, id: usize) {
+        self.server = Arc::clone(&self.gen.shared.servers[id]);
+    }
+
+    /// Another address than the connection's.
+    pub fn set_client(&mut self, client: ClientAddr) {
+        let mut text = Vec::new();
+        client.write(&mut text);
+        self.client = Some(Box::new((client, text)));
+    }
+
+    /// It is over: what follows is logging.
+    pub(crate) fn end(&mut self, status: u16) {
+        self.status = status;
+        self.over = true;
+        self.values.unknown.end();
+    }
+
+    /// State that a module keeps with the session.
+    pub fn ctx<T: Any>(&mut self) -> Option<&mut T> {
+        self.ctx.iter_mut().find_map(|c| c.downcast_mut())
+    }
+
+    /// The same, for reading.
+    pub fn ctx_ref<T: Any>(&self) -> Option<&T> {
+        self.ctx.iter().find_map(|c| c.downcast_ref())
+    }
+
+    pub fn set_ctx<T: Any>(&mut self, value: T) {
+        match self.ctx::<T>() {
+            Some(old) => *old = value,
+            None => self.ctx.push(Box::new(value)),
+        }
+    }
+}
+
+impl Part<Session> for Stream {
+    fn main(&self) -> &Slots {
+        &self.shared.main
+    }
+
+    fn vars(&self) -> &[VarDef<Session>] {
+        &self.shared.vars
+    }
+
+    fn registry(&self) -> &VarRegistry<Session> {
+        &self.shared.main.get::<StreamMain>().vars
+    }
+}
+
+impl weir_core::Session for Session {
+    type Part = Stream;
+    const BLOCK: Context = Context::STREAM;
+
+    fn registry(cf: &mut Cf) -> &mut VarRegistry<Session> {
+        &mut cf.get::<StreamMain>().vars
+    }
+
+    fn part(&self) -> &Rc<Stream> {
+        &self.gen
+    }
+
+    fn values(&self) -> &Values {
+        &self.values
+    }
+
+    fn values_mut(&mut self) -> &mut Values {
+        &mut self.values
+    }
+
+    fn conn(&self) -> &Rc<Connection> {
+        &self.conn
+    }
+
+    fn client(&self) -> ClientAddr {
+        self.client.as_ref().map_or(self.conn.client, |c| c.0)
+    }
+
+    fn client_text(&self) -> &[u8] {
+        match &self.client {
+            Some(c) => &c.1,
+            None => self.conn.client_text(),
+        }
+    }
+
+    fn error_log(&self) -> &ErrorLog {
+        &self.server.base.error_log
+    }
+
+    fn write_log_context(&self, line: &mut Vec<u8>) {
+        if !self.doing.is_empty() {
+            line.extend_from_slice(b" while ");
+            line.extend_from_slice(self.doing.as_bytes());
+        }
+        line.extend_from_slice(b", client: ");
+        line.extend_from_slice(self.client_text());
+        line.extend_from_slice(b", server: ");
+        let listen = &self.gen.core.listens[self.conn.listen.get()];
+        line.extend_from_slice(listen.addr.to_string().as_bytes());
+        if let Some(more) = self.log_more {
+            more(self, line);
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.over
+    }
+}

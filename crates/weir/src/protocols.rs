@@ -1,0 +1,76 @@
+//! The protocols: their blocks, what becomes of them, who serves their connections.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_core::generation::{Generation, ListenConf, PartConf};
+use weir_core::logger::ErrorLog;
+use weir_core::Connection;
+use weir_module::{Cf, ConfResult};
+
+/// Merges and builds what has been read of a block; nothing if there was none.
+type Finish = fn(&mut Cf, &Arc<ErrorLog>) -> ConfResult<Option<(PartConf, Vec<ListenConf>)>>;
+
+/// One protocol's hooks into the life of a generation.
+struct Protocol {
+    finish: Finish,
+    start: fn(&Arc<Generation>),
+    dirs: fn(&Generation) -> Vec<PathBuf>,
+    binds_any_source: fn(&Generation) -> bool,
+    rest: fn(),
+}
+
+const ALL: &[Protocol] = &[
+    Protocol {
+        finish: weir_http::build::finish,
+        start: weir_http::module::start,
+        dirs: weir_http::module::dirs,
+        binds_any_source: weir_http::module::binds_any_source,
+        rest: weir_http::pool::free,
+    },
+    Protocol {
+        finish: weir_stream::build::finish,
+        start: weir_stream::module::start,
+        dirs: |_| Vec::new(),
+        binds_any_source: weir_stream::module::binds_any_source,
+        rest: || (),
+    },
+];
+
+/// Serves a connection to its end.
+pub async fn serve(conn: Rc<Connection>) {
+    let protocol = conn.generation().shared.protocol(conn.listen.get());
+    match protocol {
+        "stream" => weir_stream::serve::serve(conn).await,
+        _ => weir_http::h1::serve(conn).await,
+    }
+}
+
+/// Makes the parts of a generation.
+pub fn finish(cf: &mut Cf, log: &Arc<ErrorLog>) -> ConfResult<Vec<(PartConf, Vec<ListenConf>)>> {
+    let mut made = Vec::new();
+    for protocol in ALL {
+        made.extend((protocol.finish)(cf, log)?);
+    }
+    Ok(made)
+}
+
+/// A generation is about to be served by this process.
+pub fn start(gen: &Arc<Generation>) {
+    ALL.iter().for_each(|p| (p.start)(gen));
+}
+
+/// The directories of a generation that the workers' user writes to.
+pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
+    ALL.iter().flat_map(|p| (p.dirs)(gen)).collect()
+}
+
+/// Whether a generation makes connections from addresses that are not this machine's.
+pub fn binds_any_source(gen: &Generation) -> bool {
+    ALL.iter().any(|p| (p.binds_any_source)(gen))
+}
+
+/// The worker has nothing to accept from any more: pools are let go of.
+pub fn rest() {
+    ALL.iter().for_each(|p| (p.rest)());
+}
