@@ -18,12 +18,12 @@
 //! Whatever is wrong comes with the words for the log, [`Notice`] of a client and
 //! [`backend::Failure`] of a server, and `internal_error` is what a client is told.
 
-//x pub mod auth_answer;
-//x pub mod auth_http;
-//x pub mod backend;
-//x mod backend_imap;
-//x mod backend_pop3;
-//x mod backend_smtp;
+pub mod auth_answer;
+pub mod auth_http;
+pub mod backend;
+mod backend_imap;
+mod backend_pop3;
+mod backend_smtp;
 pub mod imap;
 pub mod lines;
 pub mod pop3;
