@@ -1,4 +1,5 @@
-//! Sans-IO codecs: HTTP/1 heads and chunked bodies, HTTP/2, and the PROXY protocol.
+//! Sans-IO codecs: HTTP/1 heads and chunked bodies, HTTP/2, what programs behind a server speak, mail,
+//! a TLS client's hello, and the PROXY protocol.
 //!
 //! Nothing here reads a socket or a clock. Callers hand in a buffer that begins where the
 //! message begins, and hand in the same buffer, longer, when more is needed; every parser
@@ -6,9 +7,11 @@
 //!
 //! The rules are those of nginx 1.31, down to which malformed message gets which status.
 
+pub mod client_hello;
 pub mod fastcgi;
 pub mod http1;
 pub mod http2;
+pub mod mail;
 pub mod memcached;
 pub mod proxy_protocol;
 mod scan;

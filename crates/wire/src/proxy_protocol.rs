@@ -4,9 +4,14 @@
 //! `LOCAL` and families other than TCP over IP are accepted and name nobody. Unlike nginx, a
 //! header that arrives in pieces is waited for.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+mod write;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::scan::{self, CR, LF};
+use weir_base::units::parse_hex;
+
+pub use write::{write_v1, write_v2, ClientCertificate, TlsFacts, TooLong, Transport};
 
 /// No header is longer, TLVs included.
 pub const MAX_BYTES: usize = 4096;
@@ -169,7 +174,7 @@ pub enum TlvError {
 /// `ssl`, `netns`, `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`,
 /// `ssl_verify`, or a number such as `0x01` and `ssl_0x21`.
 pub fn tlv(tlvs: &[u8], name: &str) -> Result<Option<Vec<u8>>, TlvError> {
-    const SSL: u8 = 0x20;
+    const SSL: u64 = 0x20;
     let Some(sub) = name.strip_prefix("ssl_") else {
         let kind = match name {
             "alpn" => 0x01,
@@ -198,40 +203,24 @@ pub fn tlv(tlvs: &[u8], name: &str) -> Result<Option<Vec<u8>>, TlvError> {
     Ok(find_tlv(subs, kind)?.map(<[u8]>::to_vec))
 }
 
-fn numbered(name: &str) -> Result<u8, TlvError> {
+/// A number that no extension can have is looked for as any other.
+fn numbered(name: &str) -> Result<u64, TlvError> {
     let digits = name.strip_prefix("0x").ok_or(TlvError::UnknownName)?;
-    u8::from_str_radix(digits, 16).map_err(|_| TlvError::UnknownName)
+    parse_hex(digits.as_bytes()).ok_or(TlvError::UnknownName)
 }
 
-fn find_tlv(tlvs: &[u8], wanted: u8) -> Result<Option<&[u8]>, TlvError> {
+fn find_tlv(tlvs: &[u8], wanted: u64) -> Result<Option<&[u8]>, TlvError> {
     let mut rest = tlvs;
     while !rest.is_empty() {
         let (&[kind, high, low], after) = rest.split_first_chunk::<3>().ok_or(TlvError::Broken)?;
         let len = usize::from(u16::from_be_bytes([high, low]));
         let value = after.get(..len).ok_or(TlvError::Broken)?;
-        if kind == wanted {
+        if u64::from(kind) == wanted {
             return Ok(Some(value));
         }
         rest = after.get(len..).unwrap_or_default();
     }
     Ok(None)
-}
-
-/// Appends a version 1 header; `None` for clients that have no IP address.
-pub fn write_v1(addresses: Option<(SocketAddr, SocketAddr)>, out: &mut Vec<u8>) {
-    let Some((source, destination)) = addresses else {
-        out.extend_from_slice(b"PROXY UNKNOWN\r\n");
-        return;
-    };
-    let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
-    let line = format!(
-        "PROXY {family} {} {} {} {}\r\n",
-        source.ip(),
-        destination.ip(),
-        source.port(),
-        destination.port()
-    );
-    out.extend_from_slice(line.as_bytes());
 }
 
 #[cfg(test)]
@@ -292,7 +281,11 @@ mod tests {
         assert_eq!(get("ssl_version"), Ok(Some(b"tlsx".to_vec())));
         assert_eq!(get("ssl_verify"), Ok(Some(b"7".to_vec())));
         assert_eq!(get("alpn"), Ok(None));
-        assert_eq!(get("nonsense"), Err(TlvError::UnknownName));
+        for name in ["nonsense", "0x", "0xg", "0x+1", "ssl_", "ssl_nonsense", "ssl_0x"] {
+            assert_eq!(get(name), Err(TlvError::UnknownName), "{name}");
+        }
+        assert_eq!(get("0x100"), Ok(None));
+        assert_eq!(get("ssl_0x0021"), Ok(Some(b"tlsx".to_vec())));
         assert_eq!(tlv(b"\x01\x00\x09x", "alpn"), Err(TlvError::Broken));
 
         let mut payload = vec![0; 36];
@@ -305,18 +298,5 @@ mod tests {
         assert_eq!(parse(&v2(0x31, 0x11, b"")), Err(ProxyProtocolError::UnknownVersion(3)));
         assert_eq!(parse(&v2(0x21, 0x11, b"123")), Err(ProxyProtocolError::Broken));
         assert_eq!(parse(&v2(0x21, 0x11, &[0; 5000])), Err(ProxyProtocolError::TooLarge));
-    }
-
-    #[test]
-    fn written_headers_are_read_back() {
-        let source = SocketAddr::from(([10, 0, 0, 1], 1000));
-        let destination = SocketAddr::from(([10, 0, 0, 2], 80));
-        let mut out = Vec::new();
-        write_v1(Some((source, destination)), &mut out);
-        assert_eq!(out, b"PROXY TCP4 10.0.0.1 10.0.0.2 1000 80\r\n");
-        assert_eq!(header(&out).0, out.len());
-        out.clear();
-        write_v1(None, &mut out);
-        assert_eq!(header(&out), (15, None));
     }
 }
