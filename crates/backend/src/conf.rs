@@ -10,6 +10,7 @@ use crate::outgoing::Outgoing;
 use crate::target::Pass;
 use std::path::PathBuf;
 use std::sync::Arc;
+use weir_core::bind::{self, Bind};
 use weir_core::paths::made_temp_path;
 use weir_core::paths::TempPath;
 use weir_http::conf::CoreLoc;
@@ -51,20 +52,6 @@ pub mod ignore {
     pub const CACHE_CONTROL: u32 = 1 << 6;
     pub const SET_COOKIE: u32 = 1 << 7;
     pub const VARY: u32 = 1 << 8;
-}
-
-/// `…_bind`.
-#[derive(Clone, Debug)]
-pub struct Bind {
-    pub from: BindAddr,
-    /// The address need not be this machine's.
-    pub transparent: bool,
-}
-
-#[derive(Clone, Debug)]
-pub enum BindAddr {
-    Addr(std::net::SocketAddr),
-    Vars(Arc<Template>),
 }
 
 /// A family's slot at the location level.
@@ -146,11 +133,7 @@ impl BackendLoc {
     /// Options of a fresh connection for this request.
     pub fn socket_options(&self, r: &mut Request) -> SocketOptions {
         let size = |n: u64| (n > 0).then_some(n as usize);
-        let bind = match &*self.bind {
-            None => None,
-            Some(Bind { from: BindAddr::Addr(a), .. }) => Some(*a),
-            Some(Bind { from: BindAddr::Vars(t), .. }) => crate::target::local_address(r, t),
-        };
+        let bind = self.bind.as_ref().and_then(|b| bind::address(r, b));
         SocketOptions {
             bind,
             transparent: self.bind.as_ref().is_some_and(|b| b.transparent),

@@ -1,8 +1,8 @@
 //! The directives that every backend has, once: a macro makes a family's rows from its prefix, so
 //! that each row is still the only source of its directive.
 
-use crate::conf::{ignore, next, BackendConf, BackendLoc, Bind, BindAddr};
-use crate::target::{parse_local, Fixed, Parts, Pass};
+use crate::conf::{ignore, next, BackendConf, BackendLoc};
+use crate::target::{Fixed, Parts, Pass};
 use std::sync::Arc;
 use weir_base::addr::parse_endpoint;
 use weir_core::paths::temp_path;
@@ -361,25 +361,7 @@ pub fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
 }
 
 pub fn set_bind(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
-    let transparent = match d.args.get(1).map(|w| &*w.text) {
-        None => false,
-        Some(b"transparent") => true,
-        Some(other) => {
-            let shown = String::from_utf8_lossy(other);
-            return Err(d.bad(1, format!("invalid parameter \"{shown}\"")));
-        }
-    };
-    let bind = match d.arg(0) {
-        b"off" => None,
-        text if memchr::memchr(b'$', text).is_some() => Some(BindAddr::Vars(shared(cf, d)?)),
-        text => {
-            let shown = String::from_utf8_lossy(text);
-            let addr = parse_local(text)
-                .ok_or_else(|| d.bad(0, format!("invalid address \"{shown}\"")))?;
-            Some(BindAddr::Addr(addr))
-        }
-    };
-    let bind = bind.map(|from| Bind { from, transparent });
+    let bind = weir_core::bind::parse::<weir_http::Request>(cf, d)?;
     pick(cf).bind.once(d, bind)
 }
 

@@ -262,30 +262,6 @@ async fn resolve(
     }
 }
 
-/// `…_bind` with variables; an empty value binds nothing.
-pub fn local_address(r: &mut Request, t: &Template) -> Option<SocketAddr> {
-    let text = r.eval(t);
-    if text.is_empty() {
-        return None;
-    }
-    let addr = parse_local(&text);
-    if addr.is_none() {
-        let shown = String::from_utf8_lossy(&text).into_owned();
-        r.log(LogLevel::Error, &format!("invalid local address \"{shown}\""));
-    }
-    addr
-}
-
-/// An address with or without a port.
-pub fn parse_local(text: &[u8]) -> Option<SocketAddr> {
-    let text = std::str::from_utf8(text).ok()?;
-    if let Ok(addr) = text.parse::<SocketAddr>() {
-        return Some(addr);
-    }
-    let bare = text.trim_start_matches('[').trim_end_matches(']');
-    bare.parse::<std::net::IpAddr>().ok().map(|ip| SocketAddr::new(ip, 0))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,12 +287,5 @@ mod tests {
     #[test]
     fn line_ends_in_a_variable_stay_in_the_uri() {
         assert_eq!(no_spaces(b"/a b?X: y".to_vec()), b"/a%20b?X:%20y");
-    }
-
-    #[test]
-    fn local_addresses() {
-        assert_eq!(parse_local(b"127.0.0.2"), Some(([127, 0, 0, 2], 0).into()));
-        assert_eq!(parse_local(b"127.0.0.2:99"), Some(([127, 0, 0, 2], 99).into()));
-        assert!(parse_local(b"[::1]").is_some() && parse_local(b"localhost").is_none());
     }
 }

@@ -225,6 +225,14 @@ impl Connection {
         self.local.get()
     }
 
+    /// The address it was made from, of one by IP.
+    pub fn client_addr(&self) -> Option<SocketAddr> {
+        match self.client {
+            ClientAddr::Ip(addr) => Some(addr),
+            ClientAddr::Unix => None,
+        }
+    }
+
     /// The text of `$remote_addr`.
     pub fn client_text(&self) -> &[u8] {
         self.client_text.get_or_init(|| {

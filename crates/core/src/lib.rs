@@ -1,5 +1,6 @@
 //! What all protocols share: logs, zones, names, listening, queues. It knows no protocol.
 
+pub mod bind;
 #[cfg(unix)]
 pub mod carried;
 pub mod client_addr;
@@ -23,6 +24,7 @@ pub mod session;
 pub mod socket_errors;
 pub mod syslog;
 pub mod temp;
+pub mod timing;
 pub mod tls;
 pub mod unknown;
 pub mod values;

@@ -6,9 +6,12 @@ pub mod conf;
 pub mod core_rows;
 pub mod generation;
 pub mod module;
+pub mod pass;
+pub mod preread;
 pub mod ret;
 pub mod serve;
 mod session;
+pub mod set;
 mod ssl;
 mod vars;
 

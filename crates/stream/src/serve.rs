@@ -7,6 +7,7 @@ use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::{proxy_header, ConnError, Connection, Session as _};
 use weir_runtime::clock;
+use weir_runtime::listen::ListenAddr;
 
 /// The session has done what it was for.
 pub const OK: u16 = 200;
@@ -16,19 +17,27 @@ pub const ERROR: u16 = 500;
 pub const BAD_GATEWAY: u16 = 502;
 pub const UNAVAILABLE: u16 = 503;
 
-/// Serves a connection to its end.
-pub async fn serve(conn: Rc<Connection>) {
+/// Serves a connection to its end, or (`true`) to where another socket of this server has it.
+pub async fn serve(conn: Rc<Connection>, passes: u32) -> bool {
     let gen = Stream::of(&conn.generation());
     let default = conn.default_server(&gen.core);
-    let mut s = Session::new(Rc::clone(&conn), gen, default);
+    let mut s = Session::new(Rc::clone(&conn), gen, default, passes);
     log_connected(&s);
     let status = run(&mut s).await;
+    if let Some((listen, addr)) = s.pass_to.take() {
+        conn.listen.set(listen);
+        if let ListenAddr::Ip(addr) = addr {
+            conn.local.set(Some(addr));
+        }
+        return true;
+    }
     s.end(status);
     let server = std::sync::Arc::clone(s.server());
     for handler in &server.phases[Phase::Log as usize] {
         handler(&mut s);
     }
     conn.stream.shutdown_write();
+    false
 }
 
 fn log_connected(s: &Session) {

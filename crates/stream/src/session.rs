@@ -8,10 +8,13 @@ use std::sync::Arc;
 use weir_core::logger::ErrorLog;
 use weir_core::registry::VarRegistry;
 use weir_core::session::Part;
+use weir_core::timing::UpstreamState;
 use weir_core::values::Values;
 use weir_core::variables::VarDef;
 use weir_core::{ClientAddr, Connection};
 use weir_module::{Cf, Context, Slots};
+use weir_runtime::clock;
+use weir_runtime::listen::ListenAddr;
 
 pub struct Session {
     conn: Rc<Connection>,
@@ -32,12 +35,23 @@ pub struct Session {
     /// Bytes received from the client and sent to it.
     pub received: u64,
     pub sent: u64,
+    /// The socket that it is handed to, and the address asked for there.
+    pub(crate) pass_to: Option<(usize, ListenAddr)>,
+    /// How often it has been handed on.
+    pub(crate) passes: u32,
+    /// The servers that were asked.
+    pub upstream: Vec<UpstreamState>,
     /// It is over and being logged.
     over: bool,
 }
 
 impl Session {
-    pub(crate) fn new(conn: Rc<Connection>, gen: Rc<Stream>, server: usize) -> Session {
+    pub(crate) fn new(
+        conn: Rc<Connection>,
+        gen: Rc<Stream>,
+        server: usize,
+        passes: u32,
+    ) -> Session {
         let server = Arc::clone(&gen.shared.servers[server]);
         Session {
             conn,
@@ -52,6 +66,9 @@ impl Session {
             log_more: None,
             received: 0,
             sent: 0,
+            pass_to: None,
+            passes,
+            upstream: Vec::new(),
             over: false,
         }
     }
@@ -80,6 +97,15 @@ impl Session {
         self.client = Some(Box::new((client, text)));
     }
 
+    /// The server has sent its first byte, if that is not known yet.
+    pub(crate) fn first_byte(&mut self, begun_ms: u64) {
+        let Some(state) = self.upstream.last_mut() else { return };
+        if state.header_ms.is_none() {
+            let took_ms = clock::mono_ms().saturating_sub(begun_ms);
+            state.header_ms = Some(state.connect_ms.unwrap_or_default() + took_ms);
+        }
+    }
+
     /// It is over: what follows is logging.
     pub(crate) fn end(&mut self, status: u16) {
         self.status = status;
@@ -95,6 +121,10 @@ impl Session {
     /// The same, for reading.
     pub fn ctx_ref<T: Any>(&self) -> Option<&T> {
         self.ctx.iter().find_map(|c| c.downcast_ref())
+    }
+
+    pub(crate) fn drop_ctx<T: Any>(&mut self) {
+        self.ctx.retain(|c| !c.is::<T>());
     }
 
     pub fn set_ctx<T: Any>(&mut self, value: T) {

@@ -91,7 +91,14 @@ pub const MODULES: &[&HttpModule] = &[
 ];
 
 /// Every module of `stream`. Handlers of a phase run in this order.
-pub const STREAM: &[&StreamModule] = &[&weir_stream::core_rows::MODULE, &weir_stream::ret::MODULE];
+pub const STREAM: &[&StreamModule] = &[
+    &weir_stream::core_rows::MODULE,
+    &weir_stream::set::MODULE,
+    &weir_stream::preread::MODULE,
+    // Content, of which a server has one.
+    &weir_stream::ret::MODULE,
+    &weir_stream::pass::MODULE,
+];
 
 /// What `weir -V` lists, in nginx's words.
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[

@@ -39,10 +39,14 @@ const ALL: &[Protocol] = &[
 
 /// Serves a connection to its end.
 pub async fn serve(conn: Rc<Connection>) {
-    let protocol = conn.generation().shared.protocol(conn.listen.get());
-    match protocol {
-        "stream" => weir_stream::serve::serve(conn).await,
-        _ => weir_http::h1::serve(conn).await,
+    let mut passes = 0;
+    loop {
+        let protocol = conn.generation().shared.protocol(conn.listen.get());
+        match protocol {
+            "stream" if weir_stream::serve::serve(Rc::clone(&conn), passes).await => passes += 1,
+            "stream" => return,
+            _ => return weir_http::h1::serve(conn).await,
+        }
     }
 }
 

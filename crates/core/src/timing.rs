@@ -1,0 +1,24 @@
+//! What a session remembers of the servers it asked, for the `$upstream_*` variables and logs.
+
+use std::rc::Rc;
+
+/// One server that was asked.
+#[derive(Clone, Debug, Default)]
+pub struct UpstreamState {
+    /// Address as shown: `127.0.0.1:8080`, `unix:/path`, or the upstream's name when none was tried.
+    pub peer: Rc<[u8]>,
+    /// That of its answer; 0 for none, and where answers have none.
+    pub status: u16,
+    /// Milliseconds until there was a connection.
+    pub connect_ms: Option<u64>,
+    /// The same until the answer's head, or its first byte where there are no heads.
+    pub header_ms: Option<u64>,
+    /// The same until all was over.
+    pub response_ms: Option<u64>,
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+    /// Of the bytes received, those of the answer's body.
+    pub response_length: u64,
+    /// The first of a new group after an internal redirect: shown after `" : "` instead of `", "`.
+    pub new_group: bool,
+}

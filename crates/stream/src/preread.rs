@@ -1,0 +1,128 @@
+//! `ssl_preread` (nginx's `ngx_stream_ssl_preread_module`): what a TLS client's hello tells, without
+//! taking part in the handshake.
+
+use crate::module::{Prereader, Seen, StreamModule};
+use crate::Session;
+use weir_core::common::some;
+use weir_core::logger::LogLevel;
+use weir_core::variables::{VarArg, Variable};
+use weir_core::Session as _;
+use weir_module::{
+    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable,
+    Slots, Val,
+};
+use weir_wire::client_hello::{ClientHello, Progress, Reader};
+
+#[derive(Default)]
+struct PrereadSrv {
+    enabled: Val<bool>,
+}
+
+impl ConfType for PrereadSrv {
+    const LEVEL: Level = Level::Server;
+    slot!();
+
+    fn merge(&mut self, parent: &PrereadSrv) -> ConfResult {
+        merge_values!(self, parent; enabled = false);
+        Ok(())
+    }
+}
+
+pub const MODULE: StreamModule = StreamModule {
+    rows: &[Row::new(
+        "ssl_preread",
+        Context::SS,
+        Arity::FLAG,
+        "off",
+        "Reads what a TLS client's hello tells, without taking part in the handshake.",
+        |cf, d| {
+            let on = d.flag()?;
+            cf.get::<PrereadSrv>().enabled.once(d, on)
+        },
+    )],
+    slots: &[SlotVtable::of::<PrereadSrv>()],
+    variables: &[
+        Variable::new("ssl_preread_protocol", |s, arg, out| told(s, arg, out, protocol)),
+        Variable::new("ssl_preread_server_name", |s, arg, out| told(s, arg, out, server_name)),
+        Variable::new("ssl_preread_alpn_protocols", |s, arg, out| told(s, arg, out, alpn)),
+    ],
+    prereader: Some(Prereader { look, active }),
+    ..StreamModule::EMPTY
+};
+
+/// What has been read of the hello.
+#[derive(Default)]
+struct Hello {
+    reader: Reader,
+    told: Option<ClientHello>,
+}
+
+fn active(slots: &Slots) -> bool {
+    *slots.get::<PrereadSrv>().enabled
+}
+
+fn look(s: &mut Session) -> Seen {
+    // Nobody can look into what has been encrypted for this server.
+    if s.conn().stream.is_tls() {
+        return Seen::Enough;
+    }
+    let buf = std::mem::take(&mut s.buf);
+    if s.ctx::<Hello>().is_none() {
+        s.set_ctx(Hello { reader: Reader::new(), told: None });
+    }
+    let progress = s.ctx::<Hello>().map(|hello| hello.reader.read(&buf));
+    s.buf = buf;
+    match progress {
+        Some(Progress::NeedMore) => return Seen::More,
+        Some(Progress::Hello(hello)) => choose_server(s, hello),
+        Some(Progress::NotTls) | None => s.drop_ctx::<Hello>(),
+    }
+    Seen::Enough
+}
+
+/// The server that has the name, where several share the address.
+fn choose_server(s: &mut Session, hello: ClientHello) {
+    let name = hello.server_name.to_ascii_lowercase();
+    if let Some(ctx) = s.ctx::<Hello>() {
+        ctx.told = Some(hello);
+    }
+    if name.is_empty() {
+        return;
+    }
+    let gen = std::rc::Rc::clone(s.gen());
+    match s.conn().addr(&gen.core).server_of(&name) {
+        Ok(Some(id)) => s.set_server(id),
+        Ok(None) => {}
+        Err(e) => {
+            s.log(LogLevel::Alert, &e.to_string());
+            s.fail_again();
+        }
+    }
+}
+
+fn told(
+    s: &mut Session,
+    _: &VarArg,
+    out: &mut Vec<u8>,
+    what: fn(&ClientHello, &mut Vec<u8>),
+) -> bool {
+    let Some(hello) = s.ctx_ref::<Hello>() else { return false };
+    match &hello.told {
+        Some(hello) => what(hello, out),
+        // There was none, which is a value too.
+        None => return some(out, b""),
+    }
+    true
+}
+
+fn protocol(hello: &ClientHello, out: &mut Vec<u8>) {
+    out.extend_from_slice(hello.protocol().as_bytes());
+}
+
+fn server_name(hello: &ClientHello, out: &mut Vec<u8>) {
+    out.extend_from_slice(&hello.server_name);
+}
+
+fn alpn(hello: &ClientHello, out: &mut Vec<u8>) {
+    out.extend_from_slice(&hello.alpn_protocols());
+}
