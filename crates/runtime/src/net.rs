@@ -10,7 +10,12 @@ pub(crate) use unix::set_option;
 #[cfg(unix)]
 pub use connect::SocketOptions;
 
+#[cfg(target_os = "linux")]
+pub use splice::Pipe;
+
 #[cfg(unix)]
 mod connect;
+#[cfg(target_os = "linux")]
+mod splice;
 #[cfg(unix)]
 mod unix;

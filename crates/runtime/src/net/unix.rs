@@ -168,6 +168,24 @@ impl Stream {
         }
     }
 
+    /// Runs a call that reads, waiting while it would block.
+    #[cfg(target_os = "linux")]
+    pub(super) fn poll_read_with(
+        &self,
+        cx: &mut Context<'_>,
+        call: impl Fn() -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let watch = self.watch()?;
+            let mut ready = ready!(watch.poll_read_ready(cx))?;
+            match call() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
     /// The same, once, without waiting.
     pub fn try_read(&self, buf: &mut Vec<u8>, room: usize) -> io::Result<usize> {
         buf.reserve(room);
@@ -238,7 +256,7 @@ impl Stream {
     /// Once a call has found no room, the next is made when the event loop has seen room again, and
     /// not whenever the task wakes: the kernel may take a little at any time, and what a timer's
     /// firing lets through is no sign of a client that reads.
-    fn poll_write_with(
+    pub(super) fn poll_write_with(
         &self,
         cx: &mut Context<'_>,
         call: impl Fn() -> io::Result<usize>,
