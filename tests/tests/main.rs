@@ -132,6 +132,7 @@ mod static_open_file_uses;
 mod static_ranges;
 mod static_reading;
 mod static_symlinks;
+mod stream_core;
 mod stub_status;
 mod subrequests;
 mod timeouts_reset;

@@ -135,13 +135,6 @@ fn assemble(
     let vars = main.get_mut::<StreamMain>().vars.resolve()?;
     let servers: Vec<Arc<ServerConf>> =
         slots.into_iter().enumerate().map(|(id, s)| Arc::new(server(modules, id, s))).collect();
-    for s in servers.iter().filter(|s| s.content.is_none()) {
-        let e = Diagnostic::emerg("no handler for server".to_string());
-        return Err(match s.core.reached.at {
-            Some(at) => e.at(at),
-            None => e,
-        });
-    }
     let reached: Vec<_> = servers.iter().map(|s| &s.core.reached).collect();
     let sockets = listen::gather(cf, &reached)?;
     let bases = servers.iter().map(|s| Arc::clone(&s.base)).collect();

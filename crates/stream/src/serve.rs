@@ -75,7 +75,10 @@ async fn run(s: &mut Session) -> u16 {
     }
     match server.content {
         Some(content) => content(s).await,
-        None => ERROR,
+        None => {
+            s.log(LogLevel::Error, "no handler for server");
+            ERROR
+        }
     }
 }
 
