@@ -6,7 +6,7 @@
 //! its pages may still be on their way.
 
 use crate::conf::BackendLoc;
-use crate::exchange::Fault;
+use crate::fault::Fault;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;

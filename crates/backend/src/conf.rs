@@ -3,18 +3,21 @@
 //! Each family keeps a [`BackendLoc`] in a slot type of its own, so that `proxy_buffers` and
 //! `fastcgi_buffers` have nothing to do with each other.
 
-use crate::cache::CacheConf;
-use crate::family::{Family, Wire};
+use crate::bits::next;
+use crate::cache::conf::CacheConf;
+use crate::family::Family;
 use crate::hide::HideList;
-use crate::outgoing::Outgoing;
 use crate::target::Pass;
+use crate::tls::Outgoing;
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::bind::{self, Bind};
 use weir_core::paths::made_temp_path;
 use weir_core::paths::TempPath;
 use weir_http::conf::CoreLoc;
-use weir_http::Request;
+use weir_http::generation::{HttpConf, LocationConf};
+use weir_http::{HttpModule, Request};
 use weir_module::{merge_values, ConfResult, ConfType, Diagnostic, SlotVtable, Slots, Val};
 use weir_script::template::Template;
 use weir_upstream::link::SocketOptions;
@@ -22,43 +25,37 @@ use weir_upstream::UpstreamMain;
 
 pub const PAGE_BYTES: u64 = 4096;
 
-/// `…_next_upstream`, as bits.
-pub mod next {
-    pub const ERROR: u32 = 1;
-    pub const TIMEOUT: u32 = 1 << 1;
-    pub const INVALID_HEADER: u32 = 1 << 2;
-    pub const HTTP_500: u32 = 1 << 3;
-    pub const HTTP_502: u32 = 1 << 4;
-    pub const HTTP_503: u32 = 1 << 5;
-    pub const HTTP_504: u32 = 1 << 6;
-    pub const HTTP_403: u32 = 1 << 7;
-    pub const HTTP_404: u32 = 1 << 8;
-    pub const HTTP_429: u32 = 1 << 9;
-    pub const NON_IDEMPOTENT: u32 = 1 << 10;
-    pub const OFF: u32 = 1 << 11;
-    /// Never configured: there was nobody to ask.
-    pub const NO_LIVE: u32 = 1 << 12;
-    pub const UPDATING: u32 = 1 << 13;
-}
-
-/// `…_ignore_headers`, as bits.
-pub mod ignore {
-    pub const REDIRECT: u32 = 1;
-    pub const EXPIRES: u32 = 1 << 1;
-    pub const LIMIT_RATE: u32 = 1 << 2;
-    pub const BUFFERING: u32 = 1 << 3;
-    pub const CHARSET: u32 = 1 << 4;
-    pub const EXPIRES_FIELD: u32 = 1 << 5;
-    pub const CACHE_CONTROL: u32 = 1 << 6;
-    pub const SET_COOKIE: u32 = 1 << 7;
-    pub const VARY: u32 = 1 << 8;
-}
-
 /// A family's slot at the location level.
 pub trait BackendConf: ConfType {
     const FAMILY: &'static Family;
     fn backend(&self) -> &BackendLoc;
     fn backend_mut(&mut self) -> &mut BackendLoc;
+}
+
+/// Finds a family's configuration in a location.
+pub type ConfOf = fn(&LocationConf) -> &BackendLoc;
+
+pub fn conf_of<T: BackendConf>(loc: &LocationConf) -> &BackendLoc {
+    loc.conf::<T>().backend()
+}
+
+/// What every family's module begins with.
+pub const fn module<T: BackendConf>() -> HttpModule {
+    HttpModule {
+        slots: Base::<T>::SLOTS,
+        build: Some(build::<T>),
+        dirs: Some(temp_dirs::<T>),
+        binds_any_source: Some(binds_any_source::<T>),
+        ..HttpModule::EMPTY
+    }
+}
+
+struct Base<T>(PhantomData<T>);
+
+impl<T: BackendConf> Base<T> {
+    /// Merged like any other, but for what a block without a name has from the one around it.
+    const SLOTS: &'static [SlotVtable] =
+        &[SlotVtable { merge: merge_slot::<T>, ..SlotVtable::of::<T>() }];
 }
 
 #[derive(Default)]
@@ -136,11 +133,15 @@ impl BackendLoc {
         let bind = self.bind.as_ref().and_then(|b| bind::address(r, b));
         SocketOptions {
             bind,
-            transparent: self.bind.as_ref().is_some_and(|b| b.transparent),
+            transparent: self.binds_any_source(),
             keepalive: *self.socket_keepalive,
             rcvbuf: size(*self.socket_rcvbuf),
             sndbuf: size(*self.socket_sndbuf),
         }
+    }
+
+    fn binds_any_source(&self) -> bool {
+        self.bind.as_ref().is_some_and(|b| b.transparent)
     }
 
     /// nginx's rules for how the buffers' sizes must fit together.
@@ -234,7 +235,7 @@ impl BackendLoc {
             self.check_sizes(family.name)?;
         }
         self.tls.merge(&parent.tls);
-        if family.wire != Wire::Http && !self.cache.convert_head.is_set() {
+        if !family.ways.converts_head && !self.cache.convert_head.is_set() {
             self.cache.convert_head.set(false);
         }
         self.cache.merge(&parent.cache);
@@ -252,15 +253,14 @@ impl BackendLoc {
     }
 }
 
-/// Merges a slot like any other, but for what a block without a name has from the one around it.
-pub fn merge_slot<T: BackendConf>(slots: &mut Slots, parent: &Slots) -> ConfResult {
+fn merge_slot<T: BackendConf>(slots: &mut Slots, parent: &Slots) -> ConfResult {
     let unnamed = slots.find::<CoreLoc>().is_some_and(|c| c.unnamed);
     slots.get_mut::<T>().backend_mut().in_unnamed = unnamed;
     (SlotVtable::of::<T>().merge)(slots, parent)
 }
 
 /// Makes the temporary directories, and what TLS to servers needs.
-pub fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
+fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
     let prefix = b.cf.prefix.clone();
     for slots in b.locations.iter_mut() {
         let Some(core) = slots.find::<CoreLoc>() else { continue };
@@ -271,7 +271,7 @@ pub fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
         if let (Some(Pass::Fixed(fixed)), Some(resolver)) = (&conf.pass, &resolver) {
             b.main.get_mut::<UpstreamMain>().offer(fixed.upstream, resolver, timeout_ms);
         }
-        if conf.cache.is_on() && conf.cache.key.is_none() && family.wire != Wire::Http {
+        if conf.cache.is_on() && conf.cache.key.is_none() && family.key.is_none() {
             let name = family.name;
             let text = format!("no \"{name}_cache_key\" for \"{name}_cache\"");
             let w = Diagnostic::warn(text);
@@ -284,10 +284,27 @@ pub fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
             let mode = b.cf.mode;
             conf.temp_path.set(made_temp_path(&conf.temp_path, &prefix, mode)?);
         }
-        if conf.pass.as_ref().is_some_and(|p| p.may_be_tls(family)) {
+        if conf.pass.as_ref().is_some_and(|p| p.may_be_tls(&family.schemes)) {
             conf.tls.h2 = conf.h2;
             conf.tls.build(b.cf, family.ssl)?;
         }
     }
     Ok(())
+}
+
+/// The directories for answers that are too large for memory.
+fn temp_dirs<T: BackendConf>(http: &HttpConf) -> Vec<PathBuf> {
+    if !T::FAMILY.buffers {
+        return Vec::new();
+    }
+    let dirs = http.locations.iter().map(|l| l.conf::<T>().backend().temp_path.path.clone());
+    let mut dirs: Vec<PathBuf> = dirs.collect();
+    dirs.sort();
+    dirs.dedup();
+    dirs
+}
+
+/// Whether some connections to servers are made from addresses that are not this machine's.
+fn binds_any_source<T: BackendConf>(http: &HttpConf) -> bool {
+    http.locations.iter().any(|l| l.conf::<T>().backend().binds_any_source())
 }

@@ -1,7 +1,7 @@
 //! A backend's header becomes the response's: what is passed, rewritten, acted on or dropped.
 
-use crate::conf::{ignore, BackendLoc};
-use crate::family::Wire;
+use crate::bits::ignore;
+use crate::conf::BackendLoc;
 use std::rc::Rc;
 use weir_base::units;
 use weir_core::logger::LogLevel;
@@ -114,10 +114,9 @@ pub fn head(r: &mut Request, conf: &BackendLoc) -> bool {
         true => None,
         false => r.exchange.head.content_length,
     };
-    // Only an HTTP server's want of these fields is passed on.
-    let http = conf.family.wire == Wire::Http;
-    r.out.has_date = conf.hide.passes_date && (http || r.exchange.head.has(Id::Date));
-    r.out.has_server = conf.hide.passes_server && (http || r.exchange.head.has(Id::Server));
+    let lacks = conf.family.ways.passes_want;
+    r.out.has_date = conf.hide.passes_date && (lacks || r.exchange.head.has(Id::Date));
+    r.out.has_server = conf.hide.passes_server && (lacks || r.exchange.head.has(Id::Server));
     for i in 0..r.exchange.head.headers.len() {
         let f = r.exchange.head.headers[i];
         if f.repeated {
@@ -176,15 +175,16 @@ fn copy(r: &mut Request, conf: &BackendLoc, f: &ResponseField) {
             r.out.add(name, value);
         }
         Id::AcceptRanges if *conf.force_ranges => {}
-        Id::Location | Id::Refresh | Id::SetCookie if conf.family.wire == Wire::Http => {
-            crate::families::proxy::copy_rewritten(r, f);
-        }
-        Id::Location => {
-            let full = !value.starts_with(b"/");
-            r.out.add(name, value);
-            // As if it were this server's own; a path stays as the server has said it.
-            r.own_location = full;
-        }
+        Id::Location | Id::Refresh | Id::SetCookie => match conf.family.ways.rewrite {
+            Some(rewrite) => rewrite(r, f),
+            None if f.id == Id::Location => {
+                let full = !value.starts_with(b"/");
+                r.out.add(name, value);
+                // As if it were this server's own; a path stays as the server has said it.
+                r.own_location = full;
+            }
+            None => r.out.add(name, value),
+        },
         _ => r.out.add(name, value),
     }
 }

@@ -1,14 +1,15 @@
 //! The directives that every backend has, once: a macro makes a family's rows from its prefix, so
 //! that each row is still the only source of its directive.
 
-use crate::conf::{ignore, next, BackendConf, BackendLoc};
+use crate::bits::{ignore, next};
+use crate::conf::{BackendConf, BackendLoc};
 use crate::target::{Fixed, Parts, Pass};
 use std::sync::Arc;
 use weir_base::addr::parse_endpoint;
 use weir_core::paths::temp_path;
 use weir_http::conf::CoreLoc;
 use weir_http::vars::template;
-use weir_module::{ArgsExt, Cf, ConfResult, Context, Directive, Val};
+use weir_module::{ArgsExt, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
 use weir_upstream::UpstreamMain;
 
@@ -19,6 +20,15 @@ pub type Pick = fn(&mut Cf) -> &mut BackendLoc;
 
 pub fn pick<T: BackendConf>(cf: &mut Cf) -> &mut BackendLoc {
     cf.get::<T>().backend_mut()
+}
+
+/// Several lists of rows as one.
+macro_rules! joined_rows {
+    ($($part:expr),* $(,)?) => {{
+        const PARTS: &[&[weir_module::Row]] = &[$($part),*];
+        const ALL: [weir_module::Row; $crate::rows::total(PARTS)] = $crate::rows::joined(PARTS);
+        &ALL
+    }};
 }
 
 /// Rows about the servers and the connections to them: every family has these. `$next` is the
@@ -336,7 +346,7 @@ pub fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
         return Err(d.error("is duplicate"));
     }
     let core = cf.get::<CoreLoc>();
-    core.handler = Some(crate::family::handler::<T>);
+    core.handler = Some(crate::run::handler::<T>);
     if core.name.last() == Some(&b'/') {
         core.auto_redirect = true;
     }
@@ -363,6 +373,32 @@ pub fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
 pub fn set_bind(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let bind = weir_core::bind::parse::<weir_http::Request>(cf, d)?;
     pick(cf).bind.once(d, bind)
+}
+
+/// How many rows there are in all.
+pub const fn total(parts: &[&[Row]]) -> usize {
+    let (mut sum, mut i) = (0, 0);
+    while i < parts.len() {
+        sum += parts[i].len();
+        i += 1;
+    }
+    sum
+}
+
+/// One list of them; `N` is their [`total`], and the first part is not empty.
+pub const fn joined<const N: usize>(parts: &[&[Row]]) -> [Row; N] {
+    let mut all = [parts[0][0]; N];
+    let (mut at, mut i) = (0, 0);
+    while i < parts.len() {
+        let mut k = 0;
+        while k < parts[i].len() {
+            all[at] = parts[i][k];
+            at += 1;
+            k += 1;
+        }
+        i += 1;
+    }
+    all
 }
 
 type Words = [(&'static str, u32)];

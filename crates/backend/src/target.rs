@@ -1,6 +1,5 @@
 //! `…_pass`: where a request goes.
 
-use crate::family::Family;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -118,10 +117,10 @@ impl Parts {
 
 impl Pass {
     /// Whether requests may go out with TLS.
-    pub fn may_be_tls(&self, family: &Family) -> bool {
+    pub fn may_be_tls(&self, schemes: &Schemes) -> bool {
         match self {
             Pass::Fixed(fixed) => fixed.parts.tls,
-            Pass::Vars(_) => family.schemes.tls.is_some(),
+            Pass::Vars(_) => schemes.tls.is_some(),
         }
     }
 }
@@ -144,7 +143,7 @@ impl Target {
 /// Finds the destination, or the status to answer with.
 pub async fn find(
     r: &mut Request,
-    family: &Family,
+    schemes: &Schemes,
     pass: &Pass,
     ignore_abort: bool,
 ) -> Result<(Target, Rc<WorkerGroup>), u16> {
@@ -155,18 +154,18 @@ pub async fn find(
             let group = group.on(&r.conn().worker);
             Ok((Target::Fixed(Arc::clone(fixed)), group))
         }
-        Pass::Vars(template) => evaluate(r, family, template, ignore_abort).await,
+        Pass::Vars(template) => evaluate(r, schemes, template, ignore_abort).await,
     }
 }
 
 async fn evaluate(
     r: &mut Request,
-    family: &Family,
+    schemes: &Schemes,
     template: &Template,
     ignore_abort: bool,
 ) -> Result<(Target, Rc<WorkerGroup>), u16> {
     let text = r.eval(template);
-    let split = family.schemes.split(&text);
+    let split = schemes.split(&text);
     let Some((tls, rest)) = split.filter(|(_, rest)| !rest.is_empty()) else {
         let mut line = b"invalid URL prefix in \"".to_vec();
         line.extend_from_slice(&text);
@@ -174,7 +173,7 @@ async fn evaluate(
         r.log_bytes(LogLevel::Error, &line);
         return Err(500);
     };
-    let url = match parse_endpoint(rest, family.schemes.url()) {
+    let url = match parse_endpoint(rest, schemes.url()) {
         Ok(url) => url,
         Err(e) => {
             let shown = String::from_utf8_lossy(rest);
@@ -182,7 +181,7 @@ async fn evaluate(
             return Err(500);
         }
     };
-    let usual = family.schemes.usual_port(tls);
+    let usual = schemes.usual_port(tls);
     let mut parts = Parts::new(&url, tls, usual);
     if parts.uri.first() == Some(&b'?') {
         parts.uri.insert(0, b'/');

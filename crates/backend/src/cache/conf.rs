@@ -1,6 +1,6 @@
 //! What is configured of a cache: stores at the main level, their use in locations.
 
-use crate::conf::next;
+use crate::bits::next;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::conf::{CacheConf, CacheMain, Use};
 use super::vary;
-use crate::conf::next;
+use crate::bits::next;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;

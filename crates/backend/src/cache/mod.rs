@@ -18,8 +18,6 @@ pub mod rows;
 pub mod vars;
 pub mod vary;
 
-pub use conf::CacheConf;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::generation::Generation;

@@ -1,7 +1,7 @@
 //! The directives of the family, once for every module that has it.
 
 use super::conf::{CacheConf, CacheMain, CachePath, StoreTo, Use};
-use crate::conf::next;
+use crate::bits::next;
 use crate::rows::add_bits;
 use std::sync::Arc;
 use weir_base::units;

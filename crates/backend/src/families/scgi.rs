@@ -3,17 +3,18 @@
 //! Differences from nginx: `CONTENT_LENGTH` is 0 for a body that is not passed, and a NUL in a value
 //! becomes a space.
 
-use crate::conf::{BackendConf, BackendLoc};
-use crate::family::{self, conf_of, Family, Wire};
+use crate::ask::{Ask, BodyLength};
+use crate::conf::{self, BackendConf, BackendLoc};
+use crate::family::{Family, Ways, HIDDEN_CGI};
 use crate::params::{set_param, Params};
 use crate::rows::{self, IGNORE, NEXT_CGI, PASS};
-use crate::run::{Ask, BodyLength};
 use crate::target::Schemes;
 use std::rc::Rc;
 use weir_http::module::HttpModule;
 use weir_http::Request;
 use weir_module::{slot, Arity, ConfResult, ConfType, Context, Level, Row};
 use weir_wire::http1::request::Method;
+use weir_wire::http1::response::ResponseParser;
 use weir_wire::scgi::RequestWriter;
 
 #[derive(Default)]
@@ -50,13 +51,13 @@ impl ConfType for ScgiLoc {
 pub static FAMILY: Family = Family {
     name: "scgi",
     ssl: "",
-    wire: Wire::Cgi,
     schemes: Schemes { plain: "scgi://", tls: None, required: false, ports: (0, 0), uri: false },
-    hidden: family::HIDDEN_CGI,
+    hidden: HIDDEN_CGI,
     buffers: true,
-    conf: conf_of::<ScgiLoc>,
     write,
-    key: family::no_key,
+    parser: ResponseParser::cgi_or_http,
+    key: None,
+    ways: Ways { one_answer: true, ..Ways::PLAIN },
 };
 
 const ROWS: &[Row] = &[
@@ -82,19 +83,15 @@ const ROWS: &[Row] = &[
 
 pub const MODULE: HttpModule = HttpModule {
     name: "scgi",
-    rows: ROWS,
-    slots: &[family::slot::<ScgiLoc>()],
-    build: Some(crate::conf::build::<ScgiLoc>),
-    ..HttpModule::EMPTY
+    rows: joined_rows!(
+        ROWS,
+        peer_rows!(ScgiLoc, "scgi_", NEXT_CGI),
+        header_rows!(ScgiLoc, "scgi_", IGNORE),
+        buffer_rows!(ScgiLoc, "scgi_"),
+        cache_rows!(ScgiLoc, "scgi_", ""),
+    ),
+    ..conf::module::<ScgiLoc>()
 };
-
-/// What it has in common with other backends.
-pub const COMMON: [HttpModule; 4] = [
-    family::rows_of("scgi", peer_rows!(ScgiLoc, "scgi_", NEXT_CGI)),
-    family::rows_of("scgi", header_rows!(ScgiLoc, "scgi_", IGNORE)),
-    family::rows_of("scgi", buffer_rows!(ScgiLoc, "scgi_")),
-    family::rows_of("scgi_cache", cache_rows!(ScgiLoc, "scgi_", "")),
-];
 
 fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
     let loc = Rc::clone(r.loc());

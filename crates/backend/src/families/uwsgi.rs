@@ -1,10 +1,10 @@
 //! nginx's `ngx_http_uwsgi_module`: requests are passed to uwsgi servers, with TLS too.
 
-use crate::conf::{BackendConf, BackendLoc};
-use crate::family::{self, conf_of, Family, Wire};
+use crate::ask::Ask;
+use crate::conf::{self, BackendConf, BackendLoc};
+use crate::family::{Family, Ways};
 use crate::params::{set_param, Params};
 use crate::rows::{self, IGNORE, NEXT_CGI, PASS};
-use crate::run::Ask;
 use crate::target::Schemes;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
@@ -15,6 +15,7 @@ use weir_module::{
     merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Directive, Level, Row, Val,
 };
 use weir_wire::http1::request::Method;
+use weir_wire::http1::response::ResponseParser;
 use weir_wire::uwsgi::{RequestWriter, TooBig};
 
 #[derive(Default)]
@@ -56,7 +57,6 @@ impl ConfType for UwsgiLoc {
 pub static FAMILY: Family = Family {
     name: "uwsgi",
     ssl: "uwsgi_ssl",
-    wire: Wire::Cgi,
     schemes: Schemes {
         plain: "uwsgi://",
         tls: Some("suwsgi://"),
@@ -73,9 +73,10 @@ pub static FAMILY: Family = Family {
         b"X-Accel-Charset",
     ],
     buffers: true,
-    conf: conf_of::<UwsgiLoc>,
     write,
-    key: family::no_key,
+    parser: ResponseParser::cgi_or_http,
+    key: None,
+    ways: Ways { one_answer: true, ..Ways::PLAIN },
 };
 
 const HSL: Context = Context::HSL;
@@ -118,20 +119,16 @@ const ROWS: &[Row] = &[
 
 pub const MODULE: HttpModule = HttpModule {
     name: "uwsgi",
-    rows: ROWS,
-    slots: &[family::slot::<UwsgiLoc>()],
-    build: Some(crate::conf::build::<UwsgiLoc>),
-    ..HttpModule::EMPTY
+    rows: joined_rows!(
+        ROWS,
+        peer_rows!(UwsgiLoc, "uwsgi_", NEXT_CGI),
+        header_rows!(UwsgiLoc, "uwsgi_", IGNORE),
+        buffer_rows!(UwsgiLoc, "uwsgi_"),
+        cache_rows!(UwsgiLoc, "uwsgi_", ""),
+        ssl_rows!(UwsgiLoc, "uwsgi_", "the host of uwsgi_pass"),
+    ),
+    ..conf::module::<UwsgiLoc>()
 };
-
-/// What it has in common with other backends.
-pub const COMMON: [HttpModule; 5] = [
-    family::rows_of("uwsgi", peer_rows!(UwsgiLoc, "uwsgi_", NEXT_CGI)),
-    family::rows_of("uwsgi", header_rows!(UwsgiLoc, "uwsgi_", IGNORE)),
-    family::rows_of("uwsgi", buffer_rows!(UwsgiLoc, "uwsgi_")),
-    family::rows_of("uwsgi_cache", cache_rows!(UwsgiLoc, "uwsgi_", "")),
-    family::rows_of("uwsgi_ssl", ssl_rows!(UwsgiLoc, "uwsgi_", "the host of uwsgi_pass")),
-];
 
 fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
     let loc = Rc::clone(r.loc());

@@ -1,7 +1,7 @@
 //! How an answer is relayed that is kept too: to whom, and when the client no longer counts.
 
 use crate::cache::fill::Fill;
-use crate::exchange::Fault;
+use crate::fault::Fault;
 use weir_http::Request;
 
 pub struct Keep {

@@ -7,16 +7,15 @@ mod keep;
 
 pub use keep::Keep;
 
+use crate::bits::ignore;
 use crate::cache;
 use crate::cache::conf::Use;
 use crate::cache::fill;
 use crate::cache::fresh::{Fresh, Ignored};
 use crate::cache::lookup::{self, Looked, State, Status};
 use crate::cache::purge;
-use crate::conf::{ignore, BackendLoc};
-use crate::family::Family;
-use crate::run::Body;
-use crate::{respond, run};
+use crate::conf::BackendLoc;
+use crate::respond;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_cache::store::Body as StoredBody;
@@ -24,7 +23,6 @@ use weir_cache::{Key, Meta, Stored};
 use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::conf::CoreMain;
-use weir_http::detached::Ticket;
 use weir_http::{special, Buf, Flow, Request};
 use weir_runtime::clock;
 use weir_wire::http1::response::ResponseProgress;
@@ -38,7 +36,9 @@ fn key_text(r: &mut Request, conf: &BackendLoc) -> Vec<u8> {
         return r.eval(template);
     }
     let mut key = Vec::with_capacity(128);
-    (conf.family.key)(r, &mut key);
+    if let Some(write) = conf.family.key {
+        write(r, &mut key);
+    }
     key
 }
 
@@ -63,37 +63,48 @@ pub fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     Some(answer(r, conf, &stored?, true))
 }
 
-/// Looks for an answer; `None`: a server is to be asked.
-pub async fn look(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
+/// What was found.
+pub enum Found {
+    /// A server is to be asked.
+    Ask,
+    Done(Flow),
+    /// A stale answer will do, and is to be renewed behind it.
+    Renew(Arc<Stored>, Box<State>),
+}
+
+/// Looks for an answer.
+pub async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
     let purges = lookup::any_true(r, &conf.cache.purge);
     if !purges && r.method.bit() & *conf.cache.methods == 0 {
-        return None;
+        return Found::Ask;
     }
     let store = match lookup::store_of(r, &conf.cache) {
         Ok(Some(store)) => store,
-        Ok(None) => return None,
-        Err(()) => return Some(Flow::Status(500)),
+        Ok(None) => return Found::Ask,
+        Err(()) => return Found::Done(Flow::Status(500)),
     };
     let key_text = key_text(r, conf);
     if r.match_failed() {
-        return Some(Flow::Status(500));
+        return Found::Done(Flow::Status(500));
     }
     if purges {
-        return Some(purge::run(store, key_text).await);
+        return Found::Done(purge::run(store, key_text).await);
     }
     match lookup::look(r, &conf.cache, store, key_text).await {
-        Looked::Ask => None,
+        Looked::Ask => Found::Ask,
         Looked::Answer(stored, status) => {
-            Some(ready(answer(r, conf, &stored, status == Status::Hit), r).await)
+            Found::Done(ready(answer(r, conf, &stored, status == Status::Hit), r).await)
         }
-        Looked::Error(status) => Some(Flow::Status(status)),
-        Looked::Renew(stored, state) => {
-            renew(r, *conf.family, *state);
-            Some(ready(answer(r, conf, &stored, false), r).await)
-        }
-        Looked::Gone => Some(Flow::Status(499)),
-        Looked::Failed => Some(Flow::Status(500)),
+        Looked::Error(status) => Found::Done(Flow::Status(status)),
+        Looked::Renew(stored, state) => Found::Renew(stored, state),
+        Looked::Gone => Found::Done(Flow::Status(499)),
+        Looked::Failed => Found::Done(Flow::Status(500)),
     }
+}
+
+/// Answers with what is stale while it is renewed.
+pub async fn answer_stale(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>) -> Flow {
+    ready(answer(r, conf, stored, false), r).await
 }
 
 /// Goes on where an answer itself must wait.
@@ -102,25 +113,6 @@ async fn ready(flow: Flow, r: &mut Request) -> Flow {
         Flow::Wait(f) => f(r).await,
         flow => flow,
     }
-}
-
-/// Renews an entry behind its stale answer; without a place for that it stays stale.
-fn renew(r: &Request, family: &'static Family, state: State) {
-    let Some(ticket) = Ticket::take(r) else { return };
-    let mut copy = r.detach();
-    copy.keep_state(state);
-    // As in nginx, a connection that is to be closed is closed once the update has ended: a client
-    // that waits for the end sees the new answer next.
-    let until_then = (!r.keepalive).then(|| Rc::clone(r.conn()));
-    ticket.spawn(async move {
-        let _until_then = until_then;
-        let loc = Rc::clone(copy.loc());
-        // Whatever it ends with, nobody waits for it; the state gives the entry back.
-        let _ = run::pass(&mut copy, &loc, (family.conf)(&loc), Body::None).await;
-        if copy.match_failed() {
-            copy.log(LogLevel::Error, "a stale answer was not renewed: a match was given up");
-        }
-    });
 }
 
 /// Whether the answer to be asked for is kept, and is wanted by somebody even if the client goes.
@@ -287,7 +279,7 @@ fn load_head(r: &mut Request, conf: &BackendLoc, stored: &Stored) -> Option<()> 
         Some(head) => head,
         None => {
             let mut head = weir_wire::http1::response::ResponseHead::default();
-            let parsed = conf.family.wire.parser().parse(&stored.head, HEAD_MAX_BYTES, &mut head);
+            let parsed = (conf.family.parser)().parse(&stored.head, HEAD_MAX_BYTES, &mut head);
             if !matches!(parsed, Ok(ResponseProgress::Complete)) {
                 r.log(LogLevel::Crit, "a cache file contains an invalid header");
                 return None;

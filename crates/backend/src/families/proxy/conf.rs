@@ -1,14 +1,21 @@
 //! The proxy's own configuration: what HTTP has and other protocols have not.
 
 use super::headers::{HeaderPlan, SetHeader};
-use super::request;
-use super::rewrite::{CookieFlags, Rewrite};
-use super::FAMILY;
-use crate::conf::{BackendConf, BackendLoc};
-use crate::family::Family;
+use super::rewrite::{default_rule, CookieFlags, Rewrite};
+use crate::conf::BackendLoc;
+use crate::target::Schemes;
 use std::sync::Arc;
-use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
+use weir_module::{merge_values, Val};
 use weir_script::template::Template;
+
+/// How URLs of `proxy_pass` begin.
+pub const SCHEMES: Schemes = Schemes {
+    plain: "http://",
+    tls: Some("https://"),
+    required: true,
+    ports: (80, 443),
+    uri: true,
+};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HttpVersion {
@@ -41,6 +48,30 @@ pub struct ProxyLoc {
 }
 
 impl ProxyLoc {
+    /// Takes over what this level has not set of its own fields.
+    pub fn merge_own(&mut self, parent: &ProxyLoc) {
+        merge_values!(self, parent;
+            method = None,
+            set_body = None,
+            http_version = HttpVersion::V11,
+            cookie_domains = Arc::default(),
+            cookie_paths = Arc::default(),
+            cookie_flags = Arc::default(),
+        );
+    }
+
+    /// What follows from what both it and the backend's part have taken over.
+    pub fn settle(&mut self, parent: &ProxyLoc) {
+        self.backend.h2 = *self.http_version == HttpVersion::V2;
+        self.backend.streams_unmeasured = *self.http_version != HttpVersion::V10;
+        self.backend.own_body = self.set_body.is_some() || !*self.backend.pass_request_body;
+        if self.backend.merge_pass(&parent.backend) {
+            self.location.clone_from(&parent.location);
+        }
+        self.merge_redirect(parent);
+        self.merge_headers(parent);
+    }
+
     /// A body may be sent whose length is not known before.
     pub fn streams_unmeasured(&self) -> bool {
         self.backend.streams_unmeasured
@@ -60,7 +91,7 @@ impl ProxyLoc {
         }
         if self.redirects.is_none() {
             self.redirects = parent.redirects.clone().or_else(|| {
-                let rule = request::default_rule(self.backend.pass.as_ref()?, &self.location)?;
+                let rule = default_rule(self.backend.pass.as_ref()?, &self.location)?;
                 Some(Arc::new(vec![rule]))
             });
         }
@@ -77,43 +108,5 @@ impl ProxyLoc {
             self.cache_plan = Arc::new(HeaderPlan::for_cache(&self.set_headers));
         }
         self.compiled = true;
-    }
-}
-
-impl BackendConf for ProxyLoc {
-    const FAMILY: &'static Family = &FAMILY;
-
-    fn backend(&self) -> &BackendLoc {
-        &self.backend
-    }
-
-    fn backend_mut(&mut self) -> &mut BackendLoc {
-        &mut self.backend
-    }
-}
-
-impl ConfType for ProxyLoc {
-    const LEVEL: Level = Level::Location;
-    slot!();
-
-    fn merge(&mut self, parent: &ProxyLoc) -> ConfResult {
-        merge_values!(self, parent;
-            method = None,
-            set_body = None,
-            http_version = HttpVersion::V11,
-            cookie_domains = Arc::default(),
-            cookie_paths = Arc::default(),
-            cookie_flags = Arc::default(),
-        );
-        self.backend.merge(&parent.backend, &FAMILY)?;
-        self.backend.h2 = *self.http_version == HttpVersion::V2;
-        self.backend.streams_unmeasured = *self.http_version != HttpVersion::V10;
-        self.backend.own_body = self.set_body.is_some() || !*self.backend.pass_request_body;
-        if self.backend.merge_pass(&parent.backend) {
-            self.location.clone_from(&parent.location);
-        }
-        self.merge_redirect(parent);
-        self.merge_headers(parent);
-        Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! Which header fields go to the backend: compiled once.
 
+use crate::ask::BodyLength;
 use crate::cache::lookup::Condition;
 use crate::cache::vars as cached;
 use crate::hide::has_name;
-use crate::run::BodyLength;
 use weir_base::bytes::fmt_u64;
 use weir_base::line;
 use weir_core::logger::LogLevel;

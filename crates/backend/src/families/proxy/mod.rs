@@ -9,27 +9,21 @@ pub mod request;
 mod respond;
 mod rewrite;
 mod rows;
-pub mod tunnel;
 mod vars;
 
-use crate::family::{self, conf_of, Family, Wire};
+use crate::conf::{module, BackendConf, BackendLoc};
+use crate::family::{Family, Ways};
 use crate::rows::{IGNORE, NEXT_HTTP};
-use crate::target::Schemes;
-pub use conf::ProxyLoc;
-pub use respond::copy_rewritten;
+use conf::{ProxyLoc, SCHEMES};
 use weir_http::HttpModule;
+use weir_module::{slot, ConfResult, ConfType, Level};
+use weir_wire::http1::response::ResponseParser;
 
-pub static FAMILY: Family = Family {
+/// How it is passed on.
+static FAMILY: Family = Family {
     name: "proxy",
     ssl: "proxy_ssl",
-    wire: Wire::Http,
-    schemes: Schemes {
-        plain: "http://",
-        tls: Some("https://"),
-        required: true,
-        ports: (80, 443),
-        uri: true,
-    },
+    schemes: SCHEMES,
     hidden: &[
         b"Date",
         b"Server",
@@ -41,28 +35,52 @@ pub static FAMILY: Family = Family {
         b"X-Accel-Charset",
     ],
     buffers: true,
-    conf: conf_of::<ProxyLoc>,
     write: request::write_request,
-    key: request::write_key,
+    parser: ResponseParser::new,
+    key: Some(request::write_key),
+    ways: Ways {
+        interim: true,
+        passes_want: true,
+        rewrite: Some(respond::copy_rewritten),
+        converts_head: true,
+        ..Ways::PLAIN
+    },
 };
 
 pub const MODULE: HttpModule = HttpModule {
     name: "proxy",
-    rows: rows::ROWS,
-    slots: &[family::slot::<ProxyLoc>()],
+    rows: joined_rows!(
+        rows::ROWS,
+        peer_rows!(ProxyLoc, "proxy_", NEXT_HTTP),
+        header_rows!(ProxyLoc, "proxy_", IGNORE),
+        buffer_rows!(ProxyLoc, "proxy_"),
+        cache_rows!(ProxyLoc, "proxy_", "$scheme$proxy_host$request_uri"),
+        ssl_rows!(ProxyLoc, "proxy_", "$proxy_host"),
+    ),
     variables: vars::VARIABLES,
-    build: Some(crate::conf::build::<ProxyLoc>),
-    ..HttpModule::EMPTY
+    ..module::<ProxyLoc>()
 };
 
-/// What it has in common with other backends.
-pub const COMMON: [HttpModule; 5] = [
-    family::rows_of("proxy", peer_rows!(ProxyLoc, "proxy_", NEXT_HTTP)),
-    family::rows_of("proxy", header_rows!(ProxyLoc, "proxy_", IGNORE)),
-    family::rows_of("proxy", buffer_rows!(ProxyLoc, "proxy_")),
-    family::rows_of(
-        "proxy_cache",
-        cache_rows!(ProxyLoc, "proxy_", "$scheme$proxy_host$request_uri"),
-    ),
-    family::rows_of("proxy_ssl", ssl_rows!(ProxyLoc, "proxy_", "$proxy_host")),
-];
+impl BackendConf for ProxyLoc {
+    const FAMILY: &'static Family = &FAMILY;
+
+    fn backend(&self) -> &BackendLoc {
+        &self.backend
+    }
+
+    fn backend_mut(&mut self) -> &mut BackendLoc {
+        &mut self.backend
+    }
+}
+
+impl ConfType for ProxyLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &ProxyLoc) -> ConfResult {
+        self.merge_own(parent);
+        self.backend.merge(&parent.backend, &FAMILY)?;
+        self.settle(parent);
+        Ok(())
+    }
+}

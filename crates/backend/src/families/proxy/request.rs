@@ -1,9 +1,7 @@
 //! The request as it goes to an HTTP server: its URI and its head.
 
-use super::conf::ProxyLoc;
-use super::rewrite::Rewrite;
-use super::FAMILY;
-use crate::run::{Ask, BodyLength};
+use super::conf::{ProxyLoc, SCHEMES};
+use crate::ask::{Ask, BodyLength};
 use crate::target::{Parts, Pass, Target};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,15 +11,6 @@ use weir_base::line;
 use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::Request;
-
-/// `proxy_redirect default`.
-pub fn default_rule(pass: &Pass, location: &[u8]) -> Option<Rewrite> {
-    let Pass::Fixed(fixed) = pass else { return None };
-    Some(match fixed.parts.uri.is_empty() {
-        false => Rewrite::prefix(&fixed.url, location),
-        true => Rewrite::prefix(&[&fixed.url, &b"/"[..]].concat(), b"/"),
-    })
-}
 
 /// The URI that the backend is asked for.
 pub fn write_uri(r: &Request, conf: &ProxyLoc, target: &Target, out: &mut Vec<u8>) {
@@ -73,7 +62,7 @@ pub fn write_key(r: &mut Request, key: &mut Vec<u8>) {
         }
         Some(Pass::Vars(template)) => {
             let url = r.eval(template);
-            let schemes = &FAMILY.schemes;
+            let schemes = &SCHEMES;
             let (tls, rest) = schemes.split(&url).unwrap_or((false, &url));
             key.extend_from_slice(&url[..url.len() - rest.len()]);
             let usual = schemes.usual_port(tls);

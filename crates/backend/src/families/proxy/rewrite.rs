@@ -1,5 +1,6 @@
 //! `proxy_redirect` and `proxy_cookie_*`: what a backend says of itself, in the client's terms.
 
+use crate::target::Pass;
 use weir_base::bytes::find_ignore_case;
 use weir_core::registry::NamedRegex;
 use weir_core::unknown::regex_match;
@@ -146,6 +147,15 @@ pub fn cookie(r: &mut Request, rules: &CookieRules, value: &[u8]) -> Option<Vec<
         }
     }
     changed.then(|| write(&attrs))
+}
+
+/// `proxy_redirect default`.
+pub fn default_rule(pass: &Pass, location: &[u8]) -> Option<Rewrite> {
+    let Pass::Fixed(fixed) = pass else { return None };
+    Some(match fixed.parts.uri.is_empty() {
+        false => Rewrite::prefix(&fixed.url, location),
+        true => Rewrite::prefix(&[&fixed.url, &b"/"[..]].concat(), b"/"),
+    })
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use super::conf::{HttpVersion, ProxyLoc};
 use super::headers::SetHeader;
-use super::request::default_rule;
-use super::rewrite::{CookieFlags, CookieName, Rewrite};
+use super::rewrite::{default_rule, CookieFlags, CookieName, Rewrite};
 use crate::rows::{self, push, shared, PASS};
 use crate::target::Pass;
 use std::sync::Arc;

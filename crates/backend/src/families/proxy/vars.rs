@@ -1,7 +1,6 @@
 //! `$proxy_*`.
 
-use super::conf::ProxyLoc;
-use super::FAMILY;
+use super::conf::{ProxyLoc, SCHEMES};
 use crate::target::{Parts, Pass};
 use std::rc::Rc;
 use weir_base::addr::parse_endpoint;
@@ -36,7 +35,7 @@ fn part(r: &mut Request, out: &mut Vec<u8>, pick: fn(&Parts) -> &Vec<u8>) -> boo
         }
         Some(Pass::Vars(t)) => {
             let url = r.eval(t);
-            let schemes = &FAMILY.schemes;
+            let schemes = &SCHEMES;
             let Some((tls, rest)) = schemes.split(&url) else { return false };
             let Ok(endpoint) = parse_endpoint(rest, schemes.url()) else { return false };
             out.extend_from_slice(pick(&Parts::new(&endpoint, tls, schemes.usual_port(tls))));
