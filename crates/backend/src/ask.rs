@@ -4,18 +4,18 @@ use crate::target::Target;
 
 /// The length that a request's body has on its way to the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyLength {
+pub(crate) enum BodyLength {
     None,
     Known(u64),
     Chunked,
 }
 
 /// How a request is to be written.
-pub struct Ask<'a> {
-    pub target: &'a Target,
-    pub length: BodyLength,
+pub(crate) struct Ask<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) length: BodyLength,
     /// The answer may be kept.
-    pub cached: bool,
+    pub(crate) cached: bool,
     /// The client's HEAD goes out as GET, so that the whole answer can be kept.
-    pub as_get: bool,
+    pub(crate) as_get: bool,
 }

@@ -23,24 +23,24 @@ use weir_script::template::Template;
 use weir_upstream::link::SocketOptions;
 use weir_upstream::UpstreamMain;
 
-pub const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// A family's slot at the location level.
-pub trait BackendConf: ConfType {
+pub(crate) trait BackendConf: ConfType {
     const FAMILY: &'static Family;
     fn backend(&self) -> &BackendLoc;
     fn backend_mut(&mut self) -> &mut BackendLoc;
 }
 
 /// Finds a family's configuration in a location.
-pub type ConfOf = fn(&LocationConf) -> &BackendLoc;
+pub(crate) type ConfOf = fn(&LocationConf) -> &BackendLoc;
 
-pub fn conf_of<T: BackendConf>(loc: &LocationConf) -> &BackendLoc {
+pub(crate) fn conf_of<T: BackendConf>(loc: &LocationConf) -> &BackendLoc {
     loc.conf::<T>().backend()
 }
 
 /// What every family's module begins with.
-pub const fn module<T: BackendConf>() -> HttpModule {
+pub(crate) const fn module<T: BackendConf>() -> HttpModule {
     HttpModule {
         slots: Base::<T>::SLOTS,
         build: Some(build::<T>),
@@ -59,76 +59,76 @@ impl<T: BackendConf> Base<T> {
 }
 
 #[derive(Default)]
-pub struct BackendLoc {
+pub(crate) struct BackendLoc {
     /// Whose configuration it is; set when it is merged.
-    pub family: Val<&'static Family>,
-    pub pass: Option<Pass>,
+    pub(crate) family: Val<&'static Family>,
+    pub(crate) pass: Option<Pass>,
     /// Requests are sent over HTTP/2.
-    pub h2: bool,
+    pub(crate) h2: bool,
     /// A body may be sent whose length is not known before.
-    pub streams_unmeasured: bool,
+    pub(crate) streams_unmeasured: bool,
     /// The body that is sent is the configuration's, not the client's.
-    pub own_body: bool,
+    pub(crate) own_body: bool,
     /// An answer with 404 is answered by this server's own page.
-    pub intercept_404: bool,
-    pub pass_request_headers: Val<bool>,
-    pub pass_request_body: Val<bool>,
-    pub pass_trailers: Val<bool>,
-    pub request_buffering: Val<bool>,
-    pub connect_timeout: Val<u64>,
-    pub send_timeout: Val<u64>,
-    pub read_timeout: Val<u64>,
-    pub buffering: Val<bool>,
-    pub buffer_size: Val<u64>,
-    pub buffers: Val<(u64, u64)>,
-    pub busy_buffers_size: Val<Option<u64>>,
-    pub max_temp_file_size: Val<Option<u64>>,
-    pub temp_file_write_size: Val<Option<u64>>,
-    pub temp_path: Val<Arc<TempPath>>,
-    pub hide_headers: Val<Arc<Vec<Vec<u8>>>>,
-    pub pass_headers: Val<Arc<Vec<Vec<u8>>>>,
-    pub ignore_headers: Val<u32>,
-    pub intercept_errors: Val<bool>,
-    pub next_upstream: Val<u32>,
-    pub next_upstream_tries: Val<u64>,
-    pub next_upstream_timeout: Val<u64>,
-    pub ignore_client_abort: Val<bool>,
-    pub bind: Val<Option<Bind>>,
-    pub socket_keepalive: Val<bool>,
-    pub socket_rcvbuf: Val<u64>,
-    pub socket_sndbuf: Val<u64>,
-    pub force_ranges: Val<bool>,
-    pub limit_rate: Val<Option<Arc<Template>>>,
+    pub(crate) intercept_404: bool,
+    pub(crate) pass_request_headers: Val<bool>,
+    pub(crate) pass_request_body: Val<bool>,
+    pub(crate) pass_trailers: Val<bool>,
+    pub(crate) request_buffering: Val<bool>,
+    pub(crate) connect_timeout: Val<u64>,
+    pub(crate) send_timeout: Val<u64>,
+    pub(crate) read_timeout: Val<u64>,
+    pub(crate) buffering: Val<bool>,
+    pub(crate) buffer_size: Val<u64>,
+    pub(crate) buffers: Val<(u64, u64)>,
+    pub(crate) busy_buffers_size: Val<Option<u64>>,
+    pub(crate) max_temp_file_size: Val<Option<u64>>,
+    pub(crate) temp_file_write_size: Val<Option<u64>>,
+    pub(crate) temp_path: Val<Arc<TempPath>>,
+    pub(crate) hide_headers: Val<Arc<Vec<Vec<u8>>>>,
+    pub(crate) pass_headers: Val<Arc<Vec<Vec<u8>>>>,
+    pub(crate) ignore_headers: Val<u32>,
+    pub(crate) intercept_errors: Val<bool>,
+    pub(crate) next_upstream: Val<u32>,
+    pub(crate) next_upstream_tries: Val<u64>,
+    pub(crate) next_upstream_timeout: Val<u64>,
+    pub(crate) ignore_client_abort: Val<bool>,
+    pub(crate) bind: Val<Option<Bind>>,
+    pub(crate) socket_keepalive: Val<bool>,
+    pub(crate) socket_rcvbuf: Val<u64>,
+    pub(crate) socket_sndbuf: Val<u64>,
+    pub(crate) force_ranges: Val<bool>,
+    pub(crate) limit_rate: Val<Option<Arc<Template>>>,
     /// `…_cache…` and `…_store…`
-    pub cache: CacheConf,
+    pub(crate) cache: CacheConf,
     /// TLS to the servers.
-    pub tls: Outgoing,
+    pub(crate) tls: Outgoing,
     /// An `if` or `limit_except` block: it passes where the block around it does.
-    pub in_unnamed: bool,
+    pub(crate) in_unnamed: bool,
     /// `hide` is made.
-    pub compiled: bool,
+    pub(crate) compiled: bool,
     /// Made from the above when they are merged.
-    pub hide: Arc<HideList>,
+    pub(crate) hide: Arc<HideList>,
 }
 
 impl BackendLoc {
     /// The most of an answer that is held in memory for a slow client.
-    pub fn buffers_bytes(&self) -> u64 {
+    pub(crate) fn buffers_bytes(&self) -> u64 {
         self.buffers.0 * self.buffers.1
     }
 
-    pub fn max_temp_bytes(&self) -> u64 {
+    pub(crate) fn max_temp_bytes(&self) -> u64 {
         self.max_temp_file_size.unwrap_or(1024 * 1024 * 1024)
     }
 
     /// The most that is written to it at once.
-    pub fn temp_write_bytes(&self) -> usize {
+    pub(crate) fn temp_write_bytes(&self) -> usize {
         let size = self.buffers.1.max(*self.buffer_size);
         self.temp_file_write_size.unwrap_or(2 * size) as usize
     }
 
     /// Options of a fresh connection for this request.
-    pub fn socket_options(&self, r: &mut Request) -> SocketOptions {
+    pub(crate) fn socket_options(&self, r: &mut Request) -> SocketOptions {
         let size = |n: u64| (n > 0).then_some(n as usize);
         let bind = self.bind.as_ref().and_then(|b| bind::address(r, b));
         SocketOptions {
@@ -194,7 +194,7 @@ impl BackendLoc {
 
     /// Takes over what this level has not set. Where it leads is another matter: see
     /// [`BackendLoc::merge_pass`].
-    pub fn merge(&mut self, parent: &BackendLoc, family: &'static Family) -> ConfResult {
+    pub(crate) fn merge(&mut self, parent: &BackendLoc, family: &'static Family) -> ConfResult {
         self.family.set(family);
         let temp_path = || {
             let path = PathBuf::from(format!("{}_temp", family.name));
@@ -244,7 +244,7 @@ impl BackendLoc {
     }
 
     /// A block without a name passes where the one around it does; whether it does so now.
-    pub fn merge_pass(&mut self, parent: &BackendLoc) -> bool {
+    pub(crate) fn merge_pass(&mut self, parent: &BackendLoc) -> bool {
         let takes = self.in_unnamed && self.pass.is_none();
         if takes {
             self.pass.clone_from(&parent.pass);

@@ -10,7 +10,7 @@ use weir_upstream::decoder::{Aside, Decoder};
 
 /// Logs what a server said besides its answer, and gives it back with how many bytes of the answer
 /// came before it.
-pub fn log_aside(r: &Request, family: &Family, decoder: &mut Decoder, doing: &str) -> Aside {
+pub(crate) fn log_aside(r: &Request, family: &Family, decoder: &mut Decoder, doing: &str) -> Aside {
     if let Some((grave, text)) = decoder.wrapping.take_note() {
         let level = if grave { LogLevel::Error } else { LogLevel::Info };
         r.log(level, &format!("{text} while {doing}"));
@@ -23,7 +23,7 @@ pub fn log_aside(r: &Request, family: &Family, decoder: &mut Decoder, doing: &st
 }
 
 /// Whether what was said before the end of the head makes the answer invalid.
-pub fn judge_aside(
+pub(crate) fn judge_aside(
     r: &Request,
     family: &Family,
     aside: &Aside,

@@ -33,7 +33,7 @@ const INTERIM_ANSWERS_MAX: u32 = 100;
 const EARLY_HINTS: u16 = 103;
 
 /// Sends the request and reads the answer's head; answers whether all of the request was sent.
-pub async fn run(r: &mut Request, sent: &Sent<'_>, link: &mut Link) -> Result<bool, Fault> {
+pub(crate) async fn run(r: &mut Request, sent: &Sent<'_>, link: &mut Link) -> Result<bool, Fault> {
     let request = std::mem::take(&mut r.exchange.request);
     let memory = std::mem::take(&mut r.body.memory);
     let mut reply = std::mem::take(&mut r.exchange.reply);

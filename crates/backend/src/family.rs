@@ -13,71 +13,71 @@ use weir_upstream::link::Link;
 use weir_wire::http1::response::{ResponseField, ResponseParser};
 
 /// A protocol that requests are passed on by.
-pub struct Family {
+pub(crate) struct Family {
     /// What its directives begin with, without the underscore.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The same for its TLS.
-    pub ssl: &'static str,
-    pub schemes: Schemes,
+    pub(crate) ssl: &'static str,
+    pub(crate) schemes: Schemes,
     /// Fields of answers that stay here.
-    pub hidden: &'static [&'static [u8]],
+    pub(crate) hidden: &'static [&'static [u8]],
     /// It has directives for buffers and temporary files.
-    pub buffers: bool,
+    pub(crate) buffers: bool,
     /// Writes the request into the exchange. Answers whether an answer to it has no body, or the
     /// status to answer with.
-    pub write: fn(&mut Request, &Ask) -> Result<bool, u16>,
+    pub(crate) write: fn(&mut Request, &Ask) -> Result<bool, u16>,
     /// Makes what reads the head of an answer.
-    pub parser: fn() -> ResponseParser,
+    pub(crate) parser: fn() -> ResponseParser,
     /// Writes what an answer is kept under where the configuration does not say; without it the
     /// configuration has to.
-    pub key: Option<fn(&mut Request, &mut Vec<u8>)>,
-    pub ways: Ways,
+    pub(crate) key: Option<fn(&mut Request, &mut Vec<u8>)>,
+    pub(crate) ways: Ways,
 }
 
 /// What is asked of a family besides: most have little of it.
-pub struct Ways {
+pub(crate) struct Ways {
     /// Where answers are wrapped, which is taken off as they are read.
-    pub wrapping: Option<MakeWrapping>,
+    pub(crate) wrapping: Option<MakeWrapping>,
     /// What servers say besides their answers.
-    pub aside: Option<Aside>,
+    pub(crate) aside: Option<Aside>,
     /// Writes a piece of a request's body with what is put around it; the last one ends the body.
-    pub frame: Option<Frame>,
+    pub(crate) frame: Option<Frame>,
     /// Servers may say something before they answer (RFC 9110, section 15.2).
-    pub interim: bool,
+    pub(crate) interim: bool,
     /// A connection is for one answer, and its end may be the answer's.
-    pub one_answer: bool,
+    pub(crate) one_answer: bool,
     /// The request's body goes on while the answer comes.
-    pub duplex: bool,
+    pub(crate) duplex: bool,
     /// Over HTTP/2, whether `Host` goes as a field, without an authority.
-    pub host_field: fn(&Request) -> bool,
+    pub(crate) host_field: fn(&Request) -> bool,
     /// Hears that a whole head has come, with all that was read.
-    pub head_came: Option<fn(&mut Request, &Link, &[u8])>,
+    pub(crate) head_came: Option<fn(&mut Request, &Link, &[u8])>,
     /// A server's want of `Date` and `Server` is passed on.
-    pub passes_want: bool,
+    pub(crate) passes_want: bool,
     /// Copies `Location`, `Refresh` or `Set-Cookie` in the client's terms.
-    pub rewrite: Option<fn(&mut Request, &ResponseField)>,
+    pub(crate) rewrite: Option<fn(&mut Request, &ResponseField)>,
     /// HEAD is asked for by GET where answers are kept.
-    pub converts_head: bool,
+    pub(crate) converts_head: bool,
 }
 
 /// Makes what knows how the answer to a request, in text, is wrapped.
-pub type MakeWrapping = fn(&Request, &[u8]) -> Box<dyn Wrapping>;
+pub(crate) type MakeWrapping = fn(&Request, &[u8]) -> Box<dyn Wrapping>;
 
 /// Writes a piece of a body, which may be the last.
-pub type Frame = fn(&[u8], bool, &mut Vec<u8>);
+pub(crate) type Frame = fn(&[u8], bool, &mut Vec<u8>);
 
 /// What becomes of what a server says besides its answer.
 #[derive(Clone, Copy)]
-pub struct Aside {
+pub(crate) struct Aside {
     /// Logs it, with what was being done.
-    pub log: fn(&Request, &[u8], &str),
+    pub(crate) log: fn(&Request, &[u8], &str),
     /// Whether it makes the answer invalid.
-    pub is_fatal: fn(&Request, &[u8]) -> bool,
+    pub(crate) is_fatal: fn(&Request, &[u8]) -> bool,
 }
 
 impl Ways {
     /// None of it.
-    pub const PLAIN: Ways = Ways {
+    pub(crate) const PLAIN: Ways = Ways {
         wrapping: None,
         aside: None,
         frame: None,
@@ -93,7 +93,7 @@ impl Ways {
 }
 
 /// What servers that run CGI programs say to this server alone.
-pub const HIDDEN_CGI: &[&[u8]] = &[
+pub(crate) const HIDDEN_CGI: &[&[u8]] = &[
     b"Status",
     b"X-Accel-Expires",
     b"X-Accel-Redirect",

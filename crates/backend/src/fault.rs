@@ -8,12 +8,12 @@ use weir_http::body::BodyError;
 use weir_http::Request;
 use weir_upstream::link::error_text;
 
-pub const SENDING: &str = "sending request to upstream";
-pub const READING: &str = "reading response header from upstream";
+pub(crate) const SENDING: &str = "sending request to upstream";
+pub(crate) const READING: &str = "reading response header from upstream";
 
 /// What was being read of an answer.
 #[derive(Clone, Copy, Debug)]
-pub enum Reading {
+pub(crate) enum Reading {
     Head,
     Body,
     /// The same, into buffers.
@@ -22,7 +22,7 @@ pub enum Reading {
 
 /// Why an exchange failed.
 #[derive(Debug)]
-pub enum Fault {
+pub(crate) enum Fault {
     Connect(io::Error),
     /// In words for the log.
     Tls(String),
@@ -47,7 +47,7 @@ pub enum Fault {
 
 impl Fault {
     /// The bit of `…_next_upstream`, or the status that ends the request.
-    pub fn next_bit(&self) -> Result<u32, u16> {
+    pub(crate) fn next_bit(&self) -> Result<u32, u16> {
         match self {
             Fault::Connect(_)
             | Fault::Tls(_)
@@ -64,7 +64,7 @@ impl Fault {
     }
 
     /// Logs it in nginx's words.
-    pub fn log(&self, r: &Request, peer: &[u8]) {
+    pub(crate) fn log(&self, r: &Request, peer: &[u8]) {
         match self {
             Fault::Connect(e) => log_connect(r, e, peer),
             Fault::Tls(text) | Fault::Protocol(text) => r.log(LogLevel::Error, text),

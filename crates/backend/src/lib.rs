@@ -4,6 +4,8 @@
 //! The engine (tries, the exchange with a server, the relay of its answer, the cache's hook) knows a
 //! protocol only by its `Family`, a table of constants and functions.
 
+#![warn(missing_docs, unreachable_pub)]
+
 mod ahead;
 mod ask;
 mod bits;

@@ -55,7 +55,7 @@ impl From<BadBody> for Fault {
 const PAUSE_MS: u64 = 10;
 
 /// Passes the body on, from what came with the head to its end.
-pub async fn run(
+pub(crate) async fn run(
     r: &mut Request,
     link: &mut Link,
     reader: &mut BodyReader,

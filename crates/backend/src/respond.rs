@@ -14,7 +14,7 @@ use weir_wire::http1::response::ResponseField;
 use weir_wire::http1::uri;
 
 /// Whether the server's error is answered by an `error_page` of ours.
-pub fn intercepts(r: &mut Request, conf: &BackendLoc) -> bool {
+pub(crate) fn intercepts(r: &mut Request, conf: &BackendLoc) -> bool {
     let status = r.exchange.head.status;
     if status == 404 && conf.intercept_404 {
         return true;
@@ -37,7 +37,7 @@ fn value(r: &Request, id: Id) -> Option<Vec<u8>> {
 }
 
 /// `X-Accel-Redirect`: another location answers instead, with some of the server's fields.
-pub fn accel_redirect(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
+pub(crate) fn accel_redirect(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     if !r.exchange.head.has(Id::XAccelRedirect) || *conf.ignore_headers & ignore::REDIRECT != 0 {
         return None;
     }
@@ -101,7 +101,7 @@ fn act_on_accel(r: &mut Request, conf: &BackendLoc) -> bool {
 }
 
 /// Makes the response's header from the server's; answers whether the body is buffered.
-pub fn head(r: &mut Request, conf: &BackendLoc) -> bool {
+pub(crate) fn head(r: &mut Request, conf: &BackendLoc) -> bool {
     let buffering = act_on_accel(r, conf);
     // The server has looked at the conditions; what is not our own copy is not compared.
     r.ignore_conditions = true;

@@ -13,12 +13,12 @@ use weir_module::{ArgsExt, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
 use weir_upstream::UpstreamMain;
 
-pub const PASS: Context = Context::LOCATION.or(Context::LIF).or(Context::LMT);
+pub(crate) const PASS: Context = Context::LOCATION.or(Context::LIF).or(Context::LMT);
 
 /// Finds a family's configuration at the current level.
-pub type Pick = fn(&mut Cf) -> &mut BackendLoc;
+pub(crate) type Pick = fn(&mut Cf) -> &mut BackendLoc;
 
-pub fn pick<T: BackendConf>(cf: &mut Cf) -> &mut BackendLoc {
+pub(crate) fn pick<T: BackendConf>(cf: &mut Cf) -> &mut BackendLoc {
     cf.get::<T>().backend_mut()
 }
 
@@ -249,7 +249,7 @@ macro_rules! buffer_rows {
 
 macro_rules! simple {
     ($($name:ident $field:ident $read:expr;)*) => {
-        $(pub fn $name(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+        $(pub(crate) fn $name(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
             let v = $read(d)?;
             pick(cf).$field.once(d, v)
         })*
@@ -294,11 +294,11 @@ simple! {
     set_temp_write temp_file_write_size some_size;
 }
 
-pub fn shared(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Template>> {
+pub(crate) fn shared(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Template>> {
     template(cf, d, 0).map(Arc::new)
 }
 
-pub fn set_buffers(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_buffers(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let num = d.num(0)?;
     let each = d.size(1)?;
     if num == 0 || each == 0 {
@@ -307,7 +307,7 @@ pub fn set_buffers(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     pick(cf).buffers.once(d, (num, each))
 }
 
-pub fn set_limit_rate(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_limit_rate(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let v = shared(cf, d)?;
     if let Some(text) = v.as_constant() {
         weir_base::units::parse_size(text).ok_or_else(|| d.invalid(0))?;
@@ -315,23 +315,23 @@ pub fn set_limit_rate(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     pick(cf).limit_rate.once(d, Some(v))
 }
 
-pub fn set_temp_path(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_temp_path(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let v = temp_path(cf, d)?;
     pick(cf).temp_path.once(d, v)
 }
 
-pub fn set_pass_header(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_pass_header(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     push(&mut pick(cf).pass_headers, d.arg(0).to_vec());
     Ok(())
 }
 
-pub fn set_hide_header(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_hide_header(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     push(&mut pick(cf).hide_headers, d.arg(0).to_vec());
     Ok(())
 }
 
 /// Appends to a list of this level.
-pub fn push<T: Clone>(list: &mut Val<Arc<Vec<T>>>, item: T) {
+pub(crate) fn push<T: Clone>(list: &mut Val<Arc<Vec<T>>>, item: T) {
     if !list.is_set() {
         list.set(Arc::default());
     }
@@ -341,7 +341,7 @@ pub fn push<T: Clone>(list: &mut Val<Arc<Vec<T>>>, item: T) {
 }
 
 /// `…_pass`: the location's content comes from there.
-pub fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
+pub(crate) fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     if pick::<T>(cf).pass.is_some() {
         return Err(d.error("is duplicate"));
     }
@@ -370,13 +370,13 @@ pub fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     Ok(())
 }
 
-pub fn set_bind(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_bind(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let bind = weir_core::bind::parse::<weir_http::Request>(cf, d)?;
     pick(cf).bind.once(d, bind)
 }
 
 /// How many rows there are in all.
-pub const fn total(parts: &[&[Row]]) -> usize {
+pub(crate) const fn total(parts: &[&[Row]]) -> usize {
     let (mut sum, mut i) = (0, 0);
     while i < parts.len() {
         sum += parts[i].len();
@@ -386,7 +386,7 @@ pub const fn total(parts: &[&[Row]]) -> usize {
 }
 
 /// One list of them; `N` is their [`total`], and the first part is not empty.
-pub const fn joined<const N: usize>(parts: &[&[Row]]) -> [Row; N] {
+pub(crate) const fn joined<const N: usize>(parts: &[&[Row]]) -> [Row; N] {
     let mut all = [parts[0][0]; N];
     let (mut at, mut i) = (0, 0);
     while i < parts.len() {
@@ -404,7 +404,7 @@ pub const fn joined<const N: usize>(parts: &[&[Row]]) -> [Row; N] {
 type Words = [(&'static str, u32)];
 
 /// What `proxy_next_upstream` knows.
-pub const NEXT_HTTP: &Words = &[
+pub(crate) const NEXT_HTTP: &Words = &[
     ("error", next::ERROR),
     ("timeout", next::TIMEOUT),
     ("invalid_header", next::INVALID_HEADER),
@@ -421,7 +421,7 @@ pub const NEXT_HTTP: &Words = &[
 ];
 
 /// The same where a server is no gateway itself.
-pub const NEXT_CGI: &Words = &[
+pub(crate) const NEXT_CGI: &Words = &[
     ("error", next::ERROR),
     ("timeout", next::TIMEOUT),
     ("invalid_header", next::INVALID_HEADER),
@@ -435,14 +435,19 @@ pub const NEXT_CGI: &Words = &[
     ("off", next::OFF),
 ];
 
-pub fn set_next_upstream(cf: &mut Cf, d: &Directive, words: &Words, pick: Pick) -> ConfResult {
+pub(crate) fn set_next_upstream(
+    cf: &mut Cf,
+    d: &Directive,
+    words: &Words,
+    pick: Pick,
+) -> ConfResult {
     let bits = bits(cf, d, words)?;
     add_bits(&mut pick(cf).next_upstream, bits);
     Ok(())
 }
 
 /// What `…_ignore_headers` knows where answers are kept.
-pub const IGNORE: &Words = &[
+pub(crate) const IGNORE: &Words = &[
     ("X-Accel-Redirect", ignore::REDIRECT),
     ("X-Accel-Expires", ignore::EXPIRES),
     ("X-Accel-Limit-Rate", ignore::LIMIT_RATE),
@@ -454,14 +459,19 @@ pub const IGNORE: &Words = &[
     ("Vary", ignore::VARY),
 ];
 
-pub fn set_ignore_headers(cf: &mut Cf, d: &Directive, words: &Words, pick: Pick) -> ConfResult {
+pub(crate) fn set_ignore_headers(
+    cf: &mut Cf,
+    d: &Directive,
+    words: &Words,
+    pick: Pick,
+) -> ConfResult {
     let bits = bits(cf, d, words)?;
     add_bits(&mut pick(cf).ignore_headers, bits);
     Ok(())
 }
 
 /// As in nginx, a set may be given in several directives.
-pub fn add_bits(set: &mut Val<u32>, bits: u32) {
+pub(crate) fn add_bits(set: &mut Val<u32>, bits: u32) {
     set.set(set.as_option().copied().unwrap_or(0) | bits);
 }
 

@@ -95,7 +95,7 @@ struct Answer {
 }
 
 /// Passes requests on where a location says so.
-pub fn handler<T: BackendConf>(r: &mut Request) -> Flow {
+pub(crate) fn handler<T: BackendConf>(r: &mut Request) -> Flow {
     let loc = Rc::clone(r.loc());
     kept::at_once(r, conf_of::<T>(&loc)).unwrap_or(Flow::Wait(wait::<T>))
 }

@@ -12,16 +12,16 @@ use weir_upstream::h2::Rest;
 use weir_wire::http1::chunked;
 
 /// Read at once from a body in a file.
-pub const FILE_PIECE_BYTES: usize = 64 * 1024;
+pub(crate) const FILE_PIECE_BYTES: usize = 64 * 1024;
 
 /// What is sent, whichever server it goes to.
-pub struct Sent<'a> {
-    pub conf: &'a BackendLoc,
-    pub body: &'a Body,
+pub(crate) struct Sent<'a> {
+    pub(crate) conf: &'a BackendLoc,
+    pub(crate) body: &'a Body,
     /// The body goes out chunked.
-    pub chunked: bool,
+    pub(crate) chunked: bool,
     /// The client's going does not end it.
-    pub ignores_abort: bool,
+    pub(crate) ignores_abort: bool,
 }
 
 /// What is put around a body's bytes.
@@ -44,11 +44,11 @@ impl Framing {
 }
 
 /// What is still to be sent.
-pub struct Outgoing<'a> {
-    pub first: &'a [u8],
+pub(crate) struct Outgoing<'a> {
+    pub(crate) first: &'a [u8],
     second: &'a [u8],
-    pub file: Option<(Rc<TempFile>, u64)>,
-    pub stream: bool,
+    pub(crate) file: Option<(Rc<TempFile>, u64)>,
+    pub(crate) stream: bool,
     framing: Framing,
     /// The piece of a file or stream being sent, and how much of it is.
     piece: Vec<u8>,
@@ -56,7 +56,7 @@ pub struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    pub fn new(sent: &Sent, request: &'a [u8], memory: &'a [u8]) -> Outgoing<'a> {
+    pub(crate) fn new(sent: &Sent, request: &'a [u8], memory: &'a [u8]) -> Outgoing<'a> {
         let file = match sent.body {
             Body::File(f) => Some((Rc::clone(f), 0)),
             _ => None,
@@ -81,7 +81,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// What is there to send, without the empty parts before it.
-    pub fn parts(&self) -> ([IoSlice<'_>; 2], usize) {
+    pub(crate) fn parts(&self) -> ([IoSlice<'_>; 2], usize) {
         let parts = [self.first, self.second, &self.piece[self.at..]];
         let mut filled = parts.iter().filter(|p| !p.is_empty());
         let first = filled.next().map_or(IoSlice::new(b""), |p| IoSlice::new(p));
@@ -91,20 +91,20 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    pub fn has_bytes(&self) -> bool {
+    pub(crate) fn has_bytes(&self) -> bool {
         !(self.first.is_empty() && self.second.is_empty() && self.at == self.piece.len())
     }
 
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         !self.has_bytes() && !self.has_more()
     }
 
     /// There is more of it than the bytes at hand.
-    pub fn has_more(&self) -> bool {
+    pub(crate) fn has_more(&self) -> bool {
         self.file.is_some() || self.stream
     }
 
-    pub fn consume(&mut self, mut n: usize) {
+    pub(crate) fn consume(&mut self, mut n: usize) {
         for part in [&mut self.first, &mut self.second] {
             let here = n.min(part.len());
             *part = &part[here..];
@@ -114,12 +114,12 @@ impl<'a> Outgoing<'a> {
     }
 
     /// There is nothing to send now, but there will be.
-    pub fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         !self.has_bytes() && !self.is_done()
     }
 
     /// Reads the next piece of the file.
-    pub fn refill(&mut self) -> io::Result<()> {
+    pub(crate) fn refill(&mut self) -> io::Result<()> {
         let Some((temp, at)) = &mut self.file else { return Ok(()) };
         self.piece.clear();
         self.at = 0;
@@ -135,7 +135,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// All that is left, of a body that is not a stream.
-    pub fn take_rest(&mut self) -> Rest {
+    pub(crate) fn take_rest(&mut self) -> Rest {
         let bytes = [self.first, self.second, &self.piece[self.at..]].concat();
         let file = self.file.take();
         let source = file.map(|(temp, at)| h2::file_source(temp, at, FILE_PIECE_BYTES));
@@ -143,7 +143,7 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Takes a part of a body and puts around it what the protocol wants.
-    pub fn put_piece(&mut self, bytes: &[u8], ended: bool) {
+    pub(crate) fn put_piece(&mut self, bytes: &[u8], ended: bool) {
         self.piece.clear();
         self.at = 0;
         if ended {

@@ -65,7 +65,7 @@ impl Pipe {
 }
 
 /// Sends the head and passes bytes on until it is over. An error: the head could not be sent.
-pub async fn run(r: &mut Request, conf: &BackendLoc, link: &mut Link) -> FilterResult {
+pub(crate) async fn run(r: &mut Request, conf: &BackendLoc, link: &mut Link) -> FilterResult {
     r.upgraded = true;
     r.keepalive = false;
     r.out.content_length = None;

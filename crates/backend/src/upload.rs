@@ -10,7 +10,7 @@ use weir_http::body::{self, BodyError};
 use weir_http::Request;
 
 /// The client's body on its way to the server.
-pub enum Body {
+pub(crate) enum Body {
     None,
     Memory,
     File(Rc<TempFile>),
@@ -19,7 +19,7 @@ pub enum Body {
 }
 
 /// The length that it has there.
-pub fn length(r: &Request, conf: &BackendLoc, chunked: bool) -> BodyLength {
+pub(crate) fn length(r: &Request, conf: &BackendLoc, chunked: bool) -> BodyLength {
     if r.body.is_none() || !*conf.pass_request_body {
         return BodyLength::None;
     }
@@ -30,7 +30,7 @@ pub fn length(r: &Request, conf: &BackendLoc, chunked: bool) -> BodyLength {
 }
 
 /// Reads the client's body, unless it is to be passed on as it comes.
-pub async fn take(r: &mut Request, conf: &BackendLoc) -> Result<Body, BodyError> {
+pub(crate) async fn take(r: &mut Request, conf: &BackendLoc) -> Result<Body, BodyError> {
     let own = conf.own_body;
     let streamed =
         !*conf.request_buffering && !own && (conf.streams_unmeasured || !r.body.is_chunked());
@@ -65,7 +65,7 @@ async fn take_what_is_there(r: &mut Request) -> Result<bool, BodyError> {
 }
 
 /// What a future gives without waiting.
-pub async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     std::future::poll_fn(|cx| {
         Poll::Ready(match work.as_mut().poll(cx) {

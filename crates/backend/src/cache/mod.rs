@@ -8,15 +8,15 @@
 //! Differences from nginx, each in its row: a memory tier; waiting requests are woken; a cached
 //! answer of unknown length gets its length; HTTP/0.9 answers are not kept; `…_cache_purge` is there.
 
-pub mod conf;
-pub mod fill;
-pub mod fresh;
-pub mod lookup;
-pub mod purge;
+pub(crate) mod conf;
+pub(crate) mod fill;
+pub(crate) mod fresh;
+pub(crate) mod lookup;
+pub(crate) mod purge;
 #[macro_use]
-pub mod rows;
-pub mod vars;
-pub mod vary;
+pub(crate) mod rows;
+pub(crate) mod vars;
+pub(crate) mod vary;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use weir_http::generation::HttpConf;
 use weir_http::HttpModule;
 use weir_module::SlotVtable;
 
+/// The stores that families keep answers in, and `$upstream_cache_…`.
 pub const MODULE: HttpModule = HttpModule {
     name: "cache",
     slots: &[SlotVtable::of::<conf::CacheMain>()],

@@ -65,7 +65,7 @@ type Pick = fn(&mut Cf) -> &mut CacheConf;
 
 macro_rules! simple {
     ($($name:ident $field:ident $read:expr;)*) => {
-        $(pub fn $name(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+        $(pub(crate) fn $name(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
             let v = $read(d)?;
             pick(cf).$field.once(d, v)
         })*
@@ -82,7 +82,7 @@ simple! {
     set_range_offset max_range_offset (|d: &Directive| d.offset(0));
 }
 
-pub fn set_cache(
+pub(crate) fn set_cache(
     cf: &mut Cf,
     d: &Directive,
     own: &'static str,
@@ -115,7 +115,7 @@ pub fn set_cache(
     Ok(())
 }
 
-pub fn set_key(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_key(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let key = Arc::new(template(cf, d, 0)?);
     pick(cf).key.once(d, Some(key))
 }
@@ -131,25 +131,25 @@ fn templates(cf: &mut Cf, d: &Directive) -> ConfResult<Vec<Template>> {
     (0..d.args.len()).map(|i| template(cf, d, i)).collect()
 }
 
-pub fn set_bypass(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_bypass(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let list = templates(cf, d)?;
     extend(&mut pick(cf).bypass, list);
     Ok(())
 }
 
-pub fn set_no_cache(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_no_cache(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let list = templates(cf, d)?;
     extend(&mut pick(cf).no_cache, list);
     Ok(())
 }
 
-pub fn set_purge(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_purge(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let list = templates(cf, d)?;
     extend(&mut pick(cf).purge, list);
     Ok(())
 }
 
-pub fn set_valid(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_valid(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let last = d.args.len() - 1;
     let shown = |i: usize| String::from_utf8_lossy(d.arg(i)).into_owned();
     let secs = units::parse_sec(d.arg(last))
@@ -172,7 +172,7 @@ pub fn set_valid(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     Ok(())
 }
 
-pub fn set_methods(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_methods(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let words: Vec<(&str, u32)> = [
         ("GET", Method::Get),
         ("HEAD", Method::Head),
@@ -215,7 +215,7 @@ const STALE: &[(&str, u32)] = &[
     ("off", next::OFF),
 ];
 
-pub fn set_use_stale(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_use_stale(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let mut bits = 0;
     for i in 0..d.args.len() {
         let bit = d.choice(i, STALE)?;
@@ -229,7 +229,7 @@ pub fn set_use_stale(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     Ok(())
 }
 
-pub fn set_store(cf: &mut Cf, d: &Directive, cache: &'static str, pick: Pick) -> ConfResult {
+pub(crate) fn set_store(cf: &mut Cf, d: &Directive, cache: &'static str, pick: Pick) -> ConfResult {
     let conf = pick(cf);
     if conf.store.is_set() {
         return Err(d.error("is duplicate"));
@@ -252,7 +252,7 @@ pub fn set_store(cf: &mut Cf, d: &Directive, cache: &'static str, pick: Pick) ->
     Ok(())
 }
 
-pub fn set_store_access(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_store_access(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let mut mode = 0o600;
     for i in 0..d.args.len() {
         let text = d.arg(i);
@@ -274,7 +274,7 @@ pub fn set_store_access(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
 }
 
 /// `…_cache_path`
-pub fn set_path(cf: &mut Cf, d: &Directive) -> ConfResult {
+pub(crate) fn set_path(cf: &mut Cf, d: &Directive) -> ConfResult {
     let mut dir = d.arg(0);
     while dir.len() > 1 && dir.last() == Some(&b'/') {
         dir = &dir[..dir.len() - 1];

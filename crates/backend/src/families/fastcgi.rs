@@ -25,7 +25,7 @@ use weir_wire::http1::request::Method;
 use weir_wire::http1::response::ResponseParser;
 
 #[derive(Default)]
-pub struct FastcgiLoc {
+pub(crate) struct FastcgiLoc {
     backend: BackendLoc,
     params: Params,
     /// What a script's name ending in `/` is completed by.
@@ -67,7 +67,7 @@ impl ConfType for FastcgiLoc {
     }
 }
 
-pub static FAMILY: Family = Family {
+pub(crate) static FAMILY: Family = Family {
     name: "fastcgi",
     ssl: "",
     schemes: Schemes { plain: "fastcgi://", tls: None, required: false, ports: (0, 0), uri: false },
@@ -176,6 +176,7 @@ static VARIABLES: &[Variable] = &[
     Variable::new("fastcgi_path_info", path_info),
 ];
 
+/// `fastcgi_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "fastcgi",
     rows: joined_rows!(

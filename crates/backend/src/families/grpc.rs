@@ -23,7 +23,7 @@ use weir_wire::http1::request::Method;
 use weir_wire::http1::response::ResponseParser;
 
 #[derive(Default)]
-pub struct GrpcLoc {
+pub(crate) struct GrpcLoc {
     backend: BackendLoc,
     set_headers: Val<Arc<Vec<SetHeader>>>,
     compiled: bool,
@@ -66,7 +66,7 @@ impl ConfType for GrpcLoc {
     }
 }
 
-pub static FAMILY: Family = Family {
+pub(crate) static FAMILY: Family = Family {
     name: "grpc",
     ssl: "grpc_ssl",
     schemes: Schemes {
@@ -140,6 +140,7 @@ const ROWS: &[Row] = &[
 
 static VARIABLES: &[Variable] = &[Variable::new("grpc_internal_trailers", te)];
 
+/// `grpc_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "grpc",
     rows: joined_rows!(

@@ -29,7 +29,7 @@ use weir_wire::http1::response::ResponseParser;
 use weir_wire::memcached;
 
 #[derive(Default)]
-pub struct MemcachedLoc {
+pub(crate) struct MemcachedLoc {
     backend: BackendLoc,
     /// `$memcached_key`
     key: Val<Option<Arc<Template>>>,
@@ -66,7 +66,7 @@ impl ConfType for MemcachedLoc {
     }
 }
 
-pub static FAMILY: Family = Family {
+pub(crate) static FAMILY: Family = Family {
     name: "memcached",
     ssl: "",
     schemes: Schemes {
@@ -117,6 +117,7 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+/// `memcached_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "memcached",
     rows: joined_rows!(ROWS, peer_rows!(MemcachedLoc, "memcached_", NEXT),),

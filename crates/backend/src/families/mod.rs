@@ -1,8 +1,8 @@
 //! The protocols that requests are passed on by, a file (or a folder) for each.
 
-pub mod fastcgi;
-pub mod grpc;
-pub mod memcached;
-pub mod proxy;
-pub mod scgi;
-pub mod uwsgi;
+pub(crate) mod fastcgi;
+pub(crate) mod grpc;
+pub(crate) mod memcached;
+pub(crate) mod proxy;
+pub(crate) mod scgi;
+pub(crate) mod uwsgi;

@@ -18,7 +18,7 @@ use weir_wire::http1::response::ResponseParser;
 use weir_wire::scgi::RequestWriter;
 
 #[derive(Default)]
-pub struct ScgiLoc {
+pub(crate) struct ScgiLoc {
     backend: BackendLoc,
     params: Params,
 }
@@ -48,7 +48,7 @@ impl ConfType for ScgiLoc {
     }
 }
 
-pub static FAMILY: Family = Family {
+pub(crate) static FAMILY: Family = Family {
     name: "scgi",
     ssl: "",
     schemes: Schemes { plain: "scgi://", tls: None, required: false, ports: (0, 0), uri: false },
@@ -81,6 +81,7 @@ const ROWS: &[Row] = &[
     .note("a NUL in a value becomes a space"),
 ];
 
+/// `scgi_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "scgi",
     rows: joined_rows!(

@@ -19,7 +19,7 @@ use weir_wire::http1::response::ResponseParser;
 use weir_wire::uwsgi::{RequestWriter, TooBig};
 
 #[derive(Default)]
-pub struct UwsgiLoc {
+pub(crate) struct UwsgiLoc {
     backend: BackendLoc,
     params: Params,
     modifier1: Val<u8>,
@@ -54,7 +54,7 @@ impl ConfType for UwsgiLoc {
     }
 }
 
-pub static FAMILY: Family = Family {
+pub(crate) static FAMILY: Family = Family {
     name: "uwsgi",
     ssl: "uwsgi_ssl",
     schemes: Schemes {
@@ -117,6 +117,7 @@ const ROWS: &[Row] = &[
     }),
 ];
 
+/// `uwsgi_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "uwsgi",
     rows: joined_rows!(

@@ -5,7 +5,7 @@
 
 mod keep;
 
-pub use keep::Keep;
+pub(crate) use keep::Keep;
 
 use crate::bits::ignore;
 use crate::cache;
@@ -43,7 +43,7 @@ fn key_text(r: &mut Request, conf: &BackendLoc) -> Vec<u8> {
 }
 
 /// Answers a request from memory, if a fresh answer is there.
-pub fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
+pub(crate) fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     if !conf.cache.is_on() || !r.body.is_none() || !conf.cache.purge.is_empty() {
         return None;
     }
@@ -64,7 +64,7 @@ pub fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
 }
 
 /// What was found.
-pub enum Found {
+pub(crate) enum Found {
     /// A server is to be asked.
     Ask,
     Done(Flow),
@@ -73,7 +73,7 @@ pub enum Found {
 }
 
 /// Looks for an answer.
-pub async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
+pub(crate) async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
     let purges = lookup::any_true(r, &conf.cache.purge);
     if !purges && r.method.bit() & *conf.cache.methods == 0 {
         return Found::Ask;
@@ -103,7 +103,7 @@ pub async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
 }
 
 /// Answers with what is stale while it is renewed.
-pub async fn answer_stale(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>) -> Flow {
+pub(crate) async fn answer_stale(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>) -> Flow {
     ready(answer(r, conf, stored, false), r).await
 }
 
@@ -116,27 +116,27 @@ async fn ready(flow: Flow, r: &mut Request) -> Flow {
 }
 
 /// Whether the answer to be asked for is kept, and is wanted by somebody even if the client goes.
-pub fn keeps(r: &mut Request, conf: &BackendLoc) -> bool {
+pub(crate) fn keeps(r: &mut Request, conf: &BackendLoc) -> bool {
     conf.cache.stores() || conf.cache.is_on() && r.kept::<State>().is_some_and(|s| s.cacheable)
 }
 
 /// Whether the request goes out as one whose answer may be kept, and as GET in place of HEAD.
-pub fn how_asked(r: &mut Request) -> (bool, bool) {
+pub(crate) fn how_asked(r: &mut Request) -> (bool, bool) {
     r.kept::<State>().map_or((false, false), |s| (s.cacheable, s.as_get))
 }
 
-pub fn is_silent(r: &mut Request) -> bool {
+pub(crate) fn is_silent(r: &mut Request) -> bool {
     r.kept::<State>().is_some_and(|s| s.silent)
 }
 
-pub fn give_up(r: &mut Request) {
+pub(crate) fn give_up(r: &mut Request) {
     if let Some(state) = r.kept::<State>() {
         state.give_up();
     }
 }
 
 /// What the answer's head says about keeping it.
-pub fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Fresh> {
+pub(crate) fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Fresh> {
     if !conf.cache.is_on() || r.kept::<State>().is_none() {
         return None;
     }
@@ -152,7 +152,12 @@ pub fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Fresh> {
 }
 
 /// Where the answer that begins is kept besides being passed on.
-pub fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, buffering: bool) -> Keep {
+pub(crate) fn begin(
+    r: &mut Request,
+    conf: &BackendLoc,
+    fresh: Option<&Fresh>,
+    buffering: bool,
+) -> Keep {
     let mut keep = Keep::new(buffering);
     keep.silent = is_silent(r);
     if let Some(fresh) = fresh {
@@ -176,7 +181,7 @@ pub fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, bufferin
 }
 
 /// An error page of ours takes the answer's place.
-pub fn intercepted(r: &mut Request, conf: &BackendLoc, status: u16) -> Flow {
+pub(crate) fn intercepted(r: &mut Request, conf: &BackendLoc, status: u16) -> Flow {
     if let Some(fresh) = judge(r, conf) {
         let until = fresh.until(&conf.cache, status, clock::wall_secs());
         fill::remember(r, status, until);
@@ -185,7 +190,12 @@ pub fn intercepted(r: &mut Request, conf: &BackendLoc, status: u16) -> Flow {
 }
 
 /// No server has answered: a stale answer may do.
-pub async fn failed(r: &mut Request, conf: &BackendLoc, bit: Option<u32>, status: u16) -> Flow {
+pub(crate) async fn failed(
+    r: &mut Request,
+    conf: &BackendLoc,
+    bit: Option<u32>,
+    status: u16,
+) -> Flow {
     let Some(state) = r.kept::<State>() else { return Flow::Status(status) };
     let stale = state.entry.as_ref().and_then(|e| e.stale.clone());
     let expired = state.status == Some(Status::Expired) && !state.silent;
@@ -206,7 +216,7 @@ pub async fn failed(r: &mut Request, conf: &BackendLoc, bit: Option<u32>, status
 }
 
 /// What was kept takes the place of what a server has answered.
-pub struct Kept {
+pub(crate) struct Kept {
     key: Key,
     stored: Arc<Stored>,
     /// The server has confirmed it: until when it is fresh now.
@@ -214,7 +224,7 @@ pub struct Kept {
 }
 
 /// Whether an answer that is in the cache is better than this one.
-pub fn kept_instead(r: &mut Request, conf: &BackendLoc, bit: Option<u32>) -> Option<Kept> {
+pub(crate) fn kept_instead(r: &mut Request, conf: &BackendLoc, bit: Option<u32>) -> Option<Kept> {
     let is_304 = r.exchange.head.status == 304;
     let state = r.kept::<State>()?;
     if state.status != Some(Status::Expired) {
@@ -258,7 +268,7 @@ fn renewed(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>) -> Option<M
     })
 }
 
-pub async fn answer_kept(r: &mut Request, conf: &BackendLoc, kept: Kept) -> Flow {
+pub(crate) async fn answer_kept(r: &mut Request, conf: &BackendLoc, kept: Kept) -> Flow {
     let silent = is_silent(r);
     if let Some(meta) = kept.renewed {
         let store = r.kept::<State>().and_then(|s| Some(Arc::clone(&s.entry.as_ref()?.store)));

@@ -4,8 +4,8 @@
 //! variable brings along can neither end a header line nor the request line; an unasked 101 is a 502.
 
 mod conf;
-pub mod headers;
-pub mod request;
+pub(crate) mod headers;
+pub(crate) mod request;
 mod respond;
 mod rewrite;
 mod rows;
@@ -47,6 +47,7 @@ static FAMILY: Family = Family {
     },
 };
 
+/// `proxy_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "proxy",
     rows: joined_rows!(

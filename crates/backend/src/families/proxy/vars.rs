@@ -10,7 +10,7 @@ use weir_http::module::{VarArg, Variable};
 use weir_http::Request;
 use weir_wire::http1::names::HeaderId;
 
-pub static VARIABLES: &[Variable] = &[
+pub(crate) static VARIABLES: &[Variable] = &[
     Variable::new("proxy_host", |r, _, out| part(r, out, |p| &p.host)),
     Variable::new("proxy_port", |r, _, out| part(r, out, |p| &p.port)),
     Variable::new("proxy_add_x_forwarded_for", add_x_forwarded_for),
