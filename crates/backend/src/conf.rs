@@ -25,9 +25,21 @@ use weir_upstream::UpstreamMain;
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
+/// Words of a directive and the bits that they are.
+pub(crate) type Words = [(&'static str, u32)];
+
 /// A family's slot at the location level.
 pub(crate) trait BackendConf: ConfType {
     const FAMILY: &'static Family;
+    /// What its directives begin with.
+    const PREFIX: &'static str;
+    /// The words of `…_next_upstream`.
+    const NEXT: &'static Words;
+    /// What an answer is kept under where it is not said, as nginx's documentation writes it.
+    const KEY: &'static str = "";
+    /// The default of `…_ssl_name`, in the same way.
+    const TLS_NAME: &'static str = "";
+
     fn backend(&self) -> &BackendLoc;
     fn backend_mut(&mut self) -> &mut BackendLoc;
 }

@@ -6,14 +6,17 @@
 
 #![warn(missing_docs, unreachable_pub)]
 
+#[macro_use]
+mod table;
+
 mod ahead;
 mod ask;
 mod bits;
-#[macro_use]
 mod cache;
 mod conf;
 mod decoder;
 mod exchange;
+mod families;
 mod family;
 mod fault;
 mod h2;
@@ -22,18 +25,14 @@ mod kept;
 mod params;
 mod relay;
 mod respond;
-#[macro_use]
 mod rows;
 mod run;
 mod sending;
-#[macro_use]
 mod ssl_rows;
 mod target;
 mod tls;
 mod tunnel;
 mod upload;
-// Behind the macros that make rows.
-mod families;
 
 pub use cache::MODULE as CACHE;
 pub use families::fastcgi::MODULE as FASTCGI;

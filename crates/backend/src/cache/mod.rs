@@ -1,5 +1,5 @@
 //! Answers kept for later: nginx's `ngx_http_file_cache` as the directive family of a module that asks
-//! servers (`proxy_cache…`; the rows are made by a macro, so that `fastcgi_cache…` is one line more).
+//! servers (`proxy_cache…`; `fastcgi_cache…` is one line more).
 //!
 //! Role: configuration, the life of one request with an entry ([`State`]), and the decisions of
 //! RFC 9111 as nginx makes them. What is kept and how is `weir_cache`'s; what is asked of a server
@@ -13,7 +13,6 @@ pub(crate) mod fill;
 pub(crate) mod fresh;
 pub(crate) mod lookup;
 pub(crate) mod purge;
-#[macro_use]
 pub(crate) mod rows;
 pub(crate) mod vars;
 pub(crate) mod vary;

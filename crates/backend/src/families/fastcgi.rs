@@ -4,10 +4,11 @@
 //! buffered; a kept connection is used again only when nothing but that answer has come on it.
 
 use crate::ask::Ask;
-use crate::conf::{self, BackendConf, BackendLoc};
+use crate::conf::{self, BackendConf, BackendLoc, Words};
 use crate::family::{Aside, Family, Ways, HIDDEN_CGI};
 use crate::params::{set_param, Params};
-use crate::rows::{self, push, IGNORE, NEXT_CGI, PASS};
+use crate::rows::{self, push, NEXT_CGI, PASS};
+use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub(crate) struct FastcgiLoc {
 
 impl BackendConf for FastcgiLoc {
     const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "fastcgi_";
+    const NEXT: &'static Words = NEXT_CGI;
 
     fn backend(&self) -> &BackendLoc {
         &self.backend
@@ -181,10 +184,10 @@ pub const MODULE: HttpModule = HttpModule {
     name: "fastcgi",
     rows: joined_rows!(
         ROWS,
-        peer_rows!(FastcgiLoc, "fastcgi_", NEXT_CGI),
-        header_rows!(FastcgiLoc, "fastcgi_", IGNORE),
-        buffer_rows!(FastcgiLoc, "fastcgi_"),
-        cache_rows!(FastcgiLoc, "fastcgi_", ""),
+        Rows::<FastcgiLoc>::PEER,
+        Rows::<FastcgiLoc>::HEADER,
+        Rows::<FastcgiLoc>::BUFFER,
+        Rows::<FastcgiLoc>::CACHE,
     ),
     variables: VARIABLES,
     ..conf::module::<FastcgiLoc>()

@@ -5,11 +5,12 @@
 
 use crate::ask::Ask;
 use crate::bits::next;
-use crate::conf::{self, BackendConf, BackendLoc};
+use crate::conf::{self, BackendConf, BackendLoc, Words};
 use crate::families::proxy::headers::{HeaderPlan, SetHeader};
 use crate::families::proxy::request::{one_line, write_own_uri};
 use crate::family::{Family, Ways};
-use crate::rows::{self, push, IGNORE, PASS};
+use crate::rows::{self, push, PASS};
+use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,6 +33,9 @@ pub(crate) struct GrpcLoc {
 
 impl BackendConf for GrpcLoc {
     const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "grpc_";
+    const NEXT: &'static Words = NEXT;
+    const TLS_NAME: &'static str = "the host of grpc_pass";
 
     fn backend(&self) -> &BackendLoc {
         &self.backend
@@ -143,12 +147,7 @@ static VARIABLES: &[Variable] = &[Variable::new("grpc_internal_trailers", te)];
 /// `grpc_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "grpc",
-    rows: joined_rows!(
-        ROWS,
-        peer_rows!(GrpcLoc, "grpc_", NEXT),
-        header_rows!(GrpcLoc, "grpc_", IGNORE),
-        ssl_rows!(GrpcLoc, "grpc_", "the host of grpc_pass"),
-    ),
+    rows: joined_rows!(ROWS, Rows::<GrpcLoc>::PEER, Rows::<GrpcLoc>::HEADER, Rows::<GrpcLoc>::SSL,),
     variables: VARIABLES,
     ..conf::module::<GrpcLoc>()
 };

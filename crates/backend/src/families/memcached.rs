@@ -4,10 +4,11 @@
 
 use crate::ask::Ask;
 use crate::bits::next;
-use crate::conf::{self, BackendConf, BackendLoc};
+use crate::conf::{self, BackendConf, BackendLoc, Words};
 use crate::family::{Family, Ways};
 use crate::rows::{self, PASS};
 use crate::run;
+use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(crate) struct MemcachedLoc {
 
 impl BackendConf for MemcachedLoc {
     const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "memcached_";
+    const NEXT: &'static Words = NEXT;
 
     fn backend(&self) -> &BackendLoc {
         &self.backend
@@ -120,7 +123,7 @@ const ROWS: &[Row] = &[
 /// `memcached_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "memcached",
-    rows: joined_rows!(ROWS, peer_rows!(MemcachedLoc, "memcached_", NEXT),),
+    rows: joined_rows!(ROWS, Rows::<MemcachedLoc>::PEER,),
     ..conf::module::<MemcachedLoc>()
 };
 

@@ -4,10 +4,11 @@
 //! becomes a space.
 
 use crate::ask::{Ask, BodyLength};
-use crate::conf::{self, BackendConf, BackendLoc};
+use crate::conf::{self, BackendConf, BackendLoc, Words};
 use crate::family::{Family, Ways, HIDDEN_CGI};
 use crate::params::{set_param, Params};
-use crate::rows::{self, IGNORE, NEXT_CGI, PASS};
+use crate::rows::{self, NEXT_CGI, PASS};
+use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use weir_http::module::HttpModule;
@@ -25,6 +26,8 @@ pub(crate) struct ScgiLoc {
 
 impl BackendConf for ScgiLoc {
     const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "scgi_";
+    const NEXT: &'static Words = NEXT_CGI;
 
     fn backend(&self) -> &BackendLoc {
         &self.backend
@@ -86,10 +89,10 @@ pub const MODULE: HttpModule = HttpModule {
     name: "scgi",
     rows: joined_rows!(
         ROWS,
-        peer_rows!(ScgiLoc, "scgi_", NEXT_CGI),
-        header_rows!(ScgiLoc, "scgi_", IGNORE),
-        buffer_rows!(ScgiLoc, "scgi_"),
-        cache_rows!(ScgiLoc, "scgi_", ""),
+        Rows::<ScgiLoc>::PEER,
+        Rows::<ScgiLoc>::HEADER,
+        Rows::<ScgiLoc>::BUFFER,
+        Rows::<ScgiLoc>::CACHE,
     ),
     ..conf::module::<ScgiLoc>()
 };

@@ -1,10 +1,11 @@
 //! nginx's `ngx_http_uwsgi_module`: requests are passed to uwsgi servers, with TLS too.
 
 use crate::ask::Ask;
-use crate::conf::{self, BackendConf, BackendLoc};
+use crate::conf::{self, BackendConf, BackendLoc, Words};
 use crate::family::{Family, Ways};
 use crate::params::{set_param, Params};
-use crate::rows::{self, IGNORE, NEXT_CGI, PASS};
+use crate::rows::{self, NEXT_CGI, PASS};
+use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
@@ -30,6 +31,9 @@ pub(crate) struct UwsgiLoc {
 
 impl BackendConf for UwsgiLoc {
     const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "uwsgi_";
+    const NEXT: &'static Words = NEXT_CGI;
+    const TLS_NAME: &'static str = "the host of uwsgi_pass";
 
     fn backend(&self) -> &BackendLoc {
         &self.backend
@@ -122,11 +126,11 @@ pub const MODULE: HttpModule = HttpModule {
     name: "uwsgi",
     rows: joined_rows!(
         ROWS,
-        peer_rows!(UwsgiLoc, "uwsgi_", NEXT_CGI),
-        header_rows!(UwsgiLoc, "uwsgi_", IGNORE),
-        buffer_rows!(UwsgiLoc, "uwsgi_"),
-        cache_rows!(UwsgiLoc, "uwsgi_", ""),
-        ssl_rows!(UwsgiLoc, "uwsgi_", "the host of uwsgi_pass"),
+        Rows::<UwsgiLoc>::PEER,
+        Rows::<UwsgiLoc>::HEADER,
+        Rows::<UwsgiLoc>::BUFFER,
+        Rows::<UwsgiLoc>::CACHE,
+        Rows::<UwsgiLoc>::SSL,
     ),
     ..conf::module::<UwsgiLoc>()
 };

@@ -11,9 +11,10 @@ mod rewrite;
 mod rows;
 mod vars;
 
-use crate::conf::{module, BackendConf, BackendLoc};
+use crate::conf::{module, BackendConf, BackendLoc, Words};
 use crate::family::{Family, Ways};
-use crate::rows::{IGNORE, NEXT_HTTP};
+use crate::rows::NEXT_HTTP;
+use crate::table::Rows;
 use conf::{ProxyLoc, SCHEMES};
 use weir_http::HttpModule;
 use weir_module::{slot, ConfResult, ConfType, Level};
@@ -52,11 +53,11 @@ pub const MODULE: HttpModule = HttpModule {
     name: "proxy",
     rows: joined_rows!(
         rows::ROWS,
-        peer_rows!(ProxyLoc, "proxy_", NEXT_HTTP),
-        header_rows!(ProxyLoc, "proxy_", IGNORE),
-        buffer_rows!(ProxyLoc, "proxy_"),
-        cache_rows!(ProxyLoc, "proxy_", "$scheme$proxy_host$request_uri"),
-        ssl_rows!(ProxyLoc, "proxy_", "$proxy_host"),
+        Rows::<ProxyLoc>::PEER,
+        Rows::<ProxyLoc>::HEADER,
+        Rows::<ProxyLoc>::BUFFER,
+        Rows::<ProxyLoc>::CACHE,
+        Rows::<ProxyLoc>::SSL,
     ),
     variables: vars::VARIABLES,
     ..module::<ProxyLoc>()
@@ -64,6 +65,10 @@ pub const MODULE: HttpModule = HttpModule {
 
 impl BackendConf for ProxyLoc {
     const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "proxy_";
+    const NEXT: &'static Words = NEXT_HTTP;
+    const KEY: &'static str = "$scheme$proxy_host$request_uri";
+    const TLS_NAME: &'static str = "$proxy_host";
 
     fn backend(&self) -> &BackendLoc {
         &self.backend
