@@ -50,7 +50,7 @@ pub(crate) async fn run(r: &mut Request, sent: &Sent<'_>, link: &mut Link) -> Re
             false => *conf.buffer_size as usize,
         },
         watch: ClientWatch::new(r, sent.ignores_abort),
-        parser: (family.parser)(),
+        parser: ResponseParser::starting(family.start),
         family,
         outgoing: Outgoing::new(sent, &request, &memory),
         request: &request,

@@ -10,7 +10,7 @@ use crate::target::Schemes;
 use weir_http::Request;
 use weir_upstream::decoder::Wrapping;
 use weir_upstream::link::Link;
-use weir_wire::http1::response::{ResponseField, ResponseParser};
+use weir_wire::http1::response::{ResponseField, Start};
 
 /// A protocol that requests are passed on by.
 pub(crate) struct Family {
@@ -26,8 +26,8 @@ pub(crate) struct Family {
     /// Writes the request into the exchange. Answers whether an answer to it has no body, or the
     /// status to answer with.
     pub(crate) write: fn(&mut Request, &Ask) -> Result<bool, u16>,
-    /// Makes what reads the head of an answer.
-    pub(crate) parser: fn() -> ResponseParser,
+    /// How the head of an answer begins.
+    pub(crate) start: Start,
     /// Writes what an answer is kept under where the configuration does not say; without it the
     /// configuration has to.
     pub(crate) key: Option<fn(&mut Request, &mut Vec<u8>)>,

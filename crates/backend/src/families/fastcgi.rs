@@ -23,7 +23,7 @@ use weir_script::regex::{Captures, Regex, RegexOptions};
 use weir_upstream::decoder::{self, Wrapping};
 use weir_wire::fastcgi::{self, RequestWriter, TooBig};
 use weir_wire::http1::request::Method;
-use weir_wire::http1::response::ResponseParser;
+use weir_wire::http1::response::Start;
 
 #[derive(Default)]
 pub(crate) struct FastcgiLoc {
@@ -77,7 +77,7 @@ pub(crate) static FAMILY: Family = Family {
     hidden: HIDDEN_CGI,
     buffers: true,
     write,
-    parser: ResponseParser::cgi,
+    start: Start::Cgi,
     key: None,
     ways: Ways {
         wrapping: Some(records),

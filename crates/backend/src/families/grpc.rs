@@ -21,7 +21,7 @@ use weir_module::{slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Ro
 use weir_upstream::link::Link;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
-use weir_wire::http1::response::ResponseParser;
+use weir_wire::http1::response::Start;
 
 #[derive(Default)]
 pub(crate) struct GrpcLoc {
@@ -91,7 +91,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
     buffers: false,
     write,
-    parser: ResponseParser::new,
+    start: Start::Http,
     key: None,
     ways: Ways {
         interim: true,

@@ -26,7 +26,7 @@ use weir_module::{
 use weir_script::template::Template;
 use weir_upstream::decoder::Wrapping;
 use weir_wire::http1::request::Method;
-use weir_wire::http1::response::ResponseParser;
+use weir_wire::http1::response::Start;
 use weir_wire::memcached;
 
 #[derive(Default)]
@@ -82,7 +82,7 @@ pub(crate) static FAMILY: Family = Family {
     hidden: &[b"Status"],
     buffers: false,
     write,
-    parser: ResponseParser::cgi,
+    start: Start::Cgi,
     key: None,
     ways: Ways { wrapping: Some(value), ..Ways::PLAIN },
 };

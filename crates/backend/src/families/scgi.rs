@@ -15,7 +15,7 @@ use weir_http::module::HttpModule;
 use weir_http::Request;
 use weir_module::{slot, Arity, ConfResult, ConfType, Context, Level, Row};
 use weir_wire::http1::request::Method;
-use weir_wire::http1::response::ResponseParser;
+use weir_wire::http1::response::Start;
 use weir_wire::scgi::RequestWriter;
 
 #[derive(Default)]
@@ -58,7 +58,7 @@ pub(crate) static FAMILY: Family = Family {
     hidden: HIDDEN_CGI,
     buffers: true,
     write,
-    parser: ResponseParser::cgi_or_http,
+    start: Start::Either,
     key: None,
     ways: Ways { one_answer: true, ..Ways::PLAIN },
 };

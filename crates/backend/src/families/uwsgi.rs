@@ -16,7 +16,7 @@ use weir_module::{
     merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Directive, Level, Row, Val,
 };
 use weir_wire::http1::request::Method;
-use weir_wire::http1::response::ResponseParser;
+use weir_wire::http1::response::Start;
 use weir_wire::uwsgi::{RequestWriter, TooBig};
 
 #[derive(Default)]
@@ -78,7 +78,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
     buffers: true,
     write,
-    parser: ResponseParser::cgi_or_http,
+    start: Start::Either,
     key: None,
     ways: Ways { one_answer: true, ..Ways::PLAIN },
 };

@@ -25,7 +25,7 @@ use weir_core::Session;
 use weir_http::conf::CoreMain;
 use weir_http::{special, Buf, Flow, Request};
 use weir_runtime::clock;
-use weir_wire::http1::response::ResponseProgress;
+use weir_wire::http1::response::{ResponseParser, ResponseProgress};
 
 /// Heads that were kept are as long as they were.
 const HEAD_MAX_BYTES: usize = usize::MAX;
@@ -289,7 +289,8 @@ fn load_head(r: &mut Request, conf: &BackendLoc, stored: &Stored) -> Option<()> 
         Some(head) => head,
         None => {
             let mut head = weir_wire::http1::response::ResponseHead::default();
-            let parsed = (conf.family.parser)().parse(&stored.head, HEAD_MAX_BYTES, &mut head);
+            let mut parser = ResponseParser::starting(conf.family.start);
+            let parsed = parser.parse(&stored.head, HEAD_MAX_BYTES, &mut head);
             if !matches!(parsed, Ok(ResponseProgress::Complete)) {
                 r.log(LogLevel::Crit, "a cache file contains an invalid header");
                 return None;

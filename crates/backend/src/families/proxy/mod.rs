@@ -18,7 +18,7 @@ use crate::table::Rows;
 use conf::{ProxyLoc, SCHEMES};
 use weir_http::HttpModule;
 use weir_module::{slot, ConfResult, ConfType, Level};
-use weir_wire::http1::response::ResponseParser;
+use weir_wire::http1::response::Start;
 
 /// How it is passed on.
 static FAMILY: Family = Family {
@@ -37,7 +37,7 @@ static FAMILY: Family = Family {
     ],
     buffers: true,
     write: request::write_request,
-    parser: ResponseParser::new,
+    start: Start::Http,
     key: Some(request::write_key),
     ways: Ways {
         interim: true,
