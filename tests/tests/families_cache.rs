@@ -21,8 +21,12 @@ fn fields(asked: &Asked) -> String {
 }
 
 fn start(family: Family, origin: &Origin, location: &str) -> Server {
+    start_with(family, origin, "", location)
+}
+
+fn start_with(family: Family, origin: &Origin, http: &str, location: &str) -> Server {
     let conf = format!(
-        "events {{}} http {{ %%F%%_cache_path %%DIR%%/cache levels=1:2 keys_zone=c:1m;
+        "events {{}} http {{ {http} %%F%%_cache_path %%DIR%%/cache levels=1:2 keys_zone=c:1m;
             server {{ listen 127.0.0.1:%%PORT_0%%; add_header X-Status $upstream_cache_status;
                 location / {{ %%F%%_pass %%TO%%; %%PARAMS%% %%F%%_cache c; %%F%%_cache_key $uri; {location} }} }} }}"
     );
@@ -131,6 +135,7 @@ fn a_background_update_renews_behind_the_answer() {
         get(&server, "/", "X-Fields: X-Accel-Expires: @60\r\n");
         expect(family, get(&server, "/", ""), "STALE", "answer 1");
         expect_soon("the renewed answer", || get(&server, "/", "").1 == "answer 2");
+        expect(family, get(&server, "/", ""), "HIT", "answer 2");
     }
 }
 
@@ -190,11 +195,79 @@ fn those_who_wait_for_a_fill_wait_only_so_long() {
 fn entries_are_purged() {
     for family in FAMILIES {
         let origin = counting(family);
-        let server = start(family, &origin, "%%F%%_cache_valid 1m; %%F%%_cache_purge $arg_purge;");
-        expect(family, get(&server, "/", ""), "MISS", "answer 1");
-        assert_eq!(server.get("/?purge=1").status, 204, "{family:?}");
-        expect(family, get(&server, "/", ""), "MISS", "answer 2");
-        assert_eq!(server.get("/none?purge=1").status, 404, "{family:?}");
+        let server = start_with(
+            family,
+            &origin,
+            "map $request_method $purge { PURGE 1; default 0; }",
+            "%%F%%_cache_valid 1m; %%F%%_cache_purge $purge;",
+        );
+        let purge = |path: &str| server.request("PURGE", path, "").status;
+        let expect = |got, status, body| expect(family, got, status, body);
+        expect(get(&server, "/", ""), "MISS", "answer 1");
+        assert_eq!(purge("/"), 204, "{family:?}");
+        expect(get(&server, "/", ""), "MISS", "answer 2");
+        for path in ["/a/1", "/a/2", "/b"] {
+            get(&server, path, "");
+        }
+        assert_eq!((purge("/a/1"), purge("/a/1")), (204, 404), "{family:?}");
+        assert_eq!(get(&server, "/a/1", "").0, "MISS", "{family:?}");
+        assert_eq!(purge("/a/*"), 204, "{family:?}");
+        for (path, status) in [("/a/1", "MISS"), ("/a/2", "MISS"), ("/b", "HIT")] {
+            assert_eq!(get(&server, path, "").0, status, "{family:?} {path}");
+        }
+        let foos = ["1", "2"].map(|foo| format!("X-Fields: Vary: Foo\r\nFoo: {foo}\r\n"));
+        foos.iter().for_each(|fields| drop(get(&server, "/v", fields)));
+        assert_eq!(purge("/v"), 204, "{family:?}");
+        for fields in &foos {
+            assert_eq!(get(&server, "/v", fields).0, "MISS", "{family:?}");
+        }
+    }
+}
+
+#[test]
+fn what_the_answer_says_counts() {
+    for family in FAMILIES {
+        let origin = counting(family);
+        let server = start(family, &origin, "%%F%%_cache_valid 1m;");
+        let said = ["Cache-Control: no-cache", "Set-Cookie: a=b", "Vary: *", "X-Accel-Expires: 0"];
+        for (i, fields) in said.iter().enumerate() {
+            let path = format!("/{i}");
+            get(&server, &path, &format!("X-Fields: {fields}\r\n"));
+            assert_eq!(get(&server, &path, "").0, "MISS", "{family:?} {fields}");
+        }
+        get(&server, "/old", "X-Fields: X-Accel-Expires: @60\r\n");
+        assert_eq!(get(&server, "/old", "").0, "EXPIRED", "{family:?}");
+    }
+}
+
+#[test]
+fn variants() {
+    for family in FAMILIES {
+        let origin = counting(family);
+        let server = start(family, &origin, "%%F%%_cache_valid 1m;");
+        let vary = "X-Fields: Vary: Foo\r\n";
+        for (i, foo) in ["1", "2"].iter().enumerate() {
+            let got = get(&server, "/", &format!("{vary}Foo: {foo}\r\n"));
+            expect(family, got, "MISS", &format!("answer {}", i + 1));
+        }
+        expect(family, get(&server, "/", "Foo: 1\r\n"), "HIT", "answer 1");
+        expect(family, get(&server, "/", "Foo: 2\r\n"), "HIT", "answer 2");
+    }
+}
+
+#[test]
+fn stored_as_plain_files() {
+    use std::os::unix::fs::PermissionsExt;
+    for family in FAMILIES {
+        let origin = counting(family);
+        let conf = "events {} http { server { listen 127.0.0.1:%%PORT_0%%; location / {
+            %%F%%_pass %%TO%%; %%PARAMS%%
+            %%F%%_store %%DIR%%/kept$uri; %%F%%_store_access user:rw group:r; } } }";
+        let server = family.setup(conf, &origin).start();
+        assert_eq!(server.get("/x/y").text(), "answer 1", "{family:?}");
+        assert_eq!(server.read("kept/x/y"), "answer 1", "{family:?}");
+        let file = std::fs::metadata(server.dir().join("kept/x/y")).unwrap();
+        assert_eq!(file.permissions().mode() & 0o777, 0o640, "{family:?}");
     }
 }
 

@@ -1,17 +1,16 @@
-//! `proxy_cache`: what is kept, for how long, and what is answered from it.
+//! `proxy_cache`: what HTTP has of its own, and answers that are on their way. What every family of
+//! backends does is in `families_cache`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
-use weir_tests::{expect_soon, Next, Origin, Server, Setup, PATIENCE};
+use weir_tests::{Next, Origin, Server, Setup, PATIENCE};
 
-/// Says how often it was asked; the answer's fields are the client's `X-Fields`.
+/// Says how often it was asked.
 fn counting() -> Origin {
     let count = Arc::new(AtomicUsize::new(0));
-    Origin::start(move |request, conn| {
+    Origin::start(move |_, conn| {
         let n = count.fetch_add(1, Ordering::SeqCst) + 1;
-        let fields = request.header("X-Fields").unwrap_or_default().replace('|', "\r\n");
-        let fields = if fields.is_empty() { fields } else { format!("{fields}\r\n") };
-        conn.reply("200 OK", &fields, &format!("answer {n}"));
+        conn.reply("200 OK", "", &format!("answer {n}"));
         Next::Keep
     })
 }
@@ -37,46 +36,6 @@ fn expect(got: (String, String), status: &str, body: &str) {
 }
 
 #[test]
-fn hit_miss_and_bypass() {
-    let origin = counting();
-    let server = start(&origin, "", "proxy_cache_valid 1m; proxy_cache_bypass $arg_b; proxy_cache_key $uri; proxy_no_cache $arg_n;");
-    expect(get(&server, "/a", ""), "MISS", "answer 1");
-    expect(get(&server, "/a", ""), "HIT", "answer 1");
-    expect(get(&server, "/a?b=1", ""), "BYPASS", "answer 2");
-    expect(get(&server, "/a", ""), "HIT", "answer 2");
-    expect(get(&server, "/n?n=1", ""), "MISS", "answer 3");
-    expect(get(&server, "/n", ""), "MISS", "answer 4");
-}
-
-#[test]
-fn what_the_answer_says_counts() {
-    let origin = counting();
-    let server = start(&origin, "", "proxy_cache_valid 1m;");
-    for (i, fields) in
-        ["Cache-Control: no-cache", "Set-Cookie: a=b", "Vary: *", "X-Accel-Expires: 0"]
-            .iter()
-            .enumerate()
-    {
-        let path = format!("/{i}");
-        get(&server, &path, &format!("X-Fields: {fields}\r\n"));
-        assert_eq!(get(&server, &path, "").0, "MISS", "{fields}");
-    }
-    get(&server, "/old", "X-Fields: X-Accel-Expires: @60\r\n");
-    assert_eq!(get(&server, "/old", "").0, "EXPIRED");
-}
-
-#[test]
-fn variants() {
-    let origin = counting();
-    let server = start(&origin, "", "proxy_cache_valid 1m;");
-    let vary = "X-Fields: Vary: Foo\r\n";
-    expect(get(&server, "/", &format!("{vary}Foo: 1\r\n")), "MISS", "answer 1");
-    expect(get(&server, "/", &format!("{vary}Foo: 2\r\n")), "MISS", "answer 2");
-    expect(get(&server, "/", "Foo: 1\r\n"), "HIT", "answer 1");
-    expect(get(&server, "/", "Foo: 2\r\n"), "HIT", "answer 2");
-}
-
-#[test]
 fn ranges_and_heads_come_from_the_whole() {
     let origin = counting();
     let server = start(&origin, "", "proxy_cache_valid 1m; proxy_force_ranges on;");
@@ -84,52 +43,6 @@ fn ranges_and_heads_come_from_the_whole() {
     assert_eq!((head.status, head.text().as_str()), (200, ""));
     assert!(origin.only_request().head.starts_with("GET / "));
     expect(get(&server, "/", "Range: bytes=0-2\r\n"), "HIT", "ans");
-}
-
-#[test]
-fn stale_answers_when_the_server_fails() {
-    let failing = Arc::new(AtomicUsize::new(0));
-    let fail = Arc::clone(&failing);
-    let origin = Origin::start(move |_, conn| {
-        match fail.load(Ordering::SeqCst) {
-            0 => conn.reply("200 OK", "X-Accel-Expires: @60\r\n", "good"),
-            _ => conn.reply("500 No", "", "bad"),
-        }
-        Next::Keep
-    });
-    let server = start(&origin, "", "proxy_cache_use_stale http_500;");
-    expect(get(&server, "/", ""), "MISS", "good");
-    failing.store(1, Ordering::SeqCst);
-    expect(get(&server, "/", ""), "STALE", "good");
-}
-
-#[test]
-fn a_background_update_renews_behind_the_answer() {
-    let origin = counting();
-    let server = start(
-        &origin,
-        "",
-        "proxy_cache_use_stale updating; proxy_cache_background_update on; proxy_cache_valid 1m;",
-    );
-    get(&server, "/", "X-Fields: X-Accel-Expires: @60\r\n");
-    expect(get(&server, "/", ""), "STALE", "answer 1");
-    expect_soon("the renewed answer", || get(&server, "/", "").1 == "answer 2");
-    expect(get(&server, "/", ""), "HIT", "answer 2");
-}
-
-#[test]
-fn a_stale_answer_is_confirmed() {
-    let origin = Origin::start(|request, conn| {
-        match request.header("If-None-Match") {
-            Some("\"e\"") => conn.write("HTTP/1.1 304 Not Modified\r\nX-Accel-Expires: 60\r\n\r\n"),
-            _ => conn.reply("200 OK", "ETag: \"e\"\r\nX-Accel-Expires: @60\r\n", "body"),
-        }
-        Next::Keep
-    });
-    let server = start(&origin, "", "proxy_cache_revalidate on;");
-    expect(get(&server, "/", ""), "MISS", "body");
-    expect(get(&server, "/", ""), "REVALIDATED", "body");
-    expect(get(&server, "/", ""), "HIT", "body");
 }
 
 /// nginx takes any 304 for a renewal, also that of a client whose copy is newer than what is kept.
@@ -178,51 +91,6 @@ fn a_304_to_no_condition_renews_nothing() {
     expect(get(&server, "/", ""), "MISS", "old");
     assert_eq!(server.get("/").status, 304);
     expect(get(&server, "/", ""), "EXPIRED", "new");
-}
-
-#[test]
-fn one_request_fills_and_the_others_wait() {
-    let origin = Origin::start(move |_, conn| {
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        conn.reply("200 OK", "", "slow");
-        Next::Keep
-    });
-    let server = start(&origin, "", "proxy_cache_valid 1m; proxy_cache_lock on;");
-    let mut clients: Vec<_> = (0..4).map(|_| server.connect()).collect();
-    for client in &mut clients {
-        client.send_get("/");
-    }
-    for client in &mut clients {
-        assert!(client.read_until(b"slow").ends_with(b"slow"));
-    }
-    assert_eq!(origin.requests().len(), 1);
-}
-
-#[test]
-fn purging() {
-    let origin = counting();
-    let server = start(
-        &origin,
-        "map $request_method $purge { PURGE 1; default 0; }",
-        "proxy_cache_valid 1m; proxy_cache_key $uri; proxy_cache_purge $purge;",
-    );
-    let purge = |path: &str| server.request("PURGE", path, "").status;
-    for path in ["/a/1", "/a/2", "/b"] {
-        get(&server, path, "");
-    }
-    assert_eq!(purge("/a/1"), 204);
-    assert_eq!(purge("/a/1"), 404);
-    assert_eq!(get(&server, "/a/1", "").0, "MISS");
-    assert_eq!(purge("/a/*"), 204);
-    assert_eq!(get(&server, "/a/1", "").0, "MISS");
-    assert_eq!(get(&server, "/a/2", "").0, "MISS");
-    assert_eq!(get(&server, "/b", "").0, "HIT");
-    let vary = "X-Fields: Vary: Foo\r\n";
-    get(&server, "/v", &format!("{vary}Foo: 1\r\n"));
-    get(&server, "/v", &format!("{vary}Foo: 2\r\n"));
-    assert_eq!(purge("/v"), 204);
-    assert_eq!(get(&server, "/v", &format!("{vary}Foo: 1\r\n")).0, "MISS");
-    assert_eq!(get(&server, "/v", &format!("{vary}Foo: 2\r\n")).0, "MISS");
 }
 
 /// An origin that says how often it was asked, and sends the rest of an answer once it is told to.
@@ -285,20 +153,4 @@ fn who_waited_for_a_purged_answer_gets_a_fresh_one() {
     assert_eq!(first.response().text(), "answer 1");
     assert_eq!(second.response().text(), "answer 2");
     expect(get(&server, "/", ""), "HIT", "answer 2");
-}
-
-#[test]
-fn stored_as_plain_files() {
-    use std::os::unix::fs::PermissionsExt;
-    let origin = counting();
-    let server = Setup::new(
-        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; location / { proxy_pass http://%%ORIGIN%%;
-            proxy_store %%DIR%%/kept$uri; proxy_store_access user:rw group:r; } } }",
-    )
-    .set("ORIGIN", origin.address())
-    .start();
-    assert_eq!(server.get("/x/y").text(), "answer 1");
-    assert_eq!(server.read("kept/x/y"), "answer 1");
-    let mode = std::fs::metadata(server.dir().join("kept/x/y")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o640);
 }

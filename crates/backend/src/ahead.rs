@@ -6,7 +6,7 @@
 //! its pages may still be on their way.
 
 use crate::conf::BackendLoc;
-use crate::exchange::Fault;
+use crate::fault::Fault;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -18,7 +18,7 @@ use weir_http::module::FilterResult;
 use weir_http::{Buf, Chain, Request};
 
 /// Handed to filters at once: what they make of it stays a moderate buffer.
-pub const PIECE_BYTES: usize = 16 * 1024;
+pub(crate) const PIECE_BYTES: usize = 16 * 1024;
 
 struct Spill {
     file: Rc<File>,
@@ -29,29 +29,29 @@ struct Spill {
     passed: u64,
 }
 
-pub struct Ahead<'a> {
+pub(crate) struct Ahead<'a> {
     conf: &'a BackendLoc,
     spill: Option<Spill>,
     /// `…_limit_rate`, bytes a second; 0 for no limit.
-    pub rate: u64,
+    pub(crate) rate: u64,
 }
 
 impl<'a> Ahead<'a> {
-    pub fn new(conf: &'a BackendLoc) -> Ahead<'a> {
+    pub(crate) fn new(conf: &'a BackendLoc) -> Ahead<'a> {
         Ahead { conf, spill: None, rate: 0 }
     }
 
     /// Nothing waits here for the filters.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.spill.as_ref().is_none_or(|s| s.passed == s.written)
     }
 
     /// There is room in the file.
-    pub fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.spill.as_ref().map_or(0, |s| s.written) < self.conf.max_temp_bytes()
     }
 
-    pub fn put(&mut self, r: &Request, bytes: &[u8]) -> Result<(), Fault> {
+    pub(crate) fn put(&mut self, r: &Request, bytes: &[u8]) -> Result<(), Fault> {
         if self.spill.is_none() {
             self.spill = Some(create(r, self.conf).map_err(Fault::File)?);
         }
@@ -62,7 +62,7 @@ impl<'a> Ahead<'a> {
     }
 
     /// Hands on all that waits, as it is.
-    pub fn pass(&mut self, r: &mut Request, ended: bool) -> Result<(), Fault> {
+    pub(crate) fn pass(&mut self, r: &mut Request, ended: bool) -> Result<(), Fault> {
         let Some(spill) = &mut self.spill else { return Ok(()) };
         let left = spill.written - spill.passed;
         let mut buf = Buf::file(Rc::clone(&spill.file), spill.passed, left);
@@ -72,7 +72,7 @@ impl<'a> Ahead<'a> {
     }
 
     /// Hands on what waits until the client has enough to take; `ended`: the body ends with it.
-    pub fn feed(&mut self, r: &mut Request, ended: bool) -> Result<(), Fault> {
+    pub(crate) fn feed(&mut self, r: &mut Request, ended: bool) -> Result<(), Fault> {
         let Some(spill) = &mut self.spill else { return Ok(()) };
         while spill.passed < spill.written && !is_full(r, self.conf.buffers_bytes()) {
             let left = spill.written - spill.passed;
@@ -92,7 +92,7 @@ impl<'a> Ahead<'a> {
     }
 
     /// Hands on what is left, now that nothing more will come.
-    pub async fn finish(&mut self, r: &mut Request, ended: bool) -> Result<(), Fault> {
+    pub(crate) async fn finish(&mut self, r: &mut Request, ended: bool) -> Result<(), Fault> {
         while !self.is_empty() {
             self.feed(r, ended)?;
             let leave = self.leave();
@@ -102,7 +102,7 @@ impl<'a> Ahead<'a> {
     }
 
     /// How much may be left with the client when more of it is handed on.
-    pub fn leave(&self) -> u64 {
+    pub(crate) fn leave(&self) -> u64 {
         self.conf.buffers_bytes() / 2
     }
 }
@@ -119,10 +119,10 @@ fn create(r: &Request, conf: &BackendLoc) -> io::Result<Spill> {
 }
 
 /// The client has enough to take, or a filter has: one that keeps input waits for room.
-pub fn is_full(r: &Request, max: u64) -> bool {
+pub(crate) fn is_full(r: &Request, max: u64) -> bool {
     r.queued() >= max || r.holds()
 }
 
-pub fn filtered(result: FilterResult) -> Result<(), Fault> {
+pub(crate) fn filtered(result: FilterResult) -> Result<(), Fault> {
     result.map_err(|_| Fault::Filter)
 }

@@ -3,144 +3,157 @@
 //! Each family keeps a [`BackendLoc`] in a slot type of its own, so that `proxy_buffers` and
 //! `fastcgi_buffers` have nothing to do with each other.
 
-use crate::cache::CacheConf;
-use crate::family::{Family, Wire};
+use crate::bits::next;
+use crate::cache::conf::CacheConf;
+use crate::family::Family;
 use crate::hide::HideList;
-use crate::outgoing::Outgoing;
 use crate::target::Pass;
+use crate::tls::Outgoing;
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::bind::{self, Bind};
 use weir_core::paths::made_temp_path;
 use weir_core::paths::TempPath;
 use weir_http::conf::CoreLoc;
-use weir_http::Request;
+use weir_http::generation::{HttpConf, LocationConf};
+use weir_http::{HttpModule, Request};
 use weir_module::{merge_values, ConfResult, ConfType, Diagnostic, SlotVtable, Slots, Val};
 use weir_script::template::Template;
 use weir_upstream::link::SocketOptions;
 use weir_upstream::UpstreamMain;
 
-pub const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
-/// `…_next_upstream`, as bits.
-pub mod next {
-    pub const ERROR: u32 = 1;
-    pub const TIMEOUT: u32 = 1 << 1;
-    pub const INVALID_HEADER: u32 = 1 << 2;
-    pub const HTTP_500: u32 = 1 << 3;
-    pub const HTTP_502: u32 = 1 << 4;
-    pub const HTTP_503: u32 = 1 << 5;
-    pub const HTTP_504: u32 = 1 << 6;
-    pub const HTTP_403: u32 = 1 << 7;
-    pub const HTTP_404: u32 = 1 << 8;
-    pub const HTTP_429: u32 = 1 << 9;
-    pub const NON_IDEMPOTENT: u32 = 1 << 10;
-    pub const OFF: u32 = 1 << 11;
-    /// Never configured: there was nobody to ask.
-    pub const NO_LIVE: u32 = 1 << 12;
-    pub const UPDATING: u32 = 1 << 13;
-}
-
-/// `…_ignore_headers`, as bits.
-pub mod ignore {
-    pub const REDIRECT: u32 = 1;
-    pub const EXPIRES: u32 = 1 << 1;
-    pub const LIMIT_RATE: u32 = 1 << 2;
-    pub const BUFFERING: u32 = 1 << 3;
-    pub const CHARSET: u32 = 1 << 4;
-    pub const EXPIRES_FIELD: u32 = 1 << 5;
-    pub const CACHE_CONTROL: u32 = 1 << 6;
-    pub const SET_COOKIE: u32 = 1 << 7;
-    pub const VARY: u32 = 1 << 8;
-}
+/// Words of a directive and the bits that they are.
+pub(crate) type Words = [(&'static str, u32)];
 
 /// A family's slot at the location level.
-pub trait BackendConf: ConfType {
+pub(crate) trait BackendConf: ConfType {
     const FAMILY: &'static Family;
+    /// What its directives begin with.
+    const PREFIX: &'static str;
+    /// The words of `…_next_upstream`.
+    const NEXT: &'static Words;
+    /// What an answer is kept under where it is not said, as nginx's documentation writes it.
+    const KEY: &'static str = "";
+    /// The default of `…_ssl_name`, in the same way.
+    const TLS_NAME: &'static str = "";
+
     fn backend(&self) -> &BackendLoc;
     fn backend_mut(&mut self) -> &mut BackendLoc;
 }
 
+/// Finds a family's configuration in a location.
+pub(crate) type ConfOf = fn(&LocationConf) -> &BackendLoc;
+
+pub(crate) fn conf_of<T: BackendConf>(loc: &LocationConf) -> &BackendLoc {
+    loc.conf::<T>().backend()
+}
+
+/// What every family's module begins with.
+pub(crate) const fn module<T: BackendConf>() -> HttpModule {
+    HttpModule {
+        slots: Base::<T>::SLOTS,
+        build: Some(build::<T>),
+        dirs: Some(temp_dirs::<T>),
+        binds_any_source: Some(binds_any_source::<T>),
+        ..HttpModule::EMPTY
+    }
+}
+
+struct Base<T>(PhantomData<T>);
+
+impl<T: BackendConf> Base<T> {
+    /// Merged like any other, but for what a block without a name has from the one around it.
+    const SLOTS: &'static [SlotVtable] =
+        &[SlotVtable { merge: merge_slot::<T>, ..SlotVtable::of::<T>() }];
+}
+
 #[derive(Default)]
-pub struct BackendLoc {
+pub(crate) struct BackendLoc {
     /// Whose configuration it is; set when it is merged.
-    pub family: Val<&'static Family>,
-    pub pass: Option<Pass>,
+    pub(crate) family: Val<&'static Family>,
+    pub(crate) pass: Option<Pass>,
     /// Requests are sent over HTTP/2.
-    pub h2: bool,
+    pub(crate) h2: bool,
     /// A body may be sent whose length is not known before.
-    pub streams_unmeasured: bool,
+    pub(crate) streams_unmeasured: bool,
     /// The body that is sent is the configuration's, not the client's.
-    pub own_body: bool,
+    pub(crate) own_body: bool,
     /// An answer with 404 is answered by this server's own page.
-    pub intercept_404: bool,
-    pub pass_request_headers: Val<bool>,
-    pub pass_request_body: Val<bool>,
-    pub pass_trailers: Val<bool>,
-    pub request_buffering: Val<bool>,
-    pub connect_timeout: Val<u64>,
-    pub send_timeout: Val<u64>,
-    pub read_timeout: Val<u64>,
-    pub buffering: Val<bool>,
-    pub buffer_size: Val<u64>,
-    pub buffers: Val<(u64, u64)>,
-    pub busy_buffers_size: Val<Option<u64>>,
-    pub max_temp_file_size: Val<Option<u64>>,
-    pub temp_file_write_size: Val<Option<u64>>,
-    pub temp_path: Val<Arc<TempPath>>,
-    pub hide_headers: Val<Arc<Vec<Vec<u8>>>>,
-    pub pass_headers: Val<Arc<Vec<Vec<u8>>>>,
-    pub ignore_headers: Val<u32>,
-    pub intercept_errors: Val<bool>,
-    pub next_upstream: Val<u32>,
-    pub next_upstream_tries: Val<u64>,
-    pub next_upstream_timeout: Val<u64>,
-    pub ignore_client_abort: Val<bool>,
-    pub bind: Val<Option<Bind>>,
-    pub socket_keepalive: Val<bool>,
-    pub socket_rcvbuf: Val<u64>,
-    pub socket_sndbuf: Val<u64>,
-    pub force_ranges: Val<bool>,
-    pub limit_rate: Val<Option<Arc<Template>>>,
+    pub(crate) intercept_404: bool,
+    pub(crate) pass_request_headers: Val<bool>,
+    pub(crate) pass_request_body: Val<bool>,
+    pub(crate) pass_trailers: Val<bool>,
+    pub(crate) request_buffering: Val<bool>,
+    pub(crate) connect_timeout: Val<u64>,
+    pub(crate) send_timeout: Val<u64>,
+    pub(crate) read_timeout: Val<u64>,
+    pub(crate) buffering: Val<bool>,
+    pub(crate) buffer_size: Val<u64>,
+    pub(crate) buffers: Val<(u64, u64)>,
+    pub(crate) busy_buffers_size: Val<Option<u64>>,
+    pub(crate) max_temp_file_size: Val<Option<u64>>,
+    pub(crate) temp_file_write_size: Val<Option<u64>>,
+    pub(crate) temp_path: Val<Arc<TempPath>>,
+    pub(crate) hide_headers: Val<Arc<Vec<Vec<u8>>>>,
+    pub(crate) pass_headers: Val<Arc<Vec<Vec<u8>>>>,
+    pub(crate) ignore_headers: Val<u32>,
+    pub(crate) intercept_errors: Val<bool>,
+    pub(crate) next_upstream: Val<u32>,
+    pub(crate) next_upstream_tries: Val<u64>,
+    pub(crate) next_upstream_timeout: Val<u64>,
+    pub(crate) ignore_client_abort: Val<bool>,
+    pub(crate) bind: Val<Option<Bind>>,
+    pub(crate) socket_keepalive: Val<bool>,
+    pub(crate) socket_rcvbuf: Val<u64>,
+    pub(crate) socket_sndbuf: Val<u64>,
+    pub(crate) force_ranges: Val<bool>,
+    pub(crate) limit_rate: Val<Option<Arc<Template>>>,
     /// `…_cache…` and `…_store…`
-    pub cache: CacheConf,
+    pub(crate) cache: CacheConf,
     /// TLS to the servers.
-    pub tls: Outgoing,
+    pub(crate) tls: Outgoing,
     /// An `if` or `limit_except` block: it passes where the block around it does.
-    pub in_unnamed: bool,
+    pub(crate) in_unnamed: bool,
     /// `hide` is made.
-    pub compiled: bool,
+    pub(crate) compiled: bool,
     /// Made from the above when they are merged.
-    pub hide: Arc<HideList>,
+    pub(crate) hide: Arc<HideList>,
 }
 
 impl BackendLoc {
     /// The most of an answer that is held in memory for a slow client.
-    pub fn buffers_bytes(&self) -> u64 {
+    pub(crate) fn buffers_bytes(&self) -> u64 {
         self.buffers.0 * self.buffers.1
     }
 
-    pub fn max_temp_bytes(&self) -> u64 {
+    pub(crate) fn max_temp_bytes(&self) -> u64 {
         self.max_temp_file_size.unwrap_or(1024 * 1024 * 1024)
     }
 
     /// The most that is written to it at once.
-    pub fn temp_write_bytes(&self) -> usize {
+    pub(crate) fn temp_write_bytes(&self) -> usize {
         let size = self.buffers.1.max(*self.buffer_size);
         self.temp_file_write_size.unwrap_or(2 * size) as usize
     }
 
     /// Options of a fresh connection for this request.
-    pub fn socket_options(&self, r: &mut Request) -> SocketOptions {
+    pub(crate) fn socket_options(&self, r: &mut Request) -> SocketOptions {
         let size = |n: u64| (n > 0).then_some(n as usize);
         let bind = self.bind.as_ref().and_then(|b| bind::address(r, b));
         SocketOptions {
             bind,
-            transparent: self.bind.as_ref().is_some_and(|b| b.transparent),
+            transparent: self.binds_any_source(),
             keepalive: *self.socket_keepalive,
             rcvbuf: size(*self.socket_rcvbuf),
             sndbuf: size(*self.socket_sndbuf),
         }
+    }
+
+    fn binds_any_source(&self) -> bool {
+        self.bind.as_ref().is_some_and(|b| b.transparent)
     }
 
     /// nginx's rules for how the buffers' sizes must fit together.
@@ -193,7 +206,7 @@ impl BackendLoc {
 
     /// Takes over what this level has not set. Where it leads is another matter: see
     /// [`BackendLoc::merge_pass`].
-    pub fn merge(&mut self, parent: &BackendLoc, family: &'static Family) -> ConfResult {
+    pub(crate) fn merge(&mut self, parent: &BackendLoc, family: &'static Family) -> ConfResult {
         self.family.set(family);
         let temp_path = || {
             let path = PathBuf::from(format!("{}_temp", family.name));
@@ -234,7 +247,7 @@ impl BackendLoc {
             self.check_sizes(family.name)?;
         }
         self.tls.merge(&parent.tls);
-        if family.wire != Wire::Http && !self.cache.convert_head.is_set() {
+        if !family.ways.converts_head && !self.cache.convert_head.is_set() {
             self.cache.convert_head.set(false);
         }
         self.cache.merge(&parent.cache);
@@ -243,7 +256,7 @@ impl BackendLoc {
     }
 
     /// A block without a name passes where the one around it does; whether it does so now.
-    pub fn merge_pass(&mut self, parent: &BackendLoc) -> bool {
+    pub(crate) fn merge_pass(&mut self, parent: &BackendLoc) -> bool {
         let takes = self.in_unnamed && self.pass.is_none();
         if takes {
             self.pass.clone_from(&parent.pass);
@@ -252,15 +265,14 @@ impl BackendLoc {
     }
 }
 
-/// Merges a slot like any other, but for what a block without a name has from the one around it.
-pub fn merge_slot<T: BackendConf>(slots: &mut Slots, parent: &Slots) -> ConfResult {
+fn merge_slot<T: BackendConf>(slots: &mut Slots, parent: &Slots) -> ConfResult {
     let unnamed = slots.find::<CoreLoc>().is_some_and(|c| c.unnamed);
     slots.get_mut::<T>().backend_mut().in_unnamed = unnamed;
     (SlotVtable::of::<T>().merge)(slots, parent)
 }
 
 /// Makes the temporary directories, and what TLS to servers needs.
-pub fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
+fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
     let prefix = b.cf.prefix.clone();
     for slots in b.locations.iter_mut() {
         let Some(core) = slots.find::<CoreLoc>() else { continue };
@@ -271,7 +283,7 @@ pub fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
         if let (Some(Pass::Fixed(fixed)), Some(resolver)) = (&conf.pass, &resolver) {
             b.main.get_mut::<UpstreamMain>().offer(fixed.upstream, resolver, timeout_ms);
         }
-        if conf.cache.is_on() && conf.cache.key.is_none() && family.wire != Wire::Http {
+        if conf.cache.is_on() && conf.cache.key.is_none() && family.key.is_none() {
             let name = family.name;
             let text = format!("no \"{name}_cache_key\" for \"{name}_cache\"");
             let w = Diagnostic::warn(text);
@@ -284,10 +296,27 @@ pub fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
             let mode = b.cf.mode;
             conf.temp_path.set(made_temp_path(&conf.temp_path, &prefix, mode)?);
         }
-        if conf.pass.as_ref().is_some_and(|p| p.may_be_tls(family)) {
+        if conf.pass.as_ref().is_some_and(|p| p.may_be_tls(&family.schemes)) {
             conf.tls.h2 = conf.h2;
             conf.tls.build(b.cf, family.ssl)?;
         }
     }
     Ok(())
+}
+
+/// The directories for answers that are too large for memory.
+fn temp_dirs<T: BackendConf>(http: &HttpConf) -> Vec<PathBuf> {
+    if !T::FAMILY.buffers {
+        return Vec::new();
+    }
+    let dirs = http.locations.iter().map(|l| l.conf::<T>().backend().temp_path.path.clone());
+    let mut dirs: Vec<PathBuf> = dirs.collect();
+    dirs.sort();
+    dirs.dedup();
+    dirs
+}
+
+/// Whether some connections to servers are made from addresses that are not this machine's.
+fn binds_any_source<T: BackendConf>(http: &HttpConf) -> bool {
+    http.locations.iter().any(|l| l.conf::<T>().backend().binds_any_source())
 }

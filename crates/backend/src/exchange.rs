@@ -1,35 +1,30 @@
 //! A request goes out and the head of its answer comes back, over one connection.
 
-use crate::conf::next;
 use crate::decoder;
-use crate::family::Wire;
+use crate::family::Family;
+use crate::fault::{Fault, Reading, READING, SENDING};
 use crate::h2;
 use crate::hide::HideList;
-use crate::run::{Body, Run};
+use crate::sending::{Outgoing, Sent, FILE_PIECE_BYTES};
+use crate::upload::at_once;
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::pin;
-use std::rc::Rc;
 use std::task::{ready, Context, Poll};
 use weir_core::logger::LogLevel;
-use weir_core::socket_errors;
-use weir_core::temp::TempFile;
 use weir_core::Session;
 use weir_http::body::{self, BodyError};
 use weir_http::early;
 use weir_http::{ClientWatch, Request};
+use weir_upstream::decoder::Decoder;
 use weir_upstream::h2::Rest;
-use weir_upstream::link::{error_text, Link, LinkError};
-use weir_wire::fastcgi;
-use weir_wire::http1::chunked;
+use weir_upstream::link::{Link, LinkError};
 use weir_wire::http1::request::Version;
 use weir_wire::http1::response::{ResponseError, ResponseParser, ResponseProgress};
 
 /// Read at once, so that a head and a small body come in one piece.
 const READ_ROOM_BYTES: usize = 32 * 1024;
-/// Read at once from a body in a file.
-const FILE_PIECE_BYTES: usize = 64 * 1024;
 
 /// Interim answers (RFC 9110, section 15.2) that are read before the answer itself.
 const INTERIM_ANSWERS_MAX: u32 = 100;
@@ -37,301 +32,44 @@ const INTERIM_ANSWERS_MAX: u32 = 100;
 /// RFC 8297
 const EARLY_HINTS: u16 = 103;
 
-const SENDING: &str = "sending request to upstream";
-const READING: &str = "reading response header from upstream";
-
-/// What was being read of an answer.
-#[derive(Clone, Copy, Debug)]
-pub enum Reading {
-    Head,
-    Body,
-    /// The same, into buffers.
-    Ahead,
-}
-
-/// Why an exchange failed.
-#[derive(Debug)]
-pub enum Fault {
-    Connect(io::Error),
-    /// In words for the log.
-    Tls(String),
-    Send(io::Error),
-    Read(io::Error, Reading),
-    Eof(&'static str),
-    /// While doing what.
-    Timeout(&'static str),
-    /// What the server sent is no answer; already logged.
-    Invalid,
-    /// The server's HTTP/2 is wrong; in words for the log.
-    Protocol(String),
-    /// The body is cut off or framed wrongly.
-    BadBody(&'static str),
-    ClientGone,
-    Client(BodyError),
-    /// A temporary file could not be read or written.
-    File(io::Error),
-    /// A filter could not go on.
-    Filter,
-}
-
-impl Fault {
-    /// The bit of `…_next_upstream`, or the status that ends the request.
-    pub fn next_bit(&self) -> Result<u32, u16> {
-        match self {
-            Fault::Connect(_)
-            | Fault::Tls(_)
-            | Fault::Send(_)
-            | Fault::Read(..)
-            | Fault::Eof(_) => Ok(next::ERROR),
-            Fault::Timeout(_) => Ok(next::TIMEOUT),
-            Fault::Invalid | Fault::Protocol(_) => Ok(next::INVALID_HEADER),
-            Fault::ClientGone | Fault::Client(BodyError::Closed) => Err(499),
-            Fault::Client(BodyError::Status(s)) => Err(*s),
-            Fault::BadBody(_) => Err(502),
-            Fault::File(_) | Fault::Filter => Err(500),
-        }
-    }
-
-    /// Logs it in nginx's words.
-    pub fn log(&self, r: &Request, peer: &[u8]) {
-        match self {
-            Fault::Connect(e) => log_connect(r, e, peer),
-            Fault::Tls(text) | Fault::Protocol(text) => r.log(LogLevel::Error, text),
-            Fault::Send(e) => {
-                let text = format!("writev() failed {} while {SENDING}", error_text(e));
-                r.log(socket_errors::level(e, LogLevel::Error), &text);
-            }
-            Fault::Read(e, what) => {
-                let (call, doing) = match what {
-                    Reading::Head => ("recv()", READING),
-                    Reading::Body => ("recv()", "reading upstream"),
-                    Reading::Ahead => ("readv()", "reading upstream"),
-                };
-                let text = format!("{call} failed {} while {doing}", error_text(e));
-                r.log(socket_errors::level(e, LogLevel::Error), &text);
-            }
-            Fault::Eof(doing) => {
-                let text = format!("upstream prematurely closed connection while {doing}");
-                r.log(LogLevel::Error, &text);
-            }
-            Fault::Timeout(doing) => {
-                let text = format!("upstream timed out (110: Connection timed out) while {doing}");
-                r.log(LogLevel::Error, &text);
-            }
-            Fault::BadBody(text) => r.log(LogLevel::Error, text),
-            Fault::ClientGone => {
-                let doing = if r.header_sent { "reading upstream" } else { SENDING };
-                let text = format!(
-                    "client prematurely closed connection, so upstream connection is closed too \
-                     while {doing}"
-                );
-                r.log(LogLevel::Info, &text);
-            }
-            Fault::File(e) => {
-                r.log(LogLevel::Crit, &format!("a temporary file failed {}", error_text(e)));
-            }
-            Fault::Invalid | Fault::Client(_) | Fault::Filter => {}
-        }
-    }
-}
-
-fn log_connect(r: &Request, e: &io::Error, peer: &[u8]) {
-    use io::ErrorKind as K;
-    // A listening Unix socket whose queue is full says EAGAIN.
-    let usual = socket_errors::is_usual(e) || matches!(e.kind(), K::WouldBlock);
-    // nginx names the address when the call itself fails, not when the answer does.
-    let at_once = peer.starts_with(b"unix:") || !matches!(e.kind(), K::ConnectionRefused);
-    let to = match at_once {
-        true => format!(" to {}", String::from_utf8_lossy(peer)),
-        false => String::new(),
-    };
-    let text = format!("connect(){to} failed {} while connecting to upstream", error_text(e));
-    r.log(if usual { LogLevel::Error } else { LogLevel::Crit }, &text);
-}
-
 /// Sends the request and reads the answer's head; answers whether all of the request was sent.
-pub async fn run(r: &mut Request, run: &Run<'_>, link: &mut Link) -> Result<bool, Fault> {
+pub(crate) async fn run(r: &mut Request, sent: &Sent<'_>, link: &mut Link) -> Result<bool, Fault> {
     let request = std::mem::take(&mut r.exchange.request);
     let memory = std::mem::take(&mut r.body.memory);
     let mut reply = std::mem::take(&mut r.exchange.reply);
     reply.clear();
     r.exchange.head_at = 0;
+    let conf = sent.conf;
+    let family: &'static Family = *conf.family;
     let mut talk = Talk {
-        conf_send_ms: *run.conf().send_timeout,
-        conf_read_ms: *run.conf().read_timeout,
-        head_max: *run.conf().buffer_size as usize,
-        room: match *run.conf().buffering {
-            true => READ_ROOM_BYTES.max(*run.conf().buffer_size as usize),
-            false => *run.conf().buffer_size as usize,
+        conf_send_ms: *conf.send_timeout,
+        conf_read_ms: *conf.read_timeout,
+        head_max: *conf.buffer_size as usize,
+        room: match *conf.buffering {
+            true => READ_ROOM_BYTES.max(*conf.buffer_size as usize),
+            false => *conf.buffer_size as usize,
         },
-        watch: ClientWatch::new(r, run.ignores_abort()),
-        parser: run.wire().parser(),
-        wire: run.wire(),
-        outgoing: Outgoing::new(run, &request, &memory),
+        watch: ClientWatch::new(r, sent.ignores_abort),
+        parser: ResponseParser::starting(family.start),
+        family,
+        outgoing: Outgoing::new(sent, &request, &memory),
         request: &request,
         send_deadline: 0,
         head_deadline: 0,
         interim: 0,
         interims: 0,
         hinted: false,
-        hide: &run.conf().hide,
+        hide: &conf.hide,
         h2: link.h2.is_some(),
         unsendable: None,
     };
-    link.decoder = decoder::of(r, run.wire(), &request);
+    link.decoder = family.ways.wrapping.map(|make| Decoder::new(make(r, &request)));
     talk.begin(r, link, &request);
     let result = talk.run(r, link, &mut reply).await;
     r.exchange.request = request;
     r.exchange.reply = reply;
     r.body.memory = memory;
     result
-}
-
-/// What is put around a body's bytes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Framing {
-    Plain,
-    Chunked,
-    /// Records of FastCGI's standard input.
-    Records,
-}
-
-impl Framing {
-    fn of(run: &Run) -> Framing {
-        match run.wire() {
-            Wire::Fastcgi => Framing::Records,
-            _ if run.chunked && !run.conf().h2 => Framing::Chunked,
-            _ => Framing::Plain,
-        }
-    }
-}
-
-/// What is still to be sent.
-struct Outgoing<'a> {
-    first: &'a [u8],
-    second: &'a [u8],
-    file: Option<(Rc<TempFile>, u64)>,
-    stream: bool,
-    framing: Framing,
-    /// The piece of a file or stream being sent, and how much of it is.
-    piece: Vec<u8>,
-    at: usize,
-}
-
-impl<'a> Outgoing<'a> {
-    fn new(run: &Run, request: &'a [u8], memory: &'a [u8]) -> Outgoing<'a> {
-        let file = match &run.body {
-            Body::File(f) => Some((Rc::clone(f), 0)),
-            _ => None,
-        };
-        let mut out = Outgoing {
-            first: request,
-            second: if matches!(run.body, Body::Memory) { memory } else { b"" },
-            file,
-            stream: matches!(run.body, Body::Stream),
-            framing: Framing::of(run),
-            piece: Vec::new(),
-            at: 0,
-        };
-        if out.stream {
-            // The part of the body that had come before a server was chosen.
-            out.put_piece(memory, false);
-        } else if out.framing == Framing::Records && out.file.is_none() {
-            let body = std::mem::take(&mut out.second);
-            out.put_piece(body, true);
-        }
-        out
-    }
-
-    /// What is there to send, without the empty parts before it.
-    fn parts(&self) -> ([IoSlice<'_>; 2], usize) {
-        let parts = [self.first, self.second, &self.piece[self.at..]];
-        let mut filled = parts.iter().filter(|p| !p.is_empty());
-        let first = filled.next().map_or(IoSlice::new(b""), |p| IoSlice::new(p));
-        match filled.next() {
-            Some(second) => ([first, IoSlice::new(second)], 2),
-            None => ([first, IoSlice::new(b"")], 1),
-        }
-    }
-
-    fn has_bytes(&self) -> bool {
-        !(self.first.is_empty() && self.second.is_empty() && self.at == self.piece.len())
-    }
-
-    fn is_done(&self) -> bool {
-        !self.has_bytes() && !self.has_more()
-    }
-
-    /// There is more of it than the bytes at hand.
-    fn has_more(&self) -> bool {
-        self.file.is_some() || self.stream
-    }
-
-    fn consume(&mut self, mut n: usize) {
-        for part in [&mut self.first, &mut self.second] {
-            let here = n.min(part.len());
-            *part = &part[here..];
-            n -= here;
-        }
-        self.at += n;
-    }
-
-    /// There is nothing to send now, but there will be.
-    fn waits(&self) -> bool {
-        !self.has_bytes() && !self.is_done()
-    }
-
-    /// Reads the next piece of the file.
-    fn refill(&mut self) -> io::Result<()> {
-        let Some((temp, at)) = &mut self.file else { return Ok(()) };
-        self.piece.clear();
-        self.at = 0;
-        let last = h2::read_piece(temp, at, FILE_PIECE_BYTES, &mut self.piece)?;
-        if last {
-            self.file = None;
-        }
-        if self.framing == Framing::Records {
-            let bytes = std::mem::take(&mut self.piece);
-            self.put_piece(&bytes, last);
-        }
-        Ok(())
-    }
-
-    /// All that is left, of a body that is not a stream.
-    fn take_rest(&mut self) -> Rest {
-        let bytes = [self.first, self.second, &self.piece[self.at..]].concat();
-        let file = self.file.take();
-        let source = file.map(|(temp, at)| h2::file_source(temp, at, FILE_PIECE_BYTES));
-        Rest { bytes, source, more: false }
-    }
-
-    /// Takes a part of a body and puts around it what the protocol wants.
-    fn put_piece(&mut self, bytes: &[u8], ended: bool) {
-        self.piece.clear();
-        self.at = 0;
-        if ended {
-            self.stream = false;
-        }
-        match self.framing {
-            Framing::Plain => self.piece.extend_from_slice(bytes),
-            Framing::Chunked => {
-                if !bytes.is_empty() {
-                    chunked::write_chunk_header(bytes.len() as u64, &mut self.piece);
-                    self.piece.extend_from_slice(bytes);
-                    self.piece.extend_from_slice(b"\r\n");
-                }
-                if ended {
-                    chunked::write_last_chunk(&mut self.piece);
-                }
-            }
-            Framing::Records => {
-                fastcgi::write_stdin(bytes, &mut self.piece);
-                if ended {
-                    fastcgi::write_stdin_end(&mut self.piece);
-                }
-            }
-        }
-    }
 }
 
 enum Step {
@@ -358,7 +96,7 @@ struct Talk<'a> {
     room: usize,
     watch: ClientWatch,
     parser: ResponseParser,
-    wire: Wire,
+    family: &'static Family,
     outgoing: Outgoing<'a>,
     request: &'a [u8],
     /// Until when the server must have taken more of the request; 0 while it need not. What it says
@@ -385,14 +123,10 @@ impl<'a> Talk<'a> {
             bytes: request,
             uri: r.exchange.uri,
             tls,
-            host_field: self.wire == Wire::Grpc && crate::families::grpc::sets_host(r),
+            host_field: (self.family.ways.host_field)(r),
         };
         self.outgoing.first = &request[text.end()..];
         h2.begin(self.outgoing.is_done(), self.head_max, |out| text.write(out));
-    }
-
-    fn is_http(&self) -> bool {
-        matches!(self.wire, Wire::Http | Wire::Grpc)
     }
 
     /// Leaves what is left of the request to the connection, which sends it while the answer is
@@ -403,7 +137,7 @@ impl<'a> Talk<'a> {
         }
         let Some(h2) = &mut link.h2 else { return self.outgoing.is_done() };
         if self.outgoing.stream {
-            if self.wire != Wire::Grpc {
+            if !self.family.ways.duplex {
                 return false;
             }
             // The relay sends the rest of it as it comes.
@@ -455,7 +189,7 @@ impl<'a> Talk<'a> {
                     }
                     if std::mem::take(&mut self.hinted) {
                         // What the client does not take now goes with the answer.
-                        crate::run::at_once(r.drain(0)).await;
+                        at_once(r.drain(0)).await;
                     }
                 }
                 Step::Failed(Fault::Send(e)) if may_have_said(link, &e) => {
@@ -493,7 +227,7 @@ impl<'a> Talk<'a> {
             let mut bytes = first.to_vec();
             let mut ended = false;
             while bytes.len() < FILE_PIECE_BYTES && !ended {
-                match crate::run::at_once(body::next(r)).await {
+                match at_once(body::next(r)).await {
                     None => break,
                     Some(more) => match more.map_err(Fault::Client)? {
                         Some(more) => bytes.extend_from_slice(&more),
@@ -588,22 +322,22 @@ impl<'a> Talk<'a> {
     ) -> Result<bool, Fault> {
         let Some(decoder) = &mut link.decoder else {
             let complete = self.parse(r, reply)?;
-            if complete && self.wire == Wire::Grpc {
-                note_empty_answer(r, link, reply);
+            if let Some(hear) = self.family.ways.head_came.filter(|_| complete) {
+                hear(r, link, reply);
             }
             return Ok(complete);
         };
         self.show_uri(r);
-        let aside = decoder::log_aside(r, decoder, READING);
+        let aside = decoder::log_aside(r, self.family, decoder, READING);
         let complete = self.parse(r, reply)?;
         let head_len = if complete { r.exchange.head.head_len } else { usize::MAX };
-        decoder::judge_aside(r, &aside, head_len)?;
+        decoder::judge_aside(r, self.family, &aside, head_len)?;
         match complete {
             true => {
-                r.exchange.head.connection_close = !decoder.keeps();
+                r.exchange.head.connection_close = !decoder.wrapping.keeps();
                 Ok(true)
             }
-            false => match decoder.ended_early() {
+            false => match decoder.wrapping.ended_early() {
                 Some(text) => Err(Fault::Protocol(format!("{text} while {READING}"))),
                 None => Ok(false),
             },
@@ -634,11 +368,11 @@ impl<'a> Talk<'a> {
                 }
                 Ok(ResponseProgress::Complete) => {
                     let status = r.exchange.head.status;
-                    if self.is_http() && (100..200).contains(&status) && status != 101 {
+                    if self.family.ways.interim && (100..200).contains(&status) && status != 101 {
                         self.interim(r, reply)?;
                         continue;
                     }
-                    if self.wire == Wire::Cgi {
+                    if self.family.ways.one_answer {
                         r.exchange.head.connection_close = true;
                     }
                     r.exchange.answered = true;
@@ -693,16 +427,6 @@ impl<'a> Talk<'a> {
 fn may_have_said(link: &Link, e: &io::Error) -> bool {
     use io::ErrorKind as K;
     (link.sent > 0 || !link.reused) && matches!(e.kind(), K::BrokenPipe | K::ConnectionReset)
-}
-
-/// An answer that is a head alone is passed on as one: its length is known.
-fn note_empty_answer(r: &mut Request, link: &Link, reply: &[u8]) {
-    let head = &mut r.exchange.head;
-    let alone = reply.len() == r.exchange.head_at + head.head_len;
-    let ended = link.h2.as_ref().is_some_and(|h2| h2.has_ended() && h2.trailers.is_empty());
-    if alone && ended && head.content_length.is_none() {
-        head.content_length = Some(0);
-    }
 }
 
 fn log_bad_head(r: &Request, e: &ResponseError, bytes: &[u8]) {

@@ -1,74 +1,99 @@
-//! Backends: what every protocol that a request can be passed on by has in common. Configuration,
-//! the tries, the exchange with a server, the relay of its answer and the cache's hook are here;
-//! a [`Family`] (`proxy`, `fastcgi`, …) adds its request writer, the way its answers are read, its
-//! own rows and variables.
+//! What a protocol that requests are passed on by says of itself: a [`Family`] is a table of constants
+//! and functions, and all that the engine knows of it. One is a file of its own with its rows and
+//! variables, and a line in the program's list of modules.
 //!
-//! Towards the rest an answer is always a head in text and the body's own bytes: what a protocol
+//! Towards the engine an answer is always a head in text and the body's own bytes: what a protocol
 //! wraps around them is taken off by the link's decoder, where they are read.
 
-use crate::conf::{self, BackendConf, BackendLoc};
-use crate::kept;
-use crate::run::{self, Ask};
+use crate::ask::Ask;
 use crate::target::Schemes;
-use std::rc::Rc;
-use weir_core::LocalFuture;
-use weir_http::generation::LocationConf;
-use weir_http::{Flow, HttpModule, Request};
-use weir_module::{Row, SlotVtable};
-use weir_wire::http1::response::ResponseParser;
-
-/// Finds a family's configuration in a location.
-pub type ConfOf = fn(&LocationConf) -> &BackendLoc;
-
-/// How an answer is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
-    Http,
-    /// HTTP/2, and the request's body goes on while the answer comes.
-    Grpc,
-    /// Records, and in them what CGI programs answer with.
-    Fastcgi,
-    /// What CGI programs answer with, as it is; the end of the connection may be the end.
-    Cgi,
-    Memcached,
-}
-
-impl Wire {
-    /// What reads the head of an answer.
-    pub fn parser(self) -> ResponseParser {
-        match self {
-            Wire::Http | Wire::Grpc => ResponseParser::new(),
-            Wire::Fastcgi | Wire::Memcached => ResponseParser::cgi(),
-            Wire::Cgi => ResponseParser::cgi_or_http(),
-        }
-    }
-}
+use weir_http::Request;
+use weir_upstream::decoder::Wrapping;
+use weir_upstream::link::Link;
+use weir_wire::http1::response::{ResponseField, Start};
 
 /// A protocol that requests are passed on by.
-pub struct Family {
+pub(crate) struct Family {
     /// What its directives begin with, without the underscore.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The same for its TLS.
-    pub ssl: &'static str,
-    pub wire: Wire,
-    pub schemes: Schemes,
+    pub(crate) ssl: &'static str,
+    pub(crate) schemes: Schemes,
     /// Fields of answers that stay here.
-    pub hidden: &'static [&'static [u8]],
+    pub(crate) hidden: &'static [&'static [u8]],
     /// It has directives for buffers and temporary files.
-    pub buffers: bool,
-    pub conf: ConfOf,
-    /// Writes the request into the exchange. Answers whether an answer to it has no body.
-    pub write: fn(&mut Request, &Ask) -> Result<bool, u16>,
-    /// What an answer is kept under where the configuration does not say.
-    pub key: fn(&mut Request, &mut Vec<u8>),
+    pub(crate) buffers: bool,
+    /// Writes the request into the exchange. Answers whether an answer to it has no body, or the
+    /// status to answer with.
+    pub(crate) write: fn(&mut Request, &Ask) -> Result<bool, u16>,
+    /// How the head of an answer begins.
+    pub(crate) start: Start,
+    /// Writes what an answer is kept under where the configuration does not say; without it the
+    /// configuration has to.
+    pub(crate) key: Option<fn(&mut Request, &mut Vec<u8>)>,
+    pub(crate) ways: Ways,
 }
 
-pub fn conf_of<T: BackendConf>(loc: &LocationConf) -> &BackendLoc {
-    loc.conf::<T>().backend()
+/// What is asked of a family besides: most have little of it.
+pub(crate) struct Ways {
+    /// Where answers are wrapped, which is taken off as they are read.
+    pub(crate) wrapping: Option<MakeWrapping>,
+    /// What servers say besides their answers.
+    pub(crate) aside: Option<Aside>,
+    /// Writes a piece of a request's body with what is put around it; the last one ends the body.
+    pub(crate) frame: Option<Frame>,
+    /// Servers may say something before they answer (RFC 9110, section 15.2).
+    pub(crate) interim: bool,
+    /// A connection is for one answer, and its end may be the answer's.
+    pub(crate) one_answer: bool,
+    /// The request's body goes on while the answer comes.
+    pub(crate) duplex: bool,
+    /// Over HTTP/2, whether `Host` goes as a field, without an authority.
+    pub(crate) host_field: fn(&Request) -> bool,
+    /// Hears that a whole head has come, with all that was read.
+    pub(crate) head_came: Option<fn(&mut Request, &Link, &[u8])>,
+    /// A server's want of `Date` and `Server` is passed on.
+    pub(crate) passes_want: bool,
+    /// Copies `Location`, `Refresh` or `Set-Cookie` in the client's terms.
+    pub(crate) rewrite: Option<fn(&mut Request, &ResponseField)>,
+    /// HEAD is asked for by GET where answers are kept.
+    pub(crate) converts_head: bool,
+}
+
+/// Makes what knows how the answer to a request, in text, is wrapped.
+pub(crate) type MakeWrapping = fn(&Request, &[u8]) -> Box<dyn Wrapping>;
+
+/// Writes a piece of a body, which may be the last.
+pub(crate) type Frame = fn(&[u8], bool, &mut Vec<u8>);
+
+/// What becomes of what a server says besides its answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Aside {
+    /// Logs it, with what was being done.
+    pub(crate) log: fn(&Request, &[u8], &str),
+    /// Whether it makes the answer invalid.
+    pub(crate) is_fatal: fn(&Request, &[u8]) -> bool,
+}
+
+impl Ways {
+    /// None of it.
+    pub(crate) const PLAIN: Ways = Ways {
+        wrapping: None,
+        aside: None,
+        frame: None,
+        interim: false,
+        one_answer: false,
+        duplex: false,
+        host_field: |_| false,
+        head_came: None,
+        passes_want: false,
+        rewrite: None,
+        converts_head: false,
+    };
 }
 
 /// What servers that run CGI programs say to this server alone.
-pub const HIDDEN_CGI: &[&[u8]] = &[
+pub(crate) const HIDDEN_CGI: &[&[u8]] = &[
     b"Status",
     b"X-Accel-Expires",
     b"X-Accel-Redirect",
@@ -76,28 +101,3 @@ pub const HIDDEN_CGI: &[&[u8]] = &[
     b"X-Accel-Buffering",
     b"X-Accel-Charset",
 ];
-
-/// A family without a usual key.
-pub fn no_key(_: &mut Request, _: &mut Vec<u8>) {}
-
-/// A module that is a part of a family's rows.
-pub const fn rows_of(name: &'static str, rows: &'static [Row]) -> HttpModule {
-    HttpModule { name, rows, ..HttpModule::EMPTY }
-}
-
-/// A family's slot, merged like any other, but for what a block without a name has from the one
-/// around it.
-pub const fn slot<T: BackendConf>() -> SlotVtable {
-    SlotVtable { merge: conf::merge_slot::<T>, ..SlotVtable::of::<T>() }
-}
-
-pub fn handler<T: BackendConf>(r: &mut Request) -> Flow {
-    let loc = Rc::clone(r.loc());
-    kept::at_once(r, conf_of::<T>(&loc)).unwrap_or(Flow::Wait(wait::<T>))
-}
-
-fn wait<T: BackendConf>(r: &mut Request) -> LocalFuture<'_, Flow> {
-    // Made where it stays: `Box::pin` would copy all of its room there.
-    let waiting = Box::write(Box::new_uninit(), run::run(r, conf_of::<T>));
-    Box::into_pin(waiting)
-}

@@ -8,13 +8,13 @@ use weir_upstream::h2::{is_of_connection, Source};
 use weir_wire::http2::hpack;
 
 /// A head as HTTP/1 text.
-pub struct Text<'a> {
-    pub bytes: &'a [u8],
+pub(crate) struct Text<'a> {
+    pub(crate) bytes: &'a [u8],
     /// Where the URI stands.
-    pub uri: (usize, usize),
-    pub tls: bool,
+    pub(crate) uri: (usize, usize),
+    pub(crate) tls: bool,
     /// `Host` goes as a field, without an authority.
-    pub host_field: bool,
+    pub(crate) host_field: bool,
 }
 
 /// The first line's end and its lines of fields, one after another.
@@ -30,7 +30,7 @@ fn lines(bytes: &[u8], from: usize) -> impl Iterator<Item = (usize, &[u8])> {
 
 impl Text<'_> {
     /// Where the body begins that may stand behind the head.
-    pub fn end(&self) -> usize {
+    pub(crate) fn end(&self) -> usize {
         let empty = lines(self.bytes, self.uri.1).find(|(_, line)| line.is_empty());
         empty.map_or(self.bytes.len(), |(next, _)| next)
     }
@@ -43,7 +43,7 @@ impl Text<'_> {
         })
     }
 
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         let method = &self.bytes[..self.uri.0.saturating_sub(1)];
         let is_host = |name: &[u8]| name.eq_ignore_ascii_case(b"Host");
         let host = self.fields().find(|(name, _)| is_host(name)).map_or(&b""[..], |(_, v)| v);
@@ -61,12 +61,12 @@ impl Text<'_> {
 }
 
 /// The rest of a body in a file, by pieces of that size.
-pub fn file_source(temp: Rc<TempFile>, mut at: u64, piece: usize) -> Source {
+pub(crate) fn file_source(temp: Rc<TempFile>, mut at: u64, piece: usize) -> Source {
     Box::new(move |out| read_piece(&temp, &mut at, piece, out))
 }
 
 /// Whether it was the last.
-pub fn read_piece(
+pub(crate) fn read_piece(
     temp: &TempFile,
     at: &mut u64,
     piece: usize,

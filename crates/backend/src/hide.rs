@@ -3,23 +3,23 @@
 use weir_wire::http1::names::ResponseHeaderId;
 use weir_wire::http1::response::ResponseField;
 
-pub fn has_name(names: &[Vec<u8>], name: &[u8]) -> bool {
+pub(crate) fn has_name(names: &[Vec<u8>], name: &[u8]) -> bool {
     names.iter().any(|n| n.eq_ignore_ascii_case(name))
 }
 
 /// Which of a backend's fields do not go to the client.
 #[derive(Debug, Default)]
-pub struct HideList {
+pub(crate) struct HideList {
     ids: u64,
     names: Vec<Vec<u8>>,
     /// Date and Server are the backend's, not this server's.
-    pub passes_date: bool,
-    pub passes_server: bool,
+    pub(crate) passes_date: bool,
+    pub(crate) passes_server: bool,
 }
 
 impl HideList {
     /// `own`: what the family hides of itself.
-    pub fn new(own: &[&[u8]], hide: &[Vec<u8>], pass: &[Vec<u8>]) -> HideList {
+    pub(crate) fn new(own: &[&[u8]], hide: &[Vec<u8>], pass: &[Vec<u8>]) -> HideList {
         let mut list = HideList::default();
         let all = own.iter().copied().chain(hide.iter().map(Vec::as_slice));
         for name in all.filter(|n| !pass.iter().any(|p| p.eq_ignore_ascii_case(n))) {
@@ -33,14 +33,14 @@ impl HideList {
         list
     }
 
-    pub fn hides(&self, field: &ResponseField, bytes: &[u8]) -> bool {
+    pub(crate) fn hides(&self, field: &ResponseField, bytes: &[u8]) -> bool {
         match field.id {
             ResponseHeaderId::Other => has_name(&self.names, field.name.of(bytes)),
             id => self.ids & id.bit() != 0,
         }
     }
 
-    pub fn hides_name(&self, name: &[u8]) -> bool {
+    pub(crate) fn hides_name(&self, name: &[u8]) -> bool {
         match ResponseHeaderId::of(name) {
             ResponseHeaderId::Other => has_name(&self.names, name),
             id => self.ids & id.bit() != 0,

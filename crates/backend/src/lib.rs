@@ -1,36 +1,43 @@
 //! Backends: requests are passed on to other servers, by one of several protocols, and what they
 //! answer may be kept.
+//!
+//! The engine (tries, the exchange with a server, the relay of its answer, the cache's hook) knows a
+//! protocol only by its `Family`, a table of constants and functions.
+
+#![warn(missing_docs, unreachable_pub)]
+
+#[macro_use]
+mod table;
 
 mod ahead;
-#[macro_use]
+mod ask;
+mod bits;
 mod cache;
 mod conf;
 mod decoder;
 mod exchange;
+mod families;
 mod family;
+mod fault;
 mod h2;
 mod hide;
 mod kept;
-mod outgoing;
 mod params;
 mod relay;
 mod respond;
-#[macro_use]
 mod rows;
 mod run;
-#[macro_use]
+mod sending;
 mod ssl_rows;
 mod target;
-// Behind the macros that make rows.
-pub mod families;
+mod tls;
+mod tunnel;
+mod upload;
 
 pub use cache::MODULE as CACHE;
-
-use weir_http::HttpModule;
-
-/// What the families have in common besides their rows.
-pub const ENGINE: HttpModule = HttpModule {
-    dirs: Some(families::temp_dirs),
-    binds_any_source: Some(families::binds_any_source),
-    ..HttpModule::EMPTY
-};
+pub use families::fastcgi::MODULE as FASTCGI;
+pub use families::grpc::MODULE as GRPC;
+pub use families::memcached::MODULE as MEMCACHED;
+pub use families::proxy::MODULE as PROXY;
+pub use families::scgi::MODULE as SCGI;
+pub use families::uwsgi::MODULE as UWSGI;

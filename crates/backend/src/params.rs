@@ -16,7 +16,7 @@ use weir_script::template::Template;
 
 /// One directive.
 #[derive(Clone)]
-pub struct Param {
+pub(crate) struct Param {
     name: Vec<u8>,
     value: Template,
     if_not_empty: bool,
@@ -39,7 +39,7 @@ struct Item {
 
 /// The parameters of requests.
 #[derive(Default)]
-pub struct ParamPlan {
+pub(crate) struct ParamPlan {
     items: Vec<Item>,
     /// Fields that stay here: in lower case, with `_` for `-`.
     drop: Vec<Vec<u8>>,
@@ -105,7 +105,12 @@ impl ParamPlan {
     }
 
     /// Hands over each parameter: its name, and its value in parts.
-    pub fn write(&self, r: &mut Request, fields: bool, mut put: impl FnMut(&[u8], &[&[u8]])) {
+    pub(crate) fn write(
+        &self,
+        r: &mut Request,
+        fields: bool,
+        mut put: impl FnMut(&[u8], &[&[u8]]),
+    ) {
         with_scratch(|value| {
             for item in &self.items {
                 value.clear();
@@ -168,7 +173,7 @@ impl ParamPlan {
 
 /// A location's parameters.
 #[derive(Default)]
-pub struct Params {
+pub(crate) struct Params {
     list: Val<Arc<Vec<Param>>>,
     /// The plans are made.
     compiled: bool,
@@ -178,7 +183,7 @@ pub struct Params {
 }
 
 impl Params {
-    pub fn merge(&mut self, parent: &Params, caches: bool) {
+    pub(crate) fn merge(&mut self, parent: &Params, caches: bool) {
         let inherited = !self.list.is_set() && parent.compiled;
         self.list.merge(&parent.list, Arc::default);
         self.compiled = true;
@@ -193,7 +198,7 @@ impl Params {
         }
     }
 
-    pub fn plan(&self, cached: bool) -> &ParamPlan {
+    pub(crate) fn plan(&self, cached: bool) -> &ParamPlan {
         match &self.cache_plan {
             Some(plan) if cached => plan,
             _ => &self.plan,
@@ -202,7 +207,11 @@ impl Params {
 }
 
 /// `…_param`
-pub fn set_param(cf: &mut Cf, d: &Directive, pick: fn(&mut Cf) -> &mut Params) -> ConfResult {
+pub(crate) fn set_param(
+    cf: &mut Cf,
+    d: &Directive,
+    pick: fn(&mut Cf) -> &mut Params,
+) -> ConfResult {
     let if_not_empty = match d.args.get(2).map(|w| &*w.text) {
         None => false,
         Some(b"if_not_empty") => true,

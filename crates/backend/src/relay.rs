@@ -11,8 +11,8 @@
 
 use crate::ahead::{filtered, is_full, Ahead, PIECE_BYTES};
 use crate::conf::BackendLoc;
-use crate::exchange::{Fault, Reading};
-use crate::family::Wire;
+use crate::decoder;
+use crate::fault::{Fault, Reading};
 use crate::kept::Keep;
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
@@ -55,7 +55,7 @@ impl From<BadBody> for Fault {
 const PAUSE_MS: u64 = 10;
 
 /// Passes the body on, from what came with the head to its end.
-pub async fn run(
+pub(crate) async fn run(
     r: &mut Request,
     link: &mut Link,
     reader: &mut BodyReader,
@@ -70,7 +70,7 @@ pub async fn run(
         watch: ClientWatch::new(r, keep.ignore_abort),
         keep,
         ahead,
-        uploads: conf.family.wire == Wire::Grpc && !r.body.is_none() && !r.body.complete,
+        uploads: conf.family.ways.duplex && !r.body.is_none() && !r.body.complete,
         came: None,
         cut: false,
         read: 0,
@@ -177,7 +177,7 @@ impl Relay<'_, '_> {
     /// Logs what the server has to say besides its answer.
     fn hear(&self, r: &Request, link: &mut Link) {
         if let Some(decoder) = &mut link.decoder {
-            crate::decoder::log_aside(r, decoder, READING);
+            decoder::log_aside(r, *self.conf.family, decoder, READING);
         }
     }
 

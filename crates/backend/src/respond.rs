@@ -1,7 +1,7 @@
 //! A backend's header becomes the response's: what is passed, rewritten, acted on or dropped.
 
-use crate::conf::{ignore, BackendLoc};
-use crate::family::Wire;
+use crate::bits::ignore;
+use crate::conf::BackendLoc;
 use std::rc::Rc;
 use weir_base::units;
 use weir_core::logger::LogLevel;
@@ -14,7 +14,7 @@ use weir_wire::http1::response::ResponseField;
 use weir_wire::http1::uri;
 
 /// Whether the server's error is answered by an `error_page` of ours.
-pub fn intercepts(r: &mut Request, conf: &BackendLoc) -> bool {
+pub(crate) fn intercepts(r: &mut Request, conf: &BackendLoc) -> bool {
     let status = r.exchange.head.status;
     if status == 404 && conf.intercept_404 {
         return true;
@@ -37,7 +37,7 @@ fn value(r: &Request, id: Id) -> Option<Vec<u8>> {
 }
 
 /// `X-Accel-Redirect`: another location answers instead, with some of the server's fields.
-pub fn accel_redirect(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
+pub(crate) fn accel_redirect(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     if !r.exchange.head.has(Id::XAccelRedirect) || *conf.ignore_headers & ignore::REDIRECT != 0 {
         return None;
     }
@@ -101,7 +101,7 @@ fn act_on_accel(r: &mut Request, conf: &BackendLoc) -> bool {
 }
 
 /// Makes the response's header from the server's; answers whether the body is buffered.
-pub fn head(r: &mut Request, conf: &BackendLoc) -> bool {
+pub(crate) fn head(r: &mut Request, conf: &BackendLoc) -> bool {
     let buffering = act_on_accel(r, conf);
     // The server has looked at the conditions; what is not our own copy is not compared.
     r.ignore_conditions = true;
@@ -114,10 +114,9 @@ pub fn head(r: &mut Request, conf: &BackendLoc) -> bool {
         true => None,
         false => r.exchange.head.content_length,
     };
-    // Only an HTTP server's want of these fields is passed on.
-    let http = conf.family.wire == Wire::Http;
-    r.out.has_date = conf.hide.passes_date && (http || r.exchange.head.has(Id::Date));
-    r.out.has_server = conf.hide.passes_server && (http || r.exchange.head.has(Id::Server));
+    let lacks = conf.family.ways.passes_want;
+    r.out.has_date = conf.hide.passes_date && (lacks || r.exchange.head.has(Id::Date));
+    r.out.has_server = conf.hide.passes_server && (lacks || r.exchange.head.has(Id::Server));
     for i in 0..r.exchange.head.headers.len() {
         let f = r.exchange.head.headers[i];
         if f.repeated {
@@ -176,15 +175,16 @@ fn copy(r: &mut Request, conf: &BackendLoc, f: &ResponseField) {
             r.out.add(name, value);
         }
         Id::AcceptRanges if *conf.force_ranges => {}
-        Id::Location | Id::Refresh | Id::SetCookie if conf.family.wire == Wire::Http => {
-            crate::families::proxy::copy_rewritten(r, f);
-        }
-        Id::Location => {
-            let full = !value.starts_with(b"/");
-            r.out.add(name, value);
-            // As if it were this server's own; a path stays as the server has said it.
-            r.own_location = full;
-        }
+        Id::Location | Id::Refresh | Id::SetCookie => match conf.family.ways.rewrite {
+            Some(rewrite) => rewrite(r, f),
+            None if f.id == Id::Location => {
+                let full = !value.starts_with(b"/");
+                r.out.add(name, value);
+                // As if it were this server's own; a path stays as the server has said it.
+                r.own_location = full;
+            }
+            None => r.out.add(name, value),
+        },
         _ => r.out.add(name, value),
     }
 }

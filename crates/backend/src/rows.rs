@@ -1,245 +1,215 @@
-//! The directives that every backend has, once: a macro makes a family's rows from its prefix, so
-//! that each row is still the only source of its directive.
+//! The directives that every backend has, once: each row is still the only source of its directive.
 
-use crate::conf::{ignore, next, BackendConf, BackendLoc};
+use crate::bits::{ignore, next};
+use crate::conf::{BackendConf, BackendLoc, Words};
+use crate::table::Rows;
 use crate::target::{Fixed, Parts, Pass};
 use std::sync::Arc;
 use weir_base::addr::parse_endpoint;
 use weir_core::paths::temp_path;
 use weir_http::conf::CoreLoc;
 use weir_http::vars::template;
-use weir_module::{ArgsExt, Cf, ConfResult, Context, Directive, Val};
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
 use weir_upstream::UpstreamMain;
 
-pub const PASS: Context = Context::LOCATION.or(Context::LIF).or(Context::LMT);
+const HSL: Context = Context::HSL;
+
+pub(crate) const PASS: Context = Context::LOCATION.or(Context::LIF).or(Context::LMT);
 
 /// Finds a family's configuration at the current level.
-pub type Pick = fn(&mut Cf) -> &mut BackendLoc;
+pub(crate) type Pick = fn(&mut Cf) -> &mut BackendLoc;
 
-pub fn pick<T: BackendConf>(cf: &mut Cf) -> &mut BackendLoc {
+pub(crate) fn pick<T: BackendConf>(cf: &mut Cf) -> &mut BackendLoc {
     cf.get::<T>().backend_mut()
 }
 
-/// Rows about the servers and the connections to them: every family has these. `$next` is the
-/// words of `…_next_upstream`.
-macro_rules! peer_rows {
-    ($slot:ty, $prefix:literal, $next:expr) => {{
-        use weir_module::{Arity, Context, Row};
-        use $crate::rows;
-        const HSL: Context = Context::HSL;
-        macro_rules! set {
-            ($f:path) => {
-                |cf, d| $f(cf, d, rows::pick::<$slot>)
-            };
-        }
-        const ROWS: &[Row] = &[
-            Row::new(concat!($prefix, "bind"), HSL, Arity::ONE_TWO, "", "The local address of connections.", set!(rows::set_bind))
-                .note("transparent under another user than root takes a restart, where a reload is the first to bring it"),
-            Row::new(concat!($prefix, "socket_keepalive"), HSL, Arity::FLAG, "off", "TCP keepalive to the server.", set!(rows::set_socket_keepalive)),
-            Row::new(concat!($prefix, "connect_timeout"), HSL, Arity::ONE, "60s", "Longest time to connect.", set!(rows::set_connect_timeout)),
-            Row::new(concat!($prefix, "send_timeout"), HSL, Arity::ONE, "60s", "Longest time between two writes.", set!(rows::set_send_timeout)),
-            Row::new(concat!($prefix, "read_timeout"), HSL, Arity::ONE, "60s", "Longest time between two reads.", set!(rows::set_read_timeout)),
-            Row::new(concat!($prefix, "buffer_size"), HSL, Arity::ONE, "4k|8k", "The longest header of an answer.", set!(rows::set_buffer_size)),
-            Row::new(concat!($prefix, "next_upstream"), HSL, Arity::ONE_MORE, "error timeout", "When the next server is asked.", |cf, d| {
-                rows::set_next_upstream(cf, d, $next, rows::pick::<$slot>)
-            })
-            .note("what a server has answered before it closed is taken, though sending the request to it failed"),
-            Row::new(concat!($prefix, "next_upstream_tries"), HSL, Arity::ONE, "0", "Most servers asked for one request.", set!(rows::set_tries)),
-            Row::new(concat!($prefix, "next_upstream_timeout"), HSL, Arity::ONE, "0", "Longest time for asking servers.", set!(rows::set_next_timeout)),
-        ];
-        ROWS
-    }};
+macro_rules! set {
+    ($f:path) => {
+        |cf, d| $f(cf, d, pick::<T>)
+    };
 }
 
-/// Rows about what comes and goes in headers: every family that has headers. `$ignore` is the names
-/// of `…_ignore_headers`.
-macro_rules! header_rows {
-    ($slot:ty, $prefix:literal, $ignore:expr) => {{
-        use weir_module::{Arity, Context, Row};
-        use $crate::rows;
-        const HSL: Context = Context::HSL;
-        macro_rules! set {
-            ($f:path) => {
-                |cf, d| $f(cf, d, rows::pick::<$slot>)
-            };
-        }
-        const ROWS: &[Row] = &[
-            Row::new(
-                concat!($prefix, "socket_rcvbuf"),
-                HSL,
-                Arity::ONE,
-                "0",
-                "Receive buffer of the socket.",
-                set!(rows::set_rcvbuf),
-            ),
-            Row::new(
-                concat!($prefix, "socket_sndbuf"),
-                HSL,
-                Arity::ONE,
-                "0",
-                "Send buffer of the socket.",
-                set!(rows::set_sndbuf),
-            ),
-            Row::new(
-                concat!($prefix, "intercept_errors"),
-                HSL,
-                Arity::FLAG,
-                "off",
-                "error_page for the server's errors.",
-                set!(rows::set_intercept),
-            ),
-            Row::new(
-                concat!($prefix, "pass_header"),
-                HSL,
-                Arity::ONE,
-                "",
-                "A hidden field that is passed.",
-                set!(rows::set_pass_header),
-            ),
-            Row::new(
-                concat!($prefix, "hide_header"),
-                HSL,
-                Arity::ONE,
-                "",
-                "A field that is not passed.",
-                set!(rows::set_hide_header),
-            ),
-            Row::new(
-                concat!($prefix, "ignore_headers"),
-                HSL,
-                Arity::ONE_MORE,
-                "",
-                "Fields of the server that do nothing here.",
-                |cf, d| rows::set_ignore_headers(cf, d, $ignore, rows::pick::<$slot>),
-            ),
-        ];
-        ROWS
-    }};
-}
+impl<T: BackendConf> Rows<T> {
+    /// About the servers and the connections to them: every family has these.
+    pub(crate) const PEER: &'static [Row] = &[
+        Row::new(name!("bind"), HSL, Arity::ONE_TWO, "", "The local address of connections.", set!(set_bind))
+            .note("transparent under another user than root takes a restart, where a reload is the first to bring it"),
+        Row::new(name!("socket_keepalive"), HSL, Arity::FLAG, "off", "TCP keepalive to the server.", set!(set_socket_keepalive)),
+        Row::new(name!("connect_timeout"), HSL, Arity::ONE, "60s", "Longest time to connect.", set!(set_connect_timeout)),
+        Row::new(name!("send_timeout"), HSL, Arity::ONE, "60s", "Longest time between two writes.", set!(set_send_timeout)),
+        Row::new(name!("read_timeout"), HSL, Arity::ONE, "60s", "Longest time between two reads.", set!(set_read_timeout)),
+        Row::new(name!("buffer_size"), HSL, Arity::ONE, "4k|8k", "The longest header of an answer.", set!(set_buffer_size)),
+        Row::new(name!("next_upstream"), HSL, Arity::ONE_MORE, "error timeout", "When the next server is asked.", |cf, d| {
+            set_next_upstream(cf, d, T::NEXT, pick::<T>)
+        })
+        .note("what a server has answered before it closed is taken, though sending the request to it failed"),
+        Row::new(name!("next_upstream_tries"), HSL, Arity::ONE, "0", "Most servers asked for one request.", set!(set_tries)),
+        Row::new(name!("next_upstream_timeout"), HSL, Arity::ONE, "0", "Longest time for asking servers.", set!(set_next_timeout)),
+    ];
 
-/// Rows about bodies and what is kept of them on their way.
-macro_rules! buffer_rows {
-    ($slot:ty, $prefix:literal) => {{
-        use weir_module::{Arity, Context, Row};
-        use $crate::rows;
-        const HSL: Context = Context::HSL;
-        macro_rules! set {
-            ($f:path) => {
-                |cf, d| $f(cf, d, rows::pick::<$slot>)
-            };
-        }
-        const ROWS: &[Row] = &[
-            Row::new(
-                concat!($prefix, "buffering"),
-                HSL,
-                Arity::FLAG,
-                "on",
-                "Reads an answer ahead of a slow client.",
-                set!(rows::set_buffering),
-            )
-            .note("on: what the server has sent is passed on before more is waited for, whatever the \
-                   body's framing; what gzip holds, and a head without a body, after 10 ms"),
-            Row::new(
-                concat!($prefix, "request_buffering"),
-                HSL,
-                Arity::FLAG,
-                "on",
-                "Reads a whole request before passing it.",
-                set!(rows::set_request_buffering),
-            ),
-            Row::new(
-                concat!($prefix, "ignore_client_abort"),
-                HSL,
-                Arity::FLAG,
-                "off",
-                "Lets the server finish when the client goes.",
-                set!(rows::set_ignore_abort),
-            ),
-            Row::new(
-                concat!($prefix, "pass_request_headers"),
-                HSL,
-                Arity::FLAG,
-                "on",
-                "Passes the client's header.",
-                set!(rows::set_pass_headers),
-            ),
-            Row::new(
-                concat!($prefix, "pass_request_body"),
-                HSL,
-                Arity::FLAG,
-                "on",
-                "Passes the client's body.",
-                set!(rows::set_pass_body),
-            )
-            .note("off: no Content-Length is sent for the body that is not"),
-            Row::new(
-                concat!($prefix, "buffers"),
-                HSL,
-                Arity::TWO,
-                "8 4k|8k",
-                "Memory for an answer the client is slow to take.",
-                set!(rows::set_buffers),
-            ),
-            Row::new(
-                concat!($prefix, "busy_buffers_size"),
-                HSL,
-                Arity::ONE,
-                "8k|16k",
-                "Part of the buffers being sent.",
-                set!(rows::set_busy),
-            )
-            .note("checked; all that is read may be sent at once here"),
-            Row::new(
-                concat!($prefix, "force_ranges"),
-                HSL,
-                Arity::FLAG,
-                "off",
-                "Byte ranges whatever the server says.",
-                set!(rows::set_force_ranges),
-            ),
-            Row::new(
-                concat!($prefix, "limit_rate"),
-                HSL,
-                Arity::ONE,
-                "0",
-                "Bytes a second read from the server.",
-                set!(rows::set_limit_rate),
-            )
-            .note("each second's worth is read at once and the last is not followed by a pause, so that an answer \
-                is complete up to a second earlier than nginx's"),
-            Row::new(
-                concat!($prefix, "temp_path"),
-                HSL,
-                Arity::ONE_TO_FOUR,
-                concat!($prefix, "temp"),
-                "Directory for answers too large for memory.",
-                set!(rows::set_temp_path),
-            ),
-            Row::new(
-                concat!($prefix, "max_temp_file_size"),
-                HSL,
-                Arity::ONE,
-                "1024m",
-                "The largest temporary file.",
-                set!(rows::set_max_temp),
-            ),
-            Row::new(
-                concat!($prefix, "temp_file_write_size"),
-                HSL,
-                Arity::ONE,
-                "8k|16k",
-                "Most written to it at once.",
-                set!(rows::set_temp_write),
-            ),
-        ];
-        ROWS
-    }};
+    /// About what comes and goes in headers: every family that has headers.
+    pub(crate) const HEADER: &'static [Row] = &[
+        Row::new(
+            name!("socket_rcvbuf"),
+            HSL,
+            Arity::ONE,
+            "0",
+            "Receive buffer of the socket.",
+            set!(set_rcvbuf),
+        ),
+        Row::new(
+            name!("socket_sndbuf"),
+            HSL,
+            Arity::ONE,
+            "0",
+            "Send buffer of the socket.",
+            set!(set_sndbuf),
+        ),
+        Row::new(
+            name!("intercept_errors"),
+            HSL,
+            Arity::FLAG,
+            "off",
+            "error_page for the server's errors.",
+            set!(set_intercept),
+        ),
+        Row::new(
+            name!("pass_header"),
+            HSL,
+            Arity::ONE,
+            "",
+            "A hidden field that is passed.",
+            set!(set_pass_header),
+        ),
+        Row::new(
+            name!("hide_header"),
+            HSL,
+            Arity::ONE,
+            "",
+            "A field that is not passed.",
+            set!(set_hide_header),
+        ),
+        Row::new(
+            name!("ignore_headers"),
+            HSL,
+            Arity::ONE_MORE,
+            "",
+            "Fields of the server that do nothing here.",
+            |cf, d| set_ignore_headers(cf, d, IGNORE, pick::<T>),
+        ),
+    ];
+
+    /// About bodies and what is kept of them on their way.
+    pub(crate) const BUFFER: &'static [Row] = &[
+        Row::new(
+            name!("buffering"),
+            HSL,
+            Arity::FLAG,
+            "on",
+            "Reads an answer ahead of a slow client.",
+            set!(set_buffering),
+        )
+        .note("on: what the server has sent is passed on before more is waited for, whatever the \
+               body's framing; what gzip holds, and a head without a body, after 10 ms"),
+        Row::new(
+            name!("request_buffering"),
+            HSL,
+            Arity::FLAG,
+            "on",
+            "Reads a whole request before passing it.",
+            set!(set_request_buffering),
+        ),
+        Row::new(
+            name!("ignore_client_abort"),
+            HSL,
+            Arity::FLAG,
+            "off",
+            "Lets the server finish when the client goes.",
+            set!(set_ignore_abort),
+        ),
+        Row::new(
+            name!("pass_request_headers"),
+            HSL,
+            Arity::FLAG,
+            "on",
+            "Passes the client's header.",
+            set!(set_pass_headers),
+        ),
+        Row::new(
+            name!("pass_request_body"),
+            HSL,
+            Arity::FLAG,
+            "on",
+            "Passes the client's body.",
+            set!(set_pass_body),
+        )
+        .note("off: no Content-Length is sent for the body that is not"),
+        Row::new(
+            name!("buffers"),
+            HSL,
+            Arity::TWO,
+            "8 4k|8k",
+            "Memory for an answer the client is slow to take.",
+            set!(set_buffers),
+        ),
+        Row::new(
+            name!("busy_buffers_size"),
+            HSL,
+            Arity::ONE,
+            "8k|16k",
+            "Part of the buffers being sent.",
+            set!(set_busy),
+        )
+        .note("checked; all that is read may be sent at once here"),
+        Row::new(
+            name!("force_ranges"),
+            HSL,
+            Arity::FLAG,
+            "off",
+            "Byte ranges whatever the server says.",
+            set!(set_force_ranges),
+        ),
+        Row::new(
+            name!("limit_rate"),
+            HSL,
+            Arity::ONE,
+            "0",
+            "Bytes a second read from the server.",
+            set!(set_limit_rate),
+        )
+        .note("each second's worth is read at once and the last is not followed by a pause, so that an answer \
+            is complete up to a second earlier than nginx's"),
+        Row::new(
+            name!("temp_path"),
+            HSL,
+            Arity::ONE_TO_FOUR,
+            name!("temp"),
+            "Directory for answers too large for memory.",
+            set!(set_temp_path),
+        ),
+        Row::new(
+            name!("max_temp_file_size"),
+            HSL,
+            Arity::ONE,
+            "1024m",
+            "The largest temporary file.",
+            set!(set_max_temp),
+        ),
+        Row::new(
+            name!("temp_file_write_size"),
+            HSL,
+            Arity::ONE,
+            "8k|16k",
+            "Most written to it at once.",
+            set!(set_temp_write),
+        ),
+    ];
 }
 
 macro_rules! simple {
     ($($name:ident $field:ident $read:expr;)*) => {
-        $(pub fn $name(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+        $(pub(crate) fn $name(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
             let v = $read(d)?;
             pick(cf).$field.once(d, v)
         })*
@@ -284,11 +254,11 @@ simple! {
     set_temp_write temp_file_write_size some_size;
 }
 
-pub fn shared(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Template>> {
+pub(crate) fn shared(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Template>> {
     template(cf, d, 0).map(Arc::new)
 }
 
-pub fn set_buffers(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_buffers(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let num = d.num(0)?;
     let each = d.size(1)?;
     if num == 0 || each == 0 {
@@ -297,7 +267,7 @@ pub fn set_buffers(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     pick(cf).buffers.once(d, (num, each))
 }
 
-pub fn set_limit_rate(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_limit_rate(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let v = shared(cf, d)?;
     if let Some(text) = v.as_constant() {
         weir_base::units::parse_size(text).ok_or_else(|| d.invalid(0))?;
@@ -305,23 +275,23 @@ pub fn set_limit_rate(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     pick(cf).limit_rate.once(d, Some(v))
 }
 
-pub fn set_temp_path(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_temp_path(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let v = temp_path(cf, d)?;
     pick(cf).temp_path.once(d, v)
 }
 
-pub fn set_pass_header(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_pass_header(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     push(&mut pick(cf).pass_headers, d.arg(0).to_vec());
     Ok(())
 }
 
-pub fn set_hide_header(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_hide_header(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     push(&mut pick(cf).hide_headers, d.arg(0).to_vec());
     Ok(())
 }
 
 /// Appends to a list of this level.
-pub fn push<T: Clone>(list: &mut Val<Arc<Vec<T>>>, item: T) {
+pub(crate) fn push<T: Clone>(list: &mut Val<Arc<Vec<T>>>, item: T) {
     if !list.is_set() {
         list.set(Arc::default());
     }
@@ -331,12 +301,12 @@ pub fn push<T: Clone>(list: &mut Val<Arc<Vec<T>>>, item: T) {
 }
 
 /// `…_pass`: the location's content comes from there.
-pub fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
+pub(crate) fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     if pick::<T>(cf).pass.is_some() {
         return Err(d.error("is duplicate"));
     }
     let core = cf.get::<CoreLoc>();
-    core.handler = Some(crate::family::handler::<T>);
+    core.handler = Some(crate::run::handler::<T>);
     if core.name.last() == Some(&b'/') {
         core.auto_redirect = true;
     }
@@ -360,15 +330,13 @@ pub fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     Ok(())
 }
 
-pub fn set_bind(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_bind(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let bind = weir_core::bind::parse::<weir_http::Request>(cf, d)?;
     pick(cf).bind.once(d, bind)
 }
 
-type Words = [(&'static str, u32)];
-
 /// What `proxy_next_upstream` knows.
-pub const NEXT_HTTP: &Words = &[
+pub(crate) const NEXT_HTTP: &Words = &[
     ("error", next::ERROR),
     ("timeout", next::TIMEOUT),
     ("invalid_header", next::INVALID_HEADER),
@@ -385,7 +353,7 @@ pub const NEXT_HTTP: &Words = &[
 ];
 
 /// The same where a server is no gateway itself.
-pub const NEXT_CGI: &Words = &[
+pub(crate) const NEXT_CGI: &Words = &[
     ("error", next::ERROR),
     ("timeout", next::TIMEOUT),
     ("invalid_header", next::INVALID_HEADER),
@@ -399,14 +367,19 @@ pub const NEXT_CGI: &Words = &[
     ("off", next::OFF),
 ];
 
-pub fn set_next_upstream(cf: &mut Cf, d: &Directive, words: &Words, pick: Pick) -> ConfResult {
+pub(crate) fn set_next_upstream(
+    cf: &mut Cf,
+    d: &Directive,
+    words: &Words,
+    pick: Pick,
+) -> ConfResult {
     let bits = bits(cf, d, words)?;
     add_bits(&mut pick(cf).next_upstream, bits);
     Ok(())
 }
 
 /// What `…_ignore_headers` knows where answers are kept.
-pub const IGNORE: &Words = &[
+pub(crate) const IGNORE: &Words = &[
     ("X-Accel-Redirect", ignore::REDIRECT),
     ("X-Accel-Expires", ignore::EXPIRES),
     ("X-Accel-Limit-Rate", ignore::LIMIT_RATE),
@@ -418,14 +391,19 @@ pub const IGNORE: &Words = &[
     ("Vary", ignore::VARY),
 ];
 
-pub fn set_ignore_headers(cf: &mut Cf, d: &Directive, words: &Words, pick: Pick) -> ConfResult {
+pub(crate) fn set_ignore_headers(
+    cf: &mut Cf,
+    d: &Directive,
+    words: &Words,
+    pick: Pick,
+) -> ConfResult {
     let bits = bits(cf, d, words)?;
     add_bits(&mut pick(cf).ignore_headers, bits);
     Ok(())
 }
 
 /// As in nginx, a set may be given in several directives.
-pub fn add_bits(set: &mut Val<u32>, bits: u32) {
+pub(crate) fn add_bits(set: &mut Val<u32>, bits: u32) {
     set.set(set.as_option().copied().unwrap_or(0) | bits);
 }
 

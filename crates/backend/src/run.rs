@@ -2,21 +2,23 @@
 //! client.
 
 use crate::ahead::Ahead;
-use crate::conf::{next, BackendLoc};
-use crate::exchange::{self, Fault};
-use crate::families::proxy::tunnel;
-use crate::family::{ConfOf, Wire};
-use crate::kept as cache;
+use crate::ask::Ask;
+use crate::bits::next;
+use crate::cache::lookup::State;
+use crate::conf::{conf_of, BackendConf, BackendLoc, ConfOf};
+use crate::exchange;
+use crate::fault::Fault;
+use crate::kept::{self, Found};
+use crate::sending::Sent;
 use crate::target::{self, Target};
-use crate::{relay, respond};
-use std::future::Future;
+use crate::upload::{self, Body};
+use crate::{relay, respond, tunnel};
 use std::rc::Rc;
-use std::task::Poll;
 use weir_core::logger::LogLevel;
-use weir_core::temp::TempFile;
-use weir_core::Session;
-use weir_http::body::{self, BodyError};
+use weir_core::{LocalFuture, Session};
+use weir_http::body::BodyError;
 use weir_http::client_watch::unless_client_goes;
+use weir_http::detached::Ticket;
 use weir_http::generation::Location;
 use weir_http::timing::UpstreamState;
 use weir_http::{Flow, Request};
@@ -31,48 +33,21 @@ use weir_upstream::tls::Wanted;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
 
-/// The client's body on its way to the server.
-pub enum Body {
-    None,
-    Memory,
-    File(Rc<TempFile>),
-    /// Passed on as it arrives.
-    Stream,
-}
-
-/// The length that a request's body has on its way to the backend.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyLength {
-    None,
-    Known(u64),
-    Chunked,
-}
-
-/// How a request is to be written.
-pub struct Ask<'a> {
-    pub target: &'a Target,
-    pub length: BodyLength,
-    /// The answer may be kept.
-    pub cached: bool,
-    /// The client's HEAD goes out as GET, so that the whole answer can be kept.
-    pub as_get: bool,
-}
-
 /// What stays the same while servers are tried.
-pub struct Run<'a> {
+struct Run<'a> {
     loc: &'a Rc<Location>,
     conf: &'a BackendLoc,
-    pub group: Rc<WorkerGroup>,
-    pub choice: Choice,
+    group: Rc<WorkerGroup>,
+    choice: Choice,
     key: Key,
     options: SocketOptions,
     /// TLS to the servers, when they are named with https.
     tls: Option<Wanted>,
-    pub body: Body,
+    body: Body,
     /// The body goes out chunked.
-    pub chunked: bool,
+    chunked: bool,
     /// The answer will have no body.
-    pub bodiless: bool,
+    bodiless: bool,
     /// The answer came in one piece with its head, and at the same time.
     at_once: bool,
     /// No server was asked yet.
@@ -87,25 +62,21 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub fn conf(&self) -> &'a BackendLoc {
+    fn conf(&self) -> &'a BackendLoc {
         self.conf
-    }
-
-    pub fn wire(&self) -> Wire {
-        self.conf.family.wire
     }
 
     /// What reads the body behind the head that has come.
     fn reader(&self, r: &Request, link: &Link) -> BodyReader {
         let head = &r.exchange.head;
-        match self.wire() {
+        match self.conf.family.ways.one_answer && r.method == Method::Head {
             // The length that an answer to HEAD shows is not its own.
-            Wire::Cgi if r.method == Method::Head => BodyReader::to_the_end(head),
-            _ => link.reader(head, self.bodiless),
+            true => BodyReader::to_the_end(head),
+            false => link.reader(head, self.bodiless),
         }
     }
 
-    pub fn ignores_abort(&self) -> bool {
+    fn ignores_abort(&self) -> bool {
         self.keeps || *self.conf().ignore_client_abort
     }
 
@@ -116,19 +87,31 @@ impl<'a> Run<'a> {
 }
 
 /// A server that has answered.
-pub struct Answer {
-    pub link: Box<Link>,
-    pub lease: Lease,
+struct Answer {
+    link: Box<Link>,
+    lease: Lease,
     /// The whole request has been sent.
-    pub request_sent: bool,
+    request_sent: bool,
 }
 
-pub async fn run(r: &mut Request, conf_of: ConfOf) -> Flow {
+/// Passes requests on where a location says so.
+pub(crate) fn handler<T: BackendConf>(r: &mut Request) -> Flow {
+    let loc = Rc::clone(r.loc());
+    kept::at_once(r, conf_of::<T>(&loc)).unwrap_or(Flow::Wait(wait::<T>))
+}
+
+fn wait<T: BackendConf>(r: &mut Request) -> LocalFuture<'_, Flow> {
+    // Made where it stays: `Box::pin` would copy all of its room there.
+    let waiting = Box::write(Box::new_uninit(), run(r, conf_of::<T>));
+    Box::into_pin(waiting)
+}
+
+async fn run(r: &mut Request, conf_of: ConfOf) -> Flow {
     let loc = Rc::clone(r.loc());
     let conf = conf_of(&loc);
     let body = match r.body.is_none() {
         true => Ok(Body::None),
-        false => take_body(r, conf).await,
+        false => upload::take(r, conf).await,
     };
     let body = match body {
         Ok(body) => body,
@@ -136,23 +119,46 @@ pub async fn run(r: &mut Request, conf_of: ConfOf) -> Flow {
         Err(BodyError::Closed) => return Flow::Status(499),
     };
     let found = match conf.cache.is_on() {
-        true => cache::look(r, conf).await,
-        false => None,
+        true => kept::look(r, conf).await,
+        false => Found::Ask,
     };
     match found {
-        Some(flow) => flow,
-        None => pass(r, &loc, conf, body).await,
+        Found::Ask => pass(r, &loc, conf, body).await,
+        Found::Done(flow) => flow,
+        Found::Renew(stored, state) => {
+            renew(r, conf_of, *state);
+            kept::answer_stale(r, conf, &stored).await
+        }
     }
 }
 
+/// Renews an entry behind its stale answer; without a place for that it stays stale.
+fn renew(r: &Request, conf_of: ConfOf, state: State) {
+    let Some(ticket) = Ticket::take(r) else { return };
+    let mut copy = r.detach();
+    copy.keep_state(state);
+    // As in nginx, a connection that is to be closed is closed once the update has ended: a client
+    // that waits for the end sees the new answer next.
+    let until_then = (!r.keepalive).then(|| Rc::clone(r.conn()));
+    ticket.spawn(async move {
+        let _until_then = until_then;
+        let loc = Rc::clone(copy.loc());
+        // Whatever it ends with, nobody waits for it; the state gives the entry back.
+        let _ = pass(&mut copy, &loc, conf_of(&loc), Body::None).await;
+        if copy.match_failed() {
+            copy.log(LogLevel::Error, "a stale answer was not renewed: a match was given up");
+        }
+    });
+}
+
 /// Asks the servers, and passes on (or only keeps) what one of them answers.
-pub async fn pass(r: &mut Request, loc: &Rc<Location>, conf: &BackendLoc, body: Body) -> Flow {
+async fn pass(r: &mut Request, loc: &Rc<Location>, conf: &BackendLoc, body: Body) -> Flow {
     let Some(pass) = &conf.pass else { return Flow::Status(500) };
-    let (target, group) = match target::find(r, *conf.family, pass, *conf.ignore_client_abort).await
-    {
-        Ok(found) => found,
-        Err(status) => return Flow::Status(status),
-    };
+    let (target, group) =
+        match target::find(r, &conf.family.schemes, pass, *conf.ignore_client_abort).await {
+            Ok(found) => found,
+            Err(status) => return Flow::Status(status),
+        };
     let options = conf.socket_options(r);
     let parts = target.parts();
     let tls = match parts.tls {
@@ -176,7 +182,7 @@ pub async fn pass(r: &mut Request, loc: &Rc<Location>, conf: &BackendLoc, body: 
         start_ms: clock::mono_ms(),
         asked_ms: 0,
         group,
-        keeps: cache::keeps(r, conf),
+        keeps: kept::keeps(r, conf),
         gave_up: None,
         loc,
         conf,
@@ -195,8 +201,8 @@ fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
     let conf = run.conf;
     r.exchange.clear();
     r.exchange.scheme = conf.family.schemes.shown(run.tls.is_some());
-    let length = body_length(r, conf, run.chunked);
-    let (cached, as_get) = cache::how_asked(r);
+    let length = upload::length(r, conf, run.chunked);
+    let (cached, as_get) = kept::how_asked(r);
     run.bodiless = (conf.family.write)(r, &Ask { target, length, cached, as_get })?;
     let most = *conf.next_upstream_tries;
     if most > 0 {
@@ -205,68 +211,11 @@ fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
     Ok(())
 }
 
-fn body_length(r: &Request, conf: &BackendLoc, chunked: bool) -> BodyLength {
-    if r.body.is_none() || !*conf.pass_request_body {
-        return BodyLength::None;
-    }
-    match chunked {
-        true => BodyLength::Chunked,
-        false => BodyLength::Known(r.body.announced().unwrap_or(r.body.length)),
-    }
-}
-
-/// Reads the client's body, unless it is to be passed on as it comes.
-async fn take_body(r: &mut Request, conf: &BackendLoc) -> Result<Body, BodyError> {
-    let own = conf.own_body;
-    let streamed =
-        !*conf.request_buffering && !own && (conf.streams_unmeasured || !r.body.is_chunked());
-    match streamed && !r.body.complete {
-        true if !take_what_is_there(r).await? => return Ok(Body::Stream),
-        true => {}
-        false => body::read_all(r).await?,
-    }
-    Ok(match &r.body.file {
-        _ if own => Body::None,
-        Some(file) => Body::File(Rc::clone(file)),
-        None if r.body.memory.is_empty() => Body::None,
-        None => Body::Memory,
-    })
-}
-
-/// Takes the part of the body that has already come; whether it is all of it.
-async fn take_what_is_there(r: &mut Request) -> Result<bool, BodyError> {
-    let loc = Rc::clone(r.loc());
-    let most = *loc.core.client_body_buffer_size as usize;
-    while r.body.memory.len() < most {
-        let Some(piece) = at_once(body::next(r)).await else { return Ok(false) };
-        match piece? {
-            Some(bytes) => r.body.memory.extend_from_slice(&bytes),
-            None => {
-                r.body.complete = true;
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
-}
-
-/// What a future gives without waiting.
-pub async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
-    let mut work = std::pin::pin!(work);
-    std::future::poll_fn(|cx| {
-        Poll::Ready(match work.as_mut().poll(cx) {
-            Poll::Ready(done) => Some(done),
-            Poll::Pending => None,
-        })
-    })
-    .await
-}
-
 async fn tries(r: &mut Request, run: &mut Run<'_>) -> Flow {
     loop {
         let flow = match ask(r, run).await {
             Ok(answer) => answered(r, run, answer).await,
-            Err(Some(status)) => Some(cache::failed(r, run.conf(), run.gave_up, status).await),
+            Err(Some(status)) => Some(kept::failed(r, run.conf(), run.gave_up, status).await),
             Err(None) => None,
         };
         if let Some(flow) = flow {
@@ -325,7 +274,13 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
     if let Some(state) = r.upstream.last_mut() {
         state.connect_ms = Some(connect_ms);
     }
-    match exchange::run(r, run, &mut link).await {
+    let sent = Sent {
+        conf: run.conf,
+        body: &run.body,
+        chunked: run.chunked,
+        ignores_abort: run.ignores_abort(),
+    };
+    match exchange::run(r, &sent, &mut link).await {
         Ok(request_sent) => {
             let took = clock::mono_ms().saturating_sub(run.asked_ms);
             if let Some(state) = r.upstream.last_mut() {
@@ -488,14 +443,14 @@ async fn answered(r: &mut Request, run: &mut Run<'_>, answer: Answer) -> Option<
                 return failed(r, run, Some(lease), Some(link), bit).map(Flow::Status);
             }
         }
-        let kept = cache::kept_instead(r, run.conf(), bit_of(status));
+        let kept = kept::kept_instead(r, run.conf(), bit_of(status));
         if kept.is_some() || respond::intercepts(r, run.conf()) {
             let reader = run.reader(r, &answer.link);
             done(r, run, answer, &reader);
             let conf = run.conf();
             return Some(match kept {
-                Some(kept) => cache::answer_kept(r, conf, kept).await,
-                None => cache::intercepted(r, conf, status),
+                Some(kept) => kept::answer_kept(r, conf, kept).await,
+                None => kept::intercepted(r, conf, status),
             });
         }
     }
@@ -508,16 +463,16 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
         sticky.answered(r, &run.key.client, &answer.lease);
     }
     let conf = run.conf;
-    let fresh = cache::judge(r, conf);
-    let redirected = if cache::is_silent(r) { None } else { respond::accel_redirect(r, conf) };
+    let fresh = kept::judge(r, conf);
+    let redirected = if kept::is_silent(r) { None } else { respond::accel_redirect(r, conf) };
     if let Some(flow) = redirected {
-        cache::give_up(r);
+        kept::give_up(r);
         let reader = run.reader(r, &answer.link);
         done(r, run, answer, &reader);
         return flow;
     }
     let buffering = respond::head(r, conf);
-    let mut keep = cache::begin(r, conf, fresh.as_ref(), buffering);
+    let mut keep = kept::begin(r, conf, fresh.as_ref(), buffering);
     keep.ignore_abort = run.ignores_abort();
     // Asked for now: behind the header what cannot be told would be no limit.
     let rate = conf.limit_rate.as_ref().map_or(0, |t| r.eval_size(t));
@@ -531,7 +486,7 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
             r.out.clear();
             return Flow::Status(502);
         }
-        return tunnel::run(r, run, answer).await;
+        return switch(r, run, answer).await;
     }
     let mut reader = run.reader(r, &answer.link);
     let sent = if keep.silent { Ok(()) } else { r.send_header() };
@@ -558,6 +513,16 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     }
     let client_gone = keep.client_gone;
     finish(r, relayed, &mut ahead, client_gone).await
+}
+
+/// The server speaks another protocol from now on.
+async fn switch(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow {
+    if tunnel::run(r, run.conf, &mut answer.link).await.is_err() {
+        return Flow::Close;
+    }
+    let reader = BodyReader::new(&r.exchange.head, false);
+    done(r, run, answer, &reader);
+    Flow::Ok
 }
 
 /// Sends the rest of an answer whose server has said all.
@@ -597,7 +562,7 @@ async fn finish(
 }
 
 /// The exchange is over: the connection is kept when it can carry another request.
-pub fn done(r: &mut Request, run: &mut Run, answer: Answer, reader: &BodyReader) {
+fn done(r: &mut Request, run: &mut Run, answer: Answer, reader: &BodyReader) {
     finish_state(r, run, Some(&answer.link));
     let keep = answer.request_sent
         && answer.link.may_go_on()

@@ -1,6 +1,5 @@
 //! `…_pass`: where a request goes.
 
-use crate::family::Family;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,20 +17,20 @@ use weir_upstream::peers::{Peer, PeerAddr};
 use weir_upstream::{UpstreamMain, UpstreamRef};
 
 /// How the URLs of a family begin.
-pub struct Schemes {
-    pub plain: &'static str,
-    pub tls: Option<&'static str>,
+pub(crate) struct Schemes {
+    pub(crate) plain: &'static str,
+    pub(crate) tls: Option<&'static str>,
     /// A URL must have one of them.
-    pub required: bool,
+    pub(crate) required: bool,
     /// The port of a URL that names none, without and with TLS; 0 for none.
-    pub ports: (u16, u16),
+    pub(crate) ports: (u16, u16),
     /// A URL may go on with a URI.
-    pub uri: bool,
+    pub(crate) uri: bool,
 }
 
 impl Schemes {
     /// Whether a URL is for TLS, and what stands behind its scheme.
-    pub fn split<'a>(&self, url: &'a [u8]) -> Option<(bool, &'a [u8])> {
+    pub(crate) fn split<'a>(&self, url: &'a [u8]) -> Option<(bool, &'a [u8])> {
         let behind = |scheme: &str| {
             starts_with_ignore_case(url, scheme.as_bytes()).then(|| &url[scheme.len()..])
         };
@@ -46,7 +45,7 @@ impl Schemes {
         }
     }
 
-    pub fn url(&self) -> EndpointOptions {
+    pub(crate) fn url(&self) -> EndpointOptions {
         EndpointOptions { listen: false, uri_part: self.uri }
     }
 
@@ -55,7 +54,7 @@ impl Schemes {
         self.tls.is_some()
     }
 
-    pub fn usual_port(&self, tls: bool) -> u16 {
+    pub(crate) fn usual_port(&self, tls: bool) -> u16 {
         if tls {
             self.ports.1
         } else {
@@ -64,7 +63,7 @@ impl Schemes {
     }
 
     /// As logs show it.
-    pub fn shown(&self, tls: bool) -> &'static str {
+    pub(crate) fn shown(&self, tls: bool) -> &'static str {
         match self.tls {
             Some(text) if tls => text,
             _ => self.plain,
@@ -74,31 +73,31 @@ impl Schemes {
 
 /// Where requests are sent.
 #[derive(Clone, Debug)]
-pub enum Pass {
+pub(crate) enum Pass {
     Fixed(Arc<Fixed>),
     Vars(Arc<Template>),
 }
 
 #[derive(Debug)]
-pub struct Fixed {
-    pub upstream: UpstreamRef,
+pub(crate) struct Fixed {
+    pub(crate) upstream: UpstreamRef,
     /// As written.
-    pub url: Vec<u8>,
-    pub parts: Parts,
+    pub(crate) url: Vec<u8>,
+    pub(crate) parts: Parts,
 }
 
 /// The parts of a URL that a request uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub(crate) struct Parts {
     /// `$proxy_host`: what the backend is called in `Host`.
-    pub host: Vec<u8>,
-    pub port: Vec<u8>,
-    pub uri: Vec<u8>,
-    pub tls: bool,
+    pub(crate) host: Vec<u8>,
+    pub(crate) port: Vec<u8>,
+    pub(crate) uri: Vec<u8>,
+    pub(crate) tls: bool,
 }
 
 impl Parts {
-    pub fn new(url: &Endpoint, tls: bool, usual: u16) -> Parts {
+    pub(crate) fn new(url: &Endpoint, tls: bool, usual: u16) -> Parts {
         let uri = url.uri.to_vec();
         if matches!(url.host, Host::Unix(_)) {
             return Parts { host: b"localhost".to_vec(), port: Vec::new(), uri, tls };
@@ -118,22 +117,22 @@ impl Parts {
 
 impl Pass {
     /// Whether requests may go out with TLS.
-    pub fn may_be_tls(&self, family: &Family) -> bool {
+    pub(crate) fn may_be_tls(&self, schemes: &Schemes) -> bool {
         match self {
             Pass::Fixed(fixed) => fixed.parts.tls,
-            Pass::Vars(_) => family.schemes.tls.is_some(),
+            Pass::Vars(_) => schemes.tls.is_some(),
         }
     }
 }
 
 /// One request's destination.
-pub enum Target {
+pub(crate) enum Target {
     Fixed(Arc<Fixed>),
     Own(Box<Parts>),
 }
 
 impl Target {
-    pub fn parts(&self) -> &Parts {
+    pub(crate) fn parts(&self) -> &Parts {
         match self {
             Target::Fixed(f) => &f.parts,
             Target::Own(p) => p,
@@ -142,9 +141,9 @@ impl Target {
 }
 
 /// Finds the destination, or the status to answer with.
-pub async fn find(
+pub(crate) async fn find(
     r: &mut Request,
-    family: &Family,
+    schemes: &Schemes,
     pass: &Pass,
     ignore_abort: bool,
 ) -> Result<(Target, Rc<WorkerGroup>), u16> {
@@ -155,18 +154,18 @@ pub async fn find(
             let group = group.on(&r.conn().worker);
             Ok((Target::Fixed(Arc::clone(fixed)), group))
         }
-        Pass::Vars(template) => evaluate(r, family, template, ignore_abort).await,
+        Pass::Vars(template) => evaluate(r, schemes, template, ignore_abort).await,
     }
 }
 
 async fn evaluate(
     r: &mut Request,
-    family: &Family,
+    schemes: &Schemes,
     template: &Template,
     ignore_abort: bool,
 ) -> Result<(Target, Rc<WorkerGroup>), u16> {
     let text = r.eval(template);
-    let split = family.schemes.split(&text);
+    let split = schemes.split(&text);
     let Some((tls, rest)) = split.filter(|(_, rest)| !rest.is_empty()) else {
         let mut line = b"invalid URL prefix in \"".to_vec();
         line.extend_from_slice(&text);
@@ -174,7 +173,7 @@ async fn evaluate(
         r.log_bytes(LogLevel::Error, &line);
         return Err(500);
     };
-    let url = match parse_endpoint(rest, family.schemes.url()) {
+    let url = match parse_endpoint(rest, schemes.url()) {
         Ok(url) => url,
         Err(e) => {
             let shown = String::from_utf8_lossy(rest);
@@ -182,7 +181,7 @@ async fn evaluate(
             return Err(500);
         }
     };
-    let usual = family.schemes.usual_port(tls);
+    let usual = schemes.usual_port(tls);
     let mut parts = Parts::new(&url, tls, usual);
     if parts.uri.first() == Some(&b'?') {
         parts.uri.insert(0, b'/');

@@ -132,6 +132,7 @@ pub enum RowBody {
 pub type Setter = fn(&mut Cf, &Directive) -> ConfResult;
 
 /// One directive.
+#[derive(Clone, Copy)]
 pub struct Row {
     pub name: &'static str,
     pub contexts: Context,

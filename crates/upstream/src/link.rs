@@ -57,7 +57,7 @@ pub struct Link {
     /// It speaks HTTP/2.
     pub h2: Option<Box<H2>>,
     /// Takes the current answer out of what it comes in.
-    pub decoder: Option<Box<Decoder>>,
+    pub decoder: Option<Decoder>,
 }
 
 /// What sets connections with HTTP/2 apart from others, in their marks.
@@ -125,7 +125,7 @@ impl Link {
     pub fn reader(&self, head: &ResponseHead, bodiless: bool) -> BodyReader {
         match (&self.h2, &self.decoder) {
             (Some(h2), _) => BodyReader::of_stream(head, bodiless, h2.has_ended()),
-            (_, Some(decoder)) => BodyReader::decoded(head, bodiless, decoder.has_ended()),
+            (_, Some(decoder)) => BodyReader::decoded(head, bodiless, decoder.wrapping.has_ended()),
             _ => BodyReader::new(head, bodiless),
         }
     }

@@ -126,7 +126,9 @@ impl BodyReader {
                 self.trailers.append(&mut h2.trailers);
                 self.set_ended(h2.has_ended());
             }
-            (Framing::Decoded { .. }, _, Some(decoder)) => self.set_ended(decoder.has_ended()),
+            (Framing::Decoded { .. }, _, Some(decoder)) => {
+                self.set_ended(decoder.wrapping.has_ended())
+            }
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Target;
 use crate::random::Random;
-use weir_wire::http1::response::{ResponseHead, ResponseParser, ResponseProgress};
+use weir_wire::http1::response::{ResponseHead, ResponseParser, ResponseProgress, Start};
 use weir_wire::{fastcgi, memcached, scgi, uwsgi};
 
 pub const FASTCGI: Target = Target {
@@ -52,7 +52,8 @@ fn fastcgi_answer(buf: &[u8], random: &mut Random) {
 /// A head without a status line, however it arrives.
 fn cgi_head(buf: &[u8], random: &mut Random) {
     let read = |cuts: &[usize]| {
-        let (mut parser, mut head) = (ResponseParser::cgi_or_http(), ResponseHead::default());
+        let (mut parser, mut head) =
+            (ResponseParser::starting(Start::Either), ResponseHead::default());
         for &cut in cuts {
             match parser.parse(&buf[..cut], usize::MAX, &mut head) {
                 Ok(ResponseProgress::NeedMore) => {}

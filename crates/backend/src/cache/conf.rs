@@ -1,6 +1,6 @@
 //! What is configured of a cache: stores at the main level, their use in locations.
 
-use crate::conf::next;
+use crate::bits::next;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use weir_module::{merge_values, slot, ConfResult, ConfType, Diagnostic, Level, V
 use weir_script::template::Template;
 
 /// One `…_cache_path`.
-pub struct CachePath {
-    pub name: Vec<u8>,
-    pub size: u64,
-    pub dir: PathBuf,
-    pub levels: [u8; 3],
-    pub params: Params,
-    pub store: Option<Arc<Store>>,
+pub(crate) struct CachePath {
+    pub(crate) name: Vec<u8>,
+    pub(crate) size: u64,
+    pub(crate) dir: PathBuf,
+    pub(crate) levels: [u8; 3],
+    pub(crate) params: Params,
+    pub(crate) store: Option<Arc<Store>>,
 }
 
 #[derive(Default)]
-pub struct CacheMain {
-    pub paths: Vec<CachePath>,
-    pub by_name: HashMap<Vec<u8>, usize, foldhash::fast::RandomState>,
+pub(crate) struct CacheMain {
+    pub(crate) paths: Vec<CachePath>,
+    pub(crate) by_name: HashMap<Vec<u8>, usize, foldhash::fast::RandomState>,
     /// Locations that name a store, by their directive: checked once all are known.
-    pub named: Vec<(&'static str, Vec<u8>)>,
+    pub(crate) named: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl ConfType for CacheMain {
@@ -35,14 +35,14 @@ impl ConfType for CacheMain {
 }
 
 impl CacheMain {
-    pub fn find(&self, name: &[u8]) -> Option<&Arc<Store>> {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&Arc<Store>> {
         self.by_name.get(name).and_then(|at| self.paths[*at].store.as_ref())
     }
 }
 
 /// `…_cache`
 #[derive(Clone)]
-pub enum Use {
+pub(crate) enum Use {
     Off,
     Zone(Arc<Vec<u8>>),
     Vars(Arc<Template>),
@@ -50,7 +50,7 @@ pub enum Use {
 
 /// `…_store`
 #[derive(Clone)]
-pub enum StoreTo {
+pub(crate) enum StoreTo {
     Off,
     /// Where the URI leads under `root` or `alias`.
     Mapped,
@@ -59,47 +59,47 @@ pub enum StoreTo {
 
 /// A location's part; a field of the asking module's own configuration.
 #[derive(Default)]
-pub struct CacheConf {
-    pub cache: Val<Use>,
+pub(crate) struct CacheConf {
+    pub(crate) cache: Val<Use>,
     /// Where it is said; inherited with it.
-    pub cache_at: Option<Position>,
-    pub key: Val<Option<Arc<Template>>>,
+    pub(crate) cache_at: Option<Position>,
+    pub(crate) key: Val<Option<Arc<Template>>>,
     /// Status (0 for any) and seconds, in order.
-    pub valid: Val<Arc<Vec<(u16, i64)>>>,
-    pub bypass: Val<Arc<Vec<Template>>>,
-    pub no_cache: Val<Arc<Vec<Template>>>,
-    pub purge: Val<Arc<Vec<Template>>>,
-    pub methods: Val<u32>,
-    pub min_uses: Val<u32>,
-    pub lock: Val<bool>,
-    pub lock_timeout_ms: Val<u64>,
-    pub lock_age_ms: Val<u64>,
-    pub use_stale: Val<u32>,
-    pub background_update: Val<bool>,
-    pub revalidate: Val<bool>,
-    pub convert_head: Val<bool>,
-    pub max_range_offset: Val<u64>,
-    pub store: Val<StoreTo>,
-    pub store_access: Val<u32>,
+    pub(crate) valid: Val<Arc<Vec<(u16, i64)>>>,
+    pub(crate) bypass: Val<Arc<Vec<Template>>>,
+    pub(crate) no_cache: Val<Arc<Vec<Template>>>,
+    pub(crate) purge: Val<Arc<Vec<Template>>>,
+    pub(crate) methods: Val<u32>,
+    pub(crate) min_uses: Val<u32>,
+    pub(crate) lock: Val<bool>,
+    pub(crate) lock_timeout_ms: Val<u64>,
+    pub(crate) lock_age_ms: Val<u64>,
+    pub(crate) use_stale: Val<u32>,
+    pub(crate) background_update: Val<bool>,
+    pub(crate) revalidate: Val<bool>,
+    pub(crate) convert_head: Val<bool>,
+    pub(crate) max_range_offset: Val<u64>,
+    pub(crate) store: Val<StoreTo>,
+    pub(crate) store_access: Val<u32>,
 }
 
 impl CacheConf {
     /// Whether answers here may be kept.
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         !matches!(*self.cache, Use::Off)
     }
 
-    pub fn stores(&self) -> bool {
+    pub(crate) fn stores(&self) -> bool {
         !matches!(*self.store, StoreTo::Off)
     }
 
     /// For how many seconds an answer of that status is fresh when it does not say itself.
-    pub fn valid_secs(&self, status: u16) -> i64 {
+    pub(crate) fn valid_secs(&self, status: u16) -> i64 {
         let fits = |(s, _): &&(u16, i64)| *s == 0 || *s == status;
         self.valid.iter().find(fits).map_or(0, |(_, secs)| *secs)
     }
 
-    pub fn merge(&mut self, parent: &CacheConf) {
+    pub(crate) fn merge(&mut self, parent: &CacheConf) {
         use weir_wire::http1::request::Method;
         merge_values!(self, parent;
             key = None,
@@ -145,7 +145,7 @@ impl CacheConf {
 }
 
 /// Makes the stores, or finds those that live on from the generation before.
-pub fn build(b: &mut weir_http::build::Build) -> ConfResult {
+pub(crate) fn build(b: &mut weir_http::build::Build) -> ConfResult {
     let main = b.main.get_mut::<CacheMain>();
     for path in &mut main.paths {
         weir_core::paths::make_temp_dir(&path.dir, b.cf.mode)?;

@@ -27,14 +27,14 @@ enum To {
 }
 
 /// Takes an answer's body.
-pub struct Fill {
+pub(crate) struct Fill {
     spool: Spool,
     to: To,
     failed: bool,
 }
 
 impl Fill {
-    pub fn write(&mut self, r: &Request, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, r: &Request, bytes: &[u8]) {
         if self.failed || bytes.is_empty() {
             return;
         }
@@ -45,7 +45,7 @@ impl Fill {
     }
 
     /// The whole body has come: the file gets its name.
-    pub fn finish(self, r: &Request) {
+    pub(crate) fn finish(self, r: &Request) {
         if self.failed {
             return;
         }
@@ -91,7 +91,7 @@ fn save(
 }
 
 /// What the answer's head says about keeping it; the request's state follows it.
-pub fn judge(r: &mut Request, ignored: Ignored) -> Fresh {
+pub(crate) fn judge(r: &mut Request, ignored: Ignored) -> Fresh {
     let now = clock::wall_secs();
     let fresh = Fresh::of(&r.exchange.head, r.exchange.head_bytes(), ignored, now);
     if let Some(state) = r.kept::<State>() {
@@ -101,7 +101,7 @@ pub fn judge(r: &mut Request, ignored: Ignored) -> Fresh {
 }
 
 /// Where the answer that begins now is to be kept, if anywhere.
-pub fn begin(
+pub(crate) fn begin(
     r: &mut Request,
     conf: &CacheConf,
     fresh: &Fresh,
@@ -174,7 +174,7 @@ fn temp_maker(temp: &Arc<TempPath>) -> MakeTemp {
 }
 
 /// `…_store`: an answer that is whole and well is saved as a plain file.
-pub fn begin_store(r: &mut Request, conf: &CacheConf, temp: &Arc<TempPath>) -> Option<Fill> {
+pub(crate) fn begin_store(r: &mut Request, conf: &CacheConf, temp: &Arc<TempPath>) -> Option<Fill> {
     if r.exchange.head.status != 200 {
         return None;
     }
@@ -201,7 +201,7 @@ pub fn begin_store(r: &mut Request, conf: &CacheConf, temp: &Arc<TempPath>) -> O
 }
 
 /// An error that is answered by a page of ours is remembered instead of kept.
-pub fn remember(r: &mut Request, status: u16, until: i64) {
+pub(crate) fn remember(r: &mut Request, status: u16, until: i64) {
     let Some(state) = r.kept::<State>() else { return };
     if state.cacheable && until != 0 {
         let entry = state.entry.as_mut();

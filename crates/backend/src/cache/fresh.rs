@@ -9,30 +9,30 @@ use weir_wire::http1::response::ResponseHead;
 
 /// Fields that are not listened to.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Ignored {
-    pub accel_expires: bool,
-    pub expires: bool,
-    pub cache_control: bool,
-    pub set_cookie: bool,
-    pub vary: bool,
+pub(crate) struct Ignored {
+    pub(crate) accel_expires: bool,
+    pub(crate) expires: bool,
+    pub(crate) cache_control: bool,
+    pub(crate) set_cookie: bool,
+    pub(crate) vary: bool,
 }
 
 /// What an answer's head says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fresh {
+pub(crate) struct Fresh {
     /// Until when, in Unix seconds; 0: it does not say.
-    pub valid_sec: i64,
-    pub updating_sec: i64,
-    pub error_sec: i64,
-    pub cacheable: bool,
-    pub vary: Vec<u8>,
+    pub(crate) valid_sec: i64,
+    pub(crate) updating_sec: i64,
+    pub(crate) error_sec: i64,
+    pub(crate) cacheable: bool,
+    pub(crate) vary: Vec<u8>,
     no_cache: bool,
     expired: bool,
     accel: bool,
 }
 
 impl Fresh {
-    pub fn of(head: &ResponseHead, bytes: &[u8], ignored: Ignored, now: i64) -> Fresh {
+    pub(crate) fn of(head: &ResponseHead, bytes: &[u8], ignored: Ignored, now: i64) -> Fresh {
         let mut fresh = Fresh { cacheable: true, ..Fresh::default() };
         for f in head.headers.iter().filter(|f| !f.repeated) {
             let value = f.value.of(bytes);
@@ -62,7 +62,7 @@ impl Fresh {
     }
 
     /// Until when it is fresh, the configuration asked where it does not say itself; 0: not at all.
-    pub fn until(&self, conf: &CacheConf, status: u16, now: i64) -> i64 {
+    pub(crate) fn until(&self, conf: &CacheConf, status: u16, now: i64) -> i64 {
         match (self.valid_sec, conf.valid_secs(status)) {
             (0, 0) => 0,
             (0, secs) => now.saturating_add(secs),

@@ -2,7 +2,7 @@
 
 use super::conf::{CacheConf, CacheMain, Use};
 use super::vary;
-use crate::conf::next;
+use crate::bits::next;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use weir_wire::http1::request::Method;
 
 /// `$upstream_cache_status`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
+pub(crate) enum Status {
     Miss,
     Bypass,
     Expired,
@@ -34,7 +34,7 @@ pub enum Status {
 }
 
 impl Status {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Status::Miss => "MISS",
             Status::Bypass => "BYPASS",
@@ -49,40 +49,40 @@ impl Status {
 
 /// What a request has to do with an entry; kept with it to its end.
 #[derive(Default)]
-pub struct State {
-    pub status: Option<Status>,
+pub(crate) struct State {
+    pub(crate) status: Option<Status>,
     /// The answer may be kept, as far as is known yet.
-    pub cacheable: bool,
+    pub(crate) cacheable: bool,
     /// HEAD is asked for by GET.
-    pub as_get: bool,
+    pub(crate) as_get: bool,
     /// A stale answer may be confirmed by its server.
-    pub revalidate: bool,
+    pub(crate) revalidate: bool,
     /// A background update: nobody waits for the answer.
-    pub silent: bool,
+    pub(crate) silent: bool,
     /// What a 304 would be the answer to.
-    pub conditions: Conditions,
-    pub entry: Option<Box<Entry>>,
+    pub(crate) conditions: Conditions,
+    pub(crate) entry: Option<Box<Entry>>,
 }
 
 /// The conditions that the server was asked with.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Conditions {
+pub(crate) struct Conditions {
     /// Those of the answer that is kept.
-    pub own: bool,
+    pub(crate) own: bool,
     /// Others: the configuration passes on the client's.
-    pub other: bool,
+    pub(crate) other: bool,
 }
 
 /// A condition that goes to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub(crate) enum Condition {
     Etag,
     LastModified,
 }
 
 impl Condition {
     /// By the field's name in lower case, `_` for `-`.
-    pub fn of(name: &[u8]) -> Option<Condition> {
+    pub(crate) fn of(name: &[u8]) -> Option<Condition> {
         match name {
             b"if_none_match" => Some(Condition::Etag),
             b"if_modified_since" => Some(Condition::LastModified),
@@ -91,7 +91,7 @@ impl Condition {
     }
 
     /// Notes that it was sent with that value. Only a 304 that is about what is kept renews it.
-    pub fn sent(self, r: &mut Request, value: &[u8]) {
+    pub(crate) fn sent(self, r: &mut Request, value: &[u8]) {
         let Some(state) = r.kept::<State>().filter(|_| !value.is_empty()) else { return };
         let meta = state.to_validate().map(|stored| &stored.meta);
         let is_own = meta.is_some_and(|meta| match self {
@@ -108,32 +108,32 @@ impl Condition {
 }
 
 /// The entry a request would fill.
-pub struct Entry {
-    pub store: Arc<Store>,
-    pub key_text: Vec<u8>,
-    pub main: Key,
-    pub handle: Option<Handle>,
+pub(crate) struct Entry {
+    pub(crate) store: Arc<Store>,
+    pub(crate) key_text: Vec<u8>,
+    pub(crate) main: Key,
+    pub(crate) handle: Option<Handle>,
     /// Where the server is asked for an answer to keep.
-    pub filling: Option<Filling>,
-    pub min_uses: u32,
+    pub(crate) filling: Option<Filling>,
+    pub(crate) min_uses: u32,
     /// What is there already, and under which key.
-    pub stale: Option<(Key, Arc<Stored>)>,
+    pub(crate) stale: Option<(Key, Arc<Stored>)>,
 }
 
 impl State {
     /// The stale answer whose server is to be asked whether it still holds.
-    pub fn to_validate(&self) -> Option<&Arc<Stored>> {
+    pub(crate) fn to_validate(&self) -> Option<&Arc<Stored>> {
         let asks = self.revalidate && self.status == Some(Status::Expired);
         self.entry.as_ref().filter(|_| asks)?.stale.as_ref().map(|(_, stored)| stored)
     }
 
     /// Whether a 304 says that what is kept still holds, and nothing else.
-    pub fn is_confirmed(&self) -> bool {
+    pub(crate) fn is_confirmed(&self) -> bool {
         self.revalidate && self.conditions == Conditions { own: true, other: false }
     }
 
     /// Lets go of the entry: the answer will not be kept.
-    pub fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         self.cacheable = false;
         if let Some(entry) = &mut self.entry {
             entry.handle = None;
@@ -150,7 +150,7 @@ impl Entry {
 }
 
 /// What follows from looking.
-pub enum Looked {
+pub(crate) enum Looked {
     /// This is the answer.
     Answer(Arc<Stored>, Status),
     /// An error that is remembered.
@@ -165,12 +165,12 @@ pub enum Looked {
 }
 
 /// Whether one of the strings is neither empty nor `0`.
-pub fn any_true(r: &mut Request, list: &[Template]) -> bool {
+pub(crate) fn any_true(r: &mut Request, list: &[Template]) -> bool {
     list.iter().any(|t| with_value(r, t, |_, value| is_true(value)))
 }
 
 /// The store that serves a request. `Err`: there is none of that name.
-pub fn store_of(r: &mut Request, conf: &CacheConf) -> Result<Option<Arc<Store>>, ()> {
+pub(crate) fn store_of(r: &mut Request, conf: &CacheConf) -> Result<Option<Arc<Store>>, ()> {
     let gen = Rc::clone(r.gen());
     let main = gen.shared.main.get::<CacheMain>();
     match &*conf.cache {
@@ -192,7 +192,7 @@ pub fn store_of(r: &mut Request, conf: &CacheConf) -> Result<Option<Arc<Store>>,
 }
 
 /// A fresh answer from memory, without waiting for anything.
-pub fn at_once(r: &mut Request, conf: &CacheConf, key_text: &[u8]) -> Option<Arc<Stored>> {
+pub(crate) fn at_once(r: &mut Request, conf: &CacheConf, key_text: &[u8]) -> Option<Arc<Stored>> {
     let Use::Zone(name) = &*conf.cache else { return None };
     if r.method.bit() & *conf.methods == 0 || any_true(r, &conf.bypass) {
         return None;
@@ -232,7 +232,7 @@ fn open(r: &Request, entry: &Entry) -> std::io::Result<(Opened, Option<Handle>)>
 }
 
 /// Looks an entry up, waiting for who is filling it where the configuration says so.
-pub async fn look(
+pub(crate) async fn look(
     r: &mut Request,
     conf: &CacheConf,
     store: Arc<Store>,

@@ -1,5 +1,5 @@
 //! Answers kept for later: nginx's `ngx_http_file_cache` as the directive family of a module that asks
-//! servers (`proxy_cache…`; the rows are made by a macro, so that `fastcgi_cache…` is one line more).
+//! servers (`proxy_cache…`; `fastcgi_cache…` is one line more).
 //!
 //! Role: configuration, the life of one request with an entry ([`State`]), and the decisions of
 //! RFC 9111 as nginx makes them. What is kept and how is `weir_cache`'s; what is asked of a server
@@ -8,17 +8,14 @@
 //! Differences from nginx, each in its row: a memory tier; waiting requests are woken; a cached
 //! answer of unknown length gets its length; HTTP/0.9 answers are not kept; `…_cache_purge` is there.
 
-pub mod conf;
-pub mod fill;
-pub mod fresh;
-pub mod lookup;
-pub mod purge;
-#[macro_use]
-pub mod rows;
-pub mod vars;
-pub mod vary;
-
-pub use conf::CacheConf;
+pub(crate) mod conf;
+pub(crate) mod fill;
+pub(crate) mod fresh;
+pub(crate) mod lookup;
+pub(crate) mod purge;
+pub(crate) mod rows;
+pub(crate) mod vars;
+pub(crate) mod vary;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +25,7 @@ use weir_http::generation::HttpConf;
 use weir_http::HttpModule;
 use weir_module::SlotVtable;
 
+/// The stores that families keep answers in, and `$upstream_cache_…`.
 pub const MODULE: HttpModule = HttpModule {
     name: "cache",
     slots: &[SlotVtable::of::<conf::CacheMain>()],

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_cache::{Key, Store};
 use weir_http::Flow;
 
-pub async fn run(store: Arc<Store>, key_text: Vec<u8>) -> Flow {
+pub(crate) async fn run(store: Arc<Store>, key_text: Vec<u8>) -> Flow {
     let key = Key::of(&key_text);
     let purge = move || match key_text.strip_suffix(b"*") {
         Some(prefix) => {

@@ -1,71 +1,73 @@
-//! The directives of the family, once for every module that has it.
+//! The directives of caches, once for every family that has them.
 
 use super::conf::{CacheConf, CacheMain, CachePath, StoreTo, Use};
-use crate::conf::next;
-use crate::rows::add_bits;
+use crate::bits::next;
+use crate::conf::BackendConf;
+use crate::rows::{add_bits, pick};
+use crate::table::Rows;
 use std::sync::Arc;
 use weir_base::units;
 use weir_cache::store::{Pace, Params};
 use weir_core::zones;
 use weir_http::vars::template;
-use weir_module::{ArgsExt, Cf, ConfResult, Directive, Val};
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 
 const PAGE_BYTES: u64 = 4096;
 const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 
-/// The rows of one module's caches. `$slot` is its configuration; `$prefix` is what its directives begin with.
-macro_rules! cache_rows {
-    ($slot:ty, $prefix:literal, $key:literal) => {{
-        use weir_module::{Arity, Context, Row};
-        use $crate::rows::pick;
-        use $crate::cache::rows;
-        const HSL: Context = Context::HSL;
-        macro_rules! set {
-            ($f:path) => {
-                |cf, d| $f(cf, d, |cf| &mut pick::<$slot>(cf).cache)
-            };
-        }
-        const ROWS: &[Row] = &[
-            Row::new(concat!($prefix, "cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", |cf, d| {
-                rows::set_cache(cf, d, concat!($prefix, "cache"), concat!($prefix, "store"), |cf| &mut pick::<$slot>(cf).cache)
-            }).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its Content-Length, where nginx sends chunks"),
-            Row::new(concat!($prefix, "cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", rows::set_path)
-                .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
-                       their compressed forms (0 for none), each compared with its file at most once a second; the loader begins at once; \
-                       the purger parameters are refused, as wildcard purges are done at once; the time of inactive passes \
-                       whatever the system's date is set to"),
-            Row::new(concat!($prefix, "cache_key"), HSL, Arity::ONE, $key, "What an answer is kept under.", set!(rows::set_key)),
-            Row::new(concat!($prefix, "cache_valid"), HSL, Arity::ONE_MORE, "", "How long answers that do not say so are fresh.", set!(rows::set_valid)),
-            Row::new(concat!($prefix, "cache_bypass"), HSL, Arity::ONE_MORE, "", "When answers are not taken from the cache.", set!(rows::set_bypass)),
-            Row::new(concat!($prefix, "no_cache"), HSL, Arity::ONE_MORE, "", "When answers are not kept.", set!(rows::set_no_cache)),
-            Row::new(concat!($prefix, "cache_purge"), HSL, Arity::ONE_MORE, "", "When a request purges its key; a final * purges all that begin so.", set!(rows::set_purge))
-                .note("in nginx a part of the commercial version; variants are purged with their key, and a wildcard's files at once; an answer that is still being fetched is not kept"),
-            Row::new(concat!($prefix, "cache_methods"), HSL, Arity::ONE_MORE, "GET HEAD", "Methods whose answers are kept.", set!(rows::set_methods)),
-            Row::new(concat!($prefix, "cache_min_uses"), HSL, Arity::ONE, "1", "Requests before an answer is kept.", set!(rows::set_min_uses)),
-            Row::new(concat!($prefix, "cache_lock"), HSL, Arity::FLAG, "off", "One request at a time fills an entry.", set!(rows::set_lock))
-                .note("those that wait are woken when it is filled"),
-            Row::new(concat!($prefix, "cache_lock_timeout"), HSL, Arity::ONE, "5s", "Longest wait for it; then asked, not kept.", set!(rows::set_lock_timeout)),
-            Row::new(concat!($prefix, "cache_lock_age"), HSL, Arity::ONE, "5s", "When another request may fill it.", set!(rows::set_lock_age)),
-            Row::new(concat!($prefix, "cache_use_stale"), HSL, Arity::ONE_MORE, "off", "When an answer that is no longer fresh will do.", set!(rows::set_use_stale)),
-            Row::new(concat!($prefix, "cache_background_update"), HSL, Arity::FLAG, "off", "Renews behind a stale answer.", set!(rows::set_background)),
-            Row::new(concat!($prefix, "cache_revalidate"), HSL, Arity::FLAG, "off", "Asks whether a stale answer still holds.", set!(rows::set_revalidate)).note("A 304 renews only when the server was asked by the validators of what is kept, and by no others: nginx takes any, also the one for a client whose condition the configuration passes on."),
-            Row::new(concat!($prefix, "cache_max_range_offset"), HSL, Arity::ONE, "", "Ranges that begin later are not kept.", set!(rows::set_range_offset)),
-            Row::new(concat!($prefix, "store"), HSL, Arity::ONE, "off", "Saves answers as plain files.", |cf, d| {
-                rows::set_store(cf, d, concat!($prefix, "cache"), |cf| &mut pick::<$slot>(cf).cache)
-            }),
-            Row::new(concat!($prefix, "store_access"), HSL, Arity::ONE_TO_THREE, "user:rw", "Rights of such files.", set!(rows::set_store_access)),
-        ];
-        ROWS
-    }};
+const HSL: Context = Context::HSL;
+
+macro_rules! set {
+    ($f:path) => {
+        |cf, d| $f(cf, d, cache::<T>)
+    };
+}
+
+fn cache<T: BackendConf>(cf: &mut Cf) -> &mut CacheConf {
+    &mut pick::<T>(cf).cache
+}
+
+impl<T: BackendConf> Rows<T> {
+    /// About stores and files, for a family whose answers may be kept.
+    pub(crate) const CACHE: &'static [Row] = &[
+        Row::new(name!("cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", |cf, d| {
+            set_cache(cf, d, name!("cache"), name!("store"), cache::<T>)
+        }).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its Content-Length, where nginx sends chunks"),
+        Row::new(name!("cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", set_path)
+            .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
+                   their compressed forms (0 for none), each compared with its file at most once a second; the loader begins at once; \
+                   the purger parameters are refused, as wildcard purges are done at once; the time of inactive passes \
+                   whatever the system's date is set to"),
+        Row::new(name!("cache_key"), HSL, Arity::ONE, T::KEY, "What an answer is kept under.", set!(set_key)),
+        Row::new(name!("cache_valid"), HSL, Arity::ONE_MORE, "", "How long answers that do not say so are fresh.", set!(set_valid)),
+        Row::new(name!("cache_bypass"), HSL, Arity::ONE_MORE, "", "When answers are not taken from the cache.", set!(set_bypass)),
+        Row::new(name!("no_cache"), HSL, Arity::ONE_MORE, "", "When answers are not kept.", set!(set_no_cache)),
+        Row::new(name!("cache_purge"), HSL, Arity::ONE_MORE, "", "When a request purges its key; a final * purges all that begin so.", set!(set_purge))
+            .note("in nginx a part of the commercial version; variants are purged with their key, and a wildcard's files at once; an answer that is still being fetched is not kept"),
+        Row::new(name!("cache_methods"), HSL, Arity::ONE_MORE, "GET HEAD", "Methods whose answers are kept.", set!(set_methods)),
+        Row::new(name!("cache_min_uses"), HSL, Arity::ONE, "1", "Requests before an answer is kept.", set!(set_min_uses)),
+        Row::new(name!("cache_lock"), HSL, Arity::FLAG, "off", "One request at a time fills an entry.", set!(set_lock))
+            .note("those that wait are woken when it is filled"),
+        Row::new(name!("cache_lock_timeout"), HSL, Arity::ONE, "5s", "Longest wait for it; then asked, not kept.", set!(set_lock_timeout)),
+        Row::new(name!("cache_lock_age"), HSL, Arity::ONE, "5s", "When another request may fill it.", set!(set_lock_age)),
+        Row::new(name!("cache_use_stale"), HSL, Arity::ONE_MORE, "off", "When an answer that is no longer fresh will do.", set!(set_use_stale)),
+        Row::new(name!("cache_background_update"), HSL, Arity::FLAG, "off", "Renews behind a stale answer.", set!(set_background)),
+        Row::new(name!("cache_revalidate"), HSL, Arity::FLAG, "off", "Asks whether a stale answer still holds.", set!(set_revalidate)).note("A 304 renews only when the server was asked by the validators of what is kept, and by no others: nginx takes any, also the one for a client whose condition the configuration passes on."),
+        Row::new(name!("cache_max_range_offset"), HSL, Arity::ONE, "", "Ranges that begin later are not kept.", set!(set_range_offset)),
+        Row::new(name!("store"), HSL, Arity::ONE, "off", "Saves answers as plain files.", |cf, d| {
+            set_store(cf, d, name!("cache"), cache::<T>)
+        }),
+        Row::new(name!("store_access"), HSL, Arity::ONE_TO_THREE, "user:rw", "Rights of such files.", set!(set_store_access)),
+    ];
 }
 
 type Pick = fn(&mut Cf) -> &mut CacheConf;
 
 macro_rules! simple {
     ($($name:ident $field:ident $read:expr;)*) => {
-        $(pub fn $name(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+        $(pub(crate) fn $name(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
             let v = $read(d)?;
             pick(cf).$field.once(d, v)
         })*
@@ -82,7 +84,7 @@ simple! {
     set_range_offset max_range_offset (|d: &Directive| d.offset(0));
 }
 
-pub fn set_cache(
+pub(crate) fn set_cache(
     cf: &mut Cf,
     d: &Directive,
     own: &'static str,
@@ -115,7 +117,7 @@ pub fn set_cache(
     Ok(())
 }
 
-pub fn set_key(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_key(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let key = Arc::new(template(cf, d, 0)?);
     pick(cf).key.once(d, Some(key))
 }
@@ -131,25 +133,25 @@ fn templates(cf: &mut Cf, d: &Directive) -> ConfResult<Vec<Template>> {
     (0..d.args.len()).map(|i| template(cf, d, i)).collect()
 }
 
-pub fn set_bypass(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_bypass(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let list = templates(cf, d)?;
     extend(&mut pick(cf).bypass, list);
     Ok(())
 }
 
-pub fn set_no_cache(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_no_cache(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let list = templates(cf, d)?;
     extend(&mut pick(cf).no_cache, list);
     Ok(())
 }
 
-pub fn set_purge(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_purge(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let list = templates(cf, d)?;
     extend(&mut pick(cf).purge, list);
     Ok(())
 }
 
-pub fn set_valid(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_valid(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let last = d.args.len() - 1;
     let shown = |i: usize| String::from_utf8_lossy(d.arg(i)).into_owned();
     let secs = units::parse_sec(d.arg(last))
@@ -172,7 +174,7 @@ pub fn set_valid(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     Ok(())
 }
 
-pub fn set_methods(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_methods(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let words: Vec<(&str, u32)> = [
         ("GET", Method::Get),
         ("HEAD", Method::Head),
@@ -215,7 +217,7 @@ const STALE: &[(&str, u32)] = &[
     ("off", next::OFF),
 ];
 
-pub fn set_use_stale(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_use_stale(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let mut bits = 0;
     for i in 0..d.args.len() {
         let bit = d.choice(i, STALE)?;
@@ -229,7 +231,7 @@ pub fn set_use_stale(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     Ok(())
 }
 
-pub fn set_store(cf: &mut Cf, d: &Directive, cache: &'static str, pick: Pick) -> ConfResult {
+pub(crate) fn set_store(cf: &mut Cf, d: &Directive, cache: &'static str, pick: Pick) -> ConfResult {
     let conf = pick(cf);
     if conf.store.is_set() {
         return Err(d.error("is duplicate"));
@@ -252,7 +254,7 @@ pub fn set_store(cf: &mut Cf, d: &Directive, cache: &'static str, pick: Pick) ->
     Ok(())
 }
 
-pub fn set_store_access(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+pub(crate) fn set_store_access(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
     let mut mode = 0o600;
     for i in 0..d.args.len() {
         let text = d.arg(i);
@@ -274,7 +276,7 @@ pub fn set_store_access(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
 }
 
 /// `…_cache_path`
-pub fn set_path(cf: &mut Cf, d: &Directive) -> ConfResult {
+pub(crate) fn set_path(cf: &mut Cf, d: &Directive) -> ConfResult {
     let mut dir = d.arg(0);
     while dir.len() > 1 && dir.last() == Some(&b'/') {
         dir = &dir[..dir.len() - 1];

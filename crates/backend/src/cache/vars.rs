@@ -4,7 +4,7 @@ use super::lookup::State;
 use weir_http::module::{VarArg, Variable};
 use weir_http::Request;
 
-pub static VARIABLES: &[Variable] = &[
+pub(crate) static VARIABLES: &[Variable] = &[
     Variable::new("upstream_cache_status", status),
     Variable::new("upstream_cache_last_modified", last_modified),
     Variable::new("upstream_cache_etag", etag),
@@ -17,7 +17,7 @@ fn status(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 }
 
 /// When the stale answer was last modified, while its server is asked whether it still holds.
-pub fn last_modified(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn last_modified(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     let Some(secs) = r.kept::<State>().and_then(|s| s.to_validate()?.meta.last_modified) else {
         return false;
     };
@@ -25,7 +25,7 @@ pub fn last_modified(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     true
 }
 
-pub fn etag(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn etag(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     let Some(stored) = r.kept::<State>().and_then(|s| s.to_validate()) else { return false };
     out.extend_from_slice(&stored.meta.etag);
     !stored.meta.etag.is_empty()

@@ -9,7 +9,7 @@ use weir_http::Request;
 const LISTS: [&[u8]; 3] = [b"accept-charset", b"accept-encoding", b"accept-language"];
 
 /// The key of the variant that this request would get.
-pub fn variant(r: &Request, main: &Key, vary: &[u8]) -> Key {
+pub(crate) fn variant(r: &Request, main: &Key, vary: &[u8]) -> Key {
     let mut text = Vec::with_capacity(128);
     for name in words(vary) {
         let name = name.to_ascii_lowercase();

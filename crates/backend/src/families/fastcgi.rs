@@ -3,11 +3,12 @@
 //! Differences from nginx: an answer is complete with the record that ends it, also where it is not
 //! buffered; a kept connection is used again only when nothing but that answer has come on it.
 
-use crate::conf::{BackendConf, BackendLoc};
-use crate::family::{self, conf_of, Family, Wire};
+use crate::ask::Ask;
+use crate::conf::{self, BackendConf, BackendLoc, Words};
+use crate::family::{Aside, Family, Ways, HIDDEN_CGI};
 use crate::params::{set_param, Params};
-use crate::rows::{self, push, IGNORE, NEXT_CGI, PASS};
-use crate::run::Ask;
+use crate::rows::{self, push, NEXT_CGI, PASS};
+use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,22 +20,26 @@ use weir_module::{
     merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, Val,
 };
 use weir_script::regex::{Captures, Regex, RegexOptions};
-use weir_wire::fastcgi::{RequestWriter, TooBig};
+use weir_upstream::decoder::{self, Wrapping};
+use weir_wire::fastcgi::{self, RequestWriter, TooBig};
 use weir_wire::http1::request::Method;
+use weir_wire::http1::response::Start;
 
 #[derive(Default)]
-pub struct FastcgiLoc {
+pub(crate) struct FastcgiLoc {
     backend: BackendLoc,
     params: Params,
     /// What a script's name ending in `/` is completed by.
     index: Val<Vec<u8>>,
     split: Val<Option<Arc<Regex>>>,
     catch_stderr: Val<Arc<Vec<Vec<u8>>>>,
-    pub keep_conn: Val<bool>,
+    keep_conn: Val<bool>,
 }
 
 impl BackendConf for FastcgiLoc {
     const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "fastcgi_";
+    const NEXT: &'static Words = NEXT_CGI;
 
     fn backend(&self) -> &BackendLoc {
         &self.backend
@@ -65,16 +70,21 @@ impl ConfType for FastcgiLoc {
     }
 }
 
-pub static FAMILY: Family = Family {
+pub(crate) static FAMILY: Family = Family {
     name: "fastcgi",
     ssl: "",
-    wire: Wire::Fastcgi,
     schemes: Schemes { plain: "fastcgi://", tls: None, required: false, ports: (0, 0), uri: false },
-    hidden: family::HIDDEN_CGI,
+    hidden: HIDDEN_CGI,
     buffers: true,
-    conf: conf_of::<FastcgiLoc>,
     write,
-    key: family::no_key,
+    start: Start::Cgi,
+    key: None,
+    ways: Ways {
+        wrapping: Some(records),
+        aside: Some(Aside { log: log_stderr, is_fatal: catches }),
+        frame: Some(write_stdin),
+        ..Ways::PLAIN
+    },
 };
 
 const HSL: Context = Context::HSL;
@@ -169,22 +179,19 @@ static VARIABLES: &[Variable] = &[
     Variable::new("fastcgi_path_info", path_info),
 ];
 
+/// `fastcgi_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "fastcgi",
-    rows: ROWS,
-    slots: &[family::slot::<FastcgiLoc>()],
+    rows: joined_rows!(
+        ROWS,
+        Rows::<FastcgiLoc>::PEER,
+        Rows::<FastcgiLoc>::HEADER,
+        Rows::<FastcgiLoc>::BUFFER,
+        Rows::<FastcgiLoc>::CACHE,
+    ),
     variables: VARIABLES,
-    build: Some(crate::conf::build::<FastcgiLoc>),
-    ..HttpModule::EMPTY
+    ..conf::module::<FastcgiLoc>()
 };
-
-/// What it has in common with other backends.
-pub const COMMON: [HttpModule; 4] = [
-    family::rows_of("fastcgi", peer_rows!(FastcgiLoc, "fastcgi_", NEXT_CGI)),
-    family::rows_of("fastcgi", header_rows!(FastcgiLoc, "fastcgi_", IGNORE)),
-    family::rows_of("fastcgi", buffer_rows!(FastcgiLoc, "fastcgi_")),
-    family::rows_of("fastcgi_cache", cache_rows!(FastcgiLoc, "fastcgi_", "")),
-];
 
 fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
     let loc = Rc::clone(r.loc());
@@ -232,14 +239,72 @@ fn path_info(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     true
 }
 
+/// An answer in records.
+struct Records {
+    decoder: fastcgi::Decoder,
+    /// The connection is to be kept.
+    keep: bool,
+}
+
+fn records(r: &Request, _: &[u8]) -> Box<dyn Wrapping> {
+    let keep = *r.loc().conf::<FastcgiLoc>().keep_conn;
+    Box::new(Records { decoder: fastcgi::Decoder::default(), keep })
+}
+
+impl Wrapping for Records {
+    fn decode(&mut self, buf: &mut Vec<u8>, from: usize) -> Result<(), String> {
+        self.decoder.decode(buf, from).map_err(|e| e.to_string())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.decoder.ended
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.keep && self.decoder.ended && !self.decoder.excess
+    }
+
+    fn keeps(&self) -> bool {
+        self.keep
+    }
+
+    fn ended_early(&self) -> Option<&'static str> {
+        match &self.decoder {
+            d if d.closed => Some("upstream prematurely closed FastCGI stdout"),
+            d if d.ending => Some("upstream sent unexpected FastCGI record: 3"),
+            _ => None,
+        }
+    }
+
+    fn take_aside(&mut self) -> decoder::Aside {
+        std::mem::take(&mut self.decoder.errors)
+    }
+}
+
+/// A piece of a body as records of standard input.
+fn write_stdin(bytes: &[u8], last: bool, out: &mut Vec<u8>) {
+    fastcgi::write_stdin(bytes, out);
+    if last {
+        fastcgi::write_stdin_end(out);
+    }
+}
+
+fn log_stderr(r: &Request, text: &[u8], doing: &str) {
+    let mut line = b"FastCGI sent in stderr: \"".to_vec();
+    line.extend_from_slice(trimmed(text));
+    line.extend_from_slice(b"\" while ");
+    line.extend_from_slice(doing.as_bytes());
+    r.log_bytes(LogLevel::Error, &line);
+}
+
 /// What a server wrote on standard error, without the end of its last line.
-pub fn trimmed(text: &[u8]) -> &[u8] {
+fn trimmed(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|b| !matches!(b, b'\r' | b'\n' | b'.' | b' '));
     &text[..end.map_or(1.min(text.len()), |at| at + 1)]
 }
 
 /// Whether `fastcgi_catch_stderr` names a part of this.
-pub fn catches(r: &Request, text: &[u8]) -> bool {
+fn catches(r: &Request, text: &[u8]) -> bool {
     let text = trimmed(text);
     let patterns = &r.loc().conf::<FastcgiLoc>().catch_stderr;
     patterns.iter().any(|p| memchr::memmem::find(text, p).is_some())

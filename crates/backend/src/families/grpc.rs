@@ -3,12 +3,14 @@
 //!
 //! Difference from nginx: line ends in a field's value become spaces.
 
-use crate::conf::{next, BackendConf, BackendLoc};
+use crate::ask::Ask;
+use crate::bits::next;
+use crate::conf::{self, BackendConf, BackendLoc, Words};
 use crate::families::proxy::headers::{HeaderPlan, SetHeader};
 use crate::families::proxy::request::{one_line, write_own_uri};
-use crate::family::{self, conf_of, Family, Wire};
-use crate::rows::{self, push, IGNORE, PASS};
-use crate::run::Ask;
+use crate::family::{Family, Ways};
+use crate::rows::{self, push, PASS};
+use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,11 +18,13 @@ use weir_http::module::{HttpModule, VarArg, Variable};
 use weir_http::vars::template;
 use weir_http::Request;
 use weir_module::{slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, Val};
+use weir_upstream::link::Link;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
+use weir_wire::http1::response::Start;
 
 #[derive(Default)]
-pub struct GrpcLoc {
+pub(crate) struct GrpcLoc {
     backend: BackendLoc,
     set_headers: Val<Arc<Vec<SetHeader>>>,
     compiled: bool,
@@ -29,6 +33,9 @@ pub struct GrpcLoc {
 
 impl BackendConf for GrpcLoc {
     const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "grpc_";
+    const NEXT: &'static Words = NEXT;
+    const TLS_NAME: &'static str = "the host of grpc_pass";
 
     fn backend(&self) -> &BackendLoc {
         &self.backend
@@ -63,10 +70,9 @@ impl ConfType for GrpcLoc {
     }
 }
 
-pub static FAMILY: Family = Family {
+pub(crate) static FAMILY: Family = Family {
     name: "grpc",
     ssl: "grpc_ssl",
-    wire: Wire::Grpc,
     schemes: Schemes {
         plain: "grpc://",
         tls: Some("grpcs://"),
@@ -84,9 +90,16 @@ pub static FAMILY: Family = Family {
         b"X-Accel-Charset",
     ],
     buffers: false,
-    conf: conf_of::<GrpcLoc>,
     write,
-    key: family::no_key,
+    start: Start::Http,
+    key: None,
+    ways: Ways {
+        interim: true,
+        duplex: true,
+        host_field: sets_host,
+        head_came: Some(note_empty_answer),
+        ..Ways::PLAIN
+    },
 };
 
 const NEXT: &[(&str, u32)] = &[
@@ -131,21 +144,13 @@ const ROWS: &[Row] = &[
 
 static VARIABLES: &[Variable] = &[Variable::new("grpc_internal_trailers", te)];
 
+/// `grpc_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "grpc",
-    rows: ROWS,
-    slots: &[family::slot::<GrpcLoc>()],
+    rows: joined_rows!(ROWS, Rows::<GrpcLoc>::PEER, Rows::<GrpcLoc>::HEADER, Rows::<GrpcLoc>::SSL,),
     variables: VARIABLES,
-    build: Some(crate::conf::build::<GrpcLoc>),
-    ..HttpModule::EMPTY
+    ..conf::module::<GrpcLoc>()
 };
-
-/// What it has in common with other backends.
-pub const COMMON: [HttpModule; 3] = [
-    family::rows_of("grpc", peer_rows!(GrpcLoc, "grpc_", NEXT)),
-    family::rows_of("grpc", header_rows!(GrpcLoc, "grpc_", IGNORE)),
-    family::rows_of("grpc_ssl", ssl_rows!(GrpcLoc, "grpc_", "the host of grpc_pass")),
-];
 
 /// `trailers`, where the client says that it takes them.
 fn te(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
@@ -180,7 +185,17 @@ fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
     Ok(r.method == Method::Head)
 }
 
+/// An answer that is a head alone is passed on as one: its length is known.
+fn note_empty_answer(r: &mut Request, link: &Link, reply: &[u8]) {
+    let head = &mut r.exchange.head;
+    let alone = reply.len() == r.exchange.head_at + head.head_len;
+    let ended = link.h2.as_ref().is_some_and(|h2| h2.has_ended() && h2.trailers.is_empty());
+    if alone && ended && head.content_length.is_none() {
+        head.content_length = Some(0);
+    }
+}
+
 /// `Host` is set, and goes as it is.
-pub fn sets_host(r: &Request) -> bool {
+fn sets_host(r: &Request) -> bool {
     r.loc().conf::<GrpcLoc>().plan.sets_host()
 }

@@ -2,10 +2,13 @@
 //!
 //! Difference from nginx: `memcached_pass` may contain variables.
 
-use crate::conf::{next, BackendConf, BackendLoc};
-use crate::family::{self, conf_of, Family, Wire};
+use crate::ask::Ask;
+use crate::bits::next;
+use crate::conf::{self, BackendConf, BackendLoc, Words};
+use crate::family::{Family, Ways};
 use crate::rows::{self, PASS};
-use crate::run::Ask;
+use crate::run;
+use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,19 +24,23 @@ use weir_module::{
     Val,
 };
 use weir_script::template::Template;
+use weir_upstream::decoder::Wrapping;
 use weir_wire::http1::request::Method;
+use weir_wire::http1::response::Start;
 use weir_wire::memcached;
 
 #[derive(Default)]
-pub struct MemcachedLoc {
-    pub(crate) backend: BackendLoc,
+pub(crate) struct MemcachedLoc {
+    backend: BackendLoc,
     /// `$memcached_key`
     key: Val<Option<Arc<Template>>>,
-    pub gzip_flag: Val<u64>,
+    gzip_flag: Val<u64>,
 }
 
 impl BackendConf for MemcachedLoc {
     const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "memcached_";
+    const NEXT: &'static Words = NEXT;
 
     fn backend(&self) -> &BackendLoc {
         &self.backend
@@ -62,10 +69,9 @@ impl ConfType for MemcachedLoc {
     }
 }
 
-pub static FAMILY: Family = Family {
+pub(crate) static FAMILY: Family = Family {
     name: "memcached",
     ssl: "",
-    wire: Wire::Memcached,
     schemes: Schemes {
         plain: "memcached://",
         tls: None,
@@ -75,9 +81,10 @@ pub static FAMILY: Family = Family {
     },
     hidden: &[b"Status"],
     buffers: false,
-    conf: conf_of::<MemcachedLoc>,
     write,
-    key: family::no_key,
+    start: Start::Cgi,
+    key: None,
+    ways: Ways { wrapping: Some(value), ..Ways::PLAIN },
 };
 
 const NEXT: &[(&str, u32)] = &[
@@ -113,17 +120,12 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+/// `memcached_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "memcached",
-    rows: ROWS,
-    slots: &[family::slot::<MemcachedLoc>()],
-    build: Some(crate::conf::build::<MemcachedLoc>),
-    ..HttpModule::EMPTY
+    rows: joined_rows!(ROWS, Rows::<MemcachedLoc>::PEER,),
+    ..conf::module::<MemcachedLoc>()
 };
-
-/// What it has in common with other backends.
-pub const COMMON: [HttpModule; 1] =
-    [family::rows_of("memcached", peer_rows!(MemcachedLoc, "memcached_", NEXT))];
 
 fn set_pass(cf: &mut Cf, d: &Directive) -> ConfResult {
     rows::set_pass::<MemcachedLoc>(cf, d)?;
@@ -139,7 +141,7 @@ fn handler(r: &mut Request) -> Flow {
         return Flow::Status(405);
     }
     special::set_content_type(r);
-    family::handler::<MemcachedLoc>(r)
+    run::handler::<MemcachedLoc>(r)
 }
 
 /// The key as memcached is asked for it.
@@ -164,8 +166,48 @@ fn write(r: &mut Request, _: &Ask) -> Result<bool, u16> {
     Ok(r.method == Method::Head)
 }
 
-/// The key that the request in the exchange asks for.
-pub fn asked_key(request: &[u8]) -> &[u8] {
+/// An answer in memcached's lines.
+struct Value {
+    decoder: memcached::Decoder,
+    /// What is to be noted has been.
+    noted: bool,
+}
+
+fn value(r: &Request, request: &[u8]) -> Box<dyn Wrapping> {
+    let conf = r.loc().conf::<MemcachedLoc>();
+    let line_max_bytes = usize::try_from(*conf.backend.buffer_size).unwrap_or(usize::MAX);
+    let decoder = memcached::Decoder::new(asked_key(request), *conf.gzip_flag, line_max_bytes);
+    Box::new(Value { decoder, noted: false })
+}
+
+impl Wrapping for Value {
+    fn decode(&mut self, buf: &mut Vec<u8>, from: usize) -> Result<(), String> {
+        self.decoder.decode(buf, from).map_err(|e| e.to_string())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.decoder.has_ended()
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.decoder.has_ended() && !self.decoder.bad_end && !self.decoder.excess
+    }
+
+    fn take_note(&mut self) -> Option<(bool, String)> {
+        let is_any = self.decoder.missing || self.decoder.bad_end;
+        if !is_any || std::mem::replace(&mut self.noted, true) {
+            return None;
+        }
+        if self.decoder.bad_end {
+            return Some((true, "memcached sent invalid trailer".to_string()));
+        }
+        let key = String::from_utf8_lossy(&self.decoder.key);
+        Some((false, format!("key: \"{key}\" was not found by memcached")))
+    }
+}
+
+/// The key that the request asks for.
+fn asked_key(request: &[u8]) -> &[u8] {
     let key = request.strip_prefix(b"get ").unwrap_or_default();
     key.strip_suffix(b"\r\n").unwrap_or_default()
 }

@@ -3,27 +3,31 @@
 //! Differences from nginx: `CONTENT_LENGTH` is 0 for a body that is not passed, and a NUL in a value
 //! becomes a space.
 
-use crate::conf::{BackendConf, BackendLoc};
-use crate::family::{self, conf_of, Family, Wire};
+use crate::ask::{Ask, BodyLength};
+use crate::conf::{self, BackendConf, BackendLoc, Words};
+use crate::family::{Family, Ways, HIDDEN_CGI};
 use crate::params::{set_param, Params};
-use crate::rows::{self, IGNORE, NEXT_CGI, PASS};
-use crate::run::{Ask, BodyLength};
+use crate::rows::{self, NEXT_CGI, PASS};
+use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use weir_http::module::HttpModule;
 use weir_http::Request;
 use weir_module::{slot, Arity, ConfResult, ConfType, Context, Level, Row};
 use weir_wire::http1::request::Method;
+use weir_wire::http1::response::Start;
 use weir_wire::scgi::RequestWriter;
 
 #[derive(Default)]
-pub struct ScgiLoc {
+pub(crate) struct ScgiLoc {
     backend: BackendLoc,
     params: Params,
 }
 
 impl BackendConf for ScgiLoc {
     const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "scgi_";
+    const NEXT: &'static Words = NEXT_CGI;
 
     fn backend(&self) -> &BackendLoc {
         &self.backend
@@ -47,16 +51,16 @@ impl ConfType for ScgiLoc {
     }
 }
 
-pub static FAMILY: Family = Family {
+pub(crate) static FAMILY: Family = Family {
     name: "scgi",
     ssl: "",
-    wire: Wire::Cgi,
     schemes: Schemes { plain: "scgi://", tls: None, required: false, ports: (0, 0), uri: false },
-    hidden: family::HIDDEN_CGI,
+    hidden: HIDDEN_CGI,
     buffers: true,
-    conf: conf_of::<ScgiLoc>,
     write,
-    key: family::no_key,
+    start: Start::Either,
+    key: None,
+    ways: Ways { one_answer: true, ..Ways::PLAIN },
 };
 
 const ROWS: &[Row] = &[
@@ -80,21 +84,18 @@ const ROWS: &[Row] = &[
     .note("a NUL in a value becomes a space"),
 ];
 
+/// `scgi_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "scgi",
-    rows: ROWS,
-    slots: &[family::slot::<ScgiLoc>()],
-    build: Some(crate::conf::build::<ScgiLoc>),
-    ..HttpModule::EMPTY
+    rows: joined_rows!(
+        ROWS,
+        Rows::<ScgiLoc>::PEER,
+        Rows::<ScgiLoc>::HEADER,
+        Rows::<ScgiLoc>::BUFFER,
+        Rows::<ScgiLoc>::CACHE,
+    ),
+    ..conf::module::<ScgiLoc>()
 };
-
-/// What it has in common with other backends.
-pub const COMMON: [HttpModule; 4] = [
-    family::rows_of("scgi", peer_rows!(ScgiLoc, "scgi_", NEXT_CGI)),
-    family::rows_of("scgi", header_rows!(ScgiLoc, "scgi_", IGNORE)),
-    family::rows_of("scgi", buffer_rows!(ScgiLoc, "scgi_")),
-    family::rows_of("scgi_cache", cache_rows!(ScgiLoc, "scgi_", "")),
-];
 
 fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
     let loc = Rc::clone(r.loc());

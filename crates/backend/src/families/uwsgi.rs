@@ -1,10 +1,11 @@
 //! nginx's `ngx_http_uwsgi_module`: requests are passed to uwsgi servers, with TLS too.
 
-use crate::conf::{BackendConf, BackendLoc};
-use crate::family::{self, conf_of, Family, Wire};
+use crate::ask::Ask;
+use crate::conf::{self, BackendConf, BackendLoc, Words};
+use crate::family::{Family, Ways};
 use crate::params::{set_param, Params};
-use crate::rows::{self, IGNORE, NEXT_CGI, PASS};
-use crate::run::Ask;
+use crate::rows::{self, NEXT_CGI, PASS};
+use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
@@ -15,10 +16,11 @@ use weir_module::{
     merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Directive, Level, Row, Val,
 };
 use weir_wire::http1::request::Method;
+use weir_wire::http1::response::Start;
 use weir_wire::uwsgi::{RequestWriter, TooBig};
 
 #[derive(Default)]
-pub struct UwsgiLoc {
+pub(crate) struct UwsgiLoc {
     backend: BackendLoc,
     params: Params,
     modifier1: Val<u8>,
@@ -29,6 +31,9 @@ pub struct UwsgiLoc {
 
 impl BackendConf for UwsgiLoc {
     const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "uwsgi_";
+    const NEXT: &'static Words = NEXT_CGI;
+    const TLS_NAME: &'static str = "the host of uwsgi_pass";
 
     fn backend(&self) -> &BackendLoc {
         &self.backend
@@ -53,10 +58,9 @@ impl ConfType for UwsgiLoc {
     }
 }
 
-pub static FAMILY: Family = Family {
+pub(crate) static FAMILY: Family = Family {
     name: "uwsgi",
     ssl: "uwsgi_ssl",
-    wire: Wire::Cgi,
     schemes: Schemes {
         plain: "uwsgi://",
         tls: Some("suwsgi://"),
@@ -73,9 +77,10 @@ pub static FAMILY: Family = Family {
         b"X-Accel-Charset",
     ],
     buffers: true,
-    conf: conf_of::<UwsgiLoc>,
     write,
-    key: family::no_key,
+    start: Start::Either,
+    key: None,
+    ways: Ways { one_answer: true, ..Ways::PLAIN },
 };
 
 const HSL: Context = Context::HSL;
@@ -116,22 +121,19 @@ const ROWS: &[Row] = &[
     }),
 ];
 
+/// `uwsgi_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "uwsgi",
-    rows: ROWS,
-    slots: &[family::slot::<UwsgiLoc>()],
-    build: Some(crate::conf::build::<UwsgiLoc>),
-    ..HttpModule::EMPTY
+    rows: joined_rows!(
+        ROWS,
+        Rows::<UwsgiLoc>::PEER,
+        Rows::<UwsgiLoc>::HEADER,
+        Rows::<UwsgiLoc>::BUFFER,
+        Rows::<UwsgiLoc>::CACHE,
+        Rows::<UwsgiLoc>::SSL,
+    ),
+    ..conf::module::<UwsgiLoc>()
 };
-
-/// What it has in common with other backends.
-pub const COMMON: [HttpModule; 5] = [
-    family::rows_of("uwsgi", peer_rows!(UwsgiLoc, "uwsgi_", NEXT_CGI)),
-    family::rows_of("uwsgi", header_rows!(UwsgiLoc, "uwsgi_", IGNORE)),
-    family::rows_of("uwsgi", buffer_rows!(UwsgiLoc, "uwsgi_")),
-    family::rows_of("uwsgi_cache", cache_rows!(UwsgiLoc, "uwsgi_", "")),
-    family::rows_of("uwsgi_ssl", ssl_rows!(UwsgiLoc, "uwsgi_", "the host of uwsgi_pass")),
-];
 
 fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
     let loc = Rc::clone(r.loc());

@@ -1,37 +1,37 @@
 //! How an answer is relayed that is kept too: to whom, and when the client no longer counts.
 
 use crate::cache::fill::Fill;
-use crate::exchange::Fault;
+use crate::fault::Fault;
 use weir_http::Request;
 
-pub struct Keep {
+pub(crate) struct Keep {
     /// Takes the body, if it is kept.
-    pub fill: Option<Fill>,
-    pub buffering: bool,
+    pub(crate) fill: Option<Fill>,
+    pub(crate) buffering: bool,
     /// The client's going does not end it.
-    pub ignore_abort: bool,
+    pub(crate) ignore_abort: bool,
     /// Nothing is sent: nobody waits, or no longer.
-    pub silent: bool,
-    pub client_gone: bool,
+    pub(crate) silent: bool,
+    pub(crate) client_gone: bool,
 }
 
 impl Keep {
-    pub fn new(buffering: bool) -> Keep {
+    pub(crate) fn new(buffering: bool) -> Keep {
         Keep { fill: None, buffering, ignore_abort: false, silent: false, client_gone: false }
     }
 
-    pub fn write(&mut self, r: &Request, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, r: &Request, bytes: &[u8]) {
         if let Some(fill) = &mut self.fill {
             fill.write(r, bytes);
         }
     }
 
-    pub fn is_quiet(&self, r: &Request) -> bool {
+    pub(crate) fn is_quiet(&self, r: &Request) -> bool {
         self.silent || r.header_only
     }
 
     /// A client that has gone ends the relay, unless the answer is kept all the same.
-    pub fn unless_kept(&mut self, sent: Result<(), Fault>) -> Result<(), Fault> {
+    pub(crate) fn unless_kept(&mut self, sent: Result<(), Fault>) -> Result<(), Fault> {
         match sent {
             Err(Fault::ClientGone) if self.fill.is_some() => {
                 self.silent = true;
@@ -42,7 +42,7 @@ impl Keep {
         }
     }
 
-    pub fn finish(&mut self, r: &Request) {
+    pub(crate) fn finish(&mut self, r: &Request) {
         if let Some(fill) = self.fill.take() {
             fill.finish(r);
         }

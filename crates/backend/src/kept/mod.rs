@@ -5,18 +5,17 @@
 
 mod keep;
 
-pub use keep::Keep;
+pub(crate) use keep::Keep;
 
+use crate::bits::ignore;
 use crate::cache;
 use crate::cache::conf::Use;
 use crate::cache::fill;
 use crate::cache::fresh::{Fresh, Ignored};
 use crate::cache::lookup::{self, Looked, State, Status};
 use crate::cache::purge;
-use crate::conf::{ignore, BackendLoc};
-use crate::family::Family;
-use crate::run::Body;
-use crate::{respond, run};
+use crate::conf::BackendLoc;
+use crate::respond;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_cache::store::Body as StoredBody;
@@ -24,10 +23,9 @@ use weir_cache::{Key, Meta, Stored};
 use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::conf::CoreMain;
-use weir_http::detached::Ticket;
 use weir_http::{special, Buf, Flow, Request};
 use weir_runtime::clock;
-use weir_wire::http1::response::ResponseProgress;
+use weir_wire::http1::response::{ResponseParser, ResponseProgress};
 
 /// Heads that were kept are as long as they were.
 const HEAD_MAX_BYTES: usize = usize::MAX;
@@ -38,12 +36,14 @@ fn key_text(r: &mut Request, conf: &BackendLoc) -> Vec<u8> {
         return r.eval(template);
     }
     let mut key = Vec::with_capacity(128);
-    (conf.family.key)(r, &mut key);
+    if let Some(write) = conf.family.key {
+        write(r, &mut key);
+    }
     key
 }
 
 /// Answers a request from memory, if a fresh answer is there.
-pub fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
+pub(crate) fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     if !conf.cache.is_on() || !r.body.is_none() || !conf.cache.purge.is_empty() {
         return None;
     }
@@ -63,37 +63,48 @@ pub fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     Some(answer(r, conf, &stored?, true))
 }
 
-/// Looks for an answer; `None`: a server is to be asked.
-pub async fn look(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
+/// What was found.
+pub(crate) enum Found {
+    /// A server is to be asked.
+    Ask,
+    Done(Flow),
+    /// A stale answer will do, and is to be renewed behind it.
+    Renew(Arc<Stored>, Box<State>),
+}
+
+/// Looks for an answer.
+pub(crate) async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
     let purges = lookup::any_true(r, &conf.cache.purge);
     if !purges && r.method.bit() & *conf.cache.methods == 0 {
-        return None;
+        return Found::Ask;
     }
     let store = match lookup::store_of(r, &conf.cache) {
         Ok(Some(store)) => store,
-        Ok(None) => return None,
-        Err(()) => return Some(Flow::Status(500)),
+        Ok(None) => return Found::Ask,
+        Err(()) => return Found::Done(Flow::Status(500)),
     };
     let key_text = key_text(r, conf);
     if r.match_failed() {
-        return Some(Flow::Status(500));
+        return Found::Done(Flow::Status(500));
     }
     if purges {
-        return Some(purge::run(store, key_text).await);
+        return Found::Done(purge::run(store, key_text).await);
     }
     match lookup::look(r, &conf.cache, store, key_text).await {
-        Looked::Ask => None,
+        Looked::Ask => Found::Ask,
         Looked::Answer(stored, status) => {
-            Some(ready(answer(r, conf, &stored, status == Status::Hit), r).await)
+            Found::Done(ready(answer(r, conf, &stored, status == Status::Hit), r).await)
         }
-        Looked::Error(status) => Some(Flow::Status(status)),
-        Looked::Renew(stored, state) => {
-            renew(r, *conf.family, *state);
-            Some(ready(answer(r, conf, &stored, false), r).await)
-        }
-        Looked::Gone => Some(Flow::Status(499)),
-        Looked::Failed => Some(Flow::Status(500)),
+        Looked::Error(status) => Found::Done(Flow::Status(status)),
+        Looked::Renew(stored, state) => Found::Renew(stored, state),
+        Looked::Gone => Found::Done(Flow::Status(499)),
+        Looked::Failed => Found::Done(Flow::Status(500)),
     }
+}
+
+/// Answers with what is stale while it is renewed.
+pub(crate) async fn answer_stale(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>) -> Flow {
+    ready(answer(r, conf, stored, false), r).await
 }
 
 /// Goes on where an answer itself must wait.
@@ -104,47 +115,28 @@ async fn ready(flow: Flow, r: &mut Request) -> Flow {
     }
 }
 
-/// Renews an entry behind its stale answer; without a place for that it stays stale.
-fn renew(r: &Request, family: &'static Family, state: State) {
-    let Some(ticket) = Ticket::take(r) else { return };
-    let mut copy = r.detach();
-    copy.keep_state(state);
-    // As in nginx, a connection that is to be closed is closed once the update has ended: a client
-    // that waits for the end sees the new answer next.
-    let until_then = (!r.keepalive).then(|| Rc::clone(r.conn()));
-    ticket.spawn(async move {
-        let _until_then = until_then;
-        let loc = Rc::clone(copy.loc());
-        // Whatever it ends with, nobody waits for it; the state gives the entry back.
-        let _ = run::pass(&mut copy, &loc, (family.conf)(&loc), Body::None).await;
-        if copy.match_failed() {
-            copy.log(LogLevel::Error, "a stale answer was not renewed: a match was given up");
-        }
-    });
-}
-
 /// Whether the answer to be asked for is kept, and is wanted by somebody even if the client goes.
-pub fn keeps(r: &mut Request, conf: &BackendLoc) -> bool {
+pub(crate) fn keeps(r: &mut Request, conf: &BackendLoc) -> bool {
     conf.cache.stores() || conf.cache.is_on() && r.kept::<State>().is_some_and(|s| s.cacheable)
 }
 
 /// Whether the request goes out as one whose answer may be kept, and as GET in place of HEAD.
-pub fn how_asked(r: &mut Request) -> (bool, bool) {
+pub(crate) fn how_asked(r: &mut Request) -> (bool, bool) {
     r.kept::<State>().map_or((false, false), |s| (s.cacheable, s.as_get))
 }
 
-pub fn is_silent(r: &mut Request) -> bool {
+pub(crate) fn is_silent(r: &mut Request) -> bool {
     r.kept::<State>().is_some_and(|s| s.silent)
 }
 
-pub fn give_up(r: &mut Request) {
+pub(crate) fn give_up(r: &mut Request) {
     if let Some(state) = r.kept::<State>() {
         state.give_up();
     }
 }
 
 /// What the answer's head says about keeping it.
-pub fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Fresh> {
+pub(crate) fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Fresh> {
     if !conf.cache.is_on() || r.kept::<State>().is_none() {
         return None;
     }
@@ -160,7 +152,12 @@ pub fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Fresh> {
 }
 
 /// Where the answer that begins is kept besides being passed on.
-pub fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, buffering: bool) -> Keep {
+pub(crate) fn begin(
+    r: &mut Request,
+    conf: &BackendLoc,
+    fresh: Option<&Fresh>,
+    buffering: bool,
+) -> Keep {
     let mut keep = Keep::new(buffering);
     keep.silent = is_silent(r);
     if let Some(fresh) = fresh {
@@ -184,7 +181,7 @@ pub fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, bufferin
 }
 
 /// An error page of ours takes the answer's place.
-pub fn intercepted(r: &mut Request, conf: &BackendLoc, status: u16) -> Flow {
+pub(crate) fn intercepted(r: &mut Request, conf: &BackendLoc, status: u16) -> Flow {
     if let Some(fresh) = judge(r, conf) {
         let until = fresh.until(&conf.cache, status, clock::wall_secs());
         fill::remember(r, status, until);
@@ -193,7 +190,12 @@ pub fn intercepted(r: &mut Request, conf: &BackendLoc, status: u16) -> Flow {
 }
 
 /// No server has answered: a stale answer may do.
-pub async fn failed(r: &mut Request, conf: &BackendLoc, bit: Option<u32>, status: u16) -> Flow {
+pub(crate) async fn failed(
+    r: &mut Request,
+    conf: &BackendLoc,
+    bit: Option<u32>,
+    status: u16,
+) -> Flow {
     let Some(state) = r.kept::<State>() else { return Flow::Status(status) };
     let stale = state.entry.as_ref().and_then(|e| e.stale.clone());
     let expired = state.status == Some(Status::Expired) && !state.silent;
@@ -214,7 +216,7 @@ pub async fn failed(r: &mut Request, conf: &BackendLoc, bit: Option<u32>, status
 }
 
 /// What was kept takes the place of what a server has answered.
-pub struct Kept {
+pub(crate) struct Kept {
     key: Key,
     stored: Arc<Stored>,
     /// The server has confirmed it: until when it is fresh now.
@@ -222,7 +224,7 @@ pub struct Kept {
 }
 
 /// Whether an answer that is in the cache is better than this one.
-pub fn kept_instead(r: &mut Request, conf: &BackendLoc, bit: Option<u32>) -> Option<Kept> {
+pub(crate) fn kept_instead(r: &mut Request, conf: &BackendLoc, bit: Option<u32>) -> Option<Kept> {
     let is_304 = r.exchange.head.status == 304;
     let state = r.kept::<State>()?;
     if state.status != Some(Status::Expired) {
@@ -266,7 +268,7 @@ fn renewed(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>) -> Option<M
     })
 }
 
-pub async fn answer_kept(r: &mut Request, conf: &BackendLoc, kept: Kept) -> Flow {
+pub(crate) async fn answer_kept(r: &mut Request, conf: &BackendLoc, kept: Kept) -> Flow {
     let silent = is_silent(r);
     if let Some(meta) = kept.renewed {
         let store = r.kept::<State>().and_then(|s| Some(Arc::clone(&s.entry.as_ref()?.store)));
@@ -287,7 +289,8 @@ fn load_head(r: &mut Request, conf: &BackendLoc, stored: &Stored) -> Option<()> 
         Some(head) => head,
         None => {
             let mut head = weir_wire::http1::response::ResponseHead::default();
-            let parsed = conf.family.wire.parser().parse(&stored.head, HEAD_MAX_BYTES, &mut head);
+            let mut parser = ResponseParser::starting(conf.family.start);
+            let parsed = parser.parse(&stored.head, HEAD_MAX_BYTES, &mut head);
             if !matches!(parsed, Ok(ResponseProgress::Complete)) {
                 r.log(LogLevel::Crit, "a cache file contains an invalid header");
                 return None;

@@ -150,7 +150,7 @@ enum Stage {
 
 /// How a head begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Start {
+pub enum Start {
     #[default]
     Http,
     /// With its fields.
@@ -175,14 +175,9 @@ impl ResponseParser {
         ResponseParser::default()
     }
 
-    /// Reads what CGI programs answer with.
-    pub fn cgi() -> Self {
-        ResponseParser { start: Start::Cgi, ..ResponseParser::default() }
-    }
-
-    /// The same, where it may also begin with a status line.
-    pub fn cgi_or_http() -> Self {
-        ResponseParser { start: Start::Either, ..ResponseParser::default() }
+    /// Reads heads that begin so: what CGI programs answer with has no status line, or may have none.
+    pub fn starting(start: Start) -> Self {
+        ResponseParser { start, ..ResponseParser::default() }
     }
 
     pub fn reset(&mut self) {
@@ -488,22 +483,22 @@ mod tests {
             (result, head)
         };
         let buf = b"Status: 404 None\r\nX-A: b\nContent-Length: 3\n\nabc";
-        let (result, head) = parse(buf, ResponseParser::cgi());
+        let (result, head) = parse(buf, ResponseParser::starting(Start::Cgi));
         assert_eq!((result, head.status), (Ok(ResponseProgress::Complete), 404));
         assert_eq!(head.status_line.of(buf), b"404 None");
         assert_eq!((head.content_length, &buf[head.head_len..]), (Some(3), &b"abc"[..]));
-        let (_, head) = parse(b"Status: 200\r\n\r\n", ResponseParser::cgi());
+        let (_, head) = parse(b"Status: 200\r\n\r\n", ResponseParser::starting(Start::Cgi));
         assert_eq!((head.status, head.status_line), (200, Range32::default()));
-        let (_, head) = parse(b"Location: /\r\n\r\n", ResponseParser::cgi());
+        let (_, head) = parse(b"Location: /\r\n\r\n", ResponseParser::starting(Start::Cgi));
         assert_eq!(head.status, 302);
-        let (_, head) = parse(b"X: y\r\n\r\n", ResponseParser::cgi_or_http());
+        let (_, head) = parse(b"X: y\r\n\r\n", ResponseParser::starting(Start::Either));
         assert_eq!(head.status, 200);
         let chunked = b"HTTP/1.0 403 No\r\nTransfer-Encoding: chunked\r\n\r\n";
-        let (_, head) = parse(chunked, ResponseParser::cgi_or_http());
+        let (_, head) = parse(chunked, ResponseParser::starting(Start::Either));
         assert_eq!((head.status, head.chunked, head.connection_close), (403, false, false));
-        let bad = parse(b"Status: abc\r\n\r\n", ResponseParser::cgi()).0;
+        let bad = parse(b"Status: abc\r\n\r\n", ResponseParser::starting(Start::Cgi)).0;
         assert_eq!(bad, Err(ResponseError::InvalidStatus(0)));
-        let more = parse(b"HTTP/1.1 20", ResponseParser::cgi_or_http()).0;
+        let more = parse(b"HTTP/1.1 20", ResponseParser::starting(Start::Either)).0;
         assert_eq!(more, Ok(ResponseProgress::NeedMore));
     }
 

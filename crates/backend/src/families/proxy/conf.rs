@@ -1,52 +1,83 @@
 //! The proxy's own configuration: what HTTP has and other protocols have not.
 
 use super::headers::{HeaderPlan, SetHeader};
-use super::request;
-use super::rewrite::{CookieFlags, Rewrite};
-use super::FAMILY;
-use crate::conf::{BackendConf, BackendLoc};
-use crate::family::Family;
+use super::rewrite::{default_rule, CookieFlags, Rewrite};
+use crate::conf::BackendLoc;
+use crate::target::Schemes;
 use std::sync::Arc;
-use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
+use weir_module::{merge_values, Val};
 use weir_script::template::Template;
 
+/// How URLs of `proxy_pass` begin.
+pub(crate) const SCHEMES: Schemes = Schemes {
+    plain: "http://",
+    tls: Some("https://"),
+    required: true,
+    ports: (80, 443),
+    uri: true,
+};
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HttpVersion {
+pub(crate) enum HttpVersion {
     V10,
     V11,
     V2,
 }
 
 #[derive(Default)]
-pub struct ProxyLoc {
-    pub backend: BackendLoc,
+pub(crate) struct ProxyLoc {
+    pub(crate) backend: BackendLoc,
     /// The location's name that the URI part of `proxy_pass` stands for.
-    pub location: Vec<u8>,
-    pub method: Val<Option<Arc<Template>>>,
-    pub set_headers: Val<Arc<Vec<SetHeader>>>,
-    pub set_body: Val<Option<Arc<Template>>>,
-    pub http_version: Val<HttpVersion>,
+    pub(crate) location: Vec<u8>,
+    pub(crate) method: Val<Option<Arc<Template>>>,
+    pub(crate) set_headers: Val<Arc<Vec<SetHeader>>>,
+    pub(crate) set_body: Val<Option<Arc<Template>>>,
+    pub(crate) http_version: Val<HttpVersion>,
     /// `proxy_redirect off` is false; the rules are the default one when none are given.
-    pub redirect: Val<bool>,
-    pub redirects: Option<Arc<Vec<Rewrite>>>,
-    pub cookie_domains: Val<Arc<Vec<Rewrite>>>,
-    pub cookie_paths: Val<Arc<Vec<Rewrite>>>,
-    pub cookie_flags: Val<Arc<Vec<CookieFlags>>>,
+    pub(crate) redirect: Val<bool>,
+    pub(crate) redirects: Option<Arc<Vec<Rewrite>>>,
+    pub(crate) cookie_domains: Val<Arc<Vec<Rewrite>>>,
+    pub(crate) cookie_paths: Val<Arc<Vec<Rewrite>>>,
+    pub(crate) cookie_flags: Val<Arc<Vec<CookieFlags>>>,
     /// `plan` is made.
-    pub compiled: bool,
+    pub(crate) compiled: bool,
     /// Made from the above when they are merged.
-    pub plan: Arc<HeaderPlan>,
+    pub(crate) plan: Arc<HeaderPlan>,
     /// The same for a request whose answer may be kept.
-    pub cache_plan: Arc<HeaderPlan>,
+    pub(crate) cache_plan: Arc<HeaderPlan>,
 }
 
 impl ProxyLoc {
+    /// Takes over what this level has not set of its own fields.
+    pub(crate) fn merge_own(&mut self, parent: &ProxyLoc) {
+        merge_values!(self, parent;
+            method = None,
+            set_body = None,
+            http_version = HttpVersion::V11,
+            cookie_domains = Arc::default(),
+            cookie_paths = Arc::default(),
+            cookie_flags = Arc::default(),
+        );
+    }
+
+    /// What follows from what both it and the backend's part have taken over.
+    pub(crate) fn settle(&mut self, parent: &ProxyLoc) {
+        self.backend.h2 = *self.http_version == HttpVersion::V2;
+        self.backend.streams_unmeasured = *self.http_version != HttpVersion::V10;
+        self.backend.own_body = self.set_body.is_some() || !*self.backend.pass_request_body;
+        if self.backend.merge_pass(&parent.backend) {
+            self.location.clone_from(&parent.location);
+        }
+        self.merge_redirect(parent);
+        self.merge_headers(parent);
+    }
+
     /// A body may be sent whose length is not known before.
-    pub fn streams_unmeasured(&self) -> bool {
+    pub(crate) fn streams_unmeasured(&self) -> bool {
         self.backend.streams_unmeasured
     }
 
-    pub fn rewrites_cookies(&self) -> bool {
+    pub(crate) fn rewrites_cookies(&self) -> bool {
         !(self.cookie_domains.is_empty()
             && self.cookie_paths.is_empty()
             && self.cookie_flags.is_empty())
@@ -60,7 +91,7 @@ impl ProxyLoc {
         }
         if self.redirects.is_none() {
             self.redirects = parent.redirects.clone().or_else(|| {
-                let rule = request::default_rule(self.backend.pass.as_ref()?, &self.location)?;
+                let rule = default_rule(self.backend.pass.as_ref()?, &self.location)?;
                 Some(Arc::new(vec![rule]))
             });
         }
@@ -77,43 +108,5 @@ impl ProxyLoc {
             self.cache_plan = Arc::new(HeaderPlan::for_cache(&self.set_headers));
         }
         self.compiled = true;
-    }
-}
-
-impl BackendConf for ProxyLoc {
-    const FAMILY: &'static Family = &FAMILY;
-
-    fn backend(&self) -> &BackendLoc {
-        &self.backend
-    }
-
-    fn backend_mut(&mut self) -> &mut BackendLoc {
-        &mut self.backend
-    }
-}
-
-impl ConfType for ProxyLoc {
-    const LEVEL: Level = Level::Location;
-    slot!();
-
-    fn merge(&mut self, parent: &ProxyLoc) -> ConfResult {
-        merge_values!(self, parent;
-            method = None,
-            set_body = None,
-            http_version = HttpVersion::V11,
-            cookie_domains = Arc::default(),
-            cookie_paths = Arc::default(),
-            cookie_flags = Arc::default(),
-        );
-        self.backend.merge(&parent.backend, &FAMILY)?;
-        self.backend.h2 = *self.http_version == HttpVersion::V2;
-        self.backend.streams_unmeasured = *self.http_version != HttpVersion::V10;
-        self.backend.own_body = self.set_body.is_some() || !*self.backend.pass_request_body;
-        if self.backend.merge_pass(&parent.backend) {
-            self.location.clone_from(&parent.location);
-        }
-        self.merge_redirect(parent);
-        self.merge_headers(parent);
-        Ok(())
     }
 }

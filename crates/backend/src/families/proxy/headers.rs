@@ -1,9 +1,9 @@
 //! Which header fields go to the backend: compiled once.
 
+use crate::ask::BodyLength;
 use crate::cache::lookup::Condition;
 use crate::cache::vars as cached;
 use crate::hide::has_name;
-use crate::run::BodyLength;
 use weir_base::bytes::fmt_u64;
 use weir_base::line;
 use weir_core::logger::LogLevel;
@@ -16,9 +16,9 @@ use weir_wire::Range32;
 
 /// One `proxy_set_header`.
 #[derive(Clone, Debug)]
-pub struct SetHeader {
-    pub name: Vec<u8>,
-    pub value: Template,
+pub(crate) struct SetHeader {
+    pub(crate) name: Vec<u8>,
+    pub(crate) value: Template,
 }
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ enum Line {
 
 /// The header of requests to a backend.
 #[derive(Debug, Default)]
-pub struct HeaderPlan {
+pub(crate) struct HeaderPlan {
     /// Instead of the backend's own name.
     host: Option<Template>,
     lines: Vec<Line>,
@@ -90,7 +90,7 @@ impl SetHeader {
 
 impl HeaderPlan {
     /// The plan for a request whose answer may be kept.
-    pub fn for_cache(set: &[SetHeader]) -> HeaderPlan {
+    pub(crate) fn for_cache(set: &[SetHeader]) -> HeaderPlan {
         let is_condition = |h: &&SetHeader| CONDITIONS.iter().any(|(name, _)| h.is(name));
         let others: Vec<_> = set.iter().filter(|h| !is_condition(h)).cloned().collect();
         let mut plan = HeaderPlan::new(&others);
@@ -112,7 +112,7 @@ impl HeaderPlan {
     }
 
     /// The plan with a `TE` of our own, unless one is set.
-    pub fn with_te(set: &[SetHeader], value: Getter) -> HeaderPlan {
+    pub(crate) fn with_te(set: &[SetHeader], value: Getter) -> HeaderPlan {
         let mut plan = HeaderPlan::new(set);
         if !set.iter().any(|h| h.name.eq_ignore_ascii_case(b"TE")) {
             plan.lines.push(Line::Own { name: b"TE: ", value });
@@ -120,7 +120,7 @@ impl HeaderPlan {
         plan
     }
 
-    pub fn new(set: &[SetHeader]) -> HeaderPlan {
+    pub(crate) fn new(set: &[SetHeader]) -> HeaderPlan {
         let mut plan = HeaderPlan::default();
         for name in OWN {
             plan.drop(name);
@@ -149,7 +149,7 @@ impl HeaderPlan {
     }
 
     /// The configuration says what the server is called.
-    pub fn sets_host(&self) -> bool {
+    pub(crate) fn sets_host(&self) -> bool {
         self.host.is_some()
     }
 
@@ -168,7 +168,7 @@ impl HeaderPlan {
     }
 
     /// The `Host` line: what was set, or the backend's own name.
-    pub fn write_host(&self, r: &mut Request, own: &[u8], needed: bool, out: &mut Vec<u8>) {
+    pub(crate) fn write_host(&self, r: &mut Request, own: &[u8], needed: bool, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(b"Host: ");
         let value = out.len();
@@ -186,7 +186,7 @@ impl HeaderPlan {
     }
 
     /// The lines that the configuration sets.
-    pub fn write_lines(&self, r: &mut Request, length: BodyLength, out: &mut Vec<u8>) {
+    pub(crate) fn write_lines(&self, r: &mut Request, length: BodyLength, out: &mut Vec<u8>) {
         for line in &self.lines {
             match line {
                 Line::Text(t) => out.extend_from_slice(t),
@@ -227,7 +227,7 @@ impl HeaderPlan {
     }
 
     /// The client's own fields, but for those that the plan replaces.
-    pub fn write_client(&self, r: &Request, out: &mut Vec<u8>) {
+    pub(crate) fn write_client(&self, r: &Request, out: &mut Vec<u8>) {
         for h in &r.head.headers {
             let name = h.name.of(&r.buf);
             if self.drop_ids & h.id.bit() != 0 && h.id != HeaderId::Other {

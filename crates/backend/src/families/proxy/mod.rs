@@ -4,32 +4,27 @@
 //! variable brings along can neither end a header line nor the request line; an unasked 101 is a 502.
 
 mod conf;
-pub mod headers;
-pub mod request;
+pub(crate) mod headers;
+pub(crate) mod request;
 mod respond;
 mod rewrite;
 mod rows;
-pub mod tunnel;
 mod vars;
 
-use crate::family::{self, conf_of, Family, Wire};
-use crate::rows::{IGNORE, NEXT_HTTP};
-use crate::target::Schemes;
-pub use conf::ProxyLoc;
-pub use respond::copy_rewritten;
+use crate::conf::{module, BackendConf, BackendLoc, Words};
+use crate::family::{Family, Ways};
+use crate::rows::NEXT_HTTP;
+use crate::table::Rows;
+use conf::{ProxyLoc, SCHEMES};
 use weir_http::HttpModule;
+use weir_module::{slot, ConfResult, ConfType, Level};
+use weir_wire::http1::response::Start;
 
-pub static FAMILY: Family = Family {
+/// How it is passed on.
+static FAMILY: Family = Family {
     name: "proxy",
     ssl: "proxy_ssl",
-    wire: Wire::Http,
-    schemes: Schemes {
-        plain: "http://",
-        tls: Some("https://"),
-        required: true,
-        ports: (80, 443),
-        uri: true,
-    },
+    schemes: SCHEMES,
     hidden: &[
         b"Date",
         b"Server",
@@ -41,28 +36,57 @@ pub static FAMILY: Family = Family {
         b"X-Accel-Charset",
     ],
     buffers: true,
-    conf: conf_of::<ProxyLoc>,
     write: request::write_request,
-    key: request::write_key,
+    start: Start::Http,
+    key: Some(request::write_key),
+    ways: Ways {
+        interim: true,
+        passes_want: true,
+        rewrite: Some(respond::copy_rewritten),
+        converts_head: true,
+        ..Ways::PLAIN
+    },
 };
 
+/// `proxy_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
     name: "proxy",
-    rows: rows::ROWS,
-    slots: &[family::slot::<ProxyLoc>()],
+    rows: joined_rows!(
+        rows::ROWS,
+        Rows::<ProxyLoc>::PEER,
+        Rows::<ProxyLoc>::HEADER,
+        Rows::<ProxyLoc>::BUFFER,
+        Rows::<ProxyLoc>::CACHE,
+        Rows::<ProxyLoc>::SSL,
+    ),
     variables: vars::VARIABLES,
-    build: Some(crate::conf::build::<ProxyLoc>),
-    ..HttpModule::EMPTY
+    ..module::<ProxyLoc>()
 };
 
-/// What it has in common with other backends.
-pub const COMMON: [HttpModule; 5] = [
-    family::rows_of("proxy", peer_rows!(ProxyLoc, "proxy_", NEXT_HTTP)),
-    family::rows_of("proxy", header_rows!(ProxyLoc, "proxy_", IGNORE)),
-    family::rows_of("proxy", buffer_rows!(ProxyLoc, "proxy_")),
-    family::rows_of(
-        "proxy_cache",
-        cache_rows!(ProxyLoc, "proxy_", "$scheme$proxy_host$request_uri"),
-    ),
-    family::rows_of("proxy_ssl", ssl_rows!(ProxyLoc, "proxy_", "$proxy_host")),
-];
+impl BackendConf for ProxyLoc {
+    const FAMILY: &'static Family = &FAMILY;
+    const PREFIX: &'static str = "proxy_";
+    const NEXT: &'static Words = NEXT_HTTP;
+    const KEY: &'static str = "$scheme$proxy_host$request_uri";
+    const TLS_NAME: &'static str = "$proxy_host";
+
+    fn backend(&self) -> &BackendLoc {
+        &self.backend
+    }
+
+    fn backend_mut(&mut self) -> &mut BackendLoc {
+        &mut self.backend
+    }
+}
+
+impl ConfType for ProxyLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &ProxyLoc) -> ConfResult {
+        self.merge_own(parent);
+        self.backend.merge(&parent.backend, &FAMILY)?;
+        self.settle(parent);
+        Ok(())
+    }
+}

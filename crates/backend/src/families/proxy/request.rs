@@ -1,9 +1,7 @@
 //! The request as it goes to an HTTP server: its URI and its head.
 
-use super::conf::ProxyLoc;
-use super::rewrite::Rewrite;
-use super::FAMILY;
-use crate::run::{Ask, BodyLength};
+use super::conf::{ProxyLoc, SCHEMES};
+use crate::ask::{Ask, BodyLength};
 use crate::target::{Parts, Pass, Target};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,17 +12,8 @@ use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::Request;
 
-/// `proxy_redirect default`.
-pub fn default_rule(pass: &Pass, location: &[u8]) -> Option<Rewrite> {
-    let Pass::Fixed(fixed) = pass else { return None };
-    Some(match fixed.parts.uri.is_empty() {
-        false => Rewrite::prefix(&fixed.url, location),
-        true => Rewrite::prefix(&[&fixed.url, &b"/"[..]].concat(), b"/"),
-    })
-}
-
 /// The URI that the backend is asked for.
-pub fn write_uri(r: &Request, conf: &ProxyLoc, target: &Target, out: &mut Vec<u8>) {
+pub(crate) fn write_uri(r: &Request, conf: &ProxyLoc, target: &Target, out: &mut Vec<u8>) {
     let uri = &target.parts().uri;
     if matches!(target, Target::Own(_)) && !uri.is_empty() {
         return out.extend_from_slice(uri);
@@ -41,7 +30,7 @@ pub fn write_uri(r: &Request, conf: &ProxyLoc, target: &Target, out: &mut Vec<u8
 }
 
 /// The request's own URI, as it was sent where that is still known.
-pub fn write_own_uri(r: &Request, out: &mut Vec<u8>) {
+pub(crate) fn write_own_uri(r: &Request, out: &mut Vec<u8>) {
     match r.valid_unparsed_uri {
         true => out.extend_from_slice(r.unparsed_uri()),
         false => write_from(r, 0, out),
@@ -61,7 +50,7 @@ fn write_from(r: &Request, cut: usize, out: &mut Vec<u8>) {
 }
 
 /// `proxy_cache_key` where there is none: the server's URL with the request's URI.
-pub fn write_key(r: &mut Request, key: &mut Vec<u8>) {
+pub(crate) fn write_key(r: &mut Request, key: &mut Vec<u8>) {
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<ProxyLoc>();
     let target = match &conf.backend.pass {
@@ -73,7 +62,7 @@ pub fn write_key(r: &mut Request, key: &mut Vec<u8>) {
         }
         Some(Pass::Vars(template)) => {
             let url = r.eval(template);
-            let schemes = &FAMILY.schemes;
+            let schemes = &SCHEMES;
             let (tls, rest) = schemes.split(&url).unwrap_or((false, &url));
             key.extend_from_slice(&url[..url.len() - rest.len()]);
             let usual = schemes.usual_port(tls);
@@ -87,7 +76,7 @@ pub fn write_key(r: &mut Request, key: &mut Vec<u8>) {
 
 /// Writes the head (and a body of the configuration's own) into the exchange. Answers whether the
 /// method is HEAD, whose answer has no body; an empty URI is an error.
-pub fn write_request(r: &mut Request, head: &Ask) -> Result<bool, u16> {
+pub(crate) fn write_request(r: &mut Request, head: &Ask) -> Result<bool, u16> {
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<ProxyLoc>();
     let mut out = std::mem::take(&mut r.exchange.request);
@@ -130,7 +119,7 @@ pub fn write_request(r: &mut Request, head: &Ask) -> Result<bool, u16> {
 }
 
 /// Keeps a request line that variables have made in its line: method and URI, as they stand in `out`.
-pub fn one_line(r: &mut Request, out: &mut Vec<u8>, family: &str) {
+pub(crate) fn one_line(r: &mut Request, out: &mut Vec<u8>, family: &str) {
     if !r.is_computed() || !line::has_controls(out) {
         return;
     }

@@ -8,7 +8,7 @@ use weir_wire::http1::names::ResponseHeaderId as Id;
 use weir_wire::http1::response::ResponseField;
 
 /// Copies `Location`, `Refresh` or `Set-Cookie` the way the directives say.
-pub fn copy_rewritten(r: &mut Request, f: &ResponseField) {
+pub(crate) fn copy_rewritten(r: &mut Request, f: &ResponseField) {
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<ProxyLoc>();
     match f.id {

@@ -1,5 +1,6 @@
 //! `proxy_redirect` and `proxy_cookie_*`: what a backend says of itself, in the client's terms.
 
+use crate::target::Pass;
 use weir_base::bytes::find_ignore_case;
 use weir_core::registry::NamedRegex;
 use weir_core::unknown::regex_match;
@@ -17,25 +18,25 @@ enum Pattern {
 }
 
 /// One rule.
-pub struct Rewrite {
+pub(crate) struct Rewrite {
     pattern: Pattern,
     replacement: Template,
 }
 
 impl Rewrite {
-    pub fn prefix(from: &[u8], to: &[u8]) -> Rewrite {
+    pub(crate) fn prefix(from: &[u8], to: &[u8]) -> Rewrite {
         Rewrite::with_prefix(Template::constant(from), Template::constant(to))
     }
 
-    pub fn with_prefix(from: Template, to: Template) -> Rewrite {
+    pub(crate) fn with_prefix(from: Template, to: Template) -> Rewrite {
         Rewrite { pattern: Pattern::Prefix(from), replacement: to }
     }
 
-    pub fn domain(from: Template, to: Template) -> Rewrite {
+    pub(crate) fn domain(from: Template, to: Template) -> Rewrite {
         Rewrite { pattern: Pattern::Domain(from), replacement: to }
     }
 
-    pub fn regex(regex: NamedRegex, to: Template) -> Rewrite {
+    pub(crate) fn regex(regex: NamedRegex, to: Template) -> Rewrite {
         Rewrite { pattern: Pattern::Regex(Box::new(regex)), replacement: to }
     }
 
@@ -70,25 +71,25 @@ fn first(r: &mut Request, rules: &[Rewrite], value: &[u8], skip: usize) -> Optio
     rules.iter().find_map(|rule| rule.apply(r, value, skip))
 }
 
-pub fn location(r: &mut Request, rules: &[Rewrite], value: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn location(r: &mut Request, rules: &[Rewrite], value: &[u8]) -> Option<Vec<u8>> {
     first(r, rules, value, 0)
 }
 
 /// `Refresh: 5; url=…`
-pub fn refresh(r: &mut Request, rules: &[Rewrite], value: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn refresh(r: &mut Request, rules: &[Rewrite], value: &[u8]) -> Option<Vec<u8>> {
     let at = find_ignore_case(value, b"url=")? + 4;
     first(r, rules, value, at)
 }
 
-pub enum CookieName {
+pub(crate) enum CookieName {
     Exact(Template),
     Regex(Box<NamedRegex>),
 }
 
 /// One `proxy_cookie_flags`.
-pub struct CookieFlags {
-    pub cookie: CookieName,
-    pub flags: Vec<Template>,
+pub(crate) struct CookieFlags {
+    pub(crate) cookie: CookieName,
+    pub(crate) flags: Vec<Template>,
 }
 
 impl CookieFlags {
@@ -114,14 +115,14 @@ impl CookieFlags {
 }
 
 /// The rules for a `Set-Cookie`.
-pub struct CookieRules<'a> {
-    pub domains: &'a [Rewrite],
-    pub paths: &'a [Rewrite],
-    pub flags: &'a [CookieFlags],
+pub(crate) struct CookieRules<'a> {
+    pub(crate) domains: &'a [Rewrite],
+    pub(crate) paths: &'a [Rewrite],
+    pub(crate) flags: &'a [CookieFlags],
 }
 
 /// Rewrites a `Set-Cookie`; `None` when nothing fits.
-pub fn cookie(r: &mut Request, rules: &CookieRules, value: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn cookie(r: &mut Request, rules: &CookieRules, value: &[u8]) -> Option<Vec<u8>> {
     let mut attrs = parse(value);
     attrs.first()?.value.as_ref()?;
     let mut changed = false;
@@ -146,6 +147,15 @@ pub fn cookie(r: &mut Request, rules: &CookieRules, value: &[u8]) -> Option<Vec<
         }
     }
     changed.then(|| write(&attrs))
+}
+
+/// `proxy_redirect default`.
+pub(crate) fn default_rule(pass: &Pass, location: &[u8]) -> Option<Rewrite> {
+    let Pass::Fixed(fixed) = pass else { return None };
+    Some(match fixed.parts.uri.is_empty() {
+        false => Rewrite::prefix(&fixed.url, location),
+        true => Rewrite::prefix(&[&fixed.url, &b"/"[..]].concat(), b"/"),
+    })
 }
 
 #[cfg(test)]

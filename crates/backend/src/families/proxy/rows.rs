@@ -2,8 +2,7 @@
 
 use super::conf::{HttpVersion, ProxyLoc};
 use super::headers::SetHeader;
-use super::request::default_rule;
-use super::rewrite::{CookieFlags, CookieName, Rewrite};
+use super::rewrite::{default_rule, CookieFlags, CookieName, Rewrite};
 use crate::rows::{self, push, shared, PASS};
 use crate::target::Pass;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 
 const HSL: Context = Context::HSL;
 
-pub static ROWS: &[Row] = &[
+pub(crate) static ROWS: &[Row] = &[
     Row::new("proxy_pass", PASS, Arity::ONE, "", "Passes requests to a server.", set_pass)
         .note("A host that is not found is a warning, and a 502 until it is found. Spaces and control characters that variables bring along into the request line are encoded; nginx sends them. A 204 goes on without the Content-Length that RFC 9110 forbids; nginx leaves it."),
     Row::new(

@@ -1,7 +1,6 @@
 //! `$proxy_*`.
 
-use super::conf::ProxyLoc;
-use super::FAMILY;
+use super::conf::{ProxyLoc, SCHEMES};
 use crate::target::{Parts, Pass};
 use std::rc::Rc;
 use weir_base::addr::parse_endpoint;
@@ -11,7 +10,7 @@ use weir_http::module::{VarArg, Variable};
 use weir_http::Request;
 use weir_wire::http1::names::HeaderId;
 
-pub static VARIABLES: &[Variable] = &[
+pub(crate) static VARIABLES: &[Variable] = &[
     Variable::new("proxy_host", |r, _, out| part(r, out, |p| &p.host)),
     Variable::new("proxy_port", |r, _, out| part(r, out, |p| &p.port)),
     Variable::new("proxy_add_x_forwarded_for", add_x_forwarded_for),
@@ -36,7 +35,7 @@ fn part(r: &mut Request, out: &mut Vec<u8>, pick: fn(&Parts) -> &Vec<u8>) -> boo
         }
         Some(Pass::Vars(t)) => {
             let url = r.eval(t);
-            let schemes = &FAMILY.schemes;
+            let schemes = &SCHEMES;
             let Some((tls, rest)) = schemes.split(&url) else { return false };
             let Ok(endpoint) = parse_endpoint(rest, schemes.url()) else { return false };
             out.extend_from_slice(pick(&Parts::new(&endpoint, tls, schemes.usual_port(tls))));

@@ -18,25 +18,25 @@ use weir_tls::x509::chain::Trust;
 use weir_upstream::tls::{ClientTls, Own, Settings, Wanted};
 
 #[derive(Default)]
-pub struct Outgoing {
-    pub places: Places,
-    pub session_reuse: Val<bool>,
-    pub protocols: Val<Protocols>,
-    pub ciphers: Val<String>,
-    pub name: Val<Option<Arc<Template>>>,
-    pub server_name: Val<bool>,
-    pub verify: Val<bool>,
-    pub verify_depth: Val<u64>,
-    pub trusted_certificate: Val<Vec<u8>>,
-    pub crl: Val<Vec<u8>>,
-    pub certificate: Val<Option<Name>>,
-    pub key: Val<Option<Name>>,
-    pub cache: Val<Option<CacheRule>>,
-    pub passwords: Val<Arc<Vec<Vec<u8>>>>,
-    pub commands: Val<Vec<(String, String)>>,
-    pub key_log: Val<Option<PathBuf>>,
+pub(crate) struct Outgoing {
+    pub(crate) places: Places,
+    pub(crate) session_reuse: Val<bool>,
+    pub(crate) protocols: Val<Protocols>,
+    pub(crate) ciphers: Val<String>,
+    pub(crate) name: Val<Option<Arc<Template>>>,
+    pub(crate) server_name: Val<bool>,
+    pub(crate) verify: Val<bool>,
+    pub(crate) verify_depth: Val<u64>,
+    pub(crate) trusted_certificate: Val<Vec<u8>>,
+    pub(crate) crl: Val<Vec<u8>>,
+    pub(crate) certificate: Val<Option<Name>>,
+    pub(crate) key: Val<Option<Name>>,
+    pub(crate) cache: Val<Option<CacheRule>>,
+    pub(crate) passwords: Val<Arc<Vec<Vec<u8>>>>,
+    pub(crate) commands: Val<Vec<(String, String)>>,
+    pub(crate) key_log: Val<Option<PathBuf>>,
     /// HTTP/2 is offered.
-    pub h2: bool,
+    pub(crate) h2: bool,
     loaded: Arc<Loaded>,
     prefix: PathBuf,
     /// Made when the configuration is built, where it is used.
@@ -44,7 +44,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    pub fn merge(&mut self, parent: &Outgoing) {
+    pub(crate) fn merge(&mut self, parent: &Outgoing) {
         self.places.merge(&parent.places);
         merge_values!(self, parent;
             session_reuse = true,
@@ -71,7 +71,7 @@ impl Outgoing {
     }
 
     /// Reads the files and makes what connections begin with. `what` is the directives' prefix.
-    pub fn build(&mut self, cf: &mut Cf, what: &str) -> ConfResult {
+    pub(crate) fn build(&mut self, cf: &mut Cf, what: &str) -> ConfResult {
         self.prefix = cf.conf_prefix.clone();
         let fail = |text: String| Diagnostic::emerg(text);
         let words = Words {
@@ -137,7 +137,7 @@ impl Outgoing {
 
     /// What this request's connection wants; `host` is the server's name unless the configuration
     /// gives another. An error is logged, and nothing can be sent.
-    pub fn wanted(&self, r: &mut Request, host: &[u8]) -> Option<Wanted> {
+    pub(crate) fn wanted(&self, r: &mut Request, host: &[u8]) -> Option<Wanted> {
         let tls = Arc::clone(self.made.as_ref()?);
         let name = match &*self.name {
             Some(template) => r.eval(template),

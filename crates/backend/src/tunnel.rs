@@ -1,19 +1,18 @@
 //! After `101 Switching Protocols`: bytes both ways until one side is done.
 
-use crate::run::{done, Answer, Run};
+use crate::conf::BackendLoc;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_core::logger::LogLevel;
 use weir_core::socket_errors;
-use weir_core::Connection;
-use weir_core::Session;
-use weir_http::{Flow, Request};
+use weir_core::{Connection, Session};
+use weir_http::module::FilterResult;
+use weir_http::Request;
 use weir_runtime::clock;
 use weir_runtime::timer::LazyTimer;
 use weir_upstream::link::{error_text, Link};
-use weir_upstream::reply::BodyReader;
 
 /// How a tunnel ended.
 enum End {
@@ -65,19 +64,17 @@ impl Pipe {
     }
 }
 
-pub async fn run(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow {
+/// Sends the head and passes bytes on until it is over. An error: the head could not be sent.
+pub(crate) async fn run(r: &mut Request, conf: &BackendLoc, link: &mut Link) -> FilterResult {
     r.upgraded = true;
     r.keepalive = false;
     r.out.content_length = None;
-    if r.send_header().is_err() {
-        return Flow::Close;
-    }
+    r.send_header()?;
     let conn = Rc::clone(r.conn());
     conn.set_nodelay();
-    answer.link.stream.set_nodelay(true);
+    link.stream.set_nodelay(true);
     let from = r.exchange.head_at + r.exchange.head.head_len;
     let early = r.exchange.reply.split_off(from.min(r.exchange.reply.len()));
-    let conf = run.conf();
     let mut tunnel = Tunnel {
         conn,
         room: *conf.buffer_size as usize,
@@ -92,7 +89,7 @@ pub async fn run(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     };
     tunnel.conn.out.borrow_mut().write(|t| t.extend_from_slice(&early));
     let mut down_eof = false;
-    let end = poll_fn(|cx| tunnel.poll(cx, &mut answer.link, &mut down_eof)).await;
+    let end = poll_fn(|cx| tunnel.poll(cx, link, &mut down_eof)).await;
     if let Some(state) = r.upstream.last_mut() {
         state.bytes_received += tunnel.received - early.len() as u64;
         state.response_length = tunnel.received;
@@ -101,10 +98,8 @@ pub async fn run(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
         tunnel.conn.give_up_sending();
     }
     log_end(r, &end);
-    let reader = BodyReader::new(&r.exchange.head, false);
     r.sent += tunnel.received;
-    done(r, run, answer, &reader);
-    Flow::Ok
+    Ok(())
 }
 
 struct Tunnel {

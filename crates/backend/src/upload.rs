@@ -1,0 +1,77 @@
+//! The client's body on its way to a server.
+
+use crate::ask::BodyLength;
+use crate::conf::BackendLoc;
+use std::future::Future;
+use std::rc::Rc;
+use std::task::Poll;
+use weir_core::temp::TempFile;
+use weir_http::body::{self, BodyError};
+use weir_http::Request;
+
+/// The client's body on its way to the server.
+pub(crate) enum Body {
+    None,
+    Memory,
+    File(Rc<TempFile>),
+    /// Passed on as it arrives.
+    Stream,
+}
+
+/// The length that it has there.
+pub(crate) fn length(r: &Request, conf: &BackendLoc, chunked: bool) -> BodyLength {
+    if r.body.is_none() || !*conf.pass_request_body {
+        return BodyLength::None;
+    }
+    match chunked {
+        true => BodyLength::Chunked,
+        false => BodyLength::Known(r.body.announced().unwrap_or(r.body.length)),
+    }
+}
+
+/// Reads the client's body, unless it is to be passed on as it comes.
+pub(crate) async fn take(r: &mut Request, conf: &BackendLoc) -> Result<Body, BodyError> {
+    let own = conf.own_body;
+    let streamed =
+        !*conf.request_buffering && !own && (conf.streams_unmeasured || !r.body.is_chunked());
+    match streamed && !r.body.complete {
+        true if !take_what_is_there(r).await? => return Ok(Body::Stream),
+        true => {}
+        false => body::read_all(r).await?,
+    }
+    Ok(match &r.body.file {
+        _ if own => Body::None,
+        Some(file) => Body::File(Rc::clone(file)),
+        None if r.body.memory.is_empty() => Body::None,
+        None => Body::Memory,
+    })
+}
+
+/// Takes the part of the body that has already come; whether it is all of it.
+async fn take_what_is_there(r: &mut Request) -> Result<bool, BodyError> {
+    let loc = Rc::clone(r.loc());
+    let most = *loc.core.client_body_buffer_size as usize;
+    while r.body.memory.len() < most {
+        let Some(piece) = at_once(body::next(r)).await else { return Ok(false) };
+        match piece? {
+            Some(bytes) => r.body.memory.extend_from_slice(&bytes),
+            None => {
+                r.body.complete = true;
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// What a future gives without waiting.
+pub(crate) async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|cx| {
+        Poll::Ready(match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        })
+    })
+    .await
+}
