@@ -9,8 +9,10 @@ mod der;
 mod dns;
 mod handover;
 mod heads;
+mod hello;
 mod http;
 mod http2;
+mod mail;
 mod proxy;
 mod reply;
 mod requests;
@@ -43,6 +45,13 @@ pub const TARGETS: &[Target] = &[
     http2::TARGET,
     requests::TARGET,
     proxy::TARGET,
+    proxy::WRITTEN,
+    hello::TARGET,
+    mail::POP3,
+    mail::IMAP,
+    mail::SMTP,
+    mail::ANSWER,
+    mail::SERVER,
     backend::FASTCGI,
     backend::MEMCACHED,
     reply::TARGET,

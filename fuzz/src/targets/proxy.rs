@@ -2,7 +2,11 @@
 
 use super::Target;
 use crate::random::Random;
-use weir_wire::proxy_protocol::{parse, shown, tlv, Parsed, MAX_BYTES};
+use std::net::{IpAddr, SocketAddr};
+use weir_base::crc32c::crc32c;
+use weir_wire::proxy_protocol::{
+    parse, shown, tlv, write_v2, Parsed, TlsFacts, Transport, MAX_BYTES,
+};
 
 pub const TARGET: Target = Target {
     name: "proxy protocol",
@@ -37,4 +41,44 @@ fn check(buf: &[u8], random: &mut Random) {
     for name in ["ssl_verify", "ssl_cn", "alpn", "0x20"] {
         let _ = client.as_ref().map(|client| tlv(&client.tlvs, name));
     }
+}
+
+pub const WRITTEN: Target = Target {
+    name: "proxy protocol, written",
+    seeds: &[b"abcdabcd h.test", b"0123456789abcdef0123456789abcdef h.test"],
+    pieces: &[b"\0", b"\xff\xff\x0a\0\0\x01", b"x"],
+    check: written,
+};
+
+/// What is written is read back, with its addresses, its text and its checksum.
+fn written(buf: &[u8], random: &mut Random) {
+    let ip = |from: &[u8]| -> Option<IpAddr> {
+        match from.first_chunk::<16>() {
+            Some(bytes) => Some(IpAddr::from(*bytes)),
+            None => from.first_chunk::<4>().map(|bytes| IpAddr::from(*bytes)),
+        }
+    };
+    let half = buf.len() / 2;
+    let (Some(from), Some(to)) = (ip(&buf[..half]), ip(&buf[half..])) else { return };
+    let addresses = (SocketAddr::new(from, 1), SocketAddr::new(to, 65535));
+    let text = buf.repeat(1 + random.below(3));
+    let facts = TlsFacts { server_name: &text, cipher: buf, ..TlsFacts::default() };
+    let mut out = Vec::new();
+    let done = write_v2(Some(addresses), Transport::Stream, Some(&facts), &mut out);
+    assert_eq!(done.is_err(), out.is_empty());
+    if done.is_err() {
+        return assert!(text.len() + buf.len() > MAX_BYTES - 200);
+    }
+    let Ok(Parsed::Header { len, client: Some(client) }) = parse(&out) else { panic!("{out:?}") };
+    assert_eq!((len, client.source_port, client.destination_port), (out.len(), 1, 65535));
+    let same = |text: &str, ip: IpAddr| {
+        text.parse().map(|found: IpAddr| found.to_canonical()) == Ok(ip.to_canonical())
+    };
+    assert!(same(&client.source, from) && same(&client.destination, to));
+    assert_eq!(tlv(&client.tlvs, "authority"), Ok(Some(text)));
+    assert_eq!(tlv(&client.tlvs, "ssl_cipher"), Ok(Some(buf.to_vec())));
+    let at = out.len() - 4;
+    let crc = out.split_off(at);
+    out.extend_from_slice(&[0; 4]);
+    assert_eq!(crc, crc32c(&out).to_be_bytes());
 }
