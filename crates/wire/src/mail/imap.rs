@@ -2,7 +2,7 @@
 //!
 //! A command ends with its last line: a literal before that is part of it. As in nginx the end of
 //! the line ends a quoted string that was not closed; unlike there it does not go on in the next
-//! command, and a literal of no bytes is an empty argument.
+//! command, a literal of no bytes is an empty argument, and every BAD has the command's tag.
 
 use super::{AuthMethods, Lists, Progress, Verdict};
 use crate::scan::{Range32, CR, LF};

@@ -1,10 +1,10 @@
 //! POP3 (RFC 1939), with its extensions for capabilities (RFC 2449), authentication (RFC 1734,
 //! RFC 5034) and TLS (RFC 2595).
 
-use super::lines::{self, Verb};
+use super::lines::Verb;
 use super::{sasl, AuthMethods, Lists, StartTls};
 
-/// What nginx reads a command into; there is no directive for it.
+/// A command's line; nginx reads it into so much, and has no directive for it.
 pub const COMMAND_MAX_BYTES: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,11 +95,6 @@ pub fn offered(methods: AuthMethods) -> AuthMethods {
 /// Between USER and PASS the list is the one without STLS.
 pub fn capa(lists: &Lists, starttls: StartTls, tls: bool, named: bool) -> &[u8] {
     lists.of(starttls, tls || named)
-}
-
-/// Reads POP3's commands.
-pub fn reader() -> lines::Reader {
-    lines::Reader::new(COMMAND_MAX_BYTES)
 }
 
 #[cfg(test)]

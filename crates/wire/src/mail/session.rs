@@ -15,7 +15,7 @@ pub struct Settings {
     pub server_name: Vec<u8>,
     pub methods: AuthMethods,
     pub starttls: StartTls,
-    /// So many invalid commands end a session.
+    /// So many commands that are none end a session.
     pub max_errors: u32,
     /// `imap_client_buffer`, `smtp_client_buffer`; POP3's is [`pop3::COMMAND_MAX_BYTES`].
     pub command_max_bytes: usize,

@@ -249,6 +249,52 @@ mod tests {
         assert_eq!(read(&out), None);
     }
 
+    /// What nginx 1.31 has sent.
+    #[test]
+    fn the_same_bytes_as_nginx() {
+        let facts = TlsFacts {
+            server_name: b"a.test",
+            alpn: b"imap",
+            version: b"TLSv1.3",
+            cipher: b"TLS_AES_256_GCM_SHA384",
+            signature_algorithm: b"ecdsa-with-SHA256",
+            key_algorithm: b"EC256",
+            client_certificate: Some(ClientCertificate {
+                common_name: b"cl",
+                resumed: false,
+                verdict: 0,
+            }),
+        };
+        for (addresses, tls, bytes) in [
+            (
+                pair("127.0.0.1:47704", "127.0.0.1:46137"),
+                None,
+                "211100137f0000017f000001ba58b439030004a54f3fab",
+            ),
+            (
+                pair("[::1]:34364", "[::1]:46137"),
+                None,
+                "2121002b00000000000000000000000000000001000000000000000000000000\
+                 00000001863cb439030004f6f5bbaa",
+            ),
+            (None, None, "20000007030004a9b87e8f"),
+            (
+                pair("127.0.0.1:53306", "127.0.0.1:53055"),
+                Some(&facts),
+                "2111006f7f0000017f000001d03acf3f020006612e74657374010004696d6170\
+                 2000490700000000210007544c5376312e33220002636c230016544c535f4145\
+                 535f3235365f47434d5f53484133383424001165636473612d776974682d5348\
+                 413235362500054543323536030004aea67cbc",
+            ),
+        ] {
+            let mut out = Vec::new();
+            write_v2(addresses, Transport::Stream, tls, &mut out).unwrap();
+            let mut hex = Vec::new();
+            weir_base::bytes::push_hex(&mut hex, out.strip_prefix(SIGNATURE).unwrap());
+            assert_eq!(String::from_utf8(hex).unwrap(), bytes);
+        }
+    }
+
     /// A checksum of the header with zeros in its place.
     #[test]
     fn the_checksum_is_right() {
