@@ -20,8 +20,7 @@ use weir_http::generation::{HttpConf, LocationConf};
 use weir_http::{HttpModule, Request};
 use weir_module::{merge_values, ConfResult, ConfType, Diagnostic, SlotVtable, Slots, Val};
 use weir_script::template::Template;
-use weir_upstream::link::SocketOptions;
-use weir_upstream::UpstreamMain;
+use weir_upstream::{SocketOptions, UpstreamMain};
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
 

@@ -3,10 +3,10 @@
 
 use crate::family::Family;
 use crate::fault::Fault;
+use crate::link::decoder::{Aside, Decoder};
 use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::Request;
-use weir_upstream::decoder::{Aside, Decoder};
 
 /// Logs what a server said besides its answer, and gives it back with how many bytes of the answer
 /// came before it.

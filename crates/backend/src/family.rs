@@ -6,10 +6,10 @@
 //! wraps around them is taken off by the link's decoder, where they are read.
 
 use crate::ask::Ask;
+use crate::link::decoder::Wrapping;
+use crate::link::Link;
 use crate::target::Schemes;
 use weir_http::Request;
-use weir_upstream::decoder::Wrapping;
-use weir_upstream::link::Link;
 use weir_wire::http1::response::{ResponseField, Start};
 
 /// A protocol that requests are passed on by.

@@ -6,7 +6,7 @@ use weir_core::logger::LogLevel;
 use weir_core::{socket_errors, Session};
 use weir_http::body::BodyError;
 use weir_http::Request;
-use weir_upstream::link::error_text;
+use weir_upstream::error_text;
 
 pub(crate) const SENDING: &str = "sending request to upstream";
 pub(crate) const READING: &str = "reading response header from upstream";

@@ -1,10 +1,10 @@
 //! Requests over HTTP/2: the head that was written for HTTP/1 becomes fields, so that both have
 //! the same rules for what is sent.
 
+use crate::link::h2::{is_of_connection, Source};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::rc::Rc;
 use weir_core::temp::TempFile;
-use weir_upstream::h2::{is_of_connection, Source};
 use weir_wire::http2::hpack;
 
 /// A head as HTTP/1 text.

@@ -14,6 +14,9 @@ use crate::conf::BackendLoc;
 use crate::decoder;
 use crate::fault::{Fault, Reading};
 use crate::kept::Keep;
+use crate::link::h2::Rest;
+use crate::link::reply::{BadBody, BodyReader};
+use crate::link::Link;
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
 use std::pin::pin;
@@ -24,9 +27,7 @@ use weir_http::body;
 use weir_http::{output, Buf, Chain, ClientWatch, Request};
 use weir_runtime::clock;
 use weir_runtime::timer::LazyTimer;
-use weir_upstream::h2::Rest;
-use weir_upstream::link::{Link, LinkError};
-use weir_upstream::reply::{BadBody, BodyReader};
+use weir_upstream::LinkError;
 
 /// For filters and HTTP/2: larger pieces are passed on where they are instead of being copied.
 const COPY_MAX_BYTES: usize = 16 * 1024;
@@ -87,7 +88,7 @@ pub(crate) async fn run(
     let mut first = std::mem::take(&mut r.exchange.reply);
     let from = r.exchange.head_at + r.exchange.head.head_len;
     relay.hear(r, link);
-    relay.reader.follow(link);
+    link.tell(relay.reader);
     let taken = relay.take(r, &mut first, from);
     let done = match taken {
         Ok(()) => relay.emit_first(r, &mut first, from),
@@ -312,7 +313,7 @@ impl Relay<'_, '_> {
             self.reader.done = true;
         }
         self.hear(r, link);
-        self.reader.follow(link);
+        link.tell(self.reader);
         self.take(r, buf, 0)?;
         if !buf.is_empty() || self.reader.done {
             self.put(r, buf, limited)?;

@@ -9,27 +9,27 @@ use crate::conf::{conf_of, BackendConf, BackendLoc, ConfOf};
 use crate::exchange;
 use crate::fault::Fault;
 use crate::kept::{self, Found};
+use crate::link::reply::BodyReader;
+use crate::link::{Link, H2_MARK};
 use crate::sending::Sent;
+use crate::sticky::{Client, Sticky};
 use crate::target::{self, Target};
 use crate::upload::{self, Body};
 use crate::{relay, respond, tunnel};
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
+use weir_core::timing::UpstreamState;
 use weir_core::{LocalFuture, Session};
 use weir_http::body::BodyError;
 use weir_http::client_watch::unless_client_goes;
 use weir_http::detached::Ticket;
 use weir_http::generation::Location;
-use weir_http::timing::UpstreamState;
 use weir_http::{Flow, Request};
 use weir_runtime::clock;
 use weir_tls::TlsError;
-use weir_upstream::balance::Key;
-use weir_upstream::group::{Lease, WorkerGroup};
-use weir_upstream::link::{Link, LinkError, SecureError, SocketOptions, H2_MARK};
-use weir_upstream::peers::Choice;
-use weir_upstream::reply::BodyReader;
-use weir_upstream::tls::Wanted;
+use weir_upstream::{
+    Choice, Key, Lease, Link as Base, LinkError, SecureError, SocketOptions, Wanted, WorkerGroup,
+};
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
 
@@ -40,6 +40,8 @@ struct Run<'a> {
     group: Rc<WorkerGroup>,
     choice: Choice,
     key: Key,
+    /// What the group's `sticky` knows of the client.
+    client: Client,
     options: SocketOptions,
     /// TLS to the servers, when they are named with https.
     tls: Option<Wanted>,
@@ -88,7 +90,7 @@ impl<'a> Run<'a> {
 
 /// A server that has answered.
 struct Answer {
-    link: Box<Link>,
+    link: Link,
     lease: Lease,
     /// The whole request has been sent.
     request_sent: bool,
@@ -169,9 +171,11 @@ async fn pass(r: &mut Request, loc: &Rc<Location>, conf: &BackendLoc, body: Body
         },
     };
     let chunked = matches!(body, Body::Stream) && r.body.is_chunked();
+    let client = group.sticky::<Sticky>().map(|sticky| sticky.client(r)).unwrap_or_default();
     let mut run = Run {
-        choice: Choice::new(group.peers()),
-        key: Key::new(&group.shape, r),
+        choice: group.choice(),
+        key: group.key(r),
+        client,
         options,
         tls,
         body,
@@ -231,6 +235,9 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
         false => clock::mono_ms(),
     };
     let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
+    if let Some(sticky) = run.group.sticky::<Sticky>() {
+        sticky.ask(&run.client, &mut run.choice);
+    }
     let lease = run.group.pick(&mut run.choice, &mut run.key);
     let peer = match &lease {
         Some(lease) => run.group.name_of(lease.peer),
@@ -241,8 +248,8 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
         r.log(LogLevel::Error, "no live upstreams while connecting to upstream");
         return Err(failed(r, run, None, None, next::NO_LIVE));
     };
-    if let Some(sticky) = &run.group.shape.sticky {
-        sticky.chosen(r, &mut run.key.client, &lease);
+    if let Some(sticky) = run.group.sticky::<Sticky>() {
+        sticky.chosen(r, &mut run.client, &lease);
     }
     let version = if run.conf.h2 { H2_MARK } else { 0 };
     let mark = run.tls.as_ref().map_or(0, |t| t.mark) ^ version;
@@ -251,7 +258,7 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
         .group
         .take_idle(lease.peer, run.tag(), mark)
         .filter(|link| !risky || link.is_surely_quiet());
-    let mut link = match idle {
+    let mut link = match idle.map(Link::from) {
         Some(mut link) => {
             link.reused = true;
             link
@@ -292,14 +299,14 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
     }
 }
 
-async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Box<Link>, Fault> {
+async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Link, Fault> {
     let conf = run.conf();
     let addr = &lease.config().addr;
     let timeout = *conf.connect_timeout;
-    let connecting = Link::connect(addr, &run.options, timeout);
+    let connecting = Base::connect(addr, &run.options, timeout);
     match unless_client_goes(r, run.ignores_abort(), connecting).await {
         None => Err(Fault::ClientGone),
-        Some(Ok(link)) => secure(r, run, link).await,
+        Some(Ok(link)) => secure(r, run, link.into()).await,
         Some(Err(LinkError::Timeout)) => Err(Fault::Timeout("connecting to upstream")),
         Some(Err(LinkError::Io(e))) => Err(Fault::Connect(e)),
         Some(Err(LinkError::Protocol(text))) => Err(Fault::Protocol(text)),
@@ -307,7 +314,7 @@ async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Box<Li
 }
 
 /// Puts TLS on a fresh connection, where it is wanted.
-async fn secure(r: &mut Request, run: &Run<'_>, mut link: Box<Link>) -> Result<Box<Link>, Fault> {
+async fn secure(r: &mut Request, run: &Run<'_>, mut link: Link) -> Result<Link, Fault> {
     let Some(wanted) = &run.tls else { return Ok(link) };
     const DOING: &str = "SSL handshaking to upstream";
     let conf = run.conf();
@@ -331,7 +338,7 @@ fn give_up(
     r: &mut Request,
     run: &mut Run,
     lease: Lease,
-    link: Option<Box<Link>>,
+    link: Option<Link>,
     fault: Fault,
 ) -> Option<u16> {
     let name = run.group.name_of(lease.peer);
@@ -339,7 +346,7 @@ fn give_up(
     match fault.next_bit() {
         Ok(bit) => failed(r, run, Some(lease), link, bit),
         Err(status) => {
-            finish_state(r, run, link.as_deref());
+            finish_state(r, run, link.as_ref());
             Some(status)
         }
     }
@@ -350,10 +357,10 @@ fn failed(
     r: &mut Request,
     run: &mut Run,
     lease: Option<Lease>,
-    link: Option<Box<Link>>,
+    link: Option<Link>,
     bit: u32,
 ) -> Option<u16> {
-    finish_state(r, run, link.as_deref());
+    finish_state(r, run, link.as_ref());
     let harmless = bit & (next::HTTP_403 | next::HTTP_404) != 0;
     if let Some(lease) = lease {
         if lease.release(&mut run.choice, !harmless) {
@@ -459,8 +466,8 @@ async fn answered(r: &mut Request, run: &mut Run<'_>, answer: Answer) -> Option<
 
 async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow {
     answer.lease.header_came(r.upstream.last().and_then(|s| s.header_ms));
-    if let Some(sticky) = &run.group.shape.sticky {
-        sticky.answered(r, &run.key.client, &answer.lease);
+    if let Some(sticky) = run.group.sticky::<Sticky>() {
+        sticky.answered(r, &run.client, &answer.lease);
     }
     let conf = run.conf;
     let fresh = kept::judge(r, conf);
@@ -574,12 +581,12 @@ fn done(r: &mut Request, run: &mut Run, answer: Answer, reader: &BodyReader) {
     if let Some(state) = r.upstream.last() {
         lease.took(state.header_ms, state.response_ms);
     }
-    if let Some(sticky) = &run.group.shape.sticky {
-        sticky.ended(r, &run.key.client, &lease);
+    if let Some(sticky) = run.group.sticky::<Sticky>() {
+        sticky.ended(r, &run.client, &lease);
     }
     if keep {
         let closing = r.conn().worker.closing.get();
-        run.group.put_idle(link, lease.peer, run.tag(), closing);
+        run.group.put_idle(link.into_base(), lease.peer, run.tag(), closing);
     }
     lease.release(&mut run.choice, false);
 }

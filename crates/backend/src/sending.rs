@@ -4,11 +4,11 @@
 use crate::conf::BackendLoc;
 use crate::family::Frame;
 use crate::h2;
+use crate::link::h2::Rest;
 use crate::upload::Body;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use weir_core::temp::TempFile;
-use weir_upstream::h2::Rest;
 use weir_wire::http1::chunked;
 
 /// Read at once from a body in a file.

@@ -12,9 +12,7 @@ use weir_http::Request;
 use weir_resolve::message::error_text;
 use weir_resolve::{Failed, Question};
 use weir_script::template::Template;
-use weir_upstream::group::{self, WorkerGroup};
-use weir_upstream::peers::{Peer, PeerAddr};
-use weir_upstream::{UpstreamMain, UpstreamRef};
+use weir_upstream::{ad_hoc, Peer, PeerAddr, UpstreamMain, UpstreamRef, WorkerGroup};
 
 /// How the URLs of a family begin.
 pub(crate) struct Schemes {
@@ -226,7 +224,7 @@ async fn group_of(
         Host::Unix(path) => one(PeerAddr::Unix(weir_runtime::fs::bytes_path(path))),
         Host::Name(_) | Host::Any => resolve(r, url.host_text, port, ignore_abort).await?,
     };
-    Ok(group::ad_hoc(url.host_text, peers))
+    Ok(ad_hoc(url.host_text, peers))
 }
 
 async fn resolve(

@@ -15,7 +15,7 @@ use weir_tls::load;
 use weir_tls::offer::{Protocols, Words};
 use weir_tls::rustls::KeyLog;
 use weir_tls::x509::chain::Trust;
-use weir_upstream::tls::{ClientTls, Own, Settings, Wanted};
+use weir_upstream::{ClientTls, Own, Settings, Wanted};
 
 #[derive(Default)]
 pub(crate) struct Outgoing {

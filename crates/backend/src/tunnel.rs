@@ -1,6 +1,7 @@
 //! After `101 Switching Protocols`: bytes both ways until one side is done.
 
 use crate::conf::BackendLoc;
+use crate::link::Link;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use weir_http::module::FilterResult;
 use weir_http::Request;
 use weir_runtime::clock;
 use weir_runtime::timer::LazyTimer;
-use weir_upstream::link::{error_text, Link};
+use weir_upstream::error_text;
 
 /// How a tunnel ended.
 enum End {

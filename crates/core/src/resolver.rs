@@ -2,7 +2,7 @@
 
 use crate::logger::{ErrorLog, LogLevel};
 use std::sync::Arc;
-use weir_module::{ArgsExt, ConfResult, Directive};
+use weir_module::{ArgsExt, ConfResult, Diagnostic, Directive};
 use weir_resolve::{Resolver, ResolverConf};
 
 /// What the rows say of `status_zone=`.
@@ -14,6 +14,17 @@ pub fn parse(d: &Directive) -> ConfResult<Arc<Resolver>> {
     let args: Vec<&[u8]> = d.args.iter().map(|w| &*w.text).collect();
     let conf = ResolverConf::parse(&args).map_err(|text| d.fail(text))?;
     Ok(Arc::new(Resolver::new(conf)))
+}
+
+/// Looks up its name servers.
+///
+/// # Errors
+///
+/// One of them has no address.
+pub fn look_up(resolver: &Resolver) -> ConfResult {
+    resolver
+        .build()
+        .map_err(|name| Diagnostic::emerg(format!("host not found in resolver \"{name}\"")))
 }
 
 /// Lines about its name servers go to this log, unless they have one already.

@@ -8,11 +8,13 @@ use std::rc::Rc;
 use weir_core::logger::ErrorLog;
 use weir_core::registry::{self, NamedRegex, VarRegistry};
 use weir_core::session::{Part, Session};
+use weir_core::timing::UpstreamState;
 use weir_core::values::Values;
 use weir_core::variables::VarDef;
 use weir_core::{ClientAddr, Connection};
 use weir_module::{Cf, Context, Diagnostic, Directive, Slots};
 use weir_script::template::{Template, VarId};
+use weir_upstream::{Asks, Until};
 
 impl Part<Request> for Http {
     fn main(&self) -> &Slots {
@@ -72,6 +74,20 @@ impl Session for Request {
 
     fn is_answered(&self) -> bool {
         self.header_sent || self.values.unknown.is_over()
+    }
+}
+
+impl Asks for Request {
+    const UPSTREAM: Context = Context::UPSTREAM;
+    const USUAL_PORT: Option<u16> = Some(80);
+    const STICKY: bool = true;
+    const REUSES: bool = true;
+    const HEADS: bool = true;
+    const TIMES: &'static [(&'static str, Until)] =
+        &[("header", Until::Header), ("last_byte", Until::LastByte)];
+
+    fn asked(&self) -> &[UpstreamState] {
+        &self.upstream
     }
 }
 

@@ -3,16 +3,13 @@
 //! The hashes are nginx's, bit for bit, so that a change from one to the other moves no client to
 //! another server.
 
-use crate::group::Shape;
+use crate::asks::Asks;
 use crate::least_time::LeastTime;
 use crate::peers::{
     self, hinted, take, usable, weigh, with_backup, Choice, PeerId, PeerState, Peers, State,
 };
-use crate::sticky::Client;
 use std::net::IpAddr;
 use std::sync::Arc;
-use weir_core::Session;
-use weir_http::Request;
 use weir_script::template::Template;
 
 /// After so many misses a hash gives up and round robin goes on.
@@ -22,7 +19,7 @@ const POINTS_EACH: usize = 160;
 
 /// How an upstream chooses.
 #[derive(Clone, Debug, Default)]
-pub enum Method {
+pub(crate) enum Method {
     #[default]
     RoundRobin,
     LeastConn,
@@ -37,7 +34,7 @@ pub enum Method {
 
 impl Method {
     /// The methods that know no backup servers.
-    pub fn refuses_backup(&self) -> bool {
+    pub(crate) fn refuses_backup(&self) -> bool {
         !matches!(self, Method::RoundRobin | Method::LeastConn | Method::LeastTime(_))
     }
 }
@@ -49,25 +46,21 @@ pub struct Key {
     hash: u32,
     rehash: u32,
     tries: u32,
-    /// What `sticky` knows of the client.
-    pub client: Client,
 }
 
 impl Key {
-    pub fn new(shape: &Shape, r: &mut Request) -> Key {
+    /// What the method asks of a session.
+    pub(crate) fn new<S: Asks>(method: &Method, s: &mut S) -> Key {
         let mut key = Key::default();
-        if let Some(sticky) = &shape.sticky {
-            key.client = sticky.client(r);
-        }
-        match &shape.method {
-            Method::Hash(t) => key.text = r.eval(t),
+        match method {
+            Method::Hash(t) => key.text = s.eval(t),
             Method::Consistent(t, ring) => {
-                key.text = r.eval(t);
+                key.text = s.eval(t);
                 key.hash = ring.find(crc32(&[&key.text]));
             }
             Method::IpHash => {
                 key.hash = 89;
-                key.text = match r.client().ip() {
+                key.text = match s.client().ip() {
                     Some(IpAddr::V4(a)) => a.octets()[..3].to_vec(),
                     Some(IpAddr::V6(a)) => a.octets().to_vec(),
                     None => vec![0; 3],
@@ -80,7 +73,7 @@ impl Key {
 }
 
 /// Chooses by the method; `None` when no server is left.
-pub fn pick(
+pub(crate) fn pick(
     method: &Method,
     peers: &Peers,
     state: &mut State,
@@ -229,10 +222,10 @@ fn random(
 
 /// The points of `hash … consistent`: ketama's ring, as Cache::Memcached::Fast has it.
 #[derive(Debug, Default)]
-pub struct Ring(Vec<(u32, Box<[u8]>)>);
+pub(crate) struct Ring(Vec<(u32, Box<[u8]>)>);
 
 impl Ring {
-    pub fn new(peers: &Peers) -> Ring {
+    pub(crate) fn new(peers: &Peers) -> Ring {
         let mut points: Vec<(u32, Box<[u8]>)> = Vec::new();
         for peer in &peers.primary.peers {
             let (host, port) = host_and_port(&peer.server);

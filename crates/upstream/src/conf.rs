@@ -1,29 +1,14 @@
-//! `upstream { … }`: its directives, and the groups they become.
-//!
-//! Differences from nginx: a name that is not found is a warning (see `names`); a `zone` keeps what
-//! it knows of the servers over a reload that does not change them, and so does the pool of idle
-//! connections of a shared (`keepalive N`) upstream.
+//! `upstream { … }` as read, and the groups of a configuration that has been built.
 
 use crate::balance::Method;
-use crate::group::{Group, KeepAlive};
-use crate::least_time::LeastTime;
+use crate::group::{Group, KeepAlive, Sticky};
 use crate::live::Live;
-use crate::names;
-use crate::peers::Peers;
-use crate::sticky;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
-use weir_base::units;
+use weir_base::addr::{Endpoint, Host};
 use weir_conf::Position;
-use weir_core::zones::ZoneNames;
-use weir_http::build::Build;
-use weir_http::module::HttpModule;
-use weir_module::{
-    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive, Level, Row,
-    SlotVtable, Val,
-};
+use weir_module::{slot, ArgsExt, ConfResult, ConfType, Diagnostic, Directive, Level, Val};
 use weir_resolve::Resolver;
 use weir_script::lookup::StrMap;
 
@@ -60,19 +45,29 @@ pub(crate) struct Declared {
     pub name: Vec<u8>,
     port: u16,
     no_port: bool,
-    explicit: bool,
+    pub explicit: bool,
     pub at: Position,
     pub servers: Vec<Server>,
     pub method: Option<Method>,
-    pub sticky: Option<sticky::Declared>,
+    pub sticky: Option<Box<dyn DeclaredSticky>>,
     pub zone: Option<Vec<u8>>,
     pub resolver: Val<Arc<Resolver>>,
     pub resolver_timeout: Val<u64>,
-    keepalive: Val<usize>,
-    local: bool,
-    requests: Val<u64>,
-    time_ms: Val<u64>,
-    timeout_ms: Val<u64>,
+    pub keepalive: Val<usize>,
+    pub local: bool,
+    pub requests: Val<u64>,
+    pub time_ms: Val<u64>,
+    pub timeout_ms: Val<u64>,
+}
+
+/// `sticky` as its protocol's module has read it.
+pub trait DeclaredSticky: Send + Sync {
+    /// Makes what sessions use, when the configuration is built.
+    ///
+    /// # Errors
+    ///
+    /// What it needs, a zone say, is another's.
+    fn build(&self, upstream: &[u8]) -> ConfResult<Sticky>;
 }
 
 impl Declared {
@@ -98,7 +93,7 @@ impl Declared {
     }
 
     /// Without the directive nginx 1.31 keeps 32 connections, each for its own location.
-    pub fn keepalive(&self) -> Option<KeepAlive> {
+    pub(crate) fn keepalive(&self) -> Option<KeepAlive> {
         let max_idle = self.keepalive.as_option().copied().unwrap_or(32);
         (self.explicit && max_idle > 0).then(|| KeepAlive {
             max_idle,
@@ -120,13 +115,13 @@ struct SameName {
     by_port: HashMap<u16, usize>,
 }
 
-/// All upstreams of an `http` block.
+/// All upstreams of a protocol's block.
 #[derive(Default)]
 pub struct UpstreamMain {
-    declared: Vec<Declared>,
+    pub(crate) declared: Vec<Declared>,
     known: StrMap<SameName>,
     current: usize,
-    groups: Vec<Group>,
+    pub(crate) groups: Vec<Group>,
 }
 
 impl ConfType for UpstreamMain {
@@ -141,7 +136,7 @@ impl UpstreamMain {
     }
 
     /// The upstreams whose servers change.
-    pub fn live(&self) -> impl Iterator<Item = &Arc<Live>> {
+    pub(crate) fn live(&self) -> impl Iterator<Item = &Arc<Live>> {
         self.groups.iter().filter_map(Group::as_live)
     }
 
@@ -156,11 +151,38 @@ impl UpstreamMain {
         self.groups.get(*at)
     }
 
-    fn current(&mut self) -> &mut Declared {
+    /// The one that is being read.
+    pub(crate) fn current(&mut self) -> &mut Declared {
         &mut self.declared[self.current]
     }
 
+    /// The upstream that is being read has this `sticky`.
+    ///
+    /// # Errors
+    ///
+    /// It has one already.
+    pub fn set_sticky(&mut self, d: &Directive, sticky: Box<dyn DeclaredSticky>) -> ConfResult {
+        match self.current().sticky.replace(sticky) {
+            Some(_) => Err(d.error("is duplicate")),
+            None => Ok(()),
+        }
+    }
+
+    /// A place that passes to that upstream has this resolver (and asks it for so many milliseconds),
+    /// for names that nobody else is asked for.
+    pub fn offer(&self, at: UpstreamRef, resolver: &Arc<Resolver>, timeout_ms: u64) {
+        let Some(live) = self.group(at).and_then(|g| g.as_live()) else { return };
+        for host in &live.hosts {
+            // The first one counts.
+            let _ = host.resolver.set((Arc::clone(resolver), timeout_ms));
+        }
+    }
+
     /// The upstream that a URL names: a block, which may also follow, or an implicit one.
+    ///
+    /// # Errors
+    ///
+    /// It names the port of a block.
     pub fn add(
         &mut self,
         d: &Directive,
@@ -204,7 +226,7 @@ impl UpstreamMain {
     }
 
     /// Opens an `upstream` block.
-    fn open(&mut self, d: &Directive) -> ConfResult {
+    pub(crate) fn open(&mut self, d: &Directive) -> ConfResult {
         let name = d.arg(0);
         let Some(i) = self.known.get(name).map(|same| same.first) else {
             self.current = self.push(Declared::new(name, 0, true, true, d.position()));
@@ -223,7 +245,7 @@ impl UpstreamMain {
     }
 }
 
-fn lossy(bytes: &[u8]) -> String {
+pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -242,7 +264,8 @@ fn host_of(url: &Endpoint) -> NamedHost {
 }
 
 impl Server {
-    fn implicit(name: &[u8], url: &Endpoint, port: u16, at: Position) -> Server {
+    /// With what a `server` has that says nothing more.
+    pub(crate) fn implicit(name: &[u8], url: &Endpoint, port: u16, at: Position) -> Server {
         Server {
             name: name.to_vec(),
             host: host_of(url),
@@ -260,281 +283,4 @@ impl Server {
             at,
         }
     }
-}
-
-const UPS: Context = Context::UPSTREAM;
-
-pub const MODULE: HttpModule = HttpModule {
-    name: "upstream",
-    rows: ROWS,
-    slots: &[SlotVtable::of::<UpstreamMain>(), SlotVtable::of::<ZoneNames>()],
-    variables: crate::vars::VARIABLES,
-    build: Some(build),
-    start: Some(crate::live::start),
-    ..HttpModule::EMPTY
-};
-
-static ROWS: &[Row] = &[
-    Row::block("upstream", Context::HTTP, Arity::ONE, "A group of servers.", |cf, d| {
-        cf.get::<UpstreamMain>().open(d)?;
-        cf.walk(UPS, d.children())?;
-        match cf.get::<UpstreamMain>().current().servers.is_empty() {
-            true => Err(d.fail("no servers are inside upstream")),
-            false => Ok(()),
-        }
-    }),
-    Row::new("server", UPS, Arity::ONE_MORE, "", "A server of the group.", set_server)
-        .note(names::NOTE),
-    Row::new("resolver", UPS, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
-        let v = weir_core::resolver::parse(d)?;
-        cf.get::<UpstreamMain>().current().resolver.once(d, v)
-    })
-    .note(weir_core::resolver::NOTE),
-    Row::new("resolver_timeout", UPS, Arity::ONE, "30s", "Longest time for a name.", |cf, d| {
-        let v = d.msec(0)?;
-        cf.get::<UpstreamMain>().current().resolver_timeout.once(d, v)
-    }),
-    Row::new("keepalive", UPS, Arity::ONE_TWO, "32 local", "Idle connections kept.", set_keepalive),
-    Row::new(
-        "keepalive_requests",
-        UPS,
-        Arity::ONE,
-        "1000",
-        "Requests a connection carries.",
-        |cf, d| {
-            let v = d.num(0)?;
-            cf.get::<UpstreamMain>().current().requests.once(d, v)
-        },
-    ),
-    Row::new("keepalive_time", UPS, Arity::ONE, "1h", "Longest life of a connection.", |cf, d| {
-        let v = d.msec(0)?;
-        cf.get::<UpstreamMain>().current().time_ms.once(d, v)
-    }),
-    Row::new(
-        "keepalive_timeout",
-        UPS,
-        Arity::ONE,
-        "60s",
-        "Longest rest of a connection.",
-        |cf, d| {
-            let v = d.msec(0)?;
-            cf.get::<UpstreamMain>().current().timeout_ms.once(d, v)
-        },
-    ),
-    Row::new(
-        "zone",
-        UPS,
-        Arity::ONE_TWO,
-        "",
-        "Workers share what they know of the servers.",
-        set_zone,
-    )
-    .note("the size is checked and not used; the servers' state lives on over a reload"),
-    Row::new("ip_hash", UPS, Arity::NONE, "", "A client's address decides the server.", |cf, d| {
-        set_method(cf, d, Method::IpHash)
-    }),
-    Row::new("hash", UPS, Arity::ONE_TWO, "", "A text decides the server.", set_hash),
-    Row::new("random", UPS, Arity::ANY, "", "Any server, or the less busy of two.", set_random),
-    Row::new("least_conn", UPS, Arity::NONE, "", "The least busy server is asked.", |cf, d| {
-        set_method(cf, d, Method::LeastConn)
-    }),
-    Row::new(
-        "least_time",
-        UPS,
-        Arity::ONE_TWO,
-        "",
-        "The server is asked that is likely to be done first.",
-        set_least_time,
-    ),
-    Row::new(
-        "sticky",
-        UPS,
-        Arity::TWO_MORE,
-        "",
-        "A client comes to the same server again.",
-        |cf, d| {
-            let sticky = sticky::set(cf, d)?;
-            match cf.get::<UpstreamMain>().current().sticky.replace(sticky) {
-                Some(_) => Err(d.error("is duplicate")),
-                None => Ok(()),
-            }
-        },
-    )
-    .note("the balancing method may also follow it"),
-];
-
-fn set_least_time(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let inflight = match d.args.get(1).map(|w| &*w.text) {
-        None => false,
-        Some(b"inflight") => true,
-        Some(other) => return Err(d.bad(1, format!("invalid parameter \"{}\"", lossy(other)))),
-    };
-    let last_byte = d.choice(0, &[("header", false), ("last_byte", true)])?;
-    set_method(cf, d, Method::LeastTime(LeastTime { last_byte, inflight }))
-}
-
-fn set_method(cf: &mut Cf, d: &Directive, method: Method) -> ConfResult {
-    let redefined = cf.get::<UpstreamMain>().current().method.replace(method).is_some();
-    if redefined {
-        cf.warn(d, "load balancing method redefined");
-    }
-    Ok(())
-}
-
-fn set_hash(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let key = Arc::new(weir_http::vars::template(cf, d, 0)?);
-    match d.args.get(1).map(|w| &*w.text) {
-        None => set_method(cf, d, Method::Hash(key)),
-        // The ring is made when the servers are known.
-        Some(b"consistent") => set_method(cf, d, Method::Consistent(key, Arc::default())),
-        Some(other) => Err(d.bad(1, format!("invalid parameter \"{}\"", lossy(other)))),
-    }
-}
-
-fn set_random(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let wrong = |i: usize| d.bad(i, format!("invalid parameter \"{}\"", lossy(d.arg(i))));
-    match d.args.len() {
-        0 => set_method(cf, d, Method::Random),
-        1 | 2 if d.arg(0) != b"two" => Err(wrong(0)),
-        2 if d.arg(1) != b"least_conn" => Err(wrong(1)),
-        1 | 2 => set_method(cf, d, Method::RandomTwo),
-        _ => Err(d.fail("invalid number of arguments in \"random\" directive")),
-    }
-}
-
-fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let name = d.arg(0);
-    let url = parse_endpoint(name, EndpointOptions::default())
-        .map_err(|e| d.bad(0, format!("{e} in upstream \"{}\"", lossy(name))))?;
-    let mut s = Server::implicit(name, &url, url.port.unwrap_or(80), d.position());
-    for i in 1..d.args.len() {
-        set_parameter(&mut s, d, i)?;
-    }
-    names::check_server(&mut s, d, url.port.is_none())?;
-    let u = cf.get::<UpstreamMain>().current();
-    if s.backup && u.method.as_ref().is_some_and(Method::refuses_backup) {
-        let text = "balancing method does not support parameter \"backup\"";
-        return Err(d.fail(text));
-    }
-    u.servers.push(s);
-    Ok(())
-}
-
-fn set_parameter(s: &mut Server, d: &Directive, i: usize) -> ConfResult {
-    let bad = || d.bad(i, format!("invalid parameter \"{}\"", lossy(d.arg(i))));
-    let int = |text: &[u8]| units::parse_int(text).ok_or_else(bad);
-    if let Some(v) = d.keyed(i, "weight") {
-        s.weight = int(v)? as i64;
-        if s.weight == 0 {
-            return Err(bad());
-        }
-    } else if let Some(v) = d.keyed(i, "max_conns") {
-        s.max_conns = u32::try_from(int(v)?).map_err(|_| bad())?;
-    } else if let Some(v) = d.keyed(i, "max_fails") {
-        s.max_fails = u32::try_from(int(v)?).map_err(|_| bad())?;
-    } else if let Some(v) = d.keyed(i, "fail_timeout") {
-        s.fail_timeout_secs = units::parse_sec(v).ok_or_else(bad)?;
-    } else if let Some(v) = d.keyed(i, "service") {
-        if v.is_empty() {
-            return Err(d.bad(i, "service is empty"));
-        }
-        s.service = Some(lossy(v));
-    } else if let Some(v) = d.keyed(i, "route") {
-        if v.is_empty() {
-            return Err(d.bad(i, "route is empty"));
-        }
-        if v.len() > sticky::SID_MAX_BYTES {
-            return Err(d.bad(i, format!("route is longer than {}", sticky::SID_MAX_BYTES)));
-        }
-        s.route = v.to_vec();
-    } else {
-        match d.arg(i) {
-            b"backup" => s.backup = true,
-            // As in nginx the later of the two counts.
-            b"down" => (s.down, s.draining) = (true, false),
-            b"drain" => (s.down, s.draining) = (true, true),
-            b"resolve" => s.resolve = true,
-            _ => return Err(bad()),
-        }
-    }
-    Ok(())
-}
-
-fn set_keepalive(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let n = units::parse_int(d.arg(0)).ok_or_else(|| {
-        d.bad(0, format!("invalid value \"{}\" in \"keepalive\" directive", lossy(d.arg(0))))
-    })?;
-    let local = match d.args.get(1).map(|w| &*w.text) {
-        None => false,
-        Some(b"local") => true,
-        Some(other) => return Err(d.bad(1, format!("invalid parameter \"{}\"", lossy(other)))),
-    };
-    let u = cf.get::<UpstreamMain>().current();
-    u.keepalive.once(d, n as usize)?;
-    u.local = local;
-    Ok(())
-}
-
-fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let name = d.arg(0);
-    if name.is_empty() {
-        return Err(d.bad(0, "invalid zone name \"\""));
-    }
-    if d.args.len() > 1 {
-        let size = units::parse_size(d.arg(1))
-            .ok_or_else(|| d.bad(1, format!("invalid zone size \"{}\"", lossy(d.arg(1)))))?;
-        if size < 8 * 4096 {
-            return Err(d.bad(1, format!("zone \"{}\" is too small", lossy(name))));
-        }
-    }
-    cf.get::<UpstreamMain>().current().zone = Some(name.to_vec());
-    Ok(())
-}
-
-/// Resolves every server and makes the groups.
-fn build(b: &mut Build) -> ConfResult {
-    let outer = names::Outer::build(b)?;
-    let main = b.main.get_mut::<UpstreamMain>();
-    main.declared.iter().try_for_each(check_port)?;
-    let known = names::look_up_all(&main.declared);
-    let mut groups = Vec::with_capacity(main.declared.len());
-    for u in &main.declared {
-        groups.push(build_group(u, &outer, &known, &mut b.cf.warnings)?);
-    }
-    main.groups = groups;
-    Ok(())
-}
-
-/// An address that no directive gives a port can never be connected to.
-fn check_port(u: &Declared) -> ConfResult {
-    let needs = |s: &Server| s.port == 0 && !matches!(s.host, NamedHost::Unix(_));
-    if u.explicit || !u.servers.iter().any(needs) {
-        return Ok(());
-    }
-    let name = lossy(&u.name);
-    let hint = format!("write \"{name}:PORT\", or define upstream {name} {{ … }}");
-    Err(Diagnostic::emerg(format!("no port in upstream \"{name}\"")).at(u.at).hint(hint))
-}
-
-fn build_group(
-    u: &Declared,
-    outer: &names::Outer,
-    known: &names::Known,
-    warnings: &mut Vec<Diagnostic>,
-) -> ConfResult<Group> {
-    let names::Servers { fixed, hosts } = names::resolve(u, outer, known, warnings)?;
-    if !hosts.is_empty() {
-        let live = Live::new(names::plan(u)?, fixed, hosts);
-        return Ok(Group::live(&u.name, u.port, !u.explicit, live));
-    }
-    let of = |backup: bool| {
-        fixed.iter().filter(|(_, b)| *b == backup).map(|(p, _)| p.clone()).collect::<Vec<_>>()
-    };
-    let (primary, backup) = (of(false), of(true));
-    if primary.is_empty() {
-        let text = format!("no servers in upstream \"{}\"", lossy(&u.name));
-        return Err(Diagnostic::emerg(text).at(u.at));
-    }
-    let peers = Peers::new(primary, backup);
-    Ok(Group::new(&names::plan(u)?, u.port, !u.explicit, peers))
 }

@@ -4,12 +4,13 @@
 //! worker's own, as in nginx, unless the upstream has a `zone`: then it is one, and lives on over
 //! reloads as long as its servers stay the same.
 
-use crate::balance::{self, Method, Ring};
+use crate::asks::Asks;
+use crate::balance::{self, Key, Method, Ring};
 use crate::least_time::{LeastTime, Measured};
 use crate::link::Link;
 use crate::live::{Live, Tie};
-use crate::peers::{self, Choice, Peer, PeerId, Peers, State};
-use crate::sticky::Sticky;
+use crate::peers::{self, Choice, Peer, PeerId, PeerState, Peers, State};
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use weir_base::bytes::Identity;
 use weir_core::Worker;
+use weir_module::Context;
 use weir_runtime::{clock, timer};
 
 /// How often idle connections are looked over for closed and old ones.
@@ -25,7 +27,7 @@ const SWEEP_MS: u64 = 1000;
 
 /// `keepalive` and its companions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeepAlive {
+pub(crate) struct KeepAlive {
     pub max_idle: usize,
     pub requests: u64,
     pub time_ms: u64,
@@ -34,14 +36,12 @@ pub struct KeepAlive {
     pub local: bool,
 }
 
+/// What an upstream's `sticky` has made: only its protocol's module knows what it is.
+pub type Sticky = Arc<dyn Any + Send + Sync>;
+
 /// One upstream of a generation.
 pub struct Group {
     id: u64,
-    pub name: Vec<u8>,
-    /// Written out in `proxy_pass` instead of being an `upstream` block.
-    pub implicit: bool,
-    /// 0 when it was named without one.
-    pub port: u16,
     shape: Arc<Shape>,
     /// Its servers change: the shape above is only the first.
     live: Option<Arc<Live>>,
@@ -50,12 +50,12 @@ pub struct Group {
 }
 
 /// What the workers need of a group; requests in flight keep it over a reload.
-pub struct Shape {
+pub(crate) struct Shape {
     pub name: Box<[u8]>,
     pub peers: Peers,
     pub method: Method,
     pub keepalive: Option<KeepAlive>,
-    pub sticky: Option<Arc<Sticky>>,
+    pub sticky: Option<Sticky>,
     zone: Option<Arc<Mutex<State>>>,
     /// To the upstream whose newest shape this may be.
     pub(crate) tie: Option<Tie>,
@@ -63,15 +63,26 @@ pub struct Shape {
 
 /// What every shape of an upstream has.
 #[derive(Clone)]
-pub struct Plan {
+pub(crate) struct Plan {
+    /// The protocol's block that it stands in.
+    pub block: Context,
     pub name: Vec<u8>,
     pub zone: Option<Vec<u8>>,
     pub method: Method,
     pub keepalive: Option<KeepAlive>,
-    pub sticky: Option<Arc<Sticky>>,
+    pub sticky: Option<Sticky>,
 }
 
 impl Plan {
+    /// Where the state of its servers is kept, if it has a zone.
+    pub(crate) fn zone_name(&self) -> Option<ZoneName> {
+        self.zone.as_deref().map(|zone| self.in_zone(zone))
+    }
+
+    pub(crate) fn in_zone(&self, zone: &[u8]) -> ZoneName {
+        (self.block.0, zone.to_vec(), self.name.clone())
+    }
+
     pub(crate) fn shape(
         &self,
         peers: Peers,
@@ -121,10 +132,13 @@ struct Zone {
     state: Weak<Mutex<State>>,
 }
 
-/// The zones of the process, by their names and those of the upstreams.
+/// The block that an upstream stands in, its zone and its own name.
+pub(crate) type ZoneName = (u32, Vec<u8>, Vec<u8>);
+
+/// The zones of the process.
 #[derive(Default)]
 struct Zones {
-    all: BTreeMap<(Vec<u8>, Vec<u8>), Vec<Zone>>,
+    all: BTreeMap<ZoneName, Vec<Zone>>,
     /// At how many of them those are looked for that nobody uses any more.
     sweep_at: usize,
 }
@@ -132,65 +146,53 @@ struct Zones {
 static ZONES: Mutex<Zones> = Mutex::new(Zones { all: BTreeMap::new(), sweep_at: 0 });
 
 impl Zones {
-    fn of(&mut self, zone: &[u8], upstream: &[u8]) -> &mut Vec<Zone> {
+    fn of(&mut self, name: ZoneName) -> &mut Vec<Zone> {
         if self.all.len() >= self.sweep_at {
             self.all.retain(|_, same| same.iter().any(|z| z.state.strong_count() > 0));
             self.sweep_at = 2 * self.all.len() + 16;
         }
-        let same = self.all.entry((zone.to_vec(), upstream.to_vec())).or_default();
+        let same = self.all.entry(name).or_default();
         same.retain(|z| z.state.strong_count() > 0);
         same
     }
 }
 
 /// The state of those servers in that zone, kept from before or fresh.
-pub(crate) fn zone_state(zone: &[u8], name: &[u8], peers: &Peers) -> Arc<Mutex<State>> {
+pub(crate) fn zone_state(name: ZoneName, peers: &Peers) -> Arc<Mutex<State>> {
     let mut zones = ZONES.lock().unwrap_or_else(|e| e.into_inner());
-    let kept = zones.of(zone, name).iter().find(|z| z.peers == *peers);
+    let kept = zones.of(name.clone()).iter().find(|z| z.peers == *peers);
     if let Some(state) = kept.and_then(|z| z.state.upgrade()) {
         return state;
     }
     drop(zones);
-    put_zone_state(zone, name, peers, peers.fresh_state())
+    put_zone_state(name, peers, peers.fresh_state())
 }
 
 /// Keeps a state in a zone.
-pub(crate) fn put_zone_state(
-    zone: &[u8],
-    name: &[u8],
-    peers: &Peers,
-    state: State,
-) -> Arc<Mutex<State>> {
+pub(crate) fn put_zone_state(name: ZoneName, peers: &Peers, state: State) -> Arc<Mutex<State>> {
     let mut zones = ZONES.lock().unwrap_or_else(|e| e.into_inner());
     let fresh = Arc::new(Mutex::new(state));
-    zones.of(zone, name).push(Zone { peers: peers.clone(), state: Arc::downgrade(&fresh) });
+    zones.of(name).push(Zone { peers: peers.clone(), state: Arc::downgrade(&fresh) });
     fresh
 }
 
 impl Group {
-    pub fn new(plan: &Plan, port: u16, implicit: bool, peers: Peers) -> Group {
-        let zone = plan.zone.as_deref().map(|z| zone_state(z, &plan.name, &peers));
-        let shape = Arc::new(plan.shape(peers, zone, None));
-        Group::of(&plan.name, port, implicit, shape, None)
+    pub(crate) fn new(plan: &Plan, peers: Peers) -> Group {
+        let zone = plan.zone_name().map(|name| zone_state(name, &peers));
+        Group::of(Arc::new(plan.shape(peers, zone, None)), None)
     }
 
     /// An upstream whose servers change.
-    pub fn live(name: &[u8], port: u16, implicit: bool, live: Arc<Live>) -> Group {
-        Group::of(name, port, implicit, live.shape(), Some(live))
+    pub(crate) fn live(live: Arc<Live>) -> Group {
+        Group::of(live.shape(), Some(live))
     }
 
-    fn of(
-        name: &[u8],
-        port: u16,
-        implicit: bool,
-        shape: Arc<Shape>,
-        live: Option<Arc<Live>>,
-    ) -> Group {
+    fn of(shape: Arc<Shape>, live: Option<Arc<Live>>) -> Group {
         let id = NEXT_GROUP.fetch_add(1, Ordering::Relaxed);
-        Group { id, name: name.to_vec(), implicit, port, shape, live, alive: Arc::new(()) }
+        Group { id, shape, live, alive: Arc::new(()) }
     }
 
-    pub fn as_live(&self) -> Option<&Arc<Live>> {
+    pub(crate) fn as_live(&self) -> Option<&Arc<Live>> {
         self.live.as_ref()
     }
 
@@ -261,7 +263,7 @@ struct Idle {
 
 /// One worker's part of a group.
 pub struct WorkerGroup {
-    pub shape: Arc<Shape>,
+    pub(crate) shape: Arc<Shape>,
     generation: Weak<()>,
     state: RefCell<State>,
     names: [Vec<Rc<[u8]>>; 2],
@@ -328,10 +330,22 @@ impl WorkerGroup {
         self.start_sweeping();
     }
 
-    pub fn peers(&self) -> &Peers {
-        &self.shape.peers
+    /// A session's way through the servers begins.
+    pub fn choice(&self) -> Choice {
+        Choice::new(&self.shape.peers)
     }
 
+    /// What goes into the choice of a server for a session.
+    pub fn key<S: Asks>(&self, s: &mut S) -> Key {
+        Key::new(&self.shape.method, s)
+    }
+
+    /// What its `sticky` has made, if it is one of that kind.
+    pub fn sticky<T: Any>(&self) -> Option<&T> {
+        self.shape.sticky.as_ref()?.downcast_ref()
+    }
+
+    /// A server as `$upstream_addr` shows it.
     pub fn name_of(&self, at: PeerId) -> Rc<[u8]> {
         Rc::clone(&self.names[usize::from(at.backup)][at.index])
     }
@@ -344,12 +358,9 @@ impl WorkerGroup {
     }
 
     /// Chooses a server and counts the connection to it.
-    pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut balance::Key) -> Option<Lease> {
+    pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
         let now = clock::mono_secs();
         let peers = &self.shape.peers;
-        if let Some(sticky) = &self.shape.sticky {
-            sticky.ask(&key.client, choice);
-        }
         let timed = self.shape.timed();
         if timed.is_some() {
             choice.now_ms = clock::mono_ms();
@@ -465,15 +476,41 @@ impl WorkerGroup {
 
 /// A connection to a server that counts for its limits; given back at the latest when dropped.
 pub struct Lease {
-    pub group: Rc<WorkerGroup>,
+    group: Rc<WorkerGroup>,
+    /// The server.
     pub peer: PeerId,
     open: bool,
     measured: Measured,
 }
 
 impl Lease {
+    /// What the configuration says of the server.
     pub fn config(&self) -> &Peer {
         self.group.shape.peers.peer(self.peer)
+    }
+
+    /// There is a connection, after so many milliseconds. `proven`: by that the server has shown that
+    /// it is well again, where the protocol has no answers that would.
+    pub fn connected(&mut self, took_ms: u64, proven: bool) {
+        self.measured.connect_ms = Some(took_ms);
+        let (group, before, now_ms) = (&self.group, self.measured, clock::mono_ms());
+        let timed = group.shape.timed();
+        let note = |s: &mut PeerState, m: &mut Measured| {
+            if let Some(timed) = timed {
+                timed.connected(s, m, now_ms);
+            }
+            if proven {
+                peers::recover(s);
+            }
+        };
+        let moved = group.with_state(|s| {
+            note(s.peer(self.peer), &mut self.measured);
+            group.shape.has_moved()
+        });
+        if moved {
+            let mut again = before;
+            group.forward(self.peer, |_, s, at| note(s.peer(at), &mut again));
+        }
     }
 
     /// The answer's head took so long, and is passed on.

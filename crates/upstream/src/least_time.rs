@@ -11,18 +11,31 @@ use crate::peers::{take, usable, with_backup, Choice, Peer, PeerId, PeerState, P
 const SLOWEST_MS: u64 = 5000;
 const CLUSTER_MS: u64 = 20;
 
+/// Until when a server's time is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// There is a connection.
+    Connected,
+    /// The answer's head has come, or its first byte where there are no heads.
+    Header,
+    /// The whole answer has come.
+    LastByte,
+}
+
 /// `least_time header|last_byte [inflight]`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeastTime {
-    /// Until the whole answer is there, not its head.
-    pub last_byte: bool,
+pub(crate) struct LeastTime {
+    pub until: Until,
+    /// An answer counts only when its head has come.
+    pub heads: bool,
     /// What requests in progress have waited counts too.
     pub inflight: bool,
 }
 
 /// How long a server took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub(crate) struct Times {
+    connect_ms: u64,
     header_ms: u64,
     response_ms: u64,
     /// Of the requests in progress: their average wait, the sum at the last change, when that
@@ -42,17 +55,18 @@ fn average(old: &mut u64, new: u64) {
 
 /// What one request knows of its times: since when it counts as in progress, and what it measured.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Measured {
+pub(crate) struct Measured {
     pub inflight: bool,
+    pub connect_ms: Option<u64>,
     pub header_ms: Option<u64>,
     pub response_ms: u64,
-    /// The head was accounted for when it came.
-    header_noted: bool,
+    /// What was accounted for when it came.
+    noted: Option<Until>,
 }
 
 impl LeastTime {
     /// Chooses; `now` in seconds as for the other methods. `choice.now_ms` runs finer.
-    pub fn pick(
+    pub(crate) fn pick(
         self,
         peers: &Peers,
         state: &mut State,
@@ -71,9 +85,10 @@ impl LeastTime {
     }
 
     fn eta(self, peer: &Peer, s: &PeerState, now: u64) -> i64 {
-        let mut ms = match self.last_byte {
-            true => s.times.response_ms,
-            false => s.times.header_ms,
+        let mut ms = match self.until {
+            Until::Connected => s.times.connect_ms,
+            Until::Header => s.times.header_ms,
+            Until::LastByte => s.times.response_ms,
         };
         let since = now.saturating_sub(s.checked);
         if since > peer.fail_timeout_secs {
@@ -91,7 +106,7 @@ impl LeastTime {
     }
 
     /// A request is on its way to the server.
-    pub fn begin(self, s: &mut PeerState, m: &mut Measured, now_ms: u64) {
+    pub(crate) fn begin(self, s: &mut PeerState, m: &mut Measured, now_ms: u64) {
         if !self.inflight {
             return;
         }
@@ -102,21 +117,51 @@ impl LeastTime {
         m.inflight = true;
     }
 
+    /// There is a connection.
+    pub(crate) fn connected(self, s: &mut PeerState, m: &mut Measured, now_ms: u64) {
+        if let Some(took) = m.connect_ms {
+            self.note(s, m, Until::Connected, took, now_ms);
+        }
+    }
+
     /// The head of its answer has come.
-    pub fn header(self, s: &mut PeerState, m: &mut Measured, now_ms: u64) {
-        let Some(took) = m.header_ms.filter(|_| self.inflight && !self.last_byte) else { return };
-        average(&mut s.times.header_ms, took);
-        m.header_noted = true;
+    pub(crate) fn header(self, s: &mut PeerState, m: &mut Measured, now_ms: u64) {
+        if let Some(took) = m.header_ms {
+            self.note(s, m, Until::Header, took, now_ms);
+        }
+    }
+
+    /// Accounts for what requests in progress go by.
+    fn note(self, s: &mut PeerState, m: &mut Measured, what: Until, took: u64, now_ms: u64) {
+        if !self.inflight || self.until != what {
+            return;
+        }
+        average(s.times.of(what), took);
+        m.noted = Some(what);
         finish(&mut s.times, m, took, now_ms);
     }
 
     /// The request is over.
-    pub fn end(self, s: &mut PeerState, m: &mut Measured, failed: bool, now_ms: u64) {
+    pub(crate) fn end(self, s: &mut PeerState, m: &mut Measured, failed: bool, now_ms: u64) {
         finish(&mut s.times, m, m.response_ms, now_ms);
-        let Some(header_ms) = m.header_ms.filter(|_| !failed) else { return };
+        if failed || (self.heads && m.header_ms.is_none()) {
+            return;
+        }
         average(&mut s.times.response_ms, m.response_ms);
-        if !m.header_noted {
-            average(&mut s.times.header_ms, header_ms);
+        for (what, took) in [(Until::Connected, m.connect_ms), (Until::Header, m.header_ms)] {
+            if let Some(took) = took.filter(|_| m.noted != Some(what)) {
+                average(s.times.of(what), took);
+            }
+        }
+    }
+}
+
+impl Times {
+    fn of(&mut self, what: Until) -> &mut u64 {
+        match what {
+            Until::Connected => &mut self.connect_ms,
+            Until::Header => &mut self.header_ms,
+            Until::LastByte => &mut self.response_ms,
         }
     }
 }
@@ -159,7 +204,7 @@ mod tests {
         Peers::new(vec![peer(1), peer(2)], vec![])
     }
 
-    const BY_END: LeastTime = LeastTime { last_byte: true, inflight: false };
+    const BY_END: LeastTime = LeastTime { until: Until::LastByte, heads: true, inflight: false };
 
     /// Chooses at a second, with answers that take so many milliseconds for each server.
     fn ask(how: LeastTime, peers: &Peers, state: &mut State, took: [u64; 2], now: u64) -> usize {
@@ -194,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_in_progress_counts_for_inflight() {
-        let how = LeastTime { last_byte: false, inflight: true };
+        let how = LeastTime { until: Until::Header, heads: true, inflight: true };
         let peers = two();
         let mut state = peers.fresh_state();
         let (slow, mut waits) = (PeerId { backup: false, index: 0 }, Measured::default());

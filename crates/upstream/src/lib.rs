@@ -1,20 +1,33 @@
-//! Backends: who they are, which is asked, the connections to them, and the way a request is
-//! sent to one and its answer read.
+//! Servers to be asked, for every protocol: who they are and which of them is next, the connections
+//! to them, plain and with TLS, and what is remembered of it all. It knows nothing of what is said.
 
-pub mod balance;
-pub mod conf;
-pub mod decoder;
-pub mod group;
-pub mod h2;
+#![warn(missing_docs, unreachable_pub)]
+
+mod asks;
+mod balance;
+mod build;
+mod conf;
+mod group;
 mod least_time;
-pub mod link;
-pub mod live;
+mod link;
+mod live;
 mod names;
-pub mod peers;
-pub mod reply;
+mod peers;
+mod rows;
 mod sessions;
-pub mod sticky;
-pub mod tls;
+mod tls;
 mod vars;
 
-pub use conf::{UpstreamMain, UpstreamRef, MODULE};
+pub use asks::Asks;
+pub use balance::Key;
+pub use build::build;
+pub use conf::{DeclaredSticky, UpstreamMain, UpstreamRef};
+pub use group::{ad_hoc, Group, Lease, Sticky, WorkerGroup};
+pub use least_time::Until;
+pub use link::{error_text, Link, LinkError, SecureError, SocketOptions};
+pub use live::start;
+pub use names::Outer;
+pub use peers::{Choice, Peer, PeerAddr, PeerId};
+pub use rows::Rows;
+pub use tls::{ClientTls, Own, Settings, Wanted};
+pub use vars::Variables;

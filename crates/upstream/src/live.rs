@@ -8,16 +8,15 @@
 //!
 //! Difference from nginx: such an upstream without `zone` shares its state between workers too.
 
-use crate::group::{self, Plan, Shape};
-use crate::peers::{Peer, PeerAddr, PeerId, Peers, State};
-use crate::sticky;
+use crate::conf::UpstreamMain;
+use crate::group::{self, Plan, Shape, ZoneName};
+use crate::peers::{self, Peer, PeerAddr, PeerId, Peers, State};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
-use weir_core::generation::Generation;
 use weir_core::logger::{ErrorLog, LogLevel};
-use weir_http::generation::HttpConf;
+use weir_module::Slots;
 use weir_resolve::message::{error_text, NXDOMAIN};
 use weir_resolve::{client, Found, Question, Resolver, Target};
 use weir_runtime::clock;
@@ -28,7 +27,7 @@ const SYSTEM_RETRY_MS: u64 = 3000;
 const RETRY_MIN_MS: u64 = 1000;
 
 /// A name that servers come from.
-pub struct Host {
+pub(crate) struct Host {
     pub name: String,
     pub service: Option<String>,
     pub port: u16,
@@ -68,7 +67,7 @@ impl Host {
     fn at(&self, addr: SocketAddr, server: Box<[u8]>, weight: i64) -> Peer {
         let addr = PeerAddr::Ip(addr);
         let name: Box<[u8]> = addr.to_string().into_bytes().into();
-        let sid = sticky::sid(&self.route, &name);
+        let sid = peers::sid(&self.route, &name);
         Peer { addr, name, sid, server, weight, ..self.template.clone() }
     }
 
@@ -90,7 +89,7 @@ impl Host {
 }
 
 /// A shape's tie to the upstream it is of.
-pub struct Tie {
+pub(crate) struct Tie {
     live: Weak<Live>,
     pub version: u64,
     /// A newer shape has taken its state over; changes only under the state's lock.
@@ -100,12 +99,12 @@ pub struct Tie {
 }
 
 impl Tie {
-    pub fn has_moved(&self) -> bool {
+    pub(crate) fn has_moved(&self) -> bool {
         self.moved.load(Ordering::Relaxed)
     }
 
     /// Does the same in the newest shape, if it still has that server.
-    pub fn forward(&self, at: PeerId, f: impl FnOnce(&Peers, &mut State, PeerId)) {
+    pub(crate) fn forward(&self, at: PeerId, f: impl FnOnce(&Peers, &mut State, PeerId)) {
         let id = self.ids[usize::from(at.backup)][at.index];
         let Some(live) = self.live.upgrade() else { return };
         // Held to the end, or the newest shape might move in between and this be lost.
@@ -139,7 +138,7 @@ struct Current {
     until_ms: Vec<u64>,
 }
 
-pub struct Live {
+pub(crate) struct Live {
     plan: Plan,
     pub hosts: Vec<Host>,
     version: AtomicU64,
@@ -151,10 +150,10 @@ static ALL: Mutex<Vec<Weak<Live>>> = Mutex::new(Vec::new());
 
 impl Live {
     /// `fixed`: the servers that do not change, and whether each is a backup.
-    pub fn new(plan: Plan, fixed: Vec<(Peer, bool)>, hosts: Vec<Host>) -> Arc<Live> {
+    pub(crate) fn new(plan: Plan, fixed: Vec<(Peer, bool)>, hosts: Vec<Host>) -> Arc<Live> {
         let mut all = ALL.lock().unwrap_or_else(|e| e.into_inner());
         all.retain(|l| l.strong_count() > 0);
-        let same = |l: &Arc<Live>| l.plan.name == plan.name && l.plan.zone == plan.zone;
+        let same = |l: &Arc<Live>| zone_of(&l.plan) == zone_of(&plan);
         let before = all.iter().rev().filter_map(Weak::upgrade).find(same);
         let mut entries: Vec<Entry> = Vec::new();
         for (peer, backup) in fixed {
@@ -167,7 +166,7 @@ impl Live {
         let live = Arc::new_cyclic(|me| {
             let (peers, ids) = compose(&entries);
             let tie = Tie { live: me.clone(), version: 1, moved: AtomicBool::new(false), ids };
-            let state = group::zone_state(zone_of(&plan), &plan.name, &peers);
+            let state = group::zone_state(zone_of(&plan), &peers);
             let shape = Arc::new(plan.shape(peers, Some(state), Some(tie)));
             let next_id = entries.len() as u64;
             let current = Mutex::new(Current { shape, entries, next_id, until_ms });
@@ -181,11 +180,11 @@ impl Live {
         self.current.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    pub fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    pub fn shape(&self) -> Arc<Shape> {
+    pub(crate) fn shape(&self) -> Arc<Shape> {
         Arc::clone(&self.lock().shape)
     }
 
@@ -246,7 +245,7 @@ impl Live {
             tie.moved.store(true, Ordering::Relaxed);
             state.carried(peers.fresh_state(), &from)
         });
-        let state = group::put_zone_state(zone_of(&self.plan), &self.plan.name, &peers, state);
+        let state = group::put_zone_state(zone_of(&self.plan), &peers, state);
         let version = tie.version + 1;
         let live = tie.live.clone();
         let tie = Tie { live, version, moved: AtomicBool::new(false), ids };
@@ -270,8 +269,8 @@ impl Live {
 }
 
 /// Without a zone the state is shared all the same.
-fn zone_of(plan: &Plan) -> &[u8] {
-    plan.zone.as_deref().unwrap_or_default()
+fn zone_of(plan: &Plan) -> ZoneName {
+    plan.zone_name().unwrap_or_else(|| plan.in_zone(b""))
 }
 
 fn compose(entries: &[Entry]) -> (Peers, [Vec<u64>; 2]) {
@@ -283,10 +282,10 @@ fn compose(entries: &[Entry]) -> (Peers, [Vec<u64>; 2]) {
     (Peers::new(primary, backup), [first, second])
 }
 
-/// The live upstreams of a generation begin to ask for their hosts.
-pub fn start(gen: &Arc<Generation>, http: &HttpConf) {
-    let main = http.main.get::<crate::UpstreamMain>();
-    main.live().for_each(|live| live.start(&gen.error_log));
+/// The live upstreams of a block, whose main level `main` is, begin to ask for their hosts; what
+/// goes wrong is told to `log`.
+pub fn start(main: &Slots, log: &Arc<ErrorLog>) {
+    main.get::<UpstreamMain>().live().for_each(|live| live.start(log));
 }
 
 /// Asks for a host as long as its upstream lives.

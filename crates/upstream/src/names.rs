@@ -5,17 +5,16 @@
 //! it is. The `resolver` of the upstream, of the `http` block or of the location that passes there
 //! is asked for it, and where there is none the system.
 
-use crate::conf::{Declared, NamedHost, Server, UpstreamMain, UpstreamRef};
+use crate::asks::Asks;
+use crate::conf::{Declared, NamedHost, Server};
 use crate::group::Plan;
 use crate::live::Host;
-use crate::peers::{Peer, PeerAddr};
-use crate::sticky;
+use crate::peers::{self, Peer, PeerAddr};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use weir_http::build::Build;
-use weir_http::conf::CoreLoc;
+use weir_core::resolver::look_up;
 use weir_module::{ArgsExt, ConfResult, Diagnostic, Directive};
 use weir_resolve::Resolver;
 
@@ -25,32 +24,22 @@ const TIMEOUT_MS: u64 = 30_000;
 /// Names that the system's resolver is asked for at the same time.
 const THREADS_MAX: usize = 16;
 
-pub const NOTE: &str = "A name that is not found is a warning and not an error: it is asked for \
+/// What the row of `server` says of names.
+pub(crate) const NOTE: &str =
+    "A name that is not found is a warning and not an error: it is asked for \
     again, of the resolver or of the system, and until it is found there is no such server. \
     `fail_timeout` passes whatever the system's date is set to.";
 
 /// What is set around upstreams.
+#[derive(Clone, Default)]
 pub struct Outer {
-    resolver: Option<Arc<Resolver>>,
-    timeout_ms: Option<u64>,
+    /// Who is asked for names where an upstream names nobody.
+    pub resolver: Option<Arc<Resolver>>,
+    /// How long; without it, nginx's 30 s.
+    pub timeout_ms: Option<u64>,
 }
 
 impl Outer {
-    /// Looks up all name servers.
-    pub fn build(b: &mut Build) -> ConfResult<Outer> {
-        let here = b.outer.find::<CoreLoc>();
-        let resolver = here.and_then(|c| c.resolver.as_option()).and_then(Clone::clone);
-        let inner = b.locations.iter().filter_map(|slots| {
-            let core = slots.find::<CoreLoc>()?;
-            core.resolver.as_option()?.as_ref()
-        });
-        for r in inner.chain(&resolver) {
-            look_up(r)?;
-        }
-        let timeout_ms = here.and_then(|c| c.resolver_timeout.as_option().copied());
-        Ok(Outer { resolver, timeout_ms })
-    }
-
     /// Who is asked for an upstream's names, and how long.
     fn of(&self, u: &Declared) -> Option<(Arc<Resolver>, u64)> {
         let resolver = u.resolver.as_option().or(self.resolver.as_ref())?;
@@ -59,20 +48,16 @@ impl Outer {
     }
 }
 
-fn look_up(resolver: &Resolver) -> ConfResult {
-    resolver
-        .build()
-        .map_err(|name| Diagnostic::emerg(format!("host not found in resolver \"{name}\"")))
-}
-
-/// What `resolve` and `service=` ask of a server.
-pub(crate) fn check_server(s: &mut Server, d: &Directive, no_port: bool) -> ConfResult {
+/// What `resolve` and `service=` ask of a server, and its port.
+pub(crate) fn check_server<S: Asks>(s: &mut Server, d: &Directive, no_port: bool) -> ConfResult {
     let is_name = matches!(s.host, NamedHost::Name(_));
+    let is_unix = matches!(s.host, NamedHost::Unix(_));
+    let shown = String::from_utf8_lossy(&s.name);
+    if S::USUAL_PORT.is_none() && no_port && !is_unix && s.service.is_none() {
+        return Err(d.bad(0, format!("no port in upstream \"{shown}\"")));
+    }
     if s.service.is_some() {
-        let fail = |text: &str| {
-            let name = String::from_utf8_lossy(&s.name);
-            Err(d.bad(0, format!("service upstream \"{name}\" {text}")))
-        };
+        let fail = |text: &str| Err(d.bad(0, format!("service upstream \"{shown}\" {text}")));
         if !s.resolve {
             return fail("requires \"resolve\" parameter");
         }
@@ -198,7 +183,7 @@ fn not_found(s: &Server) -> Diagnostic {
 
 fn peer(s: &Server, addr: PeerAddr) -> Peer {
     Peer {
-        sid: sticky::sid(&s.route, addr.to_string().as_bytes()),
+        sid: peers::sid(&s.route, addr.to_string().as_bytes()),
         draining: s.draining,
         weight: s.weight,
         max_fails: s.max_fails,
@@ -223,25 +208,15 @@ fn host(s: &Server, name: &str, resolver: Option<(Arc<Resolver>, u64)>) -> Host 
     }
 }
 
-pub(crate) fn plan(u: &Declared) -> ConfResult<Plan> {
+pub(crate) fn plan<S: Asks>(u: &Declared) -> ConfResult<Plan> {
     Ok(Plan {
+        block: S::BLOCK,
         name: u.name.clone(),
         zone: u.zone.clone(),
         method: u.method.clone().unwrap_or_default(),
-        keepalive: u.keepalive(),
+        keepalive: u.keepalive().filter(|_| S::REUSES),
         sticky: u.sticky.as_ref().map(|s| s.build(&u.name)).transpose()?,
     })
-}
-
-impl UpstreamMain {
-    /// A location that passes there has this resolver, for names that nobody else is asked for.
-    pub fn offer(&self, at: UpstreamRef, resolver: &Arc<Resolver>, timeout_ms: u64) {
-        let Some(live) = self.group(at).and_then(|g| g.as_live()) else { return };
-        for host in &live.hosts {
-            // The first one counts.
-            let _ = host.resolver.set((Arc::clone(resolver), timeout_ms));
-        }
-    }
 }
 
 /// A name's addresses by the system's resolver, IPv4 first, each once.

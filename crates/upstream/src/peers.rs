@@ -2,13 +2,16 @@
 //! failure counting, backups and limits. Pure: the caller brings the time in seconds.
 
 use crate::least_time::Times;
+use md5::{Digest, Md5};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PeerAddr {
+    /// TCP or UDP.
     Ip(SocketAddr),
+    /// A socket in the file system.
     Unix(PathBuf),
 }
 
@@ -24,16 +27,21 @@ impl std::fmt::Display for PeerAddr {
 /// One address of a `server`, as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
+    /// Where it listens.
     pub addr: PeerAddr,
     /// The address as `$upstream_addr` shows it.
     pub name: Box<[u8]>,
     /// The `server` argument as written; hashing balancers work on it.
     pub server: Box<[u8]>,
+    /// How many turns it has for one of a server of weight 1.
     pub weight: i64,
+    /// After so many failures it is left alone; 0 for never.
     pub max_fails: u32,
+    /// For so long, which is also the time in which they are counted.
     pub fail_timeout_secs: u64,
     /// 0 for no limit.
     pub max_conns: u32,
+    /// It is not to be asked.
     pub down: bool,
     /// `drain`: besides `down`, what a `sticky` client asks for it still gets.
     pub draining: bool,
@@ -42,6 +50,7 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// As a `server` has it that says nothing more.
     pub fn new(addr: PeerAddr, server: &[u8]) -> Peer {
         let name = addr.to_string().into_bytes().into();
         Peer {
@@ -59,9 +68,23 @@ impl Peer {
     }
 }
 
+/// A `route` is at most as long as a digest.
+pub(crate) const SID_MAX_BYTES: usize = 32;
+
+/// What an upstream's servers are known by: the configured route, or the address in a form that
+/// tells nobody the address.
+pub(crate) fn sid(route: &[u8], addr: &[u8]) -> Box<[u8]> {
+    if !route.is_empty() {
+        return route.into();
+    }
+    let digest = Md5::digest(addr);
+    let hex = |n: u8| char::from_digit(u32::from(n), 16).map_or(b'0', |c| c as u8);
+    digest.iter().flat_map(|b| [hex(b >> 4), hex(b & 15)]).collect()
+}
+
 /// What is remembered of a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PeerState {
+pub(crate) struct PeerState {
     pub current_weight: i64,
     pub effective_weight: i64,
     pub fails: u32,
@@ -74,7 +97,7 @@ pub struct PeerState {
 
 /// The servers of one kind: primary or backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PeerList {
+pub(crate) struct PeerList {
     pub peers: Vec<Peer>,
     pub total_weight: i64,
     /// How many are not `down`.
@@ -82,7 +105,7 @@ pub struct PeerList {
 }
 
 impl PeerList {
-    pub fn new(peers: Vec<Peer>) -> PeerList {
+    pub(crate) fn new(peers: Vec<Peer>) -> PeerList {
         let total_weight = peers.iter().map(|p| p.weight).sum();
         let tries = peers.iter().filter(|p| !p.down).count() as u32;
         PeerList { peers, total_weight, tries }
@@ -96,52 +119,54 @@ impl PeerList {
 
 /// All servers of an upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Peers {
+pub(crate) struct Peers {
     pub primary: PeerList,
     pub backup: PeerList,
 }
 
 impl Peers {
-    pub fn new(primary: Vec<Peer>, backup: Vec<Peer>) -> Peers {
+    pub(crate) fn new(primary: Vec<Peer>, backup: Vec<Peer>) -> Peers {
         Peers { primary: PeerList::new(primary), backup: PeerList::new(backup) }
     }
 
     /// The only server there is: it is never counted out.
-    pub fn single(&self) -> bool {
+    pub(crate) fn single(&self) -> bool {
         self.primary.peers.len() == 1 && self.backup.peers.is_empty()
     }
 
-    pub fn list(&self, backup: bool) -> &PeerList {
+    pub(crate) fn list(&self, backup: bool) -> &PeerList {
         match backup {
             false => &self.primary,
             true => &self.backup,
         }
     }
 
-    pub fn peer(&self, at: PeerId) -> &Peer {
+    pub(crate) fn peer(&self, at: PeerId) -> &Peer {
         &self.list(at.backup).peers[at.index]
     }
 
-    pub fn fresh_state(&self) -> State {
+    pub(crate) fn fresh_state(&self) -> State {
         use std::hash::{BuildHasher, RandomState};
         let (primary, backup) = (self.primary.fresh_state(), self.backup.fresh_state());
         State { primary, backup, seed: RandomState::new().hash_one(0u8) | 1 }
     }
 
-    pub fn tries(&self) -> u32 {
+    pub(crate) fn tries(&self) -> u32 {
         self.primary.tries + self.backup.tries
     }
 }
 
+/// Which server of an upstream, in its present shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerId {
-    pub backup: bool,
-    pub index: usize,
+    /// It is one of the backups.
+    pub(crate) backup: bool,
+    pub(crate) index: usize,
 }
 
 /// What the balancing remembers from request to request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub(crate) struct State {
     primary: Vec<PeerState>,
     backup: Vec<PeerState>,
     /// Of the random methods; never 0.
@@ -149,7 +174,7 @@ pub struct State {
 }
 
 impl State {
-    pub fn list(&mut self, backup: bool) -> &mut Vec<PeerState> {
+    pub(crate) fn list(&mut self, backup: bool) -> &mut Vec<PeerState> {
         match backup {
             false => &mut self.primary,
             true => &mut self.backup,
@@ -157,7 +182,7 @@ impl State {
     }
 
     /// What is remembered of the peers that stay: `from` tells where each peer of `fresh` was.
-    pub fn carried(&self, mut fresh: State, from: &[Vec<Option<PeerId>>; 2]) -> State {
+    pub(crate) fn carried(&self, mut fresh: State, from: &[Vec<Option<PeerId>>; 2]) -> State {
         fresh.seed = self.seed;
         for (list, from) in [&mut fresh.primary, &mut fresh.backup].into_iter().zip(from) {
             for (state, at) in list.iter_mut().zip(from) {
@@ -170,27 +195,27 @@ impl State {
     }
 
     /// A number good enough to spread load by (xorshift).
-    pub fn random(&mut self) -> u64 {
+    pub(crate) fn random(&mut self) -> u64 {
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
         self.seed ^= self.seed << 17;
         self.seed >> 11
     }
 
-    pub fn peer(&mut self, at: PeerId) -> &mut PeerState {
+    pub(crate) fn peer(&mut self, at: PeerId) -> &mut PeerState {
         &mut self.list(at.backup)[at.index]
     }
 }
 
 /// Peers that one request has already tried.
 #[derive(Clone, Debug, Default)]
-pub struct Tried {
+pub(crate) struct Tried {
     first: u64,
     more: Vec<u64>,
 }
 
 impl Tried {
-    pub fn has(&self, i: usize) -> bool {
+    pub(crate) fn has(&self, i: usize) -> bool {
         let word = match i / 64 {
             0 => self.first,
             n => self.more.get(n - 1).copied().unwrap_or(0),
@@ -198,7 +223,7 @@ impl Tried {
         word & (1 << (i % 64)) != 0
     }
 
-    pub fn set(&mut self, i: usize) {
+    pub(crate) fn set(&mut self, i: usize) {
         let bit = 1 << (i % 64);
         match i / 64 {
             0 => self.first |= bit,
@@ -211,7 +236,7 @@ impl Tried {
         }
     }
 
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Tried::default();
     }
 }
@@ -219,24 +244,24 @@ impl Tried {
 /// One request's way through the servers.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    pub tried: Tried,
+    pub(crate) tried: Tried,
     /// How many more servers may be asked.
     pub tries: u32,
-    pub on_backup: bool,
+    pub(crate) on_backup: bool,
     /// Milliseconds on the monotonic clock, for `least_time`.
-    pub now_ms: u64,
+    pub(crate) now_ms: u64,
     /// The [`Peer::sid`] that `sticky` asks for; empty for none.
     pub hint: Vec<u8>,
 }
 
 impl Choice {
-    pub fn new(peers: &Peers) -> Choice {
+    pub(crate) fn new(peers: &Peers) -> Choice {
         Choice { tries: peers.tries(), ..Choice::default() }
     }
 }
 
 /// Whether a peer may be asked now, by everything but the request's own history.
-pub fn usable(peer: &Peer, state: &PeerState, now: u64) -> bool {
+pub(crate) fn usable(peer: &Peer, state: &PeerState, now: u64) -> bool {
     !peer.down && able(peer, state, now)
 }
 
@@ -250,7 +275,12 @@ fn able(peer: &Peer, state: &PeerState, now: u64) -> bool {
 }
 
 /// The server that `sticky` asks for, if it may be asked.
-pub fn hinted(list: &PeerList, state: &[PeerState], choice: &Choice, now: u64) -> Option<usize> {
+pub(crate) fn hinted(
+    list: &PeerList,
+    state: &[PeerState],
+    choice: &Choice,
+    now: u64,
+) -> Option<usize> {
     if choice.hint.is_empty() {
         return None;
     }
@@ -261,7 +291,7 @@ pub fn hinted(list: &PeerList, state: &[PeerState], choice: &Choice, now: u64) -
 }
 
 /// Takes the next server; `None` when nobody is left.
-pub fn round_robin(
+pub(crate) fn round_robin(
     peers: &Peers,
     state: &mut State,
     choice: &mut Choice,
@@ -284,7 +314,7 @@ pub fn round_robin(
 }
 
 /// Runs a choice over the primary servers, then over the backups.
-pub fn with_backup(
+pub(crate) fn with_backup(
     peers: &Peers,
     choice: &mut Choice,
     mut pick: impl FnMut(bool, &mut Choice) -> Option<usize>,
@@ -346,8 +376,15 @@ pub(crate) fn take(peers: &Peers, state: &mut State, choice: &mut Choice, at: Pe
     s.conns += 1;
 }
 
+/// A server does what it is asked for: if it was given another chance, that went well.
+pub(crate) fn recover(s: &mut PeerState) {
+    if s.accessed < s.checked {
+        s.fails = 0;
+    }
+}
+
 /// Gives a server back. Answers whether it was just counted out.
-pub fn release(
+pub(crate) fn release(
     peers: &Peers,
     state: &mut State,
     choice: &mut Choice,
@@ -373,9 +410,8 @@ pub fn release(
             disabled = s.fails >= peer.max_fails;
         }
         s.effective_weight = s.effective_weight.max(0);
-    } else if s.accessed < s.checked {
-        // The chance it was given went well.
-        s.fails = 0;
+    } else {
+        recover(s);
     }
     choice.tries = choice.tries.saturating_sub(1);
     disabled
@@ -406,6 +442,13 @@ mod tests {
             }
         }
         out
+    }
+
+    #[test]
+    fn servers_are_known_by_route_or_digest() {
+        assert_eq!(*sid(b"a", b"127.0.0.1:80"), *b"a");
+        assert_eq!(*sid(b"", b"abc"), *b"900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(sid(b"", b"127.0.0.1:80").len(), SID_MAX_BYTES);
     }
 
     #[test]

@@ -60,7 +60,7 @@ struct Servers {
 
 /// The sessions of one configuration.
 #[derive(Default)]
-pub struct Sessions(Mutex<Servers>);
+pub(crate) struct Sessions(Mutex<Servers>);
 
 impl Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,7 +179,7 @@ impl Sessions {
     }
 
     /// A server has shown its chain: what it gives now belongs to that.
-    pub fn shown(
+    pub(crate) fn shown(
         &self,
         name: &ServerName<'_>,
         leaf: &CertificateDer<'_>,

@@ -26,15 +26,21 @@ use weir_tls::{Session, RECORD_MAX_BYTES};
 
 /// What a configuration says.
 pub struct Settings {
+    /// With the ciphers that are offered.
     pub provider: Arc<CryptoProvider>,
+    /// That are offered.
     pub versions: Vec<&'static SupportedProtocolVersion>,
     /// Shown to servers that ask for one.
     pub certificate: Option<Arc<CertifiedKey>>,
+    /// The server's certificate is judged.
     pub verify: bool,
+    /// By what.
     pub trust: Trust,
+    /// Sessions are resumed.
     pub session_reuse: bool,
     /// The name is sent (SNI).
     pub server_name: bool,
+    /// Where the sessions' secrets are written.
     pub key_log: Option<Arc<dyn KeyLog>>,
     /// HTTP/2 is offered, by ALPN.
     pub h2: bool,
@@ -53,6 +59,7 @@ pub struct ClientTls {
 /// One request's side of it.
 #[derive(Clone)]
 pub struct Wanted {
+    /// Its location's.
     pub tls: Arc<ClientTls>,
     /// The server's name, without a port.
     pub name: Vec<u8>,
@@ -66,7 +73,9 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// A certificate that a request chooses; none, if it names none.
 pub struct Own {
+    /// The names of the files of certificate and key.
     pub files: (Vec<u8>, Vec<u8>),
+    /// What is in them.
     pub pair: Option<Arc<CertifiedKey>>,
 }
 
@@ -84,6 +93,11 @@ impl ResolvesClientCert for Shown {
 }
 
 impl ClientTls {
+    /// Makes it of what a configuration says.
+    ///
+    /// # Errors
+    ///
+    /// The versions and ciphers do not go together.
     pub fn new(s: Settings) -> Result<ClientTls, String> {
         let sessions = s.session_reuse.then(|| Arc::new(Sessions::default()));
         let builder = ClientConfig::builder_with_provider(s.provider)

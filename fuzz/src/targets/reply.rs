@@ -3,7 +3,7 @@
 
 use super::Target;
 use crate::random::Random;
-use weir_upstream::reply::{BadBody, BodyReader};
+use weir_backend::{BadBody, BodyReader};
 use weir_wire::http1::chunked::{write_chunk_header, write_last_chunk};
 use weir_wire::http1::response::ResponseHead;
 

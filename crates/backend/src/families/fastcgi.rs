@@ -6,6 +6,7 @@
 use crate::ask::Ask;
 use crate::conf::{self, BackendConf, BackendLoc, Words};
 use crate::family::{Aside, Family, Ways, HIDDEN_CGI};
+use crate::link::decoder::{self, Wrapping};
 use crate::params::{set_param, Params};
 use crate::rows::{self, push, NEXT_CGI, PASS};
 use crate::table::Rows;
@@ -20,7 +21,6 @@ use weir_module::{
     merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, Val,
 };
 use weir_script::regex::{Captures, Regex, RegexOptions};
-use weir_upstream::decoder::{self, Wrapping};
 use weir_wire::fastcgi::{self, RequestWriter, TooBig};
 use weir_wire::http1::request::Method;
 use weir_wire::http1::response::Start;

@@ -6,6 +6,7 @@ use crate::ask::Ask;
 use crate::bits::next;
 use crate::conf::{self, BackendConf, BackendLoc, Words};
 use crate::family::{Family, Ways};
+use crate::link::decoder::Wrapping;
 use crate::rows::{self, PASS};
 use crate::run;
 use crate::table::Rows;
@@ -24,7 +25,6 @@ use weir_module::{
     Val,
 };
 use weir_script::template::Template;
-use weir_upstream::decoder::Wrapping;
 use weir_wire::http1::request::Method;
 use weir_wire::http1::response::Start;
 use weir_wire::memcached;

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::balance::Method;
-use crate::least_time::LeastTime;
+use crate::group::Sticky;
+use crate::least_time::{LeastTime, Until};
 use crate::peers::{release, round_robin, Choice};
-use crate::sticky::Sticky;
+use weir_module::Context;
 
 fn target(last: u8, port: u16, priority: u16, weight: u16) -> Target {
     let name = if port == 0 { String::new() } else { "h.test".into() };
@@ -21,7 +22,8 @@ fn of_host(name: &str, host: &str, service: Option<&str>, port: u16) -> Arc<Live
 
 fn plan(name: &str) -> Plan {
     let (zone, method) = (Some(b"z".to_vec()), Method::RoundRobin);
-    Plan { name: name.into(), zone, method, keepalive: None, sticky: None }
+    let block = Context::HTTP;
+    Plan { block, name: name.into(), zone, method, keepalive: None, sticky: None }
 }
 
 fn host_of(host: &str, service: Option<&str>, port: u16) -> Host {
@@ -96,7 +98,7 @@ fn each_server_has_what_the_row_says_and_a_name_of_its_own_for_sticky() {
     let shape = live.shape();
     let list = &shape.peers.primary.peers;
     assert!(list.iter().all(|p| p.down && p.draining));
-    let wanted = [&b"127.0.0.1:80"[..], b"127.0.0.2:80"].map(|a| sticky::sid(b"", a));
+    let wanted = [&b"127.0.0.1:80"[..], b"127.0.0.2:80"].map(|a| peers::sid(b"", a));
     assert_eq!([&*list[0].sid, &*list[1].sid], wanted.each_ref().map(|s| &**s));
     // The next configuration has another port and a route.
     let host = Host { route: b"r".to_vec(), ..host_of("h.test", None, 81) };
@@ -107,8 +109,9 @@ fn each_server_has_what_the_row_says_and_a_name_of_its_own_for_sticky() {
 
 #[test]
 fn what_shapes_have_in_common_stays() {
-    let method = Method::LeastTime(LeastTime { last_byte: true, inflight: false });
-    let sticky = Some(Arc::new(Sticky::by_route()));
+    let method =
+        Method::LeastTime(LeastTime { until: Until::LastByte, heads: true, inflight: false });
+    let sticky = Some(Arc::new(()) as Sticky);
     let all = Plan { method, sticky, ..plan("common") };
     let live = Live::new(all, Vec::new(), vec![host_of("h.test", None, 80)]);
     for last in 1..3 {

@@ -2,10 +2,10 @@
 //! answer is a head in text and the body's own bytes.
 
 /// Bytes besides the answer, and behind how many bytes of the answer they stood.
-pub type Aside = Vec<(usize, Vec<u8>)>;
+pub(crate) type Aside = Vec<(usize, Vec<u8>)>;
 
 /// How a protocol wraps one answer, and how far that has come.
-pub trait Wrapping {
+pub(crate) trait Wrapping {
     /// Takes what was read, `buf[from..]`, and leaves the answer's bytes there. An error, in words for
     /// the log: what follows them is wrong.
     fn decode(&mut self, buf: &mut Vec<u8>, from: usize) -> Result<(), String>;
@@ -38,7 +38,7 @@ pub trait Wrapping {
 }
 
 /// Takes one answer out of what it comes in.
-pub struct Decoder {
+pub(crate) struct Decoder {
     /// What the protocol knows of it.
     pub wrapping: Box<dyn Wrapping>,
     /// What was wrong behind bytes that were good.
@@ -47,7 +47,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// For the answer to the request that is sent next.
-    pub fn new(wrapping: Box<dyn Wrapping>) -> Decoder {
+    pub(crate) fn new(wrapping: Box<dyn Wrapping>) -> Decoder {
         Decoder { wrapping, broken: None }
     }
 

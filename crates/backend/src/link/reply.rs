@@ -1,6 +1,5 @@
 //! The body of a backend's answer: where it ends and which bytes of what was read are its.
 
-use crate::link::Link;
 use weir_wire::http1::chunked::{Decoder, Event};
 use weir_wire::http1::field::{FieldEvent, FieldRules, Fields};
 use weir_wire::http1::response::ResponseHead;
@@ -36,9 +35,13 @@ enum Framing {
 /// What is wrong with a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadBody {
+    /// Its chunks are no chunks.
     Chunks,
+    /// What follows its chunks is no trailer, or too long.
     Trailers,
+    /// It is longer than was announced.
     TooLong,
+    /// It is shorter.
     TooShort,
     /// The same, where a decoder has found the end.
     Cut,
@@ -48,6 +51,7 @@ pub enum BadBody {
 #[derive(Debug)]
 pub struct BodyReader {
     framing: Framing,
+    /// Fields that stood behind it.
     pub trailers: Vec<(Vec<u8>, Vec<u8>)>,
     /// All of it has been read.
     pub done: bool,
@@ -116,20 +120,6 @@ impl BodyReader {
             trailers: Vec::new(),
             done: ended && (to_head || left.is_none_or(|n| n == 0)),
             excess: false,
-        }
-    }
-
-    /// Takes note of what the connection knows about the body.
-    pub fn follow(&mut self, link: &mut Link) {
-        match (&self.framing, &mut link.h2, &link.decoder) {
-            (Framing::Stream { .. }, Some(h2), _) => {
-                self.trailers.append(&mut h2.trailers);
-                self.set_ended(h2.has_ended());
-            }
-            (Framing::Decoded { .. }, _, Some(decoder)) => {
-                self.set_ended(decoder.wrapping.has_ended())
-            }
-            _ => {}
         }
     }
 

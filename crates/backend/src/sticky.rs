@@ -8,13 +8,9 @@
 //!
 //! Difference from nginx: the balancing method may also follow the directive.
 
-mod rows;
+pub(crate) mod rows;
 mod sessions;
 
-use crate::group::Lease;
-use crate::peers::Choice;
-use md5::{Digest, Md5};
-pub(crate) use rows::{set, Declared};
 use sessions::Sessions;
 use std::sync::Arc;
 use weir_base::bytes::fmt_u64;
@@ -24,25 +20,13 @@ use weir_core::Session;
 use weir_http::Request;
 use weir_runtime::clock;
 use weir_script::template::Template;
+use weir_upstream::{Choice, Lease};
 
-/// A `route` is at most as long as a digest.
-pub const SID_MAX_BYTES: usize = 32;
 /// `expires=max`
 const MAX_EXPIRES: &[u8] = b"; expires=Thu, 31-Dec-37 23:55:55 GMT; max-age=315360000";
 
-/// What an upstream's servers are known by: the configured route, or the address in a form that
-/// tells nobody the address.
-pub fn sid(route: &[u8], addr: &[u8]) -> Box<[u8]> {
-    if !route.is_empty() {
-        return route.into();
-    }
-    let digest = Md5::digest(addr);
-    let hex = |n: u8| char::from_digit(u32::from(n), 16).map_or(b'0', |c| c as u8);
-    digest.iter().flat_map(|b| [hex(b >> 4), hex(b & 15)]).collect()
-}
-
 /// An upstream's `sticky`.
-pub struct Sticky {
+pub(crate) struct Sticky {
     /// Where a client's own word is looked for; the first that has one counts.
     lookup: Vec<Template>,
     kind: Kind,
@@ -82,7 +66,7 @@ struct Learn {
 
 /// What one request has of it.
 #[derive(Clone, Debug, Default)]
-pub struct Client {
+pub(crate) struct Client {
     /// What the client brought.
     id: Vec<u8>,
     /// Which field of the response is our cookie.
@@ -94,17 +78,12 @@ fn first(r: &mut Request, from: &[Template]) -> Vec<u8> {
 }
 
 impl Sticky {
-    #[cfg(test)]
-    pub fn by_route() -> Sticky {
-        Sticky { lookup: Vec::new(), kind: Kind::Route }
-    }
-
-    pub fn client(&self, r: &mut Request) -> Client {
+    pub(crate) fn client(&self, r: &mut Request) -> Client {
         Client { id: first(r, &self.lookup), cookie: None }
     }
 
     /// Says whom the client wants before a server is chosen.
-    pub fn ask(&self, client: &Client, choice: &mut Choice) {
+    pub(crate) fn ask(&self, client: &Client, choice: &mut Choice) {
         choice.hint.clear();
         match &self.kind {
             _ if client.id.is_empty() => {}
@@ -116,7 +95,7 @@ impl Sticky {
     }
 
     /// A server was chosen: the client is told.
-    pub fn chosen(&self, r: &mut Request, client: &mut Client, lease: &Lease) {
+    pub(crate) fn chosen(&self, r: &mut Request, client: &mut Client, lease: &Lease) {
         let Kind::Cookie(cookie) = &self.kind else { return };
         let value = cookie.value(r, &lease.config().sid);
         match client.cookie {
@@ -126,12 +105,12 @@ impl Sticky {
     }
 
     /// The answer's head has come and is passed on.
-    pub fn answered(&self, r: &mut Request, client: &Client, lease: &Lease) {
+    pub(crate) fn answered(&self, r: &mut Request, client: &Client, lease: &Lease) {
         self.learn(r, client, lease, true);
     }
 
     /// The exchange went well to its end.
-    pub fn ended(&self, r: &mut Request, client: &Client, lease: &Lease) {
+    pub(crate) fn ended(&self, r: &mut Request, client: &Client, lease: &Lease) {
         self.learn(r, client, lease, false);
     }
 
@@ -205,13 +184,6 @@ fn is_samesite(value: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn servers_are_known_by_route_or_digest() {
-        assert_eq!(*sid(b"a", b"127.0.0.1:80"), *b"a");
-        assert_eq!(*sid(b"", b"abc"), *b"900150983cd24fb0d6963f7d28e17f72");
-        assert_eq!(sid(b"", b"127.0.0.1:80").len(), SID_MAX_BYTES);
-    }
 
     #[test]
     fn a_cookie_in_full() {

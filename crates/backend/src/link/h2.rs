@@ -12,17 +12,17 @@ use weir_wire::http2::client::{Client, Event};
 const OUT_MAX_BYTES: usize = 64 * 1024;
 
 /// Puts the next piece of a body into the empty buffer; whether it was the last.
-pub type Source = Box<dyn FnMut(&mut Vec<u8>) -> io::Result<bool>>;
+pub(crate) type Source = Box<dyn FnMut(&mut Vec<u8>) -> io::Result<bool>>;
 
 /// What is left of a request's body.
-pub struct Rest {
+pub(crate) struct Rest {
     pub bytes: Vec<u8>,
     pub source: Option<Source>,
     /// This is not its end.
     pub more: bool,
 }
 
-pub struct H2 {
+pub(crate) struct H2 {
     pub client: Client,
     rest: Option<Rest>,
     /// How much of the rest's bytes has been framed.
@@ -48,7 +48,7 @@ impl Default for H2 {
 }
 
 /// Fields that belong to a connection and have no place in HTTP/2 (RFC 9113 section 8.2.2).
-pub fn is_of_connection(name: &[u8]) -> bool {
+pub(crate) fn is_of_connection(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 5] =
         [b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"];
     NAMES.iter().any(|n| n.eq_ignore_ascii_case(name))
@@ -56,7 +56,12 @@ pub fn is_of_connection(name: &[u8]) -> bool {
 
 impl H2 {
     /// Begins a request; see [`Client::request`]. `head_max_bytes` is of the answer's head.
-    pub fn begin(&mut self, end: bool, head_max_bytes: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(crate) fn begin(
+        &mut self,
+        end: bool,
+        head_max_bytes: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
         self.rest = None;
         self.at = 0;
         self.broken = None;
@@ -66,27 +71,27 @@ impl H2 {
     }
 
     /// Takes over what is left of the request.
-    pub fn finish_later(&mut self, rest: Rest) {
+    pub(crate) fn finish_later(&mut self, rest: Rest) {
         self.at = 0;
         self.rest = Some(rest);
     }
 
     /// More of the request's body can be taken over.
-    pub fn wants_more(&self) -> bool {
+    pub(crate) fn wants_more(&self) -> bool {
         self.rest.is_none() && !self.mute && !self.client.is_closed() && !self.client.is_reset()
     }
 
     /// There is something that the socket has not taken.
-    pub fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         !self.client.out.is_empty()
     }
 
-    pub fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         self.client.has_ended() && self.broken.is_none()
     }
 
     /// Another request may follow.
-    pub fn may_go_on(&self) -> bool {
+    pub(crate) fn may_go_on(&self) -> bool {
         !self.mute && self.broken.is_none() && self.rest.is_none() && self.client.may_go_on()
     }
 
@@ -132,7 +137,7 @@ impl H2 {
     }
 
     /// The server takes nothing more.
-    pub fn be_mute(&mut self) {
+    pub(crate) fn be_mute(&mut self) {
         self.mute = true;
         self.rest = None;
         self.client.out.clear();

@@ -5,15 +5,33 @@ use std::sync::Arc;
 use weir_base::units;
 use weir_core::zones;
 use weir_http::vars::template_of;
-use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive};
+use weir_http::HttpModule;
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Diagnostic, Directive, Row};
 use weir_script::template::Template;
+use weir_upstream::{DeclaredSticky, UpstreamMain};
 
 const ZONE_KIND: &str = "sticky";
 const ZONE_MIN_BYTES: u64 = 8 * 4096;
 const TIMEOUT_MS: u64 = 600_000;
 
+/// `sticky`, for `upstream` blocks of `http`.
+pub const MODULE: HttpModule = HttpModule { name: "sticky", rows: ROWS, ..HttpModule::EMPTY };
+
+const ROWS: &[Row] = &[Row::new(
+    "sticky",
+    Context::UPSTREAM,
+    Arity::TWO_MORE,
+    "",
+    "A client comes to the same server again.",
+    |cf, d| {
+        let sticky = set(cf, d)?;
+        cf.get::<UpstreamMain>().set_sticky(d, Box::new(sticky))
+    },
+)
+.note("the balancing method may also follow it")];
+
 /// `sticky` as read.
-pub(crate) struct Declared {
+struct Declared {
     lookup: Vec<Template>,
     kind: DeclaredKind,
 }
@@ -24,9 +42,9 @@ enum DeclaredKind {
     Learn { create: Vec<Template>, zone: (Vec<u8>, u64), timeout_ms: u64, at_header: bool },
 }
 
-impl Declared {
-    /// Makes what requests use; a zone of sessions lives on as long as its upstream has it.
-    pub fn build(&self, upstream: &[u8]) -> ConfResult<Arc<Sticky>> {
+impl DeclaredSticky for Declared {
+    /// A zone of sessions lives on as long as its upstream has it.
+    fn build(&self, upstream: &[u8]) -> ConfResult<weir_upstream::Sticky> {
         let kind = match &self.kind {
             DeclaredKind::Route => Kind::Route,
             DeclaredKind::Cookie(cookie) => Kind::Cookie(Box::new(cookie.clone())),
@@ -65,7 +83,7 @@ fn unknown(d: &Directive, i: usize) -> Diagnostic {
 }
 
 /// Reads the directive.
-pub(crate) fn set(cf: &mut Cf, d: &Directive) -> ConfResult<Declared> {
+fn set(cf: &mut Cf, d: &Directive) -> ConfResult<Declared> {
     match d.arg(0) {
         b"cookie" => cookie(cf, d),
         b"route" => {

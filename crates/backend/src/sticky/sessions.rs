@@ -16,7 +16,7 @@ struct Session {
     last_ms: u64,
 }
 
-pub struct Sessions {
+pub(super) struct Sessions {
     pub zone: Vec<u8>,
     /// The upstream whose sessions these are.
     pub upstream: Vec<u8>,
@@ -41,7 +41,7 @@ impl Table {
 }
 
 impl Sessions {
-    pub fn new(zone: &[u8], upstream: &[u8], size_bytes: u64, timeout_ms: u64) -> Sessions {
+    pub(super) fn new(zone: &[u8], upstream: &[u8], size_bytes: u64, timeout_ms: u64) -> Sessions {
         Sessions {
             zone: zone.to_vec(),
             upstream: upstream.to_vec(),
@@ -51,7 +51,7 @@ impl Sessions {
         }
     }
 
-    pub fn set_timeout(&self, timeout_ms: u64) {
+    pub(super) fn set_timeout(&self, timeout_ms: u64) {
         self.timeout_ms.store(timeout_ms, Ordering::Relaxed);
     }
 
@@ -67,13 +67,13 @@ impl Sessions {
     }
 
     /// The session's server; empty for none. Looking does not make it younger.
-    pub fn find(&self, id: &[u8], now_ms: u64) -> Vec<u8> {
+    pub(super) fn find(&self, id: &[u8], now_ms: u64) -> Vec<u8> {
         let table = self.table(now_ms);
         table.sessions.peek(&Md5::digest(id)).map_or(Vec::new(), |s| s.sid.to_vec())
     }
 
     /// The session is that server's from now on; answers whether another had to go for it.
-    pub fn keep(&self, id: &[u8], sid: &[u8], create: bool, now_ms: u64) -> bool {
+    pub(super) fn keep(&self, id: &[u8], sid: &[u8], create: bool, now_ms: u64) -> bool {
         let key = Md5::digest(id);
         let mut table = self.table(now_ms);
         let known = table.sessions.touch(&key);

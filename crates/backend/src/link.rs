@@ -1,0 +1,217 @@
+//! A connection to a server as requests see it: behind what HTTP/2 or a protocol's records put around
+//! it, an answer is a head in text and the body's own bytes.
+
+pub(crate) mod decoder;
+pub(crate) mod h2;
+pub(crate) mod reply;
+
+use decoder::Decoder;
+use h2::H2;
+use reply::BodyReader;
+use std::io::{self, IoSlice};
+use std::ops::{Deref, DerefMut};
+use std::task::{Context, Poll};
+use weir_upstream::{Link as Base, LinkError};
+use weir_wire::http1::response::ResponseHead;
+
+/// What sets connections with HTTP/2 apart from others, in their marks.
+pub(crate) const H2_MARK: u64 = 2;
+
+/// A connection to a server.
+pub(crate) struct Link {
+    base: Box<Base>,
+    /// It speaks HTTP/2.
+    pub h2: Option<Box<H2>>,
+    /// Takes the current answer out of what it comes in.
+    pub decoder: Option<Decoder>,
+}
+
+impl Deref for Link {
+    type Target = Base;
+    fn deref(&self) -> &Base {
+        &self.base
+    }
+}
+
+impl DerefMut for Link {
+    fn deref_mut(&mut self) -> &mut Base {
+        &mut self.base
+    }
+}
+
+impl From<Box<Base>> for Link {
+    /// A fresh connection, or one that has waited.
+    fn from(mut base: Box<Base>) -> Link {
+        let h2 = base.kept.take().and_then(|kept| kept.downcast().ok());
+        Link { base, h2, decoder: None }
+    }
+}
+
+impl Link {
+    /// What is kept of it for its next request.
+    pub(crate) fn into_base(self) -> Box<Base> {
+        let Link { mut base, h2, .. } = self;
+        if let Some(h2) = h2 {
+            base.kept = Some(h2);
+        }
+        base
+    }
+
+    /// Speaks HTTP/2 from its first byte on.
+    pub(crate) fn start_h2(&mut self) {
+        // Windows and answers must not wait for the acknowledgement of what was sent before.
+        self.stream.set_nodelay(true);
+        self.mark ^= H2_MARK;
+        self.h2 = Some(Box::default());
+    }
+
+    /// What reads the body behind that head.
+    pub(crate) fn reader(&self, head: &ResponseHead, bodiless: bool) -> BodyReader {
+        match (&self.h2, &self.decoder) {
+            (Some(h2), _) => BodyReader::of_stream(head, bodiless, h2.has_ended()),
+            (_, Some(decoder)) => BodyReader::decoded(head, bodiless, decoder.wrapping.has_ended()),
+            _ => BodyReader::new(head, bodiless),
+        }
+    }
+
+    /// Tells a reader what the connection knows about its body.
+    pub(crate) fn tell(&mut self, reader: &mut BodyReader) {
+        match (&mut self.h2, &self.decoder) {
+            (Some(h2), _) => {
+                reader.trailers.append(&mut h2.trailers);
+                reader.set_ended(h2.has_ended());
+            }
+            (None, Some(decoder)) => reader.set_ended(decoder.wrapping.has_ended()),
+            (None, None) => {}
+        }
+    }
+
+    /// Nothing of the request and its answer is left on the connection, as far as that is known
+    /// here.
+    pub(crate) fn may_go_on(&self) -> bool {
+        self.h2.as_ref().is_none_or(|h2| h2.may_go_on())
+            && self.decoder.as_ref().is_none_or(|d| d.may_go_on())
+    }
+
+    /// Reads into the buffer; 0 is the end. A deadline of 0 is set when it must wait.
+    pub(crate) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        room: usize,
+        deadline: &mut u64,
+        timeout_ms: u64,
+    ) -> Poll<Result<usize, LinkError>> {
+        let read = match (&self.h2, &self.decoder) {
+            (None, None) => return self.base.poll_read(cx, buf, room, deadline, timeout_ms),
+            (None, Some(_)) => self.poll_read_decoded(cx, buf, room),
+            (Some(_), _) => self.poll_read_h2(cx, buf, room),
+        };
+        match read {
+            Poll::Ready(r) => Poll::Ready(r),
+            Poll::Pending => self.poll_deadline(cx, deadline, timeout_ms).map(Err),
+        }
+    }
+
+    /// As [`Base::poll_send`] for the body of an HTTP/2 request, as far as windows allow. `last`:
+    /// the body ends with these parts.
+    pub(crate) fn poll_send_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+        last: bool,
+        deadline: &mut u64,
+        timeout_ms: u64,
+    ) -> Poll<Result<usize, LinkError>> {
+        let Some(h2) = &mut self.h2 else { return Poll::Pending };
+        let was_closed = h2.client.is_closed();
+        let mut taken = 0;
+        for (i, part) in parts.iter().enumerate() {
+            let n = h2.frame(part, last && i + 1 == parts.len());
+            taken += n;
+            if n < part.len() {
+                break;
+            }
+        }
+        let progress = taken > 0 || h2.client.is_closed() != was_closed;
+        let before = self.sent;
+        if let Poll::Ready(Err(e)) = self.poll_flush(cx) {
+            return Poll::Ready(Err(LinkError::Io(e)));
+        }
+        if progress || self.sent > before {
+            return Poll::Ready(Ok(taken));
+        }
+        self.poll_deadline(cx, deadline, timeout_ms).map(Err)
+    }
+
+    /// Sends what HTTP/2 has to say.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(h2) = &mut self.h2 else { return Poll::Ready(Ok(())) };
+        let out = &mut h2.client.out;
+        while !out.is_empty() {
+            let n = match self.base.stream.poll_write(cx, &[IoSlice::new(out)], false) {
+                Poll::Ready(Ok(n)) => n,
+                Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+                Poll::Pending => return Poll::Pending,
+            };
+            out.drain(..n);
+            self.base.sent += n as u64;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends meanwhile what can be sent; where that fails, what has come is still read.
+    fn converse(&mut self, cx: &mut Context<'_>) {
+        if let Some(h2) = &mut self.h2 {
+            h2.pump();
+        }
+        let flushed = self.poll_flush(cx);
+        if let (Poll::Ready(Err(_)), Some(h2)) = (flushed, &mut self.h2) {
+            h2.be_mute();
+        }
+    }
+
+    fn poll_read_decoded(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<usize, LinkError>> {
+        let Some(decoder) = &mut self.decoder else { return Poll::Pending };
+        if let Some(text) = decoder.take_broken() {
+            return Poll::Ready(Err(LinkError::Protocol(text)));
+        }
+        let from = buf.len();
+        let n = match self.base.stream.poll_read(cx, buf, room) {
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(e)) => return Poll::Ready(Err(LinkError::Io(e))),
+            Poll::Pending => return Poll::Pending,
+        };
+        Poll::Ready(decoder.decode(buf, from).map(|()| n).map_err(LinkError::Protocol))
+    }
+
+    fn poll_read_h2(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<Result<usize, LinkError>> {
+        self.converse(cx);
+        let Some(h2) = &mut self.h2 else { return Poll::Pending };
+        if let Some(text) = h2.take_broken() {
+            return Poll::Ready(Err(LinkError::Protocol(text)));
+        }
+        let n = match self.base.stream.poll_read(cx, &mut h2.client.input, room) {
+            Poll::Ready(Ok(n)) => n,
+            Poll::Ready(Err(e)) => return Poll::Ready(Err(LinkError::Io(e))),
+            Poll::Pending => return Poll::Pending,
+        };
+        if n > 0 {
+            if let Err(text) = h2.decode(buf) {
+                return Poll::Ready(Err(LinkError::Protocol(text)));
+            }
+            self.converse(cx);
+        }
+        Poll::Ready(Ok(n))
+    }
+}

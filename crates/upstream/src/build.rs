@@ -1,0 +1,61 @@
+//! The upstreams of a protocol's block become groups, when the configuration is built.
+
+use crate::asks::Asks;
+use crate::conf::{lossy, Declared, NamedHost, Server, UpstreamMain};
+use crate::group::Group;
+use crate::live::Live;
+use crate::names::{self, Outer};
+use crate::peers::Peers;
+use weir_module::{Cf, ConfResult, Diagnostic, Slots};
+
+/// Looks up every server and makes the groups of the block whose main level `main` is; `outer` is
+/// what is set around them. Its name servers have been looked up.
+///
+/// # Errors
+///
+/// An upstream cannot be used as it is written.
+pub fn build<S: Asks>(cf: &mut Cf, main: &mut Slots, outer: &Outer) -> ConfResult {
+    let main = main.get_mut::<UpstreamMain>();
+    main.declared.iter().try_for_each(check_port)?;
+    let known = names::look_up_all(&main.declared);
+    let mut groups = Vec::with_capacity(main.declared.len());
+    for u in &main.declared {
+        groups.push(build_group::<S>(u, outer, &known, &mut cf.warnings)?);
+    }
+    main.groups = groups;
+    Ok(())
+}
+
+/// An address that no directive gives a port can never be connected to.
+fn check_port(u: &Declared) -> ConfResult {
+    let needs = |s: &Server| s.port == 0 && !matches!(s.host, NamedHost::Unix(_));
+    if u.explicit || !u.servers.iter().any(needs) {
+        return Ok(());
+    }
+    let name = lossy(&u.name);
+    let hint = format!("write \"{name}:PORT\", or define upstream {name} {{ … }}");
+    Err(Diagnostic::emerg(format!("no port in upstream \"{name}\"")).at(u.at).hint(hint))
+}
+
+fn build_group<S: Asks>(
+    u: &Declared,
+    outer: &Outer,
+    known: &names::Known,
+    warnings: &mut Vec<Diagnostic>,
+) -> ConfResult<Group> {
+    let names::Servers { fixed, hosts } = names::resolve(u, outer, known, warnings)?;
+    if !hosts.is_empty() {
+        let live = Live::new(names::plan::<S>(u)?, fixed, hosts);
+        return Ok(Group::live(live));
+    }
+    let of = |backup: bool| {
+        fixed.iter().filter(|(_, b)| *b == backup).map(|(p, _)| p.clone()).collect::<Vec<_>>()
+    };
+    let (primary, backup) = (of(false), of(true));
+    if primary.is_empty() {
+        let text = format!("no servers in upstream \"{}\"", lossy(&u.name));
+        return Err(Diagnostic::emerg(text).at(u.at));
+    }
+    let peers = Peers::new(primary, backup);
+    Ok(Group::new(&names::plan::<S>(u)?, peers))
+}

@@ -1,0 +1,284 @@
+//! The directives of `upstream { … }`, written once for all protocols.
+//!
+//! Differences from nginx: a name that is not found is a warning (see `names`); a `zone` keeps what
+//! it knows of the servers over a reload that does not change them, and so does the pool of idle
+//! connections of a shared (`keepalive N`) upstream.
+
+use crate::asks::Asks;
+use crate::balance::Method;
+use crate::conf::{lossy, Server, UpstreamMain};
+use crate::least_time::LeastTime;
+use crate::names;
+use crate::peers::SID_MAX_BYTES;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use weir_base::addr::{parse_endpoint, EndpointOptions};
+use weir_base::units;
+use weir_core::registry::template;
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Directive, Row};
+
+/// The rows for a protocol's `upstream` blocks.
+pub struct Rows<S>(PhantomData<fn(S)>);
+
+impl<S: Asks> Rows<S> {
+    /// Those that every protocol has.
+    pub const COMMON: &'static [Row] = &[
+        Row::block("upstream", S::BLOCK, Arity::ONE, "A group of servers.", |cf, d| {
+            cf.get::<UpstreamMain>().open(d)?;
+            cf.walk(S::UPSTREAM, d.children())?;
+            match cf.get::<UpstreamMain>().current().servers.is_empty() {
+                true => Err(d.fail("no servers are inside upstream")),
+                false => Ok(()),
+            }
+        }),
+        Row::new(
+            "server",
+            S::UPSTREAM,
+            Arity::ONE_MORE,
+            "",
+            "A server of the group.",
+            set_server::<S>,
+        )
+        .note(names::NOTE),
+        Row::new("resolver", S::UPSTREAM, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
+            let v = weir_core::resolver::parse(d)?;
+            cf.get::<UpstreamMain>().current().resolver.once(d, v)
+        })
+        .note(weir_core::resolver::NOTE),
+        Row::new(
+            "resolver_timeout",
+            S::UPSTREAM,
+            Arity::ONE,
+            "30s",
+            "Longest time for a name.",
+            |cf, d| {
+                let v = d.msec(0)?;
+                cf.get::<UpstreamMain>().current().resolver_timeout.once(d, v)
+            },
+        ),
+        Row::new(
+            "zone",
+            S::UPSTREAM,
+            Arity::ONE_TWO,
+            "",
+            "Workers share what they know of the servers.",
+            set_zone,
+        )
+        .note("the size is checked and not used; the servers' state lives on over a reload"),
+        Row::new(
+            "hash",
+            S::UPSTREAM,
+            Arity::ONE_TWO,
+            "",
+            "A text decides the server.",
+            set_hash::<S>,
+        ),
+        Row::new(
+            "random",
+            S::UPSTREAM,
+            Arity::ANY,
+            "",
+            "Any server, or the less busy of two.",
+            set_random,
+        ),
+        Row::new(
+            "least_conn",
+            S::UPSTREAM,
+            Arity::NONE,
+            "",
+            "The least busy server is asked.",
+            |cf, d| set_method(cf, d, Method::LeastConn),
+        ),
+        Row::new(
+            "least_time",
+            S::UPSTREAM,
+            Arity::ONE_TWO,
+            "",
+            "The server is asked that is likely to be done first.",
+            set_least_time::<S>,
+        ),
+    ];
+
+    /// Those of protocols in which a connection to a server serves one session after another.
+    pub const REUSED: &'static [Row] = &[
+        Row::new(
+            "keepalive",
+            S::UPSTREAM,
+            Arity::ONE_TWO,
+            "32 local",
+            "Idle connections kept.",
+            set_keepalive,
+        ),
+        Row::new(
+            "keepalive_requests",
+            S::UPSTREAM,
+            Arity::ONE,
+            "1000",
+            "Requests a connection carries.",
+            |cf, d| {
+                let v = d.num(0)?;
+                cf.get::<UpstreamMain>().current().requests.once(d, v)
+            },
+        ),
+        Row::new(
+            "keepalive_time",
+            S::UPSTREAM,
+            Arity::ONE,
+            "1h",
+            "Longest life of a connection.",
+            |cf, d| {
+                let v = d.msec(0)?;
+                cf.get::<UpstreamMain>().current().time_ms.once(d, v)
+            },
+        ),
+        Row::new(
+            "keepalive_timeout",
+            S::UPSTREAM,
+            Arity::ONE,
+            "60s",
+            "Longest rest of a connection.",
+            |cf, d| {
+                let v = d.msec(0)?;
+                cf.get::<UpstreamMain>().current().timeout_ms.once(d, v)
+            },
+        ),
+    ];
+
+    /// `ip_hash`
+    pub const IP_HASH: &'static [Row] = &[Row::new(
+        "ip_hash",
+        S::UPSTREAM,
+        Arity::NONE,
+        "",
+        "A client's address decides the server.",
+        |cf, d| set_method(cf, d, Method::IpHash),
+    )];
+}
+
+fn set_least_time<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let inflight = match d.args.get(1).map(|w| &*w.text) {
+        None => false,
+        Some(b"inflight") => true,
+        Some(other) => return Err(d.bad(1, format!("invalid parameter \"{}\"", lossy(other)))),
+    };
+    let until = d.choice(0, S::TIMES)?;
+    set_method(cf, d, Method::LeastTime(LeastTime { until, inflight, heads: S::HEADS }))
+}
+
+fn set_method(cf: &mut Cf, d: &Directive, method: Method) -> ConfResult {
+    let redefined = cf.get::<UpstreamMain>().current().method.replace(method).is_some();
+    if redefined {
+        cf.warn(d, "load balancing method redefined");
+    }
+    Ok(())
+}
+
+fn set_hash<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let key = Arc::new(template::<S>(cf, d, 0)?);
+    match d.args.get(1).map(|w| &*w.text) {
+        None => set_method(cf, d, Method::Hash(key)),
+        // The ring is made when the servers are known.
+        Some(b"consistent") => set_method(cf, d, Method::Consistent(key, Arc::default())),
+        Some(other) => Err(d.bad(1, format!("invalid parameter \"{}\"", lossy(other)))),
+    }
+}
+
+fn set_random(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let wrong = |i: usize| d.bad(i, format!("invalid parameter \"{}\"", lossy(d.arg(i))));
+    match d.args.len() {
+        0 => set_method(cf, d, Method::Random),
+        1 | 2 if d.arg(0) != b"two" => Err(wrong(0)),
+        2 if d.arg(1) != b"least_conn" => Err(wrong(1)),
+        1 | 2 => set_method(cf, d, Method::RandomTwo),
+        _ => Err(d.fail("invalid number of arguments in \"random\" directive")),
+    }
+}
+
+fn set_server<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let name = d.arg(0);
+    let url = parse_endpoint(name, EndpointOptions::default())
+        .map_err(|e| d.bad(0, format!("{e} in upstream \"{}\"", lossy(name))))?;
+    let mut s = Server::implicit(name, &url, url.port.or(S::USUAL_PORT).unwrap_or(0), d.position());
+    for i in 1..d.args.len() {
+        set_parameter::<S>(&mut s, d, i)?;
+    }
+    names::check_server::<S>(&mut s, d, url.port.is_none())?;
+    let u = cf.get::<UpstreamMain>().current();
+    if s.backup && u.method.as_ref().is_some_and(Method::refuses_backup) {
+        let text = "balancing method does not support parameter \"backup\"";
+        return Err(d.fail(text));
+    }
+    u.servers.push(s);
+    Ok(())
+}
+
+fn set_parameter<S: Asks>(s: &mut Server, d: &Directive, i: usize) -> ConfResult {
+    let bad = || d.bad(i, format!("invalid parameter \"{}\"", lossy(d.arg(i))));
+    let int = |text: &[u8]| units::parse_int(text).ok_or_else(bad);
+    if let Some(v) = d.keyed(i, "weight") {
+        s.weight = int(v)? as i64;
+        if s.weight == 0 {
+            return Err(bad());
+        }
+    } else if let Some(v) = d.keyed(i, "max_conns") {
+        s.max_conns = u32::try_from(int(v)?).map_err(|_| bad())?;
+    } else if let Some(v) = d.keyed(i, "max_fails") {
+        s.max_fails = u32::try_from(int(v)?).map_err(|_| bad())?;
+    } else if let Some(v) = d.keyed(i, "fail_timeout") {
+        s.fail_timeout_secs = units::parse_sec(v).ok_or_else(bad)?;
+    } else if let Some(v) = d.keyed(i, "service") {
+        if v.is_empty() {
+            return Err(d.bad(i, "service is empty"));
+        }
+        s.service = Some(lossy(v));
+    } else if let Some(v) = d.keyed(i, "route").filter(|_| S::STICKY) {
+        if v.is_empty() {
+            return Err(d.bad(i, "route is empty"));
+        }
+        if v.len() > SID_MAX_BYTES {
+            return Err(d.bad(i, format!("route is longer than {}", SID_MAX_BYTES)));
+        }
+        s.route = v.to_vec();
+    } else {
+        match d.arg(i) {
+            b"backup" => s.backup = true,
+            // As in nginx the later of the two counts.
+            b"down" => (s.down, s.draining) = (true, false),
+            b"drain" if S::STICKY => (s.down, s.draining) = (true, true),
+            b"resolve" => s.resolve = true,
+            _ => return Err(bad()),
+        }
+    }
+    Ok(())
+}
+
+fn set_keepalive(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let n = units::parse_int(d.arg(0)).ok_or_else(|| {
+        d.bad(0, format!("invalid value \"{}\" in \"keepalive\" directive", lossy(d.arg(0))))
+    })?;
+    let local = match d.args.get(1).map(|w| &*w.text) {
+        None => false,
+        Some(b"local") => true,
+        Some(other) => return Err(d.bad(1, format!("invalid parameter \"{}\"", lossy(other)))),
+    };
+    let u = cf.get::<UpstreamMain>().current();
+    u.keepalive.once(d, n as usize)?;
+    u.local = local;
+    Ok(())
+}
+
+fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let name = d.arg(0);
+    if name.is_empty() {
+        return Err(d.bad(0, "invalid zone name \"\""));
+    }
+    if d.args.len() > 1 {
+        let size = units::parse_size(d.arg(1))
+            .ok_or_else(|| d.bad(1, format!("invalid zone size \"{}\"", lossy(d.arg(1)))))?;
+        if size < 8 * 4096 {
+            return Err(d.bad(1, format!("zone \"{}\" is too small", lossy(name))));
+        }
+    }
+    cf.get::<UpstreamMain>().current().zone = Some(name.to_vec());
+    Ok(())
+}
