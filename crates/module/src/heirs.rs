@@ -1,0 +1,106 @@
+//! Inheritance between levels: what a level says nothing about is made once from the level around it, and
+//! all levels that say nothing share it.
+
+use crate::slot::{AnyConf, Page, Slots};
+use crate::{ConfResult, Level, SlotVtable};
+use foldhash::HashMap;
+use std::sync::Arc;
+
+/// What levels inherit depends on what is inherited from, and on whether the level is a block without a
+/// name (`if`, `limit_except`), which inherits more.
+type From = (usize, bool);
+
+/// The slots of one level of all blocks, as they are inherited. What is inherited from is kept beside
+/// what is made of it, so that it keeps its address.
+pub struct Heirs {
+    /// By the slots' numbers.
+    vtables: Vec<Option<&'static SlotVtable>>,
+    slots: HashMap<From, (Option<Arc<AnyConf>>, Arc<AnyConf>)>,
+    pages: HashMap<From, (Option<Arc<Page>>, Arc<Page>)>,
+}
+
+impl Heirs {
+    /// `vtables` may be of any level; those of this one are merged, in the order in which they have got
+    /// their numbers.
+    pub fn new(level: Level, vtables: impl Iterator<Item = &'static SlotVtable>) -> Heirs {
+        let mut by_number: Vec<Option<&'static SlotVtable>> = Vec::new();
+        for v in vtables.filter(|v| v.level == level) {
+            let n = (v.number)();
+            by_number.resize(by_number.len().max(n + 1), None);
+            by_number[n] = Some(v);
+        }
+        Heirs { vtables: by_number, slots: HashMap::default(), pages: HashMap::default() }
+    }
+
+    /// Merges what a level says with the level around it, and takes over what it does not say.
+    pub fn fill(&mut self, own: &mut Slots, outer: &Slots, unnamed: bool) -> ConfResult {
+        let pages = self.vtables.len().div_ceil(Page::SLOTS);
+        own.0.reserve_exact(pages.saturating_sub(own.0.len()));
+        own.0.resize_with(own.0.len().max(pages), Page::nothing);
+        for (at, page) in own.0.iter_mut().enumerate() {
+            let outer = outer.0.get(at).filter(|page| !Page::is_nothing(page));
+            if Page::is_nothing(page) {
+                *page = self.page(at, outer, unnamed)?;
+                continue;
+            }
+            let slots = Arc::get_mut(page).expect("a level is merged once");
+            self.merge_page(at, slots, outer, unnamed)?;
+        }
+        Ok(())
+    }
+
+    fn merge_page(
+        &mut self,
+        at: usize,
+        page: &mut Page,
+        outer: Option<&Arc<Page>>,
+        unnamed: bool,
+    ) -> ConfResult {
+        for i in 0..Page::SLOTS {
+            let n = at * Page::SLOTS + i;
+            let Some(Some(vtable)) = self.vtables.get(n) else { continue };
+            let outer = outer.and_then(|page| page.slot(i));
+            page.0[i] = match page.take(i) {
+                Some(own) => (vtable.merge)(Some(own), outer.map(|slot| &**slot), unnamed)?,
+                None => self.slot(n, vtable, outer, unnamed)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// A page of which a level says nothing.
+    fn page(
+        &mut self,
+        at: usize,
+        outer: Option<&Arc<Page>>,
+        unnamed: bool,
+    ) -> ConfResult<Arc<Page>> {
+        let from = (outer.map_or(at, |page| Arc::as_ptr(page).addr()), unnamed);
+        if let Some((_, made)) = self.pages.get(&from) {
+            return Ok(Arc::clone(made));
+        }
+        let mut page = Page::default();
+        self.merge_page(at, &mut page, outer, unnamed)?;
+        let made = Arc::new(page);
+        self.pages.insert(from, (outer.cloned(), Arc::clone(&made)));
+        Ok(made)
+    }
+
+    /// A slot of which a level says nothing.
+    fn slot(
+        &mut self,
+        n: usize,
+        vtable: &SlotVtable,
+        outer: Option<&Arc<AnyConf>>,
+        unnamed: bool,
+    ) -> ConfResult<Arc<AnyConf>> {
+        // No address is as small as a slot's number.
+        let from = (outer.map_or(n, |slot| Arc::as_ptr(slot).addr()), unnamed);
+        if let Some((_, made)) = self.slots.get(&from) {
+            return Ok(Arc::clone(made));
+        }
+        let made = (vtable.merge)(None, outer.map(|slot| &**slot), unnamed)?;
+        self.slots.insert(from, (outer.cloned(), Arc::clone(&made)));
+        Ok(made)
+    }
+}
