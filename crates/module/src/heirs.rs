@@ -104,3 +104,111 @@ impl Heirs {
         Ok(made)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{slot, ConfType, Val};
+
+    #[derive(Default)]
+    struct Shared(Val<u32>);
+
+    impl ConfType for Shared {
+        const LEVEL: Level = Level::Location;
+        slot!();
+        fn merge(&mut self, outer: &Shared) -> ConfResult {
+            self.0.merge(&outer.0, || 7);
+            Ok(())
+        }
+    }
+
+    /// Counts how often it is merged: by how deep it is.
+    #[derive(Default)]
+    struct Deep(u32, bool);
+
+    impl ConfType for Deep {
+        const LEVEL: Level = Level::Location;
+        slot!();
+    }
+
+    const DEEP: SlotVtable = SlotVtable {
+        merge: |own, outer, unnamed| {
+            crate::merged(own, outer, |own: &mut Deep, outer: &Deep| {
+                *own = Deep(outer.0 + 1, unnamed);
+                Ok(())
+            })
+        },
+        ..SlotVtable::of::<Deep>()
+    };
+
+    static VTABLES: [SlotVtable; 2] = [SlotVtable::of::<Shared>(), DEEP];
+
+    fn heirs() -> Heirs {
+        Heirs::new(Level::Location, VTABLES.iter())
+    }
+
+    fn child(heirs: &mut Heirs, outer: &Slots, unnamed: bool) -> Slots {
+        let mut own = Slots::default();
+        heirs.fill(&mut own, outer, unnamed).unwrap();
+        own
+    }
+
+    #[test]
+    fn what_says_nothing_is_the_same() {
+        let mut heirs = heirs();
+        let mut http = Slots::default();
+        http.get_mut::<Deep>();
+        let servers = [child(&mut heirs, &http, false), child(&mut heirs, &http, false)];
+        let inner = [child(&mut heirs, &servers[0], false), child(&mut heirs, &servers[1], false)];
+        assert!(std::ptr::eq(servers[0].get::<Shared>(), servers[1].get()));
+        assert!(std::ptr::eq(inner[0].get::<Deep>(), inner[1].get()));
+        assert_eq!((*servers[0].get::<Shared>().0, servers[0].get::<Deep>().0), (7, 1));
+        assert_eq!(inner[0].get::<Deep>().0, 2);
+        let tables = [&servers[..], &inner[..]].concat();
+        assert_eq!(crate::distinct::<Deep>(&tables).len(), 2);
+    }
+
+    #[test]
+    fn what_says_something_is_its_own() {
+        let mut heirs = heirs();
+        let http = Slots::default();
+        let quiet = child(&mut heirs, &http, false);
+        let mut loud = Slots::default();
+        loud.get_mut::<Shared>().0.set(1);
+        heirs.fill(&mut loud, &http, false).unwrap();
+        let below = child(&mut heirs, &loud, false);
+        assert_eq!((*loud.get::<Shared>().0, *below.get::<Shared>().0), (1, 1));
+        assert_eq!(*quiet.get::<Shared>().0, 7);
+        assert!(std::ptr::eq(loud.get::<Deep>(), quiet.get()));
+    }
+
+    #[test]
+    fn a_block_without_a_name_is_told_apart() {
+        let mut heirs = heirs();
+        let outer = child(&mut heirs, &Slots::default(), false);
+        let inner = [child(&mut heirs, &outer, false), child(&mut heirs, &outer, true)];
+        assert_eq!(inner.map(|i| i.get::<Deep>().1), [false, true]);
+    }
+
+    #[test]
+    fn an_error_is_that_of_the_level_that_meets_it() {
+        #[derive(Default)]
+        struct Bad(bool);
+        impl ConfType for Bad {
+            const LEVEL: Level = Level::Location;
+            slot!();
+            fn merge(&mut self, _: &Bad) -> ConfResult {
+                match self.0 {
+                    true => Ok(()),
+                    false => Err(crate::Diagnostic::emerg("bad".to_string())),
+                }
+            }
+        }
+        static BAD: [SlotVtable; 1] = [SlotVtable::of::<Bad>()];
+        let mut heirs = Heirs::new(Level::Location, BAD.iter());
+        let mut own = Slots::default();
+        own.get_mut::<Bad>().0 = true;
+        heirs.fill(&mut own, &Slots::default(), false).unwrap();
+        assert!(heirs.fill(&mut Slots::default(), &Slots::default(), false).is_err());
+    }
+}
