@@ -13,12 +13,12 @@ use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::bind::{self, Bind};
-use weir_core::paths::made_temp_path;
-use weir_core::paths::TempPath;
+use weir_core::paths::{make_temp_path, TempPath};
 use weir_http::conf::CoreLoc;
 use weir_http::generation::{HttpConf, LocationConf};
 use weir_http::{HttpModule, Request};
-use weir_module::{merge_values, ConfResult, ConfType, Diagnostic, SlotVtable, Slots, Val};
+use weir_module::{distinct, merge_values, merged, AnyConf, ConfResult, ConfType, Diagnostic};
+use weir_module::{SlotVtable, Val};
 use weir_script::template::Template;
 use weir_upstream::{SocketOptions, UpstreamMain};
 
@@ -209,7 +209,7 @@ impl BackendLoc {
         self.family.set(family);
         let temp_path = || {
             let path = PathBuf::from(format!("{}_temp", family.name));
-            Arc::new(TempPath { path, levels: [1, 2, 0] })
+            TempPath::new(path, [1, 2, 0])
         };
         self.temp_path.merge(&parent.temp_path, temp_path);
         merge_values!(self, parent;
@@ -264,24 +264,24 @@ impl BackendLoc {
     }
 }
 
-fn merge_slot<T: BackendConf>(slots: &mut Slots, parent: &Slots) -> ConfResult {
-    let unnamed = slots.find::<CoreLoc>().is_some_and(|c| c.unnamed);
-    slots.get_mut::<T>().backend_mut().in_unnamed = unnamed;
-    (SlotVtable::of::<T>().merge)(slots, parent)
+/// Merges a slot like any other, but for what a block without a name has from the one around it.
+fn merge_slot<T: BackendConf>(
+    own: Option<Arc<AnyConf>>,
+    outer: Option<&AnyConf>,
+    unnamed: bool,
+) -> ConfResult<Arc<AnyConf>> {
+    merged(own, outer, |own: &mut T, outer: &T| {
+        own.backend_mut().in_unnamed = unnamed;
+        own.merge(outer)
+    })
 }
 
 /// Makes the temporary directories, and what TLS to servers needs.
 fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
-    let prefix = b.cf.prefix.clone();
-    for slots in b.locations.iter_mut() {
-        let Some(core) = slots.find::<CoreLoc>() else { continue };
-        let resolver = Option::clone(&core.resolver);
-        let timeout_ms = *core.resolver_timeout;
-        let conf = slots.get_mut::<T>().backend_mut();
+    offer_resolvers::<T>(b);
+    for conf in distinct::<T>(b.locations) {
+        let conf = conf.backend();
         let family: &Family = *conf.family;
-        if let (Some(Pass::Fixed(fixed)), Some(resolver)) = (&conf.pass, &resolver) {
-            b.main.get_mut::<UpstreamMain>().offer(fixed.upstream, resolver, timeout_ms);
-        }
         if conf.cache.is_on() && conf.cache.key.is_none() && family.key.is_none() {
             let name = family.name;
             let text = format!("no \"{name}_cache_key\" for \"{name}_cache\"");
@@ -292,15 +292,25 @@ fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
             });
         }
         if family.buffers {
-            let mode = b.cf.mode;
-            conf.temp_path.set(made_temp_path(&conf.temp_path, &prefix, mode)?);
+            make_temp_path(&conf.temp_path, &b.cf.prefix, b.cf.mode)?;
         }
         if conf.pass.as_ref().is_some_and(|p| p.may_be_tls(&family.schemes)) {
-            conf.tls.h2 = conf.h2;
-            conf.tls.build(b.cf, family.ssl)?;
+            conf.tls.build(b.cf, family.ssl, conf.h2)?;
         }
     }
     Ok(())
+}
+
+/// An upstream's names are asked of the resolver where requests are passed to it.
+fn offer_resolvers<T: BackendConf>(b: &mut weir_http::build::Build) {
+    for slots in b.locations {
+        let Some(Pass::Fixed(fixed)) = &slots.get::<T>().backend().pass else { continue };
+        let core = slots.get::<CoreLoc>();
+        if let Some(resolver) = &*core.resolver {
+            let timeout_ms = *core.resolver_timeout;
+            b.main.get_mut::<UpstreamMain>().offer(fixed.upstream, resolver, timeout_ms);
+        }
+    }
 }
 
 /// The directories for answers that are too large for memory.
@@ -308,8 +318,14 @@ fn temp_dirs<T: BackendConf>(http: &HttpConf) -> Vec<PathBuf> {
     if !T::FAMILY.buffers {
         return Vec::new();
     }
-    let dirs = http.locations.iter().map(|l| l.conf::<T>().backend().temp_path.path.clone());
-    let mut dirs: Vec<PathBuf> = dirs.collect();
+    let mut dirs: Vec<PathBuf> = Vec::new();
+    for l in &http.locations {
+        let dir = l.conf::<T>().backend().temp_path.dir();
+        // Locations have their server's mostly.
+        if dirs.last().is_none_or(|last| last != dir) {
+            dirs.push(dir.to_path_buf());
+        }
+    }
     dirs.sort();
     dirs.dedup();
     dirs

@@ -7,6 +7,7 @@ use crate::target::{Fixed, Parts, Pass};
 use std::sync::Arc;
 use weir_base::addr::parse_endpoint;
 use weir_core::paths::temp_path;
+use weir_http::build::here;
 use weir_http::conf::CoreLoc;
 use weir_http::vars::template;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
@@ -305,11 +306,10 @@ pub(crate) fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult
     if pick::<T>(cf).pass.is_some() {
         return Err(d.error("is duplicate"));
     }
+    let is_directory = here(cf).name.last() == Some(&b'/');
     let core = cf.get::<CoreLoc>();
     core.handler = Some(crate::run::handler::<T>);
-    if core.name.last() == Some(&b'/') {
-        core.auto_redirect = true;
-    }
+    core.auto_redirect |= is_directory;
     let url = d.arg(0);
     if memchr::memchr(b'$', url).is_some() {
         let t = shared(cf, d)?;

@@ -1,8 +1,8 @@
 //! TLS towards servers as a location says it, the same for every module that has `NAME_ssl_…`
 //! directives; the module keeps an [`Outgoing`] in its slot and calls these.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use weir_base::bytes;
 use weir_core::logger::{self, LogFile, LogLevel};
 use weir_core::tls::files::{reader, value, CacheRule, Loaded, Name};
@@ -35,12 +35,15 @@ pub(crate) struct Outgoing {
     pub(crate) passwords: Val<Arc<Vec<Vec<u8>>>>,
     pub(crate) commands: Val<Vec<(String, String)>>,
     pub(crate) key_log: Val<Option<PathBuf>>,
-    /// HTTP/2 is offered.
-    pub(crate) h2: bool,
     loaded: Arc<Loaded>,
-    prefix: PathBuf,
     /// Made when the configuration is built, where it is used.
-    made: Option<Arc<ClientTls>>,
+    made: OnceLock<Made>,
+}
+
+struct Made {
+    tls: Arc<ClientTls>,
+    /// The directory of the main configuration file.
+    prefix: PathBuf,
 }
 
 impl Outgoing {
@@ -71,8 +74,7 @@ impl Outgoing {
     }
 
     /// Reads the files and makes what connections begin with. `what` is the directives' prefix.
-    pub(crate) fn build(&mut self, cf: &mut Cf, what: &str) -> ConfResult {
-        self.prefix = cf.conf_prefix.clone();
+    pub(crate) fn build(&self, cf: &mut Cf, what: &str, h2: bool) -> ConfResult {
         let fail = |text: String| Diagnostic::emerg(text);
         let words = Words {
             protocols: *self.protocols,
@@ -129,16 +131,22 @@ impl Outgoing {
             session_reuse: *self.session_reuse,
             server_name: *self.server_name,
             key_log,
-            h2: self.h2,
+            h2,
         };
-        self.made = Some(Arc::new(ClientTls::new(settings).map_err(fail)?));
+        let made = Made {
+            tls: Arc::new(ClientTls::new(settings).map_err(fail)?),
+            prefix: cf.conf_prefix.clone(),
+        };
+        // Only this function sets it.
+        let _ = self.made.set(made);
         Ok(())
     }
 
     /// What this request's connection wants; `host` is the server's name unless the configuration
     /// gives another. An error is logged, and nothing can be sent.
     pub(crate) fn wanted(&self, r: &mut Request, host: &[u8]) -> Option<Wanted> {
-        let tls = Arc::clone(self.made.as_ref()?);
+        let Made { tls, prefix } = self.made.get()?;
+        let tls = Arc::clone(tls);
         let name = match &*self.name {
             Some(template) => r.eval(template),
             None => host.to_vec(),
@@ -146,7 +154,7 @@ impl Outgoing {
         let name = without_port(&name).to_vec();
         let own = match self.pair() {
             Some((c, k)) if c.template.is_some() || k.template.is_some() => {
-                Some(self.own_certificate(r, c, k)?)
+                Some(self.own_certificate(r, c, k, prefix)?)
             }
             _ => None,
         };
@@ -154,12 +162,12 @@ impl Outgoing {
     }
 
     /// The certificate that this request's variables name.
-    fn own_certificate(&self, r: &mut Request, c: &Name, k: &Name) -> Option<Own> {
+    fn own_certificate(&self, r: &mut Request, c: &Name, k: &Name, prefix: &Path) -> Option<Own> {
         let files = (value(r, c), value(r, k));
         if files.0.is_empty() {
             return Some(Own { files, pair: None });
         }
-        match self.loaded.load(files.clone(), &self.passwords, *self.cache, &self.prefix) {
+        match self.loaded.load(files.clone(), &self.passwords, *self.cache, prefix) {
             Ok(pair) => Some(Own { files, pair: Some(pair) }),
             Err(e) => {
                 r.log(LogLevel::Error, &e);

@@ -1,15 +1,29 @@
 //! Directories for temporary files: as they are configured, and made.
 
 use crate::os_text;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use weir_base::units;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive, Layout, Mode};
 
-#[derive(Clone, Debug)]
+/// A directory for temporary files.
+#[derive(Debug)]
 pub struct TempPath {
-    pub path: PathBuf,
+    /// As it is named; relative where the configuration names none.
+    path: PathBuf,
     pub levels: [u8; 3],
+    /// As it is used, once it has been made.
+    made: OnceLock<PathBuf>,
+}
+
+impl TempPath {
+    pub fn new(path: PathBuf, levels: [u8; 3]) -> Arc<TempPath> {
+        Arc::new(TempPath { path, levels, made: OnceLock::new() })
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.made.get().unwrap_or(&self.path)
+    }
 }
 
 /// Directory and up to three levels.
@@ -19,24 +33,27 @@ pub fn temp_path(cf: &Cf, d: &Directive) -> ConfResult<Arc<TempPath>> {
         let n = units::parse_int(d.arg(i + 1)).filter(|n| (1..=3).contains(n));
         *level = n.ok_or_else(|| d.invalid(i + 1))? as u8;
     }
-    Ok(Arc::new(TempPath { path: cf.full_path(d.arg(0)), levels }))
+    Ok(TempPath::new(cf.full_path(d.arg(0)), levels))
 }
 
-/// The directory as it is used, made unless this is a test. One that the configuration does not name
+/// Makes the directory as it is used, unless this is a test. One that the configuration does not name
 /// (it is relative still) is the build's, and is made with what leads there.
-pub fn made_temp_path(
-    temp: &Arc<TempPath>,
-    prefix: &std::path::Path,
-    mode: Mode,
-) -> ConfResult<Arc<TempPath>> {
-    if !temp.path.is_relative() {
-        return make_temp_dir(&temp.path, mode).map(|()| Arc::clone(temp));
+pub fn make_temp_path(temp: &TempPath, prefix: &Path, mode: Mode) -> ConfResult {
+    if temp.made.get().is_some() {
+        return Ok(());
     }
-    let path = Layout::here().temp_path(prefix, &temp.path);
-    if mode == Mode::Serve {
-        make_dir(&path, true).map_err(|e| mkdir_failed(&path, &e))?;
+    let mut path = temp.path.clone();
+    if path.is_relative() {
+        path = Layout::here().temp_path(prefix, &path);
+        if mode == Mode::Serve {
+            make_dir(&path, true).map_err(|e| mkdir_failed(&path, &e))?;
+        }
+    } else {
+        make_temp_dir(&path, mode)?;
     }
-    Ok(Arc::new(TempPath { path, levels: temp.levels }))
+    // Only this function sets it.
+    let _ = temp.made.set(path);
+    Ok(())
 }
 
 /// A directory that the configuration names.

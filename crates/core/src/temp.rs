@@ -70,7 +70,7 @@ fn private(options: &mut std::fs::OpenOptions) -> &mut std::fs::OpenOptions {
 
 fn next_path(at: &TempPath) -> PathBuf {
     let name = format!("{:010}", NEXT.fetch_add(1, Ordering::Relaxed));
-    let mut path = at.path.clone();
+    let mut path = at.dir().to_path_buf();
     let mut end = name.len();
     for level in at.levels.iter().map(|l| usize::from(*l)).filter(|l| *l > 0) {
         path.push(&name[end - level..end]);

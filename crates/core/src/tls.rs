@@ -36,6 +36,7 @@ const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 pub type FindCertificates = fn(&Rc<Connection>, &Rc<WorkerGen>, usize) -> Option<Arc<Certificates>>;
 
 /// A server's TLS as the connections use it.
+#[derive(Clone)]
 pub struct Tls {
     pub server: Arc<ServerTls>,
     pub find: Option<FindCertificates>,

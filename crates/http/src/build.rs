@@ -5,17 +5,18 @@ use crate::conf::{CoreLoc, CoreMain, CoreSrv};
 use crate::generation::{self, HttpConf, LocationConf, ServerConf};
 use crate::h2::conf::H2Srv;
 use crate::location::{Entry, LocationSet};
-use crate::module::{HttpModule, Phase, Reach};
+use crate::module::HttpModule;
+use crate::plan::Plans;
 use crate::request::Request;
 use crate::vars::named_regex;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use weir_core::common::Common;
 use weir_core::generation::{ListenConf, PartConf, Virtual};
 use weir_core::listen;
 use weir_core::logger::ErrorLog;
 use weir_core::registry::NamedRegex;
-use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Level, Slots};
+use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Heirs, Level, Slots};
 
 /// What kind of location it is, by its modifier.
 pub enum Kind {
@@ -36,13 +37,34 @@ pub enum Sort {
     Named,
 }
 
+/// The location whose block is being read.
+#[derive(Default)]
+pub struct Here {
+    pub name: Vec<u8>,
+    pub is_named: bool,
+    pub is_regex: bool,
+    pub is_exact: bool,
+    /// What stands inside it, as far as it has been read.
+    pub children: Vec<LocBuild>,
+    /// The names that locations may not have again in it.
+    taken: HashSet<(Sort, Vec<u8>)>,
+}
+
+/// The location whose block is being read; a server's or `http`'s own level has no name.
+pub fn here(cf: &mut Cf) -> &mut Here {
+    &mut cf.get::<CoreMain>().here
+}
+
 /// A location as read.
 pub struct LocBuild {
     pub id: usize,
     pub name: Vec<u8>,
     pub kind: Kind,
+    /// An `if` or `limit_except` block.
+    unnamed: bool,
+    /// What it says itself.
     pub slots: Slots,
-    pub children: Vec<LocBuild>,
+    children: Vec<LocBuild>,
 }
 
 /// A server as read.
@@ -51,14 +73,17 @@ pub struct ServerBuild {
     pub root: LocBuild,
 }
 
-/// What a module's build step works on: everything merged, nothing shared yet.
+/// What a module's build step works on: everything merged.
+///
+/// Slots are shared by all locations and servers in which they are the same, so that what a build step
+/// makes of one is put into it by a `OnceLock` (see [`distinct`]). `CoreSrv` alone is each server's own.
 pub struct Build<'a> {
     pub cf: &'a mut Cf,
     /// The `http` block's own location level, which others have inherited from.
     pub outer: &'a Slots,
     pub main: &'a mut Slots,
     pub servers: &'a mut [Slots],
-    pub locations: &'a mut [Slots],
+    pub locations: &'a [Slots],
 }
 
 /// The `http` block.
@@ -101,13 +126,11 @@ pub fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     let loc = std::mem::take(&mut cf.levels.location);
     let walked = cf.walk(Context::SERVER, d.children());
     let srv = std::mem::replace(&mut cf.levels.server, srv);
-    let mut slots = std::mem::replace(&mut cf.levels.location, loc);
+    let slots = std::mem::replace(&mut cf.levels.location, loc);
+    let children = std::mem::take(here(cf)).children;
     walked?;
-    let core = slots.get_mut::<CoreLoc>();
-    core.server_root = Some(id);
-    let children = std::mem::take(&mut core.children);
-    core.taken = HashSet::new();
-    let root = LocBuild { id, name: Vec::new(), kind: Kind::Unnamed, slots, children };
+    let kind = Kind::Unnamed;
+    let root = LocBuild { id, name: Vec::new(), kind, unnamed: false, slots, children };
     let mut server = ServerBuild { srv, root };
     let core = server.srv.get_mut::<CoreSrv>();
     if core.reached.listens.is_empty() {
@@ -128,38 +151,27 @@ fn nested(
 ) -> ConfResult<usize> {
     let id = next_location_id(cf);
     let outer = std::mem::take(&mut cf.levels.location);
-    let core = cf.get::<CoreLoc>();
-    core.name.clone_from(&name);
-    core.is_named = matches!(kind, Kind::Named);
-    core.is_regex = matches!(kind, Kind::Regex(_));
-    core.is_exact = matches!(kind, Kind::Exact);
-    core.in_block = true;
+    let inner = Here {
+        name: name.clone(),
+        is_named: matches!(kind, Kind::Named),
+        is_regex: matches!(kind, Kind::Regex(_)),
+        is_exact: matches!(kind, Kind::Exact),
+        ..Here::default()
+    };
+    let around = std::mem::replace(here(cf), inner);
     let walked = cf.walk(context, d.children());
-    let mut slots = std::mem::replace(&mut cf.levels.location, outer);
+    let slots = std::mem::replace(&mut cf.levels.location, outer);
+    let children = std::mem::replace(here(cf), around).children;
     walked?;
-    let core = slots.get_mut::<CoreLoc>();
-    core.taken = HashSet::new();
-    let children = std::mem::take(&mut core.children);
-    let build = LocBuild { id, name, kind, slots, children };
-    cf.get::<CoreLoc>().children.push(build);
+    let unnamed = matches!(kind, Kind::Unnamed);
+    here(cf).children.push(LocBuild { id, name, kind, unnamed, slots, children });
     Ok(id)
 }
 
 /// An `if` or `limit_except` block: a location without a name, entered by its number.
 pub fn unnamed_location(cf: &mut Cf, d: &Directive, context: Context) -> ConfResult<usize> {
-    let (name, regex, exact) = {
-        let core = cf.get::<CoreLoc>();
-        (core.name.clone(), core.is_regex, core.is_exact)
-    };
-    let id = nested(cf, d, context, name.clone(), Kind::Unnamed)?;
-    if let Some(child) = cf.get::<CoreLoc>().children.last_mut() {
-        let core = child.slots.get_mut::<CoreLoc>();
-        core.name = name;
-        core.unnamed = true;
-        core.is_regex = regex;
-        core.is_exact = exact;
-    }
-    Ok(id)
+    let name = here(cf).name.clone();
+    nested(cf, d, context, name, Kind::Unnamed)
 }
 
 /// `location … { … }`
@@ -218,15 +230,15 @@ fn regex_kind_of(
 }
 
 fn check_nesting(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> ConfResult {
-    let core = cf.get::<CoreLoc>();
+    let around = here(cf);
     let shown = String::from_utf8_lossy(name).into_owned();
-    let outer = String::from_utf8_lossy(&core.name).into_owned();
-    if core.is_exact {
+    let outer = String::from_utf8_lossy(&around.name).into_owned();
+    if around.is_exact {
         return Err(d.fail(format!(
             "location \"{shown}\" cannot be inside the exact location \"{outer}\""
         )));
     }
-    if core.is_named {
+    if around.is_named {
         return Err(d.fail(format!(
             "location \"{shown}\" cannot be inside the named location \"{outer}\""
         )));
@@ -235,7 +247,7 @@ fn check_nesting(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> ConfRe
         return Err(d.fail(format!("named location \"{shown}\" can be on the server level only")));
     }
     let regex = matches!(kind, Kind::Regex(_));
-    if !regex && !core.is_regex && !name.starts_with(&core.name) {
+    if !regex && !around.is_regex && !name.starts_with(&around.name) {
         return Err(d.fail(format!("location \"{shown}\" is outside location \"{outer}\"")));
     }
     Ok(())
@@ -248,19 +260,36 @@ fn check_duplicate(cf: &mut Cf, d: &Directive, kind: &Kind, name: &[u8]) -> Conf
         Kind::Named => Sort::Named,
         Kind::Regex(_) | Kind::Unnamed => return Ok(()),
     };
-    if !cf.get::<CoreLoc>().taken.insert((sort, name.to_vec())) {
+    if !here(cf).taken.insert((sort, name.to_vec())) {
         let shown = String::from_utf8_lossy(name).into_owned();
         return Err(d.fail(format!("duplicate location \"{shown}\"")));
     }
     Ok(())
 }
 
-/// Everything of one level after the merge, before it is shared.
+/// A location as it is merged, but for its slots.
+#[derive(Default)]
 struct Merged {
-    names: Vec<Vec<u8>>,
-    /// exact, no_regex, named
-    flags: Vec<(bool, bool, bool)>,
-    sets: Vec<Vec<Entry>>,
+    name: Vec<u8>,
+    exact: bool,
+    no_regex: bool,
+    named: bool,
+    entries: Vec<Entry>,
+}
+
+/// A server's outermost location, and its named ones.
+struct Root {
+    location: usize,
+    named: Vec<(Vec<u8>, usize)>,
+}
+
+/// What the merge makes of all servers, to be made into a generation.
+struct Parts {
+    servers: Vec<Slots>,
+    roots: Vec<Root>,
+    /// By the locations' numbers, as are those behind.
+    locations: Vec<Slots>,
+    merged: Vec<Merged>,
 }
 
 /// Merges what the configuration said and makes the protocol's part of a generation, with its sockets;
@@ -273,33 +302,11 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Option<Made>
     let modules = main.get::<CoreMain>().modules;
     let http_srv = std::mem::take(&mut cf.levels.server);
     let mut http_loc = std::mem::take(&mut cf.levels.location);
-    let outer_log = http_loc.get_mut::<CoreLoc>();
-    if !outer_log.error_log.is_set() {
-        outer_log.error_log.set(Arc::clone(error_log));
-    }
+    http_loc.get_mut::<CoreLoc>().complete(&cf.prefix, error_log);
     let core = main.get_mut::<CoreMain>();
     let count = core.location_count;
     let builds = std::mem::take(&mut core.servers);
-    let mut merged = Merged {
-        names: vec![Vec::new(); count],
-        flags: vec![(false, false, false); count],
-        sets: (0..count).map(|_| Vec::new()).collect(),
-    };
-    let mut locations: Vec<Slots> = (0..count).map(|_| Slots::default()).collect();
-    let mut servers = Vec::new();
-    let mut roots = Vec::new();
-    for mut b in builds {
-        cf.go_on()?;
-        let at = b.srv.get_mut::<CoreSrv>().reached.at;
-        let place = |e: Diagnostic| match (e.at, at) {
-            (None, Some(at)) => e.at(at),
-            _ => e,
-        };
-        merge_level(modules, Level::Server, &mut b.srv, &http_srv).map_err(place)?;
-        roots.push(b.root.id);
-        merge_location(modules, b.root, &http_loc, &mut locations, &mut merged).map_err(place)?;
-        servers.push(b.srv);
-    }
+    let mut parts = merge_all(cf, modules, builds, count, (&http_srv, &http_loc))?;
     cf.levels.main = main;
     for m in modules {
         if let Some(build) = m.build {
@@ -309,96 +316,89 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Option<Made>
                 cf,
                 outer: &http_loc,
                 main: &mut main,
-                servers: &mut servers,
-                locations: &mut locations,
+                servers: &mut parts.servers,
+                locations: &parts.locations,
             });
             cf.levels.main = main;
             done?;
         }
     }
-    let parts = Parts { servers, roots, locations, merged };
     assemble(cf, modules, parts).map(Some)
 }
 
 /// A protocol's part and the sockets that it listens on.
 pub type Made = (PartConf, Vec<ListenConf>);
 
-/// What the merge has left, to be made into a part of a generation.
-struct Parts {
-    servers: Vec<Slots>,
-    /// Each server's outermost location.
-    roots: Vec<usize>,
-    locations: Vec<Slots>,
-    merged: Merged,
-}
-
-fn merge_level(
-    modules: &[&HttpModule],
-    level: Level,
-    child: &mut Slots,
-    parent: &Slots,
-) -> ConfResult {
-    for v in modules.iter().flat_map(|m| m.slots.iter()).filter(|v| v.level == level) {
-        (v.merge)(child, parent)?;
-    }
-    Ok(())
-}
-
-fn merge_location(
-    modules: &[&HttpModule],
-    build: LocBuild,
-    parent: &Slots,
-    out: &mut [Slots],
-    merged: &mut Merged,
-) -> ConfResult {
-    let LocBuild { id, name, kind, mut slots, children } = build;
-    merge_level(modules, Level::Location, &mut slots, parent)?;
-    merged.names[id] = name;
-    merged.flags[id] =
-        (matches!(kind, Kind::Exact), matches!(kind, Kind::NoRegex), matches!(kind, Kind::Named));
-    for child in children {
-        let entry = entry_of(&child);
-        let child_id = child.id;
-        let child_kind = merge_child(modules, child, &slots, out, merged)?;
-        if let Some(mut e) = entry {
-            e.regex = child_kind.map(|r| *r);
-            e.auto_redirect = out[child_id].get::<CoreLoc>().auto_redirect;
-            merged.sets[id].push(e);
-        }
-    }
-    out[id] = slots;
-    Ok(())
-}
-
-fn merge_child(
-    modules: &[&HttpModule],
-    mut child: LocBuild,
-    parent: &Slots,
-    out: &mut [Slots],
-    merged: &mut Merged,
-) -> ConfResult<Option<Box<NamedRegex>>> {
-    let regex = match std::mem::replace(&mut child.kind, Kind::Unnamed) {
-        Kind::Regex(r) => Some(r),
-        other => {
-            child.kind = other;
-            None
-        }
+/// Merges servers and their locations with the `http` block's levels.
+fn merge_all(
+    cf: &mut Cf,
+    modules: &[&'static HttpModule],
+    builds: Vec<ServerBuild>,
+    count: usize,
+    outer: (&Slots, &Slots),
+) -> ConfResult<Parts> {
+    let vtables = || modules.iter().flat_map(|m| m.slots);
+    let mut heirs = Heirs::new(Level::Server, vtables());
+    let mut locations = Locations {
+        heirs: Heirs::new(Level::Location, vtables()),
+        slots: vec![Slots::default(); count],
+        merged: (0..count).map(|_| Merged::default()).collect(),
     };
-    merge_location(modules, child, parent, out, merged)?;
-    Ok(regex)
+    let mut servers = Vec::with_capacity(builds.len());
+    let mut roots = Vec::with_capacity(builds.len());
+    for mut b in builds {
+        cf.go_on()?;
+        let at = b.srv.get_mut::<CoreSrv>().reached.at;
+        let place = |e: Diagnostic| match (e.at, at) {
+            (None, Some(at)) => e.at(at),
+            _ => e,
+        };
+        heirs.fill(&mut b.srv, outer.0, false).map_err(place)?;
+        let named = b.root.children.iter().filter(|c| matches!(c.kind, Kind::Named));
+        let named = named.map(|c| (c.name.clone(), c.id)).collect();
+        roots.push(Root { location: b.root.id, named });
+        locations.merge(b.root, outer.1).map_err(place)?;
+        servers.push(b.srv);
+    }
+    Ok(Parts { servers, roots, locations: locations.slots, merged: locations.merged })
 }
 
-fn entry_of(child: &LocBuild) -> Option<Entry> {
-    let exact = matches!(child.kind, Kind::Exact);
-    match child.kind {
-        Kind::Named | Kind::Unnamed => None,
-        _ => Some(Entry {
-            name: child.name.clone(),
-            id: child.id,
-            exact,
-            auto_redirect: false,
-            regex: None,
-        }),
+/// All locations, as far as they have been merged.
+struct Locations {
+    heirs: Heirs,
+    slots: Vec<Slots>,
+    merged: Vec<Merged>,
+}
+
+impl Locations {
+    /// Merges a location and what is inside; answers its expression, if it has one.
+    fn merge(&mut self, build: LocBuild, outer: &Slots) -> ConfResult<Option<NamedRegex>> {
+        let LocBuild { id, name, kind, unnamed, mut slots, children } = build;
+        self.heirs.fill(&mut slots, outer, unnamed)?;
+        let mut entries = Vec::with_capacity(children.len());
+        for child in children {
+            let is_found = !matches!(child.kind, Kind::Named | Kind::Unnamed);
+            let child_id = child.id;
+            let regex = self.merge(child, &slots)?;
+            if is_found {
+                let merged = &self.merged[child_id];
+                let auto_redirect = self.slots[child_id].get::<CoreLoc>().auto_redirect;
+                let (name, exact) = (merged.name.clone(), merged.exact);
+                entries.push(Entry { name, id: child_id, exact, auto_redirect, regex });
+            }
+        }
+        self.merged[id] = Merged {
+            name,
+            exact: matches!(kind, Kind::Exact),
+            no_regex: matches!(kind, Kind::NoRegex),
+            named: matches!(kind, Kind::Named),
+            entries,
+        };
+        self.slots[id] = slots;
+        Ok(match kind {
+            Kind::Regex(regex) => Some(*regex),
+            _ => None,
+        })
     }
 }
 
@@ -411,25 +411,16 @@ fn assemble(
     let Parts { servers, roots, locations, merged } = parts;
     let mut main = std::mem::take(&mut cf.levels.main);
     let vars = main.get_mut::<CoreMain>().vars.resolve()?;
-    let Merged { names, flags, sets } = merged;
-    let mut confs = Vec::with_capacity(locations.len());
-    let parts = locations.into_iter().zip(names).zip(flags.iter().zip(sets));
-    for (id, ((slots, name), (flags, entries))) in parts.enumerate() {
-        confs.push(Arc::new(location_conf(modules, id, slots, name, *flags, entries)));
-    }
-    let mut named: HashMap<usize, Vec<(Vec<u8>, usize)>> = HashMap::new();
-    for c in confs.iter().filter(|c| c.named) {
-        if let Some(root) = c.core.server_root {
-            named.entry(root).or_default().push((c.name.clone(), c.id));
-        }
-    }
+    let mut plans = Plans::new(modules);
+    let parts = locations.into_iter().zip(merged).enumerate();
+    let confs = parts.map(|(id, (slots, m))| Arc::new(location_conf(&mut plans, id, slots, m)));
+    let confs: Vec<_> = confs.collect();
     let mut out = Vec::with_capacity(servers.len());
-    for (id, (mut slots, root)) in servers.into_iter().zip(roots).enumerate() {
-        let base = base_of(&mut slots, &confs[root]);
+    for (id, (mut slots, Root { location, named })) in servers.into_iter().zip(roots).enumerate() {
+        let base = base_of(&mut slots, &confs[location]);
         let core = slots.share::<CoreSrv>();
-        let named = named.remove(&root).unwrap_or_default();
         let base = Arc::new(Virtual { slots, ..base });
-        out.push(Arc::new(ServerConf { id, base, core, location: root, named }));
+        out.push(Arc::new(ServerConf { id, base, core, location, named }));
     }
     let reached: Vec<_> = out.iter().map(|s| &s.core.reached).collect();
     let mut sockets = listen::gather(cf, &reached)?;
@@ -459,43 +450,16 @@ fn base_of(slots: &mut Slots, location: &LocationConf) -> Virtual {
     }
 }
 
-fn location_conf(
-    modules: &[&HttpModule],
-    id: usize,
-    slots: Slots,
-    name: Vec<u8>,
-    flags: (bool, bool, bool),
-    entries: Vec<Entry>,
-) -> LocationConf {
+fn location_conf(plans: &mut Plans, id: usize, slots: Slots, merged: Merged) -> LocationConf {
     let core = slots.share::<CoreLoc>();
-    let mut phases: [Vec<crate::module::Handler>; Phase::COUNT] = Default::default();
-    for h in modules.iter().flat_map(|m| m.phases.iter()) {
-        if (h.active)(&slots) {
-            phases[h.phase as usize].push(h.handler);
-        }
-    }
-    let body_on_demand = modules.iter().all(|m| match &m.filter {
-        Some(f) if f.body.is_some() => m.body_on_demand || !(f.active)(&slots),
-        _ => true,
-    });
-    let filters: Vec<_> =
-        modules.iter().filter_map(|m| m.filter.as_ref()).filter(|f| (f.active)(&slots)).collect();
-    let of_parts = || filters.iter().filter(|f| f.reach == Reach::Part);
-    let before = filters.iter().take_while(|f| f.reach != Reach::Whole);
     LocationConf {
         id,
-        name,
-        phases,
-        header_filters: filters.iter().filter_map(|f| f.header).collect(),
-        body_filters: filters.iter().filter_map(|f| f.body).collect(),
-        part_header_filters: of_parts().filter_map(|f| f.header).collect(),
-        part_body_filters: of_parts().filter_map(|f| f.body).collect(),
-        postpone_at: before.filter(|f| f.body.is_some()).count(),
-        body_on_demand,
-        nested: LocationSet::new(entries),
-        exact: flags.0,
-        no_regex: flags.1,
-        named: flags.2,
+        name: merged.name,
+        plan: plans.of(&slots),
+        nested: LocationSet::new(merged.entries),
+        exact: merged.exact,
+        no_regex: merged.no_regex,
+        named: merged.named,
         limit_except: core.limit_except,
         error_log: Arc::clone(&core.error_log),
         core,

@@ -1,16 +1,15 @@
 //! The core module's configuration: what the engine itself reads. Rows are in `core_rows`.
 
-use crate::build::Sort;
 use crate::module::Handler;
 use crate::request::Request;
-use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_core::generation::Virtual;
 use weir_core::listen::Reached;
 use weir_core::paths::TempPath;
 use weir_core::registry::VarRegistry;
-use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
+use weir_module::{merge_values, merged, slot, ConfResult, ConfType, Level, SlotVtable, Val};
 use weir_script::template::Template;
 use weir_wire::http1::request::Limits;
 
@@ -98,6 +97,8 @@ pub struct CoreMain {
     pub vars: VarRegistry<Request>,
     pub servers: Vec<crate::build::ServerBuild>,
     pub location_count: usize,
+    /// The location being read.
+    pub here: crate::build::Here,
     pub modules: &'static [&'static crate::module::HttpModule],
     pub lent: crate::lent::Lent,
 }
@@ -157,20 +158,6 @@ impl ConfType for CoreSrv {
 /// `location` level.
 #[derive(Default)]
 pub struct CoreLoc {
-    pub name: Vec<u8>,
-    /// Only while the configuration is read: what stands inside this location.
-    pub children: Vec<crate::build::LocBuild>,
-    /// Only while the configuration is read: the names that locations may not have again here.
-    pub taken: HashSet<(Sort, Vec<u8>)>,
-    pub is_named: bool,
-    pub is_regex: bool,
-    pub is_exact: bool,
-    /// An `if` or `limit_except` block: it has its location's handler unless it sets one.
-    pub unnamed: bool,
-    /// This is a location's own block, not a server's or `http`'s level.
-    pub in_block: bool,
-    /// The outermost location of the server a named location belongs to.
-    pub server_root: Option<usize>,
     /// The methods `limit_except` lets through, and where it sends the others.
     pub limit_except: Option<(u32, usize)>,
     pub root: Val<Arc<Template>>,
@@ -178,7 +165,7 @@ pub struct CoreLoc {
     pub alias: Val<bool>,
     /// In a regex location an alias is the whole path.
     pub alias_is_whole: bool,
-    /// The name an inherited alias cuts from the URI.
+    /// The name an alias cuts from the URI: of the location that sets it.
     pub alias_name: Option<Vec<u8>>,
     pub types: Val<Arc<Types>>,
     pub default_type: Val<Vec<u8>>,
@@ -266,8 +253,23 @@ impl CoreLoc {
 }
 
 /// The root that nginx has when none is set.
-fn default_root() -> Arc<Template> {
-    Arc::new(Template::constant(b"html"))
+fn default_root() -> Template {
+    Template::constant(b"html")
+}
+
+/// A root without variables is below the prefix where it is relative.
+pub fn full_root(root: Template, prefix: &Path) -> Template {
+    match root.as_constant() {
+        Some(text) if text.first() != Some(&b'/') => {
+            let full = prefix.join(String::from_utf8_lossy(text).into_owned());
+            Template::constant(full.to_string_lossy().as_bytes())
+        }
+        _ => root,
+    }
+}
+
+fn default_temp_path() -> Arc<TempPath> {
+    TempPath::new(PathBuf::from("client_body_temp"), [0; 3])
 }
 
 fn default_types() -> Arc<Types> {
@@ -281,29 +283,20 @@ impl ConfType for CoreLoc {
     slot!();
 
     fn merge(&mut self, parent: &CoreLoc) -> ConfResult {
-        self.server_root = self.server_root.or(parent.server_root);
-        if self.unnamed {
-            self.handler = self.handler.or(parent.handler);
-            self.auto_redirect |= parent.auto_redirect;
-        }
         if !self.root.is_set() {
             self.alias.merge(&parent.alias, || false);
             self.alias_is_whole = parent.alias_is_whole;
-            if *self.alias && !parent.name.is_empty() && self.alias_name.is_none() {
-                self.alias_name = parent.alias_name.clone().or_else(|| Some(parent.name.clone()));
-            }
+            self.alias_name.clone_from(&parent.alias_name);
         }
         self.alias.merge(&Val::UNSET, || false);
         merge_values!(self, parent;
-            root = default_root(),
+            root = Arc::new(default_root()),
             types = default_types(),
             default_type = b"text/plain".to_vec(),
             client_max_body_size = 1024 * 1024,
             client_body_buffer_size = 16384,
             client_body_timeout = 60_000,
-            client_body_temp_path = Arc::new(TempPath {
-                path: PathBuf::from("client_body_temp"), levels: [0; 3]
-            }),
+            client_body_temp_path = default_temp_path(),
             client_body_in_file_only = BodyInFile::Off,
             client_body_in_single_buffer = false,
             satisfy = Satisfy::All,
@@ -335,7 +328,30 @@ impl ConfType for CoreLoc {
     }
 }
 
+/// The core's slot. An `if` or `limit_except` block has its location's handler unless it sets one.
+pub const LOC_SLOT: SlotVtable = SlotVtable {
+    merge: |own, outer, unnamed| {
+        merged(own, outer, |own: &mut CoreLoc, outer: &CoreLoc| {
+            if unnamed {
+                own.handler = own.handler.or(outer.handler);
+                own.auto_redirect |= outer.auto_redirect;
+            }
+            own.merge(outer)
+        })
+    },
+    ..SlotVtable::of::<CoreLoc>()
+};
+
 impl CoreLoc {
+    /// Sets at the `http` level what is otherwise made for each server that is not silent.
+    pub fn complete(&mut self, prefix: &Path, error_log: &Arc<weir_core::logger::ErrorLog>) {
+        self.error_log.merge(&Val::UNSET, || Arc::clone(error_log));
+        self.root.merge(&Val::UNSET, || Arc::new(full_root(default_root(), prefix)));
+        self.types.merge(&Val::UNSET, default_types);
+        self.client_body_temp_path.merge(&Val::UNSET, default_temp_path);
+        self.error_pages.merge(&Val::UNSET, Arc::default);
+    }
+
     fn merge_connection(&mut self, parent: &CoreLoc) {
         merge_values!(self, parent;
             keepalive_time = 3_600_000,

@@ -2,8 +2,8 @@
 
 use crate::build;
 use crate::conf::{
-    Aio, BodyInFile, CoreLoc, CoreSrv, ErrorPage, IfModifiedSince, Lingering, OpenFileCache,
-    Satisfy, ServerTokens, TryFile, TryFiles, TryLast, Types,
+    full_root, Aio, BodyInFile, CoreLoc, CoreSrv, ErrorPage, IfModifiedSince, Lingering,
+    OpenFileCache, Satisfy, ServerTokens, TryFile, TryFiles, TryLast, Types,
 };
 use crate::core_vars;
 use crate::generation::HttpConf;
@@ -15,8 +15,8 @@ use std::sync::Arc;
 use weir_base::units;
 use weir_core::error_log::{error_log_sink, push_log};
 use weir_core::listen;
-use weir_core::paths::{made_temp_path, temp_path};
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
+use weir_core::paths::{make_temp_path, temp_path};
+use weir_module::{distinct, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 
@@ -32,7 +32,7 @@ pub const MODULE: HttpModule = HttpModule {
     slots: &[
         SlotVtable::of::<crate::conf::CoreMain>(),
         SlotVtable::of::<CoreSrv>(),
-        SlotVtable::of::<CoreLoc>(),
+        crate::conf::LOC_SLOT,
     ],
     variables: core_vars::VARIABLES,
     build: Some(make_temp_paths),
@@ -248,34 +248,22 @@ pub const ROWS: &[Row] = &[
 
 /// Where request bodies go that are too large for memory.
 fn temp_dirs(http: &HttpConf) -> Vec<PathBuf> {
-    let paths = http.locations.iter().map(|l| &l.core.client_body_temp_path.path);
+    let paths = http.locations.iter().map(|l| l.core.client_body_temp_path.dir());
     // Locations have their server's mostly.
     let mut dirs: Vec<PathBuf> = Vec::new();
     paths.for_each(|path| match dirs.last() {
         Some(last) if last == path => {}
-        _ => dirs.push(path.clone()),
+        _ => dirs.push(path.to_path_buf()),
     });
     dirs
 }
 
 /// Temporary directories are made at start, as nginx does.
 fn make_temp_paths(b: &mut build::Build) -> ConfResult {
-    let prefix = b.cf.prefix.clone();
-    for slots in b.locations.iter_mut() {
-        let core = slots.get_mut::<CoreLoc>();
-        let temp = made_temp_path(&core.client_body_temp_path, &prefix, b.cf.mode)?;
-        core.client_body_temp_path.set(temp);
-        complete_root(core, &prefix);
+    for core in distinct::<CoreLoc>(b.locations) {
+        make_temp_path(&core.client_body_temp_path, &b.cf.prefix, b.cf.mode)?;
     }
     Ok(())
-}
-
-fn complete_root(core: &mut CoreLoc, prefix: &std::path::Path) {
-    let Some(text) = core.root.as_constant() else { return };
-    if text.first() != Some(&b'/') {
-        let full = prefix.join(String::from_utf8_lossy(text).into_owned());
-        core.root.set(Arc::new(Template::constant(full.to_string_lossy().as_bytes())));
-    }
 }
 
 /// Long dead browsers needed a page that refreshes itself in place of a redirect.
@@ -322,7 +310,7 @@ fn set_root(cf: &mut Cf, d: &Directive) -> ConfResult {
         }
         return Err(d.error(&format!("is duplicate, \"{had}\" directive was specified earlier")));
     }
-    if alias && core.is_named {
+    if alias && build::here(cf).is_named {
         return Err(d.fail("the \"alias\" directive cannot be used inside the named location"));
     }
     let lower = text.to_ascii_lowercase();
@@ -346,11 +334,14 @@ fn set_root(cf: &mut Cf, d: &Directive) -> ConfResult {
         e.hint.get_or_insert_with(|| format!("in \"{shown}\""));
         e
     })?;
+    let compiled = full_root(compiled, &cf.prefix);
+    let here = build::here(cf);
+    let (is_regex, name) = (here.is_regex, alias.then(|| here.name.clone()));
     let core = cf.get::<CoreLoc>();
     core.root.set(Arc::new(compiled));
     core.alias.set(alias);
-    core.alias_is_whole = alias && core.is_regex;
-    core.alias_name = alias.then(|| core.name.clone());
+    core.alias_is_whole = alias && is_regex;
+    core.alias_name = name;
     Ok(())
 }
 

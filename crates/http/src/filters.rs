@@ -10,8 +10,8 @@ impl Next {
     /// Calls the next header filter, or sends the header after the last.
     pub fn header(self, r: &mut Request) -> FilterResult {
         let filters = match r.is_part() {
-            false => &r.loc().header_filters,
-            true => &r.loc().part_header_filters,
+            false => &r.loc().plan.header_filters,
+            true => &r.loc().plan.part_header_filters,
         };
         match filters.get(self.0).copied() {
             Some(filter) => filter(r, Next(self.0 + 1)),
@@ -24,7 +24,7 @@ impl Next {
         if r.parts.is_some() {
             return self.body_of_parts(r, chain);
         }
-        match r.loc().body_filters.get(self.0).copied() {
+        match r.loc().plan.body_filters.get(self.0).copied() {
             Some(filter) => filter(r, chain, Next(self.0 + 1)),
             None => output::send_body(r, chain),
         }
@@ -34,12 +34,12 @@ impl Next {
     /// order with it there.
     fn body_of_parts(self, r: &mut Request, chain: Chain) -> FilterResult {
         if r.is_part() {
-            return match r.loc().part_body_filters.get(self.0).copied() {
+            return match r.loc().plan.part_body_filters.get(self.0).copied() {
                 Some(filter) => filter(r, chain, Next(self.0 + 1)),
                 None => subrequest::catch(r, chain),
             };
         }
-        match self.0 == r.loc().postpone_at {
+        match self.0 == r.loc().plan.postpone_at {
             true => subrequest::catch(r, chain),
             false => self.body_now(r, chain),
         }
@@ -47,7 +47,7 @@ impl Next {
 
     /// As `body`, behind the point where the output is put in order.
     pub(crate) fn body_now(self, r: &mut Request, chain: Chain) -> FilterResult {
-        match r.loc().body_filters.get(self.0).copied() {
+        match r.loc().plan.body_filters.get(self.0).copied() {
             Some(filter) => filter(r, chain, Next(self.0 + 1)),
             None => output::send_body(r, chain),
         }

@@ -3,9 +3,10 @@
 
 use crate::conf::{CoreLoc, CoreSrv};
 use crate::location::LocationSet;
-use crate::module::{BodyFilter, Handler, HeaderFilter, Phase};
+use crate::plan::Plan;
 use crate::request::Request;
 use std::any::Any;
+use std::cell::OnceCell;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,16 +23,7 @@ pub struct LocationConf {
     pub name: Vec<u8>,
     pub slots: Slots,
     pub core: Arc<CoreLoc>,
-    pub phases: [Vec<Handler>; Phase::COUNT],
-    pub header_filters: Vec<HeaderFilter>,
-    pub body_filters: Vec<BodyFilter>,
-    /// Those that a subrequest's answer passes through here.
-    pub part_header_filters: Vec<HeaderFilter>,
-    pub part_body_filters: Vec<BodyFilter>,
-    /// Behind how many body filters the output of subrequests joins that of the main request.
-    pub postpone_at: usize,
-    /// All of them act only on responses that their header filters chose.
-    pub body_on_demand: bool,
+    pub plan: Arc<Plan>,
     pub nested: LocationSet,
     /// `location @name`.
     pub named: bool,
@@ -50,13 +42,28 @@ impl LocationConf {
     }
 }
 
-/// A worker's handle on a location: a plain reference count around the shared one.
-pub struct Location(Arc<LocationConf>);
+/// A worker's handle on a location: a plain reference count around the shared one, and beside it what
+/// every request asks for.
+pub struct Location {
+    conf: Arc<LocationConf>,
+    pub plan: Arc<Plan>,
+    pub core: Arc<CoreLoc>,
+}
+
+impl Location {
+    fn new(conf: &Arc<LocationConf>) -> Location {
+        Location {
+            conf: Arc::clone(conf),
+            plan: Arc::clone(&conf.plan),
+            core: Arc::clone(&conf.core),
+        }
+    }
+}
 
 impl Deref for Location {
     type Target = LocationConf;
     fn deref(&self) -> &LocationConf {
-        &self.0
+        &self.conf
     }
 }
 
@@ -93,22 +100,33 @@ pub struct HttpConf {
     pub vars: Vec<VarDef>,
 }
 
-/// A worker's view of the `http` block, counted without atomics.
+/// A worker's view of the `http` block, counted without atomics. Its handles are made when they are first
+/// asked for: of many servers most are asked for by few.
 pub struct Http {
     pub core: Arc<Generation>,
     pub shared: Arc<HttpConf>,
-    pub servers: Vec<Rc<Server>>,
-    pub locations: Vec<Rc<Location>>,
+    servers: Box<[OnceCell<Rc<Server>>]>,
+    locations: Box<[OnceCell<Rc<Location>>]>,
 }
 
 impl Http {
     fn new(core: Arc<Generation>, shared: Arc<HttpConf>) -> Http {
         Http {
-            servers: shared.servers.iter().map(|s| Rc::new(Server(Arc::clone(s)))).collect(),
-            locations: shared.locations.iter().map(|l| Rc::new(Location(Arc::clone(l)))).collect(),
+            servers: shared.servers.iter().map(|_| OnceCell::new()).collect(),
+            locations: shared.locations.iter().map(|_| OnceCell::new()).collect(),
             core,
             shared,
         }
+    }
+
+    #[inline]
+    pub fn server(&self, id: usize) -> &Rc<Server> {
+        self.servers[id].get_or_init(|| Rc::new(Server(Arc::clone(&self.shared.servers[id]))))
+    }
+
+    #[inline]
+    pub fn location(&self, id: usize) -> &Rc<Location> {
+        self.locations[id].get_or_init(|| Rc::new(Location::new(&self.shared.locations[id])))
     }
 
     /// The view of the `http` block that a connection's generation has.

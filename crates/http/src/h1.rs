@@ -510,7 +510,7 @@ fn lingers(r: &Request) -> bool {
 pub(crate) async fn log_request(r: &mut Request) {
     r.values.unknown.end();
     let loc = Rc::clone(r.loc());
-    for handler in &loc.phases[Phase::Log as usize] {
+    for handler in &loc.plan.phases[Phase::Log as usize] {
         if let Flow::Wait(f) = handler(r) {
             f(r).await;
         }

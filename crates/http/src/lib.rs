@@ -26,6 +26,7 @@ pub mod names;
 mod one_line;
 pub mod output;
 pub mod phases;
+mod plan;
 pub mod pool;
 pub mod request;
 mod request_log;

@@ -246,11 +246,11 @@ fn run_ready(r: &mut Request, phase: Phase, i: &mut usize) -> Flow {
 }
 
 fn has_handlers(r: &Request, phase: Phase) -> bool {
-    !r.loc().phases[phase as usize].is_empty()
+    !r.loc().plan.phases[phase as usize].is_empty()
 }
 
 fn nth(r: &Request, phase: Phase, i: usize) -> Option<Handler> {
-    r.loc().phases[phase as usize].get(i).copied()
+    r.loc().plan.phases[phase as usize].get(i).copied()
 }
 
 async fn call(r: &mut Request, handler: Handler) -> Flow {

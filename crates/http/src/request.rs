@@ -156,7 +156,7 @@ impl Request {
         server: Rc<Server>,
         start_ms: u64,
     ) {
-        let location = Rc::clone(&gen.locations[server.location]);
+        let location = Rc::clone(gen.location(server.location));
         self.place = Some(Place { conn, gen, server, location, stream: None });
         self.start_ms = start_ms;
         self.redirects_left = REDIRECTS_MAX;
@@ -372,13 +372,13 @@ impl Request {
 
     pub fn set_server(&mut self, server: Rc<Server>) {
         let place = self.place.as_mut().expect("a request in use has its place");
-        place.location = Rc::clone(&place.gen.locations[server.location]);
+        place.location = Rc::clone(place.gen.location(server.location));
         place.server = server;
     }
 
     pub fn set_location(&mut self, id: usize) {
         let place = self.place.as_mut().expect("a request in use has its place");
-        place.location = Rc::clone(&place.gen.locations[id]);
+        place.location = Rc::clone(place.gen.location(id));
         self.valid_location = true;
     }
 
@@ -497,7 +497,7 @@ impl Request {
 
     /// Whether no body filter has anything to do with this response.
     pub fn body_is_plain(&self) -> bool {
-        self.ctx.is_empty() && self.loc().body_on_demand && self.parts.is_none()
+        self.ctx.is_empty() && self.loc().plan.body_on_demand && self.parts.is_none()
     }
 
     /// Runs the body filters and puts the result into the output queue.

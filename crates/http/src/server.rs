@@ -9,7 +9,7 @@ use weir_core::Connection;
 
 /// The server of a request that has not named one yet.
 pub fn default_of(conn: &Connection, gen: &Http) -> Rc<Server> {
-    Rc::clone(&gen.servers[conn.default_server(&gen.core)])
+    Rc::clone(gen.server(conn.default_server(&gen.core)))
 }
 
 /// The same, by the newest configuration.
@@ -20,7 +20,7 @@ pub fn default(conn: &Connection) -> Rc<Server> {
 /// The outermost location of that server.
 pub fn default_location(conn: &Connection) -> Rc<Location> {
     let gen = Http::of(&conn.generation());
-    Rc::clone(&gen.locations[default_of(conn, &gen).location])
+    Rc::clone(gen.location(default_of(conn, &gen).location))
 }
 
 /// Chooses among the servers of the connection's address by the request's host.
@@ -32,7 +32,7 @@ pub fn select(conn: &Connection, r: &mut Request) {
     }
     let id = by_name(r, addr, conn.default_server(&gen.core));
     if id != r.server().id {
-        r.set_server(Rc::clone(&gen.servers[id]));
+        r.set_server(Rc::clone(gen.server(id)));
     }
 }
 

@@ -514,7 +514,7 @@ pub(crate) fn catch(r: &mut Request, chain: Chain) -> FilterResult {
         if chain.iter().any(|b| b.flush) {
             parts.desk.flush.set(true);
         }
-        return Next(r.loc().postpone_at).body_now(r, chain);
+        return Next(r.loc().plan.postpone_at).body_now(r, chain);
     }
     for mut buf in chain {
         if parts.is_part {
@@ -565,7 +565,7 @@ fn pump(r: &mut Request) -> FilterResult {
         if chain.is_empty() {
             return Ok(());
         }
-        Next(r.loc().postpone_at).body_now(r, chain)?;
+        Next(r.loc().plan.postpone_at).body_now(r, chain)?;
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod args;
 mod cf;
+mod heirs;
 mod layout;
 mod row;
 mod slot;
@@ -10,9 +11,10 @@ mod val;
 
 pub use args::ArgsExt;
 pub use cf::{Cf, Levels, Mode, RowTable};
+pub use heirs::Heirs;
 pub use layout::Layout;
 pub use row::{Arity, Context, Row, RowBody, Setter};
-pub use slot::{ConfType, Level, SlotKey, SlotVtable, Slots};
+pub use slot::{distinct, merged, AnyConf, ConfType, Level, MergeFn, SlotKey, SlotVtable, Slots};
 pub use val::Val;
 
 pub use weir_conf::{Body, Diagnostic, Directive, Span, Word};

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use weir_core::Session;
 
 use crate::limits::{
@@ -22,8 +22,8 @@ use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable}
 use weir_http::vars::template;
 use weir_http::Request;
 use weir_module::{
-    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
-    Slots,
+    distinct, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
+    SlotVtable, Slots,
 };
 use weir_script::template::Template;
 
@@ -147,7 +147,7 @@ struct Limit {
     name: Vec<u8>,
     max: u32,
     /// Both are there after the build.
-    bound: Option<(Arc<Zone>, Arc<Template>)>,
+    bound: OnceLock<(Arc<Zone>, Arc<Template>)>,
 }
 
 #[derive(Default)]
@@ -250,7 +250,7 @@ fn set_limit(cf: &mut Cf, d: &Directive) -> ConfResult {
         }
         Some(n) => n as u32,
     };
-    limits.push(Limit { name, max, bound: None });
+    limits.push(Limit { name, max, bound: OnceLock::new() });
     Ok(())
 }
 
@@ -261,11 +261,13 @@ fn build(b: &mut Build) -> ConfResult {
         let check = |zone: &Zone| same_key("limit_conn_zone", name, key, &zone.key);
         z.zone = Some(zones::attach(KIND, name, z.size, check, || Zone::new(key, z.size))?);
     }
-    for slots in b.locations.iter_mut() {
-        for limit in slots.get_mut::<LimitConnLoc>().limits.iter_mut().flatten() {
+    for conf in distinct::<LimitConnLoc>(b.locations) {
+        for limit in conf.limits.iter().flatten() {
             let found = main.zone(&limit.name);
             let zone = found.and_then(|z| Some((z.zone.clone()?, Arc::clone(&z.key))));
-            limit.bound = Some(zone.ok_or_else(|| zones::undeclared(&limit.name))?);
+            let bound = zone.ok_or_else(|| zones::undeclared(&limit.name))?;
+            // Only this function sets it.
+            let _ = limit.bound.set(bound);
         }
     }
     Ok(())
@@ -286,7 +288,7 @@ fn handler(r: &mut Request) -> Flow {
     let conf = loc.conf::<LimitConnLoc>();
     let mut held = Vec::new();
     for limit in conf.limits.iter().flatten() {
-        let Some((zone, key)) = &limit.bound else { continue };
+        let Some((zone, key)) = limit.bound.get() else { continue };
         let entered = with_value(r, key, |r, value| {
             if value.is_empty() {
                 return None;

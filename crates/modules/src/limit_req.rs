@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::future::{poll_fn, Future};
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use weir_core::Session;
 
@@ -26,8 +26,8 @@ use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable}
 use weir_http::vars::template;
 use weir_http::Request;
 use weir_module::{
-    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
-    Slots,
+    distinct, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
+    SlotVtable, Slots,
 };
 use weir_runtime::{clock, timer};
 use weir_script::template::Template;
@@ -87,7 +87,7 @@ struct Limit {
     burst: u64,
     /// And before waiting.
     delay: u64,
-    bound: Option<Bound>,
+    bound: OnceLock<Bound>,
 }
 
 /// What a limit's zone is, known after the build.
@@ -246,7 +246,7 @@ fn set_limit(cf: &mut Cf, d: &Directive) -> ConfResult {
     if limits.iter().any(|l| l.name == name) {
         return Err(d.error("is duplicate"));
     }
-    limits.push(Limit { name, burst, delay, bound: None });
+    limits.push(Limit { name, burst, delay, bound: OnceLock::new() });
     Ok(())
 }
 
@@ -257,13 +257,15 @@ fn build(b: &mut Build) -> ConfResult {
         let check = |zone: &Zone| same_key("limit_req", name, key, &zone.key);
         z.zone = Some(zones::attach(KIND, name, z.size, check, || Zone::new(key, z.size))?);
     }
-    for slots in b.locations.iter_mut() {
-        for limit in slots.get_mut::<LimitReqLoc>().limits.iter_mut().flatten() {
+    for conf in distinct::<LimitReqLoc>(b.locations) {
+        for limit in conf.limits.iter().flatten() {
             let found = main.zone(&limit.name);
             let bound = found.and_then(|z| {
                 Some(Bound { zone: z.zone.clone()?, key: Arc::clone(&z.key), rate: z.rate })
             });
-            limit.bound = Some(bound.ok_or_else(|| zones::undeclared(&limit.name))?);
+            let bound = bound.ok_or_else(|| zones::undeclared(&limit.name))?;
+            // Only this function sets it.
+            let _ = limit.bound.set(bound);
         }
     }
     Ok(())
@@ -350,7 +352,7 @@ fn decide(r: &mut Request, limits: &[Limit]) -> Decision {
     let mut reserved: Vec<(usize, &Bound, Reserved)> = Vec::new();
     let mut waits: Option<(u64, u64, usize)> = None;
     for (i, limit) in limits.iter().enumerate() {
-        let Some(bound) = &limit.bound else { continue };
+        let Some(bound) = limit.bound.get() else { continue };
         let is_last = i + 1 == limits.len();
         let asked = with_value(r, &bound.key, |r, value| {
             if value.is_empty() {
@@ -464,7 +466,7 @@ mod tests {
 
     #[test]
     fn delays() {
-        let limit = |delay| Limit { name: Vec::new(), burst: 9000, delay, bound: None };
+        let limit = |delay| Limit { name: Vec::new(), burst: 9000, delay, bound: OnceLock::new() };
         assert_eq!(delay_ms(&limit(0), 2000, 1000), 500);
         assert_eq!(delay_ms(&limit(1000), 2000, 1000), 0);
         assert_eq!(delay_ms(&limit(1000), 2000, 3000), 1000);

@@ -35,8 +35,8 @@ use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::vars::{template, template_of};
 use weir_http::Request;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,
-    Layout, Level, Mode, Row, SlotVtable, Slots, Val,
+    distinct, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic,
+    Directive, Layout, Level, Mode, Row, SlotVtable, Slots, Val,
 };
 use weir_runtime::clock;
 use weir_runtime::fs::bytes_path;
@@ -73,7 +73,8 @@ impl ConfType for LogMain {
 #[derive(Default)]
 struct LogLoc {
     off: bool,
-    logs: Option<Arc<Vec<AccessLog>>>,
+    /// Filled when the configuration is built, where nothing is said.
+    logs: OnceLock<Arc<Vec<AccessLog>>>,
     cache: Val<Option<FileCache>>,
 }
 
@@ -83,7 +84,7 @@ impl ConfType for LogLoc {
 
     fn merge(&mut self, parent: &LogLoc) -> ConfResult {
         merge_values!(self, parent; cache = None);
-        if self.logs.is_none() && !self.off {
+        if self.logs.get().is_none() && !self.off {
             self.logs.clone_from(&parent.logs);
             self.off = parent.off;
         }
@@ -191,7 +192,7 @@ pub const MODULE: HttpModule = HttpModule {
 
 fn active(slots: &Slots) -> bool {
     let conf = slots.get::<LogLoc>();
-    !conf.off && conf.logs.is_some()
+    !conf.off && conf.logs.get().is_some()
 }
 
 thread_local! {
@@ -267,8 +268,9 @@ fn set_log(cf: &mut Cf, d: &Directive) -> ConfResult {
             None => drop(buffers.insert(path.clone(), buffering)),
         }
     }
-    let logs = cf.get::<LogLoc>().logs.get_or_insert_with(Arc::default);
-    if let Some(logs) = Arc::get_mut(logs) {
+    let logs = &mut cf.get::<LogLoc>().logs;
+    logs.get_or_init(Arc::default);
+    if let Some(logs) = logs.get_mut().and_then(Arc::get_mut) {
         logs.push(AccessLog { target, format, filter });
     }
     Ok(())
@@ -330,12 +332,8 @@ fn build(b: &mut Build) -> ConfResult {
     let default =
         AccessLog { target: Target::File { path, sink: OnceLock::new() }, format, filter: None };
     let default = Arc::new(vec![default]);
-    for slots in b.locations.iter_mut() {
-        let conf = slots.get_mut::<LogLoc>();
-        if conf.off {
-            continue;
-        }
-        for log in conf.logs.get_or_insert_with(|| Arc::clone(&default)).iter() {
+    for conf in distinct::<LogLoc>(b.locations).into_iter().filter(|conf| !conf.off) {
+        for log in conf.logs.get_or_init(|| Arc::clone(&default)).iter() {
             open(main, log, mode)?;
         }
     }
@@ -368,7 +366,7 @@ fn open(main: &mut LogMain, log: &AccessLog, mode: Mode) -> ConfResult {
 fn handler(r: &mut Request) -> Flow {
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<LogLoc>();
-    for log in conf.logs.iter().flat_map(|l| l.iter()) {
+    for log in conf.logs.get().into_iter().flat_map(|l| l.iter()) {
         let wanted = match &log.filter {
             // Nobody keeps a request out of the log by an expression that cannot tell.
             Some(filter) => {

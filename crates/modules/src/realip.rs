@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
 
+use std::sync::OnceLock;
 use weir_base::addr::{parse_ipv4, parse_ipv6, Cidr};
 use weir_base::bytes::fmt_u64;
 use weir_base::units;
@@ -14,8 +15,8 @@ use weir_http::build::Build;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
 use weir_http::Request;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,
-    Level, Row, SlotVtable, Slots, Val,
+    distinct, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic,
+    Directive, Level, Row, SlotVtable, Slots, Val,
 };
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +37,8 @@ enum Source {
 #[derive(Default)]
 struct RealipLoc {
     from: Option<Vec<From>>,
+    /// The same with addresses in the place of names; made when the configuration is built.
+    trusted: OnceLock<Vec<From>>,
     source: Val<Source>,
     recursive: Val<bool>,
 }
@@ -130,12 +133,12 @@ fn set_header(cf: &mut Cf, d: &Directive) -> ConfResult {
 /// Puts addresses in the place of host names.
 fn build(b: &mut Build) -> ConfResult {
     let mut known: HashMap<String, Vec<From>> = HashMap::new();
-    for slots in b.locations.iter_mut() {
-        let Some(from) = &mut slots.get_mut::<RealipLoc>().from else { continue };
+    for conf in distinct::<RealipLoc>(b.locations) {
+        let Some(from) = &conf.from else { continue };
         let mut resolved = Vec::with_capacity(from.len());
-        for f in from.drain(..) {
-            let From::Host(name) = &f else {
-                resolved.push(f);
+        for f in from.iter() {
+            let From::Host(name) = f else {
+                resolved.push(f.clone());
                 continue;
             };
             if !known.contains_key(name) {
@@ -143,7 +146,8 @@ fn build(b: &mut Build) -> ConfResult {
             }
             resolved.extend(known[name].iter().cloned());
         }
-        *from = resolved;
+        // Only this function sets it.
+        let _ = conf.trusted.set(resolved);
     }
     Ok(())
 }
@@ -169,7 +173,7 @@ fn handler(r: &mut Request) -> Flow {
     }
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<RealipLoc>();
-    let trusted = conf.from.as_deref().unwrap_or_default();
+    let trusted = conf.trusted.get().map_or(&[][..], Vec::as_slice);
     let client = r.client();
     let found = match &*conf.source {
         Source::Header(name) => {

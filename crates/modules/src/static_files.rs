@@ -139,7 +139,7 @@ pub fn send_body(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
 /// Header and body, the latter a part of a file; `direct`: past the page cache.
 fn send_file(r: &mut Request, buf: Buf, direct: bool) -> Flow {
     let loc = Rc::clone(r.loc());
-    if sends_itself(r) && !direct && loc.body_filters.is_empty() {
+    if sends_itself(r) && !direct && loc.plan.body_filters.is_empty() {
         return special::finish(r, buf);
     }
     r.set_ctx(Pending { buf, direct });

@@ -9,7 +9,9 @@ use weir_core::common::Common;
 use weir_core::generation::{ListenConf, PartConf, Virtual};
 use weir_core::listen;
 use weir_core::logger::ErrorLog;
-use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Level, Levels, Slots};
+use weir_module::{
+    ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Heirs, Level, Levels, Slots,
+};
 
 /// What a module's build step works on: everything merged, nothing shared yet.
 pub struct Build<'a> {
@@ -103,6 +105,7 @@ fn make(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Made> {
     let main = cf.get::<StreamMain>();
     let modules = main.modules;
     let mut servers = std::mem::take(&mut main.servers);
+    let mut heirs = Heirs::new(Level::Server, modules.iter().flat_map(|m| m.slots));
     for slots in &mut servers {
         cf.go_on()?;
         let at = slots.get::<StreamSrv>().reached.at;
@@ -110,11 +113,7 @@ fn make(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Made> {
             (None, Some(at)) => e.at(at),
             _ => e,
         };
-        for v in modules.iter().flat_map(|m| m.slots) {
-            if matches!(v.level, Level::Server | Level::Location) {
-                (v.merge)(slots, &outer).map_err(place)?;
-            }
-        }
+        heirs.fill(slots, &outer, false).map_err(place)?;
     }
     for build in modules.iter().filter_map(|m| m.build) {
         cf.go_on_after_long()?;

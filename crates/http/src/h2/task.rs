@@ -184,7 +184,7 @@ impl<S: Starter> Task<S> {
     }
 
     fn location(&self) -> &CoreLoc {
-        &self.gen.locations[self.server.location].core
+        &self.gen.location(self.server.location).core
     }
 
     // --- reading ---

@@ -5,7 +5,7 @@ use crate::util::SharedBytes;
 use weir_base::units;
 use weir_core::logger::LogLevel;
 use weir_core::Session;
-use weir_http::build::unnamed_location;
+use weir_http::build::{here, unnamed_location};
 use weir_http::module::VarArg;
 use weir_http::vars::named_regex;
 use weir_http::vars::{registry, template_of};
@@ -145,8 +145,7 @@ pub fn set_if(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 /// The block that was just read keeps this module's place in the phase it is entered from.
 fn mark_inside_if(cf: &mut Cf) {
-    let core = cf.get::<weir_http::conf::CoreLoc>();
-    if let Some(child) = core.children.last_mut() {
+    if let Some(child) = here(cf).children.last_mut() {
         child.slots.get_mut::<RewriteLoc>().inside_if = true;
     }
 }

@@ -39,17 +39,28 @@ pub fn build(b: &mut Build) -> ConfResult {
     b.main.get_mut::<SslMain>().prefix = b.cf.conf_prefix.clone();
     let mut pairs = Pairs::new();
     let secure = secure_addresses(b.servers);
+    // Servers that say nothing of their own on TLS have one slot, and what is made of it, together.
+    let mut made: HashMap<*const SslSrv, Option<Tls>> = HashMap::new();
     for slots in b.servers.iter_mut() {
-        let mut staples = Vec::new();
-        let made = server(b.cf, slots, &mut pairs, &mut staples)?;
+        let conf = slots.get::<SslSrv>();
+        let tls = match made.get(&std::ptr::from_ref(conf)) {
+            Some(tls) => tls.clone(),
+            None => {
+                let mut staples = Vec::new();
+                let tls = server(b.cf, conf, &mut pairs, &mut staples)?;
+                // Set here alone.
+                let _ = conf.staples.set(staples);
+                made.insert(conf, tls.clone());
+                tls
+            }
+        };
         let clients = clients(b.cf, slots, &secure)?;
-        let responder = client_responder(slots.get())?;
-        let conf = slots.get_mut::<SslSrv>();
-        conf.staples = staples;
-        conf.client_responder = responder;
+        if conf.client_responder.get().is_none() {
+            let _ = conf.client_responder.set(client_responder(conf)?);
+        }
         let verify = *conf.verify;
         let base = &mut slots.get_mut::<CoreSrv>().base;
-        base.tls = made;
+        base.tls = tls;
         base.verify_client = verify;
         base.clients = clients;
     }
@@ -100,11 +111,10 @@ fn client_responder(conf: &SslSrv) -> ConfResult<Option<Responder>> {
 
 fn server(
     cf: &mut Cf,
-    slots: &Slots,
+    conf: &SslSrv,
     pairs: &mut Pairs,
     staples: &mut Vec<Fetched>,
 ) -> ConfResult<Option<Tls>> {
-    let conf = slots.get::<SslSrv>();
     if conf.keys.len() < conf.certificates.len() {
         let last = conf.certificates.last().map(|n| n.text.as_slice()).unwrap_or_default();
         let shown = String::from_utf8_lossy(last);

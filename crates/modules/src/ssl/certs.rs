@@ -19,7 +19,7 @@ pub fn find(
     server: usize,
 ) -> Option<Arc<Certificates>> {
     let gen = Http::of(gen);
-    let server = Rc::clone(&gen.servers[server]);
+    let server = Rc::clone(gen.server(server));
     let conf = server.conf::<SslSrv>();
     let mut r = weir_http::pool::take();
     r.begin(Rc::clone(conn), Rc::clone(&gen), Rc::clone(&server), clock::mono_ms());

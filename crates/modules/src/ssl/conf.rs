@@ -2,7 +2,7 @@
 
 use super::ocsp::{Cache, Mode, Responder};
 use super::stapling::Fetched;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_core::tls::files::{CacheRule, Loaded, Name};
 use weir_core::tls::words::Places;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
@@ -59,9 +59,9 @@ pub struct SslSrv {
     pub stapling_responder: Val<String>,
     pub stapling_verify: Val<bool>,
     /// The responder of `ocsp_responder`.
-    pub client_responder: Option<Responder>,
+    pub client_responder: OnceLock<Option<Responder>>,
     /// What is fetched for this server's certificates.
-    pub staples: Vec<Fetched>,
+    pub staples: OnceLock<Vec<Fetched>>,
     /// Certificates that handshakes have loaded by names with variables.
     pub loaded: Arc<Loaded>,
 }

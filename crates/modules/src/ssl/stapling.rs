@@ -102,7 +102,7 @@ fn prepare(
 /// The generation is about to be served: answers are fetched from now on.
 pub fn start(gen: &Arc<Generation>, http: &HttpConf) {
     for server in http.servers.iter().map(|s| &s.base) {
-        for fetched in &server.conf::<SslSrv>().staples {
+        for fetched in server.conf::<SslSrv>().staples.get().into_iter().flatten() {
             let resolver = server.resolver.clone();
             let job = Arc::new(Job {
                 source: Arc::clone(&fetched.source),

@@ -6,7 +6,7 @@ use super::rewrite::{default_rule, CookieFlags, CookieName, Rewrite};
 use crate::rows::{self, push, shared, PASS};
 use crate::target::Pass;
 use std::sync::Arc;
-use weir_http::conf::CoreLoc;
+use weir_http::build::here;
 use weir_http::vars::named_regex;
 use weir_http::vars::{template, template_of};
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
@@ -153,9 +153,9 @@ fn push_val<T>(list: &mut Val<Arc<Vec<T>>>, item: T) {
 
 fn set_pass(cf: &mut Cf, d: &Directive) -> ConfResult {
     rows::set_pass::<ProxyLoc>(cf, d)?;
-    let core = cf.get::<CoreLoc>();
-    let name = core.name.clone();
-    let no_uri = core.is_named || core.is_regex;
+    let here = here(cf);
+    let name = here.name.clone();
+    let no_uri = here.is_named || here.is_regex;
     let unnamed = cf.context != Context::LOCATION;
     let conf = cf.get::<ProxyLoc>();
     let Some(Pass::Fixed(fixed)) = &conf.backend.pass else { return Ok(()) };

@@ -58,7 +58,7 @@ impl Check {
     async fn status(&self, cert: &Cert<'_>, issuer: &Cert<'_>) -> Option<Status> {
         let conf = self.server.conf::<SslSrv>();
         let own;
-        let responder = match &conf.client_responder {
+        let responder = match conf.client_responder.get().and_then(Option::as_ref) {
             Some(responder) => responder,
             None => {
                 own = self.responder_of(cert)?;
