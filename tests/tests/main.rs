@@ -134,6 +134,7 @@ mod static_ranges;
 mod static_reading;
 mod static_symlinks;
 mod stream_core;
+mod stream_proxy;
 mod stub_status;
 mod subrequests;
 mod timeouts_reset;

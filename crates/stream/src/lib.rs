@@ -8,11 +8,13 @@ pub mod generation;
 pub mod module;
 pub mod pass;
 pub mod preread;
+pub mod proxy;
 pub mod ret;
 pub mod serve;
 mod session;
 pub mod set;
 mod ssl;
+pub mod upstream;
 mod vars;
 
 pub use module::{Flow, Phase, PhaseHandler, StreamModule};

@@ -72,11 +72,13 @@ pub const MODULES: &[&HttpModule] = &[
 /// Every module of `stream`. Handlers of a phase run in this order.
 pub const STREAM: &[&StreamModule] = &[
     &weir_stream::core_rows::MODULE,
+    &weir_stream::upstream::MODULE,
     &weir_stream::set::MODULE,
     &weir_stream::preread::MODULE,
     // Content, of which a server has one.
     &weir_stream::ret::MODULE,
     &weir_stream::pass::MODULE,
+    &weir_stream::proxy::MODULE,
 ];
 
 /// What `weir -V` lists, in nginx's words.
@@ -94,6 +96,10 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_ssl_module",
     "--with-http_stub_status_module",
     "--with-http_sub_module",
+    "--with-stream",
+    "--with-stream_realip_module",
+    "--with-stream_ssl_module",
+    "--with-stream_ssl_preread_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
     "--without-mail_pop3_module",

@@ -1,0 +1,259 @@
+//! A server is found for a session, and connected to; where that fails, the next.
+
+use super::{relay, Pass, ProxyHeader, ProxySrv};
+use crate::serve::{BAD_GATEWAY, ERROR, OK};
+use crate::Session;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
+use weir_core::bind;
+use weir_core::logger::LogLevel;
+use weir_core::timing::UpstreamState;
+use weir_core::{socket_errors, Session as _};
+use weir_resolve::message::error_text as dns_text;
+use weir_resolve::{Failed, Question};
+use weir_runtime::clock;
+use weir_script::template::Template;
+use weir_upstream::{
+    ad_hoc, error_text, Choice, Lease, Link, LinkError, Peer, PeerAddr, SocketOptions,
+    UpstreamMain, WorkerGroup,
+};
+use weir_wire::proxy_protocol::{self, Transport};
+
+/// Asks servers until one takes the session, and lets the two talk.
+pub(super) async fn run(s: &mut Session) -> u16 {
+    let server = Arc::clone(s.server());
+    let conf = server.conf::<ProxySrv>();
+    s.log_more = Some(log_more);
+    let Some(pass) = &conf.pass else { return ERROR };
+    let group = match find(s, pass).await {
+        Ok(group) => group,
+        Err(status) => return status,
+    };
+    let mut choice = group.choice();
+    if *conf.next_upstream_tries > 0 {
+        let most = u32::try_from(*conf.next_upstream_tries).unwrap_or(u32::MAX);
+        choice.tries = choice.tries.min(most);
+    }
+    let mut key = group.key(s);
+    if s.match_failed() {
+        return ERROR;
+    }
+    let options = socket_options(s, conf);
+    let begun_ms = clock::mono_ms();
+    loop {
+        s.doing = "connecting to upstream";
+        let Some(lease) = group.pick(&mut choice, &mut key) else {
+            let peer = Rc::clone(&group.shown_name);
+            s.upstream.push(UpstreamState { peer, ..UpstreamState::default() });
+            s.log(LogLevel::Error, "no live upstreams");
+            return BAD_GATEWAY;
+        };
+        let peer = group.name_of(lease.peer);
+        s.upstream.push(UpstreamState { peer, ..UpstreamState::default() });
+        match connect(s, conf, &lease, &options).await {
+            Ok(link) => return talk(s, conf, link, lease, &mut choice).await,
+            Err(status) => {
+                let is_late = *conf.next_upstream_timeout > 0
+                    && clock::mono_ms() - begun_ms >= *conf.next_upstream_timeout;
+                lease.release(&mut choice, true);
+                if let Some(status) = status {
+                    return status;
+                }
+                if choice.tries == 0 || !*conf.next_upstream || is_late {
+                    return BAD_GATEWAY;
+                }
+            }
+        }
+    }
+}
+
+/// Behind the lines of the error log: the server, and how much has passed.
+fn log_more(s: &Session, line: &mut Vec<u8>) {
+    let last = s.upstream.last();
+    if let Some(state) = last.filter(|state| !state.peer.is_empty()) {
+        line.extend_from_slice(b", upstream: \"");
+        line.extend_from_slice(&state.peer);
+        line.push(b'"');
+    }
+    let (from, to) = last.map_or((0, 0), |state| (state.bytes_received, state.bytes_sent));
+    let text = format!(
+        ", bytes from/to client:{}/{}, bytes from/to upstream:{from}/{to}",
+        s.received, s.sent
+    );
+    line.extend_from_slice(text.as_bytes());
+}
+
+fn socket_options(s: &mut Session, conf: &ProxySrv) -> SocketOptions {
+    let size = |n: u64| (n > 0).then_some(n as usize);
+    SocketOptions {
+        bind: conf.bind.as_ref().and_then(|b| bind::address(s, b)),
+        transparent: conf.bind.as_ref().is_some_and(|b| b.transparent),
+        keepalive: *conf.socket_keepalive,
+        rcvbuf: size(*conf.socket_rcvbuf),
+        sndbuf: size(*conf.socket_sndbuf),
+    }
+}
+
+/// The servers that a session may go to, or the status that it ends with.
+async fn find(s: &mut Session, pass: &Pass) -> Result<Rc<WorkerGroup>, u16> {
+    match pass {
+        Pass::Fixed(upstream) => {
+            let gen = Rc::clone(s.gen());
+            let group = gen.shared.main.get::<UpstreamMain>().group(*upstream).ok_or(ERROR)?;
+            Ok(group.on(&s.conn().worker))
+        }
+        Pass::Vars(template) => evaluate(s, template).await,
+    }
+}
+
+async fn evaluate(s: &mut Session, template: &Template) -> Result<Rc<WorkerGroup>, u16> {
+    let text = s.eval(template);
+    if s.match_failed() {
+        return Err(ERROR);
+    }
+    let shown = String::from_utf8_lossy(&text).into_owned();
+    let url = parse_endpoint(&text, EndpointOptions::default()).map_err(|e| {
+        s.log(LogLevel::Error, &format!("{e} in upstream \"{shown}\""));
+        ERROR
+    })?;
+    let gen = Rc::clone(s.gen());
+    let port = url.port.unwrap_or(0);
+    let main = gen.shared.main.get::<UpstreamMain>();
+    if let Some(group) = main.find(url.host_text, port, url.port.is_none()) {
+        return Ok(group.on(&s.conn().worker));
+    }
+    let host = url.host_text;
+    if port == 0 && !matches!(url.host, Host::Unix(_)) {
+        let name = String::from_utf8_lossy(host).into_owned();
+        s.log(LogLevel::Error, &format!("no port in upstream \"{name}\""));
+        return Err(ERROR);
+    }
+    let one = |addr: PeerAddr| vec![Peer::new(addr, host)];
+    let peers = match url.host {
+        Host::V4(a) => one(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
+        Host::V6(a) => one(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
+        Host::Unix(path) => one(PeerAddr::Unix(weir_runtime::fs::bytes_path(path))),
+        Host::Name(_) | Host::Any => resolve(s, host, port).await?,
+    };
+    Ok(ad_hoc(host, peers))
+}
+
+async fn resolve(s: &mut Session, host: &[u8], port: u16) -> Result<Vec<Peer>, u16> {
+    let name = String::from_utf8_lossy(host).into_owned();
+    let base = Arc::clone(&s.server().base);
+    let Some(resolver) = &base.resolver else {
+        s.log(LogLevel::Error, &format!("no resolver defined to resolve {name}"));
+        return Err(ERROR);
+    };
+    weir_core::resolver::log_to(resolver, &base.error_log);
+    match resolver.resolve(Question::Name(&name), base.resolver_timeout_ms).await {
+        Ok(found) => {
+            let peer = |t: weir_resolve::Target| {
+                Peer::new(PeerAddr::Ip(SocketAddr::new(t.ip, port)), host)
+            };
+            Ok(found.targets.into_iter().map(peer).collect())
+        }
+        Err(Failed { code, .. }) => {
+            let text = dns_text(code);
+            s.log(LogLevel::Error, &format!("{name} could not be resolved ({code}: {text})"));
+            Err(ERROR)
+        }
+    }
+}
+
+/// Connects; an error is a status to end with, or `None` for the next server.
+async fn connect(
+    s: &mut Session,
+    conf: &ProxySrv,
+    lease: &Lease,
+    options: &SocketOptions,
+) -> Result<Box<Link>, Option<u16>> {
+    let addr = &lease.config().addr;
+    match Link::connect(addr, options, *conf.connect_timeout).await {
+        Ok(link) => {
+            if s.server().base.tcp_nodelay && matches!(addr, PeerAddr::Ip(_)) {
+                link.stream.set_nodelay(true);
+            }
+            Ok(link)
+        }
+        Err(LinkError::Timeout) => {
+            s.log(LogLevel::Error, "upstream timed out (110: Connection timed out)");
+            Err(None)
+        }
+        Err(LinkError::Io(e)) => {
+            let text = format!("connect() failed {}", error_text(&e));
+            s.log(socket_errors::level(&e, LogLevel::Error), &text);
+            Err(None)
+        }
+        Err(LinkError::Protocol(text)) => {
+            s.log(LogLevel::Error, &text);
+            Err(None)
+        }
+    }
+}
+
+/// The client and the server talk.
+async fn talk(
+    s: &mut Session,
+    conf: &ProxySrv,
+    link: Box<Link>,
+    mut lease: Lease,
+    choice: &mut Choice,
+) -> u16 {
+    log_connected(s, &link);
+    let took_ms = clock::mono_ms().saturating_sub(link.start_ms);
+    if let Some(state) = s.upstream.last_mut() {
+        state.connect_ms = Some(took_ms);
+    }
+    lease.connected(took_ms, true);
+    let mut first = Vec::new();
+    write_header(s, *conf.proxy_protocol, &mut first);
+    first.append(&mut s.buf);
+    let rate = |s: &mut Session, t: &Option<Arc<Template>>| match t {
+        Some(t) => s.eval_size(t),
+        None => 0,
+    };
+    let (up, down) = (rate(s, &conf.upload_rate), rate(s, &conf.download_rate));
+    if s.match_failed() {
+        return ERROR;
+    }
+    s.doing = "proxying connection";
+    let how = relay::How {
+        size: *conf.buffer_size as usize,
+        timeout_ms: *conf.timeout,
+        half_close: *conf.half_close,
+        rates: [up, down],
+    };
+    relay::run(s, link, how, first).await;
+    if let Some(state) = s.upstream.last() {
+        lease.took(state.header_ms, state.response_ms);
+    }
+    lease.release(choice, false);
+    OK
+}
+
+fn log_connected(s: &Session, link: &Link) {
+    let log = s.error_log();
+    if !log.enabled(LogLevel::Info) {
+        return;
+    }
+    let local = link.stream.local_addr().map_or("unix:".to_string(), |a| a.to_string());
+    let peer = s.upstream.last().map(|state| String::from_utf8_lossy(&state.peer).into_owned());
+    let text = format!("proxy {local} connected to {}", peer.unwrap_or_default());
+    log.log(LogLevel::Info, Some(s.conn().serial), text.as_bytes());
+}
+
+/// The PROXY protocol's header, in front of all bytes.
+fn write_header(s: &Session, version: ProxyHeader, out: &mut Vec<u8>) {
+    let addresses = s.conn().client_addr().zip(s.conn().local_addr());
+    match version {
+        ProxyHeader::Off => {}
+        ProxyHeader::V1 => proxy_protocol::write_v1(addresses, out),
+        ProxyHeader::V2 => {
+            // Without TLS' facts it fits.
+            let _ = proxy_protocol::write_v2(addresses, Transport::Stream, None, out);
+        }
+    }
+}

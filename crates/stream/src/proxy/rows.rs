@@ -1,0 +1,206 @@
+//! Directives of `proxy_pass` and its family.
+
+use super::{content, Pass, ProxyHeader, ProxySrv};
+use crate::conf::StreamSrv;
+use crate::module::StreamModule;
+use crate::Session;
+use std::sync::Arc;
+use weir_base::addr::{parse_endpoint, EndpointOptions};
+use weir_core::bind;
+use weir_core::registry::template;
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
+use weir_upstream::UpstreamMain;
+
+const SS: Context = Context::SS;
+
+/// A setter that stores one value, once.
+macro_rules! set {
+    ($field:ident, flag) => {
+        |cf, d| {
+            let v = d.flag()?;
+            cf.get::<ProxySrv>().$field.once(d, v)
+        }
+    };
+    ($field:ident, $read:ident) => {
+        |cf, d| {
+            let v = d.$read(0)?;
+            cf.get::<ProxySrv>().$field.once(d, v)
+        }
+    };
+}
+
+static ROWS: &[Row] = &[
+    Row::new(
+        "proxy_pass",
+        Context::STREAM_SERVER,
+        Arity::ONE,
+        "",
+        "Where the bytes of sessions go.",
+        set_pass,
+    ),
+    Row::new("proxy_bind", SS, Arity::ONE_TWO, "", "The local address of connections.", |cf, d| {
+        let v = bind::parse::<Session>(cf, d)?;
+        cf.get::<ProxySrv>().bind.once(d, v)
+    }),
+    Row::new(
+        "proxy_socket_keepalive",
+        SS,
+        Arity::FLAG,
+        "off",
+        "The system watches over quiet connections.",
+        set!(socket_keepalive, flag),
+    ),
+    Row::new(
+        "proxy_socket_rcvbuf",
+        SS,
+        Arity::ONE,
+        "0",
+        "The system's buffer for receiving.",
+        set!(socket_rcvbuf, size),
+    ),
+    Row::new(
+        "proxy_socket_sndbuf",
+        SS,
+        Arity::ONE,
+        "0",
+        "The system's buffer for sending.",
+        set!(socket_sndbuf, size),
+    ),
+    Row::new(
+        "proxy_connect_timeout",
+        SS,
+        Arity::ONE,
+        "60s",
+        "Longest time to connect.",
+        set!(connect_timeout, msec),
+    ),
+    Row::new(
+        "proxy_timeout",
+        SS,
+        Arity::ONE,
+        "10m",
+        "How long a session may be quiet.",
+        set!(timeout, msec),
+    ),
+    Row::new(
+        "proxy_buffer_size",
+        SS,
+        Arity::ONE,
+        "16k",
+        "Bytes that are read at once.",
+        set!(buffer_size, size),
+    ),
+    Row::new(
+        "proxy_upload_rate",
+        SS,
+        Arity::ONE,
+        "0",
+        "Bytes a second that are read from the client.",
+        |cf, d| {
+            let t = Arc::new(template::<Session>(cf, d, 0)?);
+            cf.get::<ProxySrv>().upload_rate.once(d, Some(t))
+        },
+    ),
+    Row::new(
+        "proxy_download_rate",
+        SS,
+        Arity::ONE,
+        "0",
+        "Bytes a second that are read from the server.",
+        |cf, d| {
+            let t = Arc::new(template::<Session>(cf, d, 0)?);
+            cf.get::<ProxySrv>().download_rate.once(d, Some(t))
+        },
+    ),
+    Row::new(
+        "proxy_requests",
+        SS,
+        Arity::ONE,
+        "0",
+        "Datagrams of a client after which another session begins.",
+        set!(requests, num),
+    ),
+    Row::new(
+        "proxy_responses",
+        SS,
+        Arity::ONE,
+        "",
+        "Datagrams that a server answers one with.",
+        set!(responses, num),
+    ),
+    Row::new(
+        "proxy_next_upstream",
+        SS,
+        Arity::FLAG,
+        "on",
+        "Whether another server is tried.",
+        set!(next_upstream, flag),
+    ),
+    Row::new(
+        "proxy_next_upstream_tries",
+        SS,
+        Arity::ONE,
+        "0",
+        "How many are tried at most.",
+        set!(next_upstream_tries, num),
+    ),
+    Row::new(
+        "proxy_next_upstream_timeout",
+        SS,
+        Arity::ONE,
+        "0",
+        "How long they are tried.",
+        set!(next_upstream_timeout, msec),
+    ),
+    Row::new(
+        "proxy_protocol",
+        SS,
+        Arity::ONE,
+        "off",
+        "Tells servers of the client by the PROXY protocol.",
+        |cf, d| {
+            let words =
+                [("off", ProxyHeader::Off), ("on", ProxyHeader::V1), ("v2", ProxyHeader::V2)];
+            let v = d.choice(0, &words)?;
+            cf.get::<ProxySrv>().proxy_protocol.once(d, v)
+        },
+    ),
+    Row::new(
+        "proxy_half_close",
+        SS,
+        Arity::FLAG,
+        "off",
+        "Each direction is closed on its own.",
+        set!(half_close, flag),
+    ),
+];
+
+pub const MODULE: StreamModule = StreamModule {
+    rows: ROWS,
+    slots: &[SlotVtable::of::<ProxySrv>()],
+    binds_any_source: Some(|stream| {
+        let transparent = |b: &bind::Bind| b.transparent;
+        let confs = stream.servers.iter().map(|s| s.conf::<ProxySrv>());
+        confs.into_iter().any(|c| c.bind.as_ref().is_some_and(transparent))
+    }),
+    ..StreamModule::EMPTY
+};
+
+fn set_pass(cf: &mut Cf, d: &Directive) -> ConfResult {
+    if cf.get::<ProxySrv>().pass.is_some() {
+        return Err(d.error("is duplicate"));
+    }
+    let text = d.arg(0);
+    let pass = match text.contains(&b'$') {
+        true => Pass::Vars(Arc::new(template::<Session>(cf, d, 0)?)),
+        false => {
+            let shown = String::from_utf8_lossy(text).into_owned();
+            let url = parse_endpoint(text, EndpointOptions::default())
+                .map_err(|e| d.bad(0, format!("{e} in upstream \"{shown}\"")))?;
+            Pass::Fixed(cf.get::<UpstreamMain>().add(d, &url, 0)?)
+        }
+    };
+    cf.get::<ProxySrv>().pass = Some(pass);
+    cf.get::<StreamSrv>().content = Some(content);
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Upstreams of `stream`: what their servers are asked for, and what is told of it.
+
+use crate::build::Build;
+use crate::conf::StreamSrv;
+use crate::module::StreamModule;
+use crate::Session;
+use weir_core::timing::UpstreamState;
+use weir_core::variables::Variable;
+use weir_core::zones::ZoneNames;
+use weir_module::{ConfResult, Context, SlotVtable};
+use weir_upstream::{Asks, Outer, Rows, Until, UpstreamMain, Variables};
+
+impl Asks for Session {
+    const UPSTREAM: Context = Context::STREAM_UPSTREAM;
+    const USUAL_PORT: Option<u16> = None;
+    const STICKY: bool = false;
+    const REUSES: bool = false;
+    const HEADS: bool = false;
+    const TIMES: &'static [(&'static str, Until)] = &[
+        ("connect", Until::Connected),
+        ("first_byte", Until::Header),
+        ("last_byte", Until::LastByte),
+    ];
+
+    fn asked(&self) -> &[UpstreamState] {
+        &self.upstream
+    }
+}
+
+static VARIABLES: &[Variable<Session>] = &[
+    Variables::<Session>::ADDR,
+    Variables::<Session>::CONNECT_TIME,
+    Variables::<Session>::header_time("upstream_first_byte_time"),
+    Variables::<Session>::response_time("upstream_session_time"),
+    Variables::<Session>::BYTES_RECEIVED,
+    Variables::<Session>::BYTES_SENT,
+];
+
+pub const MODULE: StreamModule = StreamModule {
+    rows: Rows::<Session>::COMMON,
+    slots: &[SlotVtable::of::<UpstreamMain>(), SlotVtable::of::<ZoneNames>()],
+    variables: VARIABLES,
+    build: Some(build),
+    start: Some(|gen, stream| weir_upstream::start(&stream.main, &gen.error_log)),
+    ..StreamModule::EMPTY
+};
+
+/// Looks up all name servers of the block, and makes its groups.
+fn build(b: &mut Build) -> ConfResult {
+    let core = b.outer.get::<StreamSrv>();
+    let servers = b.servers.iter().filter_map(|s| s.get::<StreamSrv>().resolver.as_option());
+    for resolver in servers.chain(core.resolver.as_option()).flatten() {
+        weir_core::resolver::look_up(resolver)?;
+    }
+    let outer = Outer {
+        resolver: core.resolver.as_option().cloned().flatten(),
+        timeout_ms: core.resolver_timeout.as_option().copied(),
+    };
+    weir_upstream::build::<Session>(b.cf, b.main, &outer)
+}
