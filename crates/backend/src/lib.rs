@@ -41,3 +41,17 @@ pub use families::memcached::MODULE as MEMCACHED;
 pub use families::proxy::MODULE as PROXY;
 pub use families::scgi::MODULE as SCGI;
 pub use families::uwsgi::MODULE as UWSGI;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directives_begin_with_their_family() {
+        for family in [FASTCGI, GRPC, MEMCACHED, PROXY, SCGI, UWSGI] {
+            let prefix = format!("{}_", family.name);
+            let other = family.rows.iter().find(|r| !r.name.starts_with(&prefix));
+            assert_eq!(other.map(|r| r.name), None, "{prefix}");
+        }
+    }
+}
