@@ -47,3 +47,17 @@ pub use families::uwsgi::MODULE as UWSGI;
 pub use link::reply::{BadBody, BodyReader};
 pub use sticky::rows::MODULE as STICKY;
 pub use upstream::{HTTP_ONLY as UPSTREAM_HTTP_ONLY, MODULE as UPSTREAM};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directives_begin_with_their_family() {
+        for family in [FASTCGI, GRPC, MEMCACHED, PROXY, SCGI, UWSGI] {
+            let prefix = format!("{}_", family.name);
+            let other = family.rows.iter().find(|r| !r.name.starts_with(&prefix));
+            assert_eq!(other.map(|r| r.name), None, "{prefix}");
+        }
+    }
+}
