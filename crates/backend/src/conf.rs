@@ -8,7 +8,6 @@ use crate::cache::conf::CacheConf;
 use crate::family::Family;
 use crate::hide::HideList;
 use crate::target::Pass;
-use crate::tls::Outgoing;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use weir_http::{HttpModule, Request};
 use weir_module::{distinct, merge_values, merged, AnyConf, ConfResult, ConfType, Diagnostic};
 use weir_module::{SlotVtable, Val};
 use weir_script::template::Template;
-use weir_upstream::{SocketOptions, UpstreamMain};
+use weir_upstream::{Outgoing, SocketOptions, UpstreamMain};
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
 

@@ -6,9 +6,6 @@
 
 #![warn(missing_docs, unreachable_pub)]
 
-#[macro_use]
-mod table;
-
 mod ahead;
 mod ask;
 mod bits;
@@ -29,10 +26,8 @@ mod respond;
 mod rows;
 mod run;
 mod sending;
-mod ssl_rows;
 mod sticky;
 mod target;
-mod tls;
 mod tunnel;
 mod upload;
 mod upstream;

@@ -2,17 +2,18 @@
 
 use crate::bits::{ignore, next};
 use crate::conf::{BackendConf, BackendLoc, Words};
-use crate::table::Rows;
 use crate::target::{Fixed, Parts, Pass};
+use std::marker::PhantomData;
 use std::sync::Arc;
 use weir_base::addr::parse_endpoint;
 use weir_core::paths::temp_path;
 use weir_http::build::here;
 use weir_http::conf::CoreLoc;
 use weir_http::vars::template;
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
+use weir_http::Request;
+use weir_module::{name, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
-use weir_upstream::UpstreamMain;
+use weir_upstream::{Outgoing, Secures, SslRows, UpstreamMain};
 
 const HSL: Context = Context::HSL;
 
@@ -20,6 +21,28 @@ pub(crate) const PASS: Context = Context::LOCATION.or(Context::LIF).or(Context::
 
 /// Finds a family's configuration at the current level.
 pub(crate) type Pick = fn(&mut Cf) -> &mut BackendLoc;
+
+/// The rows that families share, for one of them; each subject in the file it belongs to.
+pub(crate) struct Rows<T>(PhantomData<T>);
+
+/// A family's TLS to servers.
+pub(crate) struct Tls<T>(PhantomData<T>);
+
+impl<T: BackendConf> Secures for Tls<T> {
+    type Session = Request;
+    const PREFIX: &'static str = T::PREFIX;
+    const LEVELS: Context = Context::HSL;
+    const TLS_NAME: &'static str = T::TLS_NAME;
+
+    fn outgoing(cf: &mut Cf) -> &mut Outgoing {
+        &mut pick::<T>(cf).tls
+    }
+}
+
+impl<T: BackendConf> Rows<T> {
+    /// For a family that can speak TLS.
+    pub(crate) const SSL: &'static [Row] = SslRows::<Tls<T>>::ROWS;
+}
 
 pub(crate) fn pick<T: BackendConf>(cf: &mut Cf) -> &mut BackendLoc {
     cf.get::<T>().backend_mut()

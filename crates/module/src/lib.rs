@@ -7,6 +7,7 @@ mod heirs;
 mod layout;
 mod row;
 mod slot;
+mod table;
 mod val;
 
 pub use args::ArgsExt;
@@ -15,6 +16,7 @@ pub use heirs::Heirs;
 pub use layout::Layout;
 pub use row::{Arity, Context, Row, RowBody, Setter};
 pub use slot::{distinct, merged, AnyConf, ConfType, Level, MergeFn, SlotKey, SlotVtable, Slots};
+pub use table::{joined_rows, total_rows, RowName};
 pub use val::Val;
 
 pub use weir_conf::{Body, Diagnostic, Directive, Span, Word};

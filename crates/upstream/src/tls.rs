@@ -42,8 +42,8 @@ pub struct Settings {
     pub server_name: bool,
     /// Where the sessions' secrets are written.
     pub key_log: Option<Arc<dyn KeyLog>>,
-    /// HTTP/2 is offered, by ALPN.
-    pub h2: bool,
+    /// The protocols that are offered, by ALPN.
+    pub alpn: Vec<Vec<u8>>,
 }
 
 /// The TLS of a location's connections to servers.
@@ -123,9 +123,7 @@ impl ClientTls {
         if let Some(log) = s.key_log {
             config.key_log = log;
         }
-        if s.h2 {
-            config.alpn_protocols = vec![b"h2".to_vec()];
-        }
+        config.alpn_protocols = s.alpn;
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         Ok(ClientTls { number, config: Arc::new(config), verify: s.verify, trust: s.trust })
     }
@@ -257,7 +255,7 @@ mod tests {
             session_reuse: true,
             server_name: true,
             key_log: None,
-            h2: false,
+            alpn: Vec::new(),
         };
         Arc::new(ClientTls::new(settings).unwrap())
     }

@@ -3,14 +3,14 @@
 use super::conf::{CacheConf, CacheMain, CachePath, StoreTo, Use};
 use crate::bits::next;
 use crate::conf::BackendConf;
+use crate::rows::Rows;
 use crate::rows::{add_bits, pick};
-use crate::table::Rows;
 use std::sync::Arc;
 use weir_base::units;
 use weir_cache::store::{Pace, Params};
 use weir_core::zones;
 use weir_http::vars::template;
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
+use weir_module::{name, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 

@@ -8,8 +8,8 @@ use crate::conf::{self, BackendConf, BackendLoc, Words};
 use crate::family::{Aside, Family, Ways, HIDDEN_CGI};
 use crate::link::decoder::{self, Wrapping};
 use crate::params::{set_param, Params};
+use crate::rows::Rows;
 use crate::rows::{self, push, NEXT_CGI, PASS};
-use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use weir_core::Session;
 use weir_http::module::{HttpModule, VarArg, Variable};
 use weir_http::Request;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, Val,
+    joined_rows, merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, Val,
 };
 use weir_script::regex::{Captures, Regex, RegexOptions};
 use weir_wire::fastcgi::{self, RequestWriter, TooBig};

@@ -10,15 +10,17 @@ use crate::families::proxy::headers::{HeaderPlan, SetHeader};
 use crate::families::proxy::request::{one_line, write_own_uri};
 use crate::family::{Family, Ways};
 use crate::link::Link;
+use crate::rows::Rows;
 use crate::rows::{self, push, PASS};
-use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_http::module::{HttpModule, VarArg, Variable};
 use weir_http::vars::template;
 use weir_http::Request;
-use weir_module::{slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, Val};
+use weir_module::{
+    joined_rows, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, Val,
+};
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
 use weir_wire::http1::response::Start;

@@ -7,9 +7,9 @@ use crate::bits::next;
 use crate::conf::{self, BackendConf, BackendLoc, Words};
 use crate::family::{Family, Ways};
 use crate::link::decoder::Wrapping;
+use crate::rows::Rows;
 use crate::rows::{self, PASS};
 use crate::run;
-use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use weir_http::module::HttpModule;
 use weir_http::vars::template_of;
 use weir_http::{special, Flow, Request};
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
-    Val,
+    joined_rows, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive,
+    Level, Row, Val,
 };
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;

@@ -4,8 +4,8 @@ use crate::ask::Ask;
 use crate::conf::{self, BackendConf, BackendLoc, Words};
 use crate::family::{Family, Ways};
 use crate::params::{set_param, Params};
+use crate::rows::Rows;
 use crate::rows::{self, NEXT_CGI, PASS};
-use crate::table::Rows;
 use crate::target::Schemes;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
@@ -13,7 +13,8 @@ use weir_core::Session;
 use weir_http::module::HttpModule;
 use weir_http::Request;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Directive, Level, Row, Val,
+    joined_rows, merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Directive,
+    Level, Row, Val,
 };
 use weir_wire::http1::request::Method;
 use weir_wire::http1::response::Start;

@@ -3,6 +3,7 @@
 use super::{relay, Pass, ProxyHeader, ProxySrv};
 use crate::serve::{BAD_GATEWAY, ERROR, OK};
 use crate::Session;
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,9 +16,10 @@ use weir_resolve::message::error_text as dns_text;
 use weir_resolve::{Failed, Question};
 use weir_runtime::clock;
 use weir_script::template::Template;
+use weir_tls::TlsError;
 use weir_upstream::{
-    ad_hoc, error_text, Choice, Lease, Link, LinkError, Peer, PeerAddr, SocketOptions,
-    UpstreamMain, WorkerGroup,
+    ad_hoc, error_text, Choice, Lease, Link, LinkError, Peer, PeerAddr, SecureError, SocketOptions,
+    UpstreamMain, Wanted, WorkerGroup,
 };
 use weir_wire::proxy_protocol::{self, Transport};
 
@@ -41,6 +43,16 @@ pub(super) async fn run(s: &mut Session) -> u16 {
         return ERROR;
     }
     let options = socket_options(s, conf);
+    let tls = match *conf.ssl {
+        false => None,
+        true => match conf.tls.wanted(s, &group.shown_name) {
+            Some(wanted) => Some(wanted),
+            None => return ERROR,
+        },
+    };
+    if s.match_failed() {
+        return ERROR;
+    }
     let begun_ms = clock::mono_ms();
     loop {
         s.doing = "connecting to upstream";
@@ -52,7 +64,7 @@ pub(super) async fn run(s: &mut Session) -> u16 {
         };
         let peer = group.name_of(lease.peer);
         s.upstream.push(UpstreamState { peer, ..UpstreamState::default() });
-        match connect(s, conf, &lease, &options).await {
+        match connect(s, conf, &lease, &options, tls.as_ref()).await {
             Ok(link) => return talk(s, conf, link, lease, &mut choice).await,
             Err(status) => {
                 let is_late = *conf.next_upstream_timeout > 0
@@ -169,12 +181,17 @@ async fn connect(
     conf: &ProxySrv,
     lease: &Lease,
     options: &SocketOptions,
+    tls: Option<&Wanted>,
 ) -> Result<Box<Link>, Option<u16>> {
     let addr = &lease.config().addr;
     match Link::connect(addr, options, *conf.connect_timeout).await {
-        Ok(link) => {
+        Ok(mut link) => {
             if s.server().base.tcp_nodelay && matches!(addr, PeerAddr::Ip(_)) {
                 link.stream.set_nodelay(true);
+            }
+            match tls {
+                Some(wanted) => secure(s, conf, &mut link, wanted).await?,
+                None => {}
             }
             Ok(link)
         }
@@ -194,6 +211,44 @@ async fn connect(
     }
 }
 
+/// TLS with the server, behind the PROXY protocol's header.
+async fn secure(
+    s: &mut Session,
+    conf: &ProxySrv,
+    link: &mut Link,
+    wanted: &Wanted,
+) -> Result<(), Option<u16>> {
+    s.doing = "SSL handshaking to upstream";
+    let mut header = Vec::new();
+    write_header(s, *conf.proxy_protocol, &mut header);
+    if !header.is_empty() {
+        // It is to leave at once and in one piece: a fresh connection has room for it.
+        match link.stream.socket().try_write(&[IoSlice::new(&header)], false) {
+            Ok(n) if n == header.len() => {}
+            _ => {
+                s.log(LogLevel::Error, "could not send PROXY protocol header at once");
+                return Err(Some(ERROR));
+            }
+        }
+    }
+    let text = match link.secure(wanted, *conf.connect_timeout).await {
+        Ok(()) => return Ok(()),
+        Err(SecureError::Timeout) => {
+            "upstream SSL handshake timed out (110: Connection timed out)".to_string()
+        }
+        Err(SecureError::Refused(text)) => text,
+        Err(SecureError::Tls(TlsError::Closed)) => {
+            "peer closed connection in SSL handshake".to_string()
+        }
+        Err(SecureError::Tls(TlsError::Io(e))) => {
+            format!("SSL_do_handshake() failed {}", error_text(&e))
+        }
+        Err(SecureError::Tls(TlsError::Tls(e))) => format!("SSL_do_handshake() failed (SSL: {e})"),
+    };
+    s.log(LogLevel::Error, &text);
+    Err(None)
+}
+
 /// The client and the server talk.
 async fn talk(
     s: &mut Session,
@@ -209,7 +264,9 @@ async fn talk(
     }
     lease.connected(took_ms, true);
     let mut first = Vec::new();
-    write_header(s, *conf.proxy_protocol, &mut first);
+    if !link.stream.is_tls() {
+        write_header(s, *conf.proxy_protocol, &mut first);
+    }
     first.append(&mut s.buf);
     let rate = |s: &mut Session, t: &Option<Arc<Template>>| match t {
         Some(t) => s.eval_size(t),

@@ -13,7 +13,7 @@ use weir_core::bind::Bind;
 use weir_core::LocalFuture;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
 use weir_script::template::Template;
-use weir_upstream::UpstreamRef;
+use weir_upstream::{Outgoing, UpstreamRef};
 
 /// Where sessions go.
 #[derive(Clone)]
@@ -49,6 +49,8 @@ struct ProxySrv {
     next_upstream_timeout: Val<u64>,
     proxy_protocol: Val<ProxyHeader>,
     half_close: Val<bool>,
+    ssl: Val<bool>,
+    tls: Outgoing,
 }
 
 impl ConfType for ProxySrv {
@@ -73,7 +75,9 @@ impl ConfType for ProxySrv {
             next_upstream_timeout = 0,
             proxy_protocol = ProxyHeader::Off,
             half_close = false,
+            ssl = false,
         );
+        self.tls.merge(&parent.tls);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Directives of `proxy_pass` and its family.
 
 use super::{content, Pass, ProxyHeader, ProxySrv};
+use crate::build::Build;
 use crate::conf::StreamSrv;
 use crate::module::StreamModule;
 use crate::Session;
@@ -8,8 +9,10 @@ use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, EndpointOptions};
 use weir_core::bind;
 use weir_core::registry::template;
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
-use weir_upstream::UpstreamMain;
+use weir_module::{
+    joined_rows, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
+};
+use weir_upstream::{Outgoing, Secures, SslRows, UpstreamMain};
 
 const SS: Context = Context::SS;
 
@@ -165,6 +168,15 @@ static ROWS: &[Row] = &[
             cf.get::<ProxySrv>().proxy_protocol.once(d, v)
         },
     ),
+    Row::new("proxy_ssl", SS, Arity::FLAG, "off", "TLS to servers.", set!(ssl, flag)),
+    Row::new(
+        "proxy_ssl_alpn",
+        SS,
+        Arity::ONE_MORE,
+        "",
+        "The protocols that servers are offered by ALPN.",
+        set_alpn,
+    ),
     Row::new(
         "proxy_half_close",
         SS,
@@ -175,9 +187,24 @@ static ROWS: &[Row] = &[
     ),
 ];
 
+/// The directives of TLS to servers.
+struct Tls;
+
+impl Secures for Tls {
+    type Session = Session;
+    const PREFIX: &'static str = "proxy_";
+    const LEVELS: Context = SS;
+    const TLS_NAME: &'static str = "the host of proxy_pass";
+
+    fn outgoing(cf: &mut Cf) -> &mut Outgoing {
+        &mut cf.get::<ProxySrv>().tls
+    }
+}
+
 pub const MODULE: StreamModule = StreamModule {
-    rows: ROWS,
+    rows: joined_rows!(ROWS, SslRows::<Tls>::ROWS),
     slots: &[SlotVtable::of::<ProxySrv>()],
+    build: Some(build),
     binds_any_source: Some(|stream| {
         let transparent = |b: &bind::Bind| b.transparent;
         let confs = stream.servers.iter().map(|s| s.conf::<ProxySrv>());
@@ -203,4 +230,26 @@ fn set_pass(cf: &mut Cf, d: &Directive) -> ConfResult {
     cf.get::<ProxySrv>().pass = Some(pass);
     cf.get::<StreamSrv>().content = Some(content);
     Ok(())
+}
+
+/// The files of TLS are read, and what connections begin with is made.
+fn build(b: &mut Build) -> ConfResult {
+    for slots in b.servers.iter() {
+        let conf = slots.get::<ProxySrv>();
+        if *conf.ssl && conf.pass.is_some() {
+            conf.tls.build(b.cf, "proxy_ssl", false)?;
+        }
+    }
+    Ok(())
+}
+
+fn set_alpn(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let mut protocols = Vec::new();
+    for i in 0..d.args.len() {
+        if d.arg(i).is_empty() || d.arg(i).len() > 255 {
+            return Err(d.bad(i, "unsupported ALPN protocol length"));
+        }
+        protocols.push(d.arg(i).to_vec());
+    }
+    cf.get::<ProxySrv>().tls.alpn.once(d, protocols)
 }

@@ -13,11 +13,11 @@ mod vars;
 
 use crate::conf::{module, BackendConf, BackendLoc, Words};
 use crate::family::{Family, Ways};
+use crate::rows::Rows;
 use crate::rows::NEXT_HTTP;
-use crate::table::Rows;
 use conf::{ProxyLoc, SCHEMES};
 use weir_http::HttpModule;
-use weir_module::{slot, ConfResult, ConfType, Level};
+use weir_module::{joined_rows, slot, ConfResult, ConfType, Level};
 use weir_wire::http1::response::Start;
 
 /// How it is passed on.

@@ -1,25 +1,21 @@
-//! Tables of rows: those that families share are named by a family's prefix, and a module has one
-//! table of all of its rows.
+//! Tables of rows: those that several families of directives share are named by a family's prefix, and
+//! a module has one table of all of its rows.
 
-use std::marker::PhantomData;
-use weir_module::Row;
-
-/// The rows that families share, for one of them; each subject in the file it belongs to.
-pub(crate) struct Rows<T>(PhantomData<T>);
+use crate::Row;
 
 /// The longest name of a directive.
 const NAME_MAX_BYTES: usize = 64;
 
 /// A name made of a family's prefix and what stands behind it.
-pub(crate) struct Name {
+pub struct RowName {
     bytes: [u8; NAME_MAX_BYTES],
     len: usize,
 }
 
-impl Name {
-    pub(crate) const fn new(prefix: &str, suffix: &str) -> Name {
+impl RowName {
+    pub const fn new(prefix: &str, suffix: &str) -> RowName {
         let (prefix, suffix) = (prefix.as_bytes(), suffix.as_bytes());
-        let mut name = Name { bytes: [0; NAME_MAX_BYTES], len: prefix.len() + suffix.len() };
+        let mut name = RowName { bytes: [0; NAME_MAX_BYTES], len: prefix.len() + suffix.len() };
         let mut i = 0;
         while i < name.len {
             let own = i < prefix.len();
@@ -29,7 +25,7 @@ impl Name {
         name
     }
 
-    pub(crate) const fn as_str(&self) -> &str {
+    pub const fn as_str(&self) -> &str {
         match std::str::from_utf8(self.bytes.split_at(self.len).0) {
             Ok(text) => text,
             Err(_) => panic!("a name is made of two texts"),
@@ -38,23 +34,25 @@ impl Name {
 }
 
 /// The name of a directive of the family `T`.
+#[macro_export]
 macro_rules! name {
     ($suffix:literal) => {
-        (const { &$crate::table::Name::new(T::PREFIX, $suffix) }).as_str()
+        (const { &$crate::RowName::new(T::PREFIX, $suffix) }).as_str()
     };
 }
 
 /// Several lists of rows as one.
+#[macro_export]
 macro_rules! joined_rows {
     ($($part:expr),* $(,)?) => {{
-        const PARTS: &[&[weir_module::Row]] = &[$($part),*];
-        const ALL: [weir_module::Row; $crate::table::total(PARTS)] = $crate::table::joined(PARTS);
+        const PARTS: &[&[$crate::Row]] = &[$($part),*];
+        const ALL: [$crate::Row; $crate::total_rows(PARTS)] = $crate::joined_rows(PARTS);
         &ALL
     }};
 }
 
 /// How many rows there are in all.
-pub(crate) const fn total(parts: &[&[Row]]) -> usize {
+pub const fn total_rows(parts: &[&[Row]]) -> usize {
     let (mut sum, mut i) = (0, 0);
     while i < parts.len() {
         sum += parts[i].len();
@@ -64,7 +62,7 @@ pub(crate) const fn total(parts: &[&[Row]]) -> usize {
 }
 
 /// One list of them; `N` is their [`total`], and the first part is not empty.
-pub(crate) const fn joined<const N: usize>(parts: &[&[Row]]) -> [Row; N] {
+pub const fn joined_rows<const N: usize>(parts: &[&[Row]]) -> [Row; N] {
     let mut all = [parts[0][0]; N];
     let (mut at, mut i) = (0, 0);
     while i < parts.len() {
@@ -82,7 +80,7 @@ pub(crate) const fn joined<const N: usize>(parts: &[&[Row]]) -> [Row; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_module::{Arity, Context};
+    use crate::{Arity, Context};
 
     const fn row(name: &'static str) -> Row {
         Row::new(name, Context::HTTP, Arity::ONE, "", "", |_, _| Ok(()))
@@ -90,7 +88,7 @@ mod tests {
 
     #[test]
     fn names_have_a_prefix() {
-        assert_eq!(Name::new("proxy_", "bind").as_str(), "proxy_bind");
+        assert_eq!(RowName::new("proxy_", "bind").as_str(), "proxy_bind");
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! TLS towards servers as a location says it, the same for every module that has `NAME_ssl_…`
+//! TLS towards servers as a configuration says it, the same for every module that has `NAME_ssl_…`
 //! directives; the module keeps an [`Outgoing`] in its slot and calls these.
 
+use crate::tls::{ClientTls, Own, Settings, Wanted};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use weir_base::bytes;
@@ -8,33 +9,35 @@ use weir_core::logger::{self, LogFile, LogLevel};
 use weir_core::tls::files::{reader, value, CacheRule, Loaded, Name};
 use weir_core::tls::words::{refusal, Places};
 use weir_core::Session;
-use weir_http::Request;
 use weir_module::{merge_values, Cf, ConfResult, Diagnostic, Mode, Val};
 use weir_script::template::Template;
 use weir_tls::load;
 use weir_tls::offer::{Protocols, Words};
 use weir_tls::rustls::KeyLog;
 use weir_tls::x509::chain::Trust;
-use weir_upstream::{ClientTls, Own, Settings, Wanted};
 
+/// The directives' values at one level.
 #[derive(Default)]
-pub(crate) struct Outgoing {
-    pub(crate) places: Places,
-    pub(crate) session_reuse: Val<bool>,
-    pub(crate) protocols: Val<Protocols>,
-    pub(crate) ciphers: Val<String>,
-    pub(crate) name: Val<Option<Arc<Template>>>,
-    pub(crate) server_name: Val<bool>,
-    pub(crate) verify: Val<bool>,
-    pub(crate) verify_depth: Val<u64>,
-    pub(crate) trusted_certificate: Val<Vec<u8>>,
-    pub(crate) crl: Val<Vec<u8>>,
-    pub(crate) certificate: Val<Option<Name>>,
-    pub(crate) key: Val<Option<Name>>,
-    pub(crate) cache: Val<Option<CacheRule>>,
-    pub(crate) passwords: Val<Arc<Vec<Vec<u8>>>>,
-    pub(crate) commands: Val<Vec<(String, String)>>,
-    pub(crate) key_log: Val<Option<PathBuf>>,
+#[allow(missing_docs)] // Each is the directive of its name.
+pub struct Outgoing {
+    pub places: Places,
+    pub session_reuse: Val<bool>,
+    pub protocols: Val<Protocols>,
+    pub ciphers: Val<String>,
+    pub name: Val<Option<Arc<Template>>>,
+    pub server_name: Val<bool>,
+    pub verify: Val<bool>,
+    pub verify_depth: Val<u64>,
+    pub trusted_certificate: Val<Vec<u8>>,
+    pub crl: Val<Vec<u8>>,
+    pub certificate: Val<Option<Name>>,
+    pub key: Val<Option<Name>>,
+    pub cache: Val<Option<CacheRule>>,
+    pub passwords: Val<Arc<Vec<Vec<u8>>>>,
+    pub commands: Val<Vec<(String, String)>>,
+    /// What is offered by ALPN.
+    pub alpn: Val<Vec<Vec<u8>>>,
+    pub key_log: Val<Option<PathBuf>>,
     loaded: Arc<Loaded>,
     /// Made when the configuration is built, where it is used.
     made: OnceLock<Made>,
@@ -47,7 +50,8 @@ struct Made {
 }
 
 impl Outgoing {
-    pub(crate) fn merge(&mut self, parent: &Outgoing) {
+    /// Fills what this level left unset.
+    pub fn merge(&mut self, parent: &Outgoing) {
         self.places.merge(&parent.places);
         merge_values!(self, parent;
             session_reuse = true,
@@ -64,6 +68,7 @@ impl Outgoing {
             cache = None,
             passwords = Arc::default(),
             commands = Vec::new(),
+            alpn = Vec::new(),
             key_log = None,
         );
     }
@@ -73,8 +78,13 @@ impl Outgoing {
         Some((certificate, self.key.as_ref()?))
     }
 
-    /// Reads the files and makes what connections begin with. `what` is the directives' prefix.
-    pub(crate) fn build(&self, cf: &mut Cf, what: &str, h2: bool) -> ConfResult {
+    /// Reads the files and makes what connections begin with. `what` is the directives' prefix; with
+    /// `h2` HTTP/2 alone is offered, by ALPN.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or the words cannot be taken.
+    pub fn build(&self, cf: &mut Cf, what: &str, h2: bool) -> ConfResult {
         let fail = |text: String| Diagnostic::emerg(text);
         let words = Words {
             protocols: *self.protocols,
@@ -131,7 +141,7 @@ impl Outgoing {
             session_reuse: *self.session_reuse,
             server_name: *self.server_name,
             key_log,
-            h2,
+            alpn: if h2 { vec![b"h2".to_vec()] } else { Vec::clone(&self.alpn) },
         };
         let made = Made {
             tls: Arc::new(ClientTls::new(settings).map_err(fail)?),
@@ -144,7 +154,7 @@ impl Outgoing {
 
     /// What this request's connection wants; `host` is the server's name unless the configuration
     /// gives another. An error is logged, and nothing can be sent.
-    pub(crate) fn wanted(&self, r: &mut Request, host: &[u8]) -> Option<Wanted> {
+    pub fn wanted<S: Session>(&self, r: &mut S, host: &[u8]) -> Option<Wanted> {
         let Made { tls, prefix } = self.made.get()?;
         let tls = Arc::clone(tls);
         let name = match &*self.name {
@@ -162,7 +172,13 @@ impl Outgoing {
     }
 
     /// The certificate that this request's variables name.
-    fn own_certificate(&self, r: &mut Request, c: &Name, k: &Name, prefix: &Path) -> Option<Own> {
+    fn own_certificate<S: Session>(
+        &self,
+        r: &mut S,
+        c: &Name,
+        k: &Name,
+        prefix: &Path,
+    ) -> Option<Own> {
         let files = (value(r, c), value(r, k));
         if files.0.is_empty() {
             return Some(Own { files, pair: None });
