@@ -3,6 +3,7 @@
 
     generations.py --binary target/release/weir [--servers 3000] [--tls] [--locations 3] [--reloads 10]
                    [--idle 200] [--h2 20] [--ask] [--workers 2] [--no-master]
+    generations.py --binary target/release/weir --peer nginx --sizes 10,1000,10000,100000 --locations 3 --reloads 2
 
 Starts the program on a configuration of its own with so many servers (names on one address, with a
 certificate each when `--tls`), reloads it again and again, and prints in MB the proportional set size
@@ -14,6 +15,12 @@ the new configuration only; then the memory is read until it is the same three t
     --idle N    kept-alive connections that have asked once, before the first reload, and wait
     --h2 N      HTTP/2 connections that have asked once and wait
     --ask       the waiting HTTP/1 connections ask once again after each reload
+
+With `--sizes` there is one row for each number of servers and program: seconds and CPU time of `-t` with
+the largest resident set, the same of the start (until it answers) with the memory after it, the memory
+after the last reload, and what a byte of the text costs in CPU time of `-t` and in memory: what grows no
+faster than the text stays the same from row to row.  The first number of servers is taken off as what a
+program costs without any.
 
 Any program that reads nginx.conf and reloads on SIGHUP will do.  Loopback only; needs Python 3, `openssl`
 for `--tls`, and the right to read the processes' smaps.
@@ -45,7 +52,7 @@ def conf(args, turn, port, dir_):
     out = [f'{user} {master} daemon off; worker_processes {args.workers}; pid {dir_}/pid; '
            f'error_log {dir_}/error.log notice;\nevents {{ worker_connections 4096; }}\n'
            'http { access_log off; keepalive_timeout 600s; keepalive_requests 1000000; http2 on; '
-           'server_names_hash_max_size 65536;\n'
+           'server_names_hash_max_size 1048576; server_names_hash_bucket_size 128;\n'
            f'server {{ listen 127.0.0.1:{port}; server_name front; return 200 {turn:08}; }}\n']
     for i in range(args.servers):
         tls = f' ssl; ssl_certificate {args.certs}/{i}.crt; ssl_certificate_key {args.certs}/{i}.key' if args.tls else ''
@@ -147,25 +154,43 @@ def h2_connection(port, tls_port):
     return c
 
 
-def run(args, dir_):
+def start(args, dir_, binary):
+    """The text, the program on it, and the seconds until it has answered."""
     port, path = args.port or free_port(), pathlib.Path(dir_, 'nginx.conf')
     path.write_text(conf(args, 0, port, dir_))
     begin = time.monotonic()
-    child = subprocess.Popen([args.binary, '-p', dir_, '-c', str(path), '-e', f'{dir_}/error.log'])
+    child = subprocess.Popen([binary, '-p', dir_, '-c', str(path), '-e', f'{dir_}/error.log'])
     try:
-        _, took = wait_for(port, child, 0, child.pid)
-        took = time.monotonic() - begin
+        wait_for(port, child, 0, child.pid)
+    except BaseException:
+        stop(child)
+        raise
+    return port, path, child, time.monotonic() - begin
+
+
+def stop(child):
+    child.send_signal(signal.SIGTERM)
+    child.wait(PATIENCE_SECS)
+
+
+def reload(args, dir_, port, path, child, turn):
+    path.write_text(conf(args, turn, port, dir_))
+    child.send_signal(signal.SIGHUP)
+    return wait_for(port, child, turn, child.pid)
+
+
+def run(args, dir_):
+    port, path, child, took = start(args, dir_, args.binary)
+    try:
         idle = [connect(port) for _ in range(args.idle)]
         for c in idle:
             ask(c)
         h2 = [h2_connection(port, port + 1 if args.tls else None) for _ in range(args.h2)]
-        first = settled_mb(child.pid, args.settle)
+        first = now = settled_mb(child.pid, args.settle)
         spent = cpu_secs(child.pid)
         print(f'start      {first:8.1f} MB  {took:5.1f} s  cpu {spent:5.1f} s', flush=True)
         for turn in range(1, args.reloads + 1):
-            path.write_text(conf(args, turn, port, dir_))
-            child.send_signal(signal.SIGHUP)
-            peak, took = wait_for(port, child, turn, child.pid)
+            peak, took = reload(args, dir_, port, path, child, turn)
             for c in idle if args.ask else []:
                 ask(c)
             now = settled_mb(child.pid, args.settle)
@@ -174,14 +199,56 @@ def run(args, dir_):
         del idle, h2
         return now / first
     finally:
-        child.send_signal(signal.SIGTERM)
-        child.wait(PATIENCE_SECS)
+        stop(child)
+
+
+def tested(dir_, binary):
+    """Seconds, CPU seconds and largest resident set of `-t`, the best of three."""
+    best = None
+    for _ in range(3):
+        begin = time.monotonic()
+        child = subprocess.Popen([binary, '-t', '-q', '-p', dir_, '-c', f'{dir_}/nginx.conf', '-e', f'{dir_}/error.log'])
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode != 0:
+            sys.exit(f'{binary} -t failed')
+        this = time.monotonic() - begin, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+        best = this if best is None else tuple(map(min, best, this))
+    return best
+
+
+def sizes(args, dir_):
+    print(f'{"":10} {"servers":>8} {"text":>9} {"-t":>7} {"cpu":>7} {"largest":>9} {"start":>7} {"cpu":>7} {"after":>9} '
+          f'{"reload":>7} {"cpu":>7} {"peak":>9} {"after":>9} {"ns/byte":>8} {"B/byte":>7}')
+    least = {}
+    for args.servers in map(int, args.sizes.split(',')):
+        for binary in filter(None, (args.binary, args.peer)):
+            port, path, child, took = start(args, dir_, binary)
+            try:
+                first = last = settled_mb(child.pid, args.settle)
+                begun, spent, peak, longest = cpu_secs(child.pid), 0.0, first, 0.0
+                for turn in range(1, args.reloads + 1):
+                    before = cpu_secs(child.pid)
+                    high, secs = reload(args, dir_, port, path, child, turn)
+                    spent, peak, longest = max(spent, cpu_secs(child.pid) - before), max(peak, high), max(longest, secs)
+                    last = settled_mb(child.pid, args.settle)
+            finally:
+                stop(child)
+            secs, cpu, rss = tested(dir_, binary)
+            text = path.stat().st_size
+            text0, cpu0, first0 = least.setdefault(binary, (text, cpu, first))
+            more = text - text0
+            growth = f'{(cpu - cpu0) / more * 1e9:8.0f} {(first - first0) / more * 1048576:7.1f}' if more else ''
+            print(f'{pathlib.Path(binary).name:10} {args.servers:8} {text / 1048576:6.2f} MB {secs:5.2f} s {cpu:5.2f} s {rss:6.0f} MB '
+                  f'{took:5.2f} s {begun:5.2f} s {first:6.0f} MB {longest:5.2f} s {spent:5.2f} s {peak:6.0f} MB {last:6.0f} MB {growth}', flush=True)
 
 
 def main():
     p = argparse.ArgumentParser(description='Measure the memory of a server after each of several reloads.')
     p.add_argument('--binary', required=True)
     p.add_argument('--servers', type=int, default=3000)
+    p.add_argument('--sizes', help='numbers of servers, a row for each')
+    p.add_argument('--peer', help='with --sizes: another program to stand beside it')
     p.add_argument('--locations', type=int, default=0)
     p.add_argument('--inside', default='root /srv;', help='what each location says')
     p.add_argument('--tls', action='store_true')
@@ -200,6 +267,8 @@ def main():
     os.makedirs(f'{dir_}/logs')
     args.certs = args.certs or f'{dir_}/certs'
     try:
+        if args.sizes:
+            return sizes(args, dir_)
         if args.tls:
             os.makedirs(args.certs, exist_ok=True)
             with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -21,7 +21,7 @@ const CONF: &str =
 #[test]
 fn each_level_has_its_own() {
     let origin = Origin::start(|request, conn| {
-        conn.reply("200 OK", "", &request.method());
+        conn.reply("200 OK", "", request.method());
         Next::Keep
     });
     let server = Setup::new(CONF).set("ORIGIN", origin.address()).start();

@@ -13,7 +13,8 @@ use weir_module::{
     ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Heirs, Level, Levels, Slots,
 };
 
-/// What a module's build step works on: everything merged, nothing shared yet.
+/// What a module's build step works on: everything merged. Slots that servers say nothing about are shared:
+/// what is made of one is put into it by a `OnceLock`. `StreamSrv` alone is each server's own.
 pub struct Build<'a> {
     pub cf: &'a mut Cf,
     /// The `stream` block's own server level, which servers have inherited from.
