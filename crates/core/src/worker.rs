@@ -29,8 +29,8 @@ pub struct Worker {
     pub all: Arc<AllCounters>,
     /// Output queues without anything in them, with their memory.
     queues: RefCell<Vec<OutQueue>>,
-    /// Connections that have not sent their first request.
-    pub fresh: Deadlines,
+    /// Of the connections, for what they are to send.
+    pub deadlines: Deadlines,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<Identity>>>,
     flushers: RefCell<Vec<Box<dyn Fn()>>>,
     /// Whether requests have lately been there when their connection was accepted.
@@ -58,7 +58,7 @@ impl Worker {
             counters: Arc::clone(&all.each[id]),
             all,
             queues: RefCell::new(Vec::new()),
-            fresh: Deadlines::default(),
+            deadlines: Deadlines::default(),
             locals: RefCell::default(),
             flushers: RefCell::default(),
             early: Cell::new(EARLY_TRIES),

@@ -1,5 +1,6 @@
 //! What a worker keeps for requests to come: requests with their memory, the text of `Date`.
 
+use crate::h1::runner;
 use crate::request::Request;
 use std::cell::{Cell, RefCell};
 use weir_base::date;
@@ -43,6 +44,7 @@ pub fn give(mut r: Box<Request>) {
 /// Lets go of what is kept: the worker is about to rest.
 pub fn free() {
     POOL.take();
+    runner::free();
 }
 
 /// The Date header's value, formatted once a second.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_core::generation::{Generation, ListenConf, PartConf};
 use weir_core::logger::ErrorLog;
 use weir_core::Connection;
+use weir_http::h1::Serving;
 use weir_module::{Cf, ConfResult};
 
 /// Merges and builds what has been read of a block; nothing if there was none.
@@ -40,14 +41,14 @@ const ALL: &[Protocol] = &[
 /// Serves a connection to its end.
 pub async fn serve(conn: Rc<Connection>) {
     let mut passes = 0;
-    loop {
-        let protocol = conn.generation().shared.protocol(conn.listen.get());
-        match protocol {
-            "stream" if weir_stream::serve::serve(Rc::clone(&conn), passes).await => passes += 1,
-            "stream" => return,
-            _ => return weir_http::h1::serve(conn).await,
+    while conn.generation().shared.protocol(conn.listen.get()) == "stream" {
+        // In a box: what a session of one protocol needs is no part of another's connection.
+        if !Box::pin(weir_stream::serve::serve(Rc::clone(&conn), passes)).await {
+            return;
         }
+        passes += 1;
     }
+    Serving::new(conn).await;
 }
 
 /// Makes the parts of a generation.

@@ -254,7 +254,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
     });
     state.take_turns();
     let watched = Rc::clone(&state.worker);
-    spawn_local(async move { watched.fresh.run().await });
+    spawn_local(async move { watched.deadlines.run().await });
     state.listen(setup.listeners);
     while let Some(command) = inbox.recv().await {
         match command {
