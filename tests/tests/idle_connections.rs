@@ -84,6 +84,24 @@ fn one_with_http2_is_small() {
 }
 
 #[test]
+fn what_many_have_needed_goes_back_to_the_system_when_they_are_gone() {
+    const LEFT_MAX_BYTES: u64 = 1 << 20;
+    let server = server();
+    drop((0..FIRST).map(|_| encrypted(&server)).collect::<Vec<_>>());
+    let Some(before) = server.memory() else { return weir_tests::skip("the system does not tell") };
+    drop((0..CONNECTIONS).map(|_| encrypted(&server)).collect::<Vec<_>>());
+    let mut left = 0;
+    let is_back = wait_for(
+        || {
+            left = server.memory().unwrap_or(u64::MAX).saturating_sub(before);
+            left <= LEFT_MAX_BYTES
+        },
+        PATIENCE,
+    );
+    assert!(is_back, "{left} bytes are left");
+}
+
+#[test]
 fn a_head_that_comes_slowly_is_read_whole() {
     let server = server();
     let mut client = plain(&server);

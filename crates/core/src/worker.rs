@@ -17,6 +17,8 @@ use weir_base::bytes::Identity;
 const POOL_MAX: usize = 256;
 const POOL_LARGE_MAX: usize = 32;
 const POOL_SMALL_BYTES: usize = 8 * 1024;
+/// So many are kept by a worker that has nothing to do.
+pub const POOL_REST_MAX: usize = 8;
 /// Misses in a row before early reads rest, and for how many connections they do.
 const EARLY_TRIES: u8 = 4;
 const EARLY_REST: u8 = 68;
@@ -120,6 +122,13 @@ impl Worker {
     pub fn free_pools(&self) {
         self.queues.take();
         self.locals.take();
+    }
+
+    /// Lets go of most of what is kept for requests to come.
+    pub fn shrink_pools(&self) {
+        let mut queues = self.queues.borrow_mut();
+        queues.truncate(POOL_REST_MAX);
+        queues.shrink_to_fit();
     }
 
     pub fn take_queue(&self) -> OutQueue {

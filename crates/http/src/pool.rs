@@ -4,6 +4,7 @@ use crate::h1::runner;
 use crate::request::Request;
 use std::cell::{Cell, RefCell};
 use weir_base::date;
+use weir_core::worker::POOL_REST_MAX;
 use weir_runtime::clock;
 
 /// Requests kept for reuse; so many of them with buffers of any size in bounds, and the others only
@@ -45,6 +46,15 @@ pub fn give(mut r: Box<Request>) {
 pub fn free() {
     POOL.take();
     runner::free();
+}
+
+/// Lets go of most of what is kept: nothing is done for a while.
+pub fn shrink() {
+    POOL.with_borrow_mut(|pool| {
+        pool.truncate(POOL_REST_MAX);
+        pool.shrink_to_fit();
+    });
+    runner::shrink();
 }
 
 /// The Date header's value, formatted once a second.

@@ -24,6 +24,7 @@ mod modules;
 mod orphan;
 mod place;
 mod protocols;
+mod quiet;
 mod retired;
 mod serving;
 mod shares;

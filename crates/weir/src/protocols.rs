@@ -19,6 +19,7 @@ struct Protocol {
     dirs: fn(&Generation) -> Vec<PathBuf>,
     binds_any_source: fn(&Generation) -> bool,
     rest: fn(),
+    shrink: fn(),
 }
 
 const ALL: &[Protocol] = &[
@@ -28,6 +29,7 @@ const ALL: &[Protocol] = &[
         dirs: weir_http::module::dirs,
         binds_any_source: weir_http::module::binds_any_source,
         rest: weir_http::pool::free,
+        shrink: weir_http::pool::shrink,
     },
     Protocol {
         finish: weir_stream::build::finish,
@@ -35,6 +37,7 @@ const ALL: &[Protocol] = &[
         dirs: |_| Vec::new(),
         binds_any_source: weir_stream::module::binds_any_source,
         rest: || (),
+        shrink: || (),
     },
 ];
 
@@ -78,4 +81,9 @@ pub fn binds_any_source(gen: &Generation) -> bool {
 /// The worker has nothing to accept from any more: pools are let go of.
 pub fn rest() {
     ALL.iter().for_each(|p| (p.rest)());
+}
+
+/// Nothing is done for a while: most of what is kept for requests to come is let go of.
+pub fn shrink() {
+    ALL.iter().for_each(|p| (p.shrink)());
 }

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use weir_core::worker::POOL_REST_MAX;
 use weir_core::{Connection, LocalFuture};
 
 /// Runners kept for the requests to come.
@@ -19,6 +20,14 @@ thread_local! {
 /// Lets go of what is kept.
 pub(crate) fn free() {
     KEPT.take();
+}
+
+/// Lets go of most of it.
+pub(crate) fn shrink() {
+    KEPT.with_borrow_mut(|kept| {
+        kept.truncate(POOL_REST_MAX);
+        kept.shrink_to_fit();
+    });
 }
 
 /// Runs one request after another, of any connection: a future that never ends, so that its memory is
