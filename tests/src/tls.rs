@@ -241,6 +241,11 @@ impl Tls {
         self
     }
 
+    /// What it speaks by, for a test that moves the bytes itself.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::new(self.config.clone())
+    }
+
     /// A connection whose handshake is done, or what went wrong.
     pub fn connect(&self, port: u16, name: &str) -> Result<TlsConn, std::io::Error> {
         let server = ServerName::try_from(name.to_string()).unwrap();

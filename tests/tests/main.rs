@@ -51,6 +51,7 @@ mod http2_floods;
 mod http2_frames;
 mod http2_h2load;
 mod http2_rate;
+mod idle_connections;
 mod keepalive;
 mod keepalive_min_timeout;
 mod limit_conn;

@@ -12,7 +12,6 @@ use weir_core::{Connection, Session};
 use weir_http::module::FilterResult;
 use weir_http::Request;
 use weir_runtime::clock;
-use weir_runtime::timer::LazyTimer;
 use weir_upstream::error_text;
 
 /// How a tunnel ended.
@@ -86,8 +85,8 @@ pub(crate) async fn run(r: &mut Request, conf: &BackendLoc, link: &mut Link) -> 
         failed: None,
         received: early.len() as u64,
         deadline: 0,
-        timer: LazyTimer::new(),
     };
+    r.shrink();
     tunnel.conn.out.borrow_mut().write(|t| t.extend_from_slice(&early));
     let mut down_eof = false;
     let end = poll_fn(|cx| tunnel.poll(cx, link, &mut down_eof)).await;
@@ -115,7 +114,6 @@ struct Tunnel {
     failed: Option<End>,
     /// Moved by every byte that passes.
     deadline: u64,
-    timer: LazyTimer,
 }
 
 impl Tunnel {
@@ -141,7 +139,12 @@ impl Tunnel {
             if self.deadline == 0 {
                 self.deadline = clock::mono_ms() + wait;
             }
-            return self.timer.poll_until(cx, self.deadline).map(|()| end);
+            if queued == 0 && self.up.is_empty() {
+                // While both sides are quiet there is no buffer.
+                self.up.buf = Vec::new();
+                self.conn.rest();
+            }
+            return self.conn.poll_timeout(cx, self.deadline).map(|()| end);
         }
     }
 
@@ -166,7 +169,7 @@ impl Tunnel {
         }
         let room = self.room.saturating_sub(self.up.buf.len());
         if room > 0 && !self.up.eof {
-            match self.conn.stream.poll_read(cx, &mut self.up.buf, room) {
+            match self.conn.stream.poll_read_lazy(cx, room, &mut self.up, |up| &mut up.buf) {
                 Poll::Ready(Ok(n)) if n > 0 => moved = true,
                 Poll::Ready(ended) => {
                     self.up.eof = true;
@@ -193,7 +196,7 @@ impl Tunnel {
         }
         let queued = self.conn.out.borrow().queued() as usize;
         let room = self.room.saturating_sub(queued);
-        if room > 0 && !*eof {
+        if room > 0 && !*eof && link.stream.poll_readable(cx).is_ready() {
             let mut out = self.conn.out.borrow_mut();
             let mut read = Poll::Pending;
             out.write(|text| read = link.stream.poll_read(cx, text, room));

@@ -54,7 +54,7 @@ impl Connection {
             keepalive_deadline_ms: self.keepalive_deadline.get(),
             bytes_in: self.bytes_in.get(),
             bytes_out: self.bytes_out.get(),
-            proxied: self.proxied.borrow().clone(),
+            proxied: self.proxied.borrow().as_deref().cloned(),
         }
     }
 
@@ -71,7 +71,7 @@ impl Connection {
         self.keepalive_deadline.set(from.keepalive_deadline_ms);
         self.bytes_in.set(from.bytes_in);
         self.bytes_out.set(from.bytes_out);
-        self.proxied.replace(from.proxied);
+        self.proxied.replace(from.proxied.map(Box::new));
     }
 }
 

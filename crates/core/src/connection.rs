@@ -1,5 +1,6 @@
 //! A client connection: its socket, its addresses, its output queue, its one timer.
 
+use crate::deadlines::Alarm;
 use crate::generation::{AddrConf, Generation, Virtual, WorkerGen};
 use crate::logger::LogLevel;
 use crate::tls::Secure;
@@ -42,14 +43,16 @@ pub struct Connection {
     pub listen: Cell<usize>,
     pub local: Cell<Option<SocketAddr>>,
     /// The address text of `$remote_addr`, made when it is first asked for.
-    client_text: OnceCell<Vec<u8>>,
+    client_text: OnceCell<Box<[u8]>>,
     pub requests: Cell<u32>,
     /// Monotonic ms when it was accepted.
     pub start_ms: u64,
-    pub proxied: RefCell<Option<Proxied>>,
+    pub proxied: RefCell<Option<Box<Proxied>>>,
     pub out: RefCell<OutQueue>,
-    timer: RefCell<LazyTimer>,
-    write_timer: RefCell<LazyTimer>,
+    /// For what the client is to send.
+    alarm: Alarm,
+    /// For what it is to take, made when that is first waited for.
+    write_timer: RefCell<Option<Box<LazyTimer>>>,
     pub nodelay_set: Cell<bool>,
     /// The connection is closed for sending right after what is queued.
     ending: Cell<bool>,
@@ -108,8 +111,8 @@ impl Connection {
             start_ms: clock::mono_ms(),
             proxied: RefCell::new(None),
             out: RefCell::new(OutQueue::default()),
-            timer: RefCell::new(LazyTimer::new()),
-            write_timer: RefCell::new(LazyTimer::new()),
+            alarm: Alarm::default(),
+            write_timer: RefCell::new(None),
             nodelay_set: Cell::new(false),
             ending: Cell::new(false),
             bytes_in: Cell::new(0),
@@ -199,12 +202,12 @@ impl Connection {
 
     /// Ready once the deadline for reading has passed.
     pub fn poll_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
-        self.timer.borrow_mut().poll_until(cx, deadline)
+        self.alarm.poll_until(&self.worker.deadlines, cx, deadline)
     }
 
     /// Wakes the task if it waits for the client with a deadline.
     pub fn wake(&self) {
-        self.timer.borrow_mut().wake();
+        self.alarm.wake(&self.worker.deadlines);
     }
 
     /// Whether the client's address is known to be an IP one.
@@ -238,7 +241,7 @@ impl Connection {
         self.client_text.get_or_init(|| {
             let mut text = Vec::new();
             self.client.write(&mut text);
-            text
+            text.into()
         })
     }
 
@@ -291,7 +294,7 @@ impl Connection {
             }
             return Poll::Ready(r.map_err(ConnError::Io));
         }
-        self.timer.borrow_mut().poll_until(cx, deadline).map(|()| Err(ConnError::Timeout))
+        self.poll_timeout(cx, deadline).map(|()| Err(ConnError::Timeout))
     }
 
     /// Sends what is queued, up to `max` bytes; answers how much was sent.
@@ -417,10 +420,15 @@ impl Connection {
         cx: &mut Context<'_>,
         deadline: u64,
     ) -> Poll<Result<(), ConnError>> {
-        self.write_timer.borrow_mut().poll_until(cx, deadline).map(|()| {
+        self.poll_write_timer(cx, deadline).map(|()| {
             self.give_up_sending();
             Err(ConnError::Timeout)
         })
+    }
+
+    fn poll_write_timer(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
+        let mut timer = self.write_timer.borrow_mut();
+        timer.get_or_insert_with(Box::default).poll_until(cx, deadline)
     }
 
     /// Waits, but no longer than the client is there.
@@ -443,7 +451,7 @@ impl Connection {
                     Err(_) => self.stream.not_readable(cx),
                 }
             }
-            self.write_timer.borrow_mut().poll_until(cx, deadline).map(Ok)
+            self.poll_write_timer(cx, deadline).map(Ok)
         })
         .await
     }
@@ -487,8 +495,13 @@ impl Connection {
         }
     }
 
-    /// Gives the output queue back, while the connection waits.
-    pub fn give_queue(&self) {
+    /// Gives back what a request has needed, while the connection waits.
+    pub fn rest(&self) {
+        self.write_timer.take();
+        self.give_queue();
+    }
+
+    fn give_queue(&self) {
         let mut out = self.out.borrow_mut();
         if out.is_spare() {
             let queue = std::mem::take(&mut *out);
@@ -501,6 +514,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.alarm.end(&self.worker.deadlines);
         self.give_queue();
     }
 }

@@ -32,7 +32,7 @@ pub async fn read(conn: &Connection, buf: &mut Vec<u8>, deadline: u64) -> Result
             Ok(Parsed::NeedMore) => continue,
             Ok(Parsed::Header { len, client }) => {
                 buf.drain(..len);
-                *conn.proxied.borrow_mut() = client;
+                *conn.proxied.borrow_mut() = client.map(Box::new);
                 return Ok(());
             }
             Err(_) => {

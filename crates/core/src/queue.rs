@@ -32,20 +32,26 @@ enum Piece {
     },
 }
 
-/// What is still to be sent to the client, in order.
+/// What is still to be sent to the client, in order. One in which nothing was ever put is two words: a
+/// connection that waits has such a one.
 #[derive(Default)]
 pub struct OutQueue {
+    queued: u64,
+    kept: Option<Box<Kept>>,
+}
+
+#[derive(Default)]
+struct Kept {
     pieces: VecDeque<Piece>,
     /// Bytes of the first piece that are already sent.
     sent: usize,
-    queued: u64,
     spare: Option<Vec<u8>>,
     /// A buffer that has left, for the next that is queued as it is.
     spare_read: Option<Vec<u8>>,
 }
 
-impl OutQueue {
-    /// The buffer at the end of the queue, for appending; report growth with [`OutQueue::grew`].
+impl Kept {
+    /// The buffer at the end of the queue, for appending.
     fn text(&mut self) -> &mut Vec<u8> {
         if !matches!(self.pieces.back(), Some(Piece::Text(_))) {
             let fresh = self.spare.take().unwrap_or_else(|| Vec::with_capacity(1024));
@@ -56,10 +62,16 @@ impl OutQueue {
             _ => unreachable!("a text piece was just put at the end"),
         }
     }
+}
+
+impl OutQueue {
+    fn kept(&mut self) -> &mut Kept {
+        self.kept.get_or_insert_with(Box::default)
+    }
 
     /// Appends text through a closure; answers how much was added.
     pub fn write(&mut self, f: impl FnOnce(&mut Vec<u8>)) -> u64 {
-        let text = self.text();
+        let text = self.kept().text();
         let before = text.len();
         f(text);
         let added = (text.len() - before) as u64;
@@ -73,31 +85,34 @@ impl OutQueue {
             return;
         }
         self.queued += bytes.len() as u64;
-        self.pieces.push_back(Piece::Mem(bytes));
+        self.kept().pieces.push_back(Piece::Mem(bytes));
     }
 
     /// Queues what a buffer holds from `from` on, where it is, and puts another in its place, which
     /// begins with what stands before `from`.
     pub fn push_read(&mut self, buf: &mut Vec<u8>, from: usize) {
-        let mut other = self.spare_read.take().unwrap_or_default();
+        let kept = self.kept();
+        let mut other = kept.spare_read.take().unwrap_or_default();
         other.extend_from_slice(&buf[..from]);
         let buf = std::mem::replace(buf, other);
-        self.queued += (buf.len() - from) as u64;
-        self.pieces.push_back(Piece::Read { buf, from });
+        let added = (buf.len() - from) as u64;
+        kept.pieces.push_back(Piece::Read { buf, from });
+        self.queued += added;
     }
 
     pub fn push_file(&mut self, file: Rc<File>, offset: u64, len: u64) {
         if len > 0 {
             self.queued += len;
-            self.pieces.push_back(Piece::File { file, offset, len });
+            self.kept().pieces.push_back(Piece::File { file, offset, len });
         }
     }
 
     /// `max`, and what of a file is left behind it in its page.
     pub fn to_page_end(&self, max: u64) -> u64 {
+        let Some(kept) = &self.kept else { return max };
         let mut before = 0;
-        for (at, piece) in self.pieces.iter().enumerate() {
-            let skipped = if at == 0 { self.sent } else { 0 };
+        for (at, piece) in kept.pieces.iter().enumerate() {
+            let skipped = if at == 0 { kept.sent } else { 0 };
             let (offset, len) = match piece {
                 Piece::Text(text) => (None, text.len() - skipped),
                 Piece::Mem(bytes) => (None, bytes.len() - skipped),
@@ -124,7 +139,7 @@ impl OutQueue {
 
     /// The part of a file that is next, if it is one: the file, where to read, how many bytes.
     pub fn first_file(&self) -> Option<(&File, u64, u64)> {
-        match self.pieces.front()? {
+        match self.kept.as_ref()?.pieces.front()? {
             Piece::File { file, offset, len } => Some((file, *offset, *len)),
             _ => None,
         }
@@ -132,14 +147,15 @@ impl OutQueue {
 
     /// How many pieces wait.
     pub fn pieces(&self) -> usize {
-        self.pieces.len()
+        self.kept.as_ref().map_or(0, |k| k.pieces.len())
     }
 
     /// The bytes in front, up to `max` of them and to the next file; answers how many slices were
     /// filled, and whether anything is queued behind them.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>], max: u64) -> (usize, bool) {
+        let Some(kept) = &self.kept else { return (0, false) };
         let (mut count, mut bytes) = (0, 0u64);
-        for piece in &self.pieces {
+        for piece in &kept.pieces {
             let whole: &[u8] = match piece {
                 Piece::Text(t) => t,
                 Piece::Mem(b) => b,
@@ -149,7 +165,7 @@ impl OutQueue {
             if count == slices.len() || bytes >= max {
                 return (count, true);
             }
-            let mut part = if count == 0 { &whole[self.sent..] } else { whole };
+            let mut part = if count == 0 { &whole[kept.sent..] } else { whole };
             if part.len() as u64 > max - bytes {
                 part = &part[..(max - bytes) as usize];
             }
@@ -163,11 +179,12 @@ impl OutQueue {
     /// So many bytes in front have been sent.
     pub fn consume(&mut self, mut n: usize) {
         self.queued -= n as u64;
-        while let Some(front) = self.pieces.front_mut() {
+        let Some(kept) = &mut self.kept else { return };
+        while let Some(front) = kept.pieces.front_mut() {
             let left = match front {
-                Piece::Text(t) => t.len() - self.sent,
-                Piece::Mem(b) => b.len() - self.sent,
-                Piece::Read { buf, from } => buf.len() - *from - self.sent,
+                Piece::Text(t) => t.len() - kept.sent,
+                Piece::Mem(b) => b.len() - kept.sent,
+                Piece::Read { buf, from } => buf.len() - *from - kept.sent,
                 Piece::File { offset, len, .. } => {
                     *offset += n as u64;
                     *len -= n as u64;
@@ -176,19 +193,19 @@ impl OutQueue {
                 }
             };
             if n < left || (n == 0 && left > 0) {
-                self.sent += n;
+                kept.sent += n;
                 return;
             }
             n -= left;
-            self.sent = 0;
-            match self.pieces.pop_front() {
+            kept.sent = 0;
+            match kept.pieces.pop_front() {
                 Some(Piece::Text(mut t)) if t.capacity() <= KEEP_BUFFER_MAX_BYTES => {
                     t.clear();
-                    self.spare = Some(t);
+                    kept.spare = Some(t);
                 }
                 Some(Piece::Read { mut buf, .. }) if buf.capacity() <= KEEP_READ_MAX_BYTES => {
                     buf.clear();
-                    self.spare_read = Some(buf);
+                    kept.spare_read = Some(buf);
                 }
                 _ => {}
             }
@@ -199,21 +216,22 @@ impl OutQueue {
     pub fn take_from(&mut self, from: &mut OutQueue, n: u64) {
         let mut left = n;
         while left > 0 {
-            let Some(front) = from.pieces.front() else { return };
+            let Some(kept) = &from.kept else { return };
+            let Some(front) = kept.pieces.front() else { return };
             let taken = match front {
                 Piece::Text(t) => {
-                    let part = &t[from.sent..];
+                    let part = &t[kept.sent..];
                     let part = &part[..part.len().min(left as usize)];
                     self.write(|text| text.extend_from_slice(part))
                 }
                 Piece::Read { buf, from: start } => {
-                    let part = &buf[*start + from.sent..];
+                    let part = &buf[*start + kept.sent..];
                     let part = &part[..part.len().min(left as usize)];
                     self.write(|text| text.extend_from_slice(part))
                 }
                 Piece::Mem(b) => {
-                    let end = b.len().min(from.sent + left as usize);
-                    let part = b.slice(from.sent..end);
+                    let end = b.len().min(kept.sent + left as usize);
+                    let part = b.slice(kept.sent..end);
                     let taken = part.len() as u64;
                     self.push_bytes(part);
                     taken
@@ -235,22 +253,23 @@ impl OutQueue {
 
     /// What it holds for text to come.
     pub fn kept_bytes(&self) -> usize {
-        let spare = [&self.spare, &self.spare_read];
+        let Some(kept) = &self.kept else { return 0 };
+        let spare = [&kept.spare, &kept.spare_read];
         spare.into_iter().flatten().map(Vec::capacity).sum()
     }
 
     /// It has no memory of its own.
     pub fn is_bare(&self) -> bool {
-        self.pieces.capacity() == 0
+        self.kept.is_none()
     }
 
     /// It is not worth keeping for another connection.
     pub fn is_large(&self) -> bool {
-        self.pieces.capacity() > KEEP_PIECES_MAX
+        self.kept.as_ref().is_some_and(|k| k.pieces.capacity() > KEEP_PIECES_MAX)
     }
 
     /// Nothing is queued, and there is memory that another connection could use.
     pub fn is_spare(&self) -> bool {
-        self.queued == 0 && self.pieces.is_empty() && self.pieces.capacity() > 0
+        self.queued == 0 && self.kept.as_ref().is_some_and(|k| k.pieces.is_empty())
     }
 }

@@ -103,7 +103,8 @@ pub async fn accept(conn: &Rc<Connection>, leftover: Vec<u8>) -> Option<Vec<u8>>
     if default.tcp_nodelay {
         conn.set_nodelay();
     }
-    match handshake(conn, &gen, addr, &first, deadline).await {
+    // Its state is large, and a client may say nothing for long before it begins.
+    match Box::pin(handshake(conn, &gen, addr, &first, deadline)).await {
         Ok(()) => Some(Vec::new()),
         Err(text) => {
             conn.log(LogLevel::Info, text.as_bytes());
@@ -117,6 +118,10 @@ async fn read_first(conn: &Rc<Connection>, first: &mut Vec<u8>, deadline: u64) -
     let mut waiting = false;
     let got = poll_fn(|cx| {
         let read = conn.poll_read(cx, first, FIRST_ROOM_BYTES, deadline);
+        if read.is_pending() {
+            // It was made for what might be there.
+            *first = Vec::new();
+        }
         if read.is_pending() && !waiting {
             waiting = true;
             conn.waiting.set(true);

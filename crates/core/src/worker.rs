@@ -17,6 +17,8 @@ use weir_base::bytes::Identity;
 const POOL_MAX: usize = 256;
 const POOL_LARGE_MAX: usize = 32;
 const POOL_SMALL_BYTES: usize = 8 * 1024;
+/// So many are kept by a worker that has nothing to do.
+pub const POOL_REST_MAX: usize = 8;
 /// Misses in a row before early reads rest, and for how many connections they do.
 const EARLY_TRIES: u8 = 4;
 const EARLY_REST: u8 = 68;
@@ -29,8 +31,8 @@ pub struct Worker {
     pub all: Arc<AllCounters>,
     /// Output queues without anything in them, with their memory.
     queues: RefCell<Vec<OutQueue>>,
-    /// Connections that have not sent their first request.
-    pub fresh: Deadlines,
+    /// Of the connections, for what they are to send.
+    pub deadlines: Deadlines,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<Identity>>>,
     flushers: RefCell<Vec<Box<dyn Fn()>>>,
     /// Whether requests have lately been there when their connection was accepted.
@@ -58,7 +60,7 @@ impl Worker {
             counters: Arc::clone(&all.each[id]),
             all,
             queues: RefCell::new(Vec::new()),
-            fresh: Deadlines::default(),
+            deadlines: Deadlines::default(),
             locals: RefCell::default(),
             flushers: RefCell::default(),
             early: Cell::new(EARLY_TRIES),
@@ -120,6 +122,13 @@ impl Worker {
     pub fn free_pools(&self) {
         self.queues.take();
         self.locals.take();
+    }
+
+    /// Lets go of most of what is kept for requests to come.
+    pub fn shrink_pools(&self) {
+        let mut queues = self.queues.borrow_mut();
+        queues.truncate(POOL_REST_MAX);
+        queues.shrink_to_fit();
     }
 
     pub fn take_queue(&self) -> OutQueue {

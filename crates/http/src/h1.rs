@@ -3,17 +3,13 @@
 use crate::body;
 use crate::conf::Lingering;
 use crate::generation::{Http, Location, Server};
-use crate::h2;
 use crate::head;
 use crate::module::{Flow, Phase};
 use crate::phases;
 use crate::request::Request;
 use crate::special;
 use crate::{pool, server};
-use std::future::poll_fn;
-use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
 use weir_core::proxy_header::{self, Bad};
@@ -24,6 +20,11 @@ use weir_core::Session;
 use weir_runtime::clock;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{preface, Method, ParseError, Parser, Preface, Progress, Version};
+
+pub(crate) mod runner;
+mod serving;
+
+pub use serving::Serving;
 
 /// Bytes asked of the socket for a head.
 const HEAD_ROOM_BYTES: usize = 4096;
@@ -48,36 +49,14 @@ enum After {
     Http2(Vec<u8>),
 }
 
-/// Serves one connection to its end.
-pub async fn serve(conn: Rc<Connection>) {
-    if conn.requests.get() > 0 {
-        // It comes from another process, between two requests.
-        return requests(&conn, Vec::new()).await;
-    }
+/// Makes a connection ready for requests, where more is to be done for that than to read them; answers
+/// what was read beyond, `None` when there is nothing to serve.
+async fn prepare(conn: Rc<Connection>) -> Option<Vec<u8>> {
     let mut leftover = Vec::new();
     if expects_proxy_header(&conn) && !read_proxy_header(&conn, &mut leftover).await {
-        return;
+        return None;
     }
-    let Some(leftover) = tls::accept(&conn, leftover).await else { return };
-    if conn.stream.protocol().as_deref() == Some(b"h2") {
-        return h2::serve(conn, leftover).await;
-    }
-    expect_preface(&conn);
-    requests(&conn, leftover).await;
-}
-
-/// One request after another.
-async fn requests(conn: &Rc<Connection>, mut leftover: Vec<u8>) {
-    let mut idle_until = conn.keepalive_deadline.get();
-    loop {
-        let after = request(conn, leftover, idle_until).await;
-        match after {
-            After::Keep(rest) => leftover = rest,
-            After::Close => return,
-            After::Http2(read) => return h2::serve(Rc::clone(conn), read).await,
-        }
-        idle_until = conn.keepalive_deadline.get();
-    }
+    tls::accept(&conn, leftover).await
 }
 
 /// Over TLS nginx takes a connection that is reset for one that is closed.
@@ -127,31 +106,9 @@ fn expect_preface(conn: &Connection) {
     conn.may_speak_h2.set(listen.preface && !listen.ssl);
 }
 
-/// One request: wait, read, run, answer, log.
-async fn request(conn: &Rc<Connection>, leftover: Vec<u8>, idle_until: u64) -> After {
+/// One request: read, run, answer, log. Its first bytes are there.
+async fn request(conn: &Rc<Connection>, mut r: Box<Request>) -> After {
     let worker = &conn.worker;
-    let mut r = None;
-    if leftover.is_empty() {
-        // A client mostly has sent its request by the time its connection is accepted.
-        let early = conn.requests.get() == 0 && worker.try_early() && {
-            let r = r.get_or_insert_with(|| pool::take());
-            let hit = conn.try_read(&mut r.buf, HEAD_ROOM_BYTES);
-            worker.early_result(hit);
-            hit
-        };
-        if !early {
-            r.take().into_iter().for_each(|r| pool::give(r));
-            if !wait_for_request(conn, idle_until, &mut r).await {
-                r.take().into_iter().for_each(|r| pool::give(r));
-                return After::Close;
-            }
-        }
-    }
-    let mut r = r.unwrap_or_else(|| pool::take());
-    if !leftover.is_empty() {
-        r.buf = leftover;
-        r.pipelined = conn.requests.get() > 0;
-    }
     if conn.may_speak_h2.get() && speaks_h2(conn, &mut r.buf).await {
         let read = std::mem::take(&mut r.buf);
         pool::give(r);
@@ -195,85 +152,6 @@ async fn speaks_h2(conn: &Connection, buf: &mut Vec<u8>) -> bool {
             _ => return false,
         }
     }
-}
-
-/// Waits for a request and begins to read it into one from the worker's pool; `Ok(0)` at the end of
-/// the stream. A connection that waits holds none.
-fn poll_read_request(
-    conn: &Connection,
-    cx: &mut Context<'_>,
-    slot: &mut Option<Box<Request>>,
-) -> Poll<io::Result<usize>> {
-    conn.poll_read_lazy(cx, HEAD_ROOM_BYTES, slot, |slot| {
-        &mut slot.get_or_insert_with(pool::take).buf
-    })
-}
-
-/// Waits for the beginning of a request and reads it; `false` when there will be none.
-async fn wait_for_request(
-    conn: &Rc<Connection>,
-    idle_until: u64,
-    slot: &mut Option<Box<Request>>,
-) -> bool {
-    let first = conn.requests.get() == 0;
-    let mut deadline = match first {
-        true => {
-            let server = server::default(conn);
-            conn.start_ms + *server.core.client_header_timeout
-        }
-        false => idle_until,
-    };
-    let mut idle = false;
-    let mut fresh = None;
-    let ready = poll_fn(|cx| {
-        if conn.carried_away.get() {
-            return Poll::Ready(false);
-        }
-        if let Poll::Ready(read) = poll_read_request(conn, cx, slot) {
-            if !matches!(read, Ok(n) if n > 0) {
-                log_idle_end(conn, &as_ended(conn, read.map_err(ConnError::Io)));
-                return Poll::Ready(false);
-            }
-            return Poll::Ready(true);
-        }
-        if !idle {
-            idle = true;
-            conn.give_queue();
-            fresh = first.then(|| conn.worker.fresh.wait(deadline, cx.waker()));
-            conn.idle.set(!first);
-            conn.waiting.set(true);
-            Counters::add(&conn.worker.counters.waiting, 1);
-            // A first request is waited for: its connection was accepted to be answered.
-            if conn.worker.has_successor.get() && !first {
-                // It may go to the other process, or else be answered once more.
-                conn.worker.one_ended.notify_one();
-            } else if !first && (conn.worker.closing.get() || !conn.keep_up()) {
-                let least = conn.keepalive_least.get();
-                if least <= clock::mono_ms() {
-                    return Poll::Ready(false);
-                }
-                deadline = deadline.min(least);
-            }
-        }
-        if first {
-            return match clock::mono_ms() < deadline {
-                true => Poll::Pending,
-                false => {
-                    log_idle_end(conn, &Err(ConnError::Timeout));
-                    Poll::Ready(false)
-                }
-            };
-        }
-        conn.poll_timeout(cx, deadline).map(|()| false)
-    })
-    .await;
-    drop(fresh);
-    conn.idle.set(false);
-    conn.waiting.set(false);
-    if idle {
-        Counters::add(&conn.worker.counters.waiting, -1);
-    }
-    ready
 }
 
 async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), NoRequest> {

@@ -1,8 +1,10 @@
 //! What a worker keeps for requests to come: requests with their memory, the text of `Date`.
 
+use crate::h1::runner;
 use crate::request::Request;
 use std::cell::{Cell, RefCell};
 use weir_base::date;
+use weir_core::worker::POOL_REST_MAX;
 use weir_runtime::clock;
 
 /// Requests kept for reuse; so many of them with buffers of any size in bounds, and the others only
@@ -43,6 +45,16 @@ pub fn give(mut r: Box<Request>) {
 /// Lets go of what is kept: the worker is about to rest.
 pub fn free() {
     POOL.take();
+    runner::free();
+}
+
+/// Lets go of most of what is kept: nothing is done for a while.
+pub fn shrink() {
+    POOL.with_borrow_mut(|pool| {
+        pool.truncate(POOL_REST_MAX);
+        pool.shrink_to_fit();
+    });
+    runner::shrink();
 }
 
 /// The Date header's value, formatted once a second.

@@ -164,6 +164,14 @@ impl Request {
         self.valid_location = true;
     }
 
+    /// Gives back room for more text than there is: nothing will be asked of it for long.
+    pub fn shrink(&mut self) {
+        let own = [&mut self.buf, &mut self.uri, &mut self.args, &mut self.host];
+        own.into_iter().for_each(Vec::shrink_to_fit);
+        self.exchange.request.shrink_to_fit();
+        self.exchange.reply.shrink_to_fit();
+    }
+
     /// Forgets the request and keeps the memory. Every field is named, so that none is forgotten;
     /// cleared in place, because moving a request costs more than answering a small one.
     pub(crate) fn recycle(&mut self) {

@@ -24,6 +24,7 @@ mod modules;
 mod orphan;
 mod place;
 mod protocols;
+mod quiet;
 mod retired;
 mod serving;
 mod shares;
@@ -53,6 +54,7 @@ const STILL: &str = "still could not bind()";
 static ALLOCATOR: weir_runtime::memory::Memory = weir_runtime::memory::Memory;
 
 fn main() -> ExitCode {
+    weir_runtime::memory::use_small_pages();
     let mut given = std::env::args_os();
     Layout::choose(Path::new(&given.next().unwrap_or_default()));
     let words = given.map(|a| a.to_string_lossy().into_owned());

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_core::generation::{Generation, ListenConf, PartConf};
 use weir_core::logger::ErrorLog;
 use weir_core::Connection;
+use weir_http::h1::Serving;
 use weir_module::{Cf, ConfResult};
 
 /// Merges and builds what has been read of a block; nothing if there was none.
@@ -18,6 +19,7 @@ struct Protocol {
     dirs: fn(&Generation) -> Vec<PathBuf>,
     binds_any_source: fn(&Generation) -> bool,
     rest: fn(),
+    shrink: fn(),
 }
 
 const ALL: &[Protocol] = &[
@@ -27,6 +29,7 @@ const ALL: &[Protocol] = &[
         dirs: weir_http::module::dirs,
         binds_any_source: weir_http::module::binds_any_source,
         rest: weir_http::pool::free,
+        shrink: weir_http::pool::shrink,
     },
     Protocol {
         finish: weir_stream::build::finish,
@@ -34,20 +37,21 @@ const ALL: &[Protocol] = &[
         dirs: |_| Vec::new(),
         binds_any_source: weir_stream::module::binds_any_source,
         rest: || (),
+        shrink: || (),
     },
 ];
 
 /// Serves a connection to its end.
 pub async fn serve(conn: Rc<Connection>) {
     let mut passes = 0;
-    loop {
-        let protocol = conn.generation().shared.protocol(conn.listen.get());
-        match protocol {
-            "stream" if weir_stream::serve::serve(Rc::clone(&conn), passes).await => passes += 1,
-            "stream" => return,
-            _ => return weir_http::h1::serve(conn).await,
+    while conn.generation().shared.protocol(conn.listen.get()) == "stream" {
+        // In a box: what a session of one protocol needs is no part of another's connection.
+        if !Box::pin(weir_stream::serve::serve(Rc::clone(&conn), passes)).await {
+            return;
         }
+        passes += 1;
     }
+    Serving::new(conn).await;
 }
 
 /// Makes the parts of a generation.
@@ -77,4 +81,9 @@ pub fn binds_any_source(gen: &Generation) -> bool {
 /// The worker has nothing to accept from any more: pools are let go of.
 pub fn rest() {
     ALL.iter().for_each(|p| (p.rest)());
+}
+
+/// Nothing is done for a while: most of what is kept for requests to come is let go of.
+pub fn shrink() {
+    ALL.iter().for_each(|p| (p.shrink)());
 }

@@ -3,6 +3,7 @@
 use crate::globals::Global;
 use crate::heirs::Successor;
 use crate::protocols;
+use crate::quiet::Quiet;
 use crate::shares::Share;
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -130,14 +131,19 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
     }
     let counters = Arc::clone(&setup.all.each[setup.id]);
     let resting = Arc::clone(&counters);
+    let quiet = Arc::<Quiet>::default();
+    let stirred = Arc::clone(&quiet);
     counters.beat(clock::tick());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .on_thread_park(move || resting.beat(0))
-        .on_thread_unpark(move || counters.beat(clock::tick()))
+        .on_thread_unpark(move || {
+            counters.beat(clock::tick());
+            stirred.stir();
+        })
         .build_local(LocalOptions::default())?;
-    runtime.block_on(serve(setup, inbox));
+    runtime.block_on(serve(setup, inbox, quiet));
     Ok(())
 }
 
@@ -233,12 +239,19 @@ impl Registry {
         self.free.push(at);
     }
 
+    /// Lets go of the memory for more than there are.
+    fn shrink(&mut self) {
+        if self.free.len() == self.seats.len() {
+            *self = Registry::default();
+        }
+    }
+
     fn iter(&self) -> impl Iterator<Item = Rc<Connection>> + '_ {
         self.seats.iter().filter_map(Weak::upgrade)
     }
 }
 
-async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
+async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Quiet>) {
     let gen = Rc::new(WorkerGen::new(setup.generation));
     let worker = Rc::new(Worker::new(setup.id, gen, setup.all));
     worker.connections_max.set(setup.connections_max);
@@ -254,7 +267,11 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>) {
     });
     state.take_turns();
     let watched = Rc::clone(&state.worker);
-    spawn_local(async move { watched.fresh.run().await });
+    spawn_local(async move { watched.deadlines.run().await });
+    let resting = Rc::clone(&state);
+    spawn_local(async move {
+        quiet.run(Rc::clone(&resting.worker), || resting.shrink()).await;
+    });
     state.listen(setup.listeners);
     while let Some(command) = inbox.recv().await {
         match command {
@@ -310,6 +327,13 @@ async fn stopped(inbox: &mut UnboundedReceiver<Command>) {
 }
 
 impl State {
+    /// Nothing is done for a while: lets go of most of what is kept for connections to come.
+    fn shrink(&self) {
+        self.connections.borrow_mut().shrink();
+        self.worker.shrink_pools();
+        protocols::shrink();
+    }
+
     /// Binds the thread to other CPUs, or no more to any.
     fn pin(&self, cpus: Option<Vec<usize>>, log: &ErrorLog) {
         if *self.cpus.borrow() == cpus {

@@ -153,7 +153,10 @@ impl Stream {
         buf: impl Fn(&mut S) -> &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            let watch = self.watch()?;
+            let Some(watch) = self.watched() else {
+                drop(self.watch()?);
+                continue;
+            };
             let mut ready = ready!(watch.poll_read_ready(cx))?;
             match self.try_read(buf(slot), room) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
