@@ -48,15 +48,21 @@ impl Virtual {
     }
 }
 
+/// What a protocol has made of its block, as all workers share it.
+pub type Shared = Arc<dyn Any + Send + Sync>;
+
+/// Makes a worker's own view of it.
+pub type View = fn(&Arc<Generation>, &Shared) -> Rc<dyn Any>;
+
 /// What one protocol has made of its block.
 pub struct PartConf {
     /// The name of its block.
     pub protocol: &'static str,
     /// Its servers, by their numbers.
     pub servers: Vec<Arc<Virtual>>,
-    pub shared: Arc<dyn Any + Send + Sync>,
+    pub shared: Shared,
     /// Makes a worker's own view of `shared`.
-    pub view: fn(&Arc<Generation>, &Arc<dyn Any + Send + Sync>) -> Rc<dyn Any>,
+    pub view: View,
 }
 
 /// An expression, what it leads to, and the variables its named groups set.

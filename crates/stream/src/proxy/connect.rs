@@ -189,9 +189,8 @@ async fn connect(
             if s.server().base.tcp_nodelay && matches!(addr, PeerAddr::Ip(_)) {
                 link.stream.set_nodelay(true);
             }
-            match tls {
-                Some(wanted) => secure(s, conf, &mut link, wanted).await?,
-                None => {}
+            if let Some(wanted) = tls {
+                secure(s, conf, &mut link, wanted).await?;
             }
             Ok(link)
         }

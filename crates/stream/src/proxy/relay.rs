@@ -379,8 +379,8 @@ fn allowed(way: &mut Way, rate: u64, size: usize, start_secs: u64) -> usize {
 
 /// What was read is paid for with a pause.
 fn pace(way: &mut Way, rate: u64, n: u64) {
-    if rate > 0 {
-        way.paced_until_ms = clock::mono_ms() + n * 1000 / rate;
+    if let Some(pause_ms) = (n * 1000).checked_div(rate) {
+        way.paced_until_ms = clock::mono_ms() + pause_ms;
     }
 }
 
