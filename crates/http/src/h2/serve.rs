@@ -25,7 +25,8 @@ const KEPT_MAX: usize = 64;
 /// Serves a connection to its end; `read` has been read from it already, preface included.
 pub async fn serve(conn: Rc<Connection>, read: Vec<u8>) {
     let link = Rc::new(Link::new(Rc::clone(&conn)));
-    let starter = Pooled { answer, kept: Rc::default() };
+    // The worker's, so that a connection at rest has none of it.
+    let starter = Pooled { answer, kept: conn.worker.local() };
     let mut task = Task::new(link, starter, read);
     let linger = poll_fn(|cx| task.poll(cx)).await;
     drop(task);
