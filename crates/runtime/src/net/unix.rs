@@ -189,6 +189,24 @@ impl Stream {
         }
     }
 
+    /// Waits for a datagram and reads it into the buffer; an empty one is one too.
+    pub fn poll_datagram(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let watch = self.watch()?;
+            let mut ready = ready!(watch.poll_read_ready(cx))?;
+            match self.try_read(buf, room) {
+                // Behind a short one there may be more, so only this tells that there is none.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
     /// The same, once, without waiting.
     pub fn try_read(&self, buf: &mut Vec<u8>, room: usize) -> io::Result<usize> {
         buf.reserve(room);
