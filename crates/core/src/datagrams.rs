@@ -150,6 +150,7 @@ impl Sessions {
             key,
             sessions: Rc::clone(self),
             listener: RefCell::new(listener),
+            held: RefCell::default(),
             queue: RefCell::default(),
             queued_bytes: Cell::new(0),
             waker: RefCell::default(),
@@ -167,6 +168,8 @@ pub struct Datagrams {
     key: Key,
     sessions: Rc<Sessions>,
     listener: RefCell<Weak<Listener>>,
+    /// The same, to be kept open.
+    held: RefCell<Option<Arc<Listener>>>,
     queue: RefCell<VecDeque<Vec<u8>>>,
     queued_bytes: Cell<usize>,
     waker: RefCell<Option<Waker>>,
@@ -236,16 +239,23 @@ impl Datagrams {
     ///
     /// The kernel's, `NotConnected` when the address is no longer listened on.
     pub fn send(&self, data: &[u8]) -> io::Result<usize> {
-        let own = self.listener.borrow().upgrade();
-        let listener = match own {
-            Some(listener) => listener,
-            None => {
-                let other = socket(&self.key.listen).ok_or(io::ErrorKind::NotConnected)?;
-                self.listener.replace(Arc::downgrade(&other));
-                other
-            }
-        };
+        let listener = self.socket().ok_or(io::ErrorKind::NotConnected)?;
         listener.send_to(data, self.key.client, self.key.local)
+    }
+
+    /// An open socket of the address.
+    fn socket(&self) -> Option<Arc<Listener>> {
+        if let Some(own) = self.listener.borrow().upgrade() {
+            return Some(own);
+        }
+        let other = socket(&self.key.listen)?;
+        self.listener.replace(Arc::downgrade(&other));
+        Some(other)
+    }
+
+    /// The worker is to end: keeps the socket open for the answers that are still to come.
+    pub fn hold(&self) {
+        self.held.replace(self.socket());
     }
 
     /// Further datagrams of the client begin another session; those that wait do so at once.

@@ -486,6 +486,9 @@ impl State {
         self.worker.closing.set(true);
         self.worker.has_successor.set(successor.is_some());
         self.worker.hands_on.set(successor.as_ref().is_some_and(|s| s.may_take()));
+        let connections: Vec<_> = self.connections.borrow().iter().collect();
+        connections.iter().filter_map(|c| c.datagrams.get()).for_each(|d| d.hold());
+        drop(connections);
         for (_, task) in self.accepting.borrow_mut().drain(..) {
             task.abort();
         }

@@ -197,6 +197,9 @@ impl Stream {
         room: usize,
     ) -> Poll<io::Result<usize>> {
         loop {
+            if let Some(e) = self.poll_error(cx)? {
+                return Poll::Ready(Err(e));
+            }
             let watch = self.watch()?;
             let mut ready = ready!(watch.poll_read_ready(cx))?;
             match self.try_read(buf, room) {
@@ -205,6 +208,21 @@ impl Stream {
                 done => return Poll::Ready(done),
             }
         }
+    }
+
+    /// The error that the event loop has reported of a socket for datagrams: that makes it neither
+    /// readable nor, for the event loop, ever again anything else than closed for writing; so it is
+    /// registered anew.
+    fn poll_error(&self, cx: &mut Context<'_>) -> io::Result<Option<io::Error>> {
+        let has_error = match self.watch()?.poll_write_ready(cx) {
+            Poll::Ready(guard) => guard?.ready().is_write_closed(),
+            Poll::Pending => false,
+        };
+        if !has_error {
+            return Ok(None);
+        }
+        self.watch.replace(None);
+        self.take_error()
     }
 
     /// The same, once, without waiting.
