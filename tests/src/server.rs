@@ -308,6 +308,7 @@ fn is_root() -> bool {
 #[derive(Debug)]
 enum Listen {
     Port(u16),
+    Udp(u16),
     Unix(PathBuf),
 }
 
@@ -317,20 +318,27 @@ impl Listen {
         match self {
             Listen::Unix(path) => path.exists(),
             Listen::Port(port) => listens_on(*port),
+            Listen::Udp(port) => is_in("udp", *port, " 07 "),
         }
     }
 }
 
 /// Whether somebody listens on a port.
 pub fn listens_on(port: u16) -> bool {
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|path| {
+    is_in("tcp", port, " 0A ")
+}
+
+/// Whether there is a socket on a port in that state.
+fn is_in(protocol: &str, port: u16, state: &str) -> bool {
+    ["", "6"].iter().any(|six| {
+        let path = &format!("/proc/net/{protocol}{six}");
         let table = match std::fs::read_to_string(path) {
             // There may be no IPv6.
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return false,
             table => table.unwrap_or_else(|e| panic!("{path}: {e}")),
         };
         let local = format!(":{port:04X} ");
-        table.lines().any(|line| line.contains(&local) && line.contains(" 0A "))
+        table.lines().any(|line| line.contains(&local) && line.contains(state))
     })
 }
 
@@ -343,13 +351,15 @@ fn listens(conf: &str) -> Vec<Listen> {
             continue;
         }
         let Some(address) = words.next() else { continue };
-        if words.any(|word| word == "udp" || word == "quic") {
+        let options: Vec<&str> = words.collect();
+        if options.contains(&"quic") {
             continue;
         }
         if let Some(path) = address.strip_prefix("unix:") {
             found.push(Listen::Unix(path.into()));
         } else if let Ok(port) = address.rsplit(':').next().unwrap_or_default().parse() {
-            found.push(Listen::Port(port));
+            let is_udp = options.contains(&"udp");
+            found.push(if is_udp { Listen::Udp(port) } else { Listen::Port(port) });
         }
     }
     found

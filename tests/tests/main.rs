@@ -136,6 +136,7 @@ mod static_reading;
 mod static_symlinks;
 mod stream_core;
 mod stream_proxy;
+mod stream_udp;
 mod stub_status;
 mod subrequests;
 mod timeouts_reset;

@@ -79,7 +79,7 @@ impl Carried {
     pub fn pack(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
         let listen = match &self.listen {
-            ListenAddr::Ip(a) => a.to_string().into_bytes(),
+            ListenAddr::Ip(a) | ListenAddr::Udp(a) => a.to_string().into_bytes(),
             ListenAddr::Unix(p) => [UNIX, p.as_os_str().as_bytes()].concat(),
         };
         let client = match self.client {

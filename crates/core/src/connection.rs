@@ -1,5 +1,6 @@
 //! A client connection: its socket, its addresses, its output queue, its one timer.
 
+use crate::datagrams::Datagrams;
 use crate::deadlines::Alarm;
 use crate::generation::{AddrConf, Generation, Virtual, WorkerGen};
 use crate::logger::LogLevel;
@@ -79,6 +80,8 @@ pub struct Connection {
     pub keepalive_least: Cell<u64>,
     /// Another process has it now.
     pub carried_away: Cell<bool>,
+    /// The client sends datagrams, and the stream leads nowhere.
+    pub datagrams: OnceCell<Rc<Datagrams>>,
 }
 
 /// How a wait for the client ended badly.
@@ -127,6 +130,7 @@ impl Connection {
             ender: RefCell::new(None),
             keepalive_least: Cell::new(0),
             carried_away: Cell::new(false),
+            datagrams: OnceCell::new(),
             worker,
         }
     }
@@ -218,6 +222,19 @@ impl Connection {
     /// Whether the client speaks TLS.
     pub fn is_tls(&self) -> bool {
         self.stream.is_tls() || self.like_tls.get()
+    }
+
+    /// Whether the client sends datagrams.
+    pub fn is_udp(&self) -> bool {
+        self.datagrams.get().is_some()
+    }
+
+    /// Ends the connection both ways, for whoever works with it.
+    pub fn cut(&self) {
+        self.stream.shutdown_both();
+        if let Some(datagrams) = self.datagrams.get() {
+            datagrams.cut();
+        }
     }
 
     /// The address the client connected to.
@@ -514,6 +531,9 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if let Some(datagrams) = self.datagrams.get() {
+            datagrams.release();
+        }
         self.alarm.end(&self.worker.deadlines);
         self.give_queue();
     }

@@ -118,7 +118,7 @@ impl ListenConf {
     pub fn choose(&self, local: impl FnOnce() -> Option<SocketAddr>) -> &AddrConf {
         if self.addrs.len() > 1 {
             if let Some(local) = local() {
-                let wanted = ListenAddr::Ip(local);
+                let wanted = self.addr.with(local);
                 let others = &self.addrs[1..];
                 if let Ok(at) = others.binary_search_by(|a| a.addr.cmp(&wanted)) {
                     return &others[at];

@@ -7,6 +7,8 @@ pub mod client_addr;
 pub mod common;
 pub mod connection;
 pub mod counters;
+#[cfg(unix)]
+pub mod datagrams;
 pub mod deadlines;
 pub mod error_log;
 pub mod eval;

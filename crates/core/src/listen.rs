@@ -80,7 +80,7 @@ pub fn default_listen(d: &Directive) -> Listen {
 }
 
 fn plain(addr: ListenAddr, span: Span) -> Listen {
-    let wildcard = matches!(&addr, ListenAddr::Ip(a) if a.ip().is_unspecified());
+    let wildcard = addr.is_wildcard();
     Listen {
         addr,
         span,
@@ -442,10 +442,10 @@ fn sockets(all: Vec<Gathered>) -> Vec<ListenConf> {
 
 /// The wildcard of an address's family and port.
 fn wildcard_of(addr: &ListenAddr) -> Option<ListenAddr> {
-    let ListenAddr::Ip(addr) = addr else { return None };
-    let any: IpAddr = match addr.ip() {
+    let ip = addr.ip()?;
+    let any: IpAddr = match ip.ip() {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    Some(ListenAddr::Ip(SocketAddr::new(any, addr.port())))
+    Some(addr.with(SocketAddr::new(any, ip.port())))
 }

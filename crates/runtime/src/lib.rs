@@ -5,6 +5,8 @@
 #[cfg(target_os = "linux")]
 pub mod beneath;
 pub mod clock;
+#[cfg(unix)]
+pub mod datagrams;
 pub mod direct;
 pub mod fs;
 #[cfg(unix)]

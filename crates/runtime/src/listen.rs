@@ -16,13 +16,42 @@ use std::task::{ready, Context, Poll};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ListenAddr {
     Ip(SocketAddr),
+    /// Datagrams; shown like the one of TCP.
+    Udp(SocketAddr),
     Unix(PathBuf),
+}
+
+impl ListenAddr {
+    /// The address, unless it is a path.
+    pub fn ip(&self) -> Option<SocketAddr> {
+        match self {
+            ListenAddr::Ip(a) | ListenAddr::Udp(a) => Some(*a),
+            ListenAddr::Unix(_) => None,
+        }
+    }
+
+    pub fn is_udp(&self) -> bool {
+        matches!(self, ListenAddr::Udp(_))
+    }
+
+    /// All addresses of this machine.
+    pub fn is_wildcard(&self) -> bool {
+        self.ip().is_some_and(|a| a.ip().is_unspecified())
+    }
+
+    /// Another address for the same protocol.
+    pub fn with(&self, addr: SocketAddr) -> ListenAddr {
+        match self.is_udp() {
+            true => ListenAddr::Udp(addr),
+            false => ListenAddr::Ip(addr),
+        }
+    }
 }
 
 impl std::fmt::Display for ListenAddr {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            ListenAddr::Ip(a) => write!(f, "{a}"),
+            ListenAddr::Ip(a) | ListenAddr::Udp(a) => write!(f, "{a}"),
             ListenAddr::Unix(p) => write!(f, "unix:{}", p.display()),
         }
     }
@@ -67,7 +96,7 @@ impl Default for ListenOptions {
     }
 }
 
-/// A bound, listening socket. Closing the last handle closes it.
+/// A bound socket that listens, or receives datagrams. Closing the last handle closes it.
 pub struct Listener {
     pub addr: ListenAddr,
     socket: Socket,
@@ -76,12 +105,16 @@ pub struct Listener {
 impl Listener {
     pub fn bind(addr: &ListenAddr, options: &ListenOptions) -> io::Result<Listener> {
         let (domain, sock_addr) = match addr {
-            ListenAddr::Ip(a) => (Domain::for_address(*a), SockAddr::from(*a)),
+            ListenAddr::Ip(a) | ListenAddr::Udp(a) => (Domain::for_address(*a), SockAddr::from(*a)),
             ListenAddr::Unix(p) => (Domain::UNIX, SockAddr::unix(p)?),
         };
-        let protocol = matches!(addr, ListenAddr::Ip(_)).then_some(Protocol::TCP);
-        let socket = Socket::new(domain, Type::STREAM, protocol)?;
-        if let ListenAddr::Ip(a) = addr {
+        let (kind, protocol) = match addr {
+            ListenAddr::Ip(_) => (Type::STREAM, Some(Protocol::TCP)),
+            ListenAddr::Udp(_) => (Type::DGRAM, Some(Protocol::UDP)),
+            ListenAddr::Unix(_) => (Type::STREAM, None),
+        };
+        let socket = Socket::new(domain, kind, protocol)?;
+        if let Some(a) = addr.ip() {
             #[cfg(unix)]
             socket.set_reuse_address(true)?;
             if a.is_ipv6() {
@@ -103,7 +136,7 @@ impl Listener {
         }
         let listener = Listener { addr: addr.clone(), socket };
         listener.configure(options)?;
-        listener.socket.listen(options.backlog)?;
+        listener.set_backlog(options.backlog)?;
         listener.socket.set_nonblocking(true)?;
         Ok(listener)
     }
@@ -116,7 +149,11 @@ impl Listener {
         if let Some(n) = o.sndbuf {
             self.socket.set_send_buffer_size(n)?;
         }
-        if matches!(self.addr, ListenAddr::Unix(_)) {
+        #[cfg(unix)]
+        if self.addr.is_udp() && self.addr.is_wildcard() {
+            return self.tell_asked_address();
+        }
+        if !matches!(self.addr, ListenAddr::Ip(_)) {
             return Ok(());
         }
         if let Some(on) = o.keepalive.on {
@@ -150,7 +187,10 @@ impl Listener {
 
     /// Calls `listen` again, so that a changed backlog takes effect.
     pub fn set_backlog(&self, backlog: i32) -> io::Result<()> {
-        self.socket.listen(backlog)
+        match self.addr.is_udp() {
+            true => Ok(()),
+            false => self.socket.listen(backlog),
+        }
     }
 
     /// The address as bound (the port the kernel chose, for port 0).
@@ -186,17 +226,21 @@ impl Listener {
     /// Makes the kernel choose among the first `active` sockets of this one's `reuseport` group
     /// only, so that the others see no new connection and can be closed without loss. Sockets are
     /// numbered in the order in which they began to listen; one that is closed has its number taken
-    /// over by the last, so closing those from `active` on never moves the first.
+    /// over by the last, so closing those from `active` on never moves the first. A client's datagrams
+    /// come to the same socket for as long as their number stays the same.
     #[cfg(target_os = "linux")]
     pub fn steer(&self, active: u32) -> io::Result<()> {
         let step = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-        let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
-        let mut program = [
-            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, random),
-            step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, active.max(1)),
-            step(libc::BPF_RET | libc::BPF_A, 0),
-        ];
-        let program = libc::sock_fprog { len: 3, filter: program.as_mut_ptr() };
+        let mut program = match &self.addr {
+            ListenAddr::Udp(a) => crate::datagrams::client_number(a.is_ipv4()).to_vec(),
+            _ => {
+                let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM) as u32;
+                vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, random)]
+            }
+        };
+        program.push(step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, active.max(1)));
+        program.push(step(libc::BPF_RET | libc::BPF_A, 0));
+        let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         // The kernel copies the program, which lives until the call returns.
         let option = libc::SO_ATTACH_REUSEPORT_CBPF;
         crate::net::set_option(self.fd(), libc::SOL_SOCKET, option, &program)
@@ -216,11 +260,18 @@ impl Listener {
     #[cfg(unix)]
     pub fn from_inherited(fd: OwnedFd) -> io::Result<Listener> {
         let socket = Socket::from(fd);
-        if !socket.is_listener()? {
+        let is_udp = socket.r#type()? == Type::DGRAM;
+        let local = socket.local_addr()?;
+        let is_bound = local.as_socket().is_some_and(|a| a.port() != 0);
+        let listens = match is_udp {
+            true => is_bound && socket.peer_addr().is_err(),
+            false => socket.is_listener()?,
+        };
+        if !listens {
             return Err(io::Error::other("a socket that does not listen"));
         }
-        let local = socket.local_addr()?;
         let addr = match local.as_socket() {
+            Some(a) if is_udp => ListenAddr::Udp(a),
             Some(a) => ListenAddr::Ip(a),
             None => ListenAddr::Unix(
                 local
@@ -296,18 +347,38 @@ pub(crate) fn claim(fd: RawFd) -> bool {
 /// comes to own it twice.
 #[cfg(unix)]
 pub fn inherit(fd: RawFd) -> Option<Listener> {
-    let mut on: libc::c_int = 0;
-    let mut len = std::mem::size_of_val(&on) as libc::socklen_t;
-    let value = (&raw mut on).cast();
-    // SAFETY: the value and its length are valid for the call, which takes any number for `fd`.
-    let rc =
-        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN, value, &mut len) };
     // Standard input, output and error are no listening sockets of ours, whatever they are.
-    if fd <= 2 || rc != 0 || on == 0 || !claim(fd) {
+    let is_one = ask(fd, libc::SO_ACCEPTCONN) == Some(1)
+        || ask(fd, libc::SO_TYPE) == Some(libc::SOCK_DGRAM) && is_bound_ip(fd);
+    if fd <= 2 || !is_one || !claim(fd) {
         return None;
     }
     // SAFETY: it is an open socket, not one that this program has opened, and is given out once.
     Listener::from_inherited(unsafe { OwnedFd::from_raw_fd(fd) }).ok()
+}
+
+/// What the kernel says of a socket, if the number is one's.
+#[cfg(unix)]
+fn ask(fd: RawFd, name: libc::c_int) -> Option<libc::c_int> {
+    let mut answer: libc::c_int = 0;
+    let mut len = std::mem::size_of_val(&answer) as libc::socklen_t;
+    let value = (&raw mut answer).cast();
+    // SAFETY: the value and its length are valid for the call, which takes any number for `fd`.
+    let rc = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, value, &mut len) };
+    (rc == 0).then_some(answer)
+}
+
+/// Whether a socket is bound to an IP address and port.
+#[cfg(unix)]
+fn is_bound_ip(fd: RawFd) -> bool {
+    // SAFETY: the storage and its length are valid for the call, which takes any number for `fd`.
+    let addr = unsafe {
+        SockAddr::try_init(|storage, len| match libc::getsockname(fd, storage.cast(), len) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        })
+    };
+    addr.ok().and_then(|(_, a)| a.as_socket()).is_some_and(|a| a.port() != 0)
 }
 
 /// Keeps inherited sockets until the configuration asks for their addresses.

@@ -5,8 +5,10 @@ use crate::conf::{StreamBlock, StreamMain, StreamSrv};
 use crate::module::StreamModule;
 use crate::{vars, Session};
 use weir_core::error_log::{error_log_sink, push_log};
+use weir_core::listen::Listen;
 use weir_core::{listen, resolver};
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
+use weir_runtime::listen::ListenAddr;
 
 const SIZES: &str = "The table sizes itself: the number is checked and not needed.";
 
@@ -33,7 +35,7 @@ static ROWS: &[Row] = &[
         "server",
         Context::STREAM,
         Arity::NONE,
-        "A virtual server for TCP sessions.",
+        "A virtual server for TCP and UDP sessions.",
         set_server,
     ),
     Row::new(
@@ -41,8 +43,14 @@ static ROWS: &[Row] = &[
         Context::STREAM_SERVER,
         Arity::ONE_MORE,
         "",
-        "An address the server accepts connections on.",
+        "An address the server accepts connections on, or (`udp`) receives datagrams from.",
         set_listen,
+    )
+    .note(
+        "`udp` with a path is refused. A client's datagrams stay with the worker, and so the server, \
+         where they began, also when a shared socket is read by another worker or the number of \
+         workers changes; what arrives while a session cannot take it waits, up to 256 datagrams or \
+         256 KB.",
     ),
     Row::new(
         "server_name",
@@ -164,8 +172,42 @@ fn set_size(_: &mut Cf, d: &Directive) -> ConfResult {
 
 /// `listen ADDRESS[:PORT] [option …]`
 fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
-    for listen in listen::parse(d, |_, _, _| Ok(false))? {
+    let listens = listen::parse(d, udp)?;
+    if listens.iter().any(|l| l.addr.is_udp()) {
+        check_udp(d)?;
+    }
+    for listen in listens {
         cf.get::<StreamSrv>().reached.add(d, listen)?;
     }
     Ok(())
+}
+
+/// `udp`: datagrams instead of connections.
+fn udp(d: &Directive, i: usize, listen: &mut Listen) -> ConfResult<bool> {
+    if d.arg(i) != b"udp" {
+        return Ok(false);
+    }
+    let Some(addr) = listen.addr.ip() else {
+        let mut e = d.bad(i, "the \"udp\" parameter requires an address and port");
+        e.hint = Some("datagrams are not received from sockets of the file system".into());
+        return Err(e);
+    };
+    listen.addr = ListenAddr::Udp(addr);
+    Ok(true)
+}
+
+/// Refuses what only connections have.
+fn check_udp(d: &Directive) -> ConfResult {
+    const NAMES: [&str; 6] =
+        ["fastopen", "backlog", "deferred", "ssl", "so_keepalive", "proxy_protocol"];
+    let has = |name: &str| {
+        (1..d.args.len()).any(|i| {
+            let rest = d.arg(i).strip_prefix(name.as_bytes());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"="))
+        })
+    };
+    match NAMES.into_iter().find(|name| has(name)) {
+        Some(name) => Err(d.error(&format!("\"{name}\" parameter is incompatible with \"udp\""))),
+        None => Ok(()),
+    }
 }

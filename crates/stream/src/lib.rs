@@ -1,4 +1,4 @@
-//! The `stream` block: TCP sessions, their phases, variables and what is done with their bytes.
+//! The `stream` block: TCP and UDP sessions, their phases, variables and what is done with their bytes.
 //! See ARCHITECTURE.md for the way of a session.
 
 pub mod build;

@@ -98,6 +98,10 @@ fn content(s: &mut Session) -> LocalFuture<'_, u16> {
 
 fn pass(s: &mut Session) -> u16 {
     s.doing = "passing connection to port";
+    if s.conn().is_udp() {
+        s.log(LogLevel::Error, "cannot pass udp connection");
+        return ERROR;
+    }
     if !s.buf.is_empty() {
         s.log(LogLevel::Error, "cannot pass connection with preread data");
         return ERROR;

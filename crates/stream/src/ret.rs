@@ -5,8 +5,10 @@ use crate::module::StreamModule;
 use crate::serve::{ERROR, OK};
 use crate::Session;
 use std::sync::Arc;
+use weir_core::datagrams::Datagrams;
+use weir_core::logger::LogLevel;
 use weir_core::registry::template;
-use weir_core::{LocalFuture, Session as _};
+use weir_core::{socket_errors, LocalFuture, Session as _};
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
 };
@@ -59,12 +61,30 @@ async fn answer(s: &mut Session) -> u16 {
         return ERROR;
     }
     let conn = std::rc::Rc::clone(s.conn());
+    if let Some(datagrams) = conn.datagrams.get() {
+        answer_datagram(s, datagrams, &text);
+        return OK;
+    }
     s.sent += conn.out.borrow_mut().write(|out| out.extend_from_slice(&text));
     match conn.drain(0, SEND_TIMEOUT_MS).await {
         Ok(()) => OK,
         Err(_) => {
             s.sent -= conn.unsent();
             OK
+        }
+    }
+}
+
+/// One datagram; none for an empty text.
+fn answer_datagram(s: &mut Session, to: &Datagrams, text: &[u8]) {
+    if text.is_empty() {
+        return;
+    }
+    match to.send(text) {
+        Ok(n) => s.sent += n as u64,
+        Err(e) => {
+            let text = format!("sendmsg() failed ({})", weir_core::os_text(&e));
+            s.log(socket_errors::level(&e, LogLevel::Info), &text);
         }
     }
 }

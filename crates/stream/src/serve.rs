@@ -23,6 +23,10 @@ pub async fn serve(conn: Rc<Connection>, passes: u32) -> bool {
     let default = conn.default_server(&gen.core);
     let mut s = Session::new(Rc::clone(&conn), gen, default, passes);
     log_connected(&s);
+    if let Some(first) = conn.datagrams.get().and_then(|d| d.take()) {
+        s.received = first.len() as u64;
+        s.buf = first;
+    }
     let status = run(&mut s).await;
     if let Some((listen, addr)) = s.pass_to.take() {
         conn.listen.set(listen);
@@ -49,7 +53,12 @@ fn log_connected(s: &Session) {
     let port = conn.client.port().map(|p| format!(":{p}")).unwrap_or_default();
     let client = String::from_utf8_lossy(conn.client_text()).into_owned();
     let to = &s.gen().core.listens[conn.listen.get()].addr;
-    let text = format!("client {client}{port} connected to {to}");
+    let client = match conn.client_addr() {
+        Some(addr) if addr.is_ipv6() => format!("[{client}]"),
+        _ => client,
+    };
+    let udp = if conn.is_udp() { "udp " } else { "" };
+    let text = format!("{udp}client {client}{port} connected to {to}");
     log.log(LogLevel::Info, Some(conn.serial), text.as_bytes());
 }
 
@@ -135,7 +144,8 @@ pub(crate) fn log_end(s: &Session, e: &ConnError) {
 /// Reads the first bytes for those who want to look at them.
 async fn preread(s: &mut Session) -> Result<(), u16> {
     let server = std::sync::Arc::clone(s.server());
-    if server.prereaders.is_empty() {
+    // As in nginx, nobody looks into datagrams.
+    if server.prereaders.is_empty() || s.conn().is_udp() {
         return Ok(());
     }
     s.doing = "prereading client data";

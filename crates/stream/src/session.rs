@@ -193,7 +193,7 @@ impl weir_core::Session for Session {
             line.extend_from_slice(b" while ");
             line.extend_from_slice(self.doing.as_bytes());
         }
-        line.extend_from_slice(b", client: ");
+        line.extend_from_slice(if self.conn.is_udp() { b", udp client: " } else { b", client: " });
         line.extend_from_slice(self.client_text());
         line.extend_from_slice(b", server: ");
         let listen = &self.gen.core.listens[self.conn.listen.get()];

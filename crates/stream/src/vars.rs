@@ -36,6 +36,6 @@ fn status(s: &mut Session, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, format!("{:03}", s.status).as_bytes())
 }
 
-fn protocol(_: &mut Session, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, b"TCP")
+fn protocol(s: &mut Session, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    some(out, if s.conn().is_udp() { b"UDP" } else { b"TCP" })
 }

@@ -105,7 +105,7 @@ impl Bound {
 }
 
 fn per_worker(addr: &ListenAddr, options: &ListenOptions) -> bool {
-    options.reuseport && matches!(addr, ListenAddr::Ip(_))
+    options.reuseport && addr.ip().is_some()
 }
 
 /// The sockets that `first` names, as handles that are in `old` where they are of the same socket;
@@ -241,14 +241,17 @@ fn open(addr: &ListenAddr, options: &ListenOptions) -> Result<Listener, String> 
 /// The process that listens on a port, where the system tells.
 #[cfg(target_os = "linux")]
 fn holder(addr: &ListenAddr) -> Option<String> {
-    let ListenAddr::Ip(a) = addr else { return None };
-    let port = format!(":{:04X}", a.port());
+    let port = format!(":{:04X}", addr.ip()?.port());
     let mut inode = None;
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+    let (tables, state) = match addr.is_udp() {
+        true => (["/proc/net/udp", "/proc/net/udp6"], "07"),
+        false => (["/proc/net/tcp", "/proc/net/tcp6"], "0A"),
+    };
+    for table in tables {
         let text = std::fs::read_to_string(table).unwrap_or_default();
         for line in text.lines().skip(1) {
             let words: Vec<&str> = line.split_whitespace().collect();
-            if words.len() > 9 && words[1].ends_with(&port) && words[3] == "0A" {
+            if words.len() > 9 && words[1].ends_with(&port) && words[3] == state {
                 inode = Some(format!("socket:[{}]", words[9]));
             }
         }

@@ -1,5 +1,7 @@
 //! The worker threads: each an event loop, its listening sockets, its connections.
 
+mod datagrams;
+
 use crate::globals::Global;
 use crate::heirs::Successor;
 use crate::protocols;
@@ -20,7 +22,8 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 use tokio::task::spawn_local;
 use weir_core::carried::Carried;
-use weir_core::counters::{AllCounters, Counters};
+use weir_core::counters::{AllCounters, Counters, Tally};
+use weir_core::datagrams::Sessions;
 use weir_core::generation::{Generation, WorkerGen};
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_core::ClientAddr;
@@ -178,6 +181,10 @@ struct State {
     reuse_told_secs: Cell<u64>,
     /// The CPUs that it is bound to.
     cpus: RefCell<Option<Vec<usize>>>,
+    /// Those of clients that send datagrams.
+    sessions: Rc<Sessions>,
+    /// Datagrams for which there was no room.
+    dropped: Tally,
 }
 
 /// A mask of CPUs has no more.
@@ -255,6 +262,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
     let gen = Rc::new(WorkerGen::new(setup.generation));
     let worker = Rc::new(Worker::new(setup.id, gen, setup.all));
     worker.connections_max.set(setup.connections_max);
+    let (sessions, handed) = Sessions::new(setup.id);
     let state = Rc::new(State {
         worker,
         accepting: RefCell::default(),
@@ -264,6 +272,8 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
         share: Share::default(),
         reuse_told_secs: Cell::new(0),
         cpus: RefCell::new(setup.cpus),
+        sessions,
+        dropped: Tally::default(),
     });
     state.take_turns();
     let watched = Rc::clone(&state.worker);
@@ -272,6 +282,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
     spawn_local(async move {
         quiet.run(Rc::clone(&resting.worker), || resting.shrink()).await;
     });
+    spawn_local(datagrams::take_over(Rc::downgrade(&state), handed));
     state.listen(setup.listeners);
     while let Some(command) = inbox.recv().await {
         match command {
@@ -373,6 +384,10 @@ impl State {
             task.abort();
             // The task has the socket open until it is gone: what comes until then is to be taken.
             let _ = task.await;
+            if listener.addr.is_udp() {
+                datagrams::take_waiting(self, &listener);
+                continue;
+            }
             for _ in 0..LEFT_WAITING_MAX {
                 let Ok((stream, peer)) = listener.accept() else { break };
                 accepted(self, &listener, stream, peer);
@@ -389,7 +404,10 @@ impl State {
             if !known.insert(Arc::as_ptr(&l)) {
                 continue;
             }
-            let task = spawn_local(accept_loop(Rc::clone(self), Arc::clone(&l)));
+            let task = match l.addr.is_udp() {
+                true => spawn_local(datagrams::receive(Rc::clone(self), Arc::clone(&l))),
+                false => spawn_local(accept_loop(Rc::clone(self), Arc::clone(&l))),
+            };
             accepting.push((l, task));
         }
     }
@@ -415,7 +433,7 @@ impl State {
             let Some(state) = state.upgrade() else { return };
             for conn in state.connections.borrow().iter() {
                 if conn.works_by(&old) {
-                    conn.stream.shutdown_both();
+                    conn.cut();
                 }
             }
         });
@@ -424,6 +442,22 @@ impl State {
     /// All connections are taken: the one that has been idle for longest gives way, as in nginx.
     /// `false`: none is idle, and the new one must go.
     fn make_room(&self) -> bool {
+        let has_room = self.give_way();
+        if !has_room {
+            self.tell_full();
+        }
+        has_room
+    }
+
+    fn tell_full(&self) {
+        let n = self.worker.connections_max.get();
+        let text = format!("{n} worker_connections are not enough");
+        let log = Arc::clone(&self.worker.generation().shared.error_log);
+        log.log(LogLevel::Alert, None, text.as_bytes());
+    }
+
+    /// The same without a word if nobody gives way.
+    fn give_way(&self) -> bool {
         let n = self.worker.connections_max.get();
         let log = Arc::clone(&self.worker.generation().shared.error_log);
         let connections = self.connections.borrow();
@@ -442,11 +476,7 @@ impl State {
                 c.stream.shutdown_read();
                 true
             }
-            None => {
-                let text = format!("{n} worker_connections are not enough");
-                log.log(LogLevel::Alert, None, text.as_bytes());
-                false
-            }
+            None => false,
         }
     }
 
@@ -456,6 +486,9 @@ impl State {
         self.worker.closing.set(true);
         self.worker.has_successor.set(successor.is_some());
         self.worker.hands_on.set(successor.as_ref().is_some_and(|s| s.may_take()));
+        let connections: Vec<_> = self.connections.borrow().iter().collect();
+        connections.iter().filter_map(|c| c.datagrams.get()).for_each(|d| d.hold());
+        drop(connections);
         for (_, task) in self.accepting.borrow_mut().drain(..) {
             task.abort();
         }
@@ -479,7 +512,7 @@ impl State {
         }
         // Their requests end as those of clients that have gone, and are logged.
         for conn in self.connections.borrow().iter() {
-            conn.stream.shutdown_both();
+            conn.cut();
         }
         // Those that do not look at their client end with the worker.
         let _ = tokio::time::timeout(LAST_MOMENT, idle).await;

@@ -43,6 +43,37 @@ impl Stream {
         finish(socket, &addr.into(), true).await
     }
 
+    /// A socket for datagrams to and from one address.
+    pub fn connect_udp(addr: SocketAddr, options: &SocketOptions) -> io::Result<Stream> {
+        let kind = Type::DGRAM.nonblocking();
+        let socket = Socket::new(Domain::for_address(addr), kind, Some(Protocol::UDP))?;
+        if let Some(n) = options.rcvbuf {
+            socket.set_recv_buffer_size(n)?;
+        }
+        if let Some(n) = options.sndbuf {
+            socket.set_send_buffer_size(n)?;
+        }
+        if let Some(local) = options.bind {
+            if options.transparent {
+                set_transparent(&socket, local)?;
+            }
+            if local.port() != 0 {
+                // Several sessions may be bound to one port, each with a server of its own.
+                socket.set_reuse_address(true)?;
+            }
+            socket.bind(&local.into())?;
+        }
+        socket.connect(&addr.into())?;
+        Ok(Stream::from_fd(socket.into(), true))
+    }
+
+    /// The same to a socket of the file system, which cannot answer.
+    pub fn connect_datagram_path(path: &Path) -> io::Result<Stream> {
+        let socket = Socket::new(Domain::UNIX, Type::DGRAM.nonblocking(), None)?;
+        socket.connect(&SockAddr::unix(path)?)?;
+        Ok(Stream::from_fd(socket.into(), false))
+    }
+
     pub async fn connect_path(path: &Path) -> io::Result<Stream> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
         finish(socket, &SockAddr::unix(path)?, false).await

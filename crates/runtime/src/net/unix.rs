@@ -189,6 +189,42 @@ impl Stream {
         }
     }
 
+    /// Waits for a datagram and reads it into the buffer; an empty one is one too.
+    pub fn poll_datagram(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            if let Some(e) = self.poll_error(cx)? {
+                return Poll::Ready(Err(e));
+            }
+            let watch = self.watch()?;
+            let mut ready = ready!(watch.poll_read_ready(cx))?;
+            match self.try_read(buf, room) {
+                // Behind a short one there may be more, so only this tells that there is none.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    /// The error that the event loop has reported of a socket for datagrams: that makes it neither
+    /// readable nor, for the event loop, ever again anything else than closed for writing; so it is
+    /// registered anew.
+    fn poll_error(&self, cx: &mut Context<'_>) -> io::Result<Option<io::Error>> {
+        let has_error = match self.watch()?.poll_write_ready(cx) {
+            Poll::Ready(guard) => guard?.ready().is_write_closed(),
+            Poll::Pending => false,
+        };
+        if !has_error {
+            return Ok(None);
+        }
+        self.watch.replace(None);
+        self.take_error()
+    }
+
     /// The same, once, without waiting.
     pub fn try_read(&self, buf: &mut Vec<u8>, room: usize) -> io::Result<usize> {
         buf.reserve(room);

@@ -1,6 +1,6 @@
 //! A server is found for a session, and connected to; where that fails, the next.
 
-use super::{relay, Pass, ProxyHeader, ProxySrv};
+use super::{datagrams, relay, Pass, ProxyHeader, ProxySrv};
 use crate::serve::{BAD_GATEWAY, ERROR, OK};
 use crate::Session;
 use std::io::IoSlice;
@@ -15,6 +15,7 @@ use weir_core::{socket_errors, Session as _};
 use weir_resolve::message::error_text as dns_text;
 use weir_resolve::{Failed, Question};
 use weir_runtime::clock;
+use weir_runtime::net::Stream;
 use weir_script::template::Template;
 use weir_tls::TlsError;
 use weir_upstream::{
@@ -43,7 +44,8 @@ pub(super) async fn run(s: &mut Session) -> u16 {
         return ERROR;
     }
     let options = socket_options(s, conf);
-    let tls = match *conf.ssl {
+    // As in nginx, datagrams have none.
+    let tls = match *conf.ssl && !s.conn().is_udp() {
         false => None,
         true => match conf.tls.wanted(s, &group.shown_name) {
             Some(wanted) => Some(wanted),
@@ -64,8 +66,12 @@ pub(super) async fn run(s: &mut Session) -> u16 {
         };
         let peer = group.name_of(lease.peer);
         s.upstream.push(UpstreamState { peer, ..UpstreamState::default() });
-        match connect(s, conf, &lease, &options, tls.as_ref()).await {
-            Ok(link) => return talk(s, conf, link, lease, &mut choice).await,
+        let connected = match s.conn().is_udp() {
+            true => connect_udp(s, &lease, &options).map(Joined::Datagrams),
+            false => connect(s, conf, &lease, &options, tls.as_ref()).await.map(Joined::Bytes),
+        };
+        match connected {
+            Ok(joined) => return talk(s, conf, joined, lease, &mut choice).await,
             Err(status) => {
                 let is_late = *conf.next_upstream_timeout > 0
                     && clock::mono_ms() - begun_ms >= *conf.next_upstream_timeout;
@@ -175,6 +181,25 @@ async fn resolve(s: &mut Session, host: &[u8], port: u16) -> Result<Vec<Peer>, u
     }
 }
 
+/// A server is there.
+enum Joined {
+    Bytes(Box<Link>),
+    Datagrams(Stream),
+}
+
+/// A socket for datagrams; an error is as that of [`connect`].
+fn connect_udp(
+    s: &mut Session,
+    lease: &Lease,
+    options: &SocketOptions,
+) -> Result<Stream, Option<u16>> {
+    datagrams::connect(&lease.config().addr, options).map_err(|e| {
+        let text = format!("connect() failed {}", error_text(&e));
+        s.log(socket_errors::level(&e, LogLevel::Error), &text);
+        None
+    })
+}
+
 /// Connects; an error is a status to end with, or `None` for the next server.
 async fn connect(
     s: &mut Session,
@@ -252,18 +277,23 @@ async fn secure(
 async fn talk(
     s: &mut Session,
     conf: &ProxySrv,
-    link: Box<Link>,
+    joined: Joined,
     mut lease: Lease,
     choice: &mut Choice,
 ) -> u16 {
-    log_connected(s, &link);
-    let took_ms = clock::mono_ms().saturating_sub(link.start_ms);
+    log_connected(s, &joined);
+    let took_ms = match &joined {
+        Joined::Bytes(link) => clock::mono_ms().saturating_sub(link.start_ms),
+        Joined::Datagrams(_) => 0,
+    };
     if let Some(state) = s.upstream.last_mut() {
         state.connect_ms = Some(took_ms);
     }
-    lease.connected(took_ms, true);
+    // Of a server that is sent datagrams this tells nothing.
+    lease.connected(took_ms, matches!(joined, Joined::Bytes(_)));
     let mut first = Vec::new();
-    if !link.stream.is_tls() {
+    // With TLS it has been sent before the handshake.
+    if !matches!(&joined, Joined::Bytes(link) if link.stream.is_tls()) {
         write_header(s, *conf.proxy_protocol, &mut first);
     }
     first.append(&mut s.buf);
@@ -276,28 +306,40 @@ async fn talk(
         return ERROR;
     }
     s.doing = "proxying connection";
-    let how = relay::How {
-        size: *conf.buffer_size as usize,
-        timeout_ms: *conf.timeout,
-        half_close: *conf.half_close,
-        rates: [up, down],
+    let timeout_ms = *conf.timeout;
+    let (status, failed) = match joined {
+        Joined::Bytes(link) => {
+            let size = *conf.buffer_size as usize;
+            let half_close = *conf.half_close;
+            let how = relay::How { size, timeout_ms, half_close, rates: [up, down] };
+            relay::run(s, link, how, first).await;
+            (OK, false)
+        }
+        Joined::Datagrams(link) => {
+            let (requests, responses) = (*conf.requests, *conf.responses);
+            let how = datagrams::How { requests, responses, timeout_ms, rates: [up, down] };
+            datagrams::run(s, link, how, first).await
+        }
     };
-    relay::run(s, link, how, first).await;
     if let Some(state) = s.upstream.last() {
         lease.took(state.header_ms, state.response_ms);
     }
-    lease.release(choice, false);
-    OK
+    lease.release(choice, failed);
+    status
 }
 
-fn log_connected(s: &Session, link: &Link) {
+fn log_connected(s: &Session, joined: &Joined) {
     let log = s.error_log();
     if !log.enabled(LogLevel::Info) {
         return;
     }
-    let local = link.stream.local_addr().map_or("unix:".to_string(), |a| a.to_string());
+    let (udp, local) = match joined {
+        Joined::Bytes(link) => ("", link.stream.local_addr()),
+        Joined::Datagrams(link) => ("udp ", link.local_addr()),
+    };
+    let local = local.map_or("unix:".to_string(), |a| a.to_string());
     let peer = s.upstream.last().map(|state| String::from_utf8_lossy(&state.peer).into_owned());
-    let text = format!("proxy {local} connected to {}", peer.unwrap_or_default());
+    let text = format!("{udp}proxy {local} connected to {}", peer.unwrap_or_default());
     log.log(LogLevel::Info, Some(s.conn().serial), text.as_bytes());
 }
 
@@ -308,8 +350,12 @@ fn write_header(s: &Session, version: ProxyHeader, out: &mut Vec<u8>) {
         ProxyHeader::Off => {}
         ProxyHeader::V1 => proxy_protocol::write_v1(addresses, out),
         ProxyHeader::V2 => {
+            let transport = match s.conn().is_udp() {
+                true => Transport::Datagram,
+                false => Transport::Stream,
+            };
             // Without TLS' facts it fits.
-            let _ = proxy_protocol::write_v2(addresses, Transport::Stream, None, out);
+            let _ = proxy_protocol::write_v2(addresses, transport, None, out);
         }
     }
 }

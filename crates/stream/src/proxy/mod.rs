@@ -2,6 +2,7 @@
 //! to the client.
 
 mod connect;
+mod datagrams;
 mod relay;
 mod rows;
 

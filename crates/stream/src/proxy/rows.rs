@@ -92,7 +92,8 @@ static ROWS: &[Row] = &[
         "16k",
         "Bytes that are read at once.",
         set!(buffer_size, size),
-    ),
+    )
+    .note("Datagrams pass whole, whatever their size; nginx cuts off what does not fit."),
     Row::new(
         "proxy_upload_rate",
         SS,
