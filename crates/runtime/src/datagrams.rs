@@ -258,7 +258,7 @@ mod tests {
         let mut served = [0; 3];
         for _ in 0..32 {
             let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-            (0..4).for_each(|_| drop(client.send_to(b"x", addr).unwrap()));
+            (0..4).for_each(|_| assert_eq!(client.send_to(b"x", addr).unwrap(), 1));
             let count =
                 |l: &Listener, buf: &mut [u8]| std::iter::from_fn(|| l.receive(buf).ok()).count();
             let counts = [0, 1, 2].map(|i| count(&all[i], &mut buf));
