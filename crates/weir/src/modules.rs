@@ -73,6 +73,10 @@ pub const MODULES: &[&HttpModule] = &[
 pub const STREAM: &[&StreamModule] = &[
     &weir_stream::core_rows::MODULE,
     &weir_stream::upstream::MODULE,
+    &access::STREAM,
+    &geo::STREAM,
+    &map::STREAM,
+    &split_clients::STREAM,
     &weir_stream::set::MODULE,
     &weir_stream::preread::MODULE,
     // Content, of which a server has one.
