@@ -135,6 +135,8 @@ mod static_ranges;
 mod static_reading;
 mod static_symlinks;
 mod stream_core;
+mod stream_limits;
+mod stream_modules;
 mod stream_proxy;
 mod stub_status;
 mod subrequests;

@@ -73,6 +73,8 @@ pub const MODULES: &[&HttpModule] = &[
 pub const STREAM: &[&StreamModule] = &[
     &weir_stream::core_rows::MODULE,
     &weir_stream::upstream::MODULE,
+    &realip::STREAM,
+    &limit_conn::STREAM,
     &access::STREAM,
     &geo::STREAM,
     &map::STREAM,
