@@ -136,6 +136,7 @@ mod static_reading;
 mod static_symlinks;
 mod stream_core;
 mod stream_limits;
+mod stream_log;
 mod stream_modules;
 mod stream_proxy;
 mod stub_status;

@@ -73,6 +73,7 @@ pub const MODULES: &[&HttpModule] = &[
 pub const STREAM: &[&StreamModule] = &[
     &weir_stream::core_rows::MODULE,
     &weir_stream::upstream::MODULE,
+    &log::STREAM,
     &realip::STREAM,
     &limit_conn::STREAM,
     &access::STREAM,
