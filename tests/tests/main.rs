@@ -139,6 +139,7 @@ mod stream_limits;
 mod stream_log;
 mod stream_modules;
 mod stream_proxy;
+mod stream_ssl;
 mod stub_status;
 mod subrequests;
 mod timeouts_reset;
