@@ -1,7 +1,6 @@
 //! `upstream { … }` of the `http` block, and what requests show of the servers they have asked.
 
 use weir_core::resolver::look_up;
-use weir_core::zones::ZoneNames;
 use weir_http::build::Build;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{VarArg, Variable};
@@ -13,7 +12,7 @@ use weir_upstream::{Outer, Rows, UpstreamMain, Variables};
 pub const MODULE: HttpModule = HttpModule {
     name: "upstream",
     rows: Rows::<Request>::COMMON,
-    slots: &[SlotVtable::of::<UpstreamMain>(), SlotVtable::of::<ZoneNames>()],
+    slots: &[SlotVtable::of::<UpstreamMain>()],
     variables: VARIABLES,
     build: Some(build),
     start: Some(|gen, http| weir_upstream::start(&http.main, &gen.error_log)),

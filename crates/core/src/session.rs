@@ -4,19 +4,24 @@
 //! error log) is written once over [`Session`]. Everything is monomorphic: over a request a getter is
 //! called as if it had been written for requests.
 
+use crate::generation::{Generation, Virtual};
 use crate::logger::{ErrorLog, LogLevel};
 use crate::registry::VarRegistry;
 use crate::unknown::{FAILED, GUESSED, SUBJECT_SHOWN_BYTES};
 use crate::values::{Slot, Values};
 use crate::variables::{Named, VarDef};
 use crate::{ClientAddr, Connection};
+use std::any::Any;
 use std::rc::Rc;
-use weir_module::{Cf, Context, Slots};
+use std::sync::Arc;
+use weir_module::{Cf, ConfType, Context, Slots};
 use weir_script::regex::{MatchError, Regex};
 use weir_script::template::{Env, Template, VarId};
 
 /// What a worker holds of one protocol's part of a generation.
 pub trait Part<S> {
+    /// The generation that it is a part of.
+    fn core(&self) -> &Arc<Generation>;
     /// The slots of the protocol's outermost block.
     fn main(&self) -> &Slots;
     /// The variables by their numbers.
@@ -32,6 +37,10 @@ pub trait Session: Sized + 'static {
     /// The protocol's outermost block (`http`, `stream`), where the rows of its main level stand.
     const BLOCK: Context;
 
+    /// All of its levels that sessions are served by: `http`, `server` and `location`, or `stream` and
+    /// its `server`. A slot of the location level stands at each of them.
+    const LEVELS: Context;
+
     /// The registry of the block being read.
     fn registry(cf: &mut Cf) -> &mut VarRegistry<Self>;
 
@@ -44,17 +53,30 @@ pub trait Session: Sized + 'static {
     /// The connection that it is on.
     fn conn(&self) -> &Rc<Connection>;
 
+    /// The server that answers, as far as its connection is concerned.
+    fn base(&self) -> &Arc<Virtual>;
+
     /// The client's address as the session sees it.
     fn client(&self) -> ClientAddr;
 
     /// The same as text: `$remote_addr`.
     fn client_text(&self) -> &[u8];
 
+    /// Another address than the connection's.
+    fn set_client(&mut self, client: ClientAddr);
+
     /// The error log in force for it.
     fn error_log(&self) -> &ErrorLog;
 
     /// What nginx writes behind the text of a line about it: `, client: …`.
     fn write_log_context(&self, line: &mut Vec<u8>);
+
+    /// Hands on what a module is told where the session is: in its location, or its server.
+    fn with_conf<T: ConfType, R>(&mut self, f: impl FnOnce(&mut Self, &T) -> R) -> R;
+
+    /// What a module has kept with the session until it is over.
+    fn kept<T: Any>(&mut self) -> Option<&mut T>;
+    fn keep_state<T: Any>(&mut self, value: T);
 
     /// Whether nothing can fail any more: it is answered, or being logged.
     fn is_answered(&self) -> bool;

@@ -16,7 +16,7 @@ const PAGE_BYTES: u64 = 4096;
 const HEADER_BYTES: u64 = 600;
 const PER_PAGE_BYTES: u64 = 32;
 
-/// The zones that the `http` block declares or names; one name space for all modules.
+/// The zones that the configuration declares or names; one name space for all modules of all protocols.
 #[derive(Default)]
 pub struct ZoneNames {
     declared: HashMap<Vec<u8>, Declared>,
@@ -28,7 +28,7 @@ struct Declared {
 }
 
 impl ConfType for ZoneNames {
-    const LEVEL: Level = Level::Main;
+    const LEVEL: Level = Level::Global;
     slot!();
 }
 

@@ -338,9 +338,9 @@ fn merge_all(
     outer: (&Slots, &Slots),
 ) -> ConfResult<Parts> {
     let vtables = || modules.iter().flat_map(|m| m.slots);
-    let mut heirs = Heirs::new(Level::Server, vtables());
+    let mut heirs = Heirs::new(&[Level::Server], vtables());
     let mut locations = Locations {
-        heirs: Heirs::new(Level::Location, vtables()),
+        heirs: Heirs::new(&[Level::Location], vtables()),
         slots: vec![Slots::default(); count],
         merged: (0..count).map(|_| Merged::default()).collect(),
     };

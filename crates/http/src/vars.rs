@@ -4,7 +4,10 @@ use crate::conf::CoreMain;
 use crate::generation::Http;
 use crate::module::Getter;
 use crate::request::Request;
+use std::any::Any;
 use std::rc::Rc;
+use std::sync::Arc;
+use weir_core::generation::{Generation, Virtual};
 use weir_core::logger::ErrorLog;
 use weir_core::registry::{self, NamedRegex, VarRegistry};
 use weir_core::session::{Part, Session};
@@ -12,11 +15,15 @@ use weir_core::timing::UpstreamState;
 use weir_core::values::Values;
 use weir_core::variables::VarDef;
 use weir_core::{ClientAddr, Connection};
-use weir_module::{Cf, Context, Diagnostic, Directive, Slots};
+use weir_module::{Cf, ConfType, Context, Diagnostic, Directive, Slots};
 use weir_script::template::{Template, VarId};
 use weir_upstream::{Asks, Until};
 
 impl Part<Request> for Http {
+    fn core(&self) -> &Arc<Generation> {
+        &self.core
+    }
+
     fn main(&self) -> &Slots {
         &self.shared.main
     }
@@ -33,6 +40,7 @@ impl Part<Request> for Http {
 impl Session for Request {
     type Part = Http;
     const BLOCK: Context = Context::HTTP;
+    const LEVELS: Context = Context::HSL;
 
     fn registry(cf: &mut Cf) -> &mut VarRegistry<Request> {
         &mut cf.get::<CoreMain>().vars
@@ -56,6 +64,10 @@ impl Session for Request {
         Request::conn(self)
     }
 
+    fn base(&self) -> &Arc<Virtual> {
+        &self.server().base
+    }
+
     fn client(&self) -> ClientAddr {
         Request::client(self)
     }
@@ -64,12 +76,30 @@ impl Session for Request {
         Request::client_text(self)
     }
 
+    fn set_client(&mut self, client: ClientAddr) {
+        Request::set_client(self, client);
+    }
+
     fn error_log(&self) -> &ErrorLog {
         &self.loc().error_log
     }
 
     fn write_log_context(&self, line: &mut Vec<u8>) {
         crate::request_log::write_context(self, line);
+    }
+
+    #[inline]
+    fn with_conf<T: ConfType, R>(&mut self, f: impl FnOnce(&mut Request, &T) -> R) -> R {
+        let location = Rc::clone(self.loc());
+        f(self, location.conf())
+    }
+
+    fn kept<T: Any>(&mut self) -> Option<&mut T> {
+        Request::kept(self)
+    }
+
+    fn keep_state<T: Any>(&mut self, value: T) {
+        Request::keep_state(self, value);
     }
 
     fn is_answered(&self) -> bool {

@@ -20,11 +20,11 @@ pub struct Heirs {
 }
 
 impl Heirs {
-    /// `vtables` may be of any level; those of this one are merged, in the order in which they have got
+    /// `vtables` may be of any level; those of these are merged, in the order in which they have got
     /// their numbers.
-    pub fn new(level: Level, vtables: impl Iterator<Item = &'static SlotVtable>) -> Heirs {
+    pub fn new(levels: &[Level], vtables: impl Iterator<Item = &'static SlotVtable>) -> Heirs {
         let mut by_number: Vec<Option<&'static SlotVtable>> = Vec::new();
-        for v in vtables.filter(|v| v.level == level) {
+        for v in vtables.filter(|v| levels.contains(&v.level)) {
             let n = (v.number)();
             by_number.resize(by_number.len().max(n + 1), None);
             by_number[n] = Some(v);
@@ -144,7 +144,7 @@ mod tests {
     static VTABLES: [SlotVtable; 2] = [SlotVtable::of::<Shared>(), DEEP];
 
     fn heirs() -> Heirs {
-        Heirs::new(Level::Location, VTABLES.iter())
+        Heirs::new(&[Level::Location], VTABLES.iter())
     }
 
     fn child(heirs: &mut Heirs, outer: &Slots, unnamed: bool) -> Slots {
@@ -205,7 +205,7 @@ mod tests {
             }
         }
         static BAD: [SlotVtable; 1] = [SlotVtable::of::<Bad>()];
-        let mut heirs = Heirs::new(Level::Location, BAD.iter());
+        let mut heirs = Heirs::new(&[Level::Location], BAD.iter());
         let mut own = Slots::default();
         own.get_mut::<Bad>().0 = true;
         heirs.fill(&mut own, &Slots::default(), false).unwrap();

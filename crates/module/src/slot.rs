@@ -7,7 +7,7 @@ use crate::ConfResult;
 use std::any::Any;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// Slots that stand together: a level that says something about one of them has these of its own,
 /// and shares all other pages with the level around it.
@@ -48,13 +48,33 @@ macro_rules! slot {
     };
 }
 
-/// A slot's number among those of its level, given out at first use.
+/// A slot's number, given out at first use. A page has slots of one level, so that the tables of two levels
+/// can be joined.
 pub struct SlotKey(AtomicUsize);
 
 /// Beyond every table, so that a slot without a number is found in none.
 const NO_NUMBER: usize = usize::MAX;
 
-static NEXT: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+/// What has been given out.
+struct Numbers {
+    /// The next of each level.
+    next: [usize; 4],
+    pages: usize,
+}
+
+static NUMBERS: Mutex<Numbers> = Mutex::new(Numbers { next: [0; 4], pages: 0 });
+
+impl Numbers {
+    fn give(&mut self, level: Level) -> usize {
+        let next = &mut self.next[level as usize];
+        if next.is_multiple_of(PAGE_SLOTS) {
+            *next = self.pages * PAGE_SLOTS;
+            self.pages += 1;
+        }
+        *next += 1;
+        *next - 1
+    }
+}
 
 impl SlotKey {
     #[allow(clippy::new_without_default)]
@@ -71,7 +91,7 @@ impl SlotKey {
 
     #[cold]
     fn assign(&self, level: Level) -> usize {
-        let fresh = NEXT[level as usize].fetch_add(1, Ordering::Relaxed);
+        let fresh = NUMBERS.lock().unwrap_or_else(|e| e.into_inner()).give(level);
         match self.0.compare_exchange(NO_NUMBER, fresh, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => fresh,
             Err(taken) => taken,
@@ -156,6 +176,14 @@ impl Slots {
     #[inline]
     pub fn find<T: ConfType>(&self) -> Option<&T> {
         self.place::<T>().and_then(|a| a.downcast_ref())
+    }
+
+    /// Adds the slots of another level.
+    pub fn join(&mut self, other: Slots) {
+        self.0.resize_with(self.0.len().max(other.0.len()), Page::nothing);
+        for (place, page) in self.0.iter_mut().zip(other.0).filter(|(_, p)| !Page::is_nothing(p)) {
+            *place = page;
+        }
     }
 
     /// The slot itself, for keeping a direct handle on it.

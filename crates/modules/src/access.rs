@@ -1,11 +1,10 @@
-//! `allow` and `deny` by address (nginx's `ngx_http_access_module`).
+//! `allow` and `deny` by address (nginx's `ngx_http_access_module` and `ngx_stream_access_module`).
 
+use std::marker::PhantomData;
 use std::sync::Arc;
-use weir_core::Session;
-
 use weir_base::addr::Cidr;
 use weir_core::logger::LogLevel;
-use weir_core::ClientAddr;
+use weir_core::{ClientAddr, Session};
 use weir_http::conf::Satisfy;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::Request;
@@ -13,6 +12,7 @@ use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
     Slots,
 };
+use weir_stream::{module as stream, StreamModule};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Who {
@@ -51,19 +51,55 @@ impl ConfType for AccessLoc {
     }
 }
 
-const CONTEXTS: Context = Context::HSL.or(Context::LMT);
+/// The directives in the block of sessions `S`.
+struct Rows<S>(PhantomData<S>);
 
-const ROWS: &[Row] = &[
-    Row::new("allow", CONTEXTS, Arity::ONE, "", "Lets an address or network in.", set_rule),
-    Row::new("deny", CONTEXTS, Arity::ONE, "", "Keeps an address or network out.", set_rule),
-];
+impl<S: Session> Rows<S> {
+    /// What stands only in `http` does not stand in another protocol's levels.
+    const CONTEXTS: Context = match S::BLOCK.has(Context::HTTP) {
+        true => S::LEVELS.or(Context::LMT),
+        false => S::LEVELS,
+    };
+
+    const ROWS: &'static [Row] = &[
+        Row::new(
+            "allow",
+            Self::CONTEXTS,
+            Arity::ONE,
+            "",
+            "Lets an address or network in.",
+            set_rule,
+        ),
+        Row::new(
+            "deny",
+            Self::CONTEXTS,
+            Arity::ONE,
+            "",
+            "Keeps an address or network out.",
+            set_rule,
+        ),
+    ];
+}
+
+const SLOTS: &[SlotVtable] = &[SlotVtable::of::<AccessLoc>()];
 
 pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_access_module",
-    rows: ROWS,
-    slots: &[SlotVtable::of::<AccessLoc>()],
+    rows: Rows::<Request>::ROWS,
+    slots: SLOTS,
     phases: &[PhaseHandler { phase: Phase::Access, handler, active }],
     ..HttpModule::EMPTY
+};
+
+pub const STREAM: StreamModule = StreamModule {
+    rows: Rows::<weir_stream::Session>::ROWS,
+    slots: SLOTS,
+    phases: &[stream::PhaseHandler {
+        phase: stream::Phase::Access,
+        handler: stream_handler,
+        active,
+    }],
+    ..StreamModule::EMPTY
 };
 
 fn set_rule(cf: &mut Cf, d: &Directive) -> ConfResult {
@@ -94,18 +130,37 @@ fn active(slots: &Slots) -> bool {
     slots.get::<AccessLoc>().rules.is_some()
 }
 
+/// Whether the first rule that is about the client keeps it out; nothing without such a rule.
+fn is_denied<S: Session>(s: &mut S) -> Option<Deny> {
+    s.with_conf::<AccessLoc, _>(|s, conf| {
+        let client = s.client();
+        let rules = conf.rules.as_deref()?;
+        rules.iter().find(|(who, _)| who.matches(&client)).map(|(_, deny)| *deny)
+    })
+}
+
+const FORBIDDEN: &str = "access forbidden by rule";
+
 fn handler(r: &mut Request) -> Flow {
-    let loc = r.loc();
-    let Some(rules) = &loc.conf::<AccessLoc>().rules else { return Flow::Declined };
-    let client = r.client();
-    match rules.iter().find(|(who, _)| who.matches(&client)) {
+    match is_denied(r) {
         None => Flow::Declined,
-        Some((_, false)) => Flow::Ok,
-        Some((_, true)) => {
-            if *loc.core.satisfy == Satisfy::All {
-                r.log(LogLevel::Error, "access forbidden by rule");
+        Some(false) => Flow::Ok,
+        Some(true) => {
+            if *r.loc().core.satisfy == Satisfy::All {
+                r.log(LogLevel::Error, FORBIDDEN);
             }
             Flow::Status(403)
+        }
+    }
+}
+
+fn stream_handler(s: &mut weir_stream::Session) -> stream::Flow {
+    match is_denied(s) {
+        None => stream::Flow::Declined,
+        Some(false) => stream::Flow::Ok,
+        Some(true) => {
+            s.log(LogLevel::Error, FORBIDDEN);
+            stream::Flow::Status(weir_stream::serve::FORBIDDEN)
         }
     }
 }

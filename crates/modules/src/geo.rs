@@ -1,4 +1,4 @@
-//! `geo` (nginx's `ngx_http_geo_module`): a variable whose value depends on an address.
+//! `geo` (nginx's `ngx_http_geo_module` and `ngx_stream_geo_module`): a variable whose value depends on an address.
 //!
 //! Difference from nginx: no binary copy of `ranges` is written beside an included file, and one
 //! that nginx has written is not read; the text always is.
@@ -6,23 +6,25 @@
 mod table;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_core::Session;
 
 use crate::realip::{forwarded, From};
 use table::{Networks, RangeError, Ranges};
 use weir_base::addr::{parse_ipv4, parse_ipv6, unmapped, Cidr};
 use weir_core::eval::{guarded, with_scratch};
-use weir_core::ClientAddr;
-use weir_http::module::{HttpModule, VarArg};
-use weir_http::vars::{define, registry};
-use weir_http::Request;
+use weir_core::registry::define;
+use weir_core::session::Part;
+use weir_core::variables::VarArg;
+use weir_core::{ClientAddr, Session};
+use weir_http::{HttpModule, Request};
 use weir_module::{
-    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
+    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Directive, Level, Row, SlotVtable,
 };
 use weir_script::template::VarId;
+use weir_stream::StreamModule;
 
 #[derive(Default)]
 struct GeoMain {
@@ -60,21 +62,60 @@ impl Default for Table {
     }
 }
 
-pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_geo_module",
-    rows: &[Row::block(
+/// Where a session comes from.
+trait Placed: Session {
+    /// A block may name proxies that are believed who is behind them.
+    const HAS_PROXIES: bool;
+
+    /// Who is behind the proxies.
+    fn behind(&self, client: ClientAddr, geo: &Geo) -> Option<SocketAddr>;
+}
+
+impl Placed for Request {
+    const HAS_PROXIES: bool = true;
+
+    fn behind(&self, client: ClientAddr, geo: &Geo) -> Option<SocketAddr> {
+        let lines = self.headers().filter(|(n, _)| n.eq_ignore_ascii_case(b"x-forwarded-for"));
+        let lines: Vec<&[u8]> = lines.map(|(_, v)| v).collect();
+        forwarded(client, &lines, &geo.proxies, geo.recursive)
+    }
+}
+
+impl Placed for weir_stream::Session {
+    const HAS_PROXIES: bool = false;
+
+    fn behind(&self, _: ClientAddr, _: &Geo) -> Option<SocketAddr> {
+        None
+    }
+}
+
+/// The directive in the block of sessions `S`.
+struct Rows<S>(PhantomData<S>);
+
+impl<S: Placed> Rows<S> {
+    const ROWS: &'static [Row] = &[Row::block(
         "geo",
-        Context::HTTP,
+        S::BLOCK,
         Arity::ONE_TWO,
         "A variable whose value depends on the client's address, or another.",
-        set_geo,
+        set_geo::<S>,
     )
-    .note("Binary copies of ranges are neither written nor read.")],
-    slots: &[SlotVtable::of::<GeoMain>()],
+    .note("Binary copies of ranges are neither written nor read.")];
+}
+
+const SLOTS: &[SlotVtable] = &[SlotVtable::of::<GeoMain>()];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "ngx_http_geo_module",
+    rows: Rows::<Request>::ROWS,
+    slots: SLOTS,
     ..HttpModule::EMPTY
 };
 
-fn set_geo(cf: &mut Cf, d: &Directive) -> ConfResult {
+pub const STREAM: StreamModule =
+    StreamModule { rows: Rows::<weir_stream::Session>::ROWS, slots: SLOTS, ..StreamModule::EMPTY };
+
+fn set_geo<S: Placed>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let mut geo = Geo::default();
     let target = d.args.len() - 1;
     if target == 1 {
@@ -83,18 +124,18 @@ fn set_geo(cf: &mut Cf, d: &Directive) -> ConfResult {
             let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
             return Err(d.bad(0, format!("invalid variable name \"{shown}\"")));
         };
-        geo.source = Some(registry(cf).number(name));
+        geo.source = Some(S::registry(cf).number(name));
     }
     let mut seen_any = false;
     for entry in d.children() {
-        read_entry(cf, &mut geo, &mut seen_any, entry)?;
+        read_entry::<S>(cf, &mut geo, &mut seen_any, entry)?;
     }
     geo.numbers = HashMap::new();
     let volatile = geo.volatile;
     let geos = &mut cf.get::<GeoMain>().geos;
     let number = geos.len();
     geos.push(Arc::new(geo));
-    define(cf, d, target, value, number, !volatile).map(|_| ())
+    define::<S>(cf, d, target, value, number, !volatile).map(|_| ())
 }
 
 impl Geo {
@@ -114,7 +155,12 @@ impl Geo {
     }
 }
 
-fn read_entry(cf: &mut Cf, geo: &mut Geo, seen: &mut bool, entry: &Directive) -> ConfResult {
+fn read_entry<S: Placed>(
+    cf: &mut Cf,
+    geo: &mut Geo,
+    seen: &mut bool,
+    entry: &Directive,
+) -> ConfResult {
     if entry.is_block() {
         return Err(entry.fail("unexpected \"{\""));
     }
@@ -127,9 +173,9 @@ fn read_entry(cf: &mut Cf, geo: &mut Geo, seen: &mut bool, entry: &Directive) ->
             }
             geo.table = Table::Ranges(Ranges::default());
         }
-        (b"proxy_recursive", 0) => geo.recursive = true,
+        (b"proxy_recursive", 0) if S::HAS_PROXIES => geo.recursive = true,
         (b"volatile", 0) => geo.volatile = true,
-        (b"proxy", 1) => {
+        (b"proxy", 1) if S::HAS_PROXIES => {
             let net = network(cf, entry, entry.arg(0))?;
             geo.proxies.push(From::Net(net));
         }
@@ -234,11 +280,11 @@ fn read_range(cf: &mut Cf, geo: &mut Geo, entry: &Directive) -> ConfResult {
 /// What counts as the address when there is none.
 const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
 
-fn value(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
-    let gen = Rc::clone(r.gen());
-    let geo = &gen.shared.main.get::<GeoMain>().geos[arg.data];
-    guarded(r, &arg.name, |r| {
-        let addr = unmapped(address(r, geo));
+fn value<S: Placed>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+    let part = Rc::clone(s.part());
+    let geo = &part.main().get::<GeoMain>().geos[arg.data];
+    guarded(s, &arg.name, |s| {
+        let addr = unmapped(address(s, geo));
         let found = match (&geo.table, addr) {
             (Table::Networks(table), addr) => table.find(addr),
             (Table::Ranges(table), IpAddr::V4(v4)) => table.find(v4.into()).or(geo.default),
@@ -251,12 +297,12 @@ fn value(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     })
 }
 
-fn address(r: &mut Request, geo: &Geo) -> IpAddr {
+fn address<S: Placed>(s: &mut S, geo: &Geo) -> IpAddr {
     let client = match geo.source {
-        None => r.client(),
+        None => s.client(),
         Some(var) => {
             let parsed = with_scratch(|buf| {
-                r.var(var, buf);
+                s.var(var, buf);
                 parse_ipv4(buf).map(IpAddr::V4).or_else(|| parse_ipv6(buf).map(IpAddr::V6))
             });
             match parsed {
@@ -265,11 +311,7 @@ fn address(r: &mut Request, geo: &Geo) -> IpAddr {
             }
         }
     };
-    let named = (!geo.proxies.is_empty()).then(|| {
-        let lines = r.headers().filter(|(n, _)| n.eq_ignore_ascii_case(b"x-forwarded-for"));
-        let lines: Vec<&[u8]> = lines.map(|(_, v)| v).collect();
-        forwarded(client, &lines, &geo.proxies, geo.recursive)
-    });
+    let named = (!geo.proxies.is_empty()).then(|| s.behind(client, geo));
     match named.flatten() {
         Some(addr) => addr.ip(),
         None => client.ip().unwrap_or(NO_ADDRESS),

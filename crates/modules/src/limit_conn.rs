@@ -1,12 +1,12 @@
-//! `limit_conn` (nginx's `ngx_http_limit_conn_module`): how many requests of one key may be in
-//! progress at once.
+//! `limit_conn` (nginx's `ngx_http_limit_conn_module` and `ngx_stream_limit_conn_module`): how many
+//! requests, or sessions, of one key may be in progress at once.
 //!
 //! As there, a reload that gives a zone another key and not another name or size is refused.
 
 use std::collections::hash_map::RandomState;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
-use std::rc::Rc;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use weir_core::Session;
@@ -16,18 +16,19 @@ use crate::limits::{
 };
 use weir_base::units;
 use weir_core::eval::with_value;
-use weir_core::zones::{self, ZoneNames};
+use weir_core::registry::template;
+use weir_core::variables::{VarArg, Variable};
+use weir_core::zones;
 use weir_http::build::Build;
-use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
-use weir_http::vars::template;
+use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::Request;
 use weir_module::{
-    distinct, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
-    SlotVtable, Slots,
+    distinct, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Directive, Level, Row, SlotVtable,
+    Slots,
 };
 use weir_script::template::Template;
+use weir_stream::{module as stream, StreamModule};
 
-const KIND: &str = "limit_conn";
 const KEY_MAX_BYTES: usize = 255;
 /// nginx's tree node without the key.
 const NODE_BYTES: usize = 36;
@@ -92,7 +93,7 @@ impl Zone {
     }
 }
 
-/// One request's place in one zone, given back when the request is over.
+/// One session's place in one zone, given back when the session is over.
 struct Held {
     zone: Arc<Zone>,
     key: Box<[u8]>,
@@ -111,7 +112,7 @@ enum Status {
     RejectedDryRun,
 }
 
-/// Kept with the request until it is over, through internal redirects.
+/// Kept with the session until it is over, of a request through internal redirects.
 struct Kept {
     status: Status,
     _held: Vec<Held>,
@@ -175,47 +176,105 @@ impl Refuses for LimitConnLoc {
     }
 }
 
-const ROWS: &[Row] = &[
-    Row::new(
+/// What is limited.
+trait Limited: Session {
+    /// nginx's zones are one protocol's alone.
+    const KIND: &'static str;
+
+    /// It is a part of a request, or has been sent elsewhere since it was counted.
+    fn is_counted(&mut self) -> bool;
+    fn set_counted(&mut self) {}
+}
+
+/// In `Request::limits_applied`.
+const APPLIED_BIT: u8 = 2;
+
+impl Limited for Request {
+    const KIND: &'static str = "limit_conn";
+
+    fn is_counted(&mut self) -> bool {
+        self.kept::<Kept>().is_some() || self.limits_applied & APPLIED_BIT != 0
+    }
+
+    fn set_counted(&mut self) {
+        self.limits_applied |= APPLIED_BIT;
+    }
+}
+
+impl Limited for weir_stream::Session {
+    const KIND: &'static str = "limit_conn of stream";
+
+    fn is_counted(&mut self) -> bool {
+        false
+    }
+}
+
+/// The directives in the block of sessions `S`.
+struct Rows<S>(PhantomData<S>);
+
+impl<S: Limited> Rows<S> {
+    const ZONE: Row = Row::new(
         "limit_conn_zone",
-        Context::HTTP,
+        S::BLOCK,
         Arity::TWO,
         "",
-        "A zone that counts the requests in progress by a key.",
-        set_zone,
-    ),
-    Row::new(
+        "A zone that counts the requests, or sessions, in progress by a key.",
+        set_zone::<S>,
+    );
+    const LIMIT: Row = Row::new(
         "limit_conn",
-        Context::HSL,
+        S::LEVELS,
         Arity::TWO,
         "",
-        "How many requests of one key may be in progress.",
-        set_limit,
-    ),
-    log_level_row::<LimitConnLoc>(
+        "How many requests, or sessions, of one key may be in progress.",
+        set_limit::<S>,
+    );
+    const LOG_LEVEL: Row = log_level_row::<S, LimitConnLoc>(
         "limit_conn_log_level",
         "The level at which refusals are logged.",
-    ),
-    status_row::<LimitConnLoc>("limit_conn_status"),
-    dry_run_row::<LimitConnLoc>("limit_conn_dry_run", "Counts and logs, and refuses nothing."),
-];
+    );
+    const DRY_RUN: Row = dry_run_row::<S, LimitConnLoc>(
+        "limit_conn_dry_run",
+        "Counts and logs, and refuses nothing.",
+    );
+    const VARIABLES: &'static [Variable<S>] = &[Variable::new("limit_conn_status", status::<S>)];
+}
+
+const SLOTS: &[SlotVtable] = &[SlotVtable::of::<LimitConnMain>(), SlotVtable::of::<LimitConnLoc>()];
 
 pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_limit_conn_module",
-    rows: ROWS,
-    slots: &[
-        SlotVtable::of::<ZoneNames>(),
-        SlotVtable::of::<LimitConnMain>(),
-        SlotVtable::of::<LimitConnLoc>(),
+    rows: &[
+        Rows::<Request>::ZONE,
+        Rows::<Request>::LIMIT,
+        Rows::<Request>::LOG_LEVEL,
+        status_row::<Request, LimitConnLoc>("limit_conn_status"),
+        Rows::<Request>::DRY_RUN,
     ],
-    variables: &[Variable::new("limit_conn_status", status)],
+    slots: SLOTS,
+    variables: Rows::<Request>::VARIABLES,
     phases: &[PhaseHandler { phase: Phase::Preaccess, handler, active }],
-    build: Some(build),
+    build: Some(|b: &mut Build| bind::<Request>(b.main, b.locations)),
     ..HttpModule::EMPTY
 };
 
-fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let key = Arc::new(template(cf, d, 0)?);
+type InStream = Rows<weir_stream::Session>;
+
+pub const STREAM: StreamModule = StreamModule {
+    rows: &[InStream::ZONE, InStream::LIMIT, InStream::LOG_LEVEL, InStream::DRY_RUN],
+    slots: SLOTS,
+    variables: InStream::VARIABLES,
+    phases: &[stream::PhaseHandler {
+        phase: stream::Phase::Preaccess,
+        handler: stream_handler,
+        active,
+    }],
+    build: Some(|b| bind::<weir_stream::Session>(b.main, b.servers)),
+    ..StreamModule::EMPTY
+};
+
+fn set_zone<S: Limited>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let key = Arc::new(template::<S>(cf, d, 0)?);
     let Some((name, size)) = zones::name_and_size(d, 1)? else {
         let shown = String::from_utf8_lossy(d.arg(1)).into_owned();
         return Err(d.bad(1, format!("invalid parameter \"{shown}\"")));
@@ -223,7 +282,7 @@ fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
     if name.is_empty() {
         return Err(d.fail("\"limit_conn_zone\" must have \"zone\" parameter"));
     }
-    zones::declare(cf, d, 1, &name, KIND, size)?;
+    zones::declare(cf, d, 1, &name, S::KIND, size)?;
     let main = cf.get::<LimitConnMain>();
     if let Some(known) = main.zone(&name) {
         return Err(already_bound(d, &name, &known.key));
@@ -233,9 +292,9 @@ fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
     Ok(())
 }
 
-fn set_limit(cf: &mut Cf, d: &Directive) -> ConfResult {
+fn set_limit<S: Limited>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let name = d.arg(0).to_vec();
-    zones::declare(cf, d, 0, &name, KIND, 0)?;
+    zones::declare(cf, d, 0, &name, S::KIND, 0)?;
     let limits = cf.get::<LimitConnLoc>().limits.get_or_insert_with(Vec::new);
     if limits.iter().any(|l| l.name == name) {
         return Err(d.error("is duplicate"));
@@ -254,14 +313,15 @@ fn set_limit(cf: &mut Cf, d: &Directive) -> ConfResult {
     Ok(())
 }
 
-fn build(b: &mut Build) -> ConfResult {
-    let main = b.main.get_mut::<LimitConnMain>();
+/// Makes the zones and gives each place those that it names.
+fn bind<S: Limited>(main: &mut Slots, places: &[Slots]) -> ConfResult {
+    let main = main.get_mut::<LimitConnMain>();
     for z in &mut main.zones {
         let (name, key) = (&z.name, z.key.source());
         let check = |zone: &Zone| same_key("limit_conn_zone", name, key, &zone.key);
-        z.zone = Some(zones::attach(KIND, name, z.size, check, || Zone::new(key, z.size))?);
+        z.zone = Some(zones::attach(S::KIND, name, z.size, check, || Zone::new(key, z.size))?);
     }
-    for conf in distinct::<LimitConnLoc>(b.locations) {
+    for conf in distinct::<LimitConnLoc>(places) {
         for limit in conf.limits.iter().flatten() {
             let found = main.zone(&limit.name);
             let zone = found.and_then(|z| Some((z.zone.clone()?, Arc::clone(&z.key))));
@@ -277,24 +337,34 @@ fn active(slots: &Slots) -> bool {
     slots.get::<LimitConnLoc>().limits.is_some()
 }
 
-/// In `Request::limits_applied`.
-const APPLIED_BIT: u8 = 2;
-
 fn handler(r: &mut Request) -> Flow {
-    if r.kept::<Kept>().is_some() || r.limits_applied & APPLIED_BIT != 0 {
+    if r.is_counted() {
         return Flow::Declined;
     }
-    let loc = Rc::clone(r.loc());
-    let conf = loc.conf::<LimitConnLoc>();
+    r.with_conf::<LimitConnLoc, _>(|r, conf| match is_refused(r, conf) {
+        true => Flow::Status(*conf.refusal.status),
+        false => Flow::Declined,
+    })
+}
+
+fn stream_handler(s: &mut weir_stream::Session) -> stream::Flow {
+    s.with_conf::<LimitConnLoc, _>(|s, conf| match is_refused(s, conf) {
+        true => stream::Flow::Status(weir_stream::serve::UNAVAILABLE),
+        false => stream::Flow::Declined,
+    })
+}
+
+/// Takes its place in every zone; without one in each the session is refused, and has none.
+fn is_refused<S: Limited>(s: &mut S, conf: &LimitConnLoc) -> bool {
     let mut held = Vec::new();
     for limit in conf.limits.iter().flatten() {
         let Some((zone, key)) = limit.bound.get() else { continue };
-        let entered = with_value(r, key, |r, value| {
+        let entered = with_value(s, key, |s, value| {
             if value.is_empty() {
                 return None;
             }
             if value.len() > KEY_MAX_BYTES {
-                too_long(r, key, value, KEY_MAX_BYTES);
+                too_long(s, key, value, KEY_MAX_BYTES);
                 return None;
             }
             let entered = zone.enter(value, limit.max);
@@ -307,41 +377,40 @@ fn handler(r: &mut Request) -> Flow {
             None | Some(Entered::Yes) => {}
             Some(refused) => {
                 if matches!(refused, Entered::TooMany) {
-                    log_refusal(r, conf, limit);
+                    log_refusal(s, conf, limit);
                 }
                 drop(held);
-                return refuse(r, conf);
+                return refuse(s, conf);
             }
         }
     }
     if !held.is_empty() {
-        keep(r, Status::Passed, held);
+        keep(s, Status::Passed, held);
     }
-    Flow::Declined
+    false
 }
 
-fn keep(r: &mut Request, status: Status, held: Vec<Held>) {
-    r.limits_applied |= APPLIED_BIT;
-    r.keep_state(Kept { status, _held: held });
+fn keep<S: Limited>(s: &mut S, status: Status, held: Vec<Held>) {
+    s.set_counted();
+    s.keep_state(Kept { status, _held: held });
 }
 
-fn log_refusal(r: &Request, conf: &LimitConnLoc, limit: &Limit) {
+fn log_refusal<S: Session>(s: &S, conf: &LimitConnLoc, limit: &Limit) {
     let dry = if *conf.refusal.dry_run { ", dry run," } else { "" };
     let name = String::from_utf8_lossy(&limit.name);
-    r.log(*conf.refusal.log_level, &format!("limiting connections{dry} by zone \"{name}\""));
+    s.log(*conf.refusal.log_level, &format!("limiting connections{dry} by zone \"{name}\""));
 }
 
-fn refuse(r: &mut Request, conf: &LimitConnLoc) -> Flow {
-    if *conf.refusal.dry_run {
-        keep(r, Status::RejectedDryRun, Vec::new());
-        return Flow::Declined;
-    }
-    keep(r, Status::Rejected, Vec::new());
-    Flow::Status(*conf.refusal.status)
+/// Whether the session ends for it.
+fn refuse<S: Limited>(s: &mut S, conf: &LimitConnLoc) -> bool {
+    let dry_run = *conf.refusal.dry_run;
+    let status = if dry_run { Status::RejectedDryRun } else { Status::Rejected };
+    keep(s, status, Vec::new());
+    !dry_run
 }
 
-fn status(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    let Some(kept) = r.kept::<Kept>() else { return false };
+fn status<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    let Some(kept) = s.kept::<Kept>() else { return false };
     out.extend_from_slice(match kept.status {
         Status::Passed => b"PASSED",
         Status::Rejected => b"REJECTED",

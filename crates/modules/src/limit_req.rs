@@ -19,7 +19,7 @@ use crate::limits::{
 use weir_base::units;
 use weir_core::eval::with_value;
 use weir_core::logger::LogLevel;
-use weir_core::zones::{self, ZoneNames};
+use weir_core::zones;
 use weir_core::LocalFuture;
 use weir_http::build::Build;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
@@ -151,12 +151,12 @@ const ROWS: &[Row] = &[
         "How much faster than the zone's rate requests may come.",
         set_limit,
     ),
-    log_level_row::<LimitReqLoc>(
+    log_level_row::<Request, LimitReqLoc>(
         "limit_req_log_level",
         "The level at which refusals are logged; delays are one level lower.",
     ),
-    status_row::<LimitReqLoc>("limit_req_status"),
-    dry_run_row::<LimitReqLoc>(
+    status_row::<Request, LimitReqLoc>("limit_req_status"),
+    dry_run_row::<Request, LimitReqLoc>(
         "limit_req_dry_run",
         "Counts and logs, and neither delays nor refuses.",
     ),
@@ -165,11 +165,7 @@ const ROWS: &[Row] = &[
 pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_limit_req_module",
     rows: ROWS,
-    slots: &[
-        SlotVtable::of::<ZoneNames>(),
-        SlotVtable::of::<LimitReqMain>(),
-        SlotVtable::of::<LimitReqLoc>(),
-    ],
+    slots: &[SlotVtable::of::<LimitReqMain>(), SlotVtable::of::<LimitReqLoc>()],
     variables: &[Variable::new("limit_req_status", status)],
     phases: &[PhaseHandler { phase: Phase::Preaccess, handler, active }],
     build: Some(build),

@@ -3,9 +3,8 @@
 
 use weir_core::logger::LogLevel;
 use weir_core::Session;
-use weir_http::Request;
 use weir_module::{
-    merge_values, ArgsExt, Arity, ConfResult, ConfType, Context, Diagnostic, Directive, Row, Val,
+    merge_values, ArgsExt, Arity, ConfResult, ConfType, Diagnostic, Directive, Row, Val,
 };
 use weir_script::template::Template;
 
@@ -35,15 +34,15 @@ const LEVELS: &[(&str, LogLevel)] = &[
     ("error", LogLevel::Error),
 ];
 
-pub const fn log_level_row<L: Refuses>(name: &'static str, doc: &'static str) -> Row {
-    Row::new(name, Context::HSL, Arity::ONE, "error", doc, |cf, d| {
+pub const fn log_level_row<S: Session, L: Refuses>(name: &'static str, doc: &'static str) -> Row {
+    Row::new(name, S::LEVELS, Arity::ONE, "error", doc, |cf, d| {
         let level = d.choice(0, LEVELS)?;
         cf.get::<L>().refusal().log_level.once(d, level)
     })
 }
 
-pub const fn status_row<L: Refuses>(name: &'static str) -> Row {
-    Row::new(name, Context::HSL, Arity::ONE, "503", "The status of refusals.", |cf, d| {
+pub const fn status_row<S: Session, L: Refuses>(name: &'static str) -> Row {
+    Row::new(name, S::LEVELS, Arity::ONE, "503", "The status of refusals.", |cf, d| {
         let status = match d.num(0)? {
             n @ 400..=599 => n as u16,
             _ => return Err(d.bad(0, "value must be between 400 and 599")),
@@ -52,8 +51,8 @@ pub const fn status_row<L: Refuses>(name: &'static str) -> Row {
     })
 }
 
-pub const fn dry_run_row<L: Refuses>(name: &'static str, doc: &'static str) -> Row {
-    Row::new(name, Context::HSL, Arity::FLAG, "off", doc, |cf, d| {
+pub const fn dry_run_row<S: Session, L: Refuses>(name: &'static str, doc: &'static str) -> Row {
+    Row::new(name, S::LEVELS, Arity::FLAG, "off", doc, |cf, d| {
         let on = d.flag()?;
         cf.get::<L>().refusal().dry_run.once(d, on)
     })
@@ -81,8 +80,8 @@ pub fn same_key(what: &str, name: &[u8], key: &[u8], old: &[u8]) -> ConfResult {
     )))
 }
 
-pub fn too_long(r: &Request, key: &Template, value: &[u8], max: usize) {
+pub fn too_long<S: Session>(s: &S, key: &Template, value: &[u8], max: usize) {
     let (key, value) = (lossy(key.source()), lossy(value));
     let text = format!("the value of the \"{key}\" key is more than {max} bytes: \"{value}\"");
-    r.log(LogLevel::Error, &text);
+    s.log(LogLevel::Error, &text);
 }

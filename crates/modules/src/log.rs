@@ -1,4 +1,5 @@
-//! `access_log`, `log_format`, `open_log_file_cache` (nginx's `ngx_http_log_module`).
+//! `access_log`, `log_format`, `open_log_file_cache` (nginx's `ngx_http_log_module` and
+//! `ngx_stream_log_module`).
 //!
 //! A format is compiled to operations that write into one buffer: the worker's own for a buffered
 //! log, a lent one otherwise. Every write is one `write()` of whole lines on an `O_APPEND` file,
@@ -12,38 +13,40 @@
 mod buffer;
 mod files;
 mod format;
+mod sessions;
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
+use std::marker::PhantomData;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::slice::from_ref;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
-use weir_core::Session;
 
 use buffer::Buffering;
 use files::FileCache;
-use format::Format;
+use format::{Format, Logged};
 use weir_base::units;
 use weir_conf::messages::os_error;
 use weir_core::eval::{is_true, with_scratch, with_value};
 use weir_core::logger::{log_file_for, LogFile, LogLevel};
+use weir_core::registry::{template, template_of};
+use weir_core::session::{Part as _, Session};
 use weir_core::syslog::Syslog;
 use weir_http::build::Build;
-use weir_http::location::map_uri;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
-use weir_http::vars::{template, template_of};
 use weir_http::Request;
 use weir_module::{
-    distinct, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic,
-    Directive, Layout, Level, Mode, Row, SlotVtable, Slots, Val,
+    distinct, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Diagnostic, Directive,
+    Layout, Level, Mode, Row, SlotVtable, Slots, Val,
 };
 use weir_runtime::clock;
 use weir_runtime::fs::bytes_path;
 use weir_script::lookup::StrMap;
 use weir_script::template::Template;
+use weir_stream::{module as stream, StreamModule};
 
-/// The format of logs that name none; there is always one of that name.
+/// The format of `http`'s logs that name none; there it always is.
 const COMBINED: &[u8] = b"combined";
 
 #[derive(Default)]
@@ -148,46 +151,64 @@ impl Health {
     }
 }
 
-const ROWS: &[Row] = &[
-    Row::new(
-        "log_format",
-        Context::HTTP,
-        Arity::TWO_MORE,
-        "combined \"...\"",
-        "Names a format of access logs.",
-        set_format,
-    ),
-    Row::new(
-        "access_log",
-        Context::HSL.or(Context::LIF).or(Context::LMT),
-        Arity::ONE_MORE,
-        "logs/access.log combined",
-        "Where and how requests are logged.",
-        set_log,
-    )
-    .note(
-        "A log that is a pipe or fifo is written by a thread: what its reader leaves unread beyond 1m is \
-         dropped, and the error log says how many lines. One whose name has variables is written without \
-         waiting: what a pipe has no room for is dropped, as told once a minute.",
-    ),
-    Row::new(
-        "open_log_file_cache",
-        Context::HSL,
-        Arity::ONE_TO_FOUR,
-        "off",
-        "Keeps logs open whose names have variables.",
-        set_cache,
-    ),
-];
+/// The directives in the block of sessions `S`.
+struct Rows<S>(PhantomData<S>);
+
+impl<S: Logged> Rows<S> {
+    const ROWS: &'static [Row] = &[
+        Row::new(
+            "log_format",
+            S::BLOCK,
+            Arity::TWO_MORE,
+            S::DEFAULTS.0,
+            "Names a format of access logs.",
+            set_format::<S>,
+        ),
+        Row::new(
+            "access_log",
+            S::LOG_LEVELS,
+            Arity::ONE_MORE,
+            S::DEFAULTS.1,
+            "Where and how requests, or sessions, are logged.",
+            set_log::<S>,
+        )
+        .note(
+            "A log that is a pipe or fifo is written by a thread: what its reader leaves unread beyond 1m \
+             is dropped, and the error log says how many lines. One whose name has variables is written \
+             without waiting: what a pipe has no room for is dropped, as told once a minute.",
+        ),
+        Row::new(
+            "open_log_file_cache",
+            S::LEVELS,
+            Arity::ONE_TO_FOUR,
+            "off",
+            "Keeps logs open whose names have variables.",
+            set_cache,
+        ),
+    ];
+}
+
+const SLOTS: &[SlotVtable] = &[SlotVtable::of::<LogMain>(), SlotVtable::of::<LogLoc>()];
 
 pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_log_module",
-    rows: ROWS,
-    slots: &[SlotVtable::of::<LogMain>(), SlotVtable::of::<LogLoc>()],
+    rows: Rows::<Request>::ROWS,
+    slots: SLOTS,
     phases: &[PhaseHandler { phase: Phase::Log, handler, active }],
     prepare: Some(prepare),
     build: Some(build),
     ..HttpModule::EMPTY
+};
+
+pub const STREAM: StreamModule = StreamModule {
+    rows: Rows::<weir_stream::Session>::ROWS,
+    slots: SLOTS,
+    phases: &[stream::PhaseHandler { phase: stream::Phase::Log, handler: stream_handler, active }],
+    build: Some(|b| {
+        open_all(b.main.get_mut(), from_ref(b.outer), b.cf.mode)?;
+        open_all(b.main.get_mut(), b.servers, b.cf.mode)
+    }),
+    ..StreamModule::EMPTY
 };
 
 fn active(slots: &Slots) -> bool {
@@ -200,9 +221,9 @@ thread_local! {
 }
 
 /// Has the worker write out what it gathers, and open kept files again, when it is told to.
-fn register(r: &Request) {
+fn register<S: Session>(s: &S) {
     if !REGISTERED.replace(true) {
-        r.conn().worker.on_flush(|| {
+        s.conn().worker.on_flush(|| {
             buffer::flush_all();
             files::forget_all();
         });
@@ -210,32 +231,33 @@ fn register(r: &Request) {
 }
 
 fn prepare(cf: &mut Cf) -> ConfResult {
-    let combined = Format::combined(&mut |name| weir_http::vars::registry(cf).number(name));
+    let combined = Format::combined::<Request>(cf);
     let main = cf.get::<LogMain>();
     main.add(Arc::new(combined));
     Ok(())
 }
 
-fn set_format(cf: &mut Cf, d: &Directive) -> ConfResult {
+fn set_format<S: Logged>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let name = d.arg(0).to_vec();
     if cf.get::<LogMain>().taken.contains(&name) {
         let shown = String::from_utf8_lossy(&name).into_owned();
         return Err(d.bad(0, format!("duplicate \"log_format\" name \"{shown}\"")));
     }
-    let format = Format::read(cf, d)?;
+    let format = Format::read::<S>(cf, d)?;
     cf.get::<LogMain>().add(Arc::new(format));
     Ok(())
 }
 
-fn set_log(cf: &mut Cf, d: &Directive) -> ConfResult {
+fn set_log<S: Logged>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let invalid =
         |i: usize| d.bad(i, format!("invalid parameter \"{}\"", String::from_utf8_lossy(d.arg(i))));
     if d.arg(0) == b"off" {
         cf.get::<LogLoc>().off = true;
         return if d.args.len() == 1 { Ok(()) } else { Err(invalid(1)) };
     }
-    let target = target(cf, d)?;
-    let name = if d.args.len() > 1 { d.arg(1) } else { COMBINED };
+    let target = target::<S>(cf, d)?;
+    let name = d.args.get(1).map(|name| &*name.text).or(S::DEFAULT_FORMAT);
+    let name = name.ok_or_else(|| d.fail("log format is not specified"))?;
     let Some(format) = cf.get::<LogMain>().formats.get(name).cloned() else {
         let shown = String::from_utf8_lossy(name).into_owned();
         return Err(d.bad(1, format!("unknown log format \"{shown}\"")));
@@ -244,7 +266,7 @@ fn set_log(cf: &mut Cf, d: &Directive) -> ConfResult {
     let mut buffering = buffer::Options::default();
     for i in 2..d.args.len() {
         if let Some(text) = d.keyed(i, "if") {
-            filter = Some(template_of(cf, d, i, text)?);
+            filter = Some(template_of::<S>(cf, d, i, text)?);
         } else if !buffering.read(d, i)? {
             return Err(invalid(i));
         }
@@ -276,13 +298,13 @@ fn set_log(cf: &mut Cf, d: &Directive) -> ConfResult {
     Ok(())
 }
 
-fn target(cf: &mut Cf, d: &Directive) -> ConfResult<Target> {
+fn target<S: Logged>(cf: &mut Cf, d: &Directive) -> ConfResult<Target> {
     let path = d.arg(0);
     if let Some(rest) = path.strip_prefix(b"syslog:") {
         let syslog = Syslog::parse(&String::from_utf8_lossy(rest)).map_err(|e| d.bad(0, e))?;
         return Ok(Target::Syslog(syslog));
     }
-    let name = template(cf, d, 0)?;
+    let name = template::<S>(cf, d, 0)?;
     if name.is_constant() {
         return Ok(Target::File { path: cf.full_path(path), sink: OnceLock::new() });
     }
@@ -333,11 +355,19 @@ fn build(b: &mut Build) -> ConfResult {
         AccessLog { target: Target::File { path, sink: OnceLock::new() }, format, filter: None };
     let default = Arc::new(vec![default]);
     for conf in distinct::<LogLoc>(b.locations).into_iter().filter(|conf| !conf.off) {
-        for log in conf.logs.get_or_init(|| Arc::clone(&default)).iter() {
-            open(main, log, mode)?;
-        }
+        conf.logs.get_or_init(|| Arc::clone(&default));
     }
-    Ok(())
+    open_all(main, from_ref(b.outer), mode)?;
+    open_all(main, b.locations, mode)
+}
+
+/// Opens the files of all logs.
+fn open_all(main: &mut LogMain, places: &[Slots], mode: Mode) -> ConfResult {
+    // Also of those that nothing is written to: they stand where there is an "off", or are inherited by
+    // nobody. So does nginx.
+    let named = distinct::<LogLoc>(places).into_iter().filter_map(|conf| conf.logs.get());
+    let mut logs = named.flat_map(|logs| logs.iter());
+    logs.try_for_each(|log| open(main, log, mode))
 }
 
 fn open(main: &mut LogMain, log: &AccessLog, mode: Mode) -> ConfResult {
@@ -364,111 +394,105 @@ fn open(main: &mut LogMain, log: &AccessLog, mode: Mode) -> ConfResult {
 }
 
 fn handler(r: &mut Request) -> Flow {
-    let loc = Rc::clone(r.loc());
-    let conf = loc.conf::<LogLoc>();
-    for log in conf.logs.get().into_iter().flat_map(|l| l.iter()) {
-        let wanted = match &log.filter {
-            // Nobody keeps a request out of the log by an expression that cannot tell.
-            Some(filter) => {
-                let (wanted, certain) =
-                    r.certain(|r| with_value(r, filter, |_, value| is_true(value)));
-                wanted || !certain
-            }
-            None => true,
-        };
-        if wanted {
-            write(r, conf, log);
-        }
-    }
+    log_all(r);
     Flow::Declined
 }
 
-fn write(r: &mut Request, conf: &LogLoc, log: &AccessLog) {
+fn stream_handler(s: &mut weir_stream::Session) -> stream::Flow {
+    log_all(s);
+    stream::Flow::Declined
+}
+
+fn log_all<S: Logged>(s: &mut S) {
+    s.with_conf::<LogLoc, _>(|s, conf| {
+        for log in conf.logs.get().into_iter().flat_map(|l| l.iter()) {
+            let wanted = match &log.filter {
+                // Nobody keeps a session out of the log by an expression that cannot tell.
+                Some(filter) => {
+                    let (wanted, certain) =
+                        s.certain(|s| with_value(s, filter, |_, value| is_true(value)));
+                    wanted || !certain
+                }
+                None => true,
+            };
+            if wanted {
+                write(s, conf, log);
+            }
+        }
+    });
+}
+
+fn write<S: Logged>(s: &mut S, conf: &LogLoc, log: &AccessLog) {
     match &log.target {
         Target::File { sink, .. } => {
-            let Some(sink) = sink.get().filter(|s| !s.health.is_full()) else { return };
+            let Some(sink) = sink.get().filter(|k| !k.health.is_full()) else { return };
             if sink.buffering.is_some() {
-                register(r);
-                return buffer::append(r, sink, &log.format);
+                register(s);
+                return buffer::append(s, sink, &log.format);
             }
-            let written = line(r, &log.format, |line| sink.file.write(line));
-            report(r, &sink.health, &sink.file.path, written);
-            tell_loss(r, &sink.file);
+            let written = line(s, &log.format, |line| sink.file.write(line));
+            report(s, &sink.health, &sink.file.path, written);
+            tell_loss(s, &sink.file);
         }
         Target::Computed { prefix, name, health } if !health.is_full() => {
-            if !root_exists(r) {
+            if !s.may_write_named() {
                 return;
             }
             let mut path = Vec::new();
-            r.eval_into(name, &mut path);
+            s.eval_into(name, &mut path);
             if path.first() != Some(&b'/') {
                 path.splice(..0, prefix.iter().copied());
             }
-            register(r);
+            register(s);
             let opened = files::open(conf.cache.as_ref(), &path);
             let shown = bytes_path(&path);
             match opened {
                 Ok(file) => {
                     use std::io::Write;
-                    let written = line(r, &log.format, |line| (&*file).write_all(line));
-                    report(r, health, &shown, written);
+                    let written = line(s, &log.format, |line| (&*file).write_all(line));
+                    report(s, health, &shown, written);
                 }
                 Err(e) => {
                     let text = format!("open() \"{}\" failed ({})", shown.display(), os_error(&e));
-                    r.log(LogLevel::Crit, &text);
+                    s.log(LogLevel::Crit, &text);
                 }
             }
         }
         Target::Computed { .. } => {}
         Target::Syslog(syslog) => {
             let sent = with_scratch(|buf| {
-                log.format.write(r, buf);
+                log.format.write(s, buf);
                 syslog.send_configured(buf)
             });
             if !sent {
-                r.log(LogLevel::Warn, "send() to syslog failed while logging request");
+                s.log(LogLevel::Warn, "send() to syslog failed while logging request");
             }
         }
     }
 }
 
-fn line<T>(r: &mut Request, format: &Format, f: impl FnOnce(&[u8]) -> T) -> T {
+fn line<S: Logged, T>(s: &mut S, format: &Format, f: impl FnOnce(&[u8]) -> T) -> T {
     with_scratch(|buf| {
-        format.write(r, buf);
+        format.write(s, buf);
         buf.push(b'\n');
         f(buf)
     })
 }
 
-fn tell_loss(r: &Request, file: &LogFile) {
+fn tell_loss<S: Session>(s: &S, file: &LogFile) {
     if let Some(loss) = file.loss() {
-        r.gen().core.error_log.log(LogLevel::Alert, None, loss.as_bytes());
+        s.part().core().error_log.log(LogLevel::Alert, None, loss.as_bytes());
     }
 }
 
-fn report(r: &Request, health: &Health, path: &std::path::Path, written: std::io::Result<()>) {
+fn report<S: Session>(
+    s: &S,
+    health: &Health,
+    path: &std::path::Path,
+    written: std::io::Result<()>,
+) {
     let Err(e) = written else { return };
     if let Some(text) = health.failed(path, &e) {
-        r.log(LogLevel::Alert, &text);
-    }
-}
-
-/// A log named after what the client sends is only written for sites that exist.
-fn root_exists(r: &mut Request) -> bool {
-    let root = map_uri(r, b"");
-    match std::fs::metadata(&root) {
-        Ok(meta) if meta.is_dir() => true,
-        Ok(_) => {
-            let text =
-                format!("testing \"{}\" existence failed (20: Not a directory)", root.display());
-            r.log(LogLevel::Error, &text);
-            false
-        }
-        Err(e) => {
-            let text =
-                format!("testing \"{}\" existence failed ({})", root.display(), os_error(&e));
-            r.log(LogLevel::Error, &text);
-            false
-        }
+        s.log(LogLevel::Alert, &text);
     }
 }

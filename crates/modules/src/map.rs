@@ -1,23 +1,25 @@
-//! `map` (nginx's `ngx_http_map_module`): a variable whose value is looked up by another's.
+//! `map` (nginx's `ngx_http_map_module` and `ngx_stream_map_module`): a variable whose value is looked up by another's.
 //!
 //! Difference from nginx: the table sizes itself, so `map_hash_max_size` and
 //! `map_hash_bucket_size` have nothing to do.
 
+use crate::util::set_size;
+use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::Arc;
-use weir_core::Session;
-
 use weir_core::eval::{guarded, with_value};
-use weir_core::registry::NamedRegex;
+use weir_core::registry::{define, named_regex, template, template_of, NamedRegex};
+use weir_core::session::Part;
 use weir_core::unknown::regex_match_or_guess;
-use weir_http::module::{HttpModule, VarArg};
-use weir_http::vars::named_regex;
-use weir_http::vars::{define, template, template_of};
-use weir_http::Request;
+use weir_core::variables::VarArg;
+use weir_core::Session;
+use weir_http::{HttpModule, Request};
 use weir_module::{
-    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
+    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Directive, Level, Row, SlotVtable,
 };
 use weir_script::lookup::{HostMap, InsertError};
 use weir_script::template::Template;
+use weir_stream::StreamModule;
 
 #[derive(Default)]
 struct MapMain {
@@ -41,51 +43,62 @@ struct Map {
 
 const SIZES: &str = "The table sizes itself: the number is checked and not needed.";
 
-const ROWS: &[Row] = &[
-    Row::block(
-        "map",
-        Context::HTTP,
-        Arity::TWO,
-        "A variable whose value depends on other variables.",
-        set_map,
-    )
-    .note(
-        "A match that is given up at a limit ends the request with 500; nginx takes the default. So \
-         does Weir where the header has left (bodies, trailers, logs, post_action), except that an \
-         SSI command then fails (an \"if\" takes no branch) and access_log's if= writes the line.",
-    ),
-    Row::new("map_hash_max_size", Context::HTTP, Arity::ONE, "2048", "The table's size.", set_size)
-        .note(SIZES),
-    Row::new("map_hash_bucket_size", Context::HTTP, Arity::ONE, "64", "A bucket's size.", set_size)
-        .note(SIZES),
-];
+/// The directives in the block of sessions `S`.
+struct Rows<S>(PhantomData<S>);
+
+impl<S: Session> Rows<S> {
+    const ROWS: &'static [Row] = &[
+        Row::block(
+            "map",
+            S::BLOCK,
+            Arity::TWO,
+            "A variable whose value depends on other variables.",
+            set_map::<S>,
+        )
+        .note(
+            "A match that is given up at a limit ends the request with 500; nginx takes the default. So \
+             does Weir where the header has left (bodies, trailers, logs, post_action), except that an \
+             SSI command then fails (an \"if\" takes no branch) and access_log's if= writes the line.",
+        ),
+        Row::new("map_hash_max_size", S::BLOCK, Arity::ONE, "2048", "The table's size.", set_size)
+            .note(SIZES),
+        Row::new("map_hash_bucket_size", S::BLOCK, Arity::ONE, "64", "A bucket's size.", set_size)
+            .note(SIZES),
+    ];
+}
+
+const SLOTS: &[SlotVtable] = &[SlotVtable::of::<MapMain>()];
 
 pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_map_module",
-    rows: ROWS,
-    slots: &[SlotVtable::of::<MapMain>()],
+    rows: Rows::<Request>::ROWS,
+    slots: SLOTS,
     ..HttpModule::EMPTY
 };
 
-fn set_size(_: &mut Cf, d: &Directive) -> ConfResult {
-    d.num(0).map(|_| ())
-}
+pub const STREAM: StreamModule =
+    StreamModule { rows: Rows::<weir_stream::Session>::ROWS, slots: SLOTS, ..StreamModule::EMPTY };
 
-fn set_map(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let source = template(cf, d, 0)?;
+fn set_map<S: Session>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let source = template::<S>(cf, d, 0)?;
     let mut map =
         Map { source, hostnames: false, names: HostMap::new(), regexes: Vec::new(), default: None };
     let mut volatile = false;
     for entry in d.children() {
-        read_entry(cf, &mut map, &mut volatile, entry)?;
+        read_entry::<S>(cf, &mut map, &mut volatile, entry)?;
     }
     let maps = &mut cf.get::<MapMain>().maps;
     let number = maps.len();
     maps.push(Arc::new(map));
-    define(cf, d, 1, value, number, !volatile).map(|_| ())
+    define::<S>(cf, d, 1, value, number, !volatile).map(|_| ())
 }
 
-fn read_entry(cf: &mut Cf, map: &mut Map, volatile: &mut bool, entry: &Directive) -> ConfResult {
+fn read_entry<S: Session>(
+    cf: &mut Cf,
+    map: &mut Map,
+    volatile: &mut bool,
+    entry: &Directive,
+) -> ConfResult {
     let key = entry.name.as_bytes();
     if entry.is_block() {
         return Err(entry.fail("unexpected \"{\""));
@@ -102,7 +115,7 @@ fn read_entry(cf: &mut Cf, map: &mut Map, volatile: &mut bool, entry: &Directive
         (_, 1) => {}
         _ => return Err(entry.fail("invalid number of the map parameters")),
     }
-    let value = template_of(cf, entry, 0, entry.arg(0))?;
+    let value = template_of::<S>(cf, entry, 0, entry.arg(0))?;
     if key == b"default" {
         if map.default.replace(value).is_some() {
             return Err(entry.fail("duplicate default map parameter"));
@@ -115,7 +128,7 @@ fn read_entry(cf: &mut Cf, map: &mut Map, volatile: &mut bool, entry: &Directive
             None => (pattern, false),
         };
         // The pattern is the directive's name, so an error points there.
-        let regex = named_regex(cf, entry, usize::MAX, pattern, caseless)?;
+        let regex = named_regex::<S>(cf, entry, usize::MAX, pattern, caseless)?;
         map.regexes.push((regex, value));
         return Ok(());
     }
@@ -131,19 +144,19 @@ fn read_entry(cf: &mut Cf, map: &mut Map, volatile: &mut bool, entry: &Directive
     })
 }
 
-fn value(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
-    let gen = std::rc::Rc::clone(r.gen());
-    let map = &gen.shared.main.get::<MapMain>().maps[arg.data];
-    guarded(r, &arg.name, |r| {
-        let found = with_value(r, &map.source, |r, text| find(r, map, text));
+fn value<S: Session>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+    let part = Rc::clone(s.part());
+    let map = &part.main().get::<MapMain>().maps[arg.data];
+    guarded(s, &arg.name, |s| {
+        let found = with_value(s, &map.source, |s, text| find(s, map, text));
         if let Some(value) = found {
-            r.eval_into(value, out);
+            s.eval_into(value, out);
         }
         true
     })
 }
 
-fn find<'m>(r: &mut Request, map: &'m Map, text: &[u8]) -> Option<&'m Template> {
+fn find<'m, S: Session>(s: &mut S, map: &'m Map, text: &[u8]) -> Option<&'m Template> {
     let text = match text.strip_suffix(b".") {
         Some(host) if map.hostnames => host,
         _ => text,
@@ -153,10 +166,10 @@ fn find<'m>(r: &mut Request, map: &'m Map, text: &[u8]) -> Option<&'m Template> 
     }
     if !text.is_empty() {
         for ((regex, vars), value) in &map.regexes {
-            match regex_match_or_guess(r, regex, vars, text) {
+            match regex_match_or_guess(s, regex, vars, text) {
                 Ok(true) => return Some(value),
                 Ok(false) => {}
-                Err(_) if r.is_answered() => break,
+                Err(_) if s.is_answered() => break,
                 Err(_) => return None,
             }
         }

@@ -1,23 +1,25 @@
-//! The client's address from a header that trusted proxies set (nginx's `ngx_http_realip_module`).
+//! The client's address from a header that trusted proxies set (nginx's `ngx_http_realip_module`), and
+//! from the PROXY protocol's (`ngx_stream_realip_module`).
 //!
 //! The connection shows the new address while the request lasts, and its own again afterwards.
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::rc::Rc;
-
 use std::sync::OnceLock;
+
 use weir_base::addr::{parse_ipv4, parse_ipv6, Cidr};
 use weir_base::bytes::fmt_u64;
 use weir_base::units;
-use weir_core::ClientAddr;
-use weir_http::build::Build;
-use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
+use weir_core::variables::{VarArg, Variable};
+use weir_core::{ClientAddr, Session};
+use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::Request;
 use weir_module::{
     distinct, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic,
     Directive, Level, Row, SlotVtable, Slots, Val,
 };
+use weir_stream::{module as stream, StreamModule};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum From {
@@ -59,15 +61,26 @@ impl ConfType for RealipLoc {
     }
 }
 
-const ROWS: &[Row] = &[
-    Row::new(
+/// What there is in the block of sessions `S`.
+struct Of<S>(PhantomData<S>);
+
+impl<S: Session> Of<S> {
+    const FROM: Row = Row::new(
         "set_real_ip_from",
-        Context::HSL,
+        S::LEVELS,
         Arity::ONE,
         "",
         "A proxy that is trusted to name the client.",
         set_from,
-    ),
+    );
+    const VARIABLES: &'static [Variable<S>] = &[
+        Variable::new("realip_remote_addr", original_addr::<S>),
+        Variable::new("realip_remote_port", original_port::<S>),
+    ];
+}
+
+const ROWS: &[Row] = &[
+    Of::<Request>::FROM,
     Row::new(
         "real_ip_header",
         Context::HSL,
@@ -89,21 +102,39 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+const SLOTS: &[SlotVtable] = &[SlotVtable::of::<RealipLoc>()];
+
 pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_realip_module",
     rows: ROWS,
-    slots: &[SlotVtable::of::<RealipLoc>()],
-    variables: &[
-        Variable::new("realip_remote_addr", original_addr),
-        Variable::new("realip_remote_port", original_port),
-    ],
+    slots: SLOTS,
+    variables: Of::<Request>::VARIABLES,
     phases: &[
         PhaseHandler { phase: Phase::PostRead, handler, active },
         PhaseHandler { phase: Phase::Preaccess, handler, active },
     ],
-    build: Some(build),
+    build: Some(|b| look_up(b.locations)),
     ..HttpModule::EMPTY
 };
+
+pub const STREAM: StreamModule = StreamModule {
+    rows: &[Of::<weir_stream::Session>::FROM],
+    slots: SLOTS,
+    variables: Of::<weir_stream::Session>::VARIABLES,
+    phases: &[stream::PhaseHandler {
+        phase: stream::Phase::PostAccept,
+        handler: stream_handler,
+        active,
+    }],
+    build: Some(|b| look_up(b.servers)),
+    ..StreamModule::EMPTY
+};
+
+impl RealipLoc {
+    fn trusted(&self) -> &[From] {
+        self.trusted.get().map_or(&[], Vec::as_slice)
+    }
+}
 
 fn set_from(cf: &mut Cf, d: &Directive) -> ConfResult {
     let text = d.arg(0);
@@ -131,9 +162,9 @@ fn set_header(cf: &mut Cf, d: &Directive) -> ConfResult {
 }
 
 /// Puts addresses in the place of host names.
-fn build(b: &mut Build) -> ConfResult {
+fn look_up(places: &[Slots]) -> ConfResult {
     let mut known: HashMap<String, Vec<From>> = HashMap::new();
-    for conf in distinct::<RealipLoc>(b.locations) {
+    for conf in distinct::<RealipLoc>(places) {
         let Some(from) = &conf.from else { continue };
         let mut resolved = Vec::with_capacity(from.len());
         for f in from.iter() {
@@ -168,38 +199,47 @@ fn active(slots: &Slots) -> bool {
 struct Replaced(ClientAddr);
 
 fn handler(r: &mut Request) -> Flow {
-    if r.kept::<Replaced>().is_some() {
-        return Flow::Declined;
-    }
-    let loc = Rc::clone(r.loc());
-    let conf = loc.conf::<RealipLoc>();
-    let trusted = conf.trusted.get().map_or(&[][..], Vec::as_slice);
-    let client = r.client();
-    let found = match &*conf.source {
-        Source::Header(name) => {
-            let is_chain = name.eq_ignore_ascii_case(b"x-forwarded-for");
-            let values = r.headers().filter(|(n, _)| n.eq_ignore_ascii_case(name));
-            let mut values: Vec<&[u8]> = values.map(|(_, v)| v).collect();
-            if !is_chain {
-                values.truncate(1);
+    if r.kept::<Replaced>().is_none() {
+        r.with_conf::<RealipLoc, _>(|r, conf| match &*conf.source {
+            Source::Header(name) => {
+                let is_chain = name.eq_ignore_ascii_case(b"x-forwarded-for");
+                let values = r.headers().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+                let mut values: Vec<&[u8]> = values.map(|(_, v)| v).collect();
+                if !is_chain {
+                    values.truncate(1);
+                }
+                let trusted = conf.trusted();
+                let found = forwarded(r.client(), &values, trusted, *conf.recursive);
+                replace(r, found);
             }
-            forwarded(client, &values, trusted, *conf.recursive)
-        }
-        Source::ProxyProtocol => {
-            let proxied = r.conn().proxied.borrow();
-            let Some(p) = proxied.as_ref() else { return Flow::Declined };
-            let source = [p.source.as_bytes()];
-            forwarded(client, &source, trusted, *conf.recursive).map(|mut a| {
-                a.set_port(p.source_port);
-                a
-            })
-        }
-    };
-    if let Some(addr) = found {
-        r.set_client(ClientAddr::Ip(addr));
-        r.keep_state(Replaced(client));
+            Source::ProxyProtocol => take_proxied(r, conf),
+        });
     }
     Flow::Declined
+}
+
+fn stream_handler(s: &mut weir_stream::Session) -> stream::Flow {
+    s.with_conf::<RealipLoc, _>(take_proxied);
+    stream::Flow::Declined
+}
+
+/// Takes the address that the PROXY protocol's header names.
+fn take_proxied<S: Session>(s: &mut S, conf: &RealipLoc) {
+    let trusted = conf.trusted();
+    let found = s.conn().proxied.borrow().as_ref().and_then(|p| {
+        let source = [p.source.as_bytes()];
+        let mut addr = forwarded(s.client(), &source, trusted, *conf.recursive)?;
+        addr.set_port(p.source_port);
+        Some(addr)
+    });
+    replace(s, found);
+}
+
+fn replace<S: Session>(s: &mut S, found: Option<SocketAddr>) {
+    let Some(addr) = found else { return };
+    let client = s.client();
+    s.set_client(ClientAddr::Ip(addr));
+    s.keep_state(Replaced(client));
 }
 
 fn is_trusted(client: &ClientAddr, trusted: &[From]) -> bool {
@@ -266,18 +306,18 @@ fn parse_addr(text: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(host, port as u16))
 }
 
-fn original(r: &mut Request) -> ClientAddr {
-    let replaced = r.kept::<Replaced>().map(|k| k.0);
-    replaced.unwrap_or(r.conn().client)
+fn original<S: Session>(s: &mut S) -> ClientAddr {
+    let replaced = s.kept::<Replaced>().map(|k| k.0);
+    replaced.unwrap_or(s.conn().client)
 }
 
-fn original_addr(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    original(r).write(out);
+fn original_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    original(s).write(out);
     true
 }
 
-fn original_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    if let Some(port) = original(r).port().filter(|p| *p > 0) {
+fn original_port<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    if let Some(port) = original(s).port().filter(|p| *p > 0) {
         fmt_u64(out, u64::from(port));
     }
     true

@@ -1,16 +1,20 @@
-//! `split_clients` (nginx's `ngx_http_split_clients_module`): shares of clients by a hash.
+//! `split_clients` (nginx's `ngx_http_split_clients_module` and `ngx_stream_…`): shares of clients by a hash.
 
+use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::Arc;
-
 use weir_base::units;
 use weir_core::eval::{guarded, with_value};
-use weir_http::module::{HttpModule, VarArg};
-use weir_http::vars::{define, template};
-use weir_http::Request;
+use weir_core::registry::{define, template};
+use weir_core::session::Part as _;
+use weir_core::variables::VarArg;
+use weir_core::Session;
+use weir_http::{HttpModule, Request};
 use weir_module::{
-    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
+    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Directive, Level, Row, SlotVtable,
 };
 use weir_script::template::Template;
+use weir_stream::StreamModule;
 
 #[derive(Default)]
 struct SplitMain {
@@ -36,21 +40,33 @@ struct Part {
 /// The whole, in hundredths of a percent.
 const WHOLE: u64 = 10_000;
 
-pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_split_clients_module",
-    rows: &[Row::block(
+/// The directive in the block of sessions `S`.
+struct Rows<S>(PhantomData<S>);
+
+impl<S: Session> Rows<S> {
+    const ROWS: &'static [Row] = &[Row::block(
         "split_clients",
-        Context::HTTP,
+        S::BLOCK,
         Arity::TWO,
         "A variable whose value is drawn by a hash of a string, in given shares.",
-        set_split,
-    )],
-    slots: &[SlotVtable::of::<SplitMain>()],
+        set_split::<S>,
+    )];
+}
+
+const SLOTS: &[SlotVtable] = &[SlotVtable::of::<SplitMain>()];
+
+pub const MODULE: HttpModule = HttpModule {
+    name: "ngx_http_split_clients_module",
+    rows: Rows::<Request>::ROWS,
+    slots: SLOTS,
     ..HttpModule::EMPTY
 };
 
-fn set_split(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let source = template(cf, d, 0)?;
+pub const STREAM: StreamModule =
+    StreamModule { rows: Rows::<weir_stream::Session>::ROWS, slots: SLOTS, ..StreamModule::EMPTY };
+
+fn set_split<S: Session>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let source = template::<S>(cf, d, 0)?;
     let mut parts = Vec::new();
     let (mut sum, mut last) = (0u64, 0u64);
     for entry in d.children() {
@@ -68,7 +84,7 @@ fn set_split(cf: &mut Cf, d: &Directive) -> ConfResult {
     let splits = &mut cf.get::<SplitMain>().splits;
     let number = splits.len();
     splits.push(Arc::new(Split { source, parts }));
-    define(cf, d, 1, value, number, true).map(|_| ())
+    define::<S>(cf, d, 1, value, number, true).map(|_| ())
 }
 
 /// Hundredths of a percent; none for `*`.
@@ -92,11 +108,11 @@ fn share(entry: &Directive) -> ConfResult<Option<u64>> {
     }
 }
 
-fn value(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
-    let gen = std::rc::Rc::clone(r.gen());
-    let split = &gen.shared.main.get::<SplitMain>().splits[arg.data];
-    guarded(r, &arg.name, |r| {
-        let hash = with_value(r, &split.source, |_, text| murmur2(text));
+fn value<S: Session>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+    let conf = Rc::clone(s.part());
+    let split = &conf.main().get::<SplitMain>().splits[arg.data];
+    guarded(s, &arg.name, |s| {
+        let hash = with_value(s, &split.source, |_, text| murmur2(text));
         let part = split.parts.iter().find(|p| p.below.is_none_or(|below| hash < below));
         if let Some(part) = part {
             out.extend_from_slice(&part.value);

@@ -7,6 +7,12 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use weir_http::buf::Data;
+use weir_module::{ArgsExt, Cf, ConfResult, Directive};
+
+/// The size of a table that sizes itself.
+pub fn set_size(_: &mut Cf, d: &Directive) -> ConfResult {
+    d.num(0).map(|_| ())
+}
 
 /// A buffer's bytes, read if they are in a file: for filters that look at the text.
 pub fn text_of(data: &Data) -> io::Result<Bytes> {

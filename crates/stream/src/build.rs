@@ -42,7 +42,8 @@ pub fn set_stream(
             match v.level {
                 Level::Global => (v.create)(&mut cf.levels.global),
                 Level::Main => (v.create)(&mut cf.levels.main),
-                Level::Server | Level::Location => (v.create)(&mut cf.levels.server),
+                Level::Server => (v.create)(&mut cf.levels.server),
+                Level::Location => (v.create)(&mut cf.levels.location),
             }
         }
     }
@@ -68,11 +69,14 @@ fn put_levels(cf: &mut Cf, levels: Levels) {
     cf.levels.location = levels.location;
 }
 
-/// `server { … }`
+/// `server { … }`. What modules keep by location in `http` is the server's here: the slots of both levels
+/// are joined.
 pub(crate) fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let outer = std::mem::take(&mut cf.levels.server);
+    let outer = take_levels(cf);
+    cf.levels.main = outer.main;
     let walked = cf.walk(Context::STREAM_SERVER, d.children());
-    let mut slots = std::mem::replace(&mut cf.levels.server, outer);
+    let mut slots = std::mem::replace(&mut cf.levels.server, outer.server);
+    slots.join(std::mem::replace(&mut cf.levels.location, outer.location));
     walked?;
     let core = slots.get_mut::<StreamSrv>();
     core.reached.close(d);
@@ -99,6 +103,7 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Option<Made>
 
 fn make(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Made> {
     let mut outer = std::mem::take(&mut cf.levels.server);
+    outer.join(std::mem::take(&mut cf.levels.location));
     let core = outer.get_mut::<StreamSrv>();
     if !core.error_log.is_set() {
         core.error_log.set(Arc::clone(error_log));
@@ -106,7 +111,8 @@ fn make(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Made> {
     let main = cf.get::<StreamMain>();
     let modules = main.modules;
     let mut servers = std::mem::take(&mut main.servers);
-    let mut heirs = Heirs::new(Level::Server, modules.iter().flat_map(|m| m.slots));
+    let mut heirs =
+        Heirs::new(&[Level::Server, Level::Location], modules.iter().flat_map(|m| m.slots));
     for slots in &mut servers {
         cf.go_on()?;
         let at = slots.get::<StreamSrv>().reached.at;

@@ -3,6 +3,7 @@
 use crate::generation::Stream;
 use crate::module::{Flow, Phase, Seen};
 use crate::{ssl, Session};
+use std::io::ErrorKind;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::{proxy_header, ConnError, Connection, Session as _};
@@ -119,6 +120,11 @@ async fn read_proxy_header(s: &mut Session) -> Result<(), u16> {
         Ok(()) => {}
         Err(proxy_header::Bad::Broken(text)) => {
             s.log_bytes(LogLevel::Error, &text);
+            return Err(BAD_REQUEST);
+        }
+        // nginx takes an end for a header that is broken.
+        Err(proxy_header::Bad::Ended(ConnError::Io(e))) if e.kind() == ErrorKind::UnexpectedEof => {
+            s.log(LogLevel::Error, "broken header: \"\"");
             return Err(BAD_REQUEST);
         }
         Err(proxy_header::Bad::Ended(e)) => {

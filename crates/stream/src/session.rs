@@ -5,6 +5,7 @@ use crate::generation::{ServerConf, Stream};
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::generation::{Generation, Virtual};
 use weir_core::logger::ErrorLog;
 use weir_core::registry::VarRegistry;
 use weir_core::session::Part;
@@ -12,7 +13,7 @@ use weir_core::timing::UpstreamState;
 use weir_core::values::Values;
 use weir_core::variables::VarDef;
 use weir_core::{ClientAddr, Connection};
-use weir_module::{Cf, Context, Slots};
+use weir_module::{Cf, ConfType, Context, Slots};
 use weir_runtime::clock;
 use weir_runtime::listen::ListenAddr;
 
@@ -46,12 +47,7 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(
-        conn: Rc<Connection>,
-        gen: Rc<Stream>,
-        server: usize,
-        passes: u32,
-    ) -> Session {
+    pub fn new(conn: Rc<Connection>, gen: Rc<Stream>, server: usize, passes: u32) -> Session {
         let server = Arc::clone(&gen.shared.servers[server]);
         Session {
             conn,
@@ -88,13 +84,6 @@ impl Session {
     /// Another server of the address, by its number.
     pub fn set_server(&mut self, id: usize) {
         self.server = Arc::clone(&self.gen.shared.servers[id]);
-    }
-
-    /// Another address than the connection's.
-    pub fn set_client(&mut self, client: ClientAddr) {
-        let mut text = Vec::new();
-        client.write(&mut text);
-        self.client = Some(Box::new((client, text)));
     }
 
     /// The server has sent its first byte, if that is not known yet.
@@ -136,6 +125,10 @@ impl Session {
 }
 
 impl Part<Session> for Stream {
+    fn core(&self) -> &Arc<Generation> {
+        &self.core
+    }
+
     fn main(&self) -> &Slots {
         &self.shared.main
     }
@@ -152,6 +145,7 @@ impl Part<Session> for Stream {
 impl weir_core::Session for Session {
     type Part = Stream;
     const BLOCK: Context = Context::STREAM;
+    const LEVELS: Context = Context::SS;
 
     fn registry(cf: &mut Cf) -> &mut VarRegistry<Session> {
         &mut cf.get::<StreamMain>().vars
@@ -173,6 +167,10 @@ impl weir_core::Session for Session {
         &self.conn
     }
 
+    fn base(&self) -> &Arc<Virtual> {
+        &self.server.base
+    }
+
     fn client(&self) -> ClientAddr {
         self.client.as_ref().map_or(self.conn.client, |c| c.0)
     }
@@ -182,6 +180,12 @@ impl weir_core::Session for Session {
             Some(c) => &c.1,
             None => self.conn.client_text(),
         }
+    }
+
+    fn set_client(&mut self, client: ClientAddr) {
+        let mut text = Vec::new();
+        client.write(&mut text);
+        self.client = Some(Box::new((client, text)));
     }
 
     fn error_log(&self) -> &ErrorLog {
@@ -201,6 +205,19 @@ impl weir_core::Session for Session {
         if let Some(more) = self.log_more {
             more(self, line);
         }
+    }
+
+    fn with_conf<T: ConfType, R>(&mut self, f: impl FnOnce(&mut Session, &T) -> R) -> R {
+        let server = Arc::clone(&self.server);
+        f(self, server.conf())
+    }
+
+    fn kept<T: Any>(&mut self) -> Option<&mut T> {
+        self.ctx()
+    }
+
+    fn keep_state<T: Any>(&mut self, value: T) {
+        self.set_ctx(value);
     }
 
     fn is_answered(&self) -> bool {

@@ -5,6 +5,7 @@ use crate::Session;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::tls::{self, client};
+use weir_core::unknown::regex_match;
 use weir_core::Session as _;
 use weir_tls::server::VerifyClient;
 
@@ -34,6 +35,24 @@ fn choose_server(s: &mut Session) {
     let id = s.conn().default_server(&s.gen().core);
     if id != s.server().id {
         s.set_server(id);
+    }
+    take_captures(s, id);
+}
+
+/// What an expression that has chosen the server captures.
+fn take_captures(s: &mut Session, id: usize) {
+    let (conn, gen) = (Rc::clone(s.conn()), Rc::clone(s.gen()));
+    let addr = conn.addr(&gen.core);
+    let Some(name) = conn.secure.get().and_then(|secure| secure.name.as_deref()) else { return };
+    let name = name.to_ascii_lowercase();
+    if addr.regexes.is_empty() || addr.names.get(&name).is_some() {
+        return;
+    }
+    for (regex, _, vars) in addr.regexes.iter().filter(|(_, server, _)| *server == id) {
+        // One that cannot tell is noted on the session.
+        if let Ok(true) | Err(_) = regex_match(s, regex, vars, &name) {
+            return;
+        }
     }
 }
 

@@ -6,7 +6,6 @@ use crate::module::StreamModule;
 use crate::Session;
 use weir_core::timing::UpstreamState;
 use weir_core::variables::Variable;
-use weir_core::zones::ZoneNames;
 use weir_module::{ConfResult, Context, SlotVtable};
 use weir_upstream::{Asks, Outer, Rows, Until, UpstreamMain, Variables};
 
@@ -38,7 +37,7 @@ static VARIABLES: &[Variable<Session>] = &[
 
 pub const MODULE: StreamModule = StreamModule {
     rows: Rows::<Session>::COMMON,
-    slots: &[SlotVtable::of::<UpstreamMain>(), SlotVtable::of::<ZoneNames>()],
+    slots: &[SlotVtable::of::<UpstreamMain>()],
     variables: VARIABLES,
     build: Some(build),
     start: Some(|gen, stream| weir_upstream::start(&stream.main, &gen.error_log)),

@@ -107,6 +107,8 @@ pub struct Settings {
     pub ticket_keys: Option<Arc<TicketKeys>>,
     pub session_timeout_secs: u64,
     pub early_data: bool,
+    /// The protocols that clients may choose from (ALPN), the first one first; HTTP's without a list.
+    pub alpn: Option<Vec<Vec<u8>>>,
     pub reject: bool,
     pub compress_certificates: bool,
 }
@@ -170,10 +172,14 @@ impl Server {
         if !s.compress_certificates {
             config.cert_compressors = Vec::new();
         }
-        config.alpn_protocols =
-            [&b"http/1.1"[..], b"http/1.0", b"http/0.9"].map(<[u8]>::to_vec).into();
+        let is_http = s.alpn.is_none();
+        config.alpn_protocols = s.alpn.unwrap_or_else(|| {
+            [&b"http/1.1"[..], b"http/1.0", b"http/0.9"].map(<[u8]>::to_vec).into()
+        });
         let mut http2 = config.clone();
-        http2.alpn_protocols.insert(0, b"h2".to_vec());
+        if is_http {
+            http2.alpn_protocols.insert(0, b"h2".to_vec());
+        }
         Ok(Server {
             http1: Arc::new(config),
             http2: Arc::new(http2),
@@ -188,6 +194,8 @@ impl Settings {
     fn context(&self) -> [u8; 32] {
         let mut all = ring::digest::Context::new(&ring::digest::SHA256);
         all.update(&[self.verify as u8]);
+        // Those of HTTP are its own.
+        all.update(if self.alpn.is_some() { b"stream" } else { b"" });
         if self.certificates.is_empty() {
             self.names.iter().for_each(|n| all.update(n));
         }

@@ -23,6 +23,7 @@ pub const MODULES: &[&HttpModule] = &[
     &gzip_ok::MODULE,
     &rewrite::MODULE,
     &ssl::MODULE,
+    &ssl::OF_HTTP,
     &realip::MODULE,
     &access::MODULE,
     &auth_basic::MODULE,
@@ -73,6 +74,15 @@ pub const MODULES: &[&HttpModule] = &[
 pub const STREAM: &[&StreamModule] = &[
     &weir_stream::core_rows::MODULE,
     &weir_stream::upstream::MODULE,
+    &log::STREAM,
+    &ssl::STREAM,
+    &ssl::OF_STREAM,
+    &realip::STREAM,
+    &limit_conn::STREAM,
+    &access::STREAM,
+    &geo::STREAM,
+    &map::STREAM,
+    &split_clients::STREAM,
     &weir_stream::set::MODULE,
     &weir_stream::preread::MODULE,
     // Content, of which a server has one.

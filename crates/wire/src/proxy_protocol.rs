@@ -73,10 +73,14 @@ fn parse_v1(buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
     }
     let buf_max = buf.get(..MAX_BYTES).unwrap_or(buf);
     let Some(lf) = memchr::memmem::find(buf_max, b"\r\n") else {
-        if buf.len() >= MAX_BYTES {
-            return Err(ProxyProtocolError::Broken);
-        }
-        return Ok(Parsed::NeedMore);
+        // What cannot become a header any more is not waited for.
+        let begun = buf.get(prefix.len()..).unwrap_or_default();
+        let may_be = |word: &[u8]| begun.iter().zip(word).all(|(a, b)| a == b);
+        let is_begun = [&b"TCP4 "[..], b"TCP6 ", b"UNKNOWN"].into_iter().any(may_be);
+        return match is_begun && buf.len() < MAX_BYTES {
+            true => Ok(Parsed::NeedMore),
+            false => Err(ProxyProtocolError::Broken),
+        };
     };
     let line = buf.get(prefix.len()..lf).ok_or(ProxyProtocolError::Broken)?;
     let len = lf + 2;
@@ -257,6 +261,7 @@ mod tests {
             &b"GET / HTTP/1.0\r\n"[..],
             b"PROXY TCP4 host 1.2.3.4 1 2\r\n",
             b"PROXY TCP5 1.1.1.1 1.2.3.4 1 2\r\n",
+            b"PROXY INVALID",
             b"PROXY TCP4 1.1.1.1 1.2.3.4 1 65536\r\n",
             b"PROXY TCP4 1.1.1.1 1.2.3.4 1\r\n",
             b"PROXY TCP4 1.1.1.1 1.2.3.4 1 2 3\r\n",

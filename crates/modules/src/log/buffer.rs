@@ -4,12 +4,11 @@ use std::cell::RefCell;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use super::format::Format;
+use super::format::{Format, Logged};
 use super::Sink;
 use flate2::write::GzEncoder;
 use flate2::Compression;
 use weir_base::units;
-use weir_http::Request;
 use weir_module::{ArgsExt, ConfResult, Directive};
 use weir_runtime::timer;
 
@@ -111,12 +110,12 @@ fn put(sink: &Sink, text: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Adds the request's line; writes what was gathered before it when it does not fit.
-pub fn append(r: &mut Request, sink: &Arc<Sink>, format: &Format) {
+/// Adds the session's line; writes what was gathered before it when it does not fit.
+pub fn append<S: Logged>(s: &mut S, sink: &Arc<Sink>, format: &Format) {
     // The buffer leaves its place while the line is made, for variables may run anything.
     let mut text = take(sink);
     let before = text.len();
-    format.write(r, &mut text);
+    format.write(s, &mut text);
     text.push(b'\n');
     let size = sink.buffering.map_or(0, |b| b.size_bytes) as usize;
     let mut written = Ok(());
@@ -131,8 +130,8 @@ pub fn append(r: &mut Request, sink: &Arc<Sink>, format: &Format) {
         }
     }
     give_back(sink, text);
-    super::report(r, &sink.health, &sink.file.path, written);
-    super::tell_loss(r, &sink.file);
+    super::report(s, &sink.health, &sink.file.path, written);
+    super::tell_loss(s, &sink.file);
 }
 
 fn take(sink: &Arc<Sink>) -> Vec<u8> {
@@ -175,7 +174,7 @@ fn flush_one(sink: &Arc<Sink>) {
     GATHERED.with_borrow_mut(|all| {
         if let Some(g) = all.iter_mut().find(|g| Arc::ptr_eq(&g.sink.file, &sink.file)) {
             g.armed = false;
-            // The next request's line reports a log that cannot be written.
+            // The next session's line reports a log that cannot be written.
             let _ = g.flush();
         }
     });

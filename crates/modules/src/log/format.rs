@@ -1,14 +1,10 @@
-//! A log format as operations. Hot: run once per request and log.
+//! A log format as operations. Hot: run once per session and log.
 
-use weir_base::bytes::fmt_u64;
 use weir_base::escape::{escape_json, escape_log};
-use weir_core::common::{push_msec, push_seconds, push_time_iso8601, push_time_local};
+use weir_core::common::{push_msec, push_time_iso8601, push_time_local};
 use weir_core::eval::with_scratch;
 use weir_core::Session;
-use weir_http::core_vars::shown_status;
-use weir_http::vars::registry;
-use weir_http::Request;
-use weir_module::{ArgsExt, Cf, ConfResult, Directive};
+use weir_module::{ArgsExt, Cf, ConfResult, Context, Directive};
 use weir_script::template::VarId;
 
 const COMBINED: &[u8] = b"$remote_addr - $remote_user [$time_local] \"$request\" $status \
@@ -28,39 +24,57 @@ enum Escape {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Op {
+pub enum Op {
     Text(Box<[u8]>),
-    Pipe,
     TimeLocal,
     TimeIso8601,
     Msec,
+    Own(Own),
+    Var(VarId),
+}
+
+/// What requests write without asking a variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Own {
+    Pipe,
     RequestTime,
     Status,
     BytesSent,
     BodyBytesSent,
     RequestLength,
-    Var(VarId),
 }
 
-/// Variables that have an operation of their own.
-fn own_op(name: &[u8]) -> Option<Op> {
+/// Sessions that have access logs.
+pub trait Logged: Session {
+    /// Where `access_log` stands.
+    const LOG_LEVELS: Context;
+    /// The defaults of `log_format` and `access_log`, as shown.
+    const DEFAULTS: (&'static str, &'static str);
+    /// The format of logs that name none.
+    const DEFAULT_FORMAT: Option<&'static [u8]>;
+
+    /// The operation that stands in the place of a variable.
+    fn own_op(name: &[u8]) -> Option<Own>;
+    fn write_own(&mut self, own: Own, out: &mut Vec<u8>);
+
+    /// Whether a log may be written whose name is made of what the client sends.
+    fn may_write_named(&mut self) -> bool;
+}
+
+/// Variables that all sessions have an operation for.
+fn common_op(name: &[u8]) -> Option<Op> {
     Some(match name {
-        b"pipe" => Op::Pipe,
         b"time_local" => Op::TimeLocal,
         b"time_iso8601" => Op::TimeIso8601,
         b"msec" => Op::Msec,
-        b"request_time" => Op::RequestTime,
-        b"status" => Op::Status,
-        b"bytes_sent" => Op::BytesSent,
-        b"body_bytes_sent" => Op::BodyBytesSent,
-        b"request_length" => Op::RequestLength,
         _ => return None,
     })
 }
 
 /// Appends a value escaped.
 type Append = fn(&mut Vec<u8>, &[u8]);
-type Resolve<'a> = &'a mut dyn FnMut(&[u8]) -> VarId;
+/// The operation for a variable.
+type Resolve<'a> = &'a mut dyn FnMut(&[u8]) -> Op;
 
 /// Appends one argument's operations; errors in nginx's words.
 fn compile(text: &[u8], resolve: Resolve<'_>, ops: &mut Vec<Op>) -> Result<(), String> {
@@ -84,22 +98,26 @@ fn compile(text: &[u8], resolve: Resolve<'_>, ops: &mut Vec<Op>) -> Result<(), S
         if name.is_empty() {
             return Err(format!("invalid parameter \"{}\"", String::from_utf8_lossy(rest)));
         }
-        ops.push(own_op(name).unwrap_or_else(|| Op::Var(resolve(name))));
+        ops.push(common_op(name).unwrap_or_else(|| resolve(name)));
         rest = &named[len + usize::from(bracketed.is_some())..];
     }
     Ok(())
 }
 
+fn op<S: Logged>(cf: &mut Cf, name: &[u8]) -> Op {
+    S::own_op(name).map_or_else(|| Op::Var(S::registry(cf).number(name)), Op::Own)
+}
+
 impl Format {
-    pub fn combined(resolve: Resolve<'_>) -> Format {
+    pub fn combined<S: Logged>(cf: &mut Cf) -> Format {
         let mut ops = Vec::new();
-        let compiled = compile(COMBINED, resolve, &mut ops);
+        let compiled = compile(COMBINED, &mut |name| op::<S>(cf, name), &mut ops);
         debug_assert_eq!(compiled, Ok(()));
         Format { name: b"combined".to_vec(), ops, escape: Escape::Default }
     }
 
     /// `log_format name [escape=…] strings…`
-    pub fn read(cf: &mut Cf, d: &Directive) -> ConfResult<Format> {
+    pub fn read<S: Logged>(cf: &mut Cf, d: &Directive) -> ConfResult<Format> {
         let mut escape = Escape::Default;
         let mut first = 1;
         if let Some(how) = d.keyed(1, "escape") {
@@ -116,35 +134,30 @@ impl Format {
         }
         let mut ops = Vec::new();
         for i in first..d.args.len() {
-            let vars = registry(cf);
-            compile(d.arg(i), &mut |name| vars.number(name), &mut ops).map_err(|e| d.bad(i, e))?;
+            let compiled = compile(d.arg(i), &mut |name| op::<S>(cf, name), &mut ops);
+            compiled.map_err(|e| d.bad(i, e))?;
         }
         Ok(Format { name: d.arg(0).to_vec(), ops, escape })
     }
 
     /// Appends the line, without its end.
-    pub fn write(&self, r: &mut Request, out: &mut Vec<u8>) {
+    pub fn write<S: Logged>(&self, s: &mut S, out: &mut Vec<u8>) {
         for op in &self.ops {
             match op {
                 Op::Text(text) => out.extend_from_slice(text),
-                Op::Var(id) => self.write_var(r, *id, out),
-                Op::Pipe => out.push(if r.pipelined { b'p' } else { b'.' }),
+                Op::Var(id) => self.write_var(s, *id, out),
                 Op::TimeLocal => push_time_local(out),
                 Op::TimeIso8601 => push_time_iso8601(out),
                 Op::Msec => push_msec(out),
-                Op::RequestTime => push_seconds(out, r.elapsed_ms()),
-                Op::Status => push_status(out, shown_status(r)),
-                Op::BytesSent => fmt_u64(out, r.bytes_sent()),
-                Op::BodyBytesSent => fmt_u64(out, r.body_bytes_sent()),
-                Op::RequestLength => fmt_u64(out, r.received),
+                Op::Own(own) => s.write_own(*own, out),
             }
         }
     }
 
     /// Most values need no escaping and stay where the variable wrote them.
-    fn write_var(&self, r: &mut Request, id: VarId, out: &mut Vec<u8>) {
+    fn write_var<S: Logged>(&self, s: &mut S, id: VarId, out: &mut Vec<u8>) {
         let start = out.len();
-        if !r.var(id, out) {
+        if !s.var(id, out) {
             out.truncate(start);
             if self.escape == Escape::Default {
                 out.push(b'-');
@@ -175,18 +188,13 @@ fn needs_json_escape(b: u8) -> bool {
     b < 0x20 || b == b'"' || b == b'\\'
 }
 
-fn push_status(out: &mut Vec<u8>, status: u16) {
-    let digit = |n: u16| b'0' + (n % 10) as u8;
-    out.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status)]);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn ops(text: &str) -> Result<Vec<Op>, String> {
         let mut ops = Vec::new();
-        compile(text.as_bytes(), &mut |name| VarId(name.len() as u32), &mut ops)?;
+        compile(text.as_bytes(), &mut |name| Op::Var(VarId(name.len() as u32)), &mut ops)?;
         Ok(ops)
     }
 
@@ -201,7 +209,7 @@ mod tests {
                 text("] \""),
                 Op::Var(VarId(3)),
                 text("\" "),
-                Op::Status,
+                Op::Var(VarId(6)),
                 text("x"),
                 Op::Msec,
             ])

@@ -3,6 +3,7 @@
 use super::certs;
 use super::conf::{Builtin, SslMain, SslSrv};
 use super::ocsp::{check, Mode, Responder};
+use super::sessions::Secured;
 use super::stapling::{self, Fetched};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,8 +12,6 @@ use weir_core::tls::client::{CheckStatus, Clients};
 use weir_core::tls::files::reader;
 use weir_core::tls::words::refusal;
 use weir_core::tls::Tls;
-use weir_http::build::Build;
-use weir_http::conf::CoreSrv;
 use weir_module::{Cf, ConfResult, Diagnostic, Slots};
 use weir_runtime::listen::ListenAddr;
 use weir_tls::judge::Judge;
@@ -35,47 +34,49 @@ fn emerg(text: impl Into<String>) -> Diagnostic {
     Diagnostic::emerg(text.into())
 }
 
-pub fn build(b: &mut Build) -> ConfResult {
-    b.main.get_mut::<SslMain>().prefix = b.cf.conf_prefix.clone();
+pub fn build<S: Secured>(cf: &mut Cf, main: &mut Slots, servers: &mut [Slots]) -> ConfResult {
+    main.get_mut::<SslMain>().prefix = cf.conf_prefix.clone();
     let mut pairs = Pairs::new();
-    let secure = secure_addresses(b.servers);
+    let secure = secure_addresses::<S>(servers);
     // Servers that say nothing of their own on TLS have one slot, and what is made of it, together.
     let mut made: HashMap<*const SslSrv, Option<Tls>> = HashMap::new();
-    for slots in b.servers.iter_mut() {
+    for slots in servers.iter_mut() {
         let conf = slots.get::<SslSrv>();
         let tls = match made.get(&std::ptr::from_ref(conf)) {
             Some(tls) => tls.clone(),
             None => {
                 let mut staples = Vec::new();
-                let tls = server(b.cf, conf, &mut pairs, &mut staples)?;
+                let tls = server::<S>(cf, conf, &mut pairs, &mut staples)?;
                 // Set here alone.
                 let _ = conf.staples.set(staples);
                 made.insert(conf, tls.clone());
                 tls
             }
         };
-        let clients = clients(b.cf, slots, &secure)?;
+        let clients = clients::<S>(cf, slots, &secure)?;
         if conf.client_responder.get().is_none() {
             let _ = conf.client_responder.set(client_responder(conf)?);
         }
         let verify = *conf.verify;
-        let base = &mut slots.get_mut::<CoreSrv>().base;
+        let handshake_timeout_ms = *conf.handshake_timeout;
+        let base = S::base_of(slots);
+        base.handshake_timeout_ms = handshake_timeout_ms;
         base.tls = tls;
         base.verify_client = verify;
         base.clients = clients;
     }
-    check_listens(b.servers)
+    check_listens::<S>(servers)
 }
 
 /// The addresses where TLS is listened for.
-fn secure_addresses(servers: &[Slots]) -> HashSet<ListenAddr> {
-    let all = servers.iter().flat_map(|s| &s.get::<CoreSrv>().reached.listens);
+fn secure_addresses<S: Secured>(servers: &[Slots]) -> HashSet<ListenAddr> {
+    let all = servers.iter().flat_map(|s| &S::reached(s).listens);
     all.filter(|l| l.ssl).map(|l| l.addr.clone()).collect()
 }
 
 /// How clients' certificates are judged. A server without certificates of its own, for which the
 /// default server does the handshake, judges by what it says itself, if it says whom to trust.
-fn clients(
+fn clients<S: Secured>(
     cf: &mut Cf,
     slots: &Slots,
     secure: &HashSet<ListenAddr>,
@@ -84,7 +85,7 @@ fn clients(
     let is_alone = !conf.certificates.is_empty() || *conf.reject_handshake;
     let names_authorities =
         !conf.client_certificate.is_empty() || !conf.trusted_certificate.is_empty();
-    let listens = &slots.get::<CoreSrv>().reached.listens;
+    let listens = &S::reached(slots).listens;
     let is_reached = listens.iter().any(|l| secure.contains(&l.addr));
     if *conf.verify == VerifyClient::Off || !(is_alone || is_reached && names_authorities) {
         return Ok(None);
@@ -109,7 +110,7 @@ fn client_responder(conf: &SslSrv) -> ConfResult<Option<Responder>> {
     Ok(Some(responder))
 }
 
-fn server(
+fn server<S: Secured>(
     cf: &mut Cf,
     conf: &SslSrv,
     pairs: &mut Pairs,
@@ -156,13 +157,14 @@ fn server(
         ticket_keys: ticket_keys(cf, conf)?,
         session_timeout_secs: *conf.session_timeout,
         early_data: *conf.early_data,
+        alpn: S::alpn(conf),
         reject: *conf.reject_handshake,
         compress_certificates: *conf.compression,
     };
     let server = Arc::new(Server::new(settings).map_err(emerg)?);
     Ok(Some(Tls {
         server,
-        find: has_variables.then_some(certs::find as weir_core::tls::FindCertificates),
+        find: has_variables.then_some(certs::find::<S> as weir_core::tls::FindCertificates),
     }))
 }
 
@@ -300,11 +302,11 @@ fn ticket_keys(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Option<Arc<TicketKeys>>
 }
 
 /// Where TLS is listened for, there is a certificate.
-fn check_listens(servers: &[Slots]) -> ConfResult {
+fn check_listens<S: Secured>(servers: &[Slots]) -> ConfResult {
     let mut by_addr: HashMap<&ListenAddr, Vec<(usize, &Listen)>> = HashMap::new();
     let (mut secure, mut seen) = (Vec::new(), HashSet::new());
     for (i, s) in servers.iter().enumerate() {
-        for l in &s.get::<CoreSrv>().reached.listens {
+        for l in &S::reached(s).listens {
             by_addr.entry(&l.addr).or_default().push((i, l));
             secure.extend((l.ssl && seen.insert(&l.addr)).then_some(&l.addr));
         }
@@ -327,7 +329,7 @@ fn check_listens(servers: &[Slots]) -> ConfResult {
         if let Some(at) = missing {
             let text = "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive";
             let e = emerg(text);
-            return Err(match servers[at].get::<CoreSrv>().reached.at {
+            return Err(match S::reached(&servers[at]).at {
                 Some(at) => e.at(at),
                 None => e,
             });

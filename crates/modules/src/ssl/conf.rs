@@ -49,6 +49,9 @@ pub struct SslSrv {
     pub session_tickets: Val<bool>,
     pub ticket_keys: Val<Vec<Vec<u8>>>,
     pub early_data: Val<bool>,
+    /// Of `stream`: the protocols that clients may choose from, and the longest time for a handshake.
+    pub alpn: Val<Vec<Vec<u8>>>,
+    pub handshake_timeout: Val<u64>,
     pub reject_handshake: Val<bool>,
     pub compression: Val<bool>,
     pub ocsp: Val<Mode>,
@@ -95,6 +98,8 @@ impl ConfType for SslSrv {
             session_tickets = true,
             ticket_keys = Vec::new(),
             early_data = false,
+            alpn = Vec::new(),
+            handshake_timeout = 60_000,
             reject_handshake = false,
             compression = false,
             ocsp = Mode::Off,
@@ -109,7 +114,7 @@ impl ConfType for SslSrv {
     }
 }
 
-/// `http` level: where relative names start.
+/// `http` or `stream` level: where relative names start.
 #[derive(Default)]
 pub struct SslMain {
     pub prefix: std::path::PathBuf,

@@ -1,4 +1,4 @@
-//! TLS for clients: nginx's `ngx_http_ssl_module`, on rustls.
+//! TLS for clients: nginx's `ngx_http_ssl_module` and `ngx_stream_ssl_module`, on rustls.
 //!
 //! Certificates and keys are read when the configuration is built, by the process that has the
 //! rights (the master), and go to the serving process with the text; only names with variables are
@@ -13,19 +13,42 @@ mod certs;
 mod conf;
 mod ocsp;
 mod rows;
+mod sessions;
 mod stapling;
 mod vars;
 
 use conf::{SslMain, SslSrv};
+use rows::Rows;
+use vars::Of;
 use weir_http::module::HttpModule;
+use weir_http::Request;
 use weir_module::SlotVtable;
+use weir_stream::{Session, StreamModule};
+
+const SLOTS: &[SlotVtable] = &[SlotVtable::of::<SslMain>(), SlotVtable::of::<SslSrv>()];
 
 pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_ssl_module",
-    rows: rows::ROWS,
-    slots: &[SlotVtable::of::<SslMain>(), SlotVtable::of::<SslSrv>()],
-    variables: vars::VARIABLES,
-    build: Some(build::build),
-    start: Some(stapling::start),
+    rows: Rows::<Request>::ROWS,
+    slots: SLOTS,
+    variables: Of::<Request>::VARIABLES,
+    build: Some(|b| build::build::<Request>(b.cf, b.main, b.servers)),
+    start: Some(|gen, http| stapling::start(gen, http.servers.iter().map(|s| &s.base))),
     ..HttpModule::EMPTY
 };
+
+/// What `stream` has not.
+pub const OF_HTTP: HttpModule =
+    HttpModule { rows: rows::OF_HTTP, variables: Of::<Request>::OF_REQUESTS, ..HttpModule::EMPTY };
+
+pub const STREAM: StreamModule = StreamModule {
+    rows: Rows::<Session>::ROWS,
+    slots: SLOTS,
+    variables: Of::<Session>::VARIABLES,
+    build: Some(|b| build::build::<Session>(b.cf, b.main, b.servers)),
+    start: Some(|gen, stream| stapling::start(gen, stream.servers.iter().map(|s| &s.base))),
+    ..StreamModule::EMPTY
+};
+
+/// What `http` has not.
+pub const OF_STREAM: StreamModule = StreamModule { rows: rows::OF_STREAM, ..StreamModule::EMPTY };

@@ -8,9 +8,8 @@
 use super::conf::SslSrv;
 use super::ocsp::{ask, Responder};
 use std::sync::Arc;
-use weir_core::generation::Generation;
+use weir_core::generation::{Generation, Virtual};
 use weir_core::logger::{ErrorLog, LogLevel};
-use weir_http::generation::HttpConf;
 use weir_module::{Cf, ConfResult, Diagnostic};
 use weir_resolve::Resolver;
 use weir_runtime::clock;
@@ -100,8 +99,8 @@ fn prepare(
 }
 
 /// The generation is about to be served: answers are fetched from now on.
-pub fn start(gen: &Arc<Generation>, http: &HttpConf) {
-    for server in http.servers.iter().map(|s| &s.base) {
+pub fn start<'a>(gen: &Arc<Generation>, servers: impl Iterator<Item = &'a Arc<Virtual>>) {
+    for server in servers {
         for fetched in server.conf::<SslSrv>().staples.get().into_iter().flatten() {
             let resolver = server.resolver.clone();
             let job = Arc::new(Job {

@@ -1,0 +1,132 @@
+//! TLS in `stream`: the same directives and variables as in `http`, and two of its own.
+
+use weir_tests::tls::{self, Authority, Tls};
+use weir_tests::{run_cli, Server, Setup};
+
+/// What the server of a port says to a client behind its handshake; nothing if it is refused.
+fn said(client: &Tls, server: &Server, n: usize, name: &str) -> String {
+    match client.connect(server.port(n), name) {
+        Ok(mut conn) => String::from_utf8_lossy(&conn.read_to_end()).into_owned(),
+        Err(_) => String::new(),
+    }
+}
+
+fn setup(conf: &str) -> (Setup, Authority) {
+    let authority = Authority::new("root");
+    let own = tls::self_signed("localhost");
+    let conf = format!(
+        "events {{}} stream {{ error_log %%DIR%%/error.log info;
+            ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key; {conf} }}"
+    );
+    let setup = Setup::new(&conf)
+        .file("a.crt", own.cert)
+        .file("a.key", own.key)
+        .file("root.crt", &authority.cert);
+    (setup, authority)
+}
+
+#[test]
+fn clients_are_verified() {
+    let (setup, authority) = setup(
+        "ssl_client_certificate %%DIR%%/root.crt;
+         server { listen 127.0.0.1:%%PORT_0%% ssl; ssl_verify_client on;
+            return $ssl_client_verify:$ssl_client_s_dn:$ssl_protocol:$ssl_server_name; }
+         server { listen 127.0.0.1:%%PORT_1%% ssl; ssl_verify_client optional;
+            return $ssl_client_verify; }",
+    );
+    let server = setup.start();
+    let good = Tls::showing(Some(&authority.issue("client")));
+    assert_eq!(said(&good, &server, 0, "localhost"), "SUCCESS:CN=client:TLSv1.3:localhost");
+    assert_eq!(said(&good, &server, 1, "localhost"), "SUCCESS");
+    let none = Tls::default();
+    assert_eq!(said(&none, &server, 0, "localhost"), "");
+    assert_eq!(said(&none, &server, 1, "localhost"), "NONE");
+    let strange = Tls::showing(Some(&tls::self_signed("stranger")));
+    assert_eq!(said(&strange, &server, 0, "localhost"), "");
+    assert_eq!(said(&strange, &server, 1, "localhost"), "");
+    server.expect_error("client sent no required SSL certificate");
+    server.expect_error("client SSL certificate verify error");
+}
+
+#[test]
+fn names_choose_certificates_and_protocols() {
+    let (setup, authority) = setup(
+        "map $ssl_server_name $file { default a; other.test b; }
+         server { listen 127.0.0.1:%%PORT_0%% ssl; ssl_alpn first second;
+            return $ssl_alpn_protocol; }
+         server { listen 127.0.0.1:%%PORT_1%% ssl; return $file;
+            ssl_certificate %%DIR%%/$file.crt; ssl_certificate_key %%DIR%%/$file.key; }
+         server { listen 127.0.0.1:%%PORT_2%% ssl; ssl_reject_handshake on; return no; }
+         server { listen 127.0.0.1:%%PORT_2%% ssl; server_name yes.test; return yes; }",
+    );
+    let other = authority.issue("other.test");
+    let server = setup.file("b.crt", &other.cert).file("b.key", &other.key).start();
+    let offering = |list: &[&str]| Tls::default().offering(list);
+    assert_eq!(said(&offering(&["second", "first"]), &server, 0, "localhost"), "first");
+    assert_eq!(said(&offering(&["third"]), &server, 0, "localhost"), "");
+    assert_eq!(said(&offering(&[]), &server, 0, "localhost"), "");
+    assert_eq!(said(&offering(&["any"]), &server, 1, "localhost"), "a");
+    let conn = Tls::default().connect(server.port(1), "other.test").expect("a handshake");
+    assert!(conn.shows(&other));
+    assert_eq!(said(&Tls::default(), &server, 2, "localhost"), "");
+    assert_eq!(said(&Tls::default(), &server, 2, "yes.test"), "yes");
+}
+
+#[test]
+fn sessions_are_resumed() {
+    let (setup, _) = setup(
+        "ssl_session_cache shared:one:1m;
+         server { listen 127.0.0.1:%%PORT_0%% ssl; return $ssl_session_reused; }",
+    );
+    let server = setup.start();
+    let client = Tls::default();
+    assert_eq!(said(&client, &server, 0, "localhost"), ".");
+    assert_eq!(said(&client, &server, 0, "localhost"), "r");
+}
+
+#[test]
+fn a_handshake_has_its_time() {
+    let (setup, _) = setup(
+        "ssl_handshake_timeout 300ms;
+         server { listen 127.0.0.1:%%PORT_0%% ssl; return a; }",
+    );
+    let server = setup.start();
+    assert!(server.on(0).connect().is_closed());
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let server = "server { listen 127.0.0.1:1 ssl; return a; }";
+    for (conf, error) in [
+        (
+            format!("stream {{ {server} }}"),
+            "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive",
+        ),
+        ("stream { ssl_alpn a; ssl_alpn b; }".into(), "\"ssl_alpn\" directive is duplicate"),
+        (
+            "stream { ssl_early_data on; }".into(),
+            "\"ssl_early_data\" directive is not allowed here",
+        ),
+        ("http { ssl_alpn a; }".into(), "\"ssl_alpn\" directive is not allowed here"),
+        (
+            "http { ssl_session_cache shared:s:1m; } stream { ssl_session_cache shared:s:1m; }"
+                .into(),
+            "the shared memory zone \"s\" is already declared for a different use",
+        ),
+    ] {
+        let out = run_cli(&["-t"], &format!("events {{}} {conf}"));
+        assert!(out.stderr.contains(error), "{conf}: {}", out.stderr);
+    }
+}
+
+#[test]
+fn expressions_choose_servers_and_capture() {
+    let (setup, _) = setup(
+        "server { listen 127.0.0.1:%%PORT_0%% ssl; return default; }
+         server { listen 127.0.0.1:%%PORT_0%% ssl; server_name ~^(?<first>.+)\\.test$;
+            return $first; }",
+    );
+    let server = setup.start();
+    assert_eq!(said(&Tls::default(), &server, 0, "Some.test"), "some");
+    assert_eq!(said(&Tls::default(), &server, 0, "other.name"), "default");
+}
