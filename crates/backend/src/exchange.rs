@@ -64,7 +64,7 @@ pub(crate) async fn run(r: &mut Request, sent: &Sent<'_>, link: &mut Link) -> Re
         h2: link.h2.is_some(),
         unsendable: None,
     };
-    link.decoder = family.ways.wrapping.map(|make| Decoder::new(make(r, &request)));
+    link.decoder = family.ways.wrapping.map(|make| Box::new(Decoder::new(make(r, &request))));
     talk.begin(r, link, &request);
     let result = talk.run(r, link, &mut reply).await;
     r.exchange.request = request;

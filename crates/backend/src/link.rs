@@ -22,8 +22,9 @@ pub(crate) struct Link {
     base: Box<Base>,
     /// It speaks HTTP/2.
     pub h2: Option<Box<H2>>,
-    /// Takes the current answer out of what it comes in.
-    pub decoder: Option<Decoder>,
+    /// Takes the current answer out of what it comes in. Boxed, because links are moved by value, and
+    /// what has more than 128 bytes is moved by a call.
+    pub decoder: Option<Box<Decoder>>,
 }
 
 impl Deref for Link {
