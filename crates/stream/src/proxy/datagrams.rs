@@ -200,11 +200,11 @@ impl Relay<'_> {
     /// Moves what can be moved; whether anything was.
     fn move_both(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         // Its errors are told of by what is read, before anything more is sent there.
-        let down = self.from_server(cx)?;
-        Ok(self.from_client(cx)? || down)
+        let down = self.pass_down(cx)?;
+        Ok(self.pass_up(cx)? || down)
     }
 
-    fn from_client(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+    fn pass_up(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let mut moved = false;
         loop {
             if let Some(data) = &self.rest[CLIENT] {
@@ -231,7 +231,7 @@ impl Relay<'_> {
         }
     }
 
-    fn from_server(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+    fn pass_down(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
         let mut buf = SHARED.take();
         let moved = self.answer_all(cx, &mut buf);
         SHARED.set(buf);
@@ -312,9 +312,8 @@ impl Relay<'_> {
 
     /// What was read is paid for with a pause.
     fn pace(&mut self, from: usize, bytes: usize) {
-        let rate = self.how.rates[from];
-        if rate > 0 {
-            self.paced_until_ms[from] = clock::mono_ms() + bytes as u64 * 1000 / rate;
+        if let Some(pause_ms) = (bytes as u64 * 1000).checked_div(self.how.rates[from]) {
+            self.paced_until_ms[from] = clock::mono_ms() + pause_ms;
         }
     }
 
