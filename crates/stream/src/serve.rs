@@ -3,8 +3,10 @@
 use crate::generation::Stream;
 use crate::module::{Flow, Phase, Seen};
 use crate::{ssl, Session};
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::rc::Rc;
+use std::task::Poll;
 use weir_core::logger::LogLevel;
 use weir_core::{proxy_header, ConnError, Connection, Session as _};
 use weir_runtime::clock;
@@ -35,6 +37,11 @@ pub async fn serve(conn: Rc<Connection>, passes: u32) -> bool {
             conn.local.set(Some(addr));
         }
         return true;
+    }
+    if s.peeks {
+        // What is left in the socket would turn its end into a reset.
+        let room = *s.server().core.preread_buffer_size as usize;
+        conn.try_read(&mut s.buf, room);
     }
     s.end(status);
     let server = std::sync::Arc::clone(s.server());
@@ -147,7 +154,8 @@ pub(crate) fn log_end(s: &Session, e: &ConnError) {
     }
 }
 
-/// Reads the first bytes for those who want to look at them.
+/// Lets those see the first bytes who want to look at them. They stay in the socket where they can, so
+/// that another may have the whole connection (`pass`).
 async fn preread(s: &mut Session) -> Result<(), u16> {
     let server = std::sync::Arc::clone(s.server());
     // As in nginx, nobody looks into datagrams.
@@ -158,19 +166,23 @@ async fn preread(s: &mut Session) -> Result<(), u16> {
     let conn = Rc::clone(s.conn());
     let deadline = clock::mono_ms() + *server.core.preread_timeout;
     let room = *server.core.preread_buffer_size as usize;
+    s.peeks = s.buf.is_empty() && !conn.stream.is_tls();
     for prereader in &server.prereaders {
         while s.buf.is_empty() || (prereader.look)(s) == Seen::More {
             if s.buf.len() >= room {
                 s.log(LogLevel::Error, "preread buffer full");
                 return Err(BAD_REQUEST);
             }
-            let left = room - s.buf.len();
             let mut buf = std::mem::take(&mut s.buf);
-            let got = conn.read(&mut buf, left, deadline).await;
+            let left = room - buf.len();
+            let got = match s.peeks {
+                true => peek(&conn, &mut buf, room, deadline).await,
+                false => conn.read(&mut buf, left, deadline).await,
+            };
             s.buf = buf;
             match got {
                 Ok(0) => return Err(OK),
-                Ok(n) => s.received += n as u64,
+                Ok(n) => s.received += if s.peeks { 0 } else { n as u64 },
                 // nginx goes on without a word: the client has said what it wanted to.
                 Err(ConnError::Timeout) => return Err(OK),
                 Err(e) => {
@@ -183,5 +195,38 @@ async fn preread(s: &mut Session) -> Result<(), u16> {
             return Err(ERROR);
         }
     }
+    if s.peeks {
+        s.buf = Vec::new();
+    }
     Ok(())
+}
+
+/// Waits for more than the buffer has, and shows all of it anew; 0: no more will come.
+async fn peek(
+    conn: &Connection,
+    buf: &mut Vec<u8>,
+    room: usize,
+    deadline: u64,
+) -> Result<usize, ConnError> {
+    let before = buf.len();
+    let socket = conn.stream.socket();
+    poll_fn(|cx| loop {
+        match conn.stream.poll_readable(cx) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(e)) => return Poll::Ready(Err(ConnError::Io(e))),
+            Poll::Pending => {
+                return conn.poll_timeout(cx, deadline).map(|()| Err(ConnError::Timeout));
+            }
+        }
+        buf.clear();
+        match socket.peek_into(buf, room) {
+            Ok(n) if n > before => return Poll::Ready(Ok(n - before)),
+            Ok(_) if socket.has_ended() => return Poll::Ready(Ok(0)),
+            Err(e) if e.kind() != ErrorKind::WouldBlock => {
+                return Poll::Ready(Err(ConnError::Io(e)));
+            }
+            _ => conn.stream.not_readable(cx),
+        }
+    })
+    .await
 }

@@ -27,6 +27,8 @@ pub struct Session {
     ctx: Vec<Box<dyn Any>>,
     /// What was read and is not yet passed on.
     pub buf: Vec<u8>,
+    /// The first bytes were looked at and not taken.
+    pub(crate) peeks: bool,
     /// 0 until it ends.
     pub status: u16,
     /// What is being done, for the error log: `connecting to upstream`.
@@ -57,6 +59,7 @@ impl Session {
             client: None,
             ctx: Vec::new(),
             buf: Vec::new(),
+            peeks: false,
             status: 0,
             doing: "initializing session",
             log_more: None,

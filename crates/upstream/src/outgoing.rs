@@ -35,8 +35,6 @@ pub struct Outgoing {
     pub cache: Val<Option<CacheRule>>,
     pub passwords: Val<Arc<Vec<Vec<u8>>>>,
     pub commands: Val<Vec<(String, String)>>,
-    /// What is offered by ALPN.
-    pub alpn: Val<Vec<Vec<u8>>>,
     pub key_log: Val<Option<PathBuf>>,
     loaded: Arc<Loaded>,
     /// Made when the configuration is built, where it is used.
@@ -68,7 +66,6 @@ impl Outgoing {
             cache = None,
             passwords = Arc::default(),
             commands = Vec::new(),
-            alpn = Vec::new(),
             key_log = None,
         );
     }
@@ -141,7 +138,7 @@ impl Outgoing {
             session_reuse: *self.session_reuse,
             server_name: *self.server_name,
             key_log,
-            alpn: if h2 { vec![b"h2".to_vec()] } else { Vec::clone(&self.alpn) },
+            h2,
         };
         let made = Made {
             tls: Arc::new(ClientTls::new(settings).map_err(fail)?),

@@ -42,8 +42,8 @@ pub struct Settings {
     pub server_name: bool,
     /// Where the sessions' secrets are written.
     pub key_log: Option<Arc<dyn KeyLog>>,
-    /// The protocols that are offered, by ALPN.
-    pub alpn: Vec<Vec<u8>>,
+    /// HTTP/2 is offered, by ALPN.
+    pub h2: bool,
 }
 
 /// The TLS of a location's connections to servers.
@@ -67,6 +67,8 @@ pub struct Wanted {
     pub certificate: Option<Arc<CertifiedKey>>,
     /// Connections are used again only by requests that want the same.
     pub mark: u64,
+    /// What is offered by ALPN, where that is the session's own choice.
+    pub alpn: Vec<Vec<u8>>,
 }
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -123,7 +125,9 @@ impl ClientTls {
         if let Some(log) = s.key_log {
             config.key_log = log;
         }
-        config.alpn_protocols = s.alpn;
+        if s.h2 {
+            config.alpn_protocols = vec![b"h2".to_vec()];
+        }
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         Ok(ClientTls { number, config: Arc::new(config), verify: s.verify, trust: s.trust })
     }
@@ -141,7 +145,7 @@ impl Wanted {
     /// `own` is a certificate of this request's own, by the names of its files.
     pub fn new(tls: Arc<ClientTls>, name: Vec<u8>, own: Option<Own>) -> Wanted {
         let mark = mark(tls.number, &name, own.as_ref().map(|o| &o.files));
-        Wanted { tls, name, certificate: own.and_then(|o| o.pair), mark }
+        Wanted { tls, name, certificate: own.and_then(|o| o.pair), mark, alpn: Vec::new() }
     }
 
     /// A session that is to begin.
@@ -160,6 +164,11 @@ impl Wanted {
                 ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into())
             }
         };
+        if !self.alpn.is_empty() {
+            let mut own = ClientConfig::clone(&config);
+            own.alpn_protocols.clone_from(&self.alpn);
+            config = Arc::new(own);
+        }
         if let Some(pair) = &self.certificate {
             let mut own = ClientConfig::clone(&config);
             own.client_auth_cert_resolver = Arc::new(Shown(Arc::clone(pair)));
@@ -255,7 +264,7 @@ mod tests {
             session_reuse: true,
             server_name: true,
             key_log: None,
-            alpn: Vec::new(),
+            h2: false,
         };
         Arc::new(ClientTls::new(settings).unwrap())
     }

@@ -227,14 +227,19 @@ impl Stream {
 
     /// The same, once, without waiting.
     pub fn try_read(&self, buf: &mut Vec<u8>, room: usize) -> io::Result<usize> {
+        self.receive(buf, room, 0)
+    }
+
+    #[inline]
+    fn receive(&self, buf: &mut Vec<u8>, room: usize, flags: libc::c_int) -> io::Result<usize> {
+        let flags = flags | libc::MSG_DONTWAIT;
         buf.reserve(room);
         let start = buf.len();
         loop {
             // SAFETY: `reserve` left at least `room` bytes behind `start`; the kernel writes at
             // most `room` bytes there.
-            let n = unsafe {
-                libc::recv(self.fd(), buf.as_mut_ptr().add(start).cast(), room, libc::MSG_DONTWAIT)
-            };
+            let n =
+                unsafe { libc::recv(self.fd(), buf.as_mut_ptr().add(start).cast(), room, flags) };
             if n >= 0 {
                 // SAFETY: the kernel has written `n` bytes behind `start`.
                 unsafe { buf.set_len(start + n as usize) };
@@ -267,6 +272,18 @@ impl Stream {
         } else {
             Ok(n as usize)
         }
+    }
+
+    /// What waits to be read, into the buffer's spare room and without taking it: at most `room` bytes.
+    pub fn peek_into(&self, buf: &mut Vec<u8>, room: usize) -> io::Result<usize> {
+        self.receive(buf, room, libc::MSG_PEEK)
+    }
+
+    /// Whether the other side sends no more, which what it has sent may hide.
+    pub fn has_ended(&self) -> bool {
+        let mut ask = libc::pollfd { fd: self.fd(), events: libc::POLLRDHUP, revents: 0 };
+        // SAFETY: one valid entry, and no waiting.
+        unsafe { libc::poll(&mut ask, 1, 0) != 0 }
     }
 
     /// Ready when a read would not block (data, end or error).

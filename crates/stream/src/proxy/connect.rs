@@ -24,6 +24,9 @@ use weir_upstream::{
 };
 use weir_wire::proxy_protocol::{self, Transport};
 
+/// No name of a protocol is longer (RFC 7301, section 3.1).
+const ALPN_MAX_BYTES: usize = 255;
+
 /// Asks servers until one takes the session, and lets the two talk.
 pub(super) async fn run(s: &mut Session) -> u16 {
     let server = Arc::clone(s.server());
@@ -48,7 +51,10 @@ pub(super) async fn run(s: &mut Session) -> u16 {
     let tls = match *conf.ssl && !s.conn().is_udp() {
         false => None,
         true => match conf.tls.wanted(s, &group.shown_name) {
-            Some(wanted) => Some(wanted),
+            Some(mut wanted) => {
+                wanted.alpn = alpn(s, conf);
+                Some(wanted)
+            }
             None => return ERROR,
         },
     };
@@ -233,6 +239,13 @@ async fn connect(
             Err(None)
         }
     }
+}
+
+/// The protocols that the server is offered; one whose variables are empty is not.
+fn alpn(s: &mut Session, conf: &ProxySrv) -> Vec<Vec<u8>> {
+    let mut protocols: Vec<_> = conf.alpn.iter().map(|t| s.eval(t)).collect();
+    protocols.retain(|p| !p.is_empty() && p.len() <= ALPN_MAX_BYTES);
+    protocols
 }
 
 /// TLS with the server, behind the PROXY protocol's header.

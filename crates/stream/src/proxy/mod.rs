@@ -52,6 +52,8 @@ struct ProxySrv {
     half_close: Val<bool>,
     ssl: Val<bool>,
     tls: Outgoing,
+    /// What servers are offered by ALPN.
+    alpn: Val<Arc<Vec<Template>>>,
 }
 
 impl ConfType for ProxySrv {
@@ -77,6 +79,7 @@ impl ConfType for ProxySrv {
             proxy_protocol = ProxyHeader::Off,
             half_close = false,
             ssl = false,
+            alpn = Arc::default(),
         );
         self.tls.merge(&parent.tls);
         Ok(())

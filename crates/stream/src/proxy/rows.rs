@@ -245,12 +245,7 @@ fn build(b: &mut Build) -> ConfResult {
 }
 
 fn set_alpn(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let mut protocols = Vec::new();
-    for i in 0..d.args.len() {
-        if d.arg(i).is_empty() || d.arg(i).len() > 255 {
-            return Err(d.bad(i, "unsupported ALPN protocol length"));
-        }
-        protocols.push(d.arg(i).to_vec());
-    }
-    cf.get::<ProxySrv>().tls.alpn.once(d, protocols)
+    let protocols: ConfResult<Vec<_>> =
+        (0..d.args.len()).map(|i| template::<Session>(cf, d, i)).collect();
+    cf.get::<ProxySrv>().alpn.once(d, Arc::new(protocols?))
 }
