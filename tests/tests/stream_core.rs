@@ -110,3 +110,15 @@ fn what_is_wrong_is_named() {
     let twice = "events {} stream {} stream {}";
     assert!(run_cli(&["-t"], twice).stderr.contains("\"stream\" directive is duplicate"));
 }
+
+#[test]
+fn a_client_that_keeps_its_header_is_not_waited_for() {
+    let server = Server::start(
+        "events {} error_log %%DIR%%/error.log info; stream { server {
+            listen 127.0.0.1:%%PORT_0%% proxy_protocol; proxy_protocol_timeout 200ms; return a; } }",
+    );
+    let mut client = server.on(0).connect();
+    assert!(client.is_closed());
+    server
+        .expect_error("client timed out (110: Connection timed out) while reading PROXY protocol");
+}

@@ -130,3 +130,42 @@ fn expressions_choose_servers_and_capture() {
     assert_eq!(said(&Tls::default(), &server, 0, "Some.test"), "some");
     assert_eq!(said(&Tls::default(), &server, 0, "other.name"), "default");
 }
+
+/// The name in the hello has chosen a server here, whose number means nothing there.
+#[test]
+fn a_connection_with_tls_is_handed_to_another_protocol() {
+    let (setup, _) = setup(
+        "server { listen 127.0.0.1:%%PORT_0%% ssl; pass 127.0.0.1:%%PORT_1%%; }
+         server { listen 127.0.0.1:%%PORT_0%% ssl; server_name one; pass 127.0.0.1:%%PORT_1%%; }
+         server { listen 127.0.0.1:%%PORT_0%% ssl; server_name two; pass 127.0.0.1:%%PORT_1%%; }
+         } http { server { listen 127.0.0.1:%%PORT_1%%; return 200 \"$scheme $host\"; }",
+    );
+    let server = setup.start();
+    for name in ["two", "none"] {
+        let mut conn = Tls::default().connect(server.port(0), name).unwrap();
+        conn.send(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n");
+        let answer = String::from_utf8_lossy(&conn.read_to_end()).into_owned();
+        assert!(answer.ends_with("https a"), "{name}: {answer}");
+    }
+}
+
+#[test]
+fn servers_are_asked_by_tls() {
+    let (setup, _) = setup(
+        "proxy_ssl on; proxy_ssl_session_reuse off;
+         server { listen 127.0.0.1:%%PORT_0%%; proxy_pass 127.0.0.1:%%PORT_1%%; set $own second;
+            proxy_ssl_alpn $nothing $own; proxy_ssl_server_name on; proxy_ssl_name a.test; }
+         server { listen 127.0.0.1:%%PORT_2%%; proxy_pass 127.0.0.1:%%PORT_1%%; }
+         server { listen 127.0.0.1:%%PORT_3%%; proxy_pass 127.0.0.1:%%PORT_1%%;
+            proxy_ssl_verify on; proxy_ssl_trusted_certificate %%DIR%%/root.crt; }
+         map $protocol $nothing { default ''; }
+         server { listen 127.0.0.1:%%PORT_1%% ssl; ssl_alpn first second;
+            return \"$ssl_alpn_protocol $ssl_server_name\"; }",
+    );
+    let server = setup.start();
+    let text = |n: usize| String::from_utf8_lossy(&server.on(n).raw(b"")).into_owned();
+    assert_eq!(text(0), "second a.test");
+    assert_eq!(text(2), " ");
+    assert_eq!(text(3), "");
+    server.expect_error("upstream SSL certificate verify error");
+}

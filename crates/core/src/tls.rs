@@ -47,8 +47,9 @@ pub struct Tls {
 pub struct Secure {
     /// The name the client asked for.
     pub name: Option<Box<[u8]>>,
-    /// A server has that name: its generation's number and its own.
-    found: Cell<Option<(u64, usize)>>,
+    /// A server has that name: its generation's number, the address it was looked for at (a
+    /// connection may be passed on to another), and its own number.
+    found: Cell<Option<(u64, *const AddrConf, usize)>>,
     pub is_found: Cell<bool>,
     verdicts: Verdicts,
     pub ciphers: Vec<CipherSuite>,
@@ -70,12 +71,15 @@ impl Secure {
     /// The server that has the name the client asked for.
     pub fn server(&self, gen: &Generation, addr: &AddrConf) -> Result<Option<usize>, MatchError> {
         let Some(name) = self.name.as_deref() else { return Ok(None) };
-        if let Some((_, id)) = self.found.get().filter(|(number, _)| *number == gen.number) {
+        let here = |(number, at, _): &(u64, *const AddrConf, usize)| {
+            *number == gen.number && std::ptr::eq(*at, addr)
+        };
+        if let Some((_, _, id)) = self.found.get().filter(here) {
             return Ok(Some(id));
         }
         let id = addr.server_of(&name.to_ascii_lowercase())?;
         if let Some(id) = id {
-            self.found.set(Some((gen.number, id)));
+            self.found.set(Some((gen.number, addr, id)));
         }
         Ok(id)
     }

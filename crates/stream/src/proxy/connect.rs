@@ -3,7 +3,7 @@
 use super::{datagrams, relay, Pass, ProxyHeader, ProxySrv};
 use crate::serve::{BAD_GATEWAY, ERROR, OK};
 use crate::Session;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -230,8 +230,7 @@ async fn connect(
             Err(None)
         }
         Err(LinkError::Io(e)) => {
-            let text = format!("connect() failed {}", error_text(&e));
-            s.log(socket_errors::level(&e, LogLevel::Error), &text);
+            log_connect(s, &e);
             Err(None)
         }
         Err(LinkError::Protocol(text)) => {
@@ -239,6 +238,19 @@ async fn connect(
             Err(None)
         }
     }
+}
+
+/// At nginx's levels, and with the address where the call itself fails.
+fn log_connect(s: &Session, e: &io::Error) {
+    use io::ErrorKind as K;
+    let usual = socket_errors::is_usual(e) || e.kind() == K::WouldBlock;
+    let peer = s.upstream.last().map(|state| String::from_utf8_lossy(&state.peer).into_owned());
+    let to = match (e.kind(), peer) {
+        (K::ConnectionRefused, _) | (_, None) => String::new(),
+        (_, Some(peer)) => format!(" to {peer}"),
+    };
+    let level = if usual { LogLevel::Error } else { LogLevel::Crit };
+    s.log(level, &format!("connect(){to} failed {}", error_text(e)));
 }
 
 /// The protocols that the server is offered; one whose variables are empty is not.
