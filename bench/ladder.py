@@ -16,11 +16,15 @@ answering the string OK from several workers, with the evenness over the workers
 connections that each holds in the middle of a round (what its epoll instance watches) and the
 CPU time of each.  That way counts a worker that is a process and one that is a thread alike.
 
+A third table is the upstream's `keepalive 128` with fewer and with more clients than that: CPU time
+per answer, and how many connections the upstream has accepted for a hundred requests (its own count,
+`stub_status`): over the whole round, with the first connection of every client, and over its second half.
+
 A step that a program refuses has a row with its message; the steps after it run without that
 part on that program, and say so.  Needs: Linux, root, wrk, curl, taskset, an nginx.  Loopback
 only; every load is bounded in time.
 """
-import argparse, os, platform, re, shutil, statistics, subprocess, sys, tempfile, time
+import argparse, os, platform, re, shutil, statistics, subprocess, sys, tempfile, time, urllib.request
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -28,6 +32,7 @@ from compare import cpu_ns, start, stop, tree  # noqa: E402
 
 WHO = ('weir', 'peer')
 UP_PORT = {'weir': 18300, 'peer': 18301}
+STATUS_PORT = 18302
 MARK = '<!-- ladder -->'
 # Upstream connections as nginx made them before 1.29.7: one for each request.  Since then (and in
 # Weir) HTTP/1.1 and 32 kept connections are the defaults, and the keepalive step would show nothing.
@@ -78,6 +83,7 @@ http {
     access_log off; default_type text/html; keepalive_requests 1000000000; keepalive_timeout 300s;
     open_file_cache max=100; root @DIR@/html;
     server { listen 127.0.0.1:18300 backlog=4096; listen 127.0.0.1:18301 backlog=4096; }
+    server { listen 127.0.0.1:18302; location / { stub_status; } }
 }
 '''
 MODES = [
@@ -85,6 +91,10 @@ MODES = [
     ('accept_mutex off', 'accept_mutex off;', ''),
     ('reuseport', '', ' reuseport'),
 ]
+# Clients at once where the upstream keeps 128 connections.
+CLIENTS = (64, 400, 800, 1000)
+# A round begins with as many connects as there are clients; a short one would show little else.
+REUSE_SECS = 5
 OK_CONF = '''@USER@ pid @DIR@/@NAME@.pid; error_log @DIR@/@NAME@.err; worker_processes @WORKERS@;
 events {{ worker_connections 20000; {events} }}
 http {{
@@ -340,6 +350,53 @@ def accepting(a, turn):
     return out
 
 
+# The connections to the upstream
+
+def counted():
+    """Connections and requests that the upstream has had, this one among them."""
+    with urllib.request.urlopen(f'http://127.0.0.1:{STATUS_PORT}/', timeout=10) as answer:
+        text = answer.read().decode()
+    accepted, requests = re.search(r'\n\s*(\d+)\s+\d+\s+(\d+)', text).groups()
+    return int(accepted), int(requests)
+
+
+def per_hundred(before, after):
+    """Connects per hundred requests between two counts, of which one is both itself."""
+    accepted, requests = (b - a - 1 for a, b in zip(before, after))
+    return 100 * accepted / max(requests, 1)
+
+
+def reusing(a, turn):
+    """`keepalive 128` with each number of clients: figures, and what the upstream has accepted."""
+    secs = a.secs if a.quick else max(a.secs, REUSE_SECS)
+
+    def measure(proc, port):
+        counts = [counted()]
+        of_count = argparse.Namespace(**vars(a) | {'conns': count, 'secs': secs})
+        row = round_of(of_count, proc, port, '/1k.html', lambda: counts.append(counted()))
+        counts.append(counted())
+        # The one in the middle counts itself too.
+        first, middle, last = counts[0], counts[1], counts[2]
+        whole = per_hundred((first[0] + 1, first[1] + 1), last)
+        return row | {'connects': whole, 'later': per_hundred(middle, last)}
+
+    slots = dict(FIRST)
+    for key, _, part in STEPS:
+        if key in ('connections', 'keepalive', 'nolog'):
+            slots |= part
+    out = []
+    for at, count in enumerate(CLIENTS):
+        ports = {'weir': 18360 + 2 * at, 'peer': 18361 + 2 * at}
+        texts = {who: CONF.format(**slots) for who in WHO}
+        got = on_both(a, texts, ports, f'reuse{count}', turn, measure)
+        if all('us' in row for row in got.values()):
+            for row in got.values():
+                row['ratio'] = got['peer']['us'] / row['us']
+        out.append((f'{count} clients', got))
+        progress(turn, out[-1][0], got)
+    return out
+
+
 # What is printed
 
 def version(binary):
@@ -389,12 +446,29 @@ def spread(values, digits):
     return ' / '.join(f'{v:.{digits}f}' for v in values)
 
 
-def markdown(a, ladder, modes):
-    out = [head(a), '', *table(a, 'step', ladder), '',
-           f'Accepting, {a.workers} workers, `return 200 "OK"`; connections and CPU time of each worker,'
-           ' the least loaded first:', '']
+def accepting_text(a, modes):
     extra = [('connections', lambda r: spread(r['conns'], 0)), ('share of CPU %', lambda r: spread(r['cpu'], 0))]
-    return '\n'.join(out + table(a, 'mode', modes, extra)) + '\n'
+    return [f'Accepting, {a.workers} workers, `return 200 "OK"`; connections and CPU time of each worker,'
+            ' the least loaded first:', '', *table(a, 'mode', modes, extra)]
+
+
+def reusing_text(a, reuse):
+    fewest = {who: next((got[who]['us'] for _, got in reuse if 'us' in got[who]), 0) for who in WHO}
+    for _, got in reuse:
+        for who in WHO:
+            got[who]['growth'] = got[who].get('us', 0) / (fewest[who] or 1)
+    extra = [('connects / 100 req', lambda r: f'{r["connects"]:.2f}'),
+             ('second half', lambda r: f'{r["later"]:.2f}'),
+             (f'CPU to {CLIENTS[0]} clients', lambda r: f'{r["growth"]:.2f}'),
+             ('CPU nginx to this', lambda r: f'{r["ratio"]:.2f}' if 'ratio' in r else '')]
+    return [f'`keepalive 128` and as many clients at once, one worker, no log, rounds of {REUSE_SECS} s or more; the'
+            ' connections that the upstream has accepted:', '', *table(a, 'clients', reuse, extra)]
+
+
+def markdown(a, ladder, modes, reuse):
+    parts = [[head(a)], ladder and table(a, 'step', ladder), modes and accepting_text(a, modes),
+             reuse and reusing_text(a, reuse)]
+    return '\n\n'.join('\n'.join(part) for part in parts if part) + '\n'
 
 
 STYLE = '''
@@ -482,6 +556,9 @@ def write_between(path, text):
     path.write_text(f'{parts[0]}{MARK}\n{text}{MARK}{parts[2]}')
 
 
+PARTS = {'ladder': climb, 'accepting': accepting, 'reusing': reusing}
+
+
 def arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     servers, upstream, loads = default_cpus()
@@ -491,6 +568,7 @@ def arguments():
     ap.add_argument('--rounds', type=int, default=3, help='rounds for each program')
     ap.add_argument('--conns', type=int, default=200, help='connections at once')
     ap.add_argument('--workers', type=int, default=4, help='workers of the reuseport measurement')
+    ap.add_argument('--only', default=','.join(PARTS), help=f'of these tables: {", ".join(PARTS)}')
     ap.add_argument('--quick', action='store_true', help='one round of a second: does it run at all?')
     ap.add_argument('--server-cpus', default=servers, help='as taskset takes them')
     ap.add_argument('--upstream-cpus', default=upstream)
@@ -501,6 +579,11 @@ def arguments():
     a = ap.parse_args()
     if a.quick:
         a.secs = a.rounds = 1
+    a.only = a.only.split(',')
+    if unknown := set(a.only) - set(PARTS):
+        sys.exit(f'--only knows {", ".join(PARTS)}, not {", ".join(sorted(unknown))}')
+    if a.svg and 'ladder' not in a.only:
+        sys.exit('--svg needs the ladder')
     a.names = {'weir': 'Weir', 'peer': 'nginx'}
     return a
 
@@ -524,16 +607,16 @@ def main():
     up = None
     try:
         up = prepare(a)
-        ladder, modes = rounds(a, climb), rounds(a, accepting)
+        parts = [rounds(a, once) if name in a.only else [] for name, once in PARTS.items()]
     finally:
         stop(up)
         shutil.rmtree(a.dir, ignore_errors=True)
-    text = markdown(a, ladder, modes)
+    text = markdown(a, *parts)
     print(text)
     if a.out:
         a.out.write_text(text)
     if a.svg:
-        a.svg.write_text(svg(a, ladder))
+        a.svg.write_text(svg(a, parts[0]))
     if a.write:
         link = os.path.relpath(a.svg, a.write.parent) if a.svg else ''
         picture = f'\n![Requests per second and latency at each step]({link})\n' if a.svg else ''

@@ -151,6 +151,7 @@ mod upgrade_busy;
 mod upgrade_goes_wrong;
 mod upgrade_keeps;
 mod upstream_error_log;
+mod upstream_keepalive_bursts;
 mod upstream_least_time;
 mod upstream_resolve;
 mod upstream_sticky;

@@ -51,7 +51,8 @@ impl From<Box<Base>> for Link {
 impl Link {
     /// What is kept of it for its next request.
     pub(crate) fn into_base(self) -> Box<Base> {
-        let Link { mut base, h2, .. } = self;
+        let Link { mut base, h2, decoder } = self;
+        base.holds_process = decoder.is_some_and(|d| d.wrapping.holds_process());
         if let Some(h2) = h2 {
             base.kept = Some(h2);
         }

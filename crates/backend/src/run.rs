@@ -306,7 +306,8 @@ async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Link, 
     let conf = run.conf();
     let addr = &lease.config().addr;
     let timeout = *conf.connect_timeout;
-    let connecting = Base::connect(addr, &run.options, timeout);
+    let worker = Rc::clone(&r.conn().worker);
+    let connecting = Base::connect(addr, &run.options, timeout, &worker);
     match unless_client_goes(r, run.ignores_abort(), connecting).await {
         None => Err(Fault::ClientGone),
         Some(Ok(link)) => secure(r, run, link.into()).await,
@@ -588,8 +589,7 @@ fn done(r: &mut Request, run: &mut Run, answer: Answer, reader: &BodyReader) {
         sticky.ended(r, &run.client, &lease);
     }
     if keep {
-        let closing = r.conn().worker.closing.get();
-        run.group.put_idle(link.into_base(), lease.peer, run.tag(), closing);
+        run.group.put_idle(link.into_base(), lease.peer, run.tag(), &r.conn().worker);
     }
     lease.release(&mut run.choice, false);
 }

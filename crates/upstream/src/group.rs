@@ -6,13 +6,15 @@
 
 use crate::asks::Asks;
 use crate::balance::{self, Key, Method, Ring};
+use crate::conf::UpstreamMain;
+use crate::idle::{Pool, Spares};
 use crate::least_time::{LeastTime, Measured};
 use crate::link::Link;
 use crate::live::{Live, Tie};
 use crate::peers::{self, Choice, Peer, PeerId, PeerState, Peers, State};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::rc::{Rc, Weak as RcWeak};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -212,7 +214,7 @@ impl Group {
                 return Rc::clone(found);
             }
         }
-        all.add(self)
+        all.add(self, worker)
     }
 }
 
@@ -222,43 +224,84 @@ pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
     let method = Method::RoundRobin;
     let (name, keepalive, sticky) = (name.into(), None, None);
     let shape = Shape { name, peers, method, keepalive, sticky, zone: None, tie: None };
-    WorkerGroup::new(Arc::new(shape), Weak::new())
+    WorkerGroup::new(Arc::new(shape), Weak::new(), &Rc::default())
+}
+
+/// Closes all idle connections of a worker that is to end.
+pub fn close_idle(worker: &Worker) {
+    worker.local::<WorkerGroups>().each(Pool::clear);
+}
+
+/// Descriptors have run out: closes what a worker keeps above the numbers of its upstreams. Whether
+/// there was anything.
+pub fn close_spare(worker: &Worker) -> bool {
+    let mut any = false;
+    worker.local::<WorkerGroups>().each(|pool| any |= pool.close_spare());
+    any
+}
+
+/// A worker has a new configuration, with those upstreams: idle connections of the old go over to it
+/// or are closed.
+pub fn renew<'a>(fresh: impl Iterator<Item = &'a UpstreamMain>, worker: &Worker) {
+    let fresh: Vec<&Group> = fresh.flat_map(|main| &main.groups).collect();
+    worker.local::<WorkerGroups>().renew(&fresh, worker);
 }
 
 #[derive(Default)]
 struct WorkerGroups {
     groups: RefCell<HashMap<u64, Rc<WorkerGroup>, BuildHasherDefault<Identity>>>,
+    spares: Rc<Spares>,
+    /// Groups with a lower number are of configurations that have had their time.
+    oldest: Cell<u64>,
 }
 
 impl WorkerGroups {
     #[cold]
-    fn add(&self, group: &Group) -> Rc<WorkerGroup> {
+    fn add(&self, group: &Group, worker: &Worker) -> Rc<WorkerGroup> {
         let shape = match &group.live {
             Some(live) => live.shape(),
             None => Arc::clone(&group.shape),
         };
-        let fresh = WorkerGroup::new(shape, Arc::downgrade(&group.alive));
+        self.spares.set_max(worker);
+        let fresh = WorkerGroup::new(shape, Arc::downgrade(&group.alive), &self.spares);
         let mut groups = self.groups.borrow_mut();
         if let Some(old) = groups.get(&group.id) {
-            old.successor.borrow_mut().clone_from(&fresh.me);
             fresh.take_over(old);
         }
-        // After a reload the connections go over to the upstream of the same name.
-        for old in groups.values().filter(|old| old.shape.name == fresh.shape.name) {
-            fresh.adopt(old);
+        if group.id >= self.oldest.get() {
+            // After a reload the connections go over to the upstream of the same name.
+            for old in groups.values().filter(|old| old.shape.name == fresh.shape.name) {
+                fresh.adopt(old);
+            }
+        } else {
+            fresh.retire();
         }
         groups.retain(|_, g| g.in_use());
         groups.insert(group.id, Rc::clone(&fresh));
         fresh
     }
-}
 
-/// A connection that waits for its next request.
-struct Idle {
-    link: Box<Link>,
-    peer: PeerId,
-    tag: usize,
-    until_ms: u64,
+    fn each(&self, mut f: impl FnMut(&mut Pool)) {
+        for group in self.groups.borrow().values() {
+            group.with_idle(&mut f);
+        }
+    }
+
+    fn renew(&self, fresh: &[&Group], worker: &Worker) {
+        let oldest = fresh.iter().map(|g| g.id).min();
+        let oldest = oldest.unwrap_or_else(|| NEXT_GROUP.load(Ordering::Relaxed));
+        self.oldest.set(oldest);
+        let all = self.groups.borrow();
+        let old = all.iter().filter(|(id, _)| **id < oldest);
+        let old: Vec<_> = old.map(|(_, group)| Rc::clone(group)).collect();
+        drop(all);
+        let waiting = old.iter().filter(|g| g.with_idle(|pool| !pool.is_empty()).unwrap_or(false));
+        let names: HashSet<&[u8]> = waiting.map(|g| &*g.shape.name).collect();
+        for group in fresh.iter().filter(|g| names.contains(&*g.shape.name)) {
+            group.on(worker);
+        }
+        old.iter().for_each(|group| group.retire());
+    }
 }
 
 /// One worker's part of a group.
@@ -269,25 +312,34 @@ pub struct WorkerGroup {
     names: [Vec<Rc<[u8]>>; 2],
     /// Shown for `$upstream_addr` when no server could be asked.
     pub shown_name: Rc<[u8]>,
-    /// The most recently used at the end.
-    idle: RefCell<VecDeque<Idle>>,
+    /// `None`: no connection is kept.
+    idle: Option<RefCell<Pool>>,
+    /// Tasks that look after the idle connections are there.
     sweeping: Cell<bool>,
+    trimming: Cell<bool>,
+    spares: Rc<Spares>,
     me: RcWeak<WorkerGroup>,
     /// The group in its newer shape; connections that get idle go there.
     successor: RefCell<RcWeak<WorkerGroup>>,
+    /// The worker has a newer configuration: connections that get idle are closed.
+    retired: Cell<bool>,
 }
 
 impl WorkerGroup {
-    fn new(shape: Arc<Shape>, generation: Weak<()>) -> Rc<WorkerGroup> {
+    fn new(shape: Arc<Shape>, generation: Weak<()>, spares: &Rc<Spares>) -> Rc<WorkerGroup> {
+        let pool = |keep| RefCell::new(Pool::new(keep, Rc::clone(spares)));
         let names = |l: &[Peer]| l.iter().map(|p| Rc::from(&*p.name)).collect::<Vec<_>>();
         Rc::new_cyclic(|me| WorkerGroup {
             state: RefCell::new(shape.peers.fresh_state()),
             names: [names(&shape.peers.primary.peers), names(&shape.peers.backup.peers)],
             shown_name: Rc::from(&*shape.name),
-            idle: RefCell::new(VecDeque::new()),
+            idle: shape.keepalive.map(pool),
             sweeping: Cell::new(false),
+            trimming: Cell::new(false),
+            spares: Rc::clone(spares),
             me: me.clone(),
             successor: RefCell::default(),
+            retired: Cell::new(false),
             generation,
             shape,
         })
@@ -316,18 +368,25 @@ impl WorkerGroup {
         })
     }
 
-    /// Takes the idle connections to servers that are here as well.
+    /// Takes the idle connections to servers that are here as well, and those that get idle there.
     fn take_over(&self, old: &WorkerGroup) {
-        let mut mine = self.idle.borrow_mut();
-        for mut idle in old.idle.borrow_mut().drain(..) {
-            let name = &old.names[usize::from(idle.peer.backup)][idle.peer.index];
-            if let Some(peer) = self.place_of(name) {
-                idle.peer = peer;
-                mine.push_back(idle);
-            }
-        }
-        drop(mine);
+        old.successor.borrow_mut().clone_from(&self.me);
+        let place = |at: PeerId| self.place_of(&old.names[usize::from(at.backup)][at.index]);
+        let above = self.with_idle(|mine| old.with_idle(|theirs| mine.take_over(theirs, place)));
         self.start_sweeping();
+        if above.flatten().unwrap_or(false) {
+            self.start_trimming();
+        }
+    }
+
+    /// Its configuration has had its time.
+    fn retire(&self) {
+        self.retired.set(true);
+        self.with_idle(Pool::clear);
+    }
+
+    fn with_idle<T>(&self, f: impl FnOnce(&mut Pool) -> T) -> Option<T> {
+        self.idle.as_ref().map(|idle| f(&mut idle.borrow_mut()))
     }
 
     /// A session's way through the servers begins.
@@ -396,64 +455,54 @@ impl WorkerGroup {
 
     /// An idle connection to that server with that TLS (0 for none), the most recently used first.
     pub fn take_idle(&self, peer: PeerId, tag: usize, mark: u64) -> Option<Box<Link>> {
-        let local = self.shape.keepalive?.local;
-        let now = clock::mono_ms();
-        loop {
-            let mut idle = self.idle.borrow_mut();
-            let fits = |i: &Idle| i.peer == peer && i.link.mark == mark && (!local || i.tag == tag);
-            let found = match idle.back().is_some_and(fits) {
-                true => idle.pop_back()?,
-                false => {
-                    let at = idle.iter().rposition(fits)?;
-                    idle.remove(at)?
-                }
-            };
-            if found.until_ms > now && found.link.is_quiet() {
-                return Some(found.link);
-            }
-        }
+        self.idle.as_ref()?.borrow_mut().take(peer, tag, mark, clock::mono_ms())
     }
 
     /// Keeps a connection for the next request, if it may be kept.
-    pub fn put_idle(&self, mut link: Box<Link>, peer: PeerId, tag: usize, closing: bool) {
+    pub fn put_idle(&self, mut link: Box<Link>, peer: PeerId, tag: usize, worker: &Worker) {
         if let Some(newer) = self.successor.borrow().upgrade() {
             if let Some(peer) = newer.place_of(&self.name_of(peer)) {
-                newer.put_idle(link, peer, tag, closing);
+                newer.put_idle(link, peer, tag, worker);
             }
             return;
         }
-        let Some(k) = self.shape.keepalive else { return };
+        let (Some(k), Some(idle)) = (self.shape.keepalive, &self.idle) else { return };
         let now = clock::mono_ms();
         let old = link.requests >= k.requests || now.saturating_sub(link.start_ms) > k.time_ms;
-        if closing || old || !link.is_quiet() {
+        if worker.closing.get() || self.retired.get() || old || !link.is_quiet() {
             return;
         }
         link.sent = 0;
-        let mut idle = self.idle.borrow_mut();
-        if idle.len() >= k.max_idle {
-            idle.pop_front();
+        let sparing = self.shape.peers.peer(peer).max_conns == 0 && !link.holds_process;
+        if idle.borrow_mut().put(link, peer, tag, sparing, now) && !self.trimming.get() {
+            self.spares.set_max(worker);
+            self.start_trimming();
         }
-        idle.push_back(Idle { link, peer, tag, until_ms: now + k.timeout_ms });
         if !self.sweeping.get() {
-            drop(idle);
             self.start_sweeping();
         }
     }
 
     fn start_sweeping(&self) {
-        if self.sweeping.replace(true) {
-            return;
+        if !self.sweeping.replace(true) {
+            self.look_again_and_again(WorkerGroup::sweep);
         }
+    }
+
+    fn start_trimming(&self) {
+        if !self.trimming.replace(true) {
+            self.look_again_and_again(WorkerGroup::trim);
+        }
+    }
+
+    /// Runs `look` until there is nothing left for it, as long as it answers (ms) between.
+    fn look_again_and_again(&self, look: fn(&WorkerGroup) -> Option<u64>) {
         let me = self.me.clone();
         tokio::task::spawn_local(async move {
-            loop {
-                let wait = match me.upgrade() {
-                    Some(group) => group.sweep(),
-                    None => return,
-                };
-                match wait {
-                    Some(ms) => timer::sleep_ms(ms).await,
-                    None => return,
+            while let Some(ms) = me.upgrade().and_then(|group| look(&group)) {
+                match ms {
+                    0 => tokio::task::yield_now().await,
+                    ms => timer::sleep_ms(ms).await,
                 }
             }
         });
@@ -461,16 +510,16 @@ impl WorkerGroup {
 
     /// Closes what has waited too long or was closed by its peer; how long until the next look.
     fn sweep(&self) -> Option<u64> {
-        let now = clock::mono_ms();
-        let mut idle = self.idle.borrow_mut();
-        idle.retain(|i| i.until_ms > now && i.link.is_quiet());
-        match idle.iter().map(|i| i.until_ms - now).min() {
-            Some(next) => Some(next.clamp(1, SWEEP_MS)),
-            None => {
-                self.sweeping.set(false);
-                None
-            }
-        }
+        let next = self.with_idle(|idle| idle.sweep(clock::mono_ms())).flatten();
+        self.sweeping.set(next.is_some());
+        next.map(|ms| ms.clamp(1, SWEEP_MS))
+    }
+
+    /// Closes what has been above the number for long enough; how long until the next look.
+    fn trim(&self) -> Option<u64> {
+        let next = self.with_idle(Pool::trim).flatten();
+        self.trimming.set(next.is_some());
+        next
     }
 }
 

@@ -1,6 +1,7 @@
 //! A connection to a server: made with a deadline, read and written with lazy timers, and looked
 //! over before it is used again.
 
+use crate::group::close_spare;
 use crate::peers::PeerAddr;
 use crate::tls::Wanted;
 use std::any::Any;
@@ -8,9 +9,10 @@ use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::task::{Context, Poll};
+use weir_core::Worker;
 use weir_runtime::clock;
 pub use weir_runtime::net::SocketOptions;
-use weir_runtime::net::Stream;
+use weir_runtime::net::{is_out_of_descriptors, Stream};
 use weir_runtime::timer::LazyTimer;
 use weir_tls::{Channel, TlsError};
 
@@ -59,10 +61,13 @@ pub struct Link {
     pub reused: bool,
     /// What its protocol knows of it while it waits for its next request.
     pub kept: Option<Box<dyn Any>>,
+    /// The server likely has a process for it alone, which nobody else can use while it is idle.
+    pub holds_process: bool,
 }
 
 impl Link {
-    /// Connects within so many milliseconds.
+    /// Connects within so many milliseconds. Where descriptors run out, what the worker keeps above
+    /// the numbers of its upstreams gives way.
     ///
     /// # Errors
     ///
@@ -71,9 +76,10 @@ impl Link {
         addr: &PeerAddr,
         options: &SocketOptions,
         timeout_ms: u64,
+        worker: &Worker,
     ) -> Result<Box<Link>, LinkError> {
         let mut timer = LazyTimer::new();
-        let mut connecting = pin!(open(addr, options));
+        let mut connecting = pin!(open(addr, options, worker));
         let mut deadline = 0;
         let stream = poll_fn(|cx| {
             if let Poll::Ready(done) = connecting.as_mut().poll(cx) {
@@ -85,7 +91,11 @@ impl Link {
             timer.poll_until(cx, deadline).map(|()| Err(LinkError::Timeout))
         })
         .await?;
-        Ok(Box::new(Link {
+        Ok(Box::new(Link::new(stream, timer)))
+    }
+
+    fn new(stream: Stream, timer: LazyTimer) -> Link {
+        Link {
             stream: stream.into(),
             timer,
             requests: 0,
@@ -94,7 +104,14 @@ impl Link {
             mark: 0,
             reused: false,
             kept: None,
-        }))
+            holds_process: false,
+        }
+    }
+
+    /// One that leads to no server.
+    #[cfg(test)]
+    pub(crate) fn nowhere() -> Box<Link> {
+        Box::new(Link::new(Stream::nowhere(), LazyTimer::new()))
     }
 
     /// Begins TLS on a fresh connection and judges what the server shows.
@@ -176,10 +193,16 @@ impl Link {
     }
 }
 
-async fn open(addr: &PeerAddr, options: &SocketOptions) -> io::Result<Stream> {
-    match addr {
-        PeerAddr::Ip(addr) => Stream::connect(*addr, options).await,
-        PeerAddr::Unix(path) => Stream::connect_path(path).await,
+async fn open(addr: &PeerAddr, options: &SocketOptions, worker: &Worker) -> io::Result<Stream> {
+    loop {
+        let opened = match addr {
+            PeerAddr::Ip(addr) => Stream::connect(*addr, options).await,
+            PeerAddr::Unix(path) => Stream::connect_path(path).await,
+        };
+        match opened {
+            Err(e) if is_out_of_descriptors(&e) && close_spare(worker) => {}
+            other => return other,
+        }
     }
 }
 

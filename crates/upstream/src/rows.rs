@@ -2,7 +2,8 @@
 //!
 //! Differences from nginx: a name that is not found is a warning (see `names`); a `zone` keeps what
 //! it knows of the servers over a reload that does not change them, and so does the pool of idle
-//! connections of a shared (`keepalive N`) upstream.
+//! connections of a shared (`keepalive N`) upstream; what is above that number is closed a moment
+//! later (see `idle`).
 
 use crate::asks::Asks;
 use crate::balance::Method;
@@ -108,7 +109,8 @@ impl<S: Asks> Rows<S> {
             "32 local",
             "Idle connections kept.",
             set_keepalive,
-        ),
+        )
+        .note(crate::idle::NOTE),
         Row::new(
             "keepalive_requests",
             S::UPSTREAM,

@@ -5,9 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::generation::{Generation, ListenConf, PartConf};
 use weir_core::logger::ErrorLog;
-use weir_core::Connection;
+use weir_core::{Connection, Worker};
+use weir_http::generation::HttpConf;
 use weir_http::h1::Serving;
 use weir_module::{Cf, ConfResult};
+use weir_stream::generation::StreamConf;
+use weir_upstream::UpstreamMain;
 
 /// Merges and builds what has been read of a block; nothing if there was none.
 type Finish = fn(&mut Cf, &Arc<ErrorLog>) -> ConfResult<Option<(PartConf, Vec<ListenConf>)>>;
@@ -18,6 +21,7 @@ struct Protocol {
     start: fn(&Arc<Generation>),
     dirs: fn(&Generation) -> Vec<PathBuf>,
     binds_any_source: fn(&Generation) -> bool,
+    upstreams: fn(&Generation) -> Option<&UpstreamMain>,
     rest: fn(),
     shrink: fn(),
 }
@@ -28,6 +32,7 @@ const ALL: &[Protocol] = &[
         start: weir_http::module::start,
         dirs: weir_http::module::dirs,
         binds_any_source: weir_http::module::binds_any_source,
+        upstreams: |gen| Some(gen.part::<HttpConf>()?.main.get()),
         rest: weir_http::pool::free,
         shrink: weir_http::pool::shrink,
     },
@@ -36,6 +41,7 @@ const ALL: &[Protocol] = &[
         start: weir_stream::module::start,
         dirs: |_| Vec::new(),
         binds_any_source: weir_stream::module::binds_any_source,
+        upstreams: |gen| Some(gen.part::<StreamConf>()?.main.get()),
         rest: || (),
         shrink: || (),
     },
@@ -76,6 +82,13 @@ pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
 /// Whether a generation makes connections from addresses that are not this machine's.
 pub fn binds_any_source(gen: &Generation) -> bool {
     ALL.iter().any(|p| (p.binds_any_source)(gen))
+}
+
+/// The worker has a new generation: idle connections to servers go over to it or are closed.
+pub fn renew(worker: &Worker) {
+    let gen = worker.generation();
+    let upstreams = ALL.iter().filter_map(|p| (p.upstreams)(&gen.shared));
+    weir_upstream::renew(upstreams, worker);
 }
 
 /// The worker has nothing to accept from any more: pools are let go of.

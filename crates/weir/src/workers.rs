@@ -30,7 +30,7 @@ use weir_core::ClientAddr;
 use weir_core::Connection;
 use weir_core::Worker;
 use weir_runtime::listen::{self, Acceptor, ListenAddr, Listener, Peer};
-use weir_runtime::net::Stream;
+use weir_runtime::net::{is_out_of_descriptors, Stream};
 use weir_runtime::{clock, memory, timer};
 
 /// Threads of a worker for file reads under `aio threads`, as many as nginx's default pool has.
@@ -294,6 +294,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
                 let old = state.worker.gen.replace(fresh);
                 state.retire(old);
                 state.bring_idle();
+                protocols::renew(&state.worker);
                 state.worker.connections_max.set(connections_max);
                 state.take_turns();
                 state.listen(listeners);
@@ -308,6 +309,8 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
             Command::Rest => {
                 state.idle_tasks.take();
                 state.worker.free_pools();
+                // That has forgotten which upstreams are old: what still works by them keeps nothing.
+                protocols::renew(&state.worker);
                 protocols::rest();
             }
             Command::GiveBack => memory::give_back(),
@@ -484,6 +487,7 @@ impl State {
     /// process that takes this one's place.
     async fn quit(self: &Rc<Self>, timeout_ms: Option<u64>, successor: Option<Arc<Successor>>) {
         self.worker.closing.set(true);
+        weir_upstream::close_idle(&self.worker);
         self.worker.has_successor.set(successor.is_some());
         self.worker.hands_on.set(successor.as_ref().is_some_and(|s| s.may_take()));
         let connections: Vec<_> = self.connections.borrow().iter().collect();
@@ -628,6 +632,8 @@ async fn accept_loop(state: Rc<State>, listener: Arc<Listener>) {
                     tokio::task::yield_now().await;
                 }
             }
+            // The connection waits to be accepted now.
+            Err(e) if is_out_of_descriptors(&e) && weir_upstream::close_spare(&state.worker) => {}
             Err(e) => {
                 let text = format!("accept4() failed ({})", weir_core::os_text(&e));
                 log().log(LogLevel::Crit, None, text.as_bytes());

@@ -256,6 +256,10 @@ impl Wrapping for Records {
         self.decoder.decode(buf, from).map_err(|e| e.to_string())
     }
 
+    fn holds_process(&self) -> bool {
+        true
+    }
+
     fn has_ended(&self) -> bool {
         self.decoder.ended
     }

@@ -21,6 +21,11 @@ pub(crate) trait Wrapping {
         true
     }
 
+    /// The server likely has a process for this connection, that nobody else can use while it is idle.
+    fn holds_process(&self) -> bool {
+        false
+    }
+
     /// Why there will be no whole head any more.
     fn ended_early(&self) -> Option<&'static str> {
         None

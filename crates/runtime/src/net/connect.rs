@@ -18,6 +18,11 @@ pub struct SocketOptions {
     pub sndbuf: Option<usize>,
 }
 
+/// Whether a socket was not to be had because the process, or the system, has too many open files.
+pub fn is_out_of_descriptors(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 impl Stream {
     pub async fn connect(addr: SocketAddr, options: &SocketOptions) -> io::Result<Stream> {
         let socket = Socket::new(

@@ -199,7 +199,7 @@ fn connect_udp(
     lease: &Lease,
     options: &SocketOptions,
 ) -> Result<Stream, Option<u16>> {
-    datagrams::connect(&lease.config().addr, options).map_err(|e| {
+    datagrams::connect(&lease.config().addr, options, &s.conn().worker).map_err(|e| {
         let text = format!("connect() failed {}", error_text(&e));
         s.log(socket_errors::level(&e, LogLevel::Error), &text);
         None
@@ -215,7 +215,7 @@ async fn connect(
     tls: Option<&Wanted>,
 ) -> Result<Box<Link>, Option<u16>> {
     let addr = &lease.config().addr;
-    match Link::connect(addr, options, *conf.connect_timeout).await {
+    match Link::connect(addr, options, *conf.connect_timeout, &s.conn().worker).await {
         Ok(mut link) => {
             if s.server().base.tcp_nodelay && matches!(addr, PeerAddr::Ip(_)) {
                 link.stream.set_nodelay(true);

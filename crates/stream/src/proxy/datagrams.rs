@@ -11,12 +11,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_core::datagrams::Datagrams;
 use weir_core::logger::LogLevel;
-use weir_core::{socket_errors, Session as _};
+use weir_core::{socket_errors, Session as _, Worker};
 use weir_runtime::clock;
 use weir_runtime::datagrams::DATAGRAM_MAX_BYTES;
-use weir_runtime::net::Stream;
+use weir_runtime::net::{is_out_of_descriptors, Stream};
 use weir_runtime::timer::LazyTimer;
-use weir_upstream::PeerAddr;
+use weir_upstream::{close_spare, PeerAddr, SocketOptions};
 
 /// How two sides are joined.
 pub(super) struct How {
@@ -43,11 +43,18 @@ thread_local! {
 /// A socket to a server.
 pub(super) fn connect(
     addr: &PeerAddr,
-    options: &weir_upstream::SocketOptions,
+    options: &SocketOptions,
+    worker: &Worker,
 ) -> io::Result<Stream> {
-    match addr {
-        PeerAddr::Ip(addr) => Stream::connect_udp(*addr, options),
-        PeerAddr::Unix(path) => Stream::connect_datagram_path(path),
+    loop {
+        let opened = match addr {
+            PeerAddr::Ip(addr) => Stream::connect_udp(*addr, options),
+            PeerAddr::Unix(path) => Stream::connect_datagram_path(path),
+        };
+        match opened {
+            Err(e) if is_out_of_descriptors(&e) && close_spare(worker) => {}
+            other => return other,
+        }
     }
 }
 
