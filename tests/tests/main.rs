@@ -134,6 +134,7 @@ mod static_open_file_uses;
 mod static_ranges;
 mod static_reading;
 mod static_symlinks;
+mod stream_clients;
 mod stream_core;
 mod stream_limits;
 mod stream_log;
