@@ -205,13 +205,15 @@ fn a_reload_without_the_upstream_closes_them_at_once() {
     }
 }
 
-#[test]
-fn they_give_way_where_descriptors_run_out() {
+/// The clients that need room come to that port, where so many descriptors more are to be had.
+fn they_give_way_to(port: usize, more: usize) {
     const OTHERS: usize = 16;
     let (held, other) = (Held::start(), Held::start());
+    let stream = "stream { server { listen 127.0.0.1:%%PORT_1%%; proxy_pass %%OTHER%%; } } http {";
     let conf = |limit: &str| {
         let text = conf("keepalive 4;")
             .replace("events", &format!("master_process off; {limit} events"))
+            .replace("http {", stream)
             .replace(
                 "location / {",
                 "location /other { proxy_pass http://%%OTHER%%; } location / {",
@@ -224,17 +226,32 @@ fn they_give_way_where_descriptors_run_out() {
     // With a connection to a server, and a client's that may just be closing.
     let at_rest = unlimited.descriptors();
     drop(unlimited);
-    let limit = at_rest + BURST + KEPT + 2 * OTHERS;
+    let limit = at_rest + BURST + KEPT + 2 * OTHERS + more;
     let server = conf(&format!("worker_rlimit_nofile {limit};")).start();
     let mut first = clients(&server);
     for _ in 0..5 {
         burst(&mut first, "/burst");
-        let mut others: Vec<Client> = (0..OTHERS).map(|_| server.connect()).collect();
+        let at = server.on(port);
+        let mut others: Vec<Client> = (0..OTHERS).map(|_| at.connect()).collect();
         others.iter_mut().for_each(|c| c.send_get("/other"));
         assert!(others.iter_mut().all(|c| c.response().status == 200), "{}", server.error_log());
+        drop(others);
+        expect_soon("they are gone", || server.descriptors() <= at_rest + BURST + KEPT);
     }
     let log = server.error_log();
     assert!(!log.contains("accept4") && !log.contains("socket()"), "{log}");
+}
+
+#[test]
+fn they_give_way_where_descriptors_run_out() {
+    they_give_way_to(0, 0);
+}
+
+/// Each session takes two descriptors: they run out at the client's once, at the server's once.
+#[test]
+fn they_give_way_to_streams_too() {
+    they_give_way_to(1, 0);
+    they_give_way_to(1, 1);
 }
 
 /// The servers of the last are found by name.
