@@ -466,7 +466,7 @@ impl WorkerGroup {
             }
             return;
         }
-        let (Some(k), Some(idle)) = (self.shape.keepalive, &self.idle) else { return };
+        let (Some(k), Some(idle)) = (&self.shape.keepalive, &self.idle) else { return };
         let now = clock::mono_ms();
         let old = link.requests >= k.requests || now.saturating_sub(link.start_ms) > k.time_ms;
         if worker.closing.get() || self.retired.get() || old || !link.is_quiet() {

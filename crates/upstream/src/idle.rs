@@ -115,13 +115,17 @@ impl Pool {
             }
             // A server that has hung up unnoticed would make for a second try, where nginx has a fresh
             // connection.
-            let quiet = if is_doubtful { Link::is_surely_quiet } else { Link::is_quiet };
-            if quiet(&found.link) {
+            let is_quiet = match is_doubtful {
+                true => found.link.is_surely_quiet(),
+                false => found.link.is_quiet(),
+            };
+            if is_quiet {
                 return Some(found.link);
             }
         }
     }
 
+    #[inline]
     fn remove(&mut self, at: usize) -> Option<Idle> {
         let found = match at + 1 == self.idle.len() {
             true => self.idle.pop_back(),
