@@ -36,6 +36,7 @@ proxy_read_timeout 1200s; proxy_send_timeout 1200s; ssl_certificate @DIR@/cert.p
 server { listen 127.0.0.1:@PORT@@LISTEN@; @H2@ location / { return 200 "OK\\n"; }
 location /ws { proxy_pass http://127.0.0.1:@UP@; proxy_http_version 1.1;
 proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; } } }
+stream { server { listen 127.0.0.1:@STREAM@; proxy_pass 127.0.0.1:@UP@; } }
 '''
 
 REQUEST = b'GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: idle\r\nAccept: */*\r\n\r\n'
@@ -86,6 +87,7 @@ KINDS = {
     'h2': ('', True, None, h2, 1),
     'h2_tls': (' ssl', True, 'h2', h2, 1),
     'websocket': ('', False, None, websocket, 2),
+    'stream': ('', False, None, websocket, 2),
 }
 
 
@@ -180,9 +182,9 @@ def settled(pid):
 
 def measure(binary, kind, count, work, up):
     listen, http2, _, _, sockets = KINDS[kind]
-    port = free_port()
+    port, stream = free_port(), free_port()
     text, files = MAIN, count * sockets + SPARE_FILES
-    values = {'@DIR@': work, '@PORT@': port, '@LISTEN@': listen, '@UP@': up, '@FILES@': files, '@H2@': 'http2 on;' if http2 else ''}
+    values = {'@DIR@': work, '@PORT@': port, '@STREAM@': stream, '@LISTEN@': listen, '@UP@': up, '@FILES@': files, '@H2@': 'http2 on;' if http2 else ''}
     for key, value in values.items():
         text = text.replace(key, str(value))
     (work / 'nginx.conf').write_text(text)
@@ -191,6 +193,7 @@ def measure(binary, kind, count, work, up):
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         wait_for_port(server, port)
+        port = stream if kind == 'stream' else port
         Clients(port, kind, WARM).close()
         before = settled(server.pid)
         clients = Clients(port, kind, count)
