@@ -30,7 +30,8 @@ impl Peer {
             tcp.set_nodelay(true).unwrap();
         }
         let client = Client { stream, seen: Vec::new() };
-        client.set_patience(PATIENCE);
+        // Longer than a server lingers by default, after which it closes.
+        client.set_patience(2 * PATIENCE);
         client
     }
 
