@@ -309,7 +309,7 @@ impl Relay<'_> {
         if self.paced_until_ms[from] > now {
             return false;
         }
-        let due = rate * (clock::mono_secs() - self.start_secs + 1);
+        let due = rate.saturating_mul(clock::mono_secs() - self.start_secs + 1);
         if received >= due {
             self.paced_until_ms[from] = now + (received - due) * 1000 / rate + 1;
             return false;

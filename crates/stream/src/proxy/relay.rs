@@ -369,7 +369,7 @@ fn allowed(way: &mut Way, rate: u64, size: usize, start_secs: u64) -> usize {
     if way.paced_until_ms > now {
         return 0;
     }
-    let due = rate * (clock::mono_secs() - start_secs + 1);
+    let due = rate.saturating_mul(clock::mono_secs() - start_secs + 1);
     if way.received >= due {
         way.paced_until_ms = now + (way.received - due) * 1000 / rate + 1;
         return 0;
