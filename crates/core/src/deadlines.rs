@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 use weir_runtime::clock;
-use weir_runtime::timer::sleep_ms;
+use weir_runtime::timer::sleep_until_ms;
 
 /// No deadline.
 const NEVER: u64 = u64::MAX;
@@ -168,7 +168,7 @@ impl Deadlines {
             } else {
                 tokio::select! {
                     () = self.changed.notified() => {}
-                    () = sleep_ms(planned - now + 1) => {}
+                    () = sleep_until_ms(planned) => {}
                 }
             }
         }
