@@ -138,13 +138,13 @@ impl Connection {
     /// The newest generation, when it still listens on this connection's address; otherwise the
     /// one the connection has.
     pub fn generation(&self) -> Rc<WorkerGen> {
-        let newest = self.worker.generation();
+        let newest = self.worker.gen.borrow();
         let mut mine = self.gen.borrow_mut();
         if !Rc::ptr_eq(&newest, &mine) {
             let addr = &mine.shared.listens[self.listen.get()].addr;
             if let Some(at) = newest.shared.listens.place(addr) {
                 self.listen.set(at);
-                *mine = newest;
+                *mine = Rc::clone(&newest);
             }
         }
         Rc::clone(&mine)
@@ -327,8 +327,7 @@ impl Connection {
                 Poll::Ready(Err(e)) => {
                     drop(out);
                     self.bytes_out.set(self.bytes_out.get() + total);
-                    self.broken.set(true);
-                    self.drop_output();
+                    self.fail();
                     return Poll::Ready(Err(e));
                 }
                 Poll::Pending if total > 0 => break,
@@ -339,6 +338,41 @@ impl Connection {
         }
         self.bytes_out.set(self.bytes_out.get() + total);
         Poll::Ready(Ok(total))
+    }
+
+    /// Nothing more can be sent.
+    fn fail(&self) {
+        self.broken.set(true);
+        self.drop_output();
+    }
+
+    /// Sends what is queued, if it is a little and a plain socket takes all of it: most answers need no
+    /// future that waits. What is left is for the others to send; `true` when nothing is.
+    pub fn flush_at_once(&self) -> bool {
+        let mut out = self.out.borrow_mut();
+        if out.queued() == 0 {
+            return true;
+        }
+        let is_little = out.first_file().is_none() && out.pieces() <= PIECES_MAX;
+        if !is_little || self.broken.get() || self.stream.is_tls() {
+            return false;
+        }
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        let (count, more) = out.slices(&mut slices, u64::MAX);
+        let more = more || self.ending.get();
+        match self.stream.socket().write_at_once(&slices[..count], more) {
+            Some(Ok(n)) => {
+                out.consume(n);
+                self.bytes_out.set(self.bytes_out.get() + n as u64);
+                out.queued() == 0
+            }
+            Some(Err(_)) => {
+                drop(out);
+                self.fail();
+                false
+            }
+            None => false,
+        }
     }
 
     fn poll_send(&self, cx: &mut Context<'_>, out: &OutQueue, max: u64) -> Poll<io::Result<usize>> {

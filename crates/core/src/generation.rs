@@ -115,17 +115,21 @@ pub struct ListenConf {
 
 impl ListenConf {
     /// Which of its addresses a connection came to.
+    #[inline]
     pub fn choose(&self, local: impl FnOnce() -> Option<SocketAddr>) -> &AddrConf {
-        if self.addrs.len() > 1 {
-            if let Some(local) = local() {
-                let wanted = self.addr.with(local);
-                let others = &self.addrs[1..];
-                if let Ok(at) = others.binary_search_by(|a| a.addr.cmp(&wanted)) {
-                    return &others[at];
-                }
-            }
+        match &self.addrs[..] {
+            [one] => one,
+            _ => self.choose_of_many(local()),
         }
-        &self.addrs[0]
+    }
+
+    #[inline(never)]
+    fn choose_of_many(&self, local: Option<SocketAddr>) -> &AddrConf {
+        let (first, others) = (&self.addrs[0], &self.addrs[1..]);
+        let Some(local) = local else { return first };
+        let wanted = self.addr.with(local);
+        let found = others.binary_search_by(|a| a.addr.cmp(&wanted));
+        found.map_or(first, |at| &others[at])
     }
 }
 

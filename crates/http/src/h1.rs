@@ -248,7 +248,7 @@ pub(crate) fn begin(conn: &Rc<Connection>, r: &mut Request, gen: &Rc<Http>, serv
 /// `keepalive_disable`: old MSIE after a POST, and old Safari.
 pub(crate) fn disabled_for_browser(r: &Request) -> bool {
     let disable = *r.loc().core.keepalive_disable;
-    if disable == 0 {
+    if disable & 2 == 0 && (disable & 1 == 0 || r.method != Method::Post) {
         return false;
     }
     let Some(agent) = r.header(HeaderId::UserAgent) else { return false };
@@ -273,7 +273,7 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     {
         conn.will_end();
     }
-    let sent = !r.unsent && r.drain(0).await.is_ok() && !conn.broken.get();
+    let sent = !r.unsent && (r.flush_at_once() || r.drain(0).await.is_ok()) && !conn.broken.get();
     // A tunnel has told how it ended.
     if !sent && r.err_status == 0 && !r.upgraded {
         r.log(LogLevel::Info, why_unsent(conn));

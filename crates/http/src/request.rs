@@ -582,6 +582,12 @@ impl Request {
         }
     }
 
+    /// Sends all that is queued, if that can be done without waiting: see [`Connection::flush_at_once`].
+    pub(crate) fn flush_at_once(&mut self) -> bool {
+        let is_plain = self.stream().is_none() && self.parts.is_none() && !self.holds();
+        is_plain && !self.is_limited() && self.conn().flush_at_once()
+    }
+
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
         if self.holds() {
