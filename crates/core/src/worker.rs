@@ -6,11 +6,8 @@ use crate::generation::WorkerGen;
 use crate::OutQueue;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_base::bytes::Identity;
 
 /// Requests kept for reuse; so many of them with buffers of any size in bounds, and the others only
 /// while theirs are small: a worker that once had many at the same time does not keep that memory.
@@ -33,7 +30,8 @@ pub struct Worker {
     queues: RefCell<Vec<OutQueue>>,
     /// Of the connections, for what they are to send.
     pub deadlines: Deadlines,
-    locals: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<Identity>>>,
+    /// A few.
+    locals: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     flushers: RefCell<Vec<Box<dyn Fn()>>>,
     /// Whether requests have lately been there when their connection was accepted.
     early: Cell<u8>,
@@ -149,13 +147,13 @@ impl Worker {
 
     /// State that a module keeps per worker, made at first use.
     pub fn local<T: Any + Default>(&self) -> Rc<T> {
-        if let Some(found) = self.locals.borrow().get(&TypeId::of::<T>()) {
-            if let Ok(t) = Rc::clone(found).downcast::<T>() {
-                return t;
-            }
+        let id = TypeId::of::<T>();
+        let found = self.locals.borrow().iter().find(|l| l.0 == id).map(|l| Rc::clone(&l.1));
+        if let Some(Ok(found)) = found.map(Rc::downcast) {
+            return found;
         }
         let fresh = Rc::new(T::default());
-        self.locals.borrow_mut().insert(TypeId::of::<T>(), Rc::clone(&fresh) as Rc<dyn Any>);
+        self.locals.borrow_mut().push((id, Rc::clone(&fresh) as Rc<dyn Any>));
         fresh
     }
 

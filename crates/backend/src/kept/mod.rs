@@ -171,11 +171,11 @@ pub(crate) fn begin(
         let about_other =
             r.exchange.head.status == 304 && r.kept::<State>().is_some_and(|s| s.conditions.other);
         match buffering && r.exchange.head.status != 101 && !about_other {
-            true => keep.fill = fill::begin(r, &conf.cache, fresh, &conf.temp_path),
+            true => keep.fill = fill::begin(r, &conf.cache, fresh, &conf.temp_path).map(Box::new),
             false => give_up(r),
         }
     } else if conf.cache.stores() && buffering {
-        keep.fill = fill::begin_store(r, &conf.cache, &conf.temp_path);
+        keep.fill = fill::begin_store(r, &conf.cache, &conf.temp_path).map(Box::new);
     }
     keep
 }
