@@ -3,8 +3,8 @@
 //! RFC 8297). Both have conditions: texts of which one must be neither empty nor `0`.
 
 use crate::body::{self, BodyError};
+use crate::client::answer;
 use crate::conf::{CoreLoc, CoreSrv};
-use crate::h2;
 use crate::module::Flow;
 use crate::request::Request;
 use crate::vars::template;
@@ -95,15 +95,7 @@ pub fn wants_hints(r: &mut Request) -> bool {
 
 /// Sends hints ahead of the answer, as far as the client takes them at once.
 pub fn send_hints(r: &Request, fields: &[u8]) {
-    if fields.is_empty() {
-        return;
+    if !fields.is_empty() {
+        answer::send_hints(r, fields);
     }
-    if let Some(stream) = r.stream() {
-        return h2::send_hints(stream, fields);
-    }
-    r.conn().out.borrow_mut().write(|text| {
-        text.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");
-        text.extend_from_slice(fields);
-        text.extend_from_slice(b"\r\n");
-    });
 }

@@ -1,8 +1,8 @@
 //! Running the filter chains of a location.
 
 use crate::buf::Chain;
+use crate::client::answer;
 use crate::module::{FilterResult, Next};
-use crate::output;
 use crate::request::Request;
 use crate::subrequest;
 
@@ -15,7 +15,7 @@ impl Next {
         };
         match filters.get(self.0).copied() {
             Some(filter) => filter(r, Next(self.0 + 1)),
-            None => output::send_header(r),
+            None => answer::send_header(r),
         }
     }
 
@@ -26,7 +26,7 @@ impl Next {
         }
         match r.loc().plan.body_filters.get(self.0).copied() {
             Some(filter) => filter(r, chain, Next(self.0 + 1)),
-            None => output::send_body(r, chain),
+            None => answer::send_body(r, chain),
         }
     }
 
@@ -49,7 +49,7 @@ impl Next {
     pub(crate) fn body_now(self, r: &mut Request, chain: Chain) -> FilterResult {
         match r.loc().plan.body_filters.get(self.0).copied() {
             Some(filter) => filter(r, chain, Next(self.0 + 1)),
-            None => output::send_body(r, chain),
+            None => answer::send_body(r, chain),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::client_cert::{self, Objection};
 use crate::conf::Satisfy;
 use crate::early;
+use crate::keepalive;
 use crate::location::{self, Found};
 use crate::matching::checked;
 use crate::module::{Flow, Handler, Phase, WaitFn};
@@ -361,17 +362,8 @@ fn find_config(r: &mut Request) -> Option<Flow> {
             return Some(Flow::Status(413));
         }
     }
-    if r.keepalive && crate::h1::disabled_for_browser(r) {
-        r.keepalive = false;
-    }
     if r.keepalive {
-        let c = &core.core;
-        if *c.keepalive_timeout == 0 || u64::from(r.number) >= *c.keepalive_requests {
-            r.keepalive = false;
-        } else if *c.keepalive_time < u64::MAX && r.number > 1 {
-            let age = weir_runtime::clock::mono_ms().saturating_sub(r.conn().start_ms);
-            r.keepalive = age <= *c.keepalive_time;
-        }
+        r.keepalive = keepalive::is_allowed(r);
     }
     None
 }

@@ -2,8 +2,8 @@
 
 use crate::body::RequestBody;
 use crate::buf::Chain;
+use crate::client::Client;
 use crate::generation::{Http, Location, Server};
-use crate::h2;
 use crate::headers_out::HeadersOut;
 use crate::held::Held;
 use crate::module::{FilterResult, Next};
@@ -13,6 +13,7 @@ use std::any::Any;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use weir_core::counters::Counters;
 use weir_core::timing::UpstreamState;
 use weir_core::values::Values;
 use weir_core::ClientAddr;
@@ -33,14 +34,12 @@ const TURNS_PER_SEC: u64 = 16;
 /// So much of being late is made up for.
 const LATE_MAX_MS: u64 = 50;
 
-/// Where a request stands: its connection, and the part of the configuration that serves it.
+/// Where a request stands: its client, and the part of the configuration that serves it.
 struct Place {
-    conn: Rc<Connection>,
+    client: Client,
     gen: Rc<Http>,
     server: Rc<Server>,
     location: Rc<Location>,
-    /// Its stream, where a connection has several.
-    stream: Option<Rc<h2::Stream>>,
 }
 
 /// A request and its response under construction. Taken from the worker's pool, so that its
@@ -148,17 +147,21 @@ pub struct Request {
 }
 
 impl Request {
-    /// Readies a pooled request for a new head.
-    pub fn begin(
-        &mut self,
-        conn: Rc<Connection>,
-        gen: Rc<Http>,
-        server: Rc<Server>,
-        start_ms: u64,
-    ) {
+    /// Readies a pooled request for a new head, and counts it.
+    pub(crate) fn begin(&mut self, client: Client, gen: Rc<Http>, server: Rc<Server>) {
+        let conn = client.conn();
+        self.number = conn.requests.get() + 1;
+        conn.requests.set(self.number);
+        Counters::add(&conn.worker.counters.requests, 1);
+        conn.take_queue();
+        self.stand(client, gen, server);
+    }
+
+    /// Gives a pooled request its place.
+    pub(crate) fn stand(&mut self, client: Client, gen: Rc<Http>, server: Rc<Server>) {
         let location = Rc::clone(gen.location(server.location));
-        self.place = Some(Place { conn, gen, server, location, stream: None });
-        self.start_ms = start_ms;
+        self.place = Some(Place { client, gen, server, location });
+        self.start_ms = clock::mono_ms();
         self.redirects_left = REDIRECTS_MAX;
         self.valid_unparsed_uri = true;
         self.valid_location = true;
@@ -314,14 +317,13 @@ impl Request {
     }
 
     /// Gives a copy its place in the configuration, and the variables that were set here.
-    pub(crate) fn copy_place_to(&self, copy: &mut Request, conn: Rc<Connection>) {
+    pub(crate) fn copy_place_to(&self, copy: &mut Request, client: Client) {
         let place = self.place();
         copy.place = Some(Place {
-            conn,
+            client,
             gen: Rc::clone(&place.gen),
             server: Rc::clone(&place.server),
             location: Rc::clone(&place.location),
-            stream: None,
         });
         copy.client.clone_from(&self.client);
         copy.values.copy_from(&self.values);
@@ -332,7 +334,13 @@ impl Request {
     }
 
     pub fn conn(&self) -> &Rc<Connection> {
-        &self.place().conn
+        self.place().client.conn()
+    }
+
+    /// Whom it is answered.
+    #[inline]
+    pub(crate) fn to_client(&self) -> &Client {
+        &self.place().client
     }
 
     /// The client's address as the request sees it.
@@ -353,16 +361,6 @@ impl Request {
         let mut text = Vec::new();
         client.write(&mut text);
         self.client = Some(Box::new((client, text)));
-    }
-
-    /// The stream it came by: HTTP/2's requests have one.
-    #[inline]
-    pub fn stream(&self) -> Option<&Rc<h2::Stream>> {
-        self.place().stream.as_ref()
-    }
-
-    pub(crate) fn set_stream(&mut self, stream: Rc<h2::Stream>) {
-        self.place.as_mut().expect("a request in use has its place").stream = Some(stream);
     }
 
     pub fn gen(&self) -> &Rc<Http> {
@@ -518,18 +516,12 @@ impl Request {
         if self.is_part() {
             return subrequest::queued(self);
         }
-        match self.stream() {
-            None => self.conn().out.borrow().queued(),
-            Some(stream) => stream.queued(),
-        }
+        self.to_client().queued()
     }
 
     /// Bytes of the response that the client's socket has taken; over HTTP/2, its stream.
     pub fn bytes_sent(&self) -> u64 {
-        match self.stream() {
-            Some(stream) => self.left() + stream.overhead(),
-            None => self.left(),
-        }
+        self.left() + self.to_client().overhead()
     }
 
     /// As [`Request::bytes_sent`], of the body alone.
@@ -539,10 +531,9 @@ impl Request {
 
     /// An answer is sent to its end before the next one is queued, so what has not left is this one's.
     fn left(&self) -> u64 {
-        self.sent.saturating_sub(match self.stream() {
-            _ if self.is_part() => 0,
-            Some(stream) => stream.unsent(),
-            None => self.conn().unsent(),
+        self.sent.saturating_sub(match self.is_part() {
+            true => 0,
+            false => self.to_client().unsent(),
         })
     }
 
@@ -559,16 +550,13 @@ impl Request {
         if self.is_part() {
             return subrequest::poll_flush(self, cx);
         }
-        match self.stream() {
-            None => self.conn().poll_flush(cx, u64::MAX),
-            Some(stream) => stream.poll_flush(cx),
-        }
+        self.to_client().poll_flush(cx)
     }
 
     /// Whether more leaves as soon as the connection's own task has its turn: over HTTP/2 only that
     /// may wait for the socket.
     pub fn awaits_turn(&self) -> bool {
-        !self.is_part() && self.stream().is_some_and(|stream| stream.awaits_turn())
+        !self.is_part() && self.to_client().awaits_turn()
     }
 
     /// Ready once the deadline for sending has passed.
@@ -576,10 +564,7 @@ impl Request {
         if self.is_part() {
             return Poll::Pending;
         }
-        match self.stream() {
-            None => self.conn().poll_write_timeout(cx, deadline).map(|_| ()),
-            Some(stream) => stream.poll_timeout(cx, deadline),
-        }
+        self.to_client().poll_send_timeout(cx, deadline)
     }
 
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
@@ -630,20 +615,10 @@ impl Request {
         let core = &self.loc().core;
         let (timeout, turn) = (*core.send_timeout, *core.sendfile_max_chunk);
         let rate = if self.is_limited() { self.rate() } else { 0 };
-        if let Some(stream) = self.stream().cloned() {
-            return match rate {
-                0 => {
-                    stream.unlimit();
-                    stream.drain(leave, timeout).await
-                }
-                _ => self.drain_slowly(leave, rate, timeout).await,
-            };
+        match rate {
+            0 => self.to_client().drain(leave, turn, timeout).await,
+            _ => self.drain_slowly(leave, rate, timeout).await,
         }
-        let conn = Rc::clone(self.conn());
-        if rate == 0 || conn.out.borrow().queued() == 0 {
-            return conn.drain_in_turns(leave, turn, timeout).await;
-        }
-        self.drain_slowly(leave, rate, timeout).await
     }
 
     async fn drain_slowly(&mut self, leave: u64, rate: u64, timeout: u64) -> Result<(), ConnError> {
@@ -664,24 +639,15 @@ impl Request {
                 continue;
             }
             let turn = self.turn(allowed, rate);
-            let mut begun = u64::MAX;
-            match self.stream() {
-                None => self.conn().drain_some(turn, timeout).await?,
-                Some(stream) => {
-                    // Its bytes leave in many frames, between those of other streams.
-                    begun = clock::mono_ms();
-                    stream.drain_some(turn, timeout).await?;
-                }
-            }
+            let begun = self.to_client().drain_some(turn, timeout).await?;
             let counts = |bytes: u64| bytes.saturating_sub(after);
             let paid = counts(self.sent - self.queued()) - counts(done);
             let late = clock::mono_ms().saturating_sub(LATE_MAX_MS).min(begun);
             let from = self.paced_until_ms.max(late);
             self.paced_until_ms = from + paid * 1000 / rate;
         }
-        match self.stream() {
-            // The end of the stream may still be missing.
-            Some(stream) if leave == 0 => stream.drain(0, timeout).await,
+        match leave {
+            0 => self.to_client().drain_end(timeout).await,
             _ => Ok(()),
         }
     }
@@ -692,10 +658,7 @@ impl Request {
         if !*self.loc().core.sendfile || self.conn().is_tls() {
             return allowed.min(TURN_BYTES.max(rate / TURNS_PER_SEC));
         }
-        match self.stream() {
-            None => self.conn().out.borrow().to_page_end(allowed),
-            Some(_) => allowed,
-        }
+        self.to_client().to_page_end(allowed)
     }
 
     /// Waits, but no longer than the client is there.
@@ -704,10 +667,7 @@ impl Request {
             weir_runtime::timer::sleep_ms(ms).await;
             return Ok(());
         }
-        match self.stream() {
-            None => self.conn().sleep_while_open(ms).await,
-            Some(stream) => stream.sleep_while_open(ms).await,
-        }
+        self.to_client().sleep_while_open(ms).await
     }
 
     /// Bytes a second this response may take; 0 for no limit.

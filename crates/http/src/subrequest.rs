@@ -23,12 +23,13 @@
 mod page;
 
 use crate::buf::{Buf, Chain, Data};
+use crate::client::Client;
 use crate::client_watch::ClientWatch;
 use crate::detached::Ticket;
-use crate::h1;
 use crate::module::{FilterError, FilterResult, Next};
 use crate::phases;
 use crate::request::Request;
+use crate::request_log::log_request;
 use page::{Live, Page, Way};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -425,8 +426,7 @@ fn make(
         return None;
     }
     let mut part = Box::<Request>::default();
-    let conn = Rc::clone(r.conn());
-    r.copy_to_part(&mut part, conn);
+    r.copy_to_part(&mut part, r.to_client().clone());
     part.uri.extend_from_slice(uri);
     part.args.extend_from_slice(args);
     let (sink, top, above) = match output {
@@ -445,7 +445,7 @@ fn make(
 pub async fn run(part: &mut Request) -> bool {
     let ok = Box::pin(phases::run_part(part)).await;
     if *part.loc().core.log_subrequest {
-        h1::log_request(part).await;
+        log_request(part).await;
     }
     ok
 }
@@ -479,7 +479,7 @@ pub fn start(r: &mut Request, part: Box<Request>, ended: Option<Ended>) {
 pub fn send_copy(r: &Request, uri: &[u8], args: &[u8]) {
     let Some(ticket) = Ticket::take(r) else { return };
     let mut copy = Box::<Request>::default();
-    r.copy_to_part(&mut copy, r.nowhere());
+    r.copy_to_part(&mut copy, Client::of_h1(r.nowhere()));
     copy.uri.extend_from_slice(uri);
     copy.args.extend_from_slice(args);
     copy.method = r.method;
@@ -733,9 +733,7 @@ pub(crate) async fn finish(r: &mut Request) -> bool {
     if !done && !r.is_part() {
         r.keepalive = false;
         // Half an answer that nobody has seen yet is better not begun.
-        if r.stream().is_none() {
-            r.conn().drop_output();
-        }
+        r.to_client().drop_output();
     }
     done
 }
