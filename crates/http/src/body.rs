@@ -6,7 +6,7 @@ pub use incoming::{BodyError, RequestBody};
 
 use crate::client::{answer, upload};
 use crate::conf::BodyInFile;
-use crate::module::Flow;
+use crate::flow::Flow;
 use crate::request::Request;
 use bytes::Bytes;
 use incoming::Piece;

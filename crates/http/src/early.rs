@@ -4,8 +4,8 @@
 
 use crate::body::{self, BodyError};
 use crate::client::answer;
-use crate::conf::{CoreLoc, CoreSrv};
-use crate::module::Flow;
+use crate::conf::{Conditions, CoreLoc, CoreSrv};
+use crate::flow::Flow;
 use crate::request::Request;
 use crate::vars::template;
 use std::rc::Rc;
@@ -15,9 +15,6 @@ use weir_core::Session;
 use weir_module::{Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
 use weir_wire::http1::request::Version;
-
-/// Texts of which one must be neither empty nor `0`.
-pub type Conditions = Arc<Vec<Template>>;
 
 pub(crate) const ROWS: &[Row] = &[
     Row::new(

@@ -9,10 +9,10 @@ pub(crate) use serving::Serving;
 
 use crate::client::Client;
 use crate::conf::Lingering;
+use crate::flow::Flow;
 use crate::generation::Http;
 use crate::head;
 use crate::linger::linger;
-use crate::module::Flow;
 use crate::phases;
 use crate::request::Request;
 use crate::request_log::log_request;

@@ -1,6 +1,6 @@
 //! What the logs say of a request: its lines of the error log, and the phase that logs it.
 
-use crate::module::{Flow, Phase};
+use crate::flow::{Flow, Phase};
 use crate::request::Request;
 use std::rc::Rc;
 

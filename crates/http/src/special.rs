@@ -2,9 +2,9 @@
 
 use crate::buf::{Buf, Chain};
 use crate::conf::{CoreLoc, ErrorPage, ServerTokens};
-use crate::module::{FilterError, Flow};
+use crate::flow::{FilterError, Flow};
 use crate::names;
-use crate::phases;
+use crate::redirect::{internal_redirect, named_location};
 use crate::request::Request;
 use std::rc::Rc;
 use weir_core::Session;
@@ -75,10 +75,10 @@ fn send_error_page(r: &mut Request, status: u16, page: &ErrorPage) -> Flow {
             None => split_args(&target),
         };
         r.valid_unparsed_uri = false;
-        return phases::internal_redirect(r, &uri, &args);
+        return internal_redirect(r, &uri, &args);
     }
     if target.first() == Some(&b'@') {
-        return phases::named_location(r, &target);
+        return named_location(r, &target);
     }
     let status = match r.err_status {
         code @ (301 | 302 | 303 | 307 | 308) => code,

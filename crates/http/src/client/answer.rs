@@ -2,13 +2,14 @@
 
 use super::Over;
 use crate::buf::Chain;
+use crate::flow::FilterResult;
+use crate::h1::output as h1;
+use crate::h2::output as h2;
 use crate::matching;
-use crate::module::FilterResult;
 use crate::one_line;
 use crate::output;
 use crate::request::Request;
 use crate::subrequest;
-use crate::{h1, h2};
 use weir_wire::http1::request::{Method, Version};
 
 /// Serialises the response header into the output queue.
@@ -39,10 +40,10 @@ pub(crate) fn send_header(r: &mut Request) -> FilterResult {
     adjust(r);
     one_line::check(r);
     match &r.to_client().over {
-        Over::H1 => h1::output::send_header(r),
+        Over::H1 => h1::send_header(r),
         Over::H2(stream) => {
             let stream = stream.clone();
-            h2::output::send_header(r, &stream);
+            h2::send_header(r, &stream);
         }
     }
     Ok(())
@@ -70,10 +71,10 @@ fn adjust(r: &mut Request) {
 /// Queues body data, framed as the header announced it.
 pub(crate) fn send_body(r: &mut Request, chain: Chain) -> FilterResult {
     match &r.to_client().over {
-        Over::H1 => h1::output::send_body(r, chain),
+        Over::H1 => h1::send_body(r, chain),
         Over::H2(stream) => {
             let stream = stream.clone();
-            h2::output::send_body(r, &stream, chain);
+            h2::send_body(r, &stream, chain);
         }
     }
     Ok(())
@@ -85,10 +86,10 @@ impl Request {
     /// `from` takes its place.
     pub fn send_read(&mut self, buf: &mut Vec<u8>, from: usize, last: bool) {
         match &self.to_client().over {
-            Over::H1 => h1::output::send_read(self, buf, from, last),
+            Over::H1 => h1::send_read(self, buf, from, last),
             Over::H2(stream) => {
                 let stream = stream.clone();
-                h2::output::send_slice(self, &stream, &buf[from..], last);
+                h2::send_slice(self, &stream, &buf[from..], last);
             }
         }
     }
@@ -109,7 +110,7 @@ impl Request {
 /// Tells the client to send its body.
 pub(crate) fn send_continue(r: &mut Request) {
     match &r.to_client().over {
-        Over::H1 => h1::output::send_continue(r),
+        Over::H1 => h1::send_continue(r),
         // It sends without being told, as far as its window goes.
         Over::H2(_) => {}
     }
@@ -118,7 +119,7 @@ pub(crate) fn send_continue(r: &mut Request) {
 /// Sends hints ahead of the answer, as far as the client takes them at once.
 pub(crate) fn send_hints(r: &Request, fields: &[u8]) {
     match &r.to_client().over {
-        Over::H1 => h1::output::send_hints(r, fields),
-        Over::H2(stream) => h2::output::send_hints(stream, fields),
+        Over::H1 => h1::send_hints(r, fields),
+        Over::H2(stream) => h2::send_hints(stream, fields),
     }
 }

@@ -2,16 +2,17 @@
 
 use super::Over;
 use crate::body::BodyError;
+use crate::h1::body as h1;
+use crate::h2::body as h2;
 use crate::request::Request;
-use crate::{h1, h2};
 
 /// Waits for more of the body.
 pub(crate) async fn fill(r: &mut Request, timeout_ms: u64) -> Result<(), BodyError> {
     match &r.to_client().over {
-        Over::H1 => h1::body::fill(r, timeout_ms).await,
+        Over::H1 => h1::fill(r, timeout_ms).await,
         Over::H2(stream) => {
             let stream = stream.clone();
-            h2::body::fill(r, &stream, timeout_ms).await
+            h2::fill(r, &stream, timeout_ms).await
         }
     }
 }

@@ -1,6 +1,7 @@
 //! nginx's `ngx_http_v2_module`: directives, and `$http2`.
 
-use crate::module::{HttpModule, VarArg, Variable};
+use crate::flow::{VarArg, Variable};
+use crate::module::HttpModule;
 use crate::request::Request;
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,

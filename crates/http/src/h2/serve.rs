@@ -3,8 +3,8 @@
 use super::link::Link;
 use super::stream::Stream;
 use super::task::{Job, Starter, Task};
+use crate::flow::Flow;
 use crate::linger::linger;
-use crate::module::Flow;
 use crate::phases;
 use crate::request::Request;
 use crate::request_log::log_request;
