@@ -482,27 +482,27 @@ impl Connection {
         timer.get_or_insert_with(Box::default).poll_until(cx, deadline)
     }
 
+    /// Whether the client has hung up; otherwise wakes the task when it may have. `watching` is turned off
+    /// once there is something to read, for the end cannot be seen behind it.
+    pub fn poll_gone(&self, cx: &mut Context<'_>, watching: &mut bool) -> bool {
+        while *watching && self.stream.poll_readable(cx).is_ready() {
+            match self.stream.peek() {
+                Ok(0) => return true,
+                Ok(_) => *watching = false,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return true,
+            }
+        }
+        false
+    }
+
     /// Waits, but no longer than the client is there.
     pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
         let deadline = clock::mono_ms() + ms;
-        let mut watch = true;
-        poll_fn(|cx| {
-            while watch {
-                match self.stream.poll_readable(cx) {
-                    Poll::Pending => break,
-                    Poll::Ready(Err(e)) => return Poll::Ready(Err(ConnError::Io(e))),
-                    Poll::Ready(Ok(())) => {}
-                }
-                match self.stream.peek() {
-                    Ok(0) => {
-                        return Poll::Ready(Err(ConnError::Io(io::ErrorKind::BrokenPipe.into())))
-                    }
-                    // More requests wait behind this one: the end cannot be seen.
-                    Ok(_) => watch = false,
-                    Err(_) => self.stream.not_readable(cx),
-                }
-            }
-            self.poll_write_timer(cx, deadline).map(Ok)
+        let mut watching = true;
+        poll_fn(|cx| match self.poll_gone(cx, &mut watching) {
+            true => Poll::Ready(Err(ConnError::Io(io::ErrorKind::BrokenPipe.into()))),
+            false => self.poll_write_timer(cx, deadline).map(Ok),
         })
         .await
     }

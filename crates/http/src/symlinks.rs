@@ -1,7 +1,7 @@
 //! `disable_symlinks`: how a path may be opened. Nothing is remembered from one request to the
 //! next: every use of a path walks it again.
 
-use crate::conf::CoreLoc;
+use crate::conf::{CoreLoc, DisableSymlinks};
 use crate::request::Request;
 use crate::vars::template_of;
 use std::fs::{File, Metadata};
@@ -10,14 +10,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::Session;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row};
-use weir_script::template::Template;
-
-/// `disable_symlinks on|if_not_owner [from=…]`
-#[derive(Debug)]
-pub struct DisableSymlinks {
-    same_owner: bool,
-    from: Option<Template>,
-}
 
 pub(crate) const ROWS: &[Row] = &[Row::new(
     "disable_symlinks",

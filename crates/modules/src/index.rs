@@ -8,7 +8,7 @@ use weir_core::os_text;
 use weir_core::Session;
 use weir_http::location::map_uri_into;
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
-use weir_http::phases::internal_redirect;
+use weir_http::redirect::internal_redirect;
 use weir_http::symlinks::metadata;
 use weir_http::vars::template;
 use weir_http::{Phase, Request};

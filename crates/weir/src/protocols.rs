@@ -7,7 +7,7 @@ use weir_core::generation::{Generation, ListenConf, PartConf};
 use weir_core::logger::ErrorLog;
 use weir_core::{Connection, Worker};
 use weir_http::generation::HttpConf;
-use weir_http::h1::Serving;
+use weir_http::Serving;
 use weir_module::{Cf, ConfResult};
 use weir_stream::generation::StreamConf;
 use weir_upstream::UpstreamMain;
@@ -33,8 +33,8 @@ const ALL: &[Protocol] = &[
         dirs: weir_http::module::dirs,
         binds_any_source: weir_http::module::binds_any_source,
         upstreams: |gen| Some(gen.part::<HttpConf>()?.main.get()),
-        rest: weir_http::pool::free,
-        shrink: weir_http::pool::shrink,
+        rest: weir_http::door::free,
+        shrink: weir_http::door::shrink,
     },
     Protocol {
         finish: weir_stream::build::finish,

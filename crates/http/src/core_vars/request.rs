@@ -1,14 +1,15 @@
 //! What the request says and where it leads.
 
 use super::fields::non_empty;
-use super::{number, some, some_if_any};
+use super::fields::some_if_any;
+use crate::flow::VarArg;
 use crate::location::map_uri_into;
-use crate::module::VarArg;
 use crate::request::Request;
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use weir_base::bytes::{fmt_u64, push_hex, strip_prefix_ignore_case};
 use weir_base::units;
+use weir_core::common::{number, some};
 use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_wire::http1::framing;

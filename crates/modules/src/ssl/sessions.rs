@@ -9,7 +9,6 @@ use weir_http::conf::CoreSrv;
 use weir_http::generation::Http;
 use weir_http::{pool, Request};
 use weir_module::{Context, Slots};
-use weir_runtime::clock;
 use weir_stream::conf::StreamSrv;
 use weir_stream::generation::Stream;
 
@@ -59,11 +58,7 @@ impl Secured for Request {
     ) -> T {
         let gen = Http::of(gen);
         let server = Rc::clone(gen.server(server));
-        let mut r = pool::take();
-        r.begin(Rc::clone(conn), gen, server, clock::mono_ms());
-        let value = f(&mut r);
-        pool::give(r);
-        value
+        pool::with(conn, gen, server, f)
     }
 }
 
