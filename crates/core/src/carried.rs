@@ -4,9 +4,8 @@
 
 use crate::connection::Connection;
 use crate::ClientAddr;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use weir_runtime::listen::ListenAddr;
+use weir_runtime::paths;
 use weir_wire::proxy_protocol::Proxied;
 
 /// What the name of a socket that is no address begins with.
@@ -80,7 +79,7 @@ impl Carried {
         let mut out = Vec::with_capacity(160);
         let listen = match &self.listen {
             ListenAddr::Ip(a) | ListenAddr::Udp(a) => a.to_string().into_bytes(),
-            ListenAddr::Unix(p) => [UNIX, p.as_os_str().as_bytes()].concat(),
+            ListenAddr::Unix(p) => [UNIX, paths::bytes(p)].concat(),
         };
         let client = match self.client {
             ClientAddr::Ip(a) => a.to_string(),
@@ -123,7 +122,7 @@ impl Carried {
             return None;
         }
         let listen = match listen.strip_prefix(UNIX) {
-            Some(path) => ListenAddr::Unix(OsStr::from_bytes(path).into()),
+            Some(path) => ListenAddr::Unix(paths::path(path).into_owned()),
             None => ListenAddr::Ip(std::str::from_utf8(listen).ok()?.parse().ok()?),
         };
         let client = match &client[..] {
@@ -202,7 +201,7 @@ mod tests {
             ..plain.clone()
         };
         // A path is bytes, and no text.
-        let latin = ListenAddr::Unix(OsStr::from_bytes(b"/caf\xe9").into());
+        let latin = ListenAddr::Unix(paths::path(b"/caf\xe9").into_owned());
         let latin = Carried { listen: latin, ..other.clone() };
         for c in [plain, other, latin] {
             let packed = c.pack();

@@ -1,13 +1,11 @@
 //! What all protocols share: logs, zones, names, listening, queues. It knows no protocol.
 
 pub mod bind;
-#[cfg(unix)]
 pub mod carried;
 pub mod client_addr;
 pub mod common;
 pub mod connection;
 pub mod counters;
-#[cfg(unix)]
 pub mod datagrams;
 pub mod deadlines;
 pub mod error_log;

@@ -71,10 +71,7 @@ impl Reached {
 
 /// `*:80` for root, `*:8000` for others.
 pub fn default_listen(d: &Directive) -> Listen {
-    #[cfg(unix)]
     let port = if weir_runtime::process::is_root() { 80 } else { 8000 };
-    #[cfg(not(unix))]
-    let port = 80;
     let addr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
     plain(ListenAddr::Ip(addr), d.name.span)
 }
@@ -120,7 +117,7 @@ fn addresses(d: &Directive) -> ConfResult<Vec<ListenAddr>> {
     let bad = |e: &str| d.bad(0, format!("{e} in \"{shown}\" of the \"listen\" directive"));
     let e = parse_endpoint(d.arg(0), options).map_err(bad)?;
     if let Host::Unix(path) = e.host {
-        return Ok(vec![ListenAddr::Unix(weir_runtime::fs::bytes_path(path))]);
+        return Ok(vec![ListenAddr::Unix(weir_runtime::paths::path(path).into_owned())]);
     }
     let first = e.port.unwrap_or(80);
     let last = e.last_port.unwrap_or(first);
@@ -267,7 +264,7 @@ pub fn set_server_name<S: Session>(
         }
         let mut name = text;
         if name == b"$hostname" {
-            name = crate::syslog::hostname().into_bytes();
+            name = weir_runtime::process::hostname().into_bytes();
         }
         if name.contains(&b'/') {
             cf.warn(d, format!("server name \"{shown}\" has suspicious symbols"));

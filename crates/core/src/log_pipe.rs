@@ -94,7 +94,7 @@ impl Pipe {
 
     fn run(&self) {
         while let Some((file, text)) = self.next() {
-            let written = weir_runtime::fs::write_waiting(&file, &text);
+            let written = weir_runtime::files::write_waiting(&file, &text);
             let mut queue = self.lock();
             queue.bytes -= text.len();
             queue.writes = false;

@@ -13,18 +13,11 @@ use std::time::{Duration, Instant};
 use weir_base::date;
 use weir_base::line::push_logged;
 use weir_module::Mode;
-#[cfg(unix)]
-use weir_runtime::trusted;
-use weir_runtime::{clock, tz};
+use weir_runtime::{clock, files, sockets, trusted, tz};
 
 /// The levels of logs are those of the configuration's messages.
 pub use weir_conf::Level as LogLevel;
 
-/// What opening a directory for writing answers.
-const EISDIR: i32 = 21;
-
-/// Keeps nothing that is written to it.
-const NOWHERE: &str = if cfg!(windows) { "NUL" } else { "/dev/null" };
 /// How long the end of the process waits for readers of logs.
 const SETTLE: Duration = Duration::from_millis(500);
 
@@ -54,7 +47,6 @@ impl LogFile {
     }
 
     /// The same, and the file is the user's who is to open it later.
-    #[cfg(unix)]
     fn reopen_for(&self, uid: Option<u32>) -> std::io::Result<()> {
         let opened = trusted::append(&self.path)?;
         if let Some(uid) = uid {
@@ -71,12 +63,8 @@ impl LogFile {
     }
 
     /// Whether another file has its name by now, or none.
-    #[cfg(unix)]
     fn has_moved(&self) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        let id = |m: std::fs::Metadata| (m.dev(), m.ino());
-        let named = std::fs::metadata(&self.path).map(id);
-        !matches!((named, self.handle().metadata().map(id)), (Ok(a), Ok(b)) if a == b)
+        !files::is_named(&self.handle(), &self.path)
     }
 
     pub fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
@@ -114,37 +102,23 @@ impl LogFile {
     }
 }
 
-#[cfg(unix)]
 fn is_pipe(file: &File) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    file.metadata().is_ok_and(|m| m.file_type().is_fifo() || m.file_type().is_socket())
-}
-
-#[cfg(not(unix))]
-fn is_pipe(_: &File) -> bool {
-    false
+    file.metadata().is_ok_and(|m| files::is_pipe(&m))
 }
 
 static STDERR: OnceLock<Option<LogFile>> = OnceLock::new();
 
 /// Standard error of a process that serves: it may be a pipe, whose reader must not hold a worker. Before,
 /// a daemon may still have to leave the one that it was started with.
-#[cfg(unix)]
 fn stderr() -> Option<&'static LogFile> {
-    use std::os::fd::AsFd;
     if !crate::log_pipe::has_threads() {
         return None;
     }
     let open = || {
-        let own = std::io::stderr().as_fd().try_clone_to_owned().ok()?;
+        let own = sockets::copy(&std::io::stderr()).ok()?;
         Some(LogFile::of(PathBuf::from("stderr"), File::from(own)))
     };
     STDERR.get_or_init(open).as_ref()
-}
-
-#[cfg(not(unix))]
-fn stderr() -> Option<&'static LogFile> {
-    None
 }
 
 /// Waits for what threads have still to write to pipes, but not long: their readers may be gone.
@@ -155,14 +129,8 @@ pub fn settle() {
     STDERR.get().iter().filter_map(|f| f.as_ref()).for_each(|f| f.pipe.settle(deadline));
 }
 
-#[cfg(unix)]
 fn open_append(path: &Path) -> std::io::Result<File> {
     trusted::append(path).map(|opened| opened.file)
-}
-
-#[cfg(not(unix))]
-fn open_append(path: &Path) -> std::io::Result<File> {
-    std::fs::OpenOptions::new().create(true).append(true).open(path)
 }
 
 /// Log files that the master has opened for this process, until the configuration names them.
@@ -225,7 +193,7 @@ pub fn log_file_for(mode: Mode, path: &Path) -> std::io::Result<Arc<LogFile>> {
         return log_file(path);
     }
     could_open(path)?;
-    let nothing = std::fs::OpenOptions::new().append(true).open(NOWHERE)?;
+    let nothing = std::fs::OpenOptions::new().append(true).open(files::NOWHERE)?;
     Ok(Arc::new(LogFile::of(path.to_path_buf(), nothing)))
 }
 
@@ -233,7 +201,7 @@ pub fn log_file_for(mode: Mode, path: &Path) -> std::io::Result<Arc<LogFile>> {
 pub fn could_open(path: &Path) -> std::io::Result<()> {
     use std::io::ErrorKind::{NotFound, PermissionDenied};
     let found = match std::fs::metadata(path) {
-        Ok(m) if m.is_dir() => Err(std::io::Error::from_raw_os_error(EISDIR)),
+        Ok(m) if m.is_dir() => Err(files::is_a_directory()),
         Err(e) if e.kind() == NotFound => {
             let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
             std::fs::metadata(parent.unwrap_or(Path::new("."))).map(|_| ())
@@ -250,14 +218,12 @@ pub fn reopen_all() -> Vec<(PathBuf, std::io::Error)> {
 }
 
 /// The same for the master: the files are given to the workers' user.
-#[cfg(unix)]
 pub fn reopen_for(uid: Option<u32>) -> Vec<(PathBuf, std::io::Error)> {
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
     files.values().filter_map(|f| f.reopen_for(uid).err().map(|e| (f.path.clone(), e))).collect()
 }
 
 /// With a new configuration every log is what has its name now.
-#[cfg(unix)]
 pub fn reopen_moved() -> Vec<(PathBuf, std::io::Error)> {
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
     let moved = files.values().filter(|f| f.has_moved());

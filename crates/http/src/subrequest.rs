@@ -34,7 +34,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
@@ -579,7 +578,7 @@ fn keep(bytes: &mut Vec<u8>, max_bytes: u64, buf: &Buf) -> io::Result<()> {
         Data::Mem(data) => bytes.extend_from_slice(data),
         Data::File { file, offset, len } => {
             bytes.resize(at + *len as usize, 0);
-            file.read_exact_at(&mut bytes[at..], *offset)?;
+            weir_runtime::files::read_exact_at(file, &mut bytes[at..], *offset)?;
         }
     }
     Ok(())

@@ -44,9 +44,8 @@ pub fn server_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool
         }
         None => {
             out.extend_from_slice(b"unix:");
-            #[cfg(unix)]
             if let Some(path) = s.conn().stream.local_path() {
-                out.extend_from_slice(path.as_os_str().as_encoded_bytes());
+                out.extend_from_slice(weir_runtime::paths::bytes(&path));
             }
         }
     }
@@ -110,17 +109,11 @@ pub fn age<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     true
 }
 
-#[cfg(target_os = "linux")]
 fn tcpinfo<S: Session>(s: &S, n: usize, out: &mut Vec<u8>) -> bool {
     match s.conn().stream.tcp_info() {
         Some(info) => number(out, u64::from(info[n])),
         None => false,
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn tcpinfo<S: Session>(_: &S, _: usize, _: &mut Vec<u8>) -> bool {
-    false
 }
 
 pub fn tcpinfo_rtt<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {

@@ -77,7 +77,10 @@ pub fn pid<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
 
 pub fn hostname<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     static NAME: OnceLock<String> = OnceLock::new();
-    some(out, NAME.get_or_init(|| crate::syslog::hostname().to_ascii_lowercase()).as_bytes())
+    some(
+        out,
+        NAME.get_or_init(|| weir_runtime::process::hostname().to_ascii_lowercase()).as_bytes(),
+    )
 }
 
 pub fn version<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {

@@ -149,7 +149,7 @@ impl Loaded {
             return Ok(pair);
         }
         let mut read = |name: &[u8]| {
-            std::fs::read(prefix.join(String::from_utf8_lossy(name).as_ref())).map(Arc::from)
+            std::fs::read(prefix.join(weir_runtime::paths::path(name))).map(Arc::from)
         };
         let (pair, was_encrypted) = load::opened_pair(&names.0, &names.1, passwords, &mut read)?;
         let pair = Arc::new(pair);
