@@ -16,12 +16,19 @@ const UNIX: &[u8] = b"unix:";
 pub struct Carried {
     /// The address it came by.
     pub listen: ListenAddr,
+    /// As the connection knows it: not what a PROXY header says, nor `real_ip`.
     pub client: ClientAddr,
+    /// Answered so far, for `keepalive_requests`.
     pub requests: u32,
+    /// When it was accepted, in monotonic ms.
     pub start_ms: u64,
+    /// Until when the next request may begin, in monotonic ms.
     pub keepalive_deadline_ms: u64,
+    /// Over its whole life, TLS not counted, as `bytes_out`.
     pub bytes_in: u64,
+    /// `$bytes_sent` of the connection so far.
     pub bytes_out: u64,
+    /// From the PROXY header that it began with.
     pub proxied: Option<Proxied>,
 }
 
@@ -44,6 +51,7 @@ impl Connection {
         self.worker.closing.get() && !(self.worker.hands_on.get() && self.is_plain())
     }
 
+    /// What the other process is to be told; the connection stays as it is.
     pub fn carried(&self) -> Carried {
         Carried {
             listen: self.generation().shared.listens[self.listen.get()].addr.clone(),
@@ -75,6 +83,7 @@ impl Connection {
 }
 
 impl Carried {
+    /// As the bytes of one message; [`Carried::unpack`] reads them, of the same version alone.
     pub fn pack(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
         let listen = match &self.listen {

@@ -23,6 +23,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 
 /// A log file that can be opened again under its name (USR1).
 pub struct LogFile {
+    /// By which it is opened again.
     pub path: PathBuf,
     file: RwLock<Arc<File>>,
     /// Somebody reads it, who may be slow.
@@ -31,6 +32,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
+    /// Creates what is not there. Links are followed as far as its owner could ([`trusted`]).
     pub fn open(path: &Path) -> std::io::Result<LogFile> {
         Ok(LogFile::of(path.to_path_buf(), open_append(path)?))
     }
@@ -67,6 +69,7 @@ impl LogFile {
         !files::is_named(&self.handle(), &self.path)
     }
 
+    /// As it stands. A pipe's or socket's reader is waited for by a thread, and too much for it is dropped.
     pub fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
         let file = Arc::clone(&self.file.read().unwrap_or_else(|e| e.into_inner()));
         if self.is_pipe.load(Ordering::Relaxed) {
@@ -147,6 +150,7 @@ pub fn keep_handed(path: PathBuf, file: File) {
     HANDED.lock().unwrap_or_else(|e| e.into_inner()).insert(path, file);
 }
 
+/// A new configuration is in force: what it has not named is closed.
 pub fn drop_handed() {
     HANDED.lock().unwrap_or_else(|e| e.into_inner()).clear();
 }
@@ -230,23 +234,30 @@ pub fn reopen_moved() -> Vec<(PathBuf, std::io::Error)> {
     moved.filter_map(|f| f.reopen().err().map(|e| (f.path.clone(), e))).collect()
 }
 
+/// Where lines go.
 pub enum LogSink {
+    /// A file of any kind, shared by all that name it.
     File(Arc<LogFile>),
+    /// Standard error, by a thread once the process serves.
     Stderr,
+    /// A datagram for each line.
     Syslog(Arc<crate::syslog::Syslog>),
 }
 
 /// The error logs in force at one place of the configuration.
 #[derive(Default)]
 pub struct ErrorLog {
+    /// Each with the least grave level that goes there.
     pub sinks: Vec<(LogSink, LogLevel)>,
 }
 
 impl ErrorLog {
+    /// For who has no configuration yet.
     pub fn stderr(level: LogLevel) -> ErrorLog {
         ErrorLog { sinks: vec![(LogSink::Stderr, level)] }
     }
 
+    /// Whether any of them takes a line of that level: to be asked before one is made.
     #[inline]
     pub fn enabled(&self, level: LogLevel) -> bool {
         self.sinks.iter().any(|(_, l)| level <= *l)

@@ -12,16 +12,19 @@ use weir_runtime::trusted;
 pub struct TempPath {
     /// As it is named; relative where the configuration names none.
     path: PathBuf,
+    /// Digits of a file's number in each level of directories, from its end; 0 for no level.
     pub levels: [u8; 3],
     /// As it is used, once it has been made.
     made: OnceLock<PathBuf>,
 }
 
 impl TempPath {
+    /// One that has yet to be made ([`make_temp_path`]).
     pub fn new(path: PathBuf, levels: [u8; 3]) -> Arc<TempPath> {
         Arc::new(TempPath { path, levels, made: OnceLock::new() })
     }
 
+    /// As it was made; before that as it is configured.
     pub fn dir(&self) -> &Path {
         self.made.get().unwrap_or(&self.path)
     }

@@ -50,7 +50,7 @@ pub struct Syslog {
     /// As the configuration names it.
     name: String,
     facility: usize,
-    pub severity: usize,
+    pub(crate) severity: usize,
     tag: String,
     hostname: Option<String>,
     socket: Mutex<Option<Socket>>,

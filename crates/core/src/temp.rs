@@ -21,7 +21,9 @@ pub enum Life {
     Kept,
 }
 
+/// A file below a [`TempPath`], readable by this process' user alone.
 pub struct TempFile {
+    /// Open for reading and writing.
     pub file: Rc<File>,
     /// The name it has, or had when it was made.
     pub path: PathBuf,
