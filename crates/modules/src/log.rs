@@ -44,7 +44,7 @@ use weir_runtime::clock;
 use weir_runtime::paths;
 use weir_script::lookup::StrMap;
 use weir_script::template::Template;
-use weir_stream::{module as stream, StreamModule};
+use weir_stream::{self as stream, StreamModule};
 
 /// The format of `http`'s logs that name none; there it always is.
 const COMBINED: &[u8] = b"combined";

@@ -36,6 +36,7 @@ impl ConfType for PassSrv {
     slot!();
 }
 
+/// `pass`: the whole connection goes to another socket of the process.
 pub const MODULE: StreamModule = StreamModule {
     rows: &[Row::new(
         "pass",

@@ -161,7 +161,7 @@ pub const ROWS: &[Row] = &[
         e.hint = Some("remove it; \"error_log … debug\" logs for all clients".into());
         Err(e)
     }),
-    Row::block("stream", MAIN, Arity::NONE, "TCP and UDP sessions.", |cf, d| weir_stream::build::set_stream(cf, d, crate::modules::STREAM)),
+    Row::block("stream", MAIN, Arity::NONE, "TCP and UDP sessions.", |cf, d| weir_stream::set_stream(cf, d, crate::modules::STREAM)),
     Row::block("http", MAIN, Arity::NONE, "The HTTP server.", |cf, d| build::set_http(cf, d, crate::modules::MODULES)),
 ];
 
