@@ -2,11 +2,13 @@
 //!
 //! * A crate uses only the crates below it in ARCHITECTURE.md's table, which is read, not
 //!   repeated here; the crates the table calls *pure* know no sockets, no clock, no runtime.
+//! * `std::os`, conditions on the system and the bytes of paths live in `crates/runtime`.
 //! * `unsafe` lives in `crates/runtime`, `.unwrap()` in tests.
 //! * Every directive stands in a black-box test.
 //! * The files of `backend` use each other in no circle, those of `http` in small ones.
 //! * Files have at most 1,000 lines, functions 70, and none names a person's machine.
 
+mod border;
 mod circles;
 mod covered;
 mod functions;
@@ -177,6 +179,11 @@ fn check_code(name: &str, text: &str, is_test: bool, layers: &Layers) -> Vec<Str
             say(at + 1, "`.unwrap()` outside tests".to_owned());
         }
     }
+    if room != border::HOME {
+        for (line, what) in border::crossings(&code) {
+            say(line, format!("`{what}` belongs in crates/{}", border::HOME));
+        }
+    }
     if layers.is_pure(room) {
         for (line, word) in words(&code).filter(|(_, w)| IMPURE.contains(w)) {
             say(line, format!("`{word}` in a pure crate"));
@@ -214,6 +221,36 @@ mod tests {
         assert_eq!(code_problems("tests/src/a.rs", text).len(), 1);
         assert_eq!(code_problems("crates/top/src/a.rs", "#![allow(unsafe_code)]").len(), 1);
         assert!(code_problems("crates/runtime/src/a.rs", text).is_empty());
+    }
+
+    #[test]
+    fn the_system_has_one_border() {
+        for (text, what) in [
+            ("use std::os::fd::RawFd;", "std::os"),
+            ("use std::{io, os::unix::fs::FileExt};", "std::os"),
+            ("let b = name.as_encoded_bytes();", "as_encoded_bytes"),
+            ("#[cfg(unix)]\nfn f() {}", "cfg(unix)"),
+            (
+                "#[cfg(all(feature = \"x\", not(target_os = \"linux\")))]\nfn f() {}",
+                "cfg(target_os)",
+            ),
+            ("#[cfg_attr(windows, allow(x))]\nfn f() {}", "cfg(windows)"),
+            (
+                "const N: u8 = if cfg!(target_family = \"unix\") { 1 } else { 2 };",
+                "cfg(target_family)",
+            ),
+        ] {
+            let wanted = format!("crates/top/src/a.rs:1: `{what}` belongs in crates/runtime");
+            assert_eq!(code_problems("crates/top/src/a.rs", text), [wanted]);
+            assert!(code_problems("crates/runtime/src/a.rs", text).is_empty());
+            assert!(code_problems("tests/src/a.rs", text).is_empty());
+            assert!(check_code("crates/top/src/t.rs", text, true, &layers()).is_empty());
+        }
+        for text in
+            ["// std::os::fd\nlet s = \"cfg(unix)\";", "#[cfg(feature = \"unix\")]\nfn unix() {}"]
+        {
+            assert!(code_problems("crates/top/src/a.rs", text).is_empty(), "{text}");
+        }
     }
 
     #[test]

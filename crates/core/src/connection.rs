@@ -26,8 +26,11 @@ const MANY_PIECES_MAX: usize = 128;
 /// One sendfile call can move no more.
 const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
 
+/// A client that is connected, or (datagrams, parts, detached requests) what stands for one.
 pub struct Connection {
+    /// Which it stays on until it ends.
     pub worker: Rc<Worker>,
+    /// Plain, or with TLS once the handshake is over.
     pub stream: Channel,
     /// It came to an address with TLS.
     pub tls_port: Cell<bool>,
@@ -37,28 +40,34 @@ pub struct Connection {
     pub secure: OnceCell<Box<Secure>>,
     /// `$connection`: unique over all workers.
     pub serial: u64,
+    /// At the socket's other end; a request may have another.
     pub client: ClientAddr,
     /// The generation in use: the newest one that still names its listening address.
     gen: RefCell<Rc<WorkerGen>>,
     /// Which `ListenConf` of that generation it came by.
     pub listen: Cell<usize>,
+    /// `$server_addr` and `$server_port`, once asked of the system.
     pub local: Cell<Option<SocketAddr>>,
     /// The address text of `$remote_addr`, made when it is first asked for.
     client_text: OnceCell<Box<[u8]>>,
+    /// Begun so far: `$connection_requests`.
     pub requests: Cell<u32>,
     /// Monotonic ms when it was accepted.
     pub start_ms: u64,
+    /// What a PROXY header has said.
     pub proxied: RefCell<Option<Box<Proxied>>>,
+    /// What is still to be sent.
     pub out: RefCell<OutQueue>,
     /// For what the client is to send.
     alarm: Alarm,
     /// For what it is to take, made when that is first waited for.
     write_timer: RefCell<Option<Box<LazyTimer>>>,
-    pub nodelay_set: Cell<bool>,
+    pub(crate) nodelay_set: Cell<bool>,
     /// The connection is closed for sending right after what is queued.
     ending: Cell<bool>,
     /// Bytes received and sent over its whole life.
     pub bytes_in: Cell<u64>,
+    /// As `bytes_in`, of what was sent.
     pub bytes_out: Cell<u64>,
     /// Nothing more can be sent: what is queued stays unsent.
     pub broken: Cell<bool>,
@@ -87,11 +96,14 @@ pub struct Connection {
 /// How a wait for the client ended badly.
 #[derive(Debug)]
 pub enum ConnError {
+    /// Nothing has come, or nothing was taken, until the deadline.
     Timeout,
+    /// The socket's error, or TLS's.
     Io(io::Error),
 }
 
 impl Connection {
+    /// One that was accepted from the socket `listen` of the newest generation. `serial` is `$connection`.
     pub fn new(
         worker: Rc<Worker>,
         stream: Stream,
@@ -214,11 +226,6 @@ impl Connection {
         self.alarm.wake(&self.worker.deadlines);
     }
 
-    /// Whether the client's address is known to be an IP one.
-    pub fn is_ip(&self) -> bool {
-        matches!(self.client, ClientAddr::Ip(_))
-    }
-
     /// Whether the client speaks TLS.
     pub fn is_tls(&self) -> bool {
         self.stream.is_tls() || self.like_tls.get()
@@ -298,6 +305,7 @@ impl Connection {
         poll_fn(|cx| self.poll_read(cx, buf, room, deadline)).await
     }
 
+    /// [`Connection::read`] for who is polled.
     pub fn poll_read(
         &self,
         cx: &mut Context<'_>,

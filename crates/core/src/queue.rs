@@ -114,6 +114,7 @@ impl OutQueue {
         added
     }
 
+    /// A small one is copied to the text before it; a larger one is queued as it is.
     pub fn push_bytes(&mut self, bytes: Bytes) {
         if bytes.len() <= COPY_MAX_BYTES {
             self.write(|t| t.extend_from_slice(&bytes));
@@ -135,6 +136,7 @@ impl OutQueue {
         self.queued += added;
     }
 
+    /// Read when it is sent: by the kernel where there is no TLS.
     pub fn push_file(&mut self, file: Rc<File>, offset: u64, len: u64) {
         if len > 0 {
             self.queued += len;
@@ -173,7 +175,7 @@ impl OutQueue {
     }
 
     /// The part of a file that is next, if it is one: the file, where to read, how many bytes.
-    pub fn first_file(&self) -> Option<(&File, u64, u64)> {
+    pub(crate) fn first_file(&self) -> Option<(&File, u64, u64)> {
         match self.kept.as_ref()?.pieces.front()? {
             Piece::File { file, offset, len } => Some((file, *offset, *len)),
             _ => None,
@@ -281,6 +283,7 @@ impl OutQueue {
         }
     }
 
+    /// Throws away what was not sent, and the memory.
     pub fn clear(&mut self) {
         *self = OutQueue::default();
     }
@@ -293,17 +296,17 @@ impl OutQueue {
     }
 
     /// It has no memory of its own.
-    pub fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         self.kept.is_none()
     }
 
     /// It is not worth keeping for another connection.
-    pub fn is_large(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         self.kept.as_ref().is_some_and(|k| k.pieces.capacity() > KEEP_PIECES_MAX)
     }
 
     /// Nothing is queued, and there is memory that another connection could use.
-    pub fn is_spare(&self) -> bool {
+    pub(crate) fn is_spare(&self) -> bool {
         self.queued == 0 && self.kept.as_ref().is_some_and(|k| k.pieces.is_empty())
     }
 }

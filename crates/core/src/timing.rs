@@ -15,7 +15,9 @@ pub struct UpstreamState {
     pub header_ms: Option<u64>,
     /// The same until all was over.
     pub response_ms: Option<u64>,
+    /// With the head, TLS not counted.
     pub bytes_sent: u64,
+    /// As `bytes_sent`, the other way.
     pub bytes_received: u64,
     /// Of the bytes received, those of the answer's body.
     pub response_length: u64,

@@ -20,11 +20,15 @@ pub const POOL_REST_MAX: usize = 8;
 const EARLY_TRIES: u8 = 4;
 const EARLY_REST: u8 = 68;
 
+/// What the connections of one worker share. It never leaves its thread.
 pub struct Worker {
+    /// From 0; its place in `all.each`.
     pub id: usize,
     /// The newest generation; a connection takes it at its next request.
     pub gen: RefCell<Rc<WorkerGen>>,
+    /// Its own of `all`.
     pub counters: Arc<Counters>,
+    /// For sums.
     pub all: Arc<AllCounters>,
     /// Output queues without anything in them, with their memory.
     queues: RefCell<Vec<OutQueue>>,
@@ -43,14 +47,18 @@ pub struct Worker {
     pub hands_on: Cell<bool>,
     /// Tells the finishing worker that a connection has ended.
     pub one_ended: tokio::sync::Notify,
+    /// Clients', waiting ones too.
     pub connections: Cell<usize>,
+    /// `worker_connections`.
     pub connections_max: Cell<usize>,
     /// Requests that run behind answers.
     pub detached: Cell<usize>,
+    /// Those that could not, for there were too many ([`Worker::detached_max`]).
     pub not_detached: Tally,
 }
 
 impl Worker {
+    /// One that serves a generation and has no connections yet.
     pub fn new(id: usize, gen: Rc<WorkerGen>, all: Arc<AllCounters>) -> Worker {
         Worker {
             id,
@@ -73,6 +81,7 @@ impl Worker {
         }
     }
 
+    /// The newest.
     pub fn generation(&self) -> Rc<WorkerGen> {
         Rc::clone(&self.gen.borrow())
     }
@@ -94,6 +103,7 @@ impl Worker {
         }
     }
 
+    /// Tells whether an early read has found something.
     pub fn early_result(&self, hit: bool) {
         match (hit, self.early.get()) {
             (true, _) => self.early.set(EARLY_TRIES),
@@ -129,11 +139,12 @@ impl Worker {
         queues.shrink_to_fit();
     }
 
+    /// One with memory if any is kept.
     pub fn take_queue(&self) -> OutQueue {
         self.queues.borrow_mut().pop().unwrap_or_default()
     }
 
-    pub fn give_queue(&self, queue: OutQueue) {
+    pub(crate) fn give_queue(&self, queue: OutQueue) {
         let mut pool = self.queues.borrow_mut();
         let is_kept = match pool.len() {
             0..POOL_LARGE_MAX => true,
@@ -162,6 +173,7 @@ impl Worker {
         self.flushers.borrow_mut().push(Box::new(f));
     }
 
+    /// Has everybody write out who has asked for it ([`Worker::on_flush`]).
     pub fn flush(&self) {
         self.flushers.borrow().iter().for_each(|f| f());
     }

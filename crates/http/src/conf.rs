@@ -11,6 +11,7 @@ use weir_core::listen::Reached;
 use weir_core::paths::TempPath;
 use weir_core::registry::VarRegistry;
 use weir_module::{merge_values, merged, slot, ConfResult, ConfType, Level, SlotVtable, Val};
+use weir_runtime::paths;
 use weir_script::template::Template;
 use weir_wire::http1::request::Limits;
 
@@ -270,8 +271,7 @@ fn default_root() -> Template {
 pub fn full_root(root: Template, prefix: &Path) -> Template {
     match root.as_constant() {
         Some(text) if text.first() != Some(&b'/') => {
-            let full = prefix.join(String::from_utf8_lossy(text).into_owned());
-            Template::constant(full.to_string_lossy().as_bytes())
+            Template::constant(paths::bytes(&prefix.join(paths::path(text))))
         }
         _ => root,
     }

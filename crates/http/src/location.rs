@@ -75,7 +75,7 @@ fn match_uri(r: &mut Request, regex: &Regex, vars: &[(usize, VarId)]) -> Result<
 pub fn map_uri(r: &mut Request, uri: &[u8]) -> PathBuf {
     let mut path = Vec::new();
     map_uri_into(r, uri, &mut path);
-    weir_runtime::fs::bytes_path(&path)
+    weir_runtime::paths::path(&path).into_owned()
 }
 
 pub fn map_uri_into(r: &mut Request, uri: &[u8], path: &mut Vec<u8>) {

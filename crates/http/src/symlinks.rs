@@ -73,16 +73,10 @@ impl Guard {
         Some(Guard { trusted, same_owner: conf.same_owner })
     }
 
-    #[cfg(target_os = "linux")]
     pub fn open(self, path: &[u8]) -> io::Result<File> {
         use weir_runtime::beneath::{open, Links};
         let links = if self.same_owner { Links::SameOwner } else { Links::None };
         open(path, self.trusted, links)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub fn open(self, _: &[u8]) -> io::Result<File> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -90,6 +84,6 @@ impl Guard {
 pub fn metadata(r: &mut Request, path: &[u8]) -> io::Result<Metadata> {
     match Guard::of(r, path) {
         Some(guard) => guard.open(path)?.metadata(),
-        None => std::fs::metadata(weir_runtime::fs::bytes_path(path)),
+        None => std::fs::metadata(weir_runtime::paths::path(path)),
     }
 }

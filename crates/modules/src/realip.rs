@@ -19,7 +19,7 @@ use weir_module::{
     distinct, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic,
     Directive, Level, Row, SlotVtable, Slots, Val,
 };
-use weir_stream::{module as stream, StreamModule};
+use weir_stream::{self as stream, StreamModule};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum From {

@@ -16,10 +16,13 @@ use weir_module::{
 /// What a module's build step works on: everything merged. Slots that servers say nothing about are shared:
 /// what is made of one is put into it by a `OnceLock`. `StreamSrv` alone is each server's own.
 pub struct Build<'a> {
+    /// For paths, files that are read, warnings, and whether this is a test.
     pub cf: &'a mut Cf,
     /// The `stream` block's own server level, which servers have inherited from.
     pub outer: &'a Slots,
+    /// The main level's slots.
     pub main: &'a mut Slots,
+    /// Each server's own slots and those that it has inherited.
     pub servers: &'a mut [Slots],
 }
 
@@ -88,7 +91,7 @@ pub(crate) fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
 }
 
 /// A protocol's part and the sockets that it listens on.
-pub type Made = (PartConf, Vec<ListenConf>);
+pub(crate) type Made = (PartConf, Vec<ListenConf>);
 
 /// Merges what the configuration said and makes the protocol's part of a generation, with its sockets;
 /// nothing without a `stream` block.

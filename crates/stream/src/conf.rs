@@ -12,7 +12,7 @@ use weir_resolve::Resolver;
 
 /// The block as it was read, kept beside the others until all is built.
 #[derive(Default)]
-pub struct StreamBlock {
+pub(crate) struct StreamBlock {
     pub levels: Option<Levels>,
 }
 
@@ -23,7 +23,7 @@ impl ConfType for StreamBlock {
 
 /// `stream` level.
 #[derive(Default)]
-pub struct StreamMain {
+pub(crate) struct StreamMain {
     pub vars: VarRegistry<Session>,
     pub modules: &'static [&'static StreamModule],
     /// As read: the servers' slots.
@@ -38,16 +38,17 @@ impl ConfType for StreamMain {
 /// `server` level.
 #[derive(Default)]
 pub struct StreamSrv {
+    /// Its addresses and names.
     pub reached: Reached,
-    pub error_log: Val<Arc<ErrorLog>>,
-    pub resolver: Val<Option<Arc<Resolver>>>,
-    pub resolver_timeout: Val<u64>,
-    pub proxy_protocol_timeout: Val<u64>,
-    pub tcp_nodelay: Val<bool>,
-    pub preread_buffer_size: Val<u64>,
-    pub preread_timeout: Val<u64>,
+    pub(crate) error_log: Val<Arc<ErrorLog>>,
+    pub(crate) resolver: Val<Option<Arc<Resolver>>>,
+    pub(crate) resolver_timeout: Val<u64>,
+    pub(crate) proxy_protocol_timeout: Val<u64>,
+    pub(crate) tcp_nodelay: Val<bool>,
+    pub(crate) preread_buffer_size: Val<u64>,
+    pub(crate) preread_timeout: Val<u64>,
     /// What is done with the bytes of a session.
-    pub content: Option<Content>,
+    pub(crate) content: Option<Content>,
     /// What accepting a connection needs; its TLS is made when the configuration is built.
     pub base: Virtual,
 }

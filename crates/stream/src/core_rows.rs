@@ -155,6 +155,7 @@ static ROWS: &[Row] = &[
     .note(SIZES),
 ];
 
+/// What every session has: `listen`, `server_name`, timeouts, logs, variables.
 pub const MODULE: StreamModule = StreamModule {
     rows: ROWS,
     slots: &[

@@ -17,6 +17,7 @@ use weir_module::{Cf, ConfType, Context, Slots};
 use weir_runtime::clock;
 use weir_runtime::listen::ListenAddr;
 
+/// A TCP connection, or what one client has sent to one address by UDP, from accept to log.
 pub struct Session {
     conn: Rc<Connection>,
     gen: Rc<Stream>,
@@ -32,11 +33,12 @@ pub struct Session {
     /// 0 until it ends.
     pub status: u16,
     /// What is being done, for the error log: `connecting to upstream`.
-    pub doing: &'static str,
+    pub(crate) doing: &'static str,
     /// What a module adds to the error log's lines.
-    pub log_more: Option<fn(&Session, &mut Vec<u8>)>,
-    /// Bytes received from the client and sent to it.
+    pub(crate) log_more: Option<fn(&Session, &mut Vec<u8>)>,
+    /// `$bytes_received`, from the client.
     pub received: u64,
+    /// `$bytes_sent`.
     pub sent: u64,
     /// The socket that it is handed to, and the address asked for there.
     pub(crate) pass_to: Option<(usize, ListenAddr)>,
@@ -49,6 +51,7 @@ pub struct Session {
 }
 
 impl Session {
+    /// One that has done nothing yet; `passes` counts how often it came by `pass`.
     pub fn new(conn: Rc<Connection>, gen: Rc<Stream>, server: usize, passes: u32) -> Session {
         let server = Arc::clone(&gen.shared.servers[server]);
         Session {
@@ -72,20 +75,21 @@ impl Session {
         }
     }
 
+    /// The client's.
     pub fn conn(&self) -> &Rc<Connection> {
         &self.conn
     }
 
-    pub fn gen(&self) -> &Rc<Stream> {
+    pub(crate) fn gen(&self) -> &Rc<Stream> {
         &self.gen
     }
 
-    pub fn server(&self) -> &Arc<ServerConf> {
+    pub(crate) fn server(&self) -> &Arc<ServerConf> {
         &self.server
     }
 
     /// Another server of the address, by its number.
-    pub fn set_server(&mut self, id: usize) {
+    pub(crate) fn set_server(&mut self, id: usize) {
         self.server = Arc::clone(&self.gen.shared.servers[id]);
     }
 
@@ -111,7 +115,7 @@ impl Session {
     }
 
     /// The same, for reading.
-    pub fn ctx_ref<T: Any>(&self) -> Option<&T> {
+    pub(crate) fn ctx_ref<T: Any>(&self) -> Option<&T> {
         self.ctx.iter().find_map(|c| c.downcast_ref())
     }
 
@@ -119,6 +123,7 @@ impl Session {
         self.ctx.retain(|c| !c.is::<T>());
     }
 
+    /// Replaces what there was of that type.
     pub fn set_ctx<T: Any>(&mut self, value: T) {
         match self.ctx::<T>() {
             Some(old) => *old = value,

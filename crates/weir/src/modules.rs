@@ -72,8 +72,8 @@ pub const MODULES: &[&HttpModule] = &[
 
 /// Every module of `stream`. Handlers of a phase run in this order.
 pub const STREAM: &[&StreamModule] = &[
-    &weir_stream::core_rows::MODULE,
-    &weir_stream::upstream::MODULE,
+    &weir_stream::CORE,
+    &weir_stream::UPSTREAM,
     &log::STREAM,
     &ssl::STREAM,
     &ssl::OF_STREAM,
@@ -83,12 +83,12 @@ pub const STREAM: &[&StreamModule] = &[
     &geo::STREAM,
     &map::STREAM,
     &split_clients::STREAM,
-    &weir_stream::set::MODULE,
-    &weir_stream::preread::MODULE,
+    &weir_stream::SET,
+    &weir_stream::PREREAD,
     // Content, of which a server has one.
-    &weir_stream::ret::MODULE,
-    &weir_stream::pass::MODULE,
-    &weir_stream::proxy::MODULE,
+    &weir_stream::RETURN,
+    &weir_stream::PASS,
+    &weir_stream::PROXY,
 ];
 
 /// What `weir -V` lists, in nginx's words.

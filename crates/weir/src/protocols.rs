@@ -9,7 +9,7 @@ use weir_core::{Connection, Worker};
 use weir_http::generation::HttpConf;
 use weir_http::Serving;
 use weir_module::{Cf, ConfResult};
-use weir_stream::generation::StreamConf;
+use weir_stream::StreamConf;
 use weir_upstream::UpstreamMain;
 
 /// Merges and builds what has been read of a block; nothing if there was none.
@@ -37,10 +37,10 @@ const ALL: &[Protocol] = &[
         shrink: weir_http::door::shrink,
     },
     Protocol {
-        finish: weir_stream::build::finish,
-        start: weir_stream::module::start,
+        finish: weir_stream::finish,
+        start: weir_stream::start,
         dirs: |_| Vec::new(),
-        binds_any_source: weir_stream::module::binds_any_source,
+        binds_any_source: weir_stream::binds_any_source,
         upstreams: |gen| Some(gen.part::<StreamConf>()?.main.get()),
         rest: || (),
         shrink: || (),
@@ -52,7 +52,7 @@ pub async fn serve(conn: Rc<Connection>) {
     let mut passes = 0;
     while conn.generation().shared.protocol(conn.listen.get()) == "stream" {
         // In a box: what a session of one protocol needs is no part of another's connection.
-        if !Box::pin(weir_stream::serve::serve(Rc::clone(&conn), passes)).await {
+        if !Box::pin(weir_stream::serve(Rc::clone(&conn), passes)).await {
             return;
         }
         passes += 1;

@@ -11,7 +11,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
@@ -30,6 +29,7 @@ use weir_core::Connection;
 use weir_core::Worker;
 use weir_runtime::listen::{self, Acceptor, ListenAddr, Listener, Peer};
 use weir_runtime::net::{is_out_of_descriptors, Stream};
+use weir_runtime::sockets::OwnedFd;
 use weir_runtime::timer::Timers;
 use weir_runtime::{clock, memory, timer};
 
@@ -116,20 +116,14 @@ pub fn start(setup: Setup) -> io::Result<WorkerHandle> {
 }
 
 fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        let log = &setup.generation.error_log;
-        if let Some(cpus) = &setup.cpus {
-            pin(cpus, log);
-        }
-        if let Some(nice) = setup.priority {
-            if let Err(e) = weir_runtime::process::set_priority(nice) {
-                log.log(
-                    LogLevel::Alert,
-                    None,
-                    format!("setpriority({nice}) failed: {e}").as_bytes(),
-                );
-            }
+    let log = &setup.generation.error_log;
+    if let Some(cpus) = &setup.cpus {
+        pin(cpus, log);
+    }
+    if let Some(nice) = setup.priority {
+        if let Err(e) = weir_runtime::process::set_priority(nice) {
+            let text = format!("setpriority({nice}) failed: {e}");
+            log.log(LogLevel::Alert, None, text.as_bytes());
         }
     }
     let counters = Arc::clone(&setup.all.each[setup.id]);
@@ -156,7 +150,6 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
 }
 
 /// Binds the thread to CPUs.
-#[cfg(target_os = "linux")]
 fn pin(cpus: &[usize], log: &ErrorLog) {
     if let Err(e) = weir_runtime::process::set_affinity(cpus) {
         log.log(LogLevel::Alert, None, format!("sched_setaffinity() failed: {e}").as_bytes());
@@ -193,7 +186,6 @@ struct State {
 }
 
 /// A mask of CPUs has no more.
-#[cfg(target_os = "linux")]
 const CPUS_MAX: usize = 1024;
 
 /// Tasks kept for the connections to come.
@@ -358,13 +350,10 @@ impl State {
         if *self.cpus.borrow() == cpus {
             return;
         }
-        #[cfg(target_os = "linux")]
         match &cpus {
             Some(cpus) => pin(cpus, log),
             None => pin(&(0..CPUS_MAX).collect::<Vec<_>>(), log),
         }
-        #[cfg(not(target_os = "linux"))]
-        let _ = log;
         self.cpus.replace(cpus);
     }
 

@@ -12,6 +12,7 @@ use weir_base::units;
 use weir_core::common::{number, some};
 use weir_core::logger::LogLevel;
 use weir_core::Session;
+use weir_runtime::paths;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
 
@@ -49,7 +50,7 @@ pub fn request_body(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 
 pub fn request_body_file(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     match &r.body.file {
-        Some(file) => some(out, file.path.as_os_str().as_encoded_bytes()),
+        Some(file) => some(out, paths::bytes(&file.path)),
         None => false,
     }
 }
@@ -120,9 +121,9 @@ pub fn document_root(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 pub fn realpath_root(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     let mut root = Vec::new();
     document_root(r, arg, &mut root);
-    let path = weir_runtime::fs::bytes_path(&root);
+    let path = paths::path(&root);
     match std::fs::canonicalize(&path) {
-        Ok(real) => some(out, real.as_os_str().as_encoded_bytes()),
+        Ok(real) => some(out, paths::bytes(&real)),
         Err(e) => {
             let why = weir_conf::messages::os_error(&e);
             let text = format!("realpath() \"{}\" failed ({why})", path.display());

@@ -8,7 +8,6 @@ use crate::flow::{FilterError, FilterResult, Next};
 use crate::request::Request;
 use std::future::poll_fn;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_core::logger::LogLevel;
@@ -100,7 +99,7 @@ fn keep(bytes: &mut Vec<u8>, max_bytes: u64, buf: &Buf) -> io::Result<()> {
         Data::Mem(data) => bytes.extend_from_slice(data),
         Data::File { file, offset, len } => {
             bytes.resize(at + *len as usize, 0);
-            file.read_exact_at(&mut bytes[at..], *offset)?;
+            weir_runtime::files::read_exact_at(file, &mut bytes[at..], *offset)?;
         }
     }
     Ok(())

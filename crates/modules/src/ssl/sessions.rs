@@ -9,8 +9,7 @@ use weir_http::conf::CoreSrv;
 use weir_http::generation::Http;
 use weir_http::{pool, Request};
 use weir_module::{Context, Slots};
-use weir_stream::conf::StreamSrv;
-use weir_stream::generation::Stream;
+use weir_stream::{Stream, StreamSrv};
 
 /// Sessions whose clients may speak TLS.
 pub trait Secured: Session {

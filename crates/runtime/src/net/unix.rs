@@ -401,6 +401,22 @@ impl Stream {
         })
     }
 
+    /// The same where the system has no call for it: through a buffer, a piece at a time.
+    #[cfg(not(target_os = "linux"))]
+    pub fn poll_sendfile(
+        &self,
+        cx: &mut Context<'_>,
+        file: &File,
+        offset: u64,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        std::task::ready!(self.poll_writable(cx))?;
+        let mut piece = [0; 16 * 1024];
+        let room = len.min(piece.len());
+        let n = crate::files::read_at(file, &mut piece[..room], offset)?;
+        self.poll_write(cx, &[IoSlice::new(&piece[..n])], false)
+    }
+
     /// The error that the kernel has kept for the socket.
     pub(super) fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.socket.as_ref().map_or(Ok(None), |s| socket2::SockRef::from(s).take_error())
@@ -485,6 +501,11 @@ impl Stream {
             info.tcpi_snd_cwnd,
             info.tcpi_rcv_space,
         ])
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn tcp_info(&self) -> Option<[u32; 4]> {
+        None
     }
 }
 

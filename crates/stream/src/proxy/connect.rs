@@ -158,7 +158,7 @@ async fn evaluate(s: &mut Session, template: &Template) -> Result<Rc<WorkerGroup
     let peers = match url.host {
         Host::V4(a) => one(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
         Host::V6(a) => one(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
-        Host::Unix(path) => one(PeerAddr::Unix(weir_runtime::fs::bytes_path(path))),
+        Host::Unix(path) => one(PeerAddr::Unix(weir_runtime::paths::path(path).into_owned())),
         Host::Name(_) | Host::Any => resolve(s, host, port).await?,
     };
     Ok(ad_hoc(host, peers))

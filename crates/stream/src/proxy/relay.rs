@@ -25,7 +25,7 @@ pub(super) struct How {
     /// How long both may be quiet.
     pub timeout_ms: u64,
     /// Each direction is closed on its own.
-    pub half_close: bool,
+    pub(crate) half_close: bool,
     /// Bytes a second from the client, and from the server; 0 for no limit.
     pub rates: [u64; 2],
 }
