@@ -108,6 +108,19 @@ fn servers_are_told_of_the_client() {
 }
 
 #[test]
+fn the_header_names_the_client_that_a_trusted_proxy_names() {
+    let origin = echo();
+    let conf = "events {} stream { server { listen 127.0.0.1:%%PORT_0%% proxy_protocol;
+        set_real_ip_from 127.0.0.0/8; proxy_protocol on; proxy_pass %%ORIGIN%%; } }";
+    let server = Setup::new(conf).set("ORIGIN", origin.address()).start();
+    let mut client = server.on(0).connect();
+    client.send(b"PROXY TCP4 192.0.2.1 192.0.2.2 1234 5678\r\n");
+    let port = server.port(0);
+    let seen = ask(&mut client, "x");
+    assert!(seen.ends_with(&format!("[PROXY TCP4 192.0.2.1 127.0.0.1 1234 {port}]")), "{seen}");
+}
+
+#[test]
 fn a_quiet_session_ends() {
     let origin = echo();
     let server = server(&origin, "proxy_timeout 300ms;");

@@ -1,6 +1,7 @@
 //! What all protocols share: logs, zones, names, listening, queues. It knows no protocol.
 
 pub mod bind;
+pub mod block;
 #[cfg(unix)]
 pub mod carried;
 pub mod client_addr;
@@ -31,6 +32,7 @@ pub mod tls;
 pub mod unknown;
 pub mod values;
 pub mod variables;
+pub mod whole;
 pub mod worker;
 pub mod zones;
 

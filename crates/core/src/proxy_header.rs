@@ -1,8 +1,9 @@
 //! The PROXY protocol's header, by which a proxy in front tells whose connection it is.
 
-use crate::{ConnError, Connection};
+use crate::{ClientAddr, ConnError, Connection, Session};
 use std::io;
-use weir_wire::proxy_protocol::{self, Parsed};
+use weir_module::{ArgsExt, ConfResult, Directive};
+use weir_wire::proxy_protocol::{self, Parsed, Transport};
 
 /// Bytes asked of the socket at once.
 const ROOM_BYTES: usize = 4096;
@@ -38,6 +39,43 @@ pub async fn read(conn: &Connection, buf: &mut Vec<u8>, deadline: u64) -> Result
             Err(_) => {
                 let shown = proxy_protocol::shown(buf);
                 return Err(Bad::Broken([b"broken header: \"", shown, b"\""].concat()));
+            }
+        }
+    }
+}
+
+/// The version of the header that servers are sent: `proxy_protocol`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Sent {
+    #[default]
+    Off,
+    V1,
+    V2,
+}
+
+impl Sent {
+    /// `on` and `v2`, which is what newer versions of nginx know.
+    pub fn parse(d: &Directive) -> ConfResult<Sent> {
+        d.choice(0, &[("off", Sent::Off), ("on", Sent::V1), ("v2", Sent::V2)])
+    }
+
+    /// Appends the header: whose connection it is, as the session sees it, and where that came to.
+    pub fn write<S: Session>(self, s: &S, out: &mut Vec<u8>) {
+        let client = match s.client() {
+            ClientAddr::Ip(addr) => Some(addr),
+            ClientAddr::Unix => None,
+        };
+        let addresses = client.zip(s.conn().local_addr());
+        match self {
+            Sent::Off => {}
+            Sent::V1 => proxy_protocol::write_v1(addresses, out),
+            Sent::V2 => {
+                let transport = match s.conn().is_udp() {
+                    true => Transport::Datagram,
+                    false => Transport::Stream,
+                };
+                // Without TLS' facts it fits.
+                let _ = proxy_protocol::write_v2(addresses, transport, None, out);
             }
         }
     }

@@ -1,12 +1,10 @@
 //! Directives of the stream block's core.
 
-use crate::build::set_server;
 use crate::conf::{StreamBlock, StreamMain, StreamSrv};
 use crate::module::StreamModule;
 use crate::{vars, Session};
-use weir_core::error_log::{error_log_sink, push_log};
-use weir_core::listen::Listen;
-use weir_core::{listen, resolver};
+use weir_core::block::{self, Place};
+use weir_core::listen::{self, Listen};
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
 use weir_runtime::listen::ListenAddr;
 
@@ -36,7 +34,7 @@ static ROWS: &[Row] = &[
         Context::STREAM,
         Arity::NONE,
         "A virtual server for TCP and UDP sessions.",
-        set_server,
+        |cf, d| block::read_server(cf, d, Context::STREAM_SERVER),
     ),
     Row::new(
         "listen",
@@ -58,32 +56,7 @@ static ROWS: &[Row] = &[
         Arity::ONE_MORE,
         "\"\"",
         "Names of the server, as TLS clients ask for them.",
-        |cf, d| listen::set_server_name::<Session>(cf, d, |cf| &mut cf.get::<StreamSrv>().reached),
-    ),
-    Row::new(
-        "error_log",
-        SS,
-        Arity::ONE_MORE,
-        "logs/error.log error",
-        "Where errors are logged.",
-        |cf, d| {
-            let sink = error_log_sink(cf, d)?;
-            push_log(&mut cf.get::<StreamSrv>().error_log, sink);
-            Ok(())
-        },
-    ),
-    Row::new("resolver", SS, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
-        let v = resolver::parse(d)?;
-        cf.get::<StreamSrv>().resolver.once(d, Some(v))
-    })
-    .note(resolver::NOTE),
-    Row::new(
-        "resolver_timeout",
-        SS,
-        Arity::ONE,
-        "30s",
-        "Longest time for a name.",
-        srv!(resolver_timeout, msec),
+        |cf, d| listen::set_server_name::<Session>(cf, d, |cf| &mut cf.get::<Place>().reached),
     ),
     Row::new(
         "proxy_protocol_timeout",
@@ -155,6 +128,10 @@ static ROWS: &[Row] = &[
     .note(SIZES),
 ];
 
+/// What every protocol's block has of it.
+pub const COMMON: StreamModule =
+    StreamModule { rows: block::Rows::<Session>::ALL, ..StreamModule::EMPTY };
+
 pub const MODULE: StreamModule = StreamModule {
     rows: ROWS,
     slots: &[
@@ -177,7 +154,7 @@ fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
         check_udp(d)?;
     }
     for listen in listens {
-        cf.get::<StreamSrv>().reached.add(d, listen)?;
+        cf.get::<Place>().reached.add(d, listen)?;
     }
     Ok(())
 }

@@ -73,6 +73,7 @@ pub const MODULES: &[&HttpModule] = &[
 /// Every module of `stream`. Handlers of a phase run in this order.
 pub const STREAM: &[&StreamModule] = &[
     &weir_stream::core_rows::MODULE,
+    &weir_stream::core_rows::COMMON,
     &weir_stream::upstream::MODULE,
     &log::STREAM,
     &ssl::STREAM,

@@ -2,6 +2,7 @@
 
 use super::conf::SslSrv;
 use std::rc::Rc;
+use weir_core::block::Place;
 use weir_core::generation::{Virtual, WorkerGen};
 use weir_core::listen::Reached;
 use weir_core::{Connection, Session};
@@ -10,7 +11,6 @@ use weir_http::generation::Http;
 use weir_http::{pool, Request};
 use weir_module::{Context, Slots};
 use weir_runtime::clock;
-use weir_stream::conf::StreamSrv;
 use weir_stream::generation::Stream;
 
 /// Sessions whose clients may speak TLS.
@@ -73,11 +73,11 @@ impl Secured for weir_stream::Session {
         ("ssl_session_cache of stream", "ssl_ocsp_cache of stream");
 
     fn reached(server: &Slots) -> &Reached {
-        &server.get::<StreamSrv>().reached
+        &server.get::<Place>().reached
     }
 
     fn base_of(server: &mut Slots) -> &mut Virtual {
-        &mut server.get_mut::<StreamSrv>().base
+        &mut server.get_mut::<Place>().base
     }
 
     fn alpn(conf: &SslSrv) -> Option<Vec<Vec<u8>>> {
