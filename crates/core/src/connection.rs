@@ -150,6 +150,11 @@ impl Connection {
         Rc::clone(&mine)
     }
 
+    /// The generation that it works by, which need not be the newest.
+    pub fn current(&self) -> Rc<WorkerGen> {
+        Rc::clone(&self.gen.borrow())
+    }
+
     /// Lets go of an old generation while nothing is done for the client; `false` when the newest
     /// does not listen on this connection's address.
     pub fn keep_up(&self) -> bool {
