@@ -1,7 +1,10 @@
 //! The PROXY protocol's header, by which a proxy in front tells whose connection it is.
 
+use crate::logger::LogLevel;
+use crate::whole::log_end;
 use crate::{ClientAddr, ConnError, Connection, Session};
 use std::io;
+use std::rc::Rc;
 use weir_module::{ArgsExt, ConfResult, Directive};
 use weir_wire::proxy_protocol::{self, Parsed, Transport};
 
@@ -40,6 +43,37 @@ pub async fn read(conn: &Connection, buf: &mut Vec<u8>, deadline: u64) -> Result
                 let shown = proxy_protocol::shown(buf);
                 return Err(Bad::Broken([b"broken header: \"", shown, b"\""].concat()));
             }
+        }
+    }
+}
+
+/// What became of the header at the beginning of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    Yes,
+    /// It is none.
+    Broken,
+    /// The client has gone, or was too slow.
+    Ended,
+}
+
+/// As [`read`], for a session, which logs what is wrong in nginx's words.
+pub async fn take<S: Session>(s: &S, buf: &mut Vec<u8>, deadline: u64) -> Taken {
+    let conn = Rc::clone(s.conn());
+    match read(&conn, buf, deadline).await {
+        Ok(()) => Taken::Yes,
+        Err(Bad::Broken(text)) => {
+            s.log_bytes(LogLevel::Error, &text);
+            Taken::Broken
+        }
+        // nginx takes an end for a header that is broken.
+        Err(Bad::Ended(ConnError::Io(e))) if e.kind() == io::ErrorKind::UnexpectedEof => {
+            s.log(LogLevel::Error, "broken header: \"\"");
+            Taken::Broken
+        }
+        Err(Bad::Ended(e)) => {
+            log_end(s, &e);
+            Taken::Ended
         }
     }
 }

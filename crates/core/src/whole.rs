@@ -2,16 +2,17 @@
 //! keep, and how a [`Session`] is made of it.
 
 use crate::generation::{Generation, Shared, Virtual, WorkerGen};
-use crate::logger::ErrorLog;
+use crate::logger::{ErrorLog, LogLevel};
 use crate::registry::VarRegistry;
 use crate::session::{Part, Session};
 use crate::values::Values;
 use crate::variables::VarDef;
-use crate::{ClientAddr, Connection};
+use crate::{socket_errors, ClientAddr, ConnError, Connection};
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_module::{Cf, ConfType, Context, Slots};
+use weir_runtime::listen::ListenAddr;
 
 /// What such a session keeps.
 pub struct Own {
@@ -144,6 +145,34 @@ impl<T: Whole> Session for T {
 
     fn is_answered(&self) -> bool {
         self.own().over
+    }
+}
+
+/// What is said of a session that begins.
+pub fn log_connected<S: Session>(s: &S, to: &ListenAddr) {
+    if !s.log_enabled(LogLevel::Info) {
+        return;
+    }
+    let conn = s.conn();
+    let port = conn.client.port().map(|p| format!(":{p}")).unwrap_or_default();
+    let client = String::from_utf8_lossy(conn.client_text()).into_owned();
+    let client = match conn.client_addr() {
+        Some(addr) if addr.is_ipv6() => format!("[{client}]"),
+        _ => client,
+    };
+    let udp = if conn.is_udp() { "udp " } else { "" };
+    let text = format!("{udp}client {client}{port} connected to {to}");
+    s.error_log().log(LogLevel::Info, Some(conn.serial), text.as_bytes());
+}
+
+/// What is said of a client that has gone or lets run out its time.
+pub fn log_end<S: Session>(s: &S, e: &ConnError) {
+    match e {
+        ConnError::Timeout => s.log(LogLevel::Info, "client timed out (110: Connection timed out)"),
+        ConnError::Io(e) => {
+            let text = format!("recv() failed ({})", crate::os_text(e));
+            s.log(socket_errors::level(e, LogLevel::Info), &text);
+        }
     }
 }
 
