@@ -1,7 +1,7 @@
 //! `proxy_pass` in stream: bytes both ways, servers tried in turn, sessions over reloads.
 
 use std::time::Instant;
-use weir_tests::{expect_soon, Client, Origin, Server, Setup};
+use weir_tests::{expect_soon, Client, Origin, Server, Setup, Signal};
 
 /// Answers each line with itself in brackets.
 fn echo() -> Origin {
@@ -130,6 +130,20 @@ fn a_quiet_session_ends() {
     assert!(client.is_closed());
     assert!(quiet_since.elapsed().as_millis() >= 250);
     server.expect_error("connection timed out");
+}
+
+#[test]
+fn a_session_that_outlives_the_time_for_it_is_ended() {
+    let origin = echo();
+    let conf = "worker_shutdown_timeout 300ms; events {} error_log %%DIR%%/error.log info;
+        stream { server { listen 127.0.0.1:%%PORT_0%%; proxy_pass %%ORIGIN%%; } }";
+    let mut server = Setup::new(conf).set("ORIGIN", origin.address()).start();
+    let mut client = server.on(0).connect();
+    assert_eq!(ask(&mut client, "x"), "0[x]");
+    server.signal(Signal::Quit);
+    assert!(client.is_closed());
+    assert_eq!(server.wait_exit(), Some(0));
+    server.expect_error("shutdown timeout");
 }
 
 #[test]

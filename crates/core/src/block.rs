@@ -83,11 +83,6 @@ impl<S: Session> Rows<S> {
                 Ok(())
             },
         ),
-        Row::new("resolver", S::LEVELS, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
-            let v = resolver::parse(d)?;
-            cf.get::<Place>().resolver.once(d, Some(v))
-        })
-        .note(resolver::NOTE),
         Row::new(
             "resolver_timeout",
             S::LEVELS,
@@ -100,6 +95,13 @@ impl<S: Session> Rows<S> {
             },
         ),
     ];
+
+    pub const RESOLVER: Row =
+        Row::new("resolver", S::LEVELS, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
+            let v = resolver::parse(d)?;
+            cf.get::<Place>().resolver.once(d, Some(v))
+        })
+        .note(resolver::NOTE);
 }
 
 /// Looks up the name servers of all servers and of the block itself.

@@ -80,6 +80,8 @@ pub struct Connection {
     pub keepalive_least: Cell<u64>,
     /// Another process has it now.
     pub carried_away: Cell<bool>,
+    /// Ended by us both ways: `worker_shutdown_timeout` has passed.
+    pub is_cut: Cell<bool>,
     /// The client sends datagrams, and the stream leads nowhere.
     pub datagrams: OnceCell<Rc<Datagrams>>,
 }
@@ -130,6 +132,7 @@ impl Connection {
             ender: RefCell::new(None),
             keepalive_least: Cell::new(0),
             carried_away: Cell::new(false),
+            is_cut: Cell::new(false),
             datagrams: OnceCell::new(),
             worker,
         }
@@ -236,6 +239,7 @@ impl Connection {
 
     /// Ends the connection both ways, for whoever works with it.
     pub fn cut(&self) {
+        self.is_cut.set(true);
         self.stream.shutdown_both();
         if let Some(datagrams) = self.datagrams.get() {
             datagrams.cut();

@@ -33,7 +33,8 @@ static ROWS: &[Row] = &[
         "",
         "An address the server accepts connections on.",
         set_listen,
-    ),
+    )
+    .note("An address without a port is refused; multipath TCP is not there yet."),
     Row::new(
         "protocol",
         Context::MAIL_SERVER,
@@ -62,6 +63,14 @@ static ROWS: &[Row] = &[
         "The name that clients are greeted with and SMTP servers are told.",
         srv!(server_name, |d| Ok(d.arg(0).to_vec())),
     ),
+    Row {
+        default: "off",
+        set: |cf, d| match d.arg(0) {
+            b"off" => cf.get::<Place>().resolver.once(d, None),
+            _ => (block::Rows::<Session>::RESOLVER.set)(cf, d),
+        },
+        ..block::Rows::<Session>::RESOLVER
+    },
     Row::new(
         "timeout",
         MS,
@@ -111,6 +120,7 @@ pub const MODULE: MailModule = MailModule {
 
 /// `listen ADDRESS:PORT [option …]`
 fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
+    listen::needs_port(d)?;
     let listens = listen::parse(d, |d, i, _| match d.arg(i) {
         // An address has one server.
         b"default_server" | b"default" | b"deferred" | b"reuseport" => Err(unknown(d, i)),

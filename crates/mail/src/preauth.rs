@@ -17,13 +17,16 @@ use weir_wire::mail::Protocol;
 /// long as that is the answer.
 const AGAIN_LEAST_SECS: u64 = 1;
 
+/// Commands that a client may have answered before others are looked at.
+const STEPS_PER_TURN: u32 = 32;
+
 /// Greets the client and talks with it; nothing if the session is over.
 pub(crate) async fn run(s: &mut Session, buf: Vec<u8>) -> Option<Joined> {
     let settings = Arc::clone(&s.server().settings);
     let now_secs = u64::try_from(clock::wall_secs()).unwrap_or_default();
     let random = RandomState::new().hash_one(s.conn().serial) as u32;
     let dialogue = Dialogue::new(settings, random, now_secs, s.conn().is_tls());
-    let mut talk = Talk { s, dialogue, buf, deadline: 0 };
+    let mut talk = Talk { s, dialogue, buf, deadline: 0, steps: 0 };
     talk.run().await.ok().flatten()
 }
 
@@ -34,6 +37,7 @@ struct Talk<'a> {
     buf: Vec<u8>,
     /// When the client must have said who it is, in monotonic ms.
     deadline: u64,
+    steps: u32,
 }
 
 impl Talk<'_> {
@@ -41,8 +45,8 @@ impl Talk<'_> {
         self.greet().await?;
         self.s.doing = "in auth state";
         loop {
-            let step = self.next_step();
-            match step {
+            self.take_turns().await;
+            match self.next_step() {
                 Step::NeedMore => self.read().await?,
                 Step::Reply => self.reply().await?,
                 Step::Bye => return self.end().await,
@@ -52,6 +56,14 @@ impl Talk<'_> {
                     None => self.s.doing = "in auth state",
                 },
             }
+        }
+    }
+
+    /// A client that sends without a pause leaves others theirs.
+    async fn take_turns(&mut self) {
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps.is_multiple_of(STEPS_PER_TURN) {
+            tokio::task::yield_now().await;
         }
     }
 

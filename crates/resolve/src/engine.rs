@@ -401,7 +401,6 @@ impl Engine {
             reply.addresses.is_empty() && reply.services.is_empty() && reply.hosts.is_empty();
         let line = match query.kind {
             Kind::Srv => "no SRV type in DNS response",
-            Kind::Ptr => "no PTR type in DNS response",
             _ => "no A or CNAME types in DNS response",
         };
         let odd = useless && reply.code == 0 && reply.any && reply.alias.is_none();

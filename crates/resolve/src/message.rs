@@ -134,7 +134,12 @@ pub fn read(bytes: &[u8], id: u16, name: &str, kind: Kind, tcp: bool) -> Result<
     }
     let packet = Packet::parse(&message).map_err(|_| short())?;
     check_question(&packet, name, kind)?;
-    Ok(answer(&packet, name, kind, reply))
+    let reply = answer(&packet, name, kind, reply);
+    // As in nginx that is no answer, and others are waited for.
+    if kind == Kind::Ptr && reply.any && reply.hosts.is_empty() && reply.alias.is_none() {
+        return Err("no PTR type in DNS response".to_owned());
+    }
+    Ok(reply)
 }
 
 fn check_question(packet: &Packet, name: &str, kind: Kind) -> Result<(), String> {

@@ -5,7 +5,9 @@ use crate::module::StreamModule;
 use crate::{vars, Session};
 use weir_core::block::{self, Place};
 use weir_core::listen::{self, Listen};
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
+use weir_module::{
+    joined_rows, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
+};
 use weir_runtime::listen::ListenAddr;
 
 const SIZES: &str = "The table sizes itself: the number is checked and not needed.";
@@ -45,7 +47,7 @@ static ROWS: &[Row] = &[
         set_listen,
     )
     .note(
-        "`udp` with a path is refused. A client's datagrams stay with the worker, and so the server, \
+        "An address without a port is refused, and `udp` with a path. A client's datagrams stay with the worker, and so the server, \
          where they began, also when a shared socket is read by another worker or the number of \
          workers changes; what arrives while a session cannot take it waits, up to 256 datagrams or \
          256 KB.",
@@ -129,8 +131,10 @@ static ROWS: &[Row] = &[
 ];
 
 /// What every protocol's block has of it.
-pub const COMMON: StreamModule =
-    StreamModule { rows: block::Rows::<Session>::ALL, ..StreamModule::EMPTY };
+pub const COMMON: StreamModule = StreamModule {
+    rows: joined_rows!(block::Rows::<Session>::ALL, &[block::Rows::<Session>::RESOLVER]),
+    ..StreamModule::EMPTY
+};
 
 pub const MODULE: StreamModule = StreamModule {
     rows: ROWS,
@@ -149,6 +153,7 @@ fn set_size(_: &mut Cf, d: &Directive) -> ConfResult {
 
 /// `listen ADDRESS[:PORT] [option …]`
 fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
+    listen::needs_port(d)?;
     let listens = listen::parse(d, udp)?;
     if listens.iter().any(|l| l.addr.is_udp()) {
         check_udp(d)?;

@@ -102,6 +102,8 @@ pub enum End {
     Timeout,
     /// A write to the other side failed, which has been logged.
     Broken,
+    /// By `worker_shutdown_timeout`.
+    Cut,
 }
 
 /// What has passed, by who has sent it.
@@ -148,7 +150,10 @@ pub async fn run<S: Relayed>(
         deadline_ms: 0,
         timer: LazyTimer::new(),
     };
-    let end = poll_fn(|cx| relay.poll(cx)).await;
+    let end = match poll_fn(|cx| relay.poll(cx)).await {
+        End::Done(_) if relay.s.conn().is_cut.get() => End::Cut,
+        end => end,
+    };
     let [up, down] = &relay.ways;
     Passed {
         end,

@@ -244,6 +244,7 @@ pub(crate) async fn relay(s: &mut Session, joined: Joined) {
             s.doing = "";
             s.log(LogLevel::Info, "proxied session done");
         }
+        End::Cut => s.log(LogLevel::Info, "shutdown timeout"),
         End::Broken => {}
     }
 }

@@ -357,6 +357,7 @@ fn log_end(s: &Session, passed: &Passed) {
             let text = "connection timed out (110: Connection timed out)";
             return s.log(LogLevel::Info, text);
         }
+        End::Cut => return s.log(LogLevel::Info, "shutdown timeout"),
         End::Broken => return,
     };
     let (received, sent) = (&passed.received, &passed.sent);
