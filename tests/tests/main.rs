@@ -66,6 +66,7 @@ mod log_owner;
 mod log_pipes;
 mod log_syslog;
 mod log_time;
+mod mail_engine;
 mod map_module;
 mod master_orphan;
 mod master_process;

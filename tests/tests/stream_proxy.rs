@@ -1,7 +1,7 @@
 //! `proxy_pass` in stream: bytes both ways, servers tried in turn, sessions over reloads.
 
 use std::time::Instant;
-use weir_tests::{expect_soon, Client, Origin, Server, Setup};
+use weir_tests::{expect_soon, Client, Origin, Server, Setup, Signal};
 
 /// Answers each line with itself in brackets.
 fn echo() -> Origin {
@@ -108,6 +108,19 @@ fn servers_are_told_of_the_client() {
 }
 
 #[test]
+fn the_header_names_the_client_that_a_trusted_proxy_names() {
+    let origin = echo();
+    let conf = "events {} stream { server { listen 127.0.0.1:%%PORT_0%% proxy_protocol;
+        set_real_ip_from 127.0.0.0/8; proxy_protocol on; proxy_pass %%ORIGIN%%; } }";
+    let server = Setup::new(conf).set("ORIGIN", origin.address()).start();
+    let mut client = server.on(0).connect();
+    client.send(b"PROXY TCP4 192.0.2.1 192.0.2.2 1234 5678\r\n");
+    let port = server.port(0);
+    let seen = ask(&mut client, "x");
+    assert!(seen.ends_with(&format!("[PROXY TCP4 192.0.2.1 127.0.0.1 1234 {port}]")), "{seen}");
+}
+
+#[test]
 fn a_quiet_session_ends() {
     let origin = echo();
     let server = server(&origin, "proxy_timeout 300ms;");
@@ -117,6 +130,20 @@ fn a_quiet_session_ends() {
     assert!(client.is_closed());
     assert!(quiet_since.elapsed().as_millis() >= 250);
     server.expect_error("connection timed out");
+}
+
+#[test]
+fn a_session_that_outlives_the_time_for_it_is_ended() {
+    let origin = echo();
+    let conf = "worker_shutdown_timeout 300ms; events {} error_log %%DIR%%/error.log info;
+        stream { server { listen 127.0.0.1:%%PORT_0%%; proxy_pass %%ORIGIN%%; } }";
+    let mut server = Setup::new(conf).set("ORIGIN", origin.address()).start();
+    let mut client = server.on(0).connect();
+    assert_eq!(ask(&mut client, "x"), "0[x]");
+    server.signal(Signal::Quit);
+    assert!(client.is_closed());
+    assert_eq!(server.wait_exit(), Some(0));
+    server.expect_error("shutdown timeout");
 }
 
 #[test]

@@ -89,6 +89,8 @@ pub struct Connection {
     pub keepalive_least: Cell<u64>,
     /// Another process has it now.
     pub carried_away: Cell<bool>,
+    /// Ended by us both ways: `worker_shutdown_timeout` has passed.
+    pub is_cut: Cell<bool>,
     /// The client sends datagrams, and the stream leads nowhere.
     pub datagrams: OnceCell<Rc<Datagrams>>,
 }
@@ -142,6 +144,7 @@ impl Connection {
             ender: RefCell::new(None),
             keepalive_least: Cell::new(0),
             carried_away: Cell::new(false),
+            is_cut: Cell::new(false),
             datagrams: OnceCell::new(),
             worker,
         }
@@ -160,6 +163,11 @@ impl Connection {
             }
         }
         Rc::clone(&mine)
+    }
+
+    /// The generation that it works by, which need not be the newest.
+    pub fn current(&self) -> Rc<WorkerGen> {
+        Rc::clone(&self.gen.borrow())
     }
 
     /// Lets go of an old generation while nothing is done for the client; `false` when the newest
@@ -238,6 +246,7 @@ impl Connection {
 
     /// Ends the connection both ways, for whoever works with it.
     pub fn cut(&self) {
+        self.is_cut.set(true);
         self.stream.shutdown_both();
         if let Some(datagrams) = self.datagrams.get() {
             datagrams.cut();

@@ -3,6 +3,7 @@
 #![warn(missing_docs, unreachable_pub)]
 
 pub mod bind;
+pub mod block;
 pub mod carried;
 mod client_addr;
 pub mod common;
@@ -31,6 +32,7 @@ pub mod tls;
 pub mod unknown;
 pub mod values;
 pub mod variables;
+pub mod whole;
 pub mod worker;
 pub mod zones;
 

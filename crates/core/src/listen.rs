@@ -124,6 +124,24 @@ pub fn parse(
     Ok(listens)
 }
 
+/// Refuses an address without a port, where a protocol has no usual one. (nginx has the system choose a port,
+/// which nobody knows.)
+///
+/// # Errors
+///
+/// There is none.
+pub fn needs_port(d: &Directive) -> ConfResult {
+    let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
+    match parse_endpoint(d.arg(0), EndpointOptions { listen: true, uri_part: false }) {
+        Ok(e) if e.port.is_none() && !matches!(e.host, Host::Unix(_)) => {
+            let text = format!("no port in \"{shown}\" of the \"listen\" directive");
+            Err(d.bad(0, text))
+        }
+        // What else is wrong with it is found by `parse`.
+        _ => Ok(()),
+    }
+}
+
 fn addresses(d: &Directive) -> ConfResult<Vec<ListenAddr>> {
     let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
     let options = EndpointOptions { listen: true, uri_part: false };

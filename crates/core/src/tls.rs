@@ -106,8 +106,7 @@ pub async fn accept(conn: &Rc<Connection>, leftover: Vec<u8>) -> Option<Vec<u8>>
     if first.is_empty() && !read_first(conn, &mut first, deadline).await {
         return None;
     }
-    // A handshake record, or what an old client sends (RFC 5246, appendix E.2).
-    if first[0] != 0x16 && first[0] & 0x80 == 0 {
+    if !is_hello(&first) {
         return Some(first);
     }
     if default.tcp_nodelay {
@@ -117,10 +116,41 @@ pub async fn accept(conn: &Rc<Connection>, leftover: Vec<u8>) -> Option<Vec<u8>>
     match Box::pin(handshake(conn, &gen, addr, &first, deadline)).await {
         Ok(()) => Some(Vec::new()),
         Err(text) => {
-            conn.log(LogLevel::Info, text.as_bytes());
+            conn.log(LogLevel::Info, format!("{text}{WHILE}").as_bytes());
             None
         }
     }
+}
+
+/// A handshake record, or what an old client sends (RFC 5246, appendix E.2).
+fn is_hello(first: &[u8]) -> bool {
+    first[0] == 0x16 || first[0] & 0x80 != 0
+}
+
+/// Does the handshake, on whatever address, for a protocol that has no answer to plain bytes; the deadline is
+/// in monotonic ms.
+///
+/// # Errors
+///
+/// There is no session, in words for the log, if there is anything to say.
+pub async fn secure(
+    conn: &Rc<Connection>,
+    leftover: Vec<u8>,
+    deadline: u64,
+) -> Result<(), Option<String>> {
+    let gen = conn.current();
+    let addr = conn.addr(&gen.shared);
+    conn.tls_port.set(true);
+    let mut first = leftover;
+    if first.is_empty() && !read_first(conn, &mut first, deadline).await {
+        return Err(None);
+    }
+    if !is_hello(&first) {
+        let text =
+            "SSL_do_handshake() failed (SSL: error:0A00010B:SSL routines::wrong version number)";
+        return Err(Some(text.to_string()));
+    }
+    Box::pin(handshake(conn, &gen, addr, &first, deadline)).await.map_err(Some)
 }
 
 /// Waits for the first bytes; `false` when there are none.
@@ -158,12 +188,12 @@ async fn handshake(
     incoming.feed(first).map_err(|e| failed(&e))?;
     let socket = conn.stream.socket();
     let accepted = poll_fn(|cx| match incoming.poll_hello(socket, cx) {
-        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(late())),
+        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(LATE.to_string())),
         Poll::Ready(done) => Poll::Ready(done.map_err(|e| failed(&e))),
     })
     .await?;
     let secure = Secure::of(&accepted.client_hello());
-    let id = secure.server(&gen.shared, addr).map_err(|e| format!("{e} while SSL handshaking"))?;
+    let id = secure.server(&gen.shared, addr).map_err(|e| e.to_string())?;
     secure.is_found.set(id.is_some());
     let _ = conn.secure.set(Box::new(secure));
     // A server without certificates of its own is served with the default server's.
@@ -177,21 +207,20 @@ async fn handshake(
     let Some(tls) = tls else {
         refuse(conn, &UNRECOGNIZED_NAME);
         return Err(
-            "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed) \
-                    while SSL handshaking"
+            "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)"
                 .to_string(),
         );
     };
     let http2 = addr.http2 || chosen.http2;
     begin(conn, gen, number, tls, accepted, http2)?;
     poll_fn(|cx| match conn.stream.poll_handshake(cx) {
-        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(late())),
+        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(LATE.to_string())),
         Poll::Ready(done) => Poll::Ready(done.map_err(|e| failed(&e))),
     })
     .await?;
     match client::judge(conn, &gen.shared, chosen, deadline).await {
         true => Ok(()),
-        false => Err(late()),
+        false => Err(LATE.to_string()),
     }
 }
 
@@ -213,8 +242,7 @@ fn begin(
             let Some(certificates) = find(conn, gen, server) else {
                 refuse(conn, &INTERNAL_ERROR);
                 return Err(
-                    "SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb \
-                            error) while SSL handshaking"
+                    "SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)"
                         .to_string(),
                 );
             };
@@ -234,15 +262,19 @@ fn refuse(conn: &Connection, alert: &[u8]) {
     let _ = conn.stream.socket().try_write(&[IoSlice::new(alert)], false);
 }
 
+/// What is being done, behind the words of a failed handshake.
+const WHILE: &str = " while SSL handshaking";
+const LATE: &str = "client timed out (110: Connection timed out)";
+
 /// What the log says of a handshake whose time has passed.
 pub fn late() -> String {
-    "client timed out (110: Connection timed out) while SSL handshaking".to_string()
+    format!("{LATE}{WHILE}")
 }
 
 fn failed(e: &TlsError) -> String {
     match e {
-        TlsError::Closed => "client closed connection while SSL handshaking".to_string(),
-        TlsError::Io(e) => format!("SSL_do_handshake() failed ({e}) while SSL handshaking"),
-        TlsError::Tls(e) => format!("SSL_do_handshake() failed (SSL: {e}) while SSL handshaking"),
+        TlsError::Closed => "client closed connection".to_string(),
+        TlsError::Io(e) => format!("SSL_do_handshake() failed ({e})"),
+        TlsError::Tls(e) => format!("SSL_do_handshake() failed (SSL: {e})"),
     }
 }

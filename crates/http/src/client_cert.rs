@@ -4,7 +4,7 @@ use crate::request::Request;
 use crate::server;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
-use weir_core::tls::client::{ask_for, opinion, Opinion};
+use weir_core::tls::client::{ask_for, refusal, Refusal};
 use weir_core::tls::late;
 use weir_core::Session;
 use weir_runtime::clock;
@@ -39,23 +39,16 @@ pub fn objection(r: &mut Request) -> Objection {
         r.set_server(server::default_of(&conn, r.gen()));
         return Objection::Status(421);
     }
-    let refused = |why: String| format!("client SSL certificate verify error: {why}");
-    match opinion(&conn, &r.gen().core, &r.server().base) {
-        Opinion::Untrusted(e) if verify != VerifyClient::OptionalNoCa || !e.is_unknown_issuer() => {
-            r.log(LogLevel::Info, &refused(format!("({}:{})", e.number(), e.text())));
-            Objection::Status(495)
-        }
-        Opinion::Missing if verify == VerifyClient::On => {
-            r.log(LogLevel::Info, "client sent no required SSL certificate");
-            Objection::Status(496)
-        }
-        Opinion::Unasked => Objection::Unasked,
-        Opinion::Revoked(why) => {
-            r.log(LogLevel::Info, &refused(why.to_string()));
-            Objection::Status(495)
-        }
-        Opinion::Untrusted(_) | Opinion::Missing | Opinion::Good => Objection::None,
-    }
+    let Some(refusal) = refusal(&conn, &r.gen().core, &r.server().base) else {
+        return Objection::None;
+    };
+    let status = match &refusal {
+        Refusal::Unasked => return Objection::Unasked,
+        Refusal::Bad(_) => 495,
+        Refusal::Missing => 496,
+    };
+    r.log(LogLevel::Info, &refusal.text());
+    Objection::Status(status)
 }
 
 /// Asks about the certificate on behalf of a server that the handshake was not done with, and says

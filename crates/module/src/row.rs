@@ -26,6 +26,11 @@ impl Context {
     /// `upstream` in `stream`.
     pub const STREAM_UPSTREAM: Context = Context(1 << 11);
 
+    pub const MAIL: Context = Context(1 << 12);
+    /// `server` in `mail`.
+    pub const MAIL_SERVER: Context = Context(1 << 13);
+
+    pub const MS: Context = Context(Self::MAIL.0 | Self::MAIL_SERVER.0);
     pub const SS: Context = Context(Self::STREAM.0 | Self::STREAM_SERVER.0);
     pub const HSL: Context = Context(Self::HTTP.0 | Self::SERVER.0 | Self::LOCATION.0);
     pub const HS: Context = Context(Self::HTTP.0 | Self::SERVER.0);
@@ -40,7 +45,7 @@ impl Context {
 
     /// The names of the contexts, as nginx's documentation writes them.
     pub fn names(self) -> Vec<&'static str> {
-        const NAMES: [(Context, &str); 12] = [
+        const NAMES: [(Context, &str); 14] = [
             (Context::MAIN, "main"),
             (Context::EVENTS, "events"),
             (Context::HTTP, "http"),
@@ -53,6 +58,8 @@ impl Context {
             (Context::STREAM, "stream"),
             (Context::STREAM_SERVER, "server in stream"),
             (Context::STREAM_UPSTREAM, "upstream in stream"),
+            (Context::MAIL, "mail"),
+            (Context::MAIL_SERVER, "server in mail"),
         ];
         NAMES.iter().filter(|(c, _)| self.has(*c)).map(|(_, n)| *n).collect()
     }

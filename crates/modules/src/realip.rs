@@ -15,6 +15,8 @@ use weir_core::variables::{VarArg, Variable};
 use weir_core::{ClientAddr, Session};
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::Request;
+use weir_mail::module::Accepted;
+use weir_mail::MailModule;
 use weir_module::{
     distinct, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic,
     Directive, Level, Row, SlotVtable, Slots, Val,
@@ -128,6 +130,14 @@ pub const STREAM: StreamModule = StreamModule {
     }],
     build: Some(|b| look_up(b.servers)),
     ..StreamModule::EMPTY
+};
+
+pub const MAIL: MailModule = MailModule {
+    rows: &[Of::<weir_mail::Session>::FROM],
+    slots: SLOTS,
+    accepted: Some(Accepted { handler: |s| s.with_conf::<RealipLoc, _>(take_proxied), active }),
+    build: Some(|b| look_up(b.servers)),
+    ..MailModule::EMPTY
 };
 
 impl RealipLoc {

@@ -33,6 +33,7 @@ pub type Logger = Box<dyn Fn(&str) + Send + Sync>;
 pub struct Stats {
     pub names: AtomicU64,
     pub services: AtomicU64,
+    pub addresses: AtomicU64,
     pub found: AtomicU64,
     pub failed: AtomicU64,
     pub timed_out: AtomicU64,
@@ -126,6 +127,7 @@ impl Resolver {
     pub async fn resolve(self: &Arc<Self>, question: Question<'_>, wait_ms: u64) -> Outcome {
         match question {
             Question::Name(_) => &self.stats.names,
+            Question::Address(_) => &self.stats.addresses,
             Question::Service { .. } => &self.stats.services,
         }
         .fetch_add(1, Ordering::Relaxed);

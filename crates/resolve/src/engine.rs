@@ -26,6 +26,8 @@ pub enum Question<'a> {
     Name(&'a str),
     /// Where a service of a name is given.
     Service { service: &'a str, name: &'a str },
+    /// The name of an address.
+    Address(IpAddr),
 }
 
 impl Question<'_> {
@@ -33,13 +35,14 @@ impl Question<'_> {
     fn key(&self) -> Key {
         let lower = |name: &str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         match self {
-            Question::Name(name) => Key { name: lower(name), srv: false },
+            Question::Name(name) => Key { name: lower(name), sought: Sought::Addresses },
             Question::Service { service, name } if service.contains('.') => {
-                Key { name: lower(&format!("{service}.{name}")), srv: true }
+                Key { name: lower(&format!("{service}.{name}")), sought: Sought::Services }
             }
             Question::Service { service, name } => {
-                Key { name: lower(&format!("_{service}._tcp.{name}")), srv: true }
+                Key { name: lower(&format!("_{service}._tcp.{name}")), sought: Sought::Services }
             }
+            Question::Address(ip) => Key { name: message::name_of(*ip), sought: Sought::Host(*ip) },
         }
     }
 }
@@ -52,7 +55,7 @@ pub struct Target {
     pub port: u16,
     pub priority: u16,
     pub weight: u16,
-    /// The host that gives the service; empty for a name.
+    /// The host that gives the service, or that has the address; empty for a name.
     pub name: String,
 }
 
@@ -75,7 +78,16 @@ pub type Outcome = Result<Found, Failed>;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     pub name: String,
-    pub srv: bool,
+    pub sought: Sought,
+}
+
+/// What is asked about a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sought {
+    Addresses,
+    Services,
+    /// The host that has this address.
+    Host(IpAddr),
 }
 
 /// A query on its way.
@@ -125,6 +137,7 @@ enum Value {
     Addresses(Vec<IpAddr>),
     Alias(String),
     Services(Vec<Srv>),
+    Host(String),
 }
 
 struct Asking {
@@ -139,6 +152,7 @@ struct Asking {
     alias: Option<String>,
     addresses: Vec<IpAddr>,
     services: Vec<Srv>,
+    hosts: Vec<String>,
 }
 
 struct Part {
@@ -243,6 +257,10 @@ impl Engine {
                         let (hosts, until) = (hosts.clone(), *until_ms);
                         return self.expand(now, waiter, hosts, until);
                     }
+                    Value::Host(name) => {
+                        let (name, until) = (name.clone(), *until_ms);
+                        return self.settle_host(waiter, &key, name, until);
+                    }
                     Value::Alias(name) => key.name.clone_from(name),
                 },
                 _ => return self.start(now, key, waiter),
@@ -255,8 +273,9 @@ impl Engine {
     }
 
     fn start(&mut self, now: u64, key: Key, waiter: Waiter) {
-        let kinds: &[Kind] = match (key.srv, self.settings.ipv4, self.settings.ipv6) {
-            (true, ..) => &[Kind::Srv],
+        let kinds: &[Kind] = match (key.sought, self.settings.ipv4, self.settings.ipv6) {
+            (Sought::Services, ..) => &[Kind::Srv],
+            (Sought::Host(_), ..) => &[Kind::Ptr],
             (_, true, true) => &[Kind::A, Kind::Aaaa],
             (_, true, false) => &[Kind::A],
             _ => &[Kind::Aaaa],
@@ -283,6 +302,7 @@ impl Engine {
             alias: None,
             addresses: Vec::new(),
             services: Vec::new(),
+            hosts: Vec::new(),
         };
         self.nodes.insert(key.clone(), Node::Asking(Box::new(asking)));
         self.send(now, &key);
@@ -377,7 +397,8 @@ impl Engine {
     fn reply(&mut self, now: u64, query: &Query, reply: Reply) {
         let Some((asking, at)) = self.part(query) else { return };
         asking.parts[at].done = true;
-        let useless = reply.addresses.is_empty() && reply.services.is_empty();
+        let useless =
+            reply.addresses.is_empty() && reply.services.is_empty() && reply.hosts.is_empty();
         let line = match query.kind {
             Kind::Srv => "no SRV type in DNS response",
             _ => "no A or CNAME types in DNS response",
@@ -391,6 +412,7 @@ impl Engine {
         // IPv4 first, whichever came first.
         asking.addresses.sort_by_key(IpAddr::is_ipv6);
         asking.services.extend(reply.services);
+        asking.hosts.extend(reply.hosts);
         // The last of the questions decides, in whichever order the answers come.
         if at + 1 == asking.parts.len() {
             asking.alias = reply.alias;
@@ -417,6 +439,8 @@ impl Engine {
         } else if !asking.services.is_empty() {
             asking.services.sort_by_key(|s| s.priority);
             Value::Services(asking.services.clone())
+        } else if let Some(host) = asking.hosts.first() {
+            Value::Host(host.clone())
         } else if let Some(alias) = asking.alias.clone() {
             Value::Alias(alias)
         } else {
@@ -428,11 +452,13 @@ impl Engine {
                 self.settle(now, waiter, Ok((asking.addresses.clone(), until_ms)));
             } else if !asking.services.is_empty() {
                 self.expand(now, waiter, asking.services.clone(), until_ms);
+            } else if let Some(host) = asking.hosts.first() {
+                self.settle_host(waiter, key, host.clone(), until_ms);
             } else if let Some(name) = asking.alias.clone() {
                 waiter.aliases += 1;
                 match waiter.aliases > ALIASES_MAX {
                     true => self.fail(now, waiter, NXDOMAIN),
-                    false => self.enter(now, Key { name, srv: key.srv }, waiter),
+                    false => self.enter(now, Key { name, sought: key.sought }, waiter),
                 }
             }
         }
@@ -441,6 +467,16 @@ impl Engine {
     fn fail(&mut self, now: u64, waiter: Waiter, code: u8) {
         let until_ms = holds_until(now, self.settings.valid_secs.unwrap_or(FAILURE_SECS));
         self.settle(now, waiter, Err(Failed { code: u16::from(code), until_ms }));
+    }
+
+    /// The name of an address is known.
+    fn settle_host(&mut self, waiter: Waiter, key: &Key, name: String, until_ms: u64) {
+        let Sought::Host(ip) = key.sought else { return };
+        if self.owners.remove(&waiter.token).is_some() {
+            let target = Target { ip, port: 0, priority: 0, weight: 1, name };
+            let found = Found { targets: vec![target], until_ms };
+            self.out.push_back(Output::Done(waiter.token, Ok(found)));
+        }
     }
 
     /// A token has its answer.

@@ -27,6 +27,7 @@ pub enum Kind {
     A,
     Aaaa,
     Srv,
+    Ptr,
 }
 
 impl Kind {
@@ -35,6 +36,7 @@ impl Kind {
             Kind::A => TYPE::A,
             Kind::Aaaa => TYPE::AAAA,
             Kind::Srv => TYPE::SRV,
+            Kind::Ptr => TYPE::PTR,
         }
     }
 }
@@ -56,10 +58,27 @@ pub struct Reply {
     pub ttl_secs: u32,
     pub addresses: Vec<IpAddr>,
     pub services: Vec<Srv>,
+    /// Names of an address.
+    pub hosts: Vec<String>,
     /// The last of the aliases the name stands for.
     pub alias: Option<String>,
     /// There were answers.
     pub any: bool,
+}
+
+/// The name by which an address is asked for (RFC 1035, section 3.5; RFC 3596, section 2.5).
+pub fn name_of(ip: IpAddr) -> String {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => {
+            let [a, b, c, d] = ip.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(ip) => {
+            let halves = ip.octets().into_iter().rev().flat_map(|b| [b & 15, b >> 4]);
+            let labels: String = halves.map(|half| format!("{half:x}.")).collect();
+            format!("{labels}ip6.arpa")
+        }
+    }
 }
 
 /// Whether a name, in lower case, can be asked for.
@@ -115,7 +134,12 @@ pub fn read(bytes: &[u8], id: u16, name: &str, kind: Kind, tcp: bool) -> Result<
     }
     let packet = Packet::parse(&message).map_err(|_| short())?;
     check_question(&packet, name, kind)?;
-    Ok(answer(&packet, name, kind, reply))
+    let reply = answer(&packet, name, kind, reply);
+    // As in nginx that is no answer, and others are waited for.
+    if kind == Kind::Ptr && reply.any && reply.hosts.is_empty() && reply.alias.is_none() {
+        return Err("no PTR type in DNS response".to_owned());
+    }
+    Ok(reply)
 }
 
 fn check_question(packet: &Packet, name: &str, kind: Kind) -> Result<(), String> {
@@ -161,6 +185,7 @@ fn answer(packet: &Packet, name: &str, kind: Kind, mut reply: Reply) -> Reply {
                 port: s.port,
                 name: text_of(&s.target),
             }),
+            (RData::PTR(p), Kind::Ptr) => reply.hosts.push(text_of(&p.0)),
             _ => continue,
         }
         reply.ttl_secs = reply.ttl_secs.min(positive(record.ttl));
@@ -244,6 +269,16 @@ mod tests {
         failed[3] |= 1;
         let text = read(&failed, 7, "a.test", Kind::A, false).unwrap_err();
         assert_eq!(text, "DNS error (1: Format error), query id:7, name:\"a.test\"");
+    }
+
+    #[test]
+    fn names_of_addresses() {
+        let name = |ip: &str| name_of(ip.parse().unwrap());
+        assert_eq!(name("192.0.2.1"), "1.2.0.192.in-addr.arpa");
+        assert_eq!(name("::ffff:192.0.2.1"), "1.2.0.192.in-addr.arpa");
+        let zeros = "0.".repeat(23);
+        assert_eq!(name("2001:db8::a"), format!("a.{zeros}8.b.d.0.1.0.0.2.ip6.arpa"));
+        assert!(is_name(&name("2001:db8::a")));
     }
 
     #[test]

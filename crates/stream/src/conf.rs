@@ -2,13 +2,8 @@
 
 use crate::module::{Content, StreamModule};
 use crate::Session;
-use std::sync::Arc;
-use weir_core::generation::Virtual;
-use weir_core::listen::Reached;
-use weir_core::logger::ErrorLog;
 use weir_core::registry::VarRegistry;
-use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Levels, Slots, Val};
-use weir_resolve::Resolver;
+use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Levels, Val};
 
 /// The block as it was read, kept beside the others until all is built.
 #[derive(Default)]
@@ -26,8 +21,6 @@ impl ConfType for StreamBlock {
 pub(crate) struct StreamMain {
     pub vars: VarRegistry<Session>,
     pub modules: &'static [&'static StreamModule],
-    /// As read: the servers' slots.
-    pub servers: Vec<Slots>,
 }
 
 impl ConfType for StreamMain {
@@ -38,19 +31,12 @@ impl ConfType for StreamMain {
 /// `server` level.
 #[derive(Default)]
 pub struct StreamSrv {
-    /// Its addresses and names.
-    pub reached: Reached,
-    pub(crate) error_log: Val<Arc<ErrorLog>>,
-    pub(crate) resolver: Val<Option<Arc<Resolver>>>,
-    pub(crate) resolver_timeout: Val<u64>,
     pub(crate) proxy_protocol_timeout: Val<u64>,
     pub(crate) tcp_nodelay: Val<bool>,
     pub(crate) preread_buffer_size: Val<u64>,
     pub(crate) preread_timeout: Val<u64>,
     /// What is done with the bytes of a session.
     pub(crate) content: Option<Content>,
-    /// What accepting a connection needs; its TLS is made when the configuration is built.
-    pub base: Virtual,
 }
 
 impl ConfType for StreamSrv {
@@ -59,9 +45,6 @@ impl ConfType for StreamSrv {
 
     fn merge(&mut self, parent: &StreamSrv) -> ConfResult {
         merge_values!(self, parent;
-            error_log = Arc::new(ErrorLog::default()),
-            resolver = None,
-            resolver_timeout = 30_000,
             proxy_protocol_timeout = 30_000,
             tcp_nodelay = true,
             preread_buffer_size = 16 * 1024,

@@ -1,13 +1,13 @@
 //! Directives of the stream block's core.
 
-use crate::build::set_server;
 use crate::conf::{StreamBlock, StreamMain, StreamSrv};
 use crate::module::StreamModule;
 use crate::{vars, Session};
-use weir_core::error_log::{error_log_sink, push_log};
-use weir_core::listen::Listen;
-use weir_core::{listen, resolver};
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
+use weir_core::block::{self, Place};
+use weir_core::listen::{self, Listen};
+use weir_module::{
+    joined_rows, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
+};
 use weir_runtime::listen::ListenAddr;
 
 const SIZES: &str = "The table sizes itself: the number is checked and not needed.";
@@ -36,7 +36,7 @@ static ROWS: &[Row] = &[
         Context::STREAM,
         Arity::NONE,
         "A virtual server for TCP and UDP sessions.",
-        set_server,
+        |cf, d| block::read_server(cf, d, Context::STREAM_SERVER),
     ),
     Row::new(
         "listen",
@@ -47,7 +47,7 @@ static ROWS: &[Row] = &[
         set_listen,
     )
     .note(
-        "`udp` with a path is refused. A client's datagrams stay with the worker, and so the server, \
+        "An address without a port is refused, and `udp` with a path. A client's datagrams stay with the worker, and so the server, \
          where they began, also when a shared socket is read by another worker or the number of \
          workers changes; what arrives while a session cannot take it waits, up to 256 datagrams or \
          256 KB.",
@@ -58,32 +58,7 @@ static ROWS: &[Row] = &[
         Arity::ONE_MORE,
         "\"\"",
         "Names of the server, as TLS clients ask for them.",
-        |cf, d| listen::set_server_name::<Session>(cf, d, |cf| &mut cf.get::<StreamSrv>().reached),
-    ),
-    Row::new(
-        "error_log",
-        SS,
-        Arity::ONE_MORE,
-        "logs/error.log error",
-        "Where errors are logged.",
-        |cf, d| {
-            let sink = error_log_sink(cf, d)?;
-            push_log(&mut cf.get::<StreamSrv>().error_log, sink);
-            Ok(())
-        },
-    ),
-    Row::new("resolver", SS, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
-        let v = resolver::parse(d)?;
-        cf.get::<StreamSrv>().resolver.once(d, Some(v))
-    })
-    .note(resolver::NOTE),
-    Row::new(
-        "resolver_timeout",
-        SS,
-        Arity::ONE,
-        "30s",
-        "Longest time for a name.",
-        srv!(resolver_timeout, msec),
+        |cf, d| listen::set_server_name::<Session>(cf, d, |cf| &mut cf.get::<Place>().reached),
     ),
     Row::new(
         "proxy_protocol_timeout",
@@ -155,7 +130,13 @@ static ROWS: &[Row] = &[
     .note(SIZES),
 ];
 
-/// What every session has: `listen`, `server_name`, timeouts, logs, variables.
+/// What every protocol's block has of it.
+pub const COMMON: StreamModule = StreamModule {
+    rows: joined_rows!(block::Rows::<Session>::ALL, &[block::Rows::<Session>::RESOLVER]),
+    ..StreamModule::EMPTY
+};
+
+/// What every session of `stream` has besides: timeouts, buffers, variables.
 pub const MODULE: StreamModule = StreamModule {
     rows: ROWS,
     slots: &[
@@ -173,12 +154,13 @@ fn set_size(_: &mut Cf, d: &Directive) -> ConfResult {
 
 /// `listen ADDRESS[:PORT] [option …]`
 fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
+    listen::needs_port(d)?;
     let listens = listen::parse(d, udp)?;
     if listens.iter().any(|l| l.addr.is_udp()) {
         check_udp(d)?;
     }
     for listen in listens {
-        cf.get::<StreamSrv>().reached.add(d, listen)?;
+        cf.get::<Place>().reached.add(d, listen)?;
     }
     Ok(())
 }

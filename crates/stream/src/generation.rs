@@ -1,13 +1,13 @@
 //! The `stream` block of a generation: its servers, immutable and shared, and each worker's view.
 
-use crate::conf::StreamSrv;
+use crate::conf::{StreamMain, StreamSrv};
 use crate::module::{Content, Handler, Phase, Prereader};
 use crate::Session;
-use std::any::Any;
-use std::rc::Rc;
 use std::sync::Arc;
-use weir_core::generation::{Generation, Virtual, WorkerGen};
+use weir_core::generation::Virtual;
+use weir_core::registry::VarRegistry;
 use weir_core::variables::VarDef;
+use weir_core::whole::{Block, View};
 use weir_module::{ConfType, Slots};
 
 /// One `server` of `stream`, merged.
@@ -45,21 +45,19 @@ impl StreamConf {
     }
 }
 
-/// A worker's view of the `stream` block, counted without atomics.
-pub struct Stream {
-    pub(crate) core: Arc<Generation>,
-    pub(crate) shared: Arc<StreamConf>,
-}
+/// A worker's view of the `stream` block.
+pub type Stream = View<StreamConf>;
 
-impl Stream {
-    /// The view of the `stream` block that a connection's generation has.
-    pub fn of(gen: &WorkerGen) -> Rc<Stream> {
-        gen.view().expect("a connection of stream's belongs to a generation with stream")
+impl Block<Session> for StreamConf {
+    fn main(&self) -> &Slots {
+        &self.main
     }
-}
 
-/// What core makes of [`StreamConf`] for a worker.
-pub(crate) fn view(core: &Arc<Generation>, shared: &Arc<dyn Any + Send + Sync>) -> Rc<dyn Any> {
-    let shared = Arc::clone(shared).downcast().expect("it is what was given with this function");
-    Rc::new(Stream { core: Arc::clone(core), shared })
+    fn vars(&self) -> &[VarDef<Session>] {
+        &self.vars
+    }
+
+    fn registry(&self) -> &VarRegistry<Session> {
+        &self.main.get::<StreamMain>().vars
+    }
 }

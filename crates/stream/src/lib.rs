@@ -21,7 +21,7 @@ mod vars;
 
 pub use build::{finish, set_stream, Build};
 pub use conf::StreamSrv;
-pub use core_rows::MODULE as CORE;
+pub use core_rows::{COMMON, MODULE as CORE};
 pub use generation::{Stream, StreamConf};
 pub use module::{
     binds_any_source, start, Active, Content, Flow, Handler, Phase, PhaseHandler, Prereader, Seen,

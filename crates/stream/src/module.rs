@@ -5,6 +5,7 @@ use crate::conf::StreamMain;
 use crate::generation::StreamConf;
 use crate::Session;
 use std::sync::Arc;
+use weir_core::block;
 use weir_core::generation::Generation;
 use weir_core::LocalFuture;
 use weir_module::{ConfResult, Row, SlotVtable, Slots};
@@ -92,6 +93,16 @@ pub struct StreamModule {
     pub start: Option<fn(&Arc<Generation>, &StreamConf)>,
     /// Whether connections are made from addresses that are not this machine's, which takes a right.
     pub binds_any_source: Option<fn(&StreamConf) -> bool>,
+}
+
+impl block::Module for StreamModule {
+    fn slots(&self) -> &'static [SlotVtable] {
+        self.slots
+    }
+
+    fn build(&self) -> Option<fn(&mut Build) -> ConfResult> {
+        self.build
+    }
 }
 
 impl StreamModule {

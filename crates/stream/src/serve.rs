@@ -8,7 +8,9 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 use std::task::Poll;
 use weir_core::logger::LogLevel;
-use weir_core::{proxy_header, ConnError, Connection, Session as _};
+use weir_core::proxy_header::{self, Taken};
+use weir_core::whole::{log_connected, log_end};
+use weir_core::{ConnError, Connection, Session as _};
 use weir_runtime::clock;
 use weir_runtime::listen::ListenAddr;
 
@@ -27,7 +29,7 @@ pub async fn serve(conn: Rc<Connection>, passes: u32) -> bool {
     let gen = Stream::of(&conn.generation());
     let default = conn.default_server(&gen.core);
     let mut s = Session::new(Rc::clone(&conn), gen, default, passes);
-    log_connected(&s);
+    log_connected(&s, &s.gen().core.listens[conn.listen.get()].addr);
     if let Some(first) = conn.datagrams.get().and_then(|d| d.take()) {
         s.received = first.len() as u64;
         s.buf = first;
@@ -52,24 +54,6 @@ pub async fn serve(conn: Rc<Connection>, passes: u32) -> bool {
     }
     conn.stream.shutdown_write();
     false
-}
-
-fn log_connected(s: &Session) {
-    let log = s.error_log();
-    if !log.enabled(LogLevel::Info) {
-        return;
-    }
-    let conn = s.conn();
-    let port = conn.client.port().map(|p| format!(":{p}")).unwrap_or_default();
-    let client = String::from_utf8_lossy(conn.client_text()).into_owned();
-    let to = &s.gen().core.listens[conn.listen.get()].addr;
-    let client = match conn.client_addr() {
-        Some(addr) if addr.is_ipv6() => format!("[{client}]"),
-        _ => client,
-    };
-    let udp = if conn.is_udp() { "udp " } else { "" };
-    let text = format!("{udp}client {client}{port} connected to {to}");
-    log.log(LogLevel::Info, Some(conn.serial), text.as_bytes());
 }
 
 /// Runs the phases; answers the session's status.
@@ -125,34 +109,14 @@ async fn read_proxy_header(s: &mut Session) -> Result<(), u16> {
     }
     s.doing = "reading PROXY protocol";
     let deadline = clock::mono_ms() + *s.server().core.proxy_protocol_timeout;
-    match proxy_header::read(&conn, &mut s.buf, deadline).await {
-        Ok(()) => {}
-        Err(proxy_header::Bad::Broken(text)) => {
-            s.log_bytes(LogLevel::Error, &text);
-            return Err(BAD_REQUEST);
-        }
-        // nginx takes an end for a header that is broken.
-        Err(proxy_header::Bad::Ended(ConnError::Io(e))) if e.kind() == ErrorKind::UnexpectedEof => {
-            s.log(LogLevel::Error, "broken header: \"\"");
-            return Err(BAD_REQUEST);
-        }
-        Err(proxy_header::Bad::Ended(e)) => {
-            log_end(s, &e);
-            return Err(OK);
-        }
-    }
+    let mut buf = std::mem::take(&mut s.buf);
+    let taken = proxy_header::take(s, &mut buf, deadline).await;
+    s.buf = buf;
     s.doing = "initializing session";
-    Ok(())
-}
-
-/// What is said of a client that has gone or lets run out its time.
-pub(crate) fn log_end(s: &Session, e: &ConnError) {
-    match e {
-        ConnError::Timeout => s.log(LogLevel::Info, "client timed out (110: Connection timed out)"),
-        ConnError::Io(e) => {
-            let text = format!("recv() failed ({})", weir_core::os_text(e));
-            s.log(weir_core::socket_errors::level(e, LogLevel::Info), &text);
-        }
+    match taken {
+        Taken::Yes => Ok(()),
+        Taken::Broken => Err(BAD_REQUEST),
+        Taken::Ended => Err(OK),
     }
 }
 

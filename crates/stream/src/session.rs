@@ -5,27 +5,21 @@ use crate::generation::{ServerConf, Stream};
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_core::generation::{Generation, Virtual};
-use weir_core::logger::ErrorLog;
+use weir_core::generation::Virtual;
 use weir_core::registry::VarRegistry;
-use weir_core::session::Part;
 use weir_core::timing::UpstreamState;
-use weir_core::values::Values;
-use weir_core::variables::VarDef;
-use weir_core::{ClientAddr, Connection};
-use weir_module::{Cf, ConfType, Context, Slots};
+use weir_core::whole::{Own, Whole};
+use weir_core::{Connection, Session as _};
+use weir_module::{Cf, Context};
 use weir_runtime::clock;
 use weir_runtime::listen::ListenAddr;
+use weir_upstream::relay::Relayed;
 
 /// A TCP connection, or what one client has sent to one address by UDP, from accept to log.
 pub struct Session {
-    conn: Rc<Connection>,
+    own: Own,
     gen: Rc<Stream>,
     server: Arc<ServerConf>,
-    values: Values,
-    /// The client's address and its text, where it is not the connection's (realip).
-    client: Option<Box<(ClientAddr, Vec<u8>)>>,
-    ctx: Vec<Box<dyn Any>>,
     /// What was read and is not yet passed on.
     pub buf: Vec<u8>,
     /// The first bytes were looked at and not taken.
@@ -46,8 +40,6 @@ pub struct Session {
     pub(crate) passes: u32,
     /// The servers that were asked.
     pub upstream: Vec<UpstreamState>,
-    /// It is over and being logged.
-    over: bool,
 }
 
 impl Session {
@@ -55,12 +47,9 @@ impl Session {
     pub fn new(conn: Rc<Connection>, gen: Rc<Stream>, server: usize, passes: u32) -> Session {
         let server = Arc::clone(&gen.shared.servers[server]);
         Session {
-            conn,
+            own: Own::new(conn),
             gen,
             server,
-            values: Values::default(),
-            client: None,
-            ctx: Vec::new(),
             buf: Vec::new(),
             peeks: false,
             status: 0,
@@ -71,13 +60,12 @@ impl Session {
             pass_to: None,
             passes,
             upstream: Vec::new(),
-            over: false,
         }
     }
 
     /// The client's.
     pub fn conn(&self) -> &Rc<Connection> {
-        &self.conn
+        &self.own.conn
     }
 
     pub(crate) fn gen(&self) -> &Rc<Stream> {
@@ -93,142 +81,85 @@ impl Session {
         self.server = Arc::clone(&self.gen.shared.servers[id]);
     }
 
-    /// The server has sent its first byte, if that is not known yet.
-    pub(crate) fn first_byte(&mut self, begun_ms: u64) {
+    /// It is over: what follows is logging.
+    pub(crate) fn end(&mut self, status: u16) {
+        self.status = status;
+        self.own.end();
+    }
+
+    /// State that a module keeps with the session.
+    pub fn ctx<T: Any>(&mut self) -> Option<&mut T> {
+        self.own.ctx()
+    }
+
+    /// The same, for reading.
+    pub fn ctx_ref<T: Any>(&self) -> Option<&T> {
+        self.own.ctx_ref()
+    }
+
+    pub(crate) fn drop_ctx<T: Any>(&mut self) {
+        self.own.drop_ctx::<T>();
+    }
+
+    /// Replaces what there was of that type.
+    pub fn set_ctx<T: Any>(&mut self, value: T) {
+        self.own.set_ctx(value);
+    }
+}
+
+impl Relayed for Session {
+    fn doing(&mut self) -> &mut &'static str {
+        &mut self.doing
+    }
+
+    /// Notes when the first byte was heard, if that is not known yet.
+    fn heard(&mut self, begun_ms: u64) {
         let Some(state) = self.upstream.last_mut() else { return };
         if state.header_ms.is_none() {
             let took_ms = clock::mono_ms().saturating_sub(begun_ms);
             state.header_ms = Some(state.connect_ms.unwrap_or_default() + took_ms);
         }
     }
-
-    /// It is over: what follows is logging.
-    pub(crate) fn end(&mut self, status: u16) {
-        self.status = status;
-        self.over = true;
-        self.values.unknown.end();
-    }
-
-    /// State that a module keeps with the session.
-    pub fn ctx<T: Any>(&mut self) -> Option<&mut T> {
-        self.ctx.iter_mut().find_map(|c| c.downcast_mut())
-    }
-
-    /// The same, for reading.
-    pub(crate) fn ctx_ref<T: Any>(&self) -> Option<&T> {
-        self.ctx.iter().find_map(|c| c.downcast_ref())
-    }
-
-    pub(crate) fn drop_ctx<T: Any>(&mut self) {
-        self.ctx.retain(|c| !c.is::<T>());
-    }
-
-    /// Replaces what there was of that type.
-    pub fn set_ctx<T: Any>(&mut self, value: T) {
-        match self.ctx::<T>() {
-            Some(old) => *old = value,
-            None => self.ctx.push(Box::new(value)),
-        }
-    }
 }
 
-impl Part<Session> for Stream {
-    fn core(&self) -> &Arc<Generation> {
-        &self.core
-    }
+impl Whole for Session {
+    type View = Stream;
+    const OUTER: Context = Context::STREAM;
+    const BOTH: Context = Context::SS;
 
-    fn main(&self) -> &Slots {
-        &self.shared.main
-    }
-
-    fn vars(&self) -> &[VarDef<Session>] {
-        &self.shared.vars
-    }
-
-    fn registry(&self) -> &VarRegistry<Session> {
-        &self.shared.main.get::<StreamMain>().vars
-    }
-}
-
-impl weir_core::Session for Session {
-    type Part = Stream;
-    const BLOCK: Context = Context::STREAM;
-    const LEVELS: Context = Context::SS;
-
-    fn registry(cf: &mut Cf) -> &mut VarRegistry<Session> {
+    fn variables(cf: &mut Cf) -> &mut VarRegistry<Session> {
         &mut cf.get::<StreamMain>().vars
     }
 
-    fn part(&self) -> &Rc<Stream> {
+    fn view(&self) -> &Rc<Stream> {
         &self.gen
     }
 
-    fn values(&self) -> &Values {
-        &self.values
-    }
-
-    fn values_mut(&mut self) -> &mut Values {
-        &mut self.values
-    }
-
-    fn conn(&self) -> &Rc<Connection> {
-        &self.conn
-    }
-
-    fn base(&self) -> &Arc<Virtual> {
+    fn of_server(&self) -> &Arc<Virtual> {
         &self.server.base
     }
 
-    fn client(&self) -> ClientAddr {
-        self.client.as_ref().map_or(self.conn.client, |c| c.0)
+    fn own(&self) -> &Own {
+        &self.own
     }
 
-    fn client_text(&self) -> &[u8] {
-        match &self.client {
-            Some(c) => &c.1,
-            None => self.conn.client_text(),
-        }
+    fn own_mut(&mut self) -> &mut Own {
+        &mut self.own
     }
 
-    fn set_client(&mut self, client: ClientAddr) {
-        let mut text = Vec::new();
-        client.write(&mut text);
-        self.client = Some(Box::new((client, text)));
-    }
-
-    fn error_log(&self) -> &ErrorLog {
-        &self.server.base.error_log
-    }
-
-    fn write_log_context(&self, line: &mut Vec<u8>) {
+    fn write_context(&self, line: &mut Vec<u8>) {
         if !self.doing.is_empty() {
             line.extend_from_slice(b" while ");
             line.extend_from_slice(self.doing.as_bytes());
         }
-        line.extend_from_slice(if self.conn.is_udp() { b", udp client: " } else { b", client: " });
+        let conn = &self.own.conn;
+        line.extend_from_slice(if conn.is_udp() { b", udp client: " } else { b", client: " });
         line.extend_from_slice(self.client_text());
         line.extend_from_slice(b", server: ");
-        let listen = &self.gen.core.listens[self.conn.listen.get()];
+        let listen = &self.gen.core.listens[conn.listen.get()];
         line.extend_from_slice(listen.addr.to_string().as_bytes());
         if let Some(more) = self.log_more {
             more(self, line);
         }
-    }
-
-    fn with_conf<T: ConfType, R>(&mut self, f: impl FnOnce(&mut Session, &T) -> R) -> R {
-        let server = Arc::clone(&self.server);
-        f(self, server.conf())
-    }
-
-    fn kept<T: Any>(&mut self) -> Option<&mut T> {
-        self.ctx()
-    }
-
-    fn keep_state<T: Any>(&mut self, value: T) {
-        self.set_ctx(value);
-    }
-
-    fn is_answered(&self) -> bool {
-        self.over
     }
 }

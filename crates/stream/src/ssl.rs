@@ -7,7 +7,6 @@ use weir_core::logger::LogLevel;
 use weir_core::tls::{self, client};
 use weir_core::unknown::regex_match;
 use weir_core::Session as _;
-use weir_tls::server::VerifyClient;
 
 /// Does the handshake where the address has TLS; a status ends the session.
 pub(crate) async fn handshake(s: &mut Session) -> Result<(), u16> {
@@ -17,14 +16,16 @@ pub(crate) async fn handshake(s: &mut Session) -> Result<(), u16> {
     }
     s.doing = "SSL handshaking";
     let read = std::mem::take(&mut s.buf);
-    let Some(rest) = tls::accept(&conn, read).await else { return Err(ERROR) };
-    if !conn.stream.is_tls() {
-        let text =
-            "SSL_do_handshake() failed (SSL: error:0A00010B:SSL routines::wrong version number)";
-        s.log(LogLevel::Info, text);
+    let deadline = conn.start_ms + s.server().base.handshake_timeout_ms;
+    if s.server().base.tcp_nodelay {
+        conn.set_nodelay();
+    }
+    if let Err(text) = tls::secure(&conn, read, deadline).await {
+        if let Some(text) = text {
+            s.log(LogLevel::Info, &text);
+        }
         return Err(ERROR);
     }
-    s.buf = rest;
     choose_server(s);
     s.doing = "verifying client certificate";
     verify(s)
@@ -57,23 +58,11 @@ fn take_captures(s: &mut Session, id: usize) {
 }
 
 fn verify(s: &mut Session) -> Result<(), u16> {
-    let verify = s.server().base.verify_client;
-    if verify == VerifyClient::Off {
-        return Ok(());
+    match client::refusal(s.conn(), &s.gen().core, &s.server().base) {
+        None | Some(client::Refusal::Unasked) => Ok(()),
+        Some(refusal) => {
+            s.log(LogLevel::Info, &refusal.text());
+            Err(ERROR)
+        }
     }
-    let refused = |why: String| format!("client SSL certificate verify error: {why}");
-    let text = match client::opinion(s.conn(), &s.gen().core, &s.server().base) {
-        client::Opinion::Untrusted(e)
-            if verify != VerifyClient::OptionalNoCa || !e.is_unknown_issuer() =>
-        {
-            refused(format!("({}:{})", e.number(), e.text()))
-        }
-        client::Opinion::Missing if verify == VerifyClient::On => {
-            "client sent no required SSL certificate".to_string()
-        }
-        client::Opinion::Revoked(why) => refused(why.to_string()),
-        _ => return Ok(()),
-    };
-    s.log(LogLevel::Info, &text);
-    Err(ERROR)
 }

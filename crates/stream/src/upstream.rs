@@ -1,9 +1,9 @@
 //! Upstreams of `stream`: what their servers are asked for, and what is told of it.
 
 use crate::build::Build;
-use crate::conf::StreamSrv;
 use crate::module::StreamModule;
 use crate::Session;
+use weir_core::block::{self, Place};
 use weir_core::timing::UpstreamState;
 use weir_core::variables::Variable;
 use weir_module::{ConfResult, Context, SlotVtable};
@@ -47,11 +47,8 @@ pub const MODULE: StreamModule = StreamModule {
 
 /// Looks up all name servers of the block, and makes its groups.
 fn build(b: &mut Build) -> ConfResult {
-    let core = b.outer.get::<StreamSrv>();
-    let servers = b.servers.iter().filter_map(|s| s.get::<StreamSrv>().resolver.as_option());
-    for resolver in servers.chain(core.resolver.as_option()).flatten() {
-        weir_core::resolver::look_up(resolver)?;
-    }
+    block::look_up_resolvers(b)?;
+    let core = b.outer.get::<Place>();
     let outer = Outer {
         resolver: core.resolver.as_option().cloned().flatten(),
         timeout_ms: core.resolver_timeout.as_option().copied(),

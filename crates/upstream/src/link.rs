@@ -9,7 +9,8 @@ use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::task::{Context, Poll};
-use weir_core::Worker;
+use weir_core::logger::LogLevel;
+use weir_core::{socket_errors, Worker};
 use weir_runtime::clock;
 pub use weir_runtime::net::SocketOptions;
 use weir_runtime::net::{is_out_of_descriptors, Stream};
@@ -136,6 +137,13 @@ impl Link {
         }
     }
 
+    /// Sends what has to leave in one piece, as the PROXY protocol's header has; `false` when it did not. A
+    /// fresh connection has room for it.
+    pub fn send_at_once(&self, text: &[u8]) -> bool {
+        let sent = self.stream.socket().try_write(&[IoSlice::new(text)], false);
+        matches!(sent, Ok(n) if n == text.len())
+    }
+
     /// Nothing has arrived and nobody has hung up: safe to send the next request on. Asks the
     /// kernel only when the event loop has seen something happen.
     pub fn is_quiet(&self) -> bool {
@@ -216,4 +224,17 @@ pub fn error_text(e: &io::Error) -> String {
         }
         None => format!("({text})"),
     }
+}
+
+/// What nginx logs of a connection to `peer` that was not made, and its level: with the address where the
+/// call itself fails.
+pub fn connect_failure(e: &io::Error, peer: Option<&str>) -> (LogLevel, String) {
+    use io::ErrorKind as K;
+    let usual = socket_errors::is_usual(e) || e.kind() == K::WouldBlock;
+    let to = match (e.kind(), peer) {
+        (K::ConnectionRefused, _) | (_, None) => String::new(),
+        (_, Some(peer)) => format!(" to {peer}"),
+    };
+    let level = if usual { LogLevel::Error } else { LogLevel::Crit };
+    (level, format!("connect(){to} failed {}", error_text(e)))
 }

@@ -80,6 +80,7 @@ pub fn row_table() -> RowTable {
     let mut lists: Vec<&'static [Row]> = vec![ROWS];
     lists.extend(crate::modules::MODULES.iter().map(|m| m.rows));
     lists.extend(crate::modules::STREAM.iter().map(|m| m.rows));
+    lists.extend(crate::modules::MAIL.iter().map(|m| m.rows));
     RowTable::new(&lists, MISSING)
 }
 

@@ -5,7 +5,6 @@
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
 const TUNNEL: &str = "this version of Weir has no CONNECT tunnels yet";
-const MAIL: &str = "this version of Weir has no mail section yet; remove the block";
 const LUA: &str = "this version of Weir has no Lua yet; remove the directive";
 const LATER: &str = "this version of Weir does not have it yet; remove the directive";
 const PERL: &str = "Weir has no embedded Perl; use map, set or rewrite instead";
@@ -90,7 +89,6 @@ pub const MISSING: &[(&str, &str)] = &[
         "proxy_downstream_buffer",
         "nginx renamed it to proxy_buffer_size, and has it in the stream section only",
     ),
-    ("mail", MAIL),
     ("lua_*", LUA),
     ("init_by_lua*", LUA),
     ("init_worker_by_lua*", LUA),

@@ -1,6 +1,7 @@
 //! The ordered lists of modules, one for each protocol.
 
 use weir_http::HttpModule;
+use weir_mail::MailModule;
 use weir_modules::{
     access, addition, auth_basic, auth_request, autoindex, charset, empty_gif, geo, gunzip, gzip,
     gzip_ok, gzip_static, headers, index, limit_conn, limit_req, log, map, mirror, not_modified,
@@ -73,6 +74,7 @@ pub const MODULES: &[&HttpModule] = &[
 /// Every module of `stream`. Handlers of a phase run in this order.
 pub const STREAM: &[&StreamModule] = &[
     &weir_stream::CORE,
+    &weir_stream::COMMON,
     &weir_stream::UPSTREAM,
     &log::STREAM,
     &ssl::STREAM,
@@ -91,6 +93,17 @@ pub const STREAM: &[&StreamModule] = &[
     &weir_stream::PROXY,
 ];
 
+/// Every module of `mail`.
+pub const MAIL: &[&MailModule] = &[
+    &weir_mail::core_rows::MODULE,
+    &weir_mail::core_rows::COMMON,
+    &weir_mail::protocol_rows::MODULE,
+    &ssl::MAIL,
+    &weir_mail::auth::MODULE,
+    &weir_mail::proxy::MODULE,
+    &realip::MAIL,
+];
+
 /// What `weir -V` lists, in nginx's words.
 pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-threads",
@@ -106,13 +119,12 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_ssl_module",
     "--with-http_stub_status_module",
     "--with-http_sub_module",
+    "--with-mail",
+    "--with-mail_ssl_module",
     "--with-stream",
     "--with-stream_realip_module",
     "--with-stream_ssl_module",
     "--with-stream_ssl_preread_module",
     "--without-http_browser_module",
     "--without-http_tunnel_module",
-    "--without-mail_pop3_module",
-    "--without-mail_imap_module",
-    "--without-mail_smtp_module",
 ];

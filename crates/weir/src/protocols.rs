@@ -45,6 +45,15 @@ const ALL: &[Protocol] = &[
         rest: || (),
         shrink: || (),
     },
+    Protocol {
+        finish: weir_mail::build::finish,
+        start: |_| (),
+        dirs: |_| Vec::new(),
+        binds_any_source: |_| false,
+        upstreams: |_| None,
+        rest: || (),
+        shrink: || (),
+    },
 ];
 
 /// Serves a connection to its end.
@@ -56,6 +65,9 @@ pub async fn serve(conn: Rc<Connection>) {
             return;
         }
         passes += 1;
+    }
+    if conn.generation().shared.protocol(conn.listen.get()) == "mail" {
+        return Box::pin(weir_mail::serve::serve(conn)).await;
     }
     Serving::new(conn).await;
 }

@@ -2,7 +2,7 @@
 
 use super::Target;
 use crate::random::Random;
-use std::rc::Rc;
+use std::sync::Arc;
 use weir_base::{base64, line};
 use weir_wire::mail::backend::{self, Client, Conversation, Options};
 use weir_wire::mail::sasl::{Credentials, Method};
@@ -78,7 +78,7 @@ fn session(protocol: Protocol, choice: usize) -> Session {
     let mut settings = Settings::new(protocol, b"h.test", Some(all), None);
     settings.starttls = [StartTls::Off, StartTls::On, StartTls::Only][choice % 3];
     settings.command_max_bytes = COMMAND_MAX_BYTES;
-    Session::new(Rc::new(settings), 7, 9, choice.is_multiple_of(2))
+    Session::new(Arc::new(settings), 7, 9, choice.is_multiple_of(2))
 }
 
 fn client(protocol: Protocol, buf: &[u8], random: &mut Random) {

@@ -79,7 +79,7 @@ pub enum Shown {
 }
 
 /// What a server thinks of the certificate that a client has shown, or has not.
-pub enum Opinion {
+enum Opinion {
     /// None was shown.
     Missing,
     /// Its path is not trusted.
@@ -168,7 +168,7 @@ async fn ask(conn: &Rc<Connection>, server: &Arc<Virtual>, deadline: u64) -> boo
 }
 
 /// What the server that answers thinks of the client's certificate.
-pub fn opinion(conn: &Connection, gen: &Generation, server: &Arc<Virtual>) -> Opinion {
+fn opinion(conn: &Connection, gen: &Generation, server: &Arc<Virtual>) -> Opinion {
     let judging = judging(conn, gen, server);
     match verdict(conn, judging.and_then(|s| s.clients.as_ref())) {
         None => Opinion::Missing,
@@ -176,6 +176,44 @@ pub fn opinion(conn: &Connection, gen: &Generation, server: &Arc<Virtual>) -> Op
         Some(Verdict { status: None, .. }) => Opinion::Unasked,
         Some(Verdict { status: Some(Err(why)), .. }) => Opinion::Revoked(why),
         Some(Verdict { status: Some(Ok(())), .. }) => Opinion::Good,
+    }
+}
+
+/// Why a client is not served that a server asks for a certificate.
+pub enum Refusal {
+    /// It is not good.
+    Bad(String),
+    /// There is none.
+    Missing,
+    /// Whether it was revoked has yet to be asked.
+    Unasked,
+}
+
+impl Refusal {
+    /// In nginx's words.
+    pub fn text(&self) -> String {
+        match self {
+            Refusal::Bad(why) => format!("client SSL certificate verify error: {why}"),
+            Refusal::Missing => "client sent no required SSL certificate".to_string(),
+            Refusal::Unasked => "client SSL certificate status is not known yet".to_string(),
+        }
+    }
+}
+
+/// Whether the server that answers refuses the client, by what it thinks of its certificate.
+pub fn refusal(conn: &Connection, gen: &Generation, server: &Arc<Virtual>) -> Option<Refusal> {
+    let verify = server.verify_client;
+    if verify == VerifyClient::Off {
+        return None;
+    }
+    match opinion(conn, gen, server) {
+        Opinion::Untrusted(e) if verify != VerifyClient::OptionalNoCa || !e.is_unknown_issuer() => {
+            Some(Refusal::Bad(format!("({}:{})", e.number(), e.text())))
+        }
+        Opinion::Missing if verify == VerifyClient::On => Some(Refusal::Missing),
+        Opinion::Revoked(why) => Some(Refusal::Bad(why.to_string())),
+        Opinion::Unasked => Some(Refusal::Unasked),
+        Opinion::Untrusted(_) | Opinion::Missing | Opinion::Good => None,
     }
 }
 

@@ -7,6 +7,7 @@ use super::sessions::Secured;
 use super::stapling::{self, Fetched};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use weir_conf::Position;
 use weir_core::listen::Listen;
 use weir_core::tls::client::{CheckStatus, Clients};
 use weir_core::tls::files::reader;
@@ -31,6 +32,9 @@ const SESSION_BYTES: u64 = 2048;
 /// Pairs that several servers have, loaded once.
 type Pairs = HashMap<(Vec<u8>, Vec<u8>), Arc<CertifiedKey>>;
 
+/// What a server offers: its directives, and the protocols that clients may choose from.
+type Offering = (*const SslSrv, Option<Vec<Vec<u8>>>);
+
 fn emerg(text: impl Into<String>) -> Diagnostic {
     Diagnostic::emerg(text.into())
 }
@@ -40,26 +44,32 @@ pub fn build<S: Secured>(cf: &mut Cf, main: &mut Slots, servers: &mut [Slots]) -
     let mut pairs = Pairs::new();
     let secure = secure_addresses::<S>(servers);
     // Servers that say nothing of their own on TLS have one slot, and what is made of it, together.
-    let mut made: HashMap<*const SslSrv, Option<Tls>> = HashMap::new();
+    let mut made: HashMap<Offering, Option<Tls>> = HashMap::new();
     for slots in servers.iter_mut() {
         let conf = slots.get::<SslSrv>();
-        let tls = match made.get(&std::ptr::from_ref(conf)) {
+        let offering = (std::ptr::from_ref(conf), S::alpn(slots));
+        let tls = match made.get(&offering) {
+            _ if !S::has_tls(slots) => None,
             Some(tls) => tls.clone(),
             None => {
                 let mut staples = Vec::new();
-                let tls = server::<S>(cf, conf, &mut pairs, &mut staples)?;
+                let alpn = offering.1.clone();
+                let tls = server::<S>(cf, conf, alpn, &mut pairs, &mut staples)?;
                 // Set here alone.
                 let _ = conf.staples.set(staples);
-                made.insert(conf, tls.clone());
+                made.insert(offering, tls.clone());
                 tls
             }
         };
+        if let (None, Some((directive, at))) = (&tls, S::needs_tls(slots)) {
+            return Err(no_certificate(&format!("\"{directive}\""), at));
+        }
         let clients = clients::<S>(cf, slots, &secure)?;
         if conf.client_responder.get().is_none() {
             let _ = conf.client_responder.set(client_responder(conf)?);
         }
         let verify = *conf.verify;
-        let handshake_timeout_ms = *conf.handshake_timeout;
+        let handshake_timeout_ms = S::handshake_timeout(slots);
         let base = S::base_of(slots);
         base.handshake_timeout_ms = handshake_timeout_ms;
         base.tls = tls;
@@ -114,6 +124,7 @@ fn client_responder(conf: &SslSrv) -> ConfResult<Option<Responder>> {
 fn server<S: Secured>(
     cf: &mut Cf,
     conf: &SslSrv,
+    alpn: Option<Vec<Vec<u8>>>,
     pairs: &mut Pairs,
     staples: &mut Vec<Fetched>,
 ) -> ConfResult<Option<Tls>> {
@@ -158,7 +169,7 @@ fn server<S: Secured>(
         ticket_keys: ticket_keys(cf, conf)?,
         session_timeout_secs: *conf.session_timeout,
         early_data: *conf.early_data,
-        alpn: S::alpn(conf),
+        alpn,
         reject: *conf.reject_handshake,
         compress_certificates: *conf.compression,
     };
@@ -302,6 +313,14 @@ fn ticket_keys(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Option<Arc<TicketKeys>>
     Ok(Some(Arc::new(keys)))
 }
 
+fn no_certificate(directive: &str, at: Option<Position>) -> Diagnostic {
+    let e = emerg(format!("no \"ssl_certificate\" is defined for the {directive} directive"));
+    match at {
+        Some(at) => e.at(at),
+        None => e,
+    }
+}
+
 /// Where TLS is listened for, there is a certificate.
 fn check_listens<S: Secured>(servers: &[Slots]) -> ConfResult {
     let mut by_addr: HashMap<&ListenAddr, Vec<(usize, &Listen)>> = HashMap::new();
@@ -328,12 +347,7 @@ fn check_listens<S: Secured>(servers: &[Slots]) -> ConfResult {
             }),
         };
         if let Some(at) = missing {
-            let text = "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive";
-            let e = emerg(text);
-            return Err(match S::reached(&servers[at]).at {
-                Some(at) => e.at(at),
-                None => e,
-            });
+            return Err(no_certificate("\"listen ... ssl\"", S::reached(&servers[at]).at));
         }
     }
     Ok(())

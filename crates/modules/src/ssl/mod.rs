@@ -1,4 +1,5 @@
-//! TLS for clients: nginx's `ngx_http_ssl_module` and `ngx_stream_ssl_module`, on rustls.
+//! TLS for clients: nginx's `ngx_http_ssl_module`, `ngx_stream_ssl_module` and `ngx_mail_ssl_module`, on
+//! rustls.
 //!
 //! Certificates and keys are read when the configuration is built, by the process that has the
 //! rights (the master), and go to the serving process with the text; only names with variables are
@@ -22,14 +23,15 @@ use rows::Rows;
 use vars::Of;
 use weir_http::module::HttpModule;
 use weir_http::Request;
-use weir_module::SlotVtable;
+use weir_mail::MailModule;
+use weir_module::{joined_rows, SlotVtable};
 use weir_stream::{Session, StreamModule};
 
 const SLOTS: &[SlotVtable] = &[SlotVtable::of::<SslMain>(), SlotVtable::of::<SslSrv>()];
 
 pub const MODULE: HttpModule = HttpModule {
     name: "ngx_http_ssl_module",
-    rows: Rows::<Request>::ROWS,
+    rows: joined_rows!(Rows::<Request>::ROWS, Rows::<Request>::MORE),
     slots: SLOTS,
     variables: Of::<Request>::VARIABLES,
     build: Some(|b| build::build::<Request>(b.cf, b.main, b.servers)),
@@ -42,7 +44,7 @@ pub const OF_HTTP: HttpModule =
     HttpModule { rows: rows::OF_HTTP, variables: Of::<Request>::OF_REQUESTS, ..HttpModule::EMPTY };
 
 pub const STREAM: StreamModule = StreamModule {
-    rows: Rows::<Session>::ROWS,
+    rows: joined_rows!(Rows::<Session>::ROWS, Rows::<Session>::MORE),
     slots: SLOTS,
     variables: Of::<Session>::VARIABLES,
     build: Some(|b| build::build::<Session>(b.cf, b.main, b.servers)),
@@ -52,3 +54,11 @@ pub const STREAM: StreamModule = StreamModule {
 
 /// What `http` has not.
 pub const OF_STREAM: StreamModule = StreamModule { rows: rows::OF_STREAM, ..StreamModule::EMPTY };
+
+pub const MAIL: MailModule = MailModule {
+    rows: Rows::<weir_mail::Session>::ROWS,
+    slots: SLOTS,
+    variables: Of::<weir_mail::Session>::VARIABLES,
+    build: Some(|b| build::build::<weir_mail::Session>(b.cf, b.main, b.servers)),
+    ..MailModule::EMPTY
+};

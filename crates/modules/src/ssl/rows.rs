@@ -6,7 +6,7 @@ use super::sessions::Secured;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use weir_base::units;
-use weir_core::tls::files::{cache_rule, read_passwords, Name};
+use weir_core::tls::files::{cache_rule, read_passwords};
 use weir_core::tls::words::protocols;
 use weir_core::zones;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
@@ -57,25 +57,20 @@ pub struct Rows<S>(PhantomData<S>);
 impl<S: Secured> Rows<S> {
     pub const ROWS: &'static [Row] = &[
     Row::new("ssl_certificate", S::SERVERS, Arity::ONE, "", "The file with a server's certificate and its chain; once for each kind of key.", |cf, d| {
-        let name = Name::of::<S>(cf, d, 0)?;
+        let name = S::name(cf, d, 0)?;
         push(&mut cf.get::<SslSrv>().certificates, name)
     }),
     Row::new("ssl_certificate_key", S::SERVERS, Arity::ONE, "", "The file with the certificate's key.", |cf, d| {
-        let name = Name::of::<S>(cf, d, 0)?;
+        let name = S::name(cf, d, 0)?;
         push(&mut cf.get::<SslSrv>().keys, name)
     })
     .note("of stores, store:file: is read; engine: and other stores are refused, because rustls takes keys from files; RSA keys have 2048 bits or more"),
-    Row::new("ssl_certificate_cache", S::SERVERS, Arity::ONE_TO_THREE, "off", "Keeps certificates that variables name.", set_cache),
     Row::new("ssl_password_file", S::SERVERS, Arity::ONE, "", "Passwords of encrypted keys, one on a line.", |cf, d| {
         let list = read_passwords(cf, d)?;
         cf.get::<SslSrv>().passwords.once(d, list)
     }),
     Row::new("ssl_certificate_compression", S::SERVERS, Arity::FLAG, "off", "Compresses certificates for TLS 1.3 clients that can read them so.", srv!(compression, flag))
         .note("zlib alone, where OpenSSL may have been built with brotli and zstd too"),
-    Row::new("ssl_ech_file", S::SERVERS, Arity::ONE, "", "Keys of Encrypted Client Hello.", |_, d| {
-        refuse(d, "Weir has no Encrypted Client Hello; remove the directive: clients then send the name in clear")
-    })
-    .note("refused: rustls does not serve it"),
     Row::new("ssl_dhparam", S::SERVERS, Arity::ONE, "", "Parameters of DHE key exchange.", placed!(dhparam, Dhparam, bytes))
         .note("the file must be there and is not used, with a warning: rustls has no DHE, clients take ECDHE"),
     Row::new("ssl_ecdh_curve", S::SERVERS, Arity::ONE, "auto", "The curves of ECDHE key exchange.", placed!(curve, Curves, word))
@@ -106,6 +101,22 @@ impl<S: Secured> Rows<S> {
     .note("tickets are sealed with an AEAD: nginx and Weir do not read each other's; a session of more than 16k, with the chain a client has shown, is not sealed"),
     Row::new("ssl_session_timeout", S::SERVERS, Arity::ONE, "5m", "For how long sessions can be resumed.", srv!(session_timeout, |d: &Directive| d.sec(0))),
     Row::new("ssl_crl", S::SERVERS, Arity::ONE, "", "Lists of revoked client certificates.", srv!(crl, bytes)),
+    Row::new("ssl_conf_command", S::SERVERS, Arity::TWO, "", "A command of OpenSSL's configuration.", |cf, d| {
+        let pair = (d.text(0)?.to_string(), d.text(1)?.to_string());
+        let slot = cf.get::<SslSrv>();
+        slot.places.keep(About::Command, d);
+        push(&mut slot.commands, pair)
+    })
+    .note("Certificate, PrivateKey, CipherString, Ciphersuites, Groups, MinProtocol, MaxProtocol and some Options; others are refused"),
+    ];
+
+    /// Those that `mail` has not.
+    pub const MORE: &'static [Row] = &[
+    Row::new("ssl_certificate_cache", S::SERVERS, Arity::ONE_TO_THREE, "off", "Keeps certificates that variables name.", set_cache),
+    Row::new("ssl_ech_file", S::SERVERS, Arity::ONE, "", "Keys of Encrypted Client Hello.", |_, d| {
+        refuse(d, "Weir has no Encrypted Client Hello; remove the directive: clients then send the name in clear")
+    })
+    .note("refused: rustls does not serve it"),
     Row::new("ssl_ocsp", S::SERVERS, Arity::ONE, "off", "Asks responders about client certificates: the whole chain, or the leaf alone.", srv!(ocsp, |d: &Directive| {
         d.choice(0, &[("off", Mode::Off), ("on", Mode::On), ("leaf", Mode::Leaf)])
     }))
@@ -118,13 +129,6 @@ impl<S: Secured> Rows<S> {
     Row::new("ssl_stapling_responder", S::SERVERS, Arity::ONE, "", "The responder, in place of the one the certificate names.", srv!(stapling_responder, word)),
     Row::new("ssl_stapling_verify", S::SERVERS, Arity::FLAG, "off", "Answers of the responder are verified.", srv!(stapling_verify, flag))
         .note("the certificate's own issuer is trusted; ssl_trusted_certificate is needed only where it is not in the chain"),
-    Row::new("ssl_conf_command", S::SERVERS, Arity::TWO, "", "A command of OpenSSL's configuration.", |cf, d| {
-        let pair = (d.text(0)?.to_string(), d.text(1)?.to_string());
-        let slot = cf.get::<SslSrv>();
-        slot.places.keep(About::Command, d);
-        push(&mut slot.commands, pair)
-    })
-    .note("Certificate, PrivateKey, CipherString, Ciphersuites, Groups, MinProtocol, MaxProtocol and some Options; others are refused"),
     Row::new("ssl_reject_handshake", S::SERVERS, Arity::FLAG, "off", "Handshakes that choose this server are refused.", srv!(reject_handshake, flag)),
 ];
 }

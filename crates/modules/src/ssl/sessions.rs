@@ -2,14 +2,20 @@
 
 use super::conf::SslSrv;
 use std::rc::Rc;
+use weir_conf::Position;
+use weir_core::block::Place;
 use weir_core::generation::{Virtual, WorkerGen};
 use weir_core::listen::Reached;
+use weir_core::tls::files::Name;
 use weir_core::{Connection, Session};
 use weir_http::conf::CoreSrv;
 use weir_http::generation::Http;
 use weir_http::{pool, Request};
-use weir_module::{Context, Slots};
-use weir_stream::{Stream, StreamSrv};
+use weir_mail::conf::MailSrv;
+use weir_mail::generation::Mail;
+use weir_module::{ArgsExt, Cf, ConfResult, Context, Directive, Slots};
+use weir_stream::Stream;
+use weir_wire::mail::StartTls;
 
 /// Sessions whose clients may speak TLS.
 pub trait Secured: Session {
@@ -22,7 +28,27 @@ pub trait Secured: Session {
     fn base_of(server: &mut Slots) -> &mut Virtual;
 
     /// The protocols that clients may choose from; HTTP's if nothing.
-    fn alpn(conf: &SslSrv) -> Option<Vec<Vec<u8>>>;
+    fn alpn(server: &Slots) -> Option<Vec<Vec<u8>>>;
+
+    /// The name of a certificate's or a key's file.
+    fn name(cf: &mut Cf, d: &Directive, i: usize) -> ConfResult<Name> {
+        Name::of::<Self>(cf, d, i)
+    }
+
+    /// Whether a server's certificates are read.
+    fn has_tls(_: &Slots) -> bool {
+        true
+    }
+
+    /// What besides `listen … ssl` needs certificates: a directive's name and where it stands.
+    fn needs_tls(_: &Slots) -> Option<(&'static str, Option<Position>)> {
+        None
+    }
+
+    /// Longest time for a handshake.
+    fn handshake_timeout(server: &Slots) -> u64 {
+        *server.get::<SslSrv>().handshake_timeout
+    }
 
     /// A session for what is to be known before there is one.
     fn with_session<T>(
@@ -45,7 +71,7 @@ impl Secured for Request {
         &mut server.get_mut::<CoreSrv>().base
     }
 
-    fn alpn(_: &SslSrv) -> Option<Vec<Vec<u8>>> {
+    fn alpn(_: &Slots) -> Option<Vec<Vec<u8>>> {
         None
     }
 
@@ -67,15 +93,15 @@ impl Secured for weir_stream::Session {
         ("ssl_session_cache of stream", "ssl_ocsp_cache of stream");
 
     fn reached(server: &Slots) -> &Reached {
-        &server.get::<StreamSrv>().reached
+        &server.get::<Place>().reached
     }
 
     fn base_of(server: &mut Slots) -> &mut Virtual {
-        &mut server.get_mut::<StreamSrv>().base
+        &mut server.get_mut::<Place>().base
     }
 
-    fn alpn(conf: &SslSrv) -> Option<Vec<Vec<u8>>> {
-        Some(Vec::clone(&conf.alpn))
+    fn alpn(server: &Slots) -> Option<Vec<Vec<u8>>> {
+        Some(Vec::clone(&server.get::<SslSrv>().alpn))
     }
 
     fn with_session<T>(
@@ -85,5 +111,52 @@ impl Secured for weir_stream::Session {
         f: impl FnOnce(&mut weir_stream::Session) -> T,
     ) -> T {
         f(&mut weir_stream::Session::new(Rc::clone(conn), Stream::of(gen), server, 0))
+    }
+}
+
+impl Secured for weir_mail::Session {
+    const SERVERS: Context = Context::MS;
+    const ZONES: (&'static str, &'static str) =
+        ("ssl_session_cache of mail", "ssl_ocsp_cache of mail");
+
+    fn reached(server: &Slots) -> &Reached {
+        &server.get::<Place>().reached
+    }
+
+    fn base_of(server: &mut Slots) -> &mut Virtual {
+        &mut server.get_mut::<Place>().base
+    }
+
+    fn alpn(server: &Slots) -> Option<Vec<Vec<u8>>> {
+        let protocol = server.get::<MailSrv>().protocol;
+        Some(protocol.map(|p| p.name().into()).into_iter().collect())
+    }
+
+    /// As written: no directive of `mail` has variables.
+    fn name(_: &mut Cf, d: &Directive, i: usize) -> ConfResult<Name> {
+        Ok(Name { text: d.arg(i).to_vec(), template: None })
+    }
+
+    fn has_tls(server: &Slots) -> bool {
+        let listens = &server.get::<Place>().reached.listens;
+        listens.iter().any(|l| l.ssl) || Self::needs_tls(server).is_some()
+    }
+
+    fn needs_tls(server: &Slots) -> Option<(&'static str, Option<Position>)> {
+        let conf = server.get::<MailSrv>();
+        (*conf.starttls != StartTls::Off).then_some(("starttls", conf.starttls_at))
+    }
+
+    fn handshake_timeout(server: &Slots) -> u64 {
+        *server.get::<MailSrv>().timeout
+    }
+
+    fn with_session<T>(
+        conn: &Rc<Connection>,
+        gen: &Rc<WorkerGen>,
+        server: usize,
+        f: impl FnOnce(&mut weir_mail::Session) -> T,
+    ) -> T {
+        f(&mut weir_mail::Session::new(Rc::clone(conn), Mail::of(gen), server))
     }
 }

@@ -299,3 +299,27 @@ fn seeded_turns() {
         assert!(e.is_idle() && e.deadline().is_none() && e.services.is_empty(), "seed {seed}");
     }
 }
+
+#[test]
+fn names_of_addresses_are_asked_for_and_kept() {
+    let mut e = engine(1, false);
+    let ip = IpAddr::from([192, 0, 2, 7]);
+    let one = e.ask(0, Question::Address(ip));
+    let sent = sends(&drain(&mut e));
+    assert_eq!(sent[0].0.key.name, "7.2.0.192.in-addr.arpa");
+    // What is no name is no answer: others are waited for.
+    e.response(1, &sent[0].0, &answer(&sent[0].1, 60, &[a(1)]));
+    assert_eq!(drain(&mut e), [Output::Log("no PTR type in DNS response".into())]);
+    let ptr = RData::PTR(simple_dns::rdata::PTR(Name::new("Host.test").unwrap()));
+    e.response(2, &sent[0].0, &answer(&sent[0].1, 60, &[ptr]));
+    let two = e.ask(3, Question::Address(ip));
+    let told: Vec<_> = done(&drain(&mut e));
+    assert_eq!(told.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [one, two]);
+    for (_, outcome) in told {
+        let target = outcome.unwrap().targets.remove(0);
+        assert_eq!((target.ip, target.name.as_str()), (ip, "host.test"));
+    }
+    // An address of that name is another question.
+    e.ask(4, Question::Name("7.2.0.192.in-addr.arpa"));
+    assert_eq!(sends(&drain(&mut e)).len(), 1);
+}

@@ -1,9 +1,8 @@
 //! A server is found for a session, and connected to; where that fails, the next.
 
-use super::{datagrams, relay, Pass, ProxyHeader, ProxySrv};
+use super::{datagrams, Pass, ProxySrv};
 use crate::serve::{BAD_GATEWAY, ERROR, OK};
 use crate::Session;
-use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,11 +17,11 @@ use weir_runtime::clock;
 use weir_runtime::net::Stream;
 use weir_script::template::Template;
 use weir_tls::TlsError;
+use weir_upstream::relay::{self, End, Passed, CLIENT, SERVER};
 use weir_upstream::{
-    ad_hoc, error_text, Choice, Lease, Link, LinkError, Peer, PeerAddr, SecureError, SocketOptions,
-    UpstreamMain, Wanted, WorkerGroup,
+    ad_hoc, connect_failure, error_text, Choice, Lease, Link, LinkError, Peer, PeerAddr,
+    SecureError, SocketOptions, UpstreamMain, Wanted, WorkerGroup,
 };
-use weir_wire::proxy_protocol::{self, Transport};
 
 /// No name of a protocol is longer (RFC 7301, section 3.1).
 const ALPN_MAX_BYTES: usize = 255;
@@ -230,7 +229,9 @@ async fn connect(
             Err(None)
         }
         Err(LinkError::Io(e)) => {
-            log_connect(s, &e);
+            let peer = s.upstream.last().map(|state| String::from_utf8_lossy(&state.peer));
+            let (level, text) = connect_failure(&e, peer.as_deref());
+            s.log(level, &text);
             Err(None)
         }
         Err(LinkError::Protocol(text)) => {
@@ -238,19 +239,6 @@ async fn connect(
             Err(None)
         }
     }
-}
-
-/// At nginx's levels, and with the address where the call itself fails.
-fn log_connect(s: &Session, e: &io::Error) {
-    use io::ErrorKind as K;
-    let usual = socket_errors::is_usual(e) || e.kind() == K::WouldBlock;
-    let peer = s.upstream.last().map(|state| String::from_utf8_lossy(&state.peer).into_owned());
-    let to = match (e.kind(), peer) {
-        (K::ConnectionRefused, _) | (_, None) => String::new(),
-        (_, Some(peer)) => format!(" to {peer}"),
-    };
-    let level = if usual { LogLevel::Error } else { LogLevel::Crit };
-    s.log(level, &format!("connect(){to} failed {}", error_text(e)));
 }
 
 /// The protocols that the server is offered; one whose variables are empty is not.
@@ -269,16 +257,10 @@ async fn secure(
 ) -> Result<(), Option<u16>> {
     s.doing = "SSL handshaking to upstream";
     let mut header = Vec::new();
-    write_header(s, *conf.proxy_protocol, &mut header);
-    if !header.is_empty() {
-        // It is to leave at once and in one piece: a fresh connection has room for it.
-        match link.stream.socket().try_write(&[IoSlice::new(&header)], false) {
-            Ok(n) if n == header.len() => {}
-            _ => {
-                s.log(LogLevel::Error, "could not send PROXY protocol header at once");
-                return Err(Some(ERROR));
-            }
-        }
+    conf.proxy_protocol.write(s, &mut header);
+    if !header.is_empty() && !link.send_at_once(&header) {
+        s.log(LogLevel::Error, "could not send PROXY protocol header at once");
+        return Err(Some(ERROR));
     }
     let text = match link.secure(wanted, *conf.connect_timeout).await {
         Ok(()) => return Ok(()),
@@ -319,7 +301,7 @@ async fn talk(
     let mut first = Vec::new();
     // With TLS it has been sent before the handshake.
     if !matches!(&joined, Joined::Bytes(link) if link.stream.is_tls()) {
-        write_header(s, *conf.proxy_protocol, &mut first);
+        conf.proxy_protocol.write(s, &mut first);
     }
     first.append(&mut s.buf);
     let rate = |s: &mut Session, t: &Option<Arc<Template>>| match t {
@@ -337,7 +319,10 @@ async fn talk(
             let size = *conf.buffer_size as usize;
             let half_close = *conf.half_close;
             let how = relay::How { size, timeout_ms, half_close, rates: [up, down] };
-            relay::run(s, link, how, first).await;
+            let read = s.received;
+            let passed = relay::run(s, link, how, [first, Vec::new()], read).await;
+            tell(s, &passed);
+            log_end(s, &passed);
             (OK, false)
         }
         Joined::Datagrams(link) => {
@@ -353,6 +338,36 @@ async fn talk(
     status
 }
 
+/// Puts what has passed where variables and logs find it.
+fn tell(s: &mut Session, passed: &Passed) {
+    s.received = passed.received[CLIENT];
+    s.sent = passed.sent[SERVER];
+    if let Some(state) = s.upstream.last_mut() {
+        state.bytes_received = passed.received[SERVER];
+        state.bytes_sent = passed.sent[CLIENT];
+        state.response_ms = Some(state.connect_ms.unwrap_or_default() + passed.took_ms);
+    }
+}
+
+fn log_end(s: &Session, passed: &Passed) {
+    let who = match passed.end {
+        End::Done(CLIENT) => "client disconnected",
+        End::Done(_) => "upstream disconnected",
+        End::Timeout => {
+            let text = "connection timed out (110: Connection timed out)";
+            return s.log(LogLevel::Info, text);
+        }
+        End::Cut => return s.log(LogLevel::Info, "shutdown timeout"),
+        End::Broken => return,
+    };
+    let (received, sent) = (&passed.received, &passed.sent);
+    let text = format!(
+        "{who}, bytes from/to client:{}/{}, bytes from/to upstream:{}/{}",
+        received[CLIENT], sent[SERVER], received[SERVER], sent[CLIENT]
+    );
+    s.error_log().log(LogLevel::Info, Some(s.conn().serial), text.as_bytes());
+}
+
 fn log_connected(s: &Session, joined: &Joined) {
     let log = s.error_log();
     if !log.enabled(LogLevel::Info) {
@@ -366,21 +381,4 @@ fn log_connected(s: &Session, joined: &Joined) {
     let peer = s.upstream.last().map(|state| String::from_utf8_lossy(&state.peer).into_owned());
     let text = format!("{udp}proxy {local} connected to {}", peer.unwrap_or_default());
     log.log(LogLevel::Info, Some(s.conn().serial), text.as_bytes());
-}
-
-/// The PROXY protocol's header, in front of all bytes.
-fn write_header(s: &Session, version: ProxyHeader, out: &mut Vec<u8>) {
-    let addresses = s.conn().client_addr().zip(s.conn().local_addr());
-    match version {
-        ProxyHeader::Off => {}
-        ProxyHeader::V1 => proxy_protocol::write_v1(addresses, out),
-        ProxyHeader::V2 => {
-            let transport = match s.conn().is_udp() {
-                true => Transport::Datagram,
-                false => Transport::Stream,
-            };
-            // Without TLS' facts it fits.
-            let _ = proxy_protocol::write_v2(addresses, transport, None, out);
-        }
-    }
 }

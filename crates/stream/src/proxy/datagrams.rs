@@ -16,6 +16,7 @@ use weir_runtime::clock;
 use weir_runtime::datagrams::DATAGRAM_MAX_BYTES;
 use weir_runtime::net::{is_out_of_descriptors, Stream};
 use weir_runtime::timer::LazyTimer;
+use weir_upstream::relay::Relayed;
 use weir_upstream::{close_spare, PeerAddr, SocketOptions};
 
 /// How two sides are joined.
@@ -270,7 +271,7 @@ impl Relay<'_> {
                 }
                 Poll::Pending => return Ok(moved),
             }
-            self.s.first_byte(self.begun_ms);
+            self.s.heard(self.begun_ms);
             self.responses += 1;
             self.from_server += buf.len() as u64;
             self.pace(SERVER, buf.len());

@@ -3,7 +3,6 @@
 
 mod connect;
 mod datagrams;
-mod relay;
 mod rows;
 
 pub use rows::MODULE;
@@ -11,6 +10,7 @@ pub use rows::MODULE;
 use crate::Session;
 use std::sync::Arc;
 use weir_core::bind::Bind;
+use weir_core::proxy_header::Sent;
 use weir_core::LocalFuture;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
 use weir_script::template::Template;
@@ -21,14 +21,6 @@ use weir_upstream::{Outgoing, UpstreamRef};
 enum Pass {
     Fixed(UpstreamRef),
     Vars(Arc<Template>),
-}
-
-/// The version of the PROXY protocol's header that servers are sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum ProxyHeader {
-    Off,
-    V1,
-    V2,
 }
 
 #[derive(Default)]
@@ -48,7 +40,7 @@ struct ProxySrv {
     next_upstream: Val<bool>,
     next_upstream_tries: Val<u64>,
     next_upstream_timeout: Val<u64>,
-    proxy_protocol: Val<ProxyHeader>,
+    proxy_protocol: Val<Sent>,
     half_close: Val<bool>,
     ssl: Val<bool>,
     tls: Outgoing,
@@ -76,7 +68,7 @@ impl ConfType for ProxySrv {
             next_upstream = true,
             next_upstream_tries = 0,
             next_upstream_timeout = 0,
-            proxy_protocol = ProxyHeader::Off,
+            proxy_protocol = Sent::Off,
             half_close = false,
             ssl = false,
             alpn = Arc::default(),

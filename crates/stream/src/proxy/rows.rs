@@ -1,6 +1,6 @@
 //! Directives of `proxy_pass` and its family.
 
-use super::{content, Pass, ProxyHeader, ProxySrv};
+use super::{content, Pass, ProxySrv};
 use crate::build::Build;
 use crate::conf::StreamSrv;
 use crate::module::StreamModule;
@@ -8,6 +8,7 @@ use crate::Session;
 use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, EndpointOptions};
 use weir_core::bind;
+use weir_core::proxy_header::Sent;
 use weir_core::registry::template;
 use weir_module::{
     joined_rows, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
@@ -163,9 +164,7 @@ static ROWS: &[Row] = &[
         "off",
         "Tells servers of the client by the PROXY protocol.",
         |cf, d| {
-            let words =
-                [("off", ProxyHeader::Off), ("on", ProxyHeader::V1), ("v2", ProxyHeader::V2)];
-            let v = d.choice(0, &words)?;
+            let v = Sent::parse(d)?;
             cf.get::<ProxySrv>().proxy_protocol.once(d, v)
         },
     ),

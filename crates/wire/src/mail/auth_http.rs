@@ -126,11 +126,11 @@ mod tests {
     use super::*;
     use crate::mail::session::{Settings, Step};
     use crate::mail::{AuthMethods, Protocol};
-    use std::rc::Rc;
+    use std::sync::Arc;
 
     fn session(protocol: Protocol, methods: AuthMethods, text: &str) -> Session {
         let settings = Settings::new(protocol, b"h.test", Some(methods), None);
-        let mut session = Session::new(Rc::new(settings), 7, 9, false);
+        let mut session = Session::new(Arc::new(settings), 7, 9, false);
         let mut buf = text.as_bytes();
         loop {
             let (len, step) = session.advance(buf);

@@ -6,7 +6,7 @@
 use super::sasl::{self, Credentials, Salt, Turn, Wait};
 use super::{imap, lines, pop3, smtp};
 use super::{AuthMethods, Lists, Notice, Progress, Protocol, StartTls, Verdict};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// What `mail` and its `server` say, once for all sessions.
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ enum Outcome {
 
 #[derive(Clone, Debug)]
 pub struct Session {
-    settings: Rc<Settings>,
+    settings: Arc<Settings>,
     /// What the client is sent; the caller takes it.
     pub out: Vec<u8>,
     /// What the last step has for the log; the caller takes it.
@@ -130,7 +130,7 @@ pub struct Session {
 
 impl Session {
     /// `random` and `now_secs` make the salt; `tls` if the session began with it.
-    pub fn new(settings: Rc<Settings>, random: u32, now_secs: u64, tls: bool) -> Session {
+    pub fn new(settings: Arc<Settings>, random: u32, now_secs: u64, tls: bool) -> Session {
         let salted = AuthMethods::APOP.with(AuthMethods::CRAM_MD5);
         let salt = settings.methods.has(salted);
         let salt = salt.then(|| Salt::new(random, now_secs, &settings.server_name));
@@ -155,6 +155,14 @@ impl Session {
 
     pub fn protocol(&self) -> Protocol {
         self.settings.protocol
+    }
+
+    /// The name that the client has given last, for the log; empty while there is none.
+    pub fn login(&self) -> &[u8] {
+        match &self.phase {
+            Phase::Named(login) | Phase::Sasl(Wait::LoginPassword { login }) => login,
+            _ => &self.credentials.login,
+        }
     }
 
     pub fn salt(&self) -> Option<&Salt> {

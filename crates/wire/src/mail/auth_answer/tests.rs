@@ -1,12 +1,12 @@
 use super::*;
 use crate::mail::session::Settings;
 use crate::mail::AuthMethods;
-use std::rc::Rc;
+use std::sync::Arc;
 
 fn session(protocol: Protocol, text: &str) -> Session {
     let all = AuthMethods::APOP.with(AuthMethods::EXTERNAL);
     let settings = Settings::new(protocol, b"h.test", Some(all), None);
-    let mut session = Session::new(Rc::new(settings), 7, 9, false);
+    let mut session = Session::new(Arc::new(settings), 7, 9, false);
     session.advance(text.as_bytes());
     assert_eq!(session.attempts, 1);
     session

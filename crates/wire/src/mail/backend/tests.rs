@@ -1,13 +1,13 @@
 use super::*;
 use crate::mail::session::Settings;
 use crate::mail::AuthMethods;
-use std::rc::Rc;
+use std::sync::Arc;
 
 const ALL: AuthMethods = AuthMethods::PLAIN.with(AuthMethods::NONE).with(AuthMethods::EXTERNAL);
 
 fn session(protocol: Protocol, text: &str) -> Session {
     let settings = Settings::new(protocol, b"h.test", Some(ALL), None);
-    let mut session = Session::new(Rc::new(settings), 7, 9, false);
+    let mut session = Session::new(Arc::new(settings), 7, 9, false);
     let mut buf = text.as_bytes();
     while !buf.is_empty() {
         let (len, _) = session.advance(buf);

@@ -6,7 +6,7 @@ fn settings(protocol: Protocol, methods: AuthMethods) -> Settings {
 }
 
 fn session(settings: Settings) -> Session {
-    Session::new(Rc::new(settings), 7, 9, false)
+    Session::new(Arc::new(settings), 7, 9, false)
 }
 
 /// What a client is told line by line, `!` before an end, `tls` and `ask …` where that is next.

@@ -4,28 +4,37 @@
 //! other side does not take is kept, so that a session that is quiet holds no buffer. A plain sender that
 //! keeps filling the buffer is spliced: its bytes go on within the kernel for as long as they come.
 
-use crate::Session;
+use crate::Link;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_core::logger::LogLevel;
-use weir_core::{socket_errors, Session as _};
+use weir_core::{socket_errors, Session};
 use weir_runtime::clock;
 use weir_runtime::net::Pipe;
 use weir_runtime::timer::LazyTimer;
 use weir_tls::Channel;
-use weir_upstream::Link;
+
+/// A session whose bytes are moved.
+pub trait Relayed: Session {
+    /// What it is doing, for the error log's lines.
+    fn doing(&mut self) -> &mut &'static str;
+
+    /// The server has sent something; so many milliseconds of the monotonic clock it was when the two were
+    /// joined.
+    fn heard(&mut self, _begun_ms: u64) {}
+}
 
 /// How two sides are joined.
-pub(super) struct How {
+pub struct How {
     /// Bytes that are read at once.
     pub size: usize,
     /// How long both may be quiet.
     pub timeout_ms: u64,
     /// Each direction is closed on its own.
-    pub(crate) half_close: bool,
+    pub half_close: bool,
     /// Bytes a second from the client, and from the server; 0 for no limit.
     pub rates: [u64; 2],
 }
@@ -42,8 +51,9 @@ const FULL_READS: u8 = 4;
 const PIPES_MAX: usize = 16;
 
 /// Who sends on a way.
-const CLIENT: usize = 0;
-const SERVER: usize = 1;
+pub const CLIENT: usize = 0;
+/// The same.
+pub const SERVER: usize = 1;
 
 const READING: [&str; 2] =
     ["proxying and reading from client", "proxying and reading from upstream"];
@@ -84,16 +94,32 @@ impl Way {
 }
 
 /// How it ended.
-enum End {
-    /// By whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// By whom: [`CLIENT`] or [`SERVER`].
     Done(usize),
+    /// Both were quiet for too long.
     Timeout,
-    /// A write to the other side failed.
+    /// A write to the other side failed, which has been logged.
     Broken,
+    /// By `worker_shutdown_timeout`.
+    Cut,
 }
 
-struct Relay<'a> {
-    s: &'a mut Session,
+/// What has passed, by who has sent it.
+pub struct Passed {
+    /// How it ended.
+    pub end: End,
+    /// Bytes that were read from [`CLIENT`] and [`SERVER`].
+    pub received: [u64; 2],
+    /// Bytes that went on to the other side.
+    pub sent: [u64; 2],
+    /// For how long, in milliseconds.
+    pub took_ms: u64,
+}
+
+struct Relay<'a, S> {
+    s: &'a mut S,
     link: Box<Link>,
     how: How,
     ways: [Way; 2],
@@ -103,26 +129,41 @@ struct Relay<'a> {
     timer: LazyTimer,
 }
 
-/// Lets them talk; `first` goes to the server before anything else.
-pub(super) async fn run(s: &mut Session, link: Box<Link>, how: How, first: Vec<u8>) {
+/// Lets them talk; of each what is already there of its bytes, and how many have been read of the client's.
+pub async fn run<S: Relayed>(
+    s: &mut S,
+    link: Box<Link>,
+    how: How,
+    [from_client, from_server]: [Vec<u8>; 2],
+    read: u64,
+) -> Passed {
     let begun_ms = clock::mono_ms();
-    let up = Way { rest: first, received: s.received, ..Way::default() };
+    let up = Way { rest: from_client, received: read, ..Way::default() };
+    let down = Way { received: from_server.len() as u64, rest: from_server, ..Way::default() };
     let mut relay = Relay {
         s,
         link,
         how,
-        ways: [up, Way::default()],
+        ways: [up, down],
         start_secs: clock::mono_secs(),
         begun_ms,
         deadline_ms: 0,
         timer: LazyTimer::new(),
     };
-    let end = poll_fn(|cx| relay.poll(cx)).await;
-    relay.tell();
-    relay.log_end(&end);
+    let end = match poll_fn(|cx| relay.poll(cx)).await {
+        End::Done(_) if relay.s.conn().is_cut.get() => End::Cut,
+        end => end,
+    };
+    let [up, down] = &relay.ways;
+    Passed {
+        end,
+        received: [up.received, down.received],
+        sent: [up.sent, down.sent],
+        took_ms: clock::mono_ms().saturating_sub(begun_ms),
+    }
 }
 
-impl Relay<'_> {
+impl<S: Relayed> Relay<'_, S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             let mut moved = false;
@@ -223,7 +264,7 @@ impl Relay<'_> {
                     begin_splicing(way, self.how.rates[from], source, to);
                     pace(way, self.how.rates[from], n as u64);
                     if from == SERVER {
-                        self.s.first_byte(self.begun_ms);
+                        self.s.heard(self.begun_ms);
                     }
                 }
                 Poll::Ready(Err(Failed::Reading(e))) => {
@@ -237,37 +278,6 @@ impl Relay<'_> {
                 Poll::Pending => return Ok(moved),
             }
         }
-    }
-
-    /// Puts what has passed where variables and logs find it.
-    fn tell(&mut self) {
-        let [up, down] = &self.ways;
-        self.s.received = up.received;
-        self.s.sent = down.sent;
-        let took_ms = clock::mono_ms().saturating_sub(self.begun_ms);
-        if let Some(state) = self.s.upstream.last_mut() {
-            state.bytes_received = down.received;
-            state.bytes_sent = up.sent;
-            state.response_ms = Some(state.connect_ms.unwrap_or_default() + took_ms);
-        }
-    }
-
-    fn log_end(&self, end: &End) {
-        let who = match end {
-            End::Done(CLIENT) => "client disconnected",
-            End::Done(_) => "upstream disconnected",
-            End::Timeout => {
-                let text = "connection timed out (110: Connection timed out)";
-                return self.s.log(LogLevel::Info, text);
-            }
-            End::Broken => return,
-        };
-        let [up, down] = &self.ways;
-        let text = format!(
-            "{who}, bytes from/to client:{}/{}, bytes from/to upstream:{}/{}",
-            up.received, down.sent, down.received, up.sent
-        );
-        self.s.error_log().log(LogLevel::Info, Some(self.s.conn().serial), text.as_bytes());
     }
 }
 
@@ -385,10 +395,10 @@ fn pace(way: &mut Way, rate: u64, n: u64) {
 }
 
 #[cold]
-fn failed(s: &mut Session, call: &str, e: &io::Error, doing: &'static str) -> End {
-    let before = std::mem::replace(&mut s.doing, doing);
+fn failed<S: Relayed>(s: &mut S, call: &str, e: &io::Error, doing: &'static str) -> End {
+    let before = std::mem::replace(s.doing(), doing);
     let text = format!("{call} failed ({})", weir_core::os_text(e));
     s.log(socket_errors::level(e, LogLevel::Info), &text);
-    s.doing = before;
+    *s.doing() = before;
     End::Broken
 }

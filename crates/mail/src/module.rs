@@ -1,0 +1,42 @@
+//! The contract of a mail module: what it adds to configuration, variables and sessions.
+
+use crate::Session;
+use weir_core::block::{self, Build};
+use weir_core::variables::Variable;
+use weir_module::{ConfResult, Row, SlotVtable, Slots};
+
+/// Whether the merged configuration of a server gives a handler anything to do.
+pub type Active = fn(&Slots) -> bool;
+
+/// What is done with a session once its client is known, before anything is said.
+#[derive(Clone, Copy)]
+pub struct Accepted {
+    pub handler: fn(&mut Session),
+    pub active: Active,
+}
+
+/// One mail module: a file, a line in the list, a test file.
+pub struct MailModule {
+    pub rows: &'static [Row],
+    pub slots: &'static [SlotVtable],
+    /// No directive of `mail` has strings with variables: the engine itself asks for some by their names.
+    pub variables: &'static [Variable<Session>],
+    pub accepted: Option<Accepted>,
+    /// After the merge: opens, resolves, makes zones. The last place that may fail.
+    pub build: Option<fn(&mut Build) -> ConfResult>,
+}
+
+impl block::Module for MailModule {
+    fn slots(&self) -> &'static [SlotVtable] {
+        self.slots
+    }
+
+    fn build(&self) -> Option<fn(&mut Build) -> ConfResult> {
+        self.build
+    }
+}
+
+impl MailModule {
+    pub const EMPTY: MailModule =
+        MailModule { rows: &[], slots: &[], variables: &[], accepted: None, build: None };
+}

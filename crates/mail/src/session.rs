@@ -1,0 +1,111 @@
+//! One session: a client's connection, and what is known of it beside what it says.
+
+use crate::conf::MailMain;
+use crate::generation::{Mail, ServerConf};
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_core::generation::Virtual;
+use weir_core::registry::VarRegistry;
+use weir_core::whole::{Own, Whole};
+use weir_core::{Connection, Session as _};
+use weir_module::{Cf, Context};
+use weir_upstream::relay::Relayed;
+
+pub struct Session {
+    own: Own,
+    gen: Rc<Mail>,
+    server: Arc<ServerConf>,
+    /// What is being done, for the error log: `in auth state`.
+    pub doing: &'static str,
+    /// TLS was, or is, begun within the session.
+    pub(crate) starttls: bool,
+    /// The name that the client has given, for the error log.
+    pub(crate) login: Vec<u8>,
+    /// The client's host, as SMTP servers are told of it.
+    pub(crate) host: Vec<u8>,
+    /// The server that it is brought to.
+    pub(crate) upstream: Option<Box<str>>,
+}
+
+impl Session {
+    /// With a server of the block, by its number.
+    pub fn new(conn: Rc<Connection>, gen: Rc<Mail>, server: usize) -> Session {
+        let server = Arc::clone(&gen.shared.servers[server]);
+        Session {
+            own: Own::new(conn),
+            gen,
+            server,
+            doing: "sending client greeting line",
+            starttls: false,
+            login: Vec::new(),
+            host: Vec::new(),
+            upstream: None,
+        }
+    }
+
+    pub fn gen(&self) -> &Rc<Mail> {
+        &self.gen
+    }
+
+    pub fn server(&self) -> &Arc<ServerConf> {
+        &self.server
+    }
+
+    /// The value of a variable that a module brings; empty without one.
+    pub(crate) fn value(&mut self, name: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self.var_named(name.as_bytes(), &mut out) {
+            true => out,
+            false => Vec::new(),
+        }
+    }
+}
+
+impl Relayed for Session {
+    fn doing(&mut self) -> &mut &'static str {
+        &mut self.doing
+    }
+}
+
+impl Whole for Session {
+    type View = Mail;
+    const OUTER: Context = Context::MAIL;
+    const BOTH: Context = Context::MS;
+
+    fn variables(cf: &mut Cf) -> &mut VarRegistry<Session> {
+        &mut cf.get::<MailMain>().vars
+    }
+
+    fn view(&self) -> &Rc<Mail> {
+        &self.gen
+    }
+
+    fn of_server(&self) -> &Arc<Virtual> {
+        &self.server.base
+    }
+
+    fn own(&self) -> &Own {
+        &self.own
+    }
+
+    fn own_mut(&mut self) -> &mut Own {
+        &mut self.own
+    }
+
+    fn write_context(&self, line: &mut Vec<u8>) {
+        let mut push = |parts: &[&[u8]]| parts.iter().for_each(|p| line.extend_from_slice(p));
+        if !self.doing.is_empty() {
+            push(&[b" while ", self.doing.as_bytes()]);
+        }
+        push(&[b", client: ", self.client_text()]);
+        let starttls: &[u8] = if self.starttls { b" using starttls" } else { b"" };
+        let addr = self.own.conn.addr(&self.gen.core).addr.to_string();
+        push(&[starttls, b", server: ", addr.as_bytes()]);
+        if !self.login.is_empty() {
+            push(&[b", login: \"", &self.login, b"\""]);
+        }
+        if let Some(upstream) = &self.upstream {
+            push(&[b", upstream: ", upstream.as_bytes()]);
+        }
+    }
+}
