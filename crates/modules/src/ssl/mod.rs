@@ -28,7 +28,6 @@ use weir_stream::{Session, StreamModule};
 const SLOTS: &[SlotVtable] = &[SlotVtable::of::<SslMain>(), SlotVtable::of::<SslSrv>()];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_ssl_module",
     rows: Rows::<Request>::ROWS,
     slots: SLOTS,
     variables: Of::<Request>::VARIABLES,
