@@ -10,7 +10,6 @@ use weir_upstream::{Outer, Rows, UpstreamMain, Variables};
 
 /// The directives that upstreams of every protocol have, and what requests show of theirs.
 pub const MODULE: HttpModule = HttpModule {
-    name: "upstream",
     rows: Rows::<Request>::COMMON,
     slots: &[SlotVtable::of::<UpstreamMain>()],
     variables: VARIABLES,

@@ -21,13 +21,10 @@ use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 
 /// The rows that have files of their own.
-pub const EARLY: HttpModule =
-    HttpModule { name: "core", rows: crate::early::ROWS, ..HttpModule::EMPTY };
-pub const SYMLINKS: HttpModule =
-    HttpModule { name: "core", rows: crate::symlinks::ROWS, ..HttpModule::EMPTY };
+pub const EARLY: HttpModule = HttpModule { rows: crate::early::ROWS, ..HttpModule::EMPTY };
+pub const SYMLINKS: HttpModule = HttpModule { rows: crate::symlinks::ROWS, ..HttpModule::EMPTY };
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "core",
     rows: ROWS,
     slots: &[
         SlotVtable::of::<crate::conf::CoreMain>(),

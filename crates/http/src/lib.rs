@@ -25,6 +25,7 @@ pub mod held;
 mod keepalive;
 pub mod lent;
 mod linger;
+mod listed;
 pub mod location;
 pub mod matching;
 pub mod module;

@@ -26,7 +26,6 @@ pub struct Build<'a> {
 
 /// One HTTP module: a file, a line in the list, a test file.
 pub struct HttpModule {
-    pub name: &'static str,
     pub rows: &'static [Row],
     pub slots: &'static [SlotVtable],
     pub variables: &'static [Variable],
@@ -48,7 +47,6 @@ pub struct HttpModule {
 
 impl HttpModule {
     pub const EMPTY: HttpModule = HttpModule {
-        name: "",
         rows: &[],
         slots: &[],
         variables: &[],

@@ -84,7 +84,6 @@ impl<S: Session> Rows<S> {
 const SLOTS: &[SlotVtable] = &[SlotVtable::of::<AccessLoc>()];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_access_module",
     rows: Rows::<Request>::ROWS,
     slots: SLOTS,
     phases: &[PhaseHandler { phase: Phase::Access, handler, active }],

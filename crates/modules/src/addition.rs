@@ -76,7 +76,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_addition_filter_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<AdditionLoc>()],
     filter: Some(Filter { header: Some(header), body: Some(before), active, reach: Reach::Main }),
@@ -85,7 +84,6 @@ pub const MODULE: HttpModule = HttpModule {
 };
 
 pub const AFTER: HttpModule = HttpModule {
-    name: "ngx_http_addition_filter_module",
     filter: Some(Filter { header: None, body: Some(after), active, reach: Reach::Main }),
     body_on_demand: true,
     ..HttpModule::EMPTY

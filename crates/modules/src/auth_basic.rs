@@ -81,7 +81,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_auth_basic_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<AuthLoc>()],
     phases: &[PhaseHandler { phase: Phase::Access, handler, active }],

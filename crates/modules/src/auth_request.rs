@@ -58,7 +58,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_auth_request_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<AuthRequestLoc>()],
     phases: &[PhaseHandler { phase: Phase::Access, handler: |_| Flow::Wait(ask), active }],

@@ -104,7 +104,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_autoindex_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<Conf>()],
     phases: &[PhaseHandler {

@@ -176,7 +176,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_charset_filter_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<CharsetMain>(), SlotVtable::of::<CharsetLoc>()],
     filter: Some(Filter { header: Some(header), body: Some(body), active, reach: Reach::Part }),

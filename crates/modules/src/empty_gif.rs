@@ -8,7 +8,6 @@ use weir_module::{Arity, Context, Row};
 use weir_wire::http1::request::Method;
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_empty_gif_module",
     rows: &[Row::new(
         "empty_gif",
         Context::LOCATION,

@@ -105,12 +105,8 @@ impl<S: Placed> Rows<S> {
 
 const SLOTS: &[SlotVtable] = &[SlotVtable::of::<GeoMain>()];
 
-pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_geo_module",
-    rows: Rows::<Request>::ROWS,
-    slots: SLOTS,
-    ..HttpModule::EMPTY
-};
+pub const MODULE: HttpModule =
+    HttpModule { rows: Rows::<Request>::ROWS, slots: SLOTS, ..HttpModule::EMPTY };
 
 pub const STREAM: StreamModule =
     StreamModule { rows: Rows::<weir_stream::Session>::ROWS, slots: SLOTS, ..StreamModule::EMPTY };

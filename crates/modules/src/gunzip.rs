@@ -39,7 +39,6 @@ impl ConfType for GunzipLoc {
 }
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_gunzip_filter_module",
     rows: &[
         Row::new(
             "gunzip",

@@ -57,7 +57,6 @@ fn power_of_two(d: &Directive, max_bytes: u64, what: &'static str) -> ConfResult
 }
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "gzip",
     rows: &[
         Row::new("gzip", HSLI, Arity::FLAG, "off", "Compress responses.", |cf, d| {
             let v = d.flag()?;

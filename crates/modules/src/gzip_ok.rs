@@ -53,7 +53,6 @@ impl ConfType for Conf {
 }
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "gzip_ok",
     rows: &[
         Row::new(
             "gzip_http_version",

@@ -36,7 +36,6 @@ impl ConfType for Conf {
 }
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "gzip_static",
     rows: &[Row::new(
         "gzip_static",
         Context::HSL,

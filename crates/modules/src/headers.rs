@@ -137,7 +137,6 @@ const INHERIT: &[(&str, Inherit)] =
     &[("off", Inherit::Off), ("on", Inherit::On), ("merge", Inherit::Merge)];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_headers_filter_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<HeadersLoc>()],
     filter: Some(Filter { header: Some(header), body: None, active: any, reach: Reach::Main }),
@@ -147,7 +146,6 @@ pub const MODULE: HttpModule = HttpModule {
 /// Trailers, on their own: they come behind the range filter, which must still see how long the
 /// body is, and only locations that have them pay for a body filter.
 pub const TRAILERS: HttpModule = HttpModule {
-    name: "ngx_http_headers_filter_module (trailers)",
     filter: Some(Filter {
         header: Some(expect_trailers),
         body: Some(trailers),

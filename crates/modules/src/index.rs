@@ -35,7 +35,6 @@ impl ConfType for Conf {
 }
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "index",
     rows: &[Row::new(
         "index",
         Context::HSL,

@@ -243,7 +243,6 @@ impl<S: Limited> Rows<S> {
 const SLOTS: &[SlotVtable] = &[SlotVtable::of::<LimitConnMain>(), SlotVtable::of::<LimitConnLoc>()];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_limit_conn_module",
     rows: &[
         Rows::<Request>::ZONE,
         Rows::<Request>::LIMIT,

@@ -160,7 +160,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_limit_req_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<LimitReqMain>(), SlotVtable::of::<LimitReqLoc>()],
     variables: &[Variable::new("limit_req_status", status)],

@@ -191,7 +191,6 @@ impl<S: Logged> Rows<S> {
 const SLOTS: &[SlotVtable] = &[SlotVtable::of::<LogMain>(), SlotVtable::of::<LogLoc>()];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_log_module",
     rows: Rows::<Request>::ROWS,
     slots: SLOTS,
     phases: &[PhaseHandler { phase: Phase::Log, handler, active }],

@@ -69,12 +69,8 @@ impl<S: Session> Rows<S> {
 
 const SLOTS: &[SlotVtable] = &[SlotVtable::of::<MapMain>()];
 
-pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_map_module",
-    rows: Rows::<Request>::ROWS,
-    slots: SLOTS,
-    ..HttpModule::EMPTY
-};
+pub const MODULE: HttpModule =
+    HttpModule { rows: Rows::<Request>::ROWS, slots: SLOTS, ..HttpModule::EMPTY };
 
 pub const STREAM: StreamModule =
     StreamModule { rows: Rows::<weir_stream::Session>::ROWS, slots: SLOTS, ..StreamModule::EMPTY };

@@ -53,7 +53,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_mirror_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<MirrorLoc>()],
     phases: &[PhaseHandler { phase: Phase::Precontent, handler, active }],

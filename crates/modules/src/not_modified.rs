@@ -8,7 +8,6 @@ use weir_http::Request;
 use weir_wire::http1::names::HeaderId;
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "not_modified",
     filter: Some(Filter { header: Some(header), body: None, active: |_| true, reach: Reach::Main }),
     ..HttpModule::EMPTY
 };

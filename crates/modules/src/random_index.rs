@@ -28,7 +28,6 @@ impl ConfType for RandomIndexLoc {
 }
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_random_index_module",
     rows: &[Row::new(
         "random_index",
         Context::LOCATION,

@@ -12,7 +12,6 @@ use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::range::{parse, Wanted};
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "range",
     filter: Some(Filter {
         header: Some(header),
         body: Some(body),

@@ -107,7 +107,6 @@ const ROWS: &[Row] = &[
 const SLOTS: &[SlotVtable] = &[SlotVtable::of::<RealipLoc>()];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_realip_module",
     rows: ROWS,
     slots: SLOTS,
     variables: Of::<Request>::VARIABLES,

@@ -78,7 +78,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_referer_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<RefererLoc>()],
     variables: &[Variable::new("invalid_referer", invalid)],

@@ -172,7 +172,6 @@ fn active(slots: &Slots) -> bool {
 }
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_rewrite_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<RewriteMain>(), SlotVtable::of::<RewriteLoc>()],
     phases: &[

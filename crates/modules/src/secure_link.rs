@@ -87,7 +87,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_secure_link_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<SecureLinkLoc>()],
     variables: &[

@@ -50,7 +50,6 @@ const ROWS: &[Row] = &[Row::new(
 )];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_slice_filter_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<SliceLoc>()],
     variables: &[Variable::new("slice_range", slice_range)],
@@ -59,7 +58,6 @@ pub const MODULE: HttpModule = HttpModule {
 };
 
 pub const NEXT: HttpModule = HttpModule {
-    name: "ngx_http_slice_filter_module",
     filter: Some(Filter { header: None, body: Some(body), active, reach: Reach::Main }),
     body_on_demand: true,
     ..HttpModule::EMPTY

@@ -55,12 +55,8 @@ impl<S: Session> Rows<S> {
 
 const SLOTS: &[SlotVtable] = &[SlotVtable::of::<SplitMain>()];
 
-pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_split_clients_module",
-    rows: Rows::<Request>::ROWS,
-    slots: SLOTS,
-    ..HttpModule::EMPTY
-};
+pub const MODULE: HttpModule =
+    HttpModule { rows: Rows::<Request>::ROWS, slots: SLOTS, ..HttpModule::EMPTY };
 
 pub const STREAM: StreamModule =
     StreamModule { rows: Rows::<weir_stream::Session>::ROWS, slots: SLOTS, ..StreamModule::EMPTY };

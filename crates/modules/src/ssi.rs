@@ -168,7 +168,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_ssi_filter_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<SsiLoc>()],
     variables: &[Variable::new("date_local", date_local), Variable::new("date_gmt", date_gmt)],

@@ -28,7 +28,6 @@ use weir_http::{Buf, Chain, Phase, Request};
 use weir_wire::http1::request::Method;
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "static",
     phases: &[PhaseHandler { phase: Phase::Content, handler: handle, active: |_| true }],
     build: Some(|b| {
         b.main.get_mut::<Lent>().send_file = |r, buf| send_file(r, buf, false);

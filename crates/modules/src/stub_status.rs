@@ -21,7 +21,6 @@ const ROWS: &[Row] = &[Row::new(
 )];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_stub_status_module",
     rows: ROWS,
     variables: &[
         Variable::new("connections_active", active),

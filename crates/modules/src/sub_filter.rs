@@ -119,7 +119,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_sub_filter_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<SubLoc>()],
     filter: Some(Filter { header: Some(header), body: Some(body), active, reach: Reach::Part }),

@@ -9,7 +9,6 @@ use weir_http::redirect::{internal_redirect, named_location};
 use weir_http::{Phase, Request};
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "try_files",
     phases: &[PhaseHandler {
         phase: Phase::Precontent,
         handler: handle,

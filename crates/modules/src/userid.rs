@@ -184,7 +184,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_userid_filter_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<UseridMain>(), SlotVtable::of::<UseridLoc>()],
     variables: &[Variable::new("uid_got", got_var), Variable::new("uid_set", set_var)],

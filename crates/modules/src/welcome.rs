@@ -23,8 +23,7 @@ const ROWS: &[Row] = &[Row::new(
 )
 .note("Weir's own; its live numbers need stub_status at /status.")];
 
-pub const MODULE: HttpModule =
-    HttpModule { name: "weir_http_welcome_module", rows: ROWS, ..HttpModule::EMPTY };
+pub const MODULE: HttpModule = HttpModule { rows: ROWS, ..HttpModule::EMPTY };
 
 const PAGE: &str = include_str!("welcome.html");
 

@@ -14,6 +14,7 @@ pub mod http2;
 pub mod mail;
 pub mod memcached;
 pub mod proxy_protocol;
+pub mod pseudo;
 mod scan;
 pub mod scgi;
 pub mod uwsgi;

@@ -27,7 +27,6 @@ use weir_module::SlotVtable;
 
 /// The stores that families keep answers in, and `$upstream_cache_…`.
 pub const MODULE: HttpModule = HttpModule {
-    name: "cache",
     slots: &[SlotVtable::of::<conf::CacheMain>()],
     variables: vars::VARIABLES,
     build: Some(conf::build),

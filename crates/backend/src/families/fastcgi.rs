@@ -181,7 +181,6 @@ static VARIABLES: &[Variable] = &[
 
 /// `fastcgi_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
-    name: "fastcgi",
     rows: joined_rows!(
         ROWS,
         Rows::<FastcgiLoc>::PEER,

@@ -148,7 +148,6 @@ static VARIABLES: &[Variable] = &[Variable::new("grpc_internal_trailers", te)];
 
 /// `grpc_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
-    name: "grpc",
     rows: joined_rows!(ROWS, Rows::<GrpcLoc>::PEER, Rows::<GrpcLoc>::HEADER, Rows::<GrpcLoc>::SSL,),
     variables: VARIABLES,
     ..conf::module::<GrpcLoc>()

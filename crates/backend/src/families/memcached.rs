@@ -122,7 +122,6 @@ const ROWS: &[Row] = &[
 
 /// `memcached_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
-    name: "memcached",
     rows: joined_rows!(ROWS, Rows::<MemcachedLoc>::PEER,),
     ..conf::module::<MemcachedLoc>()
 };

@@ -86,7 +86,6 @@ const ROWS: &[Row] = &[
 
 /// `scgi_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
-    name: "scgi",
     rows: joined_rows!(
         ROWS,
         Rows::<ScgiLoc>::PEER,

@@ -124,7 +124,6 @@ const ROWS: &[Row] = &[
 
 /// `uwsgi_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
-    name: "uwsgi",
     rows: joined_rows!(
         ROWS,
         Rows::<UwsgiLoc>::PEER,

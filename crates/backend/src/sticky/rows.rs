@@ -15,7 +15,7 @@ const ZONE_MIN_BYTES: u64 = 8 * 4096;
 const TIMEOUT_MS: u64 = 600_000;
 
 /// `sticky`, for `upstream` blocks of `http`.
-pub const MODULE: HttpModule = HttpModule { name: "sticky", rows: ROWS, ..HttpModule::EMPTY };
+pub const MODULE: HttpModule = HttpModule { rows: ROWS, ..HttpModule::EMPTY };
 
 const ROWS: &[Row] = &[Row::new(
     "sticky",

@@ -202,7 +202,6 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_v2_module",
     rows: ROWS,
     slots: &[SlotVtable::of::<H2Main>(), SlotVtable::of::<H2Srv>(), SlotVtable::of::<H2Loc>()],
     variables: &[Variable::new("http2", variable)],

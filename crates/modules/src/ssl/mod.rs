@@ -30,7 +30,6 @@ use weir_stream::{Session, StreamModule};
 const SLOTS: &[SlotVtable] = &[SlotVtable::of::<SslMain>(), SlotVtable::of::<SslSrv>()];
 
 pub const MODULE: HttpModule = HttpModule {
-    name: "ngx_http_ssl_module",
     rows: joined_rows!(Rows::<Request>::ROWS, Rows::<Request>::MORE),
     slots: SLOTS,
     variables: Of::<Request>::VARIABLES,

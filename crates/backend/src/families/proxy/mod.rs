@@ -50,7 +50,6 @@ static FAMILY: Family = Family {
 
 /// `proxy_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
-    name: "proxy",
     rows: joined_rows!(
         rows::ROWS,
         Rows::<ProxyLoc>::PEER,
