@@ -14,6 +14,7 @@ mod client;
 mod dns;
 pub mod family;
 pub mod h2;
+pub mod mail;
 mod message;
 pub mod ocsp;
 mod origin;
