@@ -15,6 +15,7 @@ mod dns;
 pub mod family;
 pub mod h2;
 pub mod mail;
+pub mod mail_servers;
 mod message;
 pub mod ocsp;
 mod origin;

@@ -74,6 +74,7 @@ mod mail_log;
 mod mail_pop3;
 mod mail_proxy;
 mod mail_reload;
+mod mail_servers;
 mod mail_smtp;
 mod mail_ssl;
 mod map_module;
