@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_tests::mail::{self, asked, plain, Backend, Line};
 use weir_tests::tls::{self, Tls};
-use weir_tests::{Origin, Peer, Server};
+use weir_tests::{expect_soon, Origin, Peer, Server};
 
 fn login(server: &Server, n: usize) -> (Line, String) {
     let mut client = Line::on(server, n);
@@ -169,6 +169,51 @@ fn what_is_copied() {
     server.expect_error("proxied session done");
 }
 
+/// All that a server has said before it closes is the client's.
+#[test]
+fn the_last_words_of_a_server() {
+    let backend = Origin::start_raw(|conn, _| {
+        conn.write("+OK\r\n");
+        for _ in 0..2 {
+            conn.read_until(b"\r\n");
+            conn.write("+OK\r\n");
+        }
+        conn.read_until(b"\r\n");
+        conn.write(vec![b'x'; 500_000]);
+    });
+    let auth = mail::auth_to(backend.port());
+    let server =
+        mail::setup(&auth, "server { listen 127.0.0.1:%%PORT_0%%; protocol pop3; }").start();
+    let (mut client, _) = login(&server, 0);
+    client.send("RETR 1\r\n");
+    assert_eq!(client.client().read_to_end().len(), 500_000);
+}
+
+#[test]
+fn many_sessions() {
+    let backend = Backend::imap();
+    let auth = mail::auth_to(backend.port());
+    let conf = format!(
+        "worker_processes 2; events {{}} mail {{ error_log %%DIR%%/error.log info; auth_http {};
+            server {{ listen 127.0.0.1:%%PORT_0%%; protocol imap; }} }}",
+        auth.address()
+    );
+    let server = weir_tests::Setup::new(&conf).start();
+    let mut clients: Vec<Line> = (0..100).map(|_| Line::from(server.connect())).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.send(&format!("t{n} LOGIN user{n} secret\r\n"));
+    }
+    for (n, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.line(), "* OK IMAP4 ready");
+        assert_eq!(client.line(), format!("t{n} OK logged in"));
+        assert_eq!(client.say(&format!("u{n} NOOP")), format!("u{n} OK NOOP"));
+    }
+    drop(clients);
+    let done = || server.error_log().matches("proxied session done").count();
+    expect_soon("the end of every session", || done() == 100);
+    assert_eq!(backend.connections(), 100);
+}
+
 #[test]
 fn either_side_ends_a_session() {
     let (gone, told) = std::sync::mpsc::channel();
@@ -238,6 +283,39 @@ fn errors_of_a_server() {
     assert_eq!(said(4, 3), "421-not you\r\n421 nor anybody\r\n");
     assert_eq!(said(5, 4), "* BYE go away\r\n");
     server.expect_error("upstream sent invalid response: \"-ERR go away\"");
+}
+
+/// At each step of SMTP's login.
+#[test]
+fn a_server_of_smtp_that_says_no() {
+    for (verb, mode) in [
+        ("EHLO", ""),
+        ("XCLIENT", ""),
+        ("AUTH", "proxy_smtp_auth on;"),
+        ("MAIL", "smtp_auth none;"),
+    ] {
+        let backend = Backend::start("220 backend\r\n", move |line, before| {
+            if line.starts_with(verb) {
+                return Some("550-not\r\n550 here\r\n".into());
+            }
+            mail::smtp_said(line, before)
+        });
+        let auth = mail::auth_to(backend.port());
+        let conf = format!(
+            "proxy_pass_error_message on; {mode} server {{ listen 127.0.0.1:%%PORT_0%%; protocol smtp; }}"
+        );
+        let server = mail::setup(&auth, &conf).start();
+        let mut client = Line::on(&server, 0);
+        let said = match verb {
+            "MAIL" => {
+                client.say(FROM);
+                client.say(TO)
+            }
+            _ => client.say(&format!("AUTH PLAIN {}", plain("me", "secret"))),
+        };
+        assert_eq!([said, client.line()], ["550-not", "550 here"], "{verb}");
+        assert!(client.is_closed(), "{verb}");
+    }
 }
 
 /// Some servers of IMAP say what they can before they say that the login was good.

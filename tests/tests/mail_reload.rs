@@ -1,6 +1,7 @@
 //! Sessions of `mail` live on when the configuration changes and when the server ends.
 
 use weir_tests::mail::{self, Backend, Line};
+use weir_tests::tls::{self, Tls};
 use weir_tests::{expect_soon, Origin, Server, Setup, Signal};
 
 fn conf(auth: &Origin, name: &str) -> String {
@@ -42,6 +43,28 @@ fn sessions_outlive_a_reload() {
     done.send("g LOGOUT\r\n");
     assert!(done.is_closed());
     assert_eq!(begun.say("h NOOP"), "h OK NOOP");
+}
+
+/// A certificate that has been renewed is shown by the new sessions.
+#[test]
+fn certificates_are_read_again() {
+    let auth = mail::auth_none(false);
+    let conf = "ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
+        server { listen 127.0.0.1:%%PORT_0%% ssl; protocol imap; }";
+    let (old, new) = (tls::self_signed("mail.test"), tls::self_signed("mail.test"));
+    let server = mail::setup(&auth, conf).file("a.crt", &old.cert).file("a.key", &old.key).start();
+    let connect = || Tls::default().connect(server.port(0), "mail.test").expect("a handshake");
+    let conn = connect();
+    assert!(conn.shows(&old));
+    let mut client = Line::from(conn.into_client());
+    client.line();
+    for (name, text) in [("a.crt", &new.cert), ("a.key", &new.key)] {
+        server.write("new", text);
+        std::fs::rename(server.dir().join("new"), server.dir().join(name)).unwrap();
+    }
+    server.signal(Signal::Hup);
+    expect_soon("the new certificate", || connect().shows(&new));
+    assert_eq!(client.say("a NOOP"), "a OK completed");
 }
 
 #[test]

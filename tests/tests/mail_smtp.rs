@@ -201,6 +201,21 @@ fn commands_in_one_piece() {
     assert_eq!(backend.lines()[..5], sent);
 }
 
+/// Mail that is sent with the login in one piece.
+#[test]
+fn what_follows_the_login_is_for_the_server() {
+    let backend = Backend::smtp();
+    let auth = mail::auth_to(backend.port());
+    let server = start(&auth, "xclient off;");
+    let mut client = Line::on(&server, 0);
+    let word = plain("me", "secret");
+    client.send(&format!("AUTH PLAIN {word}\r\nMAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nQUIT\r\n"));
+    let said = [client.line(), client.line(), client.line()];
+    assert_eq!(said, ["235 2.0.0 OK", "250 MAIL FROM:<a@b>", "250 RCPT TO:<c@d>"]);
+    assert!(client.is_closed());
+    backend.expect(&["HELO mail.test", "MAIL FROM:<a@b>", "RCPT TO:<c@d>", "QUIT"]);
+}
+
 /// Who speaks before the greeting does not wait for answers.
 #[test]
 fn early_talkers() {
@@ -208,9 +223,14 @@ fn early_talkers() {
     let server = mail::setup(
         &auth,
         "server { listen 127.0.0.1:%%PORT_0%%; protocol smtp; smtp_greeting_delay 60s; }
-         server { listen 127.0.0.1:%%PORT_1%%; protocol smtp; smtp_greeting_delay 100ms; }",
+         server { listen 127.0.0.1:%%PORT_1%%; protocol smtp; smtp_greeting_delay 100ms; }
+         server { listen 127.0.0.1:%%PORT_2%% proxy_protocol; protocol smtp;
+            smtp_greeting_delay 60s; }",
     )
     .start();
+    let mut client = Line::from(server.on(2).connect());
+    client.send("PROXY TCP4 192.0.2.1 192.0.2.2 1234 25\r\nEHLO client.test\r\n");
+    assert_eq!(client.line(), "503 5.5.0 Improper use of SMTP command pipelining");
     let mut client = Line::from(server.connect());
     client.send("EHLO client.test\r\n");
     assert_eq!(client.line(), "503 5.5.0 Improper use of SMTP command pipelining");

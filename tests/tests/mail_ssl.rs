@@ -128,6 +128,51 @@ fn begun_by_a_command() {
     assert_eq!(smtp.say("QUIT"), "221 2.0.0 Bye");
 }
 
+/// Plain words where a handshake should be end the session, unheard.
+#[test]
+fn plain_words_after_starttls() {
+    let auth = mail::auth_none(false);
+    let (setup, _) =
+        setup(&auth, "starttls on; server { listen 127.0.0.1:%%PORT_0%%; protocol pop3; }");
+    let server = setup.start();
+    let mut client = Line::on(&server, 0);
+    assert_eq!(client.say("STLS"), "+OK");
+    client.send(&format!("AUTH PLAIN {}\r\n", plain("me", "secret")));
+    let said = client.client().read_to_end();
+    assert!(!said.starts_with(b"-ERR") && !said.starts_with(b"+OK"), "{said:?}");
+    assert!(auth.requests().is_empty());
+}
+
+/// The certificate says who the client is.
+#[test]
+fn a_login_by_certificate() {
+    let backend = Backend::imap();
+    let port = backend.port();
+    let auth = mail::auth(move |request| {
+        let subject = asked(request, "Auth-SSL-Subject");
+        match (&asked(request, "Auth-Method")[..], &asked(request, "Auth-SSL-Verify")[..]) {
+            ("external", "SUCCESS") => {
+                mail::to(port) + &format!("Auth-User: {}\r\nAuth-Pass: x\r\n", &subject[3..])
+            }
+            _ => "Auth-Status: no certificate\r\n".into(),
+        }
+    });
+    let (setup, authority) = setup(
+        &auth,
+        "starttls only; imap_auth external; ssl_verify_client optional;
+         server { listen 127.0.0.1:%%PORT_0%%; protocol imap; }",
+    );
+    let server = setup.start();
+    let login = |tls: &Tls| {
+        let mut client = Line::on(&server, 0);
+        assert_eq!(client.say("s STARTTLS"), "s OK completed");
+        client.start_tls(tls).say(&format!("t AUTHENTICATE EXTERNAL {}", mail::base64("anybody")))
+    };
+    assert_eq!(login(&Tls::default()), "t NO no certificate");
+    assert_eq!(login(&Tls::showing(Some(&authority.issue("somebody")))), "t OK logged in");
+    backend.expect(&["t LOGIN {8}", "somebody {1}", "x"]);
+}
+
 /// What an SMTP client has said before is forgotten.
 #[test]
 fn nothing_is_known_after_starttls() {
