@@ -112,6 +112,46 @@ fn logs_of_servers() {
     assert_eq!(server.read("few.log"), "");
 }
 
+/// A log that was moved away is begun anew on USR1, also that of one server.
+#[test]
+fn logs_are_opened_again() {
+    let auth = mail::auth_none(false);
+    let server = mail::setup(
+        &auth,
+        "server { listen 127.0.0.1:%%PORT_0%%; protocol pop3; error_log %%DIR%%/own.log info; }",
+    )
+    .start();
+    assert_eq!(Line::on(&server, 0).say("USER me"), "+OK");
+    let own = server.dir().join("own.log");
+    std::fs::rename(&own, server.dir().join("old.log")).unwrap();
+    server.signal(weir_tests::Signal::Usr1);
+    weir_tests::expect_soon("the log is there again", || own.exists());
+    weir_tests::expect_soon("a line in it", || {
+        Line::on(&server, 0).say("QUIT");
+        server.read("own.log").contains("connected to 127.0.0.1")
+    });
+    assert!(server.read("old.log").contains("connected to 127.0.0.1"));
+}
+
+/// Sessions are among the connections that are counted.
+#[test]
+fn sessions_are_counted() {
+    let auth = mail::auth_none(false);
+    let conf = format!(
+        "events {{}} mail {{ auth_http {}; server {{ listen 127.0.0.1:%%PORT_1%%; protocol pop3; }} }}
+         http {{ server {{ listen 127.0.0.1:%%PORT_0%%; location / {{ stub_status; }} }} }}",
+        auth.address()
+    );
+    let server = Setup::new(&conf).start();
+    let clients: Vec<Line> = (0..3).map(|_| Line::on(&server, 1)).collect();
+    let said = server.get("/").text();
+    assert!(said.starts_with("Active connections: 4 \n"), "{said}");
+    assert!(said.contains("accepts handled requests\n 4 4 1 \n"), "{said}");
+    drop(clients);
+    let alone = || server.get("/").text().starts_with("Active connections: 1 \n");
+    weir_tests::expect_soon("they are gone", alone);
+}
+
 /// What is secret is in no log, however much is told.
 #[test]
 fn no_password() {

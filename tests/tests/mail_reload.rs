@@ -67,6 +67,61 @@ fn certificates_are_read_again() {
     assert_eq!(client.say("a NOOP"), "a OK completed");
 }
 
+/// Addresses come and go with the configuration, and go over to another protocol.
+#[test]
+fn addresses_come_and_go() {
+    let auth = mail::auth_none(false);
+    let server = |n: usize| {
+        format!("server {{ listen 127.0.0.1:%%PORT_{n}%%; protocol smtp; server_name of{n}; }}")
+    };
+    let conf =
+        |servers: &str| format!("events {{}} mail {{ auth_http {}; {servers} }}", auth.address());
+    let mut running = Setup::new(&conf(&(server(0) + &server(1)))).start();
+    let gone = running.port(1);
+    let (stays, comes) = (running.on(0), weir_tests::free_port());
+    let third = server(2).replace("%%PORT_2%%", &comes.to_string());
+    running.reload(&conf(&(server(0) + &third)), || weir_tests::listens_on(comes));
+    expect_soon("an address that is gone", || !weir_tests::listens_on(gone));
+    assert_eq!(Line::from(stays.connect()).line(), "220 of0 ESMTP ready");
+    let new = weir_tests::Peer::Tcp(comes);
+    assert_eq!(Line::from(new.connect()).line(), "220 of2 ESMTP ready");
+    let http = "events {} http { server { listen 127.0.0.1:%%PORT_0%%; return 200 web; } }";
+    running.reload(http, || !weir_tests::listens_on(comes));
+    expect_soon("another protocol on the same address", || {
+        let mut client = stays.connect();
+        client.send(b"GET / HTTP/1.0\r\n\r\n");
+        client.read_to_end().ends_with(b"web")
+    });
+}
+
+/// A new program takes over the addresses; sessions stay with the old one.
+#[test]
+fn sessions_outlive_an_upgrade() {
+    let backend = Backend::imap();
+    let auth = mail::auth_to(backend.port());
+    let conf = format!("daemon on; pid %%DIR%%/the.pid; {}", conf(&auth, "old.test"));
+    let mut server = Setup::new(&conf).start();
+    let mut client = Line::on(&server, 1);
+    assert_eq!(client.say("a LOGIN me secret"), "a OK logged in");
+    let old = server.pid().to_string();
+    server.signal(Signal::Usr2);
+    let new_pid = || server.read("the.pid").trim().to_owned();
+    expect_soon("the new one's pid", || !new_pid().is_empty() && new_pid() != old);
+    let new: u32 = new_pid().parse().unwrap();
+    server.signal(Signal::Quit);
+    expect_soon("a new session is the new one's", || {
+        greeting(&server) == "220 old.test ESMTP ready"
+    });
+    assert_eq!(client.say("b SELECT inbox"), "b OK SELECT inbox");
+    assert!(server.is_running());
+    client.send("c LOGOUT\r\n");
+    assert!(client.is_closed());
+    assert_eq!(server.wait_exit(), Some(0));
+    assert_eq!(greeting(&server), "220 old.test ESMTP ready");
+    weir_tests::signal(new, Signal::Term);
+    expect_soon("the new one is gone", || !server.dir().join("the.pid").exists());
+}
+
 #[test]
 fn a_wrong_configuration_changes_nothing() {
     let auth = mail::auth_none(false);

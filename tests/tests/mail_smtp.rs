@@ -1,7 +1,9 @@
 //! SMTP before the login: the commands of a client, each way to log in, and none.
 
+use std::net::Ipv6Addr;
+
 use weir_tests::mail::{self, asked, base64, from_base64, plain, Backend, Line};
-use weir_tests::{Dns, Origin, Record, Server};
+use weir_tests::{Dns, Origin, Peer, Record, Server};
 
 const INVALID: &str = "500 5.5.1 Invalid command";
 const OK: &str = "250 2.0.0 OK";
@@ -279,4 +281,25 @@ fn the_name_of_a_client() {
     }
     let last = backend.lines().into_iter().rfind(|l| l.starts_with("XCLIENT")).unwrap();
     assert_eq!(last, "XCLIENT ADDR=127.0.0.1 LOGIN=me NAME=[UNAVAILABLE]");
+}
+
+/// An address of six has its name too.
+#[test]
+fn the_name_of_a_client_of_six() {
+    let backend = Backend::smtp();
+    let auth = mail::auth_to(backend.port());
+    let dns = Dns::start();
+    let reverse = format!("1.{}ip6.arpa", "0.".repeat(31));
+    dns.set(&reverse, &[Record::Ptr(60, "six.test")]);
+    dns.set("six.test", &[Record::Aaaa(60, Ipv6Addr::LOCALHOST), Record::A(60, [127, 0, 0, 1])]);
+    let conf = "resolver %%DNS%%; server { listen [::1]:%%PORT_0%%; protocol smtp; }";
+    let server = mail::setup(&auth, conf).set("DNS", dns.address()).start();
+    let mut client = Line::greeted(&Peer::Tcp6(server.port(0)));
+    assert_eq!(client.say(&format!("AUTH PLAIN {}", plain("me", "secret"))), "235 2.0.0 OK");
+    let request = auth.only_request();
+    assert_eq!(
+        (&asked(&request, "Client-Host")[..], &asked(&request, "Client-IP")[..]),
+        ("six.test", "::1")
+    );
+    backend.expect(&["EHLO mail.test", "XCLIENT ADDR=IPV6:::1 LOGIN=me NAME=six.test"]);
 }
