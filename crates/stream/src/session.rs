@@ -41,7 +41,7 @@ pub struct Session {
     /// `$bytes_sent`.
     pub sent: u64,
     /// The socket that it is handed to, and the address asked for there.
-    pub(crate) pass_to: Option<(usize, ListenAddr)>,
+    pub(crate) pass_to: Option<Box<(usize, ListenAddr)>>,
     /// How often it has been handed on.
     pub(crate) passes: u32,
     /// The servers that were asked.
@@ -91,6 +91,13 @@ impl Session {
     /// Another server of the address, by its number.
     pub(crate) fn set_server(&mut self, id: usize) {
         self.server = Arc::clone(&self.gen.shared.servers[id]);
+    }
+
+    /// Gives back room for more than there is: nothing will be asked of it for long.
+    pub(crate) fn shrink(&mut self) {
+        self.buf.shrink_to_fit();
+        self.upstream.shrink_to_fit();
+        self.values.shrink();
     }
 
     /// The server has sent its first byte, if that is not known yet.

@@ -9,12 +9,9 @@ use weir_core::unknown::regex_match;
 use weir_core::Session as _;
 use weir_tls::server::VerifyClient;
 
-/// Does the handshake where the address has TLS; a status ends the session.
+/// Does the handshake, as the address has TLS; a status ends the session.
 pub(crate) async fn handshake(s: &mut Session) -> Result<(), u16> {
     let conn = Rc::clone(s.conn());
-    if !conn.addr(&s.gen().core).ssl {
-        return Ok(());
-    }
     s.doing = "SSL handshaking";
     let read = std::mem::take(&mut s.buf);
     let Some(rest) = tls::accept(&conn, read).await else { return Err(ERROR) };

@@ -77,8 +77,8 @@ enum End {
 struct Relay<'a> {
     s: &'a mut Session,
     datagrams: Rc<Datagrams>,
-    link: Stream,
-    how: How,
+    link: &'a Stream,
+    how: &'a How,
     requests: u64,
     responses: u64,
     /// What the other side has not taken yet, by who has sent it.
@@ -98,7 +98,12 @@ struct Relay<'a> {
 
 /// Lets them talk; `first` goes to the server before anything else. Answers the session's status, and
 /// whether the server has failed.
-pub(super) async fn run(s: &mut Session, link: Stream, how: How, first: Vec<u8>) -> (u16, bool) {
+pub(super) async fn run(
+    s: &mut Session,
+    link: &Stream,
+    how: &How,
+    first: &mut Vec<u8>,
+) -> (u16, bool) {
     // Only sessions that have them come here.
     let Some(datagrams) = s.conn().datagrams.get().cloned() else { return (ERROR, false) };
     let mut relay = Relay {
@@ -108,7 +113,7 @@ pub(super) async fn run(s: &mut Session, link: Stream, how: How, first: Vec<u8>)
         how,
         requests: 1,
         responses: 0,
-        rest: [Some(first), None],
+        rest: [Some(std::mem::take(first)), None],
         paced_until_ms: [0; 2],
         blocked_until_ms: 0,
         from_server: 0,
