@@ -68,6 +68,11 @@ impl Values {
         self.is_computed = false;
     }
 
+    /// No value is kept, and no capture.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty() && self.captures.captures.is_empty()
+    }
+
     /// Gives back room for more than there is.
     pub fn shrink(&mut self) {
         self.slots.shrink_to_fit();
