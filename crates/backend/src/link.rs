@@ -59,6 +59,11 @@ impl Link {
         base
     }
 
+    /// Answers are read as they come.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.h2.is_none() && self.decoder.is_none()
+    }
+
     /// Speaks HTTP/2 from its first byte on.
     pub(crate) fn start_h2(&mut self) {
         // Windows and answers must not wait for the acknowledgement of what was sent before.

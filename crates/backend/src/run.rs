@@ -492,7 +492,7 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
         return Flow::Status(500);
     }
     if r.out.status == 101 {
-        if r.header(HeaderId::Upgrade).is_none() || r.is_part() {
+        if r.header(HeaderId::Upgrade).is_none() || r.is_part() || !answer.link.is_bare() {
             r.log(LogLevel::Error, "upstream switched protocols unasked");
             r.out.clear();
             return Flow::Status(502);
@@ -527,13 +527,14 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
 }
 
 /// The server speaks another protocol from now on.
-async fn switch(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow {
-    if tunnel::run(r, run.conf, &mut answer.link).await.is_err() {
-        return Flow::Close;
+async fn switch(r: &mut Request, run: &mut Run<'_>, answer: Answer) -> Flow {
+    let Answer { link, lease, .. } = answer;
+    let (group, client) = (Rc::clone(&run.group), std::mem::take(&mut run.client));
+    let from = tunnel::From { link, lease, group, client, asked_ms: run.asked_ms };
+    match tunnel::begin(r, run.conf, from).await {
+        Ok(()) => Flow::Ok,
+        Err(_) => Flow::Close,
     }
-    let reader = BodyReader::new(&r.exchange.head, false);
-    done(r, run, answer, &reader);
-    Flow::Ok
 }
 
 /// Sends the rest of an answer whose server has said all.
@@ -579,8 +580,7 @@ fn done(r: &mut Request, run: &mut Run, answer: Answer, reader: &BodyReader) {
         && answer.link.may_go_on()
         && reader.done
         && !reader.excess
-        && !r.exchange.head.connection_close
-        && r.exchange.head.status != 101;
+        && !r.exchange.head.connection_close;
     let Answer { link, mut lease, .. } = answer;
     if let Some(state) = r.upstream.last() {
         lease.took(state.header_ms, state.response_ms);

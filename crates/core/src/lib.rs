@@ -22,6 +22,7 @@ pub mod paths;
 pub mod proxy_header;
 mod queue;
 pub mod registry;
+pub mod relay;
 pub mod resolver;
 pub mod session;
 pub mod socket_errors;

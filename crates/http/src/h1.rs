@@ -17,7 +17,7 @@ use crate::phases;
 use crate::request::Request;
 use crate::request_log::log_request;
 use crate::special;
-use crate::{pool, server};
+use crate::{pool, server, tunnel};
 use std::rc::Rc;
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
@@ -45,6 +45,8 @@ enum After {
     Close,
     /// These bytes begin an HTTP/2 connection.
     Http2(Vec<u8>),
+    /// The connection is a tunnel, and the request is over with it.
+    Tunnel(Box<Request>),
 }
 
 /// Over TLS nginx takes a connection that is reset for one that is closed.
@@ -96,7 +98,11 @@ async fn request(conn: &Rc<Connection>, mut r: Box<Request>) -> After {
     let after = match read {
         Ok(()) => {
             Counters::add(&worker.counters.writing, 1);
-            let after = answer(conn, &mut r).await;
+            let finished = phases::run(&mut r).await;
+            if r.upgraded && tunnel::has_begun(&mut r) {
+                return After::Tunnel(r);
+            }
+            let after = end(conn, &mut r, finished).await;
             Counters::add(&worker.counters.writing, -1);
             after
         }
@@ -212,9 +218,12 @@ fn why_ended(read: &Result<usize, ConnError>) -> String {
     }
 }
 
-async fn answer(conn: &Rc<Connection>, r: &mut Box<Request>) -> After {
-    let finished = phases::run(r).await;
-    end(conn, r, finished).await
+/// A request whose tunnel is over.
+async fn after_tunnel(conn: Rc<Connection>, mut r: Box<Request>) {
+    // Nothing follows it on this connection.
+    let _ = end(&conn, &mut r, true).await;
+    Counters::add(&conn.worker.counters.writing, -1);
+    pool::give(r);
 }
 
 /// Sends what is queued, decides what becomes of the connection, and logs: a request lasts as long as

@@ -1,12 +1,22 @@
 //! The response header under construction. Names and values are copied into one arena that is
 //! reused from request to request, so adding a field allocates nothing.
 
+use crate::packing::Pack;
+
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Span {
     start: u32,
     len: u32,
 }
 
+impl Span {
+    fn visit<P: Pack + ?Sized>(pack: &mut P, span: &mut Span) {
+        pack.small(&mut span.start);
+        pack.small(&mut span.len);
+    }
+}
+
+#[derive(Default)]
 struct Field {
     name: Span,
     value: Span,
@@ -77,6 +87,47 @@ impl HeadersOut {
         *has_date = false;
         *has_server = false;
         trailers.clear();
+    }
+
+    /// All but the trailer fields.
+    pub(crate) fn visit(&mut self, pack: &mut impl Pack) {
+        let HeadersOut {
+            status,
+            status_line,
+            content_length,
+            last_modified,
+            has_last_modified,
+            content_type,
+            charset,
+            said_type,
+            override_charset,
+            fields,
+            location,
+            arena,
+            allow_ranges,
+            has_date,
+            has_server,
+            trailers: _,
+        } = self;
+        pack.small(status);
+        [status_line, content_type, charset, said_type, override_charset]
+            .into_iter()
+            .for_each(|text| pack.option(text, Span::visit));
+        pack.option(content_length, Pack::num);
+        pack.option(last_modified, |pack, secs| {
+            let mut bits = *secs as u64;
+            pack.num(&mut bits);
+            *secs = bits as i64;
+        });
+        pack.list(fields, |pack, field| {
+            pack.option(field, |pack, field| {
+                Span::visit(pack, &mut field.name);
+                Span::visit(pack, &mut field.value);
+            });
+        });
+        pack.option(location, Pack::size);
+        pack.bytes(arena);
+        pack.flags([has_last_modified, allow_ranges, has_date, has_server]);
     }
 
     /// How much memory a cleared header keeps.

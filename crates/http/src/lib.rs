@@ -32,6 +32,7 @@ pub mod module;
 pub mod names;
 mod one_line;
 pub mod output;
+mod packing;
 pub mod phases;
 mod plan;
 pub mod pool;
@@ -45,6 +46,7 @@ pub mod special;
 pub mod subrequest;
 pub mod symlinks;
 pub mod timing;
+pub mod tunnel;
 pub mod vars;
 
 pub use buf::{Buf, Chain, Data};

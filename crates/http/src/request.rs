@@ -1,5 +1,7 @@
 //! One request, whatever protocol it came by.
 
+pub(crate) mod packed;
+
 use crate::body::RequestBody;
 use crate::client::Client;
 use crate::flow::Held;
@@ -154,12 +156,14 @@ impl Request {
         self.valid_location = true;
     }
 
-    /// Gives back room for more text than there is: nothing will be asked of it for long.
-    pub fn shrink(&mut self) {
+    /// Gives back room for more than there is: nothing will be asked of it for long.
+    fn shrink(&mut self) {
         let own = [&mut self.buf, &mut self.uri, &mut self.args, &mut self.host];
         own.into_iter().for_each(Vec::shrink_to_fit);
         self.exchange.request.shrink_to_fit();
         self.exchange.reply.shrink_to_fit();
+        self.values.shrink();
+        self.upstream.shrink_to_fit();
     }
 
     /// Forgets the request and keeps the memory. Every field is named, so that none is forgotten;
@@ -471,6 +475,12 @@ impl Request {
             Some(old) => *old = value,
             None => self.kept.push(Box::new(value)),
         }
+    }
+
+    /// Takes such state away.
+    pub(crate) fn take_kept<T: Any>(&mut self) -> Option<Box<T>> {
+        let at = self.kept.iter().position(|c| c.is::<T>())?;
+        self.kept.swap_remove(at).downcast().ok()
     }
 
     /// An internal redirect starts the modules afresh.

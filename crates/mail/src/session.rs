@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::generation::Virtual;
 use weir_core::registry::VarRegistry;
+use weir_core::relay::Relayed;
 use weir_core::whole::{Own, Whole};
 use weir_core::{Connection, Session as _};
 use weir_module::{Cf, Context};
-use weir_upstream::relay::Relayed;
 
 pub struct Session {
     own: Own,

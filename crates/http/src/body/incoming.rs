@@ -1,5 +1,6 @@
 //! The body of a request as it comes: where it ends, what of it is here, and where it is kept.
 
+use crate::packing::Pack;
 use std::rc::Rc;
 use weir_core::temp::TempFile;
 use weir_wire::http1::chunked::{ChunkError, Decoder, Event};
@@ -130,6 +131,30 @@ impl RequestBody {
         if pending.capacity() > KEEP_MEMORY_MAX_BYTES {
             *pending = Vec::new();
         }
+    }
+
+    /// Of a request without a body, behind whose head nothing has come.
+    pub(crate) fn visit(&mut self, pack: &mut impl Pack) {
+        let RequestBody {
+            framing: _,
+            decoder: _,
+            pending: _,
+            at: _,
+            file: _,
+            remaining,
+            length,
+            memory,
+            done,
+            started,
+            complete,
+            expect_continue,
+            too_large_ok,
+            whole,
+            ended,
+        } = self;
+        [remaining, length].into_iter().for_each(|n| pack.num(n));
+        pack.bytes(memory);
+        pack.flags([done, started, complete, expect_continue, too_large_ok, whole, ended]);
     }
 
     pub(crate) fn begin(&mut self, framing: BodyFraming) {

@@ -3,19 +3,23 @@
 
 use super::runner::Runner;
 use super::HEAD_ROOM_BYTES;
-use super::{as_ended, log_idle_end, After};
+use super::{after_tunnel, as_ended, log_idle_end, After};
 use crate::request::Request;
+use crate::tunnel::Tunnel;
 use crate::{pool, server};
 use std::rc::Rc;
 use std::task::{ready, Context, Poll};
 use weir_core::counters::Counters;
-use weir_core::{ConnError, Connection};
+use weir_core::{ConnError, Connection, LocalFuture};
 use weir_runtime::clock;
 
 /// What is done for the client now.
 pub(crate) enum Serving {
     Waiting(Wait),
     Busy(Runner),
+    Tunnel(Box<Tunnel>),
+    /// A tunnel is over, and its request is being logged.
+    Ending(LocalFuture<'static, ()>),
     /// Nothing: it is to be decided.
     Between,
 }
@@ -77,6 +81,18 @@ impl Serving {
                     None => After::Close,
                 },
                 Serving::Busy(runner) => ready!(runner.poll(cx)),
+                Serving::Tunnel(tunnel) => {
+                    let how = ready!(tunnel.poll(conn, cx));
+                    if let Serving::Tunnel(tunnel) = std::mem::replace(self, Serving::Between) {
+                        let r = tunnel.end(conn, &how);
+                        *self = Serving::Ending(Box::pin(after_tunnel(Rc::clone(conn), r)));
+                    }
+                    continue;
+                }
+                Serving::Ending(f) => {
+                    ready!(f.as_mut().poll(cx));
+                    After::Close
+                }
                 Serving::Between => After::Close,
             };
             if let Serving::Busy(runner) = std::mem::replace(self, Serving::Between) {
@@ -86,6 +102,9 @@ impl Serving {
                 After::Keep(rest) => *self = Serving::next(conn, rest),
                 After::Close => return Poll::Ready(None),
                 After::Http2(read) => return Poll::Ready(Some(read)),
+                After::Tunnel(r) => {
+                    *self = Tunnel::new(r).map_or(Serving::Between, Serving::Tunnel)
+                }
             }
         }
     }

@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
 use weir_core::proxy_header::Sent;
+use weir_core::relay::{End, How, Talk, Waits, SERVER};
 use weir_core::{os_text, socket_errors, ClientAddr, Session as _};
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
 use weir_runtime::clock;
-use weir_upstream::relay::{self, End, How};
 use weir_upstream::{connect_failure, Link, LinkError, PeerAddr, SocketOptions};
 use weir_wire::mail::backend::{Client, Conversation, Failure, Options, Step};
 use weir_wire::mail::sasl::Credentials;
@@ -236,9 +236,11 @@ pub(crate) async fn relay(s: &mut Session, joined: Joined) {
     let server = Arc::clone(s.server());
     let conf = server.base.conf::<ProxySrv>();
     let (size, timeout_ms) = (*conf.buffer as usize, *conf.timeout);
-    let how = How { size, timeout_ms, half_close: false, rates: [0, 0] };
-    let passed = relay::run(s, joined.link, how, joined.first, 0).await;
-    match passed.end {
+    let how = How { size, waits: Waits::all(timeout_ms), half_close: false, rates: [0, 0] };
+    let Joined { link, first } = joined;
+    let received = [0, first[SERVER].len() as u64];
+    let mut talk = Talk::new(link.stream, how, first, received);
+    match poll_fn(|cx| talk.poll(s, cx)).await {
         End::Timeout => s.log(LogLevel::Info, "client timed out (110: Connection timed out)"),
         End::Done(_) => {
             s.doing = "";
