@@ -69,7 +69,7 @@ impl Request {
         part.method = Method::Get;
         part.internal = true;
         part.redirects_left = REDIRECTS_MAX;
-        part.limits_applied = self.limits_applied;
+        part.marks = self.marks.for_parts();
         part.filter_needs_memory = self.filter_needs_memory;
         part.body = self.body.shared();
     }

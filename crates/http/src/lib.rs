@@ -27,6 +27,7 @@ pub mod lent;
 mod linger;
 mod listed;
 pub mod location;
+pub mod marks;
 pub mod matching;
 pub mod module;
 pub mod names;

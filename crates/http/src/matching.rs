@@ -52,8 +52,8 @@ fn keep_back(r: &mut Request) -> FilterResult {
     begin_again(r);
     // What the filters have begun for the answer that is kept back.
     r.clear_ctx();
-    (r.allow_ranges, r.gzip_vary, r.expect_trailers) = (false, false, false);
-    (r.forms, r.whole_body) = (None, None);
+    (r.allow_ranges, r.gzip_vary) = (false, false);
+    r.whole = None;
     Err(FilterError::Status(500))
 }
 

@@ -7,11 +7,14 @@ use crate::client::Client;
 use crate::flow::Held;
 use crate::generation::{Http, Location, Server};
 use crate::headers_out::HeadersOut;
+use crate::marks::{Mark, Marks};
 use crate::subrequest::desk::Parts;
 use crate::timing::Exchange;
 use std::any::Any;
 use std::rc::Rc;
+use std::sync::Arc;
 use weir_core::counters::Counters;
+use weir_core::forms::Forms;
 use weir_core::timing::UpstreamState;
 use weir_core::values::Values;
 use weir_core::ClientAddr;
@@ -31,6 +34,12 @@ struct Place {
     location: Rc<Location>,
 }
 
+/// An entity that is in memory as a whole, and its compressed forms, which are kept with it.
+pub struct Whole {
+    pub text: bytes::Bytes,
+    pub forms: Arc<Forms>,
+}
+
 /// A request and its response under construction. Taken from the worker's pool, so that its
 /// buffers are allocated once and used by many requests.
 #[derive(Default)]
@@ -44,7 +53,7 @@ pub struct Request {
     pub uri: Vec<u8>,
     pub args: Vec<u8>,
     /// Lower-case host without port, from the request line or the Host field.
-    pub host: Vec<u8>,
+    pub(crate) host: Vec<u8>,
     pub out: HeadersOut,
     pub body: RequestBody,
     ctx: Vec<Box<dyn Any>>,
@@ -54,14 +63,12 @@ pub struct Request {
     pub values: Values,
     /// Set by the rewrite module's code and `try_files`; a changed URI finds its location again.
     pub uri_changed: bool,
-    /// Trailer fields follow the body, so it is chunked whatever its length.
-    pub expect_trailers: bool,
     /// `Location` was set by this server, not by an upstream.
     pub own_location: bool,
     /// In a regex location with an alias: `try_files` has chosen what follows the alias.
     pub add_uri_to_alias: bool,
     /// How many more internal redirects are allowed.
-    pub redirects_left: u8,
+    pub(crate) redirects_left: u8,
     /// The URI is the one the client sent, so `$request_uri`'s path may be passed on unchanged.
     pub valid_unparsed_uri: bool,
     /// The URI still begins with its location's name: false after `rewrite … break`.
@@ -70,7 +77,7 @@ pub struct Request {
     pub pipelined: bool,
     pub internal: bool,
     pub keepalive: bool,
-    pub chunked: bool,
+    pub(crate) chunked: bool,
     /// The connection becomes a tunnel after the header (101).
     pub upgraded: bool,
     pub header_only: bool,
@@ -78,41 +85,35 @@ pub struct Request {
     /// The whole response has been sent: `$request_completion`.
     pub complete: bool,
     /// A status that replaces the handler's own: set by `error_page`.
-    pub err_status: u16,
+    pub(crate) err_status: u16,
     /// An error page is being produced.
-    pub error_page: bool,
+    pub(crate) error_page: bool,
     /// The client may still be sending: read on for a while after the answer.
-    pub lingering: bool,
-    pub discard_body: bool,
+    pub(crate) lingering: bool,
+    pub(crate) discard_body: bool,
     /// `return 444`, or the peer has gone.
-    pub aborted: bool,
+    pub(crate) aborted: bool,
     pub allow_ranges: bool,
     /// Conditions and ranges were judged elsewhere (an upstream that answered them itself).
     pub ignore_conditions: bool,
     pub single_range: bool,
-    /// Which byte of the whole entity the body begins with (slices).
-    pub body_offset: u64,
     pub filter_needs_memory: bool,
     /// Vary: Accept-Encoding is to be sent; this request may be answered compressed.
     pub gzip_vary: bool,
-    /// The body is one whole entity in memory, unchanged so far; its compressed forms are kept
-    /// here. A filter that changes the body takes this away.
-    pub forms: Option<std::sync::Arc<weir_core::forms::Forms>>,
-    /// The entity's text, while `forms` is there.
-    pub whole_body: Option<bytes::Bytes>,
-    pub gzip_tested: bool,
-    pub gzip_ok: bool,
-    pub request_id: [u8; 16],
+    /// The body is one whole entity in memory, unchanged so far. A filter that changes the body takes
+    /// this away.
+    pub whole: Option<Whole>,
+    pub(crate) request_id: [u8; 16],
     /// Monotonic ms.
-    pub start_ms: u64,
+    pub(crate) start_ms: u64,
     /// Bytes of the response that were queued so far, and of those the header's; how many have left
     /// tells [`Request::bytes_sent`].
     pub sent: u64,
-    pub header_size: u64,
+    pub(crate) header_size: u64,
     /// Bytes of this request as received.
     pub received: u64,
     pub limit_rate: Option<u64>,
-    pub limit_rate_after: Option<u64>,
+    pub(crate) limit_rate_after: Option<u64>,
     /// Until when nothing is sent, by `limit_rate`.
     pub(crate) paced_until_ms: u64,
     /// Which backends were asked, for the `$upstream_*` variables.
@@ -122,11 +123,11 @@ pub struct Request {
     /// What was said with the last of them.
     pub exchange: Exchange,
     /// The number of this request on its connection.
-    pub number: u32,
+    pub(crate) number: u32,
     /// It has been answered, and does what is to be done then: `post_action`.
-    pub post_action: bool,
-    /// Modules whose limits have been applied, by a bit each: once for a request and its parts.
-    pub limits_applied: u8,
+    pub(crate) post_action: bool,
+    /// What modules have noted.
+    pub(crate) marks: Marks,
     /// Filters that keep input until there is room for what they make of it.
     pub(crate) held: Vec<Held>,
     /// The client did not take what was to make room for them.
@@ -183,7 +184,6 @@ impl Request {
             kept,
             values,
             uri_changed,
-            expect_trailers,
             own_location,
             add_uri_to_alias,
             redirects_left,
@@ -205,13 +205,9 @@ impl Request {
             allow_ranges,
             ignore_conditions,
             single_range,
-            body_offset,
             filter_needs_memory,
             gzip_vary,
-            forms,
-            whole_body,
-            gzip_tested,
-            gzip_ok,
+            whole,
             request_id,
             start_ms,
             sent,
@@ -225,7 +221,7 @@ impl Request {
             exchange,
             number,
             post_action,
-            limits_applied,
+            marks,
             held,
             unsent,
             parts,
@@ -243,7 +239,6 @@ impl Request {
         kept.clear();
         values.clear();
         *uri_changed = false;
-        *expect_trailers = false;
         *own_location = false;
         *add_uri_to_alias = false;
         *redirects_left = 0;
@@ -265,13 +260,9 @@ impl Request {
         *allow_ranges = false;
         *ignore_conditions = false;
         *single_range = false;
-        *body_offset = 0;
         *filter_needs_memory = false;
         *gzip_vary = false;
-        *forms = None;
-        *whole_body = None;
-        *gzip_tested = false;
-        *gzip_ok = false;
+        *whole = None;
         *request_id = [0; 16];
         *start_ms = 0;
         *sent = 0;
@@ -285,7 +276,7 @@ impl Request {
         exchange.clear();
         *number = 0;
         *post_action = false;
-        *limits_applied = 0;
+        *marks = Marks::default();
         held.clear();
         *unsent = false;
         *parts = None;
@@ -463,6 +454,16 @@ impl Request {
     pub fn take_ctx<T: Any>(&mut self) -> Option<Box<T>> {
         let at = self.ctx.iter().position(|c| c.is::<T>())?;
         self.ctx.swap_remove(at).downcast().ok()
+    }
+
+    /// Whether a module has noted this, and kept it through internal redirects.
+    #[inline]
+    pub fn has_mark(&self, mark: &Mark) -> bool {
+        self.marks.has(mark)
+    }
+
+    pub fn mark(&mut self, mark: &Mark) {
+        self.marks.add(mark);
     }
 
     /// State that outlives internal redirects, such as what a limit holds for this request.

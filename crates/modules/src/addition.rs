@@ -105,8 +105,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         return next.header(r);
     }
     r.set_ctx(Added { begun: false });
-    r.forms = None;
-    r.whole_body = None;
+    r.whole = None;
     r.out.clear_content_length();
     r.out.remove(b"Accept-Ranges");
     r.allow_ranges = false;

@@ -366,8 +366,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
 
 fn begin(r: &mut Request, name: &[u8], way: &Arc<Recode>) {
     set_charset(r, name);
-    r.forms = None;
-    r.whole_body = None;
+    r.whole = None;
     r.filter_needs_memory = true;
     if way.changes_length() {
         r.out.clear_content_length();

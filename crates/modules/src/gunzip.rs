@@ -97,8 +97,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         return next.header(r);
     }
     r.set_ctx(State::new());
-    r.forms = None;
-    r.whole_body = None;
+    r.whole = None;
     r.filter_needs_memory = true;
     r.allow_ranges = false;
     r.out.remove(b"Content-Encoding");

@@ -17,6 +17,7 @@ use weir_http::buf::Data;
 use weir_http::module::{
     Filter, FilterError, FilterResult, HttpModule, Next, Reach, VarArg, Variable,
 };
+use weir_http::request::Whole;
 use weir_http::{Buf, Chain, Request};
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
@@ -216,7 +217,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         return next.header(r);
     }
     let level = *conf.level;
-    let forms = r.forms.take();
+    let whole = r.whole.take();
     r.out.add(b"Content-Encoding", b"gzip");
     r.out.clear_content_length();
     r.out.remove(b"Accept-Ranges");
@@ -233,7 +234,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         held: Vec::new(),
         form: None,
     };
-    if let Some((forms, text)) = forms.and_then(|f| r.whole_body.take().map(|t| (f, t))) {
+    if let Some(Whole { text, forms }) = whole {
         let spare = r.conn().worker.local::<Spare>();
         state.form = forms.get(level, || compress_whole(&spare, level, &text));
         state.bytes_in = text.len() as u64;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
 use weir_core::Session;
+use weir_http::marks::Mark;
 use weir_http::module::HttpModule;
 use weir_http::vars::named_regex;
 use weir_http::Request;
@@ -119,11 +120,15 @@ fn set_disable(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 /// Decided once per request.
 pub fn gzip_ok(r: &mut Request) -> bool {
-    if !r.gzip_tested {
-        r.gzip_tested = true;
-        r.gzip_ok = decide(r);
+    static TESTED: Mark = Mark::new();
+    static OK: Mark = Mark::new();
+    if !r.has_mark(&TESTED) {
+        r.mark(&TESTED);
+        if decide(r) {
+            r.mark(&OK);
+        }
     }
-    r.gzip_ok
+    r.has_mark(&OK)
 }
 
 fn decide(r: &mut Request) -> bool {

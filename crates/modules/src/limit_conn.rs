@@ -20,6 +20,7 @@ use weir_core::registry::template;
 use weir_core::variables::{VarArg, Variable};
 use weir_core::zones;
 use weir_http::build::Build;
+use weir_http::marks::Mark;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::Request;
 use weir_module::{
@@ -186,18 +187,18 @@ trait Limited: Session {
     fn set_counted(&mut self) {}
 }
 
-/// In `Request::limits_applied`.
-const APPLIED_BIT: u8 = 2;
+/// It holds for a request and its parts, and has been applied.
+static APPLIED: Mark = Mark::for_parts();
 
 impl Limited for Request {
     const KIND: &'static str = "limit_conn";
 
     fn is_counted(&mut self) -> bool {
-        self.kept::<Kept>().is_some() || self.limits_applied & APPLIED_BIT != 0
+        self.kept::<Kept>().is_some() || self.has_mark(&APPLIED)
     }
 
     fn set_counted(&mut self) {
-        self.limits_applied |= APPLIED_BIT;
+        self.mark(&APPLIED);
     }
 }
 

@@ -19,6 +19,7 @@ use weir_core::logger::LogLevel;
 use weir_core::zones;
 use weir_core::LocalFuture;
 use weir_http::build::Build;
+use weir_http::marks::Mark;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
 use weir_http::vars::template;
 use weir_http::Request;
@@ -283,11 +284,11 @@ enum Decision {
     },
 }
 
-/// In `Request::limits_applied`.
-const APPLIED_BIT: u8 = 1;
+/// It holds for a request and its parts, and has been applied.
+static APPLIED: Mark = Mark::for_parts();
 
 fn handler(r: &mut Request) -> Flow {
-    if r.kept::<Kept>().is_some() || r.limits_applied & APPLIED_BIT != 0 {
+    if r.kept::<Kept>().is_some() || r.has_mark(&APPLIED) {
         return Flow::Declined;
     }
     let loc = Rc::clone(r.loc());
@@ -295,7 +296,7 @@ fn handler(r: &mut Request) -> Flow {
     let limits = conf.limits.as_deref().unwrap_or_default();
     let dry = *conf.refusal.dry_run;
     let keep = |r: &mut Request, status, delay_ms| {
-        r.limits_applied |= APPLIED_BIT;
+        r.mark(&APPLIED);
         r.keep_state(Kept { status, delay_ms });
     };
     match decide(r, limits) {

@@ -42,7 +42,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         r.out.remove(b"Accept-Ranges");
         r.out.remove(b"Content-Encoding");
         r.allow_ranges = false;
-        r.forms = None;
+        r.whole = None;
     }
     next.header(r)
 }

@@ -85,7 +85,7 @@ fn unsatisfiable(r: &mut Request, size: u64) -> FilterResult {
 fn partial(r: &mut Request, next: Next, list: Vec<(u64, u64)>, size: u64) -> FilterResult {
     r.out.status = 206;
     r.out.clear_status_line();
-    r.forms = None;
+    r.whole = None;
     let mut ranges = Ranges { parts: Vec::new(), closing: Vec::new(), list, at: 0 };
     if let [(start, end)] = ranges.list[..] {
         let text = format!("bytes {start}-{}/{size}", end - 1);
@@ -138,7 +138,7 @@ pub fn wanted(r: &mut Request, whole: Buf) -> Chain {
     if slice::drops_first(r) {
         return Chain::one(cut(whole, 0, 0));
     }
-    let offset = r.body_offset;
+    let offset = slice::offset(r);
     let Some(ranges) = r.ctx::<Ranges>() else { return Chain::one(whole) };
     let at = offset + ranges.at;
     if let [(start, end)] = ranges.list[..] {
@@ -163,7 +163,7 @@ fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     }
     let last = chain.has_last();
     let flush = chain.iter().any(|b| b.flush);
-    let offset = r.body_offset;
+    let offset = slice::offset(r);
     let skipped = if r.single_range { slice::take_skipped(r) } else { 0 };
     let Some(ranges) = r.ctx::<Ranges>() else { return next.body(r, chain) };
     ranges.at += skipped;

@@ -3,7 +3,7 @@
 //! `$slice_range` names the range that is wanted now, for the request to the server and for the
 //! cache's key. The first answer gives the header; each further range is a subrequest in the same
 //! location, started when the one before it has ended. The range the client asked for is cut out of
-//! the whole, which need not begin with the entity's first byte (`Request::body_offset`).
+//! the whole, which need not begin with the entity's first byte ([`offset`]).
 //!
 //! Two places in the filter chain: the header is read before all other filters, the next range is
 //! asked for behind those that may hold text back.
@@ -81,6 +81,9 @@ struct Slices {
     drop_first: bool,
     /// Where the client's range begins.
     first: u64,
+    /// Which byte of the entity the answer begins with, and which the slice that came last.
+    offset: u64,
+    here: u64,
     /// Bytes in front of it that were not even read, of a slice that it begins in.
     skipped: u64,
 }
@@ -184,8 +187,10 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         let mut slices = slices.borrow_mut();
         slices.etag = etag.or(slices.etag.take());
         slices.start = end;
+        slices.here = start;
         if !r.is_part() {
             slices.end = whole;
+            slices.offset = start;
         }
         slices.active = true;
     }
@@ -196,7 +201,6 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     r.out.remove(b"Accept-Ranges");
     r.allow_ranges = true;
     r.single_range = true;
-    r.body_offset = start;
     next.header(r)?;
     if !r.is_part() && r.out.status == 206 {
         aim(r, &mut slices.borrow_mut(), size);
@@ -214,8 +218,13 @@ fn aim(r: &mut Request, slices: &mut Slices, size: u64) {
     if slices.start.saturating_add(size) <= start {
         slices.start = start / size * size;
         slices.drop_first = true;
-        r.body_offset = slices.start;
+        slices.offset = slices.start;
     }
+}
+
+/// Which byte of the whole entity the answer's body begins with.
+pub fn offset(r: &mut Request) -> u64 {
+    r.ctx::<SlicesRef>().map_or(0, |s| s.borrow().offset)
 }
 
 /// Whether the body of this answer is not passed on, as the client's range begins behind it.
@@ -225,8 +234,8 @@ pub fn drops_first(r: &mut Request) -> bool {
 
 /// What of a slice (a part of the answer) is in the client's range.
 pub fn wanted(r: &mut Request, len: u64) -> Option<(u64, u64)> {
-    let offset = r.body_offset;
     let mut slices = r.ctx::<SlicesRef>()?.borrow_mut();
+    let offset = slices.here;
     let from = slices.first.saturating_sub(offset).min(len);
     slices.skipped += from;
     Some((from, slices.end.saturating_sub(offset).clamp(from, len)))

@@ -304,8 +304,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     let page = page_of(r);
     r.set_ctx(State::new(conf, page));
     r.filter_needs_memory = true;
-    r.forms = None;
-    r.whole_body = None;
+    r.whole = None;
     if !r.is_part() {
         r.out.clear_content_length();
         r.out.remove(b"Accept-Ranges");

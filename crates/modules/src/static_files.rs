@@ -22,6 +22,7 @@ use weir_http::conf::Aio;
 use weir_http::lent::Lent;
 use weir_http::location::map_uri_into;
 use weir_http::module::{FilterError, Flow, HttpModule, PhaseHandler};
+use weir_http::request::Whole;
 use weir_http::special;
 use weir_http::symlinks::Guard;
 use weir_http::{Buf, Chain, Phase, Request};
@@ -123,8 +124,8 @@ pub fn describe(r: &mut Request, entry: &Entry) {
 pub fn send_body(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
     r.allow_ranges = true;
     if let Some(text) = &entry.memory {
-        r.forms = Some(std::sync::Arc::clone(&entry.forms));
-        r.whole_body = Some(text.clone());
+        let forms = std::sync::Arc::clone(&entry.forms);
+        r.whole = Some(Whole { text: text.clone(), forms });
         return special::finish(r, Buf::mem(text.clone()).and_last());
     }
     let file = match entry.open(path) {

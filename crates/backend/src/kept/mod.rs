@@ -23,6 +23,7 @@ use weir_cache::{Key, Meta, Stored};
 use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::lent::Lent;
+use weir_http::request::Whole;
 use weir_http::{special, Buf, Flow, Request};
 use weir_runtime::clock;
 use weir_wire::http1::response::{ResponseParser, ResponseProgress};
@@ -334,8 +335,8 @@ fn answer(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>, fresh: bool)
     match &stored.body {
         StoredBody::Memory(text) => {
             if fresh {
-                r.forms = Some(Arc::clone(&stored.forms));
-                r.whole_body = Some(text.clone());
+                let forms = Arc::clone(&stored.forms);
+                r.whole = Some(Whole { text: text.clone(), forms });
             }
             special::finish(r, Buf::mem(text.clone()).and_last())
         }

@@ -47,12 +47,10 @@ fn choose_framing(r: &mut Request) {
     let status = r.out.status;
     // For HEAD nginx says nothing of how the body would come.
     let bodiless = matches!(status, 204 | 304) || status < 200 || r.method == Method::Head;
-    let trailers = r.expect_trailers && r.version() >= Version::HTTP_11;
-    if (r.out.content_length.is_none() || trailers) && !bodiless {
+    if r.out.content_length.is_none() && !bodiless {
         let core = &r.loc().core;
         if r.version() >= Version::HTTP_11 && *core.chunked_transfer_encoding {
             r.chunked = true;
-            r.out.content_length = None;
         } else {
             r.keepalive = false;
         }

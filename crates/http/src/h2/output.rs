@@ -76,7 +76,7 @@ pub(crate) fn send_header(r: &mut Request, stream: &Rc<Stream>) {
         r.out.clear_content_type();
     }
     let link = Rc::clone(&stream.link);
-    let bodiless = r.header_only || (r.out.content_length == Some(0) && !r.expect_trailers);
+    let bodiless = r.header_only || r.out.content_length == Some(0);
     let flags = if bodiless { END_STREAM } else { 0 };
     let mut out = link.conn.out.borrow_mut();
     let added = out.write(|text| {
