@@ -159,7 +159,7 @@ impl Server {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    pub fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         self.setup.write(path, content);
     }
 

@@ -87,12 +87,12 @@ impl Setup {
     }
 
     /// Writes a file under the server's directory.
-    pub fn file(self, path: &str, content: impl AsRef<[u8]>) -> Setup {
+    pub fn file(self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Setup {
         self.write(path, content);
         self
     }
 
-    pub(crate) fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
         let path = self.dir.join(path);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).unwrap();

@@ -73,6 +73,7 @@ mod master_process;
 mod memcached_servers;
 mod memcached_values;
 mod mirror_bounds;
+mod paths_bytes;
 mod peers_nginx;
 mod post_action;
 mod proxy_buffering;

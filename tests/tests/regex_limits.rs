@@ -106,7 +106,7 @@ fn given_up() -> (Server, Origin) {
     let setup = Setup::new(GIVEN_UP).set("ORIGIN", origin.address()).set("TRIES", TRIES);
     let mut setup = setup.file("html/500.html", "page of the error");
     for name in ["header", "not-if", "open", "secret", "key"] {
-        setup = setup.file(&format!("html/{name}"), "open");
+        setup = setup.file(format!("html/{name}"), "open");
     }
     (setup.start(), origin)
 }

@@ -251,7 +251,7 @@ fn keys_that_cannot_be_told_end_the_request() {
     )
     .set("ORIGIN", origin.address());
     let names = ["req", "conn", "split", "geo", "expires", "userid", "charset", "link"];
-    let server = names.iter().fold(server, |s, name| s.file(&format!("html/{name}"), "open"));
+    let server = names.iter().fold(server, |s, name| s.file(format!("html/{name}"), "open"));
     let server = server.file("users", "u:{PLAIN}p\n").start();
     let users = "Authorization: Basic dTpw\r\n";
     let more =

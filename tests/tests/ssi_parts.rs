@@ -239,3 +239,16 @@ fn subrequests_are_logged_where_that_is_wanted() {
     let lines = server.log_lines("log", 2);
     assert_eq!(lines, ["/part.html 200", "/page.html 200"]);
 }
+
+/// What a part asks of its client is the page's: it knows the protocol, over HTTP/2 as well.
+#[test]
+fn parts_know_the_protocol_of_their_page() {
+    let server = Setup::new(
+        "events {} http { http2 on; server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/html;
+         location / { ssi on; } location = /part { return 200 '[$http2|$server_protocol]'; } } }",
+    )
+    .file("html/page.html", "<!--#include virtual='/part' -->")
+    .start();
+    assert_eq!(H2::connect(&server).fetch("/page.html").text(), "[h2c|HTTP/2.0]");
+    assert_eq!(server.on(0).get("/page.html").text(), "[|HTTP/1.1]");
+}

@@ -115,7 +115,7 @@ fn certificates_of_clients() {
     let (server, authority) = site("127.0.0.1:1");
     let (known, strange) = (authority.issue("client"), Authority::new("other").issue("stranger"));
     for (name, pair) in [("known", known), ("strange", strange)] {
-        server.write(&format!("{name}.pem"), pair.cert + &pair.key);
+        server.write(format!("{name}.pem"), pair.cert + &pair.key);
     }
     let url = format!("https://localhost:{}/who", server.port(1));
     let showing = |name: &str| {

@@ -235,8 +235,7 @@ fn openssl_as_a_server_is_told_the_name_and_shown_a_certificate() {
     .file("root.crt", &authority.cert);
     for name in ["first", "app", "own"] {
         let pair = authority.issue(&format!("{name}.test"));
-        setup =
-            setup.file(&format!("{name}.crt"), pair.cert).file(&format!("{name}.key"), pair.key);
+        setup = setup.file(format!("{name}.crt"), pair.cert).file(format!("{name}.key"), pair.key);
     }
     let server = setup.file("page", "HTTP/1.0 200 OK\r\nX-From: openssl\r\n\r\nthe page").start();
     let port = server.port(1).to_string();

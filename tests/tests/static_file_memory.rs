@@ -12,7 +12,7 @@ fn files_and_their_compressed_forms_are_right_whatever_room_there_is() {
                 server {{ listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/html; }} }}"
         ));
         for n in 0..20 {
-            setup = setup.file(&format!("html/{n}"), format!("file {n} ").repeat(200));
+            setup = setup.file(format!("html/{n}"), format!("file {n} ").repeat(200));
         }
         let server = setup.start();
         for n in (0..20).chain(0..20) {

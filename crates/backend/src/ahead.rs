@@ -9,13 +9,13 @@ use crate::conf::BackendLoc;
 use crate::fault::Fault;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::temp::{Life, TempFile};
 use weir_core::Session;
 use weir_http::module::FilterResult;
 use weir_http::{Buf, Chain, Request};
+use weir_runtime::files;
 
 /// Handed to filters at once: what they make of it stays a moderate buffer.
 pub(crate) const PIECE_BYTES: usize = 16 * 1024;
@@ -56,7 +56,7 @@ impl<'a> Ahead<'a> {
             self.spill = Some(create(r, self.conf).map_err(Fault::File)?);
         }
         let Some(spill) = &mut self.spill else { return Ok(()) };
-        spill.file.write_all_at(bytes, spill.written).map_err(Fault::File)?;
+        files::write_all_at(&spill.file, bytes, spill.written).map_err(Fault::File)?;
         spill.written += bytes.len() as u64;
         Ok(())
     }
@@ -80,7 +80,8 @@ impl<'a> Ahead<'a> {
                 false => Buf::file(Rc::clone(&spill.file), spill.passed, left),
                 true => {
                     let mut bytes = vec![0; left.min(PIECE_BYTES as u64) as usize];
-                    spill.file.read_exact_at(&mut bytes, spill.passed).map_err(Fault::File)?;
+                    files::read_exact_at(&spill.file, &mut bytes, spill.passed)
+                        .map_err(Fault::File)?;
                     Buf::mem(bytes)
                 }
             };

@@ -24,7 +24,7 @@ use std::task::{Context, Poll};
 use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::body;
-use weir_http::{output, Buf, Chain, ClientWatch, Request};
+use weir_http::{Buf, Chain, ClientWatch, Request};
 use weir_runtime::clock;
 use weir_runtime::timer::LazyTimer;
 use weir_upstream::LinkError;
@@ -214,8 +214,8 @@ impl Relay<'_, '_> {
             };
         }
         self.begun = true;
-        if r.body_is_plain() && (len <= COPY_MAX_BYTES * 2 || r.stream().is_none()) {
-            output::send_read(r, buf, from, last);
+        if r.body_is_plain() && (len <= COPY_MAX_BYTES * 2 || r.takes_buffers()) {
+            r.send_read(buf, from, last);
             return Ok(());
         }
         self.emit(r, Bytes::copy_from_slice(&buf[from..]), last)
@@ -553,8 +553,8 @@ impl Relay<'_, '_> {
         if before && spills && buf.len() > PIECE_BYTES {
             return self.put_pieces(r, buf, max);
         }
-        if r.body_is_plain() && (buf.len() <= COPY_MAX_BYTES || r.stream().is_none()) {
-            output::send_read(r, buf, 0, self.reader.done);
+        if r.body_is_plain() && (buf.len() <= COPY_MAX_BYTES || r.takes_buffers()) {
+            r.send_read(buf, 0, self.reader.done);
             return Ok(());
         }
         let last = self.reader.done;

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use weir_base::units;
 use weir_core::logger::LogLevel;
 use weir_core::Session;
-use weir_http::conf::CoreMain;
-use weir_http::{phases, Flow, Request};
+use weir_http::lent::Lent;
+use weir_http::{redirect, Flow, Request};
 use weir_wire::http1::names::ResponseHeaderId as Id;
 use weir_wire::http1::request::Method;
 use weir_wire::http1::response::ResponseField;
@@ -59,7 +59,7 @@ pub(crate) fn accel_redirect(r: &mut Request, conf: &BackendLoc) -> Option<Flow>
         }
     }
     if target.first() == Some(&b'@') {
-        return Some(phases::named_location(r, &target));
+        return Some(redirect::named_location(r, &target));
     }
     let mut path = Vec::new();
     let Ok(args) = uri::unsafe_uri(&target, &mut path) else {
@@ -73,7 +73,7 @@ pub(crate) fn accel_redirect(r: &mut Request, conf: &BackendLoc) -> Option<Flow>
         r.method = Method::Get;
     }
     let args = args.unwrap_or_default().to_vec();
-    Some(phases::internal_redirect(r, &path, &args))
+    Some(redirect::internal_redirect(r, &path, &args))
 }
 
 /// The fields that change how the answer is passed on; whether it is buffered.
@@ -128,7 +128,7 @@ pub(crate) fn head(r: &mut Request, conf: &BackendLoc) -> bool {
     if *conf.ignore_headers & ignore::CHARSET == 0 {
         if let Some(charset) = value(r, Id::XAccelCharset) {
             r.out.set_override_charset(&charset);
-            (r.gen().shared.main.get::<CoreMain>().lent.name_charset)(r, &charset);
+            (r.gen().shared.main.get::<Lent>().name_charset)(r, &charset);
         }
     }
     if *conf.force_ranges {

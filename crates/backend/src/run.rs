@@ -246,7 +246,7 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
         Some(lease) => run.group.name_of(lease.peer),
         None => Rc::clone(&run.group.shown_name),
     };
-    r.upstream.push(UpstreamState { peer, new_group, ..UpstreamState::default() });
+    r.upstream.push(UpstreamState::new(peer, new_group));
     let Some(lease) = lease else {
         r.log(LogLevel::Error, "no live upstreams while connecting to upstream");
         return Err(failed(r, run, None, None, next::NO_LIVE));

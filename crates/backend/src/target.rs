@@ -221,7 +221,7 @@ async fn group_of(
     let peers = match url.host {
         Host::V4(a) => one(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
         Host::V6(a) => one(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
-        Host::Unix(path) => one(PeerAddr::Unix(weir_runtime::fs::bytes_path(path))),
+        Host::Unix(path) => one(PeerAddr::Unix(weir_runtime::paths::path(path).into_owned())),
         Host::Name(_) | Host::Any => resolve(r, url.host_text, port, ignore_abort).await?,
     };
     Ok(ad_hoc(url.host_text, peers))

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use weir_runtime::{clock, fs};
+use weir_runtime::{clock, files};
 
 /// The longest rest of the manager.
 const REST_MS: u64 = 10_000;
@@ -81,7 +81,7 @@ impl Store {
             let full = self.zone.file_bytes() >= params.max_bytes || self.zone.over_watermark();
             let tight = || {
                 let min = params.min_free_bytes;
-                min > 0 && fs::free_bytes(&self.dir).is_ok_and(|free| free <= min)
+                min > 0 && files::free_bytes(&self.dir).is_ok_and(|free| free <= min)
             };
             if !full && !tight() {
                 return rest_secs as u64 * 1000;

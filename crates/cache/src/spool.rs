@@ -4,6 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use weir_runtime::files;
 
 /// Kept in memory up to here.
 pub const MEMORY_MAX_BYTES: usize = 64 * 1024;
@@ -61,7 +62,7 @@ impl Spool {
     pub fn set_head(&mut self, head: &[u8]) -> io::Result<()> {
         debug_assert_eq!(head.len(), self.head_len);
         if let Some((file, _)) = &self.file {
-            return std::os::unix::fs::FileExt::write_all_at(file, head, 0);
+            return files::write_all_at(file, head, 0);
         }
         self.memory[..head.len()].copy_from_slice(head);
         Ok(())
@@ -104,7 +105,7 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
     match e.kind() {
         io::ErrorKind::NotFound => {
             let Some(dir) = to.parent() else { return Err(e) };
-            private_dirs(dir)?;
+            files::make_dirs(dir, 0o700)?;
             match std::fs::rename(from, to) {
                 Err(e) if e.kind() == io::ErrorKind::CrossesDevices => copy(from, to),
                 done => done,
@@ -140,22 +141,12 @@ pub fn beside(path: &Path) -> PathBuf {
 /// A fresh file that only this user may read.
 pub fn create_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    files::private(options.read(true).write(true).create_new(true));
     match options.open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            private_dirs(path.parent().ok_or(e)?)?;
+            files::make_dirs(path.parent().ok_or(e)?, 0o700)?;
             options.open(path)
         }
         opened => opened,
     }
-}
-
-fn private_dirs(dir: &Path) -> io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(dir)
 }

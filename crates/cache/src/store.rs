@@ -9,12 +9,11 @@ use crate::Key;
 use bytes::Bytes;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use weir_core::forms::{Forms, Room};
-use weir_runtime::clock;
+use weir_runtime::{clock, files};
 use weir_wire::http1::response::ResponseHead;
 
 /// Read at first from a file; most headers fit.
@@ -83,7 +82,7 @@ struct Stamp {
 
 impl Stamp {
     fn of(m: &std::fs::Metadata) -> Stamp {
-        Stamp { inode: m.ino(), len: m.len() }
+        Stamp { inode: files::Identity::of(m).inode(), len: m.len() }
     }
 }
 
@@ -329,7 +328,7 @@ impl Store {
         let cost = stored.body_len + stored.head.len() as u64 + stored.key_text.len() as u64;
         let Some(charge) = self.charge(cost + COPY_BYTES) else { return Ok(()) };
         let mut text = vec![0; stored.body_len as usize];
-        file.read_exact_at(&mut text, *start)?;
+        files::read_exact_at(file, &mut text, *start)?;
         stored.body = Body::Memory(charged(text, charge));
         stored.forms = self.forms();
         Ok(())
@@ -411,7 +410,7 @@ impl Store {
             return Ok(());
         }
         let header = entry::encode(&meta, &stored.key_text, &stored.head, stored.body_len);
-        file.write_all_at(&header, 0)?;
+        files::write_all_at(&file, &header, 0)?;
         if let Body::Memory(text) = &stored.body {
             let fresh = Arc::new(Stored {
                 meta,
@@ -506,7 +505,7 @@ fn read(path: &Path) -> io::Result<Result<Stored, Bad>> {
     let mut want = FIRST_READ_BYTES;
     loop {
         let mut bytes = vec![0; want.min(metadata.len() as usize)];
-        file.read_exact_at(&mut bytes, 0)?;
+        files::read_exact_at(&file, &mut bytes, 0)?;
         let header = match entry::decode(&bytes, metadata.len()) {
             Ok(header) => header,
             Err(Bad::NeedMore(n)) => {

@@ -2,15 +2,20 @@
 //!
 //! `*`, `?` and `[…]` never match a `/`, nor a leading `.`; the result is sorted by bytes.
 
-use std::path::{Path, PathBuf};
-
 /// As nginx decides whether an `include` is a pattern.
 pub(crate) fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// All existing paths that match; what cannot be listed matches nothing.
-pub(crate) fn glob(pattern: &[u8]) -> Vec<Vec<u8>> {
+/// All existing paths that match, sorted by bytes.
+///
+/// `names` gives what is in a directory (`.` where the path begins with a name), nothing where it cannot
+/// be listed; `exists` says whether there is something under a path.
+pub fn glob(
+    pattern: &[u8],
+    names: impl Fn(&[u8]) -> Vec<Vec<u8>>,
+    exists: impl Fn(&[u8]) -> bool,
+) -> Vec<Vec<u8>> {
     let mut found = vec![Vec::new()];
     for (at, component) in pattern.split(|&byte| byte == b'/').enumerate() {
         if at > 0 {
@@ -20,22 +25,16 @@ pub(crate) fn glob(pattern: &[u8]) -> Vec<Vec<u8>> {
             found.iter_mut().for_each(|path| path.extend_from_slice(component));
             continue;
         }
-        found = found.iter().flat_map(|dir| matching_children(dir, component)).collect();
+        let children = |dir: &Vec<u8>| {
+            let listed = names(if dir.is_empty() { b"." } else { dir });
+            let hits = listed.into_iter().filter(|name| matches_name(component, name));
+            hits.map(|name| [&dir[..], &name].concat()).collect::<Vec<_>>()
+        };
+        found = found.iter().flat_map(children).collect();
     }
-    found.retain(|path| to_path(path).symlink_metadata().is_ok());
+    found.retain(|path| exists(path));
     found.sort();
     found
-}
-
-fn matching_children(dir: &[u8], pattern: &[u8]) -> Vec<Vec<u8>> {
-    let listed = if dir.is_empty() { PathBuf::from(".") } else { to_path(dir) };
-    let Ok(entries) = std::fs::read_dir(listed) else { return Vec::new() };
-    entries
-        .flatten()
-        .map(|entry| from_path(Path::new(&entry.file_name())))
-        .filter(|name| matches_name(pattern, name))
-        .map(|name| [dir, &name].concat())
-        .collect()
 }
 
 fn matches_name(pattern: &[u8], name: &[u8]) -> bool {
@@ -112,28 +111,6 @@ fn class(text: &[u8], byte: u8) -> Option<(usize, bool)> {
     }
 }
 
-#[cfg(unix)]
-pub(crate) fn to_path(bytes: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
-}
-
-#[cfg(unix)]
-fn from_path(path: &Path) -> Vec<u8> {
-    use std::os::unix::ffi::OsStrExt;
-    path.as_os_str().as_bytes().to_vec()
-}
-
-#[cfg(not(unix))]
-pub(crate) fn to_path(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
-}
-
-#[cfg(not(unix))]
-fn from_path(path: &Path) -> Vec<u8> {
-    path.to_string_lossy().into_owned().into_bytes()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,19 +151,30 @@ mod tests {
     }
 
     #[test]
-    fn on_disk() {
-        let dir = std::env::temp_dir().join(format!("weir-conf-glob-{}", std::process::id()));
-        for sub in ["b", "a"] {
-            std::fs::create_dir_all(dir.join(sub)).unwrap();
-            std::fs::write(dir.join(sub).join("x.conf"), "").unwrap();
-            std::fs::write(dir.join(sub).join(".y.conf"), "").unwrap();
-        }
-        let base = from_path(&dir);
-        let path = |tail: &str| [&base[..], tail.as_bytes()].concat();
-        assert_eq!(glob(&path("/*/*.conf")), [path("/a/x.conf"), path("/b/x.conf")]);
-        assert_eq!(glob(&path("/[a]/x.conf")), [path("/a/x.conf")]);
-        assert!(glob(&path("/*/z.conf")).is_empty());
-        assert!(glob(&path("/none/*")).is_empty());
-        std::fs::remove_dir_all(&dir).unwrap();
+    fn among_names() {
+        let files = ["d/b/x.conf", "d/a/x.conf", "d/a/.y.conf", "d/\u{fffd}/z", "x.conf"];
+        let names = |dir: &[u8]| -> Vec<Vec<u8>> {
+            let dir = String::from_utf8_lossy(dir).into_owned();
+            let dir = dir.trim_start_matches('.').trim_end_matches('/');
+            let below = |f: &&str| match dir {
+                "" => f.split('/').next().map(str::to_owned),
+                _ => Some(f.strip_prefix(dir)?.strip_prefix('/')?.split('/').next()?.to_owned()),
+            };
+            let mut found: Vec<_> =
+                files.iter().filter_map(below).map(String::into_bytes).collect();
+            found.dedup();
+            found
+        };
+        let exists = |path: &[u8]| files.iter().any(|f| f.as_bytes() == path);
+        let found = |pattern: &str| {
+            let paths = glob(pattern.as_bytes(), names, exists).into_iter();
+            paths.map(|p| String::from_utf8(p).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(found("d/*/*.conf"), ["d/a/x.conf", "d/b/x.conf"]);
+        assert_eq!(found("d/[a]/x.conf"), ["d/a/x.conf"]);
+        assert_eq!(found("*.conf"), ["x.conf"]);
+        assert_eq!(found("d/a/.*"), ["d/a/.y.conf"]);
+        assert!(found("*/z.conf").is_empty());
+        assert!(found("none/*").is_empty());
     }
 }

@@ -29,7 +29,8 @@ mod tests;
 pub use bundle::BundleError;
 pub use diagnostic::{Diagnostic, Level};
 pub use format::format;
-pub use loader::{BundleLoader, FsLoader, Loader};
+pub use glob::glob;
+pub use loader::{BundleLoader, Loader};
 pub use parse::{
     full_name, parse, parse_command_line, parse_partial, Options, Parsed, MAX_BLOCK_DEPTH,
     MAX_INCLUDES, MAX_INCLUDE_DEPTH,

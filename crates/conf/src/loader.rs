@@ -1,4 +1,4 @@
-//! Where configuration texts come from: the disk, or a bundle.
+//! Where configuration texts come from: of whoever has files, or a bundle.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,20 +15,6 @@ pub trait Loader {
     /// Files that were read besides the text and come with it.
     fn attached(&self) -> &[Attached] {
         &[]
-    }
-}
-
-/// The file system.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct FsLoader;
-
-impl Loader for FsLoader {
-    fn read(&self, path: &[u8]) -> io::Result<Arc<[u8]>> {
-        std::fs::read(crate::glob::to_path(path)).map(Arc::from)
-    }
-
-    fn glob(&self, pattern: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        Ok(crate::glob::glob(pattern))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Statements into a tree, with `include` expanded where it stands.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::diagnostic::Diagnostic;
@@ -20,11 +21,6 @@ pub const MAX_INCLUDES: usize = 65_536;
 /// The largest file; spans are 32-bit offsets.
 const MAX_FILE_BYTES: usize = 256 << 20;
 
-#[cfg(unix)]
-const EISDIR: Option<i32> = Some(21);
-#[cfg(not(unix))]
-const EISDIR: Option<i32> = None;
-
 /// What the language itself leaves open.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -38,7 +34,7 @@ pub struct Options {
 impl Options {
     /// For a main configuration file of this path.
     pub fn for_main(path: &[u8]) -> Self {
-        let is_slash = |&byte: &u8| byte == b'/' || (cfg!(windows) && byte == b'\\');
+        let is_slash = |byte: &u8| std::path::is_separator(char::from(*byte));
         let dir = path.iter().rposition(is_slash).map_or(0, |slash| slash + 1);
         Options { conf_prefix: path[..dir].to_vec(), raw_block: |_| false }
     }
@@ -103,13 +99,8 @@ impl Parsed {
 
 /// `name` as it is when absolute, else behind `prefix`.
 pub fn full_name(prefix: &[u8], name: &[u8]) -> Vec<u8> {
-    let absolute = match name {
-        [b'/', ..] => true,
-        [b'\\', ..] => cfg!(windows),
-        [drive, b':', ..] => cfg!(windows) && drive.is_ascii_alphabetic(),
-        _ => false,
-    };
-    if absolute {
+    // What makes a name absolute is in its first bytes, which are of text.
+    if Path::new(&*String::from_utf8_lossy(name)).has_root() {
         name.to_vec()
     } else {
         [prefix, name].concat()
@@ -346,12 +337,11 @@ fn located(diagnostic: Diagnostic, directive: &Directive) -> Diagnostic {
 fn cannot_read(path: &[u8], error: &io::Error) -> Diagnostic {
     let shown = String::from_utf8_lossy(path);
     let cause = messages::os_error(error);
-    if EISDIR.is_some() && error.raw_os_error() == EISDIR {
+    if error.kind() == io::ErrorKind::IsADirectory {
         let message = format!("pread() \"{shown}\" failed ({cause})");
         return Diagnostic::new(crate::Level::Crit, message);
     }
-    let call = if cfg!(windows) { "CreateFile()" } else { "open()" };
-    Diagnostic::emerg(format!("{call} \"{shown}\" failed ({cause})"))
+    Diagnostic::emerg(format!("open() \"{shown}\" failed ({cause})"))
 }
 
 /// For tests and callers that need a word of their own.

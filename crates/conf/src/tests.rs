@@ -192,27 +192,6 @@ fn from_a_bundle_the_same() {
 }
 
 #[test]
-fn from_disk() {
-    let dir = std::env::temp_dir().join(format!("weir-conf-disk-{}", std::process::id()));
-    std::fs::create_dir_all(dir.join("d")).unwrap();
-    let main = dir.join("nginx.conf");
-    std::fs::write(&main, "include d/*.conf;").unwrap();
-    std::fs::write(dir.join("d/b.conf"), "b;").unwrap();
-    std::fs::write(dir.join("d/a.conf"), "a;").unwrap();
-    let main = main.to_str().unwrap().as_bytes();
-    let options = Options::for_main(main);
-    let directives = parse(&mut Sources::new(), &FsLoader, main, &options).unwrap();
-    assert_eq!(shape(&directives), "[a];[b];");
-    std::fs::write(dir.join("nginx.conf"), "include d;").unwrap();
-    let error = parse(&mut Sources::new(), &FsLoader, main, &options).unwrap_err();
-    if cfg!(unix) {
-        assert_eq!(error.level, Level::Crit);
-        assert!(error.message.ends_with("failed (21: Is a directory)"), "{}", error.message);
-    }
-    std::fs::remove_dir_all(&dir).unwrap();
-}
-
-#[test]
 fn what_came_before_an_error() {
     let (_, parsed) = parse_bytes(b"a; b { c; d { e; } f");
     assert_eq!(shape(&parsed.directives), "[a];[b]{[c];[d]{[e];}}");

@@ -11,14 +11,14 @@ use weir_script::template::Template;
 /// What the directive says.
 #[derive(Clone, Debug)]
 pub struct Bind {
-    pub from: BindAddr,
+    from: BindAddr,
     /// The address need not be this machine's.
     pub transparent: bool,
 }
 
 /// An address, or a text that is one.
 #[derive(Clone, Debug)]
-pub enum BindAddr {
+enum BindAddr {
     Addr(SocketAddr),
     Vars(Arc<Template>),
 }

@@ -20,10 +20,13 @@ use weir_resolve::Resolver;
 /// what is made of one is put into it by a `OnceLock`. [`Place`] and the protocol's own slot alone are each
 /// server's own.
 pub struct Build<'a> {
+    /// For paths, files that are read, warnings, and whether this is a test.
     pub cf: &'a mut Cf,
     /// The block's own server level, which servers have inherited from.
     pub outer: &'a Slots,
+    /// The main level's slots.
     pub main: &'a mut Slots,
+    /// Each server's own slots and those that it has inherited.
     pub servers: &'a mut [Slots],
 }
 
@@ -41,9 +44,13 @@ impl ConfType for Servers {
 /// What every server has.
 #[derive(Default)]
 pub struct Place {
+    /// Its addresses and names.
     pub reached: Reached,
+    /// `error_log`
     pub error_log: Val<Arc<ErrorLog>>,
+    /// `resolver`
     pub resolver: Val<Option<Arc<Resolver>>>,
+    /// `resolver_timeout`, in milliseconds.
     pub resolver_timeout: Val<u64>,
     /// What accepting a connection needs; its TLS is made when the configuration is built.
     pub base: Virtual,
@@ -70,6 +77,7 @@ pub const SLOTS: &[SlotVtable] = &[SlotVtable::of::<Servers>(), SlotVtable::of::
 pub struct Rows<S>(PhantomData<S>);
 
 impl<S: Session> Rows<S> {
+    /// `error_log` and `resolver_timeout`.
     pub const ALL: &'static [Row] = &[
         Row::new(
             "error_log",
@@ -96,6 +104,7 @@ impl<S: Session> Rows<S> {
         ),
     ];
 
+    /// `resolver`, of which a protocol may have its own words.
     pub const RESOLVER: Row =
         Row::new("resolver", S::LEVELS, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
             let v = resolver::parse(d)?;
@@ -113,6 +122,7 @@ pub fn look_up_resolvers(b: &Build) -> ConfResult {
 
 /// What a module of such a protocol has for reading and building a block.
 pub trait Module: 'static {
+    /// The slots that it keeps.
     fn slots(&self) -> &'static [SlotVtable];
     /// After the merge: opens, resolves, makes zones. The last place that may fail.
     fn build(&self) -> Option<fn(&mut Build) -> ConfResult>;

@@ -4,9 +4,8 @@
 
 use crate::connection::Connection;
 use crate::ClientAddr;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use weir_runtime::listen::ListenAddr;
+use weir_runtime::paths;
 use weir_wire::proxy_protocol::Proxied;
 
 /// What the name of a socket that is no address begins with.
@@ -17,12 +16,19 @@ const UNIX: &[u8] = b"unix:";
 pub struct Carried {
     /// The address it came by.
     pub listen: ListenAddr,
+    /// As the connection knows it: not what a PROXY header says, nor `real_ip`.
     pub client: ClientAddr,
+    /// Answered so far, for `keepalive_requests`.
     pub requests: u32,
+    /// When it was accepted, in monotonic ms.
     pub start_ms: u64,
+    /// Until when the next request may begin, in monotonic ms.
     pub keepalive_deadline_ms: u64,
+    /// Over its whole life, TLS not counted, as `bytes_out`.
     pub bytes_in: u64,
+    /// `$bytes_sent` of the connection so far.
     pub bytes_out: u64,
+    /// From the PROXY header that it began with.
     pub proxied: Option<Proxied>,
 }
 
@@ -45,6 +51,7 @@ impl Connection {
         self.worker.closing.get() && !(self.worker.hands_on.get() && self.is_plain())
     }
 
+    /// What the other process is to be told; the connection stays as it is.
     pub fn carried(&self) -> Carried {
         Carried {
             listen: self.generation().shared.listens[self.listen.get()].addr.clone(),
@@ -76,11 +83,12 @@ impl Connection {
 }
 
 impl Carried {
+    /// As the bytes of one message; [`Carried::unpack`] reads them, of the same version alone.
     pub fn pack(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
         let listen = match &self.listen {
             ListenAddr::Ip(a) | ListenAddr::Udp(a) => a.to_string().into_bytes(),
-            ListenAddr::Unix(p) => [UNIX, p.as_os_str().as_bytes()].concat(),
+            ListenAddr::Unix(p) => [UNIX, paths::bytes(p)].concat(),
         };
         let client = match self.client {
             ClientAddr::Ip(a) => a.to_string(),
@@ -123,7 +131,7 @@ impl Carried {
             return None;
         }
         let listen = match listen.strip_prefix(UNIX) {
-            Some(path) => ListenAddr::Unix(OsStr::from_bytes(path).into()),
+            Some(path) => ListenAddr::Unix(paths::path(path).into_owned()),
             None => ListenAddr::Ip(std::str::from_utf8(listen).ok()?.parse().ok()?),
         };
         let client = match &client[..] {
@@ -202,7 +210,7 @@ mod tests {
             ..plain.clone()
         };
         // A path is bytes, and no text.
-        let latin = ListenAddr::Unix(OsStr::from_bytes(b"/caf\xe9").into());
+        let latin = ListenAddr::Unix(paths::path(b"/caf\xe9").into_owned());
         let latin = Carried { listen: latin, ..other.clone() };
         for c in [plain, other, latin] {
             let packed = c.pack();

@@ -5,11 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 /// A client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAddr {
+    /// Where its packets come from, or what stands in for that (PROXY protocol, `real_ip`).
     Ip(SocketAddr),
+    /// Of the same machine, by a Unix socket: it has no address, and is written `unix:`.
     Unix,
 }
 
 impl ClientAddr {
+    /// `None` for a Unix socket.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             ClientAddr::Ip(a) => Some(a.ip()),
@@ -27,6 +30,7 @@ impl ClientAddr {
         }
     }
 
+    /// `$remote_port`; `None` for a Unix socket.
     pub fn port(&self) -> Option<u16> {
         match self {
             ClientAddr::Ip(a) => Some(a.port()),

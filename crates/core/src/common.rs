@@ -16,6 +16,7 @@ use weir_base::bytes::fmt_u64;
 pub struct Common<S>(PhantomData<S>);
 
 impl<S: Session> Common<S> {
+    /// For a module of each protocol.
     pub const VARIABLES: &'static [Variable<S>] = &[
         Variable::new("remote_addr", connection::remote_addr),
         Variable::new("remote_port", connection::remote_port),

@@ -26,8 +26,11 @@ const MANY_PIECES_MAX: usize = 128;
 /// One sendfile call can move no more.
 const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
 
+/// A client that is connected, or (datagrams, parts, detached requests) what stands for one.
 pub struct Connection {
+    /// Which it stays on until it ends.
     pub worker: Rc<Worker>,
+    /// Plain, or with TLS once the handshake is over.
     pub stream: Channel,
     /// It came to an address with TLS.
     pub tls_port: Cell<bool>,
@@ -37,28 +40,34 @@ pub struct Connection {
     pub secure: OnceCell<Box<Secure>>,
     /// `$connection`: unique over all workers.
     pub serial: u64,
+    /// At the socket's other end; a request may have another.
     pub client: ClientAddr,
     /// The generation in use: the newest one that still names its listening address.
     gen: RefCell<Rc<WorkerGen>>,
     /// Which `ListenConf` of that generation it came by.
     pub listen: Cell<usize>,
+    /// `$server_addr` and `$server_port`, once asked of the system.
     pub local: Cell<Option<SocketAddr>>,
     /// The address text of `$remote_addr`, made when it is first asked for.
     client_text: OnceCell<Box<[u8]>>,
+    /// Begun so far: `$connection_requests`.
     pub requests: Cell<u32>,
     /// Monotonic ms when it was accepted.
     pub start_ms: u64,
+    /// What a PROXY header has said.
     pub proxied: RefCell<Option<Box<Proxied>>>,
+    /// What is still to be sent.
     pub out: RefCell<OutQueue>,
     /// For what the client is to send.
     alarm: Alarm,
     /// For what it is to take, made when that is first waited for.
     write_timer: RefCell<Option<Box<LazyTimer>>>,
-    pub nodelay_set: Cell<bool>,
+    pub(crate) nodelay_set: Cell<bool>,
     /// The connection is closed for sending right after what is queued.
     ending: Cell<bool>,
     /// Bytes received and sent over its whole life.
     pub bytes_in: Cell<u64>,
+    /// As `bytes_in`, of what was sent.
     pub bytes_out: Cell<u64>,
     /// Nothing more can be sent: what is queued stays unsent.
     pub broken: Cell<bool>,
@@ -89,11 +98,14 @@ pub struct Connection {
 /// How a wait for the client ended badly.
 #[derive(Debug)]
 pub enum ConnError {
+    /// Nothing has come, or nothing was taken, until the deadline.
     Timeout,
+    /// The socket's error, or TLS's.
     Io(io::Error),
 }
 
 impl Connection {
+    /// One that was accepted from the socket `listen` of the newest generation. `serial` is `$connection`.
     pub fn new(
         worker: Rc<Worker>,
         stream: Stream,
@@ -141,13 +153,13 @@ impl Connection {
     /// The newest generation, when it still listens on this connection's address; otherwise the
     /// one the connection has.
     pub fn generation(&self) -> Rc<WorkerGen> {
-        let newest = self.worker.generation();
+        let newest = self.worker.gen.borrow();
         let mut mine = self.gen.borrow_mut();
         if !Rc::ptr_eq(&newest, &mine) {
             let addr = &mine.shared.listens[self.listen.get()].addr;
             if let Some(at) = newest.shared.listens.place(addr) {
                 self.listen.set(at);
-                *mine = newest;
+                *mine = Rc::clone(&newest);
             }
         }
         Rc::clone(&mine)
@@ -220,11 +232,6 @@ impl Connection {
     /// Wakes the task if it waits for the client with a deadline.
     pub fn wake(&self) {
         self.alarm.wake(&self.worker.deadlines);
-    }
-
-    /// Whether the client's address is known to be an IP one.
-    pub fn is_ip(&self) -> bool {
-        matches!(self.client, ClientAddr::Ip(_))
     }
 
     /// Whether the client speaks TLS.
@@ -307,6 +314,7 @@ impl Connection {
         poll_fn(|cx| self.poll_read(cx, buf, room, deadline)).await
     }
 
+    /// [`Connection::read`] for who is polled.
     pub fn poll_read(
         &self,
         cx: &mut Context<'_>,
@@ -336,8 +344,7 @@ impl Connection {
                 Poll::Ready(Err(e)) => {
                     drop(out);
                     self.bytes_out.set(self.bytes_out.get() + total);
-                    self.broken.set(true);
-                    self.drop_output();
+                    self.fail();
                     return Poll::Ready(Err(e));
                 }
                 Poll::Pending if total > 0 => break,
@@ -348,6 +355,41 @@ impl Connection {
         }
         self.bytes_out.set(self.bytes_out.get() + total);
         Poll::Ready(Ok(total))
+    }
+
+    /// Nothing more can be sent.
+    fn fail(&self) {
+        self.broken.set(true);
+        self.drop_output();
+    }
+
+    /// Sends what is queued, if it is a little and a plain socket takes all of it: most answers need no
+    /// future that waits. What is left is for the others to send; `true` when nothing is.
+    pub fn flush_at_once(&self) -> bool {
+        let mut out = self.out.borrow_mut();
+        if out.queued() == 0 {
+            return true;
+        }
+        let is_little = out.first_file().is_none() && out.pieces() <= PIECES_MAX;
+        if !is_little || self.broken.get() || self.stream.is_tls() {
+            return false;
+        }
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        let (count, more) = out.slices(&mut slices, u64::MAX);
+        let more = more || self.ending.get();
+        match self.stream.socket().write_at_once(&slices[..count], more) {
+            Some(Ok(n)) => {
+                out.consume(n);
+                self.bytes_out.set(self.bytes_out.get() + n as u64);
+                out.queued() == 0
+            }
+            Some(Err(_)) => {
+                drop(out);
+                self.fail();
+                false
+            }
+            None => false,
+        }
     }
 
     fn poll_send(&self, cx: &mut Context<'_>, out: &OutQueue, max: u64) -> Poll<io::Result<usize>> {
@@ -457,27 +499,27 @@ impl Connection {
         timer.get_or_insert_with(Box::default).poll_until(cx, deadline)
     }
 
+    /// Whether the client has hung up; otherwise wakes the task when it may have. `watching` is turned off
+    /// once there is something to read, for the end cannot be seen behind it.
+    pub fn poll_gone(&self, cx: &mut Context<'_>, watching: &mut bool) -> bool {
+        while *watching && self.stream.poll_readable(cx).is_ready() {
+            match self.stream.peek() {
+                Ok(0) => return true,
+                Ok(_) => *watching = false,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return true,
+            }
+        }
+        false
+    }
+
     /// Waits, but no longer than the client is there.
     pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
         let deadline = clock::mono_ms() + ms;
-        let mut watch = true;
-        poll_fn(|cx| {
-            while watch {
-                match self.stream.poll_readable(cx) {
-                    Poll::Pending => break,
-                    Poll::Ready(Err(e)) => return Poll::Ready(Err(ConnError::Io(e))),
-                    Poll::Ready(Ok(())) => {}
-                }
-                match self.stream.peek() {
-                    Ok(0) => {
-                        return Poll::Ready(Err(ConnError::Io(io::ErrorKind::BrokenPipe.into())))
-                    }
-                    // More requests wait behind this one: the end cannot be seen.
-                    Ok(_) => watch = false,
-                    Err(_) => self.stream.not_readable(cx),
-                }
-            }
-            self.poll_write_timer(cx, deadline).map(Ok)
+        let mut watching = true;
+        poll_fn(|cx| match self.poll_gone(cx, &mut watching) {
+            true => Poll::Ready(Err(ConnError::Io(io::ErrorKind::BrokenPipe.into()))),
+            false => self.poll_write_timer(cx, deadline).map(Ok),
         })
         .await
     }

@@ -9,12 +9,19 @@ use weir_runtime::clock;
 #[repr(align(128))]
 #[derive(Default)]
 pub struct Counters {
+    /// Connections that were accepted since the start.
     pub accepted: AtomicU64,
+    /// Those of them that were served: not closed at once for want of room.
     pub handled: AtomicU64,
+    /// Begun since the start; a stream of HTTP/2 is one.
     pub requests: AtomicU64,
+    /// Connections now, waiting ones with them: `$connections_active`.
     pub active: AtomicU64,
+    /// Those whose request's head is being read: `$connections_reading`.
     pub reading: AtomicU64,
+    /// Those that are answered: `$connections_writing`.
     pub writing: AtomicU64,
+    /// Those that wait for a request: `$connections_waiting`.
     pub waiting: AtomicU64,
     /// The heartbeat: monotonic ms since when the event loop has had something to do; 0 while it
     /// waits.
@@ -45,6 +52,7 @@ pub struct AllCounters {
 }
 
 impl AllCounters {
+    /// For as many workers as there may ever be; none works yet.
     pub fn new(workers_max: usize) -> AllCounters {
         let each = (0..workers_max).map(|_| Arc::default()).collect();
         AllCounters { each, working: AtomicUsize::new(0) }
@@ -55,10 +63,12 @@ impl AllCounters {
         self.working.load(Ordering::Relaxed)
     }
 
+    /// Those that rest are the last ones.
     pub fn set_workers(&self, working: usize) {
         self.working.store(working, Ordering::Relaxed);
     }
 
+    /// One counter over all workers, also those that rest. They are read one after the other.
     pub fn sum(&self, pick: impl Fn(&Counters) -> &AtomicU64) -> u64 {
         self.each.iter().map(|c| pick(c).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }

@@ -31,6 +31,7 @@ const SHARDS: usize = 16;
 pub struct Key {
     /// The socket's address.
     pub listen: SocketAddr,
+    /// Its first datagram's sender.
     pub client: SocketAddr,
     /// The address that the client has asked.
     pub local: IpAddr,
@@ -38,7 +39,9 @@ pub struct Key {
 
 /// A datagram for the session of another worker.
 pub struct Handed {
+    /// Whose session it is for.
     pub key: Key,
+    /// Its text; a datagram may be empty.
     pub data: Vec<u8>,
 }
 
@@ -277,6 +280,7 @@ impl Datagrams {
         self.wake();
     }
 
+    /// Whether [`Datagrams::cut`] was called: what is still to be sent is not.
     pub fn is_cut(&self) -> bool {
         self.is_cut.get()
     }

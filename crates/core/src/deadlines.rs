@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 use weir_runtime::clock;
-use weir_runtime::timer::sleep_ms;
+use weir_runtime::timer::sleep_until_ms;
 
 /// No deadline.
 const NEVER: u64 = u64::MAX;
@@ -32,6 +32,7 @@ struct List {
     free: Vec<u32>,
 }
 
+/// What a worker's connections wait for.
 pub struct Deadlines {
     list: RefCell<List>,
     /// When the list is to be looked at next.
@@ -53,7 +54,7 @@ impl Default for Deadlines {
 }
 
 /// A connection's place in the list, from its first wait until [`Alarm::end`]. It belongs to one task.
-pub struct Alarm {
+pub(crate) struct Alarm {
     /// When the task is woken, in monotonic ms; 0 when it is not.
     at: Cell<u64>,
     place: Cell<u32>,
@@ -67,7 +68,7 @@ impl Default for Alarm {
 
 impl Alarm {
     /// Ready once the deadline (monotonic ms) has passed; otherwise wakes the task when it may have.
-    pub fn poll_until(&self, list: &Deadlines, cx: &Context<'_>, deadline: u64) -> Poll<()> {
+    pub(crate) fn poll_until(&self, list: &Deadlines, cx: &Context<'_>, deadline: u64) -> Poll<()> {
         let (now, at) = (clock::mono_ms(), self.at.get());
         if now >= deadline {
             return Poll::Ready(());
@@ -81,14 +82,14 @@ impl Alarm {
     }
 
     /// Wakes the task that waits, now.
-    pub fn wake(&self, list: &Deadlines) {
+    pub(crate) fn wake(&self, list: &Deadlines) {
         if self.at.replace(0) != 0 {
             list.take(self.place.get()).into_iter().for_each(Waker::wake);
         }
     }
 
     /// Leaves the list.
-    pub fn end(&self, list: &Deadlines) {
+    pub(crate) fn end(&self, list: &Deadlines) {
         let place = self.place.replace(NOWHERE);
         self.at.set(0);
         if place != NOWHERE {
@@ -168,7 +169,7 @@ impl Deadlines {
             } else {
                 tokio::select! {
                     () = self.changed.notified() => {}
-                    () = sleep_ms(planned - now + 1) => {}
+                    () = sleep_until_ms(planned) => {}
                 }
             }
         }

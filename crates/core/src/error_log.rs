@@ -18,8 +18,7 @@ pub fn error_log_sink(cf: &Cf, d: &Directive) -> ConfResult<(LogSink, LogLevel)>
     let sink = match d.arg(0) {
         b"stderr" => LogSink::Stderr,
         a if a.starts_with(b"syslog:") => {
-            let text = d.text(0)?;
-            let s = crate::syslog::Syslog::parse(&text[7..]).map_err(|e| d.bad(0, e))?;
+            let s = crate::syslog::Syslog::parse(&a[7..]).map_err(|e| d.bad(0, e))?;
             LogSink::Syslog(Arc::new(s))
         }
         a if a.starts_with(b"memory:") => {

@@ -27,6 +27,7 @@ pub struct Virtual {
     pub slots: Slots,
     /// What TLS clients are offered.
     pub tls: Option<Tls>,
+    /// `ssl_verify_client`.
     pub verify_client: VerifyClient,
     /// What clients' certificates are judged by; nothing for a server that is not verifying, or
     /// that leaves all of TLS to the default one.
@@ -35,9 +36,13 @@ pub struct Virtual {
     pub handshake_timeout_ms: u64,
     /// It speaks HTTP/2 on addresses with TLS.
     pub http2: bool,
+    /// The directive; without it small pieces wait for what follows.
     pub tcp_nodelay: bool,
+    /// For what happens before there is a request.
     pub error_log: Arc<ErrorLog>,
+    /// For OCSP responders, and for names that are known only with a session.
     pub resolver: Option<Arc<Resolver>>,
+    /// For a name as a whole, all tries and aliases.
     pub resolver_timeout_ms: u64,
 }
 
@@ -60,6 +65,7 @@ pub struct PartConf {
     pub protocol: &'static str,
     /// Its servers, by their numbers.
     pub servers: Vec<Arc<Virtual>>,
+    /// Its servers' merged configuration and whatever else it needs, as a type of its own.
     pub shared: Shared,
     /// Makes a worker's own view of `shared`.
     pub view: View,
@@ -72,10 +78,15 @@ pub type RegexTarget = (Arc<Regex>, usize, Vec<(usize, VarId)>);
 pub struct AddrConf {
     /// The address as configured; a wildcard socket serves several.
     pub addr: ListenAddr,
+    /// The number of its default server.
     pub default: usize,
+    /// Servers by names, exact and with `*`.
     pub names: HostMap<usize>,
+    /// In the order of the configuration: the first that matches.
     pub regexes: Vec<RegexTarget>,
+    /// Connections begin with a PROXY header.
     pub proxy_protocol: bool,
+    /// Connections begin with a TLS hello.
     pub ssl: bool,
     /// `listen … http2`: every server here speaks it.
     pub http2: bool,
@@ -104,7 +115,9 @@ impl AddrConf {
 
 /// One socket to listen on, and the addresses it stands for.
 pub struct ListenConf {
+    /// Where the socket is bound.
     pub addr: ListenAddr,
+    /// Of the socket itself, from the one `listen` that has them.
     pub options: ListenOptions,
     /// The first is the socket's own address (the wildcard, when there are several); the others
     /// are in order.
@@ -115,17 +128,21 @@ pub struct ListenConf {
 
 impl ListenConf {
     /// Which of its addresses a connection came to.
+    #[inline]
     pub fn choose(&self, local: impl FnOnce() -> Option<SocketAddr>) -> &AddrConf {
-        if self.addrs.len() > 1 {
-            if let Some(local) = local() {
-                let wanted = self.addr.with(local);
-                let others = &self.addrs[1..];
-                if let Ok(at) = others.binary_search_by(|a| a.addr.cmp(&wanted)) {
-                    return &others[at];
-                }
-            }
+        match &self.addrs[..] {
+            [one] => one,
+            _ => self.choose_of_many(local()),
         }
-        &self.addrs[0]
+    }
+
+    #[inline(never)]
+    fn choose_of_many(&self, local: Option<SocketAddr>) -> &AddrConf {
+        let (first, others) = (&self.addrs[0], &self.addrs[1..]);
+        let Some(local) = local else { return first };
+        let wanted = self.addr.with(local);
+        let found = others.binary_search_by(|a| a.addr.cmp(&wanted));
+        found.map_or(first, |at| &others[at])
     }
 }
 
@@ -138,7 +155,7 @@ pub struct Listens {
 }
 
 impl Listens {
-    pub fn new(all: Vec<ListenConf>) -> Listens {
+    fn new(all: Vec<ListenConf>) -> Listens {
         let mut by_addr: Vec<usize> = (0..all.len()).collect();
         by_addr.sort_by(|a, b| all[*a].addr.cmp(&all[*b].addr));
         Listens { all, by_addr }
@@ -160,10 +177,13 @@ impl Deref for Listens {
 
 /// One loaded configuration.
 pub struct Generation {
+    /// From 1, one more for each that was loaded by this process, also in vain.
     pub number: u64,
     /// The slots of the main context.
     pub global: Slots,
+    /// All that the parts listen on.
     pub listens: Listens,
+    /// The main context's.
     pub error_log: Arc<ErrorLog>,
     parts: Vec<PartConf>,
 }
@@ -204,11 +224,13 @@ impl Generation {
 
 /// A worker's view of a generation, counted without atomics.
 pub struct WorkerGen {
+    /// What all workers have of it.
     pub shared: Arc<Generation>,
     views: Vec<Rc<dyn Any>>,
 }
 
 impl WorkerGen {
+    /// Makes each protocol's view.
     pub fn new(shared: Arc<Generation>) -> WorkerGen {
         let views = shared.parts.iter().map(|p| (p.view)(&shared, &p.shared)).collect();
         WorkerGen { shared, views }

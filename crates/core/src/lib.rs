@@ -1,16 +1,16 @@
 //! What all protocols share: logs, zones, names, listening, queues. It knows no protocol.
 
+#![warn(missing_docs, unreachable_pub)]
+
 pub mod bind;
 pub mod block;
-#[cfg(unix)]
 pub mod carried;
-pub mod client_addr;
+mod client_addr;
 pub mod common;
-pub mod connection;
+mod connection;
 pub mod counters;
-#[cfg(unix)]
 pub mod datagrams;
-pub mod deadlines;
+mod deadlines;
 pub mod error_log;
 pub mod eval;
 pub mod forms;
@@ -20,7 +20,7 @@ mod log_pipe;
 pub mod logger;
 pub mod paths;
 pub mod proxy_header;
-pub mod queue;
+mod queue;
 pub mod registry;
 pub mod resolver;
 pub mod session;
@@ -41,12 +41,14 @@ use std::pin::Pin;
 
 pub use client_addr::ClientAddr;
 pub use connection::{ConnError, Connection};
+pub use deadlines::Deadlines;
 pub use queue::OutQueue;
 pub use session::Session;
 pub use worker::Worker;
 
 /// Sent in `Server`, `$nginx_version` and built-in pages.
 pub const SERVER_VERSION: &str = concat!("weir/", env!("CARGO_PKG_VERSION"));
+/// The same without a version: `server_tokens off`.
 pub const SERVER_NAME: &str = "weir";
 
 /// A future of one worker; it never leaves its thread.

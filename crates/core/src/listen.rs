@@ -15,32 +15,45 @@ use weir_script::lookup::HostMap;
 /// One `listen`.
 #[derive(Clone)]
 pub struct Listen {
+    /// One of those that a name or a range of ports stands for.
     pub addr: ListenAddr,
+    /// Where the address stands in the text.
     pub span: Span,
+    /// As far as they were given here.
     pub options: ListenOptions,
     /// Options of the socket itself were given, so it is bound on its own.
     pub bind: bool,
     /// Any socket option was set here.
     pub set: bool,
+    /// `default_server`; otherwise it is the first of the address.
     pub default_server: bool,
+    /// Holds for all who listen there.
     pub proxy_protocol: bool,
+    /// As `proxy_protocol`.
     pub ssl: bool,
+    /// As `proxy_protocol`; the directive `http2` is the server's own.
     pub http2: bool,
+    /// The address is all of the machine's.
     pub wildcard: bool,
 }
 
+/// One argument of `server_name`.
 #[derive(Clone)]
 pub struct ServerName {
+    /// In lower case; an expression as it stands, with its `~`.
     pub name: Vec<u8>,
+    /// For a name that begins with `~`.
     pub regex: Option<NamedRegex>,
 }
 
 /// What a `server` block says of where it is reached.
 #[derive(Default)]
 pub struct Reached {
+    /// Each address once.
     pub listens: Vec<Listen>,
     /// Their addresses, while the configuration is read.
     listened: HashSet<ListenAddr>,
+    /// In the order of the configuration.
     pub names: Vec<ServerName>,
     /// `$server_name` and the log's `server:`.
     pub primary_name: Vec<u8>,
@@ -71,10 +84,7 @@ impl Reached {
 
 /// `*:80` for root, `*:8000` for others.
 pub fn default_listen(d: &Directive) -> Listen {
-    #[cfg(unix)]
     let port = if weir_runtime::process::is_root() { 80 } else { 8000 };
-    #[cfg(not(unix))]
-    let port = 80;
     let addr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port);
     plain(ListenAddr::Ip(addr), d.name.span)
 }
@@ -138,7 +148,7 @@ fn addresses(d: &Directive) -> ConfResult<Vec<ListenAddr>> {
     let bad = |e: &str| d.bad(0, format!("{e} in \"{shown}\" of the \"listen\" directive"));
     let e = parse_endpoint(d.arg(0), options).map_err(bad)?;
     if let Host::Unix(path) = e.host {
-        return Ok(vec![ListenAddr::Unix(weir_runtime::fs::bytes_path(path))]);
+        return Ok(vec![ListenAddr::Unix(weir_runtime::paths::path(path).into_owned())]);
     }
     let first = e.port.unwrap_or(80);
     let last = e.last_port.unwrap_or(first);
@@ -193,6 +203,7 @@ fn option(d: &Directive, i: usize, l: &mut Listen) -> ConfResult {
     Ok(())
 }
 
+/// The error for a parameter that needs what is not built yet (`what`).
 pub fn later(d: &Directive, i: usize, what: &str) -> Diagnostic {
     let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
     let mut e = d.bad(i, format!("the \"{shown}\" parameter requires {what}"));
@@ -285,7 +296,7 @@ pub fn set_server_name<S: Session>(
         }
         let mut name = text;
         if name == b"$hostname" {
-            name = crate::syslog::hostname().into_bytes();
+            name = weir_runtime::process::hostname().into_bytes();
         }
         if name.contains(&b'/') {
             cf.warn(d, format!("server name \"{shown}\" has suspicious symbols"));

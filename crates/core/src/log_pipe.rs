@@ -58,7 +58,7 @@ impl Pipe {
     }
 
     /// Has text written in its turn, or counts its lines as dropped.
-    pub fn write(self: &Arc<Self>, file: Arc<File>, text: &[u8]) -> std::io::Result<()> {
+    pub(crate) fn write(self: &Arc<Self>, file: Arc<File>, text: &[u8]) -> std::io::Result<()> {
         if !SERVES.load(Ordering::Relaxed) {
             // A pipe that the master has opened does not wait: a line fits whole, or is lost.
             let written = (&*file).write_all(text);
@@ -82,7 +82,7 @@ impl Pipe {
     }
 
     /// Lines that were dropped since this was last asked, once a second.
-    pub fn dropped(&self) -> Option<u64> {
+    pub(crate) fn dropped(&self) -> Option<u64> {
         let mut queue = self.lock();
         let now = clock::wall_secs();
         if queue.dropped == 0 || queue.told_secs == now {
@@ -94,7 +94,7 @@ impl Pipe {
 
     fn run(&self) {
         while let Some((file, text)) = self.next() {
-            let written = weir_runtime::fs::write_waiting(&file, &text);
+            let written = weir_runtime::files::write_waiting(&file, &text);
             let mut queue = self.lock();
             queue.bytes -= text.len();
             queue.writes = false;
@@ -117,7 +117,7 @@ impl Pipe {
     }
 
     /// Waits until all is written, or for so long.
-    pub fn settle(&self, deadline: Instant) {
+    pub(crate) fn settle(&self, deadline: Instant) {
         let left = deadline.saturating_duration_since(Instant::now());
         let busy = |queue: &mut Queue| queue.runs && (queue.writes || !queue.jobs.is_empty());
         drop(self.changed.wait_timeout_while(self.lock(), left, busy));

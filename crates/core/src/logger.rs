@@ -13,23 +13,17 @@ use std::time::{Duration, Instant};
 use weir_base::date;
 use weir_base::line::push_logged;
 use weir_module::Mode;
-#[cfg(unix)]
-use weir_runtime::trusted;
-use weir_runtime::{clock, tz};
+use weir_runtime::{clock, files, sockets, trusted, tz};
 
 /// The levels of logs are those of the configuration's messages.
 pub use weir_conf::Level as LogLevel;
 
-/// What opening a directory for writing answers.
-const EISDIR: i32 = 21;
-
-/// Keeps nothing that is written to it.
-const NOWHERE: &str = if cfg!(windows) { "NUL" } else { "/dev/null" };
 /// How long the end of the process waits for readers of logs.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// A log file that can be opened again under its name (USR1).
 pub struct LogFile {
+    /// By which it is opened again.
     pub path: PathBuf,
     file: RwLock<Arc<File>>,
     /// Somebody reads it, who may be slow.
@@ -38,6 +32,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
+    /// Creates what is not there. Links are followed as far as its owner could ([`trusted`]).
     pub fn open(path: &Path) -> std::io::Result<LogFile> {
         Ok(LogFile::of(path.to_path_buf(), open_append(path)?))
     }
@@ -54,7 +49,6 @@ impl LogFile {
     }
 
     /// The same, and the file is the user's who is to open it later.
-    #[cfg(unix)]
     fn reopen_for(&self, uid: Option<u32>) -> std::io::Result<()> {
         let opened = trusted::append(&self.path)?;
         if let Some(uid) = uid {
@@ -71,14 +65,11 @@ impl LogFile {
     }
 
     /// Whether another file has its name by now, or none.
-    #[cfg(unix)]
     fn has_moved(&self) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        let id = |m: std::fs::Metadata| (m.dev(), m.ino());
-        let named = std::fs::metadata(&self.path).map(id);
-        !matches!((named, self.handle().metadata().map(id)), (Ok(a), Ok(b)) if a == b)
+        !files::is_named(&self.handle(), &self.path)
     }
 
+    /// As it stands. A pipe's or socket's reader is waited for by a thread, and too much for it is dropped.
     pub fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
         let file = Arc::clone(&self.file.read().unwrap_or_else(|e| e.into_inner()));
         if self.is_pipe.load(Ordering::Relaxed) {
@@ -114,37 +105,23 @@ impl LogFile {
     }
 }
 
-#[cfg(unix)]
 fn is_pipe(file: &File) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    file.metadata().is_ok_and(|m| m.file_type().is_fifo() || m.file_type().is_socket())
-}
-
-#[cfg(not(unix))]
-fn is_pipe(_: &File) -> bool {
-    false
+    file.metadata().is_ok_and(|m| files::is_pipe(&m))
 }
 
 static STDERR: OnceLock<Option<LogFile>> = OnceLock::new();
 
 /// Standard error of a process that serves: it may be a pipe, whose reader must not hold a worker. Before,
 /// a daemon may still have to leave the one that it was started with.
-#[cfg(unix)]
 fn stderr() -> Option<&'static LogFile> {
-    use std::os::fd::AsFd;
     if !crate::log_pipe::has_threads() {
         return None;
     }
     let open = || {
-        let own = std::io::stderr().as_fd().try_clone_to_owned().ok()?;
+        let own = sockets::copy(&std::io::stderr()).ok()?;
         Some(LogFile::of(PathBuf::from("stderr"), File::from(own)))
     };
     STDERR.get_or_init(open).as_ref()
-}
-
-#[cfg(not(unix))]
-fn stderr() -> Option<&'static LogFile> {
-    None
 }
 
 /// Waits for what threads have still to write to pipes, but not long: their readers may be gone.
@@ -155,14 +132,8 @@ pub fn settle() {
     STDERR.get().iter().filter_map(|f| f.as_ref()).for_each(|f| f.pipe.settle(deadline));
 }
 
-#[cfg(unix)]
 fn open_append(path: &Path) -> std::io::Result<File> {
     trusted::append(path).map(|opened| opened.file)
-}
-
-#[cfg(not(unix))]
-fn open_append(path: &Path) -> std::io::Result<File> {
-    std::fs::OpenOptions::new().create(true).append(true).open(path)
 }
 
 /// Log files that the master has opened for this process, until the configuration names them.
@@ -179,6 +150,7 @@ pub fn keep_handed(path: PathBuf, file: File) {
     HANDED.lock().unwrap_or_else(|e| e.into_inner()).insert(path, file);
 }
 
+/// A new configuration is in force: what it has not named is closed.
 pub fn drop_handed() {
     HANDED.lock().unwrap_or_else(|e| e.into_inner()).clear();
 }
@@ -225,7 +197,7 @@ pub fn log_file_for(mode: Mode, path: &Path) -> std::io::Result<Arc<LogFile>> {
         return log_file(path);
     }
     could_open(path)?;
-    let nothing = std::fs::OpenOptions::new().append(true).open(NOWHERE)?;
+    let nothing = std::fs::OpenOptions::new().append(true).open(files::NOWHERE)?;
     Ok(Arc::new(LogFile::of(path.to_path_buf(), nothing)))
 }
 
@@ -233,7 +205,7 @@ pub fn log_file_for(mode: Mode, path: &Path) -> std::io::Result<Arc<LogFile>> {
 pub fn could_open(path: &Path) -> std::io::Result<()> {
     use std::io::ErrorKind::{NotFound, PermissionDenied};
     let found = match std::fs::metadata(path) {
-        Ok(m) if m.is_dir() => Err(std::io::Error::from_raw_os_error(EISDIR)),
+        Ok(m) if m.is_dir() => Err(files::is_a_directory()),
         Err(e) if e.kind() == NotFound => {
             let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
             std::fs::metadata(parent.unwrap_or(Path::new("."))).map(|_| ())
@@ -250,37 +222,42 @@ pub fn reopen_all() -> Vec<(PathBuf, std::io::Error)> {
 }
 
 /// The same for the master: the files are given to the workers' user.
-#[cfg(unix)]
 pub fn reopen_for(uid: Option<u32>) -> Vec<(PathBuf, std::io::Error)> {
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
     files.values().filter_map(|f| f.reopen_for(uid).err().map(|e| (f.path.clone(), e))).collect()
 }
 
 /// With a new configuration every log is what has its name now.
-#[cfg(unix)]
 pub fn reopen_moved() -> Vec<(PathBuf, std::io::Error)> {
     let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
     let moved = files.values().filter(|f| f.has_moved());
     moved.filter_map(|f| f.reopen().err().map(|e| (f.path.clone(), e))).collect()
 }
 
+/// Where lines go.
 pub enum LogSink {
+    /// A file of any kind, shared by all that name it.
     File(Arc<LogFile>),
+    /// Standard error, by a thread once the process serves.
     Stderr,
+    /// A datagram for each line.
     Syslog(Arc<crate::syslog::Syslog>),
 }
 
 /// The error logs in force at one place of the configuration.
 #[derive(Default)]
 pub struct ErrorLog {
+    /// Each with the least grave level that goes there.
     pub sinks: Vec<(LogSink, LogLevel)>,
 }
 
 impl ErrorLog {
+    /// For who has no configuration yet.
     pub fn stderr(level: LogLevel) -> ErrorLog {
         ErrorLog { sinks: vec![(LogSink::Stderr, level)] }
     }
 
+    /// Whether any of them takes a line of that level: to be asked before one is made.
     #[inline]
     pub fn enabled(&self, level: LogLevel) -> bool {
         self.sinks.iter().any(|(_, l)| level <= *l)

@@ -5,22 +5,26 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use weir_base::units;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive, Layout, Mode};
+use weir_runtime::trusted;
 
 /// A directory for temporary files.
 #[derive(Debug)]
 pub struct TempPath {
     /// As it is named; relative where the configuration names none.
     path: PathBuf,
+    /// Digits of a file's number in each level of directories, from its end; 0 for no level.
     pub levels: [u8; 3],
     /// As it is used, once it has been made.
     made: OnceLock<PathBuf>,
 }
 
 impl TempPath {
+    /// One that has yet to be made ([`make_temp_path`]).
     pub fn new(path: PathBuf, levels: [u8; 3]) -> Arc<TempPath> {
         Arc::new(TempPath { path, levels, made: OnceLock::new() })
     }
 
+    /// As it was made; before that as it is configured.
     pub fn dir(&self) -> &Path {
         self.made.get().unwrap_or(&self.path)
     }
@@ -46,7 +50,7 @@ pub fn make_temp_path(temp: &TempPath, prefix: &Path, mode: Mode) -> ConfResult 
     if path.is_relative() {
         path = Layout::here().temp_path(prefix, &path);
         if mode == Mode::Serve {
-            make_dir(&path, true).map_err(|e| mkdir_failed(&path, &e))?;
+            trusted::make_dir(&path, true).map_err(|e| mkdir_failed(&path, &e))?;
         }
     } else {
         make_temp_dir(&path, mode)?;
@@ -56,11 +60,11 @@ pub fn make_temp_path(temp: &TempPath, prefix: &Path, mode: Mode) -> ConfResult 
     Ok(())
 }
 
-/// A directory that the configuration names.
+/// A directory that the configuration names. Nobody else may read request and response bodies in it.
 pub fn make_temp_dir(path: &std::path::Path, mode: Mode) -> ConfResult {
     let made = match mode {
         Mode::Test => could_make(path),
-        Mode::Serve => make_dir(path, false),
+        Mode::Serve => trusted::make_dir(path, false),
     };
     made.map_err(|e| mkdir_failed(path, &e))
 }
@@ -68,23 +72,6 @@ pub fn make_temp_dir(path: &std::path::Path, mode: Mode) -> ConfResult {
 fn mkdir_failed(path: &std::path::Path, e: &std::io::Error) -> weir_module::Diagnostic {
     let text = format!("mkdir() \"{}\" failed ({})", path.display(), os_text(e));
     weir_module::Diagnostic::emerg(text)
-}
-
-/// Nobody else may read request and response bodies.
-#[cfg(unix)]
-fn make_dir(path: &std::path::Path, with_parents: bool) -> std::io::Result<()> {
-    weir_runtime::trusted::make_dir(path, with_parents)
-}
-
-#[cfg(not(unix))]
-fn make_dir(path: &std::path::Path, with_parents: bool) -> std::io::Result<()> {
-    if let Some(parent) = path.parent().filter(|p| with_parents && !p.exists()) {
-        std::fs::create_dir_all(parent)?;
-    }
-    match std::fs::create_dir(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(e),
-        _ => Ok(()),
-    }
 }
 
 /// Whether there is a place for a directory. Who tests need not be who may make it.

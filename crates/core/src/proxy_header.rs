@@ -50,6 +50,7 @@ pub async fn read(conn: &Connection, buf: &mut Vec<u8>, deadline: u64) -> Result
 /// What became of the header at the beginning of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
+    /// It was there and is taken off.
     Yes,
     /// It is none.
     Broken,
@@ -81,9 +82,12 @@ pub async fn take<S: Session>(s: &S, buf: &mut Vec<u8>, deadline: u64) -> Taken 
 /// The version of the header that servers are sent: `proxy_protocol`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Sent {
+    /// None is sent.
     #[default]
     Off,
+    /// In text.
     V1,
+    /// In bytes.
     V2,
 }
 

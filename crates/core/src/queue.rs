@@ -12,6 +12,8 @@ const COPY_MAX_BYTES: usize = 2048;
 const PAGE_BYTES: u64 = 4096;
 /// Output buffers kept for the next response, when no larger than this.
 const KEEP_BUFFER_MAX_BYTES: usize = 64 * 1024;
+/// Room for a header and some text.
+const TEXT_ROOM_BYTES: usize = 1024;
 /// The same for a buffer that was read into: as much as is read with a head.
 const KEEP_READ_MAX_BYTES: usize = 32 * 1024;
 /// A queue with room for more pieces than this is let go with its connection's wait.
@@ -43,23 +45,53 @@ pub struct OutQueue {
 #[derive(Default)]
 struct Kept {
     pieces: VecDeque<Piece>,
-    /// Bytes of the first piece that are already sent.
+    /// Text behind the pieces: all there is of most answers.
+    text: Vec<u8>,
+    /// Bytes of the first piece, or of the text, that are already sent.
     sent: usize,
+    /// A buffer for text to come.
     spare: Option<Vec<u8>>,
     /// A buffer that has left, for the next that is queued as it is.
     spare_read: Option<Vec<u8>>,
 }
 
 impl Kept {
-    /// The buffer at the end of the queue, for appending.
-    fn text(&mut self) -> &mut Vec<u8> {
-        if !matches!(self.pieces.back(), Some(Piece::Text(_))) {
-            let fresh = self.spare.take().unwrap_or_else(|| Vec::with_capacity(1024));
-            self.pieces.push_back(Piece::Text(fresh));
+    /// Puts a piece at the end.
+    fn push(&mut self, piece: Piece) {
+        if !self.text.is_empty() {
+            let fresh = self.spare.take().unwrap_or_default();
+            let text = std::mem::replace(&mut self.text, fresh);
+            self.pieces.push_back(Piece::Text(text));
         }
-        match self.pieces.back_mut() {
-            Some(Piece::Text(t)) => t,
-            _ => unreachable!("a text piece was just put at the end"),
+        self.pieces.push_back(piece);
+    }
+
+    /// What is not sent yet of the text behind the pieces.
+    fn tail(&self) -> &[u8] {
+        match self.pieces.is_empty() {
+            true => &self.text[self.sent..],
+            false => &self.text,
+        }
+    }
+
+    /// A buffer of text has left.
+    fn keep_text(&mut self, mut text: Vec<u8>) {
+        if text.capacity() <= KEEP_BUFFER_MAX_BYTES {
+            text.clear();
+            match self.text.capacity() {
+                0 => self.text = text,
+                _ => self.spare = Some(text),
+            }
+        }
+    }
+
+    /// So many bytes of the text behind the pieces, which are gone, have been sent.
+    fn consume_text(&mut self, n: usize) {
+        self.sent += n;
+        if self.sent == self.text.len() {
+            self.sent = 0;
+            let text = std::mem::take(&mut self.text);
+            self.keep_text(text);
         }
     }
 }
@@ -71,7 +103,10 @@ impl OutQueue {
 
     /// Appends text through a closure; answers how much was added.
     pub fn write(&mut self, f: impl FnOnce(&mut Vec<u8>)) -> u64 {
-        let text = self.kept().text();
+        let text = &mut self.kept().text;
+        if text.capacity() == 0 {
+            text.reserve(TEXT_ROOM_BYTES);
+        }
         let before = text.len();
         f(text);
         let added = (text.len() - before) as u64;
@@ -79,13 +114,14 @@ impl OutQueue {
         added
     }
 
+    /// A small one is copied to the text before it; a larger one is queued as it is.
     pub fn push_bytes(&mut self, bytes: Bytes) {
         if bytes.len() <= COPY_MAX_BYTES {
             self.write(|t| t.extend_from_slice(&bytes));
             return;
         }
         self.queued += bytes.len() as u64;
-        self.kept().pieces.push_back(Piece::Mem(bytes));
+        self.kept().push(Piece::Mem(bytes));
     }
 
     /// Queues what a buffer holds from `from` on, where it is, and puts another in its place, which
@@ -96,14 +132,15 @@ impl OutQueue {
         other.extend_from_slice(&buf[..from]);
         let buf = std::mem::replace(buf, other);
         let added = (buf.len() - from) as u64;
-        kept.pieces.push_back(Piece::Read { buf, from });
+        kept.push(Piece::Read { buf, from });
         self.queued += added;
     }
 
+    /// Read when it is sent: by the kernel where there is no TLS.
     pub fn push_file(&mut self, file: Rc<File>, offset: u64, len: u64) {
         if len > 0 {
             self.queued += len;
-            self.kept().pieces.push_back(Piece::File { file, offset, len });
+            self.kept().push(Piece::File { file, offset, len });
         }
     }
 
@@ -138,7 +175,7 @@ impl OutQueue {
     }
 
     /// The part of a file that is next, if it is one: the file, where to read, how many bytes.
-    pub fn first_file(&self) -> Option<(&File, u64, u64)> {
+    pub(crate) fn first_file(&self) -> Option<(&File, u64, u64)> {
         match self.kept.as_ref()?.pieces.front()? {
             Piece::File { file, offset, len } => Some((file, *offset, *len)),
             _ => None,
@@ -147,33 +184,38 @@ impl OutQueue {
 
     /// How many pieces wait.
     pub fn pieces(&self) -> usize {
-        self.kept.as_ref().map_or(0, |k| k.pieces.len())
+        self.kept.as_ref().map_or(0, |k| k.pieces.len() + usize::from(!k.text.is_empty()))
     }
 
     /// The bytes in front, up to `max` of them and to the next file; answers how many slices were
     /// filled, and whether anything is queued behind them.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>], max: u64) -> (usize, bool) {
         let Some(kept) = &self.kept else { return (0, false) };
-        let (mut count, mut bytes) = (0, 0u64);
-        for piece in &kept.pieces {
+        let (mut count, mut left) = (0, max);
+        let mut add = |part: &'a [u8]| {
+            if count == slices.len() || left == 0 {
+                return false;
+            }
+            let part = &part[..part.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
+            slices[count] = IoSlice::new(part);
+            count += 1;
+            left -= part.len() as u64;
+            true
+        };
+        for (at, piece) in kept.pieces.iter().enumerate() {
             let whole: &[u8] = match piece {
                 Piece::Text(t) => t,
                 Piece::Mem(b) => b,
                 Piece::Read { buf, from } => &buf[*from..],
                 Piece::File { .. } => return (count, true),
             };
-            if count == slices.len() || bytes >= max {
+            if !add(if at == 0 { &whole[kept.sent..] } else { whole }) {
                 return (count, true);
             }
-            let mut part = if count == 0 { &whole[kept.sent..] } else { whole };
-            if part.len() as u64 > max - bytes {
-                part = &part[..(max - bytes) as usize];
-            }
-            slices[count] = IoSlice::new(part);
-            count += 1;
-            bytes += part.len() as u64;
         }
-        (count, false)
+        let tail = kept.tail();
+        let more = !tail.is_empty() && !add(tail);
+        (count, more)
     }
 
     /// So many bytes in front have been sent.
@@ -199,10 +241,7 @@ impl OutQueue {
             n -= left;
             kept.sent = 0;
             match kept.pieces.pop_front() {
-                Some(Piece::Text(mut t)) if t.capacity() <= KEEP_BUFFER_MAX_BYTES => {
-                    t.clear();
-                    kept.spare = Some(t);
-                }
+                Some(Piece::Text(text)) => kept.keep_text(text),
                 Some(Piece::Read { mut buf, .. }) if buf.capacity() <= KEEP_READ_MAX_BYTES => {
                     buf.clear();
                     kept.spare_read = Some(buf);
@@ -210,33 +249,30 @@ impl OutQueue {
                 _ => {}
             }
         }
+        kept.consume_text(n);
     }
 
     /// Moves the first `n` bytes of another queue to the end of this one.
     pub fn take_from(&mut self, from: &mut OutQueue, n: u64) {
         let mut left = n;
-        while left > 0 {
+        while left > 0 && from.queued > 0 {
             let Some(kept) = &from.kept else { return };
-            let Some(front) = kept.pieces.front() else { return };
-            let taken = match front {
-                Piece::Text(t) => {
-                    let part = &t[kept.sent..];
-                    let part = &part[..part.len().min(left as usize)];
-                    self.write(|text| text.extend_from_slice(part))
-                }
-                Piece::Read { buf, from: start } => {
-                    let part = &buf[*start + kept.sent..];
-                    let part = &part[..part.len().min(left as usize)];
-                    self.write(|text| text.extend_from_slice(part))
-                }
-                Piece::Mem(b) => {
+            let mut copy = |part: &[u8]| {
+                let part = &part[..part.len().min(left as usize)];
+                self.write(|text| text.extend_from_slice(part))
+            };
+            let taken = match kept.pieces.front() {
+                None => copy(kept.tail()),
+                Some(Piece::Text(t)) => copy(&t[kept.sent..]),
+                Some(Piece::Read { buf, from: start }) => copy(&buf[*start + kept.sent..]),
+                Some(Piece::Mem(b)) => {
                     let end = b.len().min(kept.sent + left as usize);
                     let part = b.slice(kept.sent..end);
                     let taken = part.len() as u64;
                     self.push_bytes(part);
                     taken
                 }
-                Piece::File { file, offset, len } => {
+                Some(Piece::File { file, offset, len }) => {
                     let taken = left.min(*len);
                     self.push_file(Rc::clone(file), *offset, taken);
                     taken
@@ -247,6 +283,7 @@ impl OutQueue {
         }
     }
 
+    /// Throws away what was not sent, and the memory.
     pub fn clear(&mut self) {
         *self = OutQueue::default();
     }
@@ -255,21 +292,21 @@ impl OutQueue {
     pub fn kept_bytes(&self) -> usize {
         let Some(kept) = &self.kept else { return 0 };
         let spare = [&kept.spare, &kept.spare_read];
-        spare.into_iter().flatten().map(Vec::capacity).sum()
+        kept.text.capacity() + spare.into_iter().flatten().map(Vec::capacity).sum::<usize>()
     }
 
     /// It has no memory of its own.
-    pub fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         self.kept.is_none()
     }
 
     /// It is not worth keeping for another connection.
-    pub fn is_large(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         self.kept.as_ref().is_some_and(|k| k.pieces.capacity() > KEEP_PIECES_MAX)
     }
 
     /// Nothing is queued, and there is memory that another connection could use.
-    pub fn is_spare(&self) -> bool {
+    pub(crate) fn is_spare(&self) -> bool {
         self.queued == 0 && self.kept.as_ref().is_some_and(|k| k.pieces.is_empty())
     }
 }

@@ -70,7 +70,7 @@ impl<S> VarRegistry<S> {
     }
 
     /// A variable that is only ever stored into. Core variables that cannot be changed refuse.
-    pub fn assignable(&mut self, name: &[u8]) -> Result<VarId, String> {
+    pub(crate) fn assignable(&mut self, name: &[u8]) -> Result<VarId, String> {
         let lower = name.to_ascii_lowercase();
         let core = self.fixed.get(lower.as_slice());
         if core.is_some_and(|v| v.set.is_none()) {

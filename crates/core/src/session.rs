@@ -32,6 +32,7 @@ pub trait Part<S> {
 
 /// One client's question, and what is known for it.
 pub trait Session: Sized + 'static {
+    /// What its worker has of the protocol's part of a generation.
     type Part: Part<Self>;
 
     /// The protocol's outermost block (`http`, `stream`), where the rows of its main level stand.
@@ -47,7 +48,9 @@ pub trait Session: Sized + 'static {
     /// The part of the configuration that serves it.
     fn part(&self) -> &Rc<Self::Part>;
 
+    /// Its variables' kept values.
     fn values(&self) -> &Values;
+    /// For who changes them; getters and setters do it by the functions below.
     fn values_mut(&mut self) -> &mut Values;
 
     /// The connection that it is on.
@@ -76,6 +79,7 @@ pub trait Session: Sized + 'static {
 
     /// What a module has kept with the session until it is over.
     fn kept<T: Any>(&mut self) -> Option<&mut T>;
+    /// Keeps it, in the place of another of the same type.
     fn keep_state<T: Any>(&mut self, value: T);
 
     /// Whether nothing can fail any more: it is answered, or being logged.
@@ -83,6 +87,7 @@ pub trait Session: Sized + 'static {
 
     // --- the error log ---
 
+    /// To be asked before a line is made that costs something.
     fn log_enabled(&self, level: LogLevel) -> bool {
         self.error_log().enabled(level)
     }
@@ -197,6 +202,7 @@ pub trait Session: Sized + 'static {
         template.eval(&mut Evaluated(self), out);
     }
 
+    /// [`Session::eval_into`] a buffer of its own.
     fn eval(&mut self, template: &Template) -> Vec<u8> {
         let mut out = Vec::new();
         self.eval_into(template, &mut out);
@@ -262,7 +268,7 @@ fn fail_match<S: Session>(s: &S, why: &str, regex: &Regex, subject: &[u8]) {
 }
 
 /// A session as strings see it.
-pub struct Evaluated<'a, S>(pub &'a mut S);
+pub(crate) struct Evaluated<'a, S>(pub &'a mut S);
 
 impl<S: Session> Env for Evaluated<'_, S> {
     fn var(&mut self, id: VarId, out: &mut Vec<u8>) {

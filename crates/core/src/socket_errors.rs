@@ -3,9 +3,6 @@
 use crate::logger::LogLevel;
 use std::io;
 
-/// A host that is down; Rust has no kind for it.
-const EHOSTDOWN: i32 = if cfg!(target_os = "linux") { 112 } else { 64 };
-
 /// What the other side or the way to it does is logged at `usual`; anything else is an alert.
 pub fn level(e: &io::Error, usual: LogLevel) -> LogLevel {
     match e.raw_os_error().is_none() || is_usual(e) {
@@ -29,10 +26,10 @@ pub fn is_usual(e: &io::Error) -> bool {
             | K::NetworkUnreachable
             | K::HostUnreachable
     );
-    known || e.raw_os_error() == Some(EHOSTDOWN)
+    known || weir_runtime::sockets::is_host_down(e)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -4,12 +4,11 @@ use crate::logger::{ErrorLog, LogLevel};
 use crate::socket_errors;
 use std::cell::Cell;
 use std::net::{SocketAddr, UdpSocket};
-#[cfg(unix)]
-use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
 use weir_base::date;
-use weir_runtime::{clock, tz};
+use weir_runtime::sockets::UnixDatagram;
+use weir_runtime::{clock, paths, process, tz};
 
 const FACILITIES: [&str; 24] = [
     "kern", "user", "mail", "daemon", "auth", "intern", "lpr", "news", "uucp", "clock", "authpriv",
@@ -28,7 +27,6 @@ enum Target {
 
 enum Socket {
     Udp(UdpSocket),
-    #[cfg(unix)]
     Unix(UnixDatagram),
 }
 
@@ -52,7 +50,7 @@ pub struct Syslog {
     /// As the configuration names it.
     name: String,
     facility: usize,
-    pub severity: usize,
+    pub(crate) severity: usize,
     tag: String,
     hostname: Option<String>,
     socket: Mutex<Option<Socket>>,
@@ -60,7 +58,7 @@ pub struct Syslog {
 
 impl Syslog {
     /// Parses what follows `syslog:`; errors are nginx's.
-    pub fn parse(text: &str) -> Result<Syslog, String> {
+    pub fn parse(text: &[u8]) -> Result<Syslog, String> {
         let mut target = None;
         let mut s = Syslog {
             target: Target::Unix(PathBuf::new()),
@@ -68,13 +66,14 @@ impl Syslog {
             facility: 23,
             severity: 6,
             tag: "nginx".into(),
-            hostname: Some(hostname()),
+            hostname: Some(process::hostname()),
             socket: Mutex::new(None),
         };
-        for part in text.split(',') {
+        for bytes in text.split(|b| *b == b',') {
+            let part = String::from_utf8_lossy(bytes);
             match part.split_once('=') {
                 Some(("server", v)) => {
-                    target = Some(parse_server(v)?);
+                    target = Some(parse_server(&bytes[b"server=".len()..])?);
                     s.name = v.to_string();
                 }
                 Some(("facility", v)) => s.facility = index(&FACILITIES, v, "facility")?,
@@ -141,7 +140,6 @@ impl Syslog {
         };
         let sent = match &open {
             Socket::Udp(s) => s.send(&line),
-            #[cfg(unix)]
             Socket::Unix(s) => s.send(&line),
         };
         match sent {
@@ -166,15 +164,12 @@ impl Syslog {
                 s.set_nonblocking(true)?;
                 Ok(Socket::Udp(s))
             }
-            #[cfg(unix)]
             Target::Unix(path) => {
                 let s = UnixDatagram::unbound()?;
                 s.connect(path)?;
                 s.set_nonblocking(true)?;
                 Ok(Socket::Unix(s))
             }
-            #[cfg(not(unix))]
-            Target::Unix(_) => Err(std::io::Error::other("no Unix sockets on this system")),
         }
     }
 }
@@ -194,29 +189,22 @@ fn parse_tag(tag: &str) -> Result<String, String> {
     Ok(tag.to_string())
 }
 
-fn parse_server(text: &str) -> Result<Target, String> {
+fn parse_server(server: &[u8]) -> Result<Target, String> {
     use std::net::ToSocketAddrs;
-    if let Some(path) = text.strip_prefix("unix:") {
-        return Ok(Target::Unix(path.into()));
+    if let Some(path) = server.strip_prefix(b"unix:") {
+        return Ok(Target::Unix(paths::path(path).into_owned()));
     }
+    let text = String::from_utf8_lossy(server);
     let with_port = match text.rfind(':') {
         Some(at) if !text[at..].contains(']') && text[at + 1..].parse::<u16>().is_ok() => {
             text.to_string()
         }
         _ => format!("{text}:514"),
     };
-    let mut found = with_port.to_socket_addrs().map_err(|_| not_found(text))?;
-    found.next().map(Target::Udp).ok_or_else(|| not_found(text))
+    let mut found = with_port.to_socket_addrs().map_err(|_| not_found(&text))?;
+    found.next().map(Target::Udp).ok_or_else(|| not_found(&text))
 }
 
 fn not_found(text: &str) -> String {
     format!("host not found in syslog server \"{text}\"")
-}
-
-/// This machine's name.
-pub fn hostname() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-        .map(|s| s.trim().to_string())
-        .or_else(|_| std::env::var("COMPUTERNAME"))
-        .unwrap_or_else(|_| "localhost".into())
 }

@@ -21,7 +21,9 @@ pub enum Life {
     Kept,
 }
 
+/// A file below a [`TempPath`], readable by this process' user alone.
 pub struct TempFile {
+    /// Open for reading and writing.
     pub file: Rc<File>,
     /// The name it has, or had when it was made.
     pub path: PathBuf,
@@ -33,8 +35,10 @@ impl TempFile {
     pub fn create(at: &TempPath, life: Life) -> io::Result<TempFile> {
         let mut path = next_path(at);
         loop {
-            let opened =
-                private(File::options().read(true).write(true).create_new(true)).open(&path);
+            let opened = weir_runtime::files::private(
+                File::options().read(true).write(true).create_new(true),
+            )
+            .open(&path);
             match opened {
                 Ok(file) => return Ok(TempFile::named(file, path, life)),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => path = next_path(at),
@@ -55,17 +59,6 @@ impl TempFile {
         }
         TempFile { file: Rc::new(file), path, life }
     }
-}
-
-/// Only the serving process's user may read it.
-#[cfg(unix)]
-fn private(options: &mut std::fs::OpenOptions) -> &mut std::fs::OpenOptions {
-    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600)
-}
-
-#[cfg(not(unix))]
-fn private(options: &mut std::fs::OpenOptions) -> &mut std::fs::OpenOptions {
-    options
 }
 
 fn next_path(at: &TempPath) -> PathBuf {

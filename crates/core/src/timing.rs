@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 /// One server that was asked.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct UpstreamState {
     /// Address as shown: `127.0.0.1:8080`, `unix:/path`, or the upstream's name when none was tried.
     pub peer: Rc<[u8]>,
@@ -15,10 +15,29 @@ pub struct UpstreamState {
     pub header_ms: Option<u64>,
     /// The same until all was over.
     pub response_ms: Option<u64>,
+    /// With the head, TLS not counted.
     pub bytes_sent: u64,
+    /// As `bytes_sent`, the other way.
     pub bytes_received: u64,
     /// Of the bytes received, those of the answer's body.
     pub response_length: u64,
     /// The first of a new group after an internal redirect: shown after `" : "` instead of `", "`.
     pub new_group: bool,
+}
+
+impl UpstreamState {
+    /// One that is about to be asked.
+    pub fn new(peer: Rc<[u8]>, new_group: bool) -> UpstreamState {
+        UpstreamState {
+            peer,
+            status: 0,
+            connect_ms: None,
+            header_ms: None,
+            response_ms: None,
+            bytes_sent: 0,
+            bytes_received: 0,
+            response_length: 0,
+            new_group,
+        }
+    }
 }

@@ -38,7 +38,9 @@ pub type FindCertificates = fn(&Rc<Connection>, &Rc<WorkerGen>, usize) -> Option
 /// A server's TLS as the connections use it.
 #[derive(Clone)]
 pub struct Tls {
+    /// Protocols, suites, certificates without variables.
     pub server: Arc<ServerTls>,
+    /// `None`: `server` has them all.
     pub find: Option<FindCertificates>,
 }
 
@@ -50,10 +52,14 @@ pub struct Secure {
     /// A server has that name: its generation's number, the address it was looked for at (a
     /// connection may be passed on to another), and its own number.
     found: Cell<Option<(u64, *const AddrConf, usize)>>,
+    /// A server has the name that the client asked for.
     pub is_found: Cell<bool>,
     verdicts: Verdicts,
+    /// Offered in the hello, by the client's preference: `$ssl_ciphers`.
     pub ciphers: Vec<CipherSuite>,
+    /// The same of groups: `$ssl_curves`.
     pub groups: Vec<NamedGroup>,
+    /// The same of signatures: `$ssl_sigalgs`.
     pub schemes: Vec<SignatureScheme>,
 }
 
@@ -260,6 +266,7 @@ fn refuse(conn: &Connection, alert: &[u8]) {
 const WHILE: &str = " while SSL handshaking";
 const LATE: &str = "client timed out (110: Connection timed out)";
 
+/// What the log says of a handshake whose time has passed.
 pub fn late() -> String {
     format!("{LATE}{WHILE}")
 }

@@ -56,7 +56,7 @@ impl Unknown {
 
     /// Whether a match was given up and the session has not been ended for it yet.
     #[inline]
-    pub fn is_failed(&self) -> bool {
+    pub(crate) fn is_failed(&self) -> bool {
         self.now.get() & FAILED != 0
     }
 

@@ -24,13 +24,16 @@ pub(crate) enum Slot {
 /// What the last regular expression that matched has captured.
 #[derive(Default)]
 pub struct CaptureSet {
+    /// What was looked at; the captures are parts of it.
     pub subject: Vec<u8>,
+    /// Where they are in `subject`.
     pub captures: Captures,
     /// Storage for a match that may fail, so that the last success is kept.
     pub(crate) spare: Captures,
 }
 
 impl CaptureSet {
+    /// A group's text, 0 for the whole match; `None` if it took no part.
     pub fn get(&self, n: usize) -> Option<&[u8]> {
         self.subject.get(self.captures.range(n)?)
     }
@@ -47,7 +50,9 @@ impl CaptureSet {
 pub struct Values {
     slots: Vec<Slot>,
     arena: Vec<u8>,
+    /// For `$1` to `$9`.
     pub captures: CaptureSet,
+    /// Whether a match was given up, and what for.
     pub unknown: Unknown,
     /// A variable was evaluated: text that it brought along may be anywhere.
     pub is_computed: bool,

@@ -16,7 +16,9 @@ use weir_runtime::listen::ListenAddr;
 
 /// What such a session keeps.
 pub struct Own {
+    /// The client's.
     pub conn: Rc<Connection>,
+    /// Its variables'.
     pub values: Values,
     /// The client's address and its text, where it is not the connection's (realip).
     client: Option<Box<(ClientAddr, Vec<u8>)>>,
@@ -26,6 +28,7 @@ pub struct Own {
 }
 
 impl Own {
+    /// Nothing is known yet.
     pub fn new(conn: Rc<Connection>) -> Own {
         Own { conn, values: Values::default(), client: None, ctx: Vec::new(), over: false }
     }
@@ -40,10 +43,12 @@ impl Own {
         self.ctx.iter().find_map(|c| c.downcast_ref())
     }
 
+    /// Forgets it.
     pub fn drop_ctx<T: Any>(&mut self) {
         self.ctx.retain(|c| !c.is::<T>());
     }
 
+    /// Replaces what there was of that type.
     pub fn set_ctx<T: Any>(&mut self, value: T) {
         match self.ctx::<T>() {
             Some(old) => *old = value,
@@ -60,15 +65,22 @@ impl Own {
 
 /// A session of that kind; all that [`Session`] asks is made of this.
 pub trait Whole: Sized + 'static {
+    /// A worker's view of the protocol's block.
     type View: Part<Self>;
-    /// The protocol's block, and its `server` too.
+    /// The protocol's block.
     const OUTER: Context;
+    /// The same and its `server`.
     const BOTH: Context;
 
+    /// The variables of the block being read.
     fn variables(cf: &mut Cf) -> &mut VarRegistry<Self>;
+    /// The part of the configuration that serves it.
     fn view(&self) -> &Rc<Self::View>;
+    /// The server that it has come to.
     fn of_server(&self) -> &Arc<Virtual>;
+    /// What it keeps.
     fn own(&self) -> &Own;
+    /// The same.
     fn own_mut(&mut self) -> &mut Own;
     /// Behind the text of a line of the error log: `, client: …`.
     fn write_context(&self, line: &mut Vec<u8>);
@@ -178,14 +190,19 @@ pub fn log_end<S: Session>(s: &S, e: &ConnError) {
 
 /// What has become of a block of such sessions.
 pub trait Block<S>: Any + Send + Sync {
+    /// The slots of the main level.
     fn main(&self) -> &Slots;
+    /// The variables by their numbers.
     fn vars(&self) -> &[VarDef<S>];
+    /// The variables by their names.
     fn registry(&self) -> &VarRegistry<S>;
 }
 
 /// A worker's view of it, counted without atomics.
 pub struct View<C> {
+    /// The generation that it is of.
     pub core: Arc<Generation>,
+    /// What all workers share.
     pub shared: Arc<C>,
 }
 

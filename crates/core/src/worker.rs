@@ -6,11 +6,8 @@ use crate::generation::WorkerGen;
 use crate::OutQueue;
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_base::bytes::Identity;
 
 /// Requests kept for reuse; so many of them with buffers of any size in bounds, and the others only
 /// while theirs are small: a worker that once had many at the same time does not keep that memory.
@@ -23,17 +20,22 @@ pub const POOL_REST_MAX: usize = 8;
 const EARLY_TRIES: u8 = 4;
 const EARLY_REST: u8 = 68;
 
+/// What the connections of one worker share. It never leaves its thread.
 pub struct Worker {
+    /// From 0; its place in `all.each`.
     pub id: usize,
     /// The newest generation; a connection takes it at its next request.
     pub gen: RefCell<Rc<WorkerGen>>,
+    /// Its own of `all`.
     pub counters: Arc<Counters>,
+    /// For sums.
     pub all: Arc<AllCounters>,
     /// Output queues without anything in them, with their memory.
     queues: RefCell<Vec<OutQueue>>,
     /// Of the connections, for what they are to send.
     pub deadlines: Deadlines,
-    locals: RefCell<HashMap<TypeId, Rc<dyn Any>, BuildHasherDefault<Identity>>>,
+    /// A few.
+    locals: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     flushers: RefCell<Vec<Box<dyn Fn()>>>,
     /// Whether requests have lately been there when their connection was accepted.
     early: Cell<u8>,
@@ -45,14 +47,18 @@ pub struct Worker {
     pub hands_on: Cell<bool>,
     /// Tells the finishing worker that a connection has ended.
     pub one_ended: tokio::sync::Notify,
+    /// Clients', waiting ones too.
     pub connections: Cell<usize>,
+    /// `worker_connections`.
     pub connections_max: Cell<usize>,
     /// Requests that run behind answers.
     pub detached: Cell<usize>,
+    /// Those that could not, for there were too many ([`Worker::detached_max`]).
     pub not_detached: Tally,
 }
 
 impl Worker {
+    /// One that serves a generation and has no connections yet.
     pub fn new(id: usize, gen: Rc<WorkerGen>, all: Arc<AllCounters>) -> Worker {
         Worker {
             id,
@@ -75,6 +81,7 @@ impl Worker {
         }
     }
 
+    /// The newest.
     pub fn generation(&self) -> Rc<WorkerGen> {
         Rc::clone(&self.gen.borrow())
     }
@@ -96,6 +103,7 @@ impl Worker {
         }
     }
 
+    /// Tells whether an early read has found something.
     pub fn early_result(&self, hit: bool) {
         match (hit, self.early.get()) {
             (true, _) => self.early.set(EARLY_TRIES),
@@ -131,11 +139,12 @@ impl Worker {
         queues.shrink_to_fit();
     }
 
+    /// One with memory if any is kept.
     pub fn take_queue(&self) -> OutQueue {
         self.queues.borrow_mut().pop().unwrap_or_default()
     }
 
-    pub fn give_queue(&self, queue: OutQueue) {
+    pub(crate) fn give_queue(&self, queue: OutQueue) {
         let mut pool = self.queues.borrow_mut();
         let is_kept = match pool.len() {
             0..POOL_LARGE_MAX => true,
@@ -149,13 +158,13 @@ impl Worker {
 
     /// State that a module keeps per worker, made at first use.
     pub fn local<T: Any + Default>(&self) -> Rc<T> {
-        if let Some(found) = self.locals.borrow().get(&TypeId::of::<T>()) {
-            if let Ok(t) = Rc::clone(found).downcast::<T>() {
-                return t;
-            }
+        let id = TypeId::of::<T>();
+        let found = self.locals.borrow().iter().find(|l| l.0 == id).map(|l| Rc::clone(&l.1));
+        if let Some(Ok(found)) = found.map(Rc::downcast) {
+            return found;
         }
         let fresh = Rc::new(T::default());
-        self.locals.borrow_mut().insert(TypeId::of::<T>(), Rc::clone(&fresh) as Rc<dyn Any>);
+        self.locals.borrow_mut().push((id, Rc::clone(&fresh) as Rc<dyn Any>));
         fresh
     }
 
@@ -164,6 +173,7 @@ impl Worker {
         self.flushers.borrow_mut().push(Box::new(f));
     }
 
+    /// Has everybody write out who has asked for it ([`Worker::on_flush`]).
     pub fn flush(&self) {
         self.flushers.borrow().iter().for_each(|f| f());
     }

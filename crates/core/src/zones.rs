@@ -18,7 +18,7 @@ const PER_PAGE_BYTES: u64 = 32;
 
 /// The zones that the configuration declares or names; one name space for all modules of all protocols.
 #[derive(Default)]
-pub struct ZoneNames {
+pub(crate) struct ZoneNames {
     declared: HashMap<Vec<u8>, Declared>,
 }
 

@@ -4,12 +4,12 @@
 use crate::conf::{CoreLoc, CoreMain, CoreSrv};
 use crate::generation::{self, HttpConf, LocationConf, ServerConf};
 use crate::h2::conf::H2Srv;
-use crate::location::{Entry, LocationSet};
-use crate::module::HttpModule;
-use crate::plan::Plans;
+use crate::location::set::{Entry, LocationSet};
+use crate::module::{HttpModule, Modules};
+use crate::plan::make::Plans;
+use crate::reading::{Here, Kind, LocBuild, ServerBuild, Sort};
 use crate::request::Request;
 use crate::vars::named_regex;
-use std::collections::HashSet;
 use std::sync::Arc;
 use weir_core::common::Common;
 use weir_core::generation::{ListenConf, PartConf, Virtual};
@@ -18,72 +18,11 @@ use weir_core::logger::ErrorLog;
 use weir_core::registry::NamedRegex;
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive, Heirs, Level, Slots};
 
-/// What kind of location it is, by its modifier.
-pub enum Kind {
-    Prefix,
-    Exact,
-    NoRegex,
-    Regex(Box<NamedRegex>),
-    Named,
-    /// `if`, `limit_except`, and a server's outermost.
-    Unnamed,
-}
-
-/// The kinds of which no two may have a name in common.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Sort {
-    Prefix,
-    Exact,
-    Named,
-}
-
-/// The location whose block is being read.
-#[derive(Default)]
-pub struct Here {
-    pub name: Vec<u8>,
-    pub is_named: bool,
-    pub is_regex: bool,
-    pub is_exact: bool,
-    /// What stands inside it, as far as it has been read.
-    pub children: Vec<LocBuild>,
-    /// The names that locations may not have again in it.
-    taken: HashSet<(Sort, Vec<u8>)>,
-}
+pub use crate::module::Build;
 
 /// The location whose block is being read; a server's or `http`'s own level has no name.
 pub fn here(cf: &mut Cf) -> &mut Here {
     &mut cf.get::<CoreMain>().here
-}
-
-/// A location as read.
-pub struct LocBuild {
-    pub id: usize,
-    pub name: Vec<u8>,
-    pub kind: Kind,
-    /// An `if` or `limit_except` block.
-    unnamed: bool,
-    /// What it says itself.
-    pub slots: Slots,
-    children: Vec<LocBuild>,
-}
-
-/// A server as read.
-pub struct ServerBuild {
-    pub srv: Slots,
-    pub root: LocBuild,
-}
-
-/// What a module's build step works on: everything merged.
-///
-/// Slots are shared by all locations and servers in which they are the same, so that what a build step
-/// makes of one is put into it by a `OnceLock` (see [`distinct`]). `CoreSrv` alone is each server's own.
-pub struct Build<'a> {
-    pub cf: &'a mut Cf,
-    /// The `http` block's own location level, which others have inherited from.
-    pub outer: &'a Slots,
-    pub main: &'a mut Slots,
-    pub servers: &'a mut [Slots],
-    pub locations: &'a [Slots],
 }
 
 /// The `http` block.
@@ -91,8 +30,8 @@ pub fn set_http(cf: &mut Cf, d: &Directive, modules: &'static [&'static HttpModu
     if cf.levels.main.find::<CoreMain>().is_some() {
         return Err(d.error("is duplicate"));
     }
+    cf.get::<Modules>().0 = modules;
     let main = cf.get::<CoreMain>();
-    main.modules = modules;
     main.vars.add(Common::<Request>::VARIABLES);
     for m in modules {
         main.vars.add(m.variables);
@@ -299,7 +238,7 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Option<Made>
     if main.find::<CoreMain>().is_none() {
         return Ok(None);
     }
-    let modules = main.get::<CoreMain>().modules;
+    let modules = main.get::<Modules>().0;
     let http_srv = std::mem::take(&mut cf.levels.server);
     let mut http_loc = std::mem::take(&mut cf.levels.location);
     http_loc.get_mut::<CoreLoc>().complete(&cf.prefix, error_log);

@@ -1,45 +1,26 @@
 //! Watching whether the client hangs up while something else is waited for.
 
-use crate::h2::Stream;
+use crate::client::Client;
 use crate::request::Request;
 use std::future::{poll_fn, Future};
-use std::io;
 use std::pin::pin;
-use std::rc::Rc;
 use std::task::{Context, Poll};
-use weir_core::Connection;
 
 /// Watches whether the client hangs up. A subrequest watches nobody: the main request does, and
 /// ends it. What is done behind an answer is nobody's either.
 pub struct ClientWatch {
-    conn: Rc<Connection>,
-    stream: Option<Rc<Stream>>,
+    client: Client,
     on: bool,
 }
 
 impl ClientWatch {
     pub fn new(r: &Request, ignore: bool) -> ClientWatch {
         let on = !ignore && !r.is_part() && !r.post_action;
-        ClientWatch { conn: Rc::clone(r.conn()), stream: r.stream().cloned(), on }
+        ClientWatch { client: r.to_client().clone(), on }
     }
 
     pub fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
-        if let Some(stream) = &self.stream {
-            return self.on && stream.poll_gone(cx);
-        }
-        while self.on {
-            if self.conn.stream.poll_readable(cx).is_pending() {
-                return false;
-            }
-            match self.conn.stream.peek() {
-                Ok(0) => return true,
-                // A further request waits; its sender is there.
-                Ok(_) => self.on = false,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return true,
-            }
-        }
-        false
+        self.client.poll_gone(cx, &mut self.on)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The core module's configuration: what the engine itself reads. Rows are in `core_rows`.
 
-use crate::module::Handler;
+use crate::flow::Handler;
+use crate::reading::{Here, ServerBuild};
 use crate::request::Request;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use weir_core::listen::Reached;
 use weir_core::paths::TempPath;
 use weir_core::registry::VarRegistry;
 use weir_module::{merge_values, merged, slot, ConfResult, ConfType, Level, SlotVtable, Val};
+use weir_runtime::paths;
 use weir_script::template::Template;
 use weir_wire::http1::request::Limits;
 
@@ -83,6 +85,16 @@ pub struct TryFiles {
     pub last: TryLast,
 }
 
+/// Texts of which one must be neither empty nor `0`.
+pub type Conditions = Arc<Vec<Template>>;
+
+/// `disable_symlinks on|if_not_owner [from=…]`
+#[derive(Debug)]
+pub struct DisableSymlinks {
+    pub(crate) same_owner: bool,
+    pub(crate) from: Option<Template>,
+}
+
 pub type Types = HashMap<Box<[u8]>, Box<[u8]>, foldhash::fast::RandomState>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,12 +107,10 @@ pub struct OpenFileCache {
 #[derive(Default)]
 pub struct CoreMain {
     pub vars: VarRegistry<Request>,
-    pub servers: Vec<crate::build::ServerBuild>,
+    pub servers: Vec<ServerBuild>,
     pub location_count: usize,
     /// The location being read.
-    pub here: crate::build::Here,
-    pub modules: &'static [&'static crate::module::HttpModule],
-    pub lent: crate::lent::Lent,
+    pub here: Here,
 }
 
 impl ConfType for CoreMain {
@@ -119,7 +129,7 @@ pub struct CoreSrv {
     pub ignore_invalid_headers: Val<bool>,
     pub underscores_in_headers: Val<bool>,
     pub merge_slashes: Val<bool>,
-    pub client_body_early_read: Val<crate::early::Conditions>,
+    pub client_body_early_read: Val<Conditions>,
     pub connection_pool_size: Val<u64>,
     pub request_pool_size: Val<u64>,
     pub limits: Limits,
@@ -225,7 +235,7 @@ pub struct CoreLoc {
     pub tcp_nopush: Val<bool>,
     pub tcp_nodelay: Val<bool>,
     pub open_file_cache: Val<Option<OpenFileCache>>,
-    pub disable_symlinks: Val<Option<Arc<crate::symlinks::DisableSymlinks>>>,
+    pub disable_symlinks: Val<Option<Arc<DisableSymlinks>>>,
     pub open_file_cache_valid: Val<u64>,
     pub open_file_cache_min_uses: Val<u64>,
     /// Bytes a worker keeps of small files and of their compressed forms.
@@ -234,7 +244,7 @@ pub struct CoreLoc {
     pub resolver: Val<Option<Arc<weir_resolve::Resolver>>>,
     pub resolver_timeout: Val<u64>,
     pub gzip_vary: Val<bool>,
-    pub early_hints: Val<crate::early::Conditions>,
+    pub early_hints: Val<Conditions>,
     pub error_log: Val<Arc<weir_core::logger::ErrorLog>>,
 }
 
@@ -261,8 +271,7 @@ fn default_root() -> Template {
 pub fn full_root(root: Template, prefix: &Path) -> Template {
     match root.as_constant() {
         Some(text) if text.first() != Some(&b'/') => {
-            let full = prefix.join(String::from_utf8_lossy(text).into_owned());
-            Template::constant(full.to_string_lossy().as_bytes())
+            Template::constant(paths::bytes(&prefix.join(paths::path(text))))
         }
         _ => root,
     }

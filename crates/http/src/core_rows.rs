@@ -31,6 +31,8 @@ pub const MODULE: HttpModule = HttpModule {
     rows: ROWS,
     slots: &[
         SlotVtable::of::<crate::conf::CoreMain>(),
+        SlotVtable::of::<crate::module::Modules>(),
+        SlotVtable::of::<crate::lent::Lent>(),
         SlotVtable::of::<CoreSrv>(),
         crate::conf::LOC_SLOT,
     ],

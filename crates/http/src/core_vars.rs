@@ -12,15 +12,14 @@ pub use fields::{cookie_value, query_arg};
 pub use request::basic_credentials;
 pub use response::shown_status;
 
-use crate::module::{VarArg, Variable};
+use crate::flow::{Getter, VarArg, Variable};
 use crate::Request;
-use weir_core::common::{number, push_seconds, some};
 
-const fn var(name: &'static str, get: crate::module::Getter) -> Variable {
+const fn var(name: &'static str, get: Getter) -> Variable {
     Variable::new(name, get)
 }
 
-const fn prefix(name: &'static str, get: crate::module::Getter) -> Variable {
+const fn prefix(name: &'static str, get: Getter) -> Variable {
     Variable::prefixed(name, get)
 }
 
@@ -81,12 +80,6 @@ pub const VARIABLES: &[Variable] = &[
     // The server and the clock.
     var("request_time", time::request_time),
 ];
-
-/// A value that counts as missing when it is empty.
-fn some_if_any(out: &mut Vec<u8>, value: &[u8]) -> bool {
-    out.extend_from_slice(value);
-    !value.is_empty()
-}
 
 /// `$host$is_request_port$request_port`: what servers are told as the host.
 pub fn host_with_port(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {

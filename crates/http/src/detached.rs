@@ -7,6 +7,7 @@
 //! How many a worker runs at a time is bounded by half of its `worker_connections`; beyond that
 //! none is made, for there is nobody who could be asked to wait.
 
+use crate::client::Client;
 use crate::request::{Request, REDIRECTS_MAX};
 use std::future::Future;
 use std::rc::Rc;
@@ -33,7 +34,7 @@ impl Request {
     /// A copy without its body, its answer and the modules' state.
     pub fn detach(&self) -> Box<Request> {
         let mut copy = Box::<Request>::default();
-        self.copy_head_to(&mut copy, self.nowhere());
+        self.copy_head_to(&mut copy, Client::of_h1(self.nowhere()));
         copy.method = self.method;
         copy.uri.clone_from(&self.uri);
         copy.args.clone_from(&self.args);
@@ -48,7 +49,7 @@ impl Request {
     }
 
     /// What a request that is made from this one has of it in any case.
-    fn copy_head_to(&self, copy: &mut Request, conn: Rc<Connection>) {
+    fn copy_head_to(&self, copy: &mut Request, client: Client) {
         copy.buf.clone_from(&self.buf);
         copy.head.clone_from(&self.head);
         copy.host.clone_from(&self.host);
@@ -57,12 +58,12 @@ impl Request {
         copy.number = self.number;
         // Its URI, arguments and variables may have been.
         copy.values.is_computed = true;
-        self.copy_place_to(copy, conn);
+        self.copy_place_to(copy, client);
     }
 
     /// Begins a subrequest: a GET with this request's header, and its body as far as it was read.
-    pub(crate) fn copy_to_part(&self, part: &mut Request, conn: Rc<Connection>) {
-        self.copy_head_to(part, conn);
+    pub(crate) fn copy_to_part(&self, part: &mut Request, client: Client) {
+        self.copy_head_to(part, client);
         let server = part.server().location;
         part.set_location(server);
         part.method = Method::Get;

@@ -3,9 +3,9 @@
 //! RFC 8297). Both have conditions: texts of which one must be neither empty nor `0`.
 
 use crate::body::{self, BodyError};
-use crate::conf::{CoreLoc, CoreSrv};
-use crate::h2;
-use crate::module::Flow;
+use crate::client::answer;
+use crate::conf::{Conditions, CoreLoc, CoreSrv};
+use crate::flow::Flow;
 use crate::request::Request;
 use crate::vars::template;
 use std::rc::Rc;
@@ -15,9 +15,6 @@ use weir_core::Session;
 use weir_module::{Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
 use weir_wire::http1::request::Version;
-
-/// Texts of which one must be neither empty nor `0`.
-pub type Conditions = Arc<Vec<Template>>;
 
 pub(crate) const ROWS: &[Row] = &[
     Row::new(
@@ -95,15 +92,7 @@ pub fn wants_hints(r: &mut Request) -> bool {
 
 /// Sends hints ahead of the answer, as far as the client takes them at once.
 pub fn send_hints(r: &Request, fields: &[u8]) {
-    if fields.is_empty() {
-        return;
+    if !fields.is_empty() {
+        answer::send_hints(r, fields);
     }
-    if let Some(stream) = r.stream() {
-        return h2::send_hints(stream, fields);
-    }
-    r.conn().out.borrow_mut().write(|text| {
-        text.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");
-        text.extend_from_slice(fields);
-        text.extend_from_slice(b"\r\n");
-    });
 }

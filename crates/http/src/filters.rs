@@ -1,8 +1,8 @@
 //! Running the filter chains of a location.
 
 use crate::buf::Chain;
-use crate::module::{FilterResult, Next};
-use crate::output;
+use crate::client::answer;
+use crate::flow::{FilterResult, Next};
 use crate::request::Request;
 use crate::subrequest;
 
@@ -15,7 +15,7 @@ impl Next {
         };
         match filters.get(self.0).copied() {
             Some(filter) => filter(r, Next(self.0 + 1)),
-            None => output::send_header(r),
+            None => answer::send_header(r),
         }
     }
 
@@ -26,7 +26,7 @@ impl Next {
         }
         match r.loc().plan.body_filters.get(self.0).copied() {
             Some(filter) => filter(r, chain, Next(self.0 + 1)),
-            None => output::send_body(r, chain),
+            None => answer::send_body(r, chain),
         }
     }
 
@@ -49,7 +49,31 @@ impl Next {
     pub(crate) fn body_now(self, r: &mut Request, chain: Chain) -> FilterResult {
         match r.loc().plan.body_filters.get(self.0).copied() {
             Some(filter) => filter(r, chain, Next(self.0 + 1)),
-            None => output::send_body(r, chain),
+            None => answer::send_body(r, chain),
         }
+    }
+}
+
+impl Request {
+    /// Runs the header filters and puts the header into the output queue.
+    pub fn send_header(&mut self) -> FilterResult {
+        if self.header_sent {
+            return Ok(());
+        }
+        if self.err_status != 0 {
+            self.out.status = self.err_status;
+            self.out.clear_status_line();
+        }
+        Next(0).header(self)
+    }
+
+    /// Whether no body filter has anything to do with this response.
+    pub fn body_is_plain(&self) -> bool {
+        !self.has_any_ctx() && self.loc().plan.body_on_demand && self.parts.is_none()
+    }
+
+    /// Runs the body filters and puts the result into the output queue.
+    pub fn output(&mut self, chain: Chain) -> FilterResult {
+        Next(0).body(self, chain)
     }
 }

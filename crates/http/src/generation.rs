@@ -2,7 +2,7 @@
 //! view of them.
 
 use crate::conf::{CoreLoc, CoreSrv};
-use crate::location::LocationSet;
+use crate::location::set::LocationSet;
 use crate::plan::Plan;
 use crate::request::Request;
 use std::any::Any;

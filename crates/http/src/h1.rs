@@ -1,35 +1,33 @@
-//! HTTP/1 connections: heads in, requests run, connections kept, lingered over or closed.
+//! HTTP/1: heads in, requests run, connections kept, lingered over or closed.
 
-use crate::body;
+pub(crate) mod body;
+pub(crate) mod output;
+pub(crate) mod runner;
+mod serving;
+
+pub(crate) use serving::Serving;
+
+use crate::client::Client;
 use crate::conf::Lingering;
-use crate::generation::{Http, Location, Server};
+use crate::flow::Flow;
+use crate::generation::Http;
 use crate::head;
-use crate::module::{Flow, Phase};
+use crate::linger::linger;
 use crate::phases;
 use crate::request::Request;
+use crate::request_log::log_request;
 use crate::special;
 use crate::{pool, server};
 use std::rc::Rc;
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
-use weir_core::proxy_header::{self, Bad};
-use weir_core::tls;
-use weir_core::{ConnError, Connection};
-
 use weir_core::Session;
+use weir_core::{ConnError, Connection};
 use weir_runtime::clock;
-use weir_wire::http1::names::HeaderId;
-use weir_wire::http1::request::{preface, Method, ParseError, Parser, Preface, Progress, Version};
-
-pub(crate) mod runner;
-mod serving;
-
-pub use serving::Serving;
+use weir_wire::http1::request::{preface, ParseError, Parser, Preface, Progress, Version};
 
 /// Bytes asked of the socket for a head.
 const HEAD_ROOM_BYTES: usize = 4096;
-/// Read at once while lingering.
-const LINGER_ROOM_BYTES: usize = 4096;
 
 /// Why there is no (further) request on a connection.
 enum NoRequest {
@@ -47,16 +45,6 @@ enum After {
     Close,
     /// These bytes begin an HTTP/2 connection.
     Http2(Vec<u8>),
-}
-
-/// Makes a connection ready for requests, where more is to be done for that than to read them; answers
-/// what was read beyond, `None` when there is nothing to serve.
-async fn prepare(conn: Rc<Connection>) -> Option<Vec<u8>> {
-    let mut leftover = Vec::new();
-    if expects_proxy_header(&conn) && !read_proxy_header(&conn, &mut leftover).await {
-        return None;
-    }
-    tls::accept(&conn, leftover).await
 }
 
 /// Over TLS nginx takes a connection that is reset for one that is closed.
@@ -92,18 +80,6 @@ fn log_idle_end(conn: &Connection, read: &Result<usize, ConnError>) {
             conn.log(LogLevel::Info, text.as_bytes());
         }
     }
-}
-
-/// Whether the address it came to is told of clients by the PROXY protocol.
-fn expects_proxy_header(conn: &Connection) -> bool {
-    conn.generation().shared.listens[conn.listen.get()].addrs[0].proxy_protocol
-}
-
-/// Finds out whether the first bytes may be HTTP/2's preface.
-fn expect_preface(conn: &Connection) {
-    let gen = conn.generation();
-    let listen = conn.addr(&gen.shared);
-    conn.may_speak_h2.set(listen.preface && !listen.ssl);
 }
 
 /// One request: read, run, answer, log. Its first bytes are there.
@@ -166,7 +142,7 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
         if !r.buf.is_empty() {
             if !begun {
                 begun = true;
-                begin(conn, r, &gen, &server);
+                r.begin(Client::of_h1(Rc::clone(conn)), Rc::clone(&gen), Rc::clone(&server));
             }
             let Request { buf, head, .. } = &mut **r;
             let parsed = parser.parse(buf, &limits, head);
@@ -236,31 +212,6 @@ fn why_ended(read: &Result<usize, ConnError>) -> String {
     }
 }
 
-pub(crate) fn begin(conn: &Rc<Connection>, r: &mut Request, gen: &Rc<Http>, server: &Rc<Server>) {
-    let number = conn.requests.get() + 1;
-    conn.requests.set(number);
-    Counters::add(&conn.worker.counters.requests, 1);
-    conn.take_queue();
-    r.begin(Rc::clone(conn), Rc::clone(gen), Rc::clone(server), clock::mono_ms());
-    r.number = number;
-}
-
-/// `keepalive_disable`: old MSIE after a POST, and old Safari.
-pub(crate) fn disabled_for_browser(r: &Request) -> bool {
-    let disable = *r.loc().core.keepalive_disable;
-    if disable == 0 {
-        return false;
-    }
-    let Some(agent) = r.header(HeaderId::UserAgent) else { return false };
-    let has = |needle: &[u8]| memchr::memmem::find(agent, needle).is_some();
-    let msie6 = disable & 1 != 0
-        && r.method == Method::Post
-        && (has(b"MSIE 6.") || has(b"MSIE 5.") || has(b"MSIE 4."))
-        && !has(b"Opera");
-    let safari = disable & 2 != 0 && has(b"Mac OS X") && has(b"Safari/") && !has(b"Chrome/");
-    msie6 || safari
-}
-
 async fn answer(conn: &Rc<Connection>, r: &mut Box<Request>) -> After {
     let finished = phases::run(r).await;
     end(conn, r, finished).await
@@ -273,7 +224,7 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     {
         conn.will_end();
     }
-    let sent = !r.unsent && r.drain(0).await.is_ok() && !conn.broken.get();
+    let sent = !r.unsent && (r.flush_at_once() || r.drain(0).await.is_ok()) && !conn.broken.get();
     // A tunnel has told how it ended.
     if !sent && r.err_status == 0 && !r.upgraded {
         r.log(LogLevel::Info, why_unsent(conn));
@@ -353,7 +304,7 @@ async fn end_body(conn: &Rc<Connection>, r: &mut Box<Request>) -> Option<After> 
     if !keeps && !r.discard_body {
         return None;
     }
-    if body::drop_rest(r).await {
+    if crate::body::drop_rest(r).await {
         return None;
     }
     if r.discard_body && conn.timed_out.get() {
@@ -385,16 +336,6 @@ fn lingers(r: &Request) -> bool {
     }
 }
 
-pub(crate) async fn log_request(r: &mut Request) {
-    r.values.unknown.end();
-    let loc = Rc::clone(r.loc());
-    for handler in &loc.plan.phases[Phase::Log as usize] {
-        if let Flow::Wait(f) = handler(r) {
-            f(r).await;
-        }
-    }
-}
-
 /// A head that cannot be read gets nginx's answer, and the connection is closed.
 async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
     r.keepalive = false;
@@ -416,38 +357,4 @@ async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
         _ => false,
     };
     end(&conn, r, finished).await
-}
-
-/// Half-closes and reads what the client still sends, so that it can read the answer.
-pub(crate) async fn linger(conn: &Connection, loc: Rc<Location>) {
-    let core = &loc.core;
-    conn.end_sending();
-    let end = clock::mono_ms() + *core.lingering_time;
-    let mut buf = Vec::new();
-    loop {
-        let now = clock::mono_ms();
-        if now >= end {
-            return;
-        }
-        let deadline = (now + *core.lingering_timeout).min(end);
-        buf.clear();
-        match conn.read(&mut buf, LINGER_ROOM_BYTES, deadline).await {
-            Ok(n) if n > 0 => continue,
-            _ => return,
-        }
-    }
-}
-
-/// The PROXY protocol header in front of the first request.
-async fn read_proxy_header(conn: &Connection, buf: &mut Vec<u8>) -> bool {
-    let deadline = clock::mono_ms() + *server::default(conn).core.client_header_timeout;
-    match proxy_header::read(conn, buf, deadline).await {
-        Ok(()) => true,
-        Err(Bad::Broken(mut text)) => {
-            text.extend_from_slice(b" while reading PROXY protocol");
-            conn.log(LogLevel::Error, &text);
-            false
-        }
-        Err(Bad::Ended(_)) => false,
-    }
 }

@@ -11,11 +11,12 @@
 //! connection-specific response fields are dropped; limits on floods are stricter, and count for
 //! the server as a whole ([`guard`]).
 
-pub mod body;
+mod block;
+pub(crate) mod body;
 pub mod conf;
 mod guard;
 mod link;
-mod output;
+pub(crate) mod output;
 mod request;
 mod serve;
 mod stream;
@@ -24,5 +25,3 @@ mod task;
 pub use conf::MODULE;
 pub use serve::serve;
 pub use stream::Stream;
-
-pub(crate) use output::{send_body, send_header, send_hints, send_slice};

@@ -6,21 +6,11 @@
 //! whoever puts out more waits in [`Request::drain`] first, as every sender of long bodies does; of
 //! several filters that keep input the last of the chain goes on first, so that order is kept.
 
-use crate::module::{FilterResult, Next};
+use crate::flow::{Held, Next, Resume};
 use crate::request::Request;
 use crate::subrequest;
 use std::io;
 use weir_core::ConnError;
-
-/// Goes on with the input that a filter has kept; `Next` is the one it was given with it.
-pub type Resume = fn(&mut Request, Next) -> FilterResult;
-
-/// A filter that keeps input.
-pub(crate) struct Held {
-    next: Next,
-    room_bytes: u64,
-    resume: Resume,
-}
 
 impl Request {
     /// Whether less than so many bytes of the response wait for the client (or for their turn), and

@@ -1,7 +1,10 @@
 //! What a module lends to those that do not know it: put here when it is built.
 
-use crate::module::Flow;
-use crate::{special, Buf, Request};
+use crate::buf::Buf;
+use crate::flow::Flow;
+use crate::request::Request;
+use crate::special;
+use weir_module::{slot, ConfType, Level};
 
 /// Answers with the header as it is and a part of a file.
 pub type SendFile = fn(&mut Request, Buf) -> Flow;
@@ -18,4 +21,9 @@ impl Default for Lent {
     fn default() -> Lent {
         Lent { send_file: special::finish, name_charset: |_, _| {} }
     }
+}
+
+impl ConfType for Lent {
+    const LEVEL: Level = Level::Main;
+    slot!();
 }

@@ -1,7 +1,7 @@
 //! Requests in which a regular expression could not tell: they end with 500.
 //! (What is noted of it, and where, is in `weir_core::unknown`.)
 
-use crate::module::{FilterError, FilterResult, Flow};
+use crate::flow::{FilterError, FilterResult, Flow};
 use crate::request::Request;
 use weir_core::Session;
 

@@ -3,9 +3,11 @@
 use crate::client_cert::{self, Objection};
 use crate::conf::Satisfy;
 use crate::early;
+use crate::flow::{Flow, Handler, Phase, WaitFn};
+use crate::keepalive;
 use crate::location::{self, Found};
 use crate::matching::checked;
-use crate::module::{Flow, Handler, Phase, WaitFn};
+use crate::redirect::{internal_redirect, named_location};
 use crate::request::Request;
 use crate::special;
 use crate::subrequest;
@@ -361,17 +363,8 @@ fn find_config(r: &mut Request) -> Option<Flow> {
             return Some(Flow::Status(413));
         }
     }
-    if r.keepalive && crate::h1::disabled_for_browser(r) {
-        r.keepalive = false;
-    }
     if r.keepalive {
-        let c = &core.core;
-        if *c.keepalive_timeout == 0 || u64::from(r.number) >= *c.keepalive_requests {
-            r.keepalive = false;
-        } else if *c.keepalive_time < u64::MAX && r.number > 1 {
-            let age = weir_runtime::clock::mono_ms().saturating_sub(r.conn().start_ms);
-            r.keepalive = age <= *c.keepalive_time;
-        }
+        r.keepalive = keepalive::is_allowed(r);
     }
     None
 }
@@ -385,48 +378,4 @@ fn spend_redirect(r: &mut Request) -> bool {
         return false;
     }
     true
-}
-
-/// Starts again with another URI inside the server.
-pub fn internal_redirect(r: &mut Request, uri: &[u8], args: &[u8]) -> Flow {
-    r.redirects_left = r.redirects_left.saturating_sub(1);
-    if r.redirects_left == 0 {
-        let shown = String::from_utf8_lossy(uri).into_owned();
-        let text = format!(
-            "rewrite or internal redirection cycle while internally redirecting to \"{shown}\""
-        );
-        r.log(LogLevel::Error, &text);
-        return Flow::Status(500);
-    }
-    r.uri.clear();
-    r.uri.extend_from_slice(uri);
-    r.args.clear();
-    r.args.extend_from_slice(args);
-    r.clear_ctx();
-    let server = r.server().location;
-    r.set_location(server);
-    r.internal = true;
-    r.valid_unparsed_uri = false;
-    r.valid_location = true;
-    Flow::Redirect
-}
-
-/// Goes on in a named location of the server.
-pub fn named_location(r: &mut Request, name: &[u8]) -> Flow {
-    r.redirects_left = r.redirects_left.saturating_sub(1);
-    if r.redirects_left == 0 || r.uri.is_empty() {
-        let text = "rewrite or internal redirection cycle while redirecting to a named location";
-        r.log(LogLevel::Error, text);
-        return Flow::Status(500);
-    }
-    let server = Rc::clone(r.server());
-    let Some((_, id)) = server.named.iter().find(|(n, _)| n == name) else {
-        let text = format!("could not find named location \"{}\"", String::from_utf8_lossy(name));
-        r.log(LogLevel::Error, &text);
-        return Flow::Status(500);
-    };
-    r.internal = true;
-    r.clear_ctx();
-    r.set_location(*id);
-    Flow::Named
 }

@@ -1,11 +1,12 @@
-//! What a worker keeps for requests to come: requests with their memory, the text of `Date`.
+//! What a worker keeps for requests to come: requests with their memory.
 
-use crate::h1::runner;
+use crate::client::Client;
+use crate::generation::{Http, Server};
 use crate::request::Request;
-use std::cell::{Cell, RefCell};
-use weir_base::date;
+use std::cell::RefCell;
+use std::rc::Rc;
 use weir_core::worker::POOL_REST_MAX;
-use weir_runtime::clock;
+use weir_core::Connection;
 
 /// Requests kept for reuse; so many of them with buffers of any size in bounds, and the others only
 /// while theirs are small: a worker that once had many at the same time does not keep that memory.
@@ -19,16 +20,15 @@ thread_local! {
     // Boxed, because moving a request costs more than answering a small one.
     #[expect(clippy::vec_box)]
     static POOL: RefCell<Vec<Box<Request>>> = const { RefCell::new(Vec::new()) };
-    static DATE: Cell<(i64, [u8; 29])> = const { Cell::new((i64::MIN, [0; 29])) };
 }
 
 /// A request without anything in it.
-pub fn take() -> Box<Request> {
+pub(crate) fn take() -> Box<Request> {
     POOL.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
 /// Gives one back.
-pub fn give(mut r: Box<Request>) {
+pub(crate) fn give(mut r: Box<Request>) {
     r.recycle();
     POOL.with_borrow_mut(|pool| {
         let is_kept = match pool.len() {
@@ -42,29 +42,29 @@ pub fn give(mut r: Box<Request>) {
     });
 }
 
+/// Lends one for what is to be known of a connection before there is a request on it.
+pub fn with<T>(
+    conn: &Rc<Connection>,
+    gen: Rc<Http>,
+    server: Rc<Server>,
+    f: impl FnOnce(&mut Request) -> T,
+) -> T {
+    let mut r = take();
+    r.stand(Client::of_h1(Rc::clone(conn)), gen, server);
+    let value = f(&mut r);
+    give(r);
+    value
+}
+
 /// Lets go of what is kept: the worker is about to rest.
-pub fn free() {
+pub(crate) fn free() {
     POOL.take();
-    runner::free();
 }
 
 /// Lets go of most of what is kept: nothing is done for a while.
-pub fn shrink() {
+pub(crate) fn shrink() {
     POOL.with_borrow_mut(|pool| {
         pool.truncate(POOL_REST_MAX);
         pool.shrink_to_fit();
     });
-    runner::shrink();
-}
-
-/// The Date header's value, formatted once a second.
-pub fn date() -> [u8; 29] {
-    let now = clock::wall_secs();
-    let (secs, text) = DATE.get();
-    if secs == now {
-        return text;
-    }
-    let text = date::http_time(now);
-    DATE.set((now, text));
-    text
 }

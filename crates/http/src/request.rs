@@ -1,46 +1,32 @@
 //! One request, whatever protocol it came by.
 
 use crate::body::RequestBody;
-use crate::buf::Chain;
+use crate::client::Client;
+use crate::flow::Held;
 use crate::generation::{Http, Location, Server};
-use crate::h2;
 use crate::headers_out::HeadersOut;
-use crate::held::Held;
-use crate::module::{FilterResult, Next};
-use crate::subrequest::{self, Parts};
+use crate::subrequest::desk::Parts;
 use crate::timing::Exchange;
 use std::any::Any;
-use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use weir_core::counters::Counters;
 use weir_core::timing::UpstreamState;
 use weir_core::values::Values;
 use weir_core::ClientAddr;
-use weir_core::Session;
-use weir_core::{ConnError, Connection};
+use weir_core::Connection;
 use weir_runtime::clock;
-use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::{HeaderField, Method, RequestHead, Version};
 use weir_wire::Range32;
 
 /// One more than the internal redirects that a request may go through.
 pub(crate) const REDIRECTS_MAX: u8 = 11;
-/// What leaves at once of an answer that has a rate, without sendfile: nginx's `output_buffers`, but at
-/// high rates as much as keeps the pauses longer than the event loop is late.
-const TURN_BYTES: u64 = 64 * 1024;
-const TURNS_PER_SEC: u64 = 16;
-/// So much of being late is made up for.
-const LATE_MAX_MS: u64 = 50;
-
-/// Where a request stands: its connection, and the part of the configuration that serves it.
+/// Where a request stands: its client, and the part of the configuration that serves it.
 struct Place {
-    conn: Rc<Connection>,
+    client: Client,
     gen: Rc<Http>,
     server: Rc<Server>,
     location: Rc<Location>,
-    /// Its stream, where a connection has several.
-    stream: Option<Rc<h2::Stream>>,
 }
 
 /// A request and its response under construction. Taken from the worker's pool, so that its
@@ -126,7 +112,7 @@ pub struct Request {
     pub limit_rate: Option<u64>,
     pub limit_rate_after: Option<u64>,
     /// Until when nothing is sent, by `limit_rate`.
-    paced_until_ms: u64,
+    pub(crate) paced_until_ms: u64,
     /// Which backends were asked, for the `$upstream_*` variables.
     pub upstream: Vec<UpstreamState>,
     /// The client's address and its text, where it is not the connection's (realip).
@@ -148,17 +134,21 @@ pub struct Request {
 }
 
 impl Request {
-    /// Readies a pooled request for a new head.
-    pub fn begin(
-        &mut self,
-        conn: Rc<Connection>,
-        gen: Rc<Http>,
-        server: Rc<Server>,
-        start_ms: u64,
-    ) {
+    /// Readies a pooled request for a new head, and counts it.
+    pub(crate) fn begin(&mut self, client: Client, gen: Rc<Http>, server: Rc<Server>) {
+        let conn = client.conn();
+        self.number = conn.requests.get() + 1;
+        conn.requests.set(self.number);
+        Counters::add(&conn.worker.counters.requests, 1);
+        conn.take_queue();
+        self.stand(client, gen, server);
+    }
+
+    /// Gives a pooled request its place.
+    pub(crate) fn stand(&mut self, client: Client, gen: Rc<Http>, server: Rc<Server>) {
         let location = Rc::clone(gen.location(server.location));
-        self.place = Some(Place { conn, gen, server, location, stream: None });
-        self.start_ms = start_ms;
+        self.place = Some(Place { client, gen, server, location });
+        self.start_ms = clock::mono_ms();
         self.redirects_left = REDIRECTS_MAX;
         self.valid_unparsed_uri = true;
         self.valid_location = true;
@@ -314,14 +304,13 @@ impl Request {
     }
 
     /// Gives a copy its place in the configuration, and the variables that were set here.
-    pub(crate) fn copy_place_to(&self, copy: &mut Request, conn: Rc<Connection>) {
+    pub(crate) fn copy_place_to(&self, copy: &mut Request, client: Client) {
         let place = self.place();
         copy.place = Some(Place {
-            conn,
+            client,
             gen: Rc::clone(&place.gen),
             server: Rc::clone(&place.server),
             location: Rc::clone(&place.location),
-            stream: None,
         });
         copy.client.clone_from(&self.client);
         copy.values.copy_from(&self.values);
@@ -332,7 +321,13 @@ impl Request {
     }
 
     pub fn conn(&self) -> &Rc<Connection> {
-        &self.place().conn
+        self.place().client.conn()
+    }
+
+    /// Whom it is answered.
+    #[inline]
+    pub(crate) fn to_client(&self) -> &Client {
+        &self.place().client
     }
 
     /// The client's address as the request sees it.
@@ -353,16 +348,6 @@ impl Request {
         let mut text = Vec::new();
         client.write(&mut text);
         self.client = Some(Box::new((client, text)));
-    }
-
-    /// The stream it came by: HTTP/2's requests have one.
-    #[inline]
-    pub fn stream(&self) -> Option<&Rc<h2::Stream>> {
-        self.place().stream.as_ref()
-    }
-
-    pub(crate) fn set_stream(&mut self, stream: Rc<h2::Stream>) {
-        self.place.as_mut().expect("a request in use has its place").stream = Some(stream);
     }
 
     pub fn gen(&self) -> &Rc<Http> {
@@ -459,6 +444,11 @@ impl Request {
         self.ctx.iter().any(|c| c.is::<T>())
     }
 
+    #[inline]
+    pub(crate) fn has_any_ctx(&self) -> bool {
+        !self.ctx.is_empty()
+    }
+
     pub fn set_ctx<T: Any>(&mut self, value: T) {
         match self.ctx::<T>() {
             Some(old) => *old = value,
@@ -487,268 +477,6 @@ impl Request {
     pub fn clear_ctx(&mut self) {
         self.ctx.clear();
         self.held.clear();
-    }
-
-    // --- the response ---
-
-    /// Runs the header filters and puts the header into the output queue.
-    pub fn send_header(&mut self) -> FilterResult {
-        if self.header_sent {
-            return Ok(());
-        }
-        if self.err_status != 0 {
-            self.out.status = self.err_status;
-            self.out.clear_status_line();
-        }
-        Next(0).header(self)
-    }
-
-    /// Whether no body filter has anything to do with this response.
-    pub fn body_is_plain(&self) -> bool {
-        self.ctx.is_empty() && self.loc().plan.body_on_demand && self.parts.is_none()
-    }
-
-    /// Runs the body filters and puts the result into the output queue.
-    pub fn output(&mut self, chain: Chain) -> FilterResult {
-        Next(0).body(self, chain)
-    }
-
-    /// Bytes of the response that are not on their way yet.
-    pub fn queued(&self) -> u64 {
-        if self.is_part() {
-            return subrequest::queued(self);
-        }
-        match self.stream() {
-            None => self.conn().out.borrow().queued(),
-            Some(stream) => stream.queued(),
-        }
-    }
-
-    /// Bytes of the response that the client's socket has taken; over HTTP/2, its stream.
-    pub fn bytes_sent(&self) -> u64 {
-        match self.stream() {
-            Some(stream) => self.left() + stream.overhead(),
-            None => self.left(),
-        }
-    }
-
-    /// As [`Request::bytes_sent`], of the body alone.
-    pub fn body_bytes_sent(&self) -> u64 {
-        self.left().saturating_sub(self.header_size)
-    }
-
-    /// An answer is sent to its end before the next one is queued, so what has not left is this one's.
-    fn left(&self) -> u64 {
-        self.sent.saturating_sub(match self.stream() {
-            _ if self.is_part() => 0,
-            Some(stream) => stream.unsent(),
-            None => self.conn().unsent(),
-        })
-    }
-
-    /// Breaks the request off. The status is what it is logged with, unless an answer is on its way.
-    pub fn abort(&mut self, status: u16) {
-        self.aborted = true;
-        if self.err_status == 0 && (self.out.status == 0 || self.bytes_sent() == 0) {
-            self.err_status = status;
-        }
-    }
-
-    /// Sends what can be sent now; answers how much that was.
-    pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
-        if self.is_part() {
-            return subrequest::poll_flush(self, cx);
-        }
-        match self.stream() {
-            None => self.conn().poll_flush(cx, u64::MAX),
-            Some(stream) => stream.poll_flush(cx),
-        }
-    }
-
-    /// Whether more leaves as soon as the connection's own task has its turn: over HTTP/2 only that
-    /// may wait for the socket.
-    pub fn awaits_turn(&self) -> bool {
-        !self.is_part() && self.stream().is_some_and(|stream| stream.awaits_turn())
-    }
-
-    /// Ready once the deadline for sending has passed.
-    pub fn poll_send_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
-        if self.is_part() {
-            return Poll::Pending;
-        }
-        match self.stream() {
-            None => self.conn().poll_write_timeout(cx, deadline).map(|_| ()),
-            Some(stream) => stream.poll_timeout(cx, deadline),
-        }
-    }
-
-    /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
-    pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
-        if self.holds() {
-            Box::pin(self.let_go(leave)).await?;
-        }
-        if self.parts.is_some() && Box::pin(self.make_room(leave)).await? {
-            return Ok(());
-        }
-        self.drain_own(leave).await
-    }
-
-    /// Waits until no filter keeps input.
-    async fn let_go(&mut self, leave: u64) -> Result<(), ConnError> {
-        while self.holds() {
-            let leave = self.held_leave(leave);
-            if self.parts.is_none() || !self.make_room(leave).await? {
-                self.drain_own(leave).await?;
-            }
-            self.resume_held()?;
-        }
-        Ok(())
-    }
-
-    /// Waits for the parts of a page; whether that is all there is to do, as in a part.
-    async fn make_room(&mut self, leave: u64) -> Result<bool, ConnError> {
-        subrequest::make_room(self, leave).await?;
-        Ok(self.is_part())
-    }
-
-    /// As `drain`; where there are parts and nothing is to be left, it goes on with them until it is
-    /// dropped.
-    pub async fn drain_on(&mut self, leave: u64) -> Result<(), ConnError> {
-        match leave == 0 && self.parts.is_some() && !self.holds() {
-            true => Box::pin(subrequest::go_on(self)).await,
-            false => self.drain(leave).await,
-        }
-    }
-
-    /// Whether sending may have to be held to a rate.
-    pub fn is_limited(&self) -> bool {
-        self.limit_rate.is_some() || self.loc().core.limit_rate.is_some()
-    }
-
-    /// As `drain`, of what is queued already.
-    pub(crate) async fn drain_own(&mut self, leave: u64) -> Result<(), ConnError> {
-        let core = &self.loc().core;
-        let (timeout, turn) = (*core.send_timeout, *core.sendfile_max_chunk);
-        let rate = if self.is_limited() { self.rate() } else { 0 };
-        if let Some(stream) = self.stream().cloned() {
-            return match rate {
-                0 => {
-                    stream.unlimit();
-                    stream.drain(leave, timeout).await
-                }
-                _ => self.drain_slowly(leave, rate, timeout).await,
-            };
-        }
-        let conn = Rc::clone(self.conn());
-        if rate == 0 || conn.out.borrow().queued() == 0 {
-            return conn.drain_in_turns(leave, turn, timeout).await;
-        }
-        self.drain_slowly(leave, rate, timeout).await
-    }
-
-    async fn drain_slowly(&mut self, leave: u64, rate: u64, timeout: u64) -> Result<(), ConnError> {
-        let after = self.rate_after();
-        while self.queued() > leave {
-            let pause = self.paced_until_ms.saturating_sub(clock::mono_ms());
-            if pause > 0 {
-                self.sleep_while_open(pause).await?;
-                continue;
-            }
-            let done = self.sent - self.queued();
-            let seconds = self.elapsed_ms() / 1000 + 1;
-            let allowed = (rate * seconds + after).saturating_sub(done);
-            if allowed == 0 {
-                let over = done.saturating_sub(rate * seconds + after) + 1;
-                let wait = (over * 1000).div_ceil(rate) + 1;
-                self.sleep_while_open(wait.min(1000)).await?;
-                continue;
-            }
-            let turn = self.turn(allowed, rate);
-            let mut begun = u64::MAX;
-            match self.stream() {
-                None => self.conn().drain_some(turn, timeout).await?,
-                Some(stream) => {
-                    // Its bytes leave in many frames, between those of other streams.
-                    begun = clock::mono_ms();
-                    stream.drain_some(turn, timeout).await?;
-                }
-            }
-            let counts = |bytes: u64| bytes.saturating_sub(after);
-            let paid = counts(self.sent - self.queued()) - counts(done);
-            let late = clock::mono_ms().saturating_sub(LATE_MAX_MS).min(begun);
-            let from = self.paced_until_ms.max(late);
-            self.paced_until_ms = from + paid * 1000 / rate;
-        }
-        match self.stream() {
-            // The end of the stream may still be missing.
-            Some(stream) if leave == 0 => stream.drain(0, timeout).await,
-            _ => Ok(()),
-        }
-    }
-
-    /// How much of what the rate allows is sent at once. As in nginx the kernel is given a second's
-    /// worth, to the end of a page of the file; what goes through buffers leaves in their size.
-    fn turn(&self, allowed: u64, rate: u64) -> u64 {
-        if !*self.loc().core.sendfile || self.conn().is_tls() {
-            return allowed.min(TURN_BYTES.max(rate / TURNS_PER_SEC));
-        }
-        match self.stream() {
-            None => self.conn().out.borrow().to_page_end(allowed),
-            Some(_) => allowed,
-        }
-    }
-
-    /// Waits, but no longer than the client is there.
-    pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
-        if self.is_part() {
-            weir_runtime::timer::sleep_ms(ms).await;
-            return Ok(());
-        }
-        match self.stream() {
-            None => self.conn().sleep_while_open(ms).await,
-            Some(stream) => stream.sleep_while_open(ms).await,
-        }
-    }
-
-    /// Bytes a second this response may take; 0 for no limit.
-    fn rate(&mut self) -> u64 {
-        if let Some(rate) = self.limit_rate {
-            return rate;
-        }
-        let loc = Rc::clone(self.loc());
-        let rate = loc.core.limit_rate.as_ref().map_or(0, |t| self.eval_size(t));
-        self.limit_rate = Some(rate);
-        rate
-    }
-
-    fn rate_after(&mut self) -> u64 {
-        if let Some(after) = self.limit_rate_after {
-            return after;
-        }
-        let loc = Rc::clone(self.loc());
-        let after = loc.core.limit_rate_after.as_ref().map_or(0, |t| self.eval_size(t));
-        self.limit_rate_after = Some(after);
-        after
-    }
-
-    /// Evaluates the limits of `limit_rate` that have variables, while a match that is given up in them
-    /// can still end the request.
-    #[cold]
-    pub(crate) fn settle_rate(&mut self) {
-        let core = &self.loc().core;
-        let is_fixed = |t: &Option<_>| {
-            t.as_ref().is_none_or(|t: &std::sync::Arc<Template>| t.as_constant().is_some())
-        };
-        if self.is_part() || is_fixed(&core.limit_rate) && is_fixed(&core.limit_rate_after) {
-            return;
-        }
-        let before = (self.limit_rate, self.limit_rate_after);
-        if self.rate() > 0 {
-            self.rate_after();
-        }
-        if self.match_failed() {
-            (self.limit_rate, self.limit_rate_after) = before;
-        }
     }
 
     /// Milliseconds since the request began.

@@ -1,6 +1,8 @@
-//! Lines of the error log about a request.
+//! What the logs say of a request: its lines of the error log, and the phase that logs it.
 
+use crate::flow::{Flow, Phase};
 use crate::request::Request;
+use std::rc::Rc;
 
 /// `, client: …, server: …, request: "…", host: "…"`.
 pub(crate) fn write_context(r: &Request, line: &mut Vec<u8>) {
@@ -48,5 +50,16 @@ impl Request {
         }
         line.extend_from_slice(self.exchange.uri());
         line.push(b'"');
+    }
+}
+
+/// The last phase.
+pub(crate) async fn log_request(r: &mut Request) {
+    r.values.unknown.end();
+    let loc = Rc::clone(r.loc());
+    for handler in &loc.plan.phases[Phase::Log as usize] {
+        if let Flow::Wait(f) = handler(r) {
+            f(r).await;
+        }
     }
 }

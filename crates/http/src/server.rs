@@ -27,7 +27,8 @@ pub fn default_location(conn: &Connection) -> Rc<Location> {
 pub fn select(conn: &Connection, r: &mut Request) {
     let gen = Rc::clone(r.gen());
     let addr = conn.addr(&gen.core);
-    if r.host.is_empty() && addr.names.is_empty() {
+    // It is for the one that it has.
+    if addr.names.is_empty() && (r.host.is_empty() || addr.regexes.is_empty()) {
         return;
     }
     let id = by_name(r, addr, conn.default_server(&gen.core));

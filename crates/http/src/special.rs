@@ -2,29 +2,19 @@
 
 use crate::buf::{Buf, Chain};
 use crate::conf::{CoreLoc, ErrorPage, ServerTokens};
-use crate::module::{FilterError, Flow};
+use crate::flow::{FilterError, Flow};
 use crate::names;
-use crate::output::{SERVER_NAME, SERVER_VERSION};
-use crate::phases;
+use crate::redirect::{internal_redirect, named_location};
 use crate::request::Request;
 use std::rc::Rc;
 use weir_core::Session;
+use weir_core::{SERVER_NAME, SERVER_VERSION};
 use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
 
 /// Browsers that replace short error pages by their own get longer ones.
 const MSIE_PADDING: &str = "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n";
-
-pub fn write_server_header(tokens: ServerTokens, text: &mut Vec<u8>) {
-    let name = match tokens {
-        ServerTokens::On | ServerTokens::Build => SERVER_VERSION,
-        ServerTokens::Off => SERVER_NAME,
-    };
-    text.extend_from_slice(b"Server: ");
-    text.extend_from_slice(name.as_bytes());
-    text.extend_from_slice(b"\r\n");
-}
 
 /// Ends the request with a status: `error_page` if one is set for it, a built-in page otherwise.
 pub fn respond(r: &mut Request, status: u16) -> Flow {
@@ -85,10 +75,10 @@ fn send_error_page(r: &mut Request, status: u16, page: &ErrorPage) -> Flow {
             None => split_args(&target),
         };
         r.valid_unparsed_uri = false;
-        return phases::internal_redirect(r, &uri, &args);
+        return internal_redirect(r, &uri, &args);
     }
     if target.first() == Some(&b'@') {
-        return phases::named_location(r, &target);
+        return named_location(r, &target);
     }
     let status = match r.err_status {
         code @ (301 | 302 | 303 | 307 | 308) => code,
@@ -216,43 +206,6 @@ pub fn redirect(r: &mut Request, status: u16, location: &[u8]) -> Flow {
 pub fn set_location(r: &mut Request, location: &[u8]) {
     r.out.set(b"Location", location);
     r.own_location = true;
-}
-
-/// Puts scheme and host before a `Location` that is only a path, where `absolute_redirect` is on.
-pub fn complete_location(r: &mut Request) {
-    if !r.own_location {
-        return;
-    }
-    let Some(path) = r.out.get(b"Location") else { return };
-    if path.first() != Some(&b'/') || !*r.loc().core.absolute_redirect {
-        // nginx has it among the list's fields here, but not over HTTP/2.
-        if r.stream().is_some() && !path.is_empty() {
-            r.out.lead_with_location();
-        }
-        return;
-    }
-    let path = path.to_vec();
-    let core = Rc::clone(r.loc());
-    let mut full = Vec::with_capacity(path.len() + 64);
-    let is_tls = r.conn().is_tls();
-    full.extend_from_slice(if is_tls { b"https://" } else { b"http://" });
-    let local = r.conn().local_addr();
-    if *core.core.server_name_in_redirect {
-        full.extend_from_slice(&r.server().core.reached.primary_name);
-    } else if !r.host.is_empty() {
-        full.extend_from_slice(&r.host);
-    } else if let Some(a) = local {
-        full.extend_from_slice(a.ip().to_string().as_bytes());
-    }
-    if let Some(port) = local.map(|a| a.port()) {
-        let usual = if is_tls { 443 } else { 80 };
-        if *core.core.port_in_redirect && port != usual {
-            full.extend_from_slice(format!(":{port}").as_bytes());
-        }
-    }
-    full.extend_from_slice(&path);
-    r.out.replace(b"Location", &full);
-    r.out.lead_with_location();
 }
 
 /// `return CODE text` and friends: one response from memory.

@@ -1,7 +1,7 @@
 //! `disable_symlinks`: how a path may be opened. Nothing is remembered from one request to the
 //! next: every use of a path walks it again.
 
-use crate::conf::CoreLoc;
+use crate::conf::{CoreLoc, DisableSymlinks};
 use crate::request::Request;
 use crate::vars::template_of;
 use std::fs::{File, Metadata};
@@ -10,14 +10,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::Session;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row};
-use weir_script::template::Template;
-
-/// `disable_symlinks on|if_not_owner [from=…]`
-#[derive(Debug)]
-pub struct DisableSymlinks {
-    same_owner: bool,
-    from: Option<Template>,
-}
 
 pub(crate) const ROWS: &[Row] = &[Row::new(
     "disable_symlinks",
@@ -81,16 +73,10 @@ impl Guard {
         Some(Guard { trusted, same_owner: conf.same_owner })
     }
 
-    #[cfg(target_os = "linux")]
     pub fn open(self, path: &[u8]) -> io::Result<File> {
         use weir_runtime::beneath::{open, Links};
         let links = if self.same_owner { Links::SameOwner } else { Links::None };
         open(path, self.trusted, links)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub fn open(self, _: &[u8]) -> io::Result<File> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -98,6 +84,6 @@ impl Guard {
 pub fn metadata(r: &mut Request, path: &[u8]) -> io::Result<Metadata> {
     match Guard::of(r, path) {
         Some(guard) => guard.open(path)?.metadata(),
-        None => std::fs::metadata(weir_runtime::fs::bytes_path(path)),
+        None => std::fs::metadata(weir_runtime::paths::path(path)),
     }
 }

@@ -1,8 +1,8 @@
 //! Variables of requests, as directives of the `http` block name and define them.
 
 use crate::conf::CoreMain;
+use crate::flow::Getter;
 use crate::generation::Http;
-use crate::module::Getter;
 use crate::request::Request;
 use std::any::Any;
 use std::rc::Rc;

@@ -11,12 +11,13 @@ use weir_core::{Connection, Session as _};
 use weir_module::{Cf, Context};
 use weir_upstream::relay::Relayed;
 
+/// A connection of a mail client, from accept to its end.
 pub struct Session {
     own: Own,
     gen: Rc<Mail>,
     server: Arc<ServerConf>,
     /// What is being done, for the error log: `in auth state`.
-    pub doing: &'static str,
+    pub(crate) doing: &'static str,
     /// TLS was, or is, begun within the session.
     pub(crate) starttls: bool,
     /// The name that the client has given, for the error log.
@@ -43,11 +44,11 @@ impl Session {
         }
     }
 
-    pub fn gen(&self) -> &Rc<Mail> {
+    pub(crate) fn gen(&self) -> &Rc<Mail> {
         &self.gen
     }
 
-    pub fn server(&self) -> &Arc<ServerConf> {
+    pub(crate) fn server(&self) -> &Arc<ServerConf> {
         &self.server
     }
 

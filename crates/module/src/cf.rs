@@ -241,11 +241,7 @@ impl Cf {
 }
 
 fn join(prefix: &Path, name: &[u8]) -> PathBuf {
-    let name = PathBuf::from(String::from_utf8_lossy(name).into_owned());
-    if name.is_absolute() {
-        return name;
-    }
-    prefix.join(name)
+    prefix.join(weir_runtime::paths::path(name))
 }
 
 fn not_allowed(d: &Directive, rows: &[&'static Row]) -> Diagnostic {

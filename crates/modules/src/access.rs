@@ -12,7 +12,7 @@ use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
     Slots,
 };
-use weir_stream::{module as stream, StreamModule};
+use weir_stream::{self as stream, StreamModule};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Who {
@@ -160,7 +160,7 @@ fn stream_handler(s: &mut weir_stream::Session) -> stream::Flow {
         Some(false) => stream::Flow::Ok,
         Some(true) => {
             s.log(LogLevel::Error, FORBIDDEN);
-            stream::Flow::Status(weir_stream::serve::FORBIDDEN)
+            stream::Flow::Status(weir_stream::FORBIDDEN)
         }
     }
 }

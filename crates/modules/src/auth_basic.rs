@@ -26,7 +26,7 @@ use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
     Slots, Val,
 };
-use weir_runtime::fs::bytes_path;
+use weir_runtime::paths;
 use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
 
@@ -94,7 +94,7 @@ fn set_realm(cf: &mut Cf, d: &Directive) -> ConfResult {
 }
 
 fn set_file(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let mut prefix = cf.conf_prefix.as_os_str().as_encoded_bytes().to_vec();
+    let mut prefix = paths::bytes(&cf.conf_prefix).to_vec();
     if prefix.last().is_some_and(|b| *b != b'/') {
         prefix.push(b'/');
     }
@@ -207,7 +207,7 @@ fn ask(r: &mut Request, realm: &[u8]) -> Flow {
 
 /// The user's hash out of the file; an error is the status to answer with.
 fn find(r: &Request, path: &[u8], user: &[u8]) -> Result<Option<Vec<u8>>, u16> {
-    let name = bytes_path(path);
+    let name = paths::path(path);
     match std::fs::read(&name) {
         Ok(text) => Ok(hash_of(&text, user).map(<[u8]>::to_vec)),
         Err(e) => {

@@ -18,7 +18,7 @@ use weir_base::units::parse_hex;
 use weir_core::logger::LogLevel;
 use weir_http::buf::Data;
 use weir_http::build::Build;
-use weir_http::conf::CoreMain;
+use weir_http::lent::Lent;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::vars::registry;
 use weir_http::{Buf, Chain, Request};
@@ -264,7 +264,7 @@ fn read_entry(pair: &mut Pair, entry: &Directive) -> ConfResult {
 /// Fixed charsets must have a way between them; variables are judged at each response. What servers
 /// name is heard of.
 fn build(b: &mut Build) -> ConfResult {
-    b.main.get_mut::<CoreMain>().lent.name_charset = named_by_upstream;
+    b.main.get_mut::<Lent>().name_charset = named_by_upstream;
     let main = b.main.get::<CharsetMain>();
     for loc in b.locations.iter() {
         let conf = loc.get::<CharsetLoc>();

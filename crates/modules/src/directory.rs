@@ -10,7 +10,7 @@ use weir_http::location::map_uri_into;
 use weir_http::module::Flow;
 use weir_http::symlinks::Guard;
 use weir_http::Request;
-use weir_runtime::fs::bytes_path;
+use weir_runtime::{files, paths};
 
 /// One name in a directory, as its target is when it is a link that leads somewhere.
 pub struct Entry {
@@ -32,9 +32,9 @@ pub fn open(r: &mut Request) -> Result<(PathBuf, ReadDir), Flow> {
     }
     // Reading needs the name again; the walk says whether it may be used.
     if let Some(Err(e)) = Guard::of(r, &path).map(|g| g.open(&path)) {
-        return Err(open_failed(r, &bytes_path(&path), &e));
+        return Err(open_failed(r, &paths::path(&path), &e));
     }
-    let path = bytes_path(&path);
+    let path = paths::path(&path).into_owned();
     match fs::read_dir(&path) {
         Ok(dir) => Ok((path, dir)),
         Err(e) => Err(open_failed(r, &path, &e)),
@@ -60,7 +60,7 @@ pub fn read(r: &mut Request, path: &Path, dir: ReadDir) -> Result<Vec<Entry>, Fl
     let mut list = Vec::new();
     for item in dir {
         let item = item.map_err(|e| failed(r, "readdir", path, &e))?;
-        let name = name_bytes(&item.file_name());
+        let name = paths::bytes(&item.file_name()).to_vec();
         if name.first() == Some(&b'.') {
             continue;
         }
@@ -76,16 +76,15 @@ pub fn read(r: &mut Request, path: &Path, dir: ReadDir) -> Result<Vec<Entry>, Fl
             }
         };
         let (kind, size) = (meta.file_type(), meta.len());
-        list.push(Entry { name, kind, mtime: mtime(&meta), size });
+        list.push(Entry { name, kind, mtime: files::modified_secs(&meta), size });
     }
     Ok(list)
 }
 
 /// A link that leads nowhere, or in a circle, is described itself.
 fn metadata(path: &Path) -> io::Result<Metadata> {
-    const ELOOP: i32 = 40;
     match fs::metadata(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(ELOOP) => {
+        Err(e) if e.kind() == io::ErrorKind::NotFound || files::is_circle(&e) => {
             fs::symlink_metadata(path)
         }
         other => other,
@@ -95,25 +94,4 @@ fn metadata(path: &Path) -> io::Result<Metadata> {
 fn failed(r: &mut Request, call: &str, path: &Path, e: &io::Error) -> Flow {
     r.log(LogLevel::Crit, &format!("{call}() \"{}\" failed ({})", path.display(), os_text(e)));
     Flow::Status(500)
-}
-
-#[cfg(unix)]
-fn mtime(meta: &Metadata) -> i64 {
-    std::os::unix::fs::MetadataExt::mtime(meta)
-}
-
-#[cfg(not(unix))]
-fn mtime(meta: &Metadata) -> i64 {
-    let since = meta.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
-    since.map_or(0, |d| d.as_secs() as i64)
-}
-
-#[cfg(unix)]
-fn name_bytes(name: &std::ffi::OsStr) -> Vec<u8> {
-    std::os::unix::ffi::OsStrExt::as_bytes(name).to_vec()
-}
-
-#[cfg(not(unix))]
-fn name_bytes(name: &std::ffi::OsStr) -> Vec<u8> {
-    name.to_string_lossy().into_owned().into_bytes()
 }

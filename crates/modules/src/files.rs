@@ -20,7 +20,8 @@ use weir_http::conf::{CoreLoc, OpenFileCache};
 use weir_http::symlinks::{metadata, Guard};
 use weir_http::Request;
 use weir_runtime::clock;
-use weir_runtime::fs::bytes_path;
+use weir_runtime::files::Stamp;
+use weir_runtime::paths;
 
 /// Files up to this size are kept in memory.
 pub const MEMORY_MAX_BYTES: u64 = 64 * 1024;
@@ -29,70 +30,20 @@ const HALF_MAX_ENTRIES: usize = 16 * 1024;
 /// What an entry costs besides its text.
 const ENTRY_BYTES: usize = 256;
 
-/// What identifies a file's content and who may read it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stamp {
-    pub size: u64,
-    pub mtime: i64,
-    mtime_nsec: i64,
-    ctime: i64,
-    ctime_nsec: i64,
-    inode: u64,
-    device: u64,
-    mode: u32,
-    owner: (u32, u32),
-}
-
 /// The kernel's clock for files moves in steps of up to 10 ms: a file that has changed this shortly
 /// before it is looked at may change once more without a trace.
 const SETTLED_MS: i128 = 20;
 
-impl Stamp {
-    #[cfg(unix)]
-    fn of(m: &Metadata) -> Stamp {
-        use std::os::unix::fs::MetadataExt;
-        Stamp {
-            size: m.size(),
-            mtime: m.mtime(),
-            mtime_nsec: m.mtime_nsec(),
-            ctime: m.ctime(),
-            ctime_nsec: m.ctime_nsec(),
-            inode: m.ino(),
-            device: m.dev(),
-            mode: m.mode(),
-            owner: (m.uid(), m.gid()),
-        }
-    }
+/// Whether a later change will show.
+fn is_settled(stamp: &Stamp) -> bool {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now_ms = now.map_or(0, |t| t.as_millis() as i128);
+    (now_ms - stamp.changed_ms()).abs() > SETTLED_MS
+}
 
-    #[cfg(not(unix))]
-    fn of(m: &Metadata) -> Stamp {
-        let since = m.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
-        let since = since.unwrap_or_default();
-        Stamp {
-            size: m.len(),
-            mtime: since.as_secs() as i64,
-            mtime_nsec: i64::from(since.subsec_nanos()),
-            ctime: 0,
-            ctime_nsec: 0,
-            inode: 0,
-            device: 0,
-            mode: 0,
-            owner: (0, 0),
-        }
-    }
-
-    /// Whether a later change will show.
-    fn is_settled(&self) -> bool {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let now_ms = now.map_or(0, |t| t.as_millis() as i128);
-        let changed_ms = i128::from(self.ctime) * 1000 + i128::from(self.ctime_nsec / 1_000_000);
-        (now_ms - changed_ms).abs() > SETTLED_MS
-    }
-
-    /// nginx's entity tag: modification time and size.
-    fn etag(&self) -> Vec<u8> {
-        format!("\"{:x}-{:x}\"", self.mtime, self.size).into_bytes()
-    }
+/// nginx's entity tag: modification time and size.
+fn etag(stamp: &Stamp) -> Vec<u8> {
+    format!("\"{:x}-{:x}\"", stamp.mtime, stamp.size).into_bytes()
 }
 
 /// A regular file.
@@ -136,7 +87,7 @@ impl Entry {
     pub fn open(&self, path: &[u8]) -> io::Result<Rc<File>> {
         match &self.file {
             Some(f) => Ok(Rc::clone(f)),
-            None => File::open(bytes_path(path)).map(Rc::new),
+            None => File::open(paths::path(path)).map(Rc::new),
         }
     }
 }
@@ -284,7 +235,7 @@ impl FileCache {
     /// Looks a path up on disk; `now` is 0 without `open_file_cache`.
     fn look(&self, core: &CoreLoc, path: &[u8], now: u64) -> io::Result<Found> {
         let kept = self.lookup(path);
-        let meta = std::fs::metadata(bytes_path(path))?;
+        let meta = std::fs::metadata(paths::path(path))?;
         if meta.is_dir() {
             return Ok(Found::Directory);
         }
@@ -299,7 +250,7 @@ impl FileCache {
             e.checked_ms.set(now);
             return Ok(Found::File(e));
         }
-        let file = File::open(bytes_path(path))?;
+        let file = File::open(paths::path(path))?;
         let meta = file.metadata()?;
         let e = self.take(file, &meta, now, uses)?;
         if now > 0 && e.memory.is_none() {
@@ -365,10 +316,10 @@ impl FileCache {
     /// before.
     fn take(&self, mut file: File, meta: &Metadata, now: u64, uses: u64) -> io::Result<Rc<Entry>> {
         let stamp = Stamp::of(meta);
-        let settled = stamp.is_settled();
+        let settled = is_settled(&stamp);
         let memory = self.read(&mut file, stamp.size)?;
         Ok(Rc::new(Entry {
-            etag: stamp.etag(),
+            etag: etag(&stamp),
             stamp,
             settled,
             file: memory.is_none().then(|| Rc::new(file)),
@@ -429,7 +380,6 @@ pub fn test(r: &mut Request, path: &[u8]) -> Option<bool> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use std::os::unix::ffi::OsStrExt;
     use weir_module::ConfType;
 
     #[test]
@@ -450,7 +400,7 @@ mod tests {
                 if round == 0 {
                     std::fs::write(&path, vec![b'x'; 1000 + n * 10]).unwrap();
                 }
-                let found = cache.find(&core, path.as_os_str().as_bytes(), None).unwrap();
+                let found = cache.find(&core, paths::bytes(&path), None).unwrap();
                 let Found::File(e) = found else { panic!("{n} is a file") };
                 assert_eq!(e.stamp.size, 1000 + n as u64 * 10);
                 let form = e.forms.get(1, || Some(Bytes::from(vec![n as u8; 700]))).unwrap();

@@ -19,7 +19,7 @@ use weir_module::{
     SlotVtable, Slots, Val,
 };
 use weir_script::template::Template;
-use weir_wire::http1::request::{Method, Version};
+use weir_wire::http1::request::Method;
 
 struct Field {
     name: Box<[u8]>,
@@ -245,9 +245,7 @@ fn expect_trailers(r: &mut Request, next: Next) -> FilterResult {
     let mut fields = r.loc().conf::<HeadersLoc>().trailers.iter().flatten();
     let wanted = fields.any(|f| success || f.always);
     let bodiless = matches!(r.out.status, 204 | 304) || r.out.status < 200;
-    let chunks = r.stream().is_some()
-        || (r.version() >= Version::HTTP_11 && *r.loc().core.chunked_transfer_encoding);
-    if wanted && chunks && !bodiless && r.method != Method::Head {
+    if wanted && r.takes_trailers() && !bodiless && r.method != Method::Head {
         r.out.clear_content_length();
     }
     next.header(r)

@@ -8,7 +8,7 @@ use weir_core::os_text;
 use weir_core::Session;
 use weir_http::location::map_uri_into;
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
-use weir_http::phases::internal_redirect;
+use weir_http::redirect::internal_redirect;
 use weir_http::symlinks::metadata;
 use weir_http::vars::template;
 use weir_http::{Phase, Request};
@@ -16,7 +16,7 @@ use weir_module::{
     merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
     SlotVtable, Val,
 };
-use weir_runtime::fs::bytes_path;
+use weir_runtime::paths;
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 
@@ -112,7 +112,7 @@ fn handle(r: &mut Request) -> Flow {
 
 /// A directory that is missing or closed is told now, not as a missing index.
 fn check_directory(r: &mut Request, dir: &[u8]) -> Option<Flow> {
-    let path = bytes_path(dir);
+    let path = paths::path(dir);
     let e = metadata(r, dir).err()?;
     let shown = path.display();
     if e.kind() == std::io::ErrorKind::PermissionDenied {

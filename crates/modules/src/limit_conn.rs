@@ -27,7 +27,7 @@ use weir_module::{
     Slots,
 };
 use weir_script::template::Template;
-use weir_stream::{module as stream, StreamModule};
+use weir_stream::{self as stream, StreamModule};
 
 const KEY_MAX_BYTES: usize = 255;
 /// nginx's tree node without the key.
@@ -349,7 +349,7 @@ fn handler(r: &mut Request) -> Flow {
 
 fn stream_handler(s: &mut weir_stream::Session) -> stream::Flow {
     s.with_conf::<LimitConnLoc, _>(|s, conf| match is_refused(s, conf) {
-        true => stream::Flow::Status(weir_stream::serve::UNAVAILABLE),
+        true => stream::Flow::Status(weir_stream::UNAVAILABLE),
         false => stream::Flow::Declined,
     })
 }

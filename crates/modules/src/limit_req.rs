@@ -6,11 +6,8 @@
 mod zone;
 
 use std::collections::HashMap;
-use std::future::{poll_fn, Future};
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use weir_core::Session;
 
 use crate::limits::{
@@ -29,7 +26,7 @@ use weir_module::{
     distinct, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
     SlotVtable, Slots,
 };
-use weir_runtime::{clock, timer};
+use weir_runtime::clock;
 use weir_script::template::Template;
 use zone::{Reserved, Verdict, Zone};
 
@@ -401,36 +398,11 @@ fn delay_ms(limit: &Limit, rate: u64, excess: u64) -> u64 {
 fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let ms = r.kept::<Kept>().map_or(0, |k| k.delay_ms);
-        if r.stream().is_some() || r.is_part() {
-            return match r.sleep_while_open(ms).await {
-                Ok(()) => Flow::Declined,
-                Err(_) => Flow::Status(499),
-            };
+        if r.sleep_while_open(ms).await.is_ok() {
+            return Flow::Declined;
         }
-        let conn = Rc::clone(r.conn());
-        let mut sleep = pin!(timer::sleep_ms(ms));
-        let mut watching = true;
-        let gone = poll_fn(|cx| {
-            if sleep.as_mut().poll(cx).is_ready() {
-                return Poll::Ready(false);
-            }
-            // Once there is data (a pipelined request, a body) the end cannot be seen behind it.
-            while watching && conn.stream.poll_readable(cx).is_ready() {
-                match conn.stream.peek() {
-                    Ok(0) => return Poll::Ready(true),
-                    Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => continue,
-                    Err(_) => return Poll::Ready(true),
-                    Ok(_) => watching = false,
-                }
-            }
-            Poll::Pending
-        })
-        .await;
-        if gone {
-            r.log(LogLevel::Info, "client prematurely closed connection");
-            return Flow::Status(499);
-        }
-        Flow::Declined
+        r.log(LogLevel::Info, "client prematurely closed connection");
+        Flow::Status(499)
     })
 }
 

@@ -41,10 +41,10 @@ use weir_module::{
     Layout, Level, Mode, Row, SlotVtable, Slots, Val,
 };
 use weir_runtime::clock;
-use weir_runtime::fs::bytes_path;
+use weir_runtime::paths;
 use weir_script::lookup::StrMap;
 use weir_script::template::Template;
-use weir_stream::{module as stream, StreamModule};
+use weir_stream::{self as stream, StreamModule};
 
 /// The format of `http`'s logs that name none; there it always is.
 const COMBINED: &[u8] = b"combined";
@@ -301,14 +301,14 @@ fn set_log<S: Logged>(cf: &mut Cf, d: &Directive) -> ConfResult {
 fn target<S: Logged>(cf: &mut Cf, d: &Directive) -> ConfResult<Target> {
     let path = d.arg(0);
     if let Some(rest) = path.strip_prefix(b"syslog:") {
-        let syslog = Syslog::parse(&String::from_utf8_lossy(rest)).map_err(|e| d.bad(0, e))?;
+        let syslog = Syslog::parse(rest).map_err(|e| d.bad(0, e))?;
         return Ok(Target::Syslog(syslog));
     }
     let name = template::<S>(cf, d, 0)?;
     if name.is_constant() {
         return Ok(Target::File { path: cf.full_path(path), sink: OnceLock::new() });
     }
-    let mut prefix = cf.prefix.as_os_str().as_encoded_bytes().to_vec();
+    let mut prefix = paths::bytes(&cf.prefix).to_vec();
     if prefix.last().is_some_and(|b| *b != b'/') {
         prefix.push(b'/');
     }
@@ -445,7 +445,7 @@ fn write<S: Logged>(s: &mut S, conf: &LogLoc, log: &AccessLog) {
             }
             register(s);
             let opened = files::open(conf.cache.as_ref(), &path);
-            let shown = bytes_path(&path);
+            let shown = paths::path(&path);
             match opened {
                 Ok(file) => {
                     use std::io::Write;

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 
 use crate::directory;
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
-use weir_http::phases::internal_redirect;
+use weir_http::redirect::internal_redirect;
 use weir_http::{Phase, Request};
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,

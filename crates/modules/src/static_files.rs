@@ -19,7 +19,7 @@ use weir_core::LocalFuture;
 use weir_core::Session;
 use weir_http::buf::Data;
 use weir_http::conf::Aio;
-use weir_http::conf::CoreMain;
+use weir_http::lent::Lent;
 use weir_http::location::map_uri_into;
 use weir_http::module::{FilterError, Flow, HttpModule, PhaseHandler};
 use weir_http::special;
@@ -31,7 +31,7 @@ pub const MODULE: HttpModule = HttpModule {
     name: "static",
     phases: &[PhaseHandler { phase: Phase::Content, handler: handle, active: |_| true }],
     build: Some(|b| {
-        b.main.get_mut::<CoreMain>().lent.send_file = |r, buf| send_file(r, buf, false);
+        b.main.get_mut::<Lent>().send_file = |r, buf| send_file(r, buf, false);
         Ok(())
     }),
     ..HttpModule::EMPTY

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use weir_core::Session;
 use weir_http::conf::{CoreLoc, TryLast};
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
-use weir_http::phases::{internal_redirect, named_location};
+use weir_http::redirect::{internal_redirect, named_location};
 use weir_http::{Phase, Request};
 
 pub const MODULE: HttpModule = HttpModule {

@@ -1,7 +1,6 @@
 //! Small things that several modules need: values copied per thread, what is in a buffer.
 
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
@@ -21,7 +20,7 @@ pub fn text_of(data: &Data) -> io::Result<Bytes> {
         Data::Mem(text) => Ok(text.clone()),
         Data::File { file, offset, len } => {
             let mut text = vec![0; *len as usize];
-            file.read_exact_at(&mut text, *offset)?;
+            weir_runtime::files::read_exact_at(file, &mut text, *offset)?;
             Ok(text.into())
         }
     }

@@ -8,12 +8,11 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, OwnedSemaphorePermit, Semaphore};
-use weir_runtime::clock;
+use weir_runtime::{clock, timer};
 
 /// A socket listens for a response for so long, and looks now and then whether it is still wanted.
 const LISTEN_MS: u64 = 2 * RESEND_MS;
@@ -147,12 +146,12 @@ impl Resolver {
         let failed = |code| Failed { code, until_ms: now + wait_ms };
         let (token, result) = self.put(now, question);
         let waiting = Waiting { resolver: self, token };
-        let outcome = tokio::time::timeout(Duration::from_millis(wait_ms), result).await;
+        let outcome = timer::within_ms(wait_ms, result).await;
         drop(waiting);
         match outcome {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(failed(SERVFAIL)),
-            Err(_) => Err(failed(TIMED_OUT)),
+            Some(Ok(outcome)) => outcome,
+            Some(Err(_)) => Err(failed(SERVFAIL)),
+            None => Err(failed(TIMED_OUT)),
         }
     }
 
@@ -265,7 +264,7 @@ fn random() -> Box<dyn FnMut() -> u64 + Send> {
 async fn tick_on(resolver: Weak<Resolver>) {
     loop {
         let Some(wait_ms) = resolver.upgrade().and_then(|r| r.tick()) else { return };
-        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        timer::sleep_ms(wait_ms).await;
     }
 }
 
@@ -304,22 +303,21 @@ async fn over_udp(me: Weak<Resolver>, query: Query, bytes: Vec<u8>, server: Sock
     let listen = async {
         let mut buf = vec![0; UDP_MAX_BYTES];
         loop {
-            let look = Duration::from_millis(LOOK_MS);
-            match tokio::time::timeout(look, socket.recv(&mut buf)).await {
-                Ok(Ok(n)) => {
+            match timer::within_ms(LOOK_MS, socket.recv(&mut buf)).await {
+                Some(Ok(n)) => {
                     let done = me.upgrade().is_none_or(|r| r.response(&query, &buf[..n]));
                     if done {
                         return;
                     }
                 }
-                Ok(Err(e)) => return failed("recv", e),
-                Err(_) if is_wanted(&me, &query) => {}
-                Err(_) => return,
+                Some(Err(e)) => return failed("recv", e),
+                None if is_wanted(&me, &query) => {}
+                None => return,
             }
         }
     };
     // Too late for it: it has long been sent again.
-    let _ = tokio::time::timeout(Duration::from_millis(LISTEN_MS), listen).await;
+    timer::within_ms(LISTEN_MS, listen).await;
 }
 
 async fn over_tcp(me: Weak<Resolver>, query: Query, bytes: Vec<u8>, server: SocketAddr) {
@@ -333,12 +331,12 @@ async fn over_tcp(me: Weak<Resolver>, query: Query, bytes: Vec<u8>, server: Sock
         stream.read_exact(&mut message).await?;
         Ok(message)
     };
-    let done = tokio::time::timeout(Duration::from_millis(TCP_MS), exchange).await;
+    let done = timer::within_ms(TCP_MS, exchange).await;
     let Some(resolver) = me.upgrade() else { return };
     match done {
-        Ok(Ok(message)) => drop(resolver.response(&query, &message)),
-        Ok(Err(e)) => resolver.failed(&query, server, "connect", &e),
-        Err(_) => resolver.failed(&query, server, "connect", &io::ErrorKind::TimedOut.into()),
+        Some(Ok(message)) => drop(resolver.response(&query, &message)),
+        Some(Err(e)) => resolver.failed(&query, server, "connect", &e),
+        None => resolver.failed(&query, server, "connect", &io::ErrorKind::TimedOut.into()),
     }
 }
 

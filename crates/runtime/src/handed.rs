@@ -48,14 +48,13 @@ impl Message {
     }
 
     pub fn pack(&self) -> Vec<u8> {
-        use std::os::unix::ffi::OsStrExt;
         let mut out = Vec::with_capacity(self.bundle.len() + 256);
         let kind = KINDS.iter().position(|k| *k == self.kind).unwrap_or(0);
         for n in [kind, self.listeners, self.paths.len()] {
             out.extend_from_slice(&(n as u64).to_ne_bytes());
         }
         for p in &self.paths {
-            let p = p.as_os_str().as_bytes();
+            let p = crate::paths::bytes(p);
             out.extend_from_slice(&(p.len() as u64).to_ne_bytes());
             out.extend_from_slice(p);
         }
@@ -65,7 +64,6 @@ impl Message {
 
     /// `None`: nothing that `pack` made.
     pub fn unpack(body: &[u8]) -> Option<Message> {
-        use std::os::unix::ffi::OsStrExt;
         let mut rest = body;
         let mut take = |n: usize| {
             let (head, tail) = rest.split_at_checked(n)?;
@@ -79,7 +77,7 @@ impl Message {
         let mut paths = Vec::new();
         for _ in 0..count {
             let len = number(take(8)?)?;
-            paths.push(std::ffi::OsStr::from_bytes(take(len)?).into());
+            paths.push(crate::paths::path(take(len)?).into_owned());
         }
         Some(Message { kind, listeners, paths, bundle: rest.to_vec() })
     }

@@ -115,11 +115,10 @@ pub fn has_message(from: &UnixStream) -> bool {
 pub fn connect_abstract(name: &[u8], patience: Duration) -> io::Result<UnixStream> {
     use socket2::{Domain, SockAddr, Socket, Type};
     let path = [b"\0", name].concat();
-    let path = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&path);
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     // The kernel's time for sending is that for a place in a full queue, too.
     socket.set_write_timeout(Some(patience))?;
-    socket.connect(&SockAddr::unix(path)?)?;
+    socket.connect(&SockAddr::unix(crate::paths::path(&path))?)?;
     Ok(OwnedFd::from(socket).into())
 }
 

@@ -1,5 +1,6 @@
-//! What the operating system gives: sockets, clocks, signals, processes, limits.
-//! This crate is the only home of `unsafe`; every block says why it is sound.
+//! What the operating system gives: sockets, files, paths, clocks, signals, processes, limits.
+//! This crate is the only home of `unsafe`; every block says why it is sound. It is also the border to
+//! the system: what differs from one to another (`std::os`, `cfg(unix)`, paths as bytes) is here alone.
 #![allow(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -8,7 +9,7 @@ pub mod clock;
 #[cfg(unix)]
 pub mod datagrams;
 pub mod direct;
-pub mod fs;
+pub mod files;
 #[cfg(unix)]
 pub mod handed;
 #[cfg(unix)]
@@ -18,10 +19,13 @@ pub mod memory;
 pub mod net;
 #[cfg(unix)]
 pub mod packets;
+pub mod paths;
 #[cfg(unix)]
 pub mod process;
 #[cfg(unix)]
 pub mod signals;
+#[cfg(unix)]
+pub mod sockets;
 pub mod timer;
 #[cfg(unix)]
 pub mod title;

@@ -2,10 +2,13 @@
 
 use libmimalloc_sys as mi;
 use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
+use std::ptr;
 
 /// The program's allocator. mimalloc is asked for an alignment only where its blocks do not have it
 /// by themselves: when asked, it takes its slow way for most sizes beyond 1 KB, to allocate and to
-/// free.
+/// free. Even unasked it has no quick way for blocks of 1 to 4 KB, which is what futures are: a worker
+/// keeps some of those itself ([`keep_blocks`]).
 pub struct Memory;
 
 /// Every block of at least that size is so aligned (mimalloc's `MI_MAX_ALIGN_SIZE`).
@@ -15,16 +18,113 @@ fn is_aligned(layout: Layout) -> bool {
     layout.align() <= ALIGNED_BYTES && layout.align() <= layout.size()
 }
 
+/// Blocks that a thread keeps of each size.
+const KEPT_MAX: u16 = 64;
+const SIZES: usize = 8;
+
+/// Blocks of one size, each of which begins with the address of the next.
+struct Kept {
+    first: Cell<*mut u8>,
+    /// How many more are kept; 0 in threads that keep none.
+    room: Cell<u16>,
+}
+
+thread_local! {
+    static KEPT: [Kept; SIZES] =
+        const { [const { Kept { first: Cell::new(ptr::null_mut()), room: Cell::new(0) } }; SIZES] };
+}
+
+/// Which of the sizes that are kept a layout is of: mimalloc's own between 1 and 4 KB.
+#[inline]
+fn size_of(layout: Layout) -> Option<usize> {
+    match layout.size() {
+        _ if layout.align() > ALIGNED_BYTES => None,
+        size @ 1025..=2048 => Some((size - 1025) / 256),
+        size @ 2049..=4096 => Some(4 + (size - 2049) / 512),
+        _ => None,
+    }
+}
+
+/// How large blocks are made that may be kept, so that they serve any layout of their size.
+#[inline]
+fn whole(size: usize) -> usize {
+    match size {
+        1025..=2048 => size.next_multiple_of(256),
+        2049..=4096 => size.next_multiple_of(512),
+        _ => size,
+    }
+}
+
+impl Kept {
+    #[inline]
+    fn take(&self) -> *mut u8 {
+        let block = self.first.get();
+        if !block.is_null() {
+            // SAFETY: it is a free block of this thread, of 1 KB at least, aligned and written by `give`.
+            self.first.set(unsafe { block.cast::<*mut u8>().read() });
+            self.room.set(self.room.get() + 1);
+        }
+        block
+    }
+
+    /// Whether there was room for it.
+    ///
+    /// # Safety
+    ///
+    /// The block is free, of this size, and nobody else's.
+    #[inline]
+    unsafe fn give(&self, block: *mut u8) -> bool {
+        let room = self.room.get();
+        if room == 0 {
+            return false;
+        }
+        // SAFETY: the caller's promise; it has 1 KB at least and is aligned.
+        unsafe { block.cast::<*mut u8>().write(self.first.get()) };
+        self.first.set(block);
+        self.room.set(room - 1);
+        true
+    }
+}
+
+/// From now on this thread keeps blocks; for threads that live as long as the process.
+pub fn keep_blocks() {
+    KEPT.with(|all| all.iter().for_each(|kept| kept.room.set(KEPT_MAX)));
+}
+
+/// Gives the blocks that this thread keeps to the allocator.
+fn free_blocks() {
+    KEPT.with(|all| {
+        for kept in all {
+            loop {
+                let block = kept.take();
+                if block.is_null() {
+                    break;
+                }
+                // SAFETY: it came from the allocator, and is no longer in the list.
+                unsafe { mi::mi_free(block.cast()) };
+            }
+        }
+    });
+}
+
 // SAFETY: mimalloc's functions fulfil the contract of `GlobalAlloc`: null when there is no memory, no
 // unwinding, any thread may free or resize. A block from one of its functions for allocating may be
 // given to any other, so that it does not matter which one it came from. The alignment is the
-// layout's: either it was asked for, or the block is large enough to have it.
+// layout's: either it was asked for, or the block is large enough to have it. A block that is kept is of
+// its whole size, however it was allocated, and in one list alone; the lists are the thread's own and
+// need no end, so that they can be used at any time of its life.
 unsafe impl GlobalAlloc for Memory {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if let Some(size) = size_of(layout) {
+            let block = KEPT.with(|all| all[size].take());
+            if !block.is_null() {
+                return block;
+            }
+        }
         match is_aligned(layout) {
             // SAFETY: any size may be asked for.
-            true => unsafe { mi::mi_malloc(layout.size()) }.cast(),
+            true => unsafe { mi::mi_malloc(whole(layout.size())) }.cast(),
             // SAFETY: as above; a layout's alignment is a power of two.
             false => unsafe { mi::mi_malloc_aligned(layout.size(), layout.align()) }.cast(),
         }
@@ -34,14 +134,20 @@ unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         match is_aligned(layout) {
             // SAFETY: as in `alloc`.
-            true => unsafe { mi::mi_zalloc(layout.size()) }.cast(),
+            true => unsafe { mi::mi_zalloc(whole(layout.size())) }.cast(),
             // SAFETY: as in `alloc`.
             false => unsafe { mi::mi_zalloc_aligned(layout.size(), layout.align()) }.cast(),
         }
     }
 
     #[inline]
-    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if let Some(size) = size_of(layout) {
+            // SAFETY: the caller gives a block of this allocator and layout, which was made whole.
+            if KEPT.with(|all| unsafe { all[size].give(block) }) {
+                return;
+            }
+        }
         // SAFETY: the caller gives a block of this allocator.
         unsafe { mi::mi_free(block.cast()) }
     }
@@ -50,7 +156,7 @@ unsafe impl GlobalAlloc for Memory {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         match layout.align() <= ALIGNED_BYTES && layout.align() <= size {
             // SAFETY: the caller gives a block of this allocator.
-            true => unsafe { mi::mi_realloc(block.cast(), size) }.cast(),
+            true => unsafe { mi::mi_realloc(block.cast(), whole(size)) }.cast(),
             // SAFETY: as above; a layout's alignment is a power of two.
             false => unsafe { mi::mi_realloc_aligned(block.cast(), size, layout.align()) }.cast(),
         }
@@ -66,6 +172,7 @@ extern "C" {
 /// allocated them, so a thread gives back what it has allocated itself. It takes time in proportion
 /// to that, and is for after something large has gone, never for the way of a request.
 pub fn give_back() {
+    free_blocks();
     // SAFETY: it takes no pointer, and the allocator allows it at any time from any thread.
     unsafe { mi_collect(true) };
     // Libraries in C (PCRE2) allocate with the system's.
@@ -90,6 +197,10 @@ pub fn use_small_pages() {
 mod tests {
     use super::*;
 
+    extern "C" {
+        fn mi_usable_size(block: *const u8) -> usize;
+    }
+
     #[test]
     fn blocks_are_aligned_and_keep_what_they_hold() {
         for size in (1..200).chain([1000, 1025, 2384, 5000, 40_000, 3 << 20]) {
@@ -110,5 +221,38 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_thread_that_keeps_blocks_gets_them_again_whatever_of_their_size_is_asked_for() {
+        let layout = |size| Layout::from_size_align(size, 8).unwrap();
+        std::thread::spawn(move || {
+            keep_blocks();
+            for (least, most) in [(1025, 1280), (1793, 2048), (2049, 2560), (3585, 4096)] {
+                // SAFETY: as in the other test.
+                unsafe {
+                    let block = Memory.alloc_zeroed(layout(least));
+                    Memory.dealloc(block, layout(least));
+                    let again = Memory.alloc(layout(most));
+                    assert_eq!(again, block);
+                    assert!(mi_usable_size(again.cast()) >= most);
+                    let grown = Memory.realloc(again, layout(most), most + 1);
+                    assert!(mi_usable_size(grown.cast()) >= whole(most + 1));
+                    Memory.dealloc(grown, layout(most + 1));
+                    let many: Vec<_> = (0..200).map(|_| Memory.alloc(layout(least))).collect();
+                    let mut places = many.clone();
+                    places.sort();
+                    places.dedup();
+                    assert_eq!(places.len(), many.len());
+                    many.into_iter().for_each(|block| Memory.dealloc(block, layout(least)));
+                }
+            }
+            let rooms = || KEPT.with(|all| all.iter().map(|k| k.room.get()).collect::<Vec<_>>());
+            assert!(rooms().contains(&0));
+            free_blocks();
+            assert_eq!(rooms(), [KEPT_MAX; SIZES]);
+        })
+        .join()
+        .unwrap();
     }
 }

@@ -1,8 +1,8 @@
 //! Processes: fork, daemon, identity, limits, affinity.
 
+use crate::sockets::{AsRawFd, OwnedFd, RawFd, UnixStream};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::RawFd;
 
 fn check(rc: libc::c_int) -> io::Result<libc::c_int> {
     if rc < 0 {
@@ -25,17 +25,17 @@ pub fn uid() -> u32 {
 
 /// The user of the process at the other end.
 #[cfg(target_os = "linux")]
-pub fn peer_uid(link: &std::os::unix::net::UnixStream) -> io::Result<u32> {
+pub fn peer_uid(link: &UnixStream) -> io::Result<u32> {
     let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = std::mem::size_of_val(&who) as libc::socklen_t;
-    let (fd, value) = (std::os::fd::AsRawFd::as_raw_fd(link), (&raw mut who).cast());
+    let (fd, value) = (link.as_raw_fd(), (&raw mut who).cast());
     // SAFETY: the value and its length are valid for the call.
     check(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, value, &mut len) })?;
     Ok(who.uid)
 }
 
 /// Whether it is a socket that was made with root's rights.
-pub fn is_roots_socket(fd: &std::os::fd::OwnedFd) -> bool {
+pub fn is_roots_socket(fd: &OwnedFd) -> bool {
     use rustix::fs::{fstat, FileType};
     let is_socket = |mode| FileType::from_raw_mode(mode) == FileType::Socket;
     fstat(fd).is_ok_and(|s| s.st_uid == 0 && is_socket(s.st_mode))
@@ -43,6 +43,19 @@ pub fn is_roots_socket(fd: &std::os::fd::OwnedFd) -> bool {
 
 pub fn pid() -> u32 {
     std::process::id()
+}
+
+/// The process that started this one, or the one that has taken over its children.
+pub fn parent_pid() -> u32 {
+    std::os::unix::process::parent_id()
+}
+
+/// This machine's name. Windows has it in the environment.
+pub fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|s| s.trim().to_string())
+        .or_else(|_| std::env::var("COMPUTERNAME"))
+        .unwrap_or_else(|_| "localhost".into())
 }
 
 pub enum Fork {
@@ -255,9 +268,8 @@ pub fn set_cloexec(fd: RawFd, on: bool) -> io::Result<()> {
 }
 
 /// A connected pair of sockets between the master and the serving process.
-pub fn socket_pair() -> io::Result<(std::os::unix::net::UnixStream, std::os::unix::net::UnixStream)>
-{
-    std::os::unix::net::UnixStream::pair()
+pub fn socket_pair() -> io::Result<(UnixStream, UnixStream)> {
+    UnixStream::pair()
 }
 
 /// Starts a program; `prepare` runs in it before it is executed and must not allocate.

@@ -1,22 +1,132 @@
-//! A lazy timer: moving its deadline is a store. At most one tokio timer is armed per owner; when
-//! it fires early because the deadline has moved on, it is armed again.
+//! Timers. A thread that begins with [`Timers`] has a queue of its own for them, which costs its event
+//! loop nothing while none is due; others (and systems without such a queue) use tokio's.
+
+#[cfg(target_os = "linux")]
+mod queue;
 
 use crate::clock;
 use std::future::Future;
-use std::pin::{pin, Pin};
+use std::io;
+use std::pin::Pin;
+#[cfg(target_os = "linux")]
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::runtime::Builder;
 use tokio::task::coop::unconstrained;
-use tokio::time::Sleep;
 
+/// What a thread's timers are served by, from within its event loop.
+pub struct Timers {
+    #[cfg(target_os = "linux")]
+    queue: Rc<queue::Queue>,
+}
+
+impl Timers {
+    /// Enables in an event loop what timers need there.
+    pub fn enable(builder: &mut Builder) -> &mut Builder {
+        #[cfg(target_os = "linux")]
+        return builder.enable_io();
+        #[cfg(not(target_os = "linux"))]
+        return builder.enable_all();
+    }
+
+    /// Begins, in the thread whose event loop it is; fails where the system has no descriptor left.
+    pub fn begin() -> io::Result<Timers> {
+        Ok(Timers {
+            #[cfg(target_os = "linux")]
+            queue: queue::begin()?,
+        })
+    }
+
+    /// Runs as a task of the thread for as long as it lives.
+    pub async fn run(self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        return self.queue.run().await;
+        #[cfg(not(target_os = "linux"))]
+        return std::future::pending().await;
+    }
+}
+
+/// A timer that has been set.
+enum Armed {
+    /// Its place in the thread's queue. What waits in an event loop stays in its thread.
+    #[cfg(target_os = "linux")]
+    Queue(u32),
+    /// It is large: on its own it does not make every future so that may wait somewhere in it.
+    Loop(Pin<Box<tokio::time::Sleep>>),
+}
+
+impl Armed {
+    /// Due at that time (monotonic ms), when the task is woken.
+    fn new(cx: &mut Context<'_>, at_ms: u64) -> Armed {
+        #[cfg(target_os = "linux")]
+        if let Some(queue) = queue::mine() {
+            return Armed::Queue(queue.add(at_ms, cx.waker().clone()));
+        }
+        let left = Duration::from_millis(at_ms.saturating_sub(clock::mono_ms()));
+        let mut sleep = Box::pin(tokio::time::sleep(left));
+        // A task that has used up its turn must be known to the timer too.
+        let _ = Pin::new(&mut unconstrained(sleep.as_mut())).poll(cx);
+        Armed::Loop(sleep)
+    }
+
+    /// Whether it is yet to come.
+    fn waits(&self) -> bool {
+        match self {
+            #[cfg(target_os = "linux")]
+            Armed::Queue(place) => queue::mine().is_some_and(|q| q.waits(*place)),
+            Armed::Loop(sleep) => !sleep.is_elapsed(),
+        }
+    }
+
+    /// The task that waits may be another than before.
+    fn renew_waker(&mut self, cx: &mut Context<'_>) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Armed::Queue(place) => {
+                queue::mine().into_iter().for_each(|q| q.renew_waker(*place, cx.waker()));
+            }
+            Armed::Loop(sleep) => {
+                let _ = Pin::new(&mut unconstrained(sleep.as_mut())).poll(cx);
+            }
+        }
+    }
+
+    /// Wakes the task now.
+    fn fire(&mut self) {
+        match self {
+            #[cfg(target_os = "linux")]
+            Armed::Queue(place) => queue::mine().into_iter().for_each(|q| q.fire(*place)),
+            Armed::Loop(sleep) => sleep.as_mut().reset(tokio::time::Instant::now()),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Timers {
+    fn drop(&mut self) {
+        queue::end();
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Armed {
+    fn drop(&mut self) {
+        if let Armed::Queue(place) = self {
+            queue::mine().into_iter().for_each(|q| q.remove(*place));
+        }
+    }
+}
+
+/// A lazy timer: moving its deadline is a store. At most one timer is armed per owner; when it fires
+/// early because the deadline has moved on, it is armed again.
+///
 /// Belongs to one task: it is always polled with that task's waker.
 #[derive(Default)]
 pub struct LazyTimer {
-    sleep: Option<Pin<Box<Sleep>>>,
-    /// When the armed timer fires, in monotonic ms; 0 when none is armed.
+    armed: Option<Armed>,
+    /// When the armed timer fires, in monotonic ms.
     armed_at: u64,
-    /// The armed timer has been polled, so it knows the task to wake.
-    polled: bool,
 }
 
 impl LazyTimer {
@@ -27,58 +137,81 @@ impl LazyTimer {
     /// Ready once the deadline (monotonic ms) has passed; otherwise wakes the task when it
     /// may have.
     pub fn poll_until(&mut self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
-        loop {
-            let now = clock::mono_ms();
-            if self.armed_at != 0 && self.armed_at <= deadline {
-                let sleep = self.sleep.as_mut().expect("an armed timer exists");
-                // The armed timer knows the task already, and wakes it when its time has come. What
-                // has fired is not asked of the clock: that may be the turn's, from before.
-                if self.polled && now < self.armed_at && !sleep.is_elapsed() {
-                    return Poll::Pending;
-                }
-                self.polled = true;
-                // A task that has used up its turn must be known to the timer too.
-                if pin!(unconstrained(sleep.as_mut())).poll(cx).is_pending() {
-                    return Poll::Pending;
-                }
-                self.armed_at = 0;
-                clock::renew();
-                continue;
+        let mut now = clock::mono_ms();
+        if let Some(armed) = self.armed.as_ref().filter(|_| self.armed_at <= deadline) {
+            // What has fired is not asked of the clock: that may be the turn's, from before.
+            if now < self.armed_at && armed.waits() {
+                return Poll::Pending;
             }
-            if now >= deadline {
-                return Poll::Ready(());
-            }
-            self.arm(now, deadline);
+            self.armed = None;
+            clock::renew();
+            now = clock::mono_ms();
         }
+        if now >= deadline {
+            return Poll::Ready(());
+        }
+        self.armed = None;
+        self.armed = Some(Armed::new(cx, deadline));
+        self.armed_at = deadline;
+        Poll::Pending
     }
 
     /// Wakes the task that has polled it, now.
     pub fn wake(&mut self) {
-        if let Some(sleep) = self.sleep.as_mut().filter(|_| self.armed_at != 0) {
-            sleep.as_mut().reset(tokio::time::Instant::now());
-        }
-    }
-
-    fn arm(&mut self, now: u64, deadline: u64) {
-        // One more for the part of a millisecond that `now` lacks.
-        let at = tokio::time::Instant::now() + Duration::from_millis(deadline - now + 1);
-        match &mut self.sleep {
-            Some(s) => s.as_mut().reset(at),
-            None => self.sleep = Some(Box::pin(tokio::time::sleep_until(at))),
-        }
-        self.armed_at = deadline;
-        self.polled = false;
+        self.armed.iter_mut().for_each(Armed::fire);
     }
 }
 
-/// Waits that many milliseconds. The timer is large and aligned to two cache lines: on its own it does
-/// not make every future so that may wait somewhere in it.
+struct Sleep {
+    at_ms: u64,
+    armed: Option<Armed>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        match &mut this.armed {
+            None => {
+                this.armed = Some(Armed::new(cx, this.at_ms));
+                Poll::Pending
+            }
+            Some(armed) if armed.waits() => {
+                armed.renew_waker(cx);
+                Poll::Pending
+            }
+            Some(_) => {
+                clock::renew();
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+/// Waits until that time (monotonic ms).
+pub async fn sleep_until_ms(at_ms: u64) {
+    Sleep { at_ms, armed: None }.await;
+}
+
+/// Waits that many milliseconds.
 pub async fn sleep_ms(ms: u64) {
-    Box::pin(tokio::time::sleep(Duration::from_millis(ms))).await;
+    // The turn's clock may be behind, and says whole milliseconds.
+    clock::renew();
+    sleep_until_ms(clock::mono_ms().saturating_add(ms).saturating_add(1)).await;
+}
+
+/// What a future answers, if it does so within that many milliseconds.
+pub async fn within_ms<F: Future>(ms: u64, f: F) -> Option<F::Output> {
+    tokio::select! {
+        biased;
+        done = f => Some(done),
+        () = sleep_ms(ms) => None,
+    }
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
+#[allow(clippy::unwrap_used, clippy::disallowed_methods)]
 mod tests {
     use super::*;
     use std::future::poll_fn;
@@ -86,9 +219,17 @@ mod tests {
     /// Longer than any of the deadlines.
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    fn run<F: Future>(test: F) -> F::Output {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(test)
+    /// In a thread whose timers are the event loop's, and in one that has a queue of them.
+    fn run<F: Future<Output = ()>>(test: impl Fn() -> F) {
+        let patient = |b: &mut Builder| b.enable_time().build().unwrap();
+        patient(&mut Builder::new_current_thread()).block_on(test());
+        let runtime = patient(Timers::enable(&mut Builder::new_current_thread()));
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let timers = Timers::begin().unwrap();
+            let served = tokio::task::spawn_local(timers.run());
+            test().await;
+            assert!(!served.is_finished());
+        });
     }
 
     /// Whether somebody is woken, and not only found ready when patience ends.
@@ -99,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_fires_while_the_clock_of_the_turn_stands_still_is_not_lost() {
-        run(async {
+        run(|| async {
             let deadline = clock::tick() + 5;
             let mut timer = LazyTimer::new();
             let pending =
@@ -113,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_task_that_has_used_up_its_turn_is_woken_later() {
-        run(async {
+        run(|| async {
             let deadline = clock::mono_ms() + 50;
             let mut timer = LazyTimer::new();
             let mut is_first = true;
@@ -129,7 +270,7 @@ mod tests {
 
     #[test]
     fn one_that_was_woken_early_comes_at_its_time() {
-        run(async {
+        run(|| async {
             let deadline = clock::mono_ms() + 50;
             let mut timer = LazyTimer::new();
             let mut is_first = true;
@@ -142,6 +283,43 @@ mod tests {
             });
             assert!(comes(due).await);
             assert!(clock::mono_ms() >= deadline);
+        });
+    }
+
+    #[test]
+    fn those_that_wait_are_woken_in_their_order_and_those_that_are_gone_are_not() {
+        run(|| async {
+            let (start, order) = (clock::mono_ms(), std::cell::RefCell::new(Vec::new()));
+            let wait = |ms| {
+                let order = &order;
+                async move {
+                    sleep_until_ms(start + ms).await;
+                    order.borrow_mut().push(ms);
+                    assert!(clock::mono_ms() >= start + ms);
+                }
+            };
+            let gone = within_ms(1, wait(60_000)).await;
+            tokio::join!(wait(40), wait(20), wait(60));
+            assert_eq!((gone, &order.borrow()[..]), (None, &[20, 40, 60][..]));
+        });
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_queue_keeps_nothing_of_timers_that_are_gone() {
+        let runtime = Timers::enable(&mut Builder::new_current_thread()).build().unwrap();
+        runtime.block_on(async {
+            let timers = Timers::begin().unwrap();
+            let cx = &mut Context::from_waker(std::task::Waker::noop());
+            let mut many: Vec<_> = (0..1000).map(|_| LazyTimer::new()).collect();
+            let later = clock::mono_ms() + 60_000;
+            many.iter_mut().for_each(|t| assert!(t.poll_until(cx, later).is_pending()));
+            assert_eq!(timers.queue.kept(), (1000, 1000));
+            many.truncate(1);
+            assert_eq!(timers.queue.kept(), (1000, 1));
+            assert!(many[0].poll_until(cx, later - 1).is_pending());
+            drop(many);
+            assert_eq!(timers.queue.kept(), (0, 0));
         });
     }
 }

@@ -56,7 +56,7 @@ pub fn link(dir: impl AsFd, name: &OsStr) -> rustix::io::Result<Option<Link>> {
         return Ok(None);
     }
     let target = readlinkat(&link, "", Vec::new())?;
-    let target = <OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(target.as_bytes());
+    let target = crate::paths::path(target.as_bytes());
     Ok(Some(Link { owner: found.st_uid, target: target.into() }))
 }
 

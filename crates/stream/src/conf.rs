@@ -7,7 +7,7 @@ use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Levels, Val};
 
 /// The block as it was read, kept beside the others until all is built.
 #[derive(Default)]
-pub struct StreamBlock {
+pub(crate) struct StreamBlock {
     pub levels: Option<Levels>,
 }
 
@@ -18,7 +18,7 @@ impl ConfType for StreamBlock {
 
 /// `stream` level.
 #[derive(Default)]
-pub struct StreamMain {
+pub(crate) struct StreamMain {
     pub vars: VarRegistry<Session>,
     pub modules: &'static [&'static StreamModule],
 }
@@ -31,12 +31,12 @@ impl ConfType for StreamMain {
 /// `server` level.
 #[derive(Default)]
 pub struct StreamSrv {
-    pub proxy_protocol_timeout: Val<u64>,
-    pub tcp_nodelay: Val<bool>,
-    pub preread_buffer_size: Val<u64>,
-    pub preread_timeout: Val<u64>,
+    pub(crate) proxy_protocol_timeout: Val<u64>,
+    pub(crate) tcp_nodelay: Val<bool>,
+    pub(crate) preread_buffer_size: Val<u64>,
+    pub(crate) preread_timeout: Val<u64>,
     /// What is done with the bytes of a session.
-    pub content: Option<Content>,
+    pub(crate) content: Option<Content>,
 }
 
 impl ConfType for StreamSrv {

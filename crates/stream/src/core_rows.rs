@@ -136,6 +136,7 @@ pub const COMMON: StreamModule = StreamModule {
     ..StreamModule::EMPTY
 };
 
+/// What every session has: `listen`, `server_name`, timeouts, logs, variables.
 pub const MODULE: StreamModule = StreamModule {
     rows: ROWS,
     slots: &[

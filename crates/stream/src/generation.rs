@@ -11,7 +11,7 @@ use weir_core::whole::{Block, View};
 use weir_module::{ConfType, Slots};
 
 /// One `server` of `stream`, merged.
-pub struct ServerConf {
+pub(crate) struct ServerConf {
     pub id: usize,
     /// What of it every protocol's servers have.
     pub base: Arc<Virtual>,
@@ -19,22 +19,30 @@ pub struct ServerConf {
     /// What each phase has to do here.
     pub phases: [Vec<Handler>; Phase::COUNT],
     /// What looks at the first bytes.
-    pub prereaders: Vec<Prereader>,
+    pub(crate) prereaders: Vec<Prereader>,
     pub content: Option<Content>,
 }
 
 impl ServerConf {
     /// A module's configuration here.
-    pub fn conf<T: ConfType>(&self) -> &T {
+    pub(crate) fn conf<T: ConfType>(&self) -> &T {
         self.base.conf::<T>()
     }
 }
 
 /// What has become of the `stream` block.
 pub struct StreamConf {
+    /// The slots of the main level, for those who start what stands there.
     pub main: Slots,
-    pub servers: Vec<Arc<ServerConf>>,
-    pub vars: Vec<VarDef<Session>>,
+    pub(crate) servers: Vec<Arc<ServerConf>>,
+    pub(crate) vars: Vec<VarDef<Session>>,
+}
+
+impl StreamConf {
+    /// What core has of each server.
+    pub fn bases(&self) -> impl Iterator<Item = &Arc<Virtual>> {
+        self.servers.iter().map(|s| &s.base)
+    }
 }
 
 /// A worker's view of the `stream` block.

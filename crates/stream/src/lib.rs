@@ -1,21 +1,37 @@
 //! The `stream` block: TCP and UDP sessions, their phases, variables and what is done with their bytes.
 //! See ARCHITECTURE.md for the way of a session.
 
-pub mod build;
-pub mod conf;
-pub mod core_rows;
-pub mod generation;
-pub mod module;
-pub mod pass;
-pub mod preread;
-pub mod proxy;
-pub mod ret;
-pub mod serve;
+#![warn(missing_docs, unreachable_pub)]
+
+mod build;
+mod conf;
+mod core_rows;
+mod generation;
+mod module;
+mod pass;
+mod preread;
+mod proxy;
+mod ret;
+mod serve;
 mod session;
-pub mod set;
+mod set;
 mod ssl;
-pub mod upstream;
+mod upstream;
 mod vars;
 
-pub use module::{Flow, Phase, PhaseHandler, StreamModule};
+pub use build::{finish, set_stream, Build};
+pub use conf::StreamSrv;
+pub use core_rows::{COMMON, MODULE as CORE};
+pub use generation::{Stream, StreamConf};
+pub use module::{
+    binds_any_source, start, Active, Content, Flow, Handler, Phase, PhaseHandler, Prereader, Seen,
+    StreamModule,
+};
+pub use pass::MODULE as PASS;
+pub use preread::MODULE as PREREAD;
+pub use proxy::MODULE as PROXY;
+pub use ret::MODULE as RETURN;
+pub use serve::{serve, FORBIDDEN, UNAVAILABLE};
 pub use session::Session;
+pub use set::MODULE as SET;
+pub use upstream::MODULE as UPSTREAM;

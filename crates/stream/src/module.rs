@@ -13,14 +13,18 @@ use weir_module::{ConfResult, Row, SlotVtable, Slots};
 /// nginx's phases, in order, without those that are the engine's own (TLS, preread, content).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
+    /// Behind a PROXY header.
     PostAccept,
+    /// How many there may be.
     Preaccess,
+    /// Who there may be.
     Access,
+    /// The session is over.
     Log,
 }
 
 impl Phase {
-    pub const COUNT: usize = 4;
+    pub(crate) const COUNT: usize = 4;
 }
 
 /// What a handler decided.
@@ -34,14 +38,19 @@ pub enum Flow {
     Status(u16),
 }
 
+/// What a module does in a phase.
 pub type Handler = fn(&mut Session) -> Flow;
 
 /// Whether the merged configuration of a server gives a handler anything to do.
 pub type Active = fn(&Slots) -> bool;
 
+/// A handler, and the phase it is for.
 pub struct PhaseHandler {
+    /// Handlers of a phase are asked in the order of the modules.
     pub phase: Phase,
+    /// It does not wait.
     pub handler: Handler,
+    /// Whether a server keeps it.
     pub active: Active,
 }
 
@@ -57,7 +66,9 @@ pub enum Seen {
 /// Looks at the first bytes of a session, which may not be all that are needed.
 #[derive(Clone, Copy)]
 pub struct Prereader {
+    /// Called anew with more bytes until it has seen enough, or `preread_buffer_size` or `preread_timeout` ends it.
     pub look: fn(&mut Session) -> Seen,
+    /// Whether a server keeps it; where none is kept no byte is waited for.
     pub active: Active,
 }
 
@@ -66,10 +77,15 @@ pub type Content = for<'a> fn(&'a mut Session) -> LocalFuture<'a, u16>;
 
 /// One stream module: a file, a line in the list, a test file.
 pub struct StreamModule {
+    /// Its directives.
     pub rows: &'static [Row],
+    /// What they are parsed into.
     pub slots: &'static [SlotVtable],
+    /// `$…`.
     pub variables: &'static [weir_core::variables::Variable<Session>],
+    /// What it does with sessions.
     pub phases: &'static [PhaseHandler],
+    /// For who needs the first bytes.
     pub prereader: Option<Prereader>,
     /// After the merge: opens, resolves, makes zones. The last place that may fail.
     pub build: Option<fn(&mut Build) -> ConfResult>,
@@ -90,6 +106,7 @@ impl block::Module for StreamModule {
 }
 
 impl StreamModule {
+    /// Adds nothing: for the fields that a module leaves out.
     pub const EMPTY: StreamModule = StreamModule {
         rows: &[],
         slots: &[],

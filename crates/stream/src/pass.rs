@@ -36,6 +36,7 @@ impl ConfType for PassSrv {
     slot!();
 }
 
+/// `pass`: the whole connection goes to another socket of the process.
 pub const MODULE: StreamModule = StreamModule {
     rows: &[Row::new(
         "pass",
@@ -80,7 +81,7 @@ fn addr_of(url: &Endpoint) -> Option<ListenAddr> {
     match url.host {
         Host::V4(ip) => Some(ListenAddr::Ip(SocketAddr::new(ip.into(), port))),
         Host::V6(ip) => Some(ListenAddr::Ip(SocketAddr::new(ip.into(), port))),
-        Host::Unix(path) => Some(ListenAddr::Unix(weir_runtime::fs::bytes_path(path))),
+        Host::Unix(path) => Some(ListenAddr::Unix(weir_runtime::paths::path(path).into_owned())),
         Host::Any | Host::Name(_) => None,
     }
 }

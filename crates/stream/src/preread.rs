@@ -28,6 +28,7 @@ impl ConfType for PrereadSrv {
     }
 }
 
+/// `ssl_preread`: what a TLS hello says, without taking it off the socket.
 pub const MODULE: StreamModule = StreamModule {
     rows: &[Row::new(
         "ssl_preread",

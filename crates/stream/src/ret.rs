@@ -27,6 +27,7 @@ impl ConfType for ReturnSrv {
     slot!();
 }
 
+/// `return`: a text, and the end.
 pub const MODULE: StreamModule = StreamModule {
     rows: &[Row::new(
         "return",

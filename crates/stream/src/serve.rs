@@ -15,11 +15,13 @@ use weir_runtime::clock;
 use weir_runtime::listen::ListenAddr;
 
 /// The session has done what it was for.
-pub const OK: u16 = 200;
-pub const BAD_REQUEST: u16 = 400;
+pub(crate) const OK: u16 = 200;
+pub(crate) const BAD_REQUEST: u16 = 400;
+/// `$status` of a session that was refused.
 pub const FORBIDDEN: u16 = 403;
-pub const ERROR: u16 = 500;
-pub const BAD_GATEWAY: u16 = 502;
+pub(crate) const ERROR: u16 = 500;
+pub(crate) const BAD_GATEWAY: u16 = 502;
+/// `$status` of one for which there was no room, as with `limit_conn`.
 pub const UNAVAILABLE: u16 = 503;
 
 /// Serves a connection to its end, or (`true`) to where another socket of this server has it.

@@ -15,6 +15,7 @@ use weir_runtime::clock;
 use weir_runtime::listen::ListenAddr;
 use weir_upstream::relay::Relayed;
 
+/// A TCP connection, or what one client has sent to one address by UDP, from accept to log.
 pub struct Session {
     own: Own,
     gen: Rc<Stream>,
@@ -26,11 +27,12 @@ pub struct Session {
     /// 0 until it ends.
     pub status: u16,
     /// What is being done, for the error log: `connecting to upstream`.
-    pub doing: &'static str,
+    pub(crate) doing: &'static str,
     /// What a module adds to the error log's lines.
-    pub log_more: Option<fn(&Session, &mut Vec<u8>)>,
-    /// Bytes received from the client and sent to it.
+    pub(crate) log_more: Option<fn(&Session, &mut Vec<u8>)>,
+    /// `$bytes_received`, from the client.
     pub received: u64,
+    /// `$bytes_sent`.
     pub sent: u64,
     /// The socket that it is handed to, and the address asked for there.
     pub(crate) pass_to: Option<(usize, ListenAddr)>,
@@ -41,6 +43,7 @@ pub struct Session {
 }
 
 impl Session {
+    /// One that has done nothing yet; `passes` counts how often it came by `pass`.
     pub fn new(conn: Rc<Connection>, gen: Rc<Stream>, server: usize, passes: u32) -> Session {
         let server = Arc::clone(&gen.shared.servers[server]);
         Session {
@@ -60,20 +63,21 @@ impl Session {
         }
     }
 
+    /// The client's.
     pub fn conn(&self) -> &Rc<Connection> {
         &self.own.conn
     }
 
-    pub fn gen(&self) -> &Rc<Stream> {
+    pub(crate) fn gen(&self) -> &Rc<Stream> {
         &self.gen
     }
 
-    pub fn server(&self) -> &Arc<ServerConf> {
+    pub(crate) fn server(&self) -> &Arc<ServerConf> {
         &self.server
     }
 
     /// Another server of the address, by its number.
-    pub fn set_server(&mut self, id: usize) {
+    pub(crate) fn set_server(&mut self, id: usize) {
         self.server = Arc::clone(&self.gen.shared.servers[id]);
     }
 
@@ -97,6 +101,7 @@ impl Session {
         self.own.drop_ctx::<T>();
     }
 
+    /// Replaces what there was of that type.
     pub fn set_ctx<T: Any>(&mut self, value: T) {
         self.own.set_ctx(value);
     }

@@ -21,6 +21,7 @@ impl ConfType for SetSrv {
     slot!();
 }
 
+/// `set`: a variable gets a value.
 pub const MODULE: StreamModule = StreamModule {
     rows: &[Row::new("set", Context::STREAM_SERVER, Arity::TWO, "", "Sets a variable.", set)],
     slots: &[SlotVtable::of::<SetSrv>()],

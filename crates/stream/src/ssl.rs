@@ -9,7 +9,7 @@ use weir_core::unknown::regex_match;
 use weir_core::Session as _;
 
 /// Does the handshake where the address has TLS; a status ends the session.
-pub async fn handshake(s: &mut Session) -> Result<(), u16> {
+pub(crate) async fn handshake(s: &mut Session) -> Result<(), u16> {
     let conn = Rc::clone(s.conn());
     if !conn.addr(&s.gen().core).ssl {
         return Ok(());

@@ -35,6 +35,7 @@ static VARIABLES: &[Variable<Session>] = &[
     Variables::<Session>::BYTES_SENT,
 ];
 
+/// `upstream`, and the variables of servers that were asked.
 pub const MODULE: StreamModule = StreamModule {
     rows: Rows::<Session>::COMMON,
     slots: &[SlotVtable::of::<UpstreamMain>()],

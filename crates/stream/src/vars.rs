@@ -6,7 +6,7 @@ use weir_core::common::{number, push_seconds, some};
 use weir_core::variables::{VarArg, Variable};
 use weir_runtime::clock;
 
-pub const VARIABLES: &[Variable<Session>] = &[
+pub(crate) const VARIABLES: &[Variable<Session>] = &[
     Variable::new("server_name", server_name),
     Variable::new("bytes_sent", bytes_sent),
     Variable::new("bytes_received", bytes_received),

@@ -8,6 +8,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use weir_runtime::net::Stream;
+use weir_runtime::sockets::RawFd;
 
 pub struct Channel {
     socket: Stream,
@@ -158,10 +159,7 @@ impl Channel {
         len: usize,
     ) -> Poll<io::Result<usize>> {
         match self.tls() {
-            #[cfg(target_os = "linux")]
             None => self.socket.poll_sendfile(cx, file, offset, len),
-            #[cfg(not(target_os = "linux"))]
-            None => crate::write::poll_copy_file(&self.socket, cx, file, offset, len),
             Some(tls) => tls.poll_write_file(&self.socket, cx, file, offset, len),
         }
     }
@@ -175,8 +173,7 @@ impl Channel {
     }
 
     /// The socket's descriptor.
-    #[cfg(unix)]
-    pub fn fd(&self) -> std::os::fd::RawFd {
+    pub fn fd(&self) -> RawFd {
         self.socket.fd()
     }
 
@@ -214,7 +211,6 @@ impl Channel {
         self.socket.local_path()
     }
 
-    #[cfg(target_os = "linux")]
     pub fn tcp_info(&self) -> Option<[u32; 4]> {
         self.socket.tcp_info()
     }

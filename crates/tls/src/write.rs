@@ -4,8 +4,6 @@ use crate::session::{Inner, Session, BATCH_MAX_BYTES};
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, IoSlice, Write};
-#[cfg(not(target_os = "linux"))]
-use std::task::ready;
 use std::task::{Context, Poll};
 use weir_runtime::net::Stream;
 
@@ -208,34 +206,11 @@ fn with_file<T>(
         let mut buf = slot.take();
         buf.resize(FILE_LEAD_BYTES + BATCH_MAX_BYTES, 0);
         let part = &mut buf[FILE_LEAD_BYTES..][..len.min(BATCH_MAX_BYTES)];
-        let done = match read_at(file, part, offset) {
+        let done = match weir_runtime::files::read_at(file, part, offset) {
             Ok(n) => f(&part[..n]),
             Err(e) => Poll::Ready(Err(e)),
         };
         slot.replace(buf);
         done
     })
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-    std::os::unix::fs::FileExt::read_at(file, buf, offset)
-}
-
-#[cfg(windows)]
-fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-    std::os::windows::fs::FileExt::seek_read(file, buf, offset)
-}
-
-/// Sends a part of a file over a plain socket where the system has no call for it.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn poll_copy_file(
-    socket: &Stream,
-    cx: &mut Context<'_>,
-    file: &File,
-    offset: u64,
-    len: usize,
-) -> Poll<io::Result<usize>> {
-    ready!(socket.poll_writable(cx))?;
-    with_file(file, offset, len, |part| socket.poll_write(cx, &[IoSlice::new(part)], false))
 }

@@ -257,7 +257,7 @@ fn host_of(url: &Endpoint) -> NamedHost {
     match url.host {
         Host::V4(a) => NamedHost::Ip(a.into()),
         Host::V6(a) => NamedHost::Ip(a.into()),
-        Host::Unix(path) => NamedHost::Unix(weir_runtime::fs::bytes_path(path)),
+        Host::Unix(path) => NamedHost::Unix(weir_runtime::paths::path(path).into_owned()),
         Host::Name(name) => NamedHost::Name(lossy(name)),
         Host::Any => NamedHost::Name(lossy(url.host_text)),
     }

@@ -59,15 +59,9 @@ impl Spares {
     }
 }
 
-#[cfg(unix)]
 fn descriptors(workers: usize) -> usize {
     let each = weir_runtime::process::nofile().soft / workers.max(1) as u64;
     usize::try_from(each / DESCRIPTORS_PART).unwrap_or(usize::MAX)
-}
-
-#[cfg(not(unix))]
-fn descriptors(_: usize) -> usize {
-    usize::MAX
 }
 
 pub(crate) struct Pool {

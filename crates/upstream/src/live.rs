@@ -14,12 +14,11 @@ use crate::peers::{self, Peer, PeerAddr, PeerId, Peers, State};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
-use std::time::Duration;
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_module::Slots;
 use weir_resolve::message::{error_text, NXDOMAIN};
 use weir_resolve::{client, Found, Question, Resolver, Target};
-use weir_runtime::clock;
+use weir_runtime::{clock, timer};
 
 /// The system's resolver is asked again so often for a name that it has not found.
 const SYSTEM_RETRY_MS: u64 = 3000;
@@ -293,7 +292,7 @@ async fn watch(live: Weak<Live>, at: usize, log: Arc<ErrorLog>) {
     let Some(wait) = live.upgrade().map(|l| l.lock().until_ms[at]) else { return };
     let mut wait_ms = wait.saturating_sub(clock::mono_ms());
     loop {
-        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        timer::sleep_ms(wait_ms).await;
         let asked = live.upgrade().map(|l| l.hosts[at].resolver.get().cloned());
         let next = match asked {
             None => return,

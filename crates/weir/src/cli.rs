@@ -3,6 +3,7 @@
 use crate::load::Paths;
 use std::path::{Path, PathBuf};
 use weir_module::Layout;
+use weir_runtime::paths;
 
 /// The nginx whose configuration language and behaviour this version has.
 pub const NGINX_VERSION: &str = "1.31.5";
@@ -64,50 +65,47 @@ pub struct Args {
 }
 
 impl Args {
-    pub fn parse(args: impl Iterator<Item = String>) -> Result<Args, String> {
+    /// The words behind the program's name, as bytes: they name files.
+    pub fn parse(args: impl Iterator<Item = Vec<u8>>) -> Result<Args, String> {
         let mut args = args.peekable();
         let mut told = Told { bare: args.peek().is_none(), ..Told::default() };
         let (mut quiet, mut strict) = (false, false);
         let mut action = Action::Serve;
-        if args.peek().map(String::as_str) == Some("help") {
-            let action = Action::Directive(args.nth(1));
+        if args.next_if(|word| word == b"help").is_some() {
+            let action = Action::Directive(args.next().map(text));
             return Ok(Args { action, quiet, strict, paths: told.paths() });
         }
         while let Some(arg) = args.next() {
-            if arg == "--strict" {
+            if arg == b"--strict" {
                 strict = true;
                 continue;
             }
-            let Some(letters) = arg.strip_prefix('-') else {
-                return Err(format!("invalid option: \"{arg}\""));
+            let Some(mut rest) = arg.strip_prefix(b"-") else {
+                return Err(format!("invalid option: \"{}\"", text(arg)));
             };
-            let mut rest = letters.chars();
-            while let Some(c) = rest.next() {
+            while let Some((c, behind)) = rest.split_first() {
+                rest = behind;
                 match c {
-                    '?' | 'h' => action = Action::Help,
-                    'v' => action = Action::Version,
-                    'V' => action = Action::FullVersion,
-                    't' if !matches!(action, Action::Test { dump: true }) => {
+                    b'?' | b'h' => action = Action::Help,
+                    b'v' => action = Action::Version,
+                    b'V' => action = Action::FullVersion,
+                    b't' if !matches!(action, Action::Test { dump: true }) => {
                         action = Action::Test { dump: false }
                     }
-                    't' => {}
-                    'T' => action = Action::Test { dump: true },
-                    'q' => quiet = true,
-                    'p' | 'c' | 'e' | 'g' | 's' => {
-                        let glued: String = rest.by_ref().collect();
-                        let value = match glued.is_empty() {
-                            false => glued,
-                            true => args.next().ok_or_else(|| needs(c))?,
+                    b't' => {}
+                    b'T' => action = Action::Test { dump: true },
+                    b'q' => quiet = true,
+                    b'p' | b'c' | b'e' | b'g' | b's' => {
+                        let value = match std::mem::take(&mut rest) {
+                            [] => args.next().ok_or_else(|| needs(*c))?,
+                            glued => glued.to_vec(),
                         };
                         match c {
-                            'p' => told.prefix = Some(value),
-                            'c' => told.conf = Some(value),
-                            'e' => told.error_log = Some(value),
-                            'g' => told.globals = value,
-                            _ => action = Action::Signal(checked_signal(value)?),
+                            b's' => action = Action::Signal(checked_signal(text(value))?),
+                            _ => told.take(*c, value),
                         }
                     }
-                    _ => return Err(format!("invalid option: \"{c}\"")),
+                    _ => return Err(format!("invalid option: \"{}\"", first_letter(&arg, rest))),
                 }
             }
         }
@@ -118,13 +116,23 @@ impl Args {
     }
 }
 
-fn needs(c: char) -> String {
+fn text(word: Vec<u8>) -> String {
+    String::from_utf8_lossy(&word).into_owned()
+}
+
+/// The letter whose first byte stands before `rest`.
+fn first_letter(arg: &[u8], rest: &[u8]) -> String {
+    let from = &arg[arg.len() - rest.len() - 1..];
+    String::from_utf8_lossy(from).chars().take(1).collect()
+}
+
+fn needs(c: u8) -> String {
     let what = match c {
-        'p' => "directory name",
-        'c' | 'e' => "file name",
+        b'p' => "directory name",
+        b'c' | b'e' => "file name",
         _ => "parameter",
     };
-    format!("option \"-{c}\" requires {what}")
+    format!("option \"-{}\" requires {what}", char::from(c))
 }
 
 fn checked_signal(name: String) -> Result<String, String> {
@@ -139,17 +147,28 @@ fn checked_signal(name: String) -> Result<String, String> {
 struct Told {
     /// There are no arguments at all.
     bare: bool,
-    prefix: Option<String>,
-    conf: Option<String>,
-    error_log: Option<String>,
-    globals: String,
+    prefix: Option<PathBuf>,
+    conf: Option<PathBuf>,
+    error_log: Option<PathBuf>,
+    globals: Vec<u8>,
 }
 
 impl Told {
+    /// What an option gives that has a value.
+    fn take(&mut self, option: u8, value: Vec<u8>) {
+        let path = || Some(paths::path(&value).into_owned());
+        match option {
+            b'p' => self.prefix = path(),
+            b'c' => self.conf = path(),
+            b'e' => self.error_log = path(),
+            _ => self.globals = value,
+        }
+    }
+
     fn paths(self) -> Paths {
         let cwd = std::env::current_dir().unwrap_or_default();
         let here = Layout::here();
-        let prefix = cwd.join(self.prefix.as_deref().unwrap_or(here.prefix));
+        let prefix = cwd.join(self.prefix.as_deref().unwrap_or(Path::new(here.prefix)));
         let conf = match &self.conf {
             // Without -p a relative name is meant from here; nginx takes its prefix also then.
             Some(c) if self.prefix.is_none() && !here.is_nginx() => Some(cwd.join(c)),
@@ -167,7 +186,7 @@ impl Told {
             }
             Some(_) => prefix,
         };
-        let error_log = self.error_log.map(PathBuf::from);
+        let error_log = self.error_log;
         Paths { prefix, conf, error_log, globals: self.globals }
     }
 }

@@ -9,8 +9,6 @@ use crate::orphan::Orphan;
 use crate::serving::Serving;
 use crate::sockets::Sockets;
 use crate::upgrade;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_conf::{BundleLoader, Sources};
@@ -21,6 +19,7 @@ use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover;
 use weir_runtime::packets::Packets;
 use weir_runtime::signals::{Signal, Waiter, Wake};
+use weir_runtime::sockets::{AsRawFd, OwnedFd, UnixStream};
 use weir_runtime::{process, trusted};
 
 /// How often a process that is ending, or a worker that may have ended, is looked at.

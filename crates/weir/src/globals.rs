@@ -125,7 +125,6 @@ pub const ROWS: &[Row] = &[
     Row::new("ssl_object_cache_inheritable", MAIN, Arity::FLAG, "on", "A reload may keep certificates and keys whose files are unchanged.", |_, d| d.flag().map(|_| ())).note("A reload reads them anew in any case, so that no change is missed."),
     Row::new("thread_pool", MAIN, Arity::TWO_THREE, "default threads=32 max_queue=65536", "A named pool for file reads.", set_thread_pool).note("One pool of at most 32 threads per worker serves all names; threads are started by need."),
     Row::new("user", MAIN, Arity::ONE_TWO, "nobody nobody", "User and group of the serving process.", |cf, d| {
-        #[cfg(unix)]
         if weir_runtime::process::is_root() {
             let group = (d.args.len() > 1).then(|| d.text(1)).transpose()?;
             weir_runtime::process::lookup(d.text(0)?, group).map_err(|e| d.bad(0, e))?;
@@ -162,8 +161,8 @@ pub const ROWS: &[Row] = &[
         e.hint = Some("remove it; \"error_log … debug\" logs for all clients".into());
         Err(e)
     }),
-    Row::block("stream", MAIN, Arity::NONE, "TCP and UDP sessions.", |cf, d| weir_stream::build::set_stream(cf, d, crate::modules::STREAM)),
-    Row::block("mail", MAIN, Arity::NONE, "IMAP, POP3 and SMTP sessions.", |cf, d| weir_mail::build::set_mail(cf, d, crate::modules::MAIL)),
+    Row::block("stream", MAIN, Arity::NONE, "TCP and UDP sessions.", |cf, d| weir_stream::set_stream(cf, d, crate::modules::STREAM)),
+    Row::block("mail", MAIN, Arity::NONE, "IMAP, POP3 and SMTP sessions.", |cf, d| weir_mail::set_mail(cf, d, crate::modules::MAIL)),
     Row::block("http", MAIN, Arity::NONE, "The HTTP server.", |cf, d| build::set_http(cf, d, crate::modules::MODULES)),
 ];
 

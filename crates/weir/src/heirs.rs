@@ -7,7 +7,6 @@
 
 use crate::workers::Command;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::UnboundedSender;
@@ -15,6 +14,7 @@ use weir_core::carried::Carried;
 use weir_core::counters::AllCounters;
 use weir_core::Connection;
 use weir_runtime::packets::{self, Packets};
+use weir_runtime::sockets::{AsRawFd, OwnedFd, RawFd};
 use weir_runtime::{clock, timer};
 
 /// What the new process says first, and by it which form of messages it reads.

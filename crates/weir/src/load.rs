@@ -1,5 +1,6 @@
 //! From a path to a generation: read, check, merge, build. Nothing that serves is touched.
 
+use crate::disk::Disk;
 use crate::globals::{Global, ROWS};
 use crate::missing::MISSING;
 use crate::{place, protocols};
@@ -8,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use weir_conf::{Diagnostic, FsLoader, Loader, Options, Parsed, Position, Sources};
+use weir_conf::{Diagnostic, Loader, Options, Parsed, Position, Sources};
 use weir_core::generation::Generation;
 use weir_core::logger::{self, ErrorLog, LogLevel, LogSink};
 use weir_module::{Cf, ConfResult, Context, Directive, Layout, Mode, Row, RowTable};
+use weir_runtime::paths;
 
 /// Messages begin with this name, because scripts look for it.
 pub const PROGRAM: &str = "nginx";
@@ -23,7 +25,8 @@ pub struct Paths {
     /// `None`: the embedded default.
     pub conf: Option<PathBuf>,
     pub error_log: Option<PathBuf>,
-    pub globals: String,
+    /// The text of `-g`.
+    pub globals: Vec<u8>,
 }
 
 /// A loaded configuration.
@@ -83,7 +86,7 @@ pub fn row_table() -> RowTable {
 
 /// Reads the configuration from disk and builds a generation.
 pub fn load(paths: &Paths, mode: Mode) -> Result<Loaded, Refused> {
-    load_from(paths, mode, &FsLoader)
+    load_from(paths, mode, &Disk)
 }
 
 pub fn load_from(paths: &Paths, mode: Mode, loader: &dyn Loader) -> Result<Loaded, Refused> {
@@ -118,40 +121,35 @@ fn is_error(e: &Diagnostic) -> bool {
 }
 
 fn run(
-    paths: &Paths,
+    told: &Paths,
     mode: Mode,
     loader: &dyn Loader,
     sources: &mut Sources,
 ) -> Result<(Generation, Vec<Diagnostic>), Errors> {
-    let conf = match &paths.conf {
+    let conf = match &told.conf {
         Some(p) => p.clone(),
         None => PathBuf::from(crate::embedded::NAME),
     };
-    let main = conf.to_string_lossy().into_owned().into_bytes();
+    let main = paths::bytes(&conf).to_vec();
     let mut options = Options::for_main(&main);
     options.raw_block = |name| name.ends_with(b"_by_lua_block");
     let conf_prefix = conf.parent().map(Path::to_path_buf).unwrap_or_default();
-    let mut cf = Cf::new(Rc::new(row_table()), &paths.prefix, &conf_prefix, mode);
-    #[cfg(unix)]
-    {
-        cf.is_to_end = weir_runtime::signals::end_is_pending;
-    }
+    let mut cf = Cf::new(Rc::new(row_table()), &told.prefix, &conf_prefix, mode);
+    cf.is_to_end = weir_runtime::signals::end_is_pending;
     let mut directives = Vec::new();
-    if !paths.globals.is_empty() {
-        let parsed =
-            weir_conf::parse_command_line(sources, loader, paths.globals.as_bytes(), &options);
+    if !told.globals.is_empty() {
+        let parsed = weir_conf::parse_command_line(sources, loader, &told.globals, &options);
         directives.extend(check(&mut cf, parsed)?);
     }
-    let parsed = match &paths.conf {
+    let parsed = match &told.conf {
         Some(_) => weir_conf::parse_partial(sources, loader, &main, &options),
         None => weir_conf::parse_partial(sources, &crate::embedded::Embedded, &main, &options),
     };
     directives.extend(check(&mut cf, parsed)?);
     for (path, text) in loader.attached() {
-        let path = PathBuf::from(String::from_utf8_lossy(path).into_owned());
-        cf.files.insert(path, Arc::clone(text));
+        cf.files.insert(paths::path(path).into_owned(), Arc::clone(text));
     }
-    let built = build(&mut cf, paths);
+    let built = build(&mut cf, told);
     let mut warnings = std::mem::take(&mut cf.warnings);
     warnings.iter_mut().for_each(|w| place::find(w, &directives));
     let generation = built.map_err(|mut e| {
@@ -159,7 +157,7 @@ fn run(
         warnings.drain(..).chain([e]).collect::<Errors>()
     })?;
     for (path, text) in std::mem::take(&mut cf.files) {
-        sources.attach(path.to_string_lossy().as_bytes(), text);
+        sources.attach(paths::bytes(&path), text);
     }
     Ok((generation, warnings))
 }

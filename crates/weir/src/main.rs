@@ -1,26 +1,19 @@
 //! The weir program: nginx's command line, on Weir's engine.
 
-#[cfg(unix)]
 mod changes;
 mod cli;
-#[cfg(unix)]
 mod control;
+mod disk;
 mod embedded;
 mod globals;
-#[cfg(unix)]
-#[cfg(unix)]
 mod heirs;
 mod help;
-#[cfg(unix)]
 mod kept;
-#[cfg(unix)]
 mod limits;
 mod load;
-#[cfg(unix)]
 mod master;
 mod missing;
 mod modules;
-#[cfg(target_os = "linux")]
 mod orphan;
 mod place;
 mod protocols;
@@ -29,7 +22,6 @@ mod retired;
 mod serving;
 mod shares;
 mod sockets;
-#[cfg(unix)]
 mod upgrade;
 mod watch;
 mod workers;
@@ -46,6 +38,8 @@ use weir_conf::dump;
 use weir_core::generation::Generation;
 use weir_core::logger::{could_open, ErrorLog, LogLevel, LogSink};
 use weir_module::{Layout, Mode};
+use weir_runtime::sockets::AsRawFd;
+use weir_runtime::{files, paths};
 
 /// What nginx says when it gives up to listen.
 const STILL: &str = "still could not bind()";
@@ -57,8 +51,7 @@ fn main() -> ExitCode {
     weir_runtime::memory::use_small_pages();
     let mut given = std::env::args_os();
     Layout::choose(Path::new(&given.next().unwrap_or_default()));
-    let words = given.map(|a| a.to_string_lossy().into_owned());
-    let args = match Args::parse(words) {
+    let args = match Args::parse(given.map(|a| paths::bytes(&a).to_vec())) {
         Ok(a) => a,
         Err(e) => return fail(&format!("{}: {e}\n", load::PROGRAM)),
     };
@@ -129,13 +122,11 @@ fn check_pid_file(paths: &Paths, gen: &Generation) -> Result<(), String> {
 }
 
 /// What `ps` shows of this process.
-#[cfg(unix)]
 fn title(role: &str) {
     weir_runtime::title::set(&format!("{}: {role}", Layout::here().name));
 }
 
 /// nginx's title of a master: with the command line.
-#[cfg(unix)]
 fn master_title() {
     let words: Vec<_> =
         weir_runtime::title::arguments().iter().map(|a| a.to_string_lossy()).collect();
@@ -146,7 +137,6 @@ fn open_failed(path: &std::path::Path, e: &std::io::Error) -> String {
     format!("open() \"{}\" failed ({})", path.display(), weir_core::os_text(e))
 }
 
-#[cfg(unix)]
 fn serve(paths: &Paths) -> Result<(), String> {
     use weir_runtime::{listen, process, signals, title};
     title::prepare();
@@ -206,9 +196,7 @@ fn serve(paths: &Paths) -> Result<(), String> {
 
 /// A daemon keeps nothing open of who started it: a shell that reads what it says would wait for
 /// ever. What is still said there (nothing but a panic's words) goes to the error log.
-#[cfg(unix)]
 fn leave_terminal(log: &ErrorLog) {
-    use std::os::fd::AsRawFd;
     if log.sinks.iter().any(|(sink, _)| matches!(sink, LogSink::Stderr)) {
         return;
     }
@@ -216,7 +204,7 @@ fn leave_terminal(log: &ErrorLog) {
         LogSink::File(file) => Some(file.handle()),
         _ => None,
     });
-    let nowhere = || std::fs::File::options().write(true).open("/dev/null").ok().map(Arc::new);
+    let nowhere = || std::fs::File::options().write(true).open(files::NOWHERE).ok().map(Arc::new);
     if let Some(file) = of_log.or_else(nowhere) {
         weir_runtime::process::redirect_stderr(file.as_raw_fd());
     }
@@ -251,7 +239,6 @@ fn log_start(paths: &Paths, warnings: &[Warning], refusal: Option<&str>) {
 }
 
 /// Limits, environment and directory of the serving process.
-#[cfg(unix)]
 fn apply_limits(global: &Global, log: &ErrorLog) {
     limits::apply(0, global, log);
     let warn = |what: &str, e: std::io::Error| {
@@ -267,7 +254,6 @@ fn apply_limits(global: &Global, log: &ErrorLog) {
     }
 }
 
-#[cfg(unix)]
 fn send_signal(paths: &Paths, name: &str) -> Result<(), String> {
     use weir_runtime::signals::{self, Signal};
     let signal = match name {

@@ -12,7 +12,6 @@ use crate::load::{self, Loaded, Paths};
 use crate::orphan;
 use crate::sockets::{Sockets, MASTER_DRAIN_MS};
 use crate::upgrade::{self, Upgrade};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::generation::Generation;
@@ -25,6 +24,7 @@ use weir_runtime::listen::{self, Listener};
 use weir_runtime::packets::Packets;
 use weir_runtime::process::{self, Exit, Fork, Identity};
 use weir_runtime::signals::{self, Signal, Waiter, Wake};
+use weir_runtime::sockets::{AsFd, BorrowedFd, OwnedFd};
 use weir_runtime::{clock, memory, trusted};
 
 /// A serving process that keeps dying, or cannot be started, is started at most once in this time.

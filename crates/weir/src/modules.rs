@@ -73,9 +73,9 @@ pub const MODULES: &[&HttpModule] = &[
 
 /// Every module of `stream`. Handlers of a phase run in this order.
 pub const STREAM: &[&StreamModule] = &[
-    &weir_stream::core_rows::MODULE,
-    &weir_stream::core_rows::COMMON,
-    &weir_stream::upstream::MODULE,
+    &weir_stream::CORE,
+    &weir_stream::COMMON,
+    &weir_stream::UPSTREAM,
     &log::STREAM,
     &ssl::STREAM,
     &ssl::OF_STREAM,
@@ -85,22 +85,22 @@ pub const STREAM: &[&StreamModule] = &[
     &geo::STREAM,
     &map::STREAM,
     &split_clients::STREAM,
-    &weir_stream::set::MODULE,
-    &weir_stream::preread::MODULE,
+    &weir_stream::SET,
+    &weir_stream::PREREAD,
     // Content, of which a server has one.
-    &weir_stream::ret::MODULE,
-    &weir_stream::pass::MODULE,
-    &weir_stream::proxy::MODULE,
+    &weir_stream::RETURN,
+    &weir_stream::PASS,
+    &weir_stream::PROXY,
 ];
 
 /// Every module of `mail`.
 pub const MAIL: &[&MailModule] = &[
-    &weir_mail::core_rows::MODULE,
-    &weir_mail::core_rows::COMMON,
-    &weir_mail::protocol_rows::MODULE,
+    &weir_mail::CORE,
+    &weir_mail::COMMON,
+    &weir_mail::PROTOCOLS,
     &ssl::MAIL,
-    &weir_mail::auth::MODULE,
-    &weir_mail::proxy::MODULE,
+    &weir_mail::AUTH_HTTP,
+    &weir_mail::PROXY,
     &realip::MAIL,
 ];
 

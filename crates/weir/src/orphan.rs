@@ -15,9 +15,6 @@ use crate::heirs::{self, Successor};
 use crate::sockets::Sockets;
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +22,8 @@ use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover::{self, Bounds, Outbox};
 use weir_runtime::listen::Listener;
 use weir_runtime::packets::Packets;
-use weir_runtime::process;
+use weir_runtime::sockets::{self, AsRawFd, OwnedFd, RawFd, UnixListener, UnixStream};
+use weir_runtime::{paths, process};
 
 /// Neither side waits longer for the other.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -39,7 +37,7 @@ const SOCKETS_MAX: u64 = 4096;
 
 /// Where the orphan of a pid file waits; the end of a long path tells them apart.
 fn name(pid_file: &Path) -> Vec<u8> {
-    let path = pid_file.as_os_str().as_encoded_bytes();
+    let path = paths::bytes(pid_file);
     let name = [b"weir-orphan:", path].concat();
     let from = name.len().saturating_sub(NAME_MAX_BYTES);
     name[from..].to_vec()
@@ -55,8 +53,7 @@ pub struct Orphan {
 impl Orphan {
     pub fn new(pid_file: Option<&Path>) -> io::Result<Orphan> {
         let pid_file = pid_file.ok_or(io::ErrorKind::NotFound)?;
-        let address = SocketAddr::from_abstract_name(name(pid_file))?;
-        let listener = UnixListener::bind_addr(&address)?;
+        let listener = sockets::listen_abstract(&name(pid_file))?;
         listener.set_nonblocking(true)?;
         Ok(Orphan { listener, has_refused: Cell::new(false) })
     }
@@ -67,7 +64,7 @@ impl Orphan {
 
     /// Gives the sockets to root when he asks; once they are taken, the process that has them.
     /// Others get nothing, and one line of the log for all of them.
-    pub fn give(&self, sockets: &Sockets) -> io::Result<Option<Arc<Successor>>> {
+    pub fn give(&self, serving: &Sockets) -> io::Result<Option<Arc<Successor>>> {
         let (link, _) = self.listener.accept()?;
         let uid = process::peer_uid(&link)?;
         if uid != 0 {
@@ -77,7 +74,7 @@ impl Orphan {
                 false => Err(io::Error::other(why)),
             };
         }
-        let fds = sockets.active().map(|s| std::os::fd::AsFd::as_fd(&**s).try_clone_to_owned());
+        let fds = serving.active().map(|s| sockets::copy(&**s));
         let mut fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
         let message = Message::bare(Kind::Configuration, fds.len());
         let (connections, theirs) = heirs::pair().unzip();

@@ -7,9 +7,9 @@ use weir_core::generation::{Generation, ListenConf, PartConf};
 use weir_core::logger::ErrorLog;
 use weir_core::{Connection, Worker};
 use weir_http::generation::HttpConf;
-use weir_http::h1::Serving;
+use weir_http::Serving;
 use weir_module::{Cf, ConfResult};
-use weir_stream::generation::StreamConf;
+use weir_stream::StreamConf;
 use weir_upstream::UpstreamMain;
 
 /// Merges and builds what has been read of a block; nothing if there was none.
@@ -33,20 +33,20 @@ const ALL: &[Protocol] = &[
         dirs: weir_http::module::dirs,
         binds_any_source: weir_http::module::binds_any_source,
         upstreams: |gen| Some(gen.part::<HttpConf>()?.main.get()),
-        rest: weir_http::pool::free,
-        shrink: weir_http::pool::shrink,
+        rest: weir_http::door::free,
+        shrink: weir_http::door::shrink,
     },
     Protocol {
-        finish: weir_stream::build::finish,
-        start: weir_stream::module::start,
+        finish: weir_stream::finish,
+        start: weir_stream::start,
         dirs: |_| Vec::new(),
-        binds_any_source: weir_stream::module::binds_any_source,
+        binds_any_source: weir_stream::binds_any_source,
         upstreams: |gen| Some(gen.part::<StreamConf>()?.main.get()),
         rest: || (),
         shrink: || (),
     },
     Protocol {
-        finish: weir_mail::build::finish,
+        finish: weir_mail::finish,
         start: |_| (),
         dirs: |_| Vec::new(),
         binds_any_source: |_| false,
@@ -61,13 +61,13 @@ pub async fn serve(conn: Rc<Connection>) {
     let mut passes = 0;
     while conn.generation().shared.protocol(conn.listen.get()) == "stream" {
         // In a box: what a session of one protocol needs is no part of another's connection.
-        if !Box::pin(weir_stream::serve::serve(Rc::clone(&conn), passes)).await {
+        if !Box::pin(weir_stream::serve(Rc::clone(&conn), passes)).await {
             return;
         }
         passes += 1;
     }
     if conn.generation().shared.protocol(conn.listen.get()) == "mail" {
-        return Box::pin(weir_mail::serve::serve(conn)).await;
+        return Box::pin(weir_mail::serve(conn)).await;
     }
     Serving::new(conn).await;
 }

@@ -6,7 +6,6 @@
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 use weir_core::counters::AllCounters;
 use weir_core::Worker;
 use weir_runtime::listen::Acceptor;
@@ -17,7 +16,7 @@ const SLACK: u64 = 4;
 const ACCEPTS_PER_LOOK: u32 = 8;
 /// Turns of the event loop in which the others may come, before the worker rests for them.
 const TURNS: u32 = 8;
-const REST: Duration = Duration::from_millis(1);
+const REST_MS: u64 = 1;
 /// Taken in a row when the others do not come, because they have something else to do.
 const ALONE: u64 = 16;
 
@@ -60,7 +59,7 @@ impl Share {
                 tokio::task::yield_now().await;
                 continue;
             }
-            tokio::time::sleep(REST).await;
+            weir_runtime::timer::sleep_ms(REST_MS).await;
             let now = taken_by_all(&worker.all);
             if now == taken {
                 return self.limit.set(worker.connections.get() as u64 + ALONE);

@@ -208,10 +208,7 @@ impl Sockets {
                 continue;
             }
             // A file that is already gone needs no removing.
-            #[cfg(unix)]
             let _ = weir_runtime::trusted::remove(path);
-            #[cfg(not(unix))]
-            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -228,7 +225,7 @@ fn open(addr: &ListenAddr, options: &ListenOptions) -> Result<Listener, String> 
             Err(e) => {
                 let mut text = format!("bind() to {addr} failed ({})", os_text(&e));
                 if e.kind() == io::ErrorKind::AddrInUse {
-                    if let Some(who) = holder(addr) {
+                    if let Some(who) = weir_runtime::sockets::holder(addr) {
                         text.push_str(&format!("; the port is held by {who}"));
                     }
                 }
@@ -236,45 +233,4 @@ fn open(addr: &ListenAddr, options: &ListenOptions) -> Result<Listener, String> 
             }
         }
     }
-}
-
-/// The process that listens on a port, where the system tells.
-#[cfg(target_os = "linux")]
-fn holder(addr: &ListenAddr) -> Option<String> {
-    let port = format!(":{:04X}", addr.ip()?.port());
-    let mut inode = None;
-    let (tables, state) = match addr.is_udp() {
-        true => (["/proc/net/udp", "/proc/net/udp6"], "07"),
-        false => (["/proc/net/tcp", "/proc/net/tcp6"], "0A"),
-    };
-    for table in tables {
-        let text = std::fs::read_to_string(table).unwrap_or_default();
-        for line in text.lines().skip(1) {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            if words.len() > 9 && words[1].ends_with(&port) && words[3] == state {
-                inode = Some(format!("socket:[{}]", words[9]));
-            }
-        }
-    }
-    let inode = inode?;
-    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
-        let pid = entry.file_name().to_string_lossy().into_owned();
-        if !pid.bytes().all(|b| b.is_ascii_digit()) {
-            continue;
-        }
-        let Ok(fds) = std::fs::read_dir(entry.path().join("fd")) else { continue };
-        let hit = fds
-            .flatten()
-            .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|t| t.to_string_lossy() == inode));
-        if hit {
-            let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            return Some(format!("process {pid} ({})", name.trim()));
-        }
-    }
-    None
-}
-
-#[cfg(not(target_os = "linux"))]
-fn holder(_: &ListenAddr) -> Option<String> {
-    None
 }

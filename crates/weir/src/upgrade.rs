@@ -3,13 +3,13 @@
 
 use crate::heirs::{self, Successor};
 use crate::sockets::Sockets;
-use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_runtime::listen::{self, Listener};
 use weir_runtime::packets::Packets;
+use weir_runtime::sockets::{AsRawFd, RawFd};
 use weir_runtime::{process, signals, trusted};
 
 /// The variable that hands sockets over; nginx's own, so either may replace the other.
@@ -119,7 +119,7 @@ static PREDECESSOR: OnceLock<u32> = OnceLock::new();
 
 /// Whether the program that this one is to replace still runs.
 pub fn predecessor_runs() -> bool {
-    PREDECESSOR.get().is_some_and(|pid| std::os::unix::process::parent_id() == *pid)
+    PREDECESSOR.get().is_some_and(|pid| process::parent_pid() == *pid)
 }
 
 /// Takes the sockets that an older program left in the environment. To be called before this
@@ -135,7 +135,7 @@ pub fn take_sockets() -> bool {
     let any = !listeners.is_empty();
     if any {
         // It is set once.
-        let _ = PREDECESSOR.set(std::os::unix::process::parent_id());
+        let _ = PREDECESSOR.set(process::parent_pid());
     }
     listen::keep_inherited(listeners);
     any

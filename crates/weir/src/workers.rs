@@ -11,13 +11,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
-use std::time::Duration;
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 use tokio::task::spawn_local;
@@ -31,6 +29,8 @@ use weir_core::Connection;
 use weir_core::Worker;
 use weir_runtime::listen::{self, Acceptor, ListenAddr, Listener, Peer};
 use weir_runtime::net::{is_out_of_descriptors, Stream};
+use weir_runtime::sockets::OwnedFd;
+use weir_runtime::timer::Timers;
 use weir_runtime::{clock, memory, timer};
 
 /// Threads of a worker for file reads under `aio threads`, as many as nginx's default pool has.
@@ -116,20 +116,14 @@ pub fn start(setup: Setup) -> io::Result<WorkerHandle> {
 }
 
 fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        let log = &setup.generation.error_log;
-        if let Some(cpus) = &setup.cpus {
-            pin(cpus, log);
-        }
-        if let Some(nice) = setup.priority {
-            if let Err(e) = weir_runtime::process::set_priority(nice) {
-                log.log(
-                    LogLevel::Alert,
-                    None,
-                    format!("setpriority({nice}) failed: {e}").as_bytes(),
-                );
-            }
+    let log = &setup.generation.error_log;
+    if let Some(cpus) = &setup.cpus {
+        pin(cpus, log);
+    }
+    if let Some(nice) = setup.priority {
+        if let Err(e) = weir_runtime::process::set_priority(nice) {
+            let text = format!("setpriority({nice}) failed: {e}");
+            log.log(LogLevel::Alert, None, text.as_bytes());
         }
     }
     let counters = Arc::clone(&setup.all.each[setup.id]);
@@ -137,8 +131,9 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
     let quiet = Arc::<Quiet>::default();
     let stirred = Arc::clone(&quiet);
     counters.beat(clock::tick());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
+    memory::keep_blocks();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = Timers::enable(&mut builder)
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .on_thread_park(move || resting.beat(0))
         .on_thread_unpark(move || {
@@ -146,12 +141,15 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
             stirred.stir();
         })
         .build_local(LocalOptions::default())?;
-    runtime.block_on(serve(setup, inbox, quiet));
-    Ok(())
+    runtime.block_on(async {
+        let timers = Timers::begin()?;
+        spawn_local(timers.run());
+        serve(setup, inbox, quiet).await;
+        Ok(())
+    })
 }
 
 /// Binds the thread to CPUs.
-#[cfg(target_os = "linux")]
 fn pin(cpus: &[usize], log: &ErrorLog) {
     if let Err(e) = weir_runtime::process::set_affinity(cpus) {
         log.log(LogLevel::Alert, None, format!("sched_setaffinity() failed: {e}").as_bytes());
@@ -188,7 +186,6 @@ struct State {
 }
 
 /// A mask of CPUs has no more.
-#[cfg(target_os = "linux")]
 const CPUS_MAX: usize = 1024;
 
 /// Tasks kept for the connections to come.
@@ -353,13 +350,10 @@ impl State {
         if *self.cpus.borrow() == cpus {
             return;
         }
-        #[cfg(target_os = "linux")]
         match &cpus {
             Some(cpus) => pin(cpus, log),
             None => pin(&(0..CPUS_MAX).collect::<Vec<_>>(), log),
         }
-        #[cfg(not(target_os = "linux"))]
-        let _ = log;
         self.cpus.replace(cpus);
     }
 
@@ -511,7 +505,7 @@ impl State {
         };
         tokio::pin!(idle);
         let Some(ms) = timeout_ms else { return idle.await };
-        if tokio::time::timeout(Duration::from_millis(ms), &mut idle).await.is_ok() {
+        if timer::within_ms(ms, &mut idle).await.is_some() {
             return;
         }
         // Their requests end as those of clients that have gone, and are logged.
@@ -519,7 +513,7 @@ impl State {
             conn.cut();
         }
         // Those that do not look at their client end with the worker.
-        let _ = tokio::time::timeout(LAST_MOMENT, idle).await;
+        timer::within_ms(LAST_MOMENT_MS, idle).await;
     }
 }
 
@@ -589,7 +583,7 @@ impl State {
 }
 
 /// What requests have for their end after `worker_shutdown_timeout`.
-const LAST_MOMENT: Duration = Duration::from_millis(500);
+const LAST_MOMENT_MS: u64 = 500;
 
 /// Closes an idle connection, after its `keepalive_min_timeout`.
 fn close_idle(conn: &Rc<Connection>) {
@@ -608,7 +602,7 @@ fn close_idle(conn: &Rc<Connection>) {
 
 /// How long accepting rests when the process is out of descriptors or memory, or whatever else
 /// would fail at once again.
-const ACCEPT_REST: Duration = Duration::from_millis(500);
+const ACCEPT_REST_MS: u64 = 500;
 
 async fn accept_loop(state: Rc<State>, listener: Arc<Listener>) {
     let log = || Arc::clone(&state.worker.generation().shared.error_log);
@@ -638,7 +632,7 @@ async fn accept_loop(state: Rc<State>, listener: Arc<Listener>) {
                 let text = format!("accept4() failed ({})", weir_core::os_text(&e));
                 log().log(LogLevel::Crit, None, text.as_bytes());
                 if !listen::concerns_one_connection(&e) {
-                    tokio::time::sleep(ACCEPT_REST).await;
+                    timer::sleep_ms(ACCEPT_REST_MS).await;
                 }
             }
         }

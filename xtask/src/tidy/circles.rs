@@ -1,6 +1,6 @@
 //! Which files of a crate use each other in a circle: read from the paths that begin with `crate`,
-//! `super` or `self`, or with a module that the file declares. What a module passes on with `pub use`
-//! counts as used where it comes from.
+//! `super` or `self`, or with a module that the file declares or has by a `use`. What a module passes on
+//! with `pub use` counts as used where it comes from.
 
 use super::source::{code, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,6 +132,7 @@ impl File {
                 file.children.insert((*name).to_owned());
             }
         }
+        let mut brought = BTreeMap::new();
         let mut is_passed_on = false;
         for at in 0..words.len() {
             match words[at] {
@@ -146,6 +147,7 @@ impl File {
                         if is_passed_on {
                             file.passed_on.insert(shown, path);
                         } else {
+                            brought.insert(shown, path.clone());
                             file.paths.push(path);
                         }
                     }
@@ -153,7 +155,20 @@ impl File {
                 _ => {}
             }
         }
+        file.add_brought(&words, &brought);
         file
+    }
+
+    /// What is said of modules by the names that they were brought by: `a::X` behind `use crate::a`.
+    fn add_brought(&mut self, words: &[&str], brought: &BTreeMap<String, Name>) {
+        for three in words.windows(3) {
+            let [name, "::", item] = three else { continue };
+            if let Some(path) = brought.get(*name) {
+                let is_self = path.last().is_some_and(|last| last == "self");
+                let module = &path[..path.len() - usize::from(is_self)];
+                self.paths.push(module.iter().cloned().chain([(*item).to_owned()]).collect());
+            }
+        }
     }
 
     /// A path of modules begins with this word.
@@ -223,7 +238,8 @@ fn tree(words: &[&str], mut at: usize, stem: &mut Name, leaves: &mut Vec<(Name, 
         }
         at += 1;
     }
-    let mut shown = stem.last().cloned().unwrap_or_default();
+    let named = stem.iter().rfind(|word| *word != "self");
+    let mut shown = named.cloned().unwrap_or_default();
     if words.get(at) == Some(&"as") {
         shown = words.get(at + 1).map(|w| (*w).to_owned()).unwrap_or_default();
         at += 2;
@@ -255,6 +271,32 @@ mod tests {
             ("c.rs", "use crate::{a, b};"),
         ]);
         assert_eq!(all.circles(), [["a.rs", "b.rs"]]);
+    }
+
+    #[test]
+    fn a_module_may_go_by_a_name() {
+        let b = ("b.rs", "use crate::a;\nfn f() {}");
+        let all = files(&[
+            ("lib.rs", "mod a;\nmod b;\nmod c;"),
+            ("a.rs", "pub use crate::c::C;"),
+            b,
+            ("c.rs", "use crate::b::B;"),
+        ]);
+        assert!(all.circles().is_empty(), "nothing is said of C");
+        for text in [
+            "use crate::a;\nfn f(c: a::C) {}",
+            "use crate::a::{self, X};\nfn f(c: a::C) {}",
+            "use crate::a as x;\nfn f(c: x::C) {}",
+        ] {
+            let b = ("b.rs", text);
+            let all = files(&[
+                ("lib.rs", "mod a;\nmod b;\nmod c;"),
+                ("a.rs", "pub use crate::c::C;"),
+                b,
+                ("c.rs", "use crate::b::B;"),
+            ]);
+            assert_eq!(all.circles(), [["b.rs", "c.rs"]], "{text}");
+        }
     }
 
     #[test]

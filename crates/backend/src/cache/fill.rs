@@ -18,7 +18,7 @@ use weir_core::Session;
 use weir_http::location::map_uri;
 use weir_http::Request;
 use weir_runtime::clock;
-use weir_runtime::fs::bytes_path;
+use weir_runtime::{files, paths};
 use weir_wire::http1::names::ResponseHeaderId as Id;
 
 enum To {
@@ -72,14 +72,13 @@ fn save(
     access: u32,
     modified: Option<i64>,
 ) -> io::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
     if let Some(dir) = path.parent() {
         // Whoever may read a file may enter its directory.
         let mode = access | (access & 0o444) >> 2;
-        std::fs::DirBuilder::new().recursive(true).mode(mode).create(dir)?;
+        files::make_dirs(dir, mode)?;
     }
     let finish = |file: &File| {
-        file.set_permissions(std::fs::Permissions::from_mode(access))?;
+        files::set_mode(file, access)?;
         match modified.and_then(|secs| u64::try_from(secs).ok()) {
             Some(secs) => {
                 file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(secs))
@@ -184,7 +183,7 @@ pub(crate) fn begin_store(r: &mut Request, conf: &CacheConf, temp: &Arc<TempPath
             let uri = r.uri.clone();
             map_uri(r, &uri)
         }
-        StoreTo::Path(template) => bytes_path(&r.eval(template)),
+        StoreTo::Path(template) => paths::path(&r.eval(template)).into_owned(),
     };
     if path.as_os_str().is_empty() {
         return None;

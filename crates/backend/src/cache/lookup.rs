@@ -6,7 +6,6 @@ use crate::bits::next;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use weir_base::date::http_time;
 use weir_cache::store::Request as Wanted;
 use weir_cache::zone::Lock;
@@ -16,7 +15,7 @@ use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::client_watch::unless_client_goes;
 use weir_http::Request;
-use weir_runtime::clock;
+use weir_runtime::{clock, timer};
 use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
@@ -286,8 +285,8 @@ pub(crate) async fn look(
             // Asked, and not kept: who fills it is still at it.
             return found(r, conf, state, entry, Opened::Scarce, None);
         }
-        let most = Duration::from_millis(deadline.min(until_ms).saturating_sub(now) + 1);
-        let waiting = async { drop(tokio::time::timeout(most, filled.changed()).await) };
+        let most_ms = deadline.min(until_ms).saturating_sub(now);
+        let waiting = async { drop(timer::within_ms(most_ms, filled.changed()).await) };
         if client_gone(r, Box::pin(waiting)).await {
             return Looked::Gone;
         }

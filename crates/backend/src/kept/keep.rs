@@ -6,7 +6,7 @@ use weir_http::Request;
 
 pub(crate) struct Keep {
     /// Takes the body, if it is kept.
-    pub(crate) fill: Option<Fill>,
+    pub(crate) fill: Option<Box<Fill>>,
     pub(crate) buffering: bool,
     /// The client's going does not end it.
     pub(crate) ignore_abort: bool,

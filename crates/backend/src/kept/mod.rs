@@ -22,7 +22,7 @@ use weir_cache::store::Body as StoredBody;
 use weir_cache::{Key, Meta, Stored};
 use weir_core::logger::LogLevel;
 use weir_core::Session;
-use weir_http::conf::CoreMain;
+use weir_http::lent::Lent;
 use weir_http::{special, Buf, Flow, Request};
 use weir_runtime::clock;
 use weir_wire::http1::response::{ResponseParser, ResponseProgress};
@@ -171,11 +171,11 @@ pub(crate) fn begin(
         let about_other =
             r.exchange.head.status == 304 && r.kept::<State>().is_some_and(|s| s.conditions.other);
         match buffering && r.exchange.head.status != 101 && !about_other {
-            true => keep.fill = fill::begin(r, &conf.cache, fresh, &conf.temp_path),
+            true => keep.fill = fill::begin(r, &conf.cache, fresh, &conf.temp_path).map(Box::new),
             false => give_up(r),
         }
     } else if conf.cache.stores() && buffering {
-        keep.fill = fill::begin_store(r, &conf.cache, &conf.temp_path);
+        keep.fill = fill::begin_store(r, &conf.cache, &conf.temp_path).map(Box::new);
     }
     keep
 }
@@ -342,7 +342,7 @@ fn answer(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>, fresh: bool)
         StoredBody::File { file, start } => match file.try_clone() {
             Ok(file) => {
                 let buf = Buf::file(Rc::new(file), *start, stored.body_len);
-                (r.gen().shared.main.get::<CoreMain>().lent.send_file)(r, buf.and_last())
+                (r.gen().shared.main.get::<Lent>().send_file)(r, buf.and_last())
             }
             Err(_) => Flow::Status(500),
         },

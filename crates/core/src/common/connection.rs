@@ -10,11 +10,11 @@ use std::net::IpAddr;
 use weir_runtime::clock;
 use weir_wire::proxy_protocol::{self, Proxied, TlvError};
 
-pub fn remote_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn remote_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, s.client_text())
 }
 
-pub fn remote_port<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn remote_port<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     port(out, s.client().port())
 }
 
@@ -26,7 +26,7 @@ fn port(out: &mut Vec<u8>, port: Option<u16>) -> bool {
     }
 }
 
-pub fn binary_remote_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn binary_remote_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     match s.client() {
         ClientAddr::Ip(a) => match a.ip() {
             IpAddr::V4(ip) => some(out, &ip.octets()),
@@ -36,7 +36,7 @@ pub fn binary_remote_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) 
     }
 }
 
-pub fn server_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn server_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     match s.conn().local_addr() {
         Some(a) => {
             // Writing into a Vec cannot fail.
@@ -44,16 +44,15 @@ pub fn server_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool
         }
         None => {
             out.extend_from_slice(b"unix:");
-            #[cfg(unix)]
             if let Some(path) = s.conn().stream.local_path() {
-                out.extend_from_slice(path.as_os_str().as_encoded_bytes());
+                out.extend_from_slice(weir_runtime::paths::bytes(&path));
             }
         }
     }
     true
 }
 
-pub fn server_port<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn server_port<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     port(out, s.conn().local_addr().map(|a| a.port()))
 }
 
@@ -65,23 +64,31 @@ fn proxied<S: Session>(
     s.conn().proxied.borrow().as_ref().is_some_and(|p| f(p, out))
 }
 
-pub fn proxy_protocol_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn proxy_protocol_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     proxied(s, out, |p, out| some(out, p.source.as_bytes()))
 }
 
-pub fn proxy_protocol_port<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn proxy_protocol_port<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     proxied(s, out, |p, out| port(out, Some(p.source_port)))
 }
 
-pub fn proxy_protocol_server_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn proxy_protocol_server_addr<S: Session>(
+    s: &mut S,
+    _: &VarArg,
+    out: &mut Vec<u8>,
+) -> bool {
     proxied(s, out, |p, out| some(out, p.destination.as_bytes()))
 }
 
-pub fn proxy_protocol_server_port<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn proxy_protocol_server_port<S: Session>(
+    s: &mut S,
+    _: &VarArg,
+    out: &mut Vec<u8>,
+) -> bool {
     proxied(s, out, |p, out| port(out, Some(p.destination_port)))
 }
 
-pub fn proxy_protocol_tlv<S: Session>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn proxy_protocol_tlv<S: Session>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     let name = String::from_utf8_lossy(&arg.name).into_owned();
     let found = match s.conn().proxied.borrow().as_ref() {
         Some(p) => proxy_protocol::tlv(&p.tlvs, &name),
@@ -101,16 +108,15 @@ pub fn proxy_protocol_tlv<S: Session>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>
     }
 }
 
-pub fn serial<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn serial<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     number(out, s.conn().serial)
 }
 
-pub fn age<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn age<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     push_seconds(out, clock::mono_ms().saturating_sub(s.conn().start_ms));
     true
 }
 
-#[cfg(target_os = "linux")]
 fn tcpinfo<S: Session>(s: &S, n: usize, out: &mut Vec<u8>) -> bool {
     match s.conn().stream.tcp_info() {
         Some(info) => number(out, u64::from(info[n])),
@@ -118,23 +124,18 @@ fn tcpinfo<S: Session>(s: &S, n: usize, out: &mut Vec<u8>) -> bool {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-fn tcpinfo<S: Session>(_: &S, _: usize, _: &mut Vec<u8>) -> bool {
-    false
-}
-
-pub fn tcpinfo_rtt<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn tcpinfo_rtt<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     tcpinfo(s, 0, out)
 }
 
-pub fn tcpinfo_rttvar<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn tcpinfo_rttvar<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     tcpinfo(s, 1, out)
 }
 
-pub fn tcpinfo_snd_cwnd<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn tcpinfo_snd_cwnd<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     tcpinfo(s, 2, out)
 }
 
-pub fn tcpinfo_rcv_space<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn tcpinfo_rcv_space<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     tcpinfo(s, 3, out)
 }

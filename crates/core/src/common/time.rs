@@ -56,31 +56,34 @@ pub fn push_msec(out: &mut Vec<u8>) {
     push_fraction(out, ms);
 }
 
-pub fn time_local<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn time_local<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     push_time_local(out);
     true
 }
 
-pub fn time_iso8601<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn time_iso8601<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     push_time_iso8601(out);
     true
 }
 
-pub fn msec<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn msec<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     push_msec(out);
     true
 }
 
-pub fn pid<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn pid<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     number(out, u64::from(std::process::id()))
 }
 
-pub fn hostname<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn hostname<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     static NAME: OnceLock<String> = OnceLock::new();
-    some(out, NAME.get_or_init(|| crate::syslog::hostname().to_ascii_lowercase()).as_bytes())
+    some(
+        out,
+        NAME.get_or_init(|| weir_runtime::process::hostname().to_ascii_lowercase()).as_bytes(),
+    )
 }
 
-pub fn version<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn version<S: Session>(_: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
     let version = SERVER_VERSION.split_once('/').map_or(SERVER_VERSION, |(_, v)| v);
     some(out, version.as_bytes())
 }

@@ -35,7 +35,9 @@ pub type CheckStatus = fn(
 
 /// How a server judges its clients' certificates.
 pub struct Clients {
+    /// Whom it trusts, how deep, and what was revoked.
     pub judge: Judge,
+    /// `ssl_ocsp`.
     pub check: Option<CheckStatus>,
 }
 
@@ -68,8 +70,11 @@ impl Verdicts {
 
 /// What a client has shown, in the eyes of the server that answers.
 pub enum Shown {
+    /// No certificate, or no TLS.
     Nothing,
+    /// Trusted and, where that is asked, not revoked.
     Good,
+    /// With the reason that `$ssl_client_verify` shows.
     Bad(&'static str),
 }
 
@@ -83,6 +88,7 @@ enum Opinion {
     Unasked,
     /// It was revoked, or that could not be found out.
     Revoked(&'static str),
+    /// It may be served.
     Good,
 }
 

@@ -17,11 +17,18 @@ use weir_tls::rustls::sign::CertifiedKey;
 /// A file's name, and the same compiled when it has variables.
 #[derive(Clone)]
 pub struct Name {
+    /// As it stands; relative names start at the configuration's directory.
     pub text: Vec<u8>,
+    /// Evaluated for each handshake.
     pub template: Option<Arc<Template>>,
 }
 
 impl Name {
+    /// The argument `i`.
+    ///
+    /// # Errors
+    ///
+    /// A variable in it is not known.
     pub fn of<S: Session>(cf: &mut Cf, d: &Directive, i: usize) -> ConfResult<Name> {
         let text = d.arg(i).to_vec();
         // What stands in the configuration itself is taken as it is.
@@ -36,8 +43,11 @@ impl Name {
 /// `ssl_certificate_cache`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheRule {
+    /// Certificates and keys together.
     pub max: usize,
+    /// Unused for so long, one is forgotten.
     pub inactive_secs: u64,
+    /// After so long its file is read again.
     pub valid_secs: u64,
 }
 
@@ -149,7 +159,7 @@ impl Loaded {
             return Ok(pair);
         }
         let mut read = |name: &[u8]| {
-            std::fs::read(prefix.join(String::from_utf8_lossy(name).as_ref())).map(Arc::from)
+            std::fs::read(prefix.join(weir_runtime::paths::path(name))).map(Arc::from)
         };
         let (pair, was_encrypted) = load::opened_pair(&names.0, &names.1, passwords, &mut read)?;
         let pair = Arc::new(pair);

@@ -15,6 +15,7 @@ impl Places {
         self.0[about as usize].get_or_insert((d.position(), d.name.span));
     }
 
+    /// Takes the outer level's for each that this one has not.
     pub fn merge(&mut self, parent: &Places) {
         for (own, outer) in self.0.iter_mut().zip(parent.0) {
             *own = own.or(outer);

@@ -1,8 +1,8 @@
 //! How a request came by its connection.
 
-use super::{number, some};
-use crate::module::VarArg;
+use crate::flow::VarArg;
 use crate::request::Request;
+use weir_core::common::{number, some};
 
 pub fn scheme(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, if r.conn().is_tls() { b"https" } else { b"http" })

@@ -1,7 +1,6 @@
 //! Header fields, cookies and query arguments by name.
 
-use super::some_if_any;
-use crate::module::VarArg;
+use crate::flow::VarArg;
 use crate::request::Request;
 use weir_base::bytes::starts_with_ignore_case;
 use weir_wire::http1::names::HeaderId;
@@ -138,6 +137,12 @@ pub fn query_arg<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 /// For values that are missing when empty.
 pub(super) fn non_empty(out: &mut Vec<u8>, value: Option<&[u8]>) -> bool {
     value.is_some_and(|v| some_if_any(out, v))
+}
+
+/// A value that counts as missing when it is empty.
+pub(super) fn some_if_any(out: &mut Vec<u8>, value: &[u8]) -> bool {
+    out.extend_from_slice(value);
+    !value.is_empty()
 }
 
 #[cfg(test)]

@@ -1,16 +1,18 @@
 //! What the request says and where it leads.
 
 use super::fields::non_empty;
-use super::{number, some, some_if_any};
+use super::fields::some_if_any;
+use crate::flow::VarArg;
 use crate::location::map_uri_into;
-use crate::module::VarArg;
 use crate::request::Request;
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use weir_base::bytes::{fmt_u64, push_hex, strip_prefix_ignore_case};
 use weir_base::units;
+use weir_core::common::{number, some};
 use weir_core::logger::LogLevel;
 use weir_core::Session;
+use weir_runtime::paths;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
 
@@ -48,7 +50,7 @@ pub fn request_body(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 
 pub fn request_body_file(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     match &r.body.file {
-        Some(file) => some(out, file.path.as_os_str().as_encoded_bytes()),
+        Some(file) => some(out, paths::bytes(&file.path)),
         None => false,
     }
 }
@@ -119,9 +121,9 @@ pub fn document_root(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 pub fn realpath_root(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     let mut root = Vec::new();
     document_root(r, arg, &mut root);
-    let path = weir_runtime::fs::bytes_path(&root);
+    let path = paths::path(&root);
     match std::fs::canonicalize(&path) {
-        Ok(real) => some(out, real.as_os_str().as_encoded_bytes()),
+        Ok(real) => some(out, paths::bytes(&real)),
         Err(e) => {
             let why = weir_conf::messages::os_error(&e);
             let text = format!("realpath() \"{}\" failed ({why})", path.display());

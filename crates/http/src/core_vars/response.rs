@@ -1,10 +1,11 @@
 //! What is sent back.
 
-use super::{fields, number, some};
-use crate::module::VarArg;
+use super::fields;
+use crate::flow::VarArg;
 use crate::request::Request;
 use weir_base::bytes::fmt_u64;
 use weir_base::date;
+use weir_core::common::{number, some};
 use weir_wire::http1::request::Version;
 
 /// The status that logs and `$status` show: what an error page hides counts.

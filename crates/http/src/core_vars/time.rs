@@ -1,8 +1,8 @@
 //! How long a request has taken.
 
-use super::push_seconds;
-use crate::module::VarArg;
+use crate::flow::VarArg;
 use crate::request::Request;
+use weir_core::common::push_seconds;
 
 pub fn request_time(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     push_seconds(out, r.elapsed_ms());

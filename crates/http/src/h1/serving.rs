@@ -1,142 +1,98 @@
-//! A connection's life, as its task keeps it: small while nothing is asked. What a request, a handshake
-//! or HTTP/2 needs is made, or taken from the worker, when it is its turn, and is in a box of its own.
+//! A connection's life with HTTP/1: small while nothing is asked. What a request needs is taken from the
+//! worker when it is its turn.
 
 use super::runner::Runner;
 use super::HEAD_ROOM_BYTES;
-use super::{as_ended, expect_preface, log_idle_end, prepare, After};
+use super::{as_ended, log_idle_end, After};
 use crate::request::Request;
-use crate::{h2, pool, server};
-use std::future::Future;
-use std::pin::Pin;
+use crate::{pool, server};
 use std::rc::Rc;
 use std::task::{ready, Context, Poll};
 use weir_core::counters::Counters;
-use weir_core::{ConnError, Connection, LocalFuture};
+use weir_core::{ConnError, Connection};
 use weir_runtime::clock;
 
-/// Serves one connection to its end.
-pub struct Serving {
-    conn: Rc<Connection>,
-    state: State,
-}
-
-enum State {
-    New,
-    /// The PROXY protocol's header and the handshake.
-    Preparing(LocalFuture<'static, Option<Vec<u8>>>),
+/// What is done for the client now.
+pub(crate) enum Serving {
     Waiting(Wait),
     Busy(Runner),
-    Http2(LocalFuture<'static, ()>),
+    /// Nothing: it is to be decided.
+    Between,
 }
 
 impl Serving {
-    pub fn new(conn: Rc<Connection>) -> Serving {
-        Serving { conn, state: State::New }
+    /// Waits for a request.
+    pub(crate) fn wait(conn: &Rc<Connection>) -> Serving {
+        Serving::Waiting(Wait::new(conn))
     }
 
-    fn start(&self) -> State {
-        let conn = &self.conn;
-        if conn.requests.get() > 0 {
-            // It comes from another process, between two requests.
-            return State::Waiting(Wait::new(conn));
-        }
-        let gen = conn.generation();
-        let listen = &gen.shared.listens[conn.listen.get()];
-        let addr = listen.choose(|| conn.local_addr());
-        if listen.addrs[0].proxy_protocol || addr.ssl {
-            return State::Preparing(Box::pin(prepare(Rc::clone(conn))));
-        }
-        conn.may_speak_h2.set(addr.preface);
-        self.first(Vec::new())
-    }
-
-    fn prepared(&self, leftover: Vec<u8>) -> State {
-        let conn = &self.conn;
-        if conn.stream.protocol().as_deref() == Some(b"h2") {
-            return State::Http2(Box::pin(h2::serve(Rc::clone(conn), leftover)));
-        }
-        expect_preface(conn);
-        self.first(leftover)
-    }
-
-    fn first(&self, leftover: Vec<u8>) -> State {
-        let (conn, worker) = (&self.conn, &self.conn.worker);
-        if !leftover.is_empty() || !worker.try_early() {
-            return self.next(leftover);
+    /// Begins with the first request; `leftover` has been read of it.
+    pub(crate) fn first(conn: &Rc<Connection>, leftover: Vec<u8>) -> Serving {
+        if !leftover.is_empty() || !conn.worker.try_early() {
+            return Serving::next(conn, leftover);
         }
         // A client mostly has sent its request by the time its connection is accepted.
         let mut r = pool::take();
         let hit = conn.try_read(&mut r.buf, HEAD_ROOM_BYTES);
-        worker.early_result(hit);
+        conn.worker.early_result(hit);
         match hit {
-            true => State::Busy(self.busy(r)),
+            true => Serving::busy(conn, r),
             false => {
                 pool::give(r);
-                State::Waiting(Wait::new(conn))
+                Serving::wait(conn)
             }
         }
     }
 
     /// Goes on with what was read behind the last request.
-    fn next(&self, rest: Vec<u8>) -> State {
+    fn next(conn: &Rc<Connection>, rest: Vec<u8>) -> Serving {
         if rest.is_empty() {
-            return State::Waiting(Wait::new(&self.conn));
+            return Serving::wait(conn);
         }
         let mut r = pool::take();
         r.buf = rest;
-        r.pipelined = self.conn.requests.get() > 0;
-        State::Busy(self.busy(r))
+        r.pipelined = conn.requests.get() > 0;
+        Serving::busy(conn, r)
     }
 
-    fn busy(&self, r: Box<Request>) -> Runner {
+    fn busy(conn: &Rc<Connection>, r: Box<Request>) -> Serving {
         let runner = Runner::take();
-        runner.begin(&self.conn, r);
-        runner
+        runner.begin(conn, r);
+        Serving::Busy(runner)
     }
 
-    /// A request is over; `None` at the connection's end.
-    fn after(&mut self, after: After) -> Option<State> {
-        if let State::Busy(runner) = std::mem::replace(&mut self.state, State::New) {
-            runner.give();
-        }
-        match after {
-            After::Keep(rest) => Some(self.next(rest)),
-            After::Close => None,
-            After::Http2(read) => {
-                Some(State::Http2(Box::pin(h2::serve(Rc::clone(&self.conn), read))))
-            }
-        }
-    }
-}
-
-impl Future for Serving {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
+    /// Ready at the connection's end, or with the bytes that begin HTTP/2 on it.
+    pub(crate) fn poll(
+        &mut self,
+        conn: &Rc<Connection>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Vec<u8>>> {
         loop {
-            let next = match &mut this.state {
-                State::New => Some(this.start()),
-                State::Preparing(f) => ready!(f.as_mut().poll(cx)).map(|rest| this.prepared(rest)),
-                State::Waiting(wait) => {
-                    ready!(wait.poll(&this.conn, cx)).map(|r| State::Busy(this.busy(r)))
-                }
-                State::Busy(runner) => {
-                    let after = ready!(runner.poll(cx));
-                    this.after(after)
-                }
-                State::Http2(f) => return f.as_mut().poll(cx),
+            let after = match self {
+                Serving::Waiting(wait) => match ready!(wait.poll(conn, cx)) {
+                    Some(r) => {
+                        *self = Serving::busy(conn, r);
+                        continue;
+                    }
+                    None => After::Close,
+                },
+                Serving::Busy(runner) => ready!(runner.poll(cx)),
+                Serving::Between => After::Close,
             };
-            match next {
-                Some(next) => this.state = next,
-                None => return Poll::Ready(()),
+            if let Serving::Busy(runner) = std::mem::replace(self, Serving::Between) {
+                runner.give();
+            }
+            match after {
+                After::Keep(rest) => *self = Serving::next(conn, rest),
+                After::Close => return Poll::Ready(None),
+                After::Http2(read) => return Poll::Ready(Some(read)),
             }
         }
     }
 }
 
 /// Waits for the beginning of a request.
-struct Wait {
+pub(crate) struct Wait {
     /// Monotonic ms.
     deadline: u64,
     /// Nothing was there at first.

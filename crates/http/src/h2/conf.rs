@@ -1,6 +1,7 @@
 //! nginx's `ngx_http_v2_module`: directives, and `$http2`.
 
-use crate::module::{HttpModule, VarArg, Variable};
+use crate::flow::{VarArg, Variable};
+use crate::module::HttpModule;
 use crate::request::Request;
 use weir_module::{
     merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
@@ -241,7 +242,7 @@ fn obsolete(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 /// `h2` over TLS, `h2c` otherwise; nothing for other protocols.
 fn variable(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    if r.stream().is_some() {
+    if r.to_client().speaks_h2() {
         out.extend_from_slice(match r.conn().stream.is_tls() {
             true => b"h2".as_slice(),
             false => b"h2c",

@@ -1,7 +1,7 @@
 //! What a connection's task and its streams share: the windows, the list of streams that have
 //! something to send, and the order in which they may.
 
-use super::output::Ready;
+use super::block::{write_block, Ready};
 use super::stream::{Sending, Stream};
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -188,8 +188,7 @@ impl Link {
                     block.insert(0, hpack::EMPTY_TABLE);
                 }
                 let max = self.frame_max.get();
-                s.overhead += out
-                    .write(|t| super::output::write_block(&block, stream.id, END_STREAM, max, t));
+                s.overhead += out.write(|t| write_block(&block, stream.id, END_STREAM, max, t));
                 s.ended = true;
             }
         }

@@ -1,60 +1,20 @@
 //! The end of the filter chains for HTTP/2: the header as a block, the body into the stream's
 //! queue or, when nothing stands in the way, straight into frames.
 
+use super::block::{write_block, Ready};
 use super::conf::H2Loc;
 use super::link::FRAMED_MAX_BYTES;
 use super::stream::Stream;
 use crate::buf::{Buf, Chain, Data};
 use crate::conf::ServerTokens;
-use crate::module::FilterResult;
 use crate::one_line;
-use crate::output::{self, HeadSink, Name, SERVER_NAME, SERVER_VERSION};
+use crate::output::{self, HeadSink, Name};
 use crate::request::Request;
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use weir_base::bytes::fmt_u64;
 use weir_core::OutQueue;
-use weir_runtime::clock;
 use weir_wire::http2::frame::{self, END_STREAM, HEAD_BYTES};
-use weir_wire::http2::hpack::{self, Known};
-
-/// Fields that are the same for a whole worker, as they stand in a block.
-pub struct Ready {
-    version: Vec<u8>,
-    name: Vec<u8>,
-    date: RefCell<Vec<u8>>,
-    date_secs: Cell<i64>,
-    scratch: RefCell<Vec<u8>>,
-}
-
-impl Default for Ready {
-    fn default() -> Ready {
-        let server = |name: &str| {
-            let mut out = Vec::new();
-            hpack::literal_known(Known::SERVER, name.as_bytes(), &mut out);
-            out
-        };
-        Ready {
-            version: server(SERVER_VERSION),
-            name: server(SERVER_NAME),
-            date: RefCell::default(),
-            date_secs: Cell::new(i64::MIN),
-            scratch: RefCell::default(),
-        }
-    }
-}
-
-impl Ready {
-    fn write_date(&self, out: &mut Vec<u8>) {
-        let now = clock::wall_secs();
-        let mut date = self.date.borrow_mut();
-        if self.date_secs.replace(now) != now {
-            date.clear();
-            hpack::literal_known(Known::DATE, &crate::pool::date(), &mut date);
-        }
-        out.extend_from_slice(&date);
-    }
-}
+use weir_wire::http2::hpack;
 
 struct Block<'a> {
     out: &'a mut Vec<u8>,
@@ -108,6 +68,13 @@ pub(crate) fn send_header(r: &mut Request, stream: &Rc<Stream>) {
     if stream.is_dead() {
         return;
     }
+    // As nginx, which has it among the list's fields for HTTP/1, and heeds an upstream's own words there.
+    if r.own_location && r.out.get(b"Location").is_some_and(|path| !path.is_empty()) {
+        r.out.lead_with_location();
+    }
+    if r.out.status == 204 {
+        r.out.clear_content_type();
+    }
     let link = Rc::clone(&stream.link);
     let bodiless = r.header_only || (r.out.content_length == Some(0) && !r.expect_trailers);
     let flags = if bodiless { END_STREAM } else { 0 };
@@ -138,10 +105,10 @@ pub(crate) fn send_header(r: &mut Request, stream: &Rc<Stream>) {
     link.wake();
 }
 
-pub(crate) fn send_body(r: &mut Request, stream: &Rc<Stream>, chain: Chain) -> FilterResult {
+pub(crate) fn send_body(r: &mut Request, stream: &Rc<Stream>, chain: Chain) {
     let last = chain.has_last();
     if stream.is_dead() || stream.send.borrow().ended {
-        return Ok(());
+        return;
     }
     r.sent += chain.len();
     if last {
@@ -157,7 +124,6 @@ pub(crate) fn send_body(r: &mut Request, stream: &Rc<Stream>, chain: Chain) -> F
         stream.link.list(stream);
         stream.link.wake();
     }
-    Ok(())
 }
 
 pub(crate) fn send_slice(r: &mut Request, stream: &Rc<Stream>, bytes: &[u8], last: bool) {
@@ -269,12 +235,4 @@ pub(crate) fn send_hints(stream: &Rc<Stream>, fields: &[u8]) {
     let max = link.frame_max.get();
     link.conn.out.borrow_mut().write(|t| write_block(&block, stream.id, 0, max, t));
     link.wake();
-}
-
-/// A block that is already encoded, as HEADERS.
-pub(super) fn write_block(block: &[u8], stream: u32, flags: u8, max: usize, out: &mut Vec<u8>) {
-    let at = out.len();
-    out.extend_from_slice(&[0; HEAD_BYTES]);
-    out.extend_from_slice(block);
-    frame::finish_block(out, at, stream, flags, max);
 }

@@ -2,11 +2,12 @@
 
 use super::link::Link;
 use super::stream::Stream;
-use super::task::{Starter, Task};
-use crate::h1;
-use crate::module::Flow;
+use super::task::{Job, Starter, Task};
+use crate::flow::Flow;
+use crate::linger::linger;
 use crate::phases;
 use crate::request::Request;
+use crate::request_log::log_request;
 use crate::special;
 use std::cell::RefCell;
 use std::future::{poll_fn, Future};
@@ -28,18 +29,11 @@ pub async fn serve(conn: Rc<Connection>, read: Vec<u8>) {
     // The worker's, so that a connection at rest has none of it.
     let starter = Pooled { answer, kept: conn.worker.local() };
     let mut task = Task::new(link, starter, read);
-    let linger = poll_fn(|cx| task.poll(cx)).await;
+    let lingers = poll_fn(|cx| task.poll(cx)).await;
     drop(task);
-    if linger {
-        h1::linger(&conn, crate::server::default_location(&conn)).await;
+    if lingers {
+        linger(&conn, crate::server::default_location(&conn)).await;
     }
-}
-
-/// A stream whose request is to be answered; a status refuses it.
-pub struct Job {
-    pub stream: Rc<Stream>,
-    pub request: Box<Request>,
-    pub refused: Option<u16>,
 }
 
 async fn answer(job: Job) {
@@ -61,7 +55,7 @@ async fn answer(job: Job) {
     if r.loc().core.post_action.is_some() {
         phases::post_action(&mut r).await;
     }
-    h1::log_request(&mut r).await;
+    log_request(&mut r).await;
     stream.link.close(&stream);
     Counters::add(&worker.counters.writing, -1);
     crate::pool::give(r);
@@ -76,9 +70,7 @@ fn why_unsent(stream: &Stream) -> &'static str {
 
 async fn refuse(r: &mut Box<Request>, status: u16) -> bool {
     r.body.done = true;
-    if let Some(stream) = r.stream() {
-        stream.skip_body();
-    }
+    r.to_client().skip_body();
     match special::respond(r, status) {
         flow @ (Flow::Redirect | Flow::Named) => phases::run_redirected(r, flow).await,
         Flow::Status(status) => matches!(special::respond(r, status), Flow::Ok),

@@ -4,11 +4,11 @@ use super::conf::{H2Main, H2Srv};
 use super::guard;
 use super::link::{Link, FRAMED_MAX_BYTES};
 use super::request;
-use super::serve::Job;
 use super::stream::Stream;
+use crate::client::Client;
 use crate::conf::{CoreLoc, Lingering};
 use crate::generation::{Http, Server};
-use crate::h1;
+use crate::request::Request;
 use crate::server;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -34,6 +34,13 @@ const UNWRITTEN_MAX_BYTES: u64 = 2 * FRAMED_MAX_BYTES;
 const BATCHES_MAX: u32 = 8;
 /// Refused streams beyond which the client is not listening.
 const REFUSED_MIN: u64 = 100;
+
+/// A stream whose request is to be answered; a status refuses it.
+pub struct Job {
+    pub stream: Rc<Stream>,
+    pub request: Box<Request>,
+    pub refused: Option<u16>,
+}
 
 /// Runs a stream's request.
 pub trait Starter {
@@ -364,8 +371,8 @@ impl<S: Starter> Task<S> {
         self.link.streams.borrow_mut().push(Rc::clone(&stream));
         let conn = Rc::clone(&self.link.conn);
         let mut request = crate::pool::take();
-        h1::begin(&conn, &mut request, &self.gen, &self.server);
-        request.set_stream(Rc::clone(&stream));
+        let client = Client::of_h2(Rc::clone(&conn), Rc::clone(&stream));
+        request.begin(client, Rc::clone(&self.gen), Rc::clone(&self.server));
         request.received = len as u64;
         let refused = request::fill(&mut request, &conn, &mut self.fields, end).err();
         if let Some(value) = request.header(HeaderId::Priority) {

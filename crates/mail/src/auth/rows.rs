@@ -58,6 +58,7 @@ static ROWS: &[Row] = &[
     ),
 ];
 
+/// `auth_http` and its family.
 pub const MODULE: MailModule = MailModule {
     rows: ROWS,
     slots: &[SlotVtable::of::<AuthSrv>()],
@@ -78,7 +79,9 @@ fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     let place = match url.host {
         Host::V4(a) => Place::Known(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
         Host::V6(a) => Place::Known(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
-        Host::Unix(path) => Place::Known(PeerAddr::Unix(weir_runtime::fs::bytes_path(path))),
+        Host::Unix(path) => {
+            Place::Known(PeerAddr::Unix(weir_runtime::paths::path(path).into_owned()))
+        }
         Host::Name(name) => Place::Named(String::from_utf8_lossy(name).into_owned(), port),
         Host::Any => return Err(bad("no host")),
     };

@@ -22,7 +22,7 @@ use weir_wire::mail::session::Session as Dialogue;
 
 /// `server` level.
 #[derive(Default)]
-pub struct ProxySrv {
+pub(crate) struct ProxySrv {
     /// nginx reads it and asks nobody: clients are brought to servers either way.
     enable: Val<bool>,
     buffer: Val<u64>,

@@ -3,12 +3,11 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::rc::Rc;
 
-use weir_runtime::clock;
-use weir_runtime::fs::bytes_path;
+use weir_runtime::{clock, files, paths};
 
 /// `open_log_file_cache`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +50,7 @@ pub fn open(cache: Option<&FileCache>, path: &[u8]) -> io::Result<Rc<File>> {
 }
 
 fn fresh(path: &[u8]) -> io::Result<Rc<File>> {
-    weir_runtime::fs::append_at_once(&bytes_path(path)).map(Rc::new)
+    files::append_at_once(&paths::path(path)).map(Rc::new)
 }
 
 fn cached(all: &mut Open, cache: &FileCache, path: &[u8]) -> io::Result<Rc<File>> {
@@ -70,7 +69,7 @@ fn cached(all: &mut Open, cache: &FileCache, path: &[u8]) -> io::Result<Rc<File>
         uses = entry.uses;
         if let Some(file) = &entry.file {
             let is_due = now - entry.checked >= cache.valid_secs;
-            if !is_due || still_named(file, path) {
+            if !is_due || files::is_named(file, &paths::path(path)) {
                 if is_due {
                     entry.checked = now;
                 }
@@ -99,24 +98,6 @@ impl Open {
     }
 }
 
-fn still_named(file: &File, path: &[u8]) -> bool {
-    match (file.metadata(), std::fs::metadata(bytes_path(path))) {
-        (Ok(open), Ok(named)) => same_file(&open, &named),
-        _ => false,
-    }
-}
-
-#[cfg(unix)]
-fn same_file(a: &Metadata, b: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (a.dev(), a.ino()) == (b.dev(), b.ino())
-}
-
-#[cfg(not(unix))]
-fn same_file(a: &Metadata, b: &Metadata) -> bool {
-    a.created().ok() == b.created().ok()
-}
-
 /// Closes all kept files of this worker.
 pub fn forget_all() {
     OPEN.with_borrow_mut(|open| open.entries.clear());
@@ -130,7 +111,7 @@ mod tests {
     fn kept_bounded_and_checked() {
         let dir = std::env::temp_dir().join(format!("weir-log-files-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let path = |n: &str| dir.join(n).as_os_str().as_encoded_bytes().to_vec();
+        let path = |n: &str| paths::bytes(&dir.join(n)).to_vec();
         let cache = FileCache { max: 2, inactive_secs: 100, valid_secs: 100, min_uses: 2 };
         let mut open = Open::default();
         let first = cached(&mut open, &cache, &path("a")).unwrap();

@@ -13,7 +13,7 @@ use weir_http::buf::Buf;
 use weir_http::generation::Location;
 use weir_http::module::Flow;
 use weir_http::{body, special, Request};
-use weir_runtime::fs::bytes_path;
+use weir_runtime::paths;
 use weir_script::template::{Env, Template, VarId};
 
 /// What a program carries from one operation to the next.
@@ -201,7 +201,7 @@ fn file(r: &mut Request, path: &[u8], test: FileTest) -> bool {
             let quiet = [std::io::ErrorKind::NotFound, std::io::ErrorKind::NotADirectory];
             if !quiet.contains(&e.kind()) {
                 let why = weir_conf::messages::os_error(&e);
-                let path = bytes_path(path);
+                let path = paths::path(path);
                 let text = format!("stat() \"{}\" failed ({why})", path.display());
                 r.log(LogLevel::Crit, &text);
             }
@@ -212,19 +212,8 @@ fn file(r: &mut Request, path: &[u8], test: FileTest) -> bool {
         FileTest::Plain => meta.is_file(),
         FileTest::Directory => meta.is_dir(),
         FileTest::Exists => meta.is_file() || meta.is_dir(),
-        FileTest::Executable => executable(&meta),
+        FileTest::Executable => weir_runtime::files::is_executable(&meta),
     }
-}
-
-#[cfg(unix)]
-fn executable(meta: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    meta.permissions().mode() & 0o100 != 0
-}
-
-#[cfg(not(unix))]
-fn executable(_: &std::fs::Metadata) -> bool {
-    true
 }
 
 /// Answers whether the expression matched.

@@ -15,6 +15,7 @@ use weir_core::tls::words::refusal;
 use weir_core::tls::Tls;
 use weir_module::{Cf, ConfResult, Diagnostic, Slots};
 use weir_runtime::listen::ListenAddr;
+use weir_runtime::paths;
 use weir_tls::judge::Judge;
 use weir_tls::load;
 use weir_tls::offer::{About, Note, Offer, Words};
@@ -145,7 +146,7 @@ fn server<S: Secured>(
         false => certificates(cf, conf, &offer, &trust, pairs, staples)?,
     };
     if !conf.dhparam.is_empty() {
-        let path = cf.full_conf_path(conf.dhparam.as_bytes());
+        let path = cf.full_conf_path(&conf.dhparam);
         cf.read_file(&path).map_err(|e| {
             let why = weir_core::os_text(&e);
             emerg(format!("BIO_new_file(\"{}\") failed ({why})", path.display()))
@@ -195,7 +196,7 @@ fn offer(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Offer> {
 fn full(cf: &Cf, name: &[u8]) -> Vec<u8> {
     match [&b"data:"[..], b"engine:", b"store:"].iter().any(|p| name.starts_with(p)) {
         true => name.to_vec(),
-        false => cf.full_conf_path(name).to_string_lossy().into_owned().into_bytes(),
+        false => paths::bytes(&cf.full_conf_path(name)).to_vec(),
     }
 }
 

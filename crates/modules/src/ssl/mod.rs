@@ -48,7 +48,7 @@ pub const STREAM: StreamModule = StreamModule {
     slots: SLOTS,
     variables: Of::<Session>::VARIABLES,
     build: Some(|b| build::build::<Session>(b.cf, b.main, b.servers)),
-    start: Some(|gen, stream| stapling::start(gen, stream.servers.iter().map(|s| &s.base))),
+    start: Some(|gen, stream| stapling::start(gen, stream.bases())),
     ..StreamModule::EMPTY
 };
 

@@ -30,11 +30,11 @@ macro_rules! srv {
 
 /// The same for what may be taken in part, so that its place is known.
 macro_rules! placed {
-    ($field:ident, $about:ident) => {
+    ($field:ident, $about:ident, $read:expr) => {
         |cf, d| {
             let slot = cf.get::<SslSrv>();
             slot.places.keep(About::$about, d);
-            slot.$field.once(d, word(d)?)
+            slot.$field.once(d, $read(d)?)
         }
     };
 }
@@ -71,13 +71,13 @@ impl<S: Secured> Rows<S> {
     }),
     Row::new("ssl_certificate_compression", S::SERVERS, Arity::FLAG, "off", "Compresses certificates for TLS 1.3 clients that can read them so.", srv!(compression, flag))
         .note("zlib alone, where OpenSSL may have been built with brotli and zstd too"),
-    Row::new("ssl_dhparam", S::SERVERS, Arity::ONE, "", "Parameters of DHE key exchange.", placed!(dhparam, Dhparam))
+    Row::new("ssl_dhparam", S::SERVERS, Arity::ONE, "", "Parameters of DHE key exchange.", placed!(dhparam, Dhparam, bytes))
         .note("the file must be there and is not used, with a warning: rustls has no DHE, clients take ECDHE"),
-    Row::new("ssl_ecdh_curve", S::SERVERS, Arity::ONE, "auto", "The curves of ECDHE key exchange.", placed!(curve, Curves))
+    Row::new("ssl_ecdh_curve", S::SERVERS, Arity::ONE, "auto", "The curves of ECDHE key exchange.", placed!(curve, Curves, word))
         .note("X25519, prime256v1 and secp384r1; others in the list (secp521r1, X448, secp256k1) are left out with a warning, and a client that has none but those is refused in its handshake"),
     Row::new("ssl_protocols", S::SERVERS, Arity::ONE_MORE, "TLSv1.2 TLSv1.3", "The versions that are spoken.", set_protocols)
         .note("versions below TLSv1.2 are left out with a warning, and refused where they stand alone"),
-    Row::new("ssl_ciphers", S::SERVERS, Arity::ONE, "HIGH:!aNULL:!MD5", "The suites of TLS 1.2, in OpenSSL's language.", placed!(ciphers, Ciphers))
+    Row::new("ssl_ciphers", S::SERVERS, Arity::ONE, "HIGH:!aNULL:!MD5", "The suites of TLS 1.2, in OpenSSL's language.", placed!(ciphers, Ciphers, word))
         .note("ECDHE with AES-GCM or ChaCha20; what names other suites is left out with a warning, and a string that leaves none is refused; a client of TLS 1.2 with other suites only (RSA or DHE key exchange, CBC) fails its handshake"),
     Row::new("ssl_verify_client", S::SERVERS, Arity::ONE, "off", "Whether clients must, or may, show a certificate.", srv!(verify, |d: &Directive| {
         d.choice(0, &[

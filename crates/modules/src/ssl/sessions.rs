@@ -11,11 +11,9 @@ use weir_core::{Connection, Session};
 use weir_http::conf::CoreSrv;
 use weir_http::generation::Http;
 use weir_http::{pool, Request};
-use weir_mail::conf::MailSrv;
-use weir_mail::generation::Mail;
+use weir_mail::{Mail, MailSrv};
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Directive, Slots};
-use weir_runtime::clock;
-use weir_stream::generation::Stream;
+use weir_stream::Stream;
 use weir_wire::mail::StartTls;
 
 /// Sessions whose clients may speak TLS.
@@ -84,11 +82,7 @@ impl Secured for Request {
     ) -> T {
         let gen = Http::of(gen);
         let server = Rc::clone(gen.server(server));
-        let mut r = pool::take();
-        r.begin(Rc::clone(conn), gen, server, clock::mono_ms());
-        let value = f(&mut r);
-        pool::give(r);
-        value
+        pool::with(conn, gen, server, f)
     }
 }
 

@@ -4,13 +4,12 @@
 use bytes::{Bytes, BytesMut};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_http::buf::Data;
 use weir_http::conf::{Aio, CoreLoc};
 use weir_http::Chain;
-use weir_runtime::direct;
+use weir_runtime::{direct, files};
 
 enum Source {
     Here(Rc<File>),
@@ -73,13 +72,13 @@ impl Reader {
         let len = self.piece_bytes.min(usize::try_from(left).unwrap_or(usize::MAX));
         let (buf, range) = match &self.source {
             Source::Here(file) => {
-                let got = file.read_at(&mut buf[..len], at)?;
+                let got = files::read_at(file, &mut buf[..len], at)?;
                 (buf, 0..got)
             }
             Source::Thread(file) => {
                 let file = Arc::clone(file);
                 in_thread(move || {
-                    let got = file.read_at(&mut buf[..len], at)?;
+                    let got = files::read_at(&file, &mut buf[..len], at)?;
                     Ok((buf, 0..got))
                 })
                 .await?

@@ -65,12 +65,12 @@ pub(super) async fn run(s: &mut Session) -> u16 {
         s.doing = "connecting to upstream";
         let Some(lease) = group.pick(&mut choice, &mut key) else {
             let peer = Rc::clone(&group.shown_name);
-            s.upstream.push(UpstreamState { peer, ..UpstreamState::default() });
+            s.upstream.push(UpstreamState::new(peer, false));
             s.log(LogLevel::Error, "no live upstreams");
             return BAD_GATEWAY;
         };
         let peer = group.name_of(lease.peer);
-        s.upstream.push(UpstreamState { peer, ..UpstreamState::default() });
+        s.upstream.push(UpstreamState::new(peer, false));
         let connected = match s.conn().is_udp() {
             true => connect_udp(s, &lease, &options).map(Joined::Datagrams),
             false => connect(s, conf, &lease, &options, tls.as_ref()).await.map(Joined::Bytes),
@@ -157,7 +157,7 @@ async fn evaluate(s: &mut Session, template: &Template) -> Result<Rc<WorkerGroup
     let peers = match url.host {
         Host::V4(a) => one(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
         Host::V6(a) => one(PeerAddr::Ip(SocketAddr::new(a.into(), port))),
-        Host::Unix(path) => one(PeerAddr::Unix(weir_runtime::fs::bytes_path(path))),
+        Host::Unix(path) => one(PeerAddr::Unix(weir_runtime::paths::path(path).into_owned())),
         Host::Name(_) | Host::Any => resolve(s, host, port).await?,
     };
     Ok(ad_hoc(host, peers))

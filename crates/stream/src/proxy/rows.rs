@@ -201,6 +201,7 @@ impl Secures for Tls {
     }
 }
 
+/// `proxy_…`: the bytes go to another server.
 pub const MODULE: StreamModule = StreamModule {
     rows: joined_rows!(ROWS, SslRows::<Tls>::ROWS),
     slots: &[SlotVtable::of::<ProxySrv>()],

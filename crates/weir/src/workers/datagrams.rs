@@ -1,6 +1,6 @@
 //! Datagrams: received, given to their sessions, and sessions begun for those that have none.
 
-use super::{State, ACCEPT_REST, SERIAL};
+use super::{State, ACCEPT_REST_MS, SERIAL};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ pub(super) async fn receive(state: Rc<State>, listener: Arc<Listener>) {
             }
             Err(e) => {
                 log(LogLevel::Alert, format!("recvmsg() failed ({})", weir_core::os_text(&e)));
-                tokio::time::sleep(ACCEPT_REST).await;
+                weir_runtime::timer::sleep_ms(ACCEPT_REST_MS).await;
             }
         }
         tokio::task::yield_now().await;

@@ -241,19 +241,29 @@ impl ResponseParser {
         }
         loop {
             self.fields.plain_lines(buf, |field| add_field(buf, field, head))?;
+            if self.fields.end_of_block(buf) {
+                return self.end(buf, head);
+            }
             match self.fields.next(buf, RULES).map_err(ResponseError::InvalidHeader)? {
                 FieldEvent::Field(field) => add_field(buf, field, head)?,
                 FieldEvent::NeedMore => return Ok(ResponseProgress::NeedMore),
-                FieldEvent::End => {
-                    self.stage = Stage::Done;
-                    head.head_len = self.fields.position();
-                    if self.start != Start::Http {
-                        cgi_status(buf, head)?;
-                    }
-                    return Ok(ResponseProgress::Complete);
-                }
+                FieldEvent::End => return self.end(buf, head),
             }
         }
+    }
+
+    #[inline]
+    fn end(
+        &mut self,
+        buf: &[u8],
+        head: &mut ResponseHead,
+    ) -> Result<ResponseProgress, ResponseError> {
+        self.stage = Stage::Done;
+        head.head_len = self.fields.position();
+        if self.start != Start::Http {
+            cgi_status(buf, head)?;
+        }
+        Ok(ResponseProgress::Complete)
     }
 }
 
@@ -356,7 +366,7 @@ fn plain_status(buf: &[u8], head: &mut ResponseHead) -> Option<usize> {
     else {
         return None;
     };
-    let len = memchr::memchr2(CR, LF, rest)?;
+    let len = scan::value_end(rest, 0);
     let [CR, LF, ..] = rest.get(len..)? else { return None };
     let digit = |b: u8| u16::from(b - b'0');
     let start = "HTTP/1.1 ".len();

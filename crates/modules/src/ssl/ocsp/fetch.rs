@@ -3,19 +3,19 @@
 use super::Responder;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_core::logger::LogLevel;
 use weir_core::os_text;
 use weir_resolve::Resolver;
+use weir_runtime::timer;
 use weir_wire::http1::names::ResponseHeaderId;
 use weir_wire::http1::response::{ResponseHead, ResponseParser, ResponseProgress};
 
 /// Longest answer, head and body.
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
 /// For one address.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE_MS: u64 = 60_000;
 const CONTENT_TYPE: &[u8] = b"application/ocsp-response";
 const INVALID: &str = "OCSP responder sent invalid response";
 
@@ -34,8 +34,8 @@ pub async fn ask<L: Fn(LogLevel, &str)>(
     let addrs = responder.addresses(resolver, wait_ms, &|level, text| tell(level, text, "")).await;
     let request = responder.request(question);
     for addr in addrs {
-        let done = tokio::time::timeout(PATIENCE, exchange(addr, &request)).await;
-        let late = |_| Err("OCSP responder timed out (110: Connection timed out)".to_string());
+        let done = timer::within_ms(PATIENCE_MS, exchange(addr, &request)).await;
+        let late = || Err("OCSP responder timed out (110: Connection timed out)".to_string());
         match done.unwrap_or_else(late) {
             Ok(answer) => return Some(answer),
             Err(text) => tell(LogLevel::Error, &text, &format!(", peer: {addr}")),

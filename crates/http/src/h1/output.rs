@@ -1,0 +1,245 @@
+//! The end of the filter chains for HTTP/1: the header as text, the body as it is or chunked, both into
+//! the connection's output queue.
+
+use crate::buf::{Buf, Chain, Data};
+use crate::conf::ServerTokens;
+use crate::names;
+use crate::one_line;
+use crate::output::{self, HeadSink, Name, SERVER_NAME, SERVER_VERSION};
+use crate::request::Request;
+use std::rc::Rc;
+use weir_base::bytes::fmt_u64;
+use weir_wire::http1::chunked;
+use weir_wire::http1::request::{Method, Version};
+
+/// Writes the header as text, framed as the body will be.
+pub(crate) fn send_header(r: &mut Request) {
+    choose_framing(r);
+    let conn = Rc::clone(r.conn());
+    if r.discard_body && r.body.awaits_continue() {
+        // The body is thrown away, but the client may only send it when told to.
+        r.body.expect_continue = false;
+        send_continue(r);
+    }
+    let added = conn.out.borrow_mut().write(|text| write_header(r, text));
+    r.header_size = added;
+    r.sent += added;
+}
+
+/// Counts as sent, and as part of the body, as in nginx.
+pub(crate) fn send_continue(r: &mut Request) {
+    let text = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let sent = r.conn().out.borrow_mut().write(|t| t.extend_from_slice(text));
+    r.sent += sent;
+}
+
+/// A 103 answer ahead of the final one; `fields` are its lines.
+pub(crate) fn send_hints(r: &Request, fields: &[u8]) {
+    r.conn().out.borrow_mut().write(|text| {
+        text.extend_from_slice(b"HTTP/1.1 103 Early Hints\r\n");
+        text.extend_from_slice(fields);
+        text.extend_from_slice(b"\r\n");
+    });
+}
+
+/// How the body's end is told: by its length, by chunks, or by the connection's end.
+fn choose_framing(r: &mut Request) {
+    let status = r.out.status;
+    // For HEAD nginx says nothing of how the body would come.
+    let bodiless = matches!(status, 204 | 304) || status < 200 || r.method == Method::Head;
+    let trailers = r.expect_trailers && r.version() >= Version::HTTP_11;
+    if (r.out.content_length.is_none() || trailers) && !bodiless {
+        let core = &r.loc().core;
+        if r.version() >= Version::HTTP_11 && *core.chunked_transfer_encoding {
+            r.chunked = true;
+            r.out.content_length = None;
+        } else {
+            r.keepalive = false;
+        }
+    }
+    if r.upgraded {
+        r.chunked = false;
+    }
+}
+
+struct Text<'a>(&'a mut Vec<u8>);
+
+impl HeadSink for Text<'_> {
+    #[inline]
+    fn server(&mut self, tokens: ServerTokens) {
+        self.0.extend_from_slice(b"Server: ");
+        self.0.extend_from_slice(match tokens {
+            ServerTokens::On | ServerTokens::Build => SERVER_VERSION.as_bytes(),
+            ServerTokens::Off => SERVER_NAME.as_bytes(),
+        });
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn date(&mut self) {
+        self.0.extend_from_slice(b"Date: ");
+        self.0.extend_from_slice(&crate::date::now());
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn number(&mut self, name: Name, n: u64) {
+        self.0.extend_from_slice(name.text);
+        fmt_u64(self.0, n);
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn known(&mut self, name: Name, value: &[&[u8]]) {
+        self.0.extend_from_slice(name.text);
+        value.iter().for_each(|part| self.0.extend_from_slice(part));
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        self.0.extend_from_slice(name);
+        self.0.extend_from_slice(b": ");
+        self.0.extend_from_slice(value);
+        self.0.extend_from_slice(b"\r\n");
+    }
+
+    fn connection(&mut self, r: &Request) {
+        if r.chunked {
+            self.0.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+        }
+        write_connection(r, self.0);
+    }
+}
+
+fn write_header(r: &Request, text: &mut Vec<u8>) {
+    text.extend_from_slice(b"HTTP/1.1 ");
+    write_status(r, text);
+    output::write_fields(r, &mut Text(text));
+    text.extend_from_slice(b"\r\n");
+}
+
+fn write_status(r: &Request, text: &mut Vec<u8>) {
+    let status = r.out.status;
+    if let Some(line) = r.out.status_line() {
+        text.extend_from_slice(line);
+    } else if let Some(line) = names::status_line(status) {
+        text.extend_from_slice(line.as_bytes());
+    } else {
+        text.extend_from_slice(format!("{status:03} ").as_bytes());
+    }
+    text.extend_from_slice(b"\r\n");
+}
+
+fn write_connection(r: &Request, text: &mut Vec<u8>) {
+    if r.upgraded {
+        text.extend_from_slice(b"Connection: upgrade\r\n");
+    } else if r.keepalive {
+        text.extend_from_slice(b"Connection: keep-alive\r\n");
+        if let Some(secs) = *r.loc().core.keepalive_header {
+            text.extend_from_slice(b"Keep-Alive: timeout=");
+            fmt_u64(text, secs);
+            text.extend_from_slice(b"\r\n");
+        }
+    } else {
+        text.extend_from_slice(b"Connection: close\r\n");
+    }
+}
+
+/// Queues body data, framed as the header announced it.
+pub(crate) fn send_body(r: &mut Request, chain: Chain) {
+    let conn = Rc::clone(r.conn());
+    let mut out = conn.out.borrow_mut();
+    let before = out.queued();
+    let last = chain.has_last();
+    if !r.header_only {
+        if r.chunked {
+            let size = chain.len();
+            if size > 0 {
+                out.write(|t| chunked::write_chunk_header(size, t));
+                chain.into_iter().for_each(|b| push(&mut out, b));
+                out.write(|t| t.extend_from_slice(b"\r\n"));
+            }
+            if last {
+                out.write(|t| write_end(r, t));
+            }
+        } else {
+            chain.into_iter().for_each(|b| push(&mut out, b));
+        }
+    }
+    r.sent += out.queued() - before;
+}
+
+/// Queues body bytes that no filter wants to see, without making a buffer of their own.
+fn send_slice(r: &mut Request, bytes: &[u8], last: bool) {
+    let conn = Rc::clone(r.conn());
+    let mut out = conn.out.borrow_mut();
+    let chunked = r.chunked;
+    if !r.header_only {
+        r.sent += out.write(|text| {
+            if chunked && !bytes.is_empty() {
+                chunked::write_chunk_header(bytes.len() as u64, text);
+            }
+            text.extend_from_slice(bytes);
+            if chunked && !bytes.is_empty() {
+                text.extend_from_slice(b"\r\n");
+            }
+            if chunked && last {
+                write_end(r, text);
+            }
+        });
+    }
+}
+
+/// Less than this is copied into the queue, as is what fills but a small part of its buffer.
+const LEAVE_MIN_BYTES: usize = 2048;
+const LEAVE_MIN_PART: usize = 4;
+
+/// As [`send_slice`], of what a buffer holds from `from` on. Much of it stays where it is: the buffer
+/// goes into the queue, and another with what stands before `from` takes its place.
+pub(crate) fn send_read(r: &mut Request, buf: &mut Vec<u8>, from: usize, last: bool) {
+    let len = buf.len() - from;
+    let small = len < LEAVE_MIN_BYTES || len * LEAVE_MIN_PART < buf.capacity();
+    if small || r.header_only {
+        return send_slice(r, &buf[from..], last);
+    }
+    let conn = Rc::clone(r.conn());
+    let mut out = conn.out.borrow_mut();
+    let before = out.queued();
+    if r.chunked {
+        out.write(|t| chunked::write_chunk_header(len as u64, t));
+    }
+    out.push_read(buf, from);
+    if r.chunked {
+        out.write(|t| {
+            t.extend_from_slice(b"\r\n");
+            if last {
+                write_end(r, t);
+            }
+        });
+    }
+    r.sent += out.queued() - before;
+}
+
+fn push(out: &mut weir_core::OutQueue, buf: Buf) {
+    match buf.data {
+        Data::None => {}
+        Data::Mem(bytes) => out.push_bytes(bytes),
+        Data::File { file, offset, len } => out.push_file(file, offset, len),
+    }
+}
+
+fn write_end(r: &Request, text: &mut Vec<u8>) {
+    if r.out.trailers.is_empty() {
+        chunked::write_last_chunk(text);
+        return;
+    }
+    text.extend_from_slice(b"0\r\n");
+    for (name, value) in &r.out.trailers {
+        text.extend_from_slice(name);
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(&one_line::trailer(r, name, value));
+        text.extend_from_slice(b"\r\n");
+    }
+    text.extend_from_slice(b"\r\n");
+}

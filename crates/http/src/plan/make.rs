@@ -1,0 +1,62 @@
+//! Making the plans of a generation from the modules' handlers and filters.
+
+use super::Plan;
+use crate::flow::{Filter, Handler, Phase, PhaseHandler, Reach};
+use crate::module::HttpModule;
+use std::collections::HashMap;
+use std::sync::Arc;
+use weir_module::Slots;
+
+/// The plans of a generation.
+pub struct Plans {
+    handlers: Vec<&'static PhaseHandler>,
+    /// Each with its module's `body_on_demand`.
+    filters: Vec<(&'static Filter, bool)>,
+    /// By which of the handlers, and then of the filters, are active.
+    made: HashMap<Vec<bool>, Arc<Plan>>,
+}
+
+impl Plans {
+    pub fn new(modules: &[&'static HttpModule]) -> Plans {
+        let filters = modules.iter().filter_map(|m| Some((m.filter.as_ref()?, m.body_on_demand)));
+        Plans {
+            handlers: modules.iter().flat_map(|m| m.phases).collect(),
+            filters: filters.collect(),
+            made: HashMap::new(),
+        }
+    }
+
+    /// The plan of a location with this configuration.
+    pub fn of(&mut self, slots: &Slots) -> Arc<Plan> {
+        let handlers = self.handlers.iter().map(|h| (h.active)(slots));
+        let active: Vec<bool> =
+            handlers.chain(self.filters.iter().map(|(f, _)| (f.active)(slots))).collect();
+        if let Some(made) = self.made.get(&active) {
+            return Arc::clone(made);
+        }
+        let made = Arc::new(self.make(&active));
+        self.made.insert(active, Arc::clone(&made));
+        made
+    }
+
+    fn make(&self, active: &[bool]) -> Plan {
+        let (of_handlers, of_filters) = active.split_at(self.handlers.len());
+        let mut phases: [Vec<Handler>; Phase::COUNT] = Default::default();
+        for (h, _) in self.handlers.iter().zip(of_handlers).filter(|(_, active)| **active) {
+            phases[h.phase as usize].push(h.handler);
+        }
+        let all = self.filters.iter().zip(of_filters);
+        let filters: Vec<_> = all.filter(|(_, active)| **active).map(|(f, _)| f).collect();
+        let of_parts = || filters.iter().filter(|(f, _)| f.reach == Reach::Part);
+        let before = filters.iter().take_while(|(f, _)| f.reach != Reach::Whole);
+        Plan {
+            phases,
+            header_filters: filters.iter().filter_map(|(f, _)| f.header).collect(),
+            body_filters: filters.iter().filter_map(|(f, _)| f.body).collect(),
+            part_header_filters: of_parts().filter_map(|(f, _)| f.header).collect(),
+            part_body_filters: of_parts().filter_map(|(f, _)| f.body).collect(),
+            postpone_at: before.filter(|(f, _)| f.body.is_some()).count(),
+            body_on_demand: filters.iter().all(|(f, on_demand)| f.body.is_none() || *on_demand),
+        }
+    }
+}

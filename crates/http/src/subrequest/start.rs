@@ -1,0 +1,66 @@
+//! Running parts.
+
+use super::desk::{Ended, Item, Parts, Running, Sink};
+use super::parent;
+use crate::client::Client;
+use crate::detached::Ticket;
+use crate::phases;
+use crate::request::Request;
+use crate::request_log::log_request;
+use std::rc::Rc;
+use weir_core::logger::LogLevel;
+use weir_core::Session;
+
+/// Runs a part to its end in the caller's task; `false` when its answer has broken off.
+pub async fn run(part: &mut Request) -> bool {
+    let ok = Box::pin(phases::run_part(part)).await;
+    if *part.loc().core.log_subrequest {
+        log_request(part).await;
+    }
+    ok
+}
+
+/// Starts a part as a task. Its answer stands in the parent's body where the parent's output is
+/// now, if that is where it goes.
+pub fn start(r: &mut Request, part: Box<Request>, ended: Option<Ended>) {
+    let parent = parent(r);
+    let Some(own) = part.parts.as_ref() else { return };
+    let desk = Rc::clone(&own.desk);
+    if matches!(own.sink, Sink::Desk) {
+        parent.desk.items.borrow_mut().push_back(Item::Part(Rc::clone(&desk)));
+    }
+    parent.last_id += 1;
+    let id = parent.last_id;
+    let (above, top) = (Rc::clone(&parent.desk), Rc::clone(&parent.top));
+    let task = tokio::task::spawn_local(async move {
+        let mut part = part;
+        let ok = run(&mut part).await;
+        desk.broken.set(!ok);
+        desk.over.set(true);
+        above.ended.borrow_mut().push((id, part));
+        above.wake();
+        top.wake();
+    });
+    parent.running.push(Running { id, task: task.abort_handle(), ended });
+}
+
+/// Sends a copy of the request somewhere and forgets the answer. It outlives the request; none is
+/// sent while too many are under way.
+pub fn send_copy(r: &Request, uri: &[u8], args: &[u8]) {
+    let Some(ticket) = Ticket::take(r) else { return };
+    let mut copy = Box::<Request>::default();
+    r.copy_to_part(&mut copy, Client::of_h1(r.nowhere()));
+    copy.uri.extend_from_slice(uri);
+    copy.args.extend_from_slice(args);
+    copy.method = r.method;
+    copy.header_only = true;
+    copy.parts = Some(Box::new(Parts::of_copy()));
+    ticket.spawn(async move {
+        run(&mut copy).await;
+        if copy.failed_by_match() {
+            let shown = String::from_utf8_lossy(&copy.uri);
+            let text = format!("mirror subrequest \"{shown}\" ends with 500: a match was given up");
+            copy.log(LogLevel::Error, &text);
+        }
+    });
+}

@@ -1,0 +1,309 @@
+//! What the system says about files beyond `std`: who they are, when they changed, reading and writing at
+//! a place, rights; and files that others read as they are written.
+//!
+//! Windows has no modes and owners, tells of the last change only with the text's, and of identity what
+//! an open file's volume and index say; each function says what it answers there.
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// What is written there is kept nowhere.
+pub const NOWHERE: &str = if cfg!(windows) { "NUL" } else { "/dev/null" };
+
+/// A file's text and who may read it, as far as a look at its directory tells: another stamp, another
+/// file or another text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp {
+    pub size: u64,
+    /// When the text changed, in seconds since 1970.
+    pub mtime: i64,
+    mtime_nsec: i64,
+    /// When anything changed, with mode and owner. Windows: when it was made.
+    ctime: i64,
+    ctime_nsec: i64,
+    identity: Identity,
+    mode: u32,
+    owner: (u32, u32),
+}
+
+/// Which file it is, whatever its name. Windows: when it was made, in steps of 100 ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Stamp {
+    /// Of what the system has said already: no further call.
+    #[cfg(unix)]
+    pub fn of(m: &Metadata) -> Stamp {
+        use std::os::unix::fs::MetadataExt;
+        Stamp {
+            size: m.size(),
+            mtime: m.mtime(),
+            mtime_nsec: m.mtime_nsec(),
+            ctime: m.ctime(),
+            ctime_nsec: m.ctime_nsec(),
+            identity: Identity::of(m),
+            mode: m.mode(),
+            owner: (m.uid(), m.gid()),
+        }
+    }
+
+    #[cfg(not(unix))]
+    pub fn of(m: &Metadata) -> Stamp {
+        let ((mtime, mtime_nsec), (ctime, ctime_nsec)) = (since(m.modified()), since(m.created()));
+        let (identity, size) = (Identity::of(m), m.len());
+        Stamp { size, mtime, mtime_nsec, ctime, ctime_nsec, identity, mode: 0, owner: (0, 0) }
+    }
+
+    /// When anything changed, in milliseconds since 1970.
+    pub fn changed_ms(&self) -> i128 {
+        i128::from(self.ctime) * 1000 + i128::from(self.ctime_nsec / 1_000_000)
+    }
+}
+
+impl Identity {
+    /// Of what the system has said already: no further call.
+    #[cfg(unix)]
+    pub fn of(m: &Metadata) -> Identity {
+        use std::os::unix::fs::MetadataExt;
+        Identity { device: m.dev(), inode: m.ino() }
+    }
+
+    #[cfg(not(unix))]
+    pub fn of(m: &Metadata) -> Identity {
+        let (secs, nsec) = since(m.created());
+        Identity { device: 0, inode: secs as u64 * 10_000_000 + nsec as u64 / 100 }
+    }
+
+    /// Enough where all files are of one file system.
+    pub fn inode(self) -> u64 {
+        self.inode
+    }
+}
+
+/// Whether the open file is the one that has this name now.
+pub fn is_named(file: &File, path: &Path) -> bool {
+    let of = |m: io::Result<Metadata>| m.map(|m| Identity::of(&m));
+    matches!((of(file.metadata()), of(std::fs::metadata(path))), (Ok(a), Ok(b)) if a == b)
+}
+
+/// When the text changed, in seconds since 1970.
+#[cfg(unix)]
+pub fn modified_secs(m: &Metadata) -> i64 {
+    std::os::unix::fs::MetadataExt::mtime(m)
+}
+
+#[cfg(not(unix))]
+pub fn modified_secs(m: &Metadata) -> i64 {
+    since(m.modified()).0
+}
+
+#[cfg(not(unix))]
+fn since(time: io::Result<std::time::SystemTime>) -> (i64, i64) {
+    let since = time.ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+    since.map_or((0, 0), |d| (d.as_secs() as i64, i64::from(d.subsec_nanos())))
+}
+
+/// Whether its owner may execute it. Windows: always.
+#[cfg(unix)]
+pub fn is_executable(m: &Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::mode(m) & 0o100 != 0
+}
+
+#[cfg(not(unix))]
+pub fn is_executable(_: &Metadata) -> bool {
+    true
+}
+
+/// Whether somebody at its other end reads it, who may be slow: a pipe or a socket.
+#[cfg(unix)]
+pub fn is_pipe(m: &Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    m.file_type().is_fifo() || m.file_type().is_socket()
+}
+
+#[cfg(not(unix))]
+pub fn is_pipe(_: &Metadata) -> bool {
+    false
+}
+
+/// Reads from a place, and leaves the file's own where it is. 0: the end. Windows moves the file's own,
+/// which nobody here uses.
+#[cfg(unix)]
+pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buf, offset)
+}
+
+#[cfg(windows)]
+pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buf, offset)
+}
+
+/// The same until `buf` is full; an error ([`io::ErrorKind::UnexpectedEof`]) where the file ends before.
+pub fn read_exact_at(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !buf.is_empty() {
+        match read_at(file, buf, offset) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => (buf, offset) = (&mut buf[n..], offset + n as u64),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Writes all of it to a place. Windows moves the file's own, as [`read_at`].
+#[cfg(unix)]
+pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let n = std::os::windows::fs::FileExt::seek_write(file, bytes, offset)?;
+        (bytes, offset) = (&bytes[n..], offset + n as u64);
+    }
+    Ok(())
+}
+
+/// Only this user may read and write what is created so. Windows: whoever may in its directory.
+#[cfg(unix)]
+pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600)
+}
+
+#[cfg(not(unix))]
+pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
+    options
+}
+
+/// Makes a directory and those on the way to it, each with these rights, less the umask's. Windows has
+/// no such rights.
+#[cfg(unix)]
+pub fn make_dirs(dir: &Path, mode: u32) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), mode).create(dir)
+}
+
+#[cfg(not(unix))]
+pub fn make_dirs(dir: &Path, _: u32) -> io::Result<()> {
+    std::fs::create_dir_all(dir)
+}
+
+/// Gives a file these rights, whatever the umask. Windows: read-only if nobody may write.
+#[cfg(unix)]
+pub fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+pub fn set_mode(file: &File, mode: u32) -> io::Result<()> {
+    let mut permissions = file.metadata()?.permissions();
+    permissions.set_readonly(mode & 0o222 == 0);
+    file.set_permissions(permissions)
+}
+
+/// Whether links on the way lead in a circle. Windows: `ERROR_CANT_RESOLVE_FILENAME`.
+pub fn is_circle(e: &io::Error) -> bool {
+    let code = if cfg!(windows) { 1921 } else { libc::ELOOP };
+    e.raw_os_error() == Some(code)
+}
+
+/// What opening a directory for writing answers. Windows: access denied.
+pub fn is_a_directory() -> io::Error {
+    io::Error::from_raw_os_error(if cfg!(windows) { 5 } else { libc::EISDIR })
+}
+
+/// Bytes that an ordinary user may still write there.
+#[cfg(unix)]
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    let path = std::ffi::CString::new(crate::paths::bytes(path))?;
+    let mut stat = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path ends in NUL and outlives the call; the buffer is a whole statvfs.
+    if unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded, so the kernel has filled the buffer.
+    let stat = unsafe { stat.assume_init() };
+    Ok(stat.f_bavail * stat.f_frsize)
+}
+
+#[cfg(not(unix))]
+pub fn free_bytes(_: &Path) -> io::Result<u64> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Opens for appending, and creates what is not there. Neither opening a fifo nor writing to it waits
+/// for a reader: that is an error (`ENXIO`, `EAGAIN`).
+#[cfg(unix)]
+pub fn append_at_once(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = File::options();
+    options.create(true).append(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+#[cfg(not(unix))]
+pub fn append_at_once(path: &Path) -> io::Result<File> {
+    File::options().create(true).append(true).open(path)
+}
+
+/// Writes all of it, and waits for the reader of a pipe, also of one that was opened not to wait.
+pub fn write_waiting(mut file: &File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => bytes = &bytes[n..],
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => await_reader(file),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Returns when something may be written; writing tells whether that is so.
+#[cfg(unix)]
+fn await_reader(file: &File) {
+    let fd = std::os::fd::AsRawFd::as_raw_fd(file);
+    let mut ask = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one valid entry.
+    unsafe { libc::poll(&mut ask, 1, -1) };
+}
+
+#[cfg(not(unix))]
+fn await_reader(_: &File) {}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_rights_and_names() {
+        let dir = std::env::temp_dir().join(format!("weir-runtime-files-{}", std::process::id()));
+        make_dirs(&dir.join("a"), 0o700).unwrap();
+        let (name, other) = (dir.join("a/x"), dir.join("a/y"));
+        let file =
+            private(File::options().read(true).write(true).create(true)).open(&name).unwrap();
+        write_all_at(&file, b"abc", 2).unwrap();
+        let mut buf = [0; 4];
+        assert_eq!(read_at(&file, &mut buf, 3).unwrap(), 2);
+        read_exact_at(&file, &mut buf, 1).unwrap();
+        assert_eq!(&buf, b"\0abc");
+        let cut = read_exact_at(&file, &mut buf, 2).unwrap_err();
+        assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
+        let before = Stamp::of(&file.metadata().unwrap());
+        assert!(!is_executable(&file.metadata().unwrap()) && is_named(&file, &name));
+        set_mode(&file, 0o500).unwrap();
+        assert!(is_executable(&file.metadata().unwrap()));
+        assert_ne!(Stamp::of(&file.metadata().unwrap()), before);
+        std::fs::write(&other, "x").unwrap();
+        std::fs::rename(&other, &name).unwrap();
+        assert!(!is_named(&file, &name));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
