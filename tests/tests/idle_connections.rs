@@ -11,6 +11,8 @@ use weir_tests::{wait_for, Client, Origin, Server, Setup, PATIENCE};
 
 /// Few enough for a process that may have 1,024 descriptors, of which other tests need some.
 const CONNECTIONS: u64 = 400;
+/// Of sessions, where the test has the other end too.
+const SESSIONS: u64 = 250;
 /// Made and closed beforehand, for what a worker has once.
 const FIRST: usize = 20;
 /// How long a client is quiet where that is tested.
@@ -51,13 +53,17 @@ fn streams(server: &Server) -> H2 {
 
 fn costs<T>(open: impl Fn(&Server) -> T, bytes_max: u64) {
     let server = server();
-    drop((0..FIRST).map(|_| open(&server)).collect::<Vec<_>>());
+    costs_of(&server, CONNECTIONS, || open(&server), bytes_max);
+}
+
+fn costs_of<T>(server: &Server, count: u64, open: impl Fn() -> T, bytes_max: u64) {
+    drop((0..FIRST).map(|_| open()).collect::<Vec<_>>());
     let Some(before) = server.memory() else { return weir_tests::skip("the system does not tell") };
-    let _waiting: Vec<T> = (0..CONNECTIONS).map(|_| open(&server)).collect();
+    let _waiting: Vec<T> = (0..count).map(|_| open()).collect();
     let mut each = 0;
     let fits = wait_for(
         || {
-            each = server.memory().unwrap_or(u64::MAX).saturating_sub(before) / CONNECTIONS;
+            each = server.memory().unwrap_or(u64::MAX).saturating_sub(before) / count;
             each <= bytes_max
         },
         PATIENCE,
@@ -81,6 +87,58 @@ fn one_with_tls_is_small() {
 #[test]
 fn one_with_http2_is_small() {
     costs(streams, 5500);
+}
+
+#[test]
+fn a_session_of_stream_is_small() {
+    if weir_tests::binary().ends_with("nginx") {
+        return weir_tests::skip("it keeps two buffers");
+    }
+    let origin = Origin::start_raw(|conn, _| {
+        if let Some(text) = conn.read_until(b"ping") {
+            conn.write(text);
+            conn.wait_closed();
+        }
+    });
+    let conf = "worker_processes 1; events {} stream { server { listen 127.0.0.1:%%PORT_0%%;
+        proxy_pass %%O%%; } }";
+    let server = Setup::new(conf).set("O", origin.address()).start();
+    let open = || {
+        let mut client = server.connect();
+        client.send(b"ping");
+        assert_eq!(client.read_until(b"ping"), b"ping");
+        client
+    };
+    costs_of(&server, SESSIONS, open, 3000);
+}
+
+#[test]
+fn a_session_of_mail_is_small() {
+    if weir_tests::binary().ends_with("nginx") {
+        return weir_tests::skip("it keeps two buffers");
+    }
+    let backend = Origin::start_raw(|conn, _| {
+        conn.write("+OK\r\n");
+        while conn.read_until(b"\r\n").is_some() {
+            conn.write("+OK\r\n");
+        }
+    });
+    let port = backend.port();
+    let auth = Origin::replying(format!(
+        "HTTP/1.0 200 OK\r\nAuth-Status: OK\r\nAuth-Server: 127.0.0.1\r\nAuth-Port: {port}\r\n\r\n"
+    ));
+    let conf = "worker_processes 1; events {} mail { auth_http %%A%%; timeout 1h;
+        server { listen 127.0.0.1:%%PORT_0%%; protocol pop3; } }";
+    let server = Setup::new(conf).set("A", auth.address()).start();
+    let open = || {
+        let mut client = server.connect();
+        for said in ["", "USER me\r\n", "PASS secret\r\n", "NOOP\r\n"] {
+            client.send(said.as_bytes());
+            assert!(client.read_until(b"\r\n").starts_with(b"+OK"));
+        }
+        client
+    };
+    costs_of(&server, SESSIONS, open, 3000);
 }
 
 #[test]

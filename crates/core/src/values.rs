@@ -68,6 +68,13 @@ impl Values {
         self.is_computed = false;
     }
 
+    /// Gives back room for more than there is.
+    pub fn shrink(&mut self) {
+        self.slots.shrink_to_fit();
+        self.arena.shrink_to_fit();
+        self.captures.subject.shrink_to_fit();
+    }
+
     /// Takes over the values that another session's has.
     pub fn copy_from(&mut self, other: &Values) {
         self.slots.clone_from(&other.slots);

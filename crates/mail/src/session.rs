@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::generation::Virtual;
 use weir_core::registry::VarRegistry;
+use weir_core::talk::Talks;
 use weir_core::whole::{Own, Whole};
 use weir_core::{Connection, Session as _};
 use weir_module::{Cf, Context};
-use weir_upstream::relay::Relayed;
 
 /// A connection of a mail client, from accept to its end.
 pub struct Session {
@@ -52,6 +52,13 @@ impl Session {
         &self.server
     }
 
+    /// Gives back room for more than there is: nothing will be asked of it for long.
+    pub(crate) fn shrink(&mut self) {
+        self.own.shrink();
+        self.login.shrink_to_fit();
+        self.host = Vec::new();
+    }
+
     /// The value of a variable that a module brings; empty without one.
     pub(crate) fn value(&mut self, name: &str) -> Vec<u8> {
         let mut out = Vec::new();
@@ -62,7 +69,7 @@ impl Session {
     }
 }
 
-impl Relayed for Session {
+impl Talks for Session {
     fn doing(&mut self) -> &mut &'static str {
         &mut self.doing
     }

@@ -128,7 +128,7 @@ fn pass(s: &mut Session) -> u16 {
     let found = listens.place(&to).or_else(|| listens.place(&wildcard(&to)?));
     match found {
         Some(at) => {
-            s.pass_to = Some((at, to));
+            s.pass_to = Some(Box::new((at, to)));
             OK
         }
         None => {

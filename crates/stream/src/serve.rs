@@ -35,7 +35,7 @@ pub async fn serve(conn: Rc<Connection>, passes: u32) -> bool {
         s.buf = first;
     }
     let status = run(&mut s).await;
-    if let Some((listen, addr)) = s.pass_to.take() {
+    if let Some((listen, addr)) = s.pass_to.take().map(|to| *to) {
         conn.listen.set(listen);
         if let ListenAddr::Ip(addr) = addr {
             conn.local.set(Some(addr));
@@ -56,27 +56,36 @@ pub async fn serve(conn: Rc<Connection>, passes: u32) -> bool {
     false
 }
 
-/// Runs the phases; answers the session's status.
+/// Runs the phases; answers the session's status. What waits before the content is in boxes: their room
+/// is no part of a session that talks.
 async fn run(s: &mut Session) -> u16 {
-    if let Err(status) = read_proxy_header(s).await {
-        return status;
+    let addr = s.conn().addr(&s.gen().core);
+    let (is_proxied, is_tls) = (addr.proxy_protocol, addr.ssl);
+    if is_proxied {
+        if let Err(status) = Box::pin(read_proxy_header(s)).await {
+            return status;
+        }
     }
     for phase in [Phase::PostAccept, Phase::Preaccess, Phase::Access] {
         if let Some(status) = handlers(s, phase) {
             return status;
         }
     }
-    if let Err(status) = ssl::handshake(s).await {
-        return status;
+    if is_tls {
+        if let Err(status) = Box::pin(ssl::handshake(s)).await {
+            return status;
+        }
     }
-    if let Err(status) = preread(s).await {
-        return status;
+    // As in nginx, nobody looks into datagrams.
+    if !s.server().prereaders.is_empty() && !s.conn().is_udp() {
+        if let Err(status) = Box::pin(preread(s)).await {
+            return status;
+        }
     }
-    let server = std::sync::Arc::clone(s.server());
-    if server.base.tcp_nodelay {
+    if s.server().base.tcp_nodelay {
         s.conn().set_nodelay();
     }
-    match server.content {
+    match s.server().content {
         Some(content) => content(s).await,
         None => {
             s.log(LogLevel::Error, "no handler for server");
@@ -103,10 +112,6 @@ fn handlers(s: &mut Session, phase: Phase) -> Option<u16> {
 }
 
 async fn read_proxy_header(s: &mut Session) -> Result<(), u16> {
-    let conn = Rc::clone(s.conn());
-    if !conn.addr(&s.gen().core).proxy_protocol {
-        return Ok(());
-    }
     s.doing = "reading PROXY protocol";
     let deadline = clock::mono_ms() + *s.server().core.proxy_protocol_timeout;
     let mut buf = std::mem::take(&mut s.buf);
@@ -124,10 +129,6 @@ async fn read_proxy_header(s: &mut Session) -> Result<(), u16> {
 /// that another may have the whole connection (`pass`).
 async fn preread(s: &mut Session) -> Result<(), u16> {
     let server = std::sync::Arc::clone(s.server());
-    // As in nginx, nobody looks into datagrams.
-    if server.prereaders.is_empty() || s.conn().is_udp() {
-        return Ok(());
-    }
     s.doing = "prereading client data";
     let conn = Rc::clone(s.conn());
     let deadline = clock::mono_ms() + *server.core.preread_timeout;

@@ -7,13 +7,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::generation::Virtual;
 use weir_core::registry::VarRegistry;
+use weir_core::relay::{Relay, CLIENT, SERVER};
+use weir_core::talk::Talks;
 use weir_core::timing::UpstreamState;
 use weir_core::whole::{Own, Whole};
 use weir_core::{Connection, Session as _};
 use weir_module::{Cf, Context};
 use weir_runtime::clock;
 use weir_runtime::listen::ListenAddr;
-use weir_upstream::relay::Relayed;
 
 /// A TCP connection, or what one client has sent to one address by UDP, from accept to log.
 pub struct Session {
@@ -35,7 +36,7 @@ pub struct Session {
     /// `$bytes_sent`.
     pub sent: u64,
     /// The socket that it is handed to, and the address asked for there.
-    pub(crate) pass_to: Option<(usize, ListenAddr)>,
+    pub(crate) pass_to: Option<Box<(usize, ListenAddr)>>,
     /// How often it has been handed on.
     pub(crate) passes: u32,
     /// The servers that were asked.
@@ -81,6 +82,13 @@ impl Session {
         self.server = Arc::clone(&self.gen.shared.servers[id]);
     }
 
+    /// Gives back room for more than there is: nothing will be asked of it for long.
+    pub(crate) fn shrink(&mut self) {
+        self.buf.shrink_to_fit();
+        self.upstream.shrink_to_fit();
+        self.own.shrink();
+    }
+
     /// It is over: what follows is logging.
     pub(crate) fn end(&mut self, status: u16) {
         self.status = status;
@@ -107,7 +115,7 @@ impl Session {
     }
 }
 
-impl Relayed for Session {
+impl Talks for Session {
     fn doing(&mut self) -> &mut &'static str {
         &mut self.doing
     }
@@ -118,6 +126,18 @@ impl Relayed for Session {
         if state.header_ms.is_none() {
             let took_ms = clock::mono_ms().saturating_sub(begun_ms);
             state.header_ms = Some(state.connect_ms.unwrap_or_default() + took_ms);
+        }
+    }
+
+    /// Puts what has passed where variables and logs find it.
+    fn told(&mut self, relay: &Relay, begun_ms: u64) {
+        self.received = relay.received(CLIENT);
+        self.sent = relay.sent(SERVER);
+        let took_ms = clock::mono_ms().saturating_sub(begun_ms);
+        if let Some(state) = self.upstream.last_mut() {
+            state.bytes_received = relay.received(SERVER);
+            state.bytes_sent = relay.sent(CLIENT);
+            state.response_ms = Some(state.connect_ms.unwrap_or_default() + took_ms);
         }
     }
 }

@@ -8,12 +8,9 @@ use weir_core::tls::{self, client};
 use weir_core::unknown::regex_match;
 use weir_core::Session as _;
 
-/// Does the handshake where the address has TLS; a status ends the session.
+/// Does the handshake, as the address has TLS; a status ends the session.
 pub(crate) async fn handshake(s: &mut Session) -> Result<(), u16> {
     let conn = Rc::clone(s.conn());
-    if !conn.addr(&s.gen().core).ssl {
-        return Ok(());
-    }
     s.doing = "SSL handshaking";
     let read = std::mem::take(&mut s.buf);
     let deadline = conn.start_ms + s.server().base.handshake_timeout_ms;

@@ -589,6 +589,11 @@ impl Lease {
         self.give_back(choice, failed)
     }
 
+    /// The same, when no other server will be asked.
+    pub fn end(self, failed: bool) -> bool {
+        self.release(&mut Choice::default(), failed)
+    }
+
     fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
         let now = clock::mono_secs();
         let (group, shape, measured) = (&self.group, &self.group.shape, self.measured);

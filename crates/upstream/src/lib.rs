@@ -15,7 +15,6 @@ mod live;
 mod names;
 mod outgoing;
 mod peers;
-pub mod relay;
 mod rows;
 mod sessions;
 mod ssl_rows;

@@ -1,14 +1,17 @@
 //! A server is found for a session, and connected to; where that fails, the next.
 
+use super::relay::Talk;
 use super::{datagrams, Pass, ProxySrv};
 use crate::serve::{BAD_GATEWAY, ERROR, OK};
 use crate::Session;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
 use weir_core::bind;
 use weir_core::logger::LogLevel;
+use weir_core::relay::{How, Waits};
 use weir_core::timing::UpstreamState;
 use weir_core::{socket_errors, Session as _};
 use weir_resolve::message::error_text as dns_text;
@@ -17,25 +20,54 @@ use weir_runtime::clock;
 use weir_runtime::net::Stream;
 use weir_script::template::Template;
 use weir_tls::TlsError;
-use weir_upstream::relay::{self, End, Passed, CLIENT, SERVER};
 use weir_upstream::{
-    ad_hoc, connect_failure, error_text, Choice, Lease, Link, LinkError, Peer, PeerAddr,
-    SecureError, SocketOptions, UpstreamMain, Wanted, WorkerGroup,
+    ad_hoc, connect_failure, error_text, Lease, Link, LinkError, Peer, PeerAddr, SecureError,
+    SocketOptions, UpstreamMain, Wanted, WorkerGroup,
 };
 
 /// No name of a protocol is longer (RFC 7301, section 3.1).
 const ALPN_MAX_BYTES: usize = 255;
 
+/// A server is there.
+struct Joined {
+    to: To,
+    lease: Lease,
+}
+
+enum To {
+    Bytes(Talk),
+    Datagrams(Stream, datagrams::How, Vec<u8>),
+}
+
 /// Asks servers until one takes the session, and lets the two talk.
 pub(super) async fn run(s: &mut Session) -> u16 {
+    // In a box of its own, for that takes far more room than what follows.
+    let mut joined = match Box::pin(join(s)).await {
+        Ok(joined) => joined,
+        Err(status) => return status,
+    };
+    let (status, failed) = match &mut joined.to {
+        To::Bytes(talk) => {
+            poll_fn(|cx| talk.poll(s, cx)).await;
+            (OK, false)
+        }
+        To::Datagrams(link, how, first) => Box::pin(datagrams::run(s, link, how, first)).await,
+    };
+    let mut lease = joined.lease;
+    if let Some(state) = s.upstream.last() {
+        lease.took(state.header_ms, state.response_ms);
+    }
+    lease.end(failed);
+    status
+}
+
+/// Finds a server; an error is the status to end with.
+async fn join(s: &mut Session) -> Result<Box<Joined>, u16> {
     let server = Arc::clone(s.server());
     let conf = server.conf::<ProxySrv>();
     s.log_more = Some(log_more);
-    let Some(pass) = &conf.pass else { return ERROR };
-    let group = match find(s, pass).await {
-        Ok(group) => group,
-        Err(status) => return status,
-    };
+    let pass = conf.pass.as_ref().ok_or(ERROR)?;
+    let group = find(s, pass).await?;
     let mut choice = group.choice();
     if *conf.next_upstream_tries > 0 {
         let most = u32::try_from(*conf.next_upstream_tries).unwrap_or(u32::MAX);
@@ -43,22 +75,20 @@ pub(super) async fn run(s: &mut Session) -> u16 {
     }
     let mut key = group.key(s);
     if s.match_failed() {
-        return ERROR;
+        return Err(ERROR);
     }
     let options = socket_options(s, conf);
     // As in nginx, datagrams have none.
     let tls = match *conf.ssl && !s.conn().is_udp() {
         false => None,
-        true => match conf.tls.wanted(s, &group.shown_name) {
-            Some(mut wanted) => {
-                wanted.alpn = alpn(s, conf);
-                Some(wanted)
-            }
-            None => return ERROR,
-        },
+        true => {
+            let mut wanted = conf.tls.wanted(s, &group.shown_name).ok_or(ERROR)?;
+            wanted.alpn = alpn(s, conf);
+            Some(wanted)
+        }
     };
     if s.match_failed() {
-        return ERROR;
+        return Err(ERROR);
     }
     let begun_ms = clock::mono_ms();
     loop {
@@ -67,25 +97,25 @@ pub(super) async fn run(s: &mut Session) -> u16 {
             let peer = Rc::clone(&group.shown_name);
             s.upstream.push(UpstreamState::new(peer, false));
             s.log(LogLevel::Error, "no live upstreams");
-            return BAD_GATEWAY;
+            return Err(BAD_GATEWAY);
         };
         let peer = group.name_of(lease.peer);
         s.upstream.push(UpstreamState::new(peer, false));
         let connected = match s.conn().is_udp() {
-            true => connect_udp(s, &lease, &options).map(Joined::Datagrams),
-            false => connect(s, conf, &lease, &options, tls.as_ref()).await.map(Joined::Bytes),
+            true => connect_udp(s, &lease, &options).map(Connected::Datagrams),
+            false => connect(s, conf, &lease, &options, tls.as_ref()).await.map(Connected::Bytes),
         };
         match connected {
-            Ok(joined) => return talk(s, conf, joined, lease, &mut choice).await,
+            Ok(connected) => return begin(s, conf, connected, lease),
             Err(status) => {
                 let is_late = *conf.next_upstream_timeout > 0
                     && clock::mono_ms() - begun_ms >= *conf.next_upstream_timeout;
                 lease.release(&mut choice, true);
                 if let Some(status) = status {
-                    return status;
+                    return Err(status);
                 }
                 if choice.tries == 0 || !*conf.next_upstream || is_late {
-                    return BAD_GATEWAY;
+                    return Err(BAD_GATEWAY);
                 }
             }
         }
@@ -186,8 +216,7 @@ async fn resolve(s: &mut Session, host: &[u8], port: u16) -> Result<Vec<Peer>, u
     }
 }
 
-/// A server is there.
-enum Joined {
+enum Connected {
     Bytes(Box<Link>),
     Datagrams(Stream),
 }
@@ -280,102 +309,60 @@ async fn secure(
     Err(None)
 }
 
-/// The client and the server talk.
-async fn talk(
+/// The client and the server are to talk.
+fn begin(
     s: &mut Session,
     conf: &ProxySrv,
-    joined: Joined,
+    connected: Connected,
     mut lease: Lease,
-    choice: &mut Choice,
-) -> u16 {
-    log_connected(s, &joined);
-    let took_ms = match &joined {
-        Joined::Bytes(link) => clock::mono_ms().saturating_sub(link.start_ms),
-        Joined::Datagrams(_) => 0,
+) -> Result<Box<Joined>, u16> {
+    log_connected(s, &connected);
+    let took_ms = match &connected {
+        Connected::Bytes(link) => clock::mono_ms().saturating_sub(link.start_ms),
+        Connected::Datagrams(_) => 0,
     };
     if let Some(state) = s.upstream.last_mut() {
         state.connect_ms = Some(took_ms);
     }
     // Of a server that is sent datagrams this tells nothing.
-    lease.connected(took_ms, matches!(joined, Joined::Bytes(_)));
+    lease.connected(took_ms, matches!(connected, Connected::Bytes(_)));
     let mut first = Vec::new();
     // With TLS it has been sent before the handshake.
-    if !matches!(&joined, Joined::Bytes(link) if link.stream.is_tls()) {
+    if !matches!(&connected, Connected::Bytes(link) if link.stream.is_tls()) {
         conf.proxy_protocol.write(s, &mut first);
     }
     first.append(&mut s.buf);
-    let rate = |s: &mut Session, t: &Option<Arc<Template>>| match t {
-        Some(t) => s.eval_size(t),
-        None => 0,
-    };
-    let (up, down) = (rate(s, &conf.upload_rate), rate(s, &conf.download_rate));
+    let mut rate = |t: &Option<Arc<Template>>| t.as_ref().map_or(0, |t| s.eval_size(t));
+    let rates = [rate(&conf.upload_rate), rate(&conf.download_rate)];
     if s.match_failed() {
-        return ERROR;
+        return Err(ERROR);
     }
     s.doing = "proxying connection";
     let timeout_ms = *conf.timeout;
-    let (status, failed) = match joined {
-        Joined::Bytes(link) => {
+    let to = match connected {
+        Connected::Bytes(link) => {
             let size = *conf.buffer_size as usize;
-            let half_close = *conf.half_close;
-            let how = relay::How { size, timeout_ms, half_close, rates: [up, down] };
-            let read = s.received;
-            let passed = relay::run(s, link, how, [first, Vec::new()], read).await;
-            tell(s, &passed);
-            log_end(s, &passed);
-            (OK, false)
+            let (waits, half_close) = (Waits::all(timeout_ms), *conf.half_close);
+            let how = How { size, waits, half_close, rates };
+            To::Bytes(Talk::new(s, link.stream, how, first))
         }
-        Joined::Datagrams(link) => {
+        Connected::Datagrams(link) => {
             let (requests, responses) = (*conf.requests, *conf.responses);
-            let how = datagrams::How { requests, responses, timeout_ms, rates: [up, down] };
-            datagrams::run(s, link, how, first).await
+            let how = datagrams::How { requests, responses, timeout_ms, rates };
+            To::Datagrams(link, how, first)
         }
     };
-    if let Some(state) = s.upstream.last() {
-        lease.took(state.header_ms, state.response_ms);
-    }
-    lease.release(choice, failed);
-    status
+    Ok(Box::new(Joined { to, lease }))
 }
 
-/// Puts what has passed where variables and logs find it.
-fn tell(s: &mut Session, passed: &Passed) {
-    s.received = passed.received[CLIENT];
-    s.sent = passed.sent[SERVER];
-    if let Some(state) = s.upstream.last_mut() {
-        state.bytes_received = passed.received[SERVER];
-        state.bytes_sent = passed.sent[CLIENT];
-        state.response_ms = Some(state.connect_ms.unwrap_or_default() + passed.took_ms);
-    }
-}
-
-fn log_end(s: &Session, passed: &Passed) {
-    let who = match passed.end {
-        End::Done(CLIENT) => "client disconnected",
-        End::Done(_) => "upstream disconnected",
-        End::Timeout => {
-            let text = "connection timed out (110: Connection timed out)";
-            return s.log(LogLevel::Info, text);
-        }
-        End::Cut => return s.log(LogLevel::Info, "shutdown timeout"),
-        End::Broken => return,
-    };
-    let (received, sent) = (&passed.received, &passed.sent);
-    let text = format!(
-        "{who}, bytes from/to client:{}/{}, bytes from/to upstream:{}/{}",
-        received[CLIENT], sent[SERVER], received[SERVER], sent[CLIENT]
-    );
-    s.error_log().log(LogLevel::Info, Some(s.conn().serial), text.as_bytes());
-}
-
-fn log_connected(s: &Session, joined: &Joined) {
+fn log_connected(s: &Session, connected: &Connected) {
     let log = s.error_log();
     if !log.enabled(LogLevel::Info) {
         return;
     }
-    let (udp, local) = match joined {
-        Joined::Bytes(link) => ("", link.stream.local_addr()),
-        Joined::Datagrams(link) => ("udp ", link.local_addr()),
+    let (udp, local) = match connected {
+        Connected::Bytes(link) => ("", link.stream.local_addr()),
+        Connected::Datagrams(link) => ("udp ", link.local_addr()),
     };
     let local = local.map_or("unix:".to_string(), |a| a.to_string());
     let peer = s.upstream.last().map(|state| String::from_utf8_lossy(&state.peer).into_owned());

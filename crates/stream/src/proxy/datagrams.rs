@@ -11,12 +11,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_core::datagrams::Datagrams;
 use weir_core::logger::LogLevel;
+use weir_core::talk::Talks;
 use weir_core::{socket_errors, Session as _, Worker};
 use weir_runtime::clock;
 use weir_runtime::datagrams::DATAGRAM_MAX_BYTES;
 use weir_runtime::net::{is_out_of_descriptors, Stream};
 use weir_runtime::timer::LazyTimer;
-use weir_upstream::relay::Relayed;
 use weir_upstream::{close_spare, PeerAddr, SocketOptions};
 
 /// How two sides are joined.
@@ -78,8 +78,8 @@ enum End {
 struct Relay<'a> {
     s: &'a mut Session,
     datagrams: Rc<Datagrams>,
-    link: Stream,
-    how: How,
+    link: &'a Stream,
+    how: &'a How,
     requests: u64,
     responses: u64,
     /// What the other side has not taken yet, by who has sent it.
@@ -99,7 +99,12 @@ struct Relay<'a> {
 
 /// Lets them talk; `first` goes to the server before anything else. Answers the session's status, and
 /// whether the server has failed.
-pub(super) async fn run(s: &mut Session, link: Stream, how: How, first: Vec<u8>) -> (u16, bool) {
+pub(super) async fn run(
+    s: &mut Session,
+    link: &Stream,
+    how: &How,
+    first: &mut Vec<u8>,
+) -> (u16, bool) {
     // Only sessions that have them come here.
     let Some(datagrams) = s.conn().datagrams.get().cloned() else { return (ERROR, false) };
     let mut relay = Relay {
@@ -109,7 +114,7 @@ pub(super) async fn run(s: &mut Session, link: Stream, how: How, first: Vec<u8>)
         how,
         requests: 1,
         responses: 0,
-        rest: [Some(first), None],
+        rest: [Some(std::mem::take(first)), None],
         paced_until_ms: [0; 2],
         blocked_until_ms: 0,
         from_server: 0,

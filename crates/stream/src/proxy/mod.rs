@@ -3,6 +3,7 @@
 
 mod connect;
 mod datagrams;
+mod relay;
 mod rows;
 
 pub use rows::MODULE;

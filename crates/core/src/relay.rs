@@ -1,0 +1,260 @@
+//! Bytes both ways between a client and a server, until one of them is done: a session of stream, a
+//! tunnel behind `101`.
+//!
+//! What is read is written on at once from a buffer that all of a worker's relays share; only what the
+//! other side does not take is kept, so that a relay that is quiet holds no buffer. A plain sender that
+//! keeps filling the buffer is spliced: its bytes go on within the kernel for as long as they come.
+
+mod way;
+
+use crate::Connection;
+use std::io;
+use std::task::{Context, Poll};
+use way::{Failed, Way};
+use weir_runtime::clock;
+use weir_runtime::timer::LazyTimer;
+use weir_tls::Channel;
+
+/// The side that has connected to us, as the sender on a way.
+pub const CLIENT: usize = 0;
+/// The side that we have connected to.
+pub const SERVER: usize = 1;
+
+/// How two sides are joined.
+pub struct How {
+    /// Bytes that are read at once.
+    pub size: usize,
+    /// When it is given up.
+    pub waits: Waits,
+    /// Each direction is closed on its own.
+    pub half_close: bool,
+    /// Bytes a second from the client, and from the server; 0 for no limit.
+    pub rates: [u64; 2],
+}
+
+/// How long nothing may pass, in milliseconds.
+#[derive(Clone, Copy)]
+pub struct Waits {
+    /// While nothing is to be sent.
+    pub quiet_ms: u64,
+    /// While the client does not take what it is sent.
+    pub client_ms: u64,
+    /// While the server does not take what it is sent.
+    pub server_ms: u64,
+}
+
+impl Waits {
+    /// The same in any case.
+    pub fn all(ms: u64) -> Waits {
+        Waits { quiet_ms: ms, client_ms: ms, server_ms: ms }
+    }
+}
+
+/// What a relay tells of. Behind `Unread` it goes on, with the others it is over.
+pub enum Event {
+    /// Reading from that side has failed, which counts as its end.
+    Unread(usize, io::Error),
+    /// What comes from that side cannot be sent to the other.
+    Unsent(usize, io::Error),
+    /// It took too long.
+    Late(Late),
+    /// That side has ended, and the other has all of it.
+    Done(usize),
+}
+
+/// Who let time run out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// The client did not take what it was sent.
+    Client,
+    /// The server did not take what it was sent.
+    Server,
+    /// Both were quiet.
+    Both,
+}
+
+/// Where rates are limited.
+struct Pace {
+    rates: [u64; 2],
+    /// Until when nothing is read from a side.
+    until_ms: [u64; 2],
+    start_secs: u64,
+    timer: LazyTimer,
+}
+
+/// The two ways between a client and a server.
+pub struct Relay {
+    size: usize,
+    waits: Waits,
+    ways: [Way; 2],
+    /// Moved on by every byte that passes.
+    deadline_ms: u64,
+    pace: Option<Box<Pace>>,
+    half_close: bool,
+}
+
+impl Relay {
+    /// Nothing has passed yet.
+    pub fn new(how: How) -> Relay {
+        let How { size, waits, half_close, rates } = how;
+        let pace = (rates != [0; 2]).then(|| {
+            let start_secs = clock::mono_secs();
+            Box::new(Pace { rates, until_ms: [0; 2], start_secs, timer: LazyTimer::new() })
+        });
+        Relay { size, waits, ways: Default::default(), deadline_ms: 0, pace, half_close }
+    }
+
+    /// What goes to the other side ahead of all that is read from this one; so many bytes count as
+    /// received.
+    pub fn begin_with(&mut self, from: usize, bytes: Vec<u8>, received: u64) {
+        self.ways[from].keep(bytes);
+        self.ways[from].received += received;
+    }
+
+    /// Bytes that were received from a side.
+    pub fn received(&self, from: usize) -> u64 {
+        self.ways[from].received
+    }
+
+    /// Those of them, and of what they began with, that the other side has taken.
+    pub fn sent(&self, from: usize) -> u64 {
+        self.ways[from].sent
+    }
+
+    /// Lets them talk. All waiting is the client's connection's task's.
+    pub fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: &Connection,
+        server: &Channel,
+    ) -> Poll<Event> {
+        let ends = [&client.stream, server];
+        loop {
+            let mut moved = false;
+            for from in [CLIENT, SERVER] {
+                match self.pump(cx, from, ends) {
+                    Ok(some) => moved |= some,
+                    Err(event) => return Poll::Ready(event),
+                }
+                if self.is_over() {
+                    return Poll::Ready(Event::Done(from));
+                }
+                self.close_half(from, ends[1 - from]);
+            }
+            let now = clock::mono_ms();
+            let (wait_ms, late) = self.wait();
+            if moved || self.deadline_ms == 0 {
+                self.deadline_ms = now + wait_ms;
+            }
+            let Some(pace) =
+                self.pace.as_mut().filter(|pace| pace.until_ms.iter().any(|at| *at > now))
+            else {
+                return client.poll_timeout(cx, self.deadline_ms).map(|()| Event::Late(late));
+            };
+            // While a rate holds one side back, being quiet is no fault.
+            self.deadline_ms = 0;
+            let next = pace.until_ms.iter().copied().filter(|at| *at > now).min();
+            if pace.timer.poll_until(cx, next.unwrap_or(now)).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// How long what they wait for may take now, and whose fault it is then.
+    fn wait(&self) -> (u64, Late) {
+        let Waits { quiet_ms, client_ms, server_ms } = self.waits;
+        match () {
+            () if !self.ways[SERVER].is_empty() => (client_ms, Late::Client),
+            () if !self.ways[CLIENT].is_empty() => (server_ms, Late::Server),
+            () => (quiet_ms, Late::Both),
+        }
+    }
+
+    /// nginx's rule: one side has ended and the other has taken all of it.
+    fn is_over(&self) -> bool {
+        let [up, down] = &self.ways;
+        if self.half_close {
+            return up.eof && down.eof && up.is_empty() && down.is_empty();
+        }
+        (up.eof && (up.is_empty() || down.eof)) || (down.eof && (down.is_empty() || up.eof))
+    }
+
+    fn close_half(&mut self, from: usize, to: &Channel) {
+        let way = &mut self.ways[from];
+        if self.half_close && way.eof && way.is_empty() && !way.closed {
+            way.closed = true;
+            to.shutdown_write();
+        }
+    }
+
+    /// Moves what can be moved one way; whether anything was.
+    fn pump(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: usize,
+        ends: [&Channel; 2],
+    ) -> Result<bool, Event> {
+        let (source, to) = (ends[from], ends[1 - from]);
+        let (way, pace) = (&mut self.ways[from], &mut self.pace);
+        let event = |failed| match failed {
+            Failed::Reading(e) => Event::Unread(from, e),
+            Failed::Writing(e) => Event::Unsent(from, e),
+        };
+        let mut moved = false;
+        loop {
+            if let Some(done) = way.splice(cx, source, to) {
+                return done.map(|some| moved | some).map_err(event);
+            }
+            if !way.is_empty() {
+                match way.send_rest(cx, to).map_err(event)? {
+                    true => moved = true,
+                    false => return Ok(moved),
+                }
+                continue;
+            }
+            let room =
+                pace.as_mut().map_or(self.size, |p| p.allowed(from, way.received, self.size));
+            if way.eof || room == 0 {
+                return Ok(moved);
+            }
+            match way.pass_on(cx, source, to, room).map_err(event)? {
+                Poll::Ready(0) => return Ok(true),
+                Poll::Ready(n) => {
+                    moved = true;
+                    match pace.as_mut().filter(|p| p.rates[from] > 0) {
+                        Some(pace) => pace.pay(from, n as u64),
+                        None => way.note_full(n == room, source, to),
+                    }
+                }
+                Poll::Pending => return Ok(moved),
+            }
+        }
+    }
+}
+
+impl Pace {
+    /// How much may be read now; a rate counts from the relay's first second on, as in nginx.
+    fn allowed(&mut self, from: usize, received: u64, size: usize) -> usize {
+        let rate = self.rates[from];
+        if rate == 0 {
+            return size;
+        }
+        let now = clock::mono_ms();
+        if self.until_ms[from] > now {
+            return 0;
+        }
+        let due = rate.saturating_mul(clock::mono_secs() - self.start_secs + 1);
+        if received >= due {
+            self.until_ms[from] = now + (received - due) * 1000 / rate + 1;
+            return 0;
+        }
+        size.min((due - received) as usize)
+    }
+
+    /// What was read is paid for with a pause.
+    fn pay(&mut self, from: usize, n: u64) {
+        if let Some(pause_ms) = (n * 1000).checked_div(self.rates[from]) {
+            self.until_ms[from] = clock::mono_ms() + pause_ms;
+        }
+    }
+}
