@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::message::{self, Response};
-use crate::tls::TlsStream;
+use crate::tls::{Tls, TlsStream};
 use crate::PATIENCE;
 
 /// An address to talk to.
@@ -141,6 +141,13 @@ impl From<TlsStream> for Client {
 }
 
 impl Client {
+    /// The same connection with TLS from here on; nothing may have come that was not read.
+    pub fn start_tls(self, tls: &Tls) -> std::io::Result<Client> {
+        assert!(self.seen.is_empty(), "said before TLS: {:?}", message::latin1(&self.seen));
+        let Stream::Tcp(tcp) = self.stream else { panic!("not a plain TCP connection") };
+        Ok(tls.connect_on(tcp, "localhost")?.into_client())
+    }
+
     pub fn set_patience(&self, patience: Duration) {
         match &self.stream {
             Stream::Tcp(s) => s.set_read_timeout(Some(patience)).unwrap(),

@@ -17,6 +17,7 @@ pub enum Record {
     Cname(u32, &'static str),
     /// TTL, priority, weight, port, host.
     Srv(u32, u16, u16, u16, &'static str),
+    Ptr(u32, &'static str),
     /// The answer has this code.
     Code(u8),
     /// There is no answer.
@@ -34,6 +35,7 @@ impl Record {
         match self {
             Record::A(..) => 1,
             Record::Cname(..) => 5,
+            Record::Ptr(..) => 12,
             Record::Aaaa(..) => 28,
             Record::Srv(..) => 33,
             _ => 0,
@@ -44,7 +46,7 @@ impl Record {
         let (ttl, data) = match self {
             Record::A(ttl, a) => (ttl, a.to_vec()),
             Record::Aaaa(ttl, a) => (ttl, a.octets().to_vec()),
-            Record::Cname(ttl, name) => (ttl, encode(name)),
+            Record::Cname(ttl, name) | Record::Ptr(ttl, name) => (ttl, encode(name)),
             Record::Srv(ttl, priority, weight, port, name) => {
                 let mut data = Vec::new();
                 [priority, weight, port].iter().for_each(|n| data.extend(n.to_be_bytes()));
@@ -77,6 +79,7 @@ fn encode(name: &str) -> Vec<u8> {
 fn shown(name: &str, kind: u16, tcp: bool) -> String {
     let kind = match kind {
         1 => "A",
+        12 => "PTR",
         28 => "AAAA",
         33 => "SRV",
         _ => "?",

@@ -14,6 +14,8 @@ mod client;
 mod dns;
 pub mod family;
 pub mod h2;
+pub mod mail;
+pub mod mail_servers;
 mod message;
 pub mod ocsp;
 mod origin;

@@ -248,9 +248,14 @@ impl Tls {
 
     /// A connection whose handshake is done, or what went wrong.
     pub fn connect(&self, port: u16, name: &str) -> Result<TlsConn, std::io::Error> {
-        let server = ServerName::try_from(name.to_string()).unwrap();
         let tcp = TcpStream::connect(("127.0.0.1", port))?;
         tcp.set_read_timeout(Some(PATIENCE))?;
+        self.connect_on(tcp, name)
+    }
+
+    /// The same on a connection that is there.
+    pub fn connect_on(&self, tcp: TcpStream, name: &str) -> Result<TlsConn, std::io::Error> {
+        let server = ServerName::try_from(name.to_string()).unwrap();
         let conn = ClientConnection::new(Arc::new(self.config.clone()), server).unwrap();
         let mut stream = StreamOwned::new(conn, tcp);
         stream.conn.complete_io(&mut stream.sock)?;

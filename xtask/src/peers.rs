@@ -46,6 +46,10 @@ const PEERS: &[Peer] = &[
     Peer { package: "redis-server", what: Program("redis-server", "--version") },
     Peer { package: "valgrind", what: Program("valgrind", "--version") },
     Peer { package: "faketime", what: Program("faketime", "--version") },
+    Peer { package: "dovecot-core", what: Program("dovecot", "--version") },
+    Peer { package: "dovecot-imapd", what: File("usr/lib/dovecot", "imap-login") },
+    Peer { package: "dovecot-pop3d", what: File("usr/lib/dovecot", "pop3-login") },
+    Peer { package: "postfix", what: File("usr/lib/postfix/sbin", "smtpd") },
 ];
 
 /// Where the tests look for what is not installed.

@@ -1,0 +1,171 @@
+//! Bounds of `mail`: times, buffers, errors.
+
+use std::time::{Duration, Instant};
+
+use weir_tests::mail::{self, plain, Backend, Line};
+use weir_tests::{Origin, Server, AT_LAST};
+
+fn three(auth: &Origin, more: &str) -> Server {
+    let conf = format!(
+        "{more}
+         server {{ listen 127.0.0.1:%%PORT_0%%; protocol pop3; }}
+         server {{ listen 127.0.0.1:%%PORT_1%%; protocol imap; }}
+         server {{ listen 127.0.0.1:%%PORT_2%%; protocol smtp; }}"
+    );
+    mail::setup(auth, &conf).start()
+}
+
+const INVALID: [&str; 3] =
+    ["-ERR invalid command", "* BAD invalid command", "500 5.5.1 Invalid command"];
+
+#[test]
+fn a_client_that_says_nothing() {
+    let auth = mail::auth_none(false);
+    let server = three(&auth, "timeout 300ms;");
+    for n in 0..3 {
+        assert!(Line::on(&server, n).is_closed());
+    }
+    let mut client = Line::on(&server, 0);
+    client.send("USER m");
+    assert!(client.is_closed(), "a line that is not ended");
+    server.expect_error(
+        "client timed out (110: Connection timed out) while in auth state, client: 127.0.0.1",
+    );
+}
+
+/// The time is for all there is before the login; commands do not begin it anew.
+#[test]
+fn a_client_that_does_not_log_in() {
+    let auth = mail::auth_none(false);
+    let server = three(&auth, "timeout 1s;");
+    let mut client = Line::on(&server, 2);
+    let start = Instant::now();
+    while client.client().is_silent(Duration::from_millis(50)) {
+        assert!(start.elapsed() < AT_LAST, "it may go on for ever");
+        client.send("NOOP\r\n");
+        if client.client().read_exactly(14).is_none() {
+            break;
+        }
+    }
+    assert!(start.elapsed() > Duration::from_millis(800), "{:?}", start.elapsed());
+}
+
+#[test]
+fn wrong_commands_are_counted() {
+    let auth = mail::auth_none(false);
+    let server = mail::setup(
+        &auth,
+        "max_errors 3;
+         server { listen 127.0.0.1:%%PORT_0%%; protocol pop3; }
+         server { listen 127.0.0.1:%%PORT_1%%; protocol imap; }
+         server { listen 127.0.0.1:%%PORT_2%%; protocol smtp; }
+         server { listen 127.0.0.1:%%PORT_3%%; protocol smtp; max_errors 1; }",
+    )
+    .start();
+    let noop = ["NOOP", "t NOOP", "NOOP"];
+    for n in 0..3 {
+        let mut client = Line::on(&server, n);
+        for _ in 0..3 {
+            client.say(noop[n]);
+            assert_eq!(client.say("*"), INVALID[n]);
+        }
+        assert!(client.is_closed(), "{n}");
+    }
+    server.expect_error("client sent too many invalid commands");
+    let mut client = Line::on(&server, 3);
+    assert_eq!(client.say("*"), INVALID[2]);
+    assert!(client.is_closed());
+    let server = three(&auth, "");
+    let mut client = Line::on(&server, 2);
+    client.send(&"*\r\n".repeat(100));
+    for _ in 0..5 {
+        assert_eq!(client.line(), INVALID[2], "five without a directive");
+    }
+    assert!(client.is_closed());
+}
+
+/// A command has its buffer, and a line that does not fit is the last.
+#[test]
+fn long_commands() {
+    let backend = Backend::imap();
+    let auth = mail::auth_to(backend.port());
+    let server = three(&auth, "imap_client_buffer 512; smtp_client_buffer 256;");
+    for (n, fits, ends) in [(0, 120, 129), (1, 500, 513), (2, 240, 257)] {
+        let mut client = Line::on(&server, n);
+        let command = ["USER ", "t NOOP ", "NOOP "][n];
+        let line = |len: usize| format!("{command}{}\r\n", "x".repeat(len - command.len() - 2));
+        client.send(&line(fits));
+        let said = client.line();
+        assert!(said.contains("OK"), "{n}: {said}");
+        let mut client = Line::on(&server, n);
+        client.send(line(ends + 2).trim_end());
+        assert!(client.line().contains(&INVALID[n][5..]), "{n}");
+        assert!(client.is_closed(), "{n}");
+    }
+    server.expect_error("client sent too long command \"USER xxxx");
+    // Literals are of the command too.
+    let mut client = Line::on(&server, 1);
+    assert_eq!(client.say("t LOGIN {1000}"), "+ OK");
+    client.send(&"x".repeat(1000));
+    assert!(client.line().ends_with("BAD invalid command"));
+    assert!(client.is_closed());
+}
+
+/// A long command of which the rest is still on its way is no reason to forget what was said to it.
+#[test]
+fn the_buffer_is_for_one_command_at_a_time() {
+    let auth = mail::auth_none(false);
+    let server = three(&auth, "smtp_client_buffer 256; imap_client_buffer 256;");
+    for n in 1..3 {
+        let mut client = Line::on(&server, n);
+        for _ in 0..20 {
+            let command = ["", "t NOOP ", "NOOP "][n];
+            let said = client.say(&format!("{command}{}", "x".repeat(200)));
+            assert!(said.contains("OK"), "{n}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_says_nothing() {
+    let backend = Backend::start("", |_, _| None);
+    let auth = mail::auth_to(backend.port());
+    let server = three(&auth, "timeout 1500ms;");
+    let mut client = Line::on(&server, 0);
+    assert_eq!(
+        client.say(&format!("AUTH PLAIN {}", plain("me", "x"))),
+        "-ERR internal server error"
+    );
+    assert!(client.is_closed());
+    server.expect_error("upstream timed out (110: Connection timed out) while");
+}
+
+/// The same time for every step, not for the login as a whole.
+#[test]
+fn a_server_that_says_something_and_no_more() {
+    let backend = Backend::start("* OK\r\n", |_, _| Some(String::new()));
+    let auth = mail::auth_to(backend.port());
+    let server = three(&auth, "timeout 1500ms;");
+    let mut client = Line::on(&server, 1);
+    assert_eq!(client.say("t LOGIN me x"), "* BAD internal server error");
+    assert!(client.is_closed());
+    backend.expect(&["t LOGIN {2}"]);
+}
+
+/// A session in which nothing happens ends; one in which the client or the server speaks does not.
+#[test]
+fn a_session_in_which_nothing_happens() {
+    let backend = Backend::pop3();
+    let auth = mail::auth_to(backend.port());
+    let server = three(&auth, "timeout 800ms; proxy_timeout 2500ms;");
+    let mut client = Line::on(&server, 0);
+    assert_eq!(client.say(&format!("AUTH PLAIN {}", plain("me", "x"))), "+OK");
+    for _ in 0..3 {
+        assert!(client.client().is_silent(Duration::from_millis(900)), "timeout is over by now");
+        assert_eq!(client.say("NOOP"), "+OK NOOP");
+    }
+    assert!(client.is_closed());
+    server.expect_error(
+        "client timed out (110: Connection timed out) while proxying, client: 127.0.0.1",
+    );
+}
