@@ -116,8 +116,8 @@ impl<S: Session> Rows<S> {
 /// Looks up the name servers of all servers and of the block itself.
 pub fn look_up_resolvers(b: &Build) -> ConfResult {
     let places = b.servers.iter().chain([b.outer]).map(|s| s.get::<Place>());
-    let resolvers = places.filter_map(|p| p.resolver.as_option()).flatten();
-    resolvers.map(|r| resolver::look_up(r)).collect()
+    let mut resolvers = places.filter_map(|p| p.resolver.as_option()).flatten();
+    resolvers.try_for_each(|r| resolver::look_up(r))
 }
 
 /// What a module of such a protocol has for reading and building a block.
