@@ -113,6 +113,35 @@ fn a_session_of_stream_is_small() {
 }
 
 #[test]
+fn a_session_of_mail_is_small() {
+    if weir_tests::binary().ends_with("nginx") {
+        return weir_tests::skip("it keeps two buffers");
+    }
+    let backend = Origin::start_raw(|conn, _| {
+        conn.write("+OK\r\n");
+        while conn.read_until(b"\r\n").is_some() {
+            conn.write("+OK\r\n");
+        }
+    });
+    let port = backend.port();
+    let auth = Origin::replying(format!(
+        "HTTP/1.0 200 OK\r\nAuth-Status: OK\r\nAuth-Server: 127.0.0.1\r\nAuth-Port: {port}\r\n\r\n"
+    ));
+    let conf = "worker_processes 1; events {} mail { auth_http %%A%%; timeout 1h;
+        server { listen 127.0.0.1:%%PORT_0%%; protocol pop3; } }";
+    let server = Setup::new(conf).set("A", auth.address()).start();
+    let open = || {
+        let mut client = server.connect();
+        for said in ["", "USER me\r\n", "PASS secret\r\n", "NOOP\r\n"] {
+            client.send(said.as_bytes());
+            assert!(client.read_until(b"\r\n").starts_with(b"+OK"));
+        }
+        client
+    };
+    costs_of(&server, SESSIONS, open, 3000);
+}
+
+#[test]
 fn what_many_have_needed_goes_back_to_the_system_when_they_are_gone() {
     const LEFT_MAX_BYTES: u64 = 1 << 20;
     let server = server();

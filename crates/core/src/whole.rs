@@ -56,6 +56,12 @@ impl Own {
         }
     }
 
+    /// Gives back room for more than there is.
+    pub fn shrink(&mut self) {
+        self.values.shrink();
+        self.ctx.shrink_to_fit();
+    }
+
     /// The session is over: what follows is logging.
     pub fn end(&mut self) {
         self.over = true;

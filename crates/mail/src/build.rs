@@ -56,7 +56,7 @@ fn server(modules: &[&MailModule], slots: Slots) -> ConfResult<ServerConf> {
 /// # Errors
 ///
 /// Neither `protocol` nor a port says so, in nginx's words.
-pub fn protocol_of(server: &Slots) -> ConfResult<Protocol> {
+pub(crate) fn protocol_of(server: &Slots) -> ConfResult<Protocol> {
     server.get::<MailSrv>().protocol.ok_or_else(|| {
         let mut e = Diagnostic::emerg("unknown mail protocol for server".to_string());
         e.hint = Some("write \"protocol imap\", \"protocol pop3\" or \"protocol smtp\"".into());
@@ -68,7 +68,7 @@ pub fn protocol_of(server: &Slots) -> ConfResult<Protocol> {
 }
 
 /// Checks what the core module says of servers and looks up its name servers.
-pub fn build(b: &mut Build) -> ConfResult {
+pub(crate) fn build(b: &mut Build) -> ConfResult {
     b.servers.iter().try_for_each(|server| protocol_of(server).map(|_| ()))?;
     block::look_up_resolvers(b)
 }

@@ -13,7 +13,7 @@ use weir_wire::mail::{AuthMethods, Protocol, StartTls};
 
 /// The block as it was read, kept beside the others until all is built.
 #[derive(Default)]
-pub struct MailBlock {
+pub(crate) struct MailBlock {
     pub levels: Option<Levels>,
 }
 
@@ -24,7 +24,7 @@ impl ConfType for MailBlock {
 
 /// `mail` level.
 #[derive(Default)]
-pub struct MailMain {
+pub(crate) struct MailMain {
     pub vars: VarRegistry<Session>,
     pub modules: &'static [&'static MailModule],
     /// Of all servers, while they are read: no two have the same.
@@ -38,7 +38,7 @@ impl ConfType for MailMain {
 
 /// What the directives of one protocol say.
 #[derive(Clone, Debug, Default)]
-pub struct Offer {
+pub(crate) struct Offer {
     pub methods: Option<AuthMethods>,
     /// None: the usual ones.
     pub capabilities: Vec<Vec<u8>>,
@@ -56,22 +56,24 @@ impl Offer {
 }
 
 /// nginx's default for buffers: a page.
-pub const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// `server` level.
 #[derive(Default)]
 pub struct MailSrv {
     /// Of a server alone: `protocol`, or the port that it listens on first.
     pub protocol: Option<Protocol>,
-    pub server_name: Val<Vec<u8>>,
+    pub(crate) server_name: Val<Vec<u8>>,
+    /// `timeout`, in milliseconds: for handshakes too.
     pub timeout: Val<u64>,
-    pub max_errors: Val<u64>,
+    pub(crate) max_errors: Val<u64>,
+    /// `starttls`
     pub starttls: Val<StartTls>,
     /// Where `starttls` stands, for what is found when all is read.
     pub starttls_at: Option<Position>,
     /// By protocol.
-    pub offers: [Offer; 3],
-    pub greeting_delay: Val<u64>,
+    pub(crate) offers: [Offer; 3],
+    pub(crate) greeting_delay: Val<u64>,
 }
 
 impl ConfType for MailSrv {
@@ -96,7 +98,7 @@ impl ConfType for MailSrv {
 
 impl MailSrv {
     /// What sessions of a server that speaks `protocol` are made with.
-    pub fn settings(&self, protocol: Protocol) -> Settings {
+    pub(crate) fn settings(&self, protocol: Protocol) -> Settings {
         let offer = &self.offers[protocol as usize];
         let name = match self.server_name.as_slice() {
             [] => weir_runtime::process::hostname().into_bytes(),

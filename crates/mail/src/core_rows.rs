@@ -107,6 +107,7 @@ static ROWS: &[Row] = &[
 pub const COMMON: MailModule =
     MailModule { rows: block::Rows::<Session>::ALL, ..MailModule::EMPTY };
 
+/// What every session has: `listen`, `protocol`, `server_name`, times, `starttls`.
 pub const MODULE: MailModule = MailModule {
     rows: ROWS,
     slots: &[

@@ -12,7 +12,7 @@ use weir_module::Slots;
 use weir_wire::mail::session::Settings;
 
 /// One `server` of `mail`, merged.
-pub struct ServerConf {
+pub(crate) struct ServerConf {
     /// What of it every protocol's servers have.
     pub base: Arc<Virtual>,
     pub core: Arc<MailSrv>,
@@ -23,9 +23,9 @@ pub struct ServerConf {
 
 /// What has become of the `mail` block.
 pub struct MailConf {
-    pub main: Slots,
-    pub servers: Vec<Arc<ServerConf>>,
-    pub vars: Vec<VarDef<Session>>,
+    pub(crate) main: Slots,
+    pub(crate) servers: Vec<Arc<ServerConf>>,
+    pub(crate) vars: Vec<VarDef<Session>>,
 }
 
 /// A worker's view of the `mail` block.

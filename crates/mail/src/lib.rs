@@ -1,19 +1,29 @@
 //! The `mail` block: IMAP, POP3 and SMTP sessions, which are brought to the server that `auth_http` names.
 //! See ARCHITECTURE.md for the way of a session; what is said in it is `weir_wire::mail`'s.
 
-pub mod auth;
-pub mod build;
-pub mod conf;
-pub mod core_rows;
-pub mod generation;
+#![warn(missing_docs, unreachable_pub)]
+
+mod auth;
+mod build;
+mod conf;
+mod core_rows;
+mod generation;
 mod host_name;
-pub mod module;
+mod module;
 mod preauth;
-pub mod protocol_rows;
-pub mod proxy;
-pub mod serve;
+mod protocol_rows;
+mod proxy;
+mod serve;
 mod session;
 mod tls;
 
-pub use module::MailModule;
+pub use auth::MODULE as AUTH_HTTP;
+pub use build::{finish, set_mail};
+pub use conf::MailSrv;
+pub use core_rows::{COMMON, MODULE as CORE};
+pub use generation::{Mail, MailConf};
+pub use module::{Accepted, Active, MailModule};
+pub use protocol_rows::MODULE as PROTOCOLS;
+pub use proxy::MODULE as PROXY;
+pub use serve::serve;
 pub use session::Session;

@@ -11,16 +11,21 @@ pub type Active = fn(&Slots) -> bool;
 /// What is done with a session once its client is known, before anything is said.
 #[derive(Clone, Copy)]
 pub struct Accepted {
+    /// Is called with the session.
     pub handler: fn(&mut Session),
+    /// Whether it is.
     pub active: Active,
 }
 
 /// One mail module: a file, a line in the list, a test file.
 pub struct MailModule {
+    /// Its directives.
     pub rows: &'static [Row],
+    /// What it keeps of the configuration.
     pub slots: &'static [SlotVtable],
     /// No directive of `mail` has strings with variables: the engine itself asks for some by their names.
     pub variables: &'static [Variable<Session>],
+    /// What it does with sessions.
     pub accepted: Option<Accepted>,
     /// After the merge: opens, resolves, makes zones. The last place that may fail.
     pub build: Option<fn(&mut Build) -> ConfResult>,
@@ -37,6 +42,7 @@ impl block::Module for MailModule {
 }
 
 impl MailModule {
+    /// Nothing of all that.
     pub const EMPTY: MailModule =
         MailModule { rows: &[], slots: &[], variables: &[], accepted: None, build: None };
 }

@@ -1,12 +1,13 @@
 //! What a client says until it has a server.
 
-use crate::proxy::{self, Joined};
+use crate::proxy;
 use crate::serve::{read, send, wait, Over};
 use crate::{auth, host_name, tls, Session};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
+use weir_core::relay::Talk as Joined;
 use weir_core::{ConnError, Session as _};
 use weir_runtime::clock;
 use weir_wire::mail::auth_answer::Answer;

@@ -88,6 +88,7 @@ static ROWS: &[Row] = &[
     ),
 ];
 
+/// What each protocol has of its own.
 pub const MODULE: MailModule = MailModule { rows: ROWS, ..MailModule::EMPTY };
 
 const PLAIN: (&str, AuthMethods) = ("plain", AuthMethods::PLAIN);

@@ -1,14 +1,14 @@
 //! A session from its connection to its end.
 
 use crate::generation::Mail;
-use crate::proxy::{self, Joined};
-use crate::{preauth, tls, Session};
+use crate::{preauth, proxy, tls, Session};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
 use weir_core::proxy_header::{self, Taken};
+use weir_core::relay::Talk;
 use weir_core::whole::{log_connected, log_end};
 use weir_core::{os_text, socket_errors, ConnError, Connection, Session as _};
 use weir_runtime::clock;
@@ -25,15 +25,15 @@ pub async fn serve(conn: Rc<Connection>) {
     log_connected(&s, &conn.addr(&s.gen().core).addr);
     conn.set_nodelay();
     // In a box: what a session needs before it has a server is gone when it has one.
-    if let Some(joined) = Box::pin(begin(&mut s)).await {
-        proxy::relay(&mut s, joined).await;
+    if let Some(talk) = Box::pin(begin(&mut s)).await {
+        proxy::relay(&mut s, talk).await;
     }
     conn.try_read(&mut Vec::new(), LEFT_MAX_BYTES);
     conn.stream.shutdown_write();
 }
 
 /// All that comes before a client and a server talk; nothing if the session is over.
-async fn begin(s: &mut Session) -> Option<Joined> {
+async fn begin(s: &mut Session) -> Option<Talk> {
     let conn = Rc::clone(s.conn());
     let mut buf = Vec::new();
     let timeout_ms = *s.server().core.timeout;

@@ -11,12 +11,13 @@ use weir_core::whole::{Own, Whole};
 use weir_core::{Connection, Session as _};
 use weir_module::{Cf, Context};
 
+/// A connection of a mail client, from accept to its end.
 pub struct Session {
     own: Own,
     gen: Rc<Mail>,
     server: Arc<ServerConf>,
     /// What is being done, for the error log: `in auth state`.
-    pub doing: &'static str,
+    pub(crate) doing: &'static str,
     /// TLS was, or is, begun within the session.
     pub(crate) starttls: bool,
     /// The name that the client has given, for the error log.
@@ -43,12 +44,19 @@ impl Session {
         }
     }
 
-    pub fn gen(&self) -> &Rc<Mail> {
+    pub(crate) fn gen(&self) -> &Rc<Mail> {
         &self.gen
     }
 
-    pub fn server(&self) -> &Arc<ServerConf> {
+    pub(crate) fn server(&self) -> &Arc<ServerConf> {
         &self.server
+    }
+
+    /// Gives back room for more than there is: nothing will be asked of it for long.
+    pub(crate) fn shrink(&mut self) {
+        self.own.shrink();
+        self.login.shrink_to_fit();
+        self.host = Vec::new();
     }
 
     /// The value of a variable that a module brings; empty without one.

@@ -15,8 +15,7 @@ use weir_core::variables::{VarArg, Variable};
 use weir_core::{ClientAddr, Session};
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::Request;
-use weir_mail::module::Accepted;
-use weir_mail::MailModule;
+use weir_mail::{Accepted, MailModule};
 use weir_module::{
     distinct, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic,
     Directive, Level, Row, SlotVtable, Slots, Val,

@@ -85,7 +85,7 @@ impl Session {
     pub(crate) fn shrink(&mut self) {
         self.buf.shrink_to_fit();
         self.upstream.shrink_to_fit();
-        self.own.values.shrink();
+        self.own.shrink();
     }
 
     /// It is over: what follows is logging.

@@ -162,7 +162,7 @@ pub const ROWS: &[Row] = &[
         Err(e)
     }),
     Row::block("stream", MAIN, Arity::NONE, "TCP and UDP sessions.", |cf, d| weir_stream::set_stream(cf, d, crate::modules::STREAM)),
-    Row::block("mail", MAIN, Arity::NONE, "IMAP, POP3 and SMTP sessions.", |cf, d| weir_mail::build::set_mail(cf, d, crate::modules::MAIL)),
+    Row::block("mail", MAIN, Arity::NONE, "IMAP, POP3 and SMTP sessions.", |cf, d| weir_mail::set_mail(cf, d, crate::modules::MAIL)),
     Row::block("http", MAIN, Arity::NONE, "The HTTP server.", |cf, d| build::set_http(cf, d, crate::modules::MODULES)),
 ];
 

@@ -95,12 +95,12 @@ pub const STREAM: &[&StreamModule] = &[
 
 /// Every module of `mail`.
 pub const MAIL: &[&MailModule] = &[
-    &weir_mail::core_rows::MODULE,
-    &weir_mail::core_rows::COMMON,
-    &weir_mail::protocol_rows::MODULE,
+    &weir_mail::CORE,
+    &weir_mail::COMMON,
+    &weir_mail::PROTOCOLS,
     &ssl::MAIL,
-    &weir_mail::auth::MODULE,
-    &weir_mail::proxy::MODULE,
+    &weir_mail::AUTH_HTTP,
+    &weir_mail::PROXY,
     &realip::MAIL,
 ];
 

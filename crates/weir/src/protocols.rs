@@ -46,7 +46,7 @@ const ALL: &[Protocol] = &[
         shrink: || (),
     },
     Protocol {
-        finish: weir_mail::build::finish,
+        finish: weir_mail::finish,
         start: |_| (),
         dirs: |_| Vec::new(),
         binds_any_source: |_| false,
@@ -67,7 +67,7 @@ pub async fn serve(conn: Rc<Connection>) {
         passes += 1;
     }
     if conn.generation().shared.protocol(conn.listen.get()) == "mail" {
-        return Box::pin(weir_mail::serve::serve(conn)).await;
+        return Box::pin(weir_mail::serve(conn)).await;
     }
     Serving::new(conn).await;
 }

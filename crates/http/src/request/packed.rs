@@ -2,6 +2,7 @@
 //! its text, until it is logged.
 
 use super::{Place, Request};
+use crate::marks::Marks;
 use crate::packing::{Pack, Packer, Unpacker};
 use crate::pool;
 use std::any::Any;
@@ -26,6 +27,7 @@ pub(crate) struct Kept {
     more: Option<Box<More>>,
     scheme: &'static str,
     methods: [Method; 2],
+    marks: Marks,
     is_computed: bool,
     unknown: Unknown,
 }
@@ -74,8 +76,7 @@ fn is_plain(r: &Request) -> bool {
     r.body.is_none()
         && r.body.leftover().is_empty()
         && r.body.file.is_none()
-        && r.forms.is_none()
-        && r.whole_body.is_none()
+        && r.whole.is_none()
         && r.held.is_empty()
         && r.parts.is_none()
         && r.out.trailers.is_empty()
@@ -91,6 +92,7 @@ impl Kept {
             upstream: std::mem::take(&mut r.upstream),
             scheme: r.exchange.scheme,
             methods: [r.method, r.head.method],
+            marks: r.marks,
             is_computed: r.values.is_computed,
             unknown: std::mem::take(&mut r.values.unknown),
             more: has_more.then(|| {
@@ -112,6 +114,7 @@ impl Kept {
         (r.place, r.upstream) = (self.place, self.upstream);
         r.exchange.scheme = self.scheme;
         [r.method, r.head.method] = self.methods;
+        r.marks = self.marks;
         (r.values.is_computed, r.values.unknown) = (self.is_computed, self.unknown);
         // The names say which they are.
         for field in &mut r.head.headers {
@@ -129,6 +132,7 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
     let Request {
         // In `Kept`.
         place: _,
+        marks: _,
         method: _,
         ctx: _,
         kept: _,
@@ -136,8 +140,7 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
         upstream: _,
         client: _,
         // As in a fresh one: `is_plain`.
-        forms: _,
-        whole_body: _,
+        whole: _,
         held: _,
         parts: _,
         buf,
@@ -148,7 +151,6 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
         out,
         body,
         uri_changed,
-        expect_trailers,
         own_location,
         add_uri_to_alias,
         redirects_left,
@@ -170,11 +172,8 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
         allow_ranges,
         ignore_conditions,
         single_range,
-        body_offset,
         filter_needs_memory,
         gzip_vary,
-        gzip_tested,
-        gzip_ok,
         request_id,
         start_ms,
         sent,
@@ -186,7 +185,6 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
         exchange,
         number,
         post_action,
-        limits_applied,
         unsent,
     } = r;
     [buf, uri, args, host].into_iter().for_each(|text| pack.bytes(text));
@@ -195,7 +193,6 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
     body.visit(pack);
     pack.flags([
         uri_changed,
-        expect_trailers,
         own_location,
         add_uri_to_alias,
         valid_unparsed_uri,
@@ -217,18 +214,14 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
         single_range,
         filter_needs_memory,
         gzip_vary,
-        gzip_tested,
-        gzip_ok,
         post_action,
         unsent,
     ]);
-    [redirects_left, limits_applied].into_iter().for_each(|n| pack.small(n));
+    pack.small(redirects_left);
     request_id.iter_mut().for_each(|byte| pack.small(byte));
     pack.small(err_status);
     pack.small(number);
-    [body_offset, start_ms, sent, header_size, received, paced_until_ms]
-        .into_iter()
-        .for_each(|n| pack.num(n));
+    [start_ms, sent, header_size, received, paced_until_ms].into_iter().for_each(|n| pack.num(n));
     [limit_rate, limit_rate_after].into_iter().for_each(|n| pack.option(n, Pack::num));
     pack.bytes(&mut exchange.request);
     pack.bytes(&mut exchange.reply);

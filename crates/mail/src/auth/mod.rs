@@ -43,7 +43,7 @@ struct Server {
 
 /// `server` level.
 #[derive(Default)]
-pub struct AuthSrv {
+pub(crate) struct AuthSrv {
     server: Option<Arc<Server>>,
     timeout: Val<u64>,
     pass_client_cert: Val<bool>,

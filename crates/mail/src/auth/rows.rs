@@ -58,6 +58,7 @@ static ROWS: &[Row] = &[
     ),
 ];
 
+/// `auth_http` and its family.
 pub const MODULE: MailModule = MailModule {
     rows: ROWS,
     slots: &[SlotVtable::of::<AuthSrv>()],

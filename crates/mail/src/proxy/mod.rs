@@ -8,10 +8,9 @@ use crate::Session;
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use weir_core::logger::LogLevel;
 use weir_core::proxy_header::Sent;
-use weir_core::relay::{End, How, Talk, Waits, SERVER};
+use weir_core::relay::{End, How, Talk, Waits};
 use weir_core::{os_text, socket_errors, ClientAddr, Session as _};
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
 use weir_runtime::clock;
@@ -22,7 +21,7 @@ use weir_wire::mail::session::Session as Dialogue;
 
 /// `server` level.
 #[derive(Default)]
-pub struct ProxySrv {
+pub(crate) struct ProxySrv {
     /// nginx reads it and asks nobody: clients are brought to servers either way.
     enable: Val<bool>,
     buffer: Val<u64>,
@@ -51,13 +50,6 @@ impl ConfType for ProxySrv {
     }
 }
 
-/// A server that has let the client in.
-pub(crate) struct Joined {
-    link: Box<Link>,
-    /// What is there already, of the client's bytes and of the server's.
-    first: [Vec<u8>; 2],
-}
-
 /// Connects to the server and logs in for the client; an error has the words that the client is told before the
 /// session ends. What is left of what the client has said goes to the server first.
 pub(crate) async fn join(
@@ -66,7 +58,7 @@ pub(crate) async fn join(
     server: SocketAddr,
     credentials: Credentials,
     rest: Vec<u8>,
-) -> Result<Joined, Vec<u8>> {
+) -> Result<Talk, Vec<u8>> {
     s.doing = "connecting to upstream";
     s.upstream = Some(format!("{}:{}", server.ip(), server.port()).into());
     let options = options(s);
@@ -86,7 +78,11 @@ pub(crate) async fn join(
             let Login { link, mut conversation, buf, .. } = login;
             let mut from_server = std::mem::take(&mut conversation.out);
             from_server.extend_from_slice(&buf);
-            Ok(Joined { link, first: [rest, from_server] })
+            s.doing = "";
+            s.log(LogLevel::Info, "client logged in");
+            s.shrink();
+            let received = [0, from_server.len() as u64];
+            Ok(Talk::new(link.stream, how(s), [rest, from_server], received))
         }
         Err(Some(words)) => Err(words),
         Err(None) => Err(internal_error.to_vec()),
@@ -102,6 +98,12 @@ fn options(s: &Session) -> Options {
         reply_max_bytes: *conf.buffer as usize,
         server_name: s.server().settings.server_name.clone(),
     }
+}
+
+fn how(s: &Session) -> How {
+    let conf = s.base().conf::<ProxySrv>();
+    let (size, waits) = (*conf.buffer as usize, Waits::all(*conf.timeout));
+    How { size, waits, half_close: false, rates: [0, 0] }
 }
 
 async fn connect(s: &mut Session, server: SocketAddr) -> Option<Box<Link>> {
@@ -228,25 +230,17 @@ impl Login<'_> {
     }
 }
 
-/// The client and the server talk.
-pub(crate) async fn relay(s: &mut Session, joined: Joined) {
-    s.doing = "";
-    s.log(LogLevel::Info, "client logged in");
+/// The client and the server talk until one of them is done.
+pub(crate) async fn relay(s: &mut Session, mut talk: Talk) {
     s.doing = "proxying";
-    let server = Arc::clone(s.server());
-    let conf = server.base.conf::<ProxySrv>();
-    let (size, timeout_ms) = (*conf.buffer as usize, *conf.timeout);
-    let how = How { size, waits: Waits::all(timeout_ms), half_close: false, rates: [0, 0] };
-    let Joined { link, first } = joined;
-    let received = [0, first[SERVER].len() as u64];
-    let mut talk = Talk::new(link.stream, how, first, received);
-    match poll_fn(|cx| talk.poll(s, cx)).await {
+    let end = poll_fn(|cx| talk.poll(s, cx)).await;
+    match end {
         End::Timeout => s.log(LogLevel::Info, "client timed out (110: Connection timed out)"),
+        End::Cut => s.log(LogLevel::Info, "shutdown timeout"),
         End::Done(_) => {
             s.doing = "";
             s.log(LogLevel::Info, "proxied session done");
         }
-        End::Cut => s.log(LogLevel::Info, "shutdown timeout"),
         End::Broken => {}
     }
 }

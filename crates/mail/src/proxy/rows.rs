@@ -79,5 +79,6 @@ static ROWS: &[Row] = &[
     ),
 ];
 
+/// What servers are told, and for how long they are waited for.
 pub const MODULE: MailModule =
     MailModule { rows: ROWS, slots: &[SlotVtable::of::<ProxySrv>()], ..MailModule::EMPTY };
