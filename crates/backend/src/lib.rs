@@ -49,9 +49,16 @@ mod tests {
 
     #[test]
     fn directives_begin_with_their_family() {
-        for family in [FASTCGI, GRPC, MEMCACHED, PROXY, SCGI, UWSGI] {
-            let prefix = format!("{}_", family.name);
-            let other = family.rows.iter().find(|r| !r.name.starts_with(&prefix));
+        let families = [
+            (FASTCGI, "fastcgi_"),
+            (GRPC, "grpc_"),
+            (MEMCACHED, "memcached_"),
+            (PROXY, "proxy_"),
+            (SCGI, "scgi_"),
+            (UWSGI, "uwsgi_"),
+        ];
+        for (family, prefix) in families {
+            let other = family.rows.iter().find(|r| !r.name.starts_with(prefix));
             assert_eq!(other.map(|r| r.name), None, "{prefix}");
         }
     }

@@ -11,16 +11,14 @@ use weir_http::build::here;
 use weir_http::conf::CoreLoc;
 use weir_http::vars::template;
 use weir_http::Request;
-use weir_module::{name, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
+use weir_module::first::{flag, msec, num, size};
+use weir_module::{name, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
 use weir_upstream::{Outgoing, Secures, SslRows, UpstreamMain};
 
 const HSL: Context = Context::HSL;
 
 pub(crate) const PASS: Context = Context::LOCATION.or(Context::LIF).or(Context::LMT);
-
-/// Finds a family's configuration at the current level.
-pub(crate) type Pick = fn(&mut Cf) -> &mut BackendLoc;
 
 /// The rows that families share, for one of them; each subject in the file it belongs to.
 pub(crate) struct Rows<T>(PhantomData<T>);
@@ -44,32 +42,25 @@ impl<T: BackendConf> Rows<T> {
     pub(crate) const SSL: &'static [Row] = SslRows::<Tls<T>>::ROWS;
 }
 
+/// A family's configuration at the current level.
 pub(crate) fn pick<T: BackendConf>(cf: &mut Cf) -> &mut BackendLoc {
     cf.get::<T>().backend_mut()
-}
-
-macro_rules! set {
-    ($f:path) => {
-        |cf, d| $f(cf, d, pick::<T>)
-    };
 }
 
 impl<T: BackendConf> Rows<T> {
     /// About the servers and the connections to them: every family has these.
     pub(crate) const PEER: &'static [Row] = &[
-        Row::new(name!("bind"), HSL, Arity::ONE_TWO, "", "The local address of connections.", set!(set_bind))
+        Row::new(name!("bind"), HSL, Arity::ONE_TWO, "", "The local address of connections.", set_bind::<T>)
             .note("transparent under another user than root takes a restart, where a reload is the first to bring it"),
-        Row::new(name!("socket_keepalive"), HSL, Arity::FLAG, "off", "TCP keepalive to the server.", set!(set_socket_keepalive)),
-        Row::new(name!("connect_timeout"), HSL, Arity::ONE, "60s", "Longest time to connect.", set!(set_connect_timeout)),
-        Row::new(name!("send_timeout"), HSL, Arity::ONE, "60s", "Longest time between two writes.", set!(set_send_timeout)),
-        Row::new(name!("read_timeout"), HSL, Arity::ONE, "60s", "Longest time between two reads.", set!(set_read_timeout)),
-        Row::new(name!("buffer_size"), HSL, Arity::ONE, "4k|8k", "The longest header of an answer.", set!(set_buffer_size)),
-        Row::new(name!("next_upstream"), HSL, Arity::ONE_MORE, "error timeout", "When the next server is asked.", |cf, d| {
-            set_next_upstream(cf, d, T::NEXT, pick::<T>)
-        })
+        Row::new(name!("socket_keepalive"), HSL, Arity::FLAG, "off", "TCP keepalive to the server.", set!(pick::<T>, socket_keepalive, flag)),
+        Row::new(name!("connect_timeout"), HSL, Arity::ONE, "60s", "Longest time to connect.", set!(pick::<T>, connect_timeout, msec)),
+        Row::new(name!("send_timeout"), HSL, Arity::ONE, "60s", "Longest time between two writes.", set!(pick::<T>, send_timeout, msec)),
+        Row::new(name!("read_timeout"), HSL, Arity::ONE, "60s", "Longest time between two reads.", set!(pick::<T>, read_timeout, msec)),
+        Row::new(name!("buffer_size"), HSL, Arity::ONE, "4k|8k", "The longest header of an answer.", set!(pick::<T>, buffer_size, size)),
+        Row::new(name!("next_upstream"), HSL, Arity::ONE_MORE, "error timeout", "When the next server is asked.", set_next_upstream::<T>)
         .note("what a server has answered before it closed is taken, though sending the request to it failed"),
-        Row::new(name!("next_upstream_tries"), HSL, Arity::ONE, "0", "Most servers asked for one request.", set!(set_tries)),
-        Row::new(name!("next_upstream_timeout"), HSL, Arity::ONE, "0", "Longest time for asking servers.", set!(set_next_timeout)),
+        Row::new(name!("next_upstream_tries"), HSL, Arity::ONE, "0", "Most servers asked for one request.", set!(pick::<T>, next_upstream_tries, num)),
+        Row::new(name!("next_upstream_timeout"), HSL, Arity::ONE, "0", "Longest time for asking servers.", set!(pick::<T>, next_upstream_timeout, msec)),
     ];
 
     /// About what comes and goes in headers: every family that has headers.
@@ -80,7 +71,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::ONE,
             "0",
             "Receive buffer of the socket.",
-            set!(set_rcvbuf),
+            set!(pick::<T>, socket_rcvbuf, size),
         ),
         Row::new(
             name!("socket_sndbuf"),
@@ -88,7 +79,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::ONE,
             "0",
             "Send buffer of the socket.",
-            set!(set_sndbuf),
+            set!(pick::<T>, socket_sndbuf, size),
         ),
         Row::new(
             name!("intercept_errors"),
@@ -96,7 +87,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::FLAG,
             "off",
             "error_page for the server's errors.",
-            set!(set_intercept),
+            set!(pick::<T>, intercept_errors, flag),
         ),
         Row::new(
             name!("pass_header"),
@@ -104,7 +95,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::ONE,
             "",
             "A hidden field that is passed.",
-            set!(set_pass_header),
+            set_pass_header::<T>,
         ),
         Row::new(
             name!("hide_header"),
@@ -112,7 +103,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::ONE,
             "",
             "A field that is not passed.",
-            set!(set_hide_header),
+            set_hide_header::<T>,
         ),
         Row::new(
             name!("ignore_headers"),
@@ -120,7 +111,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::ONE_MORE,
             "",
             "Fields of the server that do nothing here.",
-            |cf, d| set_ignore_headers(cf, d, IGNORE, pick::<T>),
+            set_ignore_headers::<T>,
         ),
     ];
 
@@ -132,7 +123,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::FLAG,
             "on",
             "Reads an answer ahead of a slow client.",
-            set!(set_buffering),
+            set!(pick::<T>, buffering, flag),
         )
         .note("on: what the server has sent is passed on before more is waited for, whatever the \
                body's framing; what gzip holds, and a head without a body, after 10 ms"),
@@ -142,7 +133,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::FLAG,
             "on",
             "Reads a whole request before passing it.",
-            set!(set_request_buffering),
+            set!(pick::<T>, request_buffering, flag),
         ),
         Row::new(
             name!("ignore_client_abort"),
@@ -150,7 +141,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::FLAG,
             "off",
             "Lets the server finish when the client goes.",
-            set!(set_ignore_abort),
+            set!(pick::<T>, ignore_client_abort, flag),
         ),
         Row::new(
             name!("pass_request_headers"),
@@ -158,7 +149,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::FLAG,
             "on",
             "Passes the client's header.",
-            set!(set_pass_headers),
+            set!(pick::<T>, pass_request_headers, flag),
         ),
         Row::new(
             name!("pass_request_body"),
@@ -166,7 +157,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::FLAG,
             "on",
             "Passes the client's body.",
-            set!(set_pass_body),
+            set!(pick::<T>, pass_request_body, flag),
         )
         .note("off: no Content-Length is sent for the body that is not"),
         Row::new(
@@ -175,7 +166,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::TWO,
             "8 4k|8k",
             "Memory for an answer the client is slow to take.",
-            set!(set_buffers),
+            set_buffers::<T>,
         ),
         Row::new(
             name!("busy_buffers_size"),
@@ -183,7 +174,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::ONE,
             "8k|16k",
             "Part of the buffers being sent.",
-            set!(set_busy),
+            set!(pick::<T>, busy_buffers_size, some_size),
         )
         .note("checked; all that is read may be sent at once here"),
         Row::new(
@@ -192,7 +183,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::FLAG,
             "off",
             "Byte ranges whatever the server says.",
-            set!(set_force_ranges),
+            set!(pick::<T>, force_ranges, flag),
         ),
         Row::new(
             name!("limit_rate"),
@@ -200,7 +191,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::ONE,
             "0",
             "Bytes a second read from the server.",
-            set!(set_limit_rate),
+            set_limit_rate::<T>,
         )
         .note("each second's worth is read at once and the last is not followed by a pause, so that an answer \
             is complete up to a second earlier than nginx's"),
@@ -210,7 +201,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::ONE_TO_FOUR,
             name!("temp"),
             "Directory for answers too large for memory.",
-            set!(set_temp_path),
+            set_temp_path::<T>,
         ),
         Row::new(
             name!("max_temp_file_size"),
@@ -218,7 +209,7 @@ impl<T: BackendConf> Rows<T> {
             Arity::ONE,
             "1024m",
             "The largest temporary file.",
-            set!(set_max_temp),
+            set!(pick::<T>, max_temp_file_size, some_size),
         ),
         Row::new(
             name!("temp_file_write_size"),
@@ -226,91 +217,48 @@ impl<T: BackendConf> Rows<T> {
             Arity::ONE,
             "8k|16k",
             "Most written to it at once.",
-            set!(set_temp_write),
+            set!(pick::<T>, temp_file_write_size, some_size),
         ),
     ];
-}
-
-macro_rules! simple {
-    ($($name:ident $field:ident $read:expr;)*) => {
-        $(pub(crate) fn $name(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
-            let v = $read(d)?;
-            pick(cf).$field.once(d, v)
-        })*
-    };
-}
-
-fn flag(d: &Directive) -> ConfResult<bool> {
-    d.flag()
-}
-
-fn msec(d: &Directive) -> ConfResult<u64> {
-    d.msec(0)
-}
-
-fn size(d: &Directive) -> ConfResult<u64> {
-    d.size(0)
 }
 
 fn some_size(d: &Directive) -> ConfResult<Option<u64>> {
     d.size(0).map(Some)
 }
 
-simple! {
-    set_socket_keepalive socket_keepalive flag;
-    set_rcvbuf socket_rcvbuf size;
-    set_sndbuf socket_sndbuf size;
-    set_connect_timeout connect_timeout msec;
-    set_send_timeout send_timeout msec;
-    set_read_timeout read_timeout msec;
-    set_buffer_size buffer_size size;
-    set_tries next_upstream_tries (|d: &Directive| d.num(0));
-    set_next_timeout next_upstream_timeout msec;
-    set_intercept intercept_errors flag;
-    set_buffering buffering flag;
-    set_request_buffering request_buffering flag;
-    set_ignore_abort ignore_client_abort flag;
-    set_pass_headers pass_request_headers flag;
-    set_pass_body pass_request_body flag;
-    set_busy busy_buffers_size some_size;
-    set_force_ranges force_ranges flag;
-    set_max_temp max_temp_file_size some_size;
-    set_temp_write temp_file_write_size some_size;
-}
-
 pub(crate) fn shared(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Template>> {
     template(cf, d, 0).map(Arc::new)
 }
 
-pub(crate) fn set_buffers(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_buffers<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let num = d.num(0)?;
     let each = d.size(1)?;
     if num == 0 || each == 0 {
         return Err(d.invalid(0));
     }
-    pick(cf).buffers.once(d, (num, each))
+    pick::<T>(cf).buffers.once(d, (num, each))
 }
 
-pub(crate) fn set_limit_rate(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_limit_rate<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let v = shared(cf, d)?;
     if let Some(text) = v.as_constant() {
         weir_base::units::parse_size(text).ok_or_else(|| d.invalid(0))?;
     }
-    pick(cf).limit_rate.once(d, Some(v))
+    pick::<T>(cf).limit_rate.once(d, Some(v))
 }
 
-pub(crate) fn set_temp_path(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_temp_path<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let v = temp_path(cf, d)?;
-    pick(cf).temp_path.once(d, v)
+    pick::<T>(cf).temp_path.once(d, v)
 }
 
-pub(crate) fn set_pass_header(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
-    push(&mut pick(cf).pass_headers, d.arg(0).to_vec());
+fn set_pass_header<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    push(&mut pick::<T>(cf).pass_headers, d.arg(0).to_vec());
     Ok(())
 }
 
-pub(crate) fn set_hide_header(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
-    push(&mut pick(cf).hide_headers, d.arg(0).to_vec());
+fn set_hide_header<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    push(&mut pick::<T>(cf).hide_headers, d.arg(0).to_vec());
     Ok(())
 }
 
@@ -353,9 +301,9 @@ pub(crate) fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult
     Ok(())
 }
 
-pub(crate) fn set_bind(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_bind<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let bind = weir_core::bind::parse::<weir_http::Request>(cf, d)?;
-    pick(cf).bind.once(d, bind)
+    pick::<T>(cf).bind.once(d, bind)
 }
 
 /// What `proxy_next_upstream` knows.
@@ -390,14 +338,9 @@ pub(crate) const NEXT_CGI: &Words = &[
     ("off", next::OFF),
 ];
 
-pub(crate) fn set_next_upstream(
-    cf: &mut Cf,
-    d: &Directive,
-    words: &Words,
-    pick: Pick,
-) -> ConfResult {
-    let bits = bits(cf, d, words)?;
-    add_bits(&mut pick(cf).next_upstream, bits);
+fn set_next_upstream<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let bits = bits(cf, d, T::NEXT)?;
+    add_bits(&mut pick::<T>(cf).next_upstream, bits);
     Ok(())
 }
 
@@ -414,14 +357,9 @@ pub(crate) const IGNORE: &Words = &[
     ("Vary", ignore::VARY),
 ];
 
-pub(crate) fn set_ignore_headers(
-    cf: &mut Cf,
-    d: &Directive,
-    words: &Words,
-    pick: Pick,
-) -> ConfResult {
-    let bits = bits(cf, d, words)?;
-    add_bits(&mut pick(cf).ignore_headers, bits);
+fn set_ignore_headers<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let bits = bits(cf, d, IGNORE)?;
+    add_bits(&mut pick::<T>(cf).ignore_headers, bits);
     Ok(())
 }
 

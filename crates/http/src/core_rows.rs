@@ -16,7 +16,10 @@ use weir_base::units;
 use weir_core::error_log::{error_log_sink, push_log};
 use weir_core::listen;
 use weir_core::paths::{make_temp_path, temp_path};
-use weir_module::{distinct, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
+use weir_module::first::{bytes, flag, msec, num, offset, sec, size};
+use weir_module::{
+    distinct, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
+};
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 
@@ -45,41 +48,12 @@ const HSLI: Context = Context::HSL.or(Context::LIF);
 const LOC: Context = Context::LOCATION;
 const SL: Context = Context::SERVER.or(Context::LOCATION);
 
-macro_rules! srv {
-    ($field:ident, $read:expr) => {
-        |cf, d| {
-            let v = $read(d)?;
-            cf.get::<CoreSrv>().$field.once(d, v)
-        }
-    };
+fn srv(cf: &mut Cf) -> &mut CoreSrv {
+    cf.get()
 }
 
-macro_rules! loc {
-    ($field:ident, $read:expr) => {
-        |cf, d| {
-            let v = $read(d)?;
-            cf.get::<CoreLoc>().$field.once(d, v)
-        }
-    };
-}
-
-fn flag(d: &Directive) -> ConfResult<bool> {
-    d.flag()
-}
-fn msec(d: &Directive) -> ConfResult<u64> {
-    d.msec(0)
-}
-fn sec(d: &Directive) -> ConfResult<u64> {
-    d.sec(0)
-}
-fn size(d: &Directive) -> ConfResult<u64> {
-    d.size(0)
-}
-fn offset(d: &Directive) -> ConfResult<u64> {
-    d.offset(0)
-}
-fn num(d: &Directive) -> ConfResult<u64> {
-    d.num(0)
+fn loc(cf: &mut Cf) -> &mut CoreLoc {
+    cf.get()
 }
 
 /// Checks a value that has no effect here; its row's note says what happens instead.
@@ -112,8 +86,8 @@ pub const ROWS: &[Row] = &[
     Row::new("types_hash_bucket_size", HSL, Arity::ONE, "64", "Bucket of the types' table.", checked_num).note(NO_TABLE),
     Row::new("connection_pool_size", HS, Arity::ONE, "512", "Memory first taken for a connection.", checked_size).note(NO_POOL),
     Row::new("request_pool_size", HS, Arity::ONE, "4k", "Memory first taken for a request.", checked_size).note(NO_POOL),
-    Row::new("client_header_timeout", HS, Arity::ONE, "60s", "Longest time to wait for a request's head.", srv!(client_header_timeout, msec)),
-    Row::new("client_header_buffer_size", HS, Arity::ONE, "1k", "First buffer for a request's head.", srv!(client_header_buffer_size, size)),
+    Row::new("client_header_timeout", HS, Arity::ONE, "60s", "Longest time to wait for a request's head.", set!(srv, client_header_timeout, msec)),
+    Row::new("client_header_buffer_size", HS, Arity::ONE, "1k", "First buffer for a request's head.", set!(srv, client_header_buffer_size, size)),
     Row::new("large_client_header_buffers", HS, Arity::TWO, "4 8k", "Number and size of buffers for a large head.", |cf, d| {
         let v = (d.num(0)? as u32, d.size(1)?);
         cf.get::<CoreSrv>().large_client_header_buffers.once(d, v)
@@ -122,19 +96,17 @@ pub const ROWS: &[Row] = &[
         let v = d.num(0)? as usize;
         cf.get::<CoreSrv>().max_headers.once(d, v)
     }),
-    Row::new("ignore_invalid_headers", HS, Arity::FLAG, "on", "Drop header fields with invalid names.", srv!(ignore_invalid_headers, flag)),
-    Row::new("underscores_in_headers", HS, Arity::FLAG, "off", "Allow underscores in field names.", srv!(underscores_in_headers, flag)),
-    Row::new("merge_slashes", HS, Arity::FLAG, "on", "Merge adjacent slashes of the URI into one.", srv!(merge_slashes, flag)),
+    Row::new("ignore_invalid_headers", HS, Arity::FLAG, "on", "Drop header fields with invalid names.", set!(srv, ignore_invalid_headers, flag)),
+    Row::new("underscores_in_headers", HS, Arity::FLAG, "off", "Allow underscores in field names.", set!(srv, underscores_in_headers, flag)),
+    Row::new("merge_slashes", HS, Arity::FLAG, "on", "Merge adjacent slashes of the URI into one.", set!(srv, merge_slashes, flag)),
     Row { name: "types", contexts: HSL, arity: Arity::NONE, body: weir_module::RowBody::Block, default: "text/html html; image/gif gif; image/jpeg jpg", doc: "Maps file name extensions to MIME types.", note: "", set: set_types },
-    Row::new("default_type", HSL, Arity::ONE, "text/plain", "MIME type of what types does not name.", |cf, d| {
-        cf.get::<CoreLoc>().default_type.once(d, d.arg(0).to_vec())
-    }),
+    Row::new("default_type", HSL, Arity::ONE, "text/plain", "MIME type of what types does not name.", set!(Cf::get::<CoreLoc>, default_type, bytes)),
     Row::new("root", HSLI, Arity::ONE, "html", "Root directory for requests.", set_root),
     Row::new("alias", LOC, Arity::ONE, "", "Directory that replaces the location's name.", set_root),
     Row::block("limit_except", LOC, Arity::ONE_MORE, "Limits other methods inside a location.", set_limit_except),
-    Row::new("client_max_body_size", HSL, Arity::ONE, "1m", "Largest request body; 0 for any.", loc!(client_max_body_size, offset)),
-    Row::new("client_body_buffer_size", HSL, Arity::ONE, "16k", "Memory for a request body before it goes to a file.", loc!(client_body_buffer_size, size)),
-    Row::new("client_body_timeout", HSL, Arity::ONE, "60s", "Longest time between two reads of a request body.", loc!(client_body_timeout, msec)),
+    Row::new("client_max_body_size", HSL, Arity::ONE, "1m", "Largest request body; 0 for any.", set!(loc, client_max_body_size, offset)),
+    Row::new("client_body_buffer_size", HSL, Arity::ONE, "16k", "Memory for a request body before it goes to a file.", set!(loc, client_body_buffer_size, size)),
+    Row::new("client_body_timeout", HSL, Arity::ONE, "60s", "Longest time between two reads of a request body.", set!(loc, client_body_timeout, msec)),
     Row::new("client_body_temp_path", HSL, Arity::ONE_TO_FOUR, "client_body_temp", "Directory for request bodies.", |cf, d| {
         let v = temp_path(cf, d)?;
         cf.get::<CoreLoc>().client_body_temp_path.once(d, v)
@@ -143,9 +115,9 @@ pub const ROWS: &[Row] = &[
         let v = d.choice(0, &[("off", BodyInFile::Off), ("on", BodyInFile::On), ("clean", BodyInFile::Clean)])?;
         cf.get::<CoreLoc>().client_body_in_file_only.once(d, v)
     }),
-    Row::new("client_body_in_single_buffer", HSL, Arity::FLAG, "off", "Keep the request body in one buffer.", loc!(client_body_in_single_buffer, flag)).note("A body in memory is always in one buffer."),
-    Row::new("sendfile", HSLI, Arity::FLAG, "off", "Send large files without copying them.", loc!(sendfile, flag)),
-    Row::new("sendfile_max_chunk", HSL, Arity::ONE, "2m", "Most data in one sendfile call.", loc!(sendfile_max_chunk, size)).note("Of all output, as in nginx; others have their turn in between."),
+    Row::new("client_body_in_single_buffer", HSL, Arity::FLAG, "off", "Keep the request body in one buffer.", set!(loc, client_body_in_single_buffer, flag)).note("A body in memory is always in one buffer."),
+    Row::new("sendfile", HSLI, Arity::FLAG, "off", "Send large files without copying them.", set!(loc, sendfile, flag)),
+    Row::new("sendfile_max_chunk", HSL, Arity::ONE, "2m", "Most data in one sendfile call.", set!(loc, sendfile_max_chunk, size)).note("Of all output, as in nginx; others have their turn in between."),
     Row::new("aio", HSL, Arity::ONE, "off", "Read files without blocking the worker.", set_aio).note("\"on\" means the thread pool, as kernel AIO is refused by most file systems without directio. Files are read in buffers of output_buffers' size."),
     Row::new("aio_write", HSL, Arity::FLAG, "off", "Write temporary files without blocking.", checked_flag).note("Temporary files are written through the page cache."),
     Row::new("read_ahead", HSL, Arity::ONE, "0", "Kernel read-ahead for files.", checked_size).note("Left to the kernel."),
@@ -153,12 +125,12 @@ pub const ROWS: &[Row] = &[
         let v = if d.arg(0) == b"off" { u64::MAX } else { d.offset(0)? };
         cf.get::<CoreLoc>().directio.once(d, v)
     }).note("Read in the thread pool, whatever aio says, in buffers of output_buffers' size; a range that begins at an offset that is not aligned is read from the aligned one before it."),
-    Row::new("directio_alignment", HSL, Arity::ONE, "512", "Alignment for directio.", loc!(directio_alignment, offset)),
-    Row::new("tcp_nopush", HSL, Arity::FLAG, "off", "Send header and file start in one packet.", loc!(tcp_nopush, flag)).note("Always so: the header is sent with MSG_MORE when a file follows."),
-    Row::new("tcp_nodelay", HSL, Arity::FLAG, "on", "Set TCP_NODELAY on kept connections.", loc!(tcp_nodelay, flag)),
-    Row::new("send_timeout", HSL, Arity::ONE, "60s", "Longest time between two writes to the client.", loc!(send_timeout, msec)),
+    Row::new("directio_alignment", HSL, Arity::ONE, "512", "Alignment for directio.", set!(loc, directio_alignment, offset)),
+    Row::new("tcp_nopush", HSL, Arity::FLAG, "off", "Send header and file start in one packet.", set!(loc, tcp_nopush, flag)).note("Always so: the header is sent with MSG_MORE when a file follows."),
+    Row::new("tcp_nodelay", HSL, Arity::FLAG, "on", "Set TCP_NODELAY on kept connections.", set!(loc, tcp_nodelay, flag)),
+    Row::new("send_timeout", HSL, Arity::ONE, "60s", "Longest time between two writes to the client.", set!(loc, send_timeout, msec)),
     Row::new("send_lowat", HSL, Arity::ONE, "0", "Least free send buffer.", checked_size).note("Linux has no SO_SNDLOWAT; nginx ignores it there too."),
-    Row::new("postpone_output", HSL, Arity::ONE, "1460", "Gather at least this much before sending.", loc!(postpone_output, size)).note("Counts for answers put together from subrequests; other output is gathered until its producer waits or ends."),
+    Row::new("postpone_output", HSL, Arity::ONE, "1460", "Gather at least this much before sending.", set!(loc, postpone_output, size)).note("Counts for answers put together from subrequests; other output is gathered until its producer waits or ends."),
     Row::new("limit_rate", HSLI, Arity::ONE, "0", "Bytes a second to a client, per response.", |cf, d| {
         let v = rate(cf, d)?;
         cf.get::<CoreLoc>().limit_rate.once(d, v)
@@ -167,7 +139,7 @@ pub const ROWS: &[Row] = &[
         let v = rate(cf, d)?;
         cf.get::<CoreLoc>().limit_rate_after.once(d, v)
     }),
-    Row::new("keepalive_time", HSL, Arity::ONE, "1h", "Longest life of a kept connection.", loc!(keepalive_time, msec)),
+    Row::new("keepalive_time", HSL, Arity::ONE, "1h", "Longest life of a kept connection.", set!(loc, keepalive_time, msec)),
     Row::new("keepalive_timeout", HSL, Arity::ONE_TWO, "75s", "How long an idle connection is kept; second: the Keep-Alive header.", |cf, d| {
         let v = d.msec(0)?;
         let header = if d.args.len() > 1 { Some(d.sec(1)?) } else { None };
@@ -176,35 +148,35 @@ pub const ROWS: &[Row] = &[
         core.keepalive_header.set(header.filter(|s| *s > 0));
         Ok(())
     }),
-    Row::new("keepalive_min_timeout", HSL, Arity::ONE, "0", "An idle connection is not closed sooner at shutdown.", loc!(keepalive_min_timeout, msec)).note("A reload closes none."),
-    Row::new("keepalive_requests", HSL, Arity::ONE, "1000", "Most requests on one connection.", loc!(keepalive_requests, num)),
+    Row::new("keepalive_min_timeout", HSL, Arity::ONE, "0", "An idle connection is not closed sooner at shutdown.", set!(loc, keepalive_min_timeout, msec)).note("A reload closes none."),
+    Row::new("keepalive_requests", HSL, Arity::ONE, "1000", "Most requests on one connection.", set!(loc, keepalive_requests, num)),
     Row::new("keepalive_disable", HSL, Arity::ONE_TWO, "msie6", "Browsers whose connections are not kept.", set_keepalive_disable),
     Row::new("satisfy", HSL, Arity::ONE, "all", "Whether all or any of the access modules must agree.", |cf, d| {
         let v = d.choice(0, &[("all", Satisfy::All), ("any", Satisfy::Any)])?;
         cf.get::<CoreLoc>().satisfy.once(d, v)
     }),
-    Row::new("auth_delay", HSL, Arity::ONE, "0s", "Delay of answers to unauthorized requests.", loc!(auth_delay, msec)),
+    Row::new("auth_delay", HSL, Arity::ONE, "0s", "Delay of answers to unauthorized requests.", set!(loc, auth_delay, msec)),
     Row::new("internal", LOC, Arity::NONE, "", "The location serves internal requests only.", |cf, d| cf.get::<CoreLoc>().internal.once(d, true)),
     Row::new("lingering_close", HSL, Arity::ONE, "on", "How connections with unread data are closed.", |cf, d| {
         let v = d.choice(0, &[("off", Lingering::Off), ("on", Lingering::On), ("always", Lingering::Always)])?;
         cf.get::<CoreLoc>().lingering_close.once(d, v)
     }),
-    Row::new("lingering_time", HSL, Arity::ONE, "30s", "Longest time of a lingering close.", loc!(lingering_time, msec)),
-    Row::new("lingering_timeout", HSL, Arity::ONE, "5s", "Longest silence during a lingering close.", loc!(lingering_timeout, msec)),
-    Row::new("reset_timedout_connection", HSL, Arity::FLAG, "off", "Reset connections that timed out.", loc!(reset_timedout_connection, flag)),
-    Row::new("absolute_redirect", HSL, Arity::FLAG, "on", "Redirects carry scheme and host.", loc!(absolute_redirect, flag)),
-    Row::new("server_name_in_redirect", HSL, Arity::FLAG, "off", "Redirects use the primary server name.", loc!(server_name_in_redirect, flag)),
-    Row::new("port_in_redirect", HSL, Arity::FLAG, "on", "Redirects carry the port.", loc!(port_in_redirect, flag)),
-    Row::new("msie_padding", HSL, Arity::FLAG, "on", "Pad error pages for browsers that hide short ones.", loc!(msie_padding, flag)),
+    Row::new("lingering_time", HSL, Arity::ONE, "30s", "Longest time of a lingering close.", set!(loc, lingering_time, msec)),
+    Row::new("lingering_timeout", HSL, Arity::ONE, "5s", "Longest silence during a lingering close.", set!(loc, lingering_timeout, msec)),
+    Row::new("reset_timedout_connection", HSL, Arity::FLAG, "off", "Reset connections that timed out.", set!(loc, reset_timedout_connection, flag)),
+    Row::new("absolute_redirect", HSL, Arity::FLAG, "on", "Redirects carry scheme and host.", set!(loc, absolute_redirect, flag)),
+    Row::new("server_name_in_redirect", HSL, Arity::FLAG, "off", "Redirects use the primary server name.", set!(loc, server_name_in_redirect, flag)),
+    Row::new("port_in_redirect", HSL, Arity::FLAG, "on", "Redirects carry the port.", set!(loc, port_in_redirect, flag)),
+    Row::new("msie_padding", HSL, Arity::FLAG, "on", "Pad error pages for browsers that hide short ones.", set!(loc, msie_padding, flag)),
     Row::new("msie_refresh", HSL, Arity::FLAG, "off", "Refresh instead of redirect for MSIE.", set_msie_refresh),
-    Row::new("log_not_found", HSL, Arity::FLAG, "on", "Log files that are not found.", loc!(log_not_found, flag)),
-    Row::new("log_subrequest", HSL, Arity::FLAG, "off", "Log subrequests in the access log.", loc!(log_subrequest, flag)),
+    Row::new("log_not_found", HSL, Arity::FLAG, "on", "Log files that are not found.", set!(loc, log_not_found, flag)),
+    Row::new("log_subrequest", HSL, Arity::FLAG, "off", "Log subrequests in the access log.", set!(loc, log_subrequest, flag)),
     Row::new("post_action", HSLI, Arity::ONE, "", "Where a request goes once it has been answered; nobody sees the answer.", |cf, d| {
         let v = Some(d.arg(0).to_vec());
         cf.get::<CoreLoc>().post_action.once(d, v)
     }).note("Where the location it leads to inherits it, it is done once; nginx does it ten times."),
-    Row::new("subrequest_output_buffer_size", HSL, Arity::ONE, "4k", "The longest answer of a subrequest that is kept in memory (SSI's set).", loc!(subrequest_output_buffer_size, size)),
-    Row::new("recursive_error_pages", HSL, Arity::FLAG, "off", "error_page may be used more than once a request.", loc!(recursive_error_pages, flag)),
+    Row::new("subrequest_output_buffer_size", HSL, Arity::ONE, "4k", "The longest answer of a subrequest that is kept in memory (SSI's set).", set!(loc, subrequest_output_buffer_size, size)),
+    Row::new("recursive_error_pages", HSL, Arity::FLAG, "off", "error_page may be used more than once a request.", set!(loc, recursive_error_pages, flag)),
     Row::new("server_tokens", HSL, Arity::ONE, "on", "Show the version in Server and error pages.", |cf, d| {
         let v = d.choice(0, &[("on", ServerTokens::On), ("off", ServerTokens::Off), ("build", ServerTokens::Build)])?;
         cf.get::<CoreLoc>().server_tokens.once(d, v)
@@ -213,9 +185,9 @@ pub const ROWS: &[Row] = &[
         let v = d.choice(0, &[("off", IfModifiedSince::Off), ("exact", IfModifiedSince::Exact), ("before", IfModifiedSince::Before)])?;
         cf.get::<CoreLoc>().if_modified_since.once(d, v)
     }),
-    Row::new("max_ranges", HSL, Arity::ONE, "", "Most ranges in a request; 0 turns ranges off.", loc!(max_ranges, num)),
-    Row::new("chunked_transfer_encoding", HSL, Arity::FLAG, "on", "Chunked responses to HTTP/1.1 clients.", loc!(chunked_transfer_encoding, flag)),
-    Row::new("etag", HSL, Arity::FLAG, "on", "ETag for static files.", loc!(etag, flag)),
+    Row::new("max_ranges", HSL, Arity::ONE, "", "Most ranges in a request; 0 turns ranges off.", set!(loc, max_ranges, num)),
+    Row::new("chunked_transfer_encoding", HSL, Arity::FLAG, "on", "Chunked responses to HTTP/1.1 clients.", set!(loc, chunked_transfer_encoding, flag)),
+    Row::new("etag", HSL, Arity::FLAG, "on", "ETag for static files.", set!(loc, etag, flag)),
     Row::new("error_page", HSLI, Arity::TWO_MORE, "", "The URI shown for errors.", set_error_page),
     Row::new("try_files", SL, Arity::TWO_MORE, "", "Serve the first file that exists, or the last argument.", set_try_files),
     Row::new("error_log", HSL, Arity::ONE_MORE, "logs/error.log error", "Where errors are logged.", |cf, d| {
@@ -226,9 +198,9 @@ pub const ROWS: &[Row] = &[
     })
     .note("Control characters are written as \\x0A and the like in lines about a connection, so that nobody else writes lines of the log; nginx writes them as they are."),
     Row::new("open_file_cache", HSL, Arity::ONE_TWO, "off", "Keep open files, sizes and errors.", set_open_file_cache).note("Small files are kept in memory too, within bounds of their own; max counts the files of each worker."),
-    Row::new("open_file_cache_valid", HSL, Arity::ONE, "60s", "How long a kept file is not checked.", loc!(open_file_cache_valid, sec)),
-    Row::new("open_file_cache_min_uses", HSL, Arity::ONE, "1", "Uses before a file is kept open.", loc!(open_file_cache_min_uses, num)),
-    Row::new("open_file_memory", Context::HTTP, Arity::ONE, "64m", "Memory of each worker for small files and their compressed forms.", loc!(open_file_memory, size)).note("Weir's own: a file of up to 64 KiB is answered from memory, checked by one stat a request (which also asks for the way through the directories; a file whose owner, mode or text has changed since is opened again), and compressed once per coding and level; 0 keeps nothing."),
+    Row::new("open_file_cache_valid", HSL, Arity::ONE, "60s", "How long a kept file is not checked.", set!(loc, open_file_cache_valid, sec)),
+    Row::new("open_file_cache_min_uses", HSL, Arity::ONE, "1", "Uses before a file is kept open.", set!(loc, open_file_cache_min_uses, num)),
+    Row::new("open_file_memory", Context::HTTP, Arity::ONE, "64m", "Memory of each worker for small files and their compressed forms.", set!(loc, open_file_memory, size)).note("Weir's own: a file of up to 64 KiB is answered from memory, checked by one stat a request (which also asks for the way through the directories; a file whose owner, mode or text has changed since is opened again), and compressed once per coding and level; 0 keeps nothing."),
     Row::new("open_file_cache_events", HSL, Arity::FLAG, "off", "Let the kernel tell of changes.", checked_flag).note("Not needed: a kept file is checked by stat."),
     Row::new("output_buffers", HSL, Arity::TWO, "2 32k", "Number and size of the buffers for reading files.", |cf, d| {
         let (number, size) = (d.num(0)?, d.size(1)?);
@@ -236,13 +208,13 @@ pub const ROWS: &[Row] = &[
         let size = if size > 0 { size } else { return Err(d.invalid(1)) };
         cf.get::<CoreLoc>().output_buffers.once(d, (number, size))
     }).note("For files that are not sent by sendfile: so much is read at once, and so much may wait for the client."),
-    Row::new("open_file_cache_errors", HSL, Arity::FLAG, "off", "Keep errors too.", loc!(open_file_cache_errors, flag)),
+    Row::new("open_file_cache_errors", HSL, Arity::FLAG, "off", "Keep errors too.", set!(loc, open_file_cache_errors, flag)),
     Row::new("resolver", HSL, Arity::ONE_MORE, "", "Name servers.", |cf, d| {
         let v = weir_core::resolver::parse(d)?;
         cf.get::<CoreLoc>().resolver.once(d, Some(v))
     }).note(weir_core::resolver::NOTE),
-    Row::new("resolver_timeout", HSL, Arity::ONE, "30s", "Longest time for a name.", loc!(resolver_timeout, msec)),
-    Row::new("gzip_vary", HSL, Arity::FLAG, "off", "Send Vary: Accept-Encoding.", loc!(gzip_vary, flag)),
+    Row::new("resolver_timeout", HSL, Arity::ONE, "30s", "Longest time for a name.", set!(loc, resolver_timeout, msec)),
+    Row::new("gzip_vary", HSL, Arity::FLAG, "off", "Send Vary: Accept-Encoding.", set!(loc, gzip_vary, flag)),
 ];
 
 /// Where request bodies go that are too large for memory.

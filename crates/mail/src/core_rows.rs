@@ -6,21 +6,11 @@ use crate::module::MailModule;
 use crate::Session;
 use weir_core::block::{self, Place};
 use weir_core::listen;
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
+use weir_module::first::{bytes, msec, num};
+use weir_module::{set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable};
 use weir_wire::mail::{Protocol, StartTls};
 
 const MS: Context = Context::MS;
-
-/// A setter that stores one value of the server level, once.
-macro_rules! srv {
-    ($field:ident, $read:expr) => {
-        |cf, d| {
-            let read: fn(&Directive) -> ConfResult<_> = $read;
-            let v = read(d)?;
-            cf.get::<MailSrv>().$field.once(d, v)
-        }
-    };
-}
 
 static ROWS: &[Row] = &[
     Row::block("server", Context::MAIL, Arity::NONE, "A virtual server for mail.", |cf, d| {
@@ -61,7 +51,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "hostname",
         "The name that clients are greeted with and SMTP servers are told.",
-        srv!(server_name, |d| Ok(d.arg(0).to_vec())),
+        set!(Cf::get::<MailSrv>, server_name, bytes),
     ),
     Row {
         default: "off",
@@ -77,7 +67,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "60s",
         "Longest time until a client has said who it is, for a handshake, and until a server has let it in.",
-        srv!(timeout, |d| d.msec(0)),
+        set!(Cf::get::<MailSrv>, timeout, msec),
     ),
     Row::new(
         "max_errors",
@@ -85,7 +75,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "5",
         "So many invalid commands end a session.",
-        srv!(max_errors, |d| d.num(0)),
+        set!(Cf::get::<MailSrv>, max_errors, num),
     ),
     Row::new(
         "starttls",

@@ -3,6 +3,7 @@
 
 mod args;
 mod cf;
+pub mod first;
 mod heirs;
 mod layout;
 mod row;

@@ -62,6 +62,22 @@ impl<T> Deref for Val<T> {
     }
 }
 
+/// A setter for a row: reads a value of the directive and keeps it in a field of a slot; a second time at
+/// the same level is nginx's `is duplicate`.
+///
+/// `set!(slot, field, read)`: `slot` is a function from [`Cf`](crate::Cf) to the slot, `read` one from the
+/// directive to the value, such as those of [`first`](crate::first).
+#[macro_export]
+macro_rules! set {
+    ($slot:expr, $field:ident, $read:expr) => {
+        |cf, d| {
+            let read: fn(&$crate::Directive) -> $crate::ConfResult<_> = $read;
+            let value = read(d)?;
+            $slot(cf).$field.once(d, value)
+        }
+    };
+}
+
 /// Merges several [`Val`]s of a slot: `merge_values!(self, parent; sendfile = false, root = …)`.
 #[macro_export]
 macro_rules! merge_values {

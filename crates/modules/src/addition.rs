@@ -10,8 +10,9 @@ use std::sync::Arc;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::subrequest::{self, Output};
 use weir_http::{Buf, Chain, Request};
+use weir_module::first::bytes;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable,
+    merge_values, set, slot, Arity, Cf, ConfResult, ConfType, Context, Level, Row, SlotVtable,
     Slots, Val,
 };
 
@@ -46,10 +47,7 @@ const ROWS: &[Row] = &[
         Arity::ONE,
         "",
         "The URI whose answer is put before the body of a response.",
-        |cf, d| {
-            let uri = d.arg(0).to_vec();
-            cf.get::<AdditionLoc>().before.once(d, uri)
-        },
+        set!(Cf::get::<AdditionLoc>, before, bytes),
     ),
     Row::new(
         "add_after_body",
@@ -57,10 +55,7 @@ const ROWS: &[Row] = &[
         Arity::ONE,
         "",
         "The URI whose answer is put after the body of a response.",
-        |cf, d| {
-            let uri = d.arg(0).to_vec();
-            cf.get::<AdditionLoc>().after.once(d, uri)
-        },
+        set!(Cf::get::<AdditionLoc>, after, bytes),
     ),
     Row::new(
         "addition_types",

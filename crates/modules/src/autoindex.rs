@@ -12,8 +12,10 @@ use weir_core::Session;
 use weir_http::core_vars::query_arg;
 use weir_http::module::{FilterError, Flow, HttpModule, PhaseHandler};
 use weir_http::{body, Buf, Chain, Phase, Request};
+use weir_module::first::flag;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
+    merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Level, Row,
+    SlotVtable, Val,
 };
 use weir_runtime::{clock, tz};
 use weir_wire::http1::request::Method;
@@ -63,10 +65,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Lists a directory that has no index file.",
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<Conf>().on.once(d, v)
-        },
+        set!(Cf::get::<Conf>, on, flag),
     ),
     Row::new(
         "autoindex_format",
@@ -85,10 +84,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Times in the server's time zone in HTML listings.",
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<Conf>().localtime.once(d, v)
-        },
+        set!(Cf::get::<Conf>, localtime, flag),
     ),
     Row::new(
         "autoindex_exact_size",
@@ -96,10 +92,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "on",
         "Sizes in bytes in HTML listings, instead of rounded ones.",
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<Conf>().exact_size.once(d, v)
-        },
+        set!(Cf::get::<Conf>, exact_size, flag),
     ),
 ];
 

@@ -22,9 +22,10 @@ use weir_http::lent::Lent;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::vars::registry;
 use weir_http::{Buf, Chain, Request};
+use weir_module::first::flag;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic, Directive,
-    Level, Row, SlotVtable, Slots, Val,
+    merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic,
+    Directive, Level, Row, SlotVtable, Slots, Val,
 };
 use weir_script::template::VarId;
 
@@ -150,10 +151,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Also recodes responses whose Content-Type names a charset.",
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<CharsetLoc>().override_charset.once(d, v)
-        },
+        set!(Cf::get::<CharsetLoc>, override_charset, flag),
     ),
     Row::new(
         "charset_types",

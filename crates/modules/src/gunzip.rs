@@ -17,8 +17,10 @@ use weir_core::logger::LogLevel;
 use weir_http::buf::Data;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::{Buf, Chain, Request};
+use weir_module::first::flag;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
+    merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Level, Row,
+    SlotVtable, Val,
 };
 
 #[derive(Default)]
@@ -46,10 +48,7 @@ pub const MODULE: HttpModule = HttpModule {
             Arity::FLAG,
             "off",
             "Decompresses gzip responses for clients that do not accept gzip.",
-            |cf, d| {
-                let v = d.flag()?;
-                cf.get::<GunzipLoc>().on.once(d, v)
-            },
+            set!(Cf::get::<GunzipLoc>, on, flag),
         ),
         Row::new(
             "gunzip_buffers",

@@ -19,8 +19,10 @@ use weir_http::module::{
 };
 use weir_http::request::Whole;
 use weir_http::{Buf, Chain, Request};
+use weir_module::first::{flag, size};
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
+    merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Level, Row,
+    SlotVtable, Val,
 };
 
 #[derive(Default)]
@@ -59,10 +61,14 @@ fn power_of_two(d: &Directive, max_bytes: u64, what: &'static str) -> ConfResult
 
 pub const MODULE: HttpModule = HttpModule {
     rows: &[
-        Row::new("gzip", HSLI, Arity::FLAG, "off", "Compress responses.", |cf, d| {
-            let v = d.flag()?;
-            cf.get::<Conf>().on.once(d, v)
-        })
+        Row::new(
+            "gzip",
+            HSLI,
+            Arity::FLAG,
+            "off",
+            "Compress responses.",
+            set!(Cf::get::<Conf>, on, flag),
+        )
         .note(
             "What a backend sends in pieces is passed on when it pauses, so that events arrive at \
              once: each pause costs some bytes of compression and a chunk, and so does each piece \
@@ -101,10 +107,7 @@ pub const MODULE: HttpModule = HttpModule {
             Arity::ONE,
             "20",
             "Shortest response to compress, by Content-Length.",
-            |cf, d| {
-                let v = d.size(0)?;
-                cf.get::<Conf>().min_length.once(d, v)
-            },
+            set!(Cf::get::<Conf>, min_length, size),
         ),
         Row::new(
             "gzip_buffers",

@@ -8,9 +8,10 @@ use weir_core::LocalFuture;
 use weir_http::body::{self, BodyError};
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::{subrequest, Request};
+use weir_module::first::flag;
 use weir_module::{
-    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
-    Slots, Val,
+    set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
+    SlotVtable, Slots, Val,
 };
 
 #[derive(Default)]
@@ -45,10 +46,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "on",
         "Whether the body is read first and goes with the copies.",
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<MirrorLoc>().request_body.once(d, v)
-        },
+        set!(Cf::get::<MirrorLoc>, request_body, flag),
     ),
 ];
 

@@ -7,8 +7,9 @@ use crate::directory;
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
 use weir_http::redirect::internal_redirect;
 use weir_http::{Phase, Request};
+use weir_module::first::flag;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
+    merge_values, set, slot, Arity, Cf, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
 };
 use weir_wire::http1::request::Method;
 
@@ -34,10 +35,7 @@ pub const MODULE: HttpModule = HttpModule {
         Arity::FLAG,
         "off",
         "Answers for a directory with a random file of it.",
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<RandomIndexLoc>().on.once(d, v)
-        },
+        set!(Cf::get::<RandomIndexLoc>, on, flag),
     )],
     slots: &[SlotVtable::of::<RandomIndexLoc>()],
     phases: &[PhaseHandler {

@@ -17,8 +17,9 @@ use weir_http::module::{
     Filter, FilterError, FilterResult, HttpModule, Next, Reach, VarArg, Variable,
 };
 use weir_http::{subrequest, Buf, Chain, Request};
+use weir_module::first::size;
 use weir_module::{
-    slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Slots, Val,
+    set, slot, Arity, Cf, ConfResult, ConfType, Context, Level, Row, SlotVtable, Slots, Val,
 };
 use weir_wire::http1::names::HeaderId;
 
@@ -43,10 +44,7 @@ const ROWS: &[Row] = &[Row::new(
     Arity::ONE,
     "0",
     "Fetches answers in ranges of this size (0: whole); needs $slice_range in the request.",
-    |cf, d| {
-        let v = d.size(0)?;
-        cf.get::<SliceLoc>().size.once(d, v)
-    },
+    set!(Cf::get::<SliceLoc>, size, size),
 )];
 
 pub const MODULE: HttpModule = HttpModule {

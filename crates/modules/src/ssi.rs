@@ -32,8 +32,9 @@ use weir_http::module::{
     Filter, FilterError, FilterResult, HttpModule, Next, Reach, VarArg, Variable,
 };
 use weir_http::{subrequest, Buf, Chain, Request};
+use weir_module::first::{flag, size};
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable,
+    merge_values, set, slot, Arity, Cf, ConfResult, ConfType, Context, Level, Row, SlotVtable,
     Slots, Val,
 };
 use weir_runtime::{clock, tz};
@@ -83,21 +84,6 @@ impl ConfType for SsiLoc {
     }
 }
 
-macro_rules! set {
-    ($field:ident, $read:ident) => {
-        |cf, d| {
-            let v = d.$read()?;
-            cf.get::<SsiLoc>().$field.once(d, v)
-        }
-    };
-    ($field:ident, $read:ident, $at:expr) => {
-        |cf, d| {
-            let v = d.$read($at)?;
-            cf.get::<SsiLoc>().$field.once(d, v)
-        }
-    };
-}
-
 const ROWS: &[Row] = &[
     Row::new(
         "ssi",
@@ -105,7 +91,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Carries out the commands (server side includes) in responses.",
-        set!(on, flag),
+        set!(Cf::get::<SsiLoc>, on, flag),
     )
     .note(
         "A page has up to 4096 parts, up to 1000 of them within themselves or over four deep. nginx \
@@ -117,7 +103,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Puts no text in the place of a command that fails.",
-        set!(silent_errors, flag),
+        set!(Cf::get::<SsiLoc>, silent_errors, flag),
     ),
     Row::new(
         "ssi_types",
@@ -136,7 +122,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Keeps Last-Modified of responses whose commands are carried out.",
-        set!(last_modified, flag),
+        set!(Cf::get::<SsiLoc>, last_modified, flag),
     ),
     Row::new(
         "ssi_value_length",
@@ -144,7 +130,7 @@ const ROWS: &[Row] = &[
         Arity::ONE,
         "256",
         "The longest value of a command's parameter.",
-        set!(value_length, size, 0),
+        set!(Cf::get::<SsiLoc>, value_length, size),
     )
     .note("255 unless set, as in nginx, whose documentation says 256."),
     Row::new(
@@ -153,7 +139,7 @@ const ROWS: &[Row] = &[
         Arity::ONE,
         "1k",
         "The shortest text that is sent with sendfile.",
-        set!(min_file_chunk, size, 0),
+        set!(Cf::get::<SsiLoc>, min_file_chunk, size),
     )
     .note("Text that was searched for commands goes from memory; the value is checked."),
     Row::new(
@@ -162,7 +148,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Does not flush for buffers that are to be used again.",
-        set!(ignore_recycled_buffers, flag),
+        set!(Cf::get::<SsiLoc>, ignore_recycled_buffers, flag),
     )
     .note("No buffer that waits for its use is flushed early; the value is checked."),
 ];

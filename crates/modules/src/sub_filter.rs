@@ -21,9 +21,10 @@ use weir_http::buf::Data;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::vars::{template, template_of};
 use weir_http::{Buf, Chain, Request};
+use weir_module::first::flag;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
-    SlotVtable, Slots, Val,
+    merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level,
+    Row, SlotVtable, Slots, Val,
 };
 use weir_script::template::Template;
 
@@ -100,10 +101,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "on",
         "Replaces each string at its first place alone.",
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<SubLoc>().once.once(d, v)
-        },
+        set!(Cf::get::<SubLoc>, once, flag),
     ),
     Row::new(
         "sub_filter_last_modified",
@@ -111,10 +109,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Keeps Last-Modified of responses that are searched.",
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<SubLoc>().last_modified.once(d, v)
-        },
+        set!(Cf::get::<SubLoc>, last_modified, flag),
     ),
 ];
 

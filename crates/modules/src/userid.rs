@@ -16,9 +16,10 @@ use weir_http::generation::VarDef;
 use weir_http::module::{Filter, FilterResult, HttpModule, Next, Reach, VarArg, Variable};
 use weir_http::vars::registry;
 use weir_http::Request;
+use weir_module::first::bytes;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
-    SlotVtable, Val,
+    merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level,
+    Row, SlotVtable, Val,
 };
 use weir_runtime::clock;
 use weir_script::template::VarId;
@@ -121,10 +122,14 @@ const ROWS: &[Row] = &[
             cf.get::<UseridLoc>().service.once(d, Some(v))
         },
     ),
-    Row::new("userid_name", Context::HSL, Arity::ONE, "uid", "The cookie's name.", |cf, d| {
-        let v = d.arg(0).to_vec();
-        cf.get::<UseridLoc>().name.once(d, v)
-    }),
+    Row::new(
+        "userid_name",
+        Context::HSL,
+        Arity::ONE,
+        "uid",
+        "The cookie's name.",
+        set!(Cf::get::<UseridLoc>, name, bytes),
+    ),
     Row::new("userid_domain", Context::HSL, Arity::ONE, "none", "The cookie's domain.", |cf, d| {
         let v = match d.arg(0) {
             b"none" => Vec::new(),

@@ -5,28 +5,13 @@ use crate::module::StreamModule;
 use crate::{vars, Session};
 use weir_core::block::{self, Place};
 use weir_core::listen::{self, Listen};
+use weir_module::first::{flag, msec, size};
 use weir_module::{
-    joined_rows, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
+    joined_rows, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
 };
 use weir_runtime::listen::ListenAddr;
 
 const SIZES: &str = "The table sizes itself: the number is checked and not needed.";
-
-/// A setter that stores one value of the server level, once.
-macro_rules! srv {
-    ($field:ident, $read:ident) => {
-        |cf, d| {
-            let v = d.$read(0)?;
-            cf.get::<StreamSrv>().$field.once(d, v)
-        }
-    };
-    ($field:ident) => {
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<StreamSrv>().$field.once(d, v)
-        }
-    };
-}
 
 const SS: Context = Context::SS;
 
@@ -66,7 +51,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "30s",
         "Longest time for the PROXY protocol's header.",
-        srv!(proxy_protocol_timeout, msec),
+        set!(Cf::get::<StreamSrv>, proxy_protocol_timeout, msec),
     ),
     Row::new(
         "tcp_nodelay",
@@ -74,7 +59,7 @@ static ROWS: &[Row] = &[
         Arity::FLAG,
         "on",
         "Small packets leave at once.",
-        srv!(tcp_nodelay),
+        set!(Cf::get::<StreamSrv>, tcp_nodelay, flag),
     ),
     Row::new(
         "preread_buffer_size",
@@ -82,7 +67,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "16k",
         "Size of the buffer for the first bytes of a session.",
-        srv!(preread_buffer_size, size),
+        set!(Cf::get::<StreamSrv>, preread_buffer_size, size),
     ),
     Row::new(
         "preread_timeout",
@@ -90,7 +75,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "30s",
         "Longest time for the first bytes of a session.",
-        srv!(preread_timeout, msec),
+        set!(Cf::get::<StreamSrv>, preread_timeout, msec),
     ),
     Row::new(
         "variables_hash_max_size",

@@ -7,8 +7,9 @@ use weir_core::common::some;
 use weir_core::logger::LogLevel;
 use weir_core::variables::{VarArg, Variable};
 use weir_core::Session as _;
+use weir_module::first::flag;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable,
+    merge_values, set, slot, Arity, Cf, ConfResult, ConfType, Context, Level, Row, SlotVtable,
     Slots, Val,
 };
 use weir_wire::client_hello::{ClientHello, Progress, Reader};
@@ -36,10 +37,7 @@ pub const MODULE: StreamModule = StreamModule {
         Arity::FLAG,
         "off",
         "Reads what a TLS client's hello tells, without taking part in the handshake.",
-        |cf, d| {
-            let on = d.flag()?;
-            cf.get::<PrereadSrv>().enabled.once(d, on)
-        },
+        set!(Cf::get::<PrereadSrv>, enabled, flag),
     )],
     slots: &[SlotVtable::of::<PrereadSrv>()],
     variables: &[

@@ -7,7 +7,8 @@ use weir_core::registry::template;
 use weir_core::tls::files::{cache_rule, read_passwords, Name};
 use weir_core::tls::words;
 use weir_core::Session;
-use weir_module::{name, ArgsExt, Arity, Cf, Context, Diagnostic, Directive, Row};
+use weir_module::first::{bytes, flag, num};
+use weir_module::{name, set, ArgsExt, Arity, Cf, Context, Row};
 use weir_tls::offer::{About, Protocols};
 
 /// A family of directives that can speak TLS to servers.
@@ -27,19 +28,10 @@ pub trait Secures: 'static {
 /// The rows of such a family.
 pub struct SslRows<T>(PhantomData<T>);
 
-macro_rules! loc {
-    ($field:ident, $read:expr) => {
-        |cf, d| {
-            let v = $read(d)?;
-            T::outgoing(cf).$field.once(d, v)
-        }
-    };
-}
-
 impl<T: Secures> SslRows<T> {
     /// All of them.
     pub const ROWS: &'static [Row] = &[
-        Row::new(name!("ssl_session_reuse"), T::LEVELS, Arity::FLAG, "on", "Sessions with servers are resumed.", loc!(session_reuse, |d: &Directive| d.flag())),
+        Row::new(name!("ssl_session_reuse"), T::LEVELS, Arity::FLAG, "on", "Sessions with servers are resumed.", set!(T::outgoing, session_reuse, flag)),
         Row::new(name!("ssl_protocols"), T::LEVELS, Arity::ONE_MORE, "TLSv1.2 TLSv1.3", "The versions spoken with servers.", |cf, d| {
             let set = words::protocols(d)?;
             let tls = T::outgoing(cf);
@@ -61,11 +53,11 @@ impl<T: Secures> SslRows<T> {
             let name = Some(Arc::new(template::<T::Session>(cf, d, 0)?));
             T::outgoing(cf).name.once(d, name)
         }),
-        Row::new(name!("ssl_server_name"), T::LEVELS, Arity::FLAG, "off", "The server is told the name (SNI).", loc!(server_name, |d: &Directive| d.flag())),
-        Row::new(name!("ssl_verify"), T::LEVELS, Arity::FLAG, "off", "The server's certificate is verified.", loc!(verify, |d: &Directive| d.flag())),
-        Row::new(name!("ssl_verify_depth"), T::LEVELS, Arity::ONE, "1", "How many certificates may stand between a server's and the trusted one.", loc!(verify_depth, |d: &Directive| d.num(0))),
-        Row::new(name!("ssl_trusted_certificate"), T::LEVELS, Arity::ONE, "", "Certificates that servers' are verified by.", loc!(trusted_certificate, |d: &Directive| Ok::<_, Diagnostic>(d.arg(0).to_vec()))),
-        Row::new(name!("ssl_crl"), T::LEVELS, Arity::ONE, "", "Lists of revoked server certificates.", loc!(crl, |d: &Directive| Ok::<_, Diagnostic>(d.arg(0).to_vec()))),
+        Row::new(name!("ssl_server_name"), T::LEVELS, Arity::FLAG, "off", "The server is told the name (SNI).", set!(T::outgoing, server_name, flag)),
+        Row::new(name!("ssl_verify"), T::LEVELS, Arity::FLAG, "off", "The server's certificate is verified.", set!(T::outgoing, verify, flag)),
+        Row::new(name!("ssl_verify_depth"), T::LEVELS, Arity::ONE, "1", "How many certificates may stand between a server's and the trusted one.", set!(T::outgoing, verify_depth, num)),
+        Row::new(name!("ssl_trusted_certificate"), T::LEVELS, Arity::ONE, "", "Certificates that servers' are verified by.", set!(T::outgoing, trusted_certificate, bytes)),
+        Row::new(name!("ssl_crl"), T::LEVELS, Arity::ONE, "", "Lists of revoked server certificates.", set!(T::outgoing, crl, bytes)),
         Row::new(name!("ssl_certificate"), T::LEVELS, Arity::ONE, "", "The certificate that servers are shown.", |cf, d| {
             let name = Some(Name::of::<T::Session>(cf, d, 0)?);
             T::outgoing(cf).certificate.once(d, name)

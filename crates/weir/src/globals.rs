@@ -5,8 +5,9 @@ use std::sync::Arc;
 use weir_core::error_log::{error_log_sink, push_log};
 use weir_core::logger::ErrorLog;
 use weir_http::build;
+use weir_module::first::{flag, msec, num, offset};
 use weir_module::{
-    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, Val,
+    set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, Val,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,19 +85,10 @@ pub fn cpus() -> usize {
 const MAIN: Context = Context::MAIN;
 const EVENTS: Context = Context::EVENTS;
 
-macro_rules! set {
-    ($field:ident, $read:expr) => {
-        |cf, d| {
-            let v = $read(d)?;
-            cf.get::<Global>().$field.once(d, v)
-        }
-    };
-}
-
 pub const ROWS: &[Row] = &[
-    Row::new("daemon", MAIN, Arity::FLAG, "on", "Run in the background.", set!(daemon, flag)).note("A reload that changes it logs a warning: only a restart can."),
-    Row::new("master_process", MAIN, Arity::FLAG, "on", "Run a master beside the serving process.", set!(master_process, flag)).note("A master runs when started as root; otherwise one process does both. A reload that changes it logs a warning: only a restart can."),
-    Row::new("timer_resolution", MAIN, Arity::ONE, "", "How often the clock is read.", set!(timer_resolution, msec)).note("Not needed: reading the clock is no system call."),
+    Row::new("daemon", MAIN, Arity::FLAG, "on", "Run in the background.", set!(Cf::get::<Global>, daemon, flag)).note("A reload that changes it logs a warning: only a restart can."),
+    Row::new("master_process", MAIN, Arity::FLAG, "on", "Run a master beside the serving process.", set!(Cf::get::<Global>, master_process, flag)).note("A master runs when started as root; otherwise one process does both. A reload that changes it logs a warning: only a restart can."),
+    Row::new("timer_resolution", MAIN, Arity::ONE, "", "How often the clock is read.", set!(Cf::get::<Global>, timer_resolution, msec)).note("Not needed: reading the clock is no system call."),
     Row::new("pid", MAIN, Arity::ONE, "logs/nginx.pid", "File with the main process's number.", |cf, d| {
         let path = cf.full_path(d.arg(0));
         cf.get::<Global>().pid.once(d, path)
@@ -105,9 +97,9 @@ pub const ROWS: &[Row] = &[
     Row::new("worker_processes", MAIN, Arity::ONE, "1", "Number of workers, or auto.", set_workers).note("Workers are threads of one process."),
     Row::new("worker_priority", MAIN, Arity::ONE, "0", "Scheduling priority of the workers.", set_priority),
     Row::new("worker_cpu_affinity", MAIN, Arity::ONE_MORE, "", "CPUs of each worker: masks, or auto.", set_affinity),
-    Row::new("worker_rlimit_nofile", MAIN, Arity::ONE, "", "Most open files.", set!(worker_rlimit_nofile, num)).note("Of each worker, as in nginx: the workers are threads of one process, whose limit is this times their number. Without the directive the limit it is started with (ulimit -n) is multiplied too, where that is allowed; where it is not and worker_connections exceed a worker's part, a warning says so."),
-    Row::new("worker_rlimit_core", MAIN, Arity::ONE, "", "Largest core file.", set!(worker_rlimit_core, offset)),
-    Row::new("worker_shutdown_timeout", MAIN, Arity::ONE, "", "Longest graceful shutdown.", set!(worker_shutdown_timeout, msec)).note("After a reload it ends the requests in progress, not the connections that wait for one."),
+    Row::new("worker_rlimit_nofile", MAIN, Arity::ONE, "", "Most open files.", set!(Cf::get::<Global>, worker_rlimit_nofile, num)).note("Of each worker, as in nginx: the workers are threads of one process, whose limit is this times their number. Without the directive the limit it is started with (ulimit -n) is multiplied too, where that is allowed; where it is not and worker_connections exceed a worker's part, a warning says so."),
+    Row::new("worker_rlimit_core", MAIN, Arity::ONE, "", "Largest core file.", set!(Cf::get::<Global>, worker_rlimit_core, offset)),
+    Row::new("worker_shutdown_timeout", MAIN, Arity::ONE, "", "Longest graceful shutdown.", set!(Cf::get::<Global>, worker_shutdown_timeout, msec)).note("After a reload it ends the requests in progress, not the connections that wait for one."),
     Row::new("working_directory", MAIN, Arity::ONE, "", "Directory for core files.", |cf, d| {
         let path = cf.full_path(d.arg(0));
         cf.get::<Global>().working_directory.once(d, path)
@@ -121,7 +113,7 @@ pub const ROWS: &[Row] = &[
         }
         Ok(())
     }).note("A warning: all modules are built in, and what a module's own directives are is told where they stand."),
-    Row::new("pcre_jit", MAIN, Arity::FLAG, "off", "Compile regular expressions to machine code.", set!(pcre_jit, flag)).note("Always on where the machine supports it. A subject too long for it is matched without it, as by nginx with \"off\"; a match may take 1,000,000 steps (10,000,000 on more than 32 KB, which is what nginx allows at any length) and 512 MB, else the request ends with 500."),
+    Row::new("pcre_jit", MAIN, Arity::FLAG, "off", "Compile regular expressions to machine code.", set!(Cf::get::<Global>, pcre_jit, flag)).note("Always on where the machine supports it. A subject too long for it is matched without it, as by nginx with \"off\"; a match may take 1,000,000 steps (10,000,000 on more than 32 KB, which is what nginx allows at any length) and 512 MB, else the request ends with 500."),
     Row::new("ssl_object_cache_inheritable", MAIN, Arity::FLAG, "on", "A reload may keep certificates and keys whose files are unchanged.", |_, d| d.flag().map(|_| ())).note("A reload reads them anew in any case, so that no change is missed."),
     Row::new("thread_pool", MAIN, Arity::TWO_THREE, "default threads=32 max_queue=65536", "A named pool for file reads.", set_thread_pool).note("One pool of at most 32 threads per worker serves all names; threads are started by need."),
     Row::new("user", MAIN, Arity::ONE_TWO, "nobody nobody", "User and group of the serving process.", |cf, d| {
@@ -151,9 +143,9 @@ pub const ROWS: &[Row] = &[
     })
     .note("Clients' connections are counted; connections to servers are not."),
     Row::new("use", EVENTS, Arity::ONE, "", "Method of waiting for connections.", set_use).note("epoll on Linux, I/O completion ports on Windows; another method of the same system is accepted and the best one used."),
-    Row::new("multi_accept", EVENTS, Arity::FLAG, "off", "Accept all waiting connections at once.", set!(multi_accept, flag)).note("Of a socket of its own (reuseport, or a single worker) a worker always accepts until nobody waits."),
-    Row::new("accept_mutex", EVENTS, Arity::FLAG, "off", "Workers accept in turns.", set!(accept_mutex, flag)).note("Not needed: all workers watch a shared socket, and one that comes too late goes back to sleep. With reuseport each has a socket of its own; while a worker is stuck, the others accept from its too."),
-    Row::new("accept_mutex_delay", EVENTS, Arity::ONE, "500ms", "How long a worker waits for its turn.", set!(accept_mutex_delay, msec)).note("Not needed: see accept_mutex."),
+    Row::new("multi_accept", EVENTS, Arity::FLAG, "off", "Accept all waiting connections at once.", set!(Cf::get::<Global>, multi_accept, flag)).note("Of a socket of its own (reuseport, or a single worker) a worker always accepts until nobody waits."),
+    Row::new("accept_mutex", EVENTS, Arity::FLAG, "off", "Workers accept in turns.", set!(Cf::get::<Global>, accept_mutex, flag)).note("Not needed: all workers watch a shared socket, and one that comes too late goes back to sleep. With reuseport each has a socket of its own; while a worker is stuck, the others accept from its too."),
+    Row::new("accept_mutex_delay", EVENTS, Arity::ONE, "500ms", "How long a worker waits for its turn.", set!(Cf::get::<Global>, accept_mutex_delay, msec)).note("Not needed: see accept_mutex."),
     Row::new("epoll_events", EVENTS, Arity::ONE, "512", "Events taken from the kernel at once.", |_, d| d.num(0).map(|_| ())).note("Up to 1024 at once; the value is checked and not needed."),
     Row::new("worker_aio_requests", EVENTS, Arity::ONE, "32", "Outstanding kernel AIO requests.", |_, d| d.num(0).map(|_| ())).note("Kernel AIO is not used: see aio."),
     Row::new("debug_connection", EVENTS, Arity::ONE, "", "Debug log for some clients.", |_, d| {
@@ -165,19 +157,6 @@ pub const ROWS: &[Row] = &[
     Row::block("mail", MAIN, Arity::NONE, "IMAP, POP3 and SMTP sessions.", |cf, d| weir_mail::set_mail(cf, d, crate::modules::MAIL)),
     Row::block("http", MAIN, Arity::NONE, "The HTTP server.", |cf, d| build::set_http(cf, d, crate::modules::MODULES)),
 ];
-
-fn flag(d: &Directive) -> ConfResult<bool> {
-    d.flag()
-}
-fn msec(d: &Directive) -> ConfResult<u64> {
-    d.msec(0)
-}
-fn num(d: &Directive) -> ConfResult<u64> {
-    d.num(0)
-}
-fn offset(d: &Directive) -> ConfResult<u64> {
-    d.offset(0)
-}
 
 /// More workers than this is a slip of the finger.
 const WORKERS_MAX: u64 = 1024;

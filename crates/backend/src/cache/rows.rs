@@ -10,7 +10,8 @@ use weir_base::units;
 use weir_cache::store::{Pace, Params};
 use weir_core::zones;
 use weir_http::vars::template;
-use weir_module::{name, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
+use weir_module::first::{flag, msec, offset};
+use weir_module::{name, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
 
@@ -19,12 +20,6 @@ const MEMORY_BYTES: u64 = 32 * 1024 * 1024;
 
 const HSL: Context = Context::HSL;
 
-macro_rules! set {
-    ($f:path) => {
-        |cf, d| $f(cf, d, cache::<T>)
-    };
-}
-
 fn cache<T: BackendConf>(cf: &mut Cf) -> &mut CacheConf {
     &mut pick::<T>(cf).cache
 }
@@ -32,66 +27,35 @@ fn cache<T: BackendConf>(cf: &mut Cf) -> &mut CacheConf {
 impl<T: BackendConf> Rows<T> {
     /// About stores and files, for a family whose answers may be kept.
     pub(crate) const CACHE: &'static [Row] = &[
-        Row::new(name!("cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", |cf, d| {
-            set_cache(cf, d, name!("cache"), name!("store"), cache::<T>)
-        }).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its Content-Length, where nginx sends chunks"),
+        Row::new(name!("cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", set_cache::<T>).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its Content-Length, where nginx sends chunks"),
         Row::new(name!("cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", set_path)
             .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
                    their compressed forms (0 for none), each compared with its file at most once a second; the loader begins at once; \
                    the purger parameters are refused, as wildcard purges are done at once; the time of inactive passes \
                    whatever the system's date is set to"),
-        Row::new(name!("cache_key"), HSL, Arity::ONE, T::KEY, "What an answer is kept under.", set!(set_key)),
-        Row::new(name!("cache_valid"), HSL, Arity::ONE_MORE, "", "How long answers that do not say so are fresh.", set!(set_valid)),
-        Row::new(name!("cache_bypass"), HSL, Arity::ONE_MORE, "", "When answers are not taken from the cache.", set!(set_bypass)),
-        Row::new(name!("no_cache"), HSL, Arity::ONE_MORE, "", "When answers are not kept.", set!(set_no_cache)),
-        Row::new(name!("cache_purge"), HSL, Arity::ONE_MORE, "", "When a request purges its key; a final * purges all that begin so.", set!(set_purge))
+        Row::new(name!("cache_key"), HSL, Arity::ONE, T::KEY, "What an answer is kept under.", set_key::<T>),
+        Row::new(name!("cache_valid"), HSL, Arity::ONE_MORE, "", "How long answers that do not say so are fresh.", set_valid::<T>),
+        Row::new(name!("cache_bypass"), HSL, Arity::ONE_MORE, "", "When answers are not taken from the cache.", set_bypass::<T>),
+        Row::new(name!("no_cache"), HSL, Arity::ONE_MORE, "", "When answers are not kept.", set_no_cache::<T>),
+        Row::new(name!("cache_purge"), HSL, Arity::ONE_MORE, "", "When a request purges its key; a final * purges all that begin so.", set_purge::<T>)
             .note("in nginx a part of the commercial version; variants are purged with their key, and a wildcard's files at once; an answer that is still being fetched is not kept"),
-        Row::new(name!("cache_methods"), HSL, Arity::ONE_MORE, "GET HEAD", "Methods whose answers are kept.", set!(set_methods)),
-        Row::new(name!("cache_min_uses"), HSL, Arity::ONE, "1", "Requests before an answer is kept.", set!(set_min_uses)),
-        Row::new(name!("cache_lock"), HSL, Arity::FLAG, "off", "One request at a time fills an entry.", set!(set_lock))
+        Row::new(name!("cache_methods"), HSL, Arity::ONE_MORE, "GET HEAD", "Methods whose answers are kept.", set_methods::<T>),
+        Row::new(name!("cache_min_uses"), HSL, Arity::ONE, "1", "Requests before an answer is kept.", set!(cache::<T>, min_uses, |d| d.num(0).map(|n| u32::try_from(n).unwrap_or(u32::MAX)))),
+        Row::new(name!("cache_lock"), HSL, Arity::FLAG, "off", "One request at a time fills an entry.", set!(cache::<T>, lock, flag))
             .note("those that wait are woken when it is filled"),
-        Row::new(name!("cache_lock_timeout"), HSL, Arity::ONE, "5s", "Longest wait for it; then asked, not kept.", set!(set_lock_timeout)),
-        Row::new(name!("cache_lock_age"), HSL, Arity::ONE, "5s", "When another request may fill it.", set!(set_lock_age)),
-        Row::new(name!("cache_use_stale"), HSL, Arity::ONE_MORE, "off", "When an answer that is no longer fresh will do.", set!(set_use_stale)),
-        Row::new(name!("cache_background_update"), HSL, Arity::FLAG, "off", "Renews behind a stale answer.", set!(set_background)),
-        Row::new(name!("cache_revalidate"), HSL, Arity::FLAG, "off", "Asks whether a stale answer still holds.", set!(set_revalidate)).note("A 304 renews only when the server was asked by the validators of what is kept, and by no others: nginx takes any, also the one for a client whose condition the configuration passes on."),
-        Row::new(name!("cache_max_range_offset"), HSL, Arity::ONE, "", "Ranges that begin later are not kept.", set!(set_range_offset)),
-        Row::new(name!("store"), HSL, Arity::ONE, "off", "Saves answers as plain files.", |cf, d| {
-            set_store(cf, d, name!("cache"), cache::<T>)
-        }),
-        Row::new(name!("store_access"), HSL, Arity::ONE_TO_THREE, "user:rw", "Rights of such files.", set!(set_store_access)),
+        Row::new(name!("cache_lock_timeout"), HSL, Arity::ONE, "5s", "Longest wait for it; then asked, not kept.", set!(cache::<T>, lock_timeout_ms, msec)),
+        Row::new(name!("cache_lock_age"), HSL, Arity::ONE, "5s", "When another request may fill it.", set!(cache::<T>, lock_age_ms, msec)),
+        Row::new(name!("cache_use_stale"), HSL, Arity::ONE_MORE, "off", "When an answer that is no longer fresh will do.", set_use_stale::<T>),
+        Row::new(name!("cache_background_update"), HSL, Arity::FLAG, "off", "Renews behind a stale answer.", set!(cache::<T>, background_update, flag)),
+        Row::new(name!("cache_revalidate"), HSL, Arity::FLAG, "off", "Asks whether a stale answer still holds.", set!(cache::<T>, revalidate, flag)).note("A 304 renews only when the server was asked by the validators of what is kept, and by no others: nginx takes any, also the one for a client whose condition the configuration passes on."),
+        Row::new(name!("cache_max_range_offset"), HSL, Arity::ONE, "", "Ranges that begin later are not kept.", set!(cache::<T>, max_range_offset, offset)),
+        Row::new(name!("store"), HSL, Arity::ONE, "off", "Saves answers as plain files.", set_store::<T>),
+        Row::new(name!("store_access"), HSL, Arity::ONE_TO_THREE, "user:rw", "Rights of such files.", set_store_access::<T>),
     ];
 }
 
-type Pick = fn(&mut Cf) -> &mut CacheConf;
-
-macro_rules! simple {
-    ($($name:ident $field:ident $read:expr;)*) => {
-        $(pub(crate) fn $name(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
-            let v = $read(d)?;
-            pick(cf).$field.once(d, v)
-        })*
-    };
-}
-
-simple! {
-    set_min_uses min_uses (|d: &Directive| d.num(0).map(|n| u32::try_from(n).unwrap_or(u32::MAX)));
-    set_lock lock (|d: &Directive| d.flag());
-    set_lock_timeout lock_timeout_ms (|d: &Directive| d.msec(0));
-    set_lock_age lock_age_ms (|d: &Directive| d.msec(0));
-    set_background background_update (|d: &Directive| d.flag());
-    set_revalidate revalidate (|d: &Directive| d.flag());
-    set_range_offset max_range_offset (|d: &Directive| d.offset(0));
-}
-
-pub(crate) fn set_cache(
-    cf: &mut Cf,
-    d: &Directive,
-    own: &'static str,
-    store: &'static str,
-    pick: Pick,
-) -> ConfResult {
-    let conf = pick(cf);
+fn set_cache<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let conf = cache::<T>(cf);
     if conf.cache.is_set() {
         return Err(d.error("is duplicate"));
     }
@@ -100,26 +64,26 @@ pub(crate) fn set_cache(
         return Ok(());
     }
     if conf.store.as_option().is_some_and(|s| !matches!(s, StoreTo::Off)) {
-        return Err(d.error(&format!("is incompatible with \"{store}\"")));
+        return Err(d.error(&format!("is incompatible with \"{}\"", name!("store"))));
     }
     let template = template(cf, d, 0)?;
     let used = match template.as_constant() {
         Some(name) => {
             let name = name.to_vec();
-            cf.get::<CacheMain>().named.push((own, name.clone()));
+            cf.get::<CacheMain>().named.push((name!("cache"), name.clone()));
             Use::Zone(Arc::new(name))
         }
         None => Use::Vars(Arc::new(template)),
     };
-    let conf = pick(cf);
+    let conf = cache::<T>(cf);
     conf.cache_at = Some(d.position());
     conf.cache.set(used);
     Ok(())
 }
 
-pub(crate) fn set_key(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_key<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let key = Arc::new(template(cf, d, 0)?);
-    pick(cf).key.once(d, Some(key))
+    cache::<T>(cf).key.once(d, Some(key))
 }
 
 /// Appends to a list of this level.
@@ -133,25 +97,25 @@ fn templates(cf: &mut Cf, d: &Directive) -> ConfResult<Vec<Template>> {
     (0..d.args.len()).map(|i| template(cf, d, i)).collect()
 }
 
-pub(crate) fn set_bypass(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_bypass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let list = templates(cf, d)?;
-    extend(&mut pick(cf).bypass, list);
+    extend(&mut cache::<T>(cf).bypass, list);
     Ok(())
 }
 
-pub(crate) fn set_no_cache(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_no_cache<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let list = templates(cf, d)?;
-    extend(&mut pick(cf).no_cache, list);
+    extend(&mut cache::<T>(cf).no_cache, list);
     Ok(())
 }
 
-pub(crate) fn set_purge(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_purge<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let list = templates(cf, d)?;
-    extend(&mut pick(cf).purge, list);
+    extend(&mut cache::<T>(cf).purge, list);
     Ok(())
 }
 
-pub(crate) fn set_valid(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_valid<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let last = d.args.len() - 1;
     let shown = |i: usize| String::from_utf8_lossy(d.arg(i)).into_owned();
     let secs = units::parse_sec(d.arg(last))
@@ -170,11 +134,11 @@ pub(crate) fn set_valid(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
         };
         list.push((status as u16, secs));
     }
-    extend(&mut pick(cf).valid, list);
+    extend(&mut cache::<T>(cf).valid, list);
     Ok(())
 }
 
-pub(crate) fn set_methods(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_methods<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let words: Vec<(&str, u32)> = [
         ("GET", Method::Get),
         ("HEAD", Method::Head),
@@ -197,7 +161,7 @@ pub(crate) fn set_methods(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult 
     for i in 0..d.args.len() {
         bits |= d.choice(i, &words)?;
     }
-    add_bits(&mut pick(cf).methods, bits);
+    add_bits(&mut cache::<T>(cf).methods, bits);
     Ok(())
 }
 
@@ -217,7 +181,7 @@ const STALE: &[(&str, u32)] = &[
     ("off", next::OFF),
 ];
 
-pub(crate) fn set_use_stale(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_use_stale<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let mut bits = 0;
     for i in 0..d.args.len() {
         let bit = d.choice(i, STALE)?;
@@ -227,12 +191,12 @@ pub(crate) fn set_use_stale(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResul
         }
         bits |= bit;
     }
-    add_bits(&mut pick(cf).use_stale, bits);
+    add_bits(&mut cache::<T>(cf).use_stale, bits);
     Ok(())
 }
 
-pub(crate) fn set_store(cf: &mut Cf, d: &Directive, cache: &'static str, pick: Pick) -> ConfResult {
-    let conf = pick(cf);
+fn set_store<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let conf = cache::<T>(cf);
     if conf.store.is_set() {
         return Err(d.error("is duplicate"));
     }
@@ -244,17 +208,17 @@ pub(crate) fn set_store(cf: &mut Cf, d: &Directive, cache: &'static str, pick: P
         return Err(d.bad(0, "empty path"));
     }
     if conf.cache.as_option().is_some_and(|c| !matches!(c, Use::Off)) {
-        return Err(d.error(&format!("is incompatible with \"{cache}\"")));
+        return Err(d.error(&format!("is incompatible with \"{}\"", name!("cache"))));
     }
     let to = match d.arg(0) {
         b"on" => StoreTo::Mapped,
         _ => StoreTo::Path(Arc::new(template(cf, d, 0)?)),
     };
-    pick(cf).store.set(to);
+    cache::<T>(cf).store.set(to);
     Ok(())
 }
 
-pub(crate) fn set_store_access(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfResult {
+fn set_store_access<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let mut mode = 0o600;
     for i in 0..d.args.len() {
         let text = d.arg(i);
@@ -272,7 +236,7 @@ pub(crate) fn set_store_access(cf: &mut Cf, d: &Directive, pick: Pick) -> ConfRe
         };
         mode |= bits << shift;
     }
-    pick(cf).store_access.once(d, mode)
+    cache::<T>(cf).store_access.once(d, mode)
 }
 
 /// `…_cache_path`

@@ -17,8 +17,10 @@ use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::module::{HttpModule, VarArg, Variable};
 use weir_http::Request;
+use weir_module::first::{bytes, flag};
 use weir_module::{
-    joined_rows, merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Level, Row, Val,
+    joined_rows, merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Level,
+    Row, Val,
 };
 use weir_script::regex::{Captures, Regex, RegexOptions};
 use weir_wire::fastcgi::{self, RequestWriter, TooBig};
@@ -113,10 +115,7 @@ const ROWS: &[Row] = &[
         Arity::ONE,
         "",
         "Completes a script's name that ends in a slash.",
-        |cf, d| {
-            let v = d.arg(0).to_vec();
-            cf.get::<FastcgiLoc>().index.once(d, v)
-        },
+        set!(Cf::get::<FastcgiLoc>, index, bytes),
     ),
     Row::new(
         "fastcgi_split_path_info",
@@ -158,10 +157,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Asks the server to leave the connection open.",
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<FastcgiLoc>().keep_conn.once(d, v)
-        },
+        set!(Cf::get::<FastcgiLoc>, keep_conn, flag),
     ),
     Row::new(
         "fastcgi_send_lowat",

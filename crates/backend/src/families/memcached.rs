@@ -20,8 +20,9 @@ use weir_http::conf::CoreLoc;
 use weir_http::module::HttpModule;
 use weir_http::vars::template_of;
 use weir_http::{special, Flow, Request};
+use weir_module::first::num;
 use weir_module::{
-    joined_rows, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive,
+    joined_rows, merge_values, set, slot, Arity, Cf, ConfResult, ConfType, Context, Directive,
     Level, Row, Val,
 };
 use weir_script::template::Template;
@@ -113,10 +114,7 @@ const ROWS: &[Row] = &[
         Arity::ONE,
         "0",
         "The bit of a value's flags that says it is compressed.",
-        |cf, d| {
-            let v = d.num(0)?;
-            cf.get::<MemcachedLoc>().gzip_flag.once(d, v)
-        },
+        set!(Cf::get::<MemcachedLoc>, gzip_flag, num),
     ),
 ];
 

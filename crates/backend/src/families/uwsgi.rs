@@ -12,9 +12,10 @@ use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::module::HttpModule;
 use weir_http::Request;
+use weir_module::first::bytes;
 use weir_module::{
-    joined_rows, merge_values, slot, ArgsExt, Arity, ConfResult, ConfType, Context, Directive,
-    Level, Row, Val,
+    joined_rows, merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context,
+    Directive, Level, Row, Val,
 };
 use weir_wire::http1::request::Method;
 use weir_wire::http1::response::Start;
@@ -116,10 +117,14 @@ const ROWS: &[Row] = &[
         let v = modifier(d)?;
         cf.get::<UwsgiLoc>().modifier2.once(d, v)
     }),
-    Row::new("uwsgi_string", HSL, Arity::ONE, "", "Bytes that end the packet.", |cf, d| {
-        let v = d.arg(0).to_vec();
-        cf.get::<UwsgiLoc>().string.once(d, v)
-    }),
+    Row::new(
+        "uwsgi_string",
+        HSL,
+        Arity::ONE,
+        "",
+        "Bytes that end the packet.",
+        set!(Cf::get::<UwsgiLoc>, string, bytes),
+    ),
 ];
 
 /// `uwsgi_pass` and what belongs to it.

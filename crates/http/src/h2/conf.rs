@@ -3,9 +3,10 @@
 use crate::flow::{VarArg, Variable};
 use crate::module::HttpModule;
 use crate::request::Request;
+use weir_module::first::{flag, num};
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
-    SlotVtable, Val,
+    merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level,
+    Row, SlotVtable, Val,
 };
 use weir_wire::http2::{FRAME_MAX_BYTES, WINDOW_MAX_BYTES};
 
@@ -78,10 +79,7 @@ const ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Speak HTTP/2: by ALPN over TLS, by its preface otherwise.",
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<H2Srv>().enable.once(d, v)
-        },
+        set!(Cf::get::<H2Srv>, enable, flag),
     )
     .note(
         "Frames that RFC 9113 forbids in a stream's state are errors, and so are frames over 1 MB; \
@@ -116,10 +114,7 @@ const ROWS: &[Row] = &[
         Arity::ONE,
         "128",
         "Most streams of a connection at a time.",
-        |cf, d| {
-            let v = d.num(0)?;
-            cf.get::<H2Srv>().max_concurrent_streams.once(d, v)
-        },
+        set!(Cf::get::<H2Srv>, max_concurrent_streams, num),
     ),
     Row::new(
         "http2_body_preread_size",

@@ -3,20 +3,10 @@
 use super::ProxySrv;
 use crate::module::MailModule;
 use weir_core::proxy_header::Sent;
-use weir_module::{ArgsExt, Arity, ConfResult, Context, Directive, Row, SlotVtable};
+use weir_module::first::{flag, msec, size};
+use weir_module::{set, Arity, Cf, Context, Row, SlotVtable};
 
 const MS: Context = Context::MS;
-
-/// A setter that stores one value, once.
-macro_rules! set {
-    ($field:ident, $read:expr) => {
-        |cf, d| {
-            let read: fn(&Directive) -> ConfResult<_> = $read;
-            let v = read(d)?;
-            cf.get::<ProxySrv>().$field.once(d, v)
-        }
-    };
-}
 
 static ROWS: &[Row] = &[
     Row::new(
@@ -25,7 +15,7 @@ static ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Had clients brought to servers; they are with either value.",
-        set!(enable, |d| d.flag()),
+        set!(Cf::get::<ProxySrv>, enable, flag),
     )
     .note("as in nginx, nothing depends on it"),
     Row::new(
@@ -34,7 +24,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "4k",
         "The longest answer of a server until it has let a client in, and how much is read at once then.",
-        set!(buffer, |d| d.size(0)),
+        set!(Cf::get::<ProxySrv>, buffer, size),
     ),
     Row::new(
         "proxy_timeout",
@@ -42,7 +32,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "24h",
         "How long client and server may both be quiet.",
-        set!(timeout, |d| d.msec(0)),
+        set!(Cf::get::<ProxySrv>, timeout, msec),
     )
     .note("what the server says counts too, where nginx looks at the client alone"),
     Row::new(
@@ -51,7 +41,7 @@ static ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Clients are told what a server says that does not let them in.",
-        set!(pass_error_message, |d| d.flag()),
+        set!(Cf::get::<ProxySrv>, pass_error_message, flag),
     ),
     Row::new(
         "xclient",
@@ -59,7 +49,7 @@ static ROWS: &[Row] = &[
         Arity::FLAG,
         "on",
         "SMTP servers are told of the client by XCLIENT.",
-        set!(xclient, |d| d.flag()),
+        set!(Cf::get::<ProxySrv>, xclient, flag),
     ),
     Row::new(
         "proxy_smtp_auth",
@@ -67,7 +57,7 @@ static ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "SMTP servers are told name and password by AUTH PLAIN.",
-        set!(smtp_auth, |d| d.flag()),
+        set!(Cf::get::<ProxySrv>, smtp_auth, flag),
     ),
     Row::new(
         "proxy_protocol",
@@ -75,7 +65,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "off",
         "Tells servers of the client by the PROXY protocol.",
-        set!(proxy_protocol, Sent::parse),
+        set!(Cf::get::<ProxySrv>, proxy_protocol, Sent::parse),
     ),
 ];
 

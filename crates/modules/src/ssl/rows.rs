@@ -9,7 +9,8 @@ use weir_base::units;
 use weir_core::tls::files::{cache_rule, read_passwords};
 use weir_core::tls::words::protocols;
 use weir_core::zones;
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
+use weir_module::first::{bytes, flag, msec, num, sec, size, text};
+use weir_module::{set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_tls::offer::{About, Protocols};
 use weir_tls::server::VerifyClient;
 use weir_tls::sessions::Zone;
@@ -19,36 +20,11 @@ const SS: Context = Context::SS;
 /// nginx's least size of a shared zone: eight pages.
 const ZONE_MIN_BYTES: u64 = 8 * 4096;
 
-macro_rules! srv {
-    ($field:ident, $read:expr) => {
-        |cf, d| {
-            let v = $read(d)?;
-            cf.get::<SslSrv>().$field.once(d, v)
-        }
-    };
-}
-
-/// The same for what may be taken in part, so that its place is known.
-macro_rules! placed {
-    ($field:ident, $about:ident, $read:expr) => {
-        |cf, d| {
-            let slot = cf.get::<SslSrv>();
-            slot.places.keep(About::$about, d);
-            slot.$field.once(d, $read(d)?)
-        }
-    };
-}
-
-fn flag(d: &Directive) -> ConfResult<bool> {
-    d.flag()
-}
-
-fn word(d: &Directive) -> ConfResult<String> {
-    d.text(0).map(str::to_string)
-}
-
-fn bytes(d: &Directive) -> ConfResult<Vec<u8>> {
-    Ok(d.arg(0).to_vec())
+/// The slot for what may be taken in part, and its place with it.
+fn placed<'a>(cf: &'a mut Cf, d: &Directive, about: About) -> &'a mut SslSrv {
+    let slot = cf.get::<SslSrv>();
+    slot.places.keep(about, d);
+    slot
 }
 
 /// The directives of servers whose sessions are `S`.
@@ -69,17 +45,26 @@ impl<S: Secured> Rows<S> {
         let list = read_passwords(cf, d)?;
         cf.get::<SslSrv>().passwords.once(d, list)
     }),
-    Row::new("ssl_certificate_compression", S::SERVERS, Arity::FLAG, "off", "Compresses certificates for TLS 1.3 clients that can read them so.", srv!(compression, flag))
+    Row::new("ssl_certificate_compression", S::SERVERS, Arity::FLAG, "off", "Compresses certificates for TLS 1.3 clients that can read them so.", set!(Cf::get::<SslSrv>, compression, flag))
         .note("zlib alone, where OpenSSL may have been built with brotli and zstd too"),
-    Row::new("ssl_dhparam", S::SERVERS, Arity::ONE, "", "Parameters of DHE key exchange.", placed!(dhparam, Dhparam, bytes))
+    Row::new("ssl_dhparam", S::SERVERS, Arity::ONE, "", "Parameters of DHE key exchange.", |cf, d| {
+        let value = bytes(d)?;
+        placed(cf, d, About::Dhparam).dhparam.once(d, value)
+    })
         .note("the file must be there and is not used, with a warning: rustls has no DHE, clients take ECDHE"),
-    Row::new("ssl_ecdh_curve", S::SERVERS, Arity::ONE, "auto", "The curves of ECDHE key exchange.", placed!(curve, Curves, word))
+    Row::new("ssl_ecdh_curve", S::SERVERS, Arity::ONE, "auto", "The curves of ECDHE key exchange.", |cf, d| {
+        let value = text(d)?;
+        placed(cf, d, About::Curves).curve.once(d, value)
+    })
         .note("X25519, prime256v1 and secp384r1; others in the list (secp521r1, X448, secp256k1) are left out with a warning, and a client that has none but those is refused in its handshake"),
     Row::new("ssl_protocols", S::SERVERS, Arity::ONE_MORE, "TLSv1.2 TLSv1.3", "The versions that are spoken.", set_protocols)
         .note("versions below TLSv1.2 are left out with a warning, and refused where they stand alone"),
-    Row::new("ssl_ciphers", S::SERVERS, Arity::ONE, "HIGH:!aNULL:!MD5", "The suites of TLS 1.2, in OpenSSL's language.", placed!(ciphers, Ciphers, word))
+    Row::new("ssl_ciphers", S::SERVERS, Arity::ONE, "HIGH:!aNULL:!MD5", "The suites of TLS 1.2, in OpenSSL's language.", |cf, d| {
+        let value = text(d)?;
+        placed(cf, d, About::Ciphers).ciphers.once(d, value)
+    })
         .note("ECDHE with AES-GCM or ChaCha20; what names other suites is left out with a warning, and a string that leaves none is refused; a client of TLS 1.2 with other suites only (RSA or DHE key exchange, CBC) fails its handshake"),
-    Row::new("ssl_verify_client", S::SERVERS, Arity::ONE, "off", "Whether clients must, or may, show a certificate.", srv!(verify, |d: &Directive| {
+    Row::new("ssl_verify_client", S::SERVERS, Arity::ONE, "off", "Whether clients must, or may, show a certificate.", set!(Cf::get::<SslSrv>, verify, |d| {
         d.choice(0, &[
             ("off", VerifyClient::Off),
             ("on", VerifyClient::On),
@@ -88,19 +73,19 @@ impl<S: Secured> Rows<S> {
         ])
     }))
     .note("a certificate is judged by the server that answers, also where the handshake was the default server's or done before a reload; one that does not verify is told of none; a chain of more than 64k is refused in the handshake (OpenSSL: 100k)"),
-    Row::new("ssl_verify_depth", S::SERVERS, Arity::ONE, "1", "How many certificates may stand between a client's and the trusted one.", srv!(verify_depth, |d: &Directive| d.num(0))),
-    Row::new("ssl_client_certificate", S::SERVERS, Arity::ONE, "", "Trusted certificates, whose names are sent to clients.", srv!(client_certificate, bytes)),
-    Row::new("ssl_trusted_certificate", S::SERVERS, Arity::ONE, "", "Trusted certificates, whose names are not sent.", srv!(trusted_certificate, bytes)),
-    Row::new("ssl_prefer_server_ciphers", S::SERVERS, Arity::FLAG, "off", "The server's order of suites counts, not the client's.", srv!(prefer_server_ciphers, flag)),
+    Row::new("ssl_verify_depth", S::SERVERS, Arity::ONE, "1", "How many certificates may stand between a client's and the trusted one.", set!(Cf::get::<SslSrv>, verify_depth, num)),
+    Row::new("ssl_client_certificate", S::SERVERS, Arity::ONE, "", "Trusted certificates, whose names are sent to clients.", set!(Cf::get::<SslSrv>, client_certificate, bytes)),
+    Row::new("ssl_trusted_certificate", S::SERVERS, Arity::ONE, "", "Trusted certificates, whose names are not sent.", set!(Cf::get::<SslSrv>, trusted_certificate, bytes)),
+    Row::new("ssl_prefer_server_ciphers", S::SERVERS, Arity::FLAG, "off", "The server's order of suites counts, not the client's.", set!(Cf::get::<SslSrv>, prefer_server_ciphers, flag)),
     Row::new("ssl_session_cache", S::SERVERS, Arity::ONE_TWO, "none", "Where sessions are kept for being resumed.", set_session_cache::<S>)
         .note("builtin caches are shared by the workers, which are threads of one process, and have 2k for each session; a session with the chain a client has shown is kept whole, up to 16k (nginx: 4k, with the client's own certificate)"),
-    Row::new("ssl_session_tickets", S::SERVERS, Arity::FLAG, "on", "Sessions are given to clients, sealed.", srv!(session_tickets, flag)),
+    Row::new("ssl_session_tickets", S::SERVERS, Arity::FLAG, "on", "Sessions are given to clients, sealed.", set!(Cf::get::<SslSrv>, session_tickets, flag)),
     Row::new("ssl_session_ticket_key", S::SERVERS, Arity::ONE, "", "A file with a key for tickets, 48 or 80 bytes; the first seals, all open.", |cf, d| {
         push(&mut cf.get::<SslSrv>().ticket_keys, d.arg(0).to_vec())
     })
     .note("tickets are sealed with an AEAD: nginx and Weir do not read each other's; a session of more than 16k, with the chain a client has shown, is not sealed"),
-    Row::new("ssl_session_timeout", S::SERVERS, Arity::ONE, "5m", "For how long sessions can be resumed.", srv!(session_timeout, |d: &Directive| d.sec(0))),
-    Row::new("ssl_crl", S::SERVERS, Arity::ONE, "", "Lists of revoked client certificates.", srv!(crl, bytes)),
+    Row::new("ssl_session_timeout", S::SERVERS, Arity::ONE, "5m", "For how long sessions can be resumed.", set!(Cf::get::<SslSrv>, session_timeout, sec)),
+    Row::new("ssl_crl", S::SERVERS, Arity::ONE, "", "Lists of revoked client certificates.", set!(Cf::get::<SslSrv>, crl, bytes)),
     Row::new("ssl_conf_command", S::SERVERS, Arity::TWO, "", "A command of OpenSSL's configuration.", |cf, d| {
         let pair = (d.text(0)?.to_string(), d.text(1)?.to_string());
         let slot = cf.get::<SslSrv>();
@@ -117,27 +102,27 @@ impl<S: Secured> Rows<S> {
         refuse(d, "Weir has no Encrypted Client Hello; remove the directive: clients then send the name in clear")
     })
     .note("refused: rustls does not serve it"),
-    Row::new("ssl_ocsp", S::SERVERS, Arity::ONE, "off", "Asks responders about client certificates: the whole chain, or the leaf alone.", srv!(ocsp, |d: &Directive| {
+    Row::new("ssl_ocsp", S::SERVERS, Arity::ONE, "off", "Asks responders about client certificates: the whole chain, or the leaf alone.", set!(Cf::get::<SslSrv>, ocsp, |d| {
         d.choice(0, &[("off", Mode::Off), ("on", Mode::On), ("leaf", Mode::Leaf)])
     }))
     .note("answers are the issuer's own or of a responder the issuer has signed for it; signatures with SHA-1 are refused"),
-    Row::new("ssl_ocsp_responder", S::SERVERS, Arity::ONE, "", "The responder that is asked, in place of those the certificates name.", srv!(ocsp_responder, word)),
+    Row::new("ssl_ocsp_responder", S::SERVERS, Arity::ONE, "", "The responder that is asked, in place of those the certificates name.", set!(Cf::get::<SslSrv>, ocsp_responder, text)),
     Row::new("ssl_ocsp_cache", S::SERVERS, Arity::ONE, "off", "Keeps what responders said of client certificates.", set_ocsp_cache::<S>),
-    Row::new("ssl_stapling", S::SERVERS, Arity::FLAG, "off", "The server's certificate comes with a fresh answer of its OCSP responder.", srv!(stapling, flag))
+    Row::new("ssl_stapling", S::SERVERS, Arity::FLAG, "off", "The server's certificate comes with a fresh answer of its OCSP responder.", set!(Cf::get::<SslSrv>, stapling, flag))
         .note("one answer for all workers, kept over a reload"),
-    Row::new("ssl_stapling_file", S::SERVERS, Arity::ONE, "", "A file with the responder's answer, in DER.", srv!(stapling_file, bytes)),
-    Row::new("ssl_stapling_responder", S::SERVERS, Arity::ONE, "", "The responder, in place of the one the certificate names.", srv!(stapling_responder, word)),
-    Row::new("ssl_stapling_verify", S::SERVERS, Arity::FLAG, "off", "Answers of the responder are verified.", srv!(stapling_verify, flag))
+    Row::new("ssl_stapling_file", S::SERVERS, Arity::ONE, "", "A file with the responder's answer, in DER.", set!(Cf::get::<SslSrv>, stapling_file, bytes)),
+    Row::new("ssl_stapling_responder", S::SERVERS, Arity::ONE, "", "The responder, in place of the one the certificate names.", set!(Cf::get::<SslSrv>, stapling_responder, text)),
+    Row::new("ssl_stapling_verify", S::SERVERS, Arity::FLAG, "off", "Answers of the responder are verified.", set!(Cf::get::<SslSrv>, stapling_verify, flag))
         .note("the certificate's own issuer is trusted; ssl_trusted_certificate is needed only where it is not in the chain"),
-    Row::new("ssl_reject_handshake", S::SERVERS, Arity::FLAG, "off", "Handshakes that choose this server are refused.", srv!(reject_handshake, flag)),
+    Row::new("ssl_reject_handshake", S::SERVERS, Arity::FLAG, "off", "Handshakes that choose this server are refused.", set!(Cf::get::<SslSrv>, reject_handshake, flag)),
 ];
 }
 
 /// Those that only `http` has.
 pub const OF_HTTP: &[Row] = &[
-    Row::new("ssl_buffer_size", HS, Arity::ONE, "16k", "The most data in one record.", srv!(buffer_size, |d: &Directive| d.size(0)))
+    Row::new("ssl_buffer_size", HS, Arity::ONE, "16k", "The most data in one record.", set!(Cf::get::<SslSrv>, buffer_size, size))
         .note("above 16k it is 16k, the most that a record may have"),
-    Row::new("ssl_early_data", HS, Arity::FLAG, "off", "Requests in a TLS 1.3 client's first flight.", srv!(early_data, flag))
+    Row::new("ssl_early_data", HS, Arity::FLAG, "off", "Requests in a TLS 1.3 client's first flight.", set!(Cf::get::<SslSrv>, early_data, flag))
         .note("needs ssl_session_cache: sessions are then remembered by the server, so that none is used twice"),
 ];
 
@@ -149,7 +134,7 @@ pub const OF_STREAM: &[Row] = &[
         Arity::ONE,
         "60s",
         "Longest time for a handshake.",
-        srv!(handshake_timeout, |d: &Directive| d.msec(0)),
+        set!(Cf::get::<SslSrv>, handshake_timeout, msec),
     ),
     Row::new(
         "ssl_alpn",

@@ -10,28 +10,13 @@ use weir_base::addr::{parse_endpoint, EndpointOptions};
 use weir_core::bind;
 use weir_core::proxy_header::Sent;
 use weir_core::registry::template;
+use weir_module::first::{flag, msec, num, size};
 use weir_module::{
-    joined_rows, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
+    joined_rows, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
 };
 use weir_upstream::{Outgoing, Secures, SslRows, UpstreamMain};
 
 const SS: Context = Context::SS;
-
-/// A setter that stores one value, once.
-macro_rules! set {
-    ($field:ident, flag) => {
-        |cf, d| {
-            let v = d.flag()?;
-            cf.get::<ProxySrv>().$field.once(d, v)
-        }
-    };
-    ($field:ident, $read:ident) => {
-        |cf, d| {
-            let v = d.$read(0)?;
-            cf.get::<ProxySrv>().$field.once(d, v)
-        }
-    };
-}
 
 static ROWS: &[Row] = &[
     Row::new(
@@ -52,7 +37,7 @@ static ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "The system watches over quiet connections.",
-        set!(socket_keepalive, flag),
+        set!(Cf::get::<ProxySrv>, socket_keepalive, flag),
     ),
     Row::new(
         "proxy_socket_rcvbuf",
@@ -60,7 +45,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "0",
         "The system's buffer for receiving.",
-        set!(socket_rcvbuf, size),
+        set!(Cf::get::<ProxySrv>, socket_rcvbuf, size),
     ),
     Row::new(
         "proxy_socket_sndbuf",
@@ -68,7 +53,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "0",
         "The system's buffer for sending.",
-        set!(socket_sndbuf, size),
+        set!(Cf::get::<ProxySrv>, socket_sndbuf, size),
     ),
     Row::new(
         "proxy_connect_timeout",
@@ -76,7 +61,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "60s",
         "Longest time to connect.",
-        set!(connect_timeout, msec),
+        set!(Cf::get::<ProxySrv>, connect_timeout, msec),
     ),
     Row::new(
         "proxy_timeout",
@@ -84,7 +69,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "10m",
         "How long a session may be quiet.",
-        set!(timeout, msec),
+        set!(Cf::get::<ProxySrv>, timeout, msec),
     ),
     Row::new(
         "proxy_buffer_size",
@@ -92,7 +77,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "16k",
         "Bytes that are read at once.",
-        set!(buffer_size, size),
+        set!(Cf::get::<ProxySrv>, buffer_size, size),
     )
     .note("Datagrams pass whole, whatever their size; nginx cuts off what does not fit."),
     Row::new(
@@ -123,7 +108,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "0",
         "Datagrams of a client after which another session begins.",
-        set!(requests, num),
+        set!(Cf::get::<ProxySrv>, requests, num),
     ),
     Row::new(
         "proxy_responses",
@@ -131,7 +116,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "",
         "Datagrams that a server answers one with.",
-        set!(responses, num),
+        set!(Cf::get::<ProxySrv>, responses, num),
     ),
     Row::new(
         "proxy_next_upstream",
@@ -139,7 +124,7 @@ static ROWS: &[Row] = &[
         Arity::FLAG,
         "on",
         "Whether another server is tried.",
-        set!(next_upstream, flag),
+        set!(Cf::get::<ProxySrv>, next_upstream, flag),
     ),
     Row::new(
         "proxy_next_upstream_tries",
@@ -147,7 +132,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "0",
         "How many are tried at most.",
-        set!(next_upstream_tries, num),
+        set!(Cf::get::<ProxySrv>, next_upstream_tries, num),
     ),
     Row::new(
         "proxy_next_upstream_timeout",
@@ -155,7 +140,7 @@ static ROWS: &[Row] = &[
         Arity::ONE,
         "0",
         "How long they are tried.",
-        set!(next_upstream_timeout, msec),
+        set!(Cf::get::<ProxySrv>, next_upstream_timeout, msec),
     ),
     Row::new(
         "proxy_protocol",
@@ -168,7 +153,14 @@ static ROWS: &[Row] = &[
             cf.get::<ProxySrv>().proxy_protocol.once(d, v)
         },
     ),
-    Row::new("proxy_ssl", SS, Arity::FLAG, "off", "TLS to servers.", set!(ssl, flag)),
+    Row::new(
+        "proxy_ssl",
+        SS,
+        Arity::FLAG,
+        "off",
+        "TLS to servers.",
+        set!(Cf::get::<ProxySrv>, ssl, flag),
+    ),
     Row::new(
         "proxy_ssl_alpn",
         SS,
@@ -183,7 +175,7 @@ static ROWS: &[Row] = &[
         Arity::FLAG,
         "off",
         "Each direction is closed on its own.",
-        set!(half_close, flag),
+        set!(Cf::get::<ProxySrv>, half_close, flag),
     ),
 ];
 
