@@ -1,4 +1,4 @@
-//! Real clients through stream: curl by TLS that is passed on by name, and Redis.
+//! Real clients through stream: curl by TLS that is passed on by name, Redis, and MariaDB's.
 
 use weir_tests::tls::Authority;
 use weir_tests::tools::{self, listens_on};
@@ -66,4 +66,39 @@ fn redis_is_asked_through_a_proxy() {
     one.send(b"PUBLISH news hello\r\n");
     assert_eq!(one.read_until(b"\r\n"), b":1\r\n");
     assert!(two.read_until(b"hello\r\n").ends_with(b"hello\r\n"));
+}
+
+/// Here the server speaks first, and a client may wait for long before it says more.
+#[test]
+fn mariadb_is_asked_through_a_proxy() {
+    let Some(mariadbd) = tools::need("mariadbd") else { return };
+    let Some(client) = tools::need("mariadb") else { return };
+    let server = Setup::new(
+        "events {} stream { upstream sql { least_conn; server 127.0.0.1:%%PORT_1%%; }
+            server { listen 127.0.0.1:%%PORT_0%%; proxy_pass sql; } }",
+    )
+    .start();
+    let (data, port) = (server.dir().join("data"), server.port(1));
+    std::fs::create_dir(&data).expect("a directory for it");
+    let place = |name: &str, at: &std::path::Path| format!("--{name}={}", at.display());
+    let _running = mariadbd.start(|command| {
+        // Accounts are in tables that another program would have to make.
+        command.args(["--no-defaults", "--skip-grant-tables", "--user=root"]);
+        command.args([place("datadir", &data), place("socket", &data.join("socket"))]);
+        command.args(["--bind-address=127.0.0.1", "--innodb-buffer-pool-size=8M"]);
+        command.arg(format!("--port={port}"));
+    });
+    expect_soon("mariadbd listens", || listens_on(port));
+    let port = server.port(0).to_string();
+    let ask = |sql: &str| {
+        let to = ["--no-defaults", "--protocol=tcp", "-h", "127.0.0.1", "-P", &port];
+        let said = client.run(&[&to[..], &["-N", "-e", sql]].concat());
+        assert!(said.stderr.is_empty(), "{sql}: {}", said.stderr);
+        said.stdout
+    };
+    ask("create database d; create table d.t (a int, b longtext)");
+    ask("use d; insert into t select seq, repeat('x', 300000) from seq_1_to_20");
+    assert_eq!(ask("select count(*), sum(length(b)) from d.t"), "20\t6000000\n");
+    assert_eq!(ask("select b from d.t").len(), 20 * 300_001);
+    assert_eq!(ask("select sleep(0.3); select a from d.t where a = 7"), "0\n7\n");
 }

@@ -44,6 +44,8 @@ const PEERS: &[Peer] = &[
     Peer { package: "uwsgi-plugin-python3", what: File("usr/lib/uwsgi/plugins", "python3") },
     Peer { package: "memcached", what: Program("memcached", "-V") },
     Peer { package: "redis-server", what: Program("redis-server", "--version") },
+    Peer { package: "mariadb-server-core", what: Program("mariadbd", "--version") },
+    Peer { package: "mariadb-client-core", what: Program("mariadb", "--version") },
     Peer { package: "valgrind", what: Program("valgrind", "--version") },
     Peer { package: "faketime", what: Program("faketime", "--version") },
     Peer { package: "dovecot-core", what: Program("dovecot", "--version") },
