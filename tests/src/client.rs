@@ -190,6 +190,12 @@ impl Client {
         };
     }
 
+    /// Ends the connection with RST.
+    pub fn reset(self) {
+        let Stream::Tcp(s) = &self.stream else { panic!("not a plain TCP connection") };
+        socket2::SockRef::from(s).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+
     pub fn local_port(&self) -> u16 {
         match &self.stream {
             Stream::Tcp(s) => s.local_addr().unwrap().port(),

@@ -17,6 +17,7 @@ mod bounds_before_request;
 mod bounds_slow_client;
 mod broken_heads;
 mod cgi_servers;
+mod client_gone;
 mod client_timeouts;
 mod clock_jumps;
 mod command_line;
