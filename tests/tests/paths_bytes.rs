@@ -85,15 +85,20 @@ fn files_of_requests() {
 fn listings() {
     let server = start(
         "",
-        "root %%DIR%%/html~; autoindex on; location /json/ { alias %%DIR%%/html~/; autoindex_format json; }",
+        "root %%DIR%%/html~; autoindex on;
+         location /json/ { alias %%DIR%%/html~/; autoindex_format json; }
+         location /xml/ { alias %%DIR%%/html~/; autoindex_format xml; }",
         |setup| setup.file(path("html~/~.txt"), "x"),
     );
-    let page = server.get("/").body;
-    let line = b"<a href=\"%FF.txt\">\xff.txt</a>";
-    assert!(page.windows(line.len()).any(|w| w == line), "{}", String::from_utf8_lossy(&page));
-    let json = server.get("/json/").body;
-    let entry = b"\"name\":\"\xff.txt\"";
-    assert!(json.windows(entry.len()).any(|w| w == entry), "{}", String::from_utf8_lossy(&json));
+    for (target, wanted) in [
+        ("/", "<a href=\"%FF.txt\">~.txt</a>"),
+        ("/json/", "\"name\":\"~.txt\""),
+        ("/xml/", ">~.txt</file>"),
+    ] {
+        let (page, wanted) = (server.get(target).body, bytes(wanted));
+        let found = page.windows(wanted.len()).any(|w| w == wanted);
+        assert!(found, "{target}: {}", String::from_utf8_lossy(&page));
+    }
 }
 
 #[test]
@@ -156,16 +161,21 @@ fn temporary_and_kept_files() {
 fn sockets() {
     let setup = |setup: Setup| setup.file("html/x", "unix");
     let server = start(
-        "upstream u { server unix:%%DIR%%/s~; } server { listen unix:%%DIR%%/s~; root %%DIR%%/html; }",
+        "upstream u { server unix:%%DIR%%/s~; } server { listen unix:%%DIR%%/s~; root %%DIR%%/html;
+            location /where { return 200 $server_addr; } }",
         "location /direct/ { proxy_pass http://unix:%%DIR%%/s~:/; }
          location /named/ { proxy_pass http://u/; }
          location /vars/ { set $at unix:%%DIR%%/s~; proxy_pass http://$at:/x; }
-         location /addr { return 200 $upstream_addr; }",
+         location /addr { proxy_pass http://u/where; add_header X-Asked $upstream_addr; }",
         setup,
     );
     for target in ["/direct/x", "/named/x", "/vars/x"] {
         assert_eq!(body(&server, target), "unix", "{target}");
     }
+    let (shown, told) = (server.get("/addr"), format!("unix:{}/s~", server.dir().display()));
+    // What a header holds is shown as Latin-1.
+    assert_eq!(shown.header("X-Asked"), Some(&*told.replace('~', "\u{ff}")));
+    assert_eq!(shown.body, bytes(&told));
 }
 
 #[test]

@@ -52,14 +52,14 @@ pub fn set_http(cf: &mut Cf, d: &Directive, modules: &'static [&'static HttpModu
     cf.walk(Context::HTTP, d.children())
 }
 
-pub fn next_location_id(cf: &mut Cf) -> usize {
+pub(crate) fn next_location_id(cf: &mut Cf) -> usize {
     let main = cf.get::<CoreMain>();
     main.location_count += 1;
     main.location_count - 1
 }
 
 /// `server { … }`
-pub fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
+pub(crate) fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     let id = next_location_id(cf);
     let srv = std::mem::take(&mut cf.levels.server);
     let loc = std::mem::take(&mut cf.levels.location);

@@ -11,7 +11,7 @@ use weir_runtime::clock;
 use weir_tls::server::VerifyClient;
 
 /// Why a request must not be served on its connection.
-pub enum Objection {
+pub(crate) enum Objection {
     None,
     /// A status to answer with.
     Status(u16),
@@ -21,7 +21,7 @@ pub enum Objection {
 
 /// Whether a request must not be served on its connection.
 #[cold]
-pub fn objection(r: &mut Request) -> Objection {
+pub(crate) fn objection(r: &mut Request) -> Objection {
     let conn = Rc::clone(r.conn());
     let Some(secure) = conn.secure.get() else {
         r.log(LogLevel::Info, "client sent plain HTTP request to HTTPS port");
@@ -53,7 +53,7 @@ pub fn objection(r: &mut Request) -> Objection {
 
 /// Asks about the certificate on behalf of a server that the handshake was not done with, and says
 /// then whether the request may be served.
-pub async fn objection_after_asking(r: &mut Request) -> Option<u16> {
+pub(crate) async fn objection_after_asking(r: &mut Request) -> Option<u16> {
     let (conn, gen) = (Rc::clone(r.conn()), Rc::clone(r.gen()));
     let server = std::sync::Arc::clone(&r.server().base);
     let deadline = clock::mono_ms() + server.handshake_timeout_ms;

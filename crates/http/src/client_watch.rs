@@ -14,11 +14,13 @@ pub struct ClientWatch {
 }
 
 impl ClientWatch {
+    /// `ignore`: `…_ignore_client_abort`.
     pub fn new(r: &Request, ignore: bool) -> ClientWatch {
         let on = !ignore && !r.is_part() && !r.post_action;
         ClientWatch { client: r.to_client().clone(), on }
     }
 
+    /// Whether the client has hung up; otherwise the task is woken when that may be.
     pub fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
         self.client.poll_gone(cx, &mut self.on)
     }

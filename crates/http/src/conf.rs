@@ -16,72 +16,98 @@ use weir_script::template::Template;
 use weir_wire::http1::request::Limits;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ServerTokens {
+pub(crate) enum ServerTokens {
     On,
     Off,
     Build,
 }
 
+/// `satisfy`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Satisfy {
+    /// Every access handler must let the request by.
     All,
+    /// One is enough.
     Any,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lingering {
+pub(crate) enum Lingering {
     Off,
     On,
     Always,
 }
 
+/// `if_modified_since`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IfModifiedSince {
+    /// The field is not looked at.
     Off,
+    /// The times must be the same.
     Exact,
+    /// Or the client's later.
     Before,
 }
 
+/// `aio`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aio {
+    /// Files are read by the worker itself, which waits for the disk.
     Off,
     /// Reads may be handed to the thread pool.
     Threads,
 }
 
+/// `client_body_in_file_only`
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BodyInFile {
+    /// Only what does not fit in memory.
     Off,
+    /// Always, and the file stays.
     On,
+    /// Always, and it goes with the request.
     Clean,
 }
 
+/// One status of an `error_page`.
 #[derive(Clone)]
 pub struct ErrorPage {
+    /// What the page stands for.
     pub status: u16,
     /// `=200`: another status; `=` alone is `Some(0)`: whatever the page answers.
-    pub overwrite: Option<u16>,
+    pub(crate) overwrite: Option<u16>,
+    /// A path, a named location or a URL.
     pub target: Template,
+    /// What follows the `?` of a path.
     pub args: Option<Template>,
 }
 
+/// One argument of `try_files` but the last.
 #[derive(Clone)]
 pub struct TryFile {
+    /// Below the root.
     pub path: Template,
     /// Ends in `/`: a directory is looked for.
     pub directory: bool,
 }
 
+/// The last argument of `try_files`.
 #[derive(Clone)]
 pub enum TryLast {
+    /// An internal redirect.
     Uri(Template),
+    /// `@name`, as written.
     Named(Vec<u8>),
+    /// `=404`
     Status(u16),
 }
 
+/// `try_files`
 #[derive(Clone)]
 pub struct TryFiles {
+    /// In the order in which they are looked for.
     pub files: Vec<TryFile>,
+    /// Where the request goes when none is there.
     pub last: TryLast,
 }
 
@@ -90,25 +116,28 @@ pub type Conditions = Arc<Vec<Template>>;
 
 /// `disable_symlinks on|if_not_owner [from=…]`
 #[derive(Debug)]
-pub struct DisableSymlinks {
+pub(crate) struct DisableSymlinks {
     pub(crate) same_owner: bool,
     pub(crate) from: Option<Template>,
 }
 
-pub type Types = HashMap<Box<[u8]>, Box<[u8]>, foldhash::fast::RandomState>;
+pub(crate) type Types = HashMap<Box<[u8]>, Box<[u8]>, foldhash::fast::RandomState>;
 
+/// `open_file_cache`, of each worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenFileCache {
+    /// Files; the one that was used longest ago goes first.
     pub max: usize,
+    /// After so long without use one goes in any case.
     pub inactive_secs: u64,
 }
 
 /// `http` level.
 #[derive(Default)]
-pub struct CoreMain {
+pub(crate) struct CoreMain {
     pub vars: VarRegistry<Request>,
     pub servers: Vec<ServerBuild>,
-    pub location_count: usize,
+    pub(crate) location_count: usize,
     /// The location being read.
     pub here: Here,
 }
@@ -121,17 +150,19 @@ impl ConfType for CoreMain {
 /// `server` level.
 #[derive(Default)]
 pub struct CoreSrv {
+    /// `listen` and `server_name`.
     pub reached: Reached,
-    pub client_header_timeout: Val<u64>,
-    pub client_header_buffer_size: Val<u64>,
-    pub large_client_header_buffers: Val<(u32, u64)>,
-    pub max_headers: Val<usize>,
-    pub ignore_invalid_headers: Val<bool>,
-    pub underscores_in_headers: Val<bool>,
-    pub merge_slashes: Val<bool>,
-    pub client_body_early_read: Val<Conditions>,
-    pub connection_pool_size: Val<u64>,
-    pub request_pool_size: Val<u64>,
+    pub(crate) client_header_timeout: Val<u64>,
+    pub(crate) client_header_buffer_size: Val<u64>,
+    pub(crate) large_client_header_buffers: Val<(u32, u64)>,
+    pub(crate) max_headers: Val<usize>,
+    pub(crate) ignore_invalid_headers: Val<bool>,
+    pub(crate) underscores_in_headers: Val<bool>,
+    pub(crate) merge_slashes: Val<bool>,
+    pub(crate) client_body_early_read: Val<Conditions>,
+    pub(crate) connection_pool_size: Val<u64>,
+    pub(crate) request_pool_size: Val<u64>,
+    /// The directives above that bound a head, as its parser takes them.
     pub limits: Limits,
     /// What accepting a connection needs; its TLS is made when the configuration is built.
     pub base: Virtual,
@@ -170,6 +201,7 @@ impl ConfType for CoreSrv {
 pub struct CoreLoc {
     /// The methods `limit_except` lets through, and where it sends the others.
     pub limit_except: Option<(u32, usize)>,
+    /// `root` or `alias`, with the prefix where it is relative.
     pub root: Val<Arc<Template>>,
     /// The root is an `alias`: the location's name is cut from the URI.
     pub alias: Val<bool>,
@@ -177,86 +209,114 @@ pub struct CoreLoc {
     pub alias_is_whole: bool,
     /// The name an alias cuts from the URI: of the location that sets it.
     pub alias_name: Option<Vec<u8>>,
+    /// MIME types by extensions in lower case.
     pub types: Val<Arc<Types>>,
-    pub default_type: Val<Vec<u8>>,
+    pub(crate) default_type: Val<Vec<u8>>,
+    /// Of the module that has taken the location over; `None`: files.
     pub handler: Option<Handler>,
     /// A location whose name ends in `/` answers the name without it by a redirect.
     pub auto_redirect: bool,
-    pub client_max_body_size: Val<u64>,
+    pub(crate) client_max_body_size: Val<u64>,
+    /// Bytes.
     pub client_body_buffer_size: Val<u64>,
-    pub client_body_timeout: Val<u64>,
-    pub client_body_temp_path: Val<Arc<TempPath>>,
+    pub(crate) client_body_timeout: Val<u64>,
+    pub(crate) client_body_temp_path: Val<Arc<TempPath>>,
+    /// Also tells whether bodies' files stay.
     pub client_body_in_file_only: Val<BodyInFile>,
-    pub client_body_in_single_buffer: Val<bool>,
+    pub(crate) client_body_in_single_buffer: Val<bool>,
+    /// Of the access phase.
     pub satisfy: Val<Satisfy>,
-    pub auth_delay: Val<u64>,
+    pub(crate) auth_delay: Val<u64>,
+    /// Clients get 404.
     pub internal: Val<bool>,
-    pub lingering_close: Val<Lingering>,
-    pub lingering_time: Val<u64>,
-    pub lingering_timeout: Val<u64>,
-    pub reset_timedout_connection: Val<bool>,
-    pub absolute_redirect: Val<bool>,
-    pub server_name_in_redirect: Val<bool>,
-    pub port_in_redirect: Val<bool>,
-    pub msie_padding: Val<bool>,
-    pub msie_refresh: Val<bool>,
+    pub(crate) lingering_close: Val<Lingering>,
+    pub(crate) lingering_time: Val<u64>,
+    pub(crate) lingering_timeout: Val<u64>,
+    pub(crate) reset_timedout_connection: Val<bool>,
+    pub(crate) absolute_redirect: Val<bool>,
+    pub(crate) server_name_in_redirect: Val<bool>,
+    pub(crate) port_in_redirect: Val<bool>,
+    pub(crate) msie_padding: Val<bool>,
+    pub(crate) msie_refresh: Val<bool>,
+    /// Files that are not there are errors, for the log.
     pub log_not_found: Val<bool>,
-    pub log_subrequest: Val<bool>,
-    pub subrequest_output_buffer_size: Val<u64>,
+    pub(crate) log_subrequest: Val<bool>,
+    pub(crate) subrequest_output_buffer_size: Val<u64>,
     /// Where the request goes once it has been answered.
     pub post_action: Val<Option<Vec<u8>>>,
-    pub recursive_error_pages: Val<bool>,
-    pub server_tokens: Val<ServerTokens>,
+    pub(crate) recursive_error_pages: Val<bool>,
+    pub(crate) server_tokens: Val<ServerTokens>,
+    /// What is made of the field.
     pub if_modified_since: Val<IfModifiedSince>,
+    /// More of them in a request, and the whole is sent; 0: none is looked at.
     pub max_ranges: Val<u64>,
-    pub chunked_transfer_encoding: Val<bool>,
+    pub(crate) chunked_transfer_encoding: Val<bool>,
+    /// Files are answered with one.
     pub etag: Val<bool>,
-    pub error_pages: Val<Arc<Vec<ErrorPage>>>,
+    pub(crate) error_pages: Val<Arc<Vec<ErrorPage>>>,
+    /// Not inherited.
     pub try_files: Option<TryFiles>,
-    pub keepalive_time: Val<u64>,
-    pub keepalive_timeout: Val<u64>,
-    pub keepalive_min_timeout: Val<u64>,
+    pub(crate) keepalive_time: Val<u64>,
+    pub(crate) keepalive_timeout: Val<u64>,
+    pub(crate) keepalive_min_timeout: Val<u64>,
     /// Seconds for the Keep-Alive header, when it is to be sent.
-    pub keepalive_header: Val<Option<u64>>,
-    pub keepalive_requests: Val<u64>,
+    pub(crate) keepalive_header: Val<Option<u64>>,
+    pub(crate) keepalive_requests: Val<u64>,
     /// Bits: 1 msie6, 2 safari; 0 none.
-    pub keepalive_disable: Val<u8>,
+    pub(crate) keepalive_disable: Val<u8>,
+    /// Milliseconds in which a client must take something.
     pub send_timeout: Val<u64>,
-    pub postpone_output: Val<u64>,
+    pub(crate) postpone_output: Val<u64>,
+    /// Bytes a second; `None` and 0: no limit.
     pub limit_rate: Val<Option<Arc<Template>>>,
-    pub limit_rate_after: Val<Option<Arc<Template>>>,
+    pub(crate) limit_rate_after: Val<Option<Arc<Template>>>,
+    /// The kernel sends files, where no filter looks at them.
     pub sendfile: Val<bool>,
+    /// Bytes at a time; 0: as many as go.
     pub sendfile_max_chunk: Val<u64>,
+    /// Who waits for the disk.
     pub aio: Val<Aio>,
+    /// From so many bytes on a file is read past the kernel's cache; `u64::MAX`: none is.
     pub directio: Val<u64>,
+    /// Bytes.
     pub directio_alignment: Val<u64>,
     /// Number of the buffers for reading files, and their size in bytes; neither is 0.
     pub output_buffers: Val<(u32, u64)>,
-    pub tcp_nopush: Val<bool>,
+    pub(crate) tcp_nopush: Val<bool>,
+    /// Small pieces do not wait for what follows.
     pub tcp_nodelay: Val<bool>,
+    /// `None`: off.
     pub open_file_cache: Val<Option<OpenFileCache>>,
-    pub disable_symlinks: Val<Option<Arc<DisableSymlinks>>>,
+    pub(crate) disable_symlinks: Val<Option<Arc<DisableSymlinks>>>,
+    /// Seconds until a file is looked at again.
     pub open_file_cache_valid: Val<u64>,
+    /// Uses within `inactive_secs` from which on a file stays open.
     pub open_file_cache_min_uses: Val<u64>,
     /// Bytes a worker keeps of small files and of their compressed forms.
     pub open_file_memory: Val<u64>,
+    /// What could not be opened is remembered, too.
     pub open_file_cache_errors: Val<bool>,
+    /// For names in variables.
     pub resolver: Val<Option<Arc<weir_resolve::Resolver>>>,
+    /// Milliseconds for a name.
     pub resolver_timeout: Val<u64>,
+    /// `Vary: Accept-Encoding` with what may be compressed.
     pub gzip_vary: Val<bool>,
-    pub early_hints: Val<Conditions>,
+    pub(crate) early_hints: Val<Conditions>,
+    /// All that are in force.
     pub error_log: Val<Arc<weir_core::logger::ErrorLog>>,
 }
 
 impl CoreLoc {
     /// The MIME type of an extension, in any letter case.
-    pub fn type_of(&self, extension: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn type_of(&self, extension: &[u8]) -> Option<&[u8]> {
         if !extension.iter().any(u8::is_ascii_uppercase) {
             return self.types.get(extension).map(|t| &**t);
         }
         self.types.get(extension.to_ascii_lowercase().as_slice()).map(|t| &**t)
     }
 
+    /// Of this level or the one it has inherited from; the first that names the status.
     pub fn error_page_for(&self, status: u16) -> Option<&ErrorPage> {
         self.error_pages.iter().find(|p| p.status == status)
     }
@@ -268,7 +328,7 @@ fn default_root() -> Template {
 }
 
 /// A root without variables is below the prefix where it is relative.
-pub fn full_root(root: Template, prefix: &Path) -> Template {
+pub(crate) fn full_root(root: Template, prefix: &Path) -> Template {
     match root.as_constant() {
         Some(text) if text.first() != Some(&b'/') => {
             Template::constant(paths::bytes(&prefix.join(paths::path(text))))
@@ -338,7 +398,7 @@ impl ConfType for CoreLoc {
 }
 
 /// The core's slot. An `if` or `limit_except` block has its location's handler unless it sets one.
-pub const LOC_SLOT: SlotVtable = SlotVtable {
+pub(crate) const LOC_SLOT: SlotVtable = SlotVtable {
     merge: |own, outer, unnamed| {
         merged(own, outer, |own: &mut CoreLoc, outer: &CoreLoc| {
             if unnamed {

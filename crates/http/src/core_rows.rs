@@ -25,8 +25,10 @@ use weir_wire::http1::request::Method;
 
 /// The rows that have files of their own.
 pub const EARLY: HttpModule = HttpModule { rows: crate::early::ROWS, ..HttpModule::EMPTY };
+/// `disable_symlinks`
 pub const SYMLINKS: HttpModule = HttpModule { rows: crate::symlinks::ROWS, ..HttpModule::EMPTY };
 
+/// The directives and variables that need no module.
 pub const MODULE: HttpModule = HttpModule {
     rows: ROWS,
     slots: &[
@@ -71,6 +73,7 @@ const NO_TABLE: &str = "Tables here size themselves; the value is checked and no
 const NO_POOL: &str =
     "Memory is pooled per worker and grows by need; the value is checked and not needed.";
 
+/// They stand in nginx's order.
 pub const ROWS: &[Row] = &[
     Row::block("server", Context::HTTP, Arity::NONE, "A virtual server.", build::set_server),
     Row::block("location", SL, Arity::ONE_TWO, "Configuration for a part of the URI space.", build::set_location),

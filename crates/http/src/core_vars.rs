@@ -23,6 +23,7 @@ const fn prefix(name: &'static str, get: Getter) -> Variable {
     Variable::prefixed(name, get)
 }
 
+/// Those of requests; [`weir_core::common`] has those of every session.
 pub const VARIABLES: &[Variable] = &[
     // The request's header fields; the frequent ones are found by number.
     var("http_host", fields::http_host),

@@ -41,6 +41,7 @@ enum State {
 }
 
 impl Serving {
+    /// Of a connection that was accepted, or taken on from another process.
     pub fn new(conn: Rc<Connection>) -> Serving {
         Serving { conn, state: State::New }
     }

@@ -8,18 +8,26 @@ use weir_module::Slots;
 /// nginx's phases, in order. Find-config, post-rewrite and post-access are the engine's own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
+    /// `realip`.
     PostRead,
+    /// The server's own rewrite rules, before there is a location.
     ServerRewrite,
+    /// The location's.
     Rewrite,
+    /// How many there may be.
     Preaccess,
+    /// Who may; `satisfy` is for these.
     Access,
+    /// `try_files`, `mirror`.
     Precontent,
+    /// The answer is made.
     Content,
+    /// It is over.
     Log,
 }
 
 impl Phase {
-    pub const COUNT: usize = 8;
+    pub(crate) const COUNT: usize = 8;
 }
 
 /// The part of a handler that waits.
@@ -43,14 +51,19 @@ pub enum Flow {
     Close,
 }
 
+/// What a module does in a phase; it does not wait ([`Flow::Wait`]).
 pub type Handler = fn(&mut Request) -> Flow;
 
 /// Whether the merged configuration of a location gives a handler or filter anything to do.
 pub type Active = fn(&Slots) -> bool;
 
+/// A handler, and the phase it is for.
 pub struct PhaseHandler {
+    /// Handlers of a phase are asked in the order of the modules.
     pub phase: Phase,
+    /// It is called anew after a redirect.
     pub handler: Handler,
+    /// Whether a location keeps it.
     pub active: Active,
 }
 
@@ -63,13 +76,16 @@ pub enum FilterError {
     Broken,
 }
 
+/// Whether the response goes on.
 pub type FilterResult = Result<(), FilterError>;
 
 /// The filters behind the one that is running.
 #[derive(Clone, Copy)]
 pub struct Next(pub(crate) usize);
 
+/// Changes the header, and calls the filters behind it, at once or later.
 pub type HeaderFilter = fn(&mut Request, Next) -> FilterResult;
+/// The same for a part of the body.
 pub type BodyFilter = fn(&mut Request, Chain, Next) -> FilterResult;
 
 /// Which answers a filter sees.
@@ -85,9 +101,13 @@ pub enum Reach {
 
 /// A module's place in the filter chains. Filters run in the order of the module list.
 pub struct Filter {
+    /// `None`: it is passed over.
     pub header: Option<HeaderFilter>,
+    /// As `header`.
     pub body: Option<BodyFilter>,
+    /// Whether a location keeps it.
     pub active: Active,
+    /// Which answers it sees.
     pub reach: Reach,
 }
 
@@ -97,11 +117,14 @@ pub type Resume = fn(&mut Request, Next) -> FilterResult;
 /// A filter that keeps input.
 pub(crate) struct Held {
     pub next: Next,
-    pub room_bytes: u64,
+    pub(crate) room_bytes: u64,
     pub resume: Resume,
 }
 
 pub use weir_core::variables::VarArg;
+/// Of requests.
 pub type Getter = weir_core::variables::Getter<Request>;
+/// Of requests.
 pub type VarSetter = weir_core::variables::Setter<Request>;
+/// Of requests.
 pub type Variable = weir_core::variables::Variable<Request>;

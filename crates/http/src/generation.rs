@@ -14,24 +14,31 @@ use weir_core::generation::{Generation, Virtual, WorkerGen};
 use weir_core::logger::ErrorLog;
 use weir_module::Slots;
 
+/// Of requests.
 pub type VarDef = weir_core::variables::VarDef<Request>;
 
 /// One `location` (or a server's or `if`'s unnamed one), merged.
 pub struct LocationConf {
+    /// Its place in [`HttpConf::locations`].
     pub id: usize,
     /// As written, without modifiers; empty for unnamed ones.
     pub name: Vec<u8>,
+    /// Those it has itself, and those it has inherited.
     pub slots: Slots,
+    /// Out of `slots`.
     pub core: Arc<CoreLoc>,
+    /// Its handlers and filters.
     pub plan: Arc<Plan>,
-    pub nested: LocationSet,
+    pub(crate) nested: LocationSet,
     /// `location @name`.
     pub named: bool,
+    /// `=`
     pub exact: bool,
     /// `^~`
-    pub no_regex: bool,
+    pub(crate) no_regex: bool,
     /// Where `limit_except` sends the other methods.
     pub limit_except: Option<(u32, usize)>,
+    /// Out of `core`.
     pub error_log: Arc<ErrorLog>,
 }
 
@@ -46,7 +53,9 @@ impl LocationConf {
 /// every request asks for.
 pub struct Location {
     conf: Arc<LocationConf>,
+    /// The location's.
     pub plan: Arc<Plan>,
+    /// The location's.
     pub core: Arc<CoreLoc>,
 }
 
@@ -67,22 +76,28 @@ impl Deref for Location {
     }
 }
 
+/// One `server` of `http`, merged.
 pub struct ServerConf {
+    /// Its place in [`HttpConf::servers`].
     pub id: usize,
     /// What of it every protocol's servers have.
     pub base: Arc<Virtual>,
+    /// Out of its slots.
     pub core: Arc<CoreSrv>,
     /// Its outermost location, which holds what is set at server level.
     pub location: usize,
+    /// `@name` and the location's number.
     pub named: Vec<(Vec<u8>, usize)>,
 }
 
 impl ServerConf {
+    /// A module's configuration of the server level.
     pub fn conf<T: weir_module::ConfType>(&self) -> &T {
         self.base.conf::<T>()
     }
 }
 
+/// A worker's handle on a server: a plain reference count around the shared one.
 pub struct Server(Arc<ServerConf>);
 
 impl Deref for Server {
@@ -94,16 +109,22 @@ impl Deref for Server {
 
 /// What has become of the `http` block.
 pub struct HttpConf {
+    /// The main level's.
     pub main: Slots,
+    /// By their numbers.
     pub servers: Vec<Arc<ServerConf>>,
+    /// By their numbers, those of all servers.
     pub locations: Vec<Arc<LocationConf>>,
+    /// By their numbers.
     pub vars: Vec<VarDef>,
 }
 
 /// A worker's view of the `http` block, counted without atomics. Its handles are made when they are first
 /// asked for: of many servers most are asked for by few.
 pub struct Http {
+    /// What every protocol has of it.
     pub core: Arc<Generation>,
+    /// What all workers have of it.
     pub shared: Arc<HttpConf>,
     servers: Box<[OnceCell<Rc<Server>>]>,
     locations: Box<[OnceCell<Rc<Location>>]>,
@@ -119,11 +140,13 @@ impl Http {
         }
     }
 
+    /// By its number.
     #[inline]
     pub fn server(&self, id: usize) -> &Rc<Server> {
         self.servers[id].get_or_init(|| Rc::new(Server(Arc::clone(&self.shared.servers[id]))))
     }
 
+    /// By its number.
     #[inline]
     pub fn location(&self, id: usize) -> &Rc<Location> {
         self.locations[id].get_or_init(|| Rc::new(Location::new(&self.shared.locations[id])))

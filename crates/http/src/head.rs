@@ -18,7 +18,7 @@ use weir_wire::Range32;
 const IN_HEADERS: &str = "while reading client request headers";
 
 /// nginx's words for what is done with a request line.
-pub fn in_line(r: &Request) -> &'static str {
+pub(crate) fn in_line(r: &Request) -> &'static str {
     match r.pipelined {
         true => "while reading client pipelined request line",
         false => "while reading client request line",
@@ -27,7 +27,7 @@ pub fn in_line(r: &Request) -> &'static str {
 
 /// Path and arguments of a request line that has been read; `false`: the path is none, and nothing
 /// that follows counts.
-pub fn take_uri(r: &mut Request, core: &CoreSrv) -> bool {
+pub(crate) fn take_uri(r: &mut Request, core: &CoreSrv) -> bool {
     if r.head.complex_uri {
         let path = r.head.path.of(&r.buf).to_vec();
         let mut out = std::mem::take(&mut r.uri);
@@ -70,7 +70,7 @@ fn end_of_line(r: &Request, from: usize) -> u64 {
 /// # Errors
 ///
 /// It is refused for its host or its body; the log says so.
-pub fn take(conn: &Rc<Connection>, r: &mut Request) -> Result<(), ParseError> {
+pub(crate) fn take(conn: &Rc<Connection>, r: &mut Request) -> Result<(), ParseError> {
     r.received = r.head.len() as u64;
     if r.buf.len() > r.head.head_len {
         let Request { buf, head, body, .. } = r;
@@ -142,7 +142,7 @@ fn wants_keepalive(conn: &Connection, r: &Request) -> bool {
 
 /// What there is of a head that is refused or ends early; answers what was done when that happened.
 #[cold]
-pub fn take_part(
+pub(crate) fn take_part(
     conn: &Connection,
     r: &mut Request,
     parser: &Parser,
@@ -177,7 +177,7 @@ pub fn take_part(
 
 /// Tells why a head is refused.
 #[cold]
-pub fn log_refused(r: &mut Request, e: &ParseError, doing: &str) {
+pub(crate) fn log_refused(r: &mut Request, e: &ParseError, doing: &str) {
     let mut text = Vec::new();
     e.write_log(&r.head, &r.buf, &mut text);
     text.push(b' ');

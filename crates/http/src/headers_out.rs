@@ -4,7 +4,7 @@
 use crate::packing::Pack;
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Span {
+pub(crate) struct Span {
     start: u32,
     len: u32,
 }

@@ -7,13 +7,16 @@ use crate::special;
 use weir_module::{slot, ConfType, Level};
 
 /// Answers with the header as it is and a part of a file.
-pub type SendFile = fn(&mut Request, Buf) -> Flow;
+pub(crate) type SendFile = fn(&mut Request, Buf) -> Flow;
 
 /// Hears of the charset that a server has named for the answer in `X-Accel-Charset`.
-pub type NameCharset = fn(&mut Request, &[u8]);
+pub(crate) type NameCharset = fn(&mut Request, &[u8]);
 
+/// What modules have lent. Where none has, the file goes as it is, and nobody hears.
 pub struct Lent {
+    /// By the module of ranges.
     pub send_file: SendFile,
+    /// By `charset`.
     pub name_charset: NameCharset,
 }
 

@@ -1,11 +1,13 @@
 //! The HTTP engine: connections, phases, filters, variables, generations.
 //! See ARCHITECTURE.md for the way of a request.
 
+#![warn(missing_docs, unreachable_pub)]
+
 pub mod body;
 pub mod buf;
 pub mod build;
 mod client;
-pub mod client_cert;
+pub(crate) mod client_cert;
 pub mod client_watch;
 pub mod conf;
 pub mod core_rows;
@@ -20,21 +22,21 @@ pub mod generation;
 mod h1;
 pub mod h2;
 mod head;
-pub mod headers_out;
-pub mod held;
+pub(crate) mod headers_out;
+mod held;
 mod keepalive;
 pub mod lent;
 mod linger;
 mod listed;
 pub mod location;
 pub mod marks;
-pub mod matching;
+pub(crate) mod matching;
 pub mod module;
 pub mod names;
 mod one_line;
 pub mod output;
 mod packing;
-pub mod phases;
+mod phases;
 mod plan;
 pub mod pool;
 mod reading;
@@ -42,11 +44,11 @@ pub mod redirect;
 pub mod request;
 mod request_log;
 mod sending;
-pub mod server;
+mod server;
 pub mod special;
 pub mod subrequest;
 pub mod symlinks;
-pub mod timing;
+mod timing;
 pub mod tunnel;
 pub mod vars;
 

@@ -11,7 +11,9 @@ use weir_core::Session;
 use weir_script::regex::{MatchError, Regex};
 use weir_script::template::VarId;
 
+/// What a search for a location has come to.
 pub enum Found {
+    /// The request is in its location.
     Here,
     /// The URI lacks a location's trailing slash.
     Redirect(Vec<u8>),
@@ -78,6 +80,7 @@ pub fn map_uri(r: &mut Request, uri: &[u8]) -> PathBuf {
     weir_runtime::paths::path(&path).into_owned()
 }
 
+/// The same, onto the end of `path`.
 pub fn map_uri_into(r: &mut Request, uri: &[u8], path: &mut Vec<u8>) {
     let loc = Rc::clone(r.loc());
     let core = &loc.core;

@@ -18,6 +18,7 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// One of the request's own.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Mark {
         Mark { number: AtomicU32::new(NONE), is_shared: false }

@@ -16,20 +16,29 @@ pub use crate::flow::{
 /// Slots are shared by all locations and servers in which they are the same, so that what a build step
 /// makes of one is put into it by a `OnceLock` (see [`weir_module::distinct`]). `CoreSrv` alone is each server's own.
 pub struct Build<'a> {
+    /// For paths, files that are read, warnings, and whether this is a test.
     pub cf: &'a mut Cf,
     /// The `http` block's own location level, which others have inherited from.
     pub outer: &'a Slots,
+    /// The main level's slots.
     pub main: &'a mut Slots,
+    /// Each server's own slots and those it has inherited.
     pub servers: &'a mut [Slots],
+    /// Those of all servers' locations, by their numbers.
     pub locations: &'a [Slots],
 }
 
 /// One HTTP module: a file, a line in the list, a test file.
 pub struct HttpModule {
+    /// Its directives.
     pub rows: &'static [Row],
+    /// What they are parsed into.
     pub slots: &'static [SlotVtable],
+    /// `$…`.
     pub variables: &'static [Variable],
+    /// What it does with requests.
     pub phases: &'static [PhaseHandler],
+    /// What it does with responses.
     pub filter: Option<Filter>,
     /// Its body filter leaves a response alone in which its header filter put no context.
     pub body_on_demand: bool,
@@ -46,6 +55,7 @@ pub struct HttpModule {
 }
 
 impl HttpModule {
+    /// Adds nothing: for the fields that a module leaves out.
     pub const EMPTY: HttpModule = HttpModule {
         rows: &[],
         slots: &[],

@@ -2,6 +2,7 @@
 
 use weir_wire::http1::request::Method;
 
+/// As the protocol writes it; empty for one that is not known by number.
 pub fn method(m: Method) -> &'static [u8] {
     match m {
         Method::Get => b"GET",

@@ -28,7 +28,7 @@ macro_rules! phase {
 }
 
 /// Runs a request until its response is complete (or must be broken off: `false`).
-pub async fn run(r: &mut Request) -> bool {
+pub(crate) async fn run(r: &mut Request) -> bool {
     if r.conn().tls_port.get() {
         let objection = match client_cert::objection(r) {
             Objection::None => None,
@@ -64,7 +64,7 @@ pub(crate) async fn run_part(r: &mut Request) -> bool {
 }
 
 /// Goes on after a redirect that the engine made before any phase ran.
-pub async fn run_redirected(r: &mut Request, flow: Flow) -> bool {
+pub(crate) async fn run_redirected(r: &mut Request, flow: Flow) -> bool {
     let from = match flow {
         Flow::Named => Phase::Rewrite,
         _ => Phase::ServerRewrite,

@@ -7,13 +7,13 @@ use crate::flow::{BodyFilter, Handler, HeaderFilter, Phase};
 /// The handlers and filters that are active in a location, in their order.
 pub struct Plan {
     pub phases: [Vec<Handler>; Phase::COUNT],
-    pub header_filters: Vec<HeaderFilter>,
+    pub(crate) header_filters: Vec<HeaderFilter>,
     pub body_filters: Vec<BodyFilter>,
     /// Those that a subrequest's answer passes through here.
-    pub part_header_filters: Vec<HeaderFilter>,
-    pub part_body_filters: Vec<BodyFilter>,
+    pub(crate) part_header_filters: Vec<HeaderFilter>,
+    pub(crate) part_body_filters: Vec<BodyFilter>,
     /// Behind how many body filters the output of subrequests joins that of the main request.
-    pub postpone_at: usize,
+    pub(crate) postpone_at: usize,
     /// All of them act only on responses that their header filters chose.
     pub body_on_demand: bool,
 }

@@ -29,7 +29,7 @@ pub struct Here {
     pub name: Vec<u8>,
     pub is_named: bool,
     pub is_regex: bool,
-    pub is_exact: bool,
+    pub(crate) is_exact: bool,
     /// What stands inside it, as far as it has been read.
     pub children: Vec<LocBuild>,
     /// The names that locations may not have again in it.
@@ -49,7 +49,7 @@ pub struct LocBuild {
 }
 
 /// A server as read.
-pub struct ServerBuild {
-    pub srv: Slots,
+pub(crate) struct ServerBuild {
+    pub(crate) srv: Slots,
     pub root: LocBuild,
 }

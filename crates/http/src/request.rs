@@ -36,7 +36,9 @@ struct Place {
 
 /// An entity that is in memory as a whole, and its compressed forms, which are kept with it.
 pub struct Whole {
+    /// Uncompressed.
     pub text: bytes::Bytes,
+    /// Made by who first needs one.
     pub forms: Arc<Forms>,
 }
 
@@ -47,14 +49,19 @@ pub struct Request {
     place: Option<Place>,
     /// The head as it was read, and behind it whatever else has arrived.
     pub buf: Vec<u8>,
+    /// Places in `buf`.
     pub head: RequestHead,
+    /// An error page is made by `GET` unless it is `HEAD`; `head` keeps the client's.
     pub method: Method,
     /// Decoded and normalised path.
     pub uri: Vec<u8>,
+    /// What follows the `?`, as it came.
     pub args: Vec<u8>,
     /// Lower-case host without port, from the request line or the Host field.
     pub(crate) host: Vec<u8>,
+    /// The response's.
     pub out: HeadersOut,
+    /// The request's.
     pub body: RequestBody,
     ctx: Vec<Box<dyn Any>>,
     /// As `ctx`, and kept through internal redirects until the request is over.
@@ -75,12 +82,16 @@ pub struct Request {
     pub valid_location: bool,
     /// It came while the request before it was being answered.
     pub pipelined: bool,
+    /// It was redirected here by this server, or is a part.
     pub internal: bool,
+    /// The connection stays when it is answered.
     pub keepalive: bool,
     pub(crate) chunked: bool,
     /// The connection becomes a tunnel after the header (101).
     pub upgraded: bool,
+    /// The response has no body: `HEAD`, 204, 304.
     pub header_only: bool,
+    /// The header has gone through the filters: another status can no longer be given.
     pub header_sent: bool,
     /// The whole response has been sent: `$request_completion`.
     pub complete: bool,
@@ -93,10 +104,13 @@ pub struct Request {
     pub(crate) discard_body: bool,
     /// `return 444`, or the peer has gone.
     pub(crate) aborted: bool,
+    /// Its handler can tell what of it a range is.
     pub allow_ranges: bool,
     /// Conditions and ranges were judged elsewhere (an upstream that answered them itself).
     pub ignore_conditions: bool,
+    /// With `allow_ranges`: one at a time.
     pub single_range: bool,
+    /// A filter looks at the text, so that files are read.
     pub filter_needs_memory: bool,
     /// Vary: Accept-Encoding is to be sent; this request may be answered compressed.
     pub gzip_vary: bool,
@@ -112,6 +126,7 @@ pub struct Request {
     pub(crate) header_size: u64,
     /// Bytes of this request as received.
     pub received: u64,
+    /// `$limit_rate`, in bytes a second; `None`: it has yet to be asked of the location.
     pub limit_rate: Option<u64>,
     pub(crate) limit_rate_after: Option<u64>,
     /// Until when nothing is sent, by `limit_rate`.
@@ -315,6 +330,7 @@ impl Request {
         self.place.as_ref().expect("a request in use has its place")
     }
 
+    /// The client's. A detached request has one that leads nowhere.
     pub fn conn(&self) -> &Rc<Connection> {
         self.place().client.conn()
     }
@@ -345,10 +361,12 @@ impl Request {
         self.client = Some(Box::new((client, text)));
     }
 
+    /// The configuration that it began with.
     pub fn gen(&self) -> &Rc<Http> {
         &self.place().gen
     }
 
+    /// Found by address and name.
     pub fn server(&self) -> &Rc<Server> {
         &self.place().server
     }
@@ -358,12 +376,13 @@ impl Request {
         &self.place().location
     }
 
-    pub fn set_server(&mut self, server: Rc<Server>) {
+    pub(crate) fn set_server(&mut self, server: Rc<Server>) {
         let place = self.place.as_mut().expect("a request in use has its place");
         place.location = Rc::clone(place.gen.location(server.location));
         place.server = server;
     }
 
+    /// By its number.
     pub fn set_location(&mut self, id: usize) {
         let place = self.place.as_mut().expect("a request in use has its place");
         place.location = Rc::clone(place.gen.location(id));
@@ -372,6 +391,7 @@ impl Request {
 
     // --- the request's header ---
 
+    /// Of what the head says.
     pub fn bytes(&self, range: Range32) -> &[u8] {
         range.of(&self.buf)
     }
@@ -381,17 +401,13 @@ impl Request {
         self.head.value(id, &self.buf)
     }
 
-    /// The first field of that name.
-    pub fn header_named(&self, name: &[u8]) -> Option<&[u8]> {
-        self.headers().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v)
-    }
-
+    /// Names and values as they came, in order.
     pub fn headers(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.head.headers.iter().map(|h| (h.name.of(&self.buf), h.value.of(&self.buf)))
     }
 
     /// Adds a field to the request, as a module or Lua may.
-    pub fn add_header_in(&mut self, name: &[u8], value: &[u8]) {
+    pub(crate) fn add_header_in(&mut self, name: &[u8], value: &[u8]) {
         let id = HeaderId::of(name);
         let (name, value) = (self.keep(name), self.keep(value));
         self.head.headers.push(HeaderField { name, value, id });
@@ -404,6 +420,7 @@ impl Request {
         Range32 { start, end: self.buf.len() as u32 }
     }
 
+    /// As the client wrote it, while it is still that one.
     pub fn method_name(&self) -> &[u8] {
         if self.method == self.head.method {
             return self.bytes(self.head.method_span);
@@ -411,15 +428,17 @@ impl Request {
         crate::names::method(self.method)
     }
 
+    /// The client's.
     pub fn version(&self) -> Version {
         self.head.version
     }
 
     /// The path's extension, without the dot.
-    pub fn exten(&self) -> Option<&[u8]> {
+    pub(crate) fn exten(&self) -> Option<&[u8]> {
         weir_wire::http1::uri::exten(&self.uri)
     }
 
+    /// Of HTTP/2 as HTTP/1.1 would have it.
     pub fn request_line(&self) -> &[u8] {
         self.bytes(self.head.request_line)
     }
@@ -431,10 +450,12 @@ impl Request {
 
     // --- per-module state ---
 
+    /// What a module has put there; an internal redirect clears it.
     pub fn ctx<T: Any>(&mut self) -> Option<&mut T> {
         self.ctx.iter_mut().find_map(|c| c.downcast_mut())
     }
 
+    /// The same, without a hold on the request.
     pub fn has_ctx<T: Any>(&self) -> bool {
         self.ctx.iter().any(|c| c.is::<T>())
     }
@@ -444,6 +465,7 @@ impl Request {
         !self.ctx.is_empty()
     }
 
+    /// Replaces what there was of that type.
     pub fn set_ctx<T: Any>(&mut self, value: T) {
         match self.ctx::<T>() {
             Some(old) => *old = value,
@@ -451,6 +473,7 @@ impl Request {
         }
     }
 
+    /// Takes it away.
     pub fn take_ctx<T: Any>(&mut self) -> Option<Box<T>> {
         let at = self.ctx.iter().position(|c| c.is::<T>())?;
         self.ctx.swap_remove(at).downcast().ok()
@@ -462,6 +485,7 @@ impl Request {
         self.marks.has(mark)
     }
 
+    /// For good: no mark is taken back.
     pub fn mark(&mut self, mark: &Mark) {
         self.marks.add(mark);
     }
@@ -471,6 +495,7 @@ impl Request {
         self.kept.iter_mut().find_map(|c| c.downcast_mut())
     }
 
+    /// Replaces what there was of that type.
     pub fn keep_state<T: Any>(&mut self, value: T) {
         match self.kept::<T>() {
             Some(old) => *old = value,
@@ -485,7 +510,7 @@ impl Request {
     }
 
     /// An internal redirect starts the modules afresh.
-    pub fn clear_ctx(&mut self) {
+    pub(crate) fn clear_ctx(&mut self) {
         self.ctx.clear();
         self.held.clear();
     }

@@ -8,23 +8,23 @@ use weir_core::unknown::regex_match;
 use weir_core::Connection;
 
 /// The server of a request that has not named one yet.
-pub fn default_of(conn: &Connection, gen: &Http) -> Rc<Server> {
+pub(crate) fn default_of(conn: &Connection, gen: &Http) -> Rc<Server> {
     Rc::clone(gen.server(conn.default_server(&gen.core)))
 }
 
 /// The same, by the newest configuration.
-pub fn default(conn: &Connection) -> Rc<Server> {
+pub(crate) fn default(conn: &Connection) -> Rc<Server> {
     default_of(conn, &Http::of(&conn.generation()))
 }
 
 /// The outermost location of that server.
-pub fn default_location(conn: &Connection) -> Rc<Location> {
+pub(crate) fn default_location(conn: &Connection) -> Rc<Location> {
     let gen = Http::of(&conn.generation());
     Rc::clone(gen.location(default_of(conn, &gen).location))
 }
 
 /// Chooses among the servers of the connection's address by the request's host.
-pub fn select(conn: &Connection, r: &mut Request) {
+pub(crate) fn select(conn: &Connection, r: &mut Request) {
     let gen = Rc::clone(r.gen());
     let addr = conn.addr(&gen.core);
     // It is for the one that it has.

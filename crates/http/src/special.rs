@@ -9,7 +9,6 @@ use crate::request::Request;
 use std::rc::Rc;
 use weir_core::Session;
 use weir_core::{SERVER_NAME, SERVER_VERSION};
-use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
 
@@ -206,26 +205,6 @@ pub fn redirect(r: &mut Request, status: u16, location: &[u8]) -> Flow {
 pub fn set_location(r: &mut Request, location: &[u8]) {
     r.out.set(b"Location", location);
     r.own_location = true;
-}
-
-/// `return CODE text` and friends: one response from memory.
-pub fn send_response(r: &mut Request, status: u16, kind: Option<&[u8]>, body: &Template) -> Flow {
-    r.discard_body = true;
-    let value = r.eval(body);
-    if matches!(status, 301 | 302 | 303 | 307 | 308) {
-        set_location(r, &value);
-        return Flow::Status(status);
-    }
-    r.out.status = status;
-    r.out.content_length = Some(value.len() as u64);
-    match kind {
-        Some(k) => r.out.set_content_type(k),
-        None => set_content_type(r),
-    }
-    if r.err_status == 0 && status >= 300 && value.is_empty() {
-        return Flow::Status(status);
-    }
-    finish(r, Buf::mem(value).and_last())
 }
 
 /// Sets Content-Type from the URI's extension, the `types` in force, or `default_type`.

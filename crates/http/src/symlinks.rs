@@ -73,6 +73,11 @@ impl Guard {
         Some(Guard { trusted, same_owner: conf.same_owner })
     }
 
+    /// For reading.
+    ///
+    /// # Errors
+    ///
+    /// A link that is not allowed is `ELOOP`.
     pub fn open(self, path: &[u8]) -> io::Result<File> {
         use weir_runtime::beneath::{open, Links};
         let links = if self.same_owner { Links::SameOwner } else { Links::None };

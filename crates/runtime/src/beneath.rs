@@ -1,5 +1,8 @@
 //! A path opened component by component, so that no symbolic link leads elsewhere
 //! (`disable_symlinks`): what was looked at is what is opened.
+//!
+//! Windows: a link is a reparse point, which a component that is opened as itself
+//! (`FILE_FLAG_OPEN_REPARSE_POINT`) shows.
 
 use rustix::fs::{fstat, openat, statat, AtFlags, FileType, Mode, OFlags, CWD};
 use rustix::io::Errno;

@@ -1,4 +1,6 @@
 //! Datagrams of a bound socket: who sent them, which address was asked, and answers from there.
+//!
+//! Windows: `WSARecvMsg` and `WSASendMsg` with `IP_PKTINFO`.
 
 use crate::listen::{ListenAddr, Listener};
 use socket2::SockAddr;

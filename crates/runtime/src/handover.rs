@@ -1,4 +1,6 @@
 //! Messages with descriptors between the master and the serving process, over a socket pair.
+//!
+//! Windows: a named pipe; a descriptor is a handle that is duplicated into the other process.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

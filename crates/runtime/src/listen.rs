@@ -1,4 +1,6 @@
 //! Listening sockets: made once with their options, kept over reloads, shared by the workers.
+//!
+//! Windows: exclusive addresses, no `reuseport`, and no options but the queue's and the buffers' sizes.
 
 use crate::net::Stream;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};

@@ -1,5 +1,7 @@
 //! Connected sockets: one type for TCP and Unix streams, with the few calls the request path
 //! makes, each without an extra system call.
+//!
+//! Windows: `WSARecv` and `WSASend`, files by `TransmitFile`; `tcp_info` tells nothing.
 
 #[cfg(unix)]
 pub use unix::Stream;

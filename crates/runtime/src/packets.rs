@@ -1,5 +1,7 @@
 //! A pair of sockets over which whole messages go, each with a descriptor at most: by it two
 //! processes hand connections on. Sending never waits.
+//!
+//! Windows: a pipe of messages, in which a socket is what `WSADuplicateSocket` makes of it.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -1,4 +1,7 @@
 //! Processes: fork, daemon, identity, limits, affinity.
+//!
+//! Windows: nobody is root and nothing forks, so that one process does all (`master_process off`); limits
+//! are without end.
 
 use crate::sockets::{AsRawFd, OwnedFd, RawFd, UnixStream};
 use std::ffi::CString;

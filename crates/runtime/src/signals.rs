@@ -1,4 +1,6 @@
 //! Signals as nginx has them, waited for by the main thread; worker threads have them blocked.
+//!
+//! Windows: events with names, as nginx has them there.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -1,5 +1,7 @@
 //! What `ps` shows of a process. The kernel shows the memory in which the arguments were handed
 //! over, so a title is written there; the environment that lies behind is moved away for room.
+//!
+//! Windows: nothing.
 
 use std::ffi::{CStr, CString, OsString};
 use std::sync::{Mutex, OnceLock};

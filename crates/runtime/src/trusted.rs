@@ -3,6 +3,8 @@
 //! away: a symbolic link, of the file or of a directory on the way to it ([`crate::walk`]), leads
 //! only where its owner could have gone, and what changes its owner is
 //! an open descriptor, never a name. Processes without root's rights follow links as always.
+//!
+//! Windows: nobody is root, and files are opened as they are named.
 
 use crate::walk::{self, Place};
 use rustix::fs::PROC_SUPER_MAGIC;

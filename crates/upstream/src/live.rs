@@ -65,7 +65,7 @@ impl Host {
 
     fn at(&self, addr: SocketAddr, server: Box<[u8]>, weight: i64) -> Peer {
         let addr = PeerAddr::Ip(addr);
-        let name: Box<[u8]> = addr.to_string().into_bytes().into();
+        let name: Box<[u8]> = addr.text().into();
         let sid = peers::sid(&self.route, &name);
         Peer { addr, name, sid, server, weight, ..self.template.clone() }
     }

@@ -183,7 +183,7 @@ fn not_found(s: &Server) -> Diagnostic {
 
 fn peer(s: &Server, addr: PeerAddr) -> Peer {
     Peer {
-        sid: peers::sid(&s.route, addr.to_string().as_bytes()),
+        sid: peers::sid(&s.route, &addr.text()),
         draining: s.draining,
         weight: s.weight,
         max_fails: s.max_fails,

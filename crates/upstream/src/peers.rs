@@ -5,6 +5,7 @@ use crate::least_time::Times;
 use md5::{Digest, Md5};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use weir_runtime::paths;
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +21,17 @@ impl std::fmt::Display for PeerAddr {
         match self {
             PeerAddr::Ip(a) => write!(f, "{a}"),
             PeerAddr::Unix(p) => write!(f, "unix:{}", p.display()),
+        }
+    }
+}
+
+impl PeerAddr {
+    /// As `$upstream_addr` shows it; a path with its own bytes, which [`Display`](std::fmt::Display) may not
+    /// have.
+    pub fn text(&self) -> Vec<u8> {
+        match self {
+            PeerAddr::Ip(a) => a.to_string().into_bytes(),
+            PeerAddr::Unix(p) => [b"unix:", paths::bytes(p)].concat(),
         }
     }
 }
@@ -52,7 +64,7 @@ pub struct Peer {
 impl Peer {
     /// As a `server` has it that says nothing more.
     pub fn new(addr: PeerAddr, server: &[u8]) -> Peer {
-        let name = addr.to_string().into_bytes().into();
+        let name = addr.text().into();
         Peer {
             addr,
             name,

@@ -6,6 +6,7 @@ use weir_core::temp::TempFile;
 use weir_wire::http1::chunked::{ChunkError, Decoder, Event};
 use weir_wire::http1::framing::BodyFraming;
 
+/// Why a body cannot be read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyError {
     /// Answer with this status.
@@ -27,6 +28,7 @@ pub struct RequestBody {
     pub length: u64,
     /// The body, or the part of it not in the file.
     pub memory: Vec<u8>,
+    /// What `client_body_buffer_size` had no room for.
     pub file: Option<Rc<TempFile>>,
     /// All of it has been read from the connection.
     pub done: bool,
@@ -34,9 +36,9 @@ pub struct RequestBody {
     pub started: bool,
     /// All of it is in `memory` or `file`.
     pub complete: bool,
-    pub expect_continue: bool,
+    pub(crate) expect_continue: bool,
     /// The size limit does not hold (a discarded body).
-    pub too_large_ok: bool,
+    pub(crate) too_large_ok: bool,
     /// It is being read whole, so that no handler holds it back.
     pub(crate) whole: bool,
     /// The stream it comes by has ended.
@@ -311,16 +313,6 @@ impl RequestBody {
                 Piece::Data(..) => {}
                 Piece::NeedMore | Piece::End => return Ok(()),
             }
-        }
-    }
-
-    /// The whole body has been read from the socket already.
-    pub fn has_arrived(&self) -> bool {
-        match self.framing {
-            Framing::None => true,
-            Framing::Length(_) => self.leftover().len() as u64 >= self.remaining,
-            Framing::Chunked => self.done,
-            Framing::Stream(_) => self.ended,
         }
     }
 

@@ -21,35 +21,35 @@ fn known(r: &Request, id: HeaderId, separator: &[u8], out: &mut Vec<u8>) -> bool
     found
 }
 
-pub fn http_host(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn http_host(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     known(r, HeaderId::Host, b", ", out)
 }
 
-pub fn http_user_agent(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn http_user_agent(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     known(r, HeaderId::UserAgent, b", ", out)
 }
 
-pub fn http_referer(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn http_referer(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     known(r, HeaderId::Referer, b", ", out)
 }
 
-pub fn http_via(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn http_via(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     known(r, HeaderId::Via, b", ", out)
 }
 
-pub fn http_x_forwarded_for(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn http_x_forwarded_for(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     known(r, HeaderId::XForwardedFor, b", ", out)
 }
 
-pub fn http_cookie(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn http_cookie(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     known(r, HeaderId::Cookie, b"; ", out)
 }
 
-pub fn content_type(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn content_type(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     known(r, HeaderId::ContentType, b", ", out)
 }
 
-pub fn http_any(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn http_any(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     join(r.headers(), &arg.name, out)
 }
 
@@ -78,7 +78,7 @@ fn names_match(field: &[u8], name: &[u8]) -> bool {
     field.len() == name.len() && field.iter().zip(name).all(same)
 }
 
-pub fn cookie(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn cookie(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     if !r.head.has(HeaderId::Cookie) {
         return false;
     }
@@ -111,7 +111,7 @@ fn skip_spaces(mut text: &[u8]) -> &[u8] {
     text
 }
 
-pub fn arg(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn arg(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     match query_arg(&r.args, &arg.name) {
         Some(value) => {
             out.extend_from_slice(value);

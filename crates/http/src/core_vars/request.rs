@@ -16,7 +16,7 @@ use weir_runtime::paths;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
 
-pub fn host(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn host(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     if r.host.is_empty() {
         return some(out, &r.server().core.reached.primary_name);
     }
@@ -24,19 +24,19 @@ pub fn host(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 }
 
 /// As it was sent, also when it could not be parsed.
-pub fn request_line(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn request_line(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, r.request_line())
 }
 
-pub fn request_uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn request_uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some_if_any(out, r.unparsed_uri())
 }
 
-pub fn request_method(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn request_method(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some_if_any(out, r.method_name())
 }
 
-pub fn request_filename(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn request_filename(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     let uri = std::mem::take(&mut r.uri);
     map_uri_into(r, &uri, out);
     r.uri = uri;
@@ -44,18 +44,18 @@ pub fn request_filename(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool 
 }
 
 /// Only while all of it is in memory.
-pub fn request_body(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn request_body(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     r.body.file.is_none() && some_if_any(out, &r.body.memory)
 }
 
-pub fn request_body_file(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn request_body_file(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     match &r.body.file {
         Some(file) => some(out, paths::bytes(&file.path)),
         None => false,
     }
 }
 
-pub fn request_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn request_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     number(out, r.received)
 }
 
@@ -64,7 +64,7 @@ thread_local! {
     static IDS: (RandomState, Cell<u64>) = (RandomState::new(), const { Cell::new(0) });
 }
 
-pub fn request_id(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn request_id(_: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     IDS.with(|(keys, counter)| {
         for _ in 0..2 {
             counter.set(counter.get() + 1);
@@ -82,43 +82,43 @@ fn named_port(r: &Request) -> u16 {
     }
 }
 
-pub fn request_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn request_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     match named_port(r) {
         0 => true,
         port => number(out, u64::from(port)),
     }
 }
 
-pub fn is_request_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn is_request_port(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, if named_port(r) == 0 { b"" } else { b":" })
 }
 
 /// Of a URI that was refused: empty. Without any: missing.
-pub fn uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, &r.uri) && !(r.uri.is_empty() && r.method_name().is_empty())
 }
 
-pub fn args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some_if_any(out, &r.args)
 }
 
-pub fn set_args(r: &mut Request, _: &VarArg, value: &[u8]) {
+pub(crate) fn set_args(r: &mut Request, _: &VarArg, value: &[u8]) {
     r.args.clear();
     r.args.extend_from_slice(value);
     r.valid_unparsed_uri = false;
 }
 
-pub fn is_args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn is_args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, if r.args.is_empty() { b"" } else { b"?" })
 }
 
-pub fn document_root(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn document_root(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     let loc = std::rc::Rc::clone(r.loc());
     r.eval_into(&loc.core.root, out);
     true
 }
 
-pub fn realpath_root(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn realpath_root(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     let mut root = Vec::new();
     document_root(r, arg, &mut root);
     let path = paths::path(&root);
@@ -133,17 +133,17 @@ pub fn realpath_root(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     }
 }
 
-pub fn server_name(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn server_name(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, &r.server().core.reached.primary_name)
 }
 
-pub fn server_protocol(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn server_protocol(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     // Of one that was cut off: empty. Without any: missing.
     some(out, r.bytes(r.head.protocol)) && r.head.protocol.end > 0
 }
 
 /// The header's value, or the length of a chunked body that has been read.
-pub fn content_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn content_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     if let Some(value) = r.header(HeaderId::ContentLength) {
         return some(out, value);
     }
@@ -154,7 +154,7 @@ pub fn content_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     false
 }
 
-pub fn remote_user(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn remote_user(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     let user = r.header(HeaderId::Authorization).and_then(basic_credentials);
     non_empty(out, user.as_ref().map(|(name, _)| name.as_slice()))
 }
@@ -169,11 +169,11 @@ pub fn basic_credentials(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((plain[..colon].to_vec(), plain[colon + 1..].to_vec()))
 }
 
-pub fn limit_rate(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn limit_rate(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     number(out, r.limit_rate.unwrap_or(0))
 }
 
-pub fn set_limit_rate(r: &mut Request, _: &VarArg, value: &[u8]) {
+pub(super) fn set_limit_rate(r: &mut Request, _: &VarArg, value: &[u8]) {
     match units::parse_size(value) {
         Some(rate) => r.limit_rate = Some(rate),
         None => {

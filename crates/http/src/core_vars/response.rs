@@ -17,33 +17,33 @@ pub fn shown_status(r: &Request) -> u16 {
     }
 }
 
-pub fn status(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn status(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     let status = shown_status(r);
     let digit = |n: u16| b'0' + (n % 10) as u8;
     out.extend_from_slice(&[digit(status / 100), digit(status / 10), digit(status)]);
     true
 }
 
-pub fn bytes_sent(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn bytes_sent(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     number(out, r.bytes_sent())
 }
 
-pub fn body_bytes_sent(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn body_bytes_sent(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     number(out, r.body_bytes_sent())
 }
 
-pub fn request_completion(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn request_completion(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, if r.complete { b"OK" } else { b"" })
 }
 
-pub fn content_type(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn content_type(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     let Some(parts) = r.out.content_type_parts() else { return false };
     let used = if r.header_sent { 3 } else { 1 };
     parts[..used].iter().for_each(|part| out.extend_from_slice(part));
     true
 }
 
-pub fn content_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn content_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     if let Some(value) = r.out.get(b"Content-Length") {
         return some(out, value);
     }
@@ -53,7 +53,7 @@ pub fn content_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     }
 }
 
-pub fn last_modified(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn last_modified(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     if let Some(value) = r.out.get(b"Last-Modified") {
         return some(out, value);
     }
@@ -63,7 +63,7 @@ pub fn last_modified(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     }
 }
 
-pub fn connection(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(super) fn connection(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     let value: &[u8] = match (r.out.status, r.keepalive) {
         (101, _) => b"upgrade",
         (_, true) => b"keep-alive",
@@ -72,7 +72,7 @@ pub fn connection(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     some(out, value)
 }
 
-pub fn keep_alive(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn keep_alive(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     match *r.loc().core.keepalive_header {
         Some(secs) if r.keepalive => {
             out.extend_from_slice(b"timeout=");
@@ -83,15 +83,15 @@ pub fn keep_alive(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     }
 }
 
-pub fn transfer_encoding(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn transfer_encoding(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     r.chunked && some(out, b"chunked")
 }
 
-pub fn any_field(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn any_field(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     fields::join(r.out.iter(), &arg.name, out)
 }
 
-pub fn any_trailer(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
+pub(crate) fn any_trailer(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {
     let trailers = r.out.trailers.iter().map(|(n, v)| (n.as_slice(), v.as_slice()));
     fields::join(trailers, &arg.name, out)
 }

@@ -17,8 +17,8 @@ const POOL_ALIGN_BYTES: u64 = 16;
 
 /// `http` level.
 #[derive(Default)]
-pub struct H2Main {
-    pub recv_buffer_size: Val<u64>,
+pub(crate) struct H2Main {
+    pub(crate) recv_buffer_size: Val<u64>,
 }
 
 impl ConfType for H2Main {
@@ -27,17 +27,17 @@ impl ConfType for H2Main {
 }
 
 impl H2Main {
-    pub fn recv_buffer_bytes(&self) -> usize {
+    pub(crate) fn recv_buffer_bytes(&self) -> usize {
         self.recv_buffer_size.as_option().map_or(256 * 1024, |n| *n as usize)
     }
 }
 
 /// `server` level.
 #[derive(Default)]
-pub struct H2Srv {
+pub(crate) struct H2Srv {
     pub enable: Val<bool>,
-    pub max_concurrent_streams: Val<u64>,
-    pub body_preread_size: Val<u64>,
+    pub(crate) max_concurrent_streams: Val<u64>,
+    pub(crate) body_preread_size: Val<u64>,
 }
 
 impl ConfType for H2Srv {
@@ -55,8 +55,8 @@ impl ConfType for H2Srv {
 
 /// `location` level.
 #[derive(Default)]
-pub struct H2Loc {
-    pub chunk_size: Val<u64>,
+pub(crate) struct H2Loc {
+    pub(crate) chunk_size: Val<u64>,
 }
 
 impl ConfType for H2Loc {
@@ -196,6 +196,7 @@ const ROWS: &[Row] = &[
     Row::new("http2_push", HSL, Arity::ONE, "", "Obsolete: nothing is pushed.", obsolete),
 ];
 
+/// `http2…`
 pub const MODULE: HttpModule = HttpModule {
     rows: ROWS,
     slots: &[SlotVtable::of::<H2Main>(), SlotVtable::of::<H2Srv>(), SlotVtable::of::<H2Loc>()],

@@ -15,7 +15,7 @@ static RESETS: AtomicU64 = AtomicU64::new(0);
 static UNREAD_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// A stream was reset.
-pub fn count_reset() {
+pub(crate) fn count_reset() {
     let second = clock::mono_ms() / 1000;
     if SECOND.swap(second, Ordering::Relaxed) != second {
         RESETS.store(0, Ordering::Relaxed);
@@ -24,20 +24,20 @@ pub fn count_reset() {
 }
 
 /// The server sees more resets than usual clients cause.
-pub fn is_under_attack() -> bool {
+pub(crate) fn is_under_attack() -> bool {
     RESETS.load(Ordering::Relaxed) > RESETS_PER_SECOND_MAX
         && SECOND.load(Ordering::Relaxed) + 1 >= clock::mono_ms() / 1000
 }
 
-pub fn unread_grew(bytes: u64) {
+pub(crate) fn unread_grew(bytes: u64) {
     UNREAD_BYTES.fetch_add(bytes, Ordering::Relaxed);
 }
 
-pub fn unread_shrank(bytes: u64) {
+pub(crate) fn unread_shrank(bytes: u64) {
     UNREAD_BYTES.fetch_sub(bytes, Ordering::Relaxed);
 }
 
-pub fn is_full() -> bool {
+pub(super) fn is_full() -> bool {
     UNREAD_BYTES.load(Ordering::Relaxed) > UNREAD_MAX_BYTES
 }
 

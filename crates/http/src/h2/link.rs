@@ -27,7 +27,7 @@ struct Framed {
     bytes: u64,
 }
 
-pub struct Link {
+pub(super) struct Link {
     pub conn: Rc<Connection>,
     pub(super) ready: Rc<Ready>,
     pub(super) window: Cell<SendWindow>,

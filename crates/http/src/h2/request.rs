@@ -10,7 +10,7 @@ use weir_wire::http1::request::Version;
 use weir_wire::http2::hpack::Fields;
 
 /// Fills a request that has begun; an error is the status that refuses it.
-pub fn fill(
+pub(super) fn fill(
     r: &mut Request,
     conn: &Connection,
     fields: &mut Fields,

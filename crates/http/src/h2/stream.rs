@@ -18,7 +18,9 @@ use weir_wire::http2::flow::{ReceiveWindow, SendWindow};
 use weir_wire::http2::frame;
 use weir_wire::http2::priority::{Priority, DEFAULT_SHARE};
 
+/// A stream of a client's: what has come of its body, and what is to be sent.
 pub struct Stream {
+    /// Odd (RFC 9113, section 5.1.1).
     pub id: u32,
     pub(super) link: Rc<Link>,
     pub(super) send: RefCell<Sending>,
@@ -30,7 +32,7 @@ pub struct Stream {
     /// The client has sent one.
     pub(super) reset_received: Cell<bool>,
     /// The client was too slow: its stream ends with PROTOCOL_ERROR.
-    pub timed_out: Cell<bool>,
+    pub(crate) timed_out: Cell<bool>,
     waker: RefCell<Option<Waker>>,
     timer: RefCell<LazyTimer>,
 }
@@ -49,16 +51,16 @@ pub(super) struct Sending {
     /// END_STREAM has been sent.
     pub ended: bool,
     /// Bytes of the heads of DATA frames, and of trailers.
-    pub overhead: u64,
+    pub(crate) overhead: u64,
     /// Body bytes that were to be sent and never will be.
     pub dropped: u64,
     /// An encoded header block that follows the body.
     pub trailers: Option<Vec<u8>>,
     /// It stands in the link's list.
-    pub listed: bool,
+    pub(crate) listed: bool,
     pub priority: Priority,
     /// Depth and share in RFC 7540's tree, for clients that still tell them.
-    pub rank: (u32, f32),
+    pub(crate) rank: (u32, f32),
 }
 
 /// The client's side.
@@ -151,7 +153,7 @@ impl Stream {
     }
 
     /// Bytes sent that are neither header nor body.
-    pub fn overhead(&self) -> u64 {
+    pub(crate) fn overhead(&self) -> u64 {
         self.send.borrow().overhead
     }
 
@@ -165,12 +167,12 @@ impl Stream {
         self.link.conn.timed_out.get()
     }
 
-    pub fn is_dead(&self) -> bool {
+    pub(crate) fn is_dead(&self) -> bool {
         self.dead.get()
     }
 
     /// Whether the client has reset the stream or is gone; otherwise wakes the task when it does.
-    pub fn poll_gone(&self, cx: &Context<'_>) -> bool {
+    pub(crate) fn poll_gone(&self, cx: &Context<'_>) -> bool {
         self.wait(cx);
         self.dead.get()
     }
@@ -203,7 +205,7 @@ impl Stream {
     }
 
     /// Fails once the deadline for sending has passed.
-    pub fn poll_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
+    pub(crate) fn poll_timeout(&self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
         self.timer.borrow_mut().poll_until(cx, deadline)
     }
 
@@ -321,13 +323,8 @@ impl Stream {
         self.poll_timeout(cx, deadline).map(|()| Err(self.time_out()))
     }
 
-    /// Whether the whole body is here.
-    pub fn has_arrived(&self) -> bool {
-        self.receive.borrow().ended
-    }
-
     /// Nobody will read the body.
-    pub fn skip_body(&self) {
+    pub(crate) fn skip_body(&self) {
         let mut r = self.receive.borrow_mut();
         r.skip = true;
         guard::unread_shrank(r.bytes.len() as u64);

@@ -36,14 +36,14 @@ const BATCHES_MAX: u32 = 8;
 const REFUSED_MIN: u64 = 100;
 
 /// A stream whose request is to be answered; a status refuses it.
-pub struct Job {
+pub(super) struct Job {
     pub stream: Rc<Stream>,
     pub request: Box<Request>,
     pub refused: Option<u16>,
 }
 
 /// Runs a stream's request.
-pub trait Starter {
+pub(crate) trait Starter {
     fn start(&self, cx: &mut Context<'_>, job: Job);
 }
 
@@ -51,7 +51,7 @@ pub trait Starter {
 #[derive(Default)]
 struct ReadBuffer(RefCell<Vec<u8>>);
 
-pub struct Task<S> {
+pub(crate) struct Task<S> {
     link: Rc<Link>,
     starter: S,
     receiver: Receiver,
@@ -83,7 +83,7 @@ pub struct Task<S> {
 }
 
 impl<S: Starter> Task<S> {
-    pub fn new(link: Rc<Link>, starter: S, read: Vec<u8>) -> Task<S> {
+    pub(super) fn new(link: Rc<Link>, starter: S, read: Vec<u8>) -> Task<S> {
         let gen = Http::of(&link.conn.generation());
         let server = server::default_of(&link.conn, &gen);
         let now = clock::mono_ms();
@@ -129,7 +129,7 @@ impl<S: Starter> Task<S> {
     }
 
     /// Ready at the connection's end: whether to linger over it.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         self.link.wait(cx);
         self.wait_for_end(cx);
         self.link.inline.set(true);

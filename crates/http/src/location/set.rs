@@ -16,7 +16,7 @@ struct Prefix {
 
 /// The locations of one level, ready for look-up.
 #[derive(Default)]
-pub struct LocationSet {
+pub(crate) struct LocationSet {
     prefixes: Vec<Prefix>,
     /// Some prefix redirects its name without the slash.
     auto_redirects: bool,
@@ -24,7 +24,7 @@ pub struct LocationSet {
 }
 
 /// What a level is built from.
-pub struct Entry {
+pub(crate) struct Entry {
     pub name: Vec<u8>,
     pub id: usize,
     pub exact: bool,
@@ -33,7 +33,7 @@ pub struct Entry {
 }
 
 impl LocationSet {
-    pub fn new(entries: Vec<Entry>) -> LocationSet {
+    pub(crate) fn new(entries: Vec<Entry>) -> LocationSet {
         let mut set = LocationSet::default();
         let mut prefixes = Vec::new();
         for e in entries {

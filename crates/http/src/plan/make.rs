@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_module::Slots;
 
 /// The plans of a generation.
-pub struct Plans {
+pub(crate) struct Plans {
     handlers: Vec<&'static PhaseHandler>,
     /// Each with its module's `body_on_demand`.
     filters: Vec<(&'static Filter, bool)>,
@@ -17,7 +17,7 @@ pub struct Plans {
 }
 
 impl Plans {
-    pub fn new(modules: &[&'static HttpModule]) -> Plans {
+    pub(crate) fn new(modules: &[&'static HttpModule]) -> Plans {
         let filters = modules.iter().filter_map(|m| Some((m.filter.as_ref()?, m.body_on_demand)));
         Plans {
             handlers: modules.iter().flat_map(|m| m.phases).collect(),
@@ -27,7 +27,7 @@ impl Plans {
     }
 
     /// The plan of a location with this configuration.
-    pub fn of(&mut self, slots: &Slots) -> Arc<Plan> {
+    pub(crate) fn of(&mut self, slots: &Slots) -> Arc<Plan> {
         let handlers = self.handlers.iter().map(|h| (h.active)(slots));
         let active: Vec<bool> =
             handlers.chain(self.filters.iter().map(|(f, _)| (f.active)(slots))).collect();
