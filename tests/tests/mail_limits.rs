@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use weir_tests::mail::{self, plain, Backend, Line};
-use weir_tests::{Origin, Server, AT_LAST};
+use weir_tests::{expect_soon, Next, Origin, Server, AT_LAST};
 
 fn three(auth: &Origin, more: &str) -> Server {
     let conf = format!(
@@ -221,4 +221,47 @@ fn much_behind_a_login() {
         assert_eq!(client.line(), format!("t{n} OK NOOP some words"));
     }
     assert_eq!(backend.lines().len(), 3 + 5000);
+}
+
+/// What the server has open, in all its processes.
+fn open_files(server: &Server) -> usize {
+    let processes = server.children().into_iter().chain([server.pid()]);
+    let count = |pid| std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+    processes.map(count).sum()
+}
+
+/// Clients that go away at any time, and servers that do not answer: no connection is left of them.
+#[test]
+fn nothing_is_left() {
+    let pop3 = Backend::pop3();
+    let silent = Backend::start("", |_, _| None);
+    let ports = [pop3.port(), silent.port()];
+    let auth = Origin::start(move |request, conn| {
+        match mail::asked(request, "Auth-User").as_str() {
+            "never" => drop(conn.wait_closed()),
+            "silent" => conn.write(format!("HTTP/1.0 200 OK\r\n{}\r\n", mail::to(ports[1]))),
+            _ => conn.write(format!("HTTP/1.0 200 OK\r\n{}\r\n", mail::to(ports[0]))),
+        }
+        Next::Close
+    });
+    let server = three(&auth, "timeout 2s; auth_http_timeout 2s; proxy_timeout 2s;");
+    drop(Line::on(&server, 0));
+    let mut before = 0;
+    expect_soon("a number that stays", || {
+        std::mem::replace(&mut before, open_files(&server)) == before
+    });
+    let mut held = Vec::new();
+    for n in 0..60 {
+        let mut client = Line::from(server.connect());
+        let user = ["never", "silent", "me"][n % 3];
+        let words = format!("USER {user}\r\nPASS secret\r\nNOOP\r\n");
+        let len = [0, 5, words.len() - 6, words.len()][n % 4];
+        client.send(&words[..len]);
+        if n / 12 % 2 == 0 {
+            held.push(client);
+        }
+    }
+    expect_soon("sessions of all kinds", || pop3.connections() >= 3 && silent.connections() >= 3);
+    expect_soon("nothing but what there was", || open_files(&server) <= before);
+    assert!(held.iter_mut().all(|client| client.client().read_to_end().starts_with(b"+OK")));
 }
