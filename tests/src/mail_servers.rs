@@ -296,7 +296,8 @@ impl Postfix {
         give(&dir.join("data"), uid, gid);
         give(&dir.join("mail"), NOBODY, NOBODY);
         let mut command = tool.command_of(&master);
-        command.arg("-c").arg(dir.join("etc")).arg("-d");
+        // It ends the processes of its group with itself.
+        command.arg("-c").arg(dir.join("etc")).arg("-d").process_group(0);
         let running = Some(spawn(command, &dir));
         let this = Postfix { smtp, smtp_proxied, setup, running };
         for port in [smtp, smtp_proxied] {
@@ -308,6 +309,12 @@ impl Postfix {
     pub fn log(&self) -> String {
         let read = |name| std::fs::read_to_string(self.setup.dir().join(name)).unwrap_or_default();
         read("out") + &read("log")
+    }
+
+    /// Waits for this text in its log.
+    #[track_caller]
+    pub fn expect_log(&self, text: &str) {
+        expect_soon(text, || self.log().contains(text));
     }
 
     /// The messages that have been delivered, each as it lies there; waited for until there are so many.

@@ -1,9 +1,11 @@
 //! Bounds of `mail`: times, buffers, errors.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use weir_tests::mail::{self, plain, Backend, Line};
-use weir_tests::{Origin, Server, AT_LAST};
+use weir_tests::{expect_soon, Next, Origin, Server, AT_LAST};
 
 fn three(auth: &Origin, more: &str) -> Server {
     let conf = format!(
@@ -168,4 +170,98 @@ fn a_session_in_which_nothing_happens() {
     server.expect_error(
         "client timed out (110: Connection timed out) while proxying, client: 127.0.0.1",
     );
+}
+
+/// A client that asks and does not listen is not read for ever.
+#[test]
+fn a_client_that_does_not_listen() {
+    const MAX_BYTES: usize = 64 << 20;
+    let auth = mail::auth_none(false);
+    let server = three(&auth, "");
+    let mut client = TcpStream::connect(("127.0.0.1", server.port(0))).unwrap();
+    client.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    let commands = "NOOP\r\n".repeat(10_000);
+    let mut sent = 0;
+    while let Ok(n) = client.write(commands.as_bytes()) {
+        sent += n;
+        assert!(sent < MAX_BYTES, "all of it is read");
+    }
+    client.set_read_timeout(Some(AT_LAST)).unwrap();
+    let mut said = [0; 21];
+    client.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"+OK POP3 ready\r\n+OK\r\n");
+}
+
+/// An answer of `auth_http` that does not end is given up.
+#[test]
+fn an_endless_answer() {
+    let auth = Origin::start_raw(|conn, _| {
+        conn.read_until(b"\r\n\r\n");
+        conn.write("HTTP/1.0 200 OK\r\nX-Long: ");
+        while conn.try_write(&[b'x'; 4096]) {}
+    });
+    let server = three(&auth, "auth_http_timeout 2s;");
+    let mut client = Line::on(&server, 0);
+    let said = client.say(&format!("AUTH PLAIN {}", plain("me", "x")));
+    assert_eq!(said, "-ERR internal server error");
+    assert!(client.is_closed());
+}
+
+/// More than a buffer holds, sent with the login: all of it is the server's.
+#[test]
+fn much_behind_a_login() {
+    let backend = Backend::imap();
+    let auth = mail::auth_to(backend.port());
+    let server = three(&auth, "imap_client_buffer 512; proxy_buffer 512;");
+    let mut client = Line::on(&server, 1);
+    let more: String = (0..5000).map(|n| format!("t{n} NOOP some words\r\n")).collect();
+    client.send(&format!("t LOGIN me secret\r\n{more}"));
+    assert_eq!(client.line(), "t OK logged in");
+    for n in 0..5000 {
+        assert_eq!(client.line(), format!("t{n} OK NOOP some words"));
+    }
+    assert_eq!(backend.lines().len(), 3 + 5000);
+}
+
+/// What the server has open, in all its processes.
+fn open_files(server: &Server) -> usize {
+    let processes = server.children().into_iter().chain([server.pid()]);
+    let count = |pid| std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+    processes.map(count).sum()
+}
+
+/// Clients that go away at any time, and servers that do not answer: no connection is left of them.
+#[test]
+fn nothing_is_left() {
+    let pop3 = Backend::pop3();
+    let silent = Backend::start("", |_, _| None);
+    let ports = [pop3.port(), silent.port()];
+    let auth = Origin::start(move |request, conn| {
+        match mail::asked(request, "Auth-User").as_str() {
+            "never" => drop(conn.wait_closed()),
+            "silent" => conn.write(format!("HTTP/1.0 200 OK\r\n{}\r\n", mail::to(ports[1]))),
+            _ => conn.write(format!("HTTP/1.0 200 OK\r\n{}\r\n", mail::to(ports[0]))),
+        }
+        Next::Close
+    });
+    let server = three(&auth, "timeout 2s; auth_http_timeout 2s; proxy_timeout 2s;");
+    drop(Line::on(&server, 0));
+    let mut before = 0;
+    expect_soon("a number that stays", || {
+        std::mem::replace(&mut before, open_files(&server)) == before
+    });
+    let mut held = Vec::new();
+    for n in 0..60 {
+        let mut client = Line::from(server.connect());
+        let user = ["never", "silent", "me"][n % 3];
+        let words = format!("USER {user}\r\nPASS secret\r\nNOOP\r\n");
+        let len = [0, 5, words.len() - 6, words.len()][n % 4];
+        client.send(&words[..len]);
+        if n / 12 % 2 == 0 {
+            held.push(client);
+        }
+    }
+    expect_soon("sessions of all kinds", || pop3.connections() >= 3 && silent.connections() >= 3);
+    expect_soon("nothing but what there was", || open_files(&server) <= before);
+    assert!(held.iter_mut().all(|client| client.client().read_to_end().starts_with(b"+OK")));
 }

@@ -118,14 +118,14 @@ fn postfix_and_curl() {
     };
     let said = send("127.0.0.1");
     assert_eq!(said.code, 55, "sending was refused: {}", said.stderr);
-    assert!(postfix.log().contains("[127.0.0.1]: 554 5.7.1"), "{}", postfix.log());
+    postfix.expect_log("[127.0.0.1]: 554 5.7.1");
     let said = send("127.0.0.2");
     assert_eq!(said.code, 0, "{}", said.stderr);
     let messages = postfix.messages(1);
     assert!(messages[0].contains("Received: from client.test ("), "{}", messages[0]);
     assert!(messages[0].contains("[127.0.0.2]"), "{}", messages[0]);
     assert!(messages[0].contains("words of a message"));
-    assert!(postfix.log().contains("sasl_username=me\n"), "{}", postfix.log());
+    postfix.expect_log("sasl_username=me\n");
 }
 
 /// A client behind another proxy, with a name that XCLIENT has to write in other letters.
@@ -167,5 +167,5 @@ fn postfix_in_lines() {
     for n in 0..3 {
         assert!(messages.contains(&format!("[192.0.2.{n}]")), "{messages}");
     }
-    assert!(postfix.log().contains("sasl_username=me+you\n"), "{}", postfix.log());
+    postfix.expect_log("sasl_username=me+you\n");
 }

@@ -1,9 +1,13 @@
 //! TLS in `mail`: from the first byte, or begun by a command; certificates of clients.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConnection, StreamOwned};
 use weir_tests::mail::{self, asked, plain, Backend, Line};
 use weir_tests::tls::{self, Authority, Tls};
-use weir_tests::{Origin, Server, Setup};
+use weir_tests::{Origin, Server, Setup, AT_LAST};
 
 /// Servers with a certificate, that trust one authority.
 fn setup(auth: &Origin, conf: &str) -> (Setup, Authority) {
@@ -363,6 +367,27 @@ fn protocols_and_sessions() {
     let request = auth.last_request();
     assert_eq!(asked(&request, "Auth-SSL-Protocol"), "TLSv1.2");
     assert!(asked(&request, "Auth-SSL-Cipher").starts_with("ECDHE-"), "{}", request.head);
+}
+
+/// An end is told from a cut: TLS says so, before the login and behind it.
+#[test]
+fn ends_are_told() {
+    let backend = Backend::pop3();
+    let auth = mail::auth_to(backend.port());
+    let (setup, _) = setup(&auth, "server { listen 127.0.0.1:%%PORT_0%% ssl; protocol pop3; }");
+    let server = setup.start();
+    for commands in ["QUIT\r\n", "USER me\r\nPASS secret\r\nQUIT\r\n"] {
+        let tcp = TcpStream::connect(("127.0.0.1", server.port(0))).unwrap();
+        tcp.set_read_timeout(Some(AT_LAST)).unwrap();
+        let name = "mail.test".try_into().unwrap();
+        let conn = ClientConnection::new(Tls::default().config(), name).unwrap();
+        let mut stream = StreamOwned::new(conn, tcp);
+        stream.write_all(commands.as_bytes()).unwrap();
+        let mut said = String::new();
+        let read = stream.read_to_string(&mut said);
+        assert!(read.is_ok(), "{commands:?}: {read:?}");
+        assert!(said.starts_with("+OK POP3 ready\r\n+OK\r\n"), "{said}");
+    }
 }
 
 /// A client that says what it speaks is told if that is not spoken here.

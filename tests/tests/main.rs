@@ -69,6 +69,7 @@ mod log_syslog;
 mod log_time;
 mod mail_auth;
 mod mail_core;
+mod mail_differs;
 mod mail_engine;
 mod mail_imap;
 mod mail_limits;
