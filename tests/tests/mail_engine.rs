@@ -94,3 +94,25 @@ fn words_before_a_handshake_are_dropped() {
     assert!(client.is_silent(Duration::from_millis(300)));
     assert_eq!(asked.load(Ordering::SeqCst), 0);
 }
+
+/// What is said of TLS is looked at where there is TLS alone, as in nginx.
+#[test]
+fn tls_that_nobody_uses_is_not_read() {
+    let server = |more: &str, listen: &str| {
+        let conf = format!(
+            "events {{}} mail {{ auth_http 127.0.0.1:1; {more} ssl_certificate none.crt;
+                ssl_certificate_key none.key; server {{ listen 127.0.0.1:1 {listen}; protocol imap; }} }}"
+        );
+        run_cli(&["-t"], &conf)
+    };
+    let said = server("ssl_verify_client on;", "");
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    for tls in ["ssl", "; starttls on"] {
+        let said = server("", tls);
+        assert!(
+            said.code != 0 && said.stderr.contains("cannot load certificate"),
+            "{}",
+            said.stderr
+        );
+    }
+}

@@ -10,6 +10,12 @@ const POP3: usize = Protocol::Pop3 as usize;
 const IMAP: usize = Protocol::Imap as usize;
 const SMTP: usize = Protocol::Smtp as usize;
 
+const AS_OFFERED: &str =
+    "external is taken only where it is offered, also with an initial response, which nginx takes always";
+/// Of commands that came together.
+const OF_ONE: &str =
+    "the longest of one command: those that came in one packet may be longer together";
+
 static ROWS: &[Row] = &[
     Row::new(
         "pop3_auth",
@@ -18,6 +24,10 @@ static ROWS: &[Row] = &[
         "plain",
         "How POP3 clients may say who they are: plain, apop, cram-md5, external.",
         set_auth::<POP3>,
+    )
+    .note(
+        "external is taken only where it is offered, also with an initial response, which nginx takes \
+         always; a name or password with a line end or a zero byte is not passed on",
     ),
     Row::new(
         "pop3_capabilities",
@@ -34,7 +44,8 @@ static ROWS: &[Row] = &[
         "plain",
         "How IMAP clients may say who they are: plain, login, cram-md5, external.",
         set_auth::<IMAP>,
-    ),
+    )
+    .note(AS_OFFERED),
     Row::new(
         "imap_capabilities",
         MS,
@@ -50,7 +61,8 @@ static ROWS: &[Row] = &[
         "4k",
         "The longest command of an IMAP client that has no server yet.",
         set_buffer::<IMAP>,
-    ),
+    )
+    .note(OF_ONE),
     Row::new(
         "smtp_auth",
         MS,
@@ -58,7 +70,8 @@ static ROWS: &[Row] = &[
         "plain login",
         "How SMTP clients may say who they are: plain, login, cram-md5, external, or none: not at all.",
         set_auth::<SMTP>,
-    ),
+    )
+    .note(AS_OFFERED),
     Row::new(
         "smtp_capabilities",
         MS,
@@ -74,7 +87,8 @@ static ROWS: &[Row] = &[
         "4k",
         "The longest command of an SMTP client that has no server yet.",
         set_buffer::<SMTP>,
-    ),
+    )
+    .note(OF_ONE),
     Row::new(
         "smtp_greeting_delay",
         MS,

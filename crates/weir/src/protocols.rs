@@ -59,15 +59,18 @@ const ALL: &[Protocol] = &[
 /// Serves a connection to its end.
 pub async fn serve(conn: Rc<Connection>) {
     let mut passes = 0;
-    while conn.generation().shared.protocol(conn.listen.get()) == "stream" {
-        // In a box: what a session of one protocol needs is no part of another's connection.
-        if !Box::pin(weir_stream::serve(Rc::clone(&conn), passes)).await {
-            return;
+    // In boxes: what a session of one protocol needs is no part of another's connection.
+    loop {
+        match conn.generation().shared.protocol(conn.listen.get()) {
+            "stream" => {
+                if !Box::pin(weir_stream::serve(Rc::clone(&conn), passes)).await {
+                    return;
+                }
+                passes += 1;
+            }
+            "mail" => return Box::pin(weir_mail::serve(conn)).await,
+            _ => break,
         }
-        passes += 1;
-    }
-    if conn.generation().shared.protocol(conn.listen.get()) == "mail" {
-        return Box::pin(weir_mail::serve(conn)).await;
     }
     Serving::new(conn).await;
 }

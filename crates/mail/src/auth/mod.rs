@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
+use weir_conf::Position;
 use weir_core::logger::LogLevel;
 use weir_core::{os_text, socket_errors, Session as _};
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
@@ -34,6 +35,8 @@ enum Place {
 #[derive(Debug)]
 struct Server {
     place: Place,
+    /// Where the directive stands.
+    at: Position,
     /// Made when the configuration is built.
     addr: OnceLock<PeerAddr>,
     /// As the request says it.

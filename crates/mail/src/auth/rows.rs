@@ -90,7 +90,7 @@ fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
         _ => url.host_text.to_vec(),
     };
     let uri = if url.uri.is_empty() { b"/".to_vec() } else { url.uri.to_vec() };
-    let server = Server { place, addr: OnceLock::new(), host, uri };
+    let server = Server { place, at: d.position(), addr: OnceLock::new(), host, uri };
     cf.get::<AuthSrv>().server = Some(Arc::new(server));
     Ok(())
 }
@@ -109,7 +109,7 @@ fn build(b: &mut Build) -> ConfResult {
     for server in all.filter_map(|conf| conf.server.as_ref()) {
         let addr = match &server.place {
             Place::Known(addr) => addr.clone(),
-            Place::Named(name, port) => look_up(name, *port)?,
+            Place::Named(name, port) => look_up(name, *port).map_err(|e| e.at(server.at))?,
         };
         // Several places may have it; all find the same.
         let _ = server.addr.set(addr);

@@ -64,7 +64,10 @@ pub fn build<S: Secured>(cf: &mut Cf, main: &mut Slots, servers: &mut [Slots]) -
         if let (None, Some((directive, at))) = (&tls, S::needs_tls(slots)) {
             return Err(no_certificate(&format!("\"{directive}\""), at));
         }
-        let clients = clients::<S>(cf, slots, &secure)?;
+        let clients = match S::has_tls(slots) {
+            true => clients::<S>(cf, slots, &secure)?,
+            false => None,
+        };
         if conf.client_responder.get().is_none() {
             let _ = conf.client_responder.set(client_responder(conf)?);
         }
