@@ -6,6 +6,7 @@
 //! * `unsafe` lives in `crates/runtime`, `.unwrap()` in tests.
 //! * Every directive stands in a black-box test.
 //! * The files of `backend` use each other in no circle, those of `http` in small ones.
+//! * What protocols have in common stands in no two of their crates.
 //! * Files have at most 1,000 lines, functions 70, and none names a person's machine.
 
 mod border;
@@ -14,6 +15,7 @@ mod covered;
 mod functions;
 mod layers;
 mod source;
+mod twins;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,6 +79,7 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
             },
         ));
     }
+    let mut shapes = Vec::new();
     for path in &files {
         let Ok(text) = fs::read_to_string(root.join(path)) else { continue };
         let name = path.to_string_lossy().replace('\\', "/");
@@ -85,9 +88,18 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
         problems.extend(check_text(&name, &text));
         if name.ends_with(".rs") {
             problems.extend(check_code(&name, &text, is_test, &layers));
+            shapes.extend(shape(&name, &text).filter(|_| !is_test));
         }
     }
+    problems.extend(twins::found(&shapes));
     Ok(problems)
+}
+
+/// What of a crate's code is compared with others'.
+fn shape(name: &str, text: &str) -> Option<twins::Shape> {
+    let (room, rest) = name.strip_prefix("crates/")?.split_once('/')?;
+    let code = rest.starts_with("src/").then(|| without_tests(&code(text)))?;
+    twins::Shape::new(room, name, &code)
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -117,7 +117,7 @@ impl<S: Session> Rows<S> {
 pub fn look_up_resolvers(b: &Build) -> ConfResult {
     let places = b.servers.iter().chain([b.outer]).map(|s| s.get::<Place>());
     let resolvers = places.filter_map(|p| p.resolver.as_option()).flatten();
-    resolvers.map(|r| resolver::look_up(r)).collect()
+    resolvers.into_iter().try_for_each(|r| resolver::look_up(r))
 }
 
 /// What a module of such a protocol has for reading and building a block.

@@ -80,13 +80,9 @@ pub trait Whole: Sized + 'static {
 
     /// Those of the block that is read.
     fn variables(cf: &mut Cf) -> &mut VarRegistry<Self>;
-    /// By which it began.
-    fn view(&self) -> &Rc<Self::View>;
-    /// What core has of its server.
-    fn of_server(&self) -> &Arc<Virtual>;
-    /// What it keeps.
-    fn own(&self) -> &Own;
-    /// The same, to change.
+    /// What it keeps, the view by which it began, and what core has of its server.
+    fn parts(&self) -> (&Own, &Rc<Self::View>, &Arc<Virtual>);
+    /// What it keeps, to change.
     fn own_mut(&mut self) -> &mut Own;
     /// Behind the text of a line of the error log: `, client: …`.
     fn write_context(&self, line: &mut Vec<u8>);
@@ -102,11 +98,11 @@ impl<T: Whole> Session for T {
     }
 
     fn part(&self) -> &Rc<T::View> {
-        self.view()
+        self.parts().1
     }
 
     fn values(&self) -> &Values {
-        &self.own().values
+        &self.parts().0.values
     }
 
     fn values_mut(&mut self) -> &mut Values {
@@ -114,20 +110,20 @@ impl<T: Whole> Session for T {
     }
 
     fn conn(&self) -> &Rc<Connection> {
-        &self.own().conn
+        &self.parts().0.conn
     }
 
     fn base(&self) -> &Arc<Virtual> {
-        self.of_server()
+        self.parts().2
     }
 
     fn client(&self) -> ClientAddr {
-        let own = self.own();
+        let own = self.parts().0;
         own.client.as_ref().map_or(own.conn.client, |c| c.0)
     }
 
     fn client_text(&self) -> &[u8] {
-        let own = self.own();
+        let own = self.parts().0;
         match &own.client {
             Some(c) => &c.1,
             None => own.conn.client_text(),
@@ -141,7 +137,7 @@ impl<T: Whole> Session for T {
     }
 
     fn error_log(&self) -> &ErrorLog {
-        &self.of_server().error_log
+        &self.parts().2.error_log
     }
 
     fn write_log_context(&self, line: &mut Vec<u8>) {
@@ -149,7 +145,7 @@ impl<T: Whole> Session for T {
     }
 
     fn with_conf<C: ConfType, R>(&mut self, f: impl FnOnce(&mut T, &C) -> R) -> R {
-        let server = Arc::clone(self.of_server());
+        let server = Arc::clone(self.parts().2);
         f(self, server.conf())
     }
 
@@ -162,7 +158,7 @@ impl<T: Whole> Session for T {
     }
 
     fn is_answered(&self) -> bool {
-        self.own().over
+        self.parts().0.over
     }
 }
 

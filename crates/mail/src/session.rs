@@ -84,16 +84,8 @@ impl Whole for Session {
         &mut cf.get::<MailMain>().vars
     }
 
-    fn view(&self) -> &Rc<Mail> {
-        &self.gen
-    }
-
-    fn of_server(&self) -> &Arc<Virtual> {
-        &self.server.base
-    }
-
-    fn own(&self) -> &Own {
-        &self.own
+    fn parts(&self) -> (&Own, &Rc<Mail>, &Arc<Virtual>) {
+        (&self.own, &self.gen, &self.server.base)
     }
 
     fn own_mut(&mut self) -> &mut Own {

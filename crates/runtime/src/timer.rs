@@ -64,6 +64,7 @@ impl Armed {
             return Armed::Queue(queue.add(at_ms, cx.waker().clone()));
         }
         let left = Duration::from_millis(at_ms.saturating_sub(clock::mono_ms()));
+        #[expect(clippy::disallowed_methods, reason = "here is where others find it")]
         let mut sleep = Box::pin(tokio::time::sleep(left));
         // A task that has used up its turn must be known to the timer too.
         let _ = Pin::new(&mut unconstrained(sleep.as_mut())).poll(cx);

@@ -148,16 +148,8 @@ impl Whole for Session {
         &mut cf.get::<StreamMain>().vars
     }
 
-    fn view(&self) -> &Rc<Stream> {
-        &self.gen
-    }
-
-    fn of_server(&self) -> &Arc<Virtual> {
-        &self.server.base
-    }
-
-    fn own(&self) -> &Own {
-        &self.own
+    fn parts(&self) -> (&Own, &Rc<Stream>, &Arc<Virtual>) {
+        (&self.own, &self.gen, &self.server.base)
     }
 
     fn own_mut(&mut self) -> &mut Own {

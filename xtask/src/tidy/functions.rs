@@ -7,12 +7,17 @@ const LISTS: &[&str] = &["recycle"];
 /// Functions that are longer, with their first line and their length.
 pub fn too_long(text: &str) -> Vec<(usize, String)> {
     let lines: Vec<&str> = text.lines().collect();
-    let begins = |at: usize| Some((at, name(lines[at])?));
-    let all =
-        (0..lines.len()).filter_map(begins).map(|(at, name)| (at, name, length(&lines[at..])));
+    let named = |(at, n): (usize, usize)| Some((at, name(lines[at])?, n));
+    let all = places(&lines).filter_map(named);
     let long = all.filter(|(_, name, n)| *n > MAX_LINES && !LISTS.contains(name));
     long.map(|(at, name, n)| (at + 1, format!("`{name}` has {n} lines; {MAX_LINES} are the most")))
         .collect()
+}
+
+/// Where each function begins (from 0), and of how many lines it is.
+pub fn places<'a>(lines: &'a [&'a str]) -> impl Iterator<Item = (usize, usize)> + 'a {
+    let begins = |at: &usize| name(lines[*at]).is_some();
+    (0..lines.len()).filter(begins).map(|at| (at, length(&lines[at..])))
 }
 
 /// The name of the function that a line begins.
