@@ -163,3 +163,19 @@ fn syntax_that_is_fine() {
         assert_eq!(server.get(path).text(), text, "{path}");
     }
 }
+
+/// As in nginx words of a list are known in any letters, and `so_keepalive` needs no colons.
+#[test]
+fn words_are_known_in_any_letters() {
+    let good = "events {} http { server { listen 127.0.0.1:%%PORT_0%% so_keepalive=1;
+        ssl_protocols tlsv1.2 TLSV1.3; satisfy ANY; gzip_proxied ANY; ssl_verify_client OFF;
+        proxy_next_upstream ERROR Timeout; keepalive_disable NONE; etag Off; } }
+        mail { auth_http 127.0.0.1:%%PORT_1%%; pop3_auth Plain APOP; starttls OFF;
+        server { listen 127.0.0.1:%%PORT_1%% so_keepalive=30:; protocol pop3; } }";
+    let said = run_cli(&["-t"], good);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    for bad in ["so_keepalive=0", "so_keepalive=::", "so_keepalive=x", "so_keepalive=1:2:3:4"] {
+        let said = run_cli(&["-t"], &good.replace("so_keepalive=1;", &format!("{bad};")));
+        assert!(said.stderr.contains("invalid so_keepalive value"), "{bad}: {}", said.stderr);
+    }
+}

@@ -257,20 +257,18 @@ fn keepalive(value: &str, o: &mut ListenOptions) -> Option<()> {
         "on" => o.keepalive.on = Some(true),
         "off" => o.keepalive.on = Some(false),
         _ => {
-            let parts: Vec<&str> = value.split(':').collect();
-            if parts.len() != 3 || parts.iter().all(|p| p.is_empty()) {
+            let mut parts = value.splitn(3, ':').map(str::as_bytes);
+            let mut next = |parse: fn(&[u8]) -> Option<u64>| match parts.next() {
+                None | Some(b"") => Some(0),
+                Some(text) => parse(text),
+            };
+            o.keepalive.idle_secs = next(units::parse_sec)? as u32;
+            o.keepalive.interval_secs = next(units::parse_sec)? as u32;
+            o.keepalive.count = next(|text| units::parse_int(text))? as u32;
+            let k = &o.keepalive;
+            if k.idle_secs == 0 && k.interval_secs == 0 && k.count == 0 {
                 return None;
             }
-            let time = |p: &str| match p.is_empty() {
-                true => Some(0),
-                false => units::parse_sec(p.as_bytes()).map(|n| n as u32),
-            };
-            o.keepalive.idle_secs = time(parts[0])?;
-            o.keepalive.interval_secs = time(parts[1])?;
-            o.keepalive.count = match parts[2] {
-                "" => 0,
-                n => units::parse_int(n.as_bytes())? as u32,
-            };
             o.keepalive.on = Some(true);
         }
     }

@@ -24,7 +24,7 @@ pub trait ArgsExt {
     fn msec(&self, i: usize) -> ConfResult<u64>;
     fn sec(&self, i: usize) -> ConfResult<u64>;
     fn num(&self, i: usize) -> ConfResult<u64>;
-    /// One of a list of words.
+    /// One of a list of words, in any letter case.
     fn choice<T: Copy>(&self, i: usize, words: &[(&str, T)]) -> ConfResult<T>;
     /// The value of an argument written `key=value`, when argument `i` has that key.
     fn keyed(&self, i: usize, key: &str) -> Option<&[u8]>;
@@ -99,7 +99,8 @@ impl ArgsExt for Directive {
     }
 
     fn choice<T: Copy>(&self, i: usize, words: &[(&str, T)]) -> ConfResult<T> {
-        let found = words.iter().find(|(w, _)| w.as_bytes() == self.arg(i)).map(|(_, v)| *v);
+        let is_it = |word: &str| word.as_bytes().eq_ignore_ascii_case(self.arg(i));
+        let found = words.iter().find(|(w, _)| is_it(w)).map(|(_, v)| *v);
         found.ok_or_else(|| {
             let mut e = self.invalid(i);
             let list: Vec<String> = words.iter().map(|(w, _)| format!("\"{w}\"")).collect();

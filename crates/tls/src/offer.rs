@@ -30,7 +30,7 @@ impl Default for Protocols {
 
 impl Protocols {
     pub fn bit(word: &str) -> Option<u8> {
-        WORDS.iter().find(|(w, _)| *w == word).map(|(_, bit)| *bit)
+        WORDS.iter().find(|(w, _)| w.eq_ignore_ascii_case(word)).map(|(_, bit)| *bit)
     }
 
     fn has_any(self) -> bool {
