@@ -8,6 +8,7 @@ use crate::logger::ErrorLog;
 use crate::tls::client::Clients;
 use crate::tls::Tls;
 use std::any::Any;
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -113,6 +114,18 @@ impl AddrConf {
     }
 }
 
+/// How the bytes of a connection to an address are to be understood. A connection stays with how that was
+/// when it came, for TLS and PROXY headers stand at its beginning only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// The name of the block that serves it.
+    pub protocol: Cow<'static, str>,
+    /// As [`AddrConf::ssl`].
+    pub ssl: bool,
+    /// As [`AddrConf::proxy_protocol`].
+    pub proxy_protocol: bool,
+}
+
 /// One socket to listen on, and the addresses it stands for.
 pub struct ListenConf {
     /// Where the socket is bound.
@@ -214,6 +227,26 @@ impl Generation {
     /// The protocol of a socket's clients: the name of its block.
     pub fn protocol(&self, listen: usize) -> &'static str {
         self.parts[self.listens[listen].part].protocol
+    }
+
+    /// What a connection meets that comes by a socket; `local` is the address that it came to.
+    pub fn door(&self, listen: usize, local: impl FnOnce() -> Option<SocketAddr>) -> Door {
+        let addr = self.listens[listen].choose(local);
+        Door {
+            protocol: self.protocol(listen).into(),
+            ssl: addr.ssl,
+            proxy_protocol: addr.proxy_protocol,
+        }
+    }
+
+    /// The socket of an address, if connections to `local` meet the same there; nothing otherwise.
+    pub fn same_door(
+        &self,
+        addr: &ListenAddr,
+        door: &Door,
+        local: impl FnOnce() -> Option<SocketAddr>,
+    ) -> Option<usize> {
+        self.listens.place(addr).filter(|at| self.door(*at, local) == *door)
     }
 
     /// The servers of the protocol that a socket belongs to.

@@ -123,8 +123,7 @@ fn pass(s: &mut Session) -> u16 {
         s.log(LogLevel::Error, "stream pass cycle");
         return ERROR;
     }
-    let gen = s.conn().generation();
-    let listens = &gen.shared.listens;
+    let listens = &s.gen().core.listens;
     let found = listens.place(&to).or_else(|| listens.place(&wildcard(&to)?));
     match found {
         Some(at) => {

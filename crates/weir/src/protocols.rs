@@ -59,14 +59,14 @@ const ALL: &[Protocol] = &[
 /// Serves a connection to its end.
 pub async fn serve(conn: Rc<Connection>) {
     let mut passes = 0;
-    while conn.generation().shared.protocol(conn.listen.get()) == "stream" {
+    while conn.protocol() == "stream" {
         // In a box: what a session of one protocol needs is no part of another's connection.
         if !Box::pin(weir_stream::serve(Rc::clone(&conn), passes)).await {
             return;
         }
         passes += 1;
     }
-    if conn.generation().shared.protocol(conn.listen.get()) == "mail" {
+    if conn.protocol() == "mail" {
         return Box::pin(weir_mail::serve::serve(conn)).await;
     }
     Serving::new(conn).await;
