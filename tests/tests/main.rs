@@ -57,6 +57,7 @@ mod keepalive_min_timeout;
 mod limit_conn;
 mod limit_req;
 mod line_ends;
+mod listen_clashes;
 mod listen_options;
 mod live_move;
 mod location_selection;

@@ -9,11 +9,12 @@ use crate::tls::client::Clients;
 use crate::tls::Tls;
 use std::any::Any;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_module::{ConfType, Slots};
+use weir_module::{ConfType, Slots, Span};
 use weir_resolve::Resolver;
 use weir_runtime::listen::{ListenAddr, ListenOptions};
 use weir_script::lookup::HostMap;
@@ -137,9 +138,18 @@ pub struct ListenConf {
     pub addrs: Vec<AddrConf>,
     /// Which of the generation's parts serves it.
     pub part: usize,
+    /// Where the address stands in the text.
+    pub span: Span,
 }
 
 impl ListenConf {
+    /// Whether two of the same port (or path) cannot be open at once.
+    fn clashes_with(&self, other: &ListenConf) -> bool {
+        let is_part = self.addr.is_wildcard() || other.addr.is_wildcard();
+        let may_share = self.options.reuseport && other.options.reuseport;
+        self.addr == other.addr || is_part && !self.addr.is_udp() && !may_share
+    }
+
     /// Which of its addresses a connection came to.
     #[inline]
     pub fn choose(&self, local: impl FnOnce() -> Option<SocketAddr>) -> &AddrConf {
@@ -226,7 +236,30 @@ impl Generation {
 
     /// The protocol of a socket's clients: the name of its block.
     pub fn protocol(&self, listen: usize) -> &'static str {
-        self.parts[self.listens[listen].part].protocol
+        self.protocol_of(&self.listens[listen])
+    }
+
+    /// The same.
+    pub fn protocol_of(&self, listen: &ListenConf) -> &'static str {
+        self.parts[listen.part].protocol
+    }
+
+    /// Two sockets of different protocols of which the system has room for one; the first is that which
+    /// stands first in the text.
+    pub fn clash(&self) -> Option<[&ListenConf; 2]> {
+        if self.parts.len() < 2 {
+            return None;
+        }
+        let mut by_port: HashMap<ListenAddr, Vec<&ListenConf>> = HashMap::new();
+        for l in self.listens.iter() {
+            let beside = by_port.entry(l.addr.wildcard()).or_default();
+            if let Some(other) = beside.iter().find(|o| o.part != l.part && o.clashes_with(l)) {
+                let at = |l: &ListenConf| (l.span.file, l.span.start);
+                return Some(if at(other) <= at(l) { [other, l] } else { [l, other] });
+            }
+            beside.push(l);
+        }
+        None
     }
 
     /// What a connection meets that comes by a socket; `local` is the address that it came to.

@@ -158,10 +158,11 @@ fn serve(paths: &Paths) -> Result<(), String> {
     };
     let sockets = Sockets::default()
         .adopt(&loaded.generation, global.workers(), Vec::new())
-        .map_err(|e| {
+        .map_err(|mut failed| {
+            failed.push(STILL.to_string());
             let log = &loaded.generation.error_log;
-            [&e, STILL].iter().for_each(|text| log.log(LogLevel::Emerg, None, text.as_bytes()));
-            format!("{}{}", emerg(&e), emerg(STILL))
+            failed.iter().for_each(|text| log.log(LogLevel::Emerg, None, text.as_bytes()));
+            failed.iter().map(|text| emerg(text)).collect::<String>()
         })?;
     listen::drop_inherited();
     if paths.conf.is_none() {
