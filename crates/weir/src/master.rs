@@ -331,6 +331,7 @@ impl Master<'_> {
         drop(new);
         self.sockets = sockets;
         self.kept = kept;
+        crate::panics::log_to(&self.kept.error_log);
         log_failures(&generation, logger::reopen_moved());
         move_pid(&mut self.pid_file, self.paths, &generation);
         self.change(&changes, generation);
