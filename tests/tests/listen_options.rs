@@ -1,5 +1,6 @@
 //! What can be listened on, and how.
 
+use std::io::{Read, Write};
 use weir_tests::{Peer, Server, Setup};
 
 #[test]
@@ -99,4 +100,25 @@ fn real_addresses_are_taken_from_trusted_peers() {
     ] {
         assert_eq!(server.get_with(path, &format!("{header}\r\n")).text(), text, "{path} {header}");
     }
+}
+
+/// Also where the addresses of a port share the wildcard's socket.
+#[test]
+fn the_proxy_protocol_is_each_addresss_own() {
+    let server = Server::start(
+        "events {} http {
+            server { listen %%PORT_0%%; return 200 'plain $proxy_protocol_addr'; }
+            server { listen 127.0.0.1:%%PORT_0%% proxy_protocol; return 200 'told $proxy_protocol_addr'; }
+            server { listen %%PORT_1%% proxy_protocol; return 200 told; }
+            server { listen 127.0.0.1:%%PORT_1%%; return 200 plain; } }",
+    );
+    let get = "GET / HTTP/1.0\r\n\r\n";
+    let told = server.raw(format!("PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n{get}").as_bytes());
+    assert!(told.ends_with(b"told 1.2.3.4"));
+    let mut other = std::net::TcpStream::connect(("127.0.0.2", server.port(0))).unwrap();
+    other.write_all(get.as_bytes()).unwrap();
+    let mut said = String::new();
+    other.read_to_string(&mut said).unwrap();
+    assert!(said.ends_with("plain "), "{said}");
+    assert!(server.on(1).raw(get.as_bytes()).ends_with(b"plain"));
 }

@@ -3,6 +3,7 @@
 //! nothing of it is half done. Times are of the monotonic clock, which both processes share.
 
 use crate::connection::Connection;
+use crate::generation::Door;
 use crate::ClientAddr;
 use weir_runtime::listen::ListenAddr;
 use weir_runtime::paths;
@@ -16,6 +17,8 @@ const UNIX: &[u8] = b"unix:";
 pub struct Carried {
     /// The address it came by.
     pub listen: ListenAddr,
+    /// What it met there.
+    pub door: Door,
     /// As the connection knows it: not what a PROXY header says, nor `real_ip`.
     pub client: ClientAddr,
     /// Answered so far, for `keepalive_requests`.
@@ -39,22 +42,26 @@ impl Connection {
         self.idle.get() && self.is_plain() && is_empty && !self.carried_away.get()
     }
 
-    /// HTTP/1 without TLS: between two requests nothing but its socket is needed.
+    /// HTTP/1 without TLS: between two requests nothing but its socket is needed. One that was handed on
+    /// within this process is no other's.
     fn is_plain(&self) -> bool {
-        !self.is_tls() && self.ender.borrow().is_none()
+        !self.is_tls() && self.ender.borrow().is_none() && !self.is_passed()
     }
 
-    /// Whether it ends with the request that is served, because the worker is to finish; one that
-    /// another process will take goes on.
+    /// Whether it ends with the request that is served, because the worker is to finish or its address is
+    /// not what it was; one that another process will take goes on.
     #[inline]
-    pub fn ends_with_worker(&self) -> bool {
-        self.worker.closing.get() && !(self.worker.hands_on.get() && self.is_plain())
+    pub fn ends_with_request(&self) -> bool {
+        let ends = self.worker.closing.get() && !(self.worker.hands_on.get() && self.is_plain());
+        ends || self.is_left_behind()
     }
 
     /// What the other process is to be told; the connection stays as it is.
     pub fn carried(&self) -> Carried {
+        let (gen, at) = self.came_by();
         Carried {
-            listen: self.generation().shared.listens[self.listen.get()].addr.clone(),
+            listen: gen.shared.listens[at].addr.clone(),
+            door: gen.shared.door(at, || self.local_addr()),
             client: self.client,
             requests: self.requests.get(),
             start_ms: self.start_ms,
@@ -95,6 +102,8 @@ impl Carried {
             ClientAddr::Unix => String::new(),
         };
         put(&mut out, &listen);
+        put(&mut out, self.door.protocol.as_bytes());
+        out.extend_from_slice(&[u8::from(self.door.ssl), u8::from(self.door.proxy_protocol)]);
         put(&mut out, client.as_bytes());
         let times = [self.start_ms, self.keepalive_deadline_ms, self.bytes_in, self.bytes_out];
         for n in times.into_iter().chain([u64::from(self.requests)]) {
@@ -114,6 +123,8 @@ impl Carried {
     pub fn unpack(mut from: &[u8]) -> Option<Carried> {
         let from = &mut from;
         let listen = bytes(from)?;
+        let door =
+            Door { protocol: text(from)?.into(), ssl: flag(from)?, proxy_protocol: flag(from)? };
         let client = text(from)?;
         let [start_ms, keepalive_deadline_ms, bytes_in, bytes_out, requests] =
             [number(from)?, number(from)?, number(from)?, number(from)?, number(from)?];
@@ -140,6 +151,7 @@ impl Carried {
         };
         Some(Carried {
             listen,
+            door,
             client,
             requests: u32::try_from(requests).ok()?,
             start_ms,
@@ -160,6 +172,16 @@ fn number(from: &mut &[u8]) -> Option<u64> {
     let (head, tail) = from.split_first_chunk()?;
     *from = tail;
     Some(u64::from_ne_bytes(*head))
+}
+
+fn flag(from: &mut &[u8]) -> Option<bool> {
+    let (head, tail) = from.split_first()?;
+    *from = tail;
+    match head {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
 }
 
 fn port(from: &mut &[u8]) -> Option<u16> {
@@ -188,6 +210,7 @@ mod tests {
     fn what_is_carried_arrives() {
         let plain = Carried {
             listen: ListenAddr::Ip("127.0.0.1:80".parse().unwrap()),
+            door: Door { protocol: "http".into(), ssl: false, proxy_protocol: true },
             client: ClientAddr::Ip("[::1]:4000".parse().unwrap()),
             requests: 3,
             start_ms: 4,

@@ -2,7 +2,7 @@
 
 use crate::datagrams::Datagrams;
 use crate::deadlines::Alarm;
-use crate::generation::{AddrConf, Generation, Virtual, WorkerGen};
+use crate::generation::{AddrConf, Generation, ListenConf, Virtual, WorkerGen};
 use crate::logger::LogLevel;
 use crate::tls::Secure;
 use crate::worker::Worker;
@@ -42,10 +42,12 @@ pub struct Connection {
     pub serial: u64,
     /// At the socket's other end; a request may have another.
     pub client: ClientAddr,
-    /// The generation in use: the newest one that still names its listening address.
+    /// The generation that it works by.
     gen: RefCell<Rc<WorkerGen>>,
-    /// Which `ListenConf` of that generation it came by.
-    pub listen: Cell<usize>,
+    /// Which `ListenConf` of that generation it came by: never a number of another's.
+    listen: Cell<usize>,
+    /// It came by way of another server, which handed it on.
+    is_passed: Cell<bool>,
     /// `$server_addr` and `$server_port`, once asked of the system.
     pub local: Cell<Option<SocketAddr>>,
     /// The address text of `$remote_addr`, made when it is first asked for.
@@ -105,12 +107,12 @@ pub enum ConnError {
 }
 
 impl Connection {
-    /// One that was accepted from the socket `listen` of the newest generation. `serial` is `$connection`.
+    /// One that was accepted from the socket `listen` of that generation. `serial` is `$connection`.
     pub fn new(
         worker: Rc<Worker>,
         stream: Stream,
         client: ClientAddr,
-        listen: usize,
+        (gen, listen): (Rc<WorkerGen>, usize),
         serial: u64,
     ) -> Connection {
         Connection {
@@ -120,8 +122,9 @@ impl Connection {
             secure: OnceCell::new(),
             serial,
             client,
-            gen: RefCell::new(worker.generation()),
+            gen: RefCell::new(gen),
             listen: Cell::new(listen),
+            is_passed: Cell::new(false),
             local: Cell::new(None),
             client_text: OnceCell::new(),
             requests: Cell::new(0),
@@ -150,34 +153,69 @@ impl Connection {
         }
     }
 
-    /// The newest generation, when it still listens on this connection's address; otherwise the
-    /// one the connection has.
-    pub fn generation(&self) -> Rc<WorkerGen> {
-        let newest = self.worker.gen.borrow();
-        let mut mine = self.gen.borrow_mut();
-        if !Rc::ptr_eq(&newest, &mine) {
-            let addr = &mine.shared.listens[self.listen.get()].addr;
-            if let Some(at) = newest.shared.listens.place(addr) {
-                self.listen.set(at);
-                *mine = Rc::clone(&newest);
-            }
-        }
-        Rc::clone(&mine)
-    }
-
     /// The generation that it works by, which need not be the newest.
-    pub fn current(&self) -> Rc<WorkerGen> {
+    pub fn generation(&self) -> Rc<WorkerGen> {
         Rc::clone(&self.gen.borrow())
     }
 
-    /// Lets go of an old generation while nothing is done for the client; `false` when the newest
-    /// does not listen on this connection's address.
+    /// The same, and the number of the socket in it.
+    pub fn came_by(&self) -> (Rc<WorkerGen>, usize) {
+        (self.generation(), self.listen.get())
+    }
+
+    /// Goes over to the newest generation and lets go of an older one, while nothing is done for the client;
+    /// `false` when it may not, because its address is not listened on any more, or in another way.
     pub fn keep_up(&self) -> bool {
-        if Rc::ptr_eq(&self.worker.gen.borrow(), &self.gen.borrow()) {
+        if self.is_newest() {
             return true;
         }
-        let mine = self.generation();
-        Rc::ptr_eq(&self.worker.gen.borrow(), &mine)
+        let newest = self.worker.generation();
+        let Some(at) = self.place_in(&newest.shared) else { return false };
+        self.listen.set(at);
+        self.gen.replace(newest);
+        true
+    }
+
+    /// Whether it ends once nothing is done for the client, for it cannot go over to the newest generation.
+    #[inline]
+    pub fn is_left_behind(&self) -> bool {
+        !self.is_newest() && self.place_in(&self.worker.generation().shared).is_none()
+    }
+
+    #[inline]
+    fn is_newest(&self) -> bool {
+        Rc::ptr_eq(&self.worker.gen.borrow(), &self.gen.borrow())
+    }
+
+    /// Where a newer generation has it. One that was handed on stood before another server's rules first,
+    /// which may be others now.
+    #[cold]
+    fn place_in(&self, newer: &Generation) -> Option<usize> {
+        if self.is_passed.get() {
+            return None;
+        }
+        let (mine, at) = self.came_by();
+        let door = mine.shared.door(at, || self.local_addr());
+        newer.same_door(&mine.shared.listens[at].addr, &door, || self.local_addr())
+    }
+
+    /// Another socket of its generation has it from now on, as if it had been accepted there.
+    pub fn pass_to(&self, listen: usize, local: Option<SocketAddr>) {
+        self.listen.set(listen);
+        self.is_passed.set(true);
+        if local.is_some() {
+            self.local.set(local);
+        }
+    }
+
+    /// Whether it came by way of another server.
+    pub fn is_passed(&self) -> bool {
+        self.is_passed.get()
+    }
+
+    /// The protocol it is of: the name of the block.
+    pub fn protocol(&self) -> &'static str {
+        self.gen.borrow().shared.protocol(self.listen.get())
     }
 
     /// There is a newer generation: has the task that ends the connection by itself look at it;
@@ -192,9 +230,27 @@ impl Connection {
         Rc::ptr_eq(&self.gen.borrow(), gen) && !self.waiting.get()
     }
 
+    /// The socket it came by, in the generation of one of its requests.
+    #[inline]
+    pub fn socket<'g>(&self, gen: &'g Generation) -> &'g ListenConf {
+        let mine = self.gen.borrow();
+        if std::ptr::eq(gen, &*mine.shared) {
+            return &gen.listens[self.listen.get()];
+        }
+        self.socket_before(gen, &mine)
+    }
+
+    /// Of a request that began before its connection went over, as HTTP/2's may have.
+    #[cold]
+    fn socket_before<'g>(&self, gen: &'g Generation, mine: &WorkerGen) -> &'g ListenConf {
+        let addr = &mine.shared.listens[self.listen.get()].addr;
+        let at = gen.listens.place(addr);
+        &gen.listens[at.expect("a connection goes over to no other address")]
+    }
+
     /// The address it came to, in that generation.
     pub fn addr<'g>(&self, gen: &'g Generation) -> &'g AddrConf {
-        gen.listens[self.listen.get()].choose(|| self.local_addr())
+        self.socket(gen).choose(|| self.local_addr())
     }
 
     /// The number of the server of a session that has not named one yet: the one whose name the client
@@ -208,7 +264,7 @@ impl Connection {
 
     /// A server of its protocol, by its number.
     pub fn server<'g>(&self, gen: &'g Generation, id: usize) -> &'g Arc<Virtual> {
-        &gen.servers(&gen.listens[self.listen.get()])[id]
+        &gen.servers(self.socket(gen))[id]
     }
 
     /// Logs without a request.

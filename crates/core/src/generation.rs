@@ -8,11 +8,13 @@ use crate::logger::ErrorLog;
 use crate::tls::client::Clients;
 use crate::tls::Tls;
 use std::any::Any;
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_module::{ConfType, Slots};
+use weir_module::{ConfType, Slots, Span};
 use weir_resolve::Resolver;
 use weir_runtime::listen::{ListenAddr, ListenOptions};
 use weir_script::lookup::HostMap;
@@ -113,6 +115,18 @@ impl AddrConf {
     }
 }
 
+/// How the bytes of a connection to an address are to be understood. A connection stays with how that was
+/// when it came, for TLS and PROXY headers stand at its beginning only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// The name of the block that serves it.
+    pub protocol: Cow<'static, str>,
+    /// As [`AddrConf::ssl`].
+    pub ssl: bool,
+    /// As [`AddrConf::proxy_protocol`].
+    pub proxy_protocol: bool,
+}
+
 /// One socket to listen on, and the addresses it stands for.
 pub struct ListenConf {
     /// Where the socket is bound.
@@ -124,9 +138,18 @@ pub struct ListenConf {
     pub addrs: Vec<AddrConf>,
     /// Which of the generation's parts serves it.
     pub part: usize,
+    /// Where the address stands in the text.
+    pub span: Span,
 }
 
 impl ListenConf {
+    /// Whether two of the same port (or path) cannot be open at once.
+    fn clashes_with(&self, other: &ListenConf) -> bool {
+        let is_part = self.addr.is_wildcard() || other.addr.is_wildcard();
+        let may_share = self.options.reuseport && other.options.reuseport;
+        self.addr == other.addr || is_part && !self.addr.is_udp() && !may_share
+    }
+
     /// Which of its addresses a connection came to.
     #[inline]
     pub fn choose(&self, local: impl FnOnce() -> Option<SocketAddr>) -> &AddrConf {
@@ -213,7 +236,50 @@ impl Generation {
 
     /// The protocol of a socket's clients: the name of its block.
     pub fn protocol(&self, listen: usize) -> &'static str {
-        self.parts[self.listens[listen].part].protocol
+        self.protocol_of(&self.listens[listen])
+    }
+
+    /// The same.
+    pub fn protocol_of(&self, listen: &ListenConf) -> &'static str {
+        self.parts[listen.part].protocol
+    }
+
+    /// Two sockets of different protocols of which the system has room for one; the first is that which
+    /// stands first in the text.
+    pub fn clash(&self) -> Option<[&ListenConf; 2]> {
+        if self.parts.len() < 2 {
+            return None;
+        }
+        let mut by_port: HashMap<ListenAddr, Vec<&ListenConf>> = HashMap::new();
+        for l in self.listens.iter() {
+            let beside = by_port.entry(l.addr.wildcard()).or_default();
+            if let Some(other) = beside.iter().find(|o| o.part != l.part && o.clashes_with(l)) {
+                let at = |l: &ListenConf| (l.span.file, l.span.start);
+                return Some(if at(other) <= at(l) { [other, l] } else { [l, other] });
+            }
+            beside.push(l);
+        }
+        None
+    }
+
+    /// What a connection meets that comes by a socket; `local` is the address that it came to.
+    pub fn door(&self, listen: usize, local: impl FnOnce() -> Option<SocketAddr>) -> Door {
+        let addr = self.listens[listen].choose(local);
+        Door {
+            protocol: self.protocol(listen).into(),
+            ssl: addr.ssl,
+            proxy_protocol: addr.proxy_protocol,
+        }
+    }
+
+    /// The socket of an address, if connections to `local` meet the same there; nothing otherwise.
+    pub fn same_door(
+        &self,
+        addr: &ListenAddr,
+        door: &Door,
+        local: impl FnOnce() -> Option<SocketAddr>,
+    ) -> Option<usize> {
+        self.listens.place(addr).filter(|at| self.door(*at, local) == *door)
     }
 
     /// The servers of the protocol that a socket belongs to.

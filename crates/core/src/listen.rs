@@ -4,7 +4,7 @@ use crate::generation::{AddrConf, ListenConf};
 use crate::registry::{named_regex, NamedRegex};
 use crate::session::Session;
 use std::collections::{HashMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
 use weir_base::units;
 use weir_conf::Position;
@@ -445,12 +445,13 @@ fn sockets(all: Vec<Gathered>) -> Vec<ListenConf> {
             options: g.listen.options,
             addrs: vec![g.addr],
             part: 0,
+            span: g.listen.span,
         });
     }
     for g in rest {
         let host = match g.listen.bind {
             true => None,
-            false => wildcard_of(&g.listen.addr).and_then(|wild| wildcards.get(&wild)),
+            false => wildcards.get(&g.listen.addr.wildcard()),
         };
         match host {
             Some(at) => out[*at].addrs.push(g.addr),
@@ -459,20 +460,11 @@ fn sockets(all: Vec<Gathered>) -> Vec<ListenConf> {
                 options: g.listen.options,
                 addrs: vec![g.addr],
                 part: 0,
+                span: g.listen.span,
             }),
         }
     }
     // The socket's own stays the first; the others are looked up by address.
     out.iter_mut().for_each(|l| l.addrs[1..].sort_by(|a, b| a.addr.cmp(&b.addr)));
     out
-}
-
-/// The wildcard of an address's family and port.
-fn wildcard_of(addr: &ListenAddr) -> Option<ListenAddr> {
-    let ip = addr.ip()?;
-    let any: IpAddr = match ip.ip() {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    Some(addr.with(SocketAddr::new(any, ip.port())))
 }

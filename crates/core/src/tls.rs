@@ -138,7 +138,7 @@ pub async fn secure(
     leftover: Vec<u8>,
     deadline: u64,
 ) -> Result<(), Option<String>> {
-    let gen = conn.current();
+    let gen = conn.generation();
     let addr = conn.addr(&gen.shared);
     conn.tls_port.set(true);
     let mut first = leftover;

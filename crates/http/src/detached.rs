@@ -22,8 +22,8 @@ impl Request {
     /// A connection like the client's that leads nowhere; it takes no descriptor.
     pub(crate) fn nowhere(&self) -> Rc<Connection> {
         let conn = self.conn();
-        let (worker, listen) = (Rc::clone(&conn.worker), conn.listen.get());
-        let own = Connection::new(worker, Stream::nowhere(), conn.client, listen, conn.serial);
+        let (worker, from) = (Rc::clone(&conn.worker), conn.came_by());
+        let own = Connection::new(worker, Stream::nowhere(), conn.client, from, conn.serial);
         own.local.set(conn.local_addr());
         own.requests.set(conn.requests.get());
         own.like_tls.set(conn.is_tls());

@@ -53,9 +53,8 @@ impl Serving {
             return State::Http1(h1::Serving::wait(conn));
         }
         let gen = conn.generation();
-        let listen = &gen.shared.listens[conn.listen.get()];
-        let addr = listen.choose(|| conn.local_addr());
-        if listen.addrs[0].proxy_protocol || addr.ssl {
+        let addr = conn.addr(&gen.shared);
+        if addr.proxy_protocol || addr.ssl {
             return State::Preparing(Box::pin(prepare(Rc::clone(conn))));
         }
         conn.may_speak_h2.set(addr.preface);
@@ -108,7 +107,7 @@ async fn prepare(conn: Rc<Connection>) -> Option<Vec<u8>> {
 
 /// Whether the address it came to is told of clients by the PROXY protocol.
 fn expects_proxy_header(conn: &Connection) -> bool {
-    conn.generation().shared.listens[conn.listen.get()].addrs[0].proxy_protocol
+    conn.addr(&conn.generation().shared).proxy_protocol
 }
 
 /// Finds out whether the first bytes may be HTTP/2's preface.

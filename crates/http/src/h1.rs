@@ -10,7 +10,6 @@ pub(crate) use serving::Serving;
 use crate::client::Client;
 use crate::conf::Lingering;
 use crate::flow::Flow;
-use crate::generation::Http;
 use crate::head;
 use crate::linger::linger;
 use crate::phases;
@@ -137,7 +136,7 @@ async fn speaks_h2(conn: &Connection, buf: &mut Vec<u8>) -> bool {
 }
 
 async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), NoRequest> {
-    let gen = Http::of(&conn.generation());
+    let gen = server::newest(conn);
     let server = server::default_of(conn, &gen);
     let mut parser = Parser::new();
     let limits = server.core.limits;
@@ -274,7 +273,7 @@ async fn follow(conn: &Rc<Connection>, r: &mut Box<Request>) -> After {
             return after;
         }
     }
-    if !r.keepalive || conn.ends_with_worker() {
+    if !r.keepalive || conn.ends_with_request() {
         if lingers(r) {
             Box::pin(linger(conn, Rc::clone(r.loc()))).await;
         }
@@ -304,7 +303,7 @@ async fn end_body(conn: &Rc<Connection>, r: &mut Box<Request>) -> Option<After> 
     if r.body.done {
         return None;
     }
-    let keeps = r.keepalive && !conn.ends_with_worker();
+    let keeps = r.keepalive && !conn.ends_with_request();
     // A client that still waits for "100 Continue" may or may not send its body now.
     if keeps && r.body.awaits_continue() {
         linger(conn, Rc::clone(r.loc())).await;

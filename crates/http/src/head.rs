@@ -130,7 +130,7 @@ fn log_ignored(r: &Request, is_now: impl Fn(&Range32) -> bool) {
 }
 
 fn wants_keepalive(conn: &Connection, r: &Request) -> bool {
-    if conn.ends_with_worker() {
+    if conn.ends_with_request() {
         return false;
     }
     match r.head.connection {

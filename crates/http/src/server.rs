@@ -7,12 +7,19 @@ use weir_core::generation::AddrConf;
 use weir_core::unknown::regex_match;
 use weir_core::Connection;
 
+/// The configuration for a connection's next request: the newest one, or that which the connection came to,
+/// if it may not go over and ends with this request.
+pub(crate) fn newest(conn: &Connection) -> Rc<Http> {
+    conn.keep_up();
+    Http::of(&conn.generation())
+}
+
 /// The server of a request that has not named one yet.
 pub(crate) fn default_of(conn: &Connection, gen: &Http) -> Rc<Server> {
     Rc::clone(gen.server(conn.default_server(&gen.core)))
 }
 
-/// The same, by the newest configuration.
+/// The same, by the configuration that the connection has.
 pub(crate) fn default(conn: &Connection) -> Rc<Server> {
     default_of(conn, &Http::of(&conn.generation()))
 }

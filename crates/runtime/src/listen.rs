@@ -7,7 +7,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 #[cfg(unix)]
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -39,6 +39,16 @@ impl ListenAddr {
     /// All addresses of this machine.
     pub fn is_wildcard(&self) -> bool {
         self.ip().is_some_and(|a| a.ip().is_unspecified())
+    }
+
+    /// All addresses of its family and port; of a path it is the path itself.
+    pub fn wildcard(&self) -> ListenAddr {
+        let Some(addr) = self.ip() else { return self.clone() };
+        let any: IpAddr = match addr.ip() {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        self.with(SocketAddr::new(any, addr.port()))
     }
 
     /// Another address for the same protocol.

@@ -123,9 +123,9 @@ fn pass(s: &mut Session) -> u16 {
         s.log(LogLevel::Error, "stream pass cycle");
         return ERROR;
     }
-    let gen = s.conn().generation();
-    let listens = &gen.shared.listens;
-    let found = listens.place(&to).or_else(|| listens.place(&wildcard(&to)?));
+    let listens = &s.gen().core.listens;
+    // The socket of all addresses stands in for one that is not listened on by itself.
+    let found = listens.place(&to).or_else(|| listens.place(&to.wildcard()));
     match found {
         Some(at) => {
             s.pass_to = Some(Box::new((at, to)));
@@ -135,15 +135,6 @@ fn pass(s: &mut Session) -> u16 {
             s.log(LogLevel::Error, &format!("port not found for \"{to}\""));
             OK
         }
-    }
-}
-
-/// The socket of all addresses, which stands in for one that is not listened on by itself.
-fn wildcard(addr: &ListenAddr) -> Option<ListenAddr> {
-    match addr {
-        ListenAddr::Ip(SocketAddr::V4(a)) => Some(ListenAddr::Ip(([0; 4], a.port()).into())),
-        ListenAddr::Ip(SocketAddr::V6(a)) => Some(ListenAddr::Ip(([0u16; 8], a.port()).into())),
-        _ => None,
     }
 }
 

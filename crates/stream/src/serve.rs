@@ -12,7 +12,6 @@ use weir_core::proxy_header::{self, Taken};
 use weir_core::whole::{log_connected, log_end};
 use weir_core::{ConnError, Connection, Session as _};
 use weir_runtime::clock;
-use weir_runtime::listen::ListenAddr;
 
 /// The session has done what it was for.
 pub(crate) const OK: u16 = 200;
@@ -29,17 +28,14 @@ pub async fn serve(conn: Rc<Connection>, passes: u32) -> bool {
     let gen = Stream::of(&conn.generation());
     let default = conn.default_server(&gen.core);
     let mut s = Session::new(Rc::clone(&conn), gen, default, passes);
-    log_connected(&s, &s.gen().core.listens[conn.listen.get()].addr);
+    log_connected(&s, &conn.socket(&s.gen().core).addr);
     if let Some(first) = conn.datagrams.get().and_then(|d| d.take()) {
         s.received = first.len() as u64;
         s.buf = first;
     }
     let status = run(&mut s).await;
     if let Some((listen, addr)) = s.pass_to.take().map(|to| *to) {
-        conn.listen.set(listen);
-        if let ListenAddr::Ip(addr) = addr {
-            conn.local.set(Some(addr));
-        }
+        conn.pass_to(listen, addr.ip());
         return true;
     }
     if s.peeks {

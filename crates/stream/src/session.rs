@@ -165,8 +165,8 @@ impl Whole for Session {
         line.extend_from_slice(if conn.is_udp() { b", udp client: " } else { b", client: " });
         line.extend_from_slice(self.client_text());
         line.extend_from_slice(b", server: ");
-        let listen = &self.gen.core.listens[conn.listen.get()];
-        line.extend_from_slice(listen.addr.to_string().as_bytes());
+        let addr = &conn.socket(&self.gen.core).addr;
+        line.extend_from_slice(addr.to_string().as_bytes());
         if let Some(more) = self.log_more {
             more(self, line);
         }

@@ -88,6 +88,11 @@ pub fn log(gen: &Generation, level: LogLevel, text: &str) {
     gen.error_log.log(level, None, text.as_bytes());
 }
 
+/// Tells why a generation could not be put in place.
+fn log_all(gen: &Generation, failed: &[String]) {
+    failed.iter().for_each(|e| log(gen, LogLevel::Emerg, e));
+}
+
 /// Tells which logs could not be opened again.
 pub fn log_failures(gen: &Generation, failed: Vec<(PathBuf, std::io::Error)>) {
     for (path, e) in failed {
@@ -124,7 +129,7 @@ fn reload_single(paths: &Paths, serving: &mut Serving) {
                 &serving.generation.error_log,
             );
         }
-        Err(e) => log(&serving.generation, LogLevel::Emerg, &e),
+        Err(failed) => log_all(&serving.generation, &failed),
     }
 }
 
@@ -338,16 +343,17 @@ fn take_over(paths: &Paths, serving: &mut Serving, message: &Message, fds: Vec<O
     if message.kind == Kind::Logs {
         return logger::drop_handed();
     }
-    let loaded = Sources::from_bundle(&message.bundle).map_err(|e| e.to_string()).and_then(|s| {
-        load::load_from(paths, Mode::Serve, &BundleLoader::new(&s)).map_err(|e| e.line)
-    });
+    let loaded =
+        Sources::from_bundle(&message.bundle).map_err(|e| vec![e.to_string()]).and_then(|s| {
+            load::load_from(paths, Mode::Serve, &BundleLoader::new(&s)).map_err(|e| vec![e.line])
+        });
     let replaced = loaded.and_then(|l| {
         let workers = l.generation.global.get::<Global>().workers();
         let sockets = serving.sockets.adopt(&l.generation, workers, sockets)?;
-        serving.replace(l.into_generation(), sockets)
+        serving.replace(l.into_generation(), sockets).map_err(|e| vec![e])
     });
-    if let Err(e) = replaced {
-        log(&serving.generation, LogLevel::Emerg, &e);
+    if let Err(failed) = replaced {
+        log_all(&serving.generation, &failed);
     }
     logger::drop_handed();
 }

@@ -18,7 +18,7 @@ use weir_runtime::sockets::{AsRawFd, OwnedFd, RawFd};
 use weir_runtime::{clock, timer};
 
 /// What the new process says first, and by it which form of messages it reads.
-const READY: &[u8] = b"weir connections 1";
+const READY: &[u8] = b"weir connections 2";
 /// The variable that tells a new program the number of its end.
 pub const VARIABLE: &str = "WEIR_CONNECTIONS";
 /// For so long the new process is waited for.

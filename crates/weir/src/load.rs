@@ -149,7 +149,7 @@ fn run(
     for (path, text) in loader.attached() {
         cf.files.insert(paths::path(path).into_owned(), Arc::clone(text));
     }
-    let built = build(&mut cf, told);
+    let built = build(&mut cf, told).and_then(|gen| no_clash(gen, sources));
     let mut warnings = std::mem::take(&mut cf.warnings);
     warnings.iter_mut().for_each(|w| place::find(w, &directives));
     let generation = built.map_err(|mut e| {
@@ -172,6 +172,21 @@ fn build(cf: &mut Cf, paths: &Paths) -> ConfResult<Generation> {
     let made = protocols::finish(cf, &log)?;
     let global = std::mem::take(&mut cf.levels.global);
     Ok(Generation::new(number, global, log, made))
+}
+
+/// Refuses what two protocols cannot listen on both. (nginx finds it when it binds.)
+fn no_clash(gen: Generation, sources: &Sources) -> ConfResult<Generation> {
+    let Some([first, second]) = gen.clash() else { return Ok(gen) };
+    let [had, wants] = [first, second].map(|l| gen.protocol_of(l));
+    let it = match first.addr == second.addr {
+        true => "it".to_string(),
+        false => first.addr.to_string(),
+    };
+    let (at, place) = (second.span.start(), sources.location(first.span.start()));
+    let addr = &second.addr;
+    let text =
+        format!("a duplicate listen {addr}: \"{had}\" has {it} already{place}, and \"{wants}\"");
+    Err(Diagnostic::emerg(text).at(at).point(second.span))
 }
 
 /// Checks what was read, up to where reading stopped, and gives it back if all is well.

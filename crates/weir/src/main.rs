@@ -15,6 +15,7 @@ mod master;
 mod missing;
 mod modules;
 mod orphan;
+mod panics;
 mod place;
 mod protocols;
 mod quiet;
@@ -150,6 +151,7 @@ fn serve(paths: &Paths) -> Result<(), String> {
     };
     loaded.warnings.iter().for_each(|w| say(&w.text));
     log_start(paths, &loaded.warnings, None);
+    panics::log_to(&loaded.generation.error_log);
     let waiter = signals::Waiter::new().map_err(|e| emerg(&format!("signalfd() failed: {e}")))?;
     let global = loaded.generation.global.get::<Global>();
     let orphan = match inherited {
@@ -158,10 +160,11 @@ fn serve(paths: &Paths) -> Result<(), String> {
     };
     let sockets = Sockets::default()
         .adopt(&loaded.generation, global.workers(), Vec::new())
-        .map_err(|e| {
+        .map_err(|mut failed| {
+            failed.push(STILL.to_string());
             let log = &loaded.generation.error_log;
-            [&e, STILL].iter().for_each(|text| log.log(LogLevel::Emerg, None, text.as_bytes()));
-            format!("{}{}", emerg(&e), emerg(STILL))
+            failed.iter().for_each(|text| log.log(LogLevel::Emerg, None, text.as_bytes()));
+            failed.iter().map(|text| emerg(text)).collect::<String>()
         })?;
     listen::drop_inherited();
     if paths.conf.is_none() {
@@ -195,7 +198,7 @@ fn serve(paths: &Paths) -> Result<(), String> {
 }
 
 /// A daemon keeps nothing open of who started it: a shell that reads what it says would wait for
-/// ever. What is still said there (nothing but a panic's words) goes to the error log.
+/// ever. What is still said there (where a panic came from, if that was asked for) goes to the error log.
 fn leave_terminal(log: &ErrorLog) {
     if log.sinks.iter().any(|(sink, _)| matches!(sink, LogSink::Stderr)) {
         return;

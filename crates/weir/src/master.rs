@@ -323,7 +323,7 @@ impl Master<'_> {
         let global = new.global.get::<Global>();
         let sockets = match self.sockets.adopt(&new, global.workers(), Vec::new()) {
             Ok(s) => s,
-            Err(e) => return self.log(LogLevel::Emerg, &e),
+            Err(failed) => return failed.iter().for_each(|e| self.log(LogLevel::Emerg, e)),
         };
         let changes = Changes::under_master(&self.kept.main, &AtStart::of(global));
         log_changes(&new, &changes);
@@ -331,6 +331,7 @@ impl Master<'_> {
         drop(new);
         self.sockets = sockets;
         self.kept = kept;
+        crate::panics::log_to(&self.kept.error_log);
         log_failures(&generation, logger::reopen_moved());
         move_pid(&mut self.pid_file, self.paths, &generation);
         self.change(&changes, generation);

@@ -61,7 +61,7 @@ pub async fn serve(conn: Rc<Connection>) {
     let mut passes = 0;
     // In boxes: what a session of one protocol needs is no part of another's connection.
     loop {
-        match conn.generation().shared.protocol(conn.listen.get()) {
+        match conn.protocol() {
             "stream" => {
                 if !Box::pin(weir_stream::serve(Rc::clone(&conn), passes)).await {
                     return;

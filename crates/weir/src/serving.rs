@@ -5,6 +5,7 @@
 
 use crate::globals::Global;
 use crate::heirs::{self, Successor};
+use crate::panics;
 use crate::retired::Retired;
 use crate::sockets::{Sockets, DRAIN_MS};
 use crate::watch::{self, Watch};
@@ -42,6 +43,7 @@ impl Serving {
             retired: Retired::default(),
         };
         syslog::report_to(&s.generation.error_log);
+        panics::log_to(&s.generation.error_log);
         crate::protocols::start(&s.generation);
         s.fill()?;
         heirs::receive(s.workers.iter().map(|w| w.commands.clone()).collect(), &s.all);
@@ -110,6 +112,7 @@ impl Serving {
         self.sockets = sockets;
         let worked = self.count();
         syslog::report_to(&generation.error_log);
+        panics::log_to(&generation.error_log);
         crate::protocols::start(&generation);
         self.retired.add(std::mem::replace(&mut self.generation, generation));
         let connections_max = self.generation.global.get::<Global>().connections();

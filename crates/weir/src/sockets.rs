@@ -61,6 +61,7 @@ impl Bound {
         options: &ListenOptions,
         count: usize,
         offered: Vec<Listener>,
+        binding: &mut Binding<'_>,
     ) -> Result<Bound, String> {
         let old = have.map(|b| b.sockets.as_slice()).unwrap_or_default();
         let inherited = listen::take_inherited(addr);
@@ -81,7 +82,7 @@ impl Bound {
             steered = true;
         }
         while sockets.len() < count {
-            let fresh = open(addr, options).inspect_err(|_| {
+            let fresh = binding.open(addr, options).inspect_err(|_| {
                 let was = have.is_some_and(Bound::per_worker);
                 let _ = sockets.first().filter(|_| known > 0).map(|f| f.set_reuseport(was));
             })?;
@@ -125,23 +126,37 @@ fn in_order(old: &[Arc<Listener>], first: impl Iterator<Item = Listener>) -> Vec
 impl Sockets {
     /// The sockets a generation needs: those already open, those offered by the master in its
     /// order, and fresh ones.
+    ///
+    /// # Errors
+    ///
+    /// Addresses cannot be listened on, each in words of its own.
     pub fn adopt(
         &self,
         gen: &Generation,
         workers: usize,
         offered: Vec<Listener>,
-    ) -> Result<Sockets, String> {
+    ) -> Result<Sockets, Vec<String>> {
         let have: HashMap<&ListenAddr, &Bound> = self.0.iter().map(|b| (&b.addr, b)).collect();
         let mut by_addr: HashMap<ListenAddr, Vec<Listener>> = HashMap::new();
         for l in offered {
             by_addr.entry(l.addr.clone()).or_default().push(l);
         }
-        let mut out = Vec::new();
+        let (mut out, mut failed) = (Vec::new(), Vec::new());
+        let mut binding = Binding { had: &self.0, has: Vec::new(), tries_left: TRIES };
         for l in gen.listens.iter() {
             let have = have.get(&l.addr).copied();
             let count = if per_worker(&l.addr, &l.options) { workers } else { 1 };
             let mine = by_addr.remove(&l.addr).unwrap_or_default();
-            out.push(Bound::renew(have, &l.addr, &l.options, count, mine)?);
+            match Bound::renew(have, &l.addr, &l.options, count, mine, &mut binding) {
+                Ok(bound) => {
+                    binding.has.push(&l.addr);
+                    out.push(bound);
+                }
+                Err(e) => failed.push(e),
+            }
+        }
+        if !failed.is_empty() {
+            return Err(failed);
         }
         out.iter().for_each(Bound::steer);
         Ok(Sockets(out))
@@ -213,24 +228,51 @@ impl Sockets {
     }
 }
 
-fn open(addr: &ListenAddr, options: &ListenOptions) -> Result<Listener, String> {
-    let mut tries = TRIES;
-    loop {
-        match Listener::bind(addr, options) {
-            Ok(l) => return Ok(l),
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse && tries > 1 => {
-                tries -= 1;
-                std::thread::sleep(TRY_AGAIN);
-            }
-            Err(e) => {
-                let mut text = format!("bind() to {addr} failed ({})", os_text(&e));
-                if e.kind() == io::ErrorKind::AddrInUse {
-                    if let Some(who) = weir_runtime::sockets::holder(addr) {
-                        text.push_str(&format!("; the port is held by {who}"));
-                    }
-                }
+/// What binding the addresses of one generation goes by.
+struct Binding<'a> {
+    had: &'a [Bound],
+    /// Of this generation already.
+    has: Vec<&'a ListenAddr>,
+    /// For all of them together.
+    tries_left: u32,
+}
+
+impl Binding<'_> {
+    fn open(&mut self, addr: &ListenAddr, options: &ListenOptions) -> Result<Listener, String> {
+        loop {
+            let e = match Listener::bind(addr, options) {
+                Ok(l) => return Ok(l),
+                Err(e) => e,
+            };
+            let text = format!("bind() to {addr} failed ({})", os_text(&e));
+            if e.kind() != io::ErrorKind::AddrInUse {
                 return Err(text);
             }
+            if let Some(why) = self.own_in_the_way(addr) {
+                return Err(text + &why);
+            }
+            if self.tries_left <= 1 {
+                let holder = weir_runtime::sockets::holder(addr);
+                let who = holder.map(|who| format!("; the port is held by {who}"));
+                return Err(text + &who.unwrap_or_default());
+            }
+            self.tries_left -= 1;
+            std::thread::sleep(TRY_AGAIN);
         }
+    }
+
+    /// Whether a socket of this server's own has the port, by all addresses or by one of them.
+    fn own_in_the_way(&self, addr: &ListenAddr) -> Option<String> {
+        let is_part = |own: &ListenAddr| {
+            (own.is_wildcard() != addr.is_wildcard()) && own.wildcard() == addr.wildcard()
+        };
+        if let Some(own) = self.has.iter().find(|own| is_part(own)) {
+            return Some(format!("; the configuration itself has {own} too"));
+        }
+        let own = self.had.iter().map(|b| &b.addr).find(|own| is_part(own))?;
+        Some(format!(
+            "; this server still listens on {own}: take that away by a reload of its own first, or \
+             restart"
+        ))
     }
 }

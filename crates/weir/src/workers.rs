@@ -410,7 +410,7 @@ impl State {
     }
 
     /// Connections that wait for a request take the newest configuration, so that the old one is
-    /// not kept for them; those whose address is no longer listened on are closed, as in nginx.
+    /// not kept for them; those that may not are closed, as in nginx all are.
     fn bring_idle(&self) {
         for conn in self.connections.borrow().iter().filter(|c| c.idle.get()) {
             if !conn.look_again() && !conn.keep_up() {
@@ -491,7 +491,7 @@ impl State {
             task.abort();
         }
         for conn in self.connections.borrow().iter() {
-            if !conn.tell_of_end() && conn.idle.get() && successor.is_none() {
+            if !conn.tell_of_end() && conn.idle.get() && (successor.is_none() || conn.is_passed()) {
                 close_idle(&conn);
             }
         }
@@ -553,16 +553,18 @@ impl State {
     fn take_on(self: &Rc<Self>, fd: OwnedFd, carried: Carried) {
         let worker = &self.worker;
         let gen = worker.generation();
-        let Some(at) = gen.shared.listens.place(&carried.listen) else {
+        let is_tcp = matches!(carried.listen, ListenAddr::Ip(_));
+        let stream = Stream::from_fd(fd, is_tcp);
+        let local = || stream.local_addr();
+        let Some(at) = gen.shared.same_door(&carried.listen, &carried.door, local) else {
             return;
         };
         if worker.connections.get() >= worker.connections_max.get() && !self.make_room() {
             return;
         }
-        let is_tcp = matches!(carried.listen, ListenAddr::Ip(_));
-        let stream = Stream::from_fd(fd, is_tcp);
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let mut conn = Connection::new(Rc::clone(worker), stream, carried.client, at, serial);
+        let client = carried.client;
+        let mut conn = Connection::new(Rc::clone(worker), stream, client, (gen, at), serial);
         conn.take_on(carried);
         self.run(Rc::new(conn));
     }
@@ -662,7 +664,7 @@ fn accepted(
         Peer::Unix => ClientAddr::Unix,
     };
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    let conn = Rc::new(Connection::new(Rc::clone(worker), stream, client, at, serial));
+    let conn = Rc::new(Connection::new(Rc::clone(worker), stream, client, (gen, at), serial));
     state.run(conn);
     own
 }

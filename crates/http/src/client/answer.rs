@@ -34,7 +34,7 @@ pub(crate) fn send_header(r: &mut Request) -> FilterResult {
         r.header_only = true;
     }
     output::complete_location(r);
-    if r.conn().ends_with_worker() {
+    if r.conn().ends_with_request() {
         r.keepalive = false;
     }
     adjust(r);

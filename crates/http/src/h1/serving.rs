@@ -177,7 +177,7 @@ impl Wait {
         conn.waiting.set(true);
         Counters::add(&worker.counters.waiting, 1);
         // A first request is waited for: its connection was accepted to be answered.
-        if worker.has_successor.get() && !first {
+        if worker.has_successor.get() && !first && !conn.is_passed() {
             // It may go to the other process, or else be answered once more.
             worker.one_ended.notify_one();
         } else if !first && (worker.closing.get() || !conn.keep_up()) {

@@ -145,9 +145,7 @@ impl<S: Starter> Task<S> {
         if self.link.conn.worker.closing.get() {
             self.go_away(ErrorCode::NO_ERROR);
         }
-        if self.link.active() == 0 {
-            self.keep_up();
-        }
+        self.keep_up();
         if !std::mem::replace(&mut self.started, true) {
             // What was read before this task began.
             let early = std::mem::take(&mut self.rest);
@@ -385,18 +383,20 @@ impl<S: Starter> Task<S> {
     }
 
     /// Between streams an old generation is not kept; where the newest does not listen on this
-    /// address any more, the connection ends.
+    /// address as before, the connection takes no more streams.
     fn keep_up(&mut self) {
         if Arc::ptr_eq(&self.link.conn.worker.gen.borrow().shared, &self.gen.core) {
             return;
         }
-        match self.link.conn.keep_up() {
-            true => self.newest_generation(),
-            false => self.go_away(ErrorCode::NO_ERROR),
+        if self.link.conn.is_left_behind() {
+            self.go_away(ErrorCode::NO_ERROR);
+        } else if self.link.active() == 0 {
+            self.newest_generation();
         }
     }
 
     fn newest_generation(&mut self) {
+        self.link.conn.keep_up();
         let newest = self.link.conn.generation();
         if !Arc::ptr_eq(&newest.shared, &self.gen.core) {
             let gen = Http::of(&newest);

@@ -127,7 +127,7 @@ fn begin(state: &Rc<State>, key: Key, listener: sync::Weak<Listener>, data: &[u8
     Counters::add(&worker.counters.handled, 1);
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     let client = ClientAddr::Ip(key.client);
-    let conn = Connection::new(Rc::clone(worker), Stream::nowhere(), client, at, serial);
+    let conn = Connection::new(Rc::clone(worker), Stream::nowhere(), client, (gen, at), serial);
     conn.local.set(Some(std::net::SocketAddr::new(key.local, key.listen.port())));
     // A fresh connection has none.
     let _ = conn.datagrams.set(state.sessions.begin(key, listener, data));
