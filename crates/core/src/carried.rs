@@ -16,7 +16,7 @@ const UNIX: &[u8] = b"unix:";
 pub struct Carried {
     /// The address it came by.
     pub listen: ListenAddr,
-    /// As the connection knows it: not what a PROXY header says, nor `real_ip`.
+    /// As the connection knows it: not what a request finds by a PROXY header or `real_ip`.
     pub client: ClientAddr,
     /// Answered so far, for `keepalive_requests`.
     pub requests: u32,
@@ -39,9 +39,10 @@ impl Connection {
         self.idle.get() && self.is_plain() && is_empty && !self.carried_away.get()
     }
 
-    /// HTTP/1 without TLS: between two requests nothing but its socket is needed.
+    /// HTTP/1 without TLS: between two requests nothing but its socket is needed. Places that are counted
+    /// here (`limit_conn` before `pass`) are not: the other process does not know of them.
     fn is_plain(&self) -> bool {
-        !self.is_tls() && self.ender.borrow().is_none()
+        !self.is_tls() && self.ender.borrow().is_none() && !self.keeps()
     }
 
     /// Whether it ends with the request that is served, because the worker is to finish; one that
@@ -55,7 +56,7 @@ impl Connection {
     pub fn carried(&self) -> Carried {
         Carried {
             listen: self.generation().shared.listens[self.listen.get()].addr.clone(),
-            client: self.client,
+            client: self.client(),
             requests: self.requests.get(),
             start_ms: self.start_ms,
             keepalive_deadline_ms: self.keepalive_deadline.get(),
