@@ -34,6 +34,9 @@ impl Connection {
     /// A session leaves it to another one: it is that client's from now on, and what the session's modules
     /// have kept goes when the connection does.
     pub fn hand_on(&self, client: ClientAddr, kept: Vec<Box<dyn Any>>) {
+        if let Some(secure) = self.secure.get() {
+            secure.leave();
+        }
         if client == self.client() && kept.is_empty() {
             return;
         }
