@@ -157,6 +157,7 @@ mod stream_core;
 mod stream_limits;
 mod stream_log;
 mod stream_modules;
+mod stream_passed;
 mod stream_proxy;
 mod stream_ssl;
 mod stream_udp;

@@ -61,10 +61,15 @@ fn a_connection_is_handed_to_another_socket() {
 }
 
 /// A hello without any extension but the name.
-fn hello(name: &str) -> Vec<u8> {
+pub fn hello(name: &str) -> Vec<u8> {
+    hello_with(name, &[])
+}
+
+/// One with more of them.
+pub fn hello_with(name: &str, more: &[u8]) -> Vec<u8> {
     let name = [&[0, 0, name.len() as u8][..], name.as_bytes()].concat();
     let list = [&[0, name.len() as u8][..], &name].concat();
-    let extension = [&[0, 0, 0, list.len() as u8][..], &list].concat();
+    let extension = [&[0, 0, 0, list.len() as u8][..], &list, more].concat();
     let extensions = [&[0, extension.len() as u8][..], &extension].concat();
     let body = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0], &extensions].concat();
     let message = [&[1, 0, 0, body.len() as u8][..], &body].concat();

@@ -1,5 +1,6 @@
 //! TLS in `stream`: the same directives and variables as in `http`, and two of its own.
 
+use crate::stream_core::{hello, hello_with};
 use weir_tests::tls::{self, Authority, Tls};
 use weir_tests::{run_cli, Server, Setup};
 
@@ -168,4 +169,83 @@ fn servers_are_asked_by_tls() {
     assert_eq!(text(2), " ");
     assert_eq!(text(3), "");
     server.expect_error("upstream SSL certificate verify error");
+}
+
+/// A name is looked for as a request's host is: a dot at its end or a port leads past no server.
+#[test]
+fn names_in_hellos_are_hosts() {
+    let server = Setup::new(
+        "events {} stream {
+            server { listen 127.0.0.1:%%PORT_0%%; ssl_preread on; return \"other [$1]\"; }
+            server { listen 127.0.0.1:%%PORT_0%%; ssl_preread on; server_name in.test *.in.test;
+                return inner; }
+            server { listen 127.0.0.1:%%PORT_0%%; ssl_preread on; server_name ~^(?<name>a+)$;
+                return \"[$1] [$name]\"; }
+        }",
+    )
+    .start();
+    for (name, wanted) in [
+        ("in.test", "inner"),
+        ("IN.test.", "inner"),
+        ("x.in.test.", "inner"),
+        ("in.test:443", "inner"),
+        ("in.test.:443", "inner"),
+        ("in..test", "other []"),
+        ("in.test:", "inner"),
+        ("in.test:x", "other []"),
+        ("in.test/", "other []"),
+        ("aaa", "[aaa] [aaa]"),
+        ("AA.", "[aa] [aa]"),
+        ("b", "other []"),
+    ] {
+        let said = server.on(0).raw(&hello(name));
+        assert_eq!(String::from_utf8_lossy(&said), wanted, "{name}");
+    }
+}
+
+/// Where the handshake is done here a port in the name is none, and refused by the library.
+#[test]
+fn a_dot_leads_past_no_server_with_tls() {
+    let (setup, _) = setup(
+        "server { listen 127.0.0.1:%%PORT_0%% ssl; return other; }
+         server { listen 127.0.0.1:%%PORT_0%% ssl; server_name in.test; ssl_reject_handshake on; }
+         } http { ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
+            server { listen 127.0.0.1:%%PORT_1%% ssl; return 200 other; }
+            server { listen 127.0.0.1:%%PORT_1%% ssl; server_name in.test; ssl_reject_handshake on; }",
+    );
+    let server = setup.start();
+    const UNRECOGNIZED_NAME: u8 = 112;
+    // Groups and signatures.
+    let more = [0, 10, 0, 4, 0, 2, 0, 29, 0, 13, 0, 4, 0, 2, 4, 3];
+    for port in [0, 1] {
+        for (name, is_inner) in [("in.test", true), ("in.test.", true), ("out.test.", false)] {
+            let said = server.on(port).raw(&hello_with(name, &more));
+            assert_eq!(said.last() == Some(&UNRECOGNIZED_NAME), is_inner, "{name}: {said:?}");
+        }
+    }
+}
+
+/// The name was asked of another socket: where the connection goes the request's host chooses alone.
+#[test]
+fn a_name_chooses_no_server_behind_pass() {
+    let (setup, _) = setup(
+        "server { listen 127.0.0.1:%%PORT_0%% ssl; server_name in.test; pass 127.0.0.1:%%PORT_1%%; }
+         server { listen 127.0.0.1:%%PORT_2%% ssl; server_name in.test; pass 127.0.0.1:%%PORT_3%%; }
+         server { listen 127.0.0.1:%%PORT_3%%; server_name other; return other; }
+         server { listen 127.0.0.1:%%PORT_3%%; server_name in.test; return inner; }
+         } http {
+            server { listen 127.0.0.1:%%PORT_1%%; server_name other; return 200 \"other $host\"; }
+            server { listen 127.0.0.1:%%PORT_1%%; server_name in.test; return 200 \"inner $host\"; }",
+    );
+    let server = setup.start();
+    let said = |port: usize, request: &str| {
+        let mut conn = Tls::default().connect(server.port(port), "in.test").unwrap();
+        conn.send(request.as_bytes());
+        String::from_utf8_lossy(&conn.read_to_end()).into_owned()
+    };
+    let nameless = said(0, "GET / HTTP/1.0\r\n\r\n");
+    assert!(nameless.ends_with("other other"), "{nameless}");
+    let named = said(0, "GET / HTTP/1.0\r\nHost: in.test\r\n\r\n");
+    assert!(named.ends_with("inner in.test"), "{named}");
+    assert_eq!(said(2, ""), "other");
 }

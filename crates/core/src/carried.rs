@@ -19,7 +19,7 @@ pub struct Carried {
     pub listen: ListenAddr,
     /// What it met there.
     pub door: Door,
-    /// As the connection knows it: not what a PROXY header says, nor `real_ip`.
+    /// As the connection knows it: not what a request finds by a PROXY header or `real_ip`.
     pub client: ClientAddr,
     /// Answered so far, for `keepalive_requests`.
     pub requests: u32,
@@ -43,7 +43,8 @@ impl Connection {
     }
 
     /// HTTP/1 without TLS: between two requests nothing but its socket is needed. One that was handed on
-    /// within this process is no other's.
+    /// within this process is no other's: what is counted for it here (`limit_conn` before `pass`) the other
+    /// process does not know of.
     fn is_plain(&self) -> bool {
         !self.is_tls() && self.ender.borrow().is_none() && !self.is_passed()
     }
@@ -62,7 +63,7 @@ impl Connection {
         Carried {
             listen: gen.shared.listens[at].addr.clone(),
             door: gen.shared.door(at, || self.local_addr()),
-            client: self.client,
+            client: self.client(),
             requests: self.requests.get(),
             start_ms: self.start_ms,
             keepalive_deadline_ms: self.keepalive_deadline.get(),

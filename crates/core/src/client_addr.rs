@@ -30,6 +30,13 @@ impl ClientAddr {
         }
     }
 
+    /// The same, on its own.
+    pub(crate) fn text(&self) -> Box<[u8]> {
+        let mut text = Vec::new();
+        self.write(&mut text);
+        text.into()
+    }
+
     /// `$remote_port`; `None` for a Unix socket.
     pub fn port(&self) -> Option<u16> {
         match self {

@@ -3,6 +3,7 @@
 use crate::datagrams::Datagrams;
 use crate::deadlines::Alarm;
 use crate::generation::{AddrConf, Generation, ListenConf, Virtual, WorkerGen};
+use crate::handed_on::HandedOn;
 use crate::logger::LogLevel;
 use crate::tls::Secure;
 use crate::worker::Worker;
@@ -40,8 +41,10 @@ pub struct Connection {
     pub secure: OnceCell<Box<Secure>>,
     /// `$connection`: unique over all workers.
     pub serial: u64,
-    /// At the socket's other end; a request may have another.
-    pub client: ClientAddr,
+    /// At the socket's other end.
+    pub(crate) peer: ClientAddr,
+    /// What it has from the sessions that have handed it on.
+    pub(crate) handed_on: OnceCell<Box<HandedOn>>,
     /// The generation that it works by.
     gen: RefCell<Rc<WorkerGen>>,
     /// Which `ListenConf` of that generation it came by: never a number of another's.
@@ -121,7 +124,8 @@ impl Connection {
             like_tls: Cell::new(false),
             secure: OnceCell::new(),
             serial,
-            client,
+            peer: client,
+            handed_on: OnceCell::new(),
             gen: RefCell::new(gen),
             listen: Cell::new(listen),
             is_passed: Cell::new(false),
@@ -317,9 +321,15 @@ impl Connection {
         self.local.get()
     }
 
-    /// The address it was made from, of one by IP.
+    /// Whose it is; a session may find another.
+    #[inline]
+    pub fn client(&self) -> ClientAddr {
+        self.handed_on.get().map_or(self.peer, |h| h.last().client)
+    }
+
+    /// The same, of one by IP.
     pub fn client_addr(&self) -> Option<SocketAddr> {
-        match self.client {
+        match self.client() {
             ClientAddr::Ip(addr) => Some(addr),
             ClientAddr::Unix => None,
         }
@@ -327,11 +337,10 @@ impl Connection {
 
     /// The text of `$remote_addr`.
     pub fn client_text(&self) -> &[u8] {
-        self.client_text.get_or_init(|| {
-            let mut text = Vec::new();
-            self.client.write(&mut text);
-            text.into()
-        })
+        match self.handed_on.get() {
+            Some(handed_on) => &handed_on.last().text,
+            None => self.client_text.get_or_init(|| self.peer.text()),
+        }
     }
 
     /// Waits for bytes and reads them into a buffer that is taken when they are there; 0 is the end.

@@ -27,22 +27,34 @@ pub enum Bad {
 /// Those bytes are none, or the client has not sent them in time.
 pub async fn read(conn: &Connection, buf: &mut Vec<u8>, deadline: u64) -> Result<(), Bad> {
     loop {
-        match conn.read(buf, ROOM_BYTES, deadline).await {
-            Ok(0) => return Err(Bad::Ended(ConnError::Io(io::ErrorKind::UnexpectedEof.into()))),
-            Ok(_) => {}
-            Err(e) => return Err(Bad::Ended(e)),
+        some(conn.read(buf, ROOM_BYTES, deadline).await)?;
+        if let Some(len) = header_in(conn, buf)? {
+            buf.drain(..len);
+            return Ok(());
         }
-        match proxy_protocol::parse(buf) {
-            Ok(Parsed::NeedMore) => continue,
-            Ok(Parsed::Header { len, client }) => {
-                buf.drain(..len);
-                *conn.proxied.borrow_mut() = client.map(Box::new);
-                return Ok(());
-            }
-            Err(_) => {
-                let shown = proxy_protocol::shown(buf);
-                return Err(Bad::Broken([b"broken header: \"", shown, b"\""].concat()));
-            }
+    }
+}
+
+/// Whether anything came.
+fn some(got: Result<usize, ConnError>) -> Result<(), Bad> {
+    match got {
+        Ok(0) => Err(Bad::Ended(ConnError::Io(io::ErrorKind::UnexpectedEof.into()))),
+        Ok(_) => Ok(()),
+        Err(e) => Err(Bad::Ended(e)),
+    }
+}
+
+/// Its length, once all of it is there; the connection knows whose it is then.
+fn header_in(conn: &Connection, bytes: &[u8]) -> Result<Option<usize>, Bad> {
+    match proxy_protocol::parse(bytes) {
+        Ok(Parsed::NeedMore) => Ok(None),
+        Ok(Parsed::Header { len, client }) => {
+            *conn.proxied.borrow_mut() = client.map(Box::new);
+            Ok(Some(len))
+        }
+        Err(_) => {
+            let shown = proxy_protocol::shown(bytes);
+            Err(Bad::Broken([b"broken header: \"", shown, b"\""].concat()))
         }
     }
 }
@@ -58,10 +70,33 @@ pub enum Taken {
     Ended,
 }
 
-/// As [`read`], for a session, which logs what is wrong in nginx's words.
+/// Takes the header out of the socket, and not a byte more: what follows may be for another, who begins with
+/// the socket. With TLS, where nothing can be seen before it is taken, what follows stays in `buf`.
+async fn take_off(conn: &Connection, buf: &mut Vec<u8>, deadline: u64) -> Result<(), Bad> {
+    if conn.stream.is_tls() {
+        return read(conn, buf, deadline).await;
+    }
+    let mut seen = Vec::new();
+    let len = loop {
+        let room = seen.len() + ROOM_BYTES;
+        some(conn.peek(&mut seen, room, deadline).await)?;
+        if let Some(len) = header_in(conn, &seen)? {
+            break len;
+        }
+    };
+    seen.clear();
+    while seen.len() < len {
+        let left = len - seen.len();
+        some(conn.read(&mut seen, left, deadline).await)?;
+    }
+    Ok(())
+}
+
+/// As [`read`], for a session, which logs what is wrong in nginx's words; only with TLS anything is left in
+/// `buf`.
 pub async fn take<S: Session>(s: &S, buf: &mut Vec<u8>, deadline: u64) -> Taken {
     let conn = Rc::clone(s.conn());
-    match read(&conn, buf, deadline).await {
+    match take_off(&conn, buf, deadline).await {
         Ok(()) => Taken::Yes,
         Err(Bad::Broken(text)) => {
             s.log_bytes(LogLevel::Error, &text);

@@ -24,6 +24,7 @@ use weir_tls::rustls::server::{Accepted, ClientHello};
 use weir_tls::rustls::{CipherSuite, NamedGroup, ServerConfig, SignatureScheme};
 use weir_tls::server::{Certificates, Server as ServerTls};
 use weir_tls::{Incoming, TlsError};
+use weir_wire::http1::framing::validate_host;
 
 /// Bytes asked of the socket before it is known what they are.
 const FIRST_ROOM_BYTES: usize = 4096;
@@ -54,6 +55,8 @@ pub struct Secure {
     found: Cell<Option<(u64, *const AddrConf, usize)>>,
     /// A server has the name that the client asked for.
     pub is_found: Cell<bool>,
+    /// It is another socket's clients that asked: a session has handed the connection on.
+    is_elsewhere: Cell<bool>,
     verdicts: Verdicts,
     /// Offered in the hello, by the client's preference: `$ssl_ciphers`.
     pub ciphers: Vec<CipherSuite>,
@@ -61,6 +64,13 @@ pub struct Secure {
     pub groups: Vec<NamedGroup>,
     /// The same of signatures: `$ssl_sigalgs`.
     pub schemes: Vec<SignatureScheme>,
+}
+
+/// The host that a TLS client's name stands for, as in a request: in lower case, without a port or the dot
+/// of the root; nothing if it is none.
+pub fn host_name(name: &[u8]) -> Option<Vec<u8>> {
+    let valid = validate_host(name).ok()?;
+    Some(name.get(..valid.name_len)?.to_ascii_lowercase())
 }
 
 impl Secure {
@@ -74,16 +84,30 @@ impl Secure {
         }
     }
 
+    /// The name that servers are looked for by, if it is one.
+    pub fn host(&self) -> Option<Vec<u8>> {
+        self.name.as_deref().and_then(host_name)
+    }
+
+    /// Its name chooses no server any more: the connection is for another socket now.
+    pub(crate) fn leave(&self) {
+        self.is_elsewhere.set(true);
+        self.is_found.set(false);
+    }
+
     /// The server that has the name the client asked for.
     pub fn server(&self, gen: &Generation, addr: &AddrConf) -> Result<Option<usize>, MatchError> {
-        let Some(name) = self.name.as_deref() else { return Ok(None) };
+        if self.name.is_none() || self.is_elsewhere.get() {
+            return Ok(None);
+        }
         let here = |(number, at, _): &(u64, *const AddrConf, usize)| {
             *number == gen.number && std::ptr::eq(*at, addr)
         };
         if let Some((_, _, id)) = self.found.get().filter(here) {
             return Ok(Some(id));
         }
-        let id = addr.server_of(&name.to_ascii_lowercase())?;
+        let Some(name) = self.host() else { return Ok(None) };
+        let id = addr.server_of(&name)?;
         if let Some(id) = id {
             self.found.set(Some((gen.number, addr, id)));
         }

@@ -62,6 +62,12 @@ impl Own {
         self.ctx.shrink_to_fit();
     }
 
+    /// The connection goes to another session, with what this one has found and keeps.
+    pub fn hand_on(&mut self) {
+        let client = self.client.take().map_or(self.conn.client(), |c| c.0);
+        self.conn.hand_on(client, std::mem::take(&mut self.ctx));
+    }
+
     /// The session is over: what follows is logging.
     pub fn end(&mut self) {
         self.over = true;
@@ -119,7 +125,7 @@ impl<T: Whole> Session for T {
 
     fn client(&self) -> ClientAddr {
         let own = self.parts().0;
-        own.client.as_ref().map_or(own.conn.client, |c| c.0)
+        own.client.as_ref().map_or_else(|| own.conn.client(), |c| c.0)
     }
 
     fn client_text(&self) -> &[u8] {
@@ -168,7 +174,7 @@ pub fn log_connected<S: Session>(s: &S, to: &ListenAddr) {
         return;
     }
     let conn = s.conn();
-    let port = conn.client.port().map(|p| format!(":{p}")).unwrap_or_default();
+    let port = conn.client().port().map(|p| format!(":{p}")).unwrap_or_default();
     let client = String::from_utf8_lossy(conn.client_text()).into_owned();
     let client = match conn.client_addr() {
         Some(addr) if addr.is_ipv6() => format!("[{client}]"),

@@ -31,7 +31,7 @@ pub(crate) fn objection(r: &mut Request) -> Objection {
     if verify == VerifyClient::Off {
         return Objection::None;
     }
-    if secure.is_found.get() && secure.name.as_deref() != Some(&r.host) && !r.host.is_empty() {
+    if secure.is_found.get() && secure.host().as_ref() != Some(&r.host) && !r.host.is_empty() {
         let text = "client attempted to request the server name different from the one that was \
                     negotiated";
         r.log(LogLevel::Info, text);

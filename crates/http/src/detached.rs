@@ -23,7 +23,7 @@ impl Request {
     pub(crate) fn nowhere(&self) -> Rc<Connection> {
         let conn = self.conn();
         let (worker, from) = (Rc::clone(&conn.worker), conn.came_by());
-        let own = Connection::new(worker, Stream::nowhere(), conn.client, from, conn.serial);
+        let own = Connection::new(worker, Stream::nowhere(), conn.client(), from, conn.serial);
         own.local.set(conn.local_addr());
         own.requests.set(conn.requests.get());
         own.like_tls.set(conn.is_tls());

@@ -343,7 +343,7 @@ impl Request {
 
     /// The client's address as the request sees it.
     pub fn client(&self) -> ClientAddr {
-        self.client.as_ref().map_or(self.conn().client, |c| c.0)
+        self.client.as_ref().map_or_else(|| self.conn().client(), |c| c.0)
     }
 
     /// `$remote_addr`

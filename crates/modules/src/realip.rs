@@ -316,7 +316,7 @@ fn parse_addr(text: &[u8]) -> Option<SocketAddr> {
 
 fn original<S: Session>(s: &mut S) -> ClientAddr {
     let replaced = s.kept::<Replaced>().map(|k| k.0);
-    replaced.unwrap_or(s.conn().client)
+    replaced.unwrap_or(s.conn().client())
 }
 
 fn original_addr<S: Session>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {

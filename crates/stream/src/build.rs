@@ -38,7 +38,7 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Option<Made>
     let assemble = |mut main: Slots, slots: Vec<Slots>| {
         let vars = main.get_mut::<StreamMain>().vars.resolve()?;
         let servers: Vec<Arc<ServerConf>> =
-            slots.into_iter().enumerate().map(|(id, s)| Arc::new(server(modules, id, s))).collect();
+            slots.into_iter().map(|s| Arc::new(server(modules, s))).collect();
         let bases = servers.iter().map(|s| Arc::clone(&s.base)).collect();
         Ok((StreamConf { main, servers, vars }, bases))
     };
@@ -46,7 +46,7 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Option<Made>
     block::finish(cf, levels, error_log, modules, assemble, part).map(Some)
 }
 
-fn server(modules: &[&StreamModule], id: usize, slots: Slots) -> ServerConf {
+fn server(modules: &[&StreamModule], slots: Slots) -> ServerConf {
     let mut phases: [Vec<crate::module::Handler>; Phase::COUNT] = Default::default();
     for h in modules.iter().flat_map(|m| m.phases).filter(|h| (h.active)(&slots)) {
         phases[h.phase as usize].push(h.handler);
@@ -56,5 +56,5 @@ fn server(modules: &[&StreamModule], id: usize, slots: Slots) -> ServerConf {
     let core = slots.share::<StreamSrv>();
     let base = block::base_of(slots, *core.tcp_nodelay);
     let content = core.content;
-    ServerConf { id, base, core, phases, prereaders, content }
+    ServerConf { base, core, phases, prereaders, content }
 }

@@ -12,7 +12,6 @@ use weir_module::{ConfType, Slots};
 
 /// One `server` of `stream`, merged.
 pub(crate) struct ServerConf {
-    pub id: usize,
     /// What of it every protocol's servers have.
     pub base: Arc<Virtual>,
     pub core: Arc<StreamSrv>,

@@ -2,11 +2,10 @@
 //! taking part in the handshake.
 
 use crate::module::{Prereader, Seen, StreamModule};
+use crate::ssl::choose_server;
 use crate::Session;
 use weir_core::common::some;
-use weir_core::logger::LogLevel;
 use weir_core::variables::{VarArg, Variable};
-use weir_core::Session as _;
 use weir_module::first::flag;
 use weir_module::{
     merge_values, set, slot, Arity, Cf, ConfResult, ConfType, Context, Level, Row, SlotVtable,
@@ -73,30 +72,19 @@ fn look(s: &mut Session) -> Seen {
     s.buf = buf;
     match progress {
         Some(Progress::NeedMore) => return Seen::More,
-        Some(Progress::Hello(hello)) => choose_server(s, hello),
+        Some(Progress::Hello(hello)) => take(s, hello),
         Some(Progress::NotTls) | None => s.drop_ctx::<Hello>(),
     }
     Seen::Enough
 }
 
-/// The server that has the name, where several share the address.
-fn choose_server(s: &mut Session, hello: ClientHello) {
-    let name = hello.server_name.to_ascii_lowercase();
+/// The hello is there: its name may be another server's.
+fn take(s: &mut Session, hello: ClientHello) {
+    let name = hello.server_name.clone();
     if let Some(ctx) = s.ctx::<Hello>() {
         ctx.told = Some(hello);
     }
-    if name.is_empty() {
-        return;
-    }
-    let gen = std::rc::Rc::clone(s.gen());
-    match s.conn().addr(&gen.core).server_of(&name) {
-        Ok(Some(id)) => s.set_server(id),
-        Ok(None) => {}
-        Err(e) => {
-            s.log(LogLevel::Alert, &e.to_string());
-            s.fail_again();
-        }
-    }
+    choose_server(s, &name);
 }
 
 fn told(

@@ -3,10 +3,7 @@
 use crate::generation::Stream;
 use crate::module::{Flow, Phase, Seen};
 use crate::{ssl, Session};
-use std::future::poll_fn;
-use std::io::ErrorKind;
 use std::rc::Rc;
-use std::task::Poll;
 use weir_core::logger::LogLevel;
 use weir_core::proxy_header::{self, Taken};
 use weir_core::whole::{log_connected, log_end};
@@ -35,6 +32,7 @@ pub async fn serve(conn: Rc<Connection>, passes: u32) -> bool {
     }
     let status = run(&mut s).await;
     if let Some((listen, addr)) = s.pass_to.take().map(|to| *to) {
+        s.hand_on();
         conn.pass_to(listen, addr.ip());
         return true;
     }
@@ -110,6 +108,7 @@ fn handlers(s: &mut Session, phase: Phase) -> Option<u16> {
 async fn read_proxy_header(s: &mut Session) -> Result<(), u16> {
     s.doing = "reading PROXY protocol";
     let deadline = clock::mono_ms() + *s.server().core.proxy_protocol_timeout;
+    s.peeks = !s.conn().stream.is_tls();
     let mut buf = std::mem::take(&mut s.buf);
     let taken = proxy_header::take(s, &mut buf, deadline).await;
     s.buf = buf;
@@ -139,7 +138,7 @@ async fn preread(s: &mut Session) -> Result<(), u16> {
             let mut buf = std::mem::take(&mut s.buf);
             let left = room - buf.len();
             let got = match s.peeks {
-                true => peek(&conn, &mut buf, room, deadline).await,
+                true => conn.peek(&mut buf, room, deadline).await,
                 false => conn.read(&mut buf, left, deadline).await,
             };
             s.buf = buf;
@@ -162,34 +161,4 @@ async fn preread(s: &mut Session) -> Result<(), u16> {
         s.buf = Vec::new();
     }
     Ok(())
-}
-
-/// Waits for more than the buffer has, and shows all of it anew; 0: no more will come.
-async fn peek(
-    conn: &Connection,
-    buf: &mut Vec<u8>,
-    room: usize,
-    deadline: u64,
-) -> Result<usize, ConnError> {
-    let before = buf.len();
-    let socket = conn.stream.socket();
-    poll_fn(|cx| loop {
-        match conn.stream.poll_readable(cx) {
-            Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(e)) => return Poll::Ready(Err(ConnError::Io(e))),
-            Poll::Pending => {
-                return conn.poll_timeout(cx, deadline).map(|()| Err(ConnError::Timeout));
-            }
-        }
-        buf.clear();
-        match socket.peek_into(buf, room) {
-            Ok(n) if n > before => return Poll::Ready(Ok(n - before)),
-            Ok(_) if socket.has_ended() => return Poll::Ready(Ok(0)),
-            Err(e) if e.kind() != ErrorKind::WouldBlock => {
-                return Poll::Ready(Err(ConnError::Io(e)));
-            }
-            _ => conn.stream.not_readable(cx),
-        }
-    })
-    .await
 }

@@ -88,6 +88,11 @@ impl Session {
         self.own.shrink();
     }
 
+    /// Its connection goes to another session.
+    pub(crate) fn hand_on(&mut self) {
+        self.own.hand_on();
+    }
+
     /// It is over: what follows is logging.
     pub(crate) fn end(&mut self, status: u16) {
         self.status = status;

@@ -23,33 +23,31 @@ pub(crate) async fn handshake(s: &mut Session) -> Result<(), u16> {
         }
         return Err(ERROR);
     }
-    choose_server(s);
+    if let Some(name) = conn.secure.get().and_then(|secure| secure.name.as_deref()) {
+        choose_server(s, name);
+        if s.match_failed() {
+            return Err(ERROR);
+        }
+    }
     s.doing = "verifying client certificate";
     verify(s)
 }
 
-/// The server whose name the hello asked for.
-fn choose_server(s: &mut Session) {
-    let id = s.conn().default_server(&s.gen().core);
-    if id != s.server().id {
-        s.set_server(id);
-    }
-    take_captures(s, id);
-}
-
-/// What an expression that has chosen the server captures.
-fn take_captures(s: &mut Session, id: usize) {
+/// The server that has a name, where several share the address: that of a hello which is answered here, or was
+/// only looked at. One whose expression has matched has what that captured.
+pub(crate) fn choose_server(s: &mut Session, name: &[u8]) {
+    let Some(name) = tls::host_name(name) else { return };
     let (conn, gen) = (Rc::clone(s.conn()), Rc::clone(s.gen()));
     let addr = conn.addr(&gen.core);
-    let Some(name) = conn.secure.get().and_then(|secure| secure.name.as_deref()) else { return };
-    let name = name.to_ascii_lowercase();
-    if addr.regexes.is_empty() || addr.names.get(&name).is_some() {
-        return;
+    if let Some(id) = addr.names.get(&name) {
+        return s.set_server(*id);
     }
-    for (regex, _, vars) in addr.regexes.iter().filter(|(_, server, _)| *server == id) {
-        // One that cannot tell is noted on the session.
-        if let Ok(true) | Err(_) = regex_match(s, regex, vars, &name) {
-            return;
+    for (regex, id, vars) in &addr.regexes {
+        match regex_match(s, regex, vars, &name) {
+            Ok(true) => return s.set_server(*id),
+            Ok(false) => {}
+            // That is noted on the session.
+            Err(_) => return,
         }
     }
 }
