@@ -106,6 +106,7 @@ mod readme_https;
 mod referer;
 mod regex_limits;
 mod regex_limits_behind;
+mod relay_descriptors;
 mod reload_dropping;
 mod reload_main;
 mod reload_memory;
