@@ -107,6 +107,7 @@ mod readme_https;
 mod referer;
 mod regex_limits;
 mod regex_limits_behind;
+mod relay_descriptors;
 mod reload_doors;
 mod reload_dropping;
 mod reload_main;

@@ -3,9 +3,13 @@
 //!
 //! What is read is written on at once from a buffer that all of a worker's relays share; only what the
 //! other side does not take is kept, so that a relay that is quiet holds no buffer. A plain sender that
-//! keeps filling the buffer is spliced: its bytes go on within the kernel for as long as they come.
+//! keeps filling the buffer is spliced: its bytes go on within the kernel for as long as they come and are
+//! taken, through a pipe that all of a worker's relays share too: one that waits holds its sockets and
+//! no other descriptor. Nobody moves more than a turn's bytes before others have theirs.
 
 mod talk;
+#[cfg(test)]
+mod tests;
 mod way;
 
 pub use talk::{End, Passed, Relayed, Talk};
@@ -13,15 +17,19 @@ pub use talk::{End, Passed, Relayed, Talk};
 use crate::Connection;
 use std::io;
 use std::task::{Context, Poll};
-use way::{Failed, Way};
+use way::{Failed, Turn, Way};
 use weir_runtime::clock;
 use weir_runtime::timer::LazyTimer;
+use weir_runtime::turns;
 use weir_tls::Channel;
 
 /// The side that has connected to us, as the sender on a way.
 pub const CLIENT: usize = 0;
 /// The side that we have connected to.
 pub const SERVER: usize = 1;
+
+/// Copied one way in one turn; of what is spliced it is four times as much.
+const TURN_BYTES: usize = 256 * 1024;
 
 /// How two sides are joined.
 pub struct How {
@@ -133,16 +141,23 @@ impl Relay {
     ) -> Poll<Event> {
         let ends = [&client.stream, server];
         loop {
-            let mut moved = false;
+            let (mut moved, mut has_more) = (false, false);
             for from in [CLIENT, SERVER] {
-                match self.pump(cx, from, ends) {
+                let mut turn = Turn::of(TURN_BYTES);
+                match self.pump(cx, from, ends, &mut turn) {
                     Ok(some) => moved |= some,
                     Err(event) => return Poll::Ready(event),
                 }
+                has_more |= turn.is_over();
                 if self.is_over() {
                     return Poll::Ready(Event::Done(from));
                 }
                 self.close_half(from, ends[1 - from]);
+            }
+            if has_more {
+                self.deadline_ms = 0;
+                turns::let_others(cx);
+                return Poll::Pending;
             }
             let now = clock::mono_ms();
             let (wait_ms, late) = self.wait();
@@ -190,26 +205,31 @@ impl Relay {
         }
     }
 
-    /// Moves what can be moved one way; whether anything was.
+    /// Moves what can be moved one way and in one turn; whether anything was.
     fn pump(
         &mut self,
         cx: &mut Context<'_>,
         from: usize,
-        ends: [&Channel; 2],
+        sides: [&Channel; 2],
+        turn: &mut Turn,
     ) -> Result<bool, Event> {
-        let (source, to) = (ends[from], ends[1 - from]);
+        let ends = [sides[from], sides[1 - from]];
         let (way, pace) = (&mut self.ways[from], &mut self.pace);
         let event = |failed| match failed {
             Failed::Reading(e) => Event::Unread(from, e),
             Failed::Writing(e) => Event::Unsent(from, e),
         };
         let mut moved = false;
-        loop {
-            if let Some(done) = way.splice(cx, source, to) {
-                return done.map(|some| moved | some).map_err(event);
+        while !turn.is_over() {
+            if let Some(done) = way.splice(cx, ends, turn) {
+                moved |= done.map_err(event)?;
+                if way.eof {
+                    return Ok(moved);
+                }
+                continue;
             }
             if !way.is_empty() {
-                match way.send_rest(cx, to).map_err(event)? {
+                match way.send_rest(cx, ends[1]).map_err(event)? {
                     true => moved = true,
                     false => return Ok(moved),
                 }
@@ -220,18 +240,19 @@ impl Relay {
             if way.eof || room == 0 {
                 return Ok(moved);
             }
-            match way.pass_on(cx, source, to, room).map_err(event)? {
+            match way.pass_on(cx, ends, room, turn).map_err(event)? {
                 Poll::Ready(0) => return Ok(true),
                 Poll::Ready(n) => {
                     moved = true;
                     match pace.as_mut().filter(|p| p.rates[from] > 0) {
                         Some(pace) => pace.pay(from, n as u64),
-                        None => way.note_full(n == room, source, to),
+                        None => way.note_full(n == room, ends),
                     }
                 }
                 Poll::Pending => return Ok(moved),
             }
         }
+        Ok(moved)
     }
 }
 

@@ -31,6 +31,7 @@ pub mod timer;
 pub mod title;
 #[cfg(unix)]
 pub mod trusted;
+pub mod turns;
 pub mod tz;
 #[cfg(unix)]
 mod walk;

@@ -1,12 +1,17 @@
 //! Bytes that go from one socket to another within the kernel.
 
 use super::Stream;
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::task::{Context, Poll};
 
-/// Bytes that a pipe is asked to hold; the kernel may refuse so many to a user that has many pipes.
-const PIPE_BYTES: libc::c_int = 256 * 1024;
+/// Bytes that a pipe is asked to hold. It holds so many only in whole pages, and what a socket has is in
+/// pieces of one packet each.
+const PIPE_BYTES: libc::c_int = 1024 * 1024;
+/// Without so much it is not worth it. The kernel gives less to a user who has many pipes
+/// (`fs.pipe-user-pages-soft`).
+const PIPE_MIN_BYTES: libc::c_int = 64 * 1024;
 
 /// A pipe that bytes are moved through without being copied into this process.
 pub struct Pipe {
@@ -16,6 +21,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
+    /// An empty one. Fails where the system has no descriptors left, or room for a small one only.
     pub fn new() -> io::Result<Pipe> {
         let mut ends = [0; 2];
         // SAFETY: room for two descriptors, which the call fills if it succeeds.
@@ -24,9 +30,17 @@ impl Pipe {
         }
         // SAFETY: both were opened just now and are owned by nobody else.
         let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        // SAFETY: numbers only; without it the pipe has its usual size.
-        let _ = unsafe { libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) };
-        Ok(Pipe { read, write, held: 0 })
+        // SAFETY: numbers only; where it is refused the pipe has the size that it was made with.
+        let size = unsafe {
+            match libc::fcntl(write.as_raw_fd(), libc::F_SETPIPE_SZ, PIPE_BYTES) {
+                -1 => libc::fcntl(write.as_raw_fd(), libc::F_GETPIPE_SZ),
+                size => size,
+            }
+        };
+        match size >= PIPE_MIN_BYTES {
+            true => Ok(Pipe { read, write, held: 0 }),
+            false => Err(Errno::NOBUFS.into()),
+        }
     }
 
     /// Bytes that are in it.
@@ -34,12 +48,17 @@ impl Pipe {
         self.held
     }
 
-    /// Takes what a socket has; 0 is the end of the stream. Only into an empty pipe: of another it could
-    /// not be told whether the socket has nothing or the pipe no room.
-    pub fn poll_fill(&mut self, cx: &mut Context<'_>, from: &Stream) -> Poll<io::Result<usize>> {
+    /// Takes of what a socket has, at most so many bytes; 0 is the end of the stream. Only into an empty pipe:
+    /// of another it could not be told whether the socket has nothing or the pipe no room.
+    pub fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &Stream,
+        max: usize,
+    ) -> Poll<io::Result<usize>> {
         debug_assert_eq!(self.held, 0, "what is in it leaves first");
         let (source, pipe) = (from.fd(), self.write.as_raw_fd());
-        let done = from.poll_read_with(cx, || splice(source, pipe, PIPE_BYTES as usize));
+        let done = from.poll_read_with(cx, || splice(source, pipe, max));
         done.map_ok(|n| {
             self.held = n;
             n
@@ -54,6 +73,26 @@ impl Pipe {
             self.held -= n;
             n
         })
+    }
+
+    /// Copies out what it holds, so that it is of use to others.
+    pub fn take_out(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(self.held);
+        while self.held > 0 {
+            let spare = &mut bytes.spare_capacity_mut()[..self.held];
+            let n = match rustix::io::read(&self.read, spare) {
+                Ok((read, _)) => read.len(),
+                Err(Errno::INTR) => continue,
+                Err(e) => return Err(e.into()),
+            };
+            if n == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            // SAFETY: the kernel has written `n` bytes behind what there was.
+            unsafe { bytes.set_len(bytes.len() + n) };
+            self.held -= n;
+        }
+        Ok(bytes)
     }
 }
 
