@@ -10,8 +10,10 @@ mod way;
 
 pub use talk::{End, Passed, Relayed, Talk};
 
+use crate::counters::Counters;
 use crate::Connection;
 use std::io;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll};
 use way::{Failed, Way};
 use weir_runtime::clock;
@@ -135,7 +137,7 @@ impl Relay {
         loop {
             let mut moved = false;
             for from in [CLIENT, SERVER] {
-                match self.pump(cx, from, ends) {
+                match self.pump(cx, from, ends, &client.worker.counters.released) {
                     Ok(some) => moved |= some,
                     Err(event) => return Poll::Ready(event),
                 }
@@ -196,6 +198,7 @@ impl Relay {
         cx: &mut Context<'_>,
         from: usize,
         ends: [&Channel; 2],
+        released: &AtomicU64,
     ) -> Result<bool, Event> {
         let (source, to) = (ends[from], ends[1 - from]);
         let (way, pace) = (&mut self.ways[from], &mut self.pace);
@@ -212,6 +215,9 @@ impl Relay {
                 match way.send_rest(cx, to).map_err(event)? {
                     true => moved = true,
                     false => return Ok(moved),
+                }
+                if way.is_empty() {
+                    Counters::add(released, 1);
                 }
                 continue;
             }
