@@ -89,12 +89,12 @@ struct Pace {
 
 /// The two ways between a client and a server.
 pub struct Relay {
-    size: usize,
     waits: Waits,
     ways: [Way; 2],
     /// Moved on by every byte that passes.
     deadline_ms: u64,
     pace: Option<Box<Pace>>,
+    size: u32,
     half_close: bool,
 }
 
@@ -106,6 +106,7 @@ impl Relay {
             let start_secs = clock::mono_secs();
             Box::new(Pace { rates, until_ms: [0; 2], start_secs, timer: LazyTimer::new() })
         });
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
         Relay { size, waits, ways: Default::default(), deadline_ms: 0, pace, half_close }
     }
 
@@ -201,7 +202,7 @@ impl Relay {
         released: &AtomicU64,
     ) -> Result<bool, Event> {
         let (source, to) = (ends[from], ends[1 - from]);
-        let (way, pace) = (&mut self.ways[from], &mut self.pace);
+        let (way, pace, size) = (&mut self.ways[from], &mut self.pace, self.size as usize);
         let event = |failed| match failed {
             Failed::Reading(e) => Event::Unread(from, e),
             Failed::Writing(e) => Event::Unsent(from, e),
@@ -221,8 +222,7 @@ impl Relay {
                 }
                 continue;
             }
-            let room =
-                pace.as_mut().map_or(self.size, |p| p.allowed(from, way.received, self.size));
+            let room = pace.as_mut().map_or(size, |p| p.allowed(from, way.received, size));
             if way.eof || room == 0 {
                 return Ok(moved);
             }
