@@ -142,6 +142,30 @@ fn a_session_of_mail_is_small() {
 }
 
 #[test]
+fn a_tunnel_is_small() {
+    if weir_tests::binary().ends_with("nginx") {
+        return weir_tests::skip("it keeps buffers");
+    }
+    let origin = Origin::start_raw(|conn, _| {
+        if conn.read_until(b"\r\n\r\n").is_some() {
+            conn.write("HTTP/1.1 101 S\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nhello");
+            conn.wait_closed();
+        }
+    });
+    let conf = "worker_processes 1; events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+        location / { proxy_pass http://%%O%%; proxy_http_version 1.1;
+            proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection upgrade; } } }";
+    let server = Setup::new(conf).set("O", origin.address()).start();
+    let open = || {
+        let mut client = server.connect();
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n");
+        client.read_until(b"hello");
+        client
+    };
+    costs_of(&server, SESSIONS, open, 3500);
+}
+
+#[test]
 fn what_many_have_needed_goes_back_to_the_system_when_they_are_gone() {
     const LEFT_MAX_BYTES: u64 = 1 << 20;
     let server = server();

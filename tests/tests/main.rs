@@ -98,6 +98,7 @@ mod proxy_http2;
 mod proxy_response;
 mod proxy_slow_clients;
 mod proxy_streaming;
+mod proxy_tunnel;
 mod proxy_upload;
 mod proxy_upstream;
 mod proxy_uri;

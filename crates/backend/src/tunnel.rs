@@ -19,9 +19,8 @@ struct Far {
     server: Channel,
     lease: Lease,
     sticky: Option<Box<(Rc<WorkerGroup>, Client)>>,
-    /// Bytes sent, and received behind the head, before it became a tunnel.
+    /// Bytes sent before it became a tunnel.
     sent: u64,
-    early: u64,
     /// When the server was chosen.
     asked_ms: u64,
 }
@@ -32,10 +31,10 @@ impl tunnel::Far for Far {
     }
 
     fn ended(self: Box<Self>, r: &mut Request, relay: &Relay, how: &Event) {
-        let Far { mut lease, sticky, sent, early, asked_ms, .. } = *self;
+        let Far { mut lease, sticky, sent, asked_ms, .. } = *self;
         let received = relay.received(SERVER);
         if let Some(state) = r.upstream.last_mut() {
-            state.bytes_received += received - early;
+            state.bytes_received += received;
             state.response_length = received;
             state.bytes_sent = sent + relay.sent(CLIENT);
             state.response_ms = Some(clock::mono_ms().saturating_sub(asked_ms));
@@ -100,10 +99,14 @@ pub(crate) async fn begin(r: &mut Request, conf: &BackendLoc, from: From) -> Fil
         rates: [0; 2],
     });
     let early_bytes = early.len() as u64;
+    if let Some(state) = r.upstream.last_mut() {
+        // From now on the relay counts.
+        state.bytes_received = state.bytes_received.saturating_sub(early_bytes);
+    }
     relay.begin_with(SERVER, early, early_bytes);
     relay.begin_with(CLIENT, r.body.take_pending(), 0);
     let sticky = group.sticky::<Sticky>().is_some().then(|| Box::new((group, client)));
-    let far = Box::new(Far { server, lease, sticky, sent, early: early_bytes, asked_ms });
+    let far = Box::new(Far { server, lease, sticky, sent, asked_ms });
     match conn.drain(0, client_ms).await {
         Ok(()) => tunnel::begin(r, far, relay),
         Err(e) => {

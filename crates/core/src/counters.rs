@@ -15,6 +15,8 @@ pub struct Counters {
     pub handled: AtomicU64,
     /// Begun since the start; a stream of HTTP/2 is one.
     pub requests: AtomicU64,
+    /// Buffers of relays that were made for a slow reader, and are gone.
+    pub released: AtomicU64,
     /// Connections now, waiting ones with them: `$connections_active`.
     pub active: AtomicU64,
     /// Those whose request's head is being read: `$connections_reading`.

@@ -14,6 +14,7 @@ mod way;
 
 pub use talk::{End, Passed, Relayed, Talk};
 
+use crate::counters::Counters;
 use crate::Connection;
 use std::io;
 use std::task::{Context, Poll};
@@ -95,12 +96,12 @@ struct Pace {
 
 /// The two ways between a client and a server.
 pub struct Relay {
-    size: usize,
     waits: Waits,
     ways: [Way; 2],
     /// Moved on by every byte that passes.
     deadline_ms: u64,
     pace: Option<Box<Pace>>,
+    size: u32,
     half_close: bool,
 }
 
@@ -112,6 +113,7 @@ impl Relay {
             let start_secs = clock::mono_secs();
             Box::new(Pace { rates, until_ms: [0; 2], start_secs, timer: LazyTimer::new() })
         });
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
         Relay { size, waits, ways: Default::default(), deadline_ms: 0, pace, half_close }
     }
 
@@ -144,7 +146,7 @@ impl Relay {
             let (mut moved, mut has_more) = (false, false);
             for from in [CLIENT, SERVER] {
                 let mut turn = Turn::of(TURN_BYTES);
-                match self.pump(cx, from, ends, &mut turn) {
+                match self.pump(cx, from, (client, server), &mut turn) {
                     Ok(some) => moved |= some,
                     Err(event) => return Poll::Ready(event),
                 }
@@ -210,11 +212,12 @@ impl Relay {
         &mut self,
         cx: &mut Context<'_>,
         from: usize,
-        sides: [&Channel; 2],
+        (client, server): (&Connection, &Channel),
         turn: &mut Turn,
     ) -> Result<bool, Event> {
+        let sides = [&client.stream, server];
         let ends = [sides[from], sides[1 - from]];
-        let (way, pace) = (&mut self.ways[from], &mut self.pace);
+        let (way, pace, size) = (&mut self.ways[from], &mut self.pace, self.size as usize);
         let event = |failed| match failed {
             Failed::Reading(e) => Event::Unread(from, e),
             Failed::Writing(e) => Event::Unsent(from, e),
@@ -233,10 +236,12 @@ impl Relay {
                     true => moved = true,
                     false => return Ok(moved),
                 }
+                if way.is_empty() {
+                    Counters::add(&client.worker.counters.released, 1);
+                }
                 continue;
             }
-            let room =
-                pace.as_mut().map_or(self.size, |p| p.allowed(from, way.received, self.size));
+            let room = pace.as_mut().map_or(size, |p| p.allowed(from, way.received, size));
             if way.eof || room == 0 {
                 return Ok(moved);
             }

@@ -17,7 +17,7 @@ const LOOK_MS: u64 = 1000;
 /// would soon be asked for again.
 const LOOKS: u32 = 1;
 const LOOKS_AFTER_LITTLE: u32 = 10;
-/// Connections and requests below which it was little.
+/// Connections, requests and buffers below which it was little.
 const LITTLE: u64 = 256;
 
 #[derive(Default)]
@@ -36,7 +36,8 @@ struct Done {
 
 impl Done {
     fn of(c: &Counters) -> Done {
-        let count = c.accepted.load(Ordering::Relaxed) + c.requests.load(Ordering::Relaxed);
+        let all = [&c.accepted, &c.requests, &c.released];
+        let count = all.map(|n| n.load(Ordering::Relaxed)).iter().sum();
         Done { count, active: c.active.load(Ordering::Relaxed) }
     }
 }
