@@ -141,6 +141,22 @@ fn a_session_of_mail_is_small() {
     costs_of(&server, SESSIONS, open, 3000);
 }
 
+/// One that has said something, and whose server is not known yet. nginx keeps a buffer for it, 4,502 bytes
+/// in all.
+#[test]
+fn a_client_of_mail_without_a_server_is_small() {
+    let conf = "worker_processes 1; events {} mail { auth_http 127.0.0.1:1; timeout 1h;
+        server { listen 127.0.0.1:%%PORT_0%%; protocol imap; } }";
+    let server = Server::start(conf);
+    let open = || {
+        let mut client = server.connect();
+        client.send(b"a NOOP\r\n");
+        client.read_until(b"a OK completed\r\n");
+        client
+    };
+    costs_of(&server, CONNECTIONS, open, 4500);
+}
+
 #[test]
 fn a_tunnel_is_small() {
     if weir_tests::binary().ends_with("nginx") {

@@ -51,8 +51,9 @@ impl Talk<'_> {
                 Step::NeedMore => self.read().await?,
                 Step::Reply => self.reply().await?,
                 Step::Bye => return self.end().await,
-                Step::StartTls => self.start_tls().await?,
-                Step::Ask => match self.ask().await? {
+                // In boxes: a client that says nothing keeps no room for them.
+                Step::StartTls => Box::pin(self.start_tls()).await?,
+                Step::Ask => match Box::pin(self.ask()).await? {
                     Some(joined) => return Ok(Some(joined)),
                     None => self.s.doing = "in auth state",
                 },
@@ -71,6 +72,9 @@ impl Talk<'_> {
     fn next_step(&mut self) -> Step {
         let (read, step) = self.dialogue.advance(&self.buf);
         self.buf.drain(..read);
+        if self.buf.is_empty() {
+            self.buf = Vec::new();
+        }
         if !self.dialogue.login().is_empty() {
             self.s.login = self.dialogue.login().to_vec();
         }
@@ -84,11 +88,11 @@ impl Talk<'_> {
         let timeout_ms = *self.s.server().core.timeout;
         self.s.doing = "sending client greeting line";
         if self.dialogue.protocol() == Protocol::Smtp {
-            self.s.host = host_name::of_client(self.s).await;
+            self.s.host = Box::pin(host_name::of_client(self.s)).await;
             let delay_ms = *self.s.server().core.greeting_delay;
             if delay_ms > 0 {
                 self.s.doing = "in delay pipelining state";
-                self.keep_silent(delay_ms).await?;
+                Box::pin(self.keep_silent(delay_ms)).await?;
             }
         }
         self.deadline = clock::mono_ms() + timeout_ms;

@@ -40,7 +40,7 @@ async fn begin(s: &mut Session) -> Option<Talk> {
     if conn.addr(&s.gen().core).proxy_protocol {
         s.doing = "reading PROXY protocol";
         let deadline = clock::mono_ms() + timeout_ms;
-        if proxy_header::take(s, &mut buf, deadline).await != Taken::Yes {
+        if Box::pin(proxy_header::take(s, &mut buf, deadline)).await != Taken::Yes {
             return None;
         }
         let server = Arc::clone(s.server());
@@ -49,7 +49,8 @@ async fn begin(s: &mut Session) -> Option<Talk> {
     if conn.addr(&s.gen().core).ssl {
         s.doing = "SSL handshaking";
         let read = std::mem::take(&mut buf);
-        if let Err(words) = tls::begin(s, read, clock::mono_ms() + timeout_ms).await {
+        let deadline = clock::mono_ms() + timeout_ms;
+        if let Err(words) = Box::pin(tls::begin(s, read, deadline)).await {
             send(s, words).await.ok()?;
             return None;
         }
