@@ -19,6 +19,7 @@ impl ClientWatch {
         ClientWatch { client: r.to_client().clone(), on }
     }
 
+    #[inline]
     pub fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
         self.client.poll_gone(cx, &mut self.on)
     }
