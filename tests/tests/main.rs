@@ -41,6 +41,7 @@ mod fastcgi_requests;
 mod generation_sharing;
 mod grpc_servers;
 mod grpc_streams;
+mod gzip_memory;
 mod gzip_module;
 mod harness_self;
 mod header_order;

@@ -566,6 +566,7 @@ impl Connection {
 
     /// Whether the client has hung up; otherwise wakes the task when it may have. `watching` is turned off
     /// once there is something to read, for the end cannot be seen behind it.
+    #[inline]
     pub fn poll_gone(&self, cx: &mut Context<'_>, watching: &mut bool) -> bool {
         while *watching && self.stream.poll_readable(cx).is_ready() {
             match self.stream.peek() {

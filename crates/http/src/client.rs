@@ -187,6 +187,7 @@ impl Client {
 
     /// Whether the client has hung up or wants no answer any more; otherwise wakes the task when that may
     /// be. `watching` is turned off once it cannot be seen.
+    #[inline]
     pub(crate) fn poll_gone(&self, cx: &mut Context<'_>, watching: &mut bool) -> bool {
         match &self.over {
             Over::H1 => self.conn.poll_gone(cx, watching),

@@ -21,6 +21,7 @@ impl ClientWatch {
     }
 
     /// Whether the client has hung up; otherwise the task is woken when that may be.
+    #[inline]
     pub fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
         self.client.poll_gone(cx, &mut self.on)
     }

@@ -4,6 +4,7 @@ use crate::generation::HttpConf;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::generation::Generation;
+use weir_core::Worker;
 use weir_module::{slot, Cf, ConfResult, ConfType, Level, Row, SlotVtable, Slots};
 
 pub use crate::flow::{
@@ -50,6 +51,8 @@ pub struct HttpModule {
     pub start: Option<fn(&Arc<Generation>, &HttpConf)>,
     /// The directories that the workers' user writes to.
     pub dirs: Option<fn(&HttpConf) -> Vec<PathBuf>>,
+    /// A worker has had nothing to do for a while: what it keeps for answers to come is let go of.
+    pub quiet: Option<fn(&Worker)>,
     /// Whether connections are made from addresses that are not this machine's, which takes a right.
     pub binds_any_source: Option<fn(&HttpConf) -> bool>,
 }
@@ -67,6 +70,7 @@ impl HttpModule {
         build: None,
         start: None,
         dirs: None,
+        quiet: None,
         binds_any_source: None,
     };
 }
@@ -98,6 +102,13 @@ pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
     dirs.sort();
     dirs.dedup();
     dirs
+}
+
+/// Nothing is done for a while: modules let go of what the worker keeps for them.
+pub(crate) fn quiet(worker: &Worker) {
+    let gen = worker.generation();
+    let Some(http) = gen.shared.part::<HttpConf>() else { return };
+    modules(http).iter().filter_map(|m| m.quiet).for_each(|quiet| quiet(worker));
 }
 
 /// Whether a generation makes connections from addresses that are not this machine's.

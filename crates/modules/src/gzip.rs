@@ -157,6 +157,7 @@ pub const MODULE: HttpModule = HttpModule {
         reach: Reach::Whole,
     }),
     body_on_demand: true,
+    quiet: Some(Spare::free),
     ..HttpModule::EMPTY
 };
 
@@ -175,6 +176,11 @@ const SPARE_MAX: usize = 16;
 struct Spare(RefCell<HashMap<u32, Vec<Compress>>>);
 
 impl Spare {
+    /// Each takes some 270 KB, and a burst leaves as many as were at work at once.
+    fn free(worker: &weir_core::Worker) {
+        worker.local::<Spare>().0.take();
+    }
+
     fn take(&self, level: u32) -> Compress {
         let kept = self.0.borrow_mut().get_mut(&level).and_then(Vec::pop);
         kept.unwrap_or_else(|| Compress::new(Compression::new(level), false))

@@ -23,7 +23,7 @@ struct Protocol {
     binds_any_source: fn(&Generation) -> bool,
     upstreams: fn(&Generation) -> Option<&UpstreamMain>,
     rest: fn(),
-    shrink: fn(),
+    shrink: fn(&Worker),
 }
 
 const ALL: &[Protocol] = &[
@@ -43,7 +43,7 @@ const ALL: &[Protocol] = &[
         binds_any_source: weir_stream::binds_any_source,
         upstreams: |gen| Some(gen.part::<StreamConf>()?.main.get()),
         rest: || (),
-        shrink: || (),
+        shrink: |_| (),
     },
     Protocol {
         finish: weir_mail::finish,
@@ -52,7 +52,7 @@ const ALL: &[Protocol] = &[
         binds_any_source: |_| false,
         upstreams: |_| None,
         rest: || (),
-        shrink: || (),
+        shrink: |_| (),
     },
 ];
 
@@ -112,6 +112,6 @@ pub fn rest() {
 }
 
 /// Nothing is done for a while: most of what is kept for requests to come is let go of.
-pub fn shrink() {
-    ALL.iter().for_each(|p| (p.shrink)());
+pub fn shrink(worker: &Worker) {
+    ALL.iter().for_each(|p| (p.shrink)(worker));
 }

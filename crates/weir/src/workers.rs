@@ -342,7 +342,7 @@ impl State {
     fn shrink(&self) {
         self.connections.borrow_mut().shrink();
         self.worker.shrink_pools();
-        protocols::shrink();
+        protocols::shrink(&self.worker);
     }
 
     /// Binds the thread to other CPUs, or no more to any.

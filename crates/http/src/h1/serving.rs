@@ -26,6 +26,7 @@ pub(crate) enum Serving {
 
 impl Serving {
     /// Waits for a request.
+    #[inline]
     pub(crate) fn wait(conn: &Rc<Connection>) -> Serving {
         Serving::Waiting(Wait::new(conn))
     }
@@ -49,16 +50,23 @@ impl Serving {
     }
 
     /// Goes on with what was read behind the last request.
+    #[inline]
     fn next(conn: &Rc<Connection>, rest: Vec<u8>) -> Serving {
-        if rest.is_empty() {
-            return Serving::wait(conn);
+        match rest.is_empty() {
+            true => Serving::wait(conn),
+            false => Serving::pipelined(conn, rest),
         }
+    }
+
+    #[inline(never)]
+    fn pipelined(conn: &Rc<Connection>, rest: Vec<u8>) -> Serving {
         let mut r = pool::take();
         r.buf = rest;
         r.pipelined = conn.requests.get() > 0;
         Serving::busy(conn, r)
     }
 
+    #[inline]
     fn busy(conn: &Rc<Connection>, r: Box<Request>) -> Serving {
         let runner = Runner::take();
         runner.begin(conn, r);
@@ -66,6 +74,7 @@ impl Serving {
     }
 
     /// Ready at the connection's end, or with the bytes that begin HTTP/2 on it.
+    #[inline]
     pub(crate) fn poll(
         &mut self,
         conn: &Rc<Connection>,
