@@ -58,6 +58,8 @@ enum Armed {
 
 impl Armed {
     /// Due at that time (monotonic ms), when the task is woken.
+    // The one place from which tokio's timers are used.
+    #[allow(clippy::disallowed_methods)]
     fn new(cx: &mut Context<'_>, at_ms: u64) -> Armed {
         #[cfg(target_os = "linux")]
         if let Some(queue) = queue::mine() {

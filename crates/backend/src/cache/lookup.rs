@@ -286,7 +286,10 @@ pub(crate) async fn look(
             return found(r, conf, state, entry, Opened::Scarce, None);
         }
         let most_ms = deadline.min(until_ms).saturating_sub(now);
-        let waiting = async { drop(timer::within_ms(most_ms, filled.changed()).await) };
+        let waiting = async {
+            // Whether it is filled, or the time is over, is looked at behind it.
+            let _ = timer::within_ms(most_ms, filled.changed()).await;
+        };
         if client_gone(r, Box::pin(waiting)).await {
             return Looked::Gone;
         }
