@@ -17,6 +17,7 @@ pub use talk::{End, Passed, Relayed, Talk};
 use crate::counters::Counters;
 use crate::Connection;
 use std::io;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll};
 use way::{Failed, Turn, Way};
 use weir_runtime::clock;
@@ -141,12 +142,12 @@ impl Relay {
         client: &Connection,
         server: &Channel,
     ) -> Poll<Event> {
-        let ends = [&client.stream, server];
+        let (sides, released) = ([&client.stream, server], &client.worker.counters.released);
         loop {
             let (mut moved, mut has_more) = (false, false);
             for from in [CLIENT, SERVER] {
                 let mut turn = Turn::of(TURN_BYTES);
-                match self.pump(cx, from, (client, server), &mut turn) {
+                match self.pump(cx, from, sides, &mut turn, released) {
                     Ok(some) => moved |= some,
                     Err(event) => return Poll::Ready(event),
                 }
@@ -154,7 +155,7 @@ impl Relay {
                 if self.is_over() {
                     return Poll::Ready(Event::Done(from));
                 }
-                self.close_half(from, ends[1 - from]);
+                self.close_half(from, sides[1 - from]);
             }
             if has_more {
                 self.deadline_ms = 0;
@@ -212,10 +213,10 @@ impl Relay {
         &mut self,
         cx: &mut Context<'_>,
         from: usize,
-        (client, server): (&Connection, &Channel),
+        sides: [&Channel; 2],
         turn: &mut Turn,
+        released: &AtomicU64,
     ) -> Result<bool, Event> {
-        let sides = [&client.stream, server];
         let ends = [sides[from], sides[1 - from]];
         let (way, pace, size) = (&mut self.ways[from], &mut self.pace, self.size as usize);
         let event = |failed| match failed {
@@ -237,7 +238,7 @@ impl Relay {
                     false => return Ok(moved),
                 }
                 if way.is_empty() {
-                    Counters::add(&client.worker.counters.released, 1);
+                    Counters::add(released, 1);
                 }
                 continue;
             }

@@ -41,7 +41,7 @@ async fn turn(relay: &mut Relay, ends: [&Channel; 2]) -> (u64, u64) {
     tokio::task::yield_now().await;
     poll_fn(|cx| {
         let before = (relay.received(CLIENT), relay.sent(CLIENT));
-        let moved = relay.pump(cx, CLIENT, ends, &mut Turn::of(TURN));
+        let moved = relay.pump(cx, CLIENT, ends, &mut Turn::of(TURN), &AtomicU64::default());
         assert!(moved.is_ok());
         Poll::Ready((relay.received(CLIENT) - before.0, relay.sent(CLIENT) - before.1))
     })
