@@ -76,7 +76,7 @@ impl<'a> Ahead<'a> {
         let Some(spill) = &mut self.spill else { return Ok(()) };
         while spill.passed < spill.written && !is_full(r, self.conf.buffers_bytes()) {
             let left = spill.written - spill.passed;
-            let mut buf = match r.filter_needs_memory {
+            let mut buf = match r.flags.filter_needs_memory {
                 false => Buf::file(Rc::clone(&spill.file), spill.passed, left),
                 true => {
                     let mut bytes = vec![0; left.min(PIECE_BYTES as u64) as usize];

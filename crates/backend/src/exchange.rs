@@ -363,7 +363,7 @@ impl<'a> Talk<'a> {
                     );
                     r.exchange.head.status = 200;
                     r.head.version = Version::HTTP_09;
-                    r.keepalive = false;
+                    r.flags.keepalive = false;
                     r.exchange.answered = true;
                     return Ok(true);
                 }

@@ -91,7 +91,7 @@ impl Fault {
             }
             Fault::BadBody(text) => r.log(LogLevel::Error, text),
             Fault::ClientGone => {
-                let doing = if r.header_sent { "reading upstream" } else { SENDING };
+                let doing = if r.flags.header_sent { "reading upstream" } else { SENDING };
                 let text = format!(
                     "client prematurely closed connection, so upstream connection is closed too \
                      while {doing}"

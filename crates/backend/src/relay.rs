@@ -291,7 +291,7 @@ impl Relay<'_, '_> {
 
     /// What is read ahead waits in front of the filters, or of what limits the rate.
     fn stands_before(&self, r: &Request, limited: bool) -> bool {
-        r.has_parts() || self.buffering && (limited || r.filter_needs_memory)
+        r.has_parts() || self.buffering && (limited || r.flags.filter_needs_memory)
     }
 
     fn has_read(

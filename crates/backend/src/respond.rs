@@ -104,7 +104,7 @@ fn act_on_accel(r: &mut Request, conf: &BackendLoc) -> bool {
 pub(crate) fn head(r: &mut Request, conf: &BackendLoc) -> bool {
     let buffering = act_on_accel(r, conf);
     // The server has looked at the conditions; what is not our own copy is not compared.
-    r.ignore_conditions = true;
+    r.flags.ignore_conditions = true;
     r.out.status = r.exchange.head.status;
     let line = r.exchange.head.status_line;
     if !line.is_empty() {
@@ -132,8 +132,8 @@ pub(crate) fn head(r: &mut Request, conf: &BackendLoc) -> bool {
         }
     }
     if *conf.force_ranges {
-        r.allow_ranges = true;
-        r.single_range = true;
+        r.flags.allow_ranges = true;
+        r.flags.single_range = true;
     }
     if !buffering {
         r.limit_rate = Some(0);
@@ -181,7 +181,7 @@ fn copy(r: &mut Request, conf: &BackendLoc, f: &ResponseField) {
                 let full = !value.starts_with(b"/");
                 r.out.add(name, value);
                 // As if it were this server's own; a path stays as the server has said it.
-                r.own_location = full;
+                r.flags.own_location = full;
             }
             None => r.out.add(name, value),
         },

@@ -144,7 +144,7 @@ fn renew(r: &Request, conf_of: ConfOf, state: State) {
     copy.keep_state(state);
     // As in nginx, a connection that is to be closed is closed once the update has ended: a client
     // that waits for the end sees the new answer next.
-    let until_then = (!r.keepalive).then(|| Rc::clone(r.conn()));
+    let until_then = (!r.flags.keepalive).then(|| Rc::clone(r.conn()));
     ticket.spawn(async move {
         let _until_then = until_then;
         let loc = Rc::clone(copy.loc());
@@ -503,12 +503,12 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     let sent = if keep.silent { Ok(()) } else { r.send_header() };
     match sent {
         Ok(()) => {}
-        Err(weir_http::module::FilterError::Status(s)) if !r.header_sent => {
+        Err(weir_http::module::FilterError::Status(s)) if !r.flags.header_sent => {
             return Flow::Status(s);
         }
         Err(_) => return Flow::Close,
     }
-    if r.header_only && keep.fill.is_none() {
+    if r.flags.header_only && keep.fill.is_none() {
         done(r, run, answer, &reader);
         return Flow::Ok;
     }
@@ -568,8 +568,8 @@ async fn finish(
     }
     // What came is still sent; that it is cut short shows in the missing end, and nginx logs it as
     // complete where it was cut by the server.
-    r.keepalive = false;
-    r.complete = r.drain(0).await.is_ok() && !own_fault;
+    r.flags.keepalive = false;
+    r.flags.complete = r.drain(0).await.is_ok() && !own_fault;
     Flow::Close
 }
 

@@ -80,8 +80,8 @@ pub(crate) struct From {
 /// Sends the head; what follows goes both ways until one side is done. An error: the head could not be
 /// sent.
 pub(crate) async fn begin(r: &mut Request, conf: &BackendLoc, from: From) -> FilterResult {
-    r.upgraded = true;
-    r.keepalive = false;
+    r.flags.upgraded = true;
+    r.flags.keepalive = false;
     r.out.content_length = None;
     r.send_header()?;
     let From { link, lease, group, client, asked_ms } = from;

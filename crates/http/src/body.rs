@@ -56,7 +56,7 @@ pub async fn next(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
             }
             Err(e) => {
                 r.log(LogLevel::Error, e.text());
-                r.keepalive = false;
+                r.flags.keepalive = false;
                 return Err(BodyError::Status(400));
             }
         }
@@ -155,7 +155,7 @@ fn file_error(r: &Request, e: &std::io::Error) -> BodyError {
 /// Nobody will read the body: what has come of it is thrown away now, the rest when the request
 /// ends. A malformed one is refused.
 pub fn discard(r: &mut Request) -> Result<(), Flow> {
-    r.discard_body = true;
+    r.flags.discard_body = true;
     r.body.too_large_ok = true;
     if r.body.done || r.body.started {
         return Ok(());
@@ -165,7 +165,7 @@ pub fn discard(r: &mut Request) -> Result<(), Flow> {
         return Ok(());
     }
     r.body.drop_arrived().map_err(|_| {
-        r.keepalive = false;
+        r.flags.keepalive = false;
         r.body.done = true;
         Flow::Status(400)
     })

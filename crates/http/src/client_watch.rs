@@ -16,7 +16,7 @@ pub struct ClientWatch {
 impl ClientWatch {
     /// `ignore`: `…_ignore_client_abort`.
     pub fn new(r: &Request, ignore: bool) -> ClientWatch {
-        let on = !ignore && !r.is_part() && !r.post_action;
+        let on = !ignore && !r.is_part() && !r.flags.post_action;
         ClientWatch { client: r.to_client().clone(), on }
     }
 

@@ -39,12 +39,12 @@ impl Request {
         copy.uri.clone_from(&self.uri);
         copy.args.clone_from(&self.args);
         copy.values.captures.copy_from(&self.values.captures);
-        copy.add_uri_to_alias = self.add_uri_to_alias;
+        copy.flags.add_uri_to_alias = self.flags.add_uri_to_alias;
         copy.redirects_left = self.redirects_left;
-        copy.valid_unparsed_uri = self.valid_unparsed_uri;
-        copy.valid_location = self.valid_location;
-        copy.internal = self.internal;
-        copy.header_only = true;
+        copy.flags.valid_unparsed_uri = self.flags.valid_unparsed_uri;
+        copy.flags.valid_location = self.flags.valid_location;
+        copy.flags.internal = self.flags.internal;
+        copy.flags.header_only = true;
         copy
     }
 
@@ -67,10 +67,10 @@ impl Request {
         let server = part.server().location;
         part.set_location(server);
         part.method = Method::Get;
-        part.internal = true;
+        part.flags.internal = true;
         part.redirects_left = REDIRECTS_MAX;
         part.marks = self.marks.for_parts();
-        part.filter_needs_memory = self.filter_needs_memory;
+        part.flags.filter_needs_memory = self.flags.filter_needs_memory;
         part.body = self.body.shared();
     }
 }

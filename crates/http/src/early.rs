@@ -85,7 +85,7 @@ pub(crate) async fn read_body(r: &mut Request) -> Option<Flow> {
 pub fn wants_hints(r: &mut Request) -> bool {
     let loc = Rc::clone(r.loc());
     r.version() >= Version::HTTP_11
-        && !r.header_sent
+        && !r.flags.header_sent
         && !r.is_part()
         && any(r, &loc.core.early_hints)
 }

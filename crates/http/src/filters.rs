@@ -57,7 +57,7 @@ impl Next {
 impl Request {
     /// Runs the header filters and puts the header into the output queue.
     pub fn send_header(&mut self) -> FilterResult {
-        if self.header_sent {
+        if self.flags.header_sent {
             return Ok(());
         }
         if self.err_status != 0 {

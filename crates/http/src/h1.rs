@@ -98,7 +98,7 @@ async fn request(conn: &Rc<Connection>, mut r: Box<Request>) -> After {
         Ok(()) => {
             Counters::add(&worker.counters.writing, 1);
             let finished = phases::run(&mut r).await;
-            if r.upgraded && tunnel::has_begun(&mut r) {
+            if r.flags.upgraded && tunnel::has_begun(&mut r) {
                 return After::Tunnel(r);
             }
             let after = end(conn, &mut r, finished).await;
@@ -228,16 +228,21 @@ async fn after_tunnel(conn: Rc<Connection>, mut r: Box<Request>) {
 /// Sends what is queued, decides what becomes of the connection, and logs: a request lasts as long as
 /// its client is waited for.
 async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> After {
-    if finished && !r.keepalive && !r.upgraded && conn.out.borrow().queued() > 0 && body_is_over(r)
+    if finished
+        && !r.flags.keepalive
+        && !r.flags.upgraded
+        && conn.out.borrow().queued() > 0
+        && body_is_over(r)
     {
         conn.will_end();
     }
-    let sent = !r.unsent && (r.flush_at_once() || r.drain(0).await.is_ok()) && !conn.broken.get();
+    let sent =
+        !r.flags.unsent && (r.flush_at_once() || r.drain(0).await.is_ok()) && !conn.broken.get();
     // A tunnel has told how it ended.
-    if !sent && r.err_status == 0 && !r.upgraded {
+    if !sent && r.err_status == 0 && !r.flags.upgraded {
         r.log(LogLevel::Info, why_unsent(conn));
     }
-    r.complete |= finished && sent;
+    r.flags.complete |= finished && sent;
     if r.loc().core.post_action.is_some() {
         Box::pin(phases::post_action(r)).await;
     }
@@ -273,7 +278,7 @@ async fn follow(conn: &Rc<Connection>, r: &mut Box<Request>) -> After {
             return after;
         }
     }
-    if !r.keepalive || conn.ends_with_request() {
+    if !r.flags.keepalive || conn.ends_with_request() {
         if lingers(r) {
             Box::pin(linger(conn, Rc::clone(r.loc()))).await;
         }
@@ -303,19 +308,19 @@ async fn end_body(conn: &Rc<Connection>, r: &mut Box<Request>) -> Option<After> 
     if r.body.done {
         return None;
     }
-    let keeps = r.keepalive && !conn.ends_with_request();
+    let keeps = r.flags.keepalive && !conn.ends_with_request();
     // A client that still waits for "100 Continue" may or may not send its body now.
     if keeps && r.body.awaits_continue() {
         linger(conn, Rc::clone(r.loc())).await;
         return Some(After::Close);
     }
-    if !keeps && !r.discard_body {
+    if !keeps && !r.flags.discard_body {
         return None;
     }
     if crate::body::drop_rest(r).await {
         return None;
     }
-    if r.discard_body && conn.timed_out.get() {
+    if r.flags.discard_body && conn.timed_out.get() {
         reset_if_wanted(r);
     }
     Some(After::Close)
@@ -340,14 +345,14 @@ fn lingers(r: &Request) -> bool {
     match *r.loc().core.lingering_close {
         Lingering::Off => false,
         Lingering::Always => true,
-        Lingering::On => !r.body.done || !r.body.leftover().is_empty() || r.lingering,
+        Lingering::On => !r.body.done || !r.body.leftover().is_empty() || r.flags.lingering,
     }
 }
 
 /// A head that cannot be read gets nginx's answer, and the connection is closed.
 async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
-    r.keepalive = false;
-    r.lingering = e.wants_lingering_close();
+    r.flags.keepalive = false;
+    r.flags.lingering = e.wants_lingering_close();
     let bare = matches!(e, ParseError::InvalidMethodInHttp09);
     if r.head.version < Version::HTTP_10 && !bare {
         r.head.version = Version::HTTP_10;

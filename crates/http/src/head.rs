@@ -19,7 +19,7 @@ const IN_HEADERS: &str = "while reading client request headers";
 
 /// nginx's words for what is done with a request line.
 pub(crate) fn in_line(r: &Request) -> &'static str {
-    match r.pipelined {
+    match r.flags.pipelined {
         true => "while reading client pipelined request line",
         false => "while reading client request line",
     }
@@ -87,10 +87,10 @@ pub(crate) fn take(conn: &Rc<Connection>, r: &mut Request) -> Result<(), ParseEr
 
 fn take_framing(conn: &Connection, r: &mut Request) -> Result<(), ParseError> {
     framing::host(&r.head, &r.buf)?;
-    r.valid_unparsed_uri = !r.head.empty_path_in_uri;
+    r.flags.valid_unparsed_uri = !r.head.empty_path_in_uri;
     let body = framing::framing(&r.head, &r.buf, false)?;
     r.body.begin(body);
-    r.keepalive = wants_keepalive(conn, r);
+    r.flags.keepalive = wants_keepalive(conn, r);
     let expects = r.head.version >= Version::HTTP_11
         && r.header(HeaderId::Expect).is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
     r.body.expect_continue = expects;

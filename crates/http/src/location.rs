@@ -87,7 +87,7 @@ pub fn map_uri_into(r: &mut Request, uri: &[u8], path: &mut Vec<u8>) {
     r.eval_into(&core.root, path);
     if *core.alias {
         if core.alias_is_whole {
-            if r.add_uri_to_alias {
+            if r.flags.add_uri_to_alias {
                 path.extend_from_slice(uri);
             }
             return;

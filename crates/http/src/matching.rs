@@ -24,7 +24,7 @@ pub(crate) fn checked(r: &mut Request, flow: Flow) -> Flow {
 
 #[cold]
 fn ended(r: &mut Request, flow: Flow) -> Flow {
-    if r.header_sent || matches!(flow, Flow::Close) {
+    if r.flags.header_sent || matches!(flow, Flow::Close) {
         return flow;
     }
     begin_again(r);
@@ -47,12 +47,12 @@ fn keep_back(r: &mut Request) -> FilterResult {
             return Ok(());
         }
         // Not the page but a redirect to one elsewhere: the page must do.
-        r.error_page = true;
+        r.flags.error_page = true;
     }
     begin_again(r);
     // What the filters have begun for the answer that is kept back.
     r.clear_ctx();
-    (r.allow_ranges, r.gzip_vary) = (false, false);
+    (r.flags.allow_ranges, r.flags.gzip_vary) = (false, false);
     r.whole = None;
     Err(FilterError::Status(500))
 }
@@ -60,7 +60,7 @@ fn keep_back(r: &mut Request) -> FilterResult {
 fn begin_again(r: &mut Request) {
     r.values.unknown.forgive();
     r.values.unknown.answered.set(Some(r.redirects_left));
-    r.own_location = false;
+    r.flags.own_location = false;
     r.err_status = 0;
     r.out.clear();
 }

@@ -61,7 +61,7 @@ pub(crate) fn write_fields(r: &Request, head: &mut impl HeadSink) {
         head.known(LOCATION, &[location]);
     }
     head.connection(r);
-    if r.gzip_vary && *core.gzip_vary {
+    if r.flags.gzip_vary && *core.gzip_vary {
         head.known(VARY, &[b"Accept-Encoding"]);
     }
     match location {
@@ -72,7 +72,7 @@ pub(crate) fn write_fields(r: &Request, head: &mut impl HeadSink) {
 
 /// Puts scheme and host before a `Location` that is only a path, where `absolute_redirect` is on.
 pub(crate) fn complete_location(r: &mut Request) {
-    if !r.own_location {
+    if !r.flags.own_location {
         return;
     }
     let Some(path) = r.out.get(b"Location") else { return };

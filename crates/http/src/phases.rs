@@ -76,13 +76,13 @@ pub(crate) async fn run_redirected(r: &mut Request, flow: Flow) -> bool {
 /// ends is of no account. It is done whether or not the answer was complete, and whether or not the
 /// client is still there.
 pub(crate) async fn post_action(r: &mut Request) {
-    let (keepalive, aborted) = (r.keepalive, r.aborted);
+    let (keepalive, aborted) = (r.flags.keepalive, r.flags.aborted);
     // What was given up behind the header is none of this one's.
     r.values.unknown.take();
     let shared = r.body.shared();
     let body = std::mem::replace(&mut r.body, shared);
     r.parts = None;
-    (r.post_action, r.header_sent, r.header_only) = (true, true, true);
+    (r.flags.post_action, r.flags.header_sent, r.flags.header_only) = (true, true, true);
     let mut done = None;
     loop {
         let target = r.loc().core.post_action.as_ref().cloned();
@@ -100,7 +100,7 @@ pub(crate) async fn post_action(r: &mut Request) {
         done = Some(target);
     }
     r.body = body;
-    (r.keepalive, r.aborted) = (keepalive, aborted);
+    (r.flags.keepalive, r.flags.aborted) = (keepalive, aborted);
 }
 
 /// `ended` is how it went before any phase.
@@ -127,14 +127,14 @@ async fn run_from(r: &mut Request, from: Phase, mut ended: Option<Flow>) -> bool
                 }
                 return true;
             }
-            Flow::Ok | Flow::Declined => return !r.aborted,
+            Flow::Ok | Flow::Declined => return !r.flags.aborted,
         }
     }
 }
 
 fn finalize(r: &mut Request, status: u16) -> Flow {
     let mut status = status;
-    if r.has_parts() && !r.header_sent {
+    if r.has_parts() && !r.flags.header_sent {
         match subrequest::answer_instead(r) {
             Some(Ok(())) => return Flow::Ok,
             Some(Err(_)) => return Flow::Close,
@@ -146,7 +146,7 @@ fn finalize(r: &mut Request, status: u16) -> Flow {
             r.abort(status);
             return Flow::Close;
         }
-        if r.error_page && r.err_status != 0 && status < 300 {
+        if r.flags.error_page && r.err_status != 0 && status < 300 {
             status = r.err_status;
         }
         match special::respond(r, status) {
@@ -175,7 +175,7 @@ async fn run_phases(r: &mut Request, from: Phase) -> Flow {
                 // Also `Ok`: the rewrite phases' handlers may answer themselves (`return`).
                 flow => return flow,
             }
-            r.uri_changed = false;
+            r.flags.uri_changed = false;
             if let Some(flow) = find_config(r) {
                 return flow;
             }
@@ -184,10 +184,10 @@ async fn run_phases(r: &mut Request, from: Phase) -> Flow {
             Flow::Declined => {}
             flow => return flow,
         }
-        if !r.uri_changed {
+        if !r.flags.uri_changed {
             break;
         }
-        r.uri_changed = false;
+        r.flags.uri_changed = false;
         if !spend_redirect(r) {
             return Flow::Status(500);
         }
@@ -344,7 +344,7 @@ fn find_config(r: &mut Request) -> Option<Flow> {
         Found::Here => {}
     }
     let loc = r.loc();
-    if *loc.core.internal && !r.internal {
+    if *loc.core.internal && !r.flags.internal {
         return Some(Flow::Status(404));
     }
     if let Some((allowed, id)) = loc.limit_except {
@@ -363,8 +363,8 @@ fn find_config(r: &mut Request) -> Option<Flow> {
             return Some(Flow::Status(413));
         }
     }
-    if r.keepalive {
-        r.keepalive = keepalive::is_allowed(r);
+    if r.flags.keepalive {
+        r.flags.keepalive = keepalive::is_allowed(r);
     }
     None
 }

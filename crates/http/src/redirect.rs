@@ -24,9 +24,9 @@ pub fn internal_redirect(r: &mut Request, uri: &[u8], args: &[u8]) -> Flow {
     r.clear_ctx();
     let server = r.server().location;
     r.set_location(server);
-    r.internal = true;
-    r.valid_unparsed_uri = false;
-    r.valid_location = true;
+    r.flags.internal = true;
+    r.flags.valid_unparsed_uri = false;
+    r.flags.valid_location = true;
     Flow::Redirect
 }
 
@@ -44,7 +44,7 @@ pub fn named_location(r: &mut Request, name: &[u8]) -> Flow {
         r.log(LogLevel::Error, &text);
         return Flow::Status(500);
     };
-    r.internal = true;
+    r.flags.internal = true;
     r.clear_ctx();
     r.set_location(*id);
     Flow::Named

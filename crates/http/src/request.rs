@@ -1,6 +1,9 @@
 //! One request, whatever protocol it came by.
 
+mod flags;
 pub(crate) mod packed;
+
+pub use flags::Flags;
 
 use crate::body::RequestBody;
 use crate::client::Client;
@@ -68,52 +71,12 @@ pub struct Request {
     kept: Vec<Box<dyn Any>>,
     /// Variables, and what the last regular expression has captured.
     pub values: Values,
-    /// Set by the rewrite module's code and `try_files`; a changed URI finds its location again.
-    pub uri_changed: bool,
-    /// `Location` was set by this server, not by an upstream.
-    pub own_location: bool,
-    /// In a regex location with an alias: `try_files` has chosen what follows the alias.
-    pub add_uri_to_alias: bool,
     /// How many more internal redirects are allowed.
     pub(crate) redirects_left: u8,
-    /// The URI is the one the client sent, so `$request_uri`'s path may be passed on unchanged.
-    pub valid_unparsed_uri: bool,
-    /// The URI still begins with its location's name: false after `rewrite … break`.
-    pub valid_location: bool,
-    /// It came while the request before it was being answered.
-    pub pipelined: bool,
-    /// It was redirected here by this server, or is a part.
-    pub internal: bool,
-    /// The connection stays when it is answered.
-    pub keepalive: bool,
-    pub(crate) chunked: bool,
-    /// The connection becomes a tunnel after the header (101).
-    pub upgraded: bool,
-    /// The response has no body: `HEAD`, 204, 304.
-    pub header_only: bool,
-    /// The header has gone through the filters: another status can no longer be given.
-    pub header_sent: bool,
-    /// The whole response has been sent: `$request_completion`.
-    pub complete: bool,
+    /// What it is, and what has been done with it, by a yes or no each.
+    pub flags: Flags,
     /// A status that replaces the handler's own: set by `error_page`.
     pub(crate) err_status: u16,
-    /// An error page is being produced.
-    pub(crate) error_page: bool,
-    /// The client may still be sending: read on for a while after the answer.
-    pub(crate) lingering: bool,
-    pub(crate) discard_body: bool,
-    /// `return 444`, or the peer has gone.
-    pub(crate) aborted: bool,
-    /// Its handler can tell what of it a range is.
-    pub allow_ranges: bool,
-    /// Conditions and ranges were judged elsewhere (an upstream that answered them itself).
-    pub ignore_conditions: bool,
-    /// With `allow_ranges`: one at a time.
-    pub single_range: bool,
-    /// A filter looks at the text, so that files are read.
-    pub filter_needs_memory: bool,
-    /// Vary: Accept-Encoding is to be sent; this request may be answered compressed.
-    pub gzip_vary: bool,
     /// The body is one whole entity in memory, unchanged so far. A filter that changes the body takes
     /// this away.
     pub whole: Option<Whole>,
@@ -139,14 +102,10 @@ pub struct Request {
     pub exchange: Exchange,
     /// The number of this request on its connection.
     pub(crate) number: u32,
-    /// It has been answered, and does what is to be done then: `post_action`.
-    pub(crate) post_action: bool,
     /// What modules have noted.
     pub(crate) marks: Marks,
     /// Filters that keep input until there is room for what they make of it.
     pub(crate) held: Vec<Held>,
-    /// The client did not take what was to make room for them.
-    pub(crate) unsent: bool,
     /// What it has to do with subrequests: `None` for most.
     pub(crate) parts: Option<Box<Parts>>,
 }
@@ -168,8 +127,8 @@ impl Request {
         self.place = Some(Place { client, gen, server, location });
         self.start_ms = clock::mono_ms();
         self.redirects_left = REDIRECTS_MAX;
-        self.valid_unparsed_uri = true;
-        self.valid_location = true;
+        self.flags.valid_unparsed_uri = true;
+        self.flags.valid_location = true;
     }
 
     /// Gives back room for more than there is: nothing will be asked of it for long.
@@ -198,30 +157,9 @@ impl Request {
             ctx,
             kept,
             values,
-            uri_changed,
-            own_location,
-            add_uri_to_alias,
             redirects_left,
-            valid_unparsed_uri,
-            valid_location,
-            pipelined,
-            internal,
-            keepalive,
-            chunked,
-            upgraded,
-            header_only,
-            header_sent,
-            complete,
+            flags,
             err_status,
-            error_page,
-            lingering,
-            discard_body,
-            aborted,
-            allow_ranges,
-            ignore_conditions,
-            single_range,
-            filter_needs_memory,
-            gzip_vary,
             whole,
             request_id,
             start_ms,
@@ -235,10 +173,8 @@ impl Request {
             client,
             exchange,
             number,
-            post_action,
             marks,
             held,
-            unsent,
             parts,
         } = self;
         *place = None;
@@ -253,30 +189,9 @@ impl Request {
         ctx.clear();
         kept.clear();
         values.clear();
-        *uri_changed = false;
-        *own_location = false;
-        *add_uri_to_alias = false;
         *redirects_left = 0;
-        *valid_unparsed_uri = false;
-        *valid_location = false;
-        *pipelined = false;
-        *internal = false;
-        *keepalive = false;
-        *chunked = false;
-        *upgraded = false;
-        *header_only = false;
-        *header_sent = false;
-        *complete = false;
+        *flags = Flags::default();
         *err_status = 0;
-        *error_page = false;
-        *lingering = false;
-        *discard_body = false;
-        *aborted = false;
-        *allow_ranges = false;
-        *ignore_conditions = false;
-        *single_range = false;
-        *filter_needs_memory = false;
-        *gzip_vary = false;
         *whole = None;
         *request_id = [0; 16];
         *start_ms = 0;
@@ -290,10 +205,8 @@ impl Request {
         *client = None;
         exchange.clear();
         *number = 0;
-        *post_action = false;
         *marks = Marks::default();
         held.clear();
-        *unsent = false;
         *parts = None;
     }
 
@@ -386,7 +299,7 @@ impl Request {
     pub fn set_location(&mut self, id: usize) {
         let place = self.place.as_mut().expect("a request in use has its place");
         place.location = Rc::clone(place.gen.location(id));
-        self.valid_location = true;
+        self.flags.valid_location = true;
     }
 
     // --- the request's header ---

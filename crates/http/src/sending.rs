@@ -46,7 +46,7 @@ impl Request {
 
     /// Breaks the request off. The status is what it is logged with, unless an answer is on its way.
     pub fn abort(&mut self, status: u16) {
-        self.aborted = true;
+        self.flags.aborted = true;
         if self.err_status == 0 && (self.out.status == 0 || self.bytes_sent() == 0) {
             self.err_status = status;
         }

@@ -17,7 +17,7 @@ const MSIE_PADDING: &str = "<!-- a padding to disable MSIE and Chrome friendly e
 
 /// Ends the request with a status: `error_page` if one is set for it, a built-in page otherwise.
 pub fn respond(r: &mut Request, status: u16) -> Flow {
-    if r.header_sent {
+    if r.flags.header_sent {
         // The answer has begun; all that is left is to break it off visibly.
         return Flow::Close;
     }
@@ -25,10 +25,10 @@ pub fn respond(r: &mut Request, status: u16) -> Flow {
     prepare_connection(r, status);
     r.out.clear_content_type();
     let loc = Rc::clone(r.loc());
-    if !r.error_page && r.redirects_left > 0 {
+    if !r.flags.error_page && r.redirects_left > 0 {
         if let Some(page) = loc.core.error_page_for(status) {
             if !*loc.core.recursive_error_pages {
-                r.error_page = true;
+                r.flags.error_page = true;
             }
             return send_error_page(r, status, page);
         }
@@ -39,7 +39,7 @@ pub fn respond(r: &mut Request, status: u16) -> Flow {
 
 /// Nobody asks a client that is refused to send its body.
 fn throw_body_away(r: &mut Request) {
-    r.discard_body = true;
+    r.flags.discard_body = true;
     r.body.expect_continue = false;
 }
 
@@ -47,10 +47,10 @@ fn throw_body_away(r: &mut Request) {
 fn prepare_connection(r: &mut Request, status: u16) {
     r.err_status = status;
     if matches!(status, 400 | 413 | 414 | 497 | 495 | 496 | 494 | 500 | 501) {
-        r.keepalive = false;
+        r.flags.keepalive = false;
     }
     if matches!(status, 400 | 494..=497) {
-        r.lingering = false;
+        r.flags.lingering = false;
     }
 }
 
@@ -73,7 +73,7 @@ fn send_error_page(r: &mut Request, status: u16, page: &ErrorPage) -> Flow {
             Some(args) => (target, r.eval(args)),
             None => split_args(&target),
         };
-        r.valid_unparsed_uri = false;
+        r.flags.valid_unparsed_uri = false;
         return internal_redirect(r, &uri, &args);
     }
     if target.first() == Some(&b'@') {
@@ -122,7 +122,7 @@ fn builtin(r: &mut Request, status: u16) -> Flow {
             r.out.clear_etag();
             r.out.remove(b"Accept-Ranges");
             r.out.last_modified = None;
-            r.allow_ranges = false;
+            r.flags.allow_ranges = false;
             finish(r, Buf::mem(text).and_last())
         }
         None => {
@@ -135,11 +135,11 @@ fn builtin(r: &mut Request, status: u16) -> Flow {
 /// Sends the header and one buffer that ends the response.
 pub fn finish(r: &mut Request, buf: Buf) -> Flow {
     match r.send_header() {
-        Err(FilterError::Status(s)) if !r.header_sent => return Flow::Status(s),
+        Err(FilterError::Status(s)) if !r.flags.header_sent => return Flow::Status(s),
         Err(_) => return Flow::Close,
         Ok(()) => {}
     }
-    if r.header_only {
+    if r.flags.header_only {
         return Flow::Ok;
     }
     match r.output(Chain::one(buf)) {
@@ -204,7 +204,7 @@ pub fn redirect(r: &mut Request, status: u16, location: &[u8]) -> Flow {
 /// A `Location` of this server's own making: a bare path is completed when the header is sent.
 pub fn set_location(r: &mut Request, location: &[u8]) {
     r.out.set(b"Location", location);
-    r.own_location = true;
+    r.flags.own_location = true;
 }
 
 /// Sets Content-Type from the URI's extension, the `types` in force, or `default_type`.

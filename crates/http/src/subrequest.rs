@@ -101,8 +101,8 @@ pub fn again(r: &mut Request) -> Option<Box<Request>> {
     let mut part = make(r, &uri, &args, Output::Place, Page::has_room)?;
     part.set_location(r.loc().id);
     part.method = r.method;
-    part.valid_unparsed_uri = r.valid_unparsed_uri;
-    part.valid_location = r.valid_location;
+    part.flags.valid_unparsed_uri = r.flags.valid_unparsed_uri;
+    part.flags.valid_location = r.flags.valid_location;
     part.values.captures.copy_from(&r.values.captures);
     if let Some(parts) = part.parts.as_deref_mut() {
         parts.again = true;

@@ -103,7 +103,7 @@ impl Session for Request {
     }
 
     fn is_answered(&self) -> bool {
-        self.header_sent || self.values.unknown.is_over()
+        self.flags.header_sent || self.values.unknown.is_over()
     }
 }
 

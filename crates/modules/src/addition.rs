@@ -103,7 +103,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     r.whole = None;
     r.out.clear_content_length();
     r.out.remove(b"Accept-Ranges");
-    r.allow_ranges = false;
+    r.flags.allow_ranges = false;
     r.out.weaken_etag();
     next.header(r)
 }
@@ -118,7 +118,7 @@ fn start(r: &mut Request, uri: &[u8]) -> FilterResult {
 
 fn before(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     let first = r.ctx::<Added>().is_some_and(|a| !std::mem::replace(&mut a.begun, true));
-    if first && !r.header_only {
+    if first && !r.flags.header_only {
         let loc = Rc::clone(r.loc());
         let uri = &loc.conf::<AdditionLoc>().before;
         if !uri.is_empty() {
@@ -131,7 +131,7 @@ fn before(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
 fn after(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     let loc = Rc::clone(r.loc());
     let uri = &loc.conf::<AdditionLoc>().after;
-    if !chain.has_last() || uri.is_empty() || r.header_only || !r.has_ctx::<Added>() {
+    if !chain.has_last() || uri.is_empty() || r.flags.header_only || !r.has_ctx::<Added>() {
         return next.body(r, chain);
     }
     let mut own = Chain::new();

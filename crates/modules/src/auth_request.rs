@@ -91,7 +91,7 @@ fn ask(r: &mut Request) -> LocalFuture<'_, Flow> {
         };
         // The body is for the request itself.
         part.body.nothing();
-        part.header_only = true;
+        part.flags.header_only = true;
         let run = subrequest::run(&mut part);
         if unless_client_goes(r, false, run).await.is_none() {
             return Flow::Status(499);

@@ -130,7 +130,7 @@ fn list(r: &mut Request) -> Result<Flow, Flow> {
     let mut entries = directory::read(r, &path, dir)?;
     entries.sort_by(|a, b| b.kind.is_dir().cmp(&a.kind.is_dir()).then_with(|| a.name.cmp(&b.name)));
     send_header(r, format)?;
-    if r.header_only {
+    if r.flags.header_only {
         return Ok(Flow::Ok);
     }
     let text = match format {
@@ -169,7 +169,7 @@ fn send_header(r: &mut Request, format: Format) -> Result<(), Flow> {
     }
     match r.send_header() {
         Ok(()) => Ok(()),
-        Err(FilterError::Status(s)) if !r.header_sent => Err(Flow::Status(s)),
+        Err(FilterError::Status(s)) if !r.flags.header_sent => Err(Flow::Status(s)),
         Err(_) => Err(Flow::Close),
     }
 }

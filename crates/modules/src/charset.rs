@@ -365,7 +365,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
 fn begin(r: &mut Request, name: &[u8], way: &Arc<Recode>) {
     set_charset(r, name);
     r.whole = None;
-    r.filter_needs_memory = true;
+    r.flags.filter_needs_memory = true;
     if way.changes_length() {
         r.out.clear_content_length();
     }

@@ -91,14 +91,14 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     if !r.out.get(b"Content-Encoding").is_some_and(|v| v.eq_ignore_ascii_case(b"gzip")) {
         return next.header(r);
     }
-    r.gzip_vary = true;
+    r.flags.gzip_vary = true;
     if gzip_ok(r) {
         return next.header(r);
     }
     r.set_ctx(State::new());
     r.whole = None;
-    r.filter_needs_memory = true;
-    r.allow_ranges = false;
+    r.flags.filter_needs_memory = true;
+    r.flags.allow_ranges = false;
     r.out.remove(b"Content-Encoding");
     r.out.clear_content_length();
     r.out.remove(b"Accept-Ranges");

@@ -217,11 +217,11 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         && r.out.get(b"Content-Encoding").is_none_or(<[u8]>::is_empty)
         && r.out.content_length.is_none_or(|n| n >= *conf.min_length)
         && conf.types.match_response(r)
-        && !r.header_only;
+        && !r.flags.header_only;
     if !candidate {
         return next.header(r);
     }
-    r.gzip_vary = true;
+    r.flags.gzip_vary = true;
     if !crate::gzip_ok::gzip_ok(r) {
         return next.header(r);
     }
@@ -231,8 +231,8 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     r.out.clear_content_length();
     r.out.remove(b"Accept-Ranges");
     r.out.weaken_etag();
-    r.allow_ranges = false;
-    r.filter_needs_memory = true;
+    r.flags.allow_ranges = false;
+    r.flags.filter_needs_memory = true;
     let mut state = State {
         level,
         z: None,

@@ -88,7 +88,7 @@ fn handle(r: &mut Request) -> Flow {
         }
     };
     if !always {
-        r.gzip_vary = true;
+        r.flags.gzip_vary = true;
         if !ok {
             return Flow::Declined;
         }

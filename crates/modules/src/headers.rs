@@ -250,7 +250,7 @@ fn expect_trailers(r: &mut Request, next: Next) -> FilterResult {
 }
 
 fn trailers(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
-    if chain.has_last() && !r.header_only {
+    if chain.has_last() && !r.flags.header_only {
         let loc = Rc::clone(r.loc());
         let success = is_success(r.out.status);
         let fields = loc.conf::<HeadersLoc>().trailers.iter().flatten();

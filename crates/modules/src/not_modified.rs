@@ -17,7 +17,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         | HeaderId::IfUnmodifiedSince.bit()
         | HeaderId::IfMatch.bit()
         | HeaderId::IfNoneMatch.bit();
-    if r.head.seen & CONDITIONS == 0 || r.out.status != 200 || r.ignore_conditions {
+    if r.head.seen & CONDITIONS == 0 || r.out.status != 200 || r.flags.ignore_conditions {
         return next.header(r);
     }
     if r.head.has(HeaderId::IfUnmodifiedSince) && !unmodified_since(r) {
@@ -41,7 +41,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         r.out.clear_content_length();
         r.out.remove(b"Accept-Ranges");
         r.out.remove(b"Content-Encoding");
-        r.allow_ranges = false;
+        r.flags.allow_ranges = false;
         r.whole = None;
     }
     next.header(r)

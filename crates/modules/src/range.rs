@@ -35,7 +35,7 @@ struct Ranges {
 static BOUNDARY: AtomicU64 = AtomicU64::new(1);
 
 fn header(r: &mut Request, next: Next) -> FilterResult {
-    if !r.allow_ranges || r.out.status != 200 || r.out.content_length.is_none() {
+    if !r.flags.allow_ranges || r.out.status != 200 || r.out.content_length.is_none() {
         return next.header(r);
     }
     if *r.loc().core.max_ranges == 0 {
@@ -46,7 +46,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         _ => return accept(r, next),
     };
     let size = r.out.content_length.unwrap_or(0);
-    let single = r.single_range;
+    let single = r.flags.single_range;
     let max = match *r.loc().core.max_ranges {
         _ if single => Some(1),
         u64::MAX => None,
@@ -164,7 +164,7 @@ fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     let last = chain.has_last();
     let flush = chain.iter().any(|b| b.flush);
     let offset = slice::offset(r);
-    let skipped = if r.single_range { slice::take_skipped(r) } else { 0 };
+    let skipped = if r.flags.single_range { slice::take_skipped(r) } else { 0 };
     let Some(ranges) = r.ctx::<Ranges>() else { return next.body(r, chain) };
     ranges.at += skipped;
     let start = offset + ranges.at;

@@ -197,8 +197,8 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     r.out.content_length = Some(whole);
     r.out.remove(b"Content-Range");
     r.out.remove(b"Accept-Ranges");
-    r.allow_ranges = true;
-    r.single_range = true;
+    r.flags.allow_ranges = true;
+    r.flags.single_range = true;
     next.header(r)?;
     if !r.is_part() && r.out.status == 206 {
         aim(r, &mut slices.borrow_mut(), size);

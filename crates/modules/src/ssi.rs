@@ -289,12 +289,12 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     }
     let page = page_of(r);
     r.set_ctx(State::new(conf, page));
-    r.filter_needs_memory = true;
+    r.flags.filter_needs_memory = true;
     r.whole = None;
     if !r.is_part() {
         r.out.clear_content_length();
         r.out.remove(b"Accept-Ranges");
-        r.allow_ranges = false;
+        r.flags.allow_ranges = false;
         if *conf.last_modified {
             r.out.weaken_etag();
         } else {

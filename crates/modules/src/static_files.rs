@@ -122,7 +122,7 @@ pub fn describe(r: &mut Request, entry: &Entry) {
 
 /// The header as it is now and the file.
 pub fn send_body(r: &mut Request, path: &[u8], entry: &Rc<Entry>) -> Flow {
-    r.allow_ranges = true;
+    r.flags.allow_ranges = true;
     if let Some(text) = &entry.memory {
         let forms = std::sync::Arc::clone(&entry.forms);
         r.whole = Some(Whole { text: text.clone(), forms });
@@ -164,14 +164,14 @@ fn read_and_send(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let Some(pending) = r.take_ctx::<Pending>() else { return Flow::Close };
         match r.send_header() {
-            Err(FilterError::Status(s)) if !r.header_sent => return Flow::Status(s),
+            Err(FilterError::Status(s)) if !r.flags.header_sent => return Flow::Status(s),
             Err(_) => return Flow::Close,
             Ok(()) => {}
         }
-        if r.header_only {
+        if r.flags.header_only {
             return Flow::Ok;
         }
-        if sends_itself(r) && !pending.direct && !r.filter_needs_memory {
+        if sends_itself(r) && !pending.direct && !r.flags.filter_needs_memory {
             return match r.output(Chain::one(pending.buf)) {
                 Ok(()) => Flow::Ok,
                 Err(_) => Flow::Close,

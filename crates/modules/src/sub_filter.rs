@@ -183,7 +183,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     let Some(state) = state else { return next.header(r) };
     r.set_ctx(state);
     r.whole = None;
-    r.filter_needs_memory = true;
+    r.flags.filter_needs_memory = true;
     r.out.clear_content_length();
     if *conf.last_modified {
         r.out.weaken_etag();

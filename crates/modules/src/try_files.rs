@@ -46,7 +46,7 @@ fn handle(r: &mut Request) -> Flow {
         // What a regex location's alias names is followed by what was chosen here.
         if !(alias && core.alias_is_whole && t.directory) {
             r.uri = uri;
-            r.add_uri_to_alias = alias && core.alias_is_whole;
+            r.flags.add_uri_to_alias = alias && core.alias_is_whole;
         }
         return Flow::Declined;
     }

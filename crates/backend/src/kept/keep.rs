@@ -27,7 +27,7 @@ impl Keep {
     }
 
     pub(crate) fn is_quiet(&self, r: &Request) -> bool {
-        self.silent || r.header_only
+        self.silent || r.flags.header_only
     }
 
     /// A client that has gone ends the relay, unless the answer is kept all the same.

@@ -164,10 +164,10 @@ pub(crate) fn begin(
     if let Some(fresh) = fresh {
         let cacheable = r.kept::<State>().is_some_and(|s| s.cacheable);
         if cacheable && !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
-            r.allow_ranges = true;
-            r.single_range = true;
+            r.flags.allow_ranges = true;
+            r.flags.single_range = true;
         }
-        r.ignore_conditions = !cacheable;
+        r.flags.ignore_conditions = !cacheable;
         // That somebody's copy is still good is nothing to keep for others.
         let about_other =
             r.exchange.head.status == 304 && r.kept::<State>().is_some_and(|s| s.conditions.other);
@@ -321,16 +321,16 @@ fn answer(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>, fresh: bool)
         // Nothing is passed on unbuffered.
         r.limit_rate = rate;
     }
-    r.ignore_conditions = false;
+    r.flags.ignore_conditions = false;
     let bodiless = matches!(r.out.status, 204 | 304);
     if r.out.content_length.is_none() && !bodiless {
         r.out.content_length = Some(stored.body_len);
-    } else if !bodiless && r.out.content_length != Some(stored.body_len) && !r.header_only {
+    } else if !bodiless && r.out.content_length != Some(stored.body_len) && !r.flags.header_only {
         // The answer to a HEAD, asked for by GET: the client must not wait for a body.
-        r.keepalive = false;
+        r.flags.keepalive = false;
     }
     if !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
-        r.allow_ranges = true;
+        r.flags.allow_ranges = true;
     }
     match &stored.body {
         StoredBody::Memory(text) => {

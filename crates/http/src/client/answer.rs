@@ -14,7 +14,7 @@ use weir_wire::http1::request::{Method, Version};
 
 /// Serialises the response header into the output queue.
 pub(crate) fn send_header(r: &mut Request) -> FilterResult {
-    if r.header_sent {
+    if r.flags.header_sent {
         return Ok(());
     }
     // Once the header has left, a rate that cannot be told could only be none.
@@ -26,16 +26,16 @@ pub(crate) fn send_header(r: &mut Request) -> FilterResult {
         subrequest::header(r);
         return Ok(());
     }
-    r.header_sent = true;
+    r.flags.header_sent = true;
     if r.version() < Version::HTTP_10 {
         return Ok(());
     }
     if r.method == Method::Head {
-        r.header_only = true;
+        r.flags.header_only = true;
     }
     output::complete_location(r);
     if r.conn().ends_with_request() {
-        r.keepalive = false;
+        r.flags.keepalive = false;
     }
     adjust(r);
     one_line::check(r);
@@ -56,7 +56,7 @@ fn adjust(r: &mut Request) {
         r.out.last_modified = None;
     }
     if status == 204 || status == 304 {
-        r.header_only = true;
+        r.flags.header_only = true;
     }
     if status == 204 {
         r.out.content_length = None;

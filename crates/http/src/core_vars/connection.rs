@@ -18,5 +18,5 @@ pub(super) fn requests(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 
 /// Whether the request came while the one before was being answered.
 pub(super) fn pipe(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, if r.pipelined { b"p" } else { b"." })
+    some(out, if r.flags.pipelined { b"p" } else { b"." })
 }

@@ -105,7 +105,7 @@ pub(super) fn args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
 pub(crate) fn set_args(r: &mut Request, _: &VarArg, value: &[u8]) {
     r.args.clear();
     r.args.extend_from_slice(value);
-    r.valid_unparsed_uri = false;
+    r.flags.valid_unparsed_uri = false;
 }
 
 pub(crate) fn is_args(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

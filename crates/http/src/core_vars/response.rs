@@ -33,12 +33,12 @@ pub(super) fn body_bytes_sent(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) ->
 }
 
 pub(crate) fn request_completion(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, if r.complete { b"OK" } else { b"" })
+    some(out, if r.flags.complete { b"OK" } else { b"" })
 }
 
 pub(super) fn content_type(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     let Some(parts) = r.out.content_type_parts() else { return false };
-    let used = if r.header_sent { 3 } else { 1 };
+    let used = if r.flags.header_sent { 3 } else { 1 };
     parts[..used].iter().for_each(|part| out.extend_from_slice(part));
     true
 }
@@ -64,7 +64,7 @@ pub(super) fn last_modified(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> b
 }
 
 pub(super) fn connection(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    let value: &[u8] = match (r.out.status, r.keepalive) {
+    let value: &[u8] = match (r.out.status, r.flags.keepalive) {
         (101, _) => b"upgrade",
         (_, true) => b"keep-alive",
         (_, false) => b"close",
@@ -74,7 +74,7 @@ pub(super) fn connection(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool
 
 pub(crate) fn keep_alive(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     match *r.loc().core.keepalive_header {
-        Some(secs) if r.keepalive => {
+        Some(secs) if r.flags.keepalive => {
             out.extend_from_slice(b"timeout=");
             fmt_u64(out, secs);
             true
@@ -84,7 +84,7 @@ pub(crate) fn keep_alive(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool
 }
 
 pub(crate) fn transfer_encoding(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    r.chunked && some(out, b"chunked")
+    r.flags.chunked && some(out, b"chunked")
 }
 
 pub(crate) fn any_field(r: &mut Request, arg: &VarArg, out: &mut Vec<u8>) -> bool {

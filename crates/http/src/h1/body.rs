@@ -17,7 +17,7 @@ pub(crate) async fn fill(r: &mut Request, timeout_ms: u64) -> Result<(), BodyErr
     let deadline = clock::mono_ms() + timeout_ms;
     let read = conn.read(&mut r.body.pending, READ_ROOM_BYTES, deadline).await;
     if !matches!(read, Ok(n) if n > 0) {
-        r.keepalive = false;
+        r.flags.keepalive = false;
     }
     match read {
         Ok(n) if n > 0 => Ok(()),
@@ -37,7 +37,7 @@ pub(crate) async fn fill(r: &mut Request, timeout_ms: u64) -> Result<(), BodyErr
 /// The client is gone, or says no more: there is nobody to answer. A body that is thrown away may end
 /// so without a word.
 fn cut(r: &Request) -> BodyError {
-    if !r.discard_body {
+    if !r.flags.discard_body {
         r.log(LogLevel::Info, &format!("client prematurely closed connection{}", doing(r)));
     }
     r.conn().broken.set(true);

@@ -16,7 +16,7 @@ use weir_wire::http1::request::{Method, Version};
 pub(crate) fn send_header(r: &mut Request) {
     choose_framing(r);
     let conn = Rc::clone(r.conn());
-    if r.discard_body && r.body.awaits_continue() {
+    if r.flags.discard_body && r.body.awaits_continue() {
         // The body is thrown away, but the client may only send it when told to.
         r.body.expect_continue = false;
         send_continue(r);
@@ -50,13 +50,13 @@ fn choose_framing(r: &mut Request) {
     if r.out.content_length.is_none() && !bodiless {
         let core = &r.loc().core;
         if r.version() >= Version::HTTP_11 && *core.chunked_transfer_encoding {
-            r.chunked = true;
+            r.flags.chunked = true;
         } else {
-            r.keepalive = false;
+            r.flags.keepalive = false;
         }
     }
-    if r.upgraded {
-        r.chunked = false;
+    if r.flags.upgraded {
+        r.flags.chunked = false;
     }
 }
 
@@ -103,7 +103,7 @@ impl HeadSink for Text<'_> {
     }
 
     fn connection(&mut self, r: &Request) {
-        if r.chunked {
+        if r.flags.chunked {
             self.0.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
         }
         write_connection(r, self.0);
@@ -130,9 +130,9 @@ fn write_status(r: &Request, text: &mut Vec<u8>) {
 }
 
 fn write_connection(r: &Request, text: &mut Vec<u8>) {
-    if r.upgraded {
+    if r.flags.upgraded {
         text.extend_from_slice(b"Connection: upgrade\r\n");
-    } else if r.keepalive {
+    } else if r.flags.keepalive {
         text.extend_from_slice(b"Connection: keep-alive\r\n");
         if let Some(secs) = *r.loc().core.keepalive_header {
             text.extend_from_slice(b"Keep-Alive: timeout=");
@@ -150,8 +150,8 @@ pub(crate) fn send_body(r: &mut Request, chain: Chain) {
     let mut out = conn.out.borrow_mut();
     let before = out.queued();
     let last = chain.has_last();
-    if !r.header_only {
-        if r.chunked {
+    if !r.flags.header_only {
+        if r.flags.chunked {
             let size = chain.len();
             if size > 0 {
                 out.write(|t| chunked::write_chunk_header(size, t));
@@ -172,8 +172,8 @@ pub(crate) fn send_body(r: &mut Request, chain: Chain) {
 fn send_slice(r: &mut Request, bytes: &[u8], last: bool) {
     let conn = Rc::clone(r.conn());
     let mut out = conn.out.borrow_mut();
-    let chunked = r.chunked;
-    if !r.header_only {
+    let chunked = r.flags.chunked;
+    if !r.flags.header_only {
         r.sent += out.write(|text| {
             if chunked && !bytes.is_empty() {
                 chunked::write_chunk_header(bytes.len() as u64, text);
@@ -198,17 +198,17 @@ const LEAVE_MIN_PART: usize = 4;
 pub(crate) fn send_read(r: &mut Request, buf: &mut Vec<u8>, from: usize, last: bool) {
     let len = buf.len() - from;
     let small = len < LEAVE_MIN_BYTES || len * LEAVE_MIN_PART < buf.capacity();
-    if small || r.header_only {
+    if small || r.flags.header_only {
         return send_slice(r, &buf[from..], last);
     }
     let conn = Rc::clone(r.conn());
     let mut out = conn.out.borrow_mut();
     let before = out.queued();
-    if r.chunked {
+    if r.flags.chunked {
         out.write(|t| chunked::write_chunk_header(len as u64, t));
     }
     out.push_read(buf, from);
-    if r.chunked {
+    if r.flags.chunked {
         out.write(|t| {
             t.extend_from_slice(b"\r\n");
             if last {

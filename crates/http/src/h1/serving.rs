@@ -62,7 +62,7 @@ impl Serving {
     fn pipelined(conn: &Rc<Connection>, rest: Vec<u8>) -> Serving {
         let mut r = pool::take();
         r.buf = rest;
-        r.pipelined = conn.requests.get() > 0;
+        r.flags.pipelined = conn.requests.get() > 0;
         Serving::busy(conn, r)
     }
 

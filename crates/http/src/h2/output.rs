@@ -69,14 +69,14 @@ pub(crate) fn send_header(r: &mut Request, stream: &Rc<Stream>) {
         return;
     }
     // As nginx, which has it among the list's fields for HTTP/1, and heeds an upstream's own words there.
-    if r.own_location && r.out.get(b"Location").is_some_and(|path| !path.is_empty()) {
+    if r.flags.own_location && r.out.get(b"Location").is_some_and(|path| !path.is_empty()) {
         r.out.lead_with_location();
     }
     if r.out.status == 204 {
         r.out.clear_content_type();
     }
     let link = Rc::clone(&stream.link);
-    let bodiless = r.header_only || r.out.content_length == Some(0);
+    let bodiless = r.flags.header_only || r.out.content_length == Some(0);
     let flags = if bodiless { END_STREAM } else { 0 };
     let mut out = link.conn.out.borrow_mut();
     let added = out.write(|text| {

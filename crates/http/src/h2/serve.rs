@@ -44,8 +44,8 @@ async fn answer(job: Job) {
         None => phases::run(&mut r).await,
         Some(status) => refuse(&mut r, status).await,
     };
-    let sent = !finished || (!r.unsent && r.drain(0).await.is_ok());
-    r.complete |= finished && sent;
+    let sent = !finished || (!r.flags.unsent && r.drain(0).await.is_ok());
+    r.flags.complete |= finished && sent;
     if !sent && r.err_status == 0 {
         r.log(LogLevel::Info, why_unsent(&stream));
     }

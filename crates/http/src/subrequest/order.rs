@@ -17,14 +17,14 @@ use weir_runtime::clock;
 
 /// The header of a part is not sent.
 pub(crate) fn header(r: &mut Request) {
-    r.header_only |= r.method == weir_wire::http1::request::Method::Head;
-    r.header_sent = true;
+    r.flags.header_only |= r.method == weir_wire::http1::request::Method::Head;
+    r.flags.header_sent = true;
 }
 
 /// Body that has passed the filters for one request's own output: it waits for its turn, if it is
 /// not its turn already.
 pub(crate) fn catch(r: &mut Request, chain: Chain) -> FilterResult {
-    let drop_data = r.is_part() && r.header_only;
+    let drop_data = r.is_part() && r.flags.header_only;
     let Some(parts) = r.parts.as_deref_mut() else { return Ok(()) };
     if parts.is_part {
         if drop_data || matches!(parts.sink, Sink::Nowhere) {
@@ -243,7 +243,7 @@ pub(crate) async fn go_on(r: &mut Request) -> Result<(), ConnError> {
 pub(crate) async fn finish(r: &mut Request) -> bool {
     if r.holds() && Box::pin(r.drain(AHEAD_MAX_BYTES)).await.is_err() {
         r.held.clear();
-        r.unsent = true;
+        r.flags.unsent = true;
         return !r.is_part();
     }
     let done = attend(r, Until::End).await.is_ok();
@@ -251,7 +251,7 @@ pub(crate) async fn finish(r: &mut Request) -> bool {
         r.held.clear();
     }
     if !done && !r.is_part() {
-        r.keepalive = false;
+        r.flags.keepalive = false;
         // Half an answer that nobody has seen yet is better not begun.
         r.to_client().drop_output();
     }

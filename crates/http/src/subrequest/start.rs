@@ -53,7 +53,7 @@ pub fn send_copy(r: &Request, uri: &[u8], args: &[u8]) {
     copy.uri.extend_from_slice(uri);
     copy.args.extend_from_slice(args);
     copy.method = r.method;
-    copy.header_only = true;
+    copy.flags.header_only = true;
     copy.parts = Some(Box::new(Parts::of_copy()));
     ticket.spawn(async move {
         run(&mut copy).await;

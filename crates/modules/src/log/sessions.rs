@@ -32,7 +32,7 @@ impl Logged for Request {
     #[inline]
     fn write_own(&mut self, own: Own, out: &mut Vec<u8>) {
         match own {
-            Own::Pipe => out.push(if self.pipelined { b'p' } else { b'.' }),
+            Own::Pipe => out.push(if self.flags.pipelined { b'p' } else { b'.' }),
             Own::RequestTime => push_seconds(out, self.elapsed_ms()),
             Own::Status => push_status(out, shown_status(self)),
             Own::BytesSent => fmt_u64(out, self.bytes_sent()),

@@ -75,9 +75,9 @@ fn run(r: &mut Request, loc: &Location) -> Flow {
             Op::Return(ret) => return answer(r, ret),
             Op::Set(var, value) => set(r, &e, *var, value),
             Op::Break => {
-                if r.uri_changed {
-                    r.uri_changed = false;
-                    r.valid_location = false;
+                if r.flags.uri_changed {
+                    r.flags.uri_changed = false;
+                    r.flags.valid_location = false;
                 }
                 break;
             }
@@ -135,7 +135,7 @@ fn answer(r: &mut Request, ret: &Return) -> Flow {
 }
 
 fn redirect(r: &mut Request, ret: &Return) -> Flow {
-    r.own_location = true;
+    r.flags.own_location = true;
     r.out.remove(b"Location");
     match &ret.text {
         Text::None => r.out.add(b"Location", b""),
@@ -224,14 +224,14 @@ fn rewrite(r: &mut Request, e: &mut Engine, rule: &Rewrite) -> Result<bool, Fail
     if !hit? {
         return Ok(false);
     }
-    r.internal = true;
-    r.valid_unparsed_uri = false;
+    r.flags.internal = true;
+    r.flags.valid_unparsed_uri = false;
     match rule.break_cycle {
         true => {
-            r.uri_changed = false;
-            r.valid_location = false;
+            r.flags.uri_changed = false;
+            r.flags.valid_location = false;
         }
-        false => r.uri_changed = true,
+        false => r.flags.uri_changed = true,
     }
     match rule.redirect {
         Some(status) => {

@@ -105,7 +105,7 @@ fn target(r: &mut Request, state: &State, text: &[u8]) -> Result<Vec<u8>, Fault>
 
 /// The block that stands in for a part without content.
 fn put_block(part: &mut Request, kind: Option<Vec<u8>>, block: bytes::Bytes) -> FilterResult {
-    if !part.header_sent {
+    if !part.flags.header_sent {
         match kind {
             Some(kind) => part.out.set_content_type(&kind),
             None => part.out.clear_content_type(),

@@ -22,7 +22,7 @@ pub(crate) fn write_uri(r: &Request, conf: &ProxyLoc, target: &Target, out: &mut
         return write_own_uri(r, out);
     }
     let mut cut = 0;
-    if r.valid_location {
+    if r.flags.valid_location {
         out.extend_from_slice(uri);
         cut = conf.location.len().min(r.uri.len());
     }
@@ -31,7 +31,7 @@ pub(crate) fn write_uri(r: &Request, conf: &ProxyLoc, target: &Target, out: &mut
 
 /// The request's own URI, as it was sent where that is still known.
 pub(crate) fn write_own_uri(r: &Request, out: &mut Vec<u8>) {
-    match r.valid_unparsed_uri {
+    match r.flags.valid_unparsed_uri {
         true => out.extend_from_slice(r.unparsed_uri()),
         false => write_from(r, 0, out),
     }
@@ -39,7 +39,7 @@ pub(crate) fn write_own_uri(r: &Request, out: &mut Vec<u8>) {
 
 fn write_from(r: &Request, cut: usize, out: &mut Vec<u8>) {
     let rest = &r.uri[cut..];
-    match r.head.quoted_uri || r.internal {
+    match r.head.quoted_uri || r.flags.internal {
         true => escape_uri(out, rest, EscapeKind::Uri),
         false => out.extend_from_slice(rest),
     }
@@ -143,7 +143,7 @@ mod tests {
         let mut r = Request::default();
         r.uri = b"/a b/c".to_vec();
         r.args = b"q=1".to_vec();
-        r.valid_location = true;
+        r.flags.valid_location = true;
         let fixed = |uri: &str| {
             let parts = Parts { uri: uri.into(), ..Parts::default() };
             Target::Own(Box::new(parts))
@@ -155,7 +155,7 @@ mod tests {
         let mut out = Vec::new();
         write_uri(&r, &conf, &fixed(""), &mut out);
         assert_eq!(out, b"/a b/c?q=1");
-        r.internal = true;
+        r.flags.internal = true;
         let mut out = Vec::new();
         write_uri(&r, &conf, &fixed(""), &mut out);
         assert_eq!(out, b"/a%20b/c?q=1");

@@ -23,7 +23,7 @@ fn untouched(r: &mut Request, f: &ResponseField) {
     let value = f.value.of(bytes);
     let full = f.id == Id::Location && !value.starts_with(b"/");
     r.out.add(f.name.of(bytes), value);
-    r.own_location |= full;
+    r.flags.own_location |= full;
 }
 
 fn redirect(r: &mut Request, conf: &ProxyLoc, f: &ResponseField) {
@@ -39,7 +39,7 @@ fn redirect(r: &mut Request, conf: &ProxyLoc, f: &ResponseField) {
     };
     r.out.add(&name, fresh.as_deref().unwrap_or(&value));
     if fresh.is_some() && f.id == Id::Location {
-        r.own_location = true;
+        r.flags.own_location = true;
     }
 }
 
