@@ -163,6 +163,7 @@ mod stream_modules;
 mod stream_passed;
 mod stream_proxy;
 mod stream_ssl;
+mod stream_told;
 mod stream_udp;
 mod stub_status;
 mod subrequests;

@@ -160,6 +160,19 @@ pub fn template<S: Session>(cf: &mut Cf, d: &Directive, i: usize) -> Result<Temp
     template_of::<S>(cf, d, i, d.arg(i))
 }
 
+/// The same of a size: one without variables must be one.
+pub fn size_template<S: Session>(
+    cf: &mut Cf,
+    d: &Directive,
+    i: usize,
+) -> Result<Template, Diagnostic> {
+    let size = template::<S>(cf, d, i)?;
+    if size.as_constant().is_some() {
+        d.size(i)?;
+    }
+    Ok(size)
+}
+
 /// Compiles part of an argument; errors point at the argument.
 pub fn template_of<S: Session>(
     cf: &mut Cf,

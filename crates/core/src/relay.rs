@@ -130,6 +130,11 @@ impl Relay {
         self.ways[from].received
     }
 
+    /// Whether nothing more comes from that side.
+    pub fn has_ended(&self, from: usize) -> bool {
+        self.ways[from].eof
+    }
+
     /// Those of them, and of what they began with, that the other side has taken.
     pub fn sent(&self, from: usize) -> u64 {
         self.ways[from].sent
@@ -145,7 +150,8 @@ impl Relay {
         let (sides, released) = ([&client.stream, server], &client.worker.counters.released);
         loop {
             let (mut moved, mut has_more) = (false, false);
-            for from in [CLIENT, SERVER] {
+            // The server first: a reset by it is told of by what is read, not by what cannot be sent any more.
+            for from in [SERVER, CLIENT] {
                 let mut turn = Turn::of(TURN_BYTES);
                 match self.pump(cx, from, sides, &mut turn, released) {
                     Ok(some) => moved |= some,
@@ -153,7 +159,7 @@ impl Relay {
                 }
                 has_more |= turn.is_over();
                 if self.is_over() {
-                    return Poll::Ready(Event::Done(from));
+                    return Poll::Ready(Event::Done(self.ender(from)));
                 }
                 self.close_half(from, sides[1 - from]);
             }
@@ -198,6 +204,15 @@ impl Relay {
             return up.eof && down.eof && up.is_empty() && down.is_empty();
         }
         (up.eof && (up.is_empty() || down.eof)) || (down.eof && (down.is_empty() || up.eof))
+    }
+
+    /// Who has ended it: of two the one that was looked at last.
+    fn ender(&self, last: usize) -> usize {
+        match [CLIENT, SERVER].map(|from| self.ways[from].eof) {
+            [true, false] => CLIENT,
+            [false, true] => SERVER,
+            _ => last,
+        }
     }
 
     fn close_half(&mut self, from: usize, to: &Channel) {

@@ -215,10 +215,13 @@ pub trait Session: Sized + 'static {
         !(value.is_empty() || value == b"0")
     }
 
-    /// A size from a string with variables; what is no size counts as none.
+    /// A size from a string with variables; what is no size is told of and counts as none.
     fn eval_size(&mut self, template: &Template) -> u64 {
         let text = self.eval(template);
-        weir_base::units::parse_size(&text).unwrap_or(0)
+        weir_base::units::parse_size(&text).unwrap_or_else(|| {
+            self.log_bytes(LogLevel::Error, &[b"invalid size \"", &text[..], b"\""].concat());
+            0
+        })
     }
 
     // --- matches that are given up ---

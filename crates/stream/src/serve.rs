@@ -79,6 +79,7 @@ async fn run(s: &mut Session) -> u16 {
     if s.server().base.tcp_nodelay {
         s.conn().set_nodelay();
     }
+    s.doing = "";
     match s.server().content {
         Some(content) => content(s).await,
         None => {

@@ -230,6 +230,9 @@ pub fn error_text(e: &io::Error) -> String {
 /// call itself fails.
 pub fn connect_failure(e: &io::Error, peer: Option<&str>) -> (LogLevel, String) {
     use io::ErrorKind as K;
+    if is_out_of_descriptors(e) {
+        return (LogLevel::Alert, format!("socket() failed {}", error_text(e)));
+    }
     let usual = socket_errors::is_usual(e) || e.kind() == K::WouldBlock;
     let to = match (e.kind(), peer) {
         (K::ConnectionRefused, _) | (_, None) => String::new(),

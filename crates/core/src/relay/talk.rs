@@ -69,18 +69,19 @@ impl Talk {
     pub fn poll<S: Relayed>(&mut self, s: &mut S, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             let event = self.relay.poll(cx, s.conn(), &self.server);
-            if self.relay.received(SERVER) > 0 {
+            // As in nginx the end is heard too.
+            if self.relay.received(SERVER) > 0 || self.relay.has_ended(SERVER) {
                 s.heard(self.begun_ms);
             }
             let event = ready!(event);
             s.passed(&self.passed());
             return Poll::Ready(match event {
                 Event::Unread(from, e) => {
-                    log_failed(s, "recv()", &e, READING[from]);
+                    log_failed(s, "recv()", &e, from, READING[from]);
                     continue;
                 }
                 Event::Unsent(from, e) => {
-                    log_failed(s, "send()", &e, SENDING[from]);
+                    log_failed(s, "send()", &e, 1 - from, SENDING[from]);
                     End::Broken
                 }
                 Event::Late(_) => End::Timeout,
@@ -100,10 +101,12 @@ impl Talk {
     }
 }
 
+/// A call on the socket of a side has failed: what clients do is their business, what servers do is looked into.
 #[cold]
-fn log_failed<S: Relayed>(s: &mut S, call: &str, e: &io::Error, doing: &'static str) {
+fn log_failed<S: Relayed>(s: &mut S, call: &str, e: &io::Error, side: usize, doing: &'static str) {
+    let usual = if side == SERVER { LogLevel::Error } else { LogLevel::Info };
     let before = std::mem::replace(s.doing(), doing);
     let text = format!("{call} failed ({})", crate::os_text(e));
-    s.log(socket_errors::level(e, LogLevel::Info), &text);
+    s.log(socket_errors::level(e, usual), &text);
     *s.doing() = before;
 }

@@ -12,11 +12,11 @@ use weir_core::bind;
 use weir_core::logger::LogLevel;
 use weir_core::relay::{End, How, Talk, Waits, CLIENT};
 use weir_core::timing::UpstreamState;
-use weir_core::{socket_errors, Session as _};
+use weir_core::Session as _;
 use weir_resolve::message::error_text as dns_text;
 use weir_resolve::{Failed, Question};
 use weir_runtime::clock;
-use weir_runtime::net::Stream;
+use weir_runtime::net::{is_out_of_descriptors, Stream};
 use weir_script::template::Template;
 use weir_tls::TlsError;
 use weir_upstream::{
@@ -26,6 +26,9 @@ use weir_upstream::{
 
 /// No name of a protocol is longer (RFC 7301, section 3.1).
 const ALPN_MAX_BYTES: usize = 255;
+
+/// Of a server that has failed as often as it may.
+const DISABLED: &str = "upstream server temporarily disabled";
 
 /// A server is there.
 struct Joined {
@@ -57,7 +60,9 @@ pub(super) async fn run(s: &mut Session) -> u16 {
     if let Some(state) = s.upstream.last() {
         lease.took(state.header_ms, state.response_ms);
     }
-    lease.end(failed);
+    if lease.end(failed) {
+        s.log(LogLevel::Warn, DISABLED);
+    }
     status
 }
 
@@ -95,12 +100,14 @@ async fn join(s: &mut Session) -> Result<Box<Joined>, u16> {
         s.doing = "connecting to upstream";
         let Some(lease) = group.pick(&mut choice, &mut key) else {
             let peer = Rc::clone(&group.shown_name);
-            s.upstream.push(UpstreamState::new(peer, false));
+            let state = UpstreamState::new(peer, false);
+            s.upstream.push(UpstreamState { response_ms: Some(0), ..state });
             s.log(LogLevel::Error, "no live upstreams");
             return Err(BAD_GATEWAY);
         };
         let peer = group.name_of(lease.peer);
         s.upstream.push(UpstreamState::new(peer, false));
+        let asked_ms = clock::mono_ms();
         let connected = match s.conn().is_udp() {
             true => connect_udp(s, &lease, &options).map(Connected::Datagrams),
             false => connect(s, conf, &lease, &options, tls.as_ref()).await.map(Connected::Bytes),
@@ -108,9 +115,14 @@ async fn join(s: &mut Session) -> Result<Box<Joined>, u16> {
         match connected {
             Ok(connected) => return begin(s, conf, connected, lease),
             Err(status) => {
+                if let Some(state) = s.upstream.last_mut() {
+                    state.response_ms = Some(clock::mono_ms().saturating_sub(asked_ms));
+                }
                 let is_late = *conf.next_upstream_timeout > 0
                     && clock::mono_ms() - begun_ms >= *conf.next_upstream_timeout;
-                lease.release(&mut choice, true);
+                if lease.release(&mut choice, status.is_none()) {
+                    s.log(LogLevel::Warn, DISABLED);
+                }
                 if let Some(status) = status {
                     return Err(status);
                 }
@@ -228,9 +240,9 @@ fn connect_udp(
     options: &SocketOptions,
 ) -> Result<Stream, Option<u16>> {
     datagrams::connect(&lease.config().addr, options, &s.conn().worker).map_err(|e| {
-        let text = format!("connect() failed {}", error_text(&e));
-        s.log(socket_errors::level(&e, LogLevel::Error), &text);
-        None
+        let (level, text) = connect_failure(&e, None);
+        s.log(level, &text);
+        is_out_of_descriptors(&e).then_some(ERROR)
     })
 }
 
@@ -261,7 +273,8 @@ async fn connect(
             let peer = s.upstream.last().map(|state| String::from_utf8_lossy(&state.peer));
             let (level, text) = connect_failure(&e, peer.as_deref());
             s.log(level, &text);
-            Err(None)
+            // It is nothing that the server has done.
+            Err(is_out_of_descriptors(&e).then_some(ERROR))
         }
         Err(LinkError::Protocol(text)) => {
             s.log(LogLevel::Error, &text);

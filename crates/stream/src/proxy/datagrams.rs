@@ -332,6 +332,7 @@ impl Relay<'_> {
 
     #[cold]
     fn refused(&mut self, e: &io::Error) {
+        self.s.heard(self.begun_ms);
         // It is all the answer that there will be.
         self.responses += 1;
         self.server_failed = true;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, EndpointOptions};
 use weir_core::bind;
 use weir_core::proxy_header::Sent;
-use weir_core::registry::template;
+use weir_core::registry::{size_template, template};
 use weir_module::first::{flag, msec, num, size};
 use weir_module::{
     joined_rows, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
@@ -81,13 +81,29 @@ static ROWS: &[Row] = &[
     )
     .note("Datagrams pass whole, whatever their size; nginx cuts off what does not fit."),
     Row::new(
+        "proxy_downstream_buffer",
+        SS,
+        Arity::ONE,
+        "",
+        "The old name of proxy_buffer_size.",
+        set_old_buffer,
+    ),
+    Row::new(
+        "proxy_upstream_buffer",
+        SS,
+        Arity::ONE,
+        "",
+        "The old name of proxy_buffer_size.",
+        set_old_buffer,
+    ),
+    Row::new(
         "proxy_upload_rate",
         SS,
         Arity::ONE,
         "0",
         "Bytes a second that are read from the client.",
         |cf, d| {
-            let t = Arc::new(template::<Session>(cf, d, 0)?);
+            let t = Arc::new(size_template::<Session>(cf, d, 0)?);
             cf.get::<ProxySrv>().upload_rate.once(d, Some(t))
         },
     ),
@@ -98,7 +114,7 @@ static ROWS: &[Row] = &[
         "0",
         "Bytes a second that are read from the server.",
         |cf, d| {
-            let t = Arc::new(template::<Session>(cf, d, 0)?);
+            let t = Arc::new(size_template::<Session>(cf, d, 0)?);
             cf.get::<ProxySrv>().download_rate.once(d, Some(t))
         },
     ),
@@ -233,6 +249,17 @@ fn build(b: &mut Build) -> ConfResult {
             conf.tls.build(b.cf, "proxy_ssl", false)?;
         }
     }
+    Ok(())
+}
+
+fn set_old_buffer(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let size = d.size(0)?;
+    cf.get::<ProxySrv>().buffer_size.once(d, size)?;
+    let name = d.name();
+    let text = format!(
+        "the \"{name}\" directive is deprecated, use the \"proxy_buffer_size\" directive instead"
+    );
+    cf.warn(d, text);
     Ok(())
 }
 
