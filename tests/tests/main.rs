@@ -87,6 +87,7 @@ mod master_orphan;
 mod master_process;
 mod memcached_servers;
 mod memcached_values;
+mod memory_after_burst;
 mod mirror_bounds;
 mod paths_bytes;
 mod peers_nginx;

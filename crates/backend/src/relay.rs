@@ -27,12 +27,15 @@ use weir_http::body;
 use weir_http::{Buf, Chain, ClientWatch, Request};
 use weir_runtime::clock;
 use weir_runtime::timer::LazyTimer;
+use weir_runtime::turns::Pause;
 use weir_upstream::LinkError;
 
 /// For filters and HTTP/2: larger pieces are passed on where they are instead of being copied.
 const COPY_MAX_BYTES: usize = 16 * 1024;
 /// Read at once from a server with much to say.
 const READ_ROOM_BYTES: usize = 64 * 1024;
+/// Read before others have their turn.
+const TURN_BYTES: usize = 1024 * 1024;
 
 const READING: &str = "reading upstream";
 
@@ -75,6 +78,7 @@ pub(crate) async fn run(
         came: None,
         cut: false,
         read: 0,
+        turn_bytes: 0,
         start_ms: 0,
         read_after_ms: 0,
         pace: LazyTimer::new(),
@@ -121,6 +125,8 @@ struct Relay<'a, 'c> {
     read: u64,
     start_ms: u64,
     read_after_ms: u64,
+    /// Read since others have had their turn.
+    turn_bytes: usize,
     pace: LazyTimer,
     /// Some of the body has been passed on.
     begun: bool,
@@ -283,6 +289,10 @@ impl Relay<'_, '_> {
             // What the client would take at once does not go by way of the temporary file.
             tokio::task::yield_now().await;
         }
+        if self.turn_bytes >= TURN_BYTES {
+            self.turn_bytes = 0;
+            Pause::default().await;
+        }
         match !quiet && self.stands_before(r, limited) {
             true => self.step_before(r, link, buf, room).await,
             false => poll_fn(|cx| self.step(cx, r, link, buf, room)).await,
@@ -303,6 +313,7 @@ impl Relay<'_, '_> {
         limited: bool,
     ) -> Result<(), Fault> {
         self.read_deadline = 0;
+        self.turn_bytes += n;
         if let Some(state) = r.upstream.last_mut() {
             state.bytes_received += n as u64;
         }

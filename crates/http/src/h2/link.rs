@@ -18,6 +18,9 @@ use weir_wire::http2::{ErrorCode, FRAME_DEFAULT_BYTES, WINDOW_DEFAULT_BYTES};
 /// longer give way to something more urgent.
 pub(super) const FRAMED_MAX_BYTES: u64 = 128 * 1024;
 
+/// Sent on one connection before others have their turn.
+const TURN_BYTES: u64 = 1024 * 1024;
+
 /// Streams this side has reset that it remembers.
 const RESETS_KEPT_MAX: usize = 32;
 
@@ -50,6 +53,8 @@ pub(super) struct Link {
     /// The connection's task itself runs a request now.
     pub(super) inline: Cell<bool>,
     waker: RefCell<Option<Waker>>,
+    /// How many bytes will have been sent when others are to have their turn.
+    turn_end: Cell<u64>,
 }
 
 impl Link {
@@ -69,7 +74,18 @@ impl Link {
             data_sent: Cell::new(0),
             inline: Cell::new(false),
             waker: RefCell::new(None),
+            turn_end: Cell::new(TURN_BYTES),
         }
+    }
+
+    /// Others are to have theirs.
+    pub(super) fn turn_is_over(&self) -> bool {
+        self.conn.bytes_out.get() >= self.turn_end.get()
+    }
+
+    /// They have had it.
+    pub(super) fn begin_turn(&self) {
+        self.turn_end.set(self.conn.bytes_out.get() + TURN_BYTES);
     }
 
     /// Has the connection's task look at its output, unless it is at it.
@@ -133,6 +149,7 @@ impl Link {
     /// Only the connection's task may wait for its socket.
     fn make_room(&self, cx: &mut Context<'_>) -> bool {
         self.inline.get()
+            && !self.turn_is_over()
             && self.conn.poll_flush(cx, u64::MAX).is_ready()
             && self.conn.out.borrow().queued() < FRAMED_MAX_BYTES
     }

@@ -11,12 +11,15 @@ use crate::generation::{Http, Server};
 use crate::request::Request;
 use crate::server;
 use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{ready, Context, Poll};
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
 use weir_runtime::clock;
+use weir_runtime::turns::{self, Pause};
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http2::flow::SendWindow;
 use weir_wire::http2::frame;
@@ -80,6 +83,8 @@ pub(crate) struct Task<S> {
     write_deadline: u64,
     waiting: bool,
     started: bool,
+    /// Others have their turn.
+    pause: Option<Pause>,
 }
 
 impl<S: Starter> Task<S> {
@@ -108,6 +113,7 @@ impl<S: Starter> Task<S> {
             write_deadline: 0,
             waiting: false,
             started: false,
+            pause: None,
             link,
             starter,
         };
@@ -132,13 +138,28 @@ impl<S: Starter> Task<S> {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         self.link.wait(cx);
         self.wait_for_end(cx);
+        ready!(self.poll_pause(cx));
         self.link.inline.set(true);
         let end = self.turn(cx);
         self.link.inline.set(false);
         if end.is_ready() {
             self.rest_is_over();
+        } else if self.link.turn_is_over() {
+            self.pause = Some(Pause::default());
+            // It has only begun.
+            let _ = self.poll_pause(cx);
         }
         end
+    }
+
+    /// Ready unless others have their turn.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(pause) = &mut self.pause {
+            ready!(Pin::new(pause).poll(cx));
+            self.pause = None;
+            self.link.begin_turn();
+        }
+        Poll::Ready(())
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
@@ -205,7 +226,7 @@ impl<S: Starter> Task<S> {
                 return;
             }
             if batch == BATCHES_MAX {
-                return cx.waker().wake_by_ref();
+                return turns::let_others(cx);
             }
         }
     }
@@ -632,6 +653,10 @@ impl<S: Starter> Task<S> {
             }
             if self.link.conn.out.borrow().queued() > 0 {
                 break;
+            }
+            if self.link.turn_is_over() {
+                self.write_deadline = 0;
+                return;
             }
             // There is room again: for those that were held back.
             self.link.schedule(cx);
