@@ -3,15 +3,17 @@
 
     idle.py --binary target/release/weir [--peer nginx] [--only plain,tls] [--conns 8000]
     idle.py --binary target/release/weir --check bench/idle.tsv
+    idle.py --binary target/release/weir --only plain --conns 100000
 
 Opens so many connections, has each answered once where its kind asks for it, and lets them all
 wait.  The figure is the growth of the serving process' proportional set size (PSS of
 /proc/PID/smaps_rollup) divided by the connections, taken when two readings a second apart are
 alike.  The first connections are made and closed before the first reading, so that what a worker
-has once is not counted.
+has once is not counted.  Where one process may not have so many descriptors (ulimit -n), as many
+processes of the program as it takes share the connections, and the figure is that of all of them.
 
 --check fails when a kind costs over a tenth more than the file says.
-Needs: Linux, descriptors (ulimit -n) beyond the connections, openssl for the kinds over TLS.
+Needs: Linux, openssl for the kinds over TLS.
 Loopback only, a fixed number of connections.
 """
 import argparse, os, re, resource, select, shutil, signal, socket, ssl, subprocess, sys, tempfile, time
@@ -141,16 +143,28 @@ def echo(pipe):
                 conn.sendall(data if open_ else SWITCHED)
 
 
+def files_max():
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+
+def parts(count, most):
+    """The numbers of as few as have so many together, none more than that."""
+    n = -(-count // most)
+    return [count // n + (i < count % n) for i in range(n)]
+
+
 class Clients:
     def __init__(self, port, kind, count):
-        self.each = []
-        part = -(-count // CLIENTS)
-        for first in range(0, count, part):
+        self.each, first = [], 0
+        for part in parts(count, min(-(-count // CLIENTS), files_max() - SPARE_FILES)):
             mine, theirs = Pipe()
-            child = Process(target=connections, args=(theirs, port, kind, first, min(part, count - first)), daemon=True)
+            child = Process(target=connections, args=(theirs, port, kind, first, part), daemon=True)
             child.start()
             self.each.append((child, mine))
             theirs.close()
+            first += part
+
+    def wait(self, kind):
         for child, pipe in self.each:
             try:
                 pipe.recv()
@@ -168,45 +182,72 @@ def pss_bytes(pid):
     return int(re.search(r'^Pss: +(\d+)', text, re.M)[1]) * 1024
 
 
-def settled(pid):
+def settled(servers):
     """Bytes once they move no more."""
-    last, end = pss_bytes(pid), time.monotonic() + SETTLE_SECS
+    def now():
+        return sum(pss_bytes(s.process.pid) for s in servers)
+    last, end = now(), time.monotonic() + SETTLE_SECS
     while time.monotonic() < end:
         time.sleep(1)
-        now = pss_bytes(pid)
-        if abs(now - last) <= ALIKE_BYTES:
-            return now
-        last = now
+        bytes_ = now()
+        if abs(bytes_ - last) <= ALIKE_BYTES * len(servers):
+            return bytes_
+        last = bytes_
     return last
 
 
-def measure(binary, kind, count, work, up):
-    listen, http2, _, _, sockets = KINDS[kind]
-    port, stream = free_port(), free_port()
-    text, files = MAIN, count * sockets + SPARE_FILES
-    values = {'@DIR@': work, '@PORT@': port, '@STREAM@': stream, '@LISTEN@': listen, '@UP@': up, '@FILES@': files, '@H2@': 'http2 on;' if http2 else ''}
-    for key, value in values.items():
-        text = text.replace(key, str(value))
-    (work / 'nginx.conf').write_text(text)
-    (work / 'logs').mkdir(exist_ok=True)
-    command = [str(binary), '-p', str(work), '-c', str(work / 'nginx.conf')]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+class Server:
+    def __init__(self, binary, kind, count, work, up):
+        listen, http2, _, _, sockets = KINDS[kind]
+        port, stream = free_port(), free_port()
+        text, files = MAIN, count * sockets + SPARE_FILES
+        values = {'@DIR@': work, '@PORT@': port, '@STREAM@': stream, '@LISTEN@': listen, '@UP@': up, '@FILES@': files, '@H2@': 'http2 on;' if http2 else ''}
+        for key, value in values.items():
+            text = text.replace(key, str(value))
+        (work / 'nginx.conf').write_text(text)
+        (work / 'logs').mkdir()
+        command = [str(binary), '-p', str(work), '-c', str(work / 'nginx.conf')]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.count, self.port = count, stream if kind == 'stream' else port
+        wait_for_port(self.process, port)
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(WAIT_SECS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def certificate(work):
+    subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '30',
+                    '-subj', '/CN=localhost', '-keyout', work / 'key.pem', '-out', work / 'cert.pem'], check=True, capture_output=True)
+
+
+def measure(binary, kind, count, tmp, up):
+    servers, clients = [], []
     try:
-        wait_for_port(server, port)
-        port = stream if kind == 'stream' else port
-        Clients(port, kind, WARM).close()
-        before = settled(server.pid)
-        clients = Clients(port, kind, count)
-        each = (settled(server.pid) - before) / count
-        clients.close()
+        for part in parts(count, (files_max() - SPARE_FILES) // KINDS[kind][4]):
+            work = tmp / str(len(servers))
+            work.mkdir()
+            certificate(work)
+            servers.append(Server(binary, kind, part, work, up))
+        for s in servers:
+            warm = Clients(s.port, kind, WARM)
+            warm.wait(kind)
+            warm.close()
+        before = settled(servers)
+        clients = [Clients(s.port, kind, s.count) for s in servers]
+        for c in clients:
+            c.wait(kind)
+        each = (settled(servers) - before) / count
+        for c in clients:
+            c.close()
         return each
     finally:
-        server.send_signal(signal.SIGTERM)
-        try:
-            server.wait(WAIT_SECS)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+        for s in servers:
+            s.end()
 
 
 def check(figures, path):
@@ -221,16 +262,6 @@ def check(figures, path):
     return 1 if grown else 0
 
 
-def why_not(kind, count):
-    """What is missing for a kind, if anything is."""
-    need, (_, most) = count * KINDS[kind][4] + SPARE_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and most < need:
-        return f'it takes {need} descriptors in the server, and ulimit -n allows {most}'
-    if not shutil.which('openssl'):
-        return 'openssl is not installed'
-    return None
-
-
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('--binary', required=True, type=Path)
@@ -240,24 +271,23 @@ def main():
     ap.add_argument('--check', type=Path, metavar='FILE', help='fail when a kind has grown')
     ap.add_argument('--write', type=Path, metavar='FILE', help='keep the figures')
     a = ap.parse_args()
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if not shutil.which('openssl'):
+        raise SystemExit('openssl is not installed')
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files_max(), files_max()))
     pipe, theirs = Pipe()
     Process(target=echo, args=(theirs,), daemon=True).start()
     up, figures = pipe.recv(), {}
     print(f'{"bytes a connection":20} {a.binary.name:>10}' + (f' {"peer":>10}' if a.peer else ''))
     for kind in [n for n in a.only.split(',') if n] or list(KINDS):
-        reason = why_not(kind, a.conns)
-        if reason:
-            print(f'{kind:20} skipped: {reason}')
+        # The servers behind it are one process, of this program.
+        most = files_max() - SPARE_FILES
+        if KINDS[kind][4] > 1 and a.conns > most:
+            print(f'{kind:20} skipped: it takes {a.conns} descriptors in one process, and ulimit -n allows {files_max()}')
             continue
         line = ''
         for binary in filter(None, (a.binary, a.peer)):
             with tempfile.TemporaryDirectory(prefix='idle-') as tmp:
-                work = Path(tmp)
-                subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '30',
-                                '-subj', '/CN=localhost', '-keyout', work / 'key.pem', '-out', work / 'cert.pem'], check=True, capture_output=True)
-                each = measure(binary, kind, a.conns, work, up)
+                each = measure(binary, kind, a.conns, Path(tmp), up)
             figures.setdefault(kind, each)
             line += f' {each:10.0f}'
         print(f'{kind:20}{line}', flush=True)
