@@ -264,7 +264,7 @@ fn keepalive(value: &str, o: &mut ListenOptions) -> Option<()> {
             };
             o.keepalive.idle_secs = next(units::parse_sec)? as u32;
             o.keepalive.interval_secs = next(units::parse_sec)? as u32;
-            o.keepalive.count = next(|text| units::parse_int(text))? as u32;
+            o.keepalive.count = next(units::parse_int)? as u32;
             let k = &o.keepalive;
             if k.idle_secs == 0 && k.interval_secs == 0 && k.count == 0 {
                 return None;

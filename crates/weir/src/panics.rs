@@ -27,7 +27,10 @@ fn tell(info: &PanicHookInfo) {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("?");
     let place = info.location().map(|l| format!(" at {l}")).unwrap_or_default();
-    let why = info.payload_as_str().unwrap_or("no words").replace(['\n', '\r'], " ");
+    let payload = info.payload();
+    let formatted = payload.downcast_ref::<String>().map(String::as_str);
+    let why = formatted.or_else(|| payload.downcast_ref::<&str>().copied());
+    let why = why.unwrap_or("no words").replace(['\n', '\r'], " ");
     let text = format!("internal error: thread \"{name}\" panicked{place}: {why}");
     log.log(LogLevel::Alert, None, text.as_bytes());
 }
