@@ -331,3 +331,23 @@ fn a_reload_logs_the_first_mistake() {
     server.expect_error("unknown directive \"nosuch_a\" in ");
     assert_eq!(server.get("/").text(), "ok");
 }
+
+#[test]
+fn where_a_directive_stands_is_told_with_its_block() {
+    if !is_weir() {
+        return skip("nginx names no places");
+    }
+    for (conf, hint) in [
+        (
+            "stream { upstream u { server 127.0.0.1:1; keepalive 2; } }",
+            "\"keepalive\" stands in: upstream in http",
+        ),
+        (
+            "mail { server { listen 127.0.0.1:1; root /; } }",
+            "\"root\" stands in: http, server in http, location",
+        ),
+    ] {
+        let out = run_cli(&["-t"], &format!("events {{}} {conf}"));
+        assert!(out.code != 0 && out.stderr.contains(hint), "{conf}: {}", out.stderr);
+    }
+}

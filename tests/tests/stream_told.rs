@@ -1,8 +1,10 @@
 //! What the error log and variables tell of a session's servers: failures, who has reset, times.
 
+use crate::stream_core::hello;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
+use weir_tests::tls;
 use weir_tests::{expect_soon, run_cli, Origin, Server, Setup};
 
 /// The lines about a session, without the date and the numbers of process and connection.
@@ -201,4 +203,30 @@ fn there_is_no_socket_to_be_had() {
     assert!(line(&server, text).starts_with("[alert]"));
     expect_soon("its line", || server.read("s.log").lines().any(|line| line == "500"));
     assert!(!server.error_log().contains("temporarily disabled"));
+}
+
+#[test]
+fn handshakes_that_fail_are_told_of_in_openssls_words() {
+    let own = tls::self_signed("localhost");
+    let server = Setup::new(
+        "events {} stream { error_log %%DIR%%/error.log info;
+            server { listen 127.0.0.1:%%PORT_0%% ssl; return a;
+                ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key; } }",
+    )
+    .file("a.crt", own.cert)
+    .file("a.key", own.key)
+    .start();
+    let failed = |sent: &[u8], words: &str| {
+        let mut client = server.on(0).connect();
+        client.send(sent);
+        client.shutdown_write();
+        client.read_to_end();
+        let told = line(&server, words);
+        let wanted = format!("[info] {words} while SSL handshaking, client: 127.0.0.1, server:");
+        assert!(told.starts_with(&wanted), "{told}");
+    };
+    let ssl = |words: &str| format!("SSL_do_handshake() failed (SSL: error:{words})");
+    failed(b"GET / HTTP/1.0\r\n\r\n", &ssl("0A00009C:SSL routines::http request"));
+    failed(b"SSH-2.0-OpenSSH\r\n", &ssl("0A00010B:SSL routines::wrong version number"));
+    failed(&hello("a")[..30], "peer closed connection in SSL handshake");
 }

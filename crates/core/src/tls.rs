@@ -6,6 +6,7 @@
 
 pub mod client;
 pub mod files;
+mod openssl;
 pub mod words;
 
 use crate::connection::Connection;
@@ -170,9 +171,10 @@ pub async fn secure(
         return Err(None);
     }
     if !is_hello(&first) {
-        let text =
-            "SSL_do_handshake() failed (SSL: error:0A00010B:SSL routines::wrong version number)";
-        return Err(Some(text.to_string()));
+        return Err(Some(format!(
+            "SSL_do_handshake() failed (SSL: {})",
+            openssl::no_hello(&first)
+        )));
     }
     Box::pin(handshake(conn, &gen, addr, &first, deadline)).await.map_err(Some)
 }
@@ -297,8 +299,11 @@ pub fn late() -> String {
 
 fn failed(e: &TlsError) -> String {
     match e {
-        TlsError::Closed => "client closed connection".to_string(),
-        TlsError::Io(e) => format!("SSL_do_handshake() failed ({e})"),
-        TlsError::Tls(e) => format!("SSL_do_handshake() failed (SSL: {e})"),
+        TlsError::Closed => "peer closed connection in SSL handshake".to_string(),
+        TlsError::Io(e) => format!("SSL_do_handshake() failed ({})", crate::os_text(e)),
+        TlsError::Tls(text) => match openssl::words(text) {
+            Some(words) => format!("SSL_do_handshake() failed (SSL: {words})"),
+            None => format!("SSL_do_handshake() failed (SSL: {text})"),
+        },
     }
 }

@@ -246,7 +246,13 @@ fn join(prefix: &Path, name: &[u8]) -> PathBuf {
 
 fn not_allowed(d: &Directive, rows: &[&'static Row]) -> Diagnostic {
     let mut e = d.error("is not allowed here").of_itself();
-    let places: Vec<&str> = rows.iter().flat_map(|r| r.contexts.names()).collect();
+    // Other protocols' blocks have theirs, which are called so.
+    let of_http = |name| match name {
+        "server" => "server in http",
+        "upstream" => "upstream in http",
+        other => other,
+    };
+    let places: Vec<&str> = rows.iter().flat_map(|r| r.contexts.names()).map(of_http).collect();
     e.hint = Some(format!("\"{}\" stands in: {}", d.name.to_str(), places.join(", ")));
     e
 }
