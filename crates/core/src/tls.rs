@@ -59,12 +59,11 @@ pub struct Secure {
     /// It is another socket's clients that asked: a session has handed the connection on.
     is_elsewhere: Cell<bool>,
     verdicts: Verdicts,
-    /// Offered in the hello, by the client's preference: `$ssl_ciphers`.
-    pub ciphers: Vec<CipherSuite>,
-    /// The same of groups: `$ssl_curves`.
-    pub groups: Vec<NamedGroup>,
-    /// The same of signatures: `$ssl_sigalgs`.
-    pub schemes: Vec<SignatureScheme>,
+    /// Offered in the hello: suites, groups and signatures, by their numbers. They are kept for as long as
+    /// the connection, and the numbers are half as long as what they stand for.
+    offers: Box<[u16]>,
+    /// Where in it the groups begin, and the signatures.
+    begins: [u16; 2],
 }
 
 /// The host that a TLS client's name stands for, as in a request: in lower case, without a port or the dot
@@ -76,11 +75,15 @@ pub fn host_name(name: &[u8]) -> Option<Vec<u8>> {
 
 impl Secure {
     fn of(hello: &ClientHello<'_>) -> Secure {
+        let suites = hello.cipher_suites().iter().map(|s| u16::from(*s));
+        let groups = hello.named_groups().unwrap_or_default().iter().map(|g| u16::from(*g));
+        let schemes = hello.signature_schemes().iter().map(|s| u16::from(*s));
+        // A hello has 64 KB at most.
+        let begins = [suites.len() as u16, (suites.len() + groups.len()) as u16];
         Secure {
             name: hello.server_name().map(|n| n.as_bytes().into()),
-            ciphers: hello.cipher_suites().to_vec(),
-            groups: hello.named_groups().unwrap_or_default().to_vec(),
-            schemes: hello.signature_schemes().to_vec(),
+            offers: suites.chain(groups).chain(schemes).collect(),
+            begins,
             ..Secure::default()
         }
     }
@@ -94,6 +97,25 @@ impl Secure {
     pub(crate) fn leave(&self) {
         self.is_elsewhere.set(true);
         self.is_found.set(false);
+    }
+
+    /// The suites that the client offers, by its preference: `$ssl_ciphers`.
+    pub fn ciphers(&self) -> impl Iterator<Item = CipherSuite> + '_ {
+        self.offered(0, self.begins[0].into()).map(CipherSuite::from)
+    }
+
+    /// The same of groups: `$ssl_curves`.
+    pub fn groups(&self) -> impl Iterator<Item = NamedGroup> + '_ {
+        self.offered(self.begins[0].into(), self.begins[1].into()).map(NamedGroup::from)
+    }
+
+    /// The same of signatures: `$ssl_sigalgs`.
+    pub fn schemes(&self) -> impl Iterator<Item = SignatureScheme> + '_ {
+        self.offered(self.begins[1].into(), self.offers.len()).map(SignatureScheme::from)
+    }
+
+    fn offered(&self, from: usize, to: usize) -> impl Iterator<Item = u16> + '_ {
+        self.offers.get(from..to).unwrap_or_default().iter().copied()
     }
 
     /// The server that has the name the client asked for.

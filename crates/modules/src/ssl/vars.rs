@@ -75,7 +75,7 @@ impl<S: Session> Of<S> {
             Some(())
         }),
         of_hello!("ssl_ciphers", |hello| {
-            hello.ciphers.iter().map(|c| ciphers::name(*c)).collect::<Vec<_>>().join(":")
+            hello.ciphers().map(ciphers::name).collect::<Vec<_>>().join(":")
         }),
         of_session!("ssl_curve", |tls, out| {
             let group = tls.negotiated_key_exchange_group()?.name();
@@ -83,13 +83,13 @@ impl<S: Session> Of<S> {
             Some(())
         }),
         of_hello!("ssl_curves", |hello| {
-            hello.groups.iter().map(|g| ciphers::group_name(*g)).collect::<Vec<_>>().join(":")
+            hello.groups().map(ciphers::group_name).collect::<Vec<_>>().join(":")
         }),
         // rustls does not tell which scheme it signed with.
         var!("ssl_sigalg", |_, _| None),
         of_hello!("ssl_sigalgs", |hello| {
-            let code = |s: &weir_tls::rustls::SignatureScheme| format!("0x{:04x}", u16::from(*s));
-            hello.schemes.iter().map(code).collect::<Vec<_>>().join(":")
+            let code = |s| format!("0x{:04x}", u16::from(s));
+            hello.schemes().map(code).collect::<Vec<_>>().join(":")
         }),
         of_session!("ssl_session_id", |tls, out| {
             let id = tls.export_keying_material([0u8; 32], b"EXPORTER-session-id", None).ok()?;
