@@ -26,7 +26,6 @@ pub(crate) enum Serving {
 
 impl Serving {
     /// Waits for a request.
-    #[inline]
     pub(crate) fn wait(conn: &Rc<Connection>) -> Serving {
         Serving::Waiting(Wait::new(conn))
     }
@@ -50,23 +49,16 @@ impl Serving {
     }
 
     /// Goes on with what was read behind the last request.
-    #[inline]
     fn next(conn: &Rc<Connection>, rest: Vec<u8>) -> Serving {
-        match rest.is_empty() {
-            true => Serving::wait(conn),
-            false => Serving::pipelined(conn, rest),
+        if rest.is_empty() {
+            return Serving::wait(conn);
         }
-    }
-
-    #[inline(never)]
-    fn pipelined(conn: &Rc<Connection>, rest: Vec<u8>) -> Serving {
         let mut r = pool::take();
         r.buf = rest;
         r.flags.pipelined = conn.requests.get() > 0;
         Serving::busy(conn, r)
     }
 
-    #[inline]
     fn busy(conn: &Rc<Connection>, r: Box<Request>) -> Serving {
         let runner = Runner::take();
         runner.begin(conn, r);
@@ -74,7 +66,6 @@ impl Serving {
     }
 
     /// Ready at the connection's end, or with the bytes that begin HTTP/2 on it.
-    #[inline]
     pub(crate) fn poll(
         &mut self,
         conn: &Rc<Connection>,
@@ -84,38 +75,52 @@ impl Serving {
             let after = match self {
                 Serving::Waiting(wait) => match ready!(wait.poll(conn, cx)) {
                     Some(r) => {
-                        *self = Serving::busy(conn, r);
+                        self.turn_to(Serving::busy(conn, r));
                         continue;
                     }
                     None => After::Close,
                 },
                 Serving::Busy(runner) => ready!(runner.poll(cx)),
-                Serving::Tunnel(tunnel) => {
-                    let how = ready!(tunnel.poll(conn, cx));
-                    if let Serving::Tunnel(tunnel) = std::mem::replace(self, Serving::Between) {
-                        let r = tunnel.end(conn, &how);
-                        *self = Serving::Ending(Box::pin(after_tunnel(Rc::clone(conn), r)));
-                    }
-                    continue;
-                }
-                Serving::Ending(f) => {
-                    ready!(f.as_mut().poll(cx));
-                    After::Close
-                }
+                Serving::Tunnel(_) | Serving::Ending(_) => ready!(self.poll_tunnel(conn, cx)),
                 Serving::Between => After::Close,
             };
             if let Serving::Busy(runner) = std::mem::replace(self, Serving::Between) {
                 runner.give();
             }
             match after {
-                After::Keep(rest) => *self = Serving::next(conn, rest),
+                After::Keep(rest) => self.turn_to(Serving::next(conn, rest)),
                 After::Close => return Poll::Ready(None),
                 After::Http2(read) => return Poll::Ready(Some(read)),
                 After::Tunnel(r) => {
-                    *self = Tunnel::new(r).map_or(Serving::Between, Serving::Tunnel)
+                    self.turn_to(Tunnel::new(r).map_or(Serving::Between, Serving::Tunnel));
                 }
             }
         }
+    }
+
+    /// From a state that keeps nothing (it is waiting, or between two): there is nothing to be dropped, which
+    /// the compiler would look for on the way of every request.
+    #[inline]
+    fn turn_to(&mut self, next: Serving) {
+        debug_assert!(matches!(self, Serving::Waiting(_) | Serving::Between));
+        std::mem::forget(std::mem::replace(self, next));
+    }
+
+    /// Ready when the tunnel is over and its request has been logged. Apart, so that what every request
+    /// goes through stays small.
+    #[inline(never)]
+    fn poll_tunnel(&mut self, conn: &Rc<Connection>, cx: &mut Context<'_>) -> Poll<After> {
+        if let Serving::Tunnel(tunnel) = self {
+            let how = ready!(tunnel.poll(conn, cx));
+            if let Serving::Tunnel(tunnel) = std::mem::replace(self, Serving::Between) {
+                let r = tunnel.end(conn, &how);
+                *self = Serving::Ending(Box::pin(after_tunnel(Rc::clone(conn), r)));
+            }
+        }
+        if let Serving::Ending(f) = self {
+            ready!(f.as_mut().poll(cx));
+        }
+        Poll::Ready(After::Close)
     }
 }
 
