@@ -47,6 +47,8 @@ pub struct Connection {
     pub(crate) handed_on: OnceCell<Box<HandedOn>>,
     /// The generation that it works by.
     gen: RefCell<Rc<WorkerGen>>,
+    /// Its number among the worker's; 0 for one that was not the newest even at first.
+    gen_turn: Cell<u32>,
     /// Which `ListenConf` of that generation it came by: never a number of another's.
     listen: Cell<usize>,
     /// It came by way of another server, which handed it on.
@@ -118,6 +120,7 @@ impl Connection {
         (gen, listen): (Rc<WorkerGen>, usize),
         serial: u64,
     ) -> Connection {
+        let is_newest = Rc::ptr_eq(&worker.generation(), &gen);
         Connection {
             stream: stream.into(),
             tls_port: Cell::new(false),
@@ -127,6 +130,7 @@ impl Connection {
             peer: client,
             handed_on: OnceCell::new(),
             gen: RefCell::new(gen),
+            gen_turn: Cell::new(if is_newest { worker.turn() } else { 0 }),
             listen: Cell::new(listen),
             is_passed: Cell::new(false),
             local: Cell::new(None),
@@ -169,26 +173,35 @@ impl Connection {
 
     /// Goes over to the newest generation and lets go of an older one, while nothing is done for the client;
     /// `false` when it may not, because its address is not listened on any more, or in another way.
+    #[inline]
     pub fn keep_up(&self) -> bool {
-        if self.is_newest() {
-            return true;
-        }
+        self.is_newest() || self.go_over()
+    }
+
+    #[cold]
+    fn go_over(&self) -> bool {
         let newest = self.worker.generation();
         let Some(at) = self.place_in(&newest.shared) else { return false };
         self.listen.set(at);
         self.gen.replace(newest);
+        self.gen_turn.set(self.worker.turn());
         true
     }
 
     /// Whether it ends once nothing is done for the client, for it cannot go over to the newest generation.
     #[inline]
     pub fn is_left_behind(&self) -> bool {
-        !self.is_newest() && self.place_in(&self.worker.generation().shared).is_none()
+        !self.is_newest() && self.must_stay()
+    }
+
+    #[cold]
+    fn must_stay(&self) -> bool {
+        self.place_in(&self.worker.generation().shared).is_none()
     }
 
     #[inline]
     fn is_newest(&self) -> bool {
-        Rc::ptr_eq(&self.worker.gen.borrow(), &self.gen.borrow())
+        self.worker.turn() == self.gen_turn.get()
     }
 
     /// Where a newer generation has it. One that was handed on stood before another server's rules first,
@@ -253,6 +266,7 @@ impl Connection {
     }
 
     /// The address it came to, in that generation.
+    #[inline]
     pub fn addr<'g>(&self, gen: &'g Generation) -> &'g AddrConf {
         self.socket(gen).choose(|| self.local_addr())
     }

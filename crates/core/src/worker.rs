@@ -25,7 +25,9 @@ pub struct Worker {
     /// From 0; its place in `all.each`.
     pub id: usize,
     /// The newest generation; a connection takes it at its next request.
-    pub gen: RefCell<Rc<WorkerGen>>,
+    gen: RefCell<Rc<WorkerGen>>,
+    /// How many there have been: tells connections quickly whether theirs is the newest.
+    turn: Cell<u32>,
     /// Its own of `all`.
     pub counters: Arc<Counters>,
     /// For sums.
@@ -63,6 +65,7 @@ impl Worker {
         Worker {
             id,
             gen: RefCell::new(gen),
+            turn: Cell::new(1),
             counters: Arc::clone(&all.each[id]),
             all,
             queues: RefCell::new(Vec::new()),
@@ -84,6 +87,18 @@ impl Worker {
     /// The newest.
     pub fn generation(&self) -> Rc<WorkerGen> {
         Rc::clone(&self.gen.borrow())
+    }
+
+    /// There is a newer one; answers the one before.
+    pub fn renew(&self, fresh: Rc<WorkerGen>) -> Rc<WorkerGen> {
+        self.turn.set(self.turn.get().wrapping_add(1).max(1));
+        self.gen.replace(fresh)
+    }
+
+    /// The number of the newest among those of this worker, from 1.
+    #[inline]
+    pub(crate) fn turn(&self) -> u32 {
+        self.turn.get()
     }
 
     /// Whether to read from a fresh connection before the event loop says that there is something.

@@ -29,9 +29,10 @@ pub fn find(r: &mut Request) -> Found {
 /// Answers whether the search is over (an exact, regex or redirect hit, or an expression that could
 /// not tell, which ends the request).
 fn descend(r: &mut Request, found: &mut Found) -> bool {
-    let here = Rc::clone(r.loc());
+    let hit = r.loc().nested.find_prefix(&r.uri);
+    let here = (!r.loc().nested.regexes.is_empty()).then(|| Rc::clone(r.loc()));
     let mut no_regex = false;
-    match here.nested.find_prefix(&r.uri) {
+    match hit {
         PrefixHit::Redirect(path) => {
             *found = Found::Redirect(path);
             return true;
@@ -49,9 +50,7 @@ fn descend(r: &mut Request, found: &mut Found) -> bool {
         }
         PrefixHit::None => {}
     }
-    if no_regex {
-        return false;
-    }
+    let Some(here) = here.filter(|_| !no_regex) else { return false };
     for (regex, id, vars) in &here.nested.regexes {
         match match_uri(r, regex, vars) {
             Ok(true) => {

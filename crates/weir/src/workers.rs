@@ -288,7 +288,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
                 // What waits where no one listens any more belongs to the old configuration.
                 state.leave(&listeners).await;
                 let fresh = Rc::new(WorkerGen::new(generation));
-                let old = state.worker.gen.replace(fresh);
+                let old = state.worker.renew(fresh);
                 state.retire(old);
                 state.bring_idle();
                 protocols::renew(&state.worker);

@@ -406,7 +406,7 @@ impl<S: Starter> Task<S> {
     /// Between streams an old generation is not kept; where the newest does not listen on this
     /// address as before, the connection takes no more streams.
     fn keep_up(&mut self) {
-        if Arc::ptr_eq(&self.link.conn.worker.gen.borrow().shared, &self.gen.core) {
+        if Arc::ptr_eq(&self.link.conn.worker.generation().shared, &self.gen.core) {
             return;
         }
         if self.link.conn.is_left_behind() {
