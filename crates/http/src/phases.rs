@@ -352,8 +352,7 @@ fn find_config(r: &mut Request) -> Option<Flow> {
             r.set_location(id);
         }
     }
-    let core = Rc::clone(r.loc());
-    let max = *core.core.client_max_body_size;
+    let max = *r.loc().core.client_max_body_size;
     if let Some(n) = r.body.announced() {
         if max != 0 && n > max && !r.body.too_large_ok {
             let text = format!("client intended to send too large body: {n} bytes");
