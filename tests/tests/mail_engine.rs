@@ -1,5 +1,7 @@
 //! Where `mail` is not as in nginx, and what cannot be seen from what is said.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -115,4 +117,51 @@ fn tls_that_nobody_uses_is_not_read() {
             said.stderr
         );
     }
+}
+
+/// What has come and is not read hides the end of a client.
+#[test]
+fn a_client_that_has_said_more_and_goes_is_not_asked_for() {
+    let (auth, asked) = later(usize::MAX);
+    let mut server = setup(&auth, "").start();
+    let mut client = greeted(&server);
+    say(&mut client, "USER me");
+    client.send(b"PASS secret\r\n");
+    expect_soon("a question", || asked.load(Ordering::SeqCst) > 0);
+    client.send(&[b'z'; 5000]);
+    drop(client);
+    server.signal(weir_tests::Signal::Quit);
+    assert_eq!(server.wait_exit(), Some(0));
+}
+
+#[test]
+fn a_wait_without_end_is_no_fault() {
+    let auth = Origin::start(move |_, conn| {
+        conn.write("HTTP/1.0 200 OK\r\nAuth-Status: no\r\nAuth-Wait: 9223372036854775807\r\n\r\n");
+        Next::Close
+    });
+    let server = setup(&auth, "").start();
+    let mut client = greeted(&server);
+    say(&mut client, "USER me");
+    client.send(b"PASS secret\r\n");
+    expect_soon("a refusal", || server.error_log().contains("client login failed"));
+    let mut other = greeted(&server);
+    assert_eq!(say(&mut other, "USER me"), "+OK");
+    assert!(!server.error_log().contains("panicked"), "{}", server.error_log());
+}
+
+/// `timeout` is the longest until there is a server, however much is said until then.
+#[test]
+fn who_never_stops_talking_has_no_longer() {
+    let (auth, _) = later(0);
+    let server = setup(&auth, "timeout 1s; max_errors 1000000;").start();
+    let mut client = TcpStream::connect(("127.0.0.1", server.port(0))).expect("a connection");
+    let mut answers = client.try_clone().expect("the same");
+    let reader = std::thread::spawn(move || std::io::copy(&mut answers, &mut std::io::sink()));
+    let (began, patience) = (Instant::now(), Duration::from_secs(20));
+    while client.write_all(&b"NOOP\r\n".repeat(50)).is_ok() {
+        assert!(began.elapsed() < patience, "it is still there");
+    }
+    drop(reader.join());
+    expect_soon("its end", || server.error_log().contains("client timed out"));
 }

@@ -249,3 +249,27 @@ fn a_name_chooses_no_server_behind_pass() {
     assert!(named.ends_with("inner in.test"), "{named}");
     assert_eq!(said(2, ""), "other");
 }
+
+/// A handshake that the server in front has done is not done again.
+#[test]
+fn tls_goes_through_pass() {
+    let (setup, _) = setup(
+        "server { listen 127.0.0.1:%%PORT_0%% ssl; pass 127.0.0.1:%%PORT_1%%; }
+         server { listen 127.0.0.1:%%PORT_1%% ssl; return \"in by $ssl_protocol\"; }
+         server { listen 127.0.0.1:%%PORT_2%% ssl; pass 127.0.0.1:%%PORT_3%%; }
+         } http {
+            ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
+            server { listen 127.0.0.1:%%PORT_3%% ssl; return 200 \"web by $ssl_protocol\"; }",
+    );
+    let server = setup.start();
+    let mut conn = Tls::default().connect(server.port(0), "in.test").unwrap();
+    assert_eq!(String::from_utf8_lossy(&conn.read_to_end()), "in by TLSv1.3");
+    let mut conn = Tls::default().connect(server.port(2), "in.test").unwrap();
+    conn.send(b"GET / HTTP/1.0\r\n\r\n");
+    assert!(conn.read_to_end().ends_with(b"web by TLSv1.3"));
+    // What looks like a hello within is no other handshake.
+    let mut conn = Tls::default().connect(server.port(2), "in.test").unwrap();
+    conn.send(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03\r\n\r\n");
+    let said = String::from_utf8_lossy(&conn.read_to_end()).into_owned();
+    assert!(said.contains("400 Bad Request"), "{said}");
+}

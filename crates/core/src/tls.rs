@@ -147,6 +147,10 @@ pub async fn accept(conn: &Rc<Connection>, leftover: Vec<u8>) -> Option<Vec<u8>>
         return Some(leftover);
     }
     conn.tls_port.set(true);
+    // It was handed on by a server that has done the handshake.
+    if conn.stream.is_tls() {
+        return Some(leftover);
+    }
     let default = conn.server(&gen.shared, addr.default);
     let deadline = conn.start_ms + default.handshake_timeout_ms;
     let mut first = leftover;

@@ -159,7 +159,13 @@ impl Talk<'_> {
             self.s.doing = "in http auth state";
             match auth::ask(self.s, &self.dialogue).await {
                 None => return self.fail().await,
-                Some(Answer::Wait { secs }) => self.sleep(secs.max(AGAIN_LEAST_SECS)).await?,
+                Some(Answer::Wait { secs }) => {
+                    self.sleep(secs.max(AGAIN_LEAST_SECS)).await?;
+                    // What it has sent may hide that it has gone.
+                    if self.s.conn().stream.socket().has_ended() {
+                        return Err(Over);
+                    }
+                }
                 Some(Answer::Refused { reason, words, wait_secs }) => {
                     let text = [b"client login failed: \"", &reason[..], b"\""].concat();
                     self.s.log_bytes(LogLevel::Info, &text);

@@ -121,6 +121,10 @@ pub(crate) async fn wait(
     deadline: u64,
 ) -> Result<(), ConnError> {
     let conn = s.conn();
+    // Also for a client that never stops talking.
+    if clock::mono_ms() >= deadline {
+        return Err(ConnError::Timeout);
+    }
     let read = poll_fn(|cx| {
         let read = conn.poll_read_lazy(cx, room, buf, |buf| buf);
         if read.is_ready() {

@@ -14,11 +14,14 @@ pub(crate) async fn begin(
     deadline: u64,
 ) -> Result<(), &'static [u8]> {
     let conn = Rc::clone(s.conn());
-    if let Err(text) = tls::secure(&conn, read, deadline).await {
-        if let Some(text) = text {
-            s.log(LogLevel::Info, &text);
+    // Behind `pass` it may have been done by the server in front.
+    if !conn.stream.is_tls() {
+        if let Err(text) = tls::secure(&conn, read, deadline).await {
+            if let Some(text) = text {
+                s.log(LogLevel::Info, &text);
+            }
+            return Err(b"");
         }
-        return Err(b"");
     }
     let Some(refusal) = client::refusal(&conn, &s.gen().core, s.base()) else { return Ok(()) };
     s.log(LogLevel::Info, &refusal.text());

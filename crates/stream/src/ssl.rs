@@ -12,16 +12,19 @@ use weir_core::Session as _;
 pub(crate) async fn handshake(s: &mut Session) -> Result<(), u16> {
     let conn = Rc::clone(s.conn());
     s.doing = "SSL handshaking";
-    let read = std::mem::take(&mut s.buf);
     let deadline = conn.start_ms + s.server().base.handshake_timeout_ms;
     if s.server().base.tcp_nodelay {
         conn.set_nodelay();
     }
-    if let Err(text) = tls::secure(&conn, read, deadline).await {
-        if let Some(text) = text {
-            s.log(LogLevel::Info, &text);
+    // Behind `pass` it may have been done by the server in front.
+    if !conn.stream.is_tls() {
+        let read = std::mem::take(&mut s.buf);
+        if let Err(text) = tls::secure(&conn, read, deadline).await {
+            if let Some(text) = text {
+                s.log(LogLevel::Info, &text);
+            }
+            return Err(ERROR);
         }
-        return Err(ERROR);
     }
     if let Some(name) = conn.secure.get().and_then(|secure| secure.name.as_deref()) {
         choose_server(s, name);
