@@ -257,6 +257,9 @@ fn tls_goes_through_pass() {
         "server { listen 127.0.0.1:%%PORT_0%% ssl; pass 127.0.0.1:%%PORT_1%%; }
          server { listen 127.0.0.1:%%PORT_1%% ssl; return \"in by $ssl_protocol\"; }
          server { listen 127.0.0.1:%%PORT_2%% ssl; pass 127.0.0.1:%%PORT_3%%; }
+         server { listen 127.0.0.1:%%PORT_4%% ssl; pass 127.0.0.1:%%PORT_5%%; }
+         server { listen 127.0.0.1:%%PORT_5%% ssl; ssl_verify_client on;
+            ssl_client_certificate %%DIR%%/root.crt; return secret; }
          } http {
             ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
             server { listen 127.0.0.1:%%PORT_3%% ssl; return 200 \"web by $ssl_protocol\"; }",
@@ -267,6 +270,9 @@ fn tls_goes_through_pass() {
     let mut conn = Tls::default().connect(server.port(2), "in.test").unwrap();
     conn.send(b"GET / HTTP/1.0\r\n\r\n");
     assert!(conn.read_to_end().ends_with(b"web by TLSv1.3"));
+    // The server behind judges the client all the same.
+    let mut conn = Tls::default().connect(server.port(4), "in.test").unwrap();
+    assert_eq!(conn.read_to_end(), b"");
     // What looks like a hello within is no other handshake.
     let mut conn = Tls::default().connect(server.port(2), "in.test").unwrap();
     conn.send(b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03\r\n\r\n");
