@@ -51,6 +51,7 @@ pub mod symlinks;
 mod timing;
 pub mod tunnel;
 pub mod vars;
+mod walk;
 
 pub use buf::{Buf, Chain, Data};
 pub use client_watch::ClientWatch;

@@ -1,0 +1,257 @@
+//! nginx's phases as a walk from handler to handler. It never waits itself: it says what is to be waited
+//! for, and goes on with what that came to.
+
+use crate::conf::Satisfy;
+use crate::flow::{Flow, Handler, Phase, WaitFn};
+use crate::keepalive;
+use crate::location::{self, Found};
+use crate::matching::checked;
+use crate::request::Request;
+use crate::special;
+use weir_base::escape::{escape_uri, EscapeKind};
+use weir_core::logger::LogLevel;
+use weir_core::{LocalFuture, Session};
+
+/// What comes next.
+pub(crate) enum Step {
+    /// This, then [`Walk::waited`].
+    Wait(WaitFn),
+    /// Nothing: that is how it ends.
+    Ended(Flow),
+}
+
+/// How far a request has come.
+pub(crate) struct Walk {
+    phase: Phase,
+    /// The handler of the phase that is called next.
+    next: usize,
+    /// `satisfy any`: the status that the client gets if nobody lets it in; 0 for none yet.
+    refused: u16,
+    /// Whatever is waited for says how it ends.
+    last: bool,
+}
+
+impl Walk {
+    pub(crate) fn from(phase: Phase) -> Walk {
+        Walk { phase, next: 0, refused: 0, last: false }
+    }
+
+    /// Calls handlers until one decides, or must wait.
+    pub(crate) fn walk(&mut self, r: &mut Request) -> Step {
+        loop {
+            let decided = match self.handler(r) {
+                None => self.leave(r),
+                Some(handler) => {
+                    self.next += 1;
+                    let flow = handler(r);
+                    match checked(r, flow) {
+                        Flow::Wait(f) => return Step::Wait(f),
+                        flow => self.judge(r, flow),
+                    }
+                }
+            };
+            if let Some(flow) = decided {
+                return self.end(flow);
+            }
+        }
+    }
+
+    /// Goes on once what it waited for has come to `flow`.
+    pub(crate) fn waited(&mut self, r: &mut Request, flow: Flow) -> Step {
+        match (checked(r, flow), self.phase) {
+            (flow, _) if self.last => Step::Ended(flow),
+            // Behind these a response waits itself.
+            (Flow::Wait(f), phase) if phase != Phase::Access && phase != Phase::Content => {
+                Step::Wait(f)
+            }
+            (flow, _) => match self.judge(r, flow) {
+                Some(flow) => self.end(flow),
+                None => self.walk(r),
+            },
+        }
+    }
+
+    fn end(&self, flow: Flow) -> Step {
+        match flow {
+            Flow::Wait(f) if self.last => Step::Wait(f),
+            flow => Step::Ended(flow),
+        }
+    }
+
+    #[inline]
+    fn handler(&mut self, r: &Request) -> Option<Handler> {
+        let loc = r.loc();
+        if self.phase == Phase::Content && loc.core.handler.is_some() {
+            // The location's own is the only one.
+            self.last = true;
+            return loc.core.handler;
+        }
+        loc.plan.phases.get(self.phase as usize)?.get(self.next).copied()
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        (self.phase, self.next) = (phase, 0);
+    }
+
+    /// What a handler's decision means in its phase: `None` is to go on.
+    fn judge(&mut self, r: &mut Request, flow: Flow) -> Option<Flow> {
+        match (self.phase, flow) {
+            (_, flow) if self.last => Some(flow),
+            (Phase::Access, flow) => self.judge_access(r, flow),
+            (_, Flow::Declined) => None,
+            (Phase::PostRead | Phase::Preaccess | Phase::Precontent, Flow::Ok) => {
+                // The others of the phase are not asked.
+                self.next = usize::MAX;
+                None
+            }
+            // Also `Ok`: the rewrite phases' handlers may answer themselves (`return`).
+            (_, flow) => Some(flow),
+        }
+    }
+
+    fn judge_access(&mut self, r: &mut Request, flow: Flow) -> Option<Flow> {
+        let any = *r.loc().core.satisfy == Satisfy::Any;
+        match flow {
+            Flow::Declined => None,
+            Flow::Ok if any => {
+                r.out.remove(b"WWW-Authenticate");
+                self.enter(Phase::Precontent);
+                None
+            }
+            Flow::Ok => None,
+            Flow::Status(code @ (401 | 403)) if any => {
+                if self.refused != 401 {
+                    self.refused = code;
+                }
+                None
+            }
+            Flow::Status(401) => Some(self.unauthorized(r)),
+            flow => Some(flow),
+        }
+    }
+
+    fn unauthorized(&mut self, r: &Request) -> Flow {
+        match *r.loc().core.auth_delay {
+            0 => Flow::Status(401),
+            _ => {
+                self.last = true;
+                Flow::Wait(delay)
+            }
+        }
+    }
+
+    /// The phase is over; a flow ends the request.
+    fn leave(&mut self, r: &mut Request) -> Option<Flow> {
+        let next = match self.phase {
+            Phase::PostRead => Phase::ServerRewrite,
+            Phase::ServerRewrite => return self.place(r),
+            Phase::Rewrite if r.flags.uri_changed => {
+                r.flags.uri_changed = false;
+                if !spend_redirect(r) {
+                    return Some(Flow::Status(500));
+                }
+                let server = r.server().location;
+                r.set_location(server);
+                return self.place(r);
+            }
+            Phase::Rewrite => Phase::Preaccess,
+            Phase::Preaccess if r.is_part() => Phase::Precontent,
+            Phase::Preaccess => Phase::Access,
+            Phase::Access => match self.refused {
+                0 => Phase::Precontent,
+                401 => return Some(self.unauthorized(r)),
+                code => {
+                    if code == 403 {
+                        r.log(LogLevel::Error, "access forbidden by rule");
+                    }
+                    return Some(Flow::Status(code));
+                }
+            },
+            Phase::Precontent => Phase::Content,
+            Phase::Content | Phase::Log => return Some(unanswered(r)),
+        };
+        self.enter(next);
+        None
+    }
+
+    /// Finds the location, whose rewrite phase is next.
+    fn place(&mut self, r: &mut Request) -> Option<Flow> {
+        r.flags.uri_changed = false;
+        self.enter(Phase::Rewrite);
+        find_config(r)
+    }
+}
+
+/// `auth_delay`: an unauthorized request is answered late, which slows guessing down.
+fn delay(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async {
+        let ms = *r.loc().core.auth_delay;
+        match r.sleep_while_open(ms).await {
+            Ok(()) => Flow::Status(401),
+            Err(_) => Flow::Status(499),
+        }
+    })
+}
+
+/// No content handler has answered.
+fn unanswered(r: &mut Request) -> Flow {
+    if r.uri.last() == Some(&b'/') {
+        let path = location::map_uri(r, &r.uri.clone());
+        let text = format!("directory index of \"{}\" is forbidden", path.display());
+        r.log(LogLevel::Error, &text);
+        return Flow::Status(403);
+    }
+    r.log(LogLevel::Error, "no handler found");
+    Flow::Status(404)
+}
+
+/// Finds the location for the URI; `Some` ends the request here.
+fn find_config(r: &mut Request) -> Option<Flow> {
+    match location::find(r) {
+        Found::Redirect(path) => {
+            let mut target = Vec::with_capacity(path.len() + 16);
+            escape_uri(&mut target, &path, EscapeKind::Uri);
+            if !r.args.is_empty() {
+                target.push(b'?');
+                target.extend_from_slice(&r.args);
+            }
+            return Some(special::redirect(r, 301, &target));
+        }
+        Found::Here if r.match_failed() => return Some(checked(r, Flow::Declined)),
+        Found::Here => {}
+    }
+    let loc = r.loc();
+    if *loc.core.internal && !r.flags.internal {
+        return Some(Flow::Status(404));
+    }
+    if let Some((allowed, id)) = loc.limit_except {
+        if r.method.bit() & allowed == 0 {
+            r.set_location(id);
+        }
+    }
+    let max = *r.loc().core.client_max_body_size;
+    if let Some(n) = r.body.announced() {
+        if max != 0 && n > max && !r.body.too_large_ok {
+            let text = format!("client intended to send too large body: {n} bytes");
+            r.log(LogLevel::Error, &text);
+            r.body.expect_continue = false;
+            r.body.too_large_ok = true;
+            return Some(Flow::Status(413));
+        }
+    }
+    if r.flags.keepalive {
+        r.flags.keepalive = keepalive::is_allowed(r);
+    }
+    None
+}
+
+fn spend_redirect(r: &mut Request) -> bool {
+    r.redirects_left -= 1;
+    if r.redirects_left == 0 {
+        let uri = String::from_utf8_lossy(&r.uri).into_owned();
+        let text = format!("rewrite or internal redirection cycle while processing \"{uri}\"");
+        r.log(LogLevel::Error, &text);
+        return false;
+    }
+    true
+}
