@@ -12,7 +12,7 @@ pub(crate) enum BodyLength {
 
 /// How a request is to be written.
 pub(crate) struct Ask<'a> {
-    pub(crate) target: &'a Target,
+    pub(crate) target: &'a Target<'a>,
     pub(crate) length: BodyLength,
     /// The answer may be kept.
     pub(crate) cached: bool,

@@ -9,6 +9,7 @@ use crate::family::Family;
 use crate::hide::HideList;
 use crate::target::Pass;
 use std::marker::PhantomData;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::bind::{self, Bind};
@@ -137,10 +138,9 @@ impl BackendLoc {
         self.temp_file_write_size.unwrap_or(2 * size) as usize
     }
 
-    /// Options of a fresh connection for this request.
-    pub(crate) fn socket_options(&self, r: &mut Request) -> SocketOptions {
+    /// Options of a fresh connection that comes from there.
+    pub(crate) fn socket_options(&self, bind: Option<SocketAddr>) -> SocketOptions {
         let size = |n: u64| (n > 0).then_some(n as usize);
-        let bind = self.bind.as_ref().and_then(|b| bind::address(r, b));
         SocketOptions {
             bind,
             transparent: self.binds_any_source(),
@@ -148,6 +148,11 @@ impl BackendLoc {
             rcvbuf: size(*self.socket_rcvbuf),
             sndbuf: size(*self.socket_sndbuf),
         }
+    }
+
+    /// The address that connections come from, where it is not the system's choice.
+    pub(crate) fn bind(&self, r: &mut Request) -> Option<SocketAddr> {
+        self.bind.as_ref().and_then(|b| bind::address(r, b))
     }
 
     fn binds_any_source(&self) -> bool {

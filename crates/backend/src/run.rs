@@ -13,9 +13,10 @@ use crate::link::reply::BodyReader;
 use crate::link::{Link, H2_MARK};
 use crate::sending::Sent;
 use crate::sticky::{Client, Sticky};
-use crate::target::{self, Target};
+use crate::target::{self, Pass, Target};
 use crate::upload::{self, Body};
 use crate::{relay, respond, tunnel};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::timing::UpstreamState;
@@ -28,7 +29,7 @@ use weir_http::{Flow, Request};
 use weir_runtime::clock;
 use weir_tls::TlsError;
 use weir_upstream::{
-    Choice, Key, Lease, Link as Base, LinkError, SecureError, SocketOptions, Wanted, WorkerGroup,
+    Choice, Key, Lease, Link as Base, LinkError, SecureError, Wanted, WorkerGroup,
 };
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
@@ -42,7 +43,8 @@ struct Run<'a> {
     key: Key,
     /// What the group's `sticky` knows of the client.
     client: Client,
-    options: SocketOptions,
+    /// Where connections come from, if the configuration says so.
+    bind: Option<SocketAddr>,
     /// TLS to the servers, when they are named with https.
     tls: Option<Wanted>,
     body: Body,
@@ -97,7 +99,7 @@ struct Answer {
 }
 
 /// What has more bytes is moved by a call each time, which a request would pay six times.
-const _: () = assert!(std::mem::size_of::<Answer>() <= 128);
+const _: () = assert!(std::mem::size_of::<Answer>() <= 72);
 
 /// Passes requests on where a location says so.
 pub(crate) fn handler<T: BackendConf>(r: &mut Request) -> Flow {
@@ -107,34 +109,8 @@ pub(crate) fn handler<T: BackendConf>(r: &mut Request) -> Flow {
 
 fn wait<T: BackendConf>(r: &mut Request) -> LocalFuture<'_, Flow> {
     // Made where it stays: `Box::pin` would copy all of its room there.
-    let waiting = Box::write(Box::new_uninit(), run(r, conf_of::<T>));
+    let waiting = Box::write(Box::new_uninit(), run(r, conf_of::<T>, false));
     Box::into_pin(waiting)
-}
-
-async fn run(r: &mut Request, conf_of: ConfOf) -> Flow {
-    let loc = Rc::clone(r.loc());
-    let conf = conf_of(&loc);
-    let body = match r.body.is_none() {
-        true => Ok(Body::None),
-        false => upload::take(r, conf).await,
-    };
-    let body = match body {
-        Ok(body) => body,
-        Err(BodyError::Status(s)) => return Flow::Status(s),
-        Err(BodyError::Closed) => return Flow::Status(499),
-    };
-    let found = match conf.cache.is_on() {
-        true => kept::look(r, conf).await,
-        false => Found::Ask,
-    };
-    match found {
-        Found::Ask => pass(r, &loc, conf, body).await,
-        Found::Done(flow) => flow,
-        Found::Renew(stored, state) => {
-            renew(r, conf_of, *state);
-            kept::answer_stale(r, conf, &stored).await
-        }
-    }
 }
 
 /// Renews an entry behind its stale answer; without a place for that it stays stale.
@@ -147,24 +123,53 @@ fn renew(r: &Request, conf_of: ConfOf, state: State) {
     let until_then = (!r.flags.keepalive).then(|| Rc::clone(r.conn()));
     ticket.spawn(async move {
         let _until_then = until_then;
-        let loc = Rc::clone(copy.loc());
         // Whatever it ends with, nobody waits for it; the state gives the entry back.
-        let _ = pass(&mut copy, &loc, conf_of(&loc), Body::None).await;
+        let renewing: LocalFuture<'_, Flow> = Box::pin(run(&mut copy, conf_of, true));
+        let _ = renewing.await;
         if copy.match_failed() {
             copy.log(LogLevel::Error, "a stale answer was not renewed: a match was given up");
         }
     });
 }
 
-/// Asks the servers, and passes on (or only keeps) what one of them answers.
-async fn pass(r: &mut Request, loc: &Rc<Location>, conf: &BackendLoc, body: Body) -> Flow {
-    let Some(pass) = &conf.pass else { return Flow::Status(500) };
-    let (target, group) =
-        match target::find(r, &conf.family.schemes, pass, *conf.ignore_client_abort).await {
-            Ok(found) => found,
+/// Asks the servers, and passes on (or only keeps) what one of them answers. `renews`: behind a stale answer
+/// and for the cache alone.
+async fn run(r: &mut Request, conf_of: ConfOf, renews: bool) -> Flow {
+    let loc = &Rc::clone(r.loc());
+    let conf = conf_of(loc);
+    let body = match renews || r.body.is_none() {
+        true => Body::None,
+        false => match upload::take(r, conf).await {
+            Ok(body) => body,
+            Err(BodyError::Status(s)) => return Flow::Status(s),
+            Err(BodyError::Closed) => return Flow::Status(499),
+        },
+    };
+    if conf.cache.is_on() && !renews {
+        match Box::pin(kept::look(r, conf)).await {
+            Found::Ask => {}
+            Found::Done(flow) => return flow,
+            Found::Renew(stored, state) => {
+                renew(r, conf_of, *state);
+                return Box::pin(kept::answer_stale(r, conf, &stored)).await;
+            }
+        }
+    }
+    let (target, group) = match &conf.pass {
+        None => return Flow::Status(500),
+        Some(Pass::Fixed(fixed)) => match target::fixed(r, fixed) {
+            Ok(group) => (Target::Fixed(fixed), group),
             Err(status) => return Flow::Status(status),
-        };
-    let options = conf.socket_options(r);
+        },
+        Some(Pass::Vars(template)) => {
+            let (schemes, ignores) = (&conf.family.schemes, *conf.ignore_client_abort);
+            match Box::pin(target::evaluate(r, schemes, template, ignores)).await {
+                Ok(found) => found,
+                Err(status) => return Flow::Status(status),
+            }
+        }
+    };
+    let bind = conf.bind(r);
     let parts = target.parts();
     let tls = match parts.tls {
         false => None,
@@ -179,7 +184,7 @@ async fn pass(r: &mut Request, loc: &Rc<Location>, conf: &BackendLoc, body: Body
         choice: group.choice(),
         key: group.key(r),
         client,
-        options,
+        bind,
         tls,
         body,
         chunked,
@@ -307,7 +312,8 @@ async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Link, 
     let addr = &lease.config().addr;
     let timeout = *conf.connect_timeout;
     let worker = Rc::clone(&r.conn().worker);
-    let connecting = Base::connect(addr, &run.options, timeout, &worker);
+    let options = conf.socket_options(run.bind);
+    let connecting = Base::connect(addr, &options, timeout, &worker);
     match unless_client_goes(r, run.ignores_abort(), connecting).await {
         None => Err(Fault::ClientGone),
         Some(Ok(link)) => secure(r, run, link.into()).await,

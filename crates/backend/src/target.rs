@@ -124,12 +124,12 @@ impl Pass {
 }
 
 /// One request's destination.
-pub(crate) enum Target {
-    Fixed(Arc<Fixed>),
+pub(crate) enum Target<'a> {
+    Fixed(&'a Fixed),
     Own(Box<Parts>),
 }
 
-impl Target {
+impl Target<'_> {
     pub(crate) fn parts(&self) -> &Parts {
         match self {
             Target::Fixed(f) => &f.parts,
@@ -138,30 +138,21 @@ impl Target {
     }
 }
 
-/// Finds the destination, or the status to answer with.
-pub(crate) async fn find(
-    r: &mut Request,
-    schemes: &Schemes,
-    pass: &Pass,
-    ignore_abort: bool,
-) -> Result<(Target, Rc<WorkerGroup>), u16> {
-    match pass {
-        Pass::Fixed(fixed) => {
-            let main = r.gen().shared.main.get::<UpstreamMain>();
-            let Some(group) = main.group(fixed.upstream) else { return Err(500) };
-            let group = group.on(&r.conn().worker);
-            Ok((Target::Fixed(Arc::clone(fixed)), group))
-        }
-        Pass::Vars(template) => evaluate(r, schemes, template, ignore_abort).await,
-    }
+/// The servers of a destination that the configuration names, or the status to answer with.
+#[inline]
+pub(crate) fn fixed(r: &Request, fixed: &Fixed) -> Result<Rc<WorkerGroup>, u16> {
+    let main = r.gen().shared.main.get::<UpstreamMain>();
+    let group = main.group(fixed.upstream).ok_or(500u16)?;
+    Ok(group.on(&r.conn().worker))
 }
 
-async fn evaluate(
+/// Finds the destination that variables name, or the status to answer with.
+pub(crate) async fn evaluate(
     r: &mut Request,
     schemes: &Schemes,
     template: &Template,
     ignore_abort: bool,
-) -> Result<(Target, Rc<WorkerGroup>), u16> {
+) -> Result<(Target<'static>, Rc<WorkerGroup>), u16> {
     let text = r.eval(template);
     let split = schemes.split(&text);
     let Some((tls, rest)) = split.filter(|(_, rest)| !rest.is_empty()) else {

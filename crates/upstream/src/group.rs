@@ -117,6 +117,13 @@ impl Shape {
         }
     }
 
+    /// One server that may always be asked: there is nothing to choose, and nothing that a failure changes.
+    fn is_plain(&self) -> bool {
+        let alone = self.peers.single() && self.zone.is_none() && self.tie.is_none();
+        let always = |p: &Peer| !p.down && p.max_conns == 0;
+        alone && self.timed().is_none() && self.peers.primary.peers.iter().all(always)
+    }
+
     /// How servers' times are measured, where the balancing goes by them.
     pub(crate) fn timed(&self) -> Option<LeastTime> {
         match self.method {
@@ -208,13 +215,24 @@ impl Group {
 
     /// The worker's part of this group, made at first use.
     pub fn on(&self, worker: &Worker) -> Rc<WorkerGroup> {
-        let all = worker.local::<WorkerGroups>();
-        if let Some(found) = all.groups.borrow().get(&self.id) {
-            if self.is_newest(&found.shape) {
-                return Rc::clone(found);
-            }
+        let known = SEEN.with_borrow(|seen| match &seen[self.id as usize % SEEN_MAX] {
+            Some(seen) if seen.id == self.id && seen.worker == worker.id => seen.group.upgrade(),
+            _ => None,
+        });
+        match known {
+            Some(group) if self.is_newest(&group.shape) => group,
+            _ => self.find(worker),
         }
-        all.add(self, worker)
+    }
+
+    fn find(&self, worker: &Worker) -> Rc<WorkerGroup> {
+        let all = worker.local::<WorkerGroups>();
+        let known = all.groups.borrow().get(&self.id).map(Rc::clone);
+        let found = known.filter(|group| self.is_newest(&group.shape));
+        let group = found.unwrap_or_else(|| all.add(self, worker));
+        let seen = Seen { worker: worker.id, id: self.id, group: Rc::downgrade(&group) };
+        SEEN.with_borrow_mut(|all| all[self.id as usize % SEEN_MAX] = Some(seen));
+        group
     }
 }
 
@@ -245,6 +263,20 @@ pub fn close_spare(worker: &Worker) -> bool {
 pub fn renew<'a>(fresh: impl Iterator<Item = &'a UpstreamMain>, worker: &Worker) {
     let fresh: Vec<&Group> = fresh.flat_map(|main| &main.groups).collect();
     worker.local::<WorkerGroups>().renew(&fresh, worker);
+}
+
+/// Groups that were asked for lately on this thread, each at the place that its number says: that is nearer
+/// than the worker's table.
+const SEEN_MAX: usize = 16;
+
+struct Seen {
+    worker: usize,
+    id: u64,
+    group: RcWeak<WorkerGroup>,
+}
+
+thread_local! {
+    static SEEN: RefCell<[Option<Seen>; SEEN_MAX]> = const { RefCell::new([const { None }; SEEN_MAX]) };
 }
 
 #[derive(Default)]
@@ -314,6 +346,8 @@ pub struct WorkerGroup {
     pub shown_name: Rc<[u8]>,
     /// `None`: no connection is kept.
     idle: Option<RefCell<Pool>>,
+    /// One server, always there to be asked, and all that is remembered of it is how many do.
+    plain: bool,
     /// Tasks that look after the idle connections are there.
     sweeping: Cell<bool>,
     trimming: Cell<bool>,
@@ -334,6 +368,7 @@ impl WorkerGroup {
             names: [names(&shape.peers.primary.peers), names(&shape.peers.backup.peers)],
             shown_name: Rc::from(&*shape.name),
             idle: shape.keepalive.map(pool),
+            plain: shape.is_plain(),
             sweeping: Cell::new(false),
             trimming: Cell::new(false),
             spares: Rc::clone(spares),
@@ -417,7 +452,17 @@ impl WorkerGroup {
     }
 
     /// Chooses a server and counts the connection to it.
+    #[inline]
     pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
+        if !self.plain {
+            return self.pick_one(choice, key);
+        }
+        let peer = PeerId { backup: false, index: 0 };
+        self.state.borrow_mut().peer(peer).conns += 1;
+        Some(Lease { group: Rc::clone(self), peer, open: true, measured: None })
+    }
+
+    fn pick_one(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
         let now = clock::mono_secs();
         let peers = &self.shape.peers;
         let timed = self.shape.timed();
@@ -425,11 +470,10 @@ impl WorkerGroup {
             choice.now_ms = clock::mono_ms();
         }
         let begin = |s: &mut State, at: PeerId, now_ms: u64| {
-            let mut measured = Measured::default();
-            if let Some(timed) = timed {
-                timed.begin(s.peer(at), &mut measured, now_ms);
-            }
-            measured
+            let timed = timed?;
+            let mut measured = Box::<Measured>::default();
+            timed.begin(s.peer(at), &mut measured, now_ms);
+            Some(measured)
         };
         let (found, moved) = self.with_state(|s| {
             let at = balance::pick(&self.shape.method, peers, s, choice, key, now);
@@ -458,7 +502,8 @@ impl WorkerGroup {
         self.idle.as_ref()?.borrow_mut().take(peer, tag, mark, clock::mono_ms())
     }
 
-    /// Keeps a connection for the next request, if it may be kept.
+    /// Keeps a connection for the next request, if it may be kept. Whether it is still good is looked at when
+    /// it is taken, and once a second.
     pub fn put_idle(&self, mut link: Box<Link>, peer: PeerId, tag: usize, worker: &Worker) {
         if let Some(newer) = self.successor.borrow().upgrade() {
             if let Some(peer) = newer.place_of(&self.name_of(peer)) {
@@ -469,7 +514,7 @@ impl WorkerGroup {
         let (Some(k), Some(idle)) = (&self.shape.keepalive, &self.idle) else { return };
         let now = clock::mono_ms();
         let old = link.requests >= k.requests || now.saturating_sub(link.start_ms) > k.time_ms;
-        if worker.closing.get() || self.retired.get() || old || !link.is_quiet() {
+        if worker.closing.get() || self.retired.get() || old {
             return;
         }
         link.sent = 0;
@@ -529,7 +574,8 @@ pub struct Lease {
     /// The server.
     pub peer: PeerId,
     open: bool,
-    measured: Measured,
+    /// Where servers are chosen by it.
+    measured: Option<Box<Measured>>,
 }
 
 impl Lease {
@@ -541,46 +587,60 @@ impl Lease {
     /// There is a connection, after so many milliseconds. `proven`: by that the server has shown that
     /// it is well again, where the protocol has no answers that would.
     pub fn connected(&mut self, took_ms: u64, proven: bool) {
-        self.measured.connect_ms = Some(took_ms);
-        let (group, before, now_ms) = (&self.group, self.measured, clock::mono_ms());
-        let timed = group.shape.timed();
-        let note = |s: &mut PeerState, m: &mut Measured| {
-            if let Some(timed) = timed {
-                timed.connected(s, m, now_ms);
-            }
-            if proven {
-                peers::recover(s);
-            }
+        if let Some(m) = &mut self.measured {
+            m.connect_ms = Some(took_ms);
+        }
+        let now_ms = clock::mono_ms();
+        let connected = |timed: LeastTime, s: &mut PeerState, m: &mut Measured| {
+            timed.connected(s, m, now_ms);
         };
-        let moved = group.with_state(|s| {
-            note(s.peer(self.peer), &mut self.measured);
-            group.shape.has_moved()
-        });
-        if moved {
-            let mut again = before;
-            group.forward(self.peer, |_, s, at| note(s.peer(at), &mut again));
+        if proven || self.measured.is_some() {
+            self.note(connected, |s| {
+                if proven {
+                    peers::recover(s)
+                }
+            });
         }
     }
 
     /// The answer's head took so long, and is passed on.
     pub fn header_came(&mut self, took_ms: Option<u64>) {
-        self.measured.header_ms = took_ms;
-        let Some(timed) = self.group.shape.timed() else { return };
-        let (group, before, now_ms) = (&self.group, self.measured, clock::mono_ms());
+        let Some(m) = &mut self.measured else { return };
+        m.header_ms = took_ms;
+        let now_ms = clock::mono_ms();
+        self.note(|timed, s, m| timed.header(s, m, now_ms), |_| {});
+    }
+
+    /// Notes a time, where that is done, and what else is to be noted of the server; in its newest shape too.
+    fn note(
+        &mut self,
+        time: impl Fn(LeastTime, &mut PeerState, &mut Measured),
+        besides: impl Fn(&mut PeerState),
+    ) {
+        let (group, peer) = (&self.group, self.peer);
+        let timed = group.shape.timed();
+        let mut again = self.measured.clone();
+        let all = |s: &mut PeerState, m: &mut Option<Box<Measured>>| {
+            if let (Some(timed), Some(m)) = (timed, m) {
+                time(timed, s, m);
+            }
+            besides(s);
+        };
         let moved = group.with_state(|s| {
-            timed.header(s.peer(self.peer), &mut self.measured, now_ms);
+            all(s.peer(peer), &mut self.measured);
             group.shape.has_moved()
         });
         if moved {
-            let mut again = before;
-            group.forward(self.peer, |_, s, at| timed.header(s.peer(at), &mut again, now_ms));
+            group.forward(peer, |_, s, at| all(s.peer(at), &mut again));
         }
     }
 
     /// How long the head took, and all of it.
     pub fn took(&mut self, header_ms: Option<u64>, response_ms: Option<u64>) {
-        self.measured.header_ms = header_ms;
-        self.measured.response_ms = response_ms.unwrap_or_default();
+        if let Some(m) = &mut self.measured {
+            m.header_ms = header_ms;
+            m.response_ms = response_ms.unwrap_or_default();
+        }
     }
 
     /// Gives the server back; `failed` counts against it. Answers whether it is now disabled.
@@ -594,11 +654,23 @@ impl Lease {
         self.release(&mut Choice::default(), failed)
     }
 
+    #[inline]
     fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
+        if !self.group.plain {
+            return self.give_one_back(choice, failed);
+        }
+        choice.tries = 0;
+        let mut state = self.group.state.borrow_mut();
+        let conns = &mut state.peer(self.peer).conns;
+        *conns = conns.saturating_sub(1);
+        false
+    }
+
+    fn give_one_back(&self, choice: &mut Choice, failed: bool) -> bool {
         let now = clock::mono_secs();
-        let (group, shape, measured) = (&self.group, &self.group.shape, self.measured);
+        let (group, shape, measured) = (&self.group, &self.group.shape, &self.measured);
         let end = |peers: &Peers, s: &mut State, choice: &mut Choice, at: PeerId| {
-            if let Some(timed) = shape.timed() {
+            if let (Some(timed), Some(measured)) = (shape.timed(), measured) {
                 timed.end(s.peer(at), &mut measured.clone(), failed, clock::mono_ms());
             }
             peers::release(peers, s, choice, at, failed, now)

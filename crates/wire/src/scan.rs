@@ -154,31 +154,37 @@ const fn repeat(b: u8) -> u64 {
     ONES * b as u64
 }
 
-/// The colon that ends a name of letters, digits and `-` alone, if that is what follows `from`.
-///
-/// The colon's place is worked out apart from the name's goodness: the next load waits for the
-/// one and not for the other.
+/// The first colon at or after `from`, if no control and no space stands before it.
 #[inline(always)]
-pub(crate) fn name_colon(buf: &[u8], from: usize) -> Option<usize> {
+pub(crate) fn colon(buf: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
         let word = word_at(buf, at);
-        let letters = within(word | repeat(0x20), b'a', b'z');
-        let good = letters | within(word, b'0', b'9') | zeros(word ^ repeat(b'-'));
-        let bad = !good & HIGH;
-        let colon = below(word ^ repeat(b':'), 1);
-        if colon != 0 {
-            let lowest = colon & colon.wrapping_neg();
-            if bad & (lowest - 1) != 0 {
-                return None;
-            }
-            return Some(at + (colon.trailing_zeros() / 8) as usize);
-        }
-        if bad != 0 {
-            return None;
+        let hit = below(word, b' ' + 1) | below(word ^ repeat(b':'), 1);
+        if hit != 0 {
+            at += (hit.trailing_zeros() / 8) as usize;
+            return (buf.get(at) == Some(&b':')).then_some(at);
         }
         at += 8;
     }
+}
+
+/// Whether all of it is letters, digits and `-`.
+#[inline]
+pub(crate) fn is_name(text: &[u8]) -> bool {
+    let mut at = 0;
+    while at < text.len() {
+        let word = word_at(text, at);
+        let letters = within(word | repeat(0x20), b'a', b'z');
+        let good = letters | within(word, b'0', b'9') | zeros(word ^ repeat(b'-'));
+        let left = text.len() - at;
+        let inside = if left >= 8 { HIGH } else { HIGH >> (8 * (8 - left)) };
+        if !good & inside != 0 {
+            return false;
+        }
+        at += 8;
+    }
+    true
 }
 
 /// What a quick look at a request target finds.
@@ -305,8 +311,10 @@ mod tests {
                 for len in [at, at + 1, buf.len()] {
                     let buf = &buf[..len];
                     let end = skip(buf, at / 2, NAME);
-                    let colon = (buf.get(end) == Some(&b':')).then_some(end);
-                    assert_eq!(name_colon(buf, at / 2), colon, "{mark} at {at}");
+                    let want = (buf.get(end) == Some(&b':')).then_some(end);
+                    let found = colon(buf, at / 2).filter(|end| is_name(&buf[at / 2..*end]));
+                    assert_eq!(found, want, "{mark} at {at}");
+                    assert_eq!(is_name(&buf[at / 2..]), end == buf.len(), "{mark} at {at}");
                 }
             }
         }

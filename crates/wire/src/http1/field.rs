@@ -55,8 +55,18 @@ enum State {
 /// A whole `Name: value` line with nothing odd about it, which is nearly every line; whatever
 /// this does not know, the states judge.
 #[inline(always)]
-fn plain_line(buf: &[u8], start: usize) -> Option<(Field, usize)> {
-    let name_end = scan::name_colon(buf, start)?;
+fn plain_line<Id: Copy + Default + PartialEq>(
+    buf: &[u8],
+    start: usize,
+    id_of: impl Fn(&[u8]) -> Id,
+) -> Option<(Field, Id, usize)> {
+    let name_end = scan::colon(buf, start)?;
+    let name = buf.get(start..name_end)?;
+    let id = id_of(name);
+    // A name that is known has nothing odd about it.
+    if id == Id::default() && !scan::is_name(name) {
+        return None;
+    }
     let value_start = name_end + 2;
     if name_end == start || buf.get(name_end + 1) != Some(&b' ') {
         return None;
@@ -74,7 +84,7 @@ fn plain_line(buf: &[u8], start: usize) -> Option<(Field, usize)> {
         value: Range32::new(value_start, value_end),
         invalid: false,
     };
-    Some((field, value_end + 2))
+    Some((field, id, value_end + 2))
 }
 
 /// How names are judged.
@@ -138,21 +148,22 @@ impl Fields {
     }
 
     /// Takes the lines at hand that have nothing odd about them; what then follows is for
-    /// [`Fields::next`].
+    /// [`Fields::next`]. `id_of` knows names by heart, and has the default for others.
     #[inline(always)]
-    pub(crate) fn plain_lines<E>(
+    pub(crate) fn plain_lines<Id: Copy + Default + PartialEq, E>(
         &mut self,
         buf: &[u8],
-        mut take: impl FnMut(Field) -> Result<(), E>,
+        id_of: impl Fn(&[u8]) -> Id,
+        mut take: impl FnMut(Field, Id) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.state != State::Start {
             return Ok(());
         }
         let mut position = self.position;
-        while let Some((field, next)) = plain_line(buf, position) {
+        while let Some((field, id, next)) = plain_line(buf, position, &id_of) {
             self.name_start = position;
             position = next;
-            take(field)?;
+            take(field, id)?;
         }
         self.position = position;
         Ok(())

@@ -220,7 +220,7 @@ impl RequestHead {
         field: Field,
         limits: &Limits,
     ) -> Result<(), ParseError> {
-        add_field(buf, field, limits, self)
+        add_field(buf, field, id_of(buf, &field), limits, self)
     }
 
     /// Takes a target that came by another way than a request line; `false`: it is no path.
@@ -397,12 +397,15 @@ impl Parser {
         }
         let rules = FieldRules { underscores: limits.underscores_in_headers, upstream: false };
         loop {
-            self.fields.plain_lines(view, |field| add_field(view, field, limits, head))?;
+            let add = |field, id| add_field(view, field, id, limits, head);
+            self.fields.plain_lines(view, HeaderId::of, add)?;
             if self.fields.end_of_block(view) {
                 return Ok(self.finish(self.fields.position(), head));
             }
             match self.fields.next(view, rules).map_err(ParseError::InvalidHeaderLine)? {
-                FieldEvent::Field(field) => add_field(view, field, limits, head)?,
+                FieldEvent::Field(field) => {
+                    add_field(view, field, id_of(view, &field), limits, head)?;
+                }
                 FieldEvent::NeedMore => return Ok(Progress::NeedMore),
                 FieldEvent::End => return Ok(self.finish(self.fields.position(), head)),
             }
@@ -442,10 +445,18 @@ impl Parser {
     }
 }
 
+fn id_of(buf: &[u8], field: &Field) -> HeaderId {
+    match field.invalid {
+        true => HeaderId::Other,
+        false => HeaderId::of(field.name.of(buf)),
+    }
+}
+
 #[inline(always)]
 fn add_field(
     buf: &[u8],
     field: Field,
+    id: HeaderId,
     limits: &Limits,
     head: &mut RequestHead,
 ) -> Result<(), ParseError> {
@@ -456,7 +467,6 @@ fn add_field(
     if head.headers.len() >= limits.max_headers {
         return Err(ParseError::TooManyHeaders);
     }
-    let id = if field.invalid { HeaderId::Other } else { HeaderId::of(field.name.of(buf)) };
     head.headers.push(HeaderField { name: field.name, value: field.value, id });
     if id == HeaderId::Other {
         return Ok(());

@@ -240,12 +240,16 @@ impl ResponseParser {
             Stage::Fields => {}
         }
         loop {
-            self.fields.plain_lines(buf, |field| add_field(buf, field, head))?;
+            let add = |field, id| add_field(buf, field, id, head);
+            self.fields.plain_lines(buf, ResponseHeaderId::of, add)?;
             if self.fields.end_of_block(buf) {
                 return self.end(buf, head);
             }
             match self.fields.next(buf, RULES).map_err(ResponseError::InvalidHeader)? {
-                FieldEvent::Field(field) => add_field(buf, field, head)?,
+                FieldEvent::Field(field) => {
+                    let id = ResponseHeaderId::of(field.name.of(buf));
+                    add_field(buf, field, id, head)?;
+                }
                 FieldEvent::NeedMore => return Ok(ResponseProgress::NeedMore),
                 FieldEvent::End => return self.end(buf, head),
             }
@@ -267,8 +271,12 @@ impl ResponseParser {
     }
 }
 
-fn add_field(buf: &[u8], field: Field, head: &mut ResponseHead) -> Result<(), ResponseError> {
-    let id = ResponseHeaderId::of(field.name.of(buf));
+fn add_field(
+    buf: &[u8],
+    field: Field,
+    id: ResponseHeaderId,
+    head: &mut ResponseHead,
+) -> Result<(), ResponseError> {
     let index = head.headers.len() as u32;
     let mut entry = ResponseField { name: field.name, value: field.value, id, repeated: false };
     let before = head.has(id);

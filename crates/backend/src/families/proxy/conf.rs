@@ -3,7 +3,7 @@
 use super::headers::{HeaderPlan, SetHeader};
 use super::rewrite::{default_rule, CookieFlags, Rewrite};
 use crate::conf::BackendLoc;
-use crate::target::Schemes;
+use crate::target::{Pass, Schemes};
 use std::sync::Arc;
 use weir_module::{merge_values, Val};
 use weir_script::template::Template;
@@ -45,6 +45,8 @@ pub(crate) struct ProxyLoc {
     pub(crate) plan: Arc<HeaderPlan>,
     /// The same for a request whose answer may be kept.
     pub(crate) cache_plan: Arc<HeaderPlan>,
+    /// What follows the URI, from the version to the end of the `Host` line, where it is always the same.
+    pub(crate) behind_uri: Box<[u8]>,
 }
 
 impl ProxyLoc {
@@ -108,5 +110,20 @@ impl ProxyLoc {
             self.cache_plan = Arc::new(HeaderPlan::for_cache(&self.set_headers));
         }
         self.compiled = true;
+        self.behind_uri = match &self.backend.pass {
+            Some(Pass::Fixed(fixed)) if !self.plan.sets_host() => {
+                let version = self.version_text();
+                [version, b"Host: ", &fixed.parts.host, b"\r\n"].concat().into()
+            }
+            _ => Box::default(),
+        };
+    }
+
+    /// The end of the request line.
+    pub(crate) fn version_text(&self) -> &'static [u8] {
+        match self.streams_unmeasured() {
+            true => b" HTTP/1.1\r\n",
+            false => b" HTTP/1.0\r\n",
+        }
     }
 }

@@ -226,31 +226,38 @@ impl HeaderPlan {
         }
     }
 
-    /// The client's own fields, but for those that the plan replaces.
+    /// The client's own fields, but for those that the plan replaces. Lines that stand as they are to be and
+    /// follow one another go as one piece.
     pub(crate) fn write_client(&self, r: &Request, out: &mut Vec<u8>) {
+        let mut piece = Range32::EMPTY;
         for h in &r.head.headers {
             let name = h.name.of(&r.buf);
-            if self.drop_ids & h.id.bit() != 0 && h.id != HeaderId::Other {
+            let is_dropped = match h.id {
+                HeaderId::Other => has_name(&self.drop_names, name),
+                id => self.drop_ids & id.bit() != 0,
+            };
+            if is_dropped {
                 continue;
             }
-            if h.id == HeaderId::Other && has_name(&self.drop_names, name) {
-                continue;
-            }
+            let line = Range32 { start: h.name.start, end: h.value.end + 2 };
             let between = Range32 { start: h.name.end, end: h.value.start };
-            match between.of(&r.buf) == b": " {
-                // The line as it came.
-                true => {
-                    let line = Range32 { start: h.name.start, end: h.value.end };
-                    out.extend_from_slice(line.of(&r.buf));
+            let behind = Range32 { start: h.value.end, end: line.end };
+            if between.of(&r.buf) == b": " && behind.of(&r.buf) == b"\r\n" {
+                if piece.end != line.start {
+                    out.extend_from_slice(piece.of(&r.buf));
+                    piece.start = line.start;
                 }
-                false => {
-                    out.extend_from_slice(name);
-                    out.extend_from_slice(b": ");
-                    out.extend_from_slice(h.value.of(&r.buf));
-                }
+                piece.end = line.end;
+                continue;
             }
+            out.extend_from_slice(piece.of(&r.buf));
+            piece = Range32::EMPTY;
+            out.extend_from_slice(name);
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(h.value.of(&r.buf));
             out.extend_from_slice(b"\r\n");
         }
+        out.extend_from_slice(piece.of(&r.buf));
     }
 }
 

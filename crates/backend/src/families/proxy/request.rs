@@ -4,7 +4,6 @@ use super::conf::{ProxyLoc, SCHEMES};
 use crate::ask::{Ask, BodyLength};
 use crate::target::{Parts, Pass, Target};
 use std::rc::Rc;
-use std::sync::Arc;
 use weir_base::addr::parse_endpoint;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_base::line;
@@ -58,7 +57,7 @@ pub(crate) fn write_key(r: &mut Request, key: &mut Vec<u8>) {
         Some(Pass::Fixed(fixed)) => {
             let scheme = fixed.url.windows(3).position(|w| w == b"://").map_or(0, |i| i + 3);
             key.extend_from_slice(&fixed.url[..scheme]);
-            Target::Fixed(Arc::clone(fixed))
+            Target::Fixed(fixed)
         }
         Some(Pass::Vars(template)) => {
             let url = r.eval(template);
@@ -98,9 +97,14 @@ pub(crate) fn write_request(r: &mut Request, head: &Ask) -> Result<bool, u16> {
         return Err(500);
     }
     one_line(r, &mut out, "proxy");
-    let v11 = conf.streams_unmeasured();
-    out.extend_from_slice(if v11 { b" HTTP/1.1\r\n" } else { b" HTTP/1.0\r\n" });
-    plan.write_host(r, &head.target.parts().host, v11, &mut out);
+    match conf.behind_uri.is_empty() {
+        false => out.extend_from_slice(&conf.behind_uri),
+        true => {
+            out.extend_from_slice(conf.version_text());
+            let needed = conf.streams_unmeasured();
+            plan.write_host(r, &head.target.parts().host, needed, &mut out);
+        }
+    }
     let own_body = conf.set_body.as_ref().map(|t| r.eval(t));
     let length = match &own_body {
         Some(body) => BodyLength::Known(body.len() as u64),
