@@ -69,6 +69,8 @@ pub(crate) enum Task<'a> {
 pub(crate) enum Stop {
     /// It needs more of the peer's bytes.
     Blocked,
+    /// It has plain bytes to give, and may have more.
+    Plain,
     /// The peer will send nothing more.
     Ended,
     /// What was wanted is done.
@@ -121,8 +123,13 @@ impl Engine {
                 }
             };
             done += used;
-            if let Some(stop) = stop {
-                return Ok((done, stop));
+            match stop {
+                // To ask once more would do no harm, and costs each request something.
+                Some(Stop::Plain) if done == received.len() && !self.wants_write() => {
+                    return Ok((done, Stop::Blocked));
+                }
+                None | Some(Stop::Plain) => {}
+                Some(stop) => return Ok((done, stop)),
             }
         }
     }
@@ -175,7 +182,7 @@ fn of_both<D>(
                 plain(record.payload);
                 used += record.discard;
             }
-            None
+            (!wants_to_write).then_some(Stop::Plain)
         }
         ConnectionState::EncodeTlsData(mut data) => {
             encode(out, |room| data.encode(room))?;

@@ -193,7 +193,10 @@ impl Session {
             return inner.report(all, self.record);
         }
         RECORDS.with_borrow_mut(|(records, gathered)| {
-            inner.make(pieces, self.record, records, gathered)?;
+            if let Err(e) = inner.make(pieces, self.record, records, gathered) {
+                inner.goodbye(socket, records);
+                return Poll::Ready(Err(e));
+            }
             let all = inner.send(records, out)?;
             inner.out.push(records.pending());
             inner.report(all, self.record)
@@ -225,11 +228,10 @@ impl Session {
             return;
         }
         inner.closed = true;
-        let mut out = std::mem::take(&mut inner.out);
-        // The connection ends whether it arrives or not.
-        let _ = inner.seal(Task::Close, &mut out);
-        inner.out = out;
-        let _ = inner.flush_now(socket);
+        let mut records = std::mem::take(&mut inner.out);
+        // It is over either way.
+        let _ = inner.seal(Task::Close, &mut records);
+        inner.goodbye(socket, &records);
     }
 
     /// Ends without `close_notify`.
@@ -239,6 +241,14 @@ impl Session {
 }
 
 impl Inner {
+    /// Sends the last records, behind which may come an alert, as far as the socket takes them.
+    fn goodbye(&mut self, socket: &Stream, records: &Queue) {
+        let alert = std::mem::take(&mut self.out);
+        self.out.push(records.pending());
+        self.out.push(alert.pending());
+        let _ = self.flush_now(socket);
+    }
+
     /// Reports the bytes whose records have left.
     fn report(&mut self, all: bool, record: usize) -> Poll<io::Result<usize>> {
         let n = self.batch.progress(all, record);
