@@ -201,11 +201,11 @@ fn a_session_has_a_number_of_its_own() {
     }
 }
 
-/// Of the process that serves.
-fn resident_bytes(server: &Server) -> usize {
+/// Of the process that serves, its own: how much of the program it shares others decide.
+fn anonymous_bytes(server: &Server) -> usize {
     let serving = server.children().first().copied().unwrap_or(server.pid());
     let text = std::fs::read_to_string(format!("/proc/{serving}/smaps_rollup")).unwrap();
-    let line = text.lines().find_map(|l| l.strip_prefix("Pss:")).unwrap();
+    let line = text.lines().find_map(|l| l.strip_prefix("Anonymous:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
 }
 
@@ -222,9 +222,9 @@ fn a_connection_that_waits_keeps_little() {
             all
         };
         let first = many(50);
-        let before = resident_bytes(&server);
+        let before = anonymous_bytes(&server);
         let all = many(CONNECTIONS);
-        let each = resident_bytes(&server).saturating_sub(before) / CONNECTIONS;
+        let each = anonymous_bytes(&server).saturating_sub(before) / CONNECTIONS;
         assert!(each <= MAX_BYTES, "{version:?}: {each} bytes");
         drop((first, all));
     }
