@@ -141,6 +141,7 @@ mod ssl_curl;
 mod ssl_key_stores;
 mod ssl_ocsp;
 mod ssl_openssl;
+mod ssl_records;
 mod ssl_server;
 mod ssl_session_memory;
 mod ssl_stapling;

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use weir_script::regex::MatchError;
-use weir_tls::rustls::server::{Accepted, ClientHello};
+use weir_tls::rustls::server::ClientHello;
 use weir_tls::rustls::{CipherSuite, NamedGroup, ServerConfig, SignatureScheme};
 use weir_tls::server::{Certificates, Server as ServerTls};
 use weir_tls::{Incoming, TlsError};
@@ -245,6 +245,7 @@ async fn handshake(
     })
     .await?;
     let secure = Secure::of(&accepted.client_hello());
+    drop(accepted);
     let id = secure.server(&gen.shared, addr).map_err(|e| e.to_string())?;
     secure.is_found.set(id.is_some());
     let _ = conn.secure.set(Box::new(secure));
@@ -264,7 +265,7 @@ async fn handshake(
         );
     };
     let http2 = addr.http2 || chosen.http2;
-    begin(conn, gen, number, tls, accepted, http2)?;
+    begin(conn, gen, number, tls, incoming, http2)?;
     poll_fn(|cx| match conn.stream.poll_handshake(cx) {
         Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(LATE.to_string())),
         Poll::Ready(done) => Poll::Ready(done.map_err(|e| failed(&e))),
@@ -281,7 +282,7 @@ fn begin(
     gen: &Rc<WorkerGen>,
     server: usize,
     tls: &Tls,
-    accepted: Accepted,
+    incoming: Incoming,
     http2: bool,
 ) -> Result<(), String> {
     let config = match http2 {
@@ -303,8 +304,7 @@ fn begin(
             Arc::new(own)
         }
     };
-    let socket = conn.stream.socket();
-    let session = weir_tls::begin(socket, accepted, config, tls.server.record);
+    let session = weir_tls::begin(incoming, config, tls.server.record);
     conn.stream.start(session.map_err(|e| failed(&e))?);
     Ok(())
 }

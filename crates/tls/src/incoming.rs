@@ -2,7 +2,7 @@
 //! the name it asks for decides on certificate, protocols and client verification.
 
 use crate::session::{Session, TlsError};
-use rustls::server::{Accepted, Acceptor};
+use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
 use rustls::ServerConfig;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
@@ -14,11 +14,14 @@ const HELLO_ROOM_BYTES: usize = 4096;
 #[derive(Default)]
 pub struct Incoming {
     acceptor: Acceptor,
+    /// All that the client has said: the session begins with it again.
+    said: Vec<u8>,
 }
 
 impl Incoming {
     /// Takes in bytes that were read before TLS was expected.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), TlsError> {
+        self.said.extend_from_slice(bytes);
         while !bytes.is_empty() {
             if self.acceptor.read_tls(&mut bytes).map_err(TlsError::Io)? == 0 {
                 break;
@@ -63,17 +66,15 @@ pub fn refuse(socket: &Stream, mut alert: rustls::server::AcceptedAlert) {
 }
 
 /// Begins a session with the configuration that was chosen for a hello.
+///
+/// # Errors
+///
+/// The configuration is none for any session.
 pub fn begin(
-    socket: &Stream,
-    accepted: Accepted,
+    incoming: Incoming,
     config: Arc<ServerConfig>,
     record: usize,
 ) -> Result<Session, TlsError> {
-    match accepted.into_connection(config) {
-        Ok(conn) => Ok(Session::new(conn.into(), record)),
-        Err((e, alert)) => {
-            refuse(socket, alert);
-            Err(TlsError::Tls(e))
-        }
-    }
+    let conn = UnbufferedServerConnection::new(config).map_err(TlsError::Tls)?;
+    Ok(Session::server(conn, incoming.said, record))
 }

@@ -17,8 +17,10 @@ pub mod staple;
 pub mod x509;
 
 mod channel;
+mod engine;
 mod incoming;
 mod session;
+mod session_id;
 mod write;
 
 pub use channel::Channel;

@@ -1,5 +1,6 @@
 //! What one `server` offers to TLS clients, made once from its configuration.
 
+use crate::session_id::Ids;
 use crate::sessions::{Store, TicketKeys, Tickets, Zone};
 use crate::staple::Staple;
 use crate::x509::chain::Trust;
@@ -149,6 +150,7 @@ impl Server {
         };
         let mut config = builder.with_cert_resolver(Arc::new(Certificates(s.certificates)));
         config.ignore_client_order = s.prefer_own_ciphers;
+        config.key_log = Arc::new(Ids);
         config.max_fragment_size = Some(s.record.clamp(32, crate::RECORD_MAX_BYTES) + 5);
         config.session_storage = match &s.zone {
             Some(zone) => Arc::new(Store {

@@ -1,9 +1,10 @@
 //! The sending half of a session: slices to records, records to the socket in one call.
 
+use crate::engine::{Queue, Task};
 use crate::session::{Inner, Session, BATCH_MAX_BYTES};
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 use weir_runtime::net::Stream;
 
@@ -13,12 +14,12 @@ const RECORD_EXTRA_BYTES: usize = 29;
 /// many times slower from the very beginning of a page. Of the time for 1 MB over TLS the copy
 /// took 38 %, and takes 5.
 const FILE_LEAD_BYTES: usize = 64;
-/// Slices taken into one batch.
-const BATCH_MAX_PIECES: usize = 16;
 
 thread_local! {
     /// Where files are read into before they are encrypted, one for a worker.
     static FILE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// Where records are made, and where slices are put together for one; a worker's too.
+    static RECORDS: RefCell<(Queue, Vec<u8>)> = RefCell::default();
 }
 
 /// Bytes that were encrypted together.
@@ -45,46 +46,98 @@ impl Batch {
             (false, true) => 0,
             (false, false) => self.left / (record + RECORD_EXTRA_BYTES) * record,
         };
-        surely.saturating_sub(self.reported)
+        // An alert may have left behind it.
+        surely.min(self.plain).saturating_sub(self.reported)
     }
 }
 
-/// The socket as rustls writes to it, waiting or not.
+/// The socket as records go to it, waiting or not.
 pub(crate) struct Out<'a, 'b, 'c> {
     pub socket: &'a Stream,
     pub cx: Option<&'b mut Context<'c>>,
     pub more: bool,
 }
 
-impl Write for Out<'_, '_, '_> {
-    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.write_vectored(&[IoSlice::new(buf)])
-    }
-
-    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        let Some(cx) = &mut self.cx else { return self.socket.try_write(pieces, self.more) };
-        match self.socket.poll_write(cx, pieces, self.more) {
+impl Out<'_, '_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let pieces = [IoSlice::new(bytes)];
+        let Some(cx) = &mut self.cx else { return self.socket.try_write(&pieces, self.more) };
+        match self.socket.poll_write(cx, &pieces, self.more) {
             Poll::Ready(done) => done,
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
+}
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+/// Slices, as records take from them.
+struct Pieces<'a, 'b> {
+    pieces: &'b [IoSlice<'a>],
+    /// Taken of the first.
+    taken: usize,
+}
+
+impl<'b> Pieces<'_, 'b> {
+    fn first(&self) -> &'b [u8] {
+        self.pieces.first().map_or(&[][..], |piece| &piece[self.taken..])
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.taken += bytes;
+        while self.pieces.first().is_some_and(|piece| piece.len() <= self.taken) {
+            self.pieces = &self.pieces[1..];
+            self.taken = 0;
+        }
+    }
+
+    /// The next bytes: records of a slice as they are; or one that takes from several, put together.
+    fn next<'n>(&mut self, record: usize, most: usize, gathered: &'n mut Vec<u8>) -> &'n [u8]
+    where
+        'b: 'n,
+    {
+        // Empty ones stand first.
+        self.take(0);
+        let first = self.first();
+        if self.pieces.len() < 2 || first.len() >= record {
+            let whole =
+                if self.pieces.len() < 2 { first.len() } else { first.len() / record * record };
+            let n = whole.min(most);
+            self.take(n);
+            return &first[..n];
+        }
+        gathered.clear();
+        while gathered.len() < record.min(most) && !self.pieces.is_empty() {
+            let first = self.first();
+            let n = first.len().min(record.min(most) - gathered.len());
+            gathered.extend_from_slice(&first[..n]);
+            self.take(n);
+        }
+        gathered
     }
 }
 
-fn is_wait(e: &io::Error) -> bool {
-    e.kind() == io::ErrorKind::WouldBlock
-}
-
 impl Inner {
-    /// Sends the records that are made; `false` when the socket takes no more now.
-    pub fn flush(&mut self, mut out: Out<'_, '_, '_>) -> io::Result<bool> {
-        while self.tls.wants_write() {
-            match self.tls.write_tls(&mut out) {
-                Ok(n) => self.batch.left += n,
-                Err(e) if is_wait(&e) => return Ok(false),
+    /// Sends the records that wait; `false` when the socket takes no more now.
+    pub fn flush(&mut self, out: Out<'_, '_, '_>) -> io::Result<bool> {
+        let mut waiting = std::mem::take(&mut self.out);
+        let all = self.send(&mut waiting, out);
+        if !waiting.is_empty() {
+            self.out = waiting;
+        }
+        all
+    }
+
+    pub fn flush_now(&mut self, socket: &Stream) -> io::Result<bool> {
+        self.flush(Out { socket, cx: None, more: false })
+    }
+
+    fn send(&mut self, records: &mut Queue, mut out: Out<'_, '_, '_>) -> io::Result<bool> {
+        while !records.is_empty() {
+            match out.write(records.pending()) {
+                Ok(n) => {
+                    records.left(n);
+                    self.batch.left += n;
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) => {
                     self.failed = true;
                     return Err(e);
@@ -95,28 +148,28 @@ impl Inner {
         Ok(true)
     }
 
-    pub fn flush_now(&mut self, socket: &Stream) -> io::Result<bool> {
-        self.flush(Out { socket, cx: None, more: false })
-    }
-
     /// Makes records of the slices, up to a batch.
-    fn seal(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        let behind = self.tls.wants_write();
-        let plain = if pieces.iter().map(|p| p.len()).sum::<usize>() <= BATCH_MAX_BYTES {
-            self.tls.writer().write_vectored(pieces)?
-        } else {
-            let mut part = [IoSlice::new(&[]); BATCH_MAX_PIECES];
-            let (mut count, mut bytes) = (0, 0);
-            for piece in pieces.iter().take(BATCH_MAX_PIECES) {
-                let n = piece.len().min(BATCH_MAX_BYTES - bytes);
-                part[count] = IoSlice::new(&piece[..n]);
-                count += 1;
-                bytes += n;
+    fn make(
+        &mut self,
+        pieces: &[IoSlice<'_>],
+        record: usize,
+        records: &mut Queue,
+        gathered: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        records.clear();
+        records.push(self.out.pending());
+        self.out = Queue::default();
+        self.batch = Batch { behind: !records.is_empty(), ..Batch::default() };
+        let mut pieces = Pieces { pieces, taken: 0 };
+        loop {
+            let part = pieces.next(record, BATCH_MAX_BYTES - self.batch.plain, gathered);
+            if part.is_empty() {
+                return Ok(());
             }
-            self.tls.writer().write_vectored(&part[..count])?
-        };
-        self.batch = Batch { plain, reported: 0, left: 0, behind };
-        Ok(plain)
+            let about = part.len() + part.len().div_ceil(record) * RECORD_EXTRA_BYTES;
+            self.seal(Task::Seal(part, about), records)?;
+            self.batch.plain += part.len();
+        }
     }
 }
 
@@ -134,10 +187,20 @@ impl Session {
         if inner.failed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        if !inner.batch.is_open() {
-            inner.seal(pieces)?;
+        let out = Out { socket, cx: Some(cx), more };
+        if inner.batch.is_open() {
+            let all = inner.flush(out)?;
+            return inner.report(all, self.record);
         }
-        inner.poll_progress(socket, cx, self.record, more)
+        RECORDS.with_borrow_mut(|(records, gathered)| {
+            if let Err(e) = inner.make(pieces, self.record, records, gathered) {
+                inner.goodbye(socket, records);
+                return Poll::Ready(Err(e));
+            }
+            let all = inner.send(records, out)?;
+            inner.out.push(records.pending());
+            inner.report(all, self.record)
+        })
     }
 
     /// The same with a range of a file.
@@ -165,9 +228,10 @@ impl Session {
             return;
         }
         inner.closed = true;
-        inner.tls.send_close_notify();
-        // The connection ends whether it arrives or not.
-        let _ = inner.flush_now(socket);
+        let mut records = std::mem::take(&mut inner.out);
+        // It is over either way.
+        let _ = inner.seal(Task::Close, &mut records);
+        inner.goodbye(socket, &records);
     }
 
     /// Ends without `close_notify`.
@@ -177,15 +241,16 @@ impl Session {
 }
 
 impl Inner {
-    /// Sends what is sealed and reports the bytes whose records have left.
-    fn poll_progress(
-        &mut self,
-        socket: &Stream,
-        cx: &mut Context<'_>,
-        record: usize,
-        more: bool,
-    ) -> Poll<io::Result<usize>> {
-        let all = self.flush(Out { socket, cx: Some(cx), more })?;
+    /// Sends the last records, behind which may come an alert, as far as the socket takes them.
+    fn goodbye(&mut self, socket: &Stream, records: &Queue) {
+        let alert = std::mem::take(&mut self.out);
+        self.out.push(records.pending());
+        self.out.push(alert.pending());
+        let _ = self.flush_now(socket);
+    }
+
+    /// Reports the bytes whose records have left.
+    fn report(&mut self, all: bool, record: usize) -> Poll<io::Result<usize>> {
         let n = self.batch.progress(all, record);
         if n == 0 && !all {
             return Poll::Pending;

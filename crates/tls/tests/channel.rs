@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::future::poll_fn;
 use std::io::{IoSlice, Write};
 use std::net::{TcpListener, TcpStream};
@@ -41,12 +42,12 @@ async fn channels() -> (Channel, Channel) {
     let (near, far) = pair();
     let (near, far) = (Channel::from(near), Channel::from(far));
     let name = ServerName::try_from("localhost").unwrap();
-    near.start(Session::new(ClientConnection::new(client, name).unwrap().into(), 16384));
+    near.start(Session::client(UnbufferedClientConnection::new(client, name).unwrap(), 16384));
     let accept = async {
         let mut incoming = Incoming::default();
         let hello = poll_fn(|cx| incoming.poll_hello(far.socket(), cx)).await.unwrap();
         assert_eq!(hello.client_hello().server_name(), Some("localhost"));
-        far.start(begin(far.socket(), hello, server, 16384).unwrap());
+        far.start(begin(incoming, server, 16384).unwrap());
         poll_fn(|cx| far.poll_handshake(cx)).await.unwrap();
     };
     let connect = async {

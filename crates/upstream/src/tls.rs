@@ -11,13 +11,12 @@ use weir_runtime::clock;
 use weir_tls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
-use weir_tls::rustls::client::{ResolvesClientCert, Resumption};
+use weir_tls::rustls::client::{ResolvesClientCert, Resumption, UnbufferedClientConnection};
 use weir_tls::rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use weir_tls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use weir_tls::rustls::sign::CertifiedKey;
 use weir_tls::rustls::{
-    self, ClientConfig, ClientConnection, DigitallySignedStruct, KeyLog, SignatureScheme,
-    SupportedProtocolVersion,
+    self, ClientConfig, DigitallySignedStruct, KeyLog, SignatureScheme, SupportedProtocolVersion,
 };
 use weir_tls::server::{algorithms, signature};
 use weir_tls::x509::chain::{self, Purpose, Trust};
@@ -175,8 +174,8 @@ impl Wanted {
             own.resumption = Resumption::disabled();
             config = Arc::new(own);
         }
-        let conn = ClientConnection::new(config, name).map_err(|e| e.to_string())?;
-        Ok(Session::new(conn.into(), RECORD_MAX_BYTES))
+        let conn = UnbufferedClientConnection::new(config, name).map_err(|e| e.to_string())?;
+        Ok(Session::client(conn, RECORD_MAX_BYTES))
     }
 
     /// Judges what the server has shown, in nginx's words.

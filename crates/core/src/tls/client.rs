@@ -19,7 +19,7 @@ use std::task::Poll;
 use weir_runtime::clock;
 use weir_tls::judge::{Judge, Mark};
 use weir_tls::rustls::pki_types::CertificateDer;
-use weir_tls::rustls::Connection as TlsConn;
+use weir_tls::rustls::CommonState;
 use weir_tls::server::VerifyClient;
 use weir_tls::x509::chain::ChainError;
 
@@ -92,7 +92,7 @@ enum Opinion {
     Good,
 }
 
-fn peer_certificates(tls: &TlsConn) -> Option<&[CertificateDer<'static>]> {
+fn peer_certificates(tls: &CommonState) -> Option<&[CertificateDer<'static>]> {
     tls.peer_certificates().filter(|c| !c.is_empty())
 }
 

@@ -11,7 +11,7 @@ use weir_core::tls::Secure;
 use weir_core::variables::{VarArg, Variable};
 use weir_runtime::clock;
 use weir_tls::ciphers;
-use weir_tls::rustls::{Connection as TlsConn, HandshakeKind, ProtocolVersion};
+use weir_tls::rustls::{CommonState, HandshakeKind, ProtocolVersion};
 use weir_tls::server::VerifyClient;
 use weir_tls::x509::{name, Cert};
 
@@ -29,7 +29,7 @@ macro_rules! var {
 macro_rules! of_session {
     ($name:literal, $get:expr) => {
         var!($name, |r, out| {
-            let get: fn(&TlsConn, &mut Vec<u8>) -> Option<()> = $get;
+            let get: fn(&CommonState, &mut Vec<u8>) -> Option<()> = $get;
             let conn = Rc::clone(r.conn());
             conn.stream.tls()?.with(|tls| get(tls, out))
         })
@@ -91,9 +91,8 @@ impl<S: Session> Of<S> {
             let code = |s| format!("0x{:04x}", u16::from(s));
             hello.schemes().map(code).collect::<Vec<_>>().join(":")
         }),
-        of_session!("ssl_session_id", |tls, out| {
-            let id = tls.export_keying_material([0u8; 32], b"EXPORTER-session-id", None).ok()?;
-            bytes::push_hex(out, &id);
+        var!("ssl_session_id", |r, out| {
+            bytes::push_hex(out, &r.conn().stream.tls()?.id()?);
             Some(())
         }),
         of_session!("ssl_session_reused", |tls, out| {
