@@ -43,6 +43,7 @@ mod grpc_servers;
 mod grpc_streams;
 mod gzip_memory;
 mod gzip_module;
+mod gzip_threads;
 mod harness_self;
 mod header_order;
 mod headers_module;
