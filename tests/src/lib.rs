@@ -19,6 +19,7 @@ pub mod mail_servers;
 mod message;
 pub mod ocsp;
 mod origin;
+mod pipe;
 mod process;
 mod server;
 mod setup;
@@ -29,6 +30,7 @@ pub use client::{read, Client, Peer};
 pub use dns::{Dns, Record};
 pub use message::{Request, Response};
 pub use origin::{Conn, Next, Origin};
+pub use pipe::Pipe;
 pub use server::{
     binary, children, is_alive, listens_on, run_cli, signal, CliOutput, Server, Signal,
 };

@@ -1,31 +1,8 @@
 //! A worker that is stuck stops nobody else, although with `reuseport` the kernel goes on giving it
 //! its part of the connections. (nginx lets them wait: on it this test fails.)
 
-use std::fs::{File, OpenOptions};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use weir_tests::{Server, Setup};
-
-/// A pipe under a name: whoever reads it to its end waits while it is open here.
-struct Pipe(PathBuf, Option<File>);
-
-impl Pipe {
-    fn make(path: PathBuf) -> Pipe {
-        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
-        assert!(made.success());
-        Pipe(path, None)
-    }
-
-    /// Returns when somebody has begun to read.
-    fn open(&mut self) {
-        self.1 = OpenOptions::new().write(true).open(&self.0).ok();
-        assert!(self.1.is_some());
-    }
-
-    fn close(&mut self) {
-        self.1 = None;
-    }
-}
+use weir_tests::{Pipe, Server, Setup};
 
 /// Blocks one worker, and returns how long others waited for their answers meanwhile.
 fn waits_beside_a_stuck_worker(server: &Server, pipe: &mut Pipe) -> Vec<Duration> {

@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     Connect(io::Error),
     /// In words for the log.
     Tls(String),
+    /// There is none to be shown, whichever server is asked; in words for the log.
+    Certificate(String),
     Send(io::Error),
     Read(io::Error, Reading),
     Eof(&'static str),
@@ -59,7 +61,7 @@ impl Fault {
             Fault::ClientGone | Fault::Client(BodyError::Closed) => Err(499),
             Fault::Client(BodyError::Status(s)) => Err(*s),
             Fault::BadBody(_) => Err(502),
-            Fault::File(_) | Fault::Filter => Err(500),
+            Fault::Certificate(_) | Fault::File(_) | Fault::Filter => Err(500),
         }
     }
 
@@ -67,7 +69,9 @@ impl Fault {
     pub(crate) fn log(&self, r: &Request, peer: &[u8]) {
         match self {
             Fault::Connect(e) => log_connect(r, e, peer),
-            Fault::Tls(text) | Fault::Protocol(text) => r.log(LogLevel::Error, text),
+            Fault::Tls(text) | Fault::Certificate(text) | Fault::Protocol(text) => {
+                r.log(LogLevel::Error, text)
+            }
             Fault::Send(e) => {
                 let text = format!("writev() failed {} while {SENDING}", error_text(e));
                 r.log(socket_errors::level(e, LogLevel::Error), &text);

@@ -333,6 +333,7 @@ async fn secure(r: &mut Request, run: &Run<'_>, mut link: Link) -> Result<Link, 
         None => Err(Fault::ClientGone),
         Some(Ok(())) => Ok(link),
         Some(Err(SecureError::Timeout)) => Err(Fault::Timeout(DOING)),
+        Some(Err(SecureError::Certificate(text))) => Err(Fault::Certificate(text)),
         Some(Err(SecureError::Refused(text))) => Err(Fault::Tls(format!("{text} while {DOING}"))),
         Some(Err(SecureError::Tls(TlsError::Closed))) => {
             Err(Fault::Tls(format!("peer closed connection in SSL handshake while {DOING}")))

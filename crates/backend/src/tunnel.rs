@@ -8,7 +8,7 @@ use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::relay::{Event, How, Late, Relay, Waits, CLIENT, SERVER};
 use weir_core::{socket_errors, ConnError, Session};
-use weir_http::module::FilterResult;
+use weir_http::module::{FilterError, FilterResult};
 use weir_http::{tunnel, Request};
 use weir_runtime::clock;
 use weir_tls::Channel;
@@ -84,6 +84,10 @@ pub(crate) async fn begin(r: &mut Request, conf: &BackendLoc, from: From) -> Fil
     r.flags.keepalive = false;
     r.out.content_length = None;
     r.send_header()?;
+    // A filter may wait: the tunnel begins behind the header.
+    if r.holds() && r.drain(0).await.is_err() {
+        return Err(FilterError::Broken);
+    }
     let From { link, lease, group, client, asked_ms } = from;
     let (conn, sent) = (Rc::clone(r.conn()), link.sent);
     let server = link.into_base().stream;

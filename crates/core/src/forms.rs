@@ -1,8 +1,9 @@
 //! Compressed forms of an entity that is kept in memory: made once per coding and level.
 
 use bytes::Bytes;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
+use tokio::sync::MutexGuard;
 
 /// At most this many forms are kept per entity.
 const FORMS_MAX: usize = 4;
@@ -19,6 +20,10 @@ pub struct Forms {
     kept: Mutex<Vec<(u32, Bytes)>>,
     bytes: AtomicUsize,
     room: Option<Box<dyn Room>>,
+    /// There was none for one of them.
+    is_refused: AtomicBool,
+    /// Whose turn it is to make one.
+    making: tokio::sync::Mutex<()>,
 }
 
 impl Forms {
@@ -31,29 +36,38 @@ impl Forms {
         self.kept.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// The form with that key (coding and level), made by `make` if it is not kept yet. Nothing is
-    /// locked while it is made.
-    pub fn get(&self, key: u32, make: impl FnOnce() -> Option<Bytes>) -> Option<Bytes> {
-        if let Some((_, form)) = self.kept().iter().find(|(k, _)| *k == key) {
-            return Some(form.clone());
-        }
-        let form = make()?;
+    /// The form with that key (coding and level), if it is kept.
+    pub fn find(&self, key: u32) -> Option<Bytes> {
+        self.kept().iter().find(|(k, _)| *k == key).map(|(_, form)| form.clone())
+    }
+
+    /// Keeps a form that was made, if there is room.
+    pub fn keep(&self, key: u32, form: &Bytes) {
         if self.kept().len() >= FORMS_MAX {
-            return Some(form);
+            return;
         }
+        // Nothing is locked while room is made.
         let kept = match &self.room {
-            None => form.clone(),
-            Some(room) => match room.keep(&form) {
-                Some(kept) => kept,
-                None => return Some(form),
-            },
+            None => Some(form.clone()),
+            Some(room) => room.keep(form),
+        };
+        let Some(kept) = kept else {
+            return self.is_refused.store(true, Ordering::Relaxed);
         };
         let mut list = self.kept();
         if list.len() < FORMS_MAX && list.iter().all(|(k, _)| *k != key) {
             self.bytes.fetch_add(kept.len(), Ordering::Relaxed);
             list.push((key, kept));
         }
-        Some(form)
+    }
+
+    /// Waits until nobody else makes a form of the same entity. Nobody does, and it is no use to wait, where forms
+    /// are not kept.
+    pub async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.is_refused.load(Ordering::Relaxed) || self.kept().len() >= FORMS_MAX {
+            true => None,
+            false => Some(self.making.lock().await),
+        }
     }
 
     /// Memory that the forms take.

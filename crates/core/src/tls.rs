@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::generation::{AddrConf, Generation, WorkerGen};
 use crate::logger::LogLevel;
+use crate::LocalFuture;
 use client::Verdicts;
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -35,7 +36,15 @@ const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
 
 /// Finds the certificates of one handshake with a server (its number), where variables name them.
-pub type FindCertificates = fn(&Rc<Connection>, &Rc<WorkerGen>, usize) -> Option<Arc<Certificates>>;
+pub type FindCertificates = fn(&Rc<Connection>, &Rc<WorkerGen>, usize) -> Found;
+
+/// The certificates of one handshake; nothing, if the client is to be refused.
+pub enum Found {
+    /// They are there.
+    Now(Option<Arc<Certificates>>),
+    /// They are waited for, no longer than the handshake may take and the client is there.
+    Later(LocalFuture<'static, Option<Arc<Certificates>>>),
+}
 
 /// A server's TLS as the connections use it.
 #[derive(Clone)]
@@ -265,7 +274,16 @@ async fn handshake(
         );
     };
     let http2 = addr.http2 || chosen.http2;
-    begin(conn, gen, number, tls, incoming, http2)?;
+    let config = match http2 {
+        true => &tls.server.http2,
+        false => &tls.server.http1,
+    };
+    let config = match tls.find {
+        None => Arc::clone(config),
+        Some(find) => with_certificates(conn, find(conn, gen, number), config, deadline).await?,
+    };
+    let session = weir_tls::begin(incoming, config, tls.server.record);
+    conn.stream.start(session.map_err(|e| failed(&e))?);
     poll_fn(|cx| match conn.stream.poll_handshake(cx) {
         Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(LATE.to_string())),
         Poll::Ready(done) => Poll::Ready(done.map_err(|e| failed(&e))),
@@ -277,36 +295,47 @@ async fn handshake(
     }
 }
 
-fn begin(
-    conn: &Rc<Connection>,
-    gen: &Rc<WorkerGen>,
-    server: usize,
-    tls: &Tls,
-    incoming: Incoming,
-    http2: bool,
-) -> Result<(), String> {
-    let config = match http2 {
-        true => &tls.server.http2,
-        false => &tls.server.http1,
+/// What a server offers, with the certificates of this one handshake.
+async fn with_certificates(
+    conn: &Connection,
+    found: Found,
+    config: &ServerConfig,
+    deadline: u64,
+) -> Result<Arc<ServerConfig>, String> {
+    let certificates = match found {
+        Found::Now(certificates) => certificates,
+        Found::Later(finding) => wait_for(conn, finding, deadline).await?,
     };
-    let config = match tls.find {
-        None => Arc::clone(config),
-        Some(find) => {
-            let Some(certificates) = find(conn, gen, server) else {
-                refuse(conn, &INTERNAL_ERROR);
-                return Err(
-                    "SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)"
-                        .to_string(),
-                );
-            };
-            let mut own = ServerConfig::clone(config);
-            own.cert_resolver = certificates;
-            Arc::new(own)
+    let Some(certificates) = certificates else {
+        refuse(conn, &INTERNAL_ERROR);
+        return Err("SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)"
+            .to_string());
+    };
+    let mut own = ServerConfig::clone(config);
+    own.cert_resolver = certificates;
+    Ok(Arc::new(own))
+}
+
+/// What is being found, unless time has passed or the client has gone.
+async fn wait_for<T>(
+    conn: &Connection,
+    mut finding: LocalFuture<'static, T>,
+    deadline: u64,
+) -> Result<T, String> {
+    let mut watching = true;
+    poll_fn(|cx| {
+        if let Poll::Ready(found) = finding.as_mut().poll(cx) {
+            return Poll::Ready(Ok(found));
         }
-    };
-    let session = weir_tls::begin(incoming, config, tls.server.record);
-    conn.stream.start(session.map_err(|e| failed(&e))?);
-    Ok(())
+        if conn.poll_gone(cx, &mut watching) {
+            return Poll::Ready(Err(failed(&TlsError::Closed)));
+        }
+        conn.poll_timeout(cx, deadline).map(|()| {
+            conn.log(LogLevel::Error, format!("{NO_CERTIFICATE}{WHILE}").as_bytes());
+            Err(LATE.to_string())
+        })
+    })
+    .await
 }
 
 fn refuse(conn: &Connection, alert: &[u8]) {
@@ -316,6 +345,8 @@ fn refuse(conn: &Connection, alert: &[u8]) {
 
 /// What is being done, behind the words of a failed handshake.
 const WHILE: &str = " while SSL handshaking";
+/// The server's fault, which is why it has a line of its own.
+const NO_CERTIFICATE: &str = "the certificate was not read within the time of the handshake";
 const LATE: &str = "client timed out (110: Connection timed out)";
 
 /// What the log says of a handshake whose time has passed.

@@ -2,6 +2,9 @@
 
 use crate::buf::Chain;
 use crate::request::Request;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::{Context, Poll};
 use weir_core::LocalFuture;
 use weir_module::Slots;
 
@@ -83,9 +86,9 @@ pub type FilterResult = Result<(), FilterError>;
 #[derive(Clone, Copy)]
 pub struct Next(pub(crate) usize);
 
-/// Changes the header, and calls the filters behind it, at once or later.
+/// Changes the header, and calls the filters behind it, at once or later ([`Request::wait_in_header`]).
 pub type HeaderFilter = fn(&mut Request, Next) -> FilterResult;
-/// The same for a part of the body.
+/// The same for a part of the body ([`Request::wait_in_body`]).
 pub type BodyFilter = fn(&mut Request, Chain, Next) -> FilterResult;
 
 /// Which answers a filter sees.
@@ -116,9 +119,57 @@ pub type Resume = fn(&mut Request, Next) -> FilterResult;
 
 /// A filter that keeps input.
 pub(crate) struct Held {
+    /// Those behind its body filter.
     pub next: Next,
-    pub(crate) room_bytes: u64,
-    pub resume: Resume,
+    pub why: Why,
+}
+
+/// What it keeps its input for.
+pub(crate) enum Why {
+    /// Less than so many bytes are to wait for the client.
+    Room { bytes: u64, resume: Resume },
+    /// Something is to come; what has come to its body meanwhile.
+    Wait { waiting: Rc<Waiting>, kept: Chain },
+}
+
+/// What a filter does once it has what it waited for.
+pub(crate) type GoOn = Box<dyn FnOnce(&mut Request) -> FilterResult>;
+
+/// What a filter waits for. Whoever waits for it may be given up and begin again, so it is not theirs.
+pub(crate) struct Waiting(RefCell<Wait>);
+
+enum Wait {
+    Before(LocalFuture<'static, GoOn>),
+    Over(Option<GoOn>),
+}
+
+impl Waiting {
+    pub(crate) fn new(future: LocalFuture<'static, GoOn>) -> Waiting {
+        Waiting(RefCell::new(Wait::Before(future)))
+    }
+
+    /// Whether it has come; otherwise the task is woken when it has.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut wait = self.0.borrow_mut();
+        if let Wait::Before(future) = &mut *wait {
+            match future.as_mut().poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(go_on) => *wait = Wait::Over(Some(go_on)),
+            }
+        }
+        Poll::Ready(())
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(*self.0.borrow(), Wait::Over(_))
+    }
+
+    pub(crate) fn take(&self) -> Option<GoOn> {
+        match &mut *self.0.borrow_mut() {
+            Wait::Before(_) => None,
+            Wait::Over(go_on) => go_on.take(),
+        }
+    }
 }
 
 pub use weir_core::variables::VarArg;

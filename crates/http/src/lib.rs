@@ -51,6 +51,7 @@ pub mod symlinks;
 mod timing;
 pub mod tunnel;
 pub mod vars;
+mod waiting;
 mod walk;
 
 pub use buf::{Buf, Chain, Data};

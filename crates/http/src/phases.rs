@@ -8,6 +8,7 @@ use crate::redirect::{internal_redirect, named_location};
 use crate::request::Request;
 use crate::special;
 use crate::subrequest;
+use crate::waiting;
 use crate::walk::{Step, Walk};
 use std::future::Future;
 use weir_core::{LocalFuture, Session};
@@ -52,7 +53,7 @@ pub(crate) async fn run_part(r: &mut Request) -> bool {
     }
     match subrequest::answer_instead(r) {
         Some(Err(_)) => false,
-        _ => subrequest::finish(r).await,
+        _ => finish(r).await,
     }
 }
 
@@ -62,7 +63,7 @@ pub(crate) async fn run_redirected(r: &mut Request, flow: Flow) -> bool {
         Flow::Named => Phase::Rewrite,
         _ => Phase::ServerRewrite,
     };
-    run_from(r, from, None, Whose::Engine).await && Box::pin(subrequest::finish(r)).await
+    run_from(r, from, None, Whose::Engine).await && Box::pin(finish(r)).await
 }
 
 /// `post_action`: goes through the phases again, behind the answer. Nothing is put out, and how it
@@ -129,7 +130,13 @@ async fn run_from(r: &mut Request, from: Phase, first: Option<Flow>, whose: Whos
         at = match flow {
             Flow::Redirect => Walk::from(Phase::ServerRewrite),
             Flow::Named => Walk::from(Phase::Rewrite),
-            Flow::Close | Flow::Status(_) => return false,
+            Flow::Close | Flow::Status(_) => match waiting::refusal(r) {
+                None => return false,
+                Some(status) => {
+                    step = Step::Ended(Flow::Status(status));
+                    continue;
+                }
+            },
             Flow::Ok | Flow::Declined if r.flags.aborted => return false,
             Flow::Ok | Flow::Declined => break,
             // A response that itself must wait.
@@ -142,8 +149,16 @@ async fn run_from(r: &mut Request, from: Phase, first: Option<Flow>, whose: Whos
     }
     match whose == Whose::Client && (r.has_parts() || r.holds()) {
         false => true,
-        true => Box::pin(subrequest::finish(r)).await,
+        true => Box::pin(finish(r)).await,
     }
+}
+
+/// Waits for the answer's parts and for what filters still hold. A filter that had waited may want another answer.
+async fn finish(r: &mut Request) -> bool {
+    let done = subrequest::finish(r).await;
+    let Some(status) = waiting::refusal(r) else { return done };
+    let answered = run_from(r, Phase::Content, Some(Flow::Status(status)), Whose::Client);
+    Box::pin(answered).await
 }
 
 fn begin(r: &mut Request, at: &mut Walk) -> Step {
@@ -164,7 +179,13 @@ fn finalize(r: &mut Request, status: u16) -> Flow {
     }
     for _ in 0..4 {
         if matches!(status, 408 | 444 | 499) {
-            r.abort(status);
+            match waiting::refusal(r) {
+                None => r.abort(status),
+                Some(instead) => {
+                    status = instead;
+                    continue;
+                }
+            }
             return Flow::Close;
         }
         if r.flags.error_page && r.err_status != 0 && status < 300 {

@@ -104,7 +104,7 @@ pub struct Request {
     pub(crate) number: u32,
     /// What modules have noted.
     pub(crate) marks: Marks,
-    /// Filters that keep input until there is room for what they make of it.
+    /// Filters that keep input until there is room for what they make of it, or until something has come.
     pub(crate) held: Vec<Held>,
     /// What it has to do with subrequests: `None` for most.
     pub(crate) parts: Option<Box<Parts>>,

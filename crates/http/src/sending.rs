@@ -95,10 +95,15 @@ impl Request {
     async fn let_go(&mut self, leave: u64) -> Result<(), ConnError> {
         while self.holds() {
             let leave = self.held_leave(leave);
-            if self.parts.is_none() || !self.make_room(leave).await? {
+            if let Some(waiting) = self.waits_for() {
+                self.wait_for(&waiting).await?;
+            } else if self.parts.is_none() || !self.make_room(leave).await? {
                 self.drain_own(leave).await?;
             }
-            self.resume_held()?;
+            // Parts that went on meanwhile may have come to a filter that waits.
+            if self.waits_for().is_none_or(|w| w.is_over()) {
+                self.resume_held()?;
+            }
         }
         Ok(())
     }

@@ -21,6 +21,8 @@ pub fn respond(r: &mut Request, status: u16) -> Flow {
         // The answer has begun; all that is left is to break it off visibly.
         return Flow::Close;
     }
+    // The filters see another answer now.
+    r.held.clear();
     r.out.clear_status_line();
     prepare_connection(r, status);
     r.out.clear_content_type();

@@ -26,7 +26,9 @@ mod page;
 mod start;
 
 pub use desk::{Ended, Instead};
-pub(crate) use order::{catch, finish, go_on, header, make_room, poll_flush, queued};
+pub(crate) use order::{
+    catch, finish, go_on, header, make_room, poll_flush, queued, wait_for_filter,
+};
 pub use start::{run, send_copy, start};
 
 use crate::flow::FilterResult;

@@ -1,7 +1,7 @@
 //! Compression: nginx's `ngx_http_gzip_filter_module`.
 //!
 //! Differences from nginx: an entity that is kept in memory is compressed once per level and its
-//! form kept, with its length known; `gzip_buffers`, `gzip_hash`, `gzip_window` and the like size
+//! form kept, with its length known; what takes long is compressed by a thread while others are served; `gzip_buffers`, `gzip_hash`, `gzip_window` and the like size
 //! buffers that this implementation does not have, and say so in their rows.
 
 use crate::mime::MimeTypes;
@@ -13,6 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_base::bytes::fmt_u64;
 use weir_conf::Directive;
+use weir_core::forms::Forms;
 use weir_http::buf::Data;
 use weir_http::module::{
     Filter, FilterError, FilterResult, HttpModule, Next, Reach, VarArg, Variable,
@@ -24,6 +25,7 @@ use weir_module::{
     merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Level, Row,
     SlotVtable, Val,
 };
+use weir_runtime::threads::in_thread;
 
 #[derive(Default)]
 pub struct Conf {
@@ -168,6 +170,9 @@ const OUT_BYTES: usize = 16 * 1024;
 /// Less than this waits for more, or for a flush: small pieces of an answer made as many chunks, with
 /// five bytes around each.
 const HOLD_BYTES: usize = 4096;
+/// So much at level 1, and less as levels take longer, is compressed by a thread: the worker would be some
+/// milliseconds at it.
+const THREAD_MIN_BYTES: u64 = 512 * 1024;
 /// Compressors kept per worker and level.
 const SPARE_MAX: usize = 16;
 
@@ -199,15 +204,29 @@ impl Spare {
 /// A response that is being compressed.
 struct State {
     level: u32,
-    z: Option<Compress>,
-    crc: Crc,
-    begun: bool,
+    /// None before the first piece, behind the last, and while a thread has it.
+    work: Option<Work>,
+    is_over: bool,
     bytes_in: u64,
     bytes_out: u64,
-    /// Compressed, and too little for a chunk of its own unless it is asked for.
-    held: Vec<u8>,
     /// The finished form that replaces the body.
     form: Option<Bytes>,
+}
+
+/// What compresses it.
+struct Work {
+    z: Compress,
+    crc: Crc,
+    begun: bool,
+    /// Compressed, and too little for a chunk of its own unless it is asked for.
+    held: Vec<u8>,
+}
+
+/// A piece of a response.
+struct Piece {
+    texts: Vec<Bytes>,
+    flush: bool,
+    last: bool,
 }
 
 fn header(r: &mut Request, next: Next) -> FilterResult {
@@ -233,36 +252,88 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     r.out.weaken_etag();
     r.flags.allow_ranges = false;
     r.flags.filter_needs_memory = true;
-    let mut state = State {
-        level,
-        z: None,
-        crc: Crc::new(),
-        begun: false,
-        bytes_in: 0,
-        bytes_out: 0,
-        held: Vec::new(),
-        form: None,
-    };
-    if let Some(Whole { text, forms }) = whole {
-        let spare = r.conn().worker.local::<Spare>();
-        state.form = forms.get(level, || compress_whole(&spare, level, &text));
-        state.bytes_in = text.len() as u64;
-        r.out.content_length = state.form.as_ref().map(|f| f.len() as u64);
+    let bytes_in = whole.as_ref().map_or(0, |w| w.text.len() as u64);
+    r.set_ctx(State { level, work: None, is_over: false, bytes_in, bytes_out: 0, form: None });
+    let Some(Whole { text, forms }) = whole else { return next.header(r) };
+    if let Some(form) = forms.find(level) {
+        return with_form(r, Some(form), next);
     }
-    r.set_ctx(state);
+    if is_long(text.len() as u64, level) {
+        return r.wait_in_header(next, make_form(forms, level, text), with_form);
+    }
+    let spare = r.conn().worker.local::<Spare>();
+    let mut z = spare.take(level);
+    let form = compress_whole(&mut z, &text);
+    spare.give(level, z);
+    form.iter().for_each(|form| forms.keep(level, form));
+    with_form(r, form, next)
+}
+
+/// Whether the worker would have others wait for too long.
+fn is_long(bytes: u64, level: u32) -> bool {
+    bytes * u64::from(level) >= THREAD_MIN_BYTES
+}
+
+/// The header, with the length of a form that is there.
+fn with_form(r: &mut Request, form: Option<Bytes>, next: Next) -> FilterResult {
+    r.out.content_length = form.as_ref().map(|f| f.len() as u64);
+    if let Some(state) = r.ctx::<State>() {
+        state.form = form;
+    }
     next.header(r)
 }
 
-fn compress_whole(spare: &Spare, level: u32, text: &[u8]) -> Option<Bytes> {
-    let mut z = spare.take(level);
+/// Has a thread compress an entity, once for all requests that wait for the same.
+async fn make_form(forms: Arc<Forms>, level: u32, text: Bytes) -> Option<Bytes> {
+    let _turn = forms.turn().await;
+    if let Some(form) = forms.find(level) {
+        return Some(form);
+    }
+    let made = in_thread(move || {
+        compress_whole(&mut Compress::new(Compression::new(level), false), &text)
+    });
+    let form = made.await.ok().flatten()?;
+    forms.keep(level, &form);
+    Some(form)
+}
+
+fn compress_whole(z: &mut Compress, text: &[u8]) -> Option<Bytes> {
     let mut out = Vec::with_capacity(text.len() / 2 + 64);
     out.extend_from_slice(&HEADER);
     let mut crc = Crc::new();
     crc.update(text);
-    deflate(&mut z, text, FlushCompress::Finish, &mut out).ok()?;
+    deflate(z, text, FlushCompress::Finish, &mut out).ok()?;
     trailer(&crc, &mut out);
-    spare.give(level, z);
     Some(Bytes::from(out))
+}
+
+impl Work {
+    fn new(z: Compress) -> Work {
+        Work { z, crc: Crc::new(), begun: false, held: Vec::new() }
+    }
+
+    /// What is to be sent of what has been compressed.
+    fn compress(&mut self, piece: &Piece) -> Result<Vec<u8>, FilterError> {
+        let mut out = std::mem::take(&mut self.held);
+        let len: usize = piece.texts.iter().map(Bytes::len).sum();
+        out.reserve(OUT_BYTES.min(len / 2 + 256));
+        if !std::mem::replace(&mut self.begun, true) {
+            out.extend_from_slice(&HEADER);
+        }
+        for text in &piece.texts {
+            self.crc.update(text);
+            deflate(&mut self.z, text, FlushCompress::None, &mut out)?;
+        }
+        if piece.last {
+            deflate(&mut self.z, &[], FlushCompress::Finish, &mut out)?;
+            trailer(&self.crc, &mut out);
+        } else if piece.flush {
+            deflate(&mut self.z, &[], FlushCompress::Sync, &mut out)?;
+        } else if out.len() < HOLD_BYTES {
+            self.held = std::mem::take(&mut out);
+        }
+        Ok(out)
+    }
 }
 
 fn deflate(
@@ -295,50 +366,72 @@ fn trailer(crc: &Crc, out: &mut Vec<u8>) {
 }
 
 fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
+    if !r.has_ctx::<State>() {
+        return next.body(r, chain);
+    }
+    let Some(chain) = r.keep_while_waiting(chain, next) else { return Ok(()) };
     let worker = Rc::clone(&r.conn().worker);
-    let Some(state) = r.ctx::<State>() else { return next.body(r, chain) };
+    let Some(state) = r.ctx::<State>() else { return Ok(()) };
     if let Some(form) = state.form.take() {
+        state.is_over = true;
         state.bytes_out = form.len() as u64;
         return next.body(r, Chain::one(Buf::mem(form).and_last()));
     }
-    if state.bytes_out > 0 && state.z.is_none() && state.begun {
+    if state.is_over {
         return Ok(());
     }
-    let spare = worker.local::<Spare>();
-    let level = state.level;
-    let mut z = state.z.take().unwrap_or_else(|| spare.take(level));
-    let mut out = std::mem::take(&mut state.held);
-    out.reserve(OUT_BYTES.min(chain.len() as usize / 2 + 256));
-    if !std::mem::replace(&mut state.begun, true) {
-        out.extend_from_slice(&HEADER);
+    let piece = Piece::of(chain);
+    let len = piece.texts.iter().map(|t| t.len() as u64).sum();
+    state.bytes_in += len;
+    let work = state.work.take();
+    let mut work = work.unwrap_or_else(|| Work::new(worker.local::<Spare>().take(state.level)));
+    if is_long(len, state.level) {
+        let working = in_thread(move || {
+            let out = work.compress(&piece);
+            (work, piece, out)
+        });
+        r.wait_in_body(next, working, |r, done, next| match done {
+            Ok((work, piece, out)) => put(r, work, &piece, out?, next),
+            Err(_) => Err(FilterError::Broken),
+        });
+        return Ok(());
     }
-    let last = chain.has_last();
-    let flush = chain.iter().any(|b| b.flush);
-    for b in chain {
-        if let Data::Mem(text) = &b.data {
-            state.crc.update(text);
-            state.bytes_in += text.len() as u64;
-            deflate(&mut z, text, FlushCompress::None, &mut out)?;
+    let out = work.compress(&piece)?;
+    put(r, work, &piece, out, next)
+}
+
+impl Piece {
+    fn of(chain: Chain) -> Piece {
+        let mut piece = Piece { texts: Vec::new(), flush: false, last: false };
+        for buf in chain {
+            piece.flush |= buf.flush;
+            piece.last |= buf.last;
+            if let Data::Mem(text) = buf.data {
+                piece.texts.push(text);
+            }
         }
+        piece
     }
-    if last {
-        deflate(&mut z, &[], FlushCompress::Finish, &mut out)?;
-        trailer(&state.crc, &mut out);
-        spare.give(level, z);
-    } else {
-        if flush {
-            deflate(&mut z, &[], FlushCompress::Sync, &mut out)?;
+}
+
+/// Passes on what was made of a piece.
+fn put(r: &mut Request, work: Work, piece: &Piece, out: Vec<u8>, next: Next) -> FilterResult {
+    let spare = r.conn().worker.local::<Spare>();
+    let Some(state) = r.ctx::<State>() else { return Ok(()) };
+    match piece.last {
+        true => {
+            state.is_over = true;
+            spare.give(state.level, work.z);
         }
-        state.z = Some(z);
+        false => state.work = Some(work),
     }
-    if out.len() < HOLD_BYTES && !last && !flush {
-        state.held = out;
+    if out.is_empty() && !piece.last && !piece.flush {
         return Ok(());
     }
     state.bytes_out += out.len() as u64;
     let mut buf = Buf::mem(out);
-    buf.last = last;
-    buf.flush = flush;
+    buf.last = piece.last;
+    buf.flush = piece.flush;
     next.body(r, Chain::one(buf))
 }
 

@@ -26,6 +26,7 @@ pub mod process;
 pub mod signals;
 #[cfg(unix)]
 pub mod sockets;
+pub mod threads;
 pub mod timer;
 #[cfg(unix)]
 pub mod title;

@@ -34,5 +34,5 @@ pub use outgoing::Outgoing;
 pub use peers::{Choice, Peer, PeerAddr, PeerId};
 pub use rows::Rows;
 pub use ssl_rows::{Secures, SslRows};
-pub use tls::{ClientTls, Own, Settings, Wanted};
+pub use tls::{ClientTls, Settings, Wanted};
 pub use vars::Variables;

@@ -8,13 +8,16 @@ use std::any::Any;
 use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use weir_core::logger::LogLevel;
+use weir_core::tls::files::Sought;
 use weir_core::{socket_errors, Worker};
 use weir_runtime::clock;
 pub use weir_runtime::net::SocketOptions;
 use weir_runtime::net::{is_out_of_descriptors, Stream};
 use weir_runtime::timer::LazyTimer;
+use weir_tls::rustls::sign::CertifiedKey;
 use weir_tls::{Channel, TlsError};
 
 /// Why a connection could not be used.
@@ -43,6 +46,8 @@ pub enum SecureError {
     Tls(TlsError),
     /// In words for the log.
     Refused(String),
+    /// There is no certificate to be shown, whoever is asked; in words for the log.
+    Certificate(String),
 }
 
 /// A connection to a server.
@@ -121,9 +126,13 @@ impl Link {
     ///
     /// There is no session within so many milliseconds, or not with that server.
     pub async fn secure(&mut self, wanted: &Wanted, timeout_ms: u64) -> Result<(), SecureError> {
-        self.stream.start(wanted.session().map_err(SecureError::Refused)?);
-        self.mark = wanted.mark;
         let deadline = clock::mono_ms() + timeout_ms;
+        let certificate = match &wanted.own {
+            None => None,
+            Some(own) => Some(self.certificate(own, deadline).await?),
+        };
+        self.stream.start(wanted.session(certificate).map_err(SecureError::Refused)?);
+        self.mark = wanted.mark;
         poll_fn(|cx| {
             if let Poll::Ready(done) = self.stream.poll_handshake(cx) {
                 return Poll::Ready(done.map_err(SecureError::Tls));
@@ -135,6 +144,29 @@ impl Link {
             Some(session) => wanted.judge(session).map_err(SecureError::Refused),
             None => Ok(()),
         }
+    }
+
+    /// Waits for a certificate of the request's own.
+    async fn certificate(
+        &mut self,
+        own: &Arc<Sought>,
+        deadline: u64,
+    ) -> Result<Arc<CertifiedKey>, SecureError> {
+        let found = match own.at_once() {
+            Some(found) => found,
+            None => {
+                let mut reading = Box::pin(Arc::clone(own).read());
+                poll_fn(|cx| match reading.as_mut().poll(cx) {
+                    Poll::Ready(found) => Poll::Ready(found),
+                    Poll::Pending => self.timer.poll_until(cx, deadline).map(|()| {
+                        let name = String::from_utf8_lossy(&own.names.0);
+                        Err(format!("certificate \"{name}\" was not read in time"))
+                    }),
+                })
+                .await
+            }
+        };
+        found.map_err(SecureError::Certificate)
     }
 
     /// Sends what has to leave in one piece, as the PROXY protocol's header has; `false` when it did not. A

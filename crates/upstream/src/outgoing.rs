@@ -1,12 +1,12 @@
 //! TLS towards servers as a configuration says it, the same for every module that has `NAME_ssl_…`
 //! directives; the module keeps an [`Outgoing`] in its slot and calls these.
 
-use crate::tls::{ClientTls, Own, Settings, Wanted};
-use std::path::{Path, PathBuf};
+use crate::tls::{ClientTls, Settings, Wanted};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use weir_base::bytes;
-use weir_core::logger::{self, LogFile, LogLevel};
-use weir_core::tls::files::{reader, value, CacheRule, Loaded, Name};
+use weir_core::logger::{self, LogFile};
+use weir_core::tls::files::{reader, value, CacheRule, Loaded, Name, Sought};
 use weir_core::tls::words::{refusal, Places};
 use weir_core::Session;
 use weir_module::{merge_values, Cf, ConfResult, Diagnostic, Mode, Val};
@@ -150,7 +150,7 @@ impl Outgoing {
     }
 
     /// What this request's connection wants; `host` is the server's name unless the configuration
-    /// gives another. An error is logged, and nothing can be sent.
+    /// gives another. Nothing, where no build step has made it.
     pub fn wanted<S: Session>(&self, r: &mut S, host: &[u8]) -> Option<Wanted> {
         let Made { tls, prefix } = self.made.get()?;
         let tls = Arc::clone(tls);
@@ -159,34 +159,15 @@ impl Outgoing {
             None => host.to_vec(),
         };
         let name = without_port(&name).to_vec();
-        let own = match self.pair() {
-            Some((c, k)) if c.template.is_some() || k.template.is_some() => {
-                Some(self.own_certificate(r, c, k, prefix)?)
-            }
-            _ => None,
-        };
+        let varying = self.pair().filter(|(c, k)| c.template.is_some() || k.template.is_some());
+        let own = varying.map(|(c, k)| Sought {
+            names: (value(r, c), value(r, k)),
+            passwords: Arc::clone(&self.passwords),
+            rule: *self.cache,
+            prefix: prefix.clone(),
+            loaded: Arc::clone(&self.loaded),
+        });
         Some(Wanted::new(tls, name, own))
-    }
-
-    /// The certificate that this request's variables name.
-    fn own_certificate<S: Session>(
-        &self,
-        r: &mut S,
-        c: &Name,
-        k: &Name,
-        prefix: &Path,
-    ) -> Option<Own> {
-        let files = (value(r, c), value(r, k));
-        if files.0.is_empty() {
-            return Some(Own { files, pair: None });
-        }
-        match self.loaded.load(files.clone(), &self.passwords, *self.cache, prefix) {
-            Ok(pair) => Some(Own { files, pair: Some(pair) }),
-            Err(e) => {
-                r.log(LogLevel::Error, &e);
-                None
-            }
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::sessions::Sessions;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use weir_core::tls::files::{Names, Sought};
 use weir_runtime::clock;
 use weir_tls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
@@ -62,8 +63,8 @@ pub struct Wanted {
     pub tls: Arc<ClientTls>,
     /// The server's name, without a port.
     pub name: Vec<u8>,
-    /// A certificate of this request's own.
-    pub certificate: Option<Arc<CertifiedKey>>,
+    /// A certificate of this request's own, read for each connection that is made.
+    pub own: Option<Arc<Sought>>,
     /// Connections are used again only by requests that want the same.
     pub mark: u64,
     /// What is offered by ALPN, where that is the session's own choice.
@@ -71,14 +72,6 @@ pub struct Wanted {
 }
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
-
-/// A certificate that a request chooses; none, if it names none.
-pub struct Own {
-    /// The names of the files of certificate and key.
-    pub files: (Vec<u8>, Vec<u8>),
-    /// What is in them.
-    pub pair: Option<Arc<CertifiedKey>>,
-}
 
 #[derive(Debug)]
 struct Shown(Arc<CertifiedKey>);
@@ -135,20 +128,21 @@ impl ClientTls {
 /// What tells apart whose connections may be used by whom: the configuration, the name that is
 /// asked for, and the request's own certificate and key. Never 0, which is a plain connection's.
 /// The hash is keyed, because names may come from clients.
-fn mark(number: u64, name: &[u8], files: Option<&(Vec<u8>, Vec<u8>)>) -> u64 {
+fn mark(number: u64, name: &[u8], files: Option<&Names>) -> u64 {
     static KEYS: OnceLock<RandomState> = OnceLock::new();
     KEYS.get_or_init(RandomState::new).hash_one((number, name, files)) | 1
 }
 
 impl Wanted {
-    /// `own` is a certificate of this request's own, by the names of its files.
-    pub fn new(tls: Arc<ClientTls>, name: Vec<u8>, own: Option<Own>) -> Wanted {
-        let mark = mark(tls.number, &name, own.as_ref().map(|o| &o.files));
-        Wanted { tls, name, certificate: own.and_then(|o| o.pair), mark, alpn: Vec::new() }
+    /// `own` is a certificate of this request's own, which is none if its name is empty.
+    pub fn new(tls: Arc<ClientTls>, name: Vec<u8>, own: Option<Sought>) -> Wanted {
+        let mark = mark(tls.number, &name, own.as_ref().map(|o| &o.names));
+        let own = own.filter(|o| !o.names.0.is_empty()).map(Arc::new);
+        Wanted { tls, name, own, mark, alpn: Vec::new() }
     }
 
-    /// A session that is to begin.
-    pub fn session(&self) -> Result<Session, String> {
+    /// A session that is to begin, with what was read of the request's own certificate.
+    pub fn session(&self, certificate: Option<Arc<CertifiedKey>>) -> Result<Session, String> {
         let mut config = Arc::clone(&self.tls.config);
         let text = String::from_utf8_lossy(&self.name).into_owned();
         let name = ServerName::try_from(text.trim_matches(['[', ']']).to_string());
@@ -168,9 +162,9 @@ impl Wanted {
             own.alpn_protocols.clone_from(&self.alpn);
             config = Arc::new(own);
         }
-        if let Some(pair) = &self.certificate {
+        if let Some(pair) = certificate {
             let mut own = ClientConfig::clone(&config);
-            own.client_auth_cert_resolver = Arc::new(Shown(Arc::clone(pair)));
+            own.client_auth_cert_resolver = Arc::new(Shown(pair));
             own.resumption = Resumption::disabled();
             config = Arc::new(own);
         }
@@ -276,7 +270,13 @@ mod tests {
         let marks: std::collections::HashSet<u64> = (0..64).map(|_| mark(made())).collect();
         assert_eq!(marks.len(), 64);
         let one = made();
-        let own = |c: &[u8], k: &[u8]| Own { files: (c.to_vec(), k.to_vec()), pair: None };
+        let own = |c: &[u8], k: &[u8]| Sought {
+            names: (c.to_vec(), k.to_vec()),
+            passwords: Arc::default(),
+            rule: None,
+            prefix: std::path::PathBuf::new(),
+            loaded: Arc::default(),
+        };
         let with = |own| Wanted::new(Arc::clone(&one), name(), own).mark;
         assert_eq!(mark(Arc::clone(&one)), with(None));
         assert_ne!(with(Some(own(b"c", b"k"))), with(None));

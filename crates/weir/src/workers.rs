@@ -141,12 +141,15 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
             stirred.stir();
         })
         .build_local(LocalOptions::default())?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let timers = Timers::begin()?;
         spawn_local(timers.run());
         serve(setup, inbox, quiet).await;
         Ok(())
-    })
+    });
+    // A thread may read a file that never comes.
+    runtime.shutdown_background();
+    served
 }
 
 /// Binds the thread to CPUs.

@@ -1,15 +1,17 @@
 //! Certificates and keys as directives name them, for servers and towards servers alike; those
-//! whose names have variables are loaded by the worker, and kept as `…ssl_certificate_cache` says.
+//! whose names have variables are loaded beside the worker's event loop, and kept as `…ssl_certificate_cache` says.
 
 use crate::registry::template;
 use crate::Session;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_base::units;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive};
 use weir_runtime::clock;
+use weir_runtime::paths::path;
+use weir_runtime::threads::in_thread;
 use weir_script::template::Template;
 use weir_tls::load;
 use weir_tls::rustls::sign::CertifiedKey;
@@ -103,7 +105,7 @@ struct Kept {
 }
 
 /// The names of a certificate and its key.
-type Names = (Vec<u8>, Vec<u8>);
+pub type Names = (Vec<u8>, Vec<u8>);
 
 /// Certificates by their names.
 #[derive(Default)]
@@ -146,26 +148,58 @@ impl Loaded {
             Kept { pair: Arc::clone(pair), loaded_secs: now, used_secs: now, used: next_use() },
         );
     }
+}
 
-    /// The pair of these names, from what is kept or from the files.
-    pub fn load(
-        &self,
-        names: Names,
-        passwords: &[Vec<u8>],
-        rule: Option<CacheRule>,
-        prefix: &Path,
-    ) -> Result<Arc<CertifiedKey>, String> {
-        if let Some(pair) = rule.and_then(|rule| self.get(&names, rule)) {
-            return Ok(pair);
+/// A certificate and its key whose names variables have made.
+pub struct Sought {
+    /// Of their files, or their text itself.
+    pub names: Names,
+    /// For the key.
+    pub passwords: Arc<Vec<Vec<u8>>>,
+    /// The directive of the level that names them.
+    pub rule: Option<CacheRule>,
+    /// Where relative names start.
+    pub prefix: PathBuf,
+    /// What the level has kept.
+    pub loaded: Arc<Loaded>,
+}
+
+impl Sought {
+    /// The pair, unless a file is to be read for it.
+    pub fn at_once(&self) -> Option<Result<Arc<CertifiedKey>, String>> {
+        if let Some(pair) = self.kept() {
+            return Some(Ok(pair));
         }
-        let mut read = |name: &[u8]| {
-            std::fs::read(prefix.join(weir_runtime::paths::path(name))).map(Arc::from)
-        };
-        let (pair, was_encrypted) = load::opened_pair(&names.0, &names.1, passwords, &mut read)?;
+        let is_here = |name: &[u8]| name.starts_with(b"data:");
+        (is_here(&self.names.0) && is_here(&self.names.1)).then(|| self.load())
+    }
+
+    /// The pair from its files, which may be slow: they are read beside the event loop.
+    ///
+    /// # Errors
+    ///
+    /// In words for the log.
+    pub async fn read(self: Arc<Self>) -> Result<Arc<CertifiedKey>, String> {
+        let reading = in_thread(move || match self.kept() {
+            Some(pair) => Ok(pair),
+            None => self.load(),
+        });
+        reading.await.unwrap_or_else(|e| Err(e.to_string()))
+    }
+
+    fn kept(&self) -> Option<Arc<CertifiedKey>> {
+        self.rule.and_then(|rule| self.loaded.get(&self.names, rule))
+    }
+
+    fn load(&self) -> Result<Arc<CertifiedKey>, String> {
+        let mut read = |name: &[u8]| std::fs::read(self.prefix.join(path(name))).map(Arc::from);
+        let (certificate, key) = &self.names;
+        let (pair, was_encrypted) =
+            load::opened_pair(certificate, key, &self.passwords, &mut read)?;
         let pair = Arc::new(pair);
         // What a password protects on disk is not left lying about in memory, as in nginx.
-        if let Some(rule) = rule.filter(|_| !was_encrypted) {
-            self.put(names, &pair, rule);
+        if let Some(rule) = self.rule.filter(|_| !was_encrypted) {
+            self.loaded.put(self.names.clone(), &pair, rule);
         }
         Ok(pair)
     }

@@ -51,6 +51,8 @@ impl Plans {
         let before = filters.iter().take_while(|(f, _)| f.reach != Reach::Whole);
         Plan {
             phases,
+            header_places: places(filters.iter().map(|(f, _)| f)),
+            part_header_places: places(of_parts().map(|(f, _)| f)),
             header_filters: filters.iter().filter_map(|(f, _)| f.header).collect(),
             body_filters: filters.iter().filter_map(|(f, _)| f.body).collect(),
             part_header_filters: of_parts().filter_map(|(f, _)| f.header).collect(),
@@ -59,4 +61,17 @@ impl Plans {
             body_on_demand: filters.iter().all(|(f, on_demand)| f.body.is_none() || *on_demand),
         }
     }
+}
+
+/// For each header filter the place of its module's body filter among the body filters.
+fn places<'a>(filters: impl Iterator<Item = &'a &'static Filter>) -> Vec<Option<usize>> {
+    let mut bodies = 0;
+    let mut places = Vec::new();
+    for filter in filters {
+        if filter.header.is_some() {
+            places.push(filter.body.map(|_| bodies));
+        }
+        bodies += usize::from(filter.body.is_some());
+    }
+    places
 }

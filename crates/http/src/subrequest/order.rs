@@ -1,7 +1,7 @@
 //! Putting parts in order: what is next goes through the filters that see the whole, as far as the client
 //! takes it, and parts go on meanwhile.
 
-use super::desk::{Sink, AHEAD_MAX_BYTES};
+use super::desk::{Desk, Sink, AHEAD_MAX_BYTES};
 use crate::buf::{Buf, Chain, Data};
 use crate::client_watch::ClientWatch;
 use crate::flow::{FilterError, FilterResult, Next};
@@ -74,6 +74,10 @@ fn pump(r: &mut Request) -> FilterResult {
             while desk.take()?.is_some() {}
             return Ok(());
         }
+        // Behind here a filter waits.
+        if r.holds_behind(Next(r.loc().plan.postpone_at)) {
+            return Ok(());
+        }
         let mut room = AHEAD_MAX_BYTES.saturating_sub(r.queued());
         let mut chain = Chain::new();
         while room > 0 {
@@ -131,6 +135,8 @@ enum Until {
     Room(u64),
     /// All parts have ended, and what they wrote has been handed on.
     End,
+    /// The filter that is nearest to the client can go on.
+    Resumed,
     /// Something else that the caller waits for.
     Dropped,
 }
@@ -148,12 +154,32 @@ fn waits(r: &Request, until: Until) -> bool {
         Until::End if r.holds() => true,
         Until::End if parts.is_top() => !parts.running.is_empty() || !parts.desk.is_empty(),
         Until::End => !parts.running.is_empty(),
+        Until::Resumed => !r.can_resume(),
         Until::Dropped => true,
     }
 }
 
 fn broken(_: FilterError) -> ConnError {
     ConnError::Io(io::ErrorKind::BrokenPipe.into())
+}
+
+/// Hands on what is there, and hears of the parts that have ended.
+fn advance(r: &mut Request, desk: &Desk, is_top: bool) -> FilterResult {
+    desk.changed.set(false);
+    if is_top {
+        pump(r)?;
+    }
+    // The end of a part may lead to another: not before there is room.
+    let full = desk.held() > AHEAD_MAX_BYTES;
+    desk.is_full.set(full);
+    if full {
+        return Ok(());
+    }
+    reap(r)?;
+    match is_top {
+        true => pump(r),
+        false => Ok(()),
+    }
 }
 
 /// Lets parts go on, and the client take what there is, until what is waited for has come.
@@ -165,21 +191,9 @@ async fn attend(r: &mut Request, until: Until) -> Result<(), ConnError> {
     let mut watch = ClientWatch::new(r, false);
     let mut deadline = 0;
     loop {
-        desk.changed.set(false);
-        if is_top {
-            pump(r).map_err(broken)?;
-        }
-        // The end of a part may lead to another: not before there is room.
-        let full = desk.held() > AHEAD_MAX_BYTES;
-        desk.is_full.set(full);
-        if !full {
-            reap(r).map_err(broken)?;
-            if is_top {
-                pump(r).map_err(broken)?;
-            }
-        }
+        advance(r, &desk, is_top).map_err(broken)?;
         // The end of a part has led to more than there was room for.
-        if !matches!(until, Until::Room(_)) && r.can_resume() {
+        if matches!(until, Until::End | Until::Dropped) && r.can_resume() {
             r.resume_held()?;
             continue;
         }
@@ -193,9 +207,11 @@ async fn attend(r: &mut Request, until: Until) -> Result<(), ConnError> {
             desk.flush.set(false);
             continue;
         }
+        let waiting = r.waits_for();
         poll_fn(|cx| {
+            let has_come = waiting.as_ref().is_some_and(|w| w.poll(cx).is_ready());
             desk.wait(cx);
-            if desk.changed.get() {
+            if has_come || desk.changed.get() {
                 return Poll::Ready(Ok(()));
             }
             if !to_client {
@@ -231,6 +247,11 @@ async fn attend(r: &mut Request, until: Until) -> Result<(), ConnError> {
 /// Waits until at most `leave` bytes of this request's output wait for their turn.
 pub(crate) async fn make_room(r: &mut Request, leave: u64) -> Result<(), ConnError> {
     attend(r, Until::Room(leave)).await
+}
+
+/// Lets parts go on until what a filter waits for has come.
+pub(crate) async fn wait_for_filter(r: &mut Request) -> Result<(), ConnError> {
+    attend(r, Until::Resumed).await
 }
 
 /// Lets parts go on until it is dropped: the request's own answer is waited for meanwhile.

@@ -2,8 +2,9 @@
 //! rustls.
 //!
 //! Certificates and keys are read when the configuration is built, by the process that has the
-//! rights (the master), and go to the serving process with the text; only names with variables are
-//! read in the handshake, by the worker, as in nginx.
+//! rights (the master), and go to the serving process with the text; only files whose names have
+//! variables are read in the handshake, beside the worker's event loop: one that is slow to come holds up nobody
+//! else (in nginx it stops the worker).
 //!
 //! Difference from nginx: what rustls leaves out on purpose (versions below TLS 1.2, static RSA,
 //! DHE and CBC suites, compression of records, renegotiation) is told with a warning and left out;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use weir_http::buf::Data;
 use weir_http::conf::{Aio, CoreLoc};
 use weir_http::Chain;
+use weir_runtime::threads::in_thread;
 use weir_runtime::{direct, files};
 
 enum Source {
@@ -78,18 +79,16 @@ impl Reader {
             Source::Thread(file) => {
                 let file = Arc::clone(file);
                 in_thread(move || {
-                    let got = files::read_at(&file, &mut buf[..len], at)?;
-                    Ok((buf, 0..got))
+                    files::read_at(&file, &mut buf[..len], at).map(|got| (buf, 0..got))
                 })
-                .await?
+                .await??
             }
             Source::Direct(file, align) => {
                 let (file, align) = (Arc::clone(file), *align);
                 in_thread(move || {
-                    let range = direct::read(&file, &mut buf, at, len, align)?;
-                    Ok((buf, range))
+                    direct::read(&file, &mut buf, at, len, align).map(|range| (buf, range))
                 })
-                .await?
+                .await??
             }
         };
         let whole = buf.freeze();
@@ -109,12 +108,6 @@ impl Reader {
             _ => BytesMut::zeroed(self.buffer_bytes),
         }
     }
-}
-
-async fn in_thread<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
 #[cfg(test)]

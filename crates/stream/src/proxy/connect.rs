@@ -310,6 +310,10 @@ async fn secure(
             "upstream SSL handshake timed out (110: Connection timed out)".to_string()
         }
         Err(SecureError::Refused(text)) => text,
+        Err(SecureError::Certificate(text)) => {
+            s.log(LogLevel::Error, &text);
+            return Err(Some(ERROR));
+        }
         Err(SecureError::Tls(TlsError::Closed)) => {
             "peer closed connection in SSL handshake".to_string()
         }

@@ -1,0 +1,150 @@
+//! Certificates that variables name and whose files are slow to be read hold up nobody else. (In nginx they
+//! stop the worker: on it these tests fail.)
+
+use std::net::TcpStream;
+use std::thread;
+use weir_tests::tls::{self, Pair, Tls};
+use weir_tests::{expect_soon, Next, Origin, Pipe, Server, Setup, Signal};
+
+const OWN: &str =
+    "ssl_certificate %%DIR%%/$ssl_server_name.crt; ssl_certificate_key %%DIR%%/$ssl_server_name.key;";
+
+struct Given {
+    slow: Pair,
+    quick: Pair,
+    pipe: Pipe,
+    server: Server,
+}
+
+/// One worker; the certificate of `slow.test` is a pipe.
+fn start(conf: &str) -> Given {
+    let (slow, quick) = (tls::self_signed("slow.test"), tls::self_signed("quick.test"));
+    let conf = conf.replace("%%OWN%%", OWN);
+    let setup = Setup::new(&format!(
+        "worker_processes 1; events {{}} error_log %%DIR%%/error.log info; {conf}"
+    ))
+    .file("quick.test.crt", &quick.cert)
+    .file("quick.test.key", &quick.key)
+    .file("slow.test.key", &slow.key);
+    let pipe = Pipe::make(setup.dir().join("slow.test.crt"));
+    Given { slow, quick, pipe, server: setup.start() }
+}
+
+const HTTP: &str = "http { client_header_timeout 1s; server { listen 127.0.0.1:%%PORT_0%% ssl; %%OWN%%
+    return 200 $connections_active; } server { listen 127.0.0.1:%%PORT_1%%; return 200 $connections_active; } }";
+
+#[test]
+fn others_are_served_while_one_is_read() {
+    for block in [
+        "http { server { listen 127.0.0.1:%%PORT_0%% ssl; %%OWN%% return 200 ok; } }",
+        "stream { server { listen 127.0.0.1:%%PORT_0%% ssl; %%OWN%% return ok; } }",
+    ] {
+        let mut given = start(block);
+        let port = given.server.port(0);
+        let slow = thread::spawn(move || Tls::default().connect(port, "slow.test"));
+        given.pipe.open();
+        let quick = Tls::default().connect(port, "quick.test").expect("it is not held up");
+        assert!(quick.shows(&given.quick));
+        assert!(!slow.is_finished());
+        given.pipe.give(&given.slow.cert);
+        assert!(slow.join().unwrap().unwrap().shows(&given.slow));
+    }
+}
+
+#[test]
+fn it_is_waited_for_no_longer_than_for_the_handshake() {
+    let stream =
+        "stream { server { listen 127.0.0.1:%%PORT_0%% ssl; ssl_handshake_timeout 1s; %%OWN%%
+        return ok; } }";
+    for block in [HTTP, stream] {
+        let mut given = start(block);
+        let port = given.server.port(0);
+        let slow = thread::spawn(move || Tls::default().connect(port, "slow.test"));
+        given.pipe.open();
+        assert!(slow.join().unwrap().is_err());
+        given.server.expect_error("the certificate was not read within the time of the handshake");
+    }
+}
+
+#[test]
+fn what_is_read_is_no_certificate() {
+    let mut given = start(HTTP);
+    let port = given.server.port(0);
+    let slow = thread::spawn(move || Tls::default().connect(port, "slow.test"));
+    given.pipe.open();
+    given.pipe.give("nothing");
+    let error = slow.join().unwrap().err().expect("it is refused").to_string();
+    assert!(error.contains("InternalError"), "{error}");
+    given.server.expect_error("cannot load certificate");
+}
+
+/// Sends a hello and no more.
+fn hello(port: u16, name: &str) -> TcpStream {
+    let name = rustls_name(name);
+    let mut conn = rustls::ClientConnection::new(Tls::default().config(), name).unwrap();
+    let mut tcp = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    while conn.wants_write() {
+        conn.write_tls(&mut tcp).unwrap();
+    }
+    tcp
+}
+
+fn rustls_name(name: &str) -> rustls::pki_types::ServerName<'static> {
+    name.to_string().try_into().unwrap()
+}
+
+#[test]
+fn a_client_that_goes_is_not_waited_for() {
+    let mut given = start(&HTTP.replace("client_header_timeout 1s", "client_header_timeout 1h"));
+    let client = hello(given.server.port(0), "slow.test");
+    given.pipe.open();
+    assert_eq!(given.server.on(1).get("/").text(), "2");
+    drop(client);
+    expect_soon("its connection is over", || given.server.on(1).get("/").text() == "1");
+    given.server.expect_error("peer closed connection in SSL handshake while SSL handshaking");
+}
+
+#[test]
+fn a_file_that_never_comes_does_not_keep_the_server_from_ending() {
+    for signal in [Signal::Term, Signal::Quit] {
+        let mut given = start(HTTP);
+        let _client = hello(given.server.port(0), "slow.test");
+        given.pipe.open();
+        given.server.signal(signal);
+        assert_eq!(given.server.wait_exit(), Some(0), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_certificate_for_a_server_behind() {
+    let origin = Origin::start(|_, conn| {
+        conn.reply("200 OK", "", "never");
+        Next::Close
+    });
+    let how =
+        "proxy_ssl_certificate %%DIR%%/$NAME.crt; proxy_ssl_certificate_key %%DIR%%/$NAME.key;
+        proxy_connect_timeout 1s;";
+    let mut given = start(
+        &"http { server { listen 127.0.0.1:%%PORT_0%%; HOW
+            location / { proxy_pass https://127.0.0.1:%%PORT_1%%; }
+            location /plain { proxy_pass http://%%ORIGIN%%; } }
+          server { listen 127.0.0.1:%%PORT_1%% ssl; ssl_certificate %%DIR%%/quick.test.crt;
+            ssl_certificate_key %%DIR%%/quick.test.key; ssl_verify_client optional_no_ca; keepalive_timeout 0;
+            return 200 $ssl_client_s_dn; } }"
+            .replace("HOW", how)
+            .replace("$NAME", "$arg_name.test")
+            .replace("%%ORIGIN%%", &origin.address()),
+    );
+    let mut slow = given.server.connect();
+    slow.send_get("/?name=slow");
+    given.pipe.open();
+    assert_eq!(given.server.get("/plain").text(), "never");
+    assert_eq!(given.server.get("/?name=quick").text(), "CN=quick.test");
+    given.pipe.give(&given.slow.cert);
+    assert_eq!(slow.response().text(), "CN=slow.test");
+
+    slow.send_get("/?name=slow");
+    given.pipe.open();
+    assert_eq!(slow.response().status, 500, "not read in time");
+    given.server.expect_error("was not read in time");
+}
