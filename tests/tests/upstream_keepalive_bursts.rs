@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 use weir_tests::{
     expect_soon, skip, tls, wait_for, Client, Conn, Dns, Origin, Server, Setup, Signal, PATIENCE,
 };
@@ -113,6 +114,26 @@ fn a_burst_finds_the_connections_of_the_one_before() {
             held.origin.connections() == before
         });
     }
+}
+
+/// Clients and servers on a busy machine are not heard of for so long.
+const PAUSE: Duration = Duration::from_millis(250);
+
+#[test]
+fn a_pause_is_no_reason_to_close_them() {
+    if is_nginx() {
+        return skip("nginx closes at once what is above the number");
+    }
+    let held = Held::start();
+    let server = start("keepalive 4;", &held);
+    let mut clients = clients(&server);
+    burst(&mut clients, "/burst");
+    expect_soon("a burst behind a pause without a connect", || {
+        let before = held.origin.connections();
+        std::thread::sleep(PAUSE);
+        burst(&mut clients, "/burst");
+        held.origin.connections() == before
+    });
 }
 
 #[test]

@@ -635,7 +635,7 @@ impl Connection {
         self.stream.shutdown_write();
     }
 
-    /// Takes an output queue from the worker's pool for the request that begins.
+    /// Takes an output queue from the worker's pool for the answer that begins.
     pub fn take_queue(&self) {
         let mut out = self.out.borrow_mut();
         if out.is_bare() {

@@ -10,7 +10,7 @@ use weir_core::Connection;
 
 /// Requests kept for reuse; so many of them with buffers of any size in bounds, and the others only
 /// while theirs are small: a worker that once had many at the same time does not keep that memory.
-const POOL_MAX: usize = 256;
+const POOL_MAX: usize = 1024;
 const POOL_LARGE_MAX: usize = 32;
 const POOL_SMALL_BYTES: usize = 8 * 1024;
 /// A pooled request whose buffers have together grown beyond this is let go.

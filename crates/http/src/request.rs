@@ -117,7 +117,6 @@ impl Request {
         self.number = conn.requests.get() + 1;
         conn.requests.set(self.number);
         Counters::add(&conn.worker.counters.requests, 1);
-        conn.take_queue();
         self.stand(client, gen, server);
     }
 

@@ -2,8 +2,7 @@
 
 use weir_wire::http1::response::ResponseHead;
 
-/// The last exchange with a backend: the buffers are used again by the next request, and the
-/// answer's head stays readable until then.
+/// The last exchange with a backend: the answer's head stays readable until the next, or the request's end.
 #[derive(Debug, Default)]
 pub struct Exchange {
     /// The request as sent, up to its body.
@@ -30,12 +29,12 @@ impl Exchange {
         if self.is_clear() {
             return;
         }
-        for buf in [&mut self.request, &mut self.reply] {
-            match buf.capacity() > KEEP_MAX_BYTES {
-                true => *buf = Vec::new(),
-                false => buf.clear(),
-            }
+        match self.request.capacity() > KEEP_MAX_BYTES {
+            true => self.request = Vec::new(),
+            false => self.request.clear(),
         }
+        // The worker keeps it for whoever reads next: it is large, and not needed before something is read.
+        self.reply = Vec::new();
         self.head.clear();
         self.trailers.clear();
         self.answered = false;

@@ -4,8 +4,8 @@
 //! it says something about; [`Heirs`](crate::Heirs) then fills in the others, shared where they are the same.
 
 use crate::ConfResult;
+use foldhash::{HashSet, HashSetExt as _};
 use std::any::Any;
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 

@@ -8,7 +8,8 @@ use std::ptr;
 /// The program's allocator. mimalloc is asked for an alignment only where its blocks do not have it
 /// by themselves: when asked, it takes its slow way for most sizes beyond 1 KB, to allocate and to
 /// free. Even unasked it has no quick way for blocks of 1 to 4 KB, which is what futures are: a worker
-/// keeps some of those itself ([`keep_blocks`]).
+/// keeps some of those itself ([`keep_blocks`]), and of those that servers' answers are read into. Who asks
+/// for a block gets the one that was used last, which the processor's cache still has.
 pub struct Memory;
 
 /// Every block of at least that size is so aligned (mimalloc's `MI_MAX_ALIGN_SIZE`).
@@ -18,9 +19,13 @@ fn is_aligned(layout: Layout) -> bool {
     layout.align() <= ALIGNED_BYTES && layout.align() <= layout.size()
 }
 
-/// Blocks that a thread keeps of each size.
-const KEPT_MAX: u16 = 64;
-const SIZES: usize = 8;
+/// Blocks that a thread keeps of each size that futures have.
+const KEPT_MAX: u16 = 512;
+/// What is read of an answer at once, and blocks of that size that are kept.
+const READ_BYTES: usize = 32 * 1024;
+const READ_KEPT_MAX: u16 = 16;
+/// The last is the one for reading.
+const SIZES: usize = 9;
 
 /// Blocks of one size, each of which begins with the address of the next.
 struct Kept {
@@ -34,13 +39,14 @@ thread_local! {
         const { [const { Kept { first: Cell::new(ptr::null_mut()), room: Cell::new(0) } }; SIZES] };
 }
 
-/// Which of the sizes that are kept a layout is of: mimalloc's own between 1 and 4 KB.
+/// Which of the sizes that are kept a layout is of: mimalloc's own between 1 and 4 KB, or the one for reading.
 #[inline]
 fn size_of(layout: Layout) -> Option<usize> {
     match layout.size() {
         _ if layout.align() > ALIGNED_BYTES => None,
         size @ 1025..=2048 => Some((size - 1025) / 256),
         size @ 2049..=4096 => Some(4 + (size - 2049) / 512),
+        READ_BYTES => Some(SIZES - 1),
         _ => None,
     }
 }
@@ -88,7 +94,10 @@ impl Kept {
 
 /// From now on this thread keeps blocks; for threads that live as long as the process.
 pub fn keep_blocks() {
-    KEPT.with(|all| all.iter().for_each(|kept| kept.room.set(KEPT_MAX)));
+    KEPT.with(|all| {
+        all.iter().for_each(|kept| kept.room.set(KEPT_MAX));
+        all[SIZES - 1].room.set(READ_KEPT_MAX);
+    });
 }
 
 /// Gives the blocks that this thread keeps to the allocator.
@@ -228,7 +237,8 @@ mod tests {
         let layout = |size| Layout::from_size_align(size, 8).unwrap();
         std::thread::spawn(move || {
             keep_blocks();
-            for (least, most) in [(1025, 1280), (1793, 2048), (2049, 2560), (3585, 4096)] {
+            let pairs = [(1025, 1280), (1793, 2048), (2049, 2560), (3585, 4096)];
+            for (least, most) in pairs.into_iter().chain([(READ_BYTES, READ_BYTES)]) {
                 // SAFETY: as in the other test.
                 unsafe {
                     let block = Memory.alloc_zeroed(layout(least));
@@ -239,7 +249,7 @@ mod tests {
                     let grown = Memory.realloc(again, layout(most), most + 1);
                     assert!(mi_usable_size(grown.cast()) >= whole(most + 1));
                     Memory.dealloc(grown, layout(most + 1));
-                    let many: Vec<_> = (0..200).map(|_| Memory.alloc(layout(least))).collect();
+                    let many: Vec<_> = (0..600).map(|_| Memory.alloc(layout(least))).collect();
                     let mut places = many.clone();
                     places.sort();
                     places.dedup();
@@ -250,7 +260,8 @@ mod tests {
             let rooms = || KEPT.with(|all| all.iter().map(|k| k.room.get()).collect::<Vec<_>>());
             assert!(rooms().contains(&0));
             free_blocks();
-            assert_eq!(rooms(), [KEPT_MAX; SIZES]);
+            assert_eq!(rooms()[..SIZES - 1], [KEPT_MAX; SIZES - 1]);
+            assert_eq!(rooms()[SIZES - 1], READ_KEPT_MAX);
         })
         .join()
         .unwrap();

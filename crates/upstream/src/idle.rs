@@ -16,11 +16,13 @@ use std::rc::Rc;
 use weir_core::Worker;
 
 /// Connections above the number are looked over so often while there are any,
-const TICK_MS: u64 = 25;
-/// and are closed when they have waited at so many looks: after 0.15 s at most. What counts is looks and
+const TICK_MS: u64 = 50;
+/// and are closed when they have waited at so many looks: after 0.5 s at most. What counts is looks and
 /// not time, because a worker that was kept from running has not had the requests that are there either.
-const TICKS: u64 = 6;
-pub(crate) const NOTE: &str = "What is above the number is closed within 0.15 s and not at once, so that a \
+/// Clients and servers are kept from running as well: pauses of 0.2 s to 0.4 s are common on a busy machine,
+/// and what is closed in one is opened behind it.
+const TICKS: u64 = 10;
+pub(crate) const NOTE: &str = "What is above the number is closed within 0.5 s and not at once, so that a \
     burst of requests finds the connections of the one before. Of that a worker keeps no more than it has \
     worker_connections, and than a quarter of its descriptors; nothing of servers with max_conns, and of \
     FastCGI servers. Without local, connections live on over a reload that keeps the servers.";

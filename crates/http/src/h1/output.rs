@@ -16,6 +16,8 @@ use weir_wire::http1::request::{Method, Version};
 pub(crate) fn send_header(r: &mut Request) {
     choose_framing(r);
     let conn = Rc::clone(r.conn());
+    // Not before: while it is waited for an answer, others have the memory.
+    conn.take_queue();
     if r.flags.discard_body && r.body.awaits_continue() {
         // The body is thrown away, but the client may only send it when told to.
         r.body.expect_continue = false;

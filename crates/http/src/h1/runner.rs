@@ -11,7 +11,7 @@ use weir_core::worker::POOL_REST_MAX;
 use weir_core::{Connection, LocalFuture};
 
 /// Runners kept for the requests to come.
-const KEPT_MAX: usize = 256;
+const KEPT_MAX: usize = 1024;
 
 thread_local! {
     static KEPT: RefCell<Vec<Runner>> = const { RefCell::new(Vec::new()) };

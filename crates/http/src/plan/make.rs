@@ -3,7 +3,7 @@
 use super::Plan;
 use crate::flow::{Filter, Handler, Phase, PhaseHandler, Reach};
 use crate::module::HttpModule;
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 use std::sync::Arc;
 use weir_module::Slots;
 
@@ -14,6 +14,8 @@ pub(crate) struct Plans {
     filters: Vec<(&'static Filter, bool)>,
     /// By which of the handlers, and then of the filters, are active.
     made: HashMap<Vec<bool>, Arc<Plan>>,
+    /// Of the location that is looked at.
+    active: Vec<bool>,
 }
 
 impl Plans {
@@ -23,19 +25,20 @@ impl Plans {
             handlers: modules.iter().flat_map(|m| m.phases).collect(),
             filters: filters.collect(),
             made: HashMap::new(),
+            active: Vec::new(),
         }
     }
 
     /// The plan of a location with this configuration.
     pub(crate) fn of(&mut self, slots: &Slots) -> Arc<Plan> {
         let handlers = self.handlers.iter().map(|h| (h.active)(slots));
-        let active: Vec<bool> =
-            handlers.chain(self.filters.iter().map(|(f, _)| (f.active)(slots))).collect();
-        if let Some(made) = self.made.get(&active) {
+        self.active.clear();
+        self.active.extend(handlers.chain(self.filters.iter().map(|(f, _)| (f.active)(slots))));
+        if let Some(made) = self.made.get(&self.active) {
             return Arc::clone(made);
         }
-        let made = Arc::new(self.make(&active));
-        self.made.insert(active, Arc::clone(&made));
+        let made = Arc::new(self.make(&self.active));
+        self.made.insert(self.active.clone(), Arc::clone(&made));
         made
     }
 
