@@ -181,6 +181,7 @@ mod upgrade_keeps;
 mod upstream_error_log;
 mod upstream_keepalive_bursts;
 mod upstream_least_time;
+mod upstream_queue;
 mod upstream_resolve;
 mod upstream_sticky;
 mod upstream_timeouts;

@@ -29,7 +29,7 @@ use weir_http::{Flow, Request};
 use weir_runtime::clock;
 use weir_tls::TlsError;
 use weir_upstream::{
-    Choice, Key, Lease, Link as Base, LinkError, SecureError, Wanted, WorkerGroup,
+    Choice, Key, Lease, Link as Base, LinkError, NoServer, SecureError, Wanted, WorkerGroup,
 };
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
@@ -243,10 +243,10 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
         false => clock::mono_ms(),
     };
     let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
-    if let Some(sticky) = run.group.sticky::<Sticky>() {
-        sticky.ask(&run.client, &mut run.choice);
-    }
-    let lease = run.group.pick(&mut run.choice, &mut run.key);
+    let lease = match pick(run) {
+        Err(NoServer::Yet) => Box::pin(wait_for_server(r, run)).await?,
+        picked => picked.ok(),
+    };
     let peer = match &lease {
         Some(lease) => run.group.name_of(lease.peer),
         None => Rc::clone(&run.group.shown_name),
@@ -305,6 +305,25 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
         }
         Err(fault) => Err(give_up(r, run, lease, Some(link), fault)),
     }
+}
+
+#[inline]
+fn pick(run: &mut Run<'_>) -> Result<Lease, NoServer> {
+    if let Some(sticky) = run.group.sticky::<Sticky>() {
+        sticky.ask(&run.client, &mut run.choice);
+    }
+    run.group.pick(&mut run.choice, &mut run.key)
+}
+
+/// Waits for a server that has room, as long as the upstream lets requests wait; an error as of [`ask`].
+async fn wait_for_server(r: &Request, run: &mut Run<'_>) -> Result<Option<Lease>, Option<u16>> {
+    let ignores_abort = run.ignores_abort();
+    let waiting = run.group.wait(&mut run.choice, &mut run.key);
+    let waited = unless_client_goes(r, ignores_abort, waiting).await;
+    if waited.is_none() {
+        r.log(LogLevel::Info, "client closed connection while waiting for an upstream server");
+    }
+    waited.ok_or(Some(499))
 }
 
 async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Link, Fault> {

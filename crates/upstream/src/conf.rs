@@ -3,6 +3,7 @@
 use crate::balance::Method;
 use crate::group::{Group, KeepAlive, Sticky};
 use crate::live::Live;
+use crate::queue;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub(crate) struct Declared {
     pub servers: Vec<Server>,
     pub method: Option<Method>,
     pub sticky: Option<Box<dyn DeclaredSticky>>,
+    pub queue: Val<queue::Rule>,
     pub zone: Option<Vec<u8>>,
     pub resolver: Val<Arc<Resolver>>,
     pub resolver_timeout: Val<u64>,
@@ -81,6 +83,7 @@ impl Declared {
             servers: Vec::new(),
             method: None,
             sticky: None,
+            queue: Val::UNSET,
             zone: None,
             resolver: Val::UNSET,
             resolver_timeout: Val::UNSET,

@@ -11,7 +11,8 @@ use crate::idle::{Pool, Spares};
 use crate::least_time::{LeastTime, Measured};
 use crate::link::Link;
 use crate::live::{Live, Tie};
-use crate::peers::{self, Choice, Peer, PeerId, PeerState, Peers, State};
+use crate::peers::{self, Choice, Peer, PeerId, PeerList, PeerState, Peers, State};
+use crate::queue::Queue;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -58,6 +59,8 @@ pub(crate) struct Shape {
     pub method: Method,
     pub keepalive: Option<KeepAlive>,
     pub sticky: Option<Sticky>,
+    /// Of all workers, where they share the state.
+    queue: Option<Arc<Queue>>,
     zone: Option<Arc<Mutex<State>>>,
     /// To the upstream whose newest shape this may be.
     pub(crate) tie: Option<Tie>,
@@ -73,6 +76,7 @@ pub(crate) struct Plan {
     pub method: Method,
     pub keepalive: Option<KeepAlive>,
     pub sticky: Option<Sticky>,
+    pub queue: Option<Arc<Queue>>,
 }
 
 impl Plan {
@@ -99,7 +103,8 @@ impl Plan {
             other => other.clone(),
         };
         let (name, sticky) = (self.name.as_slice().into(), self.sticky.clone());
-        Shape { name, peers, method, keepalive: self.keepalive, sticky, zone, tie }
+        let (keepalive, queue) = (self.keepalive, self.queue.clone());
+        Shape { name, peers, method, keepalive, sticky, queue, zone, tie }
     }
 }
 
@@ -240,8 +245,8 @@ impl Group {
 pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
     let peers = Peers::new(peers, Vec::new());
     let method = Method::RoundRobin;
-    let (name, keepalive, sticky) = (name.into(), None, None);
-    let shape = Shape { name, peers, method, keepalive, sticky, zone: None, tie: None };
+    let (name, keepalive, sticky, queue) = (name.into(), None, None, None);
+    let shape = Shape { name, peers, method, keepalive, sticky, queue, zone: None, tie: None };
     WorkerGroup::new(Arc::new(shape), Weak::new(), &Rc::default())
 }
 
@@ -344,6 +349,8 @@ pub struct WorkerGroup {
     names: [Vec<Rc<[u8]>>; 2],
     /// Shown for `$upstream_addr` when no server could be asked.
     pub shown_name: Rc<[u8]>,
+    /// Sessions that wait for a server.
+    pub(crate) queue: Option<Arc<Queue>>,
     /// `None`: no connection is kept.
     idle: Option<RefCell<Pool>>,
     /// One server, always there to be asked, and all that is remembered of it is how many do.
@@ -367,6 +374,11 @@ impl WorkerGroup {
             state: RefCell::new(shape.peers.fresh_state()),
             names: [names(&shape.peers.primary.peers), names(&shape.peers.backup.peers)],
             shown_name: Rc::from(&*shape.name),
+            queue: match (&shape.queue, &shape.zone) {
+                // Where each worker counts for itself, each has a queue.
+                (Some(queue), None) => Some(Queue::new(queue.rule)),
+                (queue, _) => queue.clone(),
+            },
             idle: shape.keepalive.map(pool),
             plain: shape.is_plain(),
             sweeping: Cell::new(false),
@@ -452,17 +464,42 @@ impl WorkerGroup {
     }
 
     /// Chooses a server and counts the connection to it.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or none yet.
     #[inline]
-    pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
+    pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Result<Lease, NoServer> {
         if !self.plain {
-            return self.pick_one(choice, key);
+            return self.pick_of_many(choice, key);
         }
         let peer = PeerId { backup: false, index: 0 };
         self.state.borrow_mut().peer(peer).conns += 1;
-        Some(Lease { group: Rc::clone(self), peer, open: true, measured: None })
+        Ok(Lease { group: Rc::clone(self), peer, open: true, measured: None })
     }
 
-    fn pick_one(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
+    fn pick_of_many(
+        self: &Rc<Self>,
+        choice: &mut Choice,
+        key: &mut Key,
+    ) -> Result<Lease, NoServer> {
+        if self.queue.as_ref().is_some_and(|queue| !queue.is_empty()) {
+            return Err(NoServer::Yet);
+        }
+        self.pick_now(choice, key).ok_or_else(|| self.no_server())
+    }
+
+    #[cold]
+    fn no_server(&self) -> NoServer {
+        let is_up = |list: &PeerList| list.peers.iter().any(|peer| !peer.down);
+        let peers = &self.shape.peers;
+        match self.queue.is_some() && (is_up(&peers.primary) || is_up(&peers.backup)) {
+            true => NoServer::Yet,
+            false => NoServer::Left,
+        }
+    }
+
+    pub(crate) fn pick_now(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
         let now = clock::mono_secs();
         let peers = &self.shape.peers;
         let timed = self.shape.timed();
@@ -566,6 +603,15 @@ impl WorkerGroup {
         self.trimming.set(next.is_some());
         next
     }
+}
+
+/// Why no server was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoServer {
+    /// None is left that may be asked.
+    Left,
+    /// None that may be asked has room: [`WorkerGroup::wait`].
+    Yet,
 }
 
 /// A connection to a server that counts for its limits; given back at the latest when dropped.
@@ -681,6 +727,9 @@ impl Lease {
             group.forward(self.peer, |peers, s, at| {
                 end(peers, s, &mut Choice::default(), at);
             });
+        }
+        if let Some(queue) = &group.queue {
+            queue.wake();
         }
         disabled
     }

@@ -15,6 +15,7 @@ mod live;
 mod names;
 mod outgoing;
 mod peers;
+mod queue;
 mod rows;
 mod sessions;
 mod ssl_rows;
@@ -25,7 +26,9 @@ pub use asks::Asks;
 pub use balance::Key;
 pub use build::build;
 pub use conf::{DeclaredSticky, UpstreamMain, UpstreamRef};
-pub use group::{ad_hoc, close_idle, close_spare, renew, Group, Lease, Sticky, WorkerGroup};
+pub use group::{
+    ad_hoc, close_idle, close_spare, renew, Group, Lease, NoServer, Sticky, WorkerGroup,
+};
 pub use least_time::Until;
 pub use link::{connect_failure, error_text, Link, LinkError, SecureError, SocketOptions};
 pub use live::start;

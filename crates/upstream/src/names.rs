@@ -10,6 +10,7 @@ use crate::conf::{Declared, NamedHost, Server};
 use crate::group::Plan;
 use crate::live::Host;
 use crate::peers::{self, Peer, PeerAddr};
+use crate::queue::Queue;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -216,6 +217,7 @@ pub(crate) fn plan<S: Asks>(u: &Declared) -> ConfResult<Plan> {
         method: u.method.clone().unwrap_or_default(),
         keepalive: u.keepalive().filter(|_| S::REUSES),
         sticky: u.sticky.as_ref().map(|s| s.build(&u.name)).transpose()?,
+        queue: u.queue.as_option().copied().map(Queue::new),
     })
 }
 

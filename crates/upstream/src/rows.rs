@@ -11,12 +11,16 @@ use crate::conf::{lossy, Server, UpstreamMain};
 use crate::least_time::LeastTime;
 use crate::names;
 use crate::peers::SID_MAX_BYTES;
+use crate::queue::Rule;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, EndpointOptions};
 use weir_base::units;
 use weir_core::registry::template;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Directive, Row};
+
+/// Of a `queue` that says nothing else.
+const QUEUE_TIMEOUT_MS: u64 = 60_000;
 
 /// The rows for a protocol's `upstream` blocks.
 pub struct Rows<S>(PhantomData<fn(S)>);
@@ -144,6 +148,18 @@ impl<S: Asks> Rows<S> {
                 cf.get::<UpstreamMain>().current().timeout_ms.once(d, v)
             },
         ),
+        Row::new(
+            "queue",
+            S::UPSTREAM,
+            Arity::ONE_TWO,
+            "",
+            "So many requests wait, for at most timeout=60s, while no server can be asked.",
+            set_queue,
+        )
+        .note(
+            "In nginx it is part of the commercial version. Requests are served in the order in which they came; \
+             without a zone each worker has a queue of its own.",
+        ),
     ];
 
     /// `ip_hash`
@@ -267,6 +283,16 @@ fn set_keepalive(cf: &mut Cf, d: &Directive) -> ConfResult {
     u.keepalive.once(d, n as usize)?;
     u.local = local;
     Ok(())
+}
+
+fn set_queue(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let bad = |i: usize| d.bad(i, format!("invalid parameter \"{}\"", lossy(d.arg(i))));
+    let max = units::parse_int(d.arg(0)).filter(|n| *n > 0).ok_or_else(|| bad(0))? as usize;
+    let timeout_ms = match d.args.len() {
+        1 => QUEUE_TIMEOUT_MS,
+        _ => d.keyed(1, "timeout").and_then(units::parse_msec).ok_or_else(|| bad(1))?,
+    };
+    cf.get::<UpstreamMain>().current().queue.once(d, Rule { max, timeout_ms })
 }
 
 fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
