@@ -242,9 +242,9 @@ impl<'a> Talk<'a> {
     }
 
     fn step(&mut self, cx: &mut Context<'_>, link: &mut Link, reply: &mut Vec<u8>) -> Poll<Step> {
-        if link.sent > 0 && !self.outgoing.is_done() && server_speaks(link, cx) {
+        if link.sent > 0 && !self.outgoing.is_done() {
             // A whole answer ends the sending.
-            if let Poll::Ready(step) = self.read(cx, link, reply, Turn::Client) {
+            if let Poll::Ready(step) = self.read_early(cx, link, reply) {
                 return Poll::Ready(step);
             }
         }
@@ -291,7 +291,22 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// Reads what the server says while it still has to take more of the request.
+    #[inline(never)]
+    fn read_early(
+        &mut self,
+        cx: &mut Context<'_>,
+        link: &mut Link,
+        reply: &mut Vec<u8>,
+    ) -> Poll<Step> {
+        match server_speaks(link, cx) {
+            true => self.read(cx, link, reply, Turn::Client),
+            false => Poll::Pending,
+        }
+    }
+
     /// Reads some of the answer.
+    #[inline(always)]
     fn read(
         &mut self,
         cx: &mut Context<'_>,
@@ -315,19 +330,31 @@ impl<'a> Talk<'a> {
     }
 
     /// Whether the head is complete. What a decoder has found besides is logged, and may be the end.
+    #[inline]
     fn read_head(
         &mut self,
         r: &mut Request,
         link: &mut Link,
         reply: &mut Vec<u8>,
     ) -> Result<bool, Fault> {
-        let Some(decoder) = &mut link.decoder else {
-            let complete = self.parse(r, reply)?;
-            if let Some(hear) = self.family.ways.head_came.filter(|_| complete) {
-                hear(r, link, reply);
-            }
-            return Ok(complete);
-        };
+        if link.decoder.is_some() {
+            return self.read_decoded(r, link, reply);
+        }
+        let complete = self.parse(r, reply)?;
+        if let Some(hear) = self.family.ways.head_came.filter(|_| complete) {
+            hear(r, link, reply);
+        }
+        Ok(complete)
+    }
+
+    #[inline(never)]
+    fn read_decoded(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        reply: &mut Vec<u8>,
+    ) -> Result<bool, Fault> {
+        let Some(decoder) = &mut link.decoder else { return Ok(false) };
         self.show_uri(r);
         let aside = decoder::log_aside(r, self.family, decoder, READING);
         let complete = self.parse(r, reply)?;
@@ -346,6 +373,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Whether the head is complete; interim answers are passed over.
+    #[inline]
     fn parse(&mut self, r: &mut Request, reply: &mut Vec<u8>) -> Result<bool, Fault> {
         loop {
             let at = r.exchange.head_at;

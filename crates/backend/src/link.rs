@@ -101,6 +101,7 @@ impl Link {
     }
 
     /// Reads into the buffer; 0 is the end. A deadline of 0 is set when it must wait.
+    #[inline]
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -109,10 +110,24 @@ impl Link {
         deadline: &mut u64,
         timeout_ms: u64,
     ) -> Poll<Result<usize, LinkError>> {
-        let read = match (&self.h2, &self.decoder) {
-            (None, None) => return self.base.poll_read(cx, buf, room, deadline, timeout_ms),
-            (None, Some(_)) => self.poll_read_decoded(cx, buf, room),
-            (Some(_), _) => self.poll_read_h2(cx, buf, room),
+        if self.is_bare() {
+            return self.base.poll_read(cx, buf, room, deadline, timeout_ms);
+        }
+        self.poll_read_wrapped(cx, buf, room, deadline, timeout_ms)
+    }
+
+    #[inline(never)]
+    fn poll_read_wrapped(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        room: usize,
+        deadline: &mut u64,
+        timeout_ms: u64,
+    ) -> Poll<Result<usize, LinkError>> {
+        let read = match self.h2 {
+            None => self.poll_read_decoded(cx, buf, room),
+            Some(_) => self.poll_read_h2(cx, buf, room),
         };
         match read {
             Poll::Ready(r) => Poll::Ready(r),

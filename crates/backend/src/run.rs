@@ -113,6 +113,18 @@ fn wait<T: BackendConf>(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::into_pin(waiting)
 }
 
+/// Answers from the cache, where that has an answer.
+async fn look(r: &mut Request, conf: &BackendLoc, conf_of: ConfOf) -> Option<Flow> {
+    match kept::look(r, conf).await {
+        Found::Ask => None,
+        Found::Done(flow) => Some(flow),
+        Found::Renew(stored, state) => {
+            renew(r, conf_of, *state);
+            Some(kept::answer_stale(r, conf, &stored).await)
+        }
+    }
+}
+
 /// Renews an entry behind its stale answer; without a place for that it stays stale.
 fn renew(r: &Request, conf_of: ConfOf, state: State) {
     let Some(ticket) = Ticket::take(r) else { return };
@@ -146,13 +158,8 @@ async fn run(r: &mut Request, conf_of: ConfOf, renews: bool) -> Flow {
         },
     };
     if conf.cache.is_on() && !renews {
-        match Box::pin(kept::look(r, conf)).await {
-            Found::Ask => {}
-            Found::Done(flow) => return flow,
-            Found::Renew(stored, state) => {
-                renew(r, conf_of, *state);
-                return Box::pin(kept::answer_stale(r, conf, &stored)).await;
-            }
+        if let Some(flow) = Box::pin(look(r, conf, conf_of)).await {
+            return flow;
         }
     }
     let (target, group) = match &conf.pass {

@@ -188,6 +188,7 @@ impl Link {
     }
 
     /// Sends some of it, failing at the deadline; a deadline of 0 is set when it must wait.
+    #[inline]
     pub fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -205,6 +206,7 @@ impl Link {
     }
 
     /// Reads into the buffer; 0 is the end. A deadline of 0 is set when it must wait.
+    #[inline(always)]
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,

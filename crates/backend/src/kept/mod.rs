@@ -137,10 +137,16 @@ pub(crate) fn give_up(r: &mut Request) {
 }
 
 /// What the answer's head says about keeping it.
+#[inline]
 pub(crate) fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Fresh> {
-    if !conf.cache.is_on() || r.kept::<State>().is_none() {
-        return None;
+    match conf.cache.is_on() && r.kept::<State>().is_some() {
+        true => Some(judged(r, conf)),
+        false => None,
     }
+}
+
+#[inline(never)]
+fn judged(r: &mut Request, conf: &BackendLoc) -> Fresh {
     let bits = *conf.ignore_headers;
     let ignored = Ignored {
         accel_expires: bits & ignore::EXPIRES != 0,
@@ -149,10 +155,11 @@ pub(crate) fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Fresh> {
         set_cookie: bits & ignore::SET_COOKIE != 0,
         vary: bits & ignore::VARY != 0,
     };
-    Some(cache::fill::judge(r, ignored))
+    cache::fill::judge(r, ignored)
 }
 
 /// Where the answer that begins is kept besides being passed on.
+#[inline]
 pub(crate) fn begin(
     r: &mut Request,
     conf: &BackendLoc,
@@ -161,6 +168,15 @@ pub(crate) fn begin(
 ) -> Keep {
     let mut keep = Keep::new(buffering);
     keep.silent = is_silent(r);
+    if fresh.is_some() || conf.cache.stores() {
+        fill(r, conf, fresh, &mut keep);
+    }
+    keep
+}
+
+#[inline(never)]
+fn fill(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, keep: &mut Keep) {
+    let buffering = keep.buffering;
     if let Some(fresh) = fresh {
         let cacheable = r.kept::<State>().is_some_and(|s| s.cacheable);
         if cacheable && !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
@@ -178,7 +194,6 @@ pub(crate) fn begin(
     } else if conf.cache.stores() && buffering {
         keep.fill = fill::begin_store(r, &conf.cache, &conf.temp_path).map(Box::new);
     }
-    keep
 }
 
 /// An error page of ours takes the answer's place.
