@@ -159,6 +159,7 @@ mod static_open_file_uses;
 mod static_ranges;
 mod static_reading;
 mod static_symlinks;
+mod status_figures;
 mod stream_clients;
 mod stream_core;
 mod stream_limits;

@@ -178,13 +178,10 @@ async fn run(r: &mut Request, conf_of: ConfOf, renews: bool) -> Flow {
     };
     let bind = conf.bind(r);
     let parts = target.parts();
-    let tls = match parts.tls {
-        false => None,
-        true => match conf.tls.wanted(r, &parts.host) {
-            Some(wanted) => Some(wanted),
-            None => return Flow::Status(500),
-        },
-    };
+    let tls = if parts.tls { conf.tls.wanted(r, &parts.host) } else { None };
+    if parts.tls && tls.is_none() {
+        return Flow::Status(500);
+    }
     let chunked = matches!(body, Body::Stream) && r.body.is_chunked();
     let client = group.sticky::<Sticky>().map(|sticky| sticky.client(r)).unwrap_or_default();
     let mut run = Run {

@@ -1,6 +1,7 @@
 //! `upstream { … }` of the `http` block, and what requests show of the servers they have asked.
 
 use weir_core::resolver::look_up;
+use weir_core::worker::AtWorker;
 use weir_http::build::Build;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{VarArg, Variable};
@@ -15,6 +16,13 @@ pub const MODULE: HttpModule = HttpModule {
     variables: VARIABLES,
     build: Some(build),
     start: Some(|gen, http| weir_upstream::start(&http.main, &gen.error_log)),
+    // Connections to servers of all protocols are kept together.
+    at_worker: AtWorker {
+        spare: Some(weir_upstream::close_spare),
+        ends: Some(weir_upstream::close_idle),
+        ..AtWorker::NOTHING
+    },
+    report: Some(weir_upstream::REPORT),
     ..HttpModule::EMPTY
 };
 

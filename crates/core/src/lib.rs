@@ -13,6 +13,7 @@ pub mod datagrams;
 mod deadlines;
 pub mod error_log;
 pub mod eval;
+pub mod figures;
 pub mod forms;
 pub mod generation;
 mod handed_on;

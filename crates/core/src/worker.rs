@@ -20,6 +20,24 @@ pub const POOL_REST_MAX: usize = 8;
 const EARLY_TRIES: u8 = 4;
 const EARLY_REST: u8 = 68;
 
+/// What a module does with workers, besides serving their connections.
+#[derive(Clone, Copy)]
+pub struct AtWorker {
+    /// The worker begins, once in its life.
+    pub begins: Option<fn(&Worker)>,
+    /// It has had nothing to do for a while: what it keeps for answers to come is let go of.
+    pub quiet: Option<fn(&Worker)>,
+    /// Descriptors have run out: what need not be open is closed. Whether there was anything.
+    pub spare: Option<fn(&Worker) -> bool>,
+    /// It is to end, and finishes what it has.
+    pub ends: Option<fn(&Worker)>,
+}
+
+impl AtWorker {
+    /// Nothing.
+    pub const NOTHING: AtWorker = AtWorker { begins: None, quiet: None, spare: None, ends: None };
+}
+
 /// What the connections of one worker share. It never leaves its thread.
 pub struct Worker {
     /// From 0; its place in `all.each`.

@@ -3,7 +3,7 @@
 //! and HTTP/2 are in boxes of their own.
 
 use crate::h1::{self, runner};
-use crate::{h2, module, pool, server};
+use crate::{h2, pool, server};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use std::task::{ready, Context, Poll};
 use weir_core::logger::LogLevel;
 use weir_core::proxy_header::{self, Bad};
 use weir_core::tls;
-use weir_core::{Connection, LocalFuture, Worker};
+use weir_core::{Connection, LocalFuture};
 use weir_runtime::clock;
 
 /// Lets go of what is kept for requests: the worker is about to rest.
@@ -21,10 +21,9 @@ pub fn free() {
 }
 
 /// Lets go of most of what is kept: nothing is done for a while.
-pub fn shrink(worker: &Worker) {
+pub fn shrink() {
     pool::shrink();
     runner::shrink();
-    module::quiet(worker);
 }
 
 /// Serves one connection to its end.

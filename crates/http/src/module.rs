@@ -3,8 +3,9 @@
 use crate::generation::HttpConf;
 use std::path::PathBuf;
 use std::sync::Arc;
+use weir_core::figures::Report;
 use weir_core::generation::Generation;
-use weir_core::Worker;
+use weir_core::worker::AtWorker;
 use weir_module::{slot, Cf, ConfResult, ConfType, Level, Row, SlotVtable, Slots};
 
 pub use crate::flow::{
@@ -51,8 +52,10 @@ pub struct HttpModule {
     pub start: Option<fn(&Arc<Generation>, &HttpConf)>,
     /// The directories that the workers' user writes to.
     pub dirs: Option<fn(&HttpConf) -> Vec<PathBuf>>,
-    /// A worker has had nothing to do for a while: what it keeps for answers to come is let go of.
-    pub quiet: Option<fn(&Worker)>,
+    /// What it does with workers.
+    pub at_worker: AtWorker,
+    /// For status pages.
+    pub report: Option<Report>,
     /// Whether connections are made from addresses that are not this machine's, which takes a right.
     pub binds_any_source: Option<fn(&HttpConf) -> bool>,
 }
@@ -70,7 +73,8 @@ impl HttpModule {
         build: None,
         start: None,
         dirs: None,
-        quiet: None,
+        at_worker: AtWorker::NOTHING,
+        report: None,
         binds_any_source: None,
     };
 }
@@ -104,11 +108,12 @@ pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
     dirs
 }
 
-/// Nothing is done for a while: modules let go of what the worker keeps for them.
-pub(crate) fn quiet(worker: &Worker) {
-    let gen = worker.generation();
-    let Some(http) = gen.shared.part::<HttpConf>() else { return };
-    modules(http).iter().filter_map(|m| m.quiet).for_each(|quiet| quiet(worker));
+/// What modules report, and by which slots.
+pub fn reports(gen: &Generation) -> (Vec<Report>, Option<&Slots>) {
+    match gen.part::<HttpConf>() {
+        Some(http) => (modules(http).iter().filter_map(|m| m.report).collect(), Some(&http.main)),
+        None => (Vec::new(), None),
+    }
 }
 
 /// Whether a generation makes connections from addresses that are not this machine's.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use weir_base::bytes::fmt_u64;
 use weir_conf::Directive;
 use weir_core::forms::Forms;
+use weir_core::worker::AtWorker;
 use weir_http::buf::Data;
 use weir_http::module::{
     Filter, FilterError, FilterResult, HttpModule, Next, Reach, VarArg, Variable,
@@ -159,7 +160,7 @@ pub const MODULE: HttpModule = HttpModule {
         reach: Reach::Whole,
     }),
     body_on_demand: true,
-    quiet: Some(Spare::free),
+    at_worker: AtWorker { quiet: Some(Spare::free), ..AtWorker::NOTHING },
     ..HttpModule::EMPTY
 };
 

@@ -16,9 +16,11 @@ use crate::limits::{
 };
 use weir_base::units;
 use weir_core::eval::with_value;
+use weir_core::figures::{Figures, Report};
 use weir_core::registry::template;
 use weir_core::variables::{VarArg, Variable};
 use weir_core::zones;
+use weir_core::Worker;
 use weir_http::build::Build;
 use weir_http::marks::Mark;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
@@ -255,6 +257,7 @@ pub const MODULE: HttpModule = HttpModule {
     variables: Rows::<Request>::VARIABLES,
     phases: &[PhaseHandler { phase: Phase::Preaccess, handler, active }],
     build: Some(|b: &mut Build| bind::<Request>(b.main, b.locations)),
+    report: Some(REPORT),
     ..HttpModule::EMPTY
 };
 
@@ -270,6 +273,7 @@ pub const STREAM: StreamModule = StreamModule {
         active,
     }],
     build: Some(|b| bind::<weir_stream::Session>(b.main, b.servers)),
+    report: Some(REPORT),
     ..StreamModule::EMPTY
 };
 
@@ -314,6 +318,15 @@ fn set_limit<S: Limited>(cf: &mut Cf, d: &Directive) -> ConfResult {
 }
 
 /// Makes the zones and gives each place those that it names.
+const REPORT: Report = Report { group: "limit_conn", put: report };
+
+fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+    for z in &main.get::<LimitConnMain>().zones {
+        let used = z.zone.as_ref().map_or(0, |zone| zone.used.load(Ordering::Relaxed));
+        figures.put_entry(&z.name, &[("size_bytes", z.size), ("used_bytes", used)]);
+    }
+}
+
 fn bind<S: Limited>(main: &mut Slots, places: &[Slots]) -> ConfResult {
     let main = main.get_mut::<LimitConnMain>();
     for z in &mut main.zones {

@@ -15,9 +15,10 @@ use crate::limits::{
 };
 use weir_base::units;
 use weir_core::eval::with_value;
+use weir_core::figures::{Figures, Report};
 use weir_core::logger::LogLevel;
 use weir_core::zones;
-use weir_core::LocalFuture;
+use weir_core::{LocalFuture, Worker};
 use weir_http::build::Build;
 use weir_http::marks::Mark;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
@@ -166,8 +167,16 @@ pub const MODULE: HttpModule = HttpModule {
     variables: &[Variable::new("limit_req_status", status)],
     phases: &[PhaseHandler { phase: Phase::Preaccess, handler, active }],
     build: Some(build),
+    report: Some(Report { group: "limit_req", put: report }),
     ..HttpModule::EMPTY
 };
+
+fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+    for z in &main.get::<LimitReqMain>().zones {
+        let used = z.zone.as_ref().map_or(0, |zone| zone.used_bytes());
+        figures.put_entry(&z.name, &[("size_bytes", z.size), ("used_bytes", used)]);
+    }
+}
 
 fn shown(d: &Directive, i: usize) -> String {
     String::from_utf8_lossy(d.arg(i)).into_owned()

@@ -15,7 +15,6 @@ mod files;
 mod format;
 mod sessions;
 
-use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -33,6 +32,8 @@ use weir_core::logger::{log_file_for, LogFile, LogLevel};
 use weir_core::registry::{template, template_of};
 use weir_core::session::{Part as _, Session};
 use weir_core::syslog::Syslog;
+use weir_core::worker::AtWorker;
+use weir_core::Worker;
 use weir_http::build::Build;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::Request;
@@ -196,6 +197,8 @@ pub const MODULE: HttpModule = HttpModule {
     phases: &[PhaseHandler { phase: Phase::Log, handler, active }],
     prepare: Some(prepare),
     build: Some(build),
+    // What a worker gathers is of all its sessions, whatever their protocol.
+    at_worker: AtWorker { begins: Some(register), ..AtWorker::NOTHING },
     ..HttpModule::EMPTY
 };
 
@@ -215,18 +218,12 @@ fn active(slots: &Slots) -> bool {
     !conf.off && conf.logs.get().is_some()
 }
 
-thread_local! {
-    static REGISTERED: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Has the worker write out what it gathers, and open kept files again, when it is told to.
-fn register<S: Session>(s: &S) {
-    if !REGISTERED.replace(true) {
-        s.conn().worker.on_flush(|| {
-            buffer::flush_all();
-            files::forget_all();
-        });
-    }
+fn register(worker: &Worker) {
+    worker.on_flush(|| {
+        buffer::flush_all();
+        files::forget_all();
+    });
 }
 
 fn prepare(cf: &mut Cf) -> ConfResult {
@@ -426,7 +423,6 @@ fn write<S: Logged>(s: &mut S, conf: &LogLoc, log: &AccessLog) {
         Target::File { sink, .. } => {
             let Some(sink) = sink.get().filter(|k| !k.health.is_full()) else { return };
             if sink.buffering.is_some() {
-                register(s);
                 return buffer::append(s, sink, &log.format);
             }
             let written = line(s, &log.format, |line| sink.file.write(line));
@@ -442,7 +438,6 @@ fn write<S: Logged>(s: &mut S, conf: &LogLoc, log: &AccessLog) {
             if path.first() != Some(&b'/') {
                 path.splice(..0, prefix.iter().copied());
             }
-            register(s);
             let opened = files::open(conf.cache.as_ref(), &path);
             let shown = paths::path(&path);
             match opened {

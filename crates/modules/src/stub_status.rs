@@ -1,11 +1,14 @@
-//! `stub_status` and `$connections_*` (nginx's `ngx_http_stub_status_module`).
+//! `stub_status` and `$connections_*` (nginx's `ngx_http_stub_status_module`). What is shown is what modules report
+//! (`report` in their rows); `stub_status json` shows all of it.
 
 use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
 
 use weir_core::counters::Counters;
+use weir_core::figures::Figures;
 use weir_http::buf::Buf;
 use weir_http::conf::CoreLoc;
-use weir_http::module::{Flow, HttpModule, VarArg, Variable};
+use weir_http::module::{self, Flow, HttpModule, VarArg, Variable};
 use weir_http::{body, special, Request};
 use weir_module::{Arity, Cf, ConfResult, Context, Directive, Row};
 use weir_wire::http1::request::Method;
@@ -16,8 +19,13 @@ const ROWS: &[Row] = &[Row::new(
     // Old versions asked for an argument.
     Arity::NONE_ONE,
     "",
-    "Answers with the numbers of connections and requests.",
+    "Answers with the numbers of connections and requests; \"json\": with all that modules report.",
     set_status,
+)
+.note(
+    "stub_status json is our own: an object for each protocol, in it one for each module that reports (connections \
+     and requests, limit_req, limit_conn, upstreams with a zone, caches). Any other argument means nothing, as in \
+     nginx.",
 )];
 
 pub const MODULE: HttpModule = HttpModule {
@@ -31,8 +39,9 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
-fn set_status(cf: &mut Cf, _: &Directive) -> ConfResult {
-    cf.get::<CoreLoc>().handler = Some(handler);
+fn set_status(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let all = d.args.first().is_some_and(|a| &*a.text == b"json");
+    cf.get::<CoreLoc>().handler = Some(if all { all_handler } else { handler });
     Ok(())
 }
 
@@ -40,28 +49,59 @@ fn sum(r: &Request, pick: fn(&Counters) -> &AtomicU64) -> u64 {
     r.conn().worker.all.sum(pick)
 }
 
+/// What modules of `http` report of something.
+fn figures(r: &Request, group: &str) -> Figures {
+    let (reports, main) = module::reports(&r.gen().core);
+    let report = reports.iter().find(|report| report.group == group).zip(main);
+    report.map(|(report, main)| Figures::of(report, &r.conn().worker, main)).unwrap_or_default()
+}
+
 fn handler(r: &mut Request) -> Flow {
+    let f = figures(r, "connections");
+    let text = format!(
+        "Active connections: {} \nserver accepts handled requests\n {} {} {} \n\
+         Reading: {} Writing: {} Waiting: {} \n",
+        f.get("active"),
+        f.get("accepted"),
+        f.get("handled"),
+        f.get("requests"),
+        f.get("reading"),
+        f.get("writing"),
+        f.get("waiting"),
+    );
+    answer(r, b"text/plain", text.into_bytes())
+}
+
+fn all_handler(r: &mut Request) -> Flow {
+    let gen = Arc::clone(&r.gen().core);
+    let blocks = [("http", module::reports(&gen)), ("stream", weir_stream::reports(&gen))];
+    let mut text = Vec::new();
+    for (name, (reports, main)) in blocks {
+        let Some(main) = main else { continue };
+        let begin = if text.is_empty() { '{' } else { ',' };
+        text.extend_from_slice(format!("{begin}\"{name}\":{{").as_bytes());
+        for (n, report) in reports.iter().enumerate() {
+            let comma = if n > 0 { "," } else { "" };
+            text.extend_from_slice(format!("{comma}\"{}\":", report.group).as_bytes());
+            Figures::of(report, &r.conn().worker, main).write_json(&mut text);
+        }
+        text.push(b'}');
+    }
+    text.extend_from_slice(b"}\n");
+    answer(r, b"application/json", text)
+}
+
+fn answer(r: &mut Request, kind: &[u8], text: Vec<u8>) -> Flow {
     if !matches!(r.method, Method::Get | Method::Head) {
         return Flow::Status(405);
     }
     if let Err(flow) = body::discard(r) {
         return flow;
     }
-    let text = format!(
-        "Active connections: {} \nserver accepts handled requests\n {} {} {} \n\
-         Reading: {} Writing: {} Waiting: {} \n",
-        sum(r, |c| &c.active),
-        sum(r, |c| &c.accepted),
-        sum(r, |c| &c.handled),
-        sum(r, |c| &c.requests),
-        sum(r, |c| &c.reading),
-        sum(r, |c| &c.writing),
-        sum(r, |c| &c.waiting),
-    );
     r.out.status = 200;
-    r.out.set_content_type(b"text/plain");
+    r.out.set_content_type(kind);
     r.out.content_length = Some(text.len() as u64);
-    special::finish(r, Buf::mem(text.into_bytes()).and_last())
+    special::finish(r, Buf::mem(text).and_last())
 }
 
 fn push(r: &Request, out: &mut Vec<u8>, pick: fn(&Counters) -> &AtomicU64) -> bool {

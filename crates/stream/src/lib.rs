@@ -24,8 +24,8 @@ pub use conf::StreamSrv;
 pub use core_rows::{COMMON, MODULE as CORE};
 pub use generation::{Stream, StreamConf};
 pub use module::{
-    binds_any_source, start, Active, Content, Flow, Handler, Phase, PhaseHandler, Prereader, Seen,
-    StreamModule,
+    binds_any_source, reports, start, Active, Content, Flow, Handler, Phase, PhaseHandler,
+    Prereader, Seen, StreamModule,
 };
 pub use pass::MODULE as PASS;
 pub use preread::MODULE as PREREAD;

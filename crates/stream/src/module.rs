@@ -6,6 +6,7 @@ use crate::generation::StreamConf;
 use crate::Session;
 use std::sync::Arc;
 use weir_core::block;
+use weir_core::figures::Report;
 use weir_core::generation::Generation;
 use weir_core::LocalFuture;
 use weir_module::{ConfResult, Row, SlotVtable, Slots};
@@ -93,6 +94,8 @@ pub struct StreamModule {
     pub start: Option<fn(&Arc<Generation>, &StreamConf)>,
     /// Whether connections are made from addresses that are not this machine's, which takes a right.
     pub binds_any_source: Option<fn(&StreamConf) -> bool>,
+    /// For status pages.
+    pub report: Option<Report>,
 }
 
 impl block::Module for StreamModule {
@@ -116,6 +119,7 @@ impl StreamModule {
         build: None,
         start: None,
         binds_any_source: None,
+        report: None,
     };
 }
 
@@ -124,6 +128,13 @@ pub fn start(gen: &Arc<Generation>) {
     let Some(stream) = gen.part::<StreamConf>() else { return };
     let modules = stream.main.get::<StreamMain>().modules;
     modules.iter().filter_map(|m| m.start).for_each(|start| start(gen, stream));
+}
+
+/// What modules report, and by which slots.
+pub fn reports(gen: &Generation) -> (Vec<Report>, Option<&Slots>) {
+    let Some(stream) = gen.part::<StreamConf>() else { return (Vec::new(), None) };
+    let modules = stream.main.get::<StreamMain>().modules;
+    (modules.iter().filter_map(|m| m.report).collect(), Some(&stream.main))
 }
 
 /// Whether a generation makes connections from addresses that are not this machine's.

@@ -21,8 +21,9 @@ use std::rc::{Rc, Weak as RcWeak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use weir_base::bytes::Identity;
+use weir_core::figures::{Figures, Report};
 use weir_core::Worker;
-use weir_module::Context;
+use weir_module::{Context, Slots};
 use weir_runtime::{clock, timer};
 
 /// How often idle connections are looked over for closed and old ones.
@@ -248,6 +249,35 @@ pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
     let (name, keepalive, sticky, queue) = (name.into(), None, None, None);
     let shape = Shape { name, peers, method, keepalive, sticky, queue, zone: None, tie: None };
     WorkerGroup::new(Arc::new(shape), Weak::new(), &Rc::default())
+}
+
+/// Of the servers of upstreams with a `zone`: what else is remembered is each worker's own.
+pub const REPORT: Report = Report { group: "upstreams", put: report };
+
+fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+    for group in &main.get::<UpstreamMain>().groups {
+        let shape = match &group.live {
+            Some(live) => live.shape(),
+            None => Arc::clone(&group.shape),
+        };
+        shape.with_zone(|state| {
+            for backup in [false, true] {
+                let states = state.list(backup).iter();
+                for (peer, s) in shape.peers.list(backup).peers.iter().zip(states) {
+                    figures.put_entry(
+                        &[&shape.name, &b" "[..], &peer.name].concat(),
+                        &[
+                            ("connections", s.conns.into()),
+                            ("fails", s.fails.into()),
+                            ("weight", peer.weight.unsigned_abs()),
+                            ("backup", backup.into()),
+                            ("down", peer.down.into()),
+                        ],
+                    );
+                }
+            }
+        });
+    }
 }
 
 /// Closes all idle connections of a worker that is to end.

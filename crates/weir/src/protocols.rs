@@ -1,10 +1,12 @@
 //! The protocols: their blocks, what becomes of them, who serves their connections.
 
+use crate::modules::MODULES;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::generation::{Generation, ListenConf, PartConf};
 use weir_core::logger::ErrorLog;
+use weir_core::worker::AtWorker;
 use weir_core::{Connection, Worker};
 use weir_http::generation::HttpConf;
 use weir_http::Serving;
@@ -23,7 +25,7 @@ struct Protocol {
     binds_any_source: fn(&Generation) -> bool,
     upstreams: fn(&Generation) -> Option<&UpstreamMain>,
     rest: fn(),
-    shrink: fn(&Worker),
+    shrink: fn(),
 }
 
 const ALL: &[Protocol] = &[
@@ -43,7 +45,7 @@ const ALL: &[Protocol] = &[
         binds_any_source: weir_stream::binds_any_source,
         upstreams: |gen| Some(gen.part::<StreamConf>()?.main.get()),
         rest: || (),
-        shrink: |_| (),
+        shrink: || (),
     },
     Protocol {
         finish: weir_mail::finish,
@@ -52,7 +54,7 @@ const ALL: &[Protocol] = &[
         binds_any_source: |_| false,
         upstreams: |_| None,
         rest: || (),
-        shrink: |_| (),
+        shrink: || (),
     },
 ];
 
@@ -113,5 +115,26 @@ pub fn rest() {
 
 /// Nothing is done for a while: most of what is kept for requests to come is let go of.
 pub fn shrink(worker: &Worker) {
-    ALL.iter().for_each(|p| (p.shrink)(worker));
+    ALL.iter().for_each(|p| (p.shrink)());
+    at_workers().filter_map(|at| at.quiet).for_each(|quiet| quiet(worker));
+}
+
+/// What modules do with workers. A module of several protocols says it once, in its row of `http`.
+fn at_workers() -> impl Iterator<Item = AtWorker> {
+    MODULES.iter().map(|m| m.at_worker)
+}
+
+/// A worker begins.
+pub fn begin(worker: &Worker) {
+    at_workers().filter_map(|at| at.begins).for_each(|begins| begins(worker));
+}
+
+/// Descriptors have run out: a module that has any closes what need not be open. Whether there was one.
+pub fn spare(worker: &Worker) -> bool {
+    at_workers().filter_map(|at| at.spare).any(|spare| spare(worker))
+}
+
+/// A worker is to end.
+pub fn end(worker: &Worker) {
+    at_workers().filter_map(|at| at.ends).for_each(|ends| ends(worker));
 }

@@ -262,6 +262,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
     let gen = Rc::new(WorkerGen::new(setup.generation));
     let worker = Rc::new(Worker::new(setup.id, gen, setup.all));
     worker.connections_max.set(setup.connections_max);
+    protocols::begin(&worker);
     let (sessions, handed) = Sessions::new(setup.id);
     let state = Rc::new(State {
         worker,
@@ -306,13 +307,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
             Command::Answer(number) => {
                 state.worker.counters.answered.store(number, Ordering::Relaxed);
             }
-            Command::Rest => {
-                state.idle_tasks.take();
-                state.worker.free_pools();
-                // That has forgotten which upstreams are old: what still works by them keeps nothing.
-                protocols::renew(&state.worker);
-                protocols::rest();
-            }
+            Command::Rest => state.rest(),
             Command::GiveBack => memory::give_back(),
             Command::FlushLogs => state.worker.flush(),
             Command::Quit { timeout_ms, successor } => {
@@ -346,6 +341,15 @@ impl State {
         self.connections.borrow_mut().shrink();
         self.worker.shrink_pools();
         protocols::shrink(&self.worker);
+    }
+
+    /// Lets go of what is kept for connections to come: none will.
+    fn rest(&self) {
+        self.idle_tasks.take();
+        self.worker.free_pools();
+        // That has forgotten which upstreams are old: what still works by them keeps nothing.
+        protocols::renew(&self.worker);
+        protocols::rest();
     }
 
     /// Binds the thread to other CPUs, or no more to any.
@@ -484,7 +488,7 @@ impl State {
     /// process that takes this one's place.
     async fn quit(self: &Rc<Self>, timeout_ms: Option<u64>, successor: Option<Arc<Successor>>) {
         self.worker.closing.set(true);
-        weir_upstream::close_idle(&self.worker);
+        protocols::end(&self.worker);
         self.worker.has_successor.set(successor.is_some());
         self.worker.hands_on.set(successor.as_ref().is_some_and(|s| s.may_take()));
         let connections: Vec<_> = self.connections.borrow().iter().collect();
@@ -632,7 +636,7 @@ async fn accept_loop(state: Rc<State>, listener: Arc<Listener>) {
                 }
             }
             // The connection waits to be accepted now.
-            Err(e) if is_out_of_descriptors(&e) && weir_upstream::close_spare(&state.worker) => {}
+            Err(e) if is_out_of_descriptors(&e) && protocols::spare(&state.worker) => {}
             Err(e) => {
                 let text = format!("accept4() failed ({})", weir_core::os_text(&e));
                 log().log(LogLevel::Crit, None, text.as_bytes());

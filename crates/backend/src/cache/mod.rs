@@ -19,11 +19,13 @@ pub(crate) mod vary;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use weir_core::figures::{Figures, Report};
 use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
+use weir_core::Worker;
 use weir_http::generation::HttpConf;
 use weir_http::HttpModule;
-use weir_module::SlotVtable;
+use weir_module::{SlotVtable, Slots};
 
 /// The stores that families keep answers in, and `$upstream_cache_…`.
 pub const MODULE: HttpModule = HttpModule {
@@ -32,6 +34,7 @@ pub const MODULE: HttpModule = HttpModule {
     build: Some(conf::build),
     start: Some(start),
     dirs: Some(dirs),
+    report: Some(Report { group: "caches", put: report }),
     ..HttpModule::EMPTY
 };
 
@@ -48,6 +51,22 @@ fn start(gen: &Arc<Generation>, http: &HttpConf) {
             let text = format!("starting a cache's manager failed: {e}");
             gen.error_log.log(LogLevel::Alert, None, text.as_bytes());
         }
+    }
+}
+
+fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+    let stores = main.get::<conf::CacheMain>().paths.iter();
+    for (path, store) in stores.filter_map(|p| Some((p, p.store.as_ref()?))) {
+        figures.put_entry(
+            &path.name,
+            &[
+                ("entries", store.zone.entries() as u64),
+                ("entries_max", store.zone.entries_max() as u64),
+                ("file_bytes", store.zone.file_bytes()),
+                ("file_bytes_max", store.params().max_bytes),
+                ("is_loading", store.is_cold().into()),
+            ],
+        );
     }
 }
 

@@ -71,6 +71,12 @@ impl Bucket {
 }
 
 impl Zone {
+    /// What its buckets take.
+    pub fn used_bytes(&self) -> u64 {
+        let used = |shard: &Mutex<Shard>| shard.lock().unwrap_or_else(|e| e.into_inner()).used;
+        self.shards.iter().map(used).sum()
+    }
+
     pub fn new(key: &[u8], size: u64) -> Zone {
         let usable = zones::usable_bytes(size);
         let entries = usable / zones::chunk_bytes(NODE_BYTES + 4);

@@ -1,0 +1,60 @@
+//! `stub_status json`: what modules report. (nginx takes any argument and shows what it always does.)
+
+use weir_tests::{run_cli, Origin, Setup};
+
+#[test]
+fn all_that_modules_report() {
+    let origin = Origin::echo();
+    let server = Setup::new(
+        "worker_processes 1; events {}
+         http { limit_req_zone $uri zone=req:64k rate=1r/m; limit_conn_zone $uri zone=conn:64k;
+            proxy_cache_path %%DIR%%/cache keys_zone=c:1m max_size=8m;
+            upstream u { zone z 64k; server %%ORIGIN%% weight=3; server 127.0.0.1:1 down; server 127.0.0.1:2 backup; }
+            upstream alone { server %%ORIGIN%%; }
+            server { listen 127.0.0.1:%%PORT_0%%;
+                location / { limit_req zone=req burst=9 nodelay; limit_conn conn 9;
+                    proxy_cache c; proxy_cache_valid 1h; proxy_pass http://u; }
+                location /status { stub_status json; }
+                location /plain { stub_status on; } } }
+         stream { limit_conn_zone $remote_addr zone=of_stream:64k;
+            server { listen 127.0.0.1:%%PORT_1%%; return ok; } }",
+    )
+    .set("ORIGIN", origin.address())
+    .start();
+    let before = server.get("/status");
+    assert_eq!(before.header("Content-Type"), Some("application/json"));
+    let is_there = |text: &str, what: &str| assert!(text.contains(what), "{what} in {text}");
+    let empty = before.text();
+    is_there(&empty, "{\"http\":{\"connections\":{\"accepted\":");
+    is_there(&empty, "\"req\":{\"size_bytes\":65536,\"used_bytes\":0}");
+    is_there(&empty, "\"stream\":{");
+    is_there(&empty, "\"of_stream\":{\"size_bytes\":65536,\"used_bytes\":0}");
+    is_there(&empty, "\"c\":{\"entries\":0,");
+    assert!(!empty.contains("alone"), "what each worker knows for itself: {empty}");
+    assert_eq!(server.get("/a").status, 200);
+    let text = server.get("/status").text();
+    is_there(&text, "\"c\":{\"entries\":1,");
+    is_there(&text, "\"file_bytes_max\":8388608");
+    assert!(!text.contains("\"req\":{\"size_bytes\":65536,\"used_bytes\":0}"), "{text}");
+    let address = origin.address();
+    is_there(
+        &text,
+        &format!("\"u {address}\":{{\"connections\":0,\"fails\":0,\"weight\":3,\"backup\":0,\"down\":0}}"),
+    );
+    is_there(
+        &text,
+        "\"u 127.0.0.1:1\":{\"connections\":0,\"fails\":0,\"weight\":1,\"backup\":0,\"down\":1}",
+    );
+    is_there(
+        &text,
+        "\"u 127.0.0.1:2\":{\"connections\":0,\"fails\":0,\"weight\":1,\"backup\":1,\"down\":0}",
+    );
+    assert!(server.get("/plain").text().starts_with("Active connections: "));
+    assert_eq!(server.post("/status", "x").status, 405);
+}
+
+#[test]
+fn it_is_a_content_handler_of_a_location() {
+    let out = run_cli(&["-t"], "events {} http { stub_status json; }");
+    assert!(out.stderr.contains("\"stub_status\" directive is not allowed here"), "{}", out.stderr);
+}
