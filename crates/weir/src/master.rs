@@ -371,7 +371,8 @@ impl Master<'_> {
             return self.hand(Kind::Configuration, self.kept.bundle());
         }
         let names = changes.process.join("\", \"");
-        self.log(LogLevel::Notice, &format!("\"{names}\" changed, starting a new serving process"));
+        let text = "changed, starting a new serving process, whose shared zones begin empty";
+        self.log(LogLevel::Notice, &format!("\"{names}\" {text}"));
         match self.spawn_successor(generation) {
             Ok((child, link)) => self.succeed(child, link),
             Err(e) => {
