@@ -130,6 +130,7 @@ mod secure_link;
 mod send_timeout;
 mod server_name;
 mod signals;
+mod signals_old_process;
 mod signals_upgrade;
 mod slice;
 mod small_modules;

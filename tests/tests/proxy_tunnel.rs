@@ -48,7 +48,7 @@ fn say(client: &mut Client, line: &str) {
 }
 
 const LOGS: &str = "log_format all '$remote_addr $request $status|$bytes_sent $body_bytes_sent '
-    '$request_length|$upstream_addr $upstream_status|$upstream_bytes_received '
+    '$request_length|$upstream_addr $upstream_status $upstream_response_length|$upstream_bytes_received '
     '$upstream_bytes_sent|$http_x $args $host $request_completion $sent_http_x_answer '
     '$upstream_http_x_answer $sent_http_upgrade|$name $made $connection_requests '
     '$request_body|$upstream_connect_time $upstream_header_time $upstream_response_time '
@@ -88,7 +88,7 @@ fn what_is_logged_at_the_end_is_known_then() {
     let expected = [
         "192.0.2.7 GET /www/talk?k=v HTTP/1.1 101".to_string(),
         format!("{} 19 109", head_bytes + 19),
-        format!("{} 101", origin.address()),
+        format!("{} 101 0", origin.address()),
         parts[3].clone(),
         "some words k=v a OK yes yes echo".to_string(),
         "talk mapped-www 1 -".to_string(),

@@ -45,6 +45,31 @@ fn hup_with_a_broken_configuration_changes_nothing() {
     assert!(server.is_running());
 }
 
+/// As programs look for it that read nginx's log.
+#[test]
+fn the_error_log_tells_who_has_sent_a_signal() {
+    let mut server =
+        Server::start(&conf("old").replace("events", "error_log %%DIR%%/error.log notice; events"));
+    for (signal, name, action) in [
+        (Signal::Hup, "1 (SIGHUP)", "reconfiguring"),
+        (Signal::Usr1, "10 (SIGUSR1)", "reopening logs"),
+        (Signal::Quit, "3 (SIGQUIT)", "shutting down"),
+    ] {
+        server.signal(signal);
+        let told = || {
+            let log = server.error_log();
+            let from = log.split("[notice] ").filter_map(|line| line.split_once(": "));
+            let said = from.filter_map(|(_, text)| {
+                text.strip_prefix(&format!("signal {name} received from "))
+            });
+            let mut pids = said.filter_map(|text| text.split_once(&format!(", {action}\n")));
+            pids.any(|(pid, _)| pid.parse::<u32>().is_ok_and(|pid| pid > 1))
+        };
+        expect_soon(&format!("a line about {name}"), told);
+    }
+    assert_eq!(server.wait_exit(), Some(0));
+}
+
 fn ends_while_it_reads(first_line: &str, signal: Signal) {
     if !run_cli(&["-v"], "").stderr.contains("(weir/") {
         return skip("nginx reads to the end before it looks at signals");

@@ -35,7 +35,7 @@ impl tunnel::Far for Far {
         let received = relay.received(SERVER);
         if let Some(state) = r.upstream.last_mut() {
             state.bytes_received += received;
-            state.response_length = received;
+            // Its length stays 0, as in nginx: what goes through a tunnel is no response.
             state.bytes_sent = sent + relay.sent(CLIENT);
             state.response_ms = Some(clock::mono_ms().saturating_sub(asked_ms));
             lease.took(state.header_ms, state.response_ms);

@@ -7,11 +7,13 @@
 //! taken, through a pipe that all of a worker's relays share too: one that waits holds its sockets and
 //! no other descriptor. Nobody moves more than a turn's bytes before others have theirs.
 
+mod pace;
 mod talk;
 #[cfg(test)]
 mod tests;
 mod way;
 
+pub use pace::Pace;
 pub use talk::{End, Passed, Relayed, Talk};
 
 use crate::counters::Counters;
@@ -87,12 +89,19 @@ pub enum Late {
 }
 
 /// Where rates are limited.
-struct Pace {
-    rates: [u64; 2],
-    /// Until when nothing is read from a side.
-    until_ms: [u64; 2],
-    start_secs: u64,
+struct Paced {
+    pace: Pace,
     timer: LazyTimer,
+}
+
+/// What a relay waits for, besides its sides, when it has moved what it could.
+enum Until {
+    /// Others have had their turn.
+    Turn,
+    /// This time (monotonic ms), by a rate.
+    Paced(u64),
+    /// Its deadline.
+    Late(Late),
 }
 
 /// The two ways between a client and a server.
@@ -101,7 +110,7 @@ pub struct Relay {
     ways: [Way; 2],
     /// Moved on by every byte that passes.
     deadline_ms: u64,
-    pace: Option<Box<Pace>>,
+    paced: Option<Box<Paced>>,
     size: u32,
     half_close: bool,
 }
@@ -110,12 +119,10 @@ impl Relay {
     /// Nothing has passed yet.
     pub fn new(how: How) -> Relay {
         let How { size, waits, half_close, rates } = how;
-        let pace = (rates != [0; 2]).then(|| {
-            let start_secs = clock::mono_secs();
-            Box::new(Pace { rates, until_ms: [0; 2], start_secs, timer: LazyTimer::new() })
-        });
+        let pace = Pace::new(rates, clock::mono_ms());
+        let paced = pace.map(|pace| Box::new(Paced { pace, timer: LazyTimer::new() }));
         let size = u32::try_from(size).unwrap_or(u32::MAX);
-        Relay { size, waits, ways: Default::default(), deadline_ms: 0, pace, half_close }
+        Relay { size, waits, ways: Default::default(), deadline_ms: 0, paced, half_close }
     }
 
     /// What goes to the other side ahead of all that is read from this one; so many bytes count as
@@ -149,42 +156,60 @@ impl Relay {
     ) -> Poll<Event> {
         let (sides, released) = ([&client.stream, server], &client.worker.counters.released);
         loop {
-            let (mut moved, mut has_more) = (false, false);
-            // The server first: a reset by it is told of by what is read, not by what cannot be sent any more.
-            for from in [SERVER, CLIENT] {
-                let mut turn = Turn::of(TURN_BYTES);
-                match self.pump(cx, from, sides, &mut turn, released) {
-                    Ok(some) => moved |= some,
-                    Err(event) => return Poll::Ready(event),
+            match self.move_both(cx, sides, released) {
+                Err(event) => return Poll::Ready(event),
+                Ok(Until::Turn) => {
+                    turns::let_others(cx);
+                    return Poll::Pending;
                 }
-                has_more |= turn.is_over();
-                if self.is_over() {
-                    return Poll::Ready(Event::Done(self.ender(from)));
+                Ok(Until::Late(late)) => {
+                    return client.poll_timeout(cx, self.deadline_ms).map(|()| Event::Late(late));
                 }
-                self.close_half(from, sides[1 - from]);
-            }
-            if has_more {
-                self.deadline_ms = 0;
-                turns::let_others(cx);
-                return Poll::Pending;
-            }
-            let now = clock::mono_ms();
-            let (wait_ms, late) = self.wait();
-            if moved || self.deadline_ms == 0 {
-                self.deadline_ms = now + wait_ms;
-            }
-            let Some(pace) =
-                self.pace.as_mut().filter(|pace| pace.until_ms.iter().any(|at| *at > now))
-            else {
-                return client.poll_timeout(cx, self.deadline_ms).map(|()| Event::Late(late));
-            };
-            // While a rate holds one side back, being quiet is no fault.
-            self.deadline_ms = 0;
-            let next = pace.until_ms.iter().copied().filter(|at| *at > now).min();
-            if pace.timer.poll_until(cx, next.unwrap_or(now)).is_pending() {
-                return Poll::Pending;
+                Ok(Until::Paced(at_ms)) => {
+                    let timer = self.paced.as_mut().map(|paced| &mut paced.timer);
+                    if timer.is_some_and(|timer| timer.poll_until(cx, at_ms).is_pending()) {
+                        return Poll::Pending;
+                    }
+                }
             }
         }
+    }
+
+    /// Moves what can be moved both ways and in one turn.
+    fn move_both(
+        &mut self,
+        cx: &mut Context<'_>,
+        sides: [&Channel; 2],
+        released: &AtomicU64,
+    ) -> Result<Until, Event> {
+        if let Some(paced) = &mut self.paced {
+            paced.pace.set_now(clock::mono_ms());
+        }
+        let (mut moved, mut has_more) = (false, false);
+        // The server first: a reset by it is told of by what is read, not by what cannot be sent any more.
+        for from in [SERVER, CLIENT] {
+            let mut turn = Turn::of(TURN_BYTES);
+            moved |= self.pump(cx, from, sides, &mut turn, released)?;
+            has_more |= turn.is_over();
+            if self.is_over() {
+                return Err(Event::Done(self.ender(from)));
+            }
+            self.close_half(from, sides[1 - from]);
+        }
+        if has_more {
+            self.deadline_ms = 0;
+            return Ok(Until::Turn);
+        }
+        if let Some(at_ms) = self.paced.as_ref().and_then(|paced| paced.pace.held_until()) {
+            // While a rate holds one side back, being quiet is no fault.
+            self.deadline_ms = 0;
+            return Ok(Until::Paced(at_ms));
+        }
+        let (wait_ms, late) = self.wait();
+        if moved || self.deadline_ms == 0 {
+            self.deadline_ms = clock::mono_ms() + wait_ms;
+        }
+        Ok(Until::Late(late))
     }
 
     /// How long what they wait for may take now, and whose fault it is then.
@@ -233,7 +258,8 @@ impl Relay {
         released: &AtomicU64,
     ) -> Result<bool, Event> {
         let ends = [sides[from], sides[1 - from]];
-        let (way, pace, size) = (&mut self.ways[from], &mut self.pace, self.size as usize);
+        let (way, size) = (&mut self.ways[from], self.size as usize);
+        let mut pace = self.paced.as_mut().map(|paced| &mut paced.pace);
         let event = |failed| match failed {
             Failed::Reading(e) => Event::Unread(from, e),
             Failed::Writing(e) => Event::Unsent(from, e),
@@ -265,7 +291,7 @@ impl Relay {
                 Poll::Ready(0) => return Ok(true),
                 Poll::Ready(n) => {
                     moved = true;
-                    match pace.as_mut().filter(|p| p.rates[from] > 0) {
+                    match pace.as_mut().filter(|p| p.limits(from)) {
                         Some(pace) => pace.pay(from, n as u64),
                         None => way.note_full(n == room, ends),
                     }
@@ -274,32 +300,5 @@ impl Relay {
             }
         }
         Ok(moved)
-    }
-}
-
-impl Pace {
-    /// How much may be read now; a rate counts from the relay's first second on, as in nginx.
-    fn allowed(&mut self, from: usize, received: u64, size: usize) -> usize {
-        let rate = self.rates[from];
-        if rate == 0 {
-            return size;
-        }
-        let now = clock::mono_ms();
-        if self.until_ms[from] > now {
-            return 0;
-        }
-        let due = rate.saturating_mul(clock::mono_secs() - self.start_secs + 1);
-        if received >= due {
-            self.until_ms[from] = now + (received - due) * 1000 / rate + 1;
-            return 0;
-        }
-        size.min((due - received) as usize)
-    }
-
-    /// What was read is paid for with a pause.
-    fn pay(&mut self, from: usize, n: u64) {
-        if let Some(pause_ms) = (n * 1000).checked_div(self.rates[from]) {
-            self.until_ms[from] = clock::mono_ms() + pause_ms;
-        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Windows: events with names, as nginx has them there.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -19,25 +20,33 @@ pub enum Signal {
     Kill,
 }
 
-const NUMBERS: [(Signal, i32); 8] = [
-    (Signal::Hup, libc::SIGHUP),
-    (Signal::Quit, libc::SIGQUIT),
-    (Signal::Term, libc::SIGTERM),
-    (Signal::Int, libc::SIGINT),
-    (Signal::Usr1, libc::SIGUSR1),
-    (Signal::Usr2, libc::SIGUSR2),
-    (Signal::Winch, libc::SIGWINCH),
-    (Signal::Chld, libc::SIGCHLD),
+const NUMBERS: [(Signal, i32, &str); 8] = [
+    (Signal::Hup, libc::SIGHUP, "SIGHUP"),
+    (Signal::Quit, libc::SIGQUIT, "SIGQUIT"),
+    (Signal::Term, libc::SIGTERM, "SIGTERM"),
+    (Signal::Int, libc::SIGINT, "SIGINT"),
+    (Signal::Usr1, libc::SIGUSR1, "SIGUSR1"),
+    (Signal::Usr2, libc::SIGUSR2, "SIGUSR2"),
+    (Signal::Winch, libc::SIGWINCH, "SIGWINCH"),
+    (Signal::Chld, libc::SIGCHLD, "SIGCHLD"),
 ];
 
 impl Signal {
     pub fn number(self) -> i32 {
-        NUMBERS.iter().find(|(s, _)| *s == self).map_or(libc::SIGKILL, |(_, n)| *n)
+        NUMBERS.iter().find(|(s, ..)| *s == self).map_or(libc::SIGKILL, |(_, n, _)| *n)
+    }
+
+    /// As the system calls it.
+    pub fn name(self) -> &'static str {
+        NUMBERS.iter().find(|(s, ..)| *s == self).map_or("SIGKILL", |(.., name)| name)
     }
 }
 
 /// A descriptor that becomes readable when one of the signals arrives.
-pub struct Waiter(OwnedFd);
+pub struct Waiter {
+    fd: OwnedFd,
+    sender: Cell<Option<u32>>,
+}
 
 /// What ended a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +66,7 @@ impl Waiter {
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut set);
-            for (_, n) in NUMBERS {
+            for (_, n, _) in NUMBERS {
                 libc::sigaddset(&mut set, n);
             }
             libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
@@ -65,37 +74,50 @@ impl Waiter {
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
-            Ok(Waiter(OwnedFd::from_raw_fd(fd)))
+            Ok(Waiter { fd: OwnedFd::from_raw_fd(fd), sender: Cell::new(None) })
         }
     }
 
     /// Waits for a signal, for the other descriptor to have something to read, or for the time to
     /// pass.
     pub fn wait(&self, other: Option<RawFd>, timeout_ms: Option<u64>) -> Wake {
-        self.wait_for(other, libc::POLLIN, timeout_ms)
+        self.wait_for(other.into_iter(), libc::POLLIN, timeout_ms)
     }
 
-    /// The same, until something can be written to the other descriptor.
-    pub fn wait_writable(&self, other: Option<RawFd>, timeout_ms: Option<u64>) -> Wake {
-        self.wait_for(other, libc::POLLOUT, timeout_ms)
+    /// The same, until something can be written to one of the other descriptors.
+    pub fn wait_writable(
+        &self,
+        others: impl Iterator<Item = RawFd>,
+        timeout_ms: Option<u64>,
+    ) -> Wake {
+        self.wait_for(others, libc::POLLOUT, timeout_ms)
     }
 
-    fn wait_for(&self, other: Option<RawFd>, events: i16, timeout_ms: Option<u64>) -> Wake {
+    /// The process that has sent the signal which was waited for last; the kernel has no number.
+    pub fn sender(&self) -> Option<u32> {
+        self.sender.get()
+    }
+
+    fn wait_for(
+        &self,
+        others: impl Iterator<Item = RawFd>,
+        events: i16,
+        timeout_ms: Option<u64>,
+    ) -> Wake {
+        let own = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let others = others.map(|fd| libc::pollfd { fd, events, revents: 0 });
+        let mut fds: Vec<libc::pollfd> = std::iter::once(own).chain(others).collect();
         loop {
             if let Some(s) = self.take() {
                 return Wake::Signal(s);
             }
-            let mut fds = [
-                libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-                libc::pollfd { fd: other.unwrap_or(-1), events, revents: 0 },
-            ];
             let ms = timeout_ms.map_or(-1, |t| t.min(i32::MAX as u64) as i32);
             // SAFETY: the array is valid and its length is given.
-            let n = unsafe { libc::poll(fds.as_mut_ptr(), 2, ms) };
+            let n = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, ms) };
             if n == 0 {
                 return Wake::Timeout;
             }
-            if fds[1].revents != 0 {
+            if n > 0 && fds[1..].iter().any(|other| other.revents != 0) {
                 return Wake::Ready;
             }
         }
@@ -106,13 +128,14 @@ impl Waiter {
         let info = unsafe {
             let mut info: libc::signalfd_siginfo = std::mem::zeroed();
             let size = std::mem::size_of_val(&info);
-            let n = libc::read(self.0.as_raw_fd(), (&raw mut info).cast(), size);
+            let n = libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size);
             if n != size as isize {
                 return None;
             }
             info
         };
-        NUMBERS.iter().find(|(_, n)| *n as u32 == info.ssi_signo).map(|(s, _)| *s)
+        self.sender.set(Some(info.ssi_pid).filter(|pid| *pid > 0));
+        NUMBERS.iter().find(|(_, n, _)| *n as u32 == info.ssi_signo).map(|(s, ..)| *s)
     }
 }
 

@@ -39,7 +39,11 @@ pub fn single(
     let mut ending = false;
     let mut upgrade = None;
     loop {
-        match waiter.wait(None, Some(pause(&serving, ending))) {
+        let wake = waiter.wait(None, Some(pause(&serving, ending)));
+        if let Wake::Signal(signal) = wake {
+            log_signal(&serving.generation.error_log, signal, waiter.sender());
+        }
+        match wake {
             Wake::Signal(Signal::Hup) if !ending => {
                 reload_single(paths, &mut serving);
                 move_pid(&mut pid_file, paths, &serving.generation);
@@ -88,6 +92,22 @@ pub fn log(gen: &Generation, level: LogLevel, text: &str) {
     gen.error_log.log(level, None, text.as_bytes());
 }
 
+/// Tells who has sent the main process a signal, and what it does upon it, in nginx's words.
+pub fn log_signal(to: &ErrorLog, signal: Signal, sender: Option<u32>) {
+    let action = match signal {
+        Signal::Hup => ", reconfiguring",
+        Signal::Quit => ", shutting down",
+        Signal::Term | Signal::Int => ", exiting",
+        Signal::Usr1 => ", reopening logs",
+        Signal::Usr2 => ", changing binary",
+        Signal::Winch => ", stop accepting connections",
+        Signal::Chld | Signal::Kill => "",
+    };
+    let from = sender.map(|pid| format!(" from {pid}")).unwrap_or_default();
+    let text = format!("signal {} ({}) received{from}{action}", signal.number(), signal.name());
+    to.log(LogLevel::Notice, None, text.as_bytes());
+}
+
 /// Tells why a generation could not be put in place.
 fn log_all(gen: &Generation, failed: &[String]) {
     failed.iter().for_each(|e| log(gen, LogLevel::Emerg, e));
@@ -103,7 +123,6 @@ pub fn log_failures(gen: &Generation, failed: Vec<(PathBuf, std::io::Error)>) {
 
 /// HUP without a master: read, build, then put in place; an error leaves everything as it was.
 fn reload_single(paths: &Paths, serving: &mut Serving) {
-    log(&serving.generation, LogLevel::Notice, "reconfiguring");
     let loaded = match load::load(paths, Mode::Serve) {
         Ok(l) => l,
         Err(e) => {
@@ -341,7 +360,9 @@ fn take_over(paths: &Paths, serving: &mut Serving, message: &Message, fds: Vec<O
         logger::keep_handed(path, file);
     }
     if message.kind == Kind::Logs {
-        return logger::drop_handed();
+        logger::drop_handed();
+        // Those that only an older configuration has are not the master's any more.
+        return log_failures(&serving.generation, logger::reopen_moved());
     }
     let loaded =
         Sources::from_bundle(&message.bundle).map_err(|e| vec![e.to_string()]).and_then(|s| {

@@ -95,7 +95,7 @@ pub const ROWS: &[Row] = &[
     }),
     Row::new("lock_file", MAIN, Arity::ONE, "logs/nginx.lock", "Lock file for systems without atomics.", |cf, d| cf.get::<Global>().lock_file.once(d, ())).note("Not needed: workers share memory."),
     Row::new("worker_processes", MAIN, Arity::ONE, "1", "Number of workers, or auto.", set_workers).note("Workers are threads of one process."),
-    Row::new("worker_priority", MAIN, Arity::ONE, "0", "Scheduling priority of the workers.", set_priority),
+    Row::new("worker_priority", MAIN, Arity::ONE, "0", "Scheduling priority of the workers.", set_priority).note("A reload that changes it starts a new serving process, with what env says of that."),
     Row::new("worker_cpu_affinity", MAIN, Arity::ONE_MORE, "", "CPUs of each worker: masks, or auto.", set_affinity),
     Row::new("worker_rlimit_nofile", MAIN, Arity::ONE, "", "Most open files.", set!(Cf::get::<Global>, worker_rlimit_nofile, num)).note("Of each worker, as in nginx: the workers are threads of one process, whose limit is this times their number. Without the directive the limit it is started with (ulimit -n) is multiplied too, where that is allowed; where it is not and worker_connections exceed a worker's part, a warning says so."),
     Row::new("worker_rlimit_core", MAIN, Arity::ONE, "", "Largest core file.", set!(Cf::get::<Global>, worker_rlimit_core, offset)),
@@ -103,8 +103,8 @@ pub const ROWS: &[Row] = &[
     Row::new("working_directory", MAIN, Arity::ONE, "", "Directory for core files.", |cf, d| {
         let path = cf.full_path(d.arg(0));
         cf.get::<Global>().working_directory.once(d, path)
-    }),
-    Row::new("env", MAIN, Arity::ONE, "TZ", "Environment variable kept or set.", set_env),
+    }).note("A reload that changes it starts a new serving process, with what env says of that."),
+    Row::new("env", MAIN, Arity::ONE, "TZ", "Environment variable kept or set.", set_env).note("A reload that changes it (or user, worker_priority, working_directory) starts a new serving process on the same sockets. It shares no memory with the old one: shared zones (limits, counters, states of peers, sticky sessions) begin empty there, where nginx's stay, and UDP sessions begin anew, while the old process finishes what it has by its own zones. So does a serving process that is started again because it has died, or by HUP after WINCH."),
     Row::new("debug_points", MAIN, Arity::ONE, "", "What an internal error does.", |_, d| d.choice(0, &[("stop", ()), ("abort", ())])).note("Internal errors are panics, caught per connection and logged."),
     Row::new("load_module", MAIN, Arity::ONE, "", "A module from a file.", |cf, d| {
         cf.warn(d, "\"load_module\" directive loads nothing");
@@ -123,7 +123,7 @@ pub const ROWS: &[Row] = &[
         }
         let v = (d.text(0)?.to_string(), match d.args.len() { 2 => Some(d.text(1)?.to_string()), _ => None });
         cf.get::<Global>().user.once(d, v)
-    }),
+    }).note("A reload that changes it starts a new serving process, with what env says of that."),
     Row::new("error_log", MAIN, Arity::ONE_MORE, "logs/error.log error", "Where errors are logged.", |cf, d| {
         let sink = error_log_sink(cf, d)?;
         push_log(&mut cf.get::<Global>().error_log, sink);

@@ -3,7 +3,9 @@
 //! does not end is killed, what cannot be started is tried again.
 
 use crate::changes::{AtStart, Changes};
-use crate::control::{log_changes, log_failures, log_warnings, move_pid, remove_pid, serve};
+use crate::control::{
+    log_changes, log_failures, log_signal, log_warnings, move_pid, remove_pid, serve,
+};
 use crate::globals::Global;
 use crate::heirs;
 use crate::kept::{self, Kept};
@@ -45,6 +47,20 @@ impl Child {
         let fds = link.flatten().map(Packets::to_owned_fd).transpose()?;
         let body = Message::bare(kind, 0).pack();
         self.outbox.send(&body, fds.into_iter().collect(), kind.class())
+    }
+
+    /// Hands over the log files that are open, and with a configuration the sockets.
+    fn hand(&mut self, kind: Kind, sockets: &Sockets, bundle: Vec<u8>) -> std::io::Result<()> {
+        let files = logger::all_files();
+        let whole = kind == Kind::Configuration;
+        let sockets: Vec<_> = sockets.active().filter(|_| whole).collect();
+        let paths = files.iter().map(|(p, _)| p.clone()).collect();
+        let body = Message { kind, listeners: sockets.len(), paths, bundle }.pack();
+        let files = files.iter().map(|(_, f)| f.as_fd());
+        let fds: Vec<BorrowedFd> = sockets.iter().map(|s| s.as_fd()).chain(files).collect();
+        let fds: std::io::Result<Vec<OwnedFd>> =
+            fds.into_iter().map(|fd| fd.try_clone_to_owned()).collect();
+        self.outbox.send(&body, fds?, kind.class())
     }
 }
 
@@ -102,7 +118,8 @@ pub fn master(
         upgrade: None,
     };
     while !m.tend() {
-        let outgoing = m.child.as_ref().and_then(|c| c.outbox.waits());
+        let children = m.child.iter().chain(&m.leaving);
+        let outgoing = children.filter_map(|c| c.outbox.waits());
         match m.waiter.wait_writable(outgoing, m.pause_ms()) {
             Wake::Signal(signal) => m.handle(signal),
             Wake::Ready => m.send_on(),
@@ -121,6 +138,7 @@ impl Master<'_> {
     }
 
     fn handle(&mut self, signal: Signal) {
+        log_signal(&self.kept.error_log, signal, self.waiter.sender());
         match signal {
             Signal::Hup if self.phase == Phase::Resting => self.wake_up(),
             Signal::Hup if self.phase == Phase::Serving => self.reload(),
@@ -164,7 +182,8 @@ impl Master<'_> {
     }
 
     fn tell(&self, signal: Signal) {
-        let leaving = self.leaving.iter().filter(|_| signal != Signal::Usr1);
+        // Those have been told to finish.
+        let leaving = self.leaving.iter().filter(|_| signal != Signal::Quit);
         for child in self.child.iter().chain(leaving) {
             // A child that is already gone is reported by SIGCHLD.
             let _ = signals::send(child.pid, signal);
@@ -203,6 +222,8 @@ impl Master<'_> {
     fn send_on(&mut self) {
         let result = self.child.as_mut().map_or(Ok(()), |c| c.outbox.flush());
         self.check_sent(result);
+        // One that leaves may have gone.
+        self.leaving.iter_mut().for_each(|c| drop(c.outbox.flush()));
     }
 
     fn check_sent(&self, result: std::io::Result<()>) {
@@ -310,7 +331,6 @@ impl Master<'_> {
 
     /// Validates the new configuration with root's rights, then hands text, sockets and logs over.
     fn reload(&mut self) {
-        self.log(LogLevel::Notice, "reconfiguring");
         let loaded = match load::load(self.paths, Mode::Serve) {
             Ok(l) => l,
             Err(e) => {
@@ -351,7 +371,8 @@ impl Master<'_> {
             return self.hand(Kind::Configuration, self.kept.bundle());
         }
         let names = changes.process.join("\", \"");
-        self.log(LogLevel::Notice, &format!("\"{names}\" changed, starting a new serving process"));
+        let text = "changed, starting a new serving process, whose shared zones begin empty";
+        self.log(LogLevel::Notice, &format!("\"{names}\" {text}"));
         match self.spawn_successor(generation) {
             Ok((child, link)) => self.succeed(child, link),
             Err(e) => {
@@ -391,6 +412,7 @@ impl Master<'_> {
         }
     }
 
+    /// Those that leave write lines too, until they have gone.
     fn reopen(&mut self) {
         let who = self.kept.identity().ok().flatten();
         for (path, e) in logger::reopen_for(who.map(|w| w.uid)) {
@@ -398,20 +420,13 @@ impl Master<'_> {
             self.log(LogLevel::Emerg, &text);
         }
         self.hand(Kind::Logs, Vec::new());
+        let none = Sockets::default();
+        self.leaving.iter_mut().for_each(|c| drop(c.hand(Kind::Logs, &none, Vec::new())));
     }
 
     fn hand(&mut self, kind: Kind, bundle: Vec<u8>) {
         let Some(child) = &mut self.child else { return };
-        let files = logger::all_files();
-        let whole = kind == Kind::Configuration;
-        let sockets: Vec<_> = self.sockets.active().filter(|_| whole).collect();
-        let paths = files.iter().map(|(p, _)| p.clone()).collect();
-        let body = Message { kind, listeners: sockets.len(), paths, bundle }.pack();
-        let files = files.iter().map(|(_, f)| f.as_fd());
-        let fds: Vec<BorrowedFd> = sockets.iter().map(|s| s.as_fd()).chain(files).collect();
-        let fds: std::io::Result<Vec<OwnedFd>> =
-            fds.into_iter().map(|fd| fd.try_clone_to_owned()).collect();
-        let result = fds.and_then(|fds| child.outbox.send(&body, fds, kind.class()));
+        let result = child.hand(kind, &self.sockets, bundle);
         self.check_sent(result);
     }
 }

@@ -135,9 +135,9 @@ impl Serving {
         self.let_go();
         let mut changed = self.sockets.close_left(DRAIN_MS);
         if self.watches() {
-            let told = self.watch.look(&self.workers, &self.all);
-            told.iter().for_each(|text| self.log(LogLevel::Notice, text));
-            changed |= !told.is_empty();
+            let found = self.watch.look(&self.workers, &self.all);
+            found.lines.iter().for_each(|text| self.log(LogLevel::Notice, text));
+            changed |= found.is_news;
         }
         if changed {
             self.share_out();

@@ -10,6 +10,9 @@ const TURN: usize = 8 * 1024;
 /// What is spliced costs a quarter.
 const TURN_MOST: u64 = 4 * TURN as u64;
 
+/// More than are answered from one reading of the clock.
+const ANSWERS: u32 = 80;
+
 /// Our end, and the other.
 fn pair() -> (Channel, UnixStream) {
     let (ours, other) = UnixStream::pair().unwrap();
@@ -92,5 +95,33 @@ fn a_way_that_is_blocked_holds_no_pipe_and_goes_on_where_it_was() {
             assert!(got.len() > before);
         }
         assert!(got == text(0, got.len()));
+    });
+}
+
+/// The clock of a worker's turn is read again after some answers, and so between any two of a relay's
+/// questions: who is not read from is waited for all the same.
+#[test]
+fn who_is_held_back_is_waited_for_whenever_the_clock_moves() {
+    in_event_loop(async {
+        let ((client, mut sender), (server, _receiver)) = (pair(), pair());
+        let how =
+            How { size: 1, waits: Waits::all(1000), half_close: false, rates: [1_000_000; 2] };
+        let mut relay = Relay::new(how);
+        for answers in 0..ANSWERS {
+            sender.write_all(&[0; 2]).unwrap();
+            // It is read from, and then not for a while.
+            relay.paced.as_mut().unwrap().pace.hold(CLIENT, clock::tick() + 2);
+            (0..answers).for_each(|_| drop(clock::mono_ms()));
+            std::thread::sleep(std::time::Duration::from_millis(4));
+            poll_fn(|cx| client.poll_readable(cx)).await.unwrap();
+            poll_fn(|cx| {
+                let before = relay.received(CLIENT);
+                let until = relay.move_both(cx, [&client, &server], &AtomicU64::default());
+                let is_held = matches!(until, Ok(Until::Paced(_)));
+                assert!(is_held || relay.received(CLIENT) > before, "after {answers} answers");
+                Poll::Ready(())
+            })
+            .await;
+        }
     });
 }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use weir_core::datagrams::Datagrams;
 use weir_core::logger::LogLevel;
-use weir_core::relay::Relayed;
+use weir_core::relay::{Pace, Relayed, CLIENT, SERVER};
 use weir_core::{socket_errors, Session as _, Worker};
 use weir_runtime::clock;
 use weir_runtime::datagrams::DATAGRAM_MAX_BYTES;
@@ -33,9 +33,6 @@ pub(super) struct How {
 
 /// When a client's socket has no room, it is tried again so soon.
 const SEND_AGAIN_MS: u64 = 1;
-
-const CLIENT: usize = 0;
-const SERVER: usize = 1;
 
 thread_local! {
     static SHARED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -84,15 +81,15 @@ struct Relay<'a> {
     responses: u64,
     /// What the other side has not taken yet, by who has sent it.
     rest: [Option<Vec<u8>>; 2],
-    /// Until when nothing is read, by the rate.
-    paced_until_ms: [u64; 2],
+    pace: Option<Pace>,
     /// Until when a client is not tried again whose socket had no room.
     blocked_until_ms: u64,
     from_server: u64,
     to_server: u64,
     server_failed: bool,
-    start_secs: u64,
     begun_ms: u64,
+    /// By which all is decided in one look: who is refused by it waits by it too.
+    now_ms: u64,
     deadline_ms: u64,
     timer: LazyTimer,
 }
@@ -107,6 +104,7 @@ pub(super) async fn run(
 ) -> (u16, bool) {
     // Only sessions that have them come here.
     let Some(datagrams) = s.conn().datagrams.get().cloned() else { return (ERROR, false) };
+    let now_ms = clock::mono_ms();
     let mut relay = Relay {
         s,
         datagrams,
@@ -115,13 +113,13 @@ pub(super) async fn run(
         requests: 1,
         responses: 0,
         rest: [Some(std::mem::take(first)), None],
-        paced_until_ms: [0; 2],
+        pace: Pace::new(how.rates, now_ms),
         blocked_until_ms: 0,
         from_server: 0,
         to_server: 0,
         server_failed: false,
-        start_secs: clock::mono_secs(),
-        begun_ms: clock::mono_ms(),
+        begun_ms: now_ms,
+        now_ms,
         deadline_ms: 0,
         timer: LazyTimer::new(),
     };
@@ -139,6 +137,8 @@ impl Relay<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.watch(cx);
         loop {
+            self.now_ms = clock::mono_ms();
+            self.pace.iter_mut().for_each(|pace| pace.set_now(self.now_ms));
             if self.datagrams.is_cut() {
                 return Poll::Ready(End::Cut);
             }
@@ -152,12 +152,10 @@ impl Relay<'_> {
             if self.s.conn().worker.closing.get() && !self.awaits_answers() {
                 return Poll::Ready(End::Shutdown);
             }
-            let now = clock::mono_ms();
             if moved || self.deadline_ms == 0 {
-                self.deadline_ms = now + self.how.timeout_ms;
+                self.deadline_ms = self.now_ms + self.how.timeout_ms;
             }
-            let waits = self.paced_until_ms.into_iter().chain([self.blocked_until_ms]);
-            match waits.filter(|at| *at > now).min() {
+            match self.held_until() {
                 // While a rate holds one side back, being quiet is no fault.
                 Some(at) => {
                     self.deadline_ms = 0;
@@ -168,6 +166,13 @@ impl Relay<'_> {
                 None => return self.timer.poll_until(cx, self.deadline_ms).map(|()| self.late()),
             }
         }
+    }
+
+    /// When (monotonic ms) something can be done that cannot be done now, of itself.
+    fn held_until(&self) -> Option<u64> {
+        let blocked = Some(self.blocked_until_ms).filter(|at| *at > self.now_ms);
+        let paced = self.pace.as_ref().and_then(Pace::held_until);
+        blocked.into_iter().chain(paced).min()
     }
 
     /// Has the task woken by datagrams, and when the worker is to end.
@@ -238,7 +243,7 @@ impl Relay<'_> {
             let Poll::Ready(data) = self.datagrams.poll_take(cx) else { return Ok(moved) };
             self.s.received += data.len() as u64;
             self.requests += 1;
-            self.pace(CLIENT, data.len());
+            self.pay(CLIENT, data.len());
             self.rest[CLIENT] = Some(data);
             self.release_if_full();
         }
@@ -254,7 +259,7 @@ impl Relay<'_> {
     fn answer_all(&mut self, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Result<bool, End> {
         let mut moved = false;
         loop {
-            if self.rest[SERVER].is_some() && self.blocked_until_ms > clock::mono_ms() {
+            if self.rest[SERVER].is_some() && self.blocked_until_ms > self.now_ms {
                 return Ok(moved);
             }
             if let Some(data) = self.rest[SERVER].take() {
@@ -279,7 +284,7 @@ impl Relay<'_> {
             self.s.heard(self.begun_ms);
             self.responses += 1;
             self.from_server += buf.len() as u64;
-            self.pace(SERVER, buf.len());
+            self.pay(SERVER, buf.len());
             if !self.answer(buf)? {
                 return Ok(moved);
             }
@@ -296,7 +301,7 @@ impl Relay<'_> {
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                 self.rest[SERVER] = Some(data.to_vec());
-                self.blocked_until_ms = clock::mono_ms() + SEND_AGAIN_MS;
+                self.blocked_until_ms = self.now_ms + SEND_AGAIN_MS;
                 Ok(false)
             }
             // Nobody listens on the address any more.
@@ -305,29 +310,12 @@ impl Relay<'_> {
         }
     }
 
-    /// Whether a side may be read from now; a rate counts from the session's first second on.
     fn may_read(&mut self, from: usize, received: u64) -> bool {
-        let rate = self.how.rates[from];
-        if rate == 0 {
-            return true;
-        }
-        let now = clock::mono_ms();
-        if self.paced_until_ms[from] > now {
-            return false;
-        }
-        let due = rate.saturating_mul(clock::mono_secs() - self.start_secs + 1);
-        if received >= due {
-            self.paced_until_ms[from] = now + (received - due) * 1000 / rate + 1;
-            return false;
-        }
-        true
+        self.pace.as_mut().is_none_or(|pace| pace.allowed(from, received, 1) > 0)
     }
 
-    /// What was read is paid for with a pause.
-    fn pace(&mut self, from: usize, bytes: usize) {
-        if let Some(pause_ms) = (bytes as u64 * 1000).checked_div(self.how.rates[from]) {
-            self.paced_until_ms[from] = clock::mono_ms() + pause_ms;
-        }
+    fn pay(&mut self, from: usize, bytes: usize) {
+        self.pace.iter_mut().for_each(|pace| pace.pay(from, bytes as u64));
     }
 
     #[cold]
