@@ -82,6 +82,7 @@ mod mail_reload;
 mod mail_servers;
 mod mail_smtp;
 mod mail_ssl;
+mod mail_surplus;
 mod map_module;
 mod master_orphan;
 mod master_process;
