@@ -24,6 +24,7 @@ mod command_line;
 mod command_line_names;
 mod config_advice;
 mod config_errors;
+mod config_places;
 mod config_time;
 mod config_warnings;
 mod core_misc;
