@@ -46,6 +46,8 @@ pub struct Diagnostic {
     pub message: String,
     /// The place nginx names: ` in FILE:LINE`.
     pub at: Option<Position>,
+    /// The block that it was found in, of which nginx says nothing.
+    pub within: Option<Position>,
     /// The word at fault, to be underlined.
     pub span: Option<Span>,
     pub hint: Option<String>,
@@ -55,7 +57,15 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     pub fn new(level: Level, message: String) -> Self {
-        Diagnostic { level, message, at: None, span: None, hint: None, of_itself: false }
+        Diagnostic {
+            level,
+            message,
+            at: None,
+            within: None,
+            span: None,
+            hint: None,
+            of_itself: false,
+        }
     }
 
     pub fn emerg(message: String) -> Self {
@@ -74,6 +84,12 @@ impl Diagnostic {
     #[must_use]
     pub fn at(mut self, at: Position) -> Self {
         self.at = Some(at);
+        self
+    }
+
+    #[must_use]
+    pub fn within(mut self, block: Option<Position>) -> Self {
+        self.within = block;
         self
     }
 

@@ -9,6 +9,10 @@ use weir_resolve::{Resolver, ResolverConf};
 pub const NOTE: &str = "One cache for all workers; names of more than 255 octets do not exist, as \
     in RFC 1035; status_zone= counts, and nothing shows it yet.";
 
+/// What to do about a name that the system does not find, in messages.
+pub const NAME_HINT: &str =
+    "it is looked up when the configuration is read: mend the name, or give an address";
+
 /// Reads the directive; its name servers are looked up when the configuration is built.
 pub fn parse(d: &Directive) -> ConfResult<Arc<Resolver>> {
     let args: Vec<&[u8]> = d.args.iter().map(|w| &*w.text).collect();
@@ -22,9 +26,10 @@ pub fn parse(d: &Directive) -> ConfResult<Arc<Resolver>> {
 ///
 /// One of them has no address.
 pub fn look_up(resolver: &Resolver) -> ConfResult {
-    resolver
-        .build()
-        .map_err(|name| Diagnostic::emerg(format!("host not found in resolver \"{name}\"")))
+    resolver.build().map_err(|name| {
+        let text = format!("host not found in resolver \"{name}\"");
+        Diagnostic::emerg(text).hint(NAME_HINT.to_string())
+    })
 }
 
 /// Lines about its name servers go to this log, unless they have one already.

@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use weir_base::addr::{parse_ipv4, parse_ipv6, Cidr};
 use weir_base::bytes::fmt_u64;
 use weir_base::units;
+use weir_core::resolver;
 use weir_core::variables::{VarArg, Variable};
 use weir_core::{ClientAddr, Session};
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
@@ -192,9 +193,14 @@ fn look_up(places: &[Slots]) -> ConfResult {
 }
 
 fn resolve(name: &str) -> ConfResult<Vec<From>> {
-    let found = (name, 0)
-        .to_socket_addrs()
-        .map_err(|_| Diagnostic::emerg(format!("host not found in set_real_ip_from \"{name}\"")))?;
+    let found = (name, 0).to_socket_addrs().map_err(|_| {
+        let text = format!("host not found in set_real_ip_from \"{name}\"");
+        let hint = match name.contains('/') {
+            true => "a network is written ADDRESS/BITS, with at most 32 bits, or 128 for IPv6",
+            false => resolver::NAME_HINT,
+        };
+        Diagnostic::emerg(text).hint(hint.to_string())
+    })?;
     let net = |ip: IpAddr| Cidr::new(ip, if ip.is_ipv4() { 32 } else { 128 });
     Ok(found.filter_map(|a| net(a.ip())).map(|(net, _)| From::Net(net)).collect())
 }

@@ -83,10 +83,10 @@ impl Resolver {
         for server in &self.conf.servers {
             match server {
                 Server::Addr(addr) => servers.push(*addr),
-                Server::Name(name, port) => match (name.as_str(), *port).to_socket_addrs() {
-                    Ok(found) => servers.extend(found),
-                    Err(_) => return Err(name.clone()),
-                },
+                Server::Name { name, port, written } => {
+                    let found = (name.as_str(), *port).to_socket_addrs();
+                    servers.extend(found.map_err(|_| written.clone())?);
+                }
             }
         }
         // A second thread can only have found the same.

@@ -11,7 +11,11 @@ const PORT: u16 = 53;
 pub enum Server {
     Addr(SocketAddr),
     /// To be looked up by the system's resolver when the configuration is built.
-    Name(String, u16),
+    Name {
+        name: String,
+        port: u16,
+        written: String,
+    },
 }
 
 /// `resolver address … [valid=time] [ipv4=on|off] [ipv6=on|off] [status_zone=zone]`
@@ -82,7 +86,10 @@ fn server(arg: &[u8]) -> Result<Server, String> {
     match url.host {
         Host::V4(ip) => Ok(Server::Addr((ip, port).into())),
         Host::V6(ip) => Ok(Server::Addr((ip, port).into())),
-        Host::Name(name) => Ok(Server::Name(String::from_utf8_lossy(name).into_owned(), port)),
+        Host::Name(name) => {
+            let name = String::from_utf8_lossy(name).into_owned();
+            Ok(Server::Name { name, port, written: shown.into_owned() })
+        }
         Host::Any | Host::Unix(_) => Err(format!("invalid host in resolver \"{shown}\"")),
     }
 }

@@ -43,7 +43,7 @@ fn build_group<S: Asks>(
     known: &names::Known,
     warnings: &mut Vec<Diagnostic>,
 ) -> ConfResult<Group> {
-    let names::Servers { fixed, hosts } = names::resolve(u, outer, known, warnings)?;
+    let names::Servers { fixed, hosts } = names::resolve::<S>(u, outer, known, warnings)?;
     if !hosts.is_empty() {
         let live = Live::new(names::plan::<S>(u)?, fixed, hosts);
         return Ok(Group::live(live));
@@ -54,7 +54,8 @@ fn build_group<S: Asks>(
     let (primary, backup) = (of(false), of(true));
     if primary.is_empty() {
         let text = format!("no servers in upstream \"{}\"", lossy(&u.name));
-        return Err(Diagnostic::emerg(text).at(u.at));
+        let hint = "a server that is no backup is to be in it: take \"backup\" away from one";
+        return Err(Diagnostic::emerg(text).at(u.at).hint(hint.to_string()));
     }
     let peers = Peers::new(primary, backup);
     Ok(Group::new(&names::plan::<S>(u)?, peers))

@@ -111,7 +111,7 @@ pub(crate) fn look_up_all(declared: &[Declared]) -> Known {
     known.into_inner().unwrap_or_else(|e| e.into_inner())
 }
 
-pub(crate) fn resolve(
+pub(crate) fn resolve<S: Asks>(
     u: &Declared,
     outer: &Outer,
     known: &Known,
@@ -122,7 +122,7 @@ pub(crate) fn resolve(
         look_up(resolver)?;
     }
     if u.servers.iter().any(|s| s.resolve) {
-        check_upstream(u, resolver.is_some())?;
+        check_upstream::<S>(u, resolver.is_some())?;
     }
     let mut servers = Servers { fixed: Vec::new(), hosts: Vec::new() };
     for s in &u.servers {
@@ -144,7 +144,7 @@ pub(crate) fn resolve(
         };
         if found.is_empty() {
             if !s.resolve {
-                warnings.push(not_found(s));
+                warnings.push(not_found::<S>(s));
             }
             servers.hosts.push(host(s, name, resolver.clone()));
         }
@@ -154,7 +154,7 @@ pub(crate) fn resolve(
     Ok(servers)
 }
 
-fn check_upstream(u: &Declared, has_resolver: bool) -> ConfResult {
+fn check_upstream<S: Asks>(u: &Declared, has_resolver: bool) -> ConfResult {
     let name = String::from_utf8_lossy(&u.name);
     let text = match (&u.zone, has_resolver) {
         (None, _) => {
@@ -168,18 +168,22 @@ fn check_upstream(u: &Declared, has_resolver: bool) -> ConfResult {
         _ => return Ok(()),
     };
     let hint = match u.zone {
-        None => "add zone NAME SIZE; to the upstream",
-        Some(_) => "add resolver ADDRESS; to the upstream or to http",
+        None => "add zone NAME SIZE; to the upstream".to_string(),
+        Some(_) => {
+            let block = S::BLOCK.names().join(" ");
+            format!("add resolver ADDRESS; to the upstream or to {block}")
+        }
     };
-    Err(Diagnostic::emerg(text).at(u.at).hint(hint.into()))
+    Err(Diagnostic::emerg(text).at(u.at).hint(hint))
 }
 
-fn not_found(s: &Server) -> Diagnostic {
+fn not_found<S: Asks>(s: &Server) -> Diagnostic {
     let text = format!("host not found in upstream \"{}\"", String::from_utf8_lossy(&s.name));
-    let hint =
-        "the server starts without it; it is asked for again, and requests that need it get \
-                502 until it is found";
-    Diagnostic::warn(text).at(s.at).hint(hint.into())
+    let hint = format!(
+        "the server starts without it; it is asked for again, and {} until it is found",
+        S::WITHOUT_SERVER
+    );
+    Diagnostic::warn(text).at(s.at).hint(hint)
 }
 
 fn peer(s: &Server, addr: PeerAddr) -> Peer {

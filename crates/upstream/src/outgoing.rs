@@ -98,7 +98,8 @@ impl Outgoing {
             let shown = shown.unwrap_or_default();
             let text =
                 format!("no \"{what}_certificate_key\" is defined for certificate \"{shown}\"");
-            return Err(fail(text));
+            let hint = format!("add {what}_certificate_key FILE;");
+            return Err(fail(text).hint(hint));
         }
         let named = match (&offer.certificate, &offer.key) {
             (Some(c), Some(k)) => Some((c.clone().into_bytes(), k.clone().into_bytes())),
@@ -117,7 +118,9 @@ impl Outgoing {
         if *self.verify {
             if self.trusted_certificate.is_empty() {
                 let text = format!("no {what}_trusted_certificate for {what}_verify");
-                return Err(fail(text));
+                let hint =
+                    format!("add {what}_trusted_certificate FILE; with the authorities of servers");
+                return Err(fail(text).hint(hint));
             }
             trust.roots =
                 load::trusted(&self.trusted_certificate, &mut reader(cf)).map_err(fail)?;

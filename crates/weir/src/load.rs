@@ -151,9 +151,9 @@ fn run(
     }
     let built = build(&mut cf, told).and_then(|gen| no_clash(gen, sources));
     let mut warnings = std::mem::take(&mut cf.warnings);
-    warnings.iter_mut().for_each(|w| place::find(w, &directives));
+    place::point(warnings.iter_mut(), &directives);
     let generation = built.map_err(|mut e| {
-        place::find(&mut e, &directives);
+        place::point([&mut e].into_iter(), &directives);
         warnings.drain(..).chain([e]).collect::<Errors>()
     })?;
     for (path, text) in std::mem::take(&mut cf.files) {
@@ -165,7 +165,8 @@ fn run(
 /// Merges and builds what has been read without an error.
 fn build(cf: &mut Cf, paths: &Paths) -> ConfResult<Generation> {
     if cf.get::<Global>().events.as_option().is_none() {
-        return Err(Diagnostic::emerg("no \"events\" section in configuration".to_string()));
+        let e = Diagnostic::emerg("no \"events\" section in configuration".to_string());
+        return Err(e.hint("add events { }".to_string()));
     }
     let log = error_log(cf, paths);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

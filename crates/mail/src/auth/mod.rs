@@ -35,6 +35,8 @@ enum Place {
 #[derive(Debug)]
 struct Server {
     place: Place,
+    /// Without the scheme.
+    written: String,
     /// Where the directive stands.
     at: Position,
     /// Made when the configuration is built.

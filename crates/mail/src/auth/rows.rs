@@ -6,6 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, OnceLock};
 use weir_base::addr::{parse_endpoint, EndpointOptions, Host};
 use weir_core::block::{self, Build};
+use weir_core::resolver;
 use weir_module::{
     distinct, ArgsExt, Arity, Cf, ConfResult, Context, Diagnostic, Directive, Row, SlotVtable,
 };
@@ -90,7 +91,8 @@ fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
         _ => url.host_text.to_vec(),
     };
     let uri = if url.uri.is_empty() { b"/".to_vec() } else { url.uri.to_vec() };
-    let server = Server { place, at: d.position(), addr: OnceLock::new(), host, uri };
+    let written = String::from_utf8_lossy(text).into_owned();
+    let server = Server { place, written, at: d.position(), addr: OnceLock::new(), host, uri };
     cf.get::<AuthSrv>().server = Some(Arc::new(server));
     Ok(())
 }
@@ -99,6 +101,8 @@ fn build(b: &mut Build) -> ConfResult {
     for slots in b.servers.iter() {
         if slots.get::<AuthSrv>().server.is_none() {
             let e = Diagnostic::emerg("no \"auth_http\" is defined for server".to_string());
+            let hint = "add auth_http HOST[:PORT]/URI; to the server or to mail";
+            let e = e.hint(hint.to_string());
             return Err(match slots.get::<block::Place>().reached.at {
                 Some(at) => e.at(at),
                 None => e,
@@ -109,7 +113,7 @@ fn build(b: &mut Build) -> ConfResult {
     for server in all.filter_map(|conf| conf.server.as_ref()) {
         let addr = match &server.place {
             Place::Known(addr) => addr.clone(),
-            Place::Named(name, port) => look_up(name, *port).map_err(|e| e.at(server.at))?,
+            Place::Named(name, port) => look_up(name, *port).ok_or_else(|| not_found(server))?,
         };
         // Several places may have it; all find the same.
         let _ = server.addr.set(addr);
@@ -118,9 +122,12 @@ fn build(b: &mut Build) -> ConfResult {
 }
 
 /// The first address, as in nginx.
-fn look_up(name: &str, port: u16) -> ConfResult<PeerAddr> {
+fn look_up(name: &str, port: u16) -> Option<PeerAddr> {
     let found = (name, port).to_socket_addrs().ok().and_then(|mut found| found.next());
-    let found = found
-        .ok_or_else(|| Diagnostic::emerg(format!("host not found in auth_http \"{name}\"")))?;
-    Ok(PeerAddr::Ip(found))
+    found.map(PeerAddr::Ip)
+}
+
+fn not_found(server: &Server) -> Diagnostic {
+    let text = format!("host not found in auth_http \"{}\"", server.written);
+    Diagnostic::emerg(text).at(server.at).hint(resolver::NAME_HINT.to_string())
 }

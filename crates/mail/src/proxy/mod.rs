@@ -75,9 +75,8 @@ pub(crate) async fn join(
     let mut login = Login { s, link, conversation, buf: Vec::new(), reply_max_bytes, deadline };
     match login.run().await {
         Ok(()) => {
-            let Login { link, mut conversation, buf, .. } = login;
-            let mut from_server = std::mem::take(&mut conversation.out);
-            from_server.extend_from_slice(&buf);
+            let Login { link, mut conversation, .. } = login;
+            let from_server = std::mem::take(&mut conversation.out);
             s.doing = "";
             s.log(LogLevel::Info, "client logged in");
             s.shrink();

@@ -29,6 +29,10 @@ use weir_tls::x509::chain::Trust;
 /// them makes a size.
 const SESSION_BYTES: u64 = 2048;
 
+/// What is to be written, in messages.
+const CERTIFICATE: &str = "ssl_certificate FILE;";
+const KEY: &str = "ssl_certificate_key FILE;";
+
 /// Pairs that several servers have, loaded once.
 type Pairs = HashMap<(Vec<u8>, Vec<u8>), Arc<CertifiedKey>>;
 
@@ -47,6 +51,8 @@ pub fn build<S: Secured>(cf: &mut Cf, main: &mut Slots, servers: &mut [Slots]) -
     let mut made: HashMap<Offering, Option<Tls>> = HashMap::new();
     for slots in servers.iter_mut() {
         let conf = slots.get::<SslSrv>();
+        let at = S::reached(slots).at;
+        let within = |e: Diagnostic| e.within(at);
         let offering = (std::ptr::from_ref(conf), S::alpn(slots));
         let tls = match made.get(&offering) {
             _ if !S::has_tls(slots) => None,
@@ -54,7 +60,8 @@ pub fn build<S: Secured>(cf: &mut Cf, main: &mut Slots, servers: &mut [Slots]) -
             None => {
                 let mut staples = Vec::new();
                 let alpn = offering.1.clone();
-                let tls = server::<S>(cf, conf, alpn, &mut pairs, &mut staples)?;
+                check_keys(conf, S::needs_tls(slots)).map_err(within)?;
+                let tls = server::<S>(cf, conf, alpn, &mut pairs, &mut staples).map_err(within)?;
                 // Set here alone.
                 let _ = conf.staples.set(staples);
                 made.insert(offering, tls.clone());
@@ -65,11 +72,11 @@ pub fn build<S: Secured>(cf: &mut Cf, main: &mut Slots, servers: &mut [Slots]) -
             return Err(no_certificate(&format!("\"{directive}\""), at));
         }
         let clients = match S::has_tls(slots) {
-            true => clients::<S>(cf, slots, &secure)?,
+            true => clients::<S>(cf, slots, &secure).map_err(within)?,
             false => None,
         };
         if conf.client_responder.get().is_none() {
-            let _ = conf.client_responder.set(client_responder(conf)?);
+            let _ = conf.client_responder.set(client_responder(conf).map_err(within)?);
         }
         let verify = *conf.verify;
         let handshake_timeout_ms = S::handshake_timeout(slots);
@@ -131,12 +138,6 @@ fn server<S: Secured>(
     pairs: &mut Pairs,
     staples: &mut Vec<Fetched>,
 ) -> ConfResult<Option<Tls>> {
-    if conf.keys.len() < conf.certificates.len() {
-        let last = conf.certificates.last().map(|n| n.text.as_slice()).unwrap_or_default();
-        let shown = String::from_utf8_lossy(last);
-        let text = format!("no \"ssl_certificate_key\" is defined for certificate \"{shown}\"");
-        return Err(emerg(text));
-    }
     if conf.certificates.is_empty() && !*conf.reject_handshake {
         return Ok(None);
     }
@@ -270,7 +271,8 @@ fn trust(cf: &mut Cf, conf: &SslSrv) -> ConfResult<(Vec<CertificateDer<'static>>
         && conf.trusted_certificate.is_empty()
     {
         let text = "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client";
-        return Err(emerg(text));
+        let hint = "add ssl_client_certificate FILE; with the authorities of clients";
+        return Err(emerg(text).hint(hint.to_string()));
     }
     if asks && !conf.client_certificate.is_empty() {
         let name = full(cf, &conf.client_certificate);
@@ -316,8 +318,32 @@ fn ticket_keys(cf: &mut Cf, conf: &SslSrv) -> ConfResult<Option<Arc<TicketKeys>>
     Ok(Some(Arc::new(keys)))
 }
 
+/// Each certificate has a key. Of mail's servers nginx names what needs it.
+fn check_keys(conf: &SslSrv, needs: Option<(&str, Option<Position>)>) -> ConfResult {
+    let Some(last) = conf.certificates.last() else { return Ok(()) };
+    if conf.keys.len() >= conf.certificates.len() {
+        return Ok(());
+    }
+    let certificate = format!("certificate \"{}\"", String::from_utf8_lossy(&last.text));
+    let (what, at) = match needs {
+        None => (certificate, None),
+        Some((directive, at)) if conf.keys.is_empty() => {
+            (format!("the \"{directive}\" directive"), at)
+        }
+        Some((directive, at)) => (format!("{certificate} and the \"{directive}\" directive"), at),
+    };
+    let e = emerg(format!("no \"ssl_certificate_key\" is defined for {what}"));
+    let e = e.hint(format!("add {KEY}"));
+    Err(match at {
+        Some(at) => e.at(at),
+        None => e,
+    })
+}
+
 fn no_certificate(directive: &str, at: Option<Position>) -> Diagnostic {
-    let e = emerg(format!("no \"ssl_certificate\" is defined for the {directive} directive"));
+    let hint = format!("add {CERTIFICATE} {KEY}");
+    let text = format!("no \"ssl_certificate\" is defined for the {directive} directive");
+    let e = emerg(text).hint(hint);
     match at {
         Some(at) => e.at(at),
         None => e,

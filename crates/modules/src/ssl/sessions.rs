@@ -39,7 +39,7 @@ pub trait Secured: Session {
         true
     }
 
-    /// What besides `listen … ssl` needs certificates: a directive's name and where it stands.
+    /// What needs certificates where nginx asks each server by itself: a directive and where it stands.
     fn needs_tls(_: &Slots) -> Option<(&'static str, Option<Position>)> {
         None
     }
@@ -137,11 +137,13 @@ impl Secured for weir_mail::Session {
     }
 
     fn has_tls(server: &Slots) -> bool {
-        let listens = &server.get::<Place>().reached.listens;
-        listens.iter().any(|l| l.ssl) || Self::needs_tls(server).is_some()
+        Self::needs_tls(server).is_some()
     }
 
     fn needs_tls(server: &Slots) -> Option<(&'static str, Option<Position>)> {
+        if let Some(l) = server.get::<Place>().reached.listens.iter().find(|l| l.ssl) {
+            return Some(("listen ... ssl", Some(l.span.start())));
+        }
         let conf = server.get::<MailSrv>();
         (*conf.starttls != StartTls::Off).then_some(("starttls", conf.starttls_at))
     }

@@ -1,8 +1,9 @@
 //! The server's side of a session: what it is told of the client, until the two are joined.
 //!
 //! The server is read reply by reply, as it speaks: a reply is a line that ends with CR LF, or, in
-//! SMTP, its lines; in IMAP what stands before the tagged line belongs to it. Unlike in nginx it does
-//! not matter what comes in one read.
+//! SMTP, its lines; in IMAP what stands before the tagged line belongs to it. What has come with a
+//! reply behind it was said before the next command and answers nothing: as in nginx it belongs to the
+//! reply, up to the end of a line, and goes where the reply goes.
 
 use super::sasl::{Credentials, Method};
 use super::session::{Envelope, Session};
@@ -40,7 +41,7 @@ pub enum Step {
     NeedMore,
     /// Send `out` to the server.
     Send,
-    /// Send `out` to the client, then what both buffers have left, then all that comes.
+    /// Send `out` to the client, then what the client's buffer has left, then all that comes.
     Join,
     /// Send `out` to the client and end.
     Failed,
@@ -90,6 +91,14 @@ pub(super) enum Next {
     Failed(Failure),
 }
 
+/// What is known of a reply before all that came with it has been read.
+#[derive(Clone, Copy, Debug)]
+enum Verdict {
+    Good,
+    /// The line that is to blame begins here.
+    Bad(usize),
+}
+
 /// All that a conversation knows.
 pub(super) struct Known<'a> {
     pub options: &'a Options,
@@ -117,6 +126,7 @@ pub struct Conversation {
     /// Of the reply, whole lines that were looked at.
     line_start: usize,
     scanned: usize,
+    verdict: Option<Verdict>,
     /// What is sent; the caller takes it.
     pub out: Vec<u8>,
     pub failure: Option<Failure>,
@@ -144,6 +154,7 @@ impl Conversation {
             state,
             line_start: 0,
             scanned: 0,
+            verdict: None,
             out: Vec::new(),
             failure: None,
         }
@@ -153,34 +164,48 @@ impl Conversation {
     pub fn advance(&mut self, buf: &[u8]) -> (usize, Step) {
         self.out.clear();
         let view = buf.get(..self.options.reply_max_bytes).unwrap_or(buf);
+        self.hear_lines(view);
+        let is_whole = self.line_start == view.len();
+        match self.verdict {
+            Some(Verdict::Good) if is_whole => (view.len(), self.on_good(view)),
+            Some(Verdict::Bad(from)) if is_whole => {
+                let told = view.get(from..).unwrap_or_default();
+                self.fail(Failure::Invalid(told.strip_suffix(b"\r\n").unwrap_or(told).to_vec()));
+                if self.options.pass_error_message {
+                    self.out = view.to_vec();
+                }
+                (view.len(), Step::Failed)
+            }
+            _ if view.len() < self.options.reply_max_bytes => (0, Step::NeedMore),
+            _ => {
+                self.fail(Failure::TooLong(view.to_vec()));
+                (view.len(), Step::Failed)
+            }
+        }
+    }
+
+    /// Judges the reply that `view` begins with. Of several lines of SMTP the last decides whether
+    /// there is more to come.
+    fn hear_lines(&mut self, view: &[u8]) {
+        let is_smtp = matches!(self.state, State::Smtp(_));
+        let has_lines = is_smtp && view.get(3) == Some(&b'-');
         while let Some(end) = self.line_end(view) {
-            let line = view.get(self.line_start..end).unwrap_or_default();
-            let reply = view.get(..end).unwrap_or_default();
-            self.line_start = end;
+            let start = std::mem::replace(&mut self.line_start, end);
+            if self.verdict.is_some() && !has_lines {
+                continue;
+            }
+            let line = view.get(start..end).unwrap_or_default();
             let heard = match &self.state {
                 State::Pop3(_) => backend_pop3::hear(line),
                 State::Imap(state) => state.hear(line, &self.tag),
-                State::Smtp(state) => state.hear(reply, line),
+                State::Smtp(state) => state.hear(view, line),
             };
-            match heard {
-                Heard::More => {}
-                Heard::Good => return (end, self.on_good(reply)),
-                Heard::Bad => {
-                    let told = if matches!(self.state, State::Smtp(_)) { reply } else { line };
-                    let told = told.strip_suffix(b"\r\n").unwrap_or(told);
-                    self.fail(Failure::Invalid(told.to_vec()));
-                    if self.options.pass_error_message {
-                        self.out = reply.to_vec();
-                    }
-                    return (end, Step::Failed);
-                }
-            }
+            self.verdict = match heard {
+                Heard::More => None,
+                Heard::Good => Some(Verdict::Good),
+                Heard::Bad => Some(Verdict::Bad(if is_smtp { 0 } else { start })),
+            };
         }
-        if view.len() < self.options.reply_max_bytes {
-            return (0, Step::NeedMore);
-        }
-        self.fail(Failure::TooLong(view.to_vec()));
-        (view.len(), Step::Failed)
     }
 
     /// Behind the line's CR LF.
@@ -200,7 +225,7 @@ impl Conversation {
     }
 
     fn on_good(&mut self, reply: &[u8]) -> Step {
-        (self.line_start, self.scanned) = (0, 0);
+        (self.line_start, self.scanned, self.verdict) = (0, 0, None);
         let known = Known {
             options: &self.options,
             client: &self.client,

@@ -36,35 +36,41 @@ fn conversation(session: &Session, options: Options) -> Conversation {
     Conversation::new(session, session.credentials.clone(), options, client)
 }
 
-/// What the server is told to each reply; `join …` and `failed …` have what the client is told.
+/// What the server is told to each reply; `join …` and `failed …` have what the client is told. The
+/// server speaks line by line.
 fn talk(conversation: &mut Conversation, text: &str) -> String {
-    let mut buf = text.as_bytes();
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    hear(conversation, &lines)
+}
+
+/// The same for what comes in these pieces.
+fn hear(conversation: &mut Conversation, pieces: &[&str]) -> String {
+    let mut buf = Vec::new();
     let mut out = Vec::new();
-    loop {
-        let (len, step) = conversation.advance(buf);
-        buf = &buf[len..];
+    for (n, piece) in pieces.iter().enumerate() {
+        buf.extend_from_slice(piece.as_bytes());
+        let (len, step) = conversation.advance(&buf);
+        buf.drain(..len);
+        assert!(matches!(step, Step::NeedMore | Step::Failed) || buf.is_empty(), "{piece:?}");
         let said = conversation.out.escape_ascii().to_string().replace(r"\r\n", "/");
         match step {
-            Step::NeedMore => {
-                out.extend((!buf.is_empty()).then(|| "more".to_owned()));
-                return out.join(" ");
-            }
+            Step::NeedMore => out.extend((n + 1 == pieces.len()).then(|| "more".to_owned())),
             Step::Send => out.push(said),
             Step::Join => out.push(format!("join {said}")),
             Step::Failed => out.push(format!("failed {said}")),
         }
         if matches!(step, Step::Join | Step::Failed) {
-            out.extend((!buf.is_empty()).then(|| format!("left {}", buf.escape_ascii())));
-            return out.join(" ");
+            break;
         }
     }
+    out.join(" ")
 }
 
 #[test]
 fn pop3() {
     let session = session(Protocol::Pop3, "USER a\r\nPASS b c\r\n");
     for (text, expected) in [
-        ("+OK hi\r\n+OK\r\n+OK 2 messages\r\n+x", "USER a/ PASS b c/ join +OK 2 messages/ left +x"),
+        ("+OK hi\r\n+OK\r\n+OK 2 messages\r\n", "USER a/ PASS b c/ join +OK 2 messages/"),
         ("+OK hi\n", "more"),
         ("-ERR no\r\n", "failed -ERR internal server error/"),
         ("+OK\r\n+OK\r\n-ERR\r\n", "USER a/ PASS b c/ failed -ERR internal server error/"),
@@ -100,7 +106,7 @@ fn imap() {
     let session = session(Protocol::Imap, "a01 LOGIN \"x y\" \"p\\\"w\"\r\n");
     let login = "a01 LOGIN {3}/ x y {3}/ p\\\"w/";
     for (text, expected) in [
-        ("* OK\r\n+\r\n+ go\r\na01 OK in\r\n* 1", format!("{login} join a01 OK in/ left * 1")),
+        ("* OK\r\n+\r\n+ go\r\na01 OK in\r\n", format!("{login} join a01 OK in/")),
         (
             "* OK\r\n+\r\n+ go\r\n* CAPABILITY X\r\n* Y\r\na01 OK in\r\n",
             format!("{login} join * CAPABILITY X/* Y/a01 OK in/"),
@@ -213,6 +219,38 @@ fn smtp_errors() {
     let mut shown = conversation(&session(Protocol::Smtp, AUTH), shown);
     let said = talk(&mut shown, "220 a\r\n250 b\r\n535-5 no\r\n535 no\r\n");
     assert!(said.ends_with("failed 535-5 no/535 no/"), "{said}");
+}
+
+/// What came with a reply is no answer to what is sent then.
+#[test]
+fn surplus() {
+    let pop3 = session(Protocol::Pop3, "USER a\r\nPASS b\r\n");
+    for (pieces, expected) in [
+        (
+            &["+OK\r\n-ERR\r\n", "+OK\r\n+x\r\n", "+OK\r\n-y\r\n"][..],
+            "USER a/ PASS b/ join +OK/-y/",
+        ),
+        (&["+OK\r\n-", "ERR\r", "\n", "+OK\r\n"], "USER a/ PASS b/"),
+        (&["-ERR\r\n+OK\r\n"], "failed -ERR/+OK/"),
+        (&["-ERR\r\n+OK"], "more"),
+    ] {
+        let shown = Options { pass_error_message: true, ..options() };
+        assert_eq!(hear(&mut conversation(&pop3, shown), pieces), expected, "{pieces:?}");
+    }
+    let smtp = session(Protocol::Smtp, AUTH);
+    for (pieces, expected) in [
+        (&["220 a\r\n220-b\r\n", "250 c\r\n550 d\r\n"][..], "EHLO h.test/ join 235 2.0.0 OK/"),
+        (&["220-a\r\n220 b\r\n220-c\r\n", "220 d\r\n"], "EHLO h.test/"),
+    ] {
+        assert_eq!(hear(&mut conversation(&smtp, options()), pieces), expected, "{pieces:?}");
+    }
+    let imap = session(Protocol::Imap, "a LOGIN b c\r\n");
+    let mut refused = conversation(&imap, options());
+    assert!(hear(&mut refused, &["* BYE\r\n* OK\r\n"]).starts_with("failed "));
+    assert_eq!(refused.failure, Some(Failure::Invalid(b"* BYE\r\n* OK".to_vec())));
+    let mut long = conversation(&pop3, options());
+    assert!(hear(&mut long, &["+OK\r\n", &format!("+OK\r\n{}", "x".repeat(99))]).contains("failed"));
+    assert!(matches!(long.failure, Some(Failure::TooLong(_))));
 }
 
 #[test]
