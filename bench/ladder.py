@@ -93,8 +93,8 @@ MODES = [
 ]
 # Clients at once where the upstream keeps 128 connections.
 CLIENTS = (64, 400, 800, 1000)
-# A round begins with as many connects as there are clients; a short one would show little else.
-REUSE_SECS = 5
+# A round begins with as many connects as there are clients; one of some seconds would show little else.
+REUSE_SECS = 15
 OK_CONF = '''@USER@ pid @DIR@/@NAME@.pid; error_log @DIR@/@NAME@.err; worker_processes @WORKERS@;
 events {{ worker_connections 20000; {events} }}
 http {{
