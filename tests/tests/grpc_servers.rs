@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_tests::h2::{self, H2};
-use weir_tests::{Conn, Origin, Server, Setup};
+use weir_tests::{tls, Conn, Origin, Server, Setup};
 use weir_wire::http2::frame;
 
 fn head(fields: &[(&str, &str)]) -> Vec<u8> {
@@ -120,4 +120,36 @@ fn tries_are_bounded_in_number_and_in_time() {
         "grpc_next_upstream timeout; grpc_read_timeout 300ms; grpc_next_upstream_timeout 100ms;";
     let server = start(&silent, servers, how);
     assert_eq!(H2::connect(&server).fetch("/").header("x-asked"), Some("504"));
+}
+
+#[test]
+fn the_scheme_is_that_of_the_connection() {
+    let origin = Origin::start_raw(|conn, _| {
+        conn.read_until(h2::PREFACE);
+        conn.write(frame::head(0, frame::SETTINGS, 0, 0));
+        while let Some(start) = conn.read_exactly(9) {
+            let length = usize::from(start[1]) * 256 + usize::from(start[2]);
+            let Some(block) = conn.read_exactly(length) else { return };
+            if start[3] == frame::HEADERS {
+                // The second field, by its number in HPACK's table (RFC 7541, appendix A).
+                let scheme = if block[1] == 0x87 { "https" } else { "http" };
+                return conn.write(head(&[(":status", "200"), ("x-scheme", scheme)]));
+            }
+        }
+    });
+    let pair = tls::self_signed("localhost");
+    let server = Setup::new(
+        "events {} stream { server { listen 127.0.0.1:%%PORT_1%% ssl; proxy_pass %%ORIGIN%%;
+            ssl_certificate %%DIR%%/cert.pem; ssl_certificate_key %%DIR%%/key.pem; } }
+         http { http2 on; server { listen 127.0.0.1:%%PORT_0%%;
+            location /tls { grpc_pass grpcs://127.0.0.1:%%PORT_1%%; }
+            location /plain { grpc_pass grpc://%%ORIGIN%%; } } }",
+    )
+    .file("cert.pem", &pair.cert)
+    .file("key.pem", &pair.key)
+    .set("ORIGIN", origin.address())
+    .start();
+    let scheme = |path| H2::connect(&server).fetch(path).header("x-scheme").map(str::to_owned);
+    assert_eq!(scheme("/tls").as_deref(), Some("https"));
+    assert_eq!(scheme("/plain").as_deref(), Some("http"));
 }

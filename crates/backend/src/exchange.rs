@@ -118,8 +118,11 @@ struct Talk<'a> {
 impl<'a> Talk<'a> {
     /// Over HTTP/2 the request's head goes ahead as a frame, and only its body is left here.
     fn begin(&mut self, r: &Request, link: &mut Link, request: &'a [u8]) {
+        if link.h2.is_none() {
+            return;
+        }
+        let tls = link.stream.tls().is_some();
         let Some(h2) = &mut link.h2 else { return };
-        let tls = r.exchange.scheme == "https://";
         let text = h2::Text {
             bytes: request,
             uri: r.exchange.uri,

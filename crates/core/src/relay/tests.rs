@@ -111,7 +111,7 @@ fn who_is_held_back_is_waited_for_whenever_the_clock_moves() {
             sender.write_all(&[0; 2]).unwrap();
             // It is read from, and then not for a while.
             relay.paced.as_mut().unwrap().pace.hold(CLIENT, clock::tick() + 2);
-            (0..answers).for_each(|_| drop(clock::mono_ms()));
+            (0..answers).for_each(|_| _ = clock::mono_ms());
             std::thread::sleep(std::time::Duration::from_millis(4));
             poll_fn(|cx| client.poll_readable(cx)).await.unwrap();
             poll_fn(|cx| {
