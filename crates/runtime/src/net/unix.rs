@@ -241,7 +241,11 @@ impl Stream {
     /// times the instructions.
     #[inline]
     fn receive(&self, buf: &mut Vec<u8>, room: usize, flags: RecvFlags) -> io::Result<usize> {
-        buf.reserve(room);
+        match buf.capacity() {
+            // Most answers are read into a fresh one, which is quicker made than grown.
+            0 => *buf = Vec::with_capacity(room),
+            _ => buf.reserve(room),
+        }
         loop {
             let spare = &mut buf.spare_capacity_mut()[..room];
             match rustix::net::recv(self.open()?, spare, flags | RecvFlags::DONTWAIT) {
