@@ -189,6 +189,7 @@ mod upstream_queue;
 mod upstream_resolve;
 mod upstream_sticky;
 mod upstream_timeouts;
+mod upstream_zone_size;
 mod userid;
 mod variables_core;
 mod welcome;
