@@ -232,19 +232,6 @@ fn directives_that_are_obsolete_are_told_of_and_left_out() {
 }
 
 #[test]
-fn modules_need_not_be_loaded() {
-    if !is_weir() {
-        return skip("nginx loads modules");
-    }
-    let conf = "load_module modules/ngx_http_brotli_filter_module.so;\nevents {} http {}";
-    let said = run_cli(&["-t"], conf);
-    assert_eq!(said.code, 0, "{}", said.stderr);
-    let first = said.stderr.lines().next().unwrap();
-    assert!(first.starts_with("nginx: [warn] \"load_module\" directive "), "{first}");
-    assert!(first.ends_with(" in DIR/nginx.conf:1"), "{first}");
-}
-
-#[test]
 fn servers_that_can_never_be_reached() {
     for (directive, name) in [
         ("fastcgi_pass localhost", "localhost"),
@@ -288,20 +275,30 @@ fn a_strict_test_takes_no_warning() {
     assert!(said.stderr.contains("option \"--strict\" goes with -t"), "{}", said.stderr);
 }
 
+/// Whatever the configuration says of logs.
 #[test]
 fn an_error_log_that_has_no_place_is_no_reason_to_stop() {
-    let setup = Setup::new("").file("my.conf", "pid the.pid; events {} http { access_log off; }");
-    let dir = setup.dir().display().to_string();
-    std::fs::remove_dir(setup.dir().join("logs")).unwrap();
-    let mut command = std::process::Command::new(weir_tests::binary());
-    command.args(["-t", "-p", &dir, "-c", &format!("{dir}/my.conf"), "-e", "logs/error.log"]);
-    let said = weir_tests::tools::finish(&mut command, b"");
-    let alert = format!(
-        "nginx: [alert] could not open error log file: open() \"{dir}/logs/error.log\" failed (2: No such file or directory)"
-    );
-    assert_eq!(said.stderr.lines().next(), Some(alert.as_str()));
-    if is_weir() {
-        assert_eq!(said.code, 0, "{}", said.stderr);
+    for own in ["", "error_log own.log;"] {
+        let conf = format!("pid the.pid; {own} events {{}} http {{ access_log off; }}");
+        let setup = Setup::new("").file("my.conf", conf);
+        let dir = setup.dir().display().to_string();
+        std::fs::remove_dir(setup.dir().join("logs")).unwrap();
+        let said = |more: &[&str]| {
+            let mut command = std::process::Command::new(weir_tests::binary());
+            command.args(["-p", &dir, "-c", &format!("{dir}/my.conf"), "-e", "logs/error.log"]);
+            weir_tests::tools::finish(command.args(more), b"")
+        };
+        let alert = format!(
+            "nginx: [alert] could not open error log file: open() \"{dir}/logs/error.log\" failed (2: No such file or directory)"
+        );
+        let tested = said(&["-t"]);
+        assert_eq!(tested.stderr.lines().next(), Some(alert.as_str()), "{own}");
+        assert_eq!(tested.stderr.matches("[alert]").count(), 1, "{}", tested.stderr);
+        if is_weir() {
+            assert_eq!(tested.code, 0, "{}", tested.stderr);
+        }
+        let started = said(&["-g", "daemon off; user nosuchuser;"]);
+        assert_eq!(started.stderr.lines().next(), Some(alert.as_str()), "{own}");
     }
 }
 

@@ -74,6 +74,11 @@ pub fn is_declared(cf: &mut Cf, name: &[u8], kind: &str) -> bool {
     cf.get::<ZoneNames>().declared.get(name).is_some_and(|z| z.kind == kind)
 }
 
+/// Whether a zone has been named, and never been given a size.
+pub fn lacks_size(cf: &mut Cf, name: &[u8]) -> bool {
+    cf.get::<ZoneNames>().declared.get(name).is_some_and(|z| z.size == 0)
+}
+
 /// Name and size of a `zone=name:size` parameter.
 pub fn name_and_size(d: &Directive, i: usize) -> ConfResult<Option<(Vec<u8>, u64)>> {
     let Some(value) = d.keyed(i, "zone") else { return Ok(None) };
@@ -90,7 +95,8 @@ pub fn name_and_size(d: &Directive, i: usize) -> ConfResult<Option<(Vec<u8>, u64
 /// A zone that was named and never given a size.
 pub fn undeclared(name: &[u8]) -> Diagnostic {
     let shown = String::from_utf8_lossy(name);
-    Diagnostic::emerg(format!("zero size shared memory zone \"{shown}\""))
+    let hint = "no directive says how large the zone is: give it a size, or look whether its name is right";
+    Diagnostic::emerg(format!("zero size shared memory zone \"{shown}\"")).hint(hint.to_string())
 }
 
 /// Bytes of a zone that entries can have.

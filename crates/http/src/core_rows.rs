@@ -100,14 +100,14 @@ pub const ROWS: &[Row] = &[
     Row::new("server_name", Context::SERVER, Arity::ONE_MORE, "\"\"", "Names of the server: exact, wildcard or ~regex.", |cf, d| {
         listen::set_server_name::<Request>(cf, d, |cf| &mut cf.get::<CoreSrv>().reached)
     }),
-    Row::new("variables_hash_max_size", Context::HTTP, Arity::ONE, "1024", "Size of the variables' table.", checked_num).note(NO_TABLE),
-    Row::new("variables_hash_bucket_size", Context::HTTP, Arity::ONE, "64", "Bucket of the variables' table.", checked_num).note(NO_TABLE),
-    Row::new("server_names_hash_max_size", Context::HTTP, Arity::ONE, "512", "Size of the server names' table.", checked_num).note(NO_TABLE),
-    Row::new("server_names_hash_bucket_size", Context::HTTP, Arity::ONE, "64", "Bucket of the server names' table.", checked_num).note(NO_TABLE),
-    Row::new("types_hash_max_size", HSL, Arity::ONE, "1024", "Size of the types' table.", checked_num).note(NO_TABLE),
-    Row::new("types_hash_bucket_size", HSL, Arity::ONE, "64", "Bucket of the types' table.", checked_num).note(NO_TABLE),
-    Row::new("connection_pool_size", HS, Arity::ONE, "512", "Memory first taken for a connection.", checked_size).note(NO_POOL),
-    Row::new("request_pool_size", HS, Arity::ONE, "4k", "Memory first taken for a request.", checked_size).note(NO_POOL),
+    Row::new("variables_hash_max_size", Context::HTTP, Arity::ONE, "1024", "Size of the variables' table.", checked_num).once().note(NO_TABLE),
+    Row::new("variables_hash_bucket_size", Context::HTTP, Arity::ONE, "64", "Bucket of the variables' table.", checked_num).once().note(NO_TABLE),
+    Row::new("server_names_hash_max_size", Context::HTTP, Arity::ONE, "512", "Size of the server names' table.", checked_num).once().note(NO_TABLE),
+    Row::new("server_names_hash_bucket_size", Context::HTTP, Arity::ONE, "64", "Bucket of the server names' table.", checked_num).once().note(NO_TABLE),
+    Row::new("types_hash_max_size", HSL, Arity::ONE, "1024", "Size of the types' table.", checked_num).once().note(NO_TABLE),
+    Row::new("types_hash_bucket_size", HSL, Arity::ONE, "64", "Bucket of the types' table.", checked_num).once().note(NO_TABLE),
+    Row::new("connection_pool_size", HS, Arity::ONE, "512", "Memory first taken for a connection.", checked_size).once().note(NO_POOL),
+    Row::new("request_pool_size", HS, Arity::ONE, "4k", "Memory first taken for a request.", checked_size).once().note(NO_POOL),
     Row::new("client_header_timeout", HS, Arity::ONE, "60s", "Longest time to wait for a request's head.", set!(srv, client_header_timeout, msec)),
     Row::new("client_header_buffer_size", HS, Arity::ONE, "1k", "First buffer for a request's head.", set!(srv, client_header_buffer_size, size)),
     Row::new("large_client_header_buffers", HS, Arity::TWO, "4 8k", "Number and size of buffers for a large head.", |cf, d| {
@@ -121,7 +121,7 @@ pub const ROWS: &[Row] = &[
     Row::new("ignore_invalid_headers", HS, Arity::FLAG, "on", "Drop header fields with invalid names.", set!(srv, ignore_invalid_headers, flag)),
     Row::new("underscores_in_headers", HS, Arity::FLAG, "off", "Allow underscores in field names.", set!(srv, underscores_in_headers, flag)),
     Row::new("merge_slashes", HS, Arity::FLAG, "on", "Merge adjacent slashes of the URI into one.", set!(srv, merge_slashes, flag)),
-    Row { name: "types", contexts: HSL, arity: Arity::NONE, body: weir_module::RowBody::Block, default: "text/html html; image/gif gif; image/jpeg jpg", doc: "Maps file name extensions to MIME types.", note: "", set: set_types },
+    Row { name: "types", contexts: HSL, arity: Arity::NONE, body: weir_module::RowBody::Block, default: "text/html html; image/gif gif; image/jpeg jpg", doc: "Maps file name extensions to MIME types.", note: "", is_once: false, set: set_types },
     Row::new("default_type", HSL, Arity::ONE, "text/plain", "MIME type of what types does not name.", set!(Cf::get::<CoreLoc>, default_type, bytes)),
     Row::new("root", HSLI, Arity::ONE, "html", "Root directory for requests.", set_root),
     Row::new("alias", LOC, Arity::ONE, "", "Directory that replaces the location's name.", set_root),
@@ -141,8 +141,8 @@ pub const ROWS: &[Row] = &[
     Row::new("sendfile", HSLI, Arity::FLAG, "off", "Send large files without copying them.", set!(loc, sendfile, flag)),
     Row::new("sendfile_max_chunk", HSL, Arity::ONE, "2m", "Most data in one sendfile call.", set!(loc, sendfile_max_chunk, size)).note("Of all output, as in nginx; others have their turn in between."),
     Row::new("aio", HSL, Arity::ONE, "off", "Read files without blocking the worker.", set_aio).note("\"on\" means the thread pool, as kernel AIO is refused by most file systems without directio. Files are read in buffers of output_buffers' size."),
-    Row::new("aio_write", HSL, Arity::FLAG, "off", "Write temporary files without blocking.", checked_flag).note("Temporary files are written through the page cache."),
-    Row::new("read_ahead", HSL, Arity::ONE, "0", "Kernel read-ahead for files.", checked_size).note("Left to the kernel."),
+    Row::new("aio_write", HSL, Arity::FLAG, "off", "Write temporary files without blocking.", checked_flag).once().note("Temporary files are written through the page cache."),
+    Row::new("read_ahead", HSL, Arity::ONE, "0", "Kernel read-ahead for files.", checked_size).once().note("Left to the kernel."),
     Row::new("directio", HSL, Arity::ONE, "off", "Read files of at least this size past the page cache.", |cf, d| {
         let v = if d.arg(0) == b"off" { u64::MAX } else { d.offset(0)? };
         cf.get::<CoreLoc>().directio.once(d, v)
@@ -151,7 +151,7 @@ pub const ROWS: &[Row] = &[
     Row::new("tcp_nopush", HSL, Arity::FLAG, "off", "Send header and file start in one packet.", set!(loc, tcp_nopush, flag)).note("Always so: the header is sent with MSG_MORE when a file follows."),
     Row::new("tcp_nodelay", HSL, Arity::FLAG, "on", "Set TCP_NODELAY on kept connections.", set!(loc, tcp_nodelay, flag)),
     Row::new("send_timeout", HSL, Arity::ONE, "60s", "Longest time between two writes to the client.", set!(loc, send_timeout, msec)),
-    Row::new("send_lowat", HSL, Arity::ONE, "0", "Least free send buffer.", checked_size).note("Linux has no SO_SNDLOWAT; nginx ignores it there too."),
+    Row::new("send_lowat", HSL, Arity::ONE, "0", "Least free send buffer.", checked_size).once().note("Linux has no SO_SNDLOWAT; nginx ignores it there too."),
     Row::new("postpone_output", HSL, Arity::ONE, "1460", "Gather at least this much before sending.", set!(loc, postpone_output, size)).note("Counts for answers put together from subrequests; other output is gathered until its producer waits or ends."),
     Row::new("limit_rate", HSLI, Arity::ONE, "0", "Bytes a second to a client, per response.", |cf, d| {
         let v = rate(cf, d)?;
@@ -223,7 +223,7 @@ pub const ROWS: &[Row] = &[
     Row::new("open_file_cache_valid", HSL, Arity::ONE, "60s", "How long a kept file is not checked.", set!(loc, open_file_cache_valid, sec)),
     Row::new("open_file_cache_min_uses", HSL, Arity::ONE, "1", "Uses before a file is kept open.", set!(loc, open_file_cache_min_uses, num)),
     Row::new("open_file_memory", Context::HTTP, Arity::ONE, "64m", "Memory of each worker for small files and their compressed forms.", set!(loc, open_file_memory, size)).note("Weir's own: a file of up to 64 KiB is answered from memory, checked by one stat a request (which also asks for the way through the directories; a file whose owner, mode or text has changed since is opened again), and compressed once per coding and level; 0 keeps nothing."),
-    Row::new("open_file_cache_events", HSL, Arity::FLAG, "off", "Let the kernel tell of changes.", checked_flag).note("Not needed: a kept file is checked by stat."),
+    Row::new("open_file_cache_events", HSL, Arity::FLAG, "off", "Let the kernel tell of changes.", checked_flag).once().note("Not needed: a kept file is checked by stat."),
     Row::new("output_buffers", HSL, Arity::TWO, "2 32k", "Number and size of the buffers for reading files.", |cf, d| {
         let (number, size) = (d.num(0)?, d.size(1)?);
         let number = u32::try_from(number).ok().filter(|n| *n > 0).ok_or_else(|| d.invalid(0))?;
@@ -381,11 +381,17 @@ fn rate(cf: &mut Cf, d: &Directive) -> ConfResult<Option<Arc<Template>>> {
 }
 
 fn set_keepalive_disable(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let mut bits = 0;
+    let words = [("none", 4u8), ("msie6", 1), ("safari", 2)];
+    let mut bits = cf.get::<CoreLoc>().keepalive_disable.as_option().copied().unwrap_or(0);
     for i in 0..d.args.len() {
-        bits |= d.choice(i, &[("none", 0u8), ("msie6", 1), ("safari", 2)])?;
+        let bit = d.choice(i, &words)?;
+        if bits & bit != 0 {
+            cf.warn_duplicate_value(d, i);
+        }
+        bits |= bit;
     }
-    cf.get::<CoreLoc>().keepalive_disable.once(d, bits)
+    cf.get::<CoreLoc>().keepalive_disable.set(bits);
+    Ok(())
 }
 
 fn set_error_page(cf: &mut Cf, d: &Directive) -> ConfResult {

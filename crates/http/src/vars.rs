@@ -113,6 +113,7 @@ impl Asks for Request {
     const STICKY: bool = true;
     const REUSES: bool = true;
     const HEADS: bool = true;
+    const ZONE: &'static str = "upstream";
     const WITHOUT_SERVER: &'static str = "requests that need it get 502";
     const TIMES: &'static [(&'static str, Until)] =
         &[("header", Until::Header), ("last_byte", Until::LastByte)];

@@ -113,6 +113,8 @@ pub struct Cf {
     pub files: HashMap<PathBuf, Arc<[u8]>>,
     /// Whether the process is to end, so that nobody waits for the rest.
     pub is_to_end: fn() -> bool,
+    /// What the block being read has had of what may stand in it once; of the main context its blocks too.
+    given: Vec<&'static str>,
     steps: u32,
     interrupted: bool,
 }
@@ -130,6 +132,7 @@ impl Cf {
             errors: Vec::new(),
             files: HashMap::new(),
             is_to_end: || false,
+            given: Vec::new(),
             steps: 0,
             interrupted: false,
         }
@@ -166,6 +169,9 @@ impl Cf {
     /// Reads a block's children in another context.
     pub fn walk(&mut self, context: Context, children: &[Directive]) -> ConfResult {
         let outer = std::mem::replace(&mut self.context, context);
+        // The command line and the file are one block.
+        let is_main = context == Context::MAIN;
+        let given = (!is_main).then(|| std::mem::take(&mut self.given));
         let mut result = Ok(());
         for d in children {
             if let Err(e) = self.go_on() {
@@ -187,7 +193,25 @@ impl Cf {
             }
         }
         self.context = outer;
+        if let Some(given) = given {
+            self.given = given;
+        }
         result
+    }
+
+    /// Whether the main context has had this block, as far as it has been read.
+    pub fn has_had_block(&self, name: &str) -> bool {
+        self.context == Context::MAIN && self.given.contains(&name)
+    }
+
+    /// Notes what may stand in a block once.
+    fn give(&mut self, d: &Directive, row: &Row) -> ConfResult {
+        if row.is_once && self.given.contains(&row.name) {
+            return Err(d.error("is duplicate"));
+        }
+        let is_noted = row.is_once || row.body != RowBody::Plain && self.context == Context::MAIN;
+        self.given.extend(is_noted.then_some(row.name));
+        Ok(())
     }
 
     /// A path from the configuration: relative ones start at the prefix.
@@ -216,6 +240,12 @@ impl Cf {
         self.warnings.push(w);
     }
 
+    /// nginx's warning of an argument that says what another has said.
+    pub fn warn_duplicate_value(&mut self, d: &Directive, i: usize) {
+        let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
+        self.warn(d, format!("duplicate value \"{shown}\""));
+    }
+
     fn directive(&mut self, d: &Directive) -> ConfResult {
         let table = Rc::clone(&self.table);
         let rows = table.find(&d.name.text);
@@ -236,6 +266,7 @@ impl Cf {
         if row.arity.is_flag() {
             d.flag()?;
         }
+        self.give(d, row)?;
         (row.set)(self, d)
     }
 }

@@ -151,6 +151,8 @@ pub struct Row {
     pub doc: &'static str,
     /// The difference from nginx, if there is one.
     pub note: &'static str,
+    /// It is refused when it is given twice in a block. Of those whose value is kept the setter sees that.
+    pub is_once: bool,
     pub set: Setter,
 }
 
@@ -163,7 +165,17 @@ impl Row {
         doc: &'static str,
         set: Setter,
     ) -> Row {
-        Row { name, contexts, arity, body: RowBody::Plain, default, doc, note: "", set }
+        Row {
+            name,
+            contexts,
+            arity,
+            body: RowBody::Plain,
+            default,
+            doc,
+            note: "",
+            is_once: false,
+            set,
+        }
     }
 
     pub const fn block(
@@ -173,7 +185,23 @@ impl Row {
         doc: &'static str,
         set: Setter,
     ) -> Row {
-        Row { name, contexts, arity, body: RowBody::Block, default: "", doc, note: "", set }
+        Row {
+            name,
+            contexts,
+            arity,
+            body: RowBody::Block,
+            default: "",
+            doc,
+            note: "",
+            is_once: false,
+            set,
+        }
+    }
+
+    /// For one whose value is checked and not kept.
+    pub const fn once(mut self) -> Row {
+        self.is_once = true;
+        self
     }
 
     pub const fn note(mut self, note: &'static str) -> Row {

@@ -123,14 +123,17 @@ pub const MODULE: HttpModule = HttpModule {
                 d.size(1).map(|_| ())
             },
         )
+        .once()
         .note(SIZED),
         Row::new("gzip_window", Context::HSL, Arity::ONE, "", "Size of the window.", |_, d| {
             power_of_two(d, 32 * 1024, "must be 512, 1k, 2k, 4k, 8k, 16k, or 32k")
         })
+        .once()
         .note(SIZED),
         Row::new("gzip_hash", Context::HSL, Arity::ONE, "", "Size of the hash.", |_, d| {
             power_of_two(d, 128 * 1024, "must be 512, 1k, 2k, 4k, 8k, 16k, 32k, 64k, or 128k")
         })
+        .once()
         .note(SIZED),
         Row::new(
             "postpone_gzipping",
@@ -140,6 +143,7 @@ pub const MODULE: HttpModule = HttpModule {
             "Gather this much before compressing.",
             |_, d| d.size(0).map(|_| ()),
         )
+        .once()
         .note(SIZED),
         Row::new(
             "gzip_no_buffer",
@@ -149,6 +153,7 @@ pub const MODULE: HttpModule = HttpModule {
             "Send compressed data at once.",
             |_, d| d.flag().map(|_| ()),
         )
+        .once()
         .note(SIZED),
     ],
     slots: &[SlotVtable::of::<Conf>()],

@@ -84,11 +84,16 @@ pub const MODULE: HttpModule = HttpModule {
                     ("auth", AUTH),
                     ("any", ANY),
                 ];
-                let mut bits = 0;
+                let mut bits = cf.get::<Conf>().proxied.as_option().copied().unwrap_or(0);
                 for i in 0..d.args.len() {
-                    bits |= d.choice(i, &WORDS)?;
+                    let bit = d.choice(i, &WORDS)?;
+                    if bits & bit != 0 {
+                        cf.warn_duplicate_value(d, i);
+                    }
+                    bits |= bit;
                 }
-                cf.get::<Conf>().proxied.once(d, bits)
+                cf.get::<Conf>().proxied.set(bits);
+                Ok(())
             },
         ),
         Row::new(
@@ -105,7 +110,8 @@ pub const MODULE: HttpModule = HttpModule {
 };
 
 fn set_disable(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let mut list = Disable::default();
+    let known = cf.get::<Conf>().disable.as_option();
+    let mut list = known.map(|known| Disable::clone(known)).unwrap_or_default();
     for i in 0..d.args.len() {
         if d.arg(i) == b"msie6" {
             list.msie6 = true;
@@ -115,7 +121,8 @@ fn set_disable(cf: &mut Cf, d: &Directive) -> ConfResult {
         let (regex, _) = named_regex(cf, d, i, &pattern, true)?;
         list.regexes.push(regex);
     }
-    cf.get::<Conf>().disable.once(d, Arc::new(list))
+    cf.get::<Conf>().disable.set(Arc::new(list));
+    Ok(())
 }
 
 /// Decided once per request.

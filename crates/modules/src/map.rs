@@ -60,9 +60,9 @@ impl<S: Session> Rows<S> {
              does Weir where the header has left (bodies, trailers, logs, post_action), except that an \
              SSI command then fails (an \"if\" takes no branch) and access_log's if= writes the line.",
         ),
-        Row::new("map_hash_max_size", S::BLOCK, Arity::ONE, "2048", "The table's size.", set_size)
+        Row::new("map_hash_max_size", S::BLOCK, Arity::ONE, "2048", "The table's size.", set_size).once()
             .note(SIZES),
-        Row::new("map_hash_bucket_size", S::BLOCK, Arity::ONE, "64", "A bucket's size.", set_size)
+        Row::new("map_hash_bucket_size", S::BLOCK, Arity::ONE, "64", "A bucket's size.", set_size).once()
             .note(SIZES),
     ];
 }

@@ -71,9 +71,9 @@ const ROWS: &[Row] = &[
         set_valid,
     )
     .note("A match that is given up at a limit ends the request with 500; nginx takes the referer for valid."),
-    Row::new("referer_hash_max_size", CONTEXTS, Arity::ONE, "2048", "The table's size.", size)
+    Row::new("referer_hash_max_size", CONTEXTS, Arity::ONE, "2048", "The table's size.", size).once()
         .note(SIZES),
-    Row::new("referer_hash_bucket_size", CONTEXTS, Arity::ONE, "64", "A bucket's size.", size)
+    Row::new("referer_hash_bucket_size", CONTEXTS, Arity::ONE, "64", "A bucket's size.", size).once()
         .note(SIZES),
 ];
 

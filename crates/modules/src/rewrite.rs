@@ -145,6 +145,7 @@ const ROWS: &[Row] = &[
         default: "",
         doc: "A block that holds only when its condition does.",
         note: "",
+        is_once: false,
         set: compile::set_if,
     },
     Row::new("set", IN_PROGRAM, Arity::TWO, "", "Gives a variable a value.", compile::set_set),

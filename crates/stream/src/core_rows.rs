@@ -84,7 +84,7 @@ static ROWS: &[Row] = &[
         "1024",
         "The table's size.",
         set_size,
-    )
+    ).once()
     .note(SIZES),
     Row::new(
         "variables_hash_bucket_size",
@@ -93,7 +93,7 @@ static ROWS: &[Row] = &[
         "64",
         "A bucket's size.",
         set_size,
-    )
+    ).once()
     .note(SIZES),
     Row::new(
         "server_names_hash_max_size",
@@ -102,7 +102,7 @@ static ROWS: &[Row] = &[
         "512",
         "The table's size.",
         set_size,
-    )
+    ).once()
     .note(SIZES),
     Row::new(
         "server_names_hash_bucket_size",
@@ -111,7 +111,7 @@ static ROWS: &[Row] = &[
         "32|64|128",
         "A bucket's size.",
         set_size,
-    )
+    ).once()
     .note(SIZES),
 ];
 

@@ -15,6 +15,7 @@ impl Asks for Session {
     const STICKY: bool = false;
     const REUSES: bool = false;
     const HEADS: bool = false;
+    const ZONE: &'static str = "upstream of stream";
     const WITHOUT_SERVER: &'static str = "sessions that need it are closed";
     const TIMES: &'static [(&'static str, Until)] = &[
         ("connect", Until::Connected),

@@ -23,6 +23,9 @@ pub trait Asks: Session {
     /// Answers have heads: for `least_time`, one counts only when its head has come.
     const HEADS: bool;
 
+    /// What zones are for: nginx's are one protocol's alone.
+    const ZONE: &'static str;
+
     /// What becomes of those that need a server that is not found, in messages.
     const WITHOUT_SERVER: &'static str;
 

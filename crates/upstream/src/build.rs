@@ -6,6 +6,7 @@ use crate::group::Group;
 use crate::live::Live;
 use crate::names::{self, Outer};
 use crate::peers::Peers;
+use weir_core::zones;
 use weir_module::{Cf, ConfResult, Diagnostic, Slots};
 
 /// Looks up every server and makes the groups of the block whose main level `main` is; `outer` is
@@ -17,6 +18,10 @@ use weir_module::{Cf, ConfResult, Diagnostic, Slots};
 pub fn build<S: Asks>(cf: &mut Cf, main: &mut Slots, outer: &Outer) -> ConfResult {
     let main = main.get_mut::<UpstreamMain>();
     main.declared.iter().try_for_each(check_port)?;
+    let mut zones = main.declared.iter().filter_map(|u| u.zone.as_ref());
+    if let Some(zone) = zones.find(|zone| zones::lacks_size(cf, zone)) {
+        return Err(zones::undeclared(zone));
+    }
     let known = names::look_up_all(&main.declared);
     let mut groups = Vec::with_capacity(main.declared.len());
     for u in &main.declared {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, EndpointOptions};
 use weir_base::units;
 use weir_core::registry::template;
+use weir_core::zones;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Directive, Row};
 
 /// Of a `queue` that says nothing else.
@@ -67,7 +68,7 @@ impl<S: Asks> Rows<S> {
             Arity::ONE_TWO,
             "",
             "Workers share what they know of the servers.",
-            set_zone,
+            set_zone::<S>,
         )
         .note("the size is checked and not used; the servers' state lives on over a reload"),
         Row::new(
@@ -295,18 +296,20 @@ fn set_queue(cf: &mut Cf, d: &Directive) -> ConfResult {
     cf.get::<UpstreamMain>().current().queue.once(d, Rule { max, timeout_ms })
 }
 
-fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
+fn set_zone<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let name = d.arg(0);
     if name.is_empty() {
         return Err(d.bad(0, "invalid zone name \"\""));
     }
+    let mut size = 0;
     if d.args.len() > 1 {
-        let size = units::parse_size(d.arg(1))
+        size = units::parse_size(d.arg(1))
             .ok_or_else(|| d.bad(1, format!("invalid zone size \"{}\"", lossy(d.arg(1)))))?;
         if size < 8 * 4096 {
             return Err(d.bad(1, format!("zone \"{}\" is too small", lossy(name))));
         }
     }
+    zones::declare(cf, d, 0, name, S::ZONE, size)?;
     cf.get::<UpstreamMain>().current().zone = Some(name.to_vec());
     Ok(())
 }

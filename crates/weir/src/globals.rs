@@ -1,5 +1,6 @@
 //! The main and `events` contexts: nginx's `ngx_core_module` and `ngx_event_core_module`.
 
+use crate::loaded;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::error_log::{error_log_sink, push_log};
@@ -44,6 +45,8 @@ pub struct Global {
     pub pcre_jit: Val<bool>,
     pub env: Vec<(String, Option<String>)>,
     pub thread_pools: Vec<String>,
+    /// Names of the files of `load_module`, without `.so`.
+    pub loaded_modules: Vec<String>,
 }
 
 impl ConfType for Global {
@@ -106,15 +109,9 @@ pub const ROWS: &[Row] = &[
     }).note("A reload that changes it starts a new serving process, with what env says of that."),
     Row::new("env", MAIN, Arity::ONE, "TZ", "Environment variable kept or set.", set_env).note("A reload that changes it (or user, worker_priority, working_directory) starts a new serving process on the same sockets. It shares no memory with the old one: shared zones (limits, counters, states of peers, sticky sessions) begin empty there, where nginx's stay, and UDP sessions begin anew, while the old process finishes what it has by its own zones. So does a serving process that is started again because it has died, or by HUP after WINCH."),
     Row::new("debug_points", MAIN, Arity::ONE, "", "What an internal error does.", |_, d| d.choice(0, &[("stop", ()), ("abort", ())])).note("Internal errors are panics, caught per connection and logged."),
-    Row::new("load_module", MAIN, Arity::ONE, "", "A module from a file.", |cf, d| {
-        cf.warn(d, "\"load_module\" directive loads nothing");
-        if let Some(w) = cf.warnings.last_mut() {
-            w.hint = Some("all modules that Weir has are built in; remove it".into());
-        }
-        Ok(())
-    }).note("A warning: all modules are built in, and what a module's own directives are is told where they stand."),
+    Row::new("load_module", MAIN, Arity::ONE, "", "A module from a file.", loaded::set).note("Loads nothing, and looks at no file: all modules that Weir has are built in. One notice names those that nginx and its packages have; another's name is a warning. Directives of a module that Weir has not are refused where they stand."),
     Row::new("pcre_jit", MAIN, Arity::FLAG, "off", "Compile regular expressions to machine code.", set!(Cf::get::<Global>, pcre_jit, flag)).note("Always on where the machine supports it. A subject too long for it is matched without it, as by nginx with \"off\"; a match may take 1,000,000 steps (10,000,000 on more than 32 KB, which is what nginx allows at any length) and 512 MB, else the request ends with 500."),
-    Row::new("ssl_object_cache_inheritable", MAIN, Arity::FLAG, "on", "A reload may keep certificates and keys whose files are unchanged.", |_, d| d.flag().map(|_| ())).note("A reload reads them anew in any case, so that no change is missed."),
+    Row::new("ssl_object_cache_inheritable", MAIN, Arity::FLAG, "on", "A reload may keep certificates and keys whose files are unchanged.", |_, d| d.flag().map(|_| ())).once().note("A reload reads them anew in any case, so that no change is missed."),
     Row::new("thread_pool", MAIN, Arity::TWO_THREE, "default threads=32 max_queue=65536", "A named pool for file reads.", set_thread_pool).note("One pool of at most 32 threads per worker serves all names; threads are started by need."),
     Row::new("user", MAIN, Arity::ONE_TWO, "nobody nobody", "User and group of the serving process.", |cf, d| {
         if weir_runtime::process::is_root() {
@@ -146,8 +143,8 @@ pub const ROWS: &[Row] = &[
     Row::new("multi_accept", EVENTS, Arity::FLAG, "off", "Accept all waiting connections at once.", set!(Cf::get::<Global>, multi_accept, flag)).note("Of a socket of its own (reuseport, or a single worker) a worker always accepts until nobody waits."),
     Row::new("accept_mutex", EVENTS, Arity::FLAG, "off", "Workers accept in turns.", set!(Cf::get::<Global>, accept_mutex, flag)).note("Not needed: all workers watch a shared socket, and one that comes too late goes back to sleep. With reuseport each has a socket of its own; while a worker is stuck, the others accept from its too."),
     Row::new("accept_mutex_delay", EVENTS, Arity::ONE, "500ms", "How long a worker waits for its turn.", set!(Cf::get::<Global>, accept_mutex_delay, msec)).note("Not needed: see accept_mutex."),
-    Row::new("epoll_events", EVENTS, Arity::ONE, "512", "Events taken from the kernel at once.", |_, d| d.num(0).map(|_| ())).note("Up to 1024 at once; the value is checked and not needed."),
-    Row::new("worker_aio_requests", EVENTS, Arity::ONE, "32", "Outstanding kernel AIO requests.", |_, d| d.num(0).map(|_| ())).note("Kernel AIO is not used: see aio."),
+    Row::new("epoll_events", EVENTS, Arity::ONE, "512", "Events taken from the kernel at once.", |_, d| d.num(0).map(|_| ())).once().note("Up to 1024 at once; the value is checked and not needed."),
+    Row::new("worker_aio_requests", EVENTS, Arity::ONE, "32", "Outstanding kernel AIO requests.", |_, d| d.num(0).map(|_| ())).once().note("Kernel AIO is not used: see aio."),
     Row::new("debug_connection", EVENTS, Arity::ONE, "", "Debug log for some clients.", |_, d| {
         let mut e = d.error("is refused: there is no debug log per client");
         e.hint = Some("remove it; \"error_log … debug\" logs for all clients".into());

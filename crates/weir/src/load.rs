@@ -3,7 +3,7 @@
 use crate::disk::Disk;
 use crate::globals::{Global, ROWS};
 use crate::missing::MISSING;
-use crate::{place, protocols};
+use crate::{loaded, place, protocols};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -168,6 +168,7 @@ fn build(cf: &mut Cf, paths: &Paths) -> ConfResult<Generation> {
         let e = Diagnostic::emerg("no \"events\" section in configuration".to_string());
         return Err(e.hint("add events { }".to_string()));
     }
+    loaded::notice(cf);
     let log = error_log(cf, paths);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let made = protocols::finish(cf, &log)?;
@@ -228,15 +229,31 @@ fn error_log(cf: &mut Cf, paths: &Paths) -> Arc<ErrorLog> {
     match logger::log_file_for(cf.mode, &path) {
         Ok(file) => Arc::new(ErrorLog { sinks: vec![(LogSink::File(file), LogLevel::Error)] }),
         Err(e) => {
-            let (path, why) = (path.display(), weir_core::os_text(&e));
-            let text = format!("could not open error log file: open() \"{path}\" failed ({why})");
-            cf.warnings.push(Diagnostic::new(weir_conf::Level::Alert, text));
+            // Of the command line's it has been told before anything was read.
+            if paths.error_log.is_none() {
+                let text = no_error_log(&path, &e);
+                cf.warnings.push(Diagnostic::new(weir_conf::Level::Alert, text));
+            }
             Arc::new(ErrorLog::stderr(LogLevel::Error))
         }
     }
 }
 
+fn no_error_log(path: &Path, e: &std::io::Error) -> String {
+    let (path, why) = (path.display(), weir_core::os_text(e));
+    format!("could not open error log file: open() \"{path}\" failed ({why})")
+}
+
 impl Paths {
+    /// Opens the command line's error log, whatever the configuration says of logs, as nginx does; a test
+    /// looks whether it could be. What is wrong with it, for the terminal.
+    pub fn check_error_log(&self, mode: Mode) -> Option<String> {
+        self.error_log.as_ref().filter(|p| p.as_os_str() != "stderr")?;
+        let path = self.error_log_path();
+        let e = logger::log_file_for(mode, &path).err()?;
+        Some(format!("{PROGRAM}: [alert] {}\n", no_error_log(&path, &e)))
+    }
+
     pub fn error_log_path(&self) -> PathBuf {
         match &self.error_log {
             Some(p) if p.as_os_str() == "stderr" => p.clone(),

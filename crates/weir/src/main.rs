@@ -11,6 +11,7 @@ mod help;
 mod kept;
 mod limits;
 mod load;
+mod loaded;
 mod master;
 mod missing;
 mod modules;
@@ -93,12 +94,16 @@ fn run(args: &Args) -> Result<(), String> {
 
 fn test(args: &Args, with_dump: bool) -> Result<(), String> {
     let paths = &args.paths;
+    let alert = paths.check_error_log(Mode::Test);
+    alert.iter().for_each(|text| say(text));
     let name = paths.conf_name();
     let failed =
         |text: &str| format!("{text}{}: configuration file {name} test failed\n", load::PROGRAM);
     let loaded = load::load(paths, Mode::Test).map_err(|e| failed(&e.text))?;
-    loaded.warnings.iter().for_each(|w| say(&w.text));
-    if args.strict && !loaded.warnings.is_empty() {
+    let is_told = |w: &&Warning| !args.quiet || w.level <= LogLevel::Warn;
+    loaded.warnings.iter().filter(is_told).for_each(|w| say(&w.text));
+    let is_warned = alert.is_some() || loaded.warnings.iter().any(|w| w.level <= LogLevel::Warn);
+    if args.strict && is_warned {
         return Err(failed(""));
     }
     if !args.quiet {
@@ -142,6 +147,7 @@ fn serve(paths: &Paths) -> Result<(), String> {
     use weir_runtime::{listen, process, signals, title};
     title::prepare();
     let inherited = upgrade::take_sockets();
+    paths.check_error_log(Mode::Serve).iter().for_each(|text| say(text));
     let loaded = match load::load(paths, Mode::Serve) {
         Ok(l) => l,
         Err(Refused { text, line, warnings }) => {

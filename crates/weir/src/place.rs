@@ -4,13 +4,14 @@
 //! in the block that it was found in.
 
 use std::collections::HashMap;
-use weir_conf::{Position, Word};
+use weir_conf::{Level, Position, Word};
 use weir_module::{Diagnostic, Directive};
 
 /// Gives each of these a word to be underlined that has none, where there is one that it may be about.
 pub fn point<'a>(found: impl Iterator<Item = &'a mut Diagnostic>, directives: &[Directive]) {
     let mut text = None;
-    for e in found.filter(|e| e.span.is_none()) {
+    // A notice is one line.
+    for e in found.filter(|e| e.span.is_none() && e.level <= Level::Warn) {
         text.get_or_insert_with(|| Text::of(directives)).point(e);
     }
 }

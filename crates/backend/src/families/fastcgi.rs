@@ -166,7 +166,7 @@ const ROWS: &[Row] = &[
         "0",
         "Least free send buffer for the request.",
         |_, d| d.size(0).map(drop),
-    )
+    ).once()
     .note("Linux has no SO_SNDLOWAT; nginx ignores it there too"),
 ];
 

@@ -106,7 +106,7 @@ const ROWS: &[Row] = &[
         "4k",
         "Memory first taken for a connection.",
         pool_size,
-    )
+    ).once()
     .note(GROWS),
     Row::new(
         "http2_max_concurrent_streams",
@@ -142,7 +142,7 @@ const ROWS: &[Row] = &[
             true => Ok(()),
             false => Err(d.error("must be a power of two")),
         },
-    )
+    ).once()
     .note(GROWS),
     Row::new(
         "http2_chunk_size",

@@ -55,7 +55,7 @@ pub(crate) static ROWS: &[Row] = &[
         "0",
         "Least free send buffer for the request.",
         |_, d| d.size(0).map(|_| ()),
-    )
+    ).once()
     .note("Linux has no SO_SNDLOWAT; nginx ignores it there too"),
     Row::new(
         "proxy_set_header",
@@ -72,7 +72,7 @@ pub(crate) static ROWS: &[Row] = &[
     .note("line ends in a value become spaces"),
     Row::new("proxy_headers_hash_max_size", HSL, Arity::ONE, "512", "Not needed here.", |_, d| {
         d.num(0).map(drop)
-    })
+    }).once()
     .note("accepted: header names need no hash of a fixed size"),
     Row::new(
         "proxy_headers_hash_bucket_size",
@@ -81,7 +81,7 @@ pub(crate) static ROWS: &[Row] = &[
         "64",
         "Not needed here.",
         |_, d| d.num(0).map(drop),
-    )
+    ).once()
     .note("accepted: header names need no hash of a fixed size"),
     Row::new("proxy_set_body", HSL, Arity::ONE, "", "A body instead of the client's.", |cf, d| {
         let v = shared(cf, d)?;
