@@ -72,6 +72,11 @@ impl Server {
         self.io_of_all("syscr: ")
     }
 
+    /// In how many calls they have written to files (and to pipes and the like) by now.
+    pub fn write_calls(&self) -> Option<u64> {
+        self.io_of_all("syscw: ")
+    }
+
     fn io_of_all(&self, name: &str) -> Option<u64> {
         let of = |pid: u32| {
             let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::sync::mpsc;
 use weir_tests::h2::H2;
-use weir_tests::{Client, Next, Origin, Server, Setup, PATIENCE};
+use weir_tests::{skip, Client, Next, Origin, Server, Setup, PATIENCE};
 
 /// More than the sockets between take.
 const BODY_BYTES: usize = 7 * 1024 * 1024;
@@ -63,6 +63,25 @@ fn asking(server: &Server) -> Client {
 fn body_of(client: &mut Client) -> Vec<u8> {
     client.read_until(b"\r\n\r\n");
     client.read_to_end()
+}
+
+/// A call for each 8 KB, as nginx has them, costs more than the copying.
+#[test]
+fn the_file_is_written_in_large_pieces() {
+    if weir_tests::binary().ends_with("nginx") {
+        return skip("nginx writes two buffers at once");
+    }
+    let (origin, is_done) = origin(text(), "");
+    for (more, pieces) in [("", 0..600), ("proxy_temp_file_write_size 8k;", 800..10_000)] {
+        let server = start(&origin, "", &format!("limit_rate 64k; {more}"));
+        let before = server.write_calls();
+        let _client = asking(&server);
+        is_done.recv_timeout(PATIENCE).expect("the server has its answer taken");
+        let (Some(before), Some(after)) = (before, server.write_calls()) else {
+            return skip("the system has no /proc/PID/io");
+        };
+        assert!(pieces.contains(&(after - before)), "{more} {}", after - before);
+    }
 }
 
 #[test]

@@ -122,6 +122,9 @@ pub(crate) struct BackendLoc {
     pub(crate) hide: Arc<HideList>,
 }
 
+/// Written to a temporary file at once where nothing is said of it.
+const TEMP_WRITE_BYTES: u64 = 64 * 1024;
+
 impl BackendLoc {
     /// The most of an answer that is held in memory for a slow client.
     pub(crate) fn buffers_bytes(&self) -> u64 {
@@ -132,10 +135,10 @@ impl BackendLoc {
         self.max_temp_file_size.unwrap_or(1024 * 1024 * 1024)
     }
 
-    /// The most that is written to it at once.
+    /// The most that is written to it at once; two buffers would mostly be 8 KB.
     pub(crate) fn temp_write_bytes(&self) -> usize {
         let size = self.buffers.1.max(*self.buffer_size);
-        self.temp_file_write_size.unwrap_or(2 * size) as usize
+        self.temp_file_write_size.unwrap_or(TEMP_WRITE_BYTES.max(2 * size)) as usize
     }
 
     /// Options of a fresh connection that comes from there.

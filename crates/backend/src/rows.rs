@@ -215,10 +215,11 @@ impl<T: BackendConf> Rows<T> {
             name!("temp_file_write_size"),
             HSL,
             Arity::ONE,
-            "8k|16k",
+            "64k",
             "Most written to it at once.",
             set!(pick::<T>, temp_file_write_size, some_size),
-        ),
+        )
+        .note("the default is 64k, and two buffers where those are more; nginx's is two buffers (8k or 16k)"),
     ];
 }
 
