@@ -58,6 +58,7 @@ mod http2_frames;
 mod http2_h2load;
 mod http2_rate;
 mod idle_connections;
+mod internal_redirect;
 mod keepalive;
 mod keepalive_min_timeout;
 mod limit_conn;

@@ -58,3 +58,22 @@ fn it_is_a_content_handler_of_a_location() {
     let out = run_cli(&["-t"], "events {} http { stub_status json; }");
     assert!(out.stderr.contains("\"stub_status\" directive is not allowed here"), "{}", out.stderr);
 }
+
+#[test]
+fn connections_that_were_accepted_and_handled() {
+    let server = Setup::new(
+        "worker_processes 1; events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+            location / { return 200 \"$connections_accepted $connections_handled\"; }
+            location /status { stub_status; } } }",
+    )
+    .start();
+    let mut client = server.connect();
+    let text = client.get("/").text();
+    let (accepted, handled) = text.split_once(' ').unwrap();
+    let status = client.get("/status").text();
+    assert!(status.contains(&format!("requests\n {accepted} {handled} ")), "{text}: {status}");
+    assert_eq!(accepted, handled);
+    let next = server.get("/").text();
+    let more = (accepted.parse::<u64>().unwrap() + 1).to_string();
+    assert_eq!(next, format!("{more} {more}"));
+}

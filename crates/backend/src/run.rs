@@ -29,7 +29,7 @@ use weir_http::{Flow, Request};
 use weir_runtime::clock;
 use weir_tls::TlsError;
 use weir_upstream::{
-    Choice, Key, Lease, Link as Base, LinkError, NoServer, SecureError, Wanted, WorkerGroup,
+    Choice, Key, Lease, Link as Base, LinkError, SecureError, Wanted, WorkerGroup,
 };
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
@@ -247,10 +247,10 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
         false => clock::mono_ms(),
     };
     let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
-    let lease = match pick(run) {
-        Err(NoServer::Yet) => Box::pin(wait_for_server(r, run)).await?,
-        picked => picked.ok(),
-    };
+    let mut lease = pick(run);
+    if lease.is_none() && run.group.lets_wait() {
+        lease = Box::pin(wait_for_server(r, run)).await?;
+    }
     let peer = match &lease {
         Some(lease) => run.group.name_of(lease.peer),
         None => Rc::clone(&run.group.shown_name),
@@ -312,7 +312,7 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
 }
 
 #[inline]
-fn pick(run: &mut Run<'_>) -> Result<Lease, NoServer> {
+fn pick(run: &mut Run<'_>) -> Option<Lease> {
     if let Some(sticky) = run.group.sticky::<Sticky>() {
         sticky.ask(&run.client, &mut run.choice);
     }

@@ -16,6 +16,7 @@ pub mod gzip_ok;
 pub mod gzip_static;
 pub mod headers;
 pub mod index;
+pub mod internal_redirect;
 pub mod limit_conn;
 pub mod limit_req;
 mod limits;

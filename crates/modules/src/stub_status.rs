@@ -1,5 +1,7 @@
 //! `stub_status` and `$connections_*` (nginx's `ngx_http_stub_status_module`). What is shown is what modules report
 //! (`report` in their rows); `stub_status json` shows all of it.
+//!
+//! Difference from nginx: `$connections_accepted` and `$connections_handled` are there as well.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
@@ -31,6 +33,8 @@ const ROWS: &[Row] = &[Row::new(
 pub const MODULE: HttpModule = HttpModule {
     rows: ROWS,
     variables: &[
+        Variable::new("connections_accepted", accepted),
+        Variable::new("connections_handled", handled),
         Variable::new("connections_active", active),
         Variable::new("connections_reading", reading),
         Variable::new("connections_writing", writing),
@@ -107,6 +111,14 @@ fn answer(r: &mut Request, kind: &[u8], text: Vec<u8>) -> Flow {
 fn push(r: &Request, out: &mut Vec<u8>, pick: fn(&Counters) -> &AtomicU64) -> bool {
     weir_base::bytes::fmt_u64(out, sum(r, pick));
     true
+}
+
+fn accepted(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    push(r, out, |c| &c.accepted)
+}
+
+fn handled(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    push(r, out, |c| &c.handled)
 }
 
 fn active(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

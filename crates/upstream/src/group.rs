@@ -493,40 +493,32 @@ impl WorkerGroup {
         }
     }
 
-    /// Chooses a server and counts the connection to it.
-    ///
-    /// # Errors
-    ///
-    /// There is none, or none yet.
+    /// Chooses a server and counts the connection to it. Nothing, if none is left, or none has room yet
+    /// ([`WorkerGroup::lets_wait`]).
     #[inline]
-    pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Result<Lease, NoServer> {
+    pub fn pick(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
         if !self.plain {
             return self.pick_of_many(choice, key);
         }
         let peer = PeerId { backup: false, index: 0 };
         self.state.borrow_mut().peer(peer).conns += 1;
-        Ok(Lease { group: Rc::clone(self), peer, open: true, measured: None })
+        Some(Lease { group: Rc::clone(self), peer, open: true, measured: None })
     }
 
-    fn pick_of_many(
-        self: &Rc<Self>,
-        choice: &mut Choice,
-        key: &mut Key,
-    ) -> Result<Lease, NoServer> {
+    fn pick_of_many(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
+        // Who waits already comes first.
         if self.queue.as_ref().is_some_and(|queue| !queue.is_empty()) {
-            return Err(NoServer::Yet);
+            return None;
         }
-        self.pick_now(choice, key).ok_or_else(|| self.no_server())
+        self.pick_now(choice, key)
     }
 
+    /// Whether who was given no server may wait for one ([`WorkerGroup::wait`]).
     #[cold]
-    fn no_server(&self) -> NoServer {
+    pub fn lets_wait(&self) -> bool {
         let is_up = |list: &PeerList| list.peers.iter().any(|peer| !peer.down);
         let peers = &self.shape.peers;
-        match self.queue.is_some() && (is_up(&peers.primary) || is_up(&peers.backup)) {
-            true => NoServer::Yet,
-            false => NoServer::Left,
-        }
+        self.queue.is_some() && (is_up(&peers.primary) || is_up(&peers.backup))
     }
 
     pub(crate) fn pick_now(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
@@ -633,15 +625,6 @@ impl WorkerGroup {
         self.trimming.set(next.is_some());
         next
     }
-}
-
-/// Why no server was chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoServer {
-    /// None is left that may be asked.
-    Left,
-    /// None that may be asked has room: [`WorkerGroup::wait`].
-    Yet,
 }
 
 /// A connection to a server that counts for its limits; given back at the latest when dropped.

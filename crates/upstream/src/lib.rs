@@ -27,7 +27,7 @@ pub use balance::Key;
 pub use build::build;
 pub use conf::{DeclaredSticky, UpstreamMain, UpstreamRef};
 pub use group::{
-    ad_hoc, close_idle, close_spare, renew, Group, Lease, NoServer, Sticky, WorkerGroup, REPORT,
+    ad_hoc, close_idle, close_spare, renew, Group, Lease, Sticky, WorkerGroup, REPORT,
 };
 pub use least_time::Until;
 pub use link::{connect_failure, error_text, Link, LinkError, SecureError, SocketOptions};

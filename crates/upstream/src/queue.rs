@@ -111,8 +111,7 @@ impl Drop for Place {
 }
 
 impl WorkerGroup {
-    /// Waits for a server, after [`WorkerGroup::pick`] has said that there may be one; nothing if too many wait, or
-    /// it has taken too long.
+    /// Waits for a server, where [`WorkerGroup::lets_wait`] says so; nothing if too many do, or it has taken too long.
     pub async fn wait(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
         let queue = self.queue.as_ref()?;
         let place = queue.join()?;

@@ -4,9 +4,9 @@ use weir_http::HttpModule;
 use weir_mail::MailModule;
 use weir_modules::{
     access, addition, auth_basic, auth_request, autoindex, charset, empty_gif, geo, gunzip, gzip,
-    gzip_ok, gzip_static, headers, index, limit_conn, limit_req, log, map, mirror, not_modified,
-    random_index, range, realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl,
-    static_files, stub_status, sub_filter, try_files, userid, welcome,
+    gzip_ok, gzip_static, headers, index, internal_redirect, limit_conn, limit_req, log, map,
+    mirror, not_modified, random_index, range, realip, referer, rewrite, secure_link, slice,
+    split_clients, ssi, ssl, static_files, stub_status, sub_filter, try_files, userid, welcome,
 };
 use weir_stream::StreamModule;
 
@@ -39,6 +39,7 @@ pub const MODULES: &[&HttpModule] = &[
     &stub_status::MODULE,
     &welcome::MODULE,
     &empty_gif::MODULE,
+    &internal_redirect::MODULE,
     &mirror::MODULE,
     &try_files::MODULE,
     &weir_backend::PROXY,

@@ -98,7 +98,7 @@ async fn join(s: &mut Session) -> Result<Box<Joined>, u16> {
     let begun_ms = clock::mono_ms();
     loop {
         s.doing = "connecting to upstream";
-        let Ok(lease) = group.pick(&mut choice, &mut key) else {
+        let Some(lease) = group.pick(&mut choice, &mut key) else {
             let peer = Rc::clone(&group.shown_name);
             let state = UpstreamState::new(peer, false);
             s.upstream.push(UpstreamState { response_ms: Some(0), ..state });
