@@ -2,7 +2,7 @@
 
 use weir_tests::{run_cli, Server};
 
-const MAIN: &[&str] = &["ssl_object_cache_inheritable on"];
+const MAIN: &[&str] = &["debug_points stop", "ssl_object_cache_inheritable on"];
 const EVENTS: &[&str] = &["epoll_events 64", "worker_aio_requests 32", "worker_connections 64"];
 /// In `stream` too.
 const BLOCK: &[&str] = &[
@@ -44,7 +44,11 @@ type Block<'a> = &'a dyn Fn(&str) -> String;
 #[test]
 fn what_is_refused() {
     let http = |inner: &str| format!("events {{}} http {{ {inner} }}");
-    let cases: [(&[&str], Block); 8] = [
+    let cases: [(&[&str], Block); 10] = [
+        (&["least_time header"], &|two| http(&format!("upstream u {{ server [::1]:1; {two} }}"))),
+        (&["least_time connect"], &|two| {
+            format!("events {{}} stream {{ upstream u {{ server [::1]:1; {two} }} }}")
+        }),
         (MAIN, &|two| format!("{two} events {{}}")),
         (EVENTS, &|two| format!("events {{ {two} }}")),
         (BLOCK, &http),

@@ -198,7 +198,7 @@ impl Row {
         }
     }
 
-    /// For one whose value is checked and not kept.
+    /// For one whose setter does not see that it has been given before.
     pub const fn once(mut self) -> Row {
         self.is_once = true;
         self

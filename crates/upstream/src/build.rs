@@ -18,14 +18,14 @@ use weir_module::{Cf, ConfResult, Diagnostic, Slots};
 pub fn build<S: Asks>(cf: &mut Cf, main: &mut Slots, outer: &Outer) -> ConfResult {
     let main = main.get_mut::<UpstreamMain>();
     main.declared.iter().try_for_each(check_port)?;
-    let mut zones = main.declared.iter().filter_map(|u| u.zone.as_ref());
-    if let Some(zone) = zones.find(|zone| zones::lacks_size(cf, zone)) {
-        return Err(zones::undeclared(zone));
-    }
     let known = names::look_up_all(&main.declared);
     let mut groups = Vec::with_capacity(main.declared.len());
     for u in &main.declared {
         groups.push(build_group::<S>(u, outer, &known, &mut cf.warnings)?);
+    }
+    let mut zones = main.declared.iter().filter_map(|u| u.zone.as_ref());
+    if let Some(zone) = zones.find(|zone| zones::lacks_size(cf, zone)) {
+        return Err(zones::undeclared(zone));
     }
     main.groups = groups;
     Ok(())

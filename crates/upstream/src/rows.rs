@@ -102,7 +102,8 @@ impl<S: Asks> Rows<S> {
             "",
             "The server is asked that is likely to be done first.",
             set_least_time::<S>,
-        ),
+        )
+        .once(),
     ];
 
     /// Those of protocols in which a connection to a server serves one session after another.
