@@ -187,6 +187,7 @@ mod upgrade_goes_wrong;
 mod upgrade_keeps;
 mod upstream_error_log;
 mod upstream_keepalive_bursts;
+mod upstream_keepalive_times;
 mod upstream_least_time;
 mod upstream_queue;
 mod upstream_resolve;

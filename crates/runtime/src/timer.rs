@@ -73,24 +73,14 @@ impl Armed {
         Armed::Loop(sleep)
     }
 
-    /// Whether it is yet to come.
-    fn waits(&self) -> bool {
+    /// Whether it is yet to come; then it is this task that is woken. Who waits may be another task than before: what is kept of a connection to a server goes from
+    /// one to the other.
+    fn waits_for(&mut self, cx: &mut Context<'_>) -> bool {
         match self {
             #[cfg(target_os = "linux")]
-            Armed::Queue(place) => queue::mine().is_some_and(|q| q.waits(*place)),
-            Armed::Loop(sleep) => !sleep.is_elapsed(),
-        }
-    }
-
-    /// The task that waits may be another than before.
-    fn renew_waker(&mut self, cx: &mut Context<'_>) {
-        match self {
-            #[cfg(target_os = "linux")]
-            Armed::Queue(place) => {
-                queue::mine().into_iter().for_each(|q| q.renew_waker(*place, cx.waker()));
-            }
+            Armed::Queue(place) => queue::mine().is_some_and(|q| q.waits_for(*place, cx.waker())),
             Armed::Loop(sleep) => {
-                let _ = Pin::new(&mut unconstrained(sleep.as_mut())).poll(cx);
+                Pin::new(&mut unconstrained(sleep.as_mut())).poll(cx).is_pending()
             }
         }
     }
@@ -122,9 +112,7 @@ impl Drop for Armed {
 }
 
 /// A lazy timer: moving its deadline is a store. At most one timer is armed per owner; when it fires
-/// early because the deadline has moved on, it is armed again.
-///
-/// Belongs to one task: it is always polled with that task's waker.
+/// early because the deadline has moved on, it is armed again. The task that polled it last is woken.
 #[derive(Default)]
 pub struct LazyTimer {
     armed: Option<Armed>,
@@ -141,9 +129,9 @@ impl LazyTimer {
     /// may have.
     pub fn poll_until(&mut self, cx: &mut Context<'_>, deadline: u64) -> Poll<()> {
         let mut now = clock::mono_ms();
-        if let Some(armed) = self.armed.as_ref().filter(|_| self.armed_at <= deadline) {
+        if let Some(armed) = self.armed.as_mut().filter(|_| self.armed_at <= deadline) {
             // What has fired is not asked of the clock: that may be the turn's, from before.
-            if now < self.armed_at && armed.waits() {
+            if now < self.armed_at && armed.waits_for(cx) {
                 return Poll::Pending;
             }
             self.armed = None;
@@ -175,20 +163,15 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        match &mut this.armed {
-            None => {
-                this.armed = Some(Armed::new(cx, this.at_ms));
-                Poll::Pending
-            }
-            Some(armed) if armed.waits() => {
-                armed.renew_waker(cx);
-                Poll::Pending
-            }
-            Some(_) => {
-                clock::renew();
-                Poll::Ready(())
-            }
+        let Some(armed) = &mut this.armed else {
+            this.armed = Some(Armed::new(cx, this.at_ms));
+            return Poll::Pending;
+        };
+        if armed.waits_for(cx) {
+            return Poll::Pending;
         }
+        clock::renew();
+        Poll::Ready(())
     }
 }
 
@@ -268,6 +251,18 @@ mod tests {
                 timer.poll_until(cx, deadline)
             });
             assert!(comes(due).await);
+        });
+    }
+
+    #[test]
+    fn the_task_that_asked_last_is_woken() {
+        run(|| async {
+            let deadline = clock::mono_ms() + 50;
+            let mut timer = LazyTimer::new();
+            // Somebody else has asked before, and has gone.
+            let before = Context::from_waker(std::task::Waker::noop());
+            assert!(timer.poll_until(&mut { before }, deadline).is_pending());
+            assert!(comes(poll_fn(|cx| timer.poll_until(cx, deadline + 1))).await);
         });
     }
 

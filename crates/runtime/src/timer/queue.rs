@@ -86,15 +86,15 @@ impl Queue {
         place
     }
 
-    /// Whether it still waits.
-    pub(super) fn waits(&self, place: u32) -> bool {
-        matches!(self.list.borrow().entries[place as usize], Entry::Waiting(..))
-    }
-
-    /// Another task is to be woken.
-    pub(super) fn renew_waker(&self, place: u32, waker: &Waker) {
-        if let Entry::Waiting(_, old) = &mut self.list.borrow_mut().entries[place as usize] {
-            old.clone_from(waker);
+    /// Whether it still waits; then it is that task which will be woken.
+    #[inline]
+    pub(super) fn waits_for(&self, place: u32, waker: &Waker) -> bool {
+        match &mut self.list.borrow_mut().entries[place as usize] {
+            Entry::Waiting(_, old) => {
+                old.clone_from(waker);
+                true
+            }
+            _ => false,
         }
     }
 
