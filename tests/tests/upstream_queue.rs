@@ -1,6 +1,7 @@
 //! `queue`: requests that no server has room for wait for one.
 
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 use weir_tests::{expect_soon, run_cli, Next, Origin, Request, Server, Setup};
 
 /// A server that answers each request once the test lets it.
@@ -14,6 +15,9 @@ impl Held {
         let go_on = Arc::<(Mutex<usize>, Condvar)>::default();
         let gate = Arc::clone(&go_on);
         let origin = Origin::start(move |request, conn| {
+            if request.target() == "/fails" {
+                return Next::Close;
+            }
             let mut left = gate.0.lock().unwrap();
             while *left == 0 {
                 left = gate.1.wait(left).unwrap();
@@ -143,4 +147,34 @@ fn what_is_written_wrongly() {
         let out = run_cli(&["-t"], &conf);
         assert!(out.stderr.contains(error), "{}", out.stderr);
     }
+}
+
+#[test]
+fn the_time_in_the_queue_is_that_of_all_tries_together() {
+    let (failing, busy) = (Held::start(), Held::start());
+    let server = Setup::new(
+        "worker_processes 1; events {} http {
+            upstream u { server %%FAILING%% max_conns=1 fail_timeout=1h; server %%BUSY%% max_conns=1;
+                queue 9 timeout=6s; }
+            server { listen 127.0.0.1:%%PORT_0%%; location / { proxy_pass http://u; }
+                location /active { return 200 $connections_active; } } }",
+    )
+    .set("FAILING", failing.origin.address())
+    .set("BUSY", busy.origin.address())
+    .start();
+    let mut first: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    first.iter_mut().for_each(|client| client.send_get("/first"));
+    failing.origin.expect_requests(1);
+    busy.origin.expect_requests(1);
+    let (mut tried, mut other) = (server.connect(), server.connect());
+    tried.send_get("/fails");
+    // The time between them, and from the second to the failure, is what is tested.
+    assert!(tried.is_silent(Duration::from_secs(2)));
+    other.send_get("/other");
+    assert!(other.is_silent(Duration::from_secs(2)));
+    failing.let_answer(1);
+    failing.origin.expect_requests(2);
+    assert_eq!(tried.response().status, 502);
+    assert!(other.is_silent(Duration::from_millis(1)), "the one that came later was over first");
+    assert_eq!(other.response().status, 502);
 }

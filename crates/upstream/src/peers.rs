@@ -262,6 +262,8 @@ pub struct Choice {
     pub(crate) on_backup: bool,
     /// Milliseconds on the monotonic clock, for `least_time`.
     pub(crate) now_ms: u64,
+    /// What it has waited in the `queue` until now.
+    pub(crate) waited_ms: u64,
     /// The [`Peer::sid`] that `sticky` asks for; empty for none.
     pub hint: Vec<u8>,
 }

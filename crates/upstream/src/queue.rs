@@ -7,7 +7,7 @@
 use crate::balance::Key;
 use crate::group::{Lease, WorkerGroup};
 use crate::peers::Choice;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ const LOOK_AGAIN_MS: u64 = 1000;
 pub(crate) struct Rule {
     /// Sessions that wait at most.
     pub max: usize,
-    /// The longest wait.
+    /// How long a session waits at most, all its tries together.
     pub timeout_ms: u64,
 }
 
@@ -39,8 +39,9 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Waiting {
     next: u64,
-    /// By their numbers, and how to tell them; no longer there once they have been told.
-    list: VecDeque<(u64, Option<Waker>)>,
+    /// By their numbers, and how to tell them; no longer there once they have been told. There may be very many:
+    /// nothing here goes through all of them.
+    list: BTreeMap<u64, Option<Waker>>,
 }
 
 impl Queue {
@@ -62,7 +63,7 @@ impl Queue {
         if self.is_empty() {
             return;
         }
-        let waker = self.lock().list.front_mut().and_then(|(_, waker)| waker.take());
+        let waker = self.lock().list.first_entry().and_then(|mut first| first.get_mut().take());
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -76,7 +77,7 @@ impl Queue {
         }
         let number = waiting.next;
         waiting.next += 1;
-        waiting.list.push_back((number, None));
+        waiting.list.insert(number, None);
         self.count.store(waiting.list.len(), Ordering::Relaxed);
         Some(Place { queue: Arc::clone(self), number })
     }
@@ -92,21 +93,32 @@ impl Place {
     /// Whether it is its turn; the task is woken when it may be, or when a server may have room.
     fn is_first(&self, cx: &Context<'_>) -> bool {
         let mut waiting = self.queue.lock();
-        let first = waiting.list.front().map(|(number, _)| *number);
-        if let Some((_, waker)) = waiting.list.iter_mut().find(|(n, _)| *n == self.number) {
-            *waker = Some(cx.waker().clone());
+        if let Some(told) = waiting.list.get_mut(&self.number) {
+            if !told.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                *told = Some(cx.waker().clone());
+            }
         }
-        first == Some(self.number)
+        waiting.is_first(self.number)
+    }
+}
+
+impl Waiting {
+    fn is_first(&self, number: u64) -> bool {
+        self.list.first_key_value().is_some_and(|(first, _)| *first == number)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut waiting = self.queue.lock();
-        waiting.list.retain(|(number, _)| *number != self.number);
+        let was_first = waiting.is_first(self.number);
+        waiting.list.remove(&self.number);
         self.queue.count.store(waiting.list.len(), Ordering::Relaxed);
         drop(waiting);
-        self.queue.wake();
+        // For the first nothing has changed when one behind it leaves.
+        if was_first {
+            self.queue.wake();
+        }
     }
 }
 
@@ -119,12 +131,15 @@ impl WorkerGroup {
         if std::mem::take(&mut choice.on_backup) {
             choice.tried.clear();
         }
-        let until_ms = clock::mono_ms() + queue.rule.timeout_ms;
+        let since_ms = clock::mono_ms();
+        let until_ms = since_ms + queue.rule.timeout_ms.saturating_sub(choice.waited_ms);
         let mut timer = LazyTimer::new();
         poll_fn(|cx| loop {
-            if place.is_first(cx) {
+            let is_first = place.is_first(cx);
+            if is_first {
                 let (mut choice_now, mut key_now) = (choice.clone(), key.clone());
                 if let Some(lease) = self.pick_now(&mut choice_now, &mut key_now) {
+                    choice_now.waited_ms += clock::mono_ms().saturating_sub(since_ms);
                     (*choice, *key) = (choice_now, key_now);
                     return Poll::Ready(Some(lease));
                 }
@@ -133,8 +148,54 @@ impl WorkerGroup {
             if now_ms >= until_ms {
                 return Poll::Ready(None);
             }
-            ready!(timer.poll_until(cx, until_ms.min(now_ms + LOOK_AGAIN_MS)));
+            let look_ms = if is_first { until_ms.min(now_ms + LOOK_AGAIN_MS) } else { until_ms };
+            ready!(timer.poll_until(cx, look_ms));
         })
         .await
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::task::Wake;
+    use std::time::{Duration, Instant};
+
+    #[derive(Default)]
+    struct Told(AtomicUsize);
+
+    impl Wake for Told {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often any of very many is woken when they leave in that order of their numbers; each is told of the same way.
+    fn woken(many: u64, leaves: impl Fn(u64) -> u64) -> usize {
+        let queue = Queue::new(Rule { max: many as usize, timeout_ms: 1000 });
+        let told = Arc::new(Told::default());
+        let waker = Waker::from(Arc::clone(&told));
+        let mut places: Vec<_> = (0..many).map(|_| queue.join()).collect();
+        assert!(queue.join().is_none());
+        for place in places.iter().flatten() {
+            assert_eq!(place.is_first(&Context::from_waker(&waker)), place.number == 0);
+        }
+        (0..many).for_each(|n| places[leaves(n) as usize] = None);
+        assert!(queue.is_empty() && queue.lock().list.is_empty());
+        told.0.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn very_many_come_and_leave_at_little_cost() {
+        const MANY: u64 = 50_000;
+        let start = Instant::now();
+        // Prime to the number, so each leaves once.
+        let scattered = woken(MANY, |n| n * 7919 % MANY);
+        assert!(scattered < 100, "{scattered}");
+        assert_eq!(woken(MANY, |n| MANY - 1 - n), 0);
+        assert_eq!(woken(MANY, |n| n), MANY as usize - 1);
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(5), "{took:?}");
     }
 }
