@@ -23,6 +23,10 @@ impl Pipe {
         assert!(self.end.is_some());
     }
 
+    pub fn is_open(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// What is read, to its end.
     pub fn give(&mut self, text: &str) {
         let mut end = self.end.take().expect("the pipe is open");

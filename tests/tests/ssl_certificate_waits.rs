@@ -78,6 +78,74 @@ fn what_is_read_is_no_certificate() {
     given.server.expect_error("cannot load certificate");
 }
 
+/// Of two letters, in which every place has as many matches as a compressor cares to look at.
+fn long_text() -> String {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        char::from(b'a' + (state >> 31) as u8)
+    };
+    (0..400_000).map(|_| next()).collect()
+}
+
+#[test]
+fn many_that_wait_for_one_file_take_one_thread() {
+    const MANY: usize = 40;
+    let text = long_text();
+    let mut given = start(
+        "http { client_header_timeout 1h; aio threads; sendfile off;
+          server { listen 127.0.0.1:%%PORT_0%% ssl; %%OWN%% return 200 ok; }
+          server { listen 127.0.0.1:%%PORT_1%%; root %%DIR%%; default_type text/plain;
+            gzip on; gzip_comp_level 9; gzip_types text/plain;
+            location = /count { return 200 $connections_active; } } }",
+    );
+    std::fs::write(given.server.dir().join("long"), &text).unwrap();
+    let port = given.server.port(0);
+    let before = given.server.threads();
+    let connect = move || Tls::default().connect(port, "slow.test");
+    let slow: Vec<_> = (0..MANY).map(|_| thread::spawn(connect)).collect();
+    given.pipe.open();
+    expect_soon("all are there", || given.server.on(1).get("/count").text() == "41");
+    let more = given.server.threads().saturating_sub(before);
+    assert!(more <= 4, "{more} more threads");
+
+    let quick = Tls::default().connect(port, "quick.test").expect("it is not held up");
+    assert!(quick.shows(&given.quick));
+    assert_eq!(given.server.on(1).get("/long").text(), text);
+    let mut client = given.server.on(1).connect();
+    client.send(b"GET /long HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
+    assert_eq!(client.response().header("Content-Encoding"), Some("gzip"));
+    assert!(slow.iter().all(|one| !one.is_finished()));
+
+    given.pipe.give(&given.slow.cert);
+    for one in slow {
+        assert!(one.join().unwrap().unwrap().shows(&given.slow));
+    }
+}
+
+#[test]
+fn what_clients_that_have_gone_asked_for_holds_one_thread_however_often() {
+    let mut given = start(&HTTP.replace("client_header_timeout 1s", "client_header_timeout 1h"));
+    for _ in 0..8 {
+        let client = hello(given.server.port(0), "slow.test");
+        if !given.pipe.is_open() {
+            given.pipe.open();
+        }
+        expect_soon("it is there", || given.server.on(1).get("/").text() == "2");
+        drop(client);
+        expect_soon("its connection is over", || given.server.on(1).get("/").text() == "1");
+    }
+    let quick = Tls::default().connect(given.server.port(0), "quick.test");
+    assert!(quick.expect("it is not held up").shows(&given.quick));
+    let slow = thread::spawn({
+        let port = given.server.port(0);
+        move || Tls::default().connect(port, "slow.test")
+    });
+    expect_soon("it waits", || given.server.on(1).get("/").text() == "2");
+    given.pipe.give(&given.slow.cert);
+    assert!(slow.join().unwrap().unwrap().shows(&given.slow), "what was begun for others");
+}
+
 /// Sends a hello and no more.
 fn hello(port: u16, name: &str) -> TcpStream {
     let name = rustls_name(name);

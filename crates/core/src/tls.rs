@@ -7,6 +7,7 @@
 pub mod client;
 pub mod files;
 mod openssl;
+mod reading;
 pub mod words;
 
 use crate::connection::Connection;

@@ -1,6 +1,7 @@
 //! Certificates and keys as directives name them, for servers and towards servers alike; those
 //! whose names have variables are loaded beside the worker's event loop, and kept as `…ssl_certificate_cache` says.
 
+use super::reading;
 use crate::registry::template;
 use crate::Session;
 use std::collections::HashMap;
@@ -11,7 +12,6 @@ use weir_base::units;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive};
 use weir_runtime::clock;
 use weir_runtime::paths::path;
-use weir_runtime::threads::in_thread;
 use weir_script::template::Template;
 use weir_tls::load;
 use weir_tls::rustls::sign::CertifiedKey;
@@ -138,7 +138,7 @@ impl Loaded {
     fn put(&self, key: Names, pair: &Arc<CertifiedKey>, rule: CacheRule) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // nginx counts certificate and key each.
-        if all.len() >= (rule.max / 2).max(1) {
+        if !all.contains_key(&key) && all.len() >= (rule.max / 2).max(1) {
             let oldest = all.iter().min_by_key(|(_, k)| k.used).map(|(name, _)| name.clone());
             oldest.and_then(|name| all.remove(&name));
         }
@@ -180,11 +180,13 @@ impl Sought {
     ///
     /// In words for the log.
     pub async fn read(self: Arc<Self>) -> Result<Arc<CertifiedKey>, String> {
-        let reading = in_thread(move || match self.kept() {
-            Some(pair) => Ok(pair),
-            None => self.load(),
-        });
-        reading.await.unwrap_or_else(|e| Err(e.to_string()))
+        let files = (self.prefix.clone(), self.names.clone(), Arc::clone(&self.passwords));
+        let here = Arc::clone(&self);
+        let read = reading::read(files, move || here.open()).await;
+        // The thread may have read them for another level.
+        let (pair, was_encrypted) = read?;
+        self.keep(&pair, was_encrypted);
+        Ok(pair)
     }
 
     fn kept(&self) -> Option<Arc<CertifiedKey>> {
@@ -192,16 +194,25 @@ impl Sought {
     }
 
     fn load(&self) -> Result<Arc<CertifiedKey>, String> {
+        self.open().map(|(pair, _)| pair)
+    }
+
+    fn open(&self) -> reading::Outcome {
         let mut read = |name: &[u8]| std::fs::read(self.prefix.join(path(name))).map(Arc::from);
         let (certificate, key) = &self.names;
         let (pair, was_encrypted) =
             load::opened_pair(certificate, key, &self.passwords, &mut read)?;
         let pair = Arc::new(pair);
+        self.keep(&pair, was_encrypted);
+        Ok((pair, was_encrypted))
+    }
+
+    fn keep(&self, pair: &Arc<CertifiedKey>, was_encrypted: bool) {
         // What a password protects on disk is not left lying about in memory, as in nginx.
-        if let Some(rule) = self.rule.filter(|_| !was_encrypted) {
-            self.loaded.put(self.names.clone(), &pair, rule);
+        let Some(rule) = self.rule.filter(|_| !was_encrypted) else { return };
+        if self.kept().is_none() {
+            self.loaded.put(self.names.clone(), pair, rule);
         }
-        Ok(pair)
     }
 }
 
