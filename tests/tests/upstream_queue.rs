@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
+use weir_tests::h2::H2;
 use weir_tests::{expect_soon, run_cli, Next, Origin, Request, Server, Setup};
 
 /// A server that answers each request once the test lets it.
@@ -46,7 +47,7 @@ fn start(held: &Held, workers: usize, upstream: &str) -> Server {
     Setup::new(&format!(
         "worker_processes {workers}; error_log %%DIR%%/error.log info; events {{}} http {{
             upstream u {{ server %%ORIGIN%% max_conns=1; {upstream} }}
-            server {{ listen 127.0.0.1:%%PORT_0%%; location / {{ proxy_pass http://u; }}
+            server {{ listen 127.0.0.1:%%PORT_0%%; http2 on; location / {{ proxy_pass http://u; }}
                 location /active {{ return 200 $connections_active; }} }} }}"
     ))
     .set("ORIGIN", held.origin.address())
@@ -177,4 +178,21 @@ fn the_time_in_the_queue_is_that_of_all_tries_together() {
     assert_eq!(tried.response().status, 502);
     assert!(other.is_silent(Duration::from_millis(1)), "the one that came later was over first");
     assert_eq!(other.response().status, 502);
+}
+
+#[test]
+fn no_server_is_taken_for_who_went_with_the_one_before() {
+    const WAITING: usize = 50;
+    let held = Held::start();
+    let server = start(&held, 1, "queue 100 timeout=1h;");
+    let mut client = H2::connect(&server);
+    for _ in 0..=WAITING {
+        client.get("/");
+    }
+    held.origin.expect_requests(1);
+    assert_eq!(server.get("/active").text(), "2");
+    drop(client);
+    let left = || server.error_log().matches("while waiting for an upstream server").count();
+    expect_soon("all have left the queue", || left() == WAITING);
+    assert_eq!(held.origin.requests().len(), 1);
 }

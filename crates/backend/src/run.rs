@@ -16,13 +16,16 @@ use crate::sticky::{Client, Sticky};
 use crate::target::{self, Pass, Target};
 use crate::upload::{self, Body};
 use crate::{relay, respond, tunnel};
+use std::future::{poll_fn, Future};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use weir_core::logger::LogLevel;
 use weir_core::timing::UpstreamState;
 use weir_core::{LocalFuture, Session};
 use weir_http::body::BodyError;
-use weir_http::client_watch::unless_client_goes;
+use weir_http::client_watch::{unless_client_goes, ClientWatch};
 use weir_http::detached::Ticket;
 use weir_http::generation::Location;
 use weir_http::{Flow, Request};
@@ -322,8 +325,14 @@ fn pick(run: &mut Run<'_>) -> Option<Lease> {
 /// Waits for a server that has room, as long as the upstream lets requests wait; an error as of [`ask`].
 async fn wait_for_server(r: &Request, run: &mut Run<'_>) -> Result<Option<Lease>, Option<u16>> {
     let ignores_abort = run.ignores_abort();
-    let waiting = run.group.wait(&mut run.choice, &mut run.key);
-    let waited = unless_client_goes(r, ignores_abort, waiting).await;
+    let mut waiting = pin!(run.group.wait(&mut run.choice, &mut run.key));
+    let mut watch = ClientWatch::new(r, ignores_abort);
+    // The client comes first: of many that went together, each would have its turn and connect for nobody.
+    let waited = poll_fn(|cx| match watch.is_gone(cx) {
+        true => Poll::Ready(None),
+        false => waiting.as_mut().poll(cx).map(Some),
+    })
+    .await;
     if waited.is_none() {
         r.log(LogLevel::Info, "client closed connection while waiting for an upstream server");
     }
