@@ -11,6 +11,7 @@ mod autoindex;
 mod backend_early_answer;
 mod backend_interim;
 mod backend_no_content;
+mod backend_upload_goes_on;
 mod body_cut;
 mod body_reading;
 mod bounds_before_request;

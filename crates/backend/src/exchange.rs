@@ -7,9 +7,10 @@ use crate::h2;
 use crate::hide::HideList;
 use crate::link::decoder::Decoder;
 use crate::link::h2::Rest;
+use crate::link::rest::Unsent;
 use crate::link::Link;
-use crate::sending::{Outgoing, Sent, FILE_PIECE_BYTES};
-use crate::upload::at_once;
+use crate::sending::{Outgoing, Sent};
+use crate::upload::{self, at_once};
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
 use std::io;
@@ -33,8 +34,8 @@ const INTERIM_ANSWERS_MAX: u32 = 100;
 /// RFC 8297
 const EARLY_HINTS: u16 = 103;
 
-/// Sends the request and reads the answer's head; answers whether all of the request was sent.
-pub(crate) async fn run(r: &mut Request, sent: &Sent<'_>, link: &mut Link) -> Result<bool, Fault> {
+/// Sends the request and reads the answer's head. What is not sent by then is left to the connection.
+pub(crate) async fn run(r: &mut Request, sent: &Sent<'_>, link: &mut Link) -> Result<(), Fault> {
     let request = std::mem::take(&mut r.exchange.request);
     let memory = std::mem::take(&mut r.body.memory);
     let mut reply = std::mem::take(&mut r.exchange.reply);
@@ -133,25 +134,29 @@ impl<'a> Talk<'a> {
         h2.begin(self.outgoing.is_done(), self.head_max, |out| text.write(out));
     }
 
-    /// Leaves what is left of the request to the connection, which sends it while the answer is
-    /// read; whether that is all of it.
-    fn leave_rest(&mut self, link: &mut Link) -> bool {
+    /// Leaves what is left of the request to the connection, which sends it while the answer is read.
+    /// The relay gives it what the client sends meanwhile.
+    #[inline]
+    fn leave_rest(&mut self, link: &mut Link) {
+        if link.h2.is_some() || self.unsendable.is_some() || !self.outgoing.is_done() {
+            self.leave_some(link);
+        }
+    }
+
+    #[inline(never)]
+    fn leave_some(&mut self, link: &mut Link) {
         if self.unsendable.is_some() {
-            return false;
+            link.unsent = Some(Box::new(Unsent::given_up()));
+            return;
         }
-        let Some(h2) = &mut link.h2 else { return self.outgoing.is_done() };
-        if self.outgoing.stream {
-            if !self.family.ways.duplex {
-                return false;
-            }
-            // The relay sends the rest of it as it comes.
-            h2.finish_later(Rest { more: true, ..self.outgoing.take_rest() });
-            return true;
+        let Some(h2) = &mut link.h2 else {
+            link.unsent = Some(Box::new(self.outgoing.leave(self.conf_send_ms)));
+            return;
+        };
+        if self.outgoing.stream || !h2.client.is_closed() {
+            let more = self.outgoing.stream;
+            h2.finish_later(Rest { more, ..self.outgoing.take_rest() });
         }
-        if !h2.client.is_closed() {
-            h2.finish_later(self.outgoing.take_rest());
-        }
-        true
     }
 
     /// Lets what is logged now show where the request went to: the exchange has lent its text.
@@ -166,7 +171,7 @@ impl<'a> Talk<'a> {
         r: &mut Request,
         link: &mut Link,
         reply: &mut Vec<u8>,
-    ) -> Result<bool, Fault> {
+    ) -> Result<(), Fault> {
         loop {
             if self.unsendable.is_none() && self.outgoing.has_more() {
                 self.next_piece(r, link).await?;
@@ -189,7 +194,8 @@ impl<'a> Talk<'a> {
                         state.bytes_received += n as u64;
                     }
                     if self.read_head(r, link, reply)? {
-                        return Ok(self.leave_rest(link));
+                        self.leave_rest(link);
+                        return Ok(());
                     }
                     if std::mem::take(&mut self.hinted) {
                         // What the client does not take now goes with the answer.
@@ -229,16 +235,7 @@ impl<'a> Talk<'a> {
                 continue;
             };
             let mut bytes = first.to_vec();
-            let mut ended = false;
-            while bytes.len() < FILE_PIECE_BYTES && !ended {
-                match at_once(body::next(r)).await {
-                    None => break,
-                    Some(more) => match more.map_err(Fault::Client)? {
-                        Some(more) => bytes.extend_from_slice(&more),
-                        None => ended = true,
-                    },
-                }
-            }
+            let ended = upload::gather(r, &mut bytes).await.map_err(Fault::Client)?;
             self.outgoing.put_piece(&bytes, ended);
         }
         Ok(())

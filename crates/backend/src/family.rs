@@ -6,6 +6,7 @@
 //! wraps around them is taken off by the link's decoder, where they are read.
 
 use crate::ask::Ask;
+use crate::framing::Frame;
 use crate::link::decoder::Wrapping;
 use crate::link::Link;
 use crate::target::Schemes;
@@ -46,8 +47,6 @@ pub(crate) struct Ways {
     pub(crate) interim: bool,
     /// A connection is for one answer, and its end may be the answer's.
     pub(crate) one_answer: bool,
-    /// The request's body goes on while the answer comes.
-    pub(crate) duplex: bool,
     /// Over HTTP/2, whether `Host` goes as a field, without an authority.
     pub(crate) host_field: fn(&Request) -> bool,
     /// Hears that a whole head has come, with all that was read.
@@ -62,9 +61,6 @@ pub(crate) struct Ways {
 
 /// Makes what knows how the answer to a request, in text, is wrapped.
 pub(crate) type MakeWrapping = fn(&Request, &[u8]) -> Box<dyn Wrapping>;
-
-/// Writes a piece of a body, which may be the last.
-pub(crate) type Frame = fn(&[u8], bool, &mut Vec<u8>);
 
 /// What becomes of what a server says besides its answer.
 #[derive(Clone, Copy)]
@@ -83,7 +79,6 @@ impl Ways {
         frame: None,
         interim: false,
         one_answer: false,
-        duplex: false,
         host_field: |_| false,
         head_came: None,
         passes_want: false,

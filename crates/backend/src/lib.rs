@@ -16,6 +16,7 @@ mod exchange;
 mod families;
 mod family;
 mod fault;
+mod framing;
 mod h2;
 mod hide;
 mod kept;

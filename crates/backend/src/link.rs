@@ -4,10 +4,12 @@
 pub(crate) mod decoder;
 pub(crate) mod h2;
 pub(crate) mod reply;
+pub(crate) mod rest;
 
 use decoder::Decoder;
-use h2::H2;
+use h2::{Rest, H2};
 use reply::BodyReader;
+use rest::Unsent;
 use std::io::{self, IoSlice};
 use std::ops::{Deref, DerefMut};
 use std::task::{Context, Poll};
@@ -25,6 +27,8 @@ pub(crate) struct Link {
     /// Takes the current answer out of what it comes in. Boxed, because links are moved by value, and
     /// what has more than 128 bytes is moved by a call.
     pub decoder: Option<Box<Decoder>>,
+    /// What is not sent of the current request though its answer has begun.
+    pub unsent: Option<Box<Unsent>>,
 }
 
 impl Deref for Link {
@@ -44,14 +48,14 @@ impl From<Box<Base>> for Link {
     /// A fresh connection, or one that has waited.
     fn from(mut base: Box<Base>) -> Link {
         let h2 = base.kept.take().and_then(|kept| kept.downcast().ok());
-        Link { base, h2, decoder: None }
+        Link { base, h2, decoder: None, unsent: None }
     }
 }
 
 impl Link {
     /// What is kept of it for its next request.
     pub(crate) fn into_base(self) -> Box<Base> {
-        let Link { mut base, h2, decoder } = self;
+        let Link { mut base, h2, decoder, unsent: _ } = self;
         base.holds_process = decoder.is_some_and(|d| d.wrapping.holds_process());
         if let Some(h2) = h2 {
             base.kept = Some(h2);
@@ -96,8 +100,41 @@ impl Link {
     /// Nothing of the request and its answer is left on the connection, as far as that is known
     /// here.
     pub(crate) fn may_go_on(&self) -> bool {
-        self.h2.as_ref().is_none_or(|h2| h2.may_go_on())
+        self.unsent.is_none()
+            && self.h2.as_ref().is_none_or(|h2| h2.may_go_on())
             && self.decoder.as_ref().is_none_or(|d| d.may_go_on())
+    }
+
+    /// Sends what was taken over of the request's body, as far as the server takes it; whether it may
+    /// take more then.
+    pub(crate) fn upload(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.h2.is_some() {
+            self.converse(cx);
+            return self.h2.as_ref().is_some_and(|h2| !h2.client.is_closed());
+        }
+        let Some(unsent) = &mut self.unsent else { return false };
+        if unsent.send(cx, &mut self.base) {
+            self.unsent = None;
+            return false;
+        }
+        !unsent.is_mute()
+    }
+
+    /// More of the request's body can be taken over.
+    pub(crate) fn wants_more(&self) -> bool {
+        match &self.h2 {
+            Some(h2) => h2.wants_more(),
+            None => self.unsent.as_ref().is_some_and(|unsent| unsent.wants_more()),
+        }
+    }
+
+    /// Takes over more of the request's body.
+    pub(crate) fn take_over(&mut self, bytes: Vec<u8>, ended: bool) {
+        if let Some(h2) = &mut self.h2 {
+            h2.finish_later(Rest { bytes, source: None, more: !ended });
+        } else if let Some(unsent) = &mut self.unsent {
+            unsent.put(&bytes, ended);
+        }
     }
 
     /// Reads into the buffer; 0 is the end. A deadline of 0 is set when it must wait.

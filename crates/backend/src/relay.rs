@@ -14,16 +14,16 @@ use crate::conf::BackendLoc;
 use crate::decoder;
 use crate::fault::{Fault, Reading};
 use crate::kept::Keep;
-use crate::link::h2::Rest;
 use crate::link::reply::{BadBody, BodyReader};
 use crate::link::Link;
+use crate::upload;
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
 use std::pin::pin;
 use std::task::{Context, Poll};
 use weir_core::logger::LogLevel;
 use weir_core::Session;
-use weir_http::body;
+use weir_http::body::BodyError;
 use weir_http::{Buf, Chain, ClientWatch, Request};
 use weir_runtime::clock;
 use weir_runtime::timer::LazyTimer;
@@ -74,8 +74,11 @@ pub(crate) async fn run(
         watch: ClientWatch::new(r, keep.ignore_abort),
         keep,
         ahead,
-        uploads: conf.family.ways.duplex && !r.body.is_none() && !r.body.complete,
-        came: None,
+        uploads: link.unsent.is_some()
+            || link.h2.is_some() && !r.body.is_none() && !r.body.complete,
+        upload_pace: LazyTimer::new(),
+        upload_deadline: 0,
+        body_timeout_ms: *r.loc().core.client_body_timeout,
         cut: false,
         read: 0,
         turn_bytes: 0,
@@ -117,8 +120,10 @@ struct Relay<'a, 'c> {
     watch: ClientWatch,
     /// The request's body is still coming, and goes to the server meanwhile.
     uploads: bool,
-    /// So much was read while it was waited for.
-    came: Option<usize>,
+    /// Until when the client must have sent more of it; 0 while it need not.
+    upload_pace: LazyTimer,
+    upload_deadline: u64,
+    body_timeout_ms: u64,
     /// The answer has ended too early.
     cut: bool,
     /// Bytes read so far, and since when, for `…_limit_rate`; nothing is read before then.
@@ -268,21 +273,17 @@ impl Relay<'_, '_> {
         limited: bool,
     ) -> Result<Step, Fault> {
         let quiet = self.keep.is_quiet(r);
-        if !self.buffering && !quiet {
+        if self.uploads {
+            self.take_body(r, link).await?;
+        }
+        // An upload goes on while the client takes what it is sent, where that can be told apart.
+        if !self.buffering && !quiet && (!self.uploads || limited || r.holds() || r.has_parts()) {
             self.drain(r, 0).await?;
+            self.read_deadline = 0;
         }
         let room = self.room(rate);
-        if self.uploads {
-            if let Some(piece) = self.upload(r, link, buf, room).await? {
-                self.pass_piece(link, piece);
-                return Ok(Step::Flushed);
-            }
-        }
-        if let Some(n) = std::mem::take(&mut self.came) {
-            return Ok(Step::Read(n));
-        }
-        self.send_deadline = 0;
         if !self.uploads {
+            self.send_deadline = 0;
             self.read_deadline = 0;
         }
         if r.queued() >= self.conf.buffers_bytes() && r.awaits_turn() {
@@ -343,44 +344,44 @@ impl Relay<'_, '_> {
         }
     }
 
-    /// Waits for more of the request's body or of the answer, whichever comes first; the part of the
-    /// body that has come, empty for its end.
-    async fn upload(
-        &mut self,
-        r: &mut Request,
-        link: &mut Link,
-        buf: &mut Vec<u8>,
-        room: usize,
-    ) -> Result<Option<Bytes>, Fault> {
-        let wait = *self.conf.read_timeout;
-        let mut next = pin!(body::next(r));
-        poll_fn(|cx| {
-            let deadline = &mut self.read_deadline;
-            if let Poll::Ready(read) = link.poll_read(cx, buf, room, deadline, wait) {
-                let read = read.map_err(|e| read_fault(e, self.buffering));
-                return Poll::Ready(read.map(|n| {
-                    self.came = Some(n);
-                    None
-                }));
-            }
-            // What was taken over before goes first, as far as windows allow.
-            if !link.h2.as_ref().is_some_and(|h2| h2.wants_more()) {
-                return Poll::Pending;
-            }
-            next.as_mut().poll(cx).map(|piece| match piece {
-                Ok(piece) => Ok(Some(piece.unwrap_or_default())),
-                Err(e) => Err(Fault::Client(e)),
-            })
-        })
-        .await
+    /// Gives the server what has come of the request's body, once it has taken what came before.
+    async fn take_body(&mut self, r: &mut Request, link: &mut Link) -> Result<(), Fault> {
+        if !link.wants_more() {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        let ended = upload::gather(r, &mut bytes).await.map_err(Fault::Client)?;
+        if ended || !bytes.is_empty() {
+            link.take_over(bytes, ended);
+        }
+        if ended {
+            // It has looked away from what came of the body.
+            self.watch = ClientWatch::new(r, self.keep.ignore_abort);
+        }
+        // What is left of it then, HTTP/2 sends while it is read.
+        self.uploads = !(ended && link.h2.is_some());
+        Ok(())
     }
 
-    fn pass_piece(&mut self, link: &mut Link, piece: Bytes) {
-        let more = !piece.is_empty();
-        self.uploads = more;
-        if let Some(h2) = &mut link.h2 {
-            h2.finish_later(Rest { bytes: piece.to_vec(), source: None, more });
+    /// Sends what the server takes of the request's body; ready when more of that has come from the
+    /// client.
+    fn poll_upload(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<Result<Step, Fault>> {
+        self.uploads = link.upload(cx);
+        let waits = self.uploads && link.wants_more();
+        let heard = waits && self.watch.has_body(cx);
+        if heard || !waits {
+            self.upload_deadline = 0;
+        } else if self.upload_deadline == 0 {
+            self.upload_deadline = clock::mono_ms() + self.body_timeout_ms;
         }
+        if heard || !self.uploads {
+            return Poll::Ready(Ok(Step::Flushed));
+        }
+        if !waits {
+            return Poll::Pending;
+        }
+        let late = self.upload_pace.poll_until(cx, self.upload_deadline);
+        late.map(|()| Err(Fault::Client(BodyError::Status(408))))
     }
 
     async fn drain(&self, r: &mut Request, leave: u64) -> Result<(), Fault> {
@@ -434,22 +435,31 @@ impl Relay<'_, '_> {
         buf: &mut Vec<u8>,
         room: usize,
     ) -> Poll<Result<Step, Fault>> {
+        if self.uploads {
+            if let Poll::Ready(step) = self.poll_upload(cx, link) {
+                return Poll::Ready(step);
+            }
+        }
         let queued = r.queued();
-        let sends = self.buffering && !self.keep.is_quiet(r);
+        let sends = (self.buffering || self.uploads) && !self.keep.is_quiet(r);
+        let most = if self.buffering { self.conf.buffers_bytes() } else { 1 };
         // Small pieces wait for more while there is more; a full buffer goes out.
-        let large = sends && queued >= *self.conf.buffer_size;
+        let large = sends && queued >= most.min(*self.conf.buffer_size);
         if large {
             if let Poll::Ready(sent) = self.poll_send(cx, r) {
                 return Poll::Ready(sent.map(|()| Step::Flushed));
             }
         }
-        let full = sends && queued >= self.conf.buffers_bytes();
+        let full = sends && queued >= most;
         // What goes into the file is written as it was read.
         let room = if full { room.min(self.conf.temp_write_bytes()) } else { room };
         if !full || self.may_spill() {
             if let Poll::Ready(step) = self.poll_read(cx, link, buf, room) {
                 return Poll::Ready(step);
             }
+        } else {
+            // Nothing may be read, however long that takes.
+            self.read_deadline = 0;
         }
         if sends && !large && queued > 0 {
             if self.begun {
@@ -495,11 +505,19 @@ impl Relay<'_, '_> {
         let behind = full || !self.ahead.is_empty();
         let room = if behind { room.min(self.conf.temp_write_bytes()) } else { room };
         let reads = !behind || self.may_spill();
+        if !reads {
+            self.read_deadline = 0;
+        }
         let leave = if behind { self.ahead.leave() } else { 0 };
         let kept_back = self.kept_back && !behind;
         let mut sending = pin!(r.drain_on(leave));
         let mut sends = true;
         poll_fn(|cx| {
+            if self.uploads {
+                if let Poll::Ready(step) = self.poll_upload(cx, link) {
+                    return Poll::Ready(step);
+                }
+            }
             if sends {
                 match sending.as_mut().poll(cx) {
                     Poll::Ready(Err(_)) => return Poll::Ready(Err(Fault::ClientGone)),

@@ -97,8 +97,6 @@ impl<'a> Run<'a> {
 struct Answer {
     link: Link,
     lease: Lease,
-    /// The whole request has been sent.
-    request_sent: bool,
 }
 
 /// What has more bytes is moved by a call each time, which a request would pay six times.
@@ -303,12 +301,12 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
         ignores_abort: run.ignores_abort(),
     };
     match exchange::run(r, &sent, &mut link).await {
-        Ok(request_sent) => {
+        Ok(()) => {
             let took = clock::mono_ms().saturating_sub(run.asked_ms);
             if let Some(state) = r.upstream.last_mut() {
                 state.header_ms = Some(took);
             }
-            Ok(Answer { link, lease, request_sent })
+            Ok(Answer { link, lease })
         }
         Err(fault) => Err(give_up(r, run, lease, Some(link), fault)),
     }
@@ -489,7 +487,7 @@ async fn answered(r: &mut Request, run: &mut Run<'_>, answer: Answer) -> Option<
     if status >= 300 {
         if let Some(bit) = bit_of(status) {
             if run.choice.tries > 1 && may_repeat(r, run, bit, true) {
-                let Answer { link, lease, .. } = answer;
+                let Answer { link, lease } = answer;
                 return failed(r, run, Some(lease), Some(link), bit).map(Flow::Status);
             }
         }
@@ -567,7 +565,7 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
 
 /// The server speaks another protocol from now on.
 async fn switch(r: &mut Request, run: &mut Run<'_>, answer: Answer) -> Flow {
-    let Answer { link, lease, .. } = answer;
+    let Answer { link, lease } = answer;
     let (group, client) = (Rc::clone(&run.group), std::mem::take(&mut run.client));
     let from = tunnel::From { link, lease, group, client, asked_ms: run.asked_ms };
     match tunnel::begin(r, run.conf, from).await {
@@ -615,12 +613,11 @@ async fn finish(
 /// The exchange is over: the connection is kept when it can carry another request.
 fn done(r: &mut Request, run: &mut Run, answer: Answer, reader: &BodyReader) {
     finish_state(r, run, Some(&answer.link));
-    let keep = answer.request_sent
-        && answer.link.may_go_on()
+    let keep = answer.link.may_go_on()
         && reader.done
         && !reader.excess
         && !r.exchange.head.connection_close;
-    let Answer { link, mut lease, .. } = answer;
+    let Answer { link, mut lease } = answer;
     if let Some(state) = r.upstream.last() {
         lease.took(state.header_ms, state.response_ms);
     }

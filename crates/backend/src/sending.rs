@@ -2,17 +2,14 @@
 //! the body's pieces.
 
 use crate::conf::BackendLoc;
-use crate::family::Frame;
+use crate::framing::Framing;
 use crate::h2;
 use crate::link::h2::Rest;
-use crate::upload::Body;
+use crate::link::rest::Unsent;
+use crate::upload::{Body, FILE_PIECE_BYTES};
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 use weir_core::temp::TempFile;
-use weir_wire::http1::chunked;
-
-/// Read at once from a body in a file.
-pub(crate) const FILE_PIECE_BYTES: usize = 64 * 1024;
 
 /// What is sent, whichever server it goes to.
 pub(crate) struct Sent<'a> {
@@ -22,15 +19,6 @@ pub(crate) struct Sent<'a> {
     pub(crate) chunked: bool,
     /// The client's going does not end it.
     pub(crate) ignores_abort: bool,
-}
-
-/// What is put around a body's bytes.
-#[derive(Clone, Copy)]
-enum Framing {
-    Plain,
-    Chunked,
-    /// As the family says.
-    Own(Frame),
 }
 
 impl Framing {
@@ -49,6 +37,8 @@ pub(crate) struct Outgoing<'a> {
     second: &'a [u8],
     pub(crate) file: Option<(Rc<TempFile>, u64)>,
     pub(crate) stream: bool,
+    /// It was one at first.
+    streamed: bool,
     framing: Framing,
     /// The piece of a file or stream being sent, and how much of it is.
     piece: Vec<u8>,
@@ -66,6 +56,7 @@ impl<'a> Outgoing<'a> {
             second: if matches!(sent.body, Body::Memory) { memory } else { b"" },
             file,
             stream: matches!(sent.body, Body::Stream),
+            streamed: matches!(sent.body, Body::Stream),
             framing: Framing::of(sent),
             piece: Vec::new(),
             at: 0,
@@ -142,6 +133,16 @@ impl<'a> Outgoing<'a> {
         Rest { bytes, source, more: false }
     }
 
+    /// What the connection is left with as the answer begins, of a request whose body is not framed by
+    /// HTTP/2: as in nginx, only what comes from the client meanwhile is still sent.
+    pub(crate) fn leave(&self, timeout_ms: u64) -> Unsent {
+        if !self.streamed {
+            return Unsent::given_up();
+        }
+        let bytes = [self.first, self.second, &self.piece[self.at..]].concat();
+        Unsent::new(self.framing, bytes, self.stream, timeout_ms)
+    }
+
     /// Takes a part of a body and puts around it what the protocol wants.
     pub(crate) fn put_piece(&mut self, bytes: &[u8], ended: bool) {
         self.piece.clear();
@@ -149,19 +150,6 @@ impl<'a> Outgoing<'a> {
         if ended {
             self.stream = false;
         }
-        match self.framing {
-            Framing::Plain => self.piece.extend_from_slice(bytes),
-            Framing::Chunked => {
-                if !bytes.is_empty() {
-                    chunked::write_chunk_header(bytes.len() as u64, &mut self.piece);
-                    self.piece.extend_from_slice(bytes);
-                    self.piece.extend_from_slice(b"\r\n");
-                }
-                if ended {
-                    chunked::write_last_chunk(&mut self.piece);
-                }
-            }
-            Framing::Own(frame) => frame(bytes, ended, &mut self.piece),
-        }
+        self.framing.put(bytes, ended, &mut self.piece);
     }
 }

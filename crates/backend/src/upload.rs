@@ -9,6 +9,9 @@ use weir_core::temp::TempFile;
 use weir_http::body::{self, BodyError};
 use weir_http::Request;
 
+/// Read at once from a body in a file, and from a client that has sent much.
+pub(crate) const FILE_PIECE_BYTES: usize = 64 * 1024;
+
 /// The client's body on its way to the server.
 pub(crate) enum Body {
     None,
@@ -59,6 +62,20 @@ async fn take_what_is_there(r: &mut Request) -> Result<bool, BodyError> {
                 r.body.complete = true;
                 return Ok(true);
             }
+        }
+    }
+    Ok(false)
+}
+
+/// Adds what has already come of the body, up to the size of a piece; whether that is its end.
+pub(crate) async fn gather(r: &mut Request, bytes: &mut Vec<u8>) -> Result<bool, BodyError> {
+    while bytes.len() < FILE_PIECE_BYTES {
+        match at_once(body::next(r)).await {
+            None => break,
+            Some(more) => match more? {
+                Some(more) => bytes.extend_from_slice(&more),
+                None => return Ok(true),
+            },
         }
     }
     Ok(false)

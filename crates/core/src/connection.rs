@@ -593,6 +593,17 @@ impl Connection {
         false
     }
 
+    /// Whether something waits to be read, be it the end; otherwise wakes the task when that may be.
+    pub fn poll_heard(&self, cx: &mut Context<'_>) -> bool {
+        while self.stream.poll_readable(cx).is_ready() {
+            match self.stream.peek() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                _ => return true,
+            }
+        }
+        false
+    }
+
     /// Waits, but no longer than the client is there.
     pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
         let deadline = clock::mono_ms().saturating_add(ms);

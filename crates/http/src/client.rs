@@ -195,6 +195,15 @@ impl Client {
         }
     }
 
+    /// Whether something of the body waits to be taken, be it its end; otherwise wakes the task when
+    /// that may be.
+    pub(crate) fn poll_body(&self, cx: &mut Context<'_>) -> bool {
+        match &self.over {
+            Over::H1 => self.conn.poll_heard(cx),
+            Over::H2(stream) => stream.has_body(cx),
+        }
+    }
+
     /// Nobody will read the body that it still sends.
     pub(crate) fn skip_body(&self) {
         match &self.over {

@@ -25,6 +25,12 @@ impl ClientWatch {
     pub fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
         self.client.poll_gone(cx, &mut self.on)
     }
+
+    /// Whether more of the request's body has come, or its end, or the client's; otherwise the task is
+    /// woken when that may be.
+    pub fn has_body(&self, cx: &mut Context<'_>) -> bool {
+        self.client.poll_body(cx)
+    }
 }
 
 /// Waits for something unless the client goes first.

@@ -219,7 +219,8 @@ pub struct CoreLoc {
     pub(crate) client_max_body_size: Val<u64>,
     /// Bytes.
     pub client_body_buffer_size: Val<u64>,
-    pub(crate) client_body_timeout: Val<u64>,
+    /// Milliseconds.
+    pub client_body_timeout: Val<u64>,
     pub(crate) client_body_temp_path: Val<Arc<TempPath>>,
     /// Also tells whether bodies' files stay.
     pub client_body_in_file_only: Val<BodyInFile>,

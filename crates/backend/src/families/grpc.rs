@@ -97,7 +97,6 @@ pub(crate) static FAMILY: Family = Family {
     key: None,
     ways: Ways {
         interim: true,
-        duplex: true,
         host_field: sets_host,
         head_came: Some(note_empty_answer),
         ..Ways::PLAIN

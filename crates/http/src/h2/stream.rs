@@ -292,6 +292,16 @@ impl Stream {
         .await
     }
 
+    /// Whether there is something to be taken of the body, or none will come.
+    pub(crate) fn has_body(&self, cx: &Context<'_>) -> bool {
+        let r = self.receive.borrow();
+        if !r.bytes.is_empty() || r.ended {
+            return true;
+        }
+        drop(r);
+        self.poll_gone(cx)
+    }
+
     /// Takes what has come of the body, or waits for it; opens the window to `window` bytes
     /// first. `true`: that was the end.
     pub(super) fn poll_body(
