@@ -606,7 +606,9 @@ impl Connection {
 
     /// Waits, but no longer than the client is there.
     pub async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
-        let deadline = clock::mono_ms().saturating_add(ms);
+        // The turn's clock may be behind, and says whole milliseconds.
+        clock::renew();
+        let deadline = clock::mono_ms().saturating_add(ms).saturating_add(1);
         let mut watching = true;
         poll_fn(|cx| match self.poll_gone(cx, &mut watching) {
             true => Poll::Ready(Err(ConnError::Io(io::ErrorKind::BrokenPipe.into()))),

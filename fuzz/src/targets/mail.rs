@@ -221,8 +221,18 @@ pub const SERVER: Target = Target {
 fn server(buf: &[u8], random: &mut Random) {
     let protocol = [Protocol::Pop3, Protocol::Imap, Protocol::Smtp][random.below(3)];
     let (choice, name) = (random.below(16), random.next().to_le_bytes());
-    let whole = told(protocol, choice, &name, buf, &[buf.len()]);
-    assert_eq!(told(protocol, choice, &name, buf, &random.cuts(buf.len())), whole);
+    // What comes in one read with a reply belongs to it, so reads end with lines, and are cut within lines.
+    let is_end = |at: usize| buf[..at].ends_with(b"\r\n");
+    let mut reads: Vec<usize> = (1..buf.len()).filter(|&at| is_end(at)).collect();
+    reads.retain(|_| random.below(4) > 0);
+    reads.push(buf.len());
+    let whole = told(protocol, choice, &name, buf, &reads);
+    let mut cuts = random.cuts(buf.len());
+    cuts.retain(|&at| !is_end(at));
+    cuts.extend(reads);
+    cuts.sort_unstable();
+    cuts.dedup();
+    assert_eq!(told(protocol, choice, &name, buf, &cuts), whole);
 }
 
 /// All that a server is told, and how much of `buf` was read.

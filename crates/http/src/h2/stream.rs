@@ -282,7 +282,9 @@ impl Stream {
 
     /// Waits, but no longer than the client wants the stream.
     pub(crate) async fn sleep_while_open(&self, ms: u64) -> Result<(), ConnError> {
-        let deadline = clock::mono_ms() + ms;
+        // The turn's clock may be behind, and says whole milliseconds.
+        clock::renew();
+        let deadline = clock::mono_ms().saturating_add(ms).saturating_add(1);
         poll_fn(|cx| {
             if self.poll_gone(cx) {
                 return Poll::Ready(Err(gone()));
