@@ -42,6 +42,17 @@ fn later(times: usize) -> (Origin, Arc<AtomicUsize>) {
     (auth, asked)
 }
 
+/// A client that is asked about for ever.
+fn asked_about() -> (Origin, Server, Client) {
+    let (auth, asked) = later(usize::MAX);
+    let server = setup(&auth, "").start();
+    let mut client = greeted(&server);
+    say(&mut client, "USER me");
+    client.send(b"PASS secret\r\n");
+    expect_soon("a question", || asked.load(Ordering::SeqCst) > 0);
+    (auth, server, client)
+}
+
 #[test]
 fn who_is_asked_again_and_again_has_a_pause() {
     let (auth, asked) = later(1);
@@ -56,12 +67,7 @@ fn who_is_asked_again_and_again_has_a_pause() {
 
 #[test]
 fn a_client_that_goes_is_not_waited_for() {
-    let (auth, asked) = later(usize::MAX);
-    let mut server = setup(&auth, "").start();
-    let mut client = greeted(&server);
-    say(&mut client, "USER me");
-    client.send(b"PASS secret\r\n");
-    expect_soon("a question", || asked.load(Ordering::SeqCst) > 0);
+    let (_auth, mut server, client) = asked_about();
     drop(client);
     // A session that was still there would keep the process.
     server.signal(weir_tests::Signal::Quit);
@@ -122,12 +128,7 @@ fn tls_that_nobody_uses_is_not_read() {
 /// What has come and is not read hides the end of a client.
 #[test]
 fn a_client_that_has_said_more_and_goes_is_not_asked_for() {
-    let (auth, asked) = later(usize::MAX);
-    let mut server = setup(&auth, "").start();
-    let mut client = greeted(&server);
-    say(&mut client, "USER me");
-    client.send(b"PASS secret\r\n");
-    expect_soon("a question", || asked.load(Ordering::SeqCst) > 0);
+    let (_auth, mut server, mut client) = asked_about();
     client.send(&[b'z'; 5000]);
     drop(client);
     server.signal(weir_tests::Signal::Quit);
