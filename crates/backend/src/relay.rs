@@ -288,7 +288,7 @@ impl Relay<'_, '_> {
         }
         if r.queued() >= self.conf.buffers_bytes() && r.awaits_turn() {
             // What the client would take at once does not go by way of the temporary file.
-            tokio::task::yield_now().await;
+            weir_runtime::event_loop::yield_now().await;
         }
         if self.turn_bytes >= TURN_BYTES {
             self.turn_bytes = 0;

@@ -76,6 +76,7 @@ impl Connection {
     /// The other process has it: its task here ends without touching the socket.
     pub fn carry_away(&self) {
         self.carried_away.set(true);
+        self.stream.socket().leave();
         self.wake();
     }
 

@@ -523,7 +523,7 @@ impl Connection {
             }
             self.drain_some(turn, timeout_ms).await?;
             if before - self.out.borrow().queued() >= turn {
-                tokio::task::yield_now().await;
+                weir_runtime::event_loop::yield_now().await;
             }
         }
     }

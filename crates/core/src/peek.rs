@@ -43,7 +43,7 @@ impl Connection {
                 Err(e) if e.kind() != ErrorKind::WouldBlock => {
                     return Poll::Ready(Err(ConnError::Io(e)));
                 }
-                _ => self.stream.not_readable(cx),
+                _ => self.stream.not_readable(),
             }
         }
     }

@@ -99,7 +99,7 @@ impl Ticket {
 
     /// Runs something behind an answer; the worker does not quit before it has ended.
     pub fn spawn(self, work: impl Future<Output = ()> + 'static) {
-        tokio::task::spawn_local(async move {
+        weir_runtime::event_loop::spawn(async move {
             let _ticket = self;
             work.await;
         });

@@ -172,7 +172,7 @@ async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), No
                     if deadline != 0 && clock::mono_ms() >= deadline {
                         return Err(NoRequest::Quiet);
                     }
-                    tokio::task::yield_now().await;
+                    weir_runtime::event_loop::yield_now().await;
                 }
                 Ok(Progress::NeedMore) => {}
                 Err(e) => {

@@ -65,7 +65,7 @@ impl Talk<'_> {
     async fn take_turns(&mut self) {
         self.steps = self.steps.wrapping_add(1);
         if self.steps.is_multiple_of(STEPS_PER_TURN) {
-            tokio::task::yield_now().await;
+            weir_runtime::event_loop::yield_now().await;
         }
     }
 

@@ -240,7 +240,7 @@ async fn make_room(r: &mut Request, reader: &Reader, turn_bytes: &mut u64) -> Re
     let turn = *loc.core.sendfile_max_chunk;
     if turn > 0 && *turn_bytes >= turn {
         *turn_bytes = 0;
-        tokio::task::yield_now().await;
+        weir_runtime::event_loop::yield_now().await;
     }
     Ok(())
 }

@@ -2,15 +2,12 @@
 //!
 //! Windows: `WSARecvMsg` and `WSASendMsg` with `IP_PKTINFO`.
 
-use crate::listen::{ListenAddr, Listener};
+use crate::listen::{ListenAddr, Listener, ListenerWatch};
 use socket2::SockAddr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
-use tokio::io::unix::AsyncFd;
-use tokio::io::Interest;
 
 /// No datagram is larger.
 pub const DATAGRAM_MAX_BYTES: usize = 65_535;
@@ -178,36 +175,22 @@ pub(crate) fn client_number(is_ipv4: bool) -> [libc::sock_filter; 6] {
 }
 
 /// One worker's watch on a socket that receives datagrams.
-pub struct DatagramWatch {
-    watch: AsyncFd<Watched>,
-}
-
-struct Watched(Arc<Listener>);
-
-impl AsRawFd for Watched {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.fd()
-    }
-}
+pub struct DatagramWatch(ListenerWatch);
 
 impl DatagramWatch {
-    /// Must be called inside the worker's runtime.
+    /// Must be called inside the worker's event loop.
     pub fn new(listener: Arc<Listener>) -> io::Result<DatagramWatch> {
-        // SAFETY: `Watched` keeps its listener, and so the descriptor, open for as long as the
-        // watch lives, and always gives the same descriptor.
-        let watch =
-            unsafe { AsyncFd::register_with_interest(Watched(listener), Interest::READABLE)? };
-        Ok(DatagramWatch { watch })
+        ListenerWatch::new(listener).map(DatagramWatch)
     }
 
     /// The next datagram.
     pub fn poll_receive(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<Received>> {
         loop {
-            let mut guard = ready!(self.watch.poll_read_ready(cx))?;
-            match guard.try_io(|w| w.get_ref().0.receive(buf)) {
-                Err(_would_block) => {}
-                Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => {}
-                Ok(done) => return Poll::Ready(done),
+            ready!(self.0.poll_ready(cx));
+            match self.0.listener.receive(buf) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.0.clear_ready(),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => return Poll::Ready(done),
             }
         }
     }

@@ -9,6 +9,8 @@ pub mod clock;
 #[cfg(unix)]
 pub mod datagrams;
 pub mod direct;
+#[cfg(target_os = "linux")]
+pub mod event_loop;
 pub mod files;
 #[cfg(unix)]
 pub mod handed;

@@ -2,6 +2,8 @@
 //!
 //! Windows: exclusive addresses, no `reuseport`, and no options but the queue's and the buffers' sizes.
 
+#[cfg(unix)]
+use crate::event_loop::{Watch, Way};
 use crate::net::Stream;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::cell::Cell;
@@ -437,10 +439,39 @@ pub fn concerns_one_connection(e: &io::Error) -> bool {
     e.raw_os_error().is_some_and(|code| ERRORS.contains(&code))
 }
 
+/// A worker's watch on a socket that others may have open too.
+#[cfg(unix)]
+pub(crate) struct ListenerWatch {
+    watch: Watch,
+    pub(crate) listener: Arc<Listener>,
+}
+
+#[cfg(unix)]
+impl ListenerWatch {
+    pub(crate) fn new(listener: Arc<Listener>) -> io::Result<ListenerWatch> {
+        Ok(ListenerWatch { watch: Watch::new(listener.fd())?, listener })
+    }
+
+    pub(crate) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
+        self.watch.poll_ready(Way::Read, cx)
+    }
+
+    pub(crate) fn clear_ready(&self) {
+        self.watch.clear(Way::Read);
+    }
+}
+
+#[cfg(unix)]
+impl Drop for ListenerWatch {
+    fn drop(&mut self) {
+        self.watch.leave(self.listener.fd());
+    }
+}
+
 /// One worker's watch on a listening socket.
 #[cfg(unix)]
 pub struct Acceptor {
-    watch: tokio::io::unix::AsyncFd<Watched>,
+    watch: ListenerWatch,
     /// Ask whether anyone waits before accepting: the queue may be empty.
     ask: Cell<bool>,
     /// Another worker has lately been quicker.
@@ -448,44 +479,27 @@ pub struct Acceptor {
 }
 
 #[cfg(unix)]
-struct Watched(Arc<Listener>);
-
-#[cfg(unix)]
-impl AsRawFd for Watched {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.fd()
-    }
-}
-
-#[cfg(unix)]
 impl Acceptor {
-    /// Must be called inside the worker's runtime.
+    /// Must be called inside the worker's event loop.
     pub fn new(listener: Arc<Listener>) -> io::Result<Acceptor> {
-        // SAFETY: `Watched` keeps its listener, and so the descriptor, open for as long as the
-        // watch lives, and always gives the same descriptor.
-        let watch = unsafe {
-            tokio::io::unix::AsyncFd::register_with_interest(
-                Watched(listener),
-                tokio::io::Interest::READABLE,
-            )?
-        };
+        let watch = ListenerWatch::new(listener)?;
         Ok(Acceptor { watch, ask: Cell::new(false), lost: Cell::new(false) })
     }
 
     /// Ready when somebody waits to be accepted.
-    pub fn poll_waiting(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_waiting(&self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            let mut guard = ready!(self.watch.poll_read_ready(cx))?;
+            ready!(self.watch.poll_ready(cx));
             if self.has_waiting() {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(());
             }
-            guard.clear_ready();
+            self.watch.clear_ready();
         }
     }
 
     /// Whether somebody waits now.
     pub fn has_waiting(&self) -> bool {
-        self.watch.get_ref().0.has_waiting()
+        self.watch.listener.has_waiting()
     }
 
     /// The next connection.
@@ -496,17 +510,20 @@ impl Acceptor {
     /// worker, the queue is looked at first.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Peer)>> {
         loop {
-            let mut guard = ready!(self.watch.poll_read_ready(cx))?;
-            if self.ask.replace(true) && !guard.get_inner().0.has_waiting() {
-                guard.clear_ready();
+            ready!(self.watch.poll_ready(cx));
+            if self.ask.replace(true) && !self.has_waiting() {
+                self.watch.clear_ready();
                 self.ask.set(self.lost.get());
                 continue;
             }
-            match guard.try_io(|w| w.get_ref().0.accept()) {
-                Err(_would_block) => self.lost.set(true),
-                Ok(Err(e)) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Ok(Err(e)) => return Poll::Ready(Err(e)),
-                Ok(Ok(accepted)) => {
+            match self.watch.listener.accept() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.watch.clear_ready();
+                    self.lost.set(true);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Poll::Ready(Err(e)),
+                Ok(accepted) => {
                     self.lost.set(false);
                     return Poll::Ready(Ok(accepted));
                 }

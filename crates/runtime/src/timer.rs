@@ -6,44 +6,31 @@ mod queue;
 
 use crate::clock;
 use std::future::Future;
+#[cfg(target_os = "linux")]
 use std::io;
 use std::pin::Pin;
 #[cfg(target_os = "linux")]
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::runtime::Builder;
 use tokio::task::coop::unconstrained;
 
 /// What a thread's timers are served by, from within its event loop.
-pub struct Timers {
-    #[cfg(target_os = "linux")]
+#[cfg(target_os = "linux")]
+pub(crate) struct Timers {
     queue: Rc<queue::Queue>,
 }
 
+#[cfg(target_os = "linux")]
 impl Timers {
-    /// Enables in an event loop what timers need there.
-    pub fn enable(builder: &mut Builder) -> &mut Builder {
-        #[cfg(target_os = "linux")]
-        return builder.enable_io();
-        #[cfg(not(target_os = "linux"))]
-        return builder.enable_all();
-    }
-
     /// Begins, in the thread whose event loop it is; fails where the system has no descriptor left.
-    pub fn begin() -> io::Result<Timers> {
-        Ok(Timers {
-            #[cfg(target_os = "linux")]
-            queue: queue::begin()?,
-        })
+    pub(crate) fn begin() -> io::Result<Timers> {
+        Ok(Timers { queue: queue::begin()? })
     }
 
     /// Runs as a task of the thread for as long as it lives.
-    pub async fn run(self) -> io::Result<()> {
-        #[cfg(target_os = "linux")]
-        return self.queue.run().await;
-        #[cfg(not(target_os = "linux"))]
-        return std::future::pending().await;
+    pub(crate) async fn run(self) {
+        self.queue.run().await;
     }
 }
 
@@ -203,25 +190,25 @@ mod tests {
     use std::future::poll_fn;
 
     /// Longer than any of the deadlines.
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const PATIENCE_MS: u64 = 5000;
 
-    /// In a thread whose timers are the event loop's, and in one that has a queue of them.
+    /// In a thread whose timers are tokio's, and in one that has a queue of them.
     fn run<F: Future<Output = ()>>(test: impl Fn() -> F) {
-        let patient = |b: &mut Builder| b.enable_time().build().unwrap();
-        patient(&mut Builder::new_current_thread()).block_on(test());
-        let runtime = patient(Timers::enable(&mut Builder::new_current_thread()));
-        tokio::task::LocalSet::new().block_on(&runtime, async {
-            let timers = Timers::begin().unwrap();
-            let served = tokio::task::spawn_local(timers.run());
-            test().await;
-            assert!(!served.is_finished());
-        });
+        by_tokio(test());
+        #[cfg(target_os = "linux")]
+        crate::event_loop::run(&(), 1, test()).unwrap();
+    }
+
+    fn by_tokio(test: impl Future<Output = ()>) {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().build().unwrap().block_on(test);
     }
 
     /// Whether somebody is woken, and not only found ready when patience ends.
     async fn comes(due: impl Future<Output = ()>) -> bool {
         let start = std::time::Instant::now();
-        tokio::time::timeout(PATIENCE, due).await.is_ok() && start.elapsed() < PATIENCE
+        within_ms(PATIENCE_MS, due).await.is_some()
+            && start.elapsed().as_millis() < u128::from(PATIENCE_MS)
     }
 
     #[test]
@@ -240,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_task_that_has_used_up_its_turn_is_woken_later() {
-        run(|| async {
+        by_tokio(async {
             let deadline = clock::mono_ms() + 50;
             let mut timer = LazyTimer::new();
             let mut is_first = true;
@@ -305,19 +292,19 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_queue_keeps_nothing_of_timers_that_are_gone() {
-        let runtime = Timers::enable(&mut Builder::new_current_thread()).build().unwrap();
-        runtime.block_on(async {
-            let timers = Timers::begin().unwrap();
+        let test = async {
+            let queue = queue::mine().unwrap();
             let cx = &mut Context::from_waker(std::task::Waker::noop());
             let mut many: Vec<_> = (0..1000).map(|_| LazyTimer::new()).collect();
             let later = clock::mono_ms() + 60_000;
             many.iter_mut().for_each(|t| assert!(t.poll_until(cx, later).is_pending()));
-            assert_eq!(timers.queue.kept(), (1000, 1000));
+            assert_eq!(queue.kept(), (1000, 1000));
             many.truncate(1);
-            assert_eq!(timers.queue.kept(), (1000, 1));
+            assert_eq!(queue.kept(), (1000, 1));
             assert!(many[0].poll_until(cx, later - 1).is_pending());
             drop(many);
-            assert_eq!(timers.queue.kept(), (0, 0));
-        });
+            assert_eq!(queue.kept(), (0, 0));
+        };
+        crate::event_loop::run(&(), 1, test).unwrap();
     }
 }

@@ -1,7 +1,8 @@
 //! Turns: what has much to do lets others have theirs in between.
 
+use crate::event_loop;
 use std::future::Future;
-use std::pin::{pin, Pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -10,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 /// more of them: for one that has had its turn and could go on at once. A task that only wakes itself goes
 /// on some sixty times before the event loop is asked.
 pub fn let_others(cx: &mut Context<'_>) {
-    let _ = pin!(tokio::task::yield_now()).poll(cx);
+    event_loop::let_others(cx);
 }
 
 /// Is over when others have had their turn ([`let_others`]), however often the task is woken before: two
@@ -58,8 +59,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_over_when_the_event_loop_has_turned_and_not_when_somebody_wakes_the_task() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-        runtime.block_on(async {
+        let test = async {
             let mut pause = Pause::default();
             poll_fn(|cx| {
                 for _ in 0..3 {
@@ -68,12 +68,13 @@ mod tests {
                 Poll::Ready(())
             })
             .await;
-            tokio::task::yield_now().await;
+            event_loop::yield_now().await;
             poll_fn(|cx| {
                 assert!(Pin::new(&mut pause).poll(cx).is_ready());
                 Poll::Ready(())
             })
             .await;
-        });
+        };
+        event_loop::run(&(), 1, test).unwrap();
     }
 }

@@ -125,8 +125,8 @@ impl Channel {
     }
 
     /// Forgets that the socket was readable: a call has found that it is not.
-    pub fn not_readable(&self, cx: &mut Context<'_>) {
-        self.socket.not_readable(cx);
+    pub fn not_readable(&self) {
+        self.socket.not_readable();
     }
 
     /// Ready when a write may make progress.

@@ -60,7 +60,7 @@ async fn channels() -> (Channel, Channel) {
 }
 
 fn run(test: impl std::future::Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+    weir_runtime::event_loop::run(&(), 1, test).unwrap();
 }
 
 async fn write_all(to: &Channel, bytes: &[u8]) {

@@ -602,10 +602,10 @@ impl WorkerGroup {
     /// Runs `look` until there is nothing left for it, as long as it answers (ms) between.
     fn look_again_and_again(&self, look: fn(&WorkerGroup) -> Option<u64>) {
         let me = self.me.clone();
-        tokio::task::spawn_local(async move {
+        weir_runtime::event_loop::spawn(async move {
             while let Some(ms) = me.upgrade().and_then(|group| look(&group)) {
                 match ms {
-                    0 => tokio::task::yield_now().await,
+                    0 => weir_runtime::event_loop::yield_now().await,
                     ms => timer::sleep_ms(ms).await,
                 }
             }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use weir_core::counters::AllCounters;
 use weir_core::Worker;
 use weir_runtime::listen::Acceptor;
+use weir_runtime::{event_loop, timer};
 
 /// So many more than the average are no matter, and a sixteenth of it.
 const SLACK: u64 = 4;
@@ -35,8 +36,8 @@ impl Share {
         if self.accepts.get() == 0 {
             self.limit.set(limit(&worker.all));
         }
-        // An error is found again by accepting.
-        if self.is_over(worker) && poll_fn(|cx| acceptor.poll_waiting(cx)).await.is_ok() {
+        if self.is_over(worker) {
+            poll_fn(|cx| acceptor.poll_waiting(cx)).await;
             self.leave_to_others(worker, acceptor).await;
         }
     }
@@ -56,10 +57,10 @@ impl Share {
         while self.is_over(worker) && acceptor.has_waiting() {
             if turn < TURNS {
                 turn += 1;
-                tokio::task::yield_now().await;
+                event_loop::yield_now().await;
                 continue;
             }
-            weir_runtime::timer::sleep_ms(REST_MS).await;
+            timer::sleep_ms(REST_MS).await;
             let now = taken_by_all(&worker.all);
             if now == taken {
                 return self.limit.set(worker.connections.get() as u64 + ALONE);

@@ -16,9 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
-use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
-use tokio::task::spawn_local;
 use weir_core::carried::Carried;
 use weir_core::counters::{AllCounters, Counters, Tally};
 use weir_core::datagrams::Sessions;
@@ -27,10 +25,10 @@ use weir_core::logger::{ErrorLog, LogLevel};
 use weir_core::ClientAddr;
 use weir_core::Connection;
 use weir_core::Worker;
+use weir_runtime::event_loop::{self, spawn, Task, Turns};
 use weir_runtime::listen::{self, Acceptor, ListenAddr, Listener, Peer};
 use weir_runtime::net::{is_out_of_descriptors, Stream};
 use weir_runtime::sockets::OwnedFd;
-use weir_runtime::timer::Timers;
 use weir_runtime::{clock, memory, timer};
 
 /// Threads of a worker for file reads under `aio threads`, as many as nginx's default pool has.
@@ -127,29 +125,28 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
         }
     }
     let counters = Arc::clone(&setup.all.each[setup.id]);
-    let resting = Arc::clone(&counters);
     let quiet = Arc::<Quiet>::default();
-    let stirred = Arc::clone(&quiet);
     counters.beat(clock::tick());
     memory::keep_blocks();
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = Timers::enable(&mut builder)
-        .max_blocking_threads(BLOCKING_THREADS_MAX)
-        .on_thread_park(move || resting.beat(0))
-        .on_thread_unpark(move || {
-            counters.beat(clock::tick());
-            stirred.stir();
-        })
-        .build_local(LocalOptions::default())?;
-    let served = runtime.block_on(async {
-        let timers = Timers::begin()?;
-        spawn_local(timers.run());
-        serve(setup, inbox, quiet).await;
-        Ok(())
-    });
-    // A thread may read a file that never comes.
-    runtime.shutdown_background();
-    served
+    let turns = Watched { counters, quiet: Arc::clone(&quiet) };
+    event_loop::run(&turns, BLOCKING_THREADS_MAX, serve(setup, inbox, quiet))
+}
+
+/// The event loop's turns, as others see them.
+struct Watched {
+    counters: Arc<Counters>,
+    quiet: Arc<Quiet>,
+}
+
+impl Turns for Watched {
+    fn rests(&self) {
+        self.counters.beat(0);
+    }
+
+    fn goes_on(&self) {
+        self.counters.beat(clock::tick());
+        self.quiet.stir();
+    }
 }
 
 /// Binds the thread to CPUs.
@@ -160,7 +157,7 @@ fn pin(cpus: &[usize], log: &ErrorLog) {
 }
 
 /// A listening socket and the task that accepts from it.
-type Watched = (Arc<Listener>, tokio::task::JoinHandle<()>);
+type Accepting = (Arc<Listener>, Task);
 
 /// Connections taken at once from a socket that is let go of: no queue is longer, unless the
 /// system's `somaxconn` was raised a lot.
@@ -169,7 +166,7 @@ const LEFT_WAITING_MAX: usize = 65_536;
 /// What a worker thread holds besides the `Worker` its requests see.
 struct State {
     worker: Rc<Worker>,
-    accepting: RefCell<Vec<Watched>>,
+    accepting: RefCell<Vec<Accepting>>,
     connections: RefCell<Registry>,
     /// Tasks whose connection has ended, waiting for another: making one costs more than serving
     /// a short connection does.
@@ -278,12 +275,12 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
     });
     state.take_turns();
     let watched = Rc::clone(&state.worker);
-    spawn_local(async move { watched.deadlines.run().await });
+    spawn(async move { watched.deadlines.run().await });
     let resting = Rc::clone(&state);
-    spawn_local(async move {
+    spawn(async move {
         quiet.run(Rc::clone(&resting.worker), || resting.shrink()).await;
     });
-    spawn_local(datagrams::take_over(Rc::downgrade(&state), handed));
+    spawn(datagrams::take_over(Rc::downgrade(&state), handed));
     state.listen(setup.listeners);
     while let Some(command) = inbox.recv().await {
         match command {
@@ -340,6 +337,7 @@ impl State {
     fn shrink(&self) {
         self.connections.borrow_mut().shrink();
         self.worker.shrink_pools();
+        event_loop::shrink();
         protocols::shrink(&self.worker);
     }
 
@@ -376,7 +374,7 @@ impl State {
     /// in them: this worker may be the last that has them open.
     async fn leave(self: &Rc<Self>, stay: &[Arc<Listener>]) {
         let stay: HashSet<*const Listener> = stay.iter().map(Arc::as_ptr).collect();
-        let leaving: Vec<Watched> = {
+        let leaving: Vec<Accepting> = {
             let mut accepting = self.accepting.borrow_mut();
             let (stay, leaving) = std::mem::take(&mut *accepting)
                 .into_iter()
@@ -387,7 +385,7 @@ impl State {
         for (listener, task) in leaving {
             task.abort();
             // The task has the socket open until it is gone: what comes until then is to be taken.
-            let _ = task.await;
+            task.finished().await;
             if listener.addr.is_udp() {
                 datagrams::take_waiting(self, &listener);
                 continue;
@@ -409,8 +407,8 @@ impl State {
                 continue;
             }
             let task = match l.addr.is_udp() {
-                true => spawn_local(datagrams::receive(Rc::clone(self), Arc::clone(&l))),
-                false => spawn_local(accept_loop(Rc::clone(self), Arc::clone(&l))),
+                true => spawn(datagrams::receive(Rc::clone(self), Arc::clone(&l))),
+                false => spawn(accept_loop(Rc::clone(self), Arc::clone(&l))),
             };
             accepting.push((l, task));
         }
@@ -432,7 +430,7 @@ impl State {
         let timeout_ms = &old.shared.global.get::<Global>().worker_shutdown_timeout;
         let Some(ms) = timeout_ms.as_option().copied() else { return };
         let state = Rc::downgrade(self);
-        spawn_local(async move {
+        spawn(async move {
             timer::sleep_ms(ms).await;
             let Some(state) = state.upgrade() else { return };
             for conn in state.connections.borrow().iter() {
@@ -587,7 +585,7 @@ impl State {
         }
         let seat = Rc::new(Seat::default());
         seat.give(conn);
-        spawn_local(connections(Rc::clone(self), seat));
+        spawn(connections(Rc::clone(self), seat));
     }
 }
 
@@ -601,7 +599,7 @@ fn close_idle(conn: &Rc<Connection>) {
         return conn.stream.shutdown_read();
     }
     let conn = Rc::downgrade(conn);
-    spawn_local(async move {
+    spawn(async move {
         timer::sleep_ms(left_ms).await;
         if let Some(conn) = conn.upgrade().filter(|c| c.idle.get()) {
             conn.stream.shutdown_read();
@@ -632,7 +630,7 @@ async fn accept_loop(state: Rc<State>, listener: Arc<Listener>) {
             Ok((stream, peer)) => {
                 is_own = accepted(&state, &listener, stream, peer);
                 if state.in_turns.get() && !is_own {
-                    tokio::task::yield_now().await;
+                    event_loop::yield_now().await;
                 }
             }
             // The connection waits to be accepted now.

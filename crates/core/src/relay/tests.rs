@@ -3,6 +3,7 @@ use super::*;
 use std::future::{poll_fn, Future};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use weir_runtime::event_loop;
 use weir_runtime::net::Stream;
 
 const SIZE: usize = 4096;
@@ -41,7 +42,7 @@ fn relay() -> Relay {
 /// A turn; how many bytes were read in it, and how many have left.
 async fn turn(relay: &mut Relay, ends: [&Channel; 2]) -> (u64, u64) {
     // Behind it the event loop has seen what is ready.
-    tokio::task::yield_now().await;
+    event_loop::yield_now().await;
     poll_fn(|cx| {
         let before = (relay.received(CLIENT), relay.sent(CLIENT));
         let moved = relay.pump(cx, CLIENT, ends, &mut Turn::of(TURN), &AtomicU64::default());
@@ -52,8 +53,7 @@ async fn turn(relay: &mut Relay, ends: [&Channel; 2]) -> (u64, u64) {
 }
 
 fn in_event_loop(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-    runtime.block_on(test);
+    event_loop::run(&(), 1, test).unwrap();
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl<M: Fn(Job) -> F, F: Future<Output = ()> + 'static> Starter for Pooled<M, F>
             return give_back(&self.kept, place);
         }
         let kept = Rc::clone(&self.kept);
-        tokio::task::spawn_local(async move {
+        weir_runtime::event_loop::spawn(async move {
             poll_fn(|cx| place.poll(cx)).await;
             give_back(&kept, place);
         });

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Waker};
-use tokio::task::AbortHandle;
+use weir_runtime::event_loop::Task;
 
 /// What the client has not taken yet beyond which nothing is handed on.
 pub(super) const AHEAD_MAX_BYTES: u64 = 256 * 1024;
@@ -182,7 +182,7 @@ pub(super) enum Sink {
 
 pub(super) struct Running {
     pub(super) id: u64,
-    pub(super) task: AbortHandle,
+    pub(super) task: Task,
     pub(super) ended: Option<Ended>,
 }
 

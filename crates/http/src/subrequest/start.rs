@@ -32,7 +32,7 @@ pub fn start(r: &mut Request, part: Box<Request>, ended: Option<Ended>) {
     parent.last_id += 1;
     let id = parent.last_id;
     let (above, top) = (Rc::clone(&parent.desk), Rc::clone(&parent.top));
-    let task = tokio::task::spawn_local(async move {
+    let task = weir_runtime::event_loop::spawn(async move {
         let mut part = part;
         let ok = run(&mut part).await;
         desk.broken.set(!ok);
@@ -41,7 +41,7 @@ pub fn start(r: &mut Request, part: Box<Request>, ended: Option<Ended>) {
         above.wake();
         top.wake();
     });
-    parent.running.push(Running { id, task: task.abort_handle(), ended });
+    parent.running.push(Running { id, task, ended });
 }
 
 /// Sends a copy of the request somewhere and forgets the answer. It outlives the request; none is

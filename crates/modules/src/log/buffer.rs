@@ -163,7 +163,7 @@ fn give_back(sink: &Arc<Sink>, text: Vec<u8>) {
     });
     if let Some(ms) = arm {
         let sink = Arc::clone(sink);
-        tokio::task::spawn_local(async move {
+        weir_runtime::event_loop::spawn(async move {
             timer::sleep_ms(ms).await;
             flush_one(&sink);
         });

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{unbounded_channel, UnboundedReceiver, UnboundedSender};
 use weir_conf::{Loader, Options, Sources};
 use weir_core::counters::AllCounters;
@@ -19,6 +18,7 @@ use weir_module::{Arity, Cf, Context, Mode, Row, RowTable};
 use weir_modules::{
     addition, gunzip, gzip, gzip_ok, index, range, rewrite, ssi, static_files, sub_filter,
 };
+use weir_runtime::event_loop;
 use weir_runtime::net::Stream;
 
 const MODULES: &[&HttpModule] = &[
@@ -78,14 +78,14 @@ async fn serve(generation: Arc<Generation>, mut comes: UnboundedReceiver<UnixStr
     let all = Arc::new(AllCounters::new(1));
     let worker = Rc::new(Worker::new(0, Rc::clone(&gen), all));
     let watched = Rc::clone(&worker);
-    tokio::task::spawn_local(async move { watched.deadlines.run().await });
+    event_loop::spawn(async move { watched.deadlines.run().await });
     let mut serial = 0;
     while let Some(socket) = comes.recv().await {
         serial += 1;
         let stream = Stream::from_fd(socket.into(), false);
         let from = (Rc::clone(&gen), 0);
         let conn = Connection::new(Rc::clone(&worker), stream, ClientAddr::Unix, from, serial);
-        tokio::task::spawn_local(Serving::new(Rc::new(conn)));
+        event_loop::spawn(Serving::new(Rc::new(conn)));
     }
 }
 
@@ -107,9 +107,7 @@ impl Server {
         let generation = generation(&text, &dir);
         let (comes, inbox) = unbounded_channel();
         std::thread::spawn(move || {
-            let mut builder = Builder::new_current_thread();
-            let runtime = builder.enable_all().build_local(LocalOptions::default()).unwrap();
-            runtime.block_on(serve(generation, inbox));
+            event_loop::run(&(), 4, serve(generation, inbox)).unwrap();
         });
         Server { dir, comes }
     }

@@ -2,68 +2,49 @@
 //! whose request has arrived by the time it is accepted is answered and closed without ever
 //! being registered.
 
+use crate::event_loop::{Watch, Way};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
-use std::cell::{Ref, RefCell};
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::task::{ready, Context, Poll};
-use tokio::io::unix::AsyncFd;
-use tokio::io::Interest;
 
 /// A connected stream socket.
 pub struct Stream {
-    /// Made when a call first would block. Declared before the socket, so that it is undone
-    /// before the socket is closed.
-    watch: RefCell<Option<Watch>>,
+    /// Made when a call first would block. The socket is closed after it, and by that forgotten by the system.
+    watch: OnceCell<Watch>,
     /// None for a stream that leads nowhere.
     socket: Option<OwnedFd>,
     tcp: bool,
 }
 
-/// A socket's registration with the event loop.
-struct Watch {
-    fd: AsyncFd<Watched>,
-    /// For writing too. A fresh socket can be written to, and would be reported for it at once:
-    /// a turn of the loop for nothing. So this comes when a write first would block.
-    writes: bool,
-}
-
-/// The socket's number, for the event loop.
-struct Watched(RawFd);
-
-impl AsRawFd for Watched {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0
-    }
-}
-
 impl From<std::net::TcpStream> for Stream {
     /// The socket must be non-blocking.
     fn from(s: std::net::TcpStream) -> Stream {
-        Stream { watch: RefCell::new(None), socket: Some(s.into()), tcp: true }
+        Stream { watch: OnceCell::new(), socket: Some(s.into()), tcp: true }
     }
 }
 
 impl From<std::os::unix::net::UnixStream> for Stream {
     /// The socket must be non-blocking.
     fn from(s: std::os::unix::net::UnixStream) -> Stream {
-        Stream { watch: RefCell::new(None), socket: Some(s.into()), tcp: false }
+        Stream { watch: OnceCell::new(), socket: Some(s.into()), tcp: false }
     }
 }
 
 impl Stream {
     /// Takes a connected, non-blocking socket, accepted here or by another process.
     pub fn from_fd(socket: OwnedFd, tcp: bool) -> Stream {
-        Stream { watch: RefCell::new(None), socket: Some(socket), tcp }
+        Stream { watch: OnceCell::new(), socket: Some(socket), tcp }
     }
 
     /// A stream that leads nowhere and takes no descriptor: nobody sends, nobody hangs up, and
     /// what reads or writes fails.
     pub fn nowhere() -> Stream {
-        Stream { watch: RefCell::new(None), socket: None, tcp: false }
+        Stream { watch: OnceCell::new(), socket: None, tcp: false }
     }
 
     /// The descriptor, -1 for a stream that leads nowhere: every call on that fails.
@@ -77,45 +58,28 @@ impl Stream {
     }
 
     /// Registers the socket with the worker's event loop, for reading at least.
-    fn watch(&self) -> io::Result<Ref<'_, AsyncFd<Watched>>> {
-        if self.watch.borrow().is_none() {
-            self.register(false)?;
+    fn watch(&self) -> io::Result<&Watch> {
+        if let Some(watch) = self.watch.get() {
+            return Ok(watch);
         }
-        self.watched().ok_or_else(|| io::ErrorKind::NotConnected.into())
-    }
-
-    /// The registration, if there is one.
-    fn watched(&self) -> Option<Ref<'_, AsyncFd<Watched>>> {
-        Ref::filter_map(self.watch.borrow(), |w| w.as_ref().map(|w| &w.fd)).ok()
-    }
-
-    /// As [`Stream::watch`], for writing too. Whoever waits to read is woken once, because the
-    /// registration it waits on may be replaced: a stream belongs to one task.
-    fn watch_writes(&self, cx: &Context<'_>) -> io::Result<Ref<'_, AsyncFd<Watched>>> {
-        let has = self.watch.borrow().as_ref().map(|w| w.writes);
-        if has != Some(true) {
-            self.watch.replace(None);
-            self.register(true)?;
-            if has.is_some() {
-                cx.waker().wake_by_ref();
-            }
-        }
-        self.watch()
-    }
-
-    fn register(&self, writes: bool) -> io::Result<()> {
         if self.socket.is_none() {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        let interest = match writes {
-            true => Interest::READABLE | Interest::WRITABLE,
-            false => Interest::READABLE,
-        };
-        // SAFETY: the registration is dropped before the socket (declaration order), and always
-        // names the same descriptor.
-        let fd = unsafe { AsyncFd::register_with_interest(Watched(self.fd()), interest)? };
-        self.watch.replace(Some(Watch { fd, writes }));
-        Ok(())
+        let watch = Watch::new(self.fd())?;
+        Ok(self.watch.get_or_init(|| watch))
+    }
+
+    /// As [`Stream::watch`], for writing too.
+    fn watch_writes(&self) -> io::Result<&Watch> {
+        let watch = self.watch()?;
+        watch.add_writes(self.fd())?;
+        Ok(watch)
+    }
+
+    /// The socket has been given to another process: this one's event loop hears no more of it, though it
+    /// stays open there.
+    pub fn leave(&self) {
+        self.watch.get().iter().for_each(|w| w.leave(self.fd()));
     }
 
     /// Reads into the buffer's spare room, at most `room` bytes more; 0 is the end of the stream.
@@ -128,20 +92,32 @@ impl Stream {
         buf: &mut Vec<u8>,
         room: usize,
     ) -> Poll<io::Result<usize>> {
+        let watch = match self.watch.get() {
+            Some(watch) => watch,
+            None => match self.try_read(buf, room) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.watch()?,
+                done => return Poll::Ready(done),
+            },
+        };
+        self.poll_read_watched(watch, cx, || self.try_read(buf, room), room)
+    }
+
+    /// The same of a socket that is registered.
+    #[inline]
+    fn poll_read_watched(
+        &self,
+        watch: &Watch,
+        cx: &mut Context<'_>,
+        mut read: impl FnMut() -> io::Result<usize>,
+        room: usize,
+    ) -> Poll<io::Result<usize>> {
         loop {
-            let Some(watch) = self.watched() else {
-                match self.try_read(buf, room) {
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => drop(self.watch()?),
-                    done => return Poll::Ready(done),
-                };
-                continue;
-            };
-            let mut ready = ready!(watch.poll_read_ready(cx))?;
-            match self.try_read(buf, room) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+            ready!(watch.poll_ready(Way::Read, cx));
+            match read() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => watch.clear(Way::Read),
                 Ok(n) => {
                     if n > 0 && n < room {
-                        ready.clear_ready();
+                        watch.clear(Way::Read);
                     }
                     return Poll::Ready(Ok(n));
                 }
@@ -159,23 +135,8 @@ impl Stream {
         slot: &mut S,
         buf: impl Fn(&mut S) -> &mut Vec<u8>,
     ) -> Poll<io::Result<usize>> {
-        loop {
-            let Some(watch) = self.watched() else {
-                drop(self.watch()?);
-                continue;
-            };
-            let mut ready = ready!(watch.poll_read_ready(cx))?;
-            match self.try_read(buf(slot), room) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                Ok(n) => {
-                    if n > 0 && n < room {
-                        ready.clear_ready();
-                    }
-                    return Poll::Ready(Ok(n));
-                }
-                Err(e) => return Poll::Ready(Err(e)),
-            }
-        }
+        let watch = self.watch()?;
+        self.poll_read_watched(watch, cx, || self.try_read(buf(slot), room), room)
     }
 
     /// Runs a call that reads, waiting while it would block.
@@ -185,11 +146,11 @@ impl Stream {
         cx: &mut Context<'_>,
         call: impl Fn() -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
+        let watch = self.watch()?;
         loop {
-            let watch = self.watch()?;
-            let mut ready = ready!(watch.poll_read_ready(cx))?;
+            ready!(watch.poll_ready(Way::Read, cx));
             match call() {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => watch.clear(Way::Read),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 done => return Poll::Ready(done),
             }
@@ -203,33 +164,15 @@ impl Stream {
         buf: &mut Vec<u8>,
         room: usize,
     ) -> Poll<io::Result<usize>> {
+        let watch = self.watch()?;
         loop {
-            if let Some(e) = self.poll_error(cx)? {
-                return Poll::Ready(Err(e));
-            }
-            let watch = self.watch()?;
-            let mut ready = ready!(watch.poll_read_ready(cx))?;
+            ready!(watch.poll_ready(Way::Read, cx));
             match self.try_read(buf, room) {
                 // Behind a short one there may be more, so only this tells that there is none.
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => watch.clear(Way::Read),
                 done => return Poll::Ready(done),
             }
         }
-    }
-
-    /// The error that the event loop has reported of a socket for datagrams: that makes it neither
-    /// readable nor, for the event loop, ever again anything else than closed for writing; so it is
-    /// registered anew.
-    fn poll_error(&self, cx: &mut Context<'_>) -> io::Result<Option<io::Error>> {
-        let has_error = match self.watch()?.poll_write_ready(cx) {
-            Poll::Ready(guard) => guard?.ready().is_write_closed(),
-            Poll::Pending => false,
-        };
-        if !has_error {
-            return Ok(None);
-        }
-        self.watch.replace(None);
-        self.take_error()
     }
 
     /// The same, once, without waiting.
@@ -264,10 +207,15 @@ impl Stream {
     /// Whether something waits to be read: `Ok(0)` is the end of the stream. Takes nothing, and
     /// asks the kernel only when the event loop has seen something happen.
     pub fn peek(&self) -> io::Result<usize> {
-        match self.watched() {
-            Some(watch) => watch.try_io(Interest::READABLE, |_| self.peek_now()),
-            None => self.peek_now(),
+        let watch = self.watch.get();
+        if watch.is_some_and(|w| !w.is_ready(Way::Read)) {
+            return Err(io::ErrorKind::WouldBlock.into());
         }
+        let seen = self.peek_now();
+        if is_wait(&seen) {
+            watch.iter().for_each(|w| w.clear(Way::Read));
+        }
+        seen
     }
 
     /// The same, asking the kernel in any case.
@@ -293,20 +241,17 @@ impl Stream {
         if self.socket.is_none() {
             return Poll::Pending;
         }
-        self.watch()?.poll_read_ready(cx).map_ok(|_| ())
+        self.watch()?.poll_ready(Way::Read, cx).map(Ok)
     }
 
     /// Forgets that the socket was readable: a call has found that it is not.
-    pub fn not_readable(&self, cx: &mut Context<'_>) {
-        let Some(watch) = self.watched() else { return };
-        if let Poll::Ready(Ok(mut ready)) = watch.poll_read_ready(cx) {
-            ready.clear_ready();
-        }
+    pub fn not_readable(&self) {
+        self.watch.get().iter().for_each(|w| w.clear(Way::Read));
     }
 
     /// Ready when a write may make progress.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.watch_writes(cx)?.poll_write_ready(cx).map_ok(|_| ())
+        self.watch_writes()?.poll_ready(Way::Write, cx).map(Ok)
     }
 
     /// Runs a call that writes, waiting while it would block.
@@ -319,21 +264,17 @@ impl Stream {
         cx: &mut Context<'_>,
         call: impl Fn() -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
+        // As long as there was room, the event loop need not be asked.
+        let mut watch = self.watch_for_writes();
         loop {
-            let done = match self.watch_for_writes() {
-                Some(watch) => {
-                    let done = watch.try_io(Interest::WRITABLE, |_| call());
-                    if is_wait(&done) {
-                        drop(ready!(watch.poll_write_ready(cx))?);
-                        continue;
-                    }
-                    done
-                }
-                // There was room so far, so the event loop need not be asked.
-                None => call(),
-            };
-            match done {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => drop(self.watch_writes(cx)?),
+            if let Some(watch) = watch {
+                ready!(watch.poll_ready(Way::Write, cx));
+            }
+            match call() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => match watch {
+                    Some(watch) => watch.clear(Way::Write),
+                    None => watch = Some(self.watch_writes()?),
+                },
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 done => return Poll::Ready(done),
             }
@@ -355,10 +296,9 @@ impl Stream {
         }
     }
 
-    /// The registration for writing, if there is one.
-    fn watch_for_writes(&self) -> Option<Ref<'_, AsyncFd<Watched>>> {
-        Ref::filter_map(self.watch.borrow(), |w| w.as_ref().filter(|w| w.writes).map(|w| &w.fd))
-            .ok()
+    /// The registration, if it is one for writing.
+    fn watch_for_writes(&self) -> Option<&Watch> {
+        self.watch.get().filter(|w| w.has_writes())
     }
 
     /// Writes the pieces in one call; `more` says that further bytes follow at once.

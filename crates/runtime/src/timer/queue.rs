@@ -3,15 +3,15 @@
 //! ready when the first is due, and what waits costs nothing meanwhile.
 
 use crate::clock;
+use crate::event_loop::{Watch, Way};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::task::Waker;
-use tokio::io::unix::AsyncFd;
-use tokio::io::Interest;
 
 thread_local! {
     static QUEUE: RefCell<Option<Rc<Queue>>> = const { RefCell::new(None) };
@@ -37,7 +37,9 @@ struct List {
 
 pub(super) struct Queue {
     list: RefCell<List>,
-    fd: AsyncFd<OwnedFd>,
+    /// Declared before the descriptor, which is closed after it.
+    watch: Watch,
+    fd: OwnedFd,
     /// When the descriptor becomes ready, in monotonic ms.
     armed: Cell<u64>,
 }
@@ -51,10 +53,8 @@ pub(super) fn mine() -> Option<Rc<Queue>> {
 pub(super) fn begin() -> io::Result<Rc<Queue>> {
     let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
     let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
-    // SAFETY: the descriptor is owned by the `AsyncFd`, which gives it to nobody else: it stays open, and
-    // the same one, until that is dropped.
-    let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE)? };
-    let queue = Rc::new(Queue { list: RefCell::default(), fd, armed: Cell::new(NEVER) });
+    let watch = Watch::new(fd.as_raw_fd())?;
+    let queue = Rc::new(Queue { list: RefCell::default(), watch, fd, armed: Cell::new(NEVER) });
     QUEUE.set(Some(Rc::clone(&queue)));
     Ok(queue)
 }
@@ -152,12 +152,12 @@ impl Queue {
     }
 
     /// Serves the queue for as long as its thread lives.
-    pub(super) async fn run(&self) -> io::Result<()> {
+    pub(super) async fn run(&self) {
         loop {
-            let mut ready = self.fd.readable().await?;
+            poll_fn(|cx| self.watch.poll_ready(Way::Read, cx)).await;
             // How often it was due: that it was is known. Reading it makes it wait for the next.
             let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
-            ready.clear_ready();
+            self.watch.clear(Way::Read);
             self.sweep(clock::tick());
         }
     }

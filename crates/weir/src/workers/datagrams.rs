@@ -52,7 +52,7 @@ pub(super) async fn receive(state: Rc<State>, listener: Arc<Listener>) {
                 weir_runtime::timer::sleep_ms(ACCEPT_REST_MS).await;
             }
         }
-        tokio::task::yield_now().await;
+        weir_runtime::event_loop::yield_now().await;
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) async fn take_over(state: Weak<State>, mut handed: Receiver<Handed>) 
     while let Some(Handed { key, data }) = handed.recv().await {
         let Some(state) = state.upgrade() else { return };
         if arrived(&state, key, sync::Weak::new(), &data) {
-            tokio::task::yield_now().await;
+            weir_runtime::event_loop::yield_now().await;
         }
     }
 }

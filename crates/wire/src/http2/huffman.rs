@@ -160,26 +160,44 @@ pub fn coded_len(text: &[u8]) -> usize {
     bits.div_ceil(8)
 }
 
+/// Each byte's code, and its length beside it: one look-up for both.
+static CODED: [(u32, u32); 256] = coded();
+
+const fn coded() -> [(u32, u32); 256] {
+    let code = canonical();
+    let mut table = [(0, 0); 256];
+    let mut symbol = 0;
+    while symbol < 256 {
+        table[symbol] = (code.of[symbol], BITS[symbol] as u32);
+        symbol += 1;
+    }
+    table
+}
+
 /// Appends the coded text.
 pub fn encode(text: &[u8], out: &mut Vec<u8>) {
+    encode_as(text, coded_len(text), out);
+}
+
+/// The same, where [`coded_len`] has been asked already.
+pub(super) fn encode_as(text: &[u8], coded_len: usize, out: &mut Vec<u8>) {
+    let mut at = out.len();
+    out.resize(at + coded_len, 0);
     let (mut bits, mut held) = (0u64, 0u32);
     for b in text {
-        let length = u32::from(BITS[usize::from(*b)]);
-        bits = bits << length | u64::from(CODE.of[usize::from(*b)]);
+        let (code, length) = CODED[usize::from(*b)];
+        bits = bits << length | u64::from(code);
         held += length;
         if held >= 32 {
             held -= 32;
-            out.extend_from_slice(&((bits >> held) as u32).to_be_bytes());
+            out[at..at + 4].copy_from_slice(&((bits >> held) as u32).to_be_bytes());
+            at += 4;
         }
     }
-    while held >= 8 {
-        held -= 8;
-        out.push((bits >> held) as u8);
-    }
-    if held > 0 {
-        let pad = 8 - held;
-        out.push((bits << pad) as u8 | ((1u16 << pad) - 1) as u8);
-    }
+    // What is left is less than 32 bits, and filled up with ones.
+    let last = (bits << (32 - held)) as u32 | u32::MAX >> held;
+    let rest = &mut out[at..];
+    rest.copy_from_slice(&last.to_be_bytes()[..rest.len()]);
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use weir_core::logger::LogLevel;
 use weir_core::os_text;
 use weir_resolve::Resolver;
@@ -32,9 +33,9 @@ pub async fn ask<L: Fn(LogLevel, &str)>(
     };
     let (resolver, wait_ms) = resolver.map_or((None, 0), |(r, ms)| (Some(r), ms));
     let addrs = responder.addresses(resolver, wait_ms, &|level, text| tell(level, text, "")).await;
-    let request = responder.request(question);
+    let request: Arc<[u8]> = responder.request(question).into();
     for addr in addrs {
-        let done = timer::within_ms(PATIENCE_MS, exchange(addr, &request)).await;
+        let done = timer::within_ms(PATIENCE_MS, beside(addr, &request)).await;
         let late = || Err("OCSP responder timed out (110: Connection timed out)".to_string());
         match done.unwrap_or_else(late) {
             Ok(answer) => return Some(answer),
@@ -42,6 +43,17 @@ pub async fn ask<L: Fn(LogLevel, &str)>(
         }
     }
     None
+}
+
+/// The exchange, in the resolver's thread whatever thread asks; it ends when nobody waits for it any more.
+async fn beside(addr: SocketAddr, request: &Arc<[u8]>) -> Result<Vec<u8>, String> {
+    const NO_THREAD: &str = "no thread is there to ask the OCSP responder";
+    let handle = weir_resolve::client::handle().ok_or(NO_THREAD)?;
+    let request = Arc::clone(request);
+    let mut tasks = JoinSet::new();
+    tasks.spawn_on(async move { exchange(addr, &request).await }, handle);
+    let done = tasks.join_next().await.and_then(Result::ok);
+    done.unwrap_or_else(|| Err(NO_THREAD.to_string()))
 }
 
 async fn exchange(addr: SocketAddr, request: &[u8]) -> Result<Vec<u8>, String> {

@@ -44,7 +44,7 @@ fn string(text: &[u8], out: &mut Vec<u8>) {
     let coded = huffman::coded_len(text);
     if coded < text.len() {
         integer(0x80, 7, coded, out);
-        huffman::encode(text, out);
+        huffman::encode_as(text, coded, out);
     } else {
         integer(0, 7, text.len(), out);
         out.extend_from_slice(text);
