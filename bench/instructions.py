@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Count the user-space instructions of a request, under valgrind's callgrind.
+"""Count what a request costs in user space, under valgrind's callgrind: instructions, and lines of code.
 
     instructions.py --binary target/release/weir [--peer nginx] [--only return,tls]
+    instructions.py --binary target/release/weir --only proxy_small --functions 30
     instructions.py --binary target/release/weir --check bench/instructions.tsv
     instructions.py --binary target/release/weir --write bench/instructions.tsv
 
@@ -9,18 +10,24 @@ A scenario is one configuration that both programs read unchanged.  Each is run 
 requests and with many, one at a time over eight kept-alive connections in turn; the difference of
 the two counts divided by the difference of the requests is what one request costs, without
 start-up.
+Lines are those of 64 bytes of program and libraries that at least every second request executes
+something of: what must be in the processor's caches for it, however often it is executed.
 Unlike times these numbers do not depend on what else the machine does.
 
---check fails when a scenario costs over 2 % more than the file says.  The file names the compiler
+--check fails when a scenario costs over 2 % more instructions than the file says, or touches over
+3 % more lines.  The file names the compiler
 and the C library that the figures belong to; with others nothing is compared, which is said.
+--functions N lists the functions of each scenario that most lines belong to.
 Needs: Linux, valgrind.  Loopback only, a fixed number of requests.
 """
 import argparse, platform, re, shutil, signal, socket, ssl, subprocess, sys, tempfile, threading, time
 from pathlib import Path
 
+import callgrind
+
 CONNECTIONS = 8
 FEW, MANY = 200, 1000
-GROWTH_MAX = 1.02
+INSTRUCTIONS_MAX, CODE_MAX = 1.02, 1.03
 WAIT_SECS = 60
 BODY = {'/ok': b'OK\n', '/10k.html': b'<p>ten kilobytes of a page</p>\n' * 330}
 
@@ -39,6 +46,7 @@ SCENARIOS = {
     'proxy_small': (f'{UP} server {{ listen 127.0.0.1:@PORT@; {PASS} }}', '/ok', 'plain', ''),
     'proxy10k': (f'{UP} server {{ listen 127.0.0.1:@PORT@; {PASS} }}', '/10k.html', 'plain', ''),
     'cache': (f'{UP} {CACHE} server {{ listen 127.0.0.1:@PORT@; {PASS} }}'.replace('@MORE@', CACHED), '/10k.html', 'plain', ''),
+    'cache_small': (f'{UP} {CACHE} server {{ listen 127.0.0.1:@PORT@; {PASS} }}'.replace('@MORE@', CACHED), '/ok', 'plain', ''),
     'gzip': (f'gzip on; gzip_comp_level 1; {FILES}', '/10k.html', 'plain', 'Accept-Encoding: gzip'),
     'h2': (f'http2 on; {FILES}', '/1k.html', 'h2', ''),
     'tls': (f'{TLS} {FILES}'.replace('@PORT@', '@PORT@ ssl'), '/1k.html', 'tls', ''),
@@ -163,7 +171,7 @@ def connect(port, path, protocol, field):
 
 
 def count(binary, name, work, origin, requests):
-    """Instructions of a whole run with so many requests."""
+    """What a whole run with so many requests has executed."""
     block, path, protocol, field = SCENARIOS[name]
     port, out = free_port(), work / 'callgrind.out'
     text = MAIN + block + '\n}\n'
@@ -172,7 +180,7 @@ def count(binary, name, work, origin, requests):
     (work / 'nginx.conf').write_text(text)
     shutil.rmtree(work / 'server.cache', ignore_errors=True)
     out.unlink(missing_ok=True)
-    command = ['valgrind', '--tool=callgrind', f'--callgrind-out-file={out}', '--quiet', str(binary), '-p', str(work), '-c', str(work / 'nginx.conf')]
+    command = ['valgrind', '--tool=callgrind', f'--callgrind-out-file={out}', *callgrind.OPTIONS, '--quiet', str(binary), '-p', str(work), '-c', str(work / 'nginx.conf')]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         wait_for_port(server, port)
@@ -190,10 +198,10 @@ def count(binary, name, work, origin, requests):
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
-    totals = re.search(r'^(?:summary|totals): (\d+)', out.read_text(errors='replace'), re.M)
-    if not totals:
+    counts = callgrind.read(out) if out.exists() else None
+    if not counts or not counts.total:
         raise SystemExit(f'{name}: callgrind left no count')
-    return int(totals[1])
+    return counts
 
 
 def wait_for_port(server, port):
@@ -210,7 +218,7 @@ def wait_for_port(server, port):
 
 def measure(binary, name, work, origin):
     few, many = (count(binary, name, work, origin, n) for n in (FEW, MANY))
-    return (many - few) / (MANY - FEW)
+    return callgrind.Steady(few, many, MANY - FEW)
 
 
 def prepare(work):
@@ -232,60 +240,80 @@ def environment():
 def recorded(path):
     """The figures that a file holds, and what they were counted with."""
     lines = path.read_text().splitlines()
-    rows = [line.split('\t') for line in lines if line and not line.startswith('#')]
-    return dict(rows[1:]).items(), rows[0][1]
+    (_, counted_with), *rows = [line.split('\t') for line in lines if line and not line.startswith('#')]
+    return {name: [float(n) for n in figures] for name, *figures in rows}, counted_with
 
 
-def check(figures, path):
+def check(found, path):
     rows, counted_with = recorded(path)
     if counted_with != environment():
         print(f'skipped: the figures in {path.name} were counted with {counted_with}; this is {environment()}')
         return 0
     grown = []
-    for name, before in rows:
-        if name in figures and figures[name] > float(before) * GROWTH_MAX:
-            grown.append(f'{name}: {before} before, {figures[name]:.0f} now')
+    for name in (n for n in rows if n in found):
+        for before, (now, what, growth_max) in zip(rows[name], figures(found[name])):
+            if now > before * growth_max:
+                grown.append(f'by more than {growth_max - 1:.0%}: {name}, {what}: {before:g} before, {now:g} now')
     for line in grown:
-        print(f'grown by more than {GROWTH_MAX - 1:.0%}: {line}')
+        print(f'grown {line}')
     if grown:
         print(f'make it cheaper, or change {path.name} in the same commit (--write) and say why there')
     return 1 if grown else 0
 
 
-def write(figures, path):
-    head = '# User-space instructions per request: bench/instructions.py --binary target/release/weir --write FILE\n'
-    rows = [('counted with', environment())] + [(name, f'{n:.0f}') for name, n in figures.items()]
+def figures(steady):
+    """What is held: the figure, what it is, and by how much it may be more."""
+    return (round(steady.instructions), 'instructions', INSTRUCTIONS_MAX), (round(steady.kib(), 1), 'KiB of code', CODE_MAX)
+
+
+def write(found, path):
+    head = ('# User space per request, instructions and KiB of code lines touched: '
+            'bench/instructions.py --binary target/release/weir --write FILE\n')
+    rows = [('counted with', environment())] + [(name, *(f'{n:g}' for n, _, _ in figures(s))) for name, s in found.items()]
     path.write_text(head + ''.join('\t'.join(row) + '\n' for row in rows))
 
 
-def main():
+def row(name, ours, peers):
+    """A line of the table: instructions and KiB, and each beside the peer's."""
+    line = f'{name:14}'
+    for mine, other, digits in ((ours.instructions, peers and peers.instructions, 0), (ours.kib(), peers and peers.kib(), 1)):
+        line += f' {mine:12.{digits}f}'
+        line += f' {other:8.{digits}f} {other / mine:6.2f}' if peers else ''
+    return line
+
+
+def arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument('--binary', required=True, type=Path)
     ap.add_argument('--peer', help='another program, measured beside it')
     ap.add_argument('--only', default='', help='these scenarios, separated by commas')
+    ap.add_argument('--functions', type=int, default=0, metavar='N', help='the functions with most lines')
     ap.add_argument('--check', type=Path, metavar='FILE', help='fail when a scenario has grown')
     ap.add_argument('--write', type=Path, metavar='FILE', help='keep the figures')
-    a = ap.parse_args()
+    return ap.parse_args()
+
+
+def main():
+    a = arguments()
     missing = [tool for tool in ('valgrind', 'openssl') if not shutil.which(tool)]
     if missing:
         print(f'skipped: {", ".join(missing)} is not installed')
         return 0
     names = [n for n in a.only.split(',') if n] or list(SCENARIOS)
-    origin, figures = Origin(), {}
-    print(f'{"instructions a request":24} {a.binary.name:>10}' + (f' {"peer":>10} {"ratio":>6}' if a.peer else ''))
+    origin, found = Origin(), {}
+    peer = f' {"peer":>8} {"ratio":>6}' if a.peer else ''
+    print(f'{"per request":14} {"instructions":>12}{peer} {"KiB of code":>12}{peer}')
     for name in names:
         with tempfile.TemporaryDirectory(prefix='instructions-') as tmp:
             work = Path(tmp)
             prepare(work)
-            figures[name] = measure(a.binary, name, work, origin)
-            line = f'{name:24} {figures[name]:10.0f}'
-            if a.peer:
-                other = measure(a.peer, name, work, origin)
-                line += f' {other:10.0f} {other / figures[name]:6.2f}'
-            print(line, flush=True)
+            found[name] = measure(a.binary, name, work, origin)
+            print(row(name, found[name], measure(a.peer, name, work, origin) if a.peer else None), flush=True)
+        for lines, cost, function in found[name].functions()[:a.functions]:
+            print(f'{lines:6} lines {cost:7.0f} instructions  {function}', flush=True)
     if a.write:
-        write(figures, a.write)
-    return check(figures, a.check) if a.check else 0
+        write(found, a.write)
+    return check(found, a.check) if a.check else 0
 
 
 if __name__ == '__main__':

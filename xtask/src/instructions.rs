@@ -1,4 +1,4 @@
-//! The instructions that a request costs, counted and compared with those of the commit before.
+//! The instructions that a request costs and the lines of code that it touches, counted and compared with those of the commit before.
 
 use crate::child::watched;
 use crate::report::{is_skip_line, Tally};
