@@ -1,15 +1,15 @@
 //! A request goes out and the head of its answer comes back, over one connection.
 
+use crate::conf::BackendLoc;
 use crate::decoder;
 use crate::family::Family;
 use crate::fault::{Fault, Reading, READING, SENDING};
 use crate::h2;
-use crate::hide::HideList;
 use crate::link::decoder::Decoder;
 use crate::link::h2::Rest;
 use crate::link::rest::Unsent;
 use crate::link::Link;
-use crate::sending::{Outgoing, Sent};
+use crate::sending::Outgoing;
 use crate::upload::{self, at_once};
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
@@ -17,10 +17,10 @@ use std::io;
 use std::pin::pin;
 use std::task::{ready, Context, Poll};
 use weir_core::logger::LogLevel;
-use weir_core::Session;
+use weir_core::{LocalFuture, Session};
 use weir_http::body::{self, BodyError};
 use weir_http::early;
-use weir_http::{ClientWatch, Request};
+use weir_http::Request;
 use weir_upstream::LinkError;
 use weir_wire::http1::request::Version;
 use weir_wire::http1::response::{ResponseError, ResponseParser, ResponseProgress};
@@ -33,46 +33,6 @@ const INTERIM_ANSWERS_MAX: u32 = 100;
 
 /// RFC 8297
 const EARLY_HINTS: u16 = 103;
-
-/// Sends the request and reads the answer's head. What is not sent by then is left to the connection.
-pub(crate) async fn run(r: &mut Request, sent: &Sent<'_>, link: &mut Link) -> Result<(), Fault> {
-    let request = std::mem::take(&mut r.exchange.request);
-    let memory = std::mem::take(&mut r.body.memory);
-    let mut reply = std::mem::take(&mut r.exchange.reply);
-    reply.clear();
-    r.exchange.head_at = 0;
-    let conf = sent.conf;
-    let family: &'static Family = *conf.family;
-    let mut talk = Talk {
-        conf_send_ms: *conf.send_timeout,
-        conf_read_ms: *conf.read_timeout,
-        head_max: *conf.buffer_size as usize,
-        room: match *conf.buffering {
-            true => READ_ROOM_BYTES.max(*conf.buffer_size as usize),
-            false => *conf.buffer_size as usize,
-        },
-        watch: ClientWatch::new(r, sent.ignores_abort),
-        parser: ResponseParser::starting(family.start),
-        family,
-        outgoing: Outgoing::new(sent, &request, &memory),
-        request: &request,
-        send_deadline: 0,
-        head_deadline: 0,
-        interim: 0,
-        interims: 0,
-        hinted: false,
-        hide: &conf.hide,
-        h2: link.h2.is_some(),
-        unsendable: None,
-    };
-    link.decoder = family.ways.wrapping.map(|make| Box::new(Decoder::new(make(r, &request))));
-    talk.begin(r, link, &request);
-    let result = talk.run(r, link, &mut reply).await;
-    r.exchange.request = request;
-    r.exchange.reply = reply;
-    r.body.memory = memory;
-    result
-}
 
 enum Step {
     Sent(usize),
@@ -91,16 +51,14 @@ enum Turn {
     Server,
 }
 
-struct Talk<'a> {
-    conf_send_ms: u64,
-    conf_read_ms: u64,
-    head_max: usize,
-    room: usize,
-    watch: ClientWatch,
+/// Sends a request and reads the head of its answer, into the request's exchange. What is not sent by then
+/// is left to the connection.
+pub(crate) struct Talk<'a> {
+    conf: &'a BackendLoc,
     parser: ResponseParser,
-    family: &'static Family,
-    outgoing: Outgoing<'a>,
-    request: &'a [u8],
+    outgoing: Outgoing,
+    /// The client's going would end it, as far as it can be seen.
+    watching: bool,
     /// Until when the server must have taken more of the request; 0 while it need not. What it says
     /// meanwhile moves nothing.
     send_deadline: u64,
@@ -110,74 +68,104 @@ struct Talk<'a> {
     interim: usize,
     interims: u32,
     hinted: bool,
-    hide: &'a HideList,
-    h2: bool,
     /// Why the server takes no more of the request. What it has said before that is still read.
     unsendable: Option<io::Error>,
 }
 
 impl<'a> Talk<'a> {
-    /// Over HTTP/2 the request's head goes ahead as a frame, and only its body is left here.
-    fn begin(&mut self, r: &Request, link: &mut Link, request: &'a [u8]) {
-        if link.h2.is_none() {
-            return;
+    /// `ignores_abort`: the client's going does not end it.
+    #[inline]
+    pub(crate) fn begin(
+        r: &mut Request,
+        conf: &'a BackendLoc,
+        outgoing: Outgoing,
+        link: &mut Link,
+        ignores_abort: bool,
+    ) -> Talk<'a> {
+        r.exchange.reply.clear();
+        r.exchange.head_at = 0;
+        let family: &'static Family = *conf.family;
+        let mut talk = Talk {
+            conf,
+            parser: ResponseParser::starting(family.start),
+            outgoing,
+            watching: r.watches_client(ignores_abort),
+            send_deadline: 0,
+            head_deadline: 0,
+            interim: 0,
+            interims: 0,
+            hinted: false,
+            unsendable: None,
+        };
+        link.decoder = match family.ways.wrapping {
+            None => None,
+            Some(make) => Some(Box::new(Decoder::new(make(r, &r.exchange.request)))),
+        };
+        if link.h2.is_some() {
+            talk.begin_h2(r, link);
         }
+        talk
+    }
+
+    /// Over HTTP/2 the request's head goes ahead as a frame, and only its body is left here.
+    #[inline(never)]
+    fn begin_h2(&mut self, r: &Request, link: &mut Link) {
         let tls = link.stream.tls().is_some();
         let Some(h2) = &mut link.h2 else { return };
         let text = h2::Text {
-            bytes: request,
+            bytes: &r.exchange.request,
             uri: r.exchange.uri,
             tls,
-            host_field: (self.family.ways.host_field)(r),
+            host_field: (self.family().ways.host_field)(r),
         };
-        self.outgoing.first = &request[text.end()..];
-        h2.begin(self.outgoing.is_done(), self.head_max, |out| text.write(out));
+        self.outgoing.skip(text.end());
+        h2.begin(self.outgoing.is_done(), self.head_max(), |out| text.write(out));
+    }
+
+    fn family(&self) -> &'static Family {
+        *self.conf.family
+    }
+
+    fn head_max(&self) -> usize {
+        *self.conf.buffer_size as usize
     }
 
     /// Leaves what is left of the request to the connection, which sends it while the answer is read.
     /// The relay gives it what the client sends meanwhile.
     #[inline]
-    fn leave_rest(&mut self, link: &mut Link) {
+    fn leave_rest(&mut self, r: &Request, link: &mut Link) {
         if link.h2.is_some() || self.unsendable.is_some() || !self.outgoing.is_done() {
-            self.leave_some(link);
+            self.leave_some(r, link);
         }
     }
 
     #[inline(never)]
-    fn leave_some(&mut self, link: &mut Link) {
+    fn leave_some(&mut self, r: &Request, link: &mut Link) {
         if self.unsendable.is_some() {
             link.unsent = Some(Box::new(Unsent::given_up()));
             return;
         }
         let Some(h2) = &mut link.h2 else {
-            link.unsent = Some(Box::new(self.outgoing.leave(self.conf_send_ms)));
+            let unsent = self.outgoing.leave(r, *self.conf.send_timeout);
+            link.unsent = Some(Box::new(unsent));
             return;
         };
-        if self.outgoing.stream || !h2.client.is_closed() {
-            let more = self.outgoing.stream;
-            h2.finish_later(Rest { more, ..self.outgoing.take_rest() });
+        if self.outgoing.is_stream() || !h2.client.is_closed() {
+            let more = self.outgoing.is_stream();
+            h2.finish_later(Rest { more, ..self.outgoing.take_rest(r) });
         }
     }
 
-    /// Lets what is logged now show where the request went to: the exchange has lent its text.
-    fn show_uri(&self, r: &mut Request) {
-        if r.exchange.request.is_empty() {
-            r.exchange.request.extend_from_slice(&self.request[..r.exchange.uri.1]);
-        }
-    }
-
-    async fn run(
+    /// Goes on as far as that needs nobody but the server: to the end of the head (`true`), or until
+    /// [`Talk::go_on`] is to be waited for.
+    pub(crate) fn poll(
         &mut self,
+        cx: &mut Context<'_>,
         r: &mut Request,
         link: &mut Link,
-        reply: &mut Vec<u8>,
-    ) -> Result<(), Fault> {
+    ) -> Poll<Result<bool, Fault>> {
         loop {
-            if self.unsendable.is_none() && self.outgoing.has_more() {
-                self.next_piece(r, link).await?;
-            }
-            let step = poll_fn(|cx| self.step(cx, link, reply)).await;
-            match step {
+            match ready!(self.step(cx, r, link)) {
                 Step::Sent(n) => {
                     self.send_deadline = 0;
                     self.outgoing.consume(n);
@@ -187,45 +175,76 @@ impl<'a> Talk<'a> {
                     }
                 }
                 Step::Read(0) => {
-                    return Err(self.unsendable.take().map_or(Fault::Eof(READING), Fault::Send));
+                    let sending = self.unsendable.take();
+                    return Poll::Ready(Err(sending.map_or(Fault::Eof(READING), Fault::Send)));
                 }
                 Step::Read(n) => {
                     if let Some(state) = r.upstream.last_mut() {
                         state.bytes_received += n as u64;
                     }
-                    if self.read_head(r, link, reply)? {
-                        self.leave_rest(link);
-                        return Ok(());
-                    }
-                    if std::mem::take(&mut self.hinted) {
-                        // What the client does not take now goes with the answer.
-                        at_once(r.drain(0)).await;
+                    if self.read_head(r, link)? {
+                        self.leave_rest(r, link);
+                        return Poll::Ready(Ok(true));
                     }
                 }
-                Step::Failed(Fault::Send(e)) if may_have_said(link, &e) => {
-                    self.unsendable = Some(e);
-                    if let Some(h2) = &mut link.h2 {
-                        h2.be_mute();
-                    }
-                }
-                Step::Failed(Fault::Read(e, what)) => {
-                    return Err(self.unsendable.take().map_or(Fault::Read(e, what), Fault::Send));
-                }
-                Step::Failed(fault) => return Err(fault),
+                Step::Failed(fault) => self.failed(link, fault)?,
+            }
+            if self.must_wait() {
+                return Poll::Ready(Ok(false));
             }
         }
     }
 
+    /// What of the answer lies before an error in sending is still read.
+    #[cold]
+    fn failed(&mut self, link: &mut Link, fault: Fault) -> Result<(), Fault> {
+        match fault {
+            Fault::Send(e) if may_have_said(link, &e) => {
+                self.unsendable = Some(e);
+                if let Some(h2) = &mut link.h2 {
+                    h2.be_mute();
+                }
+                Ok(())
+            }
+            Fault::Read(e, what) => {
+                Err(self.unsendable.take().map_or(Fault::Read(e, what), Fault::Send))
+            }
+            fault => Err(fault),
+        }
+    }
+
+    /// Somebody besides the server is to be waited for: [`Talk::go_on`].
+    #[inline]
+    pub(crate) fn must_wait(&self) -> bool {
+        self.hinted || self.unsendable.is_none() && self.outgoing.waits()
+    }
+
+    /// Waits for the client: to take hints, and to send more of its body.
+    #[inline(never)]
+    pub(crate) fn go_on<'b>(
+        &'b mut self,
+        r: &'b mut Request,
+        link: &'b Link,
+    ) -> LocalFuture<'b, Result<(), Fault>> {
+        Box::pin(async move {
+            if std::mem::take(&mut self.hinted) {
+                // What the client does not take now goes with the answer.
+                at_once(r.drain(0)).await;
+            }
+            match self.must_wait() {
+                true => self.next_piece(r, link).await,
+                false => Ok(()),
+            }
+        })
+    }
+
     /// Gets more to send when there is nothing left of what was there.
     async fn next_piece(&mut self, r: &mut Request, link: &Link) -> Result<(), Fault> {
-        while !self.outgoing.has_bytes() && self.outgoing.file.is_some() {
+        while !self.outgoing.has_bytes() && self.outgoing.has_file() {
             self.outgoing.refill().map_err(Fault::File)?;
         }
-        if self.outgoing.stream {
-            self.show_uri(r);
-        }
         let unsent = link.h2.as_ref().is_some_and(|h2| h2.has_output());
-        while !self.outgoing.has_bytes() && self.outgoing.stream && !unsent {
+        while !self.outgoing.has_bytes() && self.outgoing.is_stream() && !unsent {
             let Some(first) = next_from_client(r, link).await else {
                 // The server answers early, or has gone: that is read first.
                 return Ok(());
@@ -241,10 +260,14 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
-    fn step(&mut self, cx: &mut Context<'_>, link: &mut Link, reply: &mut Vec<u8>) -> Poll<Step> {
+    #[inline]
+    fn step(&mut self, cx: &mut Context<'_>, r: &mut Request, link: &mut Link) -> Poll<Step> {
+        if link.h2.is_none() && self.outgoing.is_done() {
+            return self.read_or_leave(cx, r, link, Turn::Server);
+        }
         if link.sent > 0 && !self.outgoing.is_done() {
             // A whole answer ends the sending.
-            if let Poll::Ready(step) = self.read_early(cx, link, reply) {
+            if let Poll::Ready(step) = self.read_early(cx, r, link) {
                 return Poll::Ready(step);
             }
         }
@@ -254,27 +277,8 @@ impl<'a> Talk<'a> {
             Some(h2) => h2.has_output() || !h2.client.is_closed() && !self.outgoing.waits(),
         };
         if sending {
-            let (parts, used) = self.outgoing.parts();
-            let (parts, wait) = (&parts[..used], self.conf_send_ms);
-            let sent = match self.h2 {
-                false => link.poll_send(cx, parts, &mut self.send_deadline, wait),
-                true => {
-                    let last = self.outgoing.file.is_none() && !self.outgoing.stream;
-                    link.poll_send_body(cx, parts, last, &mut self.send_deadline, wait)
-                }
-            };
-            match sent {
-                Poll::Ready(Ok(n)) => return Poll::Ready(Step::Sent(n)),
-                Poll::Ready(Err(LinkError::Timeout)) => {
-                    return Poll::Ready(Step::Failed(Fault::Timeout(SENDING)))
-                }
-                Poll::Ready(Err(LinkError::Io(e))) => {
-                    return Poll::Ready(Step::Failed(Fault::Send(e)))
-                }
-                Poll::Ready(Err(LinkError::Protocol(text))) => {
-                    return Poll::Ready(Step::Failed(Fault::Protocol(text)))
-                }
-                Poll::Pending => {}
+            if let Poll::Ready(step) = self.send(cx, r, link) {
+                return Poll::Ready(step);
             }
         }
         let turn = match sending {
@@ -282,25 +286,54 @@ impl<'a> Talk<'a> {
             false if self.outgoing.waits() && self.unsendable.is_none() => Turn::Client,
             false => Turn::Server,
         };
-        match self.read(cx, link, reply, turn) {
+        self.read_or_leave(cx, r, link, turn)
+    }
+
+    #[inline]
+    fn send(&mut self, cx: &mut Context<'_>, r: &Request, link: &mut Link) -> Poll<Step> {
+        let (parts, used) = self.outgoing.parts(r);
+        let (parts, wait) = (&parts[..used], *self.conf.send_timeout);
+        let sent = match link.h2 {
+            None => link.poll_send(cx, parts, &mut self.send_deadline, wait),
+            Some(_) => {
+                let last = !self.outgoing.has_more();
+                link.poll_send_body(cx, parts, last, &mut self.send_deadline, wait)
+            }
+        };
+        let fault = match ready!(sent) {
+            Ok(n) => return Poll::Ready(Step::Sent(n)),
+            Err(LinkError::Timeout) => Fault::Timeout(SENDING),
+            Err(LinkError::Io(e)) => Fault::Send(e),
+            Err(LinkError::Protocol(text)) => Fault::Protocol(text),
+        };
+        Poll::Ready(Step::Failed(fault))
+    }
+
+    /// Reads some of the answer, as long as the client is there.
+    #[inline(always)]
+    fn read_or_leave(
+        &mut self,
+        cx: &mut Context<'_>,
+        r: &mut Request,
+        link: &mut Link,
+        turn: Turn,
+    ) -> Poll<Step> {
+        match self.read(cx, r, link, turn) {
             Poll::Ready(step) => Poll::Ready(step),
             // It was no answer yet: the client has its turn again.
             Poll::Pending if turn == Turn::Client => Poll::Ready(Step::Sent(0)),
-            Poll::Pending if self.watch.is_gone(cx) => Poll::Ready(Step::Failed(Fault::ClientGone)),
+            Poll::Pending if r.is_client_gone(cx, &mut self.watching) => {
+                Poll::Ready(Step::Failed(Fault::ClientGone))
+            }
             Poll::Pending => Poll::Pending,
         }
     }
 
     /// Reads what the server says while it still has to take more of the request.
     #[inline(never)]
-    fn read_early(
-        &mut self,
-        cx: &mut Context<'_>,
-        link: &mut Link,
-        reply: &mut Vec<u8>,
-    ) -> Poll<Step> {
+    fn read_early(&mut self, cx: &mut Context<'_>, r: &mut Request, link: &mut Link) -> Poll<Step> {
         match server_speaks(link, cx) {
-            true => self.read(cx, link, reply, Turn::Client),
+            true => self.read(cx, r, link, Turn::Client),
             false => Poll::Pending,
         }
     }
@@ -310,17 +343,20 @@ impl<'a> Talk<'a> {
     fn read(
         &mut self,
         cx: &mut Context<'_>,
+        r: &mut Request,
         link: &mut Link,
-        reply: &mut Vec<u8>,
         turn: Turn,
     ) -> Poll<Step> {
         let mut unlimited = 0;
         let (deadline, wait) = match turn {
-            Turn::Sending => (&mut self.send_deadline, self.conf_send_ms),
-            Turn::Client => (&mut unlimited, self.conf_read_ms),
-            Turn::Server => (&mut self.head_deadline, self.conf_read_ms),
+            Turn::Sending => (&mut self.send_deadline, *self.conf.send_timeout),
+            Turn::Client => (&mut unlimited, *self.conf.read_timeout),
+            Turn::Server => (&mut self.head_deadline, *self.conf.read_timeout),
         };
-        let fault = match ready!(link.poll_read(cx, reply, self.room, deadline, wait)) {
+        let size = *self.conf.buffer_size as usize;
+        let room = if *self.conf.buffering { READ_ROOM_BYTES.max(size) } else { size };
+        let reply = &mut r.exchange.reply;
+        let fault = match ready!(link.poll_read(cx, reply, room, deadline, wait)) {
             Ok(n) => return Poll::Ready(Step::Read(n)),
             Err(LinkError::Timeout) => Fault::Timeout(READING),
             Err(LinkError::Io(e)) => Fault::Read(e, Reading::Head),
@@ -331,35 +367,25 @@ impl<'a> Talk<'a> {
 
     /// Whether the head is complete. What a decoder has found besides is logged, and may be the end.
     #[inline]
-    fn read_head(
-        &mut self,
-        r: &mut Request,
-        link: &mut Link,
-        reply: &mut Vec<u8>,
-    ) -> Result<bool, Fault> {
+    fn read_head(&mut self, r: &mut Request, link: &mut Link) -> Result<bool, Fault> {
         if link.decoder.is_some() {
-            return self.read_decoded(r, link, reply);
+            return self.read_decoded(r, link);
         }
-        let complete = self.parse(r, reply)?;
-        if let Some(hear) = self.family.ways.head_came.filter(|_| complete) {
-            hear(r, link, reply);
+        let complete = self.parse(r, link)?;
+        if let Some(hear) = self.family().ways.head_came.filter(|_| complete) {
+            hear(r, link);
         }
         Ok(complete)
     }
 
     #[inline(never)]
-    fn read_decoded(
-        &mut self,
-        r: &mut Request,
-        link: &mut Link,
-        reply: &mut Vec<u8>,
-    ) -> Result<bool, Fault> {
+    fn read_decoded(&mut self, r: &mut Request, link: &mut Link) -> Result<bool, Fault> {
         let Some(decoder) = &mut link.decoder else { return Ok(false) };
-        self.show_uri(r);
-        let aside = decoder::log_aside(r, self.family, decoder, READING);
-        let complete = self.parse(r, reply)?;
+        let aside = decoder::log_aside(r, self.family(), decoder, READING);
+        let complete = self.parse(r, link)?;
+        let Some(decoder) = &link.decoder else { return Ok(false) };
         let head_len = if complete { r.exchange.head.head_len } else { usize::MAX };
-        decoder::judge_aside(r, self.family, &aside, head_len)?;
+        decoder::judge_aside(r, self.family(), &aside, head_len)?;
         match complete {
             true => {
                 r.exchange.head.connection_close = !decoder.wrapping.keeps();
@@ -374,16 +400,15 @@ impl<'a> Talk<'a> {
 
     /// Whether the head is complete; interim answers are passed over.
     #[inline]
-    fn parse(&mut self, r: &mut Request, reply: &mut Vec<u8>) -> Result<bool, Fault> {
+    fn parse(&mut self, r: &mut Request, link: &Link) -> Result<bool, Fault> {
+        // An HTTP/2 head has been measured already.
+        let max = if link.h2.is_some() { usize::MAX } else { self.head_max() };
+        let ways = &self.family().ways;
         loop {
-            let at = r.exchange.head_at;
-            // An HTTP/2 head has been measured already.
-            let max = if self.h2 { usize::MAX } else { self.head_max };
-            let parsed = self.parser.parse(&reply[at..], max, &mut r.exchange.head);
-            match parsed {
+            let x = &mut r.exchange;
+            match self.parser.parse(&x.reply[x.head_at..], max, &mut x.head) {
                 Ok(ResponseProgress::NeedMore) => return Ok(false),
                 Ok(ResponseProgress::Http09) => {
-                    self.show_uri(r);
                     r.log(
                         LogLevel::Error,
                         "upstream sent no valid HTTP/1.0 header while \
@@ -396,20 +421,19 @@ impl<'a> Talk<'a> {
                     return Ok(true);
                 }
                 Ok(ResponseProgress::Complete) => {
-                    let status = r.exchange.head.status;
-                    if self.family.ways.interim && (100..200).contains(&status) && status != 101 {
-                        self.interim(r, reply)?;
+                    let status = x.head.status;
+                    if ways.interim && (100..200).contains(&status) && status != 101 {
+                        self.interim(r)?;
                         continue;
                     }
-                    if self.family.ways.one_answer {
-                        r.exchange.head.connection_close = true;
+                    if ways.one_answer {
+                        x.head.connection_close = true;
                     }
-                    r.exchange.answered = true;
+                    x.answered = true;
                     return Ok(true);
                 }
                 Err(e) => {
-                    self.show_uri(r);
-                    log_bad_head(r, &e, &reply[at..]);
+                    log_bad_head(r, &e, r.exchange.head_bytes());
                     return Err(Fault::Invalid);
                 }
             }
@@ -417,7 +441,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Passes hints on, and makes room for what follows an interim answer.
-    fn interim(&mut self, r: &mut Request, reply: &mut Vec<u8>) -> Result<(), Fault> {
+    fn interim(&mut self, r: &mut Request) -> Result<(), Fault> {
         let len = r.exchange.head.head_len;
         self.interims += 1;
         if self.interims > INTERIM_ANSWERS_MAX {
@@ -425,11 +449,12 @@ impl<'a> Talk<'a> {
         }
         if r.exchange.head.status == EARLY_HINTS && early::wants_hints(r) {
             self.interim += len;
-            match self.interim <= self.head_max {
+            match self.interim <= self.head_max() {
                 true => {
+                    let (reply, hide) = (&r.exchange.reply, &self.conf.hide);
                     let mut fields = Vec::new();
                     let shown = r.exchange.head.headers.iter();
-                    for f in shown.filter(|f| !self.hide.hides(f, reply)) {
+                    for f in shown.filter(|f| !hide.hides(f, reply)) {
                         fields.extend_from_slice(f.name.of(reply));
                         fields.extend_from_slice(b": ");
                         fields.extend_from_slice(f.value.of(reply));
@@ -439,12 +464,11 @@ impl<'a> Talk<'a> {
                     self.hinted = true;
                 }
                 false => {
-                    self.show_uri(r);
                     r.log(LogLevel::Info, "upstream sent too big early hints");
                 }
             }
         }
-        reply.drain(..len);
+        r.exchange.reply.drain(..len);
         self.parser.reset();
         Ok(())
     }

@@ -49,8 +49,8 @@ pub(crate) struct Ways {
     pub(crate) one_answer: bool,
     /// Over HTTP/2, whether `Host` goes as a field, without an authority.
     pub(crate) host_field: fn(&Request) -> bool,
-    /// Hears that a whole head has come, with all that was read.
-    pub(crate) head_came: Option<fn(&mut Request, &Link, &[u8])>,
+    /// Hears that a whole head has come; all that was read is the exchange's.
+    pub(crate) head_came: Option<fn(&mut Request, &Link)>,
     /// A server's want of `Date` and `Server` is passed on.
     pub(crate) passes_want: bool,
     /// Copies `Location`, `Refresh` or `Set-Cookie` in the client's terms.

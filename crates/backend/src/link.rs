@@ -46,14 +46,19 @@ impl DerefMut for Link {
 
 impl From<Box<Base>> for Link {
     /// A fresh connection, or one that has waited.
+    #[inline]
     fn from(mut base: Box<Base>) -> Link {
-        let h2 = base.kept.take().and_then(|kept| kept.downcast().ok());
+        let h2 = match base.kept {
+            None => None,
+            Some(_) => base.kept.take().and_then(|kept| kept.downcast().ok()),
+        };
         Link { base, h2, decoder: None, unsent: None }
     }
 }
 
 impl Link {
     /// What is kept of it for its next request.
+    #[inline]
     pub(crate) fn into_base(self) -> Box<Base> {
         let Link { mut base, h2, decoder, unsent: _ } = self;
         base.holds_process = decoder.is_some_and(|d| d.wrapping.holds_process());
@@ -77,6 +82,7 @@ impl Link {
     }
 
     /// What reads the body behind that head.
+    #[inline]
     pub(crate) fn reader(&self, head: &ResponseHead, bodiless: bool) -> BodyReader {
         match (&self.h2, &self.decoder) {
             (Some(h2), _) => BodyReader::of_stream(head, bodiless, h2.has_ended()),
@@ -99,6 +105,7 @@ impl Link {
 
     /// Nothing of the request and its answer is left on the connection, as far as that is known
     /// here.
+    #[inline]
     pub(crate) fn may_go_on(&self) -> bool {
         self.unsent.is_none()
             && self.h2.as_ref().is_none_or(|h2| h2.may_go_on())

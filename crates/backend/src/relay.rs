@@ -58,63 +58,198 @@ impl From<BadBody> for Fault {
 /// without a pause are compressed as well as they can be.
 const PAUSE_MS: u64 = 10;
 
-/// Passes the body on, from what came with the head to its end.
-pub(crate) async fn run(
-    r: &mut Request,
-    link: &mut Link,
-    reader: &mut BodyReader,
-    keep: &mut Keep,
-    ahead: &mut Ahead<'_>,
-    conf: &BackendLoc,
-) -> Result<(), Fault> {
-    let mut relay = Relay {
-        conf,
-        reader,
-        buffering: keep.buffering,
-        watch: ClientWatch::new(r, keep.ignore_abort),
-        keep,
-        ahead,
-        uploads: link.unsent.is_some()
-            || link.h2.is_some() && !r.body.is_none() && !r.body.complete,
-        upload_pace: LazyTimer::new(),
-        upload_deadline: 0,
-        body_timeout_ms: *r.loc().core.client_body_timeout,
-        cut: false,
-        read: 0,
-        turn_bytes: 0,
-        start_ms: 0,
-        read_after_ms: 0,
-        pace: LazyTimer::new(),
-        begun: false,
-        kept_back: true,
-        pause: LazyTimer::new(),
-        pause_until_ms: 0,
-        read_deadline: 0,
-        send_deadline: 0,
-    };
-    let mut first = std::mem::take(&mut r.exchange.reply);
-    let from = r.exchange.head_at + r.exchange.head.head_len;
-    relay.hear(r, link);
-    link.tell(relay.reader);
-    let taken = relay.take(r, &mut first, from);
-    let done = match taken {
-        Ok(()) => relay.emit_first(r, &mut first, from),
-        Err(e) => Err(e),
-    };
-    first.truncate(from);
-    r.exchange.reply = first;
-    done?;
-    relay.go_on()?;
-    match relay.reader.done && relay.buffering {
-        true => Ok(()),
-        false => relay.rest(r, link).await,
+/// An answer's body on its way, and how far it has come.
+pub(crate) struct Body {
+    pub(crate) reader: BodyReader,
+    pub(crate) keep: Keep,
+    /// Some of it has been passed on.
+    begun: bool,
+    /// It has ended too early.
+    cut: bool,
+    /// Bytes read so far, for `…_limit_rate`.
+    read: u64,
+}
+
+impl Body {
+    #[inline]
+    pub(crate) fn new(reader: BodyReader, keep: Keep) -> Body {
+        Body { reader, keep, begun: false, cut: false, read: 0 }
+    }
+
+    /// Passes on what came with the head.
+    #[inline]
+    pub(crate) fn first(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        conf: &BackendLoc,
+    ) -> Result<(), Fault> {
+        let mut first = std::mem::take(&mut r.exchange.reply);
+        let from = r.exchange.head_at + r.exchange.head.head_len;
+        hear(r, link, conf);
+        link.tell(&mut self.reader);
+        let done = match self.take(r, &mut first, from, conf) {
+            Ok(()) => self.emit_first(r, &mut first, from),
+            Err(e) => Err(e),
+        };
+        first.truncate(from);
+        r.exchange.reply = first;
+        done?;
+        self.go_on()
+    }
+
+    /// It is kept as it has come, if it is kept.
+    #[inline]
+    pub(crate) fn finish(&mut self, r: &Request) {
+        if !self.reader.is_short() {
+            self.keep.finish(r);
+        }
+    }
+
+    /// All of it has been read, and none of it need be waited for.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.reader.done && self.keep.buffering
+    }
+
+    /// Passes on what is still to come.
+    pub(crate) async fn rest(
+        &mut self,
+        r: &mut Request,
+        link: &mut Link,
+        ahead: &mut Ahead<'_>,
+        conf: &BackendLoc,
+    ) -> Result<(), Fault> {
+        let mut relay = Relay {
+            conf,
+            buffering: self.keep.buffering,
+            watch: ClientWatch::new(r, self.keep.ignore_abort),
+            body: self,
+            ahead,
+            uploads: link.unsent.is_some()
+                || link.h2.is_some() && !r.body.is_none() && !r.body.complete,
+            upload_pace: LazyTimer::new(),
+            upload_deadline: 0,
+            body_timeout_ms: *r.loc().core.client_body_timeout,
+            turn_bytes: 0,
+            start_ms: 0,
+            read_after_ms: 0,
+            pace: LazyTimer::new(),
+            kept_back: true,
+            pause: LazyTimer::new(),
+            pause_until_ms: 0,
+            read_deadline: 0,
+            send_deadline: 0,
+        };
+        relay.rest(r, link).await
+    }
+
+    /// Decodes what was read, `buf[from..]`, in place.
+    fn take(
+        &mut self,
+        r: &mut Request,
+        buf: &mut Vec<u8>,
+        from: usize,
+        conf: &BackendLoc,
+    ) -> Result<(), Fault> {
+        let came = (buf.len() - from) as u64;
+        self.read += came;
+        if let Some(state) = r.upstream.last_mut() {
+            state.response_length += came;
+        }
+        let mut bad_trailer = false;
+        match self.reader.feed(buf, from) {
+            // What came before the end is still passed on.
+            Err(BadBody::Cut) => self.cut = true,
+            // Nobody asked for it.
+            Err(BadBody::Trailers) if !*conf.pass_trailers => {
+                self.reader.done = true;
+                self.reader.excess = true;
+                self.reader.trailers.clear();
+                bad_trailer = true;
+            }
+            fed => fed?,
+        }
+        self.keep.write(r, &buf[from..]);
+        if self.reader.done {
+            self.ended(r, conf, bad_trailer);
+        }
+        Ok(())
+    }
+
+    /// All of it has been read.
+    #[inline]
+    fn ended(&mut self, r: &mut Request, conf: &BackendLoc, bad_trailer: bool) {
+        if self.reader.excess && !bad_trailer {
+            let text = "upstream sent more data than specified in \"Content-Length\" header \
+                        while reading upstream";
+            r.log(LogLevel::Warn, text);
+        }
+        if !(self.reader.trailers.is_empty() && r.exchange.trailers.is_empty()) {
+            r.exchange.trailers = std::mem::take(&mut self.reader.trailers);
+            pass_trailers(r, conf);
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Fault> {
+        match self.cut {
+            true => Err(BadBody::Cut.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// What came with the head, `buf[from..]`.
+    fn emit_first(&mut self, r: &mut Request, buf: &mut Vec<u8>, from: usize) -> Result<(), Fault> {
+        let last = self.reader.done;
+        let len = buf.len() - from;
+        if self.keep.is_quiet(r) {
+            return Ok(());
+        }
+        if len == 0 && !last {
+            return match self.keep.buffering {
+                true => Ok(()),
+                false => filtered(r.output(Chain::one(Buf::flush()))),
+            };
+        }
+        self.begun = true;
+        if r.body_is_plain() && (len <= COPY_MAX_BYTES * 2 || r.takes_buffers()) {
+            r.send_read(buf, from, last);
+            return Ok(());
+        }
+        self.emit(r, Bytes::copy_from_slice(&buf[from..]), last)
+    }
+
+    fn emit(&mut self, r: &mut Request, bytes: Bytes, last: bool) -> Result<(), Fault> {
+        let mut buf = Buf::mem(bytes);
+        buf.last = last;
+        buf.flush = !self.keep.buffering;
+        filtered(r.output(Chain::one(buf)))
     }
 }
 
+/// Logs what the server has to say besides its answer.
+#[inline]
+fn hear(r: &Request, link: &mut Link, conf: &BackendLoc) {
+    if let Some(decoder) = &mut link.decoder {
+        decoder::log_aside(r, *conf.family, decoder, READING);
+    }
+}
+
+fn pass_trailers(r: &mut Request, conf: &BackendLoc) {
+    if !*conf.pass_trailers {
+        return;
+    }
+    for (name, value) in &r.exchange.trailers {
+        if !conf.hide.hides_name(name) {
+            r.out.trailers.push((name.clone(), value.clone()));
+        }
+    }
+}
+
+/// The rest of a body, as it comes.
 struct Relay<'a, 'c> {
     conf: &'a BackendLoc,
-    reader: &'a mut BodyReader,
-    keep: &'a mut Keep,
+    body: &'a mut Body,
     ahead: &'a mut Ahead<'c>,
     buffering: bool,
     watch: ClientWatch,
@@ -124,17 +259,12 @@ struct Relay<'a, 'c> {
     upload_pace: LazyTimer,
     upload_deadline: u64,
     body_timeout_ms: u64,
-    /// The answer has ended too early.
-    cut: bool,
-    /// Bytes read so far, and since when, for `…_limit_rate`; nothing is read before then.
-    read: u64,
+    /// Since when it is read, for `…_limit_rate`; nothing is read before then.
     start_ms: u64,
     read_after_ms: u64,
     /// Read since others have had their turn.
     turn_bytes: usize,
     pace: LazyTimer,
-    /// Some of the body has been passed on.
-    begun: bool,
     /// Something was passed on that a filter may have kept; asked for after a pause.
     kept_back: bool,
     pause: LazyTimer,
@@ -153,101 +283,15 @@ enum Step {
 }
 
 impl Relay<'_, '_> {
-    /// Decodes what was read, `buf[from..]`, in place.
-    fn take(&mut self, r: &mut Request, buf: &mut Vec<u8>, from: usize) -> Result<(), Fault> {
-        let came = (buf.len() - from) as u64;
-        self.read += came;
-        if let Some(state) = r.upstream.last_mut() {
-            state.response_length += came;
-        }
-        let mut bad_trailer = false;
-        match self.reader.feed(buf, from) {
-            // What came before the end is still passed on.
-            Err(BadBody::Cut) => self.cut = true,
-            // Nobody asked for it.
-            Err(BadBody::Trailers) if !*self.conf.pass_trailers => {
-                self.reader.done = true;
-                self.reader.excess = true;
-                self.reader.trailers.clear();
-                bad_trailer = true;
-            }
-            fed => fed?,
-        }
-        self.keep.write(r, &buf[from..]);
-        if self.reader.done && self.reader.excess && !bad_trailer {
-            let text = "upstream sent more data than specified in \"Content-Length\" header \
-                        while reading upstream";
-            r.log(LogLevel::Warn, text);
-        }
-        if self.reader.done {
-            r.exchange.trailers = std::mem::take(&mut self.reader.trailers);
-            self.pass_trailers(r);
-        }
-        Ok(())
-    }
-
-    /// Logs what the server has to say besides its answer.
-    fn hear(&self, r: &Request, link: &mut Link) {
-        if let Some(decoder) = &mut link.decoder {
-            decoder::log_aside(r, *self.conf.family, decoder, READING);
-        }
-    }
-
-    fn go_on(&self) -> Result<(), Fault> {
-        match self.cut {
-            true => Err(BadBody::Cut.into()),
-            false => Ok(()),
-        }
-    }
-
-    fn pass_trailers(&self, r: &mut Request) {
-        if !*self.conf.pass_trailers {
-            return;
-        }
-        for (name, value) in &r.exchange.trailers {
-            if !self.conf.hide.hides_name(name) {
-                r.out.trailers.push((name.clone(), value.clone()));
-            }
-        }
-    }
-
-    /// What came with the head, `buf[from..]`.
-    fn emit_first(&mut self, r: &mut Request, buf: &mut Vec<u8>, from: usize) -> Result<(), Fault> {
-        let last = self.reader.done;
-        let len = buf.len() - from;
-        if self.keep.is_quiet(r) {
-            return Ok(());
-        }
-        if len == 0 && !last {
-            return match self.buffering {
-                true => Ok(()),
-                false => filtered(r.output(Chain::one(Buf::flush()))),
-            };
-        }
-        self.begun = true;
-        if r.body_is_plain() && (len <= COPY_MAX_BYTES * 2 || r.takes_buffers()) {
-            r.send_read(buf, from, last);
-            return Ok(());
-        }
-        self.emit(r, Bytes::copy_from_slice(&buf[from..]), last)
-    }
-
-    fn emit(&mut self, r: &mut Request, bytes: Bytes, last: bool) -> Result<(), Fault> {
-        let mut buf = Buf::mem(bytes);
-        buf.last = last;
-        buf.flush = !self.buffering;
-        filtered(r.output(Chain::one(buf)))
-    }
-
     async fn rest(&mut self, r: &mut Request, link: &mut Link) -> Result<(), Fault> {
         let mut buf = Vec::new();
         let limited = r.limit_rate.map_or(r.loc().core.limit_rate.is_some(), |n| n > 0);
         let rate = self.ahead.rate;
-        while !self.reader.done {
+        while !self.body.reader.done {
             let step = self.next_step(r, link, &mut buf, rate, limited).await;
             let step = match step {
                 Err(Fault::ClientGone) => {
-                    self.keep.unless_kept(Err(Fault::ClientGone))?;
+                    self.body.keep.unless_kept(Err(Fault::ClientGone))?;
                     continue;
                 }
                 step => step?,
@@ -258,7 +302,7 @@ impl Relay<'_, '_> {
                 Step::Pause => self.ask_for_all(r)?,
             }
         }
-        match self.buffering || self.keep.is_quiet(r) {
+        match self.buffering || self.body.keep.is_quiet(r) {
             true => Ok(()),
             false => self.drain(r, 0).await,
         }
@@ -272,7 +316,7 @@ impl Relay<'_, '_> {
         rate: u64,
         limited: bool,
     ) -> Result<Step, Fault> {
-        let quiet = self.keep.is_quiet(r);
+        let quiet = self.body.keep.is_quiet(r);
         if self.uploads {
             self.take_body(r, link).await?;
         }
@@ -319,25 +363,25 @@ impl Relay<'_, '_> {
             state.bytes_received += n as u64;
         }
         if n == 0 {
-            if !self.reader.ends_with_connection() {
+            if !self.body.reader.ends_with_connection() {
                 return Err(Fault::Eof(READING));
             }
-            self.reader.done = true;
+            self.body.reader.done = true;
         }
-        self.hear(r, link);
-        link.tell(self.reader);
-        self.take(r, buf, 0)?;
-        if !buf.is_empty() || self.reader.done {
+        hear(r, link, self.conf);
+        link.tell(&mut self.body.reader);
+        self.body.take(r, buf, 0, self.conf)?;
+        if !buf.is_empty() || self.body.reader.done {
             self.put(r, buf, limited)?;
         }
         buf.clear();
-        self.go_on()
+        self.body.go_on()
     }
 
     /// More is not coming for now: what the filters have kept is to be seen, and the head.
     fn ask_for_all(&mut self, r: &mut Request) -> Result<(), Fault> {
         self.kept_back = false;
-        self.begun = true;
+        self.body.begun = true;
         match r.body_is_plain() {
             true => Ok(()),
             false => filtered(r.output(Chain::one(Buf::flush()))),
@@ -356,7 +400,7 @@ impl Relay<'_, '_> {
         }
         if ended {
             // It has looked away from what came of the body.
-            self.watch = ClientWatch::new(r, self.keep.ignore_abort);
+            self.watch = ClientWatch::new(r, self.body.keep.ignore_abort);
         }
         // What is left of it then, HTTP/2 sends while it is read.
         self.uploads = !(ended && link.h2.is_some());
@@ -402,9 +446,9 @@ impl Relay<'_, '_> {
             self.start_ms = now;
         }
         let secs = now.saturating_sub(self.start_ms) / 1000 + 1;
-        let allowed = (rate * secs).saturating_sub(self.read);
+        let allowed = (rate * secs).saturating_sub(self.body.read);
         self.read_after_ms = match allowed {
-            0 => now + (self.read - rate * secs + 1) * 1000 / rate + 1,
+            0 => now + (self.body.read - rate * secs + 1) * 1000 / rate + 1,
             _ => 0,
         };
         room.min(allowed.max(1) as usize)
@@ -441,7 +485,7 @@ impl Relay<'_, '_> {
             }
         }
         let queued = r.queued();
-        let sends = (self.buffering || self.uploads) && !self.keep.is_quiet(r);
+        let sends = (self.buffering || self.uploads) && !self.body.keep.is_quiet(r);
         let most = if self.buffering { self.conf.buffers_bytes() } else { 1 };
         // Small pieces wait for more while there is more; a full buffer goes out.
         let large = sends && queued >= most.min(*self.conf.buffer_size);
@@ -462,7 +506,7 @@ impl Relay<'_, '_> {
             self.read_deadline = 0;
         }
         if sends && !large && queued > 0 {
-            if self.begun {
+            if self.body.begun {
                 while r.queued() > 0 {
                     match self.poll_send(cx, r) {
                         Poll::Ready(Ok(())) => {}
@@ -551,20 +595,20 @@ impl Relay<'_, '_> {
     }
 
     fn may_spill(&self) -> bool {
-        self.buffering && (self.ahead.has_room() || self.keep.fill.is_some())
+        self.buffering && (self.ahead.has_room() || self.body.keep.fill.is_some())
     }
 
     /// Hands a piece to the filters, by way of the temporary file when memory is full.
     fn put(&mut self, r: &mut Request, buf: &mut Vec<u8>, limited: bool) -> Result<(), Fault> {
-        if self.keep.is_quiet(r) {
+        if self.body.keep.is_quiet(r) {
             return Ok(());
         }
         let max = self.conf.buffers_bytes();
-        if self.begun && *r.loc().core.tcp_nodelay {
+        if self.body.begun && *r.loc().core.tcp_nodelay {
             // A piece must not wait for the acknowledgement of the one before it.
             r.conn().set_nodelay();
         }
-        self.begun = true;
+        self.body.begun = true;
         self.kept_back = true;
         self.pause_until_ms = 0;
         let before = self.buffering && self.stands_before(r, limited);
@@ -576,18 +620,18 @@ impl Relay<'_, '_> {
             self.ahead.put(r, buf)?;
             return match before {
                 true => Ok(()),
-                false => self.ahead.pass(r, self.reader.done),
+                false => self.ahead.pass(r, self.body.reader.done),
             };
         }
         if before && spills && buf.len() > PIECE_BYTES {
             return self.put_pieces(r, buf, max);
         }
         if r.body_is_plain() && (buf.len() <= COPY_MAX_BYTES || r.takes_buffers()) {
-            r.send_read(buf, 0, self.reader.done);
+            r.send_read(buf, 0, self.body.reader.done);
             return Ok(());
         }
-        let last = self.reader.done;
-        self.emit(r, Bytes::from(std::mem::take(buf)), last)
+        let last = self.body.reader.done;
+        self.body.emit(r, Bytes::from(std::mem::take(buf)), last)
     }
 
     /// As long as the filters do not make too much of it.
@@ -595,8 +639,8 @@ impl Relay<'_, '_> {
         let mut rest = Bytes::from(std::mem::take(buf));
         while !rest.is_empty() && !is_full(r, max) {
             let piece = rest.split_to(rest.len().min(PIECE_BYTES));
-            let last = self.reader.done && rest.is_empty();
-            self.emit(r, piece, last)?;
+            let last = self.body.reader.done && rest.is_empty();
+            self.body.emit(r, piece, last)?;
         }
         match rest.is_empty() {
             true => Ok(()),

@@ -37,10 +37,16 @@ fn value(r: &Request, id: Id) -> Option<Vec<u8>> {
 }
 
 /// `X-Accel-Redirect`: another location answers instead, with some of the server's fields.
+#[inline]
 pub(crate) fn accel_redirect(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
-    if !r.exchange.head.has(Id::XAccelRedirect) || *conf.ignore_headers & ignore::REDIRECT != 0 {
-        return None;
+    match r.exchange.head.has(Id::XAccelRedirect) && *conf.ignore_headers & ignore::REDIRECT == 0 {
+        true => redirect_there(r, conf),
+        false => None,
     }
+}
+
+#[cold]
+fn redirect_there(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     let target = value(r, Id::XAccelRedirect)?;
     act_on_accel(r, conf);
     for i in 0..r.exchange.head.headers.len() {
@@ -77,13 +83,19 @@ pub(crate) fn accel_redirect(r: &mut Request, conf: &BackendLoc) -> Option<Flow>
 }
 
 /// The fields that change how the answer is passed on; whether it is buffered.
+#[inline]
 fn act_on_accel(r: &mut Request, conf: &BackendLoc) -> bool {
-    let mut buffering = *conf.buffering;
     const ANY: u64 =
         Id::XAccelLimitRate.bit() | Id::XAccelBuffering.bit() | Id::XAccelCharset.bit();
-    if r.exchange.head.seen & ANY == 0 {
-        return buffering;
+    match r.exchange.head.seen & ANY {
+        0 => *conf.buffering,
+        _ => do_as_said(r, conf),
     }
+}
+
+#[cold]
+fn do_as_said(r: &mut Request, conf: &BackendLoc) -> bool {
+    let mut buffering = *conf.buffering;
     let ignored = *conf.ignore_headers;
     if ignored & ignore::LIMIT_RATE == 0 {
         if let Some(n) = value(r, Id::XAccelLimitRate).and_then(|v| units::parse_int(&v)) {
@@ -99,6 +111,12 @@ fn act_on_accel(r: &mut Request, conf: &BackendLoc) -> bool {
     }
     buffering
 }
+
+/// Fields about the body's way here, which are never repeated ones.
+const OF_CONNECTION: u64 = Id::ContentLength.bit()
+    | Id::Connection.bit()
+    | Id::KeepAlive.bit()
+    | Id::TransferEncoding.bit();
 
 /// Makes the response's header from the server's; answers whether the body is buffered.
 pub(crate) fn head(r: &mut Request, conf: &BackendLoc) -> bool {
@@ -119,6 +137,9 @@ pub(crate) fn head(r: &mut Request, conf: &BackendLoc) -> bool {
     r.out.has_server = conf.hide.passes_server && (lacks || r.exchange.head.has(Id::Server));
     for i in 0..r.exchange.head.headers.len() {
         let f = r.exchange.head.headers[i];
+        if f.id.bit() & OF_CONNECTION != 0 {
+            continue;
+        }
         if f.repeated {
             warn_repeated(r, &f);
         } else if !conf.hide.hides(&f, r.exchange.head_bytes()) {
@@ -141,6 +162,7 @@ pub(crate) fn head(r: &mut Request, conf: &BackendLoc) -> bool {
     buffering
 }
 
+#[cold]
 fn warn_repeated(r: &Request, f: &ResponseField) {
     let bytes = r.exchange.head_bytes();
     let mut text = b"upstream sent duplicate header line: \"".to_vec();
@@ -160,11 +182,11 @@ fn warn_repeated(r: &Request, f: &ResponseField) {
 }
 
 /// Copies one field the way its kind asks for.
+#[inline]
 fn copy(r: &mut Request, conf: &BackendLoc, f: &ResponseField) {
     let bytes = r.exchange.head_bytes();
     let (name, value) = (f.name.of(bytes), f.value.of(bytes));
     match f.id {
-        Id::ContentLength | Id::Connection | Id::KeepAlive | Id::TransferEncoding => {}
         Id::ContentType => {
             let (kind, charset) = split_charset(value);
             r.out.set_said_content_type(value, kind, charset);
@@ -192,7 +214,8 @@ fn copy(r: &mut Request, conf: &BackendLoc, f: &ResponseField) {
 /// `text/html; charset=utf-8` taken apart; other parameters stay with the type.
 fn split_charset(value: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut at = 0;
-    while let Some(semicolon) = memchr::memchr(b';', &value[at..]).map(|i| at + i) {
+    // It is short: what looks for a byte in longer text would cost more.
+    while let Some(semicolon) = value[at..].iter().position(|b| *b == b';').map(|i| at + i) {
         let rest = &value[semicolon + 1..];
         let spaces = rest.iter().take_while(|b| **b == b' ').count();
         let parameter = &rest[spaces..];

@@ -6,12 +6,12 @@ use crate::ask::Ask;
 use crate::bits::next;
 use crate::cache::lookup::State;
 use crate::conf::{conf_of, BackendConf, BackendLoc, ConfOf};
-use crate::exchange;
+use crate::exchange::Talk;
 use crate::fault::Fault;
-use crate::kept::{self, Found};
+use crate::kept;
 use crate::link::reply::BodyReader;
 use crate::link::{Link, H2_MARK};
-use crate::sending::Sent;
+use crate::sending::Outgoing;
 use crate::sticky::{Client, Sticky};
 use crate::target::{self, Pass, Target};
 use crate::upload::{self, Body};
@@ -49,7 +49,7 @@ struct Run<'a> {
     /// Where connections come from, if the configuration says so.
     bind: Option<SocketAddr>,
     /// TLS to the servers, when they are named with https.
-    tls: Option<Wanted>,
+    tls: Option<Box<Wanted>>,
     body: Body,
     /// The body goes out chunked.
     chunked: bool,
@@ -69,6 +69,42 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// What is not known yet has values that are none: most requests keep them.
+    #[inline]
+    fn new(
+        loc: &'a Rc<Location>,
+        conf: &'a BackendLoc,
+        group: Rc<WorkerGroup>,
+        body: Body,
+    ) -> Run<'a> {
+        Run {
+            loc,
+            conf,
+            choice: group.choice(),
+            group,
+            key: Key::default(),
+            client: Client::default(),
+            bind: None,
+            tls: None,
+            body,
+            chunked: false,
+            bodiless: false,
+            at_once: false,
+            first: true,
+            start_ms: 0,
+            asked_ms: 0,
+            keeps: false,
+            gave_up: None,
+        }
+    }
+
+    /// Begins to talk with a server.
+    #[inline]
+    fn talk(&self, r: &mut Request, link: &mut Link) -> Talk<'a> {
+        let outgoing = Outgoing::new(r, self.conf, &self.body, self.chunked);
+        Talk::begin(r, self.conf, outgoing, link, self.ignores_abort())
+    }
+
     fn conf(&self) -> &'a BackendLoc {
         self.conf
     }
@@ -93,17 +129,59 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A server that has answered.
-struct Answer {
+/// A server that is asked, and the connection to it.
+struct Asked {
     link: Link,
     lease: Lease,
 }
 
-/// What has more bytes is moved by a call each time, which a request would pay six times.
-const _: () = assert!(std::mem::size_of::<Answer>() <= 72);
+/// What has more bytes is moved by a call each time, which a request would pay several times.
+const _: () = assert!(std::mem::size_of::<Asked>() <= 72);
+
+/// What becomes of a request for which a server was chosen.
+enum Chosen {
+    /// A connection to it has waited.
+    Idle(Asked),
+    /// There is none yet.
+    Unconnected(Lease),
+    /// None has room, and the upstream lets requests wait.
+    Full,
+    /// No server is left. What follows is a status to answer with, or `None` for the next server.
+    Failed(Option<u16>),
+}
+
+/// What follows an exchange.
+enum End {
+    /// The next server is asked.
+    Again,
+    Done(Flow),
+    /// Something that may have to wait.
+    Rest(Box<Rest>),
+}
+
+/// What of a request may have to wait behind an exchange.
+enum Rest {
+    /// No server has answered: a stale answer may do.
+    Failed(u16),
+    /// What is in the cache is better than what has come.
+    Kept(kept::Kept),
+    /// The server speaks another protocol from now on.
+    Switch(Asked),
+    /// More of the body is to come, or something is wrong with it; with `…_limit_rate`.
+    Body(Asked, relay::Body, Result<(), Fault>, u64),
+}
+
+impl Rest {
+    fn end(self) -> End {
+        End::Rest(Box::new(self))
+    }
+}
 
 /// Passes requests on where a location says so.
 pub(crate) fn handler<T: BackendConf>(r: &mut Request) -> Flow {
+    if !conf_of::<T>(r.loc()).cache.is_on() {
+        return Flow::Wait(wait::<T>);
+    }
     let loc = Rc::clone(r.loc());
     kept::at_once(r, conf_of::<T>(&loc)).unwrap_or(Flow::Wait(wait::<T>))
 }
@@ -115,15 +193,22 @@ fn wait<T: BackendConf>(r: &mut Request) -> LocalFuture<'_, Flow> {
 }
 
 /// Answers from the cache, where that has an answer.
-async fn look(r: &mut Request, conf: &BackendLoc, conf_of: ConfOf) -> Option<Flow> {
-    match kept::look(r, conf).await {
-        Found::Ask => None,
-        Found::Done(flow) => Some(flow),
-        Found::Renew(stored, state) => {
-            renew(r, conf_of, *state);
-            Some(kept::answer_stale(r, conf, &stored).await)
+#[inline(never)]
+fn look<'a>(
+    r: &'a mut Request,
+    conf: &'a BackendLoc,
+    conf_of: ConfOf,
+) -> LocalFuture<'a, Option<Flow>> {
+    Box::pin(async move {
+        match kept::look(r, conf).await {
+            kept::Found::Ask => None,
+            kept::Found::Done(flow) => Some(flow),
+            kept::Found::Renew(stored, state) => {
+                renew(r, conf_of, *state);
+                Some(kept::answer_stale(r, conf, &stored).await)
+            }
         }
-    }
+    })
 }
 
 /// Renews an entry behind its stale answer; without a place for that it stays stale.
@@ -147,77 +232,96 @@ fn renew(r: &Request, conf_of: ConfOf, state: State) {
 
 /// Asks the servers, and passes on (or only keeps) what one of them answers. `renews`: behind a stale answer
 /// and for the cache alone.
+///
+/// One place where most requests wait: for the head of the answer. What else may be waited for has a future
+/// of its own, made when it is.
 async fn run(r: &mut Request, conf_of: ConfOf, renews: bool) -> Flow {
     let loc = &Rc::clone(r.loc());
     let conf = conf_of(loc);
-    let body = match renews || r.body.is_none() {
-        true => Body::None,
-        false => match upload::take(r, conf).await {
+    let mut body = Body::None;
+    if !renews && !r.body.is_none() {
+        body = match upload::take(r, conf).await {
             Ok(body) => body,
             Err(BodyError::Status(s)) => return Flow::Status(s),
             Err(BodyError::Closed) => return Flow::Status(499),
-        },
-    };
+        };
+    }
     if conf.cache.is_on() && !renews {
-        if let Some(flow) = Box::pin(look(r, conf, conf_of)).await {
+        if let Some(flow) = look(r, conf, conf_of).await {
             return flow;
         }
     }
-    let (target, group) = match &conf.pass {
-        None => return Flow::Status(500),
-        Some(Pass::Fixed(fixed)) => match target::fixed(r, fixed) {
-            Ok(group) => (Target::Fixed(fixed), group),
-            Err(status) => return Flow::Status(status),
-        },
+    let found = match &conf.pass {
+        None => Err(500),
+        Some(Pass::Fixed(fixed)) => {
+            target::fixed(r, fixed).map(|group| (Target::Fixed(fixed), group))
+        }
         Some(Pass::Vars(template)) => {
             let (schemes, ignores) = (&conf.family.schemes, *conf.ignore_client_abort);
-            match Box::pin(target::evaluate(r, schemes, template, ignores)).await {
-                Ok(found) => found,
-                Err(status) => return Flow::Status(status),
-            }
+            target::evaluate(r, schemes, template, ignores).await
         }
     };
-    let bind = conf.bind(r);
-    let parts = target.parts();
-    let tls = if parts.tls { conf.tls.wanted(r, &parts.host) } else { None };
-    if parts.tls && tls.is_none() {
-        return Flow::Status(500);
-    }
-    let chunked = matches!(body, Body::Stream) && r.body.is_chunked();
-    let client = group.sticky::<Sticky>().map(|sticky| sticky.client(r)).unwrap_or_default();
-    let mut run = Run {
-        choice: group.choice(),
-        key: group.key(r),
-        client,
-        bind,
-        tls,
-        body,
-        chunked,
-        bodiless: false,
-        at_once: false,
-        first: true,
-        start_ms: clock::mono_ms(),
-        asked_ms: 0,
-        group,
-        keeps: kept::keeps(r, conf),
-        gave_up: None,
-        loc,
-        conf,
+    let (target, group) = match found {
+        Ok(found) => found,
+        Err(status) => return Flow::Status(status),
     };
+    let mut run = Run::new(loc, conf, group, body);
     if let Err(status) = begin(r, &mut run, &target) {
         return Flow::Status(status);
     }
-    if r.match_failed() {
-        return Flow::Status(500);
+    loop {
+        let found = match choose(r, &mut run) {
+            Chosen::Idle(asked) => Ok(asked),
+            found => connected(r, &mut run, found).await,
+        };
+        let end = match found {
+            Ok(mut asked) => {
+                let mut talk = run.talk(r, &mut asked.link);
+                let head = loop {
+                    if talk.must_wait() {
+                        if let Err(fault) = talk.go_on(r, &asked.link).await {
+                            break Err(fault);
+                        }
+                    }
+                    match poll_fn(|cx| talk.poll(cx, r, &mut asked.link)).await {
+                        Ok(true) => break Ok(()),
+                        Ok(false) => {}
+                        Err(fault) => break Err(fault),
+                    }
+                };
+                answered(r, &mut run, asked, head)
+            }
+            Err(failed) => given_up(failed),
+        };
+        match end {
+            End::Again => {}
+            End::Done(flow) => return flow,
+            End::Rest(rest) => return rest_of(r, &mut run, *rest).await,
+        }
     }
-    tries(r, &mut run).await
 }
 
-/// Writes the request and limits the tries.
+/// Settles what goes to every server, and writes the request.
 fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
     let conf = run.conf;
+    let parts = target.parts();
+    if conf.bind.is_some() {
+        run.bind = conf.bind(r);
+    }
+    if parts.tls {
+        run.tls = Some(Box::new(conf.tls.wanted(r, &parts.host).ok_or(500u16)?));
+    }
+    if let Some(sticky) = run.group.sticky::<Sticky>() {
+        run.client = sticky.client(r);
+    }
+    if run.group.has_key() {
+        run.key = run.group.key(r);
+    }
+    run.chunked = matches!(run.body, Body::Stream) && r.body.is_chunked();
+    run.keeps = kept::keeps(r, conf);
+    run.start_ms = clock::mono_ms();
     r.exchange.clear();
-    r.exchange.scheme = conf.family.schemes.shown(run.tls.is_some());
+    r.exchange.scheme = conf.family.schemes.shown(parts.tls);
     let length = upload::length(r, conf, run.chunked);
     let (cached, as_get) = kept::how_asked(r);
     run.bodiless = (conf.family.write)(r, &Ask { target, length, cached, as_get })?;
@@ -225,33 +329,27 @@ fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
     if most > 0 {
         run.choice.tries = run.choice.tries.min(u32::try_from(most).unwrap_or(u32::MAX));
     }
-    Ok(())
-}
-
-async fn tries(r: &mut Request, run: &mut Run<'_>) -> Flow {
-    loop {
-        let flow = match ask(r, run).await {
-            Ok(answer) => answered(r, run, answer).await,
-            Err(Some(status)) => Some(kept::failed(r, run.conf(), run.gave_up, status).await),
-            Err(None) => None,
-        };
-        if let Some(flow) = flow {
-            return flow;
-        }
+    match r.match_failed() {
+        true => Err(500),
+        false => Ok(()),
     }
 }
 
-/// Asks one server. An error is a status to answer with, or `None` for the next server.
-async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> {
+/// Chooses a server, and takes a connection to it that waits.
+fn choose(r: &mut Request, run: &mut Run<'_>) -> Chosen {
     run.asked_ms = match run.first {
         true => run.start_ms,
         false => clock::mono_ms(),
     };
-    let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
-    let mut lease = pick(run);
-    if lease.is_none() && run.group.lets_wait() {
-        lease = Box::pin(wait_for_server(r, run)).await?;
+    let lease = pick(run);
+    match lease.is_none() && run.group.lets_wait() {
+        true => Chosen::Full,
+        false => chosen(r, run, lease),
     }
+}
+
+fn chosen(r: &mut Request, run: &mut Run<'_>, lease: Option<Lease>) -> Chosen {
+    let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
     let peer = match &lease {
         Some(lease) => run.group.name_of(lease.peer),
         None => Rc::clone(&run.group.shown_name),
@@ -259,7 +357,7 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
     r.upstream.push(UpstreamState::new(peer, new_group));
     let Some(lease) = lease else {
         r.log(LogLevel::Error, "no live upstreams while connecting to upstream");
-        return Err(failed(r, run, None, None, next::NO_LIVE));
+        return Chosen::Failed(failed(r, run, None, None, next::NO_LIVE));
     };
     if let Some(sticky) = run.group.sticky::<Sticky>() {
         sticky.chosen(r, &mut run.client, &lease);
@@ -267,49 +365,54 @@ async fn ask(r: &mut Request, run: &mut Run<'_>) -> Result<Answer, Option<u16>> 
     let version = if run.conf.h2 { H2_MARK } else { 0 };
     let mark = run.tls.as_ref().map_or(0, |t| t.mark) ^ version;
     let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
-    let idle = run
-        .group
-        .take_idle(lease.peer, run.tag(), mark)
-        .filter(|link| !risky || link.is_surely_quiet());
-    let mut link = match idle.map(Link::from) {
-        Some(mut link) => {
+    let idle = run.group.take_idle(lease.peer, run.tag(), mark);
+    match idle.filter(|link| !risky || link.is_surely_quiet()) {
+        None => Chosen::Unconnected(lease),
+        Some(base) => {
+            let mut link = Link::from(base);
             link.reused = true;
-            link
-        }
-        None => match connect(r, run, &lease).await {
-            Ok(mut link) => {
-                if run.conf.h2 {
-                    link.start_h2();
-                }
-                link
-            }
-            Err(fault) => return Err(give_up(r, run, lease, None, fault)),
-        },
-    };
-    link.requests += 1;
-    let connect_ms = match link.reused {
-        true => 0,
-        false => clock::mono_ms().saturating_sub(run.asked_ms),
-    };
-    if let Some(state) = r.upstream.last_mut() {
-        state.connect_ms = Some(connect_ms);
-    }
-    let sent = Sent {
-        conf: run.conf,
-        body: &run.body,
-        chunked: run.chunked,
-        ignores_abort: run.ignores_abort(),
-    };
-    match exchange::run(r, &sent, &mut link).await {
-        Ok(()) => {
-            let took = clock::mono_ms().saturating_sub(run.asked_ms);
+            link.requests += 1;
             if let Some(state) = r.upstream.last_mut() {
-                state.header_ms = Some(took);
+                state.connect_ms = Some(0);
             }
-            Ok(Answer { link, lease })
+            Chosen::Idle(Asked { link, lease })
         }
-        Err(fault) => Err(give_up(r, run, lease, Some(link), fault)),
     }
+}
+
+/// Waits for what there is not yet: a server that has room, a connection. An error is a status to answer
+/// with, or `None` for the next server.
+#[inline(never)]
+fn connected<'a>(
+    r: &'a mut Request,
+    run: &'a mut Run<'_>,
+    mut found: Chosen,
+) -> LocalFuture<'a, Result<Asked, Option<u16>>> {
+    Box::pin(async move {
+        if matches!(found, Chosen::Full) {
+            let lease = wait_for_server(r, run).await?;
+            found = chosen(r, run, lease);
+        }
+        let lease = match found {
+            Chosen::Idle(asked) => return Ok(asked),
+            Chosen::Unconnected(lease) => lease,
+            Chosen::Failed(failed) => return Err(failed),
+            // Who has waited is told of a server, or that there is none.
+            Chosen::Full => return Err(Some(502)),
+        };
+        let mut link = match connect(r, run, &lease).await {
+            Ok(link) => link,
+            Err(fault) => return Err(give_up(r, run, lease, None, fault)),
+        };
+        if run.conf.h2 {
+            link.start_h2();
+        }
+        link.requests += 1;
+        if let Some(state) = r.upstream.last_mut() {
+            state.connect_ms = Some(clock::mono_ms().saturating_sub(run.asked_ms));
+        }
+        Ok(Asked { link, lease })
+    })
 }
 
 #[inline]
@@ -371,6 +474,14 @@ async fn secure(r: &mut Request, run: &Run<'_>, mut link: Link) -> Result<Link, 
         Some(Err(SecureError::Tls(e))) => {
             Err(Fault::Tls(format!("SSL_do_handshake() failed (SSL: {e}) while {DOING}")))
         }
+    }
+}
+
+/// What follows when a server has failed: a status to answer with, or else the next server.
+fn given_up(failed: Option<u16>) -> End {
+    match failed {
+        None => End::Again,
+        Some(status) => Rest::Failed(status).end(),
     }
 }
 
@@ -478,46 +589,53 @@ fn bit_of(status: u16) -> Option<u32> {
     })
 }
 
-/// A complete head has come. `None`: another server is to be asked instead.
-async fn answered(r: &mut Request, run: &mut Run<'_>, answer: Answer) -> Option<Flow> {
+/// An exchange is over: with a complete head, or with a fault.
+fn answered(r: &mut Request, run: &mut Run<'_>, asked: Asked, head: Result<(), Fault>) -> End {
+    if let Err(fault) = head {
+        let Asked { link, lease } = asked;
+        return given_up(give_up(r, run, lease, Some(link), fault));
+    }
     let status = r.exchange.head.status;
     if let Some(state) = r.upstream.last_mut() {
+        state.header_ms = Some(clock::mono_ms().saturating_sub(run.asked_ms));
         state.status = status;
     }
     if status >= 300 {
         if let Some(bit) = bit_of(status) {
             if run.choice.tries > 1 && may_repeat(r, run, bit, true) {
-                let Answer { link, lease } = answer;
-                return failed(r, run, Some(lease), Some(link), bit).map(Flow::Status);
+                let Asked { link, lease } = asked;
+                return match failed(r, run, Some(lease), Some(link), bit) {
+                    None => End::Again,
+                    Some(status) => End::Done(Flow::Status(status)),
+                };
             }
         }
         let kept = kept::kept_instead(r, run.conf(), bit_of(status));
         if kept.is_some() || respond::intercepts(r, run.conf()) {
-            let reader = run.reader(r, &answer.link);
-            done(r, run, answer, &reader);
-            let conf = run.conf();
-            return Some(match kept {
-                Some(kept) => kept::answer_kept(r, conf, kept).await,
-                None => kept::intercepted(r, conf, status),
-            });
+            let reader = run.reader(r, &asked.link);
+            done(r, run, asked, &reader);
+            return match kept {
+                Some(kept) => Rest::Kept(kept).end(),
+                None => End::Done(kept::intercepted(r, run.conf(), status)),
+            };
         }
     }
-    Some(pass_on(r, run, answer).await)
+    pass_on(r, run, asked)
 }
 
-async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow {
-    answer.lease.header_came(r.upstream.last().and_then(|s| s.header_ms));
+fn pass_on(r: &mut Request, run: &mut Run<'_>, mut asked: Asked) -> End {
+    asked.lease.header_came(r.upstream.last().and_then(|s| s.header_ms));
     if let Some(sticky) = run.group.sticky::<Sticky>() {
-        sticky.answered(r, &run.client, &answer.lease);
+        sticky.answered(r, &run.client, &asked.lease);
     }
     let conf = run.conf;
     let fresh = kept::judge(r, conf);
     let redirected = if kept::is_silent(r) { None } else { respond::accel_redirect(r, conf) };
     if let Some(flow) = redirected {
         kept::give_up(r);
-        let reader = run.reader(r, &answer.link);
-        done(r, run, answer, &reader);
-        return flow;
+        let reader = run.reader(r, &asked.link);
+        done(r, run, asked, &reader);
+        return End::Done(flow);
     }
     let buffering = respond::head(r, conf);
     let mut keep = kept::begin(r, conf, fresh.as_ref(), buffering);
@@ -526,46 +644,84 @@ async fn pass_on(r: &mut Request, run: &mut Run<'_>, mut answer: Answer) -> Flow
     let rate = conf.limit_rate.as_ref().map_or(0, |t| r.eval_size(t));
     // Also what only goes into the cache, where no header is sent.
     if r.match_failed() {
-        return Flow::Status(500);
+        return End::Done(Flow::Status(500));
     }
     if r.out.status == 101 {
-        if r.header(HeaderId::Upgrade).is_none() || r.is_part() || !answer.link.is_bare() {
+        if r.header(HeaderId::Upgrade).is_none() || r.is_part() || !asked.link.is_bare() {
             r.log(LogLevel::Error, "upstream switched protocols unasked");
             r.out.clear();
-            return Flow::Status(502);
+            return End::Done(Flow::Status(502));
         }
-        return switch(r, run, answer).await;
+        return Rest::Switch(asked).end();
     }
-    let mut reader = run.reader(r, &answer.link);
+    let reader = run.reader(r, &asked.link);
     let sent = if keep.silent { Ok(()) } else { r.send_header() };
     match sent {
         Ok(()) => {}
         Err(weir_http::module::FilterError::Status(s)) if !r.flags.header_sent => {
-            return Flow::Status(s);
+            return End::Done(Flow::Status(s));
         }
-        Err(_) => return Flow::Close,
+        Err(_) => return End::Done(Flow::Close),
     }
     if r.flags.header_only && keep.fill.is_none() {
-        done(r, run, answer, &reader);
-        return Flow::Ok;
+        done(r, run, asked, &reader);
+        return End::Done(Flow::Ok);
     }
+    let mut body = relay::Body::new(reader, keep);
+    let came = body.first(r, &mut asked.link, conf);
+    if came.is_err() || !body.is_over() {
+        return Rest::Body(asked, body, came, rate).end();
+    }
+    run.at_once = true;
+    done(r, run, asked, &body.reader);
+    body.finish(r);
+    End::Done(Flow::Ok)
+}
+
+/// What may have to wait behind an exchange.
+#[inline(never)]
+fn rest_of<'a>(r: &'a mut Request, run: &'a mut Run<'_>, rest: Rest) -> LocalFuture<'a, Flow> {
+    Box::pin(async move {
+        match rest {
+            Rest::Failed(status) => kept::failed(r, run.conf, run.gave_up, status).await,
+            Rest::Kept(kept) => kept::answer_kept(r, run.conf, kept).await,
+            Rest::Switch(asked) => switch(r, run, asked).await,
+            Rest::Body(asked, body, came, rate) => {
+                relay_rest(r, run, asked, body, came, rate).await
+            }
+        }
+    })
+}
+
+/// Passes on what is still to come of a body, of which the beginning has been passed on if all was well.
+async fn relay_rest(
+    r: &mut Request,
+    run: &mut Run<'_>,
+    mut asked: Asked,
+    mut body: relay::Body,
+    came: Result<(), Fault>,
+    rate: u64,
+) -> Flow {
     let reads = r.upstream.last().map_or(0, |s| s.bytes_received);
-    let mut ahead = Ahead::new(conf);
-    ahead.rate = if keep.buffering { rate } else { 0 };
-    let relayed = relay::run(r, &mut answer.link, &mut reader, &mut keep, &mut ahead, conf).await;
+    let mut ahead = Ahead::new(run.conf);
+    ahead.rate = if body.keep.buffering { rate } else { 0 };
+    let relayed = match came {
+        Ok(()) => body.rest(r, &mut asked.link, &mut ahead, run.conf).await,
+        Err(fault) => Err(fault),
+    };
     let came_at_once = r.upstream.last().is_some_and(|s| s.bytes_received == reads);
     run.at_once = relayed.is_ok() && came_at_once;
-    done(r, run, answer, &reader);
-    if relayed.is_ok() && !reader.is_short() {
-        keep.finish(r);
+    done(r, run, asked, &body.reader);
+    if relayed.is_ok() {
+        body.finish(r);
     }
-    let client_gone = keep.client_gone;
+    let client_gone = body.keep.client_gone;
     finish(r, relayed, &mut ahead, client_gone).await
 }
 
 /// The server speaks another protocol from now on.
-async fn switch(r: &mut Request, run: &mut Run<'_>, answer: Answer) -> Flow {
-    let Answer { link, lease } = answer;
+async fn switch(r: &mut Request, run: &mut Run<'_>, asked: Asked) -> Flow {
+    let Asked { link, lease } = asked;
     let (group, client) = (Rc::clone(&run.group), std::mem::take(&mut run.client));
     let from = tunnel::From { link, lease, group, client, asked_ms: run.asked_ms };
     match tunnel::begin(r, run.conf, from).await {
@@ -611,13 +767,13 @@ async fn finish(
 }
 
 /// The exchange is over: the connection is kept when it can carry another request.
-fn done(r: &mut Request, run: &mut Run, answer: Answer, reader: &BodyReader) {
-    finish_state(r, run, Some(&answer.link));
-    let keep = answer.link.may_go_on()
+fn done(r: &mut Request, run: &mut Run, asked: Asked, reader: &BodyReader) {
+    finish_state(r, run, Some(&asked.link));
+    let keep = asked.link.may_go_on()
         && reader.done
         && !reader.excess
         && !r.exchange.head.connection_close;
-    let Answer { link, mut lease } = answer;
+    let Asked { link, mut lease } = asked;
     if let Some(state) = r.upstream.last() {
         lease.took(state.header_ms, state.response_ms);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_base::addr::{parse_endpoint, Endpoint, EndpointOptions, Host};
 use weir_base::bytes::starts_with_ignore_case;
 use weir_core::logger::LogLevel;
-use weir_core::Session;
+use weir_core::{LocalFuture, Session};
 use weir_http::client_watch::unless_client_goes;
 use weir_http::Request;
 use weir_resolve::message::error_text;
@@ -147,7 +147,17 @@ pub(crate) fn fixed(r: &Request, fixed: &Fixed) -> Result<Rc<WorkerGroup>, u16> 
 }
 
 /// Finds the destination that variables name, or the status to answer with.
-pub(crate) async fn evaluate(
+#[inline(never)]
+pub(crate) fn evaluate<'a>(
+    r: &'a mut Request,
+    schemes: &'a Schemes,
+    template: &'a Template,
+    ignore_abort: bool,
+) -> LocalFuture<'a, Result<(Target<'static>, Rc<WorkerGroup>), u16>> {
+    Box::pin(evaluated(r, schemes, template, ignore_abort))
+}
+
+async fn evaluated(
     r: &mut Request,
     schemes: &Schemes,
     template: &Template,

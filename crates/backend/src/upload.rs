@@ -6,6 +6,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::Poll;
 use weir_core::temp::TempFile;
+use weir_core::LocalFuture;
 use weir_http::body::{self, BodyError};
 use weir_http::Request;
 
@@ -33,20 +34,26 @@ pub(crate) fn length(r: &Request, conf: &BackendLoc, chunked: bool) -> BodyLengt
 }
 
 /// Reads the client's body, unless it is to be passed on as it comes.
-pub(crate) async fn take(r: &mut Request, conf: &BackendLoc) -> Result<Body, BodyError> {
+#[inline(never)]
+pub(crate) fn take<'a>(
+    r: &'a mut Request,
+    conf: &'a BackendLoc,
+) -> LocalFuture<'a, Result<Body, BodyError>> {
     let own = conf.own_body;
     let streamed =
         !*conf.request_buffering && !own && (conf.streams_unmeasured || !r.body.is_chunked());
-    match streamed && !r.body.complete {
-        true if !take_what_is_there(r).await? => return Ok(Body::Stream),
-        true => {}
-        false => body::read_all(r).await?,
-    }
-    Ok(match &r.body.file {
-        _ if own => Body::None,
-        Some(file) => Body::File(Rc::clone(file)),
-        None if r.body.memory.is_empty() => Body::None,
-        None => Body::Memory,
+    Box::pin(async move {
+        match streamed && !r.body.complete {
+            true if !take_what_is_there(r).await? => return Ok(Body::Stream),
+            true => {}
+            false => body::read_all(r).await?,
+        }
+        Ok(match &r.body.file {
+            _ if own => Body::None,
+            Some(file) => Body::File(Rc::clone(file)),
+            None if r.body.memory.is_empty() => Body::None,
+            None => Body::Memory,
+        })
     })
 }
 

@@ -16,8 +16,7 @@ pub struct ClientWatch {
 impl ClientWatch {
     /// `ignore`: `…_ignore_client_abort`.
     pub fn new(r: &Request, ignore: bool) -> ClientWatch {
-        let on = !ignore && !r.is_part() && !r.flags.post_action;
-        ClientWatch { client: r.to_client().clone(), on }
+        ClientWatch { client: r.to_client().clone(), on: r.watches_client(ignore) }
     }
 
     /// Whether the client has hung up; otherwise the task is woken when that may be.
@@ -30,6 +29,20 @@ impl ClientWatch {
     /// woken when that may be.
     pub fn has_body(&self, cx: &mut Context<'_>) -> bool {
         self.client.poll_body(cx)
+    }
+}
+
+impl Request {
+    /// Whether its client's going may end it: see [`ClientWatch`].
+    #[inline]
+    pub fn watches_client(&self, ignore: bool) -> bool {
+        !ignore && !self.is_part() && !self.flags.post_action
+    }
+
+    /// As [`ClientWatch::is_gone`]; `watching` is turned off once that cannot be seen.
+    #[inline]
+    pub fn is_client_gone(&self, cx: &mut Context<'_>, watching: &mut bool) -> bool {
+        self.to_client().poll_gone(cx, watching)
     }
 }
 

@@ -31,6 +31,7 @@ thread_local! {
 
 /// Reads the clocks for the turn that begins; call it whenever the event loop has waited. The
 /// answer is the monotonic clock's, in milliseconds.
+#[inline(never)]
 pub fn tick() -> u64 {
     let mono_ms = read_mono_ms();
     TURN.set(Turn { mono_ms, wall_secs: read_wall_secs(), left: ANSWERS_MAX });
@@ -80,6 +81,7 @@ pub fn wall_secs() -> i64 {
 }
 
 #[cfg(unix)]
+#[inline(never)]
 fn read_mono_ms() -> u64 {
     let (s, ns) = read(libc::CLOCK_MONOTONIC);
     s * 1000 + u64::from(ns / 1_000_000)
@@ -87,6 +89,7 @@ fn read_mono_ms() -> u64 {
 
 /// The coarse clock, a few ms behind, is good for dates.
 #[cfg(target_os = "linux")]
+#[inline(never)]
 fn read_wall_secs() -> i64 {
     read(libc::CLOCK_REALTIME_COARSE).0 as i64
 }

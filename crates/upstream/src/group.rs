@@ -476,6 +476,12 @@ impl WorkerGroup {
         Key::new(&self.shape.method, s)
     }
 
+    /// Whether what goes into the choice is another for each session.
+    #[inline]
+    pub fn has_key(&self) -> bool {
+        matches!(self.shape.method, Method::Hash(_) | Method::Consistent(..) | Method::IpHash)
+    }
+
     /// What its `sticky` has made, if it is one of that kind.
     pub fn sticky<T: Any>(&self) -> Option<&T> {
         self.shape.sticky.as_ref()?.downcast_ref()

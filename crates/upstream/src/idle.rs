@@ -92,6 +92,7 @@ impl Pool {
     }
 
     /// One that waits for that server with that TLS (0 for none), the most recently used first.
+    #[inline]
     pub(crate) fn take(
         &mut self,
         peer: PeerId,
@@ -102,10 +103,17 @@ impl Pool {
         let local = self.keep.local;
         let fits = |i: &Idle| i.peer == peer && i.link.mark == mark && (!local || i.tag == tag);
         loop {
-            let last = self.idle.back().is_some_and(fits);
-            let at = if last { self.idle.len() - 1 } else { self.idle.iter().rposition(fits)? };
+            let last = self.idle.len().checked_sub(1)?;
+            let at = match self.idle.back().is_some_and(fits) {
+                true => last,
+                false => self.idle.iter().rposition(fits)?,
+            };
             let is_doubtful = at < self.doubtful;
-            let found = self.remove(at)?;
+            let found = match at == last {
+                true => self.idle.pop_back()?,
+                false => self.idle.remove(at)?,
+            };
+            self.is_out(at);
             if now_ms.saturating_sub(found.since_ms) >= self.keep.timeout_ms {
                 continue;
             }
@@ -121,23 +129,20 @@ impl Pool {
         }
     }
 
+    /// Counts without the one that was there.
     #[inline]
-    fn remove(&mut self, at: usize) -> Option<Idle> {
-        let found = match at + 1 == self.idle.len() {
-            true => self.idle.pop_back(),
-            false => self.idle.remove(at),
-        };
+    fn is_out(&mut self, at: usize) {
         if at < self.doubtful {
             self.doubtful -= 1;
         }
         if self.idle.len() >= self.keep.max_idle {
             self.spares.add(0, 1);
         }
-        found
     }
 
     /// Keeps it; `sparing`: one more than the number may stay for a moment. Whether there is now one
     /// that is not to stay.
+    #[inline]
     pub(crate) fn put(
         &mut self,
         link: Box<Link>,
@@ -161,7 +166,9 @@ impl Pool {
     }
 
     fn close_oldest(&mut self) {
-        self.remove(0);
+        if self.idle.pop_front().is_some() {
+            self.is_out(0);
+        }
     }
 
     /// Closes what has been above the number for long enough; how long (ms) until the next look, if

@@ -186,9 +186,9 @@ fn write(r: &mut Request, ask: &Ask) -> Result<bool, u16> {
 }
 
 /// An answer that is a head alone is passed on as one: its length is known.
-fn note_empty_answer(r: &mut Request, link: &Link, reply: &[u8]) {
+fn note_empty_answer(r: &mut Request, link: &Link) {
     let head = &mut r.exchange.head;
-    let alone = reply.len() == r.exchange.head_at + head.head_len;
+    let alone = r.exchange.reply.len() == r.exchange.head_at + head.head_len;
     let ended = link.h2.as_ref().is_some_and(|h2| h2.has_ended() && h2.trailers.is_empty());
     if alone && ended && head.content_length.is_none() {
         head.content_length = Some(0);

@@ -16,10 +16,12 @@ pub(crate) struct Keep {
 }
 
 impl Keep {
+    #[inline]
     pub(crate) fn new(buffering: bool) -> Keep {
         Keep { fill: None, buffering, ignore_abort: false, silent: false, client_gone: false }
     }
 
+    #[inline]
     pub(crate) fn write(&mut self, r: &Request, bytes: &[u8]) {
         if let Some(fill) = &mut self.fill {
             fill.write(r, bytes);
@@ -42,6 +44,7 @@ impl Keep {
         }
     }
 
+    #[inline]
     pub(crate) fn finish(&mut self, r: &Request) {
         if let Some(fill) = self.fill.take() {
             fill.finish(r);

@@ -61,6 +61,7 @@ pub struct BodyReader {
 
 impl BodyReader {
     /// The body that follows a head. `bodiless`: the request was a HEAD.
+    #[inline]
     pub fn new(head: &ResponseHead, bodiless: bool) -> BodyReader {
         let framing = if bodiless || matches!(head.status, 204 | 304) {
             Framing::Length(0)

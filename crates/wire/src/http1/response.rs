@@ -271,23 +271,40 @@ impl ResponseParser {
     }
 }
 
+/// Fields that say how the body and the connection end.
+const FRAMING: u64 = ResponseHeaderId::ContentLength.bit()
+    | ResponseHeaderId::TransferEncoding.bit()
+    | ResponseHeaderId::Connection.bit();
+
+#[inline]
 fn add_field(
     buf: &[u8],
     field: Field,
     id: ResponseHeaderId,
     head: &mut ResponseHead,
 ) -> Result<(), ResponseError> {
-    let index = head.headers.len() as u32;
-    let mut entry = ResponseField { name: field.name, value: field.value, id, repeated: false };
+    let Field { name, value, .. } = field;
     let before = head.has(id);
-    if head.status != EARLY_HINTS {
-        entry.repeated = before && id.first_only();
-    }
-    head.headers.push(entry);
+    let repeated = before && id.first_only() && head.status != EARLY_HINTS;
+    head.headers.push(ResponseField { name, value, id, repeated });
     if head.status == EARLY_HINTS || id == ResponseHeaderId::Other {
         return Ok(());
     }
-    let value = field.value.of(buf);
+    if id.bit() & FRAMING != 0 {
+        note_framing(value.of(buf), id, before, head)?;
+    }
+    head.seen |= id.bit();
+    Ok(())
+}
+
+/// The last of the fields says how the body or the connection ends; `before`: it came before.
+fn note_framing(
+    value: &[u8],
+    id: ResponseHeaderId,
+    before: bool,
+    head: &mut ResponseHead,
+) -> Result<(), ResponseError> {
+    let index = head.headers.len() as u32 - 1;
     match id {
         ResponseHeaderId::ContentLength | ResponseHeaderId::TransferEncoding if before => {
             return Err(ResponseError::DuplicateHeader(index));
@@ -308,12 +325,8 @@ fn add_field(
             }
             head.chunked = true;
         }
-        ResponseHeaderId::Connection => {
-            head.connection_close |= scan::contains_ignoring_case(value, b"close");
-        }
-        _ => {}
+        _ => head.connection_close |= scan::contains_ignoring_case(value, b"close"),
     }
-    head.seen |= id.bit();
     Ok(())
 }
 
@@ -368,20 +381,26 @@ enum Stop {
 }
 
 /// A status line that is written as most are: `HTTP/1.1 404 Not Found`, with CR and LF.
+#[inline(always)]
 fn plain_status(buf: &[u8], head: &mut ResponseHead) -> Option<usize> {
-    let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'0'..=b'1', b' ', a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', b' ', rest @ ..] =
-        buf
-    else {
+    const START: usize = "HTTP/1.1 ".len();
+    const REASON: usize = START + "200 ".len();
+    const LINE: u64 = u64::from_le_bytes(*b"HTTP/1.0");
+    // The last of the version's digits, which may be 1 as well.
+    const MINOR: u64 = 1 << 56;
+    let version = u64::from_le_bytes(*buf.first_chunk()?);
+    let &[b' ', a, b, c, b' '] = buf.get(START - 1..)?.first_chunk()? else { return None };
+    let [a, b, c] = [a, b, c].map(|digit| u16::from(digit.wrapping_sub(b'0')));
+    if version & !MINOR != LINE || a.max(b).max(c) > 9 {
         return None;
-    };
-    let len = scan::value_end(rest, 0);
-    let [CR, LF, ..] = rest.get(len..)? else { return None };
-    let digit = |b: u8| u16::from(b - b'0');
-    let start = "HTTP/1.1 ".len();
-    let end = buf.len() - rest.len() + len;
-    head.version = 1000 + u32::from(minor - b'0');
-    head.status = digit(*a) * 100 + digit(*b) * 10 + digit(*c);
-    head.status_line = Range32::new(start, end);
+    }
+    let end = scan::value_end(buf, REASON);
+    if !buf.get(end..)?.starts_with(b"\r\n") {
+        return None;
+    }
+    head.version = if version == LINE { 1000 } else { 1001 };
+    head.status = a * 100 + b * 10 + c;
+    head.status_line = Range32::new(START, end);
     Some(end + 2)
 }
 

@@ -186,6 +186,7 @@ impl HeaderPlan {
     }
 
     /// The lines that the configuration sets.
+    #[inline]
     pub(crate) fn write_lines(&self, r: &mut Request, length: BodyLength, out: &mut Vec<u8>) {
         for line in &self.lines {
             match line {
@@ -229,36 +230,42 @@ impl HeaderPlan {
     /// The client's own fields, but for those that the plan replaces. Lines that stand as they are to be and
     /// follow one another go as one piece.
     pub(crate) fn write_client(&self, r: &Request, out: &mut Vec<u8>) {
+        let buf = &r.buf;
         let mut piece = Range32::EMPTY;
         for h in &r.head.headers {
-            let name = h.name.of(&r.buf);
             let is_dropped = match h.id {
-                HeaderId::Other => has_name(&self.drop_names, name),
+                HeaderId::Other => has_name(&self.drop_names, h.name.of(buf)),
                 id => self.drop_ids & id.bit() != 0,
             };
             if is_dropped {
                 continue;
             }
-            let line = Range32 { start: h.name.start, end: h.value.end + 2 };
-            let between = Range32 { start: h.name.end, end: h.value.start };
-            let behind = Range32 { start: h.value.end, end: line.end };
-            if between.of(&r.buf) == b": " && behind.of(&r.buf) == b"\r\n" {
-                if piece.end != line.start {
-                    out.extend_from_slice(piece.of(&r.buf));
-                    piece.start = line.start;
-                }
-                piece.end = line.end;
+            let is_plain = h.name.end + 2 == h.value.start
+                && has_pair(buf, h.name.end, b": ")
+                && has_pair(buf, h.value.end, b"\r\n");
+            if is_plain && piece.end == h.name.start {
+                piece.end = h.value.end + 2;
                 continue;
             }
-            out.extend_from_slice(piece.of(&r.buf));
-            piece = Range32::EMPTY;
-            out.extend_from_slice(name);
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(h.value.of(&r.buf));
-            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(piece.of(buf));
+            piece = match is_plain {
+                true => Range32 { start: h.name.start, end: h.value.end + 2 },
+                false => Range32::EMPTY,
+            };
+            if !is_plain {
+                out.extend_from_slice(h.name.of(buf));
+                out.extend_from_slice(b": ");
+                out.extend_from_slice(h.value.of(buf));
+                out.extend_from_slice(b"\r\n");
+            }
         }
-        out.extend_from_slice(piece.of(&r.buf));
+        out.extend_from_slice(piece.of(buf));
     }
+}
+
+#[inline]
+fn has_pair(buf: &[u8], at: u32, pair: &[u8; 2]) -> bool {
+    buf.get(at as usize..).is_some_and(|rest| rest.starts_with(pair))
 }
 
 fn write_condition(

@@ -12,6 +12,7 @@ use weir_core::Session;
 use weir_http::Request;
 
 /// The URI that the backend is asked for.
+#[inline]
 pub(crate) fn write_uri(r: &Request, conf: &ProxyLoc, target: &Target, out: &mut Vec<u8>) {
     let uri = &target.parts().uri;
     if matches!(target, Target::Own(_)) && !uri.is_empty() {
@@ -123,10 +124,15 @@ pub(crate) fn write_request(r: &mut Request, head: &Ask) -> Result<bool, u16> {
 }
 
 /// Keeps a request line that variables have made in its line: method and URI, as they stand in `out`.
+#[inline]
 pub(crate) fn one_line(r: &mut Request, out: &mut Vec<u8>, family: &str) {
-    if !r.is_computed() || !line::has_controls(out) {
-        return;
+    if r.is_computed() && line::has_controls(out) {
+        encode_line(r, out, family);
     }
+}
+
+#[cold]
+fn encode_line(r: &mut Request, out: &mut Vec<u8>, family: &str) {
     let (start, end) = r.exchange.uri;
     let (method, uri) = (&out[..start], &out[start..end]);
     let by = if line::has_controls(method) { "_method" } else { "_pass" };
