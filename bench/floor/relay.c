@@ -35,12 +35,16 @@ int main(int argc, char **argv)
         for (int i = 0; i < n; i++) {
             int fd = events[i].data.fd, s;
             if (fd != listening) {
-                ssize_t got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+                int to_fd = other[fd];
+                ssize_t got = to_fd < 0 ? 0 : recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+
                 if (got > 0)
-                    send(other[fd], bytes, got, MSG_NOSIGNAL);
-                else if (got == 0 || errno != EAGAIN) {
+                    send(to_fd, bytes, got, MSG_NOSIGNAL);
+                else if (to_fd >= 0 && (got == 0 || errno != EAGAIN)) {
+                    /* The other side may have an event of its own among these. */
+                    other[fd] = other[to_fd] = -1;
                     close(fd);
-                    close(other[fd]);
+                    close(to_fd);
                 }
                 continue;
             }

@@ -23,6 +23,36 @@ impl Known {
     pub fn name(self) -> &'static [u8] {
         STATIC[usize::from(self.0) - 1].0
     }
+
+    /// The one of that name, in any letters.
+    fn of(name: &[u8]) -> Option<Known> {
+        let same_length = BY_LENGTH.get(name.len())?.iter().take_while(|at| **at > 0);
+        same_length.map(|at| Known(*at)).find(|known| known.name().eq_ignore_ascii_case(name))
+    }
+}
+
+/// The longest name of the fixed table, and how many are of one length at most.
+const NAME_MAX: usize = 27;
+const SAME_LENGTH_MAX: usize = 8;
+
+/// The fixed table's names by their lengths, zeroes behind them; those that begin with a colon are not among them.
+static BY_LENGTH: [[u8; SAME_LENGTH_MAX]; NAME_MAX + 1] = by_length();
+
+const fn by_length() -> [[u8; SAME_LENGTH_MAX]; NAME_MAX + 1] {
+    let mut table = [[0; SAME_LENGTH_MAX]; NAME_MAX + 1];
+    let mut at = 0;
+    while at < STATIC.len() {
+        let name = STATIC[at].0;
+        if name[0] != b':' {
+            let mut place = 0;
+            while table[name.len()][place] > 0 {
+                place += 1;
+            }
+            table[name.len()][place] = at as u8 + 1;
+        }
+        at += 1;
+    }
+    table
 }
 
 fn integer(first: u8, prefix_bits: u32, value: usize, out: &mut Vec<u8>) {
@@ -118,9 +148,12 @@ pub fn literal(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     string(value, out);
 }
 
-/// As [`literal`], with a name in any letters.
+/// As [`literal`], with a name in any letters, of which the fixed table may have it.
 pub fn literal_lower(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     const SHORT: usize = 64;
+    if let Some(known) = Known::of(name) {
+        return literal_known(known, value, out);
+    }
     let mut small = [0; SHORT];
     match small.get_mut(..name.len()) {
         Some(small) => {

@@ -100,3 +100,18 @@ fn there_and_back() {
     assert_eq!(got[9..], pairs(&rest));
     assert_eq!(Known::LAST_MODIFIED.name(), b"last-modified");
 }
+
+#[test]
+fn names_of_the_fixed_table_are_sent_by_their_numbers() {
+    for (name, _) in static_table::STATIC.iter().filter(|(name, _)| name[0] != b':') {
+        let mut out = Vec::new();
+        literal_lower(&name.to_ascii_uppercase(), b"~", &mut out);
+        assert!(out.len() <= 4, "{}", String::from_utf8_lossy(name));
+        let expected = [(std::str::from_utf8(name).unwrap(), "~")];
+        assert_eq!(decode(&mut Decoder::default(), &out).unwrap(), pairs(&expected));
+    }
+    let mut out = Vec::new();
+    literal_lower(&[b'x'; 100], b"~", &mut out);
+    literal_lower(b"", b"~", &mut out);
+    assert_eq!(out[..2], [0, 0x80 | 88], "coded, and no number");
+}
