@@ -1,6 +1,6 @@
 //! `autoindex`: listings of directories in every format.
 
-use weir_tests::{Server, Setup};
+use weir_tests::{Server, Setup, Signal};
 
 fn start() -> Server {
     let setup = Setup::new(
@@ -64,4 +64,39 @@ fn formats_for_programs() {
     assert_eq!(called.header("Content-Type"), Some("application/javascript"));
     assert!(called.text().starts_with("/* callback */\r\nf.g(["), "{}", called.text());
     assert_eq!(server.get("/jsonp/?callback=f(").status, 400);
+}
+
+/// More names than a worker looks at by itself.
+const MANY: usize = 20_000;
+
+/// Reading so many takes tens of milliseconds, which nobody else has to wait for: what came at the same
+/// time is answered before. (The log says in what order the server was through with them; nginx lets them wait.)
+#[test]
+fn others_do_not_wait_for_a_large_directory() {
+    let setup = Setup::new(
+        "worker_processes 1; master_process off; events {} http { log_format uri $uri; access_log %%DIR%%/uri.log uri;
+            server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/html;
+            location /many/ { autoindex on; } location /json/many/ { alias %%DIR%%/html/many/; autoindex on; autoindex_format json; }
+            location = /small { return 204; } } }",
+    )
+    .file("html/many/a-directory/in", "x");
+    for n in 0..MANY {
+        std::fs::File::create(setup.dir().join(format!("html/many/file-{n:05}"))).unwrap();
+    }
+    let server = setup.start();
+    let (mut large, mut small) = (server.connect(), server.connect());
+    assert_eq!((large.get("/small").status, small.get("/small").status), (204, 204));
+    server.signal(Signal::Stop);
+    large.send(b"HEAD /many/ HTTP/1.1\r\nHost: a\r\n\r\n");
+    small.send_get("/small");
+    server.signal(Signal::Cont);
+    assert_eq!((small.response().status, large.response_to("HEAD").status), (204, 200));
+    assert_eq!(server.log_lines("uri.log", 4)[2..], ["/small", "/many/"]);
+
+    let text = server.get("/many/").text();
+    let names: Vec<&str> =
+        text.split("<a href=\"").skip(2).filter_map(|line| line.split('"').next()).collect();
+    let files = (0..MANY).map(|n| format!("file-{n:05}"));
+    assert!(names.into_iter().eq(std::iter::once("a-directory/".into()).chain(files)));
+    assert_eq!(server.get("/json/many/").text().matches("\"type\":\"file\"").count(), MANY);
 }

@@ -25,15 +25,20 @@ fn a_gif_of_one_pixel() {
 
 #[test]
 fn any_file_of_a_directory() {
-    let server = Setup::new(
+    let mut setup = Setup::new(
         "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/html;
             location / { random_index on; } location /off/ { random_index off; } } }",
     )
     .file("html/a", "a")
     .file("html/b", "b")
     .file("html/.c", "hidden")
-    .file("html/off/d", "d")
-    .start();
+    .file("html/off/d", "d");
+    // Of so many a thread reads the most.
+    for n in 0..700 {
+        setup = setup.file(format!("html/many/{n}"), "one of many");
+    }
+    let server = setup.start();
+    assert_eq!(server.get("/many/").text(), "one of many");
     let mut seen: Vec<String> = (0..64).map(|_| server.get("/").text()).collect();
     seen.sort();
     seen.dedup();

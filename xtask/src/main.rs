@@ -10,6 +10,7 @@ mod instructions;
 mod nginx_suite;
 mod package;
 mod peers;
+mod release;
 mod report;
 mod suite;
 mod tidy;
@@ -27,8 +28,12 @@ cargo xtask fuzz [SECONDS]  every fuzz target, this long each (default 60);
 cargo xtask suite CHECKOUT  nginx's own tests against tests/nginx-suite.tsv, for whoever has them;
                             with --write the file is written
 cargo xtask docs            writes docs/directives.md from what the program says
+cargo xtask release         the program as packages have it, in target/optimized: built by a profile of
+                            bench/train.py's scenarios, where python3, openssl and llvm-profdata are;
+                            --plain builds it without
 cargo xtask package         builds Debian packages and a tarball, in target/package;
-                            --binary FILE packs a program that is there, --out DIR goes elsewhere
+                            --binary FILE packs a program that is there, --plain builds it without
+                            a profile, --out DIR goes elsewhere
 ";
 
 fn main() -> ExitCode {
@@ -47,6 +52,7 @@ fn main() -> ExitCode {
         ["suite", checkout] => nginx_suite::run(&root(), Path::new(checkout), false),
         ["suite", checkout, "--write"] => nginx_suite::run(&root(), Path::new(checkout), true),
         ["docs"] => docs::write(&root()),
+        ["release", rest @ ..] => release::run(&root(), rest),
         ["package", rest @ ..] => package::run(&root(), rest),
         [] | ["help" | "-h" | "--help"] => {
             print!("{HELP}");

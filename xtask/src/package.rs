@@ -15,7 +15,7 @@ mod man;
 #[cfg(test)]
 mod tests;
 
-use crate::cargo;
+use crate::{cargo, release};
 use deb::{Package, Tree};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,10 +42,11 @@ const LAYOUT: &[(&str, &str)] = &[
 /// purge would delete the configuration that is served.
 const REPLACED: &str = "nginx, nginx-core, nginx-light, nginx-full, nginx-extras";
 
-/// `--binary FILE` packs a program that is built already; `--out DIR` says where everything goes.
+/// `--binary FILE` packs a program that is built already, `--plain` builds one without a profile; `--out DIR`
+/// says where everything goes.
 pub fn run(root: &Path, mut words: &[&str]) -> Result<(), String> {
     let mut out = cargo::target(root).join("package");
-    let mut binary = None;
+    let (mut binary, mut plain) = (None, false);
     loop {
         words = match words {
             [] => break,
@@ -57,13 +58,18 @@ pub fn run(root: &Path, mut words: &[&str]) -> Result<(), String> {
                 out = PathBuf::from(dir);
                 rest
             }
+            ["--plain", rest @ ..] => {
+                plain = true;
+                rest
+            }
             [other, ..] => return Err(format!("unknown option of package: {other}")),
         };
     }
     fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
     let binary = match binary {
         Some(binary) => binary,
-        None => build(root, &cargo::target(root).join("packaged"))?,
+        // A program that knows its paths, in a directory of its own beside the usual builds.
+        None => release::build(root, &cargo::target(root).join("packaged"), LAYOUT, plain)?,
     };
     let (mut made, weir) = pack(&root.join("packaging"), &binary, &out)?;
     made.push(deb::tarball(&weir, &out)?);
@@ -71,17 +77,6 @@ pub fn run(root: &Path, mut words: &[&str]) -> Result<(), String> {
         println!("{}", made.display());
     }
     Ok(())
-}
-
-/// A program that knows its paths, in a directory of its own beside the usual builds.
-fn build(root: &Path, target: &Path) -> Result<PathBuf, String> {
-    let mut command = cargo::command(root, &["build", "--release", "--package", "weir"]);
-    command.env("CARGO_TARGET_DIR", target).envs(LAYOUT.iter().copied());
-    match command.status() {
-        Ok(status) if status.success() => Ok(target.join("release/weir")),
-        Ok(status) => Err(format!("the build ended with {status}")),
-        Err(e) => Err(format!("cargo: {e}")),
-    }
 }
 
 /// The Debian packages, and the files of the first.

@@ -162,7 +162,7 @@ fn program(dir: &Path, name: &str, flag: &str) -> bool {
 }
 
 /// Where unpacked programs find their libraries.
-fn libraries(dir: &Path) -> std::ffi::OsString {
+pub fn libraries(dir: &Path) -> std::ffi::OsString {
     let mut places = Vec::new();
     for lib in ["usr/lib", "lib"] {
         places.extend(beginning(&dir.join(lib), "").into_iter().filter(|p| p.is_dir()));

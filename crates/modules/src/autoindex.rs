@@ -5,10 +5,10 @@
 
 mod render;
 
-use crate::directory::{self, Entry};
+use crate::directory::{self, Entry, Reading};
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
-use weir_core::Session;
+use weir_core::{LocalFuture, Session};
 use weir_http::core_vars::query_arg;
 use weir_http::module::{FilterError, Flow, HttpModule, PhaseHandler};
 use weir_http::{body, Buf, Chain, Phase, Request};
@@ -17,6 +17,7 @@ use weir_module::{
     merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Level, Row,
     SlotVtable, Val,
 };
+use weir_runtime::threads::in_thread;
 use weir_runtime::{clock, tz};
 use weir_wire::http1::request::Method;
 
@@ -114,11 +115,25 @@ fn handler(r: &mut Request) -> Flow {
     list(r).unwrap_or_else(|flow| flow)
 }
 
+/// A listing that is asked for.
+struct Listing {
+    reading: Reading,
+    format: Format,
+    callback: Option<Vec<u8>>,
+}
+
+/// What makes text of entries, once the header has gone through its filters.
+struct Page {
+    format: Format,
+    callback: Option<Vec<u8>>,
+    uri: Vec<u8>,
+    style: render::HtmlStyle,
+}
+
 fn list(r: &mut Request) -> Result<Flow, Flow> {
     let loc = Rc::clone(r.loc());
-    let conf = loc.conf::<Conf>();
     body::discard(r)?;
-    let mut format = *conf.format;
+    let mut format = *loc.conf::<Conf>().format;
     let callback = match format {
         Format::Jsonp => callback(r)?,
         _ => None,
@@ -126,18 +141,64 @@ fn list(r: &mut Request) -> Result<Flow, Flow> {
     if format == Format::Jsonp && callback.is_none() {
         format = Format::Json;
     }
-    let (path, dir) = directory::open(r)?;
-    let mut entries = directory::read(r, &path, dir)?;
+    let mut reading = directory::open(r)?;
+    if !reading.read_some() {
+        r.set_ctx(Listing { reading, format, callback });
+        return Ok(Flow::Wait(list_large));
+    }
+    let mut entries = reading.finish(r)?;
+    sort(&mut entries);
+    match begin(r, format, callback)? {
+        Some(page) => send(r, page.text(&entries)),
+        None => Ok(Flow::Ok),
+    }
+}
+
+/// A directory that is too large for the worker to read it, and to make a page of it, at once.
+fn list_large(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let Some(listing) = r.take_ctx::<Listing>() else { return Flow::Status(500) };
+        in_threads(r, *listing).await.unwrap_or_else(|flow| flow)
+    })
+}
+
+async fn in_threads(r: &mut Request, listing: Listing) -> Result<Flow, Flow> {
+    let Listing { mut reading, format, callback } = listing;
+    let read = in_thread(move || {
+        reading.read_all();
+        sort(&mut reading.entries);
+        reading
+    });
+    let entries = read.await.map_err(|_| Flow::Status(500))?.finish(r)?;
+    let Some(page) = begin(r, format, callback)? else { return Ok(Flow::Ok) };
+    let text = in_thread(move || page.text(&entries)).await.map_err(|_| Flow::Close)?;
+    send(r, text)
+}
+
+fn sort(entries: &mut [Entry]) {
     entries.sort_by(|a, b| b.kind.is_dir().cmp(&a.kind.is_dir()).then_with(|| a.name.cmp(&b.name)));
+}
+
+/// Sends the header; what makes the page, if there is to be one.
+fn begin(r: &mut Request, format: Format, callback: Option<Vec<u8>>) -> Result<Option<Page>, Flow> {
     send_header(r, format)?;
     if r.flags.header_only {
-        return Ok(Flow::Ok);
+        return Ok(None);
     }
-    let text = match format {
-        Format::Html => html(r, conf, &entries),
-        Format::Xml => render::xml(&entries),
-        Format::Json | Format::Jsonp => render::json(&entries, callback.as_deref()),
-    };
+    Ok(Some(Page { format, callback, uri: r.uri.clone(), style: style(r) }))
+}
+
+impl Page {
+    fn text(&self, entries: &[Entry]) -> Vec<u8> {
+        match self.format {
+            Format::Html => render::html(&self.uri, entries, &self.style),
+            Format::Xml => render::xml(entries),
+            Format::Json | Format::Jsonp => render::json(entries, self.callback.as_deref()),
+        }
+    }
+}
+
+fn send(r: &mut Request, text: Vec<u8>) -> Result<Flow, Flow> {
     match r.output(Chain::one(Buf::mem(text).and_last())) {
         Ok(()) => Ok(Flow::Ok),
         Err(_) => Err(Flow::Close),
@@ -145,14 +206,15 @@ fn list(r: &mut Request) -> Result<Flow, Flow> {
 }
 
 /// The charset that the header filters chose says how names are counted.
-fn html(r: &Request, conf: &Conf, entries: &[Entry]) -> Vec<u8> {
+fn style(r: &Request) -> render::HtmlStyle {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<Conf>();
     let is_utf8 = r.out.charset().is_some_and(|c| c.eq_ignore_ascii_case(b"utf-8"));
     let offset_secs = match *conf.localtime {
         true => i64::from(tz::offset_minutes(clock::wall_secs())) * 60,
         false => 0,
     };
-    let style = render::HtmlStyle { is_utf8, offset_secs, exact_size: *conf.exact_size };
-    render::html(&r.uri, entries, &style)
+    render::HtmlStyle { is_utf8, offset_secs, exact_size: *conf.exact_size }
 }
 
 fn send_header(r: &mut Request, format: Format) -> Result<(), Flow> {

@@ -12,6 +12,10 @@ use weir_http::symlinks::Guard;
 use weir_http::Request;
 use weir_runtime::{files, paths};
 
+/// Names that a worker looks at itself. A look takes a few microseconds if the system knows the file; what
+/// is left is a thread's, or a large directory would have all others wait.
+const TURN_NAMES: usize = 500;
+
 /// One name in a directory, as its target is when it is a link that leads somewhere.
 pub struct Entry {
     pub name: Vec<u8>,
@@ -21,8 +25,25 @@ pub struct Entry {
     pub size: u64,
 }
 
-/// Opens the directory that the request's URI names; the path is without its last slash.
-pub fn open(r: &mut Request) -> Result<(PathBuf, ReadDir), Flow> {
+/// A directory that is being read, name by name, and what went wrong on the way.
+pub struct Reading {
+    path: PathBuf,
+    dir: ReadDir,
+    /// Every name so far that does not begin with a dot.
+    pub entries: Vec<Entry>,
+    failures: Vec<Failure>,
+}
+
+struct Failure {
+    call: &'static str,
+    path: PathBuf,
+    error: io::Error,
+    /// It is about the directory, and ends the reading.
+    is_end: bool,
+}
+
+/// Opens the directory that the request's URI names.
+pub fn open(r: &mut Request) -> Result<Reading, Flow> {
     let mut path = Vec::with_capacity(128);
     let uri = std::mem::take(&mut r.uri);
     map_uri_into(r, &uri, &mut path);
@@ -36,7 +57,7 @@ pub fn open(r: &mut Request) -> Result<(PathBuf, ReadDir), Flow> {
     }
     let path = paths::path(&path).into_owned();
     match fs::read_dir(&path) {
-        Ok(dir) => Ok((path, dir)),
+        Ok(dir) => Ok(Reading { path, dir, entries: Vec::new(), failures: Vec::new() }),
         Err(e) => Err(open_failed(r, &path, &e)),
     }
 }
@@ -54,31 +75,64 @@ fn open_failed(r: &mut Request, path: &Path, e: &io::Error) -> Flow {
     Flow::Status(status)
 }
 
-/// Every name that does not begin with a dot. Failures are logged; one that is not about a single
-/// file ends the reading.
-pub fn read(r: &mut Request, path: &Path, dir: ReadDir) -> Result<Vec<Entry>, Flow> {
-    let mut list = Vec::new();
-    for item in dir {
-        let item = item.map_err(|e| failed(r, "readdir", path, &e))?;
+impl Reading {
+    /// As many names as a worker has time for; whether that was all.
+    pub fn read_some(&mut self) -> bool {
+        (0..TURN_NAMES).any(|_| !self.next())
+    }
+
+    /// All names that are left; it may take long.
+    pub fn read_all(&mut self) {
+        while self.next() {}
+    }
+
+    /// What was found. Failures are logged; one that is not about a single file is the end.
+    pub fn finish(self, r: &mut Request) -> Result<Vec<Entry>, Flow> {
+        for Failure { call, path, error, .. } in &self.failures {
+            let text = format!("{call}() \"{}\" failed ({})", path.display(), os_text(error));
+            r.log(LogLevel::Crit, &text);
+        }
+        match self.failures.last() {
+            Some(Failure { is_end: true, .. }) => Err(Flow::Status(500)),
+            _ => Ok(self.entries),
+        }
+    }
+
+    /// Reads the next name; whether there may be more.
+    fn next(&mut self) -> bool {
+        let item = match self.dir.next() {
+            None => return false,
+            Some(Err(e)) => return self.failed("readdir", self.path.clone(), e, true),
+            Some(Ok(item)) => item,
+        };
         let name = paths::bytes(&item.file_name()).to_vec();
         if name.first() == Some(&b'.') {
-            continue;
+            return true;
         }
         let full = item.path();
-        let meta = match metadata(&full) {
-            Ok(meta) => meta,
-            Err(e) => {
-                let flow = failed(r, "stat", &full, &e);
-                match e.kind() {
-                    io::ErrorKind::PermissionDenied => continue,
-                    _ => return Err(flow),
-                }
+        match metadata(&full) {
+            Ok(meta) => {
+                let (kind, size) = (meta.file_type(), meta.len());
+                self.entries.push(Entry { name, kind, mtime: files::modified_secs(&meta), size });
+                true
             }
-        };
-        let (kind, size) = (meta.file_type(), meta.len());
-        list.push(Entry { name, kind, mtime: files::modified_secs(&meta), size });
+            Err(e) => {
+                let is_end = e.kind() != io::ErrorKind::PermissionDenied;
+                self.failed("stat", full, e, is_end)
+            }
+        }
     }
-    Ok(list)
+
+    fn failed(
+        &mut self,
+        call: &'static str,
+        path: PathBuf,
+        error: io::Error,
+        is_end: bool,
+    ) -> bool {
+        self.failures.push(Failure { call, path, error, is_end });
+        !is_end
+    }
 }
 
 /// A link that leads nowhere, or in a circle, is described itself.
@@ -89,9 +143,4 @@ fn metadata(path: &Path) -> io::Result<Metadata> {
         }
         other => other,
     }
-}
-
-fn failed(r: &mut Request, call: &str, path: &Path, e: &io::Error) -> Flow {
-    r.log(LogLevel::Crit, &format!("{call}() \"{}\" failed ({})", path.display(), os_text(e)));
-    Flow::Status(500)
 }

@@ -3,7 +3,8 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
-use crate::directory;
+use crate::directory::{self, Reading};
+use weir_core::LocalFuture;
 use weir_http::module::{Flow, HttpModule, PhaseHandler};
 use weir_http::redirect::internal_redirect;
 use weir_http::{Phase, Request};
@@ -11,6 +12,7 @@ use weir_module::first::flag;
 use weir_module::{
     merge_values, set, slot, Arity, Cf, ConfResult, ConfType, Context, Level, Row, SlotVtable, Val,
 };
+use weir_runtime::threads::in_thread;
 use weir_wire::http1::request::Method;
 
 #[derive(Default)]
@@ -55,8 +57,31 @@ fn handler(r: &mut Request) -> Flow {
 }
 
 fn choose(r: &mut Request) -> Result<Flow, Flow> {
-    let (path, dir) = directory::open(r)?;
-    let mut entries = directory::read(r, &path, dir)?;
+    let mut reading = directory::open(r)?;
+    if reading.read_some() {
+        return chosen(r, reading);
+    }
+    r.set_ctx(reading);
+    Ok(Flow::Wait(read_first))
+}
+
+/// A directory that is too large for the worker to read it at once.
+fn read_first(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let Some(mut reading) = r.take_ctx::<Reading>() else { return Flow::Status(500) };
+        let read = in_thread(move || {
+            reading.read_all();
+            reading
+        });
+        match read.await {
+            Ok(reading) => chosen(r, *reading).unwrap_or_else(|flow| flow),
+            Err(_) => Flow::Status(500),
+        }
+    })
+}
+
+fn chosen(r: &mut Request, reading: Reading) -> Result<Flow, Flow> {
+    let mut entries = reading.finish(r)?;
     entries.retain(|e| e.kind.is_file());
     // Each new state hashes in its own way.
     let random = RandomState::new().hash_one(0) as usize;
