@@ -84,6 +84,46 @@ impl Identity {
     }
 }
 
+/// What a name leads to.
+pub enum Named {
+    File(Stamp),
+    Directory,
+    /// A device, a socket, a pipe.
+    Other,
+}
+
+/// What a name leads to, by one call that fills in no more than is looked at: `std` asks for more and turns
+/// it over several times.
+#[cfg(target_os = "linux")]
+pub fn look_up(path: &Path) -> io::Result<Named> {
+    use rustix::fs::FileType;
+    let stat = rustix::fs::stat(path)?;
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Named::File(Stamp {
+            size: stat.st_size as u64,
+            mtime: stat.st_mtime as i64,
+            mtime_nsec: stat.st_mtime_nsec as i64,
+            ctime: stat.st_ctime as i64,
+            ctime_nsec: stat.st_ctime_nsec as i64,
+            identity: Identity { device: stat.st_dev, inode: stat.st_ino },
+            mode: stat.st_mode,
+            owner: (stat.st_uid, stat.st_gid),
+        }),
+        FileType::Directory => Named::Directory,
+        _ => Named::Other,
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn look_up(path: &Path) -> io::Result<Named> {
+    let meta = std::fs::metadata(path)?;
+    Ok(match (meta.is_file(), meta.is_dir()) {
+        (true, _) => Named::File(Stamp::of(&meta)),
+        (_, true) => Named::Directory,
+        _ => Named::Other,
+    })
+}
+
 /// Whether the open file is the one that has this name now.
 pub fn is_named(file: &File, path: &Path) -> bool {
     let of = |m: io::Result<Metadata>| m.map(|m| Identity::of(&m));
