@@ -3,6 +3,7 @@
 
 use crate::conf::ServerTokens;
 use crate::date;
+use crate::headers_out::HeadersOut;
 use crate::request::Request;
 use std::rc::Rc;
 use weir_wire::http2::hpack::Known;
@@ -30,6 +31,10 @@ pub(crate) trait HeadSink {
     /// A value in parts.
     fn known(&mut self, name: Name, value: &[&[u8]]);
     fn field(&mut self, name: &[u8], value: &[u8]);
+    /// As many as there are.
+    fn fields(&mut self, out: &HeadersOut) {
+        out.iter().for_each(|(name, value)| self.field(name, value));
+    }
     /// Fields that are about the connection.
     fn connection(&mut self, _: &Request) {}
 }
@@ -77,7 +82,7 @@ pub(crate) fn write_rest(r: &Request, head: &mut impl HeadSink) {
         head.known(VARY, &[b"Accept-Encoding"]);
     }
     match location {
-        None => out.iter().for_each(|(name, value)| head.field(name, value)),
+        None => head.fields(out),
         Some(_) => out.others().for_each(|(name, value)| head.field(name, value)),
     }
 }

@@ -4,6 +4,7 @@
 use super::ready;
 use crate::buf::{Buf, Chain, Data};
 use crate::conf::ServerTokens;
+use crate::headers_out::HeadersOut;
 use crate::one_line;
 use crate::output::{self, HeadSink, Name};
 use crate::request::Request;
@@ -92,6 +93,11 @@ impl HeadSink for Text<'_> {
         self.0.extend_from_slice(b": ");
         self.0.extend_from_slice(value);
         self.0.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn fields(&mut self, out: &HeadersOut) {
+        out.write_lines(self.0);
     }
 
     fn connection(&mut self, r: &Request) {
