@@ -92,8 +92,9 @@ enum Stage {
     /// The head is refused.
     Refused(ParseError),
     Phases(Way, Stop),
-    /// It has been answered, or was broken off (`false`).
-    Answered(bool),
+    /// It has been answered, or was broken off (`false`); and whether what is queued was offered to the
+    /// socket since.
+    Answered(bool, bool),
     /// What a handler of the last phase waits for, and the number of the next.
     Log(After, WaitFn, usize),
 }
@@ -114,8 +115,9 @@ fn at_once(conn: &Rc<Connection>, mut r: Box<Request>) -> Came {
     }
     let stage = begin(conn, &mut r);
     let Stage::Phases(_, Stop::Ended(finished)) = stage else { return Came::Waits(r, stage) };
-    let Some(after) = end_at_once(conn, &mut r, finished) else {
-        return Came::Waits(r, Stage::Answered(finished));
+    let after = match end_at_once(conn, &mut r, finished) {
+        Ok(after) => after,
+        Err(offered) => return Came::Waits(r, Stage::Answered(finished, offered)),
     };
     if let Some((wait, next)) = log(&mut r) {
         return Came::Waits(r, Stage::Log(after, wait, next));
@@ -172,7 +174,7 @@ async fn go_on(conn: &Rc<Connection>, mut r: Box<Request>, mut stage: Stage) -> 
         };
     }
     if let Stage::Phases(way, stop) = stage {
-        stage = Stage::Answered(way.go_on(&mut r, stop).await);
+        stage = Stage::Answered(way.go_on(&mut r, stop).await, false);
     }
     let after = match stage {
         Stage::Refused(e) => {
@@ -180,10 +182,10 @@ async fn go_on(conn: &Rc<Connection>, mut r: Box<Request>, mut stage: Stage) -> 
             pool::give(r);
             return after;
         }
-        Stage::Answered(_) if r.flags.upgraded && tunnel::has_begun(&mut r) => {
+        Stage::Answered(..) if r.flags.upgraded && tunnel::has_begun(&mut r) => {
             return After::Tunnel(r);
         }
-        Stage::Answered(finished) => end(conn, &mut r, finished).await,
+        Stage::Answered(finished, offered) => end(conn, &mut r, finished, offered).await,
         Stage::Log(after, wait, next) => {
             wait(&mut r).await;
             log_rest(&mut r, next).await;
@@ -228,19 +230,19 @@ fn why_ended(read: &Result<usize, ConnError>) -> String {
 /// A request whose tunnel is over.
 async fn after_tunnel(conn: Rc<Connection>, mut r: Box<Request>) {
     // Nothing follows it on this connection.
-    let _ = end(&conn, &mut r, true).await;
+    let _ = end(&conn, &mut r, true, false).await;
     Counters::add(&conn.worker.counters.writing, -1);
     pool::give(r);
 }
 
 /// Sends what is queued, decides what becomes of the connection, and logs: a request lasts as long as
 /// its client is waited for.
-async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> After {
+async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool, offered: bool) -> After {
     if finished {
         tell_of_end(conn, r);
     }
-    let sent =
-        !r.flags.unsent && (r.flush_at_once() || r.drain(0).await.is_ok()) && !conn.broken.get();
+    let flushed = !r.flags.unsent && !offered && r.flush_at_once();
+    let sent = !r.flags.unsent && (flushed || r.drain(0).await.is_ok()) && !conn.broken.get();
     // A tunnel has told how it ended.
     if !sent && r.err_status == 0 && !r.flags.upgraded {
         r.log(LogLevel::Info, why_unsent(conn));
@@ -265,19 +267,20 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
     after
 }
 
-/// The same up to the log, where nothing has to be waited for; otherwise [`end`] begins anew.
+/// The same up to the log, where nothing has to be waited for; otherwise [`end`] begins anew, and is told
+/// whether what is queued was offered to the socket.
 #[inline]
-fn end_at_once(conn: &Rc<Connection>, r: &mut Request, finished: bool) -> Option<After> {
+fn end_at_once(conn: &Rc<Connection>, r: &mut Request, finished: bool) -> Result<After, bool> {
     let is_plain = finished && r.body.done && !r.flags.unsent && !r.flags.upgraded;
     if !is_plain || r.loc().core.post_action.is_some() {
-        return None;
+        return Err(false);
     }
     tell_of_end(conn, r);
     if !r.flush_at_once() || conn.broken.get() {
-        return None;
+        return Err(true);
     }
     r.flags.complete = true;
-    follow_at_once(conn, r)
+    follow_at_once(conn, r).ok_or(true)
 }
 
 /// Nothing follows what is queued on a connection that is not kept.
@@ -406,5 +409,5 @@ async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
         Flow::Ok => true,
         _ => false,
     };
-    end(&conn, r, finished).await
+    end(&conn, r, finished, false).await
 }
