@@ -297,7 +297,7 @@ pub(crate) fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult
     let usual = schemes.usual_port(tls);
     let upstream = cf.get::<UpstreamMain>().add(d, &endpoint, usual)?;
     let parts = Parts::new(&endpoint, tls, usual);
-    let fixed = Fixed { upstream, url: url.to_vec(), parts };
+    let fixed = Fixed::new(upstream, url, parts);
     pick::<T>(cf).pass = Some(Pass::Fixed(Arc::new(fixed)));
     Ok(())
 }

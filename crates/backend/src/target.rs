@@ -81,7 +81,17 @@ pub(crate) struct Fixed {
     pub(crate) upstream: UpstreamRef,
     /// As written.
     pub(crate) url: Vec<u8>,
+    /// Its scheme, `://` and its parts' host: how keys of answers from there begin.
+    pub(crate) key_start: Vec<u8>,
     pub(crate) parts: Parts,
+}
+
+impl Fixed {
+    pub(crate) fn new(upstream: UpstreamRef, url: &[u8], parts: Parts) -> Fixed {
+        let scheme = url.windows(3).position(|w| w == b"://").map_or(0, |i| i + 3);
+        let key_start = [&url[..scheme], &parts.host].concat();
+        Fixed { upstream, url: url.to_vec(), key_start, parts }
+    }
 }
 
 /// The parts of a URL that a request uses.

@@ -13,6 +13,7 @@
 pub mod entry;
 mod fills;
 pub mod key;
+pub mod known;
 pub mod manager;
 pub mod memory;
 pub mod spool;

@@ -24,6 +24,8 @@ use weir_wire::proxy_protocol::Proxied;
 /// Pieces handed to the kernel in one call, and when there are many.
 const PIECES_MAX: usize = 16;
 const MANY_PIECES_MAX: usize = 128;
+/// More is not encrypted without other connections having their turn.
+const AT_ONCE_MAX_BYTES: u64 = 64 * 1024;
 /// One sendfile call can move no more.
 const SENDFILE_MAX_BYTES: u64 = 1024 * 1024 * 1024;
 
@@ -442,16 +444,21 @@ impl Connection {
         self.drop_output();
     }
 
-    /// Sends what is queued, if it is a little and a plain socket takes all of it: most answers need no
-    /// future that waits. What is left is for the others to send; `true` when nothing is.
+    /// Sends what is queued, if it is a little and the socket takes all of it: most answers need no future
+    /// that waits. What is left is for the others to send; `true` when nothing is.
     pub fn flush_at_once(&self) -> bool {
         let mut out = self.out.borrow_mut();
         if out.queued() == 0 {
             return true;
         }
         let is_little = out.first_file().is_none() && out.pieces() <= PIECES_MAX;
-        if !is_little || self.broken.get() || self.stream.is_tls() {
+        if !is_little || self.broken.get() {
             return false;
+        }
+        if self.stream.is_tls() {
+            let is_little = out.queued() <= AT_ONCE_MAX_BYTES;
+            drop(out);
+            return is_little && self.encrypt_at_once();
         }
         let mut slices = [IoSlice::new(&[]); PIECES_MAX];
         let (count, more) = out.slices(&mut slices, u64::MAX);
@@ -469,6 +476,12 @@ impl Connection {
             }
             None => false,
         }
+    }
+
+    /// Nobody is woken when there is room: who sends what is left asks again.
+    fn encrypt_at_once(&self) -> bool {
+        let sent = self.poll_flush(&mut Context::from_waker(Waker::noop()), u64::MAX);
+        matches!(sent, Poll::Ready(Ok(_))) && self.out.borrow().queued() == 0
     }
 
     fn poll_send(&self, cx: &mut Context<'_>, out: &OutQueue, max: u64) -> Poll<io::Result<usize>> {

@@ -85,6 +85,30 @@ impl Kept {
         }
     }
 
+    /// All of a piece has left.
+    fn keep_memory(&mut self, piece: Piece) {
+        match piece {
+            Piece::Text(text) => self.keep_text(text),
+            Piece::Read { mut buf, .. } if buf.capacity() <= KEEP_READ_MAX_BYTES => {
+                buf.clear();
+                self.spare_read = Some(buf);
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything has left.
+    fn consume_all(&mut self) {
+        self.sent = 0;
+        while let Some(piece) = self.pieces.pop_front() {
+            self.keep_memory(piece);
+        }
+        match self.text.capacity() <= KEEP_BUFFER_MAX_BYTES {
+            true => self.text.clear(),
+            false => self.text = Vec::new(),
+        }
+    }
+
     /// So many bytes of the text behind the pieces, which are gone, have been sent.
     fn consume_text(&mut self, n: usize) {
         self.sent += n;
@@ -222,6 +246,9 @@ impl OutQueue {
     pub fn consume(&mut self, mut n: usize) {
         self.queued -= n as u64;
         let Some(kept) = &mut self.kept else { return };
+        if self.queued == 0 {
+            return kept.consume_all();
+        }
         while let Some(front) = kept.pieces.front_mut() {
             let left = match front {
                 Piece::Text(t) => t.len() - kept.sent,
@@ -240,13 +267,8 @@ impl OutQueue {
             }
             n -= left;
             kept.sent = 0;
-            match kept.pieces.pop_front() {
-                Some(Piece::Text(text)) => kept.keep_text(text),
-                Some(Piece::Read { mut buf, .. }) if buf.capacity() <= KEEP_READ_MAX_BYTES => {
-                    buf.clear();
-                    kept.spare_read = Some(buf);
-                }
-                _ => {}
+            if let Some(piece) = kept.pieces.pop_front() {
+                kept.keep_memory(piece);
             }
         }
         kept.consume_text(n);

@@ -2,28 +2,29 @@
 
 pub(crate) mod body;
 pub(crate) mod output;
+mod reading;
+mod ready;
 pub(crate) mod runner;
 mod serving;
 
 pub(crate) use serving::Serving;
 
-use crate::client::Client;
 use crate::conf::Lingering;
-use crate::flow::Flow;
-use crate::head;
+use crate::flow::{Flow, WaitFn};
 use crate::linger::linger;
-use crate::phases;
+use crate::phases::{self, Stop, Way};
 use crate::request::Request;
-use crate::request_log::log_request;
+use crate::request_log::{log, log_request, log_rest};
 use crate::special;
 use crate::{pool, server, tunnel};
+use reading::Reading;
 use std::rc::Rc;
 use weir_core::counters::Counters;
 use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_core::{ConnError, Connection};
 use weir_runtime::clock;
-use weir_wire::http1::request::{preface, ParseError, Parser, Preface, Progress, Version};
+use weir_wire::http1::request::{preface, ParseError, Preface, Version};
 
 /// Bytes asked of the socket for a head.
 const HEAD_ROOM_BYTES: usize = 4096;
@@ -83,37 +84,117 @@ fn log_idle_end(conn: &Connection, read: &Result<usize, ConnError>) {
     }
 }
 
-/// One request: read, run, answer, log. Its first bytes are there.
-async fn request(conn: &Rc<Connection>, mut r: Box<Request>) -> After {
-    let worker = &conn.worker;
-    if conn.may_speak_h2.get() && speaks_h2(conn, &mut r.buf).await {
-        let read = std::mem::take(&mut r.buf);
-        pool::give(r);
-        return After::Http2(read);
+/// How far a request has come that has to wait.
+enum Stage {
+    /// Its first bytes may be HTTP/2's.
+    Start,
+    Head(Reading),
+    /// The head is refused.
+    Refused(ParseError),
+    Phases(Way, Stop),
+    /// It has been answered, or was broken off (`false`); and whether what is queued was offered to the
+    /// socket since.
+    Answered(bool, bool),
+    /// What a handler of the last phase waits for, and the number of the next.
+    Log(After, WaitFn, usize),
+}
+
+/// What a request has come to at once.
+enum Came {
+    To(After),
+    /// It has to wait.
+    Waits(Box<Request>, Stage),
+}
+
+/// One request: read, run, answer, log. Its first bytes are there. One that has to wait goes on in
+/// [`go_on`], from where it has come to: most need no future.
+#[inline]
+fn at_once(conn: &Rc<Connection>, mut r: Box<Request>) -> Came {
+    if conn.may_speak_h2.get() {
+        return Came::Waits(r, Stage::Start);
     }
-    Counters::add(&worker.counters.reading, 1);
-    let read = read_head(conn, &mut r).await;
-    Counters::add(&worker.counters.reading, -1);
-    let after = match read {
-        Ok(()) => {
-            Counters::add(&worker.counters.writing, 1);
-            let finished = phases::run(&mut r).await;
-            if r.flags.upgraded && tunnel::has_begun(&mut r) {
-                return After::Tunnel(r);
+    let stage = begin(conn, &mut r);
+    let Stage::Phases(_, Stop::Ended(finished)) = stage else { return Came::Waits(r, stage) };
+    let after = match end_at_once(conn, &mut r, finished) {
+        Ok(after) => after,
+        Err(offered) => return Came::Waits(r, Stage::Answered(finished, offered)),
+    };
+    if let Some((wait, next)) = log(&mut r) {
+        return Came::Waits(r, Stage::Log(after, wait, next));
+    }
+    logged(conn);
+    Counters::add(&conn.worker.counters.writing, -1);
+    pool::give(r);
+    Came::To(after)
+}
+
+/// Reads and runs, as far as that goes at once.
+#[inline(always)]
+fn begin(conn: &Rc<Connection>, r: &mut Request) -> Stage {
+    let mut reading = Reading::begin(conn, r);
+    match reading.read(conn, r) {
+        Some(Ok(())) => run(conn, r),
+        Some(Err(e)) => Stage::Refused(e),
+        None => Stage::Head(reading),
+    }
+}
+
+#[inline(always)]
+fn run(conn: &Connection, r: &mut Request) -> Stage {
+    Counters::add(&conn.worker.counters.writing, 1);
+    let (way, stop) = Way::begin(r);
+    Stage::Phases(way, stop)
+}
+
+/// A request that has had to wait.
+async fn go_on(conn: &Rc<Connection>, mut r: Box<Request>, mut stage: Stage) -> After {
+    if let Stage::Start = stage {
+        if speaks_h2(conn, &mut r.buf).await {
+            let read = std::mem::take(&mut r.buf);
+            pool::give(r);
+            return After::Http2(read);
+        }
+        stage = begin(conn, &mut r);
+    }
+    if let Stage::Head(reading) = stage {
+        stage = match reading.go_on(conn, &mut r).await {
+            Ok(()) => run(conn, &mut r),
+            Err(NoRequest::Refused(e)) => Stage::Refused(e),
+            Err(NoRequest::TimedOut) => {
+                r.err_status = 408;
+                reset_if_wanted(&r);
+                log_request(&mut r).await;
+                pool::give(r);
+                return After::Close;
             }
-            let after = end(conn, &mut r, finished).await;
-            Counters::add(&worker.counters.writing, -1);
+            Err(NoRequest::Quiet) => {
+                pool::give(r);
+                return After::Close;
+            }
+        };
+    }
+    if let Stage::Phases(way, stop) = stage {
+        stage = Stage::Answered(way.go_on(&mut r, stop).await, false);
+    }
+    let after = match stage {
+        Stage::Refused(e) => {
+            let after = refuse(&mut r, e).await;
+            pool::give(r);
+            return after;
+        }
+        Stage::Answered(..) if r.flags.upgraded && tunnel::has_begun(&mut r) => {
+            return After::Tunnel(r);
+        }
+        Stage::Answered(finished, offered) => end(conn, &mut r, finished, offered).await,
+        Stage::Log(after, wait, next) => {
+            wait(&mut r).await;
+            log_rest(&mut r, next).await;
+            logged(conn);
             after
         }
-        Err(NoRequest::Quiet) => After::Close,
-        Err(NoRequest::TimedOut) => {
-            r.err_status = 408;
-            reset_if_wanted(&r);
-            log_request(&mut r).await;
-            After::Close
-        }
-        Err(NoRequest::Refused(e)) => refuse(&mut r, e).await,
+        Stage::Start | Stage::Head(_) | Stage::Phases(..) => After::Close,
     };
+    Counters::add(&conn.worker.counters.writing, -1);
     pool::give(r);
     after
 }
@@ -135,77 +216,6 @@ async fn speaks_h2(conn: &Connection, buf: &mut Vec<u8>) -> bool {
     }
 }
 
-async fn read_head(conn: &Rc<Connection>, r: &mut Box<Request>) -> Result<(), NoRequest> {
-    let gen = server::newest(conn);
-    let server = server::default_of(conn, &gen);
-    let mut parser = Parser::new();
-    let limits = server.core.limits;
-    let mut deadline = 0;
-    let mut begun = false;
-    let mut has_line = false;
-    loop {
-        if !r.buf.is_empty() {
-            if !begun {
-                begun = true;
-                r.begin(Client::of_h1(Rc::clone(conn)), Rc::clone(&gen), Rc::clone(&server));
-            }
-            let Request { buf, head, .. } = &mut **r;
-            let parsed = parser.parse(buf, &limits, head);
-            // As far as it was read: what refuses a HEAD has no body either.
-            r.method = r.head.method;
-            if parser.has_line() && !has_line {
-                has_line = true;
-                if !head::take_uri(r, &server.core) {
-                    let e = ParseError::InvalidRequest;
-                    head::log_refused(r, &e, head::in_line(r));
-                    return Err(NoRequest::Refused(e));
-                }
-            }
-            match parsed {
-                Ok(Progress::Complete) => {
-                    return head::take(conn, r).map_err(NoRequest::Refused);
-                }
-                Ok(Progress::NeedMore) if !parser.has_begun() => {
-                    // Blank lines are not kept, and nobody else waits for a client that sends many.
-                    r.buf.clear();
-                    parser.reset();
-                    if deadline != 0 && clock::mono_ms() >= deadline {
-                        return Err(NoRequest::Quiet);
-                    }
-                    weir_runtime::event_loop::yield_now().await;
-                }
-                Ok(Progress::NeedMore) => {}
-                Err(e) => {
-                    let doing = head::take_part(conn, r, &parser, &server.core, Some(&e));
-                    head::log_refused(r, &e, doing);
-                    return Err(NoRequest::Refused(e));
-                }
-            }
-        }
-        if deadline == 0 {
-            deadline = clock::mono_ms() + *server.core.client_header_timeout;
-        }
-        let got = as_ended(conn, conn.read(&mut r.buf, HEAD_ROOM_BYTES, deadline).await);
-        match got {
-            Ok(n) if n > 0 => {}
-            _ if !begun => {
-                log_idle_end(conn, &got);
-                return Err(NoRequest::Quiet);
-            }
-            ended => {
-                let doing = head::take_part(conn, r, &parser, &server.core, None);
-                r.log(LogLevel::Info, &format!("{} {doing}", why_ended(&ended)));
-                if matches!(ended, Err(ConnError::Timeout)) {
-                    return Err(NoRequest::TimedOut);
-                }
-                r.err_status = 400;
-                log_request(r).await;
-                return Err(NoRequest::Quiet);
-            }
-        }
-    }
-}
-
 /// nginx's words for a client that does not say on.
 fn why_ended(read: &Result<usize, ConnError>) -> String {
     match read {
@@ -220,24 +230,19 @@ fn why_ended(read: &Result<usize, ConnError>) -> String {
 /// A request whose tunnel is over.
 async fn after_tunnel(conn: Rc<Connection>, mut r: Box<Request>) {
     // Nothing follows it on this connection.
-    let _ = end(&conn, &mut r, true).await;
+    let _ = end(&conn, &mut r, true, false).await;
     Counters::add(&conn.worker.counters.writing, -1);
     pool::give(r);
 }
 
 /// Sends what is queued, decides what becomes of the connection, and logs: a request lasts as long as
 /// its client is waited for.
-async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> After {
-    if finished
-        && !r.flags.keepalive
-        && !r.flags.upgraded
-        && conn.out.borrow().queued() > 0
-        && body_is_over(r)
-    {
-        conn.will_end();
+async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool, offered: bool) -> After {
+    if finished {
+        tell_of_end(conn, r);
     }
-    let sent =
-        !r.flags.unsent && (r.flush_at_once() || r.drain(0).await.is_ok()) && !conn.broken.get();
+    let flushed = !r.flags.unsent && !offered && r.flush_at_once();
+    let sent = !r.flags.unsent && (flushed || r.drain(0).await.is_ok()) && !conn.broken.get();
     // A tunnel has told how it ended.
     if !sent && r.err_status == 0 && !r.flags.upgraded {
         r.log(LogLevel::Info, why_unsent(conn));
@@ -256,11 +261,41 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool) -> Aft
         }
     };
     log_request(r).await;
-    if sent && conn.will_end_soon() {
-        // After the log: who sees the end may look for the line. The kernel waits 200 ms at most.
-        conn.end_sending();
+    if sent {
+        logged(conn);
     }
     after
+}
+
+/// The same up to the log, where nothing has to be waited for; otherwise [`end`] begins anew, and is told
+/// whether what is queued was offered to the socket.
+#[inline]
+fn end_at_once(conn: &Rc<Connection>, r: &mut Request, finished: bool) -> Result<After, bool> {
+    let is_plain = finished && r.body.done && !r.flags.unsent && !r.flags.upgraded;
+    if !is_plain || r.loc().core.post_action.is_some() {
+        return Err(false);
+    }
+    tell_of_end(conn, r);
+    if !r.flush_at_once() || conn.broken.get() {
+        return Err(true);
+    }
+    r.flags.complete = true;
+    follow_at_once(conn, r).ok_or(true)
+}
+
+/// Nothing follows what is queued on a connection that is not kept.
+fn tell_of_end(conn: &Connection, r: &mut Request) {
+    if !r.flags.keepalive && !r.flags.upgraded && conn.out.borrow().queued() > 0 && body_is_over(r)
+    {
+        conn.will_end();
+    }
+}
+
+/// After the log: who sees the end may look for the line. The kernel waits 200 ms at most.
+fn logged(conn: &Connection) {
+    if conn.will_end_soon() {
+        conn.end_sending();
+    }
 }
 
 /// Nothing more of the body is to come. One that nobody wanted may be all here.
@@ -278,25 +313,30 @@ async fn follow(conn: &Rc<Connection>, r: &mut Box<Request>) -> After {
             return after;
         }
     }
-    if !r.flags.keepalive || conn.ends_with_request() {
-        if lingers(r) {
+    match follow_at_once(conn, r) {
+        Some(after) => after,
+        None => {
             Box::pin(linger(conn, Rc::clone(r.loc()))).await;
+            After::Close
         }
-        return After::Close;
     }
-    let loc = Rc::clone(r.loc());
-    if *loc.core.tcp_nodelay {
+}
+
+/// The same behind a body that is over; `None`: the connection lingers.
+#[inline]
+fn follow_at_once(conn: &Connection, r: &Request) -> Option<After> {
+    if !r.flags.keepalive || conn.ends_with_request() {
+        return (!lingers(r)).then_some(After::Close);
+    }
+    let core = &r.loc().core;
+    if *core.tcp_nodelay {
         conn.set_nodelay();
     }
-    let (now, most) = (clock::mono_ms(), *loc.core.keepalive_timeout);
+    let (now, most) = (clock::mono_ms(), *core.keepalive_timeout);
     conn.keepalive_deadline.set(now + most);
-    let least = (*loc.core.keepalive_min_timeout).min(most);
+    let least = (*core.keepalive_min_timeout).min(most);
     conn.keepalive_least.set(if least > 0 { now + least } else { 0 });
-    let rest = r.body.leftover();
-    match rest.is_empty() {
-        true => After::Keep(Vec::new()),
-        false => After::Keep(rest.to_vec()),
-    }
+    Some(After::Keep(r.body.leftover().to_vec()))
 }
 
 /// Waits for the end of a body that nobody reads; `None` when it has come. One that is thrown away is
@@ -369,5 +409,5 @@ async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
         Flow::Ok => true,
         _ => false,
     };
-    end(&conn, r, finished).await
+    end(&conn, r, finished, false).await
 }

@@ -1,7 +1,9 @@
 //! The response header under construction. Names and values are copied into one arena that is
-//! reused from request to request, so adding a field allocates nothing.
+//! reused from request to request, so adding a field allocates nothing. They stand there as the lines
+//! that HTTP/1 sends, which can so be copied many at a time.
 
 use crate::packing::Pack;
+use weir_base::line;
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -20,6 +22,20 @@ impl Span {
 struct Field {
     name: Span,
     value: Span,
+}
+
+/// Between a field's name and its value.
+const COLON: &[u8; 2] = b": ";
+/// Behind it.
+const LINE_END: &[u8; 2] = b"\r\n";
+
+impl Field {
+    /// Where it stands as a line, with its end; not one that was given another value.
+    fn line(&self) -> Option<(u32, u32)> {
+        let value = self.name.start + self.name.len + COLON.len() as u32;
+        let end = self.value.start + self.value.len + LINE_END.len() as u32;
+        (self.value.start == value).then_some((self.name.start, end))
+    }
 }
 
 /// The header of a response: the fields nginx keeps apart, and the list of the others.
@@ -42,6 +58,8 @@ pub struct HeadersOut {
     /// Which of them is sent among those that nginx keeps apart.
     location: Option<usize>,
     arena: Vec<u8>,
+    /// How many lines have been put into `arena`.
+    lines: u32,
     /// Byte ranges of the body may be asked for.
     pub allow_ranges: bool,
     /// `charset`, `Date` and `Server` were set by the upstream and are in the list.
@@ -66,6 +84,7 @@ impl HeadersOut {
             fields,
             location,
             arena,
+            lines,
             allow_ranges,
             has_date,
             has_server,
@@ -83,6 +102,7 @@ impl HeadersOut {
         fields.clear();
         *location = None;
         arena.clear();
+        *lines = 0;
         *allow_ranges = false;
         *has_date = false;
         *has_server = false;
@@ -104,12 +124,14 @@ impl HeadersOut {
             fields,
             location,
             arena,
+            lines,
             allow_ranges,
             has_date,
             has_server,
             trailers: _,
         } = self;
         pack.small(status);
+        pack.small(lines);
         [status_line, content_type, charset, said_type, override_charset]
             .into_iter()
             .for_each(|text| pack.option(text, Span::visit));
@@ -143,13 +165,19 @@ impl HeadersOut {
         Span { start, len: bytes.len() as u32 }
     }
 
-    /// All names and values, also of fields that were taken away again.
-    pub(crate) fn arena(&self) -> &[u8] {
-        &self.arena
+    /// Whether a name or value holds what would end its line, also of a field that was taken away again.
+    pub(crate) fn is_broken(&self) -> bool {
+        let breaks = self.arena.iter().filter(|b| matches!(b, b'\r' | b'\n' | 0)).count();
+        breaks != self.lines as usize * LINE_END.len()
     }
 
-    pub(crate) fn arena_mut(&mut self) -> &mut [u8] {
-        &mut self.arena
+    /// Makes a space of each such byte of what is sent.
+    pub(crate) fn blank_breaks(&mut self) {
+        let kept_apart = [self.status_line, self.content_type, self.charset, self.said_type];
+        let fields = self.fields.iter().flatten().flat_map(|f| [f.name, f.value]);
+        for span in kept_apart.into_iter().flatten().chain(fields) {
+            line::blank_breaks(&mut self.arena[span.start as usize..][..span.len as usize]);
+        }
     }
 
     fn of(&self, s: Span) -> &[u8] {
@@ -158,7 +186,11 @@ impl HeadersOut {
 
     /// Adds a field at the end, whether or not one of that name exists.
     pub fn add(&mut self, name: &[u8], value: &[u8]) {
-        let (name, value) = (self.keep(name), self.keep(value));
+        let name = self.keep(name);
+        self.arena.extend_from_slice(COLON);
+        let value = self.keep(value);
+        self.arena.extend_from_slice(LINE_END);
+        self.lines += 1;
         self.fields.push(Some(Field { name, value }));
     }
 
@@ -231,6 +263,35 @@ impl HeadersOut {
     /// The fields in order, letter case kept.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().flatten().map(|f| (self.of(f.name), self.of(f.value)))
+    }
+
+    /// Writes the fields in order as lines, those that stand behind one another at once.
+    #[inline]
+    pub(crate) fn write_lines(&self, text: &mut Vec<u8>) {
+        let mut run = (0, 0);
+        for field in self.fields.iter().flatten() {
+            match field.line() {
+                Some((start, end)) if start == run.1 => run.1 = end,
+                Some(line) => {
+                    self.write_run(run, text);
+                    run = line;
+                }
+                None => {
+                    self.write_run(run, text);
+                    run = (0, 0);
+                    let parts = [self.of(field.name), COLON, self.of(field.value), LINE_END];
+                    parts.into_iter().for_each(|part| text.extend_from_slice(part));
+                }
+            }
+        }
+        self.write_run(run, text);
+    }
+
+    #[inline]
+    fn write_run(&self, (start, end): (u32, u32), text: &mut Vec<u8>) {
+        if end > 0 {
+            text.extend_from_slice(&self.arena[start as usize..end as usize]);
+        }
     }
 
     pub fn set_content_type(&mut self, value: &[u8]) {
@@ -330,5 +391,62 @@ impl HeadersOut {
         }
         let weak = [b"W/", etag].concat();
         self.set(b"ETag", &weak);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(out: &HeadersOut) -> String {
+        let (mut text, mut one_by_one) = (Vec::new(), Vec::new());
+        out.write_lines(&mut text);
+        for (name, value) in out.iter() {
+            one_by_one.extend_from_slice(&[name, b": ", value, b"\r\n"].concat());
+        }
+        assert_eq!(text, one_by_one);
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn fields_are_written_as_lines_whatever_was_done_with_them() {
+        let mut out = HeadersOut::default();
+        assert_eq!(lines(&out), "");
+        out.add(b"A", b"1");
+        out.set_content_type(b"text/html");
+        out.add(b"B", b"");
+        out.add(b"C", b"3");
+        let number = out.add_numbered(b"D", b"4");
+        out.add(b"E", b"5");
+        assert_eq!(lines(&out), "A: 1\r\nB: \r\nC: 3\r\nD: 4\r\nE: 5\r\n");
+        out.remove(b"c");
+        out.set_value(number, b"other");
+        assert_eq!(lines(&out), "A: 1\r\nB: \r\nD: other\r\nE: 5\r\n");
+        out.set(b"A", b"last");
+        assert_eq!(lines(&out), "B: \r\nD: other\r\nE: 5\r\nA: last\r\n");
+        assert!(!out.is_broken());
+        out.clear();
+        assert_eq!(lines(&out), "");
+    }
+
+    #[test]
+    fn what_would_end_a_line_is_found_and_blanked() {
+        for text in [&b"\r\nX: y"[..], b"a\r\n", b"a\nb", b"\0", b"\r"] {
+            let blank =
+                |text: &[u8]| String::from_utf8_lossy(text).replace(['\r', '\n', '\0'], " ");
+            let mut out = HeadersOut::default();
+            out.add(b"A", b"1");
+            out.add(b"B", text);
+            out.add(b"C", b"3");
+            assert!(out.is_broken());
+            out.blank_breaks();
+            assert_eq!(lines(&out), format!("A: 1\r\nB: {}\r\nC: 3\r\n", blank(text)));
+            assert!(!out.is_broken());
+            let mut out = HeadersOut::default();
+            out.set_content_type(text);
+            assert!(out.is_broken());
+            out.blank_breaks();
+            assert_eq!(out.content_type().unwrap(), blank(text).as_bytes());
+        }
     }
 }

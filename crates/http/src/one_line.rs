@@ -13,7 +13,7 @@ use weir_core::Session;
 /// Mends the fields of the header that is about to leave.
 #[inline]
 pub(crate) fn check(r: &mut Request) {
-    if r.values.is_computed && line::is_broken(r.out.arena()) {
+    if r.values.is_computed && r.out.is_broken() {
         mend(r);
     }
 }
@@ -26,7 +26,7 @@ fn mend(r: &mut Request) {
     if let Some(location) = location {
         r.out.replace(b"Location", &location);
     }
-    line::blank_breaks(r.out.arena_mut());
+    r.out.blank_breaks();
     for name in names {
         log(r, &name, makers(&name));
     }

@@ -2,9 +2,10 @@
 //! protocol has is in `h1::output` and `h2::output`.
 
 use crate::conf::ServerTokens;
+use crate::date;
+use crate::headers_out::HeadersOut;
 use crate::request::Request;
 use std::rc::Rc;
-use weir_base::date;
 use weir_wire::http2::hpack::Known;
 
 pub use weir_core::{SERVER_NAME, SERVER_VERSION};
@@ -30,6 +31,10 @@ pub(crate) trait HeadSink {
     /// A value in parts.
     fn known(&mut self, name: Name, value: &[&[u8]]);
     fn field(&mut self, name: &[u8], value: &[u8]);
+    /// As many as there are.
+    fn fields(&mut self, out: &HeadersOut) {
+        out.iter().for_each(|(name, value)| self.field(name, value));
+    }
     /// Fields that are about the connection.
     fn connection(&mut self, _: &Request) {}
 }
@@ -37,14 +42,26 @@ pub(crate) trait HeadSink {
 /// The fields of a response's header in nginx's order.
 #[inline]
 pub(crate) fn write_fields(r: &Request, head: &mut impl HeadSink) {
-    let out = &r.out;
-    let core = &r.loc().core;
-    if !out.has_server {
-        head.server(*core.server_tokens);
+    write_start(r, head);
+    write_rest(r, head);
+}
+
+/// The first two of them.
+#[inline]
+pub(crate) fn write_start(r: &Request, head: &mut impl HeadSink) {
+    if !r.out.has_server {
+        head.server(*r.loc().core.server_tokens);
     }
-    if !out.has_date {
+    if !r.out.has_date {
         head.date();
     }
+}
+
+/// The others.
+#[inline]
+pub(crate) fn write_rest(r: &Request, head: &mut impl HeadSink) {
+    let out = &r.out;
+    let core = &r.loc().core;
     match out.content_type_parts() {
         Some([kind, b"", b""]) => head.known(CONTENT_TYPE, &[kind]),
         Some(parts) => head.known(CONTENT_TYPE, &parts),
@@ -54,7 +71,7 @@ pub(crate) fn write_fields(r: &Request, head: &mut impl HeadSink) {
         head.number(CONTENT_LENGTH, n);
     }
     if let Some(secs) = out.last_modified.filter(|_| !out.has_last_modified) {
-        head.known(LAST_MODIFIED, &[&date::http_time(secs)]);
+        head.known(LAST_MODIFIED, &[&date::of(secs)]);
     }
     let location = out.leading_location();
     if let Some(location) = location {
@@ -65,7 +82,7 @@ pub(crate) fn write_fields(r: &Request, head: &mut impl HeadSink) {
         head.known(VARY, &[b"Accept-Encoding"]);
     }
     match location {
-        None => out.iter().for_each(|(name, value)| head.field(name, value)),
+        None => head.fields(out),
         Some(_) => out.others().for_each(|(name, value)| head.field(name, value)),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::client_cert::{self, Objection};
 use crate::early;
-use crate::flow::{Flow, Phase};
+use crate::flow::{Flow, Phase, WaitFn};
 use crate::matching::checked;
 use crate::redirect::{internal_redirect, named_location};
 use crate::request::Request;
@@ -10,13 +10,14 @@ use crate::special;
 use crate::subrequest;
 use crate::waiting;
 use crate::walk::{Step, Walk};
-use std::future::Future;
 use weir_core::{LocalFuture, Session};
 
 /// Runs a request until its response is complete (or must be broken off: `false`).
-pub(crate) fn run(r: &mut Request) -> impl Future<Output = bool> + '_ {
-    let first = before(r);
-    run_from(r, Phase::PostRead, first, Whose::Client)
+pub(crate) async fn run(r: &mut Request) -> bool {
+    match Way::begin(r) {
+        (_, Stop::Ended(finished)) => finished,
+        (way, stop) => way.go_on(r, stop).await,
+    }
 }
 
 /// What is to be done before any phase: what it comes to, or that it must wait.
@@ -48,7 +49,7 @@ fn wait_before(r: &mut Request) -> LocalFuture<'_, Flow> {
 /// Runs a subrequest until its answer, with those of its own parts, is complete.
 pub(crate) async fn run_part(r: &mut Request) -> bool {
     let from = if subrequest::is_again(r) { Phase::Content } else { Phase::ServerRewrite };
-    if !run_from(r, from, None, Whose::Engine).await {
+    if !run_from(r, from).await {
         return false;
     }
     match subrequest::answer_instead(r) {
@@ -63,7 +64,7 @@ pub(crate) async fn run_redirected(r: &mut Request, flow: Flow) -> bool {
         Flow::Named => Phase::Rewrite,
         _ => Phase::ServerRewrite,
     };
-    run_from(r, from, None, Whose::Engine).await && Box::pin(finish(r)).await
+    run_from(r, from).await && Box::pin(finish(r)).await
 }
 
 /// `post_action`: goes through the phases again, behind the answer. Nothing is put out, and how it
@@ -90,7 +91,7 @@ pub(crate) async fn post_action(r: &mut Request) {
             Flow::Named => Phase::Rewrite,
             _ => break,
         };
-        Box::pin(run_from(r, from, None, Whose::Engine)).await;
+        Box::pin(run_from(r, from)).await;
         done = Some(target);
     }
     r.body = body;
@@ -106,59 +107,108 @@ enum Whose {
     Engine,
 }
 
-/// One future for the whole way, and one place in it where handlers are waited for: a request that is woken
-/// goes through no more of them than there must be. `first` is what came before any phase.
-async fn run_from(r: &mut Request, from: Phase, first: Option<Flow>, whose: Whose) -> bool {
-    let mut at = Walk::from(from);
-    let mut step = match first {
-        Some(Flow::Wait(f)) => Step::Wait(f),
-        Some(flow) => Step::Ended(flow),
-        None => begin(r, &mut at),
-    };
-    loop {
-        let mut flow = match step {
-            Step::Ended(flow) => flow,
-            Step::Wait(f) => {
-                let flow = f(r).await;
-                step = at.waited(r, flow);
-                continue;
+/// A request's way through the phases, to its answer.
+pub(crate) struct Way {
+    at: Walk,
+    whose: Whose,
+}
+
+/// Where a way has come to.
+pub(crate) enum Stop {
+    /// The response is complete, or must be broken off (`false`).
+    Ended(bool),
+    /// A handler waits.
+    Handler(WaitFn),
+    /// The response itself waits, behind all handlers.
+    Response(WaitFn),
+    /// The answer's parts, or what filters still hold.
+    Parts,
+}
+
+impl Way {
+    /// From the first phase on, as far as it goes without waiting.
+    pub(crate) fn begin(r: &mut Request) -> (Way, Stop) {
+        let mut way = Way { at: Walk::from(Phase::PostRead), whose: Whose::Client };
+        let step = match before(r) {
+            Some(Flow::Wait(f)) => Step::Wait(f),
+            Some(flow) => Step::Ended(flow),
+            None => begin(r, &mut way.at),
+        };
+        let stop = way.walk(r, step);
+        (way, stop)
+    }
+
+    /// Goes on to where it must wait.
+    fn walk(&mut self, r: &mut Request, mut step: Step) -> Stop {
+        loop {
+            let mut flow = match step {
+                Step::Ended(flow) => flow,
+                Step::Wait(f) => return Stop::Handler(f),
+            };
+            if let Flow::Status(status) = flow {
+                flow = finalize(r, status);
             }
-        };
-        if let Flow::Status(status) = flow {
-            flow = finalize(r, status);
+            self.at = match flow {
+                Flow::Redirect => Walk::from(Phase::ServerRewrite),
+                Flow::Named => Walk::from(Phase::Rewrite),
+                Flow::Close | Flow::Status(_) => match waiting::refusal(r) {
+                    None => return Stop::Ended(false),
+                    Some(status) => {
+                        step = Step::Ended(Flow::Status(status));
+                        continue;
+                    }
+                },
+                Flow::Ok | Flow::Declined if r.flags.aborted => return Stop::Ended(false),
+                Flow::Ok | Flow::Declined => return self.answered(r),
+                Flow::Wait(f) => return Stop::Response(f),
+            };
+            step = begin(r, &mut self.at);
         }
-        at = match flow {
-            Flow::Redirect => Walk::from(Phase::ServerRewrite),
-            Flow::Named => Walk::from(Phase::Rewrite),
-            Flow::Close | Flow::Status(_) => match waiting::refusal(r) {
-                None => return false,
-                Some(status) => {
-                    step = Step::Ended(Flow::Status(status));
-                    continue;
+    }
+
+    fn answered(&self, r: &Request) -> Stop {
+        match self.whose == Whose::Client && (r.has_parts() || r.holds()) {
+            false => Stop::Ended(true),
+            true => Stop::Parts,
+        }
+    }
+
+    /// Goes on to the end. There is one place in it where handlers are waited for: a request that is woken
+    /// goes through no more futures than there must be.
+    pub(crate) async fn go_on(mut self, r: &mut Request, mut stop: Stop) -> bool {
+        loop {
+            stop = match stop {
+                Stop::Ended(finished) => return finished,
+                Stop::Handler(f) => {
+                    let flow = f(r).await;
+                    let step = self.at.waited(r, flow);
+                    self.walk(r, step)
                 }
-            },
-            Flow::Ok | Flow::Declined if r.flags.aborted => return false,
-            Flow::Ok | Flow::Declined => break,
-            // A response that itself must wait.
-            Flow::Wait(f) => match f(r).await {
-                Flow::Close => return false,
-                _ => break,
-            },
-        };
-        step = begin(r, &mut at);
+                Stop::Response(f) => match f(r).await {
+                    Flow::Close => return false,
+                    _ => self.answered(r),
+                },
+                Stop::Parts => return Box::pin(finish(r)).await,
+            };
+        }
     }
-    match whose == Whose::Client && (r.has_parts() || r.holds()) {
-        false => true,
-        true => Box::pin(finish(r)).await,
-    }
+}
+
+/// The whole way from that phase on, for who sees to the answer's parts.
+async fn run_from(r: &mut Request, from: Phase) -> bool {
+    let mut way = Way { at: Walk::from(from), whose: Whose::Engine };
+    let step = begin(r, &mut way.at);
+    let stop = way.walk(r, step);
+    way.go_on(r, stop).await
 }
 
 /// Waits for the answer's parts and for what filters still hold. A filter that had waited may want another answer.
 async fn finish(r: &mut Request) -> bool {
     let done = subrequest::finish(r).await;
     let Some(status) = waiting::refusal(r) else { return done };
-    let answered = run_from(r, Phase::Content, Some(Flow::Status(status)), Whose::Client);
-    Box::pin(answered).await
+    let mut way = Way { at: Walk::from(Phase::Content), whose: Whose::Client };
+    let stop = way.walk(r, Step::Ended(Flow::Status(status)));
+    way.go_on(r, stop).await
 }
 
 fn begin(r: &mut Request, at: &mut Walk) -> Step {

@@ -185,8 +185,11 @@ impl Request {
         host.clear();
         out.clear();
         body.recycle();
-        ctx.clear();
-        kept.clear();
+        // Where there is none, there is nobody to be called.
+        if !ctx.is_empty() || !kept.is_empty() {
+            ctx.clear();
+            kept.clear();
+        }
         values.clear();
         *redirects_left = 0;
         *flags = Flags::default();

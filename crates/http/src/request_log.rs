@@ -1,8 +1,7 @@
 //! What the logs say of a request: its lines of the error log, and the phase that logs it.
 
-use crate::flow::{Flow, Phase};
+use crate::flow::{Flow, Phase, WaitFn};
 use crate::request::Request;
-use std::rc::Rc;
 
 /// `, client: …, server: …, request: "…", host: "…"`.
 pub(crate) fn write_context(r: &Request, line: &mut Vec<u8>) {
@@ -55,11 +54,35 @@ impl Request {
 
 /// The last phase.
 pub(crate) async fn log_request(r: &mut Request) {
+    if let Some((wait, next)) = log(r) {
+        wait(r).await;
+        log_rest(r, next).await;
+    }
+}
+
+/// The same as far as it goes without waiting: what a handler waits for, and the number of the next.
+pub(crate) fn log(r: &mut Request) -> Option<(WaitFn, usize)> {
     r.values.unknown.end();
-    let loc = Rc::clone(r.loc());
-    for handler in &loc.plan.phases[Phase::Log as usize] {
-        if let Flow::Wait(f) = handler(r) {
-            f(r).await;
+    log_from(r, 0)
+}
+
+/// The handlers from that number on.
+pub(crate) async fn log_rest(r: &mut Request, from: usize) {
+    let mut from = from;
+    while let Some((wait, next)) = log_from(r, from) {
+        wait(r).await;
+        from = next;
+    }
+}
+
+#[inline]
+fn log_from(r: &mut Request, from: usize) -> Option<(WaitFn, usize)> {
+    let mut next = from;
+    while let Some(handler) = r.loc().plan.phases[Phase::Log as usize].get(next).copied() {
+        next += 1;
+        if let Flow::Wait(wait) = handler(r) {
+            return Some((wait, next));
         }
     }
+    None
 }

@@ -1,6 +1,7 @@
 //! Answers the server makes itself: redirects, error pages, `error_page`.
 
 use crate::buf::{Buf, Chain};
+use crate::client::answer;
 use crate::conf::{CoreLoc, ErrorPage, ServerTokens};
 use crate::flow::{FilterError, Flow};
 use crate::names;
@@ -144,7 +145,11 @@ pub fn finish(r: &mut Request, buf: Buf) -> Flow {
     if r.flags.header_only {
         return Flow::Ok;
     }
-    match r.output(Chain::one(buf)) {
+    let queued = match r.body_is_plain() {
+        true => answer::send_buf(r, buf),
+        false => r.output(Chain::one(buf)),
+    };
+    match queued {
         Ok(()) => Flow::Ok,
         Err(_) => Flow::Close,
     }

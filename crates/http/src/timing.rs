@@ -22,6 +22,8 @@ pub struct Exchange {
 
 /// Buffers kept for the next request, when no larger than this.
 const KEEP_MAX_BYTES: usize = 64 * 1024;
+/// The same for what was read.
+const KEEP_REPLY_MAX_BYTES: usize = 1024;
 
 impl Exchange {
     /// Forgets what was said and keeps the memory.
@@ -33,8 +35,12 @@ impl Exchange {
             true => self.request = Vec::new(),
             false => self.request.clear(),
         }
-        // The worker keeps it for whoever reads next: it is large, and not needed before something is read.
-        self.reply = Vec::new();
+        // One that was read into is kept by the worker for whoever reads next: it is large, and not needed
+        // before something is read. A head that was copied there is small.
+        match self.reply.capacity() > KEEP_REPLY_MAX_BYTES {
+            true => self.reply = Vec::new(),
+            false => self.reply.clear(),
+        }
         self.head.clear();
         self.trailers.clear();
         self.answered = false;

@@ -20,7 +20,7 @@ use weir_http::conf::{CoreLoc, OpenFileCache};
 use weir_http::symlinks::{metadata, Guard};
 use weir_http::Request;
 use weir_runtime::clock;
-use weir_runtime::files::Stamp;
+use weir_runtime::files::{look_up, Named, Stamp};
 use weir_runtime::paths;
 
 /// Files up to this size are kept in memory.
@@ -235,14 +235,11 @@ impl FileCache {
     /// Looks a path up on disk; `now` is 0 without `open_file_cache`.
     fn look(&self, core: &CoreLoc, path: &[u8], now: u64) -> io::Result<Found> {
         let kept = self.lookup(path);
-        let meta = std::fs::metadata(paths::path(path))?;
-        if meta.is_dir() {
-            return Ok(Found::Directory);
-        }
-        if !meta.is_file() {
-            return Ok(Found::Other);
-        }
-        let stamp = Stamp::of(&meta);
+        let stamp = match look_up(&paths::path(path))? {
+            Named::File(stamp) => stamp,
+            Named::Directory => return Ok(Found::Directory),
+            Named::Other => return Ok(Found::Other),
+        };
         let uses = kept.as_ref().map_or(1, |e| e.uses.get());
         let usable = |e: &Rc<Entry>| e.settled && e.memory.is_some() || e.file.is_some();
         let same = kept.filter(|e| e.stamp == stamp && usable(e));

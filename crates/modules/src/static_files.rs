@@ -13,6 +13,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::Poll;
 use weir_base::escape::{escape_uri, EscapeKind};
+use weir_core::eval::with_scratch;
 use weir_core::logger::LogLevel;
 use weir_core::os_text;
 use weir_core::LocalFuture;
@@ -44,21 +45,27 @@ fn handle(r: &mut Request) -> Flow {
     if r.uri.last() == Some(&b'/') {
         return Flow::Declined;
     }
-    let mut path = Vec::with_capacity(128);
-    let uri = std::mem::take(&mut r.uri);
-    map_uri_into(r, &uri, &mut path);
-    r.uri = uri;
+    with_scratch(|path| {
+        let uri = std::mem::take(&mut r.uri);
+        map_uri_into(r, &uri, path);
+        r.uri = uri;
+        answer(r, path)
+    })
+}
+
+/// With what that path names.
+fn answer(r: &mut Request, path: &[u8]) -> Flow {
     let loc = Rc::clone(r.loc());
     let cache = r.conn().worker.local::<FileCache>();
-    match cache.find(&loc.core, &path, Guard::of(r, &path)) {
-        Ok(Found::File(entry)) => serve(r, &path, &entry),
+    match cache.find(&loc.core, path, Guard::of(r, path)) {
+        Ok(Found::File(entry)) => serve(r, path, &entry),
         Ok(Found::Directory) => redirect_to_directory(r),
         Ok(Found::Other) => {
-            let text = format!("\"{}\" is not a regular file", String::from_utf8_lossy(&path));
+            let text = format!("\"{}\" is not a regular file", String::from_utf8_lossy(path));
             r.log(LogLevel::Crit, &text);
             Flow::Status(404)
         }
-        Err(e) => open_error(r, &path, &e),
+        Err(e) => open_error(r, path, &e),
     }
 }
 

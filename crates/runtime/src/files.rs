@@ -84,6 +84,65 @@ impl Identity {
     }
 }
 
+/// What a name leads to.
+pub enum Named {
+    File(Stamp),
+    Directory,
+    /// A device, a socket, a pipe.
+    Other,
+}
+
+/// What a name leads to, by one call that fills in no more than is looked at: `std` asks for more and turns
+/// it over several times.
+#[cfg(target_os = "linux")]
+pub fn look_up(path: &Path) -> io::Result<Named> {
+    use rustix::fs::FileType;
+    let stat = stat(path)?;
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Named::File(Stamp {
+            size: stat.st_size as u64,
+            mtime: stat.st_mtime as i64,
+            mtime_nsec: stat.st_mtime_nsec as i64,
+            ctime: stat.st_ctime as i64,
+            ctime_nsec: stat.st_ctime_nsec as i64,
+            identity: Identity { device: stat.st_dev, inode: stat.st_ino },
+            mode: stat.st_mode,
+            owner: (stat.st_uid, stat.st_gid),
+        }),
+        FileType::Directory => Named::Directory,
+        _ => Named::Other,
+    })
+}
+
+/// As rustix does it, but that looks for a zero in the path byte by byte.
+#[cfg(target_os = "linux")]
+fn stat(path: &Path) -> io::Result<rustix::fs::Stat> {
+    use std::os::unix::ffi::OsStrExt;
+    const SHORT_MAX_BYTES: usize = 255;
+    let name = path.as_os_str().as_bytes();
+    if name.len() > SHORT_MAX_BYTES {
+        return Ok(rustix::fs::stat(path)?);
+    }
+    if memchr::memchr(0, name).is_some() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut text = [0; SHORT_MAX_BYTES + 1];
+    text[..name.len()].copy_from_slice(name);
+    // SAFETY: there is no zero in the name, and one right behind it.
+    let text = unsafe { std::ffi::CStr::from_bytes_with_nul_unchecked(&text[..=name.len()]) };
+    Ok(rustix::fs::stat(text)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn look_up(path: &Path) -> io::Result<Named> {
+    let meta = std::fs::metadata(path)?;
+    Ok(match (meta.is_file(), meta.is_dir()) {
+        (true, _) => Named::File(Stamp::of(&meta)),
+        (_, true) => Named::Directory,
+        _ => Named::Other,
+    })
+}
+
 /// Whether the open file is the one that has this name now.
 pub fn is_named(file: &File, path: &Path) -> bool {
     let of = |m: io::Result<Metadata>| m.map(|m| Identity::of(&m));
@@ -305,5 +364,26 @@ mod tests {
         std::fs::rename(&other, &name).unwrap();
         assert!(!is_named(&file, &name));
         std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_look_tells_what_std_does() {
+        let dir = std::env::temp_dir().join(format!("weir-runtime-look-{}", std::process::id()));
+        let mut long = dir.clone();
+        (0..4).for_each(|_| long.push("d".repeat(100)));
+        make_dirs(&long, 0o700).unwrap();
+        for name in [dir.join("x"), long.join("x")] {
+            std::fs::write(&name, "text").unwrap();
+            let stamp = Stamp::of(&std::fs::metadata(&name).unwrap());
+            assert!(matches!(look_up(&name).unwrap(), Named::File(s) if s == stamp));
+            let missing = look_up(&name.with_extension("y")).err().map(|e| e.kind());
+            assert_eq!(missing, Some(io::ErrorKind::NotFound));
+            let zero = look_up(&name.with_extension("y\0")).err().map(|e| e.kind());
+            assert_eq!(zero, Some(io::ErrorKind::InvalidInput));
+        }
+        assert!(matches!(look_up(&long).unwrap(), Named::Directory));
+        std::fs::remove_dir_all(&dir).unwrap();
+        #[cfg(unix)]
+        assert!(matches!(look_up(Path::new(NOWHERE)).unwrap(), Named::Other));
     }
 }

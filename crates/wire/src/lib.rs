@@ -12,11 +12,13 @@ pub mod fastcgi;
 pub mod http1;
 pub mod http2;
 pub mod mail;
+mod marks;
 pub mod memcached;
 pub mod proxy_protocol;
 pub mod pseudo;
 mod scan;
 pub mod scgi;
+mod target;
 pub mod uwsgi;
 
 pub use scan::Range32;

@@ -154,21 +154,6 @@ const fn repeat(b: u8) -> u64 {
     ONES * b as u64
 }
 
-/// The first colon at or after `from`, if no control and no space stands before it.
-#[inline(always)]
-pub(crate) fn colon(buf: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
-    loop {
-        let word = word_at(buf, at);
-        let hit = below(word, b' ' + 1) | below(word ^ repeat(b':'), 1);
-        if hit != 0 {
-            at += (hit.trailing_zeros() / 8) as usize;
-            return (buf.get(at) == Some(&b':')).then_some(at);
-        }
-        at += 8;
-    }
-}
-
 /// Whether all of it is letters, digits and `-`.
 #[inline]
 pub(crate) fn is_name(text: &[u8]) -> bool {
@@ -185,46 +170,6 @@ pub(crate) fn is_name(text: &[u8]) -> bool {
         at += 8;
     }
     true
-}
-
-/// What a quick look at a request target finds.
-pub(crate) enum Target {
-    /// Nothing but slashes, dots and plain characters up to this length; `complex` if a slash
-    /// is followed by a slash or dot. A `?` or the end comes next.
-    Plain { path_len: usize, complex: bool },
-    /// Look at it byte by byte.
-    Other,
-}
-
-/// Looks at `len` bytes of `buf` from `from`, eight at a time.
-#[inline(always)]
-pub(crate) fn look_at_target(buf: &[u8], from: usize, len: usize) -> Target {
-    let mut after_slash = 0;
-    let mut complex = 0;
-    let mut seen = 0;
-    while seen < len {
-        let word = word_at(buf, from + seen);
-        let left = len - seen;
-        let mut inside = if left >= 8 { HIGH } else { HIGH >> (8 * (8 - left)) };
-        let question = zeros(word ^ repeat(b'?')) & inside;
-        if question != 0 {
-            inside &= (question & question.wrapping_neg()) - 1;
-        }
-        // "#" and "%" and "+", and some that merely lie between them.
-        if within(word, b'#', b'+') & inside != 0 {
-            return Target::Other;
-        }
-        let slashes = zeros(word ^ repeat(b'/')) & inside;
-        let slashes_or_dots = zeros((word | ONES) ^ repeat(b'/')) & inside;
-        complex |= ((slashes << 8) | after_slash) & slashes_or_dots;
-        if question != 0 {
-            let path_len = seen + (question.trailing_zeros() / 8) as usize;
-            return Target::Plain { path_len, complex: complex != 0 };
-        }
-        after_slash = slashes >> 56;
-        seen += 8;
-    }
-    Target::Plain { path_len: len, complex: complex != 0 }
 }
 
 /// The first position at or after `from` holding a control, a space or DEL.
@@ -303,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn colons_are_found_after_good_names_only() {
+    fn names_are_judged_by_words_as_by_bytes() {
         for mark in 0..=255u8 {
             for at in 0..20 {
                 let mut buf = *b"X-Forwarded-For-Name9";
@@ -311,9 +256,6 @@ mod tests {
                 for len in [at, at + 1, buf.len()] {
                     let buf = &buf[..len];
                     let end = skip(buf, at / 2, NAME);
-                    let want = (buf.get(end) == Some(&b':')).then_some(end);
-                    let found = colon(buf, at / 2).filter(|end| is_name(&buf[at / 2..*end]));
-                    assert_eq!(found, want, "{mark} at {at}");
                     assert_eq!(is_name(&buf[at / 2..]), end == buf.len(), "{mark} at {at}");
                 }
             }

@@ -3,7 +3,7 @@
 use crate::bits::next;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_cache::store::Params;
 use weir_cache::Store;
 use weir_conf::Position;
@@ -25,8 +25,8 @@ pub(crate) struct CachePath {
 pub(crate) struct CacheMain {
     pub(crate) paths: Vec<CachePath>,
     pub(crate) by_name: HashMap<Vec<u8>, usize, foldhash::fast::RandomState>,
-    /// Locations that name a store, by their directive: checked once all are known.
-    pub(crate) named: Vec<(&'static str, Vec<u8>)>,
+    /// What names a store: given it once all are known.
+    pub(crate) named: Vec<Arc<Named>>,
 }
 
 impl ConfType for CacheMain {
@@ -40,11 +40,29 @@ impl CacheMain {
     }
 }
 
+/// A store as a directive names it.
+pub(crate) struct Named {
+    directive: &'static str,
+    name: Vec<u8>,
+    store: OnceLock<Arc<Store>>,
+}
+
+impl Named {
+    pub(crate) fn new(directive: &'static str, name: Vec<u8>) -> Named {
+        Named { directive, name, store: OnceLock::new() }
+    }
+
+    /// Of a generation that has been built there is one.
+    pub(crate) fn store(&self) -> Option<&Arc<Store>> {
+        self.store.get()
+    }
+}
+
 /// `…_cache`
 #[derive(Clone)]
 pub(crate) enum Use {
     Off,
-    Zone(Arc<Vec<u8>>),
+    Zone(Arc<Named>),
     Vars(Arc<Template>),
 }
 
@@ -154,13 +172,14 @@ pub(crate) fn build(b: &mut weir_http::build::Build) -> ConfResult {
         let make = || Store::new(name, size, dir, levels, path.params.clone());
         path.store = Some(zones::attach("cache", name, size, same, make)?);
     }
-    for (directive, name) in &main.named {
-        if main.find(name).is_none() {
-            let shown = String::from_utf8_lossy(name);
+    main.named.iter().try_for_each(|named| {
+        let Some(store) = main.find(&named.name) else {
+            let (directive, shown) = (named.directive, String::from_utf8_lossy(&named.name));
             return Err(Diagnostic::emerg(format!("\"{directive}\" zone \"{shown}\" is unknown")));
-        }
-    }
-    Ok(())
+        };
+        named.store.get_or_init(|| Arc::clone(store));
+        Ok(())
+    })
 }
 
 fn check_same(known: &Store, path: &CachePath) -> ConfResult {

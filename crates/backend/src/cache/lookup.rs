@@ -7,6 +7,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_base::date::http_time;
+use weir_cache::known;
 use weir_cache::store::Request as Wanted;
 use weir_cache::zone::Lock;
 use weir_cache::{Filling, Handle, Key, Opened, Store, Stored};
@@ -174,7 +175,7 @@ pub(crate) fn store_of(r: &mut Request, conf: &CacheConf) -> Result<Option<Arc<S
     let main = gen.shared.main.get::<CacheMain>();
     match &*conf.cache {
         Use::Off => Ok(None),
-        Use::Zone(name) => Ok(main.find(name).cloned()),
+        Use::Zone(named) => Ok(named.store().cloned()),
         Use::Vars(template) => {
             let name = r.eval(template);
             if name.is_empty() || name == b"off" {
@@ -192,13 +193,12 @@ pub(crate) fn store_of(r: &mut Request, conf: &CacheConf) -> Result<Option<Arc<S
 
 /// A fresh answer from memory, without waiting for anything.
 pub(crate) fn at_once(r: &mut Request, conf: &CacheConf, key_text: &[u8]) -> Option<Arc<Stored>> {
-    let Use::Zone(name) = &*conf.cache else { return None };
+    let Use::Zone(named) = &*conf.cache else { return None };
     if r.method.bit() & *conf.methods == 0 || any_true(r, &conf.bypass) {
         return None;
     }
-    let gen = Rc::clone(r.gen());
-    let store = gen.shared.main.get::<CacheMain>().find(name)?;
-    let key = Key::of(key_text);
+    let store = named.store()?;
+    let key = known::key_of(key_text);
     let request: &Request = r;
     let hit = store.hit(&Wanted {
         key,
@@ -243,7 +243,7 @@ pub(crate) async fn look(
         revalidate: *conf.revalidate,
         ..State::default()
     };
-    let main = Key::of(&key_text);
+    let main = known::key_of(&key_text);
     let min_uses = *conf.min_uses;
     let (handle, filling, stale) = (None, None, None);
     let mut entry = Box::new(Entry { store, key_text, main, handle, filling, min_uses, stale });

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use weir_core::figures::{Figures, Report};
 use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
+use weir_core::worker::AtWorker;
 use weir_core::Worker;
 use weir_http::generation::HttpConf;
 use weir_http::HttpModule;
@@ -33,6 +34,7 @@ pub const MODULE: HttpModule = HttpModule {
     variables: vars::VARIABLES,
     build: Some(conf::build),
     start: Some(start),
+    at_worker: AtWorker { quiet: Some(|_| weir_cache::known::forget()), ..AtWorker::NOTHING },
     dirs: Some(dirs),
     report: Some(Report { group: "caches", put: report }),
     ..HttpModule::EMPTY

@@ -1,6 +1,6 @@
 //! The directives of caches, once for every family that has them.
 
-use super::conf::{CacheConf, CacheMain, CachePath, StoreTo, Use};
+use super::conf::{CacheConf, CacheMain, CachePath, Named, StoreTo, Use};
 use crate::bits::next;
 use crate::conf::BackendConf;
 use crate::rows::Rows;
@@ -70,8 +70,9 @@ fn set_cache<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let used = match template.as_constant() {
         Some(name) => {
             let name = name.to_vec();
-            cf.get::<CacheMain>().named.push((name!("cache"), name.clone()));
-            Use::Zone(Arc::new(name))
+            let named = Arc::new(Named::new(name!("cache"), name));
+            cf.get::<CacheMain>().named.push(Arc::clone(&named));
+            Use::Zone(named)
         }
         None => Use::Vars(Arc::new(template)),
     };

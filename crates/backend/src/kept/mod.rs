@@ -20,6 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_cache::store::Body as StoredBody;
 use weir_cache::{Key, Meta, Stored};
+use weir_core::eval::with_scratch;
 use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::lent::Lent;
@@ -31,16 +32,13 @@ use weir_wire::http1::response::{ResponseParser, ResponseProgress};
 /// Heads that were kept are as long as they were.
 const HEAD_MAX_BYTES: usize = usize::MAX;
 
-/// What an answer is kept under.
-fn key_text(r: &mut Request, conf: &BackendLoc) -> Vec<u8> {
-    if let Some(template) = &*conf.cache.key {
-        return r.eval(template);
+/// Writes what an answer is kept under.
+fn write_key(r: &mut Request, conf: &BackendLoc, key: &mut Vec<u8>) {
+    match (&*conf.cache.key, conf.family.key) {
+        (Some(template), _) => r.eval_into(template, key),
+        (None, Some(write)) => write(r, key),
+        (None, None) => {}
     }
-    let mut key = Vec::with_capacity(128);
-    if let Some(write) = conf.family.key {
-        write(r, &mut key);
-    }
-    key
 }
 
 /// Answers a request from memory, if a fresh answer is there.
@@ -52,15 +50,10 @@ pub(crate) fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
     if matches!(*conf.cache.cache, Use::Vars(_)) {
         return None;
     }
-    let stored = match &*conf.cache.key {
-        Some(key) => {
-            weir_core::eval::with_value(r, key, |r, text| lookup::at_once(r, &conf.cache, text))
-        }
-        None => {
-            let text = key_text(r, conf);
-            lookup::at_once(r, &conf.cache, &text)
-        }
-    };
+    let stored = with_scratch(|text| {
+        write_key(r, conf, text);
+        lookup::at_once(r, &conf.cache, text)
+    });
     Some(answer(r, conf, &stored?, true))
 }
 
@@ -84,7 +77,8 @@ pub(crate) async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
         Ok(None) => return Found::Ask,
         Err(()) => return Found::Done(Flow::Status(500)),
     };
-    let key_text = key_text(r, conf);
+    let mut key_text = Vec::with_capacity(128);
+    write_key(r, conf, &mut key_text);
     if r.match_failed() {
         return Found::Done(Flow::Status(500));
     }
@@ -318,7 +312,7 @@ fn load_head(r: &mut Request, conf: &BackendLoc, stored: &Stored) -> Option<()> 
     x.reply.clear();
     x.reply.extend_from_slice(&stored.head);
     x.head_at = 0;
-    x.head.clone_from(head);
+    x.head.copy_from(head);
     x.answered = true;
     Some(())
 }

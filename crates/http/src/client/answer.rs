@@ -1,7 +1,7 @@
 //! What is said to a request's client: the end of the filter chains, in the protocol that it speaks.
 
 use super::Over;
-use crate::buf::Chain;
+use crate::buf::{Buf, Chain};
 use crate::flow::FilterResult;
 use crate::h1::output as h1;
 use crate::h2::output as h2;
@@ -12,7 +12,9 @@ use crate::request::Request;
 use crate::subrequest;
 use weir_wire::http1::request::{Method, Version};
 
-/// Serialises the response header into the output queue.
+/// Serialises the response header into the output queue. Apart, so that the filters before it, which call
+/// one another, need no room for it.
+#[inline(never)]
 pub(crate) fn send_header(r: &mut Request) -> FilterResult {
     if r.flags.header_sent {
         return Ok(());
@@ -78,6 +80,17 @@ pub(crate) fn send_body(r: &mut Request, chain: Chain) -> FilterResult {
         }
     }
     Ok(())
+}
+
+/// Queues a buffer that no filter wants to see.
+pub(crate) fn send_buf(r: &mut Request, buf: Buf) -> FilterResult {
+    match &r.to_client().over {
+        Over::H1 => {
+            h1::send_buf(r, buf);
+            Ok(())
+        }
+        Over::H2(_) => send_body(r, Chain::one(buf)),
+    }
 }
 
 impl Request {

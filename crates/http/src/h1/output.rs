@@ -1,11 +1,12 @@
 //! The end of the filter chains for HTTP/1: the header as text, the body as it is or chunked, both into
 //! the connection's output queue.
 
+use super::ready;
 use crate::buf::{Buf, Chain, Data};
 use crate::conf::ServerTokens;
-use crate::names;
+use crate::headers_out::HeadersOut;
 use crate::one_line;
-use crate::output::{self, HeadSink, Name, SERVER_NAME, SERVER_VERSION};
+use crate::output::{self, HeadSink, Name};
 use crate::request::Request;
 use std::rc::Rc;
 use weir_base::bytes::fmt_u64;
@@ -15,15 +16,14 @@ use weir_wire::http1::request::{Method, Version};
 /// Writes the header as text, framed as the body will be.
 pub(crate) fn send_header(r: &mut Request) {
     choose_framing(r);
-    let conn = Rc::clone(r.conn());
     // Not before: while it is waited for an answer, others have the memory.
-    conn.take_queue();
+    r.conn().take_queue();
     if r.flags.discard_body && r.body.awaits_continue() {
         // The body is thrown away, but the client may only send it when told to.
         r.body.expect_continue = false;
         send_continue(r);
     }
-    let added = conn.out.borrow_mut().write(|text| write_header(r, text));
+    let added = r.conn().out.borrow_mut().write(|text| write_header(r, text));
     r.header_size = added;
     r.sent += added;
 }
@@ -65,21 +65,12 @@ fn choose_framing(r: &mut Request) {
 struct Text<'a>(&'a mut Vec<u8>);
 
 impl HeadSink for Text<'_> {
-    #[inline]
     fn server(&mut self, tokens: ServerTokens) {
-        self.0.extend_from_slice(b"Server: ");
-        self.0.extend_from_slice(match tokens {
-            ServerTokens::On | ServerTokens::Build => SERVER_VERSION.as_bytes(),
-            ServerTokens::Off => SERVER_NAME.as_bytes(),
-        });
-        self.0.extend_from_slice(b"\r\n");
+        ready::write_server(tokens, self.0);
     }
 
-    #[inline]
     fn date(&mut self) {
-        self.0.extend_from_slice(b"Date: ");
-        self.0.extend_from_slice(&crate::date::now());
-        self.0.extend_from_slice(b"\r\n");
+        ready::write_date(self.0);
     }
 
     #[inline]
@@ -104,6 +95,11 @@ impl HeadSink for Text<'_> {
         self.0.extend_from_slice(b"\r\n");
     }
 
+    #[inline]
+    fn fields(&mut self, out: &HeadersOut) {
+        out.write_lines(self.0);
+    }
+
     fn connection(&mut self, r: &Request) {
         if r.flags.chunked {
             self.0.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
@@ -113,22 +109,27 @@ impl HeadSink for Text<'_> {
 }
 
 fn write_header(r: &Request, text: &mut Vec<u8>) {
-    text.extend_from_slice(b"HTTP/1.1 ");
-    write_status(r, text);
-    output::write_fields(r, &mut Text(text));
+    let own = r.out.status_line();
+    let tokens = *r.loc().core.server_tokens;
+    let is_usual = !r.out.has_server && !r.out.has_date;
+    if !is_usual || !ready::write_start(r.out.status, own, tokens, text) {
+        write_said_start(r, own, text);
+    }
+    output::write_rest(r, &mut Text(text));
     text.extend_from_slice(b"\r\n");
 }
 
-fn write_status(r: &Request, text: &mut Vec<u8>) {
-    let status = r.out.status;
-    if let Some(line) = r.out.status_line() {
-        text.extend_from_slice(line);
-    } else if let Some(line) = names::status_line(status) {
-        text.extend_from_slice(line.as_bytes());
-    } else {
-        text.extend_from_slice(format!("{status:03} ").as_bytes());
+/// As an upstream has said some of it.
+fn write_said_start(r: &Request, line: Option<&[u8]>, text: &mut Vec<u8>) {
+    text.extend_from_slice(b"HTTP/1.1 ");
+    match line {
+        Some(line) => {
+            text.extend_from_slice(line);
+            text.extend_from_slice(b"\r\n");
+        }
+        None => ready::write_status(r.out.status, text),
     }
-    text.extend_from_slice(b"\r\n");
+    output::write_start(r, &mut Text(text));
 }
 
 fn write_connection(r: &Request, text: &mut Vec<u8>) {
@@ -168,6 +169,21 @@ pub(crate) fn send_body(r: &mut Request, chain: Chain) {
         }
     }
     r.sent += out.queued() - before;
+}
+
+/// As [`send_body`], of one buffer.
+pub(crate) fn send_buf(r: &mut Request, buf: Buf) {
+    if r.flags.chunked {
+        return send_body(r, Chain::one(buf));
+    }
+    if !r.flags.header_only {
+        let mut out = r.conn().out.borrow_mut();
+        let before = out.queued();
+        push(&mut out, buf);
+        let added = out.queued() - before;
+        drop(out);
+        r.sent += added;
+    }
 }
 
 /// Queues body bytes that no filter wants to see, without making a buffer of their own.

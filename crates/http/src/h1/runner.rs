@@ -1,7 +1,7 @@
-//! Memory for requests in flight. A connection that waits has none of it: a runner is taken from the
-//! worker with the first bytes of a request and goes back when the connection waits again.
+//! Memory for requests that have to wait. A connection that waits for a request has none of it: a runner is
+//! taken from the worker when a request first waits, and goes back when that is over.
 
-use super::After;
+use super::{After, Stage};
 use crate::request::Request;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -37,18 +37,25 @@ pub(crate) struct Runner {
     future: LocalFuture<'static, ()>,
 }
 
+/// A request that is to go on.
+struct Job {
+    conn: Rc<Connection>,
+    request: Box<Request>,
+    stage: Stage,
+}
+
 /// Where it finds the next request, and leaves what follows it.
 #[derive(Default)]
 struct Seat {
-    next: Cell<Option<(Rc<Connection>, Box<Request>)>>,
+    next: Cell<Option<Job>>,
     after: Cell<Option<After>>,
 }
 
 async fn run(seat: Rc<Seat>) {
     loop {
         let next = poll_fn(|_| seat.next.take().map_or(Poll::Pending, Poll::Ready));
-        let (conn, request) = next.await;
-        let after = super::request(&conn, request).await;
+        let Job { conn, request, stage } = next.await;
+        let after = super::go_on(&conn, request, stage).await;
         seat.after.set(Some(after));
     }
 }
@@ -70,8 +77,9 @@ impl Runner {
     }
 
     /// What it is to run next; it has ended the one before.
-    pub(super) fn begin(&self, conn: &Rc<Connection>, request: Box<Request>) {
-        self.seat.next.set(Some((Rc::clone(conn), request)));
+    pub(super) fn begin(&self, conn: &Rc<Connection>, request: Box<Request>, stage: Stage) {
+        let conn = Rc::clone(conn);
+        self.seat.next.set(Some(Job { conn, request, stage }));
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<After> {

@@ -3,7 +3,7 @@
 
 use super::runner::Runner;
 use super::HEAD_ROOM_BYTES;
-use super::{after_tunnel, as_ended, log_idle_end, After};
+use super::{after_tunnel, as_ended, at_once, log_idle_end, After, Came};
 use crate::request::Request;
 use crate::tunnel::Tunnel;
 use crate::{pool, server};
@@ -16,6 +16,9 @@ use weir_runtime::clock;
 /// What is done for the client now.
 pub(crate) enum Serving {
     Waiting(Wait),
+    /// The first bytes of a request are there.
+    Begun(Option<Box<Request>>),
+    /// It has had to wait.
     Busy(Runner),
     Tunnel(Box<Tunnel>),
     /// A tunnel is over, and its request is being logged.
@@ -40,7 +43,7 @@ impl Serving {
         let hit = conn.try_read(&mut r.buf, HEAD_ROOM_BYTES);
         conn.worker.early_result(hit);
         match hit {
-            true => Serving::busy(conn, r),
+            true => Serving::Begun(Some(r)),
             false => {
                 pool::give(r);
                 Serving::wait(conn)
@@ -56,13 +59,7 @@ impl Serving {
         let mut r = pool::take();
         r.buf = rest;
         r.flags.pipelined = conn.requests.get() > 0;
-        Serving::busy(conn, r)
-    }
-
-    fn busy(conn: &Rc<Connection>, r: Box<Request>) -> Serving {
-        let runner = Runner::take();
-        runner.begin(conn, r);
-        Serving::Busy(runner)
+        Serving::Begun(Some(r))
     }
 
     /// Ready at the connection's end, or with the bytes that begin HTTP/2 on it.
@@ -74,19 +71,16 @@ impl Serving {
         loop {
             let after = match self {
                 Serving::Waiting(wait) => match ready!(wait.poll(conn, cx)) {
-                    Some(r) => {
-                        self.turn_to(Serving::busy(conn, r));
-                        continue;
-                    }
-                    None => After::Close,
+                    Some(r) => self.run(conn, r),
+                    None => Some(After::Close),
                 },
-                Serving::Busy(runner) => ready!(runner.poll(cx)),
-                Serving::Tunnel(_) | Serving::Ending(_) => ready!(self.poll_tunnel(conn, cx)),
-                Serving::Between => After::Close,
+                Serving::Begun(r) => match r.take() {
+                    Some(r) => self.run(conn, r),
+                    None => Some(After::Close),
+                },
+                _ => Some(ready!(self.poll_on(conn, cx))),
             };
-            if let Serving::Busy(runner) = std::mem::replace(self, Serving::Between) {
-                runner.give();
-            }
+            let Some(after) = after else { continue };
             match after {
                 After::Keep(rest) => self.turn_to(Serving::next(conn, rest)),
                 After::Close => return Poll::Ready(None),
@@ -98,17 +92,43 @@ impl Serving {
         }
     }
 
-    /// From a state that keeps nothing (it is waiting, or between two): there is nothing to be dropped, which
-    /// the compiler would look for on the way of every request.
+    /// Runs a request; `None`: it has to wait, for which a runner is taken.
+    #[inline]
+    fn run(&mut self, conn: &Rc<Connection>, r: Box<Request>) -> Option<After> {
+        match at_once(conn, r) {
+            Came::To(after) => Some(after),
+            Came::Waits(r, stage) => {
+                let runner = Runner::take();
+                runner.begin(conn, r, stage);
+                self.turn_to(Serving::Busy(runner));
+                None
+            }
+        }
+    }
+
+    /// From a state that keeps nothing: there is nothing to be dropped, which the compiler would look for on
+    /// the way of every request.
     #[inline]
     fn turn_to(&mut self, next: Serving) {
-        debug_assert!(matches!(self, Serving::Waiting(_) | Serving::Between));
+        debug_assert!(matches!(
+            self,
+            Serving::Waiting(_) | Serving::Begun(None) | Serving::Between
+        ));
         std::mem::forget(std::mem::replace(self, next));
     }
 
-    /// Ready when the tunnel is over and its request has been logged. Apart, so that what every request
-    /// goes through stays small.
+    /// What has had to wait. Apart, so that what every request goes through stays small.
     #[inline(never)]
+    fn poll_on(&mut self, conn: &Rc<Connection>, cx: &mut Context<'_>) -> Poll<After> {
+        let Serving::Busy(runner) = self else { return self.poll_tunnel(conn, cx) };
+        let after = ready!(runner.poll(cx));
+        if let Serving::Busy(runner) = std::mem::replace(self, Serving::Between) {
+            runner.give();
+        }
+        Poll::Ready(after)
+    }
+
+    /// Ready when the tunnel is over and its request has been logged.
     fn poll_tunnel(&mut self, conn: &Rc<Connection>, cx: &mut Context<'_>) -> Poll<After> {
         if let Serving::Tunnel(tunnel) = self {
             let how = ready!(tunnel.poll(conn, cx));

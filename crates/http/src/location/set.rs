@@ -102,24 +102,20 @@ impl LocationSet {
                 return PrefixHit::Redirect(p.name.clone());
             }
         }
-        let mut at = match after {
-            0 => return PrefixHit::None,
-            n => Some(n - 1),
-        };
+        let mut at = after.checked_sub(1);
+        if let Some(p) = at.filter(|_| here).map(|i| &self.prefixes[i]) {
+            match (p.exact, p.inclusive) {
+                (Some(id), _) => return PrefixHit::Exact(id),
+                (None, Some(id)) => return PrefixHit::Prefix(id),
+                (None, None) => at = p.shorter,
+            }
+        }
         while let Some(i) = at {
             let p = &self.prefixes[i];
-            if p.name == uri {
-                if let Some(id) = p.exact {
-                    return PrefixHit::Exact(id);
-                }
-            }
             if let Some(id) = p.inclusive.filter(|_| uri.starts_with(&p.name)) {
                 return PrefixHit::Prefix(id);
             }
-            at = match p.shorter {
-                Some(s) => Some(s),
-                None => return PrefixHit::None,
-            };
+            at = p.shorter;
         }
         PrefixHit::None
     }

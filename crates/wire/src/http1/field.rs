@@ -4,6 +4,7 @@
 //! is a name with an empty value, several CRs may stand before the LF, and only spaces (not
 //! tabs) are trimmed. Folded lines, spaces before the colon and NUL are refused.
 
+use crate::marks::Lines;
 use crate::scan::{self, Range32, CR, CTL_OR_SPACE, LF, NAME};
 
 /// What the next bytes of a header block are.
@@ -50,41 +51,6 @@ enum State {
     AfterCr,
     IgnoredLine,
     EndAfterCr,
-}
-
-/// A whole `Name: value` line with nothing odd about it, which is nearly every line; whatever
-/// this does not know, the states judge.
-#[inline(always)]
-fn plain_line<Id: Copy + Default + PartialEq>(
-    buf: &[u8],
-    start: usize,
-    id_of: impl Fn(&[u8]) -> Id,
-) -> Option<(Field, Id, usize)> {
-    let name_end = scan::colon(buf, start)?;
-    let name = buf.get(start..name_end)?;
-    let id = id_of(name);
-    // A name that is known has nothing odd about it.
-    if id == Id::default() && !scan::is_name(name) {
-        return None;
-    }
-    let value_start = name_end + 2;
-    if name_end == start || buf.get(name_end + 1) != Some(&b' ') {
-        return None;
-    }
-    let value_end = scan::value_end(buf, value_start);
-    if buf.get(value_end..value_end + 2) != Some(b"\r\n") {
-        return None;
-    }
-    let value = buf.get(value_start..value_end)?;
-    if value.first() == Some(&b' ') || value.last() == Some(&b' ') {
-        return None;
-    }
-    let field = Field {
-        name: Range32::new(start, name_end),
-        value: Range32::new(value_start, value_end),
-        invalid: false,
-    };
-    Some((field, id, value_end + 2))
 }
 
 /// How names are judged.
@@ -159,14 +125,26 @@ impl Fields {
         if self.state != State::Start {
             return Ok(());
         }
-        let mut position = self.position;
-        while let Some((field, id, next)) = plain_line(buf, position, &id_of) {
-            self.name_start = position;
-            position = next;
-            take(field, id)?;
+        let mut lines = Lines::of(buf);
+        let (mut start, mut last, mut taken) = (self.position, self.name_start, Ok(()));
+        while let Some(line) = lines.plain(start) {
+            let Some(name) = buf.get(start..line.colon) else { break };
+            let id = id_of(name);
+            // A name that is known has nothing odd about it; of others the states judge.
+            if id == Id::default() && !scan::is_name(name) {
+                break;
+            }
+            let name = Range32::new(start, line.colon);
+            let value = Range32::new(line.colon + 2, line.end);
+            taken = take(Field { name, value, invalid: false }, id);
+            if taken.is_err() {
+                break;
+            }
+            last = start;
+            start = line.end + 2;
         }
-        self.position = position;
-        Ok(())
+        (self.name_start, self.position) = (last, start);
+        taken
     }
 
     /// Takes the empty line that ends the block, if it is whole and next.

@@ -3,6 +3,7 @@
 use super::names::HeaderId;
 use super::request::{Method, ParseError, RequestHead, Version};
 use crate::scan::{self, Range32};
+use crate::target::is_plain_host;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFraming {
@@ -66,7 +67,11 @@ pub fn host(head: &RequestHead, _buf: &[u8]) -> Result<Option<Host>, ParseError>
 }
 
 /// The host in an authority or a `Host` field, when it is a valid one.
+#[inline]
 pub fn host_in(span: Range32, buf: &[u8]) -> Option<Host> {
+    if is_plain_host(buf, span.start as usize, span.end as usize) {
+        return Some(Host { name: span, port: 0, has_upper_case: false });
+    }
     let valid = validate_host(span.of(buf)).ok()?;
     Some(Host {
         name: Range32 { start: span.start, end: span.start + valid.name_len as u32 },
@@ -88,9 +93,6 @@ pub struct InvalidHost;
 
 /// `name`, `name:port`, `[literal]` or `[literal]:port`; nginx's character set.
 pub fn validate_host(host: &[u8]) -> Result<ValidHost, InvalidHost> {
-    if !host.is_empty() && host.iter().all(|&b| scan::is(b, scan::HOST_PLAIN)) {
-        return Ok(ValidHost { name_len: host.len(), port: 0, has_upper_case: false });
-    }
     let literal = host.first() == Some(&b'[');
     let mut name_len = host.len();
     let mut has_upper_case = false;

@@ -4,7 +4,8 @@
 //! it, a bare LF at its end, bytes above 0x7f in the target, no version at all (HTTP/0.9).
 
 use super::request::{Method, ParseError, RequestHead, Version};
-use crate::scan::{self, Range32, Target, CR, IP_LITERAL, LF, LINE_HOST, METHOD, URI_MARK};
+use crate::scan::{self, Range32, CR, IP_LITERAL, LF, LINE_HOST, METHOD, URI_MARK};
+use crate::target::{self, Path};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineEvent {
@@ -267,7 +268,7 @@ impl Line {
             Some(_) => return Err(ParseError::InvalidRequest),
         }
         head.target = Range32::new(self.target, self.at);
-        split_target(head, buf);
+        look_at_target(head, buf);
         self.state = State::BeforeVersion;
         Ok(())
     }
@@ -392,25 +393,28 @@ fn plain_line(buf: &[u8], head: &mut RequestHead) -> Option<usize> {
     if method_end == 0 || buf.get(method_end..method_end + 2) != Some(b" /") {
         return None;
     }
-    let target = method_end + 1;
-    let target_end = scan::target_end(buf, target);
-    let line_end = target_end + " HTTP/1.1".len();
-    let version = match buf.get(target_end..line_end + 2)? {
+    let start = method_end + 1;
+    let target = target::look(buf, start, usize::MAX);
+    let version = match buf.get(target.end..)?.first_chunk()? {
         b" HTTP/1.1\r\n" => Version::HTTP_11,
         b" HTTP/1.0\r\n" => Version::HTTP_10,
         _ => return None,
     };
-    let method = Method::from_bytes(buf.get(..method_end)?);
+    let method = match method_end {
+        3 if buf.starts_with(b"GET") => Method::Get,
+        _ => Method::from_bytes(buf.get(..method_end)?),
+    };
     if method == Method::Connect {
         return None;
     }
+    let line_end = target.end + " HTTP/1.1".len();
     head.method = method;
     head.method_span = Range32::new(0, method_end);
     head.version = version;
-    head.protocol = Range32::new(target_end + 1, line_end);
+    head.protocol = Range32::new(target.end + 1, line_end);
     head.request_line = Range32::new(0, line_end);
-    head.target = Range32::new(target, target_end);
-    split_target(head, buf);
+    head.target = Range32::new(start, target.end);
+    split_target(head, buf, &target.path);
     Some(line_end + 2)
 }
 
@@ -421,49 +425,56 @@ pub(super) fn take_target(head: &mut RequestHead, buf: &[u8], target: Range32) -
         return false;
     }
     head.target = target;
-    split_target(head, buf);
+    look_at_target(head, buf);
     true
+}
+
+fn look_at_target(head: &mut RequestHead, buf: &[u8]) {
+    let Range32 { start, end } = head.target;
+    let target = target::look(buf, start as usize, end as usize);
+    split_target(head, buf, &target.path);
 }
 
 /// Splits the target into path and arguments and notes what the path holds.
 #[inline(always)]
-fn split_target(head: &mut RequestHead, buf: &[u8]) {
-    let target = head.target.of(buf);
+fn split_target(head: &mut RequestHead, buf: &[u8], path: &Path) {
     let start = head.target.start as usize;
-    let path_len = match scan::look_at_target(buf, start, target.len()) {
-        Target::Plain { path_len, complex } => {
+    let path_end = match *path {
+        Path::Plain { end, complex } => {
             head.complex_uri = complex;
-            if path_len < target.len() {
-                head.args = Some(args_from(target, path_len + 1, start));
+            if end < head.target.end as usize {
+                head.args = Some(args_from(buf, end + 1, head.target.end as usize));
             }
-            path_len
+            end
         }
-        Target::Other => split_byte_by_byte(head, target, start),
+        Path::Other => split_byte_by_byte(head, buf),
     };
-    head.path = Range32::new(start, start + path_len);
+    head.path = Range32::new(start, path_end);
     if head.empty_path_in_uri {
         let slash = head.scheme.map_or(0, |s| s.end as usize + 1);
         head.path = Range32::new(slash, slash + 1);
     }
 }
 
-/// The length of the path.
-fn split_byte_by_byte(head: &mut RequestHead, target: &[u8], start: usize) -> usize {
-    let mut path_len = target.len();
+/// Where the path ends.
+#[inline(never)]
+fn split_byte_by_byte(head: &mut RequestHead, buf: &[u8]) -> usize {
+    let (start, end) = (head.target.start as usize, head.target.end as usize);
+    let mut path_end = end;
     let mut previous = 0;
-    for (i, &b) in target.iter().enumerate() {
+    for (i, &b) in head.target.of(buf).iter().enumerate() {
         if scan::is(b, URI_MARK) {
             match b {
                 b'%' => head.quoted_uri = true,
                 b'+' => head.plus_in_uri = true,
                 b'?' => {
-                    head.args = Some(args_from(target, i + 1, start));
-                    path_len = i;
+                    head.args = Some(args_from(buf, start + i + 1, end));
+                    path_end = start + i;
                     break;
                 }
                 b'#' => {
                     head.complex_uri = true;
-                    path_len = i;
+                    path_end = start + i;
                     break;
                 }
                 _ => head.complex_uri |= previous == b'/',
@@ -472,11 +483,12 @@ fn split_byte_by_byte(head: &mut RequestHead, target: &[u8], start: usize) -> us
         previous = b;
     }
     head.complex_uri |= head.quoted_uri;
-    path_len
+    path_end
 }
 
-fn args_from(target: &[u8], from: usize, base: usize) -> Range32 {
-    let args = target.get(from..).unwrap_or_default();
+/// The arguments of a target that ends at `end`.
+fn args_from(buf: &[u8], from: usize, end: usize) -> Range32 {
+    let args = buf.get(from..end).unwrap_or_default();
     let len = memchr::memchr(b'#', args).unwrap_or(args.len());
-    Range32::new(base + from, base + from + len)
+    Range32::new(from, from + len)
 }

@@ -44,6 +44,25 @@ impl ResponseHead {
         *self = ResponseHead { headers, ..ResponseHead::default() };
     }
 
+    /// Becomes the same as another, in the memory that it has.
+    pub fn copy_from(&mut self, other: &ResponseHead) {
+        let mut headers = std::mem::take(&mut self.headers);
+        headers.clone_from(&other.headers);
+        let ResponseHead { version, status, status_line, seen, content_length, .. } = *other;
+        let ResponseHead { chunked, connection_close, head_len, .. } = *other;
+        *self = ResponseHead {
+            version,
+            status,
+            status_line,
+            headers,
+            seen,
+            content_length,
+            chunked,
+            connection_close,
+            head_len,
+        };
+    }
+
     pub fn has(&self, id: ResponseHeaderId) -> bool {
         self.seen & id.bit() != 0
     }

@@ -93,12 +93,16 @@ fn hex(digit: u8) -> Option<u8> {
 /// What follows the last dot of the last segment, unless that dot begins it: what
 /// `types` looks up. Of a path already normal.
 pub fn exten(path: &[u8]) -> Option<&[u8]> {
-    let segment = memchr::memrchr(b'/', path).map_or(0, |i| i + 1);
-    let name = path.get(segment..)?;
+    // An extension is short, and so is mostly the way back to the slash of a name that has none.
+    let at = path.iter().rposition(|b| matches!(b, b'.' | b'/'))?;
+    let (before, exten) = (path.get(..at)?, path.get(at + 1..)?);
+    if path.get(at) == Some(&b'/') {
+        return None;
+    }
     // Up to three leading dots begin a hidden name and not an extension.
-    let hidden = name.iter().take(3).take_while(|&&b| b == b'.').count();
-    let dot = memchr::memrchr(b'.', name).filter(|&i| i >= hidden)?;
-    name.get(dot + 1..)
+    let dots = before.iter().rev().take(3).take_while(|&&b| b == b'.').count();
+    let leads = before.len() == dots || before.get(before.len() - dots - 1) == Some(&b'/');
+    (dots == 3 || !leads).then_some(exten)
 }
 
 /// Appends `src` with its `%XX` decoded; a broken escape loses its `%` and bad digits as nginx
@@ -203,6 +207,11 @@ mod tests {
             ("/.profile", None),
             ("/.a.b", Some("b")),
             ("/...x", None),
+            ("/....x", Some("x")),
+            ("a.b", Some("b")),
+            (".b", None),
+            ("b", None),
+            ("", None),
             ("/a.", Some("")),
             ("/a/", None),
         ] {

@@ -56,8 +56,7 @@ pub(crate) fn write_key(r: &mut Request, key: &mut Vec<u8>) {
     let target = match &conf.backend.pass {
         None => return,
         Some(Pass::Fixed(fixed)) => {
-            let scheme = fixed.url.windows(3).position(|w| w == b"://").map_or(0, |i| i + 3);
-            key.extend_from_slice(&fixed.url[..scheme]);
+            key.extend_from_slice(&fixed.key_start);
             Target::Fixed(fixed)
         }
         Some(Pass::Vars(template)) => {
@@ -67,10 +66,11 @@ pub(crate) fn write_key(r: &mut Request, key: &mut Vec<u8>) {
             key.extend_from_slice(&url[..url.len() - rest.len()]);
             let usual = schemes.usual_port(tls);
             let parts = parse_endpoint(rest, schemes.url()).map(|u| Parts::new(&u, tls, usual));
-            Target::Own(Box::new(parts.unwrap_or_default()))
+            let parts = parts.unwrap_or_default();
+            key.extend_from_slice(&parts.host);
+            Target::Own(Box::new(parts))
         }
     };
-    key.extend_from_slice(&target.parts().host);
     write_uri(r, conf, &target, key);
 }
 
