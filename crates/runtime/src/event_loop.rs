@@ -257,12 +257,12 @@ impl Loop {
         }
     }
 
-    /// Whether the task that runs may call once more; if not, it goes on later.
+    /// Whether the task that runs may call once more; if not, it goes on when others have.
     #[inline]
     fn may_call(&self, cx: &Context<'_>) -> bool {
         match self.calls_left.get() {
             0 => {
-                cx.waker().wake_by_ref();
+                self.let_others.borrow_mut().push(cx.waker().clone());
                 false
             }
             n => {

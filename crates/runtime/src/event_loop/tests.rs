@@ -253,28 +253,57 @@ fn one_reads_and_another_writes_and_both_are_woken() {
     });
 }
 
+/// Counts how often the system has been asked.
+#[derive(Default)]
+struct Asked(Cell<usize>);
+
+impl Turns for Asked {
+    fn goes_on(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
 #[test]
 fn a_task_whose_socket_is_always_ready_lets_others_go_on() {
-    in_loop(async {
+    let asked = Asked::default();
+    let reads = async {
         let (stream, mut far) = pair();
         // A socket is registered when it has been found empty.
         assert!(waits(&stream).await);
         far.write_all(&[1; 1000]).expect("room");
-        let others = Rc::new(Cell::new(0));
-        let counted = Rc::clone(&others);
-        spawn(async move {
-            loop {
-                counted.set(counted.get() + 1);
-                yield_now().await;
+        let before = asked.0.get();
+        let task = spawn(async move {
+            for _ in 0..1000 {
+                let mut one = Vec::new();
+                poll_fn(|cx| stream.poll_read(cx, &mut one, 1)).await.expect("a byte");
             }
         });
-        turns(1).await;
-        let before = others.get();
-        for _ in 0..1000 {
-            let mut one = Vec::new();
-            poll_fn(|cx| stream.poll_read(cx, &mut one, 1)).await.expect("a byte");
+        task.finished().await;
+        before
+    };
+    let before = run(&asked, 1, reads).expect("an event loop");
+    assert!(asked.0.get() - before >= 1000 / usize::from(CALLS_PER_TURN_MAX));
+}
+
+#[test]
+fn what_stands_behind_urgent_data_is_read() {
+    in_loop(async {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("an address");
+        let far = std::net::TcpStream::connect(addr).expect("a connection");
+        let (near, _) = listener.accept().expect("a connection");
+        near.set_nonblocking(true).expect("a socket that does not block");
+        let stream = Stream::from(near);
+        assert!(waits(&stream).await);
+        for (text, flags) in [
+            ("hello", rustix::net::SendFlags::MORE),
+            ("!", rustix::net::SendFlags::OOB | rustix::net::SendFlags::MORE),
+            ("world", rustix::net::SendFlags::empty()),
+        ] {
+            rustix::net::send(&far, text.as_bytes(), flags).expect("room");
         }
-        assert!(others.get() > before);
+        assert_eq!(read(&stream).await, b"hello");
+        assert_eq!(read(&stream).await, b"world");
     });
 }
 

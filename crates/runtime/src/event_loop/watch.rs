@@ -21,6 +21,8 @@ const WRITE: u8 = 2;
 /// No call takes these away: the other side sends no more, and nobody takes any more.
 const READ_CLOSED: u8 = 4;
 const WRITE_CLOSED: u8 = 8;
+/// Urgent data has come, at which a read ends though there is more behind it: a short one has not found all.
+const URGENT: u8 = 16;
 
 impl Way {
     /// What it is ready by, and what a call takes away.
@@ -106,7 +108,8 @@ fn lent<'a>(fd: RawFd) -> BorrowedFd<'a> {
 
 /// For reading. A fresh socket can be written to, and would be reported for it at once: a turn of the loop
 /// for nothing. So that comes when a write first would block.
-const FOR_READING: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+const FOR_READING: EventFlags =
+    EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 
 impl Watch {
     /// Begins to watch for reading.
@@ -191,6 +194,18 @@ impl Watch {
     pub(crate) fn clear(&self, way: Way) {
         with(|l| l.watched.borrow_mut().slots[self.at as usize].ready &= !way.bits().1);
     }
+
+    /// A read has not filled its room: mostly there is no more, so that the system need not be asked.
+    #[inline]
+    pub(crate) fn clear_short_read(&self) {
+        with(|l| {
+            let mut table = l.watched.borrow_mut();
+            let slot = &mut table.slots[self.at as usize];
+            if slot.ready & URGENT == 0 {
+                slot.ready &= !READ;
+            }
+        });
+    }
 }
 
 impl Drop for Watch {
@@ -230,6 +245,9 @@ fn bits(flags: EventFlags) -> u8 {
     let mut bits = 0;
     if flags.intersects(EventFlags::IN | EventFlags::PRI | EventFlags::ERR) {
         bits |= READ;
+    }
+    if flags.contains(EventFlags::PRI) {
+        bits |= URGENT;
     }
     if flags.intersects(EventFlags::OUT | EventFlags::ERR) {
         bits |= WRITE;

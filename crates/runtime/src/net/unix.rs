@@ -117,7 +117,7 @@ impl Stream {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => watch.clear(Way::Read),
                 Ok(n) => {
                     if n > 0 && n < room {
-                        watch.clear(Way::Read);
+                        watch.clear_short_read();
                     }
                     return Poll::Ready(Ok(n));
                 }
