@@ -37,7 +37,8 @@ const EARLY_HINTS: u16 = 103;
 enum Step {
     Sent(usize),
     Read(usize),
-    Failed(Fault),
+    /// With the talk's fault.
+    Failed,
 }
 
 /// Who has to do something next.
@@ -70,41 +71,40 @@ pub(crate) struct Talk<'a> {
     hinted: bool,
     /// Why the server takes no more of the request. What it has said before that is still read.
     unsendable: Option<io::Error>,
+    /// What a step has failed with.
+    fault: Option<Fault>,
 }
 
 impl<'a> Talk<'a> {
-    /// `ignores_abort`: the client's going does not end it.
-    #[inline]
-    pub(crate) fn begin(
-        r: &mut Request,
-        conf: &'a BackendLoc,
-        outgoing: Outgoing,
-        link: &mut Link,
-        ignores_abort: bool,
-    ) -> Talk<'a> {
-        r.exchange.reply.clear();
-        r.exchange.head_at = 0;
-        let family: &'static Family = *conf.family;
-        let mut talk = Talk {
+    /// `watching`: the client's going ends it.
+    #[inline(always)]
+    pub(crate) fn new(conf: &'a BackendLoc, outgoing: Outgoing, watching: bool) -> Talk<'a> {
+        Talk {
             conf,
-            parser: ResponseParser::starting(family.start),
+            parser: ResponseParser::starting(conf.family.start),
             outgoing,
-            watching: r.watches_client(ignores_abort),
+            watching,
             send_deadline: 0,
             head_deadline: 0,
             interim: 0,
             interims: 0,
             hinted: false,
             unsendable: None,
-        };
-        link.decoder = match family.ways.wrapping {
-            None => None,
-            Some(make) => Some(Box::new(Decoder::new(make(r, &r.exchange.request)))),
-        };
-        if link.h2.is_some() {
-            talk.begin_h2(r, link);
+            fault: None,
         }
-        talk
+    }
+
+    /// Begins on a connection.
+    #[inline]
+    pub(crate) fn begin(&mut self, r: &mut Request, link: &mut Link) {
+        r.exchange.reply.clear();
+        r.exchange.head_at = 0;
+        if let Some(make) = self.family().ways.wrapping {
+            link.decoder = Some(Box::new(Decoder::new(make(r, &r.exchange.request))));
+        }
+        if link.h2.is_some() {
+            self.begin_h2(r, link);
+        }
     }
 
     /// Over HTTP/2 the request's head goes ahead as a frame, and only its body is left here.
@@ -187,7 +187,7 @@ impl<'a> Talk<'a> {
                         return Poll::Ready(Ok(true));
                     }
                 }
-                Step::Failed(fault) => self.failed(link, fault)?,
+                Step::Failed => self.failed(link)?,
             }
             if self.must_wait() {
                 return Poll::Ready(Ok(false));
@@ -197,20 +197,45 @@ impl<'a> Talk<'a> {
 
     /// What of the answer lies before an error in sending is still read.
     #[cold]
-    fn failed(&mut self, link: &mut Link, fault: Fault) -> Result<(), Fault> {
-        match fault {
-            Fault::Send(e) if may_have_said(link, &e) => {
+    fn failed(&mut self, link: &mut Link) -> Result<(), Fault> {
+        match self.fault.take() {
+            None => Ok(()),
+            Some(Fault::Send(e)) if may_have_said(link, &e) => {
                 self.unsendable = Some(e);
                 if let Some(h2) = &mut link.h2 {
                     h2.be_mute();
                 }
                 Ok(())
             }
-            Fault::Read(e, what) => {
+            Some(Fault::Read(e, what)) => {
                 Err(self.unsendable.take().map_or(Fault::Read(e, what), Fault::Send))
             }
-            fault => Err(fault),
+            Some(fault) => Err(fault),
         }
+    }
+
+    #[cold]
+    fn unsent(&mut self, e: LinkError) -> Poll<Step> {
+        self.fail(match e {
+            LinkError::Timeout => Fault::Timeout(SENDING),
+            LinkError::Io(e) => Fault::Send(e),
+            LinkError::Protocol(text) => Fault::Protocol(text),
+        })
+    }
+
+    #[cold]
+    fn unread(&mut self, e: LinkError) -> Poll<Step> {
+        self.fail(match e {
+            LinkError::Timeout => Fault::Timeout(READING),
+            LinkError::Io(e) => Fault::Read(e, Reading::Head),
+            LinkError::Protocol(text) => Fault::Protocol(format!("{text} while {READING}")),
+        })
+    }
+
+    #[cold]
+    fn fail(&mut self, fault: Fault) -> Poll<Step> {
+        self.fault = Some(fault);
+        Poll::Ready(Step::Failed)
     }
 
     /// Somebody besides the server is to be waited for: [`Talk::go_on`].
@@ -289,7 +314,7 @@ impl<'a> Talk<'a> {
         self.read_or_leave(cx, r, link, turn)
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, cx: &mut Context<'_>, r: &Request, link: &mut Link) -> Poll<Step> {
         let (parts, used) = self.outgoing.parts(r);
         let (parts, wait) = (&parts[..used], *self.conf.send_timeout);
@@ -300,13 +325,10 @@ impl<'a> Talk<'a> {
                 link.poll_send_body(cx, parts, last, &mut self.send_deadline, wait)
             }
         };
-        let fault = match ready!(sent) {
-            Ok(n) => return Poll::Ready(Step::Sent(n)),
-            Err(LinkError::Timeout) => Fault::Timeout(SENDING),
-            Err(LinkError::Io(e)) => Fault::Send(e),
-            Err(LinkError::Protocol(text)) => Fault::Protocol(text),
-        };
-        Poll::Ready(Step::Failed(fault))
+        match ready!(sent) {
+            Ok(n) => Poll::Ready(Step::Sent(n)),
+            Err(e) => self.unsent(e),
+        }
     }
 
     /// Reads some of the answer, as long as the client is there.
@@ -323,7 +345,7 @@ impl<'a> Talk<'a> {
             // It was no answer yet: the client has its turn again.
             Poll::Pending if turn == Turn::Client => Poll::Ready(Step::Sent(0)),
             Poll::Pending if r.is_client_gone(cx, &mut self.watching) => {
-                Poll::Ready(Step::Failed(Fault::ClientGone))
+                self.fail(Fault::ClientGone)
             }
             Poll::Pending => Poll::Pending,
         }
@@ -356,13 +378,10 @@ impl<'a> Talk<'a> {
         let size = *self.conf.buffer_size as usize;
         let room = if *self.conf.buffering { READ_ROOM_BYTES.max(size) } else { size };
         let reply = &mut r.exchange.reply;
-        let fault = match ready!(link.poll_read(cx, reply, room, deadline, wait)) {
-            Ok(n) => return Poll::Ready(Step::Read(n)),
-            Err(LinkError::Timeout) => Fault::Timeout(READING),
-            Err(LinkError::Io(e)) => Fault::Read(e, Reading::Head),
-            Err(LinkError::Protocol(text)) => Fault::Protocol(format!("{text} while {READING}")),
-        };
-        Poll::Ready(Step::Failed(fault))
+        match ready!(link.poll_read(cx, reply, room, deadline, wait)) {
+            Ok(n) => Poll::Ready(Step::Read(n)),
+            Err(e) => self.unread(e),
+        }
     }
 
     /// Whether the head is complete. What a decoder has found besides is logged, and may be the end.
@@ -399,7 +418,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Whether the head is complete; interim answers are passed over.
-    #[inline]
+    #[inline(always)]
     fn parse(&mut self, r: &mut Request, link: &Link) -> Result<bool, Fault> {
         // An HTTP/2 head has been measured already.
         let max = if link.h2.is_some() { usize::MAX } else { self.head_max() };
@@ -409,15 +428,7 @@ impl<'a> Talk<'a> {
             match self.parser.parse(&x.reply[x.head_at..], max, &mut x.head) {
                 Ok(ResponseProgress::NeedMore) => return Ok(false),
                 Ok(ResponseProgress::Http09) => {
-                    r.log(
-                        LogLevel::Error,
-                        "upstream sent no valid HTTP/1.0 header while \
-                        reading response header from upstream",
-                    );
-                    r.exchange.head.status = 200;
-                    r.head.version = Version::HTTP_09;
-                    r.flags.keepalive = false;
-                    r.exchange.answered = true;
+                    take_headless(r);
                     return Ok(true);
                 }
                 Ok(ResponseProgress::Complete) => {
@@ -441,6 +452,7 @@ impl<'a> Talk<'a> {
     }
 
     /// Passes hints on, and makes room for what follows an interim answer.
+    #[inline(never)]
     fn interim(&mut self, r: &mut Request) -> Result<(), Fault> {
         let len = r.exchange.head.head_len;
         self.interims += 1;
@@ -474,6 +486,20 @@ impl<'a> Talk<'a> {
     }
 }
 
+/// What has come is a body without a head.
+#[cold]
+fn take_headless(r: &mut Request) {
+    r.log(
+        LogLevel::Error,
+        "upstream sent no valid HTTP/1.0 header while \
+        reading response header from upstream",
+    );
+    r.exchange.head.status = 200;
+    r.head.version = Version::HTTP_09;
+    r.flags.keepalive = false;
+    r.exchange.answered = true;
+}
+
 /// Whether an answer may lie before the error that sending has met: a server that has seen enough
 /// answers and closes, and what it left unread resets the connection. What lies on a kept
 /// connection that has taken nothing is no answer to this request.
@@ -482,6 +508,7 @@ fn may_have_said(link: &Link, e: &io::Error) -> bool {
     (link.sent > 0 || !link.reused) && matches!(e.kind(), K::BrokenPipe | K::ConnectionReset)
 }
 
+#[cold]
 fn log_bad_head(r: &Request, e: &ResponseError, bytes: &[u8]) {
     let mut text = Vec::new();
     e.write_log(&r.exchange.head, bytes, &mut text);

@@ -3,6 +3,7 @@
 use weir_wire::http1::names::ResponseHeaderId;
 use weir_wire::http1::response::ResponseField;
 
+#[inline(never)]
 pub(crate) fn has_name(names: &[Vec<u8>], name: &[u8]) -> bool {
     names.iter().any(|n| n.eq_ignore_ascii_case(name))
 }

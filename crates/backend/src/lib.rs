@@ -8,6 +8,7 @@
 
 mod ahead;
 mod ask;
+mod attempt;
 mod bits;
 mod cache;
 mod conf;
@@ -22,6 +23,7 @@ mod hide;
 mod kept;
 mod link;
 mod params;
+mod reach;
 mod relay;
 mod respond;
 mod rows;

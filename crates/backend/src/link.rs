@@ -46,7 +46,7 @@ impl DerefMut for Link {
 
 impl From<Box<Base>> for Link {
     /// A fresh connection, or one that has waited.
-    #[inline]
+    #[inline(always)]
     fn from(mut base: Box<Base>) -> Link {
         let h2 = match base.kept {
             None => None,
@@ -58,7 +58,7 @@ impl From<Box<Base>> for Link {
 
 impl Link {
     /// What is kept of it for its next request.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn into_base(self) -> Box<Base> {
         let Link { mut base, h2, decoder, unsent: _ } = self;
         base.holds_process = decoder.is_some_and(|d| d.wrapping.holds_process());
@@ -82,7 +82,7 @@ impl Link {
     }
 
     /// What reads the body behind that head.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reader(&self, head: &ResponseHead, bodiless: bool) -> BodyReader {
         match (&self.h2, &self.decoder) {
             (Some(h2), _) => BodyReader::of_stream(head, bodiless, h2.has_ended()),

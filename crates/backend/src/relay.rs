@@ -71,7 +71,7 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(reader: BodyReader, keep: Keep) -> Body {
         Body { reader, keep, begun: false, cut: false, read: 0 }
     }
@@ -145,6 +145,7 @@ impl Body {
     }
 
     /// Decodes what was read, `buf[from..]`, in place.
+    #[inline(always)]
     fn take(
         &mut self,
         r: &mut Request,

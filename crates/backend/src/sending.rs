@@ -68,7 +68,7 @@ impl Outgoing {
     }
 
     /// What is there to send, without the empty parts before it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn parts<'r>(&'r self, r: &'r Request) -> ([IoSlice<'r>; 2], usize) {
         let text = &r.exchange.request[self.text.clone()];
         if self.memory.is_empty() && self.pieces.is_none() {

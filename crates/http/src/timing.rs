@@ -27,10 +27,14 @@ const KEEP_REPLY_MAX_BYTES: usize = 1024;
 
 impl Exchange {
     /// Forgets what was said and keeps the memory.
+    #[inline]
     pub fn clear(&mut self) {
-        if self.is_clear() {
-            return;
+        if !self.is_clear() {
+            self.forget();
         }
+    }
+
+    fn forget(&mut self) {
         match self.request.capacity() > KEEP_MAX_BYTES {
             true => self.request = Vec::new(),
             false => self.request.clear(),
@@ -50,6 +54,7 @@ impl Exchange {
     }
 
     /// Nothing was asked since the last time; what is said has a scheme or a head.
+    #[inline]
     fn is_clear(&self) -> bool {
         let text = [self.request.len(), self.reply.len(), self.scheme.len()];
         text == [0; 3] && self.head.status == 0 && !self.answered

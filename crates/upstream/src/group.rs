@@ -220,6 +220,7 @@ impl Group {
     }
 
     /// The worker's part of this group, made at first use.
+    #[inline]
     pub fn on(&self, worker: &Worker) -> Rc<WorkerGroup> {
         let known = SEEN.with_borrow(|seen| match &seen[self.id as usize % SEEN_MAX] {
             Some(seen) if seen.id == self.id && seen.worker == worker.id => seen.group.upgrade(),
@@ -231,6 +232,7 @@ impl Group {
         }
     }
 
+    #[cold]
     fn find(&self, worker: &Worker) -> Rc<WorkerGroup> {
         let all = worker.local::<WorkerGroups>();
         let known = all.groups.borrow().get(&self.id).map(Rc::clone);
@@ -511,6 +513,7 @@ impl WorkerGroup {
         Some(Lease { group: Rc::clone(self), peer, open: true, measured: None })
     }
 
+    #[inline(never)]
     fn pick_of_many(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
         // Who waits already comes first.
         if self.queue.as_ref().is_some_and(|queue| !queue.is_empty()) {
@@ -563,6 +566,7 @@ impl WorkerGroup {
     }
 
     /// An idle connection to that server with that TLS (0 for none), the most recently used first.
+    #[inline]
     pub fn take_idle(&self, peer: PeerId, tag: usize, mark: u64) -> Option<Box<Link>> {
         self.idle.as_ref()?.borrow_mut().take(peer, tag, mark, clock::mono_ms())
     }
@@ -570,11 +574,8 @@ impl WorkerGroup {
     /// Keeps a connection for the next request, if it may be kept. Whether it is still good is looked at when
     /// it is taken, and once a second.
     pub fn put_idle(&self, mut link: Box<Link>, peer: PeerId, tag: usize, worker: &Worker) {
-        if let Some(newer) = self.successor.borrow().upgrade() {
-            if let Some(peer) = newer.place_of(&self.name_of(peer)) {
-                newer.put_idle(link, peer, tag, worker);
-            }
-            return;
+        if self.successor.borrow().strong_count() > 0 {
+            return self.put_in_newer(link, peer, tag, worker);
         }
         let (Some(k), Some(idle)) = (&self.shape.keepalive, &self.idle) else { return };
         let now = clock::mono_ms();
@@ -583,13 +584,23 @@ impl WorkerGroup {
             return;
         }
         link.sent = 0;
-        let sparing = self.shape.peers.peer(peer).max_conns == 0 && !link.holds_process;
+        let unlimited = self.plain || self.shape.peers.peer(peer).max_conns == 0;
+        let sparing = unlimited && !link.holds_process;
         if idle.borrow_mut().put(link, peer, tag, sparing, now) && !self.trimming.get() {
             self.spares.set_max(worker);
             self.start_trimming();
         }
         if !self.sweeping.get() {
             self.start_sweeping();
+        }
+    }
+
+    #[cold]
+    fn put_in_newer(&self, link: Box<Link>, peer: PeerId, tag: usize, worker: &Worker) {
+        let newer = self.successor.borrow().upgrade();
+        let place = newer.as_ref().and_then(|newer| newer.place_of(&self.name_of(peer)));
+        if let (Some(newer), Some(peer)) = (newer, place) {
+            newer.put_idle(link, peer, tag, worker);
         }
     }
 
@@ -669,7 +680,15 @@ impl Lease {
     }
 
     /// The answer's head took so long, and is passed on.
+    #[inline]
     pub fn header_came(&mut self, took_ms: Option<u64>) {
+        if self.measured.is_some() {
+            self.note_header(took_ms);
+        }
+    }
+
+    #[inline(never)]
+    fn note_header(&mut self, took_ms: Option<u64>) {
         let Some(m) = &mut self.measured else { return };
         m.header_ms = took_ms;
         let now_ms = clock::mono_ms();
@@ -701,6 +720,7 @@ impl Lease {
     }
 
     /// How long the head took, and all of it.
+    #[inline]
     pub fn took(&mut self, header_ms: Option<u64>, response_ms: Option<u64>) {
         if let Some(m) = &mut self.measured {
             m.header_ms = header_ms;
@@ -709,6 +729,7 @@ impl Lease {
     }
 
     /// Gives the server back; `failed` counts against it. Answers whether it is now disabled.
+    #[inline(always)]
     pub fn release(mut self, choice: &mut Choice, failed: bool) -> bool {
         self.open = false;
         self.give_back(choice, failed)
@@ -719,7 +740,7 @@ impl Lease {
         self.release(&mut Choice::default(), failed)
     }
 
-    #[inline]
+    #[inline(always)]
     fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
         if !self.group.plain {
             return self.give_one_back(choice, failed);
@@ -731,6 +752,7 @@ impl Lease {
         false
     }
 
+    #[inline(never)]
     fn give_one_back(&self, choice: &mut Choice, failed: bool) -> bool {
         let now = clock::mono_secs();
         let (group, shape, measured) = (&self.group, &self.group.shape, &self.measured);

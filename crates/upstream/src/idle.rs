@@ -100,19 +100,32 @@ impl Pool {
         mark: u64,
         now_ms: u64,
     ) -> Option<Box<Link>> {
-        let local = self.keep.local;
-        let fits = |i: &Idle| i.peer == peer && i.link.mark == mark && (!local || i.tag == tag);
+        // Mostly it is the last.
+        let last = self.idle.back()?;
+        let good = self.fits(last, peer, tag, mark)
+            && self.doubtful < self.idle.len()
+            && now_ms.saturating_sub(last.since_ms) < self.keep.timeout_ms
+            && last.link.is_quiet();
+        if !good {
+            return self.look_for(peer, tag, mark, now_ms);
+        }
+        let found = self.idle.pop_back()?;
+        self.is_out(self.idle.len());
+        Some(found.link)
+    }
+
+    #[inline(always)]
+    fn fits(&self, idle: &Idle, peer: PeerId, tag: usize, mark: u64) -> bool {
+        idle.peer == peer && idle.link.mark == mark && (!self.keep.local || idle.tag == tag)
+    }
+
+    /// As [`Pool::take`], among all of them.
+    #[inline(never)]
+    fn look_for(&mut self, peer: PeerId, tag: usize, mark: u64, now_ms: u64) -> Option<Box<Link>> {
         loop {
-            let last = self.idle.len().checked_sub(1)?;
-            let at = match self.idle.back().is_some_and(fits) {
-                true => last,
-                false => self.idle.iter().rposition(fits)?,
-            };
+            let at = self.idle.iter().rposition(|i| self.fits(i, peer, tag, mark))?;
             let is_doubtful = at < self.doubtful;
-            let found = match at == last {
-                true => self.idle.pop_back()?,
-                false => self.idle.remove(at)?,
-            };
+            let found = self.idle.remove(at)?;
             self.is_out(at);
             if now_ms.saturating_sub(found.since_ms) >= self.keep.timeout_ms {
                 continue;

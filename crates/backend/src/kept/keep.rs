@@ -44,7 +44,7 @@ impl Keep {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn finish(&mut self, r: &Request) {
         if let Some(fill) = self.fill.take() {
             fill.finish(r);

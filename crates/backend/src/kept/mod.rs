@@ -132,9 +132,9 @@ pub(crate) fn give_up(r: &mut Request) {
 
 /// What the answer's head says about keeping it.
 #[inline]
-pub(crate) fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Fresh> {
+pub(crate) fn judge(r: &mut Request, conf: &BackendLoc) -> Option<Box<Fresh>> {
     match conf.cache.is_on() && r.kept::<State>().is_some() {
-        true => Some(judged(r, conf)),
+        true => Some(Box::new(judged(r, conf))),
         false => None,
     }
 }
@@ -154,18 +154,10 @@ fn judged(r: &mut Request, conf: &BackendLoc) -> Fresh {
 
 /// Where the answer that begins is kept besides being passed on.
 #[inline]
-pub(crate) fn begin(
-    r: &mut Request,
-    conf: &BackendLoc,
-    fresh: Option<&Fresh>,
-    buffering: bool,
-) -> Keep {
-    let mut keep = Keep::new(buffering);
-    keep.silent = is_silent(r);
+pub(crate) fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, keep: &mut Keep) {
     if fresh.is_some() || conf.cache.stores() {
-        fill(r, conf, fresh, &mut keep);
+        fill(r, conf, fresh, keep);
     }
-    keep
 }
 
 #[inline(never)]

@@ -51,6 +51,8 @@ pub(crate) struct HeaderPlan {
     /// Instead of the backend's own name.
     host: Option<Template>,
     lines: Vec<Line>,
+    /// Some of them are not about the body alone.
+    has_own: bool,
     /// What the client sent under these names stays here.
     drop_ids: u64,
     drop_names: Vec<Vec<u8>>,
@@ -101,11 +103,11 @@ impl HeaderPlan {
             let mut given = set.iter().filter(|h| h.is(name)).peekable();
             if given.peek().is_none() {
                 let name = [name, &b": "[..]].concat();
-                plan.lines.push(Line::Condition { name, value, set: None });
+                plan.push(Line::Condition { name, value, set: None });
             }
             for h in given {
                 let name = [&h.name, &b": "[..]].concat();
-                plan.lines.push(Line::Condition { name, value, set: Some(h.value.clone()) });
+                plan.push(Line::Condition { name, value, set: Some(h.value.clone()) });
             }
         }
         plan
@@ -115,7 +117,7 @@ impl HeaderPlan {
     pub(crate) fn with_te(set: &[SetHeader], value: Getter) -> HeaderPlan {
         let mut plan = HeaderPlan::new(set);
         if !set.iter().any(|h| h.name.eq_ignore_ascii_case(b"TE")) {
-            plan.lines.push(Line::Own { name: b"TE: ", value });
+            plan.push(Line::Own { name: b"TE: ", value });
         }
         plan
     }
@@ -135,15 +137,15 @@ impl HeaderPlan {
             match h.value.as_constant() {
                 Some(b"") => {}
                 Some(text) => plan.text(&[&name, text, b"\r\n"].concat()),
-                None => plan.lines.push(Line::Value { name, value: h.value.clone() }),
+                None => plan.push(Line::Value { name, value: h.value.clone() }),
             }
         }
         let given = |name: &[u8]| set.iter().any(|h| h.name.eq_ignore_ascii_case(name));
         if !given(b"Content-Length") {
-            plan.lines.push(Line::ContentLength);
+            plan.push(Line::ContentLength);
         }
         if !given(b"Transfer-Encoding") {
-            plan.lines.push(Line::TransferEncoding);
+            plan.push(Line::TransferEncoding);
         }
         plan
     }
@@ -160,10 +162,15 @@ impl HeaderPlan {
         }
     }
 
+    fn push(&mut self, line: Line) {
+        self.has_own |= !matches!(line, Line::ContentLength | Line::TransferEncoding);
+        self.lines.push(line);
+    }
+
     fn text(&mut self, line: &[u8]) {
         match self.lines.last_mut() {
             Some(Line::Text(t)) => t.extend_from_slice(line),
-            _ => self.lines.push(Line::Text(line.to_vec())),
+            _ => self.push(Line::Text(line.to_vec())),
         }
     }
 
@@ -186,8 +193,15 @@ impl HeaderPlan {
     }
 
     /// The lines that the configuration sets.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write_lines(&self, r: &mut Request, length: BodyLength, out: &mut Vec<u8>) {
+        if self.has_own || length != BodyLength::None {
+            self.write_each(r, length, out);
+        }
+    }
+
+    #[inline(never)]
+    fn write_each(&self, r: &mut Request, length: BodyLength, out: &mut Vec<u8>) {
         for line in &self.lines {
             match line {
                 Line::Text(t) => out.extend_from_slice(t),
@@ -243,29 +257,37 @@ impl HeaderPlan {
             let is_plain = h.name.end + 2 == h.value.start
                 && has_pair(buf, h.name.end, b": ")
                 && has_pair(buf, h.value.end, b"\r\n");
-            if is_plain && piece.end == h.name.start {
-                piece.end = h.value.end + 2;
-                continue;
+            if !is_plain || piece.end != h.name.start {
+                write_piece(piece, buf, out);
+                piece = Range32 { start: h.name.start, end: h.name.start };
             }
-            out.extend_from_slice(piece.of(buf));
-            piece = match is_plain {
-                true => Range32 { start: h.name.start, end: h.value.end + 2 },
-                false => Range32::EMPTY,
-            };
-            if !is_plain {
-                out.extend_from_slice(h.name.of(buf));
-                out.extend_from_slice(b": ");
-                out.extend_from_slice(h.value.of(buf));
-                out.extend_from_slice(b"\r\n");
+            match is_plain {
+                true => piece.end = h.value.end + 2,
+                false => write_line(h.name.of(buf), h.value.of(buf), out),
             }
         }
+        write_piece(piece, buf, out);
+    }
+}
+
+/// Apart, so that what goes over the fields stays small.
+#[inline(never)]
+fn write_piece(piece: Range32, buf: &[u8], out: &mut Vec<u8>) {
+    if !piece.is_empty() {
         out.extend_from_slice(piece.of(buf));
     }
 }
 
-#[inline]
+#[inline(never)]
+fn write_line(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+#[inline(always)]
 fn has_pair(buf: &[u8], at: u32, pair: &[u8; 2]) -> bool {
-    buf.get(at as usize..).is_some_and(|rest| rest.starts_with(pair))
+    buf.get(at as usize..).and_then(|rest| rest.first_chunk()) == Some(pair)
 }
 
 fn write_condition(

@@ -1,0 +1,175 @@
+//! A server is chosen for a request, and a connection to it found or made.
+
+use crate::attempt::{failed, give_up, Asked, Run};
+use crate::bits::next;
+use crate::fault::Fault;
+use crate::link::{Link, H2_MARK};
+use crate::sticky::Sticky;
+use std::future::{poll_fn, Future};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use weir_core::logger::LogLevel;
+use weir_core::timing::UpstreamState;
+use weir_core::{LocalFuture, Session};
+use weir_http::client_watch::{unless_client_goes, ClientWatch};
+use weir_http::Request;
+use weir_runtime::clock;
+use weir_tls::TlsError;
+use weir_upstream::{Lease, Link as Base, LinkError, SecureError};
+use weir_wire::http1::request::Method;
+
+/// What becomes of a request for which a server was chosen.
+pub(crate) enum Chosen {
+    /// A connection to it has waited.
+    Idle(Asked),
+    /// There is none yet.
+    Unconnected(Lease),
+    /// None has room, and the upstream lets requests wait.
+    Full,
+    /// No server is left. What follows is a status to answer with, or `None` for the next server.
+    Failed(Option<u16>),
+}
+
+/// Chooses a server, and takes a connection to it that waits.
+pub(crate) fn choose(r: &mut Request, run: &mut Run<'_>) -> Chosen {
+    run.asked_ms = match run.first {
+        true => run.start_ms,
+        false => clock::mono_ms(),
+    };
+    let lease = pick(run);
+    match lease.is_none() && run.group.lets_wait() {
+        true => Chosen::Full,
+        false => chosen(r, run, lease),
+    }
+}
+
+#[inline(always)]
+fn chosen(r: &mut Request, run: &mut Run<'_>, lease: Option<Lease>) -> Chosen {
+    let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
+    let Some(lease) = lease else { return nobody(r, run, new_group) };
+    r.upstream.push(UpstreamState::new(run.group.name_of(lease.peer), new_group));
+    if let Some(sticky) = run.group.sticky::<Sticky>() {
+        sticky.chosen(r, &mut run.client, &lease);
+    }
+    let version = if run.conf.h2 { H2_MARK } else { 0 };
+    let mark = run.tls.as_ref().map_or(0, |t| t.mark) ^ version;
+    let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
+    let idle = run.group.take_idle(lease.peer, run.tag(), mark);
+    match idle.filter(|link| !risky || link.is_surely_quiet()) {
+        None => Chosen::Unconnected(lease),
+        Some(base) => {
+            let mut link = Link::from(base);
+            link.reused = true;
+            link.requests += 1;
+            if let Some(state) = r.upstream.last_mut() {
+                state.connect_ms = Some(0);
+            }
+            Chosen::Idle(Asked { link, lease })
+        }
+    }
+}
+
+#[cold]
+fn nobody(r: &mut Request, run: &mut Run<'_>, new_group: bool) -> Chosen {
+    r.upstream.push(UpstreamState::new(Rc::clone(&run.group.shown_name), new_group));
+    r.log(LogLevel::Error, "no live upstreams while connecting to upstream");
+    Chosen::Failed(failed(r, run, None, None, next::NO_LIVE))
+}
+
+/// Waits for what there is not yet: a server that has room, a connection. An error is a status to answer
+/// with, or `None` for the next server.
+#[inline(never)]
+pub(crate) fn connected<'a>(
+    r: &'a mut Request,
+    run: &'a mut Run<'_>,
+    mut found: Chosen,
+) -> LocalFuture<'a, Result<Asked, Option<u16>>> {
+    Box::pin(async move {
+        if matches!(found, Chosen::Full) {
+            let lease = wait_for_server(r, run).await?;
+            found = chosen(r, run, lease);
+        }
+        let lease = match found {
+            Chosen::Idle(asked) => return Ok(asked),
+            Chosen::Unconnected(lease) => lease,
+            Chosen::Failed(failed) => return Err(failed),
+            // Who has waited is told of a server, or that there is none.
+            Chosen::Full => return Err(Some(502)),
+        };
+        let mut link = match connect(r, run, &lease).await {
+            Ok(link) => link,
+            Err(fault) => return Err(give_up(r, run, lease, None, fault)),
+        };
+        if run.conf.h2 {
+            link.start_h2();
+        }
+        link.requests += 1;
+        if let Some(state) = r.upstream.last_mut() {
+            state.connect_ms = Some(clock::mono_ms().saturating_sub(run.asked_ms));
+        }
+        Ok(Asked { link, lease })
+    })
+}
+
+#[inline]
+fn pick(run: &mut Run<'_>) -> Option<Lease> {
+    if let Some(sticky) = run.group.sticky::<Sticky>() {
+        sticky.ask(&run.client, &mut run.choice);
+    }
+    run.group.pick(&mut run.choice, &mut run.key)
+}
+
+/// Waits for a server that has room, as long as the upstream lets requests wait; an error as of [`ask`].
+async fn wait_for_server(r: &Request, run: &mut Run<'_>) -> Result<Option<Lease>, Option<u16>> {
+    let ignores_abort = run.ignores_abort();
+    let mut waiting = pin!(run.group.wait(&mut run.choice, &mut run.key));
+    let mut watch = ClientWatch::new(r, ignores_abort);
+    // The client comes first: of many that went together, each would have its turn and connect for nobody.
+    let waited = poll_fn(|cx| match watch.is_gone(cx) {
+        true => Poll::Ready(None),
+        false => waiting.as_mut().poll(cx).map(Some),
+    })
+    .await;
+    if waited.is_none() {
+        r.log(LogLevel::Info, "client closed connection while waiting for an upstream server");
+    }
+    waited.ok_or(Some(499))
+}
+
+async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Link, Fault> {
+    let conf = run.conf();
+    let addr = &lease.config().addr;
+    let timeout = *conf.connect_timeout;
+    let worker = Rc::clone(&r.conn().worker);
+    let options = conf.socket_options(run.bind);
+    let connecting = Base::connect(addr, &options, timeout, &worker);
+    match unless_client_goes(r, run.ignores_abort(), connecting).await {
+        None => Err(Fault::ClientGone),
+        Some(Ok(link)) => secure(r, run, link.into()).await,
+        Some(Err(LinkError::Timeout)) => Err(Fault::Timeout("connecting to upstream")),
+        Some(Err(LinkError::Io(e))) => Err(Fault::Connect(e)),
+        Some(Err(LinkError::Protocol(text))) => Err(Fault::Protocol(text)),
+    }
+}
+
+/// Puts TLS on a fresh connection, where it is wanted.
+async fn secure(r: &mut Request, run: &Run<'_>, mut link: Link) -> Result<Link, Fault> {
+    let Some(wanted) = &run.tls else { return Ok(link) };
+    const DOING: &str = "SSL handshaking to upstream";
+    let conf = run.conf();
+    let handshake = link.secure(wanted, *conf.connect_timeout);
+    match unless_client_goes(r, *conf.ignore_client_abort, handshake).await {
+        None => Err(Fault::ClientGone),
+        Some(Ok(())) => Ok(link),
+        Some(Err(SecureError::Timeout)) => Err(Fault::Timeout(DOING)),
+        Some(Err(SecureError::Certificate(text))) => Err(Fault::Certificate(text)),
+        Some(Err(SecureError::Refused(text))) => Err(Fault::Tls(format!("{text} while {DOING}"))),
+        Some(Err(SecureError::Tls(TlsError::Closed))) => {
+            Err(Fault::Tls(format!("peer closed connection in SSL handshake while {DOING}")))
+        }
+        Some(Err(SecureError::Tls(e))) => {
+            Err(Fault::Tls(format!("SSL_do_handshake() failed (SSL: {e}) while {DOING}")))
+        }
+    }
+}
