@@ -145,6 +145,7 @@ mod ssi_bounds;
 mod ssi_parts;
 mod ssl_certificate_cache;
 mod ssl_certificate_compression;
+mod ssl_certificate_endless;
 mod ssl_certificate_waits;
 mod ssl_curl;
 mod ssl_key_stores;
