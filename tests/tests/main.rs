@@ -34,6 +34,7 @@ mod core_misc;
 mod core_more;
 mod error_log;
 mod error_page;
+mod error_page_for_bodies;
 mod expect_errors;
 mod families_answers;
 mod families_cache;
