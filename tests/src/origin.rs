@@ -47,6 +47,11 @@ impl Conn {
         self.resets = true;
     }
 
+    /// Not much more than so many bytes wait for it unread.
+    pub fn keeps_unread(&self, bytes: usize) {
+        socket2::SockRef::from(&self.stream).set_recv_buffer_size(bytes).unwrap();
+    }
+
     /// Waits until the proxy has closed its side.
     pub fn wait_closed(&mut self) -> bool {
         let mut buf = [0; 1024];

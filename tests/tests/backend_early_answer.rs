@@ -1,7 +1,8 @@
 //! A server that has seen enough of an upload answers and closes: the client gets that answer.
 
+use std::sync::{mpsc, Mutex};
 use weir_tests::family::{Family, FAMILIES};
-use weir_tests::{cgi, h2, Conn, Origin, Server, Setup};
+use weir_tests::{cgi, h2, Conn, Origin, Server, Setup, PATIENCE};
 
 const BODY_BYTES: usize = 5_000_000;
 
@@ -63,6 +64,7 @@ fn an_early_answer_reaches_the_client_though_sending_fails() {
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const WINDOW_UPDATE: u8 = 8;
 
@@ -101,5 +103,45 @@ fn the_same_over_http2() {
         for _ in 0..10 {
             upload_is_answered(&server, path, &body);
         }
+    }
+}
+
+#[test]
+fn an_answer_that_has_ended_is_complete_whatever_follows_it() {
+    let (tell, told) = mpsc::channel();
+    let told = Mutex::new(told);
+    let fields = h2::block(&[(":status", "413"), ("content-length", "5")]);
+    let head = [frame(SETTINGS, 0, 0, b""), frame(HEADERS, 4, 1, &fields)].concat();
+    // It wants no more of the request, and says so again of what it is sent all the same.
+    let rest = [
+        frame(DATA, 1, 1, b"much!"),
+        frame(RST_STREAM, 0, 1, &[0, 0, 0, 0]),
+        frame(RST_STREAM, 0, 1, &[0, 0, 0, 5]),
+    ]
+    .concat();
+    let origin = Origin::start_raw(move |conn: &mut Conn, _| {
+        if conn.read_until(b"first;").is_some() {
+            conn.write(&head);
+            told.lock().unwrap().recv_timeout(PATIENCE).expect("the head is passed on");
+            conn.write(&rest);
+            conn.wait_closed();
+        }
+    });
+    let server = Setup::new(
+        "events {} http { proxy_http_version 2; proxy_request_buffering off;
+            server { listen 127.0.0.1:%%PORT_0%%;
+                location / { proxy_pass http://%%ORIGIN%%; }
+                location /unbuffered { proxy_buffering off; proxy_pass http://%%ORIGIN%%; } } }",
+    )
+    .set("ORIGIN", origin.address())
+    .start();
+    for path in ["/", "/unbuffered"] {
+        let mut client = server.connect();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n\r\n");
+        client.send(format!("{head}first;").as_bytes());
+        client.read_until(b"\r\n\r\n");
+        tell.send(()).unwrap();
+        client.send(b"second;");
+        assert_eq!(client.read_exactly(5), Some(b"much!".to_vec()), "{path}");
     }
 }

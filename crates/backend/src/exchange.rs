@@ -10,7 +10,7 @@ use crate::link::h2::Rest;
 use crate::link::rest::Unsent;
 use crate::link::Link;
 use crate::sending::Outgoing;
-use crate::upload::{self, at_once};
+use crate::upload::{self, at_once, More};
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
 use std::io;
@@ -279,8 +279,8 @@ impl<'a> Talk<'a> {
                 continue;
             };
             let mut bytes = first.to_vec();
-            let ended = upload::gather(r, &mut bytes).await.map_err(Fault::Client)?;
-            self.outgoing.put_piece(&bytes, ended);
+            let more = upload::gather(r, &mut bytes).await.map_err(Fault::Client)?;
+            self.outgoing.put_piece(&bytes, more == More::None);
         }
         Ok(())
     }
@@ -522,7 +522,7 @@ async fn next_from_client(
     r: &mut Request,
     link: &Link,
 ) -> Option<Result<Option<Bytes>, BodyError>> {
-    let mut next = pin!(body::next(r));
+    let mut next = pin!(body::next_to_pass_on(r));
     poll_fn(|cx| {
         if let Poll::Ready(piece) = next.as_mut().poll(cx) {
             return Poll::Ready(Some(piece));

@@ -228,11 +228,22 @@ impl Link {
 
     /// Sends meanwhile what can be sent; where that fails, what has come is still read.
     fn converse(&mut self, cx: &mut Context<'_>) {
-        if let Some(h2) = &mut self.h2 {
+        while let Some(h2) = &mut self.h2 {
             h2.pump();
+            if !h2.has_output() {
+                return;
+            }
+            match self.poll_flush(cx) {
+                // What there was no room for among the frames comes next: nobody tells of that.
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return self.be_mute(),
+                Poll::Pending => return,
+            }
         }
-        let flushed = self.poll_flush(cx);
-        if let (Poll::Ready(Err(_)), Some(h2)) = (flushed, &mut self.h2) {
+    }
+
+    fn be_mute(&mut self) {
+        if let Some(h2) = &mut self.h2 {
             h2.be_mute();
         }
     }

@@ -16,7 +16,7 @@ use crate::fault::{Fault, Reading};
 use crate::kept::Keep;
 use crate::link::reply::{BadBody, BodyReader};
 use crate::link::Link;
-use crate::upload;
+use crate::upload::{self, More};
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
 use std::pin::pin;
@@ -128,6 +128,7 @@ impl Body {
             ahead,
             uploads: link.unsent.is_some()
                 || link.h2.is_some() && !r.body.is_none() && !r.body.complete,
+            more: More::AtHand,
             upload_pace: LazyTimer::new(),
             upload_deadline: 0,
             body_timeout_ms: *r.loc().core.client_body_timeout,
@@ -256,6 +257,7 @@ struct Relay<'a, 'c> {
     watch: ClientWatch,
     /// The request's body is still coming, and goes to the server meanwhile.
     uploads: bool,
+    more: More,
     /// Until when the client must have sent more of it; 0 while it need not.
     upload_pace: LazyTimer,
     upload_deadline: u64,
@@ -395,7 +397,8 @@ impl Relay<'_, '_> {
             return Ok(());
         }
         let mut bytes = Vec::new();
-        let ended = upload::gather(r, &mut bytes).await.map_err(Fault::Client)?;
+        self.more = upload::gather(r, &mut bytes).await.map_err(Fault::Client)?;
+        let ended = self.more == More::None;
         if ended || !bytes.is_empty() {
             link.take_over(bytes, ended);
         }
@@ -413,7 +416,7 @@ impl Relay<'_, '_> {
     fn poll_upload(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<Result<Step, Fault>> {
         self.uploads = link.upload(cx);
         let waits = self.uploads && link.wants_more();
-        let heard = waits && self.watch.has_body(cx);
+        let heard = waits && (self.more == More::AtHand || self.watch.has_body(cx));
         if heard || !waits {
             self.upload_deadline = 0;
         } else if self.upload_deadline == 0 {

@@ -134,6 +134,11 @@ impl<T: BackendConf> Rows<T> {
             "on",
             "Reads a whole request before passing it.",
             set!(pick::<T>, request_buffering, flag),
+        )
+        .note(
+            "a request that is redirected (error_page, X-Accel-Redirect) when a part of its body has gone out \
+             unbuffered is passed on without any body if it is a GET or HEAD by then, and otherwise answered \
+             with 502; nginx announces the whole body to the next server and sends none",
         ),
         Row::new(
             name!("ignore_client_abort"),

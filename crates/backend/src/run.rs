@@ -112,7 +112,7 @@ async fn run(r: &mut Request, conf_of: ConfOf, renews: bool) -> Flow {
     let loc = &Rc::clone(r.loc());
     let conf = conf_of(loc);
     let mut body = Body::None;
-    if !renews && !r.body.is_none() {
+    if !renews && r.body.was_announced() {
         body = match upload::take(r, conf).await {
             Ok(body) => body,
             Err(BodyError::Status(s)) => return Flow::Status(s),

@@ -5,12 +5,14 @@ use crate::conf::BackendLoc;
 use std::future::Future;
 use std::rc::Rc;
 use std::task::Poll;
+use weir_core::logger::LogLevel;
 use weir_core::temp::TempFile;
-use weir_core::LocalFuture;
+use weir_core::{LocalFuture, Session};
 use weir_http::body::{self, BodyError};
 use weir_http::Request;
+use weir_wire::http1::request::Method;
 
-/// Read at once from a body in a file, and from a client that has sent much.
+/// Read at once from a body in a file, and at most from a client that has sent much.
 pub(crate) const FILE_PIECE_BYTES: usize = 64 * 1024;
 
 /// The client's body on its way to the server.
@@ -43,6 +45,9 @@ pub(crate) fn take<'a>(
     let streamed =
         !*conf.request_buffering && !own && (conf.streams_unmeasured || !r.body.is_chunked());
     Box::pin(async move {
+        if r.body.is_none() {
+            return without(r, own);
+        }
         match streamed && !r.body.complete {
             true if !take_what_is_there(r).await? => return Ok(Body::Stream),
             true => {}
@@ -55,6 +60,19 @@ pub(crate) fn take<'a>(
             None => Body::Memory,
         })
     })
+}
+
+/// For a request whose body was thrown away. Where a server has had a part of it, another that was asked to
+/// do the same with nothing might take that for all: it is not asked.
+fn without(r: &Request, own: bool) -> Result<Body, BodyError> {
+    let wants_none = own || matches!(r.method, Method::Get | Method::Head);
+    if wants_none || !r.body.is_passed_on() {
+        return Ok(Body::None);
+    }
+    let text = "a part of the client request body has been passed on unbuffered and is not there to be sent \
+                to another upstream";
+    r.log(LogLevel::Error, text);
+    Err(BodyError::Status(502))
 }
 
 /// Takes the part of the body that has already come; whether it is all of it.
@@ -74,18 +92,32 @@ async fn take_what_is_there(r: &mut Request) -> Result<bool, BodyError> {
     Ok(false)
 }
 
-/// Adds what has already come of the body, up to the size of a piece; whether that is its end.
-pub(crate) async fn gather(r: &mut Request, bytes: &mut Vec<u8>) -> Result<bool, BodyError> {
-    while bytes.len() < FILE_PIECE_BYTES {
-        match at_once(body::next(r)).await {
-            None => break,
+/// What is known of a body's rest when some of it has been gathered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum More {
+    /// It has ended.
+    None,
+    /// There may be more at hand, or the end, of which nobody else will tell: to be gathered before
+    /// anything is waited for.
+    AtHand,
+    /// It has yet to come, and the client may send it.
+    ToCome,
+}
+
+/// Adds what has already come of the body, and is passed on, up to the size of a piece.
+pub(crate) async fn gather(r: &mut Request, bytes: &mut Vec<u8>) -> Result<More, BodyError> {
+    let most = *r.loc().core.client_body_buffer_size as usize;
+    let most = most.clamp(1, FILE_PIECE_BYTES);
+    while bytes.len() < most {
+        match at_once(body::next_to_pass_on(r)).await {
+            None => return Ok(More::ToCome),
             Some(more) => match more? {
                 Some(more) => bytes.extend_from_slice(&more),
-                None => return Ok(true),
+                None => return Ok(More::None),
             },
         }
     }
-    Ok(false)
+    Ok(More::AtHand)
 }
 
 /// What a future gives without waiting.

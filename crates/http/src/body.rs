@@ -27,8 +27,27 @@ async fn send_continue(r: &mut Request) -> Result<(), BodyError> {
     r.to_client().drain(0, 0, timeout).await.map_err(|_| BodyError::Closed)
 }
 
-/// The next piece as it arrives; `None` at the end. Also checks `client_max_body_size`.
+/// The next piece as it arrives; `None` at the end. Also checks `client_max_body_size`. Of a body that is
+/// refused nothing is left for who answers instead (`error_page`).
 pub async fn next(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
+    let piece = next_piece(r).await;
+    if matches!(piece, Err(BodyError::Status(_))) {
+        refuse(r);
+    }
+    piece
+}
+
+/// As [`next`], for who passes the piece on and does not keep it: from then on nobody else can have the
+/// body.
+pub async fn next_to_pass_on(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
+    let piece = next(r).await?;
+    if piece.is_some() && !std::mem::replace(&mut r.body.passed_on, true) {
+        r.body.memory = Vec::new();
+    }
+    Ok(piece)
+}
+
+async fn next_piece(r: &mut Request) -> Result<Option<Bytes>, BodyError> {
     if !r.body.started {
         r.body.started = true;
         // Also for an empty body: the client waits all the same.
@@ -91,7 +110,7 @@ async fn fill_within(r: &mut Request, timeout_ms: u64) -> Result<(), BodyError> 
 
 /// Reads the whole body: into memory up to `client_body_buffer_size`, the rest into a file.
 pub async fn read_all(r: &mut Request) -> Result<(), BodyError> {
-    if r.body.complete {
+    if r.body.complete || r.body.is_none() {
         return match r.body.awaits_continue() {
             true => send_continue(r).await,
             false => Ok(()),
@@ -147,21 +166,43 @@ fn spill(r: &mut Request) -> Result<(), BodyError> {
     written.map_err(|e| file_error(r, &e))
 }
 
-fn file_error(r: &Request, e: &std::io::Error) -> BodyError {
+fn file_error(r: &mut Request, e: &std::io::Error) -> BodyError {
     r.log(LogLevel::Crit, &format!("a temporary file for a request body failed: {e}"));
+    refuse(r);
     BodyError::Status(500)
 }
 
+/// The body is not wanted: the client is not asked for it, and no handler gets any of it.
+pub(crate) fn refuse(r: &mut Request) {
+    r.body.expect_continue = false;
+    // Who is to explain that is asked as if there had been none.
+    r.body.passed_on = false;
+    // That it is malformed is known, or does not matter any more.
+    let _ = discard(r);
+}
+
+/// The request goes on to another handler, which could only have what is left of a body that is passed on
+/// as it comes. A part of it would be taken for the whole, or waited for in vain.
+pub(crate) fn leave_behind(r: &mut Request) {
+    if r.body.passed_on {
+        let _ = discard(r);
+    }
+}
+
 /// Nobody will read the body: what has come of it is thrown away now, the rest when the request
-/// ends. A malformed one is refused.
+/// ends. A malformed one is refused. One that has been read whole is there still for who comes later.
 pub fn discard(r: &mut Request) -> Result<(), Flow> {
     r.flags.discard_body = true;
     r.body.too_large_ok = true;
-    if r.body.done || r.body.started {
+    if r.body.complete {
         return Ok(());
     }
+    r.body.lose();
     if r.body.has_stream() {
         r.to_client().skip_body();
+        return Ok(());
+    }
+    if r.body.done || r.body.started {
         return Ok(());
     }
     r.body.drop_arrived().map_err(|_| {

@@ -210,7 +210,8 @@ pub const ROWS: &[Row] = &[
     Row::new("max_ranges", HSL, Arity::ONE, "", "Most ranges in a request; 0 turns ranges off.", set!(loc, max_ranges, num)),
     Row::new("chunked_transfer_encoding", HSL, Arity::FLAG, "on", "Chunked responses to HTTP/1.1 clients.", set!(loc, chunked_transfer_encoding, flag)),
     Row::new("etag", HSL, Arity::FLAG, "on", "ETag for static files.", set!(loc, etag, flag)),
-    Row::new("error_page", HSLI, Arity::TWO_MORE, "", "The URI shown for errors.", set_error_page),
+    Row::new("error_page", HSLI, Arity::TWO_MORE, "", "The URI shown for errors.", set_error_page)
+        .note("A server that is asked for the page of a body that was refused (413, 400) is told of no body; nginx announces the length of the one that it throws away."),
     Row::new("try_files", SL, Arity::TWO_MORE, "", "Serve the first file that exists, or the last argument.", set_try_files),
     Row::new("error_log", HSL, Arity::ONE_MORE, "logs/error.log error", "Where errors are logged.", |cf, d| {
         let sink = error_log_sink(cf, d)?;

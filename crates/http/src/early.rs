@@ -70,8 +70,7 @@ pub(crate) async fn read_body(r: &mut Request) -> Option<Flow> {
     let max = *r.loc().core.client_max_body_size;
     if let Some(n) = r.body.announced().filter(|n| max != 0 && *n > max) {
         r.log(LogLevel::Error, &format!("client intended to send too large body: {n} bytes"));
-        r.body.expect_continue = false;
-        r.body.too_large_ok = true;
+        body::refuse(r);
         return Some(Flow::Status(413));
     }
     match body::read_all(r).await {

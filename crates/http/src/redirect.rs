@@ -1,5 +1,6 @@
 //! Going on inside the server under another URI.
 
+use crate::body;
 use crate::flow::Flow;
 use crate::request::Request;
 use std::rc::Rc;
@@ -17,6 +18,7 @@ pub fn internal_redirect(r: &mut Request, uri: &[u8], args: &[u8]) -> Flow {
         r.log(LogLevel::Error, &text);
         return Flow::Status(500);
     }
+    body::leave_behind(r);
     r.uri.clear();
     r.uri.extend_from_slice(uri);
     r.args.clear();
@@ -44,8 +46,10 @@ pub fn named_location(r: &mut Request, name: &[u8]) -> Flow {
         r.log(LogLevel::Error, &text);
         return Flow::Status(500);
     };
+    let id = *id;
+    body::leave_behind(r);
     r.flags.internal = true;
     r.clear_ctx();
-    r.set_location(*id);
+    r.set_location(id);
     Flow::Named
 }

@@ -1,6 +1,7 @@
 //! nginx's phases as a walk from handler to handler. It never waits itself: it says what is to be waited
 //! for, and goes on with what that came to.
 
+use crate::body;
 use crate::conf::Satisfy;
 use crate::flow::{Flow, Handler, Phase, WaitFn};
 use crate::keepalive;
@@ -234,8 +235,7 @@ fn find_config(r: &mut Request) -> Option<Flow> {
         if max != 0 && n > max && !r.body.too_large_ok {
             let text = format!("client intended to send too large body: {n} bytes");
             r.log(LogLevel::Error, &text);
-            r.body.expect_continue = false;
-            r.body.too_large_ok = true;
+            body::refuse(r);
             return Some(Flow::Status(413));
         }
     }

@@ -6,9 +6,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_runtime::files;
 
 /// Most errors of one configuration that are told.
 const ERRORS_MAX: usize = 50;
+
+/// A file that belongs to the configuration is never larger: the largest are lists of revoked certificates.
+const FILE_MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// In how many steps it is looked once whether the process is to end: a look is a system call.
 const STEPS_PER_LOOK: u32 = 64;
@@ -229,7 +233,7 @@ impl Cf {
         if let Some(text) = self.files.get(path) {
             return Ok(Arc::clone(text));
         }
-        let text: Arc<[u8]> = std::fs::read(path)?.into();
+        let text: Arc<[u8]> = files::read_at_most(path, FILE_MAX_BYTES)?.into();
         self.files.insert(path.to_path_buf(), Arc::clone(&text));
         Ok(text)
     }

@@ -5,7 +5,7 @@
 //! an open file's volume and index say; each function says what it answers there.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// What is written there is kept nowhere.
@@ -187,6 +187,20 @@ pub fn is_pipe(m: &Metadata) -> bool {
 #[cfg(not(unix))]
 pub fn is_pipe(_: &Metadata) -> bool {
     false
+}
+
+/// All of a file, which may be a pipe or a device and never end.
+///
+/// # Errors
+///
+/// It has more than `max_bytes`; what the system says.
+pub fn read_at_most(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max_bytes {
+        true => Err(io::Error::other(format!("the file has more than {max_bytes} bytes"))),
+        false => Ok(bytes),
+    }
 }
 
 /// Reads from a place, and leaves the file's own where it is. 0: the end. Windows moves the file's own,

@@ -61,7 +61,8 @@ impl<T: Secures> SslRows<T> {
         Row::new(name!("ssl_certificate"), T::LEVELS, Arity::ONE, "", "The certificate that servers are shown.", |cf, d| {
             let name = Some(Name::of::<T::Session>(cf, d, 0)?);
             T::outgoing(cf).certificate.once(d, name)
-        }),
+        })
+        .note("a file whose name has variables, and that of its key, has 1 MB at most"),
         Row::new(name!("ssl_certificate_key"), T::LEVELS, Arity::ONE, "", "Its key.", |cf, d| {
             let name = Some(Name::of::<T::Session>(cf, d, 0)?);
             T::outgoing(cf).key.once(d, name)

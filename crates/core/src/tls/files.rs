@@ -10,11 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_base::units;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive};
-use weir_runtime::clock;
 use weir_runtime::paths::path;
+use weir_runtime::{clock, files};
 use weir_script::template::Template;
 use weir_tls::load;
 use weir_tls::rustls::sign::CertifiedKey;
+
+/// A certificate or key whose name a client has had a part in is never larger: chains have a few KB, and the
+/// name may lead to what has no end.
+const FOUND_FILE_MAX_BYTES: u64 = 1024 * 1024;
 
 /// A file's name, and the same compiled when it has variables.
 #[derive(Clone)]
@@ -198,7 +202,10 @@ impl Sought {
     }
 
     fn open(&self) -> reading::Outcome {
-        let mut read = |name: &[u8]| std::fs::read(self.prefix.join(path(name))).map(Arc::from);
+        let mut read = |name: &[u8]| {
+            let file = self.prefix.join(path(name));
+            files::read_at_most(&file, FOUND_FILE_MAX_BYTES).map(Arc::from)
+        };
         let (certificate, key) = &self.names;
         let (pair, was_encrypted) =
             load::opened_pair(certificate, key, &self.passwords, &mut read)?;

@@ -43,6 +43,10 @@ pub struct RequestBody {
     pub(crate) whole: bool,
     /// The stream it comes by has ended.
     pub(crate) ended: bool,
+    /// A part of it has gone to a server and is kept nowhere.
+    pub(super) passed_on: bool,
+    /// Handlers find none: it is thrown away, or what is left of it is not the whole.
+    lost: bool,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +115,8 @@ impl RequestBody {
             too_large_ok,
             whole,
             ended,
+            passed_on,
+            lost,
         } = self;
         *framing = Framing::None;
         *decoder = Decoder::new();
@@ -127,6 +133,8 @@ impl RequestBody {
         *too_large_ok = false;
         *whole = false;
         *ended = false;
+        *passed_on = false;
+        *lost = false;
         if memory.capacity() > KEEP_MEMORY_MAX_BYTES {
             *memory = Vec::new();
         }
@@ -153,10 +161,13 @@ impl RequestBody {
             too_large_ok,
             whole,
             ended,
+            passed_on,
+            lost,
         } = self;
         [remaining, length].into_iter().for_each(|n| pack.num(n));
         pack.bytes(memory);
-        pack.flags([done, started, complete, expect_continue, too_large_ok, whole, ended]);
+        pack.flags([done, started, complete, expect_continue, too_large_ok]);
+        pack.flags([whole, ended, passed_on, lost]);
     }
 
     pub(crate) fn begin(&mut self, framing: BodyFraming) {
@@ -201,9 +212,27 @@ impl RequestBody {
         self.complete = false;
     }
 
-    /// The request has no body at all.
+    /// The request has no body, or none any more: of one that was thrown away no handler gets a part.
     pub fn is_none(&self) -> bool {
-        self.framing == Framing::None
+        self.lost || self.framing == Framing::None
+    }
+
+    /// The request came with a body, whatever has become of it.
+    #[inline]
+    pub fn was_announced(&self) -> bool {
+        self.framing != Framing::None
+    }
+
+    /// A part of it has gone to a server and is kept nowhere: see [`super::next_to_pass_on`].
+    pub fn is_passed_on(&self) -> bool {
+        self.passed_on
+    }
+
+    /// No handler gets any of it from now on.
+    pub(super) fn lose(&mut self) {
+        self.lost = true;
+        self.memory = Vec::new();
+        self.file = None;
     }
 
     /// Content-Length, when there is one.

@@ -73,7 +73,7 @@ impl Packed {
 
 /// Whether what is not visited is as in a fresh one.
 fn is_plain(r: &Request) -> bool {
-    r.body.is_none()
+    !r.body.was_announced()
         && r.body.leftover().is_empty()
         && r.body.file.is_none()
         && r.whole.is_none()

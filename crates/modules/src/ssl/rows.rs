@@ -35,7 +35,8 @@ impl<S: Secured> Rows<S> {
     Row::new("ssl_certificate", S::SERVERS, Arity::ONE, "", "The file with a server's certificate and its chain; once for each kind of key.", |cf, d| {
         let name = S::name(cf, d, 0)?;
         push(&mut cf.get::<SslSrv>().certificates, name)
-    }),
+    })
+    .note("a file whose name has variables, and that of its key, has 1 MB at most"),
     Row::new("ssl_certificate_key", S::SERVERS, Arity::ONE, "", "The file with the certificate's key.", |cf, d| {
         let name = S::name(cf, d, 0)?;
         push(&mut cf.get::<SslSrv>().keys, name)
