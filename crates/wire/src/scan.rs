@@ -134,42 +134,9 @@ fn last_word(buf: &[u8], at: usize) -> u64 {
     }
 }
 
-/// Marks the zero bytes of `word`, all of them exactly.
-#[inline(always)]
-const fn zeros(word: u64) -> u64 {
-    !((word & !HIGH).wrapping_add(!HIGH) | word) & HIGH
-}
-
-/// Marks the bytes of `word` from `low` to `high` (ASCII), all of them exactly.
-#[inline(always)]
-const fn within(word: u64, low: u8, high: u8) -> u64 {
-    let ascii = word & !HIGH;
-    let at_least = ascii + repeat(0x80 - low);
-    let above = ascii + repeat(0x7f - high);
-    at_least & !above & !word & HIGH
-}
-
 #[inline(always)]
 const fn repeat(b: u8) -> u64 {
     ONES * b as u64
-}
-
-/// Whether all of it is letters, digits and `-`.
-#[inline]
-pub(crate) fn is_name(text: &[u8]) -> bool {
-    let mut at = 0;
-    while at < text.len() {
-        let word = word_at(text, at);
-        let letters = within(word | repeat(0x20), b'a', b'z');
-        let good = letters | within(word, b'0', b'9') | zeros(word ^ repeat(b'-'));
-        let left = text.len() - at;
-        let inside = if left >= 8 { HIGH } else { HIGH >> (8 * (8 - left)) };
-        if !good & inside != 0 {
-            return false;
-        }
-        at += 8;
-    }
-    true
 }
 
 /// The first position at or after `from` holding a control, a space or DEL.
@@ -242,21 +209,6 @@ mod tests {
                     };
                     assert_eq!(target_end(&buf, 0), slow(&|b| b <= b' ' || b == 0x7f));
                     assert_eq!(value_end(&buf, 0), slow(&|b| matches!(b, CR | LF | 0)));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn names_are_judged_by_words_as_by_bytes() {
-        for mark in 0..=255u8 {
-            for at in 0..20 {
-                let mut buf = *b"X-Forwarded-For-Name9";
-                buf[at] = mark;
-                for len in [at, at + 1, buf.len()] {
-                    let buf = &buf[..len];
-                    let end = skip(buf, at / 2, NAME);
-                    assert_eq!(is_name(&buf[at / 2..]), end == buf.len(), "{mark} at {at}");
                 }
             }
         }

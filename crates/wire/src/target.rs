@@ -1,4 +1,4 @@
-//! Targets and hosts of requests, looked at sixteen bytes at a time.
+//! Targets and hosts of requests, and names of fields, looked at sixteen bytes at a time.
 
 use crate::scan::LF;
 use wide::u8x16;
@@ -96,6 +96,23 @@ fn are_within(bytes: u8x16, low: u8, high: u8) -> u8x16 {
     above.min(u8x16::splat(high - low)).simd_eq(above)
 }
 
+/// Whether what stands from `from` to `to` is letters, digits and `-`.
+#[inline(always)]
+pub(crate) fn is_name(buf: &[u8], from: usize, to: usize) -> bool {
+    let mut at = from;
+    while at < to {
+        let bytes = step(buf, at);
+        let inside = if to - at < STEP { (1 << (to - at)) - 1 } else { STEP_BITS };
+        let letters = are_within(bytes | u8x16::splat(0x20), b'a', b'z');
+        let plain = letters | are_within(bytes, b'0', b'9') | are(bytes, b'-');
+        if !plain.to_bitmask() & inside != 0 {
+            return false;
+        }
+        at += STEP;
+    }
+    true
+}
+
 /// Whether a host is what most are: small letters, digits and `-`, and single dots between them.
 #[inline(always)]
 pub(crate) fn is_plain_host(buf: &[u8], from: usize, to: usize) -> bool {
@@ -119,6 +136,23 @@ pub(crate) fn is_plain_host(buf: &[u8], from: usize, to: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_judged_by_steps_as_by_bytes() {
+        for len in 0..40usize {
+            for b in 0..=255u8 {
+                for at in 0..len {
+                    let mut name = b"X-Forwarded-For-Name9".repeat(2)[..len].to_vec();
+                    name[at] = b;
+                    let good = b.is_ascii_alphanumeric() || b == b'-';
+                    for behind in [&b""[..], b": value of the field\r\n"] {
+                        let text = [b"\r\n", &name[..], behind].concat();
+                        assert_eq!(is_name(&text, 2, 2 + len), good, "{b} at {at} of {len}");
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn plain_hosts_need_no_second_look() {

@@ -6,6 +6,7 @@
 
 use crate::marks::Lines;
 use crate::scan::{self, Range32, CR, CTL_OR_SPACE, LF, NAME};
+use crate::target::is_name;
 
 /// What the next bytes of a header block are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +132,7 @@ impl Fields {
             let Some(name) = buf.get(start..line.colon) else { break };
             let id = id_of(name);
             // A name that is known has nothing odd about it; of others the states judge.
-            if id == Id::default() && !scan::is_name(name) {
+            if id == Id::default() && !is_name(buf, start, line.colon) {
                 break;
             }
             let name = Range32::new(start, line.colon);

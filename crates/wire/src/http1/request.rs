@@ -229,7 +229,9 @@ impl RequestHead {
     }
 
     fn note_connection(&mut self, value: &[u8]) {
-        if crate::scan::contains_ignoring_case(value, b"close") {
+        if value.eq_ignore_ascii_case(b"keep-alive") {
+            self.connection = Connection::KeepAlive;
+        } else if crate::scan::contains_ignoring_case(value, b"close") {
             self.connection = Connection::Close;
         } else if crate::scan::contains_ignoring_case(value, b"keep-alive") {
             self.connection = Connection::KeepAlive;
