@@ -255,9 +255,23 @@ impl Tls {
 
     /// The same on a connection that is there.
     pub fn connect_on(&self, tcp: TcpStream, name: &str) -> Result<TlsConn, std::io::Error> {
+        self.connect_telling(tcp, name, || ())
+    }
+
+    /// The same, telling when the hello has been sent.
+    pub fn connect_telling(
+        &self,
+        tcp: TcpStream,
+        name: &str,
+        said: impl FnOnce(),
+    ) -> Result<TlsConn, std::io::Error> {
         let server = ServerName::try_from(name.to_string()).unwrap();
         let conn = ClientConnection::new(Arc::new(self.config.clone()), server).unwrap();
         let mut stream = StreamOwned::new(conn, tcp);
+        while stream.conn.wants_write() {
+            stream.conn.write_tls(&mut stream.sock)?;
+        }
+        said();
         stream.conn.complete_io(&mut stream.sock)?;
         Ok(TlsConn(stream))
     }

@@ -2,9 +2,10 @@
 //! stop the worker: on it these tests fail.)
 
 use std::net::TcpStream;
+use std::sync::mpsc;
 use std::thread;
 use weir_tests::tls::{self, Pair, Tls};
-use weir_tests::{expect_soon, Next, Origin, Pipe, Server, Setup, Signal};
+use weir_tests::{expect_soon, Next, Origin, Pipe, Server, Setup, Signal, PATIENCE};
 
 const OWN: &str =
     "ssl_certificate %%DIR%%/$ssl_server_name.crt; ssl_certificate_key %%DIR%%/$ssl_server_name.key;";
@@ -137,13 +138,29 @@ fn what_clients_that_have_gone_asked_for_holds_one_thread_however_often() {
     }
     let quick = Tls::default().connect(given.server.port(0), "quick.test");
     assert!(quick.expect("it is not held up").shows(&given.quick));
-    let slow = thread::spawn({
-        let port = given.server.port(0);
-        move || Tls::default().connect(port, "slow.test")
+    let port = given.server.port(0);
+    let tcp = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    tcp.set_read_timeout(Some(PATIENCE)).unwrap();
+    let from = tcp.local_addr().unwrap().port();
+    let (say, said) = mpsc::channel();
+    let slow = thread::spawn(move || {
+        let tell = || say.send(()).unwrap();
+        Tls::default().connect_telling(tcp, "slow.test", tell)
     });
-    expect_soon("it waits", || given.server.on(1).get("/").text() == "2");
+    said.recv().unwrap();
+    // Not only accepted: what is given before it asks is not for it.
+    expect_soon("its hello is read", || is_read(port, from));
+    assert_eq!(given.server.on(1).get("/").text(), "2");
     given.pipe.give(&given.slow.cert);
     assert!(slow.join().unwrap().unwrap().shows(&given.slow), "what was begun for others");
+}
+
+/// Whether the server has taken all that has come from a client.
+fn is_read(port: u16, from: u16) -> bool {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let ends = format!(":{port:04X} 0100007F:{from:04X} 01 ");
+    let line = table.lines().find_map(|line| line.split_once(&ends));
+    line.is_some_and(|(_, queues)| queues[9..].starts_with("00000000"))
 }
 
 /// Sends a hello and no more.
