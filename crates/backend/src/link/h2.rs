@@ -165,12 +165,6 @@ impl H2 {
                     let fields = self.client.fields.iter();
                     self.trailers = fields.map(|(n, v)| (n.to_vec(), v.to_vec())).collect();
                 }
-                // The answer is complete (RFC 9113, section 8.1): a server that has reset the stream may say so
-                // once more for all that comes of the request.
-                Err(_) if self.client.has_ended() && self.broken.is_none() => {
-                    self.be_mute();
-                    return Ok(());
-                }
                 Err(text) => {
                     buf.truncate(head_end.unwrap_or(start));
                     if head_end.is_none() {

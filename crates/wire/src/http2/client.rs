@@ -148,6 +148,7 @@ impl Client {
         self.stream_window = SendWindow::new(self.initial_window);
         self.receive_stream = ReceiveWindow::new(WINDOW_MAX_BYTES);
         self.closed = end;
+        self.reset = false;
         self.asked = 0;
         self.idle = 0;
         let at = self.out.len();
@@ -483,6 +484,10 @@ impl Client {
             return Ok(());
         }
         let code = frame::u32_at(&self.input, payload.start);
+        if self.reset && code == ErrorCode::STREAM_CLOSED.0 {
+            // Said of what came of the request when the peer wanted no more of it (RFC 9113, section 5.1).
+            return self.carries_nothing();
+        }
         if code != ErrorCode::NO_ERROR.0 || self.phase != Phase::Done {
             return Err(format!("upstream rejected request with error {code}"));
         }

@@ -127,6 +127,22 @@ fn what_a_peer_must_not_do() {
 }
 
 #[test]
+fn the_request_behind_one_that_was_reset_has_a_body() {
+    let mut c = fresh();
+    c.send_data(b"", true);
+    let end = frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 1, &[OK]);
+    let reset = frame_of(frame::RST_STREAM, 0, 1, &[0; 4]);
+    assert!(events(&mut c, &[end, reset].concat()).is_ok());
+    c.out.clear();
+    assert!(c.may_go_on());
+    c.request(false, |out| hpack::request_line(b"POST", false, b"/", Some(b"h"), out));
+    assert!(!c.is_reset() && c.room() > 0);
+    c.out.clear();
+    c.send_data(b"body", true);
+    assert_eq!(c.out, frame_of(frame::DATA, frame::END_STREAM, 3, b"body"));
+}
+
+#[test]
 fn a_stream_that_has_ended() {
     let end = frame_of(frame::HEADERS, frame::END_HEADERS | frame::END_STREAM, 1, &[OK]);
     let reset = frame_of(frame::RST_STREAM, 0, 1, &[0; 4]);
@@ -139,6 +155,9 @@ fn a_stream_that_has_ended() {
     assert_eq!(got, Ok(vec![Event::Head { end: true }]));
     assert!(c.is_reset() && c.room() == 0 && !c.may_go_on());
     assert!(ended(&reset.repeat(2)).0.is_err());
+    let closed = frame_of(frame::RST_STREAM, 0, 1, &[0, 0, 0, 5]);
+    assert!(ended(&closed).0.is_err());
+    assert!(ended(&[&reset[..], &closed, &closed].concat()).0.is_ok(), "said again");
     assert!(ended(&frame_of(frame::DATA, 0, 1, b"x")).0.is_err());
     let goaway = frame_of(frame::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]);
     let (got, mut c) = ended(&goaway);
