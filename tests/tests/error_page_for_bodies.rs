@@ -111,3 +111,12 @@ fn what_was_thrown_away_is_not_announced() {
         assert_eq!((asked.header("Content-Length"), asked.header("X-Length")), (None, None));
     }
 }
+
+#[test]
+fn who_throws_a_body_away_itself_knows_its_length() {
+    let server = weir_tests::Setup::new(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; return 200 $content_length; } }",
+    )
+    .start();
+    assert_eq!(server.on(0).post("/", "hello").text(), "5");
+}

@@ -142,10 +142,10 @@ pub(crate) fn server_protocol(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) ->
     some(out, r.bytes(r.head.protocol)) && r.head.protocol.end > 0
 }
 
-/// The header's value, or the length of a chunked body that has been read. Of a body that was thrown away:
-/// none, as servers are told by it what to wait for.
+/// The header's value, or the length of a chunked body that has been read. None for who answers instead when
+/// the body was thrown away: servers are told by it what to wait for.
 pub(super) fn content_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    if r.body.was_announced() && r.body.is_none() {
+    if r.flags.internal && !r.is_answered() && r.body.was_announced() && r.body.is_none() {
         return false;
     }
     if let Some(value) = r.header(HeaderId::ContentLength) {
