@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// Has the task woken once all others that can go on have done so, and the event loop has been asked for
 /// more of them: for one that has had its turn and could go on at once. A task that only wakes itself goes
-/// on some sixty times before the event loop is asked.
+/// on many times before the event loop is asked.
 pub fn let_others(cx: &mut Context<'_>) {
     event_loop::let_others(cx);
 }
