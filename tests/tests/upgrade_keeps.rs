@@ -12,7 +12,8 @@ const CONF: &str = "daemon on; pid %%DIR%%/the.pid; error_log %%DIR%%/error.log 
     server { listen 127.0.0.1:%%PORT_1%% proxy_protocol;
         location / { return 200 $proxy_protocol_addr:$proxy_protocol_port; } }
     ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
-    server { listen 127.0.0.1:%%PORT_2%% ssl; return 200 secret; } }";
+    server { listen 127.0.0.1:%%PORT_2%% ssl; location / { return 200 secret; }
+        location /large { alias %%DIR%%/large; } } }";
 
 fn start(main: &str) -> Option<Server> {
     if weir_tests::binary().ends_with("nginx") {
@@ -86,6 +87,25 @@ fn one_with_tls_is_answered_once_more() {
     let both = String::from_utf8(secure.read_to_end()).unwrap();
     assert_eq!(both.matches("200 OK").count(), 2, "{both}");
     assert_eq!(both.matches("Connection: close").count(), 1, "{both}");
+    assert_eq!(server.wait_exit(), Some(0));
+    end(&server, new);
+}
+
+/// The head of its answer has said that it is kept.
+#[test]
+fn one_with_tls_that_is_answered_meanwhile_is_answered_once_more() {
+    const LARGE: usize = 40_000_000;
+    let Some(mut server) = start("worker_shutdown_timeout 20s;") else { return };
+    std::fs::write(server.dir().join("large"), vec![b'x'; LARGE]).unwrap();
+    let mut secure = Tls::default().connect(server.port(2), "localhost").unwrap().into_client();
+    secure.send_get("/large");
+    let head = secure.read_until(b"\r\n\r\n");
+    assert!(String::from_utf8_lossy(&head).contains("Connection: keep-alive"));
+    let new = upgrade(&mut server);
+    server.expect_error("gracefully shutting down");
+    assert!(secure.read_exactly(LARGE).is_some());
+    let last = secure.get("/");
+    assert_eq!((last.text(), last.header("Connection")), ("secret".into(), Some("close")));
     assert_eq!(server.wait_exit(), Some(0));
     end(&server, new);
 }

@@ -57,6 +57,13 @@ impl Connection {
         ends || self.is_left_behind()
     }
 
+    /// Whether it ends now though its answer has said that it is kept: where another process goes on with the
+    /// same sockets, one that stays here is answered once more.
+    #[inline]
+    pub fn ends_unannounced(&self) -> bool {
+        self.ends_with_request() && !self.worker.has_successor.get()
+    }
+
     /// What the other process is to be told; the connection stays as it is.
     pub fn carried(&self) -> Carried {
         let (gen, at) = self.came_by();

@@ -325,7 +325,7 @@ async fn follow(conn: &Rc<Connection>, r: &mut Box<Request>) -> After {
 /// The same behind a body that is over; `None`: the connection lingers.
 #[inline]
 fn follow_at_once(conn: &Connection, r: &Request) -> Option<After> {
-    if !r.flags.keepalive || conn.ends_with_request() {
+    if !r.flags.keepalive || conn.ends_unannounced() {
         return (!lingers(r)).then_some(After::Close);
     }
     let core = &r.loc().core;
@@ -348,7 +348,7 @@ async fn end_body(conn: &Rc<Connection>, r: &mut Box<Request>) -> Option<After> 
     if r.body.done {
         return None;
     }
-    let keeps = r.flags.keepalive && !conn.ends_with_request();
+    let keeps = r.flags.keepalive && !conn.ends_unannounced();
     // A client that still waits for "100 Continue" may or may not send its body now.
     if keeps && r.body.awaits_continue() {
         linger(conn, Rc::clone(r.loc())).await;
