@@ -63,8 +63,8 @@ impl<T: BackendConf> Rows<T> {
         Row::new(name!("next_upstream_timeout"), HSL, Arity::ONE, "0", "Longest time for asking servers.", set!(pick::<T>, next_upstream_timeout, msec)),
     ];
 
-    /// About what comes and goes in headers: every family that has headers.
-    pub(crate) const HEADER: &'static [Row] = &[
+    /// About the sockets' buffers.
+    pub(crate) const SOCKET: &'static [Row] = &[
         Row::new(
             name!("socket_rcvbuf"),
             HSL,
@@ -81,6 +81,10 @@ impl<T: BackendConf> Rows<T> {
             "Send buffer of the socket.",
             set!(pick::<T>, socket_sndbuf, size),
         ),
+    ];
+
+    /// About what comes and goes in headers: every family that has headers.
+    pub(crate) const HEADER: &'static [Row] = &[
         Row::new(
             name!("intercept_errors"),
             HSL,
@@ -280,19 +284,12 @@ pub(crate) fn push<T: Clone>(list: &mut Val<Arc<Vec<T>>>, item: T) {
 
 /// `…_pass`: the location's content comes from there.
 pub(crate) fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
-    if pick::<T>(cf).pass.is_some() {
-        return Err(d.error("is duplicate"));
-    }
-    let is_directory = here(cf).name.last() == Some(&b'/');
-    let core = cf.get::<CoreLoc>();
-    core.handler = Some(crate::run::handler::<T>);
-    core.auto_redirect |= is_directory;
     let url = d.arg(0);
     if memchr::memchr(b'$', url).is_some() {
         let t = shared(cf, d)?;
-        pick::<T>(cf).pass = Some(Pass::Vars(t));
-        return Ok(());
+        return pass_by::<T>(cf, d, t);
     }
+    answer_by::<T>(cf, d)?;
     let schemes = &T::FAMILY.schemes;
     let Some((tls, rest)) = schemes.split(url) else {
         return Err(d.bad(0, "invalid URL prefix"));
@@ -304,6 +301,29 @@ pub(crate) fn set_pass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult
     let parts = Parts::new(&endpoint, tls, usual);
     let fixed = Fixed::new(upstream, url, parts);
     pick::<T>(cf).pass = Some(Pass::Fixed(Arc::new(fixed)));
+    Ok(())
+}
+
+/// The location's content comes from where variables say.
+pub(crate) fn pass_by<T: BackendConf>(
+    cf: &mut Cf,
+    d: &Directive,
+    url: Arc<Template>,
+) -> ConfResult {
+    answer_by::<T>(cf, d)?;
+    pick::<T>(cf).pass = Some(Pass::Vars(url));
+    Ok(())
+}
+
+/// Makes the family the location's handler, once.
+fn answer_by<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    if pick::<T>(cf).pass.is_some() {
+        return Err(d.error("is duplicate"));
+    }
+    let is_directory = here(cf).name.last() == Some(&b'/');
+    let core = cf.get::<CoreLoc>();
+    core.handler = Some(crate::run::handler::<T>);
+    core.auto_redirect |= is_directory;
     Ok(())
 }
 

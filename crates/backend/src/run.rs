@@ -174,7 +174,7 @@ async fn run(r: &mut Request, conf_of: ConfOf, renews: bool) -> Flow {
 }
 
 /// Settles what goes to every server, and writes the request.
-fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
+pub(crate) fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
     let conf = run.conf;
     let parts = target.parts();
     if conf.bind.is_some() {
@@ -359,7 +359,7 @@ async fn relay_rest(
 }
 
 /// The server speaks another protocol from now on.
-async fn switch(r: &mut Request, run: &mut Run<'_>, asked: Asked) -> Flow {
+pub(crate) async fn switch(r: &mut Request, run: &mut Run<'_>, asked: Asked) -> Flow {
     let Asked { link, lease } = asked;
     let (group, client) = (Rc::clone(&run.group), std::mem::take(&mut run.client));
     let from = tunnel::From { link, lease, group, client, asked_ms: run.asked_ms };

@@ -160,6 +160,8 @@ pub struct CoreSrv {
     pub(crate) underscores_in_headers: Val<bool>,
     pub(crate) merge_slashes: Val<bool>,
     pub(crate) client_body_early_read: Val<Conditions>,
+    /// CONNECT is answered somewhere in it.
+    pub allows_connect: bool,
     pub(crate) connection_pool_size: Val<u64>,
     pub(crate) request_pool_size: Val<u64>,
     /// The directives above that bound a head, as its parser takes them.

@@ -9,7 +9,6 @@ mod response;
 mod time;
 
 pub use fields::{cookie_value, query_arg};
-pub use request::basic_credentials;
 pub use response::shown_status;
 
 use crate::flow::{Getter, VarArg, Variable};

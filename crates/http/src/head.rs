@@ -11,7 +11,7 @@ use weir_core::Connection;
 use weir_core::Session;
 use weir_wire::http1::framing;
 use weir_wire::http1::names::HeaderId;
-use weir_wire::http1::request::{Connection as Wish, ParseError, Parser, Version};
+use weir_wire::http1::request::{Connection as Wish, Method, ParseError, Parser, Version};
 use weir_wire::http1::uri;
 use weir_wire::Range32;
 
@@ -88,12 +88,24 @@ pub(crate) fn take(conn: &Rc<Connection>, r: &mut Request) -> Result<(), ParseEr
 fn take_framing(conn: &Connection, r: &mut Request) -> Result<(), ParseError> {
     framing::host(&r.head, &r.buf)?;
     r.flags.valid_unparsed_uri = !r.head.empty_path_in_uri;
+    if r.head.method == Method::Connect {
+        return take_connect(r);
+    }
     let body = framing::framing(&r.head, &r.buf, false)?;
     r.body.begin(body);
     r.flags.keepalive = wants_keepalive(conn, r);
     let expects = r.head.version >= Version::HTTP_11
         && r.header(HeaderId::Expect).is_some_and(|v| v.eq_ignore_ascii_case(b"100-continue"));
     r.body.expect_continue = expects;
+    Ok(())
+}
+
+/// What follows CONNECT is for whom it asks for, or for nobody.
+#[cold]
+fn take_connect(r: &mut Request) -> Result<(), ParseError> {
+    let body = framing::framing(&r.head, &r.buf, r.server().core.allows_connect)?;
+    r.body.begin(body);
+    r.flags.keepalive = false;
     Ok(())
 }
 

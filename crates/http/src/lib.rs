@@ -12,6 +12,7 @@ pub mod client_watch;
 pub mod conf;
 pub mod core_rows;
 pub mod core_vars;
+pub mod credentials;
 mod date;
 pub mod detached;
 pub mod door;

@@ -3,6 +3,7 @@
 
 use crate::body;
 use crate::conf::Satisfy;
+use crate::credentials;
 use crate::flow::{Flow, Handler, Phase, WaitFn};
 use crate::keepalive;
 use crate::location::{self, Found};
@@ -115,25 +116,25 @@ impl Walk {
         match flow {
             Flow::Declined => None,
             Flow::Ok if any => {
-                r.out.remove(b"WWW-Authenticate");
+                r.out.remove(credentials::challenge(r).0);
                 self.enter(Phase::Precontent);
                 None
             }
             Flow::Ok => None,
-            Flow::Status(code @ (401 | 403)) if any => {
-                if self.refused != 401 {
+            Flow::Status(code @ (401 | 403 | 407)) if any => {
+                if !matches!(self.refused, 401 | 407) {
                     self.refused = code;
                 }
                 None
             }
-            Flow::Status(401) => Some(self.unauthorized(r)),
+            Flow::Status(401 | 407) => Some(self.unauthorized(r)),
             flow => Some(flow),
         }
     }
 
     fn unauthorized(&mut self, r: &Request) -> Flow {
         match *r.loc().core.auth_delay {
-            0 => Flow::Status(401),
+            0 => Flow::Status(credentials::challenge(r).1),
             _ => {
                 self.last = true;
                 Flow::Wait(delay)
@@ -160,7 +161,7 @@ impl Walk {
             Phase::Preaccess => Phase::Access,
             Phase::Access => match self.refused {
                 0 => Phase::Precontent,
-                401 => return Some(self.unauthorized(r)),
+                401 | 407 => return Some(self.unauthorized(r)),
                 code => {
                     if code == 403 {
                         r.log(LogLevel::Error, "access forbidden by rule");
@@ -188,7 +189,7 @@ fn delay(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async {
         let ms = *r.loc().core.auth_delay;
         match r.sleep_while_open(ms).await {
-            Ok(()) => Flow::Status(401),
+            Ok(()) => Flow::Status(credentials::challenge(r).1),
             Err(_) => Flow::Status(499),
         }
     })

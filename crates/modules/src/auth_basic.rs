@@ -18,7 +18,7 @@ use weir_core::eval::with_value;
 use weir_core::logger::LogLevel;
 use weir_core::LocalFuture;
 use weir_http::client_watch::unless_client_goes;
-use weir_http::core_vars::basic_credentials;
+use weir_http::credentials;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::vars::{template, template_of};
 use weir_http::Request;
@@ -28,7 +28,6 @@ use weir_module::{
 };
 use weir_runtime::paths;
 use weir_script::template::Template;
-use weir_wire::http1::names::HeaderId;
 
 #[derive(Default)]
 struct AuthLoc {
@@ -123,7 +122,7 @@ fn handler(r: &mut Request) -> Flow {
     if realm == b"off" {
         return Flow::Declined;
     }
-    let credentials = r.header(HeaderId::Authorization).and_then(basic_credentials);
+    let credentials = r.header(credentials::field(r)).and_then(credentials::basic);
     let Some((user, password)) = credentials else {
         r.log(LogLevel::Info, "no user/password was provided for basic authentication");
         return ask(r, &realm);
@@ -200,8 +199,9 @@ fn decide(r: &mut Request, right: bool, user: &[u8], realm: &[u8]) -> Flow {
 
 fn ask(r: &mut Request, realm: &[u8]) -> Flow {
     let value = [b"Basic realm=\"", realm, b"\""].concat();
-    r.out.set(b"WWW-Authenticate", &value);
-    Flow::Status(401)
+    let (field, status) = credentials::challenge(r);
+    r.out.set(field, &value);
+    Flow::Status(status)
 }
 
 /// The user's hash out of the file; an error is the status to answer with.

@@ -147,7 +147,13 @@ static VARIABLES: &[Variable] = &[Variable::new("grpc_internal_trailers", te)];
 
 /// `grpc_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
-    rows: joined_rows!(ROWS, Rows::<GrpcLoc>::PEER, Rows::<GrpcLoc>::HEADER, Rows::<GrpcLoc>::SSL,),
+    rows: joined_rows!(
+        ROWS,
+        Rows::<GrpcLoc>::PEER,
+        Rows::<GrpcLoc>::SOCKET,
+        Rows::<GrpcLoc>::HEADER,
+        Rows::<GrpcLoc>::SSL,
+    ),
     variables: VARIABLES,
     ..conf::module::<GrpcLoc>()
 };

@@ -2,12 +2,13 @@
 
 use super::fields::non_empty;
 use super::fields::some_if_any;
+use crate::credentials;
 use crate::flow::VarArg;
 use crate::location::map_uri_into;
 use crate::request::Request;
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
-use weir_base::bytes::{fmt_u64, push_hex, strip_prefix_ignore_case};
+use weir_base::bytes::{fmt_u64, push_hex};
 use weir_base::units;
 use weir_core::common::{number, some};
 use weir_core::logger::LogLevel;
@@ -159,18 +160,8 @@ pub(super) fn content_length(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> 
 }
 
 pub(super) fn remote_user(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    let user = r.header(HeaderId::Authorization).and_then(basic_credentials);
+    let user = r.header(credentials::field(r)).and_then(credentials::basic);
     non_empty(out, user.as_ref().map(|(name, _)| name.as_slice()))
-}
-
-/// User and password of an `Authorization: Basic` value; `None` if it is of another kind or broken. An
-/// empty name is nobody's, as in nginx.
-pub fn basic_credentials(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let encoded = strip_prefix_ignore_case(value, b"Basic ")?;
-    let start = encoded.iter().position(|b| *b != b' ')?;
-    let plain = weir_base::base64::decode(&encoded[start..])?;
-    let colon = plain.iter().position(|b| *b == b':').filter(|n| *n > 0)?;
-    Some((plain[..colon].to_vec(), plain[colon + 1..].to_vec()))
 }
 
 pub(super) fn limit_rate(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
@@ -184,27 +175,5 @@ pub(super) fn set_limit_rate(r: &mut Request, _: &VarArg, value: &[u8]) {
             let text = format!("invalid $limit_rate \"{}\"", String::from_utf8_lossy(value));
             r.log(LogLevel::Error, &text);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credentials() {
-        let pair = |text: &str| {
-            basic_credentials(text.as_bytes()).map(|(u, p)| {
-                format!("{}|{}", String::from_utf8_lossy(&u), String::from_utf8_lossy(&p))
-            })
-        };
-        assert_eq!(pair("Basic dXNlcjpwYXNz").as_deref(), Some("user|pass"));
-        assert_eq!(pair("basic   dXNlcjo=").as_deref(), Some("user|"));
-        assert_eq!(pair("Basic dTphOmI="), Some("u|a:b".into()));
-        assert_eq!(pair("Basic dXNlcg=="), None);
-        assert_eq!(pair("Basic Om5vdXNlcg=="), None);
-        assert_eq!(pair("Basic !!!!"), None);
-        assert_eq!(pair("Basic "), None);
-        assert_eq!(pair("Bearer dXNlcjpwYXNz"), None);
     }
 }
