@@ -187,6 +187,7 @@ mod timeouts_reset;
 mod timers_wakeups;
 mod try_files;
 mod tuning_values;
+mod tunnel;
 mod upgrade_busy;
 mod upgrade_goes_wrong;
 mod upgrade_keeps;

@@ -41,6 +41,7 @@ pub use families::grpc::MODULE as GRPC;
 pub use families::memcached::MODULE as MEMCACHED;
 pub use families::proxy::MODULE as PROXY;
 pub use families::scgi::MODULE as SCGI;
+pub use families::tunnel::MODULE as TUNNEL;
 pub use families::uwsgi::MODULE as UWSGI;
 pub use link::reply::{BadBody, BodyReader};
 pub use sticky::rows::MODULE as STICKY;

@@ -4,7 +4,6 @@
 
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
-const TUNNEL: &str = "this version of Weir has no CONNECT tunnels yet";
 const LUA: &str = "this version of Weir has no Lua yet; remove the directive";
 const LATER: &str = "this version of Weir does not have it yet; remove the directive";
 const PERL: &str = "Weir has no embedded Perl; use map, set or rewrite instead";
@@ -57,7 +56,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("ssl_engine", "Weir's TLS is rustls, which has no OpenSSL engines; remove the directive"),
     ("http3*", HTTP3),
     ("quic_*", HTTP3),
-    ("tunnel_*", TUNNEL),
     (
         "ssl",
         "nginx dropped it in 1.25.1; remove the directive and write \"listen 443 ssl\" for each \

@@ -48,6 +48,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::SCGI,
     &weir_backend::GRPC,
     &weir_backend::MEMCACHED,
+    &weir_backend::TUNNEL,
     &weir_backend::CACHE,
     // Content, in the order it is tried.
     &random_index::MODULE,
@@ -127,5 +128,4 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-stream_ssl_module",
     "--with-stream_ssl_preread_module",
     "--without-http_browser_module",
-    "--without-http_tunnel_module",
 ];

@@ -5,4 +5,5 @@ pub(crate) mod grpc;
 pub(crate) mod memcached;
 pub(crate) mod proxy;
 pub(crate) mod scgi;
+pub(crate) mod tunnel;
 pub(crate) mod uwsgi;
