@@ -34,6 +34,7 @@ mod config_twice;
 mod config_warnings;
 mod core_misc;
 mod core_more;
+mod dav;
 mod error_log;
 mod error_page;
 mod error_page_for_bodies;

@@ -84,6 +84,7 @@ fn who_is_refused_gets_nginxs_status() {
     assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
     assert!(head.contains("Connection: close\r\n"), "{head}");
     assert_eq!(client.read_to_end(), b"no server");
+    server.expect_error(&format!("upstream: \"127.0.0.1:{closed}\""));
     assert_eq!(server.on(2).get("/").status, 405);
 }
 
@@ -100,4 +101,51 @@ fn auth_basic_asks_with_407() {
         connect(&server, 3, &target, &format!("Proxy-Authorization: {right}\r\n"));
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert_eq!(client.get("/").status, 200);
+}
+
+const SETTINGS: &str = "events {} http { access_log off; tunnel_send_lowat 0; tunnel_send_timeout 5s;
+    upstream two { server 127.0.0.1:%%PORT_3%% max_fails=0; server 127.0.0.1:%%PORT_1%%; }
+    server { listen 127.0.0.1:%%PORT_0%%; tunnel_bind 127.0.0.2; tunnel_buffer_size 16;
+        tunnel_socket_keepalive on; tunnel_socket_rcvbuf 16k; tunnel_socket_sndbuf 16k; tunnel_pass; }
+    server { listen 127.0.0.1:%%PORT_1%%; return 200 '$remote_addr $http_long'; }
+    server { listen 127.0.0.1:%%PORT_2%%; tunnel_read_timeout 200ms; tunnel_pass; }
+    server { listen 127.0.0.1:%%PORT_4%%; tunnel_next_upstream error timeout; tunnel_pass two;
+        tunnel_next_upstream_tries 2; tunnel_next_upstream_timeout 5s; }
+    server { listen 127.0.0.1:%%PORT_5%%; tunnel_next_upstream_tries 1; tunnel_pass two; }
+    server { listen 127.0.0.1:%%PORT_6%%; tunnel_next_upstream off; tunnel_pass two; } }";
+
+#[test]
+fn connections_are_as_configured() {
+    let server = Server::start(SETTINGS);
+    let target = format!("127.0.0.1:{}", server.port(1));
+    let (mut client, head) = connect(&server, 0, &target, "");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    let long = "x".repeat(900);
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nLong: {long}\r\n\r\n").as_bytes());
+    assert_eq!(client.response().text(), format!("127.0.0.2 {long}"));
+}
+
+/// Nobody says anything.
+#[test]
+fn a_silent_tunnel_ends() {
+    let server = Server::start(SETTINGS);
+    let target = format!("127.0.0.1:{}", server.port(1));
+    let (mut client, _) = connect(&server, 2, &target, "");
+    assert_eq!(client.read_to_end(), b"");
+}
+
+#[test]
+fn a_server_that_is_not_there_is_passed_over() {
+    let server = Server::start(SETTINGS);
+    for _ in 0..2 {
+        let (mut client, head) = connect(&server, 4, "any:1", "");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert_eq!(client.get("/").text(), "127.0.0.1 ");
+    }
+    for at in [5, 6] {
+        let statuses: Vec<bool> = (0..4)
+            .map(|_| connect(&server, at, "any:1", "").1.starts_with("HTTP/1.1 502 "))
+            .collect();
+        assert_eq!(statuses.iter().filter(|s| **s).count(), 2, "{at}: {statuses:?}");
+    }
 }

@@ -193,7 +193,7 @@ pub(crate) fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(
     run.keeps = kept::keeps(r, conf);
     run.start_ms = clock::mono_ms();
     r.exchange.clear();
-    r.exchange.scheme = conf.family.schemes.shown(parts.tls);
+    r.exchange.scheme = Some(conf.family.schemes.shown(parts.tls));
     let length = upload::length(r, conf, run.chunked);
     let (cached, as_get) = match conf.cache.is_on() {
         true => kept::how_asked(r),

@@ -3,6 +3,7 @@
 use crate::os_text;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use weir_base::bytes::split_once;
 use weir_base::units;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive, Layout, Mode};
 use weir_runtime::trusted;
@@ -81,4 +82,25 @@ fn could_make(path: &std::path::Path) -> std::io::Result<()> {
         Err(e) if e.kind() != std::io::ErrorKind::PermissionDenied => Err(e),
         _ => Ok(()),
     }
+}
+
+/// Rights of files that are made, as `user:rw group:r all:r` write them; the user's are there in any case.
+pub fn access(d: &Directive) -> ConfResult<u32> {
+    let mut mode = 0o600;
+    for i in 0..d.args.len() {
+        let (who, rights) = split_once(d.arg(i), b':').ok_or_else(|| d.invalid(i))?;
+        let shift = match who {
+            b"user" => 6,
+            b"group" => 3,
+            b"all" => 0,
+            _ => return Err(d.invalid(i)),
+        };
+        let bits = match rights {
+            b"rw" => 6,
+            b"r" => 4,
+            _ => return Err(d.invalid(i)),
+        };
+        mode |= bits << shift;
+    }
+    Ok(mode)
 }

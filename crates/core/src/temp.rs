@@ -51,6 +51,11 @@ impl TempFile {
         }
     }
 
+    /// Whether it can be opened or renamed by its path.
+    pub fn has_name(&self) -> bool {
+        self.life != Life::Nameless
+    }
+
     fn named(file: File, path: PathBuf, life: Life) -> TempFile {
         let mut life = life;
         // Where an open file cannot be deleted it keeps its name while it is used.

@@ -10,7 +10,7 @@ use crate::flow::Flow;
 use crate::request::Request;
 use bytes::Bytes;
 use incoming::Piece;
-use std::io::Write;
+use std::io::{self, Seek, Write};
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::temp::{Life, TempFile};
@@ -108,8 +108,41 @@ async fn fill_within(r: &mut Request, timeout_ms: u64) -> Result<(), BodyError> 
     upload::fill(r, timeout_ms).await
 }
 
+/// Reads the whole body into a file of its own, be it empty. The file lives as long as it is used, and
+/// whoever renames it has it.
+pub async fn read_to_file(r: &mut Request) -> Result<Rc<TempFile>, BodyError> {
+    read_whole(r, Some(Life::Named)).await?;
+    if let Some(file) = r.body.file.as_ref().filter(|f| f.has_name()) {
+        return Ok(Rc::clone(file));
+    }
+    // It was read before, by somebody who needed no name.
+    let earlier = r.body.file.take();
+    let copied = new_file(r, Life::Named).and_then(|to| {
+        let copied = match earlier {
+            Some(from) => {
+                (&*from.file).rewind().and_then(|()| io::copy(&mut &*from.file, &mut &*to.file))
+            }
+            None => (&*to.file).write_all(&r.body.memory).map(|()| 0),
+        };
+        copied.map(|_| to).map_err(|e| file_error(r, &e))
+    })?;
+    r.body.memory.clear();
+    r.body.file = Some(Rc::clone(&copied));
+    Ok(copied)
+}
+
 /// Reads the whole body: into memory up to `client_body_buffer_size`, the rest into a file.
 pub async fn read_all(r: &mut Request) -> Result<(), BodyError> {
+    let life = match *r.loc().core.client_body_in_file_only {
+        BodyInFile::Off => None,
+        BodyInFile::Clean => Some(Life::Named),
+        BodyInFile::On => Some(Life::Kept),
+    };
+    read_whole(r, life).await
+}
+
+/// `file`: into a file as a whole.
+async fn read_whole(r: &mut Request, file: Option<Life>) -> Result<(), BodyError> {
     if r.body.complete || r.body.is_none() {
         return match r.body.awaits_continue() {
             true => send_continue(r).await,
@@ -118,7 +151,7 @@ pub async fn read_all(r: &mut Request) -> Result<(), BodyError> {
     }
     let loc = Rc::clone(r.loc());
     let core = &loc.core;
-    let always_file = *core.client_body_in_file_only != BodyInFile::Off;
+    let life = file.unwrap_or(Life::Nameless);
     let buffer = *core.client_body_buffer_size as usize;
     let announced = r.body.announced();
     if let Some(n) = announced.filter(|n| *n <= buffer as u64) {
@@ -127,43 +160,46 @@ pub async fn read_all(r: &mut Request) -> Result<(), BodyError> {
     r.body.whole = true;
     while let Some(piece) = next(r).await? {
         if r.body.memory.len() + piece.len() > buffer && r.body.length > buffer as u64 {
-            spill(r)?;
+            spill(r, life)?;
         }
         r.body.memory.extend_from_slice(&piece);
     }
     let some = r.body.length > 0 || r.body.has_stream();
-    if r.body.file.is_some() || (always_file && some) {
-        spill(r)?;
+    if r.body.file.is_some() || (file.is_some() && some) {
+        spill(r, life)?;
     }
     r.body.complete = true;
     Ok(())
 }
 
 /// Moves what is in memory to the temporary file.
-fn spill(r: &mut Request) -> Result<(), BodyError> {
-    let loc = Rc::clone(r.loc());
-    if r.body.file.is_none() {
-        let life = match *loc.core.client_body_in_file_only {
-            BodyInFile::Off => Life::Nameless,
-            BodyInFile::Clean => Life::Named,
-            BodyInFile::On => Life::Kept,
-        };
-        match TempFile::create(&loc.core.client_body_temp_path, life) {
-            Ok(f) => {
-                let path = f.path.display().to_string();
-                r.log(
-                    LogLevel::Warn,
-                    &format!("a client request body is buffered to a temporary file {path}"),
-                );
-                r.body.file = Some(Rc::new(f));
-            }
-            Err(e) => return Err(file_error(r, &e)),
+fn spill(r: &mut Request, life: Life) -> Result<(), BodyError> {
+    let file = match &r.body.file {
+        Some(file) => Rc::clone(file),
+        None => {
+            let file = new_file(r, life)?;
+            let text = format!(
+                "a client request body is buffered to a temporary file {}",
+                file.path.display()
+            );
+            // Somebody wants it there, or it is larger than what was meant to be enough.
+            let level = if life == Life::Nameless { LogLevel::Warn } else { LogLevel::Notice };
+            r.log(level, &text);
+            r.body.file = Some(Rc::clone(&file));
+            file
         }
-    }
-    let Some(file) = r.body.file.clone() else { return Ok(()) };
+    };
     let written = (&*file.file).write_all(&r.body.memory);
     r.body.memory.clear();
     written.map_err(|e| file_error(r, &e))
+}
+
+fn new_file(r: &mut Request, life: Life) -> Result<Rc<TempFile>, BodyError> {
+    let loc = Rc::clone(r.loc());
+    match TempFile::create(&loc.core.client_body_temp_path, life) {
+        Ok(file) => Ok(Rc::new(file)),
+        Err(e) => Err(file_error(r, &e)),
+    }
 }
 
 fn file_error(r: &mut Request, e: &std::io::Error) -> BodyError {

@@ -281,6 +281,11 @@ impl Request {
         &self.place().gen
     }
 
+    /// Lower-case, without port, from the request line or `Host`; empty: the client has named none.
+    pub fn host(&self) -> &[u8] {
+        &self.host
+    }
+
     /// Found by address and name.
     pub fn server(&self) -> &Rc<Server> {
         &self.place().server

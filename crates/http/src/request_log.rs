@@ -36,13 +36,13 @@ pub(crate) fn write_context(r: &Request, line: &mut Vec<u8>) {
 impl Request {
     /// A server has been chosen to pass the request on to.
     pub(crate) fn has_upstream(&self) -> bool {
-        !self.upstream.is_empty() && !self.exchange.scheme.is_empty()
+        !self.upstream.is_empty() && self.exchange.scheme.is_some()
     }
 
     fn write_upstream(&self, line: &mut Vec<u8>) {
         let Some(up) = self.upstream.last().filter(|_| self.has_upstream()) else { return };
         line.extend_from_slice(b", upstream: \"");
-        line.extend_from_slice(self.exchange.scheme.as_bytes());
+        line.extend_from_slice(self.exchange.scheme.unwrap_or_default().as_bytes());
         line.extend_from_slice(&up.peer);
         if up.peer.starts_with(b"unix:") {
             line.push(b':');

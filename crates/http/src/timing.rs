@@ -14,8 +14,8 @@ pub struct Exchange {
     /// The head is complete.
     pub answered: bool,
     pub trailers: Vec<(Vec<u8>, Vec<u8>)>,
-    /// `http://` and the like, for the error log.
-    pub scheme: &'static str,
+    /// `http://` and the like, for the error log; `None`: no server was to be asked.
+    pub scheme: Option<&'static str>,
     /// Where in `request` the URI is.
     pub uri: (usize, usize),
 }
@@ -48,7 +48,7 @@ impl Exchange {
         self.head.clear();
         self.trailers.clear();
         self.answered = false;
-        self.scheme = "";
+        self.scheme = None;
         self.head_at = 0;
         self.uri = (0, 0);
     }
@@ -56,7 +56,7 @@ impl Exchange {
     /// Nothing was asked since the last time; what is said has a scheme or a head.
     #[inline]
     fn is_clear(&self) -> bool {
-        let text = [self.request.len(), self.reply.len(), self.scheme.len()];
+        let text = [self.request.len(), self.reply.len(), self.scheme.map_or(0, str::len)];
         text == [0; 3] && self.head.status == 0 && !self.answered
     }
 

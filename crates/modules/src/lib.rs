@@ -6,6 +6,7 @@ pub mod auth_basic;
 pub mod auth_request;
 pub mod autoindex;
 pub mod charset;
+pub mod dav;
 mod directory;
 pub mod empty_gif;
 mod files;

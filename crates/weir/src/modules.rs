@@ -3,8 +3,8 @@
 use weir_http::HttpModule;
 use weir_mail::MailModule;
 use weir_modules::{
-    access, addition, auth_basic, auth_request, autoindex, charset, empty_gif, geo, gunzip, gzip,
-    gzip_ok, gzip_static, headers, index, internal_redirect, limit_conn, limit_req, log, map,
+    access, addition, auth_basic, auth_request, autoindex, charset, dav, empty_gif, geo, gunzip,
+    gzip, gzip_ok, gzip_static, headers, index, internal_redirect, limit_conn, limit_req, log, map,
     mirror, not_modified, random_index, range, realip, referer, rewrite, secure_link, slice,
     split_clients, ssi, ssl, static_files, stub_status, sub_filter, try_files, userid, welcome,
 };
@@ -39,6 +39,7 @@ pub const MODULES: &[&HttpModule] = &[
     &stub_status::MODULE,
     &welcome::MODULE,
     &empty_gif::MODULE,
+    &dav::MODULE,
     &internal_redirect::MODULE,
     &mirror::MODULE,
     &try_files::MODULE,
@@ -112,6 +113,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_v2_module",
     "--with-http_addition_module",
     "--with-http_auth_request_module",
+    "--with-http_dav_module",
     "--with-http_gunzip_module",
     "--with-http_gzip_static_module",
     "--with-http_random_index_module",

@@ -8,6 +8,7 @@ use crate::rows::{add_bits, pick};
 use std::sync::Arc;
 use weir_base::units;
 use weir_cache::store::{Pace, Params};
+use weir_core::paths::access;
 use weir_core::zones;
 use weir_http::vars::template;
 use weir_module::first::{flag, msec, offset};
@@ -220,23 +221,7 @@ fn set_store<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
 }
 
 fn set_store_access<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let mut mode = 0o600;
-    for i in 0..d.args.len() {
-        let text = d.arg(i);
-        let (who, rights) = weir_base::bytes::split_once(text, b':').ok_or_else(|| d.invalid(i))?;
-        let shift = match who {
-            b"user" => 6,
-            b"group" => 3,
-            b"all" => 0,
-            _ => return Err(d.invalid(i)),
-        };
-        let bits = match rights {
-            b"rw" => 6,
-            b"r" => 4,
-            _ => return Err(d.invalid(i)),
-        };
-        mode |= bits << shift;
-    }
+    let mode = access(d)?;
     cache::<T>(cf).store_access.once(d, mode)
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Kept {
     place: Option<Place>,
     upstream: Vec<UpstreamState>,
     more: Option<Box<More>>,
-    scheme: &'static str,
+    scheme: Option<&'static str>,
     methods: [Method; 2],
     marks: Marks,
     is_computed: bool,

@@ -323,7 +323,8 @@ fn eval_line(r: &mut Request, value: &Template, out: &mut Vec<u8>) {
     r.eval_into(value, out);
     if line::is_broken(&out[start..]) {
         line::blank_breaks(&mut out[start..]);
-        let family = if r.exchange.scheme.starts_with("grpc") { "grpc" } else { "proxy" };
+        let is_grpc = r.exchange.scheme.is_some_and(|s| s.starts_with("grpc"));
+        let family = if is_grpc { "grpc" } else { "proxy" };
         let by = format!("\"{family}_set_header\"");
         r.log(LogLevel::Error, &format!("a variable in {by} held line ends, which were taken out"));
     }
