@@ -56,8 +56,8 @@ impl Exchange {
     /// Nothing was asked since the last time; what is said has a scheme or a head.
     #[inline]
     fn is_clear(&self) -> bool {
-        let text = [self.request.len(), self.reply.len(), self.scheme.map_or(0, str::len)];
-        text == [0; 3] && self.head.status == 0 && !self.answered
+        let is_silent = self.request.is_empty() && self.reply.is_empty() && self.scheme.is_none();
+        is_silent && self.head.status == 0 && !self.answered
     }
 
     /// The bytes that the head's spans point into.
