@@ -2,8 +2,7 @@
 //! which protocol is spoken behind it. A connection's task keeps no more than that one's state; a handshake
 //! and HTTP/2 are in boxes of their own.
 
-use crate::h1::{self, runner};
-use crate::{h2, pool, server};
+use crate::{h1, h2, pool, server};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -17,13 +16,11 @@ use weir_runtime::clock;
 /// Lets go of what is kept for requests: the worker is about to rest.
 pub fn free() {
     pool::free();
-    runner::free();
 }
 
 /// Lets go of most of what is kept: nothing is done for a while.
 pub fn shrink() {
     pool::shrink();
-    runner::shrink();
 }
 
 /// Serves one connection to its end.

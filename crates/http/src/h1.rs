@@ -4,7 +4,6 @@ pub(crate) mod body;
 pub(crate) mod output;
 mod reading;
 mod ready;
-pub(crate) mod runner;
 mod serving;
 
 pub(crate) use serving::Serving;
@@ -40,7 +39,7 @@ enum NoRequest {
 }
 
 /// What follows a request.
-enum After {
+pub(crate) enum After {
     Keep(Vec<u8>),
     Close,
     /// These bytes begin an HTTP/2 connection.
@@ -84,119 +83,125 @@ fn log_idle_end(conn: &Connection, read: &Result<usize, ConnError>) {
     }
 }
 
-/// How far a request has come that has to wait.
+/// Where a request stands that has to wait, and for no handler of a phase.
 enum Stage {
     /// Its first bytes may be HTTP/2's.
     Start,
-    Head(Reading),
+    Head(Box<Reading>),
     /// The head is refused.
     Refused(ParseError),
-    Phases(Way, Stop),
     /// It has been answered, or was broken off (`false`); and whether what is queued was offered to the
     /// socket since.
     Answered(bool, bool),
-    /// What a handler of the last phase waits for, and the number of the next.
+    /// It is being logged: what a handler of the last phase waits for, and the number of the next.
     Log(After, WaitFn, usize),
 }
 
-/// What a request has come to at once.
-enum Came {
+/// What has come of a request that had to wait.
+pub(crate) enum Came {
+    /// It is over.
     To(After),
-    /// It has to wait.
-    Waits(Box<Request>, Stage),
+    /// It has been read and goes through the phases.
+    Phases(Box<Request>, Way, Stop),
 }
 
-/// One request: read, run, answer, log. Its first bytes are there. One that has to wait goes on in
-/// [`go_on`], from where it has come to: most need no future.
-#[inline]
-fn at_once(conn: &Rc<Connection>, mut r: Box<Request>) -> Came {
-    if conn.may_speak_h2.get() {
-        return Came::Waits(r, Stage::Start);
-    }
-    let stage = begin(conn, &mut r);
-    let Stage::Phases(_, Stop::Ended(finished)) = stage else { return Came::Waits(r, stage) };
-    let after = match end_at_once(conn, &mut r, finished) {
-        Ok(after) => after,
-        Err(offered) => return Came::Waits(r, Stage::Answered(finished, offered)),
-    };
-    if let Some((wait, next)) = log(&mut r) {
-        return Came::Waits(r, Stage::Log(after, wait, next));
-    }
-    logged(conn);
-    Counters::add(&conn.worker.counters.writing, -1);
-    pool::give(r);
-    Came::To(after)
-}
-
-/// Reads and runs, as far as that goes at once.
+/// Reads and runs a request, whose first bytes are there, as far as that goes at once.
 #[inline(always)]
-fn begin(conn: &Rc<Connection>, r: &mut Request) -> Stage {
+fn begin(conn: &Rc<Connection>, r: &mut Request) -> Result<(Way, Stop), Stage> {
+    if conn.may_speak_h2.get() {
+        return Err(Stage::Start);
+    }
     let mut reading = Reading::begin(conn, r);
     match reading.read(conn, r) {
-        Some(Ok(())) => run(conn, r),
-        Some(Err(e)) => Stage::Refused(e),
-        None => Stage::Head(reading),
+        Some(Ok(())) => Ok(run(conn, r)),
+        Some(Err(e)) => Err(Stage::Refused(e)),
+        None => Err(Stage::Head(Box::new(reading))),
     }
 }
 
 #[inline(always)]
-fn run(conn: &Connection, r: &mut Request) -> Stage {
+fn run(conn: &Connection, r: &mut Request) -> (Way, Stop) {
     Counters::add(&conn.worker.counters.writing, 1);
-    let (way, stop) = Way::begin(r);
-    Stage::Phases(way, stop)
+    Way::begin(r)
 }
 
-/// A request that has had to wait.
-async fn go_on(conn: &Rc<Connection>, mut r: Box<Request>, mut stage: Stage) -> After {
+/// Ends a request that has been answered: sends what is queued, decides what follows, and logs. What of that
+/// cannot be done at once is to be waited for.
+#[inline(always)]
+fn end(conn: &Rc<Connection>, r: &mut Request, finished: bool) -> Result<After, Stage> {
+    let after =
+        end_at_once(conn, r, finished).map_err(|offered| Stage::Answered(finished, offered))?;
+    if let Some((wait, next)) = log(r) {
+        return Err(Stage::Log(after, wait, next));
+    }
+    logged(conn);
+    Ok(after)
+}
+
+/// A request is over that was run.
+#[inline]
+fn over(conn: &Connection, r: Box<Request>) {
+    Counters::add(&conn.worker.counters.writing, -1);
+    pool::give(r);
+}
+
+/// Waits with a request for what its handler waits for.
+async fn wait_for_handler(mut r: Box<Request>, f: WaitFn) -> (Box<Request>, Flow) {
+    let flow = f(&mut r).await;
+    (r, flow)
+}
+
+/// Waits where a request stands, and goes on from there.
+async fn wait(conn: Rc<Connection>, mut r: Box<Request>, mut stage: Stage) -> Came {
     if let Stage::Start = stage {
-        if speaks_h2(conn, &mut r.buf).await {
+        if speaks_h2(&conn, &mut r.buf).await {
             let read = std::mem::take(&mut r.buf);
             pool::give(r);
-            return After::Http2(read);
+            return Came::To(After::Http2(read));
         }
-        stage = begin(conn, &mut r);
+        stage = match begin(&conn, &mut r) {
+            Ok((way, stop)) => return Came::Phases(r, way, stop),
+            Err(stage) => stage,
+        };
     }
     if let Stage::Head(reading) = stage {
-        stage = match reading.go_on(conn, &mut r).await {
-            Ok(()) => run(conn, &mut r),
-            Err(NoRequest::Refused(e)) => Stage::Refused(e),
-            Err(NoRequest::TimedOut) => {
-                r.err_status = 408;
-                reset_if_wanted(&r);
-                log_request(&mut r).await;
-                pool::give(r);
-                return After::Close;
+        stage = match reading.go_on(&conn, &mut r).await {
+            Ok(()) => {
+                let (way, stop) = run(&conn, &mut r);
+                return Came::Phases(r, way, stop);
             }
-            Err(NoRequest::Quiet) => {
+            Err(NoRequest::Refused(e)) => Stage::Refused(e),
+            Err(why) => {
+                if let NoRequest::TimedOut = why {
+                    r.err_status = 408;
+                    reset_if_wanted(&r);
+                    log_request(&mut r).await;
+                }
                 pool::give(r);
-                return After::Close;
+                return Came::To(After::Close);
             }
         };
     }
-    if let Stage::Phases(way, stop) = stage {
-        stage = Stage::Answered(way.go_on(&mut r, stop).await, false);
-    }
     let after = match stage {
         Stage::Refused(e) => {
-            let after = refuse(&mut r, e).await;
+            let after = refuse(&conn, &mut r, e).await;
             pool::give(r);
-            return after;
+            return Came::To(after);
         }
         Stage::Answered(..) if r.flags.upgraded && tunnel::has_begun(&mut r) => {
-            return After::Tunnel(r);
+            return Came::To(After::Tunnel(r));
         }
-        Stage::Answered(finished, offered) => end(conn, &mut r, finished, offered).await,
+        Stage::Answered(finished, offered) => wait_for_end(&conn, &mut r, finished, offered).await,
         Stage::Log(after, wait, next) => {
             wait(&mut r).await;
             log_rest(&mut r, next).await;
-            logged(conn);
+            logged(&conn);
             after
         }
-        Stage::Start | Stage::Head(_) | Stage::Phases(..) => After::Close,
+        Stage::Start | Stage::Head(_) => After::Close,
     };
-    Counters::add(&conn.worker.counters.writing, -1);
-    pool::give(r);
-    after
+    over(&conn, r);
+    Came::To(after)
 }
 
 /// Whether a connection begins with HTTP/2's preface; reads on until that can be told.
@@ -228,16 +233,21 @@ fn why_ended(read: &Result<usize, ConnError>) -> String {
 }
 
 /// A request whose tunnel is over.
-async fn after_tunnel(conn: Rc<Connection>, mut r: Box<Request>) {
+async fn after_tunnel(conn: Rc<Connection>, mut r: Box<Request>) -> Came {
     // Nothing follows it on this connection.
-    let _ = end(&conn, &mut r, true, false).await;
-    Counters::add(&conn.worker.counters.writing, -1);
-    pool::give(r);
+    let _ = wait_for_end(&conn, &mut r, true, false).await;
+    over(&conn, r);
+    Came::To(After::Close)
 }
 
 /// Sends what is queued, decides what becomes of the connection, and logs: a request lasts as long as
 /// its client is waited for.
-async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool, offered: bool) -> After {
+async fn wait_for_end(
+    conn: &Rc<Connection>,
+    r: &mut Box<Request>,
+    finished: bool,
+    offered: bool,
+) -> After {
     if finished {
         tell_of_end(conn, r);
     }
@@ -267,8 +277,8 @@ async fn end(conn: &Rc<Connection>, r: &mut Box<Request>, finished: bool, offere
     after
 }
 
-/// The same up to the log, where nothing has to be waited for; otherwise [`end`] begins anew, and is told
-/// whether what is queued was offered to the socket.
+/// The same up to the log, where nothing has to be waited for; otherwise [`wait_for_end`] begins anew, and is
+/// told whether what is queued was offered to the socket.
 #[inline]
 fn end_at_once(conn: &Rc<Connection>, r: &mut Request, finished: bool) -> Result<After, bool> {
     let is_plain = finished && r.body.done && !r.flags.unsent && !r.flags.upgraded;
@@ -390,7 +400,7 @@ fn lingers(r: &Request) -> bool {
 }
 
 /// A head that cannot be read gets nginx's answer, and the connection is closed.
-async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
+async fn refuse(conn: &Rc<Connection>, r: &mut Box<Request>, e: ParseError) -> After {
     r.flags.keepalive = false;
     r.flags.lingering = e.wants_lingering_close();
     let bare = matches!(e, ParseError::InvalidMethodInHttp09);
@@ -398,7 +408,6 @@ async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
         r.head.version = Version::HTTP_10;
     }
     r.body.done = true;
-    let conn = Rc::clone(r.conn());
     let mut flow = special::respond(r, e.status());
     let finished = match flow {
         Flow::Redirect | Flow::Named => phases::run_redirected(r, flow).await,
@@ -409,5 +418,5 @@ async fn refuse(r: &mut Box<Request>, e: ParseError) -> After {
         Flow::Ok => true,
         _ => false,
     };
-    end(&conn, r, finished, false).await
+    wait_for_end(conn, r, finished, false).await
 }

@@ -107,28 +107,40 @@ enum Whose {
     Engine,
 }
 
+/// What a way waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    Handler,
+    /// The response itself, behind all handlers.
+    Response,
+    /// The answer's parts, or what filters still hold.
+    Parts,
+}
+
 /// A request's way through the phases, to its answer.
+#[derive(Clone, Copy)]
 pub(crate) struct Way {
     at: Walk,
     whose: Whose,
+    waits: Waits,
 }
 
 /// Where a way has come to.
 pub(crate) enum Stop {
     /// The response is complete, or must be broken off (`false`).
     Ended(bool),
-    /// A handler waits.
-    Handler(WaitFn),
-    /// The response itself waits, behind all handlers.
-    Response(WaitFn),
-    /// The answer's parts, or what filters still hold.
-    Parts,
+    /// This, then [`Way::waited`].
+    Wait(WaitFn),
 }
 
 impl Way {
+    fn new(from: Phase, whose: Whose) -> Way {
+        Way { at: Walk::from(from), whose, waits: Waits::Handler }
+    }
+
     /// From the first phase on, as far as it goes without waiting.
     pub(crate) fn begin(r: &mut Request) -> (Way, Stop) {
-        let mut way = Way { at: Walk::from(Phase::PostRead), whose: Whose::Client };
+        let mut way = Way::new(Phase::PostRead, Whose::Client);
         let step = match before(r) {
             Some(Flow::Wait(f)) => Step::Wait(f),
             Some(flow) => Step::Ended(flow),
@@ -143,7 +155,7 @@ impl Way {
         loop {
             let mut flow = match step {
                 Step::Ended(flow) => flow,
-                Step::Wait(f) => return Stop::Handler(f),
+                Step::Wait(f) => return self.wait(Waits::Handler, f),
             };
             if let Flow::Status(status) = flow {
                 flow = finalize(r, status);
@@ -160,43 +172,63 @@ impl Way {
                 },
                 Flow::Ok | Flow::Declined if r.flags.aborted => return Stop::Ended(false),
                 Flow::Ok | Flow::Declined => return self.answered(r),
-                Flow::Wait(f) => return Stop::Response(f),
+                Flow::Wait(f) => return self.wait(Waits::Response, f),
             };
             step = begin(r, &mut self.at);
         }
     }
 
-    fn answered(&self, r: &Request) -> Stop {
+    fn wait(&mut self, what: Waits, f: WaitFn) -> Stop {
+        self.waits = what;
+        Stop::Wait(f)
+    }
+
+    fn answered(&mut self, r: &Request) -> Stop {
         match self.whose == Whose::Client && (r.has_parts() || r.holds()) {
             false => Stop::Ended(true),
-            true => Stop::Parts,
+            true => self.wait(Waits::Parts, wait_for_parts),
         }
     }
 
-    /// Goes on to the end. There is one place in it where handlers are waited for: a request that is woken
-    /// goes through no more futures than there must be.
-    pub(crate) async fn go_on(mut self, r: &mut Request, mut stop: Stop) -> bool {
+    /// Goes on once what it waited for has come to `flow`.
+    pub(crate) fn waited(&mut self, r: &mut Request, flow: Flow) -> Stop {
+        match (self.waits, flow) {
+            (Waits::Handler, flow) => {
+                let step = self.at.waited(r, flow);
+                self.walk(r, step)
+            }
+            (_, Flow::Close) => Stop::Ended(false),
+            (Waits::Response, _) => self.answered(r),
+            (Waits::Parts, _) => Stop::Ended(true),
+        }
+    }
+
+    /// Goes on to the end, whatever is to be waited for.
+    async fn go_on(mut self, r: &mut Request, mut stop: Stop) -> bool {
         loop {
-            stop = match stop {
+            match stop {
                 Stop::Ended(finished) => return finished,
-                Stop::Handler(f) => {
+                Stop::Wait(f) => {
                     let flow = f(r).await;
-                    let step = self.at.waited(r, flow);
-                    self.walk(r, step)
+                    stop = self.waited(r, flow);
                 }
-                Stop::Response(f) => match f(r).await {
-                    Flow::Close => return false,
-                    _ => self.answered(r),
-                },
-                Stop::Parts => return Box::pin(finish(r)).await,
-            };
+            }
         }
     }
 }
 
+fn wait_for_parts(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async {
+        match finish(r).await {
+            true => Flow::Ok,
+            false => Flow::Close,
+        }
+    })
+}
+
 /// The whole way from that phase on, for who sees to the answer's parts.
 async fn run_from(r: &mut Request, from: Phase) -> bool {
-    let mut way = Way { at: Walk::from(from), whose: Whose::Engine };
+    let mut way = Way::new(from, Whose::Engine);
     let step = begin(r, &mut way.at);
     let stop = way.walk(r, step);
     way.go_on(r, stop).await
@@ -206,7 +238,7 @@ async fn run_from(r: &mut Request, from: Phase) -> bool {
 async fn finish(r: &mut Request) -> bool {
     let done = subrequest::finish(r).await;
     let Some(status) = waiting::refusal(r) else { return done };
-    let mut way = Way { at: Walk::from(Phase::Content), whose: Whose::Client };
+    let mut way = Way::new(Phase::Content, Whose::Client);
     let stop = way.walk(r, Step::Ended(Flow::Status(status)));
     way.go_on(r, stop).await
 }

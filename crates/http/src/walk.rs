@@ -23,10 +23,11 @@ pub(crate) enum Step {
 }
 
 /// How far a request has come.
+#[derive(Clone, Copy)]
 pub(crate) struct Walk {
     phase: Phase,
     /// The handler of the phase that is called next.
-    next: usize,
+    next: u32,
     /// `satisfy any`: the status that the client gets if nobody lets it in; 0 for none yet.
     refused: u16,
     /// Whatever is waited for says how it ends.
@@ -88,7 +89,7 @@ impl Walk {
             self.last = true;
             return loc.core.handler;
         }
-        loc.plan.phases.get(self.phase as usize)?.get(self.next).copied()
+        loc.plan.phases.get(self.phase as usize)?.get(self.next as usize).copied()
     }
 
     fn enter(&mut self, phase: Phase) {
@@ -103,7 +104,7 @@ impl Walk {
             (_, Flow::Declined) => None,
             (Phase::PostRead | Phase::Preaccess | Phase::Precontent, Flow::Ok) => {
                 // The others of the phase are not asked.
-                self.next = usize::MAX;
+                self.next = u32::MAX;
                 None
             }
             // Also `Ok`: the rewrite phases' handlers may answer themselves (`return`).

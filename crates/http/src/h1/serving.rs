@@ -1,9 +1,13 @@
 //! A connection's life with HTTP/1: small while nothing is asked. What a request needs is taken from the
 //! worker when it is its turn.
 
-use super::runner::Runner;
 use super::HEAD_ROOM_BYTES;
-use super::{after_tunnel, as_ended, at_once, log_idle_end, After, Came};
+use super::{
+    after_tunnel, as_ended, begin, end, log_idle_end, over, wait, wait_for_handler, After, Came,
+    Stage,
+};
+use crate::flow::Flow;
+use crate::phases::{Stop, Way};
 use crate::request::Request;
 use crate::tunnel::Tunnel;
 use crate::{pool, server};
@@ -18,11 +22,11 @@ pub(crate) enum Serving {
     Waiting(Wait),
     /// The first bytes of a request are there.
     Begun(Option<Box<Request>>),
-    /// It has had to wait.
-    Busy(Runner),
+    /// A handler of its waits.
+    Handler(LocalFuture<'static, (Box<Request>, Flow)>, Way),
+    /// Something else of it is waited for.
+    Besides(LocalFuture<'static, Came>),
     Tunnel(Box<Tunnel>),
-    /// A tunnel is over, and its request is being logged.
-    Ending(LocalFuture<'static, ()>),
     /// Nothing: it is to be decided.
     Between,
 }
@@ -69,41 +73,102 @@ impl Serving {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Vec<u8>>> {
         loop {
-            let after = match self {
-                Serving::Waiting(wait) => match ready!(wait.poll(conn, cx)) {
-                    Some(r) => self.run(conn, r),
-                    None => Some(After::Close),
+            let (r, way, stop) = match self {
+                Serving::Waiting(_) | Serving::Begun(_) => {
+                    let Some(mut r) = ready!(self.poll_begun(conn, cx)) else {
+                        return Poll::Ready(None);
+                    };
+                    match begin(conn, &mut r) {
+                        Ok((way, stop)) => (r, way, stop),
+                        Err(stage) => {
+                            self.wait_besides(conn, r, stage);
+                            continue;
+                        }
+                    }
+                }
+                Serving::Handler(f, way) => {
+                    let (mut r, flow) = ready!(f.as_mut().poll(cx));
+                    let mut way = *way;
+                    *self = Serving::Between;
+                    let stop = way.waited(&mut r, flow);
+                    (r, way, stop)
+                }
+                _ => match ready!(self.poll_besides(conn, cx)) {
+                    Came::Phases(r, way, stop) => (r, way, stop),
+                    Came::To(after) => match self.follow(conn, after) {
+                        None => continue,
+                        Some(read) => return Poll::Ready(read),
+                    },
                 },
-                Serving::Begun(r) => match r.take() {
-                    Some(r) => self.run(conn, r),
-                    None => Some(After::Close),
-                },
-                _ => Some(ready!(self.poll_on(conn, cx))),
             };
-            let Some(after) = after else { continue };
-            match after {
-                After::Keep(rest) => self.turn_to(Serving::next(conn, rest)),
-                After::Close => return Poll::Ready(None),
-                After::Http2(read) => return Poll::Ready(Some(read)),
-                After::Tunnel(r) => {
-                    self.turn_to(Tunnel::new(r).map_or(Serving::Between, Serving::Tunnel));
+            if let Some(after) = self.go_on(conn, r, way, stop) {
+                if let Some(read) = self.follow(conn, after) {
+                    return Poll::Ready(read);
                 }
             }
         }
     }
 
-    /// Runs a request; `None`: it has to wait, for which a runner is taken.
-    #[inline]
-    fn run(&mut self, conn: &Rc<Connection>, r: Box<Request>) -> Option<After> {
-        match at_once(conn, r) {
-            Came::To(after) => Some(after),
-            Came::Waits(r, stage) => {
-                let runner = Runner::take();
-                runner.begin(conn, r, stage);
-                self.turn_to(Serving::Busy(runner));
+    /// Ready with the first bytes of a request, or with nothing when there will be none.
+    #[inline(always)]
+    fn poll_begun(
+        &mut self,
+        conn: &Rc<Connection>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Box<Request>>> {
+        match self {
+            Serving::Waiting(wait) => wait.poll(conn, cx),
+            Serving::Begun(r) => Poll::Ready(r.take()),
+            _ => Poll::Ready(None),
+        }
+    }
+
+    /// Ends a request, or waits for what it has to wait for.
+    #[inline(always)]
+    fn go_on(
+        &mut self,
+        conn: &Rc<Connection>,
+        mut r: Box<Request>,
+        way: Way,
+        stop: Stop,
+    ) -> Option<After> {
+        let finished = match stop {
+            Stop::Ended(finished) => finished,
+            Stop::Wait(f) => {
+                self.turn_to(Serving::Handler(Box::pin(wait_for_handler(r, f)), way));
+                return None;
+            }
+        };
+        match end(conn, &mut r, finished) {
+            Ok(after) => {
+                over(conn, r);
+                Some(after)
+            }
+            Err(stage) => {
+                self.wait_besides(conn, r, stage);
                 None
             }
         }
+    }
+
+    /// Apart, so that what every request goes through stays small.
+    #[inline(never)]
+    fn wait_besides(&mut self, conn: &Rc<Connection>, r: Box<Request>, stage: Stage) {
+        self.turn_to(Serving::Besides(Box::pin(wait(Rc::clone(conn), r, stage))));
+    }
+
+    /// What follows a request; `Some` at the connection's end, as in [`Serving::poll`].
+    #[inline(always)]
+    fn follow(&mut self, conn: &Rc<Connection>, after: After) -> Option<Option<Vec<u8>>> {
+        match after {
+            After::Keep(rest) => self.turn_to(Serving::next(conn, rest)),
+            After::Close => return Some(None),
+            After::Http2(read) => return Some(Some(read)),
+            After::Tunnel(r) => {
+                self.turn_to(Tunnel::new(r).map_or(Serving::Between, Serving::Tunnel));
+            }
+        }
+        None
     }
 
     /// From a state that keeps nothing: there is nothing to be dropped, which the compiler would look for on
@@ -117,30 +182,20 @@ impl Serving {
         std::mem::forget(std::mem::replace(self, next));
     }
 
-    /// What has had to wait. Apart, so that what every request goes through stays small.
+    /// Ready when what is waited for besides has come, or the connection ends.
     #[inline(never)]
-    fn poll_on(&mut self, conn: &Rc<Connection>, cx: &mut Context<'_>) -> Poll<After> {
-        let Serving::Busy(runner) = self else { return self.poll_tunnel(conn, cx) };
-        let after = ready!(runner.poll(cx));
-        if let Serving::Busy(runner) = std::mem::replace(self, Serving::Between) {
-            runner.give();
-        }
-        Poll::Ready(after)
-    }
-
-    /// Ready when the tunnel is over and its request has been logged.
-    fn poll_tunnel(&mut self, conn: &Rc<Connection>, cx: &mut Context<'_>) -> Poll<After> {
+    fn poll_besides(&mut self, conn: &Rc<Connection>, cx: &mut Context<'_>) -> Poll<Came> {
         if let Serving::Tunnel(tunnel) = self {
             let how = ready!(tunnel.poll(conn, cx));
             if let Serving::Tunnel(tunnel) = std::mem::replace(self, Serving::Between) {
                 let r = tunnel.end(conn, &how);
-                *self = Serving::Ending(Box::pin(after_tunnel(Rc::clone(conn), r)));
+                *self = Serving::Besides(Box::pin(after_tunnel(Rc::clone(conn), r)));
             }
         }
-        if let Serving::Ending(f) = self {
-            ready!(f.as_mut().poll(cx));
-        }
-        Poll::Ready(After::Close)
+        let Serving::Besides(f) = self else { return Poll::Ready(Came::To(After::Close)) };
+        let came = ready!(f.as_mut().poll(cx));
+        *self = Serving::Between;
+        Poll::Ready(came)
     }
 }
 
