@@ -2,7 +2,7 @@
 
 use crate::session::Session;
 use crate::variables::{Getter, Named, VarArg, VarDef, Variable};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 use std::sync::Arc;
 use weir_module::{ArgsExt, Cf, Diagnostic, Directive};
 use weir_script::regex::{Regex, RegexOptions};

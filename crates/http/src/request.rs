@@ -399,6 +399,11 @@ impl Request {
         self.ctx.swap_remove(at).downcast().ok()
     }
 
+    /// Puts back what was taken away.
+    pub fn put_ctx<T: Any>(&mut self, value: Box<T>) {
+        self.ctx.push(value);
+    }
+
     /// Whether a module has noted this, and kept it through internal redirects.
     #[inline]
     pub fn has_mark(&self, mark: &Mark) -> bool {

@@ -22,6 +22,7 @@ pub mod limit_conn;
 pub mod limit_req;
 mod limits;
 pub mod log;
+mod made;
 pub mod map;
 mod mime;
 pub mod mirror;

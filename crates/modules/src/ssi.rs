@@ -23,6 +23,7 @@ mod strings;
 
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::logger::LogLevel;
@@ -40,6 +41,7 @@ use weir_module::{
 use weir_runtime::{clock, tz};
 use weir_script::ssi::{Event, Parser, OPENING};
 
+use crate::made::Made;
 use crate::mime::MimeTypes;
 use crate::util::text_of;
 use page::PageRef;
@@ -218,16 +220,42 @@ enum Stopped {
 }
 
 /// One document that is being read.
-struct State {
+struct Reader {
     parser: Parser,
     input: VecDeque<Buf>,
     /// The piece that is being read, and how far.
     piece: Bytes,
     at: usize,
-    out: Chain,
-    /// What `out` takes of memory.
-    out_bytes: usize,
+    state: State,
+}
+
+impl Reader {
+    fn new(conf: &SsiLoc, page: PageRef) -> Reader {
+        Reader {
+            parser: Parser::new(*conf.value_length as usize),
+            input: VecDeque::new(),
+            piece: Bytes::new(),
+            at: 0,
+            state: State::new(page),
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        self.at < self.piece.len() || !self.input.is_empty()
+    }
+
+    fn waiting_bytes(&self) -> u64 {
+        let rest = (self.piece.len() - self.at) as u64;
+        rest + self.input.iter().map(Buf::len).sum::<u64>()
+    }
+}
+
+/// What the commands of a document have led to.
+struct State {
+    out: Made,
     stopped: Stopped,
+    /// Something was handed on, or somebody else may have put something out: there may be no room.
+    room_unknown: bool,
     /// Text is put out: it is in no block and in no branch that was not chosen.
     shown: bool,
     in_block: bool,
@@ -240,15 +268,11 @@ struct State {
 }
 
 impl State {
-    fn new(conf: &SsiLoc, page: PageRef) -> State {
+    fn new(page: PageRef) -> State {
         State {
-            parser: Parser::new(*conf.value_length as usize),
-            input: VecDeque::new(),
-            piece: Bytes::new(),
-            at: 0,
-            out: Chain::new(),
-            out_bytes: 0,
+            out: Made::default(),
             stopped: Stopped::No,
+            room_unknown: true,
             shown: true,
             in_block: false,
             branch: Branch::None,
@@ -259,25 +283,27 @@ impl State {
         }
     }
 
-    fn put(&mut self, text: Bytes) {
-        if !text.is_empty() {
-            self.out_bytes += text.len() + size_of::<Buf>();
-            self.out.push(Buf::mem(text));
-        }
-    }
-
     /// Text of the document.
-    fn text(&mut self, text: Bytes) {
-        if self.shown {
-            self.put(text);
-        } else if self.in_block {
-            self.page.borrow_mut().add_to_block(&text);
+    fn text(&mut self, piece: &Bytes, range: Range<usize>) {
+        if !self.shown {
+            return self.hidden(&piece[range]);
+        }
+        self.out.part(piece, range);
+    }
+
+    /// Of what began as a command, what earlier pieces ended with.
+    fn held_text(&mut self, held: usize) {
+        let text = &OPENING[..held];
+        match self.shown {
+            true => self.out.copy(text),
+            false => self.hidden(text),
         }
     }
 
-    fn waiting_bytes(&self) -> u64 {
-        let rest = (self.piece.len() - self.at) as u64;
-        rest + self.input.iter().map(Buf::len).sum::<u64>()
+    fn hidden(&mut self, text: &[u8]) {
+        if self.in_block {
+            self.page.borrow_mut().add_to_block(text);
+        }
     }
 }
 
@@ -288,7 +314,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         return next.header(r);
     }
     let page = page_of(r);
-    r.set_ctx(State::new(conf, page));
+    r.set_ctx(Reader::new(conf, page));
     r.flags.filter_needs_memory = true;
     r.whole = None;
     if !r.is_part() {
@@ -321,79 +347,96 @@ pub fn share_page(r: &mut Request, part: &mut Request) {
 }
 
 fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
-    let Some(mut state) = r.take_ctx::<State>() else { return next.body(r, chain) };
-    state.input.extend(chain);
-    go_on(r, *state, next)
+    let Some(mut reader) = r.take_ctx::<Reader>() else { return next.body(r, chain) };
+    reader.input.extend(chain);
+    go_on(r, reader, next)
 }
 
 /// There is room again.
 fn resume(r: &mut Request, next: Next) -> FilterResult {
-    match r.take_ctx::<State>() {
-        Some(state) => go_on(r, *state, next),
+    match r.take_ctx::<Reader>() {
+        Some(reader) => go_on(r, reader, next),
         None => Ok(()),
     }
 }
 
 /// Reads what there is, as far as nothing stops it, and hands the result on.
-fn go_on(r: &mut Request, mut state: State, next: Next) -> FilterResult {
-    let read = read(r, &mut state, next);
-    let sent = read.and_then(|()| send(r, &mut state, next));
-    subrequest::keep_back(r, if state.stopped == Stopped::No { 0 } else { state.waiting_bytes() });
-    r.set_ctx(state);
+fn go_on(r: &mut Request, mut reader: Box<Reader>, next: Next) -> FilterResult {
+    reader.state.room_unknown = true;
+    let read = read(r, &mut reader, next);
+    let sent = read.and_then(|()| send(r, &mut reader.state, next));
+    let is_stopped = reader.state.stopped != Stopped::No;
+    subrequest::keep_back(r, if is_stopped { reader.waiting_bytes() } else { 0 });
+    r.put_ctx(reader);
     sent
 }
 
 fn send(r: &mut Request, state: &mut State, next: Next) -> FilterResult {
-    let out = std::mem::take(&mut state.out);
-    state.out_bytes = 0;
+    let out = state.out.take();
+    state.room_unknown = true;
     match out.is_empty() {
         true => Ok(()),
         false => next.body(r, out),
     }
 }
 
-fn read(r: &mut Request, state: &mut State, next: Next) -> FilterResult {
-    while state.stopped == Stopped::No && (state.at < state.piece.len() || !state.input.is_empty())
-    {
-        if state.out_bytes >= PIECE_BYTES {
-            send(r, state, next)?;
+fn read(r: &mut Request, reader: &mut Reader, next: Next) -> FilterResult {
+    while reader.state.stopped == Stopped::No && reader.has_more() {
+        if reader.state.out.bytes() >= PIECE_BYTES {
+            send(r, &mut reader.state, next)?;
         }
-        if !r.has_own_room(next, AHEAD_BYTES) {
-            r.hold(next, AHEAD_BYTES, resume);
-            return Ok(());
-        }
-        if state.at < state.piece.len() {
-            let piece = state.piece.clone();
-            match state.parser.next(&piece, &mut state.at) {
-                Event::Text { held, range } => {
-                    state.text(Bytes::from_static(&OPENING[..held]));
-                    state.text(piece.slice(range));
-                }
-                Event::Command(command) => commands::run(r, state, &command, next)?,
-                Event::Error(text) => {
-                    r.log_bytes(LogLevel::Error, &text);
-                    commands::fail(r, state);
-                }
-                Event::More => {}
+        if reader.state.room_unknown {
+            if !r.has_own_room(next, AHEAD_BYTES) {
+                r.hold(next, AHEAD_BYTES, resume);
+                return Ok(());
             }
-            continue;
+            reader.state.room_unknown = false;
         }
-        let Some(buf) = state.input.pop_front() else { return Ok(()) };
-        if !matches!(buf.data, Data::None) {
-            state.piece = text_of(&buf.data).map_err(|_| FilterError::Broken)?;
-            state.at = 0;
+        match reader.at < reader.piece.len() {
+            true => read_piece(r, reader, next)?,
+            false => next_piece(reader)?,
         }
-        // Its end comes behind what is in it.
-        if !buf.is_empty() && (buf.last || buf.flush) {
-            let (last, flush) = (buf.last, buf.flush);
-            state.input.push_front(Buf { data: Data::None, last, flush });
-        } else if buf.last || buf.flush {
-            if buf.last {
-                let held = state.parser.finish();
-                state.text(Bytes::from_static(&OPENING[..held]));
+    }
+    Ok(())
+}
+
+/// Reads up to the next command, or one.
+fn read_piece(r: &mut Request, reader: &mut Reader, next: Next) -> FilterResult {
+    let Reader { parser, piece, at, state, .. } = reader;
+    match parser.next(piece, at) {
+        Event::Text { held, range } => {
+            if held > 0 {
+                state.held_text(held);
             }
-            state.out.push(buf);
+            state.text(piece, range);
         }
+        Event::Command(command) => commands::run(r, state, &command, next)?,
+        Event::Error(text) => {
+            r.log_bytes(LogLevel::Error, text);
+            commands::fail(r, state);
+        }
+        Event::More => {}
+    }
+    Ok(())
+}
+
+/// Takes from the input what is to be read next.
+fn next_piece(reader: &mut Reader) -> FilterResult {
+    let Some(buf) = reader.input.pop_front() else { return Ok(()) };
+    if !matches!(buf.data, Data::None) {
+        reader.piece = text_of(&buf.data).map_err(|_| FilterError::Broken)?;
+        reader.at = 0;
+    }
+    // Its end comes behind what is in it.
+    if !buf.is_empty() && (buf.last || buf.flush) {
+        let (last, flush) = (buf.last, buf.flush);
+        reader.input.push_front(Buf { data: Data::None, last, flush });
+    } else if buf.last || buf.flush {
+        if buf.last {
+            let held = reader.parser.finish();
+            reader.state.held_text(held);
+        }
+        reader.state.out.push(buf);
     }
     Ok(())
 }

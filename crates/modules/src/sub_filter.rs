@@ -14,6 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::Session;
 
+use crate::made::Made;
 use crate::mime::MimeTypes;
 use crate::util::text_of;
 use matcher::{Found, Matcher};
@@ -143,7 +144,8 @@ fn set_pair(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 /// A response that is being searched.
 struct State {
-    matcher: Arc<Matcher>,
+    /// Of patterns with variables, made for this response; else the location's is used.
+    own: Option<Box<Matcher>>,
     /// For each pattern, which pair it is of (an empty pattern is left out), and the replacement
     /// once it has been evaluated.
     pairs: Vec<usize>,
@@ -158,10 +160,10 @@ struct State {
 }
 
 impl State {
-    fn new(matcher: Arc<Matcher>, pairs: Vec<usize>) -> State {
+    fn new(own: Option<Box<Matcher>>, pairs: Vec<usize>) -> State {
         let n = pairs.len();
         let (values, used) = (vec![None; n], vec![false; n]);
-        State { matcher, pairs, values, used, applied: 0, held: Vec::new(), input: VecDeque::new() }
+        State { own, pairs, values, used, applied: 0, held: Vec::new(), input: VecDeque::new() }
     }
 
     fn is_over(&self, once: bool) -> bool {
@@ -177,7 +179,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         return next.header(r);
     }
     let state = match &conf.matcher {
-        Some(matcher) => Some(State::new(Arc::clone(matcher), (0..pairs.len()).collect())),
+        Some(_) => Some(State::new(None, (0..pairs.len()).collect())),
         None => evaluate(r, pairs),
     };
     let Some(state) = state else { return next.header(r) };
@@ -205,7 +207,7 @@ fn evaluate(r: &mut Request, pairs: &[Pair]) -> Option<State> {
             numbers.push(n);
         }
     }
-    Some(State::new(Arc::new(Matcher::new(patterns)?), numbers))
+    Some(State::new(Some(Box::new(Matcher::new(patterns)?)), numbers))
 }
 
 fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
@@ -219,10 +221,12 @@ fn go_on(r: &mut Request, next: Next) -> FilterResult {
     let Some(mut state) = r.take_ctx::<State>() else { return Ok(()) };
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<SubLoc>();
+    let own = state.own.take();
+    let Some(matcher) = own.as_deref().or(conf.matcher.as_deref()) else { return Ok(()) };
     let mut out = Made::default();
     while let Some(mut buf) = state.input.pop_front() {
-        if out.is_enough() {
-            next.body(r, std::mem::take(&mut out).chain)?;
+        if out.bytes() >= PIECE_BYTES {
+            next.body(r, out.take())?;
         }
         if !r.has_room(next, AHEAD_BYTES) {
             state.input.push_front(buf);
@@ -231,40 +235,22 @@ fn go_on(r: &mut Request, next: Next) -> FilterResult {
         }
         let text = text_of(&buf.data).map_err(|_| FilterError::Broken)?;
         if state.is_over(*conf.once) {
-            out.push(text);
-        } else if let Some(rest) = search(r, conf, &mut state, text, buf.last, &mut out) {
+            out.whole(&text);
+        } else if let Some(rest) = search(r, conf, matcher, &mut state, text, buf.last, &mut out) {
             buf.data = Data::Mem(rest);
             state.input.push_front(buf);
             continue;
         }
         if buf.last || buf.flush {
-            out.chain.push(Buf { data: Data::None, last: buf.last, flush: buf.flush });
+            out.push(Buf { data: Data::None, last: buf.last, flush: buf.flush });
         }
     }
-    r.set_ctx(*state);
-    match out.chain.is_empty() {
+    state.own = own;
+    r.put_ctx(state);
+    let chain = out.take();
+    match chain.is_empty() {
         true => Ok(()),
-        false => next.body(r, out.chain),
-    }
-}
-
-/// What a search puts out.
-#[derive(Default)]
-struct Made {
-    chain: Chain,
-    bytes: usize,
-}
-
-impl Made {
-    fn push(&mut self, piece: Bytes) {
-        if !piece.is_empty() {
-            self.bytes += piece.len() + size_of::<Buf>();
-            self.chain.push(Buf::mem(piece));
-        }
-    }
-
-    fn is_enough(&self) -> bool {
-        self.bytes >= PIECE_BYTES
+        false => next.body(r, chain),
     }
 }
 
@@ -272,6 +258,7 @@ impl Made {
 fn search(
     r: &mut Request,
     conf: &SubLoc,
+    matcher: &Matcher,
     state: &mut State,
     text: Bytes,
     last: bool,
@@ -285,38 +272,40 @@ fn search(
             Bytes::from(whole)
         }
     };
-    let matcher = Arc::clone(&state.matcher);
     let mut at = 0;
     while !state.is_over(*conf.once) {
-        if out.is_enough() {
+        if out.bytes() >= PIECE_BYTES {
             return Some(text.slice(at..));
         }
         match matcher.find(&text[at..], &state.used) {
             Found::Match { start, pattern } => {
-                out.push(text.slice(at..at + start));
-                out.push(replacement(r, conf, state, pattern));
+                out.part(&text, at..at + start);
+                out.whole(replacement(r, conf, state, pattern));
                 at += start + matcher.pattern_len(pattern);
                 state.applied += 1;
                 state.used[pattern] = *conf.once;
             }
             Found::Partial { start } if !last => {
-                out.push(text.slice(at..at + start));
+                out.part(&text, at..at + start);
                 state.held.extend_from_slice(&text[at + start..]);
                 return None;
             }
             Found::Partial { .. } | Found::None => break,
         }
     }
-    out.push(text.slice(at..));
+    out.part(&text, at..text.len());
     None
 }
 
-fn replacement(r: &mut Request, conf: &SubLoc, state: &mut State, pattern: usize) -> Bytes {
-    if let Some(value) = &state.values[pattern] {
-        return value.clone();
-    }
-    let pair = conf.pairs.as_ref().and_then(|pairs| pairs.get(state.pairs[pattern]));
-    let value = pair.map(|pair| Bytes::from(r.eval(&pair.value))).unwrap_or_default();
-    state.values[pattern] = Some(value.clone());
-    value
+fn replacement<'s>(
+    r: &mut Request,
+    conf: &SubLoc,
+    state: &'s mut State,
+    pattern: usize,
+) -> &'s Bytes {
+    let State { pairs, values, .. } = state;
+    values[pattern].get_or_insert_with(|| {
+        let pair = conf.pairs.as_ref().and_then(|all| all.get(pairs[pattern]));
+        pair.map(|pair| Bytes::from(r.eval(&pair.value))).unwrap_or_default()
+    })
 }

@@ -2,7 +2,8 @@
 //!
 //! A state machine over pieces of the document, however it is cut. What is no command is handed on
 //! as ranges of the piece; the first bytes of what may become a command are held back by number
-//! alone, because they are known ([`OPENING`]).
+//! alone, because they are known ([`OPENING`]). A command is read where it stands: its words are
+//! ranges of the piece, and are copied only when the piece ends within it.
 //!
 //! Bounds: a name has [`NAME_MAX_BYTES`], a value what the caller allows, a command
 //! [`PARAMS_MAX`] parameters. What exceeds them, or is no command, is skipped up to `-->`.
@@ -11,8 +12,11 @@
 //! nginx loses it.
 
 pub mod condition;
+mod reading;
 pub mod value;
+mod whole;
 
+use reading::{Read, Reading, Word};
 use std::ops::Range;
 
 /// What a command begins with.
@@ -22,18 +26,32 @@ pub const NAME_MAX_BYTES: usize = 32;
 /// Of one command.
 pub const PARAMS_MAX: usize = 16;
 
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Command {
-    pub name: Vec<u8>,
-    pub params: Vec<(Vec<u8>, Vec<u8>)>,
+/// A command as it stands in the document.
+#[derive(Clone, Copy, Debug)]
+pub struct Command<'a> {
+    /// What its words are ranges of.
+    text: &'a [u8],
+    /// The name; behind it each parameter's key and value.
+    words: &'a [Word],
 }
 
-impl Command {
+impl<'a> Command<'a> {
+    pub fn name(&self) -> &'a [u8] {
+        self.words.first().map_or(b"", |name| name.of(self.text))
+    }
+
+    /// Keys and values, in their order; a backslash is still in front of what it quotes.
+    pub fn params(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let text = self.text;
+        let pairs = self.words.get(1..).unwrap_or_default().chunks_exact(2);
+        pairs.map(move |pair| (pair[0].of(text), pair[1].of(text)))
+    }
+
     /// The command as it may have been written.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(OPENING);
-        out.extend_from_slice(&self.name);
-        for (key, value) in &self.params {
+        out.extend_from_slice(self.name());
+        for (key, value) in self.params() {
             let quote = if has_bare_quote(value) { b'\'' } else { b'"' };
             out.push(b' ');
             out.extend_from_slice(key);
@@ -55,252 +73,119 @@ fn has_bare_quote(value: &[u8]) -> bool {
     })
 }
 
-#[derive(PartialEq, Eq, Debug)]
-pub enum Event {
+#[derive(Debug)]
+pub enum Event<'a> {
     /// Text: so many bytes of [`OPENING`], which came in earlier pieces, and a range of this one.
     Text {
         held: usize,
         range: Range<usize>,
     },
-    Command(Command),
+    Command(Command<'a>),
     /// Something that begins as a command and is none: why.
-    Error(Vec<u8>),
+    Error(&'a [u8]),
     /// The piece has been read.
     More,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    /// So many bytes of the opening have been seen.
-    Text(usize),
-    BeforeName,
-    Name,
-    BeforeParam,
-    Param,
-    BeforeEqual,
-    BeforeValue,
-    /// Within these quotes.
-    Value(u8),
-    Escaped(u8),
-    AfterValue,
-    /// `-` has been seen where the command may end.
-    Dash,
-    Dashes,
-    /// The command is wrong; how many dashes have been seen.
-    Wrong(u8),
-}
-
 /// Reads one document.
 pub struct Parser {
-    state: State,
-    /// Of the opening's bytes seen so far, those in earlier pieces.
+    /// Of the opening's bytes, those that the piece before ended with.
     held: usize,
-    value_max_bytes: usize,
-    command: Command,
-    error: Vec<u8>,
+    /// An opening has been read, and not yet what ends its command.
+    within: bool,
+    reading: Reading,
 }
 
-fn is_space(b: u8) -> bool {
-    matches!(b, b' ' | b'\r' | b'\n' | b'\t')
+/// Where the first opening is. Of its bytes the last is the one that pages seldom have.
+fn find_opening(text: &[u8]) -> Option<usize> {
+    let (before, mark) = OPENING.split_at(OPENING.len() - 1);
+    let mut marks = memchr::memchr_iter(mark[0], text);
+    marks.find(|at| text[..*at].ends_with(before)).map(|at| at - before.len())
+}
+
+/// How many bytes at the end may be an opening's first.
+fn begun(text: &[u8]) -> usize {
+    let tail = &text[text.len().saturating_sub(OPENING.len() - 1)..];
+    match tail.contains(&OPENING[0]) {
+        true => (1..=tail.len()).rev().find(|n| tail.ends_with(&OPENING[..*n])).unwrap_or(0),
+        false => 0,
+    }
 }
 
 impl Parser {
     pub fn new(value_max_bytes: usize) -> Parser {
-        Parser {
-            state: State::Text(0),
-            held: 0,
-            value_max_bytes,
-            command: Command::default(),
-            error: Vec::new(),
-        }
+        Parser { held: 0, within: false, reading: Reading::new(value_max_bytes) }
     }
 
-    /// The next event in a piece, from `at` on, which is moved behind it.
-    pub fn next(&mut self, piece: &[u8], at: &mut usize) -> Event {
-        if let State::Text(seen) = self.state {
-            if let Some(text) = self.text(piece, at, seen) {
-                return text;
+    /// The next event in a piece, from `at` on, which is moved behind it. What is within the piece
+    /// may be forgotten only when all of it has been read.
+    pub fn next<'a>(&'a mut self, piece: &'a [u8], at: &mut usize) -> Event<'a> {
+        if !self.within {
+            if let Some((held, range)) = self.text(piece, at) {
+                return Event::Text { held, range };
+            }
+            if !self.within {
+                return Event::More;
             }
         }
-        while let Some(&byte) = piece.get(*at) {
-            *at += 1;
-            if let Some(event) = self.step(byte) {
-                return event;
-            }
+        let read = self.reading.go_on(piece, at);
+        self.within = read == Read::Part;
+        match read {
+            Read::Part => Event::More,
+            Read::Command => Event::Command(self.reading.command(piece)),
+            Read::Wrong => Event::Error(self.reading.error()),
         }
-        Event::More
     }
 
     /// How many bytes of [`OPENING`] the document ends with: they are text.
     pub fn finish(&mut self) -> usize {
-        match std::mem::replace(&mut self.state, State::Text(0)) {
-            State::Text(_) => std::mem::take(&mut self.held),
-            _ => 0,
-        }
+        self.within = false;
+        std::mem::take(&mut self.held)
     }
 
-    /// Reads up to a command. `None` when nothing is in front of it, or of the piece's end.
-    fn text(&mut self, piece: &[u8], at: &mut usize, mut seen: usize) -> Option<Event> {
-        let begin = *at;
-        let mut i = begin;
-        while let Some(&byte) = piece.get(i) {
-            if seen == 0 {
-                let Some(found) = memchr::memchr(b'<', &piece[i..]) else {
-                    i = piece.len();
-                    break;
-                };
-                (i, seen) = (i + found + 1, 1);
-            } else if byte == OPENING[seen] {
-                (i, seen) = (i + 1, seen + 1);
-                if seen == OPENING.len() {
-                    break;
-                }
-            } else if self.held > 0 {
-                // The byte is looked at again: it may be another beginning.
-                *at = i;
-                self.state = State::Text(0);
-                let held = std::mem::take(&mut self.held);
-                return Some(Event::Text { held, range: begin..i });
-            } else {
-                seen = 0;
-            }
+    /// Reads up to a command; what is in front of it, or of the piece's end, if anything is.
+    fn text(&mut self, piece: &[u8], at: &mut usize) -> Option<(usize, Range<usize>)> {
+        if self.held > 0 {
+            return self.go_on_with_opening(piece, at);
         }
-        *at = i;
-        let range = begin..i - (seen - self.held);
-        match seen == OPENING.len() {
-            true => {
-                (self.state, self.held) = (State::BeforeName, 0);
-                self.command = Command::default();
+        let (begin, rest) = (*at, &piece[*at..]);
+        let len = match find_opening(rest) {
+            Some(len) => {
+                *at += len + OPENING.len();
+                self.begin();
+                len
             }
-            false => (self.state, self.held) = (State::Text(seen), seen),
-        }
-        (!range.is_empty()).then_some(Event::Text { held: 0, range })
-    }
-
-    fn step(&mut self, byte: u8) -> Option<Event> {
-        self.state = match self.state {
-            State::Text(_) => return None,
-            State::BeforeName | State::Name => self.name(byte),
-            State::BeforeParam | State::Param | State::BeforeEqual => self.param(byte),
-            State::BeforeValue => match byte {
-                b if is_space(b) => State::BeforeValue,
-                b'"' | b'\'' => State::Value(byte),
-                _ => self.unexpected(byte, "before value of", true),
-            },
-            State::Value(quote) if byte == quote => State::AfterValue,
-            State::Value(quote) => match byte {
-                b'\\' => self.value(byte, State::Escaped(quote)),
-                _ => self.value(byte, State::Value(quote)),
-            },
-            State::Escaped(quote) => self.value(byte, State::Value(quote)),
-            State::AfterValue => match byte {
-                b if is_space(b) => State::BeforeParam,
-                b'-' => State::Dash,
-                _ => self.unexpected(byte, "after value of", false),
-            },
-            State::Dash if byte == b'-' => State::Dashes,
-            State::Dashes if byte == b'>' => {
-                self.state = State::Text(0);
-                return Some(Event::Command(std::mem::take(&mut self.command)));
+            None => {
+                *at = piece.len();
+                self.held = begun(rest);
+                rest.len() - self.held
             }
-            State::Dash | State::Dashes => {
-                self.wrong(&[b"unexpected \"", &[byte], b"\" symbol"], State::Wrong(0))
-            }
-            State::Wrong(2) if byte == b'>' => {
-                self.state = State::Text(0);
-                return Some(Event::Error(std::mem::take(&mut self.error)));
-            }
-            State::Wrong(0) if byte != b'-' => State::Wrong(0),
-            State::Wrong(dashes @ (0 | 1)) if byte == b'-' => State::Wrong(dashes + 1),
-            State::Wrong(_) => State::Wrong(0),
         };
+        (len > 0).then_some((0, begin..begin + len))
+    }
+
+    fn go_on_with_opening(
+        &mut self,
+        piece: &[u8],
+        at: &mut usize,
+    ) -> Option<(usize, Range<usize>)> {
+        let (begin, wanted) = (*at, &OPENING[self.held..]);
+        let same = wanted.iter().zip(&piece[begin..]).take_while(|(a, b)| a == b).count();
+        *at += same;
+        if same == wanted.len() {
+            self.begin();
+        } else if *at == piece.len() {
+            self.held += same;
+        } else {
+            // What is next may be another's first byte; none of these is.
+            return Some((std::mem::take(&mut self.held), begin..*at));
+        }
         None
     }
 
-    fn name(&mut self, byte: u8) -> State {
-        let begun = self.state == State::Name;
-        match byte {
-            b if is_space(b) && begun => State::BeforeParam,
-            b if is_space(b) => State::BeforeName,
-            b'-' if begun => State::Dash,
-            _ if self.command.name.len() == NAME_MAX_BYTES => {
-                self.error = [b"the \"", &*self.command.name, &[byte]].concat();
-                self.error.extend_from_slice(b"...\" SSI command is too long");
-                State::Wrong(0)
-            }
-            _ => {
-                self.command.name.push(byte);
-                State::Name
-            }
-        }
-    }
-
-    fn param(&mut self, byte: u8) -> State {
-        let key_len = self.command.params.last().map_or(0, |p| p.0.len());
-        match (self.state, byte) {
-            (State::BeforeParam, b) if is_space(b) => State::BeforeParam,
-            (State::BeforeParam, b'-') => State::Dash,
-            (State::BeforeParam, _) if self.command.params.len() == PARAMS_MAX => {
-                self.wrong(&[b"too many SSI command parameters"], State::Wrong(0))
-            }
-            (State::BeforeParam, _) => {
-                self.command.params.push((vec![byte], Vec::new()));
-                State::Param
-            }
-            (_, b'=') => State::BeforeValue,
-            (_, b) if is_space(b) => State::BeforeEqual,
-            (State::BeforeEqual, _) | (_, b'-') => self.unexpected(byte, "after", true),
-            _ if key_len == NAME_MAX_BYTES => {
-                let key = self.key();
-                let text = [b"too long \"", &*key, &[byte], b"...\" parameter"].concat();
-                self.wrong(&[&text], State::Wrong(0))
-            }
-            _ => {
-                if let Some((key, _)) = self.command.params.last_mut() {
-                    key.push(byte);
-                }
-                State::Param
-            }
-        }
-    }
-
-    fn value(&mut self, byte: u8, then: State) -> State {
-        let Some((key, value)) = self.command.params.last_mut() else { return State::Wrong(0) };
-        if value.len() < self.value_max_bytes {
-            value.push(byte);
-            return then;
-        }
-        let text = [b"too long \"", &**value, &[byte], b"...\" value of \"", key, b"\" parameter"];
-        let text = text.concat();
-        self.wrong(&[&text], State::Wrong(0))
-    }
-
-    fn key(&self) -> Vec<u8> {
-        self.command.params.last().map(|p| p.0.clone()).unwrap_or_default()
-    }
-
-    /// `dash`: this byte may already be of the command's end.
-    fn unexpected(&mut self, byte: u8, place: &str, dash: bool) -> State {
-        let key = self.key();
-        let text: [&[u8]; 7] = [
-            b"unexpected \"",
-            &[byte],
-            b"\" symbol ",
-            place.as_bytes(),
-            b" \"",
-            &key,
-            b"\" parameter",
-        ];
-        let dashes = u8::from(dash && byte == b'-');
-        self.wrong(&text, State::Wrong(dashes))
-    }
-
-    fn wrong(&mut self, text: &[&[u8]], then: State) -> State {
-        self.error = text.concat();
-        self.error.extend_from_slice(b" in \"");
-        self.error.extend_from_slice(&self.command.name);
-        self.error.extend_from_slice(b"\" SSI command");
-        then
+    fn begin(&mut self) {
+        (self.held, self.within) = (0, true);
+        self.reading.begin();
     }
 }
 
@@ -323,7 +208,7 @@ mod tests {
                     text.extend_from_slice(&piece[range.clone()]);
                     continue;
                 }
-                if event == Event::More {
+                if matches!(event, Event::More) {
                     break;
                 }
                 if !text.is_empty() {
@@ -335,7 +220,7 @@ mod tests {
                         c.write(&mut out);
                         String::from_utf8(out).unwrap()
                     }
-                    Event::Error(e) => format!("! {}", String::from_utf8(e).unwrap()),
+                    Event::Error(e) => format!("! {}", String::from_utf8_lossy(e)),
                     _ => unreachable!(),
                 });
             }

@@ -42,15 +42,17 @@ fn read(document: &[u8], cut: &mut dyn FnMut(usize) -> usize) -> Vec<u8> {
                     out.extend_from_slice(&piece[range]);
                 }
                 Event::Command(command) => {
-                    assert!((1..=NAME_MAX_BYTES).contains(&command.name.len()));
-                    assert!(command.params.len() <= PARAMS_MAX);
-                    assert!(command.params.iter().all(|p| p.1.len() <= VALUE_MAX_BYTES));
+                    assert!((1..=NAME_MAX_BYTES).contains(&command.name().len()));
+                    assert!(command.params().count() <= PARAMS_MAX);
+                    assert!(command.params().all(|p| p.0.len() <= NAME_MAX_BYTES));
+                    assert!(command.params().all(|p| p.1.len() <= VALUE_MAX_BYTES));
                     out.push(0);
                     command.write(&mut out);
                 }
                 Event::Error(text) => {
                     assert!(!text.is_empty());
                     out.push(1);
+                    out.extend_from_slice(text);
                 }
                 Event::More => {
                     assert_eq!(at, piece.len());
@@ -95,12 +97,12 @@ fn conditions(text: &[u8], random: &mut Random) {
     let sign: &[u8] = if found.negative { b"!=" } else { b"=" };
     let spaces = vec![b' '; random.below(3)];
     let written = match found.test {
-        Test::Filled => found.left.clone(),
-        Test::Pattern(pattern) => [&found.left, sign, &spaces, b"/", pattern, b"/"].concat(),
+        Test::Filled => found.left.to_vec(),
+        Test::Pattern(pattern) => [&*found.left, sign, &spaces, b"/", pattern, b"/"].concat(),
         Test::Text(text) => {
             let quote: &[u8] = if text.starts_with(b"/") && text.len() > 1 { b"\\" } else { b"" };
             assert!(!text.starts_with(b" "));
-            [&found.left, &spaces, sign, &spaces, quote, text].concat()
+            [&*found.left, &spaces, sign, &spaces, quote, text].concat()
         }
     };
     assert_eq!(condition::parse(&written).as_ref(), Some(&found));

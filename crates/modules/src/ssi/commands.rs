@@ -6,8 +6,10 @@ use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::module::{FilterError, FilterResult, Next};
 use weir_http::Request;
+use weir_script::ssi::condition::in_lower_case;
 use weir_script::ssi::Command;
 
+use super::page::PageRef;
 use super::{conditions, include, strings, Branch, Encoding, SsiLoc, State, TimeFormat};
 
 /// Why a command was not carried out.
@@ -95,7 +97,7 @@ const COMMANDS: &[Spec] = &[
 const END_BLOCK: &[u8] = b"endblock";
 
 /// Carries out a command where it stands.
-pub fn run(r: &mut Request, state: &mut State, command: &Command, next: Next) -> FilterResult {
+pub fn run(r: &mut Request, state: &mut State, command: &Command<'_>, next: Next) -> FilterResult {
     match try_run(r, state, command, next) {
         Ok(()) => Ok(()),
         Err(Fault::Broken(e)) => Err(e),
@@ -109,12 +111,18 @@ pub fn run(r: &mut Request, state: &mut State, command: &Command, next: Next) ->
 /// Says in the page that a command has failed.
 pub fn fail(r: &Request, state: &mut State) {
     if !*r.loc().conf::<SsiLoc>().silent_errors {
-        state.put(state.error_text.clone());
+        state.out.copy(&state.error_text);
     }
 }
 
-fn try_run(r: &mut Request, state: &mut State, command: &Command, next: Next) -> Result<(), Fault> {
-    let Some(spec) = COMMANDS.iter().find(|spec| spec.name == command.name) else {
+fn try_run(
+    r: &mut Request,
+    state: &mut State,
+    command: &Command<'_>,
+    next: Next,
+) -> Result<(), Fault> {
+    let name = command.name();
+    let Some(spec) = COMMANDS.iter().find(|spec| spec.name == name) else {
         if state.shown {
             return Err(wrong(r, "invalid SSI command:", command));
         }
@@ -124,7 +132,7 @@ fn try_run(r: &mut Request, state: &mut State, command: &Command, next: Next) ->
         if state.in_block {
             let mut text = Vec::new();
             command.write(&mut text);
-            state.page.borrow_mut().add_to_block(&text);
+            state.hidden(&text);
             return Ok(());
         }
         if spec.within == Branch::None {
@@ -139,17 +147,17 @@ fn try_run(r: &mut Request, state: &mut State, command: &Command, next: Next) ->
     (spec.run)(r, state, &params, next)
 }
 
-fn wrong(r: &Request, text: &str, command: &Command) -> Fault {
-    Fault::said(r, &[text.as_bytes(), b" \"", &command.name, b"\""].concat())
+fn wrong(r: &Request, text: &str, command: &Command<'_>) -> Fault {
+    Fault::said(r, &[text.as_bytes(), b" \"", command.name(), b"\""].concat())
 }
 
-fn params<'a>(r: &Request, spec: &Spec, command: &'a Command) -> Result<Params<'a>, Fault> {
+fn params<'a>(r: &Request, spec: &Spec, command: &Command<'a>) -> Result<Params<'a>, Fault> {
     let mut all = Params([None; 5]);
     let fault = |before: &[u8], name: &[u8], after: &[u8]| {
         let text = [before, b" \"", name, b"\" ", after, b"in \"", spec.name, b"\" SSI command"];
         Fault::said(r, &text.concat())
     };
-    for (key, value) in &command.params {
+    for (key, value) in command.params() {
         let Some(at) = spec.params.iter().position(|p| p.0.as_bytes() == key) else {
             return Err(fault(b"invalid parameter name:", key, b""));
         };
@@ -164,40 +172,55 @@ fn params<'a>(r: &Request, spec: &Spec, command: &'a Command) -> Result<Params<'
 }
 
 fn echo(r: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> Result<(), Fault> {
-    let mut value = Vec::new();
-    let (found, certain) =
-        r.certain(|r| strings::variable(r, &state.page, params.must(0), &mut value));
-    if !certain {
-        return Err(Fault::Unsure);
-    }
-    if !found {
-        value.extend_from_slice(params.get(1).unwrap_or(b"(none)"));
-    }
-    if value.is_empty() {
-        return Ok(());
-    }
-    match params.get(2) {
-        None => {}
-        Some(b"none") => state.encoding = Encoding::None,
-        Some(b"url") => state.encoding = Encoding::Url,
-        Some(b"entity") => state.encoding = Encoding::Entity,
-        Some(other) => {
+    let named = match params.get(2) {
+        None => Some(state.encoding),
+        Some(b"none") => Some(Encoding::None),
+        Some(b"url") => Some(Encoding::Url),
+        Some(b"entity") => Some(Encoding::Entity),
+        Some(_) => None,
+    };
+    let encoding = named.unwrap_or(state.encoding);
+    let is_said = write_value(r, &state.page, params, encoding, state.out.room())?;
+    match (is_said, named, params.get(2)) {
+        (true, Some(named), _) => state.encoding = named,
+        (true, None, Some(other)) => {
             let text = [b"unknown encoding \"", other, b"\" in the \"echo\" command"].concat();
             r.log_bytes(LogLevel::Error, &text);
         }
+        _ => {}
     }
-    let mut text = Vec::new();
-    match state.encoding {
-        Encoding::Url => escape_uri(&mut text, &value, EscapeKind::Html),
-        Encoding::Entity if value.iter().any(|b| b"<>&\"".contains(b)) => {
-            escape_html(&mut text, &value);
-        }
-        Encoding::None | Encoding::Entity => text = value,
-    }
-    // It may wait for long: without the memory that making it took.
-    text.shrink_to_fit();
-    state.put(Bytes::from(text));
     Ok(())
+}
+
+/// Appends what `echo` shows; whether that is anything.
+fn write_value(
+    r: &mut Request,
+    page: &PageRef,
+    params: &Params<'_>,
+    encoding: Encoding,
+    out: &mut Vec<u8>,
+) -> Result<bool, Fault> {
+    let start = out.len();
+    let (found, certain) = r.certain(|r| strings::variable(r, page, params.must(0), out));
+    if !certain {
+        out.truncate(start);
+        return Err(Fault::Unsure);
+    }
+    if !found {
+        out.extend_from_slice(params.get(1).unwrap_or(b"(none)"));
+    }
+    match encoding {
+        Encoding::Url => {
+            let value = out.split_off(start);
+            escape_uri(out, &value, EscapeKind::Html);
+        }
+        Encoding::Entity if out[start..].iter().any(|b| matches!(b, b'<' | b'>' | b'&' | b'"')) => {
+            let value = out.split_off(start);
+            escape_html(out, &value);
+        }
+        Encoding::None | Encoding::Entity => {}
+    }
+    Ok(out.len() > start)
 }
 
 fn config(r: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> Result<(), Fault> {
@@ -211,13 +234,13 @@ fn config(r: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> R
 }
 
 fn set(r: &mut Request, state: &mut State, params: &Params<'_>, _: Next) -> Result<(), Fault> {
-    let name = params.must(0).to_ascii_lowercase();
+    let name = in_lower_case(params.must(0));
     let value = strings::evaluate(r, &state.page, params.must(1)).inspect_err(|fault| {
         if matches!(fault, Fault::Unsure) {
             state.page.borrow_mut().set_unsure(&name);
         }
     })?;
-    let set = state.page.borrow_mut().set(&name, value);
+    let set = state.page.borrow_mut().set(&name, value.into_owned());
     match set {
         true => Ok(()),
         false => Err(Fault::said(r, b"the page's variables hold too much")),

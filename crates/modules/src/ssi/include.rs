@@ -6,7 +6,7 @@ use weir_http::{Buf, Chain, Request};
 use weir_wire::http1::uri;
 
 use super::commands::{Fault, Params};
-use super::{go_on, send, share_page, strings, State, Stopped, RUNNING_MAX};
+use super::{go_on, send, share_page, strings, Reader, State, Stopped, RUNNING_MAX};
 
 pub fn run(
     r: &mut Request,
@@ -95,7 +95,7 @@ fn waits(r: &Request, params: &Params<'_>) -> Result<bool, Fault> {
 
 /// Where the part is: a relative address begins in the document's own directory.
 fn target(r: &mut Request, state: &State, text: &[u8]) -> Result<Vec<u8>, Fault> {
-    let target = strings::evaluate(r, &state.page, text)?;
+    let target = strings::evaluate(r, &state.page, text)?.into_owned();
     if matches!(target.first(), None | Some(b'/')) {
         return Ok(target);
     }
@@ -125,7 +125,8 @@ fn ended(
     waited: bool,
     next: Next,
 ) -> FilterResult {
-    let Some(mut state) = r.take_ctx::<State>() else { return Ok(()) };
+    let Some(mut reader) = r.take_ctx::<Reader>() else { return Ok(()) };
+    let state = &mut reader.state;
     if let Some(name) = set {
         if part.is_broken_part() {
             return Err(FilterError::Broken);
@@ -140,5 +141,5 @@ fn ended(
     if state.stopped == Stopped::Room || waited {
         state.stopped = Stopped::No;
     }
-    go_on(r, *state, next)
+    go_on(r, reader, next)
 }

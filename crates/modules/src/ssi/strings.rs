@@ -1,5 +1,6 @@
 //! Values with variables, and the expressions that are compared with them.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -8,6 +9,7 @@ use weir_core::Session;
 use weir_core::logger::LogLevel;
 use weir_http::Request;
 use weir_script::regex::{Captures, Regex, RegexOptions};
+use weir_script::ssi::condition::in_lower_case;
 use weir_script::ssi::value::{self, ValueError};
 
 use super::commands::Fault;
@@ -19,7 +21,7 @@ const VALUE_MAX_BYTES: usize = 1 << 20;
 /// Appends a variable's value: the page's own, a capture, or the server's. `false` when there is
 /// none.
 pub fn variable(r: &mut Request, page: &PageRef, name: &[u8], out: &mut Vec<u8>) -> bool {
-    let name = name.to_ascii_lowercase();
+    let name = in_lower_case(name);
     if let Some(value) = page.borrow().variable(&name) {
         out.extend_from_slice(value);
         return true;
@@ -32,7 +34,11 @@ pub fn variable(r: &mut Request, page: &PageRef, name: &[u8], out: &mut Vec<u8>)
 }
 
 /// A value with its variables.
-pub fn evaluate(r: &mut Request, page: &PageRef, text: &[u8]) -> Result<Vec<u8>, Fault> {
+pub fn evaluate<'t>(
+    r: &mut Request,
+    page: &PageRef,
+    text: &'t [u8],
+) -> Result<Cow<'t, [u8]>, Fault> {
     let (value, certain) = r.certain(|r| {
         value::evaluate(text, VALUE_MAX_BYTES, &mut |name, out| {
             variable(r, page, name, out);

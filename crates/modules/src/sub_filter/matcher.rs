@@ -93,12 +93,18 @@ impl Matcher {
     fn compare(&self, text: &[u8], pattern: usize) -> Compared {
         let pattern = &self.patterns[pattern];
         let n = text.len().min(pattern.len());
-        match text[..n].eq_ignore_ascii_case(&pattern[..n]) {
+        match is_same(&text[..n], &pattern[..n]) {
             false => Compared::Different,
             true if n == pattern.len() => Compared::Whole,
             true => Compared::Beginning,
         }
     }
+}
+
+/// Whether a text is this in lower case. Most is as it is written there.
+#[inline]
+fn is_same(text: &[u8], lower: &[u8]) -> bool {
+    text == lower || text.eq_ignore_ascii_case(lower)
 }
 
 enum Compared {

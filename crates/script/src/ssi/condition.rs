@@ -1,5 +1,7 @@
 //! What stands in `expr` of `if` and `elif`, taken apart: `text`, `text = text`, `text != /expression/`.
 
+use std::borrow::Cow;
+
 /// What the left side is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Test<'a> {
@@ -13,7 +15,7 @@ pub enum Test<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition<'a> {
     /// Its letters count as small.
-    pub left: Vec<u8>,
+    pub left: Cow<'a, [u8]>,
     pub test: Test<'a>,
     /// `!=`
     pub negative: bool,
@@ -21,7 +23,8 @@ pub struct Condition<'a> {
 
 /// `None`: it is no expression.
 pub fn parse(expr: &[u8]) -> Option<Condition<'_>> {
-    let is_left = |b: &u8| b.is_ascii_alphanumeric() || b"${}_\"'".contains(b);
+    let is_left =
+        |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'$' | b'{' | b'}' | b'_' | b'"' | b'\'');
     let len = expr.iter().take_while(|b| is_left(b)).count();
     let (left, rest) = expr.split_at(len);
     let (negative, right) = match without_spaces(rest) {
@@ -38,7 +41,15 @@ pub fn parse(expr: &[u8]) -> Option<Condition<'_>> {
         Some([b'\\', text @ ..]) if text.starts_with(b"/") => Test::Text(text),
         Some(text) => Test::Text(text),
     };
-    Some(Condition { left: left.to_ascii_lowercase(), test, negative })
+    Some(Condition { left: in_lower_case(left), test, negative })
+}
+
+/// A name as variables have theirs.
+pub fn in_lower_case(name: &[u8]) -> Cow<'_, [u8]> {
+    match name.iter().any(u8::is_ascii_uppercase) {
+        true => Cow::Owned(name.to_ascii_lowercase()),
+        false => Cow::Borrowed(name),
+    }
 }
 
 fn without_spaces(mut text: &[u8]) -> &[u8] {
@@ -66,7 +77,7 @@ mod tests {
             ("a=\\/x/", "a", false, Test::Text(b"/x/")),
             ("a=\\x", "a", false, Test::Text(b"\\x")),
         ] {
-            let wanted = Condition { left: left.as_bytes().to_vec(), test, negative };
+            let wanted = Condition { left: left.as_bytes().into(), test, negative };
             assert_eq!(parse(expr.as_bytes()), Some(wanted), "{expr}");
         }
         for bad in ["a b", "a !", "a < b", "a=/x", "-", "a!b"] {

@@ -1,6 +1,8 @@
 //! Values in commands: text with `$name` and `${name}`. `\` takes the meaning from `$`, quotes and
 //! itself, and stays in front of anything else.
 
+use std::borrow::Cow;
+
 /// Why a value is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueError<'a> {
@@ -10,15 +12,25 @@ pub enum ValueError<'a> {
     NoName,
 }
 
-/// The value of a text. `variable` appends a variable's; what has grown beyond `max_bytes` is given
-/// up before more is added to it.
+fn is_special(b: u8) -> bool {
+    matches!(b, b'$' | b'\\')
+}
+
+/// The value of a text, which most texts are themselves. `variable` appends a variable's; what has
+/// grown beyond `max_bytes` is given up before more is added to it.
 pub fn evaluate<'t>(
     text: &'t [u8],
     max_bytes: usize,
     variable: &mut dyn FnMut(&[u8], &mut Vec<u8>),
-) -> Result<Vec<u8>, ValueError<'t>> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
+) -> Result<Cow<'t, [u8]>, ValueError<'t>> {
+    let plain = text.iter().position(|b| is_special(*b)).unwrap_or(text.len());
+    if plain > max_bytes {
+        return Err(ValueError::TooLong);
+    }
+    if plain == text.len() {
+        return Ok(Cow::Borrowed(text));
+    }
+    let (mut out, mut rest) = (text[..plain].to_vec(), &text[plain..]);
     while let Some((&byte, behind)) = rest.split_first() {
         rest = behind;
         if out.len() > max_bytes {
@@ -41,7 +53,7 @@ pub fn evaluate<'t>(
             _ => out.push(byte),
         }
     }
-    Ok(out)
+    Ok(Cow::Owned(out))
 }
 
 /// The name behind a `$`, and what is behind that.
@@ -69,7 +81,7 @@ mod tests {
             out.extend([b"<", name, b">"].concat());
         };
         let value = evaluate(text.as_bytes(), 100, &mut shown);
-        value.map(|v| String::from_utf8(v).unwrap())
+        value.map(|v| String::from_utf8(v.into_owned()).unwrap())
     }
 
     #[test]
