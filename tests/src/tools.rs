@@ -105,6 +105,13 @@ fn libraries(root: &Path) -> OsString {
 }
 
 impl Tool {
+    /// A program that [`file`] has found.
+    pub fn at(path: &Path) -> Tool {
+        let root = unpacked();
+        let libraries = path.starts_with(&root).then(|| libraries(&root));
+        Tool { path: path.to_path_buf(), libraries }
+    }
+
     pub fn command(&self) -> Command {
         self.command_of(&self.path)
     }

@@ -35,6 +35,7 @@ mod config_warnings;
 mod core_misc;
 mod core_more;
 mod dav;
+mod dav_ext;
 mod error_log;
 mod error_page;
 mod error_page_for_bodies;

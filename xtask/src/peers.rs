@@ -51,6 +51,7 @@ const PEERS: &[Peer] = &[
     Peer { package: "dovecot-core", what: Program("dovecot", "--version") },
     Peer { package: "dovecot-imapd", what: File("usr/lib/dovecot", "imap-login") },
     Peer { package: "dovecot-pop3d", what: File("usr/lib/dovecot", "pop3-login") },
+    Peer { package: "litmus", what: File("usr/libexec/litmus", "basic") },
     Peer { package: "postfix", what: File("usr/lib/postfix/sbin", "smtpd") },
 ];
 

@@ -6,13 +6,13 @@
 //! 9.7.1 and 9.8.5), not 500; PUT without a body makes an empty file; COPY replaces a file at once instead of
 //! writing over it, and never through a link that stands there; links within a tree are not followed.
 
+pub(crate) mod destination;
 mod disk;
-mod target;
 
+use destination::{depth, Depth, Target};
 use disk::{Failure, Status};
 use std::path::PathBuf;
 use std::rc::Rc;
-use target::{Depth, Target};
 use weir_base::date;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_core::logger::LogLevel;
@@ -245,7 +245,7 @@ async fn delete(r: &mut Request) -> Flow {
     if elements < least {
         return refused(r, 409, &format!("insufficient URI depth:{elements} to DELETE"));
     }
-    let Some(depth) = target::depth(r, Depth::Infinity) else { return Flow::Status(400) };
+    let Some(depth) = depth(r, Depth::Infinity) else { return Flow::Status(400) };
     let (path, is_collection) = (own_path(r), is_collection(r));
     let work = move || disk::delete(&path, is_collection, depth);
     let done = in_thread(work).await;

@@ -7,6 +7,7 @@ pub mod auth_request;
 pub mod autoindex;
 pub mod charset;
 pub mod dav;
+pub mod dav_ext;
 mod directory;
 pub mod empty_gif;
 mod files;

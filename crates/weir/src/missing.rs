@@ -27,8 +27,6 @@ const ECHO: &str =
 const ACME: &str = "Weir obtains no certificates itself; use certbot or another client that writes ssl_certificate's files and reloads";
 const RTMP: &str = "Weir does no RTMP; use a streaming server of its own for it";
 const PAGESPEED: &str = "Weir rewrites no pages; remove the directive";
-const DAV_EXT: &str =
-    "this directive of nginx-dav-ext-module is not in Weir; pass WebDAV on to a server that has it";
 const PURGE: &str =
     "this directive of ngx_cache_purge is not in Weir, which has proxy_cache_purge; use that";
 const CHECKS: &str =
@@ -101,7 +99,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("balancer_by_lua*", LUA),
     ("server_rewrite_by_lua*", LUA),
     ("precontent_by_lua*", LUA),
-    ("dav_ext_*", DAV_EXT),
     ("modern_browser*", LATER),
     ("ancient_browser*", LATER),
     ("degrad*", LATER),

@@ -3,10 +3,11 @@
 use weir_http::HttpModule;
 use weir_mail::MailModule;
 use weir_modules::{
-    access, addition, auth_basic, auth_request, autoindex, charset, dav, empty_gif, geo, gunzip,
-    gzip, gzip_ok, gzip_static, headers, index, internal_redirect, limit_conn, limit_req, log, map,
-    mirror, not_modified, random_index, range, realip, referer, rewrite, secure_link, slice,
-    split_clients, ssi, ssl, static_files, stub_status, sub_filter, try_files, userid, welcome,
+    access, addition, auth_basic, auth_request, autoindex, charset, dav, dav_ext, empty_gif, geo,
+    gunzip, gzip, gzip_ok, gzip_static, headers, index, internal_redirect, limit_conn, limit_req,
+    log, map, mirror, not_modified, random_index, range, realip, referer, rewrite, secure_link,
+    slice, split_clients, ssi, ssl, static_files, stub_status, sub_filter, try_files, userid,
+    welcome,
 };
 use weir_stream::StreamModule;
 
@@ -40,6 +41,7 @@ pub const MODULES: &[&HttpModule] = &[
     &welcome::MODULE,
     &empty_gif::MODULE,
     &dav::MODULE,
+    &dav_ext::MODULE,
     &internal_redirect::MODULE,
     &mirror::MODULE,
     &try_files::MODULE,

@@ -1,6 +1,6 @@
 //! What is done with files and trees, by a thread that may block.
 
-use super::target::Depth;
+use super::destination::Depth;
 use std::fs::{self, File, FileType};
 use std::io;
 use std::path::{Path, PathBuf};

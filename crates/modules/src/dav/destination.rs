@@ -119,3 +119,20 @@ fn overwrite(r: &Request) -> Result<bool, Refusal> {
         }
     }
 }
+
+/// The path of a URL, or of what is a path already.
+pub(crate) fn path_of(url: &[u8]) -> Option<&[u8]> {
+    if url.first() == Some(&b'/') {
+        return Some(url);
+    }
+    let at = url.windows(3).position(|w| w == b"://")? + 3;
+    let slash = url[at..].iter().position(|b| *b == b'/')?;
+    Some(&url[at + slash..])
+}
+
+/// The same, decoded.
+pub(crate) fn uri_of(url: &[u8]) -> Option<Vec<u8>> {
+    let mut uri = Vec::new();
+    uri::unsafe_uri(path_of(url)?, &mut uri).ok()?;
+    Some(uri)
+}
