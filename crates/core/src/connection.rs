@@ -460,10 +460,16 @@ impl Connection {
             drop(out);
             return is_little && self.encrypt_at_once();
         }
-        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
-        let (count, more) = out.slices(&mut slices, u64::MAX);
-        let more = more || self.ending.get();
-        match self.stream.socket().write_at_once(&slices[..count], more) {
+        let (socket, ends) = (self.stream.socket(), self.ending.get());
+        let sent = match out.all_text() {
+            Some(text) => socket.write_at_once(&[IoSlice::new(text)], ends),
+            None => {
+                let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+                let (count, more) = out.slices(&mut slices, u64::MAX);
+                socket.write_at_once(&slices[..count], more || ends)
+            }
+        };
+        match sent {
             Some(Ok(n)) => {
                 out.consume(n);
                 self.bytes_out.set(self.bytes_out.get() + n as u64);

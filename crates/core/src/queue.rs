@@ -211,6 +211,12 @@ impl OutQueue {
         self.kept.as_ref().map_or(0, |k| k.pieces.len() + usize::from(!k.text.is_empty()))
     }
 
+    /// What is queued, where that is text alone.
+    #[inline]
+    pub(crate) fn all_text(&self) -> Option<&[u8]> {
+        self.kept.as_ref().filter(|k| k.pieces.is_empty()).map(|k| k.tail())
+    }
+
     /// The bytes in front, up to `max` of them and to the next file; answers how many slices were
     /// filled, and whether anything is queued behind them.
     pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>], max: u64) -> (usize, bool) {

@@ -93,6 +93,7 @@ pub trait Session: Sized + 'static {
     }
 
     /// Logs with the session's context behind the text, as nginx does.
+    #[cold]
     fn log(&self, level: LogLevel, text: &str) {
         if self.log_enabled(level) {
             self.log_bytes(level, text.as_bytes());
@@ -100,6 +101,7 @@ pub trait Session: Sized + 'static {
     }
 
     /// The same.
+    #[cold]
     fn log_bytes(&self, level: LogLevel, text: &[u8]) {
         if !self.log_enabled(level) {
             return;

@@ -31,6 +31,14 @@ pub enum Phase {
 
 impl Phase {
     pub(crate) const COUNT: usize = 8;
+    pub(crate) const BEFORE_CONTENT: [Phase; Phase::Content as usize] = [
+        Phase::PostRead,
+        Phase::ServerRewrite,
+        Phase::Rewrite,
+        Phase::Preaccess,
+        Phase::Access,
+        Phase::Precontent,
+    ];
 }
 
 /// The part of a handler that waits.

@@ -7,6 +7,8 @@ use crate::flow::{BodyFilter, Handler, HeaderFilter, Phase};
 /// The handlers and filters that are active in a location, in their order.
 pub struct Plan {
     pub phases: [Vec<Handler>; Phase::COUNT],
+    /// For each phase the first from it on that has handlers, or else content's.
+    next_phase: [Phase; Phase::Content as usize],
     pub(crate) header_filters: Vec<HeaderFilter>,
     /// Of each of those the place of its module's body filter, if that has one.
     pub(crate) header_places: Vec<Option<usize>>,
@@ -19,4 +21,12 @@ pub struct Plan {
     pub(crate) postpone_at: usize,
     /// All of them act only on responses that their header filters chose.
     pub body_on_demand: bool,
+}
+
+impl Plan {
+    /// The first phase from that one on in which something is done.
+    #[inline]
+    pub(crate) fn from(&self, phase: Phase) -> Phase {
+        self.next_phase.get(phase as usize).copied().unwrap_or(phase)
+    }
 }

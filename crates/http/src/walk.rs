@@ -92,8 +92,16 @@ impl Walk {
         loc.plan.phases.get(self.phase as usize)?.get(self.next as usize).copied()
     }
 
-    fn enter(&mut self, phase: Phase) {
-        (self.phase, self.next) = (phase, 0);
+    /// Goes on with that phase, or with the next one in which something is done.
+    #[inline]
+    fn enter(&mut self, r: &Request, phase: Phase) {
+        let plan = &r.loc().plan;
+        self.next = 0;
+        self.phase = match plan.from(phase) {
+            // It is the main request that was let in.
+            Phase::Access if r.is_part() => plan.from(Phase::Precontent),
+            phase => phase,
+        };
     }
 
     /// What a handler's decision means in its phase: `None` is to go on.
@@ -118,7 +126,7 @@ impl Walk {
             Flow::Declined => None,
             Flow::Ok if any => {
                 r.out.remove(credentials::challenge(r).0);
-                self.enter(Phase::Precontent);
+                self.enter(r, Phase::Precontent);
                 None
             }
             Flow::Ok => None,
@@ -146,8 +154,10 @@ impl Walk {
     /// The phase is over; a flow ends the request.
     fn leave(&mut self, r: &mut Request) -> Option<Flow> {
         let next = match self.phase {
-            Phase::PostRead => Phase::ServerRewrite,
-            Phase::ServerRewrite => return self.place(r),
+            Phase::PostRead if r.loc().plan.from(Phase::ServerRewrite) == Phase::ServerRewrite => {
+                Phase::ServerRewrite
+            }
+            Phase::PostRead | Phase::ServerRewrite => return self.place(r),
             Phase::Rewrite if r.flags.uri_changed => {
                 r.flags.uri_changed = false;
                 if !spend_redirect(r) {
@@ -158,7 +168,6 @@ impl Walk {
                 return self.place(r);
             }
             Phase::Rewrite => Phase::Preaccess,
-            Phase::Preaccess if r.is_part() => Phase::Precontent,
             Phase::Preaccess => Phase::Access,
             Phase::Access => match self.refused {
                 0 => Phase::Precontent,
@@ -173,15 +182,16 @@ impl Walk {
             Phase::Precontent => Phase::Content,
             Phase::Content | Phase::Log => return Some(unanswered(r)),
         };
-        self.enter(next);
+        self.enter(r, next);
         None
     }
 
     /// Finds the location, whose rewrite phase is next.
     fn place(&mut self, r: &mut Request) -> Option<Flow> {
         r.flags.uri_changed = false;
-        self.enter(Phase::Rewrite);
-        find_config(r)
+        let ends = find_config(r);
+        self.enter(r, Phase::Rewrite);
+        ends
     }
 }
 

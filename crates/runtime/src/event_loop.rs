@@ -219,7 +219,9 @@ impl Loop {
             }
             turns.goes_on();
             events.iter().for_each(|e: &epoll::Event| self.happened(e));
-            others.into_iter().for_each(Waker::wake);
+            if !others.is_empty() {
+                others.into_iter().for_each(Waker::wake);
+            }
         }
     }
 

@@ -19,6 +19,15 @@ fn is_aligned(layout: Layout) -> bool {
     layout.align() <= ALIGNED_BYTES && layout.align() <= layout.size()
 }
 
+/// None up to that size is kept: all that is done with such a block is inlined wherever there is one, so it is
+/// little.
+const PLAIN_MAX_BYTES: usize = 1024;
+
+#[inline]
+fn is_plain(layout: Layout) -> bool {
+    layout.size() <= PLAIN_MAX_BYTES && is_aligned(layout)
+}
+
 /// Blocks that a thread keeps of each size that futures have.
 const KEPT_MAX: u16 = 512;
 /// What is read of an answer at once, and blocks of that size that are kept.
@@ -125,17 +134,10 @@ fn free_blocks() {
 unsafe impl GlobalAlloc for Memory {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if let Some(size) = size_of(layout) {
-            let block = KEPT.with(|all| all[size].take());
-            if !block.is_null() {
-                return block;
-            }
-        }
-        match is_aligned(layout) {
+        match is_plain(layout) {
             // SAFETY: any size may be asked for.
-            true => unsafe { mi::mi_malloc(whole(layout.size())) }.cast(),
-            // SAFETY: as above; a layout's alignment is a power of two.
-            false => unsafe { mi::mi_malloc_aligned(layout.size(), layout.align()) }.cast(),
+            true => unsafe { mi::mi_malloc(layout.size()) }.cast(),
+            false => alloc_large(layout),
         }
     }
 
@@ -144,21 +146,19 @@ unsafe impl GlobalAlloc for Memory {
         match is_aligned(layout) {
             // SAFETY: as in `alloc`.
             true => unsafe { mi::mi_zalloc(whole(layout.size())) }.cast(),
-            // SAFETY: as in `alloc`.
+            // SAFETY: as above; a layout's alignment is a power of two.
             false => unsafe { mi::mi_zalloc_aligned(layout.size(), layout.align()) }.cast(),
         }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if let Some(size) = size_of(layout) {
+        match layout.size() <= PLAIN_MAX_BYTES {
+            // SAFETY: the caller gives a block of this allocator.
+            true => unsafe { mi::mi_free(block.cast()) },
             // SAFETY: the caller gives a block of this allocator and layout, which was made whole.
-            if KEPT.with(|all| unsafe { all[size].give(block) }) {
-                return;
-            }
+            false => unsafe { dealloc_large(block, layout) },
         }
-        // SAFETY: the caller gives a block of this allocator.
-        unsafe { mi::mi_free(block.cast()) }
     }
 
     #[inline]
@@ -170,6 +170,37 @@ unsafe impl GlobalAlloc for Memory {
             false => unsafe { mi::mi_realloc_aligned(block.cast(), size, layout.align()) }.cast(),
         }
     }
+}
+
+#[inline(never)]
+fn alloc_large(layout: Layout) -> *mut u8 {
+    if let Some(size) = size_of(layout) {
+        let block = KEPT.with(|all| all[size].take());
+        if !block.is_null() {
+            return block;
+        }
+    }
+    match is_aligned(layout) {
+        // SAFETY: any size may be asked for.
+        true => unsafe { mi::mi_malloc(whole(layout.size())) }.cast(),
+        // SAFETY: as above; a layout's alignment is a power of two.
+        false => unsafe { mi::mi_malloc_aligned(layout.size(), layout.align()) }.cast(),
+    }
+}
+
+/// # Safety
+///
+/// The block is of this allocator and layout, made whole, and used no more.
+#[inline(never)]
+unsafe fn dealloc_large(block: *mut u8, layout: Layout) {
+    if let Some(size) = size_of(layout) {
+        // SAFETY: the caller's promise.
+        if KEPT.with(|all| unsafe { all[size].give(block) }) {
+            return;
+        }
+    }
+    // SAFETY: the same.
+    unsafe { mi::mi_free(block.cast()) }
 }
 
 extern "C" {

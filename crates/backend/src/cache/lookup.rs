@@ -15,6 +15,7 @@ use weir_core::eval::{is_true, with_value};
 use weir_core::logger::LogLevel;
 use weir_core::Session;
 use weir_http::client_watch::unless_client_goes;
+use weir_http::marks::Mark;
 use weir_http::Request;
 use weir_runtime::{clock, timer};
 use weir_script::template::Template;
@@ -44,6 +45,17 @@ impl Status {
             Status::Revalidated => "REVALIDATED",
             Status::Hit => "HIT",
         }
+    }
+}
+
+/// A request was answered from memory, for which it has no [`State`].
+static WAS_HIT: Mark = Mark::new();
+
+/// What became of a request's looking in a cache, if it did.
+pub(crate) fn status_of(r: &mut Request) -> Option<Status> {
+    match r.kept::<State>() {
+        Some(state) => state.status,
+        None => r.has_mark(&WAS_HIT).then_some(Status::Hit),
     }
 }
 
@@ -208,7 +220,13 @@ pub(crate) fn at_once(r: &mut Request, conf: &CacheConf, key_text: &[u8]) -> Opt
         log: &|_, _| {},
     });
     let (_, stored) = hit?;
-    r.keep_state(State { status: Some(Status::Hit), cacheable: true, ..State::default() });
+    match r.kept::<State>() {
+        // An answer from elsewhere has led here.
+        Some(state) => {
+            *state = State { status: Some(Status::Hit), cacheable: true, ..State::default() };
+        }
+        None => r.mark(&WAS_HIT),
+    }
     Some(stored)
 }
 

@@ -1,6 +1,6 @@
 //! `$upstream_cache_*`.
 
-use super::lookup::State;
+use super::lookup::{status_of, State};
 use weir_http::module::{VarArg, Variable};
 use weir_http::Request;
 
@@ -11,7 +11,7 @@ pub(crate) static VARIABLES: &[Variable] = &[
 ];
 
 fn status(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    let Some(status) = r.kept::<State>().and_then(|s| s.status) else { return false };
+    let Some(status) = status_of(r) else { return false };
     out.extend_from_slice(status.name().as_bytes());
     true
 }

@@ -53,6 +53,7 @@ impl Plans {
         let of_parts = || filters.iter().filter(|(f, _)| f.reach == Reach::Part);
         let before = filters.iter().take_while(|(f, _)| f.reach != Reach::Whole);
         Plan {
+            next_phase: next_phases(&phases),
             phases,
             header_places: places(filters.iter().map(|(f, _)| f)),
             part_header_places: places(of_parts().map(|(f, _)| f)),
@@ -64,6 +65,15 @@ impl Plans {
             body_on_demand: filters.iter().all(|(f, on_demand)| f.body.is_none() || *on_demand),
         }
     }
+}
+
+fn next_phases(phases: &[Vec<Handler>; Phase::COUNT]) -> [Phase; Phase::Content as usize] {
+    let mut next = Phase::BEFORE_CONTENT;
+    for from in Phase::BEFORE_CONTENT {
+        let filled = Phase::BEFORE_CONTENT.into_iter().filter(|p| !phases[*p as usize].is_empty());
+        next[from as usize] = filled.into_iter().find(|p| *p >= from).unwrap_or(Phase::Content);
+    }
+    next
 }
 
 /// For each header filter the place of its module's body filter among the body filters.

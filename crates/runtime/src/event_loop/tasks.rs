@@ -145,6 +145,22 @@ impl Tasks {
         }
     }
 
+    /// Wakes the task that a waker names, if that is one of this loop's; otherwise that is another's to do.
+    #[inline]
+    pub(super) fn wake_own(&mut self, waker: &Waker) -> bool {
+        let number = waker.data().addr();
+        let is_own = ptr::eq(waker.vtable(), &VTABLE) && self.names(number);
+        if is_own {
+            self.wake(number);
+        }
+        is_own
+    }
+
+    /// Whether a task's number is of this loop.
+    fn names(&self, number: usize) -> bool {
+        self.loop_bits == number >> (PLACE_BITS + TURN_BITS) << (PLACE_BITS + TURN_BITS)
+    }
+
     pub(super) fn has(&self, place: Place) -> bool {
         let slot = self.slots.get(place.at as usize);
         slot.is_some_and(|s| s.has_task && s.turn == place.turn)
@@ -224,16 +240,15 @@ fn waker(number: usize) -> Waker {
 
 fn wake(number: *const ()) {
     let number = number.addr();
-    let id = (number >> (PLACE_BITS + TURN_BITS)) as u16;
     let is_here = super::with(|l| {
         let mut tasks = l.tasks.borrow_mut();
-        let is_here = tasks.loop_bits == usize::from(id) << (PLACE_BITS + TURN_BITS);
+        let is_here = tasks.names(number);
         if is_here {
             tasks.wake(number);
         }
         is_here
     });
     if is_here != Some(true) {
-        super::remote::wake(id, number);
+        super::remote::wake((number >> (PLACE_BITS + TURN_BITS)) as u16, number);
     }
 }

@@ -21,6 +21,8 @@ const WRITE: u8 = 2;
 /// No call takes these away: the other side sends no more, and nobody takes any more.
 const READ_CLOSED: u8 = 4;
 const WRITE_CLOSED: u8 = 8;
+/// So many bits each stands above what it makes ready for good.
+const CLOSED_ABOVE: u32 = 2;
 /// Urgent data has come, at which a read ends though there is more behind it: a short one has not found all.
 const URGENT: u8 = 16;
 
@@ -228,15 +230,28 @@ pub(super) fn happened(this: &Loop, number: u64, flags: EventFlags) {
         return;
     }
     slot.ready |= bits(flags);
-    let mut woken = [None, None];
-    for (way, woken) in [Way::Read, Way::Write].into_iter().zip(&mut woken) {
-        let (by, waits) = way.bits();
-        if slot.waits & waits != 0 && slot.ready & by != 0 {
-            slot.waits &= !waits;
-            woken.clone_from(&slot.who[way as usize]);
+    let wakes = slot.waits & (slot.ready | slot.ready >> CLOSED_ABOVE);
+    slot.waits &= !wakes;
+    let mut tasks = this.tasks.borrow_mut();
+    let mut others = 0;
+    for (who, way) in slot.who.iter().zip([READ, WRITE]) {
+        if wakes & way != 0 && who.as_ref().is_some_and(|who| !tasks.wake_own(who)) {
+            others |= way;
         }
     }
-    drop(table);
+    drop((tasks, table));
+    if others != 0 {
+        wake_others(this, number as u32 as usize, others);
+    }
+}
+
+/// Wakes who is no task of this loop's, or goes by another name.
+#[cold]
+fn wake_others(this: &Loop, at: usize, ways: u8) {
+    let woken = [Way::Read, Way::Write].map(|way| {
+        let table = this.watched.borrow();
+        table.slots[at].who[way as usize].clone().filter(|_| ways & way.bits().1 != 0)
+    });
     woken.into_iter().flatten().for_each(Waker::wake);
 }
 
