@@ -12,7 +12,6 @@ const BROTLI: &str =
     "this directive of ngx_brotli is not in Weir, which compresses with gzip; remove it";
 const ZSTD: &str =
     "this directive of zstd-nginx-module is not in Weir, which compresses with gzip; remove it";
-const HEADERS_MORE: &str = "this directive of headers-more is not in Weir; use add_header, proxy_set_header or proxy_hide_header";
 const GEOIP: &str = "Weir reads no GeoIP databases; use geo with a list of networks, or map on a header that a proxy in front sets";
 const NJS: &str =
     "Weir has no njs; use map, set, rewrite or return, or a backend for what computes";
@@ -118,8 +117,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("xml_external_entities", FILTERED),
     ("brotli*", BROTLI),
     ("zstd*", ZSTD),
-    ("more_set_*", HEADERS_MORE),
-    ("more_clear_*", HEADERS_MORE),
     ("js_*", NJS),
     ("modsecurity*", MODSECURITY),
     ("vhost_traffic_status*", VTS),

@@ -8,6 +8,7 @@ use weir_modules::{
     mirror, not_modified, random_index, range, realip, referer, rewrite, secure_link, slice,
     split_clients, ssi, ssl, static_files, stub_status, sub_filter, try_files, userid, welcome,
 };
+use weir_openresty::headers_more;
 use weir_stream::StreamModule;
 
 /// Every module. Handlers of a phase and filters run in this order.
@@ -59,6 +60,7 @@ pub const MODULES: &[&HttpModule] = &[
     // Filters, from the first that sees a response to the last.
     &slice::MODULE,
     &not_modified::MODULE,
+    &headers_more::MODULE,
     &headers::MODULE,
     &userid::MODULE,
     &gunzip::MODULE,

@@ -1,0 +1,4 @@
+//! The modules that OpenResty ships beside nginx's own, by the words of their public documentation. Each is a file
+//! or a folder; their order is in the program's list.
+
+pub mod headers_more;
