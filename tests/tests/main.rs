@@ -5,6 +5,7 @@
 mod access_allow_deny;
 mod access_log;
 mod addition;
+mod array_var;
 mod auth_basic_queue;
 mod auth_basic_users;
 mod autoindex;
@@ -141,6 +142,8 @@ mod scgi_cache;
 mod secure_link;
 mod send_timeout;
 mod server_name;
+mod set_misc_several;
+mod set_misc_values;
 mod signals;
 mod signals_old_process;
 mod signals_upgrade;

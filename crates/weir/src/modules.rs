@@ -8,7 +8,7 @@ use weir_modules::{
     mirror, not_modified, random_index, range, realip, referer, rewrite, secure_link, slice,
     split_clients, ssi, ssl, static_files, stub_status, sub_filter, try_files, userid, welcome,
 };
-use weir_openresty::headers_more;
+use weir_openresty::{array_var, headers_more, set_misc};
 use weir_stream::StreamModule;
 
 /// Every module. Handlers of a phase and filters run in this order.
@@ -24,6 +24,8 @@ pub const MODULES: &[&HttpModule] = &[
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
+    &set_misc::MODULE,
+    &array_var::MODULE,
     &ssl::MODULE,
     &ssl::OF_HTTP,
     &realip::MODULE,
