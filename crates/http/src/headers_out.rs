@@ -214,6 +214,28 @@ impl HeadersOut {
         self.add(name, value);
     }
 
+    /// Gives the first field of that name the value, where it stands, and takes the others away; adds one where
+    /// there is none.
+    pub fn put(&mut self, name: &[u8], value: &[u8]) {
+        let Some(first) = self.number_of(name) else { return self.add(name, value) };
+        self.set_value(first, value);
+        for at in first + 1..self.fields.len() {
+            let is_it = |f: &Field| self.of(f.name).eq_ignore_ascii_case(name);
+            if self.fields[at].as_ref().is_some_and(is_it) {
+                self.fields[at] = None;
+            }
+        }
+    }
+
+    /// Takes away the fields whose names are meant.
+    pub fn remove_where(&mut self, is_meant: impl Fn(&[u8]) -> bool) {
+        for at in 0..self.fields.len() {
+            if self.fields[at].as_ref().is_some_and(|f| is_meant(self.of(f.name))) {
+                self.fields[at] = None;
+            }
+        }
+    }
+
     /// Gives the first field of that name another value, where it stands.
     pub(crate) fn replace(&mut self, name: &[u8], value: &[u8]) {
         if let Some(number) = self.number_of(name) {

@@ -1,5 +1,6 @@
 //! One request, whatever protocol it came by.
 
+mod fields;
 mod flags;
 pub(crate) mod packed;
 

@@ -10,6 +10,10 @@
 
 mod compile;
 mod run;
+mod step;
+
+pub use run::Failed;
+pub use step::{append, variable, Program, Step, CONTEXTS};
 
 use weir_http::module::{HttpModule, Phase, PhaseHandler};
 use weir_module::{
@@ -34,6 +38,8 @@ pub(crate) enum Op {
     Rewrite(Box<Rewrite>),
     Return(Box<Return>),
     Break,
+    /// Another module's.
+    Other(Box<dyn Step>),
 }
 
 pub(crate) enum Cond {

@@ -12,7 +12,6 @@ const BROTLI: &str =
     "this directive of ngx_brotli is not in Weir, which compresses with gzip; remove it";
 const ZSTD: &str =
     "this directive of zstd-nginx-module is not in Weir, which compresses with gzip; remove it";
-const HEADERS_MORE: &str = "this directive of headers-more is not in Weir; use add_header, proxy_set_header or proxy_hide_header";
 const GEOIP: &str = "Weir reads no GeoIP databases; use geo with a list of networks, or map on a header that a proxy in front sets";
 const NJS: &str =
     "Weir has no njs; use map, set, rewrite or return, or a backend for what computes";
@@ -112,8 +111,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("xml_external_entities", FILTERED),
     ("brotli*", BROTLI),
     ("zstd*", ZSTD),
-    ("more_set_*", HEADERS_MORE),
-    ("more_clear_*", HEADERS_MORE),
     ("js_*", NJS),
     ("modsecurity*", MODSECURITY),
     ("vhost_traffic_status*", VTS),
@@ -138,13 +135,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("upload_*", UPLOAD),
     ("nchan_*", NCHAN),
     ("push_stream*", NCHAN),
-    ("set_misc*", SET_MISC),
-    ("set_md5", SET_MISC),
-    ("set_sha1", SET_MISC),
-    ("set_unescape_uri", SET_MISC),
-    ("set_escape_uri", SET_MISC),
-    ("set_if_empty", SET_MISC),
-    ("set_random", SET_MISC),
     ("encrypted_session*", SET_MISC),
     ("auth_jwt*", PLUS),
     ("auth_oidc*", PLUS),

@@ -9,6 +9,7 @@ use weir_modules::{
     slice, split_clients, ssi, ssl, static_files, stub_status, sub_filter, try_files, userid,
     welcome,
 };
+use weir_openresty::{array_var, headers_more, set_misc};
 use weir_stream::StreamModule;
 
 /// Every module. Handlers of a phase and filters run in this order.
@@ -24,6 +25,8 @@ pub const MODULES: &[&HttpModule] = &[
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
+    &set_misc::MODULE,
+    &array_var::MODULE,
     &ssl::MODULE,
     &ssl::OF_HTTP,
     &realip::MODULE,
@@ -62,6 +65,7 @@ pub const MODULES: &[&HttpModule] = &[
     // Filters, from the first that sees a response to the last.
     &slice::MODULE,
     &not_modified::MODULE,
+    &headers_more::MODULE,
     &headers::MODULE,
     &userid::MODULE,
     &gunzip::MODULE,

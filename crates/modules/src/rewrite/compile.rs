@@ -13,7 +13,7 @@ use weir_http::Request;
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Diagnostic, Directive};
 use weir_script::template::VarId;
 
-fn push(cf: &mut Cf, op: Op) {
+pub(super) fn push(cf: &mut Cf, op: Op) {
     if let Some(open) = &mut cf.get::<RewriteMain>().open {
         open.push(op);
         return;
@@ -112,11 +112,16 @@ fn unset(r: &mut Request, arg: &VarArg, _: &mut Vec<u8>) -> bool {
     true
 }
 
-pub fn set_set(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let Some(name) = d.arg(0).strip_prefix(b"$") else {
-        return Err(d.bad(0, format!("invalid variable name \"{}\"", shown(d.arg(0)))));
+/// The variable that a word names for programs to set.
+pub(super) fn settable(cf: &mut Cf, d: &Directive, at: usize, word: &[u8]) -> ConfResult<VarId> {
+    let Some(name) = word.strip_prefix(b"$") else {
+        return Err(d.bad(at, format!("invalid variable name \"{}\"", shown(word))));
     };
-    let var = registry(cf).settable(name, unset).map_err(|e| d.bad(0, e))?;
+    registry(cf).settable(name, unset).map_err(|e| d.bad(at, e))
+}
+
+pub fn set_set(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let var = settable(cf, d, 0, d.arg(0))?;
     let value = template_of(cf, d, 1, d.arg(1))?;
     push(cf, Op::Set(var, value));
     Ok(())

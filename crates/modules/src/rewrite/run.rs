@@ -1,6 +1,7 @@
 //! Running a program. Reached by every request of a location that has one, so the plain `return`
 //! makes no allocation.
 
+use super::step::Program;
 use super::{Cond, FileTest, Op, Return, Rewrite, RewriteLoc, Text};
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, unescape_uri, EscapeKind, Unescape};
@@ -46,7 +47,7 @@ impl Env for Script<'_> {
     }
 }
 
-fn eval(r: &mut Request, template: &Template, quote: bool, out: &mut Vec<u8>) {
+pub(super) fn eval(r: &mut Request, template: &Template, quote: bool, out: &mut Vec<u8>) {
     let escape = quote && (r.head.quoted_uri || r.head.plus_in_uri);
     template.eval(&mut Script { r, escape }, out);
 }
@@ -90,6 +91,11 @@ fn run(r: &mut Request, loc: &Location) -> Flow {
                     }
                 }
             },
+            Op::Other(step) => {
+                if let Err(Failed) = step.run(&mut Program { r, quote: e.quote }) {
+                    return Flow::Status(500);
+                }
+            }
             Op::Rewrite(rule) => match rewrite(r, &mut e, rule) {
                 Err(Failed) => return Flow::Status(500),
                 Ok(true) if rule.last => break,
@@ -104,7 +110,8 @@ fn run(r: &mut Request, loc: &Location) -> Flow {
 }
 
 /// The request ends with 500; why has been logged.
-struct Failed;
+#[derive(Debug)]
+pub struct Failed;
 
 fn set(r: &mut Request, e: &Engine, var: VarId, value: &Template) {
     with_scratch(|buf| {
