@@ -20,6 +20,7 @@ mod body_reading;
 mod bounds_before_request;
 mod bounds_slow_client;
 mod broken_heads;
+mod browser;
 mod cgi_servers;
 mod client_gone;
 mod client_timeouts;

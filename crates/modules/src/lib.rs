@@ -5,6 +5,7 @@ pub mod addition;
 pub mod auth_basic;
 pub mod auth_request;
 pub mod autoindex;
+pub mod browser;
 pub mod charset;
 pub mod dav;
 pub mod dav_ext;

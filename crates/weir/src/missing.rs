@@ -98,8 +98,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("balancer_by_lua*", LUA),
     ("server_rewrite_by_lua*", LUA),
     ("precontent_by_lua*", LUA),
-    ("modern_browser*", LATER),
-    ("ancient_browser*", LATER),
     ("degrad*", LATER),
     ("flv", LATER),
     ("mp4*", LATER),

@@ -3,11 +3,11 @@
 use weir_http::HttpModule;
 use weir_mail::MailModule;
 use weir_modules::{
-    access, addition, auth_basic, auth_request, autoindex, charset, dav, dav_ext, empty_gif, geo,
-    gunzip, gzip, gzip_ok, gzip_static, headers, index, internal_redirect, limit_conn, limit_req,
-    log, map, mirror, not_modified, random_index, range, realip, referer, rewrite, secure_link,
-    slice, split_clients, ssi, ssl, static_files, stub_status, sub_filter, try_files, userid,
-    welcome,
+    access, addition, auth_basic, auth_request, autoindex, browser, charset, dav, dav_ext,
+    empty_gif, geo, gunzip, gzip, gzip_ok, gzip_static, headers, index, internal_redirect,
+    limit_conn, limit_req, log, map, mirror, not_modified, random_index, range, realip, referer,
+    rewrite, secure_link, slice, split_clients, ssi, ssl, static_files, stub_status, sub_filter,
+    try_files, userid, welcome,
 };
 use weir_openresty::{array_var, headers_more, set_misc};
 use weir_stream::StreamModule;
@@ -40,6 +40,7 @@ pub const MODULES: &[&HttpModule] = &[
     &split_clients::MODULE,
     &secure_link::MODULE,
     &referer::MODULE,
+    &browser::MODULE,
     &stub_status::MODULE,
     &welcome::MODULE,
     &empty_gif::MODULE,
@@ -135,5 +136,4 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-stream_realip_module",
     "--with-stream_ssl_module",
     "--with-stream_ssl_preread_module",
-    "--without-http_browser_module",
 ];
