@@ -143,8 +143,6 @@ fn directives_of_other_modules_are_known_by_name() {
     }
     for (name, help) in [
         ("brotli", "gzip"),
-        ("more_set_headers", "add_header"),
-        ("more_clear_input_headers", "add_header"),
         ("geoip2", "geo with"),
         ("geoip_country", "geo with"),
         ("js_import", "njs"),
@@ -158,7 +156,6 @@ fn directives_of_other_modules_are_known_by_name() {
         ("rtmp", "RTMP"),
         ("pagespeed", "rewrites no pages"),
         ("lua_package_path", "Lua"),
-        ("dav_ext_methods", "WebDAV"),
         ("cache_purge_response_type", "proxy_cache_purge"),
         ("check", "max_fails"),
         ("subs_filter", "sub_filter"),

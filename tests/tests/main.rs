@@ -49,6 +49,7 @@ mod families_upstream;
 mod fastcgi_answers;
 mod fastcgi_php;
 mod fastcgi_requests;
+mod flv;
 mod generation_sharing;
 mod grpc_servers;
 mod grpc_streams;

@@ -62,7 +62,7 @@ impl Walk {
     /// Goes on once what it waited for has come to `flow`.
     pub(crate) fn waited(&mut self, r: &mut Request, flow: Flow) -> Step {
         match (checked(r, flow), self.phase) {
-            (flow, _) if self.last => Step::Ended(flow),
+            (flow, phase) if self.last && !is_left(&flow, phase) => Step::Ended(flow),
             // Behind these a response waits itself.
             (Flow::Wait(f), phase) if phase != Phase::Access && phase != Phase::Content => {
                 Step::Wait(f)
@@ -84,12 +84,16 @@ impl Walk {
     #[inline]
     fn handler(&mut self, r: &Request) -> Option<Handler> {
         let loc = r.loc();
+        let mut next = self.next as usize;
         if self.phase == Phase::Content && loc.core.handler.is_some() {
-            // The location's own is the only one.
-            self.last = true;
-            return loc.core.handler;
+            if next == 0 {
+                self.last = true;
+                return loc.core.handler;
+            }
+            // The location's own comes before them all.
+            next -= 1;
         }
-        loc.plan.phases.get(self.phase as usize)?.get(self.next as usize).copied()
+        loc.plan.phases.get(self.phase as usize)?.get(next).copied()
     }
 
     /// Goes on with that phase, or with the next one in which something is done.
@@ -107,6 +111,11 @@ impl Walk {
     /// What a handler's decision means in its phase: `None` is to go on.
     fn judge(&mut self, r: &mut Request, flow: Flow) -> Option<Flow> {
         match (self.phase, flow) {
+            (Phase::Content, Flow::Declined) if self.last => {
+                // A location's handler leaves it to those that there are anyway.
+                self.last = false;
+                None
+            }
             (_, flow) if self.last => Some(flow),
             (Phase::Access, flow) => self.judge_access(r, flow),
             (_, Flow::Declined) => None,
@@ -193,6 +202,11 @@ impl Walk {
         self.enter(r, Phase::Rewrite);
         ends
     }
+}
+
+/// A location's handler has waited and has nothing to say.
+fn is_left(flow: &Flow, phase: Phase) -> bool {
+    phase == Phase::Content && matches!(flow, Flow::Declined)
 }
 
 /// `auth_delay`: an unauthorized request is answered late, which slows guessing down.

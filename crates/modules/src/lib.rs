@@ -12,6 +12,7 @@ pub mod dav_ext;
 mod directory;
 pub mod empty_gif;
 mod files;
+pub mod flv;
 pub mod geo;
 pub mod gunzip;
 pub mod gzip;

@@ -7,9 +7,12 @@ mod pieces;
 
 use crate::files::{Entry, FileCache, Found};
 use crate::range;
+use bytes::Bytes;
 use pieces::Reader;
+use std::fs::File;
 use std::future::poll_fn;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::Poll;
 use weir_base::escape::{escape_uri, EscapeKind};
@@ -149,7 +152,31 @@ fn send_file(r: &mut Request, buf: Buf, direct: bool) -> Flow {
     if sends_itself(r) && !direct && loc.plan.body_filters.is_empty() {
         return special::finish(r, buf);
     }
-    r.set_ctx(Pending { buf, direct });
+    r.set_ctx(Pending { text: None, buf, direct });
+    Flow::Wait(read_and_send)
+}
+
+/// The file that the request's URI names, for who sends parts of it; what is no file is the next handler's.
+pub fn find(r: &mut Request) -> Result<(Vec<u8>, Rc<Entry>), Flow> {
+    let mut path = Vec::with_capacity(128);
+    let uri = std::mem::take(&mut r.uri);
+    map_uri_into(r, &uri, &mut path);
+    r.uri = uri;
+    let loc = Rc::clone(r.loc());
+    let cache = r.conn().worker.local::<FileCache>();
+    match cache.find(&loc.core, &path, Guard::of(r, &path)) {
+        Ok(Found::File(entry)) => Ok((path, entry)),
+        Ok(_) => Err(Flow::Declined),
+        Err(e) => Err(open_error(r, &path, &e)),
+    }
+}
+
+/// Sends some text, and behind it what a file holds from `start` to `end`, in bytes.
+pub fn send_part(r: &mut Request, text: Option<Bytes>, file: Rc<File>, part: Range<u64>) -> Flow {
+    r.flags.allow_ranges = true;
+    let direct = part.end >= *r.loc().core.directio;
+    let buf = Buf::file(file, part.start, part.end - part.start).and_last();
+    r.set_ctx(Pending { text, buf, direct });
     Flow::Wait(read_and_send)
 }
 
@@ -162,6 +189,8 @@ fn sends_itself(r: &Request) -> bool {
 
 /// A file that is to be read and passed through the filters.
 struct Pending {
+    /// What is sent before it.
+    text: Option<Bytes>,
     buf: Buf,
     /// Past the page cache.
     direct: bool,
@@ -178,13 +207,21 @@ fn read_and_send(r: &mut Request) -> LocalFuture<'_, Flow> {
         if r.flags.header_only {
             return Flow::Ok;
         }
+        let is_whole = pending.text.is_none();
+        let begun = pending.text.map_or(Ok(()), |text| r.output(Chain::one(Buf::mem(text))));
+        if begun.is_err() {
+            return Flow::Close;
+        }
         if sends_itself(r) && !pending.direct && !r.flags.filter_needs_memory {
             return match r.output(Chain::one(pending.buf)) {
                 Ok(()) => Flow::Ok,
                 Err(_) => Flow::Close,
             };
         }
-        let wanted = range::wanted(r, pending.buf);
+        let wanted = match is_whole {
+            true => range::wanted(r, pending.buf),
+            false => Chain::one(pending.buf),
+        };
         match send_pieces(r, wanted, pending.direct).await {
             Ok(()) => Flow::Ok,
             Err(Broken) => Flow::Close,

@@ -99,7 +99,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("server_rewrite_by_lua*", LUA),
     ("precontent_by_lua*", LUA),
     ("degrad*", LATER),
-    ("flv", LATER),
     ("mp4*", LATER),
     ("geoip_*", GEOIP),
     ("geoip2*", GEOIP),

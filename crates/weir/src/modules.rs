@@ -4,7 +4,7 @@ use weir_http::HttpModule;
 use weir_mail::MailModule;
 use weir_modules::{
     access, addition, auth_basic, auth_request, autoindex, browser, charset, dav, dav_ext,
-    empty_gif, geo, gunzip, gzip, gzip_ok, gzip_static, headers, index, internal_redirect,
+    empty_gif, flv, geo, gunzip, gzip, gzip_ok, gzip_static, headers, index, internal_redirect,
     limit_conn, limit_req, log, map, mirror, not_modified, random_index, range, realip, referer,
     rewrite, secure_link, slice, split_clients, ssi, ssl, static_files, stub_status, sub_filter,
     try_files, userid, welcome,
@@ -44,6 +44,7 @@ pub const MODULES: &[&HttpModule] = &[
     &stub_status::MODULE,
     &welcome::MODULE,
     &empty_gif::MODULE,
+    &flv::MODULE,
     &dav::MODULE,
     &dav_ext::MODULE,
     &internal_redirect::MODULE,
@@ -121,6 +122,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_addition_module",
     "--with-http_auth_request_module",
     "--with-http_dav_module",
+    "--with-http_flv_module",
     "--with-http_gunzip_module",
     "--with-http_gzip_static_module",
     "--with-http_random_index_module",
