@@ -69,6 +69,7 @@ impl Link {
     }
 
     /// Answers are read as they come.
+    #[inline]
     pub(crate) fn is_bare(&self) -> bool {
         self.h2.is_none() && self.decoder.is_none()
     }
@@ -84,6 +85,14 @@ impl Link {
     /// What reads the body behind that head.
     #[inline(always)]
     pub(crate) fn reader(&self, head: &ResponseHead, bodiless: bool) -> BodyReader {
+        match self.is_bare() {
+            true => BodyReader::new(head, bodiless),
+            false => self.reader_within(head, bodiless),
+        }
+    }
+
+    #[inline(never)]
+    fn reader_within(&self, head: &ResponseHead, bodiless: bool) -> BodyReader {
         match (&self.h2, &self.decoder) {
             (Some(h2), _) => BodyReader::of_stream(head, bodiless, h2.has_ended()),
             (_, Some(decoder)) => BodyReader::decoded(head, bodiless, decoder.wrapping.has_ended()),
@@ -92,7 +101,15 @@ impl Link {
     }
 
     /// Tells a reader what the connection knows about its body.
+    #[inline]
     pub(crate) fn tell(&mut self, reader: &mut BodyReader) {
+        if !self.is_bare() {
+            self.tell_of_end(reader);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_of_end(&mut self, reader: &mut BodyReader) {
         match (&mut self.h2, &self.decoder) {
             (Some(h2), _) => {
                 reader.trailers.append(&mut h2.trailers);

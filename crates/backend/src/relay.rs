@@ -221,6 +221,7 @@ impl Body {
         self.emit(r, Bytes::copy_from_slice(&buf[from..]), last)
     }
 
+    #[inline(never)]
     fn emit(&mut self, r: &mut Request, bytes: Bytes, last: bool) -> Result<(), Fault> {
         let mut buf = Buf::mem(bytes);
         buf.last = last;
@@ -237,6 +238,7 @@ fn hear(r: &Request, link: &mut Link, conf: &BackendLoc) {
     }
 }
 
+#[inline(never)]
 fn pass_trailers(r: &mut Request, conf: &BackendLoc) {
     if !*conf.pass_trailers {
         return;

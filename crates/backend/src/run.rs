@@ -52,9 +52,6 @@ impl Rest {
 
 /// Passes requests on where a location says so.
 pub(crate) fn handler<T: BackendConf>(r: &mut Request) -> Flow {
-    if !conf_of::<T>(r.loc()).cache.is_on() {
-        return Flow::Wait(wait::<T>);
-    }
     let loc = Rc::clone(r.loc());
     kept::at_once(r, conf_of::<T>(&loc)).unwrap_or(Flow::Wait(wait::<T>))
 }
@@ -287,12 +284,7 @@ fn pass_on(r: &mut Request, run: &mut Run<'_>, mut asked: Asked) -> End {
         return End::Done(Flow::Status(500));
     }
     if r.out.status == 101 {
-        if r.header(HeaderId::Upgrade).is_none() || r.is_part() || !asked.link.is_bare() {
-            r.log(LogLevel::Error, "upstream switched protocols unasked");
-            r.out.clear();
-            return End::Done(Flow::Status(502));
-        }
-        return Rest::Switch(asked).end();
+        return switched(r, asked);
     }
     let mut body = relay::Body::new(run.reader(r, &asked.link), keep);
     let sent = if body.keep.silent { Ok(()) } else { r.send_header() };
@@ -315,6 +307,16 @@ fn pass_on(r: &mut Request, run: &mut Run<'_>, mut asked: Asked) -> End {
     done(r, run, asked, &body.reader);
     body.finish(r);
     End::Done(Flow::Ok)
+}
+
+#[cold]
+fn switched(r: &mut Request, asked: Asked) -> End {
+    if r.header(HeaderId::Upgrade).is_none() || r.is_part() || !asked.link.is_bare() {
+        r.log(LogLevel::Error, "upstream switched protocols unasked");
+        r.out.clear();
+        return End::Done(Flow::Status(502));
+    }
+    Rest::Switch(asked).end()
 }
 
 /// What may have to wait behind an exchange.

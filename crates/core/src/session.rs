@@ -218,6 +218,7 @@ pub trait Session: Sized + 'static {
     }
 
     /// A size from a string with variables; what is no size is told of and counts as none.
+    #[inline(never)]
     fn eval_size(&mut self, template: &Template) -> u64 {
         let text = self.eval(template);
         weir_base::units::parse_size(&text).unwrap_or_else(|| {

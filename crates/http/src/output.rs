@@ -88,10 +88,15 @@ pub(crate) fn write_rest(r: &Request, head: &mut impl HeadSink) {
 }
 
 /// Puts scheme and host before a `Location` that is only a path, where `absolute_redirect` is on.
+#[inline]
 pub(crate) fn complete_location(r: &mut Request) {
-    if !r.flags.own_location {
-        return;
+    if r.flags.own_location {
+        complete_own_location(r);
     }
+}
+
+#[inline(never)]
+fn complete_own_location(r: &mut Request) {
     let Some(path) = r.out.get(b"Location") else { return };
     if path.first() != Some(&b'/') || !*r.loc().core.absolute_redirect {
         return;

@@ -485,7 +485,16 @@ impl WorkerGroup {
     }
 
     /// What its `sticky` has made, if it is one of that kind.
+    #[inline]
     pub fn sticky<T: Any>(&self) -> Option<&T> {
+        match self.shape.sticky {
+            None => None,
+            Some(_) => self.sticky_of(),
+        }
+    }
+
+    #[cold]
+    fn sticky_of<T: Any>(&self) -> Option<&T> {
         self.shape.sticky.as_ref()?.downcast_ref()
     }
 

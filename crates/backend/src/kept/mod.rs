@@ -27,6 +27,7 @@ use weir_http::lent::Lent;
 use weir_http::request::Whole;
 use weir_http::{special, Buf, Flow, Request};
 use weir_runtime::clock;
+use weir_wire::http1::names::ResponseHeaderId as Id;
 use weir_wire::http1::response::{ResponseParser, ResponseProgress};
 
 /// Heads that were kept are as long as they were.
@@ -42,8 +43,17 @@ fn write_key(r: &mut Request, conf: &BackendLoc, key: &mut Vec<u8>) {
 }
 
 /// Answers a request from memory, if a fresh answer is there.
+#[inline]
 pub(crate) fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
-    if !conf.cache.is_on() || !r.body.is_none() || !conf.cache.purge.is_empty() {
+    match conf.cache.is_on() {
+        true => from_memory(r, conf),
+        false => None,
+    }
+}
+
+#[inline(never)]
+fn from_memory(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
+    if !r.body.is_none() || !conf.cache.purge.is_empty() {
         return None;
     }
     // A store that a variable names is looked for with the rest.
@@ -330,7 +340,8 @@ fn answer(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>, fresh: bool)
         // The answer to a HEAD, asked for by GET: the client must not wait for a body.
         r.flags.keepalive = false;
     }
-    if !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
+    let says_ranges = r.exchange.head.has(Id::AcceptRanges);
+    if says_ranges && !*conf.force_ranges && r.out.get(b"Accept-Ranges").is_some() {
         r.flags.allow_ranges = true;
     }
     match &stored.body {

@@ -120,6 +120,7 @@ fn write_header(r: &Request, text: &mut Vec<u8>) {
 }
 
 /// As an upstream has said some of it.
+#[inline(never)]
 fn write_said_start(r: &Request, line: Option<&[u8]>, text: &mut Vec<u8>) {
     text.extend_from_slice(b"HTTP/1.1 ");
     match line {

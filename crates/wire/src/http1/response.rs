@@ -39,28 +39,38 @@ pub struct ResponseHead {
 impl ResponseHead {
     /// Forgets the response and keeps the memory.
     pub fn clear(&mut self) {
-        let mut headers = std::mem::take(&mut self.headers);
-        headers.clear();
-        *self = ResponseHead { headers, ..ResponseHead::default() };
+        self.headers.clear();
+        self.set_all_but_headers(&ResponseHead::default());
     }
 
     /// Becomes the same as another, in the memory that it has.
     pub fn copy_from(&mut self, other: &ResponseHead) {
-        let mut headers = std::mem::take(&mut self.headers);
-        headers.clone_from(&other.headers);
-        let ResponseHead { version, status, status_line, seen, content_length, .. } = *other;
-        let ResponseHead { chunked, connection_close, head_len, .. } = *other;
-        *self = ResponseHead {
+        self.headers.clone_from(&other.headers);
+        self.set_all_but_headers(other);
+    }
+
+    /// Field by field: a head that is moved as a whole is a head more to be dropped.
+    #[inline]
+    fn set_all_but_headers(&mut self, other: &ResponseHead) {
+        let ResponseHead {
             version,
             status,
             status_line,
-            headers,
+            headers: _,
             seen,
             content_length,
             chunked,
             connection_close,
             head_len,
-        };
+        } = other;
+        self.version = *version;
+        self.status = *status;
+        self.status_line = *status_line;
+        self.seen = *seen;
+        self.content_length = *content_length;
+        self.chunked = *chunked;
+        self.connection_close = *connection_close;
+        self.head_len = *head_len;
     }
 
     pub fn has(&self, id: ResponseHeaderId) -> bool {
