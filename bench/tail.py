@@ -49,6 +49,7 @@ http { access_log off; keepalive_requests 1000000000; types { text/html html; te
     location /small/ { proxy_pass http://app/; proxy_http_version 1.1; proxy_set_header Connection ""; }
     location /gzip/ { alias @DIR@/html/; gzip on; }
     location /proxied/ { proxy_pass http://app/; proxy_http_version 1.1; proxy_set_header Connection ""; gzip on; }
+    location /proxied9/ { proxy_pass http://app/; proxy_http_version 1.1; proxy_set_header Connection ""; gzip on; gzip_comp_level 9; }
     location /level9/ { alias @DIR@/html/; gzip on; gzip_comp_level 9; }
     location /listing/ { autoindex on; }
     location /logs { access_log @DIR@/@NAME@.log.gz long gzip=9 buffer=1m; return 200 "OK\n"; }
@@ -242,7 +243,7 @@ WORK = {
     'handshakes': lambda s: [(0.02, lambda: handshake(s))] * 2,
     'downloads': lambda s: [(0.1, lambda: get(s.port, '/100m.bin'))] * 2 + [(0.1, lambda: get(s.port, '/100m.bin', '', SLOW_BYTES, SLOW_SECS))] * 8,
     'gzip': lambda s: [(0.05, twice(s, '/gzip/4m.txt', '/proxied/4m.txt', fields='Accept-Encoding: gzip\r\n'))],
-    'level9': lambda s: [(0.05, twice(s, '/level9/4m.txt', fields='Accept-Encoding: gzip\r\n'))],
+    'level9': lambda s: [(0.05, twice(s, '/level9/4m.txt', '/proxied9/4m.txt', fields='Accept-Encoding: gzip\r\n'))],
     'listing': lambda s: [(0.2, twice(s, '/listing/'))],
     'logs': lambda s: [(0.05, lambda: logged(s))],
     'regex': lambda s: [(0.2, twice(s, '/regex/' + 'a' * 4000 + '!'))],

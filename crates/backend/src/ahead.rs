@@ -16,6 +16,7 @@ use weir_core::Session;
 use weir_http::module::FilterResult;
 use weir_http::{Buf, Chain, Request};
 use weir_runtime::files;
+use weir_runtime::turns::{self, Pause};
 
 /// Handed to filters at once: what they make of it stays a moderate buffer.
 pub(crate) const PIECE_BYTES: usize = 16 * 1024;
@@ -71,10 +72,14 @@ impl<'a> Ahead<'a> {
         filtered(r.output(Chain::one(buf)))
     }
 
-    /// Hands on what waits until the client has enough to take; `ended`: the body ends with it.
+    /// Hands on what waits until the client has enough to take, or the filters have worked for long enough;
+    /// `ended`: the body ends with it.
     pub(crate) fn feed(&mut self, r: &mut Request, ended: bool) -> Result<(), Fault> {
         let Some(spill) = &mut self.spill else { return Ok(()) };
         while spill.passed < spill.written && !is_full(r, self.conf.buffers_bytes()) {
+            if turns::is_spent() {
+                break;
+            }
             let left = spill.written - spill.passed;
             let mut buf = match r.flags.filter_needs_memory {
                 false => Buf::file(Rc::clone(&spill.file), spill.passed, left),
@@ -87,7 +92,7 @@ impl<'a> Ahead<'a> {
             };
             spill.passed += buf.len();
             buf.last = ended && spill.passed == spill.written;
-            filtered(r.output(Chain::one(buf)))?;
+            filtered(turns::work(|| r.output(Chain::one(buf))))?;
         }
         Ok(())
     }
@@ -98,6 +103,9 @@ impl<'a> Ahead<'a> {
             self.feed(r, ended)?;
             let leave = self.leave();
             r.drain(leave).await.map_err(|_| Fault::ClientGone)?;
+            if turns::is_spent() {
+                Pause::default().await;
+            }
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ use weir_http::body::BodyError;
 use weir_http::{Buf, Chain, ClientWatch, Request};
 use weir_runtime::clock;
 use weir_runtime::timer::LazyTimer;
-use weir_runtime::turns::Pause;
+use weir_runtime::turns::{self, Pause};
 use weir_upstream::LinkError;
 
 /// For filters and HTTP/2: larger pieces are passed on where they are instead of being copied.
@@ -302,6 +302,9 @@ impl Relay<'_, '_> {
                 step => step?,
             };
             match step {
+                Step::Read(n) if r.flags.filter_needs_memory => {
+                    turns::work(|| self.has_read(r, link, &mut buf, n, limited))?;
+                }
                 Step::Read(n) => self.has_read(r, link, &mut buf, n, limited)?,
                 Step::Flushed => {}
                 Step::Pause => self.ask_for_all(r)?,
@@ -339,7 +342,7 @@ impl Relay<'_, '_> {
             // What the client would take at once does not go by way of the temporary file.
             weir_runtime::event_loop::yield_now().await;
         }
-        if self.turn_bytes >= TURN_BYTES {
+        if self.turn_bytes >= TURN_BYTES || turns::is_spent() {
             self.turn_bytes = 0;
             Pause::default().await;
         }

@@ -30,6 +30,8 @@ use weir_http::request::Whole;
 use weir_http::special;
 use weir_http::symlinks::Guard;
 use weir_http::{Buf, Chain, Phase, Request};
+use weir_runtime::event_loop::yield_now;
+use weir_runtime::turns;
 use weir_wire::http1::request::Method;
 
 pub const MODULE: HttpModule = HttpModule {
@@ -259,7 +261,8 @@ async fn send_pieces(r: &mut Request, chain: Chain, past_cache: bool) -> Result<
             at += piece.len() as u64;
             turn_bytes += piece.len() as u64;
             let last = buf.last && at == end;
-            r.output(Chain::one(Buf { data: Data::Mem(piece), last, flush: false }))?;
+            let buf = Buf { data: Data::Mem(piece), last, flush: false };
+            turns::work(|| r.output(Chain::one(buf)))?;
             make_room(r, reader, &mut turn_bytes).await?;
         }
         if *len == 0 && buf.last {
@@ -282,9 +285,9 @@ async fn make_room(r: &mut Request, reader: &Reader, turn_bytes: &mut u64) -> Re
     }
     r.drain(ahead).await.map_err(|_| Broken)?;
     let turn = *loc.core.sendfile_max_chunk;
-    if turn > 0 && *turn_bytes >= turn {
+    if (turn > 0 && *turn_bytes >= turn) || turns::is_spent() {
         *turn_bytes = 0;
-        weir_runtime::event_loop::yield_now().await;
+        yield_now().await;
     }
     Ok(())
 }

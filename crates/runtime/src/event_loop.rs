@@ -29,10 +29,13 @@ use std::pin::pin;
 use std::ptr;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tasks::{Place, Tasks};
 
 /// Tasks that run before the system is asked for further events.
 const TASKS_PER_TURN_MAX: usize = 128;
+/// Work that is known to take long, in a turn: tasks behind it wait until the system has been asked.
+const WORK_PER_TURN_MAX_MICROS: u32 = 5000;
 /// Events taken from the system at once.
 const EVENTS_MAX: usize = 512;
 /// Calls that a task may make on sockets that are always ready before it is somebody else's turn.
@@ -58,6 +61,8 @@ struct Loop {
     let_others: RefCell<Vec<Waker>>,
     /// Calls that the task that runs may still make.
     calls_left: Cell<u8>,
+    /// What [`worked`] has been told of in this turn.
+    worked_micros: Cell<u32>,
     remote: Arc<Remote>,
 }
 
@@ -155,6 +160,18 @@ pub(crate) fn let_others(cx: &Context<'_>) {
     }
 }
 
+/// So long something has taken that is known to take long.
+pub(crate) fn worked(time: Duration) {
+    let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+    with(|l| l.worked_micros.set(l.worked_micros.get().saturating_add(micros)));
+}
+
+/// Whether that is enough for a turn.
+#[inline]
+pub(crate) fn is_spent() -> bool {
+    with(Loop::is_spent).unwrap_or(false)
+}
+
 /// Waits until the others have had their turn.
 pub async fn yield_now() {
     let mut is_first = true;
@@ -188,6 +205,7 @@ impl Loop {
             watched: RefCell::default(),
             let_others: RefCell::default(),
             calls_left: Cell::new(CALLS_PER_TURN_MAX),
+            worked_micros: Cell::new(0),
             remote,
         })
     }
@@ -197,6 +215,7 @@ impl Loop {
         let main_waker = self.tasks.borrow().main_waker();
         let mut events = Vec::with_capacity(EVENTS_MAX);
         loop {
+            self.worked_micros.set(0);
             if self.tasks.borrow_mut().take_main() {
                 self.calls_left.set(CALLS_PER_TURN_MAX);
                 if let Poll::Ready(done) = main.as_mut().poll(&mut Context::from_waker(&main_waker))
@@ -228,6 +247,9 @@ impl Loop {
     /// Runs those that can go on, each once or more, but not for ever.
     fn run_tasks(&self) {
         for _ in 0..TASKS_PER_TURN_MAX {
+            if self.is_spent() {
+                break;
+            }
             let Some(mut turn) = self.tasks.borrow_mut().next() else { break };
             self.calls_left.set(CALLS_PER_TURN_MAX);
             let is_over = turn.run();
@@ -248,6 +270,10 @@ impl Loop {
         }
         let mut tasks = self.tasks.borrow_mut();
         self.remote.take().into_iter().for_each(|number| tasks.wake(number));
+    }
+
+    fn is_spent(&self) -> bool {
+        self.worked_micros.get() >= WORK_PER_TURN_MAX_MICROS
     }
 
     /// Drops all tasks, also those that are begun by that.

@@ -6,12 +6,28 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
 
 /// Has the task woken once all others that can go on have done so, and the event loop has been asked for
 /// more of them: for one that has had its turn and could go on at once. A task that only wakes itself goes
 /// on many times before the event loop is asked.
 pub fn let_others(cx: &mut Context<'_>) {
     event_loop::let_others(cx);
+}
+
+/// Does what may take milliseconds, such as compressing: the time it takes counts towards the turn's.
+pub fn work<T>(work: impl FnOnce() -> T) -> T {
+    let begin = Instant::now();
+    let made = work();
+    event_loop::worked(begin.elapsed());
+    made
+}
+
+/// Whether what was done by [`work`] in this turn of the event loop is enough for one: who could go on
+/// pauses, and other tasks have theirs when the system has been asked for events.
+#[inline]
+pub fn is_spent() -> bool {
+    event_loop::is_spent()
 }
 
 /// Is over when others have had their turn ([`let_others`]), however often the task is woken before: two

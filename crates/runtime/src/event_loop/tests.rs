@@ -285,6 +285,31 @@ fn a_task_whose_socket_is_always_ready_lets_others_go_on() {
     assert!(asked.0.get() - before >= 1000 / usize::from(CALLS_PER_TURN_MAX));
 }
 
+/// Each task works for as long as a turn may: no two do so in one.
+#[test]
+fn tasks_behind_long_work_wait_until_the_system_has_been_asked() {
+    let asked = Rc::new(Asked::default());
+    let works = async {
+        let tasks: Vec<Task> = (0..5)
+            .map(|_| {
+                let asked = Rc::clone(&asked);
+                spawn(async move {
+                    assert!(!is_spent());
+                    let begin = asked.0.get();
+                    worked(Duration::from_micros(WORK_PER_TURN_MAX_MICROS.into()));
+                    assert!(is_spent() && begin == asked.0.get());
+                })
+            })
+            .collect();
+        let begin = asked.0.get();
+        for task in tasks {
+            task.finished().await;
+        }
+        asked.0.get() - begin
+    };
+    assert!(run(&*asked, 1, works).expect("an event loop") >= 5);
+}
+
 #[test]
 fn what_stands_behind_urgent_data_is_read() {
     in_loop(async {
