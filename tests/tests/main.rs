@@ -38,6 +38,7 @@ mod core_misc;
 mod core_more;
 mod dav;
 mod dav_ext;
+mod degradation;
 mod error_log;
 mod error_page;
 mod error_page_for_bodies;

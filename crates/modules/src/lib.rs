@@ -9,6 +9,7 @@ pub mod browser;
 pub mod charset;
 pub mod dav;
 pub mod dav_ext;
+pub mod degradation;
 mod directory;
 pub mod empty_gif;
 mod files;

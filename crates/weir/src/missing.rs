@@ -98,7 +98,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("balancer_by_lua*", LUA),
     ("server_rewrite_by_lua*", LUA),
     ("precontent_by_lua*", LUA),
-    ("degrad*", LATER),
     ("mp4*", LATER),
     ("geoip_*", GEOIP),
     ("geoip2*", GEOIP),

@@ -4,10 +4,10 @@ use weir_http::HttpModule;
 use weir_mail::MailModule;
 use weir_modules::{
     access, addition, auth_basic, auth_request, autoindex, browser, charset, dav, dav_ext,
-    empty_gif, flv, geo, gunzip, gzip, gzip_ok, gzip_static, headers, index, internal_redirect,
-    limit_conn, limit_req, log, map, mirror, not_modified, random_index, range, realip, referer,
-    rewrite, secure_link, slice, split_clients, ssi, ssl, static_files, stub_status, sub_filter,
-    try_files, userid, welcome,
+    degradation, empty_gif, flv, geo, gunzip, gzip, gzip_ok, gzip_static, headers, index,
+    internal_redirect, limit_conn, limit_req, log, map, mirror, not_modified, random_index, range,
+    realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl, static_files,
+    stub_status, sub_filter, try_files, userid, welcome,
 };
 use weir_openresty::{array_var, headers_more, set_misc};
 use weir_stream::StreamModule;
@@ -33,6 +33,7 @@ pub const MODULES: &[&HttpModule] = &[
     &access::MODULE,
     &auth_basic::MODULE,
     &auth_request::MODULE,
+    &degradation::MODULE,
     &limit_req::MODULE,
     &limit_conn::MODULE,
     &geo::MODULE,
@@ -122,6 +123,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_addition_module",
     "--with-http_auth_request_module",
     "--with-http_dav_module",
+    "--with-http_degradation_module",
     "--with-http_flv_module",
     "--with-http_gunzip_module",
     "--with-http_gzip_static_module",
