@@ -70,6 +70,7 @@ mod http2_floods;
 mod http2_frames;
 mod http2_h2load;
 mod http2_rate;
+mod http3_stands_in;
 mod idle_connections;
 mod internal_redirect;
 mod keepalive;

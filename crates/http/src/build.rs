@@ -72,6 +72,11 @@ pub(crate) fn set_server(cf: &mut Cf, d: &Directive) -> ConfResult {
     let root = LocBuild { id, name: Vec::new(), kind, unnamed: false, slots, children };
     let mut server = ServerBuild { srv, root };
     let core = server.srv.get_mut::<CoreSrv>();
+    if core.reached.listens.is_empty() && core.left_out {
+        let e = d
+            .fail("the server listens by QUIC alone, which this version of Weir does not have yet");
+        return Err(e.hint("write \"listen 443 ssl;\" beside it".to_string()));
+    }
     if core.reached.listens.is_empty() {
         core.reached.listens.push(listen::default_listen(d));
     }

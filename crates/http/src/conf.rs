@@ -160,6 +160,8 @@ pub struct CoreSrv {
     pub(crate) underscores_in_headers: Val<bool>,
     pub(crate) merge_slashes: Val<bool>,
     pub(crate) client_body_early_read: Val<Conditions>,
+    /// An address of its `listen` is not listened on.
+    pub(crate) left_out: bool,
     /// CONNECT is answered somewhere in it.
     pub allows_connect: bool,
     pub(crate) connection_pool_size: Val<u64>,

@@ -504,7 +504,17 @@ fn set_open_file_cache(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 /// `listen ADDRESS[:PORT] [option …]`
 fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let by_quic = d.args.iter().any(|a| *a.text == *b"quic");
+    if by_quic {
+        let text =
+            "no HTTP/3 yet: the address is left out, and clients use HTTP/2 or HTTP/1.1 over TCP";
+        cf.warn(d, text);
+        cf.get::<CoreSrv>().left_out = true;
+    }
     for listen in listen::parse(d, own_option)? {
+        if by_quic {
+            continue;
+        }
         if listen.http2 {
             cf.warn(
                 d,
@@ -520,7 +530,7 @@ fn set_listen(cf: &mut Cf, d: &Directive) -> ConfResult {
 fn own_option(d: &Directive, i: usize, l: &mut listen::Listen) -> ConfResult<bool> {
     match d.arg(i) {
         b"http2" => l.http2 = true,
-        b"quic" => return Err(listen::later(d, i, "HTTP/3")),
+        b"quic" => {}
         _ => return Ok(false),
     }
     Ok(true)

@@ -22,6 +22,7 @@ mod flow;
 pub mod generation;
 mod h1;
 pub mod h2;
+pub mod h3;
 mod head;
 pub(crate) mod headers_out;
 mod held;

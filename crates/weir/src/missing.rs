@@ -51,8 +51,7 @@ const HOST_NAMES: &str = "nginx dropped it; remove the directive";
 
 pub const MISSING: &[(&str, &str)] = &[
     ("ssl_engine", "Weir's TLS is rustls, which has no OpenSSL engines; remove the directive"),
-    ("http3*", HTTP3),
-    ("quic_*", HTTP3),
+    ("quic_bpf", HTTP3),
     (
         "ssl",
         "nginx dropped it in 1.25.1; remove the directive and write \"listen 443 ssl\" for each \

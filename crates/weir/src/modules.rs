@@ -16,6 +16,7 @@ use weir_stream::StreamModule;
 pub const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::MODULE,
     &weir_http::h2::MODULE,
+    &weir_http::h3::MODULE,
     &weir_http::core_rows::EARLY,
     &weir_http::core_rows::SYMLINKS,
     &weir_backend::UPSTREAM,
