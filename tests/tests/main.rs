@@ -109,6 +109,7 @@ mod memcached_servers;
 mod memcached_values;
 mod memory_after_burst;
 mod mirror_bounds;
+mod mp4;
 mod paths_bytes;
 mod peers_nginx;
 mod post_action;

@@ -30,6 +30,7 @@ mod made;
 pub mod map;
 mod mime;
 pub mod mirror;
+pub mod mp4;
 pub mod not_modified;
 pub mod random_index;
 pub mod range;

@@ -5,7 +5,6 @@
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
 const LUA: &str = "this version of Weir has no Lua yet; remove the directive";
-const LATER: &str = "this version of Weir does not have it yet; remove the directive";
 const PERL: &str = "Weir has no embedded Perl; use map, set or rewrite instead";
 /// Of modules that others make: whose it is, and what Weir has instead.
 const BROTLI: &str =
@@ -97,7 +96,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("balancer_by_lua*", LUA),
     ("server_rewrite_by_lua*", LUA),
     ("precontent_by_lua*", LUA),
-    ("mp4*", LATER),
     ("geoip_*", GEOIP),
     ("geoip2*", GEOIP),
     ("image_filter*", FILTERED),

@@ -5,8 +5,8 @@ use weir_mail::MailModule;
 use weir_modules::{
     access, addition, auth_basic, auth_request, autoindex, browser, charset, dav, dav_ext,
     degradation, empty_gif, flv, geo, gunzip, gzip, gzip_ok, gzip_static, headers, index,
-    internal_redirect, limit_conn, limit_req, log, map, mirror, not_modified, random_index, range,
-    realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl, static_files,
+    internal_redirect, limit_conn, limit_req, log, map, mirror, mp4, not_modified, random_index,
+    range, realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl, static_files,
     stub_status, sub_filter, try_files, userid, welcome,
 };
 use weir_openresty::{array_var, headers_more, set_misc};
@@ -47,6 +47,7 @@ pub const MODULES: &[&HttpModule] = &[
     &welcome::MODULE,
     &empty_gif::MODULE,
     &flv::MODULE,
+    &mp4::MODULE,
     &dav::MODULE,
     &dav_ext::MODULE,
     &internal_redirect::MODULE,
@@ -127,6 +128,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_degradation_module",
     "--with-http_flv_module",
     "--with-http_gunzip_module",
+    "--with-http_mp4_module",
     "--with-http_gzip_static_module",
     "--with-http_random_index_module",
     "--with-http_realip_module",
