@@ -100,3 +100,37 @@ fn the_usual_headers_come_first_and_in_order() {
     let date = response.header("Date").unwrap_or_default();
     assert_eq!(date.len(), "Sun, 09 Sep 2001 01:46:40 GMT".len());
 }
+
+#[test]
+fn when_a_server_says_that_it_was_changed_counts_here_too() {
+    let server = Server::start(
+        "events {} http {
+            server { listen 127.0.0.1:%%PORT_1%%; location / {
+                add_header Last-Modified 'Sun, 06 Nov 1994 08:49:37 GMT'; return 200 0123456789; } }
+            server { listen 127.0.0.1:%%PORT_0%%; proxy_force_ranges on;
+                location / { proxy_pass http://127.0.0.1:%%PORT_1%%; add_header X $sent_http_last_modified; }
+                location /other { proxy_pass http://127.0.0.1:%%PORT_1%%;
+                    add_header Last-Modified 'Sat, 05 Nov 1994 08:49:37 GMT'; }
+                location /none { proxy_pass http://127.0.0.1:%%PORT_1%%; add_header Last-Modified ''; }
+                location /expires { proxy_pass http://127.0.0.1:%%PORT_1%%; expires modified 1h; } } }",
+    );
+    const TIME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    for (path, shown) in
+        [("/", Some(TIME)), ("/other", Some("Sat, 05 Nov 1994 08:49:37 GMT")), ("/none", None)]
+    {
+        let response = server.get(path);
+        assert_eq!(response.all("Last-Modified"), shown.into_iter().collect::<Vec<_>>(), "{path}");
+    }
+    assert_eq!(server.get("/").header("X"), Some(TIME));
+    assert_eq!(server.get("/expires").header("Expires"), Some("Sun, 06 Nov 1994 09:49:37 GMT"));
+    let mut client = server.connect();
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=100-\r\n\r\n");
+    let none = client.response();
+    assert_eq!((none.status, none.header("Last-Modified")), (416, None));
+    for (time, text) in [(TIME, "123"), ("Sat, 05 Nov 1994 08:49:37 GMT", "0123456789")] {
+        let mut client = server.connect();
+        let fields = format!("Range: bytes=1-3\r\nIf-Range: {time}");
+        client.send(format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n").as_bytes());
+        assert_eq!(client.response().text(), text, "{time}");
+    }
+}

@@ -202,7 +202,6 @@ fn copy(r: &mut Request, conf: &BackendLoc, f: &ResponseField) {
             r.out.set_said_content_type(value, kind, charset);
         }
         Id::LastModified => {
-            r.out.last_modified = weir_base::date::parse_http_time(value);
             r.out.has_last_modified = true;
             r.out.add(name, value);
         }

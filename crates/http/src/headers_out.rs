@@ -3,6 +3,7 @@
 //! that HTTP/1 sends, which can so be copied many at a time.
 
 use crate::packing::Pack;
+use weir_base::date::parse_http_time;
 use weir_base::line;
 
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -45,9 +46,10 @@ pub struct HeadersOut {
     /// The text after the status code when an upstream sent one of its own.
     status_line: Option<Span>,
     pub content_length: Option<u64>,
-    /// Last modification in Unix seconds, sent as Last-Modified.
+    /// Last modification in Unix seconds, sent as Last-Modified. Who asks for it asks
+    /// [`HeadersOut::changed`].
     pub last_modified: Option<i64>,
-    /// The upstream's own Last-Modified is in the list; `last_modified` is for the filters only.
+    /// A Last-Modified of somebody else's is in the list, and is sent instead.
     pub has_last_modified: bool,
     content_type: Option<Span>,
     charset: Option<Span>,
@@ -392,8 +394,17 @@ impl HeadersOut {
         self.remove(b"Content-Length");
     }
 
+    /// The last modification in Unix seconds. What an upstream has written is read by who asks for it: few do.
+    pub fn changed(&self) -> Option<i64> {
+        match self.has_last_modified {
+            true => self.get(b"Last-Modified").and_then(parse_http_time),
+            false => self.last_modified,
+        }
+    }
+
     pub fn clear_last_modified(&mut self) {
         self.last_modified = None;
+        self.has_last_modified = false;
         self.remove(b"Last-Modified");
     }
 

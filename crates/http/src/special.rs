@@ -124,7 +124,7 @@ fn builtin(r: &mut Request, status: u16) -> Flow {
             r.out.content_length = Some(text.len() as u64);
             r.out.clear_etag();
             r.out.remove(b"Accept-Ranges");
-            r.out.last_modified = None;
+            r.out.clear_last_modified();
             r.flags.allow_ranges = false;
             finish(r, Buf::mem(text).and_last())
         }

@@ -225,7 +225,7 @@ fn proxied(r: &mut Request, p: u32) -> bool {
             || p & NO_STORE != 0 && has(b"no-store")
             || p & PRIVATE != 0 && has(b"private");
     }
-    if p & NO_LAST_MODIFIED != 0 && r.out.last_modified.is_none() {
+    if p & NO_LAST_MODIFIED != 0 && r.out.changed().is_none() {
         return true;
     }
     p & NO_ETAG != 0 && r.out.get(b"ETag").is_none()

@@ -48,13 +48,13 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
 }
 
 fn unmodified_since(r: &Request) -> bool {
-    let Some(last) = r.out.last_modified else { return false };
+    let Some(last) = r.out.changed() else { return false };
     let wanted = r.header(HeaderId::IfUnmodifiedSince).and_then(parse_http_time);
     wanted.is_some_and(|t| t >= last)
 }
 
 fn modified_since(r: &Request) -> bool {
-    let Some(last) = r.out.last_modified else { return true };
+    let Some(last) = r.out.changed() else { return true };
     let loc = Rc::clone(r.loc());
     let mode = *loc.core.if_modified_since;
     if mode == IfModifiedSince::Off {

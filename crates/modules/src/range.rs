@@ -70,7 +70,7 @@ fn if_range(r: &Request) -> bool {
     if v.len() >= 2 && v[v.len() - 1] == b'"' {
         return r.out.get(b"ETag").is_some_and(|e| e == v);
     }
-    match (parse_http_time(v), r.out.last_modified) {
+    match (parse_http_time(v), r.out.changed()) {
         (Some(t), Some(last)) => t == last,
         _ => false,
     }

@@ -233,6 +233,25 @@ pub fn use_small_pages() {
     };
 }
 
+/// The memory that this process has resident, in bytes; `None` where the system does not say.
+pub fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * page_bytes())
+}
+
+#[cfg(unix)]
+fn page_bytes() -> u64 {
+    // SAFETY: it takes and gives numbers alone.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4096)
+}
+
+#[cfg(not(unix))]
+fn page_bytes() -> u64 {
+    4096
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,23 +316,4 @@ mod tests {
         .join()
         .unwrap();
     }
-}
-
-/// The memory that this process has resident, in bytes; `None` where the system does not say.
-pub fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * page_bytes())
-}
-
-#[cfg(unix)]
-fn page_bytes() -> u64 {
-    // SAFETY: it takes and gives numbers alone.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).unwrap_or(4096)
-}
-
-#[cfg(not(unix))]
-fn page_bytes() -> u64 {
-    4096
 }

@@ -103,7 +103,7 @@ fn write(r: &mut Request, when: When, no_cache: bool) {
         When::Max => return put(r, b"Thu, 31 Dec 2037 23:55:55 GMT", b"max-age=315360000"),
         When::Access(0) | When::Modified(0) => (now, 0),
         When::Access(secs) => (now + secs, secs),
-        When::Modified(secs) => match r.out.last_modified {
+        When::Modified(secs) => match r.out.changed() {
             Some(changed) => (changed + secs, changed + secs - now),
             None => (now + secs, secs),
         },
