@@ -19,7 +19,8 @@ Loopback only, a fixed number of connections.
 import argparse, os, re, resource, select, shutil, signal, socket, ssl, subprocess, sys, tempfile, time
 from multiprocessing import Pipe, Process
 from pathlib import Path
-from instructions import environment, frame, free_port, wait_for_port
+from clients import frame, free_port, wait_for_port
+from instructions import environment
 
 CONNECTIONS = 8000
 WARM = 64

@@ -98,7 +98,7 @@ TRAINED = {
     'stream_anew': Scenario(STREAM, '/ok', each=1, share=.2),
 }
 
-MAIN = '''user root; worker_processes 1; daemon off; master_process off; pid @DIR@/server.pid;
+MAIN = '''user root; worker_processes @WORKERS@; daemon off; master_process off; pid @DIR@/server.pid;
 error_log @DIR@/server.err error;
 events { worker_connections 512; }
 '''
@@ -113,11 +113,11 @@ class Origins:
         self.ports = {'@UP@': Origin().port, '@FASTCGI@': FastCgi().port, '@UWSGI@': Uwsgi().port, '@SECURED@': Origin(certificate).port}
 
 
-def start(command, scenario, work, origins):
+def start(command, scenario, work, origins, workers=1):
     """Runs a program with a scenario's configuration; the process and its port."""
     port = free_port()
     text = MAIN + (scenario.block if scenario.block.startswith('stream') else f'{HTTP}{scenario.block}\n}}\n')
-    for key, value in {'@MORE@': '', '@PORT@': port, '@DIR@': work, **origins.ports}.items():
+    for key, value in {'@WORKERS@': workers, '@MORE@': '', '@PORT@': port, '@DIR@': work, **origins.ports}.items():
         text = text.replace(key, str(value))
     (work / 'nginx.conf').write_text(text)
     shutil.rmtree(work / 'server.cache', ignore_errors=True)

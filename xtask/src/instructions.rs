@@ -1,4 +1,5 @@
-//! The instructions that a request costs and the lines of code that it touches, counted and compared with those of the commit before.
+//! What a request costs, counted under valgrind: instructions and lines of code, compared with those of the commit
+//! before; and memory that workers take from each other.
 
 use crate::child::watched;
 use crate::report::{is_skip_line, Tally};
@@ -11,11 +12,22 @@ const COUNT_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// `bench/instructions.py` against the figures that are kept beside it.
 pub fn check(root: &Path) -> Tally {
+    script(root, &["bench/instructions.py", "--check", "bench/instructions.tsv"])
+}
+
+/// `bench/shared.py` against what it says must not be shared.
+pub fn check_shared(root: &Path) -> Tally {
+    script(root, &["bench/shared.py", "--check"])
+}
+
+fn script(root: &Path, args: &[&str]) -> Tally {
     let unpacked = peers::dir(root);
     let mut command = Command::new("python3");
     command
         .current_dir(root)
-        .args(["-B", "bench/instructions.py", "--check", "bench/instructions.tsv", "--binary"])
+        .arg("-B")
+        .args(args)
+        .arg("--binary")
         .arg(cargo::release_binary(root))
         .env("PATH", peers::path(&unpacked));
     let library = unpacked.join("usr/libexec/valgrind");
@@ -35,7 +47,7 @@ pub fn check(root: &Path) -> Tally {
         Ok(()) if skipped => Tally::SKIPPED,
         Ok(()) => Tally::PASSED,
         Err(text) => {
-            println!("bench/instructions.py {text}");
+            println!("{} {text}", args.join(" "));
             Tally::FAILED
         }
     }

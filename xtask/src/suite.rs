@@ -26,6 +26,7 @@ const STEPS: &[Step] = &[
     ("cargo test", tests),
     ("fuzz", fuzz),
     ("instructions", instructions::check),
+    ("shared lines", instructions::check_shared),
     ("directive index", |root| outcome(docs::check(root))),
 ];
 

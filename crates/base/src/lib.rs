@@ -6,6 +6,7 @@
 pub mod addr;
 pub mod base64;
 pub mod bytes;
+pub mod copies;
 pub mod crc32c;
 pub mod date;
 pub mod escape;

@@ -1,10 +1,10 @@
 //! Small things that several modules need: values copied per thread, what is in a buffer.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use weir_base::copies::thread_number;
 use weir_http::buf::Data;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive};
 
@@ -48,16 +48,6 @@ impl SharedBytes {
         let copy = &self.copies[thread_number() % COPIES];
         copy.0.get_or_init(|| Bytes::copy_from_slice(&self.text)).clone()
     }
-}
-
-/// Numbers threads in the order they first ask.
-fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
-    }
-    // Gone only while a thread ends.
-    NUMBER.try_with(|n| *n).unwrap_or_default()
 }
 
 #[cfg(test)]

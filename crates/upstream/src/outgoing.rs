@@ -5,6 +5,7 @@ use crate::tls::{ClientTls, Settings, Wanted};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use weir_base::bytes;
+use weir_base::copies::Copies;
 use weir_core::logger::{self, LogFile};
 use weir_core::tls::files::{reader, value, CacheRule, Loaded, Name, Sought};
 use weir_core::tls::words::{refusal, Places};
@@ -42,7 +43,7 @@ pub struct Outgoing {
 }
 
 struct Made {
-    tls: Arc<ClientTls>,
+    tls: Copies<ClientTls>,
     /// The directory of the main configuration file.
     prefix: PathBuf,
 }
@@ -144,7 +145,7 @@ impl Outgoing {
             h2,
         };
         let made = Made {
-            tls: Arc::new(ClientTls::new(settings).map_err(fail)?),
+            tls: Copies::new(ClientTls::new(settings).map_err(fail)?),
             prefix: cf.conf_prefix.clone(),
         };
         // Only this function sets it.
@@ -156,7 +157,7 @@ impl Outgoing {
     /// gives another. Nothing, where no build step has made it.
     pub fn wanted<S: Session>(&self, r: &mut S, host: &[u8]) -> Option<Wanted> {
         let Made { tls, prefix } = self.made.get()?;
-        let tls = Arc::clone(tls);
+        let tls = tls.get();
         let name = match &*self.name {
             Some(template) => r.eval(template),
             None => host.to_vec(),

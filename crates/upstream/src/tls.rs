@@ -7,6 +7,7 @@ use crate::sessions::Sessions;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use weir_base::copies::Own;
 use weir_core::tls::files::{Names, Sought};
 use weir_runtime::clock;
 use weir_tls::rustls::client::danger::{
@@ -47,20 +48,20 @@ pub struct Settings {
 }
 
 /// The TLS of a location's connections to servers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ClientTls {
     /// Never another's, as an address would be that was given back at a reload.
     number: u64,
     config: Arc<ClientConfig>,
     verify: bool,
-    trust: Trust,
+    trust: Arc<Trust>,
 }
 
 /// One request's side of it.
 #[derive(Clone)]
 pub struct Wanted {
-    /// Its location's.
-    pub tls: Arc<ClientTls>,
+    /// Its location's, this thread's copy.
+    pub tls: Arc<Own<ClientTls>>,
     /// The server's name, without a port.
     pub name: Vec<u8>,
     /// A certificate of this request's own, read for each connection that is made.
@@ -121,7 +122,12 @@ impl ClientTls {
             config.alpn_protocols = vec![b"h2".to_vec()];
         }
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Ok(ClientTls { number, config: Arc::new(config), verify: s.verify, trust: s.trust })
+        Ok(ClientTls {
+            number,
+            config: Arc::new(config),
+            verify: s.verify,
+            trust: Arc::new(s.trust),
+        })
     }
 }
 
@@ -135,7 +141,7 @@ fn mark(number: u64, name: &[u8], files: Option<&Names>) -> u64 {
 
 impl Wanted {
     /// `own` is a certificate of this request's own, which is none if its name is empty.
-    pub fn new(tls: Arc<ClientTls>, name: Vec<u8>, own: Option<Sought>) -> Wanted {
+    pub fn new(tls: Arc<Own<ClientTls>>, name: Vec<u8>, own: Option<Sought>) -> Wanted {
         let mark = mark(tls.number, &name, own.as_ref().map(|o| &o.names));
         let own = own.filter(|o| !o.names.0.is_empty()).map(Arc::new);
         Wanted { tls, name, own, mark, alpn: Vec::new() }
@@ -246,7 +252,7 @@ impl ServerCertVerifier for AnyServer {
 mod tests {
     use super::*;
 
-    fn made() -> Arc<ClientTls> {
+    fn made() -> Arc<Own<ClientTls>> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let settings = Settings {
             provider,
@@ -259,14 +265,14 @@ mod tests {
             key_log: None,
             h2: false,
         };
-        Arc::new(ClientTls::new(settings).unwrap())
+        weir_base::copies::Copies::new(ClientTls::new(settings).unwrap()).get()
     }
 
     /// A configuration that comes after another has gone may lie where that one lay.
     #[test]
     fn marks_are_never_another_configurations() {
         let name = || b"a.test".to_vec();
-        let mark = |tls: Arc<ClientTls>| Wanted::new(tls, name(), None).mark;
+        let mark = |tls: Arc<Own<ClientTls>>| Wanted::new(tls, name(), None).mark;
         let marks: std::collections::HashSet<u64> = (0..64).map(|_| mark(made())).collect();
         assert_eq!(marks.len(), 64);
         let one = made();

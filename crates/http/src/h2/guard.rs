@@ -34,7 +34,10 @@ pub(crate) fn unread_grew(bytes: u64) {
 }
 
 pub(crate) fn unread_shrank(bytes: u64) {
-    UNREAD_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+    // Most streams bring no body: nothing is taken from the other workers for them.
+    if bytes > 0 {
+        UNREAD_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 pub(super) fn is_full() -> bool {
