@@ -2,5 +2,6 @@
 //! or a folder; their order is in the program's list.
 
 pub mod array_var;
+pub mod echo;
 pub mod headers_more;
 pub mod set_misc;

@@ -21,8 +21,7 @@ const VTS: &str = "this directive of nginx-module-vts is not in Weir; stub_statu
 const OTEL: &str =
     "Weir sends no OpenTelemetry traces; pass $request_id on with proxy_set_header and log it";
 const FANCYINDEX: &str = "this directive of fancyindex is not in Weir; use autoindex, with autoindex_format and add_after_body";
-const ECHO: &str =
-    "this directive of the echo module is not in Weir; use return, with a code and a text";
+const ECHO: &str = "it does nothing in OpenResty either; remove the directive";
 const ACME: &str = "Weir obtains no certificates itself; use certbot or another client that writes ssl_certificate's files and reloads";
 const RTMP: &str = "Weir does no RTMP; use a streaming server of its own for it";
 const PAGESPEED: &str = "Weir rewrites no pages; remove the directive";
@@ -113,8 +112,7 @@ pub const MISSING: &[(&str, &str)] = &[
     ("opentelemetry*", OTEL),
     ("opentracing*", OTEL),
     ("fancyindex*", FANCYINDEX),
-    ("echo", ECHO),
-    ("echo_*", ECHO),
+    ("echo_abort_parent", ECHO),
     ("acme_*", ACME),
     ("rtmp*", RTMP),
     ("pagespeed*", PAGESPEED),

@@ -9,7 +9,7 @@ use weir_modules::{
     realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl, static_files,
     stub_status, sub_filter, try_files, userid, welcome,
 };
-use weir_openresty::{array_var, headers_more, set_misc};
+use weir_openresty::{array_var, echo, headers_more, set_misc};
 use weir_stream::StreamModule;
 
 /// Every module. Handlers of a phase and filters run in this order.
@@ -70,6 +70,7 @@ pub const MODULES: &[&HttpModule] = &[
     &slice::MODULE,
     &not_modified::MODULE,
     &headers_more::MODULE,
+    &echo::MODULE,
     &headers::MODULE,
     &userid::MODULE,
     &gunzip::MODULE,
