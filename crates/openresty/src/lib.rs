@@ -3,5 +3,8 @@
 
 pub mod array_var;
 pub mod echo;
+pub mod encrypted_session;
+pub mod form_input;
 pub mod headers_more;
 pub mod set_misc;
+pub mod xss;

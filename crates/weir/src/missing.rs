@@ -35,8 +35,6 @@ const FILTERED: &str =
     "Weir changes no images and no XML; pass the location on to a program that does";
 const UPLOAD: &str = "this directive of an upload module is not in Weir; pass the request on, client_body_in_file_only keeps its body in a file";
 const NCHAN: &str = "Weir has no publish and subscribe; pass the location on to a server that has";
-const SET_MISC: &str =
-    "this directive of set-misc or a module like it is not in Weir; use map, set or split_clients";
 const PLUS: &str = "this directive of NGINX Plus is not in this version of Weir; remove it";
 const TENGINE: &str = "this Tengine directive is not in this version of Weir; remove it";
 /// What nginx itself has had under that name, and knows no more.
@@ -128,7 +126,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("upload_*", UPLOAD),
     ("nchan_*", NCHAN),
     ("push_stream*", NCHAN),
-    ("encrypted_session*", SET_MISC),
     ("auth_jwt*", PLUS),
     ("auth_oidc*", PLUS),
     ("keyval*", PLUS),
