@@ -56,6 +56,11 @@ impl TempFile {
         self.life != Life::Nameless
     }
 
+    /// A file that somebody else has made and keeps, open for reading: it is not to be renamed.
+    pub fn lent(file: File, path: PathBuf) -> TempFile {
+        TempFile { file: Rc::new(file), path, life: Life::Nameless }
+    }
+
     fn named(file: File, path: PathBuf, life: Life) -> TempFile {
         let mut life = life;
         // Where an open file cannot be deleted it keeps its name while it is used.

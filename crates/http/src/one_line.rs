@@ -51,7 +51,7 @@ fn makers(name: &[u8]) -> &'static str {
             "\"proxy_cookie_path\", \"proxy_cookie_domain\", \"sticky\" or \"add_header\""
         }
         b"refresh" => "\"proxy_redirect\" or \"add_header\"",
-        _ => "\"add_header\"",
+        _ => "\"add_header\" or \"more_set_headers\"",
     }
 }
 

@@ -13,7 +13,7 @@ mod run;
 mod step;
 
 pub use run::Failed;
-pub use step::{append, variable, Program, Step, CONTEXTS};
+pub use step::{append, variable, Program, Step, Wants, CONTEXTS};
 
 use weir_http::module::{HttpModule, Phase, PhaseHandler};
 use weir_module::{
@@ -100,6 +100,8 @@ pub(crate) struct RewriteLoc {
     ops: Vec<Op>,
     /// An `if` block's location: its parent's handlers stay in their places.
     inside_if: bool,
+    /// Of which requests its steps look at the body.
+    wants_body: Option<step::Wants>,
     log: Val<bool>,
     warn: Val<bool>,
 }
@@ -110,6 +112,10 @@ impl ConfType for RewriteLoc {
 
     fn merge(&mut self, parent: &RewriteLoc) -> ConfResult {
         merge_values!(self, parent; log = false, warn = true);
+        self.wants_body = self.ops.iter().find_map(|op| match op {
+            Op::Other(step) => step.wants_body(),
+            _ => None,
+        });
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 //! A list is kept in its variable's value, as the lengths and bytes of its items behind a mark; so it goes to
 //! subrequests with the other variables. Text that somebody makes look so is a list like any other.
 
+use crate::encrypted_session;
 use crate::set_misc::{value_named, Value};
 use weir_base::units::parse_int;
 use weir_core::eval::with_scratch;
@@ -60,7 +61,7 @@ const ROWS: &[Row] = &[
         "Makes each item of a list anew by a directive such as set_quote_sql_str: NAME $list [to=$variable].",
         set_map_op,
     )
-    .note("The directive is looked for when the configuration is read, and is one of set-misc's that make a value of one string."),
+    .note("The directive is looked for when the configuration is read, and is one of set-misc's or encrypted-session's that make a value of one string."),
 ];
 
 pub const MODULE: HttpModule = HttpModule { rows: ROWS, ..HttpModule::EMPTY };
@@ -82,6 +83,15 @@ impl Packed {
         self.0.extend_from_slice(item);
         Ok(())
     }
+}
+
+/// A list of these items, or why there is none.
+pub(crate) fn packed<'i>(items: impl Iterator<Item = &'i [u8]>) -> Result<Vec<u8>, &'static str> {
+    let mut list = Packed::new();
+    for item in items {
+        list.push(item)?;
+    }
+    Ok(list.0)
 }
 
 /// The items of a value, if it is a list.
@@ -156,11 +166,7 @@ impl ListStep {
             most = if given == 0 { usize::MAX } else { given as usize };
         }
         let separator = evaluated(at, separator);
-        let mut list = Packed::new();
-        for item in pieces(text, &separator, most) {
-            list.push(item).map_err(|why| self.fail(at.r, why))?;
-        }
-        Ok(list.0)
+        packed(pieces(text, &separator, most)).map_err(|why| self.fail(at.r, why))
     }
 
     fn join(
@@ -271,7 +277,8 @@ fn set_map(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 fn set_map_op(cf: &mut Cf, d: &Directive) -> ConfResult {
     let target = target(cf, d, 2)?;
-    let Some(value) = value_named(d.arg(0)) else {
+    let value = value_named(d.arg(0)).or_else(|| encrypted_session::value_named(d.arg(0)));
+    let Some(value) = value else {
         let shown = String::from_utf8_lossy(d.arg(0));
         return Err(d.bad(0, format!("\"{shown}\" is no directive that makes a value of another")));
     };

@@ -79,12 +79,16 @@ impl Step for One {
     }
 }
 
-/// Directives `NAME $target [SOURCE]`: without a source it is the target itself.
 fn set_one(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let target = rewrite::variable(cf, d, 0, d.arg(0))?;
-    let source = template(cf, d, d.args.len() - 1)?;
     let name = d.name();
     let value = value_named(name.as_bytes()).ok_or_else(|| d.fail("has no function"))?;
+    append_one(cf, d, value)
+}
+
+/// Directives `NAME $target [SOURCE]`: without a source it is the target itself.
+pub(crate) fn append_one(cf: &mut Cf, d: &Directive, value: Value) -> ConfResult {
+    let target = rewrite::variable(cf, d, 0, d.arg(0))?;
+    let source = template(cf, d, d.args.len() - 1)?;
     rewrite::append(cf, One { target, source, value });
     Ok(())
 }

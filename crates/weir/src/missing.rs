@@ -20,8 +20,7 @@ const VTS: &str = "this directive of nginx-module-vts is not in Weir; stub_statu
 const OTEL: &str =
     "Weir sends no OpenTelemetry traces; pass $request_id on with proxy_set_header and log it";
 const FANCYINDEX: &str = "this directive of fancyindex is not in Weir; use autoindex, with autoindex_format and add_after_body";
-const ECHO: &str =
-    "this directive of the echo module is not in Weir; use return, with a code and a text";
+const ECHO: &str = "it does nothing in OpenResty either; remove the directive";
 const ACME: &str = "Weir obtains no certificates itself; use certbot or another client that writes ssl_certificate's files and reloads";
 const RTMP: &str = "Weir does no RTMP; use a streaming server of its own for it";
 const PAGESPEED: &str = "Weir rewrites no pages; remove the directive";
@@ -35,8 +34,6 @@ const FILTERED: &str =
     "Weir changes no images and no XML; pass the location on to a program that does";
 const UPLOAD: &str = "this directive of an upload module is not in Weir; pass the request on, client_body_in_file_only keeps its body in a file";
 const NCHAN: &str = "Weir has no publish and subscribe; pass the location on to a server that has";
-const SET_MISC: &str =
-    "this directive of set-misc or a module like it is not in Weir; use map, set or split_clients";
 const PLUS: &str = "this directive of NGINX Plus is not in this version of Weir; remove it";
 const TENGINE: &str = "this Tengine directive is not in this version of Weir; remove it";
 /// What nginx itself has had under that name, and knows no more.
@@ -111,8 +108,7 @@ pub const MISSING: &[(&str, &str)] = &[
     ("opentelemetry*", OTEL),
     ("opentracing*", OTEL),
     ("fancyindex*", FANCYINDEX),
-    ("echo", ECHO),
-    ("echo_*", ECHO),
+    ("echo_abort_parent", ECHO),
     ("acme_*", ACME),
     ("rtmp*", RTMP),
     ("pagespeed*", PAGESPEED),
@@ -128,7 +124,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("upload_*", UPLOAD),
     ("nchan_*", NCHAN),
     ("push_stream*", NCHAN),
-    ("encrypted_session*", SET_MISC),
     ("auth_jwt*", PLUS),
     ("auth_oidc*", PLUS),
     ("keyval*", PLUS),

@@ -9,7 +9,7 @@ use weir_modules::{
     range, realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl, static_files,
     stub_status, sub_filter, try_files, userid, welcome,
 };
-use weir_openresty::{array_var, headers_more, set_misc};
+use weir_openresty::{array_var, echo, encrypted_session, form_input, headers_more, set_misc, xss};
 use weir_stream::StreamModule;
 
 /// Every module. Handlers of a phase and filters run in this order.
@@ -27,6 +27,8 @@ pub const MODULES: &[&HttpModule] = &[
     &gzip_ok::MODULE,
     &rewrite::MODULE,
     &set_misc::MODULE,
+    &form_input::MODULE,
+    &encrypted_session::MODULE,
     &array_var::MODULE,
     &ssl::MODULE,
     &ssl::OF_HTTP,
@@ -71,6 +73,8 @@ pub const MODULES: &[&HttpModule] = &[
     &slice::MODULE,
     &not_modified::MODULE,
     &headers_more::MODULE,
+    &xss::MODULE,
+    &echo::MODULE,
     &headers::MODULE,
     &userid::MODULE,
     &gunzip::MODULE,

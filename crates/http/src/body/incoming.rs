@@ -199,6 +199,22 @@ impl RequestBody {
         }
     }
 
+    /// A body that a module makes, all of it in memory or in a file of so many bytes.
+    pub fn made(memory: Vec<u8>, file: Option<(Rc<TempFile>, u64)>) -> RequestBody {
+        let length = file.as_ref().map_or(memory.len() as u64, |(_, bytes)| *bytes);
+        RequestBody {
+            framing: Framing::Length(length),
+            length,
+            memory,
+            file: file.map(|(file, _)| file),
+            started: true,
+            done: true,
+            complete: true,
+            too_large_ok: true,
+            ..RequestBody::default()
+        }
+    }
+
     /// There is no body, whatever the header says.
     pub fn nothing(&mut self) {
         *self = RequestBody { done: true, complete: true, ..Self::default() };

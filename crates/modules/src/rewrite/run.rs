@@ -9,7 +9,8 @@ use weir_core::eval;
 use weir_core::eval::with_scratch;
 use weir_core::logger::LogLevel;
 use weir_core::unknown::regex_match;
-use weir_core::Session;
+use weir_core::{LocalFuture, Session};
+use weir_http::body::BodyError;
 use weir_http::buf::Buf;
 use weir_http::generation::Location;
 use weir_http::module::Flow;
@@ -68,6 +69,25 @@ pub fn location(r: &mut Request) -> Flow {
 
 fn run(r: &mut Request, loc: &Location) -> Flow {
     let conf = loc.conf::<RewriteLoc>();
+    match conf.wants_body {
+        Some(wants) if !r.body.complete && wants(r) => Flow::Wait(read_body),
+        _ => execute(r, conf),
+    }
+}
+
+fn read_body(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        match body::read_all(r).await {
+            Ok(()) => {}
+            Err(BodyError::Status(status)) => return Flow::Status(status),
+            Err(BodyError::Closed) => return Flow::Status(499),
+        }
+        let loc = Rc::clone(r.loc());
+        execute(r, loc.conf())
+    })
+}
+
+fn execute(r: &mut Request, conf: &RewriteLoc) -> Flow {
     let mut e = Engine { quote: true, status: None, log: *conf.log };
     let mut at = 0;
     while let Some(op) = conf.ops.get(at) {

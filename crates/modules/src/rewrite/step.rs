@@ -10,8 +10,16 @@ use weir_script::template::{Template, VarId};
 /// Where directives that are steps may stand.
 pub const CONTEXTS: Context = IN_PROGRAM;
 
+/// Whether a step looks at a request's body.
+pub type Wants = fn(&Request) -> bool;
+
 /// A step of a program.
 pub trait Step: Send + Sync {
+    /// Of which requests it looks at the body, which is read before the program runs. Steps that do so agree on it.
+    fn wants_body(&self) -> Option<Wants> {
+        None
+    }
+
     /// Does it, without waiting.
     ///
     /// # Errors

@@ -51,7 +51,7 @@ pub(super) fn read(cf: &mut Cf, d: &Directive, kind: Kind) -> ConfResult {
                     read_list(d, at, *option, &mut command)?;
                 }
             },
-            [b'-', ..] => return Err(invalid(d, at, "invalid option name")),
+            [b'-', ..] => return Err(invalid(d, at, "invalid option name:")),
             _ => command.fields.push(field(cf, d, at, kind)?),
         }
         at += 1;
@@ -60,7 +60,9 @@ pub(super) fn read(cf: &mut Cf, d: &Directive, kind: Kind) -> ConfResult {
         for field in &mut command.fields {
             if output::is_builtin(&field.name) {
                 let name = String::from_utf8_lossy(&field.name).into_owned();
-                return Err(d.error(&format!("cannot append the builtin header \"{name}\"")));
+                return Err(
+                    d.fail(format!("{}: can not append builtin headers \"{name}\"", d.name()))
+                );
             }
             field.append = true;
         }

@@ -31,7 +31,8 @@ impl Default for Alphabet {
 
 pub(super) fn set_alphabet(cf: &mut Cf, d: &Directive) -> ConfResult {
     let Ok(characters) = <[u8; CHARACTERS]>::try_from(d.arg(0)) else {
-        let text = format!("takes an alphabet of {CHARACTERS} bytes, not of {}", d.arg(0).len());
+        let length = d.arg(0).len();
+        let text = format!("takes an alphabet of {length} bytes but {CHARACTERS} expected");
         return Err(d.error(&text));
     };
     cf.get::<MiscLoc>().alphabet.once(d, Arc::new(Alphabet::new(characters)))
