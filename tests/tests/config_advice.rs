@@ -150,7 +150,6 @@ fn directives_of_other_modules_are_known_by_name() {
         ("vhost_traffic_status_zone", "stub_status"),
         ("otel_exporter", "OpenTelemetry"),
         ("fancyindex", "autoindex"),
-        ("echo", "return"),
         ("acme_issuer", "certbot"),
         ("perl_modules", "Perl"),
         ("rtmp", "RTMP"),

@@ -75,6 +75,7 @@ mod http2_floods;
 mod http2_frames;
 mod http2_h2load;
 mod http2_rate;
+mod help_variables;
 mod http3_stands_in;
 mod idle_connections;
 mod internal_redirect;

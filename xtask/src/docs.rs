@@ -1,6 +1,6 @@
 //! `docs/directives.md`: what `weir help DIRECTIVE` says, for every directive there is.
 
-use crate::cargo;
+use crate::{cargo, compat};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,24 +17,34 @@ fn path(root: &Path) -> PathBuf {
     root.join("docs").join("directives.md")
 }
 
+/// Whether both pages say what the built program says.
+pub fn check(root: &Path) -> Result<(), String> {
+    let binary = cargo::release_binary(root);
+    let pages = [(path(root), page(&binary)?), (compat::path(root), compat::page(root, &binary)?)];
+    let is_old = |(path, page): &(PathBuf, String)| {
+        std::fs::read_to_string(path).unwrap_or_default() != *page
+    };
+    match pages.iter().find(|p| is_old(p)) {
+        None => Ok(()),
+        Some((path, _)) => {
+            Err(format!("{} is not what the program says: cargo xtask docs", path.display()))
+        }
+    }
+}
+
 pub fn write(root: &Path) -> Result<(), String> {
     // The rows are the same in every profile, and this one is built soonest.
     cargo::run(root, &["build", "--quiet", "--package", "weir"])?;
-    let path = path(root);
+    let binary = cargo::debug_binary(root);
+    save(&path(root), &page(&binary)?)?;
+    save(&compat::path(root), &compat::page(root, &binary)?)
+}
+
+fn save(path: &Path, text: &str) -> Result<(), String> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     }
-    std::fs::write(&path, page(&cargo::debug_binary(root))?)
-        .map_err(|e| format!("{}: {e}", path.display()))
-}
-
-/// Whether the page says what the built program says.
-pub fn check(root: &Path) -> Result<(), String> {
-    let have = std::fs::read_to_string(path(root)).unwrap_or_default();
-    match have == page(&cargo::release_binary(root))? {
-        true => Ok(()),
-        false => Err("docs/directives.md is not what the program says: cargo xtask docs".into()),
-    }
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 fn page(binary: &Path) -> Result<String, String> {
@@ -53,7 +63,7 @@ fn page(binary: &Path) -> Result<String, String> {
     Ok(out)
 }
 
-fn help(binary: &Path, args: &[&str]) -> Result<String, String> {
+pub(crate) fn help(binary: &Path, args: &[&str]) -> Result<String, String> {
     let run = Command::new(binary).arg("help").args(args).output();
     let output = run.map_err(|e| format!("{}: {e}", binary.display()))?;
     match output.status.success() {
@@ -88,7 +98,7 @@ fn section(name: &str, text: &str) -> String {
 }
 
 /// Markdown would take these for its own.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('<', "\\<").replace('*', "\\*").replace('_', "\\_")
 }
 

@@ -5,6 +5,7 @@
 
 mod cargo;
 mod child;
+mod compat;
 mod docs;
 mod instructions;
 mod nginx_suite;

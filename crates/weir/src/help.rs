@@ -1,7 +1,12 @@
-//! `weir help [DIRECTIVE]`: what the directive rows say.
+//! `weir help [DIRECTIVE]`: what the directive rows say; `weir help '$'`: the variables.
 
 use crate::load::row_table;
+use crate::modules::{MAIL, MODULES, STREAM};
+use std::collections::BTreeMap;
 use std::io::Write;
+use weir_core::common::Common;
+use weir_core::variables::Variable;
+use weir_http::Request;
 use weir_module::{Row, RowBody};
 
 pub fn directive(name: Option<&str>) -> Result<(), String> {
@@ -15,6 +20,7 @@ pub fn directive(name: Option<&str>) -> Result<(), String> {
             out.push_str("weir help DIRECTIVE, for one of:\n");
             names.iter().for_each(|n| out.push_str(&format!("  {n}\n")));
         }
+        Some(n) if n.starts_with('$') => variables(n, &mut out)?,
         Some(n) => {
             let rows = table.find(n.as_bytes());
             if rows.is_empty() {
@@ -24,6 +30,61 @@ pub fn directive(name: Option<&str>) -> Result<(), String> {
         }
     }
     std::io::stdout().write_all(out.as_bytes()).map_err(|e| format!("{e}\n"))
+}
+
+/// The protocols that have a variable, by its name; one that stands for all that begin so ends in `*`.
+fn all_variables() -> BTreeMap<String, Vec<&'static str>> {
+    let mut all: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
+    let mut add = |name: &str, prefix: bool, protocol| {
+        let protocols = all.entry(format!("${name}{}", if prefix { "*" } else { "" })).or_default();
+        if !protocols.contains(&protocol) {
+            protocols.push(protocol);
+        }
+    };
+    for (protocol, variables) in [
+        ("http", names(Common::<Request>::VARIABLES)),
+        ("stream", names(Common::<weir_stream::Session>::VARIABLES)),
+        ("http", OF_THE_CONFIGURATION.iter().map(|n| (*n, false)).collect()),
+    ] {
+        variables.into_iter().for_each(|(name, prefix)| add(name, prefix, protocol));
+    }
+    for v in MODULES.iter().flat_map(|m| m.variables) {
+        add(v.name, v.prefix, "http");
+    }
+    for v in STREAM.iter().flat_map(|m| m.variables) {
+        add(v.name, v.prefix, "stream");
+    }
+    for v in MAIL.iter().flat_map(|m| m.variables) {
+        add(v.name, v.prefix, "mail");
+    }
+    all
+}
+
+/// What the configuration sets for a module to read.
+const OF_THE_CONFIGURATION: &[&str] = &["memcached_key", "uid_reset"];
+
+fn names<S>(variables: &'static [Variable<S>]) -> Vec<(&'static str, bool)> {
+    variables.iter().map(|v| (v.name, v.prefix)).collect()
+}
+
+/// `$`: all of them; a name: where it is.
+fn variables(name: &str, out: &mut String) -> Result<(), String> {
+    let all = all_variables();
+    if name == "$" {
+        out.push_str("weir help '$NAME', for one of:\n");
+        all.iter().for_each(|(name, at)| out.push_str(&format!("  {name} {}\n", at.join(" "))));
+        return Ok(());
+    }
+    let begins = |n: &str| n.strip_suffix('*').is_some_and(|start| name.starts_with(start));
+    match all.iter().find(|(n, _)| *n == name).or_else(|| all.iter().find(|(n, _)| begins(n))) {
+        Some((_, at)) => {
+            out.push_str(&format!("{name}\n  Context:  {}\n", at.join(", ")));
+            Ok(())
+        }
+        None => {
+            Err(format!("no module has a variable \"{name}\"; the configuration may define it\n"))
+        }
+    }
 }
 
 fn describe(row: &Row, out: &mut String) {
