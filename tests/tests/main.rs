@@ -162,6 +162,7 @@ mod signals_old_process;
 mod signals_upgrade;
 mod slice;
 mod small_modules;
+mod small_pages;
 mod ssi;
 mod ssi_bounds;
 mod ssi_parts;

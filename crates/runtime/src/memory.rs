@@ -225,13 +225,18 @@ pub fn give_back() {
 
 /// Has the system back memory by pages of the usual size alone. mimalloc asks for huge ones: a page that
 /// is given back then costs or saves 2 MB, or comes again because its neighbours are in use.
-pub fn use_small_pages() {
-    #[cfg(target_os = "linux")]
+#[cfg(target_os = "linux")]
+extern "C" fn use_small_pages() {
     // SAFETY: no pointer is passed. A kernel that does not know the option changes nothing.
-    unsafe {
-        libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0)
-    };
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
 }
+
+/// The system runs it before `main`, and before what is not numbered: the first block that is allocated,
+/// which is none of ours, would have a huge page.
+#[cfg(target_os = "linux")]
+#[used]
+#[link_section = ".init_array.00101"]
+static AT_START: extern "C" fn() = use_small_pages;
 
 /// The memory that this process has resident, in bytes; `None` where the system does not say.
 pub fn resident_bytes() -> Option<u64> {

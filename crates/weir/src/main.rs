@@ -50,7 +50,6 @@ const STILL: &str = "still could not bind()";
 static ALLOCATOR: weir_runtime::memory::Memory = weir_runtime::memory::Memory;
 
 fn main() -> ExitCode {
-    weir_runtime::memory::use_small_pages();
     let mut given = std::env::args_os();
     Layout::choose(Path::new(&given.next().unwrap_or_default()));
     let args = match Args::parse(given.map(|a| paths::bytes(&a).to_vec())) {
