@@ -11,6 +11,20 @@ fn first_line(arguments: &[&str], conf: &str) -> (i32, String) {
     (said.code, said.stderr.lines().next().unwrap_or_default().to_string())
 }
 
+/// Those of OpenResty's that Weir has.
+#[test]
+fn files_of_modules_that_are_built_in() {
+    if !is_weir() {
+        return skip("nginx loads modules");
+    }
+    let conf = "load_module modules/ngx_http_headers_more_filter_module.so;
+        load_module modules/ngx_http_echo_module.so;
+        events {} http { server { location / { more_set_headers 'X: y'; echo x; } } }";
+    let (code, line) = first_line(&["-t"], conf);
+    let named = "ngx_http_headers_more_filter_module, ngx_http_echo_module (built in)";
+    assert!(code == 0 && line.contains(named), "{line}");
+}
+
 /// As a package's site has it, of which most files are there because they are installed.
 #[test]
 fn files_of_packages() {

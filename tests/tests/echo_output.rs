@@ -148,7 +148,6 @@ fn the_configuration_is_checked() {
         ("echo_sleep soon;", "invalid value \"soon\""),
         ("echo_subrequest GET /x -z y;", "unknown option \"-z\""),
         ("echo_status ok;", "invalid value \"ok\""),
-        ("echo_abort_parent;", "does nothing in OpenResty either"),
     ] {
         let conf = format!("events {{}} http {{ server {{ location / {{ {directives} }} }} }}");
         let output = run_cli(&["-t"], &conf);

@@ -28,6 +28,8 @@ const CONF: &str = r#"events {} http { default_type text/plain; server { listen 
     location /unsafe { echo start; echo_location_async /../x; echo end; }
     location /missing { echo start; echo_location /none; echo end; }
     location /lost { echo_subrequest GET /sub -f none; }
+    location /itself { echo a; echo_location /itself; echo b; }
+    location /not-a-file { echo_subrequest POST /show -f .; }
     location /exec { echo_location /execs; echo end; }
     location /execs { echo_exec /sub; }
 } }"#;
@@ -84,4 +86,15 @@ fn what_goes_wrong_is_seen() {
     let lost = server.raw(b"GET /lost HTTP/1.0\r\n\r\n");
     assert!(!String::from_utf8_lossy(&lost).contains("sub "));
     server.expect_error("failed (2: No such file or directory)");
+}
+
+/// As nginx, and before memory is full.
+#[test]
+fn what_asks_for_itself_ends() {
+    let server = start();
+    let answer = server.raw(b"GET /itself HTTP/1.0\r\n\r\n");
+    assert!(answer.len() < 10_000, "{}", answer.len());
+    assert_eq!(server.get("/async").status, 200);
+    let folder = server.raw(b"GET /not-a-file HTTP/1.0\r\n\r\n");
+    assert!(!String::from_utf8_lossy(&folder).contains("POST"));
 }

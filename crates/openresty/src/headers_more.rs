@@ -81,7 +81,8 @@ const ROWS: &[Row] = &[
         "",
         "Takes fields out of the answer; a * at a name's end stands for any end.",
         |cf, d| parse::read(cf, d, parse::Kind::ClearOutput),
-    ),
+    )
+    .note("It runs before expires and add_header, whose fields are sent; OpenResty leaves out an Expires that was cleared before."),
     Row::new(
         "more_set_input_headers",
         CONTEXTS,

@@ -5,8 +5,18 @@
 use crate::globals::Global;
 use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive};
 
-/// By the names of their files, without `ngx_` and `_module`: what Weir has of nginx's dynamic modules.
-const BUILT_IN: &[&str] = &["mail", "stream"];
+/// By the names of their files, without `ngx_` and `_module`: what Weir has of nginx's dynamic modules and OpenResty's.
+const BUILT_IN: &[&str] = &[
+    "mail",
+    "stream",
+    "http_array_var",
+    "http_echo",
+    "http_encrypted_session",
+    "http_form_input",
+    "http_headers_more_filter",
+    "http_set_misc",
+    "http_xss_filter",
+];
 
 /// Dynamic modules of nginx, and those that packages bring, whose directives Weir refuses.
 const ELSEWHERE: &[&str] = &[
@@ -18,17 +28,14 @@ const ELSEWHERE: &[&str] = &[
     "http_brotli_static",
     "http_cache_purge",
     "http_dav_ext",
-    "http_echo",
     "http_fancyindex",
     "http_geoip",
     "http_geoip2",
-    "http_headers_more_filter",
     "http_image_filter",
     "http_js",
     "http_lua",
     "http_modsecurity",
     "http_perl",
-    "http_set_misc",
     "http_subs_filter",
     "http_upload",
     "http_uploadprogress",

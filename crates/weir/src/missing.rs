@@ -11,6 +11,15 @@ const BROTLI: &str =
     "this directive of ngx_brotli is not in Weir, which compresses with gzip; remove it";
 const ZSTD: &str =
     "this directive of zstd-nginx-module is not in Weir, which compresses with gzip; remove it";
+const MEMC: &str =
+    "this directive of memc is not in Weir; use memcached_pass, or pass the location on to a program that stores";
+const REDIS: &str =
+    "Weir speaks no Redis; pass the location on to a program that does, or keep answers with proxy_cache";
+const SRCACHE: &str =
+    "this directive of srcache is not in Weir; use proxy_cache, fastcgi_cache or their kin";
+const DATABASES: &str = "Weir asks no databases; pass the location on to a program that does";
+const ICONV: &str =
+    "this directive of iconv is not in Weir; use charset, source_charset and charset_map";
 const GEOIP: &str = "Weir reads no GeoIP databases; use geo with a list of networks, or map on a header that a proxy in front sets";
 const NJS: &str =
     "Weir has no njs; use map, set, rewrite or return, or a backend for what computes";
@@ -109,6 +118,16 @@ pub const MISSING: &[(&str, &str)] = &[
     ("opentracing*", OTEL),
     ("fancyindex*", FANCYINDEX),
     ("echo_abort_parent", ECHO),
+    ("memc_*", MEMC),
+    ("redis_*", REDIS),
+    ("redis2_*", REDIS),
+    ("srcache_*", SRCACHE),
+    ("drizzle_*", DATABASES),
+    ("postgres_*", DATABASES),
+    ("rds_csv*", DATABASES),
+    ("rds_json*", DATABASES),
+    ("iconv_*", ICONV),
+    ("set_iconv", ICONV),
     ("acme_*", ACME),
     ("rtmp*", RTMP),
     ("pagespeed*", PAGESPEED),

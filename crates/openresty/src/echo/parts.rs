@@ -13,7 +13,7 @@ use weir_core::Session;
 use weir_http::body::RequestBody;
 use weir_http::module::Flow;
 use weir_http::subrequest::{self, Output};
-use weir_http::symlinks::Guard;
+use weir_http::symlinks::{self, Guard};
 use weir_http::{Buf, Chain, Request};
 use weir_runtime::paths;
 use weir_wire::http1::request::Method;
@@ -93,14 +93,15 @@ fn body_of(run: &mut Run<'_>, ask: &Ask) -> Result<Option<RequestBody>, Flow> {
 }
 
 fn open(r: &mut Request, path: &[u8]) -> std::io::Result<RequestBody> {
+    // To open what is no file may take for ever.
+    if !symlinks::metadata(r, path)?.is_file() {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
     let file = match Guard::of(r, path) {
         Some(guard) => guard.open(path)?,
         None => std::fs::File::open(paths::path(path))?,
     };
     let meta = file.metadata()?;
-    if !meta.is_file() {
-        return Err(std::io::ErrorKind::InvalidInput.into());
-    }
     let file = Rc::new(TempFile::lent(file, paths::path(path).into()));
     Ok(RequestBody::made(Vec::new(), Some((file, meta.len()))))
 }

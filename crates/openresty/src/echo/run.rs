@@ -4,7 +4,6 @@ use super::vars::{Item, Timer};
 use super::{parts, Command, EchoLoc, Line, Program};
 use bytes::Bytes;
 use std::future::{poll_fn, Future};
-use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -25,6 +24,8 @@ const AHEAD_BYTES: u64 = 64 * 1024;
 const BLOCK_BYTES: usize = 32 * 1024;
 /// After so much, others have their turn.
 const TURN_BYTES: u64 = 1024 * 1024;
+/// What a round of a loop counts, and a buffer besides what is in it.
+const ROUND_BYTES: u64 = 1024;
 
 pub(super) fn handler(r: &mut Request) -> Flow {
     let loc = Rc::clone(r.loc());
@@ -44,7 +45,7 @@ fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let loc = Rc::clone(r.loc());
         let Some(program) = loc.conf::<EchoLoc>().program.as_deref() else { return Flow::Declined };
-        let mut run = Run { r, begun: false };
+        let mut run = Run { r, begun: false, turn_bytes: 0 };
         run.all(program).await.unwrap_or_else(|flow| flow)
     })
 }
@@ -101,41 +102,52 @@ pub(super) fn sleep_ms(secs: &[u8]) -> Option<u64> {
 struct Loop {
     /// The command behind its head.
     from: usize,
-    text: Vec<u8>,
-    rest: std::vec::IntoIter<Range<usize>>,
+    pieces: Pieces,
 }
 
 impl Loop {
     /// Gives `$echo_it` the next piece, if there is one.
     fn next(&mut self, r: &mut Request) -> bool {
-        let next = self.rest.next();
-        match &next {
-            Some(piece) => r.set_ctx(Item(self.text[piece.clone()].to_vec())),
+        let next = self.pieces.next();
+        match next {
+            Some(piece) => r.set_ctx(Item(piece.to_vec())),
             None => drop(r.take_ctx::<Item>()),
         }
         next.is_some()
     }
 }
 
-/// The pieces between separators that are not empty.
-fn pieces(text: &[u8], separator: &[u8]) -> Vec<Range<usize>> {
-    let mut from = 0;
-    let mut pieces = Vec::new();
-    if !separator.is_empty() {
-        for at in memchr::memmem::find_iter(text, separator) {
-            pieces.push(from..at);
-            from = at + separator.len();
+/// What stands between separators and is not empty.
+struct Pieces {
+    text: Vec<u8>,
+    separator: Vec<u8>,
+    at: usize,
+}
+
+impl Pieces {
+    fn next(&mut self) -> Option<&[u8]> {
+        while self.at < self.text.len() {
+            let from = self.at;
+            let end = match self.separator.is_empty() {
+                true => None,
+                false => memchr::memmem::find(&self.text[from..], &self.separator),
+            };
+            let length = end.unwrap_or(self.text.len() - from);
+            self.at = from + length + self.separator.len();
+            if length > 0 {
+                return Some(&self.text[from..from + length]);
+            }
         }
+        None
     }
-    pieces.push(from..text.len());
-    pieces.retain(|piece| !piece.is_empty());
-    pieces
 }
 
 pub(super) struct Run<'a> {
     pub(super) r: &'a mut Request,
     /// The header has gone through the filters, though one may hold it.
     begun: bool,
+    /// What was done since others had their turn, by its bytes.
+    turn_bytes: u64,
 }
 
 impl Run<'_> {
@@ -147,8 +159,7 @@ impl Run<'_> {
             match command {
                 Command::Foreach(separator, text) => {
                     let (separator, text) = (self.r.eval(separator), self.r.eval(text));
-                    let rest = pieces(&text, &separator).into_iter();
-                    let mut begun = Loop { from: at, text, rest };
+                    let mut begun = Loop { from: at, pieces: Pieces { text, separator, at: 0 } };
                     if begun.next(self.r) {
                         open = Some(begun);
                     } else {
@@ -157,6 +168,7 @@ impl Run<'_> {
                     }
                 }
                 Command::End => {
+                    self.pause(ROUND_BYTES).await;
                     let has_next = open.as_mut().is_some_and(|again| again.next(self.r));
                     match &open {
                         Some(again) if has_next => at = again.from,
@@ -227,13 +239,24 @@ impl Run<'_> {
         }
     }
 
+    /// Lets others have their turn, if enough was done.
+    async fn pause(&mut self, bytes: u64) {
+        self.turn_bytes += bytes;
+        if self.turn_bytes >= TURN_BYTES {
+            self.turn_bytes = 0;
+            event_loop::yield_now().await;
+        }
+    }
+
     /// Puts out a buffer, and waits for room behind it.
     pub(super) async fn put(&mut self, buf: Buf) -> Result<(), Flow> {
         self.begin()?;
         if self.r.flags.header_only {
             return Ok(());
         }
+        let bytes = buf.len() + ROUND_BYTES;
         self.r.output(Chain::one(buf)).map_err(|_| Flow::Close)?;
+        self.pause(bytes).await;
         let is_crowded = self.r.queued() > AHEAD_BYTES || self.r.has_parts() || self.r.holds();
         match is_crowded {
             true => self.r.drain(AHEAD_BYTES).await.map_err(|_| Flow::Close),
@@ -254,17 +277,11 @@ impl Run<'_> {
         }
         let fit = (BLOCK_BYTES / text.len()).max(1).min(left.min(BLOCK_BYTES as u64) as usize);
         let block = Bytes::from(text.repeat(fit));
-        let mut turn_bytes = 0;
         while left > 0 {
             let times = left.min(fit as u64);
             let piece = block.slice(..times as usize * text.len());
             left -= times;
-            turn_bytes += piece.len() as u64;
             self.put(Buf::mem(piece)).await?;
-            if turn_bytes >= TURN_BYTES {
-                turn_bytes = 0;
-                event_loop::yield_now().await;
-            }
         }
         Ok(())
     }
@@ -362,8 +379,9 @@ mod tests {
     #[test]
     fn texts_are_cut_at_separators() {
         let cut = |text: &str, by: &str| {
-            let pieces = pieces(text.as_bytes(), by.as_bytes()).into_iter();
-            pieces.map(|p| text[p].to_owned()).collect::<Vec<_>>()
+            let mut pieces = Pieces { text: text.into(), separator: by.into(), at: 0 };
+            let next = || pieces.next().map(|piece| String::from_utf8_lossy(piece).into_owned());
+            std::iter::from_fn(next).collect::<Vec<_>>()
         };
         assert_eq!(cut("a,b,c", ","), ["a", "b", "c"]);
         assert_eq!(cut(",a,,b,", ","), ["a", "b"]);
