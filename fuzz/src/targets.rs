@@ -13,6 +13,7 @@ mod hello;
 mod http;
 mod http2;
 mod mail;
+mod openresty;
 mod proxy;
 mod reply;
 mod requests;
@@ -58,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     cache::TARGET,
     dns::TARGET,
     ssi::TARGET,
+    openresty::TARGET,
     ssi::CONDITIONS,
     template::TARGET,
     tls::CIPHERS,

@@ -146,6 +146,7 @@ mod reload_passed;
 mod request_headers;
 mod request_limits;
 mod request_line;
+mod request_method;
 mod request_smuggling;
 mod request_smuggling_http2;
 mod resolver;

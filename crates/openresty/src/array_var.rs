@@ -86,7 +86,7 @@ impl Packed {
 }
 
 /// A list of these items, or why there is none.
-pub(crate) fn packed<'i>(items: impl Iterator<Item = &'i [u8]>) -> Result<Vec<u8>, &'static str> {
+pub fn packed<'i>(items: impl Iterator<Item = &'i [u8]>) -> Result<Vec<u8>, &'static str> {
     let mut list = Packed::new();
     for item in items {
         list.push(item)?;
@@ -95,7 +95,7 @@ pub(crate) fn packed<'i>(items: impl Iterator<Item = &'i [u8]>) -> Result<Vec<u8
 }
 
 /// The items of a value, if it is a list.
-fn items(value: &[u8]) -> Option<Vec<&[u8]>> {
+pub fn items(value: &[u8]) -> Option<Vec<&[u8]>> {
     let mut rest = value.strip_prefix(MARK)?;
     let mut items = Vec::new();
     while let Some((length, behind)) = rest.split_first_chunk::<LENGTH_BYTES>() {

@@ -161,7 +161,8 @@ fn now() -> u64 {
     u64::try_from(clock::wall_secs()).unwrap_or_default()
 }
 
-fn seal(key: &[u8; KEY_BYTES], iv: &Iv, value: &[u8], expires: u64, out: &mut Vec<u8>) {
+/// Appends a session with this value, which expires then (Unix seconds).
+pub fn seal(key: &[u8; KEY_BYTES], iv: &Iv, value: &[u8], expires: u64, out: &mut Vec<u8>) {
     let text = [value, &expires.to_be_bytes()].concat();
     out.extend_from_slice(&Md5::digest(&text));
     let cipher = cbc::Encryptor::<Aes256>::new(key.into(), iv.into());
@@ -169,7 +170,7 @@ fn seal(key: &[u8; KEY_BYTES], iv: &Iv, value: &[u8], expires: u64, out: &mut Ve
 }
 
 /// The value and when it expires, of a session by this key.
-fn open(key: &[u8; KEY_BYTES], iv: &Iv, session: &[u8]) -> Option<(Vec<u8>, u64)> {
+pub fn open(key: &[u8; KEY_BYTES], iv: &Iv, session: &[u8]) -> Option<(Vec<u8>, u64)> {
     let (digest, sealed) = session.split_at_checked(DIGEST_BYTES)?;
     let cipher = cbc::Decryptor::<Aes256>::new(key.into(), iv.into());
     let mut text = cipher.decrypt_padded_vec::<Pkcs7>(sealed).ok()?;

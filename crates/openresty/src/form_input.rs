@@ -103,7 +103,7 @@ fn value(r: &Request, name: &[u8], all: bool) -> Result<Vec<u8>, Failed> {
 }
 
 /// What stands behind `name=`, letter case apart.
-fn values<'b>(body: &'b [u8], name: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
+pub fn values<'b>(body: &'b [u8], name: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
     body.split(|b| *b == b'&').filter_map(move |field| {
         let (own, value) = field.split_at_checked(name.len())?;
         value.strip_prefix(b"=").filter(|_| own.eq_ignore_ascii_case(name))

@@ -8,3 +8,14 @@ pub mod form_input;
 pub mod headers_more;
 pub mod set_misc;
 pub mod xss;
+
+/// What reads bytes from outside and knows nothing but them, so that it can be tried with any.
+pub mod readers {
+    pub use crate::array_var::{items, packed};
+    pub use crate::encrypted_session::{open, seal};
+    pub use crate::form_input::values;
+    pub use crate::set_misc::base32::{decode, encode, Alphabet};
+    pub use crate::set_misc::quote::{json, pgsql, sql};
+    pub use crate::set_misc::values::{escape, unescape};
+    pub use crate::xss::is_function;
+}

@@ -2,12 +2,12 @@
 //!
 //! Each directive is a step of the rewrite program and runs in order with `set`, `if` and `rewrite`.
 
-mod base32;
+pub(crate) mod base32;
 mod lists;
-mod quote;
+pub(crate) mod quote;
 mod rows;
 mod several;
-mod values;
+pub(crate) mod values;
 
 pub(crate) use values::{value_named, Value};
 

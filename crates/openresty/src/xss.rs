@@ -169,7 +169,7 @@ fn callback(r: &Request, conf: &XssLoc) -> Option<Vec<u8>> {
 }
 
 /// `a`, `a.b` or `a.b[1]`: names with dots between them, and perhaps a number's place at the end.
-fn is_function(text: &[u8]) -> bool {
+pub fn is_function(text: &[u8]) -> bool {
     let (names, place) = match text.iter().position(|b| *b == b'[') {
         None => (text, None),
         Some(at) => (&text[..at], Some(&text[at..])),

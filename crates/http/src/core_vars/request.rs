@@ -34,7 +34,9 @@ pub(super) fn request_uri(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> boo
 }
 
 pub(crate) fn request_method(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some_if_any(out, r.method_name())
+    // A subrequest tells of the client's.
+    let name = if r.is_part() { r.bytes(r.head.method_span) } else { r.method_name() };
+    some_if_any(out, name)
 }
 
 pub(crate) fn request_filename(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

@@ -8,7 +8,7 @@ const CHARACTERS: usize = 32;
 const NONE: u8 = u8::MAX;
 
 /// Its characters, and which of them a byte is.
-pub(super) struct Alphabet {
+pub struct Alphabet {
     characters: [u8; CHARACTERS],
     digits: [u8; 256],
 }
@@ -38,7 +38,8 @@ pub(super) fn set_alphabet(cf: &mut Cf, d: &Directive) -> ConfResult {
     cf.get::<MiscLoc>().alphabet.once(d, Arc::new(Alphabet::new(characters)))
 }
 
-pub(super) fn encode(value: &[u8], alphabet: &Alphabet, padding: bool, out: &mut Vec<u8>) {
+/// Appends base32, filled up with `=` to eights if `padding`.
+pub fn encode(value: &[u8], alphabet: &Alphabet, padding: bool, out: &mut Vec<u8>) {
     for group in value.chunks(5) {
         let bits = group.iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
         let bits = bits << (8 * (5 - group.len()));
@@ -51,7 +52,7 @@ pub(super) fn encode(value: &[u8], alphabet: &Alphabet, padding: bool, out: &mut
 }
 
 /// Up to the first `=`; of what is no base32, nothing.
-pub(super) fn decode(text: &[u8], alphabet: &Alphabet, out: &mut Vec<u8>) {
+pub fn decode(text: &[u8], alphabet: &Alphabet, out: &mut Vec<u8>) {
     let end = text.iter().position(|b| *b == b'=').unwrap_or(text.len());
     let text = &text[..end];
     let is_digit = |b: &u8| alphabet.digits[usize::from(*b)] != NONE;

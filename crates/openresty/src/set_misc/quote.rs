@@ -1,7 +1,7 @@
 //! Strings in quotes, for SQL and JSON.
 
 /// By MySQL's rules: an empty one is `''`.
-pub(super) fn sql(value: &[u8], out: &mut Vec<u8>) {
+pub fn sql(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'\'');
     for &byte in value {
         let letter = match byte {
@@ -23,7 +23,7 @@ pub(super) fn sql(value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// By PostgreSQL's rules: what is no UTF-8 is written in octal digits.
-pub(super) fn pgsql(value: &[u8], out: &mut Vec<u8>) {
+pub fn pgsql(value: &[u8], out: &mut Vec<u8>) {
     if value.is_empty() {
         return out.extend_from_slice(b"''");
     }
@@ -44,7 +44,7 @@ pub(super) fn pgsql(value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// An empty one is `null`.
-pub(super) fn json(value: &[u8], out: &mut Vec<u8>) {
+pub fn json(value: &[u8], out: &mut Vec<u8>) {
     if value.is_empty() {
         return out.extend_from_slice(b"null");
     }

@@ -111,7 +111,7 @@ fn taken(
 
 /// As lenient as the module: of what follows a `%` and is no hexadecimal digit, the first stands for itself, and a
 /// second is left out with it.
-fn unescape(value: &[u8], out: &mut Vec<u8>) {
+pub fn unescape(value: &[u8], out: &mut Vec<u8>) {
     let digit = |b: u8| char::from(b).to_digit(16).map(|n| n as u8);
     let mut rest = value.iter().copied();
     while let Some(byte) = rest.next() {
@@ -131,7 +131,8 @@ fn unescape(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn escape(value: &[u8], out: &mut Vec<u8>) {
+/// As a part of a URI.
+pub fn escape(value: &[u8], out: &mut Vec<u8>) {
     for &byte in value {
         let is_plain = byte.is_ascii_graphic() && !b"\"#%&+/:;<=>?[\\]^{}".contains(&byte);
         match is_plain {
