@@ -263,11 +263,21 @@ impl Drop for Server {
     }
 }
 
-/// Signals any process that a server started, such as its successor.
+/// Signals any process that a server started, such as its successor. One that is to stop has stopped then, with
+/// all its threads: on a busy machine others go on for a while after the one that the signal has come to.
 pub fn signal(pid: u32, signal: Signal) {
     let mut command = Command::new("kill");
     command.arg(format!("-{}", signal.name())).arg(pid.to_string()).stderr(Stdio::null());
     let _ = command.status();
+    if matches!(signal, Signal::Stop) {
+        wait_for(|| is_stopped(pid), PATIENCE);
+    }
+}
+
+fn is_stopped(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    stats.all(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['T', 'Z'])))
 }
 
 fn command(dir: &Path) -> Command {
