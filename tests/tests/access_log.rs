@@ -132,3 +132,19 @@ fn compressed_lines_are_gzip_members() {
     assert_eq!(bytes[..3], [0x1f, 0x8b, 8]);
     assert_eq!(bytes[bytes.len() - 4..], [3, 0, 0, 0], "the length of its text");
 }
+
+/// Lines that were gathered and cannot be written are missed in the error log.
+#[test]
+fn a_buffered_log_that_cannot_be_written_is_told_of() {
+    for how in ["buffer=4k flush=50ms", "gzip buffer=4k flush=50ms"] {
+        let conf = format!(
+            "events {{}} http {{ access_log /dev/full combined {how};
+            server {{ listen 127.0.0.1:%%PORT_0%%; return 204; }} }}"
+        );
+        let server = weir_tests::Server::start(&conf);
+        weir_tests::expect_soon("the error log says so", || {
+            server.get("/");
+            server.error_log().contains("write() to \"/dev/full\" failed (28: ")
+        });
+    }
+}

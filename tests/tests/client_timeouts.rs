@@ -48,3 +48,17 @@ fn an_answer_given_early_survives_what_the_client_still_sends() {
     }
     assert!(client.read_to_end().starts_with(b"HTTP/1.1 413 "));
 }
+
+/// A head's time begins with its connection, not with its first byte.
+#[test]
+fn a_first_byte_gives_no_more_time() {
+    let server = weir_tests::Server::start(
+        "events {} http { client_header_timeout 3s; server { listen 127.0.0.1:%%PORT_0%%; return 204; } }",
+    );
+    let begun = std::time::Instant::now();
+    let mut client = server.connect();
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    client.send(b"GET / HT");
+    assert!(client.is_closed());
+    assert!(begun.elapsed() < std::time::Duration::from_millis(5200), "{:?}", begun.elapsed());
+}

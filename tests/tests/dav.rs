@@ -6,6 +6,7 @@ const CONF: &str = "events {} http { access_log off; client_body_temp_path %%DIR
     server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/www; client_body_buffer_size 1k;
         client_max_body_size 10m; dav_methods PUT DELETE MKCOL COPY MOVE;
         location /full/ { create_full_put_path on; dav_access user:rw group:r all:r; }
+        location /group/ { create_full_put_path on; dav_access user:rw group:rw all:r; }
         location /deep/ { min_delete_depth 3; }
         location /i/ { alias %%DIR%%/www/; }
         location /none/ { dav_methods off; } } }";
@@ -54,6 +55,11 @@ fn files_are_put() {
     assert_eq!(since.as_secs(), 784_111_777);
     let full = send(&server, "PUT", "/full/a/b/c", "", "deep");
     assert_eq!((full.status, mode(&server, "www/full/a/b/c")), (201, 0o644));
+    assert_eq!(send(&server, "PUT", "/group/a/b", "", "").status, 201);
+    let modes = ["www/group", "www/group/a", "www/group/a/b"].map(|path| mode(&server, path));
+    // In the foreground nginx leaves the umask of who started it.
+    let of_dirs = if weir_tests::binary().ends_with("nginx") { modes[0] } else { 0o775 };
+    assert_eq!(modes, [of_dirs, of_dirs, 0o664]);
     assert_eq!(send(&server, "PUT", "/i/alias", "", "aliased").status, 201);
     assert_eq!(server.read("www/alias"), "aliased");
     let chunks = b"PUT /chunks HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n\

@@ -1,12 +1,12 @@
 //! `dav_ext_methods`: files are listed and locked.
 
 use weir_tests::tools::{self, finish};
-use weir_tests::{Response, Server, Setup};
+use weir_tests::{expect_soon, Response, Server, Setup};
 
 const CONF: &str = "events {} http { access_log off; dav_ext_lock_zone zone=locks:1m timeout=1h;
     server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/www; dav_methods PUT DELETE MKCOL COPY MOVE;
         dav_ext_methods PROPFIND OPTIONS LOCK UNLOCK; dav_ext_lock zone=locks;
-        location /free/ { dav_ext_methods off; }
+        location /free/ { dav_ext_methods off; } location = /stub { stub_status; }
         location /i/ { alias %%DIR%%/www/; } } }";
 
 fn start() -> Server {
@@ -160,6 +160,56 @@ fn a_locked_collection_holds_what_is_in_it() {
     assert_eq!(send(&server, "LOCK", "/other", "", &shared).status, 403);
     assert_eq!(send(&server, "LOCK", "/no/such/dir", "", LOCKINFO).status, 409);
     assert_eq!(send(&server, "LOCK", "/other", "", "").status, 412);
+}
+
+/// What was not done has not taken the lock away.
+#[test]
+fn a_change_that_fails_keeps_the_lock() {
+    let server = start();
+    let token = lock(&server, "/d/x", "");
+    let shown = format!("If: (<{token}>)\r\n");
+    assert_eq!(send(&server, "DELETE", "/d/x", &shown, "body").status, 415);
+    let kept = format!("{shown}Destination: /a%20&%20b\r\nOverwrite: F\r\n");
+    assert_eq!(send(&server, "MOVE", "/d/x", &kept, "").status, 412);
+    assert_eq!(send(&server, "PUT", "/d/x", "", "").status, 423);
+    // A link leads to the same file.
+    std::os::unix::fs::symlink("d", server.dir().join("www/link")).unwrap();
+    assert_eq!(send(&server, "PUT", "/link/x", "", "").status, 423);
+    assert_eq!(send(&server, "PUT", "/link/x", &shown, "").status, 204);
+}
+
+/// One that comes while the body is under way holds, too.
+#[test]
+fn a_lock_holds_for_a_body_that_is_under_way() {
+    let server = start();
+    let mut slow = server.connect();
+    slow.send(b"PUT /d/x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nne");
+    expect_soon("it is being read", || server.get("/stub").text().contains("Writing: 2"));
+    lock(&server, "/d/x", "");
+    slow.send(b"w!");
+    assert_eq!((slow.response().status, server.read("www/d/x")), (423, "x".into()));
+}
+
+/// `If` is no way to ask for files that are not served.
+#[test]
+fn conditions_are_about_the_file_itself() {
+    let server = start();
+    let etag = server.get("/d/x").header("ETag").unwrap().to_string();
+    let of = |path: &str| format!("If: <{path}> ([{etag}])\r\n");
+    assert_eq!(send(&server, "PUT", "/other", &of("/d/x"), "").status, 412);
+    assert_eq!(send(&server, "PUT", "/d/x", &of("/d/x"), "x").status, 204);
+}
+
+/// Little is asked, and little is said.
+#[test]
+fn long_names_are_not_repeated_for_each_file() {
+    let server = start();
+    let body = |bytes: usize| {
+        let space = "n".repeat(bytes);
+        format!("<p:propfind xmlns:p='DAV:' xmlns:x='{space}'><p:prop><x:a/><x:b/></p:prop></p:propfind>")
+    };
+    assert_eq!(send(&server, "PROPFIND", "/", "", &body(60_000)).status, 400);
+    assert_eq!(send(&server, "PROPFIND", "/", "", &body(1000)).status, 207);
 }
 
 /// A reload keeps them.

@@ -71,3 +71,19 @@ fn the_comparison_of_dates_can_be_changed() {
     let same = format!("If-Modified-Since: {TIME}\r\n");
     assert_eq!(server.get_with("/off/f", &same).status, 200);
 }
+
+/// A page of another answer follows, with nothing of the file's head.
+#[test]
+fn a_page_for_412_is_not_the_files() {
+    let conf =
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%; gzip_static on;
+        location /page/ { alias %%DIR%%/; error_page 412 /other.txt; } } }";
+    let setup = weir_tests::Setup::new(conf).file("a.txt", "plain").file("a.txt.gz", "zipped");
+    let server = setup.file("other.txt", "other").start();
+    for path in ["/a.txt", "/page/a.txt"] {
+        let answer = server.get_with(path, "Accept-Encoding: gzip\r\nIf-Match: \"x\"\r\n");
+        assert_eq!((answer.status, answer.header("Content-Encoding")), (412, None), "{path}");
+        let etags = answer.headers.iter().filter(|(n, _)| n == "ETag").count();
+        assert_eq!(etags, usize::from(path.starts_with("/page")), "{path}");
+    }
+}

@@ -39,3 +39,15 @@ fn the_first_that_exists_is_served() {
     assert_eq!(server.get("/alias/q").status, 410);
     assert_eq!(server.get("/dir").status, 301);
 }
+
+/// Arguments go on only where the last parameter names them.
+#[test]
+fn the_last_one_has_its_own_arguments() {
+    let server = weir_tests::Server::start(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%;
+        location / { try_files $uri /end; } location /named/ { try_files $uri /end?$args&more; }
+        location = /end { return 200 '$uri $args'; } } }",
+    );
+    assert_eq!(server.get("/a?x=1").text(), "/end ");
+    assert_eq!(server.get("/named/a?x=1").text(), "/end x=1&more");
+}

@@ -3,7 +3,7 @@
 use weir_tests::{free_port, Client, Origin, Server, Setup};
 
 const CONF: &str = "events {} http { access_log %%DIR%%/access.log; tunnel_connect_timeout 5s;
-    log_format t '$status $bytes_sent $upstream_addr $upstream_bytes_sent $upstream_bytes_received';
+    log_format t '$status $bytes_sent $upstream_addr $upstream_bytes_sent $upstream_bytes_received $request_port';
     upstream fixed { server 127.0.0.1:%%PORT_1%%; }
     server { listen 127.0.0.1:%%PORT_0%%; access_log %%DIR%%/t.log t;
         location / { if ($request_method = CONNECT) { tunnel_pass; error_page 502 504 /50x; break; }
@@ -56,7 +56,7 @@ fn bytes_are_passed_and_counted() {
     let text = String::from_utf8(all).unwrap();
     assert!(text.ends_with("\r\n\r\nping!"), "{text}");
     let line = server.log_lines("t.log", 1).remove(0);
-    assert_eq!(line, format!("200 {} {target} 4 5", text.len()));
+    assert_eq!(line, format!("200 {} {target} 4 5 {}", text.len(), origin.port()));
 }
 
 #[test]

@@ -180,6 +180,10 @@ async fn put(r: &mut Request) -> Flow {
         Err(BodyError::Status(status)) => return Flow::Status(status),
         Err(BodyError::Closed) => return Flow::Status(499),
     };
+    // It may have taken long to come.
+    if crate::dav_ext::is_locked(r) {
+        return Flow::Status(423);
+    }
     let to = own_path(r);
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<DavLoc>();
@@ -230,8 +234,13 @@ fn answer(r: &mut Request, done: std::io::Result<disk::Done>, success: u16) -> F
         failed(r, failure);
     }
     match result {
-        Ok(()) if success == 201 && r.method == Method::Mkcol => created(r),
-        Ok(()) => Flow::Status(success),
+        Ok(()) if r.method == Method::Mkcol => created(r),
+        Ok(()) => {
+            if matches!(r.method, Method::Delete | Method::Move) {
+                crate::dav_ext::has_gone(r);
+            }
+            Flow::Status(success)
+        }
         Err(failure) => failed(r, failure),
     }
 }

@@ -18,12 +18,14 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use weir_core::logger::LogLevel;
 use weir_core::{os_text, zones, LocalFuture, Session};
 use weir_http::body::{self, BodyError};
 use weir_http::buf::Buf;
 use weir_http::build::Build;
+use weir_http::client_watch::unless_client_goes;
 use weir_http::location::map_uri;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::{special, Request};
@@ -115,8 +117,8 @@ const ROWS: &[Row] = &[
         set_methods,
     )
     .note(
-        "of nginx-dav-ext-module. A PROPFIND whose answer would be longer than 64 MB is refused with 507; names \
-         that begin with a dot are not listed",
+        "of nginx-dav-ext-module. A PROPFIND whose answer would be longer than 16 MB is refused with 507, with 503 \
+         where all answers together have 64 MB; names that begin with a dot are not listed",
     ),
     Row::new(
         "dav_ext_lock_zone",
@@ -208,10 +210,14 @@ fn bind(b: &mut Build) -> ConfResult {
     Ok(())
 }
 
-/// A file as locks know it.
+/// A file as locks know it: whatever links lead to it; one that it is itself is what is locked.
 fn key(path: &Path) -> Cow<'_, [u8]> {
     let plain: PathBuf = path.components().collect();
-    Cow::Owned(paths::bytes(&plain).to_vec())
+    let at = match (plain.parent(), plain.file_name()) {
+        (Some(dir), Some(name)) => fs::canonicalize(dir).map(|dir| dir.join(name)).unwrap_or(plain),
+        _ => plain,
+    };
+    Cow::Owned(paths::bytes(&at).to_vec())
 }
 
 fn own_path(r: &mut Request) -> PathBuf {
@@ -225,6 +231,8 @@ fn own_path(r: &mut Request) -> PathBuf {
 struct If {
     lists: Vec<(PathBuf, Vec<(bool, Asked)>)>,
     tokens: Vec<Vec<u8>>,
+    /// The request's own file, whose entity tag alone is compared: of others it may not be asked.
+    own: PathBuf,
 }
 
 enum Asked {
@@ -236,7 +244,7 @@ enum Asked {
 fn read_if(r: &mut Request) -> Option<If> {
     let field = r.headers().find(|(name, _)| name.eq_ignore_ascii_case(b"if"));
     let Some(text) = field.map(|(_, value)| value.to_vec()) else {
-        return Some(If { lists: Vec::new(), tokens: Vec::new() });
+        return Some(If { lists: Vec::new(), tokens: Vec::new(), own: PathBuf::new() });
     };
     let parsed = condition::parse(&text)?;
     let tokens = condition::tokens(&parsed);
@@ -258,7 +266,7 @@ fn read_if(r: &mut Request) -> Option<If> {
         };
         lists.push((path, list.conditions.into_iter().map(asked).collect()));
     }
-    Some(If { lists, tokens })
+    Some(If { lists, tokens, own })
 }
 
 impl If {
@@ -268,7 +276,8 @@ impl If {
             Asked::Token(token) => zone.has(&key(path), token),
             Asked::Etag(etag) => {
                 let strong = etag.strip_prefix(b"W/").unwrap_or(etag);
-                fs::metadata(path).is_ok_and(|m| propfind::etag(&m).as_bytes() == strong)
+                let found = (path == self.own).then(|| fs::metadata(path).ok()).flatten();
+                found.is_some_and(|m| propfind::etag(&m).as_bytes() == strong)
             }
         };
         let list_holds = |(path, conditions): &(PathBuf, Vec<(bool, Asked)>)| {
@@ -305,11 +314,20 @@ fn check(r: &mut Request) -> Flow {
     if is_locked {
         return Flow::Status(423);
     }
-    if whole {
-        // Whoever holds the locks of what goes loses them with it.
-        zone.forget(own.path);
-    }
     Flow::Declined
+}
+
+/// A file or a tree has gone, and its locks go with it.
+pub(crate) fn has_gone(r: &mut Request) {
+    let loc = Rc::clone(r.loc());
+    if let Some((zone, _)) = loc.conf::<DavExtLoc>().zone() {
+        zone.forget(&key(&own_path(r)));
+    }
+}
+
+/// Whether a lock has come meanwhile that the client does not hold.
+pub(crate) fn is_locked(r: &mut Request) -> bool {
+    matches!(check(r), Flow::Status(_))
 }
 
 fn handler(r: &mut Request) -> Flow {
@@ -399,10 +417,29 @@ async fn find(r: &mut Request) -> Flow {
     let zone = r.loc().conf::<DavExtLoc>().zone().map(|(zone, _)| Arc::clone(zone));
     let path = own_path(r);
     let supports_locks = zone.is_some();
-    let question =
-        Question { path: path.clone(), uri: r.uri.clone(), depth, wanted, zone, supports_locks };
-    match in_thread(move || propfind::answer(&question)).await {
-        Ok(Ok(answer)) => send_xml(r, 207, answer),
+    // Set when this is given up, because the client has gone.
+    let off = Off(Arc::default());
+    let question = Question {
+        path: path.clone(),
+        uri: r.uri.clone(),
+        depth,
+        wanted,
+        zone,
+        supports_locks,
+        is_off: Arc::clone(&off.0),
+    };
+    let finding = in_thread(move || propfind::answer(&question));
+    let Some(found) = unless_client_goes(r, false, finding).await else {
+        r.log(LogLevel::Info, "client prematurely closed connection");
+        return Flow::Status(499);
+    };
+    match found {
+        Ok(Ok(answer)) => send_xml(r, 207, Bytes::from_owner(answer)),
+        Ok(Err(NoAnswer::Busy)) => {
+            r.log(LogLevel::Error, "answers to PROPFIND take all the memory there is for them");
+            Flow::Status(503)
+        }
+        Ok(Err(NoAnswer::ClientGone)) => Flow::Status(499),
         Ok(Err(NoAnswer::Failed(e))) => failed(r, "stat", &path, &e),
         Ok(Err(NoAnswer::TooLong)) => {
             r.log(LogLevel::Error, "a PROPFIND of so many files is refused");
@@ -412,7 +449,16 @@ async fn find(r: &mut Request) -> Flow {
     }
 }
 
-fn send_xml(r: &mut Request, status: u16, text: Vec<u8>) -> Flow {
+/// Tells a thread, when it is dropped, that nobody waits for what it does.
+struct Off(Arc<AtomicBool>);
+
+impl Drop for Off {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn send_xml(r: &mut Request, status: u16, text: Bytes) -> Flow {
     r.out.status = status;
     if status == 207 {
         r.out.set_status_line(b"207 Multi-Status");
@@ -420,7 +466,7 @@ fn send_xml(r: &mut Request, status: u16, text: Vec<u8>) -> Flow {
     r.out.set_content_type(b"text/xml");
     r.out.set_charset(b"utf-8");
     r.out.content_length = Some(text.len() as u64);
-    special::finish(r, Buf::mem(Bytes::from(text)).and_last())
+    special::finish(r, Buf::mem(text).and_last())
 }
 
 async fn lock(r: &mut Request) -> Flow {
@@ -520,7 +566,7 @@ fn granted(r: &mut Request, status: u16, lock: &Lock) -> Flow {
     propfind::active_lock(&mut text, lock);
     text.extend_from_slice(b"</D:lockdiscovery>\n</D:prop>\n");
     r.out.add(b"Lock-Token", format!("<{}>", lock.token).as_bytes());
-    send_xml(r, status, text)
+    send_xml(r, status, Bytes::from(text))
 }
 
 fn unlock(r: &mut Request) -> Flow {

@@ -64,17 +64,9 @@ fn fall_back(r: &mut Request, last: &TryLast) -> Flow {
                     let (uri, args) = (target[..at].to_vec(), target[at + 1..].to_vec());
                     internal_redirect(r, &uri, &args)
                 }
-                None => {
-                    let args = Vec::new();
-                    let args = if target_has_args(template) { args } else { r.args.clone() };
-                    internal_redirect(r, &target, &args)
-                }
+                // Arguments go on only where the last parameter names them.
+                None => internal_redirect(r, &target, b""),
             }
         }
     }
-}
-
-/// nginx appends the request's own arguments only when the last parameter names none.
-fn target_has_args(template: &weir_script::template::Template) -> bool {
-    template.source().contains(&b'?')
 }

@@ -254,12 +254,23 @@ pub fn private(options: &mut OpenOptions) -> &mut OpenOptions {
     options
 }
 
-/// Makes a directory and those on the way to it, each with these rights, less the umask's. Windows has
+/// Makes a directory and those on the way to it, each with these rights, whatever the umask. Windows has
 /// no such rights.
 #[cfg(unix)]
 pub fn make_dirs(dir: &Path, mode: u32) -> io::Result<()> {
+    if dir.as_os_str().is_empty() || dir.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = dir.parent() {
+        make_dirs(parent, mode)?;
+    }
     let mut builder = std::fs::DirBuilder::new();
-    std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), mode).create(dir)
+    match std::os::unix::fs::DirBuilderExt::mode(&mut builder, mode).create(dir) {
+        Ok(()) => std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(mode)),
+        // Another one was quicker.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        Err(e) => Err(e),
+    }
 }
 
 #[cfg(not(unix))]

@@ -156,7 +156,6 @@ async fn join(r: &mut Request) -> Flow {
         r.out.status = 200;
         if let Some(state) = r.upstream.last_mut() {
             state.header_ms = Some(weir_runtime::clock::mono_ms().saturating_sub(run.asked_ms));
-            state.status = 200;
         }
         return run::switch(r, &mut run, asked).await;
     }

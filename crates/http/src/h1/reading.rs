@@ -90,7 +90,10 @@ impl Reading {
                 weir_runtime::event_loop::yield_now().await;
             }
             if deadline == 0 {
-                deadline = clock::mono_ms() + *r.server().core.client_header_timeout;
+                let timeout = *r.server().core.client_header_timeout;
+                // The first head has its time from the connection's beginning on.
+                let since = if conn.requests.get() <= 1 { conn.start_ms } else { clock::mono_ms() };
+                deadline = since + timeout;
             }
             let got = as_ended(conn, conn.read(&mut r.buf, HEAD_ROOM_BYTES, deadline).await);
             if !matches!(got, Ok(n) if n > 0) {

@@ -187,9 +187,9 @@ fn visit_head(pack: &mut impl Pack, head: &mut RequestHead) {
     let RequestHead {
         // In `Kept`.
         method: _,
-        // Nobody asks for them once the head has been taken over.
+        // Nobody asks for it once the head has been taken over.
         connection: _,
-        host: _,
+        host,
         method_span,
         request_line,
         scheme,
@@ -210,6 +210,11 @@ fn visit_head(pack: &mut impl Pack, head: &mut RequestHead) {
     } = head;
     [method_span, request_line, target, path, protocol].into_iter().for_each(|n| pack.range(n));
     [scheme, authority, args].into_iter().for_each(|n| pack.option(n, Pack::range));
+    pack.option(host, |pack, host| {
+        pack.range(&mut host.name);
+        pack.small(&mut host.port);
+        pack.flag(&mut host.has_upper_case);
+    });
     pack.flags([complex_uri, quoted_uri, plus_in_uri, empty_path_in_uri]);
     pack.small(&mut version.0);
     pack.list(headers, |pack, field| {

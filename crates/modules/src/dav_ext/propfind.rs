@@ -5,6 +5,7 @@ use super::xml::{escape, Property, Wanted};
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use weir_base::bytes::fmt_u64;
 use weir_base::date;
@@ -12,7 +13,39 @@ use weir_base::escape::{escape_uri, EscapeKind};
 use weir_runtime::{files, paths};
 
 /// The longest answer: a tree that has more to tell is to be asked for in parts.
-const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
+const ANSWER_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// All answers together that are made, or wait for their clients.
+const ALL_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+static ALL_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// An answer, whose bytes are counted while there is any of it.
+#[derive(Default)]
+pub(super) struct Answer {
+    text: Vec<u8>,
+    counted_bytes: usize,
+}
+
+impl Answer {
+    /// Counts what has been written since; `false`: there is no room for it.
+    fn count(&mut self) -> bool {
+        let more = self.text.len() - self.counted_bytes;
+        self.counted_bytes += more;
+        ALL_BYTES.fetch_add(more, Ordering::Relaxed) + more <= ALL_MAX_BYTES
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        ALL_BYTES.fetch_sub(self.counted_bytes, Ordering::Relaxed);
+    }
+}
+
+impl AsRef<[u8]> for Answer {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
 
 /// How far down a client looks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,24 +64,31 @@ pub(super) struct Question {
     pub(super) wanted: Wanted,
     pub(super) zone: Option<Arc<Zone>>,
     pub(super) supports_locks: bool,
+    /// Nobody waits for the answer any more.
+    pub(super) is_off: Arc<AtomicBool>,
 }
 
 /// Why there is no answer.
 pub(super) enum NoAnswer {
     Failed(io::Error),
     TooLong,
+    /// Others take the memory that there is for it.
+    Busy,
+    ClientGone,
 }
 
 /// The body of a 207.
-pub(super) fn answer(question: &Question) -> Result<Vec<u8>, NoAnswer> {
+pub(super) fn answer(question: &Question) -> Result<Answer, NoAnswer> {
     let found = fs::metadata(&question.path).map_err(NoAnswer::Failed)?;
-    let mut out = START.to_vec();
+    let mut answer = Answer::default();
+    answer.text.extend_from_slice(START);
+    let out = &mut answer.text;
     let mut todo = Vec::new();
     let mut uri = question.uri.clone();
     if found.is_dir() && uri.last() != Some(&b'/') {
         uri.push(b'/');
     }
-    response(&mut out, question, &uri, &question.path, &found);
+    response(out, question, &uri, &question.path, &found);
     if found.is_dir() && question.depth != Depth::Zero {
         todo.push((question.path.clone(), uri));
     }
@@ -67,18 +107,26 @@ pub(super) fn answer(question: &Question) -> Result<Vec<u8>, NoAnswer> {
             if found.is_dir() {
                 uri.push(b'/');
             }
-            response(&mut out, question, &uri, &path, &found);
-            if out.len() > ANSWER_MAX_BYTES {
-                return Err(NoAnswer::TooLong);
-            }
+            response(&mut answer.text, question, &uri, &path, &found);
+            may_go_on(&mut answer, question)?;
             let is_link = item.file_type().is_ok_and(|kind| kind.is_symlink());
             if found.is_dir() && !is_link && question.depth == Depth::Infinity {
                 todo.push((path, uri));
             }
         }
     }
-    out.extend_from_slice(b"</D:multistatus>\n");
-    Ok(out)
+    answer.text.extend_from_slice(b"</D:multistatus>\n");
+    may_go_on(&mut answer, question)?;
+    Ok(answer)
+}
+
+fn may_go_on(answer: &mut Answer, question: &Question) -> Result<(), NoAnswer> {
+    match answer.count() {
+        _ if question.is_off.load(Ordering::Relaxed) => Err(NoAnswer::ClientGone),
+        _ if answer.text.len() > ANSWER_MAX_BYTES => Err(NoAnswer::TooLong),
+        true => Ok(()),
+        false => Err(NoAnswer::Busy),
+    }
 }
 
 const START: &[u8] =

@@ -8,6 +8,8 @@ use quick_xml::NsReader;
 /// Elements within one another, and properties that may be asked for.
 const DEPTH_MAX: usize = 16;
 const PROPERTIES_MAX: usize = 100;
+/// Of their names and namespaces together: each file's answer has them again.
+const NAMES_MAX_BYTES: usize = 4096;
 
 /// What of properties is wanted.
 #[derive(Debug, PartialEq, Eq)]
@@ -117,7 +119,7 @@ pub(super) fn propfind(body: &[u8]) -> Result<Wanted, Bad> {
     if body.trim_ascii().is_empty() {
         return Ok(Wanted::All);
     }
-    let mut wanted = None;
+    let (mut wanted, mut names_bytes) = (None, 0);
     walk(body, |path, heard| {
         if !path.first().is_some_and(|root| root.is("propfind")) {
             return Err(Bad);
@@ -129,6 +131,10 @@ pub(super) fn propfind(body: &[u8]) -> Result<Wanted, Bad> {
             [_, how] if how.is("prop") => wanted = Some(Wanted::These(Vec::new())),
             [_, how, property] if how.is("prop") => match &mut wanted {
                 Some(Wanted::These(list)) if list.len() < PROPERTIES_MAX => {
+                    names_bytes += property.name.len() + property.namespace.len();
+                    if names_bytes > NAMES_MAX_BYTES {
+                        return Err(Bad);
+                    }
                     list.push(property.clone())
                 }
                 _ => return Err(Bad),

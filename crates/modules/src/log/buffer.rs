@@ -75,6 +75,8 @@ struct Gathered {
     text: Vec<u8>,
     /// A timer will write it out.
     armed: bool,
+    /// Writing it has failed since the last line was added.
+    failed: Option<io::Error>,
 }
 
 thread_local! {
@@ -99,6 +101,15 @@ impl Gathered {
     }
 }
 
+impl Gathered {
+    /// What went wrong is told with the next session's line: there is nobody to tell it to now.
+    fn flush_and_note(&mut self) {
+        if let Err(e) = self.flush() {
+            self.failed = Some(e);
+        }
+    }
+}
+
 fn put(sink: &Sink, text: &[u8]) -> io::Result<()> {
     match sink.buffering.and_then(|b| b.gzip_level) {
         Some(level) => {
@@ -118,10 +129,10 @@ pub fn append<S: Logged>(s: &mut S, sink: &Arc<Sink>, format: &Format) {
     format.write(s, &mut text);
     text.push(b'\n');
     let size = sink.buffering.map_or(0, |b| b.size_bytes) as usize;
-    let mut written = Ok(());
+    let mut written = take_failure(sink);
     if text.len() > size {
         if before > 0 {
-            written = put(sink, &text[..before]);
+            written = written.and(put(sink, &text[..before]));
             text.drain(..before);
         }
         if text.len() > size {
@@ -139,16 +150,24 @@ fn take(sink: &Arc<Sink>) -> Vec<u8> {
         if let Some(g) = all.iter_mut().find(|g| Arc::ptr_eq(&g.sink.file, &sink.file)) {
             if !Arc::ptr_eq(&g.sink, sink) {
                 // A new configuration, perhaps with another size: the old one's lines go first.
-                let _ = g.flush();
+                g.flush_and_note();
                 g.sink = Arc::clone(sink);
             }
             return std::mem::take(&mut g.text);
         }
         // Logs of a configuration that is gone are written out and forgotten.
         all.retain(|g| Arc::strong_count(&g.sink) > 1);
-        all.push(Gathered { sink: Arc::clone(sink), text: Vec::new(), armed: false });
+        all.push(Gathered { sink: Arc::clone(sink), text: Vec::new(), armed: false, failed: None });
         let size = sink.buffering.map_or(0, |b| b.size_bytes) as usize;
         Vec::with_capacity(size.min(1 << 20))
+    })
+}
+
+/// What has failed since the last line.
+fn take_failure(sink: &Arc<Sink>) -> io::Result<()> {
+    GATHERED.with_borrow_mut(|all| {
+        let g = all.iter_mut().find(|g| Arc::ptr_eq(&g.sink, sink));
+        g.and_then(|g| g.failed.take()).map_or(Ok(()), Err)
     })
 }
 
@@ -174,8 +193,7 @@ fn flush_one(sink: &Arc<Sink>) {
     GATHERED.with_borrow_mut(|all| {
         if let Some(g) = all.iter_mut().find(|g| Arc::ptr_eq(&g.sink.file, &sink.file)) {
             g.armed = false;
-            // The next session's line reports a log that cannot be written.
-            let _ = g.flush();
+            g.flush_and_note();
         }
     });
 }
@@ -183,9 +201,7 @@ fn flush_one(sink: &Arc<Sink>) {
 /// Writes out everything this worker has gathered.
 pub fn flush_all() {
     GATHERED.with_borrow_mut(|all| {
-        for g in all.iter_mut() {
-            let _ = g.flush();
-        }
+        all.iter_mut().for_each(Gathered::flush_and_note);
         all.retain(|g| g.armed || Arc::strong_count(&g.sink) > 1);
     });
 }

@@ -48,7 +48,7 @@ pub fn framing(
 }
 
 /// The server name and port a request is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Without port and trailing dot, in the letter case it was sent in.
     pub name: Range32,
