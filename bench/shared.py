@@ -32,8 +32,7 @@ FIRST_STACK = 0x1ffe000000, 0x1fff001000
 # What `--check` looks at, and how many lines each may share: with a reason.
 CHECKED = {
     'return': 0, 'static1k': 0, 'log': 0, 'gzip': 0, 'tls': 0, 'h2': 0, 'ssi': 0, 'rewrite': 0, 'proxy_small': 0, 'proxy_tls': 0, 'stream': 0,
-    # A connection has a number that no other has.
-    'close': 1,
+    # Not `close` (1: a connection has a number that no other has): who accepts is the system's choice, and it may be one worker.
     # A hit is counted, and its turn renewed, under the lock of its part of the zone; and the answer is held while it is sent.
     'cache_small': 7,
 }

@@ -37,7 +37,7 @@ pub(super) const ROWS: &[Row] = &[
     row("echo_foreach_split", Arity::TWO_MORE, "Repeats what stands before echo_end for each piece between separators, $echo_it: SEPARATOR STRING.", parse::set_foreach)
         .note("Empty pieces are left out. A loop in a loop, and one without echo_end, are refused when the configuration is read."),
     row("echo_end", Arity::NONE, "Ends the loop that echo_foreach_split begins.", parse::set_end),
-    row("echo_exec", Arity::ONE_MORE, "Goes on in another location: URI [ARGUMENTS], or @NAME.", parse::set_exec)
+    row("echo_exec", Arity::ONE_MORE, "Goes on in another location: URI [ARGUMENTS], or a named one.", parse::set_exec)
         .note("Behind what has been put out it breaks the answer off."),
     Row::new("echo_status", CONTEXTS, Arity::ONE, "200", "The answer's status.", parse::set_status).once(),
     row("echo_before_body", Arity::ANY, "Puts out its arguments, as echo does, before the body of any answer.", parse::set_before)

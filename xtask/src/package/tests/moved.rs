@@ -39,13 +39,13 @@ from nginx
 old=$(cat /run/nginx.pid)
 
 step a configuration that Weir refuses
-echo 'dav_methods PUT;' > /etc/nginx/conf.d/dav.conf
+echo 'server { listen 8198; location / { proxy_pass https://127.0.0.1:1; proxy_ssl_conf_command RecordPadding 512; } }' > /etc/nginx/conf.d/own.conf
 service nginx reload
 fails dpkg -i /run/made/weir_*.deb /run/made/weir-nginx_*.deb
 test "$(state nginx)" = installed -a "$(state weir-nginx)" != installed
 until_ok says 'the moved site'
 from nginx
-rm /etc/nginx/conf.d/dav.conf
+rm /etc/nginx/conf.d/own.conf
 
 step move
 dpkg -i /run/made/weir_*.deb
