@@ -219,10 +219,8 @@ fn created(r: &mut Request) -> Flow {
 /// Logs what has failed, and answers with what nginx does.
 fn failed(r: &Request, failure: Failure) -> Flow {
     let Failure { call, path, error, status } = failure;
-    let (level, status) = match (error.raw_os_error().is_some(), status) {
-        (_, Status(status @ (500 | 507))) => (LogLevel::Crit, status),
-        (_, Status(status)) => (LogLevel::Error, status),
-    };
+    let Status(status) = status;
+    let level = if matches!(status, 500 | 507) { LogLevel::Crit } else { LogLevel::Error };
     r.log(level, &format!("{call}() \"{}\" failed ({})", path.display(), os_text(&error)));
     Flow::Status(status)
 }

@@ -9,7 +9,6 @@ use weir_http::core_vars::query_arg;
 use weir_http::module::{Flow, HttpModule};
 use weir_http::{special, Request};
 use weir_module::{Arity, Cf, ConfResult, Context, Directive, Row};
-use weir_wire::http1::request::Method;
 
 pub const MODULE: HttpModule = HttpModule {
     rows: &[Row::new(
@@ -32,13 +31,7 @@ fn set_flv(cf: &mut Cf, _: &Directive) -> ConfResult {
 const HEADER: &[u8] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
 
 fn handler(r: &mut Request) -> Flow {
-    if !matches!(r.method, Method::Get | Method::Head) {
-        return Flow::Status(405);
-    }
-    if r.uri.last() == Some(&b'/') {
-        return Flow::Declined;
-    }
-    if let Err(flow) = weir_http::body::discard(r) {
+    if let Err(flow) = static_files::accept(r) {
         return flow;
     }
     let (path, entry) = match static_files::find(r) {

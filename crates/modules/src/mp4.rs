@@ -26,7 +26,6 @@ use weir_module::{
 };
 use weir_runtime::files;
 use weir_runtime::threads::in_thread;
-use weir_wire::http1::request::Method;
 
 #[derive(Default)]
 struct Mp4Loc {
@@ -95,13 +94,7 @@ fn set_mp4(cf: &mut Cf, _: &Directive) -> ConfResult {
 }
 
 fn handler(r: &mut Request) -> Flow {
-    if !matches!(r.method, Method::Get | Method::Head) {
-        return Flow::Status(405);
-    }
-    if r.uri.last() == Some(&b'/') {
-        return Flow::Declined;
-    }
-    if let Err(flow) = weir_http::body::discard(r) {
+    if let Err(flow) = static_files::accept(r) {
         return flow;
     }
     match wanted(r) {

@@ -158,6 +158,17 @@ fn send_file(r: &mut Request, buf: Buf, direct: bool) -> Flow {
     Flow::Wait(read_and_send)
 }
 
+/// Takes a request for a file that is sent in parts: GET and HEAD, not of a directory, and without a body.
+pub fn accept(r: &mut Request) -> Result<(), Flow> {
+    if !matches!(r.method, Method::Get | Method::Head) {
+        return Err(Flow::Status(405));
+    }
+    if r.uri.last() == Some(&b'/') {
+        return Err(Flow::Declined);
+    }
+    weir_http::body::discard(r)
+}
+
 /// The file that the request's URI names, for who sends parts of it; what is no file is the next handler's.
 pub fn find(r: &mut Request) -> Result<(Vec<u8>, Rc<Entry>), Flow> {
     let mut path = Vec::with_capacity(128);
