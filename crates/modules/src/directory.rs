@@ -1,4 +1,4 @@
-//! Reading a directory for `autoindex` and `random_index`.
+//! Reading a directory for `autoindex`, `fancyindex` and `random_index`.
 
 use std::fs::{self, FileType, Metadata, ReadDir};
 use std::io;
@@ -20,6 +20,8 @@ const TURN_NAMES: usize = 500;
 pub struct Entry {
     pub name: Vec<u8>,
     pub kind: FileType,
+    /// The name is a symbolic link.
+    pub is_link: bool,
     /// Unix seconds.
     pub mtime: i64,
     pub size: u64,
@@ -29,8 +31,9 @@ pub struct Entry {
 pub struct Reading {
     path: PathBuf,
     dir: ReadDir,
-    /// Every name so far that does not begin with a dot.
+    /// Every name so far; without those that begin with a dot, or with them.
     pub entries: Vec<Entry>,
+    pub with_dot_files: bool,
     failures: Vec<Failure>,
 }
 
@@ -57,7 +60,13 @@ pub fn open(r: &mut Request) -> Result<Reading, Flow> {
     }
     let path = paths::path(&path).into_owned();
     match fs::read_dir(&path) {
-        Ok(dir) => Ok(Reading { path, dir, entries: Vec::new(), failures: Vec::new() }),
+        Ok(dir) => Ok(Reading {
+            path,
+            dir,
+            entries: Vec::new(),
+            with_dot_files: false,
+            failures: Vec::new(),
+        }),
         Err(e) => Err(open_failed(r, &path, &e)),
     }
 }
@@ -106,14 +115,16 @@ impl Reading {
             Some(Ok(item)) => item,
         };
         let name = paths::bytes(&item.file_name()).to_vec();
-        if name.first() == Some(&b'.') {
+        if name.first() == Some(&b'.') && !self.with_dot_files {
             return true;
         }
         let full = item.path();
         match metadata(&full) {
             Ok(meta) => {
-                let (kind, size) = (meta.file_type(), meta.len());
-                self.entries.push(Entry { name, kind, mtime: files::modified_secs(&meta), size });
+                let (kind, size, mtime) =
+                    (meta.file_type(), meta.len(), files::modified_secs(&meta));
+                let is_link = item.file_type().is_ok_and(|kind| kind.is_symlink());
+                self.entries.push(Entry { name, kind, is_link, mtime, size });
                 true
             }
             Err(e) => {

@@ -28,7 +28,6 @@ const MODSECURITY: &str =
 const VTS: &str = "this directive of nginx-module-vts is not in Weir; stub_status counts connections and requests, access_log has the rest";
 const OTEL: &str =
     "Weir sends no OpenTelemetry traces; pass $request_id on with proxy_set_header and log it";
-const FANCYINDEX: &str = "this directive of fancyindex is not in Weir; use autoindex, with autoindex_format and add_after_body";
 const ECHO: &str = "it does nothing in OpenResty either; remove the directive";
 const ACME: &str = "Weir obtains no certificates itself; use certbot or another client that writes ssl_certificate's files and reloads";
 const RTMP: &str = "Weir does no RTMP; use a streaming server of its own for it";
@@ -37,7 +36,6 @@ const PURGE: &str =
     "this directive of ngx_cache_purge is not in Weir, which has proxy_cache_purge; use that";
 const CHECKS: &str =
     "Weir has no active checks of servers; use max_fails and fail_timeout of server";
-const SUBSTITUTIONS: &str = "this directive of the substitutions filter is not in Weir; use sub_filter, sub_filter_once and sub_filter_types";
 const AUTH: &str = "Weir does not ask PAM, LDAP or Kerberos itself; use auth_request with a service that does, or auth_basic";
 const FILTERED: &str =
     "Weir changes no images and no XML; pass the location on to a program that does";
@@ -116,7 +114,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("otel_*", OTEL),
     ("opentelemetry*", OTEL),
     ("opentracing*", OTEL),
-    ("fancyindex*", FANCYINDEX),
     ("echo_abort_parent", ECHO),
     ("memc_*", MEMC),
     ("redis_*", REDIS),
@@ -135,7 +132,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("check", CHECKS),
     ("check_*", CHECKS),
     ("health_check*", CHECKS),
-    ("subs_filter*", SUBSTITUTIONS),
     ("auth_pam*", AUTH),
     ("auth_ldap*", AUTH),
     ("auth_gss*", AUTH),
@@ -143,7 +139,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("upload_*", UPLOAD),
     ("nchan_*", NCHAN),
     ("push_stream*", NCHAN),
-    ("auth_jwt*", PLUS),
     ("auth_oidc*", PLUS),
     ("keyval*", PLUS),
     ("api", PLUS),

@@ -4,10 +4,10 @@ use weir_http::HttpModule;
 use weir_mail::MailModule;
 use weir_modules::{
     access, addition, auth_basic, auth_request, autoindex, browser, charset, dav, dav_ext,
-    degradation, empty_gif, flv, geo, gunzip, gzip, gzip_ok, gzip_static, headers, index,
-    internal_redirect, limit_conn, limit_req, log, map, mirror, mp4, not_modified, random_index,
-    range, realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl, static_files,
-    stub_status, sub_filter, try_files, userid, welcome,
+    degradation, empty_gif, fancyindex, flv, geo, gunzip, gzip, gzip_ok, gzip_static, headers,
+    index, internal_redirect, limit_conn, limit_req, log, map, mirror, mp4, not_modified,
+    random_index, range, realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl,
+    static_files, stub_status, sub_filter, subs_filter, try_files, userid, welcome,
 };
 use weir_openresty::{array_var, echo, encrypted_session, form_input, headers_more, set_misc, xss};
 use weir_stream::StreamModule;
@@ -35,6 +35,7 @@ pub const MODULES: &[&HttpModule] = &[
     &realip::MODULE,
     &access::MODULE,
     &auth_basic::MODULE,
+    &weir_jwt::MODULE,
     &auth_request::MODULE,
     &degradation::MODULE,
     &limit_req::MODULE,
@@ -67,6 +68,7 @@ pub const MODULES: &[&HttpModule] = &[
     &random_index::MODULE,
     &gzip_static::MODULE,
     &index::MODULE,
+    &fancyindex::MODULE,
     &autoindex::MODULE,
     &static_files::MODULE,
     // Filters, from the first that sees a response to the last.
@@ -79,6 +81,7 @@ pub const MODULES: &[&HttpModule] = &[
     &userid::MODULE,
     &gunzip::MODULE,
     &addition::MODULE,
+    &subs_filter::MODULE,
     &sub_filter::MODULE,
     &charset::MODULE,
     &ssi::MODULE,

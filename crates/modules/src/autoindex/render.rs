@@ -164,7 +164,7 @@ mod tests {
     fn entry(name: &str, size: u64, dir: bool) -> Entry {
         let path = if dir { "/" } else { "/proc/self/status" };
         let kind = std::fs::metadata(path).unwrap().file_type();
-        Entry { name: name.into(), kind, mtime: 0, size }
+        Entry { name: name.into(), kind, is_link: false, mtime: 0, size }
     }
 
     #[test]

@@ -1,0 +1,151 @@
+//! Access by a JSON Web Token: nginx Plus's `ngx_http_auth_jwt_module`.
+//!
+//! Keys come from files and from subrequests; what was made of a file is kept while the file is the same,
+//! what came from a subrequest as long as `auth_jwt_key_cache` says. Keys of a level replace those of the
+//! level outside, both kinds together.
+//!
+//! Not taken: signatures by Ed448, keys encrypted by RSA-OAEP, headers with `crit`, compressed payloads.
+
+mod claims;
+mod decrypt;
+mod keys;
+mod rows;
+mod sources;
+#[cfg(test)]
+mod tests;
+mod token;
+mod verify;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use weir_base::bytes::strip_prefix_ignore_case;
+use weir_core::logger::LogLevel;
+use weir_core::{LocalFuture, Session};
+use weir_http::client_watch::unless_client_goes;
+use weir_http::credentials;
+use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
+use weir_http::Request;
+use weir_module::SlotVtable;
+use weir_runtime::clock;
+
+use keys::KeySet;
+use rows::{JwtLoc, JwtMain};
+use sources::Failed;
+use token::Token;
+
+pub const MODULE: HttpModule = HttpModule {
+    rows: rows::ROWS,
+    slots: &[SlotVtable::of::<JwtMain>(), SlotVtable::of::<JwtLoc>()],
+    variables: claims::VARIABLES,
+    phases: &[PhaseHandler { phase: Phase::Access, handler, active: rows::active }],
+    ..HttpModule::EMPTY
+};
+
+/// What a token said that held.
+struct Held(Option<Token>);
+
+fn handler(r: &mut Request) -> Flow {
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<JwtLoc>();
+    let Some(realm) = &*conf.realm else { return Flow::Declined };
+    let realm = r.eval(realm);
+    if realm == b"off" {
+        return Flow::Declined;
+    }
+    r.keep_state(Held(None));
+    let Some(text) = token_of(r, conf) else {
+        r.log(LogLevel::Info, "no JWT was provided");
+        return ask(r, &realm, false);
+    };
+    match sources::at_hand(r, conf) {
+        Ok(Some(sets)) => decide(r, conf, &text, &sets, &realm),
+        Ok(None) => {
+            r.set_ctx(Asking { text, realm });
+            Flow::Wait(fetch)
+        }
+        Err(Failed(status)) => Flow::Status(status),
+    }
+}
+
+/// A token whose keys are asked for.
+struct Asking {
+    text: Vec<u8>,
+    realm: Vec<u8>,
+}
+
+fn fetch(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let Some(asking) = r.take_ctx::<Asking>() else { return Flow::Status(500) };
+        let loc = Rc::clone(r.loc());
+        let conf = loc.conf::<JwtLoc>();
+        match unless_client_goes_with(r, conf).await {
+            Ok(sets) => decide(r, conf, &asking.text, &sets, &asking.realm),
+            Err(Failed(status)) => Flow::Status(status),
+        }
+    })
+}
+
+async fn unless_client_goes_with(
+    r: &mut Request,
+    conf: &JwtLoc,
+) -> Result<Vec<Arc<KeySet>>, Failed> {
+    let mut sets = Vec::with_capacity(conf.sources.len());
+    for source in conf.sources.iter() {
+        if let Some(set) = sources::look(r, conf, source)? {
+            sets.push(set);
+            continue;
+        }
+        let mut part = sources::part(r, source)?;
+        let run = weir_http::subrequest::run(&mut part);
+        if unless_client_goes(r, false, run).await.is_none() {
+            return Err(Failed(499));
+        }
+        sets.push(sources::taken(r, conf, source, part)?);
+    }
+    Ok(sets)
+}
+
+fn token_of(r: &mut Request, conf: &JwtLoc) -> Option<Vec<u8>> {
+    let text = match &*conf.token {
+        Some(template) => r.eval(template),
+        None => {
+            let value = r.header(credentials::field(r))?;
+            strip_prefix_ignore_case(value, b"Bearer ")?.trim_ascii().to_vec()
+        }
+    };
+    (!text.is_empty()).then_some(text)
+}
+
+fn decide(r: &mut Request, conf: &JwtLoc, text: &[u8], sets: &[Arc<KeySet>], realm: &[u8]) -> Flow {
+    let checked = token::check(text, *conf.kind, sets).and_then(|token| {
+        claims::check_times(&token.claims, clock::wall_secs(), *conf.leeway_msec)?;
+        Ok(token)
+    });
+    match checked {
+        Ok(token) => r.keep_state(Held(Some(token))),
+        Err(why) => {
+            r.log(LogLevel::Info, &format!("JWT is refused: {why}"));
+            return ask(r, realm, true);
+        }
+    }
+    for required in conf.required.iter() {
+        if !required.values.iter().all(|value| r.is_true(value)) {
+            r.log(LogLevel::Info, "JWT is refused by auth_jwt_require");
+            return match required.status {
+                401 => ask(r, realm, true),
+                status => Flow::Status(status),
+            };
+        }
+    }
+    Flow::Ok
+}
+
+/// The challenge (RFC 6750, section 3).
+fn ask(r: &mut Request, realm: &[u8], is_invalid: bool) -> Flow {
+    let error: &[u8] = if is_invalid { b",error=\"invalid_token\"" } else { b"" };
+    let value = [b"Bearer realm=\"", realm, b"\"", error].concat();
+    let (field, status) = credentials::challenge(r);
+    r.out.set(field, &value);
+    Flow::Status(status)
+}

@@ -1,0 +1,186 @@
+//! Where keys come from: files, and subrequests.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use weir_core::eval::with_value;
+use weir_core::logger::LogLevel;
+use weir_core::{os_text, Session};
+use weir_http::subrequest::{self, Output};
+use weir_http::Request;
+use weir_runtime::files::{self, Stamp};
+use weir_runtime::paths;
+use weir_script::template::Template;
+
+use crate::keys::KeySet;
+use crate::rows::JwtLoc;
+
+/// What a set may take as text.
+const SET_MAX_BYTES: u64 = 1024 * 1024;
+/// Sets that one location keeps: names may be made of what a client sends.
+const KEPT_MAX: usize = 64;
+
+pub enum Source {
+    File {
+        /// In front of a name that is relative.
+        prefix: Vec<u8>,
+        name: Template,
+    },
+    Request {
+        uri: Template,
+    },
+}
+
+/// The status that a request ends with whose keys there are not.
+pub struct Failed(pub u16);
+
+/// Sets that a location has read, for all its workers.
+#[derive(Default)]
+pub struct Cache(Mutex<Vec<Kept>>);
+
+struct Kept {
+    name: Vec<u8>,
+    /// Of a file, what it looked like.
+    stamp: Option<Stamp>,
+    read_at: Instant,
+    keys: Arc<KeySet>,
+}
+
+impl Cache {
+    /// What is there under a name and is no older than that, or still looks like that.
+    fn get(
+        &self,
+        name: &[u8],
+        age: Duration,
+        stamp: impl FnOnce() -> Option<Stamp>,
+    ) -> Option<Arc<KeySet>> {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = list.iter_mut().find(|kept| kept.name == name)?;
+        if kept.read_at.elapsed() < age {
+            return Some(Arc::clone(&kept.keys));
+        }
+        let same = kept.stamp.is_some() && kept.stamp == stamp();
+        if same {
+            kept.read_at = Instant::now();
+        }
+        same.then(|| Arc::clone(&kept.keys))
+    }
+
+    fn put(&self, name: &[u8], stamp: Option<Stamp>, keys: &Arc<KeySet>) {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|kept| kept.name != name);
+        if list.len() >= KEPT_MAX {
+            list.remove(0);
+        }
+        list.push(Kept {
+            name: name.to_vec(),
+            stamp,
+            read_at: Instant::now(),
+            keys: Arc::clone(keys),
+        });
+    }
+}
+
+/// All sets, if nobody has to be asked.
+pub fn at_hand(r: &mut Request, conf: &JwtLoc) -> Result<Option<Vec<Arc<KeySet>>>, Failed> {
+    if conf.sources.is_empty() {
+        r.log(
+            LogLevel::Error,
+            "auth_jwt has no keys; add auth_jwt_key_file or auth_jwt_key_request",
+        );
+        return Err(Failed(500));
+    }
+    let mut sets = Vec::with_capacity(conf.sources.len());
+    for source in conf.sources.iter() {
+        match look(r, conf, source)? {
+            Some(set) => sets.push(set),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(sets))
+}
+
+/// One set; `None`: it is to be asked for.
+pub fn look(
+    r: &mut Request,
+    conf: &JwtLoc,
+    source: &Source,
+) -> Result<Option<Arc<KeySet>>, Failed> {
+    let age = Duration::from_millis(*conf.cache_msec);
+    match source {
+        Source::Request { uri } => {
+            let uri = r.eval(uri);
+            Ok(conf.cache.get(&uri, age, || None))
+        }
+        Source::File { prefix, name } => {
+            let name = with_value(r, name, |_, name| match name.first() {
+                Some(b'/') => name.to_vec(),
+                _ => [prefix, name].concat(),
+            });
+            let path = paths::path(&name);
+            let stamp = || std::fs::metadata(&path).ok().map(|m| Stamp::of(&m));
+            if let Some(keys) = conf.cache.get(&name, age, stamp) {
+                return Ok(Some(keys));
+            }
+            // Before the text: what is written meanwhile is read at the next look.
+            let stamp = stamp();
+            let keys = parse(r, &name, &read(r, &path)?)?;
+            conf.cache.put(&name, stamp, &keys);
+            Ok(Some(keys))
+        }
+    }
+}
+
+fn read(r: &Request, path: &Path) -> Result<Vec<u8>, Failed> {
+    files::read_at_most(path, SET_MAX_BYTES).map_err(|e| {
+        let text = format!("open() \"{}\" failed ({})", path.display(), os_text(&e));
+        r.log(LogLevel::Error, &text);
+        Failed(500)
+    })
+}
+
+fn parse(r: &Request, name: &[u8], text: &[u8]) -> Result<Arc<KeySet>, Failed> {
+    KeySet::parse(text).map(Arc::new).map_err(|why| {
+        let name = String::from_utf8_lossy(name);
+        r.log(LogLevel::Error, &format!("no set of keys in \"{name}\": {why}"));
+        Failed(500)
+    })
+}
+
+/// The subrequest that asks for a set.
+pub fn part(r: &mut Request, source: &Source) -> Result<Box<Request>, Failed> {
+    let Source::Request { uri } = source else { return Err(Failed(500)) };
+    let whole = r.eval(uri);
+    let mut halves = whole.splitn(2, |b| *b == b'?');
+    let uri = halves.next().unwrap_or_default();
+    let args = halves.next().unwrap_or_default();
+    let mut part = subrequest::new(r, uri, args, Output::Keep).ok_or(Failed(500))?;
+    // The body is for the request itself.
+    part.body.nothing();
+    Ok(part)
+}
+
+/// What the subrequest was answered with.
+pub fn taken(
+    r: &mut Request,
+    conf: &JwtLoc,
+    source: &Source,
+    mut part: Box<Request>,
+) -> Result<Arc<KeySet>, Failed> {
+    let Source::Request { uri } = source else { return Err(Failed(500)) };
+    let name = r.eval(uri);
+    if part.out.status != 200 {
+        let (name, status) = (String::from_utf8_lossy(&name), part.out.status);
+        r.log(
+            LogLevel::Error,
+            &format!("the request for keys \"{name}\" was answered with {status}"),
+        );
+        return Err(Failed(500));
+    }
+    let keys = parse(r, &name, &part.kept_body())?;
+    if *conf.cache_msec > 0 {
+        conf.cache.put(&name, None, &keys);
+    }
+    Ok(keys)
+}

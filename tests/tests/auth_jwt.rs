@@ -1,0 +1,163 @@
+//! `auth_jwt`: access by tokens, keys from files and from subrequests, variables of what they say.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use weir_tests::{run_cli, Next, Origin, Server, Setup};
+
+const KEYS: &str = include_str!("../../crates/jwt/testdata/keys.json");
+const TOKENS: &str = include_str!("../../crates/jwt/testdata/tokens.tsv");
+
+const CONF: &str = r#"events {} http { auth_jwt_claim_set $deep nested deep x; auth_jwt_header_set $key_id kid;
+    auth_jwt_claim_set $is_admin role;
+    map $jwt_claim_role $allowed { admin 1; }
+    server { listen 127.0.0.1:%%PORT_0%%; error_log %%DIR%%/error.log info; default_type text/plain;
+    auth_jwt "closed $arg_realm"; auth_jwt_key_file keys.json;
+    location /say { echo "$jwt_claim_sub|$jwt_header_alg|$jwt_claim_aud|$jwt_claim_n|$jwt_claim_ok|$deep|$key_id|$jwt_claim_none|$jwt_payload"; }
+    location /open { auth_jwt off; echo "open $jwt_claim_sub"; }
+    location /switched { auth_jwt $arg_realm; echo in; }
+    location /cookie { auth_jwt closed token=$cookie_token; echo "$jwt_claim_sub"; }
+    location /sealed { auth_jwt_type encrypted; echo "$jwt_claim_sub $jwt_payload"; }
+    location /nested { auth_jwt_type nested; echo "$jwt_claim_sub $jwt_header_alg"; }
+    location /required { auth_jwt_require $allowed; auth_jwt_require $arg_more error=403; echo in; }
+    location /any { satisfy any; deny all; echo in; }
+    location /later { auth_jwt_leeway 1h; echo in; }
+    location /broken { auth_jwt_key_file none.json; echo in; }
+    location /asked { auth_jwt_key_request /_keys; echo "$jwt_claim_sub"; }
+    location /kept { auth_jwt_key_request /_keys; auth_jwt_key_cache 1h; echo "$jwt_claim_sub"; }
+    location /_keys { internal; auth_jwt off; proxy_pass http://127.0.0.1:%%UP%%; }
+    location /put { limit_except GET { auth_jwt put; } auth_jwt off; echo in; }
+} }"#;
+
+fn token(name: &str) -> &'static str {
+    let line = TOKENS.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
+    line.unwrap_or_else(|| panic!("no token {name}"))
+}
+
+fn bearer(name: &str) -> String {
+    format!("Authorization: Bearer {}\r\n", token(name))
+}
+
+fn start(up: u16) -> Server {
+    Setup::new(CONF).set("UP", up).file("keys.json", KEYS).start()
+}
+
+#[test]
+fn who_has_a_token_is_let_in() {
+    let server = start(9);
+    let get = |path: &str, name: &str| server.get_with(path, &bearer(name));
+    let said = "alice|ES512|a,b|12345678901234567890123|true|y|P-521||\n";
+    assert_eq!(get("/say", "ES512").text(), said);
+    for name in ["HS384", "RS256", "EdDSA", "no-kid"] {
+        assert_eq!(get("/say", name).status, 200, "{name}");
+    }
+    for name in
+        ["expired", "early", "text-exp", "stranger", "confused", "none", "crit", "dir/A256GCM"]
+    {
+        let answer = get("/say?realm=x", name);
+        let challenge = answer.header("WWW-Authenticate");
+        assert_eq!(
+            (answer.status, challenge),
+            (401, Some("Bearer realm=\"closed x\",error=\"invalid_token\"")),
+            "{name}"
+        );
+    }
+    server.expect_error("JWT is refused: it has expired");
+    let answer = server.get("/say");
+    assert_eq!(
+        (answer.status, answer.header("WWW-Authenticate")),
+        (401, Some("Bearer realm=\"closed \""))
+    );
+    assert_eq!(server.get_with("/say", "Authorization: Basic YTpi\r\n").status, 401);
+    assert_eq!(get("/open", "HS256").text(), "open \n");
+    assert_eq!(
+        (server.get("/switched?realm=off").status, server.get("/switched?realm=on").status),
+        (200, 401)
+    );
+    let cookie = format!("Cookie: token={}\r\n", token("HS256"));
+    assert_eq!(server.get_with("/cookie", &cookie).text(), "alice\n");
+    assert_eq!(get("/cookie", "HS256").status, 401);
+    assert_eq!((server.get("/any").status, get("/any", "HS256").status), (401, 200));
+    assert_eq!((server.get("/put").status, server.post("/put", "").status), (200, 401));
+    assert_eq!((get("/later", "expired").status, get("/later", "HS256").status), (401, 200));
+}
+
+#[test]
+fn encrypted_tokens() {
+    let server = start(9);
+    let get = |path: &str, name: &str| server.get_with(path, &bearer(name));
+    let page = get("/sealed", "A192GCMKW/A128CBC-HS256");
+    assert!(page.text().starts_with("alice {\"sub\": \"alice\""), "{}", page.text());
+    assert_eq!(get("/nested", "nested").text(), "alice ES256\n");
+    for (path, name) in [
+        ("/sealed", "HS256"),
+        ("/sealed", "sealed-zip"),
+        ("/nested", "nested-forged"),
+        ("/nested", "dir/A256GCM"),
+    ] {
+        assert_eq!(get(path, name).status, 401, "{path} {name}");
+    }
+}
+
+#[test]
+fn what_is_required() {
+    let server = start(9);
+    let get = |path: &str| server.get_with(path, &bearer("HS256")).status;
+    assert_eq!(
+        (get("/required?more=1"), get("/required?more=0"), get("/required")),
+        (200, 403, 403)
+    );
+}
+
+#[test]
+fn keys_of_files() {
+    let server = start(9);
+    let get = |path: &str| server.get_with(path, &bearer("HS256")).status;
+    assert_eq!((get("/say"), get("/broken")), (200, 500));
+    server.expect_error("none.json\" failed (2: No such file or directory)");
+    // Another file counts from the next request on, and one that is broken lets nobody in.
+    server.write("keys.json", "{\"keys\":[]}");
+    assert_eq!(get("/say"), 401);
+    server.write("keys.json", "{\"keys\":[");
+    assert_eq!(get("/say"), 500);
+    server.write("keys.json", KEYS);
+    assert_eq!(get("/say"), 200);
+}
+
+#[test]
+fn keys_that_are_asked_for() {
+    let broken = Arc::new(AtomicBool::new(false));
+    let is_broken = Arc::clone(&broken);
+    let origin = Origin::start(move |_, to| {
+        match is_broken.load(Ordering::Relaxed) {
+            true => to.reply("404 Not Found", "", KEYS),
+            false => to.reply("200 OK", "", KEYS),
+        }
+        Next::Keep
+    });
+    let server = start(origin.port());
+    let get = |path: &str| server.get_with(path, &bearer("ES256")).status;
+    assert_eq!((get("/asked"), get("/asked"), origin.requests().len()), (200, 200, 2));
+    assert_eq!((get("/kept"), get("/kept"), origin.requests().len()), (200, 200, 3));
+    assert_eq!((server.get("/asked").status, origin.requests().len()), (401, 3));
+    broken.store(true, Ordering::Relaxed);
+    assert_eq!((get("/asked"), get("/kept")), (500, 200));
+    server.expect_error("the request for keys \"/_keys\" was answered with 404");
+}
+
+#[test]
+fn what_is_refused() {
+    for (line, error) in [
+        ("auth_jwt a token=b;", "\"token\" must be a variable"),
+        ("auth_jwt a b;", "invalid"),
+        ("auth_jwt_type opened;", "it must be one of"),
+        ("auth_jwt_require error=403;", "no value is required"),
+        ("auth_jwt_require $uri error=500;", "must be 401 or 403"),
+        ("auth_jwt_leeway x;", "invalid"),
+        ("auth_jwt_key_cache x;", "invalid"),
+    ] {
+        let conf =
+            format!("events {{}} http {{ server {{ listen 127.0.0.1:%%PORT_0%%; {line} }} }}");
+        let said = run_cli(&["-t"], &conf);
+        assert!(said.code == 1 && said.stderr.contains(error), "{line}: {}", said.stderr);
+    }
+}
