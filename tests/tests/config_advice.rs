@@ -161,7 +161,6 @@ fn directives_of_other_modules_are_known_by_name() {
         ("pagespeed", "rewrites no pages"),
         ("lua_package_path", "Lua"),
         ("cache_purge_response_type", "proxy_cache_purge"),
-        ("check", "max_fails"),
         ("auth_pam", "auth_request"),
         ("auth_ldap_servers", "auth_request"),
         ("image_filter", "images"),

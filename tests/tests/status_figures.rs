@@ -39,15 +39,15 @@ fn all_that_modules_report() {
     let address = origin.address();
     is_there(
         &text,
-        &format!("\"u {address}\":{{\"connections\":0,\"fails\":0,\"weight\":3,\"backup\":0,\"down\":0}}"),
+        &format!("\"u {address}\":{{\"connections\":0,\"fails\":0,\"weight\":3,\"backup\":0,\"down\":0,\"unhealthy\":0}}"),
     );
     is_there(
         &text,
-        "\"u 127.0.0.1:1\":{\"connections\":0,\"fails\":0,\"weight\":1,\"backup\":0,\"down\":1}",
+        "\"u 127.0.0.1:1\":{\"connections\":0,\"fails\":0,\"weight\":1,\"backup\":0,\"down\":1,\"unhealthy\":0}",
     );
     is_there(
         &text,
-        "\"u 127.0.0.1:2\":{\"connections\":0,\"fails\":0,\"weight\":1,\"backup\":1,\"down\":0}",
+        "\"u 127.0.0.1:2\":{\"connections\":0,\"fails\":0,\"weight\":1,\"backup\":1,\"down\":0,\"unhealthy\":0}",
     );
     assert!(server.get("/plain").text().starts_with("Active connections: "));
     assert_eq!(server.post("/status", "x").status, 405);

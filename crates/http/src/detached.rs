@@ -8,15 +8,23 @@
 //! none is made, for there is nobody who could be asked to wait.
 
 use crate::client::Client;
+use crate::generation::Http;
+use crate::head;
 use crate::request::{Request, REDIRECTS_MAX};
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::Arc;
+use weir_core::generation::{ListenConf, WorkerGen};
 use weir_core::logger::LogLevel;
+use weir_core::ClientAddr;
 use weir_core::Connection;
 use weir_core::Session;
 use weir_core::Worker;
 use weir_runtime::net::Stream;
-use weir_wire::http1::request::Method;
+use weir_wire::http1::request::{Method, Parser, Progress};
+
+/// What the error log says of a request that is no client's.
+pub(crate) struct Titled(pub Box<str>);
 
 impl Request {
     /// A connection like the client's that leads nowhere; it takes no descriptor.
@@ -46,6 +54,38 @@ impl Request {
         copy.flags.internal = self.flags.internal;
         copy.flags.header_only = true;
         copy
+    }
+
+    /// A request of this server's own to a location, by its number, on a connection that leads nowhere; `head` is
+    /// its text, and `title` what the error log says of it. Nothing if that is no head.
+    pub fn own(
+        worker: &Rc<Worker>,
+        gen: &Rc<WorkerGen>,
+        location: usize,
+        head: &[u8],
+        title: &str,
+    ) -> Option<Box<Request>> {
+        let http = Http::of(gen);
+        let servers = http.shared.servers.iter().filter(|s| s.location <= location);
+        let server = Rc::clone(http.server(servers.max_by_key(|s| s.location)?.id));
+        let of_http = |l: &&ListenConf| gen.shared.protocol_of(l) == "http";
+        let is_its = |l: &&ListenConf| l.addrs.iter().any(|a| a.default == server.id);
+        let sockets = || gen.shared.listens.iter().filter(of_http);
+        let socket = sockets().find(is_its).or_else(|| sockets().next())?;
+        let listen = gen.shared.listens.place(&socket.addr)?;
+        let from = (Rc::clone(gen), listen);
+        let conn = Connection::new(Rc::clone(worker), Stream::nowhere(), ClientAddr::Unix, from, 0);
+        let mut r = Box::<Request>::default();
+        r.buf.extend_from_slice(head);
+        let parsed = Parser::new().parse(&r.buf, &server.core.limits, &mut r.head);
+        let is_whole = matches!(parsed, Ok(Progress::Complete));
+        let core = Arc::clone(&server.core);
+        r.stand(Client::of_h1(Rc::new(conn)), http, server);
+        r.set_location(location);
+        r.method = r.head.method;
+        r.flags.header_only = true;
+        r.keep_state(Titled(title.into()));
+        (is_whole && head::take_uri(&mut r, &core)).then_some(r)
     }
 
     /// What a request that is made from this one has of it in any case.

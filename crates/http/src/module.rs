@@ -2,10 +2,12 @@
 
 use crate::generation::HttpConf;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::figures::Report;
 use weir_core::generation::Generation;
 use weir_core::worker::AtWorker;
+use weir_core::Worker;
 use weir_module::{slot, Cf, ConfResult, ConfType, Level, Row, SlotVtable, Slots};
 
 pub use crate::flow::{
@@ -50,6 +52,8 @@ pub struct HttpModule {
     pub build: Option<fn(&mut Build) -> ConfResult>,
     /// The generation is about to be served by this process.
     pub start: Option<fn(&Arc<Generation>, &HttpConf)>,
+    /// A worker serves by its newest generation from now on, one of so many workers.
+    pub serves: Option<fn(&Rc<Worker>, usize)>,
     /// The directories that the workers' user writes to.
     pub dirs: Option<fn(&HttpConf) -> Vec<PathBuf>>,
     /// What it does with workers.
@@ -72,6 +76,7 @@ impl HttpModule {
         prepare: None,
         build: None,
         start: None,
+        serves: None,
         dirs: None,
         at_worker: AtWorker::NOTHING,
         report: None,
@@ -96,6 +101,13 @@ fn modules(http: &HttpConf) -> &'static [&'static HttpModule] {
 pub fn start(gen: &Arc<Generation>) {
     let Some(http) = gen.part::<HttpConf>() else { return };
     modules(http).iter().filter_map(|m| m.start).for_each(|start| start(gen, http));
+}
+
+/// A worker serves by its newest generation from now on, one of so many workers.
+pub fn serves(worker: &Rc<Worker>, workers: usize) {
+    let gen = worker.generation();
+    let Some(http) = gen.shared.part::<HttpConf>() else { return };
+    modules(http).iter().filter_map(|m| m.serves).for_each(|serves| serves(worker, workers));
 }
 
 /// The directories of a generation that the workers' user writes to.

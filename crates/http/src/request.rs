@@ -421,6 +421,11 @@ impl Request {
         self.kept.iter_mut().find_map(|c| c.downcast_mut())
     }
 
+    /// The same, without a hold on the request.
+    pub(crate) fn kept_ref<T: Any>(&self) -> Option<&T> {
+        self.kept.iter().find_map(|c| c.downcast_ref())
+    }
+
     /// Replaces what there was of that type.
     pub fn keep_state<T: Any>(&mut self, value: T) {
         match self.kept::<T>() {

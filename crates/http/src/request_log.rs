@@ -1,11 +1,15 @@
 //! What the logs say of a request: its lines of the error log, and the phase that logs it.
 
+use crate::detached::Titled;
 use crate::flow::{Flow, Phase, WaitFn};
 use crate::request::Request;
 
 /// `, client: …, server: …, request: "…", host: "…"`.
 pub(crate) fn write_context(r: &Request, line: &mut Vec<u8>) {
     use weir_wire::http1::names::HeaderId;
+    if let Some(title) = r.title() {
+        return line.extend_from_slice(title.as_bytes());
+    }
     line.extend_from_slice(b", client: ");
     line.extend_from_slice(r.client_text());
     line.extend_from_slice(b", server: ");
@@ -34,6 +38,11 @@ pub(crate) fn write_context(r: &Request, line: &mut Vec<u8>) {
 }
 
 impl Request {
+    /// What stands in place of all that, for a request that is no client's.
+    fn title(&self) -> Option<&str> {
+        self.kept_ref::<Titled>().map(|titled| &*titled.0)
+    }
+
     /// A server has been chosen to pass the request on to.
     pub(crate) fn has_upstream(&self) -> bool {
         !self.upstream.is_empty() && self.exchange.scheme.is_some()

@@ -7,6 +7,7 @@ mod build;
 mod conf;
 mod core_rows;
 mod generation;
+mod health;
 mod module;
 mod pass;
 mod preread;
@@ -23,8 +24,9 @@ pub use build::{finish, set_stream, Build};
 pub use conf::StreamSrv;
 pub use core_rows::{COMMON, MODULE as CORE};
 pub use generation::{Stream, StreamConf};
+pub use health::MODULE as HEALTH;
 pub use module::{
-    binds_any_source, reports, start, Active, Content, Flow, Handler, Phase, PhaseHandler,
+    binds_any_source, reports, serves, start, Active, Content, Flow, Handler, Phase, PhaseHandler,
     Prereader, Seen, StreamModule,
 };
 pub use pass::MODULE as PASS;

@@ -4,11 +4,12 @@ use crate::build::Build;
 use crate::conf::StreamMain;
 use crate::generation::StreamConf;
 use crate::Session;
+use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::block;
 use weir_core::figures::Report;
 use weir_core::generation::Generation;
-use weir_core::LocalFuture;
+use weir_core::{LocalFuture, Worker};
 use weir_module::{ConfResult, Row, SlotVtable, Slots};
 
 /// nginx's phases, in order, without those that are the engine's own (TLS, preread, content).
@@ -92,6 +93,8 @@ pub struct StreamModule {
     pub build: Option<fn(&mut Build) -> ConfResult>,
     /// The generation is about to be served by this process.
     pub start: Option<fn(&Arc<Generation>, &StreamConf)>,
+    /// A worker serves by its newest generation from now on, one of so many workers.
+    pub serves: Option<fn(&Rc<Worker>, usize)>,
     /// Whether connections are made from addresses that are not this machine's, which takes a right.
     pub binds_any_source: Option<fn(&StreamConf) -> bool>,
     /// For status pages.
@@ -118,6 +121,7 @@ impl StreamModule {
         prereader: None,
         build: None,
         start: None,
+        serves: None,
         binds_any_source: None,
         report: None,
     };
@@ -128,6 +132,14 @@ pub fn start(gen: &Arc<Generation>) {
     let Some(stream) = gen.part::<StreamConf>() else { return };
     let modules = stream.main.get::<StreamMain>().modules;
     modules.iter().filter_map(|m| m.start).for_each(|start| start(gen, stream));
+}
+
+/// A worker serves by its newest generation from now on, one of so many workers.
+pub fn serves(worker: &Rc<Worker>, workers: usize) {
+    let gen = worker.generation();
+    let Some(stream) = gen.shared.part::<StreamConf>() else { return };
+    let modules = stream.main.get::<StreamMain>().modules;
+    modules.iter().filter_map(|m| m.serves).for_each(|serves| serves(worker, workers));
 }
 
 /// What modules report, and by which slots.

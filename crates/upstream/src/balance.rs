@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn hashes_stay_with_a_server_and_leave_one_that_is_gone() {
-        let mut peers = group(&[1, 1, 1, 1]);
+        let peers = group(&[1, 1, 1, 1]);
         let t = Arc::new(Template::constant(b"k"));
         let ring = Arc::new(Ring::new(&peers));
         assert_eq!(ring.0.len(), 4 * POINTS_EACH);
@@ -429,9 +429,9 @@ mod tests {
                 let key = Key { text: text.to_vec(), hash, ..Key::default() };
                 let home = next(&method, &peers, &mut state, &mut key.clone());
                 assert_eq!(next(&method, &peers, &mut state, &mut key.clone()), home);
-                peers.primary.peers[home].down = true;
+                state.list(false)[home].off = 1;
                 let other = next(&method, &peers, &mut state, &mut key.clone());
-                peers.primary.peers[home].down = false;
+                state.list(false)[home].off = 0;
                 assert!(other != home && other < 4);
             }
         }

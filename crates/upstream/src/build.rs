@@ -6,6 +6,7 @@ use crate::group::Group;
 use crate::live::Live;
 use crate::names::{self, Outer};
 use crate::peers::Peers;
+use std::sync::Arc;
 use weir_core::zones;
 use weir_module::{Cf, ConfResult, Diagnostic, Slots};
 
@@ -21,7 +22,7 @@ pub fn build<S: Asks>(cf: &mut Cf, main: &mut Slots, outer: &Outer) -> ConfResul
     let known = names::look_up_all(&main.declared);
     let mut groups = Vec::with_capacity(main.declared.len());
     for u in &main.declared {
-        groups.push(build_group::<S>(u, outer, &known, &mut cf.warnings)?);
+        groups.push(Arc::new(build_group::<S>(u, outer, &known, &mut cf.warnings)?));
     }
     let mut zones = main.declared.iter().filter_map(|u| u.zone.as_ref());
     if let Some(zone) = zones.find(|zone| zones::lacks_size(cf, zone)) {

@@ -13,6 +13,9 @@ use weir_module::{slot, ArgsExt, ConfResult, ConfType, Diagnostic, Directive, Le
 use weir_resolve::Resolver;
 use weir_script::lookup::StrMap;
 
+/// Checks that the servers of one upstream may have: a bit for each, beside the configuration's own.
+const CHECKS_MAX: u32 = 31;
+
 /// A `server` row, or the address of an implicit upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
@@ -53,6 +56,8 @@ pub(crate) struct Declared {
     pub sticky: Option<Box<dyn DeclaredSticky>>,
     pub queue: Val<queue::Rule>,
     pub zone: Option<Vec<u8>>,
+    /// The workers share what they know of its servers, without a zone too.
+    pub shares: bool,
     pub resolver: Val<Arc<Resolver>>,
     pub resolver_timeout: Val<u64>,
     pub keepalive: Val<usize>,
@@ -60,6 +65,8 @@ pub(crate) struct Declared {
     pub requests: Val<u64>,
     pub time_ms: Val<u64>,
     pub timeout_ms: Val<u64>,
+    /// How many checks of its servers there are.
+    pub checks: u32,
 }
 
 /// `sticky` as its protocol's module has read it.
@@ -85,6 +92,7 @@ impl Declared {
             sticky: None,
             queue: Val::UNSET,
             zone: None,
+            shares: false,
             resolver: Val::UNSET,
             resolver_timeout: Val::UNSET,
             keepalive: Val::UNSET,
@@ -92,6 +100,7 @@ impl Declared {
             requests: Val::UNSET,
             time_ms: Val::UNSET,
             timeout_ms: Val::UNSET,
+            checks: 0,
         }
     }
 
@@ -112,6 +121,13 @@ impl Declared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamRef(usize);
 
+impl UpstreamRef {
+    /// Its place among the upstreams of its block.
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
 /// The upstreams of one name: a block, or addresses that differ in their ports.
 struct SameName {
     first: usize,
@@ -124,7 +140,7 @@ pub struct UpstreamMain {
     pub(crate) declared: Vec<Declared>,
     known: StrMap<SameName>,
     current: usize,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<Arc<Group>>,
 }
 
 impl ConfType for UpstreamMain {
@@ -135,23 +151,52 @@ impl ConfType for UpstreamMain {
 impl UpstreamMain {
     /// The group behind a reference, once the configuration is built.
     pub fn group(&self, at: UpstreamRef) -> Option<&Group> {
-        self.groups.get(at.0)
+        self.groups.get(at.0).map(|group| &**group)
+    }
+
+    /// The same, for who has it beyond the request at hand.
+    pub(crate) fn shared(&self, at: UpstreamRef) -> Option<Arc<Group>> {
+        self.groups.get(at.0).cloned()
+    }
+
+    /// Its name, whether it is a block, and whether it has a zone.
+    pub fn about(&self, at: UpstreamRef) -> (&[u8], bool, bool) {
+        let u = &self.declared[at.0];
+        (&u.name, u.explicit, u.zone.is_some())
+    }
+
+    /// A further check of an upstream's servers; its number among those of the same, or nothing if there are
+    /// as many as there may be.
+    pub(crate) fn add_check(&mut self, at: UpstreamRef) -> Option<u32> {
+        let u = &mut self.declared[at.0];
+        u.checks += 1;
+        Some(u.checks - 1).filter(|n| *n < CHECKS_MAX)
     }
 
     /// The upstreams whose servers change.
     pub(crate) fn live(&self) -> impl Iterator<Item = &Arc<Live>> {
-        self.groups.iter().filter_map(Group::as_live)
+        self.groups.iter().filter_map(|group| group.as_live())
     }
 
     /// The group a name from a variable means: the block of that name, or the same address.
     pub fn find(&self, host: &[u8], port: u16, no_port: bool) -> Option<&Group> {
         let same = self.known.get(host)?;
         if self.declared[same.first].explicit {
-            return self.groups.get(same.first).filter(|_| no_port || port == 0);
+            return self.group(UpstreamRef(same.first)).filter(|_| no_port || port == 0);
         }
         let without = same.by_port.get(&0).filter(|_| no_port);
         let at = without.into_iter().chain(same.by_port.get(&port)).min()?;
-        self.groups.get(*at)
+        self.group(UpstreamRef(*at))
+    }
+
+    /// The one that is being read, for what is built of it later.
+    pub fn current_ref(&self) -> UpstreamRef {
+        UpstreamRef(self.current)
+    }
+
+    /// The workers are to share what they know of the servers of the one that is being read, zone or not.
+    pub fn share_state(&mut self) {
+        self.current().shares = true;
     }
 
     /// The one that is being read.

@@ -61,7 +61,7 @@ pub(crate) struct Shape {
     pub keepalive: Option<KeepAlive>,
     pub sticky: Option<Sticky>,
     /// Of all workers, where they share the state.
-    queue: Option<Arc<Queue>>,
+    pub(crate) queue: Option<Arc<Queue>>,
     zone: Option<Arc<Mutex<State>>>,
     /// To the upstream whose newest shape this may be.
     pub(crate) tie: Option<Tie>,
@@ -211,6 +211,14 @@ impl Group {
         self.live.as_ref()
     }
 
+    /// Works on its present shape, and what all workers know of the servers.
+    pub(crate) fn with_shape<T>(&self, f: impl FnOnce(&Shape) -> T) -> T {
+        match &self.live {
+            Some(live) => live.with_shape(f),
+            None => f(&self.shape),
+        }
+    }
+
     /// Whether this shape of it is the newest.
     fn is_newest(&self, shape: &Shape) -> bool {
         match (&self.live, &shape.tie) {
@@ -274,6 +282,7 @@ fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
                             ("weight", peer.weight.unsigned_abs()),
                             ("backup", backup.into()),
                             ("down", peer.down.into()),
+                            ("unhealthy", (s.off & !peers::OFF_BY_CONF != 0).into()),
                         ],
                     );
                 }
@@ -282,8 +291,9 @@ fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
     }
 }
 
-/// Closes all idle connections of a worker that is to end.
+/// Closes all idle connections of a worker that is to end, which asks no server any more whether it is well.
 pub fn close_idle(worker: &Worker) {
+    crate::health::stop(worker);
     worker.local::<WorkerGroups>().each(Pool::clear);
 }
 
@@ -298,7 +308,7 @@ pub fn close_spare(worker: &Worker) -> bool {
 /// A worker has a new configuration, with those upstreams: idle connections of the old go over to it
 /// or are closed.
 pub fn renew<'a>(fresh: impl Iterator<Item = &'a UpstreamMain>, worker: &Worker) {
-    let fresh: Vec<&Group> = fresh.flat_map(|main| &main.groups).collect();
+    let fresh: Vec<&Group> = fresh.flat_map(|main| main.groups.iter().map(|g| &**g)).collect();
     worker.local::<WorkerGroups>().renew(&fresh, worker);
 }
 

@@ -8,6 +8,7 @@ mod balance;
 mod build;
 mod conf;
 mod group;
+pub mod health;
 mod idle;
 mod least_time;
 mod link;

@@ -12,7 +12,7 @@ use crate::conf::UpstreamMain;
 use crate::group::{self, Plan, Shape, ZoneName};
 use crate::peers::{self, Peer, PeerAddr, PeerId, Peers, State};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_module::Slots;
@@ -140,6 +140,8 @@ struct Current {
 pub(crate) struct Live {
     plan: Plan,
     pub hosts: Vec<Host>,
+    /// Why servers that come are not asked yet: the bits of checks that are to have passed first.
+    pub off_at_first: AtomicU32,
     version: AtomicU64,
     current: Mutex<Current>,
 }
@@ -169,7 +171,8 @@ impl Live {
             let shape = Arc::new(plan.shape(peers, Some(state), Some(tie)));
             let next_id = entries.len() as u64;
             let current = Mutex::new(Current { shape, entries, next_id, until_ms });
-            Live { plan, hosts, version: AtomicU64::new(1), current }
+            let off_at_first = AtomicU32::new(0);
+            Live { plan, hosts, off_at_first, version: AtomicU64::new(1), current }
         });
         all.push(Arc::downgrade(&live));
         live
@@ -185,6 +188,11 @@ impl Live {
 
     pub(crate) fn shape(&self) -> Arc<Shape> {
         Arc::clone(&self.lock().shape)
+    }
+
+    /// Works on the newest shape, which stays that until it is done.
+    pub(crate) fn with_shape<T>(&self, f: impl FnOnce(&Shape) -> T) -> T {
+        f(&self.lock().shape)
     }
 
     fn hand_over(&self, hosts: &[Host], entries: &mut Vec<Entry>, until_ms: &mut [u64]) {
@@ -242,7 +250,7 @@ impl Live {
         });
         let state = old.with_zone(|state| {
             tie.moved.store(true, Ordering::Relaxed);
-            state.carried(peers.fresh_state(), &from)
+            state.carried(peers.fresh_state(), &from, self.off_at_first.load(Ordering::Relaxed))
         });
         let state = group::put_zone_state(zone_of(&self.plan), &peers, state);
         let version = tie.version + 1;

@@ -217,7 +217,8 @@ pub(crate) fn plan<S: Asks>(u: &Declared) -> ConfResult<Plan> {
     Ok(Plan {
         block: S::BLOCK,
         name: u.name.clone(),
-        zone: u.zone.clone(),
+        // One without a name is nobody else's.
+        zone: u.zone.clone().or_else(|| u.shares.then(Vec::new)),
         method: u.method.clone().unwrap_or_default(),
         keepalive: u.keepalive().filter(|_| S::REUSES),
         sticky: u.sticky.as_ref().map(|s| s.build(&u.name)).transpose()?,

@@ -94,9 +94,14 @@ pub(crate) fn sid(route: &[u8], addr: &[u8]) -> Box<[u8]> {
     digest.iter().flat_map(|b| [hex(b >> 4), hex(b & 15)]).collect()
 }
 
+/// In [`PeerState::off`]: the configuration says `down`. The other bits are those of checks.
+pub(crate) const OFF_BY_CONF: u32 = 1 << 31;
+
 /// What is remembered of a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PeerState {
+    /// Why it is not to be asked, whatever it answers: a bit for each reason, 0 for none.
+    pub off: u32,
     pub current_weight: i64,
     pub effective_weight: i64,
     pub fails: u32,
@@ -124,7 +129,11 @@ impl PeerList {
     }
 
     fn fresh_state(&self) -> Vec<PeerState> {
-        let fresh = |p: &Peer| PeerState { effective_weight: p.weight, ..PeerState::default() };
+        let fresh = |p: &Peer| PeerState {
+            off: if p.down { OFF_BY_CONF } else { 0 },
+            effective_weight: p.weight,
+            ..PeerState::default()
+        };
         self.peers.iter().map(fresh).collect()
     }
 }
@@ -193,12 +202,21 @@ impl State {
         }
     }
 
-    /// What is remembered of the peers that stay: `from` tells where each peer of `fresh` was.
-    pub(crate) fn carried(&self, mut fresh: State, from: &[Vec<Option<PeerId>>; 2]) -> State {
+    /// What is remembered of the peers that stay: `from` tells where each peer of `fresh` was. The others are
+    /// off for what `off` says besides.
+    pub(crate) fn carried(
+        &self,
+        mut fresh: State,
+        from: &[Vec<Option<PeerId>>; 2],
+        off: u32,
+    ) -> State {
         fresh.seed = self.seed;
         for (list, from) in [&mut fresh.primary, &mut fresh.backup].into_iter().zip(from) {
             for (state, at) in list.iter_mut().zip(from) {
-                let Some(at) = at else { continue };
+                let Some(at) = at else {
+                    state.off |= off;
+                    continue;
+                };
                 let old = if at.backup { &self.backup } else { &self.primary };
                 state.clone_from(&old[at.index]);
             }
@@ -276,10 +294,10 @@ impl Choice {
 
 /// Whether a peer may be asked now, by everything but the request's own history.
 pub(crate) fn usable(peer: &Peer, state: &PeerState, now: u64) -> bool {
-    !peer.down && able(peer, state, now)
+    state.off == 0 && able(peer, state, now)
 }
 
-/// As [`usable`], whether it is `down` or not.
+/// As [`usable`], whether it is off or not.
 fn able(peer: &Peer, state: &PeerState, now: u64) -> bool {
     let failed = peer.max_fails != 0
         && state.fails >= peer.max_fails
@@ -300,7 +318,10 @@ pub(crate) fn hinted(
     }
     let i = list.peers.iter().position(|p| *p.sid == *choice.hint)?;
     let peer = &list.peers[i];
-    let welcome = !peer.down || peer.draining;
+    let welcome = match state[i].off {
+        0 => true,
+        off => peer.draining && off == OFF_BY_CONF,
+    };
     (welcome && !choice.tried.has(i) && able(peer, &state[i], now)).then_some(i)
 }
 
@@ -314,7 +335,7 @@ pub(crate) fn round_robin(
     if peers.single() {
         let asked_for = hinted(&peers.primary, &state.primary, choice, now).is_some();
         let (peer, s) = (&peers.primary.peers[0], &mut state.primary[0]);
-        if (peer.down && !asked_for) || (peer.max_conns != 0 && s.conns >= peer.max_conns) {
+        if (s.off != 0 && !asked_for) || (peer.max_conns != 0 && s.conns >= peer.max_conns) {
             return None;
         }
         s.conns += 1;

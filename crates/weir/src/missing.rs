@@ -34,8 +34,6 @@ const RTMP: &str = "Weir does no RTMP; use a streaming server of its own for it"
 const PAGESPEED: &str = "Weir rewrites no pages; remove the directive";
 const PURGE: &str =
     "this directive of ngx_cache_purge is not in Weir, which has proxy_cache_purge; use that";
-const CHECKS: &str =
-    "Weir has no active checks of servers; use max_fails and fail_timeout of server";
 const AUTH: &str = "Weir does not ask PAM, LDAP or Kerberos itself; use auth_request with a service that does, or auth_basic";
 const FILTERED: &str =
     "Weir changes no images and no XML; pass the location on to a program that does";
@@ -129,9 +127,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("rtmp*", RTMP),
     ("pagespeed*", PAGESPEED),
     ("cache_purge*", PURGE),
-    ("check", CHECKS),
-    ("check_*", CHECKS),
-    ("health_check*", CHECKS),
     ("auth_pam*", AUTH),
     ("auth_ldap*", AUTH),
     ("auth_gss*", AUTH),

@@ -63,6 +63,8 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::GRPC,
     &weir_backend::MEMCACHED,
     &weir_backend::TUNNEL,
+    &weir_backend::HEALTH,
+    &weir_backend::CHECK,
     &weir_backend::CACHE,
     // Content, in the order it is tried.
     &random_index::MODULE,
@@ -112,6 +114,7 @@ pub const STREAM: &[&StreamModule] = &[
     &weir_stream::RETURN,
     &weir_stream::PASS,
     &weir_stream::PROXY,
+    &weir_stream::HEALTH,
 ];
 
 /// Every module of `mail`.

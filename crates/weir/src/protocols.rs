@@ -21,6 +21,7 @@ type Finish = fn(&mut Cf, &Arc<ErrorLog>) -> ConfResult<Option<(PartConf, Vec<Li
 struct Protocol {
     finish: Finish,
     start: fn(&Arc<Generation>),
+    serves: fn(&Rc<Worker>, usize),
     dirs: fn(&Generation) -> Vec<PathBuf>,
     binds_any_source: fn(&Generation) -> bool,
     upstreams: fn(&Generation) -> Option<&UpstreamMain>,
@@ -32,6 +33,7 @@ const ALL: &[Protocol] = &[
     Protocol {
         finish: weir_http::build::finish,
         start: weir_http::module::start,
+        serves: weir_http::module::serves,
         dirs: weir_http::module::dirs,
         binds_any_source: weir_http::module::binds_any_source,
         upstreams: |gen| Some(gen.part::<HttpConf>()?.main.get()),
@@ -41,6 +43,7 @@ const ALL: &[Protocol] = &[
     Protocol {
         finish: weir_stream::finish,
         start: weir_stream::start,
+        serves: weir_stream::serves,
         dirs: |_| Vec::new(),
         binds_any_source: weir_stream::binds_any_source,
         upstreams: |gen| Some(gen.part::<StreamConf>()?.main.get()),
@@ -50,6 +53,7 @@ const ALL: &[Protocol] = &[
     Protocol {
         finish: weir_mail::finish,
         start: |_| (),
+        serves: |_, _| (),
         dirs: |_| Vec::new(),
         binds_any_source: |_| false,
         upstreams: |_| None,
@@ -99,6 +103,13 @@ pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
 /// Whether a generation makes connections from addresses that are not this machine's.
 pub fn binds_any_source(gen: &Generation) -> bool {
     ALL.iter().any(|p| (p.binds_any_source)(gen))
+}
+
+/// A worker serves by its newest generation from now on, one of so many workers: what it does besides
+/// serving it does by that one.
+pub fn serves(worker: &Rc<Worker>, workers: usize) {
+    weir_upstream::health::stop(worker);
+    ALL.iter().for_each(|p| (p.serves)(worker, workers));
 }
 
 /// The worker has a new generation: idle connections to servers go over to it or are closed.

@@ -282,6 +282,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
     });
     spawn(datagrams::take_over(Rc::downgrade(&state), handed));
     state.listen(setup.listeners);
+    state.serves();
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Serve { generation, listeners, connections_max, cpus } => {
@@ -296,6 +297,7 @@ async fn serve(setup: Setup, mut inbox: UnboundedReceiver<Command>, quiet: Arc<Q
                 state.worker.connections_max.set(connections_max);
                 state.take_turns();
                 state.listen(listeners);
+                state.serves();
             }
             Command::Listen(listeners) => {
                 state.leave(&listeners).await;
@@ -360,6 +362,14 @@ impl State {
             None => pin(&(0..CPUS_MAX).collect::<Vec<_>>(), log),
         }
         self.cpus.replace(cpus);
+    }
+
+    /// It works by a configuration from now on: what workers do besides serving is shared out among those
+    /// that it has; a surplus one has no part of it.
+    fn serves(&self) {
+        let gen = self.worker.generation();
+        let workers = gen.shared.global.get::<Global>().workers();
+        protocols::serves(&self.worker, workers);
     }
 
     /// Reads from the configuration whether connections are accepted one at a time.

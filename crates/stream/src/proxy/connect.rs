@@ -150,7 +150,7 @@ fn log_more(s: &Session, line: &mut Vec<u8>) {
     line.extend_from_slice(text.as_bytes());
 }
 
-fn socket_options(s: &mut Session, conf: &ProxySrv) -> SocketOptions {
+pub(super) fn socket_options(s: &mut Session, conf: &ProxySrv) -> SocketOptions {
     let size = |n: u64| (n > 0).then_some(n as usize);
     SocketOptions {
         bind: conf.bind.as_ref().and_then(|b| bind::address(s, b)),
@@ -284,7 +284,7 @@ async fn connect(
 }
 
 /// The protocols that the server is offered; one whose variables are empty is not.
-fn alpn(s: &mut Session, conf: &ProxySrv) -> Vec<Vec<u8>> {
+pub(super) fn alpn(s: &mut Session, conf: &ProxySrv) -> Vec<Vec<u8>> {
     let mut protocols: Vec<_> = conf.alpn.iter().map(|t| s.eval(t)).collect();
     protocols.retain(|p| !p.is_empty() && p.len() <= ALPN_MAX_BYTES);
     protocols

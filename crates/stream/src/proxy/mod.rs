@@ -4,8 +4,10 @@
 mod connect;
 mod datagrams;
 mod rows;
+mod way;
 
 pub use rows::MODULE;
+pub(crate) use way::{upstream_of, Way};
 
 use crate::Session;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 //! Differences from nginx, each in its directive's row: what a
 //! variable brings along can neither end a header line nor the request line; an unasked 101 is a 502.
 
-mod conf;
+pub(crate) mod conf;
 pub(crate) mod headers;
 pub(crate) mod request;
 mod respond;
