@@ -161,7 +161,7 @@ fn directives_of_other_modules_are_known_by_name() {
         ("rtmp", "RTMP"),
         ("pagespeed", "rewrites no pages"),
         ("lua_package_path", "Lua"),
-        ("cache_purge_response_type", "proxy_cache_purge"),
+        ("cache_purge_background_queue", "purger="),
         ("check", "max_fails"),
         ("subs_filter", "sub_filter"),
         ("auth_pam", "auth_request"),

@@ -21,6 +21,7 @@ mod bounds_before_request;
 mod bounds_slow_client;
 mod broken_heads;
 mod browser;
+mod cache_purge;
 mod cgi_servers;
 mod client_gone;
 mod client_timeouts;

@@ -34,7 +34,7 @@ const ACME: &str = "Weir obtains no certificates itself; use certbot or another 
 const RTMP: &str = "Weir does no RTMP; use a streaming server of its own for it";
 const PAGESPEED: &str = "Weir rewrites no pages; remove the directive";
 const PURGE: &str =
-    "this directive of ngx_cache_purge is not in Weir, which has proxy_cache_purge; use that";
+    "Weir always purges beside its workers; remove the directive, purger= of proxy_cache_path sets a pace";
 const CHECKS: &str =
     "Weir has no active checks of servers; use max_fails and fail_timeout of server";
 const SUBSTITUTIONS: &str = "this directive of the substitutions filter is not in Weir; use sub_filter, sub_filter_once and sub_filter_types";
@@ -131,7 +131,10 @@ pub const MISSING: &[(&str, &str)] = &[
     ("acme_*", ACME),
     ("rtmp*", RTMP),
     ("pagespeed*", PAGESPEED),
-    ("cache_purge*", PURGE),
+    ("cache_purge_background_queue", PURGE),
+    ("cache_purge_queue_size", PURGE),
+    ("cache_purge_batch_size", PURGE),
+    ("cache_purge_throttle_ms", PURGE),
     ("check", CHECKS),
     ("check_*", CHECKS),
     ("health_check*", CHECKS),
