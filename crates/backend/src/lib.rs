@@ -38,8 +38,10 @@ mod upstream;
 pub use cache::MODULE as CACHE;
 pub use families::fastcgi::MODULE as FASTCGI;
 pub use families::grpc::MODULE as GRPC;
+pub use families::memc::MODULE as MEMC;
 pub use families::memcached::MODULE as MEMCACHED;
 pub use families::proxy::MODULE as PROXY;
+pub use families::redis2::MODULE as REDIS2;
 pub use families::scgi::MODULE as SCGI;
 pub use families::tunnel::MODULE as TUNNEL;
 pub use families::uwsgi::MODULE as UWSGI;
@@ -56,8 +58,10 @@ mod tests {
         let families = [
             (FASTCGI, "fastcgi_"),
             (GRPC, "grpc_"),
+            (MEMC, "memc_"),
             (MEMCACHED, "memcached_"),
             (PROXY, "proxy_"),
+            (REDIS2, "redis2_"),
             (SCGI, "scgi_"),
             (UWSGI, "uwsgi_"),
         ];

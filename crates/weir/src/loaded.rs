@@ -15,6 +15,8 @@ const BUILT_IN: &[&str] = &[
     "http_encrypted_session",
     "http_form_input",
     "http_headers_more_filter",
+    "http_memc",
+    "http_redis2",
     "http_set_misc",
     "http_xss_filter",
 ];

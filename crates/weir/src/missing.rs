@@ -11,10 +11,8 @@ const BROTLI: &str =
     "this directive of ngx_brotli is not in Weir, which compresses with gzip; remove it";
 const ZSTD: &str =
     "this directive of zstd-nginx-module is not in Weir, which compresses with gzip; remove it";
-const MEMC: &str =
-    "this directive of memc is not in Weir; use memcached_pass, or pass the location on to a program that stores";
 const REDIS: &str =
-    "Weir speaks no Redis; pass the location on to a program that does, or keep answers with proxy_cache";
+    "this directive of ngx_http_redis is not in Weir; redis2_pass and redis2_query ask Redis for its replies";
 const SRCACHE: &str =
     "this directive of srcache is not in Weir; use proxy_cache, fastcgi_cache or their kin";
 const DATABASES: &str = "Weir asks no databases; pass the location on to a program that does";
@@ -118,9 +116,8 @@ pub const MISSING: &[(&str, &str)] = &[
     ("opentracing*", OTEL),
     ("fancyindex*", FANCYINDEX),
     ("echo_abort_parent", ECHO),
-    ("memc_*", MEMC),
+    ("memc_upstream_*", PEERS),
     ("redis_*", REDIS),
-    ("redis2_*", REDIS),
     ("srcache_*", SRCACHE),
     ("drizzle_*", DATABASES),
     ("postgres_*", DATABASES),

@@ -9,7 +9,9 @@ use weir_modules::{
     range, realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl, static_files,
     stub_status, sub_filter, try_files, userid, welcome,
 };
-use weir_openresty::{array_var, echo, encrypted_session, form_input, headers_more, set_misc, xss};
+use weir_openresty::{
+    array_var, echo, encrypted_session, form_input, headers_more, set_misc, xss,
+};
 use weir_stream::StreamModule;
 
 /// Every module. Handlers of a phase and filters run in this order.
@@ -61,6 +63,8 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::SCGI,
     &weir_backend::GRPC,
     &weir_backend::MEMCACHED,
+    &weir_backend::MEMC,
+    &weir_backend::REDIS2,
     &weir_backend::TUNNEL,
     &weir_backend::CACHE,
     // Content, in the order it is tried.
