@@ -153,7 +153,6 @@ fn directives_of_other_modules_are_known_by_name() {
         ("echo_abort_parent", "does nothing in OpenResty"),
         ("memc_upstream_max_fails", "max_fails"),
         ("redis_pass", "redis2_query"),
-        ("srcache_fetch", "proxy_cache"),
         ("set_iconv", "charset"),
         ("postgres_pass", "databases"),
         ("acme_issuer", "certbot"),

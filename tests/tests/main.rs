@@ -167,6 +167,7 @@ mod signals_upgrade;
 mod slice;
 mod small_modules;
 mod small_pages;
+mod srcache_answers;
 mod ssi;
 mod ssi_bounds;
 mod ssi_parts;

@@ -18,6 +18,7 @@ const BUILT_IN: &[&str] = &[
     "http_memc",
     "http_redis2",
     "http_set_misc",
+    "http_srcache_filter",
     "http_xss_filter",
 ];
 

@@ -13,8 +13,6 @@ const ZSTD: &str =
     "this directive of zstd-nginx-module is not in Weir, which compresses with gzip; remove it";
 const REDIS: &str =
     "this directive of ngx_http_redis is not in Weir; redis2_pass and redis2_query ask Redis for its replies";
-const SRCACHE: &str =
-    "this directive of srcache is not in Weir; use proxy_cache, fastcgi_cache or their kin";
 const DATABASES: &str = "Weir asks no databases; pass the location on to a program that does";
 const ICONV: &str =
     "this directive of iconv is not in Weir; use charset, source_charset and charset_map";
@@ -118,7 +116,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("echo_abort_parent", ECHO),
     ("memc_upstream_*", PEERS),
     ("redis_*", REDIS),
-    ("srcache_*", SRCACHE),
     ("drizzle_*", DATABASES),
     ("postgres_*", DATABASES),
     ("rds_csv*", DATABASES),

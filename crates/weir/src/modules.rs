@@ -10,7 +10,7 @@ use weir_modules::{
     stub_status, sub_filter, try_files, userid, welcome,
 };
 use weir_openresty::{
-    array_var, echo, encrypted_session, form_input, headers_more, set_misc, xss,
+    array_var, echo, encrypted_session, form_input, headers_more, set_misc, srcache, xss,
 };
 use weir_stream::StreamModule;
 
@@ -55,6 +55,7 @@ pub const MODULES: &[&HttpModule] = &[
     &dav::MODULE,
     &dav_ext::MODULE,
     &internal_redirect::MODULE,
+    &srcache::MODULE,
     &mirror::MODULE,
     &try_files::MODULE,
     &weir_backend::PROXY,
@@ -76,6 +77,7 @@ pub const MODULES: &[&HttpModule] = &[
     // Filters, from the first that sees a response to the last.
     &slice::MODULE,
     &not_modified::MODULE,
+    &srcache::STORE,
     &headers_more::MODULE,
     &xss::MODULE,
     &echo::MODULE,
