@@ -80,6 +80,8 @@ pub(crate) struct BackendLoc {
     pub(crate) streams_unmeasured: bool,
     /// The body that is sent is the configuration's, not the client's.
     pub(crate) own_body: bool,
+    /// Answers are compared with the client's conditions.
+    pub(crate) compares_conditions: bool,
     /// An answer with 404 is answered by this server's own page.
     pub(crate) intercept_404: bool,
     pub(crate) pass_request_headers: Val<bool>,

@@ -408,6 +408,9 @@ impl<'a> Talk<'a> {
         match complete {
             true => {
                 r.exchange.head.connection_close = !decoder.wrapping.keeps();
+                if let Some(hear) = self.family().ways.head_came {
+                    hear(r, link);
+                }
                 Ok(true)
             }
             false => match decoder.wrapping.ended_early() {

@@ -41,8 +41,10 @@ pub use cache::MODULE as CACHE;
 pub use check::MODULE as CHECK;
 pub use families::fastcgi::MODULE as FASTCGI;
 pub use families::grpc::MODULE as GRPC;
+pub use families::memc::MODULE as MEMC;
 pub use families::memcached::MODULE as MEMCACHED;
 pub use families::proxy::MODULE as PROXY;
+pub use families::redis2::MODULE as REDIS2;
 pub use families::scgi::MODULE as SCGI;
 pub use families::tunnel::MODULE as TUNNEL;
 pub use families::uwsgi::MODULE as UWSGI;
@@ -60,8 +62,10 @@ mod tests {
         let families = [
             (FASTCGI, "fastcgi_"),
             (GRPC, "grpc_"),
+            (MEMC, "memc_"),
             (MEMCACHED, "memcached_"),
             (PROXY, "proxy_"),
+            (REDIS2, "redis2_"),
             (SCGI, "scgi_"),
             (UWSGI, "uwsgi_"),
         ];

@@ -130,7 +130,7 @@ const OF_CONNECTION: u64 = Id::ContentLength.bit()
 pub(crate) fn head(r: &mut Request, conf: &BackendLoc) -> bool {
     let buffering = act_on_accel(r, conf);
     // The server has looked at the conditions; what is not our own copy is not compared.
-    r.flags.ignore_conditions = true;
+    r.flags.ignore_conditions = !conf.compares_conditions;
     r.out.status = r.exchange.head.status;
     let line = r.exchange.head.status_line;
     if !line.is_empty() {

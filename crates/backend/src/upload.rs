@@ -24,6 +24,9 @@ pub(crate) enum Body {
     Stream,
 }
 
+/// Kept with a request whose family sends something else than the client's body, for this one request.
+pub(crate) struct OwnBody;
+
 /// The length that it has there.
 pub(crate) fn length(r: &Request, conf: &BackendLoc, chunked: bool) -> BodyLength {
     if r.body.is_none() || !*conf.pass_request_body {
@@ -41,7 +44,7 @@ pub(crate) fn take<'a>(
     r: &'a mut Request,
     conf: &'a BackendLoc,
 ) -> LocalFuture<'a, Result<Body, BodyError>> {
-    let own = conf.own_body;
+    let own = conf.own_body || r.has_ctx::<OwnBody>();
     let streamed =
         !*conf.request_buffering && !own && (conf.streams_unmeasured || !r.body.is_chunked());
     Box::pin(async move {

@@ -16,6 +16,7 @@ pub mod key;
 pub mod known;
 pub mod manager;
 pub mod memory;
+mod purger;
 pub mod spool;
 pub mod store;
 pub mod zone;

@@ -41,18 +41,18 @@ fn manage(store: &Weak<Store>) {
 }
 
 /// Counts what was done, and says when to rest.
-struct Work {
+pub(crate) struct Work {
     pace: Pace,
     files: u64,
     begun_ms: u64,
 }
 
 impl Work {
-    fn new(pace: Pace) -> Work {
+    pub(crate) fn new(pace: Pace) -> Work {
         Work { pace, files: 0, begun_ms: clock::mono_ms() }
     }
 
-    fn is_enough(&mut self) -> bool {
+    pub(crate) fn is_enough(&mut self) -> bool {
         self.files += 1;
         let took = clock::mono_ms().saturating_sub(self.begun_ms);
         self.files >= self.pace.files || took >= self.pace.threshold_ms

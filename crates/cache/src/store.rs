@@ -3,6 +3,7 @@
 use crate::entry::{self, Bad, Meta};
 use crate::fills::{Filling, Fills};
 use crate::memory::{charged, Budget};
+use crate::purger::Purger;
 use crate::spool::{self, Spool};
 use crate::zone::{Found, Handle, Removed, Zone};
 use crate::Key;
@@ -12,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::UNIX_EPOCH;
 use weir_core::forms::{Forms, Room};
 use weir_runtime::{clock, files};
 use weir_wire::http1::response::ResponseHead;
@@ -37,6 +39,8 @@ pub struct Params {
     pub memory_bytes: u64,
     pub manager: Pace,
     pub loader: Pace,
+    /// How fast the files of a wildcard purge go; without it they go at once.
+    pub purger: Option<Pace>,
 }
 
 /// How much a background thread does before it rests.
@@ -68,21 +72,39 @@ pub struct Stored {
     checked_ms: AtomicU64,
 }
 
+impl Stored {
+    /// When its file was written, in nanoseconds of Unix time.
+    pub(crate) fn written_ns(&self) -> u64 {
+        self.stamp.written_ns
+    }
+}
+
 impl std::fmt::Debug for Stored {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Stored({:?}, {} bytes)", self.meta, self.body_len)
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Stamp {
     inode: u64,
     len: u64,
+    /// When the file was written last, as found when it was opened.
+    written_ns: u64,
+}
+
+/// Two stamps are of the same file; one that was renewed in place since is.
+impl PartialEq for Stamp {
+    fn eq(&self, other: &Stamp) -> bool {
+        (self.inode, self.len) == (other.inode, other.len)
+    }
 }
 
 impl Stamp {
     fn of(m: &std::fs::Metadata) -> Stamp {
-        Stamp { inode: files::Identity::of(m).inode(), len: m.len() }
+        let since = m.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+        let written_ns = since.map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
+        Stamp { inode: files::Identity::of(m).inode(), len: m.len(), written_ns }
     }
 }
 
@@ -119,6 +141,7 @@ pub struct Store {
     pub zone: Arc<Zone>,
     pub budget: Arc<Budget>,
     pub fills: Arc<Fills>,
+    pub(crate) purger: Purger,
     params: Mutex<Arc<Params>>,
     pub(crate) inactive_secs: AtomicI64,
     /// The loader is not through: what the zone does not know may be on disk.
@@ -135,6 +158,7 @@ impl Store {
             zone: Arc::new(Zone::new(size)),
             budget: Arc::new(Budget::new(params.memory_bytes)),
             fills: Arc::default(),
+            purger: Purger::default(),
             inactive_secs: AtomicI64::new(params.inactive_secs as i64),
             params: Mutex::new(Arc::new(params)),
             cold: AtomicBool::new(true),
@@ -183,7 +207,9 @@ impl Store {
                 }
             }
         }
-        let good = stored.meta.valid_sec >= now && stored.key_text == r.key_text;
+        let good = stored.meta.valid_sec >= now
+            && stored.key_text == r.key_text
+            && !self.purger.reaches(&stored);
         (good && self.is_true(&key, &stored)).then_some((key, stored))
     }
 
@@ -250,7 +276,11 @@ impl Store {
             true => self.look(r, &key, &handle, memory)?,
             false => None,
         };
-        let Some(stored) = stored else {
+        let purged = stored.as_ref().is_some_and(|stored| self.purger.reaches(stored));
+        if purged {
+            handle.lost_file();
+        }
+        let Some(stored) = stored.filter(|_| !purged) else {
             let opened = if scarce { Opened::Scarce } else { Opened::Missing };
             return Ok(One::Is(opened, Some(handle)));
         };
@@ -406,7 +436,7 @@ impl Store {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(e),
         };
-        if Stamp::of(&file.metadata()?) != stored.stamp {
+        if Stamp::of(&file.metadata()?) != stored.stamp || self.purger.reaches(stored) {
             return Ok(());
         }
         let header = entry::encode(&meta, &stored.key_text, &stored.head, stored.body_len);
@@ -425,6 +455,10 @@ impl Store {
             });
             self.zone.keep_memory(key, fresh, Some(stored));
         }
+        // A purge that came meanwhile takes the file for a new one.
+        if self.purger.reaches(stored) {
+            self.purge(key);
+        }
         Ok(())
     }
 
@@ -439,8 +473,21 @@ impl Store {
         read(&self.path(key)).is_ok_and(|s| s.is_ok_and(|s| !s.meta.vary.is_empty()))
     }
 
-    /// Removes every entry whose key text is wanted; reads all headers, so not on a worker.
+    /// Removes every entry whose key text is wanted; reads all headers, so not on a worker. Answers
+    /// how many there were.
     pub fn purge_matching(&self, wanted: impl Fn(&[u8]) -> bool) -> usize {
+        let hit =
+            |key: &&Key| read(&self.path(key)).is_ok_and(|s| s.is_ok_and(|s| wanted(&s.key_text)));
+        self.all_keys().iter().filter(hit).filter(|key| self.purge(key)).count()
+    }
+
+    /// Removes every entry; not on a worker. Answers how many there were.
+    pub fn purge_all(&self) -> usize {
+        self.all_keys().iter().filter(|key| self.purge(key)).count()
+    }
+
+    /// The keys of all files, also of those that the loader has not come to.
+    pub(crate) fn all_keys(&self) -> Vec<Key> {
         let mut keys = self.zone.keys();
         if self.is_cold() {
             crate::manager::walk(&self.dir, &mut |path, _| {
@@ -450,9 +497,14 @@ impl Store {
             keys.sort();
             keys.dedup();
         }
-        let hit =
-            |key: &&Key| read(&self.path(key)).is_ok_and(|s| s.is_ok_and(|s| wanted(&s.key_text)));
-        keys.iter().filter(hit).filter(|key| self.purge(key)).count()
+        keys
+    }
+
+    /// Removes an entry if its file's text and age are what a purge was about.
+    pub(crate) fn purge_if(&self, key: &Key, wanted: impl Fn(&Stored) -> bool) {
+        if read(&self.path(key)).is_ok_and(|s| s.is_ok_and(|s| wanted(&s))) {
+            self.purge(key);
+        }
     }
 }
 

@@ -386,6 +386,11 @@ impl Request {
         !self.ctx.is_empty()
     }
 
+    /// The value, to be looked at only.
+    pub fn ctx_ref<T: Any>(&self) -> Option<&T> {
+        self.ctx.iter().find_map(|c| c.downcast_ref())
+    }
+
     /// Replaces what there was of that type.
     pub fn set_ctx<T: Any>(&mut self, value: T) {
         match self.ctx::<T>() {

@@ -29,7 +29,7 @@ pub use desk::{Ended, Instead};
 pub(crate) use order::{
     catch, finish, go_on, header, make_room, poll_flush, queued, wait_for_filter,
 };
-pub use start::{run, send_copy, start};
+pub use start::{run, send, send_copy, start, Sent};
 
 use crate::flow::FilterResult;
 use crate::request::Request;
@@ -54,6 +54,13 @@ pub enum Output {
 pub fn instead_of_nothing(part: &mut Request, instead: Instead) {
     if let Some(parts) = part.parts.as_deref_mut() {
         parts.instead = Some(instead);
+    }
+}
+
+/// How many bytes are kept of a part's answer, whatever `subrequest_output_buffer_size` says.
+pub fn keep_up_to(part: &mut Request, max_bytes: u64) {
+    if let Some(parts) = part.parts.as_deref_mut() {
+        parts.keep_max_bytes = Some(max_bytes);
     }
 }
 

@@ -51,3 +51,5 @@ pub mod try_files;
 pub mod userid;
 mod util;
 pub mod welcome;
+
+pub use util::text_of;

@@ -7,6 +7,7 @@ pub mod encrypted_session;
 pub mod form_input;
 pub mod headers_more;
 pub mod set_misc;
+pub mod srcache;
 pub mod xss;
 
 /// What reads bytes from outside and knows nothing but them, so that it can be tried with any.

@@ -11,12 +11,8 @@ const BROTLI: &str =
     "this directive of ngx_brotli is not in Weir, which compresses with gzip; remove it";
 const ZSTD: &str =
     "this directive of zstd-nginx-module is not in Weir, which compresses with gzip; remove it";
-const MEMC: &str =
-    "this directive of memc is not in Weir; use memcached_pass, or pass the location on to a program that stores";
 const REDIS: &str =
-    "Weir speaks no Redis; pass the location on to a program that does, or keep answers with proxy_cache";
-const SRCACHE: &str =
-    "this directive of srcache is not in Weir; use proxy_cache, fastcgi_cache or their kin";
+    "this directive of ngx_http_redis is not in Weir; redis2_pass and redis2_query ask Redis for its replies";
 const DATABASES: &str = "Weir asks no databases; pass the location on to a program that does";
 const ICONV: &str =
     "this directive of iconv is not in Weir; use charset, source_charset and charset_map";
@@ -33,7 +29,7 @@ const ACME: &str = "Weir obtains no certificates itself; use certbot or another 
 const RTMP: &str = "Weir does no RTMP; use a streaming server of its own for it";
 const PAGESPEED: &str = "Weir rewrites no pages; remove the directive";
 const PURGE: &str =
-    "this directive of ngx_cache_purge is not in Weir, which has proxy_cache_purge; use that";
+    "Weir always purges beside its workers; remove the directive, purger= of proxy_cache_path sets a pace";
 const AUTH: &str = "Weir does not ask PAM, LDAP or Kerberos itself; use auth_request with a service that does, or auth_basic";
 const FILTERED: &str =
     "Weir changes no images and no XML; pass the location on to a program that does";
@@ -113,10 +109,8 @@ pub const MISSING: &[(&str, &str)] = &[
     ("opentelemetry*", OTEL),
     ("opentracing*", OTEL),
     ("echo_abort_parent", ECHO),
-    ("memc_*", MEMC),
+    ("memc_upstream_*", PEERS),
     ("redis_*", REDIS),
-    ("redis2_*", REDIS),
-    ("srcache_*", SRCACHE),
     ("drizzle_*", DATABASES),
     ("postgres_*", DATABASES),
     ("rds_csv*", DATABASES),
@@ -126,7 +120,10 @@ pub const MISSING: &[(&str, &str)] = &[
     ("acme_*", ACME),
     ("rtmp*", RTMP),
     ("pagespeed*", PAGESPEED),
-    ("cache_purge*", PURGE),
+    ("cache_purge_background_queue", PURGE),
+    ("cache_purge_queue_size", PURGE),
+    ("cache_purge_batch_size", PURGE),
+    ("cache_purge_throttle_ms", PURGE),
     ("auth_pam*", AUTH),
     ("auth_ldap*", AUTH),
     ("auth_gss*", AUTH),

@@ -9,7 +9,9 @@ use weir_modules::{
     random_index, range, realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl,
     static_files, stub_status, sub_filter, subs_filter, try_files, userid, welcome,
 };
-use weir_openresty::{array_var, echo, encrypted_session, form_input, headers_more, set_misc, xss};
+use weir_openresty::{
+    array_var, echo, encrypted_session, form_input, headers_more, set_misc, srcache, xss,
+};
 use weir_stream::StreamModule;
 
 /// Every module. Handlers of a phase and filters run in this order.
@@ -54,6 +56,7 @@ pub const MODULES: &[&HttpModule] = &[
     &dav::MODULE,
     &dav_ext::MODULE,
     &internal_redirect::MODULE,
+    &srcache::MODULE,
     &mirror::MODULE,
     &try_files::MODULE,
     &weir_backend::PROXY,
@@ -62,6 +65,8 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::SCGI,
     &weir_backend::GRPC,
     &weir_backend::MEMCACHED,
+    &weir_backend::MEMC,
+    &weir_backend::REDIS2,
     &weir_backend::TUNNEL,
     &weir_backend::HEALTH,
     &weir_backend::CHECK,
@@ -76,6 +81,7 @@ pub const MODULES: &[&HttpModule] = &[
     // Filters, from the first that sees a response to the last.
     &slice::MODULE,
     &not_modified::MODULE,
+    &srcache::STORE,
     &headers_more::MODULE,
     &xss::MODULE,
     &echo::MODULE,

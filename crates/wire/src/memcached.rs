@@ -3,6 +3,7 @@
 
 use crate::scan;
 use std::fmt;
+use weir_base::date::http_time;
 
 const END: &[u8] = b"\r\nEND\r\n";
 
@@ -12,6 +13,9 @@ pub fn write_get(key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(key);
     out.extend_from_slice(b"\r\n");
 }
+
+/// Where a head tells a value's flags.
+pub const FLAGS_FIELD: &[u8] = b"X-Memcached-Flags";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
@@ -63,6 +67,10 @@ pub struct Decoder {
     gzip_flag: u64,
     /// The first line has fewer bytes than this (`memcached_buffer_size`).
     line_max_bytes: usize,
+    /// The head tells the value's flags, in [`FLAGS_FIELD`].
+    pub tells_flags: bool,
+    /// Its flags are when the value was last modified.
+    pub flags_are_time: bool,
     state: State,
     line: Vec<u8>,
     /// There is no value of that key.
@@ -166,15 +174,23 @@ impl Decoder {
             return Err(BadAnswer::Response(text.to_vec()));
         };
         let mut gzip = false;
-        if self.gzip_flag != 0 {
-            let flags = scan::decimal(flags).ok_or_else(|| bad(BadAnswer::Flags))?;
-            gzip = flags & self.gzip_flag != 0;
+        let mut number = 0;
+        if self.gzip_flag != 0 || self.tells_flags {
+            number = scan::decimal(flags).ok_or_else(|| bad(BadAnswer::Flags))?;
+            gzip = number & self.gzip_flag != 0;
         }
         let size = scan::decimal(length).ok_or_else(|| bad(BadAnswer::Length))?;
         self.state = if size == 0 { State::End(0) } else { State::Value(size) };
         out.extend_from_slice(format!("Status: 200\r\nContent-Length: {size}\r\n").as_bytes());
         if gzip {
             out.extend_from_slice(b"Content-Encoding: gzip\r\n");
+        }
+        if self.tells_flags {
+            out.extend_from_slice(&[FLAGS_FIELD, b": ", flags, b"\r\n"].concat());
+        }
+        if self.flags_are_time {
+            let time = http_time(number.min(u64::from(u32::MAX)) as i64);
+            out.extend_from_slice(&[b"Last-Modified: ", &time[..], b"\r\n"].concat());
         }
         out.extend_from_slice(b"\r\n");
         Ok(())

@@ -4,6 +4,7 @@ use crate::bits::next;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use weir_base::addr::Cidr;
 use weir_cache::store::Params;
 use weir_cache::Store;
 use weir_conf::Position;
@@ -27,6 +28,9 @@ pub(crate) struct CacheMain {
     pub(crate) by_name: HashMap<Vec<u8>, usize, foldhash::fast::RandomState>,
     /// What names a store: given it once all are known.
     pub(crate) named: Vec<Arc<Named>>,
+    /// `cache_purge_…`
+    pub(crate) purge_legacy_status: Val<bool>,
+    pub(crate) purge_vary_aware: Val<bool>,
 }
 
 impl ConfType for CacheMain {
@@ -66,6 +70,30 @@ pub(crate) enum Use {
     Vars(Arc<Template>),
 }
 
+/// `…_cache_purge`
+#[derive(Default)]
+pub(crate) enum Purge {
+    #[default]
+    Off,
+    /// Where one of the strings is neither empty nor `0`.
+    If(Vec<Template>),
+    ByMethod(ByMethod),
+    /// The location does nothing else.
+    Entry {
+        zone: Use,
+        key: Template,
+    },
+}
+
+/// Requests of a method, by whom it is allowed to.
+pub(crate) struct ByMethod {
+    pub(crate) method: Vec<u8>,
+    /// The whole store is emptied.
+    pub(crate) all: bool,
+    /// Everybody, if there is no list.
+    pub(crate) from: Option<Vec<Cidr>>,
+}
+
 /// `…_store`
 #[derive(Clone)]
 pub(crate) enum StoreTo {
@@ -86,7 +114,7 @@ pub(crate) struct CacheConf {
     pub(crate) valid: Val<Arc<Vec<(u16, i64)>>>,
     pub(crate) bypass: Val<Arc<Vec<Template>>>,
     pub(crate) no_cache: Val<Arc<Vec<Template>>>,
-    pub(crate) purge: Val<Arc<Vec<Template>>>,
+    pub(crate) purge: Val<Arc<Purge>>,
     pub(crate) methods: Val<u32>,
     pub(crate) min_uses: Val<u32>,
     pub(crate) lock: Val<bool>,
@@ -165,6 +193,11 @@ impl CacheConf {
 /// Makes the stores, or finds those that live on from the generation before.
 pub(crate) fn build(b: &mut weir_http::build::Build) -> ConfResult {
     let main = b.main.get_mut::<CacheMain>();
+    for flag in [&mut main.purge_legacy_status, &mut main.purge_vary_aware] {
+        if !flag.is_set() {
+            flag.set(true);
+        }
+    }
     for path in &mut main.paths {
         weir_core::paths::make_temp_dir(&path.dir, b.cf.mode)?;
         let (name, size, dir, levels) = (&path.name, path.size, &path.dir, path.levels);

@@ -183,9 +183,14 @@ pub(crate) fn any_true(r: &mut Request, list: &[Template]) -> bool {
 
 /// The store that serves a request. `Err`: there is none of that name.
 pub(crate) fn store_of(r: &mut Request, conf: &CacheConf) -> Result<Option<Arc<Store>>, ()> {
+    store_named(r, &conf.cache)
+}
+
+/// The store that a directive names for a request.
+pub(crate) fn store_named(r: &mut Request, named: &Use) -> Result<Option<Arc<Store>>, ()> {
     let gen = Rc::clone(r.gen());
     let main = gen.shared.main.get::<CacheMain>();
-    match &*conf.cache {
+    match named {
         Use::Off => Ok(None),
         Use::Zone(named) => Ok(named.store().cloned()),
         Use::Vars(template) => {

@@ -30,7 +30,8 @@ use weir_module::{SlotVtable, Slots};
 
 /// The stores that families keep answers in, and `$upstream_cache_…`.
 pub const MODULE: HttpModule = HttpModule {
-    slots: &[SlotVtable::of::<conf::CacheMain>()],
+    rows: purge::ROWS,
+    slots: &[SlotVtable::of::<conf::CacheMain>(), SlotVtable::of::<purge::PurgeLoc>()],
     variables: vars::VARIABLES,
     build: Some(conf::build),
     start: Some(start),

@@ -1,6 +1,7 @@
 //! The directives of caches, once for every family that has them.
 
 use super::conf::{CacheConf, CacheMain, CachePath, Named, StoreTo, Use};
+use super::purge::set_purge;
 use crate::bits::next;
 use crate::conf::BackendConf;
 use crate::rows::Rows;
@@ -32,14 +33,15 @@ impl<T: BackendConf> Rows<T> {
         Row::new(name!("cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", set_path)
             .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
                    their compressed forms (0 for none), each compared with its file at most once a second; the loader begins at once; \
-                   the purger parameters are refused, as wildcard purges are done at once; the time of inactive passes \
+                   purger=on: purged files that are not removed yet when the process ends are there again; the time of inactive passes \
                    whatever the system's date is set to"),
         Row::new(name!("cache_key"), HSL, Arity::ONE, T::KEY, "What an answer is kept under.", set_key::<T>),
         Row::new(name!("cache_valid"), HSL, Arity::ONE_MORE, "", "How long answers that do not say so are fresh.", set_valid::<T>),
         Row::new(name!("cache_bypass"), HSL, Arity::ONE_MORE, "", "When answers are not taken from the cache.", set_bypass::<T>),
         Row::new(name!("no_cache"), HSL, Arity::ONE_MORE, "", "When answers are not kept.", set_no_cache::<T>),
-        Row::new(name!("cache_purge"), HSL, Arity::ONE_MORE, "", "When a request purges its key; a final * purges all that begin so.", set_purge::<T>)
-            .note("in nginx a part of the commercial version; variants are purged with their key, and a wildcard's files at once; an answer that is still being fetched is not kept"),
+        Row::new(name!("cache_purge"), HSL, Arity::ONE_MORE, "", "When a request purges its key: strings, or on|METHOD [purge_all] [from all|NETWORK...], or in a location of its own ZONE KEY; a final * purges all that begin so.", set_purge::<T>)
+            .note("strings as in NGINX Plus (204, or 404 when there was nothing), the rest as in ngx_cache_purge (200 with a page, 412, 403 for other networks); a word without a variable is a method; \
+                   strings purge variants with their key; a wildcard's files are removed in a thread before the answer, or behind it with purger=on; an answer that is still being fetched is not kept"),
         Row::new(name!("cache_methods"), HSL, Arity::ONE_MORE, "GET HEAD", "Methods whose answers are kept.", set_methods::<T>),
         Row::new(name!("cache_min_uses"), HSL, Arity::ONE, "1", "Requests before an answer is kept.", set!(cache::<T>, min_uses, |d| d.num(0).map(|n| u32::try_from(n).unwrap_or(u32::MAX)))),
         Row::new(name!("cache_lock"), HSL, Arity::FLAG, "off", "One request at a time fills an entry.", set!(cache::<T>, lock, flag))
@@ -108,12 +110,6 @@ fn set_bypass<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
 fn set_no_cache<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let list = templates(cf, d)?;
     extend(&mut cache::<T>(cf).no_cache, list);
-    Ok(())
-}
-
-fn set_purge<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let list = templates(cf, d)?;
-    extend(&mut cache::<T>(cf).purge, list);
     Ok(())
 }
 
@@ -244,12 +240,15 @@ pub(crate) fn set_path(cf: &mut Cf, d: &Directive) -> ConfResult {
             memory_bytes: MEMORY_BYTES,
             manager: Pace { files: 100, sleep_ms: 50, threshold_ms: 200 },
             loader: Pace { files: 100, sleep_ms: 50, threshold_ms: 200 },
+            purger: None,
         },
         store: None,
     };
+    let mut purger = (false, Pace { files: 10, sleep_ms: 50, threshold_ms: 50 });
     for i in 1..d.args.len() {
-        parameter(d, i, &mut path)?;
+        parameter(d, i, &mut path, &mut purger)?;
     }
+    path.params.purger = purger.0.then_some(purger.1);
     if path.size == 0 {
         let name = d.name();
         return Err(d.fail(format!("\"{name}\" must have \"keys_zone\" parameter")));
@@ -265,7 +264,13 @@ pub(crate) fn set_path(cf: &mut Cf, d: &Directive) -> ConfResult {
     Ok(())
 }
 
-fn parameter(d: &Directive, i: usize, path: &mut CachePath) -> ConfResult {
+/// Reads one parameter; `purger`: whether there is to be one, and its pace.
+fn parameter(
+    d: &Directive,
+    i: usize,
+    path: &mut CachePath,
+    purger: &mut (bool, Pace),
+) -> ConfResult {
     let shown = String::from_utf8_lossy(d.arg(i)).into_owned();
     let Some((key, value)) = weir_base::bytes::split_once(d.arg(i), b'=') else {
         return Err(d.bad(i, format!("invalid parameter \"{shown}\"")));
@@ -280,10 +285,7 @@ fn parameter(d: &Directive, i: usize, path: &mut CachePath) -> ConfResult {
                 levels(value).ok_or_else(|| d.bad(i, format!("invalid \"levels\" \"{shown}\"")))?;
         }
         b"use_temp_path" => {
-            p.use_temp_path = units::parse_flag(value).ok_or_else(|| {
-                let text = "it must be \"on\" or \"off\"";
-                d.bad(i, format!("invalid use_temp_path value \"{shown}\", {text}"))
-            })?;
+            p.use_temp_path = on_or_off(d, i, "use_temp_path", value)?;
         }
         b"keys_zone" => return keys_zone(d, i, value, path),
         b"inactive" => p.inactive_secs = need(units::parse_sec(value))?,
@@ -296,13 +298,21 @@ fn parameter(d: &Directive, i: usize, path: &mut CachePath) -> ConfResult {
         b"loader_files" => p.loader.files = need(units::parse_int(value))?,
         b"loader_sleep" => p.loader.sleep_ms = need(units::parse_msec(value))?,
         b"loader_threshold" => p.loader.threshold_ms = need(units::parse_msec(value))?,
-        b"purger" | b"purger_files" | b"purger_sleep" | b"purger_threshold" => {
-            let e = d.bad(i, format!("invalid parameter \"{shown}\""));
-            return Err(e.hint("a wildcard purge removes its files at once; leave it out".into()));
-        }
+        b"purger" => purger.0 = on_or_off(d, i, "purger", value)?,
+        b"purger_files" => purger.1.files = need(units::parse_int(value))?,
+        b"purger_sleep" => purger.1.sleep_ms = need(units::parse_msec(value))?,
+        b"purger_threshold" => purger.1.threshold_ms = need(units::parse_msec(value))?,
         _ => return Err(d.bad(i, format!("invalid parameter \"{shown}\""))),
     }
     Ok(())
+}
+
+fn on_or_off(d: &Directive, i: usize, name: &str, value: &[u8]) -> ConfResult<bool> {
+    units::parse_flag(value).ok_or_else(|| {
+        let shown = String::from_utf8_lossy(d.arg(i));
+        let text = "it must be \"on\" or \"off\"";
+        d.bad(i, format!("invalid {name} value \"{shown}\", {text}"))
+    })
 }
 
 fn levels(text: &[u8]) -> Option<[u8; 3]> {

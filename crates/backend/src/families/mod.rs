@@ -2,8 +2,10 @@
 
 pub(crate) mod fastcgi;
 pub(crate) mod grpc;
+pub(crate) mod memc;
 pub(crate) mod memcached;
 pub(crate) mod proxy;
+pub(crate) mod redis2;
 pub(crate) mod scgi;
 pub(crate) mod tunnel;
 pub(crate) mod uwsgi;

@@ -53,7 +53,7 @@ pub(crate) fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
 
 #[inline(never)]
 fn from_memory(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
-    if !r.body.is_none() || !conf.cache.purge.is_empty() {
+    if !r.body.is_none() || conf.cache.purge.may_be(r) {
         return None;
     }
     // A store that a variable names is looked for with the rest.
@@ -78,8 +78,11 @@ pub(crate) enum Found {
 
 /// Looks for an answer.
 pub(crate) async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
-    let purges = lookup::any_true(r, &conf.cache.purge);
-    if !purges && r.method.bit() & *conf.cache.methods == 0 {
+    let purges = match conf.cache.purge.wanted(r) {
+        Ok(purges) => purges,
+        Err(flow) => return Found::Done(flow),
+    };
+    if purges.is_none() && r.method.bit() & *conf.cache.methods == 0 {
         return Found::Ask;
     }
     let store = match lookup::store_of(r, &conf.cache) {
@@ -92,8 +95,8 @@ pub(crate) async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
     if r.match_failed() {
         return Found::Done(Flow::Status(500));
     }
-    if purges {
-        return Found::Done(purge::run(store, key_text).await);
+    if let Some(how) = purges {
+        return Found::Done(purge::run(r, store, key_text, how).await);
     }
     match lookup::look(r, &conf.cache, store, key_text).await {
         Looked::Ask => Found::Ask,

@@ -12,6 +12,7 @@ fn params(memory_bytes: u64) -> Params {
         memory_bytes,
         manager: pace,
         loader: pace,
+        purger: None,
     }
 }
 
@@ -55,5 +56,30 @@ fn the_bound_is_kept_by_answers_and_forms() {
     drop((held, opened));
     store.set_params(&params(0));
     assert_eq!(store.budget.used(), 0);
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+#[test]
+fn what_is_purged_slowly_is_not_there_at_once() {
+    let dir = std::env::temp_dir().join(format!("weir-purger-{}", std::process::id()));
+    let store = Arc::new(Store::new(b"p", 1 << 20, &dir, [1, 0, 0], params(100_000)));
+    for n in 0..20 {
+        fill(&store, format!("/a/{n}").as_bytes(), b"body");
+    }
+    fill(&store, b"/b", b"body");
+    let pace = Pace { files: 1, sleep_ms: 1000, threshold_ms: 1000 };
+    assert!(store.hit(&wanted(b"/a/3")).is_some());
+    assert!(store.purge_slowly(b"/a/", pace));
+    for n in 0..20 {
+        let text = format!("/a/{n}").into_bytes();
+        assert!(store.hit(&wanted(&text)).is_none(), "{n}");
+        let (opened, _) = store.open(&wanted(&text)).expect("looked up");
+        assert!(matches!(opened, Opened::Missing), "{n}: {opened:?}");
+    }
+    assert!(store.hit(&wanted(b"/b")).is_some());
+    // What is kept from now on is not meant, once the file system's clock has gone on.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    fill(&store, b"/a/3", b"new");
+    assert!(store.hit(&wanted(b"/a/3")).is_some());
     let _ = std::fs::remove_dir_all(&dir);
 }

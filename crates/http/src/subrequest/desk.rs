@@ -197,6 +197,8 @@ pub(crate) struct Parts {
     pub(super) running: Vec<Running>,
     pub(super) last_id: u64,
     pub(super) instead: Option<Instead>,
+    /// The most that is kept of its answer, where its location does not decide.
+    pub(super) keep_max_bytes: Option<u64>,
     /// It goes on where its parent is: with the content.
     pub(super) again: bool,
     /// Of a part: that it is one.
@@ -225,6 +227,7 @@ impl Parts {
             running: Vec::new(),
             last_id: 0,
             instead: None,
+            keep_max_bytes: None,
             again: false,
             _live,
         }

@@ -60,7 +60,9 @@ fn pump(r: &mut Request) -> FilterResult {
         if let Sink::Memory(bytes) = &mut parts.sink {
             let Some(buf) = desk.take()? else { return Ok(()) };
             let mut bytes = std::mem::take(bytes);
-            let kept = keep(&mut bytes, *r.loc().core.subrequest_output_buffer_size, &buf);
+            let most = parts.keep_max_bytes;
+            let most = most.unwrap_or(*r.loc().core.subrequest_output_buffer_size);
+            let kept = keep(&mut bytes, most, &buf);
             if let Some(parts) = r.parts.as_deref_mut() {
                 parts.sink = Sink::Memory(bytes);
             }

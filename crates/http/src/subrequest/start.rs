@@ -2,6 +2,7 @@
 
 use super::desk::{Ended, Item, Parts, Running, Sink};
 use super::parent;
+use crate::body::RequestBody;
 use crate::client::Client;
 use crate::detached::Ticket;
 use crate::phases;
@@ -10,6 +11,7 @@ use crate::request_log::log_request;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::Session;
+use weir_wire::http1::request::Method;
 
 /// Runs a part to its end in the caller's task; `false` when its answer has broken off.
 pub async fn run(part: &mut Request) -> bool {
@@ -44,17 +46,40 @@ pub fn start(r: &mut Request, part: Box<Request>, ended: Option<Ended>) {
     parent.running.push(Running { id, task, ended });
 }
 
+/// What is sent behind a request.
+pub struct Sent<'a> {
+    /// Its path and arguments.
+    pub path: &'a [u8],
+    /// Without the question mark.
+    pub args: &'a [u8],
+    /// Its method.
+    pub method: Method,
+    /// Its body, if that is not the request's as far as it was read.
+    pub body: Option<Vec<u8>>,
+}
+
 /// Sends a copy of the request somewhere and forgets the answer. It outlives the request; none is
 /// sent while too many are under way.
 pub fn send_copy(r: &Request, uri: &[u8], args: &[u8]) {
-    let Some(ticket) = Ticket::take(r) else { return };
+    send(r, Sent { path: uri, args, method: r.method, body: None });
+}
+
+/// Sends something else behind a request, as [`send_copy`] does; whether it was.
+pub fn send(r: &Request, sent: Sent<'_>) -> bool {
+    let Some(ticket) = Ticket::take(r) else { return false };
     let mut copy = Box::<Request>::default();
     r.copy_to_part(&mut copy, Client::of_h1(r.nowhere()));
-    copy.uri.extend_from_slice(uri);
-    copy.args.extend_from_slice(args);
-    copy.method = r.method;
+    copy.uri.extend_from_slice(sent.path);
+    copy.args.extend_from_slice(sent.args);
+    copy.method = sent.method;
     copy.flags.header_only = true;
     copy.parts = Some(Box::new(Parts::of_copy()));
+    if let Some(body) = sent.body {
+        let length = body.len().to_string();
+        copy.remove_fields_in(|name| name.eq_ignore_ascii_case(b"Transfer-Encoding"));
+        copy.set_field_in(b"Content-Length", length.as_bytes(), false);
+        copy.body = RequestBody::made(body, None);
+    }
     ticket.spawn(async move {
         run(&mut copy).await;
         if copy.failed_by_match() {
@@ -63,4 +88,5 @@ pub fn send_copy(r: &Request, uri: &[u8], args: &[u8]) {
             copy.log(LogLevel::Error, &text);
         }
     });
+    true
 }
