@@ -72,7 +72,7 @@ impl<S> VarRegistry<S> {
     /// A variable that is only ever stored into. Core variables that cannot be changed refuse.
     pub(crate) fn assignable(&mut self, name: &[u8]) -> Result<VarId, String> {
         let lower = name.to_ascii_lowercase();
-        let core = self.fixed.get(lower.as_slice());
+        let core = self.fixed.get(lower.as_slice()).filter(|v| !v.weak);
         if core.is_some_and(|v| v.set.is_none()) {
             let shown = String::from_utf8_lossy(name);
             return Err(format!("the duplicate \"{shown}\" variable"));
@@ -88,8 +88,10 @@ impl<S> VarRegistry<S> {
     /// variable of that name keeps its own value until then.
     pub fn settable(&mut self, name: &[u8], unset: Getter<S>) -> Result<VarId, String> {
         let lower = name.to_ascii_lowercase();
-        let is_prefixed = self.prefixes.iter().any(|v| lower.starts_with(v.name.as_bytes()));
-        let known = self.fixed.contains_key(lower.as_slice()) || self.defined.contains_key(&lower);
+        let is_prefix = |v: &&'static Variable<S>| !v.weak && lower.starts_with(v.name.as_bytes());
+        let is_prefixed = self.prefixes.iter().any(is_prefix);
+        let core = self.fixed.get(lower.as_slice()).filter(|v| !v.weak);
+        let known = core.is_some() || self.defined.contains_key(&lower);
         if known || is_prefixed {
             return if is_prefixed && !known {
                 Ok(self.number(name))

@@ -28,22 +28,30 @@ pub struct Variable<S> {
     pub set: Option<Setter<S>>,
     /// Evaluated once per session and kept.
     pub cached: bool,
+    /// A directive that defines the name, or sets it, is taken as if there were no such variable.
+    pub weak: bool,
 }
 
 impl<S> Variable<S> {
     /// Evaluated at each use, by no setter.
     pub const fn new(name: &'static str, get: Getter<S>) -> Variable<S> {
-        Variable { name, prefix: false, get, set: None, cached: false }
+        Variable { name, prefix: false, get, set: None, cached: false, weak: false }
     }
 
     /// As [`Variable::new`], for all names that begin with `name`.
     pub const fn prefixed(name: &'static str, get: Getter<S>) -> Variable<S> {
-        Variable { name, prefix: true, get, set: None, cached: false }
+        Variable { name, prefix: true, get, set: None, cached: false, weak: false }
     }
 
     /// Has it evaluated once: its value must not change, or its cost is worth it.
     pub const fn cached(mut self) -> Variable<S> {
         self.cached = true;
+        self
+    }
+
+    /// Has it give way to one that the configuration makes: nginx does not know it.
+    pub const fn weak(mut self) -> Variable<S> {
+        self.weak = true;
         self
     }
 

@@ -215,7 +215,8 @@ pub struct CoreLoc {
     pub alias_name: Option<Vec<u8>>,
     /// MIME types by extensions in lower case.
     pub types: Val<Arc<Types>>,
-    pub(crate) default_type: Val<Vec<u8>>,
+    /// Of files whose extension has no type.
+    pub default_type: Val<Vec<u8>>,
     /// Of the module that has taken the location over; `None`: files.
     pub handler: Option<Handler>,
     /// A location whose name ends in `/` answers the name without it by a redirect.
@@ -314,7 +315,7 @@ pub struct CoreLoc {
 
 impl CoreLoc {
     /// The MIME type of an extension, in any letter case.
-    pub(crate) fn type_of(&self, extension: &[u8]) -> Option<&[u8]> {
+    pub fn type_of(&self, extension: &[u8]) -> Option<&[u8]> {
         if !extension.iter().any(u8::is_ascii_uppercase) {
             return self.types.get(extension).map(|t| &**t);
         }

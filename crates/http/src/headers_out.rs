@@ -216,6 +216,20 @@ impl HeadersOut {
         self.add(name, value);
     }
 
+    /// Puts a value behind the one that the last field of that name has; adds a field where there is none.
+    pub fn append(&mut self, name: &[u8], separator: &[u8], value: &[u8]) {
+        let is_it = |f: &Field| self.of(f.name).eq_ignore_ascii_case(name);
+        let last = self.fields.iter().rposition(|f| f.as_ref().is_some_and(is_it));
+        let before = last.and_then(|at| self.fields[at].as_ref()).map(|f| self.of(f.value));
+        match (last, before) {
+            (Some(at), Some(before)) => {
+                let joined = [before, separator, value].concat();
+                self.set_value(at, &joined);
+            }
+            _ => self.add(name, value),
+        }
+    }
+
     /// Gives the first field of that name the value, where it stands, and takes the others away; adds one where
     /// there is none.
     pub fn put(&mut self, name: &[u8], value: &[u8]) {

@@ -12,17 +12,30 @@ pub(crate) type SendFile = fn(&mut Request, Buf) -> Flow;
 /// Hears of the charset that a server has named for the answer in `X-Accel-Charset`.
 pub(crate) type NameCharset = fn(&mut Request, &[u8]);
 
+/// Writes what a page of the server's own says behind its headline, in front of `</body>`: for a status, and with
+/// the server's usual name.
+pub(crate) type EndPage = fn(&Request, u16, &str, &mut Vec<u8>);
+
 /// What modules have lent. Where none has, the file goes as it is, and nobody hears.
 pub struct Lent {
     /// By the module of ranges.
     pub send_file: SendFile,
     /// By `charset`.
     pub name_charset: NameCharset,
+    /// By Tengine's `server_info`.
+    pub error_page: EndPage,
 }
 
 impl Default for Lent {
     fn default() -> Lent {
-        Lent { send_file: special::finish, name_charset: |_, _| {} }
+        Lent {
+            send_file: special::finish,
+            name_charset: |_, _| {},
+            error_page: |_, _, name, page| {
+                let parts = ["<hr><center>", name, "</center>\r\n"];
+                parts.iter().for_each(|part| page.extend_from_slice(part.as_bytes()));
+            },
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::buf::{Buf, Chain};
 use crate::client::answer;
 use crate::conf::{CoreLoc, ErrorPage, ServerTokens};
 use crate::flow::{FilterError, Flow};
+use crate::lent::Lent;
 use crate::names;
 use crate::redirect::{internal_redirect, named_location};
 use crate::request::Request;
@@ -173,17 +174,18 @@ fn page(r: &Request, core: &CoreLoc, status: u16, reason: &str) -> Option<Vec<u8
         t.push_str(reason);
         t.push_str("</center>\r\n");
     }
-    t.push_str("<hr><center>");
-    t.push_str(match *core.server_tokens {
+    let name = match *core.server_tokens {
         ServerTokens::Off => SERVER_NAME,
         _ => SERVER_VERSION,
-    });
-    t.push_str("</center>\r\n</body>\r\n</html>\r\n");
+    };
+    let mut t = t.into_bytes();
+    (r.gen().shared.main.get::<Lent>().error_page)(r, code, name, &mut t);
+    t.extend_from_slice(b"</body>\r\n</html>\r\n");
     let padded = *core.msie_padding && code >= 400 && wants_padding(r);
     if padded {
-        (0..6).for_each(|_| t.push_str(MSIE_PADDING));
+        (0..6).for_each(|_| t.extend_from_slice(MSIE_PADDING.as_bytes()));
     }
-    Some(t.into_bytes())
+    Some(t)
 }
 
 /// What a page says of its status: twice something else than the status line, as in nginx.

@@ -34,6 +34,7 @@ pub struct Conf {
     types: Val<Arc<MimeTypes>>,
     level: Val<u32>,
     min_length: Val<u64>,
+    clear_etag: Val<bool>,
 }
 
 impl ConfType for Conf {
@@ -45,6 +46,7 @@ impl ConfType for Conf {
             types = MimeTypes::of(&["text/html"]),
             level = 1,
             min_length = 20,
+            clear_etag = false,
         );
         Ok(())
     }
@@ -112,6 +114,15 @@ pub const MODULE: HttpModule = HttpModule {
             "Shortest response to compress, by Content-Length.",
             set!(Cf::get::<Conf>, min_length, size),
         ),
+        Row::new(
+            "gzip_clear_etag",
+            Context::HSL,
+            Arity::FLAG,
+            "off",
+            "Whether what is compressed has no ETag; otherwise it has a weak one.",
+            set!(Cf::get::<Conf>, clear_etag, flag),
+        )
+        .note("Tengine's; its default is what its program does, not what its page says."),
         Row::new(
             "gzip_buffers",
             Context::HSL,
@@ -255,7 +266,10 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     r.out.add(b"Content-Encoding", b"gzip");
     r.out.clear_content_length();
     r.out.remove(b"Accept-Ranges");
-    r.out.weaken_etag();
+    match *conf.clear_etag {
+        true => r.out.clear_etag(),
+        false => r.out.weaken_etag(),
+    }
     r.flags.allow_ranges = false;
     r.flags.filter_needs_memory = true;
     let bytes_in = whole.as_ref().map_or(0, |w| w.text.len() as u64);

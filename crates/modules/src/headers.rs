@@ -14,9 +14,10 @@ use weir_http::buf::Chain;
 use weir_http::module::{Filter, FilterResult, HttpModule, Next, Reach};
 use weir_http::vars::template;
 use weir_http::Request;
+use weir_module::first::bytes;
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
-    SlotVtable, Slots, Val,
+    merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level,
+    Row, SlotVtable, Slots, Val,
 };
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
@@ -35,6 +36,7 @@ enum FieldKind {
     Add,
     LastModified,
     Replace,
+    Append,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +55,8 @@ struct HeadersLoc {
     headers_inherit: Val<Inherit>,
     trailers_inherit: Val<Inherit>,
     expires: Val<Expires>,
+    /// For `append_header`.
+    separator: Val<Vec<u8>>,
 }
 
 impl ConfType for HeadersLoc {
@@ -64,6 +68,7 @@ impl ConfType for HeadersLoc {
             headers_inherit = Inherit::On,
             trailers_inherit = Inherit::On,
             expires = Expires::Off,
+            separator = b", ".to_vec(),
         );
         inherit(&mut self.headers, &parent.headers, *self.headers_inherit);
         inherit(&mut self.trailers, &parent.trailers, *self.trailers_inherit);
@@ -101,6 +106,28 @@ const ROWS: &[Row] = &[
         set_header,
     )
     .note("Line ends that a variable brings along (%0d%0a in a URI) become spaces, with a line in the error log; nginx sends them."),
+    Row::new(
+        "append_header",
+        CONTEXTS,
+        Arity::TWO,
+        "",
+        "Puts a value behind the one that a field of successful responses has, or adds the field.",
+        |cf, d| {
+            let (name, value) = (d.arg(0).into(), template(cf, d, 1)?);
+            let field = Field { name, kind: FieldKind::Append, value, always: false };
+            cf.get::<HeadersLoc>().headers.get_or_insert_with(Vec::new).push(Arc::new(field));
+            Ok(())
+        },
+    )
+    .note("Tengine's. It is inherited together with add_header, as there."),
+    Row::new(
+        "append_header_separator",
+        CONTEXTS,
+        Arity::ONE,
+        "\", \"",
+        "What append_header puts between the values.",
+        set!(Cf::get::<HeadersLoc>, separator, bytes),
+    ),
     Row::new(
         "add_trailer",
         CONTEXTS,
@@ -216,8 +243,12 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
 
 fn put(r: &mut Request, field: &Field, value: &[u8]) {
     match field.kind {
-        FieldKind::Add if value.is_empty() => {}
+        FieldKind::Add | FieldKind::Append if value.is_empty() => {}
         FieldKind::Add => r.out.add(&field.name, value),
+        FieldKind::Append => {
+            let loc = Rc::clone(r.loc());
+            r.out.append(&field.name, &loc.conf::<HeadersLoc>().separator, value);
+        }
         FieldKind::Replace => {
             r.out.remove(&field.name);
             if !value.is_empty() {

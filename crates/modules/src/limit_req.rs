@@ -1,8 +1,12 @@
 //! `limit_req` (nginx's `ngx_http_limit_req_module`): how many requests of one key may come in a
 //! time, by the leaky bucket.
 //!
+//! Tengine's words are taken, too: keys of several variables, rates that a variable says, `forbid_action` and
+//! `limit_req_whitelist`.
+//!
 //! As in nginx a reload that gives a zone another key and not another name or size is refused.
 
+mod whitelist;
 mod zone;
 
 use std::collections::HashMap;
@@ -22,7 +26,8 @@ use weir_core::{LocalFuture, Worker};
 use weir_http::build::Build;
 use weir_http::marks::Mark;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
-use weir_http::vars::template;
+use weir_http::redirect::{internal_redirect, named_location};
+use weir_http::vars::template_of;
 use weir_http::Request;
 use weir_module::{
     distinct, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
@@ -30,6 +35,7 @@ use weir_module::{
 };
 use weir_runtime::clock;
 use weir_script::template::Template;
+use whitelist::Whitelist;
 use zone::{Reserved, Verdict, Zone};
 
 const KIND: &str = "limit_req";
@@ -57,9 +63,34 @@ struct ZoneConf {
     name: Vec<u8>,
     size: u64,
     key: Arc<Template>,
-    /// Thousandths of a request per second.
-    rate: u64,
+    rate: Rate,
     zone: Option<Arc<Zone>>,
+}
+
+/// How many requests a zone lets through.
+#[derive(Clone)]
+enum Rate {
+    /// Thousandths of a request per second.
+    Fixed(u64),
+    /// As a variable says, in the same words.
+    Said(Arc<Template>),
+}
+
+impl Rate {
+    /// In thousandths; `None`: the variable says no rate.
+    fn value(&self, r: &mut Request) -> Option<u64> {
+        let said = match self {
+            Rate::Fixed(rate) => return Some(*rate),
+            Rate::Said(said) => said,
+        };
+        let rate = with_value(r, said, |_, text| parse_rate(text));
+        if rate.is_none() {
+            let name = String::from_utf8_lossy(said.source());
+            let text = format!("the value of the \"{name}\" variable for limit rate is wrong");
+            r.log(LogLevel::Error, &text);
+        }
+        rate
+    }
 }
 
 #[derive(Default)]
@@ -86,6 +117,8 @@ struct Limit {
     burst: u64,
     /// And before waiting.
     delay: u64,
+    /// Where refused requests go instead.
+    action: Option<Arc<[u8]>>,
     bound: OnceLock<Bound>,
 }
 
@@ -94,12 +127,14 @@ struct Limit {
 struct Bound {
     zone: Arc<Zone>,
     key: Arc<Template>,
-    rate: u64,
+    rate: Rate,
 }
 
 #[derive(Default)]
 struct LimitReqLoc {
+    /// Empty: none, whatever the outer level has.
     limits: Option<Vec<Limit>>,
+    whitelist: Whitelist,
     refusal: Refusal,
 }
 
@@ -111,6 +146,7 @@ impl ConfType for LimitReqLoc {
         if self.limits.is_none() {
             self.limits.clone_from(&parent.limits);
         }
+        self.whitelist.merge(&parent.whitelist);
         self.refusal.merge(&parent.refusal);
         Ok(())
     }
@@ -137,18 +173,28 @@ const ROWS: &[Row] = &[
     Row::new(
         "limit_req_zone",
         Context::HTTP,
-        Arity::THREE,
+        Arity::TWO_MORE,
         "",
-        "A zone that remembers how fast requests come, by a key.",
+        "A zone that remembers how fast requests come, by a key; rate= may be a variable.",
         set_zone,
-    ),
+    )
+    .note("As in Tengine a key may have several variables, and the rate may be one."),
     Row::new(
         "limit_req",
         Context::HSL,
-        Arity::ONE_TO_THREE,
+        Arity::ONE_TO_FOUR,
         "",
-        "How much faster than the zone's rate requests may come.",
+        "How much faster than the zone's rate requests may come; off: no limit here.",
         set_limit,
+    )
+    .note("Tengine's off and forbid_action=URI or @name are taken; a request that is sent there is not limited again."),
+    Row::new(
+        "limit_req_whitelist",
+        Context::HSL,
+        Arity::TWO,
+        "",
+        "Requests for which a variable (geo_var_name=) has a value (geo_var_value=) are not limited.",
+        whitelist::set,
     ),
     log_level_row::<Request, LimitReqLoc>(
         "limit_req_log_level",
@@ -183,14 +229,19 @@ fn shown(d: &Directive, i: usize) -> String {
 }
 
 fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let key = Arc::new(template(cf, d, 0)?);
-    let (mut named, mut rate) = (None, 1000);
-    for i in 1..d.args.len() {
+    // Further variables belong to the key.
+    let more = (1..d.args.len()).take_while(|i| d.arg(*i).starts_with(b"$")).count();
+    let key: Vec<u8> = (0..=more).flat_map(|i| d.arg(i).to_vec()).collect();
+    let key = Arc::new(template_of(cf, d, 0, &key)?);
+    let (mut named, mut rate) = (None, Rate::Fixed(1000));
+    for i in more + 1..d.args.len() {
         if let Some((name, size)) = zones::name_and_size(d, i)? {
             named = Some((i, name, size));
+        } else if let Some(text) = d.keyed(i, "rate").filter(|text| text.starts_with(b"$")) {
+            rate = Rate::Said(Arc::new(template_of(cf, d, i, text)?));
         } else if let Some(text) = d.keyed(i, "rate") {
             let invalid = || d.bad(i, format!("invalid rate \"{}\"", shown(d, i)));
-            rate = parse_rate(text).ok_or_else(invalid)?;
+            rate = Rate::Fixed(parse_rate(text).ok_or_else(invalid)?);
         } else {
             return Err(d.bad(i, format!("invalid parameter \"{}\"", shown(d, i))));
         }
@@ -220,7 +271,13 @@ fn parse_rate(text: &[u8]) -> Option<u64> {
 }
 
 fn set_limit(cf: &mut Cf, d: &Directive) -> ConfResult {
-    let (mut name, mut burst, mut delay) = (None, 0, 0);
+    if d.args.len() == 1 && d.arg(0) == b"off" {
+        return match cf.get::<LimitReqLoc>().limits.replace(Vec::new()) {
+            None => Ok(()),
+            Some(_) => Err(d.error("is duplicate")),
+        };
+    }
+    let (mut name, mut burst, mut delay, mut action) = (None, 0, 0, None);
     for i in 0..d.args.len() {
         let positive = |text: &[u8], what: &str| {
             units::parse_int(text)
@@ -237,6 +294,11 @@ fn set_limit(cf: &mut Cf, d: &Directive) -> ConfResult {
             delay = positive(text, "delay")?;
         } else if d.arg(i) == b"nodelay" {
             delay = NEVER;
+        } else if let Some(text) = d.keyed(i, "forbid_action") {
+            action = Some(text).filter(|text| matches!(text.first(), Some(b'/' | b'@')));
+            if action.is_none() {
+                return Err(d.bad(i, format!("invalid forbid_action \"{}\"", shown(d, i))));
+            }
         } else {
             return Err(d.bad(i, format!("invalid parameter \"{}\"", shown(d, i))));
         }
@@ -248,7 +310,13 @@ fn set_limit(cf: &mut Cf, d: &Directive) -> ConfResult {
     if limits.iter().any(|l| l.name == name) {
         return Err(d.error("is duplicate"));
     }
-    limits.push(Limit { name, burst, delay, bound: OnceLock::new() });
+    limits.push(Limit {
+        name,
+        burst,
+        delay,
+        action: action.map(Into::into),
+        bound: OnceLock::new(),
+    });
     Ok(())
 }
 
@@ -263,7 +331,7 @@ fn build(b: &mut Build) -> ConfResult {
         for limit in conf.limits.iter().flatten() {
             let found = main.zone(&limit.name);
             let bound = found.and_then(|z| {
-                Some(Bound { zone: z.zone.clone()?, key: Arc::clone(&z.key), rate: z.rate })
+                Some(Bound { zone: z.zone.clone()?, key: Arc::clone(&z.key), rate: z.rate.clone() })
             });
             let bound = bound.ok_or_else(|| zones::undeclared(&limit.name))?;
             // Only this function sets it.
@@ -274,7 +342,7 @@ fn build(b: &mut Build) -> ConfResult {
 }
 
 fn active(slots: &Slots) -> bool {
-    slots.get::<LimitReqLoc>().limits.is_some()
+    slots.get::<LimitReqLoc>().limits.as_ref().is_some_and(|limits| !limits.is_empty())
 }
 
 /// What the zones said together.
@@ -291,6 +359,8 @@ enum Decision {
         excess: Option<u64>,
         limit: usize,
     },
+    /// A variable says no rate.
+    Fail,
 }
 
 /// It holds for a request and its parts, and has been applied.
@@ -303,6 +373,9 @@ fn handler(r: &mut Request) -> Flow {
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<LimitReqLoc>();
     let limits = conf.limits.as_deref().unwrap_or_default();
+    if conf.whitelist.has(r) {
+        return Flow::Declined;
+    }
     let dry = *conf.refusal.dry_run;
     let keep = |r: &mut Request, status, delay_ms| {
         r.mark(&APPLIED);
@@ -310,6 +383,7 @@ fn handler(r: &mut Request) -> Flow {
     };
     match decide(r, limits) {
         Decision::None => Flow::Declined,
+        Decision::Fail => Flow::Status(500),
         Decision::Wait { ms: 0, .. } => {
             keep(r, Status::Passed, 0);
             Flow::Declined
@@ -335,9 +409,23 @@ fn handler(r: &mut Request) -> Flow {
                 return Flow::Declined;
             }
             keep(r, Status::Rejected, 0);
-            Flow::Status(*conf.refusal.status)
+            match &limits[limit].action {
+                None => Flow::Status(*conf.refusal.status),
+                Some(action) => go_to(r, *conf.refusal.log_level, action),
+            }
         }
     }
+}
+
+/// Instead of a refusal.
+fn go_to(r: &mut Request, level: LogLevel, action: &[u8]) -> Flow {
+    let shown = String::from_utf8_lossy(action);
+    r.log(level, &format!("limiting requests, forbid_action is {shown}"));
+    if action.starts_with(b"@") {
+        return named_location(r, action);
+    }
+    let args = r.args.clone();
+    internal_redirect(r, action, &args)
 }
 
 fn log(r: &Request, level: LogLevel, what: &str, excess: u64, by: &str, zone: &[u8]) {
@@ -351,11 +439,15 @@ fn log(r: &Request, level: LogLevel, what: &str, excess: u64, by: &str, zone: &[
 /// Asks the zones in turn. All but the last only reserve, and are charged when none refuses.
 fn decide(r: &mut Request, limits: &[Limit]) -> Decision {
     let now = clock::mono_ms();
-    let mut reserved: Vec<(usize, &Bound, Reserved)> = Vec::new();
+    let mut reserved: Vec<(usize, &Bound, u64, Reserved)> = Vec::new();
     let mut waits: Option<(u64, u64, usize)> = None;
     for (i, limit) in limits.iter().enumerate() {
         let Some(bound) = limit.bound.get() else { continue };
         let is_last = i + 1 == limits.len();
+        let Some(rate) = bound.rate.value(r) else {
+            release(&reserved);
+            return Decision::Fail;
+        };
         let asked = with_value(r, &bound.key, |r, value| {
             if value.is_empty() {
                 return None;
@@ -364,27 +456,27 @@ fn decide(r: &mut Request, limits: &[Limit]) -> Decision {
                 too_long(r, &bound.key, value, KEY_MAX_BYTES);
                 return None;
             }
-            Some(bound.zone.ask(value, bound.rate, limit.burst, now, is_last))
+            Some(bound.zone.ask(value, rate, limit.burst, now, is_last))
         });
         match asked {
             None => {}
             Some(Verdict::Charged { excess }) => {
-                waits = Some((delay_ms(limit, bound.rate, excess), excess, i));
+                waits = Some((delay_ms(limit, rate, excess), excess, i));
             }
             Some(Verdict::Reserved(held)) => {
                 // Noted even when it asks for no delay: the request has passed a zone.
                 waits = waits.or(Some((0, 0, i)));
-                reserved.push((i, bound, held));
+                reserved.push((i, bound, rate, held));
             }
             Some(Verdict::Refused { excess }) => {
-                reserved.iter().for_each(|(_, b, held)| b.zone.release(*held));
+                release(&reserved);
                 return Decision::Refuse { excess, limit: i };
             }
         }
     }
-    for (i, bound, held) in reserved.into_iter().rev() {
-        let excess = bound.zone.charge(held, bound.rate, now);
-        let ms = delay_ms(&limits[i], bound.rate, excess);
+    for (i, bound, rate, held) in reserved.into_iter().rev() {
+        let excess = bound.zone.charge(held, rate, now);
+        let ms = delay_ms(&limits[i], rate, excess);
         if waits.is_none_or(|(most, ..)| ms > most) {
             waits = Some((ms, excess, i));
         }
@@ -393,6 +485,10 @@ fn decide(r: &mut Request, limits: &[Limit]) -> Decision {
         None => Decision::None,
         Some((ms, excess, limit)) => Decision::Wait { ms, excess, limit },
     }
+}
+
+fn release(reserved: &[(usize, &Bound, u64, Reserved)]) {
+    reserved.iter().for_each(|(_, bound, _, held)| bound.zone.release(*held));
 }
 
 fn delay_ms(limit: &Limit, rate: u64, excess: u64) -> u64 {
@@ -443,7 +539,13 @@ mod tests {
 
     #[test]
     fn delays() {
-        let limit = |delay| Limit { name: Vec::new(), burst: 9000, delay, bound: OnceLock::new() };
+        let limit = |delay| Limit {
+            name: Vec::new(),
+            burst: 9000,
+            delay,
+            action: None,
+            bound: OnceLock::new(),
+        };
         assert_eq!(delay_ms(&limit(0), 2000, 1000), 500);
         assert_eq!(delay_ms(&limit(1000), 2000, 1000), 0);
         assert_eq!(delay_ms(&limit(1000), 2000, 3000), 1000);

@@ -22,9 +22,19 @@ impl MimeTypes {
     /// A directive's arguments; text/html is always among them. A second such directive at one
     /// level adds to the first.
     pub fn read(cf: &mut Cf, d: &Directive, types: impl Fn(&mut Cf) -> &mut Val<Arc<MimeTypes>>) {
+        MimeTypes::read_beside(cf, d, "text/html", types);
+    }
+
+    /// The same with another type than text/html that is always among them.
+    pub fn read_beside(
+        cf: &mut Cf,
+        d: &Directive,
+        always: &str,
+        types: impl Fn(&mut Cf) -> &mut Val<Arc<MimeTypes>>,
+    ) {
         let (mut all, mut list) = match types(cf).as_option() {
             Some(before) => (before.all, before.list.clone()),
-            None => (false, vec![b"text/html".as_slice().into()]),
+            None => (false, vec![always.as_bytes().into()]),
         };
         let mut known: HashSet<Box<[u8]>> = list.iter().cloned().collect();
         for i in 0..d.args.len() {

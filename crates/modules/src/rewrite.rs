@@ -44,9 +44,27 @@ pub(crate) enum Op {
 
 pub(crate) enum Cond {
     True(VarId),
-    Equal { var: VarId, value: Template, negated: bool },
-    Match { var: VarId, regex: NamedRegex, negated: bool },
-    File { path: Template, test: FileTest, negated: bool },
+    Equal {
+        var: VarId,
+        value: Template,
+        negated: bool,
+    },
+    /// Of numbers; what is none is in no order.
+    Order {
+        var: VarId,
+        value: Template,
+        holds: fn(&u64, &u64) -> bool,
+    },
+    Match {
+        var: VarId,
+        regex: NamedRegex,
+        negated: bool,
+    },
+    File {
+        path: Template,
+        test: FileTest,
+        negated: bool,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,7 +174,8 @@ const ROWS: &[Row] = &[
         body: RowBody::Block,
         default: "",
         doc: "A block that holds only when its condition does.",
-        note: "",
+        note: "Numbers are compared by <, >, <= and >=, too, as in Tengine: whole ones that are not negative; of anything else \
+               no comparison holds.",
         is_once: false,
         set: compile::set_if,
     },

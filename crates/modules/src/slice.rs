@@ -8,6 +8,7 @@
 //! Two places in the filter chain: the header is read before all other filters, the next range is
 //! asked for behind those that may hold text back.
 
+use crate::slice_args;
 use std::cell::RefCell;
 use std::rc::Rc;
 use weir_core::Session;
@@ -18,9 +19,7 @@ use weir_http::module::{
 };
 use weir_http::{subrequest, Buf, Chain, Request};
 use weir_module::first::size;
-use weir_module::{
-    set, slot, Arity, Cf, ConfResult, ConfType, Context, Level, Row, SlotVtable, Slots, Val,
-};
+use weir_module::{slot, Arity, ConfResult, ConfType, Context, Level, Row, SlotVtable, Slots, Val};
 use weir_wire::http1::names::HeaderId;
 
 #[derive(Default)]
@@ -41,11 +40,18 @@ impl ConfType for SliceLoc {
 const ROWS: &[Row] = &[Row::new(
     "slice",
     Context::HSL,
-    Arity::ONE,
+    Arity::NONE_ONE,
     "0",
     "Fetches answers in ranges of this size (0: whole); needs $slice_range in the request.",
-    set!(Cf::get::<SliceLoc>, size, size),
-)];
+    |cf, d| {
+        if d.args.is_empty() {
+            return slice_args::take_over(cf, d);
+        }
+        let size = size(d)?;
+        cf.get::<SliceLoc>().size.once(d, size)
+    },
+)
+.note("Without a size, in a location, it is Tengine's: files are sent in parts that arguments name (slice_arg_begin).")];
 
 pub const MODULE: HttpModule = HttpModule {
     rows: ROWS,

@@ -154,7 +154,7 @@ fn send_file(r: &mut Request, buf: Buf, direct: bool) -> Flow {
     if sends_itself(r) && !direct && loc.plan.body_filters.is_empty() {
         return special::finish(r, buf);
     }
-    r.set_ctx(Pending { text: None, buf, direct });
+    r.set_ctx(Pending { body: Body::Whole(buf), direct });
     Flow::Wait(read_and_send)
 }
 
@@ -188,8 +188,15 @@ pub fn find(r: &mut Request) -> Result<(Vec<u8>, Rc<Entry>), Flow> {
 pub fn send_part(r: &mut Request, text: Option<Bytes>, file: Rc<File>, part: Range<u64>) -> Flow {
     r.flags.allow_ranges = true;
     let direct = part.end >= *r.loc().core.directio;
-    let buf = Buf::file(file, part.start, part.end - part.start).and_last();
-    r.set_ctx(Pending { text, buf, direct });
+    let mut chain = text.map_or_else(Chain::new, |text| Chain::one(Buf::mem(text)));
+    chain.push(Buf::file(file, part.start, part.end - part.start).and_last());
+    r.set_ctx(Pending { body: Body::Parts(chain), direct });
+    Flow::Wait(read_and_send)
+}
+
+/// Sends texts and parts of files, one behind the other; the chain ends the answer.
+pub fn send_parts(r: &mut Request, chain: Chain) -> Flow {
+    r.set_ctx(Pending { body: Body::Parts(chain), direct: false });
     Flow::Wait(read_and_send)
 }
 
@@ -202,11 +209,15 @@ fn sends_itself(r: &Request) -> bool {
 
 /// A file that is to be read and passed through the filters.
 struct Pending {
-    /// What is sent before it.
-    text: Option<Bytes>,
-    buf: Buf,
+    body: Body,
     /// Past the page cache.
     direct: bool,
+}
+
+enum Body {
+    /// One file, of which ranges may be wanted.
+    Whole(Buf),
+    Parts(Chain),
 }
 
 fn read_and_send(r: &mut Request) -> LocalFuture<'_, Flow> {
@@ -220,22 +231,22 @@ fn read_and_send(r: &mut Request) -> LocalFuture<'_, Flow> {
         if r.flags.header_only {
             return Flow::Ok;
         }
-        let is_whole = pending.text.is_none();
-        let begun = pending.text.map_or(Ok(()), |text| r.output(Chain::one(Buf::mem(text))));
-        if begun.is_err() {
-            return Flow::Close;
-        }
-        if sends_itself(r) && !pending.direct && !r.flags.filter_needs_memory {
-            return match r.output(Chain::one(pending.buf)) {
-                Ok(()) => Flow::Ok,
-                Err(_) => Flow::Close,
+        let sent = if sends_itself(r) && !pending.direct && !r.flags.filter_needs_memory {
+            let chain = match pending.body {
+                Body::Whole(buf) => Chain::one(buf),
+                Body::Parts(chain) => chain,
             };
-        }
-        let wanted = match is_whole {
-            true => range::wanted(r, pending.buf),
-            false => Chain::one(pending.buf),
+            r.output(chain).map_err(Broken::from)
+        } else {
+            match pending.body {
+                Body::Whole(buf) => {
+                    let wanted = range::wanted(r, buf);
+                    send_pieces(r, wanted, pending.direct).await
+                }
+                Body::Parts(chain) => send_each(r, chain, pending.direct).await,
+            }
         };
-        match send_pieces(r, wanted, pending.direct).await {
+        match sent {
             Ok(()) => Flow::Ok,
             Err(Broken) => Flow::Close,
         }
@@ -249,6 +260,14 @@ impl From<FilterError> for Broken {
     fn from(_: FilterError) -> Broken {
         Broken
     }
+}
+
+/// The parts of several files.
+async fn send_each(r: &mut Request, chain: Chain, past_cache: bool) -> Result<(), Broken> {
+    for buf in chain {
+        send_pieces(r, Chain::one(buf), past_cache).await?;
+    }
+    Ok(())
 }
 
 /// Reads what is in files and passes it on, no further ahead of the client than `output_buffers`.

@@ -28,6 +28,7 @@ pub mod process;
 pub mod signals;
 #[cfg(unix)]
 pub mod sockets;
+pub mod system;
 pub mod threads;
 pub mod timer;
 #[cfg(unix)]

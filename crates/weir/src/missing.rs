@@ -37,6 +37,34 @@ const UPLOAD: &str = "this directive of an upload module is not in Weir; pass th
 const NCHAN: &str = "Weir has no publish and subscribe; pass the location on to a server that has";
 const PLUS: &str = "this directive of NGINX Plus is not in this version of Weir; remove it";
 const TENGINE: &str = "this Tengine directive is not in this version of Weir; remove it";
+/// Of Tengine, what is tied to systems and libraries that are not there.
+const NTLS: &str = "Weir's TLS is rustls, which has no SM2, SM3 and SM4 (NTLS); write ssl_certificate and ssl_certificate_key with an \
+    RSA or ECDSA pair, and put a proxy that speaks NTLS in front where it must be spoken";
+const XQUIC: &str = "Weir has no HTTP/3 yet, by XQUIC or otherwise; remove the directive: clients fall back to HTTP/2 and HTTP/1.1";
+const DUBBO: &str =
+    "Weir speaks no Dubbo; use grpc_pass to a server that speaks Triple, or proxy_pass to a gateway";
+const XUDP: &str = "Weir has no sockets of XDP (XUDP); remove the directive";
+const TFS: &str =
+    "Weir speaks no TFS and no Tair; use proxy_pass to a gateway for the storage, with proxy_cache";
+const INGRESS: &str =
+    "Weir reads no routes of Tengine's ingress controller; write server and location blocks, or map";
+const RTSIG: &str =
+    "nginx dropped real-time signals in 1.9.0; remove the directive: Weir uses epoll";
+const EVENTS: &str = "it tunes the events of another system; remove the directive: Weir uses epoll";
+const PROCS: &str =
+    "Weir starts no other programs' processes (Tengine's procs); have the system's manager (systemd) start them";
+const BACKTRACE: &str =
+    "Weir writes no backtraces of crashes itself; use worker_rlimit_core and working_directory";
+const DEBUG: &str =
+    "this page of Tengine's insides is not in Weir; use stub_status json, which counts connections, requests and zones";
+const REQSTAT: &str = "Tengine's reqstat comes with the status API; remove the directive until then: stub_status json counts all \
+    requests, access_log has each";
+const SSL_ASYNC: &str =
+    "it is for OpenSSL's hardware engines, which rustls has not; remove the directive";
+const SOCKET_BUFFER: &str =
+    "Weir leaves the socket buffers of backends to the system (net.ipv4.tcp_wmem, tcp_rmem); remove the directive";
+const UNBUFFERED_BODY: &str = "Weir sends an unbuffered request body on as it comes; write proxy_request_buffering off and client_body_buffer_size";
+
 /// What nginx itself has had under that name, and knows no more.
 const SPDY: &str = "nginx dropped SPDY in 1.9.5; remove the directive and write \"http2 on\"";
 const PEERS: &str = "nginx dropped it; it is now a parameter of server in upstream, as in \"server backend1 max_fails=3 fail_timeout=30s\"";
@@ -140,10 +168,71 @@ pub const MISSING: &[(&str, &str)] = &[
     ("f4f*", PLUS),
     ("hls*", PLUS),
     ("perl*", PERL),
-    ("concat*", TENGINE),
-    ("footer*", TENGINE),
-    ("trim*", TENGINE),
     ("dyups_*", TENGINE),
     ("session_sticky*", TENGINE),
     ("dso", TENGINE),
+    ("enable_ntls", NTLS),
+    ("proxy_enable_ntls", NTLS),
+    ("grpc_enable_ntls", NTLS),
+    ("uwsgi_enable_ntls", NTLS),
+    ("ssl_enc_certificate*", NTLS),
+    ("ssl_sign_certificate*", NTLS),
+    ("proxy_ssl_enc_certificate*", NTLS),
+    ("proxy_ssl_sign_certificate*", NTLS),
+    ("grpc_ssl_enc_certificate*", NTLS),
+    ("grpc_ssl_sign_certificate*", NTLS),
+    ("uwsgi_ssl_enc_certificate*", NTLS),
+    ("uwsgi_ssl_sign_certificate*", NTLS),
+    ("ssl_async", SSL_ASYNC),
+    (
+        "ssl_verify_client_exception",
+        "write the exception as a server or location of its own: \"ssl_verify_client optional\" and an \"if\" on \
+         $ssl_client_verify where certificates are needed",
+    ),
+    (
+        "ssl_sni_force",
+        "names that no server has are refused by a default server with \"ssl_reject_handshake on\"",
+    ),
+    ("xquic_*", XQUIC),
+    ("dubbo_*", DUBBO),
+    ("xudp_*", XUDP),
+    ("max_retries", XUDP),
+    ("tfs_*", TFS),
+    ("tair_timeout", TFS),
+    ("ingress_*", INGRESS),
+    ("rtsig_*", RTSIG),
+    ("devpoll_*", EVENTS),
+    ("eventport_*", EVENTS),
+    ("kqueue_*", EVENTS),
+    ("iocp_*", EVENTS),
+    ("post_acceptex", EVENTS),
+    ("acceptex_read", EVENTS),
+    ("processes", PROCS),
+    ("process", PROCS),
+    ("count", PROCS),
+    ("priority", PROCS),
+    ("delay_start", PROCS),
+    ("respawn", PROCS),
+    ("backtrace_*", BACKTRACE),
+    ("debug_conn", DEBUG),
+    ("debug_pool", DEBUG),
+    ("debug_timer", DEBUG),
+    ("slab_stat", DEBUG),
+    ("req_status*", REQSTAT),
+    ("proxy_sndbuf_size", SOCKET_BUFFER),
+    ("proxy_rcvbuf_size", SOCKET_BUFFER),
+    ("fastcgi_sndbuf_size", SOCKET_BUFFER),
+    ("fastcgi_rcvbuf_size", SOCKET_BUFFER),
+    ("client_body_buffers", UNBUFFERED_BODY),
+    ("client_body_postpone_size", UNBUFFERED_BODY),
+    ("master_env", "Weir's master asks for nothing by its environment; write env"),
+    (
+        "pipe_set_size",
+        "what a log's reader may leave unread waits in 1m of memory besides the pipe; remove the directive",
+    ),
+    ("log_empty_request", "requests of which nothing has come are not logged; remove the directive"),
+    (
+        "expires_by_types",
+        "write \"map $sent_http_content_type $expires\" and \"expires $expires\"",
+    ),
 ];

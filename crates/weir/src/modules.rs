@@ -6,13 +6,14 @@ use weir_modules::{
     access, addition, auth_basic, auth_request, autoindex, browser, charset, dav, dav_ext,
     degradation, empty_gif, fancyindex, flv, geo, gunzip, gzip, gzip_ok, gzip_static, headers,
     index, internal_redirect, limit_conn, limit_req, log, map, mirror, mp4, not_modified,
-    random_index, range, realip, referer, rewrite, secure_link, slice, split_clients, ssi, ssl,
-    static_files, stub_status, sub_filter, subs_filter, try_files, userid, welcome,
+    random_index, range, realip, referer, rewrite, secure_link, slice, slice_args, split_clients,
+    ssi, ssl, static_files, stub_status, sub_filter, subs_filter, try_files, userid, welcome,
 };
 use weir_openresty::{
     array_var, echo, encrypted_session, form_input, headers_more, set_misc, srcache, xss,
 };
 use weir_stream::StreamModule;
+use weir_tengine::{concat, footer, server_info, sysguard, trim, user_agent, variables};
 
 /// Every module. Handlers of a phase and filters run in this order.
 pub const MODULES: &[&HttpModule] = &[
@@ -40,11 +41,14 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_jwt::MODULE,
     &auth_request::MODULE,
     &degradation::MODULE,
+    &sysguard::MODULE,
     &limit_req::MODULE,
     &limit_conn::MODULE,
     &geo::MODULE,
     &map::MODULE,
     &split_clients::MODULE,
+    &user_agent::MODULE,
+    &variables::MODULE,
     &secure_link::MODULE,
     &referer::MODULE,
     &browser::MODULE,
@@ -52,6 +56,7 @@ pub const MODULES: &[&HttpModule] = &[
     &welcome::MODULE,
     &empty_gif::MODULE,
     &flv::MODULE,
+    &slice_args::MODULE,
     &mp4::MODULE,
     &dav::MODULE,
     &dav_ext::MODULE,
@@ -72,6 +77,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::CHECK,
     &weir_backend::CACHE,
     // Content, in the order it is tried.
+    &concat::MODULE,
     &random_index::MODULE,
     &gzip_static::MODULE,
     &index::MODULE,
@@ -85,9 +91,12 @@ pub const MODULES: &[&HttpModule] = &[
     &headers_more::MODULE,
     &xss::MODULE,
     &echo::MODULE,
+    &server_info::MODULE,
     &headers::MODULE,
     &userid::MODULE,
     &gunzip::MODULE,
+    &trim::MODULE,
+    &footer::MODULE,
     &addition::MODULE,
     &subs_filter::MODULE,
     &sub_filter::MODULE,
@@ -159,4 +168,12 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-stream_realip_module",
     "--with-stream_ssl_module",
     "--with-stream_ssl_preread_module",
+    // Tengine's, as its builds name them.
+    "--add-module=modules/mod_append_header",
+    "--add-module=modules/ngx_http_concat_module",
+    "--add-module=modules/ngx_http_footer_filter_module",
+    "--add-module=modules/ngx_http_slice_module",
+    "--add-module=modules/ngx_http_sysguard_module",
+    "--add-module=modules/ngx_http_trim_filter_module",
+    "--add-module=modules/ngx_http_user_agent_module",
 ];

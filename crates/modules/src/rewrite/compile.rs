@@ -224,6 +224,16 @@ fn comparison(
             let value = template_of(cf, d, value_at, value)?;
             return Ok(Cond::Equal { var, value, negated: op == b"!=" });
         }
+        b"<" | b">" | b"<=" | b">=" => {
+            let value = template_of(cf, d, value_at, value)?;
+            let holds: fn(&u64, &u64) -> bool = match op {
+                b"<" => u64::lt,
+                b">" => u64::gt,
+                b"<=" => u64::le,
+                _ => u64::ge,
+            };
+            return Ok(Cond::Order { var, value, holds });
+        }
         b"~" => (false, false),
         b"~*" => (false, true),
         b"!~" => (true, false),

@@ -5,6 +5,7 @@ use super::step::Program;
 use super::{Cond, FileTest, Op, Return, Rewrite, RewriteLoc, Text};
 use std::rc::Rc;
 use weir_base::escape::{escape_uri, unescape_uri, EscapeKind, Unescape};
+use weir_base::units::parse_int;
 use weir_core::eval;
 use weir_core::eval::with_scratch;
 use weir_core::logger::LogLevel;
@@ -191,6 +192,16 @@ fn holds(r: &mut Request, e: &Engine, cond: &Cond) -> Result<bool, Failed> {
                 }),
             };
             Ok(equal != *negated)
+        }
+        Cond::Order { var, value, holds } => {
+            r.var(*var, buf);
+            let number = |text: &[u8]| parse_int(text).filter(|n| i64::try_from(*n).is_ok());
+            let Some(left) = number(buf) else { return Ok(false) };
+            let right = with_scratch(|other| {
+                eval(r, value, e.quote, other);
+                number(other)
+            });
+            Ok(right.is_some_and(|right| holds(&left, &right)))
         }
         Cond::Match { var, regex, negated } => {
             r.var(*var, buf);

@@ -1,0 +1,70 @@
+//! What Tengine's core says of the server: server_tag, server_info, server_admin; and fields of answers.
+
+use weir_tests::h2::H2;
+use weir_tests::Setup;
+
+#[test]
+fn tags() {
+    let server = Setup::new(
+        r#"events {} http { server { listen 127.0.0.1:%%PORT_0%%; http2 on; server_tag "<mine>";
+        location /off { server_tag off; return 404; }
+        location / { return 404; }
+        location /ok { return 200 x; }
+        } server { listen 127.0.0.1:%%PORT_1%%; server_tokens off; } }"#,
+    )
+    .start();
+    assert_eq!(server.get("/").header("Server"), Some("<mine>"));
+    assert_eq!(server.get("/ok").header("Server"), Some("<mine>"));
+    assert!(server.get("/").text().contains("<hr><center>Powered by &lt;mine&gt;</center>"));
+    let off = server.get("/off");
+    assert_eq!(off.header("Server"), None);
+    assert!(off.header("Date").is_some() && !off.text().contains("<hr>"), "{}", off.text());
+    assert_eq!(server.exchange("GET", b"bad\r\n\r\n").header("Server"), Some("<mine>"));
+    assert_eq!(H2::connect(&server).fetch("/ok").header("server"), Some("<mine>"));
+    let other = server.on(1).get("/");
+    let name = other.header("Server").unwrap();
+    assert!(other.text().contains(&format!("<hr><center>{name}</center>")), "{}", other.text());
+}
+
+#[test]
+fn error_pages_say_what_was_asked_for() {
+    let server = Setup::new(
+        r#"events {} http { server { listen 127.0.0.1:%%PORT_0%%; server_info on; server_admin "<a@b>";
+        location / { return 403; }
+        location /moved { return 301 /; }
+        location /off { server_info off; return 403; }
+        } }"#,
+    )
+    .start();
+    let page = server.get("/%3Cx%3E?<b>").text();
+    let url = format!("<td>http://localhost:{}/%3Cx%3E?&lt;b&gt;</td>", server.port(0));
+    assert!(page.contains(&url) && page.contains("<td>&lt;a@b&gt;</td>"), "{page}");
+    assert!(page.contains("<td>Date:</td>") && page.contains("<td>Server:</td>"), "{page}");
+    for path in ["/moved", "/off"] {
+        assert!(!server.get(path).text().contains("<td>"), "{path}");
+    }
+}
+
+#[test]
+fn fields_get_further_values() {
+    let server = Setup::new(
+        r#"events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%;
+        location / { add_header X-A 1; append_header x-a 2; append_header X-A $arg_v; append_header X-B 3; return 200; }
+        location /by { append_header_separator "; "; add_header X-A 1; add_header X-A 2; append_header X-A 3; return 200; }
+        location /404 { append_header X-A 1; return 404; }
+        location /gzip/ { alias %%DIR%%/; gzip on; gzip_min_length 1; gzip_types *; }
+        location /clear/ { alias %%DIR%%/; gzip on; gzip_min_length 1; gzip_types *; gzip_clear_etag on; }
+        } }"#,
+    )
+    .file("f", "some text some text")
+    .start();
+    let answer = server.get("/?v=4");
+    assert_eq!((answer.all("X-A"), answer.all("X-B")), (vec!["1, 2, 4"], vec!["3"]));
+    assert_eq!(server.get("/").all("X-A"), ["1, 2"]);
+    assert_eq!(server.get("/by").all("X-A"), ["1", "2; 3"]);
+    assert_eq!(server.get("/404").header("X-A"), None);
+    let zipped = |path| server.get_with(path, "Accept-Encoding: gzip\r\n");
+    assert!(zipped("/gzip/f").header("ETag").unwrap().starts_with("W/"));
+    assert_eq!(zipped("/clear/f").header("ETag"), None);
+    assert!(server.get("/clear/f").header("ETag").is_some());
+}
