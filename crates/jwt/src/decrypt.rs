@@ -176,7 +176,11 @@ impl<'t> Wrapped<'t> {
 }
 
 fn unwrap_aes(by: &[u8], wrapped: &[u8], bytes: usize) -> Option<Vec<u8>> {
-    if by.len() != bytes || wrapped.len() < 24 || wrapped.len() > 72 || !wrapped.len().is_multiple_of(8) {
+    if by.len() != bytes
+        || wrapped.len() < 24
+        || wrapped.len() > 72
+        || !wrapped.len().is_multiple_of(8)
+    {
         return None;
     }
     let mut key = vec![0; wrapped.len() - 8];
