@@ -13,6 +13,7 @@ mod hello;
 mod http;
 mod http2;
 mod mail;
+mod mmdb;
 mod openresty;
 mod proxy;
 mod reply;
@@ -58,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     reply::TARGET,
     cache::TARGET,
     dns::TARGET,
+    mmdb::TARGET,
     ssi::TARGET,
     openresty::TARGET,
     ssi::CONDITIONS,

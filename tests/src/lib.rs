@@ -17,6 +17,7 @@ pub mod h2;
 pub mod mail;
 pub mod mail_servers;
 mod message;
+pub mod mmdb;
 pub mod ocsp;
 mod origin;
 mod pipe;

@@ -142,9 +142,6 @@ fn directives_of_other_modules_are_known_by_name() {
         return skip("nginx knows no modules of others");
     }
     for (name, help) in [
-        ("brotli", "gzip"),
-        ("geoip2", "geo with"),
-        ("geoip_country", "geo with"),
         ("js_import", "njs"),
         ("modsecurity_rules_file", "ModSecurity"),
         ("vhost_traffic_status_zone", "stub_status"),
@@ -163,7 +160,8 @@ fn directives_of_other_modules_are_known_by_name() {
         ("auth_pam", "auth_request"),
         ("auth_ldap_servers", "auth_request"),
         ("image_filter", "images"),
-        ("xslt_stylesheet", "XML"),
+        ("xslt_stylesheet", "XSLT"),
+        ("xml_entities", "sub_filter"),
     ] {
         let said = run_cli(&["-t"], &format!("events {{}} http {{ {name} x; }}"));
         let first = said.stderr.lines().next().unwrap();

@@ -31,12 +31,11 @@ fn files_of_packages() {
     if !is_weir() {
         return skip("nginx loads modules");
     }
-    let files =
-        ["ngx_mail_module", "ngx_stream_module", "ngx_http_geoip_module", "ndk_http_module"];
+    let files = ["ngx_mail_module", "ngx_stream_module", "ngx_http_perl_module", "ndk_http_module"];
     let lines: String = files.map(|f| format!("load_module modules/{f}.so;\n")).concat();
     let conf = format!("{lines}events {{}} http {{}}");
     let line = "nginx: [notice] \"load_module\" loads nothing: ngx_mail_module, ngx_stream_module \
-                (built in), ngx_http_geoip_module, ndk_http_module (not in Weir, and not used)";
+                (built in), ngx_http_perl_module, ndk_http_module (not in Weir, and not used)";
     for arguments in [&["-t"][..], &["-t", "--strict"]] {
         let said = run_cli(arguments, &conf);
         assert_eq!(said.code, 0, "{}", said.stderr);
@@ -45,8 +44,8 @@ fn files_of_packages() {
     }
     assert_eq!(run_cli(&["-t", "-q"], &conf).stderr, "");
     // What needs one of them is refused where it stands.
-    let (code, line) = first_line(&["-t"], &conf.replace("http {}", "http {\ngeoip_city x; }"));
-    assert_eq!((code, line.contains("unknown directive \"geoip_city\"")), (1, true), "{line}");
+    let (code, line) = first_line(&["-t"], &conf.replace("http {}", "http {\nperl_require x; }"));
+    assert_eq!((code, line.contains("unknown directive \"perl_require\"")), (1, true), "{line}");
 }
 
 #[test]

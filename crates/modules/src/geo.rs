@@ -63,28 +63,28 @@ impl Default for Table {
 }
 
 /// Where a session comes from.
-trait Placed: Session {
+pub(crate) trait Placed: Session {
     /// A block may name proxies that are believed who is behind them.
     const HAS_PROXIES: bool;
 
     /// Who is behind the proxies.
-    fn behind(&self, client: ClientAddr, geo: &Geo) -> Option<SocketAddr>;
+    fn behind(&self, client: ClientAddr, proxies: &[From], recursive: bool) -> Option<SocketAddr>;
 }
 
 impl Placed for Request {
     const HAS_PROXIES: bool = true;
 
-    fn behind(&self, client: ClientAddr, geo: &Geo) -> Option<SocketAddr> {
+    fn behind(&self, client: ClientAddr, proxies: &[From], recursive: bool) -> Option<SocketAddr> {
         let lines = self.headers().filter(|(n, _)| n.eq_ignore_ascii_case(b"x-forwarded-for"));
         let lines: Vec<&[u8]> = lines.map(|(_, v)| v).collect();
-        forwarded(client, &lines, &geo.proxies, geo.recursive)
+        forwarded(client, &lines, proxies, recursive)
     }
 }
 
 impl Placed for weir_stream::Session {
     const HAS_PROXIES: bool = false;
 
-    fn behind(&self, _: ClientAddr, _: &Geo) -> Option<SocketAddr> {
+    fn behind(&self, _: ClientAddr, _: &[From], _: bool) -> Option<SocketAddr> {
         None
     }
 }
@@ -185,7 +185,8 @@ fn read_entry<S: Placed>(
     Ok(())
 }
 
-fn network(cf: &mut Cf, entry: &Directive, text: &[u8]) -> ConfResult<Cidr> {
+/// A network in a directive, as nginx reads it.
+pub(crate) fn network(cf: &mut Cf, entry: &Directive, text: &[u8]) -> ConfResult<Cidr> {
     let shown = String::from_utf8_lossy(text);
     let Some((net, low_bits)) = Cidr::parse(text) else {
         return Err(entry.fail(format!("invalid network \"{shown}\"")));
@@ -307,7 +308,7 @@ fn address<S: Placed>(s: &mut S, geo: &Geo) -> IpAddr {
             }
         }
     };
-    let named = (!geo.proxies.is_empty()).then(|| s.behind(client, geo));
+    let named = (!geo.proxies.is_empty()).then(|| s.behind(client, &geo.proxies, geo.recursive));
     match named.flatten() {
         Some(addr) => addr.ip(),
         None => client.ip().unwrap_or(NO_ADDRESS),

@@ -2,6 +2,7 @@
 //! documents (SSI).
 
 pub mod lookup;
+pub mod mmdb;
 pub mod regex;
 pub mod ssi;
 pub mod template;

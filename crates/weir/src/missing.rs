@@ -7,16 +7,11 @@ const HTTP3: &str =
 const LUA: &str = "this version of Weir has no Lua yet; remove the directive";
 const PERL: &str = "Weir has no embedded Perl; use map, set or rewrite instead";
 /// Of modules that others make: whose it is, and what Weir has instead.
-const BROTLI: &str =
-    "this directive of ngx_brotli is not in Weir, which compresses with gzip; remove it";
-const ZSTD: &str =
-    "this directive of zstd-nginx-module is not in Weir, which compresses with gzip; remove it";
 const REDIS: &str =
     "this directive of ngx_http_redis is not in Weir; redis2_pass and redis2_query ask Redis for its replies";
 const DATABASES: &str = "Weir asks no databases; pass the location on to a program that does";
 const ICONV: &str =
     "this directive of iconv is not in Weir; use charset, source_charset and charset_map";
-const GEOIP: &str = "Weir reads no GeoIP databases; use geo with a list of networks, or map on a header that a proxy in front sets";
 const NJS: &str =
     "Weir has no njs; use map, set, rewrite or return, or a backend for what computes";
 const MODSECURITY: &str =
@@ -31,8 +26,8 @@ const PAGESPEED: &str = "Weir rewrites no pages; remove the directive";
 const PURGE: &str =
     "Weir always purges beside its workers; remove the directive, purger= of proxy_cache_path sets a pace";
 const AUTH: &str = "Weir does not ask PAM, LDAP or Kerberos itself; use auth_request with a service that does, or auth_basic";
-const FILTERED: &str =
-    "Weir changes no images and no XML; pass the location on to a program that does";
+const FILTERED: &str = "Weir changes no images; pass the location on to a program that does";
+const XSLT: &str = "Weir has no XSLT: no library for it that is memory safe is kept up; pass the location on to a program that transforms, or have the browser do it by an xml-stylesheet instruction, which sub_filter can put in";
 const UPLOAD: &str = "this directive of an upload module is not in Weir; pass the request on, client_body_in_file_only keeps its body in a file";
 const NCHAN: &str = "Weir has no publish and subscribe; pass the location on to a server that has";
 const PLUS: &str = "this directive of NGINX Plus is not in this version of Weir; remove it";
@@ -122,14 +117,10 @@ pub const MISSING: &[(&str, &str)] = &[
     ("balancer_by_lua*", LUA),
     ("server_rewrite_by_lua*", LUA),
     ("precontent_by_lua*", LUA),
-    ("geoip_*", GEOIP),
-    ("geoip2*", GEOIP),
     ("image_filter*", FILTERED),
-    ("xslt_*", FILTERED),
-    ("xml_entities", FILTERED),
-    ("xml_external_entities", FILTERED),
-    ("brotli*", BROTLI),
-    ("zstd*", ZSTD),
+    ("xslt_*", XSLT),
+    ("xml_entities", XSLT),
+    ("xml_external_entities", XSLT),
     ("js_*", NJS),
     ("modsecurity*", MODSECURITY),
     ("vhost_traffic_status*", VTS),
