@@ -162,6 +162,7 @@ fn directives_of_other_modules_are_known_by_name() {
         ("pagespeed", "rewrites no pages"),
         ("lua_package_path", "Lua"),
         ("cache_purge_response_type", "proxy_cache_purge"),
+        ("multi", "grpc_pass"),
         ("subs_filter", "sub_filter"),
         ("auth_pam", "auth_request"),
         ("auth_ldap_servers", "auth_request"),

@@ -42,6 +42,8 @@ const FILTERED: &str =
 const UPLOAD: &str = "this directive of an upload module is not in Weir; pass the request on, client_body_in_file_only keeps its body in a file";
 const NCHAN: &str = "Weir has no publish and subscribe; pass the location on to a server that has";
 const PLUS: &str = "this directive of NGINX Plus is not in this version of Weir; remove it";
+const MULTI: &str =
+    "Weir does not send several requests over one connection to a Dubbo server; use proxy_pass to an HTTP port, or      grpc_pass, which has streams";
 const TENGINE: &str = "this Tengine directive is not in this version of Weir; remove it";
 /// What nginx itself has had under that name, and knows no more.
 const SPDY: &str = "nginx dropped SPDY in 1.9.5; remove the directive and write \"http2 on\"";
@@ -154,4 +156,5 @@ pub const MISSING: &[(&str, &str)] = &[
     ("dyups_*", TENGINE),
     ("session_sticky*", TENGINE),
     ("dso", TENGINE),
+    ("multi", MULTI),
 ];
