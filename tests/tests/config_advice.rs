@@ -157,6 +157,7 @@ fn directives_of_other_modules_are_known_by_name() {
         ("pagespeed", "rewrites no pages"),
         ("lua_package_path", "Lua"),
         ("cache_purge_background_queue", "purger="),
+        ("multi", "grpc_pass"),
         ("auth_pam", "auth_request"),
         ("auth_ldap_servers", "auth_request"),
         ("image_filter", "images"),

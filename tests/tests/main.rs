@@ -231,6 +231,7 @@ mod tunnel;
 mod upgrade_busy;
 mod upgrade_goes_wrong;
 mod upgrade_keeps;
+mod upstream_balancers;
 mod upstream_check;
 mod upstream_error_log;
 mod upstream_keepalive_bursts;

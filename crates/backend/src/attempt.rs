@@ -10,6 +10,7 @@ use crate::link::Link;
 use crate::sending::Outgoing;
 use crate::sticky::{Client, Sticky};
 use crate::upload::Body;
+use crate::upstream::RetryLoc;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
@@ -31,6 +32,8 @@ pub(crate) struct Run<'a> {
     pub(crate) client: Client,
     /// Where connections come from, if the configuration says so.
     pub(crate) bind: Option<SocketAddr>,
+    /// What tells this client's connections to servers from others', where they are its own; 0 for nothing.
+    pub(crate) bound: u64,
     /// TLS to the servers, when they are named with https.
     pub(crate) tls: Option<Box<Wanted>>,
     pub(crate) body: Body,
@@ -68,6 +71,7 @@ impl<'a> Run<'a> {
             key: Key::default(),
             client: Client::default(),
             bind: None,
+            bound: 0,
             tls: None,
             body,
             chunked: false,
@@ -162,7 +166,7 @@ pub(crate) fn failed(
         }
     }
     let stale = link.as_ref().is_some_and(|l| l.reused);
-    if stale && bit == next::ERROR {
+    if stale && bit == next::ERROR && *run.loc.conf::<RetryLoc>().retry {
         run.choice.tries += 1;
     }
     let status = match bit {

@@ -52,8 +52,7 @@ fn chosen(r: &mut Request, run: &mut Run<'_>, lease: Option<Lease>) -> Chosen {
     if let Some(sticky) = run.group.sticky::<Sticky>() {
         sticky.chosen(r, &mut run.client, &lease);
     }
-    let version = if run.conf.h2 { H2_MARK } else { 0 };
-    let mark = run.tls.as_ref().map_or(0, |t| t.mark) ^ version;
+    let mark = mark(run);
     let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
     let idle = run.group.take_idle(lease.peer, run.tag(), mark);
     match idle.filter(|link| !risky || link.is_surely_quiet()) {
@@ -68,6 +67,13 @@ fn chosen(r: &mut Request, run: &mut Run<'_>, lease: Option<Lease>) -> Chosen {
             Chosen::Idle(Asked { link, lease })
         }
     }
+}
+
+/// Which connections a request may have.
+#[inline]
+fn mark(run: &Run<'_>) -> u64 {
+    let version = if run.conf.h2 { H2_MARK } else { 0 };
+    run.tls.as_ref().map_or(0, |t| t.mark) ^ version ^ run.bound
 }
 
 #[cold]
@@ -104,6 +110,7 @@ pub(crate) fn connected<'a>(
         if run.conf.h2 {
             link.start_h2();
         }
+        link.mark ^= run.bound;
         link.requests += 1;
         if let Some(state) = r.upstream.last_mut() {
             state.connect_ms = Some(clock::mono_ms().saturating_sub(run.asked_ms));
@@ -116,6 +123,12 @@ pub(crate) fn connected<'a>(
 fn pick(run: &mut Run<'_>) -> Option<Lease> {
     if let Some(sticky) = run.group.sticky::<Sticky>() {
         sticky.ask(&run.client, &mut run.choice);
+    }
+    if run.bound != 0 {
+        let mark = mark(run);
+        if let Some(lease) = run.group.pick_bound(&mut run.choice, mark) {
+            return Some(lease);
+        }
     }
     run.group.pick(&mut run.choice, &mut run.key)
 }

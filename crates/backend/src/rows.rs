@@ -63,6 +63,17 @@ impl<T: BackendConf> Rows<T> {
         Row::new(name!("next_upstream_timeout"), HSL, Arity::ONE, "0", "Longest time for asking servers.", set!(pick::<T>, next_upstream_timeout, msec)),
     ];
 
+    /// What Tengine has besides.
+    pub(crate) const TENGINE: &'static [Row] = &[Row::new(
+        name!("upstream_tries"),
+        HSL,
+        Arity::ONE,
+        "0",
+        "Most servers asked for one request: another name of …_next_upstream_tries.",
+        set!(pick::<T>, next_upstream_tries, num),
+    )
+    .note("It is Tengine's.")];
+
     /// About the sockets' buffers.
     pub(crate) const SOCKET: &'static [Row] = &[
         Row::new(

@@ -183,6 +183,9 @@ pub(crate) fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(
     if let Some(sticky) = run.group.sticky::<Sticky>() {
         run.client = sticky.client(r);
     }
+    if run.group.binds() {
+        run.bound = bound(r);
+    }
     if run.group.has_key() {
         run.key = run.group.key(r);
     }
@@ -205,6 +208,13 @@ pub(crate) fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(
         true => Err(500),
         false => Ok(()),
     }
+}
+
+/// What tells the connections of this client's from others': never 0, and unlike for each.
+#[cold]
+fn bound(r: &Request) -> u64 {
+    // The lowest bits are the marks' own.
+    r.conn().serial.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !7 | 4
 }
 
 /// An exchange has ended with a fault.

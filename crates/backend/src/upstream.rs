@@ -6,13 +6,17 @@ use weir_http::build::Build;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{VarArg, Variable};
 use weir_http::{HttpModule, Request};
-use weir_module::{ConfResult, SlotVtable};
+use weir_module::first::flag;
+use weir_module::{
+    joined_rows, merge_values, set, slot, Arity, Cf, ConfResult, ConfType, Context, Level, Row,
+    SlotVtable, Val,
+};
 use weir_upstream::{Outer, Rows, UpstreamMain, Variables};
 
 /// The directives that upstreams of every protocol have, and what requests show of theirs.
 pub const MODULE: HttpModule = HttpModule {
-    rows: Rows::<Request>::COMMON,
-    slots: &[SlotVtable::of::<UpstreamMain>()],
+    rows: joined_rows!(Rows::<Request>::COMMON, RETRY),
+    slots: &[SlotVtable::of::<UpstreamMain>(), SlotVtable::of::<RetryLoc>()],
     variables: VARIABLES,
     build: Some(build),
     start: Some(|gen, http| weir_upstream::start(&http.main, &gen.error_log)),
@@ -27,10 +31,38 @@ pub const MODULE: HttpModule = HttpModule {
 };
 
 /// What stream's upstreams do not have.
-pub const HTTP_ONLY: [HttpModule; 2] = [
+pub const HTTP_ONLY: [HttpModule; 3] = [
     HttpModule { rows: Rows::<Request>::REUSED, ..HttpModule::EMPTY },
+    HttpModule { rows: Rows::<Request>::FURTHER, ..HttpModule::EMPTY },
     HttpModule { rows: Rows::<Request>::IP_HASH, ..HttpModule::EMPTY },
 ];
+
+/// What becomes of a request whose connection has waited, and failed.
+#[derive(Default)]
+pub(crate) struct RetryLoc {
+    /// It is no try: the servers are asked as often as otherwise.
+    pub(crate) retry: Val<bool>,
+}
+
+impl ConfType for RetryLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &RetryLoc) -> ConfResult {
+        merge_values!(self, parent; retry = true);
+        Ok(())
+    }
+}
+
+const RETRY: &[Row] = &[Row::new(
+    "retry_cached_connection",
+    Context::HSL,
+    Arity::FLAG,
+    "on",
+    "A kept connection that fails is not counted among the tries.",
+    set!(Cf::get::<RetryLoc>, retry, flag),
+)
+.note("It is Tengine's; nginx does as with on.")];
 
 static VARIABLES: &[Variable] = &[
     Variables::<Request>::ADDR,

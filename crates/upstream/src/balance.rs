@@ -4,9 +4,11 @@
 //! another server.
 
 use crate::asks::Asks;
+use crate::interleaved::interleaved;
 use crate::least_time::LeastTime;
 use crate::peers::{
-    self, hinted, take, usable, weigh, with_backup, Choice, PeerId, PeerState, Peers, State,
+    self, hinted, in_parts, take, usable, weigh, with_backup, Choice, PeerId, PeerState, Peers,
+    State,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,14 +30,24 @@ pub(crate) enum Method {
     Hash(Arc<Template>),
     Consistent(Arc<Template>, Arc<Ring>),
     Random,
-    /// The less busy of two.
-    RandomTwo,
+    /// The less busy of two, or the one that is likely to be done first.
+    RandomTwo(Option<LeastTime>),
+    /// The turns of round robin, from a server that chance has chosen on (Tengine's).
+    Vnswrr,
+    /// Rounds in which servers have a turn if their weight is large enough (Tengine's).
+    Iwrr,
 }
 
 impl Method {
     /// The methods that know no backup servers.
     pub(crate) fn refuses_backup(&self) -> bool {
-        !matches!(self, Method::RoundRobin | Method::LeastConn | Method::LeastTime(_))
+        use Method::{Iwrr, LeastConn, LeastTime, RoundRobin, Vnswrr};
+        !matches!(self, RoundRobin | LeastConn | LeastTime(_) | Vnswrr | Iwrr)
+    }
+
+    /// The methods that know no turns, of which a server could have fewer for a while.
+    pub(crate) fn refuses_slow_start(&self) -> bool {
+        self.refuses_backup() || matches!(self, Method::Iwrr)
     }
 }
 
@@ -91,6 +103,11 @@ pub(crate) fn pick(
             return how.pick(peers, state, choice, now);
         }
         Method::RoundRobin => None,
+        Method::Vnswrr if !peers.single() => {
+            peers::begin_anywhere(peers, state, now);
+            None
+        }
+        Method::Iwrr if !peers.single() => return interleaved(peers, state, choice, now),
         _ if plain => None,
         _ if !choice.hint.is_empty() => {
             match hinted(&peers.primary, state.list(false), choice, now) {
@@ -127,8 +144,14 @@ fn by_key(
         Method::Consistent(_, ring) if !key.text.is_empty() => {
             on_ring(ring, peers, state, choice, key, now)
         }
-        Method::Random => random(peers, state, choice, key, now, false),
-        Method::RandomTwo => random(peers, state, choice, key, now, true),
+        Method::Random => random(peers, state, choice, key, now, None),
+        Method::RandomTwo(how) => {
+            let measure = |peer: &peers::Peer, s: &PeerState| match how {
+                Some(how) => how.eta(peer, s, now),
+                None => i64::from(s.conns),
+            };
+            random(peers, state, choice, key, now, Some(&measure))
+        }
         _ => None,
     }
 }
@@ -188,14 +211,17 @@ fn hashed(
     None
 }
 
-/// `random`, and `random two`.
+/// How much speaks against a server.
+type Measure<'a> = Option<&'a dyn Fn(&peers::Peer, &PeerState) -> i64>;
+
+/// `random`, and with a measure `random two`.
 fn random(
     peers: &Peers,
     state: &mut State,
     choice: &Choice,
     key: &mut Key,
     now: u64,
-    two: bool,
+    two: Measure<'_>,
 ) -> Option<usize> {
     let mut first: Option<usize> = None;
     while key.tries <= HASH_TRIES {
@@ -203,15 +229,18 @@ fn random(
         let i = by_weight(peers, number);
         if first != Some(i) && is_free(peers, state, choice, i, now) {
             let Some(other) = first else {
-                if !two {
+                if two.is_none() {
                     return Some(i);
                 }
                 first = Some(i);
                 continue;
             };
+            let measure = two?;
             let list = &peers.primary.peers;
-            let conns = |i: usize, s: &mut State| i64::from(s.list(false)[i].conns);
-            let (mine, its) = (conns(i, state), conns(other, state));
+            let (mine, its) = {
+                let states = state.list(false);
+                (measure(&list[i], &states[i]), measure(&list[other], &states[other]))
+            };
             let busier = mine * list[other].weight > its * list[i].weight;
             return Some(if busier { other } else { i });
         }
@@ -279,7 +308,7 @@ fn on_ring(
                 continue;
             }
             let states = state.list(false);
-            total += weigh(peer, &mut states[i]);
+            total += weigh(peer, &mut states[i], now);
             let higher = |b: usize| states[i].current_weight > states[b].current_weight;
             if best.is_none_or(higher) {
                 best = Some(i);
@@ -345,12 +374,17 @@ pub(crate) fn least(
     let free = |i: usize, states: &[PeerState]| {
         !choice.tried.has(i) && usable(&list.peers[i], &states[i], now)
     };
-    let load = |i: usize, by: usize, states: &[PeerState]| {
-        measure(&list.peers[i], &states[i]) * list.peers[by].weight
+    let load = |i: usize, by: usize, states: &mut [PeerState]| {
+        let (peer, s) = (&list.peers[by], &mut states[by]);
+        let parts = in_parts(peer, s, peer.weight, now).max(1);
+        measure(&list.peers[i], &states[i]).saturating_mul(parts)
     };
     let mut best: Option<usize> = None;
     let mut equals = false;
-    for i in (0..list.peers.len()).filter(|i| free(*i, states)) {
+    for i in 0..list.peers.len() {
+        if !free(i, states) {
+            continue;
+        }
         let Some(b) = best else {
             best = Some(i);
             continue;
@@ -373,7 +407,7 @@ pub(crate) fn least(
         if !free(i, states) || load(i, best, states) != load(best, i, states) {
             continue;
         }
-        total += weigh(&list.peers[i], &mut states[i]);
+        total += weigh(&list.peers[i], &mut states[i], now);
         if states[i].current_weight > states[best].current_weight {
             best = i;
         }
@@ -457,7 +491,7 @@ mod tests {
         let mut state = peers.fresh_state();
         state.list(false)[0].conns = 10;
         for _ in 0..5 {
-            assert_eq!(next(&Method::RandomTwo, &peers, &mut state, &mut Key::default()), 1);
+            assert_eq!(next(&Method::RandomTwo(None), &peers, &mut state, &mut Key::default()), 1);
         }
     }
 

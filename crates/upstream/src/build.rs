@@ -1,6 +1,7 @@
 //! The upstreams of a protocol's block become groups, when the configuration is built.
 
 use crate::asks::Asks;
+use crate::balance::Method;
 use crate::conf::{lossy, Declared, NamedHost, Server, UpstreamMain};
 use crate::group::Group;
 use crate::live::Live;
@@ -43,12 +44,25 @@ fn check_port(u: &Declared) -> ConfResult {
     Err(Diagnostic::emerg(format!("no port in upstream \"{name}\"")).at(u.at).hint(hint))
 }
 
+fn check_slow_start(u: &Declared) -> ConfResult {
+    let refuses = u.method.as_ref().is_some_and(Method::refuses_slow_start);
+    match u.servers.iter().find(|s| refuses && s.slow_start_secs > 0) {
+        None => Ok(()),
+        Some(s) => {
+            let text = "balancing method does not support parameter \"slow_start\"";
+            let hint = "remove the parameter, or use round robin, least_conn or least_time";
+            Err(Diagnostic::emerg(text.to_string()).at(s.at).hint(hint.to_string()))
+        }
+    }
+}
+
 fn build_group<S: Asks>(
     u: &Declared,
     outer: &Outer,
     known: &names::Known,
     warnings: &mut Vec<Diagnostic>,
 ) -> ConfResult<Group> {
+    check_slow_start(u)?;
     let names::Servers { fixed, hosts } = names::resolve::<S>(u, outer, known, warnings)?;
     if !hosts.is_empty() {
         let live = Live::new(names::plan::<S>(u)?, fixed, hosts);
@@ -58,7 +72,7 @@ fn build_group<S: Asks>(
         fixed.iter().filter(|(_, b)| *b == backup).map(|(p, _)| p.clone()).collect::<Vec<_>>()
     };
     let (primary, backup) = (of(false), of(true));
-    if primary.is_empty() {
+    if primary.is_empty() && !u.in_file {
         let text = format!("no servers in upstream \"{}\"", lossy(&u.name));
         let hint = "a server that is no backup is to be in it: take \"backup\" away from one";
         return Err(Diagnostic::emerg(text).at(u.at).hint(hint.to_string()));

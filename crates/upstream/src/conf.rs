@@ -31,6 +31,9 @@ pub(crate) struct Server {
     /// What `sticky route` knows it by.
     pub route: Vec<u8>,
     pub backup: bool,
+    /// By which hashes know it, in place of its name.
+    pub id: Option<Vec<u8>>,
+    pub slow_start_secs: u64,
     /// To be asked for again and again.
     pub resolve: bool,
     pub service: Option<String>,
@@ -55,6 +58,10 @@ pub(crate) struct Declared {
     pub method: Option<Method>,
     pub sticky: Option<Box<dyn DeclaredSticky>>,
     pub queue: Val<queue::Rule>,
+    /// `ntlm`
+    pub binds: bool,
+    /// Its servers stand in a file, and there may be none.
+    pub in_file: bool,
     pub zone: Option<Vec<u8>>,
     /// The workers share what they know of its servers, without a zone too.
     pub shares: bool,
@@ -91,6 +98,8 @@ impl Declared {
             method: None,
             sticky: None,
             queue: Val::UNSET,
+            binds: false,
+            in_file: false,
             zone: None,
             shares: false,
             resolver: Val::UNSET,
@@ -326,6 +335,8 @@ impl Server {
             draining: false,
             route: Vec::new(),
             backup: false,
+            id: None,
+            slow_start_secs: 0,
             resolve: false,
             service: None,
             at,

@@ -60,6 +60,8 @@ pub(crate) struct Shape {
     pub method: Method,
     pub keepalive: Option<KeepAlive>,
     pub sticky: Option<Sticky>,
+    /// Each client's connection has its own to a server.
+    pub binds: bool,
     /// Of all workers, where they share the state.
     pub(crate) queue: Option<Arc<Queue>>,
     zone: Option<Arc<Mutex<State>>>,
@@ -77,6 +79,7 @@ pub(crate) struct Plan {
     pub method: Method,
     pub keepalive: Option<KeepAlive>,
     pub sticky: Option<Sticky>,
+    pub binds: bool,
     pub queue: Option<Arc<Queue>>,
 }
 
@@ -105,7 +108,8 @@ impl Plan {
         };
         let (name, sticky) = (self.name.as_slice().into(), self.sticky.clone());
         let (keepalive, queue) = (self.keepalive, self.queue.clone());
-        Shape { name, peers, method, keepalive, sticky, queue, zone, tie }
+        let binds = self.binds;
+        Shape { name, peers, method, keepalive, sticky, binds, queue, zone, tie }
     }
 }
 
@@ -134,6 +138,7 @@ impl Shape {
     pub(crate) fn timed(&self) -> Option<LeastTime> {
         match self.method {
             Method::LeastTime(how) => Some(how),
+            Method::RandomTwo(how) => how,
             _ => None,
         }
     }
@@ -257,7 +262,8 @@ pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
     let peers = Peers::new(peers, Vec::new());
     let method = Method::RoundRobin;
     let (name, keepalive, sticky, queue) = (name.into(), None, None, None);
-    let shape = Shape { name, peers, method, keepalive, sticky, queue, zone: None, tie: None };
+    let (binds, zone, tie) = (false, None, None);
+    let shape = Shape { name, peers, method, keepalive, sticky, binds, queue, zone, tie };
     WorkerGroup::new(Arc::new(shape), Weak::new(), &Rc::default())
 }
 
@@ -532,6 +538,31 @@ impl WorkerGroup {
         Some(Lease { group: Rc::clone(self), peer, open: true, measured: None })
     }
 
+    /// Whether each client's connection has its own to a server (`ntlm`).
+    #[inline]
+    pub fn binds(&self) -> bool {
+        self.shape.binds
+    }
+
+    /// The server to which a connection with that mark waits, as far as it may be asked.
+    #[cold]
+    pub fn pick_bound(self: &Rc<Self>, choice: &mut Choice, mark: u64) -> Option<Lease> {
+        let peer = self.with_idle(|pool| pool.server_of(mark)).flatten()?;
+        let now = clock::mono_secs();
+        let shape = &self.shape;
+        let (may, moved) = self.with_state(|s| {
+            let may = peers::usable(shape.peers.peer(peer), s.peer(peer), now);
+            if may {
+                peers::take(&shape.peers, s, choice, peer, now);
+            }
+            (may, shape.has_moved())
+        });
+        if may && moved {
+            self.forward(peer, |_, s, at| s.peer(at).conns += 1);
+        }
+        may.then(|| Lease { group: Rc::clone(self), peer, open: true, measured: None })
+    }
+
     #[inline(never)]
     fn pick_of_many(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
         // Who waits already comes first.
@@ -690,9 +721,10 @@ impl Lease {
             timed.connected(s, m, now_ms);
         };
         if proven || self.measured.is_some() {
+            let peer = self.config().clone();
             self.note(connected, |s| {
                 if proven {
-                    peers::recover(s)
+                    peers::recover(&peer, s, now_ms / 1000);
                 }
             });
         }

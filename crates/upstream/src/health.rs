@@ -15,12 +15,13 @@ pub use read::read_rule;
 
 use crate::conf::{lossy, UpstreamMain, UpstreamRef};
 use crate::group::{Group, Shape};
-use crate::peers::{Peer, OFF_BY_CONF};
+use crate::peers::{Peer, PeerState, OFF_BY_CONF};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_module::Context;
+use weir_runtime::clock;
 
 /// How often servers are asked, and what follows from their answers.
 #[derive(Clone, Debug)]
@@ -177,10 +178,10 @@ impl Board {
         }
         let keeps = if self.number == 0 { OFF_BY_CONF } else { u32::MAX };
         self.group.with_shape(|shape| {
-            shape.each_state(|peer, off| {
-                *off &= keeps;
+            shape.each_state(|peer, s| {
+                s.off &= keeps;
                 if !self.standing(&peer.name).is_up() {
-                    *off |= self.bit();
+                    s.off |= self.bit();
                 }
             });
         });
@@ -201,10 +202,14 @@ impl Board {
         let freed = self.group.with_shape(|shape| {
             let mut freed = false;
             // Each time: a mark of another check, of a configuration before, may have come late.
-            shape.each_state(|p, off| {
+            shape.each_state(|p, s| {
                 if *p.name == *peer {
-                    freed |= up && *off & bit != 0;
-                    *off = if up { *off & !bit } else { *off | bit };
+                    let was_off = s.off != 0;
+                    freed |= up && s.off & bit != 0;
+                    s.off = if up { s.off & !bit } else { s.off | bit };
+                    if was_off && s.off == 0 && !shape.peers.single() {
+                        s.come_back(p, clock::mono_secs());
+                    }
                 }
             });
             freed.then(|| shape.queue.clone()).flatten()
@@ -246,13 +251,13 @@ impl Board {
 }
 
 impl Shape {
-    /// Every server with the word that says whether it is off, if the workers share that.
-    fn each_state(&self, mut f: impl FnMut(&Peer, &mut u32)) {
+    /// Every server with what is remembered of it, if the workers share that.
+    fn each_state(&self, mut f: impl FnMut(&Peer, &mut PeerState)) {
         self.with_zone(|state| {
             for backup in [false, true] {
                 let peers = &self.peers.list(backup).peers;
                 for (peer, s) in peers.iter().zip(state.list(backup)) {
-                    f(peer, &mut s.off);
+                    f(peer, s);
                 }
             }
         });

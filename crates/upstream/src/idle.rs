@@ -119,6 +119,11 @@ impl Pool {
         idle.peer == peer && idle.link.mark == mark && (!self.keep.local || idle.tag == tag)
     }
 
+    /// The server that a connection with that mark leads to.
+    pub(crate) fn server_of(&self, mark: u64) -> Option<PeerId> {
+        self.idle.iter().rev().find(|idle| idle.link.mark == mark).map(|idle| idle.peer)
+    }
+
     /// As [`Pool::take`], among all of them.
     #[inline(never)]
     fn look_for(&mut self, peer: PeerId, tag: usize, mark: u64, now_ms: u64) -> Option<Box<Link>> {

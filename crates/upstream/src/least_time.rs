@@ -84,7 +84,7 @@ impl LeastTime {
         })
     }
 
-    fn eta(self, peer: &Peer, s: &PeerState, now: u64) -> i64 {
+    pub(crate) fn eta(self, peer: &Peer, s: &PeerState, now: u64) -> i64 {
         let mut ms = match self.until {
             Until::Connected => s.times.connect_ms,
             Until::Header => s.times.header_ms,

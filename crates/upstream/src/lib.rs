@@ -10,6 +10,7 @@ mod conf;
 mod group;
 pub mod health;
 mod idle;
+mod interleaved;
 mod least_time;
 mod link;
 mod live;
@@ -20,6 +21,7 @@ mod queue;
 mod rows;
 mod sessions;
 mod ssl_rows;
+mod state_file;
 mod tls;
 mod vars;
 

@@ -194,8 +194,9 @@ fn peer(s: &Server, addr: PeerAddr) -> Peer {
         max_fails: s.max_fails,
         fail_timeout_secs: s.fail_timeout_secs,
         max_conns: s.max_conns,
+        slow_start_secs: s.slow_start_secs,
         down: s.down,
-        ..Peer::new(addr, &s.name)
+        ..Peer::new(addr, s.id.as_deref().unwrap_or(&s.name))
     }
 }
 
@@ -222,6 +223,7 @@ pub(crate) fn plan<S: Asks>(u: &Declared) -> ConfResult<Plan> {
         method: u.method.clone().unwrap_or_default(),
         keepalive: u.keepalive().filter(|_| S::REUSES),
         sticky: u.sticky.as_ref().map(|s| s.build(&u.name)).transpose()?,
+        binds: u.binds,
         queue: u.queue.as_option().copied().map(Queue::new),
     })
 }

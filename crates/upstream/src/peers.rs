@@ -53,6 +53,8 @@ pub struct Peer {
     pub fail_timeout_secs: u64,
     /// 0 for no limit.
     pub max_conns: u32,
+    /// For so long after it was away it has less than its turns; 0 for not at all.
+    pub slow_start_secs: u64,
     /// It is not to be asked.
     pub down: bool,
     /// `drain`: besides `down`, what a `sticky` client asks for it still gets.
@@ -73,6 +75,7 @@ impl Peer {
             max_fails: 1,
             fail_timeout_secs: 10,
             max_conns: 0,
+            slow_start_secs: 0,
             down: false,
             draining: false,
             sid: Box::default(),
@@ -109,7 +112,41 @@ pub(crate) struct PeerState {
     pub accessed: u64,
     pub checked: u64,
     pub conns: u32,
+    /// Since when it is on its way back, in seconds; 0 if it is not.
+    pub back_since: u64,
     pub times: Times,
+}
+
+impl PeerState {
+    /// It was away and is there again.
+    pub(crate) fn come_back(&mut self, peer: &Peer, now: u64) {
+        if peer.slow_start_secs > 0 {
+            self.back_since = now.max(1);
+            self.current_weight = 0;
+        }
+    }
+}
+
+/// Turns are counted in so many parts, of which a server that comes back has few at first.
+pub(crate) const PARTS: i64 = 64;
+
+/// So much of a weight counts now, in parts.
+#[inline]
+pub(crate) fn in_parts(peer: &Peer, s: &mut PeerState, weight: i64, now: u64) -> i64 {
+    match s.back_since {
+        0 => weight * PARTS,
+        since => rising(peer, s, weight * PARTS, now.saturating_sub(since)),
+    }
+}
+
+#[cold]
+fn rising(peer: &Peer, s: &mut PeerState, full: i64, secs: u64) -> i64 {
+    if secs >= peer.slow_start_secs {
+        s.back_since = 0;
+        return full;
+    }
+    let (secs, whole) = (secs as i64, peer.slow_start_secs as i64);
+    full.saturating_mul(secs) / whole
 }
 
 /// The servers of one kind: primary or backup.
@@ -169,7 +206,8 @@ impl Peers {
     pub(crate) fn fresh_state(&self) -> State {
         use std::hash::{BuildHasher, RandomState};
         let (primary, backup) = (self.primary.fresh_state(), self.backup.fresh_state());
-        State { primary, backup, seed: RandomState::new().hash_one(0u8) | 1 }
+        let seed = RandomState::new().hash_one(0u8) | 1;
+        State { primary, backup, seed, ..State::default() }
     }
 
     pub(crate) fn tries(&self) -> u32 {
@@ -192,6 +230,10 @@ pub(crate) struct State {
     backup: Vec<PeerState>,
     /// Of the random methods; never 0.
     seed: u64,
+    /// Turns have been given from where chance has begun them.
+    begun: bool,
+    /// Of primary servers and backups: who had the last turn, and how large a weight has one now (0 before all).
+    pub rounds: [(usize, i64); 2],
 }
 
 impl State {
@@ -325,6 +367,9 @@ pub(crate) fn hinted(
     (welcome && !choice.tried.has(i) && able(peer, &state[i], now)).then_some(i)
 }
 
+/// Turns that are left out at most, for a random beginning.
+const SKIPPED_MAX: u64 = 1000;
+
 /// Takes the next server; `None` when nobody is left.
 pub(crate) fn round_robin(
     peers: &Peers,
@@ -346,6 +391,18 @@ pub(crate) fn round_robin(
         take(peers, state, choice, PeerId { backup, index: best }, now);
         Some(best)
     })
+}
+
+/// The first turn of round robin is anybody's.
+pub(crate) fn begin_anywhere(peers: &Peers, state: &mut State, now: u64) {
+    if std::mem::replace(&mut state.begun, true) {
+        return;
+    }
+    let turns = state.random() % (peers.primary.total_weight.max(1) as u64).min(SKIPPED_MAX);
+    for _ in 0..turns {
+        // Whose they would be does not matter.
+        let _ = smooth(&peers.primary, &mut state.primary, &Choice::default(), now);
+    }
 }
 
 /// Runs a choice over the primary servers, then over the backups.
@@ -371,7 +428,7 @@ fn smooth(list: &PeerList, state: &mut [PeerState], choice: &Choice, now: u64) -
     let asked_for = hinted(list, state, choice, now);
     if let Some(i) = asked_for {
         // However often its clients come, the others wait for one round only.
-        if state[i].current_weight <= list.peers[i].weight - list.total_weight {
+        if state[i].current_weight <= (list.peers[i].weight - list.total_weight) * PARTS {
             return Some(i);
         }
     }
@@ -381,7 +438,7 @@ fn smooth(list: &PeerList, state: &mut [PeerState], choice: &Choice, now: u64) -
         if choice.tried.has(i) || !usable(peer, &state[i], now) {
             continue;
         }
-        total += weigh(peer, &mut state[i]);
+        total += weigh(peer, &mut state[i], now);
         if best.is_none_or(|b| state[i].current_weight > state[b].current_weight) {
             best = Some(i);
         }
@@ -392,8 +449,8 @@ fn smooth(list: &PeerList, state: &mut [PeerState], choice: &Choice, now: u64) -
 }
 
 /// Adds the effective weight to the current one and lets a once failed server recover a step.
-pub(crate) fn weigh(peer: &Peer, s: &mut PeerState) -> i64 {
-    let added = s.effective_weight;
+pub(crate) fn weigh(peer: &Peer, s: &mut PeerState, now: u64) -> i64 {
+    let added = in_parts(peer, s, s.effective_weight, now);
     s.current_weight += added;
     if s.effective_weight < peer.weight {
         s.effective_weight += 1;
@@ -412,8 +469,11 @@ pub(crate) fn take(peers: &Peers, state: &mut State, choice: &mut Choice, at: Pe
 }
 
 /// A server does what it is asked for: if it was given another chance, that went well.
-pub(crate) fn recover(s: &mut PeerState) {
+pub(crate) fn recover(peer: &Peer, s: &mut PeerState, now: u64) {
     if s.accessed < s.checked {
+        if peer.max_fails != 0 && s.fails >= peer.max_fails {
+            s.come_back(peer, now);
+        }
         s.fails = 0;
     }
 }
@@ -446,7 +506,7 @@ pub(crate) fn release(
         }
         s.effective_weight = s.effective_weight.max(0);
     } else {
-        recover(s);
+        recover(peer, s, now);
     }
     choice.tries = choice.tries.saturating_sub(1);
     disabled

@@ -32,7 +32,8 @@ impl<S: Asks> Rows<S> {
         Row::block("upstream", S::BLOCK, Arity::ONE, "A group of servers.", |cf, d| {
             cf.get::<UpstreamMain>().open(d)?;
             cf.walk(S::UPSTREAM, d.children())?;
-            match cf.get::<UpstreamMain>().current().servers.is_empty() {
+            let u = cf.get::<UpstreamMain>().current();
+            match u.servers.is_empty() && !u.in_file {
                 true => Err(d.fail("no servers are inside upstream")),
                 false => Ok(()),
             }
@@ -84,8 +85,21 @@ impl<S: Asks> Rows<S> {
             S::UPSTREAM,
             Arity::ANY,
             "",
-            "Any server, or the less busy of two.",
-            set_random,
+            "Any server, or the better of two: less busy (least_conn), or likely to be done first (least_time=).",
+            set_random::<S>,
+        )
+        .note("least_time= is part of nginx's commercial version."),
+        Row::new(
+            "state",
+            S::UPSTREAM,
+            Arity::ONE,
+            "",
+            "A file with the servers of the group, in lines as \"server ADDRESS parameters;\".",
+            crate::state_file::set::<S>,
+        )
+        .once()
+        .note(
+            "In nginx it is part of the commercial version, whose API writes the file. Nothing here writes it: it is              read when the configuration is, and one that is not there has no servers yet.",
         ),
         Row::new(
             "least_conn",
@@ -164,6 +178,33 @@ impl<S: Asks> Rows<S> {
         ),
     ];
 
+    /// What Tengine has besides, and `ntlm`.
+    pub const FURTHER: &'static [Row] = &[
+        Row::new("ntlm", S::UPSTREAM, Arity::NONE, "", "Each client's connection has its own to a server.", |cf, _| {
+            cf.get::<UpstreamMain>().current().binds = true;
+            Ok(())
+        })
+        .once()
+        .note(
+            "In nginx it is part of the commercial version. A client has a connection of its own from its first              request on, not only from the one that brings Authorization.",
+        ),
+        Row::new("consistent_hash", S::UPSTREAM, Arity::ONE, "", "A text decides the server, as with hash … consistent.", |cf, d| {
+            let key = Arc::new(template::<S>(cf, d, 0)?);
+            set_method(cf, d, Method::Consistent(key, Arc::default()))
+        })
+        .note("It is Tengine's, and so is id= of server. The points of the ring are those of nginx's hash … consistent."),
+        Row::new("vnswrr", S::UPSTREAM, Arity::NONE_ONE, "", "Round robin that begins anywhere.", |cf, d| {
+            set_max_init(d)?;
+            set_method(cf, d, Method::Vnswrr)
+        })
+        .note("It is Tengine's. max_init= is checked and not needed: turns are not counted out ahead."),
+        Row::new("iwrr", S::UPSTREAM, Arity::NONE_ONE, "", "Interleaved round robin: rounds of those whose weight is large enough.", |cf, d| {
+            set_max_init(d)?;
+            set_method(cf, d, Method::Iwrr)
+        })
+        .note("It is Tengine's. max_init= is checked and not needed: turns are not counted out ahead."),
+    ];
+
     /// `ip_hash`
     pub const IP_HASH: &'static [Row] = &[Row::new(
         "ip_hash",
@@ -203,18 +244,25 @@ fn set_hash<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
 }
 
-fn set_random(cf: &mut Cf, d: &Directive) -> ConfResult {
+fn set_random<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let wrong = |i: usize| d.bad(i, format!("invalid parameter \"{}\"", lossy(d.arg(i))));
     match d.args.len() {
         0 => set_method(cf, d, Method::Random),
         1 | 2 if d.arg(0) != b"two" => Err(wrong(0)),
-        2 if d.arg(1) != b"least_conn" => Err(wrong(1)),
-        1 | 2 => set_method(cf, d, Method::RandomTwo),
+        1 => set_method(cf, d, Method::RandomTwo(None)),
+        2 if d.arg(1) == b"least_conn" => set_method(cf, d, Method::RandomTwo(None)),
+        2 => {
+            let word = d.keyed(1, "least_time").ok_or_else(|| wrong(1))?;
+            let found = S::TIMES.iter().find(|(name, _)| name.as_bytes() == word);
+            let until = found.map(|(_, until)| *until).ok_or_else(|| wrong(1))?;
+            let how = LeastTime { until, inflight: false, heads: S::HEADS };
+            set_method(cf, d, Method::RandomTwo(Some(how)))
+        }
         _ => Err(d.fail("invalid number of arguments in \"random\" directive")),
     }
 }
 
-fn set_server<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
+pub(crate) fn set_server<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let name = d.arg(0);
     let url = parse_endpoint(name, EndpointOptions::default())
         .map_err(|e| d.bad(0, format!("{e} in upstream \"{}\"", lossy(name))))?;
@@ -246,6 +294,10 @@ fn set_parameter<S: Asks>(s: &mut Server, d: &Directive, i: usize) -> ConfResult
         s.max_fails = u32::try_from(int(v)?).map_err(|_| bad())?;
     } else if let Some(v) = d.keyed(i, "fail_timeout") {
         s.fail_timeout_secs = units::parse_sec(v).ok_or_else(bad)?;
+    } else if let Some(v) = d.keyed(i, "slow_start") {
+        s.slow_start_secs = units::parse_sec(v).ok_or_else(bad)?;
+    } else if let Some(v) = d.keyed(i, "id").filter(|v| S::STICKY && !v.is_empty()) {
+        s.id = Some(v.to_vec());
     } else if let Some(v) = d.keyed(i, "service") {
         if v.is_empty() {
             return Err(d.bad(i, "service is empty"));
@@ -270,6 +322,15 @@ fn set_parameter<S: Asks>(s: &mut Server, d: &Directive, i: usize) -> ConfResult
         }
     }
     Ok(())
+}
+
+fn set_max_init(d: &Directive) -> ConfResult {
+    if d.args.is_empty() {
+        return Ok(());
+    }
+    let number = d.keyed(0, "max_init").and_then(units::parse_int);
+    let bad = || d.bad(0, format!("invalid parameter \"{}\"", lossy(d.arg(0))));
+    number.map(drop).ok_or_else(bad)
 }
 
 fn set_keepalive(cf: &mut Cf, d: &Directive) -> ConfResult {

@@ -31,6 +31,8 @@ const XSLT: &str = "Weir has no XSLT: no library for it that is memory safe is k
 const UPLOAD: &str = "this directive of an upload module is not in Weir; pass the request on, client_body_in_file_only keeps its body in a file";
 const NCHAN: &str = "Weir has no publish and subscribe; pass the location on to a server that has";
 const PLUS: &str = "this directive of NGINX Plus is not in this version of Weir; remove it";
+const MULTI: &str =
+    "Weir does not send several requests over one connection to a Dubbo server; use proxy_pass to an HTTP port, or      grpc_pass, which has streams";
 const TENGINE: &str = "this Tengine directive is not in this version of Weir; remove it";
 /// Of Tengine, what is tied to systems and libraries that are not there.
 const NTLS: &str = "Weir's TLS is rustls, which has no SM2, SM3 and SM4 (NTLS); write ssl_certificate and ssl_certificate_key with an \
@@ -226,4 +228,5 @@ pub const MISSING: &[(&str, &str)] = &[
         "expires_by_types",
         "write \"map $sent_http_content_type $expires\" and \"expires $expires\"",
     ),
+    ("multi", MULTI),
 ];

@@ -26,6 +26,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::UPSTREAM,
     &weir_backend::UPSTREAM_HTTP_ONLY[0],
     &weir_backend::UPSTREAM_HTTP_ONLY[1],
+    &weir_backend::UPSTREAM_HTTP_ONLY[2],
     &weir_backend::STICKY,
     &log::MODULE,
     &gzip_ok::MODULE,

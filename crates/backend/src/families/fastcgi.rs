@@ -180,6 +180,7 @@ pub const MODULE: HttpModule = HttpModule {
     rows: joined_rows!(
         ROWS,
         Rows::<FastcgiLoc>::PEER,
+        Rows::<FastcgiLoc>::TENGINE,
         Rows::<FastcgiLoc>::SOCKET,
         Rows::<FastcgiLoc>::HEADER,
         Rows::<FastcgiLoc>::BUFFER,

@@ -120,7 +120,7 @@ const ROWS: &[Row] = &[
 
 /// `memcached_pass` and what belongs to it.
 pub const MODULE: HttpModule = HttpModule {
-    rows: joined_rows!(ROWS, Rows::<MemcachedLoc>::PEER,),
+    rows: joined_rows!(ROWS, Rows::<MemcachedLoc>::PEER, Rows::<MemcachedLoc>::TENGINE),
     ..conf::module::<MemcachedLoc>()
 };
 

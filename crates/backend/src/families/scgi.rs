@@ -89,6 +89,7 @@ pub const MODULE: HttpModule = HttpModule {
     rows: joined_rows!(
         ROWS,
         Rows::<ScgiLoc>::PEER,
+        Rows::<ScgiLoc>::TENGINE,
         Rows::<ScgiLoc>::SOCKET,
         Rows::<ScgiLoc>::HEADER,
         Rows::<ScgiLoc>::BUFFER,

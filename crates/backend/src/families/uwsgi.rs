@@ -132,6 +132,7 @@ pub const MODULE: HttpModule = HttpModule {
     rows: joined_rows!(
         ROWS,
         Rows::<UwsgiLoc>::PEER,
+        Rows::<UwsgiLoc>::TENGINE,
         Rows::<UwsgiLoc>::SOCKET,
         Rows::<UwsgiLoc>::HEADER,
         Rows::<UwsgiLoc>::BUFFER,

@@ -23,7 +23,16 @@ fn of_host(name: &str, host: &str, service: Option<&str>, port: u16) -> Arc<Live
 fn plan(name: &str) -> Plan {
     let (zone, method) = (Some(b"z".to_vec()), Method::RoundRobin);
     let block = Context::HTTP;
-    Plan { block, name: name.into(), zone, method, keepalive: None, sticky: None, queue: None }
+    Plan {
+        block,
+        name: name.into(),
+        zone,
+        method,
+        keepalive: None,
+        sticky: None,
+        binds: false,
+        queue: None,
+    }
 }
 
 fn host_of(host: &str, service: Option<&str>, port: u16) -> Host {

@@ -53,6 +53,7 @@ pub const MODULE: HttpModule = HttpModule {
     rows: joined_rows!(
         rows::ROWS,
         Rows::<ProxyLoc>::PEER,
+        Rows::<ProxyLoc>::TENGINE,
         Rows::<ProxyLoc>::SOCKET,
         Rows::<ProxyLoc>::HEADER,
         Rows::<ProxyLoc>::BUFFER,

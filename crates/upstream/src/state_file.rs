@@ -1,0 +1,54 @@
+//! `state FILE`: the servers of an upstream stand in a file of their own.
+
+use crate::asks::Asks;
+use crate::conf::UpstreamMain;
+use crate::rows::set_server;
+use std::io;
+use std::sync::Arc;
+use weir_conf::{parse_command_line, Loader, Options, Sources};
+use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive};
+
+/// What stands in the file includes nothing.
+struct Nothing;
+
+impl Loader for Nothing {
+    fn read(&self, _: &[u8]) -> io::Result<Arc<[u8]>> {
+        Err(io::Error::new(io::ErrorKind::NotFound, "a state file includes nothing"))
+    }
+
+    fn glob(&self, _: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        self.read(b"").map(|_| Vec::new())
+    }
+}
+
+/// Reads the file; one that is not there yet has no servers.
+pub(crate) fn set<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let u = cf.get::<UpstreamMain>().current();
+    if !u.servers.is_empty() {
+        let e = d.fail("\"state\" may not be used with \"server\"");
+        return Err(e.hint("move the servers into the file".to_string()));
+    }
+    u.in_file = true;
+    let path = cf.full_path(d.arg(0));
+    let text = match cf.read_file(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => {
+            let why = weir_core::os_text(&e);
+            return Err(d.bad(0, format!("open() \"{}\" failed ({why})", path.display())));
+        }
+    };
+    let options = Options::for_main(b"");
+    let parsed = parse_command_line(&mut Sources::default(), &Nothing, &text, &options);
+    // Places in the file are none of the configuration's: what is wrong is told at the directive.
+    let wrong =
+        |e: Diagnostic| d.bad(0, format!("{} in state file \"{}\"", e.message, path.display()));
+    for server in &parsed.into_result().map_err(wrong)? {
+        if server.name.as_bytes() != b"server" || server.is_block() || server.args.is_empty() {
+            let text = format!("\"{}\" is no server", server.name.to_str());
+            return Err(wrong(Diagnostic::emerg(text)));
+        }
+        set_server::<S>(cf, server).map_err(wrong)?;
+    }
+    Ok(())
+}
