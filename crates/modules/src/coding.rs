@@ -83,6 +83,10 @@ pub trait Coding: Send + Sized + 'static {
     fn wanted(loc: &Location) -> &Wanted;
     /// Whether the client takes it, and nothing else that is on better.
     fn may(r: &mut Request, loc: &Location) -> bool;
+    /// Whether a response loses its ETag, which is weakened otherwise.
+    fn clears_etag(_: &Location) -> bool {
+        false
+    }
     /// For a response of so many bytes, if that is known.
     fn way(loc: &Location, length: Option<u64>) -> Self::Way;
     /// By which its form of an entity is kept; none if it is not to be.
@@ -190,7 +194,10 @@ pub fn header<C: Coding>(r: &mut Request, next: Next) -> FilterResult {
     r.out.add(b"Content-Encoding", C::WORD);
     r.out.clear_content_length();
     r.out.remove(b"Accept-Ranges");
-    r.out.weaken_etag();
+    match C::clears_etag(&loc) {
+        true => r.out.clear_etag(),
+        false => r.out.weaken_etag(),
+    }
     r.flags.allow_ranges = false;
     r.flags.filter_needs_memory = true;
     let key = C::form_key(&way);

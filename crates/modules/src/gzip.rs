@@ -29,8 +29,7 @@ impl ConfType for Conf {
     const LEVEL: Level = Level::Location;
     slot!();
     fn merge(&mut self, parent: &Conf) -> ConfResult {
-            clear_etag = false,
-        merge_values!(self, parent; level = 1);
+        merge_values!(self, parent; level = 1, clear_etag = false);
         self.wanted.merge(&parent.wanted)
     }
 }
@@ -184,9 +183,9 @@ impl Coding for Gzip {
     fn may(r: &mut Request, _: &Location) -> bool {
         gzip_ok(r)
     }
-    match *conf.clear_etag {
-        true => r.out.clear_etag(),
-        false => r.out.weaken_etag(),
+
+    fn clears_etag(loc: &Location) -> bool {
+        *loc.conf::<Conf>().clear_etag
     }
 
     fn way(loc: &Location, _: Option<u64>) -> u32 {

@@ -3,12 +3,11 @@
 use weir_http::HttpModule;
 use weir_mail::MailModule;
 use weir_modules::{
-    random_index, range, realip, referer, rewrite, secure_link, slice, slice_args, split_clients,
-    ssi, ssl, static_files, stub_status, sub_filter, subs_filter, try_files, userid, welcome,
     access, addition, auth_basic, auth_request, autoindex, brotli, browser, charset, dav, dav_ext,
     degradation, empty_gif, fancyindex, flv, geo, geoip, gunzip, gzip, gzip_ok, gzip_static,
     headers, index, internal_redirect, limit_conn, limit_req, log, map, mirror, mp4, not_modified,
-    static_files, stub_status, sub_filter, subs_filter, try_files, userid, welcome, zstd,
+    random_index, range, realip, referer, rewrite, secure_link, slice, slice_args, split_clients,
+    ssi, ssl, static_files, stub_status, sub_filter, subs_filter, try_files, userid, welcome, zstd,
 };
 use weir_openresty::{
     array_var, echo, encrypted_session, form_input, headers_more, set_misc, srcache, xss,
