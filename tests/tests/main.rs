@@ -23,6 +23,7 @@ mod bounds_slow_client;
 mod broken_heads;
 mod browser;
 mod cache_purge;
+mod cache_standard;
 mod cgi_servers;
 mod client_gone;
 mod client_timeouts;

@@ -462,6 +462,64 @@ impl Store {
         Ok(())
     }
 
+    /// Another head and other times for an entry whose server has confirmed it, and what it is now. `pad` makes a
+    /// head as long as the file has room for; where it cannot, the file is written anew, and goes if its body is
+    /// too long for that.
+    pub fn refresh(
+        &self,
+        key: &Key,
+        stored: &Arc<Stored>,
+        meta: Meta,
+        head: Vec<u8>,
+        pad: fn(Vec<u8>, usize) -> Option<Vec<u8>>,
+    ) -> io::Result<Arc<Stored>> {
+        let texts = |meta: &Meta| entry::header_len(meta, &stored.key_text, &[]);
+        let whole = texts(&stored.meta) + stored.head.len();
+        let padded = whole.checked_sub(texts(&meta)).and_then(|len| pad(head.clone(), len));
+        let fits = padded.is_some();
+        let head = Bytes::from(padded.unwrap_or(head));
+        let path = self.path(key);
+        let mut stamp = stored.stamp;
+        let header = entry::encode(&meta, &stored.key_text, &head, stored.body_len);
+        let opened = File::options().read(true).write(true).open(&path);
+        let is_ours = match &opened {
+            Ok(file) => Stamp::of(&file.metadata()?) == stored.stamp,
+            Err(_) => false,
+        } && !self.purger.reaches(stored);
+        match (&stored.body, opened) {
+            (_, Ok(file)) if is_ours && fits => files::write_all_at(&file, &header, 0)?,
+            (Body::Memory(text), Ok(_)) if is_ours => {
+                let mut spool = Spool::new(header, self.temp_beside(key));
+                spool.write(text)?;
+                stamp = Stamp::of(&spool.rename(&path, |_| Ok(()))?.metadata()?);
+            }
+            (Body::File { .. }, Ok(_)) if is_ours => drop(self.purge(key)),
+            _ => {}
+        }
+        let body = match &stored.body {
+            Body::Memory(text) => Body::Memory(text.clone()),
+            Body::File { file, start } => Body::File { file: Arc::clone(file), start: *start },
+        };
+        let new = Arc::new(Stored {
+            meta,
+            key_text: stored.key_text.clone(),
+            head,
+            parsed: OnceLock::new(),
+            body,
+            body_len: stored.body_len,
+            forms: Arc::clone(&stored.forms),
+            stamp,
+            checked_ms: AtomicU64::new(clock::mono_ms()),
+        });
+        if is_ours && matches!(new.body, Body::Memory(_)) {
+            self.zone.keep_memory(key, Arc::clone(&new), Some(stored));
+        }
+        if self.purger.reaches(stored) {
+            self.purge(key);
+        }
+        Ok(new)
+    }
+
     /// Removes an entry; whether there was one. Its variants are found by [`Store::purge_matching`].
     pub fn purge(&self, key: &Key) -> bool {
         let known = self.zone.purge(key);

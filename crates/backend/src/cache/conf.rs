@@ -124,6 +124,8 @@ pub(crate) struct CacheConf {
     pub(crate) background_update: Val<bool>,
     pub(crate) revalidate: Val<bool>,
     pub(crate) convert_head: Val<bool>,
+    /// The standards are kept to, where nginx reads them its own way.
+    pub(crate) standard: Val<bool>,
     pub(crate) max_range_offset: Val<u64>,
     pub(crate) store: Val<StoreTo>,
     pub(crate) store_access: Val<u32>,
@@ -162,6 +164,7 @@ impl CacheConf {
             background_update = false,
             revalidate = false,
             convert_head = true,
+            standard = false,
             max_range_offset = u64::MAX,
             store_access = 0o600,
         );

@@ -3,6 +3,7 @@
 use super::conf::{CacheConf, StoreTo};
 use super::fresh::{Fresh, Ignored};
 use super::lookup::{any_true, State, Status};
+use super::standard;
 use super::vary;
 use std::fs::File;
 use std::io;
@@ -90,9 +91,12 @@ fn save(
 }
 
 /// What the answer's head says about keeping it; the request's state follows it.
-pub(crate) fn judge(r: &mut Request, ignored: Ignored) -> Fresh {
+pub(crate) fn judge(r: &mut Request, conf: &CacheConf, ignored: Ignored) -> Fresh {
     let now = clock::wall_secs();
-    let fresh = Fresh::of(&r.exchange.head, r.exchange.head_bytes(), ignored, now);
+    let fresh = match *conf.standard {
+        true => standard::judged(r, ignored, now),
+        false => Fresh::of(&r.exchange.head, r.exchange.head_bytes(), ignored, now),
+    };
     if let Some(state) = r.kept::<State>() {
         state.cacheable &= fresh.cacheable;
     }
@@ -124,7 +128,8 @@ pub(crate) fn begin(
         handle = store.enter(main, 1);
     }
     let mut handle = handle?;
-    let variant = (!fresh.vary.is_empty()).then(|| vary::variant(r, &main, &fresh.vary));
+    let variant =
+        (!fresh.vary.is_empty()).then(|| vary::variant(r, &main, &fresh.vary, *conf.standard));
     if handle.key() != main && variant != Some(handle.key()) {
         // It no longer is a variant, or varies by something else: it replaces the whole.
         handle = store.enter(main, 1)?;
@@ -134,12 +139,16 @@ pub(crate) fn begin(
         valid_sec: until,
         updating_sec: fresh.updating_sec,
         error_sec: fresh.error_sec,
-        date: now,
+        date: if *conf.standard { standard::asked_sec(r, now) } else { now },
         vary: fresh.vary.clone(),
         variant,
         ..validators(r)
     };
-    let head = r.exchange.head_bytes().get(..r.exchange.head.head_len)?.to_vec();
+    let head = r.exchange.head_bytes().get(..r.exchange.head.head_len)?;
+    let head = match *conf.standard {
+        true => standard::head::kept(head, &fresh.unkept, now),
+        false => head.to_vec(),
+    };
     let header = entry::encode(&meta, filling.key_text(), &head, 0);
     let make = match store.params().use_temp_path {
         true => temp_maker(temp),
@@ -150,7 +159,7 @@ pub(crate) fn begin(
 }
 
 /// What a full answer can be confirmed by.
-fn validators(r: &Request) -> Meta {
+pub(crate) fn validators(r: &Request) -> Meta {
     let head = &r.exchange.head;
     if !matches!(head.status, 200 | 206) {
         return Meta::default();

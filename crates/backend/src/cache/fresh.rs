@@ -26,9 +26,11 @@ pub(crate) struct Fresh {
     pub(crate) error_sec: i64,
     pub(crate) cacheable: bool,
     pub(crate) vary: Vec<u8>,
-    no_cache: bool,
-    expired: bool,
-    accel: bool,
+    /// Fields that are not kept with it.
+    pub(crate) unkept: Vec<Vec<u8>>,
+    pub(super) no_cache: bool,
+    pub(super) expired: bool,
+    pub(super) accel: bool,
 }
 
 impl Fresh {

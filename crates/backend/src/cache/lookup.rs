@@ -1,6 +1,7 @@
 //! The life of one request with an entry: looked up, waited for, or to be filled.
 
 use super::conf::{CacheConf, CacheMain, Use};
+use super::standard::{self, Verdict};
 use super::vary;
 use crate::bits::next;
 use std::future::Future;
@@ -221,7 +222,7 @@ pub(crate) fn at_once(r: &mut Request, conf: &CacheConf, key_text: &[u8]) -> Opt
         key,
         key_text,
         min_uses: 1,
-        variant: &|vary| vary::variant(request, &key, vary),
+        variant: &|vary| vary::variant(request, &key, vary, false),
         log: &|_, _| {},
     });
     let (_, stored) = hit?;
@@ -235,7 +236,7 @@ pub(crate) fn at_once(r: &mut Request, conf: &CacheConf, key_text: &[u8]) -> Opt
     Some(stored)
 }
 
-fn open(r: &Request, entry: &Entry) -> std::io::Result<(Opened, Option<Handle>)> {
+fn open(r: &Request, conf: &CacheConf, entry: &Entry) -> std::io::Result<(Opened, Option<Handle>)> {
     let log = |level: &str, text: &str| {
         let level = match level {
             "alert" => LogLevel::Alert,
@@ -248,7 +249,7 @@ fn open(r: &Request, entry: &Entry) -> std::io::Result<(Opened, Option<Handle>)>
         key: entry.main,
         key_text: &entry.key_text,
         min_uses: entry.min_uses,
-        variant: &|vary| vary::variant(r, &entry.main, vary),
+        variant: &|vary| vary::variant(r, &entry.main, vary, *conf.standard),
         log: &log,
     })
 }
@@ -263,7 +264,7 @@ pub(crate) async fn look(
     let mut state = State {
         cacheable: true,
         as_get: r.method == Method::Head && *conf.convert_head,
-        revalidate: *conf.revalidate,
+        revalidate: *conf.revalidate || *conf.standard,
         ..State::default()
     };
     let main = known::key_of(&key_text);
@@ -272,6 +273,7 @@ pub(crate) async fn look(
     let mut entry = Box::new(Entry { store, key_text, main, handle, filling, min_uses, stale });
     if any_true(r, &conf.bypass) {
         state.status = Some(Status::Bypass);
+        note_why(r, conf, "bypass");
         entry.begin();
         state.entry = Some(entry);
         r.keep_state(state);
@@ -280,7 +282,7 @@ pub(crate) async fn look(
     state.status = Some(Status::Miss);
     let mut deadline = 0;
     loop {
-        let (opened, handle) = match open(r, &entry) {
+        let (opened, handle) = match open(r, conf, &entry) {
             Ok(found) => found,
             Err(_) => return Looked::Failed,
         };
@@ -289,11 +291,13 @@ pub(crate) async fn look(
             (opened, handle) => return found(r, conf, state, entry, opened, handle),
         };
         let now = clock::mono_ms();
-        let wait = match *conf.lock {
+        let wait = match *conf.lock || *conf.standard {
             true => handle.lock(now, *conf.lock_age_ms),
             false => Lock::Owned,
         };
         let Lock::Wait { mut filled, until_ms } = wait else {
+            let varies = handle.key() != entry.main;
+            note_why(r, conf, if varies { "vary-miss" } else { "uri-miss" });
             entry.handle = Some(handle);
             entry.begin();
             state.cacheable = range_is_kept(r, conf);
@@ -316,12 +320,45 @@ pub(crate) async fn look(
         if client_gone(r, Box::pin(waiting)).await {
             return Looked::Gone;
         }
+        note_wait(r, conf);
         drop(handle);
+    }
+}
+
+/// Why a server is asked, for who tells it on.
+fn note_why(r: &mut Request, conf: &CacheConf, why: &'static str) {
+    if *conf.standard {
+        standard::forwards(r, why);
+    }
+}
+
+fn note_wait(r: &mut Request, conf: &CacheConf) {
+    if *conf.standard {
+        standard::collapses(r);
     }
 }
 
 async fn client_gone(r: &Request, waiting: impl Future<Output = ()>) -> bool {
     unless_client_goes(r, false, waiting).await.is_none()
+}
+
+/// What the standards say of an opened entry: an answer that this request cannot have is as good as stale.
+fn judged(
+    r: &mut Request,
+    opened: Opened,
+    handle: Option<&mut Handle>,
+) -> (Opened, Option<Verdict>) {
+    let (stored, is_fresh) = match &opened {
+        Opened::Fresh(stored) => (stored, true),
+        Opened::Stale { stored, .. } => (stored, false),
+        _ => return (opened, None),
+    };
+    let verdict = standard::verdict(r, stored, clock::wall_secs());
+    if !is_fresh || verdict != Verdict::Ask {
+        return (opened, Some(verdict));
+    }
+    let elsewhere = handle.is_none_or(|handle| !handle.begin_update());
+    (Opened::Stale { stored: Arc::clone(stored), elsewhere }, Some(verdict))
 }
 
 /// What an opened entry means for the request.
@@ -331,8 +368,12 @@ fn found(
     mut state: State,
     mut entry: Box<Entry>,
     opened: Opened,
-    handle: Option<Handle>,
+    mut handle: Option<Handle>,
 ) -> Looked {
+    let (opened, verdict) = match *conf.standard {
+        true => judged(r, opened, handle.as_mut()),
+        false => (opened, None),
+    };
     match opened {
         Opened::Fresh(stored) => {
             state.status = Some(Status::Hit);
@@ -347,7 +388,16 @@ fn found(
         Opened::Stale { stored, elsewhere } => {
             let key = handle.as_ref().map_or(entry.main, Handle::key);
             let now = clock::wall_secs();
-            let will_do = *conf.use_stale & next::UPDATING != 0 || stored.meta.stale_updating(now);
+            let will_do = match verdict {
+                None => *conf.use_stale & next::UPDATING != 0 || stored.meta.stale_updating(now),
+                Some(Verdict::Use) => {
+                    // As stale as it is: the client has said so.
+                    state.status = Some(Status::Stale);
+                    r.keep_state(state);
+                    return Looked::Answer(stored, Status::Stale);
+                }
+                Some(verdict) => verdict == Verdict::UseAndRenew,
+            };
             entry.handle = handle;
             entry.stale = Some((key, Arc::clone(&stored)));
             if will_do && elsewhere {
@@ -355,7 +405,7 @@ fn found(
                 r.keep_state(state);
                 return Looked::Answer(stored, Status::Updating);
             }
-            let renew = will_do && *conf.background_update;
+            let renew = will_do && (*conf.background_update || verdict.is_some());
             state.cacheable = renew || range_is_kept(r, conf);
             state.status = Some(Status::Expired);
             entry.begin();

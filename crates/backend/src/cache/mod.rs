@@ -14,6 +14,7 @@ pub(crate) mod fresh;
 pub(crate) mod lookup;
 pub(crate) mod purge;
 pub(crate) mod rows;
+pub(crate) mod standard;
 pub(crate) mod vars;
 pub(crate) mod vary;
 

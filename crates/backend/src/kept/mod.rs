@@ -14,6 +14,7 @@ use crate::cache::fill;
 use crate::cache::fresh::{Fresh, Ignored};
 use crate::cache::lookup::{self, Looked, State, Status};
 use crate::cache::purge;
+use crate::cache::standard;
 use crate::conf::BackendLoc;
 use crate::respond;
 use std::rc::Rc;
@@ -53,7 +54,7 @@ pub(crate) fn at_once(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
 
 #[inline(never)]
 fn from_memory(r: &mut Request, conf: &BackendLoc) -> Option<Flow> {
-    if !r.body.is_none() || conf.cache.purge.may_be(r) {
+    if !r.body.is_none() || *conf.cache.standard || conf.cache.purge.may_be(r) {
         return None;
     }
     // A store that a variable names is looked for with the rest.
@@ -82,7 +83,13 @@ pub(crate) async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
         Ok(purges) => purges,
         Err(flow) => return Found::Done(flow),
     };
+    if *conf.cache.standard {
+        standard::hear(r);
+    }
     if purges.is_none() && r.method.bit() & *conf.cache.methods == 0 {
+        if *conf.cache.standard {
+            pass_by(r, conf);
+        }
         return Found::Ask;
     }
     let store = match lookup::store_of(r, &conf.cache) {
@@ -99,7 +106,16 @@ pub(crate) async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
         return Found::Done(purge::run(r, store, key_text, how).await);
     }
     match lookup::look(r, &conf.cache, store, key_text).await {
-        Looked::Ask => Found::Ask,
+        Looked::Ask if *conf.cache.standard && standard::wants_kept_only(r) => {
+            give_up(r);
+            Found::Done(Flow::Status(504))
+        }
+        Looked::Ask => {
+            if *conf.cache.standard && standard::wants_nothing_kept(r) {
+                give_up(r);
+            }
+            Found::Ask
+        }
         Looked::Answer(stored, status) => {
             Found::Done(ready(answer(r, conf, &stored, status == Status::Hit), r).await)
         }
@@ -107,6 +123,16 @@ pub(crate) async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
         Looked::Renew(stored, state) => Found::Renew(stored, state),
         Looked::Gone => Found::Done(Flow::Status(499)),
         Looked::Failed => Found::Done(Flow::Status(500)),
+    }
+}
+
+/// A method whose answers are not kept: what it changes may be.
+fn pass_by(r: &mut Request, conf: &BackendLoc) {
+    standard::forwards(r, "method");
+    if let Ok(Some(store)) = lookup::store_of(r, &conf.cache) {
+        let mut key_text = Vec::with_capacity(128);
+        write_key(r, conf, &mut key_text);
+        standard::may_change(r, store, key_text);
     }
 }
 
@@ -162,7 +188,7 @@ fn judged(r: &mut Request, conf: &BackendLoc) -> Fresh {
         set_cookie: bits & ignore::SET_COOKIE != 0,
         vary: bits & ignore::VARY != 0,
     };
-    cache::fill::judge(r, ignored)
+    cache::fill::judge(r, &conf.cache, ignored)
 }
 
 /// Where the answer that begins is kept besides being passed on.
@@ -170,6 +196,10 @@ fn judged(r: &mut Request, conf: &BackendLoc) -> Fresh {
 pub(crate) fn begin(r: &mut Request, conf: &BackendLoc, fresh: Option<&Fresh>, keep: &mut Keep) {
     if fresh.is_some() || conf.cache.stores() {
         fill(r, conf, fresh, keep);
+    }
+    if *conf.cache.standard && conf.cache.is_on() {
+        let status = r.exchange.head.status;
+        standard::tell_of_passed(r, status, keep.fill.is_some());
     }
 }
 
@@ -215,10 +245,8 @@ pub(crate) async fn failed(
     let stale = state.entry.as_ref().and_then(|e| e.stale.clone());
     let expired = state.status == Some(Status::Expired) && !state.silent;
     if let (Some((_, stored)), Some(bit), true) = (stale, bit, expired) {
-        let now = clock::wall_secs();
-        if *conf.cache.use_stale & bit != 0 || stored.meta.stale_error(now) {
-            state.status = Some(Status::Stale);
-            state.give_up();
+        if may_fail(r, conf, &stored, bit, true) {
+            take_stale(r);
             return ready(answer(r, conf, &stored, false), r).await;
         }
     }
@@ -230,12 +258,33 @@ pub(crate) async fn failed(
     Flow::Status(status)
 }
 
+/// Whether a stale answer will do where a server has failed; `gone`: it has not answered at all.
+fn may_fail(r: &mut Request, conf: &BackendLoc, stored: &Stored, bit: u32, gone: bool) -> bool {
+    let configured = *conf.cache.use_stale & bit != 0;
+    let now = clock::wall_secs();
+    if !*conf.cache.standard {
+        return configured || gone && stored.meta.stale_error(now);
+    }
+    let is_error = gone || matches!(r.exchange.head.status, 500 | 502 | 503 | 504);
+    (configured || is_error) && standard::may_fail(r, stored, now, configured)
+}
+
+/// The stale answer is taken.
+fn take_stale(r: &mut Request) {
+    if let Some(state) = r.kept::<State>() {
+        state.status = Some(Status::Stale);
+        state.give_up();
+    }
+}
+
 /// What was kept takes the place of what a server has answered.
 pub(crate) struct Kept {
     key: Key,
     stored: Arc<Stored>,
     /// The server has confirmed it: until when it is fresh now.
     renewed: Option<Meta>,
+    /// Its head as the server has changed it.
+    head: Option<Vec<u8>>,
 }
 
 /// Whether an answer that is in the cache is better than this one.
@@ -246,19 +295,65 @@ pub(crate) fn kept_instead(r: &mut Request, conf: &BackendLoc, bit: Option<u32>)
         return None;
     }
     let (key, stored) = state.entry.as_ref()?.stale.clone()?;
-    if bit.is_some_and(|bit| *conf.cache.use_stale & bit != 0) && !state.silent {
-        state.status = Some(Status::Stale);
-        state.give_up();
-        return Some(Kept { key, stored, renewed: None });
+    let (silent, confirmed) = (state.silent, is_304 && state.is_confirmed());
+    if !silent && bit.is_some_and(|bit| may_fail(r, conf, &stored, bit, false)) {
+        take_stale(r);
+        return Some(Kept { key, stored, renewed: None, head: None });
     }
-    if !is_304 || !state.is_confirmed() {
+    if !confirmed {
         return None;
     }
-    let renewed = renewed(r, conf, &stored);
+    let (renewed, head) = match *conf.cache.standard {
+        true => updated(r, conf, &stored),
+        false => (renewed(r, conf, &stored), None),
+    };
     if let Some(state) = r.kept::<State>() {
         state.status = Some(Status::Revalidated);
     }
-    Some(Kept { key, stored, renewed })
+    Some(Kept { key, stored, renewed, head })
+}
+
+/// The same by the standards: the head as a 304 has changed it says what it says.
+fn updated(
+    r: &mut Request,
+    conf: &BackendLoc,
+    stored: &Arc<Stored>,
+) -> (Option<Meta>, Option<Vec<u8>>) {
+    if standard::wants_nothing_kept(r) {
+        return (None, None);
+    }
+    let by = r.exchange.head_bytes().get(..r.exchange.head.head_len).unwrap_or_default();
+    let head = standard::head::updated(&stored.head, by, clock::wall_secs());
+    if read_head(r, conf, &head).is_none() {
+        return (None, None);
+    }
+    let Some(said) = judge(r, conf) else { return (None, None) };
+    let head = standard::head::without(head, &said.unkept);
+    let now = clock::wall_secs();
+    let until = said.until(&conf.cache, stored.meta.status, now);
+    let meta = (until != 0 && said.cacheable).then(|| Meta {
+        status: stored.meta.status,
+        valid_sec: until,
+        updating_sec: said.updating_sec,
+        error_sec: said.error_sec,
+        date: standard::asked_sec(r, now),
+        vary: stored.meta.vary.clone(),
+        variant: stored.meta.variant,
+        ..fill::validators(r)
+    });
+    (meta, Some(head))
+}
+
+/// Puts a head that has been changed in the place of a server's.
+fn read_head(r: &mut Request, conf: &BackendLoc, text: &[u8]) -> Option<()> {
+    let x = &mut r.exchange;
+    x.reply.clear();
+    x.reply.extend_from_slice(text);
+    x.head_at = 0;
+    x.head.clear();
+    let mut parser = ResponseParser::starting(conf.family.start);
+    let parsed = parser.parse(text, HEAD_MAX_BYTES, &mut x.head);
+    matches!(parsed, Ok(ResponseProgress::Complete)).then_some(())
 }
 
 /// The times of an answer that its server has confirmed: what it said now, or said then, or what
@@ -283,11 +378,19 @@ fn renewed(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>) -> Option<M
     })
 }
 
-pub(crate) async fn answer_kept(r: &mut Request, conf: &BackendLoc, kept: Kept) -> Flow {
+pub(crate) async fn answer_kept(r: &mut Request, conf: &BackendLoc, mut kept: Kept) -> Flow {
     let silent = is_silent(r);
     if let Some(meta) = kept.renewed {
         let store = r.kept::<State>().and_then(|s| Some(Arc::clone(&s.entry.as_ref()?.store)));
-        if let Some(Err(e)) = store.map(|s| s.renew(&kept.key, &kept.stored, meta)) {
+        let done = match (store, kept.head) {
+            (None, _) => Ok(()),
+            (Some(store), None) => store.renew(&kept.key, &kept.stored, meta),
+            (Some(store), Some(head)) => {
+                let pad = standard::head::padded;
+                store.refresh(&kept.key, &kept.stored, meta, head, pad).map(|new| kept.stored = new)
+            }
+        };
+        if let Err(e) = done {
             r.log(LogLevel::Crit, &format!("renewing a cache file failed ({e})"));
         }
     }
@@ -336,6 +439,10 @@ fn answer(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>, fresh: bool)
         r.limit_rate = rate;
     }
     r.flags.ignore_conditions = false;
+    if *conf.cache.standard {
+        let status = r.kept::<State>().and_then(|state| state.status);
+        standard::tell_of_kept(r, stored, status == Some(Status::Revalidated));
+    }
     let bodiless = matches!(r.out.status, 204 | 304);
     if r.out.content_length.is_none() && !bodiless {
         r.out.content_length = Some(stored.body_len);

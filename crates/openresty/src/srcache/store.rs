@@ -97,7 +97,8 @@ fn is_kept(r: &mut Request) -> bool {
         return false;
     }
     let too_large = r.out.content_length.is_some_and(|n| n > conf.body_max_bytes());
-    !too_large && !(*conf.response_cache_control && says::forbids(r, conf))
+    let forbidden = *conf.response_cache_control && says::forbids(r, conf);
+    !(too_large || forbidden)
 }
 
 /// The head in text; `None`: one of its fields is too long.
