@@ -68,3 +68,27 @@ fn fields_get_further_values() {
     assert_eq!(zipped("/clear/f").header("ETag"), None);
     assert!(server.get("/clear/f").header("ETag").is_some());
 }
+
+/// The name servers of a file; and the clock is read for each log where that is wanted.
+#[test]
+fn files_name_servers_and_logs_are_exact() {
+    let dns = weir_tests::Dns::start();
+    let origin = weir_tests::Origin::echo();
+    dns.set_ip("backend.example", 60, "127.0.0.1".parse().unwrap());
+    let server = Setup::new(
+        r#"events {} http { resolver_file %%DIR%%/resolv.conf; resolver_timeout 5s; request_time_cache off;
+        log_format t '$request_time'; access_log %%DIR%%/t.log t;
+        server { listen 127.0.0.1:%%PORT_0%%; set $name backend.example;
+        location / { proxy_pass http://$name:%%ORIGIN_PORT%%; } } }"#,
+    )
+    .set("ORIGIN_PORT", origin.port())
+    .file("resolv.conf", format!("# by hand\nsearch example\nnameserver {}\n", dns.address()))
+    .start();
+    assert!(server.get("/asked").text().contains("GET /asked"));
+    assert!(dns.count("backend.example A") > 0, "{:?}", dns.queries());
+    let line = server.log_lines("t.log", 1).remove(0);
+    assert!(line.parse::<f64>().is_ok(), "{line}");
+    let conf = "events {} http { resolver_file nosuch; }";
+    let told = weir_tests::run_cli(&["-t"], conf).stderr;
+    assert!(told.contains("open() \"") && told.contains("nosuch\" failed"), "{told}");
+}
