@@ -217,6 +217,7 @@ mod stub_status;
 mod subrequests;
 mod subs_filter;
 mod tengine_concat;
+mod tengine_connect;
 mod tengine_footer;
 mod tengine_limit_req;
 mod tengine_server;

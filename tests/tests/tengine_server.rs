@@ -68,3 +68,66 @@ fn fields_get_further_values() {
     assert_eq!(zipped("/clear/f").header("ETag"), None);
     assert!(server.get("/clear/f").header("ETag").is_some());
 }
+
+/// The name servers of a file; and the clock is read for each log where that is wanted.
+#[test]
+fn files_name_servers_and_logs_are_exact() {
+    let dns = weir_tests::Dns::start();
+    let origin = weir_tests::Origin::echo();
+    dns.set_ip("backend.example", 60, "127.0.0.1".parse().unwrap());
+    let server = Setup::new(
+        r#"events {} http { resolver_file %%DIR%%/resolv.conf; resolver_timeout 5s; request_time_cache off;
+        log_format t '$request_time'; access_log %%DIR%%/t.log t;
+        server { listen 127.0.0.1:%%PORT_0%%; set $name backend.example;
+        location / { proxy_pass http://$name:%%ORIGIN_PORT%%; } } }"#,
+    )
+    .set("ORIGIN_PORT", origin.port())
+    .file("resolv.conf", format!("# by hand\nsearch example\nnameserver {}\n", dns.address()))
+    .start();
+    assert!(server.get("/asked").text().contains("GET /asked"));
+    assert!(dns.count("backend.example A") > 0, "{:?}", dns.queries());
+    let line = server.log_lines("t.log", 1).remove(0);
+    assert!(line.parse::<f64>().is_ok(), "{line}");
+    let conf = "events {} http { resolver_file nosuch; }";
+    let told = weir_tests::run_cli(&["-t"], conf).stderr;
+    assert!(told.contains("open() \"") && told.contains("nosuch\" failed"), "{told}");
+}
+
+/// A file by the name of "pipe:…" would be nobody's wish.
+#[test]
+fn pipes_are_refused_with_what_to_write_instead() {
+    for (line, advice) in [
+        ("access_log \"pipe:rollback logs/a interval=1h baknum=5\";", "logrotate"),
+        ("access_log pipe:/bin/cat;", "mkfifo"),
+        ("error_log \"pipe:rollback logs/e maxsize=1m\" info;", "logrotate"),
+    ] {
+        let told = weir_tests::run_cli(&["-t"], &format!("events {{}} http {{ {line} }}"));
+        assert!(told.code != 0 && told.stderr.contains(advice), "{line}: {}", told.stderr);
+    }
+}
+
+/// What is Tengine's and not here says what to write instead.
+#[test]
+fn what_is_not_here_says_what_to_write() {
+    for (line, advice) in [
+        ("enable_ntls on;", "RSA or ECDSA"),
+        ("ssl_sign_certificate a;", "RSA or ECDSA"),
+        ("xquic_log_file a;", "HTTP/3"),
+        ("dubbo_pass_set a b;", "grpc_pass"),
+        ("tfs_pass a;", "proxy_pass"),
+        ("ingress_gateway a;", "server and location"),
+        ("xudp_off;", "XDP"),
+        ("rtsig_signo 1;", "epoll"),
+        ("processes { }", "systemd"),
+        ("backtrace_log a;", "worker_rlimit_core"),
+        ("debug_pool;", "stub_status json"),
+        ("req_status a;", "status API"),
+        ("ssl_async on;", "rustls"),
+        ("proxy_sndbuf_size 1k;", "tcp_wmem"),
+        ("client_body_postpone_size 1k;", "client_body_buffer_size"),
+        ("expires_by_types 1d a;", "map"),
+    ] {
+        let told = weir_tests::run_cli(&["-t"], &format!("events {{}} http {{ {line} }}"));
+        assert!(told.code != 0 && told.stderr.contains(advice), "{line}: {}", told.stderr);
+    }
+}

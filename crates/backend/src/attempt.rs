@@ -34,6 +34,8 @@ pub(crate) struct Run<'a> {
     pub(crate) bind: Option<SocketAddr>,
     /// What tells this client's connections to servers from others', where they are its own; 0 for nothing.
     pub(crate) bound: u64,
+    /// How long to wait for a connection, and for either side of a tunnel, where the request says so itself; in ms.
+    pub(crate) waits: Option<(u64, u64)>,
     /// TLS to the servers, when they are named with https.
     pub(crate) tls: Option<Box<Wanted>>,
     pub(crate) body: Body,
@@ -72,6 +74,7 @@ impl<'a> Run<'a> {
             client: Client::default(),
             bind: None,
             bound: 0,
+            waits: None,
             tls: None,
             body,
             chunked: false,

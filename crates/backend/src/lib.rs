@@ -44,6 +44,7 @@ pub use families::grpc::MODULE as GRPC;
 pub use families::memc::MODULE as MEMC;
 pub use families::memcached::MODULE as MEMCACHED;
 pub use families::proxy::MODULE as PROXY;
+pub use families::proxy_connect::MODULE as PROXY_CONNECT;
 pub use families::redis2::MODULE as REDIS2;
 pub use families::scgi::MODULE as SCGI;
 pub use families::tunnel::MODULE as TUNNEL;

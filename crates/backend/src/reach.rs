@@ -153,7 +153,7 @@ async fn wait_for_server(r: &Request, run: &mut Run<'_>) -> Result<Option<Lease>
 async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Link, Fault> {
     let conf = run.conf();
     let addr = &lease.config().addr;
-    let timeout = *conf.connect_timeout;
+    let timeout = run.waits.map_or(*conf.connect_timeout, |(connect_ms, _)| connect_ms);
     let worker = Rc::clone(&r.conn().worker);
     let options = conf.socket_options(run.bind);
     let connecting = Base::connect(addr, &options, timeout, &worker);

@@ -338,7 +338,7 @@ fn answer_by<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     Ok(())
 }
 
-fn set_bind<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
+pub(crate) fn set_bind<T: BackendConf>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let bind = weir_core::bind::parse::<weir_http::Request>(cf, d)?;
     pick::<T>(cf).bind.once(d, bind)
 }

@@ -374,7 +374,8 @@ async fn relay_rest(
 pub(crate) async fn switch(r: &mut Request, run: &mut Run<'_>, asked: Asked) -> Flow {
     let Asked { link, lease } = asked;
     let (group, client) = (Rc::clone(&run.group), std::mem::take(&mut run.client));
-    let from = tunnel::From { link, lease, group, client, asked_ms: run.asked_ms };
+    let quiet_ms = run.waits.map_or(*run.conf.read_timeout, |(_, quiet_ms)| quiet_ms);
+    let from = tunnel::From { link, lease, group, client, asked_ms: run.asked_ms, quiet_ms };
     match tunnel::begin(r, run.conf, from).await {
         Ok(()) => Flow::Ok,
         Err(_) => Flow::Close,

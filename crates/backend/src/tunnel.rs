@@ -75,6 +75,8 @@ pub(crate) struct From {
     pub group: Rc<WorkerGroup>,
     pub client: Client,
     pub asked_ms: u64,
+    /// How long neither side may say anything.
+    pub quiet_ms: u64,
 }
 
 /// Sends the head; what follows goes both ways until one side is done. An error: the head could not be
@@ -88,7 +90,7 @@ pub(crate) async fn begin(r: &mut Request, conf: &BackendLoc, from: From) -> Fil
     if r.holds() && r.drain(0).await.is_err() {
         return Err(FilterError::Broken);
     }
-    let From { link, lease, group, client, asked_ms } = from;
+    let From { link, lease, group, client, asked_ms, quiet_ms } = from;
     let (conn, sent) = (Rc::clone(r.conn()), link.sent);
     let server = link.into_base().stream;
     conn.set_nodelay();
@@ -98,7 +100,7 @@ pub(crate) async fn begin(r: &mut Request, conf: &BackendLoc, from: From) -> Fil
     let client_ms = *r.loc().core.send_timeout;
     let mut relay = Relay::new(How {
         size: *conf.buffer_size as usize,
-        waits: Waits { quiet_ms: *conf.read_timeout, client_ms, server_ms: *conf.send_timeout },
+        waits: Waits { quiet_ms, client_ms, server_ms: *conf.send_timeout },
         half_close: false,
         rates: [0; 2],
     });

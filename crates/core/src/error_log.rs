@@ -3,7 +3,7 @@
 use crate::logger::{self, ErrorLog, LogLevel, LogSink};
 use crate::os_text;
 use std::sync::Arc;
-use weir_module::{ArgsExt, Cf, ConfResult, Directive, Val};
+use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive, Val};
 
 /// One `error_log` destination and its level.
 pub fn error_log_sink(cf: &Cf, d: &Directive) -> ConfResult<(LogSink, LogLevel)> {
@@ -21,6 +21,7 @@ pub fn error_log_sink(cf: &Cf, d: &Directive) -> ConfResult<(LogSink, LogLevel)>
             let s = crate::syslog::Syslog::parse(&a[7..]).map_err(|e| d.bad(0, e))?;
             LogSink::Syslog(Arc::new(s))
         }
+        a if a.starts_with(b"pipe:") => return Err(no_pipe(d)),
         a if a.starts_with(b"memory:") => {
             let mut e = d.bad(0, "nginx was built without debug support");
             e.hint = Some("log to a file or to stderr instead".into());
@@ -35,6 +36,18 @@ pub fn error_log_sink(cf: &Cf, d: &Directive) -> ConfResult<(LogSink, LogLevel)>
         }
     };
     Ok((sink, level))
+}
+
+/// Tengine's `pipe:`, of which a file by that name must not come.
+pub fn no_pipe(d: &Directive) -> Diagnostic {
+    let is_rollback = d.arg(0).starts_with(b"pipe:rollback");
+    let mut e = d.bad(0, "logs are not written to other processes' pipes");
+    let hint = match is_rollback {
+        true => "write the file's path: logs do not hold workers; logrotate renames it by time or size and sends USR1",
+        false => "make a fifo (mkfifo), write its path, and have the program read it: a slow one does not hold workers",
+    };
+    e.hint = Some(hint.into());
+    e
 }
 
 /// Adds a destination to a level's own logs.

@@ -1,8 +1,10 @@
 //! The `resolver` directive, which stands in `http` and its blocks as well as in `upstream`.
 
 use crate::logger::{ErrorLog, LogLevel};
+use crate::os_text;
+use std::net::Ipv6Addr;
 use std::sync::Arc;
-use weir_module::{ArgsExt, ConfResult, Diagnostic, Directive};
+use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive};
 use weir_resolve::{Resolver, ResolverConf};
 
 /// What the rows say of `status_zone=`.
@@ -18,6 +20,33 @@ pub fn parse(d: &Directive) -> ConfResult<Arc<Resolver>> {
     let args: Vec<&[u8]> = d.args.iter().map(|w| &*w.text).collect();
     let conf = ResolverConf::parse(&args).map_err(|text| d.fail(text))?;
     Ok(Arc::new(Resolver::new(conf)))
+}
+
+/// Reads the name servers of a file such as `/etc/resolv.conf`, which the directive names; it is read again with
+/// the configuration.
+pub fn parse_file(cf: &mut Cf, d: &Directive) -> ConfResult<Arc<Resolver>> {
+    let path = cf.full_conf_path(d.arg(0));
+    let text = cf
+        .read_file(&path)
+        .map_err(|e| d.bad(0, format!("open() \"{}\" failed ({})", path.display(), os_text(&e))))?;
+    let servers: Vec<Vec<u8>> = servers_of(&text).collect();
+    let args: Vec<&[u8]> = servers.iter().map(Vec::as_slice).collect();
+    let conf = ResolverConf::parse(&args).map_err(|text| d.fail(text))?;
+    Ok(Arc::new(Resolver::new(conf)))
+}
+
+/// The addresses behind `nameserver`, as a configuration has them.
+fn servers_of(text: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
+    text.split(|b| *b == b'\n').filter_map(|line| {
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let address =
+            words.next().filter(|word| word == b"nameserver").and_then(|_| words.next())?;
+        let text = std::str::from_utf8(address).unwrap_or_default();
+        Some(match text.parse::<Ipv6Addr>() {
+            Ok(_) => [b"[", address, b"]"].concat(),
+            Err(_) => address.to_vec(),
+        })
+    })
 }
 
 /// Looks up its name servers.
@@ -38,4 +67,16 @@ pub fn log_to(resolver: &Resolver, log: &Arc<ErrorLog>) {
         let log = Arc::clone(log);
         Box::new(move |text| log.log(LogLevel::Error, None, text.as_bytes()))
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::servers_of;
+
+    #[test]
+    fn files_name_servers() {
+        let text = b"# nameserver 9.9.9.9\nnameserver 127.0.0.1\n search a\n nameserver\t::1 # x\nnameserver\n";
+        let found: Vec<_> = servers_of(text).collect();
+        assert_eq!(found, [&b"127.0.0.1"[..], b"[::1]"]);
+    }
 }

@@ -236,6 +236,10 @@ pub const ROWS: &[Row] = &[
         let v = weir_core::resolver::parse(d)?;
         cf.get::<CoreLoc>().resolver.once(d, Some(v))
     }).note(weir_core::resolver::NOTE),
+    Row::new("resolver_file", HSL, Arity::ONE, "", "The name servers that a file like /etc/resolv.conf names.", |cf, d| {
+        let v = weir_core::resolver::parse_file(cf, d)?;
+        cf.get::<CoreLoc>().resolver.once(d, Some(v))
+    }).note("Tengine's; it takes resolver's place. The file is read with the configuration."),
     Row::new("resolver_timeout", HSL, Arity::ONE, "30s", "Longest time for a name.", set!(loc, resolver_timeout, msec)),
     Row::new("gzip_vary", HSL, Arity::FLAG, "off", "Send Vary: Accept-Encoding.", set!(loc, gzip_vary, flag)),
 ];

@@ -27,6 +27,7 @@ use files::FileCache;
 use format::{Format, Logged};
 use weir_base::units;
 use weir_conf::messages::os_error;
+use weir_core::error_log::no_pipe;
 use weir_core::eval::{is_true, with_scratch, with_value};
 use weir_core::logger::{log_file_for, LogFile, LogLevel};
 use weir_core::registry::{template, template_of};
@@ -299,6 +300,9 @@ fn target<S: Logged>(cf: &mut Cf, d: &Directive) -> ConfResult<Target> {
     if let Some(rest) = path.strip_prefix(b"syslog:") {
         let syslog = Syslog::parse(rest).map_err(|e| d.bad(0, e))?;
         return Ok(Target::Syslog(syslog));
+    }
+    if path.starts_with(b"pipe:") {
+        return Err(no_pipe(d));
     }
     let name = template::<S>(cf, d, 0)?;
     if name.is_constant() {

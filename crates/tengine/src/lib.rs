@@ -3,6 +3,7 @@
 
 pub mod concat;
 pub mod footer;
+pub mod request_time;
 pub mod server_info;
 pub mod sysguard;
 pub mod trim;

@@ -13,7 +13,9 @@ use weir_openresty::{
     array_var, echo, encrypted_session, form_input, headers_more, set_misc, srcache, xss,
 };
 use weir_stream::StreamModule;
-use weir_tengine::{concat, footer, server_info, sysguard, trim, user_agent, variables};
+use weir_tengine::{
+    concat, footer, request_time, server_info, sysguard, trim, user_agent, variables,
+};
 
 /// Every module. Handlers of a phase and filters run in this order.
 pub const MODULES: &[&HttpModule] = &[
@@ -27,6 +29,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::UPSTREAM_HTTP_ONLY[1],
     &weir_backend::UPSTREAM_HTTP_ONLY[2],
     &weir_backend::STICKY,
+    &request_time::MODULE,
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
@@ -78,6 +81,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::MEMC,
     &weir_backend::REDIS2,
     &weir_backend::TUNNEL,
+    &weir_backend::PROXY_CONNECT,
     &weir_backend::HEALTH,
     &weir_backend::CHECK,
     &weir_backend::CACHE,
@@ -183,6 +187,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--add-module=modules/mod_append_header",
     "--add-module=modules/ngx_http_concat_module",
     "--add-module=modules/ngx_http_footer_filter_module",
+    "--add-module=modules/ngx_http_proxy_connect_module",
     "--add-module=modules/ngx_http_slice_module",
     "--add-module=modules/ngx_http_sysguard_module",
     "--add-module=modules/ngx_http_trim_filter_module",

@@ -141,27 +141,40 @@ async fn join(r: &mut Request) -> Flow {
         Err(status) => return Flow::Status(status),
     };
     let mut run = Run::new(loc, conf, group, Body::None);
-    if let Err(status) = run::begin(r, &mut run, &target) {
-        return Flow::Status(status);
+    match join_to(r, &mut run, &target, |_| Ok(())).await {
+        Ok(flow) => flow,
+        Err(status) => Flow::Status(status),
     }
+}
+
+/// Connects to the target, has `head` say what the answer says besides 200, and joins both sides. An error is a
+/// status to answer with.
+pub(super) async fn join_to(
+    r: &mut Request,
+    run: &mut Run<'_>,
+    target: &Target<'_>,
+    head: impl FnOnce(&mut Request) -> Result<(), u16>,
+) -> Result<Flow, u16> {
+    run::begin(r, run, target)?;
     loop {
-        let asked = match choose(r, &mut run) {
+        let asked = match choose(r, run) {
             Chosen::Idle(asked) => asked,
-            found => match connected(r, &mut run, found).await {
+            found => match connected(r, run, found).await {
                 Ok(asked) => asked,
                 Err(None) => continue,
-                Err(Some(status)) => return Flow::Status(status),
+                Err(Some(status)) => return Err(status),
             },
         };
         r.out.status = 200;
         if let Some(state) = r.upstream.last_mut() {
             state.header_ms = Some(weir_runtime::clock::mono_ms().saturating_sub(run.asked_ms));
         }
-        return run::switch(r, &mut run, asked).await;
+        head(r)?;
+        return Ok(run::switch(r, run, asked).await);
     }
 }
 
-fn write(r: &mut Request, _: &Ask) -> Result<bool, u16> {
+pub(super) fn write(r: &mut Request, _: &Ask) -> Result<bool, u16> {
     r.exchange.request.clear();
     Ok(true)
 }
