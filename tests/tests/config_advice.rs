@@ -160,7 +160,6 @@ fn directives_of_other_modules_are_known_by_name() {
         ("multi", "grpc_pass"),
         ("auth_pam", "auth_request"),
         ("auth_ldap_servers", "auth_request"),
-        ("image_filter", "images"),
         ("xslt_stylesheet", "XSLT"),
         ("xml_entities", "sub_filter"),
     ] {

@@ -85,6 +85,7 @@ mod http2_h2load;
 mod http2_rate;
 mod http3_stands_in;
 mod idle_connections;
+mod image_filter;
 mod internal_redirect;
 mod keepalive;
 mod keepalive_min_timeout;

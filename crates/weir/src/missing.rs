@@ -26,7 +26,6 @@ const PAGESPEED: &str = "Weir rewrites no pages; remove the directive";
 const PURGE: &str =
     "Weir always purges beside its workers; remove the directive, purger= of proxy_cache_path sets a pace";
 const AUTH: &str = "Weir does not ask PAM, LDAP or Kerberos itself; use auth_request with a service that does, or auth_basic";
-const FILTERED: &str = "Weir changes no images; pass the location on to a program that does";
 const XSLT: &str = "Weir has no XSLT: no library for it that is memory safe is kept up; pass the location on to a program that transforms, or have the browser do it by an xml-stylesheet instruction, which sub_filter can put in";
 const UPLOAD: &str = "this directive of an upload module is not in Weir; pass the request on, client_body_in_file_only keeps its body in a file";
 const NCHAN: &str = "Weir has no publish and subscribe; pass the location on to a server that has";
@@ -119,7 +118,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("balancer_by_lua*", LUA),
     ("server_rewrite_by_lua*", LUA),
     ("precontent_by_lua*", LUA),
-    ("image_filter*", FILTERED),
     ("xslt_*", XSLT),
     ("xml_entities", XSLT),
     ("xml_external_entities", XSLT),

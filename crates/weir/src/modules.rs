@@ -5,9 +5,10 @@ use weir_mail::MailModule;
 use weir_modules::{
     access, addition, auth_basic, auth_request, autoindex, brotli, browser, charset, dav, dav_ext,
     degradation, empty_gif, fancyindex, flv, geo, geoip, gunzip, gzip, gzip_ok, gzip_static,
-    headers, index, internal_redirect, limit_conn, limit_req, log, map, mirror, mp4, not_modified,
-    random_index, range, realip, referer, rewrite, secure_link, slice, slice_args, split_clients,
-    ssi, ssl, static_files, stub_status, sub_filter, subs_filter, try_files, userid, welcome, zstd,
+    headers, image_filter, index, internal_redirect, limit_conn, limit_req, log, map, mirror, mp4,
+    not_modified, random_index, range, realip, referer, rewrite, secure_link, slice, slice_args,
+    split_clients, ssi, ssl, static_files, stub_status, sub_filter, subs_filter, try_files, userid,
+    welcome, zstd,
 };
 use weir_openresty::{
     array_var, echo, encrypted_session, form_input, headers_more, set_misc, srcache, xss,
@@ -104,6 +105,7 @@ pub const MODULES: &[&HttpModule] = &[
     &headers::MODULE,
     &userid::MODULE,
     &gunzip::MODULE,
+    &image_filter::MODULE,
     &trim::MODULE,
     &footer::MODULE,
     &addition::MODULE,
@@ -166,6 +168,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--with-http_degradation_module",
     "--with-http_flv_module",
     "--with-http_geoip_module",
+    "--with-http_image_filter_module",
     "--with-http_gunzip_module",
     "--with-http_mp4_module",
     "--with-http_gzip_static_module",

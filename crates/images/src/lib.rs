@@ -1,0 +1,103 @@
+//! Pictures (GIF, JPEG, PNG, WebP): what they are and how large, and the same made smaller, turned or cut out. Pure:
+//! bytes in, bytes out. Whoever calls has a thread for it, because a picture takes some hundred milliseconds.
+//!
+//! Bytes are anybody's: what a head promises is looked at before anything is decoded, and more than
+//! [`PIXELS_MAX`] is not.
+
+mod decode;
+mod encode;
+mod head;
+mod picture;
+
+pub use head::{size, Kind, Size};
+
+/// As decoded, a pixel takes four bytes, and there are two copies for a while.
+pub const PIXELS_MAX: u64 = 32 * 1024 * 1024;
+
+/// What is to be made of a picture.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub change: Change,
+    /// Degrees against the clock: 0, 90, 180 or 270.
+    pub angle: u32,
+    /// 1 to 100.
+    pub jpeg_quality: u8,
+    /// 1 to 100.
+    pub webp_quality: u8,
+    /// Per cent, 0 to leave it.
+    pub sharpen: u32,
+    /// Whether what is seen through in GIF and in PNG with a palette stays so.
+    pub transparency: bool,
+    /// Interlaced, for JPEG progressive.
+    pub interlace: bool,
+}
+
+/// How large it is to be at most, in pixels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// The size stays.
+    Turn,
+    /// Smaller in proportion.
+    Resize { width: u32, height: u32 },
+    /// Smaller in proportion by the larger side, and cut off on the other.
+    Crop { width: u32, height: u32 },
+}
+
+/// Why nothing was made of a picture.
+#[derive(Debug)]
+pub enum Failed {
+    TooLarge(Size),
+    /// In words of the decoder, or the encoder.
+    Broken(String),
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Failed::TooLarge(size) => {
+                write!(f, "{} x {} are more than {PIXELS_MAX} pixels", size.width, size.height)
+            }
+            Failed::Broken(why) => f.write_str(why),
+        }
+    }
+}
+
+fn broken(e: impl std::fmt::Debug) -> Failed {
+    let mut why = format!("{e:?}");
+    why.truncate(why.char_indices().nth(200).map_or(why.len(), |(at, _)| at));
+    Failed::Broken(why)
+}
+
+/// The picture as it is wanted, of the same kind. `None`: it is as it is to be.
+///
+/// # Errors
+///
+/// It has too many pixels, is broken, or of a sort that the decoder does not know.
+pub fn change(
+    kind: Kind,
+    bytes: &[u8],
+    wanted: &Wanted,
+    force: bool,
+) -> Result<Option<Vec<u8>>, Failed> {
+    let mut picture = decode::decode(kind, bytes, wanted.transparency)?;
+    if let Change::Resize { width, height } | Change::Crop { width, height } = wanted.change {
+        if !force && wanted.angle == 0 && picture.width <= width && picture.height <= height {
+            return Ok(None);
+        }
+    }
+    let (width, height) = picture.smaller(wanted.change);
+    if (width, height) != (picture.width, picture.height) {
+        picture = picture.scaled(width, height);
+    }
+    picture = picture.turned(wanted.angle);
+    if let Change::Crop { width, height } = wanted.change {
+        picture = picture.middle(width, height);
+    }
+    if wanted.sharpen > 0 {
+        picture.sharpen(wanted.sharpen);
+    }
+    encode::encode(kind, &picture, wanted).map(Some)
+}
+
+#[cfg(test)]
+mod tests;
