@@ -27,6 +27,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::UPSTREAM_HTTP_ONLY[1],
     &weir_backend::UPSTREAM_HTTP_ONLY[2],
     &weir_backend::STICKY,
+    &weir_backend::SESSION_STICKY,
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
@@ -80,6 +81,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::TUNNEL,
     &weir_backend::HEALTH,
     &weir_backend::CHECK,
+    &weir_backend::DYUPS,
     &weir_backend::CACHE,
     // Content, in the order it is tried.
     &concat::MODULE,
