@@ -232,3 +232,39 @@ fn upstream_resolve_without_time_to_live_is_no_busy_loop() {
     assert!((3..=most).contains(&asked), "{asked} questions where {most} are due at most");
     (0..5).for_each(|_| assert_eq!(server.get("/").text(), "here"));
 }
+
+/// Tengine's directive: the names of an upstream are asked for again, with what there is while nobody finds them.
+#[test]
+fn dynamic_resolve_keeps_or_drops_what_is_not_found() {
+    if !run_cli(&["-v"], "").stderr.contains("(weir/") {
+        return weir_tests::skip("nginx has no dynamic_resolve");
+    }
+    for (fallback, after) in [("fallback=stale fail_timeout=1s", "here"), ("fallback=next", "u")] {
+        let (dns, origin) = (Dns::start(), origin());
+        dns.set_ip("a.test", 1, Ipv4Addr::LOCALHOST);
+        let upstream = format!("dynamic_resolve {fallback}; server a.test:%%ORIGIN%%;");
+        let server = setup(&dns, &origin, &upstream).start();
+        let here = |ip: &str| format!("{ip}:{}", origin.port());
+        expect_soon("the first answer", || tried(&server) == here("127.0.0.1"));
+        dns.set_ip("a.test", 1, Ipv4Addr::new(127, 0, 0, 2));
+        expect_soon("the new address", || tried(&server) == here("127.0.0.2"));
+        dns.set("a.test", &[]);
+        server.expect_error("a.test could not be resolved (3: Host not found)");
+        let wanted = if after == "u" { "u".to_string() } else { here("127.0.0.2") };
+        expect_soon("what is left", || tried(&server) == wanted);
+        // A name that was found at first, by the system.
+        dns.set_ip("localhost", 60, Ipv4Addr::new(127, 0, 0, 3));
+        let upstream = upstream.replace("a.test", "localhost");
+        let server = setup(&dns, &origin, &upstream).start();
+        expect_soon("the name server's word", || tried(&server) == here("127.0.0.3"));
+    }
+    for (text, told) in [
+        ("dynamic_resolve fallback=shutdown;", "invalid parameter \"fallback=shutdown\""),
+        ("dynamic_resolve fail_timeout=x;", "invalid parameter \"fail_timeout=x\""),
+        ("dynamic_resolve;", "no resolver defined to resolve names"),
+    ] {
+        let conf = format!("events {{}} http {{ upstream u {{ {text} server localhost:1; }} }}");
+        let output = run_cli(&["-t"], &conf);
+        assert!(output.code == 1 && output.stderr.contains(told), "{told}: {}", output.stderr);
+    }
+}

@@ -14,6 +14,7 @@ mod cache;
 mod check;
 mod conf;
 mod decoder;
+mod dyups;
 mod exchange;
 mod families;
 mod family;
@@ -39,6 +40,7 @@ mod upstream;
 
 pub use cache::MODULE as CACHE;
 pub use check::MODULE as CHECK;
+pub use dyups::MODULE as DYUPS;
 pub use families::fastcgi::MODULE as FASTCGI;
 pub use families::grpc::MODULE as GRPC;
 pub use families::memc::MODULE as MEMC;
@@ -52,6 +54,7 @@ pub use families::uwsgi::MODULE as UWSGI;
 pub use health::rows::MODULE as HEALTH;
 pub use link::reply::{BadBody, BodyReader};
 pub use sticky::rows::MODULE as STICKY;
+pub use sticky::session_rows::MODULE as SESSION_STICKY;
 pub use upstream::{HTTP_ONLY as UPSTREAM_HTTP_ONLY, MODULE as UPSTREAM};
 
 #[cfg(test)]

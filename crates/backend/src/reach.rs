@@ -130,7 +130,14 @@ fn pick(run: &mut Run<'_>) -> Option<Lease> {
             return Some(lease);
         }
     }
-    run.group.pick(&mut run.choice, &mut run.key)
+    let lease = run.group.pick(&mut run.choice, &mut run.key)?;
+    match run.group.sticky::<Sticky>() {
+        Some(sticky) if !sticky.accepts(&run.client, &lease) => {
+            lease.end(false);
+            None
+        }
+        _ => Some(lease),
+    }
 }
 
 /// Waits for a server that has room, as long as the upstream lets requests wait; an error as of [`ask`].

@@ -284,6 +284,9 @@ fn pass_on(r: &mut Request, run: &mut Run<'_>, mut asked: Asked) -> End {
         return End::Done(flow);
     }
     let buffering = respond::head(r, conf);
+    if let Some(sticky) = run.group.sticky::<Sticky>() {
+        sticky.head_is_made(r, &run.client, &asked.lease);
+    }
     let ignore_abort = run.ignores_abort();
     let mut keep = Keep { silent, ignore_abort, ..Keep::new(buffering) };
     kept::begin(r, conf, fresh.as_deref(), &mut keep);

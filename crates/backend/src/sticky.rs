@@ -9,8 +9,11 @@
 //! Difference from nginx: the balancing method may also follow the directive.
 
 pub(crate) mod rows;
+mod session;
+pub(crate) mod session_rows;
 mod sessions;
 
+use session::SessionSticky;
 use sessions::Sessions;
 use std::sync::Arc;
 use weir_base::bytes::fmt_u64;
@@ -36,6 +39,8 @@ enum Kind {
     Route,
     Cookie(Box<Cookie>),
     Learn(Learn),
+    /// Tengine's.
+    Session(Box<SessionSticky>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +74,8 @@ struct Learn {
 pub(crate) struct Client {
     /// What the client brought.
     id: Vec<u8>,
+    /// Since when its session is there, as it says; in seconds since 1970.
+    first_secs: u64,
     /// Which field of the response is our cookie.
     cookie: Option<usize>,
 }
@@ -79,7 +86,11 @@ fn first(r: &mut Request, from: &[Template]) -> Vec<u8> {
 
 impl Sticky {
     pub(crate) fn client(&self, r: &mut Request) -> Client {
-        Client { id: first(r, &self.lookup), cookie: None }
+        if let Kind::Session(session) = &self.kind {
+            let (id, first_secs) = session.client(r);
+            return Client { id, first_secs, cookie: None };
+        }
+        Client { id: first(r, &self.lookup), ..Client::default() }
     }
 
     /// Says whom the client wants before a server is chosen.
@@ -91,6 +102,21 @@ impl Sticky {
                 choice.hint = learn.sessions.find(&client.id, clock::mono_ms());
             }
             _ => choice.hint.extend_from_slice(&client.id),
+        }
+    }
+
+    /// Whether a server that was chosen may answer that client.
+    pub(crate) fn accepts(&self, client: &Client, lease: &Lease) -> bool {
+        match &self.kind {
+            Kind::Session(session) => session.accepts(&client.id, lease),
+            _ => true,
+        }
+    }
+
+    /// The answer's fields are among those that the client gets.
+    pub(crate) fn head_is_made(&self, r: &mut Request, client: &Client, lease: &Lease) {
+        if let Kind::Session(session) = &self.kind {
+            session.tell(r, &client.id, client.first_secs, lease);
         }
     }
 

@@ -219,6 +219,16 @@ async fn group_of(
     ignore_abort: bool,
 ) -> Result<Rc<WorkerGroup>, u16> {
     let port = url.port.unwrap_or(usual);
+    if let Some(found) = weir_upstream::dynamic::find(url.host_text) {
+        return match found {
+            Some(group) => Ok(group.on(&r.conn().worker)),
+            None => {
+                let shown = String::from_utf8_lossy(url.host_text);
+                r.log(LogLevel::Error, &format!("upstream \"{shown}\" has been deleted"));
+                Err(502)
+            }
+        };
+    }
     let main = r.gen().shared.main.get::<UpstreamMain>();
     if let Some(group) = main.find(url.host_text, port, url.port.is_none()) {
         return Ok(group.on(&r.conn().worker));

@@ -63,9 +63,12 @@ fn build_group<S: Asks>(
     warnings: &mut Vec<Diagnostic>,
 ) -> ConfResult<Group> {
     check_slow_start(u)?;
-    let names::Servers { fixed, hosts } = names::resolve::<S>(u, outer, known, warnings)?;
+    let names::Servers { fixed, hosts, found } = names::resolve::<S>(u, outer, known, warnings)?;
     if !hosts.is_empty() {
         let live = Live::new(names::plan::<S>(u)?, fixed, hosts);
+        for (host, targets) in found.iter().filter(|(_, targets)| !targets.is_empty()) {
+            live.apply(*host, targets, 0);
+        }
         return Ok(Group::live(live));
     }
     let of = |backup: bool| {

@@ -2,7 +2,7 @@
 
 use crate::balance::Method;
 use crate::group::{Group, KeepAlive, Sticky};
-use crate::live::Live;
+use crate::live::{Fallback, Live};
 use crate::queue;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -60,6 +60,8 @@ pub(crate) struct Declared {
     pub queue: Val<queue::Rule>,
     /// `ntlm`
     pub binds: bool,
+    /// `dynamic_resolve`
+    pub dynamic: Option<Fallback>,
     /// Its servers stand in a file, and there may be none.
     pub in_file: bool,
     pub zone: Option<Vec<u8>>,
@@ -99,6 +101,7 @@ impl Declared {
             sticky: None,
             queue: Val::UNSET,
             binds: false,
+            dynamic: None,
             in_file: false,
             zone: None,
             shares: false,
@@ -233,6 +236,12 @@ impl UpstreamMain {
             // The first one counts.
             let _ = host.resolver.set((Arc::clone(resolver), timeout_ms));
         }
+    }
+
+    /// The blocks, with their names.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = (&[u8], &Arc<Group>)> {
+        let all = self.declared.iter().zip(&self.groups);
+        all.filter(|(u, _)| u.explicit).map(|(u, group)| (&u.name[..], group))
     }
 
     /// The upstream that a URL names: a block, which may also follow, or an implicit one.

@@ -7,6 +7,7 @@ mod asks;
 mod balance;
 mod build;
 mod conf;
+pub mod dynamic;
 mod group;
 pub mod health;
 mod idle;
@@ -37,7 +38,7 @@ pub use link::{connect_failure, error_text, Link, LinkError, SecureError, Socket
 pub use live::start;
 pub use names::Outer;
 pub use outgoing::Outgoing;
-pub use peers::{Choice, Peer, PeerAddr, PeerId};
+pub use peers::{sid, Choice, Peer, PeerAddr, PeerId};
 pub use rows::Rows;
 pub use ssl_rows::{Secures, SslRows};
 pub use tls::{ClientTls, Settings, Wanted};

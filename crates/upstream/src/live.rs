@@ -25,6 +25,15 @@ const SYSTEM_RETRY_MS: u64 = 3000;
 /// The least wait after a failure of the name servers, and after an answer that is not to be kept.
 const RETRY_MIN_MS: u64 = 1000;
 
+/// `dynamic_resolve`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fallback {
+    /// The servers that were found last go on.
+    pub stale: bool,
+    /// So long nobody is asked again.
+    pub fail_timeout_ms: u64,
+}
+
 /// A name that servers come from.
 pub(crate) struct Host {
     pub name: String,
@@ -38,6 +47,8 @@ pub(crate) struct Host {
     /// `resolve`: asked for as long as the configuration lives. Otherwise it was not found at
     /// first, and what has once been found stays.
     pub resolve: bool,
+    /// `dynamic_resolve`: what becomes of its servers while nobody finds it.
+    pub fallback: Option<Fallback>,
     /// Who is asked and how long; without it, the system.
     pub resolver: OnceLock<(Arc<Resolver>, u64)>,
 }
@@ -210,7 +221,7 @@ impl Live {
     }
 
     /// A host's answer: what is in it already stays in its place, the rest comes behind.
-    fn apply(&self, host: usize, found: &[Target], until_ms: u64) {
+    pub(crate) fn apply(&self, host: usize, found: &[Target], until_ms: u64) {
         let mut fresh = self.hosts[host].servers(found);
         let mut current = self.lock();
         current.until_ms[host] = until_ms;
@@ -343,6 +354,12 @@ async fn ask(
             let (code, text) = (failed.code, error_text(failed.code));
             let line = format!("{what} could not be resolved ({code}: {text})");
             log.log(LogLevel::Error, None, line.as_bytes());
+            if let Some(fallback) = live.hosts[at].fallback {
+                if !fallback.stale {
+                    live.apply(at, &[], failed.until_ms);
+                }
+                return Some(fallback.fail_timeout_ms.max(RETRY_MIN_MS));
+            }
             if code != u16::from(NXDOMAIN) {
                 return Some(timeout_ms.max(RETRY_MIN_MS));
             }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use weir_core::resolver::look_up;
 use weir_module::{ArgsExt, ConfResult, Diagnostic, Directive};
-use weir_resolve::Resolver;
+use weir_resolve::{Resolver, Target};
 
 /// nginx's `resolver_timeout`.
 const TIMEOUT_MS: u64 = 30_000;
@@ -78,6 +78,8 @@ pub(crate) fn check_server<S: Asks>(s: &mut Server, d: &Directive, no_port: bool
 pub(crate) struct Servers {
     pub fixed: Vec<(Peer, bool)>,
     pub hosts: Vec<Host>,
+    /// What is known of some of these from the beginning.
+    pub found: Vec<(usize, Vec<Target>)>,
 }
 
 /// What the system knows of each name, IPv4 first.
@@ -121,10 +123,10 @@ pub(crate) fn resolve<S: Asks>(
     if let Some((resolver, _)) = &resolver {
         look_up(resolver)?;
     }
-    if u.servers.iter().any(|s| s.resolve) {
+    if u.servers.iter().any(|s| s.resolve) || u.dynamic.is_some() {
         check_upstream::<S>(u, resolver.is_some())?;
     }
-    let mut servers = Servers { fixed: Vec::new(), hosts: Vec::new() };
+    let mut servers = Servers { fixed: Vec::new(), hosts: Vec::new(), found: Vec::new() };
     for s in &u.servers {
         let name = match &s.host {
             NamedHost::Ip(ip) => {
@@ -142,6 +144,19 @@ pub(crate) fn resolve<S: Asks>(
             true => &[][..],
             false => known.get(name).map_or(&[][..], Vec::as_slice),
         };
+        if let Some(fallback) = u.dynamic.filter(|_| !s.resolve) {
+            let target = |ip: &IpAddr| Target {
+                ip: *ip,
+                port: 0,
+                priority: 0,
+                weight: 0,
+                name: String::new(),
+            };
+            servers.found.push((servers.hosts.len(), found.iter().map(target).collect()));
+            let host = host(s, name, resolver.clone());
+            servers.hosts.push(Host { resolve: true, fallback: Some(fallback), ..host });
+            continue;
+        }
         if found.is_empty() {
             if !s.resolve {
                 warnings.push(not_found::<S>(s));
@@ -156,8 +171,9 @@ pub(crate) fn resolve<S: Asks>(
 
 fn check_upstream<S: Asks>(u: &Declared, has_resolver: bool) -> ConfResult {
     let name = String::from_utf8_lossy(&u.name);
+    let asks = u.dynamic.is_none() || u.servers.iter().any(|s| s.resolve);
     let text = match (&u.zone, has_resolver) {
-        (None, _) => {
+        (None, _) if asks => {
             format!(
                 "resolving names at run time requires upstream \"{name}\" to be in shared memory"
             )
@@ -168,8 +184,8 @@ fn check_upstream<S: Asks>(u: &Declared, has_resolver: bool) -> ConfResult {
         _ => return Ok(()),
     };
     let hint = match u.zone {
-        None => "add zone NAME SIZE; to the upstream".to_string(),
-        Some(_) => {
+        None if asks => "add zone NAME SIZE; to the upstream".to_string(),
+        _ => {
             let block = S::BLOCK.names().join(" ");
             format!("add resolver ADDRESS; to the upstream or to {block}")
         }
@@ -186,7 +202,7 @@ fn not_found<S: Asks>(s: &Server) -> Diagnostic {
     Diagnostic::warn(text).at(s.at).hint(hint)
 }
 
-fn peer(s: &Server, addr: PeerAddr) -> Peer {
+pub(crate) fn peer(s: &Server, addr: PeerAddr) -> Peer {
     Peer {
         sid: peers::sid(&s.route, &addr.text()),
         draining: s.draining,
@@ -210,6 +226,7 @@ fn host(s: &Server, name: &str, resolver: Option<(Arc<Resolver>, u64)>) -> Host 
         route: s.route.clone(),
         backup: s.backup,
         resolve: s.resolve,
+        fallback: None,
         resolver: resolver.map_or_else(OnceLock::new, OnceLock::from),
     }
 }

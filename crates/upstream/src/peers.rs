@@ -88,7 +88,7 @@ pub(crate) const SID_MAX_BYTES: usize = 32;
 
 /// What an upstream's servers are known by: the configured route, or the address in a form that
 /// tells nobody the address.
-pub(crate) fn sid(route: &[u8], addr: &[u8]) -> Box<[u8]> {
+pub fn sid(route: &[u8], addr: &[u8]) -> Box<[u8]> {
     if !route.is_empty() {
         return route.into();
     }

@@ -9,6 +9,7 @@ use crate::asks::Asks;
 use crate::balance::Method;
 use crate::conf::{lossy, Server, UpstreamMain};
 use crate::least_time::LeastTime;
+use crate::live::Fallback;
 use crate::names;
 use crate::peers::SID_MAX_BYTES;
 use crate::queue::Rule;
@@ -203,6 +204,13 @@ impl<S: Asks> Rows<S> {
             set_method(cf, d, Method::Iwrr)
         })
         .note("It is Tengine's. max_init= is checked and not needed: turns are not counted out ahead."),
+        Row::new("dynamic_resolve", S::UPSTREAM, Arity::ANY, "", "Names of servers are asked for again and again.", set_dynamic)
+        .once()
+        .note(
+            "It is Tengine's. Names are asked for when their answers run out, not by requests; it takes a resolver. With \
+             fallback=stale (the default) the addresses found last go on while nobody finds a name, with fallback=next \
+             they go; it is asked for again after fail_timeout, 1s at least.",
+        ),
     ];
 
     /// `ip_hash`
@@ -262,7 +270,8 @@ fn set_random<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
 }
 
-pub(crate) fn set_server<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
+/// A `server` as it is written.
+pub(crate) fn read_server<S: Asks>(d: &Directive) -> ConfResult<Server> {
     let name = d.arg(0);
     let url = parse_endpoint(name, EndpointOptions::default())
         .map_err(|e| d.bad(0, format!("{e} in upstream \"{}\"", lossy(name))))?;
@@ -271,6 +280,11 @@ pub(crate) fn set_server<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
         set_parameter::<S>(&mut s, d, i)?;
     }
     names::check_server::<S>(&mut s, d, url.port.is_none())?;
+    Ok(s)
+}
+
+pub(crate) fn set_server<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let s = read_server::<S>(d)?;
     let u = cf.get::<UpstreamMain>().current();
     if s.backup && u.method.as_ref().is_some_and(Method::refuses_backup) {
         let text = "balancing method does not support parameter \"backup\"";
@@ -321,6 +335,28 @@ fn set_parameter<S: Asks>(s: &mut Server, d: &Directive, i: usize) -> ConfResult
             _ => return Err(bad()),
         }
     }
+    Ok(())
+}
+
+fn set_dynamic(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let mut fallback = Fallback { stale: true, fail_timeout_ms: 0 };
+    for i in 0..d.args.len() {
+        let bad = || d.bad(i, format!("invalid parameter \"{}\"", lossy(d.arg(i))));
+        if let Some(v) = d.keyed(i, "fail_timeout") {
+            fallback.fail_timeout_ms = units::parse_msec(v).ok_or_else(bad)?;
+            continue;
+        }
+        fallback.stale = match d.arg(i) {
+            b"fallback=stale" => true,
+            b"fallback=next" => false,
+            b"fallback=shutdown" => {
+                let hint = "write fallback=next: requests for which no server is left get 502";
+                return Err(bad().hint(hint.to_string()));
+            }
+            _ => return Err(bad()),
+        };
+    }
+    cf.get::<UpstreamMain>().current().dynamic = Some(fallback);
     Ok(())
 }
 

@@ -21,6 +21,12 @@ impl Loader for Nothing {
     }
 }
 
+/// Text in which directives stand, as in the block itself.
+pub(crate) fn statements(text: &[u8]) -> ConfResult<Vec<Directive>> {
+    let options = Options::for_main(b"");
+    parse_command_line(&mut Sources::default(), &Nothing, text, &options).into_result()
+}
+
 /// Reads the file; one that is not there yet has no servers.
 pub(crate) fn set<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let u = cf.get::<UpstreamMain>().current();
@@ -38,12 +44,10 @@ pub(crate) fn set<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
             return Err(d.bad(0, format!("open() \"{}\" failed ({why})", path.display())));
         }
     };
-    let options = Options::for_main(b"");
-    let parsed = parse_command_line(&mut Sources::default(), &Nothing, &text, &options);
     // Places in the file are none of the configuration's: what is wrong is told at the directive.
     let wrong =
         |e: Diagnostic| d.bad(0, format!("{} in state file \"{}\"", e.message, path.display()));
-    for server in &parsed.into_result().map_err(wrong)? {
+    for server in &statements(&text).map_err(wrong)? {
         if server.name.as_bytes() != b"server" || server.is_block() || server.args.is_empty() {
             let text = format!("\"{}\" is no server", server.name.to_str());
             return Err(wrong(Diagnostic::emerg(text)));

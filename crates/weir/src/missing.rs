@@ -159,8 +159,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("f4f*", PLUS),
     ("hls*", PLUS),
     ("perl*", PERL),
-    ("dyups_*", TENGINE),
-    ("session_sticky*", TENGINE),
     ("dso", TENGINE),
     ("enable_ntls", NTLS),
     ("proxy_enable_ntls", NTLS),

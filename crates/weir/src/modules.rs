@@ -31,6 +31,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::UPSTREAM_HTTP_ONLY[2],
     &weir_backend::STICKY,
     &request_time::MODULE,
+    &weir_backend::SESSION_STICKY,
     &log::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
@@ -85,6 +86,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::PROXY_CONNECT,
     &weir_backend::HEALTH,
     &weir_backend::CHECK,
+    &weir_backend::DYUPS,
     &weir_backend::CACHE,
     // Content, in the order it is tried.
     &concat::MODULE,

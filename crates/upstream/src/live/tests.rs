@@ -46,6 +46,7 @@ fn host_of(host: &str, service: Option<&str>, port: u16) -> Host {
         route: Vec::new(),
         backup: false,
         resolve: true,
+        fallback: None,
         resolver: OnceLock::new(),
     }
 }
