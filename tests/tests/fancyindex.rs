@@ -7,7 +7,7 @@ fn start() -> Server {
         "events {} http { server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/html; fancyindex on; fancyindex_time_format %F;
             location /short/ { alias %%DIR%%/html/; fancyindex_exact_size off; fancyindex_hide_parent_dir on; fancyindex_css_href /own.css; }
             location /mixed/ { alias %%DIR%%/html/; fancyindex_directories_first off; fancyindex_case_sensitive off; fancyindex_localtime on; }
-            location /size/ { alias %%DIR%%/html/; fancyindex_default_sort size_desc; fancyindex_ignore ^a '\\.bin$'; fancyindex_hide_symlinks on; }
+            location /size/ { alias %%DIR%%/html/; fancyindex_default_sort size_desc; fancyindex_ignore ^a; fancyindex_ignore '\\.bin$' ^none; fancyindex_hide_symlinks on; }
             location /dots/ { alias %%DIR%%/html/; fancyindex_show_dotfiles on; }
             location /parts/ { alias %%DIR%%/html/; fancyindex_header /head; fancyindex_footer foot local; }
             location /bare/ { alias %%DIR%%/html/; fancyindex_header head local; fancyindex_show_path off; fancyindex_footer /none/; }

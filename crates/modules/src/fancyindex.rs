@@ -251,8 +251,15 @@ fn set_ignore(cf: &mut Cf, d: &Directive) -> ConfResult {
     let compile = |i: usize| {
         Regex::new(d.arg(i), RegexOptions::default()).map_err(|e| d.bad(i, e.to_string()))
     };
-    let list = (0..d.args.len()).map(compile).collect::<ConfResult<Vec<_>>>()?;
-    cf.get::<Conf>().ignore.once(d, Arc::new(list))
+    let more = (0..d.args.len()).map(compile).collect::<ConfResult<Vec<_>>>()?;
+    let list = &mut cf.get::<Conf>().ignore;
+    if !list.is_set() {
+        list.set(Arc::default());
+    }
+    if let Some(list) = list.as_mut().and_then(Arc::get_mut) {
+        list.extend(more);
+    }
+    Ok(())
 }
 
 fn handler(r: &mut Request) -> Flow {
