@@ -382,6 +382,47 @@ fn requests_for_one_answer_are_collapsed() {
     assert_eq!(said.iter().filter(|s| s.starts_with(HIT)).count(), 4, "{said:?}");
 }
 
+#[test]
+fn heads_parts_and_servers_that_are_gone() {
+    if !is_weir() {
+        return skip("nginx has no cache by the standards");
+    }
+    for family in FAMILIES {
+        let origin = counting(family);
+        let server = start(
+            family,
+            &origin,
+            "%%F%%_cache_revalidate off; gzip on; gzip_types *; gzip_min_length 1;",
+        );
+        let fields = "X-Fields: Cache-Control: max-age=60|ETag: \"e\"|Accept-Ranges: bytes|Content-Type: text/plain\r\n";
+        expect(&server, "/", fields, MISS, "answer 1");
+        let part = server.get_with("/", "Range: bytes=0-2\r\n");
+        assert_eq!((part.status, part.text().as_str()), (206, "ans"), "{family:?}");
+        let same = server.get_with("/", "If-None-Match: \"e\"\r\n");
+        assert_eq!((same.status, same.header("Age").is_some()), (304, true), "{family:?}");
+        let head = server.head("/");
+        assert_eq!((head.status, head.header("Content-Length")), (200, Some("8")), "{family:?}");
+        let packed = server.get_with("/", "Accept-Encoding: gzip\r\n");
+        assert_eq!(packed.header("Content-Encoding"), Some("gzip"), "{family:?}");
+        assert!(packed.header("Cache-Status").unwrap().starts_with(HIT), "{family:?}");
+        // A server that is not there is an error like any other.
+        for (path, control) in [("/e", "stale-if-error=1000"), ("/m", "must-revalidate")] {
+            let fields =
+                format!("X-Fields: Cache-Control: max-age=60, {control}|Age: 70|ETag: \"e\"\r\n");
+            get(&server, path, &fields);
+        }
+        drop(origin);
+        let stale = server.get("/e");
+        assert_eq!(
+            (stale.status, stale.header("Cache-Status")),
+            (200, Some("Weir; fwd=stale")),
+            "{family:?}"
+        );
+        assert_eq!(server.get("/m").status, 502, "{family:?}");
+        expect(&server, "/", "", HIT, "answer 1");
+    }
+}
+
 /// Anything may come in these fields.
 #[test]
 fn odd_directives_do_no_harm() {
