@@ -520,6 +520,14 @@ impl Handle {
         owned.is_some()
     }
 
+    /// Told once another request has renewed the entry, or has given that up; `None`: none is at it.
+    pub fn renewed_elsewhere(&self) -> Option<watch::Receiver<()>> {
+        self.with(|shard, n| {
+            let node = shard.node(n).filter(|node| node.updating)?;
+            Some(node.waiters.get_or_insert_with(|| watch::channel(()).0).subscribe())
+        })
+    }
+
     /// The lock of an entry that is to be filled: owned until filled, or given up, or too old.
     pub fn lock(&mut self, now_ms: u64, age_ms: u64) -> Lock {
         let lock = self.with(|shard, n| {
