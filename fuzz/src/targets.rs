@@ -19,6 +19,7 @@ mod proxy;
 mod reply;
 mod requests;
 mod ssi;
+mod stores;
 mod template;
 mod tls;
 mod uri;
@@ -56,6 +57,8 @@ pub const TARGETS: &[Target] = &[
     mail::SERVER,
     backend::FASTCGI,
     backend::MEMCACHED,
+    stores::MEMC,
+    stores::REDIS,
     reply::TARGET,
     cache::TARGET,
     dns::TARGET,

@@ -364,22 +364,74 @@ fn requests_for_one_answer_are_collapsed() {
     }
     let (go, gate) = mpsc::channel();
     let gate = Mutex::new(gate);
-    let origin = Family::Proxy.origin(move |_, answer| {
+    let origin = Family::Proxy.origin(move |asked, answer| {
         let _ = gate.lock().unwrap().recv_timeout(PATIENCE);
-        answer.reply("200 OK", "Cache-Control: max-age=60\r\n", "the answer");
+        let is_new = asked.param("REQUEST_URI") == Some("/new");
+        let age = if is_new { "" } else { "Age: 70\r\n" };
+        let fields = "Cache-Control: max-age=60\r\n";
+        match asked.param("HTTP_IF_NONE_MATCH") {
+            None => answer.reply("200 OK", &format!("{fields}{age}ETag: \"e\"\r\n"), "the answer"),
+            Some(_) => answer.reply("304 Not Modified", fields, ""),
+        }
     });
     let server = start(Family::Proxy, &origin, "");
-    let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
-    clients.iter_mut().for_each(|client| client.send_get("/"));
-    origin.expect_requests(1);
-    for _ in 0..5 {
+    go.send(()).unwrap();
+    expect(&server, "/stale", "", MISS, "the answer");
+    // For what is not there, and for whether what is there still holds.
+    let renewed = "Weir; fwd=stale; fwd-status=304; stored";
+    for (n, (path, first)) in [("/new", MISS), ("/stale", renewed)].iter().enumerate() {
+        let mut clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
+        clients.iter_mut().for_each(|client| client.send_get(path));
+        origin.expect_requests(n + 2);
         go.send(()).unwrap();
+        let answers: Vec<_> = clients.iter_mut().map(|client| client.response()).collect();
+        assert!(answers.iter().all(|r| r.text() == "the answer"));
+        let said: Vec<&str> = answers.iter().filter_map(|r| r.header("Cache-Status")).collect();
+        assert_eq!(said.iter().filter(|s| *s == first).count(), 1, "{path} {said:?}");
+        assert_eq!(said.iter().filter(|s| s.starts_with(HIT)).count(), 4, "{path} {said:?}");
+        assert_eq!(origin.requests().len(), n + 2);
     }
-    let answers: Vec<_> = clients.iter_mut().map(|client| client.response()).collect();
-    assert!(answers.iter().all(|r| r.text() == "the answer"));
-    assert_eq!(origin.requests().len(), 1);
-    let said: Vec<&str> = answers.iter().filter_map(|r| r.header("Cache-Status")).collect();
-    assert_eq!(said.iter().filter(|s| s.starts_with(HIT)).count(), 4, "{said:?}");
+}
+
+#[test]
+fn heads_parts_and_servers_that_are_gone() {
+    if !is_weir() {
+        return skip("nginx has no cache by the standards");
+    }
+    for family in FAMILIES {
+        let origin = counting(family);
+        let server = start(
+            family,
+            &origin,
+            "%%F%%_cache_revalidate off; gzip on; gzip_types *; gzip_min_length 1;",
+        );
+        let fields = "X-Fields: Cache-Control: max-age=60|ETag: \"e\"|Accept-Ranges: bytes|Content-Type: text/plain\r\n";
+        expect(&server, "/", fields, MISS, "answer 1");
+        let part = server.get_with("/", "Range: bytes=0-2\r\n");
+        assert_eq!((part.status, part.text().as_str()), (206, "ans"), "{family:?}");
+        let same = server.get_with("/", "If-None-Match: \"e\"\r\n");
+        assert_eq!((same.status, same.header("Age").is_some()), (304, true), "{family:?}");
+        let head = server.head("/");
+        assert_eq!((head.status, head.header("Content-Length")), (200, Some("8")), "{family:?}");
+        let packed = server.get_with("/", "Accept-Encoding: gzip\r\n");
+        assert_eq!(packed.header("Content-Encoding"), Some("gzip"), "{family:?}");
+        assert!(packed.header("Cache-Status").unwrap().starts_with(HIT), "{family:?}");
+        // A server that is not there is an error like any other.
+        for (path, control) in [("/e", "stale-if-error=1000"), ("/m", "must-revalidate")] {
+            let fields =
+                format!("X-Fields: Cache-Control: max-age=60, {control}|Age: 70|ETag: \"e\"\r\n");
+            get(&server, path, &fields);
+        }
+        drop(origin);
+        let stale = server.get("/e");
+        assert_eq!(
+            (stale.status, stale.header("Cache-Status")),
+            (200, Some("Weir; fwd=stale")),
+            "{family:?}"
+        );
+        assert_eq!(server.get("/m").status, 502, "{family:?}");
+        expect(&server, "/", "", HIT, "answer 1");
+    }
 }
 
 /// Anything may come in these fields.

@@ -154,3 +154,21 @@ fn who_waited_for_a_purged_answer_gets_a_fresh_one() {
     assert_eq!(second.response().text(), "answer 2");
     expect(get(&server, "/", ""), "HIT", "answer 2");
 }
+
+/// As nginx's documentation has it for several disks.
+#[test]
+fn answers_are_spread_over_several_paths() {
+    let origin = counting();
+    let conf = "events {} http { proxy_cache_path %%DIR%%/one keys_zone=one:1m; proxy_cache_path %%DIR%%/two keys_zone=two:1m;
+        split_clients $request_uri $zone { 50% one; * two; }
+        server { listen 127.0.0.1:%%PORT_0%%; add_header X-Status $upstream_cache_status;
+            location / { proxy_pass http://%%ORIGIN%%; proxy_cache $zone; proxy_cache_valid 1m; } } }";
+    let server = Setup::new(conf).set("ORIGIN", origin.address()).start();
+    let paths: Vec<String> = (0..40).map(|n| format!("/{n}")).collect();
+    for status in ["MISS", "HIT"] {
+        assert!(paths.iter().all(|path| get(&server, path, "").0 == status), "{status}");
+    }
+    let files =
+        ["one", "two"].map(|dir| std::fs::read_dir(server.dir().join(dir)).unwrap().count());
+    assert!(files[0] > 0 && files[1] > 0 && files[0] + files[1] == 40, "{files:?}");
+}

@@ -117,6 +117,10 @@ fn answers_are_stored_and_fetched() {
     assert_eq!(site.server.get_with("/a", "Range: bytes=0-5\r\n").text(), "answer");
     assert_eq!(site.server.get_with("/a", "If-None-Match: \"e\"\r\n").status, 304);
     assert_eq!(site.origin.requests().len(), 1);
+    let large = "0123456789".repeat(200_000);
+    let kept = format!("HTTP/1.1 200 OK\r\nX: y\r\n\r\n{large}");
+    site.values.lock().unwrap().insert("/large".to_string(), kept.into_bytes());
+    assert_eq!(site.server.get("/large").text(), large);
     // Connections live on behind what was fetched.
     let mut client = site.server.connect();
     assert_eq!(client.get("/a").text(), client.get("/a").text());

@@ -20,6 +20,9 @@ const SHARDS: usize = 16;
 /// Entries in use that are passed over when room is sought.
 const TRIES: usize = 20;
 
+/// Entries looked at behind one lock where all of them are.
+const KEYS_AT_ONCE: usize = 512;
+
 /// The two orders an entry may stand in.
 const USE: usize = 0;
 const MEMORY: usize = 1;
@@ -418,14 +421,23 @@ impl Zone {
         known
     }
 
-    /// The keys of all entries that have a file.
+    /// The keys of all entries that have a file. No lock is held for more than a few of them, so that no
+    /// request waits for it.
     pub fn keys(&self) -> Vec<Key> {
-        let of = |i: usize| {
-            let shard = self.lock(i);
-            let live = shard.nodes.iter().flatten().filter(|n| n.exists);
-            live.map(|n| n.key).collect::<Vec<_>>()
-        };
-        (0..self.shards.len()).flat_map(of).collect()
+        let mut keys = Vec::new();
+        for i in 0..self.shards.len() {
+            let mut from = 0;
+            loop {
+                let shard = self.lock(i);
+                let Some(rest) = shard.nodes.get(from..).filter(|rest| !rest.is_empty()) else {
+                    break;
+                };
+                let live = rest.iter().take(KEYS_AT_ONCE).flatten().filter(|n| n.exists);
+                keys.extend(live.map(|n| n.key));
+                from += KEYS_AT_ONCE;
+            }
+        }
+        keys
     }
 
     /// Puts a copy beside an entry that exists, replacing `old` when that is given.
@@ -506,6 +518,14 @@ impl Handle {
             self.lock_until_ms = until;
         }
         owned.is_some()
+    }
+
+    /// Told once another request has renewed the entry, or has given that up; `None`: none is at it.
+    pub fn renewed_elsewhere(&self) -> Option<watch::Receiver<()>> {
+        self.with(|shard, n| {
+            let node = shard.node(n).filter(|node| node.updating)?;
+            Some(node.waiters.get_or_insert_with(|| watch::channel(()).0).subscribe())
+        })
     }
 
     /// The lock of an entry that is to be filled: owned until filled, or given up, or too old.

@@ -286,24 +286,22 @@ pub(crate) async fn look(
             Ok(found) => found,
             Err(_) => return Looked::Failed,
         };
-        let mut handle = match (opened, handle) {
-            (Opened::Missing, Some(handle)) => handle,
+        let (mut handle, renewed) = match (opened, handle) {
+            (Opened::Missing, Some(handle)) => (handle, None),
+            (opened, Some(handle)) if *conf.standard && is_awaited(r, &opened) => {
+                let Some(renewed) = handle.renewed_elsewhere() else { continue };
+                (handle, Some(renewed))
+            }
             (opened, handle) => return found(r, conf, state, entry, opened, handle),
         };
         let now = clock::mono_ms();
-        let wait = match *conf.lock || *conf.standard {
-            true => handle.lock(now, *conf.lock_age_ms),
-            false => Lock::Owned,
+        let wait = match renewed {
+            Some(filled) => Lock::Wait { filled, until_ms: u64::MAX },
+            None if *conf.lock || *conf.standard => handle.lock(now, *conf.lock_age_ms),
+            None => Lock::Owned,
         };
         let Lock::Wait { mut filled, until_ms } = wait else {
-            let varies = handle.key() != entry.main;
-            note_why(r, conf, if varies { "vary-miss" } else { "uri-miss" });
-            entry.handle = Some(handle);
-            entry.begin();
-            state.cacheable = range_is_kept(r, conf);
-            state.entry = Some(entry);
-            r.keep_state(state);
-            return Looked::Ask;
+            return fills(r, conf, state, entry, handle);
         };
         if deadline == 0 {
             deadline = now + *conf.lock_timeout_ms;
@@ -323,6 +321,32 @@ pub(crate) async fn look(
         note_wait(r, conf);
         drop(handle);
     }
+}
+
+/// A server is asked for what is not there.
+fn fills(
+    r: &mut Request,
+    conf: &CacheConf,
+    mut state: State,
+    mut entry: Box<Entry>,
+    handle: Handle,
+) -> Looked {
+    let varies = handle.key() != entry.main;
+    note_why(r, conf, if varies { "vary-miss" } else { "uri-miss" });
+    entry.handle = Some(handle);
+    entry.begin();
+    state.cacheable = range_is_kept(r, conf);
+    state.entry = Some(entry);
+    r.keep_state(state);
+    Looked::Ask
+}
+
+/// By the standards, whether an answer that another request renews is as good to wait for as one that is
+/// not there.
+fn is_awaited(r: &mut Request, opened: &Opened) -> bool {
+    let Opened::Stale { stored, elsewhere: true } = opened else { return false };
+    let verdict = standard::verdict(r, stored, clock::wall_secs());
+    verdict == Verdict::Ask && !standard::insists(r)
 }
 
 /// Why a server is asked, for who tells it on.

@@ -52,7 +52,7 @@ impl<T: BackendConf> Rows<T> {
         Row::new(name!("cache_background_update"), HSL, Arity::FLAG, "off", "Renews behind a stale answer.", set!(cache::<T>, background_update, flag)),
         Row::new(name!("cache_revalidate"), HSL, Arity::FLAG, "off", "Asks whether a stale answer still holds.", set!(cache::<T>, revalidate, flag)).note("A 304 renews only when the server was asked by the validators of what is kept, and by no others: nginx takes any, also the one for a client whose condition the configuration passes on."),
         Row::new(name!("cache_standard"), HSL, Arity::FLAG, "off", "A shared cache as RFC 9111, 5861, 9213 and 9211 have it.", set!(cache::<T>, standard, flag))
-            .note("not in nginx. on: Age, Cache-Status and CDN-Cache-Control; requests' Cache-Control; one request at a time fills an entry; stale answers are confirmed, and \
+            .note("not in nginx. on: Age, Cache-Status and CDN-Cache-Control; requests' Cache-Control; one request at a time fills or renews an entry; stale answers are confirmed, and \
                    renewed behind what is sent where their server allows it; a 304 changes what is kept; unsafe methods remove it. X-Accel-Expires goes before all, Set-Cookie still keeps an \
                    answer from being kept, parts of answers are not combined, and hits are looked up without the short way"),
         Row::new(name!("cache_max_range_offset"), HSL, Arity::ONE, "", "Ranges that begin later are not kept.", set!(cache::<T>, max_range_offset, offset)),

@@ -122,3 +122,14 @@ fn whoever_waits_is_woken_when_the_lock_is_given_back() {
     let mut last = enter(&zone, 1, 1, &mut gone).0;
     assert!(matches!(last.lock(2001, 1000), Lock::Wait { .. }));
 }
+
+#[test]
+fn all_keys_are_found_however_many() {
+    let zone = Arc::new(Zone::new(8 << 20));
+    let wanted: std::collections::BTreeSet<Key> =
+        (0..5000u32).map(|n| Key::of(&n.to_le_bytes())).collect();
+    assert!(wanted.iter().all(|key| zone.adopt(*key, 1, 0)));
+    assert_eq!(zone.keys().into_iter().collect::<std::collections::BTreeSet<_>>(), wanted);
+    assert!(zone.purge(wanted.iter().next().unwrap()));
+    assert_eq!(zone.keys().len(), wanted.len() - 1);
+}

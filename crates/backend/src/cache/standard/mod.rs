@@ -70,7 +70,15 @@ pub(crate) fn forwards(r: &mut Request, why: &'static str) {
 
 /// It has waited for another request's answer.
 pub(crate) fn collapses(r: &mut Request) {
-    note(r, |notes| notes.collapsed = true);
+    note(r, |notes| {
+        notes.collapsed = true;
+        notes.forward = None;
+    });
+}
+
+/// Its client has said that a server is to be asked.
+pub(crate) fn insists(r: &mut Request) -> bool {
+    r.kept::<Notes>().is_some_and(|notes| notes.insists)
 }
 
 /// Only what is kept will do.
