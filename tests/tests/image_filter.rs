@@ -158,6 +158,10 @@ fn pictures_are_turned_and_cut() {
         let length = |q: u32| server.get(&format!("/poor/{file}?q={q}")).body.len();
         assert!(length(5) < length(95), "{file}");
     }
+    for (path, quality) in [("/small/a.jpg", "quality = 75"), ("/poor/a.jpg?q=40", "quality = 40")]
+    {
+        assert!(server.get(path).text().contains(quality), "{path}");
+    }
 }
 
 #[test]
