@@ -12,6 +12,7 @@ mod heads;
 mod hello;
 mod http;
 mod http2;
+mod images;
 mod mail;
 mod mmdb;
 mod openresty;
@@ -63,6 +64,7 @@ pub const TARGETS: &[Target] = &[
     cache::TARGET,
     dns::TARGET,
     mmdb::TARGET,
+    images::TARGET,
     ssi::TARGET,
     openresty::TARGET,
     ssi::CONDITIONS,

@@ -30,6 +30,11 @@ fn jpeg(picture: &Picture, wanted: &Wanted) -> Result<Vec<u8>, Failed> {
     encoder.set_progressive(wanted.interlace);
     let text = picture.pixels.as_flattened();
     encoder.encode(text, width, height, ColorType::Rgba).map_err(broken)?;
+    // As from GD, with which nginx makes them: the quality stands in a comment, behind the first marker.
+    let comment = format!("CREATOR: Weir, quality = {}\n", wanted.jpeg_quality);
+    let length = (comment.len() as u16 + 2).to_be_bytes();
+    let segment = [&[0xff, 0xfe], &length, comment.as_bytes()].concat();
+    out.splice(2..2, segment);
     Ok(out)
 }
 

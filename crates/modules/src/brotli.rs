@@ -205,6 +205,15 @@ impl Coding for Brotli {
         Some(1 << 24 | way.most_bits << 8 | way.level)
     }
 
+    fn block_bytes(way: &Way) -> u64 {
+        match way.level {
+            0 | 1 => 1,
+            2 | 3 => 1 << 14,
+            4..=8 => 1 << 16,
+            _ => 1 << way.window_bits.clamp(16, 18),
+        }
+    }
+
     fn effort_bytes(way: &Way, bytes: u64, begins: bool) -> u64 {
         // Measured on text, beside gzip's level 1.
         const TIMES: [u64; 12] = [1, 2, 4, 5, 7, 10, 12, 18, 24, 32, 300, 600];

@@ -91,6 +91,8 @@ pub trait Coding: Send + Sized + 'static {
     fn way(loc: &Location, length: Option<u64>) -> Self::Way;
     /// By which its form of an entity is kept; none if it is not to be.
     fn form_key(way: &Self::Way) -> Option<u32>;
+    /// A compressor gathers so many bytes before it does anything with them.
+    fn block_bytes(way: &Self::Way) -> u64;
     /// What so many bytes take, told in bytes at gzip's level 1.
     fn effort_bytes(way: &Self::Way, bytes: u64, begins: bool) -> u64;
 
@@ -168,6 +170,10 @@ struct State<C: Coding> {
 /// What compresses it.
 struct Work<C> {
     coder: C,
+    /// Bytes that the coder has and has done nothing with.
+    gathered_bytes: u64,
+    /// Nothing has been compressed yet: its tables are still to be made.
+    is_new: bool,
     /// Compressed, and too little for a chunk of its own unless it is asked for.
     held: Vec<u8>,
 }
@@ -269,6 +275,23 @@ impl<C: Coding> State<C> {
 }
 
 impl<C: Coding> Work<C> {
+    fn new(coder: C) -> Work<C> {
+        Work { coder, gathered_bytes: 0, is_new: true, held: Vec::new() }
+    }
+
+    /// Whether the worker would be at this piece for too long: with none of its bytes, or also with what came before.
+    fn is_long(&mut self, way: &C::Way, piece: &Piece, len: u64) -> bool {
+        let all = self.gathered_bytes + len;
+        self.gathered_bytes = match piece.flush || piece.last {
+            true => 0,
+            false => all % C::block_bytes(way),
+        };
+        let due_bytes = all - self.gathered_bytes;
+        let is_long = is_long::<C>(way, due_bytes, self.is_new);
+        self.is_new &= due_bytes == 0;
+        is_long
+    }
+
     /// What is to be sent of what has been compressed.
     fn compress(&mut self, piece: &Piece) -> Result<Vec<u8>, FilterError> {
         let mut out = std::mem::take(&mut self.held);
@@ -306,13 +329,12 @@ pub fn body<C: Coding>(r: &mut Request, chain: Chain, next: Next) -> FilterResul
     }
     let piece = Piece::of(chain);
     let len = piece.texts.iter().map(|t| t.len() as u64).sum();
-    let begins = state.work.is_none();
     state.bytes_in += len;
     let mut work = match state.work.take() {
         Some(work) => work,
-        None => Work { coder: worker.local::<Spare<C>>().take(&state.way)?, held: Vec::new() },
+        None => Work::new(worker.local::<Spare<C>>().take(&state.way)?),
     };
-    if is_long::<C>(&state.way, len, begins) {
+    if work.is_long(&state.way, &piece, len) {
         let working = in_thread(move || {
             let out = work.compress(&piece);
             (work, piece, out)

@@ -196,6 +196,10 @@ impl Coding for Gzip {
         Some(*level)
     }
 
+    fn block_bytes(_: &u32) -> u64 {
+        1
+    }
+
     fn effort_bytes(level: &u32, bytes: u64, _: bool) -> u64 {
         bytes * u64::from(*level)
     }

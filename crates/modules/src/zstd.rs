@@ -228,6 +228,10 @@ impl Coding for Zstd {
         way.dictionary.is_none().then_some(2 << 24 | level)
     }
 
+    fn block_bytes(way: &Way) -> u64 {
+        1 << way.window_bits.unwrap_or(17).min(17)
+    }
+
     fn effort_bytes(way: &Way, bytes: u64, begins: bool) -> u64 {
         // Measured on text, beside gzip's level 1; tables to be cleared in bytes.
         let (times, tables) = match way.level {
