@@ -19,6 +19,7 @@ fn site(origin: &str) -> (Server, Authority) {
                 return 301 https://$host:%%PORT_1%%$request_uri; }
             server { listen 127.0.0.1:%%PORT_1%% ssl; http2 on; root %%DIR%%/html;
                 ssl_verify_client optional; ssl_client_certificate %%DIR%%/root.crt;
+                location /no { return 403; }
                 location /up { proxy_pass http://%%ORIGIN%%; }
                 location /who { return 200 '$ssl_client_verify $ssl_client_s_dn'; }
                 location /vars { return 200 '$server_protocol $ssl_protocol $ssl_alpn_protocol'; } } }",
@@ -174,4 +175,27 @@ fn parts_and_compressed_forms() {
     let said = body(fetch(&curl, &server, &eight, &all));
     let connects: u32 = said.split_whitespace().map(|n| n.parse::<u32>().unwrap()).sum();
     assert!((1..8).contains(&connects), "{said}");
+}
+
+/// An answer comes before the request's body has: what says that the rest is not wanted comes behind the answer,
+/// in a record of its own.
+#[test]
+fn an_early_answer_is_seen() {
+    let Some(curl) = curl() else { return };
+    let origin = Origin::start(|_, _| Next::Close);
+    let (server, _authority) = site(&origin.address());
+    let url = format!("https://localhost:{}/no", server.port(1));
+    for bytes in [2_000, 1_000_000] {
+        for _ in 0..10 {
+            let output =
+                ["--http2", "-o", "/dev/null", "-w", "%{http_code}", "--data-binary", "@-"];
+            let said = fetch_with(&curl, &server, &url, &output, &vec![b'x'; bytes]);
+            assert_eq!(
+                (said.code, said.stdout.as_str()),
+                (0, "403"),
+                "{bytes} bytes: {}",
+                said.stderr
+            );
+        }
+    }
 }

@@ -44,6 +44,8 @@ pub(super) struct Link {
     list: RefCell<Vec<Rc<Stream>>>,
     /// The streams this side has reset last: the client may not know yet.
     resets: RefCell<VecDeque<u32>>,
+    /// Streams that are answered and whose request's rest is not wanted, which is not said yet.
+    unwanted: RefCell<Vec<u32>>,
     /// The frames that may not have left: where in the connection's output each ends, whose it is,
     /// and its body bytes.
     framed: RefCell<VecDeque<Framed>>,
@@ -69,6 +71,7 @@ impl Link {
             streams: RefCell::default(),
             list: RefCell::default(),
             resets: RefCell::default(),
+            unwanted: RefCell::default(),
             framed: RefCell::default(),
             completed: Cell::new(0),
             data_sent: Cell::new(0),
@@ -278,8 +281,23 @@ impl Link {
         }
         resets.push_back(id);
         drop(resets);
-        self.conn.out.borrow_mut().write(|t| frame::rst_stream(id, code, t));
+        if code == ErrorCode::NO_ERROR {
+            self.unwanted.borrow_mut().push(id);
+        } else {
+            self.conn.out.borrow_mut().write(|t| frame::rst_stream(id, code, t));
+        }
         self.wake();
+    }
+
+    /// Says of streams that were answered early that the rest is not wanted, once the answers have left: in
+    /// one record with its answer a client may see the stream's end first, and takes it for a failure (curl does).
+    /// Whether there was something to say.
+    pub(super) fn refuse_rest(&self) -> bool {
+        let unwanted = std::mem::take(&mut *self.unwanted.borrow_mut());
+        for id in &unwanted {
+            self.conn.out.borrow_mut().write(|t| frame::rst_stream(*id, ErrorCode::NO_ERROR, t));
+        }
+        !unwanted.is_empty()
     }
 
     /// A stream's request is over: what is missing of the stream is cut off.

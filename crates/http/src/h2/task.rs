@@ -654,6 +654,9 @@ impl<S: Starter> Task<S> {
             if self.link.conn.out.borrow().queued() > 0 {
                 break;
             }
+            if self.link.refuse_rest() {
+                continue;
+            }
             if self.link.turn_is_over() {
                 self.write_deadline = 0;
                 return;
