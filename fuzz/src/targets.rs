@@ -21,6 +21,7 @@ mod requests;
 mod ssi;
 mod stores;
 mod template;
+mod tengine;
 mod tls;
 mod uri;
 
@@ -65,6 +66,7 @@ pub const TARGETS: &[Target] = &[
     mmdb::TARGET,
     ssi::TARGET,
     openresty::TARGET,
+    tengine::TARGET,
     ssi::CONDITIONS,
     template::TARGET,
     tls::CIPHERS,
