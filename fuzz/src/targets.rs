@@ -22,6 +22,7 @@ mod requests;
 mod ssi;
 mod stores;
 mod template;
+mod tengine;
 mod tls;
 mod uri;
 
@@ -67,6 +68,7 @@ pub const TARGETS: &[Target] = &[
     images::TARGET,
     ssi::TARGET,
     openresty::TARGET,
+    tengine::TARGET,
     ssi::CONDITIONS,
     template::TARGET,
     tls::CIPHERS,

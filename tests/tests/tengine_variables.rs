@@ -1,6 +1,6 @@
 //! Tengine's variables, and user_agent.
 
-use weir_tests::{run_cli, Setup};
+use weir_tests::{run_cli, tls, Setup};
 
 #[test]
 fn agents_are_told_by_name_and_version() {
@@ -86,6 +86,31 @@ fn values() {
         took[..4].iter().all(|n| n.parse::<u64>().is_ok()) && took[4].contains('/'),
         "{took:?}"
     );
+}
+
+#[test]
+fn times_of_answers_and_handshakes() {
+    let pair = tls::self_signed("localhost");
+    let server = Setup::new(
+        r#"events {} http { ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
+        log_format t '$response_send_start_time|$response_send_time|$response_send_finish_time';
+        server { listen 127.0.0.1:%%PORT_0%% ssl; listen 127.0.0.1:%%PORT_1%%; access_log %%DIR%%/t.log t;
+        location / { return 200 "$ssl_handshake_time|$ssl_handshakd_time|$ssl_handshake_time_msec|"; } } }"#,
+    )
+    .file("a.crt", pair.cert)
+    .file("a.key", pair.key)
+    .start();
+    let text = tls::Tls::default().get(server.port(0), "localhost", "/").text();
+    let took: Vec<&str> = text.split('|').collect();
+    assert!(took[0].parse::<f64>().is_ok() && took[0] == took[1], "{text}");
+    assert!(took[2].parse::<u64>().is_ok(), "{text}");
+    assert_eq!(server.on(1).get("/").text(), "|||");
+    let lines = server.log_lines("t.log", 2);
+    for line in lines {
+        let parts: Vec<&str> = line.split('|').collect();
+        let (start, end): (u64, u64) = (parts[0].parse().unwrap(), parts[2].parse().unwrap());
+        assert!(start > 1_700_000_000_000 && end >= start && parts[1].starts_with("0."), "{line}");
+    }
 }
 
 /// Configurations for nginx have variables of these names themselves.

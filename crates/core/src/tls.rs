@@ -22,6 +22,7 @@ use std::io::IoSlice;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
+use weir_runtime::clock;
 use weir_script::regex::MatchError;
 use weir_tls::rustls::server::ClientHello;
 use weir_tls::rustls::{CipherSuite, NamedGroup, ServerConfig, SignatureScheme};
@@ -74,6 +75,8 @@ pub struct Secure {
     offers: Box<[u16]>,
     /// Where in it the groups begin, and the signatures.
     begins: [u16; 2],
+    /// How long the handshake took, from its first bytes on.
+    pub handshake_ms: Cell<u32>,
 }
 
 /// The host that a TLS client's name stands for, as in a request: in lower case, without a port or the dot
@@ -246,6 +249,7 @@ async fn handshake(
     first: &[u8],
     deadline: u64,
 ) -> Result<(), String> {
+    let start_ms = clock::mono_ms();
     let mut incoming = Incoming::default();
     incoming.feed(first).map_err(|e| failed(&e))?;
     let socket = conn.stream.socket();
@@ -290,6 +294,10 @@ async fn handshake(
         Poll::Ready(done) => Poll::Ready(done.map_err(|e| failed(&e))),
     })
     .await?;
+    if let Some(secure) = conn.secure.get() {
+        let took_ms = clock::mono_ms().saturating_sub(start_ms);
+        secure.handshake_ms.set(u32::try_from(took_ms).unwrap_or(u32::MAX));
+    }
     match client::judge(conn, &gen.shared, chosen, deadline).await {
         true => Ok(()),
         false => Err(LATE.to_string()),

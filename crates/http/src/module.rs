@@ -1,11 +1,13 @@
 //! The contract of an HTTP module: what it adds to configuration, variables, phases and filters.
 
+use crate::conf::CoreMain;
 use crate::generation::HttpConf;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::figures::Report;
 use weir_core::generation::Generation;
+use weir_core::variables::Named;
 use weir_core::worker::AtWorker;
 use weir_core::Worker;
 use weir_module::{slot, Cf, ConfResult, ConfType, Level, Row, SlotVtable, Slots};
@@ -30,6 +32,14 @@ pub struct Build<'a> {
     pub servers: &'a mut [Slots],
     /// Those of all servers' locations, by their numbers.
     pub locations: &'a [Slots],
+}
+
+impl Build<'_> {
+    /// Whether the configuration names that variable anywhere.
+    pub fn names_variable(&self, name: &str) -> bool {
+        let vars = &self.main.get::<CoreMain>().vars;
+        matches!(vars.find(name.as_bytes()), Some(Named::Number(_)))
+    }
 }
 
 /// One HTTP module: a file, a line in the list, a test file.

@@ -4,6 +4,7 @@
 pub mod concat;
 pub mod footer;
 pub mod request_time;
+pub mod response_time;
 pub mod server_info;
 pub mod sysguard;
 pub mod trim;

@@ -32,7 +32,6 @@ const NCHAN: &str = "Weir has no publish and subscribe; pass the location on to 
 const PLUS: &str = "this directive of NGINX Plus is not in this version of Weir; remove it";
 const MULTI: &str =
     "Weir does not send several requests over one connection to a Dubbo server; use proxy_pass to an HTTP port, or      grpc_pass, which has streams";
-const TENGINE: &str = "this Tengine directive is not in this version of Weir; remove it";
 /// Of Tengine, what is tied to systems and libraries that are not there.
 const NTLS: &str = "Weir's TLS is rustls, which has no SM2, SM3 and SM4 (NTLS); write ssl_certificate and ssl_certificate_key with an \
     RSA or ECDSA pair, and put a proxy that speaks NTLS in front where it must be spoken";
@@ -167,7 +166,8 @@ pub const MISSING: &[(&str, &str)] = &[
     ("f4f*", PLUS),
     ("hls*", PLUS),
     ("perl*", PERL),
-    ("dso", TENGINE),
+    ("dso", "modules are part of the program; remove the block"),
+    ("reuse_port", "write it at the socket, as in \"listen 80 reuseport\""),
     ("enable_ntls", NTLS),
     ("proxy_enable_ntls", NTLS),
     ("grpc_enable_ntls", NTLS),

@@ -15,7 +15,7 @@ use weir_openresty::{
 };
 use weir_stream::StreamModule;
 use weir_tengine::{
-    concat, footer, request_time, server_info, sysguard, trim, user_agent, variables,
+    concat, footer, request_time, response_time, server_info, sysguard, trim, user_agent, variables,
 };
 
 /// Every module. Handlers of a phase and filters run in this order.
@@ -104,6 +104,7 @@ pub const MODULES: &[&HttpModule] = &[
     &xss::MODULE,
     &echo::MODULE,
     &server_info::MODULE,
+    &response_time::MODULE,
     &headers::MODULE,
     &userid::MODULE,
     &gunzip::MODULE,

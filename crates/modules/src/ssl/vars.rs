@@ -57,6 +57,12 @@ macro_rules! of_client {
     };
 }
 
+/// How long the handshake took.
+fn seconds(hello: &Secure) -> String {
+    let ms = hello.handshake_ms.get();
+    format!("{}.{:03}", ms / 1000, ms % 1000)
+}
+
 /// The variables of sessions `S`.
 pub struct Of<S>(PhantomData<S>);
 
@@ -104,6 +110,10 @@ impl<S: Session> Of<S> {
             out.extend_from_slice(r.conn().secure.get()?.name.as_deref()?);
             Some(())
         }),
+        // Tengine's, whose oldest has lost a letter.
+        of_hello!("ssl_handshake_time", seconds).weak(),
+        of_hello!("ssl_handshakd_time", seconds).weak(),
+        of_hello!("ssl_handshake_time_msec", |hello| hello.handshake_ms.get().to_string()).weak(),
         of_session!("ssl_alpn_protocol", |tls, out| {
             out.extend_from_slice(tls.alpn_protocol()?);
             Some(())
