@@ -11,7 +11,6 @@ use weir_module::{
 };
 use weir_modules::mime::MimeTypes;
 use weir_script::template::Template;
-use weir_wire::http1::request::Method;
 
 #[derive(Default)]
 struct FooterLoc {
@@ -73,9 +72,10 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<FooterLoc>();
     let is_encoded = r.out.get(b"Content-Encoding").is_some_and(|v| !v.is_empty());
-    let bodiless = matches!(r.out.status, 204 | 304) || r.flags.header_only;
+    // The end of a part is in the middle of the whole.
+    let unfit = matches!(r.out.status, 204 | 206 | 304);
     let Some(text) = &*conf.text else { return next.header(r) };
-    if bodiless || r.method == Method::Head || is_encoded || !conf.types.match_response(r) {
+    if unfit || is_encoded || !conf.types.match_response(r) {
         return next.header(r);
     }
     let text = r.eval(text);

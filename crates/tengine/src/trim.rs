@@ -26,7 +26,6 @@ use weir_module::{
 use weir_modules::mime::MimeTypes;
 use weir_modules::util::text_of;
 use weir_script::template::Template;
-use weir_wire::http1::request::Method;
 
 type Switch = Val<Option<Arc<Template>>>;
 
@@ -138,7 +137,6 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     let conf = loc.conf::<TrimLoc>();
     let is_encoded = r.out.get(b"Content-Encoding").is_some_and(|v| !v.is_empty());
     if r.out.status != 200
-        || r.method == Method::Head
         || r.out.content_length == Some(0)
         || is_encoded
         || !conf.types.match_response(r)
