@@ -162,6 +162,7 @@ pub const MISSING: &[(&str, &str)] = &[
     ("hls*", PLUS),
     ("perl*", PERL),
     ("dso", TENGINE),
+    ("dyups_upstream_conf", "Tengine has deprecated it; include the file in the http block instead"),
     ("enable_ntls", NTLS),
     ("proxy_enable_ntls", NTLS),
     ("grpc_enable_ntls", NTLS),
