@@ -160,6 +160,7 @@ fn directives_of_other_modules_are_known_by_name() {
         ("lua_package_path", "Lua"),
         ("cache_purge_background_queue", "purger="),
         ("multi", "grpc_pass"),
+        ("dyups_upstream_conf", "include the file"),
         ("auth_pam", "auth_request"),
         ("auth_ldap_servers", "auth_request"),
         ("xslt_stylesheet", "XSLT"),

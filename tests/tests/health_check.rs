@@ -299,6 +299,104 @@ fn a_silent_server_costs_one_connection_and_its_time() {
     assert_eq!(server.get("/").status, 502);
 }
 
+/// A server that never answers; how many connections to it are open.
+fn silent() -> (Origin, Arc<AtomicUsize>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&open);
+    let origin = Origin::start_raw(move |conn, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        conn.wait_closed();
+        count.fetch_sub(1, Ordering::SeqCst);
+    });
+    (origin, open)
+}
+
+#[test]
+fn nobody_asks_for_a_configuration_that_has_gone() {
+    if !is_weir() {
+        return;
+    }
+    let (origin, open) = silent();
+    let conf = |check: &str, status: u16| {
+        format!(
+            "worker_processes 2; error_log %%DIR%%/error.log info; events {{}} http {{
+                upstream u {{ zone u 64k; server {0}; server {0} backup; }}
+                server {{ listen 127.0.0.1:%%PORT_0%%; location /new {{ return {status}; }} location / {{ proxy_pass http://u; {check} }} }} }}",
+            origin.address()
+        )
+    };
+    let mut server = Setup::new(&conf("health_check;", 201)).start();
+    let port = server.on(0);
+    expect_soon("it is asked", || open.load(Ordering::SeqCst) > 0);
+    server.reload(&conf("", 202), || port.get("/new").status == 202);
+    expect_soon("the question has ended", || open.load(Ordering::SeqCst) == 0);
+    server.reload(&conf("health_check;", 203), || port.get("/new").status == 203);
+    expect_soon("it is asked again", || open.load(Ordering::SeqCst) > 0);
+    server.signal(weir_tests::Signal::Quit);
+    assert_eq!(server.wait_exit(), Some(0));
+    expect_soon("nobody is left", || open.load(Ordering::SeqCst) == 0);
+}
+
+#[test]
+fn two_thousand_servers_are_asked_one_after_another() {
+    if !is_weir() {
+        return;
+    }
+    let origin = Origin::start(|_, conn| {
+        conn.reply("200 OK", "", "");
+        Next::Close
+    });
+    let port = origin.port();
+    let (mut upstreams, mut locations) = (String::new(), String::new());
+    for u in 0..200 {
+        let servers: String = (1..=10).map(|n| format!("server 127.1.{u}.{n}:{port};")).collect();
+        upstreams += &format!("upstream u{u} {{ zone u{u} 64k; {servers} }}\n");
+        locations += &format!(
+            "location /{u} {{ proxy_pass http://u{u}; health_check interval=1h port={port}; }}\n"
+        );
+    }
+    let conf = format!(
+        "error_log %%DIR%%/error.log info; events {{}} http {{ {upstreams}
+            server {{ listen 127.0.0.1:%%PORT_0%%; {locations} location /own {{ return 204; }} }} }}"
+    );
+    let server = Setup::new(&conf).start();
+    assert_eq!(server.get("/own").status, 204);
+    let early = server.error_log().lines().count();
+    // Nobody listens on the other addresses: each is told once.
+    let told = || server.error_log().matches("peer is unhealthy").count();
+    assert!(early < 2000, "{early}");
+    expect_soon("all have been asked", || told() == 2000);
+}
+
+#[test]
+fn a_server_that_comes_by_its_name_is_checked_first() {
+    if !is_weir() {
+        return;
+    }
+    let dns = weir_tests::Dns::start();
+    dns.set_ip("a.test", 1, std::net::Ipv4Addr::new(127, 0, 0, 2));
+    let origin = Origin::start(|_, conn| {
+        conn.reply("200 OK", "", "here");
+        Next::Close
+    });
+    let conf = format!(
+        "error_log %%DIR%%/error.log info; events {{}} http {{ resolver {} ipv6=off;
+            upstream u {{ zone u 64k; server a.test:{} resolve; }}
+            server {{ listen 127.0.0.1:%%PORT_0%%; location / {{ proxy_pass http://u;
+                health_check interval=20ms mandatory; }} }} }}",
+        dns.address(),
+        origin.port()
+    );
+    let server = Setup::new(&conf).start();
+    server.expect_error("health check \"\" of peer 127.0.0.2:");
+    assert_eq!(server.get("/").status, 502);
+    dns.set_ip("a.test", 1, std::net::Ipv4Addr::LOCALHOST);
+    server.expect_error(
+        "peer is healthy while checking status code, health check \"\" of peer 127.0.0.1:",
+    );
+    assert_eq!(server.get("/").status, 200);
+}
+
 #[test]
 fn grpc_servers_are_asked_by_their_own_protocol() {
     if !is_weir() {

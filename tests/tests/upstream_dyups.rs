@@ -100,8 +100,6 @@ fn what_is_no_upstream_is_refused() {
     assert_eq!(admin.post("/upstream/x", &"#".repeat(100_000)).status, 413);
     assert_eq!(admin.request("PUT", "/upstream/x", "").status, 405);
     assert_eq!(admin.get("/list").text(), "host1\n");
-    let output = run_cli(&["-t"], "events {} http { dyups_upstream_conf x; }");
-    assert!(output.stderr.contains("\"dyups_upstream_conf\" directive is not supported"));
 }
 
 #[test]

@@ -52,10 +52,6 @@ const ROWS: &[Row] = &[
     })
     .once()
     .note(NEEDLESS),
-    Row::new("dyups_upstream_conf", Context::HTTP, Arity::ONE, "", "Refused.", |_, d| {
-        let hint = "Tengine has deprecated it; include the file in the http block instead";
-        Err(d.error("is not supported").hint(hint.to_string()))
-    }),
 ];
 
 /// `dyups_interface` and what belongs to it.

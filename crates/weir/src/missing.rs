@@ -168,6 +168,7 @@ pub const MISSING: &[(&str, &str)] = &[
     ("perl*", PERL),
     ("dso", "modules are part of the program; remove the block"),
     ("reuse_port", "write it at the socket, as in \"listen 80 reuseport\""),
+    ("dyups_upstream_conf", "Tengine has deprecated it; include the file in the http block instead"),
     ("enable_ntls", NTLS),
     ("proxy_enable_ntls", NTLS),
     ("grpc_enable_ntls", NTLS),
