@@ -9,7 +9,8 @@ const TOKENS: &str = include_str!("../../crates/jwt/testdata/tokens.tsv");
 
 const CONF: &str = r#"events {} http { auth_jwt_claim_set $deep nested deep x; auth_jwt_header_set $key_id kid;
     auth_jwt_claim_set $is_admin role;
-    map $jwt_claim_role $allowed { admin 1; }
+    map $jwt_claim_role $allowed { admin 1; } limit_req_zone $jwt_claim_sub zone=z:1m rate=1r/m;
+    log_format claims "$status $jwt_claim_sub"; access_log %%DIR%%/claims.log claims;
     server { listen 127.0.0.1:%%PORT_0%%; error_log %%DIR%%/error.log info; default_type text/plain;
     auth_jwt "closed $arg_realm"; auth_jwt_key_file keys.json;
     location /say { echo "$jwt_claim_sub|$jwt_header_alg|$jwt_claim_aud|$jwt_claim_n|$jwt_claim_ok|$deep|$key_id|$jwt_claim_none|$jwt_payload"; }
@@ -19,6 +20,9 @@ const CONF: &str = r#"events {} http { auth_jwt_claim_set $deep nested deep x; a
     location /sealed { auth_jwt_type encrypted; echo "$jwt_claim_sub $jwt_payload"; }
     location /nested { auth_jwt_type nested; echo "$jwt_claim_sub $jwt_header_alg"; }
     location /required { auth_jwt_require $allowed; auth_jwt_require $arg_more error=403; echo in; }
+    location /limited { limit_req zone=z; limit_req_status 429; echo in; }
+    location /rewritten { if ($jwt_claim_sub = alice) { return 204; } echo in; }
+    location /circle { auth_jwt c token=$jwt_claim_token; echo in; }
     location /any { satisfy any; deny all; echo in; }
     location /later { auth_jwt_leeway 1h; echo in; }
     location /broken { auth_jwt_key_file none.json; echo in; }
@@ -106,6 +110,32 @@ fn what_is_required() {
         (get("/required?more=1"), get("/required?more=0"), get("/required")),
         (200, 403, 403)
     );
+}
+
+/// Limits come before access: they go by what a token says, whether it holds or not. What is logged holds.
+#[test]
+fn claims_before_they_are_checked() {
+    let server = start(9);
+    let get = |path: &str, name: &str| server.get_with(path, &bearer(name)).status;
+    assert_eq!(
+        (get("/limited", "HS256"), get("/limited", "HS256"), server.get("/limited").status),
+        (200, 429, 401)
+    );
+    assert_eq!(
+        (
+            get("/rewritten", "HS256"),
+            get("/rewritten", "stranger"),
+            server.get("/rewritten").status
+        ),
+        (204, 204, 401)
+    );
+    assert_eq!(
+        (get("/say", "stranger"), get("/circle", "HS256"), get("/open", "HS256")),
+        (401, 401, 200)
+    );
+    let log = server.log_lines("claims.log", 9);
+    assert_eq!(log[0], "200 alice");
+    assert_eq!(log[6..], ["401 -", "401 -", "200 -"]);
 }
 
 #[test]

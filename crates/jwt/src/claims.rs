@@ -46,6 +46,9 @@ pub fn check_times(
 }
 
 fn held(r: &mut Request) -> Option<&Token> {
+    if r.kept::<Held>().is_none() {
+        crate::look(r);
+    }
     r.kept::<Held>()?.0.as_ref()
 }
 

@@ -42,8 +42,22 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
-/// What a token said that held.
+/// What the token says: before the access phase whether it holds or not, from then on only if it does.
 struct Held(Option<Token>);
+
+/// What a token says before it is checked: limits go by it. It is looked at once.
+fn look(r: &mut Request) {
+    // Also the end of a token that is to be found by what it says.
+    r.keep_state(Held(None));
+    let loc = Rc::clone(r.loc());
+    let conf = loc.conf::<JwtLoc>();
+    let Some(realm) = &*conf.realm else { return };
+    if *conf.kind != token::Kind::Signed || r.eval(realm) == b"off" {
+        return;
+    }
+    let token = token_of(r, conf).and_then(|text| token::unchecked(&text));
+    r.keep_state(Held(token));
+}
 
 fn handler(r: &mut Request) -> Flow {
     let loc = Rc::clone(r.loc());

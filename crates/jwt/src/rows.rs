@@ -80,7 +80,8 @@ pub const ROWS: &[Row] = &[
     )
     .note(
         "Signatures: HS, RS, PS and ES with 256, 384 and 512, EdDSA with Ed25519. Encryption: all that nginx Plus \
-         has but RSA-OAEP. Ed448 and RSA-OAEP are not taken: keys for them fit no token.",
+         has but RSA-OAEP. Before the access phase (limit_req, limit_conn, if) a signed token's claims are what it says, \
+         unchecked, as in nginx Plus; afterwards they are those of a token that held, or none. Ed448 and RSA-OAEP are not taken: keys for them fit no token.",
     ),
     Row::new(
         "auth_jwt_claim_set",

@@ -93,6 +93,14 @@ pub fn check(text: &[u8], kind: Kind, sets: &[impl AsRef<KeySet>]) -> Result<Tok
     }
 }
 
+/// What a signed token says of itself, whether it holds or not.
+pub fn unchecked(text: &[u8]) -> Option<Token> {
+    let mut parts = text.splitn(3, |b| *b == b'.');
+    let header = object(&decode(parts.next()?)?, "header").ok()?;
+    let claims = object(&decode(parts.next()?)?, "payload").ok()?;
+    Some(Token { header, claims, payload: Vec::new() })
+}
+
 fn signed(text: &[u8], sets: &[impl AsRef<KeySet>]) -> Result<Token, String> {
     let parts: Vec<&[u8]> = text.splitn(4, |b| *b == b'.').collect();
     let &[header, claims, signature] = &parts[..] else {
