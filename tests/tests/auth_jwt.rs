@@ -1,7 +1,7 @@
 //! `auth_jwt`: access by tokens, keys from files and from subrequests, variables of what they say.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use weir_tests::{run_cli, Next, Origin, Server, Setup};
 
 const KEYS: &str = include_str!("../../crates/jwt/testdata/keys.json");
@@ -28,6 +28,8 @@ const CONF: &str = r#"events {} http { auth_jwt_claim_set $deep nested deep x; a
     location /broken { auth_jwt_key_file none.json; echo in; }
     location /asked { auth_jwt_key_request /_keys; echo "$jwt_claim_sub"; }
     location /kept { auth_jwt_key_request /_keys; auth_jwt_key_cache 1h; echo "$jwt_claim_sub"; }
+    location /brief { auth_jwt_key_request /_slow; auth_jwt_key_cache 1ms; echo "$jwt_claim_sub"; }
+    location /_slow { internal; auth_jwt off; proxy_pass http://127.0.0.1:%%UP%%; }
     location /_keys { internal; auth_jwt off; proxy_pass http://127.0.0.1:%%UP%%; }
     location /put { limit_except GET { auth_jwt put; } auth_jwt off; echo in; }
 } }"#;
@@ -172,6 +174,31 @@ fn keys_that_are_asked_for() {
     broken.store(true, Ordering::Relaxed);
     assert_eq!((get("/asked"), get("/kept")), (500, 200));
     server.expect_error("the request for keys \"/_keys\" was answered with 404");
+}
+
+/// When its time is over one request asks for a set, and others do not wait for it.
+#[test]
+fn one_asks_when_the_time_is_over() {
+    let (begin, wait) = std::sync::mpsc::channel::<()>();
+    let (count, wait) = (AtomicUsize::new(0), Mutex::new(wait));
+    let origin = Origin::start(move |_, to| {
+        if count.fetch_add(1, Ordering::Relaxed) == 1 {
+            let _ = wait.lock().unwrap().recv();
+        }
+        to.reply("200 OK", "", KEYS);
+        Next::Keep
+    });
+    let server = start(origin.port());
+    let get = || server.get_with("/brief", &bearer("ES256")).status;
+    assert_eq!(get(), 200);
+    // Its time, which is a millisecond.
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    let mut late = server.connect();
+    late.send(format!("GET /brief HTTP/1.1\r\nHost: a\r\n{}\r\n", bearer("ES256")).as_bytes());
+    origin.expect_requests(2);
+    assert_eq!((get(), get(), get(), origin.requests().len()), (200, 200, 200, 2));
+    begin.send(()).unwrap();
+    assert_eq!(late.response().status, 200);
 }
 
 #[test]

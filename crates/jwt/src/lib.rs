@@ -31,7 +31,7 @@ use weir_runtime::clock;
 
 use keys::KeySet;
 use rows::{JwtLoc, JwtMain};
-use sources::Failed;
+use sources::{Failed, Source};
 use token::Token;
 
 pub const MODULE: HttpModule = HttpModule {
@@ -93,31 +93,38 @@ fn fetch(r: &mut Request) -> LocalFuture<'_, Flow> {
         let Some(asking) = r.take_ctx::<Asking>() else { return Flow::Status(500) };
         let loc = Rc::clone(r.loc());
         let conf = loc.conf::<JwtLoc>();
-        match unless_client_goes_with(r, conf).await {
+        match all_sets(r, conf).await {
             Ok(sets) => decide(r, conf, &asking.text, &sets, &asking.realm),
             Err(Failed(status)) => Flow::Status(status),
         }
     })
 }
 
-async fn unless_client_goes_with(
-    r: &mut Request,
-    conf: &JwtLoc,
-) -> Result<Vec<Arc<KeySet>>, Failed> {
+async fn all_sets(r: &mut Request, conf: &JwtLoc) -> Result<Vec<Arc<KeySet>>, Failed> {
     let mut sets = Vec::with_capacity(conf.sources.len());
     for source in conf.sources.iter() {
         if let Some(set) = sources::look(r, conf, source)? {
             sets.push(set);
             continue;
         }
-        let mut part = sources::part(r, source)?;
-        let run = weir_http::subrequest::run(&mut part);
-        if unless_client_goes(r, false, run).await.is_none() {
-            return Err(Failed(499));
+        match ask_for(r, conf, source).await {
+            Ok(set) => sets.push(set),
+            Err(failed) => {
+                sources::give_up(r, conf, source);
+                return Err(failed);
+            }
         }
-        sets.push(sources::taken(r, conf, source, part)?);
     }
     Ok(sets)
+}
+
+async fn ask_for(r: &mut Request, conf: &JwtLoc, source: &Source) -> Result<Arc<KeySet>, Failed> {
+    let mut part = sources::part(r, source)?;
+    let run = weir_http::subrequest::run(&mut part);
+    if unless_client_goes(r, false, run).await.is_none() {
+        return Err(Failed(499));
+    }
+    sources::taken(r, conf, source, part)
 }
 
 fn token_of(r: &mut Request, conf: &JwtLoc) -> Option<Vec<u8>> {

@@ -18,6 +18,8 @@ use crate::rows::JwtLoc;
 
 /// What a set may take as text.
 const SET_MAX_BYTES: u64 = 1024 * 1024;
+/// How long keys whose time is over serve others while one request asks for new ones.
+const LATE_MAX: Duration = Duration::from_secs(10);
 /// Sets that one location keeps: names may be made of what a client sends.
 const KEPT_MAX: usize = 64;
 
@@ -44,6 +46,8 @@ struct Kept {
     /// Of a file, what it looked like.
     stamp: Option<Stamp>,
     read_at: Instant,
+    /// A request asks for its successor.
+    is_asked_for: bool,
     keys: Arc<KeySet>,
 }
 
@@ -60,11 +64,24 @@ impl Cache {
         if kept.read_at.elapsed() < age {
             return Some(Arc::clone(&kept.keys));
         }
-        let same = kept.stamp.is_some() && kept.stamp == stamp();
+        let same = match kept.stamp {
+            Some(of) => Some(of) == stamp(),
+            None if kept.read_at.elapsed() >= age + LATE_MAX => false,
+            None if std::mem::replace(&mut kept.is_asked_for, true) => {
+                return Some(Arc::clone(&kept.keys));
+            }
+            None => false,
+        };
         if same {
             kept.read_at = Instant::now();
         }
         same.then(|| Arc::clone(&kept.keys))
+    }
+
+    /// Its successor does not come: from now on everybody asks.
+    pub fn forget(&self, name: &[u8]) {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|kept| kept.name != name);
     }
 
     fn put(&self, name: &[u8], stamp: Option<Stamp>, keys: &Arc<KeySet>) {
@@ -77,6 +94,7 @@ impl Cache {
             name: name.to_vec(),
             stamp,
             read_at: Instant::now(),
+            is_asked_for: false,
             keys: Arc::clone(keys),
         });
     }
@@ -183,4 +201,12 @@ pub fn taken(
         conf.cache.put(&name, None, &keys);
     }
     Ok(keys)
+}
+
+/// Nothing has come of it: a set that is kept is not used any longer.
+pub fn give_up(r: &mut Request, conf: &JwtLoc, source: &Source) {
+    if let Source::Request { uri } = source {
+        let name = r.eval(uri);
+        conf.cache.forget(&name);
+    }
 }
