@@ -223,7 +223,11 @@ fn answers_are_judged_by_a_match() {
         return;
     }
     let origin = Origin::start(|_, conn| {
-        conn.reply("202 Accepted", "Content-Type: text/html\r\nX-One: 1\r\n", "all is well here");
+        conn.reply(
+            "202 Accepted",
+            "Content-Type: text/html\r\nX-One: 1\r\nX-Hard: abababababab\r\n",
+            "all is well here",
+        );
         Next::Close
     });
     for (rules, well) in [
@@ -236,6 +240,7 @@ fn answers_are_judged_by_a_match() {
         ("header ! X-One;", false),
         ("header X-One != 2; header Content-Type ~ html; header Content-Type !~ plain;", true),
         ("header Content-Type !~ html;", false),
+        ("header X-Hard !~ \"(*LIMIT_MATCH=20)^([ab]|[ab][ab])*[!?]$\";", false),
         ("body !~ \"is well\";", false),
         ("body !~ ill;", true),
         ("require $upstream_http_x_one;", true),

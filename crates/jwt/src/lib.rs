@@ -72,20 +72,24 @@ fn handler(r: &mut Request) -> Flow {
         r.log(LogLevel::Info, "no JWT was provided");
         return ask(r, &realm, false);
     };
-    match sources::at_hand(r, conf) {
-        Ok(Some(sets)) => decide(r, conf, &text, &sets, &realm),
-        Ok(None) => {
-            r.set_ctx(Asking { text, realm });
-            Flow::Wait(fetch)
-        }
-        Err(Failed(status)) => Flow::Status(status),
+    let found = match sources::at_hand(r, conf) {
+        Ok(found) => found,
+        Err(Failed(status)) => return Flow::Status(status),
+    };
+    if found.iter().all(Option::is_some) {
+        let sets: Vec<_> = found.into_iter().flatten().collect();
+        return decide(r, conf, &text, &sets, &realm);
     }
+    r.set_ctx(Asking { text, realm, found });
+    Flow::Wait(fetch)
 }
 
 /// A token whose keys are asked for.
 struct Asking {
     text: Vec<u8>,
     realm: Vec<u8>,
+    /// A set for each source; `None`: it is asked for.
+    found: Vec<Option<Arc<KeySet>>>,
 }
 
 fn fetch(r: &mut Request) -> LocalFuture<'_, Flow> {
@@ -93,27 +97,32 @@ fn fetch(r: &mut Request) -> LocalFuture<'_, Flow> {
         let Some(asking) = r.take_ctx::<Asking>() else { return Flow::Status(500) };
         let loc = Rc::clone(r.loc());
         let conf = loc.conf::<JwtLoc>();
-        match all_sets(r, conf).await {
-            Ok(sets) => decide(r, conf, &asking.text, &sets, &asking.realm),
+        let Asking { text, realm, found } = *asking;
+        match all_sets(r, conf, found).await {
+            Ok(sets) => decide(r, conf, &text, &sets, &realm),
             Err(Failed(status)) => Flow::Status(status),
         }
     })
 }
 
-async fn all_sets(r: &mut Request, conf: &JwtLoc) -> Result<Vec<Arc<KeySet>>, Failed> {
-    let mut sets = Vec::with_capacity(conf.sources.len());
-    for source in conf.sources.iter() {
-        if let Some(set) = sources::look(r, conf, source)? {
-            sets.push(set);
-            continue;
-        }
-        match ask_for(r, conf, source).await {
-            Ok(set) => sets.push(set),
-            Err(failed) => {
-                sources::give_up(r, conf, source);
-                return Err(failed);
-            }
-        }
+async fn all_sets(
+    r: &mut Request,
+    conf: &JwtLoc,
+    found: Vec<Option<Arc<KeySet>>>,
+) -> Result<Vec<Arc<KeySet>>, Failed> {
+    let mut sets = Vec::with_capacity(found.len());
+    for (source, set) in conf.sources.iter().zip(found) {
+        let set = match set {
+            Some(set) => set,
+            None => match ask_for(r, conf, source).await {
+                Ok(set) => set,
+                Err(failed) => {
+                    sources::give_up(r, conf, source, &failed);
+                    return Err(failed);
+                }
+            },
+        };
+        sets.push(set);
     }
     Ok(sets)
 }

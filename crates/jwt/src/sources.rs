@@ -78,8 +78,14 @@ impl Cache {
         same.then(|| Arc::clone(&kept.keys))
     }
 
+    /// Who asked for its successor has gone: the next one does.
+    fn release(&self, name: &[u8]) {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        list.iter_mut().filter(|kept| kept.name == name).for_each(|kept| kept.is_asked_for = false);
+    }
+
     /// Its successor does not come: from now on everybody asks.
-    pub fn forget(&self, name: &[u8]) {
+    fn forget(&self, name: &[u8]) {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|kept| kept.name != name);
     }
@@ -100,8 +106,8 @@ impl Cache {
     }
 }
 
-/// All sets, if nobody has to be asked.
-pub fn at_hand(r: &mut Request, conf: &JwtLoc) -> Result<Option<Vec<Arc<KeySet>>>, Failed> {
+/// The sets, as far as nobody has to be asked.
+pub fn at_hand(r: &mut Request, conf: &JwtLoc) -> Result<Vec<Option<Arc<KeySet>>>, Failed> {
     if conf.sources.is_empty() {
         r.log(
             LogLevel::Error,
@@ -109,14 +115,7 @@ pub fn at_hand(r: &mut Request, conf: &JwtLoc) -> Result<Option<Vec<Arc<KeySet>>
         );
         return Err(Failed(500));
     }
-    let mut sets = Vec::with_capacity(conf.sources.len());
-    for source in conf.sources.iter() {
-        match look(r, conf, source)? {
-            Some(set) => sets.push(set),
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(sets))
+    conf.sources.iter().map(|source| look(r, conf, source)).collect()
 }
 
 /// One set; `None`: it is to be asked for.
@@ -203,10 +202,12 @@ pub fn taken(
     Ok(keys)
 }
 
-/// Nothing has come of it: a set that is kept is not used any longer.
-pub fn give_up(r: &mut Request, conf: &JwtLoc, source: &Source) {
-    if let Source::Request { uri } = source {
-        let name = r.eval(uri);
-        conf.cache.forget(&name);
+/// Nothing has come of it: a set that is kept is not used any longer, unless only the client has gone.
+pub fn give_up(r: &mut Request, conf: &JwtLoc, source: &Source, failed: &Failed) {
+    let Source::Request { uri } = source else { return };
+    let name = r.eval(uri);
+    match failed {
+        Failed(499) => conf.cache.release(&name),
+        Failed(_) => conf.cache.forget(&name),
     }
 }

@@ -6,7 +6,7 @@ use weir_core::Session;
 use weir_http::vars::template;
 use weir_http::Request;
 use weir_module::{ArgsExt, Cf, ConfResult, Directive};
-use weir_script::regex::{Regex, RegexOptions};
+use weir_script::regex::{MatchError, Regex, RegexOptions};
 use weir_script::template::Template;
 
 /// One `match` block. Without a `status`, any does.
@@ -110,9 +110,10 @@ impl Wanted {
         match self {
             Wanted::There(there) => values.next().is_some() == *there,
             Wanted::Same(positive, text) => values.any(|v| v == text) == *positive,
-            Wanted::Like(positive, regex) => {
-                values.any(|v| matches!(regex.is_match(v), Ok(true))) == *positive
-            }
+            // What cannot be told is no match, and no contrary of one.
+            Wanted::Like(positive, regex) => values
+                .try_fold(false, |found, v| Ok::<_, MatchError>(found | regex.is_match(v)?))
+                .is_ok_and(|found| found == *positive),
         }
     }
 }
