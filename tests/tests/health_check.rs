@@ -21,7 +21,7 @@ impl Patient {
                 true => "200 OK",
                 false => "500 Internal Server Error",
             };
-            conn.reply(status, "X-Health: fine\r\n", name);
+            conn.reply(status, "X-Health: fine\r\nConnection: close\r\n", name);
             Next::Close
         });
         Patient { origin, well }
