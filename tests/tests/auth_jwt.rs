@@ -26,6 +26,7 @@ const CONF: &str = r#"events {} http { auth_jwt_claim_set $deep nested deep x; a
     location /any { satisfy any; deny all; echo in; }
     location /later { auth_jwt_leeway 1h; echo in; }
     location /broken { auth_jwt_key_file none.json; echo in; }
+    location /pipe { auth_jwt_key_file pipe; echo in; }
     location /asked { auth_jwt_key_request /_keys; echo "$jwt_claim_sub"; }
     location /kept { auth_jwt_key_request /_keys; auth_jwt_key_cache 1h; echo "$jwt_claim_sub"; }
     location /brief { auth_jwt_key_request /_slow; auth_jwt_key_cache 1ms; echo "$jwt_claim_sub"; }
@@ -153,6 +154,16 @@ fn keys_of_files() {
     assert_eq!(get("/say"), 500);
     server.write("keys.json", KEYS);
     assert_eq!(get("/say"), 200);
+}
+
+/// Nobody writes to it, and nobody waits for that.
+#[test]
+fn a_pipe_is_no_file_of_keys() {
+    let server = start(9);
+    let made = std::process::Command::new("mkfifo").arg(server.dir().join("pipe")).status();
+    assert!(made.unwrap().success());
+    assert_eq!(server.get_with("/pipe", &bearer("HS256")).status, 500);
+    server.expect_error("pipe\" failed (it is no regular file)");
 }
 
 #[test]

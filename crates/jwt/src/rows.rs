@@ -172,7 +172,8 @@ pub const ROWS: &[Row] = &[
         "",
         "Values of which none may be empty or 0 once a token holds; error= 401 or 403 otherwise.",
         set_required,
-    ),
+    )
+    .note("A claim that is false is the text \"false\", which is neither: compare it in a map."),
 ];
 
 pub fn active(slots: &Slots) -> bool {

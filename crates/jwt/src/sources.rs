@@ -150,7 +150,13 @@ pub fn look(
 }
 
 fn read(r: &Request, path: &Path) -> Result<Vec<u8>, Failed> {
-    files::read_at_most(path, SET_MAX_BYTES).map_err(|e| {
+    // A pipe would have the worker wait for whoever writes to it.
+    let is_odd = std::fs::metadata(path).is_ok_and(|m| !m.is_file());
+    let text = match is_odd {
+        true => Err(std::io::Error::other("it is no regular file")),
+        false => files::read_at_most(path, SET_MAX_BYTES),
+    };
+    text.map_err(|e| {
         let text = format!("open() \"{}\" failed ({})", path.display(), os_text(&e));
         r.log(LogLevel::Error, &text);
         Failed(500)
