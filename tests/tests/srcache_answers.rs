@@ -317,3 +317,49 @@ fn answers_under_way_are_bounded_in_bytes() {
     opened.store(true, Ordering::SeqCst);
     expect_soon("there is room", || server.get("/again").header("X-Store") == Some("STORE"));
 }
+
+/// Those that are still coming count as well.
+#[test]
+fn answers_that_are_being_collected_are_bounded_too() {
+    if !is_weir() {
+        return skip("nginx is built without srcache");
+    }
+    const CLIENTS: usize = 20;
+    let (opened, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (theirs, count) = (Arc::clone(&opened), Arc::clone(&written));
+    let large = "x".repeat(LARGE_BYTES);
+    let origin = Origin::start(move |_, conn| {
+        conn.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        conn.write(format!("{LARGE_BYTES:x}\r\n{large}\r\n"));
+        count.fetch_add(1, Ordering::SeqCst);
+        wait_for(|| theirs.load(Ordering::SeqCst), AT_LAST);
+        conn.write("0\r\n\r\n");
+        Next::Keep
+    });
+    let (memcached, _) = memcached();
+    let conf = "worker_processes 1; events {} http { proxy_buffering off; proxy_read_timeout 60s;
+        server { listen 127.0.0.1:%%PORT_0%%;
+            location = /memc { internal; set $memc_key $arg_key; memc_pass %%MEMCACHED%%; }
+            location / { srcache_store PUT /memc key=$uri; proxy_pass http://%%ORIGIN%%; } } }";
+    let server = Setup::new(conf)
+        .set("ORIGIN", origin.address())
+        .set("MEMCACHED", memcached.address())
+        .start();
+    let before = server.memory().unwrap_or_default();
+    let (client, all) = (&server, &written);
+    let grown = std::thread::scope(|scope| {
+        for n in 0..CLIENTS {
+            scope.spawn(move || {
+                assert_eq!(client.get(&format!("/{n}")).body.len(), LARGE_BYTES);
+            });
+        }
+        wait_for(|| all.load(Ordering::SeqCst) == CLIENTS, AT_LAST);
+        let grown = client.memory().unwrap_or_default().saturating_sub(before);
+        opened.store(true, Ordering::SeqCst);
+        grown
+    });
+    assert_eq!(written.load(Ordering::SeqCst), CLIENTS);
+    // The allocator has some memory left of texts that have grown.
+    assert!(grown < 170 * 1024 * 1024, "{grown} bytes more");
+    server.expect_error("bytes of answers are under way to the cache");
+}
