@@ -148,7 +148,6 @@ fn directives_of_other_modules_are_known_by_name() {
         ("otel_exporter", "OpenTelemetry"),
         ("echo_abort_parent", "does nothing in OpenResty"),
         ("memc_upstream_max_fails", "max_fails"),
-        ("redis_pass", "redis2_query"),
         ("set_iconv", "charset"),
         ("postgres_pass", "databases"),
         ("acme_issuer", "certbot"),

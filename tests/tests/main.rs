@@ -144,6 +144,7 @@ mod proxy_websocket;
 mod proxy_websocket_log;
 mod readme_https;
 mod redis2_queries;
+mod redis_values;
 mod referer;
 mod regex_limits;
 mod regex_limits_behind;

@@ -1,9 +1,9 @@
 //! srcache: answers kept by subrequests, here in a memcached.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use weir_tests::{expect_soon, run_cli, skip, Next, Origin, Server, Setup};
+use weir_tests::{expect_soon, run_cli, skip, wait_for, Next, Origin, Server, Setup, AT_LAST};
 
 fn is_weir() -> bool {
     run_cli(&["-v"], "").stderr.contains("(weir/")
@@ -245,4 +245,121 @@ fn what_the_cache_has_must_be_an_answer() {
     let fine = site.server.get("/fine");
     assert_eq!((fine.status, fine.text().as_str()), (299, "fine"));
     site.server.expect_error("no whole answer");
+}
+
+const LARGE_BYTES: usize = 15 * 1024 * 1024;
+
+/// A server of large answers in front of a memcached that reads no value before it is told to.
+fn large_answers(opened: &Arc<AtomicBool>) -> (Server, [Origin; 2]) {
+    let theirs = Arc::clone(opened);
+    let memcached = Origin::start_raw(move |conn, _| {
+        while let Some(line) = conn.read_until(b"\r\n") {
+            if line.starts_with(b"get ") {
+                conn.write("END\r\n");
+                continue;
+            }
+            wait_for(|| theirs.load(Ordering::SeqCst), AT_LAST);
+            let line = String::from_utf8_lossy(&line).trim_end().to_string();
+            let bytes = line.split(' ').next_back().and_then(|n| n.parse::<usize>().ok());
+            if conn.read_exactly(bytes.unwrap() + 2).is_none() {
+                return;
+            }
+            conn.write("STORED\r\n");
+        }
+    });
+    let large = "x".repeat(LARGE_BYTES);
+    let origin = Origin::start(move |request, conn| {
+        if request.target().starts_with("/chunked") {
+            conn.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+            conn.write(format!("{LARGE_BYTES:x}\r\n{large}\r\n0\r\n\r\n"));
+        } else {
+            conn.reply("200 OK", "", &large);
+        }
+        Next::Keep
+    });
+    let conf = "worker_processes 1; events {} http {
+        server { listen 127.0.0.1:%%PORT_0%%; add_header X-Store $srcache_store_status;
+            location = /memc { internal; set $memc_key $arg_key; memc_pass %%MEMCACHED%%;
+                client_max_body_size 100m; }
+            location / { srcache_fetch GET /memc key=$uri; srcache_store PUT /memc key=$uri;
+                proxy_pass http://%%ORIGIN%%; } } }";
+    let server = Setup::new(conf)
+        .set("ORIGIN", origin.address())
+        .set("MEMCACHED", memcached.address())
+        .start();
+    (server, [memcached, origin])
+}
+
+/// What is under way to a memcached that reads nothing is bounded in bytes, and there once.
+#[test]
+fn answers_under_way_are_bounded_in_bytes() {
+    if !is_weir() {
+        return skip("nginx is built without srcache");
+    }
+    let opened = Arc::new(AtomicBool::new(false));
+    let (server, _origins) = large_answers(&opened);
+    let before = server.memory().unwrap_or_default();
+    let statuses: Vec<String> = (0..12)
+        .map(|n| {
+            let got = server.get(&format!("/{n}"));
+            assert_eq!(got.body.len(), LARGE_BYTES);
+            got.header("X-Store").unwrap_or_default().to_string()
+        })
+        .collect();
+    let wanted = (0..12).map(|n| if n < 4 { "STORE" } else { "BYPASS" }).collect::<Vec<_>>();
+    let grown = server.memory().unwrap_or_default().saturating_sub(before);
+    assert_eq!(statuses, wanted, "{grown} bytes more");
+    server.expect_error("bytes of answers are under way to the cache");
+    assert!(grown < 90 * 1024 * 1024, "{grown} bytes more");
+    // One that does not say how long it is finds out on its way.
+    assert_eq!(server.get("/chunked").body.len(), LARGE_BYTES);
+    // Behind those that were stored there is room again.
+    opened.store(true, Ordering::SeqCst);
+    expect_soon("there is room", || server.get("/again").header("X-Store") == Some("STORE"));
+}
+
+/// Those that are still coming count as well.
+#[test]
+fn answers_that_are_being_collected_are_bounded_too() {
+    if !is_weir() {
+        return skip("nginx is built without srcache");
+    }
+    const CLIENTS: usize = 20;
+    let (opened, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (theirs, count) = (Arc::clone(&opened), Arc::clone(&written));
+    let large = "x".repeat(LARGE_BYTES);
+    let origin = Origin::start(move |_, conn| {
+        conn.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        conn.write(format!("{LARGE_BYTES:x}\r\n{large}\r\n"));
+        count.fetch_add(1, Ordering::SeqCst);
+        wait_for(|| theirs.load(Ordering::SeqCst), AT_LAST);
+        conn.write("0\r\n\r\n");
+        Next::Keep
+    });
+    let (memcached, _) = memcached();
+    let conf = "worker_processes 1; events {} http { proxy_buffering off; proxy_read_timeout 60s;
+        server { listen 127.0.0.1:%%PORT_0%%;
+            location = /memc { internal; set $memc_key $arg_key; memc_pass %%MEMCACHED%%; }
+            location / { srcache_store PUT /memc key=$uri; proxy_pass http://%%ORIGIN%%; } } }";
+    let server = Setup::new(conf)
+        .set("ORIGIN", origin.address())
+        .set("MEMCACHED", memcached.address())
+        .start();
+    let before = server.memory().unwrap_or_default();
+    let (client, all) = (&server, &written);
+    let grown = std::thread::scope(|scope| {
+        for n in 0..CLIENTS {
+            scope.spawn(move || {
+                assert_eq!(client.get(&format!("/{n}")).body.len(), LARGE_BYTES);
+            });
+        }
+        wait_for(|| all.load(Ordering::SeqCst) == CLIENTS, AT_LAST);
+        let grown = client.memory().unwrap_or_default().saturating_sub(before);
+        opened.store(true, Ordering::SeqCst);
+        grown
+    });
+    assert_eq!(written.load(Ordering::SeqCst), CLIENTS);
+    // The allocator has some memory left of texts that have grown.
+    assert!(grown < 170 * 1024 * 1024, "{grown} bytes more");
+    server.expect_error("bytes of answers are under way to the cache");
 }

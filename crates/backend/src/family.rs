@@ -43,6 +43,8 @@ pub(crate) struct Ways {
     pub(crate) aside: Option<Aside>,
     /// Writes a piece of a request's body with what is put around it; the last one ends the body.
     pub(crate) frame: Option<Frame>,
+    /// That puts nothing around the pieces, and only adds something behind the last.
+    pub(crate) frames_end_only: bool,
     /// Servers may say something before they answer (RFC 9110, section 15.2).
     pub(crate) interim: bool,
     /// A connection is for one answer, and its end may be the answer's.
@@ -77,6 +79,7 @@ impl Ways {
         wrapping: None,
         aside: None,
         frame: None,
+        frames_end_only: false,
         interim: false,
         one_answer: false,
         host_field: |_| false,

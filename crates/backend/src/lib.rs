@@ -47,6 +47,7 @@ pub use families::memc::MODULE as MEMC;
 pub use families::memcached::MODULE as MEMCACHED;
 pub use families::proxy::MODULE as PROXY;
 pub use families::proxy_connect::MODULE as PROXY_CONNECT;
+pub use families::redis::MODULE as REDIS;
 pub use families::redis2::MODULE as REDIS2;
 pub use families::scgi::MODULE as SCGI;
 pub use families::tunnel::MODULE as TUNNEL;
@@ -69,6 +70,7 @@ mod tests {
             (MEMC, "memc_"),
             (MEMCACHED, "memcached_"),
             (PROXY, "proxy_"),
+            (REDIS, "redis_"),
             (REDIS2, "redis2_"),
             (SCGI, "scgi_"),
             (UWSGI, "uwsgi_"),

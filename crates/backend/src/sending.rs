@@ -55,6 +55,12 @@ impl Outgoing {
             Body::Memory if is_plain => {
                 Outgoing { text, memory: 0..r.body.memory.len(), pieces: None }
             }
+            // It goes from where it is, and what stands behind it is all that is written.
+            Body::Memory if conf.family.ways.frames_end_only => {
+                let pieces = Pieces::new(r, &Body::None, Framing::of(conf, chunked));
+                let memory = 0..r.body.memory.len();
+                Outgoing { text, memory, pieces: Some(Box::new(pieces)) }
+            }
             _ => {
                 let pieces = Pieces::new(r, body, Framing::of(conf, chunked));
                 Outgoing { text, memory: 0..0, pieces: Some(Box::new(pieces)) }

@@ -23,6 +23,7 @@ const BUILT_IN: &[&str] = &[
     "http_headers_more_filter",
     "http_image_filter",
     "http_memc",
+    "http_redis",
     "http_redis2",
     "http_set_misc",
     "http_subs_filter",

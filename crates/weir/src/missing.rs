@@ -7,8 +7,6 @@ const HTTP3: &str =
 const LUA: &str = "this version of Weir has no Lua yet; remove the directive";
 const PERL: &str = "Weir has no embedded Perl; use map, set or rewrite instead";
 /// Of modules that others make: whose it is, and what Weir has instead.
-const REDIS: &str =
-    "this directive of ngx_http_redis is not in Weir; redis2_pass and redis2_query ask Redis for its replies";
 const DATABASES: &str = "Weir asks no databases; pass the location on to a program that does";
 const ICONV: &str =
     "this directive of iconv is not in Weir; use charset, source_charset and charset_map";
@@ -136,7 +134,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("opentracing*", OTEL),
     ("echo_abort_parent", ECHO),
     ("memc_upstream_*", PEERS),
-    ("redis_*", REDIS),
     ("drizzle_*", DATABASES),
     ("postgres_*", DATABASES),
     ("rds_csv*", DATABASES),

@@ -81,6 +81,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::GRPC,
     &weir_backend::MEMCACHED,
     &weir_backend::MEMC,
+    &weir_backend::REDIS,
     &weir_backend::REDIS2,
     &weir_backend::TUNNEL,
     &weir_backend::PROXY_CONNECT,

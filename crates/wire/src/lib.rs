@@ -17,6 +17,7 @@ pub mod memc;
 pub mod memcached;
 pub mod proxy_protocol;
 pub mod pseudo;
+pub mod redis;
 pub mod resp;
 mod scan;
 pub mod scgi;

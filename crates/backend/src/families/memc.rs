@@ -88,6 +88,7 @@ static FAMILY: Family = Family {
     ways: Ways {
         wrapping: Some(answer),
         frame: Some(end_of_command),
+        frames_end_only: true,
         head_came: Some(head_came),
         ..Ways::PLAIN
     },

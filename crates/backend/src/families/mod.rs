@@ -6,6 +6,7 @@ pub(crate) mod memc;
 pub(crate) mod memcached;
 pub(crate) mod proxy;
 pub(crate) mod proxy_connect;
+pub(crate) mod redis;
 pub(crate) mod redis2;
 pub(crate) mod scgi;
 pub(crate) mod tunnel;

@@ -8,6 +8,7 @@ use crate::detached::Ticket;
 use crate::phases;
 use crate::request::Request;
 use crate::request_log::log_request;
+use std::any::Any;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::Session;
@@ -54,8 +55,9 @@ pub struct Sent<'a> {
     pub args: &'a [u8],
     /// Its method.
     pub method: Method,
-    /// Its body, if that is not the request's as far as it was read.
-    pub body: Option<Vec<u8>>,
+    /// Its body, if that is not the request's as far as it was read, and what is dropped when it has ended,
+    /// such as what counts the body's memory.
+    pub body: Option<(Vec<u8>, Box<dyn Any>)>,
 }
 
 /// Sends a copy of the request somewhere and forgets the answer. It outlives the request; none is
@@ -74,7 +76,9 @@ pub fn send(r: &Request, sent: Sent<'_>) -> bool {
     copy.method = sent.method;
     copy.flags.header_only = true;
     copy.parts = Some(Box::new(Parts::of_copy()));
-    if let Some(body) = sent.body {
+    let mut held = None;
+    if let Some((body, with)) = sent.body {
+        held = Some(with);
         let length = body.len().to_string();
         copy.remove_fields_in(|name| name.eq_ignore_ascii_case(b"Transfer-Encoding"));
         copy.set_field_in(b"Content-Length", length.as_bytes(), false);
@@ -87,6 +91,8 @@ pub fn send(r: &Request, sent: Sent<'_>) -> bool {
             let text = format!("mirror subrequest \"{shown}\" ends with 500: a match was given up");
             copy.log(LogLevel::Error, &text);
         }
+        drop(copy);
+        drop(held);
     });
     true
 }

@@ -6,6 +6,7 @@
 //! for one answer has at most [`BODY_MAX_BYTES`] where the configuration says nothing less.
 
 mod fetch;
+mod room;
 mod says;
 mod store;
 
@@ -107,7 +108,8 @@ const ROWS: &[Row] = &[
     Row::new("srcache_fetch", HSLI, Arity::TWO_THREE, "", "The subrequest (method, URI, arguments) that may have the answer.", set_fetch),
     Row::new("srcache_store", HSLI, Arity::TWO_THREE, "", "The subrequest (method, URI, arguments) that is given the answer to keep.", set_store)
         .note("it is made behind the answer, and neither the client's connection nor its next request waits for it; \
-               with many under way (half of worker_connections) an answer is not stored; what is stored is the \
+               with many under way (half of worker_connections, or 64m together in a worker, or \
+               srcache_store_max_size if that is more) an answer is not stored; what is stored is the \
                whole answer, from which ranges are cut when it is fetched"),
     Row::new("srcache_fetch_skip", HSLI, Arity::ONE, "0", "When an answer is not looked for.", set_fetch_skip),
     Row::new("srcache_store_skip", HSLI, Arity::ONE, "0", "When an answer is not kept; asked with the header and at the end.", set_store_skip),

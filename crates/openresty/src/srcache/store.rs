@@ -1,6 +1,8 @@
 //! Collecting an answer on its way out, and storing it behind that.
 
+use super::room::{Held, Ledger};
 use super::{note, says, skips, SrcacheLoc, State};
+use std::any::Any;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::Session;
@@ -33,19 +35,46 @@ struct Collected {
     head_len: usize,
     /// What its server has said that the body has.
     announced: Option<u64>,
+    /// Counts the memory of `text`, until that is let go of.
+    held: Held,
+}
+
+/// Why a piece of the body was not taken.
+enum Full {
+    /// The body is larger than `srcache_store_max_size`, or cannot be read.
+    Body,
+    /// There is no more room for all that are under way.
+    Worker,
 }
 
 impl Collected {
-    /// Takes a piece of the body; whether there was room for it.
-    fn take(&mut self, buf: &Buf, most_bytes: u64) -> bool {
+    /// Takes a piece of the body, if there is room for it.
+    fn take(&mut self, buf: &Buf, most_bytes: u64) -> Result<(), Full> {
         let so_far = (self.text.len() - self.head_len) as u64;
         if so_far + buf.len() > most_bytes {
-            return false;
+            return Err(Full::Body);
         }
-        text_of(&buf.data).is_ok_and(|text| {
-            self.text.extend_from_slice(&text);
-            true
-        })
+        let piece = text_of(&buf.data).map_err(|_| Full::Body)?;
+        self.make_room(piece.len()).ok_or(Full::Worker)?;
+        self.text.extend_from_slice(&piece);
+        Ok(())
+    }
+
+    /// Makes room for so many bytes more, counted before it is taken: for all that was announced at most, or
+    /// else for twice what there is.
+    fn make_room(&mut self, more: usize) -> Option<()> {
+        let need = self.text.len() + more;
+        if need <= self.text.capacity() {
+            return Some(());
+        }
+        let announced = self.announced.and_then(|n| usize::try_from(n).ok());
+        let whole = announced.map_or(usize::MAX, |n| n.saturating_add(self.head_len));
+        let wanted = whole.min(self.text.capacity() * 2).max(need);
+        if !self.held.grow_to(wanted) {
+            return None;
+        }
+        self.text.reserve_exact(wanted - self.text.len());
+        Some(())
     }
 }
 
@@ -53,15 +82,25 @@ pub(super) fn header(r: &mut Request, next: Next) -> FilterResult {
     if is_kept(r) {
         let loc = Rc::clone(r.loc());
         if let Some(text) = head(r, loc.conf::<SrcacheLoc>()) {
-            let announced = r.out.content_length;
-            let head_len = text.len();
-            r.set_ctx(Collected { text, head_len, announced });
-            r.flags.filter_needs_memory = true;
-            r.whole = None;
-            note(r, |state| state.stores = true);
+            collect(r, text);
         }
     }
     next.header(r)
+}
+
+/// Begins to, unless there is no room for what is announced.
+fn collect(r: &mut Request, text: Vec<u8>) {
+    let most_bytes = r.loc().conf::<SrcacheLoc>().body_max_bytes();
+    let ledger = Ledger::of(r);
+    let (announced, head_len) = (r.out.content_length, text.len());
+    let mut held = Held::new(&ledger, most_bytes);
+    if !held.has_room(announced.unwrap_or(0)) || !held.grow_to(text.capacity()) {
+        return ledger.tell(r);
+    }
+    r.set_ctx(Collected { text, head_len, announced, held });
+    r.flags.filter_needs_memory = true;
+    r.whole = None;
+    note(r, |state| state.stores = true);
 }
 
 /// Whether the answer that begins is to be kept.
@@ -144,8 +183,12 @@ fn head(r: &Request, conf: &SrcacheLoc) -> Option<Vec<u8>> {
 pub(super) fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     let Some(mut collected) = r.take_ctx::<Collected>() else { return next.body(r, chain) };
     let most = r.loc().conf::<SrcacheLoc>().body_max_bytes();
-    if chain.iter().any(|buf| !collected.take(buf, most)) {
+    let taken = chain.iter().try_for_each(|buf| collected.take(buf, most));
+    if let Err(full) = taken {
         // It is passed on all the same.
+        if matches!(full, Full::Worker) {
+            Ledger::of(r).tell(r);
+        }
         note(r, |state| state.stores = false);
         return next.body(r, chain);
     }
@@ -177,6 +220,11 @@ fn finish(r: &mut Request, collected: Collected) -> bool {
         return false;
     };
     let args = if given.is_empty() { own.unwrap_or_default() } else { &given };
-    let sent = Sent { path: &path, args, method: ask.method, body: Some(collected.text) };
+    // What was not announced may have more room than it needs.
+    let Collected { mut text, mut held, .. } = collected;
+    text.shrink_to_fit();
+    held.shrink_to(text.capacity());
+    let body = Some((text, Box::new(held) as Box<dyn Any>));
+    let sent = Sent { path: &path, args, method: ask.method, body };
     subrequest::send(r, sent)
 }
