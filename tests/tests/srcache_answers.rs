@@ -310,7 +310,8 @@ fn answers_under_way_are_bounded_in_bytes() {
     let grown = server.memory().unwrap_or_default().saturating_sub(before);
     assert_eq!(statuses, wanted, "{grown} bytes more");
     server.expect_error("bytes of answers are under way to the cache");
-    assert!(grown < 90 * 1024 * 1024, "{grown} bytes more");
+    // All twelve are 180 MB; what has been freed may not be the system's yet.
+    assert!(grown < 130 * 1024 * 1024, "{grown} bytes more");
     // One that does not say how long it is finds out on its way.
     assert_eq!(server.get("/chunked").body.len(), LARGE_BYTES);
     // Behind those that were stored there is room again.
