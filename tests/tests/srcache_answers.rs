@@ -319,6 +319,37 @@ fn answers_under_way_are_bounded_in_bytes() {
     expect_soon("there is room", || server.get("/again").header("X-Store") == Some("STORE"));
 }
 
+/// So is what clients that do not read have a worker hold of answers that were found: beyond it they are made anew.
+#[test]
+fn answers_that_were_found_are_bounded_in_bytes() {
+    if !is_weir() {
+        return skip("nginx is built without srcache");
+    }
+    let large = format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(LARGE_BYTES));
+    let cache = Origin::start(move |_, conn| {
+        conn.reply("200 OK", "", &large);
+        Next::Keep
+    });
+    let conf = "worker_processes 1; events {} http { log_format f $srcache_fetch_status; access_log %%DIR%%/f.log f;
+        server { listen 127.0.0.1:%%PORT_0%%; add_header X-Fetch $srcache_fetch_status;
+            location = /kept { internal; proxy_pass http://%%CACHE%%; }
+            location / { srcache_fetch GET /kept; echo anew; } } }";
+    let server = Setup::new(conf).set("CACHE", cache.address()).start();
+    let mut clients: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    let found: Vec<bool> = clients
+        .iter_mut()
+        .map(|client| {
+            client.send_get("/");
+            let head = String::from_utf8_lossy(&client.read_until(b"\r\n\r\n")).into_owned();
+            head.contains("X-Fetch: HIT")
+        })
+        .collect();
+    assert_eq!(found, [true, true, true, true, false, false, false, false]);
+    server.expect_error("more were made anew");
+    drop(clients);
+    expect_soon("there is room", || server.head("/").header("X-Fetch") == Some("HIT"));
+}
+
 /// Those that are still coming count as well.
 #[test]
 fn answers_that_are_being_collected_are_bounded_too() {

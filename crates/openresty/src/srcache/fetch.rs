@@ -1,5 +1,6 @@
 //! Looking for an answer before its content is made.
 
+use super::room::{Held, Ledger};
 use super::{note, says, skips, SrcacheLoc, HEAD_MAX_BYTES};
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
@@ -40,9 +41,31 @@ fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
             note(r, |state| state.fetched = Some("MISS"));
             return Flow::Declined;
         };
+        if !has_room(r, &text) {
+            note(r, |state| state.fetched = Some("BYPASS"));
+            return Flow::Declined;
+        }
         note(r, |state| state.fetched = Some("HIT"));
         answer(r, text)
     })
+}
+
+/// The memory of an answer that was found, until the request ends.
+struct InHand {
+    _held: Held,
+}
+
+/// An answer is here as a whole, however slowly its client reads: with too many of them it is made anew.
+fn has_room(r: &mut Request, kept: &Kept) -> bool {
+    let loc = Rc::clone(r.loc());
+    let ledger = Ledger::of_hits(r);
+    let mut held = Held::new(&ledger, loc.conf::<SrcacheLoc>().body_max_bytes());
+    if !held.grow_to(kept.text.capacity()) {
+        ledger.tell_hit(r);
+        return false;
+    }
+    r.keep_state(InHand { _held: held });
+    true
 }
 
 /// A whole answer that was kept.

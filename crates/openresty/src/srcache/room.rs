@@ -1,6 +1,6 @@
 //! The memory that answers take on their way into the cache, which a server that reads nothing would have grow
 //! with every request: what a worker holds is bounded together, from an answer's first byte to the end of the
-//! request that stores it.
+//! request that stores it. So is what clients that read nothing have it hold of answers that were found.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,7 +22,27 @@ pub(super) struct Ledger {
     not_stored: Tally,
 }
 
+/// What a worker holds of answers that were found, until their clients have them.
+#[derive(Default)]
+struct Found(Rc<Ledger>);
+
 impl Ledger {
+    /// Of answers that were found.
+    pub(super) fn of_hits(r: &Request) -> Rc<Ledger> {
+        Rc::clone(&r.conn().worker.local::<Found>().0)
+    }
+
+    /// Logs that an answer that was found is not taken, at most once a second.
+    pub(super) fn tell_hit(&self, r: &Request) {
+        if let Some(count) = self.not_stored.one_more() {
+            let held = self.held_bytes.get();
+            let text = format!(
+                "srcache_fetch: {held} bytes of found answers are on their way to clients: {count} more were made anew"
+            );
+            r.log(LogLevel::Error, &text);
+        }
+    }
+
     pub(super) fn of(r: &Request) -> Rc<Ledger> {
         r.conn().worker.local::<Ledger>()
     }
