@@ -187,7 +187,7 @@ const ROWS: &[Row] = &[
         "How much faster than the zone's rate requests may come; off: no limit here.",
         set_limit,
     )
-    .note("Tengine's off and forbid_action=URI or @name are taken; a request that is sent there is not limited again."),
+    .note("Tengine's off and forbid_action= with a URI or a named location are taken; a request that is sent there is not limited again."),
     Row::new(
         "limit_req_whitelist",
         Context::HSL,
