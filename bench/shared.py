@@ -36,7 +36,8 @@ CHECKED = {
     'return': 0, 'static1k': 0, 'log': 0, 'gzip': 0, 'tls': 0, 'h2': 0, 'ssi': 0, 'rewrite': 0, 'proxy_small': 0, 'proxy_tls': 0, 'stream': 0,
     # Not `close` (1: a connection has a number that no other has): who accepts is the system's choice, and it may be one worker.
     # A hit is counted, and its turn renewed, under the lock of its part of the zone; and the answer is held while it is sent.
-    'cache_small': 7,
+    # They are seven, and eight where small blocks of two workers come to lie in one line: three builds with the same code for a hit had 8, 7 and 8.
+    'cache_small': 8,
 }
 
 

@@ -54,6 +54,7 @@ impl Wanted {
     }
 
     /// Whether a response is one to be compressed.
+    #[inline]
     pub fn has(&self, r: &Request) -> bool {
         matches!(r.out.status, 200 | 403 | 404)
             && r.out.get(b"Content-Encoding").is_none_or(<[u8]>::is_empty)

@@ -17,7 +17,7 @@ use weir_core::Session;
 use crate::made::Made;
 use crate::mime::MimeTypes;
 use crate::util::text_of;
-pub(crate) use matcher::{Found, Matcher};
+use matcher::{Found, Matcher};
 use weir_http::buf::Data;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::vars::{template, template_of};

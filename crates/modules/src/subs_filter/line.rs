@@ -8,8 +8,6 @@ use weir_http::Request;
 use weir_script::regex::Regex;
 use weir_script::template::Template;
 
-use crate::sub_filter::{Found, Matcher};
-
 /// What a line may become before the response is given up: pairs can double it each.
 const MADE_MAX_BYTES: usize = 16 * 1024 * 1024;
 
@@ -24,7 +22,8 @@ pub struct Pair {
 pub enum Search {
     Regex(Regex),
     Exact(Box<Finder<'static>>),
-    Caseless(Box<Matcher>),
+    /// In lower case.
+    Caseless(Box<[u8]>),
     /// A string that is another for each response.
     Computed {
         pattern: Template,
@@ -42,9 +41,7 @@ impl Search {
     fn string(text: &[u8], caseless: bool) -> Option<Search> {
         match caseless {
             _ if text.is_empty() => None,
-            true => {
-                Matcher::new(vec![text.to_ascii_lowercase()]).map(|m| Search::Caseless(Box::new(m)))
-            }
+            true => Some(Search::Caseless(text.to_ascii_lowercase().into())),
             false => Some(Search::Exact(Box::new(Finder::new(text).into_owned()))),
         }
     }
@@ -60,12 +57,9 @@ impl Search {
             Search::Exact(finder) => {
                 finder.find(&line[at..]).map(|n| (at + n, at + n + finder.needle().len()))
             }
-            Search::Caseless(matcher) => match matcher.find(&line[at..], &[false]) {
-                Found::Match { start, pattern } => {
-                    Some((at + start, at + start + matcher.pattern_len(pattern)))
-                }
-                Found::Partial { .. } | Found::None => None,
-            },
+            Search::Caseless(lower) => {
+                find_caseless(&line[at..], lower).map(|n| (at + n, at + n + lower.len()))
+            }
             Search::Regex(regex) => {
                 let found = regex.exec_at(line, at, &mut r.values.captures.captures);
                 let found = r.judge_match(found, regex, line).map_err(|_| FilterError::Broken)?;
@@ -75,6 +69,13 @@ impl Search {
             Search::Computed { .. } => None,
         })
     }
+}
+
+/// Where a text that is not empty, in lower case, is in a line whose letters' case does not count.
+fn find_caseless(line: &[u8], lower: &[u8]) -> Option<usize> {
+    let (first, last) = (lower[0], line.len().checked_sub(lower.len())?);
+    let places = memchr::memchr2_iter(first, first.to_ascii_uppercase(), &line[..=last]);
+    places.into_iter().find(|n| line[*n..*n + lower.len()].eq_ignore_ascii_case(lower))
 }
 
 /// What one response has of its own.
@@ -176,4 +177,22 @@ fn too_long(r: &Request) -> FilterError {
     let text = format!("subs_filter made more than {MADE_MAX_BYTES} bytes of one line");
     r.log(weir_core::logger::LogLevel::Error, &text);
     FilterError::Broken
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_caseless;
+
+    #[test]
+    fn caseless() {
+        for (line, lower, at) in [
+            ("xAbC", "abc", Some(1)),
+            ("ab", "abc", None),
+            ("", "a", None),
+            ("aaB", "ab", Some(1)),
+            ("a1", "1", Some(1)),
+        ] {
+            assert_eq!(find_caseless(line.as_bytes(), lower.as_bytes()), at, "{line} {lower}");
+        }
+    }
 }
