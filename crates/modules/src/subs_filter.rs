@@ -242,6 +242,12 @@ fn search(
     last: bool,
     out: &mut Made,
 ) -> Result<Bytes, FilterError> {
+    let room = LINE_MAX_BYTES.saturating_sub(state.held.len());
+    if !last && text.len() < room && memchr::memchr(b'\n', &text).is_none() {
+        // The line goes on: what is held of it is neither copied nor looked at again.
+        state.held.extend_from_slice(&text);
+        return Ok(Bytes::new());
+    }
     let text = match state.held.is_empty() {
         true => text,
         false => {
