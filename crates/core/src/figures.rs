@@ -1,113 +1,243 @@
-//! What modules report for a status page: numbers and their names, gathered when somebody asks.
+//! What modules report for status pages: a tree of numbers, flags and texts, gathered when somebody asks.
+//!
+//! Its names and shape are those of NGINX Plus's API where that has the figure, so that the API, the
+//! metrics and the dashboard show one tree. What it has besides stands beside those under names of our own.
 
+use crate::counts::Times;
 use crate::worker::Worker;
+use std::borrow::Cow;
 use weir_base::bytes::fmt_u64;
 use weir_module::Slots;
 
 /// What a module reports, by the main level's slots of its block.
 #[derive(Clone, Copy)]
 pub struct Report {
-    /// What its numbers are about.
-    pub group: &'static str,
+    /// Where its figures stand: below the block's name (`server_zones`), or, with a `/` in front, at the
+    /// root (`/connections`). Several reports may share a place, and parts of a path are parted by `/`.
+    pub path: &'static str,
     /// Notes them.
     pub put: fn(&Worker, &Slots, &mut Figures),
 }
 
-/// One of several things of a kind (a zone, a server), and its numbers by their names.
-struct Entry {
-    name: Vec<u8>,
-    figures: Vec<(&'static str, u64)>,
+/// One of the values in the tree.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Figure {
+    /// A count, or a size in bytes; a time in milliseconds where the name does not say otherwise.
+    Number(u64),
+    /// Of the few that have a fraction.
+    Real(f64),
+    /// Yes or no.
+    Flag(bool),
+    /// A name, an address, a date as ISO 8601 has it.
+    Text(String),
+    /// What is known of how long something took.
+    Times(Box<Times>),
+    /// Further ones by their names.
+    Group(Figures),
+    /// Further ones without names.
+    List(Vec<Figure>),
 }
 
-/// Numbers of one group.
-#[derive(Default)]
+impl From<u64> for Figure {
+    fn from(n: u64) -> Figure {
+        Figure::Number(n)
+    }
+}
+
+impl From<bool> for Figure {
+    fn from(yes: bool) -> Figure {
+        Figure::Flag(yes)
+    }
+}
+
+impl From<&str> for Figure {
+    fn from(text: &str) -> Figure {
+        Figure::Text(text.to_string())
+    }
+}
+
+impl From<String> for Figure {
+    fn from(text: String) -> Figure {
+        Figure::Text(text)
+    }
+}
+
+impl From<&[u8]> for Figure {
+    /// Names of the configuration are bytes: what is no UTF-8 is replaced.
+    fn from(text: &[u8]) -> Figure {
+        Figure::Text(String::from_utf8_lossy(text).into_owned())
+    }
+}
+
+impl From<Times> for Figure {
+    fn from(times: Times) -> Figure {
+        Figure::Times(Box::new(times))
+    }
+}
+
+impl From<Figures> for Figure {
+    fn from(group: Figures) -> Figure {
+        Figure::Group(group)
+    }
+}
+
+/// Figures by their names, in the order in which they were noted.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Of the group itself.
-    own: Vec<(&'static str, u64)>,
-    entries: Vec<Entry>,
+    members: Vec<(Cow<'static, str>, Figure)>,
 }
 
 impl Figures {
-    /// Of a report, by the main level's slots of its block.
-    pub fn of(report: &Report, worker: &Worker, main: &Slots) -> Figures {
-        let mut figures = Figures::default();
-        (report.put)(worker, main, &mut figures);
-        figures
+    /// Notes one; a name is noted once.
+    pub fn put(&mut self, name: impl Into<Cow<'static, str>>, figure: impl Into<Figure>) {
+        self.members.push((name.into(), figure.into()));
     }
 
-    /// Notes numbers of the group itself.
-    pub fn put(&mut self, figures: &[(&'static str, u64)]) {
-        self.own.extend_from_slice(figures);
+    /// Notes several numbers.
+    pub fn put_all(&mut self, figures: &[(&'static str, u64)]) {
+        for (name, value) in figures {
+            self.put(*name, *value);
+        }
     }
 
-    /// Notes those of one of its things.
-    pub fn put_entry(&mut self, name: &[u8], figures: &[(&'static str, u64)]) {
-        self.entries.push(Entry { name: name.to_vec(), figures: figures.to_vec() });
+    /// Begins a group with a name of the configuration that has none yet: among thousands nothing is searched.
+    pub fn entry(&mut self, name: &[u8]) -> &mut Figures {
+        let name = String::from_utf8_lossy(name).into_owned();
+        self.members.push((name.into(), Figure::Group(Figures::default())));
+        match self.members.last_mut() {
+            Some((_, Figure::Group(group))) => group,
+            _ => unreachable!("it was put there above"),
+        }
     }
 
-    /// A number of the group itself; 0 if nobody has noted it.
-    pub fn get(&self, name: &str) -> u64 {
-        self.own.iter().find(|(n, _)| *n == name).map_or(0, |(_, value)| *value)
+    /// The group of that name, begun if there is none. For names that are few.
+    pub fn group(&mut self, name: &str) -> &mut Figures {
+        let is_it =
+            |(n, f): &(Cow<'static, str>, Figure)| n == name && matches!(f, Figure::Group(_));
+        let Some(at) = self.members.iter().position(is_it) else {
+            return self.entry(name.as_bytes());
+        };
+        match &mut self.members[at].1 {
+            Figure::Group(group) => group,
+            _ => unreachable!("it was found to be one"),
+        }
     }
 
-    /// As an object of JSON, things by their names within.
+    /// What has that name.
+    pub fn get(&self, name: &str) -> Option<&Figure> {
+        self.members.iter().find(|(n, _)| n == name).map(|(_, f)| f)
+    }
+
+    /// A number by its name; 0 if nobody has noted it.
+    pub fn number(&self, name: &str) -> u64 {
+        match self.get(name) {
+            Some(Figure::Number(n)) => *n,
+            _ => 0,
+        }
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Figure)> {
+        self.members.iter().map(|(name, figure)| (&**name, figure))
+    }
+
+    /// Whether nothing was noted.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Has a report note its figures at its place, which is below `block` if it is not at the root.
+    pub fn add(&mut self, block: &str, report: &Report, worker: &Worker, main: &Slots) {
+        let mut at = self;
+        let path = match report.path.strip_prefix('/') {
+            Some(path) => path,
+            None => {
+                at = at.group(block);
+                report.path
+            }
+        };
+        for part in path.split('/') {
+            at = at.group(part);
+        }
+        (report.put)(worker, main, at);
+    }
+
+    /// As an object of JSON.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.push(b'{');
-        let mut first = true;
-        write_all(&self.own, &mut first, out);
-        for entry in &self.entries {
-            separate(&mut first, out);
-            write_name(&entry.name, out);
-            out.push(b'{');
-            write_all(&entry.figures, &mut true, out);
-            out.push(b'}');
+        for (n, (name, figure)) in self.members.iter().enumerate() {
+            if n > 0 {
+                out.push(b',');
+            }
+            write_text(name, out);
+            out.push(b':');
+            figure.write_json(out);
         }
         out.push(b'}');
     }
 }
 
-fn separate(first: &mut bool, out: &mut Vec<u8>) {
-    if !std::mem::take(first) {
-        out.push(b',');
+impl Figure {
+    /// As JSON has it. Times are an object: how many, and milliseconds for mean, percentiles and the longest.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match self {
+            Figure::Number(n) => fmt_u64(out, *n),
+            Figure::Real(x) if x.is_finite() => out.extend_from_slice(x.to_string().as_bytes()),
+            Figure::Real(_) => out.extend_from_slice(b"null"),
+            Figure::Flag(yes) => out.extend_from_slice(if *yes { b"true" } else { b"false" }),
+            Figure::Text(text) => write_text(text, out),
+            Figure::Times(times) => times.as_figures().write_json(out),
+            Figure::Group(group) => group.write_json(out),
+            Figure::List(list) => {
+                out.push(b'[');
+                for (n, figure) in list.iter().enumerate() {
+                    if n > 0 {
+                        out.push(b',');
+                    }
+                    figure.write_json(out);
+                }
+                out.push(b']');
+            }
+        }
     }
 }
 
-fn write_all(figures: &[(&'static str, u64)], first: &mut bool, out: &mut Vec<u8>) {
-    for (name, value) in figures {
-        separate(first, out);
-        write_name(name.as_bytes(), out);
-        fmt_u64(out, *value);
-    }
-}
-
-/// A member's name and the colon. Names of the configuration are bytes: what is no UTF-8 is replaced.
-fn write_name(name: &[u8], out: &mut Vec<u8>) {
+/// A string of JSON, quoted.
+pub fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    for c in String::from_utf8_lossy(name).chars() {
+    for c in text.chars() {
         match c {
             '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
             c if c < ' ' => out.extend_from_slice(format!("\\u{:04x}", c as u32).as_bytes()),
             c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
     }
-    out.extend_from_slice(b"\":");
+    out.push(b'"');
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn names_are_escaped() {
-        let mut figures = Figures::default();
-        figures.put(&[("all", 3)]);
-        figures.put_entry(b"a\"\\\n\xff", &[("x", 1), ("y", u64::MAX)]);
-        figures.put_entry(b"b", &[]);
+    fn json(figures: &Figures) -> String {
         let mut out = Vec::new();
         figures.write_json(&mut out);
-        let expected =
-            "{\"all\":3,\"a\\\"\\\\\\u000a\u{fffd}\":{\"x\":1,\"y\":18446744073709551615},\"b\":{}}";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
-        assert_eq!((figures.get("all"), figures.get("none")), (3, 0));
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_tree_is_written_as_json() {
+        let mut figures = Figures::default();
+        figures.put("all", 3);
+        let entry = figures.entry(b"a\"\\\n\xff");
+        entry.put_all(&[("x", 1), ("y", u64::MAX)]);
+        entry.put("up", true);
+        figures.group("b").put("list", Figure::List(vec![1.into(), "t".into(), Figure::Real(0.5)]));
+        figures.group("b").put("nan", Figure::Real(f64::NAN));
+        let expected = "{\"all\":3,\"a\\\"\\\\\\u000a\u{fffd}\":{\"x\":1,\"y\":18446744073709551615,\"up\":true},\
+             \"b\":{\"list\":[1,\"t\",0.5],\"nan\":null}}";
+        assert_eq!(json(&figures), expected);
+        assert_eq!((figures.number("all"), figures.number("none")), (3, 0));
+        assert_eq!(figures.iter().count(), 3);
     }
 }

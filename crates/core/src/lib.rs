@@ -9,6 +9,7 @@ mod client_addr;
 pub mod common;
 mod connection;
 pub mod counters;
+pub mod counts;
 pub mod datagrams;
 mod deadlines;
 pub mod error_log;

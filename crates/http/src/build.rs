@@ -2,6 +2,7 @@
 //! their handlers and filters, and their addresses gathered.
 
 use crate::conf::{CoreLoc, CoreMain, CoreSrv};
+use crate::counted::Zones;
 use crate::generation::{self, HttpConf, LocationConf, ServerConf};
 use crate::h2::conf::H2Srv;
 use crate::location::set::{Entry, LocationSet};
@@ -9,6 +10,7 @@ use crate::module::{HttpModule, Modules};
 use crate::plan::make::Plans;
 use crate::reading::{Here, Kind, LocBuild, ServerBuild, Sort};
 use crate::request::Request;
+use crate::status_zone::ZonesMain;
 use crate::vars::named_regex;
 use std::sync::Arc;
 use weir_core::common::Common;
@@ -357,14 +359,18 @@ fn assemble(
     let vars = main.get_mut::<CoreMain>().vars.resolve()?;
     let mut plans = Plans::new(modules);
     let parts = locations.into_iter().zip(merged).enumerate();
-    let confs = parts.map(|(id, (slots, m))| Arc::new(location_conf(&mut plans, id, slots, m)));
+    let zones = main.get_mut::<ZonesMain>();
+    let confs = parts.map(|(id, (slots, m))| {
+        Arc::new(location_conf(&mut plans, zones.of_location(&slots), id, slots, m))
+    });
     let confs: Vec<_> = confs.collect();
     let mut out = Vec::with_capacity(servers.len());
     for (id, (mut slots, Root { location, named })) in servers.into_iter().zip(roots).enumerate() {
         let base = base_of(&mut slots, &confs[location]);
         let core = slots.share::<CoreSrv>();
+        let zones = main.get_mut::<ZonesMain>().of_server(&slots, &core.reached);
         let base = Arc::new(Virtual { slots, ..base });
-        out.push(Arc::new(ServerConf { id, base, core, location, named }));
+        out.push(Arc::new(ServerConf { id, base, core, location, named, zones }));
     }
     let reached: Vec<_> = out.iter().map(|s| &s.core.reached).collect();
     let mut sockets = listen::gather(cf, &reached)?;
@@ -394,7 +400,13 @@ fn base_of(slots: &mut Slots, location: &LocationConf) -> Virtual {
     }
 }
 
-fn location_conf(plans: &mut Plans, id: usize, slots: Slots, merged: Merged) -> LocationConf {
+fn location_conf(
+    plans: &mut Plans,
+    zones: Option<Zones>,
+    id: usize,
+    slots: Slots,
+    merged: Merged,
+) -> LocationConf {
     let core = slots.share::<CoreLoc>();
     LocationConf {
         id,
@@ -408,5 +420,6 @@ fn location_conf(plans: &mut Plans, id: usize, slots: Slots, merged: Merged) -> 
         error_log: Arc::clone(&core.error_log),
         core,
         slots,
+        zones,
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::request::Request;
 use crate::server;
+use crate::status_zone;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::tls::client::{ask_for, refusal, Refusal};
@@ -36,7 +37,9 @@ pub(crate) fn objection(r: &mut Request) -> Objection {
                     negotiated";
         r.log(LogLevel::Info, text);
         // The page is one of the server that was negotiated.
-        r.set_server(server::default_of(&conn, r.gen()));
+        let other = server::default_of(&conn, r.gen());
+        status_zone::moves(r, &other);
+        r.set_server(other);
         return Objection::Status(421);
     }
     let Some(refusal) = refusal(&conn, &r.gen().core, &r.server().base) else {

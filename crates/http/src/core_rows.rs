@@ -45,14 +45,14 @@ pub const MODULE: HttpModule = HttpModule {
     variables: core_vars::VARIABLES,
     build: Some(make_temp_paths),
     dirs: Some(temp_dirs),
-    report: Some(Report { group: "connections", put: report }),
+    reports: &[Report { path: "/connections", put: report }],
     ..HttpModule::EMPTY
 };
 
 /// Those of all protocols: they are counted where they are accepted.
 fn report(worker: &Worker, _: &Slots, figures: &mut Figures) {
     let sum = |pick: fn(&Counters) -> &AtomicU64| worker.all.sum(pick);
-    figures.put(&[
+    figures.put_all(&[
         ("accepted", sum(|c| &c.accepted)),
         ("handled", sum(|c| &c.handled)),
         ("active", sum(|c| &c.active)),

@@ -94,7 +94,7 @@ impl Request {
         copy.head.clone_from(&self.head);
         copy.host.clone_from(&self.host);
         copy.request_id = self.request_id;
-        copy.start_ms = weir_runtime::clock::mono_ms();
+        copy.start_us = weir_runtime::clock::mono_us();
         copy.number = self.number;
         // Its URI, arguments and variables may have been.
         copy.values.is_computed = true;

@@ -2,6 +2,7 @@
 //! view of them.
 
 use crate::conf::{CoreLoc, CoreSrv};
+use crate::counted::{Part, Zones};
 use crate::location::set::LocationSet;
 use crate::plan::Plan;
 use crate::request::Request;
@@ -40,6 +41,7 @@ pub struct LocationConf {
     pub limit_except: Option<(u32, usize)>,
     /// Out of `core`.
     pub error_log: Arc<ErrorLog>,
+    pub(crate) zones: Option<Zones>,
 }
 
 impl LocationConf {
@@ -57,6 +59,7 @@ pub struct Location {
     pub plan: Arc<Plan>,
     /// The location's.
     pub core: Arc<CoreLoc>,
+    pub(crate) part: Part,
 }
 
 impl Location {
@@ -65,6 +68,7 @@ impl Location {
             conf: Arc::clone(conf),
             plan: Arc::clone(&conf.plan),
             core: Arc::clone(&conf.core),
+            part: Part::default(),
         }
     }
 }
@@ -88,6 +92,7 @@ pub struct ServerConf {
     pub location: usize,
     /// `@name` and the location's number.
     pub named: Vec<(Vec<u8>, usize)>,
+    pub(crate) zones: Option<Zones>,
 }
 
 impl ServerConf {
@@ -97,13 +102,16 @@ impl ServerConf {
     }
 }
 
-/// A worker's handle on a server: a plain reference count around the shared one.
-pub struct Server(Arc<ServerConf>);
+/// A worker's handle on a server: a plain reference count around the shared one, and what the worker counts of it.
+pub struct Server {
+    conf: Arc<ServerConf>,
+    pub(crate) part: Part,
+}
 
 impl Deref for Server {
     type Target = ServerConf;
     fn deref(&self) -> &ServerConf {
-        &self.0
+        &self.conf
     }
 }
 
@@ -143,7 +151,10 @@ impl Http {
     /// By its number.
     #[inline]
     pub fn server(&self, id: usize) -> &Rc<Server> {
-        self.servers[id].get_or_init(|| Rc::new(Server(Arc::clone(&self.shared.servers[id]))))
+        self.servers[id].get_or_init(|| {
+            let conf = Arc::clone(&self.shared.servers[id]);
+            Rc::new(Server { conf, part: Part::default() })
+        })
     }
 
     /// By its number.

@@ -15,7 +15,7 @@ use crate::phases::{self, Stop, Way};
 use crate::request::Request;
 use crate::request_log::{log, log_request, log_rest};
 use crate::special;
-use crate::{pool, server, tunnel};
+use crate::{pool, server, status_zone, tunnel};
 use reading::Reading;
 use std::rc::Rc;
 use weir_core::counters::Counters;
@@ -122,6 +122,7 @@ fn begin(conn: &Rc<Connection>, r: &mut Request) -> Result<(Way, Stop), Stage> {
 #[inline(always)]
 fn run(conn: &Connection, r: &mut Request) -> (Way, Stop) {
     Counters::add(&conn.worker.counters.writing, 1);
+    status_zone::begins(r);
     Way::begin(r)
 }
 

@@ -69,7 +69,7 @@ pub struct HttpModule {
     /// What it does with workers.
     pub at_worker: AtWorker,
     /// For status pages.
-    pub report: Option<Report>,
+    pub reports: &'static [Report],
     /// Whether connections are made from addresses that are not this machine's, which takes a right.
     pub binds_any_source: Option<fn(&HttpConf) -> bool>,
 }
@@ -89,7 +89,7 @@ impl HttpModule {
         serves: None,
         dirs: None,
         at_worker: AtWorker::NOTHING,
-        report: None,
+        reports: &[],
         binds_any_source: None,
     };
 }
@@ -133,7 +133,10 @@ pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
 /// What modules report, and by which slots.
 pub fn reports(gen: &Generation) -> (Vec<Report>, Option<&Slots>) {
     match gen.part::<HttpConf>() {
-        Some(http) => (modules(http).iter().filter_map(|m| m.report).collect(), Some(&http.main)),
+        Some(http) => (
+            modules(http).iter().flat_map(|m| m.reports.iter().copied()).collect(),
+            Some(&http.main),
+        ),
         None => (Vec::new(), None),
     }
 }

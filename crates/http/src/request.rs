@@ -82,8 +82,8 @@ pub struct Request {
     /// this away.
     pub whole: Option<Whole>,
     pub(crate) request_id: [u8; 16],
-    /// Monotonic ms.
-    pub(crate) start_ms: u64,
+    /// Monotonic microseconds.
+    pub(crate) start_us: u64,
     /// Bytes of the response that were queued so far, and of those the header's; how many have left
     /// tells [`Request::bytes_sent`].
     pub sent: u64,
@@ -125,7 +125,7 @@ impl Request {
     pub(crate) fn stand(&mut self, client: Client, gen: Rc<Http>, server: Rc<Server>) {
         let location = Rc::clone(gen.location(server.location));
         self.place = Some(Place { client, gen, server, location });
-        self.start_ms = clock::mono_ms();
+        self.start_us = clock::mono_us();
         self.redirects_left = REDIRECTS_MAX;
         self.flags.valid_unparsed_uri = true;
         self.flags.valid_location = true;
@@ -162,7 +162,7 @@ impl Request {
             err_status,
             whole,
             request_id,
-            start_ms,
+            start_us,
             sent,
             header_size,
             received,
@@ -197,7 +197,7 @@ impl Request {
         *err_status = 0;
         *whole = None;
         *request_id = [0; 16];
-        *start_ms = 0;
+        *start_us = 0;
         *sent = 0;
         *header_size = 0;
         *received = 0;
@@ -453,6 +453,6 @@ impl Request {
 
     /// Milliseconds since the request began.
     pub fn elapsed_ms(&self) -> u64 {
-        clock::mono_ms().saturating_sub(self.start_ms)
+        clock::mono_ms().saturating_sub(self.start_us / 1000)
     }
 }

@@ -257,7 +257,7 @@ pub const MODULE: HttpModule = HttpModule {
     variables: Rows::<Request>::VARIABLES,
     phases: &[PhaseHandler { phase: Phase::Preaccess, handler, active }],
     build: Some(|b: &mut Build| bind::<Request>(b.main, b.locations)),
-    report: Some(REPORT),
+    reports: &[REPORT],
     ..HttpModule::EMPTY
 };
 
@@ -273,7 +273,7 @@ pub const STREAM: StreamModule = StreamModule {
         active,
     }],
     build: Some(|b| bind::<weir_stream::Session>(b.main, b.servers)),
-    report: Some(REPORT),
+    reports: &[REPORT],
     ..StreamModule::EMPTY
 };
 
@@ -318,12 +318,12 @@ fn set_limit<S: Limited>(cf: &mut Cf, d: &Directive) -> ConfResult {
 }
 
 /// Makes the zones and gives each place those that it names.
-const REPORT: Report = Report { group: "limit_conn", put: report };
+const REPORT: Report = Report { path: "limit_conns", put: report };
 
 fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitConnMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used.load(Ordering::Relaxed));
-        figures.put_entry(&z.name, &[("size_bytes", z.size), ("used_bytes", used)]);
+        figures.entry(&z.name).put_all(&[("size_bytes", z.size), ("used_bytes", used)]);
     }
 }
 

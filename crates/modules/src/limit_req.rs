@@ -213,14 +213,14 @@ pub const MODULE: HttpModule = HttpModule {
     variables: &[Variable::new("limit_req_status", status)],
     phases: &[PhaseHandler { phase: Phase::Preaccess, handler, active }],
     build: Some(build),
-    report: Some(Report { group: "limit_req", put: report }),
+    reports: &[Report { path: "limit_reqs", put: report }],
     ..HttpModule::EMPTY
 };
 
 fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitReqMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used_bytes());
-        figures.put_entry(&z.name, &[("size_bytes", z.size), ("used_bytes", used)]);
+        figures.entry(&z.name).put_all(&[("size_bytes", z.size), ("used_bytes", used)]);
     }
 }
 

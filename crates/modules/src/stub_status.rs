@@ -25,8 +25,8 @@ const ROWS: &[Row] = &[Row::new(
     set_status,
 )
 .note(
-    "stub_status json is our own: an object for each protocol, in it one for each module that reports (connections \
-     and requests, limit_req, limit_conn, upstreams with a zone, caches). Any other argument means nothing, as in \
+    "stub_status json is our own: all that modules report (connections, requests, servers, locations, limits, upstreams, \
+     caches), in the names of NGINX Plus's API where that has the figure. Any other argument means nothing, as in \
      nginx.",
 )];
 
@@ -53,45 +53,41 @@ fn sum(r: &Request, pick: fn(&Counters) -> &AtomicU64) -> u64 {
     r.conn().worker.all.sum(pick)
 }
 
-/// What modules of `http` report of something.
-fn figures(r: &Request, group: &str) -> Figures {
-    let (reports, main) = module::reports(&r.gen().core);
-    let report = reports.iter().find(|report| report.group == group).zip(main);
-    report.map(|(report, main)| Figures::of(report, &r.conn().worker, main)).unwrap_or_default()
+/// What modules report whose place begins so; all of it for an empty one.
+fn figures(r: &Request, place: &str) -> Figures {
+    let gen = Arc::clone(&r.gen().core);
+    let mut figures = Figures::default();
+    let blocks = [("http", module::reports(&gen)), ("stream", weir_stream::reports(&gen))];
+    for (name, (reports, main)) in blocks {
+        let Some(main) = main else { continue };
+        for report in reports.iter().filter(|report| report.path.starts_with(place)) {
+            figures.add(name, report, &r.conn().worker, main);
+        }
+    }
+    figures
 }
 
 fn handler(r: &mut Request) -> Flow {
-    let f = figures(r, "connections");
+    let mut all = figures(r, "/connections");
+    let f = all.group("connections");
     let text = format!(
         "Active connections: {} \nserver accepts handled requests\n {} {} {} \n\
          Reading: {} Writing: {} Waiting: {} \n",
-        f.get("active"),
-        f.get("accepted"),
-        f.get("handled"),
-        f.get("requests"),
-        f.get("reading"),
-        f.get("writing"),
-        f.get("waiting"),
+        f.number("active"),
+        f.number("accepted"),
+        f.number("handled"),
+        f.number("requests"),
+        f.number("reading"),
+        f.number("writing"),
+        f.number("waiting"),
     );
     answer(r, b"text/plain", text.into_bytes())
 }
 
 fn all_handler(r: &mut Request) -> Flow {
-    let gen = Arc::clone(&r.gen().core);
-    let blocks = [("http", module::reports(&gen)), ("stream", weir_stream::reports(&gen))];
     let mut text = Vec::new();
-    for (name, (reports, main)) in blocks {
-        let Some(main) = main else { continue };
-        let begin = if text.is_empty() { '{' } else { ',' };
-        text.extend_from_slice(format!("{begin}\"{name}\":{{").as_bytes());
-        for (n, report) in reports.iter().enumerate() {
-            let comma = if n > 0 { "," } else { "" };
-            text.extend_from_slice(format!("{comma}\"{}\":", report.group).as_bytes());
-            Figures::of(report, &r.conn().worker, main).write_json(&mut text);
-        }
-        text.push(b'}');
-    }
-    text.extend_from_slice(b"}\n");
+    figures(r, "").write_json(&mut text);
+    text.push(b'\n');
     answer(r, b"application/json", text)
 }
 

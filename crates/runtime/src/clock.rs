@@ -16,6 +16,7 @@ fn read(id: libc::clockid_t) -> (u64, u32) {
 #[derive(Clone, Copy)]
 struct Turn {
     mono_ms: u64,
+    mono_us: u64,
     wall_secs: i64,
     /// So many more answers before the clocks are read again: a loop that never rests must not
     /// stop the time. 0: this thread reads the clocks each time.
@@ -26,15 +27,16 @@ struct Turn {
 const ANSWERS_MAX: u32 = 64;
 
 thread_local! {
-    static TURN: Cell<Turn> = const { Cell::new(Turn { mono_ms: 0, wall_secs: 0, left: 0 }) };
+    static TURN: Cell<Turn> = const { Cell::new(Turn { mono_ms: 0, mono_us: 0, wall_secs: 0, left: 0 }) };
 }
 
 /// Reads the clocks for the turn that begins; call it whenever the event loop has waited. The
 /// answer is the monotonic clock's, in milliseconds.
 #[inline(never)]
 pub fn tick() -> u64 {
-    let mono_ms = read_mono_ms();
-    TURN.set(Turn { mono_ms, wall_secs: read_wall_secs(), left: ANSWERS_MAX });
+    let mono_us = now_us();
+    let mono_ms = mono_us / 1000;
+    TURN.set(Turn { mono_ms, mono_us, wall_secs: read_wall_secs(), left: ANSWERS_MAX });
     mono_ms
 }
 
@@ -67,6 +69,12 @@ pub fn mono_ms() -> u64 {
     turn().map_or_else(read_mono_ms, |t| t.mono_ms)
 }
 
+/// Microseconds of the monotonic clock; in a worker, as of this turn of its event loop.
+#[inline]
+pub fn mono_us() -> u64 {
+    turn().map_or_else(now_us, |t| t.mono_us)
+}
+
 /// Whole seconds of the monotonic clock: for times that are kept in memory only, which a wall clock
 /// that is set would stretch or cut.
 #[inline]
@@ -80,11 +88,16 @@ pub fn wall_secs() -> i64 {
     turn().map_or_else(read_wall_secs, |t| t.wall_secs)
 }
 
+/// Microseconds of the monotonic clock, read now: for how long something took within a turn.
 #[cfg(unix)]
 #[inline(never)]
-fn read_mono_ms() -> u64 {
+pub fn now_us() -> u64 {
     let (s, ns) = read(libc::CLOCK_MONOTONIC);
-    s * 1000 + u64::from(ns / 1_000_000)
+    s * 1_000_000 + u64::from(ns / 1000)
+}
+
+fn read_mono_ms() -> u64 {
+    now_us() / 1000
 }
 
 /// The coarse clock, a few ms behind, is good for dates.
@@ -111,9 +124,9 @@ mod portable {
     use std::sync::OnceLock;
     use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-    pub fn read_mono_ms() -> u64 {
+    pub fn now_us() -> u64 {
         static START: OnceLock<Instant> = OnceLock::new();
-        START.get_or_init(Instant::now).elapsed().as_millis() as u64
+        START.get_or_init(Instant::now).elapsed().as_micros() as u64
     }
     pub fn wall() -> (i64, u32) {
         let d = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -121,7 +134,7 @@ mod portable {
     }
 }
 #[cfg(not(unix))]
-use portable::read_mono_ms;
+pub use portable::now_us;
 #[cfg(not(unix))]
 pub use portable::wall;
 

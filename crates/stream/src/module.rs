@@ -98,7 +98,7 @@ pub struct StreamModule {
     /// Whether connections are made from addresses that are not this machine's, which takes a right.
     pub binds_any_source: Option<fn(&StreamConf) -> bool>,
     /// For status pages.
-    pub report: Option<Report>,
+    pub reports: &'static [Report],
 }
 
 impl block::Module for StreamModule {
@@ -123,7 +123,7 @@ impl StreamModule {
         start: None,
         serves: None,
         binds_any_source: None,
-        report: None,
+        reports: &[],
     };
 }
 
@@ -146,7 +146,7 @@ pub fn serves(worker: &Rc<Worker>, workers: usize) {
 pub fn reports(gen: &Generation) -> (Vec<Report>, Option<&Slots>) {
     let Some(stream) = gen.part::<StreamConf>() else { return (Vec::new(), None) };
     let modules = stream.main.get::<StreamMain>().modules;
-    (modules.iter().filter_map(|m| m.report).collect(), Some(&stream.main))
+    (modules.iter().flat_map(|m| m.reports.iter().copied()).collect(), Some(&stream.main))
 }
 
 /// Whether a generation makes connections from addresses that are not this machine's.

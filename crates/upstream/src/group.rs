@@ -268,7 +268,7 @@ pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
 }
 
 /// Of the servers of upstreams with a `zone`: what else is remembered is each worker's own.
-pub const REPORT: Report = Report { group: "upstreams", put: report };
+pub const REPORT: Report = Report { path: "upstreams", put: report };
 
 fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
     for group in &main.get::<UpstreamMain>().groups {
@@ -280,17 +280,14 @@ fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
             for backup in [false, true] {
                 let states = state.list(backup).iter();
                 for (peer, s) in shape.peers.list(backup).peers.iter().zip(states) {
-                    figures.put_entry(
-                        &[&shape.name, &b" "[..], &peer.name].concat(),
-                        &[
-                            ("connections", s.conns.into()),
-                            ("fails", s.fails.into()),
-                            ("weight", peer.weight.unsigned_abs()),
-                            ("backup", backup.into()),
-                            ("down", peer.down.into()),
-                            ("unhealthy", (s.off & !peers::OFF_BY_CONF != 0).into()),
-                        ],
-                    );
+                    figures.entry(&[&shape.name, &b" "[..], &peer.name].concat()).put_all(&[
+                        ("connections", s.conns.into()),
+                        ("fails", s.fails.into()),
+                        ("weight", peer.weight.unsigned_abs()),
+                        ("backup", backup.into()),
+                        ("down", peer.down.into()),
+                        ("unhealthy", (s.off & !peers::OFF_BY_CONF != 0).into()),
+                    ]);
                 }
             }
         });

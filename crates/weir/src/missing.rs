@@ -157,7 +157,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("auth_oidc*", PLUS),
     ("keyval*", PLUS),
     ("api", PLUS),
-    ("status_zone", PLUS),
     ("zone_sync*", PLUS),
     ("session_log*", PLUS),
     ("f4f*", PLUS),

@@ -25,6 +25,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_http::h3::MODULE,
     &weir_http::core_rows::EARLY,
     &weir_http::core_rows::SYMLINKS,
+    &weir_http::status_zone::MODULE,
     &weir_backend::UPSTREAM,
     &weir_backend::UPSTREAM_HTTP_ONLY[0],
     &weir_backend::UPSTREAM_HTTP_ONLY[1],

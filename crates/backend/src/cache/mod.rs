@@ -38,7 +38,7 @@ pub const MODULE: HttpModule = HttpModule {
     start: Some(start),
     at_worker: AtWorker { quiet: Some(|_| weir_cache::known::forget()), ..AtWorker::NOTHING },
     dirs: Some(dirs),
-    report: Some(Report { group: "caches", put: report }),
+    reports: &[Report { path: "caches", put: report }],
     ..HttpModule::EMPTY
 };
 
@@ -61,16 +61,13 @@ fn start(gen: &Arc<Generation>, http: &HttpConf) {
 fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
     let stores = main.get::<conf::CacheMain>().paths.iter();
     for (path, store) in stores.filter_map(|p| Some((p, p.store.as_ref()?))) {
-        figures.put_entry(
-            &path.name,
-            &[
-                ("entries", store.zone.entries() as u64),
-                ("entries_max", store.zone.entries_max() as u64),
-                ("file_bytes", store.zone.file_bytes()),
-                ("file_bytes_max", store.params().max_bytes),
-                ("is_loading", store.is_cold().into()),
-            ],
-        );
+        figures.entry(&path.name).put_all(&[
+            ("entries", store.zone.entries() as u64),
+            ("entries_max", store.zone.entries_max() as u64),
+            ("file_bytes", store.zone.file_bytes()),
+            ("file_bytes_max", store.params().max_bytes),
+            ("is_loading", store.is_cold().into()),
+        ]);
     }
 }
 

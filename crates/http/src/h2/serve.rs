@@ -40,6 +40,7 @@ async fn answer(job: Job) {
     let Job { stream, request: mut r, refused } = job;
     let worker = Rc::clone(&r.conn().worker);
     Counters::add(&worker.counters.writing, 1);
+    crate::status_zone::begins(&mut r);
     let finished = match refused {
         None => phases::run(&mut r).await,
         Some(status) => refuse(&mut r, status).await,

@@ -50,11 +50,13 @@ pub struct Flags {
     pub(crate) post_action: bool,
     /// The client did not take what was to make room for them.
     pub(crate) unsent: bool,
+    /// It is among those that its server has begun to answer.
+    pub(crate) counted: bool,
 }
 
 impl Flags {
     /// Every one, so that none is forgotten where they are packed.
-    pub(super) fn all(&mut self) -> [&mut bool; 24] {
+    pub(super) fn all(&mut self) -> [&mut bool; 25] {
         let Flags {
             uri_changed,
             own_location,
@@ -80,6 +82,7 @@ impl Flags {
             gzip_vary,
             post_action,
             unsent,
+            counted,
         } = self;
         [
             uri_changed,
@@ -106,6 +109,7 @@ impl Flags {
             gzip_vary,
             post_action,
             unsent,
+            counted,
         ]
     }
 }

@@ -154,7 +154,7 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
         flags,
         err_status,
         request_id,
-        start_ms,
+        start_us,
         sent,
         header_size,
         received,
@@ -173,7 +173,7 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
     request_id.iter_mut().for_each(|byte| pack.small(byte));
     pack.small(err_status);
     pack.small(number);
-    [start_ms, sent, header_size, received, paced_until_ms].into_iter().for_each(|n| pack.num(n));
+    [start_us, sent, header_size, received, paced_until_ms].into_iter().for_each(|n| pack.num(n));
     [limit_rate, limit_rate_after].into_iter().for_each(|n| pack.option(n, Pack::num));
     pack.bytes(&mut exchange.request);
     pack.bytes(&mut exchange.reply);

@@ -1,0 +1,113 @@
+//! What is counted of things that have a name (a server, a location, a server of an upstream), and how long
+//! it took.
+//!
+//! Each worker counts into a part of its own, so that counting is a load and a store and no line is shared
+//! between processors; who reads adds the parts up. Parts live as long as a configuration has the name:
+//! a reload goes on counting where the last one stood.
+
+mod histogram;
+mod statuses;
+
+pub use histogram::{Histogram, Times, ERROR};
+pub use statuses::Statuses;
+
+use crate::zones;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A number that one thread counts and any may read.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Counts so many more; by the one thread that does.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The same the other way, for what is counted while it lasts.
+    #[inline]
+    pub fn sub(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
+    }
+
+    /// Raises it to that, if it is less.
+    #[inline]
+    pub fn raise(&self, n: u64) {
+        if n > self.0.load(Ordering::Relaxed) {
+            self.0.store(n, Ordering::Relaxed);
+        }
+    }
+
+    /// As it stands.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Begins anew. What is counted in this very moment may be lost: a reader asks for it, the one thread counts.
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The parts of all workers of what is counted under a name.
+pub struct Counted<T> {
+    name: Box<[u8]>,
+    parts: Mutex<BTreeMap<usize, Arc<T>>>,
+}
+
+impl<T: Any + Default + Send + Sync> Counted<T> {
+    /// What is counted under that name of that kind: the same for all configurations in use that name it.
+    pub fn named(kind: &'static str, name: &[u8]) -> Arc<Counted<T>> {
+        let make = || Counted { name: name.into(), parts: Mutex::default() };
+        let found = zones::attach(kind, name, 0, |_| Ok(()), make);
+        found.unwrap_or_else(|_| Arc::new(Counted { name: name.into(), parts: Mutex::default() }))
+    }
+
+    /// As the configuration has it.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Into which a worker counts: it asks once and keeps it.
+    pub fn part(&self, worker: usize) -> Arc<T> {
+        Arc::clone(self.lock().entry(worker).or_default())
+    }
+
+    /// Adds up what `pick` says of each part.
+    pub fn sum(&self, pick: impl Fn(&T) -> u64) -> u64 {
+        self.lock().values().map(|part| pick(part)).fold(0, u64::wrapping_add)
+    }
+
+    /// All parts, by the workers' numbers.
+    pub fn parts(&self) -> Vec<(usize, Arc<T>)> {
+        self.lock().iter().map(|(worker, part)| (*worker, Arc::clone(part))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<T>>> {
+        self.parts.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_counted_on_while_anybody_has_it() {
+        let first: Arc<Counted<Count>> = Counted::named("test counts", b"a");
+        first.part(0).add(2);
+        first.part(7).add(3);
+        let again: Arc<Counted<Count>> = Counted::named("test counts", b"a");
+        drop(first);
+        again.part(7).add(1);
+        assert_eq!((again.sum(Count::get), again.parts().len(), again.name()), (6, 2, &b"a"[..]));
+        drop(again);
+        let fresh: Arc<Counted<Count>> = Counted::named("test counts", b"a");
+        assert_eq!(fresh.sum(Count::get), 0);
+    }
+}

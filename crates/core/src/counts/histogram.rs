@@ -1,0 +1,225 @@
+//! How long things took, by a histogram that parts of any number of workers and machines are added up in.
+//!
+//! Log-linear, as HDR histograms are: each power of two of microseconds has 16 equal buckets, so that a
+//! percentile is off by at most [`ERROR`] of its value, whatever the distribution. The crates for it
+//! (`hdrhistogram`, `histogram`) either are not to be read while they are written, or take a locked instruction for
+//! each value and 4 to 16 KB for each histogram from the start; here a value is two stores, and a power of two that
+//! nothing took has no memory.
+
+use super::Count;
+use crate::figures::Figures;
+use std::sync::OnceLock;
+
+/// A bucket's middle differs from any value in it by at most so much of the value.
+pub const ERROR: f64 = 1.0 / 32.0;
+
+const SUBS: usize = 16;
+/// Microseconds below 16 have a bucket each; what takes longer than 2^36 us (19 hours) is counted as that.
+const PAGES: usize = 33;
+const MAX_US: u64 = (1 << 36) - 1;
+
+type Page = [Count; SUBS];
+
+/// Counted by one thread, read by any.
+#[derive(Debug)]
+pub struct Histogram {
+    pages: [OnceLock<Box<Page>>; PAGES],
+    sum_us: Count,
+    max_us: Count,
+}
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram {
+            pages: [const { OnceLock::new() }; PAGES],
+            sum_us: Count::default(),
+            max_us: Count::default(),
+        }
+    }
+}
+
+/// Page and place of a value.
+#[inline]
+fn place(us: u64) -> (usize, usize) {
+    let us = us.min(MAX_US);
+    if us < SUBS as u64 {
+        return (0, us as usize);
+    }
+    let power = 63 - us.leading_zeros() as usize;
+    (power - 3, (us >> (power - 4)) as usize & (SUBS - 1))
+}
+
+/// The smallest value of a place, and the first behind it.
+fn bounds(page: usize, sub: usize) -> (u64, u64) {
+    match page {
+        0 => (sub as u64, sub as u64 + 1),
+        _ => {
+            let low = ((SUBS + sub) as u64) << (page - 1);
+            (low, low + (1 << (page - 1)))
+        }
+    }
+}
+
+impl Histogram {
+    /// Counts a time in microseconds.
+    #[inline]
+    pub fn add(&self, us: u64) {
+        let (page, sub) = place(us);
+        self.pages[page].get_or_init(Box::default)[sub].add(1);
+        self.sum_us.add(us.min(MAX_US));
+        self.max_us.raise(us.min(MAX_US));
+    }
+
+    /// Begins anew.
+    pub fn reset(&self) {
+        self.pages
+            .iter()
+            .filter_map(OnceLock::get)
+            .flat_map(|page| page.iter())
+            .for_each(Count::reset);
+        self.sum_us.reset();
+        self.max_us.reset();
+    }
+}
+
+/// What histograms held when they were read, added up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Times {
+    buckets: Vec<u64>,
+    sum_us: u64,
+    max_us: u64,
+}
+
+impl Times {
+    /// Adds what a histogram holds.
+    pub fn add(&mut self, h: &Histogram) {
+        for (page, counts) in h.pages.iter().enumerate().filter_map(|(n, p)| Some((n, p.get()?))) {
+            let end = (page + 1) * SUBS;
+            if self.buckets.len() < end {
+                self.buckets.resize(end, 0);
+            }
+            for (bucket, count) in self.buckets[end - SUBS..].iter_mut().zip(&**counts) {
+                *bucket += count.get();
+            }
+        }
+        self.sum_us += h.sum_us.get();
+        self.max_us = self.max_us.max(h.max_us.get());
+    }
+
+    /// Adds others.
+    pub fn merge(&mut self, others: &Times) {
+        if self.buckets.len() < others.buckets.len() {
+            self.buckets.resize(others.buckets.len(), 0);
+        }
+        self.buckets.iter_mut().zip(&others.buckets).for_each(|(mine, theirs)| *mine += theirs);
+        self.sum_us += others.sum_us;
+        self.max_us = self.max_us.max(others.max_us);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// All of them together.
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us
+    }
+
+    /// The longest.
+    pub fn max_us(&self) -> u64 {
+        self.max_us
+    }
+
+    /// What that share of them (0 to 1) was not longer than, within [`ERROR`]; 0 for none.
+    pub fn percentile_us(&self, share: f64) -> u64 {
+        let wanted = ((self.count() as f64 * share).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (n, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                let (low, end) = bounds(n / SUBS, n % SUBS);
+                return (low + (end - low) / 2).min(self.max_us);
+            }
+        }
+        0
+    }
+
+    /// How many were not longer than that, within the bucket that it is in.
+    pub fn up_to_us(&self, us: u64) -> u64 {
+        let (page, sub) = place(us);
+        self.buckets.iter().take(page * SUBS + sub + 1).sum()
+    }
+
+    /// Buckets that something is in: the first microsecond behind each, and how many.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(|(n, count)| (bounds(n / SUBS, n % SUBS).1, *count))
+    }
+
+    /// For JSON: milliseconds.
+    pub(crate) fn as_figures(&self) -> Figures {
+        let mut figures = Figures::default();
+        let count = self.count();
+        let ms = |us: u64| super::super::figures::Figure::Real(us as f64 / 1000.0);
+        figures.put("count", count);
+        figures.put("mean", ms(self.sum_us.checked_div(count).unwrap_or(0)));
+        for (name, share) in
+            [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999)]
+        {
+            figures.put(name, ms(self.percentile_us(share)));
+        }
+        figures.put("max", ms(self.max_us));
+        figures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_and_bounds_agree_and_their_error_is_as_stated() {
+        let mut us = 0;
+        while us < MAX_US {
+            let (page, sub) = place(us);
+            let (low, end) = bounds(page, sub);
+            assert!(low <= us && us < end, "{us}: {low} to {end}");
+            let middle = low + (end - low) / 2;
+            assert!(middle.abs_diff(us) as f64 <= us as f64 * ERROR, "{us}: {middle}");
+            us += 1 + us / 50;
+        }
+        assert_eq!(place(u64::MAX), (PAGES - 1, SUBS - 1));
+    }
+
+    #[test]
+    fn parts_add_up_and_percentiles_are_within_the_error() {
+        let parts = [Histogram::default(), Histogram::default()];
+        for us in 1..=10_000 {
+            parts[us as usize % 2].add(us);
+        }
+        let mut times = Times::default();
+        times.add(&parts[0]);
+        let mut second = Times::default();
+        second.add(&parts[1]);
+        times.merge(&second);
+        assert_eq!((times.count(), times.sum_us(), times.max_us()), (10_000, 50_005_000, 10_000));
+        for (share, exact) in [(0.5, 5_000.0), (0.99, 9_900.0), (0.001, 10.0), (1.0, 10_000.0)] {
+            let told = times.percentile_us(share) as f64;
+            assert!((told - exact).abs() <= exact * ERROR + 1.0, "{share}: {told}");
+        }
+        assert_eq!(times.up_to_us(15), 15);
+        assert_eq!(times.buckets().map(|(_, count)| count).sum::<u64>(), 10_000);
+        parts[0].reset();
+        let mut empty = Times::default();
+        empty.add(&parts[0]);
+        assert_eq!((empty.count(), empty.percentile_us(0.5)), (0, 0));
+        let mut out = Vec::new();
+        crate::figures::Figure::from(times).write_json(&mut out);
+        assert!(
+            out.starts_with(b"{\"count\":10000,\"mean\":5,"),
+            "{}",
+            String::from_utf8_lossy(&out)
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! Answers by their status.
+
+use super::{Count, Counted};
+use crate::figures::Figures;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// So many different statuses are counted by themselves; servers that make up more have the others
+/// counted in their class alone.
+const CODES_MAX: usize = 48;
+
+/// Counted by one thread.
+#[derive(Debug)]
+pub struct Statuses {
+    /// `1xx` to `5xx`, and what is none of these.
+    classes: [Count; 6],
+    /// In the order in which they came first; 0 behind the last.
+    codes: [AtomicU16; CODES_MAX],
+    counts: [Count; CODES_MAX],
+}
+
+impl Default for Statuses {
+    fn default() -> Statuses {
+        Statuses {
+            classes: Default::default(),
+            codes: [const { AtomicU16::new(0) }; CODES_MAX],
+            counts: std::array::from_fn(|_| Count::default()),
+        }
+    }
+}
+
+impl Statuses {
+    /// Counts an answer.
+    #[inline]
+    pub fn add(&self, status: u16) {
+        let class = usize::from(status / 100);
+        self.classes[if (1..=5).contains(&class) { class - 1 } else { 5 }].add(1);
+        for (code, count) in self.codes.iter().zip(&self.counts) {
+            match code.load(Ordering::Relaxed) {
+                known if known == status => return count.add(1),
+                0 => {
+                    code.store(status, Ordering::Relaxed);
+                    return count.add(1);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// How many there were.
+    pub fn total(&self) -> u64 {
+        self.classes.iter().map(Count::get).sum()
+    }
+
+    /// Begins anew.
+    pub fn reset(&self) {
+        self.classes.iter().chain(&self.counts).for_each(Count::reset);
+    }
+
+    /// Notes all workers' as NGINX Plus does: by classes, by codes, and their sum.
+    pub fn put<T: Any + Default + Send + Sync>(
+        all: &Counted<T>,
+        of: impl Fn(&T) -> &Statuses,
+        figures: &mut Figures,
+    ) {
+        const NAMES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+        for (n, name) in NAMES.into_iter().enumerate() {
+            figures.put(name, all.sum(|part| of(part).classes[n].get()));
+        }
+        let mut codes = BTreeMap::<u16, u64>::new();
+        for (_, part) in all.parts() {
+            let of = of(&part);
+            for (code, count) in of.codes.iter().zip(&of.counts) {
+                match code.load(Ordering::Relaxed) {
+                    0 => break,
+                    code => *codes.entry(code).or_default() += count.get(),
+                }
+            }
+        }
+        let group = figures.group("codes");
+        for (code, count) in codes.into_iter().filter(|(_, count)| *count > 0) {
+            group.put(format!("{code:03}"), count);
+        }
+        figures.put("total", all.sum(|part| of(part).total()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn classes_and_codes() {
+        let all: Arc<Counted<Statuses>> = Counted::named("test statuses", b"x");
+        for status in [200, 404, 200, 301, 999, 9] {
+            all.part(0).add(status);
+        }
+        all.part(1).add(404);
+        (400..499).for_each(|status| all.part(1).add(status));
+        let mut figures = Figures::default();
+        Statuses::put(&all, |s| s, &mut figures);
+        assert_eq!(
+            (figures.number("2xx"), figures.number("3xx"), figures.number("4xx")),
+            (2, 1, 101)
+        );
+        assert_eq!(figures.number("total"), 106);
+        let codes = figures.group("codes");
+        assert_eq!((codes.number("200"), codes.number("404"), codes.number("009")), (2, 3, 1));
+        all.part(0).reset();
+        assert_eq!(all.part(0).total(), 0);
+    }
+}

@@ -1,0 +1,285 @@
+//! `status_zone` and what is counted of servers and locations (NGINX Plus's directive and figures).
+//!
+//! Every server is counted, under its name where it says nothing: nobody writes `status_zone` on the day on
+//! which it is needed. A location is counted where it has the directive, as the one that answers. Each
+//! worker counts into its own part ([`weir_core::counts`]), which its handle on the server keeps at hand.
+//!
+//! How long a request takes is from the turn of the event loop that brought its first bytes to the clock
+//! when it is logged: what it waits for others in the same turn is a part of it.
+//!
+//! Difference from NGINX Plus: servers without a `status_zone` are there as well; `off`; latencies.
+
+use crate::core_vars::shown_status;
+use crate::counted::{Requests, Zones};
+use crate::generation::{LocationConf, Server, ServerConf};
+use crate::module::HttpModule;
+use crate::request::Request;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use weir_core::counters::Counters;
+use weir_core::counts::{Counted, Statuses, Times};
+use weir_core::figures::{Figures, Report};
+use weir_core::listen::Reached;
+use weir_core::Worker;
+use weir_module::{
+    merged, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
+    SlotVtable, Slots,
+};
+use weir_runtime::clock;
+
+const ROWS: &[Row] = &[Row::new(
+    "status_zone",
+    Context::SERVER.or(Context::LOCATION).or(Context::LIF),
+    Arity::ONE,
+    "",
+    "Under which name the server or the location is counted for the status pages.",
+    set_zone,
+)
+.note(
+    "NGINX Plus's. A server without it is counted too, under its first name, or its first address where it has no \
+     name; \"off\" (our own) counts nothing. Several with one name are counted together. A location without it is \
+     not counted by itself.",
+)];
+
+/// The directive, what it counts in, and its figures.
+pub const MODULE: HttpModule = HttpModule {
+    rows: ROWS,
+    slots: &[
+        SlotVtable::of::<ZonesMain>(),
+        SlotVtable::of::<ZoneSrv>(),
+        // An `if` or `limit_except` block is its location; what has a name is counted by itself.
+        SlotVtable {
+            merge: |own, outer, unnamed| {
+                merged(own, outer, |own: &mut ZoneLoc, outer: &ZoneLoc| {
+                    if own.0.is_none() && unnamed {
+                        own.0.clone_from(&outer.0);
+                    }
+                    Ok(())
+                })
+            },
+            ..SlotVtable::of::<ZoneLoc>()
+        },
+    ],
+    reports: &[
+        Report { path: "requests", put: report_requests },
+        Report { path: "server_zones", put: report_servers },
+        Report { path: "location_zones", put: report_locations },
+    ],
+    ..HttpModule::EMPTY
+};
+
+/// What a `status_zone` says.
+#[derive(Clone, Debug)]
+enum Zone {
+    Off,
+    Named(Vec<u8>),
+}
+
+#[derive(Default)]
+struct ZoneSrv(Option<Zone>);
+
+impl ConfType for ZoneSrv {
+    const LEVEL: Level = Level::Server;
+    slot!();
+}
+
+#[derive(Default)]
+struct ZoneLoc(Option<Zone>);
+
+impl ConfType for ZoneLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+}
+
+/// All that is counted, by names.
+#[derive(Default)]
+pub(crate) struct ZonesMain {
+    servers: BTreeMap<Vec<u8>, Zones>,
+    locations: BTreeMap<Vec<u8>, Zones>,
+}
+
+impl ConfType for ZonesMain {
+    const LEVEL: Level = Level::Main;
+    slot!();
+}
+
+fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let said = match d.arg(0) {
+        b"" => return Err(d.bad(0, "a zone needs a name".to_string())),
+        b"off" => Zone::Off,
+        name => Zone::Named(name.to_vec()),
+    };
+    let zone = match cf.context == Context::SERVER {
+        true => &mut cf.get::<ZoneSrv>().0,
+        false => &mut cf.get::<ZoneLoc>().0,
+    };
+    match zone {
+        Some(_) => Err(d.error("is duplicate")),
+        None => {
+            *zone = Some(said);
+            Ok(())
+        }
+    }
+}
+
+/// Under which name a server without `status_zone` is counted.
+fn own_name(reached: &Reached) -> Vec<u8> {
+    match &reached.primary_name[..] {
+        b"" | b"_" => {
+            reached.listens.first().map(|l| l.addr.to_string()).unwrap_or_default().into()
+        }
+        name => name.to_vec(),
+    }
+}
+
+impl ZonesMain {
+    /// What a server is counted in.
+    pub(crate) fn of_server(&mut self, slots: &Slots, reached: &Reached) -> Option<Zones> {
+        let name = match &slots.get::<ZoneSrv>().0 {
+            Some(Zone::Off) => return None,
+            Some(Zone::Named(name)) => name.clone(),
+            None => own_name(reached),
+        };
+        Some(named(&mut self.servers, "http server zone", name))
+    }
+
+    /// The same of a location.
+    pub(crate) fn of_location(&mut self, slots: &Slots) -> Option<Zones> {
+        match &slots.get::<ZoneLoc>().0 {
+            Some(Zone::Named(name)) => {
+                Some(named(&mut self.locations, "http location zone", name.clone()))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn named(all: &mut BTreeMap<Vec<u8>, Zones>, kind: &'static str, name: Vec<u8>) -> Zones {
+    let zones = all.entry(name).or_insert_with_key(|name| Counted::named(kind, name));
+    Arc::clone(zones)
+}
+
+#[inline]
+fn of_server(r: &Request) -> Option<&Requests> {
+    let server: &Rc<Server> = r.server();
+    let conf: &ServerConf = server;
+    server.part.get(&conf.zones, &r.conn().worker)
+}
+
+/// A request whose head has been read is about to be answered.
+#[inline]
+pub(crate) fn begins(r: &mut Request) {
+    r.flags.counted = true;
+    if let Some(server) = of_server(r) {
+        server.begun.add(1);
+    }
+}
+
+/// Its server is another one than it began with.
+#[cold]
+pub(crate) fn moves(r: &mut Request, to: &Rc<Server>) {
+    if !r.flags.counted {
+        return;
+    }
+    if let Some(server) = of_server(r) {
+        server.begun.sub(1);
+    }
+    let conf: &ServerConf = to;
+    if let Some(server) = to.part.get(&conf.zones, &r.conn().worker) {
+        server.begun.add(1);
+    }
+}
+
+/// It is over. Parts of a page and what runs behind answers are no client's requests.
+#[inline]
+pub(crate) fn ends(r: &mut Request) {
+    if r.is_part() {
+        return;
+    }
+    let had_begun = std::mem::take(&mut r.flags.counted);
+    let ended = Ended::of(r);
+    let location: &LocationConf = r.loc();
+    if location.zones.is_some() {
+        if let Some(zone) = r.loc().part.get(&location.zones, &r.conn().worker) {
+            zone.begun.add(1);
+            ended.count(zone);
+        }
+    }
+    if let Some(zone) = of_server(r) {
+        if !had_begun {
+            zone.begun.add(1);
+        }
+        ended.count(zone);
+    }
+}
+
+/// What is counted of a request at its end.
+struct Ended {
+    status: Option<u16>,
+    received: u64,
+    sent: u64,
+    took_us: Option<u64>,
+}
+
+impl Ended {
+    #[inline]
+    fn of(r: &Request) -> Ended {
+        let answered = r.flags.header_sent;
+        let timed = answered && !r.flags.upgraded;
+        Ended {
+            status: answered.then(|| shown_status(r)),
+            received: r.received,
+            sent: r.bytes_sent(),
+            took_us: timed.then(|| clock::now_us().saturating_sub(r.start_us)),
+        }
+    }
+
+    #[inline]
+    fn count(&self, zone: &Requests) {
+        zone.ended.add(1);
+        zone.received.add(self.received);
+        zone.sent.add(self.sent);
+        match self.status {
+            Some(status) => zone.statuses.add(status),
+            None => zone.discarded.add(1),
+        }
+        if let Some(us) = self.took_us {
+            zone.latency.add(us);
+        }
+    }
+}
+
+/// Those of all servers, as they are counted where they begin.
+fn report_requests(worker: &Worker, _: &Slots, figures: &mut Figures) {
+    let sum = |pick: fn(&Counters) -> &std::sync::atomic::AtomicU64| worker.all.sum(pick);
+    figures.put("total", sum(|c| &c.requests));
+    figures.put("current", sum(|c| &c.writing) + sum(|c| &c.reading));
+}
+
+fn report_servers(_: &Worker, main: &Slots, figures: &mut Figures) {
+    for (name, zones) in &main.get::<ZonesMain>().servers {
+        let figures = figures.entry(name);
+        // A part that is read between its two numbers must not show less than none.
+        let ended = zones.sum(|z| z.ended.get());
+        figures.put("processing", zones.sum(|z| z.begun.get()).saturating_sub(ended));
+        report_zone(zones, figures);
+    }
+}
+
+fn report_locations(_: &Worker, main: &Slots, figures: &mut Figures) {
+    for (name, zones) in &main.get::<ZonesMain>().locations {
+        report_zone(zones, figures.entry(name));
+    }
+}
+
+fn report_zone(zones: &Counted<Requests>, figures: &mut Figures) {
+    figures.put("requests", zones.sum(|z| z.begun.get()));
+    Statuses::put(zones, |z| &z.statuses, figures.group("responses"));
+    figures.put("discarded", zones.sum(|z| z.discarded.get()));
+    figures.put("received", zones.sum(|z| z.received.get()));
+    figures.put("sent", zones.sum(|z| z.sent.get()));
+    let mut latency = Times::default();
+    zones.parts().iter().for_each(|(_, part)| latency.add(&part.latency));
+    figures.put("latency", latency);
+}
