@@ -139,8 +139,8 @@ impl Store {
             return;
         }
         let key = Key::from_hex(&name).filter(|_| metadata.len() >= entry::FIXED_BYTES as u64);
-        let taken =
-            key.is_some_and(|key| self.zone.adopt(key, blocks(metadata.len()), self.expire_sec()));
+        let bytes = blocks(files::held_bytes(metadata));
+        let taken = key.is_some_and(|key| self.zone.adopt(key, bytes, self.expire_sec()));
         if !taken {
             let _ = std::fs::remove_file(path);
         }

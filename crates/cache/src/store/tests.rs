@@ -28,7 +28,14 @@ fn fill(store: &Store, text: &[u8], body: &[u8]) {
 
 fn wanted(text: &[u8]) -> Request<'_> {
     let variant = &|_: &[u8]| Key([0; 16]);
-    Request { key: Key::of(text), key_text: text, min_uses: 1, variant, log: &|_, _| {} }
+    Request {
+        key: Key::of(text),
+        key_text: text,
+        min_uses: 1,
+        parts: false,
+        variant,
+        log: &|_, _| {},
+    }
 }
 
 #[test]
@@ -82,4 +89,138 @@ fn what_is_purged_slowly_is_not_there_at_once() {
     fill(&store, b"/a/3", b"new");
     assert!(store.hit(&wanted(b"/a/3")).is_some());
     let _ = std::fs::remove_dir_all(&dir);
+}
+
+const PAD: crate::partial::Pad = |mut head, len| {
+    let more = len.checked_sub(head.len())?;
+    head.extend(std::iter::repeat_n(b' ', more));
+    Some(head)
+};
+
+fn part<'a>(
+    key: &[u8],
+    etag: &str,
+    (from, to): (u64, u64),
+    old: Option<&'a Arc<Stored>>,
+) -> crate::NewPart<'a> {
+    let meta = Meta { status: 200, valid_sec: i64::MAX, etag: etag.into(), ..Meta::default() };
+    let head = b"HTTP/1.1 200 OK    ".to_vec();
+    let key_text = Box::leak(key.to_vec().into_boxed_slice());
+    crate::NewPart {
+        key: Key::of(key),
+        meta,
+        key_text,
+        head,
+        from,
+        to,
+        body_len: 100,
+        old,
+        pad: PAD,
+    }
+}
+
+/// The parts of an entry, and its bytes.
+fn open_parts(store: &Store, key: &[u8]) -> (Opened, Option<Arc<Stored>>) {
+    let (opened, _) = store.open(&Request { parts: true, ..wanted(key) }).expect("opened");
+    let stored = match &opened {
+        Opened::Incomplete(stored) | Opened::Fresh(stored) => Some(Arc::clone(stored)),
+        _ => None,
+    };
+    (opened, stored)
+}
+
+fn bytes_of(stored: &Stored, from: u64, to: u64) -> Vec<u8> {
+    match &stored.body {
+        Body::Memory(text) => text[from as usize..to as usize].to_vec(),
+        Body::File { file, start } => {
+            let mut text = vec![0; (to - from) as usize];
+            files::read_exact_at(file, &mut text, start + from).expect("there");
+            text
+        }
+    }
+}
+
+/// Whoever writes at the same time as others: what the list says is there, and nothing else is served.
+#[test]
+fn parts_written_at_once_are_true_and_holes_are_no_answer() {
+    let dir = std::env::temp_dir().join(format!("weir-partial-{}", std::process::id()));
+    let store = Store::new(b"c", 1 << 20, &dir, [1, 0, 0], params(100_000));
+    let body: Vec<u8> = (0..100).collect();
+    let enter = || store.enter(Key::of(b"/p"), 1).expect("room");
+    let begin = |range, old: Option<&Arc<Stored>>| {
+        store.begin_part(part(b"/p", "\"e\"", range, old)).expect("a file").expect("room")
+    };
+    let filling = || store.fills.begin(b"/p");
+    let mut first = begin((0, 10), None);
+    first.write(&body[..10]).expect("written");
+    assert!(matches!(open_parts(&store, b"/p").0, Opened::Missing), "not before it is all there");
+    assert!(first.write(b"more").is_err());
+    store.commit_part(enter(), &filling(), first).expect("kept");
+    let (opened, old) = open_parts(&store, b"/p");
+    assert!(matches!(opened, Opened::Incomplete(_)), "{opened:?}");
+    assert!(matches!(store.open(&wanted(b"/p")).expect("opened").0, Opened::Missing));
+    assert!(store.hit(&wanted(b"/p")).is_none());
+    // Two at once, one of which ends early; a third that is given up.
+    let (mut a, mut b, mut gone) = (
+        begin((10, 40), old.as_ref()),
+        begin((60, 100), old.as_ref()),
+        begin((40, 60), old.as_ref()),
+    );
+    a.write(&body[10..25]).expect("written");
+    gone.write(&body[40..60]).expect("written");
+    b.write(&body[60..100]).expect("written");
+    drop(gone);
+    store.commit_part(enter(), &filling(), b).expect("kept");
+    store.commit_part(enter(), &filling(), a).expect("kept");
+    let (_, now) = open_parts(&store, b"/p");
+    let parts = now.as_ref().and_then(|s| s.parts.clone()).expect("parts");
+    assert!(parts.hold(0, 25) && parts.hold(60, 100) && !parts.hold(25, 26) && !parts.hold(59, 60));
+    assert_eq!(bytes_of(now.as_ref().expect("stored"), 60, 100), body[60..]);
+    // The last: an answer like any other, to who held the parts too.
+    let mut last = begin((20, 60), now.as_ref());
+    last.write(&body[20..60]).expect("written");
+    store.commit_part(enter(), &filling(), last).expect("kept");
+    let (opened, whole) = open_parts(&store, b"/p");
+    assert!(matches!(opened, Opened::Fresh(_)), "{opened:?}");
+    assert_eq!(bytes_of(whole.as_ref().expect("stored"), 0, 100), body);
+    assert_eq!(bytes_of(old.as_ref().expect("stored"), 0, 10), body[..10]);
+    assert!(matches!(store.open(&wanted(b"/p")).expect("opened").0, Opened::Fresh(_)));
+    // A late writer of what is complete by now does nothing to it; nor does one of what is gone.
+    let mut late = begin((30, 50), now.as_ref());
+    late.write(&body[30..50]).expect("written");
+    store.commit_part(enter(), &filling(), late).expect("nothing to do");
+    assert!(matches!(open_parts(&store, b"/p").0, Opened::Fresh(_)));
+    let mut orphan = begin((30, 50), now.as_ref());
+    orphan.write(&body[30..50]).expect("written");
+    assert!(store.purge(&Key::of(b"/p")));
+    store.commit_part(enter(), &filling(), orphan).expect("nothing to do");
+    assert!(matches!(open_parts(&store, b"/p").0, Opened::Missing));
+    // Another representation never adds to a file.
+    let old = now.as_ref();
+    let other = store.begin_part(part(b"/p", "\"f\"", (0, 5), old)).expect("a file").expect("room");
+    drop(other);
+    assert!(store.all_keys().is_empty(), "what is given up leaves nothing");
+    // A purge that is to be done little by little reaches what was begun before it, whatever is added.
+    let store = Arc::new(store);
+    let mut first = begin_of(&store, (0, 10), None);
+    first.write(&body[..10]).expect("written");
+    store.commit_part(enter_of(&store), &store.fills.begin(b"/p"), first).expect("kept");
+    let (_, old) = open_parts(&store, b"/p");
+    let mut more = begin_of(&store, (10, 20), old.as_ref());
+    let pace = Pace { files: 1, sleep_ms: 10_000, threshold_ms: 10_000 };
+    let filling = store.fills.begin(b"/p");
+    store.fills.purge(|text| text == b"/p");
+    assert!(store.purge_slowly(b"/p", pace));
+    more.write(&body[10..20]).expect("written");
+    store.commit_part(enter_of(&store), &filling, more).expect("not kept");
+    assert!(matches!(open_parts(&store, b"/p").0, Opened::Missing));
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+fn begin_of(store: &Store, range: (u64, u64), old: Option<&Arc<Stored>>) -> crate::PartFill {
+    store.begin_part(part(b"/p", "\"e\"", range, old)).expect("a file").expect("room")
+}
+
+fn enter_of(store: &Store) -> Handle {
+    store.enter(Key::of(b"/p"), 1).expect("room")
 }
