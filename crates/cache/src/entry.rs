@@ -228,7 +228,7 @@ pub fn decode(bytes: &[u8], file_len: u64) -> Result<Header, Bad> {
 }
 
 /// The checksum of Ethernet and gzip.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = table();
     let step = |crc: u32, b: &u8| TABLE[((crc ^ u32::from(*b)) & 0xff) as usize] ^ (crc >> 8);
     !bytes.iter().fold(!0, step)

@@ -2,6 +2,7 @@
 //!
 //! They are started by the serving process alone, hold the store weakly, and end with it.
 
+use crate::purger;
 use crate::store::{blocks, Pace, Store};
 use crate::zone::Kept;
 use crate::{entry, Key};
@@ -16,25 +17,29 @@ const REST_MS: u64 = 10_000;
 /// Temporary files that a killed process left behind are deleted when older than this.
 const LEFTOVER_SECS: u64 = 3600;
 
-/// What a thread has to say to the error log.
-pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+/// What a thread has to say to the error log, with its level's name.
+pub type Log = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 /// Starts the store's threads unless they run already.
 pub fn start(store: &Arc<Store>, log: &Log) -> std::io::Result<()> {
     if store.started.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    let weak = Arc::downgrade(store);
-    std::thread::Builder::new().name("cache manager".into()).spawn(move || manage(&weak))?;
+    // What was purged before is not served from the first request on.
+    store.resume_purges(log);
+    let (weak, theirs) = (Arc::downgrade(store), Arc::clone(log));
+    let manager = std::thread::Builder::new().name("cache manager".into());
+    manager.spawn(move || manage(&weak, &theirs))?;
     let (weak, log) = (Arc::downgrade(store), Arc::clone(log));
     std::thread::Builder::new().name("cache loader".into()).spawn(move || load(&weak, &log))?;
     Ok(())
 }
 
-fn manage(store: &Weak<Store>) {
+fn manage(store: &Weak<Store>, log: &Log) {
     loop {
         let Some(live) = store.upgrade() else { return };
         let rest = live.manage();
+        live.resume_purges(log);
         drop(live);
         std::thread::sleep(Duration::from_millis(rest.min(REST_MS)));
     }
@@ -124,7 +129,7 @@ fn load(store: &Weak<Store>, log: &Log) {
     let Some(live) = store.upgrade().filter(|_| whole) else { return };
     live.cold.store(false, Ordering::Relaxed);
     let mib = live.zone.file_bytes() as f64 / 1_048_576.0;
-    log(&format!("http file cache: {} {mib:.3}M, bsize: 4096", dir.display()));
+    log("notice", &format!("http file cache: {} {mib:.3}M, bsize: 4096", dir.display()));
 }
 
 impl Store {
@@ -164,7 +169,7 @@ pub(crate) fn walk(dir: &Path, visit: &mut dyn FnMut(&Path, &std::fs::Metadata) 
         let Ok(metadata) = entry.metadata() else { continue };
         let path = entry.path();
         let go_on = match metadata.is_dir() {
-            true if path.ends_with("temp") => true,
+            true if path.ends_with("temp") || path.ends_with(purger::DIR) => true,
             true => walk(&path, visit),
             false => visit(&path, &metadata),
         };

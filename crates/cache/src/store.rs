@@ -573,17 +573,16 @@ impl Store {
         self.all_keys().iter().filter(|key| self.purge(key)).count()
     }
 
-    /// The keys of all files, also of those that the loader has not come to.
+    /// The keys of all files, also of those that the loader has not come to, or that another process (an upgrade's)
+    /// has written: the next one to start finds them.
     pub(crate) fn all_keys(&self) -> Vec<Key> {
         let mut keys = self.zone.keys();
-        if self.is_cold() {
-            crate::manager::walk(&self.dir, &mut |path, _| {
-                keys.extend(crate::manager::key_of(path));
-                true
-            });
-            keys.sort();
-            keys.dedup();
-        }
+        crate::manager::walk(&self.dir, &mut |path, _| {
+            keys.extend(crate::manager::key_of(path));
+            true
+        });
+        keys.sort();
+        keys.dedup();
         keys
     }
 

@@ -46,8 +46,10 @@ pub const MODULE: HttpModule = HttpModule {
 fn start(gen: &Arc<Generation>, http: &HttpConf) {
     let main = http.main.get::<conf::CacheMain>();
     let error_log = Arc::clone(&gen.error_log);
-    let log: weir_cache::manager::Log =
-        Arc::new(move |text| error_log.log(LogLevel::Notice, None, text.as_bytes()));
+    let log: weir_cache::manager::Log = Arc::new(move |level, text| {
+        let level = if level == "warn" { LogLevel::Warn } else { LogLevel::Notice };
+        error_log.log(level, None, text.as_bytes());
+    });
     for path in &main.paths {
         let Some(store) = &path.store else { continue };
         store.set_params(&path.params);

@@ -33,7 +33,7 @@ impl<T: BackendConf> Rows<T> {
         Row::new(name!("cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", set_path)
             .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
                    their compressed forms (0 for none), each compared with its file at most once a second; the loader begins at once; \
-                   purger=on: purged files that are not removed yet when the process ends are there again; the time of inactive passes \
+                   purger=on: purges that are not finished when the process ends are by the next one, and hold from its first request on; the time of inactive passes \
                    whatever the system's date is set to"),
         Row::new(name!("cache_key"), HSL, Arity::ONE, T::KEY, "What an answer is kept under.", set_key::<T>),
         Row::new(name!("cache_valid"), HSL, Arity::ONE_MORE, "", "How long answers that do not say so are fresh.", set_valid::<T>),

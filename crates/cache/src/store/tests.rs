@@ -224,3 +224,83 @@ fn begin_of(store: &Store, range: (u64, u64), old: Option<&Arc<Stored>>) -> crat
 fn enter_of(store: &Store) -> Handle {
     store.enter(Key::of(b"/p"), 1).expect("room")
 }
+
+fn quiet() -> (crate::manager::Log, Arc<Mutex<Vec<String>>>) {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let to = Arc::clone(&said);
+    let log: crate::manager::Log = Arc::new(move |level: &str, text: &str| {
+        to.lock().unwrap().push(format!("{level}: {text}"));
+    });
+    (log, said)
+}
+
+fn is_there(store: &Store, text: &[u8]) -> bool {
+    matches!(store.open(&wanted(text)).expect("looked up").0, Opened::Fresh(_))
+}
+
+/// Another process of the same directory.
+fn restarted(dir: &Path) -> Arc<Store> {
+    Arc::new(Store::new(b"p", 1 << 20, dir, [1, 0, 0], params(100_000)))
+}
+
+#[test]
+fn a_purge_that_was_begun_is_finished_by_who_comes_next() {
+    let dir = std::env::temp_dir().join(format!("weir-resumed-{}", std::process::id()));
+    let purges = dir.join(crate::purger::DIR);
+    let left = || std::fs::read_dir(&purges).map_or(0, |d| d.count());
+    let store = restarted(&dir);
+    for text in [b"/a/1", b"/a/2", b"/b/1"] {
+        fill(&store, text, b"body");
+    }
+    let pace = Pace { files: 1, sleep_ms: 60_000, threshold_ms: 60_000 };
+    assert!(store.purge_slowly(b"/a/", pace));
+    drop(store);
+    let (log, said) = quiet();
+    let next = restarted(&dir);
+    assert_eq!(left(), 1);
+    next.resume_purges(&log);
+    assert!(!is_there(&next, b"/a/1") && !is_there(&next, b"/a/2") && is_there(&next, b"/b/1"));
+    for _ in 0..1000 {
+        if left() == 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(left(), 0, "it has been finished");
+    assert!(said.lock().unwrap().is_empty());
+    // What is stored since is not meant.
+    fill(&next, b"/a/1", b"new");
+    next.resume_purges(&log);
+    assert!(is_there(&next, b"/a/1"));
+    // What cannot be read is not taken for nothing; nor is what is a link to elsewhere.
+    for spoil in [0, 1] {
+        let next = restarted(&dir);
+        fill(&next, b"/b/2", b"body");
+        match spoil {
+            0 => std::fs::write(purges.join("0-1-0"), b"odd").unwrap(),
+            _ => std::fs::create_dir(purges.join("0-1-1")).unwrap(),
+        }
+        next.resume_purges(&log);
+        assert!(!is_there(&next, b"/b/2"), "{spoil}");
+        let said = std::mem::take(&mut *said.lock().unwrap());
+        assert!(said.len() == 1 && said[0].contains("does not say what was purged"), "{said:?}");
+        drop(next);
+        let _ = std::fs::remove_dir_all(&purges);
+        std::fs::create_dir(&purges).unwrap();
+    }
+    // More than may be kept in mind.
+    let next = restarted(&dir);
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    fill(&next, b"/b/3", b"body");
+    (0..100).for_each(|n| std::fs::write(purges.join(format!("0-2-{n}")), b"odd").unwrap());
+    next.resume_purges(&log);
+    assert!(!is_there(&next, b"/b/3"));
+    assert_eq!(said.lock().unwrap().len(), 1);
+    // Too long to be written down, or nowhere to write it: to be done at once.
+    assert!(!next.purge_slowly(&[b'x'; 10_000], pace));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(&purges, b"no directory").unwrap();
+    assert!(!restarted(&dir).purge_slowly(b"/a", pace));
+    let _ = std::fs::remove_dir_all(&dir);
+}
