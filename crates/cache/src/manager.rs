@@ -4,6 +4,7 @@
 
 use crate::purger;
 use crate::store::{blocks, Pace, Store};
+use crate::warm;
 use crate::zone::Kept;
 use crate::{entry, Key};
 use std::path::Path;
@@ -40,6 +41,7 @@ fn manage(store: &Weak<Store>, log: &Log) {
         let Some(live) = store.upgrade() else { return };
         let rest = live.manage();
         live.resume_purges(log);
+        live.note_memory_now_and_then(log);
         drop(live);
         std::thread::sleep(Duration::from_millis(rest.min(REST_MS)));
     }
@@ -110,7 +112,8 @@ impl Store {
     }
 }
 
-fn load(store: &Weak<Store>, log: &Log) {
+pub(crate) fn load(store: &Weak<Store>, log: &Log) {
+    let hot = warm::begin(store, log);
     let Some(live) = store.upgrade() else { return };
     let dir = live.dir.clone();
     let mut work = Work::new(live.params().loader);
@@ -127,6 +130,8 @@ fn load(store: &Weak<Store>, log: &Log) {
         true
     });
     let Some(live) = store.upgrade().filter(|_| whole) else { return };
+    // Those that were found were taken for newer ones.
+    hot.iter().rev().for_each(|key| live.zone.touch(key, live.expire_sec()));
     live.cold.store(false, Ordering::Relaxed);
     let mib = live.zone.file_bytes() as f64 / 1_048_576.0;
     log("notice", &format!("http file cache: {} {mib:.3}M, bsize: 4096", dir.display()));
@@ -136,7 +141,10 @@ impl Store {
     /// Takes a file into the zone, or removes what is none of ours.
     fn take_in(&self, path: &Path, metadata: &std::fs::Metadata) {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        if is_temporary(&name) {
+        if name == warm::NAME {
+            return;
+        }
+        if is_temporary(&name) || warm::is_temporary(&name) {
             let age = metadata.modified().ok().and_then(|t| t.elapsed().ok());
             if age.is_some_and(|age| age.as_secs() > LEFTOVER_SECS) {
                 let _ = std::fs::remove_file(path);

@@ -2,10 +2,11 @@
 
 use crate::entry::{self, Bad, Meta};
 use crate::fills::{Filling, Fills};
-use crate::memory::{charged, Budget};
+use crate::memory::{charged, Budget, Charge};
 use crate::parts::Parts;
 use crate::purger::Purger;
 use crate::spool::{self, Spool};
+use crate::warm::Warm;
 use crate::zone::{Found, Handle, Removed, Zone};
 use crate::Key;
 use bytes::Bytes;
@@ -86,6 +87,11 @@ impl Stored {
         file.metadata().is_ok_and(|m| Stamp::of(&m).inode == self.stamp.inode)
     }
 
+    /// What a copy in memory takes.
+    fn memory_bytes(&self) -> u64 {
+        self.body_len + (self.head.len() + self.key_text.len()) as u64 + COPY_BYTES
+    }
+
     /// What its file takes.
     fn file_bytes(&self) -> u64 {
         match (&self.parts, &self.body) {
@@ -162,6 +168,7 @@ pub struct Store {
     pub budget: Arc<Budget>,
     pub fills: Arc<Fills>,
     pub(crate) purger: Purger,
+    pub(crate) warm: Warm,
     params: Mutex<Arc<Params>>,
     pub(crate) inactive_secs: AtomicI64,
     /// The loader is not through: what the zone does not know may be on disk.
@@ -179,6 +186,7 @@ impl Store {
             budget: Arc::new(Budget::new(params.memory_bytes)),
             fills: Arc::default(),
             purger: Purger::default(),
+            warm: Warm::default(),
             inactive_secs: AtomicI64::new(params.inactive_secs as i64),
             params: Mutex::new(Arc::new(params)),
             cold: AtomicBool::new(true),
@@ -235,8 +243,8 @@ impl Store {
 
     /// Whether a copy in memory still is what its file says.
     fn is_true(&self, key: &Key, stored: &Arc<Stored>) -> bool {
-        let now = clock::mono_ms();
-        if now.saturating_sub(stored.checked_ms.load(Ordering::Relaxed)) < CHECK_MS {
+        let (now, checked) = (clock::mono_ms(), stored.checked_ms.load(Ordering::Relaxed));
+        if checked > 0 && now.saturating_sub(checked) < CHECK_MS {
             return true;
         }
         let same = std::fs::metadata(self.path(key)).is_ok_and(|m| Stamp::of(&m) == stored.stamp);
@@ -375,12 +383,17 @@ impl Store {
 
     /// Reads the body into memory when it is small and there is room for it.
     fn to_memory(&self, stored: &mut Stored) -> io::Result<()> {
-        let Body::File { file, start } = &stored.body else { return Ok(()) };
         if stored.body_len > BODY_MAX_BYTES || stored.parts.is_some() {
             return Ok(());
         }
-        let cost = stored.body_len + stored.head.len() as u64 + stored.key_text.len() as u64;
-        let Some(charge) = self.charge(cost + COPY_BYTES) else { return Ok(()) };
+        match self.charge(stored.memory_bytes()) {
+            Some(charge) => self.take_body(stored, charge),
+            None => Ok(()),
+        }
+    }
+
+    fn take_body(&self, stored: &mut Stored, charge: Charge) -> io::Result<()> {
+        let Body::File { file, start } = &stored.body else { return Ok(()) };
         let mut text = vec![0; stored.body_len as usize];
         files::read_exact_at(file, &mut text, *start)?;
         stored.body = Body::Memory(charged(text, charge));
@@ -388,8 +401,26 @@ impl Store {
         Ok(())
     }
 
+    /// Reads an entry into memory as long as that is free; whether there may be room for more.
+    pub(crate) fn warm_up(&self, key: &Key) -> io::Result<bool> {
+        let path = self.path(key);
+        let Ok(mut stored) = read(&path)? else { return Ok(true) };
+        let fits = stored.body_len <= BODY_MAX_BYTES && stored.parts.is_none();
+        if !fits || stored.meta.valid_sec < clock::wall_secs() || self.purger.reaches(&stored) {
+            return Ok(true);
+        }
+        let Some(charge) = self.budget.charge(stored.memory_bytes()) else { return Ok(false) };
+        let bytes = blocks(stored.stamp.len);
+        self.take_body(&mut stored, charge)?;
+        if !self.zone.adopt(*key, bytes, self.expire_sec()) {
+            return Ok(false);
+        }
+        self.zone.keep_memory_last(key, Arc::new(stored));
+        Ok(true)
+    }
+
     /// Room in the memory tier, for which copies that were not used for longest may have to go.
-    fn charge(&self, bytes: u64) -> Option<crate::memory::Charge> {
+    fn charge(&self, bytes: u64) -> Option<Charge> {
         charge(&self.budget, &self.zone, bytes)
     }
 
@@ -552,7 +583,12 @@ impl Store {
     /// Removes an entry; whether there was one. Its variants are found by [`Store::purge_matching`].
     pub fn purge(&self, key: &Key) -> bool {
         let known = self.zone.purge(key);
-        std::fs::remove_file(self.path(key)).is_ok() || known
+        let removed = std::fs::remove_file(self.path(key)).is_ok();
+        if removed {
+            // Whoever has read the file meanwhile has made it known again.
+            self.zone.purge(key);
+        }
+        removed || known
     }
 
     /// Whether an entry has variants, as far as its file tells.
@@ -600,7 +636,7 @@ enum One {
     Varies(Arc<Stored>, Key),
 }
 
-fn charge(budget: &Arc<Budget>, zone: &Zone, bytes: u64) -> Option<crate::memory::Charge> {
+fn charge(budget: &Arc<Budget>, zone: &Zone, bytes: u64) -> Option<Charge> {
     if bytes > budget.limit() {
         return None;
     }
@@ -671,7 +707,8 @@ pub(crate) fn read(path: &Path) -> io::Result<Result<Stored, Bad>> {
         parts: header.parts,
         forms: Arc::default(),
         stamp,
-        checked_ms: AtomicU64::new(clock::mono_ms()),
+        // Not even now: it may have been removed since it was opened.
+        checked_ms: AtomicU64::new(0),
     }))
 }
 

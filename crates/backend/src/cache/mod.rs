@@ -36,7 +36,11 @@ pub const MODULE: HttpModule = HttpModule {
     variables: vars::VARIABLES,
     build: Some(conf::build),
     start: Some(start),
-    at_worker: AtWorker { quiet: Some(|_| weir_cache::known::forget()), ..AtWorker::NOTHING },
+    at_worker: AtWorker {
+        quiet: Some(|_| weir_cache::known::forget()),
+        ends: Some(ends),
+        ..AtWorker::NOTHING
+    },
     dirs: Some(dirs),
     report: Some(Report { group: "caches", put: report }),
     ..HttpModule::EMPTY
@@ -60,6 +64,19 @@ fn start(gen: &Arc<Generation>, http: &HttpConf) {
     }
 }
 
+/// What is in memory is noted for the next process: the first worker to end has it as it was.
+fn ends(worker: &Worker) {
+    let gen = worker.generation();
+    let Some(http) = gen.shared.part::<HttpConf>() else { return };
+    let stores = http.main.get::<conf::CacheMain>().paths.iter().filter_map(|p| p.store.as_ref());
+    for store in stores {
+        if let Err(e) = store.note_memory() {
+            let text = format!("noting what is in a cache's memory failed ({e})");
+            gen.shared.error_log.log(LogLevel::Warn, None, text.as_bytes());
+        }
+    }
+}
+
 fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
     let stores = main.get::<conf::CacheMain>().paths.iter();
     for (path, store) in stores.filter_map(|p| Some((p, p.store.as_ref()?))) {
@@ -70,6 +87,8 @@ fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
                 ("entries_max", store.zone.entries_max() as u64),
                 ("file_bytes", store.zone.file_bytes()),
                 ("file_bytes_max", store.params().max_bytes),
+                ("memory_bytes", store.budget.used()),
+                ("memory_bytes_max", store.budget.limit()),
                 ("is_loading", store.is_cold().into()),
             ],
         );

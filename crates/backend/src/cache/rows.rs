@@ -32,7 +32,8 @@ impl<T: BackendConf> Rows<T> {
         Row::new(name!("cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", set_cache::<T>).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its Content-Length, where nginx sends chunks"),
         Row::new(name!("cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", set_path)
             .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
-                   their compressed forms (0 for none), each compared with its file at most once a second; the loader begins at once; \
+                   their compressed forms (0 for none), each compared with its file at most once a second; what is in memory is noted every minute and at the end, and read \
+                   first after a start; the loader begins at once; \
                    purger=on: purges that are not finished when the process ends are by the next one, and hold from its first request on; the time of inactive passes \
                    whatever the system's date is set to"),
         Row::new(name!("cache_key"), HSL, Arity::ONE, T::KEY, "What an answer is kept under.", set_key::<T>),

@@ -304,3 +304,128 @@ fn a_purge_that_was_begun_is_finished_by_who_comes_next() {
     assert!(!restarted(&dir).purge_slowly(b"/a", pace));
     let _ = std::fs::remove_dir_all(&dir);
 }
+
+fn in_memory(store: &Store, text: &[u8]) -> bool {
+    store.hit(&wanted(text)).is_some()
+}
+
+fn loaded(dir: &Path, memory_bytes: u64, levels: [u8; 3]) -> (Arc<Store>, Vec<String>) {
+    // Of one shard, which has one order.
+    let store = Arc::new(Store::new(b"p", 1 << 16, dir, levels, params(memory_bytes)));
+    let (log, said) = quiet();
+    crate::manager::load(&Arc::downgrade(&store), &log);
+    let said = said.lock().unwrap().iter().filter(|s| s.starts_with("warn")).cloned().collect();
+    (store, said)
+}
+
+#[test]
+fn memory_is_as_it_was_after_a_restart() {
+    let dir = std::env::temp_dir().join(format!("weir-warm-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let list = dir.join(crate::warm::NAME);
+    let text = |n: u32| format!("/{n}").into_bytes();
+    let (store, said) = loaded(&dir, 1 << 20, [1, 0, 0]);
+    assert!(said.is_empty());
+    (0..20).for_each(|n| fill(&store, &text(n), &vec![b'x'; 10_000]));
+    assert!((0..5).all(|n| in_memory(&store, &text(n))), "those are used last");
+    store.note_memory().unwrap();
+    let written = std::fs::metadata(&list).unwrap().modified().unwrap();
+    store.note_memory().unwrap();
+    assert_eq!(std::fs::metadata(&list).unwrap().modified().unwrap(), written, "nothing is new");
+    drop(store);
+    // All of it, without a request; what was used last stays longest.
+    let (store, said) = loaded(&dir, 1 << 20, [1, 0, 0]);
+    assert!(said.is_empty() && store.budget.used() > 200_000 && store.zone.entries() == 20);
+    assert!((0..20).all(|n| in_memory(&store, &text(n))));
+    drop(store);
+    // What there is room for: the last used.
+    let (store, _) = loaded(&dir, 60_000, [1, 0, 0]);
+    assert!((0..5).all(|n| in_memory(&store, &text(n))) && !in_memory(&store, &text(10)));
+    assert!(store.budget.used() <= 60_000);
+    let order = store.zone.memory_keys(100);
+    fill(&store, b"/more", &vec![b'x'; 10_000]);
+    let gone: Vec<Key> =
+        order.iter().copied().filter(|k| store.zone.memory(k, 0).is_none()).collect();
+    assert_eq!(gone, order[order.len() - gone.len()..], "the coldest goes first");
+    assert!(!gone.is_empty());
+    // Files that are least used go first: not those.
+    let first = store.zone.remove_oldest(None).unwrap().key;
+    assert!((0..5).all(|n| Key::of(&text(n)) != first));
+    drop(store);
+    // No memory, no list; nor is the one that is there touched.
+    let (store, said) = loaded(&dir, 0, [1, 0, 0]);
+    store.note_memory().unwrap();
+    assert!(said.is_empty() && list.exists());
+    // What is not one is passed over, and nothing is waited for.
+    let good = std::fs::read(&list).unwrap();
+    let purged = restarted(&dir);
+    assert!(purged.purge(&Key::of(&text(1))));
+    for (spoil, words) in [
+        (good[..good.len() - 1].to_vec(), "not a list"),
+        (vec![0; 3_000_000], "not a list"),
+        (Vec::new(), "not a list"),
+    ] {
+        std::fs::write(&list, spoil).unwrap();
+        let (store, said) = loaded(&dir, 1 << 20, [1, 0, 0]);
+        assert!(said.len() == 1 && said[0].contains(words), "{said:?}");
+        assert_eq!((store.budget.used(), store.zone.entries()), (0, 20));
+    }
+    std::fs::write(&list, &good).unwrap();
+    let (_, said) = loaded(&dir, 1 << 20, [2, 0, 0]);
+    assert!(said.len() == 1 && said[0].contains("levels"), "{said:?}");
+    let _ = std::fs::remove_file(&list);
+    std::fs::create_dir(&list).unwrap();
+    let (store, said) = loaded(&dir, 1 << 20, [2, 0, 0]);
+    assert!(said.len() == 1 && store.note_memory().is_err(), "{said:?}");
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// The list is not written before it has been read, and what was purged or is broken does not come back by it.
+#[test]
+fn a_list_brings_nothing_back() {
+    let dir = std::env::temp_dir().join(format!("weir-list-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let (store, _) = loaded(&dir, 1 << 20, [1, 0, 0]);
+    for text in [b"/a/1", b"/a/2", b"/b/1", b"/b/2"] {
+        fill(&store, text, b"body");
+    }
+    store.note_memory().unwrap();
+    assert!(store.purge(&Key::of(b"/b/1")));
+    std::fs::write(store.path(&Key::of(b"/b/2")), vec![b'x'; 500]).unwrap();
+    let pace = Pace { files: 1, sleep_ms: 60_000, threshold_ms: 60_000 };
+    assert!(store.purge_slowly(b"/a/", pace));
+    drop(store);
+    let next = restarted(&dir);
+    let before = std::fs::read(dir.join(crate::warm::NAME)).unwrap();
+    next.note_memory().unwrap();
+    assert_eq!(
+        std::fs::read(dir.join(crate::warm::NAME)).unwrap(),
+        before,
+        "not before it is read"
+    );
+    let (log, _) = quiet();
+    next.resume_purges(&log);
+    crate::manager::load(&Arc::downgrade(&next), &log);
+    for text in [b"/a/1", b"/a/2", b"/b/1", b"/b/2"] {
+        assert!(!in_memory(&next, text) && !is_there(&next, text));
+    }
+    assert_eq!(next.budget.used(), 0);
+    let _ = std::fs::remove_dir_all(&dir);
+}
+
+/// Whoever has opened a file before a purge, and keeps what it has read behind that, keeps nothing alive.
+#[test]
+fn what_was_read_before_a_purge_is_not_kept_behind_it() {
+    let dir = std::env::temp_dir().join(format!("weir-race-{}", std::process::id()));
+    let store = Store::new(b"c", 1 << 20, &dir, [1, 0, 0], params(100_000));
+    fill(&store, b"/a", b"body");
+    let key = Key::of(b"/a");
+    let mut stored = read(&store.path(&key)).unwrap().unwrap();
+    assert!(store.purge(&key));
+    // As `look` does it.
+    store.to_memory(&mut stored).unwrap();
+    assert!(store.zone.adopt(key, 4096, i64::MAX));
+    store.zone.keep_memory(&key, Arc::new(stored), None);
+    assert!(!in_memory(&store, b"/a"), "its file is gone");
+    let _ = std::fs::remove_dir_all(&dir);
+}
