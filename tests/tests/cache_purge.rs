@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_tests::family::{Family, FAMILIES};
-use weir_tests::{expect_soon, run_cli, skip, Origin, Server};
+use weir_tests::{expect_soon, run_cli, skip, Origin, Server, Signal};
 
 fn is_weir() -> bool {
     run_cli(&["-v"], "").stderr.contains("(weir/")
@@ -190,4 +190,45 @@ fn what_is_no_purge_is_refused() {
         let out = run_cli(&["-t"], &conf);
         assert!(out.code != 0 && out.stderr.contains(why), "{location}: {}", out.stderr);
     }
+}
+
+/// What was answered holds, whatever becomes of the process.
+#[test]
+fn a_purge_that_takes_its_time_outlives_a_kill() {
+    if !is_weir() {
+        return skip("nginx is built without ngx_cache_purge");
+    }
+    let origin = counting(Family::Proxy);
+    let dir = std::env::temp_dir().join(format!("weir-purges-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    let start = |pace: &str| {
+        let conf = format!(
+            "master_process off; events {{}} http {{ proxy_cache_path {} levels=1:2 keys_zone=c:1m purger=on {pace};
+                server {{ listen 127.0.0.1:%%PORT_0%%; add_header X-Status $upstream_cache_status;
+                    location / {{ proxy_pass http://%%ORIGIN%%; proxy_cache c; proxy_cache_key $uri;
+                        proxy_cache_valid 1m; proxy_cache_purge PURGE from all; }} }} }}",
+            dir.display()
+        );
+        Family::Proxy.setup(&conf, &origin).start()
+    };
+    let slow = "purger_files=1 purger_sleep=60s purger_threshold=60s";
+    let mut server = start(slow);
+    for path in ["/a/1", "/a/2", "/a/3", "/b"] {
+        assert_eq!(status(&server, path), "MISS");
+    }
+    assert_eq!(server.request("PURGE", "/a/*", "").status, 200);
+    server.signal(Signal::Kill);
+    server.wait_exit();
+    let mut server = start(slow);
+    assert_eq!(status(&server, "/b"), "HIT");
+    assert_eq!((status(&server, "/a/1"), status(&server, "/a/1")), ("MISS".into(), "HIT".into()));
+    server.signal(Signal::Kill);
+    server.wait_exit();
+    let purges = || std::fs::read_dir(dir.join("purges")).map_or(0, |d| d.count());
+    assert_eq!(purges(), 1, "it is not done");
+    let server = start("purger_sleep=1ms");
+    expect_soon("it is done", || purges() == 0);
+    assert_eq!((status(&server, "/a/1"), status(&server, "/b")), ("HIT".into(), "HIT".into()));
+    assert_eq!((status(&server, "/a/2"), status(&server, "/a/3")), ("MISS".into(), "MISS".into()));
+    let _ = std::fs::remove_dir_all(&dir);
 }

@@ -507,3 +507,31 @@ fn what_cannot_be_checked_is_refused() {
         assert!(output.code == 1 && output.stderr.contains(told), "{told}: {}", output.stderr);
     }
 }
+
+/// A reload is no reason to ask all servers at once.
+#[test]
+fn a_reload_asks_who_was_asked_when_it_would_have_been() {
+    if !is_weir() {
+        return;
+    }
+    let (old, new) = (Patient::new("old", true), Patient::new("new", true));
+    let conf = |more: &str| {
+        format!(
+            "worker_processes 1; events {{}} http {{
+                upstream u {{ zone u 64k; server {}; }}
+                upstream w {{ zone w 64k; server {}; }}
+                server {{ listen 127.0.0.1:%%PORT_0%%;
+                    location /u {{ proxy_pass http://u; health_check interval=60s uri=/health; }} {more} }} }}",
+            old.origin.address(),
+            new.origin.address()
+        )
+    };
+    let asked = || old.origin.requests().len();
+    let mut server = Server::start(&conf(""));
+    old.origin.expect_requests(1);
+    // The one that comes behind it in the new configuration is asked as soon as it is there.
+    let more = "location /w { proxy_pass http://w; health_check interval=60s uri=/health; }";
+    server.reload(&conf(more), || true);
+    new.origin.expect_requests(1);
+    assert_eq!(asked(), 1, "what is known is not asked again");
+}

@@ -22,6 +22,7 @@ mod bounds_before_request;
 mod bounds_slow_client;
 mod broken_heads;
 mod browser;
+mod cache_parts;
 mod cache_purge;
 mod cache_standard;
 mod cgi_servers;

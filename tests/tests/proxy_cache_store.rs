@@ -1,7 +1,7 @@
 //! The files and the memory of `proxy_cache_path`: restarts, broken files, bounds.
 
 use std::path::{Path, PathBuf};
-use weir_tests::{expect_soon, Next, Origin, Server, Setup, Signal};
+use weir_tests::{expect_soon, run_cli, skip, Next, Origin, Server, Setup, Signal};
 
 fn conf(path: &str, location: &str) -> String {
     format!(
@@ -211,4 +211,59 @@ fn a_file_removed_by_hand_is_noticed() {
     assert_eq!(status(&server, "/"), "HIT");
     files(&server.dir().join("c")).iter().for_each(|f| std::fs::remove_file(f).unwrap());
     expect_soon("asked again", || status(&server, "/") == "MISS");
+}
+
+/// What was in memory is there again without being asked for, after an end, a kill and an upgrade's start.
+#[test]
+fn memory_begins_as_it_was() {
+    if !run_cli(&["-v"], "").stderr.contains("(weir/") {
+        return skip("nginx has no memory tier");
+    }
+    let (origin, dir) = (sized(10_000), Shared::new("warm"));
+    let start = |parameters: &str| {
+        let conf = format!(
+            "error_log %%DIR%%/error.log notice; master_process off; {}",
+            conf(&dir.path(parameters), "} location = /status { stub_status json;")
+        );
+        Setup::new(&conf).set("ORIGIN", origin.address()).start()
+    };
+    let figure = |server: &Server, name: &str| -> u64 {
+        let text = server.get("/status").text();
+        let rest = text.split(&format!("\"{name}\":")).nth(1).unwrap_or_else(|| panic!("{text}"));
+        let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or_else(|_| panic!("{text}"))
+    };
+    let loaded = |server: &Server| {
+        expect_soon("the loader is through", || {
+            server.get("/status").text().contains("\"is_loading\":0")
+        });
+        figure(server, "memory_bytes")
+    };
+    let mut server = start("");
+    assert_eq!(loaded(&server), 0);
+    (0..10).for_each(|n| assert_eq!(status(&server, &format!("/{n}")), "MISS"));
+    let used = figure(&server, "memory_bytes");
+    assert!(used > 100_000);
+    server.signal(Signal::Quit);
+    server.wait_exit();
+    assert!(dir.0.join("memory.list").is_file());
+    let mut server = start("");
+    assert_eq!(loaded(&server), used);
+    server.signal(Signal::Kill);
+    server.wait_exit();
+    let server = start("");
+    assert_eq!(loaded(&server), used, "a kill has lost nothing that was noted");
+    assert!((0..10).all(|n| status(&server, &format!("/{n}")) == "HIT"));
+    assert_eq!(origin.requests().len(), 10);
+    drop(server);
+    // Of no more than there is room for, of other levels, and none.
+    assert!(loaded(&start("memory=50k")) <= 51_200);
+    let server = start("levels=1:2");
+    assert_eq!(loaded(&server), 0);
+    server.expect_error("memory.list\" is of other \"levels\": memory begins empty");
+    drop(server);
+    std::fs::write(dir.0.join("memory.list"), "odd").unwrap();
+    let server = start("");
+    assert_eq!(loaded(&server), 0);
+    server.expect_error("memory.list\" is not a list of what was in memory: memory begins empty");
 }

@@ -1,6 +1,7 @@
 //! `…_param`: what a CGI program finds in its environment, compiled once. The client's header fields
 //! become `HTTP_…`, but for those that a parameter of that name replaces.
 
+use crate::cache::conf::CacheConf;
 use crate::cache::lookup::Condition;
 use crate::cache::vars as cached;
 use crate::rows::push;
@@ -20,6 +21,12 @@ pub(crate) struct Param {
     name: Vec<u8>,
     value: Template,
     if_not_empty: bool,
+}
+
+impl Param {
+    fn is_range(&self) -> bool {
+        self.name.eq_ignore_ascii_case(b"HTTP_RANGE")
+    }
 }
 
 enum Value {
@@ -43,6 +50,8 @@ pub(crate) struct ParamPlan {
     items: Vec<Item>,
     /// Fields that stay here: in lower case, with `_` for `-`.
     drop: Vec<Vec<u8>>,
+    /// Parts of answers are asked for.
+    parts: bool,
 }
 
 /// Of a request whose answer may be kept: conditions and ranges are not the client's.
@@ -55,6 +64,10 @@ const OWN_CACHED: [(&[u8], Option<Getter>); 6] = [
     (b"HTTP_IF_RANGE", None),
 ];
 
+/// The same where parts of answers are kept.
+const OWN_PARTS: [(&[u8], Option<Getter>); 2] =
+    [(b"HTTP_RANGE", Some(cached::range)), (b"HTTP_IF_RANGE", Some(cached::if_range))];
+
 const OWN: [(&[u8], Option<Getter>); 1] = [(b"HTTP_HOST", Some(core_vars::host_with_port))];
 
 fn condition(name: &[u8]) -> Option<Condition> {
@@ -62,8 +75,8 @@ fn condition(name: &[u8]) -> Option<Condition> {
 }
 
 impl ParamPlan {
-    fn new(params: &[Param], for_cache: bool) -> ParamPlan {
-        let mut plan = ParamPlan::default();
+    fn new(params: &[Param], for_cache: bool, parts: bool) -> ParamPlan {
+        let mut plan = ParamPlan { parts, ..ParamPlan::default() };
         for p in params {
             let text = p.value.as_constant();
             if plan.replaces(&p.name) && text == Some(b"") {
@@ -83,7 +96,8 @@ impl ParamPlan {
             }
         }
         let more = if for_cache { &OWN_CACHED[..] } else { &[] };
-        for (name, getter) in OWN.iter().chain(more) {
+        let parts = if parts { &OWN_PARTS[..] } else { &[] };
+        for (name, getter) in OWN.iter().chain(more).chain(parts) {
             if params.iter().any(|p| p.name.eq_ignore_ascii_case(name)) {
                 continue;
             }
@@ -183,17 +197,23 @@ pub(crate) struct Params {
 }
 
 impl Params {
-    pub(crate) fn merge(&mut self, parent: &Params, caches: bool) {
+    /// `cache` is asked whether answers are kept, and told whether parts of them may be.
+    pub(crate) fn merge(&mut self, parent: &Params, cache: &mut CacheConf) {
+        let has_range = self.list.as_option().or(parent.list.as_option());
+        let has_range = has_range.is_some_and(|l| l.iter().any(Param::is_range));
+        cache.takes_parts = cache.is_on() && *cache.standard && !has_range;
+
         let inherited = !self.list.is_set() && parent.compiled;
         self.list.merge(&parent.list, Arc::default);
         self.compiled = true;
         self.plan = match inherited {
             true => Arc::clone(&parent.plan),
-            false => Arc::new(ParamPlan::new(&self.list, false)),
+            false => Arc::new(ParamPlan::new(&self.list, false, false)),
         };
-        if caches {
-            let known = parent.cache_plan.as_ref().filter(|_| inherited);
-            let make = || Arc::new(ParamPlan::new(&self.list, true));
+        if cache.is_on() {
+            let parts = cache.takes_parts;
+            let known = parent.cache_plan.as_ref().filter(|plan| inherited && plan.parts == parts);
+            let make = || Arc::new(ParamPlan::new(&self.list, true, parts));
             self.cache_plan = Some(known.map_or_else(make, Arc::clone));
         }
     }
@@ -242,12 +262,15 @@ mod tests {
             param("HTTP_X_Y", "", false),
             param("HTTP_", "1", false),
         ];
-        let plan = ParamPlan::new(&list, false);
+        let plan = ParamPlan::new(&list, false, false);
         let names: Vec<&[u8]> = plan.items.iter().map(|i| &*i.name).collect();
         assert_eq!(names, [&b"A"[..], b"HTTP_", b"HTTP_HOST"]);
         assert_eq!(plan.drop, [b"x_y".to_vec(), b"host".to_vec()]);
-        let plan = ParamPlan::new(&[param("http_host", "h", false)], true);
+        let plan = ParamPlan::new(&[param("http_host", "h", false)], true, false);
         assert_eq!(plan.drop.len(), 6);
         assert_eq!(plan.items.len(), 3);
+        let plan = ParamPlan::new(&[], true, true);
+        let names: Vec<&[u8]> = plan.items.iter().map(|i| &*i.name).collect();
+        assert_eq!(names[3..], [&b"HTTP_RANGE"[..], b"HTTP_IF_RANGE"]);
     }
 }

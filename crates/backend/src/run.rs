@@ -366,8 +366,11 @@ async fn relay_rest(
     let came_at_once = r.upstream.last().is_some_and(|s| s.bytes_received == reads);
     run.at_once = relayed.is_ok() && came_at_once;
     done(r, run, asked, &body.reader);
-    if relayed.is_ok() {
-        body.finish(r);
+    match &relayed {
+        Ok(()) => body.finish(r),
+        // What it says is wrong is not believed as far as it goes.
+        Err(Fault::Eof(_) | Fault::Timeout(_) | Fault::Read(..)) => body.keep.cut(r),
+        Err(_) => {}
     }
     let client_gone = body.keep.client_gone;
     finish(r, relayed, &mut ahead, client_gone).await

@@ -1,12 +1,19 @@
 //! The file of an entry: a header of our own, the answer's head as it came, the body.
 //!
+//! An incomplete answer's file has a mark of its own, and behind the head the list of the parts that are there;
+//! the body has holes where the others are not. When the last has come its header is written anew, as that of any
+//! other: the head has the list's room in spaces. So the body stays where it is, whoever reads it meanwhile.
+//!
 //! All numbers are little-endian. The checksum covers everything from behind itself to the body, so
 //! a header that is torn, foreign or of another version is never believed; the length of the file
 //! must be the header's and the body's together.
 
+use crate::parts::{self, Parts};
 use crate::Key;
 
 const MAGIC: [u8; 8] = *b"weircch1";
+/// Of an incomplete answer: who does not know it takes the file for one of another version.
+const MAGIC_PARTS: [u8; 8] = *b"weircch2";
 /// What stands in front of the texts.
 pub const FIXED_BYTES: usize = 112;
 /// No time.
@@ -54,6 +61,10 @@ pub struct Header {
     pub key_text: Vec<u8>,
     pub head: Vec<u8>,
     pub body_len: u64,
+    /// Where the body begins.
+    pub body_at: u64,
+    /// What of it is there, where that is not all.
+    pub parts: Option<Parts>,
 }
 
 /// Why a file is not an entry.
@@ -85,9 +96,31 @@ pub fn header_len(meta: &Meta, key_text: &[u8], head: &[u8]) -> usize {
 }
 
 pub fn encode(meta: &Meta, key_text: &[u8], head: &[u8], body_len: u64) -> Vec<u8> {
-    let total = header_len(meta, key_text, head);
+    encode_as(MAGIC, meta, key_text, head, body_len, &[])
+}
+
+/// The header of an incomplete answer, longer by [`parts::BYTES`].
+pub fn encode_parts(
+    meta: &Meta,
+    key_text: &[u8],
+    head: &[u8],
+    body_len: u64,
+    parts: &Parts,
+) -> Vec<u8> {
+    encode_as(MAGIC_PARTS, meta, key_text, head, body_len, &parts.encode())
+}
+
+fn encode_as(
+    magic: [u8; 8],
+    meta: &Meta,
+    key_text: &[u8],
+    head: &[u8],
+    body_len: u64,
+    list: &[u8],
+) -> Vec<u8> {
+    let total = header_len(meta, key_text, head) + list.len();
     let mut out = Vec::with_capacity(total);
-    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&magic);
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&(total as u32).to_le_bytes());
     for n in [
@@ -107,12 +140,22 @@ pub fn encode(meta: &Meta, key_text: &[u8], head: &[u8], body_len: u64) -> Vec<u
     out.extend_from_slice(&meta.status.to_le_bytes());
     out.push(u8::from(meta.variant.is_some()));
     out.resize(FIXED_BYTES, 0);
-    for text in [&meta.etag, &meta.vary, key_text, head] {
+    for text in [&meta.etag, &meta.vary, key_text, head, list] {
         out.extend_from_slice(text);
     }
-    let sum = crc32(&out[12..]);
+    let sum = checksum(&out);
     out[8..12].copy_from_slice(&sum.to_le_bytes());
     out
+}
+
+/// What an incomplete answer is, is covered too: no bit makes it a whole one.
+fn checksum(header: &[u8]) -> u32 {
+    let sum = crc32(&header[12..]);
+    if header.starts_with(&MAGIC_PARTS) {
+        !sum
+    } else {
+        sum
+    }
 }
 
 /// Reads a header from the beginning of a file; `file_len` is the whole file's length.
@@ -120,7 +163,8 @@ pub fn decode(bytes: &[u8], file_len: u64) -> Result<Header, Bad> {
     if bytes.len() < FIXED_BYTES {
         return Err(Bad::TooSmall);
     }
-    if bytes[..8] != MAGIC {
+    let has_parts = bytes[..8] == MAGIC_PARTS;
+    if !has_parts && bytes[..8] != MAGIC {
         return Err(Bad::Version);
     }
     let word = |at: usize| {
@@ -141,11 +185,12 @@ pub fn decode(bytes: &[u8], file_len: u64) -> Result<Header, Bad> {
             false => Bad::NeedMore(total),
         });
     }
-    if crc32(&bytes[12..total]) as usize != word(8) {
+    if checksum(&bytes[..total]) as usize != word(8) {
         return Err(Bad::Checksum);
     }
     let body_len = long(56) as u64;
-    if file_len.checked_sub(total as u64) != Some(body_len) {
+    let (body_at, in_file) = (total as u64, file_len.checked_sub(total as u64));
+    if !has_parts && in_file != Some(body_len) {
         return Err(Bad::Length);
     }
     let mut variant = [0; 16];
@@ -157,9 +202,17 @@ pub fn decode(bytes: &[u8], file_len: u64) -> Result<Header, Bad> {
         Ok(text.to_vec())
     };
     let (etag, vary, key_text, head) = (text(80)?, text(84)?, text(88)?, text(92)?);
-    if !rest.is_empty() {
-        return Err(Bad::Checksum);
-    }
+    let parts = match has_parts {
+        false if rest.is_empty() => None,
+        true if rest.len() == parts::BYTES => {
+            let parts = Parts::decode(rest, body_len).ok_or(Bad::Checksum)?;
+            if in_file.is_none_or(|len| len < parts.end()) {
+                return Err(Bad::Length);
+            }
+            Some(parts)
+        }
+        _ => return Err(Bad::Checksum),
+    };
     let meta = Meta {
         status: u16::from_le_bytes([bytes[96], bytes[97]]),
         valid_sec: long(16),
@@ -171,11 +224,11 @@ pub fn decode(bytes: &[u8], file_len: u64) -> Result<Header, Bad> {
         vary,
         variant: (bytes[98] == 1).then_some(Key(variant)),
     };
-    Ok(Header { meta, key_text, head, body_len })
+    Ok(Header { meta, key_text, head, body_len, body_at, parts })
 }
 
 /// The checksum of Ethernet and gzip.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = table();
     let step = |crc: u32, b: &u8| TABLE[((crc ^ u32::from(*b)) & 0xff) as usize] ^ (crc >> 8);
     !bytes.iter().fold(!0, step)
@@ -236,6 +289,32 @@ mod tests {
             let sum = crc32(&bytes[12..]);
             bytes[8..12].copy_from_slice(&sum.to_le_bytes());
             assert_eq!(decode(&bytes, bytes.len() as u64 + 4), Err(Bad::Checksum));
+        }
+    }
+
+    #[test]
+    fn parts_are_read_and_a_hole_is_never_whole() {
+        let (meta, whole) = sample();
+        let mut parts = Parts::new(5, 0, 2);
+        assert!(parts.add(3, 4));
+        let bytes = encode_parts(&meta, b"key", b"head", 100, &parts);
+        let header = bytes.len() as u64;
+        let read = decode(&bytes, header + 4).expect("a header");
+        assert_eq!((read.meta, read.body_len, read.parts), (meta, 100, Some(parts)));
+        assert_eq!(read.body_at, header);
+        assert_eq!(decode(&bytes, header + 3), Err(Bad::Length), "less than it says");
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut torn = bytes.clone();
+                torn[at] ^= 1 << bit;
+                assert!(decode(&torn, header + 100).is_err(), "byte {at}");
+            }
+        }
+        // The other mark alone makes nothing of a header.
+        for (bytes, mark) in [(whole, b'2'), (bytes, b'1')] {
+            let (mut other, len) = (bytes.clone(), bytes.len() as u64);
+            other[7] = mark;
+            assert!((0..200).all(|body| decode(&other, len + body).is_err()));
         }
     }
 

@@ -2,7 +2,9 @@
 //!
 //! They are started by the serving process alone, hold the store weakly, and end with it.
 
+use crate::purger;
 use crate::store::{blocks, Pace, Store};
+use crate::warm;
 use crate::zone::Kept;
 use crate::{entry, Key};
 use std::path::Path;
@@ -16,25 +18,30 @@ const REST_MS: u64 = 10_000;
 /// Temporary files that a killed process left behind are deleted when older than this.
 const LEFTOVER_SECS: u64 = 3600;
 
-/// What a thread has to say to the error log.
-pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+/// What a thread has to say to the error log, with its level's name.
+pub type Log = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 /// Starts the store's threads unless they run already.
 pub fn start(store: &Arc<Store>, log: &Log) -> std::io::Result<()> {
     if store.started.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    let weak = Arc::downgrade(store);
-    std::thread::Builder::new().name("cache manager".into()).spawn(move || manage(&weak))?;
+    // What was purged before is not served from the first request on.
+    store.resume_purges(log);
+    let (weak, theirs) = (Arc::downgrade(store), Arc::clone(log));
+    let manager = std::thread::Builder::new().name("cache manager".into());
+    manager.spawn(move || manage(&weak, &theirs))?;
     let (weak, log) = (Arc::downgrade(store), Arc::clone(log));
     std::thread::Builder::new().name("cache loader".into()).spawn(move || load(&weak, &log))?;
     Ok(())
 }
 
-fn manage(store: &Weak<Store>) {
+fn manage(store: &Weak<Store>, log: &Log) {
     loop {
         let Some(live) = store.upgrade() else { return };
         let rest = live.manage();
+        live.resume_purges(log);
+        live.note_memory_now_and_then(log);
         drop(live);
         std::thread::sleep(Duration::from_millis(rest.min(REST_MS)));
     }
@@ -105,7 +112,8 @@ impl Store {
     }
 }
 
-fn load(store: &Weak<Store>, log: &Log) {
+pub(crate) fn load(store: &Weak<Store>, log: &Log) {
+    let hot = warm::begin(store, log);
     let Some(live) = store.upgrade() else { return };
     let dir = live.dir.clone();
     let mut work = Work::new(live.params().loader);
@@ -122,16 +130,21 @@ fn load(store: &Weak<Store>, log: &Log) {
         true
     });
     let Some(live) = store.upgrade().filter(|_| whole) else { return };
+    // Those that were found were taken for newer ones.
+    hot.iter().rev().for_each(|key| live.zone.touch(key, live.expire_sec()));
     live.cold.store(false, Ordering::Relaxed);
     let mib = live.zone.file_bytes() as f64 / 1_048_576.0;
-    log(&format!("http file cache: {} {mib:.3}M, bsize: 4096", dir.display()));
+    log("notice", &format!("http file cache: {} {mib:.3}M, bsize: 4096", dir.display()));
 }
 
 impl Store {
     /// Takes a file into the zone, or removes what is none of ours.
     fn take_in(&self, path: &Path, metadata: &std::fs::Metadata) {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        if is_temporary(&name) {
+        if name == warm::NAME {
+            return;
+        }
+        if is_temporary(&name) || warm::is_temporary(&name) {
             let age = metadata.modified().ok().and_then(|t| t.elapsed().ok());
             if age.is_some_and(|age| age.as_secs() > LEFTOVER_SECS) {
                 let _ = std::fs::remove_file(path);
@@ -139,8 +152,8 @@ impl Store {
             return;
         }
         let key = Key::from_hex(&name).filter(|_| metadata.len() >= entry::FIXED_BYTES as u64);
-        let taken =
-            key.is_some_and(|key| self.zone.adopt(key, blocks(metadata.len()), self.expire_sec()));
+        let bytes = blocks(files::held_bytes(metadata));
+        let taken = key.is_some_and(|key| self.zone.adopt(key, bytes, self.expire_sec()));
         if !taken {
             let _ = std::fs::remove_file(path);
         }
@@ -164,7 +177,7 @@ pub(crate) fn walk(dir: &Path, visit: &mut dyn FnMut(&Path, &std::fs::Metadata) 
         let Ok(metadata) = entry.metadata() else { continue };
         let path = entry.path();
         let go_on = match metadata.is_dir() {
-            true if path.ends_with("temp") => true,
+            true if path.ends_with("temp") || path.ends_with(purger::DIR) => true,
             true => walk(&path, visit),
             false => visit(&path, &metadata),
         };

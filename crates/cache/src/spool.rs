@@ -97,7 +97,7 @@ impl Drop for Spool {
 }
 
 /// Renames, making the directories on the way, and copying where the two are on different disks.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     let e = match std::fs::rename(from, to) {
         Ok(()) => return Ok(()),
         Err(e) => e,

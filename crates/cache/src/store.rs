@@ -2,9 +2,11 @@
 
 use crate::entry::{self, Bad, Meta};
 use crate::fills::{Filling, Fills};
-use crate::memory::{charged, Budget};
+use crate::memory::{charged, Budget, Charge};
+use crate::parts::Parts;
 use crate::purger::Purger;
 use crate::spool::{self, Spool};
+use crate::warm::Warm;
 use crate::zone::{Found, Handle, Removed, Zone};
 use crate::Key;
 use bytes::Bytes;
@@ -67,6 +69,8 @@ pub struct Stored {
     pub parsed: OnceLock<ResponseHead>,
     pub body: Body,
     pub body_len: u64,
+    /// What of the body is there, where that is not all.
+    pub parts: Option<Parts>,
     pub forms: Arc<Forms>,
     stamp: Stamp,
     checked_ms: AtomicU64,
@@ -75,7 +79,25 @@ pub struct Stored {
 impl Stored {
     /// When its file was written, in nanoseconds of Unix time.
     pub(crate) fn written_ns(&self) -> u64 {
-        self.stamp.written_ns
+        self.parts.as_ref().map_or(self.stamp.written_ns, |parts| parts.begun_ns)
+    }
+
+    /// Whether its file is this one.
+    pub(crate) fn is_in(&self, file: &File) -> bool {
+        file.metadata().is_ok_and(|m| Stamp::of(&m).inode == self.stamp.inode)
+    }
+
+    /// What a copy in memory takes.
+    fn memory_bytes(&self) -> u64 {
+        self.body_len + (self.head.len() + self.key_text.len()) as u64 + COPY_BYTES
+    }
+
+    /// What its file takes.
+    fn file_bytes(&self) -> u64 {
+        match (&self.parts, &self.body) {
+            (Some(parts), Body::File { start, .. }) => start + parts.bytes(),
+            _ => self.stamp.len,
+        }
     }
 }
 
@@ -118,6 +140,8 @@ pub enum Opened {
         elsewhere: bool,
     },
     Error(u16),
+    /// Parts of it are there, fresh or not; only for who takes them.
+    Incomplete(Arc<Stored>),
     /// Not asked for often enough to be kept.
     Scarce,
     Missing,
@@ -128,6 +152,8 @@ pub struct Request<'a> {
     pub key: Key,
     pub key_text: &'a [u8],
     pub min_uses: u32,
+    /// Parts of an answer will do.
+    pub parts: bool,
     /// The variant that the request's own fields make of these names.
     pub variant: &'a dyn Fn(&[u8]) -> Key,
     /// Told what nginx would log, with its level's name.
@@ -142,6 +168,7 @@ pub struct Store {
     pub budget: Arc<Budget>,
     pub fills: Arc<Fills>,
     pub(crate) purger: Purger,
+    pub(crate) warm: Warm,
     params: Mutex<Arc<Params>>,
     pub(crate) inactive_secs: AtomicI64,
     /// The loader is not through: what the zone does not know may be on disk.
@@ -159,6 +186,7 @@ impl Store {
             budget: Arc::new(Budget::new(params.memory_bytes)),
             fills: Arc::default(),
             purger: Purger::default(),
+            warm: Warm::default(),
             inactive_secs: AtomicI64::new(params.inactive_secs as i64),
             params: Mutex::new(Arc::new(params)),
             cold: AtomicBool::new(true),
@@ -215,8 +243,8 @@ impl Store {
 
     /// Whether a copy in memory still is what its file says.
     fn is_true(&self, key: &Key, stored: &Arc<Stored>) -> bool {
-        let now = clock::mono_ms();
-        if now.saturating_sub(stored.checked_ms.load(Ordering::Relaxed)) < CHECK_MS {
+        let (now, checked) = (clock::mono_ms(), stored.checked_ms.load(Ordering::Relaxed));
+        if checked > 0 && now.saturating_sub(checked) < CHECK_MS {
             return true;
         }
         let same = std::fs::metadata(self.path(key)).is_ok_and(|m| Stamp::of(&m) == stored.stamp);
@@ -295,6 +323,10 @@ impl Store {
                 return Ok(One::Varies(stored, variant));
             }
         }
+        if stored.parts.is_some() {
+            let opened = if r.parts { Opened::Incomplete(stored) } else { Opened::Missing };
+            return Ok(One::Is(opened, Some(handle)));
+        }
         let opened = match stored.meta.valid_sec < now {
             true => Opened::Stale { elsewhere: !handle.begin_update(), stored },
             false => Opened::Fresh(stored),
@@ -316,7 +348,7 @@ impl Store {
         let path = self.path(key);
         match read(&path) {
             Ok(Ok(mut stored)) if stored.key_text == r.key_text => {
-                handle.found_file(blocks(stored.stamp.len));
+                handle.found_file(blocks(stored.file_bytes()));
                 self.to_memory(&mut stored)?;
                 let stored = Arc::new(stored);
                 if matches!(stored.body, Body::Memory(_)) {
@@ -351,12 +383,17 @@ impl Store {
 
     /// Reads the body into memory when it is small and there is room for it.
     fn to_memory(&self, stored: &mut Stored) -> io::Result<()> {
-        let Body::File { file, start } = &stored.body else { return Ok(()) };
-        if stored.body_len > BODY_MAX_BYTES {
+        if stored.body_len > BODY_MAX_BYTES || stored.parts.is_some() {
             return Ok(());
         }
-        let cost = stored.body_len + stored.head.len() as u64 + stored.key_text.len() as u64;
-        let Some(charge) = self.charge(cost + COPY_BYTES) else { return Ok(()) };
+        match self.charge(stored.memory_bytes()) {
+            Some(charge) => self.take_body(stored, charge),
+            None => Ok(()),
+        }
+    }
+
+    fn take_body(&self, stored: &mut Stored, charge: Charge) -> io::Result<()> {
+        let Body::File { file, start } = &stored.body else { return Ok(()) };
         let mut text = vec![0; stored.body_len as usize];
         files::read_exact_at(file, &mut text, *start)?;
         stored.body = Body::Memory(charged(text, charge));
@@ -364,8 +401,26 @@ impl Store {
         Ok(())
     }
 
+    /// Reads an entry into memory as long as that is free; whether there may be room for more.
+    pub(crate) fn warm_up(&self, key: &Key) -> io::Result<bool> {
+        let path = self.path(key);
+        let Ok(mut stored) = read(&path)? else { return Ok(true) };
+        let fits = stored.body_len <= BODY_MAX_BYTES && stored.parts.is_none();
+        if !fits || stored.meta.valid_sec < clock::wall_secs() || self.purger.reaches(&stored) {
+            return Ok(true);
+        }
+        let Some(charge) = self.budget.charge(stored.memory_bytes()) else { return Ok(false) };
+        let bytes = blocks(stored.stamp.len);
+        self.take_body(&mut stored, charge)?;
+        if !self.zone.adopt(*key, bytes, self.expire_sec()) {
+            return Ok(false);
+        }
+        self.zone.keep_memory_last(key, Arc::new(stored));
+        Ok(true)
+    }
+
     /// Room in the memory tier, for which copies that were not used for longest may have to go.
-    fn charge(&self, bytes: u64) -> Option<crate::memory::Charge> {
+    fn charge(&self, bytes: u64) -> Option<Charge> {
         charge(&self.budget, &self.zone, bytes)
     }
 
@@ -405,6 +460,7 @@ impl Store {
                 parsed: OnceLock::new(),
                 body: Body::Memory(charged(text, charge)),
                 body_len,
+                parts: None,
                 forms: self.forms(),
                 stamp,
                 checked_ms: AtomicU64::new(clock::mono_ms()),
@@ -436,7 +492,8 @@ impl Store {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(e),
         };
-        if Stamp::of(&file.metadata()?) != stored.stamp || self.purger.reaches(stored) {
+        let is_ours = Stamp::of(&file.metadata()?) == stored.stamp && stored.parts.is_none();
+        if !is_ours || self.purger.reaches(stored) {
             return Ok(());
         }
         let header = entry::encode(&meta, &stored.key_text, &stored.head, stored.body_len);
@@ -449,6 +506,7 @@ impl Store {
                 parsed: stored.parsed.clone(),
                 body: Body::Memory(text.clone()),
                 body_len: stored.body_len,
+                parts: None,
                 forms: Arc::clone(&stored.forms),
                 stamp: stored.stamp,
                 checked_ms: AtomicU64::new(clock::mono_ms()),
@@ -485,7 +543,8 @@ impl Store {
         let is_ours = match &opened {
             Ok(file) => Stamp::of(&file.metadata()?) == stored.stamp,
             Err(_) => false,
-        } && !self.purger.reaches(stored);
+        } && stored.parts.is_none()
+            && !self.purger.reaches(stored);
         match (&stored.body, opened) {
             (_, Ok(file)) if is_ours && fits => files::write_all_at(&file, &header, 0)?,
             (Body::Memory(text), Ok(_)) if is_ours => {
@@ -507,6 +566,7 @@ impl Store {
             parsed: OnceLock::new(),
             body,
             body_len: stored.body_len,
+            parts: stored.parts.clone(),
             forms: Arc::clone(&stored.forms),
             stamp,
             checked_ms: AtomicU64::new(clock::mono_ms()),
@@ -523,7 +583,12 @@ impl Store {
     /// Removes an entry; whether there was one. Its variants are found by [`Store::purge_matching`].
     pub fn purge(&self, key: &Key) -> bool {
         let known = self.zone.purge(key);
-        std::fs::remove_file(self.path(key)).is_ok() || known
+        let removed = std::fs::remove_file(self.path(key)).is_ok();
+        if removed {
+            // Whoever has read the file meanwhile has made it known again.
+            self.zone.purge(key);
+        }
+        removed || known
     }
 
     /// Whether an entry has variants, as far as its file tells.
@@ -544,17 +609,16 @@ impl Store {
         self.all_keys().iter().filter(|key| self.purge(key)).count()
     }
 
-    /// The keys of all files, also of those that the loader has not come to.
+    /// The keys of all files, also of those that the loader has not come to, or that another process (an upgrade's)
+    /// has written: the next one to start finds them.
     pub(crate) fn all_keys(&self) -> Vec<Key> {
         let mut keys = self.zone.keys();
-        if self.is_cold() {
-            crate::manager::walk(&self.dir, &mut |path, _| {
-                keys.extend(crate::manager::key_of(path));
-                true
-            });
-            keys.sort();
-            keys.dedup();
-        }
+        crate::manager::walk(&self.dir, &mut |path, _| {
+            keys.extend(crate::manager::key_of(path));
+            true
+        });
+        keys.sort();
+        keys.dedup();
         keys
     }
 
@@ -572,7 +636,7 @@ enum One {
     Varies(Arc<Stored>, Key),
 }
 
-fn charge(budget: &Arc<Budget>, zone: &Zone, bytes: u64) -> Option<crate::memory::Charge> {
+fn charge(budget: &Arc<Budget>, zone: &Zone, bytes: u64) -> Option<Charge> {
     if bytes > budget.limit() {
         return None;
     }
@@ -608,40 +672,44 @@ pub fn blocks(len: u64) -> u64 {
 }
 
 /// Reads an entry's header and checks the file against it.
-fn read(path: &Path) -> io::Result<Result<Stored, Bad>> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
+pub(crate) fn read_open(file: &File) -> io::Result<Result<entry::Header, Bad>> {
     let mut tries = 2;
     let mut want = FIRST_READ_BYTES;
     loop {
-        let mut bytes = vec![0; want.min(metadata.len() as usize)];
-        files::read_exact_at(&file, &mut bytes, 0)?;
-        let header = match entry::decode(&bytes, metadata.len()) {
-            Ok(header) => header,
-            Err(Bad::NeedMore(n)) => {
-                want = n;
-                continue;
-            }
-            // It may have been renewed at this very moment.
-            Err(Bad::Checksum) if tries > 0 => {
-                tries -= 1;
-                continue;
-            }
-            Err(bad) => return Ok(Err(bad)),
-        };
-        let start = metadata.len() - header.body_len;
-        return Ok(Ok(Stored {
-            meta: header.meta,
-            key_text: header.key_text.into(),
-            head: header.head.into(),
-            parsed: OnceLock::new(),
-            body: Body::File { file: Arc::new(file), start },
-            body_len: header.body_len,
-            forms: Arc::default(),
-            stamp: Stamp::of(&metadata),
-            checked_ms: AtomicU64::new(clock::mono_ms()),
-        }));
+        let len = file.metadata()?.len();
+        let mut bytes = vec![0; want.min(len as usize)];
+        files::read_exact_at(file, &mut bytes, 0)?;
+        match entry::decode(&bytes, len) {
+            Err(Bad::NeedMore(n)) => want = n,
+            // It may have been renewed, or completed, at this very moment.
+            Err(Bad::Checksum | Bad::Length) if tries > 0 => tries -= 1,
+            read => return Ok(read),
+        }
     }
+}
+
+/// Opens an entry's file.
+pub(crate) fn read(path: &Path) -> io::Result<Result<Stored, Bad>> {
+    let file = File::open(path)?;
+    // Of before it is read: what comes meanwhile is newer than that says.
+    let stamp = Stamp::of(&file.metadata()?);
+    let header = match read_open(&file)? {
+        Ok(header) => header,
+        Err(bad) => return Ok(Err(bad)),
+    };
+    Ok(Ok(Stored {
+        meta: header.meta,
+        key_text: header.key_text.into(),
+        head: header.head.into(),
+        parsed: OnceLock::new(),
+        body: Body::File { file: Arc::new(file), start: header.body_at },
+        body_len: header.body_len,
+        parts: header.parts,
+        forms: Arc::default(),
+        stamp,
+        // Not even now: it may have been removed since it was opened.
+        checked_ms: AtomicU64::new(0),
+    }))
 }
 
 #[cfg(test)]

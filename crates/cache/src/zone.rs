@@ -105,6 +105,19 @@ impl Shard {
         self.orders[order].newest = n;
     }
 
+    /// Behind all others.
+    fn link_last(&mut self, n: u32, order: usize) {
+        let last = self.orders[order].oldest;
+        if let Some(node) = self.node(n) {
+            node.links[order] = [last, NONE];
+        }
+        match self.node(last) {
+            Some(node) => node.links[order][1] = n,
+            None => self.orders[order].newest = n,
+        }
+        self.orders[order].oldest = n;
+    }
+
     fn renew_turn(&mut self, n: u32, order: usize) {
         if self.orders[order].newest != n {
             self.unlink(n, order);
@@ -454,6 +467,43 @@ impl Zone {
             drop(shard);
             drop(before);
         }
+    }
+
+    /// Puts a copy beside an entry that exists and has none, as the one that was not used for longest.
+    pub fn keep_memory_last(&self, key: &Key, stored: Arc<Stored>) {
+        let mut shard = self.shard(key);
+        let Some((n, node)) = shard.find(key) else { return };
+        if node.exists && node.memory.is_none() {
+            node.memory = Some(stored);
+            shard.link_last(n, MEMORY);
+        }
+    }
+
+    /// The keys of the copies in memory, no more than `most`: of each shard the last used first, shards in turn.
+    pub fn memory_keys(&self, most: usize) -> Vec<Key> {
+        let each = most / self.shards.len();
+        let lists: Vec<Vec<Key>> = (0..self.shards.len())
+            .map(|i| {
+                let mut shard = self.lock(i);
+                let mut keys = Vec::new();
+                let mut n = shard.orders[MEMORY].newest;
+                while let Some(node) = shard.node(n).filter(|_| keys.len() < each) {
+                    keys.push(node.key);
+                    n = node.links[MEMORY][1];
+                }
+                keys
+            })
+            .collect();
+        let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
+        (0..longest).flat_map(|at| lists.iter().filter_map(move |l| l.get(at).copied())).collect()
+    }
+
+    /// As if an entry had been used.
+    pub fn touch(&self, key: &Key, expire_sec: i64) {
+        let mut shard = self.shard(key);
+        let Some((n, node)) = shard.find(key) else { return };
+        node.expire_sec = expire_sec;
+        shard.renew_turn(n, USE);
     }
 
     /// Lets go of an entry's copy in memory, if it is this one.

@@ -228,6 +228,18 @@ pub fn read_exact_at(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Re
     Ok(())
 }
 
+/// What of a file is on disk, where it has holes. Windows: its length.
+#[cfg(unix)]
+pub fn held_bytes(m: &Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    m.len().min(m.blocks().saturating_mul(512))
+}
+
+#[cfg(not(unix))]
+pub fn held_bytes(m: &Metadata) -> u64 {
+    m.len()
+}
+
 /// Writes all of it to a place. Windows moves the file's own, as [`read_at`].
 #[cfg(unix)]
 pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {

@@ -17,7 +17,7 @@ use crate::conf::{lossy, UpstreamMain, UpstreamRef};
 use crate::group::{Group, Shape};
 use crate::peers::{Peer, PeerState, OFF_BY_CONF};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_module::Context;
@@ -46,6 +46,8 @@ pub struct Standing {
     up: AtomicBool,
     passes: AtomicU32,
     fails: AtomicU32,
+    /// When it was asked last, by the monotonic clock; 0 for never.
+    asked_ms: AtomicU64,
 }
 
 impl Standing {
@@ -62,6 +64,15 @@ impl Standing {
     /// Failures in a row.
     pub fn fails(&self) -> u32 {
         self.fails.load(Ordering::Relaxed)
+    }
+
+    /// How long it is until the next question, if it has been asked before: a new configuration goes on with the
+    /// rhythm of the one before, and never asks all servers at once.
+    fn due_in_ms(&self, rule: &Rule, now_ms: u64) -> u64 {
+        match self.asked_ms.load(Ordering::Relaxed) {
+            0 => 0,
+            asked => asked.saturating_add(rule.interval_ms).saturating_sub(now_ms),
+        }
     }
 
     /// Counts an answer; whether that has made the server healthy or unhealthy.
@@ -197,6 +208,7 @@ impl Board {
     /// A server has answered, or has not: what follows is logged, and seen by all workers.
     fn note(&self, peer: &[u8], standing: &Standing, answer: Result<&str, &Ill>, log: &ErrorLog) {
         let changed = standing.count(&self.rule, answer.is_ok());
+        standing.asked_ms.store(clock::mono_ms().max(1), Ordering::Relaxed);
         let up = standing.is_up();
         let bit = self.bit();
         let freed = self.group.with_shape(|shape| {
@@ -296,6 +308,18 @@ mod tests {
         assert_eq!(changes(&[false, false]), [true, false]);
         assert_eq!(changes(&[true, false, true, true, true]), [false, false, false, true, false]);
         assert!(s.is_up() && s.passes() == 3 && s.fails() == 0);
+    }
+
+    #[test]
+    fn the_next_question_comes_when_it_would_have() {
+        let rule = Rule { interval_ms: 1000, ..rule(1, 1, false, false) };
+        let s = Standing::default();
+        assert_eq!(s.due_in_ms(&rule, 5000), 0, "never asked");
+        s.asked_ms.store(4600, Ordering::Relaxed);
+        assert_eq!(s.due_in_ms(&rule, 5000), 600);
+        assert_eq!(s.due_in_ms(&rule, 9000), 0, "late");
+        let longer = Rule { interval_ms: u64::MAX, ..rule };
+        assert_eq!(s.due_in_ms(&longer, 5000), u64::MAX - 5000);
     }
 
     #[test]

@@ -126,6 +126,9 @@ pub(crate) struct CacheConf {
     pub(crate) convert_head: Val<bool>,
     /// The standards are kept to, where nginx reads them its own way.
     pub(crate) standard: Val<bool>,
+    /// Parts of answers are asked for and kept: the standards are kept to, and no range is configured. Said by the
+    /// family, which knows what its requests have.
+    pub(crate) takes_parts: bool,
     pub(crate) max_range_offset: Val<u64>,
     pub(crate) store: Val<StoreTo>,
     pub(crate) store_access: Val<u32>,

@@ -1,6 +1,7 @@
 //! The life of one request with an entry: looked up, waited for, or to be filled.
 
 use super::conf::{CacheConf, CacheMain, Use};
+use super::standard::parts::{self, Part, Turn};
 use super::standard::{self, Verdict};
 use super::vary;
 use crate::bits::next;
@@ -74,6 +75,8 @@ pub(crate) struct State {
     pub(crate) silent: bool,
     /// What a 304 would be the answer to.
     pub(crate) conditions: Conditions,
+    /// The server is asked for a part.
+    pub(crate) part: Option<Box<Part>>,
     pub(crate) entry: Option<Box<Entry>>,
 }
 
@@ -166,6 +169,8 @@ impl Entry {
 pub(crate) enum Looked {
     /// This is the answer.
     Answer(Arc<Stored>, Status),
+    /// These of its bytes are.
+    Part(Arc<Stored>, u64, u64),
     /// An error that is remembered.
     Error(u16),
     /// The server is to be asked; the state says what becomes of its answer.
@@ -222,6 +227,7 @@ pub(crate) fn at_once(r: &mut Request, conf: &CacheConf, key_text: &[u8]) -> Opt
         key,
         key_text,
         min_uses: 1,
+        parts: false,
         variant: &|vary| vary::variant(request, &key, vary, false),
         log: &|_, _| {},
     });
@@ -249,6 +255,7 @@ fn open(r: &Request, conf: &CacheConf, entry: &Entry) -> std::io::Result<(Opened
         key: entry.main,
         key_text: &entry.key_text,
         min_uses: entry.min_uses,
+        parts: conf.takes_parts,
         variant: &|vary| vary::variant(r, &entry.main, vary, *conf.standard),
         log: &log,
     })
@@ -282,12 +289,13 @@ pub(crate) async fn look(
     state.status = Some(Status::Miss);
     let mut deadline = 0;
     loop {
-        let (opened, handle) = match open(r, conf, &entry) {
-            Ok(found) => found,
-            Err(_) => return Looked::Failed,
-        };
+        let Ok((opened, handle)) = open(r, conf, &entry) else { return Looked::Failed };
+        let turn = in_parts(r, conf, &opened);
+        if turn != Turn::Whole {
+            return by_parts(r, conf, state, entry, (opened, handle), turn);
+        }
         let (mut handle, renewed) = match (opened, handle) {
-            (Opened::Missing, Some(handle)) => (handle, None),
+            (Opened::Missing | Opened::Incomplete(_), Some(handle)) => (handle, None),
             (opened, Some(handle)) if *conf.standard && is_awaited(r, &opened) => {
                 let Some(renewed) = handle.renewed_elsewhere() else { continue };
                 (handle, Some(renewed))
@@ -336,6 +344,63 @@ fn fills(
     entry.handle = Some(handle);
     entry.begin();
     state.cacheable = range_is_kept(r, conf);
+    state.entry = Some(entry);
+    r.keep_state(state);
+    Looked::Ask
+}
+
+/// What becomes of a request where parts are kept, or may be.
+fn in_parts(r: &mut Request, conf: &CacheConf, opened: &Opened) -> Turn {
+    match opened {
+        Opened::Incomplete(stored) => parts::turn(r, stored),
+        // It begins too late to ask for all.
+        Opened::Missing if conf.takes_parts && !range_is_kept(r, conf) && parts::is_for_part(r) => {
+            Turn::Ask
+        }
+        _ => Turn::Whole,
+    }
+}
+
+fn by_parts(
+    r: &mut Request,
+    conf: &CacheConf,
+    mut state: State,
+    entry: Box<Entry>,
+    (opened, handle): (Opened, Option<Handle>),
+    turn: Turn,
+) -> Looked {
+    let stored = match opened {
+        Opened::Incomplete(stored) => Some(stored),
+        _ => None,
+    };
+    match (turn, stored, handle) {
+        (Turn::Serve(from, to), Some(stored), _) => {
+            state.status = Some(Status::Hit);
+            r.keep_state(state);
+            Looked::Part(stored, from, to)
+        }
+        (Turn::Ask, stored, Some(handle)) => asks_part(r, conf, state, entry, handle, stored),
+        _ => found(r, conf, state, entry, Opened::Scarce, None),
+    }
+}
+
+/// A server is asked for a part, which is kept unless another request is adding one.
+fn asks_part(
+    r: &mut Request,
+    conf: &CacheConf,
+    mut state: State,
+    mut entry: Box<Entry>,
+    mut handle: Handle,
+    old: Option<Arc<Stored>>,
+) -> Looked {
+    let varies = handle.key() != entry.main;
+    note_why(r, conf, if varies { "vary-miss" } else { "uri-miss" });
+    if let Lock::Wait { .. } = handle.lock(clock::mono_ms(), *conf.lock_age_ms) {
+        return found(r, conf, state, entry, Opened::Scarce, None);
+    }
+    entry.handle = Some(handle);
+    entry.begin();
+    state.part = Some(Box::new(parts::asked(r, old)));
     state.entry = Some(entry);
     r.keep_state(state);
     Looked::Ask
@@ -442,7 +507,7 @@ fn found(
             r.keep_state(state);
             Looked::Ask
         }
-        Opened::Scarce | Opened::Missing => {
+        Opened::Scarce | Opened::Missing | Opened::Incomplete(_) => {
             state.cacheable = false;
             r.keep_state(state);
             Looked::Ask

@@ -36,7 +36,11 @@ pub const MODULE: HttpModule = HttpModule {
     variables: vars::VARIABLES,
     build: Some(conf::build),
     start: Some(start),
-    at_worker: AtWorker { quiet: Some(|_| weir_cache::known::forget()), ..AtWorker::NOTHING },
+    at_worker: AtWorker {
+        quiet: Some(|_| weir_cache::known::forget()),
+        ends: Some(ends),
+        ..AtWorker::NOTHING
+    },
     dirs: Some(dirs),
     reports: &[Report { path: "caches", put: report }],
     ..HttpModule::EMPTY
@@ -46,14 +50,29 @@ pub const MODULE: HttpModule = HttpModule {
 fn start(gen: &Arc<Generation>, http: &HttpConf) {
     let main = http.main.get::<conf::CacheMain>();
     let error_log = Arc::clone(&gen.error_log);
-    let log: weir_cache::manager::Log =
-        Arc::new(move |text| error_log.log(LogLevel::Notice, None, text.as_bytes()));
+    let log: weir_cache::manager::Log = Arc::new(move |level, text| {
+        let level = if level == "warn" { LogLevel::Warn } else { LogLevel::Notice };
+        error_log.log(level, None, text.as_bytes());
+    });
     for path in &main.paths {
         let Some(store) = &path.store else { continue };
         store.set_params(&path.params);
         if let Err(e) = weir_cache::manager::start(store, &log) {
             let text = format!("starting a cache's manager failed: {e}");
             gen.error_log.log(LogLevel::Alert, None, text.as_bytes());
+        }
+    }
+}
+
+/// What is in memory is noted for the next process: the first worker to end has it as it was.
+fn ends(worker: &Worker) {
+    let gen = worker.generation();
+    let Some(http) = gen.shared.part::<HttpConf>() else { return };
+    let stores = http.main.get::<conf::CacheMain>().paths.iter().filter_map(|p| p.store.as_ref());
+    for store in stores {
+        if let Err(e) = store.note_memory() {
+            let text = format!("noting what is in a cache's memory failed ({e})");
+            gen.shared.error_log.log(LogLevel::Warn, None, text.as_bytes());
         }
     }
 }
@@ -67,6 +86,8 @@ fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
             ("file_bytes", store.zone.file_bytes()),
             ("file_bytes_max", store.params().max_bytes),
             ("is_loading", store.is_cold().into()),
+            ("memory_bytes", store.budget.used()),
+            ("memory_bytes_max", store.budget.limit()),
         ]);
     }
 }

@@ -32,8 +32,9 @@ impl<T: BackendConf> Rows<T> {
         Row::new(name!("cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", set_cache::<T>).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its Content-Length, where nginx sends chunks"),
         Row::new(name!("cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", set_path)
             .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
-                   their compressed forms (0 for none), each compared with its file at most once a second; the loader begins at once; \
-                   purger=on: purged files that are not removed yet when the process ends are there again; the time of inactive passes \
+                   their compressed forms (0 for none), each compared with its file at most once a second; what is in memory is noted every minute and at the end, and read \
+                   first after a start; the loader begins at once; \
+                   purger=on: purges that are not finished when the process ends are by the next one, and hold from its first request on; the time of inactive passes \
                    whatever the system's date is set to"),
         Row::new(name!("cache_key"), HSL, Arity::ONE, T::KEY, "What an answer is kept under.", set_key::<T>),
         Row::new(name!("cache_valid"), HSL, Arity::ONE_MORE, "", "How long answers that do not say so are fresh.", set_valid::<T>),
@@ -54,8 +55,12 @@ impl<T: BackendConf> Rows<T> {
         Row::new(name!("cache_standard"), HSL, Arity::FLAG, "off", "A shared cache as RFC 9111, 5861, 9213 and 9211 have it.", set!(cache::<T>, standard, flag))
             .note("not in nginx. on: Age, Cache-Status and CDN-Cache-Control; requests' Cache-Control; one request at a time fills or renews an entry; stale answers are confirmed, and \
                    renewed behind what is sent where their server allows it; a 304 changes what is kept; unsafe methods remove it. X-Accel-Expires goes before all, Set-Cookie still keeps an \
-                   answer from being kept, parts of answers are not combined, and hits are looked up without the short way"),
-        Row::new(name!("cache_max_range_offset"), HSL, Arity::ONE, "", "Ranges that begin later are not kept.", set!(cache::<T>, max_range_offset, offset)),
+                   answer from being kept, and hits are looked up without the short way. Parts: where a range begins behind _cache_max_range_offset, or parts of its answer are \
+                   kept already, the client's one range is asked for, and its 206 kept if it has a strong validator and says how long the whole is; so is an answer of more than 64k that is cut off. \
+                   Parts of one representation are joined, a range that is there is answered, and all of them are the answer; at most 32 that do not touch, files beside their places whatever \
+                   use_temp_path says. Ranges that the configuration asks for itself (slices) are kept as they are"),
+        Row::new(name!("cache_max_range_offset"), HSL, Arity::ONE, "", "Ranges that begin later are not kept.", set!(cache::<T>, max_range_offset, offset))
+            .note("with _cache_standard they are kept as parts"),
         Row::new(name!("store"), HSL, Arity::ONE, "off", "Saves answers as plain files.", set_store::<T>),
         Row::new(name!("store_access"), HSL, Arity::ONE_TO_THREE, "user:rw", "Rights of such files.", set_store_access::<T>),
     ];

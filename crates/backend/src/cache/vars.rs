@@ -30,3 +30,17 @@ pub(crate) fn etag(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(&stored.meta.etag);
     !stored.meta.etag.is_empty()
 }
+
+/// The part that a server is asked for.
+pub(crate) fn range(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    let part = r.kept::<State>().and_then(|s| s.part.as_ref());
+    out.extend_from_slice(part.map_or(&[], |part| &part.range));
+    part.is_some()
+}
+
+/// Only of what its client has.
+pub(crate) fn if_range(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
+    let part = r.kept::<State>().and_then(|s| s.part.as_ref());
+    out.extend_from_slice(part.map_or(&[], |part| &part.if_range));
+    part.is_some_and(|part| !part.if_range.is_empty())
+}

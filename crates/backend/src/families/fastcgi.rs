@@ -67,7 +67,7 @@ impl ConfType for FastcgiLoc {
         self.backend.streams_unmeasured = true;
         self.backend.own_body = !*self.backend.pass_request_body;
         self.backend.merge_pass(&parent.backend);
-        self.params.merge(&parent.params, self.backend.cache.is_on());
+        self.params.merge(&parent.params, &mut self.backend.cache);
         Ok(())
     }
 }

@@ -55,7 +55,7 @@ impl ConfType for UwsgiLoc {
         self.backend.merge(&parent.backend, &FAMILY)?;
         self.backend.own_body = !*self.backend.pass_request_body;
         self.backend.merge_pass(&parent.backend);
-        self.params.merge(&parent.params, self.backend.cache.is_on());
+        self.params.merge(&parent.params, &mut self.backend.cache);
         Ok(())
     }
 }

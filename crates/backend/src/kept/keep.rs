@@ -44,6 +44,13 @@ impl Keep {
         }
     }
 
+    /// The answer was cut off.
+    pub(crate) fn cut(&mut self, r: &Request) {
+        if let Some(fill) = self.fill.take() {
+            fill.cut(r);
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn finish(&mut self, r: &Request) {
         if let Some(fill) = self.fill.take() {

@@ -119,6 +119,9 @@ pub(crate) async fn look(r: &mut Request, conf: &BackendLoc) -> Found {
         Looked::Answer(stored, status) => {
             Found::Done(ready(answer(r, conf, &stored, status == Status::Hit), r).await)
         }
+        Looked::Part(stored, from, to) => {
+            Found::Done(ready(answer_part(r, conf, &stored, from, to), r).await)
+        }
         Looked::Error(status) => Found::Done(Flow::Status(status)),
         Looked::Renew(stored, state) => Found::Renew(stored, state),
         Looked::Gone => Found::Done(Flow::Status(499)),
@@ -423,6 +426,40 @@ fn load_head(r: &mut Request, conf: &BackendLoc, stored: &Stored) -> Option<()> 
     x.head.copy_from(head);
     x.answered = true;
     Some(())
+}
+
+/// Answers with a part of what is kept: whatever becomes of the header, no other bytes leave.
+fn answer_part(
+    r: &mut Request,
+    conf: &BackendLoc,
+    stored: &Arc<Stored>,
+    from: u64,
+    to: u64,
+) -> Flow {
+    let StoredBody::File { file, start } = &stored.body else { return Flow::Status(500) };
+    if load_head(r, conf, stored).is_none() {
+        return Flow::Status(500);
+    }
+    let rate = r.limit_rate;
+    if !respond::head(r, conf) {
+        // Nothing is passed on unbuffered.
+        r.limit_rate = rate;
+    }
+    standard::tell_of_kept(r, stored, false);
+    r.flags.allow_ranges = false;
+    r.out.status = 206;
+    r.out.clear_status_line();
+    r.out.remove(b"Accept-Ranges");
+    let text = format!("bytes {from}-{}/{}", to - 1, stored.body_len);
+    r.out.set(b"Content-Range", text.as_bytes());
+    r.out.content_length = Some(to - from);
+    match file.try_clone() {
+        Ok(file) => {
+            let buf = Buf::file(Rc::new(file), start + from, to - from);
+            (r.gen().shared.main.get::<Lent>().send_file)(r, buf.and_last())
+        }
+        Err(_) => Flow::Status(500),
+    }
 }
 
 /// Answers with what was kept. `fresh`: its compressed forms are kept too.

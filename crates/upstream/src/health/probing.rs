@@ -14,7 +14,7 @@ use std::sync::Arc;
 use weir_core::logger::ErrorLog;
 use weir_core::Worker;
 use weir_runtime::event_loop::{spawn, Task};
-use weir_runtime::timer;
+use weir_runtime::{clock, timer};
 
 /// The first questions of a worker go out so far apart, that many servers are no storm.
 const STEP_MS: u64 = 2;
@@ -131,7 +131,8 @@ async fn watch(
     let mut kept = None;
     let seed = RandomState::new();
     let mut turn = 0u64;
-    timer::sleep_ms(delay_ms).await;
+    let due_ms = standing.due_in_ms(&board.rule, clock::mono_ms());
+    timer::sleep_ms(delay_ms.max(due_ms)).await;
     loop {
         let answer = asker.ask(&peer, &mut kept).await;
         board.note(&peer.name, &standing, answer.as_ref().map(|doing| *doing), &log);

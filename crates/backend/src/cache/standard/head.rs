@@ -64,6 +64,29 @@ pub(crate) fn kept(head: &[u8], without: &[Vec<u8>], now: i64) -> Vec<u8> {
     padded(text, len).unwrap_or_default()
 }
 
+/// The head of a part as that of the whole.
+pub(crate) fn of_whole(head: &[u8], body_len: u64) -> Vec<u8> {
+    let is_length = |name: &[u8]| {
+        [&b"Content-Range"[..], b"Content-Length", b"Transfer-Encoding"]
+            .iter()
+            .any(|n| name.eq_ignore_ascii_case(n))
+    };
+    let status = |line: &[u8]| match name(line) {
+        Some(n) if n.eq_ignore_ascii_case(b"Status") => Some(b"Status: 200 OK".to_vec()),
+        Some(_) => None,
+        None => {
+            let version = line.split(|b| *b == b' ').next().unwrap_or_default();
+            Some([version, b" 200 OK"].concat())
+        }
+    };
+    let mut all: Vec<Vec<u8>> = lines(head)
+        .filter(|line| !name(line).is_some_and(is_length))
+        .map(|line| status(line).unwrap_or_else(|| line.to_vec()))
+        .collect();
+    all.push(format!("Content-Length: {body_len}").into_bytes());
+    write(all.iter().map(Vec::as_slice))
+}
+
 /// The head as a 304 has it now. Where that says no date, it is of now.
 pub(crate) fn updated(old: &[u8], by: &[u8], now: i64) -> Vec<u8> {
     let updates = |line: &&[u8]| {
@@ -125,6 +148,15 @@ mod tests {
         assert!(padded.len() == kept.len() && padded.ends_with(b"    \r\n\r\n"));
         assert_eq!(value_of(&padded, b"X-B"), Some(&b"4"[..]));
         assert_eq!(super::padded(updated, 5), None);
+        for (part, whole) in [
+            ("HTTP/1.1 206 Partial Content", "HTTP/1.1 200 OK"),
+            ("HTTP/2 206", "HTTP/2 200 OK"),
+            ("Status: 206 Partial", "Status: 200 OK"),
+        ] {
+            let head = format!("{part}\r\nA: b\r\nContent-Range: x\r\ncontent-length: 5\r\n\r\n");
+            let of = String::from_utf8(of_whole(head.as_bytes(), 70)).unwrap();
+            assert_eq!(of, format!("{whole}\r\nA: b\r\nContent-Length: 70\r\n\r\n"));
+        }
         // What a CGI program answers with has no status line.
         assert!(
             super::kept(b"Status: 200\nA: b\n\n", &[], 0).starts_with(b"Status: 200\r\nA: b\r\n")

@@ -1,8 +1,8 @@
 //! `…_cache_standard on`: a shared cache as the standards have it (RFC 9111; stale answers by RFC 5861,
 //! `CDN-Cache-Control` by RFC 9213, `Cache-Status` by RFC 9211), in the place of nginx's reading of them.
 //!
-//! Role: what heads and requests say ([`says`], [`judge`]), what of a head is kept ([`head`]), and what a request
-//! has to do with it all ([`Notes`]). The cache asks here at four turns: may this stored answer be used, may that
+//! Role: what heads and requests say ([`says`], [`judge`]), what of a head is kept ([`head`]), parts of answers
+//! ([`parts`]), and what a request has to do with it all ([`Notes`]). The cache asks here at four turns: may this stored answer be used, may that
 //! answer be kept, what does a 304 change, what is the client told. It asks nothing where the directive is off.
 //!
 //! Differences from the standards: answers that set cookies are kept only if `…_ignore_headers` says so;
@@ -10,6 +10,7 @@
 
 pub(crate) mod head;
 mod judge;
+pub(crate) mod parts;
 mod says;
 
 use super::fresh::{Fresh, Ignored};

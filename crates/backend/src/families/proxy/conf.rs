@@ -106,8 +106,14 @@ impl ProxyLoc {
             true => Arc::clone(&parent.plan),
             false => Arc::new(HeaderPlan::new(&self.set_headers)),
         };
-        if self.backend.cache.is_on() {
-            self.cache_plan = Arc::new(HeaderPlan::for_cache(&self.set_headers));
+        let cache = &mut self.backend.cache;
+        if cache.is_on() {
+            let names = [&b"Range"[..], b"If-Range"];
+            let is_range = |name: &[u8]| names.iter().any(|n| n.eq_ignore_ascii_case(name));
+            let has_range = self.set_headers.iter().any(|h| is_range(&h.name));
+            cache.takes_parts = *cache.standard && !has_range;
+            let plan = HeaderPlan::for_cache(&self.set_headers, cache.takes_parts);
+            self.cache_plan = Arc::new(plan);
         }
         self.compiled = true;
         self.behind_uri = match &self.backend.pass {

@@ -91,8 +91,8 @@ impl SetHeader {
 }
 
 impl HeaderPlan {
-    /// The plan for a request whose answer may be kept.
-    pub(crate) fn for_cache(set: &[SetHeader]) -> HeaderPlan {
+    /// The plan for a request whose answer may be kept; `parts`: so may be a part of it.
+    pub(crate) fn for_cache(set: &[SetHeader], parts: bool) -> HeaderPlan {
         let is_condition = |h: &&SetHeader| CONDITIONS.iter().any(|(name, _)| h.is(name));
         let others: Vec<_> = set.iter().filter(|h| !is_condition(h)).cloned().collect();
         let mut plan = HeaderPlan::new(&others);
@@ -109,6 +109,10 @@ impl HeaderPlan {
                 let name = [&h.name, &b": "[..]].concat();
                 plan.push(Line::Condition { name, value, set: Some(h.value.clone()) });
             }
+        }
+        if parts {
+            plan.push(Line::Own { name: b"Range: ", value: cached::range });
+            plan.push(Line::Own { name: b"If-Range: ", value: cached::if_range });
         }
         plan
     }
