@@ -9,6 +9,7 @@ pub mod format;
 mod networks;
 pub mod places;
 pub mod privacy;
+pub mod render;
 pub mod report;
 pub mod shown;
 pub mod sketch;
