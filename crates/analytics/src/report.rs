@@ -17,7 +17,7 @@ use crate::format::Invalid;
 use crate::networks;
 use crate::places::{Databases, Place, Places};
 use crate::privacy::{hash_of, Privacy, Shower};
-use crate::sketch::{mix, Distinct, Histogram, Room, Sample, Seed, Shape, Slowest, Top, Weight};
+use crate::sketch::{mix, GroupSet, Histogram, Room, Sample, Seed, Slowest, Top, Total};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -94,17 +94,11 @@ impl Options {
 }
 
 /// Counts of one of few.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Group {
     hits: u64,
     bytes: u64,
-    visitors: Distinct,
-}
-
-impl Default for Group {
-    fn default() -> Group {
-        Group { hits: 0, bytes: 0, visitors: Distinct::new(Shape::GROUP) }
-    }
+    visitors: GroupSet,
 }
 
 impl Group {
@@ -130,8 +124,6 @@ enum List {
     Requests,
     Static,
     Missing,
-    Heaviest,
-    Entries,
     Hosts,
     Referrers,
     Sites,
@@ -147,13 +139,8 @@ const LISTS: usize = List::Networks as usize + 1;
 
 fn lists(limits: &Limits) -> [Top; LISTS] {
     let (long, short) = (limits.long(), limits.short());
-    std::array::from_fn(|n| {
-        let is_long = n <= List::Sites as usize
-            && n != List::Heaviest as usize
-            && n != List::Entries as usize;
-        let by = if n == List::Heaviest as usize { Weight::Bytes } else { Weight::Hits };
-        Top::new(by, if is_long { long } else { short })
-    })
+    let is_long = |n| n <= List::Referrers as usize;
+    std::array::from_fn(|n| Top::new(if is_long(n) { long } else { short }))
 }
 
 /// Groups by a number.
@@ -171,7 +158,7 @@ pub struct Report {
     bytes: u64,
     first: Option<Moment>,
     last: Option<Moment>,
-    visitors: Distinct,
+    visitors: Total,
     days: BTreeMap<i32, Group>,
     /// Of days that were too many.
     other_days: Group,
@@ -210,7 +197,7 @@ impl Report {
             bytes: 0,
             first: None,
             last: None,
-            visitors: Distinct::new(Shape::TOTAL),
+            visitors: Total::default(),
             days: BTreeMap::new(),
             other_days: Group::default(),
             hours: groups(24),
@@ -251,8 +238,9 @@ impl Report {
         self.add_groups(event, &known);
         self.add_client(event, &known);
         self.add_agent(event, &known);
-        let is_static = self.add_url(event, &known.sample);
-        self.add_referrer(event, &known, is_static);
+        let site = kinds::site(event.referrer);
+        self.add_url(event, &known, site);
+        self.add_referrer(event, &known.sample, site);
         if !event.host.is_empty() {
             let hash = self.options.seed.text(event.host);
             self.lists[List::VirtualHosts as usize].add(hash, 0, event.host, &known.sample);
@@ -270,6 +258,7 @@ impl Report {
                 visitor: is_visitor.then_some(visitor),
                 bytes: event.bytes,
                 time_us: event.time_us,
+                is_entry: false,
             },
             agent: self.agents.read(agent_hash, event.agent),
             address_hash,
@@ -373,8 +362,7 @@ impl Report {
         self.lists[List::Liars as usize].add(hash, 0, &name, &known.sample);
     }
 
-    /// Whether it is a file by its name.
-    fn add_url(&mut self, event: &Event<'_>, sample: &Sample) -> bool {
+    fn add_url(&mut self, event: &Event<'_>, known: &Known, site: &[u8]) {
         let uri = kinds::decoded(event.uri, &mut self.text);
         let is_static = kinds::is_static(uri) || kinds::ends_with(uri, &self.options.extensions);
         let list = match (event.status, is_static) {
@@ -382,40 +370,31 @@ impl Report {
             (_, true) => List::Static,
             (_, false) => List::Requests,
         };
-        let tag = (event.method as u16) << 8 | event.protocol as u16;
-        let hash = mix(self.options.seed.text(uri), u64::from(tag));
-        self.lists[list as usize].add(hash, tag, uri, sample);
-        if event.bytes > 0 {
-            let heavy = Sample { visitor: None, ..*sample };
-            self.lists[List::Heaviest as usize].add(hash, tag, uri, &heavy);
-        }
-        if let Some(us) = event.time_us {
-            self.slowest.add(hash, tag, uri, us);
-        }
-        is_static
-    }
-
-    fn add_referrer(&mut self, event: &Event<'_>, known: &Known, is_static: bool) {
-        let sample = &known.sample;
-        let site = kinds::site(event.referrer);
-        if !event.referrer.is_empty() {
-            let hash = self.options.seed.text(event.referrer);
-            self.lists[List::Referrers as usize].add(hash, 0, event.referrer, sample);
-        }
-        if !site.is_empty() {
-            let hash = self.options.seed.text(site);
-            self.lists[List::Sites as usize].add(hash, 0, site, sample);
-        }
         let own = if event.host.is_empty() { &self.options.site } else { event.host };
+        // Where people come to from elsewhere.
         let is_entry = event.method == Method::Get
             && event.status < 400
             && !is_static
             && known.agent.bot.is_none()
             && !kinds::is_own(site, own);
-        if is_entry {
-            let uri = kinds::decoded(event.uri, &mut self.text);
-            let hash = self.options.seed.text(uri);
-            self.lists[List::Entries as usize].add(hash, 0, uri, sample);
+        let sample = Sample { is_entry, ..known.sample };
+        let tag = (event.method as u16) << 8 | event.protocol as u16;
+        let hash = mix(self.options.seed.text(uri), u64::from(tag));
+        self.lists[list as usize].add(hash, tag, uri, &sample);
+        if let Some(us) = event.time_us {
+            self.slowest.add(hash, tag, uri, us);
+        }
+    }
+
+    fn add_referrer(&mut self, event: &Event<'_>, sample: &Sample, site: &[u8]) {
+        if event.referrer.is_empty() {
+            return;
+        }
+        let hash = self.options.seed.text(event.referrer);
+        self.lists[List::Referrers as usize].add(hash, 0, event.referrer, sample);
+        if !site.is_empty() {
+            let hash = self.options.seed.text(site);
+            self.lists[List::Sites as usize].add(hash, 0, site, sample);
         }
     }
 

@@ -6,8 +6,8 @@ mod histogram;
 mod slowest;
 mod top;
 
-pub use distinct::{Distinct, Shape};
+pub use distinct::{Few, Group as GroupSet, Total};
 pub use hash::{mix, ByHash, Seed};
 pub use histogram::Histogram;
 pub use slowest::{Slow, Slowest};
-pub use top::{Item, Room, Sample, Top, Weight, KEY_MAX_BYTES};
+pub use top::{first, Item, Room, Sample, Top, Weight};

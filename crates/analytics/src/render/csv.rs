@@ -41,7 +41,7 @@ pub fn csv(shown: &Shown<'_>) -> String {
                 cell(&row.name),
                 if row.note.is_empty() { String::new() } else { cell(&row.note) },
                 row.hits,
-                row.visitors,
+                number(row.visitors),
                 row.bytes,
                 row.error,
                 number(row.mean_us),

@@ -86,7 +86,8 @@ fn one(out: &mut String, row: &Row, most: u64, is_counted: bool, is_timed: bool)
     out.push_str("<tr>");
     if is_counted {
         let more = if row.error > 0 { "+" } else { "" };
-        let _ = write!(out, "<td>{}{more}<td>{}<td>{}", row.hits, row.visitors, bytes(row.bytes));
+        let visitors = row.visitors.map_or_else(String::new, |n| n.to_string());
+        let _ = write!(out, "<td>{}{more}<td>{visitors}<td>{}", row.hits, bytes(row.bytes));
     }
     if is_timed {
         let shown = |us: Option<u64>| us.map_or_else(String::new, time);

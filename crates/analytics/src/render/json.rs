@@ -93,9 +93,12 @@ fn row(out: &mut String, row: &Row) {
     }
     let _ = write!(
         out,
-        ",\"hits\":{},\"visitors\":{},\"bytes\":{},\"may_have_more\":{}",
-        row.hits, row.visitors, row.bytes, row.error
+        ",\"hits\":{},\"bytes\":{},\"may_have_more\":{}",
+        row.hits, row.bytes, row.error
     );
+    if let Some(visitors) = row.visitors {
+        let _ = write!(out, ",\"visitors\":{visitors}");
+    }
     if let Some(us) = row.mean_us {
         let _ = write!(out, ",\"mean_us\":{us}");
     }

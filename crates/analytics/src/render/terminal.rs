@@ -55,7 +55,7 @@ fn panel(out: &mut String, panel: &Panel, room: usize) {
         let _ = writeln!(
             out,
             "{hits:>12}{:>10}{:>11}  {bar:<BAR$}  {}",
-            row.visitors,
+            row.visitors.map_or_else(String::new, |n| n.to_string()),
             bytes(row.bytes),
             name(row, room)
         );

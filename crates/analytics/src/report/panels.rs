@@ -5,7 +5,8 @@ use crate::agent::{browser_name, system_name, Kind};
 use crate::event::{Method, Moment, Protocol};
 use crate::format::Invalid;
 use crate::shown::visible;
-use crate::sketch::{Item, Shape};
+use crate::sketch::{first, Few, GroupSet, Item, Weight};
+use std::collections::HashMap;
 use weir_base::date::Civil;
 
 /// The figures of all together.
@@ -51,7 +52,8 @@ pub struct Row {
     /// `GET HTTP/1.1`, or what kind it is.
     pub note: String,
     pub hits: u64,
-    pub visitors: u64,
+    /// `None`: not counted.
+    pub visitors: Option<u64>,
     pub bytes: u64,
     /// There may be so many more hits (of the heaviest: bytes).
     pub error: u64,
@@ -134,7 +136,9 @@ impl Report {
         for (list, id, title, about) in LISTED {
             panels.push(self.listed(*list, id, title, about, top));
         }
-        panels.push(self.slow(top));
+        panels.insert(5, self.entries(top));
+        panels.insert(6, self.heavy(top));
+        panels.insert(7, self.slow(top));
         panels.extend(self.grouped());
         panels.retain(|p| !p.rows.is_empty());
         panels
@@ -164,32 +168,59 @@ impl Report {
     ) -> Panel {
         let table = &self.lists[list as usize];
         let note = |item: &Item| match list {
-            List::Requests | List::Static | List::Missing | List::Heaviest => {
-                method_and_protocol(item.tag)
-            }
+            List::Requests | List::Static | List::Missing => method_and_protocol(item.tag),
             List::Bots => Kind::ALL.get(usize::from(item.tag)).map_or("", |k| k.name()).to_owned(),
             _ => String::new(),
         };
-        let rows = table.first(top).into_iter().map(|item| Row {
-            name: visible(&item.key),
-            note: note(item),
-            hits: item.hits,
-            visitors: item.visitors.count(),
-            bytes: item.bytes,
-            error: item.error,
-            mean_us: item.time_us.checked_div(item.timed),
-            longest_us: (item.timed > 0).then_some(u64::from(item.longest_us)),
-        });
+        let rows =
+            table.first(top).into_iter().map(|item| Row { note: note(item), ..listed(item) });
         let rows = rows.collect();
-        let visitors_error = Shape::ITEM.error();
+        let visitors_error = Few::standard_error();
         Panel {
             id,
             title,
             about,
             total: table.distinct(),
-            floor: table.floor(),
+            floor: table.floor().hits,
             visitors_error,
             rows,
+        }
+    }
+
+    /// What was asked for by whatever method and protocol is one page.
+    fn entries(&self, top: usize) -> Panel {
+        let table = &self.lists[List::Requests as usize];
+        let mut pages: HashMap<&[u8], Row> = HashMap::new();
+        for (_, item) in table.items().filter(|(_, item)| item.entries > 0) {
+            let row = pages.entry(&item.key).or_default();
+            row.hits += item.entries;
+            row.error += item.error;
+        }
+        let named = pages.into_iter().map(|(key, row)| Row { name: visible(key), ..row });
+        let rows = sorted(named.collect());
+        let total = (rows.len() as u64, 0.0);
+        let floor = table.floor().hits;
+        let rows = rows.into_iter().take(top).collect();
+        let about = "pages that people came to from elsewhere";
+        Panel { total, floor, ..group_panel("entries", "Entry points", about, rows) }
+    }
+
+    fn heavy(&self, top: usize) -> Panel {
+        let lists =
+            [List::Requests, List::Static, List::Missing].map(|list| &self.lists[list as usize]);
+        let items = lists.iter().flat_map(|table| table.items()).map(|(_, item)| item);
+        let rows = first(items, Weight::Bytes, top).into_iter().map(|item| Row {
+            note: method_and_protocol(item.tag),
+            error: item.bytes_error,
+            ..listed(item)
+        });
+        let about = "by all bytes sent";
+        let floor = lists.iter().map(|table| table.floor().bytes).max().unwrap_or(0);
+        let visitors_error = Few::standard_error();
+        Panel {
+            floor,
+            visitors_error,
+            ..group_panel("heaviest", "Heaviest URLs", about, rows.collect())
         }
     }
 
@@ -260,8 +291,6 @@ const LISTED: &[Listed] = &[
     (List::Requests, "requests", "Requests", "URLs that were found and are no files"),
     (List::Static, "static_requests", "Static files", "by their extensions"),
     (List::Missing, "not_found", "Not found", "answered by 404"),
-    (List::Entries, "entries", "Entry points", "pages that people came to from elsewhere"),
-    (List::Heaviest, "heaviest", "Heaviest URLs", "by all bytes sent"),
     (List::Hosts, "hosts", "Hosts", "clients by requests"),
     (List::Countries, "countries", "Countries", BY_HITS),
     (List::Networks, "networks", "Networks", BY_HITS),
@@ -278,11 +307,24 @@ const LISTED: &[Listed] = &[
     ),
 ];
 
+fn listed(item: &Item) -> Row {
+    Row {
+        name: visible(&item.key),
+        note: String::new(),
+        hits: item.hits,
+        visitors: Some(item.visitors.count()),
+        bytes: item.bytes,
+        error: item.error,
+        mean_us: item.time_us.checked_div(item.timed),
+        longest_us: (item.timed > 0).then_some(u64::from(item.longest_us)),
+    }
+}
+
 fn row(name: String, group: &Group) -> Row {
     Row {
         name,
         hits: group.hits,
-        visitors: group.visitors.count(),
+        visitors: Some(group.visitors.count()),
         bytes: group.bytes,
         ..Row::default()
     }
@@ -300,5 +342,5 @@ fn group_panel(
     rows: Vec<Row>,
 ) -> Panel {
     let total = (rows.len() as u64, 0.0);
-    Panel { id, title, about, total, floor: 0, visitors_error: Shape::GROUP.error(), rows }
+    Panel { id, title, about, total, floor: 0, visitors_error: GroupSet::standard_error(), rows }
 }

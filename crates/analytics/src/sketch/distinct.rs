@@ -4,182 +4,210 @@
 //! What it is in the end depends on what was added alone, not on the order nor on how it was spread over several
 //! that were merged.
 
-/// When a set stops being exact, and how exact it is then.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shape {
-    /// So many are counted exactly.
-    pub exact_max: u32,
-    /// Then there are 2 to the power of this of registers, a byte each.
-    pub bits: u32,
+/// What a set keeps of a hash: all of it, or half where there are very many sets.
+pub trait Word: Copy + Eq + Default + std::fmt::Debug {
+    const BITS: u32;
+    /// Never 0, which marks an empty place.
+    fn of(hash: u64) -> Self;
+    /// In the upper bits.
+    fn wide(self) -> u64;
 }
 
-impl Shape {
-    /// For each of very many.
-    pub const ITEM: Shape = Shape { exact_max: 64, bits: 10 };
-    /// For each of some ten or hundred: days, browsers.
-    pub const GROUP: Shape = Shape { exact_max: 1024, bits: 14 };
-    /// For a whole report.
-    pub const TOTAL: Shape = Shape { exact_max: 131_072, bits: 16 };
+impl Word for u32 {
+    const BITS: u32 = 32;
 
-    /// The standard error of a count that is not exact, as a part of it.
-    pub fn error(&self) -> f64 {
-        1.04 / f64::from(1_u32 << self.bits).sqrt()
+    fn of(hash: u64) -> u32 {
+        ((hash >> 32) as u32).max(1)
+    }
+
+    fn wide(self) -> u64 {
+        u64::from(self) << 32
     }
 }
 
-/// A set that can only be counted, of hashes.
-#[derive(Clone, Debug)]
-pub struct Distinct {
-    state: State,
-    shape: Shape,
+impl Word for u64 {
+    const BITS: u32 = 64;
+
+    fn of(hash: u64) -> u64 {
+        hash.max(1)
+    }
+
+    fn wide(self) -> u64 {
+        self
+    }
 }
 
+/// A set that can only be counted, of hashes: exact up to `EXACT`, then 2 to the power of `BITS` of registers, a
+/// byte each.
 #[derive(Clone, Debug)]
-enum State {
+pub struct Distinct<W, const EXACT: u32, const BITS: u32>(State<W>);
+
+/// For each of very many.
+pub type Few = Distinct<u32, 128, 10>;
+/// For each of some ten or hundred: days, browsers.
+pub type Group = Distinct<u64, 1024, 14>;
+/// For a whole report.
+pub type Total = Distinct<u64, 131_072, 16>;
+
+#[derive(Clone, Debug)]
+enum State<W> {
     None,
-    One(u64),
+    One(W),
     /// Open addressing; a power of two of places, of which at most half are taken, and 0 is an empty one.
-    Exact(Box<[u64]>, u32),
+    Exact(Box<[W]>, u32),
     Registers(Box<[u8]>),
 }
 
 const FIRST_PLACES: usize = 4;
 
-impl Distinct {
-    pub fn new(shape: Shape) -> Distinct {
-        Distinct { state: State::None, shape }
+impl<W, const EXACT: u32, const BITS: u32> Default for Distinct<W, EXACT, BITS> {
+    fn default() -> Self {
+        Distinct(State::None)
+    }
+}
+
+impl<W: Word, const EXACT: u32, const BITS: u32> Distinct<W, EXACT, BITS> {
+    /// The standard error of a count that is not exact, as a part of it.
+    pub fn standard_error() -> f64 {
+        1.04 / f64::from(1_u32 << BITS).sqrt()
     }
 
+    #[inline]
     pub fn add(&mut self, hash: u64) {
-        // 0 marks an empty place.
-        let hash = hash | u64::from(hash == 0);
-        match &mut self.state {
-            State::None => self.state = State::One(hash),
-            State::One(first) if *first == hash => {}
-            State::One(first) => {
-                let mut places = vec![0; FIRST_PLACES].into_boxed_slice();
-                put(&mut places, *first);
-                put(&mut places, hash);
-                self.state = State::Exact(places, 2);
-            }
+        match &mut self.0 {
+            State::Registers(registers) => note(registers, BITS, W::of(hash)),
             State::Exact(places, len) => {
-                if put(places, hash) {
+                if put(places, W::of(hash)) {
                     *len += 1;
                     if *len as usize * 2 > places.len() {
                         self.grow();
                     }
                 }
             }
-            State::Registers(registers) => note(registers, self.shape.bits, hash),
+            _ => self.begin(W::of(hash)),
         }
     }
 
+    fn begin(&mut self, word: W) {
+        match self.0 {
+            State::None => self.0 = State::One(word),
+            State::One(first) if first != word => {
+                let mut places = vec![W::default(); FIRST_PLACES].into_boxed_slice();
+                put(&mut places, first);
+                put(&mut places, word);
+                self.0 = State::Exact(places, 2);
+            }
+            _ => {}
+        }
+    }
+
+    #[cold]
     fn grow(&mut self) {
-        let State::Exact(places, len) = &self.state else { return };
-        let kept = places.iter().filter(|hash| **hash != 0);
-        if *len > self.shape.exact_max {
-            let mut registers = vec![0; 1 << self.shape.bits].into_boxed_slice();
-            kept.for_each(|hash| note(&mut registers, self.shape.bits, *hash));
-            self.state = State::Registers(registers);
+        let State::Exact(places, len) = &self.0 else { return };
+        let kept = places.iter().filter(|word| **word != W::default());
+        if *len > EXACT {
+            let mut registers = vec![0; 1 << BITS].into_boxed_slice();
+            kept.for_each(|word| note(&mut registers, BITS, *word));
+            self.0 = State::Registers(registers);
             return;
         }
-        let mut more = vec![0; places.len() * 2].into_boxed_slice();
-        kept.for_each(|hash| {
-            put(&mut more, *hash);
+        let mut more = vec![W::default(); places.len() * 2].into_boxed_slice();
+        kept.for_each(|word| {
+            put(&mut more, *word);
         });
-        self.state = State::Exact(more, *len);
+        self.0 = State::Exact(more, *len);
     }
 
-    /// Takes in what another has; both have the same shape.
-    pub fn merge(&mut self, other: &Distinct) {
-        debug_assert_eq!(self.shape, other.shape);
-        match &other.state {
-            State::None => {}
-            State::One(hash) => self.add(*hash),
-            State::Exact(places, _) => {
-                places.iter().filter(|hash| **hash != 0).for_each(|hash| self.add(*hash));
-            }
-            State::Registers(theirs) => {
-                let mut registers = theirs.clone();
-                match &self.state {
-                    State::None => {}
-                    State::One(hash) => note(&mut registers, self.shape.bits, *hash),
-                    State::Exact(places, _) => places
-                        .iter()
-                        .filter(|hash| **hash != 0)
-                        .for_each(|hash| note(&mut registers, self.shape.bits, *hash)),
-                    State::Registers(ours) => {
-                        for (register, our) in registers.iter_mut().zip(ours) {
-                            *register = (*register).max(*our);
-                        }
-                    }
+    /// Takes in what another has.
+    pub fn merge(&mut self, other: &Self) {
+        let State::Registers(theirs) = &other.0 else {
+            other.words().for_each(|word| self.add(word.wide()));
+            return;
+        };
+        let mut registers = theirs.clone();
+        match &self.0 {
+            State::Registers(ours) => {
+                for (register, our) in registers.iter_mut().zip(ours) {
+                    *register = (*register).max(*our);
                 }
-                self.state = State::Registers(registers);
             }
+            _ => self.words().for_each(|word| note(&mut registers, BITS, word)),
         }
+        self.0 = State::Registers(registers);
+    }
+
+    /// What an exact one has.
+    fn words(&self) -> impl Iterator<Item = W> + '_ {
+        let one = if let State::One(word) = self.0 { Some(word) } else { None };
+        let places = if let State::Exact(places, _) = &self.0 { &places[..] } else { &[] };
+        one.into_iter().chain(places.iter().copied().filter(|word| *word != W::default()))
     }
 
     pub fn count(&self) -> u64 {
-        match &self.state {
+        match &self.0 {
             State::None => 0,
             State::One(_) => 1,
             State::Exact(_, len) => u64::from(*len),
-            State::Registers(registers) => estimate(registers, self.shape.bits).round() as u64,
+            State::Registers(registers) => estimate(registers, W::BITS - BITS).round() as u64,
         }
     }
 
     pub fn is_exact(&self) -> bool {
-        !matches!(self.state, State::Registers(_))
+        !matches!(self.0, State::Registers(_))
     }
 
     /// The standard error of its count, as a part of it; 0 while it is exact.
     pub fn error(&self) -> f64 {
         match self.is_exact() {
             true => 0.0,
-            false => self.shape.error(),
+            false => Self::standard_error(),
         }
     }
 
     /// What it takes beside itself.
     pub fn heap_bytes(&self) -> usize {
-        match &self.state {
+        match &self.0 {
             State::None | State::One(_) => 0,
-            State::Exact(places, _) => places.len() * size_of::<u64>(),
+            State::Exact(places, _) => places.len() * size_of::<W>(),
             State::Registers(registers) => registers.len(),
         }
     }
 }
 
 /// Whether it was not there.
-fn put(places: &mut [u64], hash: u64) -> bool {
+#[inline]
+fn put<W: Word>(places: &mut [W], word: W) -> bool {
     let mask = places.len() - 1;
-    let mut at = (hash >> 32) as usize & mask;
+    let mut at = (word.wide() >> 32) as usize & mask;
     loop {
         match places[at] {
-            0 => {
-                places[at] = hash;
+            there if there == word => return false,
+            there if there == W::default() => {
+                places[at] = word;
                 return true;
             }
-            there if there == hash => return false,
             _ => at = (at + 1) & mask,
         }
     }
 }
 
-fn note(registers: &mut [u8], bits: u32, hash: u64) {
+#[inline]
+fn note<W: Word>(registers: &mut [u8], bits: u32, word: W) {
+    let hash = word.wide();
     let at = (hash >> (64 - bits)) as usize;
     // A one behind the bits that count ends the run of zeros.
-    let rank = ((hash << bits) | (1 << (bits - 1))).leading_zeros() as u8 + 1;
+    let rank = ((hash << bits) | (1 << (63 + bits - W::BITS))).leading_zeros() as u8 + 1;
     if registers[at] < rank {
         registers[at] = rank;
     }
 }
 
-fn estimate(registers: &[u8], bits: u32) -> f64 {
+/// `last`: how long a run of zeros can be.
+fn estimate(registers: &[u8], last: u32) -> f64 {
     let mut counts = [0_u32; 66];
-    registers.iter().for_each(|r| counts[usize::from(*r).min(65)] += 1);
+    let last = last as usize;
+    registers.iter().for_each(|r| counts[usize::from(*r).min(last + 1)] += 1);
     let m = registers.len() as f64;
-    let last = 64 - bits as usize;
     let mut z = m * tau(1.0 - f64::from(counts[last + 1]) / m);
     for k in (1..=last).rev() {
         z = 0.5 * (z + f64::from(counts[k]));
@@ -225,44 +253,48 @@ mod tests {
     use super::*;
     use crate::sketch::{mix, Seed};
 
-    fn of(numbers: std::ops::Range<u64>, shape: Shape) -> Distinct {
+    fn of<W: Word, const E: u32, const B: u32>(numbers: std::ops::Range<u64>) -> Distinct<W, E, B> {
         let seed = Seed::new(7);
-        let mut set = Distinct::new(shape);
+        let mut set = Distinct::default();
         numbers.for_each(|n| set.add(seed.number(u128::from(n))));
         set
     }
 
+    fn is_near<W: Word, const E: u32, const B: u32>() {
+        for n in [5_000, 20_000, 300_000, 1_000_000] {
+            let set: Distinct<W, E, B> = of(0..n);
+            let off = (set.count() as f64 - n as f64).abs() / n as f64;
+            assert!(off < 4.0 * Distinct::<W, E, B>::standard_error(), "{n}: {off}");
+            assert!(set.heap_bytes() <= (1 << B).max(4 * E as usize * size_of::<W>()));
+        }
+    }
+
     #[test]
     fn few_are_exact() {
-        for n in [0, 1, 2, 3, 63, 64] {
-            let mut set = of(0..n, Shape::ITEM);
-            set.merge(&of(0..n, Shape::ITEM));
+        for n in [0, 1, 2, 3, 63, 127, 128] {
+            let mut set: Few = of(0..n);
+            set.merge(&of(0..n));
             assert!(set.is_exact());
             assert_eq!(set.count(), n);
         }
-        assert!(!of(0..66, Shape::ITEM).is_exact());
+        assert!(!of::<u32, 128, 10>(0..130).is_exact());
     }
 
     #[test]
     fn many_are_within_the_error() {
-        for shape in [Shape::ITEM, Shape::GROUP, Shape::TOTAL] {
-            for n in [5_000, 20_000, 300_000, 1_000_000] {
-                let set = of(0..n, shape);
-                let off = (set.count() as f64 - n as f64).abs() / n as f64;
-                assert!(off < 4.0 * shape.error(), "{n}: {off} {shape:?}");
-                assert!(set.heap_bytes() <= (1 << shape.bits).max(32 * shape.exact_max as usize));
-            }
-        }
+        is_near::<u32, 128, 10>();
+        is_near::<u64, 1024, 14>();
+        is_near::<u64, 131_072, 16>();
     }
 
     #[test]
     fn the_way_there_does_not_matter() {
         for (n, at) in [(300_u64, 7_u64), (300, 150), (3000, 10), (10_000, 9_999)] {
-            let whole = of(0..n, Shape::ITEM);
-            let mut merged = of(0..at, Shape::ITEM);
-            merged.merge(&of(at / 2..n, Shape::ITEM));
-            let mut turned = of(at / 2..n, Shape::ITEM);
-            turned.merge(&of(0..at, Shape::ITEM));
+            let whole: Few = of(0..n);
+            let mut merged: Few = of(0..at);
+            merged.merge(&of(at / 2..n));
+            let mut turned: Few = of(at / 2..n);
+            turned.merge(&of(0..at));
             assert_eq!((whole.count(), whole.is_exact()), (merged.count(), merged.is_exact()));
             assert_eq!(whole.count(), turned.count());
         }
@@ -270,9 +302,9 @@ mod tests {
 
     #[test]
     fn mixed_hashes_are_hashes() {
-        let mut set = Distinct::new(Shape::GROUP);
+        let mut set = Group::default();
         (0..300_u64).for_each(|a| (0..300_u64).for_each(|b| set.add(mix(a, b))));
         let off = (set.count() as f64 - 90_000.0).abs() / 90_000.0;
-        assert!(off < 4.0 * Shape::GROUP.error(), "{off}");
+        assert!(off < 4.0 * Group::standard_error(), "{off}");
     }
 }

@@ -4,9 +4,10 @@
 //! As long as nothing had to be dropped, every count is exact. When there are too many keys, or their texts take
 //! too much, the smaller half goes, and `floor` is the largest count that went: no key that is not there came more
 //! often, and a key that comes (again) later may have come so often before, which is its `error`. With `n` in all
-//! and room for `m` keys the floor is at most `2 n / m`.
+//! and room for `m` keys the floor is at most `8 n / 3 m`. A few are kept because they are heavy: bytes have a floor
+//! of their own, and half the number of keys decides what `m` is there (`8 n / m`).
 
-use super::distinct::{Distinct, Shape};
+use super::distinct::{Few, Total};
 use super::hash::ByHash;
 use std::collections::hash_map::Entry;
 
@@ -23,12 +24,16 @@ pub struct Sample {
     pub bytes: u64,
     /// How long it took, in microseconds.
     pub time_us: Option<u32>,
+    /// A visit begins with it.
+    pub is_entry: bool,
 }
 
+/// What keys are ranked by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Weight {
     Hits,
     Bytes,
+    Entries,
 }
 
 #[derive(Clone, Debug)]
@@ -39,9 +44,12 @@ pub struct Item {
     pub tag: u16,
     pub hits: u64,
     pub bytes: u64,
-    /// How much more of what it is ranked by it may have had.
+    /// Visits that began with it.
+    pub entries: u64,
+    /// How many more hits and bytes it may have had.
     pub error: u64,
-    pub visitors: Distinct,
+    pub bytes_error: u64,
+    pub visitors: Few,
     /// In microseconds: all, and the longest.
     pub time_us: u64,
     pub longest_us: u32,
@@ -50,14 +58,16 @@ pub struct Item {
 }
 
 impl Item {
-    fn new(key: &[u8], tag: u16, error: u64) -> Item {
+    fn new(key: &[u8], tag: u16, floor: Floor) -> Item {
         Item {
             key: key[..key.len().min(KEY_MAX_BYTES)].into(),
             tag,
             hits: 0,
             bytes: 0,
-            error,
-            visitors: Distinct::new(Shape::ITEM),
+            entries: 0,
+            error: floor.hits,
+            bytes_error: floor.bytes,
+            visitors: Few::default(),
             time_us: 0,
             longest_us: 0,
             timed: 0,
@@ -66,7 +76,8 @@ impl Item {
 
     fn add(&mut self, sample: &Sample) {
         self.hits += 1;
-        self.bytes += sample.bytes;
+        self.bytes = self.bytes.saturating_add(sample.bytes);
+        self.entries += u64::from(sample.is_entry);
         if let Some(visitor) = sample.visitor {
             self.visitors.add(visitor);
         }
@@ -77,11 +88,37 @@ impl Item {
         }
     }
 
-    fn weight(&self, by: Weight) -> u64 {
+    pub fn weight(&self, by: Weight) -> u64 {
         match by {
             Weight::Hits => self.hits,
             Weight::Bytes => self.bytes,
+            Weight::Entries => self.entries,
         }
+    }
+
+    fn most(&self) -> Floor {
+        Floor { hits: self.hits + self.error, bytes: self.bytes.saturating_add(self.bytes_error) }
+    }
+
+    fn is_above(&self, cut: Floor) -> bool {
+        let most = self.most();
+        most.hits > cut.hits || most.bytes > cut.bytes
+    }
+
+    fn may_have_more(&mut self, floor: Floor) {
+        self.error += floor.hits;
+        self.bytes_error = self.bytes_error.saturating_add(floor.bytes);
+    }
+
+    fn merge(&mut self, other: &Item) {
+        self.may_have_more(Floor { hits: other.error, bytes: other.bytes_error });
+        self.hits += other.hits;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.entries += other.entries;
+        self.visitors.merge(&other.visitors);
+        self.time_us += other.time_us;
+        self.longest_us = self.longest_us.max(other.longest_us);
+        self.timed += other.timed;
     }
 
     fn heap_bytes(&self) -> usize {
@@ -104,21 +141,27 @@ impl Room {
     }
 }
 
+/// The most that a key may have had that is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Floor {
+    pub hits: u64,
+    pub bytes: u64,
+}
+
 #[derive(Clone)]
 pub struct Top {
     items: ByHash<Item>,
-    by: Weight,
     room: Room,
     /// Of `room.bytes`.
     used: usize,
-    floor: u64,
+    floor: Floor,
     /// All keys there ever were; from when some were dropped.
-    keys: Option<Distinct>,
+    keys: Option<Total>,
 }
 
 impl Top {
-    pub fn new(by: Weight, room: Room) -> Top {
-        Top { items: ByHash::default(), by, room, used: 0, floor: 0, keys: None }
+    pub fn new(room: Room) -> Top {
+        Top { items: ByHash::default(), room, used: 0, floor: Floor::default(), keys: None }
     }
 
     /// `hash` stands for the key.
@@ -159,29 +202,38 @@ impl Top {
         }
     }
 
-    /// Drops the half that came least often, and more if what is left takes more than half of the room.
+    /// Keeps half at most: what came most often, and some that were heaviest. Fewer, if they take more than half
+    /// of the room.
     #[cold]
     fn purge(&mut self) {
         if self.keys.is_none() {
-            let mut keys = Distinct::new(Shape::TOTAL);
-            self.items.keys().for_each(|hash| keys.add(*hash));
-            self.keys = Some(keys);
+            self.keys = Some(self.key_set());
         }
-        let by = self.by;
-        let most = |item: &Item| item.weight(by) + item.error;
-        let mut order: Vec<(u64, usize)> =
-            self.items.values().map(|item| (most(item), item.heap_bytes())).collect();
-        order.sort_unstable_by(|a, b| b.cmp(a));
-        let mut kept_bytes = 0;
-        let half = order.iter().take(self.room.keys / 2).take_while(|(_, bytes)| {
-            kept_bytes += bytes;
-            kept_bytes <= self.room.bytes / 2
+        let mut hits: Vec<u64> = self.items.values().map(|item| item.most().hits).collect();
+        let mut bytes: Vec<u64> = self.items.values().map(|item| item.most().bytes).collect();
+        let mut part = self.room.keys.min(self.items.len());
+        let mut cut;
+        loop {
+            cut = Floor {
+                hits: ranked(&mut hits, part * 3 / 8),
+                bytes: ranked(&mut bytes, part / 8),
+            };
+            let kept = self.items.values().filter(|item| item.is_above(cut));
+            if part == 0 || kept.map(Item::heap_bytes).sum::<usize>() <= self.room.bytes / 2 {
+                break;
+            }
+            part /= 2;
+        }
+        let floor = &mut self.floor;
+        self.items.retain(|_, item| {
+            let is_kept = item.is_above(cut);
+            if !is_kept {
+                let most = item.most();
+                floor.hits = floor.hits.max(most.hits);
+                floor.bytes = floor.bytes.max(most.bytes);
+            }
+            is_kept
         });
-        let kept = half.count();
-        let Some((cut, _)) = order.get(kept) else { return };
-        self.floor = self.floor.max(*cut);
-        self.items.retain(|_, item| most(item) > *cut);
-        self.items.shrink_to(self.room.keys);
         self.used = self.items.values().map(Item::heap_bytes).sum();
     }
 
@@ -198,33 +250,27 @@ impl Top {
         let floor = self.floor;
         for (hash, item) in &mut self.items {
             if !other.items.contains_key(hash) {
-                item.error += other.floor;
+                item.may_have_more(other.floor);
             }
         }
-        for (hash, theirs) in other.items {
-            let ours = match self.items.entry(hash) {
+        for (hash, mut theirs) in other.items {
+            match self.items.entry(hash) {
+                Entry::Occupied(place) => place.into_mut().merge(&theirs),
                 Entry::Vacant(place) => {
-                    place.insert(Item { error: theirs.error + floor, ..theirs });
-                    continue;
+                    theirs.may_have_more(floor);
+                    place.insert(theirs);
                 }
-                Entry::Occupied(place) => place.into_mut(),
-            };
-            ours.error += theirs.error;
-            ours.hits += theirs.hits;
-            ours.bytes += theirs.bytes;
-            ours.visitors.merge(&theirs.visitors);
-            ours.time_us += theirs.time_us;
-            ours.longest_us = ours.longest_us.max(theirs.longest_us);
-            ours.timed += theirs.timed;
+            }
         }
-        self.floor += other.floor;
+        self.floor.hits += other.floor.hits;
+        self.floor.bytes = self.floor.bytes.saturating_add(other.floor.bytes);
         self.used = self.items.values().map(Item::heap_bytes).sum();
         self.make_room();
     }
 
-    fn key_set(&self) -> Distinct {
+    fn key_set(&self) -> Total {
         self.keys.clone().unwrap_or_else(|| {
-            let mut keys = Distinct::new(Shape::TOTAL);
+            let mut keys = Total::default();
             self.items.keys().for_each(|hash| keys.add(*hash));
             keys
         })
@@ -238,28 +284,45 @@ impl Top {
         }
     }
 
-    /// The most often that a key may have come that is not there; 0 if all are.
-    pub fn floor(&self) -> u64 {
+    /// Zeros if all keys are there.
+    pub fn floor(&self) -> Floor {
         self.floor
     }
 
-    /// The first `n`, by what they have at least, and then by name.
+    pub fn items(&self) -> impl Iterator<Item = (u64, &Item)> {
+        self.items.iter().map(|(hash, item)| (*hash, item))
+    }
+
+    /// The first `n`.
     pub fn first(&self, n: usize) -> Vec<&Item> {
-        let mut items: Vec<&Item> = self.items.values().collect();
-        items.sort_unstable_by(|a, b| {
-            let order = b.weight(self.by).cmp(&a.weight(self.by));
-            order.then_with(|| a.key.cmp(&b.key)).then(a.tag.cmp(&b.tag))
-        });
-        items.truncate(n);
-        items
+        first(self.items.values(), Weight::Hits, n)
     }
 
     /// About what it takes now.
     pub fn heap_bytes(&self) -> usize {
         self.items.capacity() * (size_of::<Item>() + 16)
             + self.used
-            + self.keys.as_ref().map_or(0, Distinct::heap_bytes)
+            + self.keys.as_ref().map_or(0, Total::heap_bytes)
     }
+}
+
+/// The nth largest; 0 if there are not so many.
+fn ranked(numbers: &mut [u64], n: usize) -> u64 {
+    match n < numbers.len() {
+        true => *numbers.select_nth_unstable_by(n, |a, b| b.cmp(a)).1,
+        false => 0,
+    }
+}
+
+/// The first `n`, by what they have at least, and then by name.
+pub fn first<'a>(items: impl Iterator<Item = &'a Item>, by: Weight, n: usize) -> Vec<&'a Item> {
+    let mut items: Vec<&Item> = items.filter(|item| item.weight(by) > 0).collect();
+    items.sort_unstable_by(|a, b| {
+        let order = b.weight(by).cmp(&a.weight(by));
+        order.then_with(|| a.key.cmp(&b.key)).then(a.tag.cmp(&b.tag))
+    });
+    items.truncate(n);
+    items
 }
 
 #[cfg(test)]
@@ -271,7 +334,12 @@ mod tests {
     const ROOM: Room = Room { keys: 64, bytes: 1 << 20 };
 
     fn add(top: &mut Top, name: &str, bytes: u64) {
-        let sample = Sample { visitor: Some(bytes), bytes, time_us: Some(bytes as u32) };
+        let sample = Sample {
+            visitor: Some(bytes),
+            bytes,
+            time_us: Some(bytes as u32),
+            is_entry: bytes == 5,
+        };
         top.add(Seed::new(1).text(name.as_bytes()), 0, name.as_bytes(), &sample);
     }
 
@@ -299,13 +367,13 @@ mod tests {
         }
         for (name, real) in counts {
             let is_there = top.items.values().any(|item| &*item.key == name.as_bytes());
-            assert!(is_there || *real <= top.floor, "{name}: {real}, {}", top.floor);
+            assert!(is_there || *real <= top.floor.hits, "{name}: {real}, {}", top.floor.hits);
         }
     }
 
     #[test]
     fn few_keys_are_exact() {
-        let mut top = Top::new(Weight::Hits, ROOM);
+        let mut top = Top::new(ROOM);
         for _ in 0..3 {
             ["a", "b", "a"].iter().for_each(|name| add(&mut top, name, 5));
         }
@@ -314,7 +382,7 @@ mod tests {
             first.iter().map(|i| (&*i.key, i.hits, i.bytes)).collect::<Vec<_>>(),
             [(&b"a"[..], 6, 30), (&b"b"[..], 3, 15)]
         );
-        assert_eq!((top.floor(), top.distinct(), first[0].error), (0, (2, 0.0), 0));
+        assert_eq!((top.floor(), top.distinct(), first[0].error), (Floor::default(), (2, 0.0), 0));
         assert_eq!((first[0].time_us, first[0].longest_us, first[0].visitors.count()), (30, 5, 1));
     }
 
@@ -322,10 +390,11 @@ mod tests {
     fn the_error_is_what_it_says() {
         let all: Vec<String> = names(50_000, 3).collect();
         let counts = truth(&all);
-        let mut top = Top::new(Weight::Hits, ROOM);
+        let mut top = Top::new(ROOM);
         all.iter().for_each(|name| add(&mut top, name, 1));
         holds(&top, &counts);
-        assert!(top.floor() > 0 && top.floor() <= 2 * 50_000 / 64, "{}", top.floor());
+        let floor = top.floor().hits;
+        assert!(floor > 0 && floor <= 8 * 50_000 / 3 / 64, "{floor}");
         assert!(top.items.len() <= 64);
         assert_eq!(top.distinct().0, counts.len() as u64);
     }
@@ -336,12 +405,12 @@ mod tests {
             let all: Vec<String> = names(40_000, 5).collect();
             let counts = truth(&all);
             let room = Room { keys, ..ROOM };
-            let mut parts: Vec<Top> = (0..3).map(|_| Top::new(Weight::Hits, room)).collect();
+            let mut parts: Vec<Top> = (0..3).map(|_| Top::new(room)).collect();
             all.iter().enumerate().for_each(|(n, name)| add(&mut parts[n % 3], name, 1));
-            let mut merged = Top::new(Weight::Hits, room);
+            let mut merged = Top::new(room);
             parts.into_iter().for_each(|part| merged.merge(part));
             holds(&merged, &counts);
-            assert_eq!(merged.floor() == 0, keys == 5000);
+            assert_eq!(merged.floor().hits == 0, keys == 5000);
             assert!(merged.items.len() <= 4 * keys);
             assert_eq!(merged.distinct().0, counts.len() as u64);
         }
@@ -350,7 +419,7 @@ mod tests {
     #[test]
     fn bytes_are_bounded_whatever_comes() {
         let room = Room { keys: 100, bytes: 10_000 };
-        let mut top = Top::new(Weight::Bytes, room);
+        let mut top = Top::new(room);
         for n in 0..20_000_u64 {
             add(&mut top, &format!("{n:0600}"), n);
             // One key with ever more visitors.
@@ -359,5 +428,7 @@ mod tests {
             assert!(top.used <= room.bytes);
         }
         assert_eq!(top.first(1)[0].key.len(), 4);
+        let heaviest = first(top.items.values(), Weight::Bytes, 1)[0];
+        assert_eq!(&*heaviest.key, b"same");
     }
 }
