@@ -22,8 +22,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Statuses that are counted one by one.
-const STATUSES: std::ops::Range<u16> = 100..600;
+const STATUSES: u16 = 600;
 const SLOWEST: usize = 256;
+/// Visitors remembered; a power of two.
+const RECENT: usize = 8192;
 
 /// The bounds of a report.
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +165,8 @@ pub struct Report {
     /// Of days that were too many.
     other_days: Group,
     hours: Box<[Group]>,
-    statuses: BTreeMap<u16, Group>,
+    /// By their numbers.
+    statuses: Box<[Group]>,
     methods: Box<[Group]>,
     protocols: Box<[Group]>,
     browsers: Box<[Group]>,
@@ -173,6 +176,8 @@ pub struct Report {
     slowest: Slowest,
     times: Histogram,
     agents: Memo,
+    /// Visitors that came lately, each in the place that its hash says.
+    recent: Box<[u64]>,
     places: Places,
     shower: Shower,
     text: Vec<u8>,
@@ -182,6 +187,9 @@ pub struct Report {
 /// What is known of an event once it was looked at.
 struct Known {
     sample: Sample,
+    /// Without its visitor if they came before: for what is the same in all requests of a visitor, where they are
+    /// counted already.
+    first: Sample,
     agent: Agent,
     address_hash: u64,
     place: Option<Place>,
@@ -201,7 +209,7 @@ impl Report {
             days: BTreeMap::new(),
             other_days: Group::default(),
             hours: groups(24),
-            statuses: BTreeMap::new(),
+            statuses: groups(usize::from(STATUSES)),
             methods: groups(Method::ALL.len()),
             protocols: groups(Protocol::ALL.len()),
             browsers: groups(BROWSERS_COUNT),
@@ -211,6 +219,7 @@ impl Report {
             slowest: Slowest::new(SLOWEST),
             times: Histogram::default(),
             agents: Memo::new(limits.agents),
+            recent: vec![0; RECENT].into(),
             places: Places::new(options.databases.clone()),
             shower: Shower::new(options.privacy.clone()),
             text: Vec::new(),
@@ -253,13 +262,23 @@ impl Report {
         let agent_hash = seed.text(event.agent);
         let is_visitor = event.status / 100 != 4;
         let visitor = mix(mix(address_hash, agent_hash), event.time.day as u64);
+        let sample = Sample {
+            visitor: is_visitor.then_some(visitor),
+            bytes: event.bytes,
+            time_us: event.time_us,
+            is_entry: false,
+        };
+        let mut first = sample;
+        if is_visitor {
+            let recent = &mut self.recent[visitor as usize % RECENT];
+            match *recent == visitor {
+                true => first.visitor = None,
+                false => *recent = visitor,
+            }
+        }
         Known {
-            sample: Sample {
-                visitor: is_visitor.then_some(visitor),
-                bytes: event.bytes,
-                time_us: event.time_us,
-                is_entry: false,
-            },
+            sample,
+            first,
             agent: self.agents.read(agent_hash, event.agent),
             address_hash,
             place: self.places.find(address_hash, event.address),
@@ -268,8 +287,8 @@ impl Report {
 
     /// What there are few of.
     fn add_groups(&mut self, event: &Event<'_>, known: &Known) {
-        let sample = &known.sample;
-        if let Some(visitor) = sample.visitor {
+        let (sample, first) = (&known.sample, &known.first);
+        if let Some(visitor) = first.visitor {
             self.visitors.add(visitor);
         }
         let is_room = self.days.len() < self.options.limits.days;
@@ -278,14 +297,14 @@ impl Report {
             None if is_room => self.days.entry(event.time.day).or_default(),
             None => &mut self.other_days,
         };
-        day.add(sample);
+        day.add(first);
         self.hours[(event.time.second / 3600) as usize % 24].add(sample);
         self.methods[event.method as usize].add(sample);
         self.protocols[event.protocol as usize].add(sample);
-        self.browsers[usize::from(known.agent.browser)].add(sample);
-        self.systems[usize::from(known.agent.system)].add(sample);
-        if STATUSES.contains(&event.status) {
-            self.statuses.entry(event.status).or_default().add(sample);
+        self.browsers[usize::from(known.agent.browser)].add(first);
+        self.systems[usize::from(known.agent.system)].add(first);
+        if (100..STATUSES).contains(&event.status) {
+            self.statuses[usize::from(event.status)].add(sample);
         }
         if let Some(us) = event.time_us {
             self.times.add(us);
@@ -296,10 +315,10 @@ impl Report {
         let seed = &self.options.seed;
         let (shown, hash) =
             self.shower.show(seed, event.address, known.address_hash, event.time.day);
-        if !self.lists[List::Hosts as usize].hit(hash, &known.sample) {
+        if !self.lists[List::Hosts as usize].hit(hash, &known.first) {
             self.shown.clear();
             let _ = write!(self.shown, "{shown}");
-            self.lists[List::Hosts as usize].insert(hash, 0, self.shown.as_bytes(), &known.sample);
+            self.lists[List::Hosts as usize].insert(hash, 0, self.shown.as_bytes(), &known.first);
         }
         let Some(place) = &known.place else { return };
         let country: &[u8] = match &place.country {
@@ -307,20 +326,20 @@ impl Report {
             letters => letters,
         };
         let hash = u64::from(u16::from_be_bytes(place.country));
-        self.lists[List::Countries as usize].add(mix(hash, 1), 0, country, &known.sample);
+        self.lists[List::Countries as usize].add(mix(hash, 1), 0, country, &known.first);
         let hash = mix(u64::from(place.network.unwrap_or(0)), 2);
-        if !self.lists[List::Networks as usize].hit(hash, &known.sample) {
+        if !self.lists[List::Networks as usize].hit(hash, &known.first) {
             let mut name = b"-".to_vec();
             if let Some(number) = place.network {
                 name = format!("AS{number} ").into_bytes();
                 name.extend(self.places.databases().organization(event.address));
             }
-            self.lists[List::Networks as usize].insert(hash, 0, &name, &known.sample);
+            self.lists[List::Networks as usize].insert(hash, 0, &name, &known.first);
         }
     }
 
     fn add_agent(&mut self, event: &Event<'_>, known: &Known) {
-        let (agent, sample) = (&known.agent, &known.sample);
+        let (agent, sample) = (&known.agent, &known.first);
         let hash = mix(u64::from(agent.browser) << 16 | u64::from(agent.version), 3);
         let tag = u16::from(agent.browser) << 8;
         if !self.lists[List::Browsers as usize].hit(hash, sample) {
@@ -412,10 +431,8 @@ impl Report {
         self.visitors.merge(&other.visitors);
         self.merge_days(other.days);
         self.other_days.merge(&other.other_days);
-        for (status, group) in &other.statuses {
-            self.statuses.entry(*status).or_default().merge(group);
-        }
         for (ours, theirs) in [
+            (&mut self.statuses, &other.statuses),
             (&mut self.hours, &other.hours),
             (&mut self.methods, &other.methods),
             (&mut self.protocols, &other.protocols),
@@ -445,29 +462,21 @@ impl Report {
 
     /// About what it takes.
     pub fn heap_bytes(&self) -> usize {
-        let visitors = |groups: &[Group]| -> usize {
-            groups.iter().map(|g| size_of::<Group>() + g.visitors.heap_bytes()).sum()
-        };
-        let days: usize =
-            self.days.values().map(|g| size_of::<Group>() + g.visitors.heap_bytes()).sum();
         let all = [
             &self.hours,
+            &self.statuses,
             &self.methods,
             &self.protocols,
             &self.browsers,
             &self.systems,
             &self.kinds,
         ];
-        self.lists.iter().map(Top::heap_bytes).sum::<usize>()
-            + all.iter().map(|groups| visitors(groups)).sum::<usize>()
-            + days
-            + self
-                .statuses
-                .values()
-                .map(|g| size_of::<Group>() + g.visitors.heap_bytes())
-                .sum::<usize>()
+        let groups = all.into_iter().flatten().chain(self.days.values());
+        groups.map(|g| size_of::<Group>() + g.visitors.heap_bytes()).sum::<usize>()
+            + self.lists.iter().map(Top::heap_bytes).sum::<usize>()
             + self.visitors.heap_bytes()
             + self.agents.heap_bytes()
+            + size_of_val(&*self.recent)
     }
 }
 

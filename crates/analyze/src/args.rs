@@ -83,8 +83,8 @@ Options:
 The format is found by itself where it is one of: {}, or W3C's extended one.
 
 What counts: a visitor is an address with a user agent on one day, and nobody becomes one by errors 4xx; each URL
-is one for each method and protocol. Memory is bounded: counts of different things are exact up to 131072, then
-within a standard error of 0.4 % (visitors of one row: exact up to 64, then 3.3 %; of a day, a browser and the
+is one for each method and protocol. Memory is bounded: counts of different things are exact up to 65536, then
+within a standard error of 0.4 % (visitors of one row: exact up to 128, then 3.3 %; of a day, a browser and the
 like: up to 1024, then 0.8 %). Lists with more names than fit say how many requests a name may have beside those
 that are shown (a + behind the number, may_have_more in JSON and CSV).
 ",

@@ -253,7 +253,8 @@ impl Report {
                 systems[first].merge(&group);
             }
         }
-        let statuses = self.statuses.iter().map(|(status, g)| row(status.to_string(), g));
+        let statuses = self.statuses.iter().enumerate().filter(|(_, g)| g.hits > 0);
+        let statuses = statuses.map(|(status, g)| row(status.to_string(), g));
         vec![
             group_panel("systems", "Systems", BY_HITS, named(&systems, &|n| system_name(n as u8))),
             group_panel(

@@ -47,7 +47,7 @@ pub type Few = Distinct<u32, 128, 10>;
 /// For each of some ten or hundred: days, browsers.
 pub type Group = Distinct<u64, 1024, 14>;
 /// For a whole report.
-pub type Total = Distinct<u64, 131_072, 16>;
+pub type Total = Distinct<u64, 65_536, 16>;
 
 #[derive(Clone, Debug)]
 enum State<W> {
@@ -284,7 +284,7 @@ mod tests {
     fn many_are_within_the_error() {
         is_near::<u32, 128, 10>();
         is_near::<u64, 1024, 14>();
-        is_near::<u64, 131_072, 16>();
+        is_near::<u64, 65_536, 16>();
     }
 
     #[test]
