@@ -1,5 +1,6 @@
 //! The targets, each with its seeds, the pieces its mutations put in, and what must hold.
 
+mod analytics;
 mod backend;
 mod base;
 mod body;
@@ -80,4 +81,6 @@ pub const TARGETS: &[Target] = &[
     base::DATES,
     base::ADDRESSES,
     base::ESCAPES,
+    analytics::LINES,
+    analytics::FORMATS,
 ];

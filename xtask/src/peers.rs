@@ -52,6 +52,7 @@ const PEERS: &[Peer] = &[
     Peer { package: "dovecot-imapd", what: File("usr/lib/dovecot", "imap-login") },
     Peer { package: "dovecot-pop3d", what: File("usr/lib/dovecot", "pop3-login") },
     Peer { package: "litmus", what: File("usr/libexec/litmus", "basic") },
+    Peer { package: "goaccess", what: Program("goaccess", "--version") },
     Peer { package: "postfix", what: File("usr/lib/postfix/sbin", "smtpd") },
 ];
 

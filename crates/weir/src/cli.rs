@@ -24,6 +24,7 @@ pub fn help() -> String {
         "\
 Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g directives]
        {name} help [DIRECTIVE]
+       {name} analyze [OPTION]... FILE...
 
 Options:
   -?,-h         : this help
@@ -54,6 +55,8 @@ pub enum Action {
     FullVersion,
     /// `weir help [DIRECTIVE]`
     Directive(Option<String>),
+    /// `weir analyze …`
+    Analyze(Vec<Vec<u8>>),
 }
 
 pub struct Args {
@@ -73,6 +76,10 @@ impl Args {
         let mut action = Action::Serve;
         if args.next_if(|word| word == b"help").is_some() {
             let action = Action::Directive(args.next().map(text));
+            return Ok(Args { action, quiet, strict, paths: told.paths() });
+        }
+        if args.next_if(|word| word == b"analyze").is_some() {
+            let action = Action::Analyze(args.collect());
             return Ok(Args { action, quiet, strict, paths: told.paths() });
         }
         while let Some(arg) = args.next() {

@@ -86,6 +86,7 @@ fn run(args: &Args) -> Result<(), String> {
         Action::Version => say(&cli::version()),
         Action::FullVersion => say(&cli::full_version()),
         Action::Directive(name) => return help::directive(name.as_deref()),
+        Action::Analyze(words) => return weir_analyze::run(words.clone(), &disk::Disk),
         Action::Signal(name) => return send_signal(&args.paths, name),
         Action::Test { dump } => return test(args, *dump),
         Action::Serve => return serve(&args.paths),
