@@ -43,6 +43,7 @@ mod core_more;
 mod dav;
 mod dav_ext;
 mod degradation;
+mod doctor;
 mod echo_output;
 mod echo_parts;
 mod echo_time;

@@ -24,6 +24,7 @@ pub fn help() -> String {
         "\
 Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g directives]
        {name} help [DIRECTIVE]
+       {name} doctor [--json] [-p prefix] [-c filename] [-g directives]
 
 Options:
   -?,-h         : this help
@@ -54,6 +55,12 @@ pub enum Action {
     FullVersion,
     /// `weir help [DIRECTIVE]`
     Directive(Option<String>),
+    /// `weir doctor`
+    Doctor {
+        json: bool,
+    },
+    /// `weir doctor --help`
+    DoctorHelp,
 }
 
 pub struct Args {
@@ -79,6 +86,10 @@ impl Args {
             if arg == b"--strict" {
                 strict = true;
                 continue;
+            }
+            if arg == b"doctor" {
+                let action = doctor(args, &mut told)?;
+                return Ok(Args { action, quiet, strict, paths: told.paths() });
             }
             let Some(mut rest) = arg.strip_prefix(b"-") else {
                 return Err(format!("invalid option: \"{}\"", text(arg)));
@@ -114,6 +125,20 @@ impl Args {
         }
         Ok(Args { action, quiet, strict, paths: told.paths() })
     }
+}
+
+/// What stands behind `doctor`.
+fn doctor(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<Action, String> {
+    told.bare = false;
+    let mut json = false;
+    while let Some(arg) = args.next() {
+        match arg.as_slice() {
+            b"--json" => json = true,
+            b"--help" | b"-h" | b"-?" => return Ok(Action::DoctorHelp),
+            _ => told.path_option(arg, &mut args)?,
+        }
+    }
+    Ok(Action::Doctor { json })
 }
 
 fn text(word: Vec<u8>) -> String {
@@ -163,6 +188,23 @@ impl Told {
             b'e' => self.error_log = path(),
             _ => self.globals = value,
         }
+    }
+
+    /// `-c`, `-p`, `-e` or `-g` behind a command's word.
+    fn path_option(
+        &mut self,
+        arg: Vec<u8>,
+        args: &mut impl Iterator<Item = Vec<u8>>,
+    ) -> Result<(), String> {
+        let [b'-', option @ (b'c' | b'p' | b'e' | b'g'), glued @ ..] = arg.as_slice() else {
+            return Err(format!("invalid option: \"{}\"", text(arg)));
+        };
+        let value = match glued {
+            [] => args.next().ok_or_else(|| needs(*option))?,
+            glued => glued.to_vec(),
+        };
+        self.take(*option, value);
+        Ok(())
     }
 
     fn paths(self) -> Paths {

@@ -4,6 +4,7 @@ mod changes;
 mod cli;
 mod control;
 mod disk;
+mod doctor;
 mod embedded;
 mod globals;
 mod heirs;
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
     let done = run(&args);
     weir_core::logger::settle();
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => ExitCode::from(status),
         Err(text) => fail(&text),
     }
 }
@@ -78,17 +79,20 @@ fn emerg(text: &str) -> String {
     format!("{}: [emerg] {text}\n", load::PROGRAM)
 }
 
-fn run(args: &Args) -> Result<(), String> {
+/// What it exits with.
+fn run(args: &Args) -> Result<u8, String> {
     match &args.action {
         Action::Help => say(&cli::help()),
         Action::Version => say(&cli::version()),
         Action::FullVersion => say(&cli::full_version()),
-        Action::Directive(name) => return help::directive(name.as_deref()),
-        Action::Signal(name) => return send_signal(&args.paths, name),
-        Action::Test { dump } => return test(args, *dump),
-        Action::Serve => return serve(&args.paths),
+        Action::Directive(name) => help::directive(name.as_deref())?,
+        Action::Signal(name) => send_signal(&args.paths, name)?,
+        Action::Test { dump } => test(args, *dump)?,
+        Action::Serve => serve(&args.paths)?,
+        Action::Doctor { json } => return doctor::run(&args.paths, *json),
+        Action::DoctorHelp => doctor::help()?,
     }
-    Ok(())
+    Ok(0)
 }
 
 fn test(args: &Args, with_dump: bool) -> Result<(), String> {
