@@ -129,6 +129,7 @@ mod mp4;
 mod paths_bytes;
 mod peers_nginx;
 mod post_action;
+mod profile;
 mod proxy_buffering;
 mod proxy_cache;
 mod proxy_cache_store;

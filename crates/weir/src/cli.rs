@@ -1,6 +1,7 @@
 //! nginx's command line.
 
 use crate::load::Paths;
+use crate::profile::Wanted;
 use std::path::{Path, PathBuf};
 use weir_module::Layout;
 use weir_runtime::paths;
@@ -25,6 +26,7 @@ pub fn help() -> String {
 Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g directives]
        {name} help [DIRECTIVE]
        {name} doctor [--json] [-p prefix] [-c filename] [-g directives]
+       {name} profile [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
 
 Options:
   -?,-h         : this help
@@ -61,6 +63,10 @@ pub enum Action {
     },
     /// `weir doctor --help`
     DoctorHelp,
+    /// `weir profile`
+    Profile(Wanted),
+    /// `weir profile --help`
+    ProfileHelp,
 }
 
 pub struct Args {
@@ -89,6 +95,10 @@ impl Args {
             }
             if arg == b"doctor" {
                 let action = doctor(args, &mut told)?;
+                return Ok(Args { action, quiet, strict, paths: told.paths() });
+            }
+            if arg == b"profile" {
+                let action = profile(args, &mut told)?;
                 return Ok(Args { action, quiet, strict, paths: told.paths() });
             }
             let Some(mut rest) = arg.strip_prefix(b"-") else {
@@ -139,6 +149,38 @@ fn doctor(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<Ac
         }
     }
     Ok(Action::Doctor { json })
+}
+
+/// What stands behind `profile`.
+fn profile(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<Action, String> {
+    told.bare = false;
+    let mut wanted = Wanted::default();
+    while let Some(arg) = args.next() {
+        let mut value = || {
+            args.next().ok_or_else(|| format!("option \"{}\" requires a value", text(arg.clone())))
+        };
+        match arg.as_slice() {
+            b"--help" | b"-h" | b"-?" => return Ok(Action::ProfileHelp),
+            b"--seconds" => wanted.seconds = number(value()?)?,
+            b"--frequency" => wanted.frequency_hz = number(value()?)?,
+            b"--worker" => wanted.worker = Some(number(value()?)?),
+            b"-o" => wanted.out = paths::path(&value()?).into_owned(),
+            b"-p" => {
+                // A number is a process, all else a prefix.
+                let value = value()?;
+                match text(value.clone()).parse() {
+                    Ok(pid) => wanted.pid = Some(pid),
+                    Err(_) => told.take(b'p', value),
+                }
+            }
+            _ => told.path_option(arg, &mut args)?,
+        }
+    }
+    Ok(Action::Profile(wanted))
+}
+
+fn number(word: Vec<u8>) -> Result<u64, String> {
+    weir_base::units::parse_int(&word).ok_or_else(|| format!("invalid number \"{}\"", text(word)))
 }
 
 fn text(word: Vec<u8>) -> String {

@@ -88,6 +88,11 @@ fn of_configuration(paths: &Paths) -> Judgement {
     Judgement { area: "configuration", check: "test", finding }
 }
 
+/// The pid file of the configuration, whether or not it may be served as this user.
+pub fn pid_file(paths: &Paths) -> Option<std::path::PathBuf> {
+    Conf::of(&load::read(paths), &places(paths)).pid
+}
+
 fn places(paths: &Paths) -> Places {
     let here = Layout::here();
     let temp = |what: &str| (what.to_owned(), here.temp_path(&paths.prefix, Path::new(what)));

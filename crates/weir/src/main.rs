@@ -1,5 +1,6 @@
 //! The weir program: nginx's command line, on Weir's engine.
 
+mod asked;
 mod changes;
 mod cli;
 mod control;
@@ -9,6 +10,7 @@ mod embedded;
 mod globals;
 mod heirs;
 mod help;
+mod inquiry;
 mod kept;
 mod limits;
 mod load;
@@ -19,6 +21,7 @@ mod modules;
 mod orphan;
 mod panics;
 mod place;
+mod profile;
 mod protocols;
 mod quiet;
 mod retired;
@@ -91,6 +94,8 @@ fn run(args: &Args) -> Result<u8, String> {
         Action::Serve => serve(&args.paths)?,
         Action::Doctor { json } => return doctor::run(&args.paths, *json),
         Action::DoctorHelp => doctor::help()?,
+        Action::Profile(wanted) => profile::run(&args.paths, wanted)?,
+        Action::ProfileHelp => profile::help()?,
     }
     Ok(0)
 }
@@ -185,6 +190,7 @@ fn serve(paths: &Paths) -> Result<(), String> {
     }
     if let Some(path) = paths.pid_path(global) {
         control::write_pid(&path).map_err(|e| emerg(&e))?;
+        inquiry::open(&path, &loaded.generation.error_log);
     }
     start_notice(&loaded);
     if daemon {
