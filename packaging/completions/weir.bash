@@ -8,8 +8,10 @@ _weir() {
 	-c | -e) COMPREPLY=($(compgen -f -- "$current")) ;;
 	-p) COMPREPLY=($(compgen -d -- "$current")) ;;
 	-g) ;;
+	doctor) COMPREPLY=($(compgen -W "--json --help -c -p -g" -- "$current")) ;;
+	profile) COMPREPLY=($(compgen -W "--seconds --frequency --worker --help -o -P -c -p" -- "$current")) ;;
 	help) COMPREPLY=($(compgen -W "$("$1" help 2>/dev/null | sed -n 's/^  //p')" -- "$current")) ;;
-	*) COMPREPLY=($(compgen -W "help -h -v -V -t -T -q -s -p -e -c -g --strict" -- "$current")) ;;
+	*) COMPREPLY=($(compgen -W "help doctor profile -h -v -V -t -T -q -s -p -e -c -g --strict" -- "$current")) ;;
 	esac
 }
 

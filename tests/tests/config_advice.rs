@@ -153,7 +153,6 @@ fn directives_of_other_modules_are_known_by_name() {
         ("acme_issuer", "certbot"),
         ("perl_modules", "Perl"),
         ("rtmp", "RTMP"),
-        ("google_perftools_profiles", "perf record"),
         ("fancyindex_name_length", "text-overflow"),
         ("pagespeed", "rewrites no pages"),
         ("lua_package_path", "Lua"),

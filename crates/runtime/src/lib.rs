@@ -16,7 +16,10 @@ pub mod files;
 pub mod handed;
 #[cfg(unix)]
 pub mod handover;
+#[cfg(unix)]
+pub mod inquiry;
 pub mod listen;
+pub mod machine;
 pub mod memory;
 pub mod net;
 #[cfg(unix)]
@@ -25,6 +28,7 @@ pub mod paths;
 #[cfg(unix)]
 pub mod process;
 pub mod programs;
+pub mod sampling;
 #[cfg(unix)]
 pub mod signals;
 #[cfg(unix)]

@@ -1,6 +1,7 @@
 //! nginx's command line.
 
 use crate::load::Paths;
+use crate::profile::Wanted;
 use std::path::{Path, PathBuf};
 use weir_module::Layout;
 use weir_runtime::paths;
@@ -25,6 +26,8 @@ pub fn help() -> String {
 Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g directives]
        {name} help [DIRECTIVE]
        {name} analyze [OPTION]... FILE...
+       {name} doctor [--json] [-p prefix] [-c filename] [-g directives]
+       {name} profile [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
 
 Options:
   -?,-h         : this help
@@ -57,6 +60,16 @@ pub enum Action {
     Directive(Option<String>),
     /// `weir analyze …`
     Analyze(Vec<Vec<u8>>),
+    /// `weir doctor`
+    Doctor {
+        json: bool,
+    },
+    /// `weir doctor --help`
+    DoctorHelp,
+    /// `weir profile`
+    Profile(Wanted),
+    /// `weir profile --help`
+    ProfileHelp,
 }
 
 pub struct Args {
@@ -86,6 +99,14 @@ impl Args {
             if arg == b"--strict" {
                 strict = true;
                 continue;
+            }
+            if arg == b"doctor" {
+                let action = doctor(args, &mut told)?;
+                return Ok(Args { action, quiet, strict, paths: told.paths() });
+            }
+            if arg == b"profile" {
+                let action = profile(args, &mut told)?;
+                return Ok(Args { action, quiet, strict, paths: told.paths() });
             }
             let Some(mut rest) = arg.strip_prefix(b"-") else {
                 return Err(format!("invalid option: \"{}\"", text(arg)));
@@ -121,6 +142,52 @@ impl Args {
         }
         Ok(Args { action, quiet, strict, paths: told.paths() })
     }
+}
+
+/// What stands behind `doctor`.
+fn doctor(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<Action, String> {
+    told.bare = false;
+    let mut json = false;
+    while let Some(arg) = args.next() {
+        match arg.as_slice() {
+            b"--json" => json = true,
+            b"--help" | b"-h" | b"-?" => return Ok(Action::DoctorHelp),
+            _ => told.path_option(arg, &mut args)?,
+        }
+    }
+    Ok(Action::Doctor { json })
+}
+
+/// What stands behind `profile`.
+fn profile(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<Action, String> {
+    told.bare = false;
+    let mut wanted = Wanted::default();
+    while let Some(arg) = args.next() {
+        let mut value = || {
+            args.next().ok_or_else(|| format!("option \"{}\" requires a value", text(arg.clone())))
+        };
+        match arg.as_slice() {
+            b"--help" | b"-h" | b"-?" => return Ok(Action::ProfileHelp),
+            b"--seconds" => wanted.seconds = number(value()?)?,
+            b"--frequency" => wanted.frequency_hz = number(value()?)?,
+            b"--worker" => wanted.worker = Some(number(value()?)?),
+            b"-o" => wanted.out = paths::path(&value()?).into_owned(),
+            b"-p" => {
+                // A number is a process, all else a prefix.
+                let value = value()?;
+                match text(value.clone()).parse() {
+                    Ok(pid) => wanted.pid = Some(pid),
+                    Err(_) => told.take(b'p', value),
+                }
+            }
+            _ => told.path_option(arg, &mut args)?,
+        }
+    }
+    Ok(Action::Profile(wanted))
+}
+
+fn number(word: Vec<u8>) -> Result<u64, String> {
+    weir_base::units::parse_int(&word).ok_or_else(|| format!("invalid number \"{}\"", text(word)))
 }
 
 fn text(word: Vec<u8>) -> String {
@@ -170,6 +237,23 @@ impl Told {
             b'e' => self.error_log = path(),
             _ => self.globals = value,
         }
+    }
+
+    /// `-c`, `-p`, `-e` or `-g` behind a command's word.
+    fn path_option(
+        &mut self,
+        arg: Vec<u8>,
+        args: &mut impl Iterator<Item = Vec<u8>>,
+    ) -> Result<(), String> {
+        let [b'-', option @ (b'c' | b'p' | b'e' | b'g'), glued @ ..] = arg.as_slice() else {
+            return Err(format!("invalid option: \"{}\"", text(arg)));
+        };
+        let value = match glued {
+            [] => args.next().ok_or_else(|| needs(*option))?,
+            glued => glued.to_vec(),
+        };
+        self.take(*option, value);
+        Ok(())
     }
 
     fn paths(self) -> Paths {

@@ -81,6 +81,7 @@ pub fn single(
             serving.tend();
         }
     }
+    crate::asked::end();
     serving.finish(&upgrade, &pid_file);
     Ok(())
 }
@@ -171,6 +172,7 @@ pub fn remove_pid(upgrade: &Option<upgrade::Upgrade>, path: &Option<PathBuf>) {
         Some(u) => u.moved_to().or(path.as_ref()),
         None => path.as_ref(),
     };
+    crate::inquiry::remove();
     if let Some(p) = path {
         // Another process may have removed it with its directory.
         let _ = trusted::remove(p);
@@ -191,6 +193,9 @@ pub fn move_pid(have: &mut Option<PathBuf>, paths: &Paths, gen: &Generation) {
     }
     if let Some(Err(e)) = want.as_deref().map(write_pid) {
         return log(gen, LogLevel::Emerg, &e);
+    }
+    if let Some(new) = &want {
+        crate::inquiry::rename(new);
     }
     if let Some(old) = std::mem::replace(have, want) {
         // Somebody may have removed it.
@@ -264,7 +269,10 @@ pub fn serve(
                 }
             },
             Wake::Signal(signal) => p.handle(signal),
-            Wake::Timeout if p.ending && p.serving.ended() => return Ok(()),
+            Wake::Timeout if p.ending && p.serving.ended() => {
+                crate::asked::end();
+                return Ok(());
+            }
             Wake::Timeout if !p.ending => p.serving.heal(),
             Wake::Timeout => {}
         }

@@ -45,6 +45,7 @@ pub struct Global {
     pub use_method: Val<()>,
     pub pcre_jit: Val<bool>,
     pub env: Vec<(String, Option<String>)>,
+    pub google_perftools_profiles: Val<PathBuf>,
     pub thread_pools: Vec<String>,
     /// Names of the files of `load_module`, without `.so`.
     pub loaded_modules: Vec<String>,
@@ -115,6 +116,10 @@ pub const ROWS: &[Row] = &[
     Row::new("load_module", MAIN, Arity::ONE, "", "A module from a file.", loaded::set).note("Loads nothing, and looks at no file: all modules that Weir has are built in. One notice names those that nginx and its packages have; another's name is a warning. Directives of a module that Weir has not are refused where they stand."),
     Row::new("pcre_jit", MAIN, Arity::FLAG, "off", "Compile regular expressions to machine code.", set!(Cf::get::<Global>, pcre_jit, flag)).note("Always on where the machine supports it. A subject too long for it is matched without it, as by nginx with \"off\"; a match may take 1,000,000 steps (10,000,000 on more than 32 KB, which is what nginx allows at any length) and 512 MB, else the request ends with 500."),
     Row::new("ssl_object_cache_inheritable", MAIN, Arity::FLAG, "on", "A reload may keep certificates and keys whose files are unchanged.", |_, d| d.flag().map(|_| ())).once().note("A reload reads them anew in any case, so that no change is missed."),
+    Row::new("google_perftools_profiles", MAIN, Arity::ONE, "", "File for a profile of the processor's time, with the process's number behind its name.", |cf, d| {
+        let path = cf.full_path(d.arg(0));
+        cf.get::<Global>().google_perftools_profiles.once(d, path)
+    }).note("A file of the serving process for all its workers, written when it ends or a reload takes the directive away, as its user; gzipped protobuf, which pprof reads as it does gperftools' own format. A relative name begins at the prefix. gperftools is not needed. \"weir profile\" makes one of a server that runs without the directive."),
     Row::new("thread_pool", MAIN, Arity::TWO_THREE, "default threads=32 max_queue=65536", "A named pool for file reads.", set_thread_pool).note("One pool of at most 32 threads per worker serves all names; threads are started by need."),
     Row::new("user", MAIN, Arity::ONE_TWO, "nobody nobody", "User and group of the serving process.", |cf, d| {
         if weir_runtime::process::is_root() {

@@ -123,19 +123,39 @@ fn is_error(e: &Diagnostic) -> bool {
     e.level < weir_conf::Level::Error && e.level != weir_conf::Level::Alert
 }
 
+/// How the file of this name is read.
+fn options(main: &[u8]) -> Options {
+    let mut options = Options::for_main(main);
+    options.raw_block = |name| name.ends_with(b"_by_lua_block");
+    options
+}
+
+/// The directives as they stand, also of a configuration that is refused for what they say: up to where it
+/// cannot be read any further.
+pub fn read(told: &Paths) -> Vec<Directive> {
+    let mut sources = Sources::new();
+    let conf = told.conf_path();
+    let main = paths::bytes(&conf).to_vec();
+    let options = options(&main);
+    let mut all =
+        weir_conf::parse_command_line(&mut sources, &Disk, &told.globals, &options).directives;
+    let loader: &dyn Loader = match &told.conf {
+        Some(_) => &Disk,
+        None => &crate::embedded::Embedded,
+    };
+    all.extend(weir_conf::parse_partial(&mut sources, loader, &main, &options).directives);
+    all
+}
+
 fn run(
     told: &Paths,
     mode: Mode,
     loader: &dyn Loader,
     sources: &mut Sources,
 ) -> Result<(Generation, Vec<Diagnostic>), Errors> {
-    let conf = match &told.conf {
-        Some(p) => p.clone(),
-        None => PathBuf::from(crate::embedded::NAME),
-    };
+    let conf = told.conf_path();
     let main = paths::bytes(&conf).to_vec();
-    let mut options = Options::for_main(&main);
-    options.raw_block = |name| name.ends_with(b"_by_lua_block");
+    let options = options(&main);
     let conf_prefix = conf.parent().map(Path::to_path_buf).unwrap_or_default();
     let mut cf = Cf::new(Rc::new(row_table()), &told.prefix, &conf_prefix, mode);
     cf.is_to_end = weir_runtime::signals::end_is_pending;
@@ -263,6 +283,11 @@ impl Paths {
             Some(p) => self.prefix.join(p),
             None => self.prefix.join(Layout::here().error_log_path),
         }
+    }
+
+    /// The file of the configuration, or the name of the one that is built in.
+    pub fn conf_path(&self) -> PathBuf {
+        self.conf.clone().unwrap_or_else(|| PathBuf::from(crate::embedded::NAME))
     }
 
     pub fn conf_name(&self) -> String {

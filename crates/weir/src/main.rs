@@ -1,13 +1,16 @@
 //! The weir program: nginx's command line, on Weir's engine.
 
+mod asked;
 mod changes;
 mod cli;
 mod control;
 mod disk;
+mod doctor;
 mod embedded;
 mod globals;
 mod heirs;
 mod help;
+mod inquiry;
 mod kept;
 mod limits;
 mod load;
@@ -19,6 +22,7 @@ mod modules;
 mod orphan;
 mod panics;
 mod place;
+mod profile;
 mod protocols;
 mod quiet;
 mod retired;
@@ -61,7 +65,7 @@ fn main() -> ExitCode {
     weir_core::logger::settle();
     weir_core::logger::finish();
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => ExitCode::from(status),
         Err(text) => fail(&text),
     }
 }
@@ -80,18 +84,23 @@ fn emerg(text: &str) -> String {
     format!("{}: [emerg] {text}\n", load::PROGRAM)
 }
 
-fn run(args: &Args) -> Result<(), String> {
+/// What it exits with.
+fn run(args: &Args) -> Result<u8, String> {
     match &args.action {
         Action::Help => say(&cli::help()),
         Action::Version => say(&cli::version()),
         Action::FullVersion => say(&cli::full_version()),
-        Action::Directive(name) => return help::directive(name.as_deref()),
-        Action::Analyze(words) => return weir_analyze::run(words.clone(), &disk::Disk),
-        Action::Signal(name) => return send_signal(&args.paths, name),
-        Action::Test { dump } => return test(args, *dump),
-        Action::Serve => return serve(&args.paths),
+        Action::Analyze(words) => return weir_analyze::run(words.clone(), &disk::Disk).map(|()| 0),
+        Action::Directive(name) => help::directive(name.as_deref())?,
+        Action::Signal(name) => send_signal(&args.paths, name)?,
+        Action::Test { dump } => test(args, *dump)?,
+        Action::Serve => serve(&args.paths)?,
+        Action::Doctor { json } => return doctor::run(&args.paths, *json),
+        Action::DoctorHelp => doctor::help()?,
+        Action::Profile(wanted) => profile::run(&args.paths, wanted)?,
+        Action::ProfileHelp => profile::help()?,
     }
-    Ok(())
+    Ok(0)
 }
 
 fn test(args: &Args, with_dump: bool) -> Result<(), String> {
@@ -184,6 +193,7 @@ fn serve(paths: &Paths) -> Result<(), String> {
     }
     if let Some(path) = paths.pid_path(global) {
         control::write_pid(&path).map_err(|e| emerg(&e))?;
+        inquiry::open(&path, &loaded.generation.error_log);
     }
     start_notice(&loaded);
     if daemon {

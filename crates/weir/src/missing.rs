@@ -71,10 +71,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("ssl_engine", "Weir's TLS is rustls, which has no OpenSSL engines; remove the directive"),
     ("quic_bpf", HTTP3),
     (
-        "google_perftools_profiles",
-        "Weir is not linked with gperftools; remove the directive and use \"perf record -g -p PID\": the program has the symbols",
-    ),
-    (
         "fancyindex_name_length",
         "fancyindex dropped it in 0.5.0; remove the directive: a style sheet (fancyindex_css_href) cuts long names with text-overflow",
     ),

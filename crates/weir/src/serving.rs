@@ -45,7 +45,9 @@ impl Serving {
         syslog::report_to(&s.generation.error_log);
         panics::log_to(&s.generation.error_log);
         crate::protocols::start(&s.generation);
+        crate::asked::follow(s.perftools(), &s.generation.error_log);
         s.fill()?;
+        crate::inquiry::listen(&s.generation.error_log);
         heirs::receive(s.workers.iter().map(|w| w.commands.clone()).collect(), &s.all);
         // What reading the configuration took.
         memory::give_back();
@@ -54,6 +56,12 @@ impl Serving {
 
     fn log(&self, level: LogLevel, text: &str) {
         self.generation.error_log.log(level, None, text.as_bytes());
+    }
+
+    /// Where a profile of the whole time is to go.
+    fn perftools(&self) -> Option<&std::path::Path> {
+        let path = self.generation.global.get::<Global>().google_perftools_profiles.as_option();
+        path.map(std::path::PathBuf::as_path)
     }
 
     fn count(&self) -> usize {
@@ -115,6 +123,7 @@ impl Serving {
         panics::log_to(&generation.error_log);
         crate::protocols::start(&generation);
         self.retired.add(std::mem::replace(&mut self.generation, generation));
+        crate::asked::follow(self.perftools(), &self.generation.error_log);
         let connections_max = self.generation.global.get::<Global>().connections();
         for (id, w) in self.workers.iter().enumerate() {
             let _ = w.commands.send(Command::Serve {
@@ -193,6 +202,7 @@ impl Serving {
     /// Begins the graceful end of all workers.
     pub fn quit(&mut self, successor: Option<Arc<Successor>>) {
         self.sockets = Sockets::default();
+        crate::inquiry::end();
         heirs::receive_last();
         let timeout_ms = self.shutdown_timeout();
         for w in &self.workers {
@@ -202,6 +212,7 @@ impl Serving {
 
     /// Ends all workers at once.
     pub fn stop(&mut self) {
+        crate::inquiry::end();
         for w in &self.workers {
             let _ = w.commands.send(Command::Stop);
         }

@@ -2,6 +2,7 @@
 //! the NGINX environment variable; the old one renames its pid file and goes on until told.
 
 use crate::heirs::{self, Successor};
+use crate::inquiry;
 use crate::sockets::Sockets;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -66,6 +67,7 @@ fn start(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Optio
     if let Some((to, from)) = &moved {
         // Without its pid file there is nothing to move.
         let _ = trusted::rename(from, to);
+        inquiry::rename(to);
     }
     let mut command = Command::new(program);
     command.args(args).env(VARIABLE, list).env_remove(heirs::VARIABLE);
@@ -99,6 +101,7 @@ fn start(sockets: &Sockets, pid_file: &Option<PathBuf>, log: &ErrorLog) -> Optio
 fn restore(moved: &Option<(PathBuf, PathBuf)>) {
     if let Some((to, from)) = moved {
         let _ = trusted::rename(to, from);
+        inquiry::rename(from);
     }
 }
 

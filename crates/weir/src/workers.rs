@@ -114,6 +114,7 @@ pub fn start(setup: Setup) -> io::Result<WorkerHandle> {
 }
 
 fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
+    let _sampled = weir_runtime::sampling::enroll(setup.id);
     let log = &setup.generation.error_log;
     if let Some(cpus) = &setup.cpus {
         pin(cpus, log);

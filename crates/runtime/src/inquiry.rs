@@ -1,0 +1,119 @@
+//! The local socket by which a running server is asked: made so that only its owner may open it, and waited at
+//! beside a word to end.
+//!
+//! Windows: a named pipe with the same rights; there is none yet, and asking answers `Unsupported`.
+
+use crate::sockets::{UnixListener, UnixStream};
+use crate::trusted;
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::fs::{fchmod, FileType, Mode};
+use rustix::io::Errno;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// So many may wait to be answered.
+const BACKLOG: i32 = 8;
+const MODE: u32 = 0o600;
+
+/// A socket under a name, and which file it is.
+pub struct Named {
+    pub listener: UnixListener,
+    /// The file that was made.
+    file: (u64, u64),
+}
+
+/// Listens under a name. What is there under it goes, if it is a socket: nobody else's than a server's that has
+/// left it behind or has another name for it by now.
+///
+/// # Errors
+///
+/// The system's; a file that is no socket is there; the name is too long for a socket's (107 bytes).
+pub fn listen(path: &Path) -> io::Result<Named> {
+    trusted::may_bind(path)?;
+    match path.symlink_metadata() {
+        Ok(there) if there.file_type().is_socket() => trusted::remove(path)?,
+        Ok(_) => return Err(Errno::EXIST.into()),
+        Err(_) => {}
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // The file gets the rights that the socket has when it is bound: there is no moment with others.
+    fchmod(&socket, Mode::from_raw_mode(MODE))?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    let file = path.symlink_metadata()?;
+    let is_ours =
+        FileType::from_raw_mode(file.mode()) == FileType::Socket && file.mode() & 0o077 == 0;
+    if !is_ours {
+        return Err(Errno::PERM.into());
+    }
+    Ok(Named { listener: OwnedFd::from(socket).into(), file: (file.dev(), file.ino()) })
+}
+
+impl Named {
+    /// Whether what is under a name is this one.
+    pub fn is_at(&self, path: &Path) -> bool {
+        path.symlink_metadata().is_ok_and(|f| (f.dev(), f.ino()) == self.file)
+    }
+}
+
+/// Waits for somebody to ask; `None` once the other end of `end` is gone.
+pub fn next(listener: &UnixListener, end: &UnixStream) -> Option<UnixStream> {
+    loop {
+        let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(end, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+        if !fds[1].revents().is_empty() {
+            return None;
+        }
+        match listener.accept() {
+            Ok((link, _)) => return Some(link),
+            // Another process that has the socket too was quicker, or he has gone.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) if e.raw_os_error() == Some(libc::ECONNABORTED) => {}
+            // Out of descriptors: not in a circle.
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(200)),
+        }
+    }
+}
+
+/// Whether who asks is still there. He has said all that he has to say.
+pub fn is_there(link: &UnixStream) -> bool {
+    let gone = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR | PollFlags::IN;
+    let mut fds = [PollFd::new(link, PollFlags::IN | PollFlags::RDHUP)];
+    let none = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&none)).is_ok() && !fds[0].revents().intersects(gone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn only_the_owner_may_ask_and_the_end_is_heard() {
+        let path = std::env::temp_dir().join(format!("weir-inquiry-{}", std::process::id()));
+        let first = listen(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let second = listen(&path).unwrap();
+        assert!(second.is_at(&path) && !first.is_at(&path));
+        let (end, other) = UnixStream::pair().unwrap();
+        let asker = UnixStream::connect(&path).unwrap();
+        let link = next(&second.listener, &end).unwrap();
+        assert!(is_there(&link));
+        drop(asker);
+        assert!(!is_there(&link));
+        drop(other);
+        assert!(next(&second.listener, &end).is_none());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "kept").unwrap();
+        assert!(listen(&path).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"kept");
+        std::fs::remove_file(&path).unwrap();
+    }
+}

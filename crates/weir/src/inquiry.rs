@@ -1,0 +1,252 @@
+//! Who may ask a running server, and what: a Unix socket beside the pid file, `PIDFILE.control`, which only root
+//! and the user that the server was started as may open.
+//!
+//! One question a connection: a line of words (`profile seconds=10 frequency=99`), answered by `ok BYTES` and a
+//! line's end with so many bytes behind it, or by `error TEXT`. Lengths, times and numbers have bounds. [`QUESTIONS`]
+//! is the list; each is answered by a thread of its own, so that no worker waits for it.
+//!
+//! The process that writes the pid file makes the socket; a serving process has it from its master and answers.
+//! Both processes of an upgrade or of a change of user have it for a while: one that is to end listens no more. The
+//! file goes the pid file's way: it gets its new name by a reload or an upgrade, and is removed with it.
+
+use crate::asked;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use weir_core::logger::{ErrorLog, LogLevel};
+use weir_core::os_text;
+use weir_runtime::inquiry::{self, Named};
+use weir_runtime::sockets::UnixStream;
+use weir_runtime::{process, trusted};
+
+/// No question is longer.
+const QUESTION_MAX_BYTES: u64 = 1024;
+/// Neither side waits longer for the other to say or take something.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Questions that are answered at once.
+const ASKERS_MAX: usize = 4;
+/// No answer is longer.
+pub const ANSWER_MAX_BYTES: usize = 64 << 20;
+/// What the socket is called beside its pid file.
+pub const SUFFIX: &str = ".control";
+
+/// Somebody who asks.
+pub struct Asker<'a> {
+    words: Vec<(&'a str, &'a str)>,
+    link: &'a UnixStream,
+    pub uid: u32,
+    pub log: &'a ErrorLog,
+}
+
+impl Asker<'_> {
+    /// The value of a word `NAME=VALUE`.
+    pub fn word(&self, name: &str) -> Option<&str> {
+        self.words.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
+    }
+
+    /// Whether he still waits for the answer.
+    pub fn is_there(&self) -> bool {
+        inquiry::is_there(self.link)
+    }
+}
+
+/// What may be asked.
+pub struct Question {
+    pub name: &'static str,
+    /// The words that it may have.
+    pub words: &'static [&'static str],
+    /// An error is a text of one line.
+    pub answer: fn(&Asker<'_>) -> Result<Vec<u8>, String>,
+}
+
+pub const QUESTIONS: &[Question] = &[
+    Question { name: "version", words: &[], answer: |_| Ok(version()) },
+    Question { name: "profile", words: asked::PROFILE_WORDS, answer: asked::profile },
+];
+
+fn version() -> Vec<u8> {
+    format!("{} process {}\n", weir_http::output::SERVER_VERSION, process::pid()).into_bytes()
+}
+
+/// The socket of this process, and where it is.
+struct Held {
+    socket: Named,
+    path: PathBuf,
+    /// Who has made it, and may ask besides root.
+    owner: u32,
+    /// Dropped, it ends the thread that listens.
+    end: Option<UnixStream>,
+}
+
+static HELD: Mutex<Option<Held>> = Mutex::new(None);
+
+fn held() -> MutexGuard<'static, Option<Held>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the server of a pid file is asked.
+pub fn path_of(pid_file: &Path) -> PathBuf {
+    let mut name = pid_file.as_os_str().to_owned();
+    name.push(SUFFIX);
+    name.into()
+}
+
+/// Makes the socket. A server that cannot be asked serves all the same.
+pub fn open(pid_file: &Path, log: &ErrorLog) {
+    let path = path_of(pid_file);
+    match inquiry::listen(&path) {
+        Ok(socket) => {
+            *held() = Some(Held { socket, path, owner: process::uid(), end: None });
+        }
+        Err(e) => {
+            let text = format!(
+                "\"{}\" cannot be listened on ({}): this server cannot be asked",
+                path.display(),
+                os_text(&e)
+            );
+            log.log(LogLevel::Notice, None, text.as_bytes());
+        }
+    }
+}
+
+/// The pid file has another name.
+pub fn rename(pid_file: &Path) {
+    if let Some(held) = &mut *held() {
+        let path = path_of(pid_file);
+        if held.socket.is_at(&held.path) && trusted::rename(&held.path, &path).is_ok() {
+            held.path = path;
+        }
+    }
+}
+
+/// The pid file goes.
+pub fn remove() {
+    if let Some(held) = held().take() {
+        if held.socket.is_at(&held.path) {
+            // Somebody may have removed it.
+            let _ = trusted::remove(&held.path);
+        }
+    }
+}
+
+/// Answers from now on, in threads of its own.
+pub fn listen(log: &Arc<ErrorLog>) {
+    let mut held = held();
+    let Some(held) = &mut *held else { return };
+    let made = held.socket.listener.try_clone().and_then(|l| Ok((l, UnixStream::pair()?)));
+    let Ok((listener, (end, other))) = made else { return };
+    let (owner, log) = (held.owner, Arc::clone(log));
+    let run = move || {
+        let asking = Arc::<AtomicUsize>::default();
+        while let Some(link) = inquiry::next(&listener, &end) {
+            let (asking, log) = (Arc::clone(&asking), Arc::clone(&log));
+            if asking.fetch_add(1, Ordering::Relaxed) >= ASKERS_MAX {
+                asking.fetch_sub(1, Ordering::Relaxed);
+                let _ = say(&link, Err("too many ask at once".into()));
+                continue;
+            }
+            let counted = Counted(asking);
+            let answer = move || {
+                // Who does not take his answer does without it.
+                let _ = serve(&link, owner, &log);
+                drop(counted);
+            };
+            // Without a thread the link is dropped, which tells him.
+            let _ = std::thread::Builder::new().name("inquiry".into()).spawn(answer);
+        }
+    };
+    if std::thread::Builder::new().name("inquiries".into()).spawn(run).is_ok() {
+        held.end = Some(other);
+    }
+}
+
+/// One of those who ask at once.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Answers no more: another process does, or this one ends.
+pub fn end() {
+    if let Some(held) = &mut *held() {
+        held.end = None;
+    }
+}
+
+fn serve(link: &UnixStream, owner: u32, log: &ErrorLog) -> io::Result<()> {
+    link.set_nonblocking(false)?;
+    link.set_read_timeout(Some(PATIENCE))?;
+    link.set_write_timeout(Some(PATIENCE))?;
+    let uid = process::peer_uid(link)?;
+    // The file's rights say so already.
+    if uid != 0 && uid != owner {
+        return say(link, Err("only root and the server's own user may ask".into()));
+    }
+    let mut line = String::new();
+    BufReader::new(link.take(QUESTION_MAX_BYTES)).read_line(&mut line)?;
+    let answer = match line.strip_suffix('\n') {
+        Some(line) => answer(line, link, uid, log),
+        None => Err("a question is one line".into()),
+    };
+    say(link, answer)
+}
+
+fn answer(line: &str, link: &UnixStream, uid: u32, log: &ErrorLog) -> Result<Vec<u8>, String> {
+    let mut words = line.split_ascii_whitespace();
+    let name = words.next().unwrap_or_default();
+    let question = QUESTIONS.iter().find(|q| q.name == name);
+    let question = question.ok_or_else(|| format!("there is no question \"{name}\""))?;
+    let mut pairs = Vec::new();
+    for word in words {
+        let known = word.split_once('=').filter(|(name, _)| question.words.contains(name));
+        pairs.push(known.ok_or_else(|| format!("\"{}\" has no word \"{word}\"", question.name))?);
+    }
+    (question.answer)(&Asker { words: pairs, link, uid, log })
+}
+
+fn say(mut link: &UnixStream, answer: Result<Vec<u8>, String>) -> io::Result<()> {
+    match answer {
+        Ok(bytes) if bytes.len() <= ANSWER_MAX_BYTES => {
+            link.write_all(format!("ok {}\n", bytes.len()).as_bytes())?;
+            link.write_all(&bytes)
+        }
+        Ok(_) => link.write_all(b"error the answer is too long\n"),
+        Err(text) => link.write_all(format!("error {}\n", text.replace('\n', " ")).as_bytes()),
+    }
+}
+
+/// Asks a server. It may take so long for its answer, besides what talking takes.
+///
+/// # Errors
+///
+/// Why there is no answer, for people.
+pub fn ask(path: &Path, line: &str, takes: Duration) -> Result<Vec<u8>, String> {
+    let failed = |e: io::Error| {
+        format!("asking the server at \"{}\" failed ({})", path.display(), os_text(&e))
+    };
+    let mut link = UnixStream::connect(path).map_err(failed)?;
+    link.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    link.set_read_timeout(Some(takes + PATIENCE * 6)).map_err(failed)?;
+    link.write_all(format!("{line}\n").as_bytes()).map_err(failed)?;
+    let mut reader = BufReader::new(link);
+    let mut head = String::new();
+    reader.by_ref().take(QUESTION_MAX_BYTES * 4).read_line(&mut head).map_err(failed)?;
+    let head = head.trim_end();
+    if let Some(text) = head.strip_prefix("error ") {
+        return Err(text.to_owned());
+    }
+    let bytes = head.strip_prefix("ok ").and_then(|n| n.parse::<usize>().ok());
+    let bytes =
+        bytes.filter(|n| *n <= ANSWER_MAX_BYTES).ok_or("the server has ended, or is no Weir")?;
+    let mut answer = Vec::new();
+    reader.take(bytes as u64).read_to_end(&mut answer).map_err(failed)?;
+    match answer.len() == bytes {
+        true => Ok(answer),
+        false => Err("the answer was cut off".into()),
+    }
+}
