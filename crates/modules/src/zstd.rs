@@ -232,6 +232,20 @@ impl Coding for Zstd {
         1 << way.window_bits.unwrap_or(17).min(17)
     }
 
+    /// Its window, tables and blocks; what a level's parameters come to, rounded up.
+    fn memory_bytes(way: &Way) -> u64 {
+        let most = match way.level {
+            ..=2 => 2 << 20,
+            3..=4 => 4 << 20,
+            5..=8 => 8 << 20,
+            9..=12 => 32 << 20,
+            13..=15 => 48 << 20,
+            _ => 96 << 20,
+        };
+        let needed = way.window_bits.map_or(most, |bits| most.min((16 << bits) + (1 << 20)));
+        needed + way.dictionary.as_ref().map_or(0, |d| d.len() as u64)
+    }
+
     fn effort_bytes(way: &Way, bytes: u64, begins: bool) -> u64 {
         // Measured on text, beside gzip's level 1; tables to be cleared in bytes.
         let (times, tables) = match way.level {
