@@ -193,11 +193,13 @@ fn one_asks_for_the_first_keys() {
     let (begin, wait) = std::sync::mpsc::channel::<bool>();
     let wait = Mutex::new(wait);
     let origin = Origin::start(move |_, to| {
-        match wait.lock().unwrap().recv() {
-            Ok(true) => to.reply("200 OK", "", KEYS),
-            _ => to.reply("404 Not Found", "", ""),
+        let is_there = wait.lock().unwrap().recv() == Ok(true);
+        match is_there {
+            true => to.reply("200 OK", "Connection: close\r\n", KEYS),
+            // The server may have gone, with its client.
+            false => drop(to.try_write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")),
         }
-        Next::Keep
+        Next::Close
     });
     let server = start(origin.port());
     let ask = || {
@@ -205,14 +207,13 @@ fn one_asks_for_the_first_keys() {
         client.send(format!("GET /kept HTTP/1.1\r\nHost: a\r\n{}\r\n", bearer("ES256")).as_bytes());
         client
     };
-    let asks_alone = || {
-        let first = ask();
-        first.set_patience(std::time::Duration::from_millis(300));
-        first
-    };
-    drop(asks_alone());
+    // One worker takes requests in the order in which they come.
+    let all_wait = || assert_eq!(server.get("/open").status, 200);
+    let first = ask();
     origin.expect_requests(1);
+    drop(first);
     let mut waiting: Vec<_> = (0..20).map(|_| ask()).collect();
+    all_wait();
     // What failed did so for all who waited.
     begin.send(false).unwrap();
     begin.send(false).unwrap();
@@ -221,6 +222,7 @@ fn one_asks_for_the_first_keys() {
     let before = origin.requests().len();
     assert!(before <= 2, "{before}");
     let mut waiting: Vec<_> = (0..20).map(|_| ask()).collect();
+    all_wait();
     origin.expect_requests(before + 1);
     begin.send(true).unwrap();
     let found: Vec<u16> = waiting.iter_mut().map(|client| client.response().status).collect();

@@ -112,7 +112,6 @@ fn what_is_not_here_says_what_to_write() {
         ("ssl_async on;", "rustls"),
         ("proxy_sndbuf_size 1k;", "tcp_wmem"),
         ("client_body_postpone_size 1k;", "client_body_buffer_size"),
-        ("expires_by_types 1d a;", "map"),
         ("rr_discarded_range 3;", "vnswrr"),
     ] {
         let told = weir_tests::run_cli(&["-t"], &format!("events {{}} http {{ {line} }}"));
@@ -153,4 +152,50 @@ fn times_of_servers() {
     let took = |text: &str| text.rsplit(", ").next().unwrap().parse::<f64>().unwrap();
     assert!(took(halves[2]) >= 0.02 && took(halves[1]) < 0.03, "{line}");
     assert!(halves[3].parse::<u64>().unwrap() >= 30, "{line}");
+}
+
+/// Times by types: the inner level's, beside or without those that hold for all.
+#[test]
+fn times_by_types() {
+    let server = Setup::new(
+        r#"events {} http { types { text/html html; text/css css; image/png png; }
+        expires 30s; expires_by_types 32s text/css; expires_by_types epoch image/png;
+        server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%;
+        location /inner/ { alias %%DIR%%/; expires_by_types 20s TEXT/html; charset utf-8; }
+        location /plain/ { alias %%DIR%%/; expires 10s; }
+        location /none/ { alias %%DIR%%/; expires off; expires_by_types 1s text/html; }
+        location /out/ { expires off; location /out/in/ { alias %%DIR%%/; expires_by_types modified 1h text/html; } }
+        location /not/ { alias %%DIR%%/; expires_by_types off text/css; } } }"#,
+    )
+    .file("a.html", "a")
+    .file("a.css", "a")
+    .file("a.png", "a")
+    .start();
+    for (path, expected) in [
+        ("/a.html", Some("max-age=30")),
+        ("/a.css", Some("max-age=32")),
+        ("/a.png", Some("no-cache")),
+        ("/inner/a.html", Some("max-age=20")),
+        ("/inner/a.css", Some("max-age=30")),
+        ("/plain/a.html", Some("max-age=10")),
+        ("/plain/a.css", Some("max-age=32")),
+        ("/none/a.html", None),
+        ("/none/a.css", None),
+        ("/out/in/a.css", None),
+        ("/not/a.css", None),
+        ("/not/a.html", Some("max-age=30")),
+    ] {
+        assert_eq!(server.get(path).header("Cache-Control"), expected, "{path}");
+    }
+    let of_file = server.get("/out/in/a.html");
+    assert!(of_file.header("Cache-Control").is_some_and(|v| v.starts_with("max-age=3")));
+    for (line, told) in
+        [("modified 1h", "no types"), ("x a", "invalid value"), ("modified @1h a", "daily time")]
+    {
+        let said = weir_tests::run_cli(
+            &["-t"],
+            &format!("events {{}} http {{ expires_by_types {line}; }}"),
+        );
+        assert!(said.code == 1 && said.stderr.contains(told), "{line}: {}", said.stderr);
+    }
 }

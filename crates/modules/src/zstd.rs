@@ -86,7 +86,8 @@ pub const MODULE: HttpModule = HttpModule {
         )
         .note(
             "Of zstd-nginx-module. Weights of Accept-Encoding count, and \"*\" stands for zstd where that is not \
-             named. Where several codings are on, the client's best is taken: of equals brotli, then zstd, then gzip.",
+             named. Where several codings are on, the client's best is taken: of equals brotli, then zstd, then gzip. \
+             What its compressors hold is bounded together with brotli's.",
         ),
         Row::new(
             "zstd_types",

@@ -223,10 +223,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("master_env", "Weir's master asks for nothing by its environment; write env"),
     ("log_empty_request", "requests of which nothing has come are not logged; remove the directive"),
     (
-        "expires_by_types",
-        "write \"map $sent_http_content_type $expires\" and \"expires $expires\"",
-    ),
-    (
         "rr_discarded_range",
         "write vnswrr in the upstream, whose turns begin anywhere, or a zone, in which workers share their turns",
     ),
