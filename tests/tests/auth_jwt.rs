@@ -187,6 +187,72 @@ fn keys_that_are_asked_for() {
     server.expect_error("the request for keys \"/_keys\" was answered with 404");
 }
 
+/// As long as there are none yet, one request asks for all that wait; a client that goes lets the next ask.
+#[test]
+fn one_asks_for_the_first_keys() {
+    let (begin, wait) = std::sync::mpsc::channel::<bool>();
+    let wait = Mutex::new(wait);
+    let origin = Origin::start(move |_, to| {
+        let is_there = wait.lock().unwrap().recv() == Ok(true);
+        match is_there {
+            true => to.reply("200 OK", "Connection: close\r\n", KEYS),
+            // The server may have gone, with its client.
+            false => drop(to.try_write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")),
+        }
+        Next::Close
+    });
+    let server = start(origin.port());
+    let ask = || {
+        let mut client = server.connect();
+        client.send(format!("GET /kept HTTP/1.1\r\nHost: a\r\n{}\r\n", bearer("ES256")).as_bytes());
+        client
+    };
+    // One worker takes requests in the order in which they come.
+    let all_wait = || assert_eq!(server.get("/open").status, 200);
+    let first = ask();
+    origin.expect_requests(1);
+    drop(first);
+    let mut waiting: Vec<_> = (0..20).map(|_| ask()).collect();
+    all_wait();
+    // What failed did so for all who waited.
+    begin.send(false).unwrap();
+    begin.send(false).unwrap();
+    let failed: Vec<u16> = waiting.iter_mut().map(|client| client.response().status).collect();
+    assert!(failed.iter().all(|status| *status == 500), "{failed:?}");
+    let before = origin.requests().len();
+    assert!(before <= 2, "{before}");
+    let mut waiting: Vec<_> = (0..20).map(|_| ask()).collect();
+    all_wait();
+    origin.expect_requests(before + 1);
+    begin.send(true).unwrap();
+    let found: Vec<u16> = waiting.iter_mut().map(|client| client.response().status).collect();
+    assert!(found.iter().all(|status| *status == 200), "{found:?}");
+    assert_eq!(origin.requests().len(), before + 1);
+}
+
+/// Where tokens are asked for and nobody has keys the test of the configuration says so.
+#[test]
+fn a_test_tells_that_there_are_no_keys() {
+    let told = "\"auth_jwt\" has no keys";
+    for (conf, times) in [
+        ("auth_jwt a; auth_jwt_key_file k; location /a { auth_jwt b; }", 0),
+        ("auth_jwt a; location /a { auth_jwt_key_file k; }", 0),
+        ("location /a { auth_jwt off; }", 0),
+        ("auth_jwt a; location /a { } location /b { }", 1),
+        ("location /a { auth_jwt a; }\nlocation /b { auth_jwt b; }", 2),
+    ] {
+        let conf =
+            format!("events {{}} http {{ server {{ listen 127.0.0.1:%%PORT_0%%; {conf} }} }}");
+        let said = run_cli(&["-t"], &conf);
+        assert_eq!(
+            (said.code, said.stderr.matches(told).count()),
+            (0, times),
+            "{conf}: {}",
+            said.stderr
+        );
+    }
+}
+
 /// When its time is over one request asks for a set, and others do not wait for it.
 #[test]
 fn one_asks_when_the_time_is_over() {

@@ -362,3 +362,48 @@ fn what_is_refused() {
     let said = run_cli(&["-t"], &format!("{modules} events {{}} http {{ brotli on; zstd on; }}"));
     assert!(said.code == 0 && said.stderr.contains("(built in)"), "{}", said.stderr);
 }
+
+/// What compresses answers that come in pieces is bounded for a worker: beyond it the next coding is taken.
+#[test]
+fn compressors_have_so_much_memory() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = Origin::start(move |_, conn| {
+        conn.write(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\nsome text ",
+        );
+        let _ = wait.lock().unwrap().recv();
+        conn.write("and more");
+        Next::Close
+    });
+    let server = Setup::new(
+        "worker_processes 1; events {} http { server { listen 127.0.0.1:%%PORT_0%%; gzip on; gzip_http_version 1.1; gzip_proxied any;
+            location /br { brotli on; brotli_comp_level 9; brotli_window 16m; proxy_pass http://127.0.0.1:%%UP%%; }
+            location /zstd { zstd on; zstd_comp_level 19; gzip off; proxy_pass http://127.0.0.1:%%UP%%; } } }",
+    )
+    .set("UP", origin.port())
+    .start();
+    let ask = |path: &str| {
+        let mut client = server.connect();
+        let take = "Accept-Encoding: br, zstd, gzip\r\nConnection: close\r\n\r\n";
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{take}").as_bytes());
+        let head = String::from_utf8_lossy(&client.read_until(b"\r\n\r\n")).into_owned();
+        let coding = head.lines().find_map(|l| l.strip_prefix("Content-Encoding: "));
+        (client, coding.unwrap_or("").to_string(), head.contains("Vary"))
+    };
+    let mut clients = Vec::new();
+    let codings: Vec<String> = (0..6)
+        .map(|_| {
+            let (client, coding, _) = ask("/br");
+            clients.push(client);
+            coding
+        })
+        .collect();
+    assert_eq!((codings[0].as_str(), codings[5].as_str()), ("br", "gzip"), "{codings:?}");
+    assert_eq!(ask("/zstd").1, "");
+    clients.iter().for_each(|_| go.send(()).unwrap());
+    clients.iter_mut().for_each(|client| drop(client.read_to_end()));
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    assert_eq!(ask("/br").1, "br", "it is given back");
+}

@@ -148,10 +148,10 @@ fn the_variables_of_geoip() {
     }
     let names = "country_code country_code3 country_name org city_continent_code city_country_code \
         city_country_code3 city_country_name region region_name city postal_code latitude longitude \
-        dma_code area_code";
+        dma_code area_code region_country_code region_region";
     let all: String = names.split_whitespace().map(|name| format!("$geoip_{name}|")).collect();
     let server = Setup::new(&format!(
-        "events {{}} http {{ geoip_country country.mmdb; geoip_city city.mmdb utf8; geoip_org org.mmdb;
+        "events {{}} http {{ geoip_country country.mmdb; geoip_city city.mmdb utf8; geoip_org org.mmdb; geoip_region city.mmdb;
             geoip_proxy 127.0.0.1; geoip_proxy_recursive off;
             server {{ listen 127.0.0.1:%%PORT_0%%; return 200 \"{all}\"; }} }}"
     ))
@@ -163,10 +163,10 @@ fn the_variables_of_geoip() {
         (
             "10.1.0.1",
             "DE|DEU|Germany|AS15169 GOOGLE|NA|US|USA|United States|CA|California|San Francisco|94107|\
-             37.7697|-122.3933|807|0|",
+             37.7697|-122.3933|807|0|US|CA|",
         ),
-        ("11.0.0.1", "|||AS1 ONE|||||||||||||"),
-        ("12.0.0.1", "||||||||||||||||"),
+        ("11.0.0.1", "|||AS1 ONE|||||||||||||||"),
+        ("12.0.0.1", "||||||||||||||||||"),
     ] {
         let response = server.get_with("/", &format!("X-Forwarded-For: {ip}\r\n"));
         assert_eq!(response.text(), expected, "{ip}");

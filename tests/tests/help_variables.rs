@@ -23,3 +23,15 @@ fn variables_are_listed() {
     let (text, is_known) = help("$nothing_at_all");
     assert!(!is_known && text.contains("no module has a variable"));
 }
+
+#[test]
+fn include_is_told_of() {
+    if weir_tests::binary().ends_with("nginx") {
+        return skip("it has no such command");
+    }
+    let (text, is_known) = help("include");
+    assert!(
+        is_known && text.contains("another file") && text.contains("Context:  everywhere"),
+        "{text}"
+    );
+}

@@ -82,6 +82,8 @@ fn start() -> Server {
             location /small/ {{ image_filter resize 50 50; alias %%DIR%%/html/; }}
             location /both/ {{ image_filter resize 50 -; image_filter rotate 90; alias %%DIR%%/html/; }}
             location /crop/ {{ image_filter crop 40 40; image_filter_sharpen 20; alias %%DIR%%/html/; }}
+            location /left/ {{ image_filter crop 40 40; image_filter_crop_offset left top; alias %%DIR%%/html/; }}
+            location /right/ {{ image_filter crop 40 40; image_filter_crop_offset $arg_x bottom; alias %%DIR%%/html/; }}
             location /turn/ {{ image_filter rotate 180; alias %%DIR%%/html/; }}
             location /asked/ {{ image_filter crop $arg_w $arg_h; image_filter rotate $arg_a; alias %%DIR%%/html/; }}
             location /poor/ {{ image_filter resize 50 -; image_filter_jpeg_quality $arg_q;
@@ -145,6 +147,9 @@ fn pictures_are_turned_and_cut() {
         ("/small/a.png", (RED, BLUE, 50, 25)),
         ("/both/a.png", (BLUE, RED, 25, 50)),
         ("/crop/a.png", (RED, BLUE, 40, 40)),
+        ("/left/a.png", (RED, RED, 40, 40)),
+        ("/right/a.png?x=right", (BLUE, BLUE, 40, 40)),
+        ("/right/a.png?x=other", (RED, BLUE, 40, 40)),
         ("/turn/a.png", (BLUE, RED, 200, 100)),
         ("/asked/a.png?w=20&h=10&a=0", (RED, BLUE, 20, 10)),
         ("/asked/a.png?w=20&h=10&a=90", (BLUE, RED, 10, 10)),
@@ -279,6 +284,7 @@ fn what_is_refused() {
         ("image_filter maybe", "invalid parameter \"maybe\""),
         ("image_filter resize 100", "invalid parameter \"resize\""),
         ("image_filter resize 0 100", "invalid parameter \"0\""),
+        ("image_filter_crop_offset top left", "invalid"),
         ("image_filter crop 100 x", "invalid parameter \"x\""),
         ("image_filter rotate 45", "invalid parameter \"45\""),
         ("image_filter_jpeg_quality 0", "invalid value \"0\""),

@@ -187,3 +187,29 @@ fn what_it_cannot_do_is_refused() {
         assert!(output.code == 1 && output.stderr.contains(told), "{told}: {}", output.stderr);
     }
 }
+
+#[test]
+fn it_does_not_go_with_sticky() {
+    if !weir_tests::run_cli(&["-v"], "").stderr.contains("(weir/") {
+        return skip("nginx has no session_sticky");
+    }
+    for (first, second, told) in [
+        (
+            "sticky cookie a;",
+            "session_sticky;",
+            "\"session_sticky\" directive may not be used with \"sticky\"",
+        ),
+        (
+            "session_sticky;",
+            "sticky cookie a;",
+            "\"sticky\" directive may not be used with \"session_sticky\"",
+        ),
+        ("sticky cookie a;", "sticky cookie b;", "\"sticky\" directive is duplicate"),
+        ("session_sticky;", "session_sticky;", "\"session_sticky\" directive is duplicate"),
+    ] {
+        let conf =
+            format!("events {{}} http {{ upstream u {{ server 127.0.0.1:1; {first} {second} }} }}");
+        let said = weir_tests::run_cli(&["-t"], &conf);
+        assert!(said.code == 1 && said.stderr.contains(told), "{first} {second}: {}", said.stderr);
+    }
+}

@@ -3,7 +3,7 @@
 use weir_tests::{free_port, run_cli, Client, Origin, Server, Setup};
 
 const CONF: &str = r#"events {} http {
-    log_format t '$status $connect_host|$connect_port|$connect_addr|$proxy_connect_connect_time|$proxy_connect_resolve_time';
+    log_format t '$status $connect_host|$connect_port|$connect_addr|$proxy_connect_connect_time|$proxy_connect_resolve_time|$proxy_connect_first_byte_time';
     server { listen 127.0.0.1:%%PORT_0%%; access_log %%DIR%%/t.log t; error_log %%DIR%%/error.log;
         proxy_connect; proxy_connect_allow %%ORIGIN_PORT%% 1-9;
         proxy_connect_connect_timeout 5s; proxy_connect_data_timeout 10s;
@@ -48,6 +48,8 @@ fn connections_become_one() {
     let line = server.log_lines("t.log", 1).remove(0);
     let begin = format!("200 127.0.0.1|{}|{target}|0.", origin.port());
     assert!(line.starts_with(&begin), "{line}");
+    let first = line.rsplit('|').next().unwrap();
+    assert!(first.parse::<f64>().is_ok_and(|secs| secs >= 0.0), "{line}");
     assert_eq!(server.get("/").text(), "plain");
 }
 

@@ -112,9 +112,90 @@ fn what_is_not_here_says_what_to_write() {
         ("ssl_async on;", "rustls"),
         ("proxy_sndbuf_size 1k;", "tcp_wmem"),
         ("client_body_postpone_size 1k;", "client_body_buffer_size"),
-        ("expires_by_types 1d a;", "map"),
+        ("rr_discarded_range 3;", "vnswrr"),
     ] {
         let told = weir_tests::run_cli(&["-t"], &format!("events {{}} http {{ {line} }}"));
         assert!(told.code != 0 && told.stderr.contains(advice), "{line}: {}", told.stderr);
+    }
+}
+
+/// When a server was asked and when it answered; and a flag that changes nothing.
+#[test]
+fn times_of_servers() {
+    let origin = weir_tests::Origin::start(|_, conn| {
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        conn.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        conn.write("k");
+        weir_tests::Next::Close
+    });
+    let server = Setup::new(
+        r#"events {} http { upstream_change_no_server_status on;
+        log_format t '$upstream_stat_send_start_time $upstream_stat_send_finish_time $upstream_stat_recv_start_time $upstream_stat_recv_finish_time|$upstream_stat_send_time|$upstream_stat_recv_time|$upstream_first_pkg_time';
+        access_log %%DIR%%/t.log t; upstream u { server 127.0.0.1:%%PORT_1%%; server 127.0.0.1:%%ORIGIN_PORT%% backup; }
+        server { listen 127.0.0.1:%%PORT_0%%; location / { proxy_pass http://u; }
+            location /none { set $x "[$upstream_stat_send_time$upstream_first_pkg_time]"; return 200 $x; } }
+        server { listen 127.0.0.1:%%PORT_1%%; return 444; } }"#,
+    )
+    .set("ORIGIN_PORT", origin.port())
+    .start();
+    assert_eq!(server.get("/none").text(), "[]");
+    assert_eq!(server.get("/").text(), "ok");
+    let line = server.log_lines("t.log", 3).into_iter().find(|l| l.contains(", ")).unwrap();
+    let halves: Vec<&str> = line.split('|').collect();
+    let numbers: Vec<u64> = halves[0].split([' ', ',']).filter_map(|n| n.parse().ok()).collect();
+    // The first server was asked and has said nothing: a minus, or its own 502.
+    let of_last = &numbers[numbers.len().saturating_sub(numbers.len() / 4 * 4 / 2)..];
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert!(numbers.iter().all(|n| *n == 0 || now.as_millis() as u64 - n < 60_000), "{line}");
+    assert!(!of_last.is_empty(), "{line}");
+    let took = |text: &str| text.rsplit(", ").next().unwrap().parse::<f64>().unwrap();
+    assert!(took(halves[2]) >= 0.02 && took(halves[1]) < 0.03, "{line}");
+    assert!(halves[3].parse::<u64>().unwrap() >= 30, "{line}");
+}
+
+/// Times by types: the inner level's, beside or without those that hold for all.
+#[test]
+fn times_by_types() {
+    let server = Setup::new(
+        r#"events {} http { types { text/html html; text/css css; image/png png; }
+        expires 30s; expires_by_types 32s text/css; expires_by_types epoch image/png;
+        server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%;
+        location /inner/ { alias %%DIR%%/; expires_by_types 20s TEXT/html; charset utf-8; }
+        location /plain/ { alias %%DIR%%/; expires 10s; }
+        location /none/ { alias %%DIR%%/; expires off; expires_by_types 1s text/html; }
+        location /out/ { expires off; location /out/in/ { alias %%DIR%%/; expires_by_types modified 1h text/html; } }
+        location /not/ { alias %%DIR%%/; expires_by_types off text/css; } } }"#,
+    )
+    .file("a.html", "a")
+    .file("a.css", "a")
+    .file("a.png", "a")
+    .start();
+    for (path, expected) in [
+        ("/a.html", Some("max-age=30")),
+        ("/a.css", Some("max-age=32")),
+        ("/a.png", Some("no-cache")),
+        ("/inner/a.html", Some("max-age=20")),
+        ("/inner/a.css", Some("max-age=30")),
+        ("/plain/a.html", Some("max-age=10")),
+        ("/plain/a.css", Some("max-age=32")),
+        ("/none/a.html", None),
+        ("/none/a.css", None),
+        ("/out/in/a.css", None),
+        ("/not/a.css", None),
+        ("/not/a.html", Some("max-age=30")),
+    ] {
+        assert_eq!(server.get(path).header("Cache-Control"), expected, "{path}");
+    }
+    let of_file = server.get("/out/in/a.html");
+    assert!(of_file.header("Cache-Control").is_some_and(|v| v.starts_with("max-age=3")));
+    for (line, told) in
+        [("modified 1h", "no types"), ("x a", "invalid value"), ("modified @1h a", "daily time")]
+    {
+        let said = weir_tests::run_cli(
+            &["-t"],
+            &format!("events {{}} http {{ expires_by_types {line}; }}"),
+        );
+        assert!(said.code == 1 && said.stderr.contains(told), "{line}: {}", said.stderr);
     }
 }

@@ -160,6 +160,37 @@ fn each_client_has_a_connection_of_its_own() {
     assert_eq!(unlike.len(), 4);
 }
 
+/// Nobody else uses them: they are closed with their client's.
+#[test]
+fn a_connection_of_a_client_goes_with_it() {
+    if !is_weir() {
+        return;
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let a = Origin::start_raw(move |conn, _| {
+        if conn.read_until(b"\r\n\r\n").is_some() {
+            conn.reply("200 OK", "", "a");
+            let closed = conn.wait_closed();
+            let _ = tell.lock().unwrap().send(closed);
+        }
+    });
+    let b = named("b");
+    let location = "proxy_http_version 1.1; proxy_set_header Connection \"\";";
+    let server = start(
+        &a,
+        &b,
+        "ntlm; keepalive 16; keepalive_timeout 1h; server %%A%%; server %%B%% down;",
+        location,
+    );
+    let mut client = server.on(0).connect();
+    let mut other = server.on(0).connect();
+    assert_eq!((client.get("/").text(), other.get("/").text()), ("a".into(), "a".into()));
+    drop(client);
+    assert_eq!(told.recv_timeout(weir_tests::PATIENCE), Ok(true));
+    assert!(told.try_recv().is_err(), "the other client's stays");
+}
+
 #[test]
 fn a_hash_knows_servers_by_their_ids() {
     if !is_weir() {

@@ -11,7 +11,7 @@ use crate::target::Pass;
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_core::bind::{self, Bind};
 use weir_core::paths::{make_temp_path, TempPath};
 use weir_http::conf::CoreLoc;
@@ -88,6 +88,8 @@ pub(crate) struct BackendLoc {
     pub(crate) pass_request_body: Val<bool>,
     pub(crate) pass_trailers: Val<bool>,
     pub(crate) request_buffering: Val<bool>,
+    /// Something shows when a request was sent.
+    pub(crate) notes_sent: OnceLock<()>,
     pub(crate) connect_timeout: Val<u64>,
     pub(crate) send_timeout: Val<u64>,
     pub(crate) read_timeout: Val<u64>,
@@ -285,11 +287,18 @@ fn merge_slot<T: BackendConf>(
     })
 }
 
+/// The variables that show when a request was sent to a server.
+const SHOW_SENT: [&str; 2] = ["upstream_stat_send_finish_time", "upstream_stat_send_time"];
+
 /// Makes the temporary directories, and what TLS to servers needs.
 fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
     offer_resolvers::<T>(b);
+    let notes_sent = SHOW_SENT.iter().any(|name| b.names_variable(name));
     for conf in distinct::<T>(b.locations) {
         let conf = conf.backend();
+        if notes_sent {
+            conf.notes_sent.get_or_init(|| ());
+        }
         let family: &Family = *conf.family;
         if conf.cache.is_on() && conf.cache.key.is_none() && family.key.is_none() {
             let name = family.name;

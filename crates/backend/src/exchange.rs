@@ -172,6 +172,8 @@ impl<'a> Talk<'a> {
                     if !self.outgoing.is_done() {
                         // Further writes follow; the last must not wait for the others' acks.
                         link.stream.set_nodelay(true);
+                    } else if self.conf.notes_sent.get().is_some() {
+                        note_sent(r);
                     }
                 }
                 Step::Read(0) => {
@@ -486,6 +488,14 @@ impl<'a> Talk<'a> {
         r.exchange.reply.drain(..len);
         self.parser.reset();
         Ok(())
+    }
+}
+
+/// All has been sent.
+#[cold]
+fn note_sent(r: &mut Request) {
+    if let Some(state) = r.upstream.last_mut() {
+        state.sent_ms = Some(weir_runtime::clock::mono_ms().saturating_sub(state.begun_ms));
     }
 }
 

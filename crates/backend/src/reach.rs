@@ -37,7 +37,7 @@ pub(crate) fn choose(r: &mut Request, run: &mut Run<'_>) -> Chosen {
         true => run.start_ms,
         false => clock::mono_ms(),
     };
-    let lease = pick(run);
+    let lease = pick(r, run);
     match lease.is_none() && run.group.lets_wait() {
         true => Chosen::Full,
         false => chosen(r, run, lease),
@@ -48,7 +48,8 @@ pub(crate) fn choose(r: &mut Request, run: &mut Run<'_>) -> Chosen {
 fn chosen(r: &mut Request, run: &mut Run<'_>, lease: Option<Lease>) -> Chosen {
     let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
     let Some(lease) = lease else { return nobody(r, run, new_group) };
-    r.upstream.push(UpstreamState::new(run.group.name_of(lease.peer), new_group));
+    let state = UpstreamState::new(run.group.name_of(lease.peer), new_group);
+    r.upstream.push(UpstreamState { begun_ms: run.asked_ms, ..state });
     if let Some(sticky) = run.group.sticky::<Sticky>() {
         sticky.chosen(r, &mut run.client, &lease);
     }
@@ -120,12 +121,13 @@ pub(crate) fn connected<'a>(
 }
 
 #[inline]
-fn pick(run: &mut Run<'_>) -> Option<Lease> {
+fn pick(r: &Request, run: &mut Run<'_>) -> Option<Lease> {
     if let Some(sticky) = run.group.sticky::<Sticky>() {
         sticky.ask(&run.client, &mut run.choice);
     }
     if run.bound != 0 {
         let mark = mark(run);
+        run.group.bind(r.conn(), mark);
         if let Some(lease) = run.group.pick_bound(&mut run.choice, mark) {
             return Some(lease);
         }

@@ -23,15 +23,27 @@ struct Far {
     sent: u64,
     /// When the server was chosen.
     asked_ms: u64,
+    /// When it said something first, in ms since it was asked.
+    first_ms: Option<u64>,
 }
+
+/// When the server of a tunnel has said something first: kept with requests of which something shows it.
+pub(crate) struct FirstByte(pub(crate) Option<u64>);
 
 impl tunnel::Far for Far {
     fn channel(&self) -> &Channel {
         &self.server
     }
 
+    fn heard(&mut self) {
+        self.first_ms = Some(clock::mono_ms().saturating_sub(self.asked_ms));
+    }
+
     fn ended(self: Box<Self>, r: &mut Request, relay: &Relay, how: &Event) {
-        let Far { mut lease, sticky, sent, asked_ms, .. } = *self;
+        let Far { mut lease, sticky, sent, asked_ms, first_ms, .. } = *self;
+        if let Some(first) = r.kept::<FirstByte>() {
+            first.0 = first_ms;
+        }
         let received = relay.received(SERVER);
         if let Some(state) = r.upstream.last_mut() {
             state.bytes_received += received;
@@ -112,7 +124,7 @@ pub(crate) async fn begin(r: &mut Request, conf: &BackendLoc, from: From) -> Fil
     relay.begin_with(SERVER, early, early_bytes);
     relay.begin_with(CLIENT, r.body.take_pending(), 0);
     let sticky = group.sticky::<Sticky>().is_some().then(|| Box::new((group, client)));
-    let far = Box::new(Far { server, lease, sticky, sent, asked_ms });
+    let far = Box::new(Far { server, lease, sticky, sent, asked_ms, first_ms: None });
     match conn.drain(0, client_ms).await {
         Ok(()) => tunnel::begin(r, far, relay),
         Err(e) => {

@@ -8,8 +8,8 @@ use weir_http::module::{VarArg, Variable};
 use weir_http::{HttpModule, Request};
 use weir_module::first::flag;
 use weir_module::{
-    joined_rows, merge_values, set, slot, Arity, Cf, ConfResult, ConfType, Context, Level, Row,
-    SlotVtable, Val,
+    joined_rows, merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Level,
+    Row, SlotVtable, Val,
 };
 use weir_upstream::{Outer, Rows, UpstreamMain, Variables};
 
@@ -54,15 +54,27 @@ impl ConfType for RetryLoc {
     }
 }
 
-const RETRY: &[Row] = &[Row::new(
-    "retry_cached_connection",
-    Context::HSL,
-    Arity::FLAG,
-    "on",
-    "A kept connection that fails is not counted among the tries.",
-    set!(Cf::get::<RetryLoc>, retry, flag),
-)
-.note("It is Tengine's; nginx does as with on.")];
+const RETRY: &[Row] = &[
+    Row::new(
+        "retry_cached_connection",
+        Context::HSL,
+        Arity::FLAG,
+        "on",
+        "A kept connection that fails is not counted among the tries.",
+        set!(Cf::get::<RetryLoc>, retry, flag),
+    )
+    .note("It is Tengine's; nginx does as with on."),
+    Row::new(
+        "upstream_change_no_server_status",
+        Context::HTTP,
+        Arity::FLAG,
+        "off",
+        "An upstream without any server answers 502 and not 500.",
+        |_, d| d.flag().map(|_| ()),
+    )
+    .once()
+    .note("It is Tengine's. Not needed: without a server the answer is 502 either way."),
+];
 
 static VARIABLES: &[Variable] = &[
     Variables::<Request>::ADDR,

@@ -9,6 +9,7 @@ use crate::tls::Secure;
 use crate::worker::Worker;
 use crate::{ClientAddr, OutQueue};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -84,6 +85,8 @@ pub struct Connection {
     pub timed_out: Cell<bool>,
     /// Queued bytes that were thrown away.
     dropped: Cell<u64>,
+    /// Somebody is told of its end.
+    has_farewells: Cell<bool>,
     /// Waiting for a further request; may be closed without harm.
     pub idle: Cell<bool>,
     /// Waiting for a first or further request; may give way when connections run out.
@@ -150,6 +153,7 @@ impl Connection {
             broken: Cell::new(false),
             timed_out: Cell::new(false),
             dropped: Cell::new(0),
+            has_farewells: Cell::new(false),
             idle: Cell::new(false),
             waiting: Cell::new(false),
             keepalive_deadline: Cell::new(0),
@@ -692,8 +696,44 @@ impl Connection {
     }
 }
 
+/// What is to be done when connections end, by their numbers: few have anything, which costs the others nothing.
+#[derive(Default)]
+struct Farewells(RefCell<HashMap<u64, VecDeque<Farewell>>>);
+
+/// What it is known by, and what is to be done.
+type Farewell = ((usize, u64), Box<dyn FnOnce()>);
+
+/// Of one connection: beyond it the oldest is done at once.
+const FAREWELLS_MAX: usize = 64;
+
+impl Connection {
+    /// Has something done when the connection has ended, once for each key.
+    pub fn at_end(&self, key: (usize, u64), f: impl FnOnce() + 'static) {
+        self.has_farewells.set(true);
+        let all = self.worker.local::<Farewells>();
+        let mut all = all.0.borrow_mut();
+        let own = all.entry(self.serial).or_default();
+        if own.iter().any(|(known, _)| *known == key) {
+            return;
+        }
+        own.push_back((key, Box::new(f)));
+        let oldest = (own.len() > FAREWELLS_MAX).then(|| own.pop_front()).flatten();
+        drop(all);
+        oldest.into_iter().for_each(|(_, f)| f());
+    }
+
+    #[cold]
+    fn say_farewell(&self) {
+        let own = self.worker.local::<Farewells>().0.borrow_mut().remove(&self.serial);
+        own.into_iter().flatten().for_each(|(_, f)| f());
+    }
+}
+
 impl Drop for Connection {
     fn drop(&mut self) {
+        if self.has_farewells.get() {
+            self.say_farewell();
+        }
         if let Some(datagrams) = self.datagrams.get() {
             datagrams.release();
         }

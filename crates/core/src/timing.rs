@@ -9,7 +9,11 @@ pub struct UpstreamState {
     pub peer: Rc<[u8]>,
     /// That of its answer; 0 for none, and where answers have none.
     pub status: u16,
-    /// Milliseconds until there was a connection.
+    /// Monotonic ms when it was turned to; 0 where nobody notes it.
+    pub begun_ms: u64,
+    /// Milliseconds until all was sent; noted only where a variable shows it.
+    pub sent_ms: Option<u64>,
+    /// The same until there was a connection.
     pub connect_ms: Option<u64>,
     /// The same until the answer's head, or its first byte where there are no heads.
     pub header_ms: Option<u64>,
@@ -31,6 +35,8 @@ impl UpstreamState {
         UpstreamState {
             peer,
             status: 0,
+            begun_ms: 0,
+            sent_ms: None,
             connect_ms: None,
             header_ms: None,
             response_ms: None,

@@ -14,6 +14,9 @@ pub trait Far {
     /// The connection to it.
     fn channel(&self) -> &Channel;
 
+    /// The server has sent something, for the first time.
+    fn heard(&mut self) {}
+
     /// It is over: what has passed is to be counted, and how it ended is to be told.
     fn ended(self: Box<Self>, r: &mut Request, relay: &Relay, how: &Event);
 }
@@ -22,11 +25,12 @@ pub trait Far {
 struct Begun {
     far: Box<dyn Far>,
     relay: Relay,
+    is_heard: bool,
 }
 
 /// The header has left, and so begins what the relay does: the handler has nothing more to do.
 pub fn begin(r: &mut Request, far: Box<dyn Far>, relay: Relay) {
-    r.keep_state(Begun { far, relay });
+    r.keep_state(Begun { far, relay, is_heard: false });
 }
 
 /// Whether a handler has begun one.
@@ -53,9 +57,14 @@ impl Tunnel {
 
     /// Lets both sides talk; ready with how it ended.
     pub(crate) fn poll(&mut self, conn: &Connection, cx: &mut Context<'_>) -> Poll<Event> {
-        let Begun { far, relay } = &mut *self.begun;
+        let Begun { far, relay, is_heard } = &mut *self.begun;
         loop {
-            let (from, e) = match ready!(relay.poll(cx, conn, far.channel())) {
+            let polled = relay.poll(cx, conn, far.channel());
+            if !*is_heard && relay.received(SERVER) > 0 {
+                *is_heard = true;
+                far.heard();
+            }
+            let (from, e) = match ready!(polled) {
                 Event::Unread(from, e) => (from, e),
                 last => {
                     let first = self.failed.take().map(|failed| Event::Unread(failed.0, failed.1));
@@ -71,7 +80,7 @@ impl Tunnel {
 
     /// The request, which is to be logged now.
     pub(crate) fn end(self, conn: &Connection, how: &Event) -> Box<Request> {
-        let Begun { far, relay } = *self.begun;
+        let Begun { far, relay, .. } = *self.begun;
         let mut r = self.request.unpack();
         match how {
             Event::Late(Late::Client) => conn.give_up_sending(),

@@ -30,6 +30,19 @@ pub struct Wanted {
     pub transparency: bool,
     /// Interlaced, for JPEG progressive.
     pub interlace: bool,
+    /// What stays where it is cut: across and down.
+    pub stays: [Part; 2],
+}
+
+/// A part of a side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Part {
+    /// On the left, or above.
+    Begin,
+    #[default]
+    Middle,
+    /// On the right, or below.
+    End,
 }
 
 /// How large it is to be at most, in pixels.
@@ -91,7 +104,7 @@ pub fn change(
     }
     picture = picture.turned(wanted.angle);
     if let Change::Crop { width, height } = wanted.change {
-        picture = picture.middle(width, height);
+        picture = picture.cut(width, height, wanted.stays);
     }
     if wanted.sharpen > 0 {
         picture.sharpen(wanted.sharpen);

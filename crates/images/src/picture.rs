@@ -1,6 +1,6 @@
 //! Pixels, and what is done to them.
 
-use crate::Change;
+use crate::{Change, Part};
 
 /// Red, green, blue and how far it is not seen through, for each pixel, from the upper left by rows.
 pub struct Picture {
@@ -88,14 +88,19 @@ impl Picture {
         Picture { width, height, pixels }
     }
 
-    /// What is in the middle, no larger than this.
-    pub fn middle(self, width: u32, height: u32) -> Picture {
+    /// A part of it, no larger than this.
+    pub fn cut(self, width: u32, height: u32, stays: [Part; 2]) -> Picture {
         let (new_width, new_height) = (self.width.min(width), self.height.min(height));
         if (new_width, new_height) == (self.width, self.height) {
             return self;
         }
-        let left = ((self.width - new_width) / 2) as usize;
-        let top = ((self.height - new_height) / 2) as usize;
+        let begin = |part, over: u32| match part {
+            Part::Begin => 0,
+            Part::Middle => (over / 2) as usize,
+            Part::End => over as usize,
+        };
+        let left = begin(stays[0], self.width - new_width);
+        let top = begin(stays[1], self.height - new_height);
         let lines = self.pixels.chunks_exact(self.width as usize).skip(top);
         let pixels = lines
             .take(new_height as usize)

@@ -14,6 +14,8 @@ fn wanted(change: Change) -> Wanted {
         sharpen: 0,
         transparency: true,
         interlace: false,
+
+        stays: Default::default(),
     }
 }
 

@@ -31,13 +31,14 @@ use weir_runtime::clock;
 
 use keys::KeySet;
 use rows::{JwtLoc, JwtMain};
-use sources::{Failed, Source};
+use sources::{Failed, Source, Turn};
 use token::Token;
 
 pub const MODULE: HttpModule = HttpModule {
     rows: rows::ROWS,
     slots: &[SlotVtable::of::<JwtMain>(), SlotVtable::of::<JwtLoc>()],
     variables: claims::VARIABLES,
+    build: Some(rows::check),
     phases: &[PhaseHandler { phase: Phase::Access, handler, active: rows::active }],
     ..HttpModule::EMPTY
 };
@@ -114,7 +115,7 @@ async fn all_sets(
     for (source, set) in conf.sources.iter().zip(found) {
         let set = match set {
             Some(set) => set,
-            None => match ask_for(r, conf, source).await {
+            None => match keys_of(r, conf, source).await {
                 Ok(set) => set,
                 Err(failed) => {
                     sources::give_up(r, conf, source, &failed);
@@ -125,6 +126,40 @@ async fn all_sets(
         sets.push(set);
     }
     Ok(sets)
+}
+
+/// Asks for keys. Where they are kept one request does for all that wait for the same.
+async fn keys_of(r: &mut Request, conf: &JwtLoc, source: &Source) -> Result<Arc<KeySet>, Failed> {
+    if *conf.cache_msec == 0 {
+        return ask_for(r, conf, source).await;
+    }
+    let name = sources::name(r, source)?;
+    loop {
+        let mut outcome = match conf.cache.join(&name) {
+            Turn::Mine(turn) => {
+                // Meanwhile another may have.
+                let asked = match conf.cache.fresh(&name, *conf.cache_msec) {
+                    Some(keys) => Ok(keys),
+                    None => ask_for(r, conf, source).await,
+                };
+                // Where only the client has gone another asks.
+                if !matches!(asked, Err(Failed(499))) {
+                    turn.tell(&asked);
+                }
+                return asked;
+            }
+            Turn::Others(outcome) => outcome,
+        };
+        let told = async {
+            let told = outcome.wait_for(Option::is_some).await;
+            told.ok().and_then(|told| told.clone())
+        };
+        match unless_client_goes(r, false, told).await {
+            None => return Err(Failed(499)),
+            Some(Some(asked)) => return asked.map_err(Failed),
+            Some(None) => {}
+        }
+    }
 }
 
 async fn ask_for(r: &mut Request, conf: &JwtLoc, source: &Source) -> Result<Arc<KeySet>, Failed> {

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use weir_conf::Position;
+use weir_http::module::Build;
 use weir_http::vars::{define, template, template_of};
 use weir_module::{
-    merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
-    Slots, Val,
+    distinct, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic,
+    Directive, Level, Row, Slots, Val,
 };
 use weir_runtime::paths;
 use weir_script::template::Template;
@@ -34,6 +36,8 @@ pub struct Required {
 #[derive(Default)]
 pub struct JwtLoc {
     pub realm: Val<Option<Template>>,
+    /// Where that is said.
+    pub at: Option<Position>,
     pub token: Val<Option<Template>>,
     pub kind: Val<Kind>,
     pub leeway_msec: Val<u64>,
@@ -50,6 +54,7 @@ impl ConfType for JwtLoc {
 
     fn merge(&mut self, parent: &JwtLoc) -> ConfResult {
         if !self.realm.is_set() {
+            self.at = parent.at;
             self.token.merge(&parent.token, || None);
         }
         merge_values!(self, parent;
@@ -176,9 +181,33 @@ pub const ROWS: &[Row] = &[
     .note("A claim that is false is the text \"false\", which is neither: compare it in a map."),
 ];
 
+/// Who has no keys where tokens are asked for is told when the configuration is read. A level whose locations have
+/// them may be these locations' default alone, and is nothing to warn of.
+pub fn check(b: &mut Build) -> ConfResult {
+    let all: Vec<_> = distinct::<JwtLoc>(b.locations).into_iter().filter(|c| c.is_on()).collect();
+    let (have, lack): (Vec<&JwtLoc>, _) = all.into_iter().partition(|c| !c.sources.is_empty());
+    let mut places = Vec::new();
+    for at in lack.iter().filter_map(|conf| conf.at) {
+        if places.contains(&at) || have.iter().any(|conf| conf.at == Some(at)) {
+            continue;
+        }
+        places.push(at);
+        let hint = "add auth_jwt_key_file or auth_jwt_key_request here or in a block around it: every request \
+                    is answered with 500";
+        let told = Diagnostic::warn("\"auth_jwt\" has no keys".to_string()).hint(hint.to_string());
+        b.cf.warnings.push(told.at(at));
+    }
+    Ok(())
+}
+
 pub fn active(slots: &Slots) -> bool {
-    let is_off = |t: &Template| t.as_constant() == Some(b"off");
-    slots.get::<JwtLoc>().realm.as_ref().is_some_and(|realm| !is_off(realm))
+    slots.get::<JwtLoc>().is_on()
+}
+
+impl JwtLoc {
+    fn is_on(&self) -> bool {
+        self.realm.as_ref().is_some_and(|realm| realm.as_constant() != Some(b"off"))
+    }
 }
 
 fn set_realm(cf: &mut Cf, d: &Directive) -> ConfResult {
@@ -199,6 +228,7 @@ fn set_realm(cf: &mut Cf, d: &Directive) -> ConfResult {
         }
     };
     cf.get::<JwtLoc>().realm.once(d, Some(realm))?;
+    cf.get::<JwtLoc>().at = Some(d.position());
     cf.get::<JwtLoc>().token.set(token);
     Ok(())
 }

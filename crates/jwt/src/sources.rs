@@ -1,9 +1,10 @@
 //! Where keys come from: files, and subrequests.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
 use weir_core::eval::with_value;
 use weir_core::logger::LogLevel;
 use weir_core::{os_text, Session};
@@ -39,7 +40,41 @@ pub struct Failed(pub u16);
 
 /// Sets that a location has read, for all its workers.
 #[derive(Default)]
-pub struct Cache(Mutex<Vec<Kept>>);
+pub struct Cache {
+    kept: Mutex<Vec<Kept>>,
+    /// What is being asked for, by names: who else wants it is told what has come of it.
+    asked: Mutex<Vec<(Vec<u8>, Outcome)>>,
+}
+
+/// A set, or the status that all end with who have waited for it.
+type Asked = Option<Result<Arc<KeySet>, u16>>;
+type Outcome = watch::Receiver<Asked>;
+
+/// Who asks for a set.
+pub enum Turn<'a> {
+    Mine(MyTurn<'a>),
+    /// Another does. Without an outcome it has gone, and the next one has its turn.
+    Others(Outcome),
+}
+
+pub struct MyTurn<'a> {
+    cache: &'a Cache,
+    name: &'a [u8],
+    told: watch::Sender<Asked>,
+}
+
+impl MyTurn<'_> {
+    pub fn tell(self, asked: &Result<Arc<KeySet>, Failed>) {
+        let asked = asked.as_ref().map(Arc::clone).map_err(|Failed(status)| *status);
+        self.told.send_replace(Some(asked));
+    }
+}
+
+impl Drop for MyTurn<'_> {
+    fn drop(&mut self) {
+        self.cache.asked().retain(|(name, _)| name != self.name);
+    }
+}
 
 struct Kept {
     name: Vec<u8>,
@@ -52,6 +87,33 @@ struct Kept {
 }
 
 impl Cache {
+    fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Vec<(Vec<u8>, Outcome)>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the set of that name is to be asked for, or waited for.
+    pub fn join<'a>(&'a self, name: &'a [u8]) -> Turn<'a> {
+        let mut asked = self.asked();
+        if let Some((_, outcome)) = asked.iter().find(|(known, _)| known == name) {
+            return Turn::Others(outcome.clone());
+        }
+        let (told, outcome) = watch::channel(None);
+        asked.push((name.to_vec(), outcome));
+        Turn::Mine(MyTurn { cache: self, name, told })
+    }
+
+    /// What is there under a name and needs no successor.
+    pub fn fresh(&self, name: &[u8], age_ms: u64) -> Option<Arc<KeySet>> {
+        let list = self.kept();
+        let kept = list.iter().find(|kept| kept.name == name)?;
+        let is_fresh = kept.read_at.elapsed() < Duration::from_millis(age_ms);
+        is_fresh.then(|| Arc::clone(&kept.keys))
+    }
+
     /// What is there under a name and is no older than that, or still looks like that.
     fn get(
         &self,
@@ -59,7 +121,7 @@ impl Cache {
         age: Duration,
         stamp: impl FnOnce() -> Option<Stamp>,
     ) -> Option<Arc<KeySet>> {
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.kept();
         let kept = list.iter_mut().find(|kept| kept.name == name)?;
         if kept.read_at.elapsed() < age {
             return Some(Arc::clone(&kept.keys));
@@ -80,18 +142,18 @@ impl Cache {
 
     /// Who asked for its successor has gone: the next one does.
     fn release(&self, name: &[u8]) {
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.kept();
         list.iter_mut().filter(|kept| kept.name == name).for_each(|kept| kept.is_asked_for = false);
     }
 
     /// Its successor does not come: from now on everybody asks.
     fn forget(&self, name: &[u8]) {
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.kept();
         list.retain(|kept| kept.name != name);
     }
 
     fn put(&self, name: &[u8], stamp: Option<Stamp>, keys: &Arc<KeySet>) {
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.kept();
         list.retain(|kept| kept.name != name);
         if list.len() >= KEPT_MAX {
             list.remove(0);
@@ -119,11 +181,7 @@ pub fn at_hand(r: &mut Request, conf: &JwtLoc) -> Result<Vec<Option<Arc<KeySet>>
 }
 
 /// One set; `None`: it is to be asked for.
-pub fn look(
-    r: &mut Request,
-    conf: &JwtLoc,
-    source: &Source,
-) -> Result<Option<Arc<KeySet>>, Failed> {
+fn look(r: &mut Request, conf: &JwtLoc, source: &Source) -> Result<Option<Arc<KeySet>>, Failed> {
     let age = Duration::from_millis(*conf.cache_msec);
     match source {
         Source::Request { uri } => {
@@ -169,6 +227,14 @@ fn parse(r: &Request, name: &[u8], text: &[u8]) -> Result<Arc<KeySet>, Failed> {
         r.log(LogLevel::Error, &format!("no set of keys in \"{name}\": {why}"));
         Failed(500)
     })
+}
+
+/// By which a set that is asked for is known.
+pub fn name(r: &mut Request, source: &Source) -> Result<Vec<u8>, Failed> {
+    match source {
+        Source::Request { uri } => Ok(r.eval(uri)),
+        Source::File { .. } => Err(Failed(500)),
+    }
 }
 
 /// The subrequest that asks for a set.

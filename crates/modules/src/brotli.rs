@@ -73,7 +73,9 @@ pub const MODULE: HttpModule = HttpModule {
         )
         .note(
             "Of ngx_brotli. Weights of Accept-Encoding count, and \"*\" stands for brotli where that is not named. \
-             Where several codings are on, the client's best is taken: of equals brotli, then zstd, then gzip.",
+             Where several codings are on, the client's best is taken: of equals brotli, then zstd, then gzip. What compresses an answer as it comes holds memory \
+             (6 MB at level 6) until the client has taken it: a worker has 256 MB for brotli and zstd, beyond which an answer \
+             goes out by the next coding that is on, or as it is.",
         ),
         Row::new(
             "brotli_types",
@@ -212,6 +214,28 @@ impl Coding for Brotli {
             4..=8 => 1 << 16,
             _ => 1 << way.window_bits.clamp(16, 18),
         }
+    }
+
+    /// Its window twice, its tables, and a block with its commands.
+    fn memory_bytes(way: &Way) -> u64 {
+        const TABLES: [u64; 12] = [
+            128 << 10,
+            128 << 10,
+            256 << 10,
+            512 << 10,
+            1 << 20,
+            2 << 20,
+            4 << 20,
+            8 << 20,
+            16 << 20,
+            32 << 20,
+            1 << 20,
+            1 << 20,
+        ];
+        let tables = TABLES.get(way.level as usize).copied().unwrap_or(1 << 20);
+        // A tree over the window.
+        let tree = if way.level > 9 { 8 << way.window_bits } else { 0 };
+        (2 << way.window_bits.max(18)) + tables + tree + (1 << 20)
     }
 
     fn effort_bytes(way: &Way, bytes: u64, begins: bool) -> u64 {

@@ -8,14 +8,15 @@ pub mod accept;
 
 use crate::mime::MimeTypes;
 use bytes::Bytes;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_base::bytes::fmt_u64;
 use weir_conf::Directive;
 use weir_core::forms::Forms;
-use weir_core::Worker;
+use weir_core::logger::LogLevel;
+use weir_core::{Session as _, Worker};
 use weir_http::buf::Data;
 use weir_http::generation::Location;
 use weir_http::module::{FilterError, FilterResult, Next};
@@ -94,6 +95,10 @@ pub trait Coding: Send + Sized + 'static {
     fn form_key(way: &Self::Way) -> Option<u32>;
     /// A compressor gathers so many bytes before it does anything with them.
     fn block_bytes(way: &Self::Way) -> u64;
+    /// Memory that a compressor at work holds; 0 where nobody counts it.
+    fn memory_bytes(_: &Self::Way) -> u64 {
+        0
+    }
     /// What so many bytes take, told in bytes at gzip's level 1.
     fn effort_bytes(way: &Self::Way, bytes: u64, begins: bool) -> u64;
 
@@ -114,6 +119,41 @@ pub trait Coding: Send + Sized + 'static {
     fn flush(&mut self, out: &mut Vec<u8>) -> FilterResult;
     fn finish(&mut self, out: &mut Vec<u8>) -> FilterResult;
 }
+
+/// What the compressors of a worker's responses may hold at once, those that nobody counts left out. A client that
+/// takes nothing keeps its response's as long as send_timeout lets it.
+const MEMORY_MAX_BYTES: u64 = 256 * 1024 * 1024;
+
+/// What they hold.
+#[derive(Default)]
+struct Held(Cell<u64>);
+
+/// A response's part of it.
+struct Share {
+    of: Rc<Held>,
+    bytes: u64,
+}
+
+impl Share {
+    /// None if there is no room.
+    fn take(r: &Request, bytes: u64) -> Option<Share> {
+        let of = r.conn().worker.local::<Held>();
+        let held = of.0.get() + bytes;
+        (bytes == 0 || held <= MEMORY_MAX_BYTES).then(|| {
+            of.0.set(held);
+            Share { of, bytes }
+        })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.of.0.set(self.of.0.get() - self.bytes);
+    }
+}
+
+/// A response for which a coding had no memory: the next best is asked.
+struct Lacking(Vec<accept::Rank>);
 
 /// Room given to a compressor at once.
 pub const OUT_BYTES: usize = 16 * 1024;
@@ -159,6 +199,8 @@ impl<C: Coding> Spare<C> {
 /// A response that is being compressed.
 struct State<C: Coding> {
     way: C::Way,
+    /// Until all is compressed.
+    share: Option<Share>,
     /// None before the first piece, behind the last, and while a thread has it.
     work: Option<Work<C>>,
     is_over: bool,
@@ -197,6 +239,14 @@ pub fn header<C: Coding>(r: &mut Request, next: Next) -> FilterResult {
         return next.header(r);
     }
     let way = C::way(&loc, r.out.content_length);
+    let is_kept = r.whole.is_some() && C::form_key(&way).is_some();
+    let share = match is_kept {
+        true => None,
+        false => match Share::take(r, C::memory_bytes(&way)) {
+            None => return lacks_memory::<C>(r, next),
+            share => share,
+        },
+    };
     let whole = r.whole.take();
     r.out.add(b"Content-Encoding", C::WORD);
     r.out.clear_content_length();
@@ -209,7 +259,7 @@ pub fn header<C: Coding>(r: &mut Request, next: Next) -> FilterResult {
     r.flags.filter_needs_memory = true;
     let key = C::form_key(&way);
     let Some((Whole { text, forms }, key)) = whole.zip(key) else {
-        r.set_ctx(State::<C>::new(way, 0));
+        r.set_ctx(State::<C> { share, ..State::new(way, 0) });
         return next.header(r);
     };
     r.set_ctx(State::<C>::new(way.clone(), text.len() as u64));
@@ -225,6 +275,18 @@ pub fn header<C: Coding>(r: &mut Request, next: Next) -> FilterResult {
     spare.give(&way, coder);
     form.iter().for_each(|form| forms.keep(key, form));
     with_form::<C>(r, form, next)
+}
+
+/// Another coding does it, or none.
+#[cold]
+fn lacks_memory<C: Coding>(r: &mut Request, next: Next) -> FilterResult {
+    r.log(LogLevel::Info, "there is no memory for a further compressor, the next coding is taken");
+    if let Some(rank) = accept::Rank::ALL.into_iter().find(|rank| rank.word() == C::WORD) {
+        let mut lacking = r.kept::<Lacking>().map_or_else(Vec::new, |l| l.0.clone());
+        lacking.push(rank);
+        r.keep_state(Lacking(lacking));
+    }
+    next.header(r)
 }
 
 /// Whether the worker would have others wait for too long.
@@ -271,7 +333,7 @@ fn compress_whole<C: Coding>(coder: &mut C, text: &[u8]) -> Option<Bytes> {
 
 impl<C: Coding> State<C> {
     fn new(way: C::Way, bytes_in: u64) -> State<C> {
-        State { way, work: None, is_over: false, bytes_in, bytes_out: 0, form: None }
+        State { way, share: None, work: None, is_over: false, bytes_in, bytes_out: 0, form: None }
     }
 }
 
@@ -377,6 +439,7 @@ fn put<C: Coding>(
     match piece.last {
         true => {
             state.is_over = true;
+            state.share = None;
             spare.give(&state.way, work.coder);
         }
         false => state.work = Some(work),

@@ -30,6 +30,8 @@ struct GeoipMain {
     country: Option<Source>,
     org: Option<Source>,
     city: Option<Source>,
+    /// Tengine's `geoip_region`.
+    region: Option<Source>,
     proxies: Vec<From>,
     recursive: Val<bool>,
 }
@@ -123,8 +125,20 @@ impl<S: Placed> Of<S> {
     ];
 }
 
-/// Of HTTP alone: who is behind a proxy.
-const PROXY_ROWS: [Row; 2] = [
+/// Of HTTP alone: Tengine's database of regions, and who is behind a proxy.
+const PROXY_ROWS: [Row; 3] = [
+    Row::new(
+        "geoip_region",
+        Request::BLOCK,
+        Arity::ONE_TWO,
+        "",
+        "The database of regions.",
+        |cf, d| database(cf, d, |main| &mut main.region),
+    )
+    .note(
+        "It is Tengine's. Reads GeoIP2's databases (.mmdb), not .dat: one of cities has the regions, with ISO's \
+         codes in $geoip_region_region.",
+    ),
     Row::new(
         "geoip_proxy",
         Request::BLOCK,
@@ -157,7 +171,21 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
-pub const PROXIES: HttpModule = HttpModule { rows: &PROXY_ROWS, ..HttpModule::EMPTY };
+pub const PROXIES: HttpModule = HttpModule {
+    rows: &PROXY_ROWS,
+    variables: &[
+        Variable::new("geoip_region_country_code", |r: &mut Request, _, out| {
+            ask(r, |conf| &conf.region, |entry, _| text(entry, &["country", "iso_code"], out))
+        })
+        .cached(),
+        Variable::new("geoip_region_region", |r: &mut Request, _, out| {
+            let path = ["subdivisions", "0", "iso_code"];
+            ask(r, |conf| &conf.region, |entry, _| text(entry, &path, out))
+        })
+        .cached(),
+    ],
+    ..HttpModule::EMPTY
+};
 
 pub const STREAM: StreamModule = StreamModule {
     rows: Of::<weir_stream::Session>::ROWS,
@@ -183,7 +211,7 @@ fn database(cf: &mut Cf, d: &Directive, which: Which) -> ConfResult {
 
 fn open_all(main: &Slots) -> ConfResult {
     let conf = main.get::<GeoipMain>();
-    [&conf.country, &conf.org, &conf.city].into_iter().flatten().try_for_each(|source| {
+    [&conf.country, &conf.org, &conf.city, &conf.region].into_iter().flatten().try_for_each(|source| {
         source.open().map_err(|e| {
             let shown = source.path.display();
             let told =

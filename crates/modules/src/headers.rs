@@ -7,6 +7,7 @@ mod expires;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::mime::without_params;
 use expires::Expires;
 use weir_base::date;
 use weir_core::eval::with_value;
@@ -55,8 +56,16 @@ struct HeadersLoc {
     headers_inherit: Val<Inherit>,
     trailers_inherit: Val<Inherit>,
     expires: Val<Expires>,
+    /// `expires_by_types`: what holds for which types; the first that has one.
+    by_type: Option<Arc<Vec<ByType>>>,
     /// For `append_header`.
     separator: Val<Vec<u8>>,
+}
+
+/// When responses of some types expire.
+struct ByType {
+    expires: Expires,
+    types: Vec<Vec<u8>>,
 }
 
 impl ConfType for HeadersLoc {
@@ -64,6 +73,12 @@ impl ConfType for HeadersLoc {
     slot!();
 
     fn merge(&mut self, parent: &HeadersLoc) -> ConfResult {
+        // "expires off" switches both off, but not what an inner level says of types.
+        if matches!(self.expires.as_option(), Some(Expires::Off)) {
+            self.by_type = None;
+        } else if self.by_type.is_none() {
+            self.by_type.clone_from(&parent.by_type);
+        }
         merge_values!(self, parent;
             headers_inherit = Inherit::On,
             trailers_inherit = Inherit::On,
@@ -96,6 +111,18 @@ const ROWS: &[Row] = &[
         "off",
         "Sends Expires and Cache-Control for a time.",
         set_expires,
+    ),
+    Row::new(
+        "expires_by_types",
+        Context::HSL,
+        Arity::TWO_MORE,
+        "",
+        "A time as of expires, and the types of responses that it holds for.",
+        set_by_types,
+    )
+    .note(
+        "It is Tengine's, of up to 2.3. Types that are named go by it and others by expires; each is inherited by \
+         itself, and \"expires off\" at the same level switches both off.",
     ),
     Row::new(
         "add_header",
@@ -184,7 +211,7 @@ pub const TRAILERS: HttpModule = HttpModule {
 
 fn any(slots: &Slots) -> bool {
     let conf = slots.get::<HeadersLoc>();
-    conf.headers.is_some() || !matches!(*conf.expires, Expires::Off)
+    conf.headers.is_some() || conf.by_type.is_some() || !matches!(*conf.expires, Expires::Off)
 }
 
 fn has_trailers(slots: &Slots) -> bool {
@@ -194,6 +221,21 @@ fn has_trailers(slots: &Slots) -> bool {
 fn set_expires(cf: &mut Cf, d: &Directive) -> ConfResult {
     let value = Expires::read(cf, d)?;
     cf.get::<HeadersLoc>().expires.once(d, value)
+}
+
+fn set_by_types(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let modified = d.arg(0) == b"modified";
+    let at = usize::from(modified);
+    let types: Vec<Vec<u8>> = (at + 1..d.args.len()).map(|i| d.arg(i).to_vec()).collect();
+    if types.is_empty() {
+        return Err(d.error("has no types"));
+    }
+    let expires = Expires::read_at(cf, d, at, modified)?;
+    let all = cf.get::<HeadersLoc>().by_type.get_or_insert_default();
+    if let Some(all) = Arc::get_mut(all) {
+        all.push(ByType { expires, types });
+    }
+    Ok(())
 }
 
 fn field(cf: &mut Cf, d: &Directive, is_header: bool) -> ConfResult<Arc<Field>> {
@@ -233,12 +275,20 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     let conf = loc.conf::<HeadersLoc>();
     let success = is_success(r.out.status);
     if success {
-        conf.expires.apply(r);
+        let of_type = conf.by_type.as_ref().and_then(|all| of_type(r, all));
+        of_type.unwrap_or(&conf.expires).apply(r);
     }
     for field in conf.headers.iter().flatten().filter(|f| success || f.always) {
         with_value(r, &field.value, |r, value| put(r, field, value));
     }
     next.header(r)
+}
+
+#[cold]
+fn of_type<'a>(r: &Request, all: &'a [ByType]) -> Option<&'a Expires> {
+    let own = without_params(r.out.content_type()?);
+    let names = |by: &&ByType| by.types.iter().any(|t| t.eq_ignore_ascii_case(own));
+    all.iter().find(names).map(|by| &by.expires)
 }
 
 fn put(r: &mut Request, field: &Field, value: &[u8]) {

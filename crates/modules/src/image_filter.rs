@@ -19,7 +19,7 @@ use weir_http::buf::Data;
 use weir_http::module::{Filter, FilterError, FilterResult, HttpModule, Next, Reach};
 use weir_http::vars::template;
 use weir_http::{Buf, Chain, Request};
-use weir_images::{Change, Kind, Size, Wanted};
+use weir_images::{Change, Kind, Part, Size, Wanted};
 use weir_module::first::{flag, size};
 use weir_module::{
     merge_values, set, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Level, Row,
@@ -46,6 +46,13 @@ enum Number {
     From(Arc<Template>),
 }
 
+/// Which part of a side stays, or what makes the word for it.
+#[derive(Clone)]
+enum Stays {
+    Is(Part),
+    From(Arc<Template>),
+}
+
 /// What the directives of one level say together.
 #[derive(Clone)]
 struct Doing {
@@ -69,6 +76,8 @@ pub struct Conf {
     jpeg_quality: Val<Number>,
     webp_quality: Val<Number>,
     sharpen: Val<Number>,
+    /// Across and down.
+    stays: Val<[Stays; 2]>,
     transparency: Val<bool>,
     interlace: Val<bool>,
 }
@@ -83,6 +92,7 @@ impl ConfType for Conf {
             jpeg_quality = Number::Is(75),
             webp_quality = Number::Is(80),
             sharpen = Number::Is(0),
+            stays = [Stays::Is(Part::Middle), Stays::Is(Part::Middle)],
             transparency = true,
             interlace = false,
         );
@@ -136,6 +146,15 @@ pub const MODULE: HttpModule = HttpModule {
             "Make pictures sharper, in per cent.",
             |cf, d| set_number(cf, d, 0, |conf| &mut conf.sharpen),
         ),
+        Row::new(
+            "image_filter_crop_offset",
+            Context::HSL,
+            Arity::TWO,
+            "center center",
+            "What stays of a picture that is cut: left, center or right; top, center or bottom.",
+            set_stays,
+        )
+        .note("It is Tengine's, which takes any other word for right or bottom. One that a variable has is center here."),
         Row::new(
             "image_filter_transparency",
             Context::HSL,
@@ -194,6 +213,26 @@ fn set_number(
     }
     field(cf.get::<Conf>()).set(value);
     Ok(())
+}
+
+/// The words for a side's parts.
+const WORDS: [[&[u8]; 3]; 2] = [[b"left", b"center", b"right"], [b"top", b"center", b"bottom"]];
+
+fn part(side: usize, text: &[u8]) -> Option<Part> {
+    let at = WORDS[side].iter().position(|word| *word == text)?;
+    Some([Part::Begin, Part::Middle, Part::End][at])
+}
+
+fn set_stays(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let mut read = |side: usize| {
+        let made = template(cf, d, side)?;
+        Ok(match made.as_constant() {
+            Some(text) => Stays::Is(part(side, text).ok_or_else(|| d.invalid(side))?),
+            None => Stays::From(Arc::new(made)),
+        })
+    };
+    let stays = [read(0)?, read(1)?];
+    cf.get::<Conf>().stays.once(d, stays)
 }
 
 fn set_filter(cf: &mut Cf, d: &Directive) -> ConfResult {
@@ -441,6 +480,15 @@ fn wanted(r: &mut Request, mode: Mode) -> Option<Wanted> {
         Mode::Crop => Change::Crop { width, height },
         _ => Change::Resize { width, height },
     };
+    let mut stays = [Part::Middle; 2];
+    for (side, which) in conf.stays.iter().enumerate() {
+        stays[side] = match which {
+            Stays::Is(part) => *part,
+            Stays::From(made) => {
+                with_value(r, made, |_, text| part(side, text)).unwrap_or_default()
+            }
+        };
+    }
     let quality = |n: u32| (n > 0).then(|| n.min(100) as u8);
     Some(Wanted {
         change,
@@ -450,5 +498,6 @@ fn wanted(r: &mut Request, mode: Mode) -> Option<Wanted> {
         sharpen: value(r, &conf.sharpen),
         transparency: *conf.transparency,
         interlace: *conf.interlace,
+        stays,
     })
 }

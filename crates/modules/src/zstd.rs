@@ -86,7 +86,8 @@ pub const MODULE: HttpModule = HttpModule {
         )
         .note(
             "Of zstd-nginx-module. Weights of Accept-Encoding count, and \"*\" stands for zstd where that is not \
-             named. Where several codings are on, the client's best is taken: of equals brotli, then zstd, then gzip.",
+             named. Where several codings are on, the client's best is taken: of equals brotli, then zstd, then gzip. \
+             What its compressors hold is bounded together with brotli's.",
         ),
         Row::new(
             "zstd_types",
@@ -230,6 +231,20 @@ impl Coding for Zstd {
 
     fn block_bytes(way: &Way) -> u64 {
         1 << way.window_bits.unwrap_or(17).min(17)
+    }
+
+    /// Its window, tables and blocks; what a level's parameters come to, rounded up.
+    fn memory_bytes(way: &Way) -> u64 {
+        let most = match way.level {
+            ..=2 => 2 << 20,
+            3..=4 => 4 << 20,
+            5..=8 => 8 << 20,
+            9..=12 => 32 << 20,
+            13..=15 => 48 << 20,
+            _ => 96 << 20,
+        };
+        let needed = way.window_bits.map_or(most, |bits| most.min((16 << bits) + (1 << 20)));
+        needed + way.dictionary.as_ref().map_or(0, |d| d.len() as u64)
     }
 
     fn effort_bytes(way: &Way, bytes: u64, begins: bool) -> u64 {

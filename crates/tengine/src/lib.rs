@@ -8,6 +8,7 @@ pub mod response_time;
 pub mod server_info;
 pub mod sysguard;
 pub mod trim;
+pub mod upstream_times;
 pub mod user_agent;
 pub mod variables;
 

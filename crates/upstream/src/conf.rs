@@ -57,6 +57,8 @@ pub(crate) struct Declared {
     pub servers: Vec<Server>,
     pub method: Option<Method>,
     pub sticky: Option<Box<dyn DeclaredSticky>>,
+    /// The directive's name that it comes of.
+    pub sticky_by: Option<String>,
     pub queue: Val<queue::Rule>,
     /// `ntlm`
     pub binds: bool,
@@ -99,6 +101,7 @@ impl Declared {
             servers: Vec::new(),
             method: None,
             sticky: None,
+            sticky_by: None,
             queue: Val::UNSET,
             binds: false,
             dynamic: None,
@@ -222,10 +225,18 @@ impl UpstreamMain {
     ///
     /// It has one already.
     pub fn set_sticky(&mut self, d: &Directive, sticky: Box<dyn DeclaredSticky>) -> ConfResult {
-        match self.current().sticky.replace(sticky) {
-            Some(_) => Err(d.error("is duplicate")),
-            None => Ok(()),
+        let declared = self.current();
+        let Some(other) = declared.sticky_by.replace(d.name()) else {
+            declared.sticky = Some(sticky);
+            return Ok(());
+        };
+        if other == d.name() {
+            return Err(d.error("is duplicate"));
         }
+        let hint = format!(
+            "remove one of them: both keep a client with its server; {other} stands before it"
+        );
+        Err(d.error(&format!("may not be used with \"{other}\"")).hint(hint))
     }
 
     /// A place that passes to that upstream has this resolver (and asks it for so many milliseconds),

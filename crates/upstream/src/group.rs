@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use weir_base::bytes::Identity;
 use weir_core::figures::{Figures, Report};
-use weir_core::Worker;
+use weir_core::{Connection, Worker};
 use weir_module::{Context, Slots};
 use weir_runtime::{clock, timer};
 
@@ -539,6 +539,20 @@ impl WorkerGroup {
     #[inline]
     pub fn binds(&self) -> bool {
         self.shape.binds
+    }
+
+    /// Closes what waits with that mark when the client's connection ends: nobody else will use it.
+    #[cold]
+    pub fn bind(&self, client: &Connection, mark: u64) {
+        let me = self.me.clone();
+        client.at_end((me.as_ptr() as usize, mark), move || {
+            // A reload hands on what waits.
+            let mut group = me.upgrade();
+            while let Some(at) = group {
+                at.with_idle(|pool| pool.close_marked(mark));
+                group = at.successor.borrow().upgrade();
+            }
+        });
     }
 
     /// The server to which a connection with that mark waits, as far as it may be asked.

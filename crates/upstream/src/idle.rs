@@ -213,6 +213,13 @@ impl Pool {
         above > 0
     }
 
+    /// Closes those with that mark.
+    pub(crate) fn close_marked(&mut self, mark: u64) {
+        let before = self.above();
+        self.idle.retain(|i| i.link.mark != mark);
+        self.recount(before);
+    }
+
     /// Closes all.
     pub(crate) fn clear(&mut self) {
         let before = self.above();

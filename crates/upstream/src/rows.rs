@@ -187,7 +187,7 @@ impl<S: Asks> Rows<S> {
         })
         .once()
         .note(
-            "In nginx it is part of the commercial version. A client has a connection of its own from its first              request on, not only from the one that brings Authorization.",
+            "In nginx it is part of the commercial version. A client has a connection of its own from its first request on, not only from the one that brings Authorization; it is closed with the client's.",
         ),
         Row::new("consistent_hash", S::UPSTREAM, Arity::ONE, "", "A text decides the server, as with hash … consistent.", |cf, d| {
             let key = Arc::new(template::<S>(cf, d, 0)?);

@@ -9,17 +9,24 @@ use weir_core::variables::Variable;
 use weir_http::Request;
 use weir_module::{Row, RowBody};
 
+/// What stands in its place is read before there are directives; no row tells of it.
+const INCLUDE: &str = "include";
+const OF_INCLUDE: &str = "include\n  Reads what stands in another file, or in all that a pattern (*, ?, [abc]) matches, in its place.\n  \
+    Takes:    one argument\n  Context:  everywhere\n  Note:     Names are relative to the main configuration file's \
+    directory.\n";
+
 pub fn directive(name: Option<&str>) -> Result<(), String> {
     let table = row_table();
     let mut out = String::new();
     match name {
         None => {
-            let mut names: Vec<&str> = table.names().collect();
+            let mut names: Vec<&str> = table.names().chain([INCLUDE]).collect();
             names.sort_unstable();
             names.dedup();
             out.push_str("weir help DIRECTIVE, for one of:\n");
             names.iter().for_each(|n| out.push_str(&format!("  {n}\n")));
         }
+        Some(INCLUDE) => out.push_str(OF_INCLUDE),
         Some(n) if n.starts_with('$') => variables(n, &mut out)?,
         Some(n) => {
             let rows = table.find(n.as_bytes());

@@ -29,7 +29,7 @@ const UPLOAD: &str = "this directive of an upload module is not in Weir; pass th
 const NCHAN: &str = "Weir has no publish and subscribe; pass the location on to a server that has";
 const PLUS: &str = "this directive of NGINX Plus is not in this version of Weir; remove it";
 const MULTI: &str =
-    "Weir does not send several requests over one connection to a Dubbo server; use proxy_pass to an HTTP port, or      grpc_pass, which has streams";
+    "Weir does not send several requests over one connection to a Dubbo server; use proxy_pass to an HTTP port, or grpc_pass, which has streams";
 /// Of Tengine, what is tied to systems and libraries that are not there.
 const NTLS: &str = "Weir's TLS is rustls, which has no SM2, SM3 and SM4 (NTLS); write ssl_certificate and ssl_certificate_key with an \
     RSA or ECDSA pair, and put a proxy that speaks NTLS in front where it must be spoken";
@@ -218,8 +218,8 @@ pub const MISSING: &[(&str, &str)] = &[
     ("master_env", "Weir's master asks for nothing by its environment; write env"),
     ("log_empty_request", "requests of which nothing has come are not logged; remove the directive"),
     (
-        "expires_by_types",
-        "write \"map $sent_http_content_type $expires\" and \"expires $expires\"",
+        "rr_discarded_range",
+        "write vnswrr in the upstream, whose turns begin anywhere, or a zone, in which workers share their turns",
     ),
     ("multi", MULTI),
 ];

@@ -15,7 +15,8 @@ use weir_openresty::{
 };
 use weir_stream::StreamModule;
 use weir_tengine::{
-    concat, footer, request_time, response_time, server_info, sysguard, trim, user_agent, variables,
+    concat, footer, request_time, response_time, server_info, sysguard, trim, upstream_times,
+    user_agent, variables,
 };
 
 /// Every module. Handlers of a phase and filters run in this order.
@@ -32,6 +33,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::UPSTREAM_HTTP_ONLY[2],
     &weir_backend::STICKY,
     &request_time::MODULE,
+    &upstream_times::MODULE,
     &weir_backend::SESSION_STICKY,
     &log::MODULE,
     &gzip_ok::MODULE,

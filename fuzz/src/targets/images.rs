@@ -50,6 +50,8 @@ fn picture(buf: &[u8], random: &mut Random) {
         sharpen: random.below(2) as u32 * 50,
         transparency: random.coin(),
         interlace: random.coin(),
+
+        stays: Default::default(),
     };
     if let Ok(Some(made)) = change(kind, buf, &wanted, true) {
         assert_eq!(Kind::of(&made), Some(kind));

@@ -12,6 +12,7 @@ use crate::attempt::Run;
 use crate::conf::{self, conf_of, BackendConf, BackendLoc};
 use crate::rows;
 use crate::target::{self, Pass};
+use crate::tunnel::FirstByte;
 use crate::upload::Body;
 use place::{ConnectLoc, FAMILY};
 use said::Keeps;
@@ -214,6 +215,7 @@ async fn join(r: &mut Request) -> Result<Flow, u16> {
     let to = where_to(r, own)?;
     let conf = conf_of::<ConnectLoc>(loc);
     r.keep_said(|said| said.works = true);
+    r.keep_state(FirstByte(None));
     let start_ms = clock::mono_ms();
     let (target, group) = target::evaluate(r, &FAMILY.schemes, &to, false).await?;
     let took_ms = clock::mono_ms().saturating_sub(start_ms);

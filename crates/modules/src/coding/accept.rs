@@ -1,7 +1,7 @@
 //! What a client takes: `Accept-Encoding` with its weights (RFC 9110, section 12.5.3), and which coding is the
 //! best of those that are on.
 
-use super::{Coding, Wanted};
+use super::{Coding, Lacking, Wanted};
 use crate::gzip::Gzip;
 use crate::gzip_ok::gzip_ok;
 use weir_http::generation::Location;
@@ -40,6 +40,9 @@ impl Rank {
 
 /// How much a client wants a coding, in thousandths; 0 is not at all. For gzip nginx's conditions hold besides.
 pub fn weight(r: &mut Request, coding: Rank) -> u16 {
+    if r.kept::<Lacking>().is_some_and(|lacking| lacking.0.contains(&coding)) {
+        return 0;
+    }
     // What becomes part of another answer must be plain.
     if r.is_part() || (coding == Rank::Gzip && !gzip_ok(r)) {
         return 0;

@@ -37,7 +37,11 @@ impl Expires {
         if modified && d.arg(0) != b"modified" {
             return Err(d.error("invalid value"));
         }
-        let at = usize::from(modified);
+        Expires::read_at(cf, d, usize::from(modified), modified)
+    }
+
+    /// The time is that argument.
+    pub fn read_at(cf: &mut Cf, d: &Directive, at: usize, modified: bool) -> ConfResult<Expires> {
         let value = template(cf, d, at)?;
         let Some(text) = value.as_constant() else {
             return Ok(Expires::Computed { value, modified });

@@ -14,10 +14,14 @@ const KEYWORDS: [&[u8]; 11] = [
     b"return", b"typeof", b"case", b"in", b"of", b"delete", b"void", b"throw", b"new", b"else",
     b"do",
 ];
+/// What stands in parentheses behind these is followed by a statement, not by an operator.
+const HEADS: [&[u8]; 4] = [b"if", b"while", b"for", b"with"];
 /// Longer words are none of them.
 const WORD_MAX_BYTES: usize = 8;
 /// How deep template literals may stand in one another; a text with deeper ones is left alone from there on.
 const DEPTH_MAX: usize = 64;
+/// The same of parentheses.
+const PARENS_MAX: usize = 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Blank {
@@ -57,6 +61,12 @@ pub struct Script {
     before: u8,
     /// The last word.
     word: Vec<u8>,
+    /// It is a property's name.
+    is_property: bool,
+    /// Of each parenthesis that is open, whether it stands behind one of [`HEADS`]; and the same of the last that
+    /// was closed.
+    parens: Vec<bool>,
+    was_head: bool,
     /// Of each template literal whose `${` is open: the braces that are open in it.
     open: Vec<u32>,
 }
@@ -69,6 +79,9 @@ impl Script {
             last: 0,
             before: 0,
             word: Vec::new(),
+            is_property: false,
+            parens: Vec::new(),
+            was_head: false,
             open: Vec::new(),
         }
     }
@@ -131,7 +144,18 @@ impl Script {
                 self.state = State::Template;
             }
             b'{' | b'}' => self.brace(c, out),
+            b'(' | b')' => self.paren(c, out),
             _ => self.write(c, out),
+        }
+    }
+
+    fn paren(&mut self, c: u8, out: &mut Sink) {
+        let is_head = is_name(self.last) && !self.is_property && HEADS.contains(&&*self.word);
+        self.write(c, out);
+        match c {
+            b'(' if self.parens.len() == PARENS_MAX => self.state = State::Untouched,
+            b'(' => self.parens.push(is_head),
+            _ => self.was_head = self.parens.pop().unwrap_or(false),
         }
     }
 
@@ -160,10 +184,10 @@ impl Script {
             }
         }
         out.put(c);
-        let is_name = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'$');
         if is_name(c) {
             if is_apart || !is_name(self.last) {
                 self.word.clear();
+                self.is_property = self.last == b'.';
             }
             if self.word.len() < WORD_MAX_BYTES {
                 self.word.push(c);
@@ -219,6 +243,7 @@ impl Script {
         match self.last {
             0 => true,
             c @ (b'+' | b'-') => self.before != c,
+            b')' => self.was_head,
             c if c.is_ascii_alphabetic() => KEYWORDS.contains(&&*self.word),
             c => BEFORE_REGEX.contains(&c),
         }
@@ -249,6 +274,10 @@ impl Script {
             _ => State::Comment,
         };
     }
+}
+
+fn is_name(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, b'_' | b'$')
 }
 
 fn is_tight(c: u8) -> bool {

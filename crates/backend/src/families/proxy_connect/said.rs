@@ -2,6 +2,7 @@
 
 use super::place::ConnectLoc;
 use crate::conf::BackendLoc;
+use crate::tunnel::FirstByte;
 use weir_base::units;
 use weir_core::common::{number, push_seconds, some};
 use weir_core::variables::{VarArg, Variable};
@@ -102,6 +103,13 @@ pub(super) const VARIABLES: &[Var] = &[
     }),
     Var::new("proxy_connect_connect_time", |r, _, out| {
         let ms = r.upstream.last().and_then(|state| state.connect_ms);
+        match r.said().is_some_and(|said| said.works) {
+            true => time(ms, out),
+            false => true,
+        }
+    }),
+    Var::new("proxy_connect_first_byte_time", |r, _, out| {
+        let ms = r.kept::<FirstByte>().and_then(|first| first.0);
         match r.said().is_some_and(|said| said.works) {
             true => time(ms, out),
             false => true,
