@@ -486,6 +486,7 @@ impl Zone {
     }
 
     /// The keys of the copies in memory, no more than `most`: of each shard the last used first, shards in turn.
+    /// Each lock is held for its shard's part of them, some tens of microseconds where there are many.
     pub fn memory_keys(&self, most: usize) -> Vec<Key> {
         let each = most / self.shards.len();
         let lists: Vec<Vec<Key>> = (0..self.shards.len())
