@@ -494,3 +494,31 @@ fn there_are_so_many_parts_at_most() {
     expect(&server, "/", "50000-50000", MORE);
     assert!(NOT_KEPT.len() < MISS.len());
 }
+
+/// Who plays a film asks for all of it from somewhere, and goes.
+#[test]
+fn a_part_ends_with_its_client() {
+    if !is_weir() {
+        return skip("nginx keeps no parts");
+    }
+    let gone = Arc::new(AtomicUsize::new(0));
+    let told = Arc::clone(&gone);
+    let origin = Family::Proxy.origin(move |asked, answer| {
+        let fields = format!(
+            "Cache-Control: max-age=60\r\nETag: \"e\"\r\nContent-Range: bytes 1000-{}/{LEN}\r\n",
+            LEN - 1
+        );
+        assert_eq!(asked.param("HTTP_RANGE"), Some("bytes=1000-"));
+        answer.begin("206 Partial Content", &fields, LEN - 1000);
+        answer.piece(&body("\"e\"")[1000..50_000]);
+        told.fetch_add(usize::from(answer.wait_closed()), Ordering::SeqCst);
+    });
+    let server = start(Family::Proxy, &origin, "");
+    let mut client = server.connect();
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=1000-\r\n\r\n");
+    client.read_until(b"\r\n\r\n");
+    assert!(client.read_exactly(49_000).is_some());
+    drop(client);
+    expect_soon("its server is left alone", || gone.load(Ordering::SeqCst) == 1);
+    expect(&server, "/", "1000-49999", HIT);
+}

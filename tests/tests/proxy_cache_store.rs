@@ -213,7 +213,7 @@ fn a_file_removed_by_hand_is_noticed() {
     expect_soon("asked again", || status(&server, "/") == "MISS");
 }
 
-/// What was in memory is there again without being asked for, after an end, a kill and an upgrade's start.
+/// What was in memory is there again without being asked for, after an end and a kill.
 #[test]
 fn memory_begins_as_it_was() {
     if !run_cli(&["-v"], "").stderr.contains("(weir/") {

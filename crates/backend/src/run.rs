@@ -369,7 +369,9 @@ async fn relay_rest(
     match &relayed {
         Ok(()) => body.finish(r),
         // What it says is wrong is not believed as far as it goes.
-        Err(Fault::Eof(_) | Fault::Timeout(_) | Fault::Read(..)) => body.keep.cut(r),
+        Err(Fault::Eof(_) | Fault::Timeout(_) | Fault::Read(..) | Fault::ClientGone) => {
+            body.keep.cut(r);
+        }
         Err(_) => {}
     }
     let client_gone = body.keep.client_gone;

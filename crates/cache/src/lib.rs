@@ -22,6 +22,7 @@ pub mod parts;
 mod purger;
 pub mod spool;
 pub mod store;
+mod variants;
 mod warm;
 pub mod zone;
 

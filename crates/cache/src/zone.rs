@@ -295,7 +295,7 @@ impl Zone {
     }
 
     /// Enters an entry, made when there is none. `make_room` removes the files of entries that had
-    /// to go for it. `None`: the zone is full of entries in use.
+    /// to go for it, and one that an error has taken the place of. `None`: the zone is full of entries in use.
     pub fn enter(
         self: &Arc<Self>,
         key: Key,
@@ -328,10 +328,12 @@ impl Zone {
         node.count += 1;
         node.uses = node.uses.saturating_add(1);
         let fresh = node.uses == 1 && !node.exists;
+        let mut untracked = None;
         let found = if node.error != 0 && node.error_until_sec >= now {
             Found::Error(node.error)
         } else if node.error != 0 {
             node.error = 0;
+            untracked = node.exists.then_some(Removed { key, had_file: true });
             shard.set_file(n, false, 0);
             drop(shard.set_memory(n, None));
             Found::Fresh
@@ -343,6 +345,10 @@ impl Zone {
             Found::TooFew
         };
         drop(shard);
+        // Nobody would count it, nor ever remove it.
+        if let Some(untracked) = untracked {
+            make_room(untracked);
+        }
         let zone = Arc::clone(self);
         let handle =
             Handle { zone, key, node: n, min_uses, updating: false, lock_until_ms: 0, error: None };
@@ -480,6 +486,7 @@ impl Zone {
     }
 
     /// The keys of the copies in memory, no more than `most`: of each shard the last used first, shards in turn.
+    /// Each lock is held for its shard's part of them, some tens of microseconds where there are many.
     pub fn memory_keys(&self, most: usize) -> Vec<Key> {
         let each = most / self.shards.len();
         let lists: Vec<Vec<Key>> = (0..self.shards.len())

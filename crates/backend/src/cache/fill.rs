@@ -61,6 +61,10 @@ impl Fill {
         }
     }
 
+    pub(crate) fn is_part(&self) -> bool {
+        matches!(self.to, To::Part { .. })
+    }
+
     /// The whole body has come: the file gets its name.
     pub(crate) fn finish(self, r: &Request) {
         self.end(r, true);

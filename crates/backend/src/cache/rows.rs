@@ -32,7 +32,7 @@ impl<T: BackendConf> Rows<T> {
         Row::new(name!("cache"), HSL, Arity::ONE, "off", "Keeps answers in this zone.", set_cache::<T>).note("HTTP/0.9 answers are not kept; a kept answer of unknown length is sent with its Content-Length, where nginx sends chunks"),
         Row::new(name!("cache_path"), Context::HTTP, Arity::TWO_MORE, "", "A store of answers: directory and parameters.", set_path)
             .note("the file format is our own; memory=SIZE (32m) bounds what is also kept in memory: answers up to 256k and \
-                   their compressed forms (0 for none), each compared with its file at most once a second; what is in memory is noted every minute and at the end, and read \
+                   their compressed forms (0 for none), each compared with its file at most once a second; what is in memory is noted every minute and at a graceful end (QUIT), and read \
                    first after a start; the loader begins at once; \
                    purger=on: purges that are not finished when the process ends are by the next one, and hold from its first request on; the time of inactive passes \
                    whatever the system's date is set to"),
@@ -57,7 +57,7 @@ impl<T: BackendConf> Rows<T> {
                    renewed behind what is sent where their server allows it; a 304 changes what is kept; unsafe methods remove it. X-Accel-Expires goes before all, Set-Cookie still keeps an \
                    answer from being kept, and hits are looked up without the short way. Parts: where a range begins behind _cache_max_range_offset, or parts of its answer are \
                    kept already, the client's one range is asked for, and its 206 kept if it has a strong validator and says how long the whole is; so is an answer of more than 64k that is cut off. \
-                   Parts of one representation are joined, a range that is there is answered, and all of them are the answer; at most 32 that do not touch, files beside their places whatever \
+                   Parts of one representation are joined, a range that is there is answered, and all of them are the answer; at most 32 that do not touch; who wants all where parts are kept has all asked for; files beside their places whatever \
                    use_temp_path says. Ranges that the configuration asks for itself (slices) are kept as they are"),
         Row::new(name!("cache_max_range_offset"), HSL, Arity::ONE, "", "Ranges that begin later are not kept.", set!(cache::<T>, max_range_offset, offset))
             .note("with _cache_standard they are kept as parts"),

@@ -32,10 +32,10 @@ impl Keep {
         self.silent || r.flags.header_only
     }
 
-    /// A client that has gone ends the relay, unless the answer is kept all the same.
+    /// A client that has gone ends the relay, unless the answer is kept all the same: of a part, what has come is.
     pub(crate) fn unless_kept(&mut self, sent: Result<(), Fault>) -> Result<(), Fault> {
         match sent {
-            Err(Fault::ClientGone) if self.fill.is_some() => {
+            Err(Fault::ClientGone) if self.fill.as_ref().is_some_and(|f| !f.is_part()) => {
                 self.silent = true;
                 self.client_gone = true;
                 Ok(())

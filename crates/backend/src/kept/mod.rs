@@ -152,9 +152,11 @@ async fn ready(flow: Flow, r: &mut Request) -> Flow {
     }
 }
 
-/// Whether the answer to be asked for is kept, and is wanted by somebody even if the client goes.
+/// Whether the answer to be asked for is kept, and is wanted by somebody even if the client goes. A part is not:
+/// who plays a film leaves one behind with every jump.
 pub(crate) fn keeps(r: &mut Request, conf: &BackendLoc) -> bool {
-    conf.cache.stores() || conf.cache.is_on() && r.kept::<State>().is_some_and(|s| s.cacheable)
+    let is_whole = |s: &mut State| s.cacheable && s.part.is_none();
+    conf.cache.stores() || conf.cache.is_on() && r.kept::<State>().is_some_and(is_whole)
 }
 
 /// Whether the request goes out as one whose answer may be kept, and as GET in place of HEAD.

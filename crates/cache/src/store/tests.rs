@@ -429,3 +429,36 @@ fn what_was_read_before_a_purge_is_not_kept_behind_it() {
     assert!(!in_memory(&store, b"/a"), "its file is gone");
     let _ = std::fs::remove_dir_all(&dir);
 }
+
+/// What varies is found by its heads, which takes its time: it is not served meanwhile.
+#[test]
+fn variants_of_what_has_changed_are_gone_at_once() {
+    let dir = std::env::temp_dir().join(format!("weir-variants-{}", std::process::id()));
+    let pace = Pace { files: 1, sleep_ms: 20, threshold_ms: 1000 };
+    let slow = Params { manager: pace, ..params(100_000) };
+    let store = Arc::new(Store::new(b"p", 1 << 20, &dir, [1, 0, 0], slow));
+    (0..30).for_each(|n| fill(&store, format!("/{n}").as_bytes(), b"body"));
+    let variant = Key::of(b"/v of somebody");
+    let handle = store.enter(variant, 1).expect("room");
+    let (vary, variant_key) = (b"foo".to_vec(), Some(variant));
+    let meta =
+        Meta { status: 200, valid_sec: i64::MAX, vary, variant: variant_key, ..Meta::default() };
+    let head = b"HTTP/1.1 200 OK\r\n\r\n";
+    let mut spool = Spool::new(entry::encode(&meta, b"/v", head, 0), store.temp_beside(&variant));
+    spool.write(b"old").expect("written");
+    store.commit(handle, meta, &store.fills.begin(b"/v"), head, spool).expect("committed");
+    let is_variant = |_: &[u8]| variant;
+    let ask = Request { key: variant, variant: &is_variant, ..wanted(b"/v") };
+    assert!(matches!(store.open(&ask).expect("opened").0, Opened::Fresh(_)));
+    assert!(store.hit(&ask).is_some());
+    store.forget_variants(b"/v");
+    assert!(store.hit(&ask).is_none());
+    assert!(matches!(store.open(&ask).expect("opened").0, Opened::Missing));
+    assert!(is_there(&store, b"/7"), "others are");
+    let is_done = || !store.path(&variant).exists();
+    (0..1000).take_while(|_| !is_done()).for_each(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    });
+    assert!(is_done());
+    let _ = std::fs::remove_dir_all(&dir);
+}

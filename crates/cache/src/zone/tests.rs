@@ -133,3 +133,19 @@ fn all_keys_are_found_however_many() {
     assert!(zone.purge(wanted.iter().next().unwrap()));
     assert_eq!(zone.keys().len(), wanted.len() - 1);
 }
+
+/// A file that an error has taken the place of is removed, or it would be there uncounted for ever.
+#[test]
+fn no_file_is_left_behind_an_error() {
+    let zone = Arc::new(Zone::new(SMALL));
+    let mut gone = Vec::new();
+    fill(&zone, 1, &mut gone);
+    let mut handle = enter(&zone, 1, 1, &mut gone).0;
+    handle.remember_error(502, 10);
+    drop(handle);
+    assert_eq!((zone.file_bytes(), gone.len()), (4096, 0), "as long as it is known");
+    let mut room = |removed: Removed| gone.push(removed.key);
+    let (_handle, found) = zone.enter(key(1), 1, 11, 100, &mut room).expect("room");
+    assert!(matches!(found, Found::Fresh), "{found:?}");
+    assert_eq!((zone.file_bytes(), gone), (0, vec![key(1)]));
+}

@@ -234,7 +234,6 @@ fn forget(store: Arc<Store>, key_text: Vec<u8>) {
     let varies = store.varies(&key);
     store.purge(&key);
     if varies {
-        // Its variants are found by their heads, which takes longer than anybody may wait here.
-        tokio::task::spawn_blocking(move || store.purge_matching(|text| text == key_text));
+        store.forget_variants(&key_text);
     }
 }
