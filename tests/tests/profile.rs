@@ -188,6 +188,7 @@ fn bounds_are_held_and_an_idle_server_has_no_samples() {
     for (arguments, why) in [
         (["--seconds", "301"], "seconds is a number from 1 to 300"),
         (["--frequency", "1001"], "frequency is a number from 1 to 1000"),
+        (["--worker", "2"], "there is no such worker"),
         (["--frequency", "0"], "frequency is a number from 1 to 1000"),
     ] {
         let text = refused(&server, &[&arguments[..], &["-o", "no.svg"]].concat());

@@ -126,6 +126,8 @@ pub struct Conf {
     /// Shared memory by name, without that of caches.
     pub zones: Vec<(String, u64)>,
     pub tls: Vec<TlsServer>,
+    /// Certificates that are shown to servers.
+    pub certificates: Vec<PathBuf>,
 }
 
 /// What is inherited from the outer levels: the last that was said of each.
@@ -273,6 +275,9 @@ impl<'a> Reader<'a> {
             n if n.ends_with("_temp_path") => {
                 let path = self.full(&text);
                 self.temps.insert(path, ());
+            }
+            n if n.ends_with("_ssl_certificate") && !text.contains('$') && !text.is_empty() => {
+                self.conf.certificates.push(self.places.conf_prefix.join(&text));
             }
             n if PASSES.contains(&n) => self.pass(n, &text),
             n if n.ends_with("_zone") || n == "zone" => self.zone(d, n),

@@ -56,7 +56,11 @@ fn day(secs: i64) -> String {
 pub fn dates(case: &Case<'_>) -> Judged {
     let now = case.system.now_secs();
     let mut out: Vec<(i64, Finding)> = Vec::new();
-    for path in files(case, |s| &s.certificates).into_keys() {
+    let own = files(case, |s| &s.certificates).into_keys();
+    let mut all: Vec<PathBuf> = own.chain(case.conf.certificates.iter().cloned()).collect();
+    all.sort();
+    all.dedup();
+    for path in all {
         let chain = match chain(case, &path) {
             Ok(chain) => chain,
             Err(e) => {
@@ -276,6 +280,9 @@ mod tests {
         }
         let found = judge(dates, text, with(pem, END_SECS - 20 * DAY_SECS));
         assert_eq!(found[0].1, "/c.crt: until 2027-01-01, 20 days");
+        let shown = "proxy_ssl_certificate /c.crt;";
+        let found = judge(dates, shown, with(certificate(&["a"]), END_SECS + DAY_SECS));
+        assert_eq!(found[0].0, Error, "{found:?}");
         let two = "ssl_certificate /d.crt; ssl_certificate /c.crt;";
         let mut system = with(certificate(&["a"]), END_SECS - DAY_SECS);
         system.files.insert("/d.crt".into(), b"nothing".to_vec());

@@ -34,6 +34,7 @@ fn number(asker: &Asker<'_>, name: &str, or: u64, max: u64) -> Result<u64, Strin
 fn refused(e: &std::io::Error) -> String {
     match e.kind() {
         std::io::ErrorKind::AlreadyExists => "a profile is being made already".into(),
+        std::io::ErrorKind::NotFound => "there is no such worker".into(),
         std::io::ErrorKind::Unsupported => "profiles are not on this system".into(),
         _ => format!("sampling cannot begin ({})", os_text(e)),
     }

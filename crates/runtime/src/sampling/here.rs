@@ -133,17 +133,17 @@ pub fn enroll(worker: usize) -> Enrolled {
         let mut state = state();
         bounds.low.store(low, Ordering::Relaxed);
         bounds.high.store(high, Ordering::Release);
-        let timer = state.session.and_then(|how| how.timer(tid, worker));
+        // One that comes later and cannot be sampled is not: the others are.
+        let timer = state.session.and_then(|how| how.timer(tid, worker).ok().flatten());
         state.targets.push(Target { worker, tid, timer });
     }
     Enrolled { tid, worker }
 }
 
 impl How {
-    /// A thread without a timer is one that is not sampled; the others are.
-    fn timer(self, tid: i32, worker: usize) -> Option<Timer> {
+    fn timer(self, tid: i32, worker: usize) -> io::Result<Option<Timer>> {
         let is_meant = self.only.is_none_or(|n| n == worker);
-        is_meant.then(|| Timer::start(tid, worker, self.frequency_hz).ok()).flatten()
+        is_meant.then(|| Timer::start(tid, worker, self.frequency_hz)).transpose()
     }
 }
 
@@ -286,7 +286,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists`: there is a session. `InvalidInput`: the frequency is 0 or above the most. Others are the
+    /// `AlreadyExists`: there is a session. `NotFound`: there is no such worker. `InvalidInput`: the frequency is 0 or above the most. Others are the
     /// system's.
     pub fn begin(frequency_hz: u32, only: Option<usize>) -> io::Result<Session> {
         if !(1..=FREQUENCY_MAX_HZ).contains(&frequency_hz) {
@@ -296,16 +296,23 @@ impl Session {
         if state.session.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
+        if only.is_some_and(|n| !state.targets.iter().any(|t| t.worker == n)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         memory()?;
         install()?;
         LOST.store(0, Ordering::Relaxed);
         let how = How { frequency_hz, only };
         state.session = Some(how);
         ON.store(true, Ordering::SeqCst);
-        for t in &mut state.targets {
-            t.timer = how.timer(t.tid, t.worker);
-        }
-        Ok(Session(()))
+        let session = Session(());
+        let begun = state.targets.iter_mut().try_for_each(|t| {
+            t.timer = how.timer(t.tid, t.worker)?;
+            Ok(())
+        });
+        // The end of a session takes it, too.
+        drop(state);
+        begun.map(|()| session)
     }
 
     /// Gives all samples that have come. To be called often: few wait.
@@ -406,6 +413,9 @@ mod tests {
         idle.join().unwrap();
         assert!(seen.len() >= 5 && seen.iter().all(|w| *w == 5), "{seen:?}");
         assert!(state().targets.is_empty());
-        drop(Session::begin(99, Some(3)).unwrap());
+        assert_eq!(
+            Session::begin(99, Some(3)).err().map(|e| e.kind()),
+            Some(io::ErrorKind::NotFound)
+        );
     }
 }
