@@ -125,11 +125,11 @@ impl Relayed for Session {
     }
 
     /// Notes when the first byte was heard, if that is not known yet.
-    fn heard(&mut self, begun_ms: u64) {
+    fn heard(&mut self, begun_us: u64) {
         let Some(state) = self.upstream.last_mut() else { return };
-        if state.header_ms.is_none() {
-            let took_ms = clock::mono_ms().saturating_sub(begun_ms);
-            state.header_ms = Some(state.connect_ms.unwrap_or_default() + took_ms);
+        if state.header_us.is_none() {
+            let took_us = clock::mono_us().saturating_sub(begun_us);
+            state.header_us = Some(state.connect_us.unwrap_or_default() + took_us);
         }
     }
 
@@ -139,7 +139,7 @@ impl Relayed for Session {
         if let Some(state) = self.upstream.last_mut() {
             state.bytes_received = passed.received[SERVER];
             state.bytes_sent = passed.sent[CLIENT];
-            state.response_ms = Some(state.connect_ms.unwrap_or_default() + passed.took_ms);
+            state.response_us = Some(state.connect_us.unwrap_or_default() + passed.took_us);
         }
     }
 }
