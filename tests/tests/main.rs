@@ -100,6 +100,8 @@ mod log_delivery;
 mod log_floods;
 mod log_owner;
 mod log_pipes;
+mod log_programs;
+mod log_rollback;
 mod log_syslog;
 mod log_time;
 mod mail_auth;

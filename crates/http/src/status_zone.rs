@@ -237,7 +237,6 @@ impl Ended {
 
     #[inline]
     fn count(&self, zone: &Requests) {
-        zone.ended.add(1);
         zone.received.add(self.received);
         zone.sent.add(self.sent);
         match self.status {
@@ -261,7 +260,7 @@ fn report_servers(_: &Worker, main: &Slots, figures: &mut Figures) {
     for (name, zones) in &main.get::<ZonesMain>().servers {
         let figures = figures.entry(name);
         // A part that is read between its two numbers must not show less than none.
-        let ended = zones.sum(|z| z.ended.get());
+        let ended = zones.sum(|z| z.statuses.total() + z.discarded.get());
         figures.put("processing", zones.sum(|z| z.begun.get()).saturating_sub(ended));
         report_zone(zones, figures);
     }

@@ -11,6 +11,7 @@ use crate::heirs;
 use crate::kept::{self, Kept};
 use crate::limits;
 use crate::load::{self, Loaded, Paths};
+use crate::logs::Logs;
 use crate::orphan;
 use crate::sockets::{Sockets, MASTER_DRAIN_MS};
 use crate::upgrade::{self, Upgrade};
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::generation::Generation;
 use weir_core::logger::{self, LogLevel};
-use weir_core::os_text;
+use weir_core::{os_text, programs};
 use weir_module::Mode;
 use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover::Outbox;
@@ -78,6 +79,7 @@ struct Master<'a> {
     kept: Kept,
     /// Until the first serving process has it.
     generation: Option<Arc<Generation>>,
+    logs: Logs,
     sockets: Sockets,
     pid_file: Option<PathBuf>,
     child: Option<Child>,
@@ -108,6 +110,7 @@ pub fn master(
         waiter,
         pid_file,
         kept,
+        logs: Logs::of(&generation.global),
         generation: Some(generation),
         sockets,
         child: None,
@@ -192,6 +195,9 @@ impl Master<'_> {
 
     /// What is due; whether the master's work is done.
     fn tend(&mut self) -> bool {
+        if self.logs.tend(&self.kept.error_log) {
+            self.hand_logs();
+        }
         let now = clock::mono_ms();
         if self.child.is_none() {
             match self.phase {
@@ -216,7 +222,7 @@ impl Master<'_> {
         let start = start.filter(|_| self.phase == Phase::Serving);
         let kill = self.kill_at_ms.map(|at| at.saturating_sub(now));
         let close = self.sockets.next_close_in(MASTER_DRAIN_MS);
-        [start, kill, close].into_iter().flatten().min()
+        [start, kill, close, self.logs.due_in_ms()].into_iter().flatten().min()
     }
 
     fn send_on(&mut self) {
@@ -243,6 +249,9 @@ impl Master<'_> {
         while let Some((pid, exit)) = process::reap() {
             if upgrade::ended(&mut self.upgrade, pid) {
                 self.tell_of_successor();
+                continue;
+            }
+            if programs::ended(pid, exit, &self.kept.error_log) {
                 continue;
             }
             if let Some(at) = self.leaving.iter().position(|c| c.pid == pid) {
@@ -301,6 +310,8 @@ impl Master<'_> {
                 let own = std::mem::take(&mut self.sockets);
                 let generation = generation.map_or_else(|| self.kept.generation(self.paths), Ok);
                 self.kept.let_go();
+                self.logs = Logs::default();
+                programs::leave();
                 let done =
                     generation.and_then(|g| serve(self.paths, g, own, who, &theirs, self.waiter));
                 let code = match done {
@@ -351,10 +362,12 @@ impl Master<'_> {
         drop(new);
         self.sockets = sockets;
         self.kept = kept;
+        self.logs.renew(&generation.global);
         crate::panics::log_to(&self.kept.error_log);
         log_failures(&generation, logger::reopen_moved());
         move_pid(&mut self.pid_file, self.paths, &generation);
         self.change(&changes, generation);
+        logger::close_unused();
         memory::give_back();
     }
 
@@ -412,13 +425,17 @@ impl Master<'_> {
         }
     }
 
-    /// Those that leave write lines too, until they have gone.
     fn reopen(&mut self) {
         let who = self.kept.identity().ok().flatten();
         for (path, e) in logger::reopen_for(who.map(|w| w.uid)) {
             let text = format!("open() \"{}\" failed ({})", path.display(), os_text(&e));
             self.log(LogLevel::Emerg, &text);
         }
+        self.hand_logs();
+    }
+
+    /// Those that leave write lines too, until they have gone.
+    fn hand_logs(&mut self) {
         self.hand(Kind::Logs, Vec::new());
         let none = Sockets::default();
         self.leaving.iter_mut().for_each(|c| drop(c.hand(Kind::Logs, &none, Vec::new())));
