@@ -7,10 +7,12 @@
 
 mod handshakes;
 mod histogram;
+mod near;
 mod statuses;
 
-pub use handshakes::{Handshakes, Unverified};
+pub use handshakes::{Handshakes, OfTls, Unverified};
 pub use histogram::{Histogram, Times, ERROR};
+pub use near::Near;
 pub use statuses::Statuses;
 
 use crate::zones;

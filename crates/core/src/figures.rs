@@ -176,7 +176,7 @@ impl Figures {
                 report.path
             }
         };
-        for part in path.split('/') {
+        for part in path.split('/').filter(|part| !part.is_empty()) {
             at = at.group(part);
         }
         (report.put)(worker, main, at);

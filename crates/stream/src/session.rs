@@ -2,6 +2,7 @@
 
 use crate::conf::StreamMain;
 use crate::generation::{ServerConf, Stream};
+use crate::status_zone;
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,6 +41,10 @@ pub struct Session {
     pub(crate) passes: u32,
     /// The servers that were asked.
     pub upstream: Vec<UpstreamState>,
+    /// When it was begun to be served, in microseconds; 0 before.
+    pub(crate) begun_us: u64,
+    /// Something is done with its bytes.
+    pub(crate) is_served: bool,
 }
 
 impl Session {
@@ -60,6 +65,8 @@ impl Session {
             pass_to: None,
             passes,
             upstream: Vec::new(),
+            begun_us: 0,
+            is_served: false,
         }
     }
 
@@ -78,7 +85,9 @@ impl Session {
 
     /// Another server of the address, by its number.
     pub(crate) fn set_server(&mut self, id: usize) {
-        self.server = Arc::clone(&self.gen.shared.servers[id]);
+        let server = Arc::clone(&self.gen.shared.servers[id]);
+        status_zone::moves(self, &server);
+        self.server = server;
     }
 
     /// Gives back room for more than there is: nothing will be asked of it for long.

@@ -29,6 +29,8 @@ pub(crate) struct Tries {
     pub(crate) selected_us: Count,
     /// Of connections that were made, with TLS.
     pub(crate) connect: Histogram,
+    /// Of tries whose answer came whole with its head: they are in neither of the next.
+    pub(crate) both: Histogram,
     pub(crate) header: Histogram,
     pub(crate) response: Histogram,
     pub(crate) handshakes: OnceLock<Box<Handshakes>>,
@@ -45,10 +47,13 @@ impl Tries {
         self.received.add(state.bytes_received);
         self.sent.add(state.bytes_sent);
         let Some(header_us) = state.header_us else { return };
-        self.header.add(header_us);
         if state.status != 0 {
             self.statuses.add(state.status);
         }
+        if state.response_us == Some(header_us) && state.status != SWITCHING_PROTOCOLS {
+            return self.both.add(header_us);
+        }
+        self.header.add(header_us);
         if let Some(us) = state.response_us.filter(|_| state.status != SWITCHING_PROTOCOLS) {
             self.response.add(us);
         }
@@ -106,19 +111,31 @@ impl Counts {
     }
 }
 
+/// A worker's part of a server. What the worker knew of it has gone with the configuration before.
+fn begin(counted: &Counted<Tries>, worker: usize) -> Arc<Tries> {
+    let tries = counted.part(worker);
+    tries.down_since_ms.reset();
+    tries
+}
+
 /// A worker's parts of an upstream.
 #[derive(Default)]
 pub(crate) struct Parts {
     worker: usize,
     counts: Option<Arc<Counts>>,
     uses: Arc<Uses>,
+    /// That of the only server, where there is no other.
+    only: Option<Arc<Tries>>,
     servers: [Box<[OnceCell<Arc<Tries>>]>; 2],
 }
 
 impl Parts {
     pub(crate) fn new(counts: &Arc<Counts>, worker: usize) -> Parts {
         let cells = |n: usize| (0..n).map(|_| OnceCell::new()).collect();
+        let is_alone = counts.servers[0].len() == 1 && counts.servers[1].is_empty();
+        let only = counts.servers[0].first().filter(|_| is_alone);
         Parts {
+            only: only.map(|counted| begin(counted, worker)),
             worker,
             counts: Some(Arc::clone(counts)),
             uses: counts.uses.part(worker),
@@ -129,6 +146,9 @@ impl Parts {
     /// Of a server; nothing where nothing is counted, as for an address of one request.
     #[inline(always)]
     pub(crate) fn server(&self, at: PeerId) -> Option<&Tries> {
+        if let Some(only) = &self.only {
+            return Some(only);
+        }
         let cell = self.servers[usize::from(at.backup)].get(at.index)?;
         Some(match cell.get() {
             Some(tries) => tries,
@@ -139,12 +159,7 @@ impl Parts {
     #[cold]
     fn find<'a>(&self, cell: &'a OnceCell<Arc<Tries>>, at: PeerId) -> Option<&'a Tries> {
         let counted = self.counts.as_ref()?.server(at)?;
-        Some(cell.get_or_init(|| {
-            let tries = counted.part(self.worker);
-            // What this worker knew of it has gone with the configuration before.
-            tries.down_since_ms.reset();
-            tries
-        }))
+        Some(cell.get_or_init(|| begin(counted, self.worker)))
     }
 
     #[inline]

@@ -124,17 +124,17 @@ impl Server<'_> {
         if let Some(us) = selected_us.filter(|us| *us > 0) {
             figures.put("selected", Figure::date_of(us / 1000));
         }
-        if tries.parts().iter().any(|(_, t)| t.handshakes.get().is_some()) {
-            Handshakes::put(tries, |t| &t.handshakes, figures.group("ssl"));
-        }
+        Handshakes::put_if_any(tries, |t| &t.handshakes, figures, "ssl");
         self.put_times::<S>(figures);
     }
 
     fn put_times<S: Asks>(&self, figures: &mut Figures) {
         let average = |times: &Times| (times.sum_us() / times.count().max(1) + 500) / 1000;
         let connect = self.tries.times(|t| &t.connect);
-        let header = self.tries.times(|t| &t.header);
-        let response = self.tries.times(|t| &t.response);
+        let both = self.tries.times(|t| &t.both);
+        let mut header = self.tries.times(|t| &t.header);
+        let mut response = self.tries.times(|t| &t.response);
+        [&mut header, &mut response].into_iter().for_each(|times| times.merge(&both));
         let shown = match S::HEADS {
             true => [("header_time", &header), ("response_time", &response)].to_vec(),
             false => [

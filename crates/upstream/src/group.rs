@@ -848,7 +848,9 @@ impl Lease {
     fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
         if let Some(tries) = self.tries() {
             tries.ended.add(1);
-            tries.fails.add(failed.into());
+            if failed {
+                tries.fails.add(1);
+            }
         }
         if !self.group.plain {
             return self.give_one_back(choice, failed);

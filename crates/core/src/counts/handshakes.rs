@@ -22,6 +22,17 @@ pub struct Handshakes {
     took: Histogram,
 }
 
+/// A worker's part where nothing else is counted.
+#[derive(Debug, Default)]
+pub struct OfTls(pub OnceLock<Box<Handshakes>>);
+
+impl OfTls {
+    /// From the first on.
+    pub fn get(&self) -> &Handshakes {
+        self.0.get_or_init(Box::default)
+    }
+}
+
 /// Why a peer's certificate was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unverified {
@@ -119,7 +130,19 @@ impl Handshakes {
         self.took.reset();
     }
 
-    /// Notes all workers' as NGINX Plus does, and how long they took. Nothing where there are none.
+    /// As [`Handshakes::put`], below that name, if there were any.
+    pub fn put_if_any<T: Any + Default + Send + Sync>(
+        all: &Counted<T>,
+        of: impl Fn(&T) -> &OnceLock<Box<Handshakes>>,
+        figures: &mut Figures,
+        name: &'static str,
+    ) {
+        if all.parts().iter().any(|(_, part)| of(part).get().is_some()) {
+            Handshakes::put(all, of, figures.group(name));
+        }
+    }
+
+    /// Notes all workers' as NGINX Plus does, and how long they took.
     pub fn put<T: Any + Default + Send + Sync>(
         all: &Counted<T>,
         of: impl Fn(&T) -> &OnceLock<Box<Handshakes>>,
