@@ -211,6 +211,8 @@ mod static_ranges;
 mod static_reading;
 mod static_symlinks;
 mod status_figures;
+mod status_server;
+mod status_upstreams;
 mod status_zone;
 mod stream_clients;
 mod stream_core;

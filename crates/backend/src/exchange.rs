@@ -495,7 +495,7 @@ impl<'a> Talk<'a> {
 #[cold]
 fn note_sent(r: &mut Request) {
     if let Some(state) = r.upstream.last_mut() {
-        state.sent_ms = Some(weir_runtime::clock::mono_ms().saturating_sub(state.begun_ms));
+        state.sent_us = Some(weir_runtime::clock::mono_us().saturating_sub(state.begun_us));
     }
 }
 

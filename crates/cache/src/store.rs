@@ -5,6 +5,7 @@ use crate::fills::{Filling, Fills};
 use crate::memory::{charged, Budget, Charge};
 use crate::parts::Parts;
 use crate::purger::Purger;
+use crate::served::ByStatus;
 use crate::spool::{self, Spool};
 use crate::variants::Variants;
 use crate::warm::Warm;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::UNIX_EPOCH;
+use weir_core::counts::Near;
 use weir_core::forms::{Forms, Room};
 use weir_runtime::{clock, files};
 use weir_wire::http1::response::ResponseHead;
@@ -168,6 +170,8 @@ pub struct Store {
     pub zone: Arc<Zone>,
     pub budget: Arc<Budget>,
     pub fills: Arc<Fills>,
+    /// What its answers are counted in.
+    pub served: Near<ByStatus>,
     pub(crate) purger: Purger,
     pub(crate) variants: Variants,
     pub(crate) warm: Warm,
@@ -187,6 +191,7 @@ impl Store {
             zone: Arc::new(Zone::new(size)),
             budget: Arc::new(Budget::new(params.memory_bytes)),
             fills: Arc::default(),
+            served: Near::default(),
             purger: Purger::default(),
             variants: Variants::default(),
             warm: Warm::default(),

@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use weir_runtime::clock;
 
+/// How often the master had to start the serving process again, which is forked with it.
+pub static RESPAWNED: AtomicU64 = AtomicU64::new(0);
+
 /// A worker's counters, on a cache line of their own; read by all, written by one.
 #[repr(align(128))]
 #[derive(Default)]

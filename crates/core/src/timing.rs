@@ -9,16 +9,16 @@ pub struct UpstreamState {
     pub peer: Rc<[u8]>,
     /// That of its answer; 0 for none, and where answers have none.
     pub status: u16,
-    /// Monotonic ms when it was turned to; 0 where nobody notes it.
-    pub begun_ms: u64,
-    /// Milliseconds until all was sent; noted only where a variable shows it.
-    pub sent_ms: Option<u64>,
+    /// Monotonic microseconds when it was turned to; 0 where nobody notes it.
+    pub begun_us: u64,
+    /// Microseconds until all was sent; noted only where a variable shows it.
+    pub sent_us: Option<u64>,
     /// The same until there was a connection.
-    pub connect_ms: Option<u64>,
+    pub connect_us: Option<u64>,
     /// The same until the answer's head, or its first byte where there are no heads.
-    pub header_ms: Option<u64>,
+    pub header_us: Option<u64>,
     /// The same until all was over.
-    pub response_ms: Option<u64>,
+    pub response_us: Option<u64>,
     /// With the head, TLS not counted.
     pub bytes_sent: u64,
     /// As `bytes_sent`, the other way.
@@ -35,11 +35,11 @@ impl UpstreamState {
         UpstreamState {
             peer,
             status: 0,
-            begun_ms: 0,
-            sent_ms: None,
-            connect_ms: None,
-            header_ms: None,
-            response_ms: None,
+            begun_us: 0,
+            sent_us: None,
+            connect_us: None,
+            header_us: None,
+            response_us: None,
             bytes_sent: 0,
             bytes_received: 0,
             response_length: 0,

@@ -17,11 +17,11 @@ type Var = Variable<Request>;
 pub const MODULE: HttpModule = HttpModule {
     variables: &[
         Var::new("upstream_stat_send_start_time", |r, _, out| {
-            moments(r, out, |s| (s.begun_ms > 0).then_some(0))
+            moments(r, out, |s| (s.begun_us > 0).then_some(0))
         })
         .weak(),
         Var::new("upstream_stat_send_finish_time", |r, _, out| moments(r, out, sent)).weak(),
-        Var::new("upstream_stat_recv_start_time", |r, _, out| moments(r, out, |s| s.header_ms))
+        Var::new("upstream_stat_recv_start_time", |r, _, out| moments(r, out, |s| ms(s.header_us)))
             .weak(),
         Var::new("upstream_stat_recv_finish_time", |r, _, out| moments(r, out, received)).weak(),
         Var::new("upstream_stat_send_time", |r, _, out| {
@@ -31,29 +31,34 @@ pub const MODULE: HttpModule = HttpModule {
         Var::new("upstream_stat_recv_time", |r, _, out| {
             each(r, out, |s, out| {
                 let took =
-                    received(s).zip(s.header_ms).map(|(end, begin)| end.saturating_sub(begin));
+                    received(s).zip(ms(s.header_us)).map(|(end, begin)| end.saturating_sub(begin));
                 push_seconds(out, took.unwrap_or(0));
             })
         })
         .weak(),
         Var::new("upstream_first_pkg_time", |r, _, out| {
             let answered = r.upstream.iter().filter(|s| s.status != 0);
-            let ms = answered.map(|s| s.header_ms.or(s.response_ms).unwrap_or(0)).sum();
-            !r.upstream.is_empty() && number(out, ms)
+            let sum = answered.map(|s| ms(s.header_us).or(ms(s.response_us)).unwrap_or(0)).sum();
+            !r.upstream.is_empty() && number(out, sum)
         })
         .weak(),
     ],
     ..HttpModule::EMPTY
 };
 
+/// Milliseconds, as logs have times.
+fn ms(us: Option<u64>) -> Option<u64> {
+    us.map(|us| us / 1000)
+}
+
 /// Until when a request was sent: at the latest when all was over.
 fn sent(s: &UpstreamState) -> Option<u64> {
-    s.sent_ms.or(s.response_ms).filter(|_| s.begun_ms > 0)
+    ms(s.sent_us).or(ms(s.response_us)).filter(|_| s.begun_us > 0)
 }
 
 /// Until when an answer came, of which there has been something.
 fn received(s: &UpstreamState) -> Option<u64> {
-    s.response_ms.filter(|_| s.header_ms.is_some())
+    ms(s.response_us).filter(|_| ms(s.header_us).is_some())
 }
 
 /// A moment that is so long after the server was turned to, 0 if it has not come.
@@ -62,7 +67,7 @@ fn moments(r: &Request, out: &mut Vec<u8>, after: fn(&UpstreamState) -> Option<u
     let wall_ms = u64::try_from(secs).unwrap_or(0) * 1000 + u64::from(ms);
     let now = clock::mono_ms();
     each(r, out, |s, out| {
-        let at = after(s).map(|ms| s.begun_ms + ms);
+        let at = after(s).map(|ms| s.begun_us / 1000 + ms);
         fmt_u64(out, at.map_or(0, |at| (wall_ms + at).saturating_sub(now)));
     })
 }

@@ -16,7 +16,9 @@ use crate::orphan;
 use crate::sockets::{Sockets, MASTER_DRAIN_MS};
 use crate::upgrade::{self, Upgrade};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use weir_core::counters::RESPAWNED;
 use weir_core::generation::Generation;
 use weir_core::logger::{self, LogLevel};
 use weir_core::{os_text, programs};
@@ -260,6 +262,9 @@ impl Master<'_> {
             }
             let Some(child) = self.child.take_if(|c| c.pid == pid) else { continue };
             self.report(pid, exit);
+            if self.phase == Phase::Serving && !matches!(exit, Exit::Code(0)) {
+                RESPAWNED.fetch_add(1, Ordering::Relaxed);
+            }
             self.start_at_ms = child.started_ms + RESTART_REST_MS;
         }
     }

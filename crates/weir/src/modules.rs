@@ -133,6 +133,7 @@ pub const MODULES: &[&HttpModule] = &[
 pub const STREAM: &[&StreamModule] = &[
     &weir_stream::CORE,
     &weir_stream::COMMON,
+    &weir_stream::STATUS_ZONE,
     &weir_stream::UPSTREAM,
     &log::STREAM,
     &ssl::STREAM,

@@ -1,6 +1,7 @@
 //! An answer on its way into a file: an entry of a cache, or a plain one (`…_store`).
 
 use super::conf::{CacheConf, StoreTo};
+use super::counted;
 use super::fresh::{Fresh, Ignored};
 use super::lookup::{any_true, State, Status};
 use super::standard;
@@ -38,6 +39,8 @@ struct Entry {
     head: Vec<u8>,
     /// The header has room for a list of parts, should it be cut off.
     cut: Option<Resumable>,
+    /// As what the request is counted.
+    status: Option<Status>,
 }
 
 /// Takes an answer's body.
@@ -80,7 +83,7 @@ impl Fill {
             return;
         }
         let done = match self.to {
-            To::Entry(entry, spool) => entry.end(spool, is_whole),
+            To::Entry(entry, spool) => entry.end(r, spool, is_whole),
             To::Part { store, handle, filling, part } => store.commit_part(handle, &filling, *part),
             To::File { .. } if !is_whole => return,
             To::File { path, access, modified, length, spool } => {
@@ -97,9 +100,10 @@ impl Fill {
 }
 
 impl Entry {
-    fn end(self, spool: Spool, is_whole: bool) -> io::Result<()> {
-        let Entry { store, handle, meta, filling, head, cut } = self;
-        match (cut, is_whole) {
+    fn end(self, r: &Request, spool: Spool, is_whole: bool) -> io::Result<()> {
+        let Entry { store, handle, meta, filling, head, cut, status } = self;
+        let bytes = spool.written;
+        let done = match (cut, is_whole) {
             (None, false) => Ok(()),
             (Some(of), false) => store.commit_cut(handle, &meta, &filling, &head, spool, of),
             (None, true) => store.commit(handle, meta, &filling, &head, spool),
@@ -107,7 +111,11 @@ impl Entry {
                 let head = of.roomy(&head).ok_or(io::ErrorKind::InvalidData)?;
                 store.commit(handle, meta, &filling, &head, spool)
             }
+        };
+        if let (Some(status), true) = (status, is_whole && done.is_ok()) {
+            counted::written(&store, &r.conn().worker, status, bytes);
         }
+        done
     }
 }
 
@@ -198,11 +206,14 @@ struct Place {
     handle: Handle,
     filling: Filling,
     variant: Option<Key>,
+    /// As what the request is counted.
+    status: Option<Status>,
 }
 
 fn place(r: &mut Request, conf: &CacheConf, fresh: &Fresh) -> Option<Place> {
     let state = r.kept::<State>()?;
-    let bypassed = state.status == Some(Status::Bypass);
+    let status = state.status;
+    let bypassed = status == Some(Status::Bypass);
     let entry = state.entry.as_mut()?;
     let (store, main) = (Arc::clone(&entry.store), entry.main);
     let filling = entry.filling.take()?;
@@ -217,7 +228,7 @@ fn place(r: &mut Request, conf: &CacheConf, fresh: &Fresh) -> Option<Place> {
         // It no longer is a variant, or varies by something else: it replaces the whole.
         handle = store.enter(main, 1)?;
     }
-    Some(Place { store, handle, filling, variant })
+    Some(Place { store, handle, filling, variant, status })
 }
 
 fn begin_whole(
@@ -228,7 +239,7 @@ fn begin_whole(
     fresh: &Fresh,
     temp: &Arc<TempPath>,
 ) -> Option<Fill> {
-    let Place { store, handle, filling, .. } = place;
+    let Place { store, handle, filling, status, .. } = place;
     let head = r.exchange.head_bytes().get(..r.exchange.head.head_len)?;
     let head = match *conf.standard {
         true => standard::head::kept(head, &fresh.unkept, clock::wall_secs()),
@@ -243,7 +254,7 @@ fn begin_whole(
         true => temp_maker(temp),
         false => store.temp_beside(&handle.key()),
     };
-    let entry = Entry { store, handle, meta, filling, head, cut };
+    let entry = Entry { store, handle, meta, filling, head, cut, status };
     Some(Fill { to: To::Entry(Box::new(entry), Spool::new(header, make)), failed: false })
 }
 
