@@ -4,6 +4,8 @@ complete -c weir -f
 complete -c weir -n __fish_use_subcommand -a help -d "What a directive takes"
 complete -c weir -n __fish_use_subcommand -a doctor -d "What this machine lacks for the configuration"
 complete -c weir -n __fish_use_subcommand -a profile -d "Where the workers spend their time"
+complete -c weir -n __fish_use_subcommand -a analyze -d "What access logs say"
+complete -c weir -n "__fish_seen_subcommand_from analyze" -F -a "(weir analyze --help 2>/dev/null | string match -r '^  --[a-z-]+' | string trim)"
 complete -c weir -n "__fish_seen_subcommand_from help" -a "(weir help 2>/dev/null | string match -r '^  .*' | string trim)"
 complete -c weir -s h -d "Show help"
 complete -c weir -s v -d "Show the version"

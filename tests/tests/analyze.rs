@@ -299,10 +299,11 @@ fn a_log_is_followed_over_its_rotation() {
     old.write_all(end.as_bytes()).unwrap();
     follower.until(2);
     fs::rename(place.path("a.log"), place.path("a.log.1")).unwrap();
-    // Who writes does not know yet.
+    // Who writes does not know yet, and may stop in the middle of a line.
     old.write_all(one.as_bytes()).unwrap();
+    old.write_all(start.as_bytes()).unwrap();
     follower.until(3);
-    old.write_all(one.as_bytes()).unwrap();
+    old.write_all(end.as_bytes()).unwrap();
     place.write("a.log", one.repeat(2));
     follower.until(6);
     // Copied away, and cut.

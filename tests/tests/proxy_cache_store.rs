@@ -235,7 +235,7 @@ fn memory_begins_as_it_was() {
     };
     let loaded = |server: &Server| {
         expect_soon("the loader is through", || {
-            server.get("/status").text().contains("\"is_loading\":0")
+            server.get("/status").text().contains("\"cold\":false")
         });
         figure(server, "memory_bytes")
     };

@@ -93,4 +93,4 @@ fn caveat(panel: &Panel) -> Option<String> {
 }
 
 #[cfg(test)]
-pub mod tests;
+mod tests;

@@ -8,7 +8,7 @@
 mod kinds;
 mod panels;
 
-pub use kinds::site;
+pub use kinds::{is_static, site};
 pub use panels::{Panel, Row, Summary};
 
 use crate::agent::{Agent, Kind, Memo, BROWSERS_COUNT, SYSTEMS_COUNT};

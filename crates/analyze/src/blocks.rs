@@ -18,6 +18,9 @@ pub struct Blocks<R> {
     is_skipping: bool,
     /// Lines that were.
     pub too_long: u64,
+    /// Bytes that were read, and those of them up to the last line that was handed out or is too long.
+    read: u64,
+    pub passed: u64,
     /// Whether what is behind the last line end is a line when it ends there.
     takes_rest: bool,
 }
@@ -25,7 +28,17 @@ pub struct Blocks<R> {
 impl<R: Read> Blocks<R> {
     pub fn new(from: R) -> Blocks<R> {
         let buffer = vec![0; BLOCK_BYTES].into();
-        Blocks { from, buffer, start: 0, end: 0, is_skipping: false, too_long: 0, takes_rest: true }
+        Blocks {
+            from,
+            buffer,
+            start: 0,
+            end: 0,
+            is_skipping: false,
+            too_long: 0,
+            read: 0,
+            passed: 0,
+            takes_rest: true,
+        }
     }
 
     /// One whose last line is to be finished by somebody later.
@@ -38,43 +51,41 @@ impl<R: Read> Blocks<R> {
         loop {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
-            let before = self.end;
+            let mut looked_at = self.end;
             let is_end = self.fill()?;
-            let fresh = &self.buffer[before..self.end];
             if self.is_skipping {
-                match memchr(b'\n', &self.buffer[..self.end]) {
-                    Some(at) => (self.start, self.is_skipping) = (at + 1, false),
-                    None => self.start = self.end,
-                }
-                if is_end && self.start == self.end {
-                    return Ok(None);
-                }
-                if self.is_skipping {
-                    continue;
-                }
-                // What is behind it is looked at as if it had just come.
-                let lines = memrchr(b'\n', &self.buffer[self.start..self.end]);
-                let from = self.start;
-                let Some(at) = lines else {
-                    if is_end {
-                        return Ok(self.rest());
-                    }
-                    continue;
-                };
-                self.start = from + at + 1;
-                return Ok(Some(&self.buffer[from..self.start]));
+                looked_at = 0;
+                self.skip(is_end);
             }
-            if let Some(at) = memrchr(b'\n', fresh) {
-                self.start = before + at + 1;
-                return Ok(Some(&self.buffer[..self.start]));
+            let from = self.start;
+            if let Some(at) = memrchr(b'\n', &self.buffer[from.max(looked_at)..self.end]) {
+                self.start = from.max(looked_at) + at + 1;
+                self.pass();
+                return Ok(Some(&self.buffer[from..self.start]));
             }
             if is_end {
                 return Ok(self.rest());
             }
-            // A full buffer without an end.
-            self.too_long += 1;
-            (self.start, self.is_skipping) = (self.end, true);
+            if from == 0 && self.end == self.buffer.len() {
+                // A full buffer without an end.
+                (self.start, self.is_skipping) = (self.end, true);
+            }
         }
+    }
+
+    /// To the end of the line that is too long, if it is there.
+    fn skip(&mut self, is_end: bool) {
+        let end = memchr(b'\n', &self.buffer[..self.end]);
+        self.start = end.map_or(self.end, |at| at + 1);
+        if end.is_some() || (is_end && self.takes_rest) {
+            self.is_skipping = false;
+            self.too_long += 1;
+            self.pass();
+        }
+    }
+
+    fn pass(&mut self) {
+        self.passed = self.read - (self.end - self.start) as u64;
     }
 
     /// What is behind the last line end.
@@ -84,6 +95,7 @@ impl<R: Read> Blocks<R> {
         }
         let from = self.start;
         self.start = self.end;
+        self.pass();
         Some(&self.buffer[from..self.end])
     }
 
@@ -92,7 +104,10 @@ impl<R: Read> Blocks<R> {
         while self.end < self.buffer.len() {
             match self.from.read(&mut self.buffer[self.end..]) {
                 Ok(0) => return Ok(true),
-                Ok(n) => self.end += n,
+                Ok(n) => {
+                    self.end += n;
+                    self.read += n as u64;
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
@@ -141,6 +156,19 @@ mod tests {
             assert_eq!(lines(&text, Blocks::new(&b""[..])), (wanted, 1), "{extra}");
             let text = [b"a\n", &long[..]].concat();
             assert_eq!(lines(&text, Blocks::new(&b""[..])), (vec![b"a".to_vec()], 1), "{extra}");
+            // One that may still get an end is none yet.
+            assert_eq!(
+                lines(&text, Blocks::growing(&b""[..])),
+                (vec![b"a".to_vec()], 0),
+                "{extra}"
+            );
+            let mut growing = Blocks::growing(&text[..]);
+            while growing.next().unwrap().is_some() {}
+            assert_eq!(growing.passed, 2);
+            let ended = [&text[..], b"\nb\nc"].concat();
+            let mut growing = Blocks::growing(&ended[..]);
+            while growing.next().unwrap().is_some() {}
+            assert_eq!((growing.passed, growing.too_long), (ended.len() as u64 - 1, 1));
         }
     }
 }

@@ -20,6 +20,8 @@ struct Followed {
     file: File,
     /// Behind the last whole line that was counted.
     at: u64,
+    /// The one that had the name before, and where it was read to: who writes it may have one more line for it.
+    before: Option<(File, u64)>,
     format: Option<Format>,
     scanner: Option<Scanner>,
 }
@@ -70,34 +72,50 @@ impl Followed {
         let Kind::Plain { file, len } = source.kind else { return None };
         let scanner = source.format.as_ref().map(Format::scanner);
         let path = paths::path(&source.path).into_owned();
-        Some(Followed { path, file, at: len, format: source.format, scanner })
+        Some(Followed { path, file, at: len, before: None, format: source.format, scanner })
     }
 
     /// Whether something was added.
     fn look(&mut self, report: &mut Report) -> io::Result<bool> {
-        // Asked before it is read: what a file with another name gets is in it by then.
-        let is_named = files::is_named(&self.file, &self.path);
+        let mut is_new = false;
+        if let Some((file, at)) = self.before.take() {
+            is_new |= self.read(&file, at, report, false)?.0;
+        }
         if self.file.metadata()?.len() < self.at {
             self.at = 0;
         }
-        let mut is_new = self.read(report, is_named)?;
-        if !is_named {
-            // Between two names there is none: the old one is kept until there is a new one.
-            if let Ok(file) = File::open(&self.path) {
-                (self.file, self.at) = (file, 0);
-                is_new |= self.read(report, true)?;
-            }
+        is_new |= self.go_on(report)?;
+        if files::is_named(&self.file, &self.path) {
+            return Ok(is_new);
+        }
+        // Between two names there is none: the old one is kept until there is a new one.
+        if let Ok(file) = File::open(&self.path) {
+            self.before = Some((std::mem::replace(&mut self.file, file), self.at));
+            self.at = 0;
+            is_new |= self.go_on(report)?;
         }
         Ok(is_new)
     }
 
-    /// A file that keeps growing may have a line in it that is not finished.
-    fn read(&mut self, report: &mut Report, is_growing: bool) -> io::Result<bool> {
-        let tail = Tail { file: &self.file, at: self.at };
+    fn go_on(&mut self, report: &mut Report) -> io::Result<bool> {
+        let file = self.file.try_clone()?;
+        let (is_new, at) = self.read(&file, self.at, report, true)?;
+        self.at = at;
+        Ok(is_new)
+    }
+
+    /// Whether something was there, and to where it was read. One that grows may have a line that is not finished.
+    fn read(
+        &mut self,
+        file: &File,
+        at: u64,
+        report: &mut Report,
+        is_growing: bool,
+    ) -> io::Result<(bool, u64)> {
+        let tail = Tail { file, at };
         let mut blocks = if is_growing { Blocks::growing(tail) } else { Blocks::new(tail) };
         let mut is_new = false;
         while let Some(lines) = blocks.next()? {
-            self.at += lines.len() as u64;
             if self.scanner.is_none() {
                 self.format = detect(lines);
                 self.scanner = self.format.as_ref().map(Format::scanner);
@@ -111,6 +129,6 @@ impl Followed {
             is_new = true;
         }
         (0..blocks.too_long).for_each(|_| report.add_invalid(Invalid::TooLong));
-        Ok(is_new)
+        Ok((is_new || blocks.too_long > 0, at + blocks.passed))
     }
 }

@@ -6,7 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use weir_analytics::render::{csv, html, json, terminal, Shown};
 use weir_analytics::report::Report;
-use weir_runtime::{files, paths};
+use weir_runtime::paths;
 
 /// Of a terminal that does not say.
 const WIDTH: usize = 100;
@@ -51,13 +51,12 @@ fn width() -> usize {
     told.filter(|n| WIDTHS.contains(n)).unwrap_or(WIDTH)
 }
 
-/// Nobody reads half of it: it is written beside, for its owner alone as addresses are in it, and renamed.
+/// Nobody reads half of it: it is written beside and renamed. Who may read it is up to the umask, as with `>`.
 fn replace(path: &[u8], text: &[u8]) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("{}: {e}", shown(path));
     let beside = [path, format!(".{}.new", std::process::id()).as_bytes()].concat();
     let (path, beside) = (paths::path(path), paths::path(&beside));
-    let mut options = OpenOptions::new();
-    let opened = files::private(options.write(true).create_new(true)).open(&beside);
+    let opened = OpenOptions::new().write(true).create_new(true).open(&beside);
     let written = opened.and_then(|mut file| {
         let done = file.write_all(text).and_then(|()| fs::rename(&beside, &path));
         if done.is_err() {

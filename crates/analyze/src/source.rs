@@ -8,6 +8,7 @@ use std::io::{self, Cursor, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 use weir_analytics::format::{detect, Format, LINE_MAX_BYTES};
+use weir_analytics::report;
 use weir_runtime::{files, paths};
 use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
@@ -62,7 +63,7 @@ impl Source {
         }
     }
 
-    /// The site that most links come from: mostly its own.
+    /// The site that files such as style sheets are asked for from, mostly: its own.
     pub fn likely_site(&self) -> Option<Vec<u8>> {
         let mut scanner = self.format.as_ref()?.scanner();
         let mut counts = std::collections::HashMap::<Vec<u8>, usize>::new();
@@ -71,8 +72,8 @@ impl Source {
             if !event.host.is_empty() {
                 return None;
             }
-            let site = weir_analytics::report::site(event.referrer);
-            if !site.is_empty() {
+            let site = report::site(event.referrer);
+            if !site.is_empty() && report::is_static(event.uri) {
                 *counts.entry(site.to_vec()).or_default() += 1;
             }
         }

@@ -59,9 +59,7 @@ impl Text {
         if !has(&[Field::Address]) {
             return Err("there is no client's address in it ($remote_addr)".into());
         }
-        if !has(&[Field::TimeLocal, Field::TimeIso, Field::TimeUnix])
-            && !(has(&[Field::Date]) && has(&[Field::Clock]))
-        {
+        if !has(&[Field::TimeLocal, Field::TimeIso, Field::TimeUnix]) {
             return Err("there is no time in it ($time_local, $time_iso8601 or $msec)".into());
         }
         if !has(&[Field::Request, Field::Uri]) {
