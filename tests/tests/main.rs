@@ -5,6 +5,7 @@
 mod access_allow_deny;
 mod access_log;
 mod addition;
+mod api_reading;
 mod array_var;
 mod auth_basic_queue;
 mod auth_basic_users;

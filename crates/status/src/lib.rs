@@ -1,8 +1,10 @@
 //! What is shown of the server while it runs, and what may be changed then: one tree of figures, which modules
 //! report and nobody else knows, in several forms.
 
+mod about;
 mod api;
 mod tree;
 
+pub use about::MODULE as ABOUT;
 pub use api::MODULE as API;
 pub use tree::gather;

@@ -256,6 +256,9 @@ impl Master<'_> {
     }
 
     fn report(&self, pid: i32, exit: Exit) {
+        if !matches!(exit, Exit::Code(0)) {
+            weir_core::counters::RESPAWNED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
         let (level, how) = match exit {
             Exit::Code(0) => (LogLevel::Notice, "with code 0".to_string()),
             Exit::Code(c) => (LogLevel::Alert, format!("with code {c}")),
