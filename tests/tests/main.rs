@@ -124,6 +124,7 @@ mod memc_commands;
 mod memcached_servers;
 mod memcached_values;
 mod memory_after_burst;
+mod metrics;
 mod mirror_bounds;
 mod mp4;
 mod paths_bytes;

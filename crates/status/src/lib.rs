@@ -3,8 +3,10 @@
 
 mod about;
 mod api;
+mod metrics;
 mod tree;
 
 pub use about::MODULE as ABOUT;
 pub use api::MODULE as API;
+pub use metrics::MODULE as METRICS;
 pub use tree::gather;

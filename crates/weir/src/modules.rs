@@ -66,6 +66,7 @@ pub const MODULES: &[&HttpModule] = &[
     &stub_status::MODULE,
     &weir_status::ABOUT,
     &weir_status::API,
+    &weir_status::METRICS,
     &welcome::MODULE,
     &empty_gif::MODULE,
     &flv::MODULE,
