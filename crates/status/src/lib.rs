@@ -3,10 +3,12 @@
 
 mod about;
 mod api;
+mod keyval;
 mod metrics;
 mod tree;
 
 pub use about::MODULE as ABOUT;
 pub use api::MODULE as API;
+pub use keyval::{MODULE as KEYVAL, STREAM as KEYVAL_STREAM};
 pub use metrics::MODULE as METRICS;
 pub use tree::gather;

@@ -35,7 +35,7 @@ pub use group::{
 };
 pub use least_time::Until;
 pub use link::{connect_failure, error_text, Link, LinkError, SecureError, SocketOptions};
-pub use live::start;
+pub use live::{editing, start};
 pub use names::Outer;
 pub use outgoing::Outgoing;
 pub use peers::{sid, Choice, Peer, PeerAddr, PeerId};

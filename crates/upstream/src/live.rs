@@ -8,10 +8,13 @@
 //!
 //! Difference from nginx: such an upstream without `zone` shares its state between workers too.
 
+pub mod editing;
+
 use crate::conf::UpstreamMain;
 use crate::group::{self, Plan, Shape, ZoneName};
 use crate::peers::{self, Peer, PeerAddr, PeerId, Peers, State};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use weir_core::logger::{ErrorLog, LogLevel};
@@ -155,6 +158,10 @@ pub(crate) struct Live {
     pub off_at_first: AtomicU32,
     version: AtomicU64,
     current: Mutex<Current>,
+    /// The file that its servers stand in.
+    pub state: OnceLock<PathBuf>,
+    /// Whose turn it is to write it.
+    saving: Mutex<()>,
 }
 
 /// The live upstreams of the process, for the next configuration to take addresses from.
@@ -183,7 +190,9 @@ impl Live {
             let next_id = entries.len() as u64;
             let current = Mutex::new(Current { shape, entries, next_id, until_ms });
             let off_at_first = AtomicU32::new(0);
-            Live { plan, hosts, off_at_first, version: AtomicU64::new(1), current }
+            let version = AtomicU64::new(1);
+            let (state, saving) = (OnceLock::new(), Mutex::new(()));
+            Live { plan, hosts, off_at_first, version, current, state, saving }
         });
         all.push(Arc::downgrade(&live));
         live

@@ -58,6 +58,7 @@ pub const MODULES: &[&HttpModule] = &[
     &geoip::geoip2::PROXIES,
     &map::MODULE,
     &split_clients::MODULE,
+    &weir_status::KEYVAL,
     &user_agent::MODULE,
     &variables::MODULE,
     &secure_link::MODULE,
@@ -146,6 +147,7 @@ pub const STREAM: &[&StreamModule] = &[
     &geoip::geoip2::STREAM,
     &map::STREAM,
     &split_clients::STREAM,
+    &weir_status::KEYVAL_STREAM,
     &weir_stream::SET,
     &weir_stream::PREREAD,
     // Content, of which a server has one.

@@ -31,6 +31,11 @@ impl Refusal {
         Refusal::new(404, "PathNotFound", "path not found")
     }
 
+    /// What a client has sent is wrong.
+    pub(crate) fn format(code: &'static str, text: impl Into<Cow<'static, str>>) -> Refusal {
+        Refusal::new(400, code, text)
+    }
+
     pub(crate) fn json(&self, version: u8, request_id: &[u8]) -> Vec<u8> {
         let mut out = b"{".to_vec();
         if (1..=WITH_PATH).contains(&version) {

@@ -17,17 +17,14 @@ pub(crate) struct Fields(Option<Vec<String>>);
 impl Fields {
     /// Of a request's arguments.
     pub(crate) fn of(args: &[u8]) -> Fields {
-        let said = args.split(|b| *b == b'&').find_map(|arg| arg.strip_prefix(b"fields="));
-        Fields(said.map(|said| {
-            let mut text = Vec::new();
-            weir_base::escape::unescape_uri(&mut text, said, weir_base::escape::Unescape::Uri);
+        Fields(super::argument(args, b"fields=").map(|text| {
             let text = String::from_utf8_lossy(&text);
             let names = text.split(',').filter(|name| !name.is_empty());
             names.take(FIELDS_MAX).map(str::to_string).collect()
         }))
     }
 
-    fn are_none(&self) -> bool {
+    pub(crate) fn are_none(&self) -> bool {
         self.0.as_ref().is_some_and(Vec::is_empty)
     }
 
