@@ -171,9 +171,14 @@ impl Live {
     /// `fixed`: the servers that do not change, and whether each is a backup.
     pub(crate) fn new(plan: Plan, fixed: Vec<(Peer, bool)>, hosts: Vec<Host>) -> Arc<Live> {
         let mut all = ALL.lock().unwrap_or_else(|e| e.into_inner());
-        all.retain(|l| l.strong_count() > 0);
-        let same = |l: &Arc<Live>| zone_of(&l.plan) == zone_of(&plan);
-        let before = all.iter().rev().filter_map(Weak::upgrade).find(same);
+        // Only addresses of names are taken over; most upstreams have none, and there may be thousands.
+        let has_hosts = !hosts.is_empty();
+        let mut before = None;
+        if has_hosts {
+            all.retain(|l| l.strong_count() > 0);
+            let same = |l: &Arc<Live>| zone_of(&l.plan) == zone_of(&plan);
+            before = all.iter().rev().filter_map(Weak::upgrade).find(same);
+        }
         let mut entries: Vec<Entry> = Vec::new();
         for (peer, backup) in fixed {
             entries.push(Entry { id: entries.len() as u64, peer, backup, host: None });
@@ -194,7 +199,9 @@ impl Live {
             let (state, saving) = (OnceLock::new(), Mutex::new(()));
             Live { plan, hosts, off_at_first, version, current, state, saving }
         });
-        all.push(Arc::downgrade(&live));
+        if has_hosts {
+            all.push(Arc::downgrade(&live));
+        }
         live
     }
 

@@ -170,7 +170,7 @@ impl Editable {
         if entry.host.is_some() {
             return Err(Fault::Immutable);
         }
-        let route = self.set(entry).route;
+        let (route, before) = (self.set(entry).route, entry.peer.addr.clone());
         if let Some(text) = &change.server {
             let (addr, server) = address::<S>(text)?;
             if addr != entry.peer.addr {
@@ -188,6 +188,10 @@ impl Editable {
                 let at = tie.ids[usize::from(backup)].iter().position(|i| *i == id);
                 if let Some(state) = at.and_then(|at| state.list(backup).get_mut(at)) {
                     state.effective_weight = peer.weight;
+                    if peer.addr != before {
+                        // What another one has failed at is not this one's.
+                        state.fails = 0;
+                    }
                     state.off = match peer.down {
                         true => state.off | OFF_BY_CONF,
                         false => state.off & !OFF_BY_CONF,
