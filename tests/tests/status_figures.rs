@@ -30,25 +30,30 @@ fn all_that_modules_report() {
     is_there(&empty, "\"stream\":{");
     is_there(&empty, "\"of_stream\":{\"size_bytes\":65536,\"used_bytes\":0}");
     is_there(&empty, "\"c\":{\"entries\":0,");
-    assert!(!empty.contains("alone"), "what each worker knows for itself: {empty}");
+    is_there(&empty, "\"alone\":{\"peers\":[{\"id\":0,");
     assert_eq!(server.get("/a").status, 200);
     let text = server.get("/status").text();
     is_there(&text, "\"c\":{\"entries\":1,");
     is_there(&text, "\"file_bytes_max\":8388608");
     assert!(!text.contains("\"req\":{\"size_bytes\":65536,\"used_bytes\":0}"), "{text}");
     let address = origin.address();
-    is_there(
-        &text,
-        &format!("\"u {address}\":{{\"connections\":0,\"fails\":0,\"weight\":3,\"backup\":0,\"down\":0,\"unhealthy\":0}}"),
-    );
-    is_there(
-        &text,
-        "\"u 127.0.0.1:1\":{\"connections\":0,\"fails\":0,\"weight\":1,\"backup\":0,\"down\":1,\"unhealthy\":0}",
-    );
-    is_there(
-        &text,
-        "\"u 127.0.0.1:2\":{\"connections\":0,\"fails\":0,\"weight\":1,\"backup\":1,\"down\":0,\"unhealthy\":0}",
-    );
+    for (server, more) in [
+        (
+            &address[..],
+            "\"backup\":false,\"weight\":3,\"state\":\"up\",\"active\":0,\"requests\":1,",
+        ),
+        (
+            "127.0.0.1:1",
+            "\"backup\":false,\"weight\":1,\"state\":\"down\",\"active\":0,\"requests\":0,",
+        ),
+        (
+            "127.0.0.1:2",
+            "\"backup\":true,\"weight\":1,\"state\":\"up\",\"active\":0,\"requests\":0,",
+        ),
+    ] {
+        is_there(&text, &format!("\"server\":\"{server}\",\"name\":\"{server}\",{more}"));
+    }
+    is_there(&text, "\"keepalive\":1,\"zombies\":0,\"zone\":\"z\"");
     assert!(server.get("/plain").text().starts_with("Active connections: "));
     assert_eq!(server.post("/status", "x").status, 405);
 }

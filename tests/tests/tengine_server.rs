@@ -93,19 +93,6 @@ fn files_name_servers_and_logs_are_exact() {
     assert!(told.contains("open() \"") && told.contains("nosuch\" failed"), "{told}");
 }
 
-/// A file by the name of "pipe:…" would be nobody's wish.
-#[test]
-fn pipes_are_refused_with_what_to_write_instead() {
-    for (line, advice) in [
-        ("access_log \"pipe:rollback logs/a interval=1h baknum=5\";", "logrotate"),
-        ("access_log pipe:/bin/cat;", "mkfifo"),
-        ("error_log \"pipe:rollback logs/e maxsize=1m\" info;", "logrotate"),
-    ] {
-        let told = weir_tests::run_cli(&["-t"], &format!("events {{}} http {{ {line} }}"));
-        assert!(told.code != 0 && told.stderr.contains(advice), "{line}: {}", told.stderr);
-    }
-}
-
 /// What is Tengine's and not here says what to write instead.
 #[test]
 fn what_is_not_here_says_what_to_write() {

@@ -47,9 +47,9 @@ pub(crate) struct Run<'a> {
     pub(crate) at_once: bool,
     /// No server was asked yet.
     pub(crate) first: bool,
-    pub(crate) start_ms: u64,
-    /// When the server that is being asked was chosen.
-    pub(crate) asked_ms: u64,
+    pub(crate) start_us: u64,
+    /// When the server that is being asked was chosen, in microseconds of the monotonic clock.
+    pub(crate) asked_us: u64,
     /// The answer is kept, so it is read to its end even if the client goes.
     pub(crate) keeps: bool,
     /// Why no further server was asked.
@@ -81,8 +81,8 @@ impl<'a> Run<'a> {
             bodiless: false,
             at_once: false,
             first: true,
-            start_ms: 0,
-            asked_ms: 0,
+            start_us: 0,
+            asked_us: 0,
             keeps: false,
             gave_up: None,
         }
@@ -143,6 +143,9 @@ pub(crate) fn give_up(
         Ok(bit) => failed(r, run, Some(lease), link, bit),
         Err(status) => {
             finish_state(r, run, link.as_ref());
+            if let Some(state) = r.upstream.last() {
+                lease.count(state);
+            }
             Some(status)
         }
     }
@@ -159,6 +162,9 @@ pub(crate) fn failed(
     finish_state(r, run, link.as_ref());
     let harmless = bit & (next::HTTP_403 | next::HTTP_404) != 0;
     if let Some(lease) = lease {
+        if let Some(state) = r.upstream.last() {
+            lease.count(state);
+        }
         if lease.release(&mut run.choice, !harmless) {
             let doing = match &link {
                 None => "connecting to upstream",
@@ -204,17 +210,17 @@ pub(crate) fn may_repeat(r: &Request, run: &Run, bit: u32, sent: bool) -> bool {
         wanted |= next::NON_IDEMPOTENT;
     }
     let timeout = *conf.next_upstream_timeout;
-    let late = timeout > 0 && clock::mono_ms().saturating_sub(run.start_ms) >= timeout;
+    let late = timeout > 0 && clock::mono_us().saturating_sub(run.start_us) / 1000 >= timeout;
     let gone = sent && matches!(run.body, Body::Stream);
     *conf.next_upstream & wanted == wanted && !gone && !late
 }
 
 /// Completes what `$upstream_*` shows of the current try.
 fn finish_state(r: &mut Request, run: &Run, link: Option<&Link>) {
-    let whole = run.at_once.then(|| r.upstream.last().and_then(|s| s.header_ms)).flatten();
-    let took = whole.unwrap_or_else(|| clock::mono_ms().saturating_sub(run.asked_ms));
+    let whole = run.at_once.then(|| r.upstream.last().and_then(|s| s.header_us)).flatten();
+    let took = whole.unwrap_or_else(|| clock::mono_us().saturating_sub(run.asked_us));
     if let Some(state) = r.upstream.last_mut() {
-        state.response_ms = Some(took);
+        state.response_us = Some(took);
         state.bytes_sent = link.map_or(0, |l| l.sent);
     }
 }
@@ -242,7 +248,7 @@ pub(crate) fn done(r: &mut Request, run: &mut Run, asked: Asked, reader: &BodyRe
         && !r.exchange.head.connection_close;
     let Asked { link, mut lease } = asked;
     if let Some(state) = r.upstream.last() {
-        lease.took(state.header_ms, state.response_ms);
+        lease.took(state);
     }
     if let Some(sticky) = run.group.sticky::<Sticky>() {
         sticky.ended(r, &run.client, &lease);

@@ -33,9 +33,9 @@ pub(crate) enum Chosen {
 
 /// Chooses a server, and takes a connection to it that waits.
 pub(crate) fn choose(r: &mut Request, run: &mut Run<'_>) -> Chosen {
-    run.asked_ms = match run.first {
-        true => run.start_ms,
-        false => clock::mono_ms(),
+    run.asked_us = match run.first {
+        true => run.start_us,
+        false => clock::mono_us(),
     };
     let lease = pick(run);
     match lease.is_none() && run.group.lets_wait() {
@@ -48,6 +48,7 @@ pub(crate) fn choose(r: &mut Request, run: &mut Run<'_>) -> Chosen {
 fn chosen(r: &mut Request, run: &mut Run<'_>, lease: Option<Lease>) -> Chosen {
     let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
     let Some(lease) = lease else { return nobody(r, run, new_group) };
+    lease.chosen(run.asked_us);
     r.upstream.push(UpstreamState::new(run.group.name_of(lease.peer), new_group));
     if let Some(sticky) = run.group.sticky::<Sticky>() {
         sticky.chosen(r, &mut run.client, &lease);
@@ -62,7 +63,7 @@ fn chosen(r: &mut Request, run: &mut Run<'_>, lease: Option<Lease>) -> Chosen {
             link.reused = true;
             link.requests += 1;
             if let Some(state) = r.upstream.last_mut() {
-                state.connect_ms = Some(0);
+                state.connect_us = Some(0);
             }
             Chosen::Idle(Asked { link, lease })
         }
@@ -112,8 +113,10 @@ pub(crate) fn connected<'a>(
         }
         link.mark ^= run.bound;
         link.requests += 1;
+        let took_us = clock::mono_us().saturating_sub(run.asked_us);
+        lease.made(took_us);
         if let Some(state) = r.upstream.last_mut() {
-            state.connect_ms = Some(clock::mono_ms().saturating_sub(run.asked_ms));
+            state.connect_us = Some(took_us);
         }
         Ok(Asked { link, lease })
     })
@@ -166,7 +169,7 @@ async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Link, 
     let connecting = Base::connect(addr, &options, timeout, &worker);
     match unless_client_goes(r, run.ignores_abort(), connecting).await {
         None => Err(Fault::ClientGone),
-        Some(Ok(link)) => secure(r, run, link.into()).await,
+        Some(Ok(link)) => secure(r, run, lease, link.into()).await,
         Some(Err(LinkError::Timeout)) => Err(Fault::Timeout("connecting to upstream")),
         Some(Err(LinkError::Io(e))) => Err(Fault::Connect(e)),
         Some(Err(LinkError::Protocol(text))) => Err(Fault::Protocol(text)),
@@ -174,17 +177,27 @@ async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Link, 
 }
 
 /// Puts TLS on a fresh connection, where it is wanted.
-async fn secure(r: &mut Request, run: &Run<'_>, mut link: Link) -> Result<Link, Fault> {
+async fn secure(
+    r: &mut Request,
+    run: &Run<'_>,
+    lease: &Lease,
+    mut link: Link,
+) -> Result<Link, Fault> {
     let Some(wanted) = &run.tls else { return Ok(link) };
     const DOING: &str = "SSL handshaking to upstream";
     let conf = run.conf();
+    let begun_us = clock::mono_us();
     let handshake = link.secure(wanted, *conf.connect_timeout);
-    match unless_client_goes(r, *conf.ignore_client_abort, handshake).await {
+    let done = unless_client_goes(r, *conf.ignore_client_abort, handshake).await;
+    lease.secured(&link, done.as_ref(), begun_us);
+    match done {
         None => Err(Fault::ClientGone),
         Some(Ok(())) => Ok(link),
         Some(Err(SecureError::Timeout)) => Err(Fault::Timeout(DOING)),
         Some(Err(SecureError::Certificate(text))) => Err(Fault::Certificate(text)),
-        Some(Err(SecureError::Refused(text))) => Err(Fault::Tls(format!("{text} while {DOING}"))),
+        Some(Err(SecureError::Refused(text) | SecureError::Unverified(_, text))) => {
+            Err(Fault::Tls(format!("{text} while {DOING}")))
+        }
         Some(Err(SecureError::Tls(TlsError::Closed))) => {
             Err(Fault::Tls(format!("peer closed connection in SSL handshake while {DOING}")))
         }

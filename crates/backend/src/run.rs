@@ -191,7 +191,7 @@ pub(crate) fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(
     }
     run.chunked = matches!(run.body, Body::Stream) && r.body.is_chunked();
     run.keeps = kept::keeps(r, conf);
-    run.start_ms = clock::mono_ms();
+    run.start_us = clock::mono_us();
     r.exchange.clear();
     r.exchange.scheme = Some(conf.family.schemes.shown(parts.tls));
     let length = upload::length(r, conf, run.chunked);
@@ -231,7 +231,7 @@ fn broken(r: &mut Request, run: &mut Run<'_>, asked: Asked, fault: Fault) -> End
 fn answered(r: &mut Request, run: &mut Run<'_>, mut asked: Asked) -> End {
     let status = r.exchange.head.status;
     if let Some(state) = r.upstream.last_mut() {
-        state.header_ms = Some(clock::mono_ms().saturating_sub(run.asked_ms));
+        state.header_us = Some(clock::mono_us().saturating_sub(run.asked_us));
         state.status = status;
     }
     if status >= 300 {
@@ -269,7 +269,7 @@ fn instead(r: &mut Request, run: &mut Run<'_>, asked: Asked, status: u16) -> Res
 }
 
 fn pass_on(r: &mut Request, run: &mut Run<'_>, mut asked: Asked) -> End {
-    asked.lease.header_came(r.upstream.last().and_then(|s| s.header_ms));
+    asked.lease.header_came(r.upstream.last().and_then(|s| s.header_us));
     if let Some(sticky) = run.group.sticky::<Sticky>() {
         sticky.answered(r, &run.client, &asked.lease);
     }
@@ -378,7 +378,7 @@ pub(crate) async fn switch(r: &mut Request, run: &mut Run<'_>, asked: Asked) -> 
     let Asked { link, lease } = asked;
     let (group, client) = (Rc::clone(&run.group), std::mem::take(&mut run.client));
     let quiet_ms = run.waits.map_or(*run.conf.read_timeout, |(_, quiet_ms)| quiet_ms);
-    let from = tunnel::From { link, lease, group, client, asked_ms: run.asked_ms, quiet_ms };
+    let from = tunnel::From { link, lease, group, client, asked_us: run.asked_us, quiet_ms };
     match tunnel::begin(r, run.conf, from).await {
         Ok(()) => Flow::Ok,
         Err(_) => Flow::Close,

@@ -22,7 +22,7 @@ struct Far {
     /// Bytes sent before it became a tunnel.
     sent: u64,
     /// When the server was chosen.
-    asked_ms: u64,
+    asked_us: u64,
 }
 
 impl tunnel::Far for Far {
@@ -31,14 +31,14 @@ impl tunnel::Far for Far {
     }
 
     fn ended(self: Box<Self>, r: &mut Request, relay: &Relay, how: &Event) {
-        let Far { mut lease, sticky, sent, asked_ms, .. } = *self;
+        let Far { mut lease, sticky, sent, asked_us, .. } = *self;
         let received = relay.received(SERVER);
         if let Some(state) = r.upstream.last_mut() {
             state.bytes_received += received;
             // Its length stays 0, as in nginx: what goes through a tunnel is no response.
             state.bytes_sent = sent + relay.sent(CLIENT);
-            state.response_ms = Some(clock::mono_ms().saturating_sub(asked_ms));
-            lease.took(state.header_ms, state.response_ms);
+            state.response_us = Some(clock::mono_us().saturating_sub(asked_us));
+            lease.took(state);
         }
         log_end(r, how);
         if let Some((group, client)) = sticky.map(|s| *s) {
@@ -74,7 +74,7 @@ pub(crate) struct From {
     pub lease: Lease,
     pub group: Rc<WorkerGroup>,
     pub client: Client,
-    pub asked_ms: u64,
+    pub asked_us: u64,
     /// How long neither side may say anything.
     pub quiet_ms: u64,
 }
@@ -90,7 +90,7 @@ pub(crate) async fn begin(r: &mut Request, conf: &BackendLoc, from: From) -> Fil
     if r.holds() && r.drain(0).await.is_err() {
         return Err(FilterError::Broken);
     }
-    let From { link, lease, group, client, asked_ms, quiet_ms } = from;
+    let From { link, lease, group, client, asked_us, quiet_ms } = from;
     let (conn, sent) = (Rc::clone(r.conn()), link.sent);
     let server = link.into_base().stream;
     conn.set_nodelay();
@@ -112,7 +112,7 @@ pub(crate) async fn begin(r: &mut Request, conf: &BackendLoc, from: From) -> Fil
     relay.begin_with(SERVER, early, early_bytes);
     relay.begin_with(CLIENT, r.body.take_pending(), 0);
     let sticky = group.sticky::<Sticky>().is_some().then(|| Box::new((group, client)));
-    let far = Box::new(Far { server, lease, sticky, sent, asked_ms });
+    let far = Box::new(Far { server, lease, sticky, sent, asked_us });
     match conn.drain(0, client_ms).await {
         Ok(()) => tunnel::begin(r, far, relay),
         Err(e) => {

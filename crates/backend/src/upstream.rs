@@ -26,7 +26,7 @@ pub const MODULE: HttpModule = HttpModule {
         ends: Some(weir_upstream::close_idle),
         ..AtWorker::NOTHING
     },
-    reports: &[weir_upstream::REPORT],
+    reports: &[weir_upstream::report::<Request>()],
     ..HttpModule::EMPTY
 };
 

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 use weir_runtime::clock;
 
-/// Serving processes that have ended otherwise than by being told to, and were started again. The master counts them, and
-/// each process has the number of when it was forked.
+/// How often the master had to start the serving process again, which is forked with it.
 pub static RESPAWNED: AtomicU64 = AtomicU64::new(0);
 
 /// A worker's counters, on a cache line of their own; read by all, written by one.

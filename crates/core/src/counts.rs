@@ -5,10 +5,14 @@
 //! between processors; who reads adds the parts up. Parts live as long as a configuration has the name:
 //! a reload goes on counting where the last one stood.
 
+mod handshakes;
 mod histogram;
+mod near;
 mod statuses;
 
+pub use handshakes::{Handshakes, OfTls, Unverified};
 pub use histogram::{Histogram, Times, ERROR};
+pub use near::Near;
 pub use statuses::Statuses;
 
 use crate::zones;
@@ -40,6 +44,12 @@ impl Count {
         if n > self.0.load(Ordering::Relaxed) {
             self.0.store(n, Ordering::Relaxed);
         }
+    }
+
+    /// Notes what is no count: when something was last, say.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
     }
 
     /// As it stands.
@@ -81,6 +91,13 @@ impl<T: Any + Default + Send + Sync> Counted<T> {
     /// Adds up what `pick` says of each part.
     pub fn sum(&self, pick: impl Fn(&T) -> u64) -> u64 {
         self.lock().values().map(|part| pick(part)).fold(0, u64::wrapping_add)
+    }
+
+    /// Adds up the times that `pick` finds in each part.
+    pub fn times(&self, pick: impl Fn(&T) -> &Histogram) -> Times {
+        let mut times = Times::default();
+        self.lock().values().for_each(|part| times.add(pick(part)));
+        times
     }
 
     /// All parts, by the workers' numbers.

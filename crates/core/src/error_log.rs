@@ -2,11 +2,12 @@
 
 use crate::logger::{self, ErrorLog, LogLevel, LogSink};
 use crate::os_text;
+use crate::rollback::log_path;
 use std::sync::Arc;
-use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive, Val};
+use weir_module::{ArgsExt, Cf, ConfResult, Directive, Val};
 
 /// One `error_log` destination and its level.
-pub fn error_log_sink(cf: &Cf, d: &Directive) -> ConfResult<(LogSink, LogLevel)> {
+pub fn error_log_sink(cf: &mut Cf, d: &Directive) -> ConfResult<(LogSink, LogLevel)> {
     let mut level = LogLevel::Error;
     if d.args.len() > 1 {
         level = d.choice(1, &LogLevel::NAMES).map_err(|mut e| {
@@ -21,14 +22,13 @@ pub fn error_log_sink(cf: &Cf, d: &Directive) -> ConfResult<(LogSink, LogLevel)>
             let s = crate::syslog::Syslog::parse(&a[7..]).map_err(|e| d.bad(0, e))?;
             LogSink::Syslog(Arc::new(s))
         }
-        a if a.starts_with(b"pipe:") => return Err(no_pipe(d)),
         a if a.starts_with(b"memory:") => {
             let mut e = d.bad(0, "nginx was built without debug support");
             e.hint = Some("log to a file or to stderr instead".into());
             return Err(e);
         }
         a => {
-            let path = cf.full_path(a);
+            let path = log_path(cf, d, a)?;
             let file = logger::log_file_for(cf.mode, &path).map_err(|e| {
                 d.bad(0, format!("open() \"{}\" failed ({})", path.display(), os_text(&e)))
             })?;
@@ -36,18 +36,6 @@ pub fn error_log_sink(cf: &Cf, d: &Directive) -> ConfResult<(LogSink, LogLevel)>
         }
     };
     Ok((sink, level))
-}
-
-/// Tengine's `pipe:`, of which a file by that name must not come.
-pub fn no_pipe(d: &Directive) -> Diagnostic {
-    let is_rollback = d.arg(0).starts_with(b"pipe:rollback");
-    let mut e = d.bad(0, "logs are not written to other processes' pipes");
-    let hint = match is_rollback {
-        true => "write the file's path: logs do not hold workers; logrotate renames it by time or size and sends USR1",
-        false => "make a fifo (mkfifo), write its path, and have the program read it: a slow one does not hold workers",
-    };
-    e.hint = Some(hint.into());
-    e
 }
 
 /// Adds a destination to a level's own logs.

@@ -7,7 +7,9 @@ use crate::counts::Times;
 use crate::worker::Worker;
 use std::borrow::Cow;
 use weir_base::bytes::fmt_u64;
+use weir_base::date::format_iso8601;
 use weir_module::Slots;
+use weir_runtime::clock;
 
 /// What a module reports, by the main level's slots of its block.
 #[derive(Clone, Copy)]
@@ -36,6 +38,24 @@ pub enum Figure {
     Group(Figures),
     /// Further ones without names.
     List(Vec<Figure>),
+}
+
+impl Figure {
+    /// A time as NGINX Plus shows it: UTC to the millisecond, of seconds since 1970 and milliseconds.
+    pub fn date(secs: i64, ms: u32) -> Figure {
+        let text = format_iso8601(secs, 0);
+        // `1970-09-28T12:00:00`, and what it has of its zone.
+        let day_and_time = String::from_utf8_lossy(&text[..19]);
+        Figure::Text(format!("{day_and_time}.{ms:03}Z"))
+    }
+
+    /// The date of a time of the monotonic clock, in milliseconds.
+    pub fn date_of(mono_ms: u64) -> Figure {
+        let (secs, ms) = clock::wall();
+        let ago = i64::try_from((clock::now_us() / 1000).saturating_sub(mono_ms));
+        let at = secs * 1000 + i64::from(ms) - ago.unwrap_or(0);
+        Figure::date(at.div_euclid(1000), at.rem_euclid(1000) as u32)
+    }
 }
 
 impl From<u64> for Figure {
@@ -156,7 +176,7 @@ impl Figures {
                 report.path
             }
         };
-        for part in path.split('/') {
+        for part in path.split('/').filter(|part| !part.is_empty()) {
             at = at.group(part);
         }
         (report.put)(worker, main, at);

@@ -4,6 +4,7 @@
 //! What a protocol makes of its own block is a [`PartConf`] beside the others; nothing here knows
 //! what is in it.
 
+use crate::counts::{Near, OfTls};
 use crate::logger::ErrorLog;
 use crate::tls::client::Clients;
 use crate::tls::Tls;
@@ -16,6 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_module::{ConfType, Slots, Span};
 use weir_resolve::Resolver;
+use weir_runtime::clock;
 use weir_runtime::listen::{ListenAddr, ListenOptions};
 use weir_script::lookup::HostMap;
 use weir_script::regex::{MatchError, Regex};
@@ -46,6 +48,8 @@ pub struct Virtual {
     pub resolver: Option<Arc<Resolver>>,
     /// For a name as a whole, all tries and aliases.
     pub resolver_timeout_ms: u64,
+    /// Its handshakes are counted there.
+    pub handshakes: Option<Arc<Near<OfTls>>>,
 }
 
 impl Virtual {
@@ -208,6 +212,8 @@ pub struct Generation {
     pub listens: Listens,
     /// The main context's.
     pub error_log: Arc<ErrorLog>,
+    /// When: seconds since 1970, and milliseconds.
+    pub loaded: (i64, u32),
     parts: Vec<PartConf>,
 }
 
@@ -226,7 +232,8 @@ impl Generation {
             listens.extend(sockets.into_iter().map(|l| ListenConf { part: at, ..l }));
             parts.push(part);
         }
-        Generation { number, global, listens: Listens::new(listens), error_log, parts }
+        let (listens, loaded) = (Listens::new(listens), clock::wall());
+        Generation { number, global, listens, error_log, loaded, parts }
     }
 
     /// A protocol's part, by what it is.

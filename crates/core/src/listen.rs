@@ -62,6 +62,16 @@ pub struct Reached {
 }
 
 impl Reached {
+    /// As status pages call the server: by its first name, or its first address where it has none.
+    pub fn shown_name(&self) -> Vec<u8> {
+        match &self.primary_name[..] {
+            b"" | b"_" => {
+                self.listens.first().map(|l| l.addr.to_string()).unwrap_or_default().into()
+            }
+            name => name.to_vec(),
+        }
+    }
+
     /// The block has been read.
     pub fn close(&mut self, d: &Directive) {
         self.listened = HashSet::new();

@@ -3,11 +3,12 @@
 pub use crate::log_pipe::begin_threads;
 
 use crate::log_pipe::Pipe;
+use crate::programs;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::{Duration, Instant};
 use weir_base::date;
@@ -29,27 +30,47 @@ pub struct LogFile {
     /// Somebody reads it, who may be slow.
     is_pipe: AtomicBool,
     pipe: Arc<Pipe>,
+    /// The newest load of a configuration that has named it.
+    load: AtomicU64,
 }
+
+/// Loads of a configuration, from 1.
+static LOADS: AtomicU64 = AtomicU64::new(0);
 
 impl LogFile {
     /// Creates what is not there. Links are followed as far as its owner could ([`trusted`]).
     pub fn open(path: &Path) -> std::io::Result<LogFile> {
-        Ok(LogFile::of(path.to_path_buf(), open_append(path)?))
+        let file = match programs::is_program(path) {
+            true => programs::open(path)?,
+            false => open_append(path)?,
+        };
+        Ok(LogFile::of(path.to_path_buf(), file))
     }
 
     fn of(path: PathBuf, file: File) -> LogFile {
-        let is_pipe = AtomicBool::new(is_pipe(&file));
-        LogFile { path, file: RwLock::new(Arc::new(file)), is_pipe, pipe: Arc::default() }
+        let is_pipe = AtomicBool::new(programs::is_program(&path) || is_pipe(&file));
+        let load = AtomicU64::new(LOADS.load(Ordering::Relaxed));
+        LogFile { path, file: RwLock::new(Arc::new(file)), is_pipe, pipe: Arc::default(), load }
+    }
+
+    /// A program reads it. It has no name to be opened again by.
+    pub fn is_program(&self) -> bool {
+        programs::is_program(&self.path)
     }
 
     /// Opens the path again; the old file is closed when its last user is done.
     pub fn reopen(&self) -> std::io::Result<()> {
-        self.set(open_append(&self.path)?);
+        if !self.is_program() {
+            self.set(open_append(&self.path)?);
+        }
         Ok(())
     }
 
     /// The same, and the file is the user's who is to open it later.
     fn reopen_for(&self, uid: Option<u32>) -> std::io::Result<()> {
+        if self.is_program() {
+            return Ok(());
+        }
         let opened = trusted::append(&self.path)?;
         if let Some(uid) = uid {
             // A log on a file system without owners still works.
@@ -60,13 +81,13 @@ impl LogFile {
     }
 
     fn set(&self, file: File) {
-        self.is_pipe.store(is_pipe(&file), Ordering::Relaxed);
+        self.is_pipe.store(self.is_program() || is_pipe(&file), Ordering::Relaxed);
         *self.file.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(file);
     }
 
     /// Whether another file has its name by now, or none.
     fn has_moved(&self) -> bool {
-        !files::is_named(&self.handle(), &self.path)
+        !self.is_program() && !files::is_named(&self.handle(), &self.path)
     }
 
     /// As it stands. A pipe's or socket's reader is waited for by a thread, and too much for it is dropped.
@@ -168,12 +189,35 @@ static FILES: Mutex<BTreeMap<PathBuf, Arc<LogFile>>> = Mutex::new(BTreeMap::new(
 pub fn close_unused() {
     let mut files = FILES.lock().unwrap_or_else(|e| e.into_inner());
     files.retain(|_, f| Arc::strong_count(f) > 1);
+    programs::forget(|name| files.contains_key(name));
+}
+
+/// A configuration is read: what is opened from now on, it names.
+pub fn begin_load() {
+    close_unused();
+    LOADS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The end of the process: programs that read logs find their input's end, and read what is left.
+pub fn finish() {
+    let files = FILES.lock().unwrap_or_else(|e| e.into_inner()).clone();
+    for file in files.values().filter(|f| f.is_program()) {
+        if let Ok(nothing) = nowhere() {
+            file.set(nothing);
+        }
+    }
+    programs::finish();
+}
+
+fn nowhere() -> std::io::Result<File> {
+    File::options().append(true).open(files::NOWHERE)
 }
 
 /// The log file of that path, opened at first use.
 pub fn log_file(path: &Path) -> std::io::Result<Arc<LogFile>> {
     let mut files = FILES.lock().unwrap_or_else(|e| e.into_inner());
     if let Some(f) = files.get(path) {
+        f.load.store(LOADS.load(Ordering::Relaxed), Ordering::Relaxed);
         return Ok(Arc::clone(f));
     }
     let mut handed = HANDED.lock().unwrap_or_else(|e| e.into_inner());
@@ -185,9 +229,18 @@ pub fn log_file(path: &Path) -> std::io::Result<Arc<LogFile>> {
     Ok(file)
 }
 
-/// The log files that are open; they stay open while the handles live.
-pub fn open_files() -> Vec<Arc<LogFile>> {
-    FILES.lock().unwrap_or_else(|e| e.into_inner()).values().cloned().collect()
+/// The log files of the newest configuration; they stay open while the handles live.
+pub fn named_files() -> Vec<Arc<LogFile>> {
+    let newest = LOADS.load(Ordering::Relaxed);
+    let files = FILES.lock().unwrap_or_else(|e| e.into_inner());
+    files.values().filter(|f| f.load.load(Ordering::Relaxed) == newest).cloned().collect()
+}
+
+/// The newest configuration is in force: of the programs that logs are written to, those go on that it names.
+/// To be called by who starts them.
+pub fn keep_programs(pipe_bytes: Option<usize>) {
+    let names: Vec<_> = named_files().iter().map(|f| f.path.clone()).collect();
+    programs::keep(&names, pipe_bytes);
 }
 
 /// The log file of that path. A test opens and makes none: whether it could be is looked at with the
@@ -196,9 +249,11 @@ pub fn log_file_for(mode: Mode, path: &Path) -> std::io::Result<Arc<LogFile>> {
     if mode == Mode::Serve {
         return log_file(path);
     }
-    could_open(path)?;
-    let nothing = std::fs::OpenOptions::new().append(true).open(files::NOWHERE)?;
-    Ok(Arc::new(LogFile::of(path.to_path_buf(), nothing)))
+    match programs::is_program(path) {
+        true => programs::could_run(path)?,
+        false => could_open(path)?,
+    }
+    Ok(Arc::new(LogFile::of(path.to_path_buf(), nowhere()?)))
 }
 
 /// Whether there is such a file, or a directory to make it in.

@@ -1,15 +1,19 @@
 //! The `resolver` directive, which stands in `http` and its blocks as well as in `upstream`.
 
+use crate::figures::Figures;
 use crate::logger::{ErrorLog, LogLevel};
-use crate::os_text;
+use crate::{os_text, zones};
 use std::net::Ipv6Addr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive};
-use weir_resolve::{Resolver, ResolverConf};
+use weir_resolve::{Resolver, ResolverConf, Stats};
 
 /// What the rows say of `status_zone=`.
 pub const NOTE: &str = "One cache for all workers; names of more than 255 octets do not exist, as \
-    in RFC 1035; status_zone= counts, and nothing shows it yet.";
+    in RFC 1035; status_zone= counts questions, by how they ended, also those that the cache has answered.";
+
+const KIND: &str = "status zone of a resolver";
 
 /// What to do about a name that the system does not find, in messages.
 pub const NAME_HINT: &str =
@@ -19,7 +23,34 @@ pub const NAME_HINT: &str =
 pub fn parse(d: &Directive) -> ConfResult<Arc<Resolver>> {
     let args: Vec<&[u8]> = d.args.iter().map(|w| &*w.text).collect();
     let conf = ResolverConf::parse(&args).map_err(|text| d.fail(text))?;
-    Ok(Arc::new(Resolver::new(conf)))
+    let mut resolver = Resolver::new(conf);
+    if let Some(zone) = &resolver.conf.status_zone {
+        // Those of one name are counted together, and a reload counts on.
+        resolver.stats = zones::attach(KIND, zone.as_bytes(), 0, |_| Ok(()), Stats::default)?;
+    }
+    Ok(Arc::new(resolver))
+}
+
+/// Notes what was asked of the resolvers that have a `status_zone=`, and how that ended.
+pub fn put(figures: &mut Figures) {
+    for (name, stats) in zones::named::<Stats>(KIND) {
+        let figures = figures.entry(&name);
+        let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let requests = [
+            ("name", get(&stats.names)),
+            ("srv", get(&stats.services)),
+            ("addr", get(&stats.addresses)),
+        ];
+        figures.group("requests").put_all(&requests);
+        const CODES: [&str; 6] =
+            ["noerror", "formerr", "servfail", "nxdomain", "notimp", "refused"];
+        let responses = figures.group("responses");
+        for (name, count) in CODES.into_iter().zip(&stats.codes) {
+            responses.put(name, get(count));
+        }
+        responses.put("timedout", get(&stats.timed_out));
+        responses.put("unknown", get(&stats.codes[CODES.len()]));
+    }
 }
 
 /// Reads the name servers of a file such as `/etc/resolv.conf`, which the directive names; it is read again with

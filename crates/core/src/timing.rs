@@ -9,12 +9,12 @@ pub struct UpstreamState {
     pub peer: Rc<[u8]>,
     /// That of its answer; 0 for none, and where answers have none.
     pub status: u16,
-    /// Milliseconds until there was a connection.
-    pub connect_ms: Option<u64>,
+    /// Microseconds until there was a connection.
+    pub connect_us: Option<u64>,
     /// The same until the answer's head, or its first byte where there are no heads.
-    pub header_ms: Option<u64>,
+    pub header_us: Option<u64>,
     /// The same until all was over.
-    pub response_ms: Option<u64>,
+    pub response_us: Option<u64>,
     /// With the head, TLS not counted.
     pub bytes_sent: u64,
     /// As `bytes_sent`, the other way.
@@ -31,9 +31,9 @@ impl UpstreamState {
         UpstreamState {
             peer,
             status: 0,
-            connect_ms: None,
-            header_ms: None,
-            response_ms: None,
+            connect_us: None,
+            header_us: None,
+            response_us: None,
             bytes_sent: 0,
             bytes_received: 0,
             response_length: 0,

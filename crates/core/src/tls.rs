@@ -5,6 +5,7 @@
 //! no other number of it.
 
 pub mod client;
+pub mod counted;
 pub mod files;
 mod openssl;
 mod reading;
@@ -176,8 +177,7 @@ pub async fn accept(conn: &Rc<Connection>, leftover: Vec<u8>) -> Option<Vec<u8>>
     if default.tcp_nodelay {
         conn.set_nodelay();
     }
-    // Its state is large, and a client may say nothing for long before it begins.
-    match Box::pin(handshake(conn, &gen, addr, &first, deadline)).await {
+    match shake_hands(conn, &gen, addr, &first, deadline).await {
         Ok(()) => Some(Vec::new()),
         Err(text) => {
             conn.log(LogLevel::Info, format!("{text}{WHILE}").as_bytes());
@@ -215,7 +215,41 @@ pub async fn secure(
             openssl::no_hello(&first)
         )));
     }
-    Box::pin(handshake(conn, &gen, addr, &first, deadline)).await.map_err(Some)
+    shake_hands(conn, &gen, addr, &first, deadline).await.map_err(Some)
+}
+
+/// Does the handshake and counts it; an error is in words for the log.
+async fn shake_hands(
+    conn: &Rc<Connection>,
+    gen: &Rc<WorkerGen>,
+    addr: &AddrConf,
+    first: &[u8],
+    deadline: u64,
+) -> Result<(), String> {
+    let begun_us = clock::mono_us();
+    // Its state is large, and a client may say nothing for long before it begins.
+    let done = Box::pin(handshake(conn, gen, addr, first, deadline)).await;
+    counted::handshake(conn, gen, addr, &done, begun_us);
+    done.map_err(|failure| failure.text)
+}
+
+/// Why there is no session.
+struct Failure {
+    /// For the log.
+    text: String,
+    why: Option<TlsError>,
+}
+
+impl From<TlsError> for Failure {
+    fn from(e: TlsError) -> Failure {
+        Failure { text: failed(&e), why: Some(e) }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure { text, why: None }
+    }
 }
 
 /// Waits for the first bytes; `false` when there are none.
@@ -248,19 +282,19 @@ async fn handshake(
     addr: &AddrConf,
     first: &[u8],
     deadline: u64,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let start_ms = clock::mono_ms();
     let mut incoming = Incoming::default();
-    incoming.feed(first).map_err(|e| failed(&e))?;
+    incoming.feed(first)?;
     let socket = conn.stream.socket();
     let accepted = poll_fn(|cx| match incoming.poll_hello(socket, cx) {
-        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(LATE.to_string())),
-        Poll::Ready(done) => Poll::Ready(done.map_err(|e| failed(&e))),
+        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(late_here())),
+        Poll::Ready(done) => Poll::Ready(done.map_err(Failure::from)),
     })
     .await?;
     let secure = Secure::of(&accepted.client_hello());
     drop(accepted);
-    let id = secure.server(&gen.shared, addr).map_err(|e| e.to_string())?;
+    let id = secure.server(&gen.shared, addr).map_err(|e| Failure::from(e.to_string()))?;
     secure.is_found.set(id.is_some());
     let _ = conn.secure.set(Box::new(secure));
     // A server without certificates of its own is served with the default server's.
@@ -275,7 +309,8 @@ async fn handshake(
         refuse(conn, &UNRECOGNIZED_NAME);
         return Err(
             "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)"
-                .to_string(),
+                .to_string()
+                .into(),
         );
     };
     let http2 = addr.http2 || chosen.http2;
@@ -288,10 +323,10 @@ async fn handshake(
         Some(find) => with_certificates(conn, find(conn, gen, number), config, deadline).await?,
     };
     let session = weir_tls::begin(incoming, config, tls.server.record);
-    conn.stream.start(session.map_err(|e| failed(&e))?);
+    conn.stream.start(session?);
     poll_fn(|cx| match conn.stream.poll_handshake(cx) {
-        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(LATE.to_string())),
-        Poll::Ready(done) => Poll::Ready(done.map_err(|e| failed(&e))),
+        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(late_here())),
+        Poll::Ready(done) => Poll::Ready(done.map_err(Failure::from)),
     })
     .await?;
     if let Some(secure) = conn.secure.get() {
@@ -300,8 +335,12 @@ async fn handshake(
     }
     match client::judge(conn, &gen.shared, chosen, deadline).await {
         true => Ok(()),
-        false => Err(LATE.to_string()),
+        false => Err(late_here()),
     }
+}
+
+fn late_here() -> Failure {
+    LATE.to_string().into()
 }
 
 /// What a server offers, with the certificates of this one handshake.

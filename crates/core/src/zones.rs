@@ -162,6 +162,15 @@ pub fn attach<Z: Any + Send + Sync>(
     Ok(zone)
 }
 
+/// The zones of a kind that are in use, by their names.
+pub fn named<Z: Any + Send + Sync>(kind: &'static str) -> Vec<(Vec<u8>, Arc<Z>)> {
+    let live = LIVE.lock().unwrap_or_else(|e| e.into_inner());
+    let of_kind = live.zones.range((kind, Vec::new())..).take_while(|((k, _), _)| *k == kind);
+    let found = of_kind
+        .filter_map(|((_, name), l)| Some((name.clone(), l.zone.upgrade()?.downcast::<Z>().ok()?)));
+    found.collect()
+}
+
 /// The zones that are in use; they live while the handles do.
 pub fn in_use() -> Vec<Arc<dyn Any + Send + Sync>> {
     let live = LIVE.lock().unwrap_or_else(|e| e.into_inner());

@@ -368,8 +368,10 @@ fn assemble(
     for (id, (mut slots, Root { location, named })) in servers.into_iter().zip(roots).enumerate() {
         let base = base_of(&mut slots, &confs[location]);
         let core = slots.share::<CoreSrv>();
-        let zones = main.get_mut::<ZonesMain>().of_server(&slots, &core.reached);
-        let base = Arc::new(Virtual { slots, ..base });
+        let all = main.get_mut::<ZonesMain>();
+        let zones = all.of_server(&slots, &core.reached);
+        let handshakes = zones.as_ref().map(|zones| all.handshakes(zones));
+        let base = Arc::new(Virtual { slots, handshakes, ..base });
         out.push(Arc::new(ServerConf { id, base, core, location, named, zones }));
     }
     let reached: Vec<_> = out.iter().map(|s| &s.core.reached).collect();

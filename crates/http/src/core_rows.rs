@@ -8,21 +8,18 @@ use crate::conf::{
 use crate::core_vars;
 use crate::generation::HttpConf;
 use crate::module::HttpModule;
+use crate::process_figures;
 use crate::request::Request;
 use crate::vars::{template, template_of};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 use weir_base::units;
-use weir_core::counters::Counters;
 use weir_core::error_log::{error_log_sink, push_log};
-use weir_core::figures::{Figures, Report};
 use weir_core::listen;
 use weir_core::paths::{make_temp_path, temp_path};
-use weir_core::Worker;
 use weir_module::first::{bytes, flag, msec, num, offset, sec, size};
 use weir_module::{
-    distinct, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable, Slots,
+    distinct, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable,
 };
 use weir_script::template::Template;
 use weir_wire::http1::request::Method;
@@ -45,23 +42,9 @@ pub const MODULE: HttpModule = HttpModule {
     variables: core_vars::VARIABLES,
     build: Some(make_temp_paths),
     dirs: Some(temp_dirs),
-    reports: &[Report { path: "/connections", put: report }],
+    reports: process_figures::REPORTS,
     ..HttpModule::EMPTY
 };
-
-/// Those of all protocols: they are counted where they are accepted.
-fn report(worker: &Worker, _: &Slots, figures: &mut Figures) {
-    let sum = |pick: fn(&Counters) -> &AtomicU64| worker.all.sum(pick);
-    figures.put_all(&[
-        ("accepted", sum(|c| &c.accepted)),
-        ("handled", sum(|c| &c.handled)),
-        ("active", sum(|c| &c.active)),
-        ("reading", sum(|c| &c.reading)),
-        ("writing", sum(|c| &c.writing)),
-        ("waiting", sum(|c| &c.waiting)),
-        ("requests", sum(|c| &c.requests)),
-    ]);
-}
 
 const HSL: Context = Context::HSL;
 const HS: Context = Context::HS;

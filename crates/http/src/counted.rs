@@ -12,7 +12,6 @@ pub(crate) type Zones = Arc<Counted<Requests>>;
 #[derive(Default)]
 pub(crate) struct Requests {
     pub(crate) begun: Count,
-    pub(crate) ended: Count,
     pub(crate) statuses: Statuses,
     /// Ended without an answer.
     pub(crate) discarded: Count,

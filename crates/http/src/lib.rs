@@ -42,6 +42,7 @@ mod packing;
 mod phases;
 mod plan;
 pub mod pool;
+mod process_figures;
 mod reading;
 pub mod redirect;
 pub mod request;

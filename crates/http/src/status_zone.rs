@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::counters::Counters;
-use weir_core::counts::{Counted, Statuses, Times};
+use weir_core::counts::{Counted, Handshakes, Near, OfTls, Statuses, Times};
 use weir_core::figures::{Figures, Report};
 use weir_core::listen::Reached;
 use weir_core::Worker;
@@ -97,6 +97,7 @@ impl ConfType for ZoneLoc {
 pub(crate) struct ZonesMain {
     servers: BTreeMap<Vec<u8>, Zones>,
     locations: BTreeMap<Vec<u8>, Zones>,
+    tls: BTreeMap<Vec<u8>, Arc<Near<OfTls>>>,
 }
 
 impl ConfType for ZonesMain {
@@ -123,25 +124,21 @@ fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
 }
 
-/// Under which name a server without `status_zone` is counted.
-fn own_name(reached: &Reached) -> Vec<u8> {
-    match &reached.primary_name[..] {
-        b"" | b"_" => {
-            reached.listens.first().map(|l| l.addr.to_string()).unwrap_or_default().into()
-        }
-        name => name.to_vec(),
-    }
-}
-
 impl ZonesMain {
     /// What a server is counted in.
     pub(crate) fn of_server(&mut self, slots: &Slots, reached: &Reached) -> Option<Zones> {
         let name = match &slots.get::<ZoneSrv>().0 {
             Some(Zone::Off) => return None,
             Some(Zone::Named(name)) => name.clone(),
-            None => own_name(reached),
+            None => reached.shown_name(),
         };
         Some(named(&mut self.servers, "http server zone", name))
+    }
+
+    /// What the handshakes of a server that is counted there are counted in.
+    pub(crate) fn handshakes(&mut self, zones: &Zones) -> Arc<Near<OfTls>> {
+        let make = |name: &Vec<u8>| Arc::new(Near::named("http server zone tls", name));
+        Arc::clone(self.tls.entry(zones.name().to_vec()).or_insert_with_key(make))
     }
 
     /// The same of a location.
@@ -237,7 +234,6 @@ impl Ended {
 
     #[inline]
     fn count(&self, zone: &Requests) {
-        zone.ended.add(1);
         zone.received.add(self.received);
         zone.sent.add(self.sent);
         match self.status {
@@ -258,12 +254,16 @@ fn report_requests(worker: &Worker, _: &Slots, figures: &mut Figures) {
 }
 
 fn report_servers(_: &Worker, main: &Slots, figures: &mut Figures) {
-    for (name, zones) in &main.get::<ZonesMain>().servers {
+    let all = main.get::<ZonesMain>();
+    for (name, zones) in &all.servers {
         let figures = figures.entry(name);
         // A part that is read between its two numbers must not show less than none.
-        let ended = zones.sum(|z| z.ended.get());
+        let ended = zones.sum(|z| z.statuses.total() + z.discarded.get());
         figures.put("processing", zones.sum(|z| z.begun.get()).saturating_sub(ended));
         report_zone(zones, figures);
+        if let Some(tls) = all.tls.get(name) {
+            Handshakes::put_if_any(tls.all(), |t| &t.0, figures, "ssl");
+        }
     }
 }
 

@@ -12,9 +12,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use weir_core::Session;
 
 use crate::limits::{
-    already_bound, dry_run_row, log_level_row, same_key, status_row, too_long, Refusal, Refuses,
+    already_bound, dry_run_row, log_level_row, put_pages, same_key, status_row, too_long, Outcomes,
+    Refusal, Refuses,
 };
 use weir_base::units;
+use weir_core::counts::Near;
 use weir_core::eval::with_value;
 use weir_core::figures::{Figures, Report};
 use weir_core::registry::template;
@@ -42,6 +44,7 @@ struct Zone {
     key: Vec<u8>,
     size: u64,
     used: AtomicU64,
+    outcomes: Near<Outcomes>,
     hasher: RandomState,
     shards: [Mutex<HashMap<Box<[u8]>, u32>>; SHARDS],
 }
@@ -58,6 +61,7 @@ impl Zone {
             key: key.to_vec(),
             size: zones::usable_bytes(size),
             used: AtomicU64::new(0),
+            outcomes: Near::default(),
             hasher: RandomState::new(),
             shards: Default::default(),
         }
@@ -257,7 +261,7 @@ pub const MODULE: HttpModule = HttpModule {
     variables: Rows::<Request>::VARIABLES,
     phases: &[PhaseHandler { phase: Phase::Preaccess, handler, active }],
     build: Some(|b: &mut Build| bind::<Request>(b.main, b.locations)),
-    reports: &[REPORT],
+    reports: REPORTS,
     ..HttpModule::EMPTY
 };
 
@@ -273,7 +277,7 @@ pub const STREAM: StreamModule = StreamModule {
         active,
     }],
     build: Some(|b| bind::<weir_stream::Session>(b.main, b.servers)),
-    reports: &[REPORT],
+    reports: REPORTS,
     ..StreamModule::EMPTY
 };
 
@@ -318,12 +322,27 @@ fn set_limit<S: Limited>(cf: &mut Cf, d: &Directive) -> ConfResult {
 }
 
 /// Makes the zones and gives each place those that it names.
-const REPORT: Report = Report { path: "limit_conns", put: report };
+const REPORTS: &[Report] =
+    &[Report { path: "limit_conns", put: report }, Report { path: "/slabs", put: report_pages }];
+
+/// In the order of [`Status`].
+const OUTCOMES: &[&str] = &["passed", "rejected", "rejected_dry_run"];
 
 fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitConnMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used.load(Ordering::Relaxed));
-        figures.entry(&z.name).put_all(&[("size_bytes", z.size), ("used_bytes", used)]);
+        let figures = figures.entry(&z.name);
+        if let Some(zone) = &z.zone {
+            Outcomes::put(&zone.outcomes, OUTCOMES, figures);
+        }
+        figures.put_all(&[("size_bytes", z.size), ("used_bytes", used)]);
+    }
+}
+
+fn report_pages(_: &Worker, main: &Slots, figures: &mut Figures) {
+    for z in &main.get::<LimitConnMain>().zones {
+        let used = z.zone.as_ref().map_or(0, |zone| zone.used.load(Ordering::Relaxed));
+        put_pages(&z.name, z.size, used, figures);
     }
 }
 
@@ -393,11 +412,19 @@ fn is_refused<S: Limited>(s: &mut S, conf: &LimitConnLoc) -> bool {
                     log_refusal(s, conf, limit);
                 }
                 drop(held);
+                let status = match *conf.refusal.dry_run {
+                    true => Status::RejectedDryRun,
+                    false => Status::Rejected,
+                };
+                Outcomes::count(&zone.outcomes, &s.conn().worker, status as usize);
                 return refuse(s, conf);
             }
         }
     }
     if !held.is_empty() {
+        for h in &held {
+            Outcomes::count(&h.zone.outcomes, &s.conn().worker, Status::Passed as usize);
+        }
         keep(s, Status::Passed, held);
     }
     false

@@ -15,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 use weir_core::Session;
 
 use crate::limits::{
-    already_bound, dry_run_row, log_level_row, same_key, status_row, too_long, Refusal, Refuses,
+    already_bound, dry_run_row, log_level_row, put_pages, same_key, status_row, too_long, Outcomes,
+    Refusal, Refuses,
 };
 use weir_base::units;
 use weir_core::eval::with_value;
@@ -213,15 +214,42 @@ pub const MODULE: HttpModule = HttpModule {
     variables: &[Variable::new("limit_req_status", status)],
     phases: &[PhaseHandler { phase: Phase::Preaccess, handler, active }],
     build: Some(build),
-    reports: &[Report { path: "limit_reqs", put: report }],
+    reports: &[
+        Report { path: "limit_reqs", put: report },
+        Report { path: "/slabs", put: report_pages },
+    ],
     ..HttpModule::EMPTY
 };
 
 fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitReqMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used_bytes());
-        figures.entry(&z.name).put_all(&[("size_bytes", z.size), ("used_bytes", used)]);
+        let figures = figures.entry(&z.name);
+        if let Some(zone) = &z.zone {
+            Outcomes::put(&zone.outcomes, OUTCOMES, figures);
+        }
+        figures.put_all(&[("size_bytes", z.size), ("used_bytes", used)]);
     }
+}
+
+fn report_pages(_: &Worker, main: &Slots, figures: &mut Figures) {
+    for z in &main.get::<LimitReqMain>().zones {
+        let used = z.zone.as_ref().map_or(0, |zone| zone.used_bytes());
+        put_pages(&z.name, z.size, used, figures);
+    }
+}
+
+/// In the order of [`Status`].
+const OUTCOMES: &[&str] = &["passed", "delayed", "rejected", "delayed_dry_run", "rejected_dry_run"];
+
+/// What the zone of a limit has said. All that it has let through are counted as passed by then.
+fn count(r: &Request, limit: &Limit, status: Status) {
+    let Some(bound) = limit.bound.get() else { return };
+    let (outcomes, worker) = (&bound.zone.outcomes, &r.conn().worker);
+    if matches!(status, Status::Delayed | Status::DelayedDryRun) {
+        Outcomes::take_back(outcomes, worker, Status::Passed as usize);
+    }
+    Outcomes::count(outcomes, worker, status as usize);
 }
 
 fn shown(d: &Directive, i: usize) -> String {
@@ -392,6 +420,7 @@ fn handler(r: &mut Request) -> Flow {
             let what = if dry { "delaying request, dry run" } else { "delaying request" };
             let name = &limits[limit].name;
             log(r, conf.delay_level(), what, excess, ", by zone", name);
+            count(r, &limits[limit], if dry { Status::DelayedDryRun } else { Status::Delayed });
             if dry {
                 keep(r, Status::DelayedDryRun, 0);
                 return Flow::Declined;
@@ -400,6 +429,7 @@ fn handler(r: &mut Request) -> Flow {
             Flow::Wait(wait)
         }
         Decision::Refuse { excess, limit } => {
+            count(r, &limits[limit], if dry { Status::RejectedDryRun } else { Status::Rejected });
             if let Some(excess) = excess {
                 let what = if dry { "limiting requests, dry run" } else { "limiting requests" };
                 log(r, *conf.refusal.log_level, what, excess, " by zone", &limits[limit].name);
@@ -462,6 +492,7 @@ fn decide(r: &mut Request, limits: &[Limit]) -> Decision {
             None => {}
             Some(Verdict::Charged { excess }) => {
                 waits = Some((delay_ms(limit, rate, excess), excess, i));
+                count(r, limit, Status::Passed);
             }
             Some(Verdict::Reserved(held)) => {
                 // Noted even when it asks for no delay: the request has passed a zone.
@@ -476,6 +507,7 @@ fn decide(r: &mut Request, limits: &[Limit]) -> Decision {
     }
     for (i, bound, rate, held) in reserved.into_iter().rev() {
         let excess = bound.zone.charge(held, rate, now);
+        count(r, &limits[i], Status::Passed);
         let ms = delay_ms(&limits[i], rate, excess);
         if waits.is_none_or(|(most, ..)| ms > most) {
             waits = Some((ms, excess, i));

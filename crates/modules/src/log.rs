@@ -27,10 +27,10 @@ use files::FileCache;
 use format::{Format, Logged};
 use weir_base::units;
 use weir_conf::messages::os_error;
-use weir_core::error_log::no_pipe;
 use weir_core::eval::{is_true, with_scratch, with_value};
 use weir_core::logger::{log_file_for, LogFile, LogLevel};
 use weir_core::registry::{template, template_of};
+use weir_core::rollback::log_path;
 use weir_core::session::{Part as _, Session};
 use weir_core::syslog::Syslog;
 use weir_core::worker::AtWorker;
@@ -177,7 +177,18 @@ impl<S: Logged> Rows<S> {
         .note(
             "A log that is a pipe or fifo is written by a thread: what its reader leaves unread beyond 1m \
              is dropped, and the error log says how many lines. One whose name has variables is written \
-             without waiting: what a pipe has no room for is dropped, as told once a minute.",
+             without waiting: what a pipe has no room for is dropped, as told once a minute. Tengine's \
+             \"pipe:COMMAND ARGUMENTS\" starts a program that reads the log from its standard input: words are \
+             parted by blanks, no shell runs it, its path is written whole or from the prefix; it runs as the master's user, root \
+             where that is root, with the server's standard output and no error output. The same words are one \
+             program. One that dies is started again, after half a second and later up to a minute, and reads on where it \
+             stopped (Tengine's logs are lost from then on); a reload goes on with one that is still \
+             named, and another finds the end of its input and is sent TERM where it reads nothing more for 5s \
+             (Tengine starts all anew and sends TERM at once). \"pipe:rollback FILE interval=TIME maxsize=SIZE \
+             baknum=N adjust=TIME\" is a file that the server renames itself to FILE.1, FILE.2 up to FILE.N (1 unless \
+             said, at most 128) at the end of each interval, by the local clock and up to adjust later (60s), and when \
+             it has that size, which is looked at up to once a second; without both it never is. No process stands \
+             between; its directory must be there; a parameter that is none is refused.",
         ),
         Row::new(
             "open_log_file_cache",
@@ -302,7 +313,8 @@ fn target<S: Logged>(cf: &mut Cf, d: &Directive) -> ConfResult<Target> {
         return Ok(Target::Syslog(syslog));
     }
     if path.starts_with(b"pipe:") {
-        return Err(no_pipe(d));
+        let path = log_path(cf, d, path)?;
+        return Ok(Target::File { path, sink: OnceLock::new() });
     }
     let name = template::<S>(cf, d, 0)?;
     if name.is_constant() {

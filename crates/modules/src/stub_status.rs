@@ -73,13 +73,13 @@ fn handler(r: &mut Request) -> Flow {
     let text = format!(
         "Active connections: {} \nserver accepts handled requests\n {} {} {} \n\
          Reading: {} Writing: {} Waiting: {} \n",
-        f.number("active"),
+        f.number("active") + f.number("idle"),
         f.number("accepted"),
         f.number("handled"),
         f.number("requests"),
         f.number("reading"),
         f.number("writing"),
-        f.number("waiting"),
+        f.number("idle"),
     );
     answer(r, b"text/plain", text.into_bytes())
 }

@@ -34,15 +34,15 @@ pub struct Stats {
     pub names: AtomicU64,
     pub services: AtomicU64,
     pub addresses: AtomicU64,
-    pub found: AtomicU64,
-    pub failed: AtomicU64,
+    /// By the codes of answers, from 0 (which is none) to 5; and others.
+    pub codes: [AtomicU64; 7],
     pub timed_out: AtomicU64,
 }
 
 /// One `resolver` directive.
 pub struct Resolver {
     pub conf: ResolverConf,
-    pub stats: Stats,
+    pub stats: Arc<Stats>,
     servers: OnceLock<Vec<SocketAddr>>,
     inner: OnceLock<Mutex<Inner>>,
     logger: OnceLock<Logger>,
@@ -66,7 +66,7 @@ impl Resolver {
     pub fn new(conf: ResolverConf) -> Resolver {
         Resolver {
             conf,
-            stats: Stats::default(),
+            stats: Arc::default(),
             servers: OnceLock::new(),
             inner: OnceLock::new(),
             logger: OnceLock::new(),
@@ -133,9 +133,9 @@ impl Resolver {
         .fetch_add(1, Ordering::Relaxed);
         let outcome = self.ask(question, wait_ms).await;
         match &outcome {
-            Ok(_) => &self.stats.found,
+            Ok(_) => &self.stats.codes[0],
             Err(failed) if failed.code == TIMED_OUT => &self.stats.timed_out,
-            Err(_) => &self.stats.failed,
+            Err(failed) => &self.stats.codes[usize::from(failed.code.min(6))],
         }
         .fetch_add(1, Ordering::Relaxed);
         outcome

@@ -12,6 +12,6 @@ pub mod conf;
 pub mod engine;
 pub mod message;
 
-pub use client::{system, Resolver};
+pub use client::{system, Resolver, Stats};
 pub use conf::ResolverConf;
 pub use engine::{Failed, Found, Question, Target};

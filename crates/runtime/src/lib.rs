@@ -24,6 +24,7 @@ pub mod packets;
 pub mod paths;
 #[cfg(unix)]
 pub mod process;
+pub mod programs;
 #[cfg(unix)]
 pub mod signals;
 #[cfg(unix)]

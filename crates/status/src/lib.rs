@@ -1,13 +1,11 @@
 //! What is shown of the server while it runs, and what may be changed then: one tree of figures, which modules
 //! report and nobody else knows, in several forms.
 
-mod about;
 mod api;
 mod keyval;
 mod metrics;
 mod tree;
 
-pub use about::MODULE as ABOUT;
 pub use api::MODULE as API;
 pub use keyval::{MODULE as KEYVAL, STREAM as KEYVAL_STREAM};
 pub use metrics::MODULE as METRICS;

@@ -3,10 +3,11 @@
 use crate::conf::{StreamBlock, StreamMain, StreamSrv};
 use crate::generation::{ServerConf, Stream, StreamConf};
 use crate::module::{Phase, StreamModule};
+use crate::status_zone::ZonesMain;
 use crate::Session;
 use std::sync::Arc;
 pub use weir_core::block::Build;
-use weir_core::block::{self, Made};
+use weir_core::block::{self, Made, Place};
 use weir_core::common::Common;
 use weir_core::logger::ErrorLog;
 use weir_module::{ArgsExt, Cf, ConfResult, Context, Directive, Slots};
@@ -37,8 +38,9 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Option<Made>
     let modules = levels.main.get_mut::<StreamMain>().modules;
     let assemble = |mut main: Slots, slots: Vec<Slots>| {
         let vars = main.get_mut::<StreamMain>().vars.resolve()?;
+        let zones = main.get_mut::<ZonesMain>();
         let servers: Vec<Arc<ServerConf>> =
-            slots.into_iter().map(|s| Arc::new(server(modules, s))).collect();
+            slots.into_iter().map(|s| Arc::new(server(modules, zones, s))).collect();
         let bases = servers.iter().map(|s| Arc::clone(&s.base)).collect();
         Ok((StreamConf { main, servers, vars }, bases))
     };
@@ -46,7 +48,9 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Option<Made>
     block::finish(cf, levels, error_log, modules, assemble, part).map(Some)
 }
 
-fn server(modules: &[&StreamModule], slots: Slots) -> ServerConf {
+fn server(modules: &[&StreamModule], zones: &mut ZonesMain, mut slots: Slots) -> ServerConf {
+    let (zone, handshakes) = zones.of(&slots).unzip();
+    slots.get_mut::<Place>().base.handshakes = handshakes;
     let mut phases: [Vec<crate::module::Handler>; Phase::COUNT] = Default::default();
     for h in modules.iter().flat_map(|m| m.phases).filter(|h| (h.active)(&slots)) {
         phases[h.phase as usize].push(h.handler);
@@ -56,5 +60,5 @@ fn server(modules: &[&StreamModule], slots: Slots) -> ServerConf {
     let core = slots.share::<StreamSrv>();
     let base = block::base_of(slots, *core.tcp_nodelay);
     let content = core.content;
-    ServerConf { base, core, phases, prereaders, content }
+    ServerConf { base, core, phases, prereaders, content, zone }
 }

@@ -2,6 +2,7 @@
 
 use crate::conf::{StreamMain, StreamSrv};
 use crate::module::{Content, Handler, Phase, Prereader};
+use crate::status_zone::Zone;
 use crate::Session;
 use std::sync::Arc;
 use weir_core::generation::Virtual;
@@ -20,6 +21,7 @@ pub(crate) struct ServerConf {
     /// What looks at the first bytes.
     pub(crate) prereaders: Vec<Prereader>,
     pub content: Option<Content>,
+    pub(crate) zone: Option<Zone>,
 }
 
 impl ServerConf {

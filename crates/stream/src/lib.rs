@@ -17,6 +17,7 @@ mod serve;
 mod session;
 mod set;
 mod ssl;
+mod status_zone;
 mod upstream;
 mod vars;
 
@@ -36,4 +37,5 @@ pub use ret::MODULE as RETURN;
 pub use serve::{serve, FORBIDDEN, UNAVAILABLE};
 pub use session::Session;
 pub use set::MODULE as SET;
+pub use status_zone::MODULE as STATUS_ZONE;
 pub use upstream::MODULE as UPSTREAM;

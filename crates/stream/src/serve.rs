@@ -2,7 +2,7 @@
 
 use crate::generation::Stream;
 use crate::module::{Flow, Phase, Seen};
-use crate::{ssl, Session};
+use crate::{ssl, status_zone, Session};
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
 use weir_core::proxy_header::{self, Taken};
@@ -30,7 +30,9 @@ pub async fn serve(conn: Rc<Connection>, passes: u32) -> bool {
         s.received = first.len() as u64;
         s.buf = first;
     }
+    status_zone::begins(&mut s);
     let status = run(&mut s).await;
+    status_zone::ends(&s, status);
     if let Some((listen, addr)) = s.pass_to.take().map(|to| *to) {
         s.hand_on();
         conn.pass_to(listen, addr.ip());
@@ -80,6 +82,7 @@ async fn run(s: &mut Session) -> u16 {
         s.conn().set_nodelay();
     }
     s.doing = "";
+    s.is_served = true;
     match s.server().content {
         Some(content) => content(s).await,
         None => {

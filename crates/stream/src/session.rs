@@ -2,6 +2,7 @@
 
 use crate::conf::StreamMain;
 use crate::generation::{ServerConf, Stream};
+use crate::status_zone;
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,6 +41,10 @@ pub struct Session {
     pub(crate) passes: u32,
     /// The servers that were asked.
     pub upstream: Vec<UpstreamState>,
+    /// When it was begun to be served, in microseconds; 0 before.
+    pub(crate) begun_us: u64,
+    /// Something is done with its bytes.
+    pub(crate) is_served: bool,
 }
 
 impl Session {
@@ -60,6 +65,8 @@ impl Session {
             pass_to: None,
             passes,
             upstream: Vec::new(),
+            begun_us: 0,
+            is_served: false,
         }
     }
 
@@ -78,7 +85,9 @@ impl Session {
 
     /// Another server of the address, by its number.
     pub(crate) fn set_server(&mut self, id: usize) {
-        self.server = Arc::clone(&self.gen.shared.servers[id]);
+        let server = Arc::clone(&self.gen.shared.servers[id]);
+        status_zone::moves(self, &server);
+        self.server = server;
     }
 
     /// Gives back room for more than there is: nothing will be asked of it for long.
@@ -125,11 +134,11 @@ impl Relayed for Session {
     }
 
     /// Notes when the first byte was heard, if that is not known yet.
-    fn heard(&mut self, begun_ms: u64) {
+    fn heard(&mut self, begun_us: u64) {
         let Some(state) = self.upstream.last_mut() else { return };
-        if state.header_ms.is_none() {
-            let took_ms = clock::mono_ms().saturating_sub(begun_ms);
-            state.header_ms = Some(state.connect_ms.unwrap_or_default() + took_ms);
+        if state.header_us.is_none() {
+            let took_us = clock::mono_us().saturating_sub(begun_us);
+            state.header_us = Some(state.connect_us.unwrap_or_default() + took_us);
         }
     }
 
@@ -139,7 +148,7 @@ impl Relayed for Session {
         if let Some(state) = self.upstream.last_mut() {
             state.bytes_received = passed.received[SERVER];
             state.bytes_sent = passed.sent[CLIENT];
-            state.response_ms = Some(state.connect_ms.unwrap_or_default() + passed.took_ms);
+            state.response_us = Some(state.connect_us.unwrap_or_default() + passed.took_us);
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::balance::Method;
 use crate::group::{Group, KeepAlive, Sticky};
+use crate::health::Board;
 use crate::live::{Fallback, Live};
 use crate::queue;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use weir_base::addr::{Endpoint, Host};
 use weir_conf::Position;
 use weir_module::{slot, ArgsExt, ConfResult, ConfType, Diagnostic, Directive, Level, Val};
@@ -116,6 +117,14 @@ impl Declared {
         }
     }
 
+    /// As it is counted: what is no block has its port, by which it differs from others.
+    pub(crate) fn shown_name(&self) -> Vec<u8> {
+        match self.explicit || self.port == 0 {
+            true => self.name.clone(),
+            false => [&self.name[..], format!(":{}", self.port).as_bytes()].concat(),
+        }
+    }
+
     /// Without the directive nginx 1.31 keeps 32 connections, each for its own location.
     pub(crate) fn keepalive(&self) -> Option<KeepAlive> {
         let max_idle = self.keepalive.as_option().copied().unwrap_or(32);
@@ -153,6 +162,8 @@ pub struct UpstreamMain {
     known: StrMap<SameName>,
     current: usize,
     pub(crate) groups: Vec<Arc<Group>>,
+    /// Checks of servers, by their upstreams' numbers.
+    pub(crate) boards: Vec<(usize, Weak<Board>)>,
 }
 
 impl ConfType for UpstreamMain {

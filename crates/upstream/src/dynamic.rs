@@ -79,6 +79,7 @@ pub fn put<S: Asks>(name: &[u8], text: &[u8]) -> Result<(), String> {
     let plan = Plan {
         block: S::BLOCK,
         name: name.to_vec(),
+        shown_name: name.to_vec(),
         zone: Some(Vec::new()),
         method,
         keepalive: None,
@@ -136,6 +137,13 @@ fn all(main: &UpstreamMain) -> BTreeMap<Vec<u8>, Arc<Group>> {
         }
     }
     all
+}
+
+/// Those that were put, by their names.
+pub(crate) fn put_ones() -> Vec<(Vec<u8>, Arc<Group>)> {
+    let table = read();
+    let there = table.iter().filter_map(|(name, group)| Some((name, group.as_ref()?)));
+    there.map(|(name, group)| (name.clone(), Arc::clone(group))).collect()
 }
 
 /// The names of all upstreams, a line each.

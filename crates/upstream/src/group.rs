@@ -7,9 +7,10 @@
 use crate::asks::Asks;
 use crate::balance::{self, Key, Method, Ring};
 use crate::conf::UpstreamMain;
+use crate::counted::{Counts, Parts, Tries};
 use crate::idle::{Pool, Spares};
 use crate::least_time::{LeastTime, Measured};
-use crate::link::Link;
+use crate::link::{Link, SecureError};
 use crate::live::{Live, Tie};
 use crate::peers::{self, Choice, Peer, PeerId, PeerList, PeerState, Peers, State};
 use crate::queue::Queue;
@@ -21,10 +22,12 @@ use std::rc::{Rc, Weak as RcWeak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use weir_base::bytes::Identity;
-use weir_core::figures::{Figures, Report};
+use weir_core::counts::Handshakes;
+use weir_core::timing::UpstreamState;
 use weir_core::Worker;
-use weir_module::{Context, Slots};
+use weir_module::Context;
 use weir_runtime::{clock, timer};
+use weir_tls::rustls::HandshakeKind;
 
 /// How often idle connections are looked over for closed and old ones.
 const SWEEP_MS: u64 = 1000;
@@ -67,6 +70,8 @@ pub(crate) struct Shape {
     zone: Option<Arc<Mutex<State>>>,
     /// To the upstream whose newest shape this may be.
     pub(crate) tie: Option<Tie>,
+    /// Nothing is counted of a request's own address.
+    pub(crate) counts: Option<Arc<Counts>>,
 }
 
 /// What every shape of an upstream has.
@@ -75,6 +80,8 @@ pub(crate) struct Plan {
     /// The protocol's block that it stands in.
     pub block: Context,
     pub name: Vec<u8>,
+    /// As it is counted, and called on status pages.
+    pub shown_name: Vec<u8>,
     pub zone: Option<Vec<u8>>,
     pub method: Method,
     pub keepalive: Option<KeepAlive>,
@@ -109,7 +116,8 @@ impl Plan {
         let (name, sticky) = (self.name.as_slice().into(), self.sticky.clone());
         let (keepalive, queue) = (self.keepalive, self.queue.clone());
         let binds = self.binds;
-        Shape { name, peers, method, keepalive, sticky, binds, queue, zone, tie }
+        let counts = Some(Arc::new(Counts::new(self.block.0, &self.shown_name, &peers)));
+        Shape { name, peers, method, keepalive, sticky, binds, queue, zone, tie, counts }
     }
 }
 
@@ -224,6 +232,11 @@ impl Group {
         }
     }
 
+    /// Servers that are no longer there, and are still asked.
+    pub(crate) fn zombies(&self) -> u64 {
+        self.live.as_ref().map_or(0, |live| live.zombies())
+    }
+
     /// Whether this shape of it is the newest.
     fn is_newest(&self, shape: &Shape) -> bool {
         match (&self.live, &shape.tie) {
@@ -262,36 +275,9 @@ pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
     let peers = Peers::new(peers, Vec::new());
     let method = Method::RoundRobin;
     let (name, keepalive, sticky, queue) = (name.into(), None, None, None);
-    let (binds, zone, tie) = (false, None, None);
-    let shape = Shape { name, peers, method, keepalive, sticky, binds, queue, zone, tie };
-    WorkerGroup::new(Arc::new(shape), Weak::new(), &Rc::default())
-}
-
-/// Of the servers of upstreams with a `zone`: what else is remembered is each worker's own.
-pub const REPORT: Report = Report { path: "upstreams", put: report };
-
-fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
-    for group in &main.get::<UpstreamMain>().groups {
-        let shape = match &group.live {
-            Some(live) => live.shape(),
-            None => Arc::clone(&group.shape),
-        };
-        shape.with_zone(|state| {
-            for backup in [false, true] {
-                let states = state.list(backup).iter();
-                for (peer, s) in shape.peers.list(backup).peers.iter().zip(states) {
-                    figures.entry(&[&shape.name, &b" "[..], &peer.name].concat()).put_all(&[
-                        ("connections", s.conns.into()),
-                        ("fails", s.fails.into()),
-                        ("weight", peer.weight.unsigned_abs()),
-                        ("backup", backup.into()),
-                        ("down", peer.down.into()),
-                        ("unhealthy", (s.off & !peers::OFF_BY_CONF != 0).into()),
-                    ]);
-                }
-            }
-        });
-    }
+    let (binds, zone, tie, counts) = (false, None, None, None);
+    let shape = Shape { name, peers, method, keepalive, sticky, binds, queue, zone, tie, counts };
+    WorkerGroup::new(Arc::new(shape), Weak::new(), &Rc::default(), 0)
 }
 
 /// Closes all idle connections of a worker that is to end, which asks no server any more whether it is well.
@@ -345,7 +331,7 @@ impl WorkerGroups {
             None => Arc::clone(&group.shape),
         };
         self.spares.set_max(worker);
-        let fresh = WorkerGroup::new(shape, Arc::downgrade(&group.alive), &self.spares);
+        let fresh = WorkerGroup::new(shape, Arc::downgrade(&group.alive), &self.spares, worker.id);
         let mut groups = self.groups.borrow_mut();
         if let Some(old) = groups.get(&group.id) {
             fresh.take_over(old);
@@ -403,6 +389,7 @@ pub struct WorkerGroup {
     /// Tasks that look after the idle connections are there.
     sweeping: Cell<bool>,
     trimming: Cell<bool>,
+    pub(crate) parts: Parts,
     spares: Rc<Spares>,
     me: RcWeak<WorkerGroup>,
     /// The group in its newer shape; connections that get idle go there.
@@ -412,8 +399,16 @@ pub struct WorkerGroup {
 }
 
 impl WorkerGroup {
-    fn new(shape: Arc<Shape>, generation: Weak<()>, spares: &Rc<Spares>) -> Rc<WorkerGroup> {
-        let pool = |keep| RefCell::new(Pool::new(keep, Rc::clone(spares)));
+    fn new(
+        shape: Arc<Shape>,
+        generation: Weak<()>,
+        spares: &Rc<Spares>,
+        worker: usize,
+    ) -> Rc<WorkerGroup> {
+        let parts = shape.counts.as_ref().map(|counts| Parts::new(counts, worker));
+        let parts = parts.unwrap_or_default();
+        let uses = Arc::clone(parts.uses());
+        let pool = |keep| RefCell::new(Pool::new(keep, Rc::clone(spares), uses));
         let names = |l: &[Peer]| l.iter().map(|p| Rc::from(&*p.name)).collect::<Vec<_>>();
         Rc::new_cyclic(|me| WorkerGroup {
             state: RefCell::new(shape.peers.fresh_state()),
@@ -428,6 +423,7 @@ impl WorkerGroup {
             plain: shape.is_plain(),
             sweeping: Cell::new(false),
             trimming: Cell::new(false),
+            parts,
             spares: Rc::clone(spares),
             me: me.clone(),
             successor: RefCell::default(),
@@ -531,8 +527,7 @@ impl WorkerGroup {
             return self.pick_of_many(choice, key);
         }
         let peer = PeerId { backup: false, index: 0 };
-        self.state.borrow_mut().peer(peer).conns += 1;
-        Some(Lease { group: Rc::clone(self), peer, open: true, measured: None })
+        Some(self.lease(peer, None))
     }
 
     /// Whether each client's connection has its own to a server (`ntlm`).
@@ -557,7 +552,7 @@ impl WorkerGroup {
         if may && moved {
             self.forward(peer, |_, s, at| s.peer(at).conns += 1);
         }
-        may.then(|| Lease { group: Rc::clone(self), peer, open: true, measured: None })
+        may.then(|| self.lease(peer, None))
     }
 
     #[inline(never)]
@@ -601,7 +596,15 @@ impl WorkerGroup {
                 begin(s, at, choice.now_ms);
             });
         }
-        Some(Lease { group: Rc::clone(self), peer: at, open: true, measured })
+        Some(self.lease(at, measured))
+    }
+
+    #[inline(always)]
+    fn lease(self: &Rc<Self>, peer: PeerId, measured: Option<Box<Measured>>) -> Lease {
+        if let Some(tries) = self.parts.server(peer) {
+            tries.begun.add(1);
+        }
+        Lease { group: Rc::clone(self), peer, open: true, measured }
     }
 
     /// Does the same in the newest shape.
@@ -707,11 +710,19 @@ impl Lease {
         self.group.shape.peers.peer(self.peer)
     }
 
-    /// There is a connection, after so many milliseconds. `proven`: by that the server has shown that
+    /// A connection was made in so many microseconds, with TLS where there is any: that is counted.
+    pub fn made(&self, took_us: u64) {
+        if let Some(tries) = self.tries() {
+            tries.connect.add(took_us);
+        }
+    }
+
+    /// There is a connection, after so many microseconds. `proven`: by that the server has shown that
     /// it is well again, where the protocol has no answers that would.
-    pub fn connected(&mut self, took_ms: u64, proven: bool) {
+    pub fn connected(&mut self, took_us: u64, proven: bool) {
+        self.made(took_us);
         if let Some(m) = &mut self.measured {
-            m.connect_ms = Some(took_ms);
+            m.connect_ms = Some(took_us / 1000);
         }
         let now_ms = clock::mono_ms();
         let connected = |timed: LeastTime, s: &mut PeerState, m: &mut Measured| {
@@ -724,21 +735,22 @@ impl Lease {
                     peers::recover(&peer, s, now_ms / 1000);
                 }
             });
+            self.tell_down(self.group.with_state(|s| self.note_down(s, now_ms)));
         }
     }
 
-    /// The answer's head took so long, and is passed on.
+    /// The answer's head took so many microseconds, and is passed on.
     #[inline]
-    pub fn header_came(&mut self, took_ms: Option<u64>) {
+    pub fn header_came(&mut self, took_us: Option<u64>) {
         if self.measured.is_some() {
-            self.note_header(took_ms);
+            self.note_header(took_us);
         }
     }
 
     #[inline(never)]
-    fn note_header(&mut self, took_ms: Option<u64>) {
+    fn note_header(&mut self, took_us: Option<u64>) {
         let Some(m) = &mut self.measured else { return };
-        m.header_ms = took_ms;
+        m.header_ms = took_us.map(|us| us / 1000);
         let now_ms = clock::mono_ms();
         self.note(|timed, s, m| timed.header(s, m, now_ms), |_| {});
     }
@@ -767,12 +779,56 @@ impl Lease {
         }
     }
 
-    /// How long the head took, and all of it.
+    fn tries(&self) -> Option<&Tries> {
+        self.group.parts.server(self.peer)
+    }
+
+    /// It was chosen at that time, in microseconds of the monotonic clock.
     #[inline]
-    pub fn took(&mut self, header_ms: Option<u64>, response_ms: Option<u64>) {
+    pub fn chosen(&self, now_us: u64) {
+        if let Some(tries) = self.tries() {
+            tries.selected_us.set(now_us);
+        }
+    }
+
+    /// What became of the try is counted.
+    #[inline]
+    pub fn count(&self, state: &UpstreamState) {
+        if let Some(tries) = self.tries() {
+            tries.count(state);
+        }
+    }
+
+    /// What became of the beginning of TLS on a connection is counted; nothing, if nobody waited for it.
+    pub fn secured(&self, link: &Link, done: Option<&Result<(), SecureError>>, begun_us: u64) {
+        let Some(tries) = self.tries() else { return };
+        let handshakes: &Handshakes = tries.handshakes.get_or_init(Box::default);
+        let succeeded = || {
+            let kind = link.stream.tls().and_then(|tls| tls.with(|tls| tls.handshake_kind()));
+            let took_us = clock::mono_us().saturating_sub(begun_us);
+            handshakes.succeeded(kind == Some(HandshakeKind::Resumed), took_us);
+        };
+        match done {
+            Some(Ok(())) => succeeded(),
+            Some(Err(SecureError::Unverified(why, _))) => {
+                succeeded();
+                handshakes.unverified(*why);
+            }
+            Some(Err(SecureError::Timeout)) => handshakes.timed_out(),
+            Some(Err(SecureError::Tls(e))) => handshakes.failed(Some(e)),
+            Some(Err(SecureError::Refused(_) | SecureError::Certificate(_))) | None => {
+                handshakes.failed(None);
+            }
+        }
+    }
+
+    /// How long the head took, and all of it: the try is counted.
+    #[inline]
+    pub fn took(&mut self, state: &UpstreamState) {
+        self.count(state);
         if let Some(m) = &mut self.measured {
-            m.header_ms = header_ms;
-            m.response_ms = response_ms.unwrap_or_default();
+            m.header_ms = state.header_us.map(|us| us / 1000);
+            m.response_ms = state.response_us.unwrap_or_default() / 1000;
         }
     }
 
@@ -790,19 +846,41 @@ impl Lease {
 
     #[inline(always)]
     fn give_back(&self, choice: &mut Choice, failed: bool) -> bool {
+        if let Some(tries) = self.tries() {
+            tries.ended.add(1);
+            if failed {
+                tries.fails.add(1);
+            }
+        }
         if !self.group.plain {
             return self.give_one_back(choice, failed);
         }
         choice.tries = 0;
-        let mut state = self.group.state.borrow_mut();
-        let conns = &mut state.peer(self.peer).conns;
-        *conns = conns.saturating_sub(1);
         false
+    }
+
+    /// Since when it is counted out now and for how long it was before, if that has changed.
+    fn note_down(&self, s: &mut State, now_ms: u64) -> Option<(u64, u64)> {
+        let s = s.peer(self.peer);
+        let after_ms = s.note_down(self.config(), now_ms)?;
+        Some((s.down_since_ms, after_ms))
+    }
+
+    /// What workers share says it itself.
+    #[inline]
+    fn tell_down(&self, turned: Option<(u64, u64)>) {
+        let Some((since_ms, after_ms)) = turned.filter(|_| self.group.shape.zone.is_none()) else {
+            return;
+        };
+        if let Some(tries) = self.tries() {
+            tries.turned(since_ms, after_ms);
+        }
     }
 
     #[inline(never)]
     fn give_one_back(&self, choice: &mut Choice, failed: bool) -> bool {
-        let now = clock::mono_secs();
+        let now_ms = clock::mono_ms();
+        let now = now_ms / 1000;
         let (group, shape, measured) = (&self.group, &self.group.shape, &self.measured);
         let end = |peers: &Peers, s: &mut State, choice: &mut Choice, at: PeerId| {
             if let (Some(timed), Some(measured)) = (shape.timed(), measured) {
@@ -810,11 +888,18 @@ impl Lease {
             }
             peers::release(peers, s, choice, at, failed, now)
         };
-        let (disabled, moved) =
-            group.with_state(|s| (end(&shape.peers, s, choice, self.peer), shape.has_moved()));
+        let (disabled, turned, moved) = group.with_state(|s| {
+            let disabled = end(&shape.peers, s, choice, self.peer);
+            (disabled, self.note_down(s, now_ms), shape.has_moved())
+        });
+        if let Some(tries) = self.tries() {
+            tries.unavail.add(disabled.into());
+        }
+        self.tell_down(turned);
         if moved {
             group.forward(self.peer, |peers, s, at| {
                 end(peers, s, &mut Choice::default(), at);
+                s.peer(at).note_down(peers.peer(at), now_ms);
             });
         }
         if let Some(queue) = &group.queue {

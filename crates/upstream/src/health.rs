@@ -19,6 +19,7 @@ use crate::peers::{Peer, PeerState, OFF_BY_CONF};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use weir_core::counts::Count;
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_module::Context;
 use weir_runtime::clock;
@@ -46,6 +47,21 @@ pub struct Standing {
     up: AtomicBool,
     passes: AtomicU32,
     fails: AtomicU32,
+    /// All in all: answers, those that were no success, and how often it was found to be unwell.
+    checks: Count,
+    failed: Count,
+    unhealthy: Count,
+    last_passed: AtomicBool,
+}
+
+/// What all checks of a server have found out.
+pub(crate) struct Found {
+    pub checks: u64,
+    pub fails: u64,
+    pub unhealthy: u64,
+    pub last_passed: bool,
+    /// One is to pass before the server is asked, and has not been made.
+    pub is_awaited: bool,
 }
 
 impl Standing {
@@ -64,6 +80,15 @@ impl Standing {
         self.fails.load(Ordering::Relaxed)
     }
 
+    /// Adds what all checks of a server have found out.
+    pub(crate) fn add_to(&self, found: &mut Found) {
+        found.checks += self.checks.get();
+        found.fails += self.failed.get();
+        found.unhealthy += self.unhealthy.get();
+        found.last_passed &= self.last_passed.load(Ordering::Relaxed);
+        found.is_awaited |= !self.is_up() && self.checks.get() == 0;
+    }
+
     /// Counts an answer; whether that has made the server healthy or unhealthy.
     fn count(&self, rule: &Rule, passed: bool) -> bool {
         let (more, none) = match passed {
@@ -74,8 +99,13 @@ impl Standing {
         let count = more.load(Ordering::Relaxed).saturating_add(1);
         more.store(count, Ordering::Relaxed);
         none.store(0, Ordering::Relaxed);
+        self.checks.add(1);
+        self.failed.add((!passed).into());
+        self.last_passed.store(passed, Ordering::Relaxed);
         let enough = count >= if passed { rule.passes } else { rule.fails };
-        enough && self.up.swap(passed, Ordering::Relaxed) != passed
+        let changed = enough && self.up.swap(passed, Ordering::Relaxed) != passed;
+        self.unhealthy.add((changed && !passed).into());
+        changed
     }
 }
 
@@ -142,7 +172,10 @@ impl Board {
         let number = main.add_check(at)?;
         let upstream = main.about(at).0.to_vec();
         let standings = Mutex::default();
-        Some(Arc::new(Board { group, block: block.0, upstream, number, title, rule, standings }))
+        let board = Board { group, block: block.0, upstream, number, title, rule, standings };
+        let board = Arc::new(board);
+        main.boards.push((at.number(), Arc::downgrade(&board)));
+        Some(board)
     }
 
     fn bit(&self) -> u32 {
@@ -158,7 +191,7 @@ impl Board {
         self.standings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn standing(&self, peer: &[u8]) -> Arc<Standing> {
+    pub(crate) fn standing(&self, peer: &[u8]) -> Arc<Standing> {
         let mut mine = self.lock();
         if let Some(known) = mine.get(peer) {
             return Arc::clone(known);
@@ -183,6 +216,7 @@ impl Board {
                 if !self.standing(&peer.name).is_up() {
                     s.off |= self.bit();
                 }
+                s.note_down(peer, clock::mono_ms());
             });
         });
     }
@@ -210,6 +244,7 @@ impl Board {
                     if was_off && s.off == 0 && !shape.peers.single() {
                         s.come_back(p, clock::mono_secs());
                     }
+                    s.note_down(p, clock::mono_ms());
                 }
             });
             freed.then(|| shape.queue.clone()).flatten()

@@ -7,12 +7,14 @@
 //! where a server or the system would feel them: `max_conns`, servers that give a process to each
 //! connection, descriptors that run out, the end of a configuration.
 
+use crate::counted::Uses;
 use crate::group::KeepAlive;
 use crate::link::Link;
 use crate::peers::PeerId;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use weir_core::Worker;
 
 /// Connections above the number are looked over so often while there are any,
@@ -76,11 +78,30 @@ pub(crate) struct Pool {
     ticks: u64,
     unfinished: bool,
     spares: Rc<Spares>,
+    /// Where it is counted how many there are.
+    uses: Arc<Uses>,
+    counted: usize,
 }
 
 impl Pool {
-    pub(crate) fn new(keep: KeepAlive, spares: Rc<Spares>) -> Pool {
-        Pool { keep, idle: VecDeque::new(), doubtful: 0, ticks: 0, unfinished: false, spares }
+    pub(crate) fn new(keep: KeepAlive, spares: Rc<Spares>, uses: Arc<Uses>) -> Pool {
+        Pool {
+            keep,
+            idle: VecDeque::new(),
+            doubtful: 0,
+            ticks: 0,
+            unfinished: false,
+            spares,
+            uses,
+            counted: 0,
+        }
+    }
+
+    /// Counts them, as others of the same upstream are.
+    #[inline]
+    fn count(&mut self) {
+        let before = std::mem::replace(&mut self.counted, self.idle.len());
+        self.uses.idle.add(self.idle.len().wrapping_sub(before) as u64);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -156,6 +177,7 @@ impl Pool {
         if self.idle.len() >= self.keep.max_idle {
             self.spares.add(0, 1);
         }
+        self.count();
     }
 
     /// Keeps it; `sparing`: one more than the number may stay for a moment. Whether there is now one
@@ -170,6 +192,7 @@ impl Pool {
         now_ms: u64,
     ) -> bool {
         self.idle.push_back(Idle { link, peer, tag, since_ms: now_ms, ticks: self.ticks });
+        self.count();
         self.idle.len() > self.keep.max_idle && self.is_above(sparing)
     }
 
@@ -253,6 +276,7 @@ impl Pool {
     fn recount(&mut self, before: usize) {
         self.doubtful = self.doubtful.min(self.idle.len());
         self.spares.add(self.above(), before);
+        self.count();
     }
 }
 
@@ -281,7 +305,7 @@ mod tests {
 
     /// A pool with so many connections, that came one each millisecond.
     fn pool(n: u64, spares: &Rc<Spares>) -> Pool {
-        let mut pool = Pool::new(KEEP, Rc::clone(spares));
+        let mut pool = Pool::new(KEEP, Rc::clone(spares), Arc::default());
         for at_ms in 0..n {
             pool.put(Link::nowhere(), PEER, 0, true, at_ms);
         }

@@ -7,7 +7,9 @@ mod asks;
 mod balance;
 mod build;
 mod conf;
+mod counted;
 pub mod dynamic;
+mod figures;
 mod group;
 pub mod health;
 mod idle;
@@ -30,9 +32,8 @@ pub use asks::Asks;
 pub use balance::Key;
 pub use build::build;
 pub use conf::{DeclaredSticky, UpstreamMain, UpstreamRef};
-pub use group::{
-    ad_hoc, close_idle, close_spare, renew, Group, Lease, Sticky, WorkerGroup, REPORT,
-};
+pub use figures::report;
+pub use group::{ad_hoc, close_idle, close_spare, renew, Group, Lease, Sticky, WorkerGroup};
 pub use least_time::Until;
 pub use link::{connect_failure, error_text, Link, LinkError, SecureError, SocketOptions};
 pub use live::{editing, start};

@@ -10,6 +10,7 @@ use std::io::{self, IoSlice};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use weir_core::counts::Unverified;
 use weir_core::logger::LogLevel;
 use weir_core::tls::files::Sought;
 use weir_core::{socket_errors, Worker};
@@ -46,6 +47,8 @@ pub enum SecureError {
     Tls(TlsError),
     /// In words for the log.
     Refused(String),
+    /// The server's certificate is not taken; in words for the log.
+    Unverified(Unverified, String),
     /// There is no certificate to be shown, whoever is asked; in words for the log.
     Certificate(String),
 }
@@ -141,7 +144,9 @@ impl Link {
         })
         .await?;
         match self.stream.tls() {
-            Some(session) => wanted.judge(session).map_err(SecureError::Refused),
+            Some(session) => {
+                wanted.judge(session).map_err(|(why, text)| SecureError::Unverified(why, text))
+            }
             None => Ok(()),
         }
     }

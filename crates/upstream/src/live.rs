@@ -11,12 +11,14 @@
 pub mod editing;
 
 use crate::conf::UpstreamMain;
+use crate::counted::Tries;
 use crate::group::{self, Plan, Shape, ZoneName};
 use crate::peers::{self, Peer, PeerAddr, PeerId, Peers, State};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use weir_core::counts::Counted;
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_module::Slots;
 use weir_resolve::message::{error_text, NXDOMAIN};
@@ -112,6 +114,11 @@ pub(crate) struct Tie {
 }
 
 impl Tie {
+    /// By which a server is known while it is there.
+    pub(crate) fn id(&self, at: PeerId) -> u64 {
+        self.ids[usize::from(at.backup)][at.index]
+    }
+
     pub(crate) fn has_moved(&self) -> bool {
         self.moved.load(Ordering::Relaxed)
     }
@@ -149,6 +156,8 @@ struct Current {
     next_id: u64,
     /// When each host is to be asked for.
     until_ms: Vec<u64>,
+    /// Servers that are no longer there, as long as something is still known of them.
+    gone: Vec<Weak<Counted<Tries>>>,
 }
 
 pub(crate) struct Live {
@@ -193,7 +202,8 @@ impl Live {
             let state = group::zone_state(zone_of(&plan), &peers);
             let shape = Arc::new(plan.shape(peers, Some(state), Some(tie)));
             let next_id = entries.len() as u64;
-            let current = Mutex::new(Current { shape, entries, next_id, until_ms });
+            let gone = Vec::new();
+            let current = Mutex::new(Current { shape, entries, next_id, until_ms, gone });
             let off_at_first = AtomicU32::new(0);
             let version = AtomicU64::new(1);
             let (state, saving) = (OnceLock::new(), Mutex::new(()));
@@ -215,6 +225,14 @@ impl Live {
 
     pub(crate) fn shape(&self) -> Arc<Shape> {
         Arc::clone(&self.lock().shape)
+    }
+
+    /// Servers that are no longer there, and are still asked.
+    pub(crate) fn zombies(&self) -> u64 {
+        let gone: Vec<_> = self.lock().gone.iter().filter_map(Weak::upgrade).collect();
+        let is_asked =
+            |c: &&Arc<Counted<Tries>>| c.sum(|t| t.ended.get()) != c.sum(|t| t.begun.get());
+        gone.iter().filter(is_asked).count() as u64
     }
 
     /// Works on the newest shape, which stays that until it is done.
@@ -279,6 +297,16 @@ impl Live {
             tie.moved.store(true, Ordering::Relaxed);
             state.carried(peers.fresh_state(), &from, self.off_at_first.load(Ordering::Relaxed))
         });
+        current.gone.retain(|counted| counted.strong_count() > 0);
+        for (backup, old_ids) in [false, true].into_iter().zip(&tie.ids) {
+            let left = old_ids
+                .iter()
+                .enumerate()
+                .filter(|(_, id)| !ids.iter().flatten().any(|i| i == *id));
+            let places = left.map(|(index, _)| PeerId { backup, index });
+            let counted = places.filter_map(|at| old.counts.as_ref()?.server(at));
+            current.gone.extend(counted.map(Arc::downgrade));
+        }
         let state = group::put_zone_state(zone_of(&self.plan), &peers, state);
         let version = tie.version + 1;
         let live = tie.live.clone();

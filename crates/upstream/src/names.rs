@@ -235,6 +235,7 @@ pub(crate) fn plan<S: Asks>(u: &Declared) -> ConfResult<Plan> {
     Ok(Plan {
         block: S::BLOCK,
         name: u.name.clone(),
+        shown_name: u.shown_name(),
         // One without a name is nobody else's.
         zone: u.zone.clone().or_else(|| u.shares.then(Vec::new)),
         method: u.method.clone().unwrap_or_default(),

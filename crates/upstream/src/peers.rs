@@ -115,9 +115,37 @@ pub(crate) struct PeerState {
     /// Since when it is on its way back, in seconds; 0 if it is not.
     pub back_since: u64,
     pub times: Times,
+    /// Since when it is counted out or found to be unwell, in milliseconds; 0 if it is not.
+    pub down_since_ms: u64,
+    /// For how long it was before, all in all.
+    pub downtime_ms: u64,
 }
 
 impl PeerState {
+    /// Whether it has failed as often as it may.
+    pub(crate) fn is_out(&self, peer: &Peer) -> bool {
+        peer.max_fails != 0 && self.fails >= peer.max_fails
+    }
+
+    /// Notes since when it is away, if that has changed: then it says for how long it was.
+    #[inline]
+    pub(crate) fn note_down(&mut self, peer: &Peer, now_ms: u64) -> Option<u64> {
+        let is_down = self.is_out(peer) || self.off & !OFF_BY_CONF != 0;
+        match is_down == (self.down_since_ms != 0) {
+            true => None,
+            false => Some(self.turn(is_down, now_ms)),
+        }
+    }
+
+    #[cold]
+    fn turn(&mut self, is_down: bool, now_ms: u64) -> u64 {
+        let since_ms =
+            std::mem::replace(&mut self.down_since_ms, if is_down { now_ms.max(1) } else { 0 });
+        let after_ms = if is_down { 0 } else { now_ms.saturating_sub(since_ms) };
+        self.downtime_ms += after_ms;
+        after_ms
+    }
+
     /// It was away and is there again.
     pub(crate) fn come_back(&mut self, peer: &Peer, now: u64) {
         if peer.slow_start_secs > 0 {

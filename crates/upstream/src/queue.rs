@@ -5,6 +5,7 @@
 //! first looks again now and then.
 
 use crate::balance::Key;
+use crate::counted::Uses;
 use crate::group::{Lease, WorkerGroup};
 use crate::peers::Choice;
 use std::collections::BTreeMap;
@@ -122,11 +123,33 @@ impl Drop for Place {
     }
 }
 
+/// Counts a session that waits, until it does no more.
+struct Waits<'a>(&'a Uses, u64);
+
+impl<'a> Waits<'a> {
+    fn begin(uses: &'a Uses) -> Waits<'a> {
+        uses.queued.add(1);
+        Waits(uses, clock::mono_us())
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.left.add(1);
+        self.0.waited.add(clock::mono_us().saturating_sub(self.1));
+    }
+}
+
 impl WorkerGroup {
     /// Waits for a server, where [`WorkerGroup::lets_wait`] says so; nothing if too many do, or it has taken too long.
     pub async fn wait(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
         let queue = self.queue.as_ref()?;
-        let place = queue.join()?;
+        let uses = self.parts.uses();
+        let Some(place) = queue.join() else {
+            uses.overflows.add(1);
+            return None;
+        };
+        let _counted = Waits::begin(uses);
         // Those that are no backups are asked for again.
         if std::mem::take(&mut choice.on_backup) {
             choice.tried.clear();

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weir_base::copies::Own;
+use weir_core::counts::Unverified;
 use weir_core::tls::files::{Names, Sought};
 use weir_runtime::clock;
 use weir_tls::rustls::client::danger::{
@@ -179,7 +180,7 @@ impl Wanted {
     }
 
     /// Judges what the server has shown, in nginx's words.
-    pub fn judge(&self, session: &Session) -> Result<(), String> {
+    pub fn judge(&self, session: &Session) -> Result<(), (Unverified, String)> {
         if !self.tls.verify {
             return Ok(());
         }
@@ -189,14 +190,17 @@ impl Wanted {
             let verdict =
                 chain::verify(chain, &self.tls.trust, Purpose::Server, now, &algorithms());
             verdict.map_err(|e| {
-                format!("upstream SSL certificate verify error: ({}:{})", e.number(), e.text())
+                let (number, text) = (e.number(), e.text());
+                let line = format!("upstream SSL certificate verify error: ({number}:{text})");
+                (Unverified::of_number(number), line)
             })?;
             let leaf = chain.first().and_then(|c| Cert::parse(c));
             match leaf.is_some_and(|c| chain::is_for_host(&c, &self.name)) {
                 true => Ok(()),
                 false => {
                     let shown = String::from_utf8_lossy(&self.name);
-                    Err(format!("upstream SSL certificate does not match \"{shown}\""))
+                    let line = format!("upstream SSL certificate does not match \"{shown}\"");
+                    Err((Unverified::OtherHost, line))
                 }
             }
         })

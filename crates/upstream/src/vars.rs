@@ -18,7 +18,7 @@ impl<S: Asks> Variables<S> {
 
     /// `$upstream_connect_time`
     pub const CONNECT_TIME: Variable<S> = Variable::new("upstream_connect_time", |s, _, out| {
-        each(s, out, |state, out| time(state.connect_ms, out))
+        each(s, out, |state, out| time(state.connect_us, out))
     });
 
     /// `$upstream_bytes_received`
@@ -59,11 +59,11 @@ impl<S: Asks> Variables<S> {
 }
 
 fn header_time<S: Asks>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    each(s, out, |state, out| time(state.header_ms, out))
+    each(s, out, |state, out| time(state.header_us, out))
 }
 
 fn response_time<S: Asks>(s: &mut S, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    each(s, out, |state, out| time(state.response_ms, out))
+    each(s, out, |state, out| time(state.response_us, out))
 }
 
 /// Values of one group of tries are joined by `", "`, groups by `" : "`.
@@ -78,8 +78,8 @@ fn each<S: Asks>(s: &S, out: &mut Vec<u8>, f: impl Fn(&UpstreamState, &mut Vec<u
     !asked.is_empty()
 }
 
-fn time(ms: Option<u64>, out: &mut Vec<u8>) {
-    let Some(ms) = ms else { return out.push(b'-') };
+fn time(us: Option<u64>, out: &mut Vec<u8>) {
+    let Some(ms) = us.map(|us| us / 1000) else { return out.push(b'-') };
     fmt_u64(out, ms / 1000);
     out.push(b'.');
     let rest = ms % 1000;
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn times_have_three_digits_behind_the_point() {
         let mut out = Vec::new();
-        time(Some(12_034), &mut out);
+        time(Some(12_034_999), &mut out);
         time(None, &mut out);
         assert_eq!(out, b"12.034-");
     }

@@ -5,6 +5,7 @@ use crate::globals::Global;
 use crate::heirs::Successor;
 use crate::limits;
 use crate::load::{self, Loaded, Paths, Warning};
+use crate::logs::Logs;
 use crate::orphan::Orphan;
 use crate::serving::Serving;
 use crate::sockets::Sockets;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use weir_conf::{BundleLoader, Sources};
 use weir_core::generation::Generation;
 use weir_core::logger::{self, ErrorLog, LogLevel};
+use weir_core::programs;
 use weir_module::Mode;
 use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover;
@@ -38,14 +40,16 @@ pub fn single(
     let mut serving = Serving::start(loaded.into_generation(), sockets)?;
     let mut ending = false;
     let mut upgrade = None;
+    let mut logs = Logs::of(&serving.generation.global);
     loop {
-        let wake = waiter.wait(None, Some(pause(&serving, ending)));
+        tend_logs(&mut logs, &serving);
+        let wake = waiter.wait(None, Some(pause(&serving, ending, &logs)));
         if let Wake::Signal(signal) = wake {
             log_signal(&serving.generation.error_log, signal, waiter.sender());
         }
         match wake {
             Wake::Signal(Signal::Hup) if !ending => {
-                reload_single(paths, &mut serving);
+                reload_single(paths, &mut serving, &mut logs);
                 move_pid(&mut pid_file, paths, &serving.generation);
             }
             Wake::Signal(Signal::Usr1) => serving.reopen_logs(),
@@ -64,8 +68,9 @@ pub fn single(
                 ending = true;
             }
             Wake::Signal(Signal::Chld) => {
-                while let Some((pid, _)) = process::reap() {
-                    upgrade::ended(&mut upgrade, pid);
+                while let Some((pid, exit)) = process::reap() {
+                    let log = &serving.generation.error_log;
+                    let _ = programs::ended(pid, exit, log) || upgrade::ended(&mut upgrade, pid);
                 }
             }
             Wake::Timeout if ending && serving.ended() => break,
@@ -81,10 +86,17 @@ pub fn single(
 }
 
 /// How long the main thread of a serving process may wait.
-fn pause(serving: &Serving, ending: bool) -> u64 {
-    match ending {
+fn pause(serving: &Serving, ending: bool, logs: &Logs) -> u64 {
+    let pause = match ending {
         true => LOOK_MS,
         false => HEAL_MS.min(serving.tend_in_ms()),
+    };
+    pause.min(logs.due_in_ms().unwrap_or(u64::MAX))
+}
+
+fn tend_logs(logs: &mut Logs, serving: &Serving) {
+    if logs.tend(&serving.generation.error_log) {
+        serving.flush_logs();
     }
 }
 
@@ -122,7 +134,7 @@ pub fn log_failures(gen: &Generation, failed: Vec<(PathBuf, std::io::Error)>) {
 }
 
 /// HUP without a master: read, build, then put in place; an error leaves everything as it was.
-fn reload_single(paths: &Paths, serving: &mut Serving) {
+fn reload_single(paths: &Paths, serving: &mut Serving, logs: &mut Logs) {
     let loaded = match load::load(paths, Mode::Serve) {
         Ok(l) => l,
         Err(e) => {
@@ -138,6 +150,7 @@ fn reload_single(paths: &Paths, serving: &mut Serving) {
     match serving.sockets.adopt(&loaded.generation, workers, Vec::new()) {
         Ok(sockets) => {
             log_changes(&loaded.generation, &changes);
+            logs.renew(&loaded.generation.global);
             if let Err(e) = serving.replace(loaded.generation, sockets) {
                 log(&serving.generation, LogLevel::Emerg, &e);
             }
@@ -232,14 +245,16 @@ pub fn serve(
     }
     crate::title("worker process");
     let serving = Serving::start(generation, own)?;
-    let mut p = UnderMaster { paths, link, serving, ending: false, orphan: None, successor: None };
+    let (orphan, logs) = (None, Logs::default());
+    let mut p = UnderMaster { paths, link, serving, ending: false, orphan, successor: None, logs };
     let mut master = Some(link);
     loop {
         let ready = match (&p.orphan, master) {
             (Some(o), _) => Some(o.fd()),
             (None, master) => master.map(|l| l.as_raw_fd()),
         };
-        match waiter.wait(ready, Some(pause(&p.serving, p.ending))) {
+        tend_logs(&mut p.logs, &p.serving);
+        match waiter.wait(ready, Some(pause(&p.serving, p.ending, &p.logs))) {
             Wake::Ready if p.orphan.is_some() => p.give_sockets(),
             Wake::Ready => match handover::receive(link) {
                 Ok((body, fds)) => p.take(&body, fds),
@@ -268,6 +283,8 @@ struct UnderMaster<'a> {
     orphan: Option<Orphan>,
     /// The process that is to take this one's place.
     successor: Option<Arc<Successor>>,
+    /// The master's, until that dies.
+    logs: Logs,
 }
 
 impl UnderMaster<'_> {
@@ -315,6 +332,7 @@ impl UnderMaster<'_> {
             return;
         }
         let gen = Arc::clone(&self.serving.generation);
+        self.logs.renew(&gen.global);
         let global = gen.global.get::<Global>();
         let text = "the master process has died; this one goes on serving until it is told to end";
         self.orphan = match Orphan::new(self.paths.pid_path(global).as_deref()) {

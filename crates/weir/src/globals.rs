@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::error_log::{error_log_sink, push_log};
 use weir_core::logger::ErrorLog;
+use weir_core::rollback::Rules;
 use weir_http::build;
 use weir_module::first::{flag, msec, num, offset};
 use weir_module::{
@@ -87,6 +88,8 @@ pub fn cpus() -> usize {
 
 const MAIN: Context = Context::MAIN;
 const EVENTS: Context = Context::EVENTS;
+/// What the kernel makes a pipe of, and lets anybody.
+const PIPE_BYTES: std::ops::RangeInclusive<u64> = 4096..=1024 * 1024;
 
 pub const ROWS: &[Row] = &[
     Row::new("daemon", MAIN, Arity::FLAG, "on", "Run in the background.", set!(Cf::get::<Global>, daemon, flag)).note("A reload that changes it logs a warning: only a restart can."),
@@ -126,7 +129,16 @@ pub const ROWS: &[Row] = &[
         push_log(&mut cf.get::<Global>().error_log, sink);
         Ok(())
     })
-    .note("Control characters are written as \\x0A and the like in lines about a connection, so that nobody else writes lines of the log; nginx writes them as they are."),
+    .note("Control characters are written as \\x0A and the like in lines about a connection, so that nobody else writes lines of the log; nginx writes them as they are. Tengine's \"pipe:COMMAND\" and \"pipe:rollback FILE\" are as access_log has them."),
+    Row::new("pipe_set_size", MAIN, Arity::ONE, "64k", "What the pipe to a log's program holds (Tengine).", |cf, d| {
+        let bytes = weir_module::first::size(d)?;
+        let range = PIPE_BYTES;
+        if !range.contains(&bytes) {
+            return Err(d.bad(0, format!("the size is not between {}k and {}m", range.start() >> 10, range.end() >> 20)));
+        }
+        cf.get::<Rules>().pipe_bytes.once(d, bytes)
+    })
+    .note("Of access_log and error_log with \"pipe:COMMAND\". What a program leaves unread beyond it waits in up to 1m of memory for each log."),
     Row::block("events", MAIN, Arity::NONE, "Connection processing.", |cf, d| {
         cf.get::<Global>().events.once(d, ())?;
         cf.walk(EVENTS, d.children())

@@ -38,7 +38,7 @@ impl Kept {
             error_log: Arc::clone(&generation.error_log),
             main: AtStart::of(generation.global.get::<Global>()),
             temp_dirs: crate::protocols::dirs(&generation),
-            logs: logger::open_files(),
+            logs: logger::named_files(),
             zones: zones::in_use(),
         };
         (kept, generation)

@@ -90,14 +90,17 @@ pub fn load(paths: &Paths, mode: Mode) -> Result<Loaded, Refused> {
 }
 
 pub fn load_from(paths: &Paths, mode: Mode, loader: &dyn Loader) -> Result<Loaded, Refused> {
-    logger::close_unused();
+    logger::begin_load();
     let mut sources = Sources::new();
     match run(paths, mode, loader, &mut sources) {
         Ok((generation, warnings)) => {
             let warnings = Warning::all(&warnings, &sources);
             Ok(Loaded { generation: Arc::new(generation), sources, warnings })
         }
-        Err(errors) => Err(refused(&errors, &sources)),
+        Err(errors) => {
+            logger::close_unused();
+            Err(refused(&errors, &sources))
+        }
     }
 }
 

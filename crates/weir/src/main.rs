@@ -12,6 +12,7 @@ mod kept;
 mod limits;
 mod load;
 mod loaded;
+mod logs;
 mod master;
 mod missing;
 mod modules;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     };
     let done = run(&args);
     weir_core::logger::settle();
+    weir_core::logger::finish();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => fail(&text),
@@ -208,8 +210,9 @@ fn leave_terminal(log: &ErrorLog) {
     if log.sinks.iter().any(|(sink, _)| matches!(sink, LogSink::Stderr)) {
         return;
     }
+    // A program's would never end, as this process keeps it whatever the configuration says.
     let of_log = log.sinks.iter().find_map(|(sink, _)| match sink {
-        LogSink::File(file) => Some(file.handle()),
+        LogSink::File(file) if !file.is_program() => Some(file.handle()),
         _ => None,
     });
     let nowhere = || std::fs::File::options().write(true).open(files::NOWHERE).ok().map(Arc::new);

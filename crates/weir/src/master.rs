@@ -11,14 +11,17 @@ use crate::heirs;
 use crate::kept::{self, Kept};
 use crate::limits;
 use crate::load::{self, Loaded, Paths};
+use crate::logs::Logs;
 use crate::orphan;
 use crate::sockets::{Sockets, MASTER_DRAIN_MS};
 use crate::upgrade::{self, Upgrade};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use weir_core::counters::RESPAWNED;
 use weir_core::generation::Generation;
 use weir_core::logger::{self, LogLevel};
-use weir_core::os_text;
+use weir_core::{os_text, programs};
 use weir_module::Mode;
 use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover::Outbox;
@@ -78,6 +81,7 @@ struct Master<'a> {
     kept: Kept,
     /// Until the first serving process has it.
     generation: Option<Arc<Generation>>,
+    logs: Logs,
     sockets: Sockets,
     pid_file: Option<PathBuf>,
     child: Option<Child>,
@@ -108,6 +112,7 @@ pub fn master(
         waiter,
         pid_file,
         kept,
+        logs: Logs::of(&generation.global),
         generation: Some(generation),
         sockets,
         child: None,
@@ -192,6 +197,9 @@ impl Master<'_> {
 
     /// What is due; whether the master's work is done.
     fn tend(&mut self) -> bool {
+        if self.logs.tend(&self.kept.error_log) {
+            self.hand_logs();
+        }
         let now = clock::mono_ms();
         if self.child.is_none() {
             match self.phase {
@@ -216,7 +224,7 @@ impl Master<'_> {
         let start = start.filter(|_| self.phase == Phase::Serving);
         let kill = self.kill_at_ms.map(|at| at.saturating_sub(now));
         let close = self.sockets.next_close_in(MASTER_DRAIN_MS);
-        [start, kill, close].into_iter().flatten().min()
+        [start, kill, close, self.logs.due_in_ms()].into_iter().flatten().min()
     }
 
     fn send_on(&mut self) {
@@ -245,20 +253,23 @@ impl Master<'_> {
                 self.tell_of_successor();
                 continue;
             }
+            if programs::ended(pid, exit, &self.kept.error_log) {
+                continue;
+            }
             if let Some(at) = self.leaving.iter().position(|c| c.pid == pid) {
                 self.report(pid, exit);
                 self.leaving.remove(at);
             }
             let Some(child) = self.child.take_if(|c| c.pid == pid) else { continue };
             self.report(pid, exit);
+            if self.phase == Phase::Serving && !matches!(exit, Exit::Code(0)) {
+                RESPAWNED.fetch_add(1, Ordering::Relaxed);
+            }
             self.start_at_ms = child.started_ms + RESTART_REST_MS;
         }
     }
 
     fn report(&self, pid: i32, exit: Exit) {
-        if !matches!(exit, Exit::Code(0)) {
-            weir_core::counters::RESPAWNED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
         let (level, how) = match exit {
             Exit::Code(0) => (LogLevel::Notice, "with code 0".to_string()),
             Exit::Code(c) => (LogLevel::Alert, format!("with code {c}")),
@@ -304,6 +315,8 @@ impl Master<'_> {
                 let own = std::mem::take(&mut self.sockets);
                 let generation = generation.map_or_else(|| self.kept.generation(self.paths), Ok);
                 self.kept.let_go();
+                self.logs = Logs::default();
+                programs::leave();
                 let done =
                     generation.and_then(|g| serve(self.paths, g, own, who, &theirs, self.waiter));
                 let code = match done {
@@ -354,10 +367,12 @@ impl Master<'_> {
         drop(new);
         self.sockets = sockets;
         self.kept = kept;
+        self.logs.renew(&generation.global);
         crate::panics::log_to(&self.kept.error_log);
         log_failures(&generation, logger::reopen_moved());
         move_pid(&mut self.pid_file, self.paths, &generation);
         self.change(&changes, generation);
+        logger::close_unused();
         memory::give_back();
     }
 
@@ -415,13 +430,17 @@ impl Master<'_> {
         }
     }
 
-    /// Those that leave write lines too, until they have gone.
     fn reopen(&mut self) {
         let who = self.kept.identity().ok().flatten();
         for (path, e) in logger::reopen_for(who.map(|w| w.uid)) {
             let text = format!("open() \"{}\" failed ({})", path.display(), os_text(&e));
             self.log(LogLevel::Emerg, &text);
         }
+        self.hand_logs();
+    }
+
+    /// Those that leave write lines too, until they have gone.
+    fn hand_logs(&mut self) {
         self.hand(Kind::Logs, Vec::new());
         let none = Sockets::default();
         self.leaving.iter_mut().for_each(|c| drop(c.hand(Kind::Logs, &none, Vec::new())));

@@ -218,10 +218,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("client_body_buffers", UNBUFFERED_BODY),
     ("client_body_postpone_size", UNBUFFERED_BODY),
     ("master_env", "Weir's master asks for nothing by its environment; write env"),
-    (
-        "pipe_set_size",
-        "what a log's reader may leave unread waits in 1m of memory besides the pipe; remove the directive",
-    ),
     ("log_empty_request", "requests of which nothing has come are not logged; remove the directive"),
     (
         "expires_by_types",

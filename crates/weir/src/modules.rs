@@ -65,7 +65,6 @@ pub const MODULES: &[&HttpModule] = &[
     &referer::MODULE,
     &browser::MODULE,
     &stub_status::MODULE,
-    &weir_status::ABOUT,
     &weir_status::API,
     &weir_status::METRICS,
     &welcome::MODULE,
@@ -135,6 +134,7 @@ pub const MODULES: &[&HttpModule] = &[
 pub const STREAM: &[&StreamModule] = &[
     &weir_stream::CORE,
     &weir_stream::COMMON,
+    &weir_stream::STATUS_ZONE,
     &weir_stream::UPSTREAM,
     &log::STREAM,
     &ssl::STREAM,

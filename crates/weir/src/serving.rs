@@ -166,6 +166,7 @@ impl Serving {
             let text = format!("configuration {} is no longer in use", generation.number);
             self.log(LogLevel::Info, &text);
         }
+        logger::close_unused();
         memory::give_back();
         for w in &self.workers {
             let _ = w.commands.send(Command::GiveBack);

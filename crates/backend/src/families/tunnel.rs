@@ -167,7 +167,7 @@ pub(super) async fn join_to(
         };
         r.out.status = 200;
         if let Some(state) = r.upstream.last_mut() {
-            state.header_ms = Some(weir_runtime::clock::mono_ms().saturating_sub(run.asked_ms));
+            state.header_us = Some(weir_runtime::clock::mono_us().saturating_sub(run.asked_us));
         }
         head(r)?;
         return Ok(run::switch(r, run, asked).await);

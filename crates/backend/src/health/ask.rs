@@ -187,7 +187,7 @@ impl Http {
             Ok(()) => return Ok(()),
             Err(SecureError::Timeout) => return Err(Fault::Timeout(SECURING)),
             Err(SecureError::Certificate(text)) => return Err(Fault::Certificate(text)),
-            Err(SecureError::Refused(text)) => text,
+            Err(SecureError::Refused(text) | SecureError::Unverified(_, text)) => text,
             Err(SecureError::Tls(TlsError::Closed)) => {
                 "peer closed connection in SSL handshake".to_string()
             }

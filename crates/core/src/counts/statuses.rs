@@ -13,8 +13,8 @@ const CODES_MAX: usize = 48;
 /// Counted by one thread.
 #[derive(Debug)]
 pub struct Statuses {
-    /// `1xx` to `5xx`, and what is none of these.
-    classes: [Count; 6],
+    /// Of `1xx` to `5xx` and what is none of these: those whose status found no place below.
+    others: [Count; 6],
     /// In the order in which they came first; 0 behind the last.
     codes: [AtomicU16; CODES_MAX],
     counts: [Count; CODES_MAX],
@@ -23,10 +23,18 @@ pub struct Statuses {
 impl Default for Statuses {
     fn default() -> Statuses {
         Statuses {
-            classes: Default::default(),
+            others: Default::default(),
             codes: [const { AtomicU16::new(0) }; CODES_MAX],
             counts: std::array::from_fn(|_| Count::default()),
         }
+    }
+}
+
+/// The place of a status among the classes.
+fn class(status: u16) -> usize {
+    match status / 100 {
+        class @ 1..=5 => usize::from(class) - 1,
+        _ => 5,
     }
 }
 
@@ -34,8 +42,6 @@ impl Statuses {
     /// Counts an answer.
     #[inline]
     pub fn add(&self, status: u16) {
-        let class = usize::from(status / 100);
-        self.classes[if (1..=5).contains(&class) { class - 1 } else { 5 }].add(1);
         for (code, count) in self.codes.iter().zip(&self.counts) {
             match code.load(Ordering::Relaxed) {
                 known if known == status => return count.add(1),
@@ -46,16 +52,26 @@ impl Statuses {
                 _ => {}
             }
         }
+        self.others[class(status)].add(1);
+    }
+
+    /// Those of one class.
+    fn of_class(&self, wanted: usize) -> u64 {
+        let codes = self.codes.iter().zip(&self.counts);
+        let known = codes.map(|(code, count)| (code.load(Ordering::Relaxed), count.get()));
+        let known =
+            known.take_while(|(code, _)| *code != 0).filter(|(code, _)| class(*code) == wanted);
+        known.map(|(_, count)| count).sum::<u64>() + self.others[wanted].get()
     }
 
     /// How many there were.
     pub fn total(&self) -> u64 {
-        self.classes.iter().map(Count::get).sum()
+        (0..self.others.len()).map(|class| self.of_class(class)).sum()
     }
 
     /// Begins anew.
     pub fn reset(&self) {
-        self.classes.iter().chain(&self.counts).for_each(Count::reset);
+        self.others.iter().chain(&self.counts).for_each(Count::reset);
     }
 
     /// Notes all workers' as NGINX Plus does: by classes, by codes, and their sum.
@@ -66,7 +82,7 @@ impl Statuses {
     ) {
         const NAMES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
         for (n, name) in NAMES.into_iter().enumerate() {
-            figures.put(name, all.sum(|part| of(part).classes[n].get()));
+            figures.put(name, all.sum(|part| of(part).of_class(n)));
         }
         let mut codes = BTreeMap::<u16, u64>::new();
         for (_, part) in all.parts() {

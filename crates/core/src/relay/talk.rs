@@ -17,8 +17,8 @@ pub trait Relayed: Session {
     /// What it is doing, for the error log's lines.
     fn doing(&mut self) -> &mut &'static str;
 
-    /// The server has sent something; it was that time (monotonic ms) when the two were joined.
-    fn heard(&mut self, _begun_ms: u64) {}
+    /// The server has sent something; it was that time (monotonic microseconds) when the two were joined.
+    fn heard(&mut self, _begun_us: u64) {}
 
     /// What has passed, before anything is said of it.
     fn passed(&mut self, _passed: &Passed) {}
@@ -30,8 +30,8 @@ pub struct Passed {
     pub received: [u64; 2],
     /// Bytes that the other side has taken.
     pub sent: [u64; 2],
-    /// For how long, in milliseconds.
-    pub took_ms: u64,
+    /// For how long, in microseconds.
+    pub took_us: u64,
 }
 
 /// How it ended.
@@ -51,7 +51,7 @@ pub enum End {
 pub struct Talk {
     server: Channel,
     relay: Relay,
-    begun_ms: u64,
+    begun_us: u64,
 }
 
 impl Talk {
@@ -62,7 +62,7 @@ impl Talk {
         for (from, (bytes, received)) in first.into_iter().zip(received).enumerate() {
             relay.begin_with(from, bytes, received);
         }
-        Talk { server, relay, begun_ms: clock::mono_ms() }
+        Talk { server, relay, begun_us: clock::mono_us() }
     }
 
     /// Lets them talk until it is over.
@@ -71,7 +71,7 @@ impl Talk {
             let event = self.relay.poll(cx, s.conn(), &self.server);
             // As in nginx the end is heard too.
             if self.relay.received(SERVER) > 0 || self.relay.has_ended(SERVER) {
-                s.heard(self.begun_ms);
+                s.heard(self.begun_us);
             }
             let event = ready!(event);
             s.passed(&self.passed());
@@ -96,7 +96,7 @@ impl Talk {
         Passed {
             received: [CLIENT, SERVER].map(|from| self.relay.received(from)),
             sent: [CLIENT, SERVER].map(|from| self.relay.sent(from)),
-            took_ms: clock::mono_ms().saturating_sub(self.begun_ms),
+            took_us: clock::mono_us().saturating_sub(self.begun_us),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! all servers of the address.
 
 use crate::connection::Connection;
+use crate::counts::Unverified;
 use crate::generation::{Generation, Virtual};
 use crate::LocalFuture;
 use std::cell::RefCell;
@@ -197,6 +198,24 @@ impl Refusal {
             Refusal::Missing => "client sent no required SSL certificate".to_string(),
             Refusal::Unasked => "client SSL certificate status is not known yet".to_string(),
         }
+    }
+}
+
+/// Why the client's certificate is not taken, if it is not: for the figures.
+pub(super) fn unverified(
+    conn: &Connection,
+    gen: &Generation,
+    server: &Arc<Virtual>,
+) -> Option<Unverified> {
+    if server.verify_client == VerifyClient::Off {
+        return None;
+    }
+    let is_asked = server.verify_client == VerifyClient::On;
+    match opinion(conn, gen, server) {
+        Opinion::Untrusted(e) => Some(Unverified::of_number(e.number())),
+        Opinion::Missing if is_asked => Some(Unverified::NoCert),
+        Opinion::Revoked(_) => Some(Unverified::Revoked),
+        Opinion::Missing | Opinion::Unasked | Opinion::Good => None,
     }
 }
 

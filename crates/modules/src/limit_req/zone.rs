@@ -3,9 +3,11 @@
 //! Large zones are split into shards by the key's hash, each with its own lock, order and share
 //! of the memory, so that workers seldom wait for each other.
 
+use crate::limits::Outcomes;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard};
+use weir_core::counts::Near;
 
 use weir_base::lru::Lru;
 use weir_core::zones;
@@ -39,6 +41,7 @@ pub struct Zone {
     shards: Box<[Mutex<Shard>]>,
     /// Bytes each shard may use.
     share: u64,
+    pub outcomes: Near<Outcomes>,
 }
 
 /// A bucket that a request waits to be charged in.
@@ -86,6 +89,7 @@ impl Zone {
             hasher: RandomState::new(),
             shards: (0..count).map(|_| Mutex::default()).collect(),
             share: usable / count,
+            outcomes: Near::default(),
         }
     }
 

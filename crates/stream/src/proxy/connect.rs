@@ -58,7 +58,7 @@ pub(super) async fn run(s: &mut Session) -> u16 {
     };
     let mut lease = joined.lease;
     if let Some(state) = s.upstream.last() {
-        lease.took(state.header_ms, state.response_ms);
+        lease.took(state);
     }
     if lease.end(failed) {
         s.log(LogLevel::Warn, DISABLED);
@@ -101,22 +101,23 @@ async fn join(s: &mut Session) -> Result<Box<Joined>, u16> {
         let Some(lease) = group.pick(&mut choice, &mut key) else {
             let peer = Rc::clone(&group.shown_name);
             let state = UpstreamState::new(peer, false);
-            s.upstream.push(UpstreamState { response_ms: Some(0), ..state });
+            s.upstream.push(UpstreamState { response_us: Some(0), ..state });
             s.log(LogLevel::Error, "no live upstreams");
             return Err(BAD_GATEWAY);
         };
         let peer = group.name_of(lease.peer);
         s.upstream.push(UpstreamState::new(peer, false));
-        let asked_ms = clock::mono_ms();
+        let asked_us = clock::mono_us();
+        lease.chosen(asked_us);
         let connected = match s.conn().is_udp() {
             true => connect_udp(s, &lease, &options).map(Connected::Datagrams),
             false => connect(s, conf, &lease, &options, tls.as_ref()).await.map(Connected::Bytes),
         };
         match connected {
-            Ok(connected) => return begin(s, conf, connected, lease),
+            Ok(connected) => return begin(s, conf, connected, lease, asked_us),
             Err(status) => {
                 if let Some(state) = s.upstream.last_mut() {
-                    state.response_ms = Some(clock::mono_ms().saturating_sub(asked_ms));
+                    state.response_us = Some(clock::mono_us().saturating_sub(asked_us));
                 }
                 let is_late = *conf.next_upstream_timeout > 0
                     && clock::mono_ms() - begun_ms >= *conf.next_upstream_timeout;
@@ -261,7 +262,7 @@ async fn connect(
                 link.stream.set_nodelay(true);
             }
             if let Some(wanted) = tls {
-                secure(s, conf, &mut link, wanted).await?;
+                secure(s, conf, lease, &mut link, wanted).await?;
             }
             Ok(link)
         }
@@ -294,6 +295,7 @@ pub(super) fn alpn(s: &mut Session, conf: &ProxySrv) -> Vec<Vec<u8>> {
 async fn secure(
     s: &mut Session,
     conf: &ProxySrv,
+    lease: &Lease,
     link: &mut Link,
     wanted: &Wanted,
 ) -> Result<(), Option<u16>> {
@@ -304,12 +306,15 @@ async fn secure(
         s.log(LogLevel::Error, "could not send PROXY protocol header at once");
         return Err(Some(ERROR));
     }
-    let text = match link.secure(wanted, *conf.connect_timeout).await {
+    let begun_us = clock::mono_us();
+    let done = link.secure(wanted, *conf.connect_timeout).await;
+    lease.secured(link, Some(&done), begun_us);
+    let text = match done {
         Ok(()) => return Ok(()),
         Err(SecureError::Timeout) => {
             "upstream SSL handshake timed out (110: Connection timed out)".to_string()
         }
-        Err(SecureError::Refused(text)) => text,
+        Err(SecureError::Refused(text) | SecureError::Unverified(_, text)) => text,
         Err(SecureError::Certificate(text)) => {
             s.log(LogLevel::Error, &text);
             return Err(Some(ERROR));
@@ -332,17 +337,18 @@ fn begin(
     conf: &ProxySrv,
     connected: Connected,
     mut lease: Lease,
+    asked_us: u64,
 ) -> Result<Box<Joined>, u16> {
     log_connected(s, &connected);
-    let took_ms = match &connected {
-        Connected::Bytes(link) => clock::mono_ms().saturating_sub(link.start_ms),
+    let took_us = match &connected {
+        Connected::Bytes(_) => clock::mono_us().saturating_sub(asked_us),
         Connected::Datagrams(_) => 0,
     };
     if let Some(state) = s.upstream.last_mut() {
-        state.connect_ms = Some(took_ms);
+        state.connect_us = Some(took_us);
     }
     // Of a server that is sent datagrams this tells nothing.
-    lease.connected(took_ms, matches!(connected, Connected::Bytes(_)));
+    lease.connected(took_us, matches!(connected, Connected::Bytes(_)));
     let mut first = Vec::new();
     // With TLS it has been sent before the handshake.
     if !matches!(&connected, Connected::Bytes(link) if link.stream.is_tls()) {

@@ -87,7 +87,7 @@ struct Relay<'a> {
     from_server: u64,
     to_server: u64,
     server_failed: bool,
-    begun_ms: u64,
+    begun_us: u64,
     /// By which all is decided in one look: who is refused by it waits by it too.
     now_ms: u64,
     deadline_ms: u64,
@@ -118,7 +118,7 @@ pub(super) async fn run(
         from_server: 0,
         to_server: 0,
         server_failed: false,
-        begun_ms: now_ms,
+        begun_us: clock::mono_us(),
         now_ms,
         deadline_ms: 0,
         timer: LazyTimer::new(),
@@ -281,7 +281,7 @@ impl Relay<'_> {
                 }
                 Poll::Pending => return Ok(moved),
             }
-            self.s.heard(self.begun_ms);
+            self.s.heard(self.begun_us);
             self.responses += 1;
             self.from_server += buf.len() as u64;
             self.pay(SERVER, buf.len());
@@ -320,7 +320,7 @@ impl Relay<'_> {
 
     #[cold]
     fn refused(&mut self, e: &io::Error) {
-        self.s.heard(self.begun_ms);
+        self.s.heard(self.begun_us);
         // It is all the answer that there will be.
         self.responses += 1;
         self.server_failed = true;
@@ -343,11 +343,11 @@ impl Relay<'_> {
 
     /// Puts what has passed where variables and logs find it.
     fn tell(&mut self) {
-        let took_ms = clock::mono_ms().saturating_sub(self.begun_ms);
+        let took_us = clock::mono_us().saturating_sub(self.begun_us);
         if let Some(state) = self.s.upstream.last_mut() {
             state.bytes_received = self.from_server;
             state.bytes_sent = self.to_server;
-            state.response_ms = Some(state.connect_ms.unwrap_or_default() + took_ms);
+            state.response_us = Some(state.connect_us.unwrap_or_default() + took_us);
         }
     }
 

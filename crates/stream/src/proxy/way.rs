@@ -67,9 +67,11 @@ impl Way {
         match link.secure(wanted, timeout_ms).await {
             Ok(()) => Ok(link),
             Err(SecureError::Timeout) => Err(LinkError::Timeout),
-            Err(SecureError::Refused(text) | SecureError::Certificate(text)) => {
-                Err(LinkError::Protocol(text))
-            }
+            Err(
+                SecureError::Refused(text)
+                | SecureError::Unverified(_, text)
+                | SecureError::Certificate(text),
+            ) => Err(LinkError::Protocol(text)),
             Err(SecureError::Tls(weir_tls::TlsError::Io(e))) => {
                 let text = format!("SSL_do_handshake() failed {}", error_text(&e));
                 Err(LinkError::Protocol(text))

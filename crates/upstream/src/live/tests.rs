@@ -24,6 +24,7 @@ fn plan(name: &str) -> Plan {
     let (zone, method) = (Some(b"z".to_vec()), Method::RoundRobin);
     let block = Context::HTTP;
     Plan {
+        shown_name: name.into(),
         block,
         name: name.into(),
         zone,

@@ -101,7 +101,7 @@ pub(super) const VARIABLES: &[Var] = &[
         time(said.resolved_ms, out)
     }),
     Var::new("proxy_connect_connect_time", |r, _, out| {
-        let ms = r.upstream.last().and_then(|state| state.connect_ms);
+        let ms = r.upstream.last().and_then(|state| state.connect_us).map(|us| us / 1000);
         match r.said().is_some_and(|said| said.works) {
             true => time(ms, out),
             false => true,

@@ -1,0 +1,173 @@
+//! TLS handshakes, by what became of them.
+
+use super::{Count, Counted, Histogram};
+use crate::figures::Figures;
+use std::any::Any;
+use std::sync::OnceLock;
+use weir_tls::rustls::{AlertDescription as Alert, Error, PeerIncompatible};
+use weir_tls::TlsError;
+
+/// Counted by one thread.
+#[derive(Debug, Default)]
+pub struct Handshakes {
+    done: Count,
+    failed: Count,
+    reused: Count,
+    no_protocol: Count,
+    no_cipher: Count,
+    late: Count,
+    rejected: Count,
+    unverified: [Count; 5],
+    /// Of those that succeeded.
+    took: Histogram,
+}
+
+/// A worker's part where nothing else is counted.
+#[derive(Debug, Default)]
+pub struct OfTls(pub OnceLock<Box<Handshakes>>);
+
+impl OfTls {
+    /// From the first on.
+    pub fn get(&self) -> &Handshakes {
+        self.0.get_or_init(Box::default)
+    }
+}
+
+/// Why a peer's certificate was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unverified {
+    /// It has shown none.
+    NoCert,
+    /// Its time is over.
+    Expired,
+    /// Its issuer has taken it back.
+    Revoked,
+    /// It is another host's.
+    OtherHost,
+    /// Anything else.
+    Other,
+}
+
+impl Unverified {
+    /// By the number that OpenSSL has for it.
+    pub fn of_number(number: u32) -> Unverified {
+        match number {
+            10 => Unverified::Expired,
+            23 => Unverified::Revoked,
+            62 => Unverified::OtherHost,
+            _ => Unverified::Other,
+        }
+    }
+}
+
+impl Handshakes {
+    /// One has succeeded, and whether by a session that was kept.
+    pub fn succeeded(&self, reused: bool, took_us: u64) {
+        self.done.add(1);
+        self.reused.add(reused.into());
+        self.took.add(took_us);
+    }
+
+    /// One has failed.
+    pub fn failed(&self, why: Option<&TlsError>) {
+        self.failed.add(1);
+        if let Some(TlsError::Tls(e)) = why {
+            self.count(e);
+        }
+    }
+
+    /// One was not through in time.
+    pub fn timed_out(&self) {
+        self.failed.add(1);
+        self.late.add(1);
+    }
+
+    /// One was through, and the certificate was not taken.
+    pub fn unverified(&self, why: Unverified) {
+        self.unverified[why as usize].add(1);
+    }
+
+    fn count(&self, e: &Error) {
+        use PeerIncompatible as P;
+        match e {
+            Error::AlertReceived(Alert::ProtocolVersion)
+            | Error::PeerIncompatible(
+                P::SupportedVersionsExtensionRequired
+                | P::Tls12NotOffered
+                | P::Tls12NotOfferedOrEnabled
+                | P::Tls13RequiredForQuic
+                | P::ServerDoesNotSupportTls12Or13
+                | P::ServerTlsVersionIsDisabledByOurConfig,
+            ) => self.no_protocol.add(1),
+            Error::AlertReceived(Alert::HandshakeFailure)
+            | Error::PeerIncompatible(
+                P::NoCipherSuitesInCommon | P::NoKxGroupsInCommon | P::NoSignatureSchemesInCommon,
+            ) => self.no_cipher.add(1),
+            Error::AlertReceived(
+                Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown
+                | Alert::UnknownCA,
+            ) => self.rejected.add(1),
+            _ => {}
+        }
+    }
+
+    /// Begins anew.
+    pub fn reset(&self) {
+        let counts = [
+            &self.done,
+            &self.failed,
+            &self.reused,
+            &self.no_protocol,
+            &self.no_cipher,
+            &self.late,
+            &self.rejected,
+        ];
+        counts.into_iter().chain(&self.unverified).for_each(Count::reset);
+        self.took.reset();
+    }
+
+    /// As [`Handshakes::put`], below that name, if there were any.
+    pub fn put_if_any<T: Any + Default + Send + Sync>(
+        all: &Counted<T>,
+        of: impl Fn(&T) -> &OnceLock<Box<Handshakes>>,
+        figures: &mut Figures,
+        name: &'static str,
+    ) {
+        if all.parts().iter().any(|(_, part)| of(part).get().is_some()) {
+            Handshakes::put(all, of, figures.group(name));
+        }
+    }
+
+    /// Notes all workers' as NGINX Plus does, and how long they took.
+    pub fn put<T: Any + Default + Send + Sync>(
+        all: &Counted<T>,
+        of: impl Fn(&T) -> &OnceLock<Box<Handshakes>>,
+        figures: &mut Figures,
+    ) {
+        let sum = |pick: &dyn Fn(&Handshakes) -> u64| {
+            all.sum(|part| of(part).get().map_or(0, |handshakes| pick(handshakes)))
+        };
+        figures.put("handshakes", sum(&|h| h.done.get()));
+        figures.put("handshakes_failed", sum(&|h| h.failed.get()));
+        figures.put("session_reuses", sum(&|h| h.reused.get()));
+        figures.put("no_common_protocol", sum(&|h| h.no_protocol.get()));
+        figures.put("no_common_cipher", sum(&|h| h.no_cipher.get()));
+        figures.put("handshake_timeout", sum(&|h| h.late.get()));
+        figures.put("peer_rejected_cert", sum(&|h| h.rejected.get()));
+        const WHY: [&str; 5] =
+            ["no_cert", "expired_cert", "revoked_cert", "hostname_mismatch", "other"];
+        let failures = figures.group("verify_failures");
+        for (n, why) in WHY.into_iter().enumerate() {
+            failures.put(why, sum(&|h| h.unverified[n].get()));
+        }
+        let mut took = super::Times::default();
+        for (_, part) in all.parts() {
+            of(&part).get().into_iter().for_each(|handshakes| took.add(&handshakes.took));
+        }
+        figures.put("handshake_time", took);
+    }
+}

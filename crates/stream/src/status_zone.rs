@@ -1,0 +1,161 @@
+//! `status_zone` and what is counted of stream's servers (NGINX Plus's directive and figures).
+//!
+//! As in `http` every server is counted, under its name or its first address where it says nothing; each worker
+//! counts into its own part. A session is counted by the status that it ends with, and as discarded when it ended
+//! before anything was to be done with its bytes.
+
+use crate::generation::ServerConf;
+use crate::module::StreamModule;
+use crate::Session;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use weir_core::block::Place;
+use weir_core::counts::{Count, Handshakes, Histogram, Near, OfTls};
+use weir_core::figures::{Figures, Report};
+use weir_core::Worker;
+use weir_module::{
+    slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
+    Slots,
+};
+use weir_runtime::clock;
+
+const ROWS: &[Row] = &[Row::new(
+    "status_zone",
+    Context::STREAM_SERVER,
+    Arity::ONE,
+    "",
+    "Under which name the server is counted for the status pages.",
+    set_zone,
+)
+.note(
+    "NGINX Plus's. A server without it is counted too, under its first name, or its first address where it has no \
+     name; \"off\" (our own) counts nothing. Several with one name are counted together.",
+)];
+
+/// The directive, what it counts in, and its figures.
+pub const MODULE: StreamModule = StreamModule {
+    rows: ROWS,
+    slots: &[SlotVtable::of::<ZonesMain>(), SlotVtable::of::<ZoneSrv>()],
+    reports: &[Report { path: "server_zones", put: report }],
+    ..StreamModule::EMPTY
+};
+
+/// What is counted of sessions.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    begun: Count,
+    ended: Count,
+    /// By their statuses' hundreds: 2, 4, 5.
+    classes: [Count; 3],
+    discarded: Count,
+    received: Count,
+    sent: Count,
+    took: Histogram,
+}
+
+/// A server's, or that of several of one name.
+pub(crate) type Zone = Arc<Near<Sessions>>;
+
+#[derive(Default)]
+struct ZoneSrv(Option<Vec<u8>>);
+
+impl ConfType for ZoneSrv {
+    const LEVEL: Level = Level::Server;
+    slot!();
+}
+
+/// All that is counted, by names.
+#[derive(Default)]
+pub(crate) struct ZonesMain(BTreeMap<Vec<u8>, (Zone, Arc<Near<OfTls>>)>);
+
+impl ConfType for ZonesMain {
+    const LEVEL: Level = Level::Main;
+    slot!();
+}
+
+fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
+    if d.arg(0).is_empty() {
+        return Err(d.bad(0, "a zone needs a name".to_string()));
+    }
+    match cf.get::<ZoneSrv>().0.replace(d.arg(0).to_vec()) {
+        Some(_) => Err(d.error("is duplicate")),
+        None => Ok(()),
+    }
+}
+
+impl ZonesMain {
+    /// What a server is counted in, and its handshakes.
+    pub(crate) fn of(&mut self, slots: &Slots) -> Option<(Zone, Arc<Near<OfTls>>)> {
+        let name = match &slots.get::<ZoneSrv>().0 {
+            Some(name) if name == b"off" => return None,
+            Some(name) => name.clone(),
+            None => slots.get::<Place>().reached.shown_name(),
+        };
+        let zones = self.0.entry(name).or_insert_with_key(|name| {
+            let tls = Near::named("stream server zone tls", name);
+            (Arc::new(Near::named("stream server zone", name)), Arc::new(tls))
+        });
+        Some(zones.clone())
+    }
+}
+
+fn part<'a>(server: &'a ServerConf, s: &Session) -> Option<&'a Sessions> {
+    server.zone.as_ref()?.part(&s.conn().worker)
+}
+
+/// A session is about to be served.
+pub(crate) fn begins(s: &mut Session) {
+    s.begun_us = clock::mono_us();
+    if let Some(zone) = part(s.server(), s) {
+        zone.begun.add(1);
+    }
+}
+
+/// Its server is another one than it began with.
+pub(crate) fn moves(s: &Session, to: &ServerConf) {
+    if s.begun_us == 0 {
+        return;
+    }
+    if let Some(zone) = part(s.server(), s) {
+        zone.begun.sub(1);
+    }
+    if let Some(zone) = part(to, s) {
+        zone.begun.add(1);
+    }
+}
+
+/// It is over with that status.
+pub(crate) fn ends(s: &Session, status: u16) {
+    let Some(zone) = part(s.server(), s) else { return };
+    zone.ended.add(1);
+    zone.received.add(s.received);
+    zone.sent.add(s.sent);
+    match status / 100 {
+        2 if !s.is_served => zone.discarded.add(1),
+        2 => zone.classes[0].add(1),
+        4 => zone.classes[1].add(1),
+        _ => zone.classes[2].add(1),
+    }
+    zone.took.add(clock::mono_us().saturating_sub(s.begun_us));
+}
+
+fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+    for (name, (zone, tls)) in &main.get::<ZonesMain>().0 {
+        let (figures, all) = (figures.entry(name), zone.all());
+        let ended = all.sum(|z| z.ended.get());
+        let begun = all.sum(|z| z.begun.get());
+        figures.put("processing", begun.saturating_sub(ended));
+        figures.put("connections", begun);
+        let sessions = figures.group("sessions");
+        let classes = [0, 1, 2].map(|n: usize| all.sum(|z| z.classes[n].get()));
+        for (name, count) in ["2xx", "4xx", "5xx"].into_iter().zip(classes) {
+            sessions.put(name, count);
+        }
+        sessions.put("total", classes.iter().sum::<u64>());
+        figures.put("discarded", all.sum(|z| z.discarded.get()));
+        figures.put("received", all.sum(|z| z.received.get()));
+        figures.put("sent", all.sum(|z| z.sent.get()));
+        Handshakes::put_if_any(tls.all(), |t| &t.0, figures, "ssl");
+        figures.put("session_time", all.times(|z| &z.took));
+    }
+}
