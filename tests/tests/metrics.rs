@@ -42,7 +42,7 @@ fn figures_are_told_to_prometheus() {
         value(&text, &of).parse::<u64>().unwrap()
     };
     assert_eq!((bucket("10.0"), bucket("+Inf")), (2, 2));
-    assert_eq!(text.matches("_bucket{").count(), 15, "{text}");
+    assert_eq!(text.matches("weir_http_latency_seconds_bucket{").count(), 15, "{text}");
     assert!(!text.contains("# EOF"), "{text}");
     assert_eq!(server.post("/metrics", "x").status, 405);
     assert_eq!(server.head("/metrics").status, 200);

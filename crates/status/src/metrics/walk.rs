@@ -53,6 +53,12 @@ const GAUGES: &[&str] = &[
     "backup",
     "unhealthy",
     "entries",
+    "entries_max",
+    "size_bytes",
+    "used_bytes",
+    "file_bytes",
+    "file_bytes_max",
+    "is_loading",
 ];
 
 /// Figures that name things, or that others add up to: they are no metrics.
