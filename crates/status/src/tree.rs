@@ -25,7 +25,11 @@ fn meet(block: &str, path: &str, place: &str) -> bool {
         None => format!("{block}/{path}"),
     };
     let mut asked = place.split('/').filter(|part| !part.is_empty());
-    whole.split('/').all(|part| asked.next().is_none_or(|asked| asked == part))
+    // What stands at the root itself may be anywhere.
+    whole
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .all(|part| asked.next().is_none_or(|asked| asked == part))
 }
 
 #[cfg(test)]
@@ -42,6 +46,8 @@ mod tests {
             ("http", "server_zones", "/http/server", false),
             ("http", "/connections", "/connections", true),
             ("http", "/connections", "/http", false),
+            ("http", "/", "/workers", true),
+            ("http", "/", "", true),
             ("http", "a/b", "/http/a", true),
             ("http", "a/b", "/http/a/c", false),
         ] {
