@@ -26,16 +26,21 @@ fn all_that_modules_report() {
     let is_there = |text: &str, what: &str| assert!(text.contains(what), "{what} in {text}");
     let empty = before.text();
     is_there(&empty, "\"connections\":{\"accepted\":");
-    is_there(&empty, "\"req\":{\"size_bytes\":65536,\"used_bytes\":0}");
+    let req = |passed: u64, used: &str| {
+        format!("\"req\":{{\"passed\":{passed},\"delayed\":0,\"rejected\":0,\"delayed_dry_run\":0,\"rejected_dry_run\":0,\"size_bytes\":65536,\"used_bytes\":{used}")
+    };
+    is_there(&empty, &req(0, "0}"));
     is_there(&empty, "\"stream\":{");
-    is_there(&empty, "\"of_stream\":{\"size_bytes\":65536,\"used_bytes\":0}");
-    is_there(&empty, "\"c\":{\"entries\":0,");
+    is_there(&empty, "\"of_stream\":{\"passed\":0,\"rejected\":0,\"rejected_dry_run\":0,\"size_bytes\":65536,\"used_bytes\":0}");
+    is_there(&empty, "\"c\":{\"size\":0,\"max_size\":8388608,\"cold\":");
     is_there(&empty, "\"alone\":{\"peers\":[{\"id\":0,");
     assert_eq!(server.get("/a").status, 200);
     let text = server.get("/status").text();
-    is_there(&text, "\"c\":{\"entries\":1,");
-    is_there(&text, "\"file_bytes_max\":8388608");
-    assert!(!text.contains("\"req\":{\"size_bytes\":65536,\"used_bytes\":0}"), "{text}");
+    is_there(&text, "\"miss\":{\"responses\":1,");
+    is_there(&text, "\"responses_written\":1,");
+    is_there(&text, "\"entries\":1,");
+    is_there(&text, &req(1, ""));
+    assert!(!text.contains(&req(1, "0}")), "{text}");
     let address = origin.address();
     for (server, more) in [
         (

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use weir_tests::tls::{self, Tls};
-use weir_tests::{expect_soon, Dns, Server, Setup};
+use weir_tests::{expect_soon, Dns, Origin, Server, Setup};
 
 /// What stands behind `"name":`, to its end.
 fn part<'a>(json: &'a str, name: &str) -> &'a str {
@@ -166,4 +166,29 @@ fn questions_to_name_servers() {
     assert_eq!(numbers(part(names, "requests"), ["name", "srv", "addr"]), [3, 0, 0], "{names}");
     let responses = part(names, "responses");
     assert_eq!(numbers(responses, ["noerror", "nxdomain", "timedout"]), [2, 1, 0], "{names}");
+}
+
+#[test]
+fn caches() {
+    let origin = Origin::replying("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+    let server = Setup::new(
+        "worker_processes 2; events {} http { proxy_cache_path %%DIR%%/cache keys_zone=c:1m max_size=8m;
+            server { listen 127.0.0.1:%%PORT_0%%;
+                location / { proxy_cache c; proxy_cache_valid 1h; proxy_cache_bypass $arg_bypass; proxy_no_cache $arg_bypass;
+                    proxy_pass http://%%A%%; }
+                location /status { stub_status json; } } }",
+    )
+    .set("A", origin.address())
+    .start();
+    let asked = ["/", "/", "/", "/?bypass=1"];
+    assert_eq!(asked.map(|uri| server.get(uri).text()), ["hello"; 4]);
+    let text = status(&server);
+    let cache = part(part(&text, "caches"), "c");
+    let of = |name: &str| number(part(cache, name), "responses");
+    assert_eq!([of("hit"), of("miss"), of("bypass"), of("stale")], [2, 1, 1, 0], "{cache}");
+    let head_and_body = 2 * "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".len() as u64;
+    assert_eq!(number(part(cache, "hit"), "bytes"), head_and_body, "{cache}");
+    assert_eq!(numbers(part(cache, "miss"), ["responses_written", "bytes_written"]), [1, 5]);
+    assert_eq!(number(part(cache, "bypass"), "responses_written"), 0, "{cache}");
+    assert_eq!((number(cache, "max_size"), part(cache, "cold")), (8 << 20, "false"), "{cache}");
 }

@@ -28,7 +28,7 @@ fn number(json: &str, name: &str) -> u64 {
 
 fn upstream(server: &Server, name: &str) -> String {
     let text = server.get("/status").text();
-    part(part(part(&text, "http"), "upstreams"), name).to_string()
+    part(part(&text, "upstreams"), name).to_string()
 }
 
 /// The objects of a list.

@@ -2,6 +2,7 @@
 //! what is noted at the end.
 
 use crate::bits::next;
+use crate::cache;
 use crate::conf::BackendLoc;
 use crate::exchange::Talk;
 use crate::fault::Fault;
@@ -246,6 +247,9 @@ pub(crate) fn done(r: &mut Request, run: &mut Run, asked: Asked, reader: &BodyRe
         && reader.done
         && !reader.excess
         && !r.exchange.head.connection_close;
+    if run.conf.cache.is_on() {
+        cache::counted::asked(r);
+    }
     let Asked { link, mut lease } = asked;
     if let Some(state) = r.upstream.last() {
         lease.took(state);

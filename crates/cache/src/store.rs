@@ -4,6 +4,7 @@ use crate::entry::{self, Bad, Meta};
 use crate::fills::{Filling, Fills};
 use crate::memory::{charged, Budget};
 use crate::purger::Purger;
+use crate::served::ByStatus;
 use crate::spool::{self, Spool};
 use crate::zone::{Found, Handle, Removed, Zone};
 use crate::Key;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::UNIX_EPOCH;
+use weir_core::counts::Near;
 use weir_core::forms::{Forms, Room};
 use weir_runtime::{clock, files};
 use weir_wire::http1::response::ResponseHead;
@@ -141,6 +143,8 @@ pub struct Store {
     pub zone: Arc<Zone>,
     pub budget: Arc<Budget>,
     pub fills: Arc<Fills>,
+    /// What its answers are counted in.
+    pub served: Near<ByStatus>,
     pub(crate) purger: Purger,
     params: Mutex<Arc<Params>>,
     pub(crate) inactive_secs: AtomicI64,
@@ -158,6 +162,7 @@ impl Store {
             zone: Arc::new(Zone::new(size)),
             budget: Arc::new(Budget::new(params.memory_bytes)),
             fills: Arc::default(),
+            served: Near::default(),
             purger: Purger::default(),
             inactive_secs: AtomicI64::new(params.inactive_secs as i64),
             params: Mutex::new(Arc::new(params)),

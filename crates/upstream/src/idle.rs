@@ -377,7 +377,7 @@ mod tests {
         let (mut old, mut new) = (pool(5, &spares), pool(2, &spares));
         assert!(new.take_over(&mut old, Some));
         assert_eq!((old.idle.len(), new.idle.len(), spares.held.get()), (0, 7, 4));
-        let mut other = Pool::new(KEEP, Rc::clone(&spares));
+        let mut other = Pool::new(KEEP, Rc::clone(&spares), Arc::default());
         assert!(!other.take_over(&mut new, |_| None));
         assert_eq!(spares.held.get(), 0);
     }

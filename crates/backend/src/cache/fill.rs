@@ -1,6 +1,7 @@
 //! An answer on its way into a file: an entry of a cache, or a plain one (`…_store`).
 
 use super::conf::{CacheConf, StoreTo};
+use super::counted;
 use super::fresh::{Fresh, Ignored};
 use super::lookup::{any_true, State, Status};
 use super::standard;
@@ -23,8 +24,20 @@ use weir_runtime::{files, paths};
 use weir_wire::http1::names::ResponseHeaderId as Id;
 
 enum To {
-    Entry { store: Arc<Store>, handle: Box<Handle>, meta: Meta, filling: Filling, head: Vec<u8> },
-    File { path: PathBuf, access: u32, modified: Option<i64>, length: Option<u64> },
+    Entry {
+        store: Arc<Store>,
+        handle: Box<Handle>,
+        meta: Meta,
+        filling: Filling,
+        head: Vec<u8>,
+        status: Option<Status>,
+    },
+    File {
+        path: PathBuf,
+        access: u32,
+        modified: Option<i64>,
+        length: Option<u64>,
+    },
 }
 
 /// Takes an answer's body.
@@ -51,8 +64,13 @@ impl Fill {
             return;
         }
         let done = match self.to {
-            To::Entry { store, handle, meta, filling, head } => {
-                store.commit(*handle, meta, &filling, &head, self.spool)
+            To::Entry { store, handle, meta, filling, head, status } => {
+                let bytes = self.spool.written;
+                let done = store.commit(*handle, meta, &filling, &head, self.spool);
+                if let (Some(status), true) = (status, done.is_ok()) {
+                    counted::written(&store, &r.conn().worker, status, bytes);
+                }
+                done
             }
             To::File { path, access, modified, length } => {
                 if length.is_some_and(|n| n != self.spool.written) {
@@ -154,7 +172,8 @@ pub(crate) fn begin(
         true => temp_maker(temp),
         false => store.temp_beside(&handle.key()),
     };
-    let to = To::Entry { store, handle: Box::new(handle), meta, filling, head };
+    let status = r.kept::<State>().and_then(|state| state.status);
+    let to = To::Entry { store, handle: Box::new(handle), meta, filling, head, status };
     Some(Fill { spool: Spool::new(header, make), to, failed: false })
 }
 

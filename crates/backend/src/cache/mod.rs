@@ -9,6 +9,7 @@
 //! answer of unknown length gets its length; HTTP/0.9 answers are not kept; `…_cache_purge` is there.
 
 pub(crate) mod conf;
+pub(crate) mod counted;
 pub(crate) mod fill;
 pub(crate) mod fresh;
 pub(crate) mod lookup;
@@ -58,15 +59,25 @@ fn start(gen: &Arc<Generation>, http: &HttpConf) {
     }
 }
 
+/// A larger size is none that somebody has said.
+const BOUND_MAX: u64 = i64::MAX as u64 - 1;
+
 fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
     let stores = main.get::<conf::CacheMain>().paths.iter();
     for (path, store) in stores.filter_map(|p| Some((p, p.store.as_ref()?))) {
-        figures.entry(&path.name).put_all(&[
+        let figures = figures.entry(&path.name);
+        figures.put("size", store.zone.file_bytes());
+        // Without a bound there is nothing to be shown.
+        if let max @ 1..=BOUND_MAX = store.params().max_bytes {
+            figures.put("max_size", max);
+        }
+        figures.put("cold", store.is_cold());
+        counted::put(store, figures);
+        figures.put_all(&[
             ("entries", store.zone.entries() as u64),
             ("entries_max", store.zone.entries_max() as u64),
-            ("file_bytes", store.zone.file_bytes()),
-            ("file_bytes_max", store.params().max_bytes),
-            ("is_loading", store.is_cold().into()),
+            ("memory_bytes", store.budget.used()),
+            ("memory_bytes_max", store.budget.limit()),
         ]);
     }
 }

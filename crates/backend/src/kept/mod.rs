@@ -430,6 +430,7 @@ fn answer(r: &mut Request, conf: &BackendLoc, stored: &Arc<Stored>, fresh: bool)
     if load_head(r, conf, stored).is_none() {
         return Flow::Status(500);
     }
+    cache::counted::answered(r, conf, stored.head.len() as u64 + stored.body_len);
     if let Some(flow) = respond::accel_redirect(r, conf) {
         return flow;
     }
