@@ -222,6 +222,25 @@ impl Figure {
     }
 }
 
+/// For who shows a part of the tree.
+impl Figures {
+    /// Takes out what has that name.
+    pub fn take(&mut self, name: &str) -> Option<Figure> {
+        let at = self.members.iter().position(|(n, _)| n == name)?;
+        Some(self.members.remove(at).1)
+    }
+
+    /// Leaves what is wanted.
+    pub fn retain(&mut self, mut is_wanted: impl FnMut(&str) -> bool) {
+        self.members.retain(|(name, _)| is_wanted(name));
+    }
+
+    /// All of them, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Figure)> {
+        self.members.iter_mut().map(|(name, figure)| (&**name, figure))
+    }
+}
+
 /// A string of JSON, quoted.
 pub fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');

@@ -141,6 +141,12 @@ pub fn reports(gen: &Generation) -> (Vec<Report>, Option<&Slots>) {
     }
 }
 
+/// Whether anything in a location decides who may, by what the modules of the block with that main level say.
+pub fn has_access_handler(main: &Slots, location: &Slots) -> bool {
+    let handlers = main.get::<Modules>().0.iter().flat_map(|m| m.phases);
+    handlers.filter(|h| h.phase == Phase::Access).any(|h| (h.active)(location))
+}
+
 /// Whether a generation makes connections from addresses that are not this machine's.
 pub fn binds_any_source(gen: &Generation) -> bool {
     let Some(http) = gen.part::<HttpConf>() else { return false };

@@ -64,8 +64,19 @@ fn build_group<S: Asks>(
 ) -> ConfResult<Group> {
     check_slow_start(u)?;
     let names::Servers { fixed, hosts, found } = names::resolve::<S>(u, outer, known, warnings)?;
-    if !hosts.is_empty() {
+    let may_be_empty = u.state.is_some() || !hosts.is_empty();
+    if !may_be_empty && fixed.iter().all(|(_, is_backup)| *is_backup) {
+        let text = format!("no servers in upstream \"{}\"", lossy(&u.name));
+        let hint = "a server that is no backup is to be in it: take \"backup\" away from one";
+        return Err(Diagnostic::emerg(text).at(u.at).hint(hint.to_string()));
+    }
+    // One with a zone may be changed while it serves.
+    if !hosts.is_empty() || u.explicit && u.zone.is_some() {
         let live = Live::new(names::plan::<S>(u)?, fixed, hosts);
+        if let Some(path) = &u.state {
+            // It is new.
+            let _ = live.state.set(path.clone());
+        }
         for (host, targets) in found.iter().filter(|(_, targets)| !targets.is_empty()) {
             live.apply(*host, targets, 0);
         }
@@ -75,11 +86,6 @@ fn build_group<S: Asks>(
         fixed.iter().filter(|(_, b)| *b == backup).map(|(p, _)| p.clone()).collect::<Vec<_>>()
     };
     let (primary, backup) = (of(false), of(true));
-    if primary.is_empty() && !u.in_file {
-        let text = format!("no servers in upstream \"{}\"", lossy(&u.name));
-        let hint = "a server that is no backup is to be in it: take \"backup\" away from one";
-        return Err(Diagnostic::emerg(text).at(u.at).hint(hint.to_string()));
-    }
     let peers = Peers::new(primary, backup);
     Ok(Group::new(&names::plan::<S>(u)?, peers))
 }

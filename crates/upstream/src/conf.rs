@@ -65,8 +65,8 @@ pub(crate) struct Declared {
     pub binds: bool,
     /// `dynamic_resolve`
     pub dynamic: Option<Fallback>,
-    /// Its servers stand in a file, and there may be none.
-    pub in_file: bool,
+    /// The file that its servers stand in: there may be none.
+    pub state: Option<PathBuf>,
     pub zone: Option<Vec<u8>>,
     /// The workers share what they know of its servers, without a zone too.
     pub shares: bool,
@@ -106,7 +106,7 @@ impl Declared {
             queue: Val::UNSET,
             binds: false,
             dynamic: None,
-            in_file: false,
+            state: None,
             zone: None,
             shares: false,
             resolver: Val::UNSET,

@@ -53,7 +53,8 @@ fn put_group<S: Asks>(group: &Group, boards: &[Arc<Board>], figures: &mut Figure
                 let state = states.as_ref().and_then(|states| states.get(index));
                 let server = Server { peer, tries, state, found: found(boards, peer) };
                 let mut figures = Figures::default();
-                figures.put("id", peers.len() as u64);
+                let id = shape.tie.as_ref().map_or(peers.len() as u64, |tie| tie.id(at));
+                figures.put("id", id);
                 server.put::<S>(backup, &mut figures);
                 peers.push(Figure::Group(figures));
             }

@@ -36,7 +36,7 @@ pub use figures::report;
 pub use group::{ad_hoc, close_idle, close_spare, renew, Group, Lease, Sticky, WorkerGroup};
 pub use least_time::Until;
 pub use link::{connect_failure, error_text, Link, LinkError, SecureError, SocketOptions};
-pub use live::start;
+pub use live::{editing, start};
 pub use names::Outer;
 pub use outgoing::Outgoing;
 pub use peers::{sid, Choice, Peer, PeerAddr, PeerId};

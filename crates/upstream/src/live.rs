@@ -8,11 +8,14 @@
 //!
 //! Difference from nginx: such an upstream without `zone` shares its state between workers too.
 
+pub mod editing;
+
 use crate::conf::UpstreamMain;
 use crate::counted::Tries;
 use crate::group::{self, Plan, Shape, ZoneName};
 use crate::peers::{self, Peer, PeerAddr, PeerId, Peers, State};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use weir_core::counts::Counted;
@@ -111,6 +114,11 @@ pub(crate) struct Tie {
 }
 
 impl Tie {
+    /// By which a server is known while it is there.
+    pub(crate) fn id(&self, at: PeerId) -> u64 {
+        self.ids[usize::from(at.backup)][at.index]
+    }
+
     pub(crate) fn has_moved(&self) -> bool {
         self.moved.load(Ordering::Relaxed)
     }
@@ -159,6 +167,10 @@ pub(crate) struct Live {
     pub off_at_first: AtomicU32,
     version: AtomicU64,
     current: Mutex<Current>,
+    /// The file that its servers stand in.
+    pub state: OnceLock<PathBuf>,
+    /// Whose turn it is to write it.
+    saving: Mutex<()>,
 }
 
 /// The live upstreams of the process, for the next configuration to take addresses from.
@@ -168,9 +180,14 @@ impl Live {
     /// `fixed`: the servers that do not change, and whether each is a backup.
     pub(crate) fn new(plan: Plan, fixed: Vec<(Peer, bool)>, hosts: Vec<Host>) -> Arc<Live> {
         let mut all = ALL.lock().unwrap_or_else(|e| e.into_inner());
-        all.retain(|l| l.strong_count() > 0);
-        let same = |l: &Arc<Live>| zone_of(&l.plan) == zone_of(&plan);
-        let before = all.iter().rev().filter_map(Weak::upgrade).find(same);
+        // Only addresses of names are taken over; most upstreams have none, and there may be thousands.
+        let has_hosts = !hosts.is_empty();
+        let mut before = None;
+        if has_hosts {
+            all.retain(|l| l.strong_count() > 0);
+            let same = |l: &Arc<Live>| zone_of(&l.plan) == zone_of(&plan);
+            before = all.iter().rev().filter_map(Weak::upgrade).find(same);
+        }
         let mut entries: Vec<Entry> = Vec::new();
         for (peer, backup) in fixed {
             entries.push(Entry { id: entries.len() as u64, peer, backup, host: None });
@@ -188,9 +205,13 @@ impl Live {
             let gone = Vec::new();
             let current = Mutex::new(Current { shape, entries, next_id, until_ms, gone });
             let off_at_first = AtomicU32::new(0);
-            Live { plan, hosts, off_at_first, version: AtomicU64::new(1), current }
+            let version = AtomicU64::new(1);
+            let (state, saving) = (OnceLock::new(), Mutex::new(()));
+            Live { plan, hosts, off_at_first, version, current, state, saving }
         });
-        all.push(Arc::downgrade(&live));
+        if has_hosts {
+            all.push(Arc::downgrade(&live));
+        }
         live
     }
 

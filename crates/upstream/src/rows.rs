@@ -34,7 +34,7 @@ impl<S: Asks> Rows<S> {
             cf.get::<UpstreamMain>().open(d)?;
             cf.walk(S::UPSTREAM, d.children())?;
             let u = cf.get::<UpstreamMain>().current();
-            match u.servers.is_empty() && !u.in_file {
+            match u.servers.is_empty() && u.state.is_none() {
                 true => Err(d.fail("no servers are inside upstream")),
                 false => Ok(()),
             }
@@ -100,7 +100,9 @@ impl<S: Asks> Rows<S> {
         )
         .once()
         .note(
-            "In nginx it is part of the commercial version, whose API writes the file. Nothing here writes it: it is              read when the configuration is, and one that is not there has no servers yet.",
+            "In nginx it is part of the commercial version. The api writes the file when it changes servers, if the \
+             upstream has a zone: its directory is to be the workers' user's. It is read when the configuration is, and \
+             one that is not there has no servers yet.",
         ),
         Row::new(
             "least_conn",

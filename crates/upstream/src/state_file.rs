@@ -34,8 +34,8 @@ pub(crate) fn set<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
         let e = d.fail("\"state\" may not be used with \"server\"");
         return Err(e.hint("move the servers into the file".to_string()));
     }
-    u.in_file = true;
     let path = cf.full_path(d.arg(0));
+    cf.get::<UpstreamMain>().current().state = Some(path.clone());
     let text = match cf.read_file(&path) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),

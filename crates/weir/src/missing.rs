@@ -151,8 +151,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("nchan_*", NCHAN),
     ("push_stream*", NCHAN),
     ("auth_oidc*", PLUS),
-    ("keyval*", PLUS),
-    ("api", PLUS),
     ("zone_sync*", PLUS),
     ("session_log*", PLUS),
     ("f4f*", PLUS),

@@ -157,6 +157,23 @@ impl Times {
         filled.map(|(n, count)| (bounds(n / SUBS, n % SUBS).1, *count))
     }
 
+    /// What has come since it stood as `before`; all of it if it has begun anew meanwhile.
+    pub fn since(&self, before: &Times) -> Times {
+        let mut after = self.clone();
+        let zero = std::iter::repeat(&0);
+        for (mine, theirs) in after.buckets.iter_mut().zip(before.buckets.iter().chain(zero)) {
+            match mine.checked_sub(*theirs) {
+                Some(rest) => *mine = rest,
+                None => return self.clone(),
+            }
+        }
+        after.sum_us = self.sum_us.saturating_sub(before.sum_us);
+        let last = after.buckets.iter().rposition(|count| *count > 0);
+        after.max_us =
+            last.map_or(0, |n| bounds(n / SUBS, n % SUBS).1.saturating_sub(1)).min(self.max_us);
+        after
+    }
+
     /// For JSON: milliseconds.
     pub(crate) fn as_figures(&self) -> Figures {
         let mut figures = Figures::default();

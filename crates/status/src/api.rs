@@ -1,0 +1,356 @@
+//! `api`: what modules report, as JSON, by paths, and what may be changed while the server runs (NGINX Plus's
+//! `ngx_http_api_module`). What is shown is the tree ([`crate::gather`]); a table leads from paths into it.
+//!
+//! Who may write is the configuration's matter, and it must say it: a place with `write=on` that nothing guards is
+//! refused when the configuration is read, and so are requests that another site has a browser send.
+//!
+//! Differences from NGINX Plus: servers that are put are addresses; names may have slashes; figures of our own stand beside Plus's; a request that
+//! writes says `Content-Type: application/json`; there is no `/license`.
+
+mod guard;
+mod input;
+mod pairs;
+mod places;
+mod refusal;
+mod servers;
+mod show;
+mod since;
+
+use crate::keyval::Zone;
+use guard::ApiSrv;
+use places::Target;
+use refusal::{Outcome, Refusal};
+use servers::{Block, Servers};
+use show::Fields;
+use std::sync::Arc;
+use weir_base::escape::{unescape_uri, Unescape};
+use weir_core::figures::Figure;
+use weir_core::generation::Generation;
+use weir_core::logger::LogLevel;
+use weir_core::registry::template_of;
+use weir_core::{LocalFuture, Session};
+use weir_http::body;
+use weir_http::buf::Buf;
+use weir_http::build::here;
+use weir_http::conf::CoreLoc;
+use weir_http::module::{Flow, HttpModule};
+use weir_http::{special, Request};
+use weir_module::{
+    merged, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
+    SlotVtable,
+};
+use weir_runtime::threads::in_thread;
+use weir_script::template::Template;
+use weir_upstream::editing::Editable;
+use weir_wire::http1::request::Method;
+
+const ROWS: &[Row] = &[Row::new(
+    "api",
+    Context::LOCATION,
+    Arity::NONE_ONE,
+    "",
+    "Answers with what is counted, as JSON, by paths; with write=on, changes servers of upstreams and keyval zones.",
+    set_api,
+)
+.once()
+.note(
+    "NGINX Plus's, versions 1 to 9. With write=on the location must have allow and deny, auth_basic, auth_jwt or \
+     auth_request (limit_except GET may hold them), or its server ssl_verify_client on; bodies must be sent as \
+     Content-Type: application/json, and browsers' requests from other sites are refused. DELETE has figures begin \
+     anew as the API shows them; metrics and logs go on. There is no /license and no /stream/zone_sync.",
+)];
+
+/// The directive.
+pub const MODULE: HttpModule = HttpModule {
+    rows: ROWS,
+    slots: &[
+        SlotVtable::of::<ApiSrv>(),
+        // As with all handlers, only an `if` or `limit_except` block has its location's.
+        SlotVtable {
+            merge: |own, outer, unnamed| {
+                merged(own, outer, |own: &mut ApiLoc, outer: &ApiLoc| {
+                    if own.0.is_none() && unnamed {
+                        own.0.clone_from(&outer.0);
+                    }
+                    Ok(())
+                })
+            },
+            ..SlotVtable::of::<ApiLoc>()
+        },
+    ],
+    build: Some(guard::check),
+    ..HttpModule::EMPTY
+};
+
+/// An `api` as read.
+#[derive(Debug)]
+struct Api {
+    writes: bool,
+    /// Of its location, which stands before the API's own path; nothing in one by an expression.
+    prefix: Vec<u8>,
+    /// `$request_id`
+    id: Template,
+    /// For [`guard`]: it is told apart from all others, and where it stands.
+    mark: guard::Mark,
+}
+
+#[derive(Default)]
+struct ApiLoc(Option<Arc<Api>>);
+
+impl ConfType for ApiLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+}
+
+fn set_api(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let writes = match d.args.first().map(|a| &*a.text) {
+        None | Some(b"write=off") => false,
+        Some(b"write=on") => true,
+        Some(other) => {
+            let shown = String::from_utf8_lossy(other);
+            let e = d.bad(0, format!("invalid parameter \"{shown}\""));
+            return Err(e.hint("write \"api;\", or \"api write=on;\"".to_string()));
+        }
+    };
+    let place = here(cf);
+    if place.is_regex || place.is_named {
+        let e = d.fail("\"api\" is for a location with a prefix");
+        return Err(e.hint("write it as in \"location /api/ { api; }\"".to_string()));
+    }
+    let prefix = place.name.clone();
+    let id = template_of::<Request>(cf, d, 0, b"$request_id")?;
+    let mark = guard::mark(cf, d, writes);
+    cf.get::<ApiLoc>().0 = Some(Arc::new(Api { writes, prefix, id, mark }));
+    cf.get::<CoreLoc>().handler = Some(handler);
+    Ok(())
+}
+
+fn handler(r: &mut Request) -> Flow {
+    match r.method {
+        Method::Get | Method::Head => match body::discard(r) {
+            Ok(()) => {
+                let done = with_call(r, |r, call| call.show(r));
+                finish(r, done)
+            }
+            Err(flow) => flow,
+        },
+        _ => Flow::Wait(change),
+    }
+}
+
+/// What is asked for: of which version, and what stands at the path.
+struct Call<'a> {
+    version: u8,
+    target: Target<'a>,
+}
+
+/// What came of a request.
+enum Done {
+    Shown(u16, Figure),
+    Nothing(u16),
+}
+
+fn api_of(r: &Request) -> Option<Arc<Api>> {
+    r.loc().conf::<ApiLoc>().0.clone()
+}
+
+/// Reads the path and does what is asked for.
+fn with_call(
+    r: &mut Request,
+    f: impl FnOnce(&mut Request, &Call) -> Outcome<Done>,
+) -> Outcome<Done> {
+    let uri = String::from_utf8_lossy(&r.uri).into_owned();
+    let (version, target) = places::target(below(r, &uri))?;
+    f(r, &Call { version, target })
+}
+
+/// What of a URI is the API's own.
+fn below<'a>(r: &Request, uri: &'a str) -> &'a str {
+    api_of(r).and_then(|api| uri.get(api.prefix.len()..)).unwrap_or_default()
+}
+
+fn finish(r: &mut Request, done: Outcome<Done>) -> Flow {
+    let Some(api) = api_of(r) else { return Flow::Status(500) };
+    match done {
+        Ok(Done::Shown(status, figure)) => {
+            let mut text = Vec::new();
+            figure.write_json(&mut text);
+            send(r, status, text)
+        }
+        Ok(Done::Nothing(status)) => send(r, status, Vec::new()),
+        Err(refusal) => {
+            let version = places::version(below(r, &String::from_utf8_lossy(&r.uri)));
+            let id = r.eval(&api.id);
+            send(r, refusal.status, refusal.json(version, &id))
+        }
+    }
+}
+
+impl Call<'_> {
+    fn shown(figure: Figure) -> Outcome<Done> {
+        Ok(Done::Shown(200, figure))
+    }
+
+    fn show(&self, r: &Request) -> Outcome<Done> {
+        let (gen, fields) = (&r.gen().core, Fields::of(&r.args));
+        match &self.target {
+            Target::All(place) if place.path.ends_with("keyvals") => {
+                Call::shown(pairs::all(gen, Block::of(place.path), fields.are_none()))
+            }
+            Target::Named(place, name) if place.path.ends_with("keyvals") => {
+                let zone = pairs::find(gen, Block::of(place.path), name)?;
+                let key = argument(&r.args, b"key=");
+                Call::shown(pairs::show(&zone, key.as_deref())?)
+            }
+            target => match self.servers(gen)? {
+                Some(servers) => Call::shown(servers.show()?),
+                None => Call::shown(show::show(r, self.version, target, &fields)?),
+            },
+        }
+    }
+
+    /// The servers of an upstream, if they are asked for.
+    fn servers(&self, gen: &Generation) -> Outcome<Option<Servers>> {
+        let Target::Named(place, name) = &self.target else { return Ok(None) };
+        let asked = servers::split(name).filter(|_| place.path.ends_with("upstreams"));
+        let Some((upstream, id)) = asked else { return Ok(None) };
+        Servers::find(gen, Block::of(place.path), self.version, upstream, id).map(Some)
+    }
+
+    /// Changes what is asked for; what is to be written to a file behind it is put into `saved`.
+    fn change(&self, r: &Request, body: &[u8], saved: &mut Option<Saved>) -> Outcome<Done> {
+        let gen = &r.gen().core;
+        if let Some(servers) = self.servers(gen)? {
+            let done = match (r.method, servers.id) {
+                (Method::Post, None) => Done::Shown(201, servers.add(body)?),
+                (Method::Patch, Some(id)) => Done::Shown(200, servers.change(id, body)?),
+                (Method::Delete, Some(id)) => Done::Shown(200, servers.remove(id)?),
+                _ => return Err(not_allowed()),
+            };
+            *saved = Some(Saved::Servers(servers.upstream.clone()));
+            return Ok(done);
+        }
+        match &self.target {
+            Target::Named(place, name) if place.path.ends_with("keyvals") => {
+                let zone = pairs::find(gen, Block::of(place.path), name)?;
+                let done = match r.method {
+                    Method::Post => {
+                        pairs::add(&zone, self.version, body).map(|()| Done::Nothing(201))
+                    }
+                    Method::Patch => {
+                        pairs::change(&zone, self.version, body).map(|()| Done::Nothing(204))
+                    }
+                    Method::Delete => {
+                        zone.write().clear();
+                        Ok(Done::Nothing(204))
+                    }
+                    _ => Err(not_allowed()),
+                }?;
+                *saved = Some(Saved::Pairs(zone));
+                Ok(done)
+            }
+            target if r.method == Method::Delete => begin_anew(r, target),
+            _ => Err(not_allowed()),
+        }
+    }
+}
+
+/// The value of an argument of the request.
+fn argument(args: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    let said = args.split(|b| *b == b'&').find_map(|arg| arg.strip_prefix(name))?;
+    let mut value = Vec::new();
+    unescape_uri(&mut value, said, Unescape::Uri);
+    Some(value)
+}
+
+fn begin_anew(r: &Request, target: &Target) -> Outcome<Done> {
+    let (place, name) = match target {
+        Target::All(place) => {
+            let is_one = !matches!(place.kind, places::Kind::Many(..)) || place.path == "workers";
+            is_one.then_some((place, None))
+        }
+        Target::Named(place, name) => Some((place, Some(*name))),
+        _ => None,
+    }
+    .filter(|(place, _)| place.resets)
+    .ok_or_else(not_allowed)?;
+    show::begin_anew(r, place, name).map(|()| Done::Nothing(204))
+}
+
+/// What has been changed and stands in a file too.
+enum Saved {
+    Servers(Editable),
+    Pairs(Arc<Zone>),
+}
+
+impl Saved {
+    fn save(&self) -> std::io::Result<()> {
+        match self {
+            Saved::Servers(upstream) => upstream.save(),
+            Saved::Pairs(zone) => zone.save(),
+        }
+    }
+}
+
+fn change(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let mut body = Vec::new();
+        let mut allowed = may_write(r);
+        if allowed.is_ok() && r.method != Method::Delete {
+            match input::read(r).await {
+                Ok(read) => body = read,
+                Err(input::NoBody::Closed) => return Flow::Status(499),
+                Err(input::NoBody::Refused(refusal)) => allowed = Err(refusal),
+            }
+        } else if let Err(flow) = body::discard(r) {
+            return flow;
+        }
+        // Once it is changed it is written too, whether the client waits for it or not.
+        let mut saved = None;
+        let mut done =
+            allowed.and_then(|()| with_call(r, |r, call| call.change(r, &body, &mut saved)));
+        if let Some(saved) = saved {
+            match in_thread(move || saved.save()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(e)) | Err(e) => {
+                    let text = format!("it is changed, but the state file cannot be written ({e})");
+                    r.log(LogLevel::Error, &text);
+                    done = Err(Refusal::new(500, "StateFileError", text));
+                }
+            }
+        }
+        finish(r, done)
+    })
+}
+
+/// Whether a request may change anything at all.
+fn may_write(r: &Request) -> Outcome<()> {
+    if !matches!(r.method, Method::Post | Method::Patch | Method::Delete) {
+        return Err(not_allowed());
+    }
+    if api_of(r).is_none_or(|api| !api.writes) {
+        return Err(Refusal::new(405, "MethodDisabled", "method disabled"));
+    }
+    guard::same_site(r)?;
+    match r.method {
+        Method::Delete => Ok(()),
+        _ => input::said_to_be_json(r),
+    }
+}
+
+fn not_allowed() -> Refusal {
+    Refusal::new(405, "MethodNotAllowed", "method not allowed")
+}
+
+fn send(r: &mut Request, status: u16, text: Vec<u8>) -> Flow {
+    r.out.status = status;
+    // What it was a moment ago is of use to nobody.
+    r.out.set(b"Cache-Control", b"no-store");
+    if text.is_empty() {
+        r.out.content_length = (status != 204).then_some(0);
+        return special::finish(r, Buf::last());
+    }
+    r.out.set_content_type(b"application/json");
+    r.out.content_length = Some(text.len() as u64);
+    special::finish(r, Buf::mem(text).and_last())
+}

@@ -1,0 +1,93 @@
+//! Who may write: the configuration has to say it, and a page of another site cannot have a browser do it.
+
+use super::refusal::{Outcome, Refusal};
+use super::ApiLoc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weir_conf::Position;
+use weir_http::conf::{CoreLoc, CoreSrv};
+use weir_http::module::{self, Build};
+use weir_http::Request;
+use weir_module::{slot, Cf, ConfResult, ConfType, Diagnostic, Directive, Level, Slots};
+use weir_tls::server::VerifyClient;
+use weir_wire::http1::request::Method;
+
+/// A place that writes, among all that were ever read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    number: u64,
+    at: Position,
+}
+
+/// The places of a server that write.
+#[derive(Default)]
+pub(super) struct ApiSrv(Vec<u64>);
+
+impl ConfType for ApiSrv {
+    const LEVEL: Level = Level::Server;
+    slot!();
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// A place is read; where it writes, its server is told.
+pub(super) fn mark(cf: &mut Cf, d: &Directive, writes: bool) -> Mark {
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    if writes {
+        cf.get::<ApiSrv>().0.push(number);
+    }
+    Mark { number, at: d.position() }
+}
+
+/// Refuses places that write and that anybody reaches.
+pub(super) fn check(b: &mut Build) -> ConfResult {
+    let asks = |s: &&Slots| s.get::<CoreSrv>().base.verify_client == VerifyClient::On;
+    let verified: Vec<u64> =
+        b.servers.iter().filter(asks).flat_map(|s| s.get::<ApiSrv>().0.iter().copied()).collect();
+    for location in b.locations {
+        let Some(api) = location.get::<ApiLoc>().0.as_ref().filter(|api| api.writes) else {
+            continue;
+        };
+        if verified.contains(&api.mark.number) || is_guarded(b, location) {
+            continue;
+        }
+        let text = "\"api write=on\" in a location that anybody may reach";
+        let hint = "write \"allow 127.0.0.1; deny all;\" beside it, or auth_basic, auth_jwt or auth_request, or \
+                    \"ssl_verify_client on\" in the server";
+        return Err(Diagnostic::emerg(text.to_string()).at(api.mark.at).hint(hint.to_string()));
+    }
+    Ok(())
+}
+
+fn is_guarded(b: &Build, location: &Slots) -> bool {
+    let writes = Method::Post.bit() | Method::Patch.bit() | Method::Delete.bit();
+    module::has_access_handler(b.main, location)
+        || location.get::<CoreLoc>().limit_except.is_some_and(|(allowed, id)| {
+            allowed & writes == 0 && module::has_access_handler(b.main, &b.locations[id])
+        })
+}
+
+fn field<'a>(r: &'a Request, name: &[u8]) -> Option<&'a [u8]> {
+    r.headers().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+/// Refuses what a page of another site has a browser send.
+pub(super) fn same_site(r: &Request) -> Outcome<()> {
+    let refused = || {
+        Err(Refusal::new(
+            403,
+            "CrossSiteRequest",
+            "requests of other sites may not change anything",
+        ))
+    };
+    match field(r, b"Sec-Fetch-Site") {
+        None | Some(b"same-origin" | b"none") => {}
+        Some(_) => return refused(),
+    }
+    let Some(origin) = field(r, b"Origin") else { return Ok(()) };
+    let scheme: &[u8] = if r.conn().is_tls() { b"https://" } else { b"http://" };
+    let host = field(r, b"Host").unwrap_or_default();
+    match origin.strip_prefix(scheme) {
+        Some(at) if !host.is_empty() && at.eq_ignore_ascii_case(host) => Ok(()),
+        _ => refused(),
+    }
+}

@@ -1,0 +1,62 @@
+//! `metrics`: the tree of all that is counted, as Prometheus reads it (text format 0.0.4, or OpenMetrics 1.0 for who asks
+//! for it). No page of a module: what modules report is walked, and a table says which names become labels.
+//!
+//! Names are stable: `weir_`, where the figure stands in the tree, the figure, its unit (`_bytes`, `_seconds`), and `_total`
+//! where it only grows. Figures that have begun anew in the API go on here.
+
+mod families;
+mod walk;
+
+use crate::tree::gather;
+use families::Families;
+use weir_http::body;
+use weir_http::buf::Buf;
+use weir_http::conf::CoreLoc;
+use weir_http::module::{Flow, HttpModule};
+use weir_http::{special, Request};
+use weir_module::{Arity, Context, Row};
+use weir_wire::http1::request::Method;
+
+const PLAIN: &[u8] = b"text/plain; version=0.0.4; charset=utf-8";
+const OPEN: &[u8] = b"application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const ROWS: &[Row] = &[Row::new(
+    "metrics",
+    Context::LOCATION,
+    Arity::NONE,
+    "",
+    "Answers with what is counted, as Prometheus and OpenMetrics read it.",
+    |cf, _| {
+        cf.get::<CoreLoc>().handler = Some(handler);
+        Ok(())
+    },
+)
+.note(
+    "It is our own. weir_http_requests_total{server=\"…\"} and the like: names are made of those of the API, latencies are \
+     histograms in seconds. Whoever is to read them needs \"allow\" in the location.",
+)];
+
+/// The directive.
+pub const MODULE: HttpModule = HttpModule { rows: ROWS, ..HttpModule::EMPTY };
+
+fn handler(r: &mut Request) -> Flow {
+    if !matches!(r.method, Method::Get | Method::Head) {
+        return Flow::Status(405);
+    }
+    if let Err(flow) = body::discard(r) {
+        return flow;
+    }
+    let tree = gather(&r.gen().core, &r.conn().worker, "");
+    let mut families = Families::default();
+    walk::walk(&tree, &mut families);
+    let is_open = r.headers().any(|(name, value)| {
+        name.eq_ignore_ascii_case(b"Accept")
+            && weir_base::bytes::find_ignore_case(value, b"application/openmetrics-text").is_some()
+    });
+    let text = families.text(is_open);
+    r.out.status = 200;
+    r.out.set(b"Cache-Control", b"no-store");
+    r.out.set_content_type(if is_open { OPEN } else { PLAIN });
+    r.out.content_length = Some(text.len() as u64);
+    special::finish(r, Buf::mem(text).and_last())
+}

@@ -1,0 +1,283 @@
+//! From the tree to metrics: which of its names are labels, and what its figures are.
+
+use super::families::{with, Families, Kind, Sample};
+use weir_core::figures::{Figure, Figures};
+
+/// What stands at a path: how its metrics begin, and under which label its names are, if it has many.
+struct Rule {
+    path: &'static str,
+    prefix: &'static str,
+    label: Option<&'static str>,
+}
+
+const fn rule(path: &'static str, prefix: &'static str, label: Option<&'static str>) -> Rule {
+    Rule { path, prefix, label }
+}
+
+const RULES: &[Rule] = &[
+    rule("http/requests", "weir_requests", None),
+    rule("http/server_zones", "weir_http", Some("server")),
+    rule("http/location_zones", "weir_http_location", Some("location")),
+    rule("http/caches", "weir_http_cache", Some("cache")),
+    rule("http/limit_conns", "weir_http_limit_conn", Some("zone")),
+    rule("http/limit_reqs", "weir_http_limit_req", Some("zone")),
+    rule("http/upstreams", "weir_http_upstream", Some("upstream")),
+    rule("stream/server_zones", "weir_stream", Some("server")),
+    rule("stream/limit_conns", "weir_stream_limit_conn", Some("zone")),
+    rule("stream/upstreams", "weir_stream_upstream", Some("upstream")),
+    rule("resolvers", "weir_resolver", Some("resolver")),
+    rule("slabs", "weir_slab", Some("zone")),
+    rule("workers", "weir_worker", Some("worker")),
+];
+
+/// What tells how it is now; all other numbers only grow.
+const GAUGES: &[&str] = &[
+    "active",
+    "idle",
+    "reading",
+    "writing",
+    "waiting",
+    "current",
+    "processing",
+    "size",
+    "max_size",
+    "weight",
+    "effective_weight",
+    "max_conns",
+    "keepalive",
+    "zombies",
+    "generation",
+    "used",
+    "free",
+    "down",
+    "backup",
+    "unhealthy",
+    "entries",
+    "entries_max",
+    "size_bytes",
+    "used_bytes",
+    "file_bytes",
+    "file_bytes_max",
+    "is_loading",
+];
+
+/// Figures that name things, or that others add up to: they are no metrics.
+const NOT_SHOWN: &[&str] = &["id", "pid", "ppid", "response_time_hist"];
+
+/// Bytes, whose names do not say it.
+const BYTES: &[&str] = &["received", "sent", "size", "max_size"];
+
+/// Milliseconds, and whether they only grow.
+const MILLIS: &[(&str, bool)] = &[
+    ("header_time", false),
+    ("response_time", false),
+    ("connect_time", false),
+    ("first_byte_time", false),
+    ("downtime", true),
+];
+
+/// Groups whose names are a label, and not a part of the metric's name.
+const LABELLED: &[(&str, &str)] =
+    &[("codes", "code"), ("verify_failures", "reason"), ("slots", "slot")];
+
+/// Where the walk is.
+#[derive(Clone)]
+struct At {
+    prefix: String,
+    labels: String,
+    path: String,
+}
+
+impl At {
+    fn below(&self, name: &str) -> At {
+        At { prefix: format!("{}_{}", self.prefix, word(name)), ..self.clone() }
+    }
+
+    fn labelled(&self, label: &str, value: &str) -> At {
+        At { labels: with(&self.labels, label, value), ..self.clone() }
+    }
+}
+
+/// As names of metrics are.
+fn word(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+/// Makes metrics of the whole tree.
+pub(super) fn walk(tree: &Figures, out: &mut Families) {
+    for (name, figure) in tree.iter() {
+        match (name, figure) {
+            ("nginx", Figure::Group(program)) => about(program, out),
+            ("http" | "stream", Figure::Group(block)) => {
+                block
+                    .iter()
+                    .for_each(|(inner, figure)| place(&format!("{name}/{inner}"), figure, out));
+            }
+            _ => place(name, figure, out),
+        }
+    }
+}
+
+fn about(program: &Figures, out: &mut Families) {
+    if let Some(Figure::Text(version)) = program.get("version") {
+        let labels = with("", "version", version);
+        out.add("weir_build", Kind::Info, "the program", &labels, Sample::Number(1));
+    }
+    let number = Sample::Number(program.number("generation"));
+    out.add("weir_generation", Kind::Gauge, "loaded configurations", "", number);
+}
+
+fn place(path: &str, figure: &Figure, out: &mut Families) {
+    let Some(rule) = RULES.iter().find(|rule| rule.path == path) else {
+        let prefix = format!("weir_{}", word(path));
+        let at = At { prefix, labels: String::new(), path: path.to_string() };
+        return one(&at, figure, out);
+    };
+    let at = At { prefix: rule.prefix.to_string(), labels: String::new(), path: path.to_string() };
+    match (rule.label, figure) {
+        (Some(label), Figure::Group(all)) => {
+            all.iter().for_each(|(name, inner)| one(&at.labelled(label, name), inner, out));
+        }
+        (Some(label), Figure::List(all)) => list(&at, label, all, out),
+        _ => one(&at, figure, out),
+    }
+}
+
+/// Things that are told apart by their numbers.
+fn list(at: &At, label: &str, all: &[Figure], out: &mut Families) {
+    for (n, figure) in all.iter().enumerate() {
+        let Figure::Group(group) = figure else { continue };
+        let id = group.get("id").map_or(n as u64, |_| group.number("id")).to_string();
+        let mut at = at.clone();
+        // A server's address says more than its number, but two may have the same.
+        if let Some(Figure::Text(server)) = group.get("server") {
+            at = at.labelled("server", server);
+        }
+        inside(&at.labelled(label, &id), group, out);
+    }
+}
+
+fn one(at: &At, figure: &Figure, out: &mut Families) {
+    match figure {
+        Figure::Group(group) => inside(at, group, out),
+        Figure::Times(times) => {
+            let name = format!("{}_seconds", at.prefix);
+            out.add(&name, Kind::Histogram, &at.path, &at.labels, Sample::Times(times.clone()));
+        }
+        Figure::Number(n) => {
+            out.add(&at.prefix, Kind::Counter, &at.path, &at.labels, Sample::Number(*n));
+        }
+        _ => {}
+    }
+}
+
+fn inside(at: &At, group: &Figures, out: &mut Families) {
+    for (name, figure) in group.iter().filter(|(name, _)| !NOT_SHOWN.contains(name)) {
+        match figure {
+            Figure::Number(n) => number(at, name, *n, out),
+            Figure::Real(x) if x.is_finite() => {
+                let at = at.below(name);
+                out.add(&at.prefix, Kind::Gauge, &at.path, &at.labels, Sample::Real(*x));
+            }
+            Figure::Flag(yes) => {
+                let (at, n) = (at.below(name), u64::from(*yes));
+                out.add(&at.prefix, Kind::Gauge, &at.path, &at.labels, Sample::Number(n));
+            }
+            Figure::Text(text) if name == "state" => {
+                let at = at.below(name).labelled("state", text);
+                out.add(&at.prefix, Kind::Gauge, &at.path, &at.labels, Sample::Number(1));
+            }
+            Figure::Times(_) => one(&at.below(name), figure, out),
+            Figure::Group(inner) => below(at, name, inner, out),
+            Figure::List(all) => {
+                list(&at.below(name.strip_suffix('s').unwrap_or(name)), "id", all, out)
+            }
+            Figure::Real(_) | Figure::Text(_) => {}
+        }
+    }
+}
+
+fn below(at: &At, name: &str, inner: &Figures, out: &mut Families) {
+    match name {
+        // Statuses one by one; classes and the total are their sums.
+        "responses" => match inner.get("codes") {
+            Some(Figure::Group(codes)) => labelled(&at.below(name), "code", codes, out),
+            _ => classes(&at.below(name), inner, out),
+        },
+        "sessions" => classes(&at.below(name), inner, out),
+        _ => match LABELLED.iter().find(|(group, _)| *group == name) {
+            Some((_, label)) => labelled(&at.below(name), label, inner, out),
+            None => inside(&at.below(name), inner, out),
+        },
+    }
+}
+
+fn labelled(at: &At, label: &str, group: &Figures, out: &mut Families) {
+    group.iter().for_each(|(name, figure)| one(&at.labelled(label, name), figure, out));
+}
+
+fn classes(at: &At, group: &Figures, out: &mut Families) {
+    let all = group.iter().filter(|(name, _)| name.ends_with("xx"));
+    all.for_each(|(name, figure)| one(&at.labelled("class", name), figure, out));
+}
+
+fn number(at: &At, name: &str, n: u64, out: &mut Families) {
+    if let Some((_, grows)) = MILLIS.iter().find(|(millis, _)| *millis == name) {
+        let kind = if *grows { Kind::Counter } else { Kind::Gauge };
+        let at = at.below(&format!("{name}_seconds"));
+        return out.add(&at.prefix, kind, &at.path, &at.labels, Sample::Millis(n));
+    }
+    let kind = if GAUGES.contains(&name) { Kind::Gauge } else { Kind::Counter };
+    let at = match name {
+        // `_total` is behind it anyway.
+        "total" => at.clone(),
+        _ if BYTES.contains(&name) => at.below(&format!("{name}_bytes")),
+        _ => at.below(name),
+    };
+    out.add(&at.prefix, kind, &at.path, &at.labels, Sample::Number(n));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_labels_and_figures_their_kinds() {
+        let mut tree = Figures::default();
+        let zone = tree.group("http").group("server_zones").entry(b"a\"b");
+        zone.put_all(&[("processing", 1), ("requests", 2), ("sent", 3)]);
+        zone.group("responses").put_all(&[("2xx", 2), ("total", 2)]);
+        zone.group("responses").group("codes").put_all(&[("200", 2)]);
+        let mut peer = Figures::default();
+        peer.put_all(&[("id", 4), ("requests", 5), ("downtime", 1500), ("header_time", 7)]);
+        peer.put("server", "127.0.0.1:1");
+        peer.put("state", "up");
+        peer.put("backup", false);
+        let upstream = tree.group("http").group("upstreams").entry(b"u");
+        upstream.put("peers", Figure::List(vec![peer.into()]));
+        upstream.put("keepalive", 6);
+        tree.group("http").group("requests").put_all(&[("total", 8), ("current", 1)]);
+        tree.group("own").put("things", 9);
+        let mut out = Families::default();
+        walk(&tree, &mut out);
+        let text = String::from_utf8(out.text(false)).unwrap();
+        for expected in [
+            "weir_http_processing{server=\"a\\\"b\"} 1",
+            "weir_http_requests_total{server=\"a\\\"b\"} 2",
+            "weir_http_sent_bytes_total{server=\"a\\\"b\"} 3",
+            "weir_http_responses_total{server=\"a\\\"b\",code=\"200\"} 2",
+            "weir_http_upstream_peer_requests_total{upstream=\"u\",server=\"127.0.0.1:1\",id=\"4\"} 5",
+            "weir_http_upstream_peer_downtime_seconds_total{upstream=\"u\",server=\"127.0.0.1:1\",id=\"4\"} 1.5",
+            "weir_http_upstream_peer_header_time_seconds{upstream=\"u\",server=\"127.0.0.1:1\",id=\"4\"} 0.007",
+            "weir_http_upstream_peer_state{upstream=\"u\",server=\"127.0.0.1:1\",id=\"4\",state=\"up\"} 1",
+            "weir_http_upstream_peer_backup{upstream=\"u\",server=\"127.0.0.1:1\",id=\"4\"} 0",
+            "weir_http_upstream_keepalive{upstream=\"u\"} 6",
+            "weir_requests_total 8",
+            "weir_requests_current 1",
+            "weir_own_things_total 9",
+        ] {
+            assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
+        }
+        assert!(!text.contains("2xx"), "{text}");
+    }
+}

@@ -1,0 +1,356 @@
+//! Servers that are put, changed and taken away while the process serves (NGINX Plus's API). An upstream with a `zone` is
+//! live for that. With `state FILE` its servers stand in the file from then on; without it a reload has those of the
+//! configuration again, as there.
+//!
+//! Differences from NGINX Plus: what comes while it serves is an address, for nobody asks for names then; servers that
+//! come from a name are as the configuration has them.
+
+use super::{Entry, Live};
+use crate::asks::Asks;
+use crate::conf::{lossy, NamedHost, UpstreamMain};
+use crate::names;
+use crate::peers::{sid, Peer, PeerAddr, OFF_BY_CONF};
+use crate::rows::read_server;
+use crate::state_file::statements;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+/// More servers an upstream does not get.
+const SERVERS_MAX: usize = 1000;
+
+/// A server of an upstream, as it is set.
+#[derive(Clone, Debug)]
+pub struct Set {
+    /// Its number in the upstream.
+    pub id: u64,
+    /// Where it is.
+    pub peer: Peer,
+    /// It is asked when no other can be.
+    pub backup: bool,
+    /// What `sticky route` knows it by; empty where that is the address.
+    pub route: Vec<u8>,
+    /// The name it comes from, by which it is set.
+    pub host: Option<String>,
+}
+
+/// What is to be different; what is `None` stays, or is as usual.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// An address, and perhaps a port.
+    pub server: Option<String>,
+    /// From 1.
+    pub weight: Option<u32>,
+    /// 0 for any number.
+    pub max_conns: Option<u32>,
+    /// 0 for never.
+    pub max_fails: Option<u32>,
+    /// Seconds.
+    pub fail_timeout: Option<u64>,
+    /// Seconds.
+    pub slow_start: Option<u64>,
+    /// For `sticky route`.
+    pub route: Option<String>,
+    /// Of a new one.
+    pub backup: Option<bool>,
+    /// It is not to be asked.
+    pub down: Option<bool>,
+    /// Only clients that it has already are to ask it.
+    pub drain: Option<bool>,
+}
+
+/// Why nothing is changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// There is no such upstream.
+    NoUpstream,
+    /// It has no `zone`.
+    Static,
+    /// It has no server of that number.
+    NoServer,
+    /// The server comes from a name.
+    Immutable,
+    /// The balancing has no backups.
+    NoBackup,
+    /// The balancing has no `slow_start`.
+    NoSlowStart,
+    /// It is no address; in words.
+    Address(String),
+    /// A name, which nobody asks for.
+    Name(String),
+    /// The route is too long, or has what no route has.
+    Route,
+    /// There are as many as there may be.
+    Full,
+}
+
+/// An upstream whose servers may be changed.
+#[derive(Clone)]
+pub struct Editable(Arc<Live>);
+
+impl UpstreamMain {
+    /// The upstream of that name, to look at its servers or to change them.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or its servers do not change.
+    pub fn editable(&self, name: &[u8]) -> Result<Editable, Fault> {
+        let found = self.declared.iter().position(|u| u.explicit && u.name == name);
+        let at = found.ok_or(Fault::NoUpstream)?;
+        let live = self.groups[at].as_live().filter(|_| self.declared[at].zone.is_some());
+        live.map(|live| Editable(Arc::clone(live))).ok_or(Fault::Static)
+    }
+}
+
+impl Editable {
+    /// Its servers, in the order of their numbers.
+    pub fn servers(&self) -> Vec<Set> {
+        let current = self.0.lock();
+        let mut all: Vec<Set> = current.entries.iter().map(|e| self.set(e)).collect();
+        all.sort_by_key(|s| s.id);
+        all
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    ///
+    /// It has none of that number.
+    pub fn server(&self, id: u64) -> Result<Set, Fault> {
+        self.servers().into_iter().find(|s| s.id == id).ok_or(Fault::NoServer)
+    }
+
+    fn set(&self, e: &Entry) -> Set {
+        let route = match &e.peer.sid {
+            own if **own == *sid(b"", &e.peer.name) => Vec::new(),
+            own => own.to_vec(),
+        };
+        let host = e.host.map(|at| self.0.hosts[at].name.clone());
+        Set { id: e.id, peer: e.peer.clone(), backup: e.backup, route, host }
+    }
+
+    /// Puts a further one.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be used as it is said, or there are too many.
+    pub fn add<S: Asks>(&self, change: &Change) -> Result<Set, Fault> {
+        let mut current = self.0.lock();
+        if current.entries.len() >= SERVERS_MAX {
+            return Err(Fault::Full);
+        }
+        let text = change.server.as_deref().unwrap_or_default();
+        let (addr, server) = address::<S>(text)?;
+        let backup = change.backup.unwrap_or(false);
+        if backup && self.0.plan.method.refuses_backup() {
+            return Err(Fault::NoBackup);
+        }
+        let mut peer = Peer { sid: sid(b"", &addr.text()), ..Peer::new(addr, &server) };
+        self.change_peer(&mut peer, &[], change)?;
+        let id = current.next_id;
+        current.next_id += 1;
+        let mut entries = current.entries.clone();
+        entries.push(Entry { id, peer, backup, host: None });
+        self.0.publish(&mut current, entries);
+        let set = current.entries.iter().find(|e| e.id == id).map(|e| self.set(e));
+        set.ok_or(Fault::NoServer)
+    }
+
+    /// Changes one. What is known of it stays, unless it gets another address.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that number, it comes from a name, or it cannot be as it is said.
+    pub fn change<S: Asks>(&self, id: u64, change: &Change) -> Result<Set, Fault> {
+        let mut current = self.0.lock();
+        let mut entries = current.entries.clone();
+        let entry = entries.iter_mut().find(|e| e.id == id).ok_or(Fault::NoServer)?;
+        if entry.host.is_some() {
+            return Err(Fault::Immutable);
+        }
+        let (route, before) = (self.set(entry).route, entry.peer.addr.clone());
+        if let Some(text) = &change.server {
+            let (addr, server) = address::<S>(text)?;
+            if addr != entry.peer.addr {
+                let name = addr.text().into();
+                entry.peer = Peer { addr, name, server, ..entry.peer.clone() };
+                entry.peer.sid = sid(&route, &entry.peer.name);
+            }
+        }
+        self.change_peer(&mut entry.peer, &route, change)?;
+        let (peer, changed) = (entry.peer.clone(), self.set(entry));
+        self.0.publish(&mut current, entries);
+        current.shape.with_zone(|state| {
+            let Some(tie) = &current.shape.tie else { return };
+            for backup in [false, true] {
+                let at = tie.ids[usize::from(backup)].iter().position(|i| *i == id);
+                if let Some(state) = at.and_then(|at| state.list(backup).get_mut(at)) {
+                    state.effective_weight = peer.weight;
+                    if peer.addr != before {
+                        // What another one has failed at is not this one's.
+                        state.fails = 0;
+                    }
+                    state.off = match peer.down {
+                        true => state.off | OFF_BY_CONF,
+                        false => state.off & !OFF_BY_CONF,
+                    };
+                }
+            }
+        });
+        Ok(changed)
+    }
+
+    /// Takes one away; answers those that are left. Who is asking it goes on.
+    ///
+    /// # Errors
+    ///
+    /// There is none of that number, or it comes from a name.
+    pub fn remove(&self, id: u64) -> Result<Vec<Set>, Fault> {
+        let mut current = self.0.lock();
+        let entry = current.entries.iter().find(|e| e.id == id).ok_or(Fault::NoServer)?;
+        if entry.host.is_some() {
+            return Err(Fault::Immutable);
+        }
+        let entries = current.entries.iter().filter(|e| e.id != id).cloned().collect();
+        self.0.publish(&mut current, entries);
+        drop(current);
+        Ok(self.servers())
+    }
+
+    fn change_peer(&self, peer: &mut Peer, route: &[u8], change: &Change) -> Result<(), Fault> {
+        if change.slow_start.is_some_and(|s| s > 0) && self.0.plan.method.refuses_slow_start() {
+            return Err(Fault::NoSlowStart);
+        }
+        peer.weight = change.weight.map_or(peer.weight, i64::from);
+        peer.max_conns = change.max_conns.unwrap_or(peer.max_conns);
+        peer.max_fails = change.max_fails.unwrap_or(peer.max_fails);
+        peer.fail_timeout_secs = change.fail_timeout.unwrap_or(peer.fail_timeout_secs);
+        peer.slow_start_secs = change.slow_start.unwrap_or(peer.slow_start_secs);
+        if let Some(drain) = change.drain {
+            (peer.down, peer.draining) = (drain, drain);
+        }
+        if let Some(down) = change.down {
+            // As in the configuration, the later of the two counts.
+            let drains = change.drain == Some(true);
+            (peer.down, peer.draining) = (down || drains, drains);
+        }
+        let route = change.route.as_ref().map_or(route, |r| r.as_bytes());
+        if route.len() > crate::peers::SID_MAX_BYTES || !is_word(route) {
+            return Err(Fault::Route);
+        }
+        peer.sid = sid(route, &peer.name);
+        Ok(())
+    }
+
+    /// Writes the servers to the `state` file, if the upstream has one. It blocks.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written; the one before is still there.
+    pub fn save(&self) -> io::Result<()> {
+        let Some(path) = self.0.state.get() else { return Ok(()) };
+        // Only one writes at a time, and what it writes is the newest.
+        let _turn = self.0.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = self.lines();
+        replace_file(path, text.as_bytes())
+    }
+
+    fn lines(&self) -> String {
+        let current = self.0.lock();
+        let mut out = String::new();
+        for e in current.entries.iter().filter(|e| e.host.is_none()) {
+            let route = self.set(e).route;
+            let text = lossy(&e.peer.addr.text());
+            line(&mut out, &text, &e.peer, &lossy(&route), e.backup, "");
+        }
+        for host in self.0.hosts.iter() {
+            let mut more = if host.resolve { " resolve".to_string() } else { String::new() };
+            let mut text = host.name.clone();
+            match &host.service {
+                Some(service) => more += &format!(" service={service}"),
+                None => text += &format!(":{}", host.port),
+            }
+            line(&mut out, &text, &host.template, &lossy(&host.route), host.backup, &more);
+        }
+        out
+    }
+}
+
+/// A server as it stands in a file.
+fn line(out: &mut String, server: &str, p: &Peer, route: &str, backup: bool, more: &str) {
+    // Writing into a String cannot fail.
+    let _ = write!(out, "server {server}{more}");
+    for (name, value, usual) in [
+        ("weight", p.weight.unsigned_abs(), 1),
+        ("max_conns", p.max_conns.into(), 0),
+        ("max_fails", p.max_fails.into(), 1),
+    ] {
+        if value != usual {
+            let _ = write!(out, " {name}={value}");
+        }
+    }
+    for (name, secs, usual) in
+        [("fail_timeout", p.fail_timeout_secs, 10), ("slow_start", p.slow_start_secs, 0)]
+    {
+        if secs != usual {
+            let _ = write!(out, " {name}={secs}s");
+        }
+    }
+    if !route.is_empty() {
+        let _ = write!(out, " route={route}");
+    }
+    let flags = [(backup, " backup"), (p.down && !p.draining, " down"), (p.draining, " drain")];
+    flags.iter().filter(|(on, _)| *on).for_each(|(_, word)| out.push_str(word));
+    out.push_str(";\n");
+}
+
+/// Whether a text stands for itself in a configuration.
+fn is_word(text: &[u8]) -> bool {
+    text.iter().all(|b| b.is_ascii_graphic() && !b";{}\"'\\$#".contains(b))
+}
+
+fn address<S: Asks>(text: &str) -> Result<(PeerAddr, Box<[u8]>), Fault> {
+    let wrong = |text: String| Fault::Address(text);
+    if text.is_empty() || text.len() > 255 || !is_word(text.as_bytes()) {
+        return Err(wrong(format!("\"{text}\" is no address")));
+    }
+    let directives =
+        statements(format!("server {text};").as_bytes()).map_err(|e| wrong(e.message))?;
+    let [d] = &directives[..] else { return Err(wrong(format!("\"{text}\" is no address"))) };
+    let s = read_server::<S>(d).map_err(|e| wrong(e.message))?;
+    let addr = match &s.host {
+        NamedHost::Ip(ip) => PeerAddr::Ip(SocketAddr::new(*ip, s.port)),
+        NamedHost::Unix(path) => PeerAddr::Unix(path.clone()),
+        NamedHost::Name(name) => return Err(Fault::Name(name.clone())),
+    };
+    let server = names::peer(&s, addr.clone()).server;
+    Ok((addr, server))
+}
+
+/// Puts a file in the place of another one as a whole. It blocks.
+///
+/// # Errors
+///
+/// What the system says; the one before is still there.
+pub fn replace_file(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let beside = Path::new(&name);
+    match std::fs::remove_file(beside) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    // A file of its own: what somebody else may have put there is not followed.
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(beside)?;
+    let written = file.write_all(text).and_then(|()| file.sync_data());
+    match written.and_then(|()| std::fs::rename(beside, path)) {
+        Ok(()) => Ok(()),
+        Err(e) => {
+            // It is of no use to anybody; that it stays does no harm.
+            let _ = std::fs::remove_file(beside);
+            Err(e)
+        }
+    }
+}
