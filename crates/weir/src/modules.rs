@@ -64,6 +64,7 @@ pub const MODULES: &[&HttpModule] = &[
     &referer::MODULE,
     &browser::MODULE,
     &stub_status::MODULE,
+    &weir_status::API,
     &welcome::MODULE,
     &empty_gif::MODULE,
     &flv::MODULE,

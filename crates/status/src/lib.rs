@@ -1,0 +1,8 @@
+//! What is shown of the server while it runs, and what may be changed then: one tree of figures, which modules
+//! report and nobody else knows, in several forms.
+
+mod api;
+mod tree;
+
+pub use api::MODULE as API;
+pub use tree::gather;

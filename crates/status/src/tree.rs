@@ -1,0 +1,53 @@
+//! The tree of all that modules report.
+
+use weir_core::figures::{Figures, Report};
+use weir_core::generation::Generation;
+use weir_core::Worker;
+use weir_module::Slots;
+
+/// What modules report at a place (`/http/server_zones`) and below it, where it stands in the tree of all; an empty
+/// place is that of the whole. Reports that have nothing to do with it are not asked.
+pub fn gather(gen: &Generation, worker: &Worker, place: &str) -> Figures {
+    let mut figures = Figures::default();
+    let blocks: [(&str, (Vec<Report>, Option<&Slots>)); 2] =
+        [("http", weir_http::module::reports(gen)), ("stream", weir_stream::reports(gen))];
+    for (name, (reports, main)) in blocks {
+        let Some(main) = main else { continue };
+        for report in reports.iter().filter(|report| meet(name, report.path, place)) {
+            figures.add(name, report, worker, main);
+        }
+    }
+    figures
+}
+
+/// Whether one of the two, the place of a report of that block and the one that is asked for, is above the other.
+fn meet(block: &str, path: &str, place: &str) -> bool {
+    let whole = match path.strip_prefix('/') {
+        Some(path) => path.to_string(),
+        None => format!("{block}/{path}"),
+    };
+    let mut asked = place.split('/').filter(|part| !part.is_empty());
+    whole.split('/').all(|part| asked.next().is_none_or(|asked| asked == part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lies_on_the_way_or_below_is_asked() {
+        for (block, path, place, expected) in [
+            ("http", "server_zones", "", true),
+            ("http", "server_zones", "/http", true),
+            ("http", "server_zones", "/http/server_zones/a.test", true),
+            ("stream", "server_zones", "/http/server_zones", false),
+            ("http", "server_zones", "/http/server", false),
+            ("http", "/connections", "/connections", true),
+            ("http", "/connections", "/http", false),
+            ("http", "a/b", "/http/a", true),
+            ("http", "a/b", "/http/a/c", false),
+        ] {
+            assert_eq!(meet(block, path, place), expected, "{path} for {place}");
+        }
+    }
+}
