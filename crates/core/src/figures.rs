@@ -3,8 +3,8 @@
 //! Its names and shape are those of NGINX Plus's API where that has the figure, so that the API, the
 //! metrics and the dashboard show one tree. What it has besides stands beside those under names of our own.
 
+use crate::counters::AllCounters;
 use crate::counts::Times;
-use crate::worker::Worker;
 use std::borrow::Cow;
 use weir_base::bytes::fmt_u64;
 use weir_module::Slots;
@@ -15,8 +15,8 @@ pub struct Report {
     /// Where its figures stand: below the block's name (`server_zones`), or, with a `/` in front, at the
     /// root (`/connections`). Several reports may share a place, and parts of a path are parted by `/`.
     pub path: &'static str,
-    /// Notes them.
-    pub put: fn(&Worker, &Slots, &mut Figures),
+    /// Notes them; on any thread, of what all workers count.
+    pub put: fn(&AllCounters, &Slots, &mut Figures),
 }
 
 /// One of the values in the tree.
@@ -147,7 +147,7 @@ impl Figures {
     }
 
     /// Has a report note its figures at its place, which is below `block` if it is not at the root.
-    pub fn add(&mut self, block: &str, report: &Report, worker: &Worker, main: &Slots) {
+    pub fn add(&mut self, block: &str, report: &Report, all: &AllCounters, main: &Slots) {
         let mut at = self;
         let path = match report.path.strip_prefix('/') {
             Some(path) => path,
@@ -159,7 +159,7 @@ impl Figures {
         for part in path.split('/') {
             at = at.group(part);
         }
-        (report.put)(worker, main, at);
+        (report.put)(all, main, at);
     }
 
     /// As an object of JSON.

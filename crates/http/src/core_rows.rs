@@ -14,12 +14,11 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 use weir_base::units;
-use weir_core::counters::Counters;
+use weir_core::counters::{AllCounters, Counters};
 use weir_core::error_log::{error_log_sink, push_log};
 use weir_core::figures::{Figures, Report};
 use weir_core::listen;
 use weir_core::paths::{make_temp_path, temp_path};
-use weir_core::Worker;
 use weir_module::first::{bytes, flag, msec, num, offset, sec, size};
 use weir_module::{
     distinct, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, SlotVtable, Slots,
@@ -50,8 +49,8 @@ pub const MODULE: HttpModule = HttpModule {
 };
 
 /// Those of all protocols: they are counted where they are accepted.
-fn report(worker: &Worker, _: &Slots, figures: &mut Figures) {
-    let sum = |pick: fn(&Counters) -> &AtomicU64| worker.all.sum(pick);
+fn report(all: &AllCounters, _: &Slots, figures: &mut Figures) {
+    let sum = |pick: fn(&Counters) -> &AtomicU64| all.sum(pick);
     figures.put_all(&[
         ("accepted", sum(|c| &c.accepted)),
         ("handled", sum(|c| &c.handled)),

@@ -17,11 +17,10 @@ use crate::request::Request;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use weir_core::counters::Counters;
+use weir_core::counters::{AllCounters, Counters};
 use weir_core::counts::{Counted, Statuses, Times};
 use weir_core::figures::{Figures, Report};
 use weir_core::listen::Reached;
-use weir_core::Worker;
 use weir_module::{
     merged, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
     SlotVtable, Slots,
@@ -250,13 +249,13 @@ impl Ended {
 }
 
 /// Those of all servers, as they are counted where they begin.
-fn report_requests(worker: &Worker, _: &Slots, figures: &mut Figures) {
-    let sum = |pick: fn(&Counters) -> &std::sync::atomic::AtomicU64| worker.all.sum(pick);
+fn report_requests(all: &AllCounters, _: &Slots, figures: &mut Figures) {
+    let sum = |pick: fn(&Counters) -> &std::sync::atomic::AtomicU64| all.sum(pick);
     figures.put("total", sum(|c| &c.requests));
     figures.put("current", sum(|c| &c.writing) + sum(|c| &c.reading));
 }
 
-fn report_servers(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report_servers(_: &AllCounters, main: &Slots, figures: &mut Figures) {
     for (name, zones) in &main.get::<ZonesMain>().servers {
         let figures = figures.entry(name);
         // A part that is read between its two numbers must not show less than none.
@@ -266,7 +265,7 @@ fn report_servers(_: &Worker, main: &Slots, figures: &mut Figures) {
     }
 }
 
-fn report_locations(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report_locations(_: &AllCounters, main: &Slots, figures: &mut Figures) {
     for (name, zones) in &main.get::<ZonesMain>().locations {
         report_zone(zones, figures.entry(name));
     }

@@ -9,6 +9,7 @@ use std::hash::BuildHasher;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use weir_core::counters::AllCounters;
 use weir_core::Session;
 
 use crate::limits::{
@@ -20,7 +21,6 @@ use weir_core::figures::{Figures, Report};
 use weir_core::registry::template;
 use weir_core::variables::{VarArg, Variable};
 use weir_core::zones;
-use weir_core::Worker;
 use weir_http::build::Build;
 use weir_http::marks::Mark;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
@@ -320,7 +320,7 @@ fn set_limit<S: Limited>(cf: &mut Cf, d: &Directive) -> ConfResult {
 /// Makes the zones and gives each place those that it names.
 const REPORT: Report = Report { path: "limit_conns", put: report };
 
-fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report(_: &AllCounters, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitConnMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used.load(Ordering::Relaxed));
         figures.entry(&z.name).put_all(&[("size_bytes", z.size), ("used_bytes", used)]);

@@ -12,6 +12,7 @@ mod zone;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
+use weir_core::counters::AllCounters;
 use weir_core::Session;
 
 use crate::limits::{
@@ -22,7 +23,7 @@ use weir_core::eval::with_value;
 use weir_core::figures::{Figures, Report};
 use weir_core::logger::LogLevel;
 use weir_core::zones;
-use weir_core::{LocalFuture, Worker};
+use weir_core::LocalFuture;
 use weir_http::build::Build;
 use weir_http::marks::Mark;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
@@ -217,7 +218,7 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
-fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report(_: &AllCounters, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitReqMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used_bytes());
         figures.entry(&z.name).put_all(&[("size_bytes", z.size), ("used_bytes", used)]);

@@ -61,7 +61,7 @@ fn figures(r: &Request, place: &str) -> Figures {
     for (name, (reports, main)) in blocks {
         let Some(main) = main else { continue };
         for report in reports.iter().filter(|report| report.path.starts_with(place)) {
-            figures.add(name, report, &r.conn().worker, main);
+            figures.add(name, report, &r.conn().worker.all, main);
         }
     }
     figures

@@ -2,7 +2,9 @@
 //! report and nobody else knows, in several forms.
 
 mod api;
+mod dashboard;
 mod tree;
 
 pub use api::MODULE as API;
+pub use dashboard::MODULE as DASHBOARD;
 pub use tree::gather;

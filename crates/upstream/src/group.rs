@@ -21,6 +21,7 @@ use std::rc::{Rc, Weak as RcWeak};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use weir_base::bytes::Identity;
+use weir_core::counters::AllCounters;
 use weir_core::figures::{Figures, Report};
 use weir_core::Worker;
 use weir_module::{Context, Slots};
@@ -270,7 +271,7 @@ pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
 /// Of the servers of upstreams with a `zone`: what else is remembered is each worker's own.
 pub const REPORT: Report = Report { path: "upstreams", put: report };
 
-fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report(_: &AllCounters, main: &Slots, figures: &mut Figures) {
     for group in &main.get::<UpstreamMain>().groups {
         let shape = match &group.live {
             Some(live) => live.shape(),

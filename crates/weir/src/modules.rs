@@ -65,6 +65,7 @@ pub const MODULES: &[&HttpModule] = &[
     &browser::MODULE,
     &stub_status::MODULE,
     &weir_status::API,
+    &weir_status::DASHBOARD,
     &welcome::MODULE,
     &empty_gif::MODULE,
     &flv::MODULE,

@@ -20,11 +20,11 @@ pub(crate) mod vary;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use weir_core::counters::AllCounters;
 use weir_core::figures::{Figures, Report};
 use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
 use weir_core::worker::AtWorker;
-use weir_core::Worker;
 use weir_http::generation::HttpConf;
 use weir_http::HttpModule;
 use weir_module::{SlotVtable, Slots};
@@ -58,7 +58,7 @@ fn start(gen: &Arc<Generation>, http: &HttpConf) {
     }
 }
 
-fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report(_: &AllCounters, main: &Slots, figures: &mut Figures) {
     let stores = main.get::<conf::CacheMain>().paths.iter();
     for (path, store) in stores.filter_map(|p| Some((p, p.store.as_ref()?))) {
         figures.entry(&path.name).put_all(&[

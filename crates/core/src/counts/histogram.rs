@@ -116,6 +116,17 @@ impl Times {
         self.max_us = self.max_us.max(others.max_us);
     }
 
+    /// Those that have come since an earlier look; the longest of them is told by its bucket.
+    pub fn since(&self, before: &Times) -> Times {
+        let at = |n: usize| before.buckets.get(n).copied().unwrap_or(0);
+        let fresh = self.buckets.iter().enumerate().map(|(n, count)| count.saturating_sub(at(n)));
+        let buckets: Vec<u64> = fresh.collect();
+        let last = buckets.iter().rposition(|count| *count > 0);
+        let longest = last.map_or(0, |n| bounds(n / SUBS, n % SUBS).1 - 1);
+        let sum_us = self.sum_us.saturating_sub(before.sum_us);
+        Times { buckets, sum_us, max_us: longest.min(self.max_us) }
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
