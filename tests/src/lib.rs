@@ -12,6 +12,7 @@
 pub mod cgi;
 mod client;
 mod dns;
+pub mod digest;
 pub mod family;
 pub mod h2;
 pub mod mail;

@@ -44,6 +44,7 @@ mod config_twice;
 mod config_warnings;
 mod core_misc;
 mod core_more;
+mod dashboard;
 mod dav;
 mod dav_ext;
 mod degradation;

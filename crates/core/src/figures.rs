@@ -3,13 +3,22 @@
 //! Its names and shape are those of NGINX Plus's API where that has the figure, so that the API, the
 //! metrics and the dashboard show one tree. What it has besides stands beside those under names of our own.
 
+use crate::counters::AllCounters;
+use crate::generation::Generation;
 use crate::counts::Times;
-use crate::worker::Worker;
 use std::borrow::Cow;
 use weir_base::bytes::fmt_u64;
 use weir_base::date::format_iso8601;
 use weir_module::Slots;
 use weir_runtime::clock;
+
+/// What is served, and what its workers count.
+pub struct Served<'a> {
+    /// The newest.
+    pub gen: &'a Generation,
+    /// Of all workers.
+    pub all: &'a AllCounters,
+}
 
 /// What a module reports, by the main level's slots of its block.
 #[derive(Clone, Copy)]
@@ -17,8 +26,8 @@ pub struct Report {
     /// Where its figures stand: below the block's name (`server_zones`), or, with a `/` in front, at the
     /// root (`/connections`). Several reports may share a place, and parts of a path are parted by `/`.
     pub path: &'static str,
-    /// Notes them.
-    pub put: fn(&Worker, &Slots, &mut Figures),
+    /// Notes them; on any thread, of what all workers count.
+    pub put: fn(&Served, &Slots, &mut Figures),
 }
 
 /// One of the values in the tree.
@@ -167,7 +176,7 @@ impl Figures {
     }
 
     /// Has a report note its figures at its place, which is below `block` if it is not at the root.
-    pub fn add(&mut self, block: &str, report: &Report, worker: &Worker, main: &Slots) {
+    pub fn add(&mut self, block: &str, report: &Report, served: &Served, main: &Slots) {
         let mut at = self;
         let path = match report.path.strip_prefix('/') {
             Some(path) => path,
@@ -179,7 +188,7 @@ impl Figures {
         for part in path.split('/').filter(|part| !part.is_empty()) {
             at = at.group(part);
         }
-        (report.put)(worker, main, at);
+        (report.put)(served, main, at);
     }
 
     /// As an object of JSON.

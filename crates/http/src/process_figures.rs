@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_core::counters::{Counters, RESPAWNED};
-use weir_core::figures::{Figure, Figures, Report};
-use weir_core::{resolver, tls, Worker, SERVER_VERSION};
+use weir_core::figures::{Figure, Figures, Report, Served};
+use weir_core::{resolver, tls, SERVER_VERSION};
 use weir_module::Slots;
 use weir_runtime::{clock, process};
 
@@ -18,8 +18,8 @@ pub(crate) const REPORTS: &[Report] = &[
     Report { path: "/", put: workers },
 ];
 
-fn connections(worker: &Worker, _: &Slots, figures: &mut Figures) {
-    let sum = |pick: fn(&Counters) -> &AtomicU64| worker.all.sum(pick);
+fn connections(served: &Served, _: &Slots, figures: &mut Figures) {
+    let sum = |pick: fn(&Counters) -> &AtomicU64| served.all.sum(pick);
     let (accepted, handled) = (sum(|c| &c.accepted), sum(|c| &c.handled));
     let (all, waiting) = (sum(|c| &c.active), sum(|c| &c.waiting));
     figures.put_all(&[
@@ -34,30 +34,30 @@ fn connections(worker: &Worker, _: &Slots, figures: &mut Figures) {
     ]);
 }
 
-fn server(worker: &Worker, _: &Slots, figures: &mut Figures) {
-    let generation = worker.generation();
+fn server(served: &Served, _: &Slots, figures: &mut Figures) {
+    let generation = served.gen;
     let (name, version) = SERVER_VERSION.split_once('/').unwrap_or(("", SERVER_VERSION));
     let (secs, ms) = clock::wall();
     figures.put("version", version);
     figures.put("build", name);
-    figures.put("generation", generation.shared.number);
-    let (loaded_secs, loaded_ms) = generation.shared.loaded;
+    figures.put("generation", generation.number);
+    let (loaded_secs, loaded_ms) = generation.loaded;
     figures.put("load_timestamp", Figure::date(loaded_secs, loaded_ms));
     figures.put("timestamp", Figure::date(secs, ms));
     figures.put("pid", u64::from(process::pid()));
     figures.put("ppid", u64::from(process::parent_pid()));
 }
 
-fn processes(_: &Worker, _: &Slots, figures: &mut Figures) {
+fn processes(_: &Served, _: &Slots, figures: &mut Figures) {
     figures.put("respawned", RESPAWNED.load(Ordering::Relaxed));
 }
 
 /// Workers are threads: they have the process's number, and their own in `id`. Those that rest are there as long
 /// as they have connections.
-fn workers(worker: &Worker, _: &Slots, figures: &mut Figures) {
-    let working = worker.all.workers();
+fn workers(served: &Served, _: &Slots, figures: &mut Figures) {
+    let working = served.all.workers();
     let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-    let each = worker.all.each.iter().enumerate();
+    let each = served.all.each.iter().enumerate();
     let shown = each.filter(|(id, c)| *id < working || get(&c.active) > 0).map(|(id, c)| {
         let mut figures = Figures::default();
         figures.put("id", id as u64);

@@ -19,9 +19,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::counters::Counters;
 use weir_core::counts::{Counted, Handshakes, Near, OfTls, Statuses, Times};
-use weir_core::figures::{Figures, Report};
+use weir_core::figures::{Figures, Report, Served};
 use weir_core::listen::Reached;
-use weir_core::Worker;
 use weir_module::{
     merged, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
     SlotVtable, Slots,
@@ -247,13 +246,13 @@ impl Ended {
 }
 
 /// Those of all servers, as they are counted where they begin.
-fn report_requests(worker: &Worker, _: &Slots, figures: &mut Figures) {
-    let sum = |pick: fn(&Counters) -> &std::sync::atomic::AtomicU64| worker.all.sum(pick);
+fn report_requests(served: &Served, _: &Slots, figures: &mut Figures) {
+    let sum = |pick: fn(&Counters) -> &std::sync::atomic::AtomicU64| served.all.sum(pick);
     figures.put("total", sum(|c| &c.requests));
     figures.put("current", sum(|c| &c.writing) + sum(|c| &c.reading));
 }
 
-fn report_servers(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report_servers(_: &Served, main: &Slots, figures: &mut Figures) {
     let all = main.get::<ZonesMain>();
     for (name, zones) in &all.servers {
         let figures = figures.entry(name);
@@ -267,7 +266,7 @@ fn report_servers(_: &Worker, main: &Slots, figures: &mut Figures) {
     }
 }
 
-fn report_locations(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report_locations(_: &Served, main: &Slots, figures: &mut Figures) {
     for (name, zones) in &main.get::<ZonesMain>().locations {
         report_zone(zones, figures.entry(name));
     }

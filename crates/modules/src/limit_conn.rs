@@ -18,11 +18,10 @@ use crate::limits::{
 use weir_base::units;
 use weir_core::counts::Near;
 use weir_core::eval::with_value;
-use weir_core::figures::{Figures, Report};
+use weir_core::figures::{Figures, Report, Served};
 use weir_core::registry::template;
 use weir_core::variables::{VarArg, Variable};
 use weir_core::zones;
-use weir_core::Worker;
 use weir_http::build::Build;
 use weir_http::marks::Mark;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
@@ -328,7 +327,7 @@ const REPORTS: &[Report] =
 /// In the order of [`Status`].
 const OUTCOMES: &[&str] = &["passed", "rejected", "rejected_dry_run"];
 
-fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report(_: &Served, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitConnMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used.load(Ordering::Relaxed));
         let figures = figures.entry(&z.name);
@@ -339,7 +338,7 @@ fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
     }
 }
 
-fn report_pages(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report_pages(_: &Served, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitConnMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used.load(Ordering::Relaxed));
         put_pages(&z.name, z.size, used, figures);

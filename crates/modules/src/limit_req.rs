@@ -20,10 +20,10 @@ use crate::limits::{
 };
 use weir_base::units;
 use weir_core::eval::with_value;
-use weir_core::figures::{Figures, Report};
+use weir_core::figures::{Figures, Report, Served};
 use weir_core::logger::LogLevel;
 use weir_core::zones;
-use weir_core::{LocalFuture, Worker};
+use weir_core::LocalFuture;
 use weir_http::build::Build;
 use weir_http::marks::Mark;
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler, VarArg, Variable};
@@ -221,7 +221,7 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
-fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report(_: &Served, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitReqMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used_bytes());
         let figures = figures.entry(&z.name);
@@ -232,7 +232,7 @@ fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
     }
 }
 
-fn report_pages(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report_pages(_: &Served, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitReqMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used_bytes());
         put_pages(&z.name, z.size, used, figures);

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 use weir_core::counters::Counters;
-use weir_core::figures::Figures;
+use weir_core::figures::{Figures, Served};
 use weir_http::buf::Buf;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{self, Flow, HttpModule, VarArg, Variable};
@@ -61,7 +61,8 @@ fn figures(r: &Request, place: &str) -> Figures {
     for (name, (reports, main)) in blocks {
         let Some(main) = main else { continue };
         for report in reports.iter().filter(|report| report.path.starts_with(place)) {
-            figures.add(name, report, &r.conn().worker, main);
+            let served = Served { gen: &gen, all: &r.conn().worker.all };
+            figures.add(name, report, &served, main);
         }
     }
     figures

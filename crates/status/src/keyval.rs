@@ -20,13 +20,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::Kind;
 use weir_core::eval::{guarded, with_value};
-use weir_core::figures::{Figures, Report};
+use weir_core::figures::{Figures, Report, Served};
 use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
 use weir_core::registry::{define, template};
 use weir_core::session::Part as _;
 use weir_core::variables::VarArg;
-use weir_core::{zones, Session, Worker};
+use weir_core::{zones, Session};
 use weir_http::{HttpModule, Request};
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Directive, Level, Row, SlotVtable, Slots,
@@ -294,7 +294,7 @@ fn value<S: Session>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>) -> bool {
 }
 
 /// In pages, as NGINX Plus shows zones.
-fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report(_: &Served, main: &Slots, figures: &mut Figures) {
     for (name, zone) in &main.get::<KeyvalMain>().zones {
         let (used, all) = zone.read().bytes();
         let pages = used.div_ceil(PAGE_BYTES);

@@ -4,9 +4,11 @@
 mod api;
 mod keyval;
 mod metrics;
+mod dashboard;
 mod tree;
 
 pub use api::MODULE as API;
 pub use keyval::{MODULE as KEYVAL, STREAM as KEYVAL_STREAM};
 pub use metrics::MODULE as METRICS;
+pub use dashboard::MODULE as DASHBOARD;
 pub use tree::gather;

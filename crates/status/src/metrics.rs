@@ -46,7 +46,7 @@ fn handler(r: &mut Request) -> Flow {
     if let Err(flow) = body::discard(r) {
         return flow;
     }
-    let tree = gather(&r.gen().core, &r.conn().worker, "");
+    let tree = gather(&r.gen().core, &r.conn().worker.all, "");
     let mut families = Families::default();
     walk::walk(&tree, &mut families);
     let is_open = r.headers().any(|(name, value)| {

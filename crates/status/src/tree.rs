@@ -1,18 +1,18 @@
 //! The tree of all that modules report.
 
-use weir_core::figures::Figures;
+use weir_core::counters::AllCounters;
+use weir_core::figures::{Figures, Served};
 use weir_core::generation::Generation;
-use weir_core::Worker;
 
 /// What modules report at a place (`/http/server_zones`) and below it, where it stands in the tree of all; an empty
 /// place is that of the whole. Reports that have nothing to do with it are not asked.
-pub fn gather(gen: &Generation, worker: &Worker, place: &str) -> Figures {
+pub fn gather(gen: &Generation, all: &AllCounters, place: &str) -> Figures {
     let mut figures = Figures::default();
     let blocks = [("http", weir_http::module::reports(gen)), ("stream", weir_stream::reports(gen))];
     for (name, (reports, main)) in blocks {
         let Some(main) = main else { continue };
         for report in reports.iter().filter(|report| meet(name, report.path, place)) {
-            figures.add(name, report, worker, main);
+            figures.add(name, report, &Served { gen, all }, main);
         }
     }
     figures

@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_core::block::Place;
 use weir_core::counts::{Count, Handshakes, Histogram, Near, OfTls};
-use weir_core::figures::{Figures, Report};
-use weir_core::Worker;
+use weir_core::figures::{Figures, Report, Served};
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
     Slots,
@@ -139,7 +138,7 @@ pub(crate) fn ends(s: &Session, status: u16) {
     zone.took.add(clock::mono_us().saturating_sub(s.begun_us));
 }
 
-fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report(_: &Served, main: &Slots, figures: &mut Figures) {
     for (name, (zone, tls)) in &main.get::<ZonesMain>().0 {
         let (figures, all) = (figures.entry(name), zone.all());
         let ended = all.sum(|z| z.ended.get());

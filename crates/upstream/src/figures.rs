@@ -12,8 +12,7 @@ use crate::health::{Board, Found};
 use crate::peers::{Peer, PeerId, PeerState, OFF_BY_CONF};
 use std::sync::{Arc, Weak};
 use weir_core::counts::{Counted, Handshakes, Statuses, Times};
-use weir_core::figures::{Figure, Figures, Report};
-use weir_core::Worker;
+use weir_core::figures::{Figure, Figures, Report, Served};
 use weir_module::{Context, Slots};
 use weir_runtime::clock;
 
@@ -22,7 +21,7 @@ pub const fn report<S: Asks>() -> Report {
     Report { path: "upstreams", put: put::<S> }
 }
 
-fn put<S: Asks>(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn put<S: Asks>(_: &Served, main: &Slots, figures: &mut Figures) {
     let main = main.get::<UpstreamMain>();
     for (n, (u, group)) in main.declared.iter().zip(&main.groups).enumerate() {
         let boards = main.boards.iter().filter(|(at, _)| *at == n);

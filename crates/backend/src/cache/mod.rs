@@ -21,7 +21,7 @@ pub(crate) mod vary;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use weir_core::figures::{Figures, Report};
+use weir_core::figures::{Figures, Report, Served};
 use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
 use weir_core::worker::AtWorker;
@@ -80,7 +80,7 @@ fn ends(worker: &Worker) {
 
 /// A larger size is none that somebody has said.
 const BOUND_MAX: u64 = i64::MAX as u64 - 1;
-fn report(_: &Worker, main: &Slots, figures: &mut Figures) {
+fn report(_: &Served, main: &Slots, figures: &mut Figures) {
     let stores = main.get::<conf::CacheMain>().paths.iter();
     for (path, store) in stores.filter_map(|p| Some((p, p.store.as_ref()?))) {
         let figures = figures.entry(&path.name);

@@ -91,7 +91,7 @@ fn all(r: &Request, version: u8, place: &Place, fields: &Fields) -> Figure {
 
 /// What stands at a place, counted from where its counting was begun anew.
 fn at(r: &Request, place: &Place) -> Option<Figure> {
-    let mut tree = gather(&r.gen().core, &r.conn().worker, place.path);
+    let mut tree = gather(&r.gen().core, &r.conn().worker.all, place.path);
     since::apply(&mut tree);
     let mut figure = Figure::Group(tree);
     for part in place.path.split('/') {
@@ -134,7 +134,7 @@ pub(crate) fn begin_anew(r: &Request, place: &Place, name: Option<&str>) -> Outc
     if let Some(name) = name {
         named(r, place, name)?;
     }
-    let tree = gather(&r.gen().core, &r.conn().worker, place.path);
+    let tree = gather(&r.gen().core, &r.conn().worker.all, place.path);
     let mut path: Vec<String> = place.path.split('/').map(str::to_string).collect();
     path.extend(name.map(|name| name.strip_suffix('/').unwrap_or(name).to_string()));
     since::begin_anew(&tree, path);

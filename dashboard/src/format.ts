@@ -1,0 +1,39 @@
+// Figures as they are read: three digits that matter, and their unit.
+
+const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, notation: "compact" });
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+export function count(n: number): string {
+  return n < 10_000 ? whole.format(n) : short.format(n);
+}
+
+export function perSecond(n: number): string {
+  if (n === 0) return "0";
+  return n < 10 ? n.toFixed(1) : n < 10_000 ? whole.format(n) : short.format(n);
+}
+
+export function bytes(n: number): string {
+  let at = 0;
+  const units = ["B", "KB", "MB", "GB", "TB"];
+  while (n >= 1000 && at < units.length - 1) {
+    n /= 1024;
+    at += 1;
+  }
+  return `${at === 0 || n >= 100 ? n.toFixed(0) : n.toPrecision(3)} ${units[at]}`;
+}
+
+export function ms(n: number): string {
+  if (n <= 0) return "–";
+  if (n < 1) return `${(n * 1000).toFixed(0)} µs`;
+  if (n < 1000) return `${n.toPrecision(3)} ms`;
+  return `${(n / 1000).toPrecision(3)} s`;
+}
+
+export function percent(share: number): string {
+  if (!Number.isFinite(share)) return "–";
+  return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 2 : 1)} %`;
+}
+
+export function clock(ms: number): string {
+  return new Date(ms).toLocaleTimeString([], { hour12: false });
+}
