@@ -13,6 +13,7 @@
 
 pub mod entry;
 mod fills;
+mod forgotten;
 pub mod key;
 pub mod known;
 pub mod manager;

@@ -143,7 +143,7 @@ impl Store {
 
     /// The file that has the other parts, and the head as long as it has room for.
     fn reopened(&self, old: &Stored, new: &NewPart) -> Option<(File, Vec<u8>)> {
-        old.parts.as_ref().filter(|_| !self.purger.reaches(old))?;
+        old.parts.as_ref().filter(|_| !self.is_going(old))?;
         let whole = entry::header_len(&old.meta, &old.key_text, &old.head);
         let room = whole.checked_sub(entry::header_len(&new.meta, new.key_text, &[]))?;
         let head = (new.pad)(new.head.clone(), room)?;

@@ -2,6 +2,7 @@
 
 use crate::entry::{self, Bad, Meta};
 use crate::fills::{Filling, Fills};
+use crate::forgotten::Forgotten;
 use crate::memory::{charged, Budget, Charge};
 use crate::parts::Parts;
 use crate::purger::Purger;
@@ -168,6 +169,7 @@ pub struct Store {
     pub budget: Arc<Budget>,
     pub fills: Arc<Fills>,
     pub(crate) purger: Purger,
+    pub(crate) forgotten: Forgotten,
     pub(crate) warm: Warm,
     params: Mutex<Arc<Params>>,
     pub(crate) inactive_secs: AtomicI64,
@@ -186,6 +188,7 @@ impl Store {
             budget: Arc::new(Budget::new(params.memory_bytes)),
             fills: Arc::default(),
             purger: Purger::default(),
+            forgotten: Forgotten::default(),
             warm: Warm::default(),
             inactive_secs: AtomicI64::new(params.inactive_secs as i64),
             params: Mutex::new(Arc::new(params)),
@@ -237,7 +240,7 @@ impl Store {
         }
         let good = stored.meta.valid_sec >= now
             && stored.key_text == r.key_text
-            && !self.purger.reaches(&stored);
+            && !self.is_going(&stored);
         (good && self.is_true(&key, &stored)).then_some((key, stored))
     }
 
@@ -304,7 +307,7 @@ impl Store {
             true => self.look(r, &key, &handle, memory)?,
             false => None,
         };
-        let purged = stored.as_ref().is_some_and(|stored| self.purger.reaches(stored));
+        let purged = stored.as_ref().is_some_and(|stored| self.is_going(stored));
         if purged {
             handle.lost_file();
         }
@@ -406,7 +409,7 @@ impl Store {
         let path = self.path(key);
         let Ok(mut stored) = read(&path)? else { return Ok(true) };
         let fits = stored.body_len <= BODY_MAX_BYTES && stored.parts.is_none();
-        if !fits || stored.meta.valid_sec < clock::wall_secs() || self.purger.reaches(&stored) {
+        if !fits || stored.meta.valid_sec < clock::wall_secs() || self.is_going(&stored) {
             return Ok(true);
         }
         let Some(charge) = self.budget.charge(stored.memory_bytes()) else { return Ok(false) };
@@ -493,7 +496,7 @@ impl Store {
             Err(e) => return Err(e),
         };
         let is_ours = Stamp::of(&file.metadata()?) == stored.stamp && stored.parts.is_none();
-        if !is_ours || self.purger.reaches(stored) {
+        if !is_ours || self.is_going(stored) {
             return Ok(());
         }
         let header = entry::encode(&meta, &stored.key_text, &stored.head, stored.body_len);
@@ -514,7 +517,7 @@ impl Store {
             self.zone.keep_memory(key, fresh, Some(stored));
         }
         // A purge that came meanwhile takes the file for a new one.
-        if self.purger.reaches(stored) {
+        if self.is_going(stored) {
             self.purge(key);
         }
         Ok(())
@@ -544,7 +547,7 @@ impl Store {
             Ok(file) => Stamp::of(&file.metadata()?) == stored.stamp,
             Err(_) => false,
         } && stored.parts.is_none()
-            && !self.purger.reaches(stored);
+            && !self.is_going(stored);
         match (&stored.body, opened) {
             (_, Ok(file)) if is_ours && fits => files::write_all_at(&file, &header, 0)?,
             (Body::Memory(text), Ok(_)) if is_ours => {
@@ -574,7 +577,7 @@ impl Store {
         if is_ours && matches!(new.body, Body::Memory(_)) {
             self.zone.keep_memory(key, Arc::clone(&new), Some(stored));
         }
-        if self.purger.reaches(stored) {
+        if self.is_going(stored) {
             self.purge(key);
         }
         Ok(new)
@@ -589,6 +592,12 @@ impl Store {
             self.zone.purge(key);
         }
         removed || known
+    }
+
+    /// Whether an answer is about to be removed.
+    #[inline]
+    pub(crate) fn is_going(&self, stored: &Stored) -> bool {
+        self.purger.reaches(stored) || self.forgotten.reaches(stored)
     }
 
     /// Whether an entry has variants, as far as its file tells.
