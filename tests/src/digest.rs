@@ -8,6 +8,6 @@ pub fn sha256_hex(text: &[u8]) -> String {
 
 pub fn sha256_base64(text: &[u8]) -> String {
     let mut out = Vec::new();
-    weir_base::base64::encode(&Sha256::digest(text), &mut out);
+    weir_base::base64::encode(&mut out, &Sha256::digest(text));
     String::from_utf8_lossy(&out).into_owned()
 }

@@ -11,8 +11,8 @@
 
 pub mod cgi;
 mod client;
-mod dns;
 pub mod digest;
+mod dns;
 pub mod family;
 pub mod h2;
 pub mod mail;

@@ -135,6 +135,23 @@ fn what_may_be_kept() {
         ("Cache-Control: max-age=60|CDN-Cache-Control: No Dictionary", "", true),
         ("Cache-Control: max-age=60|CDN-Cache-Control:", "", true),
         ("X-Accel-Expires: 60|Cache-Control: no-store", "", true),
+        // Parameters mean nothing, all lines are one list, and what forbids is not overruled.
+        ("Cache-Control: max-age=60|CDN-Cache-Control: no-store;why=x", "", false),
+        ("Cache-Control: max-age=60|CDN-Cache-Control: private;p=1", "", false),
+        ("Cache-Control: no-store|CDN-Cache-Control: max-age=60;p=\"a, private\"", "", true),
+        ("CDN-Cache-Control: max-age=60|CDN-Cache-Control: no-store", "", false),
+        ("CDN-Cache-Control: max-age=0|CDN-Cache-Control: max-age=60", "", true),
+        ("CDN-Cache-Control: no-store, max-age=60, no-store=?0", "", false),
+        ("Cache-Control: no-store|CDN-Cache-Control: max-age=\"60\"", "", false),
+        ("Cache-Control: max-age=60|CDN-Cache-Control: max-age=60, NO-STORE", "", false),
+        ("Cache-Control: max-age=60|CDN-Cache-Control: x=\"a, private", "", false),
+        // Nobody knows what is meant: so much is plain.
+        ("Cache-Control: max-age=60, x=\"a, private", "", false),
+        ("Cache-Control: max-age=60, x=\"a\\\", private", "", false),
+        ("Cache-Control: max-age=60, x=\"a, no-store", "", false),
+        ("Cache-Control: max-age=60, private =x", "", false),
+        ("Cache-Control: max-age=60, x=\"a\" private", "", false),
+        ("Cache-Control: max-age=60, x=\"a", "", true),
     ]
     .iter()
     .enumerate()
@@ -280,6 +297,64 @@ fn what_is_changed_is_forgotten() {
     });
 }
 
+/// Many are kept, so that to find the variants among them takes its time; nobody gets one meanwhile.
+#[test]
+fn what_is_changed_is_forgotten_at_once() {
+    if !is_weir() {
+        return skip("nginx has no cache by the standards");
+    }
+    let origin = counting(Family::Proxy);
+    let server = start(Family::Proxy, &origin, "keepalive_requests 100000;");
+    let vary = "X-Fields: Cache-Control: max-age=600|Vary: Foo\r\n";
+    let mut client = server.connect();
+    let mut ask = |method: &str, path: &str, fields: &str| {
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        client.send(head.as_bytes());
+        client.response()
+    };
+    for n in 0..1000 {
+        ask("GET", &format!("/{n}"), "X-Fields: Cache-Control: max-age=600\r\n");
+    }
+    let hits = (0..30)
+        .filter(|_| {
+            for foo in ["1", "2"] {
+                ask("GET", "/v", &format!("{vary}Foo: {foo}\r\n"));
+            }
+            assert_eq!(ask("DELETE", "/v", "").status, 200);
+            ask("GET", "/v", &format!("{vary}Foo: 1\r\n"));
+            let other = ask("GET", "/v", &format!("{vary}Foo: 2\r\n"));
+            other.header("Cache-Status").is_some_and(|said| said.starts_with(HIT))
+        })
+        .count();
+    assert_eq!(hits, 0);
+}
+
+/// What a 304 says of `Vary` is true of the answer that was kept.
+#[test]
+fn a_304_says_what_an_answer_varies_by() {
+    if !is_weir() {
+        return skip("nginx has no cache by the standards");
+    }
+    for family in FAMILIES {
+        let origin = counting(family);
+        let server = start(family, &origin, "");
+        let fields = "X-Fields: Cache-Control: no-cache|ETag: \"e\"\r\n";
+        expect(&server, "/", fields, MISS, "answer 1");
+        let now = "X-304: Cache-Control: max-age=60|Vary: Foo\r\nFoo: 1\r\n";
+        assert_eq!(get(&server, "/", now).body, "answer 1", "{family:?}");
+        let varies = "X-Fields: Cache-Control: max-age=60|Vary: Foo\r\n";
+        for (foo, body) in [("2", "answer 3"), ("3", "answer 4"), ("2", "answer 3")] {
+            let got = get(&server, "/", &format!("{varies}Foo: {foo}\r\n"));
+            assert_eq!(got.body, body, "{family:?} {foo}: {}", got.status);
+        }
+        // And of one that varied by something else.
+        let fields = "X-Fields: Cache-Control: no-cache|ETag: \"e\"|Vary: Bar\r\n";
+        expect(&server, "/v", fields, MISS, "answer 5");
+        assert_eq!(get(&server, "/v", now).body, "answer 5", "{family:?}");
+        assert_eq!(get(&server, "/v", &format!("{varies}Foo: 2\r\n")).body, "answer 7");
+    }
+}
+
 #[test]
 fn stale_answers() {
     if !is_weir() {
@@ -336,7 +411,7 @@ fn variants_are_told_apart_by_what_they_mean() {
     let first = "Accept-Encoding: gzip, br;q=0.5\r\nX-L: a, b\r\n";
     expect(&server, "/", &format!("{vary}{first}"), MISS, "answer 1");
     for same in [
-        "Accept-Encoding: BR; q=0.5,gzip\r\nX-L: a,b\r\n",
+        "Accept-Encoding: BR; q=0.5,gzip\r\nX-L:  a, b \r\n",
         "Accept-Encoding: br;q=0.5\r\nAccept-Encoding: gzip\r\nX-L: a\r\nX-L: b\r\n",
     ] {
         expect(&server, "/", same, HIT, "answer 1");
@@ -347,6 +422,10 @@ fn variants_are_told_apart_by_what_they_mean() {
         "Accept-Encoding: gzip, br;q=0.5\r\nX-L: b, a\r\n",
         "X-L: a, b\r\n",
         "Accept-Encoding:\r\nX-L: a, b\r\n",
+        "Accept-Encoding: gzip\r\nX-L: A, b\r\n",
+        "Accept-Encoding: gzip\r\nX-L: a,b\r\n",
+        "Accept-Encoding: gzip\r\nX-L: \"a ,b\"\r\n",
+        "Accept-Encoding: gzip\r\nX-L: \"a,b\"\r\n",
     ]
     .iter()
     .enumerate()

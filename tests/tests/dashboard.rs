@@ -18,14 +18,20 @@ fn the_page_asks_nobody_else_and_says_so() {
         assert_eq!(page.header("X-Content-Type-Options"), Some("nosniff"));
         let policy = page.header("Content-Security-Policy").unwrap_or_default().to_string();
         assert!(policy.starts_with("default-src 'none'; connect-src 'self';"), "{policy}");
-        assert!(!policy.contains("unsafe") && policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert!(
+            !policy.contains("unsafe") && policy.contains("frame-ancestors 'none'"),
+            "{policy}"
+        );
         let text = page.text();
-        for (open, close, kind) in
-            [("<style>", "</style>", "style-src"), ("<script type=\"module\">", "</script>", "script-src")]
-        {
-            let inner = text.split(open).nth(1).and_then(|t| t.split(close).next()).unwrap_or_default();
+        for (open, close, kind) in [
+            ("<style>", "</style>", "style-src"),
+            ("<script type=\"module\">", "</script>", "script-src"),
+        ] {
+            let inner =
+                text.split(open).nth(1).and_then(|t| t.split(close).next()).unwrap_or_default();
             assert!(inner.len() > 1000, "{kind}");
-            let wanted = format!("{kind} 'sha256-{}'", weir_tests::digest::sha256_base64(inner.as_bytes()));
+            let wanted =
+                format!("{kind} 'sha256-{}'", weir_tests::digest::sha256_base64(inner.as_bytes()));
             assert!(policy.contains(&wanted), "{wanted} in {policy}");
         }
         assert!(!text.contains("src=") && !text.contains("@import"));
@@ -41,7 +47,11 @@ fn events_tell_names_once_and_then_what_changes() {
     let mut viewer = server.connect();
     viewer.send_get("/live/events");
     let head = viewer.read_until(b"event: all\n");
-    assert!(head.windows(17).any(|w| w == b"text/event-stream"), "{}", String::from_utf8_lossy(&head));
+    assert!(
+        head.windows(17).any(|w| w == b"text/event-stream"),
+        "{}",
+        String::from_utf8_lossy(&head)
+    );
     let all = String::from_utf8(viewer.read_until(b"\n\n")).unwrap_or_default();
     assert!(all.contains("\"server_zones\":{\"a</script>\":{\"processing\":"), "{all}");
     let asked = server.get("/");
@@ -55,8 +65,14 @@ fn events_tell_names_once_and_then_what_changes() {
     let history = server.get("/live/history");
     assert_eq!(history.header("Content-Type"), Some("application/json"));
     let text = history.text();
-    assert!(text.starts_with("{\"columns\":[\"t\",\"accepted\",\"active\",\"requests\","), "{text}");
-    assert!(text.contains("{\"secs\":1,\"rows\":[[") && text.contains("{\"secs\":60,\"rows\":[["), "{text}");
+    assert!(
+        text.starts_with("{\"columns\":[\"t\",\"accepted\",\"active\",\"requests\","),
+        "{text}"
+    );
+    assert!(
+        text.contains("{\"secs\":1,\"rows\":[[") && text.contains("{\"secs\":60,\"rows\":[["),
+        "{text}"
+    );
 }
 
 #[test]
@@ -83,7 +99,8 @@ fn viewers_are_so_many_and_no_more() {
 #[test]
 fn the_built_page_is_of_its_sources() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let noted = std::fs::read_to_string(root.join("crates/status/page/sources.txt")).unwrap_or_default();
+    let noted =
+        std::fs::read_to_string(root.join("crates/status/page/sources.txt")).unwrap_or_default();
     assert!(noted.lines().count() > 10, "{noted}");
     for line in noted.lines() {
         let (digest, path) = line.split_once("  ").unwrap_or_default();

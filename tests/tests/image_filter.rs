@@ -275,6 +275,35 @@ fn others_are_served_meanwhile() {
     assert_eq!(quick.get("/quick").text(), "quick");
 }
 
+/// Millions of pixels in a file of one KB, and all in one row; several at once.
+#[test]
+fn what_pictures_take_together_has_a_bound() {
+    if !has_module() || !run_cli(&["-v"], "").stderr.contains("(weir/") {
+        return;
+    }
+    const WIDTH: usize = 8_000_000;
+    const AT_ONCE: usize = 4;
+    let mut wide = Vec::new();
+    let mut encoder = png::Encoder::new(&mut wide, WIDTH as u32, 1);
+    encoder.set_color(png::ColorType::Grayscale);
+    encoder.set_depth(png::BitDepth::One);
+    encoder.write_header().unwrap().write_image_data(&vec![0; WIDTH.div_ceil(8)]).unwrap();
+    let server = Setup::new(
+        "worker_processes 1; events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+            location / { image_filter resize 100 100; root %%DIR%%/html; } } }",
+    )
+    .file("html/wide.png", wide)
+    .start();
+    let Some(before) = server.memory() else { return skip("the system has no /proc") };
+    let mut clients: Vec<_> = (0..AT_ONCE).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send_get("/wide.png"));
+    for mut client in clients {
+        assert_eq!(client.response().status, 200);
+    }
+    let most = server.memory_growth(before);
+    assert!(most < 400 << 20, "{most} bytes");
+}
+
 #[test]
 fn what_is_refused() {
     if !has_module() {

@@ -103,6 +103,32 @@ fn what_is_no_upstream_is_refused() {
 }
 
 #[test]
+fn what_is_put_has_a_bound() {
+    if !is_weir() {
+        return;
+    }
+    let a = named("a");
+    let conf = CONF.replace("dyups_shm_zone_size 2m", "dyups_shm_zone_size 64k");
+    let server = Setup::new(&conf).set("A", a.address()).start();
+    let admin = server.on(1);
+    let put = |name: &str, servers: usize| {
+        let text = "server 127.0.0.1:1;".repeat(servers);
+        admin.post(&format!("/upstream/{name}"), &text).status
+    };
+    // Half a KB for a server: this is nearly half of it.
+    assert_eq!([put("x1", 50), put("x2", 50)], [200, 200]);
+    for _ in 0..3 {
+        assert_eq!((put("x3", 50), put("x4", 200)), (507, 507));
+        // What was there counts no more where it is replaced.
+        assert_eq!((put("x1", 50), put("x2", 40)), (200, 200));
+    }
+    server.expect_error("upstream \"x3\" is not put: \"dyups_shm_zone_size\" is 65536 bytes");
+    assert_eq!(admin.get("/list").text(), "host1\nx1\nx2\n");
+    assert_eq!(admin.request("DELETE", "/upstream/x1", "").status, 200);
+    assert_eq!(put("x3", 50), 200);
+}
+
+#[test]
 fn an_upstream_that_has_gone_ends_no_request() {
     if !is_weir() {
         return;

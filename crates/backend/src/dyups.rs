@@ -2,15 +2,31 @@
 //! location that says so. Nothing listens for them unless that is configured; who may ask is `allow`'s and
 //! `auth_basic`'s matter.
 
-use weir_core::LocalFuture;
+use weir_core::logger::LogLevel;
+use weir_core::{LocalFuture, Session};
 use weir_http::body::{self, BodyError};
 use weir_http::buf::Buf;
 use weir_http::conf::CoreLoc;
 use weir_http::module::Flow;
 use weir_http::{special, HttpModule, Request};
-use weir_module::{ArgsExt, Arity, Context, Row};
-use weir_upstream::{dynamic, UpstreamMain};
+use weir_module::{slot, ArgsExt, Arity, ConfType, Context, Level, Row, SlotVtable};
+use weir_upstream::dynamic::{self, Refused};
+use weir_upstream::UpstreamMain;
 use weir_wire::http1::request::Method;
+
+/// `dyups_shm_zone_size` where nobody says.
+const ZONE_BYTES: u64 = 2 * 1024 * 1024;
+
+/// `dyups_…`
+#[derive(Default)]
+struct DyupsMain {
+    zone_bytes: Option<u64>,
+}
+
+impl ConfType for DyupsMain {
+    const LEVEL: Level = Level::Main;
+    slot!();
+}
 
 const NEEDLESS: &str =
     "It is Tengine's. The value is checked and not needed: workers share what is put, at once.";
@@ -42,11 +58,16 @@ const ROWS: &[Row] = &[
     })
     .once()
     .note(NEEDLESS),
-    Row::new("dyups_shm_zone_size", Context::HTTP, Arity::ONE, "2m", "The memory for what is put.", |_, d| {
-        d.size(0).map(drop)
+    Row::new("dyups_shm_zone_size", Context::HTTP, Arity::ONE, "2m", "The memory for what is put.", |cf, d| {
+        cf.get::<DyupsMain>().zone_bytes = Some(d.size(0)?);
+        Ok(())
     })
     .once()
-    .note(NEEDLESS),
+    .note(
+        "It is Tengine's. An upstream counts for 1 KB and each of its servers for half a KB, beside their names; \
+         what there is no room for is answered with 507. What is there already stays where a reload makes it \
+         smaller.",
+    ),
     Row::new("dyups_trylock", Context::HTTP, Arity::FLAG, "off", "Whether to answer 409 for waiting.", |_, d| {
         d.flag().map(drop)
     })
@@ -55,7 +76,8 @@ const ROWS: &[Row] = &[
 ];
 
 /// `dyups_interface` and what belongs to it.
-pub const MODULE: HttpModule = HttpModule { rows: ROWS, ..HttpModule::EMPTY };
+pub const MODULE: HttpModule =
+    HttpModule { rows: ROWS, slots: &[SlotVtable::of::<DyupsMain>()], ..HttpModule::EMPTY };
 
 fn handler(r: &mut Request) -> Flow {
     match r.method {
@@ -117,9 +139,17 @@ fn wait(r: &mut Request) -> LocalFuture<'_, Flow> {
         if r.body.file.is_some() {
             return Flow::Status(413);
         }
-        match dynamic::put::<Request>(&name, &r.body.memory) {
+        let room = r.gen().shared.main.get::<DyupsMain>().zone_bytes.unwrap_or(ZONE_BYTES);
+        match dynamic::put::<Request>(&name, &r.body.memory, room) {
             Ok(()) => answer(r, 200, "success".to_string()),
-            Err(text) => answer(r, 400, text + "\n"),
+            Err(Refused::Unfit(text)) => answer(r, 400, text + "\n"),
+            Err(Refused::Full(text)) => {
+                r.log(
+                    LogLevel::Error,
+                    &format!("upstream \"{}\" is not put: {text}", name.escape_ascii()),
+                );
+                answer(r, 507, text + "\n")
+            }
         }
     })
 }

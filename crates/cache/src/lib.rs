@@ -13,6 +13,7 @@
 
 pub mod entry;
 mod fills;
+mod forgotten;
 pub mod key;
 pub mod known;
 pub mod manager;
@@ -23,7 +24,6 @@ mod purger;
 pub mod served;
 pub mod spool;
 pub mod store;
-mod variants;
 mod warm;
 pub mod zone;
 

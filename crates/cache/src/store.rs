@@ -2,12 +2,12 @@
 
 use crate::entry::{self, Bad, Meta};
 use crate::fills::{Filling, Fills};
+use crate::forgotten::Forgotten;
 use crate::memory::{charged, Budget, Charge};
 use crate::parts::Parts;
 use crate::purger::Purger;
 use crate::served::ByStatus;
 use crate::spool::{self, Spool};
-use crate::variants::Variants;
 use crate::warm::Warm;
 use crate::zone::{Found, Handle, Removed, Zone};
 use crate::Key;
@@ -173,7 +173,7 @@ pub struct Store {
     /// What its answers are counted in.
     pub served: Near<ByStatus>,
     pub(crate) purger: Purger,
-    pub(crate) variants: Variants,
+    pub(crate) forgotten: Forgotten,
     pub(crate) warm: Warm,
     params: Mutex<Arc<Params>>,
     pub(crate) inactive_secs: AtomicI64,
@@ -193,7 +193,7 @@ impl Store {
             fills: Arc::default(),
             served: Near::default(),
             purger: Purger::default(),
-            variants: Variants::default(),
+            forgotten: Forgotten::default(),
             warm: Warm::default(),
             inactive_secs: AtomicI64::new(params.inactive_secs as i64),
             params: Mutex::new(Arc::new(params)),
@@ -247,11 +247,6 @@ impl Store {
             && stored.key_text == r.key_text
             && !self.is_going(&stored);
         (good && self.is_true(&key, &stored)).then_some((key, stored))
-    }
-
-    /// Whether an answer is about to be removed.
-    pub(crate) fn is_going(&self, stored: &Stored) -> bool {
-        self.purger.reaches(stored) || self.variants.reach(stored)
     }
 
     /// Whether a copy in memory still is what its file says.
@@ -602,6 +597,12 @@ impl Store {
             self.zone.purge(key);
         }
         removed || known
+    }
+
+    /// Whether an answer is about to be removed.
+    #[inline]
+    pub(crate) fn is_going(&self, stored: &Stored) -> bool {
+        self.purger.reaches(stored) || self.forgotten.reaches(stored)
     }
 
     /// Whether an entry has variants, as far as its file tells.

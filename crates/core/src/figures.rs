@@ -4,8 +4,8 @@
 //! metrics and the dashboard show one tree. What it has besides stands beside those under names of our own.
 
 use crate::counters::AllCounters;
-use crate::generation::Generation;
 use crate::counts::Times;
+use crate::generation::Generation;
 use std::borrow::Cow;
 use weir_base::bytes::fmt_u64;
 use weir_base::date::format_iso8601;

@@ -14,6 +14,19 @@ pub use head::{size, Kind, Size};
 /// As decoded, a pixel takes four bytes, and there are two copies for a while.
 pub const PIXELS_MAX: u64 = 32 * 1024 * 1024;
 
+/// What [`change`] may take for a pixel: two copies, what a decoder has beside them, shares.
+const PIXEL_BYTES: u64 = 16;
+/// And for any picture: tables, texts in a file, a frame of a GIF that is larger than its screen.
+const BASE_BYTES: u64 = 64 * 1024 * 1024;
+const GIF_BYTES: u64 = PIXELS_MAX * 4;
+
+/// How much memory [`change`] may take for a picture, at most.
+pub fn cost_bytes(kind: Kind, size: Option<Size>) -> u64 {
+    let base = if kind == Kind::Gif { GIF_BYTES } else { BASE_BYTES };
+    let pixels = size.map_or(PIXELS_MAX, |size| u64::from(size.width) * u64::from(size.height));
+    base + pixels.min(PIXELS_MAX) * PIXEL_BYTES
+}
+
 /// What is to be made of a picture.
 #[derive(Clone, Debug)]
 pub struct Wanted {

@@ -51,20 +51,21 @@ impl Picture {
         let across = shares(self.width, width);
         let down = shares(self.height, height);
         let mut pixels = Vec::with_capacity(width as usize * height as usize);
-        let mut row = vec![[0_f32; 4]; self.width as usize];
+        // One sum for each new pixel: a row of old ones may be as long as a picture has pixels.
+        let mut row = vec![[0_f32; 4]; width as usize];
         for (first, parts) in &down {
             row.fill([0.0; 4]);
-            for (n, part) in parts.iter().enumerate() {
+            for (n, down) in parts.iter().enumerate() {
                 let from = (first + n) * self.width as usize;
                 let line = &self.pixels[from..from + self.width as usize];
-                line.iter().zip(&mut row).for_each(|(pixel, sum)| add(sum, weighed(*pixel), *part));
+                for (all, (first, parts)) in row.iter_mut().zip(&across) {
+                    let mut sum = [0.0; 4];
+                    let line = &line[*first..*first + parts.len()];
+                    line.iter().zip(parts).for_each(|(p, part)| add(&mut sum, weighed(*p), *part));
+                    add(all, sum, *down);
+                }
             }
-            for (first, parts) in &across {
-                let mut sum = [0.0; 4];
-                let line = &row[*first..*first + parts.len()];
-                line.iter().zip(parts).for_each(|(pixel, part)| add(&mut sum, *pixel, *part));
-                pixels.push(unweighed(sum));
-            }
+            pixels.extend(row.iter().map(|sum| unweighed(*sum)));
         }
         Picture { width, height, pixels }
     }

@@ -270,8 +270,11 @@ fn set_filter(cf: &mut Cf, d: &Directive) -> ConfResult {
     Ok(())
 }
 
-/// Pictures that are decoded at the same time, in the whole process: each takes up to some hundred MB.
+/// Pictures that are decoded at the same time, in the whole process.
 static TURNS: Semaphore = Semaphore::const_new(4);
+/// And the memory that they may take together; a picture that may take more than all has it alone.
+static MEMORY: Semaphore = Semaphore::const_new(MEMORY_MIB as usize);
+const MEMORY_MIB: u32 = 512;
 /// What tells the kinds apart.
 const HEAD_BYTES: usize = 16;
 
@@ -430,8 +433,11 @@ fn make(r: &mut Request, kind: Kind, mode: Mode, next: Next) -> FilterResult {
         return send(r, file, next);
     }
     let is_padded = size.is_some_and(|size| size.is_padded);
+    let cost_mib = weir_images::cost_bytes(kind, size).div_ceil(1024 * 1024);
+    let share = u32::try_from(cost_mib).unwrap_or(MEMORY_MIB).min(MEMORY_MIB);
     let working = async move {
-        let turn = TURNS.acquire().await;
+        // In the order in which they came; who leaves is not waited for.
+        let turn = (TURNS.acquire().await, MEMORY.acquire_many(share).await);
         let making = in_thread(move || {
             // A picture that nobody waits for any more has its turn to the end.
             let _turn = turn;

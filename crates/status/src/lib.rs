@@ -2,13 +2,13 @@
 //! report and nobody else knows, in several forms.
 
 mod api;
+mod dashboard;
 mod keyval;
 mod metrics;
-mod dashboard;
 mod tree;
 
 pub use api::MODULE as API;
+pub use dashboard::MODULE as DASHBOARD;
 pub use keyval::{MODULE as KEYVAL, STREAM as KEYVAL_STREAM};
 pub use metrics::MODULE as METRICS;
-pub use dashboard::MODULE as DASHBOARD;
 pub use tree::gather;

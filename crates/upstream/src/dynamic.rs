@@ -22,8 +22,33 @@ const UPSTREAMS_MAX: usize = 10_000;
 const SERVERS_MAX: usize = 1000;
 const NAME_MAX_BYTES: usize = 255;
 
+/// What an upstream takes beside its servers, and a server beside its name and address.
+const UPSTREAM_BYTES: u64 = 1024;
+const SERVER_BYTES: u64 = 512;
+
 /// By their names; nothing for one that was deleted.
-type Table = BTreeMap<Vec<u8>, Option<Arc<Group>>>;
+type Table = BTreeMap<Vec<u8>, Option<Put>>;
+
+struct Put {
+    group: Arc<Group>,
+    /// What it counts for.
+    bytes: u64,
+}
+
+/// Why an upstream was not put; in words.
+#[derive(Debug)]
+pub enum Refused {
+    /// It cannot be used.
+    Unfit(String),
+    /// There is no room for it.
+    Full(String),
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused::Unfit(why)
+    }
+}
 
 static TABLE: RwLock<Table> = RwLock::new(BTreeMap::new());
 /// How many names are in it.
@@ -42,19 +67,20 @@ fn write() -> RwLockWriteGuard<'static, Table> {
 pub fn find(name: &[u8]) -> Option<Option<Arc<Group>>> {
     match COUNT.load(Ordering::Relaxed) {
         0 => None,
-        _ => read().get(name).cloned(),
+        _ => read().get(name).map(|put| put.as_ref().map(|put| Arc::clone(&put.group))),
     }
 }
 
-/// Puts an upstream, or replaces it: `text` has its servers, as in a block.
+/// Puts an upstream, or replaces it: `text` has its servers, as in a block. `room_bytes`: what all that are put
+/// may take together.
 ///
 /// # Errors
 ///
-/// It cannot be used; in words.
-pub fn put<S: Asks>(name: &[u8], text: &[u8]) -> Result<(), String> {
+/// It cannot be used, or there is no room for it.
+pub fn put<S: Asks>(name: &[u8], text: &[u8], room_bytes: u64) -> Result<(), Refused> {
     let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
     if name.is_empty() || name.len() > NAME_MAX_BYTES || !name.iter().all(is_name) {
-        return Err("no name of an upstream".to_string());
+        return Err("no name of an upstream".to_string().into());
     }
     let directives = statements(text).map_err(|e| e.message)?;
     let (mut lists, mut method) = ([Vec::new(), Vec::new()], Method::RoundRobin);
@@ -68,14 +94,18 @@ pub fn put<S: Asks>(name: &[u8], text: &[u8]) -> Result<(), String> {
             b"least_conn" => method = Method::LeastConn,
             _ => {
                 let shown = d.name.to_str();
-                return Err(format!("\"{shown}\" is none of server, ip_hash and least_conn"));
+                return Err(format!("\"{shown}\" is none of server, ip_hash and least_conn").into());
             }
         }
     }
     let [primary, backup] = lists;
     if primary.is_empty() || primary.len() + backup.len() > SERVERS_MAX {
-        return Err(format!("one to {SERVERS_MAX} servers are to be in an upstream"));
+        return Err(format!("one to {SERVERS_MAX} servers are to be in an upstream").into());
     }
+    let servers = primary.iter().chain(&backup).map(|p| SERVER_BYTES + p.name.len() as u64);
+    let bytes = UPSTREAM_BYTES + name.len() as u64 + servers.sum::<u64>();
+    // Before what it is made of is: whoever is refused costs little.
+    check_room(&read(), name, bytes, room_bytes)?;
     let plan = Plan {
         block: S::BLOCK,
         name: name.to_vec(),
@@ -89,12 +119,24 @@ pub fn put<S: Asks>(name: &[u8], text: &[u8]) -> Result<(), String> {
     };
     let group = Arc::new(Group::new(&plan, Peers::new(primary, backup)));
     let mut table = write();
-    if table.len() >= UPSTREAMS_MAX && !table.contains_key(name) {
-        return Err(format!("there are {UPSTREAMS_MAX} upstreams already"));
-    }
-    table.insert(name.to_vec(), Some(group));
+    check_room(&table, name, bytes, room_bytes)?;
+    table.insert(name.to_vec(), Some(Put { group, bytes }));
     COUNT.store(table.len(), Ordering::Relaxed);
     Ok(())
+}
+
+fn check_room(table: &Table, name: &[u8], bytes: u64, room_bytes: u64) -> Result<(), Refused> {
+    if table.len() >= UPSTREAMS_MAX && !table.contains_key(name) {
+        return Err(Refused::Full(format!("there are {UPSTREAMS_MAX} upstreams already")));
+    }
+    let others = table.iter().filter(|(other, _)| other[..] != *name);
+    let taken: u64 = others.filter_map(|(_, put)| Some(put.as_ref()?.bytes)).sum();
+    match taken.saturating_add(bytes) <= room_bytes {
+        true => Ok(()),
+        false => Err(Refused::Full(format!(
+            "\"dyups_shm_zone_size\" is {room_bytes} bytes, {taken} of them are taken, {bytes} are needed"
+        ))),
+    }
 }
 
 fn peer<S: Asks>(d: &Directive) -> Result<(Peer, bool), String> {
@@ -132,7 +174,7 @@ fn all(main: &UpstreamMain) -> BTreeMap<Vec<u8>, Arc<Group>> {
     let mut all: BTreeMap<_, _> = in_conf.collect();
     for (name, group) in read().iter() {
         match group {
-            Some(group) => drop(all.insert(name.clone(), Arc::clone(group))),
+            Some(put) => drop(all.insert(name.clone(), Arc::clone(&put.group))),
             None => drop(all.remove(name)),
         }
     }
@@ -142,8 +184,8 @@ fn all(main: &UpstreamMain) -> BTreeMap<Vec<u8>, Arc<Group>> {
 /// Those that were put, by their names.
 pub(crate) fn put_ones() -> Vec<(Vec<u8>, Arc<Group>)> {
     let table = read();
-    let there = table.iter().filter_map(|(name, group)| Some((name, group.as_ref()?)));
-    there.map(|(name, group)| (name.clone(), Arc::clone(group))).collect()
+    let there = table.iter().filter_map(|(name, put)| Some((name, put.as_ref()?)));
+    there.map(|(name, put)| (name.clone(), Arc::clone(&put.group))).collect()
 }
 
 /// The names of all upstreams, a line each.

@@ -42,22 +42,30 @@ fn put(r: &Request, name: &[u8], text: &mut Vec<u8>) {
     }
 }
 
-/// The items of all lines as one list, without the blanks around them; in the fields that are about
-/// preferences in lower case, and where their order says nothing, sorted. None is not the same as an empty one.
+/// Fields are the same if their bytes are, all lines as one list. In those that are known to be lists of
+/// words whose case means nothing (RFC 9110, sections 12.5.2 to 12.5.4), only what they mean counts. None is not
+/// the same as an empty one.
 fn put_normal(r: &Request, name: &[u8], text: &mut Vec<u8>) {
-    let mut items: Vec<Vec<u8>> = Vec::new();
-    let prefers = name.starts_with(b"accept");
-    for (_, value) in r.headers().filter(|(n, _)| n.eq_ignore_ascii_case(name)) {
-        if items.is_empty() {
-            text.push(b':');
-        }
-        let all = value.split(|b| *b == b',').map(<[u8]>::trim_ascii).filter(|w| !w.is_empty());
-        items.extend(all.map(|item| match prefers {
-            true => item.iter().filter(|b| **b != b' ').map(u8::to_ascii_lowercase).collect(),
-            false => item.to_vec(),
-        }));
+    let lines = r.headers().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+    let lines: Vec<&[u8]> = lines.map(|(_, value)| value.trim_ascii()).collect();
+    if !lines.is_empty() {
+        text.push(b':');
     }
-    if matches!(name, b"accept-encoding" | b"accept-charset") {
+    let value = lines.join(&b", "[..]);
+    // No word of those has quotes: what that is nobody knows.
+    if !LISTS.contains(&name) || value.contains(&b'"') {
+        return text.extend_from_slice(&value);
+    }
+    let mut items: Vec<Vec<u8>> = value
+        .split(|b| *b == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|item| !item.is_empty())
+        .map(|item| {
+            let parts: Vec<&[u8]> = item.split(|b| *b == b';').map(<[u8]>::trim_ascii).collect();
+            parts.join(&b';').to_ascii_lowercase()
+        })
+        .collect();
+    if name != b"accept-language" {
         items.sort();
     }
     text.extend_from_slice(&items.join(&b","[..]));

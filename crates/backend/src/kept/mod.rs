@@ -333,6 +333,12 @@ fn updated(
         return (None, None);
     }
     let Some(said) = judge(r, conf) else { return (None, None) };
+    if said.vary != stored.meta.vary {
+        // It belongs under another key, and who else it is for is not known: this client has its answer, and
+        // the next one is asked for.
+        drop_entry(r);
+        return (None, None);
+    }
     let head = standard::head::without(head, &said.unkept);
     let now = clock::wall_secs();
     let until = said.until(&conf.cache, stored.meta.status, now);
@@ -347,6 +353,15 @@ fn updated(
         ..fill::validators(r)
     });
     (meta, Some(head))
+}
+
+/// Removes the stale entry, and the one that leads to it.
+fn drop_entry(r: &mut Request) {
+    let Some(entry) = r.kept::<State>().and_then(|state| state.entry.as_ref()) else { return };
+    if let Some((key, _)) = &entry.stale {
+        entry.store.purge(key);
+    }
+    entry.store.purge(&entry.main);
 }
 
 /// Puts a head that has been changed in the place of a server's.

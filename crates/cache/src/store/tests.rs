@@ -451,7 +451,7 @@ fn variants_of_what_has_changed_are_gone_at_once() {
     let ask = Request { key: variant, variant: &is_variant, ..wanted(b"/v") };
     assert!(matches!(store.open(&ask).expect("opened").0, Opened::Fresh(_)));
     assert!(store.hit(&ask).is_some());
-    store.forget_variants(b"/v");
+    store.forget(b"/v");
     assert!(store.hit(&ask).is_none());
     assert!(matches!(store.open(&ask).expect("opened").0, Opened::Missing));
     assert!(is_there(&store, b"/7"), "others are");

@@ -21,7 +21,6 @@ const NEVER_SEC: i64 = -1;
 #[derive(Default)]
 struct Head<'a> {
     says: Says,
-    targeted: Option<Says>,
     expires: Option<&'a [u8]>,
     date_sec: Option<i64>,
     age_sec: i64,
@@ -33,6 +32,7 @@ struct Head<'a> {
 impl<'a> Head<'a> {
     fn of(head: &ResponseHead, bytes: &'a [u8], ignored: Ignored) -> Head<'a> {
         let mut all = Head::default();
+        let mut targeted: Vec<&[u8]> = Vec::new();
         for f in head.headers.iter().filter(|f| !f.repeated) {
             let (name, value) = (f.name.of(bytes), f.value.of(bytes));
             match f.id {
@@ -48,15 +48,20 @@ impl<'a> Head<'a> {
                 }
                 _ if name.eq_ignore_ascii_case(b"Age") => all.age_sec = age_of(value),
                 _ if name.eq_ignore_ascii_case(b"CDN-Cache-Control") && !ignored.cache_control => {
-                    all.targeted = all.targeted.or_else(|| Says::targeted(value));
+                    targeted.push(value.trim_ascii());
                 }
                 _ => {}
             }
         }
         // One for caches like this one takes the place of what all are told.
-        if let Some(says) = all.targeted.take() {
-            all.says = says;
-            all.expires = None;
+        let targeted = targeted.join(&b", "[..]);
+        match Says::targeted(&targeted) {
+            Some(says) => {
+                all.says = says;
+                all.expires = None;
+            }
+            // It does not count, but what it might forbid is not done.
+            None => all.says.find_forbidden(&targeted),
         }
         all.vary.sort();
         all.vary.dedup();

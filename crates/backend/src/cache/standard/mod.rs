@@ -8,6 +8,7 @@
 //! Differences from the standards: answers that set cookies are kept only if `…_ignore_headers` says so;
 //! `X-Accel-Expires` goes before all; other URIs that an unsafe method's answer names stay as they are.
 
+mod dictionary;
 pub(crate) mod head;
 mod judge;
 pub(crate) mod parts;
@@ -234,6 +235,6 @@ fn forget(store: Arc<Store>, key_text: Vec<u8>) {
     let varies = store.varies(&key);
     store.purge(&key);
     if varies {
-        store.forget_variants(&key_text);
+        store.forget(&key_text);
     }
 }

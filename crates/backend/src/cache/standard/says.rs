@@ -1,5 +1,6 @@
 //! Directives of `Cache-Control` and the fields like it (RFC 9111, section 5.2; RFC 9213).
 
+use super::dictionary::{self, Value};
 use weir_base::units::parse_int;
 
 /// Seconds that cannot be read, or are too many to be told apart from ever.
@@ -68,6 +69,53 @@ fn split(item: &[u8]) -> (&[u8], &[u8]) {
     (item[..at].trim_ascii(), inside.unwrap_or(value))
 }
 
+/// Whether each item is a name, or a name with a word or a whole quoted string behind `=`.
+fn is_well_formed(value: &[u8]) -> bool {
+    let is_word = |text: &[u8]| {
+        !text.is_empty()
+            && text.iter().all(|b| b.is_ascii_graphic() && !b"\"(),;<=>?[\\]{}".contains(b))
+    };
+    let mut rest = value.trim_ascii();
+    while !rest.is_empty() {
+        let len = rest.iter().position(|b| matches!(b, b',' | b'=')).unwrap_or(rest.len());
+        let (name, behind) = rest.split_at(len);
+        let Some(argument) = behind.strip_prefix(b"=") else {
+            let name = name.trim_ascii();
+            if !name.is_empty() && !is_word(name) {
+                return false;
+            }
+            rest = behind.get(1..).unwrap_or_default().trim_ascii_start();
+            continue;
+        };
+        let len = match argument.first() {
+            Some(b'"') => quoted_len(argument),
+            _ => Some(argument.iter().position(|b| *b == b',').unwrap_or(argument.len())),
+        };
+        let Some((text, behind)) = len.map(|len| argument.split_at(len)) else { return false };
+        let is_whole = text.first() == Some(&b'"') || is_word(text.trim_ascii_end());
+        let behind = behind.trim_ascii_start();
+        if !is_word(name) || !is_whole || !matches!(behind.first(), None | Some(b',')) {
+            return false;
+        }
+        rest = behind.get(1..).unwrap_or_default().trim_ascii_start();
+    }
+    true
+}
+
+/// How long the quoted string is that begins here, if it ends.
+fn quoted_len(text: &[u8]) -> Option<usize> {
+    let mut escaped = false;
+    for (i, byte) in text.iter().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return Some(i + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Seconds; what is none makes an answer stale, as what the standard encourages.
 fn secs(value: &[u8]) -> u64 {
     let is_long = value.len() > 10 && value.iter().all(u8::is_ascii_digit);
@@ -95,6 +143,9 @@ fn qualify(place: &mut Qualified, value: &[u8]) {
 impl Says {
     /// Adds what one field says.
     pub(crate) fn hear(&mut self, value: &[u8]) {
+        if !is_well_formed(value) {
+            self.find_forbidden(value);
+        }
         for (name, value) in items(value) {
             match &*name.to_ascii_lowercase() {
                 b"no-store" => self.no_store = true,
@@ -112,25 +163,58 @@ impl Says {
         }
     }
 
-    /// What a field for caches like this one says (`CDN-Cache-Control`), which is a dictionary (RFC 8941);
-    /// `None` where it is none, or empty: then it is as if it were not there.
+    /// Where a field is malformed, nobody knows what of it was meant: what would forbid counts wherever it is.
+    pub(crate) fn find_forbidden(&mut self, value: &[u8]) {
+        let value = value.to_ascii_lowercase();
+        let has = |word: &[u8]| memchr::memmem::find(&value, word).is_some();
+        self.private.whole |= has(b"no-store") || has(b"private");
+        self.no_cache.whole |= has(b"no-cache");
+    }
+
+    /// What a field for caches like this one says (`CDN-Cache-Control`, all its lines as one), which is a
+    /// dictionary (RFC 8941); `None` where it is none, is empty or has a directive with a value of another type
+    /// than it takes: then it is as if it were not there. Of what is said twice the last counts, but what
+    /// forbids counts always.
     pub(crate) fn targeted(value: &[u8]) -> Option<Says> {
-        let is_key = |name: &[u8]| {
-            let begins = name.first().is_some_and(|b| b.is_ascii_lowercase() || *b == b'*');
-            begins
-                && name.iter().all(|b| {
-                    b.is_ascii_lowercase()
-                        || b.is_ascii_digit()
-                        || matches!(b, b'_' | b'-' | b'.' | b'*')
-                })
-        };
-        let all = items(value);
-        if all.is_empty() || !all.iter().all(|(name, _)| is_key(name)) {
-            return None;
-        }
+        let all = dictionary::parse(value).filter(|all| !all.is_empty())?;
         let mut says = Says::default();
-        says.hear(value);
+        for (name, value) in all {
+            says.hear_member(name, &value)?;
+        }
         Some(says)
+    }
+
+    fn hear_member(&mut self, name: &[u8], value: &Value) -> Option<()> {
+        let yes = || match value {
+            Value::Bool(yes) => Some(*yes),
+            _ => None,
+        };
+        let secs = || match value {
+            Value::Integer(n) => Some(Some(u64::try_from(*n).unwrap_or(0).min(SECS_MAX))),
+            _ => None,
+        };
+        let limit = |place: &mut Qualified| {
+            match value {
+                Value::Bool(yes) => place.whole |= yes,
+                Value::Text(names) => qualify(place, names),
+                _ => return None,
+            }
+            Some(())
+        };
+        match name {
+            b"no-store" => self.no_store |= yes()?,
+            b"no-cache" => limit(&mut self.no_cache)?,
+            b"private" => limit(&mut self.private)?,
+            b"public" => self.public = yes()?,
+            b"must-revalidate" | b"proxy-revalidate" => self.must_revalidate |= yes()?,
+            b"must-understand" => self.must_understand = yes()?,
+            b"max-age" => self.max_age_secs = secs()?,
+            b"s-maxage" => self.s_maxage_secs = secs()?,
+            b"stale-while-revalidate" => self.while_revalidate_secs = secs()?,
+            b"stale-if-error" => self.if_error_secs = secs()?,
+            _ => {}
+        }
+        Some(())
     }
 }
 
@@ -177,8 +261,35 @@ mod tests {
     fn a_field_for_us_must_be_a_dictionary() {
         let targeted = |value: &[u8]| Says::targeted(value).map(|says| says.max_age_secs);
         assert_eq!(targeted(b"max-age=5, private"), Some(Some(5)));
-        for none in [&b""[..], b" , ", b"Max-Age=5", b"=5", b"max age=5"] {
+        assert_eq!(targeted(b"max-age=5;x=y, max-age=6"), Some(Some(6)));
+        for none in
+            [&b""[..], b" , ", b"Max-Age=5", b"=5", b"max age=5", b"max-age=\"5\"", b"private=1"]
+        {
             assert_eq!(targeted(none), None);
+        }
+        let says = Says::targeted(b"no-store, private, no-store=?0, private=?0").unwrap();
+        assert!(says.no_store && says.private.whole);
+    }
+
+    #[test]
+    fn what_is_malformed_forbids_all_the_more() {
+        for good in ["", ",, a ,", "a=b,c", "x=\"a, private\" , b", "a=\"\\\"\", max-age=-1"] {
+            assert!(is_well_formed(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "x=\"a, private",
+            "x=\"a\\\", private",
+            "private =x",
+            "a= private",
+            "x=\"\"private",
+            "\"private",
+            "x private",
+            "private=",
+        ] {
+            assert!(!is_well_formed(bad.as_bytes()), "{bad}");
+            let mut says = Says::default();
+            says.hear(bad.as_bytes());
+            assert!(says.private.whole, "{bad}");
         }
     }
 }
