@@ -23,6 +23,7 @@ use weir_runtime::net::Stream;
 
 const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::MODULE,
+    &weir_http::status_zone::MODULE,
     &weir_http::h2::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
