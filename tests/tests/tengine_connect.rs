@@ -19,8 +19,7 @@ const CONF: &str = r#"events {} http {
     server { listen 127.0.0.1:%%PORT_3%%; proxy_connect; proxy_connect_allow all; proxy_connect_send_timeout 5s; proxy_connect_send_lowat 0;
         proxy_connect_response "HTTP/1.1 404 no\r\n\r\n"; }
     server { listen 127.0.0.1:%%PORT_4%%; proxy_connect; proxy_connect_allow all; proxy_connect_read_timeout 5s;
-        proxy_connect_address $arg_none;
-        location / { deny all; } }
+        proxy_connect_address $arg_none; deny all; }
 }"#;
 
 fn start(origin: &Origin) -> Server {
@@ -64,6 +63,33 @@ fn who_may_not_is_refused() {
     assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
     let (_, head) = connect(&server, 1, &format!("127.0.0.1:{}", free_port()));
     assert!(head.starts_with("HTTP/1.1 502 "), "{head}");
+}
+
+/// What the server closes no location opens, and what a location answers is for other requests.
+#[test]
+fn locations_have_no_part_in_it() {
+    let origin = Origin::echo();
+    let server = Setup::new(
+        "events {} http {
+            server { listen 127.0.0.1:%%PORT_0%%; proxy_connect; proxy_connect_allow all; deny all;
+                location / { allow all; root %%DIR%%; } }
+            server { listen 127.0.0.1:%%PORT_1%%; proxy_connect; proxy_connect_allow all;
+                auth_basic x; auth_basic_user_file %%DIR%%/nobody; location / { auth_basic off; root %%DIR%%; } }
+            server { listen 127.0.0.1:%%PORT_2%%; proxy_connect; proxy_connect_allow all;
+                location / { return 403 no; } }
+            server { listen 127.0.0.1:%%PORT_3%%; proxy_connect; proxy_connect_allow all;
+                location / { deny all; } } }",
+    )
+    .file("nobody", "")
+    .file("plain", "plain")
+    .start();
+    let target = format!("127.0.0.1:{}", origin.port());
+    for (at, line) in [(0, "403 "), (1, "407 "), (2, "200 "), (3, "200 ")] {
+        let (_, head) = connect(&server, at, &target);
+        assert!(head.starts_with(&format!("HTTP/1.1 {line}")), "{at}: {head}");
+    }
+    assert_eq!(server.on(0).get("/plain").status, 200);
+    assert_eq!(server.on(2).get("/plain").status, 403);
 }
 
 #[test]

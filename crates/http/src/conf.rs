@@ -164,6 +164,8 @@ pub struct CoreSrv {
     pub(crate) left_out: bool,
     /// CONNECT is answered somewhere in it.
     pub allows_connect: bool,
+    /// No location is looked for where CONNECT is asked for: the server's own level decides and answers.
+    pub keeps_connect: bool,
     pub(crate) connection_pool_size: Val<u64>,
     pub(crate) request_pool_size: Val<u64>,
     /// The directives above that bound a head, as its parser takes them.

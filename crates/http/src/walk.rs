@@ -13,6 +13,7 @@ use crate::special;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_core::logger::LogLevel;
 use weir_core::{LocalFuture, Session};
+use weir_wire::http1::request::Method;
 
 /// What comes next.
 pub(crate) enum Step {
@@ -236,6 +237,11 @@ fn unanswered(r: &mut Request) -> Flow {
 
 /// Finds the location for the URI; `Some` ends the request here.
 fn find_config(r: &mut Request) -> Option<Flow> {
+    if r.method == Method::Connect && r.server().core.keeps_connect {
+        let own = r.server().location;
+        r.set_location(own);
+        return None;
+    }
     match location::find(r) {
         Found::Redirect(path) => {
             let mut target = Vec::with_capacity(path.len() + 16);

@@ -1,8 +1,8 @@
 //! Tengine's `ngx_http_proxy_connect_module`: a server that is a forward proxy for clients that send CONNECT, beside
 //! what it does for others.
 //!
-//! What decides on a request as usual (rewriting, limits, access) does so in its location; then it goes on in the
-//! server's own, whose handler joins the connections as `tunnel_pass` does. Only ports that are allowed are joined.
+//! What decides on a request as usual (rewriting, limits, access) does so by the server's own level: no location is
+//! looked for, and none can open what the server has closed. Only ports that are allowed are joined.
 
 mod place;
 mod said;
@@ -46,7 +46,7 @@ const ROWS: &[Row] = &[
     )
     .note(
         "Whoever may send CONNECT reaches what this machine reaches at the allowed ports: bound it by allow and deny or \
-         auth_basic. The request is logged as the server says, not its location.",
+         auth_basic of the server. Locations have no part in CONNECT: what they allow, deny or answer is for other requests.",
     )
     .once(),
     Row::new(
@@ -161,7 +161,8 @@ fn set_on(cf: &mut Cf, d: &Directive) -> ConfResult {
     conf.asked_for = Some(Arc::new((host, port)));
     conf.backend.pass = Some(Pass::Vars(Arc::new(asked_for)));
     cf.get::<CoreLoc>().handler = Some(handler);
-    cf.get::<CoreSrv>().allows_connect = true;
+    let server = cf.get::<CoreSrv>();
+    (server.allows_connect, server.keeps_connect) = (true, true);
     Ok(())
 }
 
@@ -182,14 +183,12 @@ fn set_ports(cf: &mut Cf, d: &Directive) -> ConfResult {
     cf.get::<ConnectLoc>().ports.once(d, Arc::new(ports))
 }
 
-/// The server's own location has the handler.
+/// Nothing else of the server's own level answers before the handler.
 fn go_on(r: &mut Request) -> Flow {
-    if r.method != Method::Connect || r.is_part() {
-        return Flow::Declined;
+    match r.method == Method::Connect && !r.is_part() {
+        true => Flow::Ok,
+        false => Flow::Declined,
     }
-    let own = r.server().location;
-    r.set_location(own);
-    Flow::Ok
 }
 
 /// What is no CONNECT is left to those that there are anyway.
