@@ -26,7 +26,8 @@ const STATES = ["down", "unavail", "unhealthy", "checking", "draining", "up"];
 
 function peer(live: Live, upstream: string, g: Group, asked: string): PeerRow {
   const answers = g["responses"] as Group | undefined;
-  const times = live.times(g, "header_latency") ?? live.times(g, "response_latency");
+  const latency = g["latency"] as Group | undefined;
+  const times = live.times(latency, "header") ?? live.times(latency, "first_byte");
   return {
     upstream,
     server: live.text(g, "server"),

@@ -45,11 +45,16 @@ impl Progress {
             return;
         }
         let mut is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*is_over {
-            let waited = self.changed.wait_timeout(is_over, EVERY);
-            is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
+        loop {
+            // What is seen before the line is made: the last line tells the end.
+            let last = *is_over;
             let line = self.line(self.start.elapsed());
             let _ = write!(std::io::stderr(), "\r{line:<60}");
+            if last {
+                break;
+            }
+            let waited = self.changed.wait_timeout(is_over, EVERY);
+            is_over = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let _ = writeln!(std::io::stderr());
     }
