@@ -25,8 +25,8 @@ function cacheRows(live: Live): CacheRow[] {
       hit: of(HITS, "responses"),
       asked: of(ALL, "responses"),
       served: of(HITS, "bytes"),
-      size: live.num(g, "size") || live.num(g, "file_bytes"),
-      max: live.num(g, "max_size") || live.num(g, "file_bytes_max"),
+      size: live.num(g, "size"),
+      max: live.num(g, "max_size"),
       cold: live.leaf(g, "cold") === true,
     };
   });

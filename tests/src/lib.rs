@@ -14,6 +14,7 @@ mod client;
 pub mod digest;
 mod dns;
 pub mod family;
+pub mod figures;
 pub mod h2;
 pub mod mail;
 pub mod mail_servers;

@@ -1,30 +1,9 @@
 //! Figures of the process, of limits, of resolvers, of TLS and of stream's servers, by `stub_status json`.
 
 use std::io::{Read, Write};
+use weir_tests::figures::{number, part};
 use weir_tests::tls::{self, Tls};
 use weir_tests::{expect_soon, Dns, Origin, Server, Setup};
-
-/// What stands behind `"name":`, to its end.
-fn part<'a>(json: &'a str, name: &str) -> &'a str {
-    let key = format!("\"{name}\":");
-    let at = json.find(&key).unwrap_or_else(|| panic!("{name} in {json}")) + key.len();
-    let (mut depth, mut quoted) = (0, false);
-    for (n, c) in json[at..].char_indices() {
-        match c {
-            '"' => quoted = !quoted,
-            '{' | '[' if !quoted => depth += 1,
-            '}' | ']' | ',' if !quoted && depth == 0 => return &json[at..at + n],
-            '}' | ']' if !quoted => depth -= 1,
-            _ => {}
-        }
-    }
-    panic!("{name} in {json}");
-}
-
-fn number(json: &str, name: &str) -> u64 {
-    let text = part(json, name);
-    text.parse().unwrap_or_else(|_| panic!("{name}: {text}"))
-}
 
 fn numbers<const N: usize>(json: &str, names: [&str; N]) -> [u64; N] {
     names.map(|name| number(json, name))

@@ -1,30 +1,9 @@
 //! What is counted of upstreams and their servers.
 
 use std::sync::{Arc, Condvar, Mutex};
+use weir_tests::figures::{number, part};
 use weir_tests::tls;
 use weir_tests::{expect_soon, mail, Next, Origin, Server, Setup};
-
-/// What stands behind `"name":` in what `stub_status json` says, to its end.
-fn part<'a>(json: &'a str, name: &str) -> &'a str {
-    let key = format!("\"{name}\":");
-    let at = json.find(&key).unwrap_or_else(|| panic!("{name} in {json}")) + key.len();
-    let (mut depth, mut quoted) = (0, false);
-    for (n, c) in json[at..].char_indices() {
-        match c {
-            '"' => quoted = !quoted,
-            '{' | '[' if !quoted => depth += 1,
-            '}' | ']' | ',' if !quoted && depth == 0 => return &json[at..at + n],
-            '}' | ']' if !quoted => depth -= 1,
-            _ => {}
-        }
-    }
-    panic!("{name} in {json}");
-}
-
-fn number(json: &str, name: &str) -> u64 {
-    let text = part(json, name);
-    text.parse().unwrap_or_else(|_| panic!("{name}: {text}"))
-}
 
 fn upstream(server: &Server, name: &str) -> String {
     let text = server.get("/status").text();

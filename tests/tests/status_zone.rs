@@ -1,5 +1,6 @@
 //! What is counted of servers and locations, and how long requests took.
 
+use weir_tests::figures::{number, part};
 use weir_tests::{Server, Setup};
 
 const CONF: &str = "worker_processes 2; events {} http {
@@ -15,27 +16,6 @@ const CONF: &str = "worker_processes 2; events {} http {
     server { listen 127.0.0.1:%%PORT_0%%; server_name b.test; status_zone both; return 201 b; }
     server { listen 127.0.0.1:%%PORT_0%%; server_name c.test; status_zone both; return 202 c; }
     server { listen 127.0.0.1:%%PORT_0%%; server_name d.test; status_zone off; return 203 d; } }";
-
-/// The object behind `"name":` in what `stub_status json` says.
-fn object<'a>(json: &'a str, name: &str) -> &'a str {
-    let key = format!("\"{name}\":{{");
-    let at = json.find(&key).unwrap_or_else(|| panic!("{name} in {json}")) + key.len() - 1;
-    let mut depth = 0;
-    for (n, c) in json[at..].char_indices() {
-        depth += i32::from(c == '{') - i32::from(c == '}');
-        if depth == 0 {
-            return &json[at..=at + n];
-        }
-    }
-    panic!("{json}");
-}
-
-fn number(json: &str, name: &str) -> u64 {
-    let key = format!("\"{name}\":");
-    let at = json.find(&key).unwrap_or_else(|| panic!("{name} in {json}")) + key.len();
-    let text: String = json[at..].chars().take_while(char::is_ascii_digit).collect();
-    text.parse().unwrap_or_else(|_| panic!("{name} in {json}"))
-}
 
 #[test]
 fn servers_and_locations_are_counted() {
@@ -55,19 +35,19 @@ fn servers_and_locations_are_counted() {
     assert!(server.raw(b"GET /shut HTTP/1.1\r\nHost: a.test\r\n\r\n").is_empty());
     assert_eq!(server.status_of(b"GET / HTTP/1.1\r\nHost: a.test\r\nHost: b.test\r\n\r\n"), 400);
     let text = server.get_host("a.test", "/status").text();
-    let (servers, locations) = (object(&text, "server_zones"), object(&text, "location_zones"));
-    let a = object(servers, "a.test");
+    let (servers, locations) = (part(&text, "server_zones"), part(&text, "location_zones"));
+    let a = part(servers, "a.test");
     // The one that asks is being answered.
     assert_eq!((number(a, "requests"), number(a, "processing"), number(a, "discarded")), (8, 1, 1));
-    let codes = object(a, "codes");
+    let codes = part(a, "codes");
     assert_eq!((number(codes, "200"), number(codes, "301"), number(codes, "404")), (3, 1, 1));
     assert_eq!((number(a, "2xx"), number(a, "4xx"), number(a, "total")), (3, 2, 6));
     assert!(number(a, "received") > 200 && number(a, "sent") > 500, "{a}");
-    assert_eq!(number(object(a, "latency"), "count"), 6);
-    let both = object(servers, "both");
+    assert_eq!(number(part(a, "latency"), "count"), 6);
+    let both = part(servers, "both");
     assert_eq!((number(both, "201"), number(both, "202")), (1, 1), "{both}");
     assert!(!servers.contains("d.test"), "{servers}");
-    assert_eq!(number(object(locations, "loc"), "requests"), 2, "{locations}");
+    assert_eq!(number(part(locations, "loc"), "requests"), 2, "{locations}");
 }
 
 #[test]
@@ -79,7 +59,7 @@ fn a_server_without_a_name_is_counted_by_its_address_and_a_reload_goes_on() {
     let name = format!("127.0.0.1:{}", server.port(0));
     let count = |server: &Server| {
         let text = server.get("/status").text();
-        number(object(object(&text, "server_zones"), &name), "requests")
+        number(part(part(&text, "server_zones"), &name), "requests")
     };
     server.get("/");
     assert_eq!(count(&server), 2);
@@ -104,10 +84,11 @@ fn latency_is_counted_in_microseconds() {
     server.get("/");
     server.get("/slow");
     let text = server.get("/status").text();
-    let latency = object(object(&text, "a.test"), "latency");
+    let latency = part(part(&text, "a.test"), "latency");
     assert_eq!(number(latency, "count"), 2);
-    assert!(number(latency, "max") >= 50 && number(latency, "max") < 5_000, "{latency}");
-    assert!(number(latency, "p50") < 50, "{latency}");
+    let ms = |name: &str| part(latency, name).parse::<f64>().unwrap();
+    assert!(ms("max") >= 50.0 && ms("max") < 5_000.0, "{latency}");
+    assert!(ms("p50") < 50.0, "{latency}");
 }
 
 #[test]

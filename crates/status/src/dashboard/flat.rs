@@ -3,6 +3,7 @@
 //!
 //! Times are told as they were since the last look: percentiles since the start would hardly move.
 
+use super::history::write_numbers;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use weir_base::bytes::fmt_u64;
 use weir_core::counts::Times;
@@ -162,16 +163,7 @@ impl Leaf {
             Leaf::Real(_) => out.extend_from_slice(b"null"),
             Leaf::Flag(yes) => out.extend_from_slice(if *yes { b"true" } else { b"false" }),
             Leaf::Text(text) => write_text(text, out),
-            Leaf::Times(told) => {
-                out.push(b'[');
-                for (n, value) in told.iter().enumerate() {
-                    if n > 0 {
-                        out.push(b',');
-                    }
-                    fmt_u64(out, *value);
-                }
-                out.push(b']');
-            }
+            Leaf::Times(told) => write_numbers(told, out),
         }
     }
 }

@@ -92,7 +92,7 @@ impl History {
                 if n > 0 {
                     out.push(b',');
                 }
-                write_row(row, &mut out);
+                write_numbers(row, &mut out);
             }
             out.extend_from_slice(b"]}");
         }
@@ -106,7 +106,7 @@ impl History {
         let mut out = Vec::new();
         match step.open_at {
             0 => out.extend_from_slice(b"null"),
-            at => write_row(&step.open.row(at), &mut out),
+            at => write_numbers(&step.open.row(at), &mut out),
         }
         out
     }
@@ -117,7 +117,8 @@ impl History {
     }
 }
 
-fn write_row(row: &Row, out: &mut Vec<u8>) {
+/// A list of JSON.
+pub(super) fn write_numbers(row: &[u64], out: &mut Vec<u8>) {
     out.push(b'[');
     for (n, value) in row.iter().enumerate() {
         if n > 0 {
