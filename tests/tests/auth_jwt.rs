@@ -24,6 +24,10 @@ const CONF: &str = r#"events {} http { auth_jwt_claim_set $deep nested deep x; a
     location /rewritten { if ($jwt_claim_sub = alice) { return 204; } echo in; }
     location /circle { auth_jwt c token=$jwt_claim_token; echo in; }
     location /any { satisfy any; deny all; echo in; }
+    location /either { satisfy any; allow 127.0.0.1; deny all; auth_jwt_key_file keys.json;
+        if ($jwt_claim_sub = nobody) { return 204; } echo "[$jwt_claim_sub]"; }
+    location /page { satisfy any; allow 127.0.0.1; auth_jwt_key_file keys.json; echo_location /part; }
+    location /part { echo "part [$jwt_claim_sub]"; }
     location /later { auth_jwt_leeway 1h; echo in; }
     location /broken { auth_jwt_key_file none.json; echo in; }
     location /pipe { auth_jwt_key_file pipe; echo in; }
@@ -42,6 +46,18 @@ fn token(name: &str) -> &'static str {
 
 fn bearer(name: &str) -> String {
     format!("Authorization: Bearer {}\r\n", token(name))
+}
+
+/// The address lets in, so that nobody looks at the token: what it claims is not what a backend is told.
+#[test]
+fn who_is_let_in_by_something_else_claims_nothing() {
+    let server = start(9);
+    // {"alg":"none"}, {"sub":"admin"}
+    let forged = "Authorization: Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9.\r\n";
+    assert_eq!(server.get_with("/either", forged).text(), "[]\n");
+    assert_eq!(server.get_with("/either", &bearer("ES512")).text(), "[]\n");
+    assert_eq!(server.get_with("/page", forged).text(), "part []\n");
+    assert_eq!(server.get_with("/page", &bearer("ES512")).text(), "part [alice]\n");
 }
 
 fn start(up: u16) -> Server {
