@@ -1,7 +1,7 @@
 //! `dashboard`: the page, what there was before it was opened, and what happens while it is open.
 
 use std::path::Path;
-use weir_tests::Server;
+use weir_tests::{run_cli, Server};
 
 const CONF: &str = "worker_processes 2; events {} http {
     server { listen 127.0.0.1:%%PORT_0%%; server_name \"a</script>\";
@@ -110,5 +110,41 @@ fn the_built_page_is_of_its_sources() {
             digest,
             "dashboard/{path} has changed: npm run build in dashboard/"
         );
+    }
+}
+
+#[test]
+fn the_page_is_told_where_the_api_is() {
+    let server = Server::start(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+            location /bare/ { dashboard; }
+            location /live/ { dashboard api=/api/; }
+            location /full/ { dashboard api=/write/; }
+            location /api/ { api; }
+            location /write/ { api write=on; allow 127.0.0.1; deny all; } } }",
+    );
+    for (uri, told) in [
+        ("/bare/about", "{}"),
+        ("/live/about", "{\"api\":\"/api/\",\"writes\":false}"),
+        ("/full/about", "{\"api\":\"/write/\",\"writes\":true}"),
+    ] {
+        assert_eq!(server.get(uri).text(), told, "{uri}");
+    }
+}
+
+#[test]
+fn an_api_that_is_not_there_is_refused() {
+    for (arg, error) in [
+        ("api=/api/", "no location \"/api/\" with \"api\" in this server"),
+        ("api=x", "invalid parameter \"api=x\""),
+        ("apis=/x/", "invalid parameter \"apis=/x/\""),
+    ] {
+        let conf = format!(
+            "events {{}} http {{
+                server {{ listen 127.0.0.1:1; location /live/ {{ dashboard {arg}; }} }}
+                server {{ listen 127.0.0.1:2; location /api/ {{ api; }} }} }}"
+        );
+        let told = run_cli(&["-t"], &conf).stderr;
+        assert!(told.contains(error), "{told}");
     }
 }

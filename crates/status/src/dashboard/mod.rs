@@ -10,6 +10,7 @@
 mod flat;
 mod history;
 mod live;
+mod place;
 
 use std::rc::Rc;
 use weir_core::{LocalFuture, Worker};
@@ -25,21 +26,28 @@ use weir_wire::http1::request::Method;
 const ROWS: &[Row] = &[Row::new(
     "dashboard",
     Context::LOCATION,
-    Arity::NONE,
+    Arity::NONE_ONE,
     "",
     "Answers with a page that shows the server's figures while they change.",
     set_dashboard,
 )
 .note(
-    "Weir's own. The page is at the location's name, \"history\" and \"events\" are below it; a name that does not end \
-     in a slash is redirected to one that does. Whoever may ask the location sees all figures of the server: say who that \
+    "Weir's own. The page is at the location's name, \"history\", \"events\" and \"about\" are below it; a name that does \
+     not end in a slash is redirected to one that does. With api=URI, which names a location of the same server with \
+     \"api\", the page leads there, and if that writes (write=on), servers of upstreams are drained, enabled and \
+     disabled from the page by who may do so by the API. Whoever may ask the location sees all figures of the server: say who that \
      is, by \"allow\" and \"deny\" for example. 64 clients at most have it open at a time.",
 )];
 
 /// The directive.
 pub const MODULE: HttpModule = HttpModule {
     rows: ROWS,
-    slots: &[SlotVtable::of::<DashboardMain>()],
+    slots: &[
+        SlotVtable::of::<DashboardMain>(),
+        SlotVtable::of::<place::DashboardSrv>(),
+        place::DashboardLoc::VTABLE,
+    ],
+    build: Some(place::check),
     serves: Some(serves),
     ..HttpModule::EMPTY
 };
@@ -61,7 +69,8 @@ const POLICY: &str = concat!(
     include_str!("../../page/policy.txt")
 );
 
-fn set_dashboard(cf: &mut Cf, _: &Directive) -> ConfResult {
+fn set_dashboard(cf: &mut Cf, d: &Directive) -> ConfResult {
+    place::set(cf, d)?;
     cf.get::<DashboardMain>().0 = true;
     cf.get::<CoreLoc>().handler = Some(handler);
     Ok(())
@@ -89,6 +98,10 @@ fn handler(r: &mut Request) -> Flow {
         (true, b"") | (false, b"/") => answer(r, b"text/html; charset=utf-8", PAGE.to_vec()),
         (true, b"history") | (false, b"/history") => {
             answer(r, b"application/json", live::live().history())
+        }
+        (true, b"about") | (false, b"/about") => {
+            let text = place::about(r);
+            answer(r, b"application/json", text)
         }
         (true, b"events") | (false, b"/events") => Flow::Wait(events),
         (false, b"") => {
