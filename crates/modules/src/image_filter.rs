@@ -111,7 +111,7 @@ pub const MODULE: HttpModule = HttpModule {
             set_filter,
         )
         .note(
-            "A picture of more than 32 million pixels is refused with 415, and four are made at a time. Pictures \
+            "A picture of more than 32 million pixels (WebP: 16) is refused with 415, and four are made at a time. Pictures \
              with a palette become PNGs without one. WebP's alpha is kept.",
         ),
         Row::new(
@@ -432,7 +432,6 @@ fn make(r: &mut Request, kind: Kind, mode: Mode, next: Next) -> FilterResult {
     if fits(size, &wanted) {
         return send(r, file, next);
     }
-    let is_padded = size.is_some_and(|size| size.is_padded);
     let cost_mib = weir_images::cost_bytes(kind, size).div_ceil(1024 * 1024);
     let share = u32::try_from(cost_mib).unwrap_or(MEMORY_MIB).min(MEMORY_MIB);
     let working = async move {
@@ -441,7 +440,7 @@ fn make(r: &mut Request, kind: Kind, mode: Mode, next: Next) -> FilterResult {
         let making = in_thread(move || {
             // A picture that nobody waits for any more has its turn to the end.
             let _turn = turn;
-            let made = weir_images::change(kind, &file, &wanted, is_padded);
+            let made = weir_images::change(kind, &file, &wanted, size);
             (made, file)
         });
         making.await
