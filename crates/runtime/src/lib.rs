@@ -18,6 +18,7 @@ pub mod handed;
 pub mod handover;
 #[cfg(unix)]
 pub mod inquiry;
+mod kept_file;
 pub mod listen;
 pub mod machine;
 pub mod memory;
