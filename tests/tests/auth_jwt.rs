@@ -60,6 +60,21 @@ fn who_is_let_in_by_something_else_claims_nothing() {
     assert_eq!(server.get_with("/page", &bearer("ES512")).text(), "part [alice]\n");
 }
 
+/// Keys that are kept are those of one host.
+#[test]
+fn keys_of_one_host_are_not_anothers() {
+    let conf = r#"events {} http { error_log %%DIR%%/error.log info; server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%;
+        location / { auth_jwt x; auth_jwt_key_request /_keys; auth_jwt_key_cache 1h; echo in; }
+        location = /_keys { internal; auth_jwt off; try_files /$host.json =404; } } }"#;
+    let none = r#"{"keys":[]}"#;
+    let server = Setup::new(conf).file("a.json", KEYS).file("b.json", none).start();
+    let ask = |host: &str| {
+        let head = format!("GET / HTTP/1.0\r\nHost: {host}\r\n{}\r\n", bearer("ES512"));
+        String::from_utf8_lossy(&server.raw(head.as_bytes()))[9..12].to_string()
+    };
+    assert_eq!([ask("a"), ask("b"), ask("a"), ask("b")], ["200", "401", "200", "401"]);
+}
+
 fn start(up: u16) -> Server {
     Setup::new(CONF).set("UP", up).file("keys.json", KEYS).start()
 }
@@ -287,7 +302,7 @@ fn one_asks_when_the_time_is_over() {
     // Its time, which is a millisecond.
     std::thread::sleep(std::time::Duration::from_millis(5));
     let mut late = server.connect();
-    late.send(format!("GET /brief HTTP/1.1\r\nHost: a\r\n{}\r\n", bearer("ES256")).as_bytes());
+    late.send(format!("GET /brief HTTP/1.1\r\nHost: localhost\r\n{}\r\n", bearer("ES256")).as_bytes());
     origin.expect_requests(2);
     assert_eq!((get(), get(), get(), origin.requests().len()), (200, 200, 200, 2));
     begin.send(()).unwrap();
