@@ -65,6 +65,7 @@ mod fancyindex;
 mod fastcgi_answers;
 mod fastcgi_php;
 mod fastcgi_requests;
+mod figures_kept;
 mod flv;
 mod form_input;
 mod generation_sharing;

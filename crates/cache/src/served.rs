@@ -1,6 +1,6 @@
 //! What a worker counts of a store's answers; what the places stand for is who counts' own.
 
-use weir_core::counts::Count;
+use weir_core::counts::{Count, Fields, Part};
 
 /// Answers of one status.
 #[derive(Default)]
@@ -17,4 +17,15 @@ pub struct Served {
 #[derive(Default)]
 pub struct ByStatus {
     pub by_status: [Served; 7],
+}
+
+impl Part for ByStatus {
+    fn each(&self, fields: &mut Fields<'_>) {
+        for (n, served) in self.by_status.iter().enumerate() {
+            fields.count(&format!("responses{n}"), &served.responses);
+            fields.count(&format!("bytes{n}"), &served.bytes);
+            fields.count(&format!("written{n}"), &served.written);
+            fields.count(&format!("bytes_written{n}"), &served.bytes_written);
+        }
+    }
 }

@@ -191,7 +191,7 @@ impl Store {
             zone: Arc::new(Zone::new(size)),
             budget: Arc::new(Budget::new(params.memory_bytes)),
             fills: Arc::default(),
-            served: Near::default(),
+            served: Near::named("cache", name),
             purger: Purger::default(),
             forgotten: Forgotten::default(),
             warm: Warm::default(),

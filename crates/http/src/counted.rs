@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::sync::Arc;
-use weir_core::counts::{Count, Counted, Histogram, Statuses};
+use weir_core::counts::{self, Count, Counted, Fields, Histogram, Statuses};
 use weir_core::Worker;
 
 /// What one or several servers or locations of a name are counted in.
@@ -19,6 +19,18 @@ pub(crate) struct Requests {
     pub(crate) sent: Count,
     /// Of those that were answered; connections that became tunnels aside.
     pub(crate) latency: Histogram,
+}
+
+impl counts::Part for Requests {
+    fn each(&self, fields: &mut Fields<'_>) {
+        // Those that are answered now end with the process.
+        fields.as_if("begun", &self.begun, self.statuses.total() + self.discarded.get());
+        fields.statuses("responses", &self.statuses);
+        fields.count("discarded", &self.discarded);
+        fields.count("received", &self.received);
+        fields.count("sent", &self.sent);
+        fields.times("latency", &self.latency);
+    }
 }
 
 /// A worker's part of a zone, looked for when something is to be counted first.

@@ -353,7 +353,8 @@ fn build(b: &mut Build) -> ConfResult {
     for z in &mut main.zones {
         let (name, key) = (&z.name, z.key.source());
         let check = |zone: &Zone| same_key("limit_req", name, key, &zone.key);
-        z.zone = Some(zones::attach(KIND, name, z.size, check, || Zone::new(key, z.size))?);
+        z.zone =
+            Some(zones::attach(KIND, name, z.size, check, || Zone::new(KIND, name, key, z.size))?);
     }
     for conf in distinct::<LimitReqLoc>(b.locations) {
         for limit in conf.limits.iter().flatten() {

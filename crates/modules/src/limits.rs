@@ -1,7 +1,7 @@
 //! What `limit_conn` and `limit_req` have in common: how a refusal is answered and logged, and the
 //! keys of their zones.
 
-use weir_core::counts::{Count, Near};
+use weir_core::counts::{Count, Fields, Near, Part};
 use weir_core::figures::Figures;
 use weir_core::logger::LogLevel;
 use weir_core::{zones, Session, Worker};
@@ -13,6 +13,12 @@ use weir_script::template::Template;
 /// What became of who came to a zone, each under a number of its own.
 #[derive(Default)]
 pub struct Outcomes([Count; 5]);
+
+impl Part for Outcomes {
+    fn each(&self, fields: &mut Fields<'_>) {
+        fields.counts("outcomes", &self.0);
+    }
+}
 
 impl Outcomes {
     /// Counts one in the worker's part.

@@ -7,7 +7,7 @@ use crate::peers::{PeerId, Peers};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use weir_core::counts::{Count, Counted, Handshakes, Histogram, Statuses};
+use weir_core::counts::{Count, Counted, Fields, Handshakes, Histogram, Part, Statuses};
 use weir_core::timing::UpstreamState;
 
 /// What speaks another protocol from then on has no end of an answer.
@@ -67,6 +67,29 @@ impl Tries {
     }
 }
 
+impl Part for Tries {
+    fn each(&self, fields: &mut Fields<'_>) {
+        fields.as_if("begun", &self.begun, self.ended.get());
+        fields.count("ended", &self.ended);
+        fields.statuses("responses", &self.statuses);
+        fields.count("received", &self.received);
+        fields.count("sent", &self.sent);
+        fields.count("fails", &self.fails);
+        fields.count("unavail", &self.unavail);
+        fields.times("connect", &self.connect);
+        fields.times("both", &self.both);
+        fields.times("header", &self.header);
+        fields.times("response", &self.response);
+        match fields {
+            Fields::Read(_) => self.handshakes.get().into_iter().for_each(|all| all.each(fields)),
+            Fields::Add(known) if known.has("handshakes") => {
+                self.handshakes.get_or_init(Box::default).each(fields);
+            }
+            Fields::Add(_) => {}
+        }
+    }
+}
+
 /// What a worker counts of an upstream.
 #[derive(Default)]
 pub(crate) struct Uses {
@@ -79,6 +102,15 @@ pub(crate) struct Uses {
     pub(crate) overflows: Count,
     /// How long they waited, with a server for them in the end or without.
     pub(crate) waited: Histogram,
+}
+
+impl Part for Uses {
+    fn each(&self, fields: &mut Fields<'_>) {
+        fields.as_if("queued", &self.queued, self.left.get());
+        fields.count("left", &self.left);
+        fields.count("overflows", &self.overflows);
+        fields.times("waited", &self.waited);
+    }
 }
 
 /// Of an upstream in one of its shapes.

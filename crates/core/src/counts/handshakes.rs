@@ -1,8 +1,7 @@
 //! TLS handshakes, by what became of them.
 
-use super::{Count, Counted, Histogram};
+use super::{Count, Counted, Fields, Histogram, Part};
 use crate::figures::Figures;
-use std::any::Any;
 use std::sync::OnceLock;
 use weir_tls::rustls::{AlertDescription as Alert, Error, PeerIncompatible};
 use weir_tls::TlsError;
@@ -30,6 +29,15 @@ impl OfTls {
     /// From the first on.
     pub fn get(&self) -> &Handshakes {
         self.0.get_or_init(Box::default)
+    }
+}
+
+impl Part for OfTls {
+    fn each(&self, fields: &mut Fields<'_>) {
+        match fields {
+            Fields::Read(_) => self.0.get().into_iter().for_each(|all| all.each(fields)),
+            Fields::Add(_) => self.get().each(fields),
+        }
     }
 }
 
@@ -115,6 +123,23 @@ impl Handshakes {
         }
     }
 
+    /// As [`Part::each`].
+    pub fn each(&self, fields: &mut Fields<'_>) {
+        for (name, count) in [
+            ("handshakes", &self.done),
+            ("handshakes_failed", &self.failed),
+            ("session_reuses", &self.reused),
+            ("no_common_protocol", &self.no_protocol),
+            ("no_common_cipher", &self.no_cipher),
+            ("handshake_timeout", &self.late),
+            ("peer_rejected_cert", &self.rejected),
+        ] {
+            fields.count(name, count);
+        }
+        fields.counts("verify_failures", &self.unverified);
+        fields.times("handshake_time", &self.took);
+    }
+
     /// Begins anew.
     pub fn reset(&self) {
         let counts = [
@@ -131,7 +156,7 @@ impl Handshakes {
     }
 
     /// As [`Handshakes::put`], below that name, if there were any.
-    pub fn put_if_any<T: Any + Default + Send + Sync>(
+    pub fn put_if_any<T: Part>(
         all: &Counted<T>,
         of: impl Fn(&T) -> &OnceLock<Box<Handshakes>>,
         figures: &mut Figures,
@@ -143,7 +168,7 @@ impl Handshakes {
     }
 
     /// Notes all workers' as NGINX Plus does, and how long they took.
-    pub fn put<T: Any + Default + Send + Sync>(
+    pub fn put<T: Part>(
         all: &Counted<T>,
         of: impl Fn(&T) -> &OnceLock<Box<Handshakes>>,
         figures: &mut Figures,

@@ -13,7 +13,7 @@ use weir_tls::rustls::HandshakeKind;
 /// Those of all servers.
 fn all() -> &'static Near<OfTls> {
     static ALL: OnceLock<Near<OfTls>> = OnceLock::new();
-    ALL.get_or_init(Near::default)
+    ALL.get_or_init(|| Near::named("tls", b""))
 }
 
 /// Notes those of all servers.
