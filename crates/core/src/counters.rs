@@ -32,6 +32,8 @@ pub struct Counters {
     /// The heartbeat: monotonic ms since when the event loop has had something to do; 0 while it
     /// waits.
     pub busy_since_ms: AtomicU64,
+    /// The system's number of the thread; 0 before it begins.
+    pub thread: AtomicU64,
     /// The number of the last question of whether it still comes back that it has answered.
     pub answered: AtomicU64,
 }

@@ -5,12 +5,14 @@
 //! between processors; who reads adds the parts up. Parts live as long as a configuration has the name:
 //! a reload goes on counting where the last one stood.
 
+mod few;
 mod handshakes;
 mod histogram;
 mod kept;
 mod near;
 mod statuses;
 
+pub use few::Few;
 pub use handshakes::{Handshakes, OfTls, Unverified};
 pub use histogram::{Histogram, Times, ERROR};
 pub use kept::{

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use weir_core::Session;
 
 use crate::limits::{
-    already_bound, dry_run_row, log_level_row, put_pages, same_key, status_row, too_long, Outcomes,
-    Refusal, Refuses,
+    already_bound, dry_run_row, log_level_row, same_key, status_row, too_long, Outcomes, Refusal,
+    Refuses,
 };
 use weir_base::units;
 use weir_core::counts::Near;
@@ -341,7 +341,7 @@ fn report(_: &Served, main: &Slots, figures: &mut Figures) {
 fn report_pages(_: &Served, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitConnMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used.load(Ordering::Relaxed));
-        put_pages(&z.name, z.size, used, figures);
+        zones::put_pages(&z.name, z.size, used, figures);
     }
 }
 

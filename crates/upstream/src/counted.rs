@@ -13,6 +13,26 @@ use weir_core::timing::UpstreamState;
 /// What speaks another protocol from then on has no end of an answer.
 const SWITCHING_PROTOCOLS: u16 = 101;
 
+/// An average that forgets: each time moves it by a sixteenth of the difference. By one thread.
+#[derive(Default)]
+pub(crate) struct Average(Count);
+
+impl Average {
+    #[inline]
+    fn add(&self, us: u64) {
+        let before = self.0.get();
+        self.0.set(match before {
+            // The first says what there is to be said; none is as short as nothing.
+            0 => us.max(1) << 4,
+            _ => before - (before >> 4) + us.max(1),
+        });
+    }
+
+    pub(crate) fn us(&self) -> u64 {
+        self.0.get() >> 4
+    }
+}
+
 /// What a worker counts of a server.
 #[derive(Default)]
 pub(crate) struct Tries {
@@ -33,6 +53,9 @@ pub(crate) struct Tries {
     pub(crate) both: Histogram,
     pub(crate) header: Histogram,
     pub(crate) response: Histogram,
+    /// Moving averages of the two, in sixteenths of a microsecond.
+    pub(crate) header_average: Average,
+    pub(crate) response_average: Average,
     pub(crate) handshakes: OnceLock<Box<Handshakes>>,
     /// Since when this worker has counted it out, in milliseconds of the monotonic clock, and for how long it
     /// had before; where workers share what they know of servers, that has it.
@@ -51,10 +74,14 @@ impl Tries {
             self.statuses.add(state.status);
         }
         if state.response_us == Some(header_us) && state.status != SWITCHING_PROTOCOLS {
+            self.header_average.add(header_us);
+            self.response_average.add(header_us);
             return self.both.add(header_us);
         }
+        self.header_average.add(header_us);
         self.header.add(header_us);
         if let Some(us) = state.response_us.filter(|_| state.status != SWITCHING_PROTOCOLS) {
+            self.response_average.add(us);
             self.response.add(us);
         }
     }

@@ -3,7 +3,7 @@
 use super::conf::Use;
 use super::lookup::{store_of, State, Status};
 use crate::conf::BackendLoc;
-use weir_cache::{Served, Store};
+use weir_cache::{Served, Store, EVICTED};
 use weir_core::figures::Figures;
 use weir_core::Worker;
 use weir_http::Request;
@@ -75,9 +75,21 @@ pub(crate) fn written(store: &Store, worker: &Worker, status: Status, bytes: u64
     });
 }
 
+/// A request has waited for another that fills the entry.
+pub(crate) fn waited(store: &Store, worker: &Worker, ms: u64) {
+    if let Some(part) = store.served.part(worker) {
+        part.lock_waits.add(ms.saturating_mul(1000));
+    }
+}
+
 /// Notes all of it.
 pub(crate) fn put(store: &Store, figures: &mut Figures) {
     let all = store.served.all();
+    let evictions = figures.group("evictions");
+    for (n, name) in EVICTED.into_iter().enumerate() {
+        evictions.put(name, store.evicted(n));
+    }
+    figures.put("lock_waits", all.times(|part| &part.lock_waits));
     for (status, name) in KEPT.into_iter().chain(ASKED) {
         let of = |pick: fn(&Served) -> u64| all.sum(|part| pick(&part.by_status[status as usize]));
         let group = figures.group(name);

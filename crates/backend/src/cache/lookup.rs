@@ -1,6 +1,7 @@
 //! The life of one request with an entry: looked up, waited for, or to be filled.
 
 use super::conf::{CacheConf, CacheMain, Use};
+use super::counted;
 use super::standard::parts::{self, Part, Turn};
 use super::standard::{self, Verdict};
 use super::vary;
@@ -323,7 +324,9 @@ pub(crate) async fn look(
             // Whether it is filled, or the time is over, is looked at behind it.
             let _ = timer::within_ms(most_ms, filled.changed()).await;
         };
-        if client_gone(r, Box::pin(waiting)).await {
+        let gone = client_gone(r, Box::pin(waiting)).await;
+        counted::waited(&entry.store, &r.conn().worker, clock::mono_ms().saturating_sub(now));
+        if gone {
             return Looked::Gone;
         }
         note_wait(r, conf);

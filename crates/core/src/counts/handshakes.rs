@@ -1,10 +1,13 @@
 //! TLS handshakes, by what became of them.
 
-use super::{Count, Counted, Fields, Histogram, Part};
+use super::{Count, Counted, Few, Fields, Histogram, Part};
 use crate::figures::Figures;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use weir_tls::rustls::{AlertDescription as Alert, Error, PeerIncompatible};
-use weir_tls::TlsError;
+use weir_tls::rustls::{
+    AlertDescription as Alert, CipherSuite, CommonState, Error, HandshakeKind, PeerIncompatible,
+};
+use weir_tls::{ciphers, TlsError};
 
 /// Counted by one thread.
 #[derive(Debug, Default)]
@@ -17,6 +20,9 @@ pub struct Handshakes {
     late: Count,
     rejected: Count,
     unverified: [Count; 5],
+    /// Of those that succeeded: by versions and by cipher suites, both by the numbers that they have in TLS.
+    versions: Few,
+    suites: Few,
     /// Of those that succeeded.
     took: Histogram,
 }
@@ -69,8 +75,16 @@ impl Unverified {
 }
 
 impl Handshakes {
-    /// One has succeeded, and whether by a session that was kept.
-    pub fn succeeded(&self, reused: bool, took_us: u64) {
+    /// One has succeeded.
+    pub fn succeeded(&self, tls: &CommonState, took_us: u64) {
+        let reused = tls.handshake_kind() == Some(HandshakeKind::Resumed);
+        let version = tls.protocol_version().map_or(0, u16::from);
+        let suite = tls.negotiated_cipher_suite().map_or(0, |suite| suite.suite().into());
+        for (few, number) in [(&self.versions, version), (&self.suites, suite)] {
+            if number != 0 {
+                few.add(number, 1);
+            }
+        }
         self.done.add(1);
         self.reused.add(reused.into());
         self.took.add(took_us);
@@ -137,6 +151,8 @@ impl Handshakes {
             fields.count(name, count);
         }
         fields.counts("verify_failures", &self.unverified);
+        fields.few("protocols", &self.versions);
+        fields.few("ciphers", &self.suites);
         fields.times("handshake_time", &self.took);
     }
 
@@ -152,6 +168,8 @@ impl Handshakes {
             &self.rejected,
         ];
         counts.into_iter().chain(&self.unverified).for_each(Count::reset);
+        self.versions.reset();
+        self.suites.reset();
         self.took.reset();
     }
 
@@ -169,12 +187,12 @@ impl Handshakes {
 
     /// Notes all workers' as NGINX Plus does, and how long they took.
     pub fn put<T: Part>(
-        all: &Counted<T>,
+        counted: &Counted<T>,
         of: impl Fn(&T) -> &OnceLock<Box<Handshakes>>,
         figures: &mut Figures,
     ) {
         let sum = |pick: &dyn Fn(&Handshakes) -> u64| {
-            all.sum(|part| of(part).get().map_or(0, |handshakes| pick(handshakes)))
+            counted.sum(|part| of(part).get().map_or(0, |handshakes| pick(handshakes)))
         };
         figures.put("handshakes", sum(&|h| h.done.get()));
         figures.put("handshakes_failed", sum(&|h| h.failed.get()));
@@ -189,10 +207,36 @@ impl Handshakes {
         for (n, why) in WHY.into_iter().enumerate() {
             failures.put(why, sum(&|h| h.unverified[n].get()));
         }
+        let few = |pick: fn(&Handshakes) -> &Few| {
+            let mut all = BTreeMap::<u16, u64>::new();
+            for (_, part) in counted.parts() {
+                let few = of(&part).get().map(|handshakes| pick(handshakes).all());
+                few.into_iter()
+                    .flatten()
+                    .for_each(|(n, count)| *all.entry(n).or_default() += count);
+            }
+            all
+        };
+        let (versions, suites) = (few(|h| &h.versions), few(|h| &h.suites));
+        let group = figures.group("protocols");
+        versions.into_iter().for_each(|(number, count)| group.put(version_name(number), count));
+        let group = figures.group("ciphers");
+        for (number, count) in suites {
+            group.put(ciphers::name(CipherSuite::from(number)), count);
+        }
         let mut took = super::Times::default();
-        for (_, part) in all.parts() {
+        for (_, part) in counted.parts() {
             of(&part).get().into_iter().for_each(|handshakes| took.add(&handshakes.took));
         }
         figures.put("handshake_time", took);
+    }
+}
+
+/// As `$ssl_protocol` has it.
+fn version_name(number: u16) -> &'static str {
+    match number {
+        0x0303 => "TLSv1.2",
+        0x0304 => "TLSv1.3",
+        _ => "other",
     }
 }

@@ -5,7 +5,7 @@
 //! stands twice is added up, so that a process may give what has come since in a second text. Fields are told apart by
 //! their names: a program with others takes those that it knows. What tells how it is now is not in it.
 
-use super::{Count, Histogram, Statuses};
+use super::{Count, Few, Histogram, Statuses};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -64,6 +64,16 @@ impl Fields<'_> {
         self.each_of(name, &mut now.into_iter(), &mut |place, n| {
             if let Some(count) = counts.get(place as usize) {
                 count.add(n);
+            }
+        });
+    }
+
+    /// By numbers of which there are few.
+    pub fn few(&mut self, name: &str, few: &Few) {
+        let all = few.all().into_iter().map(|(number, n)| (u32::from(number), n));
+        self.each_of(name, &mut all.into_iter(), &mut |number, n| {
+            if let Ok(number @ 1..) = u16::try_from(number) {
+                few.add(number, n);
             }
         });
     }
