@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::UNIX_EPOCH;
 use weir_core::counts::{Counted, Near};
 use weir_core::forms::{Forms, Room};
+use weir_core::Worker;
 use weir_runtime::{clock, files};
 use weir_wire::http1::response::ResponseHead;
 
@@ -213,6 +214,13 @@ impl Store {
     /// How many had to go, for the reason of that number in [`crate::served::EVICTED`].
     pub fn evicted(&self, n: usize) -> u64 {
         self.evicted.sum(|part| part.get(n))
+    }
+
+    /// A request has waited so long for another that fills an entry.
+    pub fn waited(&self, worker: &Worker, ms: u64) {
+        if let Some(part) = self.served.part(worker) {
+            part.lock_waits.add(ms.saturating_mul(1000));
+        }
     }
 
     /// What the keys take of the zone, and what it was given.

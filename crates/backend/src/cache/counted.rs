@@ -75,13 +75,6 @@ pub(crate) fn written(store: &Store, worker: &Worker, status: Status, bytes: u64
     });
 }
 
-/// A request has waited for another that fills the entry.
-pub(crate) fn waited(store: &Store, worker: &Worker, ms: u64) {
-    if let Some(part) = store.served.part(worker) {
-        part.lock_waits.add(ms.saturating_mul(1000));
-    }
-}
-
 /// Notes all of it.
 pub(crate) fn put(store: &Store, figures: &mut Figures) {
     let all = store.served.all();

@@ -1,7 +1,6 @@
 //! The life of one request with an entry: looked up, waited for, or to be filled.
 
 use super::conf::{CacheConf, CacheMain, Use};
-use super::counted;
 use super::standard::parts::{self, Part, Turn};
 use super::standard::{self, Verdict};
 use super::vary;
@@ -325,7 +324,7 @@ pub(crate) async fn look(
             let _ = timer::within_ms(most_ms, filled.changed()).await;
         };
         let gone = client_gone(r, Box::pin(waiting)).await;
-        counted::waited(&entry.store, &r.conn().worker, clock::mono_ms().saturating_sub(now));
+        entry.store.waited(&r.conn().worker, clock::mono_ms().saturating_sub(now));
         if gone {
             return Looked::Gone;
         }

@@ -87,7 +87,7 @@ impl Histogram {
     /// How many are in each bucket that something is in.
     pub(super) fn filled(&self) -> Vec<(u32, u64)> {
         let pages = (0..).zip(&self.pages).filter_map(|(n, page)| Some((n, page.get()?)));
-        let buckets = pages.flat_map(|(n, page): (u32, &Box<Page>)| {
+        let buckets = pages.flat_map(|(n, page)| {
             (n * SUBS as u32..).zip(page.iter()).map(|(bucket, count)| (bucket, count.get()))
         });
         buckets.filter(|(_, count)| *count > 0).collect()
