@@ -3,6 +3,7 @@
 //! They are started by the serving process alone, hold the store weakly, and end with it.
 
 use crate::purger;
+use crate::served::Evicted;
 use crate::store::{blocks, Pace, Store};
 use crate::warm;
 use crate::zone::Kept;
@@ -74,7 +75,7 @@ impl Store {
         let mut work = Work::new(params.manager);
         let rest_secs = loop {
             match self.zone.remove_oldest(Some(clock::mono_secs() as i64)) {
-                Ok(removed) => self.delete(removed),
+                Ok(removed) => self.delete(removed, Evicted::Inactive),
                 // Nothing that comes now is inactive before that.
                 Err(Kept::Empty) => break (params.inactive_secs as i64).clamp(1, 10),
                 Err(Kept::For(secs)) => break secs.clamp(1, 10),
@@ -93,8 +94,9 @@ impl Store {
             if !full && !tight() {
                 return rest_secs as u64 * 1000;
             }
+            let why = if self.zone.over_watermark() { Evicted::Keys } else { Evicted::Size };
             match self.zone.remove_oldest(None) {
-                Ok(removed) => self.delete(removed),
+                Ok(removed) => self.delete(removed, why),
                 Err(Kept::Empty | Kept::For(_)) => return rest_secs as u64 * 1000,
                 Err(Kept::InUse) => return 1000,
             }
@@ -104,7 +106,8 @@ impl Store {
         }
     }
 
-    fn delete(&self, removed: crate::zone::Removed) {
+    fn delete(&self, removed: crate::zone::Removed, why: Evicted) {
+        self.zone.evictions.add(why);
         if removed.had_file {
             // Removed by hand: as wanted.
             let _ = std::fs::remove_file(self.path(&removed.key));

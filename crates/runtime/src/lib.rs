@@ -19,6 +19,8 @@ pub mod handover;
 #[cfg(unix)]
 pub mod inquiry;
 mod kept_file;
+#[cfg(target_os = "linux")]
+pub mod left;
 pub mod listen;
 pub mod machine;
 pub mod memory;
