@@ -302,7 +302,9 @@ fn one_asks_when_the_time_is_over() {
     // Its time, which is a millisecond.
     std::thread::sleep(std::time::Duration::from_millis(5));
     let mut late = server.connect();
-    late.send(format!("GET /brief HTTP/1.1\r\nHost: localhost\r\n{}\r\n", bearer("ES256")).as_bytes());
+    late.send(
+        format!("GET /brief HTTP/1.1\r\nHost: localhost\r\n{}\r\n", bearer("ES256")).as_bytes(),
+    );
     origin.expect_requests(2);
     assert_eq!((get(), get(), get(), origin.requests().len()), (200, 200, 200, 2));
     begin.send(()).unwrap();

@@ -43,11 +43,12 @@ fn read_from_start(file: &File, into: &mut [u8]) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, into, 0)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    #[cfg(target_os = "linux")]
     fn what_is_read_again_is_new() {
         static UPTIME: KeptFile = KeptFile::new("/proc/uptime");
         let first = UPTIME.read().unwrap();
