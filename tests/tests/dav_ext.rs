@@ -158,6 +158,10 @@ fn a_locked_collection_holds_what_is_in_it() {
     assert_eq!((made.status, server.read("www/fresh")), (201, String::new()));
     let shared = LOCKINFO.replace("exclusive", "shared");
     assert_eq!(send(&server, "LOCK", "/other", "", &shared).status, 403);
+    // It would be said again for every file.
+    let owner = format!("<D:owner>{}</D:owner></D:lockinfo>", "o".repeat(2000));
+    let long = LOCKINFO.replace("</D:lockinfo>", &owner);
+    assert_eq!(send(&server, "LOCK", "/other", "", &long).status, 413);
     assert_eq!(send(&server, "LOCK", "/no/such/dir", "", LOCKINFO).status, 409);
     assert_eq!(send(&server, "LOCK", "/other", "", "").status, 412);
 }

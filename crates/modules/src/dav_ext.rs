@@ -42,6 +42,8 @@ use crate::dav::destination;
 
 /// The longest body of a PROPFIND or LOCK.
 const BODY_MAX_BYTES: u64 = 64 * 1024;
+/// Of an owner, which is said again for every file that a lock holds for.
+const OWNER_MAX_BYTES: usize = 1024;
 
 const KIND: &str = "dav_ext_lock";
 
@@ -514,6 +516,10 @@ async fn lock(r: &mut Request) -> Flow {
             return Flow::Status(400);
         }
     };
+    if info.owner_xml().len() > OWNER_MAX_BYTES {
+        r.log(LogLevel::Error, "client sent too long an owner of a lock");
+        return Flow::Status(413);
+    }
     if info.shared || !info.write {
         r.log(LogLevel::Error, "client asked for another lock than an exclusive one for writing");
         return Flow::Status(403);
