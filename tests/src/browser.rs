@@ -151,7 +151,8 @@ impl Browser {
     #[track_caller]
     pub fn until(&mut self, text: &str) {
         // A page that is being loaded may have nothing yet to be asked.
-        let asked = format!("(() => {{ try {{ return !!({text}); }} catch {{ return false; }} }})()");
+        let asked =
+            format!("(() => {{ try {{ return !!({text}); }} catch {{ return false; }} }})()");
         let is_so = crate::wait_for(|| self.run(&asked) == json!(true), AT_LAST);
         if !is_so {
             let shown = self.text("document.body.innerText");

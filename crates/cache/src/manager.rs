@@ -8,7 +8,7 @@ use crate::warm;
 use crate::zone::Kept;
 use crate::{entry, Key};
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use weir_runtime::{clock, files};
@@ -74,7 +74,7 @@ impl Store {
         let mut work = Work::new(params.manager);
         let rest_secs = loop {
             match self.zone.remove_oldest(Some(clock::mono_secs() as i64)) {
-                Ok(removed) => self.delete(removed),
+                Ok(removed) => self.delete(removed, &self.inactive),
                 // Nothing that comes now is inactive before that.
                 Err(Kept::Empty) => break (params.inactive_secs as i64).clamp(1, 10),
                 Err(Kept::For(secs)) => break secs.clamp(1, 10),
@@ -94,7 +94,7 @@ impl Store {
                 return rest_secs as u64 * 1000;
             }
             match self.zone.remove_oldest(None) {
-                Ok(removed) => self.delete(removed),
+                Ok(removed) => self.delete(removed, &self.evicted),
                 Err(Kept::Empty | Kept::For(_)) => return rest_secs as u64 * 1000,
                 Err(Kept::InUse) => return 1000,
             }
@@ -104,7 +104,8 @@ impl Store {
         }
     }
 
-    fn delete(&self, removed: crate::zone::Removed) {
+    fn delete(&self, removed: crate::zone::Removed, counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
         if removed.had_file {
             // Removed by hand: as wanted.
             let _ = std::fs::remove_file(self.path(&removed.key));

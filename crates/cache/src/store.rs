@@ -172,6 +172,9 @@ pub struct Store {
     pub fills: Arc<Fills>,
     /// What its answers are counted in.
     pub served: Near<ByStatus>,
+    /// Entries that went because they had not been used for long, and those that made room.
+    pub inactive: AtomicU64,
+    pub evicted: AtomicU64,
     pub(crate) purger: Purger,
     pub(crate) forgotten: Forgotten,
     pub(crate) warm: Warm,
@@ -192,6 +195,8 @@ impl Store {
             budget: Arc::new(Budget::new(params.memory_bytes)),
             fills: Arc::default(),
             served: Near::default(),
+            inactive: AtomicU64::new(0),
+            evicted: AtomicU64::new(0),
             purger: Purger::default(),
             forgotten: Forgotten::default(),
             warm: Warm::default(),

@@ -222,7 +222,7 @@ impl Ended {
     #[inline]
     fn of(r: &Request) -> Ended {
         let answered = r.flags.header_sent;
-        let timed = answered && !r.flags.upgraded;
+        let timed = r.is_timed();
         Ended {
             status: answered.then(|| shown_status(r)),
             received: r.received,

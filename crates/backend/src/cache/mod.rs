@@ -20,6 +20,7 @@ pub(crate) mod vars;
 pub(crate) mod vary;
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use weir_core::figures::{Figures, Report, Served};
 use weir_core::generation::Generation;
@@ -92,6 +93,8 @@ fn report(_: &Served, main: &Slots, figures: &mut Figures) {
         figures.put("cold", store.is_cold());
         counted::put(store, figures);
         figures.put_all(&[
+            ("inactive", store.inactive.load(Ordering::Relaxed)),
+            ("evicted", store.evicted.load(Ordering::Relaxed)),
             ("entries", store.zone.entries() as u64),
             ("entries_max", store.zone.entries_max() as u64),
             ("memory_bytes", store.budget.used()),
