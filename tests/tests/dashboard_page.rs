@@ -153,3 +153,132 @@ fn a_phones_width_is_enough() {
     }
     is_well(&mut page, &server);
 }
+
+#[test]
+fn servers_are_drained_disabled_and_enabled() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#upstreams']");
+    let peer = format!("127.0.0.1:{}", server.port(1));
+    let state = cell(&peer, "State");
+    let button = |verb: &str| format!("button[aria-label='{verb} {peer} of back']");
+    let told = |what: &str| {
+        let servers = server.get("/api/9/http/upstreams/back/servers/0").text();
+        assert!(servers.contains(what), "{what} in {servers}");
+    };
+    page.until(&format!("{state} === 'up'"));
+    page.click(&button("Drain"));
+    page.until("document.querySelector('dialog[open]')");
+    page.key("Escape");
+    page.until("!document.querySelector('dialog[open]')");
+    told("\"down\":false}");
+    page.click(&button("Drain"));
+    page.click("#do-it");
+    page.until(&format!("{state} === 'draining'"));
+    told("\"drain\":true");
+    page.click(&button("Disable"));
+    page.click("#do-it");
+    page.until(&format!("{state} === 'down'"));
+    told("\"down\":true");
+    page.click(&button("Enable"));
+    page.until(&format!("{state} === 'up'"));
+    told("\"down\":false}");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn what_the_api_refuses_is_said_and_nobody_else_may_ask() {
+    let conf = CONF.replace("allow 127.0.0.1; deny all;", "limit_except GET { deny all; }");
+    let server = Server::start(&conf);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#upstreams']");
+    let peer = format!("127.0.0.1:{}", server.port(1));
+    page.click(&format!("button[aria-label='Disable {peer} of back']"));
+    page.click("#do-it");
+    page.until("document.querySelector('dialog[open] [role=alert]')?.innerText.includes('403')");
+    assert_eq!(page.text(&cell(&peer, "State")), "up");
+}
+
+#[test]
+fn a_page_without_an_api_that_writes_changes_nothing() {
+    let conf = CONF.replace("api write=on;", "api;");
+    let server = Server::start(&conf);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#upstreams']");
+    page.until("document.querySelectorAll('tbody tr').length === 3");
+    page.until("document.querySelector('main').innerText.includes('api write=on;')");
+    assert_eq!(page.text("document.querySelectorAll('td button').length"), "0");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn plots_are_zoomed_together_and_whole_again() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    // Some seconds must have been noted for there to be something to zoom.
+    page.until("document.querySelectorAll('.plot canvas').length >= 4");
+    page.until("window.performance.now() > 4000");
+    page.drag(".plot .u-over", 0.3, 0.8);
+    page.until("document.getElementById('see-all')");
+    page.click("#see-all");
+    page.until("!document.getElementById('see-all')");
+    page.drag(".plot .u-over", 0.8, 0.2);
+    page.until("document.getElementById('see-all')");
+    page.double_click(".plot .u-over");
+    page.until("!document.getElementById('see-all')");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn problems_are_shown_as_they_happen_without_secrets() {
+    let conf = CONF.replace("dashboard api", "dashboard slow=100ms api").replace(
+        "location /broken",
+        "location /late { limit_rate 1k; return 200 %%LONG%%; } location /broken",
+    );
+    let server = weir_tests::Setup::new(&conf).set("LONG", "x".repeat(3000)).start();
+    let Some(mut page) = open(&server) else { return };
+    page.until("document.querySelector('.none.well')");
+    assert_eq!(server.get("/broken?token=secret").status, 503);
+    assert_eq!(server.get("/late").status, 200);
+    page.click("a[href='#problems']");
+    page.until("document.querySelector('.happening.failed')?.innerText.includes('/broken')");
+    page.until("document.querySelector('.happening.slow')?.innerText.includes('/late')");
+    let shown = page.text("document.body.innerText");
+    assert!(!shown.contains("secret"), "{shown}");
+    // A search and a kind leave what is of it.
+    page.key("/");
+    page.write("nothing like it");
+    page.until("document.querySelectorAll('.happening').length === 0");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn the_system_and_its_workers_are_shown() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#system']");
+    page.until("document.querySelectorAll('[aria-label=Workers] tbody tr').length === 2");
+    page.until("document.querySelector('main').innerText.includes('somaxconn')");
+    page.until("document.querySelector('main').innerText.includes('last loaded')");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn many_servers_take_no_more_of_the_page_than_is_seen() {
+    let zones: String = (0..400)
+        .map(|n| format!("location /z{n} {{ status_zone zone{n:03}; return 200 ok; }} "))
+        .collect();
+    let conf = CONF.replace("location /broken", &format!("{zones} location /broken"));
+    let server = Server::start(&conf);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#servers']");
+    page.until("document.querySelector('.many')");
+    let made = page.run("document.querySelectorAll('.many tbody tr').length");
+    assert!(made.as_u64().is_some_and(|n| (10..100).contains(&n)), "{made}");
+    page.click(".many th:first-child button");
+    page.until("document.querySelector('.many tbody').innerText.includes('zone000')");
+    page.run("document.querySelector('.many').scrollTop = 1e6");
+    page.until("document.querySelector('.many tbody').innerText.includes('zone399')");
+    assert!(page.text("document.querySelector('.many tbody').innerText").len() < 10_000);
+    is_well(&mut page, &server);
+}

@@ -2,6 +2,7 @@
 
 use crate::api::ApiSrv;
 use std::sync::Arc;
+use weir_base::units;
 use weir_conf::Position;
 use weir_core::figures::Figures;
 use weir_http::module::Build;
@@ -52,15 +53,26 @@ impl DashboardLoc {
 
 /// Reads the directive's argument.
 pub(super) fn set(cf: &mut Cf, d: &Directive) -> ConfResult {
-    if d.args.is_empty() {
-        return Ok(());
+    let mut uri = None;
+    for n in 0..d.args.len() {
+        let shown = String::from_utf8_lossy(d.arg(n)).into_owned();
+        let slow_ms =
+            shown.strip_prefix("slow=").and_then(|time| units::parse_msec(time.as_bytes()));
+        match (shown.strip_prefix("api=").filter(|uri| uri.starts_with('/')), slow_ms) {
+            (Some(told), _) if uri.is_none() => uri = Some(told.to_string()),
+            (None, Some(ms)) if ms > 0 => {
+                let main = cf.get::<super::DashboardMain>();
+                main.slow_ms = Some(main.slow_ms.map_or(ms, |other| other.min(ms)));
+            }
+            _ => {
+                let e = d.bad(n, format!("invalid parameter \"{shown}\""));
+                let hint = "write \"dashboard;\", or \"dashboard api=/api/ slow=2s;\"";
+                return Err(e.hint(hint.to_string()));
+            }
+        }
     }
-    let shown = String::from_utf8_lossy(d.arg(0)).into_owned();
-    let Some(uri) = shown.strip_prefix("api=").filter(|uri| uri.starts_with('/')) else {
-        let e = d.bad(0, format!("invalid parameter \"{shown}\""));
-        return Err(e.hint("write \"dashboard;\", or \"dashboard api=/api/;\"".to_string()));
-    };
-    let place = Arc::new(Place { uri: uri.to_string(), writes: Default::default() });
+    let Some(uri) = uri else { return Ok(()) };
+    let place = Arc::new(Place { uri, writes: Default::default() });
     cf.get::<DashboardSrv>().0.push((Arc::clone(&place), d.position()));
     cf.get::<DashboardLoc>().0 = Some(place);
     Ok(())
@@ -88,6 +100,8 @@ pub(super) fn about(r: &Request) -> Vec<u8> {
         about.put("api", place.uri.as_str());
         about.put("writes", place.writes.get().is_some_and(|writes| *writes));
     }
+    about.put("slow_ms", r.gen().shared.main.get::<super::DashboardMain>().slow_ms());
+    about.put("limits", super::system::limits());
     let mut out = Vec::new();
     about.write_json(&mut out);
     out
