@@ -95,8 +95,13 @@ pub(crate) fn connected<'a>(
 ) -> LocalFuture<'a, Result<Asked, Option<u16>>> {
     Box::pin(async move {
         if matches!(found, Chosen::Full) {
+            let begun_us = clock::mono_us();
             let lease = wait_for_server(r, run).await?;
+            let waited_ms = clock::mono_us().saturating_sub(begun_us).div_ceil(1000);
             found = chosen(r, run, lease);
+            if let Some(state) = r.upstream.last_mut() {
+                state.queue_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX).max(1);
+            }
         }
         let lease = match found {
             Chosen::Idle(asked) => return Ok(asked),

@@ -80,6 +80,7 @@ static VARIABLES: &[Variable] = &[
     Variables::<Request>::ADDR,
     Variables::<Request>::STATUS,
     Variables::<Request>::CONNECT_TIME,
+    Variables::<Request>::QUEUE_TIME,
     Variables::<Request>::header_time("upstream_header_time"),
     Variables::<Request>::response_time("upstream_response_time"),
     Variables::<Request>::RESPONSE_LENGTH,

@@ -25,6 +25,8 @@ pub struct UpstreamState {
     pub bytes_received: u64,
     /// Of the bytes received, those of the answer's body.
     pub response_length: u64,
+    /// Milliseconds that it had waited in the upstream's `queue` before; 0 for who did not.
+    pub queue_ms: u32,
     /// The first of a new group after an internal redirect: shown after `" : "` instead of `", "`.
     pub new_group: bool,
 }
@@ -43,6 +45,7 @@ impl UpstreamState {
             bytes_sent: 0,
             bytes_received: 0,
             response_length: 0,
+            queue_ms: 0,
             new_group,
         }
     }

@@ -11,6 +11,7 @@ use crate::client::Client;
 use crate::generation::Http;
 use crate::head;
 use crate::request::{Request, REDIRECTS_MAX};
+use crate::trace;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -99,6 +100,9 @@ impl Request {
         // Its URI, arguments and variables may have been.
         copy.values.is_computed = true;
         self.copy_place_to(copy, client);
+        if self.flags.traced {
+            trace::copy(self, copy);
+        }
     }
 
     /// Begins a subrequest: a GET with this request's header, and its body as far as it was read.

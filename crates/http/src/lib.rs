@@ -54,6 +54,7 @@ pub mod status_zone;
 pub mod subrequest;
 pub mod symlinks;
 mod timing;
+pub mod trace;
 pub mod tunnel;
 pub mod vars;
 mod waiting;

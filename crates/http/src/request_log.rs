@@ -3,7 +3,7 @@
 use crate::detached::Titled;
 use crate::flow::{Flow, Phase, WaitFn};
 use crate::request::Request;
-use crate::status_zone;
+use crate::{status_zone, trace};
 
 /// `, client: …, server: …, request: "…", host: "…"`.
 pub(crate) fn write_context(r: &Request, line: &mut Vec<u8>) {
@@ -73,6 +73,9 @@ pub(crate) async fn log_request(r: &mut Request) {
 /// The same as far as it goes without waiting: what a handler waits for, and the number of the next.
 pub(crate) fn log(r: &mut Request) -> Option<(WaitFn, usize)> {
     r.values.unknown.end();
+    if r.flags.traced {
+        trace::ends(r);
+    }
     status_zone::ends(r);
     log_from(r, 0)
 }

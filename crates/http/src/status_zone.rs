@@ -14,6 +14,7 @@ use crate::counted::{version_place, Requests, Zones, VERSIONS};
 use crate::generation::{LocationConf, Server, ServerConf};
 use crate::module::HttpModule;
 use crate::request::Request;
+use crate::trace;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -167,6 +168,9 @@ fn of_server(r: &Request) -> Option<&Requests> {
 #[inline]
 pub(crate) fn begins(r: &mut Request) {
     r.flags.counted = true;
+    if trace::is_wanted() {
+        trace::begins(r);
+    }
     if let Some(server) = of_server(r) {
         server.begun.add(1);
     }

@@ -10,6 +10,7 @@ use crate::location::{self, Found};
 use crate::matching::checked;
 use crate::request::Request;
 use crate::special;
+use crate::trace;
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_core::logger::LogLevel;
 use weir_core::{LocalFuture, Session};
@@ -42,12 +43,24 @@ impl Walk {
 
     /// Calls handlers until one decides, or must wait.
     pub(crate) fn walk(&mut self, r: &mut Request) -> Step {
+        match r.flags.traced {
+            false => self.walk_with(r, |r, handler, _| handler(r)),
+            true => self.walk_with(r, trace::call),
+        }
+    }
+
+    #[inline(always)]
+    fn walk_with(
+        &mut self,
+        r: &mut Request,
+        call: impl Fn(&mut Request, Handler, Phase) -> Flow,
+    ) -> Step {
         loop {
             let decided = match self.handler(r) {
                 None => self.leave(r),
                 Some(handler) => {
                     self.next += 1;
-                    let flow = handler(r);
+                    let flow = call(r, handler, self.phase);
                     match checked(r, flow) {
                         Flow::Wait(f) => return Step::Wait(f),
                         flow => self.judge(r, flow),
@@ -62,6 +75,9 @@ impl Walk {
 
     /// Goes on once what it waited for has come to `flow`.
     pub(crate) fn waited(&mut self, r: &mut Request, flow: Flow) -> Step {
+        if r.flags.traced {
+            trace::waited(r);
+        }
         match (checked(r, flow), self.phase) {
             (flow, phase) if self.last && !is_left(&flow, phase) => Step::Ended(flow),
             // Behind these a response waits itself.

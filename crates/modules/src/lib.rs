@@ -24,6 +24,7 @@ pub mod gzip;
 pub mod gzip_ok;
 pub mod gzip_static;
 pub mod headers;
+pub mod ids;
 pub mod image_filter;
 pub mod index;
 pub mod internal_redirect;

@@ -15,3 +15,9 @@ mod recorder;
 mod symbols;
 
 pub use recorder::{Profile, Recorder};
+
+/// Names of functions of this process, by their addresses.
+pub fn names(addresses: &[usize]) -> Vec<String> {
+    let mut images = symbols::Images::load();
+    addresses.iter().map(|at| images.name(*at as u64)).collect()
+}

@@ -21,6 +21,15 @@ impl<S: Asks> Variables<S> {
         each(s, out, |state, out| time(state.connect_us, out))
     });
 
+    /// `$upstream_queue_time`, NGINX Plus's; a minus for who has not waited.
+    pub const QUEUE_TIME: Variable<S> = Variable::new("upstream_queue_time", |s, _, out| {
+        each(s, out, |state, out| {
+            let waited = (state.queue_ms > 0).then_some(u64::from(state.queue_ms) * 1000);
+            time(waited, out);
+        })
+    })
+    .weak();
+
     /// `$upstream_bytes_received`
     pub const BYTES_RECEIVED: Variable<S> =
         Variable::new("upstream_bytes_received", |s, _, out| {

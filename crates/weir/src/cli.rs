@@ -2,6 +2,7 @@
 
 use crate::load::Paths;
 use crate::profile::Wanted;
+use crate::trace;
 use std::path::{Path, PathBuf};
 use weir_module::Layout;
 use weir_runtime::paths;
@@ -27,6 +28,7 @@ Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g
        {name} help [DIRECTIVE]
        {name} analyze [OPTION]... FILE...
        {name} doctor [--json] [-p prefix] [-c filename] [-g directives]
+       {name} trace [-p PID | -c filename] [--json] [--to ADDRESS] [-H FIELD] URL
        {name} profile [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
 
 Options:
@@ -66,6 +68,10 @@ pub enum Action {
     },
     /// `weir doctor --help`
     DoctorHelp,
+    /// `weir trace`
+    Trace(trace::Wanted),
+    /// `weir trace --help`
+    TraceHelp,
     /// `weir profile`
     Profile(Wanted),
     /// `weir profile --help`
@@ -102,6 +108,10 @@ impl Args {
             }
             if arg == b"doctor" {
                 let action = doctor(args, &mut told)?;
+                return Ok(Args { action, quiet, strict, paths: told.paths() });
+            }
+            if arg == b"trace" {
+                let action = trace(args, &mut told)?;
                 return Ok(Args { action, quiet, strict, paths: told.paths() });
             }
             if arg == b"profile" {
@@ -156,6 +166,38 @@ fn doctor(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<Ac
         }
     }
     Ok(Action::Doctor { json })
+}
+
+/// What stands behind `trace`.
+fn trace(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<Action, String> {
+    told.bare = false;
+    let mut wanted = trace::Wanted::default();
+    while let Some(arg) = args.next() {
+        let mut value = || {
+            args.next().ok_or_else(|| format!("option \"{}\" requires a value", text(arg.clone())))
+        };
+        match arg.as_slice() {
+            b"--help" | b"-h" | b"-?" => return Ok(Action::TraceHelp),
+            b"--json" => wanted.json = true,
+            b"--to" => wanted.to = Some(text(value()?)),
+            b"-H" => wanted.fields.push(text(value()?)),
+            b"-X" => wanted.method = text(value()?),
+            b"-p" => {
+                // A number is a process, all else a prefix.
+                let value = value()?;
+                match text(value.clone()).parse() {
+                    Ok(pid) => wanted.pid = Some(pid),
+                    Err(_) => told.take(b'p', value),
+                }
+            }
+            [first, ..] if *first != b'-' && wanted.url.is_empty() => wanted.url = text(arg),
+            _ => told.path_option(arg, &mut args)?,
+        }
+    }
+    match wanted.url.is_empty() {
+        true => Err("\"trace\" needs a URL".into()),
+        false => Ok(Action::Trace(wanted)),
+    }
 }
 
 /// What stands behind `profile`.

@@ -9,7 +9,7 @@
 //! Both processes of an upgrade or of a change of user have it for a while: one that is to end listens no more. The
 //! file goes the pid file's way: it gets its new name by a reload or an upgrade, and is removed with it.
 
-use crate::asked;
+use crate::{asked, trace};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,6 +64,7 @@ pub struct Question {
 pub const QUESTIONS: &[Question] = &[
     Question { name: "version", words: &[], answer: |_| Ok(version()) },
     Question { name: "profile", words: asked::PROFILE_WORDS, answer: asked::profile },
+    Question { name: "trace", words: trace::WORDS, answer: trace::answer },
 ];
 
 fn version() -> Vec<u8> {

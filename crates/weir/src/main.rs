@@ -30,6 +30,7 @@ mod retired;
 mod serving;
 mod shares;
 mod sockets;
+mod trace;
 mod upgrade;
 mod watch;
 mod workers;
@@ -100,6 +101,8 @@ fn run(args: &Args) -> Result<u8, String> {
         Action::DoctorHelp => doctor::help()?,
         Action::Profile(wanted) => profile::run(&args.paths, wanted)?,
         Action::ProfileHelp => profile::help()?,
+        Action::Trace(wanted) => trace::run(&args.paths, wanted)?,
+        Action::TraceHelp => trace::help()?,
     }
     Ok(0)
 }

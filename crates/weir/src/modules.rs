@@ -5,10 +5,10 @@ use weir_mail::MailModule;
 use weir_modules::{
     access, addition, auth_basic, auth_request, autoindex, brotli, browser, charset, dav, dav_ext,
     degradation, empty_gif, fancyindex, flv, geo, geoip, gunzip, gzip, gzip_ok, gzip_static,
-    headers, image_filter, index, internal_redirect, limit_conn, limit_req, log, map, mirror, mp4,
-    not_modified, random_index, range, realip, referer, rewrite, secure_link, slice, slice_args,
-    split_clients, ssi, ssl, static_files, stub_status, sub_filter, subs_filter, try_files, userid,
-    welcome, zstd,
+    headers, ids, image_filter, index, internal_redirect, limit_conn, limit_req, log, map, mirror,
+    mp4, not_modified, random_index, range, realip, referer, rewrite, secure_link, slice,
+    slice_args, split_clients, ssi, ssl, static_files, stub_status, sub_filter, subs_filter,
+    try_files, userid, welcome, zstd,
 };
 use weir_openresty::{
     array_var, echo, encrypted_session, form_input, headers_more, set_misc, srcache, xss,
@@ -27,6 +27,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_http::core_rows::EARLY,
     &weir_http::core_rows::SYMLINKS,
     &weir_http::status_zone::MODULE,
+    &weir_http::trace::MODULE,
     &weir_backend::UPSTREAM,
     &weir_backend::UPSTREAM_HTTP_ONLY[0],
     &weir_backend::UPSTREAM_HTTP_ONLY[1],
@@ -63,6 +64,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_status::KEYVAL,
     &user_agent::MODULE,
     &variables::MODULE,
+    &ids::MODULE,
     &secure_link::MODULE,
     &referer::MODULE,
     &browser::MODULE,

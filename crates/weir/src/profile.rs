@@ -76,14 +76,7 @@ pub fn run(paths: &Paths, wanted: &Wanted) -> Result<(), String> {
 }
 
 fn make(paths: &Paths, wanted: &Wanted) -> Result<(), String> {
-    let socket = match wanted.pid {
-        Some(pid) => socket_of(pid)?,
-        None => {
-            let pid_file = doctor::pid_file(paths)
-                .ok_or("the configuration has no pid file to find the server by")?;
-            inquiry::path_of(&pid_file)
-        }
-    };
+    let socket = socket(paths, wanted.pid)?;
     let form = form_of(&wanted.out);
     let format = if form == Form::Pprof { "pprof" } else { "folded" };
     let mut line = format!(
@@ -112,6 +105,18 @@ fn make(paths: &Paths, wanted: &Wanted) -> Result<(), String> {
         .map_err(|e| format!("open() \"{shown}\" failed ({})", weir_core::os_text(&e)))?;
     crate::say(&format!("the profile is in {shown}\n"));
     Ok(())
+}
+
+/// Where a server is asked, by the number of its process or its configuration's pid file.
+pub fn socket(paths: &Paths, pid: Option<u32>) -> Result<PathBuf, String> {
+    match pid {
+        Some(pid) => socket_of(pid),
+        None => {
+            let pid_file = doctor::pid_file(paths)
+                .ok_or("the configuration has no pid file to find the server by")?;
+            Ok(inquiry::path_of(&pid_file))
+        }
+    }
 }
 
 /// The socket that a process is asked by: one of those that it has open, by the name it was bound to.

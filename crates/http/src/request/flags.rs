@@ -54,11 +54,13 @@ pub struct Flags {
     pub(crate) unsent: bool,
     /// It is among those that its server has begun to answer.
     pub(crate) counted: bool,
+    /// What it goes through is noted ([`crate::trace`]).
+    pub(crate) traced: bool,
 }
 
 impl Flags {
     /// Every one, so that none is forgotten where they are packed.
-    pub(super) fn all(&mut self) -> [&mut bool; 26] {
+    pub(super) fn all(&mut self) -> [&mut bool; 27] {
         let Flags {
             uri_changed,
             own_location,
@@ -86,6 +88,7 @@ impl Flags {
             post_action,
             unsent,
             counted,
+            traced,
         } = self;
         [
             uri_changed,
@@ -114,6 +117,7 @@ impl Flags {
             post_action,
             unsent,
             counted,
+            traced,
         ]
     }
 }

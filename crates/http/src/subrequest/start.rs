@@ -8,6 +8,7 @@ use crate::detached::Ticket;
 use crate::phases;
 use crate::request::Request;
 use crate::request_log::log_request;
+use crate::trace;
 use std::any::Any;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
@@ -17,6 +18,9 @@ use weir_wire::http1::request::Method;
 /// Runs a part to its end in the caller's task; `false` when its answer has broken off.
 pub async fn run(part: &mut Request) -> bool {
     let ok = Box::pin(phases::run_part(part)).await;
+    if part.flags.traced {
+        trace::part_ends(part);
+    }
     if *part.loc().core.log_subrequest {
         log_request(part).await;
     }
