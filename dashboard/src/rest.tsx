@@ -34,8 +34,8 @@ function cacheRows(live: Live): CacheRow[] {
       max: live.num(g, "max_size"),
       entries: live.num(g, "entries"),
       entriesMax: live.num(g, "entries_max"),
-      evicted: live.num(g, "evicted"),
-      inactive: live.num(g, "inactive"),
+      evicted: live.num(sub(g, "evictions"), "size") + live.num(sub(g, "evictions"), "keys"),
+      inactive: live.num(sub(g, "evictions"), "inactive"),
       cold: live.leaf(g, "cold") === true,
     };
   });

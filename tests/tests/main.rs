@@ -66,6 +66,8 @@ mod fancyindex;
 mod fastcgi_answers;
 mod fastcgi_php;
 mod fastcgi_requests;
+mod figures_kept;
+mod figures_more;
 mod flv;
 mod form_input;
 mod generation_sharing;

@@ -31,7 +31,7 @@ pub use entry::Meta;
 pub use fills::{Filling, Fills};
 pub use key::Key;
 pub use partial::{NewPart, PartFill, Resumable};
-pub use served::{ByStatus, Served};
+pub use served::{ByStatus, Served, EVICTED};
 pub use spool::Spool;
 pub use store::{Opened, Store, Stored};
 pub use zone::Handle;

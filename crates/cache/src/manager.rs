@@ -3,12 +3,13 @@
 //! They are started by the serving process alone, hold the store weakly, and end with it.
 
 use crate::purger;
+use crate::served::Evicted;
 use crate::store::{blocks, Pace, Store};
 use crate::warm;
 use crate::zone::Kept;
 use crate::{entry, Key};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use weir_runtime::{clock, files};
@@ -74,7 +75,7 @@ impl Store {
         let mut work = Work::new(params.manager);
         let rest_secs = loop {
             match self.zone.remove_oldest(Some(clock::mono_secs() as i64)) {
-                Ok(removed) => self.delete(removed, &self.inactive),
+                Ok(removed) => self.delete(removed, Evicted::Inactive),
                 // Nothing that comes now is inactive before that.
                 Err(Kept::Empty) => break (params.inactive_secs as i64).clamp(1, 10),
                 Err(Kept::For(secs)) => break secs.clamp(1, 10),
@@ -93,8 +94,9 @@ impl Store {
             if !full && !tight() {
                 return rest_secs as u64 * 1000;
             }
+            let why = if self.zone.over_watermark() { Evicted::Keys } else { Evicted::Size };
             match self.zone.remove_oldest(None) {
-                Ok(removed) => self.delete(removed, &self.evicted),
+                Ok(removed) => self.delete(removed, why),
                 Err(Kept::Empty | Kept::For(_)) => return rest_secs as u64 * 1000,
                 Err(Kept::InUse) => return 1000,
             }
@@ -104,8 +106,8 @@ impl Store {
         }
     }
 
-    fn delete(&self, removed: crate::zone::Removed, counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
+    fn delete(&self, removed: crate::zone::Removed, why: Evicted) {
+        self.zone.evictions.add(why);
         if removed.had_file {
             // Removed by hand: as wanted.
             let _ = std::fs::remove_file(self.path(&removed.key));

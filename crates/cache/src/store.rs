@@ -6,10 +6,10 @@ use crate::forgotten::Forgotten;
 use crate::memory::{charged, Budget, Charge};
 use crate::parts::Parts;
 use crate::purger::Purger;
-use crate::served::ByStatus;
+use crate::served::{ByStatus, Evictions};
 use crate::spool::{self, Spool};
 use crate::warm::Warm;
-use crate::zone::{Found, Handle, Removed, Zone};
+use crate::zone::{self, Found, Handle, Removed, Zone};
 use crate::Key;
 use bytes::Bytes;
 use std::fs::File;
@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::UNIX_EPOCH;
-use weir_core::counts::Near;
+use weir_core::counts::{Counted, Near};
 use weir_core::forms::{Forms, Room};
+use weir_core::Worker;
 use weir_runtime::{clock, files};
 use weir_wire::http1::response::ResponseHead;
 
@@ -172,12 +173,12 @@ pub struct Store {
     pub fills: Arc<Fills>,
     /// What its answers are counted in.
     pub served: Near<ByStatus>,
-    /// Entries that went because they had not been used for long, and those that made room.
-    pub inactive: AtomicU64,
-    pub evicted: AtomicU64,
+    evicted: Arc<Counted<Evictions>>,
     pub(crate) purger: Purger,
     pub(crate) forgotten: Forgotten,
     pub(crate) warm: Warm,
+    /// Of the zone.
+    size: u64,
     params: Mutex<Arc<Params>>,
     pub(crate) inactive_secs: AtomicI64,
     /// The loader is not through: what the zone does not know may be on disk.
@@ -187,16 +188,19 @@ pub struct Store {
 
 impl Store {
     pub fn new(name: &[u8], size: u64, dir: &Path, levels: [u8; 3], params: Params) -> Store {
+        let evicted = Counted::<Evictions>::named("cache evictions", name);
+        let mut zone = Zone::new(size);
+        zone.evictions = evicted.part(0);
         Store {
+            evicted,
+            size,
             name: name.to_vec(),
             dir: dir.to_path_buf(),
             levels,
-            zone: Arc::new(Zone::new(size)),
+            zone: Arc::new(zone),
             budget: Arc::new(Budget::new(params.memory_bytes)),
             fills: Arc::default(),
-            served: Near::default(),
-            inactive: AtomicU64::new(0),
-            evicted: AtomicU64::new(0),
+            served: Near::named("cache", name),
             purger: Purger::default(),
             forgotten: Forgotten::default(),
             warm: Warm::default(),
@@ -205,6 +209,23 @@ impl Store {
             cold: AtomicBool::new(true),
             started: AtomicBool::new(false),
         }
+    }
+
+    /// How many had to go, for the reason of that number in [`crate::served::EVICTED`].
+    pub fn evicted(&self, n: usize) -> u64 {
+        self.evicted.sum(|part| part.get(n))
+    }
+
+    /// A request has waited so long for another that fills an entry.
+    pub fn waited(&self, worker: &Worker, ms: u64) {
+        if let Some(part) = self.served.part(worker) {
+            part.lock_waits.add(ms.saturating_mul(1000));
+        }
+    }
+
+    /// What the keys take of the zone, and what it was given.
+    pub fn key_bytes(&self) -> (u64, u64) {
+        (self.zone.entries() as u64 * zone::ENTRY_BYTES, self.size)
     }
 
     pub fn params(&self) -> Arc<Params> {

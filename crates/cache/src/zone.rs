@@ -5,6 +5,7 @@
 //! that is counted by a handle is never removed; no two shard locks are held at once.
 
 use crate::key::{BuildKeyHasher, Key};
+use crate::served::{Evicted, Evictions};
 use crate::store::Stored;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -193,6 +194,7 @@ pub struct Zone {
     /// As nginx's: once the zone was full, the manager keeps an eighth of it free.
     watermark: AtomicUsize,
     next_memory: AtomicUsize,
+    pub(crate) evictions: Arc<Evictions>,
 }
 
 /// What entering an entry found.
@@ -254,6 +256,7 @@ impl Zone {
             entries: AtomicUsize::new(0),
             watermark: AtomicUsize::new(usize::MAX),
             next_memory: AtomicUsize::new(0),
+            evictions: Arc::default(),
         }
     }
 
@@ -363,7 +366,9 @@ impl Zone {
                 return Some(());
             }
             self.watermark.store(self.entries_max - self.entries_max / 8, Ordering::Relaxed);
-            make_room(self.remove_oldest(None).ok()?);
+            let removed = self.remove_oldest(None).ok()?;
+            self.evictions.add(Evicted::Keys);
+            make_room(removed);
         }
     }
 
@@ -526,11 +531,15 @@ impl Zone {
     /// answers what it was.
     pub fn evict_memory(&self) -> Option<Arc<Stored>> {
         let first = self.next_memory.fetch_add(1, Ordering::Relaxed);
-        (0..self.shards.len()).find_map(|i| {
+        let found = (0..self.shards.len()).find_map(|i| {
             let mut shard = self.lock((first + i) % self.shards.len());
             let n = shard.orders[MEMORY].oldest;
             shard.set_memory(n, None)
-        })
+        });
+        if found.is_some() {
+            self.evictions.add(Evicted::Memory);
+        }
+        found
     }
 }
 

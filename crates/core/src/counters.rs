@@ -1,5 +1,6 @@
 //! What the workers count.
 
+use crate::counts::{self, Fields, Keeps, Known};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub struct Counters {
     /// The heartbeat: monotonic ms since when the event loop has had something to do; 0 while it
     /// waits.
     pub busy_since_ms: AtomicU64,
+    /// The system's number of the thread; 0 before it begins.
+    pub thread: AtomicU64,
     /// The number of the last question of whether it still comes back that it has answered.
     pub answered: AtomicU64,
 }
@@ -54,13 +57,45 @@ pub struct AllCounters {
     /// By the worker's number; a worker that rests keeps its own, for it may have connections.
     pub each: Vec<Arc<Counters>>,
     working: AtomicUsize,
+    /// What processes before this one have counted: none of their connections are there now.
+    before: Counters,
+}
+
+impl AllCounters {
+    /// Those that are kept over the end of a process, by name.
+    fn kept(counters: &Counters) -> [(&'static str, &AtomicU64); 3] {
+        [
+            ("accepted", &counters.accepted),
+            ("handled", &counters.handled),
+            ("requests", &counters.requests),
+        ]
+    }
+}
+
+impl Keeps for AllCounters {
+    fn read(&self, out: &mut String) {
+        for counters in self.each.iter().map(|c| &**c).chain([&self.before]) {
+            for (name, n) in AllCounters::kept(counters) {
+                Fields::Read(out).number(name, n.load(Ordering::Relaxed), &mut |_| {});
+            }
+        }
+    }
+
+    fn add(&self, known: &Known) {
+        for (name, n) in AllCounters::kept(&self.before) {
+            let add = &mut |more| {
+                n.fetch_add(more, Ordering::Relaxed);
+            };
+            Fields::Add(known).number(name, 0, add);
+        }
+    }
 }
 
 impl AllCounters {
     /// For as many workers as there may ever be; none works yet.
     pub fn new(workers_max: usize) -> AllCounters {
         let each = (0..workers_max).map(|_| Arc::default()).collect();
-        AllCounters { each, working: AtomicUsize::new(0) }
+        AllCounters { each, ..AllCounters::default() }
     }
 
     /// How many workers accept connections.
@@ -73,9 +108,15 @@ impl AllCounters {
         self.working.store(working, Ordering::Relaxed);
     }
 
-    /// One counter over all workers, also those that rest. They are read one after the other.
+    /// Has what only grows kept over the end of the process.
+    pub fn keep(self: &Arc<Self>) {
+        counts::keep("connections", self);
+    }
+
+    /// One counter over all workers, also those that rest, and processes before. They are read one after the other.
     pub fn sum(&self, pick: impl Fn(&Counters) -> &AtomicU64) -> u64 {
-        self.each.iter().map(|c| pick(c).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+        let all = self.each.iter().map(|c| &**c).chain([&self.before]);
+        all.map(|c| pick(c).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }
 }
 

@@ -5,18 +5,22 @@
 //! between processors; who reads adds the parts up. Parts live as long as a configuration has the name:
 //! a reload goes on counting where the last one stood.
 
+mod few;
 mod handshakes;
 mod histogram;
+mod kept;
 mod near;
 mod statuses;
 
+pub use few::Few;
 pub use handshakes::{Handshakes, OfTls, Unverified};
 pub use histogram::{Histogram, Times, ERROR};
+pub use kept::{
+    add_all, keep, pieces, read_all, since, Fields, Keeps, Known, Part, KEPT_MAX_BYTES,
+};
 pub use near::Near;
 pub use statuses::Statuses;
 
-use crate::zones;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -70,12 +74,24 @@ pub struct Counted<T> {
     parts: Mutex<BTreeMap<usize, Arc<T>>>,
 }
 
-impl<T: Any + Default + Send + Sync> Counted<T> {
+/// The number of the part of processes before this one, in which no worker counts.
+const BEFORE: usize = usize::MAX;
+
+impl<T: Part> Keeps for Counted<T> {
+    fn read(&self, out: &mut String) {
+        self.lock().values().for_each(|part| part.each(&mut Fields::Read(out)));
+    }
+
+    fn add(&self, known: &Known) {
+        // One thread at a time adds: the table of parts stays locked.
+        self.lock().entry(BEFORE).or_default().each(&mut Fields::Add(known));
+    }
+}
+
+impl<T: Part> Counted<T> {
     /// What is counted under that name of that kind: the same for all configurations in use that name it.
     pub fn named(kind: &'static str, name: &[u8]) -> Arc<Counted<T>> {
-        let make = || Counted { name: name.into(), parts: Mutex::default() };
-        let found = zones::attach(kind, name, 0, |_| Ok(()), make);
-        found.unwrap_or_else(|_| Arc::new(Counted { name: name.into(), parts: Mutex::default() }))
+        kept::named(kind, name, || Counted { name: name.into(), parts: Mutex::default() })
     }
 
     /// As the configuration has it.
@@ -113,6 +129,12 @@ impl<T: Any + Default + Send + Sync> Counted<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Part for Count {
+        fn each(&self, fields: &mut Fields<'_>) {
+            fields.count("n", self);
+        }
+    }
 
     #[test]
     fn a_name_is_counted_on_while_anybody_has_it() {

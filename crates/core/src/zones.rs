@@ -8,6 +8,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 
+use crate::figures::Figures;
 use weir_base::units;
 use weir_module::{slot, ArgsExt, Cf, ConfResult, ConfType, Diagnostic, Directive, Level};
 
@@ -111,6 +112,14 @@ pub fn chunk_bytes(len: usize) -> u64 {
         return len.div_ceil(PAGE_BYTES) * PAGE_BYTES;
     }
     len.next_power_of_two().max(8)
+}
+
+/// Pages of a zone, as NGINX Plus shows those of its memory; `size` is what was asked for.
+pub fn put_pages(name: &[u8], size: u64, used_bytes: u64, figures: &mut Figures) {
+    let used = used_bytes.div_ceil(PAGE_BYTES);
+    let all = usable_bytes(size) / PAGE_BYTES;
+    let pages = [("used", used), ("free", all.saturating_sub(used))];
+    figures.entry(name).group("pages").put_all(&pages);
 }
 
 struct Live {

@@ -2,11 +2,27 @@
 
 use std::cell::OnceCell;
 use std::sync::Arc;
-use weir_core::counts::{Count, Counted, Histogram, Statuses};
+use weir_core::counts::{self, Count, Counted, Fields, Histogram, Statuses};
 use weir_core::Worker;
+use weir_wire::http1::request::Version;
 
 /// What one or several servers or locations of a name are counted in.
 pub(crate) type Zones = Arc<Counted<Requests>>;
+
+/// The versions of HTTP, as `$server_protocol` has them.
+pub(crate) const VERSIONS: [&str; 5] = ["HTTP/0.9", "HTTP/1.0", "HTTP/1.1", "HTTP/2.0", "HTTP/3.0"];
+
+/// Which of them it is; what is newer than the newest of HTTP/1 is that.
+#[inline]
+pub(crate) fn version_place(version: Version) -> usize {
+    match version.0 {
+        0..1000 => 0,
+        1000 => 1,
+        1001..2000 => 2,
+        2000..3000 => 3,
+        _ => 4,
+    }
+}
 
 /// What is counted of requests.
 #[derive(Default)]
@@ -15,10 +31,25 @@ pub(crate) struct Requests {
     pub(crate) statuses: Statuses,
     /// Ended without an answer.
     pub(crate) discarded: Count,
+    /// By the versions of HTTP in [`VERSIONS`].
+    pub(crate) versions: [Count; 5],
     pub(crate) received: Count,
     pub(crate) sent: Count,
     /// Of those that were answered; connections that became tunnels aside.
     pub(crate) latency: Histogram,
+}
+
+impl counts::Part for Requests {
+    fn each(&self, fields: &mut Fields<'_>) {
+        // Those that are answered now end with the process.
+        fields.as_if("begun", &self.begun, self.statuses.total() + self.discarded.get());
+        fields.statuses("responses", &self.statuses);
+        fields.counts("versions", &self.versions);
+        fields.count("discarded", &self.discarded);
+        fields.count("received", &self.received);
+        fields.count("sent", &self.sent);
+        fields.times("latency", &self.latency);
+    }
 }
 
 /// A worker's part of a zone, looked for when something is to be counted first.

@@ -76,6 +76,10 @@ fn workers(served: &Served, _: &Slots, figures: &mut Figures) {
             ("active", get(&c.active).saturating_sub(waiting)),
             ("idle", waiting),
         ]);
+        if let Some(times) = process::thread_times(get(&c.thread)) {
+            figures.put("busy_time", times.busy_us / 1000);
+            figures.put("queued_time", times.queued_us / 1000);
+        }
         let requests =
             [("total", get(&c.requests)), ("current", get(&c.reading) + get(&c.writing))];
         figures.group("http").group("requests").put_all(&requests);

@@ -10,7 +10,7 @@
 //! Difference from NGINX Plus: servers without a `status_zone` are there as well; `off`; latencies.
 
 use crate::core_vars::shown_status;
-use crate::counted::{Requests, Zones};
+use crate::counted::{version_place, Requests, Zones, VERSIONS};
 use crate::generation::{LocationConf, Server, ServerConf};
 use crate::module::HttpModule;
 use crate::request::Request;
@@ -212,6 +212,7 @@ pub(crate) fn ends(r: &mut Request) {
 
 /// What is counted of a request at its end.
 struct Ended {
+    version: usize,
     status: Option<u16>,
     received: u64,
     sent: u64,
@@ -224,6 +225,7 @@ impl Ended {
         let answered = r.flags.header_sent;
         let timed = r.is_timed();
         Ended {
+            version: version_place(r.version()),
             status: answered.then(|| shown_status(r)),
             received: r.received,
             sent: r.bytes_sent(),
@@ -236,7 +238,10 @@ impl Ended {
         zone.received.add(self.received);
         zone.sent.add(self.sent);
         match self.status {
-            Some(status) => zone.statuses.add(status),
+            Some(status) => {
+                zone.statuses.add(status);
+                zone.versions[self.version].add(1);
+            }
             None => zone.discarded.add(1),
         }
         if let Some(us) = self.took_us {
@@ -278,6 +283,10 @@ fn report_zone(zones: &Counted<Requests>, figures: &mut Figures) {
     figures.put("discarded", zones.sum(|z| z.discarded.get()));
     figures.put("received", zones.sum(|z| z.received.get()));
     figures.put("sent", zones.sum(|z| z.sent.get()));
+    let versions = figures.group("protocols");
+    for (n, name) in VERSIONS.into_iter().enumerate() {
+        versions.put(name, zones.sum(|z| z.versions[n].get()));
+    }
     let mut latency = Times::default();
     zones.parts().iter().for_each(|(_, part)| latency.add(&part.latency));
     figures.put("latency", latency);

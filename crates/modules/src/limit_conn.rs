@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use weir_core::Session;
 
 use crate::limits::{
-    already_bound, dry_run_row, log_level_row, put_pages, same_key, status_row, too_long, Outcomes,
-    Refusal, Refuses,
+    already_bound, dry_run_row, log_level_row, same_key, status_row, too_long, Outcomes, Refusal,
+    Refuses,
 };
 use weir_base::units;
 use weir_core::counts::Near;
@@ -55,12 +55,12 @@ enum Entered {
 }
 
 impl Zone {
-    fn new(key: &[u8], size: u64) -> Zone {
+    fn new(kind: &'static str, name: &[u8], key: &[u8], size: u64) -> Zone {
         Zone {
             key: key.to_vec(),
             size: zones::usable_bytes(size),
             used: AtomicU64::new(0),
-            outcomes: Near::default(),
+            outcomes: Near::named(kind, name),
             hasher: RandomState::new(),
             shards: Default::default(),
         }
@@ -341,7 +341,7 @@ fn report(_: &Served, main: &Slots, figures: &mut Figures) {
 fn report_pages(_: &Served, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitConnMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used.load(Ordering::Relaxed));
-        put_pages(&z.name, z.size, used, figures);
+        zones::put_pages(&z.name, z.size, used, figures);
     }
 }
 
@@ -350,7 +350,9 @@ fn bind<S: Limited>(main: &mut Slots, places: &[Slots]) -> ConfResult {
     for z in &mut main.zones {
         let (name, key) = (&z.name, z.key.source());
         let check = |zone: &Zone| same_key("limit_conn_zone", name, key, &zone.key);
-        z.zone = Some(zones::attach(S::KIND, name, z.size, check, || Zone::new(key, z.size))?);
+        z.zone = Some(zones::attach(S::KIND, name, z.size, check, || {
+            Zone::new(S::KIND, name, key, z.size)
+        })?);
     }
     for conf in distinct::<LimitConnLoc>(places) {
         for limit in conf.limits.iter().flatten() {
@@ -464,7 +466,7 @@ mod tests {
 
     #[test]
     fn counting() {
-        let zone = Arc::new(Zone::new(b"$k", 32 * 1024));
+        let zone = Arc::new(Zone::new("test", b"", b"$k", 32 * 1024));
         let hold = |key: &[u8]| Held { zone: Arc::clone(&zone), key: key.into() };
         assert!(matches!(zone.enter(b"a", 2), Entered::Yes));
         assert!(matches!(zone.enter(b"a", 2), Entered::Yes));
@@ -480,7 +482,7 @@ mod tests {
 
     #[test]
     fn a_full_zone_refuses() {
-        let zone = Zone::new(b"$k", 32 * 1024);
+        let zone = Zone::new("test", b"", b"$k", 32 * 1024);
         let entries = (zone.size / 64) as u32;
         for i in 0..entries {
             assert!(matches!(zone.enter(&i.to_be_bytes(), 1), Entered::Yes));

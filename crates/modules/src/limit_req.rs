@@ -15,8 +15,8 @@ use std::sync::{Arc, OnceLock};
 use weir_core::Session;
 
 use crate::limits::{
-    already_bound, dry_run_row, log_level_row, put_pages, same_key, status_row, too_long, Outcomes,
-    Refusal, Refuses,
+    already_bound, dry_run_row, log_level_row, same_key, status_row, too_long, Outcomes, Refusal,
+    Refuses,
 };
 use weir_base::units;
 use weir_core::eval::with_value;
@@ -235,7 +235,7 @@ fn report(_: &Served, main: &Slots, figures: &mut Figures) {
 fn report_pages(_: &Served, main: &Slots, figures: &mut Figures) {
     for z in &main.get::<LimitReqMain>().zones {
         let used = z.zone.as_ref().map_or(0, |zone| zone.used_bytes());
-        put_pages(&z.name, z.size, used, figures);
+        zones::put_pages(&z.name, z.size, used, figures);
     }
 }
 
@@ -353,7 +353,8 @@ fn build(b: &mut Build) -> ConfResult {
     for z in &mut main.zones {
         let (name, key) = (&z.name, z.key.source());
         let check = |zone: &Zone| same_key("limit_req", name, key, &zone.key);
-        z.zone = Some(zones::attach(KIND, name, z.size, check, || Zone::new(key, z.size))?);
+        z.zone =
+            Some(zones::attach(KIND, name, z.size, check, || Zone::new(KIND, name, key, z.size))?);
     }
     for conf in distinct::<LimitReqLoc>(b.locations) {
         for limit in conf.limits.iter().flatten() {

@@ -1,10 +1,10 @@
 //! What `limit_conn` and `limit_req` have in common: how a refusal is answered and logged, and the
 //! keys of their zones.
 
-use weir_core::counts::{Count, Near};
+use weir_core::counts::{Count, Fields, Near, Part};
 use weir_core::figures::Figures;
 use weir_core::logger::LogLevel;
-use weir_core::{zones, Session, Worker};
+use weir_core::{Session, Worker};
 use weir_module::{
     merge_values, ArgsExt, Arity, ConfResult, ConfType, Diagnostic, Directive, Row, Val,
 };
@@ -13,6 +13,12 @@ use weir_script::template::Template;
 /// What became of who came to a zone, each under a number of its own.
 #[derive(Default)]
 pub struct Outcomes([Count; 5]);
+
+impl Part for Outcomes {
+    fn each(&self, fields: &mut Fields<'_>) {
+        fields.counts("outcomes", &self.0);
+    }
+}
 
 impl Outcomes {
     /// Counts one in the worker's part.
@@ -35,15 +41,6 @@ impl Outcomes {
             figures.put(*name, all.all().sum(|part| part.0[n].get()));
         }
     }
-}
-
-/// Pages of a zone, as NGINX Plus shows those of its memory; `size` is what was asked for.
-pub fn put_pages(name: &[u8], size: u64, used_bytes: u64, figures: &mut Figures) {
-    const PAGE_BYTES: u64 = 4096;
-    let used = used_bytes.div_ceil(PAGE_BYTES);
-    let all = zones::usable_bytes(size) / PAGE_BYTES;
-    let pages = [("used", used), ("free", all.saturating_sub(used))];
-    figures.entry(name).group("pages").put_all(&pages);
 }
 
 /// `…_log_level`, `…_status` and `…_dry_run`.

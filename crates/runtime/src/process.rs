@@ -285,3 +285,60 @@ where
     unsafe { command.pre_exec(prepare) };
     Ok(command.spawn()?.id() as i32)
 }
+
+/// The system's number of the thread that asks.
+pub fn thread_id() -> u64 {
+    // SAFETY: it takes nothing and cannot fail.
+    let id = unsafe { libc::gettid() };
+    id.unsigned_abs().into()
+}
+
+/// What a thread's time has gone into.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThreadTimes {
+    /// It had a processor.
+    pub busy_us: u64,
+    /// It could have gone on, and had none; 0 where the system does not tell.
+    pub queued_us: u64,
+}
+
+/// Since it began, of a thread of this process by its number; nothing if there is none, or the system does not tell.
+pub fn thread_times(id: u64) -> Option<ThreadTimes> {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{id}/schedstat")).ok()?;
+    let mut ns = text.split_ascii_whitespace().map_while(|word| word.parse::<u64>().ok());
+    let (busy_us, queued_us) = (ns.next()? / 1000, ns.next().unwrap_or(0) / 1000);
+    if busy_us > 0 {
+        return Some(ThreadTimes { busy_us, queued_us });
+    }
+    // Where the system does not count it there, it counts ticks.
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).ok()?;
+    let busy_us = ticks_of(&stat)? * (1_000_000 / TICKS_A_SECOND);
+    Some(ThreadTimes { busy_us, queued_us })
+}
+
+/// Linux's for programs, whatever its own is.
+const TICKS_A_SECOND: u64 = 100;
+
+/// `utime` and `stime` of a line of `/proc/…/stat`; the name in it may have anything.
+fn ticks_of(stat: &str) -> Option<u64> {
+    let mut behind = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    Some(behind.next()?.parse::<u64>().ok()? + behind.next()?.parse::<u64>().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_works_is_busy() {
+        let begun = thread_times(thread_id()).unwrap();
+        let mut rounds = 0u64;
+        while thread_times(thread_id()).unwrap().busy_us < begun.busy_us + 20_000 {
+            rounds += 1;
+            assert!(rounds < 10_000_000);
+        }
+        assert!(thread_times(u64::from(u32::MAX)).is_none());
+        let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14";
+        assert_eq!(ticks_of(stat), Some(11 + 12));
+    }
+}

@@ -10,7 +10,7 @@ use crate::Session;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_core::block::Place;
-use weir_core::counts::{Count, Handshakes, Histogram, Near, OfTls};
+use weir_core::counts::{Count, Fields, Handshakes, Histogram, Near, OfTls, Part};
 use weir_core::figures::{Figures, Report, Served};
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
@@ -50,6 +50,18 @@ pub(crate) struct Sessions {
     received: Count,
     sent: Count,
     took: Histogram,
+}
+
+impl Part for Sessions {
+    fn each(&self, fields: &mut Fields<'_>) {
+        fields.as_if("begun", &self.begun, self.ended.get());
+        fields.count("ended", &self.ended);
+        fields.counts("sessions", &self.classes);
+        fields.count("discarded", &self.discarded);
+        fields.count("received", &self.received);
+        fields.count("sent", &self.sent);
+        fields.times("session_time", &self.took);
+    }
 }
 
 /// A server's, or that of several of one name.

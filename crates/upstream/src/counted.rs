@@ -7,11 +7,31 @@ use crate::peers::{PeerId, Peers};
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use weir_core::counts::{Count, Counted, Handshakes, Histogram, Statuses};
+use weir_core::counts::{Count, Counted, Fields, Handshakes, Histogram, Part, Statuses};
 use weir_core::timing::UpstreamState;
 
 /// What speaks another protocol from then on has no end of an answer.
 const SWITCHING_PROTOCOLS: u16 = 101;
+
+/// An average that forgets: each time moves it by a sixteenth of the difference. By one thread.
+#[derive(Default)]
+pub(crate) struct Average(Count);
+
+impl Average {
+    #[inline]
+    fn add(&self, us: u64) {
+        let before = self.0.get();
+        self.0.set(match before {
+            // The first says what there is to be said; none is as short as nothing.
+            0 => us.max(1) << 4,
+            _ => before - (before >> 4) + us.max(1),
+        });
+    }
+
+    pub(crate) fn us(&self) -> u64 {
+        self.0.get() >> 4
+    }
+}
 
 /// What a worker counts of a server.
 #[derive(Default)]
@@ -33,6 +53,9 @@ pub(crate) struct Tries {
     pub(crate) both: Histogram,
     pub(crate) header: Histogram,
     pub(crate) response: Histogram,
+    /// Moving averages of the two, in sixteenths of a microsecond.
+    pub(crate) header_average: Average,
+    pub(crate) response_average: Average,
     pub(crate) handshakes: OnceLock<Box<Handshakes>>,
     /// Since when this worker has counted it out, in milliseconds of the monotonic clock, and for how long it
     /// had before; where workers share what they know of servers, that has it.
@@ -51,10 +74,14 @@ impl Tries {
             self.statuses.add(state.status);
         }
         if state.response_us == Some(header_us) && state.status != SWITCHING_PROTOCOLS {
+            self.header_average.add(header_us);
+            self.response_average.add(header_us);
             return self.both.add(header_us);
         }
+        self.header_average.add(header_us);
         self.header.add(header_us);
         if let Some(us) = state.response_us.filter(|_| state.status != SWITCHING_PROTOCOLS) {
+            self.response_average.add(us);
             self.response.add(us);
         }
     }
@@ -64,6 +91,29 @@ impl Tries {
     pub(crate) fn turned(&self, down_since_ms: u64, after_ms: u64) {
         self.down_since_ms.set(down_since_ms);
         self.downtime_ms.add(after_ms);
+    }
+}
+
+impl Part for Tries {
+    fn each(&self, fields: &mut Fields<'_>) {
+        fields.as_if("begun", &self.begun, self.ended.get());
+        fields.count("ended", &self.ended);
+        fields.statuses("responses", &self.statuses);
+        fields.count("received", &self.received);
+        fields.count("sent", &self.sent);
+        fields.count("fails", &self.fails);
+        fields.count("unavail", &self.unavail);
+        fields.times("connect", &self.connect);
+        fields.times("both", &self.both);
+        fields.times("header", &self.header);
+        fields.times("response", &self.response);
+        match fields {
+            Fields::Read(_) => self.handshakes.get().into_iter().for_each(|all| all.each(fields)),
+            Fields::Add(known) if known.has("handshakes") => {
+                self.handshakes.get_or_init(Box::default).each(fields);
+            }
+            Fields::Add(_) => {}
+        }
     }
 }
 
@@ -79,6 +129,15 @@ pub(crate) struct Uses {
     pub(crate) overflows: Count,
     /// How long they waited, with a server for them in the end or without.
     pub(crate) waited: Histogram,
+}
+
+impl Part for Uses {
+    fn each(&self, fields: &mut Fields<'_>) {
+        fields.as_if("queued", &self.queued, self.left.get());
+        fields.count("left", &self.left);
+        fields.count("overflows", &self.overflows);
+        fields.times("waited", &self.waited);
+    }
 }
 
 /// Of an upstream in one of its shapes.

@@ -1,11 +1,11 @@
 //! What status pages show of upstreams: NGINX Plus's figures under its names, and how long things took.
 //!
 //! Differences from NGINX Plus: upstreams without a `zone` are there too, and addresses that requests are
-//! passed to without an `upstream` block, with their ports; averages are of all since the beginning.
+//! passed to without an `upstream` block, with their ports; averages are moving ones.
 
 use crate::asks::Asks;
 use crate::conf::UpstreamMain;
-use crate::counted::{Counts, Tries};
+use crate::counted::{Average, Counts, Tries};
 use crate::dynamic;
 use crate::group::{Group, Shape};
 use crate::health::{Board, Found};
@@ -129,7 +129,6 @@ impl Server<'_> {
     }
 
     fn put_times<S: Asks>(&self, figures: &mut Figures) {
-        let average = |times: &Times| (times.sum_us() / times.count().max(1) + 500) / 1000;
         let connect = self.tries.times(|t| &t.connect);
         let both = self.tries.times(|t| &t.both);
         let mut header = self.tries.times(|t| &t.header);
@@ -145,12 +144,34 @@ impl Server<'_> {
             .to_vec(),
         };
         for (name, times) in shown.into_iter().filter(|(_, times)| times.count() > 0) {
-            figures.put(name, average(times));
+            let average_us = self.average_us(name, times);
+            figures.put(name, (average_us + 500) / 1000);
         }
         let group = figures.group("latency");
         group.put("connect", connect);
         group.put(if S::HEADS { "header" } else { "first_byte" }, header);
         group.put("response", response);
+    }
+
+    /// How long it has taken lately, as the workers have seen it by the number of their tries; over all the time where only
+    /// that is known.
+    fn average_us(&self, name: &str, times: &Times) -> u64 {
+        let pick: fn(&Tries) -> &Average = match name {
+            "header_time" | "first_byte_time" => |t| &t.header_average,
+            "response_time" => |t| &t.response_average,
+            _ => return times.sum_us() / times.count().max(1),
+        };
+        let parts = self.tries.parts();
+        let seen = parts.iter().map(|(_, t)| (pick(t).us(), t.ended.get()));
+        let (sum, weight) =
+            seen.filter(|(us, _)| *us > 0).fold((0u128, 0u128), |(sum, weight), (us, n)| {
+                let n = u128::from(n.max(1));
+                (sum + u128::from(us) * n, weight + n)
+            });
+        match weight {
+            0 => times.sum_us() / times.count().max(1),
+            _ => u64::try_from(sum / weight).unwrap_or(u64::MAX),
+        }
     }
 
     fn put_health(&self, figures: &mut Figures) {

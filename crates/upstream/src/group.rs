@@ -27,7 +27,6 @@ use weir_core::timing::UpstreamState;
 use weir_core::{Connection, Worker};
 use weir_module::Context;
 use weir_runtime::{clock, timer};
-use weir_tls::rustls::HandshakeKind;
 
 /// How often idle connections are looked over for closed and old ones.
 const SWEEP_MS: u64 = 1000;
@@ -818,9 +817,10 @@ impl Lease {
         let Some(tries) = self.tries() else { return };
         let handshakes: &Handshakes = tries.handshakes.get_or_init(Box::default);
         let succeeded = || {
-            let kind = link.stream.tls().and_then(|tls| tls.with(|tls| tls.handshake_kind()));
             let took_us = clock::mono_us().saturating_sub(begun_us);
-            handshakes.succeeded(kind == Some(HandshakeKind::Resumed), took_us);
+            if let Some(tls) = link.stream.tls() {
+                tls.with(|tls| handshakes.succeeded(tls, took_us));
+            }
         };
         match done {
             Some(Ok(())) => succeeded(),

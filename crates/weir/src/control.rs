@@ -39,7 +39,7 @@ pub fn single(
     let mut pid_file = paths.pid_path(loaded.generation.global.get::<Global>());
     let mut serving = Serving::start(loaded.into_generation(), sockets)?;
     let mut ending = false;
-    let mut upgrade = None;
+    let (mut upgrade, mut successor) = (None, None);
     let mut logs = Logs::of(&serving.generation.global);
     loop {
         tend_logs(&mut logs, &serving);
@@ -60,7 +60,8 @@ pub fn single(
             Wake::Signal(Signal::Quit | Signal::Winch) => {
                 log(&serving.generation, LogLevel::Notice, "gracefully shutting down");
                 serving.remove_unix_files(&upgrade);
-                serving.quit(upgrade.as_ref().map(upgrade::Upgrade::successor));
+                successor = upgrade.as_ref().map(upgrade::Upgrade::successor);
+                serving.quit(successor.clone());
                 ending = true;
             }
             Wake::Signal(Signal::Term | Signal::Int) => {
@@ -75,6 +76,7 @@ pub fn single(
             }
             Wake::Timeout if ending && serving.ended() => break,
             Wake::Timeout if !ending => serving.heal(),
+            Wake::Timeout => serving.hand_on(successor.as_deref(), false),
             _ => {}
         }
         if !ending {
@@ -82,6 +84,7 @@ pub fn single(
         }
     }
     crate::asked::end();
+    serving.hand_on(successor.as_deref(), true);
     serving.finish(&upgrade, &pid_file);
     Ok(())
 }
@@ -271,10 +274,11 @@ pub fn serve(
             Wake::Signal(signal) => p.handle(signal),
             Wake::Timeout if p.ending && p.serving.ended() => {
                 crate::asked::end();
+                p.serving.hand_on(p.successor.as_deref(), true);
                 return Ok(());
             }
             Wake::Timeout if !p.ending => p.serving.heal(),
-            Wake::Timeout => {}
+            Wake::Timeout => p.serving.hand_on(p.successor.as_deref(), false),
         }
         if !p.ending {
             p.serving.tend();

@@ -9,6 +9,7 @@ use crate::workers::Command;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use weir_core::carried::Carried;
 use weir_core::counters::AllCounters;
@@ -85,6 +86,25 @@ impl Successor {
             timer::sleep_ms(LOOK_MS).await;
         }
         false
+    }
+
+    /// Tells it what is no connection, waiting so long altogether where it does not read; whether all was told. `false` at
+    /// once where it is not ready.
+    pub fn tell(&self, messages: &mut dyn Iterator<Item = Vec<u8>>, patience: Duration) -> bool {
+        let Some(link) = self.link.as_ref().filter(|_| self.is_ready()) else { return false };
+        let end = Instant::now() + patience;
+        for message in messages {
+            loop {
+                match link.send(&message, None) {
+                    Ok(()) => break,
+                    Err(e) if waits(&e) && Instant::now() < end => {
+                        std::thread::sleep(Duration::from_millis(LOOK_MS));
+                    }
+                    Err(_) => return false,
+                }
+            }
+        }
+        true
     }
 
     /// Gives it a connection, if that is idle still when the other side reads; `false` if it takes
@@ -188,7 +208,7 @@ impl Inlet {
         loop {
             match self.link.try_receive(&mut body) {
                 Ok(Some(fd)) => self.take(fd, &body),
-                Ok(None) if !body.is_empty() => {}
+                Ok(None) if !body.is_empty() => crate::figures::take(&body),
                 // A reset is told once, before what is still in the queue: the other side has
                 // ended without hearing that a second process is ready.
                 Err(e) if matches!(e.kind(), Interrupted | ConnectionReset) => {}

@@ -7,6 +7,7 @@ mod control;
 mod disk;
 mod doctor;
 mod embedded;
+mod figures;
 mod globals;
 mod heirs;
 mod help;

@@ -104,6 +104,7 @@ pub fn master(
 ) -> Result<(), String> {
     let global = loaded.generation.global.get::<Global>();
     limits::note(global);
+    crate::figures::keep();
     let pid_file = paths.pid_path(global);
     let (kept, generation) = Kept::of(loaded);
     kept.identity()?;
@@ -281,7 +282,7 @@ impl Master<'_> {
     /// Starts the serving process on the master's sockets; what fails is tried again later.
     fn start(&mut self) {
         let generation = self.generation.take();
-        let spawned = self.spawn(generation);
+        let spawned = self.spawn(generation, true);
         memory::give_back();
         match spawned {
             Ok(child) => {
@@ -297,8 +298,13 @@ impl Master<'_> {
         }
     }
 
-    /// Its generation is this one, or is made there from what the master keeps.
-    fn spawn(&mut self, generation: Option<Arc<Generation>>) -> Result<Child, String> {
+    /// Its generation is this one, or is made there from what the master keeps. Where it `goes_on`, no other will give it
+    /// its figures.
+    fn spawn(
+        &mut self,
+        generation: Option<Arc<Generation>>,
+        goes_on: bool,
+    ) -> Result<Child, String> {
         let who = self.kept.identity()?;
         if let Some(who) = &who {
             self.kept.temp_dirs.iter().for_each(|dir| self.give_dir(dir, who));
@@ -317,6 +323,7 @@ impl Master<'_> {
                 self.kept.let_go();
                 self.logs = Logs::default();
                 programs::leave();
+                crate::figures::goes_on(goes_on);
                 let done =
                     generation.and_then(|g| serve(self.paths, g, own, who, &theirs, self.waiter));
                 let code = match done {
@@ -414,7 +421,7 @@ impl Master<'_> {
     ) -> Result<(Child, Option<Packets>), String> {
         let (link, theirs) = heirs::pair().unzip();
         let older = heirs::succeed(theirs);
-        let child = self.spawn(Some(generation));
+        let child = self.spawn(Some(generation), false);
         // This was for that one alone.
         heirs::succeed(older);
         child.map(|c| (c, link))

@@ -42,6 +42,7 @@ impl Serving {
             watch: Watch::default(),
             retired: Retired::default(),
         };
+        crate::figures::begin(&s.all);
         syslog::report_to(&s.generation.error_log);
         panics::log_to(&s.generation.error_log);
         crate::protocols::start(&s.generation);
@@ -142,6 +143,7 @@ impl Serving {
     /// What is to be done from time to time; call it whenever the main thread has waited.
     pub fn tend(&mut self) {
         self.let_go();
+        crate::figures::tend();
         let mut changed = self.sockets.close_left(DRAIN_MS);
         if self.watches() {
             let found = self.watch.look(&self.workers, &self.all);
@@ -204,9 +206,20 @@ impl Serving {
         self.sockets = Sockets::default();
         crate::inquiry::end();
         heirs::receive_last();
+        match &successor {
+            Some(successor) => crate::figures::give(successor, false),
+            None => crate::figures::leave(),
+        }
         let timeout_ms = self.shutdown_timeout();
         for w in &self.workers {
             let _ = w.commands.send(Command::Quit { timeout_ms, successor: successor.clone() });
+        }
+    }
+
+    /// What is to be done from time to time while the workers end, and with `at_end` once they have.
+    pub fn hand_on(&self, successor: Option<&Successor>, at_end: bool) {
+        if let Some(successor) = successor {
+            crate::figures::give(successor, at_end);
         }
     }
 

@@ -127,6 +127,7 @@ fn run(setup: Setup, inbox: UnboundedReceiver<Command>) -> io::Result<()> {
     }
     let counters = Arc::clone(&setup.all.each[setup.id]);
     let quiet = Arc::<Quiet>::default();
+    counters.thread.store(weir_runtime::process::thread_id(), Ordering::Relaxed);
     counters.beat(clock::tick());
     memory::keep_blocks();
     let turns = Watched { counters, quiet: Arc::clone(&quiet) };

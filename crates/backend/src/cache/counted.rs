@@ -3,7 +3,7 @@
 use super::conf::Use;
 use super::lookup::{store_of, State, Status};
 use crate::conf::BackendLoc;
-use weir_cache::{Served, Store};
+use weir_cache::{Served, Store, EVICTED};
 use weir_core::figures::Figures;
 use weir_core::Worker;
 use weir_http::Request;
@@ -78,6 +78,11 @@ pub(crate) fn written(store: &Store, worker: &Worker, status: Status, bytes: u64
 /// Notes all of it.
 pub(crate) fn put(store: &Store, figures: &mut Figures) {
     let all = store.served.all();
+    let evictions = figures.group("evictions");
+    for (n, name) in EVICTED.into_iter().enumerate() {
+        evictions.put(name, store.evicted(n));
+    }
+    figures.put("lock_waits", all.times(|part| &part.lock_waits));
     for (status, name) in KEPT.into_iter().chain(ASKED) {
         let of = |pick: fn(&Served) -> u64| all.sum(|part| pick(&part.by_status[status as usize]));
         let group = figures.group(name);

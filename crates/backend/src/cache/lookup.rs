@@ -323,7 +323,9 @@ pub(crate) async fn look(
             // Whether it is filled, or the time is over, is looked at behind it.
             let _ = timer::within_ms(most_ms, filled.changed()).await;
         };
-        if client_gone(r, Box::pin(waiting)).await {
+        let gone = client_gone(r, Box::pin(waiting)).await;
+        entry.store.waited(&r.conn().worker, clock::mono_ms().saturating_sub(now));
+        if gone {
             return Looked::Gone;
         }
         note_wait(r, conf);

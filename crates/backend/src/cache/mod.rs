@@ -20,13 +20,12 @@ pub(crate) mod vars;
 pub(crate) mod vary;
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use weir_core::figures::{Figures, Report, Served};
 use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
 use weir_core::worker::AtWorker;
-use weir_core::Worker;
+use weir_core::{zones, Worker};
 use weir_http::generation::HttpConf;
 use weir_http::HttpModule;
 use weir_module::{SlotVtable, Slots};
@@ -44,7 +43,7 @@ pub const MODULE: HttpModule = HttpModule {
         ..AtWorker::NOTHING
     },
     dirs: Some(dirs),
-    reports: &[Report { path: "caches", put: report }],
+    reports: &[Report { path: "caches", put: report }, Report { path: "/slabs", put: report_keys }],
     ..HttpModule::EMPTY
 };
 
@@ -93,13 +92,20 @@ fn report(_: &Served, main: &Slots, figures: &mut Figures) {
         figures.put("cold", store.is_cold());
         counted::put(store, figures);
         figures.put_all(&[
-            ("inactive", store.inactive.load(Ordering::Relaxed)),
-            ("evicted", store.evicted.load(Ordering::Relaxed)),
             ("entries", store.zone.entries() as u64),
             ("entries_max", store.zone.entries_max() as u64),
             ("memory_bytes", store.budget.used()),
             ("memory_bytes_max", store.budget.limit()),
         ]);
+    }
+}
+
+/// Pages of the keys, as those of other zones.
+fn report_keys(_: &Served, main: &Slots, figures: &mut Figures) {
+    let stores = main.get::<conf::CacheMain>().paths.iter();
+    for (path, store) in stores.filter_map(|p| Some((p, p.store.as_ref()?))) {
+        let (used, size) = store.key_bytes();
+        zones::put_pages(&path.name, size, used, figures);
     }
 }
 

@@ -1,11 +1,13 @@
 //! TLS handshakes, by what became of them.
 
-use super::{Count, Counted, Histogram};
+use super::{Count, Counted, Few, Fields, Histogram, Part};
 use crate::figures::Figures;
-use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use weir_tls::rustls::{AlertDescription as Alert, Error, PeerIncompatible};
-use weir_tls::TlsError;
+use weir_tls::rustls::{
+    AlertDescription as Alert, CipherSuite, CommonState, Error, HandshakeKind, PeerIncompatible,
+};
+use weir_tls::{ciphers, TlsError};
 
 /// Counted by one thread.
 #[derive(Debug, Default)]
@@ -18,6 +20,9 @@ pub struct Handshakes {
     late: Count,
     rejected: Count,
     unverified: [Count; 5],
+    /// Of those that succeeded: by versions and by cipher suites, both by the numbers that they have in TLS.
+    versions: Few,
+    suites: Few,
     /// Of those that succeeded.
     took: Histogram,
 }
@@ -30,6 +35,15 @@ impl OfTls {
     /// From the first on.
     pub fn get(&self) -> &Handshakes {
         self.0.get_or_init(Box::default)
+    }
+}
+
+impl Part for OfTls {
+    fn each(&self, fields: &mut Fields<'_>) {
+        match fields {
+            Fields::Read(_) => self.0.get().into_iter().for_each(|all| all.each(fields)),
+            Fields::Add(_) => self.get().each(fields),
+        }
     }
 }
 
@@ -61,8 +75,16 @@ impl Unverified {
 }
 
 impl Handshakes {
-    /// One has succeeded, and whether by a session that was kept.
-    pub fn succeeded(&self, reused: bool, took_us: u64) {
+    /// One has succeeded.
+    pub fn succeeded(&self, tls: &CommonState, took_us: u64) {
+        let reused = tls.handshake_kind() == Some(HandshakeKind::Resumed);
+        let version = tls.protocol_version().map_or(0, u16::from);
+        let suite = tls.negotiated_cipher_suite().map_or(0, |suite| suite.suite().into());
+        for (few, number) in [(&self.versions, version), (&self.suites, suite)] {
+            if number != 0 {
+                few.add(number, 1);
+            }
+        }
         self.done.add(1);
         self.reused.add(reused.into());
         self.took.add(took_us);
@@ -115,6 +137,25 @@ impl Handshakes {
         }
     }
 
+    /// As [`Part::each`].
+    pub fn each(&self, fields: &mut Fields<'_>) {
+        for (name, count) in [
+            ("handshakes", &self.done),
+            ("handshakes_failed", &self.failed),
+            ("session_reuses", &self.reused),
+            ("no_common_protocol", &self.no_protocol),
+            ("no_common_cipher", &self.no_cipher),
+            ("handshake_timeout", &self.late),
+            ("peer_rejected_cert", &self.rejected),
+        ] {
+            fields.count(name, count);
+        }
+        fields.counts("verify_failures", &self.unverified);
+        fields.few("protocols", &self.versions);
+        fields.few("ciphers", &self.suites);
+        fields.times("handshake_time", &self.took);
+    }
+
     /// Begins anew.
     pub fn reset(&self) {
         let counts = [
@@ -127,11 +168,13 @@ impl Handshakes {
             &self.rejected,
         ];
         counts.into_iter().chain(&self.unverified).for_each(Count::reset);
+        self.versions.reset();
+        self.suites.reset();
         self.took.reset();
     }
 
     /// As [`Handshakes::put`], below that name, if there were any.
-    pub fn put_if_any<T: Any + Default + Send + Sync>(
+    pub fn put_if_any<T: Part>(
         all: &Counted<T>,
         of: impl Fn(&T) -> &OnceLock<Box<Handshakes>>,
         figures: &mut Figures,
@@ -143,13 +186,13 @@ impl Handshakes {
     }
 
     /// Notes all workers' as NGINX Plus does, and how long they took.
-    pub fn put<T: Any + Default + Send + Sync>(
-        all: &Counted<T>,
+    pub fn put<T: Part>(
+        counted: &Counted<T>,
         of: impl Fn(&T) -> &OnceLock<Box<Handshakes>>,
         figures: &mut Figures,
     ) {
         let sum = |pick: &dyn Fn(&Handshakes) -> u64| {
-            all.sum(|part| of(part).get().map_or(0, |handshakes| pick(handshakes)))
+            counted.sum(|part| of(part).get().map_or(0, |handshakes| pick(handshakes)))
         };
         figures.put("handshakes", sum(&|h| h.done.get()));
         figures.put("handshakes_failed", sum(&|h| h.failed.get()));
@@ -164,10 +207,36 @@ impl Handshakes {
         for (n, why) in WHY.into_iter().enumerate() {
             failures.put(why, sum(&|h| h.unverified[n].get()));
         }
+        let few = |pick: fn(&Handshakes) -> &Few| {
+            let mut all = BTreeMap::<u16, u64>::new();
+            for (_, part) in counted.parts() {
+                let few = of(&part).get().map(|handshakes| pick(handshakes).all());
+                few.into_iter()
+                    .flatten()
+                    .for_each(|(n, count)| *all.entry(n).or_default() += count);
+            }
+            all
+        };
+        let (versions, suites) = (few(|h| &h.versions), few(|h| &h.suites));
+        let group = figures.group("protocols");
+        versions.into_iter().for_each(|(number, count)| group.put(version_name(number), count));
+        let group = figures.group("ciphers");
+        for (number, count) in suites {
+            group.put(ciphers::name(CipherSuite::from(number)), count);
+        }
         let mut took = super::Times::default();
-        for (_, part) in all.parts() {
+        for (_, part) in counted.parts() {
             of(&part).get().into_iter().for_each(|handshakes| took.add(&handshakes.took));
         }
         figures.put("handshake_time", took);
+    }
+}
+
+/// As `$ssl_protocol` has it.
+fn version_name(number: u16) -> &'static str {
+    match number {
+        0x0303 => "TLSv1.2",
+        0x0304 => "TLSv1.3",
+        _ => "other",
     }
 }

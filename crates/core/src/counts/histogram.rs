@@ -82,6 +82,42 @@ impl Histogram {
     }
 }
 
+/// For what is kept over the end of a process.
+impl Histogram {
+    /// How many are in each bucket that something is in.
+    pub(super) fn filled(&self) -> Vec<(u32, u64)> {
+        let pages = (0..).zip(&self.pages).filter_map(|(n, page)| Some((n, page.get()?)));
+        let buckets = pages.flat_map(|(n, page)| {
+            (n * SUBS as u32..).zip(page.iter()).map(|(bucket, count)| (bucket, count.get()))
+        });
+        buckets.filter(|(_, count)| *count > 0).collect()
+    }
+
+    pub(super) fn sum_us(&self) -> u64 {
+        self.sum_us.get()
+    }
+
+    pub(super) fn max_us(&self) -> u64 {
+        self.max_us.get()
+    }
+
+    /// Adds so many to a bucket; the other two say what else is to be known of them.
+    pub(super) fn add_many(&self, bucket: u32, n: u64) {
+        let (page, sub) = (bucket as usize / SUBS, bucket as usize % SUBS);
+        if let Some(page) = self.pages.get(page) {
+            page.get_or_init(Box::default)[sub].add(n);
+        }
+    }
+
+    pub(super) fn add_sum(&self, us: u64) {
+        self.sum_us.add(us);
+    }
+
+    pub(super) fn raise_max(&self, us: u64) {
+        self.max_us.raise(us.min(MAX_US));
+    }
+}
+
 /// What histograms held when they were read, added up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {

@@ -1,9 +1,8 @@
 //! Parts of workers, at hand for who has no place of its own for each worker.
 
-use super::Counted;
+use super::{Counted, Part};
 use crate::worker::Worker;
-use std::any::Any;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// What is counted of something that the workers share, each in its part: a look into a table finds it.
 pub struct Near<T> {
@@ -11,7 +10,7 @@ pub struct Near<T> {
     parts: OnceLock<Box<[OnceLock<Arc<T>>]>>,
 }
 
-impl<T: Any + Default + Send + Sync> Near<T> {
+impl<T: Part> Near<T> {
     /// What is counted under that name of that kind, as [`Counted::named`] has it.
     pub fn named(kind: &'static str, name: &[u8]) -> Near<T> {
         Near { all: Counted::named(kind, name), parts: OnceLock::new() }
@@ -28,13 +27,5 @@ impl<T: Any + Default + Send + Sync> Near<T> {
         let none = || worker.all.each.iter().map(|_| OnceLock::new()).collect();
         let part = self.parts.get_or_init(none).get(worker.id)?;
         Some(part.get_or_init(|| self.all.part(worker.id)))
-    }
-}
-
-impl<T> Default for Near<T> {
-    /// What lives as long as what it is about, and needs no name.
-    fn default() -> Near<T> {
-        let all = Counted { name: Box::default(), parts: Mutex::default() };
-        Near { all: Arc::new(all), parts: OnceLock::new() }
     }
 }

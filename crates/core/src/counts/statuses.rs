@@ -1,14 +1,15 @@
 //! Answers by their status.
 
-use super::{Count, Counted};
+use super::{Count, Counted, Part};
 use crate::figures::Figures;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// So many different statuses are counted by themselves; servers that make up more have the others
 /// counted in their class alone.
 const CODES_MAX: usize = 48;
+/// No status is so large.
+const OTHERS: u32 = 1 << 16;
 
 /// Counted by one thread.
 #[derive(Debug)]
@@ -42,17 +43,43 @@ impl Statuses {
     /// Counts an answer.
     #[inline]
     pub fn add(&self, status: u16) {
+        self.add_some(status, 1);
+    }
+
+    #[inline(always)]
+    fn add_some(&self, status: u16, n: u64) {
         for (code, count) in self.codes.iter().zip(&self.counts) {
             match code.load(Ordering::Relaxed) {
-                known if known == status => return count.add(1),
+                known if known == status => return count.add(n),
                 0 => {
                     code.store(status, Ordering::Relaxed);
-                    return count.add(1);
+                    return count.add(n);
                 }
                 _ => {}
             }
         }
-        self.others[class(status)].add(1);
+        self.others[class(status)].add(n);
+    }
+
+    /// All of them: by codes, and behind these the classes of those that have no place of their own.
+    pub(super) fn all(&self) -> Vec<(u32, u64)> {
+        let codes = self.codes.iter().zip(&self.counts);
+        let known =
+            codes.map(|(code, count)| (u32::from(code.load(Ordering::Relaxed)), count.get()));
+        let others = (OTHERS..).zip(&self.others).map(|(place, count)| (place, count.get()));
+        known.take_while(|(code, _)| *code != 0).chain(others).collect()
+    }
+
+    /// Adds so many under a number of [`Statuses::all`].
+    pub(super) fn add_many(&self, code: u32, n: u64) {
+        match u16::try_from(code) {
+            Ok(0) => {}
+            Ok(status) => self.add_some(status, n),
+            Err(_) => {
+                let other = self.others.get(code.wrapping_sub(OTHERS) as usize);
+                other.into_iter().for_each(|count| count.add(n));
+            }
+        }
     }
 
     /// Those of one class.
@@ -75,11 +102,7 @@ impl Statuses {
     }
 
     /// Notes all workers' as NGINX Plus does: by classes, by codes, and their sum.
-    pub fn put<T: Any + Default + Send + Sync>(
-        all: &Counted<T>,
-        of: impl Fn(&T) -> &Statuses,
-        figures: &mut Figures,
-    ) {
+    pub fn put<T: Part>(all: &Counted<T>, of: impl Fn(&T) -> &Statuses, figures: &mut Figures) {
         const NAMES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
         for (n, name) in NAMES.into_iter().enumerate() {
             figures.put(name, all.sum(|part| of(part).of_class(n)));
@@ -105,7 +128,14 @@ impl Statuses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counts::Fields;
     use std::sync::Arc;
+
+    impl Part for Statuses {
+        fn each(&self, fields: &mut Fields<'_>) {
+            fields.statuses("statuses", self);
+        }
+    }
 
     #[test]
     fn classes_and_codes() {

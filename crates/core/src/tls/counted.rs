@@ -8,12 +8,11 @@ use crate::generation::{AddrConf, WorkerGen};
 use std::rc::Rc;
 use std::sync::OnceLock;
 use weir_runtime::clock;
-use weir_tls::rustls::HandshakeKind;
 
 /// Those of all servers.
 fn all() -> &'static Near<OfTls> {
     static ALL: OnceLock<Near<OfTls>> = OnceLock::new();
-    ALL.get_or_init(Near::default)
+    ALL.get_or_init(|| Near::named("tls", b""))
 }
 
 /// Notes those of all servers.
@@ -37,9 +36,10 @@ pub(super) fn handshake(
         let counts = part.get();
         match done {
             Ok(()) => {
-                let kind = conn.stream.tls().and_then(|tls| tls.with(|tls| tls.handshake_kind()));
                 let took_us = clock::mono_us().saturating_sub(begun_us);
-                counts.succeeded(kind == Some(HandshakeKind::Resumed), took_us);
+                if let Some(tls) = conn.stream.tls() {
+                    tls.with(|tls| counts.succeeded(tls, took_us));
+                }
                 if let Some(why) = client::unverified(conn, &gen.shared, server) {
                     counts.unverified(why);
                 }

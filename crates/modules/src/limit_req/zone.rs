@@ -80,7 +80,7 @@ impl Zone {
         self.shards.iter().map(used).sum()
     }
 
-    pub fn new(key: &[u8], size: u64) -> Zone {
+    pub fn new(kind: &'static str, name: &[u8], key: &[u8], size: u64) -> Zone {
         let usable = zones::usable_bytes(size);
         let entries = usable / zones::chunk_bytes(NODE_BYTES + 4);
         let count = (entries / SHARD_MIN_ENTRIES).clamp(1, SHARDS_MAX);
@@ -89,7 +89,7 @@ impl Zone {
             hasher: RandomState::new(),
             shards: (0..count).map(|_| Mutex::default()).collect(),
             share: usable / count,
-            outcomes: Near::default(),
+            outcomes: Near::named(kind, name),
         }
     }
 
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_bucket_leaks() {
-        let zone = Zone::new(b"$k", 1 << 20);
+        let zone = Zone::new("test", b"", b"$k", 1 << 20);
         let ask = |now| zone.ask(b"a", RATE, 2000, now, true);
         assert_eq!(charged(ask(1000)), Some(0));
         assert_eq!(charged(ask(1000)), Some(1000));
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn reservations_are_charged_or_released() {
-        let zone = Zone::new(b"$k", 1 << 20);
+        let zone = Zone::new("test", b"", b"$k", 1 << 20);
         let reserve = || match zone.ask(b"a", RATE, 1000, 5000, false) {
             Verdict::Reserved(held) => held,
             _ => panic!("refused"),
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_full_zone_forgets_the_oldest() {
-        let zone = Zone::new(b"$k", 32 * 1024);
+        let zone = Zone::new("test", b"", b"$k", 32 * 1024);
         let entries = (zone.share / 128) as u32;
         for i in 0..entries {
             zone.ask(&i.to_be_bytes(), RATE, 0, 1000, true);
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn idle_buckets_go() {
-        let zone = Zone::new(b"$k", 32 * 1024);
+        let zone = Zone::new("test", b"", b"$k", 32 * 1024);
         for i in 0..10u8 {
             zone.ask(&[i], RATE, 0, 1000, true);
         }

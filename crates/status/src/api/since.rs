@@ -31,6 +31,12 @@ const OF_NOW: &[&str] = &[
     "pid",
     "ppid",
     "pages",
+    "size_bytes",
+    "used_bytes",
+    "entries",
+    "entries_max",
+    "memory_bytes",
+    "memory_bytes_max",
 ];
 
 /// By the path in the tree, how it stood.

@@ -60,6 +60,8 @@ const GAUGES: &[&str] = &[
     "file_bytes",
     "file_bytes_max",
     "is_loading",
+    "memory_bytes",
+    "memory_bytes_max",
 ];
 
 /// Figures that name things, or that others add up to: they are no metrics.
@@ -75,11 +77,19 @@ const MILLIS: &[(&str, bool)] = &[
     ("connect_time", false),
     ("first_byte_time", false),
     ("downtime", true),
+    ("busy_time", true),
+    ("queued_time", true),
 ];
 
 /// Groups whose names are a label, and not a part of the metric's name.
-const LABELLED: &[(&str, &str)] =
-    &[("codes", "code"), ("verify_failures", "reason"), ("slots", "slot")];
+const LABELLED: &[(&str, &str)] = &[
+    ("codes", "code"),
+    ("verify_failures", "reason"),
+    ("slots", "slot"),
+    ("protocols", "protocol"),
+    ("ciphers", "cipher"),
+    ("evictions", "reason"),
+];
 
 /// Where the walk is.
 #[derive(Clone)]

@@ -1,0 +1,109 @@
+//! Figures that outlive the process that has counted them (`core::counts` has the form):
+//!
+//! * a serving process that dies has left them with its master a few seconds before at most ([`LEAVE_MS`]), and the one
+//!   that is started in its place goes on from there;
+//! * one whose place another takes (an upgrade, a change of user, a new master) gives them to that once it is ready and,
+//!   when it ends, what has come since: nothing is lost or counted twice;
+//! * without a master nobody keeps those of a process that is killed.
+//!
+//! What is being answered, open or waiting now ends with its process and is none of it.
+
+use crate::heirs::Successor;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use weir_base::crc32c::crc32c;
+use weir_core::counters::AllCounters;
+use weir_core::counts;
+use weir_runtime::clock;
+use weir_runtime::left::Left;
+
+/// Messages with figures begin so; a program that does not know it passes them over.
+const MARK: &str = "weir figures 1\n";
+/// So much of a text in a message.
+const MESSAGE_BYTES: usize = 60_000;
+/// How often they are left with the master.
+const LEAVE_MS: u64 = 2000;
+/// Leaving them takes no more than one part of so many of the time, however many things are counted.
+const SHARE: u64 = 500;
+/// The process that takes them over reads; it is not waited for longer when this one ends.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// With the master, of all its serving processes.
+static LEFT: OnceLock<Left> = OnceLock::new();
+/// Whether the serving process that begins goes on where the one before was.
+static GOES_ON: AtomicBool = AtomicBool::new(false);
+static NEXT_MS: AtomicU64 = AtomicU64::new(0);
+/// What was given to a successor already.
+static GIVEN: Mutex<Option<String>> = Mutex::new(None);
+/// The counters of the workers, where figures come that have no name.
+static COUNTERS: OnceLock<Arc<AllCounters>> = OnceLock::new();
+
+/// Called by a master before its first serving process. Without memory for it figures begin anew.
+pub fn keep() {
+    if let Ok(left) = Left::new() {
+        let _ = LEFT.set(left);
+    }
+}
+
+/// Says, in a serving process that has just been forked, whether there is none before it that will give its figures.
+pub fn goes_on(yes: bool) {
+    GOES_ON.store(yes, Ordering::Relaxed);
+}
+
+/// The serving process begins.
+pub fn begin(all: &Arc<AllCounters>) {
+    let _ = COUNTERS.set(Arc::clone(all));
+    all.keep();
+    if GOES_ON.load(Ordering::Relaxed) {
+        let left = LEFT.get().and_then(|left| left.read(counts::KEPT_MAX_BYTES, crc32c));
+        if let Some(text) = left.and_then(|body| String::from_utf8(body).ok()) {
+            counts::add_all(&text);
+        }
+    }
+}
+
+/// Leaves them with the master when it is time; from the main thread.
+pub fn tend() {
+    let now_ms = clock::mono_ms();
+    if LEFT.get().is_none() || now_ms < NEXT_MS.load(Ordering::Relaxed) {
+        return;
+    }
+    let begun_us = clock::now_us();
+    leave();
+    let took_ms = clock::now_us().saturating_sub(begun_us) / 1000;
+    NEXT_MS.store(now_ms + LEAVE_MS.max(took_ms * SHARE), Ordering::Relaxed);
+}
+
+/// Leaves them with the master.
+pub fn leave() {
+    if let Some(left) = LEFT.get() {
+        // What was left before stays where there is no memory for more.
+        let _ = left.write(counts::read_all().as_bytes(), crc32c);
+    }
+}
+
+/// A message of the process whose place this one takes.
+pub fn take(body: &[u8]) {
+    let text = std::str::from_utf8(body).ok().and_then(|text| text.strip_prefix(MARK));
+    text.into_iter().for_each(counts::add_all);
+}
+
+/// Gives what is not given yet to the process that takes this one's place, if it reads; `at_end`: it is waited for.
+pub fn give(to: &Successor, at_end: bool) {
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if given.is_some() && !at_end {
+        return;
+    }
+    let now = counts::read_all();
+    let more = match &*given {
+        Some(before) => counts::since(&now, before),
+        None => now.clone(),
+    };
+    let pieces = counts::pieces(&more, MESSAGE_BYTES);
+    let patience = if at_end || given.is_none() { PATIENCE } else { Duration::ZERO };
+    let mut all = pieces.into_iter().map(|piece| format!("{MARK}{piece}").into_bytes());
+    if to.tell(&mut all, patience) {
+        *given = Some(now);
+    }
+}
