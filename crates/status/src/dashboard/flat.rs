@@ -283,6 +283,6 @@ mod tests {
         assert_eq!(same, b"event: tick\ndata: {\"t\":7,\"v\":[],\"row\":null}\n\n");
         let mut other = tree(3, true);
         other.group("http").entry(b"b").put("requests", 0);
-        assert_ne!(Flat::new(&other, None).shape, first.shape);
+        assert_ne!(Flat::new(other, None).shape, first.shape);
     }
 }
