@@ -104,6 +104,7 @@ mod limit_req;
 mod line_ends;
 mod listen_clashes;
 mod listen_options;
+mod live_analytics;
 mod live_move;
 mod location_selection;
 mod log_delivery;

@@ -32,6 +32,7 @@ use weir_core::{LocalFuture, Session};
 use weir_http::body;
 use weir_http::buf::Buf;
 use weir_http::build::here;
+use weir_http::client_watch::unless_client_goes;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{Flow, HttpModule};
 use weir_http::{special, Request};
@@ -128,6 +129,7 @@ fn set_api(cf: &mut Cf, d: &Directive) -> ConfResult {
 fn handler(r: &mut Request) -> Flow {
     match r.method {
         Method::Get | Method::Head => match body::discard(r) {
+            Ok(()) if asks_for_visitors(r) => Flow::Wait(visitors),
             Ok(()) => {
                 let done = with_call(r, |r, call| call.show(r));
                 finish(r, done)
@@ -136,6 +138,39 @@ fn handler(r: &mut Request) -> Flow {
         },
         _ => Flow::Wait(change),
     }
+}
+
+const VISITORS: &str = "http/analytics_zones";
+
+fn asks_for_visitors(r: &Request) -> bool {
+    let uri = String::from_utf8_lossy(&r.uri);
+    let target = places::target(below(r, &uri));
+    matches!(target, Ok((_, Target::All(place) | Target::Named(place, _))) if place.path == VISITORS)
+}
+
+/// The reports of `analytics_zone`: a thread makes them.
+fn visitors(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let uri = String::from_utf8_lossy(&r.uri).into_owned();
+        let Ok((_, target)) = places::target(below(r, &uri)) else { return Flow::Status(500) };
+        let mut zones = crate::visitors::zones(&r.gen().core);
+        let is_one = matches!(target, Target::Named(..));
+        if let Target::Named(place, name) = target {
+            zones.retain(|(own, _)| own == name.as_bytes());
+            if zones.is_empty() {
+                return finish(r, Err(Refusal::missing(place.kind)));
+            }
+        }
+        let making = in_thread(move || match zones.first() {
+            Some((_, zone)) if is_one => zone.json().into_bytes(),
+            _ => crate::visitors::json(&zones),
+        });
+        match unless_client_goes(r, false, making).await {
+            Some(Ok(text)) => send(r, 200, text),
+            Some(Err(_)) => Flow::Status(500),
+            None => Flow::Status(499),
+        }
+    })
 }
 
 /// What is asked for: of which version, and what stands at the path.
@@ -248,6 +283,13 @@ impl Call<'_> {
                 }?;
                 *saved = Some(Saved::Pairs(zone));
                 Ok(done)
+            }
+            Target::Named(place, name) if place.path == VISITORS && r.method == Method::Delete => {
+                let zones = crate::visitors::zones(gen);
+                let zone = zones.iter().find(|(own, _)| own == name.as_bytes());
+                let (_, zone) = zone.ok_or_else(|| Refusal::missing(place.kind))?;
+                zone.clear();
+                Ok(Done::Nothing(204))
             }
             target if r.method == Method::Delete => begin_anew(r, target),
             _ => Err(not_allowed()),

@@ -6,9 +6,11 @@ mod dashboard;
 mod keyval;
 mod metrics;
 mod tree;
+mod visitors;
 
 pub use api::MODULE as API;
 pub use dashboard::MODULE as DASHBOARD;
 pub use keyval::{MODULE as KEYVAL, STREAM as KEYVAL_STREAM};
 pub use metrics::MODULE as METRICS;
 pub use tree::gather;
+pub use visitors::MODULE as ANALYTICS;

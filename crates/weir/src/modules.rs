@@ -68,6 +68,7 @@ pub const MODULES: &[&HttpModule] = &[
     &browser::MODULE,
     &stub_status::MODULE,
     &weir_status::API,
+    &weir_status::ANALYTICS,
     &weir_status::METRICS,
     &weir_status::DASHBOARD,
     &welcome::MODULE,

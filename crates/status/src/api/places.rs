@@ -40,6 +40,7 @@ const KEYVAL: Kind = Kind::Many("KeyvalNotFound", "keyval not found");
 const SLAB: Kind = Kind::Many("SlabNotFound", "slab not found");
 const CACHE: Kind = Kind::Many("CacheNotFound", "cache not found");
 const RESOLVER: Kind = Kind::Many("ResolverZoneNotFound", "resolver zone not found");
+const ANALYTICS: Kind = Kind::Many("AnalyticsZoneNotFound", "analytics zone not found");
 const WORKER: Kind = Kind::Many("WorkerNotFound", "worker not found");
 
 /// All of them, in the order in which they are listed.
@@ -57,6 +58,7 @@ pub(crate) const PLACES: &[Place] = &[
     place("http/limit_reqs", 6, LIMIT_REQ, true),
     place("http/upstreams", 1, UPSTREAM, true),
     place("http/keyvals", 1, KEYVAL, false),
+    place("http/analytics_zones", 9, ANALYTICS, true),
     place("stream", 1, Kind::Folder, false),
     place("stream/server_zones", 1, SERVER_ZONE, true),
     place("stream/limit_conns", 6, LIMIT_CONN, true),

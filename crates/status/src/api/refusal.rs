@@ -1,5 +1,6 @@
 //! The API's own errors.
 
+use super::places::Kind;
 use std::borrow::Cow;
 use weir_core::figures::write_text;
 
@@ -29,6 +30,14 @@ impl Refusal {
 
     pub(crate) fn path() -> Refusal {
         Refusal::new(404, "PathNotFound", "path not found")
+    }
+
+    /// There is none of that name.
+    pub(crate) fn missing(kind: Kind) -> Refusal {
+        match kind {
+            Kind::Many(code, what) => Refusal::new(404, code, what),
+            _ => Refusal::path(),
+        }
     }
 
     /// What a client has sent is wrong.

@@ -23,6 +23,7 @@ use weir_http::{body, special, Buf, Chain, Request};
 use weir_module::{
     slot, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
 };
+use weir_runtime::threads::in_thread;
 use weir_wire::http1::request::Method;
 
 const ROWS: &[Row] = &[Row::new(
@@ -127,6 +128,7 @@ fn handler(r: &mut Request) -> Flow {
             answer(r, b"application/json", text)
         }
         (true, b"events") | (false, b"/events") => Flow::Wait(events),
+        (true, b"analytics") | (false, b"/analytics") => Flow::Wait(visitors),
         (false, b"") => {
             let there = [&r.uri[..], b"/"].concat();
             special::redirect(r, 301, &there)
@@ -148,6 +150,19 @@ fn answer(r: &mut Request, kind: &[u8], text: Vec<u8>) -> Flow {
     put_header(r, kind);
     r.out.content_length = Some(text.len() as u64);
     special::finish(r, Buf::mem(text).and_last())
+}
+
+/// Who comes and what for, where that is counted (`analytics_zone`).
+fn visitors(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let zones = crate::visitors::zones(&r.gen().core);
+        let making = in_thread(move || crate::visitors::json(&zones));
+        match unless_client_goes(r, false, making).await {
+            Some(Ok(text)) => answer(r, b"application/json", text),
+            Some(Err(_)) => Flow::Status(500),
+            None => Flow::Status(499),
+        }
+    })
 }
 
 fn events(r: &mut Request) -> LocalFuture<'_, Flow> {

@@ -1,0 +1,195 @@
+//! A zone: what workers have seen, and the reports that it is counted in.
+//!
+//! A worker writes what it has seen into a buffer of its own and goes on; a thread takes the buffers, some times in a
+//! second, and counts. Everything has a bound: a buffer that is full takes no more, a report has [`Limits::live`], and of
+//! more requests than `rate` a worker hands on every second, fourth, eighth one.
+
+use super::record;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+use weir_analytics::render::{self, Shown};
+use weir_analytics::report::{Options, Report};
+use weir_http::Request;
+use weir_runtime::{clock, tz};
+
+/// How often buffers are emptied.
+const LOOKS_A_SECOND: u64 = 4;
+/// What waits of a worker's.
+const BUFFER_MAX_BYTES: usize = 2 * 1024 * 1024;
+/// A buffer that has been so large is not kept.
+const SPARE_MAX_BYTES: usize = 256 * 1024;
+/// Rows of each panel that are shown.
+const ROWS: usize = 50;
+
+pub(crate) struct Zone {
+    options: Options,
+    days: i32,
+    rate: u64,
+    reports: Mutex<Reports>,
+    parts: OnceLock<Box<[Part]>>,
+    is_started: AtomicBool,
+}
+
+struct Reports {
+    now: Report,
+    /// The day it began, by the local clock.
+    began: i32,
+    /// The one before it: there is always as much to be seen as was asked for.
+    before: Option<Report>,
+}
+
+/// A worker's.
+#[derive(Default)]
+struct Part {
+    waiting: Mutex<Vec<u8>>,
+    seen: AtomicU64,
+    left_out: AtomicU64,
+    /// Of so many requests one is handed on, less one; a power of two before that.
+    mask: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn offset_secs(secs: i64) -> i64 {
+    i64::from(tz::offset_minutes(secs)) * 60
+}
+
+fn today() -> i32 {
+    let now = clock::wall_secs();
+    weir_analytics::event::Moment::from_unix(now + offset_secs(now)).day
+}
+
+impl Zone {
+    pub(super) fn new(options: Options, days: i32, rate: u64) -> Zone {
+        let now = Report::new(options.clone());
+        let reports = Mutex::new(Reports { now, began: today(), before: None });
+        let (parts, is_started) = (OnceLock::new(), AtomicBool::new(false));
+        Zone { options, days, rate, reports, parts, is_started }
+    }
+
+    /// A request has been answered.
+    pub(super) fn add(&self, r: &Request) {
+        let worker = &r.conn().worker;
+        let make = || worker.all.each.iter().map(|_| Part::default()).collect();
+        let Some(part) = self.parts.get_or_init(make).get(worker.id) else { return };
+        part.add(r);
+    }
+
+    fn parts(&self) -> &[Part] {
+        self.parts.get().map_or(&[], |parts| parts)
+    }
+
+    /// Begins to count, once.
+    pub(super) fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        if self.is_started.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let zone = Arc::downgrade(self);
+        std::thread::Builder::new().name("analytics".into()).spawn(move || work(&zone))?;
+        Ok(())
+    }
+
+    /// Counts what waits.
+    fn count(&self) {
+        let mut reports = lock(&self.reports);
+        let day = today();
+        if day - reports.began >= self.days {
+            let fresh = Report::new(self.options.clone());
+            reports.before = Some(std::mem::replace(&mut reports.now, fresh));
+            reports.began = day;
+        }
+        for part in self.parts() {
+            let text = std::mem::take(&mut *lock(&part.waiting));
+            let mut rest = &text[..];
+            while let Some((event, behind)) = record::read(rest, offset_secs) {
+                reports.now.add(&event);
+                rest = behind;
+            }
+            if text.capacity() <= SPARE_MAX_BYTES {
+                part.give_back(text);
+            }
+        }
+    }
+
+    /// What has been counted, as JSON. It may take some milliseconds.
+    pub(crate) fn json(&self) -> String {
+        self.count();
+        let (now, before) = {
+            let reports = lock(&self.reports);
+            (reports.now.clone(), reports.before.clone())
+        };
+        let report = match before {
+            None => now,
+            Some(mut all) => {
+                all.merge(now);
+                all
+            }
+        };
+        let (summary, panels) = (report.summary(), report.panels(ROWS));
+        let text = render::json(&Shown { sources: &[], summary: &summary, panels: &panels });
+        let (requests, left_out) = self.figures();
+        let more = format!("{{\"requests\":{requests},\"left_out\":{left_out},");
+        [&more, text.trim_end().strip_prefix('{').unwrap_or_default()].concat()
+    }
+
+    /// All requests so far, and those that were not handed on.
+    pub(super) fn figures(&self) -> (u64, u64) {
+        let sum = |of: fn(&Part) -> &AtomicU64| {
+            self.parts().iter().map(|part| of(part).load(Ordering::Relaxed)).sum()
+        };
+        (sum(|part| &part.seen), sum(|part| &part.left_out))
+    }
+
+    /// Everything begins anew.
+    pub(crate) fn clear(&self) {
+        self.count();
+        let mut reports = lock(&self.reports);
+        *reports = Reports { now: Report::new(self.options.clone()), began: today(), before: None };
+    }
+}
+
+impl Part {
+    fn add(&self, r: &Request) {
+        // The worker alone writes these.
+        let seen = self.seen.load(Ordering::Relaxed) + 1;
+        self.seen.store(seen, Ordering::Relaxed);
+        if seen & self.mask.load(Ordering::Relaxed) == 0 {
+            let mut waiting = lock(&self.waiting);
+            if waiting.len() + record::MAX_BYTES <= BUFFER_MAX_BYTES {
+                return record::write(r, &mut waiting);
+            }
+        }
+        self.left_out.store(self.left_out.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// So that the worker need not make one grow again.
+    fn give_back(&self, mut text: Vec<u8>) {
+        text.clear();
+        let mut waiting = lock(&self.waiting);
+        if waiting.is_empty() && waiting.capacity() < text.capacity() {
+            *waiting = text;
+        }
+    }
+}
+
+fn work(zone: &Weak<Zone>) {
+    let mut before = Vec::new();
+    while let Some(zone) = zone.upgrade() {
+        zone.count();
+        before.resize(zone.parts().len(), 0);
+        for (part, before) in zone.parts().iter().zip(&mut before) {
+            let seen = part.seen.load(Ordering::Relaxed);
+            let a_second = (seen - *before) * LOOKS_A_SECOND;
+            *before = seen;
+            part.mask.store(
+                a_second.div_ceil(zone.rate).max(1).next_power_of_two() - 1,
+                Ordering::Relaxed,
+            );
+        }
+        drop(zone);
+        std::thread::sleep(Duration::from_millis(1000 / LOOKS_A_SECOND));
+    }
+}
