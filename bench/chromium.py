@@ -106,7 +106,7 @@ class Chromium:
 
     def until(self, text, patience=20):
         end = time.monotonic() + patience
-        while not self.run(text):
+        while not self.run(f"!!({text})"):
             if time.monotonic() > end:
                 raise Failed(f"never true: {text}")
             time.sleep(0.05)

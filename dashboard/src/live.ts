@@ -93,6 +93,7 @@ export class Live {
     const events = new EventSource(this.base + "events");
     events.addEventListener("all", (e) => this.all(JSON.parse((e as MessageEvent<string>).data) as AllEvent));
     events.addEventListener("tick", (e) => this.tick(JSON.parse((e as MessageEvent<string>).data) as TickEvent));
+    events.addEventListener("second", (e) => this.second(JSON.parse((e as MessageEvent<string>).data) as TickEvent));
     events.onerror = () => {
       this.state = "lost";
       this.tell();
@@ -195,6 +196,15 @@ export class Live {
       this.happenings = [...this.happenings, ...e.news].slice(-HAPPENINGS_KEPT);
     }
     this.came(e.t, e.row);
+  }
+
+  /** A second between two looks: nothing but what the history notes. */
+  private second(e: TickEvent): void {
+    if (this.held) return this.tick(e);
+    if (e.news) this.happenings = [...this.happenings, ...e.news].slice(-HAPPENINGS_KEPT);
+    if (e.row) this.addRow(e.row);
+    this.state = "live";
+    this.tell();
   }
 
   private addRow(row: Row): void {

@@ -26,7 +26,7 @@ function Tile(p: TileProps) {
       <dl>
         <dt>{p.name}</dt>
         <dd class={p.bad ? "value bad" : "value"}>{p.value}</dd>
-        <dd class="more">{p.more ?? "\u00a0"}</dd>
+        <dd class="more" title={p.more}>{p.more ?? "\u00a0"}</dd>
       </dl>
       {p.spark && <Spark values={p.spark} color={p.color ?? "--out"} />}
     </div>
@@ -48,7 +48,7 @@ function Tiles(p: { live: Live }) {
     <div class="tiles">
       <Tile name="Requests a second" value={perSecond(at("requests"))} more={`${count(live.num(live.group("http", "requests"), "total"))} since the start`} spark={line("requests")} color="--out" />
       <Tile name="Connections" value={count(open)} more={`${perSecond(at("accepted"))} new a second`} spark={line("active")} color="--out" />
-      <Tile name="Latency, median" value={ms(at("p50") / 1000)} more={`99 of 100 within ${ms(at("p99") / 1000)}`} spark={line("p50")} color="--l1" />
+      <Tile name="Latency, median" value={ms(at("p50") / 1000)} more={`p99: ${ms(at("p99") / 1000)}`} spark={line("p50")} color="--l1" />
       <Tile name="Sent a second" value={bytes(at("sent"))} more={`${bytes(at("received"))} received`} spark={line("sent")} color="--out" />
       <Tile name="Answers 5xx" value={percent(answered ? at("5xx") / answered : 0)} more={`${perSecond(at("5xx"))} a second`} bad={at("5xx") > 0} spark={line("5xx")} color="--c5" />
       {peers.length > 0 && (

@@ -71,7 +71,7 @@ const COLUMNS: Column<ServerRow>[] = [
 ];
 
 export function ServerTable(p: { live: Live; rows: ServerRow[]; few?: number; label: string }) {
-  return <Table label={p.label} columns={COLUMNS} rows={p.rows} id={(r) => r.name} sort={1} few={p.few} />;
+  return <Table label={p.label} columns={COLUMNS} rows={p.rows} id={(r) => r.name} sort={1} few={p.few} plain />;
 }
 
 export function Servers(p: { live: Live }) {

@@ -71,18 +71,27 @@ function Workers(p: { live: Live }) {
   );
 }
 
-/** Numbers by their names, the largest first, as shares of all. */
-function Parts(p: { live: Live; title: string; group: Group | undefined; none: string }) {
-  if (!p.group) return null;
-  const names = Object.keys(p.group).filter((k) => typeof p.live.leaf(p.group, k) === "number");
-  const parts = names.map((name) => ({ name, n: p.live.num(p.group, name) })).sort((a, b) => b.n - a.n);
-  const all = parts.reduce((sum, x) => sum + x.n, 0);
+type Part = { name: string; n: number };
+
+/** The numbers of groups by their names, added up; the largest first. */
+function added(live: Live, groups: (Group | undefined)[]): Part[] {
+  const all = new Map<string, number>();
+  for (const group of groups) {
+    for (const name of Object.keys(group ?? {})) {
+      if (typeof live.leaf(group, name) === "number") all.set(name, (all.get(name) ?? 0) + live.num(group, name));
+    }
+  }
+  return [...all].map(([name, n]) => ({ name, n })).sort((x, y) => y.n - x.n);
+}
+
+function Parts(p: { title: string; parts: Part[] }) {
+  const all = p.parts.reduce((sum, x) => sum + x.n, 0);
   return (
     <div class="card">
       <h3>{p.title}</h3>
-      {parts.length === 0 || all === 0 ? <p class="dim">{p.none}</p> : (
+      {all === 0 ? <p class="dim">None yet.</p> : (
         <ul class="parts">
-          {parts.filter((x) => x.n > 0).map((x) => (
+          {p.parts.filter((x) => x.n > 0).map((x) => (
             <li key={x.name}>
               <span>{x.name}</span>
               <span class="bar"><i class="c3" style={{ width: `${(100 * x.n) / all}%` }} /></span>
@@ -93,15 +102,6 @@ function Parts(p: { live: Live; title: string; group: Group | undefined; none: s
       )}
     </div>
   );
-}
-
-/** The first group that is there: figures may stand in several places. */
-function first(live: Live, ...paths: string[][]): Group | undefined {
-  for (const path of paths) {
-    const group = live.group(...path);
-    if (group) return group;
-  }
-  return undefined;
 }
 
 function Tls(p: { live: Live }) {
@@ -119,8 +119,9 @@ function Tls(p: { live: Live }) {
           </dl>
         )}
       </div>
-      <Parts live={live} title="TLS versions" none="None yet." group={first(live, ["ssl", "protocols"], ["ssl", "versions"])} />
-      <Parts live={live} title="HTTP versions" none="None yet." group={first(live, ["http", "requests", "versions"], ["http", "requests", "protocols"], ["http", "versions"], ["http", "protocols"])} />
+      <Parts title="TLS versions" parts={added(live, [live.group("ssl", "protocols")])} />
+      <Parts title="TLS ciphers" parts={added(live, [live.group("ssl", "ciphers")])} />
+      <Parts title="HTTP versions" parts={added(live, entries(live.group("http", "server_zones")).map(([, zone]) => sub(zone, "protocols")))} />
     </div>
   );
 }

@@ -21,13 +21,15 @@ interface Props<T> {
   sort?: number;
   /** No more than these are ever shown. */
   few?: number;
+  /** Rows have nothing that is pressed, so that one may become another. */
+  plain?: boolean;
 }
 
 /** From so many rows on only those are made that are seen. */
 const MANY = 60;
 const ROW_PX = 34;
 /** Rows above and below of what is seen. */
-const SPARE = 8;
+const SPARE = 3;
 /** Rows that change their places every second cannot be read. */
 const SORT_EVERY_MS = 3000;
 
@@ -89,7 +91,7 @@ export function Table<T>(p: Props<T>) {
         <tbody>
           {above > 0 && <tr class="space" aria-hidden="true" style={{ height: `${above}px` }} />}
           {shown.map((row, n) => (
-            <tr key={p.id(row)} aria-rowindex={first + n + 2}>
+            <tr key={p.plain ? n : p.id(row)} aria-rowindex={first + n + 2}>
               {p.columns.map((c) => (
                 <td key={c.name} class={c.left ? "left" : ""}>{c.show ? c.show(row) : c.by(row)}</td>
               ))}

@@ -115,7 +115,7 @@ function columns(block: string, act: ((asked: Asked) => void) | undefined): Colu
         ))}
       </span>
     );
-    all.push({ name: "Change", by: (r) => Number(r.shared), show, title: "Servers of upstreams that have a zone can be changed" });
+    all.splice(3, 0, { name: "Change", left: true, by: (r) => Number(r.shared), show, title: "Servers of upstreams that have a zone can be changed" });
   }
   return all;
 }

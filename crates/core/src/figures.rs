@@ -170,6 +170,11 @@ impl Figures {
         self.members.iter().map(|(name, figure)| (&**name, figure))
     }
 
+    /// The same, for who needs nothing else of them.
+    pub fn into_all(self) -> impl Iterator<Item = (Cow<'static, str>, Figure)> {
+        self.members.into_iter()
+    }
+
     /// Whether nothing was noted.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()

@@ -5,6 +5,7 @@
 
 use super::history::write_numbers;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use weir_base::bytes::fmt_u64;
 use weir_core::counts::Times;
 use weir_core::figures::{write_text, Figure, Figures};
@@ -26,7 +27,8 @@ enum Leaf {
 /// The values of one look, in the order of their names.
 #[derive(Debug, Default)]
 pub(super) struct Flat {
-    names: Vec<u8>,
+    /// Written when they are others than before, which is seldom.
+    names: Arc<[u8]>,
     /// Of the names: another one, and viewers need them anew.
     pub shape: u64,
     values: Vec<Leaf>,
@@ -36,68 +38,57 @@ pub(super) struct Flat {
 
 impl Flat {
     /// What is new since another look is told of times, if that had the same names.
-    pub(super) fn new(tree: &Figures, before: Option<&Flat>) -> Flat {
-        let mut names = Names { text: Vec::new(), hash: DefaultHasher::new() };
-        let mut flat = Flat::default();
-        flat.group(tree, &mut names);
-        flat.names = names.text;
-        flat.shape = names.hash.finish();
-        let before = before.filter(|b| b.shape == flat.shape).map(|b| &b.times);
+    pub(super) fn new(tree: Figures, before: Option<&Flat>) -> Flat {
+        let mut hash = DefaultHasher::new();
+        hash_group(&tree, &mut hash);
+        let shape = hash.finish();
+        let before = before.filter(|b| b.shape == shape);
+        let names = match before {
+            Some(before) => Arc::clone(&before.names),
+            None => {
+                let mut names = Names::default();
+                names.group(&tree);
+                names.text.into()
+            }
+        };
+        let mut flat = Flat { names, shape, ..Flat::default() };
+        if let Some(before) = before {
+            flat.values.reserve(before.values.len());
+            flat.times.reserve(before.times.len());
+        }
+        flat.group(tree);
         let mut n = 0;
         for leaf in &mut flat.values {
             let Leaf::Times(told) = leaf else { continue };
-            let all = &flat.times[n];
-            let fresh = match before.and_then(|b| b.get(n)) {
-                Some(before) => all.since(before),
-                None => all.clone(),
-            };
-            let at = |share| fresh.percentile_us(share);
-            *told = [fresh.count(), at(0.5), at(0.95), at(0.99), at(1.0)];
+            *told = new_times(&flat.times[n], before.and_then(|b| b.times.get(n)));
             n += 1;
         }
         flat
     }
 
-    fn group(&mut self, group: &Figures, names: &mut Names) {
-        names.text.push(b'{');
-        let mut first = true;
-        for (name, figure) in group.iter().filter(|(name, _)| !LEFT_OUT.contains(name)) {
-            if !std::mem::take(&mut first) {
-                names.text.push(b',');
+    fn group(&mut self, group: Figures) {
+        for (name, figure) in group.into_all() {
+            if !LEFT_OUT.contains(&&*name) {
+                self.figure(figure);
             }
-            name.hash(&mut names.hash);
-            write_text(name, &mut names.text);
-            names.text.push(b':');
-            self.figure(figure, names);
         }
-        names.hash.write_u8(0);
-        names.text.push(b'}');
     }
 
-    fn figure(&mut self, figure: &Figure, names: &mut Names) {
+    fn figure(&mut self, figure: Figure) {
         let leaf = match figure {
-            Figure::Group(group) => return self.group(group, names),
+            Figure::Group(group) => return self.group(group),
             Figure::List(list) => {
-                names.text.push(b'[');
-                for (n, figure) in list.iter().enumerate() {
-                    if n > 0 {
-                        names.text.push(b',');
-                    }
-                    self.figure(figure, names);
-                }
-                names.hash.write_usize(list.len());
-                return names.text.push(b']');
+                return list.into_iter().for_each(|figure| self.figure(figure));
             }
-            Figure::Number(n) => Leaf::Number(*n),
-            Figure::Real(x) => Leaf::Real(*x),
-            Figure::Flag(yes) => Leaf::Flag(*yes),
-            Figure::Text(text) => Leaf::Text(text.clone()),
+            Figure::Number(n) => Leaf::Number(n),
+            Figure::Real(x) => Leaf::Real(x),
+            Figure::Flag(yes) => Leaf::Flag(yes),
+            Figure::Text(text) => Leaf::Text(text),
             Figure::Times(times) => {
-                self.times.push((**times).clone());
+                self.times.push(*times);
                 Leaf::Times([0; 5])
             }
         };
-        fmt_u64(&mut names.text, self.values.len() as u64);
         self.values.push(leaf);
     }
 
@@ -117,6 +108,15 @@ impl Flat {
             }
             leaf.write(&mut out);
         }
+        end(&mut out, second, news);
+        out
+    }
+
+    /// `event: second`: between two looks only what the history has noted, and what has happened.
+    pub(super) fn second(now_ms: u64, second: &[u8], news: &[u8]) -> Vec<u8> {
+        let mut out = b"event: second\ndata: {\"t\":".to_vec();
+        fmt_u64(&mut out, now_ms);
+        out.extend_from_slice(b",\"v\":[");
         end(&mut out, second, news);
         out
     }
@@ -160,9 +160,86 @@ fn end(out: &mut Vec<u8>, second: &[u8], news: &[u8]) {
     out.extend_from_slice(b"}\n\n");
 }
 
+/// What has come since it stood as `before`.
+fn new_times(all: &Times, before: Option<&Times>) -> [u64; 5] {
+    if before == Some(all) {
+        return [0; 5];
+    }
+    let fresh = match before {
+        Some(before) => all.since(before),
+        None => all.clone(),
+    };
+    let at = |share| fresh.percentile_us(share);
+    [fresh.count(), at(0.5), at(0.95), at(0.99), at(1.0)]
+}
+
+fn shown(group: &Figures) -> impl Iterator<Item = (&str, &Figure)> {
+    group.iter().filter(|(name, _)| !LEFT_OUT.contains(name))
+}
+
+fn hash_group(group: &Figures, hash: &mut DefaultHasher) {
+    for (name, figure) in shown(group) {
+        name.hash(hash);
+        hash_figure(figure, hash);
+    }
+    hash.write_u8(0);
+}
+
+fn hash_figure(figure: &Figure, hash: &mut DefaultHasher) {
+    match figure {
+        Figure::Group(group) => {
+            hash.write_u8(1);
+            hash_group(group, hash);
+        }
+        Figure::List(list) => {
+            hash.write_usize(list.len());
+            list.iter().for_each(|figure| hash_figure(figure, hash));
+        }
+        Figure::Times(_) => hash.write_u8(2),
+        _ => {}
+    }
+}
+
+/// The tree in JSON, with the number of each value in its place.
+#[derive(Default)]
 struct Names {
     text: Vec<u8>,
-    hash: DefaultHasher,
+    next: u64,
+}
+
+impl Names {
+    fn group(&mut self, group: &Figures) {
+        self.text.push(b'{');
+        for (n, (name, figure)) in shown(group).enumerate() {
+            if n > 0 {
+                self.text.push(b',');
+            }
+            write_text(name, &mut self.text);
+            self.text.push(b':');
+            self.figure(figure);
+        }
+        self.text.push(b'}');
+    }
+
+    fn figure(&mut self, figure: &Figure) {
+        match figure {
+            Figure::Group(group) => self.group(group),
+            Figure::List(list) => {
+                self.text.push(b'[');
+                for (n, figure) in list.iter().enumerate() {
+                    if n > 0 {
+                        self.text.push(b',');
+                    }
+                    self.figure(figure);
+                }
+                self.text.push(b']');
+            }
+            _ => {
+                fmt_u64(&mut self.text, self.next);
+                self.next += 1;
+            }
+        }
+    }
 }
 
 impl Leaf {
@@ -193,12 +270,12 @@ mod tests {
 
     #[test]
     fn names_once_and_changes_from_then_on() {
-        let first = Flat::new(&tree(1, true), None);
+        let first = Flat::new(tree(1, true), None);
         let text = String::from_utf8(first.all(5, b"null", b"[]")).unwrap();
         let expected = "event: all\ndata: {\"t\":5,\"names\":{\"http\":{\"a\\\"</script>\":{\"requests\":0,\"up\":1}}},\
                         \"v\":[1,true],\"row\":null}\n\n";
         assert_eq!(text, expected);
-        let second = Flat::new(&tree(3, true), Some(&first));
+        let second = Flat::new(tree(3, true), Some(&first));
         assert_eq!(first.shape, second.shape);
         let text = String::from_utf8(second.changes(&first, 6, b"[6]", b"[{}]")).unwrap();
         assert_eq!(text, "event: tick\ndata: {\"t\":6,\"v\":[0,3],\"row\":[6],\"news\":[{}]}\n\n");
@@ -206,6 +283,6 @@ mod tests {
         assert_eq!(same, b"event: tick\ndata: {\"t\":7,\"v\":[],\"row\":null}\n\n");
         let mut other = tree(3, true);
         other.group("http").entry(b"b").put("requests", 0);
-        assert_ne!(Flat::new(&other, None).shape, first.shape);
+        assert_ne!(Flat::new(other, None).shape, first.shape);
     }
 }

@@ -21,6 +21,11 @@ use weir_core::generation::Generation;
 use weir_runtime::clock;
 
 const LOOK: Duration = Duration::from_secs(1);
+/// A look at all figures is to take a hundredth of the time: with very many it comes less often, but so often.
+const SHARE: u32 = 100;
+const LOOK_MAX: Duration = Duration::from_secs(5);
+/// What a look may come early.
+const JITTER: Duration = Duration::from_millis(100);
 /// Viewers at the same time, of all dashboards.
 const VIEWERS_MAX: usize = 64;
 
@@ -32,7 +37,7 @@ pub(super) struct Look {
     second: Vec<u8>,
     /// How much there had been of [`recent`] by then.
     recent: u64,
-    flat: Flat,
+    flat: Arc<Flat>,
     /// What has changed since the look before, where that has the same names.
     pub changes: Option<Bytes>,
     all: OnceLock<Bytes>,
@@ -115,6 +120,7 @@ impl Live {
     fn run(&self) {
         let mut before: Option<Totals> = None;
         let mut due = Instant::now();
+        let mut full_due = due;
         while let Some((gen, all)) = self.served() {
             if Instant::now() >= due {
                 due = (due + LOOK).max(Instant::now());
@@ -122,7 +128,14 @@ impl Live {
             }
             match self.viewers.load(Ordering::Relaxed) {
                 0 => drop(self.looks.send_replace(None)),
-                _ => self.look(&gen, &all),
+                _ => {
+                    let began = Instant::now();
+                    let is_full = began + JITTER >= full_due || self.looks.borrow().is_none();
+                    self.look(&gen, &all, is_full);
+                    if is_full {
+                        full_due = began + (began.elapsed() * SHARE).clamp(LOOK, LOOK_MAX);
+                    }
+                }
             }
             drop((gen, all));
             self.wait(due);
@@ -158,27 +171,30 @@ impl Live {
         *before = Some(now);
     }
 
-    fn look(&self, gen: &Generation, all: &AllCounters) {
-        let tree = gather(gen, all, "");
+    /// `is_full`: of all figures; or else of what the history has noted, only.
+    fn look(&self, gen: &Generation, all: &AllCounters, is_full: bool) {
         let before = self.looks.borrow().clone();
         let before = before.as_deref();
-        let flat = Flat::new(&tree, before.map(|look| &look.flat));
         let (secs, ms) = clock::wall();
         let at_ms = secs.unsigned_abs() * 1000 + u64::from(ms);
-        let same = before.filter(|look| look.flat.shape == flat.shape);
         let second = self.lock().history.last();
         let (news, recent) = recent::since(before.map_or(0, |look| look.recent));
-        let changes = same.map(|look| flat.changes(&look.flat, at_ms, &second, &news).into());
+        let (flat, changes) = match before.filter(|_| !is_full) {
+            Some(before) => {
+                (Arc::clone(&before.flat), Some(Flat::second(at_ms, &second, &news).into()))
+            }
+            None => {
+                let flat = Flat::new(gather(gen, all, ""), before.map(|look| &*look.flat));
+                let same = before.filter(|look| look.flat.shape == flat.shape);
+                let changes =
+                    same.map(|look| flat.changes(&look.flat, at_ms, &second, &news).into());
+                (Arc::new(flat), changes)
+            }
+        };
         let number = before.map_or(0, |look| look.number + 1);
-        self.looks.send_replace(Some(Arc::new(Look {
-            number,
-            at_ms,
-            second,
-            recent,
-            flat,
-            changes,
-            all: OnceLock::new(),
-        })));
+        let all = OnceLock::new();
+        let look = Look { number, at_ms, second, recent, flat, changes, all };
+        self.looks.send_replace(Some(Arc::new(look)));
     }
 }
 
