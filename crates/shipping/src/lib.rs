@@ -1,3 +1,7 @@
 //! What receivers of events are told and what they answer, without a socket or a clock.
 
+pub mod backoff;
+pub mod ecs;
+pub mod elastic;
 pub mod event;
+pub mod record;
