@@ -77,7 +77,7 @@ fn push_odd(out: &mut Vec<u8>, text: &[u8]) {
                 c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
-        if !chunk.invalid().is_empty() {
+        if !chunk.invalid().is_empty() && out.len() < end {
             out.extend_from_slice("\u{fffd}".as_bytes());
         }
     }
