@@ -1,0 +1,7 @@
+//! What receivers of events are told and what they answer, without a socket or a clock.
+
+pub mod field;
+pub mod kafka;
+pub mod loki;
+pub mod otlp;
+pub mod syslog;
