@@ -1,5 +1,6 @@
 //! What receivers of events are told and what they answer, without a socket or a clock.
 
+pub mod event;
 pub mod field;
 pub mod kafka;
 pub mod loki;

@@ -135,10 +135,10 @@ mod tests {
         ];
         let body = String::from_utf8(push(&lines, &labels)).unwrap();
         let expected = concat!(
-            r#"{"streams":[{"stream":{"job":"we\"ir","host":"b"},"values":["#,
+            r#"{"streams":[{"stream":{"job":"we\"ir"},"values":[["3000000","{\"x\":\"\\n\"}"]]},"#,
+            r#"{"stream":{"job":"we\"ir","host":"b"},"values":["#,
             r#"["1000000","{\"url\":{\"domain\":\"b\"},\"n\":1}"],"#,
-            r#"["2000000","{\"url\":{\"domain\":\"b\"}}"]]},"#,
-            r#"{"stream":{"job":"we\"ir"},"values":[["3000000","{\"x\":\"\\n\"}"]]}]}"#
+            r#"["2000000","{\"url\":{\"domain\":\"b\"}}"]]}]}"#
         );
         assert_eq!(body, expected);
     }
@@ -148,7 +148,9 @@ mod tests {
         assert_eq!(verdict(204, b"", 3), Verdict::Taken);
         let body = b"entry with timestamp 2026 ignored, reason: 'entry too far behind',\n\
             user 'fake', total ignored: 2 out of 3 for stream: {a=\"b\"}";
-        assert!(matches!(verdict(400, body, 3), Verdict::Refused(2, why) if why.contains("too far")));
+        assert!(
+            matches!(verdict(400, body, 3), Verdict::Refused(2, why) if why.contains("too far"))
+        );
         assert!(matches!(verdict(400, b"bad labels", 3), Verdict::Refused(3, _)));
         for status in [401, 404, 429, 500, 503, 302] {
             assert!(matches!(verdict(status, b"x", 3), Verdict::Later(_)), "{status}");

@@ -53,7 +53,8 @@ impl Compression {
         match self {
             Compression::None => Ok(records),
             Compression::Gzip => {
-                let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                let mut coder =
+                    flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
                 coder.write_all(&records).and_then(|()| coder.finish()).map_err(|e| e.to_string())
             }
             Compression::Zstd => {
@@ -218,8 +219,8 @@ mod tests {
         let records = [record(1000, None, &b"ab"[..]), record(999, Some(&b"k"[..]), b"")];
         let sequence = Sequence { producer: 7, epoch: 1, first: 5 };
         let bytes = batch(&records, sequence, Compression::None).unwrap();
-        let first = b"\x22\0\0\0\x01\x04ab\x02\x10event.id\x02i";
-        let second = b"\x20\0\x01\x02\x02k\0\x02\x10event.id\x02i";
+        let first = b"\x26\0\0\0\x01\x04ab\x02\x10event.id\x02i";
+        let second = b"\x24\0\x01\x02\x02k\0\x02\x10event.id\x02i";
         assert_eq!(bytes[HEAD_BYTES..], [&first[..], second].concat());
         assert_eq!(bytes[8..12], ((bytes.len() - 12) as u32).to_be_bytes());
         assert_eq!(bytes[16], 2);

@@ -74,7 +74,9 @@ impl Scram {
             return Err("the server's SCRAM nonce does not go on with ours");
         }
         if !(ROUNDS_MIN..=ROUNDS_MAX).contains(&rounds) {
-            return Err("the server asks for fewer than 4096 SCRAM iterations, or more than a million");
+            return Err(
+                "the server asks for fewer than 4096 SCRAM iterations, or more than a million",
+            );
         }
         let rounds = NonZeroU32::new(rounds).ok_or(BAD)?;
         let salted = self.salted(&salt, rounds);
@@ -145,7 +147,7 @@ mod tests {
         let expected = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
         assert_eq!(String::from_utf8(answer).unwrap(), expected);
         assert_eq!(scram.check(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="), Ok(()));
-        assert!(scram.check(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G5=").is_err());
+        assert!(scram.check(b"v=7rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=").is_err());
         assert!(scram.check(b"e=other-error").is_err());
     }
 

@@ -94,9 +94,7 @@ impl State {
         let (body, kept_sum) = kept.split_at_checked(kept.len().checked_sub(SUM_BYTES)?)?;
         let whole = kept_sum == crc32c(body).to_le_bytes();
         let (head, mut lanes) = body.split_at_checked(HEAD_BYTES)?;
-        let at = |from: usize| {
-            head.get(from..from + 4)?.try_into().ok().map(i32::from_le_bytes)
-        };
+        let at = |from: usize| head.get(from..from + 4)?.try_into().ok().map(i32::from_le_bytes);
         let state = State {
             producer: {
                 let id = i64::from_le_bytes(head[1..9].try_into().ok()?);
@@ -149,7 +147,9 @@ impl State {
         word(flight.chunk_bytes);
         word(self.lanes.len() as u32);
         for lane in &self.lanes {
-            [lane.partition as u32, lane.next as u32, lane.done, lane.most].map(&mut word);
+            for value in [lane.partition as u32, lane.next as u32, lane.done, lane.most] {
+                word(value);
+            }
         }
         let sum = crc32c(&out);
         out.extend_from_slice(&sum.to_le_bytes());

@@ -111,9 +111,15 @@ mod tests {
         assert_eq!(http(200, &partial_success(3, "too old")), refused);
         let mut status = Vec::new();
         Message::new(&mut status).text(2, "bad\nthing");
-        assert_eq!(http(400, &status), Verdict::Refused(u64::MAX, "answered 400: bad thing".into()));
+        assert_eq!(
+            http(400, &status),
+            Verdict::Refused(u64::MAX, "answered 400: bad thing".into())
+        );
         for code in [301, 401, 404, 408, 429, 500, 502, 503, 504] {
-            assert!(matches!(http(code, b"no"), Verdict::Later(why) if why.ends_with("no")), "{code}");
+            assert!(
+                matches!(http(code, b"no"), Verdict::Later(why) if why.ends_with("no")),
+                "{code}"
+            );
         }
     }
 

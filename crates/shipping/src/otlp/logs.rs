@@ -100,12 +100,7 @@ fn severity(syslog: u8) -> (u64, &'static str) {
     }
 }
 
-fn flat(
-    fields: &serde_json::Map<String, Value>,
-    before: &str,
-    depth: usize,
-    m: &mut Message<'_>,
-) {
+fn flat(fields: &serde_json::Map<String, Value>, before: &str, depth: usize, m: &mut Message<'_>) {
     for (name, value) in fields {
         let name = format!("{before}{name}");
         match value {
@@ -166,20 +161,13 @@ mod tests {
 
     /// The attributes of a record, values as the bytes of an AnyValue.
     fn attributes(record: &[u8]) -> Vec<(String, Vec<u8>)> {
-        let pair = |bytes: &[u8]| {
-            (lossy(inner(bytes, 1)[0]), inner(bytes, 2)[0].to_vec())
-        };
+        let pair = |bytes: &[u8]| (lossy(inner(bytes, 1)[0]), inner(bytes, 2)[0].to_vec());
         inner(record, 6).into_iter().map(pair).collect()
     }
 
     fn record(json: &str) -> Vec<u8> {
-        let record = Record {
-            id: "u1",
-            time_ms: 5,
-            kind: "access",
-            severity: 6,
-            json: json.as_bytes(),
-        };
+        let record =
+            Record { id: "u1", time_ms: 5, kind: "access", severity: 6, json: json.as_bytes() };
         let bytes = request(&[record], &[("service.name".into(), "w".into())]);
         let logs = inner(&bytes, 1)[0];
         let scope = inner(logs, 2)[0];
@@ -205,7 +193,7 @@ mod tests {
         assert_eq!(of("ok"), [2]);
         assert_eq!(of("t"), [4]);
         assert!(found.iter().all(|(n, _)| n != "none"));
-        assert_eq!(inner(&bytes, 5)[0], b"\x0a\x0dGET /a?b 200");
+        assert_eq!(inner(&bytes, 5)[0], b"\x0a\x0cGET /a?b 200");
         assert_eq!(inner(&bytes, 9)[0][..2], [1, 2]);
         assert_eq!(inner(&bytes, 10).len(), 0, "no id of a span");
         assert_eq!(inner(&bytes, 12)[0], b"access");
@@ -218,7 +206,9 @@ mod tests {
         let bytes = record(r#"{"message":"it failed","http":{"request":{"method":"GET"}}}"#);
         assert_eq!(inner(&bytes, 5)[0], b"\x0a\x09it failed");
         let bytes = record("{broken");
-        assert!(attributes(&bytes).iter().any(|(n, v)| n == "event.original" && v.ends_with(b"{broken")));
+        assert!(attributes(&bytes)
+            .iter()
+            .any(|(n, v)| n == "event.original" && v.ends_with(b"{broken")));
         let deep = format!("{}1{}", "{\"a\":".repeat(60), "}".repeat(60));
         let bytes = record(&deep);
         assert_eq!(attributes(&bytes).len(), 2);

@@ -143,11 +143,10 @@ mod tests {
         m.message(4, |m| m.text(1, "ab"));
         m.message(20, |m| m.bytes(1, &long));
         let fields: Vec<_> = Fields::of(&out).collect();
-        assert_eq!(fields[..3], [
-            (1, Field::Number(300)),
-            (2, Field::Number(5)),
-            (3, Field::Number(6)),
-        ]);
+        assert_eq!(
+            fields[..3],
+            [(1, Field::Number(300)), (2, Field::Number(5)), (3, Field::Number(6)),]
+        );
         let Field::Bytes(inner) = fields[3].1 else { panic!() };
         assert_eq!(Fields::of(inner).collect::<Vec<_>>(), [(1, Field::Bytes(b"ab"))]);
         let (20, Field::Bytes(inner)) = fields[4] else { panic!() };

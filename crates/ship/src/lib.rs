@@ -1,0 +1,11 @@
+//! Access events, errors and figures go to other machines (`ship`).
+//!
+//! A worker writes an event into its own segment of a queue on disk; a thread for each receiver reads, sends and
+//! removes. What goes wrong with a receiver never reaches a request.
+
+mod conf;
+mod kinds;
+pub mod line;
+pub mod receiver;
+
+pub use conf::MODULE;
