@@ -5,6 +5,7 @@
 
 mod conf;
 mod kinds;
+pub mod line;
 pub mod receiver;
 
 pub use conf::MODULE;

@@ -23,6 +23,11 @@ pub fn is_out_of_descriptors(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
+/// Whether a connection on a socket that does not block has only begun.
+pub fn is_connecting(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(libc::EINPROGRESS)
+}
+
 impl Stream {
     pub async fn connect(addr: SocketAddr, options: &SocketOptions) -> io::Result<Stream> {
         let socket = Socket::new(
@@ -109,7 +114,7 @@ fn set_transparent(_: &Socket, _: SocketAddr) -> io::Result<()> {
 async fn finish(socket: Socket, addr: &SockAddr, tcp: bool) -> io::Result<Stream> {
     let pending = match socket.connect(addr) {
         Ok(()) => false,
-        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => true,
+        Err(e) if is_connecting(&e) => true,
         Err(e) => return Err(e),
     };
     let stream = Stream::from_fd(socket.into(), tcp);

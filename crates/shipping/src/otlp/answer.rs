@@ -1,0 +1,135 @@
+//! What a receiver answers to an export.
+
+use super::proto::{Field, Fields};
+use crate::loki::shown;
+
+/// What an answer means for a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All are there, and perhaps something is to be told.
+    Taken(Option<String>),
+    /// So many were refused for good; the others are there. The protocol does not say which.
+    Refused(u64, String),
+    /// The same again later.
+    Later(String),
+}
+
+/// Judges an HTTP answer. Only the codes that the specification calls retryable, and those that another configuration
+/// mends, are tried again; what is wrong with the request itself stays wrong.
+pub fn http(status: u16, body: &[u8]) -> Verdict {
+    match status {
+        200..=299 => partial(body),
+        400 | 413 | 422 => {
+            let why = message(body).unwrap_or_else(|| shown(body));
+            Verdict::Refused(u64::MAX, format!("answered {status}: {why}"))
+        }
+        _ => {
+            let why = message(body).unwrap_or_else(|| shown(body));
+            Verdict::Later(format!("answered {status}: {why}"))
+        }
+    }
+}
+
+/// Judges a gRPC call by its status and message.
+pub fn grpc(status: u32, text: &[u8], body: &[u8]) -> Verdict {
+    const NAMES: [&str; 17] = [
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ];
+    let name = NAMES.get(status as usize).copied().unwrap_or("an unknown status");
+    let why = || format!("answered {name} ({status}): {}", shown(text));
+    match status {
+        0 => partial(body),
+        // What is wrong with the request stays wrong.
+        3 | 11 => Verdict::Refused(u64::MAX, why()),
+        _ => Verdict::Later(why()),
+    }
+}
+
+/// `partial_success` of an export's response: number of what was rejected, and a message.
+fn partial(body: &[u8]) -> Verdict {
+    let (mut rejected, mut why) = (0, None);
+    for (_, partial) in Fields::of(body).filter(|(n, _)| *n == 1) {
+        let Field::Bytes(partial) = partial else { continue };
+        for field in Fields::of(partial) {
+            match field {
+                (1, Field::Number(n)) => rejected = n,
+                (2, Field::Bytes(text)) => why = Some(shown(text)).filter(|w| !w.is_empty()),
+                _ => {}
+            }
+        }
+    }
+    match rejected {
+        0 => Verdict::Taken(why),
+        n => Verdict::Refused(n, why.unwrap_or_else(|| "without a reason".into())),
+    }
+}
+
+/// The message of a `google.rpc.Status`.
+fn message(body: &[u8]) -> Option<String> {
+    let text = Fields::of(body).find_map(|field| match field {
+        (2, Field::Bytes(text)) => std::str::from_utf8(text).ok(),
+        _ => None,
+    });
+    text.map(|t| shown(t.as_bytes())).filter(|t| !t.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proto::Message;
+    use super::*;
+
+    fn partial_success(rejected: u64, why: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        Message::new(&mut out).message(1, |m| {
+            m.number(1, rejected);
+            m.text(2, why);
+        });
+        out
+    }
+
+    #[test]
+    fn over_http() {
+        assert_eq!(http(200, b""), Verdict::Taken(None));
+        assert_eq!(http(200, &partial_success(0, "hm")), Verdict::Taken(Some("hm".into())));
+        let refused = Verdict::Refused(3, "too old".into());
+        assert_eq!(http(200, &partial_success(3, "too old")), refused);
+        let mut status = Vec::new();
+        Message::new(&mut status).text(2, "bad\nthing");
+        assert_eq!(
+            http(400, &status),
+            Verdict::Refused(u64::MAX, "answered 400: bad thing".into())
+        );
+        for code in [301, 401, 404, 408, 429, 500, 502, 503, 504] {
+            assert!(
+                matches!(http(code, b"no"), Verdict::Later(why) if why.ends_with("no")),
+                "{code}"
+            );
+        }
+    }
+
+    #[test]
+    fn over_grpc() {
+        assert_eq!(grpc(0, b"", b""), Verdict::Taken(None));
+        assert_eq!(grpc(0, b"", &partial_success(1, "x")), Verdict::Refused(1, "x".into()));
+        let later = Verdict::Later("answered UNAVAILABLE (14): gone".into());
+        assert_eq!(grpc(14, b"gone", b""), later);
+        assert!(matches!(grpc(3, b"", b""), Verdict::Refused(u64::MAX, _)));
+        assert!(matches!(grpc(99, b"", b""), Verdict::Later(_)));
+    }
+}
