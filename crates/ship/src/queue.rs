@@ -6,7 +6,7 @@
 mod reading;
 mod state;
 
-pub use reading::{Reading, Taken};
+pub use reading::{Range, Reading, Taken};
 pub use state::State;
 
 use std::cell::RefCell;
