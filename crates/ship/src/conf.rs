@@ -160,8 +160,10 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-pub const MODULE: HttpModule =
-    HttpModule { rows: joined_rows!(ROWS, crate::line::tls::ROWS), ..HttpModule::EMPTY };
+pub const MODULE: HttpModule = HttpModule {
+    rows: joined_rows!(ROWS, crate::common::ROWS, crate::line::tls::ROWS, crate::kafka::ROWS),
+    ..HttpModule::EMPTY
+};
 
 fn set_ship(cf: &mut Cf, d: &Directive) -> ConfResult {
     let name = d.text(0)?.to_string();

@@ -3,7 +3,9 @@
 //! A worker writes an event into its own segment of a queue on disk; a thread for each receiver reads, sends and
 //! removes. What goes wrong with a receiver never reaches a request.
 
+mod common;
 mod conf;
+mod kafka;
 mod kinds;
 pub mod line;
 pub mod receiver;

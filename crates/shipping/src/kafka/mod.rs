@@ -4,7 +4,7 @@
 //! Own code, as the clients that there are cannot keep a producer's state over a restart (none lets its producer id,
 //! epoch and sequences be set), and need an asynchronous runtime or the C library: six messages are enough here.
 
-mod codec;
+pub mod codec;
 pub mod fault;
 pub mod message;
 pub mod records;
@@ -13,5 +13,5 @@ pub mod state;
 
 /// An answer is no longer, whatever it says: as much as the description of 100,000 partitions needs.
 pub const ANSWER_MAX_BYTES: usize = 8 << 20;
-/// A topic has no more partitions, or its records are not sent.
-pub const PARTITIONS_MAX: usize = 4096;
+/// No more partitions of a topic are used: what is kept of each has to fit.
+pub const PARTITIONS_MAX: usize = 1500;

@@ -165,13 +165,12 @@ impl State {
     }
 
     /// Something is on its way of which it is not known whether it has arrived.
-    pub fn is_open(&self, spread: &Spread) -> bool {
-        spread.iter().any(|(partition, events)| {
-            self.lane(*partition).is_none_or(|lane| (lane.done as usize) < events.len())
-        })
+    pub fn is_open(&self) -> bool {
+        let done: u64 = self.lanes.iter().map(|lane| u64::from(lane.done)).sum();
+        self.flight.is_some_and(|flight| done < u64::from(flight.events))
     }
 
-    /// Whether `flight` is what was on its way.
+    /// Whether these events are what was on its way.
     pub fn is_of(&self, events: usize, sum: u32) -> bool {
         self.flight.is_some_and(|f| f.events as usize == events && f.sum == sum)
     }
@@ -274,14 +273,14 @@ mod tests {
         assert_eq!(state.chunk(1, sizes.into_iter()), 2);
         state.acknowledge(1, 2);
         let mut again = State::read(&state.write(), "t").unwrap();
-        assert!(again.is_of(4, 5) && again.is_open(&events));
+        assert!(again.is_of(4, 5) && again.is_open());
         assert_eq!(again.lane(1).map(|l| (l.next, l.done)), Some((2, 2)));
         assert_eq!(again.chunk(1, sizes.into_iter()), 1, "one that is too long goes alone");
         again.acknowledge(1, 1);
         assert_eq!(again.chunk(1, sizes.into_iter()), 1);
         again.acknowledge(1, 1);
         assert_eq!(again.chunk(1, sizes.into_iter()), 0);
-        assert!(!again.is_open(&events));
+        assert!(!again.is_open());
         again.begin(flight(1, 6), &vec![(1, vec![0])]);
         assert_eq!(again.lane(1).map(|l| (l.next, l.done)), Some((4, 0)));
     }
@@ -292,7 +291,7 @@ mod tests {
         let events: Spread = vec![(0, vec![0, 1, 2, 3, 4])];
         state.begin(flight(5, 1), &events);
         let (mut refused, mut next) = (Vec::new(), 0);
-        while state.is_open(&events) {
+        while state.is_open() {
             let count = state.chunk(0, [1; 5].into_iter());
             let from = state.lane(0).unwrap().done as usize;
             match (from..from + count).contains(&3) {
