@@ -33,13 +33,12 @@ pub const ROWS: &[Row] = &[Row::new(
 )];
 
 const TAKES: &[&str] = &{
-    let mut all = ["index"; http::NAMES.len() + 2];
+    let mut all = ["index"; http::NAMES.len() + 1];
     let mut i = 0;
     while i < http::NAMES.len() {
         all[i] = http::NAMES[i];
         i += 1;
     }
-    all[i + 1] = "namespace";
     all
 };
 

@@ -383,12 +383,12 @@ fn read_chunked(line: &mut impl Read, mut rest: Vec<u8>) -> Result<Vec<u8>, Stri
     let (mut decoder, mut body) = (Decoder::new(), Vec::new());
     loop {
         let (used, event) = decoder.decode(&rest).map_err(|_| "the answer's chunks are none")?;
+        let needs_more = event == Event::NeedMore;
         match event {
             Event::Data(range) => body.extend_from_slice(&rest[range]),
             Event::End => return Ok(body),
             Event::NeedMore => {}
         }
-        let needs_more = event == Event::NeedMore;
         rest.drain(..used);
         if body.len() > BODY_MAX_BYTES {
             return Err(too_long());
