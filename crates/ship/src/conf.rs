@@ -455,7 +455,9 @@ fn set_namespace(cf: &mut Cf, d: &Directive) -> ConfResult {
     let name = d.text(0)?.to_owned();
     let is_good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_.".contains(&b);
     if name.is_empty() || name.len() > NAMESPACE_MAX_BYTES || !name.bytes().all(is_good) {
-        let text = format!("a namespace has small letters, digits, \"_\" and \".\", at most {NAMESPACE_MAX_BYTES}");
+        let text = format!(
+            "a namespace has small letters, digits, \"_\" and \".\", at most {NAMESPACE_MAX_BYTES}"
+        );
         return Err(d.bad(0, text));
     }
     draft(cf).namespace.once(d, name)

@@ -135,7 +135,9 @@ fn endpoints(draft: &Draft) -> ConfResult<Vec<Endpoint>> {
         let text = to.text(i)?;
         endpoint(text).ok_or_else(|| {
             let mut e = to.bad(i, format!("\"{text}\" is no address of a receiver"));
-            e.hint = Some("write http://HOST:PORT or https://HOST:PORT, and a path if there is one".into());
+            e.hint = Some(
+                "write http://HOST:PORT or https://HOST:PORT, and a path if there is one".into(),
+            );
             e
         })
     };
@@ -204,7 +206,9 @@ fn read_key(cf: &mut Cf, draft: &Draft, file: &[u8]) -> ConfResult<String> {
     })?;
     let line = text.split(|b| matches!(b, b'\n' | b'\r')).next().unwrap_or_default();
     match std::str::from_utf8(line) {
-        Ok(key) if !key.is_empty() && key.bytes().all(|b| b.is_ascii_graphic()) => Ok(key.to_owned()),
+        Ok(key) if !key.is_empty() && key.bytes().all(|b| b.is_ascii_graphic()) => {
+            Ok(key.to_owned())
+        }
         _ => Err(d.bad(0, "the file's first line is no key")),
     }
 }
@@ -264,7 +268,8 @@ impl Http {
         }
         let mut packer = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
         // Writing into memory does not fail.
-        let packed = packer.write_all(body).and_then(|()| packer.finish()).map_err(|e| e.to_string())?;
+        let packed =
+            packer.write_all(body).and_then(|()| packer.finish()).map_err(|e| e.to_string())?;
         self.send("POST", path, content_type, "Content-Encoding: gzip\r\n", &packed)
     }
 
@@ -300,7 +305,14 @@ impl Http {
         })
     }
 
-    fn head(&self, method: &str, path: &str, content_type: &str, fields: &str, len: usize) -> String {
+    fn head(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        fields: &str,
+        len: usize,
+    ) -> String {
         let Endpoint { host, port, path: base, .. } = self.endpoint();
         let kind = match content_type {
             "" => String::new(),
@@ -359,7 +371,8 @@ fn read_answer(line: &mut impl Read) -> Result<(Answer, bool), String> {
     let (body, is_framed) = if head.chunked {
         (read_chunked(line, rest)?, true)
     } else if let Some(len) = head.content_length {
-        let len = usize::try_from(len).ok().filter(|n| *n <= BODY_MAX_BYTES).ok_or_else(too_long)?;
+        let len =
+            usize::try_from(len).ok().filter(|n| *n <= BODY_MAX_BYTES).ok_or_else(too_long)?;
         while rest.len() < len {
             read_more(line, &mut rest)?;
         }
@@ -439,15 +452,26 @@ mod tests {
     fn answers_by_length_by_chunks_and_by_their_end() {
         for (text, status, body, goes_on) in [
             (&b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"[..], 200, &b"{}"[..], true),
-            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 200, b"{}", true),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+                200,
+                b"{}",
+                true,
+            ),
             (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", 204, b"", true),
-            (b"HTTP/1.1 503 No\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx", 503, b"x", false),
+            (
+                b"HTTP/1.1 503 No\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx",
+                503,
+                b"x",
+                false,
+            ),
             (b"HTTP/1.0 200 OK\r\n\r\nrest", 200, b"rest", false),
         ] {
             let (answer, again) = read(text).unwrap();
             assert_eq!((answer.status, &answer.body[..], again), (status, body, goes_on));
         }
-        let (answer, _) = read(b"HTTP/1.1 429 X\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n").unwrap();
+        let (answer, _) =
+            read(b"HTTP/1.1 429 X\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n").unwrap();
         assert_eq!(answer.retry_after, Some(Duration::from_secs(7)));
     }
 
@@ -472,7 +496,9 @@ mod tests {
         assert_eq!(endpoint("http://a:9200"), of(false, "a", 9200, ""));
         assert_eq!(endpoint("https://a.b/x/"), of(true, "a.b", 443, "/x"));
         assert_eq!(endpoint("http://[::1]:1/"), of(false, "[::1]", 1, ""));
-        for bad in ["a:1", "ftp://a", "http://", "http://a:0", "http://a:x", "http://a b", "http://a/?q"] {
+        for bad in
+            ["a:1", "ftp://a", "http://", "http://a:0", "http://a:x", "http://a b", "http://a/?q"]
+        {
             assert_eq!(endpoint(bad), None, "{bad}");
         }
     }

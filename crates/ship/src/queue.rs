@@ -184,7 +184,9 @@ impl Queue {
             let random = random();
             let path = self.dir.join(format!("{number:016x}.seg"));
             match mapped::create(&path, bytes, &label(number, random)) {
-                Ok((appender, reader)) => return Ok((appender, Made { number, random, reader, path })),
+                Ok((appender, reader)) => {
+                    return Ok((appender, Made { number, random, reader, path }))
+                }
                 // Another process's.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),

@@ -184,7 +184,12 @@ fn decode(text: &[u8]) -> Option<(u64, Vec<u8>, Vec<Range>)> {
     let read = |n: usize| {
         let at = ranges_at + n * RANGE_BYTES;
         let [number, random] = [number(at)?, number(at + 8)?];
-        Some(Range { number, random, from: number_at(text, at + 16)?, to: number_at(text, at + 24)? })
+        Some(Range {
+            number,
+            random,
+            from: number_at(text, at + 16)?,
+            to: number_at(text, at + 24)?,
+        })
     };
     let ranges = (0..ranges).map(read).collect::<Option<Vec<_>>>()?;
     Some((turn, text[HEAD_BYTES..ranges_at].to_vec(), ranges))
