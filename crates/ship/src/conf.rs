@@ -161,7 +161,13 @@ const ROWS: &[Row] = &[
 ];
 
 pub const MODULE: HttpModule = HttpModule {
-    rows: joined_rows!(ROWS, crate::common::ROWS, crate::line::tls::ROWS, crate::kafka::ROWS),
+    rows: joined_rows!(
+        ROWS,
+        crate::common::ROWS,
+        crate::line::tls::ROWS,
+        crate::kafka::ROWS,
+        crate::syslog::ROWS
+    ),
     ..HttpModule::EMPTY
 };
 

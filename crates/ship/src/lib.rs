@@ -9,5 +9,6 @@ mod kafka;
 mod kinds;
 pub mod line;
 pub mod receiver;
+mod syslog;
 
 pub use conf::MODULE;
