@@ -20,6 +20,8 @@ pub mod handover;
 pub mod inquiry;
 pub mod listen;
 pub mod machine;
+#[cfg(target_os = "linux")]
+pub mod mapped;
 pub mod memory;
 pub mod net;
 #[cfg(unix)]

@@ -1,0 +1,62 @@
+//! What is counted of a receiver; its thread counts, anybody reads.
+
+use crate::running::{lock, Ship};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Mutex;
+use weir_core::figures::{Figure, Figures};
+use weir_runtime::clock;
+
+#[derive(Default)]
+pub struct Counts {
+    pub sent: AtomicU64,
+    pub sent_bytes: AtomicU64,
+    pub batches: AtomicU64,
+    /// Batches that were not taken, or not as a whole.
+    pub retries: AtomicU64,
+    /// Events that the receiver will never take.
+    pub refused: AtomicU64,
+    /// Bytes of segments that could not be read as events.
+    pub lost_bytes: AtomicU64,
+    pub queued_bytes: AtomicU64,
+    /// When the oldest event that waits was written, in milliseconds since 1970.
+    pub oldest_ms: AtomicU64,
+    pub last_error: Mutex<Option<(String, i64, u32)>>,
+}
+
+impl Counts {
+    pub fn add(count: &AtomicU64, n: u64) {
+        count.fetch_add(n, Relaxed);
+    }
+
+    pub fn failed(&self, why: &str) {
+        let (secs, ms) = clock::wall();
+        *lock(&self.last_error) = Some((why.to_owned(), secs, ms));
+    }
+}
+
+/// Notes the figures of a receiver.
+pub fn put(ship: &Ship, figures: &mut Figures) {
+    let (counts, plan) = (&ship.counts, ship.plan());
+    figures.put("kind", plan.kind);
+    let get = |count: &AtomicU64| count.load(Relaxed);
+    figures.put_all(&[
+        ("sent", get(&counts.sent)),
+        ("sent_bytes", get(&counts.sent_bytes)),
+        ("batches", get(&counts.batches)),
+        ("retries", get(&counts.retries)),
+        ("dropped", get(&ship.queue.dropped)),
+        ("refused", get(&counts.refused)),
+        ("lost_bytes", get(&counts.lost_bytes)),
+        ("queued_bytes", get(&counts.queued_bytes)),
+        ("held_bytes", get(&ship.queue.held_bytes)),
+        ("max_bytes", ship.queue.most_bytes()),
+    ]);
+    let (secs, ms) = clock::wall();
+    let now = secs as u64 * 1000 + u64::from(ms);
+    let oldest = get(&counts.oldest_ms);
+    figures.put("oldest_age", if oldest == 0 { 0 } else { now.saturating_sub(oldest) });
+    if let Some((why, secs, ms)) = lock(&counts.last_error).clone() {
+        figures.put("last_error", why);
+        figures.put("last_error_time", Figure::date(secs, ms));
+    }
+}

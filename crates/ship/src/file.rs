@@ -1,0 +1,94 @@
+//! A file of JSON lines.
+//!
+//! A line is written once, also over kill -9: what the file had before a batch is kept with the queue, and a batch that
+//! is repeated begins by cutting off what the last try has left. Who rotates the file renames it, and the next batch
+//! makes a new one.
+
+use crate::conf::Draft;
+use crate::kinds::KindOf;
+use crate::receiver::{Batch, Client, Ground, Outcome, Target};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_core::os_text;
+use weir_module::{ArgsExt, Cf, ConfResult};
+use weir_runtime::files;
+
+pub const FILE: KindOf = KindOf { name: "file", takes: &["namespace"], check, build };
+
+fn check(draft: &mut Draft) -> ConfResult {
+    let to = draft.to();
+    match to.args.len() {
+        2 => Ok(()),
+        _ => Err(to.fail("a receiver of kind \"file\" has one file")),
+    }
+}
+
+fn build(cf: &mut Cf, draft: &Draft) -> ConfResult<Arc<dyn Target>> {
+    Ok(Arc::new(Lines { path: cf.full_path(draft.to().arg(1)) }))
+}
+
+struct Lines {
+    path: PathBuf,
+}
+
+impl Target for Lines {
+    fn client(&self, _: Ground) -> Box<dyn Client> {
+        Box::new(Writer { path: self.path.clone() })
+    }
+}
+
+struct Writer {
+    path: PathBuf,
+}
+
+/// What is kept: the file's number in its file system and its length before the batch.
+fn mark(file: &File) -> io::Result<[u8; 16]> {
+    let metadata = file.metadata()?;
+    let mut mark = [0; 16];
+    mark[..8].copy_from_slice(&files::Identity::of(&metadata).inode().to_le_bytes());
+    mark[8..].copy_from_slice(&metadata.len().to_le_bytes());
+    Ok(mark)
+}
+
+impl Writer {
+    fn write(&self, batch: &mut Batch<'_>) -> io::Result<()> {
+        let mut file = open(&self.path)?;
+        let now = mark(&file)?;
+        let before = batch.kept.bytes();
+        // The same file, which may have a part of this batch.
+        if batch.is_repeated && before.len() == 16 && before[..8] == now[..8] && before[8..] != now[8..] {
+            let len = u64::from_le_bytes(before[8..].try_into().unwrap_or_default());
+            file.set_len(len)?;
+        } else {
+            batch.kept.keep(&now)?;
+        }
+        let mut text = Vec::new();
+        for entry in &batch.entries {
+            text.extend_from_slice(entry.json);
+            text.push(b'\n');
+        }
+        file.write_all(&text)
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    File::options().append(true).create(true).open(path)
+}
+
+impl Client for Writer {
+    fn send(&mut self, batch: &mut Batch<'_>) -> Outcome {
+        match self.write(batch) {
+            Ok(()) => Outcome::All,
+            Err(e) => {
+                let why = format!("\"{}\": {}", self.path.display(), os_text(&e));
+                Outcome::Later { why, after: None }
+            }
+        }
+    }
+
+    fn repeats(&self) -> bool {
+        true
+    }
+}
