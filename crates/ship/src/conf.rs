@@ -166,7 +166,10 @@ pub const MODULE: HttpModule = HttpModule {
         crate::common::ROWS,
         crate::line::tls::ROWS,
         crate::kafka::ROWS,
-        crate::syslog::ROWS
+        crate::syslog::ROWS,
+        crate::http::ROWS,
+        crate::otlp::ROWS,
+        crate::loki::ROWS
     ),
     ..HttpModule::EMPTY
 };

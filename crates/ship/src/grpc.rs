@@ -101,14 +101,20 @@ impl Open {
         let (mut answer, mut status) = (Vec::new(), None);
         let mut sent = 0;
         loop {
-            let room = self.http.room().min(body.len() - sent);
-            if room > 0 {
-                self.http.send_data(&body[sent..sent + room], sent + room == body.len());
-                sent += room;
-            }
-            self.flush().map_err(|e| words(&e))?;
             match self.http.advance()? {
-                Event::More => self.read().map_err(|e| words(&e))?,
+                Event::More => {
+                    // What has come may have opened a window.
+                    let room = self.http.room().min(body.len() - sent);
+                    if room > 0 {
+                        self.http.send_data(&body[sent..sent + room], sent + room == body.len());
+                        sent += room;
+                    }
+                    let is_waiting = self.http.out.is_empty();
+                    self.flush().map_err(|e| words(&e))?;
+                    if is_waiting {
+                        self.read().map_err(|e| words(&e))?;
+                    }
+                }
                 Event::Data(range) => {
                     answer.extend_from_slice(&self.http.input[range]);
                     if answer.len() > grpc::ANSWER_MAX_BYTES {

@@ -122,6 +122,15 @@ pub fn check(draft: &Draft) -> ConfResult {
     let endpoints = endpoints(draft)?;
     tls::check(draft, endpoints.iter().any(|e| e.is_tls))?;
     common::compress(draft, false)?;
+    check_user(draft)
+}
+
+/// Who we are is said in one way.
+///
+/// # Errors
+///
+/// In two, or half of one.
+pub fn check_user(draft: &Draft) -> ConfResult {
     let has_user = common::check_user(draft)?;
     if has_user && draft.said::<HttpSaid>().is_some_and(|s| s.api_key.is_set()) {
         return Err(child(draft, "api_key").fail("there is a \"user\" already"));
@@ -135,7 +144,9 @@ fn endpoints(draft: &Draft) -> ConfResult<Vec<Endpoint>> {
         let text = to.text(i)?;
         endpoint(text).ok_or_else(|| {
             let mut e = to.bad(i, format!("\"{text}\" is no address of a receiver"));
-            e.hint = Some("write http://HOST:PORT or https://HOST:PORT, and a path if there is one".into());
+            e.hint = Some(
+                "write http://HOST:PORT or https://HOST:PORT, and a path if there is one".into(),
+            );
             e
         })
     };
@@ -164,6 +175,21 @@ fn endpoint(text: &str) -> Option<Endpoint> {
     Some(Endpoint { is_tls, host: host.to_owned(), port, path })
 }
 
+#[cfg(test)]
+impl HttpConf {
+    /// Of a receiver in the test.
+    pub fn fake(port: u16) -> HttpConf {
+        let host = "127.0.0.1".to_owned();
+        HttpConf {
+            endpoints: vec![Endpoint { is_tls: false, host, port, path: String::new() }],
+            tls: None,
+            fields: "X-Test: yes\r\n".into(),
+            timeout: Duration::from_secs(5),
+            is_packed: true,
+        }
+    }
+}
+
 impl HttpConf {
     /// Reads what stands in files.
     ///
@@ -177,22 +203,33 @@ impl HttpConf {
             true => Some(Tls::build(cf, draft, &[b"http/1.1"])?),
             false => None,
         };
-        let mut fields = format!("User-Agent: weir/{}\r\n", env!("CARGO_PKG_VERSION"));
-        if let Some((user, password)) = common::credentials(cf, draft)? {
-            let mut text = Vec::new();
-            base64::encode(&mut text, format!("{user}:{password}").as_bytes());
-            fields += &format!("Authorization: Basic {}\r\n", String::from_utf8_lossy(&text));
-        }
-        let said = draft.said::<HttpSaid>();
-        if let Some(file) = said.and_then(|s| s.api_key.as_option()) {
-            fields += &format!("Authorization: {key}{}\r\n", read_key(cf, draft, file)?);
-        }
-        for (name, value) in said.into_iter().flat_map(|s| &s.headers) {
-            fields += &format!("{name}: {value}\r\n");
+        let mut text = format!("User-Agent: weir/{}\r\n", env!("CARGO_PKG_VERSION"));
+        for (name, value) in fields(cf, draft, key)? {
+            text += &format!("{name}: {value}\r\n");
         }
         let is_packed = common::compress(draft, false)? == common::Compress::Gzip;
-        Ok(HttpConf { endpoints, tls, fields, timeout: common::timeout(draft), is_packed })
+        Ok(HttpConf { endpoints, tls, fields: text, timeout: common::timeout(draft), is_packed })
     }
+}
+
+/// The fields that a block has requests have: who we are, and what is written there.
+///
+/// # Errors
+///
+/// A file cannot be read, or says nothing of use.
+pub fn fields(cf: &mut Cf, draft: &Draft, key: &str) -> ConfResult<Vec<(String, String)>> {
+    let mut fields = Vec::new();
+    if let Some((user, password)) = common::credentials(cf, draft)? {
+        let mut text = Vec::new();
+        base64::encode(&mut text, format!("{user}:{password}").as_bytes());
+        fields.push(("Authorization".into(), format!("Basic {}", String::from_utf8_lossy(&text))));
+    }
+    let said = draft.said::<HttpSaid>();
+    if let Some(file) = said.and_then(|s| s.api_key.as_option()) {
+        fields.push(("Authorization".into(), format!("{key}{}", read_key(cf, draft, file)?)));
+    }
+    fields.extend(said.into_iter().flat_map(|s| &s.headers).cloned());
+    Ok(fields)
 }
 
 fn read_key(cf: &mut Cf, draft: &Draft, file: &[u8]) -> ConfResult<String> {
@@ -204,7 +241,9 @@ fn read_key(cf: &mut Cf, draft: &Draft, file: &[u8]) -> ConfResult<String> {
     })?;
     let line = text.split(|b| matches!(b, b'\n' | b'\r')).next().unwrap_or_default();
     match std::str::from_utf8(line) {
-        Ok(key) if !key.is_empty() && key.bytes().all(|b| b.is_ascii_graphic()) => Ok(key.to_owned()),
+        Ok(key) if !key.is_empty() && key.bytes().all(|b| b.is_ascii_graphic()) => {
+            Ok(key.to_owned())
+        }
         _ => Err(d.bad(0, "the file's first line is no key")),
     }
 }
@@ -259,13 +298,30 @@ impl Http {
     ///
     /// There was no answer, in words: nothing is known of what became of it.
     pub fn post(&mut self, path: &str, content_type: &str, body: &[u8]) -> Result<Answer, String> {
+        self.post_with(path, content_type, "", body)
+    }
+
+    /// The same with further lines of the head.
+    ///
+    /// # Errors
+    ///
+    /// As [`Http::post`].
+    pub fn post_with(
+        &mut self,
+        path: &str,
+        content_type: &str,
+        fields: &str,
+        body: &[u8],
+    ) -> Result<Answer, String> {
         if !self.conf.is_packed {
-            return self.send("POST", path, content_type, "", body);
+            return self.send("POST", path, content_type, fields, body);
         }
         let mut packer = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
         // Writing into memory does not fail.
-        let packed = packer.write_all(body).and_then(|()| packer.finish()).map_err(|e| e.to_string())?;
-        self.send("POST", path, content_type, "Content-Encoding: gzip\r\n", &packed)
+        let packed =
+            packer.write_all(body).and_then(|()| packer.finish()).map_err(|e| e.to_string())?;
+        let fields = format!("{fields}Content-Encoding: gzip\r\n");
+        self.send("POST", path, content_type, &fields, &packed)
     }
 
     /// Any request, as it is.
@@ -300,7 +356,14 @@ impl Http {
         })
     }
 
-    fn head(&self, method: &str, path: &str, content_type: &str, fields: &str, len: usize) -> String {
+    fn head(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        fields: &str,
+        len: usize,
+    ) -> String {
         let Endpoint { host, port, path: base, .. } = self.endpoint();
         let kind = match content_type {
             "" => String::new(),
@@ -359,7 +422,8 @@ fn read_answer(line: &mut impl Read) -> Result<(Answer, bool), String> {
     let (body, is_framed) = if head.chunked {
         (read_chunked(line, rest)?, true)
     } else if let Some(len) = head.content_length {
-        let len = usize::try_from(len).ok().filter(|n| *n <= BODY_MAX_BYTES).ok_or_else(too_long)?;
+        let len =
+            usize::try_from(len).ok().filter(|n| *n <= BODY_MAX_BYTES).ok_or_else(too_long)?;
         while rest.len() < len {
             read_more(line, &mut rest)?;
         }
@@ -383,12 +447,12 @@ fn read_chunked(line: &mut impl Read, mut rest: Vec<u8>) -> Result<Vec<u8>, Stri
     let (mut decoder, mut body) = (Decoder::new(), Vec::new());
     loop {
         let (used, event) = decoder.decode(&rest).map_err(|_| "the answer's chunks are none")?;
+        let needs_more = event == Event::NeedMore;
         match event {
             Event::Data(range) => body.extend_from_slice(&rest[range]),
             Event::End => return Ok(body),
             Event::NeedMore => {}
         }
-        let needs_more = event == Event::NeedMore;
         rest.drain(..used);
         if body.len() > BODY_MAX_BYTES {
             return Err(too_long());
@@ -439,15 +503,26 @@ mod tests {
     fn answers_by_length_by_chunks_and_by_their_end() {
         for (text, status, body, goes_on) in [
             (&b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"[..], 200, &b"{}"[..], true),
-            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 200, b"{}", true),
+            (
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+                200,
+                b"{}",
+                true,
+            ),
             (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", 204, b"", true),
-            (b"HTTP/1.1 503 No\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx", 503, b"x", false),
+            (
+                b"HTTP/1.1 503 No\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx",
+                503,
+                b"x",
+                false,
+            ),
             (b"HTTP/1.0 200 OK\r\n\r\nrest", 200, b"rest", false),
         ] {
             let (answer, again) = read(text).unwrap();
             assert_eq!((answer.status, &answer.body[..], again), (status, body, goes_on));
         }
-        let (answer, _) = read(b"HTTP/1.1 429 X\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n").unwrap();
+        let (answer, _) =
+            read(b"HTTP/1.1 429 X\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n").unwrap();
         assert_eq!(answer.retry_after, Some(Duration::from_secs(7)));
     }
 
@@ -472,7 +547,9 @@ mod tests {
         assert_eq!(endpoint("http://a:9200"), of(false, "a", 9200, ""));
         assert_eq!(endpoint("https://a.b/x/"), of(true, "a.b", 443, "/x"));
         assert_eq!(endpoint("http://[::1]:1/"), of(false, "[::1]", 1, ""));
-        for bad in ["a:1", "ftp://a", "http://", "http://a:0", "http://a:x", "http://a b", "http://a/?q"] {
+        for bad in
+            ["a:1", "ftp://a", "http://", "http://a:0", "http://a:x", "http://a b", "http://a/?q"]
+        {
             assert_eq!(endpoint(bad), None, "{bad}");
         }
     }

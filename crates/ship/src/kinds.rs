@@ -18,7 +18,8 @@ pub struct KindOf {
 }
 
 /// All kinds.
-pub const KINDS: &[KindOf] = &[crate::kafka::KIND, crate::syslog::KIND];
+pub const KINDS: &[KindOf] =
+    &[crate::kafka::KIND, crate::syslog::KIND, crate::otlp::KIND, crate::loki::KIND];
 
 pub fn find(name: &[u8]) -> Option<&'static KindOf> {
     KINDS.iter().find(|k| k.name.as_bytes() == name)

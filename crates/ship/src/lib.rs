@@ -5,9 +5,15 @@
 
 mod common;
 mod conf;
+#[cfg(test)]
+mod fake;
+mod grpc;
+mod http;
 mod kafka;
 mod kinds;
 pub mod line;
+mod loki;
+mod otlp;
 pub mod receiver;
 mod syslog;
 

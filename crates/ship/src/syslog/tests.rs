@@ -3,27 +3,14 @@
 use super::conf::Settings;
 use super::Syslog;
 use crate::common::Address;
-use crate::receiver::{
-    Batch, Client, Entry, EventId, Ground, Kept, Kind, Outcome, Severity, Stop, Target,
-};
+use crate::fake::{self, send};
+use crate::receiver::{Client, Outcome, Target};
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use weir_shipping::syslog::{Framing, Head};
-
-struct Nothing;
-
-impl Kept for Nothing {
-    fn bytes(&self) -> &[u8] {
-        &[]
-    }
-
-    fn keep(&mut self, _: &[u8]) -> std::io::Result<()> {
-        panic!("syslog keeps nothing")
-    }
-}
 
 fn client(scheme: &str, port: u16, timeout: Duration) -> Box<dyn Client> {
     let head = Head {
@@ -35,22 +22,7 @@ fn client(scheme: &str, port: u16, timeout: Duration) -> Box<dyn Client> {
     };
     let addresses = vec![Address { scheme: scheme.into(), host: "127.0.0.1".into(), port }];
     let settings = Settings { addresses, tls: None, head, framing: Framing::Counted, timeout };
-    let ground =
-        Ground { name: "s".into(), stop: Arc::new(Stop::default()), say: Arc::new(|_, _| ()) };
-    Syslog(Arc::new(settings)).client(ground)
-}
-
-fn send(client: &mut dyn Client, texts: &[Vec<u8>]) -> Outcome {
-    let entry = |(n, text): (usize, &'static [u8])| Entry {
-        id: EventId { random: 1, segment: 1, at: n as u32 },
-        time_ms: 0,
-        kind: Kind::Error,
-        severity: Severity::Warning,
-        json: text,
-    };
-    let texts = texts.iter().map(|t| &*Box::leak(t.clone().into_boxed_slice()));
-    let entries = texts.enumerate().map(entry).collect();
-    client.send(&mut Batch { entries, kept: &mut Nothing, is_repeated: false })
+    Syslog(Arc::new(settings)).client(fake::ground())
 }
 
 fn texts(count: usize) -> Vec<Vec<u8>> {
@@ -91,7 +63,7 @@ fn a_batch_is_there_when_its_connection_is_closed() {
     let found = messages(&receiver.join().unwrap());
     assert_eq!(found.len(), 300);
     assert!(
-        found[7].starts_with("<132>1 1970-01-01T00:00:00.000Z h weir 1 error [event@32473 id=\"")
+        found[7].starts_with("<134>1 1970-01-01T00:00:01.007Z h weir 1 access [event@32473 id=\"")
     );
     assert!(found[7].ends_with("\"] {\"n\":7}"), "{}", found[7]);
 }

@@ -99,7 +99,8 @@ pub fn retry_ms(details: &[u8]) -> Option<u64> {
         Field::Bytes(bytes) if n == 3 => Some(bytes),
         _ => None,
     });
-    let is_retry = |any: &&[u8]| field(any, 1).is_some_and(|t| t.ends_with(b"google.rpc.RetryInfo"));
+    let is_retry =
+        |any: &&[u8]| field(any, 1).is_some_and(|t| t.ends_with(b"google.rpc.RetryInfo"));
     let delay = details.filter(is_retry).find_map(|any| field(&field(any, 2)?, 1))?;
     let (secs, nanos) = (number(&delay, 1).unwrap_or(0), number(&delay, 2).unwrap_or(0));
     secs.checked_mul(1000)?.checked_add(nanos / 1_000_000)
