@@ -10,9 +10,10 @@ use std::rc::Rc;
 use weir_base::date::format_iso8601;
 use weir_core::eval::{is_true, with_scratch, with_value};
 use weir_core::Session as _;
+use weir_http::core_vars::shown_status;
 use weir_http::credentials::{basic, field};
 use weir_http::module::Flow;
-use weir_http::{shown_status, Request};
+use weir_http::Request;
 use weir_runtime::clock;
 use weir_shipping::ecs::{Access, Tls, Upstream};
 use weir_shipping::event::{Kind, Severity};
@@ -105,7 +106,7 @@ fn push(r: &Request, stamp: &[u8], out: &mut Vec<u8>) {
     let upstreams = r.upstream.last().map(|last| (upstream(last), r.upstream.len()));
     Access {
         stamp,
-        duration_us: clock::mono_us().saturating_sub(r.start_us()),
+        duration_us: clock::mono_us().saturating_sub(r.started_us()),
         method: r.method_name(),
         uri: r.unparsed_uri(),
         version: version(r.version()),
@@ -125,7 +126,7 @@ fn push(r: &Request, stamp: &[u8], out: &mut Vec<u8>) {
         server_name: &r.server().core.reached.primary_name,
         tls,
         upstreams,
-        connection: (conn.serial, u64::from(r.number())),
+        connection: (conn.serial, u64::from(r.serial_number())),
     }
     .push(out);
 }

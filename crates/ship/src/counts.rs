@@ -1,9 +1,10 @@
 //! What is counted of a receiver; its thread counts, anybody reads.
 
-use crate::running::{lock, Ship};
+use crate::running::{self, lock, Ship};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Mutex;
-use weir_core::figures::{Figure, Figures};
+use weir_core::figures::{Figure, Figures, Served};
+use weir_module::Slots;
 use weir_runtime::clock;
 
 #[derive(Default)]
@@ -34,8 +35,15 @@ impl Counts {
     }
 }
 
+/// Notes the figures of all receivers at work, by their names.
+pub fn put_all(_: &Served, _: &Slots, figures: &mut Figures) {
+    for ship in running::all() {
+        put(&ship, figures.entry(ship.plan().name.as_bytes()));
+    }
+}
+
 /// Notes the figures of a receiver.
-pub fn put(ship: &Ship, figures: &mut Figures) {
+fn put(ship: &Ship, figures: &mut Figures) {
     let (counts, plan) = (&ship.counts, ship.plan());
     figures.put("kind", plan.kind);
     let get = |count: &AtomicU64| count.load(Relaxed);

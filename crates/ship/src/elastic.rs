@@ -10,7 +10,8 @@ use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Row, Val};
 use weir_shipping::elastic::{self, Item};
 
 /// Of an answer's items only what says what became of them.
-const BULK: &str = "/_bulk?filter_path=error,items.*.status,items.*.error.type,items.*.error.reason";
+const BULK: &str =
+    "/_bulk?filter_path=error,items.*.status,items.*.error.type,items.*.error.reason";
 
 #[derive(Default)]
 struct Said {
@@ -33,18 +34,19 @@ pub const ROWS: &[Row] = &[Row::new(
 )];
 
 const TAKES: &[&str] = &{
-    let mut all = ["index"; http::NAMES.len() + 2];
+    let mut all = ["index"; http::NAMES.len() + 1];
     let mut i = 0;
     while i < http::NAMES.len() {
         all[i] = http::NAMES[i];
         i += 1;
     }
-    all[i + 1] = "namespace";
     all
 };
 
-pub const ELASTICSEARCH: KindOf = KindOf { name: "elasticsearch", takes: TAKES, check, build: elasticsearch };
-pub const OPENSEARCH: KindOf = KindOf { name: "opensearch", takes: TAKES, check, build: opensearch };
+pub const ELASTICSEARCH: KindOf =
+    KindOf { name: "elasticsearch", takes: TAKES, check, build: elasticsearch };
+pub const OPENSEARCH: KindOf =
+    KindOf { name: "opensearch", takes: TAKES, check, build: opensearch };
 
 fn check(draft: &mut Draft) -> ConfResult {
     http::check(draft)
@@ -108,7 +110,12 @@ impl Client for Bulk {
     fn send(&mut self, batch: &mut Batch<'_>) -> Outcome {
         self.body.clear();
         for entry in &batch.entries {
-            elastic::push_document(&mut self.body, &self.streams[entry.kind as usize], entry.id, entry.json);
+            elastic::push_document(
+                &mut self.body,
+                &self.streams[entry.kind as usize],
+                entry.id,
+                entry.json,
+            );
         }
         let answer = self.http.post(BULK, "application/x-ndjson", &self.body);
         if self.body.capacity() > BODY_KEPT_BYTES {

@@ -15,7 +15,7 @@ use weir_core::os_text;
 use weir_module::{ArgsExt, Cf, ConfResult};
 use weir_runtime::files;
 
-pub const FILE: KindOf = KindOf { name: "file", takes: &["namespace"], check, build };
+pub const FILE: KindOf = KindOf { name: "file", takes: &[], check, build };
 
 fn check(draft: &mut Draft) -> ConfResult {
     let to = draft.to();
@@ -56,25 +56,45 @@ impl Writer {
     fn write(&self, batch: &mut Batch<'_>) -> io::Result<()> {
         let mut file = open(&self.path)?;
         let now = mark(&file)?;
-        let before = batch.kept.bytes();
-        // The same file, which may have a part of this batch.
-        if batch.is_repeated && before.len() == 16 && before[..8] == now[..8] && before[8..] != now[8..] {
-            let len = u64::from_le_bytes(before[8..].try_into().unwrap_or_default());
-            file.set_len(len)?;
-        } else {
-            batch.kept.keep(&now)?;
-        }
         let mut text = Vec::new();
         for entry in &batch.entries {
             text.extend_from_slice(entry.json);
             text.push(b'\n');
         }
+        let before = batch.kept.bytes();
+        // The same file, which may have all of this batch, or a part of it at its end.
+        let is_same = batch.is_repeated && before.len() == 16 && before[..8] == now[..8];
+        if is_same {
+            let at = u64::from_le_bytes(before[8..].try_into().unwrap_or_default());
+            let len = u64::from_le_bytes(now[8..].try_into().unwrap_or_default());
+            let had = common(&file, at, &text)?;
+            if had == text.len() {
+                return Ok(());
+            }
+            if at + had as u64 == len {
+                return file.write_all(&text[had..]);
+            }
+        }
+        batch.kept.keep(&now)?;
         file.write_all(&text)
     }
 }
 
+/// How many bytes of the text the file has there.
+fn common(file: &File, mut at: u64, text: &[u8]) -> io::Result<usize> {
+    let (mut had, mut buf) = (0, vec![0; 64 * 1024]);
+    loop {
+        let got = files::read_at(file, &mut buf, at)?;
+        let same = buf[..got].iter().zip(&text[had..]).take_while(|(a, b)| a == b).count();
+        (had, at) = (had + same, at + same as u64);
+        if same == 0 || same < got {
+            return Ok(had);
+        }
+    }
+}
+
 fn open(path: &Path) -> io::Result<File> {
-    File::options().append(true).create(true).open(path)
+    File::options().read(true).append(true).create(true).open(path)
 }
 
 impl Client for Writer {

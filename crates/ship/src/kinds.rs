@@ -18,8 +18,15 @@ pub struct KindOf {
 }
 
 /// All kinds.
-pub const KINDS: &[KindOf] =
-    &[crate::kafka::KIND, crate::syslog::KIND, crate::otlp::KIND, crate::loki::KIND];
+pub const KINDS: &[KindOf] = &[
+    crate::elastic::ELASTICSEARCH,
+    crate::elastic::OPENSEARCH,
+    crate::kafka::KIND,
+    crate::syslog::KIND,
+    crate::otlp::KIND,
+    crate::loki::KIND,
+    crate::file::FILE,
+];
 
 pub fn find(name: &[u8]) -> Option<&'static KindOf> {
     KINDS.iter().find(|k| k.name.as_bytes() == name)

@@ -116,7 +116,9 @@ fn document(stamp: &[u8], period_ms: u64, path: &str, name: &str, figure: &Figur
     out.extend_from_slice(stamp);
     out.extend_from_slice(b"\",\"event\":{\"kind\":\"metric\",\"module\":\"nginx\",\"dataset\":\"nginx.metrics\"},\"metricset\":{\"name\":");
     push_text(&mut out, set.as_bytes());
-    out.extend_from_slice(format!(",\"period\":{period_ms}}},\"nginx\":{{\"metrics\":{{").as_bytes());
+    out.extend_from_slice(
+        format!(",\"period\":{period_ms}}},\"nginx\":{{\"metrics\":{{").as_bytes(),
+    );
     if !name.is_empty() {
         out.extend_from_slice(b"\"name\":");
         push_text(&mut out, name.as_bytes());
@@ -144,10 +146,14 @@ mod tests {
         let texts: Vec<String> =
             all.into_iter().map(|d| String::from_utf8(d).unwrap() + "}").collect();
         assert_eq!(texts.len(), 2);
-        let zone = "\"nginx\":{\"metrics\":{\"name\":\"a.test\",\"http_server_zones\":{\"requests\":7}}}}";
+        let zone =
+            "\"nginx\":{\"metrics\":{\"name\":\"a.test\",\"http_server_zones\":{\"requests\":7}}}}";
         assert!(texts[0].ends_with(zone), "{}", texts[0]);
-        assert!(texts[0].contains("\"metricset\":{\"name\":\"http.server_zones\",\"period\":10000}"));
-        let rest = "{\"server\":{\"connections\":{\"active\":3},\"http\":{\"requests\":{\"total\":9}}}}}";
+        assert!(
+            texts[0].contains("\"metricset\":{\"name\":\"http.server_zones\",\"period\":10000}")
+        );
+        let rest =
+            "{\"server\":{\"connections\":{\"active\":3},\"http\":{\"requests\":{\"total\":9}}}}}";
         assert!(texts[1].ends_with(rest), "{}", texts[1]);
     }
 }

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
-use weir_runtime::mapped::{self, Appender, Reader, DATA_AT, LABEL_BYTES};
+use weir_runtime::mapped::{self, Appender, Reader, LABEL_BYTES};
 use weir_shipping::event::{Kind, Severity};
 use weir_shipping::record;
 
@@ -63,6 +63,8 @@ thread_local! {
 }
 
 static PLACES: AtomicUsize = AtomicUsize::new(0);
+/// The places of queues that are there.
+static ACTIVE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
@@ -70,9 +72,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Queue {
     pub fn new(dir: &Path, most_bytes: u64) -> Queue {
+        let place = PLACES.fetch_add(1, Ordering::Relaxed);
+        lock(&ACTIVE).push(place);
         Queue {
             dir: dir.to_path_buf(),
-            place: PLACES.fetch_add(1, Ordering::Relaxed),
+            place,
             most_bytes: AtomicU64::new(most_bytes),
             held_bytes: AtomicU64::new(0),
             next: AtomicU64::new(1),
@@ -180,7 +184,9 @@ impl Queue {
             let random = random();
             let path = self.dir.join(format!("{number:016x}.seg"));
             match mapped::create(&path, bytes, &label(number, random)) {
-                Ok((appender, reader)) => return Ok((appender, Made { number, random, reader, path })),
+                Ok((appender, reader)) => {
+                    return Ok((appender, Made { number, random, reader, path }))
+                }
                 // Another process's.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
@@ -204,16 +210,24 @@ impl Queue {
         lock(&self.spare).clear();
         *lock(&self.shared) = None;
     }
-
-    /// Seals this thread's segment.
-    pub fn let_go(&self) {
-        HELD.with_borrow_mut(|held| held.get_mut(self.place).map(Option::take));
-    }
 }
 
-/// Seals all of this thread's segments.
-pub fn let_go_of_all() {
-    HELD.with_borrow_mut(Vec::clear);
+/// Seals this thread's segments of queues that are no more.
+pub fn let_go_of_ended() {
+    HELD.with_borrow_mut(|held| {
+        if held.iter().any(Option::is_some) {
+            let active = lock(&ACTIVE);
+            let is_ended = |place: usize| !active.contains(&place);
+            let held = held.iter_mut().enumerate();
+            held.filter(|(place, _)| is_ended(*place)).for_each(|(_, segment)| *segment = None);
+        }
+    });
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        lock(&ACTIVE).retain(|place| *place != self.place);
+    }
 }
 
 /// 64 bits of the system's.
@@ -239,6 +253,3 @@ fn read_label(label: &[u8; LABEL_BYTES]) -> Option<(u64, u64)> {
     let number = |at: usize| u64::from_le_bytes(label[at..at + 8].try_into().unwrap_or_default());
     label.starts_with(MAGIC).then(|| (number(8), number(16)))
 }
-
-/// How much of a segment's file is no data.
-pub const OVERHEAD_BYTES: usize = DATA_AT;

@@ -36,6 +36,22 @@ impl Plan {
     pub fn queue(&self) -> Option<&Queue> {
         self.running.get().map(|ship| &ship.queue)
     }
+
+    /// The same without the receiver at work.
+    fn bare(&self) -> Plan {
+        Plan {
+            name: Arc::clone(&self.name),
+            kind: self.kind,
+            queue: self.queue.clone(),
+            batch: self.batch.clone(),
+            retry: self.retry.clone(),
+            target: Arc::clone(&self.target),
+            access_tail: self.access_tail.clone(),
+            error_tail: self.error_tail.clone(),
+            metric_tail: self.metric_tail.clone(),
+            running: OnceLock::new(),
+        }
+    }
 }
 
 /// A receiver at work.
@@ -96,6 +112,15 @@ impl Ship {
         self.queue.set_most_bytes(plan.queue.bytes);
         *lock(&self.plan) = Arc::clone(plan);
         self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// The thread has ended. Plan and receiver let go of each other.
+    pub fn end(&self) {
+        let mut plan = lock(&self.plan);
+        *plan = Arc::new(plan.bare());
+        drop(plan);
+        self.queue.seal();
+        self.has_ended.store(true, Ordering::Release);
     }
 
     /// No configuration in use names it any more: nobody writes.

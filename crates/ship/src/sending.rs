@@ -29,12 +29,11 @@ pub fn start(ship: &Arc<Ship>) {
     let own = Arc::clone(ship);
     let run = move || {
         errors::quietly(|| Sender::new(Arc::clone(&own)).run());
-        own.queue.seal();
-        own.has_ended.store(true, Ordering::Release);
+        own.end();
     };
     if let Err(e) = thread::Builder::new().name("ship".into()).spawn(run) {
         ship.log(LogLevel::Alert, &format!("no thread: {}", os_text(&e)));
-        ship.has_ended.store(true, Ordering::Release);
+        ship.end();
     }
 }
 
@@ -131,7 +130,15 @@ impl Sender {
 
     fn open_state(&mut self) -> io::Result<()> {
         match &self.state {
-            None => self.state = Some(State::open(&self.ship.queue.dir)?),
+            // Without a file those send that need not keep anything.
+            None => match State::open(&self.ship.queue.dir) {
+                Ok(state) => self.state = Some(state),
+                Err(e) => {
+                    self.state = Some(State::none());
+                    return Err(e);
+                }
+            },
+            Some(own) if !own.is_kept() => self.state = Some(State::open(&self.ship.queue.dir)?),
             // What another has left has its turn when nothing of our own is on its way.
             Some(own) if own.in_flight().is_empty() => {
                 if let Some(left) = State::left(&self.ship.queue.dir)? {

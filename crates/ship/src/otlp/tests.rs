@@ -36,7 +36,6 @@ fn over_http() {
         answer("400 Bad", "", "no"),
         answer("503 Busy", "Retry-After: 2\r\n", "no"),
         "HTTP/1.1 200 OK\r\nContent-Le".into(),
-        "HTTP/1.1 200 OK\r\nContent-Le".into(),
         answer("200 OK", "", ""),
     ]);
     let mut exporter = exporter(Way::Http(Arc::new(HttpConf::fake(port))));

@@ -94,7 +94,13 @@ impl Reading {
             match mapped::open(&path) {
                 Ok(reader) => match read_label(&reader.label()) {
                     Some((number, random)) => {
-                        self.insert(Segment { number, random, reader, path, done: BTreeSet::new() });
+                        self.insert(Segment {
+                            number,
+                            random,
+                            reader,
+                            path,
+                            done: BTreeSet::new(),
+                        });
                         adopted += 1;
                     }
                     None => remove_half_made(&path),

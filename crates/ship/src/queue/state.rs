@@ -13,7 +13,7 @@ use weir_base::crc32c::crc32c;
 use weir_runtime::files;
 
 /// A batch has a part of each worker's segments, and few more.
-const RANGES_MAX: usize = 4096;
+const RANGES_MAX: usize = 1024;
 const RANGE_BYTES: usize = 32;
 /// Number, check sum, lengths.
 const HEAD_BYTES: usize = 24;
@@ -21,7 +21,8 @@ const PLACE_BYTES: usize = HEAD_BYTES + KEPT_MAX_BYTES + RANGES_MAX * RANGE_BYTE
 
 /// One file of the folder.
 pub struct State {
-    file: File,
+    /// None: the folder had no room for one, and nothing can be kept.
+    file: Option<File>,
     path: PathBuf,
     /// Of the place that was written last.
     turn: u64,
@@ -45,7 +46,28 @@ impl State {
         options.read(true).write(true).create_new(true);
         let file = files::private(&mut options).open(&path)?;
         file.try_lock().map_err(io::Error::from)?;
-        Ok(State { file, path, turn: 0, bytes: Vec::new(), in_flight: Vec::new() })
+        // Room for all it may ever be: a disk that is full later is no reason to stop sending.
+        match files::write_all_at(&file, &vec![0; 2 * PLACE_BYTES], 0) {
+            Ok(()) => Ok(State::of(Some(file), path)),
+            Err(e) => {
+                let _ = std::fs::remove_file(&path);
+                Err(e)
+            }
+        }
+    }
+
+    /// One that keeps nothing.
+    pub fn none() -> State {
+        State::of(None, PathBuf::new())
+    }
+
+    fn of(file: Option<File>, path: PathBuf) -> State {
+        State { file, path, turn: 0, bytes: Vec::new(), in_flight: Vec::new() }
+    }
+
+    /// Whether it is in a file.
+    pub fn is_kept(&self) -> bool {
+        self.file.is_some()
     }
 
     /// One that a dead process has left, if there is any.
@@ -68,16 +90,17 @@ impl State {
     }
 
     fn read(file: File, path: PathBuf) -> io::Result<State> {
-        let mut state = State { file, path, turn: 0, bytes: Vec::new(), in_flight: Vec::new() };
+        let mut state = State::of(None, path);
         for place in 0..2 {
             let mut buf = vec![0; PLACE_BYTES];
-            let got = files::read_at(&state.file, &mut buf, (place * PLACE_BYTES) as u64)?;
+            let got = files::read_at(&file, &mut buf, (place * PLACE_BYTES) as u64)?;
             if let Some((turn, bytes, in_flight)) = decode(&buf[..got]) {
                 if turn > state.turn {
                     (state.turn, state.bytes, state.in_flight) = (turn, bytes, in_flight);
                 }
             }
         }
+        state.file = Some(file);
         Ok(state)
     }
 
@@ -106,9 +129,10 @@ impl State {
     }
 
     fn write(&mut self) -> io::Result<()> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::StorageFull)?;
         let turn = self.turn + 1;
         let text = encode(turn, &self.bytes, &self.in_flight);
-        files::write_all_at(&self.file, &text, (turn % 2) * PLACE_BYTES as u64)?;
+        files::write_all_at(file, &text, (turn % 2) * PLACE_BYTES as u64)?;
         self.turn = turn;
         Ok(())
     }
@@ -160,7 +184,12 @@ fn decode(text: &[u8]) -> Option<(u64, Vec<u8>, Vec<Range>)> {
     let read = |n: usize| {
         let at = ranges_at + n * RANGE_BYTES;
         let [number, random] = [number(at)?, number(at + 8)?];
-        Some(Range { number, random, from: number_at(text, at + 16)?, to: number_at(text, at + 24)? })
+        Some(Range {
+            number,
+            random,
+            from: number_at(text, at + 16)?,
+            to: number_at(text, at + 24)?,
+        })
     };
     let ranges = (0..ranges).map(read).collect::<Option<Vec<_>>>()?;
     Some((turn, text[HEAD_BYTES..ranges_at].to_vec(), ranges))
