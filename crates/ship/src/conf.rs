@@ -269,7 +269,10 @@ pub const MODULE: HttpModule = HttpModule {
         crate::line::tls::ROWS,
         crate::http::ROWS,
         crate::elastic::ROWS,
-        crate::kafka::ROWS
+        crate::kafka::ROWS,
+        crate::syslog::ROWS,
+        crate::otlp::ROWS,
+        crate::loki::ROWS
     ),
     slots: &[SlotVtable::of::<ShipLoc>()],
     phases: &[PhaseHandler { phase: Phase::Log, handler: crate::access::handler, active }],

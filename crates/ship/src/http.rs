@@ -122,6 +122,15 @@ pub fn check(draft: &Draft) -> ConfResult {
     let endpoints = endpoints(draft)?;
     tls::check(draft, endpoints.iter().any(|e| e.is_tls))?;
     common::compress(draft, false)?;
+    check_user(draft)
+}
+
+/// Who we are is said in one way.
+///
+/// # Errors
+///
+/// In two, or half of one.
+pub fn check_user(draft: &Draft) -> ConfResult {
     let has_user = common::check_user(draft)?;
     if has_user && draft.said::<HttpSaid>().is_some_and(|s| s.api_key.is_set()) {
         return Err(child(draft, "api_key").fail("there is a \"user\" already"));
@@ -166,6 +175,21 @@ fn endpoint(text: &str) -> Option<Endpoint> {
     Some(Endpoint { is_tls, host: host.to_owned(), port, path })
 }
 
+#[cfg(test)]
+impl HttpConf {
+    /// Of a receiver in the test.
+    pub fn fake(port: u16) -> HttpConf {
+        let host = "127.0.0.1".to_owned();
+        HttpConf {
+            endpoints: vec![Endpoint { is_tls: false, host, port, path: String::new() }],
+            tls: None,
+            fields: "X-Test: yes\r\n".into(),
+            timeout: Duration::from_secs(5),
+            is_packed: true,
+        }
+    }
+}
+
 impl HttpConf {
     /// Reads what stands in files.
     ///
@@ -179,22 +203,33 @@ impl HttpConf {
             true => Some(Tls::build(cf, draft, &[b"http/1.1"])?),
             false => None,
         };
-        let mut fields = format!("User-Agent: weir/{}\r\n", env!("CARGO_PKG_VERSION"));
-        if let Some((user, password)) = common::credentials(cf, draft)? {
-            let mut text = Vec::new();
-            base64::encode(&mut text, format!("{user}:{password}").as_bytes());
-            fields += &format!("Authorization: Basic {}\r\n", String::from_utf8_lossy(&text));
-        }
-        let said = draft.said::<HttpSaid>();
-        if let Some(file) = said.and_then(|s| s.api_key.as_option()) {
-            fields += &format!("Authorization: {key}{}\r\n", read_key(cf, draft, file)?);
-        }
-        for (name, value) in said.into_iter().flat_map(|s| &s.headers) {
-            fields += &format!("{name}: {value}\r\n");
+        let mut text = format!("User-Agent: weir/{}\r\n", env!("CARGO_PKG_VERSION"));
+        for (name, value) in fields(cf, draft, key)? {
+            text += &format!("{name}: {value}\r\n");
         }
         let is_packed = common::compress(draft, false)? == common::Compress::Gzip;
-        Ok(HttpConf { endpoints, tls, fields, timeout: common::timeout(draft), is_packed })
+        Ok(HttpConf { endpoints, tls, fields: text, timeout: common::timeout(draft), is_packed })
     }
+}
+
+/// The fields that a block has requests have: who we are, and what is written there.
+///
+/// # Errors
+///
+/// A file cannot be read, or says nothing of use.
+pub fn fields(cf: &mut Cf, draft: &Draft, key: &str) -> ConfResult<Vec<(String, String)>> {
+    let mut fields = Vec::new();
+    if let Some((user, password)) = common::credentials(cf, draft)? {
+        let mut text = Vec::new();
+        base64::encode(&mut text, format!("{user}:{password}").as_bytes());
+        fields.push(("Authorization".into(), format!("Basic {}", String::from_utf8_lossy(&text))));
+    }
+    let said = draft.said::<HttpSaid>();
+    if let Some(file) = said.and_then(|s| s.api_key.as_option()) {
+        fields.push(("Authorization".into(), format!("{key}{}", read_key(cf, draft, file)?)));
+    }
+    fields.extend(said.into_iter().flat_map(|s| &s.headers).cloned());
+    Ok(fields)
 }
 
 fn read_key(cf: &mut Cf, draft: &Draft, file: &[u8]) -> ConfResult<String> {
@@ -263,14 +298,30 @@ impl Http {
     ///
     /// There was no answer, in words: nothing is known of what became of it.
     pub fn post(&mut self, path: &str, content_type: &str, body: &[u8]) -> Result<Answer, String> {
+        self.post_with(path, content_type, "", body)
+    }
+
+    /// The same with further lines of the head.
+    ///
+    /// # Errors
+    ///
+    /// As [`Http::post`].
+    pub fn post_with(
+        &mut self,
+        path: &str,
+        content_type: &str,
+        fields: &str,
+        body: &[u8],
+    ) -> Result<Answer, String> {
         if !self.conf.is_packed {
-            return self.send("POST", path, content_type, "", body);
+            return self.send("POST", path, content_type, fields, body);
         }
         let mut packer = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
         // Writing into memory does not fail.
         let packed =
             packer.write_all(body).and_then(|()| packer.finish()).map_err(|e| e.to_string())?;
-        self.send("POST", path, content_type, "Content-Encoding: gzip\r\n", &packed)
+        let fields = format!("{fields}Content-Encoding: gzip\r\n");
+        self.send("POST", path, content_type, &fields, &packed)
     }
 
     /// Any request, as it is.

@@ -22,6 +22,9 @@ pub const KINDS: &[KindOf] = &[
     crate::elastic::ELASTICSEARCH,
     crate::elastic::OPENSEARCH,
     crate::kafka::KIND,
+    crate::syslog::KIND,
+    crate::otlp::KIND,
+    crate::loki::KIND,
     crate::file::FILE,
 ];
 

@@ -9,18 +9,24 @@ mod conf;
 mod counts;
 mod elastic;
 mod errors;
+#[cfg(test)]
+mod fake;
 mod file;
+mod grpc;
 mod http;
 mod install;
 mod kafka;
 mod keeper;
 mod kinds;
 pub mod line;
+mod loki;
 mod metrics;
+mod otlp;
 mod queue;
 pub mod receiver;
 mod running;
 mod sending;
+mod syslog;
 
 pub use conf::{build, MODULE};
 pub use metrics::gather_by;

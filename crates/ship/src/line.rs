@@ -7,7 +7,7 @@ pub mod tls;
 
 use crate::receiver::Stop;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -126,6 +126,17 @@ impl Line {
     /// What ALPN has agreed on.
     pub fn protocol(&self) -> Option<&[u8]> {
         self.tls.as_ref()?.alpn_protocol()
+    }
+
+    /// Says that nothing more will be sent, and closes the sending half.
+    pub fn end(&mut self) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+            while tls.wants_write() {
+                tls.write_tls(&mut self.socket)?;
+            }
+        }
+        self.socket.tcp.shutdown(Shutdown::Write)
     }
 
     /// Whether the peer has closed it, or, without TLS (which speaks for itself), has said something that nobody has

@@ -3,7 +3,8 @@
 use super::client::Producer;
 use super::conf::Settings;
 use crate::common::Address;
-use crate::receiver::{Batch, Client, Entry, EventId, Ground, Kept, Kind, Outcome, Severity, Stop};
+use crate::fake;
+use crate::receiver::{Batch, Client, Kept, Outcome};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -277,9 +278,7 @@ fn settings(world: &Shared) -> Settings {
 }
 
 fn producer(settings: Settings) -> Producer {
-    let ground =
-        Ground { name: "k".into(), stop: Arc::new(Stop::default()), say: Arc::new(|_, _| ()) };
-    Producer::new(Arc::new(settings), ground)
+    Producer::new(Arc::new(settings), fake::ground())
 }
 
 fn event(n: u32) -> String {
@@ -287,16 +286,9 @@ fn event(n: u32) -> String {
 }
 
 fn send(producer: &mut Producer, kept: &mut Memory, events: std::ops::Range<u32>) -> Outcome {
-    let texts: Vec<String> = events.clone().map(event).collect();
-    let entry = |(n, text): (u32, &'_ String)| Entry {
-        id: EventId { random: 1, segment: 2, at: n },
-        time_ms: 1000 + u64::from(n),
-        kind: Kind::Access,
-        severity: Severity::Info,
-        // The test's texts live as long as the batch.
-        json: Box::leak(text.clone().into_boxed_str()).as_bytes(),
-    };
-    let entries = events.zip(&texts).map(entry).collect();
+    let from = events.start;
+    let texts: Vec<Vec<u8>> = events.map(|n| event(n).into_bytes()).collect();
+    let entries = fake::entries(&texts, from);
     producer.send(&mut Batch { entries, kept, is_repeated: false })
 }
 

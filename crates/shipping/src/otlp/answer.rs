@@ -80,6 +80,32 @@ fn partial(body: &[u8]) -> Verdict {
     }
 }
 
+/// For how many ms a gRPC receiver asks to be left alone: `RetryInfo` in the details of its status, in base64.
+pub fn retry_ms(details: &[u8]) -> Option<u64> {
+    let status = weir_base::base64::decode(details)?;
+    let field = |bytes: &[u8], wanted: u32| {
+        Fields::of(bytes).find_map(|(n, field)| match field {
+            Field::Bytes(bytes) if n == wanted => Some(bytes.to_vec()),
+            _ => None,
+        })
+    };
+    let number = |bytes: &[u8], wanted: u32| {
+        Fields::of(bytes).find_map(|(n, field)| match field {
+            Field::Number(number) if n == wanted => Some(number),
+            _ => None,
+        })
+    };
+    let details = Fields::of(&status).filter_map(|(n, field)| match field {
+        Field::Bytes(bytes) if n == 3 => Some(bytes),
+        _ => None,
+    });
+    let is_retry =
+        |any: &&[u8]| field(any, 1).is_some_and(|t| t.ends_with(b"google.rpc.RetryInfo"));
+    let delay = details.filter(is_retry).find_map(|any| field(&field(any, 2)?, 1))?;
+    let (secs, nanos) = (number(&delay, 1).unwrap_or(0), number(&delay, 2).unwrap_or(0));
+    secs.checked_mul(1000)?.checked_add(nanos / 1_000_000)
+}
+
 /// The message of a `google.rpc.Status`.
 fn message(body: &[u8]) -> Option<String> {
     let text = Fields::of(body).find_map(|field| match field {
@@ -121,6 +147,28 @@ mod tests {
                 "{code}"
             );
         }
+    }
+
+    #[test]
+    fn when_to_come_again() {
+        let mut status = Vec::new();
+        let mut m = Message::new(&mut status);
+        m.number(1, 14);
+        m.message(3, |any| any.text(1, "type.googleapis.com/google.rpc.ErrorInfo"));
+        m.message(3, |any| {
+            any.text(1, "type.googleapis.com/google.rpc.RetryInfo");
+            any.message(2, |retry| {
+                retry.message(1, |delay| {
+                    delay.number(1, 2);
+                    delay.number(2, 500_000_000);
+                });
+            });
+        });
+        let mut text = Vec::new();
+        weir_base::base64::encode(&mut text, &status);
+        assert_eq!(retry_ms(&text), Some(2500));
+        assert_eq!(retry_ms(b""), None);
+        assert_eq!(retry_ms(b"!"), None);
     }
 
     #[test]
