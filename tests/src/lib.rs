@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+pub mod bulk;
 pub mod cgi;
 mod client;
 pub mod digest;

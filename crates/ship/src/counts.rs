@@ -48,12 +48,12 @@ fn put(ship: &Ship, figures: &mut Figures) {
     figures.put("kind", plan.kind);
     let get = |count: &AtomicU64| count.load(Relaxed);
     figures.put_all(&[
-        ("sent", get(&counts.sent)),
-        ("sent_bytes", get(&counts.sent_bytes)),
+        ("events_sent", get(&counts.sent)),
+        ("bytes_sent", get(&counts.sent_bytes)),
         ("batches", get(&counts.batches)),
         ("retries", get(&counts.retries)),
-        ("dropped", get(&ship.queue.dropped)),
-        ("refused", get(&counts.refused)),
+        ("events_dropped", get(&ship.queue.dropped)),
+        ("events_refused", get(&counts.refused)),
         ("lost_bytes", get(&counts.lost_bytes)),
         ("queued_bytes", get(&counts.queued_bytes)),
         ("held_bytes", get(&ship.queue.held_bytes)),

@@ -86,6 +86,11 @@ impl Sender {
             }
         }
         self.look();
+        if self.ship.is_left() {
+            self.ship.queue.seal();
+            self.reading.close(&self.ship.queue);
+            self.state.take().filter(|s| s.in_flight().is_empty()).into_iter().for_each(State::remove);
+        }
     }
 
     /// Takes what a reload has changed.

@@ -212,7 +212,7 @@ impl Reading {
 
     /// Removes segments that are sealed and done; how many bytes could not be read as events.
     pub fn clean(&mut self, queue: &Queue) -> u64 {
-        let mut lost = 0;
+        let (mut lost, before) = (0, self.segments.len());
         self.segments.retain(|segment| {
             // Sealed first: nothing is committed behind that.
             let is_sealed = segment.reader.is_sealed();
@@ -228,7 +228,21 @@ impl Reading {
             false
         });
         self.count(queue);
+        if self.segments.len() < before {
+            // There may be room where there was none.
+            crate::keeper::wake();
+        }
         lost
+    }
+
+    /// Removes all that has nothing to be sent: nobody writes any more.
+    pub fn close(&mut self, queue: &Queue) {
+        self.follow(queue);
+        for segment in self.segments.drain(..) {
+            if segment.reader.kept() as usize >= segment.reader.committed().len() {
+                let _ = std::fs::remove_file(&segment.path);
+            }
+        }
     }
 }
 

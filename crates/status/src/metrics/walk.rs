@@ -28,6 +28,7 @@ const RULES: &[Rule] = &[
     rule("resolvers", "weir_resolver", Some("resolver")),
     rule("slabs", "weir_slab", Some("zone")),
     rule("workers", "weir_worker", Some("worker")),
+    rule("ship", "weir_ship", Some("receiver")),
 ];
 
 /// What tells how it is now; all other numbers only grow.
@@ -59,6 +60,9 @@ const GAUGES: &[&str] = &[
     "file_bytes",
     "file_bytes_max",
     "is_loading",
+    "queued_bytes",
+    "held_bytes",
+    "max_bytes",
 ];
 
 /// Figures that name things, or that others add up to: they are no metrics.
@@ -74,6 +78,7 @@ const MILLIS: &[(&str, bool)] = &[
     ("connect_time", false),
     ("first_byte_time", false),
     ("downtime", true),
+    ("oldest_age", false),
 ];
 
 /// Groups whose names are a label, and not a part of the metric's name.
