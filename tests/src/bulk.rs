@@ -1,8 +1,8 @@
 //! A receiver with Elasticsearch's bulk interface, as far as shipping uses it, that may be told to fail in many ways.
 
+use crate::expect_soon;
 use crate::message::Request;
 use crate::origin::{Conn, Next, Origin};
-use crate::expect_soon;
 use flate2::read::GzDecoder;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -139,7 +139,9 @@ impl Kept {
             };
             items.push(match status {
                 201 => json!({"create": {"status": 201}}),
-                status => json!({"create": {"status": status, "error": {"type": "t", "reason": "r"}}}),
+                status => {
+                    json!({"create": {"status": status, "error": {"type": "t", "reason": "r"}}})
+                }
             });
         }
         match mood {

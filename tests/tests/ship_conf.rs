@@ -3,14 +3,16 @@
 use weir_tests::run_cli;
 
 fn refused(block: &str, expected: &str) {
-    let conf = format!("events {{}}\n{block}\nhttp {{ server {{ listen 127.0.0.1:%%PORT_0%%; }} }}");
+    let conf =
+        format!("events {{}}\n{block}\nhttp {{ server {{ listen 127.0.0.1:%%PORT_0%%; }} }}");
     let output = run_cli(&["-t"], &conf);
     assert_eq!(output.code, 1, "{block}: {}", output.stderr);
     assert!(output.stderr.contains(expected), "{block}: {}", output.stderr);
 }
 
 fn taken(block: &str) {
-    let conf = format!("events {{}}\n{block}\nhttp {{ server {{ listen 127.0.0.1:%%PORT_0%%; }} }}");
+    let conf =
+        format!("events {{}}\n{block}\nhttp {{ server {{ listen 127.0.0.1:%%PORT_0%%; }} }}");
     let output = run_cli(&["-t"], &conf);
     assert_eq!(output.code, 0, "{block}: {}", output.stderr);
 }
@@ -26,22 +28,34 @@ fn blocks_are_checked() {
         ("ship a { to file x; }", "write \"queue /var/lib/weir/ship/a size=1g;\""),
         ("ship a { to elasticsaerch http://h; queue q; }", "did you mean \"elasticsearch\"?"),
         ("ship a { to elasticsearch h:1; queue q; }", "\"h:1\" is no address of a receiver"),
-        ("ship a { to elasticsearch http://h; queue q; topic t; }", "\"topic\" is not for receivers of kind \"elasticsearch\""),
+        (
+            "ship a { to elasticsearch http://h; queue q; topic t; }",
+            "\"topic\" is not for receivers of kind \"elasticsearch\"",
+        ),
         ("ship a { to file x; queue q; index i; }", "it is for elasticsearch, opensearch"),
         ("ship a { to file x y; queue q; }", "has one file"),
         ("ship a { to file x; queue q size=10k; }", "a queue has 1m at least"),
         ("ship a { to file x; queue q size=x; }", "invalid value \"size=x\""),
         ("ship a { to file x; queue q; batch events=0; }", "invalid value \"events=0\""),
-        ("ship a { to file x; queue q; retry first=2s most=1s; }", "\"first\" is more than \"most\""),
+        (
+            "ship a { to file x; queue q; retry first=2s most=1s; }",
+            "\"first\" is more than \"most\"",
+        ),
         ("ship a { to file x; queue q; namespace A; }", "a namespace has small letters"),
         ("ship a { to opensearch http://h; queue q; index A; }", "is no name of an index"),
         ("ship a { to opensearch http://h; queue q; user u; }", "password_file"),
-        ("ship a { to opensearch http://h; queue q; header Host x; }", "is made by the server itself"),
+        (
+            "ship a { to opensearch http://h; queue q; header Host x; }",
+            "is made by the server itself",
+        ),
         ("ship a { to opensearch http://h; queue q; ssl_verify off; }", "where no address has TLS"),
         ("ship a { to opensearch http://h; queue q; api_key none; }", "open() \"DIR/none\" failed"),
         ("ship 'a b' { to file x; queue q; }", "the name of a receiver has letters"),
         (&format!("{FILE} {FILE}"), "duplicate receiver \"a\""),
-        (&format!("{FILE} ship b {{ to file y; queue q; }}"), "another receiver's queue is in this folder"),
+        (
+            &format!("{FILE} ship b {{ to file y; queue q; }}"),
+            "another receiver's queue is in this folder",
+        ),
         (&format!("{FILE} ship_errors b;"), "there is no receiver \"b\""),
         (&format!("{FILE} ship_errors a loud;"), "invalid value \"loud\""),
         (&format!("{FILE} ship_metrics a every=1ms;"), "invalid value \"every=1ms\""),

@@ -145,7 +145,8 @@ fn kill_serving_process(server: &Server) {
 
 fn figure(server: &Server, name: &str) -> u64 {
     let text = server.get("/api/9/ship/es").text();
-    let all: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let all: serde_json::Value =
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
     all[name].as_u64().unwrap_or_else(|| panic!("no {name}: {text}"))
 }
 

@@ -89,7 +89,11 @@ impl Sender {
         if self.ship.is_left() {
             self.ship.queue.seal();
             self.reading.close(&self.ship.queue);
-            self.state.take().filter(|s| s.in_flight().is_empty()).into_iter().for_each(State::remove);
+            self.state
+                .take()
+                .filter(|s| s.in_flight().is_empty())
+                .into_iter()
+                .for_each(State::remove);
         }
     }
 
