@@ -184,6 +184,8 @@ mod set_misc_values;
 mod ship_conf;
 mod ship_elastic;
 mod ship_file;
+mod ship_kafka;
+mod ship_syslog;
 mod signals;
 mod signals_old_process;
 mod signals_upgrade;
