@@ -12,11 +12,13 @@
 pub mod bulk;
 pub mod cgi;
 mod client;
+pub mod cutting;
 pub mod digest;
 mod dns;
 pub mod family;
 pub mod figures;
 pub mod h2;
+pub mod kafka;
 pub mod mail;
 pub mod mail_servers;
 mod message;

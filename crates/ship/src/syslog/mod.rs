@@ -171,7 +171,11 @@ fn send(socket: &UdpSocket, bytes: &[u8]) -> io::Result<()> {
 
 /// Waits for the end of what the receiver says.
 fn until_closed(line: &mut Line) -> io::Result<()> {
-    let said = io::copy(&mut line.take(SAID_MAX_BYTES), &mut io::sink())?;
+    let said = match io::copy(&mut line.take(SAID_MAX_BYTES), &mut io::sink()) {
+        // Closed without TLS's word for it, as many do. Who had not read all would have reset the connection.
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+        said => said?,
+    };
     match said < SAID_MAX_BYTES {
         true => Ok(()),
         false => Err(io::Error::other("it sends what nobody has asked for")),
