@@ -185,6 +185,8 @@ mod ship_conf;
 mod ship_elastic;
 mod ship_file;
 mod ship_kafka;
+mod ship_loki;
+mod ship_otlp;
 mod ship_syslog;
 mod signals;
 mod signals_old_process;
