@@ -35,6 +35,31 @@ impl Counts {
     }
 }
 
+/// Those of all receivers at work.
+pub fn all_figures() -> Figures {
+    let mut figures = Figures::default();
+    for ship in running::all() {
+        put(&ship, figures.entry(ship.plan().name.as_bytes()));
+    }
+    figures
+}
+
+/// A receiver's for a person.
+pub fn in_words(name: &str, figure: &Figure) -> String {
+    let Figure::Group(figures) = figure else { return String::new() };
+    let mut text = format!("{name}\n");
+    for (name, figure) in figures.iter() {
+        let value = match figure {
+            Figure::Text(text) => text.clone(),
+            Figure::Number(n) if name == "oldest_age" => format!("{}.{:03} s", n / 1000, n % 1000),
+            Figure::Number(n) => n.to_string(),
+            _ => continue,
+        };
+        text += &format!("  {:<16} {value}\n", name.replace('_', " "));
+    }
+    text
+}
+
 /// Notes the figures of all receivers at work, by their names.
 pub fn put_all(_: &Served, _: &Slots, figures: &mut Figures) {
     for ship in running::all() {

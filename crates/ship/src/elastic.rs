@@ -90,9 +90,15 @@ impl Target for Elastic {
         Box::new(Bulk { http, streams: self.streams.clone(), body: Vec::new() })
     }
 
-    fn install(&self, ground: Ground) -> Result<String, String> {
-        let mut http = Http::new(Arc::clone(&self.http), ground.stop);
-        crate::install::install(&mut http, self.is_opensearch)
+    fn install(&self, ground: Ground, dashboards: Option<&str>) -> Result<String, String> {
+        let mut http = Http::new(Arc::clone(&self.http), Arc::clone(&ground.stop));
+        let mut done = crate::install::templates(&mut http)?;
+        if let Some(url) = dashboards {
+            let conf = self.http.at(url).ok_or_else(|| format!("\"{url}\" is no address"))?;
+            let mut http = Http::new(Arc::new(conf), ground.stop);
+            done += &crate::install::dashboards(&mut http, self.is_opensearch)?;
+        }
+        Ok(done)
     }
 }
 

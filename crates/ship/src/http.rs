@@ -191,6 +191,21 @@ impl HttpConf {
 }
 
 impl HttpConf {
+    /// The same for another address, if it is one.
+    pub fn at(&self, url: &str) -> Option<HttpConf> {
+        let endpoint = endpoint(url)?;
+        // Without TLS in the block there is nothing to verify by.
+        if endpoint.is_tls && self.tls.is_none() {
+            return None;
+        }
+        Some(HttpConf {
+            endpoints: vec![endpoint],
+            tls: self.tls.clone(),
+            fields: self.fields.clone(),
+            ..*self
+        })
+    }
+
     /// Reads what stands in files.
     ///
     /// # Errors

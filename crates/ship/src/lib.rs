@@ -45,6 +45,44 @@ pub fn start(gen: &Generation) {
     metrics::follow(built.metrics.iter().map(|(p, every)| (Arc::clone(p), *every)).collect());
 }
 
+/// How all receivers of this process do, as JSON.
+pub fn status_json() -> Vec<u8> {
+    let mut out = Vec::new();
+    counts::all_figures().write_json(&mut out);
+    out.push(b'\n');
+    out
+}
+
+/// The same for a person.
+pub fn status_text() -> String {
+    let mut text = counts::all_figures()
+        .iter()
+        .map(|(name, figure)| counts::in_words(name, figure))
+        .collect::<Vec<_>>()
+        .join("\n");
+    if text.is_empty() {
+        text = "the configuration has no receivers\n".into();
+    }
+    text
+}
+
+/// Puts in place what a receiver needs; what was done.
+///
+/// # Errors
+///
+/// There is no such receiver, it needs nothing, or it cannot be reached.
+pub fn install(gen: &Generation, name: &str, dashboards: Option<&str>) -> Result<String, String> {
+    let plans = &gen.global.get::<Ships>().built.plans;
+    let plan = plans.iter().find(|plan| *plan.name == *name);
+    let plan = plan.ok_or_else(|| format!("there is no receiver \"{name}\""))?;
+    let ground = receiver::Ground {
+        name: Arc::clone(&plan.name),
+        stop: Arc::default(),
+        say: Arc::new(|_, _| ()),
+    };
+    plan.target.install(ground, dashboards)
+}
+
 /// The folders that the workers' user writes to.
 pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
     gen.global.get::<Ships>().built.plans.iter().map(|plan| plan.queue.dir.clone()).collect()

@@ -153,7 +153,7 @@ mod tests {
             texts[0].contains("\"metricset\":{\"name\":\"http.server_zones\",\"period\":10000}")
         );
         let rest =
-            "{\"server\":{\"connections\":{\"active\":3},\"http\":{\"requests\":{\"total\":9}}}}}";
+            "{\"server\":{\"connections\":{\"active\":3},\"http\":{\"requests\":{\"total\":9}}}}}}";
         assert!(texts[1].ends_with(rest), "{}", texts[1]);
     }
 }

@@ -76,13 +76,13 @@ pub trait Client: Send {
 pub trait Target: Send + Sync {
     fn client(&self, ground: Ground) -> Box<dyn Client>;
 
-    /// Puts in place what the receiver needs to make sense of events (`weir ship install`); what was done, for a
-    /// person.
+    /// Puts in place what the receiver needs to make sense of events (`weir ship install`), and dashboards where they
+    /// are looked at by that URL; what was done, for a person.
     ///
     /// # Errors
     ///
     /// The receiver cannot be reached, or refuses.
-    fn install(&self, _ground: Ground) -> Result<String, String> {
+    fn install(&self, _ground: Ground, _dashboards: Option<&str>) -> Result<String, String> {
         Err("there is nothing to install at such a receiver".into())
     }
 }

@@ -1,10 +1,11 @@
 //! A receiver's thread: batches out of the queue, tries, waits; what is done leaves the queue.
 
+use crate::conf::Batching;
 use crate::counts::Counts;
 use crate::errors;
 use crate::queue::{Range, Reading, State, Taken};
 use crate::receiver::{Batch, Client, Entry, EventId, Outcome};
-use crate::running::{Plan, Ship};
+use crate::running::Ship;
 use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::Ordering;
@@ -39,7 +40,7 @@ pub fn start(ship: &Arc<Ship>) {
 
 struct Sender {
     ship: Arc<Ship>,
-    plan: Arc<Plan>,
+    batch: Batching,
     version: u64,
     client: Box<dyn Client>,
     reading: Reading,
@@ -61,7 +62,7 @@ impl Sender {
         let backoff = Backoff::new(plan.retry.first_ms, plan.retry.most_ms);
         Sender {
             ship,
-            plan,
+            batch: plan.batch.clone(),
             version,
             client,
             reading: Reading::default(),
@@ -103,9 +104,11 @@ impl Sender {
         if version == self.version {
             return;
         }
-        (self.version, self.plan) = (version, self.ship.plan());
-        self.client = self.plan.target.client(self.ship.ground());
-        self.backoff = Backoff::new(self.plan.retry.first_ms, self.plan.retry.most_ms);
+        // The plan is not kept: who keeps it may still write.
+        let plan = self.ship.plan();
+        (self.version, self.batch) = (version, plan.batch.clone());
+        self.client = plan.target.client(self.ship.ground());
+        self.backoff = Backoff::new(plan.retry.first_ms, plan.retry.most_ms);
         self.reasons.clear();
     }
 
@@ -170,7 +173,7 @@ impl Sender {
         if self.state.is_none() {
             return false;
         }
-        let batch = &self.plan.batch;
+        let batch = &self.batch;
         let taken = self.reading.take(batch.events, batch.bytes);
         if taken.entries.is_empty() {
             self.lingers = None;
@@ -195,7 +198,7 @@ impl Sender {
     }
 
     fn pause(&self) {
-        thread::sleep(Duration::from_millis(LOOK_MS.min(self.plan.batch.linger_ms.max(10))));
+        thread::sleep(Duration::from_millis(LOOK_MS.min(self.batch.linger_ms.max(10))));
     }
 
     fn send(&mut self) {
@@ -220,7 +223,7 @@ impl Sender {
         let is_repeated = repeats && !state.in_flight().is_empty();
         let Taken { entries, ranges, .. } = match is_repeated {
             true => self.reading.take_again(state.in_flight()),
-            false => self.reading.take(self.plan.batch.events, self.plan.batch.bytes),
+            false => self.reading.take(self.batch.events, self.batch.bytes),
         };
         if entries.is_empty() {
             // What was on its way is gone, and nobody can send it.

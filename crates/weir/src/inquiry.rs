@@ -64,6 +64,7 @@ pub struct Question {
 pub const QUESTIONS: &[Question] = &[
     Question { name: "version", words: &[], answer: |_| Ok(version()) },
     Question { name: "profile", words: asked::PROFILE_WORDS, answer: asked::profile },
+    Question { name: "ship", words: &["form"], answer: crate::ship::answer },
 ];
 
 fn version() -> Vec<u8> {
