@@ -62,7 +62,9 @@ fn a_collector_takes_records_over_http_and_grpc() {
                 for record in logs["scopeLogs"][0]["logRecords"].as_array().into_iter().flatten() {
                     assert!(attribute(record, "log.record.uid").contains('-'));
                     assert_eq!(attribute(record, "http.request.method"), "GET");
-                    assert!(record["body"]["stringValue"].as_str().is_some_and(|b| b.starts_with("GET /all/")));
+                    assert!(record["body"]["stringValue"]
+                        .as_str()
+                        .is_some_and(|b| b.starts_with("GET /all/")));
                     count += 1;
                     found.insert((way.clone(), attribute(record, "url.original")));
                 }
