@@ -4,6 +4,7 @@ use crate::common::Address;
 use crate::line::tls::Tls;
 use crate::line::{dial, words, Line};
 use crate::receiver::Stop;
+use flate2::read::GzDecoder;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,6 +88,7 @@ impl Caller {
             if self.packed {
                 field("grpc-encoding", "gzip");
             }
+            field("grpc-accept-encoding", "identity, gzip");
             for (name, value) in &self.fields {
                 field(name, value);
             }
@@ -142,8 +144,17 @@ impl Open {
             }
         }
         reply.status = status.ok_or("an answer without grpc-status")?;
-        let message = grpc::message(&answer).ok_or("an answer that is no gRPC message")?;
-        reply.message = message.to_vec();
+        const ODD: &str = "an answer that is no gRPC message";
+        let (is_packed, message) = grpc::message(&answer).ok_or(ODD)?;
+        // Who is sent what is packed answers so, too.
+        match is_packed {
+            true => {
+                let most = grpc::ANSWER_MAX_BYTES as u64;
+                let unpacked = GzDecoder::new(message).take(most).read_to_end(&mut reply.message);
+                unpacked.map_err(|_| ODD)?;
+            }
+            false => reply.message = message.to_vec(),
+        }
         Ok(reply)
     }
 

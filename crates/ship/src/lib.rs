@@ -22,6 +22,7 @@ pub mod line;
 mod loki;
 mod metrics;
 mod otlp;
+mod parts;
 mod queue;
 pub mod receiver;
 mod running;

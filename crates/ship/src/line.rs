@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tls::Tls;
 use weir_runtime::clock;
-use weir_runtime::net::is_connecting;
+use weir_runtime::net::begin_connect;
 use weir_tls::rustls::ClientConnection;
 
 /// How often something that waits looks whether it is to end.
@@ -75,16 +75,10 @@ pub fn dial(
 }
 
 fn connect(address: SocketAddr, until: Instant, stop: &Stop) -> io::Result<TcpStream> {
-    use socket2::{Domain, Protocol, Socket, Type};
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    match socket.connect(&address.into()) {
-        Err(e) if !is_connecting(&e) && e.kind() != io::ErrorKind::WouldBlock => return Err(e),
-        _ => {}
-    }
+    let tcp = begin_connect(address)?;
     let mut pause_ms = DIAL_FIRST_MS;
-    while socket.peer_addr().is_err() {
-        if let Some(e) = socket.take_error()? {
+    while tcp.peer_addr().is_err() {
+        if let Some(e) = tcp.take_error()? {
             return Err(e);
         }
         if stop.is_set() {
@@ -96,8 +90,7 @@ fn connect(address: SocketAddr, until: Instant, stop: &Stop) -> io::Result<TcpSt
         thread::sleep(Duration::from_millis(pause_ms));
         pause_ms = (pause_ms * 2).min(DIAL_MOST_MS);
     }
-    socket.set_nonblocking(false)?;
-    let tcp: TcpStream = socket.into();
+    tcp.set_nonblocking(false)?;
     tcp.set_nodelay(true)?;
     tcp.set_read_timeout(Some(Duration::from_millis(LOOK_MS)))?;
     tcp.set_write_timeout(Some(Duration::from_millis(LOOK_MS)))?;

@@ -47,7 +47,7 @@ pub fn push(lines: &[Line<'_>], labels: &[(String, Source)]) -> Vec<u8> {
             key.push(if key.is_empty() { b'{' } else { b',' });
             text(name, &mut key);
             key.push(b':');
-            text(&value[..value.floor_char_boundary(VALUE_MAX_BYTES)], &mut key);
+            text(cut(value), &mut key);
         }
         streams.entry(key).or_default().push(*line);
     }
@@ -115,6 +115,12 @@ pub fn shown(body: &[u8]) -> String {
         Some(at) => format!("{cut} … {}", line[at..].chars().take(60).collect::<String>()),
         None => cut,
     }
+}
+
+/// As much of it as is told.
+fn cut(value: &str) -> &str {
+    let end = (0..=value.len().min(VALUE_MAX_BYTES)).rev().find(|at| value.is_char_boundary(*at));
+    &value[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]

@@ -90,14 +90,14 @@ pub const ANSWERS: Target = Target {
         let said = |text: &str| {
             assert!(text.len() <= SHOWN_MAX_BYTES && !text.contains('\n'), "{text:?}");
         };
-        use answer::Verdict::{Later, Refused, Taken};
+        use answer::Verdict::{Later, Refused, Taken, TooLarge};
         match answer::http(status, bytes) {
             Taken(None) => {}
-            Taken(Some(text)) | Refused(_, text) | Later(text) => said(&text),
+            Taken(Some(text)) | Refused(_, text) | TooLarge(text) | Later(text) => said(&text),
         }
         match answer::grpc(random.below(20) as u32, &grpc::text(bytes), bytes) {
             Taken(None) => {}
-            Taken(Some(text)) | Refused(_, text) | Later(text) => said(&text),
+            Taken(Some(text)) | Refused(_, text) | TooLarge(text) | Later(text) => said(&text),
         }
         match loki::verdict(status, bytes, 7) {
             loki::Verdict::Taken => {}

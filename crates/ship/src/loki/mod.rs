@@ -8,7 +8,8 @@ mod tests;
 use crate::conf::{draft, Draft};
 use crate::http::{self, Http, HttpConf};
 use crate::kinds::KindOf;
-use crate::receiver::{Batch, Client, Ground, Outcome, Target};
+use crate::parts::{self, Part};
+use crate::receiver::{Batch, Client, Entry, Ground, Outcome, Target};
 use std::sync::Arc;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Row, Val};
 use weir_shipping::loki::{self, is_label, Line, Source, Verdict};
@@ -102,8 +103,8 @@ struct Loki {
 impl Target for Loki {
     fn client(&self, ground: Ground) -> Box<dyn Client> {
         let (labels, fields) = (Arc::clone(&self.labels), Arc::clone(&self.fields));
-        let http = Http::new(Arc::clone(&self.http), Arc::clone(&ground.stop));
-        Box::new(Pusher { http, labels, fields, ground })
+        let http = Http::new(Arc::clone(&self.http), ground.stop);
+        Box::new(Pusher { http, labels, fields })
     }
 }
 
@@ -111,38 +112,33 @@ struct Pusher {
     http: Http,
     labels: Arc<[(String, Source)]>,
     fields: Arc<str>,
-    ground: Ground,
 }
 
 impl Client for Pusher {
     fn send(&mut self, batch: &mut Batch<'_>) -> Outcome {
-        let lines: Vec<Line<'_>> =
-            batch.entries.iter().map(|e| Line { time_ms: e.time_ms, json: e.json }).collect();
-        let body = loki::push(&lines, &self.labels);
-        let answer = match self.http.post_with(PATH, "application/json", &self.fields, &body) {
-            Ok(answer) => answer,
-            Err(why) => return Outcome::Later { why, after: None },
-        };
-        let whom = self.http.whom();
-        match loki::verdict(answer.status, &answer.body, lines.len()) {
-            Verdict::Taken => Outcome::All,
-            Verdict::Refused(count, why) => {
-                refused_some(&self.ground, lines.len(), count, &format!("{whom}: {why}"))
-            }
-            Verdict::Later(why) => {
-                self.http.turn();
-                Outcome::Later { why: format!("{whom} {why}"), after: answer.retry_after }
-            }
-        }
+        parts::send(&batch.entries, |part| self.push(part))
     }
 }
 
-/// So many of a batch were refused, and it is not known which: the last ones stand for them.
-pub fn refused_some(ground: &Ground, all: usize, count: usize, why: &str) -> Outcome {
-    let kept = all - count.min(all);
-    let line = format!("{} of {all} events were refused for good: {why}", all - kept);
-    (ground.say)(weir_core::logger::LogLevel::Error, &line);
-    let done = (0..all).map(|n| n < kept).collect();
-    let refused = (kept..all).map(|n| (n, why.to_owned())).collect();
-    Outcome::Some { done, refused, again_after: None }
+impl Pusher {
+    fn push(&mut self, part: &[Entry<'_>]) -> Part {
+        const TOO_LARGE: u16 = 413;
+        let lines = part.iter().map(|e| Line { time_ms: e.time_ms, json: e.json });
+        let lines: Vec<Line<'_>> = lines.collect();
+        let body = loki::push(&lines, &self.labels);
+        let answer = match self.http.post_with(PATH, "application/json", &self.fields, &body) {
+            Ok(answer) => answer,
+            Err(why) => return Part::Later { why, after: None },
+        };
+        let whom = self.http.whom();
+        match loki::verdict(answer.status, &answer.body, lines.len()) {
+            Verdict::Taken => Part::Taken,
+            Verdict::Refused(_, why) if answer.status == TOO_LARGE => Part::TooLarge(why),
+            Verdict::Refused(count, why) => Part::Refused(count, format!("{whom}: {why}")),
+            Verdict::Later(why) => {
+                self.http.turn();
+                Part::Later { why: format!("{whom} {why}"), after: answer.retry_after }
+            }
+        }
+    }
 }

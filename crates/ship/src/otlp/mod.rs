@@ -11,7 +11,7 @@ pub use conf::{KIND, ROWS};
 
 use crate::grpc::Caller;
 use crate::http::{Http, HttpConf};
-use crate::loki::refused_some;
+use crate::parts::{self, Part};
 use crate::receiver::{Batch, Client, Entry, Ground, Outcome, Target};
 use flate2::write::GzEncoder;
 use flate2::Compression;
@@ -61,27 +61,34 @@ struct Exporter {
 
 impl Client for Exporter {
     fn send(&mut self, batch: &mut Batch<'_>) -> Outcome {
-        let ids: Vec<String> = batch.entries.iter().map(|e| e.id.to_string()).collect();
-        let records = batch.entries.iter().zip(&ids).map(|(entry, id)| record(entry, id));
+        parts::send(&batch.entries, |part| self.export(part))
+    }
+}
+
+impl Exporter {
+    fn export(&mut self, part: &[Entry<'_>]) -> Part {
+        let ids: Vec<String> = part.iter().map(|e| e.id.to_string()).collect();
+        let records = part.iter().zip(&ids).map(|(entry, id)| record(entry, id));
         let records: Vec<Record<'_>> = records.collect();
         let message = logs::request(&records, &self.resource);
         let (verdict, whom, after) = match self.door.export(&message) {
             Ok(answered) => answered,
-            Err(why) => return Outcome::Later { why, after: None },
+            Err(why) => return Part::Later { why, after: None },
         };
         match verdict {
-            Verdict::Taken(None) => Outcome::All,
+            Verdict::Taken(None) => Part::Taken,
             Verdict::Taken(Some(why)) => {
                 (self.ground.say)(LogLevel::Warn, &format!("{whom} has a word of warning: {why}"));
-                Outcome::All
+                Part::Taken
             }
-            Verdict::Refused(count, why) => {
-                let count = usize::try_from(count).unwrap_or(usize::MAX);
-                refused_some(&self.ground, records.len(), count, &format!("{whom}: {why}"))
-            }
+            Verdict::TooLarge(why) => Part::TooLarge(format!("{whom}: {why}")),
+            Verdict::Refused(count, why) => Part::Refused(
+                usize::try_from(count).unwrap_or(usize::MAX),
+                format!("{whom}: {why}"),
+            ),
             Verdict::Later(why) => {
                 self.door.turn();
-                Outcome::Later { why: format!("{whom} {why}"), after }
+                Part::Later { why: format!("{whom} {why}"), after }
             }
         }
     }

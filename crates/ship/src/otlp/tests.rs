@@ -62,6 +62,8 @@ fn over_http() {
 enum Trick {
     /// A message and its status.
     Answer(Vec<u8>, u32, &'static str),
+    /// The same, packed.
+    Packed(Vec<u8>),
     /// A head that is the end, too.
     Trailers(u32, &'static str),
     /// The head, and then no more.
@@ -159,6 +161,11 @@ fn play(socket: &mut TcpStream, id: u32, trick: Trick) -> bool {
             head(id, false, |out| hpack::status(200, out), &mut out);
             (0..20).for_each(|_| data(&[0; 8000], &mut out));
         }
+        Trick::Packed(ref message) => {
+            head(id, false, |out| hpack::status(200, out), &mut out);
+            data(&grpc::frame(&pack(message).unwrap(), true), &mut out);
+            head(id, true, |out| trailers(0, "", out), &mut out);
+        }
         Trick::Answer(ref message, code, text) => {
             head(id, false, |out| hpack::status(200, out), &mut out);
             data(&grpc::frame(message, false), &mut out);
@@ -173,7 +180,7 @@ fn play(socket: &mut TcpStream, id: u32, trick: Trick) -> bool {
 fn over_grpc() {
     let (port, told) = server(vec![
         Trick::Answer(Vec::new(), 0, ""),
-        Trick::Answer(partial(1, "old"), 0, ""),
+        Trick::Packed(partial(1, "old")),
         Trick::Trailers(14, "go%20away"),
         Trick::Trailers(3, "bad"),
         Trick::Half,

@@ -10,6 +10,8 @@ pub enum Verdict {
     Taken(Option<String>),
     /// So many were refused for good; the others are there. The protocol does not say which.
     Refused(u64, String),
+    /// It was too much at once.
+    TooLarge(String),
     /// The same again later.
     Later(String),
 }
@@ -19,7 +21,8 @@ pub enum Verdict {
 pub fn http(status: u16, body: &[u8]) -> Verdict {
     match status {
         200..=299 => partial(body),
-        400 | 413 | 422 => {
+        413 => Verdict::TooLarge(format!("answered {status}: {}", shown(body))),
+        400 | 422 => {
             let why = message(body).unwrap_or_else(|| shown(body));
             Verdict::Refused(u64::MAX, format!("answered {status}: {why}"))
         }
@@ -57,6 +60,8 @@ pub fn grpc(status: u32, text: &[u8], body: &[u8]) -> Verdict {
         0 => partial(body),
         // What is wrong with the request stays wrong.
         3 | 11 => Verdict::Refused(u64::MAX, why()),
+        // The same status stands for quotas, too; these are the words of gRPC's libraries.
+        8 if why().contains("larger than max") => Verdict::TooLarge(why()),
         _ => Verdict::Later(why()),
     }
 }
@@ -179,5 +184,9 @@ mod tests {
         assert_eq!(grpc(14, b"gone", b""), later);
         assert!(matches!(grpc(3, b"", b""), Verdict::Refused(u64::MAX, _)));
         assert!(matches!(grpc(99, b"", b""), Verdict::Later(_)));
+        let words = b"grpc: received message larger than max (5 vs. 4)";
+        assert!(matches!(grpc(8, words, b""), Verdict::TooLarge(_)));
+        assert!(matches!(grpc(8, b"quota", b""), Verdict::Later(_)));
+        assert!(matches!(http(413, b""), Verdict::TooLarge(_)));
     }
 }

@@ -13,13 +13,13 @@ pub fn frame(message: &[u8], packed: bool) -> Vec<u8> {
     out
 }
 
-/// The one message of an answer's body, if it is whole and not compressed; an empty body is an empty message.
-pub fn message(body: &[u8]) -> Option<&[u8]> {
+/// The one message of an answer's body, if it is whole, and whether it is packed; an empty body is an empty message.
+pub fn message(body: &[u8]) -> Option<(bool, &[u8])> {
     let Some((head, rest)) = body.split_first_chunk::<HEAD_BYTES>() else {
-        return body.is_empty().then_some(body);
+        return body.is_empty().then_some((false, body));
     };
     let len = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-    (head[0] == 0).then(|| rest.get(..len)).flatten()
+    (head[0] < 2).then(|| rest.get(..len)).flatten().map(|message| (head[0] == 1, message))
 }
 
 /// A `grpc-message`, which is escaped as in URIs.
@@ -50,12 +50,13 @@ mod tests {
     fn frames() {
         let bytes = frame(b"abc", false);
         assert_eq!(bytes, b"\0\0\0\0\x03abc");
-        assert_eq!(message(&bytes), Some(&b"abc"[..]));
-        assert_eq!(message(b""), Some(&b""[..]));
+        assert_eq!(message(&bytes), Some((false, &b"abc"[..])));
+        assert_eq!(message(b""), Some((false, &b""[..])));
         for len in 1..bytes.len() {
             assert_eq!(message(&bytes[..len]), None, "{len}");
         }
-        assert_eq!(message(&frame(b"abc", true)), None);
+        assert_eq!(message(&frame(b"abc", true)), Some((true, &b"abc"[..])));
+        assert_eq!(message(b"\x02\0\0\0\0"), None);
         assert_eq!(text(b"a%20b%zz%4"), b"a b%zz%4");
     }
 }
