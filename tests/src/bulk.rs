@@ -27,6 +27,9 @@ pub enum Mood {
     Down,
 }
 
+/// What it does with a request, by its number.
+type Moods = Box<dyn FnMut(usize) -> Mood + Send>;
+
 /// A document that was created.
 #[derive(Clone, Debug)]
 pub struct Document {
@@ -44,15 +47,14 @@ struct Kept {
 pub struct Bulk {
     origin: Origin,
     kept: Arc<Mutex<Kept>>,
-    mood: Arc<Mutex<Box<dyn FnMut(usize) -> Mood + Send>>>,
+    mood: Arc<Mutex<Moods>>,
 }
 
 impl Bulk {
     /// One that asks `mood` what to do with each request, by its number.
     pub fn start(mood: impl FnMut(usize) -> Mood + Send + 'static) -> Bulk {
         let kept: Arc<Mutex<Kept>> = Arc::default();
-        let mood: Arc<Mutex<Box<dyn FnMut(usize) -> Mood + Send>>> =
-            Arc::new(Mutex::new(Box::new(mood)));
+        let mood: Arc<Mutex<Moods>> = Arc::new(Mutex::new(Box::new(mood)));
         let (docs, moods) = (Arc::clone(&kept), Arc::clone(&mood));
         let origin = Origin::start(move |request, conn| {
             let mut kept = docs.lock().unwrap();

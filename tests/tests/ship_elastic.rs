@@ -300,3 +300,49 @@ fn lines_of_the_error_log_and_figures_are_events_too() {
         })
     });
 }
+
+/// A file system of its own, as small as it must be.
+struct Small(std::path::PathBuf);
+
+impl Small {
+    fn mount(at: &std::path::Path) -> Option<Small> {
+        std::fs::create_dir_all(at).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=700k,mode=0777", "none"]).arg(at);
+        let done = mount.stderr(std::process::Stdio::null()).status();
+        done.is_ok_and(|status| status.success()).then(|| Small(at.to_path_buf()))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_costs_events_and_nothing_else() {
+    let bulk = Bulk::start(|_| Mood::Unavailable);
+    let setup = Setup::new(&CONF.replace("%%DIR%%/queue", "%%DIR%%/small/queue"));
+    let Some(small) = Small::mount(&setup.dir().join("small")) else {
+        return weir_tests::skip("no file system can be mounted here");
+    };
+    let server = setup.set("BULK", bulk.port()).start();
+    let long = "x".repeat(3000);
+    let all = 400;
+    get_all(&server, (0..all).map(|n| format!("/{n}/{long}")));
+    expect_soon("dropped events", || figure(&server, "events_dropped") > 0);
+    expect_soon("the line", || {
+        let log = server.error_log();
+        log.contains("ship \"es\": no room in \"") && log.contains("events were dropped")
+    });
+    bulk.set_mood(Mood::Good);
+    expect_soon("an empty queue", || figure(&server, "queued_bytes") == 0);
+    assert_eq!(bulk.documents().len() as u64 + figure(&server, "events_dropped"), all);
+    expect_soon("the next event", || {
+        server.get("/again");
+        bulk.urls().contains(&"/again".to_string())
+    });
+    drop(server);
+    drop(small);
+}

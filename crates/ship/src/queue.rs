@@ -5,6 +5,9 @@
 
 mod reading;
 mod state;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 
 pub use reading::{Range, Reading, Taken};
 pub use state::State;

@@ -87,6 +87,9 @@ pub trait Target: Send + Sync {
     }
 }
 
+/// Takes a line of the error log.
+pub type Say = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
+
 /// What a client stands on.
 #[derive(Clone)]
 pub struct Ground {
@@ -95,7 +98,7 @@ pub struct Ground {
     pub stop: Arc<Stop>,
     /// Writes a line of the error log, the block's name in front. A line that says what the last one has said is left
     /// out for a minute.
-    pub say: Arc<dyn Fn(LogLevel, &str) + Send + Sync>,
+    pub say: Say,
 }
 
 /// Told to a thread that is to end.
