@@ -49,19 +49,21 @@ impl Node {
             .stderr(log)
             .spawn()
             .expect("java starts");
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let stdout = child.stdout.take().unwrap();
+        // From here on it ends with the test.
+        let node = Node { child, http: Peer::Tcp(http) };
+        let lines = BufReader::new(stdout).lines();
         let begun = Instant::now();
         let mut said = Vec::new();
         for line in lines.map_while(Result::ok) {
             if line == "started" {
-                return Some(Node { child, http: Peer::Tcp(http) });
+                return Some(node);
             }
             said.push(line);
             if begun.elapsed() > START {
                 break;
             }
         }
-        let _ = child.kill();
         let errors = std::fs::read_to_string(home.join("log")).unwrap_or_default();
         panic!("the node does not start: {}\n{errors}", said.join("\n"));
     }

@@ -99,7 +99,7 @@ fn run(args: &Args) -> Result<u8, String> {
         Action::Doctor { json } => return doctor::run(&args.paths, *json),
         Action::DoctorHelp => doctor::help()?,
         Action::Profile(wanted) => profile::run(&args.paths, wanted)?,
-        Action::Ship(wanted) => ship::run(&args.paths, &wanted)?,
+        Action::Ship(wanted) => ship::run(&args.paths, wanted)?,
         Action::ProfileHelp => profile::help()?,
     }
     Ok(0)
