@@ -47,7 +47,7 @@ pub fn push(lines: &[Line<'_>], labels: &[(String, Source)]) -> Vec<u8> {
             key.push(if key.is_empty() { b'{' } else { b',' });
             text(name, &mut key);
             key.push(b':');
-            text(&value[..value.floor_char_boundary(VALUE_MAX_BYTES)], &mut key);
+            text(cut(&value, VALUE_MAX_BYTES), &mut key);
         }
         streams.entry(key).or_default().push(*line);
     }
@@ -68,6 +68,12 @@ pub fn push(lines: &[Line<'_>], labels: &[(String, Source)]) -> Vec<u8> {
     }
     out.extend_from_slice(b"]}");
     out
+}
+
+/// The beginning of a text, whole characters of it.
+fn cut(text: &str, most_bytes: usize) -> &str {
+    let end = (0..=most_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
 }
 
 fn text(text: &str, out: &mut Vec<u8>) {

@@ -61,7 +61,7 @@ impl<'a> Message<'a> {
         self.out.extend_from_slice(&[0; ROOM]);
         write(&mut Message { out: self.out });
         let len = self.out.len() - at - ROOM;
-        if len < 1 << 7 * ROOM {
+        if len < 1 << (7 * ROOM) {
             let word = [len as u8 | 0x80, (len >> 7) as u8 | 0x80, (len >> 14) as u8 & 0x7f];
             self.out[at..at + ROOM].copy_from_slice(&word);
         } else {
