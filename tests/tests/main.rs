@@ -186,6 +186,7 @@ mod ship_elastic;
 mod ship_file;
 mod ship_kafka;
 mod ship_loki;
+mod ship_opensearch;
 mod ship_otlp;
 mod ship_syslog;
 mod signals;

@@ -47,7 +47,7 @@ pub fn push(lines: &[Line<'_>], labels: &[(String, Source)]) -> Vec<u8> {
             key.push(if key.is_empty() { b'{' } else { b',' });
             text(name, &mut key);
             key.push(b':');
-            text(cut(&value, VALUE_MAX_BYTES), &mut key);
+            text(cut(value), &mut key);
         }
         streams.entry(key).or_default().push(*line);
     }
@@ -68,12 +68,6 @@ pub fn push(lines: &[Line<'_>], labels: &[(String, Source)]) -> Vec<u8> {
     }
     out.extend_from_slice(b"]}");
     out
-}
-
-/// The beginning of a text, whole characters of it.
-fn cut(text: &str, most_bytes: usize) -> &str {
-    let end = (0..=most_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or(0)]
 }
 
 fn text(text: &str, out: &mut Vec<u8>) {
@@ -121,6 +115,12 @@ pub fn shown(body: &[u8]) -> String {
         Some(at) => format!("{cut} … {}", line[at..].chars().take(60).collect::<String>()),
         None => cut,
     }
+}
+
+/// As much of it as is told.
+fn cut(value: &str) -> &str {
+    let end = (0..=value.len().min(VALUE_MAX_BYTES)).rev().find(|at| value.is_char_boundary(*at));
+    &value[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]

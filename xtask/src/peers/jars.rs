@@ -15,13 +15,23 @@ struct Jars {
     artifacts: &'static [(&'static str, &'static str, &'static str)],
 }
 
-const PEERS: &[Jars] = &[Jars {
-    name: "kafka",
-    artifacts: &[
-        ("org.apache.kafka", "kafka_2.13", "3.9.1"),
-        ("org.apache.kafka", "kafka-tools", "3.9.1"),
-    ],
-}];
+const PEERS: &[Jars] = &[
+    Jars {
+        name: "kafka",
+        artifacts: &[
+            ("org.apache.kafka", "kafka_2.13", "3.9.1"),
+            ("org.apache.kafka", "kafka-tools", "3.9.1"),
+        ],
+    },
+    Jars {
+        name: "opensearch",
+        artifacts: &[
+            ("org.opensearch", "opensearch", "2.19.1"),
+            ("org.opensearch.plugin", "transport-netty4-client", "2.19.1"),
+            ("org.apache.logging.log4j", "log4j-core", "2.21.0"),
+        ],
+    },
+];
 
 /// Gets what is missing; nothing here fails a run.
 pub fn get(dir: &Path, may_install: bool) {
