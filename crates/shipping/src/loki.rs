@@ -47,7 +47,7 @@ pub fn push(lines: &[Line<'_>], labels: &[(String, Source)]) -> Vec<u8> {
             key.push(if key.is_empty() { b'{' } else { b',' });
             text(name, &mut key);
             key.push(b':');
-            text(cut(value), &mut key);
+            text(cut(&value), &mut key);
         }
         streams.entry(key).or_default().push(*line);
     }
