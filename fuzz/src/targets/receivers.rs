@@ -1,7 +1,6 @@
 //! What receivers of events answer: Kafka's brokers, OTLP over HTTP and gRPC, Loki; and what a producer has kept.
 
 use super::Target;
-use crate::random::Random;
 use weir_shipping::kafka::message::{self, Metadata, ProducerId, Versions};
 use weir_shipping::kafka::scram::{Hash, Scram};
 use weir_shipping::kafka::state::{Spread, State};
