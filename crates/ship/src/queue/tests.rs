@@ -54,7 +54,7 @@ fn what_is_done_is_not_given_again_also_to_the_next_process() {
 
     let second = queue(&dir);
     let mut reading = Reading::default();
-    assert_eq!(reading.adopt(&second).unwrap(), 3);
+    assert_eq!(reading.adopt(&second).unwrap(), SPARE);
     assert_eq!(texts(&reading, 10, 1000), all[1..]);
     reading.done(&all[1..].iter().map(|(id, _)| *id).collect::<Vec<_>>());
     assert_eq!(reading.clean(&second), 0);
