@@ -35,6 +35,10 @@ server {{ listen 127.0.0.1:@PORT@; server_name localhost *.example.com; root @DI
   location /api/ {{ proxy_pass http://app/; proxy_http_version 1.1; proxy_set_header Host $host; proxy_set_header X-Real-IP $remote_addr;
     proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header X-Forwarded-Proto $scheme; proxy_set_header Connection $connection; }}
   location / {{ try_files $uri $uri/ =404; }} }}'''
+# The receiver is never there: what is counted is what a request pays. What stands before the mark is of the main context.
+SHIP = '''ship none { to elasticsearch http://127.0.0.1:9; queue @DIR@/ship size=256m; batch linger=60s; }
+#http
+server { listen 127.0.0.1:@PORT@; location / { ship_access none; return 200 "OK\\n"; } }'''
 REWRITES = '''map $arg_a $kind { default other; ~^b one; c two; } map $kind$uri $target { default /none; ~^one/(?<rest>.*)$ /$rest/x; }
 server { listen 127.0.0.1:@PORT@; set $a $kind; if ($http_x_none) { return 403; } rewrite ^/in/(.*)/x$ /mid/$1?z=$arg_a; rewrite ^/mid/(.*)$ /out/$1;
 location /out/ { if ($a = one) { return 200 "$target $args $uri\\n"; } return 404; } }'''
@@ -70,6 +74,7 @@ HELD = {
     'rewrite': Scenario(REWRITES, '/in/some/x?a=b'),
     'uwsgi': Scenario(UWSGI, '/ok'),
     'proxy_tls': Scenario(SECURED, '/ok'),
+    'ship': Scenario(SHIP, '/', field='\n'.join(BROWSER)),
 }
 COUNTED = {**SAME, **HELD}
 TRAINED = {
@@ -116,7 +121,8 @@ class Origins:
 def start(command, scenario, work, origins, workers=1):
     """Runs a program with a scenario's configuration; the process and its port."""
     port = free_port()
-    text = MAIN + (scenario.block if scenario.block.startswith('stream') else f'{HTTP}{scenario.block}\n}}\n')
+    main, _, block = scenario.block.rpartition('#http\n')
+    text = MAIN + main + (block if block.startswith('stream') else f'{HTTP}{block}\n}}\n')
     for key, value in {'@WORKERS@': workers, '@MORE@': '', '@PORT@': port, '@DIR@': work, **origins.ports}.items():
         text = text.replace(key, str(value))
     (work / 'nginx.conf').write_text(text)

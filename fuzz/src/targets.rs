@@ -18,6 +18,7 @@ mod mail;
 mod mmdb;
 mod openresty;
 mod proxy;
+mod receivers;
 mod reply;
 mod requests;
 mod ssi;
@@ -83,4 +84,7 @@ pub const TARGETS: &[Target] = &[
     base::ESCAPES,
     analytics::LINES,
     analytics::FORMATS,
+    receivers::KAFKA,
+    receivers::KEPT,
+    receivers::ANSWERS,
 ];

@@ -10,13 +10,16 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod browser;
+pub mod bulk;
 pub mod cgi;
 mod client;
+pub mod cutting;
 pub mod digest;
 mod dns;
 pub mod family;
 pub mod figures;
 pub mod h2;
+pub mod kafka;
 pub mod mail;
 pub mod mail_servers;
 mod message;

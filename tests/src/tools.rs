@@ -74,6 +74,18 @@ pub fn file(dir: &str, start: &str) -> Option<PathBuf> {
     roots.iter().find_map(|root| beginning(&root.join(dir), start).into_iter().next())
 }
 
+/// A program in Java by its jars, which `cargo xtask peers` gets: java itself, and the class path. Without them the
+/// test is skipped.
+pub fn need_jars(name: &str) -> Option<(Tool, String)> {
+    let java = need("java")?;
+    let dir = unpacked().with_file_name("jars").join(name);
+    if std::fs::read_dir(&dir).map_or(0, Iterator::count) == 0 {
+        skip(&format!("there are no jars of {name}"));
+        return None;
+    }
+    Some((java, format!("{}/*", dir.display())))
+}
+
 fn with_version(dir: &Path, name: &str) -> Option<PathBuf> {
     let exact = dir.join(name);
     if exact.is_file() {

@@ -5,6 +5,8 @@
 //! `target` changes and root is not needed. The tests look there too (`tests/src/tools.rs`).
 //! Nothing here fails a run: a test whose program is missing says that it was skipped.
 
+mod jars;
+
 use crate::child::{quiet, watched};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,6 +56,11 @@ const PEERS: &[Peer] = &[
     Peer { package: "litmus", what: File("usr/libexec/litmus", "basic") },
     Peer { package: "goaccess", what: Program("goaccess", "--version") },
     Peer { package: "chromium", what: File("usr/lib/chromium", "chromium") },
+    Peer { package: "rsyslog", what: Program("rsyslogd", "-v") },
+    Peer {
+        package: "rsyslog-gnutls",
+        what: File("usr/lib/x86_64-linux-gnu/rsyslog", "lmnsd_gtls"),
+    },
     Peer { package: "postfix", what: File("usr/lib/postfix/sbin", "smtpd") },
 ];
 
@@ -78,6 +85,7 @@ pub fn path(dir: &Path) -> std::ffi::OsString {
 /// Gets what is missing, where that is possible and wanted.
 pub fn get(root: &Path, may_install: bool) {
     let dir = dir(root);
+    jars::get(&dir, may_install);
     let missing = missing(&dir);
     if missing.is_empty() {
         return println!("all there: {}", names(PEERS.iter()));

@@ -315,13 +315,16 @@ impl ErrorLog {
     /// Whether any of them takes a line of that level: to be asked before one is made.
     #[inline]
     pub fn enabled(&self, level: LogLevel) -> bool {
-        self.sinks.iter().any(|(_, l)| level <= *l)
+        self.sinks.iter().any(|(_, l)| level <= *l) || is_tapped(level)
     }
 
     /// Writes one line. A log that cannot be written must not stop the server.
     pub fn log(&self, level: LogLevel, connection: Option<u64>, text: &[u8]) {
         if !self.enabled(level) {
             return;
+        }
+        if is_tapped(level) {
+            give_to_tap(level, connection, text);
         }
         let line = format_line(level, connection, text);
         if let Some(f) = OVERHEARS.get() {
@@ -349,6 +352,35 @@ static OVERHEARS: OnceLock<fn(LogLevel, &[u8])> = OnceLock::new();
 /// From now on `f` is told of every line, without its time. There can be one only.
 pub fn overhear(f: fn(LogLevel, &[u8])) {
     let _ = OVERHEARS.set(f);
+}
+
+/// Who is told of lines besides, wherever they go: of each its level, its connection and its text.
+pub type Tap = Arc<dyn Fn(LogLevel, Option<u64>, &[u8]) + Send + Sync>;
+
+/// One more than the least grave level that is told; 0: none is.
+static TAPPED: AtomicU64 = AtomicU64::new(0);
+static TAP: RwLock<Option<Tap>> = RwLock::new(None);
+
+/// From now on lines of that level and graver ones are told, or none.
+pub fn tap(to: Option<(LogLevel, Tap)>) {
+    let (tapped, to) = match to {
+        Some((least, tap)) => (least as u64 + 1, Some(tap)),
+        None => (0, None),
+    };
+    *TAP.write().unwrap_or_else(|e| e.into_inner()) = to;
+    TAPPED.store(tapped, Ordering::Relaxed);
+}
+
+#[inline]
+fn is_tapped(level: LogLevel) -> bool {
+    (level as u64) < TAPPED.load(Ordering::Relaxed)
+}
+
+fn give_to_tap(level: LogLevel, connection: Option<u64>, text: &[u8]) {
+    let tap = TAP.read().unwrap_or_else(|e| e.into_inner()).clone();
+    if let Some(tap) = tap {
+        tap(level, connection, text);
+    }
 }
 
 /// nginx's longest line in the error log.

@@ -461,6 +461,16 @@ impl Request {
         &self.server().core.reached.primary_name
     }
 
+    /// Of the monotonic clock, in microseconds.
+    pub fn started_us(&self) -> u64 {
+        self.start_us
+    }
+
+    /// The number of this request on its connection.
+    pub fn serial_number(&self) -> u32 {
+        self.number
+    }
+
     /// Milliseconds since the request began.
     pub fn elapsed_ms(&self) -> u64 {
         clock::mono_ms().saturating_sub(self.start_us / 1000)

@@ -30,6 +30,9 @@ impl Context {
     /// `server` in `mail`.
     pub const MAIL_SERVER: Context = Context(1 << 13);
 
+    /// `ship`, of the main context.
+    pub const SHIP: Context = Context(1 << 14);
+
     pub const MS: Context = Context(Self::MAIL.0 | Self::MAIL_SERVER.0);
     pub const SS: Context = Context(Self::STREAM.0 | Self::STREAM_SERVER.0);
     pub const HSL: Context = Context(Self::HTTP.0 | Self::SERVER.0 | Self::LOCATION.0);
@@ -45,7 +48,7 @@ impl Context {
 
     /// The names of the contexts, as nginx's documentation writes them.
     pub fn names(self) -> Vec<&'static str> {
-        const NAMES: [(Context, &str); 14] = [
+        const NAMES: [(Context, &str); 15] = [
             (Context::MAIN, "main"),
             (Context::EVENTS, "events"),
             (Context::HTTP, "http"),
@@ -60,6 +63,7 @@ impl Context {
             (Context::STREAM_UPSTREAM, "upstream in stream"),
             (Context::MAIL, "mail"),
             (Context::MAIL_SERVER, "server in mail"),
+            (Context::SHIP, "ship"),
         ];
         NAMES.iter().filter(|(c, _)| self.has(*c)).map(|(_, n)| *n).collect()
     }

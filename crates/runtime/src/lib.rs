@@ -23,6 +23,8 @@ mod kept_file;
 pub mod left;
 pub mod listen;
 pub mod machine;
+#[cfg(target_os = "linux")]
+pub mod mapped;
 pub mod memory;
 pub mod net;
 #[cfg(unix)]

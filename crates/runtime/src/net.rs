@@ -10,7 +10,7 @@ pub use unix::Stream;
 pub(crate) use unix::set_option;
 
 #[cfg(unix)]
-pub use connect::{is_out_of_descriptors, SocketOptions};
+pub use connect::{begin_connect, is_out_of_descriptors, SocketOptions};
 
 #[cfg(target_os = "linux")]
 pub use splice::Pipe;

@@ -42,5 +42,5 @@ pub use outgoing::Outgoing;
 pub use peers::{sid, Choice, Peer, PeerAddr, PeerId};
 pub use rows::Rows;
 pub use ssl_rows::{Secures, SslRows};
-pub use tls::{ClientTls, Settings, Wanted};
+pub use tls::{AnyServer, ClientTls, Settings, Shown, Wanted};
 pub use vars::Variables;

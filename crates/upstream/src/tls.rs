@@ -75,8 +75,9 @@ pub struct Wanted {
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
+/// Shows one certificate to whoever asks for one.
 #[derive(Debug)]
-struct Shown(Arc<CertifiedKey>);
+pub struct Shown(pub Arc<CertifiedKey>);
 
 impl ResolvesClientCert for Shown {
     fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
@@ -207,11 +208,18 @@ impl Wanted {
     }
 }
 
-/// Takes any certificate whose key the server has.
+/// Takes any certificate whose key the server has: it is judged after the handshake.
 #[derive(Debug)]
-pub(crate) struct AnyServer {
+pub struct AnyServer {
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
     pub(crate) sessions: Option<Arc<Sessions>>,
+}
+
+/// Without sessions that are kept.
+impl Default for AnyServer {
+    fn default() -> AnyServer {
+        AnyServer { algorithms: algorithms(), sessions: None }
+    }
 }
 
 impl ServerCertVerifier for AnyServer {

@@ -3,6 +3,7 @@
 use crate::load::Paths;
 use crate::profile::Wanted;
 use crate::trace;
+use crate::ship;
 use std::path::{Path, PathBuf};
 use weir_module::Layout;
 use weir_runtime::paths;
@@ -29,6 +30,7 @@ Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g
        {name} analyze [OPTION]... FILE...
        {name} doctor [--json] [-p prefix] [-c filename] [-g directives]
        {name} trace [-p PID | -c filename] [--json] [--to ADDRESS] [-H FIELD] URL
+       {name} ship status | install NAME [--dashboards URL] [-p prefix] [-c filename]
        {name} profile [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
 
 Options:
@@ -76,6 +78,8 @@ pub enum Action {
     Profile(Wanted),
     /// `weir profile --help`
     ProfileHelp,
+    /// `weir ship …`
+    Ship(ship::Wanted),
 }
 
 pub struct Args {
@@ -112,6 +116,10 @@ impl Args {
             }
             if arg == b"trace" {
                 let action = trace(args, &mut told)?;
+                return Ok(Args { action, quiet, strict, paths: told.paths() });
+            }
+            if arg == b"ship" {
+                let action = ship(args, &mut told)?;
                 return Ok(Args { action, quiet, strict, paths: told.paths() });
             }
             if arg == b"profile" {
@@ -226,6 +234,37 @@ fn profile(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<A
         }
     }
     Ok(Action::Profile(wanted))
+}
+
+/// What stands behind `ship`.
+fn ship(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<Action, String> {
+    told.bare = false;
+    let mut words = Vec::new();
+    let (mut json, mut dashboards) = (false, None);
+    while let Some(arg) = args.next() {
+        match arg.as_slice() {
+            b"--help" | b"-h" | b"-?" => return Ok(Action::Ship(ship::Wanted::Help)),
+            b"--json" => json = true,
+            b"--dashboards" => {
+                let url = args.next().ok_or("option \"--dashboards\" requires a value")?;
+                dashboards = Some(text(url));
+            }
+            [b'-', ..] => told.path_option(arg, &mut args)?,
+            _ => words.push(text(arg)),
+        }
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Ok(Action::Ship(match (words.as_slice(), json, dashboards) {
+        (["status"], json, None) => ship::Wanted::Status { json },
+        (["install", name], false, dashboards) => {
+            ship::Wanted::Install { name: (*name).to_owned(), dashboards }
+        }
+        _ => {
+            return Err(
+                "write \"ship status [--json]\" or \"ship install NAME [--dashboards URL]\"".into(),
+            )
+        }
+    }))
 }
 
 fn number(word: Vec<u8>) -> Result<u64, String> {

@@ -65,6 +65,7 @@ pub const QUESTIONS: &[Question] = &[
     Question { name: "version", words: &[], answer: |_| Ok(version()) },
     Question { name: "profile", words: asked::PROFILE_WORDS, answer: asked::profile },
     Question { name: "trace", words: trace::WORDS, answer: trace::answer },
+    Question { name: "ship", words: &["form"], answer: crate::ship::answer },
 ];
 
 fn version() -> Vec<u8> {

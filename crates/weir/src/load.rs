@@ -194,6 +194,7 @@ fn build(cf: &mut Cf, paths: &Paths) -> ConfResult<Generation> {
     loaded::notice(cf);
     let log = error_log(cf, paths);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    weir_ship::build(cf)?;
     let made = protocols::finish(cf, &log)?;
     let global = std::mem::take(&mut cf.levels.global);
     Ok(Generation::new(number, global, log, made))

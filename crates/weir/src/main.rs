@@ -29,6 +29,7 @@ mod quiet;
 mod retired;
 mod serving;
 mod shares;
+mod ship;
 mod sockets;
 mod trace;
 mod upgrade;
@@ -100,6 +101,7 @@ fn run(args: &Args) -> Result<u8, String> {
         Action::Doctor { json } => return doctor::run(&args.paths, *json),
         Action::DoctorHelp => doctor::help()?,
         Action::Profile(wanted) => profile::run(&args.paths, wanted)?,
+        Action::Ship(wanted) => ship::run(&args.paths, wanted)?,
         Action::ProfileHelp => profile::help()?,
         Action::Trace(wanted) => trace::run(&args.paths, wanted)?,
         Action::TraceHelp => trace::help()?,

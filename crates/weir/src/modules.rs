@@ -37,6 +37,7 @@ pub const MODULES: &[&HttpModule] = &[
     &upstream_times::MODULE,
     &weir_backend::SESSION_STICKY,
     &log::MODULE,
+    &weir_ship::MODULE,
     &gzip_ok::MODULE,
     &rewrite::MODULE,
     &set_misc::MODULE,

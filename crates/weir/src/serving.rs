@@ -12,6 +12,7 @@ use crate::watch::{self, Watch};
 use crate::workers::{self, Command, Setup, WorkerHandle};
 use std::sync::Arc;
 use weir_core::counters::AllCounters;
+use weir_core::figures::Figures;
 use weir_core::generation::Generation;
 use weir_core::logger::{self, LogLevel};
 use weir_core::syslog;
@@ -46,6 +47,7 @@ impl Serving {
         syslog::report_to(&s.generation.error_log);
         panics::log_to(&s.generation.error_log);
         crate::protocols::start(&s.generation);
+        s.ship();
         crate::asked::follow(s.perftools(), &s.generation.error_log);
         s.fill()?;
         crate::inquiry::listen(&s.generation.error_log);
@@ -63,6 +65,16 @@ impl Serving {
     fn perftools(&self) -> Option<&std::path::Path> {
         let path = self.generation.global.get::<Global>().google_perftools_profiles.as_option();
         path.map(std::path::PathBuf::as_path)
+    }
+
+    /// What is shipped from now on, by the newest generation.
+    fn ship(&self) {
+        let (generation, all) = (Arc::downgrade(&self.generation), Arc::clone(&self.all));
+        weir_ship::gather_by(Arc::new(move || match generation.upgrade() {
+            Some(generation) => weir_status::gather(&generation, &all, ""),
+            None => Figures::default(),
+        }));
+        weir_ship::start(&self.generation);
     }
 
     fn count(&self) -> usize {
@@ -124,6 +136,7 @@ impl Serving {
         panics::log_to(&generation.error_log);
         crate::protocols::start(&generation);
         self.retired.add(std::mem::replace(&mut self.generation, generation));
+        self.ship();
         crate::asked::follow(self.perftools(), &self.generation.error_log);
         let connections_max = self.generation.global.get::<Global>().connections();
         for (id, w) in self.workers.iter().enumerate() {
@@ -225,15 +238,16 @@ impl Serving {
 
     /// Ends all workers at once.
     pub fn stop(&mut self) {
+        weir_ship::stop();
         crate::inquiry::end();
         for w in &self.workers {
             let _ = w.commands.send(Command::Stop);
         }
     }
 
-    /// Whether every worker has ended.
+    /// Whether every worker has ended, and what they left to be shipped is sent or waited for long enough.
     pub fn ended(&self) -> bool {
-        self.workers.iter().all(|w| w.thread.is_finished())
+        self.workers.iter().all(|w| w.thread.is_finished()) && weir_ship::has_ended()
     }
 
     /// A worker that has ended by itself (a panic outside a connection) is started again.

@@ -4,7 +4,7 @@ use super::Stream;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 /// What is set on a socket before it connects.
@@ -21,6 +21,22 @@ pub struct SocketOptions {
 /// Whether a socket was not to be had because the process, or the system, has too many open files.
 pub fn is_out_of_descriptors(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Whether a connection on a socket that does not block has only begun.
+fn is_connecting(e: &io::Error) -> bool {
+    e.raw_os_error() == Some(libc::EINPROGRESS) || e.kind() == io::ErrorKind::WouldBlock
+}
+
+/// A socket that does not block, whose connection has begun: it is made once the peer's address is known, and has failed
+/// when there is an error to be taken.
+pub fn begin_connect(addr: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&addr.into()) {
+        Err(e) if !is_connecting(&e) => Err(e),
+        _ => Ok(socket.into()),
+    }
 }
 
 impl Stream {
@@ -109,7 +125,7 @@ fn set_transparent(_: &Socket, _: SocketAddr) -> io::Result<()> {
 async fn finish(socket: Socket, addr: &SockAddr, tcp: bool) -> io::Result<Stream> {
     let pending = match socket.connect(addr) {
         Ok(()) => false,
-        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => true,
+        Err(e) if is_connecting(&e) => true,
         Err(e) => return Err(e),
     };
     let stream = Stream::from_fd(socket.into(), tcp);

@@ -41,6 +41,7 @@ const SLAB: Kind = Kind::Many("SlabNotFound", "slab not found");
 const CACHE: Kind = Kind::Many("CacheNotFound", "cache not found");
 const RESOLVER: Kind = Kind::Many("ResolverZoneNotFound", "resolver zone not found");
 const ANALYTICS: Kind = Kind::Many("AnalyticsZoneNotFound", "analytics zone not found");
+const SHIP: Kind = Kind::Many("ShipNotFound", "receiver not found");
 const WORKER: Kind = Kind::Many("WorkerNotFound", "worker not found");
 
 /// All of them, in the order in which they are listed.
@@ -67,6 +68,7 @@ pub(crate) const PLACES: &[Place] = &[
     place("resolvers", 5, RESOLVER, true),
     place("ssl", 1, Kind::One, true),
     place("workers", 9, WORKER, true),
+    place("ship", 9, SHIP, false),
 ];
 
 /// Figures that came later than what they are part of.

@@ -28,6 +28,7 @@ const RULES: &[Rule] = &[
     rule("resolvers", "weir_resolver", Some("resolver")),
     rule("slabs", "weir_slab", Some("zone")),
     rule("workers", "weir_worker", Some("worker")),
+    rule("ship", "weir_ship", Some("receiver")),
 ];
 
 /// What tells how it is now; all other numbers only grow.
@@ -62,6 +63,9 @@ const GAUGES: &[&str] = &[
     "is_loading",
     "memory_bytes",
     "memory_bytes_max",
+    "queued_bytes",
+    "held_bytes",
+    "max_bytes",
 ];
 
 /// Figures that name things, or that others add up to: they are no metrics.
@@ -79,6 +83,7 @@ const MILLIS: &[(&str, bool)] = &[
     ("downtime", true),
     ("busy_time", true),
     ("queued_time", true),
+    ("oldest_age", false),
 ];
 
 /// Groups whose names are a label, and not a part of the metric's name.

@@ -1,0 +1,163 @@
+//! Elasticsearch and OpenSearch: data streams, or an index, by the bulk interface.
+
+use crate::conf::{draft, Draft};
+use crate::http::{self, Answer, Http, HttpConf};
+use crate::kinds::KindOf;
+use crate::receiver::{Batch, Client, Ground, Kind, Outcome, Target};
+use serde_json::Value;
+use std::sync::Arc;
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Row, Val};
+use weir_shipping::elastic::{self, Item};
+
+/// Of an answer's items only what says what became of them.
+const BULK: &str =
+    "/_bulk?filter_path=error,items.*.status,items.*.error.type,items.*.error.reason";
+
+#[derive(Default)]
+struct Said {
+    index: Val<String>,
+}
+
+pub const ROWS: &[Row] = &[Row::new(
+    "index",
+    Context::SHIP,
+    Arity::ONE,
+    "",
+    "The index that events go to, in place of data streams.",
+    |cf, d| {
+        let name = d.text(0)?.to_owned();
+        if !elastic::is_index_name(&name) {
+            return Err(d.bad(0, format!("\"{name}\" is no name of an index: it has small letters, digits, \"-\", \"_\" and \".\"")));
+        }
+        draft(cf).settings::<Said>().index.once(d, name)
+    },
+)];
+
+const TAKES: &[&str] = &{
+    let mut all = ["index"; http::NAMES.len() + 1];
+    let mut i = 0;
+    while i < http::NAMES.len() {
+        all[i] = http::NAMES[i];
+        i += 1;
+    }
+    all
+};
+
+pub const ELASTICSEARCH: KindOf =
+    KindOf { name: "elasticsearch", takes: TAKES, check, build: elasticsearch };
+pub const OPENSEARCH: KindOf =
+    KindOf { name: "opensearch", takes: TAKES, check, build: opensearch };
+
+fn check(draft: &mut Draft) -> ConfResult {
+    http::check(draft)
+}
+
+fn elasticsearch(cf: &mut Cf, draft: &Draft) -> ConfResult<Arc<dyn Target>> {
+    build(cf, draft, false)
+}
+
+fn opensearch(cf: &mut Cf, draft: &Draft) -> ConfResult<Arc<dyn Target>> {
+    build(cf, draft, true)
+}
+
+fn build(cf: &mut Cf, draft: &Draft, is_opensearch: bool) -> ConfResult<Arc<dyn Target>> {
+    let http = Arc::new(HttpConf::build(cf, draft, "ApiKey ")?);
+    let index = draft.said::<Said>().and_then(|s| s.index.as_option()).cloned();
+    let namespace = draft.namespace();
+    let stream = |dataset: &str| match (&index, dataset) {
+        (Some(index), _) => index.clone(),
+        (None, "metrics") => format!("metrics-nginx.metrics-{namespace}"),
+        (None, dataset) => format!("logs-nginx.{dataset}-{namespace}"),
+    };
+    let streams = [Kind::Access, Kind::Error, Kind::Metric].map(|kind| match kind {
+        Kind::Access => stream("access"),
+        Kind::Error => stream("error"),
+        Kind::Metric => stream("metrics"),
+    });
+    Ok(Arc::new(Elastic { http, streams, is_opensearch }))
+}
+
+struct Elastic {
+    http: Arc<HttpConf>,
+    /// By the kinds of events.
+    streams: [String; 3],
+    is_opensearch: bool,
+}
+
+impl Target for Elastic {
+    fn client(&self, ground: Ground) -> Box<dyn Client> {
+        let http = Http::new(Arc::clone(&self.http), ground.stop);
+        Box::new(Bulk { http, streams: self.streams.clone(), body: Vec::new() })
+    }
+
+    fn install(&self, ground: Ground, dashboards: Option<&str>) -> Result<String, String> {
+        let mut http = Http::new(Arc::clone(&self.http), Arc::clone(&ground.stop));
+        let mut done = crate::install::templates(&mut http)?;
+        if let Some(url) = dashboards {
+            let conf = self.http.at(url).ok_or_else(|| format!("\"{url}\" is no address"))?;
+            let mut http = Http::new(Arc::new(conf), ground.stop);
+            done += &crate::install::dashboards(&mut http, self.is_opensearch)?;
+        }
+        Ok(done)
+    }
+}
+
+struct Bulk {
+    http: Http,
+    streams: [String; 3],
+    /// Used again.
+    body: Vec<u8>,
+}
+
+/// More than a batch's is not kept.
+const BODY_KEPT_BYTES: usize = 8 * 1024 * 1024;
+
+impl Client for Bulk {
+    fn send(&mut self, batch: &mut Batch<'_>) -> Outcome {
+        self.body.clear();
+        for entry in &batch.entries {
+            elastic::push_document(
+                &mut self.body,
+                &self.streams[entry.kind as usize],
+                entry.id,
+                entry.json,
+            );
+        }
+        let answer = self.http.post(BULK, "application/x-ndjson", &self.body);
+        if self.body.capacity() > BODY_KEPT_BYTES {
+            self.body = Vec::new();
+        }
+        match answer {
+            Ok(answer) if answer.is_good() => outcome(&answer, batch.entries.len()),
+            Ok(answer) => {
+                let why = refusal(&self.http.whom(), &answer);
+                // Another node may have less to do, or more rights.
+                self.http.turn();
+                Outcome::Later { why, after: answer.retry_after }
+            }
+            Err(why) => Outcome::Later { why, after: None },
+        }
+    }
+}
+
+/// The words of an answer that is no success.
+pub fn refusal(whom: &str, answer: &Answer) -> String {
+    let words = serde_json::from_slice::<Value>(&answer.body).map(|v| elastic::reason(&v));
+    format!("{whom} answers {} {}", answer.status, words.unwrap_or_default()).trim_end().to_owned()
+}
+
+fn outcome(answer: &Answer, n: usize) -> Outcome {
+    let items = match elastic::read_answer(&answer.body, n) {
+        Ok(items) => items,
+        Err(why) => return Outcome::Later { why, after: answer.retry_after },
+    };
+    if items.iter().all(|item| *item == Item::Done) {
+        return Outcome::All;
+    }
+    let done = items.iter().map(|item| *item == Item::Done).collect();
+    let refused = items.into_iter().enumerate().filter_map(|(n, item)| match item {
+        Item::Refused(why) => Some((n, why)),
+        _ => None,
+    });
+    Outcome::Some { done, refused: refused.collect(), again_after: answer.retry_after }
+}

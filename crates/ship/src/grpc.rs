@@ -1,0 +1,194 @@
+//! A gRPC call with one message in each direction, over HTTP/2 with or without TLS.
+
+use crate::common::Address;
+use crate::line::tls::Tls;
+use crate::line::{dial, words, Line};
+use crate::receiver::Stop;
+use flate2::read::GzDecoder;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+use weir_shipping::otlp::grpc;
+use weir_wire::http2::client::{Client, Event};
+use weir_wire::http2::hpack;
+
+/// What is read at once.
+const READ_BYTES: usize = 16 * 1024;
+
+/// An answer.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// `grpc-status`.
+    pub status: u32,
+    /// `grpc-message`, unescaped.
+    pub text: Vec<u8>,
+    /// `grpc-status-details-bin`, in base64.
+    pub details: Vec<u8>,
+    /// The one message.
+    pub message: Vec<u8>,
+}
+
+/// Who is called, and how.
+pub struct Caller {
+    pub address: Address,
+    pub tls: Option<Tls>,
+    pub timeout: Duration,
+    /// Further fields of requests; names in small letters.
+    pub fields: Vec<(String, String)>,
+    /// Messages are packed with gzip by who calls.
+    pub packed: bool,
+    pub stop: Arc<Stop>,
+    pub open: Option<Open>,
+}
+
+/// A connection that is there.
+pub struct Open {
+    line: Line,
+    http: Client,
+}
+
+impl Caller {
+    /// Calls `path` with a message. An error says that nothing is known of what became of it.
+    pub fn call(&mut self, path: &str, message: &[u8]) -> Result<Reply, String> {
+        let mut open = match self.open.take().filter(|o| o.http.may_go_on() && !o.line.is_stale()) {
+            Some(open) => open,
+            None => self.connect()?,
+        };
+        let failed = |why: String| format!("{}:{}: {why}", self.address.host, self.address.port);
+        open.line.begin(self.timeout);
+        self.ask(&mut open.http, path);
+        let body = grpc::frame(message, self.packed);
+        let reply = open.exchange(&body).map_err(failed)?;
+        self.open = Some(open);
+        Ok(reply)
+    }
+
+    fn connect(&self) -> Result<Open, String> {
+        let Address { host, port, .. } = &self.address;
+        let line = dial(host, *port, self.tls.as_ref(), self.timeout, &self.stop)?;
+        if self.tls.is_some() && line.protocol() != Some(b"h2") {
+            return Err(format!("{host}:{port}: no HTTP/2 (ALPN), which gRPC needs"));
+        }
+        Ok(Open { line, http: Client::new() })
+    }
+
+    fn ask(&self, http: &mut Client, path: &str) {
+        let authority = format!("{}:{}", self.address.host, self.address.port);
+        http.request(false, |out| {
+            let tls = self.tls.is_some();
+            hpack::request_line(b"POST", tls, path.as_bytes(), Some(authority.as_bytes()), out);
+            let timeout = format!("{}m", self.timeout.as_millis().min(99_999_999));
+            let mut field = |name: &str, value: &str| {
+                hpack::literal_lower(name.as_bytes(), value.as_bytes(), out);
+            };
+            field("content-type", "application/grpc");
+            field("te", "trailers");
+            field("user-agent", "weir");
+            field("grpc-timeout", &timeout);
+            if self.packed {
+                field("grpc-encoding", "gzip");
+            }
+            field("grpc-accept-encoding", "identity, gzip");
+            for (name, value) in &self.fields {
+                field(name, value);
+            }
+        });
+    }
+}
+
+impl Open {
+    /// Sends the body as the peer lets us, and takes the answer.
+    fn exchange(&mut self, body: &[u8]) -> Result<Reply, String> {
+        let mut reply = Reply::default();
+        let (mut answer, mut status) = (Vec::new(), None);
+        let mut sent = 0;
+        loop {
+            match self.http.advance()? {
+                Event::More => {
+                    // What has come may have opened a window.
+                    let room = self.http.room().min(body.len() - sent);
+                    if room > 0 {
+                        self.http.send_data(&body[sent..sent + room], sent + room == body.len());
+                        sent += room;
+                    }
+                    let is_waiting = self.http.out.is_empty();
+                    self.flush().map_err(|e| words(&e))?;
+                    if is_waiting {
+                        self.read().map_err(|e| words(&e))?;
+                    }
+                }
+                Event::Data(range) => {
+                    answer.extend_from_slice(&self.http.input[range]);
+                    if answer.len() > grpc::ANSWER_MAX_BYTES {
+                        return Err("the answer is too long".into());
+                    }
+                }
+                Event::Head { end } => {
+                    let code = self.http.status()?;
+                    if (100..200).contains(&code) {
+                        continue;
+                    }
+                    if code != 200 {
+                        return Err(format!("answered {code} in place of gRPC"));
+                    }
+                    status = self.take_status(&mut reply);
+                    if end {
+                        break;
+                    }
+                }
+                Event::Trailers => {
+                    status = self.take_status(&mut reply).or(status);
+                    break;
+                }
+                Event::End => break,
+            }
+        }
+        reply.status = status.ok_or("an answer without grpc-status")?;
+        const ODD: &str = "an answer that is no gRPC message";
+        let (is_packed, message) = grpc::message(&answer).ok_or(ODD)?;
+        // Who is sent what is packed answers so, too.
+        match is_packed {
+            true => {
+                let most = grpc::ANSWER_MAX_BYTES as u64;
+                let unpacked = GzDecoder::new(message).take(most).read_to_end(&mut reply.message);
+                unpacked.map_err(|_| ODD)?;
+            }
+            false => reply.message = message.to_vec(),
+        }
+        Ok(reply)
+    }
+
+    /// What a head or trailers say of the call's end.
+    fn take_status(&self, reply: &mut Reply) -> Option<u32> {
+        let mut status = None;
+        for (name, value) in self.http.fields.iter() {
+            match name {
+                b"grpc-status" => status = std::str::from_utf8(value).ok()?.parse().ok(),
+                b"grpc-message" => reply.text = grpc::text(value),
+                b"grpc-status-details-bin" => reply.details = value.to_vec(),
+                _ => {}
+            }
+        }
+        status
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if !self.http.out.is_empty() {
+            self.line.write_all(&self.http.out)?;
+            self.line.flush()?;
+            self.http.out.clear();
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> io::Result<()> {
+        let at = self.http.input.len();
+        self.http.input.resize(at + READ_BYTES, 0);
+        let read = self.line.read(&mut self.http.input[at..]);
+        self.http.input.truncate(at + read.as_ref().map_or(0, |n| *n));
+        match read? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+}

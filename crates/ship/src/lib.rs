@@ -1,0 +1,90 @@
+//! Access events, errors and figures go to other machines (`ship`).
+//!
+//! A worker writes an event into its own segment of a queue on disk; a thread for each receiver reads, sends and
+//! removes. What goes wrong with a receiver never reaches a request.
+
+mod access;
+mod common;
+mod conf;
+mod counts;
+mod elastic;
+mod errors;
+#[cfg(test)]
+mod fake;
+mod file;
+mod grpc;
+mod http;
+mod install;
+mod kafka;
+mod keeper;
+mod kinds;
+pub mod line;
+mod loki;
+mod metrics;
+mod otlp;
+mod parts;
+mod queue;
+pub mod receiver;
+mod running;
+mod sending;
+mod syslog;
+
+pub use conf::{build, MODULE};
+pub use metrics::gather_by;
+pub use running::{has_ended, stop};
+
+use conf::Ships;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_core::generation::Generation;
+
+/// A generation is about to be served by this process.
+pub fn start(gen: &Generation) {
+    let built = &gen.global.get::<Ships>().built;
+    running::follow(&built.plans, &gen.error_log);
+    errors::follow(built.errors.iter().map(|(p, level)| (Arc::clone(p), *level)).collect());
+    metrics::follow(built.metrics.iter().map(|(p, every)| (Arc::clone(p), *every)).collect());
+}
+
+/// How all receivers of this process do, as JSON.
+pub fn status_json() -> Vec<u8> {
+    let mut out = Vec::new();
+    counts::all_figures().write_json(&mut out);
+    out.push(b'\n');
+    out
+}
+
+/// The same for a person.
+pub fn status_text() -> String {
+    let mut text = counts::all_figures()
+        .iter()
+        .map(|(name, figure)| counts::in_words(name, figure))
+        .collect::<Vec<_>>()
+        .join("\n");
+    if text.is_empty() {
+        text = "the configuration has no receivers\n".into();
+    }
+    text
+}
+
+/// Puts in place what a receiver needs; what was done.
+///
+/// # Errors
+///
+/// There is no such receiver, it needs nothing, or it cannot be reached.
+pub fn install(gen: &Generation, name: &str, dashboards: Option<&str>) -> Result<String, String> {
+    let plans = &gen.global.get::<Ships>().built.plans;
+    let plan = plans.iter().find(|plan| *plan.name == *name);
+    let plan = plan.ok_or_else(|| format!("there is no receiver \"{name}\""))?;
+    let ground = receiver::Ground {
+        name: Arc::clone(&plan.name),
+        stop: Arc::default(),
+        say: Arc::new(|_, _| ()),
+    };
+    plan.target.install(ground, dashboards)
+}
+
+/// The folders that the workers' user writes to.
+pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
+    gen.global.get::<Ships>().built.plans.iter().map(|plan| plan.queue.dir.clone()).collect()
+}

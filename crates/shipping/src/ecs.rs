@@ -1,0 +1,137 @@
+//! Events as documents of the Elastic Common Schema, with the names that filebeat's nginx module gives to what it
+//! reads in nginx's logs, so that dashboards and queries made for that find the same here.
+//!
+//! A document is made in a buffer that is used again; what of it is the same for all events of a receiver (host, data
+//! stream) is a text that stands at its end ([`Tail`]).
+
+mod access;
+mod error;
+
+pub use access::{Access, Tls, Upstream};
+pub use error::{severity, ErrorLine};
+
+use weir_base::bytes::fmt_u64;
+
+/// Of texts that anybody may make long, so many bytes are shown.
+pub const TEXT_MAX_BYTES: usize = 8 * 1024;
+/// The version of the schema whose fields these are.
+const ECS_VERSION: &str = "8.11.0";
+
+/// What ends each document of one kind for one receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tail(Box<[u8]>);
+
+impl Tail {
+    /// `dataset` is `nginx.access` and the like, `stream` is `logs` or `metrics`.
+    pub fn new(stream: &str, dataset: &str, namespace: &str, host: &str) -> Tail {
+        let mut out = Vec::new();
+        out.extend_from_slice(b",\"data_stream\":{\"type\":");
+        push_text(&mut out, stream.as_bytes());
+        out.extend_from_slice(b",\"dataset\":");
+        push_text(&mut out, dataset.as_bytes());
+        out.extend_from_slice(b",\"namespace\":");
+        push_text(&mut out, namespace.as_bytes());
+        out.extend_from_slice(b"},\"host\":{\"name\":");
+        push_text(&mut out, host.as_bytes());
+        out.extend_from_slice(b"},\"service\":{\"type\":\"nginx\"},\"agent\":{\"type\":\"weir\"},\"ecs\":{\"version\":\"");
+        out.extend_from_slice(ECS_VERSION.as_bytes());
+        out.extend_from_slice(b"\"}}");
+        Tail(out.into())
+    }
+
+    /// Ends a document.
+    pub fn push(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+}
+
+/// A string of JSON. Bytes that are no UTF-8 are replaced: receivers refuse documents that have them.
+pub fn push_text(out: &mut Vec<u8>, text: &[u8]) {
+    let text = &text[..text.len().min(TEXT_MAX_BYTES)];
+    out.push(b'"');
+    // One look at each byte, without a branch for each.
+    let is_odd = |b: &u8| *b < b' ' || *b >= 0x7f || *b == b'"' || *b == b'\\';
+    match text.iter().fold(false, |odd, b| odd | is_odd(b)) {
+        false => out.extend_from_slice(text),
+        true => push_odd(out, text),
+    }
+    out.push(b'"');
+}
+
+#[inline(never)]
+fn push_odd(out: &mut Vec<u8>, text: &[u8]) {
+    // Escaped it is no longer either.
+    let end = out.len() + TEXT_MAX_BYTES;
+    for chunk in text.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if out.len() >= end {
+                return;
+            }
+            match c {
+                '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+                '\0'..='\x1f' | '\x7f' => {
+                    const HEX: &[u8; 16] = b"0123456789abcdef";
+                    let n = c as usize;
+                    out.extend_from_slice(&[b'\\', b'u', b'0', b'0', HEX[n >> 4], HEX[n & 15]]);
+                }
+                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        if !chunk.invalid().is_empty() && out.len() < end {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+}
+
+/// `lead` is what stands before the value: names, colons, and the comma of who went before.
+fn text(out: &mut Vec<u8>, lead: &[u8], value: &[u8]) {
+    out.extend_from_slice(lead);
+    push_text(out, value);
+}
+
+/// The same for a value that may not be there.
+fn text_if_any(out: &mut Vec<u8>, lead: &[u8], value: &[u8]) {
+    if !value.is_empty() {
+        text(out, lead, value);
+    }
+}
+
+fn number(out: &mut Vec<u8>, lead: &[u8], value: u64) {
+    out.extend_from_slice(lead);
+    fmt_u64(out, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_what_json_has() {
+        for (text, expected) in [
+            (&b"plain /a?b=c"[..], "\"plain /a?b=c\""),
+            (b"a\"b\\c", "\"a\\\"b\\\\c\""),
+            (b"a\nb\x7f\x00", "\"a\\u000ab\\u007f\\u0000\""),
+            ("\u{e4}\u{1f600}".as_bytes(), "\"\u{e4}\u{1f600}\""),
+            (b"a\xffb\xe4", "\"a\u{fffd}b\u{fffd}\""),
+        ] {
+            let mut out = Vec::new();
+            push_text(&mut out, text);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+        let mut out = Vec::new();
+        push_text(&mut out, &[b'x'; TEXT_MAX_BYTES + 1]);
+        assert_eq!(out.len(), TEXT_MAX_BYTES + 2);
+        out.clear();
+        push_text(&mut out, &[1; TEXT_MAX_BYTES]);
+        assert!((TEXT_MAX_BYTES..TEXT_MAX_BYTES + 10).contains(&out.len()));
+    }
+
+    #[test]
+    fn a_tail_ends_a_document() {
+        let mut out = b"{\"a\":1".to_vec();
+        Tail::new("logs", "nginx.access", "default", "h\"1").push(&mut out);
+        let read: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(read["data_stream"]["dataset"], "nginx.access");
+        assert_eq!((&read["host"]["name"], &read["a"]), (&"h\"1".into(), &1.into()));
+    }
+}

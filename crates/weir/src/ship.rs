@@ -1,0 +1,66 @@
+//! `weir ship`: how the receivers of a running server do, and what a receiver needs to make sense of events.
+
+use crate::load::{self, Paths};
+use crate::{doctor, inquiry};
+use std::io::Write;
+use std::time::Duration;
+use weir_module::{Layout, Mode};
+
+/// What the command line says.
+pub enum Wanted {
+    Help,
+    Status { json: bool },
+    Install { name: String, dashboards: Option<String> },
+}
+
+pub fn help() -> Result<(), String> {
+    let name = Layout::here().name;
+    let text = format!(
+        "\
+Usage: {name} ship status [--json] [-p prefix] [-c filename] [-g directives]
+       {name} ship install NAME [--dashboards URL] [-p prefix] [-c filename] [-g directives]
+
+status   says of each receiver of the running server what was sent, what waits, what was lost, and the
+         last error. The server is found by its pid file; root and its own user may ask.
+install  puts the index templates for events in place at the receiver NAME of the configuration
+         (Elasticsearch, OpenSearch), with the credentials that stand there. What is there is replaced.
+         --dashboards URL  also the dashboards, at Kibana or OpenSearch Dashboards
+"
+    );
+    put(&text)
+}
+
+fn put(text: &str) -> Result<(), String> {
+    std::io::stdout().write_all(text.as_bytes()).map_err(|e| format!("{e}\n"))
+}
+
+pub fn run(paths: &Paths, wanted: &Wanted) -> Result<(), String> {
+    let done = match wanted {
+        Wanted::Help => return help(),
+        Wanted::Status { json } => status(paths, *json),
+        Wanted::Install { name, dashboards } => install(paths, name, dashboards.as_deref()),
+    };
+    put(&done.map_err(|e| format!("{}: {e}\n", load::PROGRAM))?)
+}
+
+fn status(paths: &Paths, json: bool) -> Result<String, String> {
+    let pid_file =
+        doctor::pid_file(paths).ok_or("the configuration has no pid file to find the server by")?;
+    let form = if json { "json" } else { "text" };
+    let line = format!("ship form={form}");
+    let answer = inquiry::ask(&inquiry::path_of(&pid_file), &line, Duration::ZERO)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// The answer of the server that is asked.
+pub fn answer(asker: &inquiry::Asker<'_>) -> Result<Vec<u8>, String> {
+    match asker.word("form") {
+        Some("json") => Ok(weir_ship::status_json()),
+        _ => Ok(weir_ship::status_text().into_bytes()),
+    }
+}
+
+fn install(paths: &Paths, name: &str, dashboards: Option<&str>) -> Result<String, String> {
+    let loaded = load::load(paths, Mode::Test).map_err(|refused| refused.text)?;
+    weir_ship::install(&loaded.into_generation(), name, dashboards)
+}

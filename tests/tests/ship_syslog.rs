@@ -1,0 +1,137 @@
+//! `ship` to syslog: rsyslog over UDP, TCP and TLS, and a receiver that goes away.
+
+use std::io::Read;
+use std::net::TcpListener;
+use weir_tests::free_port;
+use weir_tests::tls::Authority;
+use weir_tests::tools::{self, listens_on};
+use weir_tests::{expect_soon, run_cli, Setup};
+
+const HTTP: &str = "http { access_log off; server { listen 127.0.0.1:%%PORT_0%%;
+    location / { ship_access a; return 200 ok; }
+    location /all { ship_access u; ship_access t; ship_access s; return 200 ok; } } }";
+
+#[test]
+fn rsyslog_takes_messages_over_udp_tcp_and_tls() {
+    let Some(rsyslog) = tools::need("rsyslogd") else { return };
+    let Some(_) = tools::file("usr/lib/x86_64-linux-gnu/rsyslog", "lmnsd_gtls") else {
+        return tools::skip("there is no rsyslog-gnutls");
+    };
+    let setup = Setup::new("");
+    let dir = setup.dir().to_owned();
+    let authority = Authority::new("ca.test");
+    let pair = authority.issue("127.0.0.1");
+    let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).unwrap();
+    write("ca.pem", &authority.cert);
+    write("cert.pem", &pair.cert);
+    write("key.pem", &pair.key);
+    let (udp, tcp, tls) = (free_port(), free_port(), free_port());
+    let shown = dir.display();
+    write(
+        "rsyslog.conf",
+        &format!(
+            "global(workDirectory=\"{shown}\" maxMessageSize=\"64k\" DefaultNetstreamDriverCAFile=\"{shown}/ca.pem\"
+                DefaultNetstreamDriverCertFile=\"{shown}/cert.pem\" DefaultNetstreamDriverKeyFile=\"{shown}/key.pem\")
+            module(load=\"imudp\") module(load=\"imtcp\")
+            template(name=\"all\" type=\"string\"
+                string=\"%syslogfacility-text% %syslogseverity-text% %app-name% %msgid% %structured-data% %msg%\\n\")
+            ruleset(name=\"udp\") {{ action(type=\"omfile\" file=\"{shown}/udp\" template=\"all\") }}
+            ruleset(name=\"tcp\") {{ action(type=\"omfile\" file=\"{shown}/tcp\" template=\"all\") }}
+            ruleset(name=\"tls\") {{ action(type=\"omfile\" file=\"{shown}/tls\" template=\"all\") }}
+            input(type=\"imudp\" address=\"127.0.0.1\" port=\"{udp}\" ruleset=\"udp\")
+            input(type=\"imtcp\" address=\"127.0.0.1\" port=\"{tcp}\" ruleset=\"tcp\")
+            input(type=\"imtcp\" address=\"127.0.0.1\" port=\"{tls}\" ruleset=\"tls\"
+                streamDriver.Name=\"gtls\" streamDriver.Mode=\"1\" streamDriver.AuthMode=\"anon\")\n"
+        ),
+    );
+    let conf = dir.join("rsyslog.conf");
+    let _rsyslog = rsyslog.start(|command| {
+        command.args(["-n", "-iNONE", "-f"]).arg(&conf);
+    });
+    expect_soon("rsyslog", || listens_on(tcp) && listens_on(tls));
+    let server = Setup::new(&format!(
+        "worker_processes 1; error_log error.log info; events {{}}
+        ship a {{ to syslog 127.0.0.1:{udp}; queue %%DIR%%/a; }}
+        ship u {{ to syslog udp://127.0.0.1:{udp}; queue %%DIR%%/u; batch linger=10ms;
+            facility local3; tag edge; structured_data weir@1234; }}
+        ship t {{ to syslog tcp://127.0.0.1:{tcp}; queue %%DIR%%/t; batch linger=10ms; framing line; timeout 5s; }}
+        ship s {{ to syslog tls://127.0.0.1:{tls}; queue %%DIR%%/s; batch linger=10ms;
+            ssl_trusted_certificate {shown}/ca.pem; ssl_name 127.0.0.1; }}
+        {HTTP}"
+    ))
+    .start();
+    for n in 0..30 {
+        assert_eq!(server.get(&format!("/all/{n}")).status, 200);
+    }
+    let lines = |name: &str| {
+        let text = std::fs::read_to_string(dir.join(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for name in ["udp", "tcp", "tls"] {
+        expect_soon(name, || lines(name).len() >= 30);
+        let lines = lines(name);
+        assert_eq!(lines.len(), 30, "{name}");
+        for n in 0..30 {
+            let url = format!("\"/all/{n}\"");
+            assert_eq!(lines.iter().filter(|l| l.contains(&url)).count(), 1, "{name} {url}");
+        }
+    }
+    assert!(
+        lines("udp")[0].starts_with("local3 info edge access [weir@1234 id=\""),
+        "{:?}",
+        lines("udp")
+    );
+    assert!(
+        lines("tls")[0].starts_with("local7 info weir access [event@32473 id=\""),
+        "{:?}",
+        lines("tls")
+    );
+}
+
+/// A connection that breaks before the receiver has read its batch: it comes again.
+#[test]
+fn a_batch_that_was_cut_comes_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = Setup::new(&format!(
+        "worker_processes 1; error_log error.log info; events {{}}
+        ship a {{ to syslog tcp://127.0.0.1:{port}; queue %%DIR%%/a; batch events=50 linger=10ms;
+            retry first=5ms most=20ms; }} {}",
+        HTTP.replace("ship_access u; ship_access t; ship_access s;", "")
+    ))
+    .start();
+    let urls: Vec<String> = (0..20).map(|n| format!("\"/{n}\"")).collect();
+    for n in 0..20 {
+        assert_eq!(server.get(&format!("/{n}")).status, 200);
+    }
+    for _ in 0..3 {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.read_exact(&mut [0; 100]).unwrap();
+    }
+    let mut all = String::new();
+    while !urls.iter().all(|url| all.contains(url)) {
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.read_to_string(&mut all).unwrap();
+    }
+    let told = format!("ship \"a\": 127.0.0.1:{port}: ");
+    expect_soon("a line", || server.error_log().contains(&told));
+}
+
+#[test]
+fn what_is_said_is_checked() {
+    for (block, expected) in [
+        ("to syslog http://h;", "it may be udp://, tcp://, tls://"),
+        ("to syslog h; facility none;", "it is one of kern, user"),
+        ("to syslog h; tag 'a b';", "a tag has 1 to 48 printable characters"),
+        ("to syslog h; framing line;", "\"framing\" where no address has tcp://"),
+        ("to syslog tcp://h; framing other;", "invalid value \"other\""),
+        ("to syslog h; structured_data x;", "\"x\" cannot be the name of an element"),
+        ("to syslog tls://h;", "no \"ssl_trusted_certificate\" in this block"),
+        ("to syslog h; compress gzip;", "\"compress\" is not for receivers of kind \"syslog\""),
+    ] {
+        let conf = format!("events {{}} ship a {{ queue q; {block} }} http {{}}");
+        let output = run_cli(&["-t"], &conf);
+        assert_eq!(output.code, 1, "{block}: {}", output.stderr);
+        assert!(output.stderr.contains(expected), "{block}: {}", output.stderr);
+    }
+}
