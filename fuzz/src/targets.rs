@@ -21,6 +21,7 @@ mod proxy;
 mod reply;
 mod requests;
 mod ssi;
+mod status;
 mod stores;
 mod template;
 mod tengine;
@@ -39,6 +40,8 @@ pub struct Target {
 
 pub const TARGETS: &[Target] = &[
     conf::TARGET,
+    status::API,
+    status::FIGURES,
     handover::TARGET,
     handover::CARRIED,
     heads::REQUEST,

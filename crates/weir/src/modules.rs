@@ -71,6 +71,7 @@ pub const MODULES: &[&HttpModule] = &[
     &stub_status::MODULE,
     &weir_status::API,
     &weir_status::METRICS,
+    &weir_status::VTS,
     &weir_status::DASHBOARD,
     &welcome::MODULE,
     &empty_gif::MODULE,
