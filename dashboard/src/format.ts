@@ -25,15 +25,27 @@ export function bytes(n: number): string {
 export function ms(n: number): string {
   if (n <= 0) return "–";
   if (n < 1) return `${(n * 1000).toFixed(0)} µs`;
-  if (n < 1000) return `${n.toPrecision(3)} ms`;
+  if (n < 1000) return `${n < 100 ? n.toPrecision(3) : n.toFixed(0)} ms`;
   return `${(n / 1000).toPrecision(3)} s`;
 }
 
 export function percent(share: number): string {
   if (!Number.isFinite(share)) return "–";
-  return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 2 : 1)} %`;
+  if (share === 0) return "0 %";
+  return `${(share * 100).toFixed(share < 0.1 ? 2 : 1)} %`;
 }
 
+const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+
 export function clock(ms: number): string {
-  return new Date(ms).toLocaleTimeString([], { hour12: false });
+  return time.format(ms);
+}
+
+/** How long ago, in the unit that matters. */
+export function ago(ms: number): string {
+  const secs = Math.max(0, Math.round(ms / 1000));
+  if (secs < 60) return `${secs} s ago`;
+  if (secs < 3600) return `${Math.floor(secs / 60)} min ago`;
+  if (secs < 86_400) return `${Math.floor(secs / 3600)} h ago`;
+  return `${Math.floor(secs / 86_400)} days ago`;
 }

@@ -2,9 +2,12 @@ import { render } from "preact";
 import { useEffect, useReducer, useState } from "preact/hooks";
 import { Live } from "./live";
 import { Overview } from "./overview";
-import { CachesAndLimits, Streams, System } from "./rest";
+import { ProblemsPage } from "./problems";
+import { CachesAndLimits, Streams } from "./rest";
 import { Servers } from "./servers";
+import { System } from "./system";
 import { Upstreams } from "./upstreams";
+import { hasVisitors, Visitors } from "./visitors";
 import "./style.css";
 
 const PAGES = [
@@ -13,15 +16,18 @@ const PAGES = [
   ["upstreams", "Upstreams"],
   ["caches", "Caches and limits"],
   ["stream", "Stream"],
-  ["system", "Workers and TLS"],
+  ["system", "System"],
+  ["problems", "Problems"],
+  ["visitors", "Visitors"],
 ] as const;
 
 type Theme = "light" | "dark";
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 
 function wantedTheme(): Theme {
   const kept = localStorage.getItem("weir-theme");
   if (kept === "light" || kept === "dark") return kept;
-  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  return prefersDark.matches ? "dark" : "light";
 }
 
 function here(): string {
@@ -31,24 +37,21 @@ function here(): string {
 
 const live = new Live(location.pathname.endsWith("/") ? location.pathname : location.pathname + "/");
 
-function Page() {
-  const [, again] = useReducer((n: number) => n + 1, 0);
-  const [page, setPage] = useState(here());
-  const [paused, setPaused] = useState(false);
-  const [theme, setTheme] = useState<Theme>(wantedTheme());
+function Mark() {
+  return (
+    <svg class="logo" width="28" height="20" viewBox="0 0 56 40" fill="none" stroke="currentColor" stroke-width="5" stroke-linecap="round" aria-hidden="true">
+      <path d="M3 9h18c9 0 6 20 15 20h17M3 19h12c7 0 7 18 16 18h14" />
+    </svg>
+  );
+}
 
+/** What keys do. */
+function useKeys(pages: string[], pause: () => void): void {
   useEffect(() => {
-    const stop = live.onChange(() => {
-      if (!paused && !document.hidden) again(0);
-    });
-    return stop;
-  }, [paused]);
-
-  useEffect(() => {
-    const moved = () => setPage(here());
     const key = (e: KeyboardEvent) => {
       const inField = e.target instanceof HTMLInputElement || e.target instanceof HTMLSelectElement;
-      if (inField || e.ctrlKey || e.metaKey || e.altKey) return;
+      if (e.key === "Escape" && inField) e.target.blur();
+      if (inField || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
       if (e.key === "/") {
         const field = document.getElementById("search");
         if (field) {
@@ -56,18 +59,46 @@ function Page() {
           field.focus();
         }
       } else if (e.key === "p") {
-        setPaused((was) => !was);
-      } else if (e.key >= "1" && e.key <= String(PAGES.length)) {
-        location.hash = PAGES[Number(e.key) - 1]![0];
+        pause();
+      } else if (e.key >= "1" && e.key <= String(pages.length)) {
+        location.hash = pages[Number(e.key) - 1]!;
       }
     };
-    addEventListener("hashchange", moved);
     addEventListener("keydown", key);
+    return () => removeEventListener("keydown", key);
+  });
+}
+
+function Page() {
+  const [, again] = useReducer((n: number) => n + 1, 0);
+  const [page, setPage] = useState(here());
+  const [paused, setPaused] = useState(false);
+  const [theme, setTheme] = useState<Theme>(wantedTheme());
+
+  useEffect(() => live.onChange(() => document.hidden || again(0)), []);
+  useEffect(() => {
+    const moved = () => {
+      setPage(here());
+      scrollTo(0, 0);
+    };
+    const turned = () => setTheme(wantedTheme());
+    const seen = () => again(0);
+    addEventListener("hashchange", moved);
+    document.addEventListener("visibilitychange", seen);
+    prefersDark.addEventListener("change", turned);
     return () => {
       removeEventListener("hashchange", moved);
-      removeEventListener("keydown", key);
+      document.removeEventListener("visibilitychange", seen);
+      prefersDark.removeEventListener("change", turned);
     };
   }, []);
+
+  const pause = () => {
+    live.pause(!paused);
+    setPaused(!paused);
+  };
+  const pages = PAGES.filter(([id]) => id !== "visitors" || hasVisitors(live) || page === id);
+  useKeys(pages.map(([id]) => id), pause);
 
   document.documentElement.dataset["theme"] = theme;
   const turn = () => {
@@ -81,26 +112,29 @@ function Page() {
       <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>To the figures</a>
       <header>
         <div>
-          <h1>Weir<small>{live.text(live.group("nginx"), "address")}</small></h1>
+          <h1><Mark />Weir<small>{location.host}</small></h1>
           <nav aria-label="Pages">
-            {PAGES.map(([id, name]) => (
-              <a key={id} href={`#${id}`} aria-current={page === id ? "page" : undefined}>{name}</a>
+            {pages.map(([id, name], n) => (
+              <a key={id} href={`#${id}`} title={`Key ${n + 1}`} aria-current={page === id ? "page" : undefined}>{name}</a>
             ))}
           </nav>
           <div class="tools">
             <span class={`state ${state}`} role="status">{state}</span>
-            <button type="button" aria-pressed={paused} onClick={() => setPaused(!paused)} title="p">{paused ? "Go on" : "Pause"}</button>
-            <button type="button" onClick={turn} aria-label={`Change to ${theme === "dark" ? "light" : "dark"} colours`}>{theme === "dark" ? "☀" : "☾"}</button>
+            <button type="button" aria-pressed={paused} onClick={pause} title="Key p">{paused ? "Go on" : "Pause"}</button>
+            <button type="button" class="round" onClick={turn} aria-label={`Change to ${theme === "dark" ? "light" : "dark"} colours`}>{theme === "dark" ? "☀" : "☾"}</button>
           </div>
         </div>
       </header>
+      {live.state === "lost" && <p class="lost" role="alert">The server does not answer; these are the last figures seen. The page asks again by itself.</p>}
       <main id="main" tabIndex={-1}>
-        {page === "overview" && <Overview live={live} frozen={paused} theme={theme} />}
+        {page === "overview" && <Overview live={live} theme={theme} />}
         {page === "servers" && <Servers live={live} />}
         {page === "upstreams" && <Upstreams live={live} block="http" title="Upstreams" />}
         {page === "caches" && <CachesAndLimits live={live} />}
         {page === "stream" && <Streams live={live} />}
         {page === "system" && <System live={live} />}
+        {page === "problems" && <ProblemsPage live={live} />}
+        {page === "visitors" && <Visitors live={live} />}
       </main>
     </>
   );

@@ -1,12 +1,15 @@
-// Servers that are asked, and whether they are well.
-import { useState } from "preact/hooks";
+// Servers that are asked, whether they are well, and what can be done with them where the API writes.
+import { useRef, useState } from "preact/hooks";
 import { bytes, count, ms, perSecond } from "./format";
-import { entries, type Group, type Live } from "./live";
+import { entries, sub, type Group, type Live } from "./live";
 import { Shares } from "./servers";
 import { Table, type Column } from "./table";
 
 export interface PeerRow {
   upstream: string;
+  id: number;
+  /** Its upstream has a zone: workers share it, and it can be changed. */
+  shared: boolean;
   server: string;
   backup: boolean;
   state: string;
@@ -18,18 +21,20 @@ export interface PeerRow {
   sent: number;
   received: number;
   fails: number;
-  header: number;
+  p50: number;
   p99: number;
 }
 
 const STATES = ["down", "unavail", "unhealthy", "checking", "draining", "up"];
 
-function peer(live: Live, upstream: string, g: Group, asked: string): PeerRow {
-  const answers = g["responses"] as Group | undefined;
-  const latency = g["latency"] as Group | undefined;
+function peer(live: Live, upstream: string, shared: boolean, g: Group, asked: string): PeerRow {
+  const answers = sub(g, "responses");
+  const latency = sub(g, "latency");
   const times = live.times(latency, "header") ?? live.times(latency, "first_byte");
   return {
     upstream,
+    id: live.num(g, "id"),
+    shared,
     server: live.text(g, "server"),
     backup: live.leaf(g, "backup") === true,
     state: live.text(g, "state") || "up",
@@ -41,7 +46,7 @@ function peer(live: Live, upstream: string, g: Group, asked: string): PeerRow {
     sent: live.rate(g, "sent"),
     received: live.rate(g, "received"),
     fails: live.num(g, "fails") + live.num(g, "unavail"),
-    header: times?.p50 ?? 0,
+    p50: times?.p50 ?? 0,
     p99: times?.p99 ?? 0,
   };
 }
@@ -50,41 +55,128 @@ export function peerRows(live: Live, block = "http"): PeerRow[] {
   const asked = block === "http" ? "requests" : "connections";
   return entries(live.group(block, "upstreams")).flatMap(([name, upstream]) => {
     const peers = upstream["peers"];
-    return Array.isArray(peers) ? peers.map((p) => peer(live, name, p as Group, asked)) : [];
+    const shared = live.has(upstream, "zone");
+    return Array.isArray(peers) ? peers.map((p) => peer(live, name, shared, p as Group, asked)) : [];
   });
 }
 
-const COLUMNS: Column<PeerRow>[] = [
-  { name: "Upstream", by: (r) => r.upstream, left: true },
-  { name: "Server", by: (r) => r.server, left: true, show: (r) => (r.backup ? `${r.server} (backup)` : r.server) },
-  { name: "State", by: (r) => STATES.indexOf(r.state), left: true, show: (r) => <span class={`mark ${r.state}`}>{r.state}</span> },
-  { name: "Requests/s", by: (r) => r.requests, show: (r) => perSecond(r.requests) },
-  { name: "Now", by: (r) => r.active, show: (r) => count(r.active) },
-  { name: "Answers", by: (r) => r.answers[3] ?? 0, show: (r) => <Shares of={r.answers} /> },
-  { name: "Median", by: (r) => r.header, show: (r) => ms(r.header) },
-  { name: "p99", by: (r) => r.p99, show: (r) => ms(r.p99) },
-  { name: "Failures", by: (r) => r.fails, show: (r) => <span class={r.fails > 0 ? "bad" : ""}>{count(r.fails)}</span> },
-  { name: "Received/s", by: (r) => r.received, show: (r) => bytes(r.received) },
-  { name: "Weight", by: (r) => r.weight },
-];
+type Change = { verb: string; ask: string; body: object };
+
+/** What can be done with a server in its state. */
+function changes(r: PeerRow, block: string): Change[] {
+  const what = block === "http" ? "requests" : "connections";
+  const enable = { verb: "Enable", ask: "", body: block === "http" ? { down: false, drain: false } : { down: false } };
+  const drain = { verb: "Drain", ask: `Only ${what} of clients that are bound to it go there, until it is enabled again.`, body: { drain: true } };
+  const disable = { verb: "Disable", ask: `It is not asked any more; those that it answers now go on to their ends.`, body: { down: true } };
+  if (r.state === "down") return [enable];
+  if (r.state === "draining") return [enable, disable];
+  return block === "http" ? [drain, disable] : [disable];
+}
+
+async function send(live: Live, block: string, r: PeerRow, change: Change): Promise<string> {
+  const api = (live.about.api ?? "").replace(/\/$/, "");
+  const url = `${api}/9/${block}/upstreams/${encodeURIComponent(r.upstream)}/servers/${r.id}`;
+  try {
+    const answer = await fetch(url, { method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify(change.body) });
+    if (answer.ok) return "";
+    const told = (await answer.json().catch(() => ({}))) as { error?: { text?: string } };
+    return told.error?.text ?? `the API answers ${answer.status}`;
+  } catch (e) {
+    return String(e);
+  }
+}
+
+interface Asked {
+  row: PeerRow;
+  change: Change;
+}
+
+function columns(block: string, act: ((asked: Asked) => void) | undefined): Column<PeerRow>[] {
+  const all: Column<PeerRow>[] = [
+    { name: "Upstream", by: (r) => r.upstream, left: true, show: (r) => <span title={r.upstream}>{r.upstream}</span> },
+    { name: "Server", by: (r) => r.server, left: true, show: (r) => (r.backup ? <>{r.server} <small>backup</small></> : r.server) },
+    { name: "State", by: (r) => STATES.indexOf(r.state), left: true, show: (r) => <span class={`mark ${r.state}`}>{r.state}</span> },
+    { name: block === "http" ? "Requests/s" : "Connections/s", by: (r) => r.requests, show: (r) => perSecond(r.requests) },
+    { name: "Now", by: (r) => r.active, show: (r) => count(r.active), title: "Being answered" },
+  ];
+  if (block === "http") all.push({ name: "Answers", by: (r) => r.answers[3] ?? 0, show: (r) => <Shares of={r.answers} />, title: "Shares of 2xx, 3xx, 4xx, 5xx" });
+  all.push(
+    { name: "Median", by: (r) => r.p50, show: (r) => ms(r.p50), title: block === "http" ? "Until the answer's head" : "Until the first byte" },
+    { name: "p99", by: (r) => r.p99, show: (r) => ms(r.p99) },
+    { name: "Failures", by: (r) => r.fails, show: (r) => <span class={r.fails > 0 ? "bad" : ""}>{count(r.fails)}</span> },
+    { name: "Received/s", by: (r) => r.received, show: (r) => bytes(r.received) },
+    { name: "Weight", by: (r) => r.weight },
+  );
+  if (act) {
+    const show = (r: PeerRow) => r.shared && (
+      <span class="acts">
+        {changes(r, block).map((change) => (
+          <button key={change.verb} type="button" aria-label={`${change.verb} ${r.server} of ${r.upstream}`} onClick={() => act({ row: r, change })}>{change.verb}</button>
+        ))}
+      </span>
+    );
+    all.push({ name: "Change", by: (r) => Number(r.shared), show, title: "Servers of upstreams that have a zone can be changed" });
+  }
+  return all;
+}
 
 export function Upstreams(p: { live: Live; block: string; title: string }) {
+  const { live, block } = p;
   const [search, setSearch] = useState("");
   const [wrong, setWrong] = useState(false);
-  const rows = peerRows(p.live, p.block);
-  const words = search.toLowerCase();
-  const found = rows.filter((r) => (!wrong || r.state !== "up") && `${r.upstream} ${r.server}`.toLowerCase().includes(words));
+  const [asked, setAsked] = useState<Asked | null>(null);
+  const [failed, setFailed] = useState("");
+  const dialog = useRef<HTMLDialogElement>(null);
+  const rows = peerRows(live, block);
   if (rows.length === 0) {
-    return <p class="none">No <code>upstream</code> block is configured in <code>{p.block}</code>.</p>;
+    return (
+      <section aria-labelledby={`upstreams-${block}`}>
+        <h2 id={`upstreams-${block}`}>{p.title}</h2>
+        <p class="none">No <code>upstream</code> block is configured in <code>{block}</code>.</p>
+      </section>
+    );
   }
+  const words = search.toLowerCase();
+  const found = rows.filter((r) => (!wrong || r.state !== "up") && (!words || `${r.upstream} ${r.server} ${r.state}`.toLowerCase().includes(words)));
+  const go = async (it: Asked) => {
+    const text = await send(live, block, it.row, it.change);
+    setFailed(text);
+    if (text) {
+      setAsked(it);
+      dialog.current?.showModal();
+    } else {
+      dialog.current?.close();
+    }
+  };
+  const act = (it: Asked) => {
+    setFailed("");
+    if (!it.change.ask) return void go(it);
+    setAsked(it);
+    dialog.current?.showModal();
+  };
   return (
-    <section aria-labelledby={`upstreams-${p.block}`}>
-      <h2 id={`upstreams-${p.block}`}>
-        {p.title} <small>{rows.filter((r) => r.state === "up").length} of {rows.length} servers up</small>
-        <label><input type="checkbox" style={{ width: "auto" }} checked={wrong} onChange={(e) => setWrong(e.currentTarget.checked)} /> only those that are not</label>
-        <input type="search" id="search" placeholder="Search (/)" aria-label="Search by upstream or server" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
+    <section aria-labelledby={`upstreams-${block}`}>
+      <h2 id={`upstreams-${block}`}>
+        {p.title} <small>{count(rows.filter((r) => r.state === "up").length)} of {count(rows.length)} servers up</small>
+        <label><input type="checkbox" checked={wrong} onChange={(e) => setWrong(e.currentTarget.checked)} /> only those that are not</label>
+        <input type="search" id="search" placeholder="Search (/)" aria-label="Search by upstream, server or state" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
       </h2>
-      <Table label={p.title} columns={COLUMNS} rows={found} id={(r) => `${r.upstream} ${r.server}`} />
+      <Table label={p.title} columns={columns(block, live.about.writes ? act : undefined)} rows={found} id={(r) => `${r.upstream} ${r.id} ${r.server}`} />
+      {!live.about.writes && <p class="foot">Servers are drained, enabled and disabled here where the configuration says <code>dashboard api=/api/;</code> and <code>api write=on;</code></p>}
+      <dialog ref={dialog} aria-labelledby="ask" onClose={() => setFailed("")}>
+        {asked && (
+          <>
+            <h3 id="ask">{asked.change.verb} {asked.row.server}?</h3>
+            <p class="dim">of upstream {asked.row.upstream}</p>
+            <p>{asked.change.ask}</p>
+            {failed && <p class="bad" role="alert">{failed}</p>}
+            <div class="answers">
+              <button type="button" onClick={() => dialog.current?.close()}>Cancel</button>
+              <button type="button" class="main" id="do-it" onClick={() => void go(asked)}>{asked.change.verb}</button>
+            </div>
+          </>
+        )}
+      </dialog>
     </section>
   );
 }

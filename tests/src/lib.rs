@@ -9,6 +9,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod browser;
 pub mod cgi;
 mod client;
 pub mod digest;
@@ -29,6 +30,7 @@ mod setup;
 pub mod tls;
 pub mod tools;
 
+pub use browser::Browser;
 pub use client::{read, Client, Peer};
 pub use dns::{Dns, Record};
 pub use message::{Request, Response};

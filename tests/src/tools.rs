@@ -125,6 +125,13 @@ impl Tool {
         command
     }
 
+    /// A shell's script in which it is `$0`.
+    pub fn shell(&self, script: &str) -> Command {
+        let mut command = self.command_of(Path::new("/bin/sh"));
+        command.arg("-c").arg(script).arg(&self.path);
+        command
+    }
+
     /// Runs to its end without input.
     #[track_caller]
     pub fn run(&self, arguments: &[&str]) -> CliOutput {

@@ -24,6 +24,10 @@ const CONF: &str = r#"events {} http { auth_jwt_claim_set $deep nested deep x; a
     location /rewritten { if ($jwt_claim_sub = alice) { return 204; } echo in; }
     location /circle { auth_jwt c token=$jwt_claim_token; echo in; }
     location /any { satisfy any; deny all; echo in; }
+    location /either { satisfy any; allow 127.0.0.1; deny all; auth_jwt_key_file keys.json;
+        if ($jwt_claim_sub = nobody) { return 204; } echo "[$jwt_claim_sub]"; }
+    location /page { satisfy any; allow 127.0.0.1; auth_jwt_key_file keys.json; echo_location /part; }
+    location /part { echo "part [$jwt_claim_sub]"; }
     location /later { auth_jwt_leeway 1h; echo in; }
     location /broken { auth_jwt_key_file none.json; echo in; }
     location /pipe { auth_jwt_key_file pipe; echo in; }
@@ -42,6 +46,33 @@ fn token(name: &str) -> &'static str {
 
 fn bearer(name: &str) -> String {
     format!("Authorization: Bearer {}\r\n", token(name))
+}
+
+/// The address lets in, so that nobody looks at the token: what it claims is not what a backend is told.
+#[test]
+fn who_is_let_in_by_something_else_claims_nothing() {
+    let server = start(9);
+    // {"alg":"none"}, {"sub":"admin"}
+    let forged = "Authorization: Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9.\r\n";
+    assert_eq!(server.get_with("/either", forged).text(), "[]\n");
+    assert_eq!(server.get_with("/either", &bearer("ES512")).text(), "[]\n");
+    assert_eq!(server.get_with("/page", forged).text(), "part []\n");
+    assert_eq!(server.get_with("/page", &bearer("ES512")).text(), "part [alice]\n");
+}
+
+/// Keys that are kept are those of one host.
+#[test]
+fn keys_of_one_host_are_not_anothers() {
+    let conf = r#"events {} http { error_log %%DIR%%/error.log info; server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%;
+        location / { auth_jwt x; auth_jwt_key_request /_keys; auth_jwt_key_cache 1h; echo in; }
+        location = /_keys { internal; auth_jwt off; try_files /$host.json =404; } } }"#;
+    let none = r#"{"keys":[]}"#;
+    let server = Setup::new(conf).file("a.json", KEYS).file("b.json", none).start();
+    let ask = |host: &str| {
+        let head = format!("GET / HTTP/1.0\r\nHost: {host}\r\n{}\r\n", bearer("ES512"));
+        String::from_utf8_lossy(&server.raw(head.as_bytes()))[9..12].to_string()
+    };
+    assert_eq!([ask("a"), ask("b"), ask("a"), ask("b")], ["200", "401", "200", "401"]);
 }
 
 fn start(up: u16) -> Server {
@@ -271,7 +302,9 @@ fn one_asks_when_the_time_is_over() {
     // Its time, which is a millisecond.
     std::thread::sleep(std::time::Duration::from_millis(5));
     let mut late = server.connect();
-    late.send(format!("GET /brief HTTP/1.1\r\nHost: a\r\n{}\r\n", bearer("ES256")).as_bytes());
+    late.send(
+        format!("GET /brief HTTP/1.1\r\nHost: localhost\r\n{}\r\n", bearer("ES256")).as_bytes(),
+    );
     origin.expect_requests(2);
     assert_eq!((get(), get(), get(), origin.requests().len()), (200, 200, 200, 2));
     begin.send(()).unwrap();

@@ -100,3 +100,27 @@ fn others_do_not_wait_for_a_large_directory() {
     assert!(names.into_iter().eq(std::iter::once("a-directory/".into()).chain(files)));
     assert_eq!(server.get("/json/many/").text().matches("\"type\":\"file\"").count(), MANY);
 }
+
+/// Listings of large directories are made one after the other, and for clients that are there.
+#[test]
+fn many_listings_of_a_large_directory_take_the_memory_of_few() {
+    let conf = "worker_processes 1; events {} http { access_log off; server { listen 127.0.0.1:%%PORT_0%%;
+        location /quick { return 200 quick; }
+        location /auto/ { autoindex on; alias %%DIR%%/many/; } location /fancy/ { fancyindex on; alias %%DIR%%/many/; } } }";
+    let server = Setup::new(conf).file("many/one", "").start();
+    let dir = server.dir().join("many");
+    for n in 0..10_000 {
+        std::fs::write(dir.join(format!("{n:0>120}")), "").unwrap();
+    }
+    assert!(server.get("/auto/").text().len() > 1_000_000);
+    let before = server.memory_peak();
+    for path in ["/auto/", "/fancy/"] {
+        for _ in 0..60 {
+            server.connect().send_get(path);
+        }
+        assert_eq!(server.get("/quick").text(), "quick");
+        assert!(server.get(path).text().len() > 1_000_000);
+    }
+    let grown = server.memory_growth(before) / (1024 * 1024);
+    assert!(grown < 100, "{grown} MB");
+}

@@ -4,7 +4,7 @@ use weir_tests::tools::{self, finish};
 use weir_tests::{expect_soon, Response, Server, Setup};
 
 const CONF: &str = "events {} http { access_log off; dav_ext_lock_zone zone=locks:1m timeout=1h;
-    server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/www; dav_methods PUT DELETE MKCOL COPY MOVE;
+    server { listen 127.0.0.1:%%PORT_0%%; root %%DIR%%/www; create_full_put_path on; dav_methods PUT DELETE MKCOL COPY MOVE;
         dav_ext_methods PROPFIND OPTIONS LOCK UNLOCK; dav_ext_lock zone=locks;
         location /free/ { dav_ext_methods off; } location = /stub { stub_status; }
         location /i/ { alias %%DIR%%/www/; } } }";
@@ -158,6 +158,10 @@ fn a_locked_collection_holds_what_is_in_it() {
     assert_eq!((made.status, server.read("www/fresh")), (201, String::new()));
     let shared = LOCKINFO.replace("exclusive", "shared");
     assert_eq!(send(&server, "LOCK", "/other", "", &shared).status, 403);
+    // It would be said again for every file.
+    let owner = format!("<D:owner>{}</D:owner></D:lockinfo>", "o".repeat(2000));
+    let long = LOCKINFO.replace("</D:lockinfo>", &owner);
+    assert_eq!(send(&server, "LOCK", "/other", "", &long).status, 413);
     assert_eq!(send(&server, "LOCK", "/no/such/dir", "", LOCKINFO).status, 409);
     assert_eq!(send(&server, "LOCK", "/other", "", "").status, 412);
 }
@@ -176,6 +180,27 @@ fn a_change_that_fails_keeps_the_lock() {
     std::os::unix::fs::symlink("d", server.dir().join("www/link")).unwrap();
     assert_eq!(send(&server, "PUT", "/link/x", "", "").status, 423);
     assert_eq!(send(&server, "PUT", "/link/x", &shown, "").status, 204);
+}
+
+/// Folders that are made on the way, links in front of them, and a lock on what is not there are no way around.
+#[test]
+fn a_lock_holds_for_what_is_made_below_it() {
+    let server = start();
+    std::os::unix::fs::symlink("d", server.dir().join("www/link")).unwrap();
+    let token = lock(&server, "/d/", "");
+    for path in ["/d/n/x", "/link/n/x", "/link/n/m/x"] {
+        assert_eq!(send(&server, "PUT", path, "", "").status, 423, "{path}");
+    }
+    let tagged = format!("If: <http://localhost/d/> (<{token}>)\r\n");
+    assert_eq!(send(&server, "PUT", "/link/n/x", &tagged, "").status, 201);
+    assert_eq!(send(&server, "MKCOL", "/col/", "", "").status, 201);
+    lock(&server, "/col/", "Depth: 0\r\n");
+    assert_eq!(send(&server, "PUT", "/col/new/x", "", "").status, 423);
+    assert_eq!(send(&server, "LOCK", "/col/new", "Depth: 0\r\n", LOCKINFO).status, 423);
+    let there = "Destination: /col/sub/x\r\n";
+    assert_eq!(send(&server, "PUT", "/plain", "", "x").status, 201);
+    assert_eq!(send(&server, "MOVE", "/plain", there, "").status, 423);
+    assert_eq!(send(&server, "COPY", "/plain", there, "").status, 423);
 }
 
 /// One that comes while the body is under way holds, too.

@@ -243,6 +243,33 @@ fn from_a_server_in_pieces() {
 }
 
 /// One worker, which serves while a thread decodes.
+/// Files that wait for their turn have a bound together: 60 of 20 MB would be 1,200.
+#[test]
+fn files_that_wait_for_their_turn_do_not_fill_the_memory() {
+    if !has_module() || !run_cli(&["-v"], "").stderr.contains("(weir/") {
+        return;
+    }
+    // What comes behind the picture is no part of it.
+    let mut large = png(600, 600);
+    large.resize(20_000_000, 0);
+    let server = Setup::new(
+        "worker_processes 1; events {} http { types { image/png png; }
+            server { listen 127.0.0.1:%%PORT_0%%; image_filter_buffer 20m;
+            location / { image_filter resize 30 30; root %%DIR%%/html; } } }",
+    )
+    .file("html/large.png", large)
+    .start();
+    let mut clients: Vec<_> = (0..60).map(|_| server.connect()).collect();
+    clients.iter_mut().for_each(|client| client.send_get("/large.png"));
+    // Half of them go; others have their room.
+    clients.truncate(30);
+    for client in &mut clients {
+        assert_eq!(look(&client.response()), (RED, BLUE, 30, 30));
+    }
+    let peak = server.memory_peak() / (1024 * 1024);
+    assert!(peak < 600, "{peak} MB");
+}
+
 #[test]
 fn others_are_served_meanwhile() {
     if !has_module() || !run_cli(&["-v"], "").stderr.contains("(weir/") {
@@ -298,6 +325,7 @@ fn what_pictures_take_together_has_a_bound() {
     let mut clients: Vec<_> = (0..AT_ONCE).map(|_| server.connect()).collect();
     clients.iter_mut().for_each(|client| client.send_get("/wide.png"));
     for mut client in clients {
+        client.set_patience(std::time::Duration::from_secs(60));
         assert_eq!(client.response().status, 200);
     }
     let most = server.memory_growth(before);

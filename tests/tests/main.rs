@@ -45,6 +45,7 @@ mod config_warnings;
 mod core_misc;
 mod core_more;
 mod dashboard;
+mod dashboard_page;
 mod dav;
 mod dav_ext;
 mod degradation;

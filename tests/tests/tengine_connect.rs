@@ -52,6 +52,23 @@ fn connections_become_one() {
     assert_eq!(server.get("/").text(), "plain");
 }
 
+/// A side that takes nothing says nothing either.
+#[test]
+fn a_target_that_does_not_read_is_not_waited_for_longer() {
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = deaf.local_addr().unwrap().port();
+    let server = Server::start(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%; error_log %%DIR%%/error.log info;
+        proxy_connect; proxy_connect_allow all; proxy_connect_data_timeout 300ms; } }",
+    );
+    let (mut client, _) = connect(&server, 0, &format!("127.0.0.1:{port}"));
+    let (target, _) = deaf.accept().unwrap();
+    let begun = std::time::Instant::now();
+    while client.try_send(&[b'x'; 65536]) {}
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+    drop(target);
+}
+
 #[test]
 fn who_may_not_is_refused() {
     let origin = Origin::echo();

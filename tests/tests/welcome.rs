@@ -4,7 +4,9 @@ use weir_tests::{expect_soon, run_cli, Server};
 
 const CONF: &str = "worker_processes 2; events {} http { server { listen 127.0.0.1:%%PORT_0%%;
     location = / { weir_welcome; }
-    location = /status { stub_status; } } }";
+    location = /status { stub_status; }
+    location /dashboard/ { dashboard api=/api/; }
+    location /api/ { api; } } }";
 
 #[test]
 fn the_page_is_one_page() {
@@ -16,9 +18,33 @@ fn the_page_is_one_page() {
     assert!(policy.starts_with("default-src 'none'; "), "{policy}");
     assert!(!policy.contains("unsafe"), "{policy}");
     let text = response.text();
-    assert!(text.contains("fetch('/status'"), "{text}");
+    // What it asks and leads to is there.
+    for (named, uri) in [
+        ("fetch('/status'", "/status"),
+        ("fetch('/dashboard/history'", "/dashboard/history"),
+        ("href=\"/dashboard/\"", "/dashboard/"),
+        ("href=\"/api/9/\"", "/api/9/"),
+    ] {
+        assert!(text.contains(named), "{named} in {text}");
+        assert_eq!(server.get(uri).status, 200, "{uri}");
+    }
+    assert!(text.contains("EventSource('/dashboard/events')"), "{text}");
     expect_soon("both workers", || server.get("/").text().contains(" · 2 workers"));
     assert!(!text.contains("src=") && !text.contains("<link"), "{text}");
+}
+
+/// The configuration that is built in is the one that these tests are of.
+#[test]
+fn the_embedded_configuration_has_the_dashboard() {
+    let text = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../crates/weir/default/weir.conf"
+    ))
+    .unwrap();
+    let start = text.find("listen 127.0.0.1:8080;").expect("it listens for this machine only");
+    let locations = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (inner, tested) = (locations(&text[start + 22..]), locations(CONF));
+    assert!(tested.ends_with(&inner), "{inner} in {tested}");
 }
 
 #[test]

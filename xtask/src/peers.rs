@@ -53,6 +53,7 @@ const PEERS: &[Peer] = &[
     Peer { package: "dovecot-pop3d", what: File("usr/lib/dovecot", "pop3-login") },
     Peer { package: "litmus", what: File("usr/libexec/litmus", "basic") },
     Peer { package: "goaccess", what: Program("goaccess", "--version") },
+    Peer { package: "chromium", what: File("usr/lib/chromium", "chromium") },
     Peer { package: "postfix", what: File("usr/lib/postfix/sbin", "smtpd") },
 ];
 

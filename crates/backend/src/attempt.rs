@@ -35,7 +35,7 @@ pub(crate) struct Run<'a> {
     pub(crate) bind: Option<SocketAddr>,
     /// What tells this client's connections to servers from others', where they are its own; 0 for nothing.
     pub(crate) bound: u64,
-    /// How long to wait for a connection, and for either side of a tunnel, where the request says so itself; in ms.
+    /// How long to wait for a connection, and for all that goes through a tunnel, where that is one time; in ms.
     pub(crate) waits: Option<(u64, u64)>,
     /// TLS to the servers, when they are named with https.
     pub(crate) tls: Option<Box<Wanted>>,

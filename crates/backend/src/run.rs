@@ -16,6 +16,7 @@ use crate::{relay, respond, tunnel};
 use std::future::poll_fn;
 use std::rc::Rc;
 use weir_core::logger::LogLevel;
+use weir_core::relay::Waits;
 use weir_core::{LocalFuture, Session};
 use weir_http::body::BodyError;
 use weir_http::detached::Ticket;
@@ -382,8 +383,16 @@ async fn relay_rest(
 pub(crate) async fn switch(r: &mut Request, run: &mut Run<'_>, asked: Asked) -> Flow {
     let Asked { link, lease } = asked;
     let (group, client) = (Rc::clone(&run.group), std::mem::take(&mut run.client));
-    let quiet_ms = run.waits.map_or(*run.conf.read_timeout, |(_, quiet_ms)| quiet_ms);
-    let from = tunnel::From { link, lease, group, client, asked_us: run.asked_us, quiet_ms };
+    let waits = match run.waits {
+        // One time for all that goes through, as in Tengine.
+        Some((_, quiet_ms)) => Waits::all(quiet_ms),
+        None => Waits {
+            quiet_ms: *run.conf.read_timeout,
+            client_ms: *r.loc().core.send_timeout,
+            server_ms: *run.conf.send_timeout,
+        },
+    };
+    let from = tunnel::From { link, lease, group, client, asked_us: run.asked_us, waits };
     match tunnel::begin(r, run.conf, from).await {
         Ok(()) => Flow::Ok,
         Err(_) => Flow::Close,

@@ -87,8 +87,7 @@ pub(crate) struct From {
     pub group: Rc<WorkerGroup>,
     pub client: Client,
     pub asked_us: u64,
-    /// How long neither side may say anything.
-    pub quiet_ms: u64,
+    pub waits: Waits,
 }
 
 /// Sends the head; what follows goes both ways until one side is done. An error: the head could not be
@@ -102,17 +101,16 @@ pub(crate) async fn begin(r: &mut Request, conf: &BackendLoc, from: From) -> Fil
     if r.holds() && r.drain(0).await.is_err() {
         return Err(FilterError::Broken);
     }
-    let From { link, lease, group, client, asked_us, quiet_ms } = from;
+    let From { link, lease, group, client, asked_us, waits } = from;
     let (conn, sent) = (Rc::clone(r.conn()), link.sent);
     let server = link.into_base().stream;
     conn.set_nodelay();
     server.set_nodelay(true);
     let head_end = r.exchange.head_at + r.exchange.head.head_len;
     let early = r.exchange.reply.split_off(head_end.min(r.exchange.reply.len()));
-    let client_ms = *r.loc().core.send_timeout;
     let mut relay = Relay::new(How {
         size: *conf.buffer_size as usize,
-        waits: Waits { quiet_ms, client_ms, server_ms: *conf.send_timeout },
+        waits,
         half_close: false,
         rates: [0; 2],
     });
@@ -125,7 +123,7 @@ pub(crate) async fn begin(r: &mut Request, conf: &BackendLoc, from: From) -> Fil
     relay.begin_with(CLIENT, r.body.take_pending(), 0);
     let sticky = group.sticky::<Sticky>().is_some().then(|| Box::new((group, client)));
     let far = Box::new(Far { server, lease, sticky, sent, asked_us, first_ms: None });
-    match conn.drain(0, client_ms).await {
+    match conn.drain(0, waits.client_ms).await {
         Ok(()) => tunnel::begin(r, far, relay),
         Err(e) => {
             let how = match e {

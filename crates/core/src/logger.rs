@@ -324,6 +324,9 @@ impl ErrorLog {
             return;
         }
         let line = format_line(level, connection, text);
+        if let Some(f) = OVERHEARS.get() {
+            f(level, text);
+        }
         for (sink, max) in &self.sinks {
             if level > *max {
                 continue;
@@ -338,6 +341,14 @@ impl ErrorLog {
             }
         }
     }
+}
+
+/// Who is told of every line that is written, and may be asked by any thread.
+static OVERHEARS: OnceLock<fn(LogLevel, &[u8])> = OnceLock::new();
+
+/// From now on `f` is told of every line, without its time. There can be one only.
+pub fn overhear(f: fn(LogLevel, &[u8])) {
+    let _ = OVERHEARS.set(f);
 }
 
 /// nginx's longest line in the error log.

@@ -52,6 +52,13 @@ fn processes(_: &Served, _: &Slots, figures: &mut Figures) {
     figures.put("respawned", RESPAWNED.load(Ordering::Relaxed));
 }
 
+fn busy_ms(since_ms: u64) -> u64 {
+    match since_ms {
+        0 => 0,
+        since => clock::mono_ms().saturating_sub(since),
+    }
+}
+
 /// Workers are threads: they have the process's number, and their own in `id`. Those that rest are there as long
 /// as they have connections.
 fn workers(served: &Served, _: &Slots, figures: &mut Figures) {
@@ -76,6 +83,8 @@ fn workers(served: &Served, _: &Slots, figures: &mut Figures) {
         let requests =
             [("total", get(&c.requests)), ("current", get(&c.reading) + get(&c.writing))];
         figures.group("http").group("requests").put_all(&requests);
+        // For how long it has not come back to wait: long, and without an answer, it is stuck.
+        figures.put("busy_ms", busy_ms(get(&c.busy_since_ms)));
         Figure::Group(figures)
     });
     figures.put("workers", Figure::List(shown.collect()));

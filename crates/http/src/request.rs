@@ -451,6 +451,16 @@ impl Request {
         self.held.clear();
     }
 
+    /// It was answered, and how long that took says something: what became a tunnel is over when its ends want.
+    pub fn is_timed(&self) -> bool {
+        self.flags.header_sent && !self.flags.upgraded && !self.flags.endless
+    }
+
+    /// The name by which its server is counted and logged.
+    pub fn server_name(&self) -> &[u8] {
+        &self.server().core.reached.primary_name
+    }
+
     /// Milliseconds since the request began.
     pub fn elapsed_ms(&self) -> u64 {
         clock::mono_ms().saturating_sub(self.start_us / 1000)

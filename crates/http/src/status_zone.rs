@@ -227,7 +227,7 @@ impl Ended {
     #[inline]
     fn of(r: &Request) -> Ended {
         let answered = r.flags.header_sent;
-        let timed = answered && !r.flags.upgraded;
+        let timed = r.is_timed();
         Ended {
             version: version_place(r.version()),
             status: answered.then(|| shown_status(r)),

@@ -18,13 +18,14 @@ const BESIDE_BYTES: u64 = 64 * 1024 * 1024;
 /// Layers of a progressive JPEG; what has more is made to take long.
 const SCANS_MAX: usize = 100;
 
-/// `transparency`: what a palette has that is seen through stays so.
-pub fn decode(kind: Kind, bytes: &[u8], transparency: bool) -> Result<Picture, Failed> {
+/// `transparency`: what a palette has that is seen through stays so. `most` pixels are taken: a decoder may find another
+/// head in a file than we did.
+pub fn decode(kind: Kind, bytes: &[u8], transparency: bool, most: u64) -> Result<Picture, Failed> {
     let picture = match kind {
-        Kind::Jpeg => jpeg(bytes),
-        Kind::Gif => gif(bytes, transparency),
-        Kind::Png => png(bytes, transparency),
-        Kind::Webp => webp(bytes),
+        Kind::Jpeg => jpeg(bytes, most),
+        Kind::Gif => gif(bytes, transparency, most),
+        Kind::Png => png(bytes, transparency, most),
+        Kind::Webp => webp(bytes, most),
     }?;
     let is_whole = picture.pixels.len() as u64 == pixels(picture.width, picture.height);
     match is_whole && !picture.pixels.is_empty() {
@@ -37,14 +38,14 @@ fn pixels(width: u32, height: u32) -> u64 {
     u64::from(width) * u64::from(height)
 }
 
-fn check(width: u32, height: u32) -> Result<(), Failed> {
-    match pixels(width, height) <= PIXELS_MAX {
+fn check(width: u32, height: u32, most: u64) -> Result<(), Failed> {
+    match pixels(width, height) <= most {
         true => Ok(()),
-        false => Err(Failed::TooLarge(Size { width, height, is_padded: false })),
+        false => Err(Failed::TooLarge(Size { width, height, is_padded: false }, most)),
     }
 }
 
-fn jpeg(bytes: &[u8]) -> Result<Picture, Failed> {
+fn jpeg(bytes: &[u8], most: u64) -> Result<Picture, Failed> {
     let options = DecoderOptions::new_safe()
         .jpeg_set_out_colorspace(ColorSpace::RGB)
         .jpeg_set_max_scans(SCANS_MAX)
@@ -54,7 +55,7 @@ fn jpeg(bytes: &[u8]) -> Result<Picture, Failed> {
     decoder.decode_headers().map_err(broken)?;
     let info = decoder.info().ok_or_else(|| broken("no head"))?;
     let (width, height) = (u32::from(info.width), u32::from(info.height));
-    check(width, height)?;
+    check(width, height, most)?;
     let text = decoder.decode().map_err(broken)?;
     let pixels = match decoder.output_colorspace() {
         Some(ColorSpace::Luma) => text.iter().map(|l| [*l, *l, *l, 255]).collect(),
@@ -64,14 +65,14 @@ fn jpeg(bytes: &[u8]) -> Result<Picture, Failed> {
     Ok(Picture { width, height, pixels })
 }
 
-fn png(bytes: &[u8], transparency: bool) -> Result<Picture, Failed> {
+fn png(bytes: &[u8], transparency: bool, most: u64) -> Result<Picture, Failed> {
     let limits = png::Limits { bytes: BESIDE_BYTES as usize };
     let mut decoder = png::Decoder::new_with_limits(Cursor::new(bytes), limits);
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
     let info = decoder.read_header_info().map_err(broken)?;
     let (width, height) = (info.width, info.height);
     let has_palette = info.color_type == ColorType::Indexed;
-    check(width, height)?;
+    check(width, height, most)?;
     let mut reader = decoder.read_info().map_err(broken)?;
     let size = reader.output_buffer_size().ok_or_else(|| broken("too large"))?;
     let mut text = vec![0; size];
@@ -93,14 +94,14 @@ fn png(bytes: &[u8], transparency: bool) -> Result<Picture, Failed> {
 }
 
 /// Its first frame, on the ground that it is shown on.
-fn gif(bytes: &[u8], transparency: bool) -> Result<Picture, Failed> {
+fn gif(bytes: &[u8], transparency: bool, most: u64) -> Result<Picture, Failed> {
     let mut options = DecodeOptions::new();
     options.set_color_output(ColorOutput::RGBA);
-    let most = NonZeroU64::new(PIXELS_MAX * 4).ok_or_else(|| broken("no limit"))?;
-    options.set_memory_limit(MemoryLimit::Bytes(most));
+    let limit = NonZeroU64::new(PIXELS_MAX * 4).ok_or_else(|| broken("no limit"))?;
+    options.set_memory_limit(MemoryLimit::Bytes(limit));
     let mut decoder = options.read_info(Cursor::new(bytes)).map_err(broken)?;
     let (width, height) = (u32::from(decoder.width()), u32::from(decoder.height()));
-    check(width, height)?;
+    check(width, height, most)?;
     let frame = decoder.read_next_frame().map_err(broken)?.ok_or_else(|| broken("no frame"))?;
     let mut pixels = vec![[0; 4]; width as usize * height as usize];
     let (left, top) = (usize::from(frame.left), usize::from(frame.top));
@@ -119,11 +120,11 @@ fn gif(bytes: &[u8], transparency: bool) -> Result<Picture, Failed> {
 }
 
 /// Of one that moves the first frame.
-fn webp(bytes: &[u8]) -> Result<Picture, Failed> {
+fn webp(bytes: &[u8], most: u64) -> Result<Picture, Failed> {
     let mut decoder = WebPDecoder::new(Cursor::new(bytes)).map_err(broken)?;
     let (width, height) = decoder.dimensions();
-    check(width, height)?;
-    decoder.set_memory_limit((PIXELS_MAX * 4 + BESIDE_BYTES) as usize);
+    check(width, height, most)?;
+    decoder.set_memory_limit((most * 4 + BESIDE_BYTES) as usize);
     let size = decoder.output_buffer_size().ok_or_else(|| broken("too large"))?;
     let mut text = vec![0; size];
     match decoder.is_animated() {

@@ -74,6 +74,11 @@ fn of_jpeg(bytes: &[u8]) -> Option<Size> {
             continue;
         }
         let marker = bytes[at + 1];
+        // No markers, or such that nothing follows (T.81, table B.1).
+        if matches!(marker, 0x00 | 0x01 | 0xd0..=0xd8) {
+            at += 2;
+            continue;
+        }
         let length = big(bytes, at + 2, 2)? as usize;
         match marker {
             0xc0..=0xc3 | 0xc9..=0xcb if found.is_none() => {

@@ -13,9 +13,12 @@ pub use head::{size, Kind, Size};
 
 /// As decoded, a pixel takes four bytes, and there are two copies for a while.
 pub const PIXELS_MAX: u64 = 32 * 1024 * 1024;
+/// Half of it: what reads and writes them takes twice as much for a pixel.
+const WEBP_PIXELS_MAX: u64 = PIXELS_MAX / 2;
 
 /// What [`change`] may take for a pixel: two copies, what a decoder has beside them, shares.
 const PIXEL_BYTES: u64 = 16;
+const WEBP_PIXEL_BYTES: u64 = 32;
 /// And for any picture: tables, texts in a file, a frame of a GIF that is larger than its screen.
 const BASE_BYTES: u64 = 64 * 1024 * 1024;
 const GIF_BYTES: u64 = PIXELS_MAX * 4;
@@ -23,8 +26,14 @@ const GIF_BYTES: u64 = PIXELS_MAX * 4;
 /// How much memory [`change`] may take for a picture, at most.
 pub fn cost_bytes(kind: Kind, size: Option<Size>) -> u64 {
     let base = if kind == Kind::Gif { GIF_BYTES } else { BASE_BYTES };
-    let pixels = size.map_or(PIXELS_MAX, |size| u64::from(size.width) * u64::from(size.height));
-    base + pixels.min(PIXELS_MAX) * PIXEL_BYTES
+    let each = if kind == Kind::Webp { WEBP_PIXEL_BYTES } else { PIXEL_BYTES };
+    base + pixels(kind, size) * each
+}
+
+/// How many there may be: what its head promised, and no more than are taken of the kind.
+fn pixels(kind: Kind, size: Option<Size>) -> u64 {
+    let most = if kind == Kind::Webp { WEBP_PIXELS_MAX } else { PIXELS_MAX };
+    size.map_or(most, |size| u64::from(size.width) * u64::from(size.height)).min(most)
 }
 
 /// What is to be made of a picture.
@@ -72,7 +81,8 @@ pub enum Change {
 /// Why nothing was made of a picture.
 #[derive(Debug)]
 pub enum Failed {
-    TooLarge(Size),
+    /// Than so many pixels are taken, or were promised.
+    TooLarge(Size, u64),
     /// In words of the decoder, or the encoder.
     Broken(String),
 }
@@ -80,8 +90,8 @@ pub enum Failed {
 impl std::fmt::Display for Failed {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
-            Failed::TooLarge(size) => {
-                write!(f, "{} x {} are more than {PIXELS_MAX} pixels", size.width, size.height)
+            Failed::TooLarge(size, most) => {
+                write!(f, "{} x {} are more than {most} pixels", size.width, size.height)
             }
             Failed::Broken(why) => f.write_str(why),
         }
@@ -94,18 +104,20 @@ fn broken(e: impl std::fmt::Debug) -> Failed {
     Failed::Broken(why)
 }
 
-/// The picture as it is wanted, of the same kind. `None`: it is as it is to be.
+/// The picture as it is wanted, of the same kind. `None`: it is as it is to be. `promised` is what [`size`] has
+/// found, and [`cost_bytes`] went by.
 ///
 /// # Errors
 ///
-/// It has too many pixels, is broken, or of a sort that the decoder does not know.
+/// It has too many pixels, or more than promised, is broken, or of a sort that the decoder does not know.
 pub fn change(
     kind: Kind,
     bytes: &[u8],
     wanted: &Wanted,
-    force: bool,
+    promised: Option<Size>,
 ) -> Result<Option<Vec<u8>>, Failed> {
-    let mut picture = decode::decode(kind, bytes, wanted.transparency)?;
+    let mut picture = decode::decode(kind, bytes, wanted.transparency, pixels(kind, promised))?;
+    let force = promised.is_some_and(|size| size.is_padded);
     if let Change::Resize { width, height } | Change::Crop { width, height } = wanted.change {
         if !force && wanted.angle == 0 && picture.width <= width && picture.height <= height {
             return Ok(None);

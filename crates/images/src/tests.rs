@@ -40,7 +40,7 @@ fn is_near(a: [u8; 4], b: [u8; 4]) -> bool {
 
 fn look(kind: Kind, bytes: &[u8]) -> Picture {
     assert_eq!(Kind::of(bytes), Some(kind));
-    let picture = decode::decode(kind, bytes, true).unwrap();
+    let picture = decode::decode(kind, bytes, true, PIXELS_MAX).unwrap();
     let told = size(kind, bytes).unwrap();
     assert_eq!((told.width, told.height), (picture.width, picture.height), "{kind:?}");
     picture
@@ -59,25 +59,25 @@ fn every_kind_is_made_smaller_turned_and_cut() {
     for kind in KINDS {
         let bytes = file(kind, &flag(200, 100));
         let small = Change::Resize { width: 50, height: 50 };
-        let out = look(kind, &change(kind, &bytes, &wanted(small), false).unwrap().unwrap());
+        let out = look(kind, &change(kind, &bytes, &wanted(small), None).unwrap().unwrap());
         assert_eq!((out.width, out.height), (50, 25));
         assert!(is_near(at(&out, 10, 5), RED) && is_near(at(&out, 40, 5), BLUE), "{kind:?}");
         assert!(is_near(at(&out, 10, 22), GREEN));
         let crop = Change::Crop { width: 40, height: 40 };
-        let out = look(kind, &change(kind, &bytes, &wanted(crop), false).unwrap().unwrap());
+        let out = look(kind, &change(kind, &bytes, &wanted(crop), None).unwrap().unwrap());
         assert_eq!((out.width, out.height), (40, 40));
         assert!(is_near(at(&out, 8, 8), RED) && is_near(at(&out, 32, 8), BLUE), "{kind:?}");
         let turn = Wanted { angle: 90, ..wanted(Change::Turn) };
-        let out = look(kind, &change(kind, &bytes, &turn, false).unwrap().unwrap());
+        let out = look(kind, &change(kind, &bytes, &turn, None).unwrap().unwrap());
         assert_eq!((out.width, out.height), (100, 200));
         // What was on the right is above, what was below is on the right.
         assert!(is_near(at(&out, 20, 20), BLUE) && is_near(at(&out, 20, 180), RED), "{kind:?}");
         assert!(is_near(at(&out, 90, 100), GREEN));
         let back = Wanted { angle: 270, ..wanted(Change::Turn) };
-        let out = look(kind, &change(kind, &bytes, &back, false).unwrap().unwrap());
+        let out = look(kind, &change(kind, &bytes, &back, None).unwrap().unwrap());
         assert!(is_near(at(&out, 80, 20), RED) && is_near(at(&out, 10, 100), GREEN), "{kind:?}");
         let round = Wanted { angle: 180, ..wanted(Change::Turn) };
-        let out = look(kind, &change(kind, &bytes, &round, false).unwrap().unwrap());
+        let out = look(kind, &change(kind, &bytes, &round, None).unwrap().unwrap());
         assert!(is_near(at(&out, 20, 60), BLUE) && is_near(at(&out, 100, 10), GREEN), "{kind:?}");
     }
 }
@@ -86,15 +86,16 @@ fn every_kind_is_made_smaller_turned_and_cut() {
 fn what_fits_is_left_unless_it_is_to_be_made_anew() {
     let bytes = file(Kind::Jpeg, &flag(40, 40));
     let wide = wanted(Change::Resize { width: 40, height: 4000 });
-    assert!(change(Kind::Jpeg, &bytes, &wide, false).unwrap().is_none());
-    assert!(change(Kind::Jpeg, &bytes, &wide, true).unwrap().is_some());
+    assert!(change(Kind::Jpeg, &bytes, &wide, None).unwrap().is_none());
+    let padded = size(Kind::Jpeg, &bytes).map(|size| crate::Size { is_padded: true, ..size });
+    assert!(change(Kind::Jpeg, &bytes, &wide, padded).unwrap().is_some());
 }
 
 #[test]
 fn sizes_that_round_to_nothing_are_a_pixel() {
     let bytes = file(Kind::Png, &flag(1000, 4));
     let one = wanted(Change::Resize { width: 1, height: 1 });
-    let out = look(Kind::Png, &change(Kind::Png, &bytes, &one, false).unwrap().unwrap());
+    let out = look(Kind::Png, &change(Kind::Png, &bytes, &one, None).unwrap().unwrap());
     assert_eq!((out.width, out.height), (1, 1));
 }
 
@@ -110,7 +111,7 @@ fn what_is_seen_through_stays_so_or_not() {
     ] {
         let small = Wanted { transparency, ..wanted(Change::Resize { width: 32, height: 32 }) };
         let bytes = file(kind, &picture);
-        let out = look(kind, &change(kind, &bytes, &small, false).unwrap().unwrap());
+        let out = look(kind, &change(kind, &bytes, &small, None).unwrap().unwrap());
         assert_eq!(at(&out, 16, 2)[3], alpha, "{kind:?} {transparency}");
         assert_eq!(at(&out, 16, 28)[3], 255);
     }
@@ -120,9 +121,8 @@ fn what_is_seen_through_stays_so_or_not() {
 fn quality_sharpness_and_interlacing_change_the_file() {
     let picture = flag(100, 100);
     let small = Change::Resize { width: 60, height: 60 };
-    let made = |kind, wanted: &Wanted| {
-        change(kind, &file(kind, &picture), wanted, false).unwrap().unwrap()
-    };
+    let made =
+        |kind, wanted: &Wanted| change(kind, &file(kind, &picture), wanted, None).unwrap().unwrap();
     for kind in [Kind::Jpeg, Kind::Webp] {
         let poor = Wanted { jpeg_quality: 5, webp_quality: 5, ..wanted(small) };
         assert!(made(kind, &poor).len() < made(kind, &wanted(small)).len(), "{kind:?}");
@@ -146,14 +146,14 @@ fn broken_files_are_errors() {
     for kind in KINDS {
         let whole = file(kind, &flag(60, 60));
         for cut in (0..whole.len()).step_by(7) {
-            let _ = change(kind, &whole[..cut], &small, true);
+            let _ = change(kind, &whole[..cut], &small, None);
             let _ = size(kind, &whole[..cut]);
             let mut torn = whole.clone();
             torn[cut] ^= 0x5a;
-            let _ = change(kind, &torn, &small, true);
+            let _ = change(kind, &torn, &small, None);
             let _ = size(kind, &torn);
         }
-        assert!(change(kind, &whole[..20], &small, true).is_err(), "{kind:?}");
+        assert!(change(kind, &whole[..20], &small, None).is_err(), "{kind:?}");
     }
 }
 
@@ -166,15 +166,39 @@ fn pixels_are_counted_before_there_are_any() {
     let sum = crc(&png[12..29]).to_be_bytes();
     png[29..33].copy_from_slice(&sum);
     let small = wanted(Change::Resize { width: 10, height: 10 });
-    match change(Kind::Png, &png, &small, true) {
-        Err(Failed::TooLarge(size)) => {
+    match change(Kind::Png, &png, &small, None) {
+        Err(Failed::TooLarge(size, _)) => {
             assert!(u64::from(size.width) * u64::from(size.height) > PIXELS_MAX);
         }
         other => panic!("{other:?}"),
     }
     let mut gif = file(Kind::Gif, &flag(2, 2));
     gif[6..10].copy_from_slice(&[0xff; 4]);
-    assert!(matches!(change(Kind::Gif, &gif, &small, true), Err(Failed::TooLarge(_))));
+    assert!(matches!(change(Kind::Gif, &gif, &small, None), Err(Failed::TooLarge(..))));
+}
+
+/// A decoder may see another frame in a file than we do: memory was shared out by ours.
+#[test]
+fn no_more_pixels_than_were_promised() {
+    let turn = wanted(Change::Turn);
+    for kind in [Kind::Jpeg, Kind::Gif, Kind::Png, Kind::Webp] {
+        let bytes = file(kind, &flag(20, 20));
+        let promised = |width| Some(crate::Size { width, height: 20, is_padded: false });
+        assert!(change(kind, &bytes, &turn, promised(20)).is_ok(), "{kind:?}");
+        let refused = change(kind, &bytes, &turn, promised(19));
+        assert!(matches!(refused, Err(Failed::TooLarge(..))), "{kind:?}");
+    }
+}
+
+/// What decoders pass over hides no frame: a marker of no length that looks like one that is long.
+#[test]
+fn a_jpeg_is_read_from_marker_to_marker() {
+    let bytes = file(Kind::Jpeg, &flag(20, 10));
+    let mut odd = bytes.clone();
+    odd.splice(2..2, [0xff, 0x00, 0xfe, 0x00, 0xff, 0x01, 0xff, 0xd0]);
+    odd.resize(odd.len() + 0xfe00, 0);
+    let found = size(Kind::Jpeg, &odd).unwrap();
+    assert_eq!((found.width, found.height), (20, 10));
 }
 
 fn crc(bytes: &[u8]) -> u32 {

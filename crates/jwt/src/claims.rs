@@ -49,7 +49,7 @@ fn held(r: &mut Request) -> Option<&Token> {
     if r.kept::<Held>().is_none() {
         crate::look(r);
     }
-    r.kept::<Held>()?.0.as_ref()
+    r.kept::<Held>()?.token()
 }
 
 fn payload(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {

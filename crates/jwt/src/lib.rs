@@ -39,25 +39,57 @@ pub const MODULE: HttpModule = HttpModule {
     slots: &[SlotVtable::of::<JwtMain>(), SlotVtable::of::<JwtLoc>()],
     variables: claims::VARIABLES,
     build: Some(rows::check),
-    phases: &[PhaseHandler { phase: Phase::Access, handler, active: rows::active }],
+    phases: &[
+        PhaseHandler { phase: Phase::Access, handler, active: rows::active },
+        PhaseHandler { phase: Phase::Precontent, handler: settle, active: rows::active },
+    ],
     ..HttpModule::EMPTY
 };
 
 /// What the token says: before the access phase whether it holds or not, from then on only if it does.
-struct Held(Option<Token>);
+enum Held {
+    Unchecked(Option<Token>),
+    Checked(Option<Token>),
+}
+
+impl Held {
+    fn token(&self) -> Option<&Token> {
+        let (Held::Unchecked(token) | Held::Checked(token)) = self;
+        token.as_ref()
+    }
+}
 
 /// What a token says before it is checked: limits go by it. It is looked at once.
 fn look(r: &mut Request) {
     // Also the end of a token that is to be found by what it says.
-    r.keep_state(Held(None));
+    r.keep_state(Held::Unchecked(None));
     let loc = Rc::clone(r.loc());
     let conf = loc.conf::<JwtLoc>();
     let Some(realm) = &*conf.realm else { return };
-    if *conf.kind != token::Kind::Signed || r.eval(realm) == b"off" {
+    let can_be_read = *conf.kind == token::Kind::Signed || r.is_part();
+    if !can_be_read || r.eval(realm) == b"off" {
         return;
     }
-    let token = token_of(r, conf).and_then(|text| token::unchecked(&text));
-    r.keep_state(Held(token));
+    let Some(text) = token_of(r, conf) else { return };
+    let held = match r.is_part() {
+        true => Held::Checked(checked_now(r, conf, &text)),
+        false => Held::Unchecked(token::unchecked(&text)),
+    };
+    r.keep_state(held);
+}
+
+/// A part goes through no access phase: the main request was let in, which need not have been by this token.
+fn checked_now(r: &mut Request, conf: &JwtLoc, text: &[u8]) -> Option<Token> {
+    let sets: Option<Vec<_>> = sources::at_hand(r, conf).ok()?.into_iter().collect();
+    check(text, conf, &sets?).ok()
+}
+
+/// Who was let in by something else (`satisfy any`) has no token that holds.
+fn settle(r: &mut Request) -> Flow {
+    if !r.is_part() && !matches!(r.kept::<Held>(), Some(Held::Checked(_))) {
+        r.keep_state(Held::Checked(None));
+    }
+    Flow::Declined
 }
 
 fn handler(r: &mut Request) -> Flow {
@@ -68,7 +100,7 @@ fn handler(r: &mut Request) -> Flow {
     if realm == b"off" {
         return Flow::Declined;
     }
-    r.keep_state(Held(None));
+    r.keep_state(Held::Checked(None));
     let Some(text) = token_of(r, conf) else {
         r.log(LogLevel::Info, "no JWT was provided");
         return ask(r, &realm, false);
@@ -182,13 +214,15 @@ fn token_of(r: &mut Request, conf: &JwtLoc) -> Option<Vec<u8>> {
     (!text.is_empty()).then_some(text)
 }
 
+fn check(text: &[u8], conf: &JwtLoc, sets: &[Arc<KeySet>]) -> Result<Token, String> {
+    let token = token::check(text, *conf.kind, sets)?;
+    claims::check_times(&token.claims, clock::wall_secs(), *conf.leeway_msec)?;
+    Ok(token)
+}
+
 fn decide(r: &mut Request, conf: &JwtLoc, text: &[u8], sets: &[Arc<KeySet>], realm: &[u8]) -> Flow {
-    let checked = token::check(text, *conf.kind, sets).and_then(|token| {
-        claims::check_times(&token.claims, clock::wall_secs(), *conf.leeway_msec)?;
-        Ok(token)
-    });
-    match checked {
-        Ok(token) => r.keep_state(Held(Some(token))),
+    match check(text, conf, sets) {
+        Ok(token) => r.keep_state(Held::Checked(Some(token))),
         Err(why) => {
             r.log(LogLevel::Info, &format!("JWT is refused: {why}"));
             return ask(r, realm, true);

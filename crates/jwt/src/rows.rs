@@ -145,6 +145,10 @@ pub const ROWS: &[Row] = &[
             };
             cf.get::<JwtLoc>().cache_msec.once(d, msec)
         },
+    )
+    .note(
+        "keys that a subrequest was answered with are those of its URI, the host and the port. What the answer depends on \
+         beside these (a header field, say) belongs into the URI, as an argument.",
     ),
     Row::new(
         "auth_jwt_leeway",

@@ -185,8 +185,8 @@ fn look(r: &mut Request, conf: &JwtLoc, source: &Source) -> Result<Option<Arc<Ke
     let age = Duration::from_millis(*conf.cache_msec);
     match source {
         Source::Request { uri } => {
-            let uri = r.eval(uri);
-            Ok(conf.cache.get(&uri, age, || None))
+            let name = of_request(r, uri);
+            Ok(conf.cache.get(&name, age, || None))
         }
         Source::File { prefix, name } => {
             let name = with_value(r, name, |_, name| match name.first() {
@@ -232,9 +232,19 @@ fn parse(r: &Request, name: &[u8], text: &[u8]) -> Result<Arc<KeySet>, Failed> {
 /// By which a set that is asked for is known.
 pub fn name(r: &mut Request, source: &Source) -> Result<Vec<u8>, Failed> {
     match source {
-        Source::Request { uri } => Ok(r.eval(uri)),
+        Source::Request { uri } => Ok(of_request(r, uri)),
         Source::File { .. } => Err(Failed(500)),
     }
+}
+
+/// One set of keys for a URI of a host at a port: the keys of one host are not another's. No file has such a name.
+fn of_request(r: &mut Request, uri: &Template) -> Vec<u8> {
+    let mut name = r.eval(uri);
+    name.push(0);
+    name.extend_from_slice(r.host());
+    let port = r.conn().local_addr().map_or(0, |a| a.port());
+    name.extend_from_slice(&port.to_be_bytes());
+    name
 }
 
 /// The subrequest that asks for a set.
@@ -269,6 +279,7 @@ pub fn taken(
     }
     let keys = parse(r, &name, &part.kept_body())?;
     if *conf.cache_msec > 0 {
+        let name = of_request(r, uri);
         conf.cache.put(&name, None, &keys);
     }
     Ok(keys)
@@ -277,7 +288,7 @@ pub fn taken(
 /// Nothing has come of it: a set that is kept is not used any longer, unless only the client has gone.
 pub fn give_up(r: &mut Request, conf: &JwtLoc, source: &Source, failed: &Failed) {
     let Source::Request { uri } = source else { return };
-    let name = r.eval(uri);
+    let name = of_request(r, uri);
     match failed {
         Failed(499) => conf.cache.release(&name),
         Failed(_) => conf.cache.forget(&name),

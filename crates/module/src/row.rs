@@ -78,6 +78,7 @@ pub struct Arity {
 impl Arity {
     pub const NONE: Arity = Arity::of(1);
     pub const NONE_ONE: Arity = Arity::of(1 | 1 << 1);
+    pub const NONE_TO_TWO: Arity = Arity::of(1 | 1 << 1 | 1 << 2);
     pub const ONE: Arity = Arity::of(1 << 1);
     pub const TWO: Arity = Arity::of(1 << 2);
     pub const THREE: Arity = Arity::of(1 << 3);

@@ -164,14 +164,24 @@ fn list_large(r: &mut Request) -> LocalFuture<'_, Flow> {
 
 async fn in_threads(r: &mut Request, listing: Listing) -> Result<Flow, Flow> {
     let Listing { mut reading, format, callback } = listing;
+    let turn = directory::turn(r).await?;
     let read = in_thread(move || {
         reading.read_all();
         sort(&mut reading.entries);
-        reading
+        (reading, turn)
     });
-    let entries = read.await.map_err(|_| Flow::Status(500))?.finish(r)?;
+    let (reading, turn) = directory::unless_gone(r, read).await?;
+    let entries = reading.finish(r)?;
     let Some(page) = begin(r, format, callback)? else { return Ok(Flow::Ok) };
-    let text = in_thread(move || page.text(&entries)).await.map_err(|_| Flow::Close)?;
+    let made = in_thread(move || {
+        // A page that nobody waits for any more has its turn to the end.
+        let _turn = turn;
+        let mut text = page.text(&entries);
+        // As long as the client takes it it is there.
+        text.shrink_to_fit();
+        text
+    });
+    let text = made.await.map_err(|_| Flow::Close)?;
     send(r, text)
 }
 

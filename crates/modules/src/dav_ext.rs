@@ -13,7 +13,6 @@ mod xml;
 use bytes::Bytes;
 use locks::{Change, Lock, NoLock, Zone};
 use propfind::{Depth, NoAnswer, Question};
-use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,6 +42,8 @@ use crate::dav::destination;
 
 /// The longest body of a PROPFIND or LOCK.
 const BODY_MAX_BYTES: u64 = 64 * 1024;
+/// Of an owner, which is said again for every file that a lock holds for.
+const OWNER_MAX_BYTES: usize = 1024;
 
 const KIND: &str = "dav_ext_lock";
 
@@ -210,14 +211,28 @@ fn bind(b: &mut Build) -> ConfResult {
     Ok(())
 }
 
-/// A file as locks know it: whatever links lead to it; one that it is itself is what is locked.
-fn key(path: &Path) -> Cow<'_, [u8]> {
+/// A file as locks know it.
+struct Known {
+    /// Whatever links lead to it, also where folders on the way are yet to be made; a link that it is itself is what
+    /// is locked.
+    path: Vec<u8>,
+    /// The collection that has or gets it, or the first of the folders to be made.
+    collection: Vec<u8>,
+}
+
+fn known(path: &Path) -> Known {
     let plain: PathBuf = path.components().collect();
-    let at = match (plain.parent(), plain.file_name()) {
-        (Some(dir), Some(name)) => fs::canonicalize(dir).map(|dir| dir.join(name)).unwrap_or(plain),
-        _ => plain,
-    };
-    Cow::Owned(paths::bytes(&at).to_vec())
+    for dir in plain.ancestors().skip(1) {
+        if let (Ok(real), Ok(rest)) = (fs::canonicalize(dir), plain.strip_prefix(dir)) {
+            let path = paths::bytes(&real.join(rest)).to_vec();
+            return Known { path, collection: paths::bytes(&real).to_vec() };
+        }
+    }
+    Known { path: paths::bytes(&plain).to_vec(), collection: Vec::new() }
+}
+
+fn key(path: &Path) -> Vec<u8> {
+    known(path).path
 }
 
 fn own_path(r: &mut Request) -> PathBuf {
@@ -289,10 +304,10 @@ impl If {
 
 /// Lets a change pass if its client holds the locks that it touches.
 fn check(r: &mut Request) -> Flow {
-    let comes_or_goes = match r.method {
-        Method::Put | Method::Delete | Method::Mkcol | Method::Copy | Method::Move => true,
-        _ => return Flow::Declined,
-    };
+    let changes = [Method::Put, Method::Delete, Method::Mkcol, Method::Copy, Method::Move];
+    if !changes.contains(&r.method) {
+        return Flow::Declined;
+    }
     let loc = Rc::clone(r.loc());
     let Some((zone, _)) = loc.conf::<DavExtLoc>().zone() else { return Flow::Declined };
     let Some(said) = read_if(r) else { return Flow::Status(400) };
@@ -301,13 +316,16 @@ fn check(r: &mut Request) -> Flow {
     }
     let path = own_path(r);
     let (whole, is_new) = (matches!(r.method, Method::Delete | Method::Move), !path.exists());
-    let own =
-        Change { path: &key(&path), whole, comes_or_goes: comes_or_goes && (whole || is_new) };
+    let at = known(&path);
+    let comes_or_goes = whole || is_new;
+    let own = Change { path: &at.path, whole, of: comes_or_goes.then_some(&*at.collection) };
     let mut is_locked = r.method != Method::Copy && zone.hinders(&own, &said.tokens);
     if matches!(r.method, Method::Copy | Method::Move) {
         if let Some(uri) = r.header(HeaderId::Destination).and_then(destination::uri_of) {
             let to = map_uri(r, &uri);
-            let change = Change { path: &key(&to), whole: true, comes_or_goes: !to.exists() };
+            let at = known(&to);
+            let of = (!to.exists()).then_some(&*at.collection);
+            let change = Change { path: &at.path, whole: true, of };
             is_locked |= zone.hinders(&change, &said.tokens);
         }
     }
@@ -484,7 +502,7 @@ async fn lock(r: &mut Request) -> Flow {
     let Some(said) = read_if(r) else { return Flow::Status(400) };
     let time_ms = wanted_ms(r).map_or(*most_ms, |ms| ms.min(*most_ms));
     let path = own_path(r);
-    let at = key(&path);
+    let Known { path: at, collection } = known(&path);
     let info = match xml::lockinfo(&text) {
         Ok(Some(info)) => info,
         Ok(None) => {
@@ -498,12 +516,21 @@ async fn lock(r: &mut Request) -> Flow {
             return Flow::Status(400);
         }
     };
+    if info.owner_xml().len() > OWNER_MAX_BYTES {
+        r.log(LogLevel::Error, "client sent too long an owner of a lock");
+        return Flow::Status(413);
+    }
     if info.shared || !info.write {
         r.log(LogLevel::Error, "client asked for another lock than an exclusive one for writing");
         return Flow::Status(403);
     }
     if !said.holds(zone) {
         return Flow::Status(412);
+    }
+    // What is not there yet becomes a member of its collection (RFC 4918, section 7.4).
+    let change = Change { path: &at, whole: false, of: Some(&collection) };
+    if !path.exists() && zone.hinders(&change, &said.tokens) {
+        return Flow::Status(423);
     }
     let mut root = Vec::new();
     weir_base::escape::escape_uri(&mut root, &r.uri, weir_base::escape::EscapeKind::Uri);

@@ -64,6 +64,10 @@ pub const MODULE: HttpModule = HttpModule {
         ),
     ],
     slots: &[SlotVtable::of::<DegradationMain>(), SlotVtable::of::<DegradationLoc>()],
+    build: Some(|_| {
+        look();
+        Ok(())
+    }),
     phases: &[PhaseHandler {
         phase: Phase::Preaccess,
         handler,
@@ -82,6 +86,13 @@ fn set_most(cf: &mut Cf, d: &Directive) -> ConfResult {
 static RESIDENT_BYTES: AtomicU64 = AtomicU64::new(0);
 static SEEN_SECS: AtomicU64 = AtomicU64::new(0);
 
+/// What the system does not say now is as it was.
+fn look() {
+    if let Some(bytes) = memory::resident_bytes() {
+        RESIDENT_BYTES.store(bytes, Ordering::Relaxed);
+    }
+}
+
 fn handler(r: &mut Request) -> Flow {
     let most = r.gen().shared.main.get::<DegradationMain>().most.as_option().copied().unwrap_or(0);
     if most == 0 {
@@ -90,8 +101,7 @@ fn handler(r: &mut Request) -> Flow {
     let now = clock::mono_ms() / 1000 + 1;
     let is_new = SEEN_SECS.swap(now, Ordering::Relaxed) != now;
     if is_new {
-        // Without a figure nobody is refused.
-        RESIDENT_BYTES.store(memory::resident_bytes().unwrap_or(0), Ordering::Relaxed);
+        look();
     }
     let bytes = RESIDENT_BYTES.load(Ordering::Relaxed);
     if bytes < most {

@@ -1,11 +1,14 @@
 //! Reading a directory for `autoindex`, `fancyindex` and `random_index`.
 
 use std::fs::{self, FileType, Metadata, ReadDir};
+use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use weir_core::logger::LogLevel;
 use weir_core::os_text;
 use weir_core::Session;
+use weir_http::client_watch::unless_client_goes;
 use weir_http::location::map_uri_into;
 use weir_http::module::Flow;
 use weir_http::symlinks::Guard;
@@ -15,6 +18,33 @@ use weir_runtime::{files, paths};
 /// Names that a worker looks at itself. A look takes a few microseconds if the system knows the file; what
 /// is left is a thread's, or a large directory would have all others wait.
 const TURN_NAMES: usize = 500;
+
+/// Large directories that are read, and made a page of, at the same time in the whole process: the names of each are in
+/// memory until there is a page.
+static TURNS: Semaphore = Semaphore::const_new(2);
+
+/// To be had by whoever works on a large directory, as long as its names are there.
+pub type Turn = SemaphorePermit<'static>;
+
+/// Waits for the turn of a large directory. Whose client has gone has none.
+pub async fn turn(r: &Request) -> Result<Turn, Flow> {
+    match unless_client_goes(r, false, TURNS.acquire()).await {
+        Some(Ok(turn)) => Ok(turn),
+        Some(Err(_)) => Err(Flow::Status(500)),
+        None => Err(Flow::Status(499)),
+    }
+}
+
+/// What a thread has read, unless the client goes first.
+pub async fn unless_gone<T>(
+    r: &Request,
+    read: impl Future<Output = io::Result<T>>,
+) -> Result<T, Flow> {
+    match unless_client_goes(r, false, read).await {
+        Some(done) => done.map_err(|_| Flow::Status(500)),
+        None => Err(Flow::Status(499)),
+    }
+}
 
 /// One name in a directory, as its target is when it is a link that leads somewhere.
 pub struct Entry {

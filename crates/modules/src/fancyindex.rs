@@ -292,14 +292,22 @@ fn list_large(r: &mut Request) -> LocalFuture<'_, Flow> {
 }
 
 async fn in_threads(r: &mut Request, mut reading: Reading) -> Result<Flow, Flow> {
+    let turn = directory::turn(r).await?;
     let read = in_thread(move || {
         reading.read_all();
-        reading
+        (reading, turn)
     });
-    let reading = read.await.map_err(|_| Flow::Status(500))?;
+    let (reading, turn) = directory::unless_gone(r, read).await?;
     let (entries, page) = prepare(r, reading)?;
     send_header(r)?;
-    let made = in_thread(move || (page.text(entries), page));
+    let made = in_thread(move || {
+        // A page that nobody waits for any more has its turn to the end.
+        let _turn = turn;
+        let mut text = page.text(entries);
+        // As long as the client takes it it is there.
+        text.shrink_to_fit();
+        (text, page)
+    });
     let (text, page) = made.await.map_err(|_| Flow::Close)?;
     send(r, page, |_| text)
 }

@@ -10,7 +10,7 @@ use crate::mime::without_params;
 use bytes::Bytes;
 use std::future::ready;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
 use weir_conf::Directive;
 use weir_core::eval::with_value;
 use weir_core::logger::LogLevel;
@@ -111,7 +111,7 @@ pub const MODULE: HttpModule = HttpModule {
             set_filter,
         )
         .note(
-            "A picture of more than 32 million pixels is refused with 415, and four are made at a time. Pictures \
+            "A picture of more than 32 million pixels (WebP: 16) is refused with 415, and four are made at a time. Pictures \
              with a palette become PNGs without one. WebP's alpha is kept.",
         ),
         Row::new(
@@ -275,6 +275,10 @@ static TURNS: Semaphore = Semaphore::const_new(4);
 /// And the memory that they may take together; a picture that may take more than all has it alone.
 static MEMORY: Semaphore = Semaphore::const_new(MEMORY_MIB as usize);
 const MEMORY_MIB: u32 = 512;
+/// Files that wait for their turn, together: who finds no room is not read before there is.
+static FILES: Semaphore = Semaphore::const_new(256);
+/// Of which one has so many for every MiB.
+const MIB: u64 = 1024 * 1024;
 /// What tells the kinds apart.
 const HEAD_BYTES: usize = 16;
 
@@ -285,6 +289,8 @@ struct State {
     file: Vec<u8>,
     kind: Option<Kind>,
     phase: Phase,
+    /// Of [`FILES`].
+    room: Option<SemaphorePermit<'static>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -309,7 +315,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     let most_bytes = *r.loc().conf::<Conf>().buffer_bytes;
     let length = r.out.content_length;
     let phase = Phase::Read;
-    r.set_ctx(State { header: next, most_bytes, file: Vec::new(), kind: None, phase });
+    r.set_ctx(State { header: next, most_bytes, file: Vec::new(), kind: None, phase, room: None });
     if let Some(length) = length.filter(|length| *length > most_bytes) {
         r.log(LogLevel::Error, &format!("image filter: too big response: {length}"));
         return Err(FilterError::Status(415));
@@ -318,6 +324,25 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     r.whole = None;
     r.flags.allow_ranges = false;
     r.flags.filter_needs_memory = true;
+    if r.loc().conf::<Conf>().doing.mode == Mode::Test {
+        return Ok(());
+    }
+    let wanted = length.unwrap_or(most_bytes).div_ceil(MIB).clamp(1, 256) as u32;
+    match FILES.try_acquire_many(wanted) {
+        Ok(room) => has_room(r, Ok(room), next),
+        Err(_) => r.wait_in_header(next, FILES.acquire_many(wanted), has_room),
+    }
+}
+
+/// Its file may be read.
+fn has_room(
+    r: &mut Request,
+    room: Result<SemaphorePermit<'static>, AcquireError>,
+    _: Next,
+) -> FilterResult {
+    if let Some(state) = r.ctx::<State>() {
+        state.room = room.ok();
+    }
     Ok(())
 }
 
@@ -423,6 +448,7 @@ fn value(r: &mut Request, number_of: &Number) -> u32 {
 fn make(r: &mut Request, kind: Kind, mode: Mode, next: Next) -> FilterResult {
     let Some(state) = r.ctx::<State>() else { return Ok(()) };
     let file = Bytes::from(std::mem::take(&mut state.file));
+    let room = state.room.take();
     let size = weir_images::size(kind, &file);
     if mode == Mode::Size {
         return send_json(r, size.map(|size| (kind, size)), next);
@@ -432,7 +458,6 @@ fn make(r: &mut Request, kind: Kind, mode: Mode, next: Next) -> FilterResult {
     if fits(size, &wanted) {
         return send(r, file, next);
     }
-    let is_padded = size.is_some_and(|size| size.is_padded);
     let cost_mib = weir_images::cost_bytes(kind, size).div_ceil(1024 * 1024);
     let share = u32::try_from(cost_mib).unwrap_or(MEMORY_MIB).min(MEMORY_MIB);
     let working = async move {
@@ -440,8 +465,8 @@ fn make(r: &mut Request, kind: Kind, mode: Mode, next: Next) -> FilterResult {
         let turn = (TURNS.acquire().await, MEMORY.acquire_many(share).await);
         let making = in_thread(move || {
             // A picture that nobody waits for any more has its turn to the end.
-            let _turn = turn;
-            let made = weir_images::change(kind, &file, &wanted, is_padded);
+            let _turn = (turn, room);
+            let made = weir_images::change(kind, &file, &wanted, size);
             (made, file)
         });
         making.await

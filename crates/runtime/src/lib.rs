@@ -18,6 +18,7 @@ pub mod handed;
 pub mod handover;
 #[cfg(unix)]
 pub mod inquiry;
+mod kept_file;
 #[cfg(target_os = "linux")]
 pub mod left;
 pub mod listen;

@@ -1,5 +1,6 @@
 //! The allocators: the program's own, mimalloc, and giving back what it and the system's keep.
 
+use crate::kept_file::KeptFile;
 use libmimalloc_sys as mi;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -240,7 +241,8 @@ static AT_START: extern "C" fn() = use_small_pages;
 
 /// The memory that this process has resident, in bytes; `None` where the system does not say.
 pub fn resident_bytes() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    static STATM: KeptFile = KeptFile::new("/proc/self/statm");
+    let text = STATM.read()?;
     let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * page_bytes())
 }

@@ -1,5 +1,11 @@
 //! How busy the machine is: its load, memory and processors, as `/proc` says.
 
+use crate::kept_file::KeptFile;
+
+static LOAD: KeptFile = KeptFile::new("/proc/loadavg");
+static MEMORY: KeptFile = KeptFile::new("/proc/meminfo");
+static CPU: KeptFile = KeptFile::new("/proc/stat");
+
 /// What the machine's memory comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -20,17 +26,17 @@ pub struct CpuTimes {
 
 /// The load of the last minute in thousandths; `None` where the system does not say, as with the others.
 pub fn load() -> Option<u64> {
-    load_of(&std::fs::read("/proc/loadavg").ok()?)
+    load_of(LOAD.read()?.as_bytes())
 }
 
 /// What memory there is.
 pub fn memory() -> Option<Memory> {
-    memory_of(&std::fs::read_to_string("/proc/meminfo").ok()?)
+    memory_of(&MEMORY.read()?)
 }
 
 /// What the processors have done.
 pub fn cpu_times() -> Option<CpuTimes> {
-    cpu_of(&std::fs::read_to_string("/proc/stat").ok()?)
+    cpu_of(&CPU.read()?)
 }
 
 /// How many processors this process may use.

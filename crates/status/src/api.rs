@@ -17,7 +17,7 @@ mod show;
 mod since;
 
 use crate::keyval::Zone;
-use guard::ApiSrv;
+pub(crate) use guard::ApiSrv;
 use places::Target;
 use refusal::{Outcome, Refusal};
 use servers::{Block, Servers};
@@ -137,7 +137,7 @@ fn set_api(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
     let prefix = place.name.clone();
     let id = template_of::<Request>(cf, d, 0, b"$request_id")?;
-    let mark = guard::mark(cf, d, writes);
+    let mark = guard::mark(cf, d, &prefix, writes);
     cf.get::<ApiLoc>().0 = Some(Arc::new(Api { writes, prefix, id, mark }));
     cf.get::<CoreLoc>().handler = Some(handler);
     Ok(())

@@ -220,7 +220,8 @@ async fn join(r: &mut Request) -> Result<Flow, u16> {
     let took_ms = clock::mono_ms().saturating_sub(start_ms);
     r.keep_said(|said| said.resolved_ms = Some(took_ms));
     let mut run = Run::new(loc, conf, group, Body::None);
-    run.waits = r.said().and_then(|said| said.waits(conf));
+    let said = r.said().and_then(|said| said.waits(conf));
+    run.waits = Some(said.unwrap_or((*conf.connect_timeout, *conf.read_timeout)));
     tunnel::join_to(r, &mut run, &target, |r| establish(r, own)).await
 }
 

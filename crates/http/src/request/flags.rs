@@ -23,6 +23,8 @@ pub struct Flags {
     pub(crate) chunked: bool,
     /// The connection becomes a tunnel after the header (101).
     pub upgraded: bool,
+    /// It is answered for as long as the client wants: how long that was says nothing.
+    pub endless: bool,
     /// The response has no body: `HEAD`, 204, 304.
     pub header_only: bool,
     /// The header has gone through the filters: another status can no longer be given.
@@ -58,7 +60,7 @@ pub struct Flags {
 
 impl Flags {
     /// Every one, so that none is forgotten where they are packed.
-    pub(super) fn all(&mut self) -> [&mut bool; 26] {
+    pub(super) fn all(&mut self) -> [&mut bool; 27] {
         let Flags {
             uri_changed,
             own_location,
@@ -70,6 +72,7 @@ impl Flags {
             keepalive,
             chunked,
             upgraded,
+            endless,
             header_only,
             header_sent,
             complete,
@@ -98,6 +101,7 @@ impl Flags {
             keepalive,
             chunked,
             upgraded,
+            endless,
             header_only,
             header_sent,
             complete,

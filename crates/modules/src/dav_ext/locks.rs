@@ -46,11 +46,6 @@ fn is_below(path: &[u8], above: &[u8]) -> bool {
     path.strip_prefix(above).is_some_and(|rest| above.is_empty() || rest.first() == Some(&b'/'))
 }
 
-fn parent(path: &[u8]) -> &[u8] {
-    let at = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
-    &path[..at]
-}
-
 /// `dav_ext_lock_zone`
 pub(super) struct Zone {
     usable_bytes: u64,
@@ -169,10 +164,9 @@ impl Zone {
     /// Whether something is locked, without one of these tokens, that a change touches: the file, what lies
     /// below it, and, where it comes or goes, the collection it is in.
     pub(super) fn hinders(&self, change: &Change, tokens: &[Vec<u8>]) -> bool {
-        let Change { path, whole, comes_or_goes } = *change;
+        let Change { path, whole, of } = *change;
         let touches = |l: &Lock| {
-            let is_parents = comes_or_goes && l.path == parent(path);
-            l.covers(path) || whole && is_below(&l.path, path) || is_parents
+            l.covers(path) || whole && is_below(&l.path, path) || of.is_some_and(|of| l.path == of)
         };
         let is_known = |l: &Lock| tokens.iter().any(|t| t == l.token.as_bytes());
         self.table().locks.iter().any(|l| touches(l) && !is_known(l))
@@ -190,7 +184,8 @@ pub(super) struct Change<'a> {
     pub(super) path: &'a [u8],
     /// With all that lies below it.
     pub(super) whole: bool,
-    pub(super) comes_or_goes: bool,
+    /// The collection whose member it becomes or ceases to be.
+    pub(super) of: Option<&'a [u8]>,
 }
 
 #[cfg(test)]
@@ -229,16 +224,17 @@ mod tests {
         let token = |lock: Lock| lock.token.into_bytes();
         let dir = token(lock(&zone, "/d", false).unwrap());
         let file = token(lock(&zone, "/d/e/f", false).unwrap());
-        let of = |path, whole, comes_or_goes| Change { path, whole, comes_or_goes };
+        let of = |path, whole, of| Change { path, whole, of };
+        let (stays, moves) = (None, Some(&b"/d"[..]));
         let hinders = |change: Change<'_>, tokens: &[&[u8]]| {
             zone.hinders(&change, &tokens.iter().map(|t| t.to_vec()).collect::<Vec<_>>())
         };
-        assert!(!hinders(of(b"/d/e", false, false), &[]));
-        assert!(hinders(of(b"/d/e", false, true), &[]));
-        assert!(hinders(of(b"/d/e", true, true), &[&dir]));
-        assert!(!hinders(of(b"/d/e", true, true), &[&dir, &file]));
+        assert!(!hinders(of(b"/d/e", false, stays), &[]));
+        assert!(hinders(of(b"/d/e", false, moves), &[]));
+        assert!(hinders(of(b"/d/e", true, moves), &[&dir]));
+        assert!(!hinders(of(b"/d/e", true, moves), &[&dir, &file]));
         zone.forget(b"/d");
-        assert!(!hinders(of(b"/d/e/f", true, true), &[]));
+        assert!(!hinders(of(b"/d/e/f", true, Some(b"/d/e")), &[]));
     }
 
     #[test]

@@ -18,9 +18,22 @@ pub(super) struct Mark {
     at: Position,
 }
 
-/// The places of a server that write.
+/// The places of a server.
 #[derive(Default)]
-pub(super) struct ApiSrv(Vec<u64>);
+pub(crate) struct ApiSrv {
+    /// Those that write.
+    writing: Vec<u64>,
+    /// All, by their locations' names, and whether they write.
+    named: Vec<(Vec<u8>, bool)>,
+}
+
+impl ApiSrv {
+    /// Whether the one of that name writes; none if there is no such.
+    pub(crate) fn writes_at(&self, name: &[u8]) -> Option<bool> {
+        let is_it = |(n, _): &&(Vec<u8>, bool)| n == name;
+        self.named.iter().find(is_it).map(|(_, writes)| *writes)
+    }
+}
 
 impl ConfType for ApiSrv {
     const LEVEL: Level = Level::Server;
@@ -30,10 +43,12 @@ impl ConfType for ApiSrv {
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A place is read; where it writes, its server is told.
-pub(super) fn mark(cf: &mut Cf, d: &Directive, writes: bool) -> Mark {
+pub(super) fn mark(cf: &mut Cf, d: &Directive, name: &[u8], writes: bool) -> Mark {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let server = cf.get::<ApiSrv>();
+    server.named.push((name.to_vec(), writes));
     if writes {
-        cf.get::<ApiSrv>().0.push(number);
+        server.writing.push(number);
     }
     Mark { number, at: d.position() }
 }
@@ -41,8 +56,12 @@ pub(super) fn mark(cf: &mut Cf, d: &Directive, writes: bool) -> Mark {
 /// Refuses places that write and that anybody reaches.
 pub(super) fn check(b: &mut Build) -> ConfResult {
     let asks = |s: &&Slots| s.get::<CoreSrv>().base.verify_client == VerifyClient::On;
-    let verified: Vec<u64> =
-        b.servers.iter().filter(asks).flat_map(|s| s.get::<ApiSrv>().0.iter().copied()).collect();
+    let verified: Vec<u64> = b
+        .servers
+        .iter()
+        .filter(asks)
+        .flat_map(|s| s.get::<ApiSrv>().writing.iter().copied())
+        .collect();
     for location in b.locations {
         let Some(api) = location.get::<ApiLoc>().0.as_ref().filter(|api| api.writes) else {
             continue;

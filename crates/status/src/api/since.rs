@@ -11,6 +11,7 @@ const MAX: usize = 10_000;
 /// What tells how it is now, and not how often something was: it is shown as it is.
 const OF_NOW: &[&str] = &[
     "active",
+    "busy_ms",
     "idle",
     "current",
     "processing",

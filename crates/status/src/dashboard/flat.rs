@@ -103,8 +103,8 @@ impl Flat {
 
     /// `event: all`: names and values.
     ///
-    /// `second` is what the history has noted last, in JSON.
-    pub(super) fn all(&self, now_ms: u64, second: &[u8]) -> Vec<u8> {
+    /// `second` is what the history has noted last, in JSON; `news` a list of what has happened.
+    pub(super) fn all(&self, now_ms: u64, second: &[u8], news: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.names.len() + 8 * self.values.len() + 64);
         out.extend_from_slice(b"event: all\ndata: {\"t\":");
         fmt_u64(&mut out, now_ms);
@@ -117,12 +117,18 @@ impl Flat {
             }
             leaf.write(&mut out);
         }
-        end(&mut out, second);
+        end(&mut out, second, news);
         out
     }
 
     /// `event: tick`: what has changed, each value behind its number.
-    pub(super) fn changes(&self, before: &Flat, now_ms: u64, second: &[u8]) -> Vec<u8> {
+    pub(super) fn changes(
+        &self,
+        before: &Flat,
+        now_ms: u64,
+        second: &[u8],
+        news: &[u8],
+    ) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(b"event: tick\ndata: {\"t\":");
         fmt_u64(&mut out, now_ms);
@@ -139,14 +145,18 @@ impl Flat {
             out.push(b',');
             leaf.write(&mut out);
         }
-        end(&mut out, second);
+        end(&mut out, second, news);
         out
     }
 }
 
-fn end(out: &mut Vec<u8>, second: &[u8]) {
+fn end(out: &mut Vec<u8>, second: &[u8], news: &[u8]) {
     out.extend_from_slice(b"],\"row\":");
     out.extend_from_slice(second);
+    if news != b"[]" {
+        out.extend_from_slice(b",\"news\":");
+        out.extend_from_slice(news);
+    }
     out.extend_from_slice(b"}\n\n");
 }
 
@@ -184,15 +194,15 @@ mod tests {
     #[test]
     fn names_once_and_changes_from_then_on() {
         let first = Flat::new(&tree(1, true), None);
-        let text = String::from_utf8(first.all(5, b"null")).unwrap();
+        let text = String::from_utf8(first.all(5, b"null", b"[]")).unwrap();
         let expected = "event: all\ndata: {\"t\":5,\"names\":{\"http\":{\"a\\\"</script>\":{\"requests\":0,\"up\":1}}},\
                         \"v\":[1,true],\"row\":null}\n\n";
         assert_eq!(text, expected);
         let second = Flat::new(&tree(3, true), Some(&first));
         assert_eq!(first.shape, second.shape);
-        let text = String::from_utf8(second.changes(&first, 6, b"[6]")).unwrap();
-        assert_eq!(text, "event: tick\ndata: {\"t\":6,\"v\":[0,3],\"row\":[6]}\n\n");
-        let same = second.changes(&second, 7, b"null");
+        let text = String::from_utf8(second.changes(&first, 6, b"[6]", b"[{}]")).unwrap();
+        assert_eq!(text, "event: tick\ndata: {\"t\":6,\"v\":[0,3],\"row\":[6],\"news\":[{}]}\n\n");
+        let same = second.changes(&second, 7, b"null", b"[]");
         assert_eq!(same, b"event: tick\ndata: {\"t\":7,\"v\":[],\"row\":null}\n\n");
         let mut other = tree(3, true);
         other.group("http").entry(b"b").put("requests", 0);

@@ -7,6 +7,7 @@
 
 use super::flat::Flat;
 use super::history::{History, Second};
+use super::recent;
 use crate::gather;
 use bytes::Bytes;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +30,8 @@ pub(super) struct Look {
     at_ms: u64,
     /// The history's last, in JSON.
     second: Vec<u8>,
+    /// How much there had been of [`recent`] by then.
+    recent: u64,
     flat: Flat,
     /// What has changed since the look before, where that has the same names.
     pub changes: Option<Bytes>,
@@ -38,7 +41,9 @@ pub(super) struct Look {
 impl Look {
     /// Names and values, for who has not seen the look before.
     pub(super) fn all(&self) -> Bytes {
-        self.all.get_or_init(|| self.flat.all(self.at_ms, &self.second).into()).clone()
+        self.all
+            .get_or_init(|| self.flat.all(self.at_ms, &self.second, &recent::since(0).0).into())
+            .clone()
     }
 }
 
@@ -131,6 +136,7 @@ impl Live {
             state.seen.as_ref().and_then(|(gen, all)| Some((gen.upgrade()?, Arc::clone(all))));
         if seen.is_none() {
             state.runs = false;
+            recent::end();
             state.seen = None;
         }
         seen
@@ -161,12 +167,14 @@ impl Live {
         let at_ms = secs.unsigned_abs() * 1000 + u64::from(ms);
         let same = before.filter(|look| look.flat.shape == flat.shape);
         let second = self.lock().history.last();
-        let changes = same.map(|look| flat.changes(&look.flat, at_ms, &second).into());
+        let (news, recent) = recent::since(before.map_or(0, |look| look.recent));
+        let changes = same.map(|look| flat.changes(&look.flat, at_ms, &second, &news).into());
         let number = before.map_or(0, |look| look.number + 1);
         self.looks.send_replace(Some(Arc::new(Look {
             number,
             at_ms,
             second,
+            recent,
             flat,
             changes,
             all: OnceLock::new(),

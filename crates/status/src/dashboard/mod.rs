@@ -10,12 +10,15 @@
 mod flat;
 mod history;
 mod live;
+mod place;
+mod recent;
+mod system;
 
 use std::rc::Rc;
 use weir_core::{LocalFuture, Worker};
 use weir_http::client_watch::unless_client_goes;
 use weir_http::conf::CoreLoc;
-use weir_http::module::{Flow, HttpModule};
+use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::{body, special, Buf, Chain, Request};
 use weir_module::{
     slot, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
@@ -25,28 +28,54 @@ use weir_wire::http1::request::Method;
 const ROWS: &[Row] = &[Row::new(
     "dashboard",
     Context::LOCATION,
-    Arity::NONE,
+    Arity::NONE_TO_TWO,
     "",
     "Answers with a page that shows the server's figures while they change.",
     set_dashboard,
 )
 .note(
-    "Weir's own. The page is at the location's name, \"history\" and \"events\" are below it; a name that does not end \
-     in a slash is redirected to one that does. Whoever may ask the location sees all figures of the server: say who that \
+    "Weir's own. The page is at the location's name, \"history\", \"events\" and \"about\" are below it; a name that does \
+     not end in a slash is redirected to one that does. With api=URI, which names a location of the same server with \
+     \"api\", the page leads there, and if that writes (write=on), servers of upstreams are drained, enabled and \
+     disabled from the page by who may do so by the API. slow=time \
+     (1s) says which requests are shown as slow, beside those that fail and the error log's lines: the newest 200, without \
+     clients' addresses and without what is behind the question mark of URIs. Whoever may ask the location sees all figures of the server: say who that \
      is, by \"allow\" and \"deny\" for example. 64 clients at most have it open at a time.",
 )];
 
 /// The directive.
 pub const MODULE: HttpModule = HttpModule {
     rows: ROWS,
-    slots: &[SlotVtable::of::<DashboardMain>()],
+    slots: &[
+        SlotVtable::of::<DashboardMain>(),
+        SlotVtable::of::<place::DashboardSrv>(),
+        place::DashboardLoc::VTABLE,
+        SlotVtable::of::<recent::NotedLoc>(),
+    ],
+    phases: &[PhaseHandler { phase: Phase::Log, handler: recent::ended, active: recent::active }],
+    build: Some(|b| {
+        recent::mark(b);
+        place::check(b)
+    }),
     serves: Some(serves),
     ..HttpModule::EMPTY
 };
 
 /// Whether there is one.
 #[derive(Default)]
-struct DashboardMain(bool);
+struct DashboardMain {
+    is_there: bool,
+    slow_ms: Option<u64>,
+}
+
+/// What is slow unless it is said.
+const SLOW_MS: u64 = 1000;
+
+impl DashboardMain {
+    fn slow_ms(&self) -> u64 {
+        self.slow_ms.unwrap_or(SLOW_MS)
+    }
+}
 
 impl ConfType for DashboardMain {
     const LEVEL: Level = Level::Main;
@@ -61,8 +90,9 @@ const POLICY: &str = concat!(
     include_str!("../../page/policy.txt")
 );
 
-fn set_dashboard(cf: &mut Cf, _: &Directive) -> ConfResult {
-    cf.get::<DashboardMain>().0 = true;
+fn set_dashboard(cf: &mut Cf, d: &Directive) -> ConfResult {
+    place::set(cf, d)?;
+    cf.get::<DashboardMain>().is_there = true;
     cf.get::<CoreLoc>().handler = Some(handler);
     Ok(())
 }
@@ -70,7 +100,9 @@ fn set_dashboard(cf: &mut Cf, _: &Directive) -> ConfResult {
 fn serves(worker: &Rc<Worker>, _: usize) {
     let gen = &worker.generation().shared;
     let Some(http) = gen.part::<weir_http::generation::HttpConf>() else { return };
-    if http.main.get::<DashboardMain>().0 {
+    let main = http.main.get::<DashboardMain>();
+    if main.is_there {
+        recent::begin(main.slow_ms());
         live::live().serve(gen, &worker.all);
     }
 }
@@ -89,6 +121,10 @@ fn handler(r: &mut Request) -> Flow {
         (true, b"") | (false, b"/") => answer(r, b"text/html; charset=utf-8", PAGE.to_vec()),
         (true, b"history") | (false, b"/history") => {
             answer(r, b"application/json", live::live().history())
+        }
+        (true, b"about") | (false, b"/about") => {
+            let text = place::about(r);
+            answer(r, b"application/json", text)
         }
         (true, b"events") | (false, b"/events") => Flow::Wait(events),
         (false, b"") => {
@@ -118,6 +154,7 @@ fn events(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let Some(mut viewer) = live::live().view() else { return Flow::Status(503) };
         put_header(r, b"text/event-stream");
+        r.flags.endless = true;
         r.out.clear_content_length();
         if r.send_header().is_err() {
             return Flow::Close;

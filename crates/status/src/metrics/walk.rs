@@ -32,6 +32,7 @@ const RULES: &[Rule] = &[
 
 /// What tells how it is now; all other numbers only grow.
 const GAUGES: &[&str] = &[
+    "busy_ms",
     "active",
     "idle",
     "reading",

@@ -39,18 +39,23 @@ fn run(generation: &Weak<Generation>, pace: Pace) {
             look();
         }
         if secs.is_multiple_of(pace.cpu_secs) {
-            let now = system::cpu_times().unwrap_or_default();
-            CPU_USAGE.store(usage(before, now), Ordering::Relaxed);
-            before = now;
+            if let Some(now) = system::cpu_times() {
+                CPU_USAGE.store(usage(before, now), Ordering::Relaxed);
+                before = now;
+            }
         }
     }
 }
 
+/// What the system does not say now is as it was.
 fn look() {
-    LOAD.store(system::load().unwrap_or(0), Ordering::Relaxed);
-    let memory = system::memory();
-    SWAP_PERCENT.store(memory.map_or(0, |m| m.swap_percent), Ordering::Relaxed);
-    FREE_BYTES.store(memory.map_or(u64::MAX, |m| m.free_bytes), Ordering::Relaxed);
+    if let Some(load) = system::load() {
+        LOAD.store(load, Ordering::Relaxed);
+    }
+    if let Some(memory) = system::memory() {
+        SWAP_PERCENT.store(memory.swap_percent, Ordering::Relaxed);
+        FREE_BYTES.store(memory.free_bytes, Ordering::Relaxed);
+    }
 }
 
 fn usage(before: system::CpuTimes, now: system::CpuTimes) -> u64 {

@@ -1,0 +1,284 @@
+//! `dashboard`'s page in a browser: what it shows, what can be done with it, and that it asks nobody else.
+
+use weir_tests::{Browser, Server};
+
+const CONF: &str = "worker_processes 2; events {} http {
+    upstream back { zone back 64k; server 127.0.0.1:%%PORT_1%%; server 127.0.0.1:%%PORT_2%%; server 127.0.0.1:%%PORT_3%% down; }
+    server { listen 127.0.0.1:%%PORT_0%%; server_name front;
+        location / { status_zone all; proxy_pass http://back; }
+        location /live/ { dashboard api=/api/; }
+        location /api/ { api write=on; allow 127.0.0.1; deny all; } }
+    server { listen 127.0.0.1:%%PORT_1%%; listen 127.0.0.1:%%PORT_2%%; server_name shop;
+        location / { return 200 ok; }
+        location /broken { return 503; } } }";
+
+/// The page of a server, once it is live.
+fn open(server: &Server) -> Option<Browser> {
+    let mut page = Browser::start()?;
+    page.open(&format!("http://127.0.0.1:{}/live/", server.port(0)));
+    page.until("document.querySelector('.state')?.textContent === 'live'");
+    Some(page)
+}
+
+/// Nothing went wrong, and nobody but the server was asked.
+#[track_caller]
+fn is_well(page: &mut Browser, server: &Server) {
+    assert_eq!(page.complaints(), Vec::<String>::new());
+    let own = format!("http://127.0.0.1:{}/", server.port(0));
+    let others = page.asked();
+    let others: Vec<_> =
+        others.iter().filter(|url| !url.starts_with(&own) && !url.starts_with("data:")).collect();
+    assert_eq!(others, Vec::<&String>::new());
+}
+
+/// The text of a cell: of the row that has `row` in its first cells, under the head `column`.
+fn cell(row: &str, column: &str) -> String {
+    format!(
+        "(() => {{ for (const t of document.querySelectorAll('table')) {{ \
+         const n = [...t.querySelectorAll('th')].findIndex(h => h.innerText.trim() === {column:?}); \
+         const r = [...t.querySelectorAll('tbody tr')].find(r => r.innerText.includes({row:?})); \
+         if (n >= 0 && r) return r.children[n].innerText.trim(); }} return ''; }})()"
+    )
+}
+
+#[test]
+fn figures_are_those_of_the_api() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    for _ in 0..7 {
+        assert_eq!(server.get("/x").status, 200);
+    }
+    assert_eq!(server.get("/broken").status, 503);
+    page.click("a[href='#servers']");
+    page.until(&format!("{} === '8'", cell("shop", "Requests")));
+    page.until(&format!("{} === '8'", cell("all", "Requests")));
+    let told = server.get("/api/9/http/server_zones/shop").text();
+    assert!(told.contains("\"requests\":8,"), "{told}");
+    page.click("a[href='#upstreams']");
+    let peers = format!("127.0.0.1:{}", server.port(3));
+    page.until(&format!("{} === 'down'", cell(&peers, "State")));
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn tabs_are_reached_by_clicks_and_by_keys() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    page.until("document.querySelectorAll('.plot canvas').length >= 4");
+    let tabs = page.run("[...document.querySelectorAll('nav a')].map(a => a.getAttribute('href'))");
+    let tabs = tabs.as_array().cloned().unwrap_or_default();
+    assert!(tabs.len() >= 6, "{tabs:?}");
+    for (n, tab) in tabs.iter().enumerate() {
+        let current = format!(
+            "document.querySelector(\"nav a[aria-current]\")?.getAttribute('href') === {tab}"
+        );
+        page.click(&format!("nav a[href={tab}]"));
+        page.until(&current);
+        page.until("document.querySelector('main').innerText.length > 20");
+        page.key("1");
+        page.until("location.hash === '#overview'");
+        page.key(&(n + 1).to_string());
+        page.until(&current);
+    }
+    // What is written into a field is no key.
+    page.click("a[href='#servers']");
+    page.until("document.getElementById('search')");
+    page.key("/");
+    page.until("document.activeElement.id === 'search'");
+    page.key("1");
+    page.until("document.getElementById('search').value === '1' && location.hash === '#servers'");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn a_search_leaves_what_is_looked_for() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#upstreams']");
+    page.until("document.querySelectorAll('tbody tr').length === 3");
+    page.key("/");
+    page.write(&format!(":{}", server.port(2)));
+    page.until("document.querySelectorAll('tbody tr').length === 1");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn a_page_that_pauses_stands_still() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#servers']");
+    page.until(&format!("{} === '0'", cell("shop", "Requests")));
+    page.key("p");
+    page.until("document.querySelector('.state').textContent === 'paused'");
+    server.get("/x");
+    // What was sent meanwhile has come when a second viewer has seen it.
+    let mut viewer = server.connect();
+    viewer.send_get("/live/events");
+    for _ in 0..3 {
+        viewer.read_until(b"event: tick\n");
+    }
+    assert_eq!(page.text(&cell("shop", "Requests")), "0");
+    page.key("p");
+    page.until(&format!("{} === '1'", cell("shop", "Requests")));
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn colours_are_the_systems_until_others_are_chosen() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    let back = "getComputedStyle(document.body).backgroundColor";
+    page.prefers("light");
+    page.open(&format!("http://127.0.0.1:{}/live/", server.port(0)));
+    page.until("document.documentElement.dataset.theme === 'light' && document.querySelector('.state').textContent === 'live'");
+    let light = page.text(back);
+    page.click("button[aria-label='Change to dark colours']");
+    page.until("document.documentElement.dataset.theme === 'dark'");
+    assert_ne!(page.text(back), light);
+    page.open(&format!("http://127.0.0.1:{}/live/", server.port(0)));
+    page.until("document.documentElement.dataset.theme === 'dark'");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn a_phones_width_is_enough() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    page.size(360, 640);
+    let tabs = page.run("[...document.querySelectorAll('nav a')].map(a => a.getAttribute('href'))");
+    for tab in tabs.as_array().cloned().unwrap_or_default() {
+        page.click(&format!("nav a[href={tab}]"));
+        page.until("document.querySelector('main').innerText.length > 20");
+        page.until("document.documentElement.scrollWidth <= innerWidth");
+    }
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn servers_are_drained_disabled_and_enabled() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#upstreams']");
+    let peer = format!("127.0.0.1:{}", server.port(1));
+    let state = cell(&peer, "State");
+    let button = |verb: &str| format!("button[aria-label='{verb} {peer} of back']");
+    let told = |what: &str| {
+        let servers = server.get("/api/9/http/upstreams/back/servers/0").text();
+        assert!(servers.contains(what), "{what} in {servers}");
+    };
+    page.until(&format!("{state} === 'up'"));
+    page.click(&button("Drain"));
+    page.until("document.querySelector('dialog[open]')");
+    page.key("Escape");
+    page.until("!document.querySelector('dialog[open]')");
+    told("\"down\":false}");
+    page.click(&button("Drain"));
+    page.click("#do-it");
+    page.until(&format!("{state} === 'draining'"));
+    told("\"drain\":true");
+    page.click(&button("Disable"));
+    page.click("#do-it");
+    page.until(&format!("{state} === 'down'"));
+    told("\"down\":true");
+    page.click(&button("Enable"));
+    page.until(&format!("{state} === 'up'"));
+    told("\"down\":false}");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn what_the_api_refuses_is_said_and_nobody_else_may_ask() {
+    let conf = CONF.replace("allow 127.0.0.1; deny all;", "limit_except GET { deny all; }");
+    let server = Server::start(&conf);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#upstreams']");
+    let peer = format!("127.0.0.1:{}", server.port(1));
+    page.click(&format!("button[aria-label='Disable {peer} of back']"));
+    page.click("#do-it");
+    page.until("document.querySelector('dialog[open] [role=alert]')?.innerText.includes('403')");
+    assert_eq!(page.text(&cell(&peer, "State")), "up");
+}
+
+#[test]
+fn a_page_without_an_api_that_writes_changes_nothing() {
+    let conf = CONF.replace("api write=on;", "api;");
+    let server = Server::start(&conf);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#upstreams']");
+    page.until("document.querySelectorAll('tbody tr').length === 3");
+    page.until("document.querySelector('main').innerText.includes('api write=on;')");
+    assert_eq!(page.text("document.querySelectorAll('td button').length"), "0");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn plots_are_zoomed_together_and_whole_again() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    // Some seconds must have been noted for there to be something to zoom.
+    page.until("document.querySelectorAll('.plot canvas').length >= 4");
+    page.until("window.performance.now() > 4000");
+    page.drag(".plot .u-over", 0.3, 0.8);
+    page.until("document.getElementById('see-all')");
+    page.click("#see-all");
+    page.until("!document.getElementById('see-all')");
+    page.drag(".plot .u-over", 0.8, 0.2);
+    page.until("document.getElementById('see-all')");
+    page.double_click(".plot .u-over");
+    page.until("!document.getElementById('see-all')");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn problems_are_shown_as_they_happen_without_secrets() {
+    let conf = CONF.replace("dashboard api", "dashboard slow=100ms api").replace(
+        "location /broken",
+        "location /late { limit_rate 1k; return 200 %%LONG%%; } location /broken",
+    );
+    let server = weir_tests::Setup::new(&conf).set("LONG", "x".repeat(3000)).start();
+    let Some(mut page) = open(&server) else { return };
+    page.until("document.querySelector('.none.well')");
+    assert_eq!(server.get("/broken?token=secret").status, 503);
+    assert_eq!(server.get("/late").status, 200);
+    page.click("a[href='#problems']");
+    page.until("document.querySelector('.happening.failed')?.innerText.includes('/broken')");
+    page.until("document.querySelector('.happening.slow')?.innerText.includes('/late')");
+    let shown = page.text("document.body.innerText");
+    assert!(!shown.contains("secret"), "{shown}");
+    // A search and a kind leave what is of it.
+    page.key("/");
+    page.write("nothing like it");
+    page.until("document.querySelectorAll('.happening').length === 0");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn the_system_and_its_workers_are_shown() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#system']");
+    page.until("document.querySelectorAll('[aria-label=Workers] tbody tr').length === 2");
+    page.until("document.querySelector('main').innerText.includes('somaxconn')");
+    page.until("document.querySelector('main').innerText.includes('last loaded')");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn many_servers_take_no_more_of_the_page_than_is_seen() {
+    let zones: String = (0..400)
+        .map(|n| format!("location /z{n} {{ status_zone zone{n:03}; return 200 ok; }} "))
+        .collect();
+    let conf = CONF.replace("location /broken", &format!("{zones} location /broken"));
+    let server = Server::start(&conf);
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#servers']");
+    page.until("document.querySelector('.many')");
+    let made = page.run("document.querySelectorAll('.many tbody tr').length");
+    assert!(made.as_u64().is_some_and(|n| (10..100).contains(&n)), "{made}");
+    page.click(".many th:first-child button");
+    page.until("document.querySelector('.many tbody').innerText.includes('zone000')");
+    page.run("document.querySelector('.many').scrollTop = 1e6");
+    page.until("document.querySelector('.many tbody').innerText.includes('zone399')");
+    assert!(page.text("document.querySelector('.many tbody').innerText").len() < 10_000);
+    is_well(&mut page, &server);
+}
