@@ -22,6 +22,7 @@ mod receivers;
 mod reply;
 mod requests;
 mod ssi;
+mod status;
 mod stores;
 mod template;
 mod tengine;
@@ -40,6 +41,8 @@ pub struct Target {
 
 pub const TARGETS: &[Target] = &[
     conf::TARGET,
+    status::API,
+    status::FIGURES,
     handover::TARGET,
     handover::CARRIED,
     heads::REQUEST,

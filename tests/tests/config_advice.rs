@@ -144,7 +144,7 @@ fn directives_of_other_modules_are_known_by_name() {
     for (name, help) in [
         ("js_import", "njs"),
         ("modsecurity_rules_file", "ModSecurity"),
-        ("vhost_traffic_status_zone", "stub_status"),
+        ("vhost_traffic_status_filter", "status_zone"),
         ("otel_exporter", "OpenTelemetry"),
         ("echo_abort_parent", "does nothing in OpenResty"),
         ("memc_upstream_max_fails", "max_fails"),

@@ -278,6 +278,7 @@ mod upstream_timeouts;
 mod upstream_zone_size;
 mod userid;
 mod variables_core;
+mod vts;
 mod welcome;
 mod workers_shares;
 mod workers_stuck;

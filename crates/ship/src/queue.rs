@@ -6,7 +6,6 @@
 mod reading;
 mod state;
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;
 
 pub use reading::{Range, Reading, Taken};

@@ -83,6 +83,24 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
+/// Reads a path behind an API's location; whether it leads anywhere. One that does names its version.
+pub fn path_leads(path: &str) -> bool {
+    let found = places::target(path);
+    if let Ok((version, target)) = &found {
+        assert!(*version <= places::VERSION);
+        if let Target::Named(place, name) = target {
+            assert!(path.ends_with(name) && path.contains(place.path));
+            servers::split(name);
+        }
+    }
+    found.is_ok()
+}
+
+/// Reads the body of a request that changes something; how many members it has.
+pub fn body_is_read(body: &[u8]) -> Option<usize> {
+    input::object(body).ok().map(|members| members.len())
+}
+
 /// An `api` as read.
 #[derive(Debug)]
 struct Api {

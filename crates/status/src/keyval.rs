@@ -9,6 +9,8 @@
 mod file;
 mod store;
 
+pub use file::file_goes_round;
+
 pub(crate) use store::{Entry, Fault, Store, TEXT_MAX_BYTES};
 
 use std::collections::BTreeMap;

@@ -7,6 +7,7 @@ mod keyval;
 mod metrics;
 mod tree;
 mod visitors;
+mod vts;
 
 pub use api::MODULE as API;
 pub use dashboard::MODULE as DASHBOARD;
@@ -14,3 +15,10 @@ pub use keyval::{MODULE as KEYVAL, STREAM as KEYVAL_STREAM};
 pub use metrics::MODULE as METRICS;
 pub use tree::gather;
 pub use visitors::MODULE as ANALYTICS;
+pub use vts::MODULE as VTS;
+
+/// Readers of bytes from outside, for who tries them with any.
+pub mod readers {
+    pub use crate::api::{body_is_read, path_leads};
+    pub use crate::keyval::file_goes_round;
+}

@@ -2,8 +2,8 @@
 
 use crate::load::Paths;
 use crate::profile::Wanted;
-use crate::trace;
 use crate::ship;
+use crate::trace;
 use std::path::{Path, PathBuf};
 use weir_module::Layout;
 use weir_runtime::paths;

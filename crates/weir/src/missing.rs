@@ -14,7 +14,7 @@ const NJS: &str =
     "Weir has no njs; use map, set, rewrite or return, or a backend for what computes";
 const MODSECURITY: &str =
     "Weir has no ModSecurity; use a proxy that has it in front, or auth_request";
-const VTS: &str = "this directive of nginx-module-vts is not in Weir; stub_status counts connections and requests, access_log has the rest";
+const VTS: &str = "this directive of nginx-module-vts is not in Weir: everything is counted, status_zone names what is counted together, and api, metrics and dashboard show it; vhost_traffic_status_display is there";
 const OTEL: &str =
     "Weir sends no OpenTelemetry traces; pass $request_id on with proxy_set_header and log it";
 const ECHO: &str = "it does nothing in OpenResty either; remove the directive";

@@ -73,6 +73,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_status::API,
     &weir_status::ANALYTICS,
     &weir_status::METRICS,
+    &weir_status::VTS,
     &weir_status::DASHBOARD,
     &welcome::MODULE,
     &empty_gif::MODULE,

@@ -98,7 +98,7 @@ pub(super) fn about(
 /// How long the connection's handshake took, if this is its first request.
 pub(super) fn handshake_us(r: &Request) -> u64 {
     let secure = r.conn().secure.get().filter(|_| r.conn().requests.get() == 1);
-    secure.map_or(0, |secure| u64::from(secure.handshake_ms.get()) * 1000)
+    secure.map_or(0, |secure| (u64::from(secure.handshake_ms.get()) * 1000).max(1))
 }
 
 /// A server that was asked.

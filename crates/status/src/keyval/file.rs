@@ -1,7 +1,7 @@
 //! A zone's file: an object of JSON, whose values are texts, or `{"value": …, "expire": …}` with the date (milliseconds since
 //! 1970) until when a pair is there.
 
-use super::store::{Entry, Fault, Store};
+use super::store::{Entry, Fault, Kind, Store};
 use serde_json::Value;
 use weir_core::figures::write_text;
 use weir_runtime::clock;
@@ -65,9 +65,30 @@ pub(super) fn fill(store: &mut Store, text: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// Reads a file; what it has is written and read again, and is the same then. Whether it is one.
+///
+/// # Panics
+///
+/// What was written is not read.
+pub fn file_goes_round(text: &[u8]) -> bool {
+    const BYTES: u64 = 1 << 20;
+    let mut store = Store::new(Kind::Text, BYTES);
+    if fill(&mut store, text).is_err() {
+        return false;
+    }
+    let now_ms = clock::mono_ms();
+    let mut again = Store::new(Kind::Text, BYTES);
+    assert_eq!(fill(&mut again, &self::text(&store)), Ok(()));
+    for (key, entry) in store.iter(now_ms) {
+        // One whose time runs out meanwhile.
+        let late = entry.until_ms.is_some_and(|until| until < now_ms + 10_000);
+        assert!(late || again.find(key, now_ms) == Some(&entry.value[..]));
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::store::Kind;
     use super::*;
 
     #[test]

@@ -1,0 +1,312 @@
+//! The JSON of nginx-module-vts, for who scrapes it: `vhost_traffic_status_display`. What is counted is what the API shows;
+//! the names, and what stands where, are those of the module's version 0.2.
+//!
+//! Differences: everything is counted in any case, so that `vhost_traffic_status_zone` has nothing to switch on, and its size
+//! bounds nothing; there are no filters, no limits and no page: the other directives of the module are refused with what to
+//! write. Series of the last times (`requestMsecs`, `requestBuckets`) are empty, and counters have 64 bits (`overCounts` are 0).
+
+use crate::tree::gather;
+use weir_core::figures::{Figure, Figures};
+use weir_core::SERVER_VERSION;
+use weir_http::body;
+use weir_http::buf::Buf;
+use weir_http::conf::CoreLoc;
+use weir_http::module::{Flow, HttpModule};
+use weir_http::{special, Request};
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row};
+use weir_runtime::{clock, process};
+use weir_wire::http1::request::Method;
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "vhost_traffic_status_zone",
+        Context::HTTP,
+        Arity::NONE_ONE,
+        "",
+        "Takes nginx-module-vts's zone: servers, upstreams and caches are counted in any case.",
+        set_zone,
+    )
+    .note("Figures need no zone: its size bounds nothing. status_zone names what is counted, and \"status_zone off\" counts nothing."),
+    Row::new(
+        "vhost_traffic_status_display",
+        Context::SERVER.or(Context::LOCATION),
+        Arity::NONE,
+        "",
+        "Answers with what is counted, in nginx-module-vts's JSON.",
+        |cf, _| {
+            cf.get::<CoreLoc>().handler = Some(handler);
+            Ok(())
+        },
+    )
+    .note(
+        "For who scrapes it. There is no page, no filter, no control and no Prometheus format: dashboard, api and metrics \
+         are these. Requests for /format/json get the same.",
+    ),
+    Row::new(
+        "vhost_traffic_status_display_format",
+        Context::HS.or(Context::LOCATION),
+        Arity::ONE,
+        "json",
+        "The format of vhost_traffic_status_display: json.",
+        set_format,
+    )
+    .note("Others are refused with the directive to write."),
+];
+
+/// The directives.
+pub const MODULE: HttpModule = HttpModule { rows: ROWS, ..HttpModule::EMPTY };
+
+fn set_zone(_: &mut Cf, d: &Directive) -> ConfResult {
+    let is_zone = |text: &[u8]| {
+        let mut parts = text.splitn(3, |b| *b == b':');
+        let has_name =
+            parts.next() == Some(b"shared") && parts.next().is_some_and(|n| !n.is_empty());
+        has_name && parts.next().is_some_and(|size| weir_base::units::parse_size(size).is_some())
+    };
+    match d.args.first() {
+        Some(arg) if !is_zone(&arg.text) => {
+            let e = d.invalid(0);
+            Err(e.hint("write \"vhost_traffic_status_zone;\"".to_string()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn set_format(_: &mut Cf, d: &Directive) -> ConfResult {
+    let instead = match d.arg(0) {
+        b"json" => return Ok(()),
+        b"html" => "write \"dashboard;\" in a location, or the format json",
+        b"prometheus" => "write \"metrics;\" in a location, or the format json",
+        _ => "write the format json",
+    };
+    Err(d.invalid(0).hint(instead.to_string()))
+}
+
+fn handler(r: &mut Request) -> Flow {
+    if !matches!(r.method, Method::Get | Method::Head) {
+        return Flow::Status(405);
+    }
+    if let Err(flow) = body::discard(r) {
+        return flow;
+    }
+    let behind = r.uri.iter().rposition(|b| *b == b'/').map(|at| &r.uri[at + 1..]);
+    if r.uri.windows(8).any(|part| part == b"/format/") && behind != Some(b"json") {
+        return Flow::Status(404);
+    }
+    let tree = gather(&r.gen().core, &r.conn().worker.all, "");
+    let mut text = Vec::new();
+    shown(&tree, r.gen().core.loaded).write_json(&mut text);
+    r.out.status = 200;
+    r.out.set(b"Cache-Control", b"no-store");
+    r.out.set_content_type(b"application/json");
+    r.out.content_length = Some(text.len() as u64);
+    special::finish(r, Buf::mem(text).and_last())
+}
+
+fn msec((secs, ms): (i64, u32)) -> u64 {
+    u64::try_from(secs).unwrap_or(0) * 1000 + u64::from(ms)
+}
+
+fn shown(tree: &Figures, loaded: (i64, u32)) -> Figures {
+    let mut all = Figures::default();
+    all.put("hostName", process::hostname());
+    all.put("moduleVersion", "v0.2.4");
+    all.put("nginxVersion", SERVER_VERSION.split('/').next_back().unwrap_or_default());
+    all.put("loadMsec", msec(loaded));
+    all.put("nowMsec", msec(clock::wall()));
+    let none = Figures::default();
+    let group = |of: &'_ Figures, name: &str| match of.get(name) {
+        Some(Figure::Group(group)) => group.clone(),
+        _ => Figures::default(),
+    };
+    let counted = group(tree, "connections");
+    let connections = all.group("connections");
+    let active = counted.number("active") + counted.number("idle");
+    connections.put_all(&[
+        ("active", active),
+        ("reading", counted.number("reading")),
+        ("writing", counted.number("writing")),
+        ("waiting", counted.number("idle")),
+        ("accepted", counted.number("accepted")),
+        ("handled", counted.number("handled")),
+        ("requests", counted.number("requests")),
+    ]);
+    let zones = all.group("sharedZones");
+    zones.put("name", "ngx_http_vhost_traffic_status");
+    zones.put_all(&[("maxSize", 0), ("usedSize", 0), ("usedNode", 0)]);
+    let http = group(tree, "http");
+    let mut sum = Figures::default();
+    let servers = all.group("serverZones");
+    for (name, figure) in group(&http, "server_zones").iter() {
+        let Figure::Group(zone) = figure else { continue };
+        let one = server(zone);
+        add(&mut sum, &one);
+        servers.put(name.to_string(), one);
+    }
+    servers.put("*", if sum.is_empty() { server(&none) } else { sum });
+    let upstreams = all.group("upstreamZones");
+    for (name, figure) in group(&http, "upstreams").iter() {
+        let Figure::Group(upstream) = figure else { continue };
+        let Some(Figure::List(peers)) = upstream.get("peers") else { continue };
+        let peers = peers.iter().filter_map(|one| match one {
+            Figure::Group(one) => Some(Figure::Group(peer(one))),
+            _ => None,
+        });
+        upstreams.put(name.to_string(), Figure::List(peers.collect()));
+    }
+    let caches = all.group("cacheZones");
+    for (name, figure) in group(&http, "caches").iter() {
+        let Figure::Group(one) = figure else { continue };
+        caches.put(name.to_string(), cache(one));
+    }
+    all
+}
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+const CACHED: [&str; 8] =
+    ["miss", "bypass", "expired", "stale", "updating", "revalidated", "hit", "scarce"];
+
+/// How long in all, in milliseconds, and on the average.
+fn times(of: Option<&Figure>) -> (u64, u64) {
+    match of {
+        Some(Figure::Times(times)) => {
+            let sum_ms = times.sum_us() / 1000;
+            (sum_ms, sum_ms / times.count().max(1))
+        }
+        _ => (0, 0),
+    }
+}
+
+fn series(to: &mut Figures, names: [&'static str; 2]) {
+    let empty = || Figure::List(Vec::new());
+    let group = to.group(names[0]);
+    group.put("times", empty());
+    group.put("msecs", empty());
+    let group = to.group(names[1]);
+    group.put("msecs", empty());
+    group.put("counters", empty());
+}
+
+fn classes(zone: &Figures, to: &mut Figures) {
+    let Some(Figure::Group(responses)) = zone.get("responses") else {
+        return CLASSES.into_iter().for_each(|class| to.put(class, 0));
+    };
+    CLASSES.into_iter().for_each(|class| to.put(class, responses.number(class)));
+}
+
+fn server(zone: &Figures) -> Figures {
+    let mut one = Figures::default();
+    let answered = zone.number("requests").saturating_sub(zone.number("processing"));
+    one.put("requestCounter", answered);
+    one.put("inBytes", zone.number("received"));
+    one.put("outBytes", zone.number("sent"));
+    let responses = one.group("responses");
+    classes(zone, responses);
+    CACHED.into_iter().for_each(|status| responses.put(status, 0));
+    let (sum_ms, average_ms) = times(zone.get("latency"));
+    one.put("requestMsecCounter", sum_ms);
+    one.put("requestMsec", average_ms);
+    series(&mut one, ["requestMsecs", "requestBuckets"]);
+    let over = one.group("overCounts");
+    over.put_all(&[
+        ("maxIntegerSize", u64::MAX),
+        ("requestCounter", 0),
+        ("inBytes", 0),
+        ("outBytes", 0),
+    ]);
+    CLASSES.into_iter().chain(CACHED).for_each(|name| over.put(name, 0));
+    over.put("requestMsecCounter", 0);
+    one
+}
+
+/// Adds numbers of the same names; averages too are sums then, and are made anew of theirs.
+fn add(sum: &mut Figures, one: &Figures) {
+    if sum.is_empty() {
+        *sum = one.clone();
+        return;
+    }
+    sum_up(sum, one);
+    let count = sum.number("requestCounter").max(1);
+    let average = sum.number("requestMsecCounter") / count;
+    for (name, figure) in sum.iter_mut() {
+        match (name, figure) {
+            ("requestMsec", Figure::Number(n)) => *n = average,
+            ("overCounts", Figure::Group(over)) => {
+                let most = over.iter_mut().find(|(name, _)| *name == "maxIntegerSize");
+                most.into_iter().for_each(|(_, figure)| *figure = Figure::Number(u64::MAX));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn sum_up(sum: &mut Figures, one: &Figures) {
+    for (name, figure) in sum.iter_mut() {
+        match (figure, one.get(name)) {
+            (Figure::Number(sum), Some(Figure::Number(n))) => *sum = sum.saturating_add(*n),
+            (Figure::Group(sum), Some(Figure::Group(one))) => sum_up(sum, one),
+            _ => {}
+        }
+    }
+}
+
+fn peer(of: &Figures) -> Figures {
+    let mut one = Figures::default();
+    let text = |name: &str| match of.get(name) {
+        Some(Figure::Text(text)) => text.clone(),
+        _ => String::new(),
+    };
+    one.put("server", text("server"));
+    one.put("requestCounter", of.number("requests").saturating_sub(of.number("active")));
+    one.put("inBytes", of.number("received"));
+    one.put("outBytes", of.number("sent"));
+    classes(of, one.group("responses"));
+    let latency = match of.get("latency") {
+        Some(Figure::Group(latency)) => latency.clone(),
+        _ => Figures::default(),
+    };
+    // Its module has the whole try for both.
+    let (sum_ms, average_ms) = times(latency.get("response"));
+    for (counter, average, names) in [
+        ("requestMsecCounter", "requestMsec", ["requestMsecs", "requestBuckets"]),
+        ("responseMsecCounter", "responseMsec", ["responseMsecs", "responseBuckets"]),
+    ] {
+        one.put(counter, sum_ms);
+        one.put(average, average_ms);
+        series(&mut one, names);
+    }
+    one.put("weight", of.number("weight"));
+    one.put("maxFails", of.number("max_fails"));
+    one.put("failTimeout", of.number("fail_timeout"));
+    one.put("backup", of.get("backup") == Some(&Figure::Flag(true)));
+    one.put("down", matches!(text("state").as_str(), "down" | "unhealthy" | "unavail"));
+    let over = one.group("overCounts");
+    over.put_all(&[
+        ("maxIntegerSize", u64::MAX),
+        ("requestCounter", 0),
+        ("inBytes", 0),
+        ("outBytes", 0),
+    ]);
+    CLASSES.into_iter().for_each(|name| over.put(name, 0));
+    over.put_all(&[("requestMsecCounter", 0), ("responseMsecCounter", 0)]);
+    one
+}
+
+fn cache(of: &Figures) -> Figures {
+    let mut one = Figures::default();
+    one.put("maxSize", of.number("max_size"));
+    one.put("usedSize", of.number("size"));
+    let group = |name: &str, what: &str| match of.get(name) {
+        Some(Figure::Group(group)) => group.number(what),
+        _ => 0,
+    };
+    let asked = ["miss", "bypass", "expired"];
+    one.put("inBytes", asked.iter().map(|name| group(name, "bytes")).sum::<u64>());
+    one.put("outBytes", CACHED.iter().map(|name| group(name, "bytes")).sum::<u64>());
+    let responses = one.group("responses");
+    CACHED.into_iter().for_each(|name| responses.put(name, group(name, "responses")));
+    let over = one.group("overCounts");
+    over.put_all(&[("maxIntegerSize", u64::MAX), ("inBytes", 0), ("outBytes", 0)]);
+    CACHED.into_iter().for_each(|name| over.put(name, 0));
+    one
+}

@@ -1,0 +1,62 @@
+//! `vhost_traffic_status_display`: what is counted, in the JSON of nginx-module-vts.
+
+use weir_tests::figures::{number, part};
+use weir_tests::{run_cli, Origin, Setup};
+
+#[test]
+fn the_json_of_the_module() {
+    let origin = Origin::echo();
+    let server = Setup::new(
+        "worker_processes 1; events {} http { vhost_traffic_status_zone shared:vts:1m; vhost_traffic_status_display_format json;
+            proxy_cache_path %%DIR%%/cache keys_zone=c:1m max_size=8m;
+            upstream u { server %%ORIGIN%% weight=2; server 127.0.0.1:1 backup; }
+            server { listen 127.0.0.1:%%PORT_0%%; server_name one;
+                location / { proxy_cache c; proxy_cache_valid 1h; proxy_pass http://u; }
+                location /none { return 404; }
+                location /status { vhost_traffic_status_display; } }
+            server { listen 127.0.0.1:%%PORT_1%%; server_name two; return 204; } }",
+    )
+    .set("ORIGIN", origin.address())
+    .start();
+    for path in ["/a", "/a", "/none"] {
+        server.get(path);
+    }
+    server.on(1).get("/");
+    let answer = server.get("/status/format/json");
+    assert_eq!(answer.header("Content-Type"), Some("application/json"));
+    let text = answer.text();
+    let zones = part(&text, "serverZones");
+    let one = part(zones, "one");
+    assert_eq!(number(one, "requestCounter"), 3, "{one}");
+    let responses = part(one, "responses");
+    assert_eq!((number(responses, "2xx"), number(responses, "4xx")), (2, 1), "{one}");
+    assert_eq!(number(part(zones, "two"), "requestCounter"), 1);
+    let all = part(zones, "*");
+    assert_eq!((number(all, "requestCounter"), number(part(all, "responses"), "2xx")), (4, 3));
+    assert_eq!(number(all, "maxIntegerSize"), u64::MAX);
+    let peers = part(part(&text, "upstreamZones"), "u");
+    assert_eq!((number(peers, "requestCounter"), number(peers, "weight")), (1, 2), "{peers}");
+    assert!(peers.contains("\"backup\":true"), "{peers}");
+    let cache = part(part(&text, "cacheZones"), "c");
+    let responses = part(cache, "responses");
+    assert_eq!((number(responses, "miss"), number(responses, "hit")), (1, 1), "{cache}");
+    assert_eq!(number(cache, "maxSize"), 8 << 20);
+    let connections = part(&text, "connections");
+    assert!(number(connections, "accepted") >= 5 && number(connections, "active") >= 1);
+    assert!(number(&text, "nowMsec") >= number(&text, "loadMsec"));
+    assert_eq!(server.get("/status/format/html").status, 404);
+    assert_eq!(server.post("/status", "x").status, 405);
+}
+
+#[test]
+fn what_is_not_there_says_what_to_write() {
+    for (said, expected) in [
+        ("vhost_traffic_status_display_format html;", "dashboard;"),
+        ("vhost_traffic_status_display_format prometheus;", "metrics;"),
+        ("vhost_traffic_status_zone shared:x;", "vhost_traffic_status_zone;"),
+        ("vhost_traffic_status_filter on;", "status_zone"),
+    ] {
+        let out = run_cli(&["-t"], &format!("events {{}} http {{ {said} }}"));
+        assert!(out.stderr.contains(expected), "{said}: {}", out.stderr);
+    }
+}
