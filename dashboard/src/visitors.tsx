@@ -23,7 +23,7 @@ const EVERY_MS = 10_000;
 const ROWS = 10;
 
 export function hasVisitors(live: Live): boolean {
-  return live.about.analytics === true || live.group("http", "analytics_zones") !== undefined;
+  return Object.keys(live.group("http", "analytics_zones") ?? {}).length > 0;
 }
 
 function List(p: { panel: Panel }) {
