@@ -243,6 +243,43 @@ fn from_a_server_in_pieces() {
 }
 
 /// One worker, which serves while a thread decodes.
+/// A number that is none matters only to the kind that it is for; what is refused leaves no fields behind.
+#[test]
+fn what_is_of_another_kind_does_not_matter() {
+    if !has_module() {
+        return;
+    }
+    let server = start();
+    assert_eq!(server.get("/poor/a.png").status, 200);
+    assert_eq!(server.get("/poor/a.jpg").status, 415);
+    let jpeg = server.get("/small/a.jpg").body;
+    assert_eq!(&jpeg[..4], b"\xff\xd8\xff\xe0");
+    assert_eq!(&jpeg[6..10], b"JFIF");
+    let backend = Origin::start(|_, to| {
+        to.reply(
+            "200 OK",
+            "Content-Type: text/html\r\nETag: \"zz\"\r\nContent-Encoding: x\r\nX-Foo: 1\r\n",
+            "no picture at all, but text",
+        );
+        Next::Keep
+    });
+    let server = Setup::new(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+        location /bare { proxy_pass http://%%UP%%; image_filter test; }
+        location / { proxy_pass http://%%UP%%; image_filter test; error_page 415 = /empty; }
+        location = /empty { empty_gif; } } }",
+    )
+    .set("UP", backend.address())
+    .start();
+    for (path, status) in [("/", 200), ("/bare", 415)] {
+        let answer = server.get(path);
+        assert_eq!(answer.status, status);
+        for name in ["ETag", "Content-Encoding", "X-Foo"] {
+            assert_eq!(answer.header(name), None, "{path} {name}");
+        }
+    }
+}
+
 /// Files that wait for their turn have a bound together: 60 of 20 MB would be 1,200.
 #[test]
 fn files_that_wait_for_their_turn_do_not_fill_the_memory() {

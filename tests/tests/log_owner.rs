@@ -297,3 +297,24 @@ fn fails_to_start(dir: &Path, conf: &str) -> (Option<i32>, String) {
     }
     (code, std::fs::read_to_string(dir.join("said")).unwrap())
 }
+
+/// They are made with root's rights, and the workers write to them.
+#[test]
+fn directories_that_a_reload_makes_are_the_workers() {
+    let conf = "user nobody nogroup; error_log %%DIR%%/error.log notice; events {} http { MORE
+        server { listen 127.0.0.1:%%PORT_0%%; location / { return 200 ok; }
+            location /kept { proxy_pass http://127.0.0.1:%%PORT_0%%/; client_body_buffer_size 1k; CACHE } } }";
+    let setup = Setup::new(&conf.replace("MORE", "").replace("CACHE", ""));
+    if !is_root(setup.dir()) {
+        return skip("not root");
+    }
+    let mut server = setup.start();
+    let more = "proxy_cache_path %%DIR%%/new keys_zone=z:1m; client_body_temp_path %%DIR%%/bodies;";
+    let cache = "proxy_cache z; proxy_cache_valid 1m; add_header X-Cache $upstream_cache_status;";
+    let peer = server.on(0);
+    let new = conf.replace("MORE", more).replace("CACHE", cache);
+    server.reload(&new, || peer.get("/kept").header("X-Cache").is_some());
+    expect_soon("it is kept", || server.get("/kept").header("X-Cache") == Some("HIT"));
+    assert_eq!(owner(&server.dir().join("new")).0, NOBODY);
+    assert_eq!(server.post("/kept", &"x".repeat(100_000)).status, 200);
+}

@@ -30,11 +30,15 @@ fn jpeg(picture: &Picture, wanted: &Wanted) -> Result<Vec<u8>, Failed> {
     encoder.set_progressive(wanted.interlace);
     let text = picture.pixels.as_flattened();
     encoder.encode(text, width, height, ColorType::Rgba).map_err(broken)?;
-    // As from GD, with which nginx makes them: the quality stands in a comment, behind the first marker.
+    // As from GD, with which nginx makes them: the quality stands in a comment, behind JFIF's head, which is to come first.
     let comment = format!("CREATOR: Weir, quality = {}\n", wanted.jpeg_quality);
     let length = (comment.len() as u16 + 2).to_be_bytes();
     let segment = [&[0xff, 0xfe], &length, comment.as_bytes()].concat();
-    out.splice(2..2, segment);
+    let at = match out.get(2..6) {
+        Some([0xff, 0xe0, high, low]) => 4 + usize::from(u16::from_be_bytes([*high, *low])),
+        _ => 2,
+    };
+    out.splice(at..at, segment);
     Ok(out)
 }
 

@@ -318,6 +318,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
     r.set_ctx(State { header: next, most_bytes, file: Vec::new(), kind: None, phase, room: None });
     if let Some(length) = length.filter(|length| *length > most_bytes) {
         r.log(LogLevel::Error, &format!("image filter: too big response: {length}"));
+        r.out.clear();
         return Err(FilterError::Status(415));
     }
     r.out.remove(b"Refresh");
@@ -383,11 +384,12 @@ fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
     }
 }
 
-/// 415 instead. A body filter is heard with a status of its own only when it has waited.
+/// 415 instead, without the fields of what is refused. A body filter is heard with a status of its own only when it has waited.
 fn refuse(r: &mut Request, next: Next) -> FilterResult {
     if let Some(state) = r.ctx::<State>() {
         state.file = Vec::new();
     }
+    r.out.clear();
     r.wait_in_body(next, ready(()), |_, (), _| Err(FilterError::Status(415)));
     Ok(())
 }
@@ -454,7 +456,7 @@ fn make(r: &mut Request, kind: Kind, mode: Mode, next: Next) -> FilterResult {
         return send_json(r, size.map(|size| (kind, size)), next);
     }
     r.out.set_content_type(kind.mime().as_bytes());
-    let Some(wanted) = wanted(r, mode) else { return refuse(r, next) };
+    let Some(wanted) = wanted(r, kind, mode) else { return refuse(r, next) };
     if fits(size, &wanted) {
         return send(r, file, next);
     }
@@ -479,10 +481,12 @@ fn make(r: &mut Request, kind: Kind, mode: Mode, next: Next) -> FilterResult {
         Ok((Ok(None), file)) => send(r, file, next),
         Ok((Err(e), _)) => {
             r.log(LogLevel::Error, &format!("image filter: {e}"));
+            r.out.clear();
             Err(FilterError::Status(415))
         }
         Err(e) => {
             r.log(LogLevel::Error, &format!("image filter: {e}"));
+            r.out.clear();
             Err(FilterError::Status(415))
         }
     });
@@ -499,7 +503,7 @@ fn fits(size: Option<Size>, wanted: &Wanted) -> bool {
 }
 
 /// What is to be made of it, if the numbers make sense.
-fn wanted(r: &mut Request, mode: Mode) -> Option<Wanted> {
+fn wanted(r: &mut Request, kind: Kind, mode: Mode) -> Option<Wanted> {
     let loc = std::rc::Rc::clone(r.loc());
     let conf = loc.conf::<Conf>();
     let angle = value(r, &conf.doing.angle);
@@ -520,12 +524,18 @@ fn wanted(r: &mut Request, mode: Mode) -> Option<Wanted> {
             }
         };
     }
-    let quality = |n: u32| (n > 0).then(|| n.min(100) as u8);
+    // Of a kind that is not written it does not matter.
+    let mut quality = |of: Kind, number: &Number| match of == kind {
+        true => Some(value(r, number)).filter(|n| *n > 0).map(|n| n.min(100) as u8),
+        false => Some(100),
+    };
+    let jpeg_quality = quality(Kind::Jpeg, &conf.jpeg_quality)?;
+    let webp_quality = quality(Kind::Webp, &conf.webp_quality)?;
     Some(Wanted {
         change,
         angle,
-        jpeg_quality: quality(value(r, &conf.jpeg_quality))?,
-        webp_quality: quality(value(r, &conf.webp_quality))?,
+        jpeg_quality,
+        webp_quality,
         sharpen: value(r, &conf.sharpen),
         transparency: *conf.transparency,
         interlace: *conf.interlace,

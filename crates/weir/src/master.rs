@@ -305,10 +305,7 @@ impl Master<'_> {
         generation: Option<Arc<Generation>>,
         goes_on: bool,
     ) -> Result<Child, String> {
-        let who = self.kept.identity()?;
-        if let Some(who) = &who {
-            self.kept.temp_dirs.iter().for_each(|dir| self.give_dir(dir, who));
-        }
+        let who = self.give_dirs()?;
         let failed = |what: &str, e| format!("{what} failed ({})", os_text(&e));
         let (ours, theirs) = process::socket_pair().map_err(|e| failed("socketpair()", e))?;
         let outbox = Outbox::new(ours).map_err(|e| failed("fcntl()", e))?;
@@ -337,6 +334,15 @@ impl Master<'_> {
                 std::process::exit(code);
             }
         }
+    }
+
+    /// Makes the directories that the workers write to theirs.
+    fn give_dirs(&self) -> Result<Option<Identity>, String> {
+        let who = self.kept.identity()?;
+        if let Some(who) = &who {
+            self.kept.temp_dirs.iter().for_each(|dir| self.give_dir(dir, who));
+        }
+        Ok(who)
     }
 
     fn give_dir(&self, dir: &std::path::Path, who: &Identity) {
@@ -393,6 +399,10 @@ impl Master<'_> {
         let global = generation.global.get::<Global>();
         if changes.process.is_empty() {
             limits::apply(child.pid, global, &generation.error_log);
+            // Those that are new were made with root's rights.
+            if let Err(e) = self.give_dirs() {
+                self.log(LogLevel::Alert, &e);
+            }
             return self.hand(Kind::Configuration, self.kept.bundle());
         }
         let names = changes.process.join("\", \"");
