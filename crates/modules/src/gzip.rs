@@ -81,7 +81,8 @@ pub const MODULE: HttpModule = HttpModule {
                 cf.get::<Conf>().level.once(d, v as u32)
             },
         )
-        .note("Level 1 is quicker than zlib's and compresses less."),
+        .note("Level 1 is quicker than zlib's and makes text about a quarter larger, repetitive text up to twice as large; level 2 \
+             makes it about as small as nginx's level 1."),
         Row::new(
             "gzip_min_length",
             Context::HSL,

@@ -50,8 +50,9 @@ const BACKTRACE: &str =
     "Weir writes no backtraces of crashes itself; use worker_rlimit_core and working_directory";
 const DEBUG: &str =
     "this page of Tengine's insides is not in Weir; use stub_status json, which counts connections, requests and zones";
-const REQSTAT: &str = "Tengine's reqstat comes with the status API; remove the directive until then: stub_status json counts all \
-    requests, access_log has each";
+const REQSTAT: &str =
+    "remove the directive: every server and location is counted anyway, and shown by \
+    \"api\", \"dashboard\" and \"metrics\"; status_zone gives a location a name";
 const SSL_ASYNC: &str =
     "it is for OpenSSL's hardware engines, which rustls has not; remove the directive";
 const SOCKET_BUFFER: &str =
