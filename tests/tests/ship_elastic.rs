@@ -337,8 +337,9 @@ fn a_full_disk_costs_events_and_nothing_else() {
         log.contains("ship \"es\": no room in \"") && log.contains("events were dropped")
     });
     bulk.set_mood(Mood::Good);
-    expect_soon("an empty queue", || figure(&server, "queued_bytes") == 0);
-    assert_eq!(bulk.documents().len() as u64 + figure(&server, "events_dropped"), all);
+    expect_soon("each event is there or was counted as dropped", || {
+        bulk.documents().len() as u64 + figure(&server, "events_dropped") == all
+    });
     expect_soon("the next event", || {
         server.get("/again");
         bulk.urls().contains(&"/again".to_string())
