@@ -1,8 +1,8 @@
 //! `api`: servers of upstreams are put, changed and taken away while the server runs.
 
-use weir_tests::{Origin, Response, Server, Setup};
+use weir_tests::{Origin, Response, Server, Setup, Signal};
 
-const CONF: &str = "worker_processes 2; events {} http {
+const CONF: &str = "worker_processes 2; error_log %%DIR%%/error.log notice; events {} http {
     upstream u { zone u 64k; server %%A%%; }
     upstream kept { zone kept 64k; state kept.conf; }
     upstream hashed { zone hashed 64k; hash $uri; server %%A%%; }
@@ -112,6 +112,78 @@ fn a_reload_has_the_servers_of_the_state_file() {
     assert_eq!(server.get(SERVERS).text().matches("\"id\"").count(), 1);
     assert_eq!(server.request("DELETE", &format!("{path}/0"), "").text(), "[]");
     assert_eq!(server.read("kept.conf"), "");
+}
+
+const KEPT: &str = "/api/9/http/upstreams/kept/servers";
+
+fn post_kept(server: &Server, n: usize) -> Response {
+    let address = format!("10.0.{}.{}:80", n / 250, n % 250 + 1);
+    send(server, "POST", KEPT, &format!("{{\"server\":\"{address}\",\"down\":true}}"))
+}
+
+/// A number means the same server as long as that is there.
+#[test]
+fn numbers_stay_over_a_reload() {
+    let a = named("a");
+    let mut server = start(&a);
+    for n in 0..3 {
+        assert_eq!(post_kept(&server, n).status, 201);
+    }
+    assert_eq!(send(&server, "DELETE", &format!("{KEPT}/0"), "").status, 200);
+    let conf = CONF.replace("%%A%%", &a.address());
+    for n in 1..3 {
+        let new =
+            conf.replace("location / ", &format!("location /new{n} {{ return 204; }} location / "));
+        let peer = server.on(0);
+        server.reload(&new, || peer.get(&format!("/new{n}")).status == 204);
+        assert!(server.get(&format!("{KEPT}/1")).text().contains("10.0.0.2:80"));
+        assert_eq!(server.get(&format!("{KEPT}/0")).status, 404);
+    }
+    assert!(post_kept(&server, 3).text().contains("\"id\":3,"));
+    // What somebody else has written into the file counts, under numbers of its own.
+    let file = server.dir().join("kept.conf");
+    std::fs::write(&file, "server 10.9.9.9:80;\n").unwrap();
+    let peer = server.on(0);
+    server.reload(&conf, || peer.get("/new2").status != 204);
+    let listed = server.get(KEPT).text();
+    assert!(listed.contains("\"id\":4,") && listed.contains("10.9.9.9:80"), "{listed}");
+    assert!(!listed.contains("10.0.0"), "{listed}");
+}
+
+/// What was answered with 201 is there, whichever configuration took it.
+#[test]
+fn servers_that_come_while_a_reload_is_under_way_are_there() {
+    let server = start(&named("a"));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let peer = server.on(0);
+    let put = std::thread::scope(|scope| {
+        let poster = scope.spawn(|| {
+            let mut put = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) && put < 900 {
+                let text = format!("{{\"server\":\"10.1.{}.{}:80\"}}", put / 250, put % 250 + 1);
+                let head = format!(
+                    "POST {KEPT} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n\
+                     Content-Length: {}\r\n\r\n{text}",
+                    text.len()
+                );
+                let answer = peer.exchange("POST", head.as_bytes());
+                assert_eq!(answer.status, 201, "{}", answer.text());
+                put += 1;
+            }
+            put
+        });
+        for _ in 0..20 {
+            server.signal(Signal::Hup);
+            server.expect_error("reconfiguring");
+            std::fs::write(server.dir().join("error.log"), "").unwrap();
+            std::thread::yield_now();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        poster.join().unwrap()
+    });
+    let listed = server.get(KEPT).text();
+    assert_eq!(listed.matches("\"server\":").count(), put);
+    assert_eq!(server.read("kept.conf").lines().count(), put);
 }
 
 #[test]

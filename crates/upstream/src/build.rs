@@ -4,7 +4,7 @@ use crate::asks::Asks;
 use crate::balance::Method;
 use crate::conf::{lossy, Declared, NamedHost, Server, UpstreamMain};
 use crate::group::Group;
-use crate::live::Live;
+use crate::live::{Live, StateFile};
 use crate::names::{self, Outer};
 use crate::peers::Peers;
 use std::sync::Arc;
@@ -72,11 +72,8 @@ fn build_group<S: Asks>(
     }
     // One with a zone may be changed while it serves.
     if !hosts.is_empty() || u.explicit && u.zone.is_some() {
-        let live = Live::new(names::plan::<S>(u)?, fixed, hosts);
-        if let Some(path) = &u.state {
-            // It is new.
-            let _ = live.state.set(path.clone());
-        }
+        let state = u.state.as_ref().map(|(path, text)| StateFile::new(path.clone(), *text));
+        let live = Live::new(names::plan::<S>(u)?, fixed, hosts, state);
         for (host, targets) in found.iter().filter(|(_, targets)| !targets.is_empty()) {
             live.apply(*host, targets, 0);
         }

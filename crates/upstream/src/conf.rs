@@ -66,7 +66,8 @@ pub(crate) struct Declared {
     /// `dynamic_resolve`
     pub dynamic: Option<Fallback>,
     /// The file that its servers stand in: there may be none.
-    pub state: Option<PathBuf>,
+    /// With what it said.
+    pub state: Option<(PathBuf, u32)>,
     pub zone: Option<Vec<u8>>,
     /// The workers share what they know of its servers, without a zone too.
     pub shares: bool,

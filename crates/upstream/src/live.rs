@@ -9,13 +9,13 @@
 //! Difference from nginx: such an upstream without `zone` shares its state between workers too.
 
 pub mod editing;
+mod kept_over;
 
 use crate::conf::UpstreamMain;
 use crate::counted::Tries;
 use crate::group::{self, Plan, Shape, ZoneName};
 use crate::peers::{self, Peer, PeerAddr, PeerId, Peers, State};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use weir_core::counts::Counted;
@@ -24,6 +24,8 @@ use weir_module::Slots;
 use weir_resolve::message::{error_text, NXDOMAIN};
 use weir_resolve::{client, Found, Question, Resolver, Target};
 use weir_runtime::{clock, timer};
+
+pub(crate) use kept_over::StateFile;
 
 /// The system's resolver is asked again so often for a name that it has not found.
 const SYSTEM_RETRY_MS: u64 = 3000;
@@ -154,6 +156,8 @@ struct Current {
     shape: Arc<Shape>,
     entries: Vec<Entry>,
     next_id: u64,
+    /// The same upstream of a newer configuration, which has what is changed from now on.
+    successor: Option<Arc<Live>>,
     /// When each host is to be asked for.
     until_ms: Vec<u64>,
     /// Servers that are no longer there, as long as something is still known of them.
@@ -168,9 +172,7 @@ pub(crate) struct Live {
     version: AtomicU64,
     current: Mutex<Current>,
     /// The file that its servers stand in.
-    pub state: OnceLock<PathBuf>,
-    /// Whose turn it is to write it.
-    saving: Mutex<()>,
+    state: Option<StateFile>,
 }
 
 /// The live upstreams of the process, for the next configuration to take addresses from.
@@ -178,38 +180,49 @@ static ALL: Mutex<Vec<Weak<Live>>> = Mutex::new(Vec::new());
 
 impl Live {
     /// `fixed`: the servers that do not change, and whether each is a backup.
-    pub(crate) fn new(plan: Plan, fixed: Vec<(Peer, bool)>, hosts: Vec<Host>) -> Arc<Live> {
+    pub(crate) fn new(
+        plan: Plan,
+        fixed: Vec<(Peer, bool)>,
+        hosts: Vec<Host>,
+        mut state: Option<StateFile>,
+    ) -> Arc<Live> {
         let mut all = ALL.lock().unwrap_or_else(|e| e.into_inner());
-        // Only addresses of names are taken over; most upstreams have none, and there may be thousands.
-        let has_hosts = !hosts.is_empty();
+        // Most upstreams have nothing that is taken over, and there may be thousands.
+        let is_kept = !hosts.is_empty() || state.is_some();
         let mut before = None;
-        if has_hosts {
+        if is_kept {
             all.retain(|l| l.strong_count() > 0);
             let same = |l: &Arc<Live>| zone_of(&l.plan) == zone_of(&plan);
             before = all.iter().rev().filter_map(Weak::upgrade).find(same);
         }
-        let mut entries: Vec<Entry> = Vec::new();
-        for (peer, backup) in fixed {
-            entries.push(Entry { id: entries.len() as u64, peer, backup, host: None });
-        }
+        let kept =
+            before.as_ref().zip(state.as_mut()).map(|(before, state)| before.kept_for(state));
+        let (kept, mut next_id) = kept.unwrap_or_default();
+        let mut number = || {
+            next_id += 1;
+            next_id - 1
+        };
+        let mut entries = kept.unwrap_or_else(|| {
+            let entry = |(peer, backup)| Entry { id: number(), peer, backup, host: None };
+            fixed.into_iter().map(entry).collect()
+        });
         let mut until_ms = vec![0; hosts.len()];
         if let Some(before) = before {
-            before.hand_over(&hosts, &mut entries, &mut until_ms);
+            before.hand_over(&hosts, &mut entries, &mut number, &mut until_ms);
         }
         let live = Arc::new_cyclic(|me| {
             let (peers, ids) = compose(&entries);
             let tie = Tie { live: me.clone(), version: 1, moved: AtomicBool::new(false), ids };
-            let state = group::zone_state(zone_of(&plan), &peers);
-            let shape = Arc::new(plan.shape(peers, Some(state), Some(tie)));
-            let next_id = entries.len() as u64;
-            let gone = Vec::new();
-            let current = Mutex::new(Current { shape, entries, next_id, until_ms, gone });
+            let zone = group::zone_state(zone_of(&plan), &peers);
+            let shape = Arc::new(plan.shape(peers, Some(zone), Some(tie)));
+            let (gone, successor) = (Vec::new(), None);
+            let current = Current { shape, entries, next_id, successor, until_ms, gone };
+            let current = Mutex::new(current);
             let off_at_first = AtomicU32::new(0);
             let version = AtomicU64::new(1);
-            let (state, saving) = (OnceLock::new(), Mutex::new(()));
-            Live { plan, hosts, off_at_first, version, current, state, saving }
+            Live { plan, hosts, off_at_first, version, current, state }
         });
-        if has_hosts {
+        if is_kept {
             all.push(Arc::downgrade(&live));
         }
         live
@@ -240,13 +253,19 @@ impl Live {
         f(&self.lock().shape)
     }
 
-    fn hand_over(&self, hosts: &[Host], entries: &mut Vec<Entry>, until_ms: &mut [u64]) {
+    fn hand_over(
+        &self,
+        hosts: &[Host],
+        entries: &mut Vec<Entry>,
+        number: &mut impl FnMut() -> u64,
+        until_ms: &mut [u64],
+    ) {
         let current = self.lock();
         for (i, host) in hosts.iter().enumerate() {
             let Some(old) = self.hosts.iter().position(|h| h.same_name(host)) else { continue };
             until_ms[i] = current.until_ms[old];
             for entry in current.entries.iter().filter(|e| e.host == Some(old)) {
-                let id = entries.len() as u64;
+                let id = number();
                 let peer = host.inherited(&entry.peer);
                 let backup = entry.backup || host.backup;
                 entries.push(Entry { id, peer, backup, host: Some(i) });
@@ -318,6 +337,10 @@ impl Live {
 
     /// Begins to ask for the hosts.
     fn start(self: &Arc<Self>, log: &Arc<ErrorLog>) {
+        self.succeeds();
+        if self.hosts.is_empty() {
+            return;
+        }
         let Some(handle) = client::handle() else {
             return log.log(LogLevel::Alert, None, b"the resolver thread could not be started");
         };

@@ -5,6 +5,7 @@ use crate::conf::UpstreamMain;
 use crate::rows::set_server;
 use std::io;
 use std::sync::Arc;
+use weir_base::crc32c::crc32c;
 use weir_conf::{parse_command_line, Loader, Options, Sources};
 use weir_module::{ArgsExt, Cf, ConfResult, Diagnostic, Directive};
 
@@ -35,15 +36,15 @@ pub(crate) fn set<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
         return Err(e.hint("move the servers into the file".to_string()));
     }
     let path = cf.full_path(d.arg(0));
-    cf.get::<UpstreamMain>().current().state = Some(path.clone());
-    let text = match cf.read_file(&path) {
+    let text: Arc<[u8]> = match cf.read_file(&path) {
         Ok(text) => text,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Arc::default(),
         Err(e) => {
             let why = weir_core::os_text(&e);
             return Err(d.bad(0, format!("open() \"{}\" failed ({why})", path.display())));
         }
     };
+    cf.get::<UpstreamMain>().current().state = Some((path.clone(), crc32c(&text)));
     // Places in the file are none of the configuration's: what is wrong is told at the directive.
     let wrong =
         |e: Diagnostic| d.bad(0, format!("{} in state file \"{}\"", e.message, path.display()));

@@ -5,7 +5,7 @@
 //! Differences from NGINX Plus: what comes while it serves is an address, for nobody asks for names then; servers that
 //! come from a name are as the configuration has them.
 
-use super::{Entry, Live};
+use super::{Current, Entry, Live};
 use crate::asks::Asks;
 use crate::conf::{lossy, NamedHost, UpstreamMain};
 use crate::names;
@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// More servers an upstream does not get.
 const SERVERS_MAX: usize = 1000;
@@ -104,10 +104,29 @@ impl UpstreamMain {
     }
 }
 
+/// Whose turn it is to write a `state` file: seldom anybody's, so that one does for all.
+static SAVING: Mutex<()> = Mutex::new(());
+
 impl Editable {
+    /// Works on the newest configuration's upstream, which stays that until it is done.
+    fn on_newest<T>(&self, f: impl FnOnce(&Editable, &mut Current) -> T) -> T {
+        let mut newest = self.clone();
+        loop {
+            let live = Arc::clone(&newest.0);
+            let mut current = live.lock();
+            match &current.successor {
+                Some(next) => newest = Editable(Arc::clone(next)),
+                None => return f(&newest, &mut current),
+            }
+        }
+    }
+
     /// Its servers, in the order of their numbers.
     pub fn servers(&self) -> Vec<Set> {
-        let current = self.0.lock();
+        self.on_newest(|newest, current| newest.sets(current))
+    }
+
+    fn sets(&self, current: &Current) -> Vec<Set> {
         let mut all: Vec<Set> = current.entries.iter().map(|e| self.set(e)).collect();
         all.sort_by_key(|s| s.id);
         all
@@ -137,7 +156,10 @@ impl Editable {
     ///
     /// It cannot be used as it is said, or there are too many.
     pub fn add<S: Asks>(&self, change: &Change) -> Result<Set, Fault> {
-        let mut current = self.0.lock();
+        self.on_newest(|newest, current| newest.add_to::<S>(current, change))
+    }
+
+    fn add_to<S: Asks>(&self, current: &mut Current, change: &Change) -> Result<Set, Fault> {
         if current.entries.len() >= SERVERS_MAX {
             return Err(Fault::Full);
         }
@@ -153,7 +175,7 @@ impl Editable {
         current.next_id += 1;
         let mut entries = current.entries.clone();
         entries.push(Entry { id, peer, backup, host: None });
-        self.0.publish(&mut current, entries);
+        self.0.publish(current, entries);
         let set = current.entries.iter().find(|e| e.id == id).map(|e| self.set(e));
         set.ok_or(Fault::NoServer)
     }
@@ -164,7 +186,15 @@ impl Editable {
     ///
     /// There is none of that number, it comes from a name, or it cannot be as it is said.
     pub fn change<S: Asks>(&self, id: u64, change: &Change) -> Result<Set, Fault> {
-        let mut current = self.0.lock();
+        self.on_newest(|newest, current| newest.change_in::<S>(current, id, change))
+    }
+
+    fn change_in<S: Asks>(
+        &self,
+        current: &mut Current,
+        id: u64,
+        change: &Change,
+    ) -> Result<Set, Fault> {
         let mut entries = current.entries.clone();
         let entry = entries.iter_mut().find(|e| e.id == id).ok_or(Fault::NoServer)?;
         if entry.host.is_some() {
@@ -181,7 +211,7 @@ impl Editable {
         }
         self.change_peer(&mut entry.peer, &route, change)?;
         let (peer, changed) = (entry.peer.clone(), self.set(entry));
-        self.0.publish(&mut current, entries);
+        self.0.publish(current, entries);
         current.shape.with_zone(|state| {
             let Some(tie) = &current.shape.tie else { return };
             for backup in [false, true] {
@@ -208,15 +238,15 @@ impl Editable {
     ///
     /// There is none of that number, or it comes from a name.
     pub fn remove(&self, id: u64) -> Result<Vec<Set>, Fault> {
-        let mut current = self.0.lock();
-        let entry = current.entries.iter().find(|e| e.id == id).ok_or(Fault::NoServer)?;
-        if entry.host.is_some() {
-            return Err(Fault::Immutable);
-        }
-        let entries = current.entries.iter().filter(|e| e.id != id).cloned().collect();
-        self.0.publish(&mut current, entries);
-        drop(current);
-        Ok(self.servers())
+        self.on_newest(|newest, current| {
+            let entry = current.entries.iter().find(|e| e.id == id).ok_or(Fault::NoServer)?;
+            if entry.host.is_some() {
+                return Err(Fault::Immutable);
+            }
+            let entries = current.entries.iter().filter(|e| e.id != id).cloned().collect();
+            newest.0.publish(current, entries);
+            Ok(newest.sets(current))
+        })
     }
 
     fn change_peer(&self, peer: &mut Peer, route: &[u8], change: &Change) -> Result<(), Fault> {
@@ -250,15 +280,18 @@ impl Editable {
     ///
     /// It cannot be written; the one before is still there.
     pub fn save(&self) -> io::Result<()> {
-        let Some(path) = self.0.state.get() else { return Ok(()) };
         // Only one writes at a time, and what it writes is the newest.
-        let _turn = self.0.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = self.lines();
-        replace_file(path, text.as_bytes())
+        let _turn = SAVING.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = self.on_newest(|newest, current| {
+            let state = newest.0.state.as_ref()?;
+            let text = newest.lines(current);
+            state.writes(text.as_bytes());
+            Some((state.path.clone(), text))
+        });
+        text.map_or(Ok(()), |(path, text)| replace_file(&path, text.as_bytes()))
     }
 
-    fn lines(&self) -> String {
-        let current = self.0.lock();
+    fn lines(&self, current: &Current) -> String {
         let mut out = String::new();
         for e in current.entries.iter().filter(|e| e.host.is_none()) {
             let route = self.set(e).route;
@@ -336,7 +369,8 @@ fn address<S: Asks>(text: &str) -> Result<(PeerAddr, Box<[u8]>), Fault> {
 /// What the system says; the one before is still there.
 pub fn replace_file(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
-    name.push(".new");
+    // While a process takes another one's place both may write.
+    name.push(format!(".{}.new", std::process::id()));
     let beside = Path::new(&name);
     match std::fs::remove_file(beside) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),

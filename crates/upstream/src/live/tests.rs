@@ -17,7 +17,7 @@ fn live(name: &str, service: Option<&str>, port: u16) -> Arc<Live> {
 }
 
 fn of_host(name: &str, host: &str, service: Option<&str>, port: u16) -> Arc<Live> {
-    Live::new(plan(name), Vec::new(), vec![host_of(host, service, port)])
+    Live::new(plan(name), Vec::new(), vec![host_of(host, service, port)], None)
 }
 
 fn plan(name: &str) -> Plan {
@@ -104,7 +104,7 @@ fn a_service_has_weights_ports_and_backups() {
 fn each_server_has_what_the_row_says_and_a_name_of_its_own_for_sticky() {
     let mut host = host_of("h.test", None, 80);
     (host.template.down, host.template.draining) = (true, true);
-    let live = Live::new(plan("drains"), Vec::new(), vec![host]);
+    let live = Live::new(plan("drains"), Vec::new(), vec![host], None);
     live.apply(0, &[target(1, 0, 0, 1), target(2, 0, 0, 1)], 0);
     let shape = live.shape();
     let list = &shape.peers.primary.peers;
@@ -113,7 +113,7 @@ fn each_server_has_what_the_row_says_and_a_name_of_its_own_for_sticky() {
     assert_eq!([&*list[0].sid, &*list[1].sid], wanted.each_ref().map(|s| &**s));
     // The next configuration has another port and a route.
     let host = Host { route: b"r".to_vec(), ..host_of("h.test", None, 81) };
-    let next = Live::new(plan("drains"), Vec::new(), vec![host]).shape();
+    let next = Live::new(plan("drains"), Vec::new(), vec![host], None).shape();
     assert_eq!(next.peers.primary.peers.len(), 2);
     assert!(next.peers.primary.peers.iter().all(|p| *p.sid == *b"r" && !p.draining));
 }
@@ -124,7 +124,7 @@ fn what_shapes_have_in_common_stays() {
         Method::LeastTime(LeastTime { until: Until::LastByte, heads: true, inflight: false });
     let sticky = Some(Arc::new(()) as Sticky);
     let all = Plan { method, sticky, ..plan("common") };
-    let live = Live::new(all, Vec::new(), vec![host_of("h.test", None, 80)]);
+    let live = Live::new(all, Vec::new(), vec![host_of("h.test", None, 80)], None);
     for last in 1..3 {
         live.apply(0, &[target(last, 0, 0, 1)], 0);
         let shape = live.shape();
