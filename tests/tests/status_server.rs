@@ -48,7 +48,9 @@ fn limits() {
                 location /status { stub_status json; } } }",
     )
     .start();
-    let statuses = [(); 3].map(|()| server.get("/a").status);
+    // One after the other, so that the one before counts no more.
+    let mut one = server.connect();
+    let statuses = [(); 3].map(|()| one.get("/a").status);
     assert_eq!(statuses, [200, 200, 503]);
     assert_eq!([(); 2].map(|()| server.get("/dry").status), [200, 200]);
     let text = status(&server);
