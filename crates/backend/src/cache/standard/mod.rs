@@ -105,7 +105,7 @@ pub(crate) enum Verdict {
 
 /// When its server was asked, at the latest: what the way takes counts as age.
 pub(crate) fn asked_sec(r: &Request, now: i64) -> i64 {
-    now.saturating_sub(i64::try_from(r.elapsed_ms().div_ceil(1000)).unwrap_or(i64::MAX))
+    now.saturating_sub(i64::try_from(r.elapsed_ms() / 1000).unwrap_or(i64::MAX))
 }
 
 /// What the answer's head says about keeping it.
