@@ -93,12 +93,20 @@ fn server(tricks: Vec<Trick>) -> (u16, Receiver<Call>) {
                 tell.send(call).unwrap();
                 let Some(trick) = tricks.next() else { return };
                 if !play(&mut socket, id, trick) {
+                    end(&mut socket);
                     break;
                 }
             }
         }
     });
     (port, told)
+}
+
+/// What the client has on its way is read: closed over it, the socket would send a reset that
+/// overtakes the answer.
+fn end(socket: &mut TcpStream) {
+    let _ = socket.shutdown(std::net::Shutdown::Write);
+    let _ = std::io::copy(socket, &mut std::io::sink());
 }
 
 fn call(socket: &mut TcpStream, decoder: &mut hpack::Decoder) -> Option<(u32, Call)> {
