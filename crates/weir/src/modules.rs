@@ -145,6 +145,7 @@ pub const STREAM: &[&StreamModule] = &[
     &weir_stream::STATUS_ZONE,
     &weir_stream::UPSTREAM,
     &log::STREAM,
+    &weir_ship::STREAM,
     &ssl::STREAM,
     &ssl::OF_STREAM,
     &realip::STREAM,
@@ -174,6 +175,7 @@ pub const MAIL: &[&MailModule] = &[
     &weir_mail::AUTH_HTTP,
     &weir_mail::PROXY,
     &realip::MAIL,
+    &weir_ship::MAIL,
 ];
 
 /// What `weir -V` lists, in nginx's words.
