@@ -170,6 +170,7 @@ mod reload_dropping;
 mod reload_main;
 mod reload_memory;
 mod reload_passed;
+mod req_status;
 mod request_headers;
 mod request_limits;
 mod request_line;

@@ -50,9 +50,6 @@ const BACKTRACE: &str =
     "Weir writes no backtraces of crashes itself; use worker_rlimit_core and working_directory";
 const DEBUG: &str =
     "this page of Tengine's insides is not in Weir; use stub_status json, which counts connections, requests and zones";
-const REQSTAT: &str =
-    "remove the directive: every server and location is counted anyway, and shown by \
-    \"api\", \"dashboard\" and \"metrics\"; status_zone gives a location a name";
 const SSL_ASYNC: &str =
     "it is for OpenSSL's hardware engines, which rustls has not; remove the directive";
 const SOCKET_BUFFER: &str =
@@ -207,7 +204,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("debug_pool", DEBUG),
     ("debug_timer", DEBUG),
     ("slab_stat", DEBUG),
-    ("req_status*", REQSTAT),
     ("proxy_sndbuf_size", SOCKET_BUFFER),
     ("proxy_rcvbuf_size", SOCKET_BUFFER),
     ("fastcgi_sndbuf_size", SOCKET_BUFFER),
