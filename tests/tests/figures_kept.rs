@@ -79,7 +79,7 @@ fn an_upgrade_goes_on_counting() {
 }
 
 /// What the serving process has left with its master.
-fn left(pid: u32) -> String {
+pub(crate) fn left(pid: u32) -> String {
     let Ok(all) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return String::new() };
     let is_it = |p: &std::path::PathBuf| {
         std::fs::read_link(p).is_ok_and(|to| to.to_string_lossy().contains("weir-left"))
