@@ -195,6 +195,7 @@ mod ship_kafka;
 mod ship_loki;
 mod ship_opensearch;
 mod ship_otlp;
+mod ship_sessions;
 mod ship_syslog;
 mod signals;
 mod signals_old_process;

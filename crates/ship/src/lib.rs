@@ -23,15 +23,19 @@ mod loki;
 mod metrics;
 mod otlp;
 mod parts;
+mod places;
 mod queue;
 pub mod receiver;
 mod running;
 mod sending;
+mod session;
 mod syslog;
 
 pub use conf::{build, MODULE};
 pub use metrics::gather_by;
+pub use queue::let_go_of_ended;
 pub use running::{has_ended, stop};
+pub use session::{MAIL, STREAM};
 
 use conf::Ships;
 use std::path::PathBuf;

@@ -156,6 +156,7 @@ pub fn succeed(link: Option<Packets>) -> Option<Packets> {
 pub fn take_link() {
     let number = std::env::var(VARIABLE).ok().and_then(|n| n.parse::<RawFd>().ok());
     succeed(number.and_then(packets::inherit));
+    told_at_once().iter().for_each(|body| crate::figures::told(body));
 }
 
 /// Where the connections of the process before this one come in.
@@ -235,8 +236,9 @@ pub fn pair() -> Option<(Packets, Packets)> {
     Some((own, theirs))
 }
 
-/// What the process before this one told at once, before this one has said that it is ready.
-pub fn told_at_once() -> Vec<Vec<u8>> {
+/// What the process before this one told at once. To be called before any process has said that it is ready, upon which
+/// connections come.
+fn told_at_once() -> Vec<Vec<u8>> {
     let link = PREDECESSOR.lock().unwrap_or_else(|e| e.into_inner());
     let Some(link) = &*link else { return Vec::new() };
     let mut all = Vec::new();

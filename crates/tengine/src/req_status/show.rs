@@ -24,6 +24,7 @@ pub(super) fn handler(r: &mut Request) -> Flow {
         r.out.status = 204;
         return special::finish(r, Buf::last());
     }
+    weir_core::counts::shown();
     let mut text = Vec::new();
     let fields = loc.fields.as_deref();
     names.iter().filter_map(|name| main.zones.get(name)).for_each(|zone| {
