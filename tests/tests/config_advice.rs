@@ -345,3 +345,22 @@ fn where_a_directive_stands_is_told_with_its_block() {
         assert!(out.code != 0 && out.stderr.contains(hint), "{conf}: {}", out.stderr);
     }
 }
+
+/// Words of modules that others make.
+#[test]
+fn words_of_other_modules_are_known() {
+    if !is_weir() {
+        return;
+    }
+    for (line, expected) in [
+        ("upstream u { fair; }", "least_time header"),
+        ("upstream u { jvm_route $cookie_JSESSIONID; }", "sticky route $variable"),
+        ("upstream u { sticky name=route expires=1h; }", "sticky cookie NAME"),
+        ("cache_purge on;", "proxy_cache_purge"),
+        ("limit_upstream_zone z 1m;", "max_conns="),
+        ("upload_progress z 1m;", "how far an upload has come"),
+    ] {
+        let said = run_cli(&["-t"], &format!("events {{}} http {{ {line} }}")).stderr;
+        assert!(said.contains(expected), "{line}: {said}");
+    }
+}

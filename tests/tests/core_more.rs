@@ -119,3 +119,23 @@ fn a_uwsgi_server_is_told_a_string() {
     let server = Family::Uwsgi.setup(conf, &origin).start();
     assert!(server.get("/").text().ends_with("run this"));
 }
+
+/// When trailers are made, the server has said all.
+#[test]
+fn trailers_show_how_long_the_server_took() {
+    for answer in ["Content-Length: 4\r\n\r\nbody", "\r\nbody"] {
+        let answer = format!("HTTP/1.0 200 OK\r\n{answer}").replace("OK\r\n\r\n\r\n", "OK\r\n\r\n");
+        let origin = Origin::replying(answer.as_str());
+        let server = Setup::new(
+            "events {} http { server { listen 127.0.0.1:%%PORT_0%%;
+                location / { proxy_pass http://%%ORIGIN%%; add_trailer X-Time t$upstream_response_time; } } }",
+        )
+        .set("ORIGIN", origin.address())
+        .start();
+        let r = server.get("/");
+        assert_eq!(r.text(), "body");
+        let [(name, value)] = &r.trailers[..] else { panic!("{:?}", r.trailers) };
+        assert!(name.eq_ignore_ascii_case("X-Time"));
+        assert!(value.starts_with("t0.") || value.starts_with("t1."), "{value}");
+    }
+}

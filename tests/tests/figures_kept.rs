@@ -79,7 +79,7 @@ fn an_upgrade_goes_on_counting() {
 }
 
 /// What the serving process has left with its master.
-fn left(pid: u32) -> String {
+pub(crate) fn left(pid: u32) -> String {
     let Ok(all) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return String::new() };
     let is_it = |p: &std::path::PathBuf| {
         std::fs::read_link(p).is_ok_and(|to| to.to_string_lossy().contains("weir-left"))
@@ -103,6 +103,41 @@ fn a_serving_process_that_is_killed_is_followed_by_one_that_goes_on() {
     let told = told(&server);
     assert_eq!((told.missing, told.tries, told.passed), (3, 4, 5));
     assert!(told.requests >= 12 && told.accepted >= 12);
+}
+
+const API: &str = "daemon on; pid %%DIR%%/the.pid; error_log %%DIR%%/error.log notice; %%MAIN%%
+    events {} http { access_log off; server { listen 127.0.0.1:%%PORT_0%%; status_zone counted;
+        location / { return 404; } location /api { status_zone api; api write=on; allow 127.0.0.1; deny all; } } }";
+
+/// What was taken off before (`DELETE`) stays off.
+#[test]
+fn what_began_anew_does_not_come_back() {
+    if weir_tests::binary().ends_with("nginx") {
+        return skip("nginx has no API");
+    }
+    let zone = "/api/9/http/server_zones/counted";
+    for main in ["", "master_process off;"] {
+        let mut server = Setup::new(API).set("MAIN", main).start();
+        let missing = |server: &Server| {
+            figures::number(figures::part(&server.get(zone).text(), "responses"), "4xx")
+        };
+        (0..5).for_each(|_| assert_eq!(server.get("/").status, 404));
+        assert_eq!(server.request("DELETE", zone, "").status, 204);
+        (0..2).for_each(|_| drop(server.get("/")));
+        assert_eq!(missing(&server), 2);
+        let old = server.pid();
+        server.signal(Signal::Usr2);
+        let pid = || server.read("the.pid").trim().parse().unwrap_or(old);
+        expect_soon("the new one writes its pid", || pid() != old);
+        let new = pid();
+        server.signal(Signal::Quit);
+        assert_eq!(server.wait_exit(), Some(0), "{main}");
+        expect_soon("the old one's figures", || missing(&server) == 2);
+        server.get("/");
+        assert_eq!(missing(&server), 3, "{main}");
+        weir_tests::signal(new, Signal::Term);
+        expect_soon("the new one is gone", || !server.dir().join("the.pid").exists());
+    }
 }
 
 /// To a reader of counters what falls has begun anew, and counts as a whole once more.

@@ -219,8 +219,11 @@ fn the_page_has_several_forms() {
         "{}",
         page.text()
     );
-    assert!(page.text().contains("<tr bgcolor=\"#FF0000\"><td>1</td><td>u</td>"));
-    let csv = server.get("/page?format=csv&status=up");
+    // Scripts look for cells by their lines.
+    let row = "  <tr bgcolor=\"#FF0000\">\n    <td>1</td>\n    <td>u</td>\n    <td>127.0.0.1:";
+    assert!(page.text().contains(row), "{}", page.text());
+    assert!(page.text().contains("    <td>tcp</td>\n    <td>0</td>\n  </tr>\n</table>\n"));
+    let csv = server.get("/page?format=CSV&status=Up");
     assert_eq!(csv.text().lines().count(), 1);
     assert!(
         csv.text().starts_with(&format!("0,u,{},up,", origin.address()))

@@ -187,6 +187,10 @@ impl Body {
                         while reading upstream";
             r.log(LogLevel::Warn, text);
         }
+        // Trailers, which are made of what leaves now, may show how long it took.
+        if let Some(state) = r.upstream.last_mut().filter(|state| state.response_us.is_none()) {
+            state.response_us = Some(clock::mono_us().saturating_sub(state.begun_us));
+        }
         if !(self.reader.trailers.is_empty() && r.exchange.trailers.is_empty()) {
             r.exchange.trailers = std::mem::take(&mut self.reader.trailers);
             pass_trailers(r, conf);

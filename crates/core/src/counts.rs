@@ -16,8 +16,8 @@ pub use few::Few;
 pub use handshakes::{Handshakes, OfTls, Unverified};
 pub use histogram::{Histogram, Times, ERROR};
 pub use kept::{
-    add_all, keep, pieces, read_all, shown, since, when_shown, Fields, Keeps, Known, Part,
-    KEPT_MAX_BYTES,
+    add_all, keep, keep_named, pieces, read_all, shown, since, when_shown, Fields, Keeps, Known,
+    Part, KEPT_MAX_BYTES,
 };
 pub use near::Near;
 pub use statuses::Statuses;

@@ -58,7 +58,7 @@ const ROWS: &[Row] = &[Row::new(
     "NGINX Plus's, versions 1 to 9. With write=on the location must have allow and deny, auth_basic, auth_jwt or \
      auth_request (limit_except GET may hold them), or its server ssl_verify_client on; bodies must be sent as \
      Content-Type: application/json, and browsers' requests from other sites are refused. DELETE has figures begin \
-     anew as the API shows them; metrics and logs go on. There is no /license and no /stream/zone_sync.",
+     anew as the API shows them, over an upgrade too; metrics and logs go on. There is no /license and no /stream/zone_sync.",
 )];
 
 /// The directive.
@@ -80,6 +80,7 @@ pub const MODULE: HttpModule = HttpModule {
         },
     ],
     build: Some(guard::check),
+    start: Some(|_, _| since::keep()),
     ..HttpModule::EMPTY
 };
 

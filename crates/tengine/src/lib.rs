@@ -3,6 +3,7 @@
 
 pub mod concat;
 pub mod footer;
+pub mod req_status;
 pub mod request_time;
 pub mod response_time;
 pub mod server_info;

@@ -7,9 +7,11 @@
 //!
 //! [`PeerState::off`]: crate::peers::PeerState
 
+mod kept;
 mod probing;
 mod read;
 
+pub use kept::{know, read_all};
 pub use probing::{begin, stop, Asker, Asking, Ill};
 pub use read::read_rule;
 
@@ -128,9 +130,12 @@ type Name = (u32, Vec<u8>, u32, Vec<u8>);
 struct Known {
     all: BTreeMap<Name, Weak<Standing>>,
     sweep_at: usize,
+    /// By the process before this one.
+    told: BTreeMap<Name, Standing>,
 }
 
-static KNOWN: Mutex<Known> = Mutex::new(Known { all: BTreeMap::new(), sweep_at: 0 });
+static KNOWN: Mutex<Known> =
+    Mutex::new(Known { all: BTreeMap::new(), sweep_at: 0, told: BTreeMap::new() });
 
 impl Known {
     /// What is known of a server, or what is to be found out from now on.
@@ -139,7 +144,9 @@ impl Known {
             self.all.retain(|_, known| known.strong_count() > 0);
             self.sweep_at = 2 * self.all.len() + 64;
         }
-        let known = self.all.get(&name).and_then(Weak::upgrade).filter(|_| !rule.forgets);
+        let told = self.told(&name).map(Arc::new);
+        let known = self.all.get(&name).and_then(Weak::upgrade).or(told);
+        let known = known.filter(|_| !rule.forgets);
         let standing = known.unwrap_or_else(|| {
             let up = AtomicBool::new(!rule.starts_down);
             Arc::new(Standing { up, ..Standing::default() })

@@ -7,6 +7,9 @@
 //! * without a master nobody keeps those of a process that is killed.
 //!
 //! What is being answered, open or waiting now ends with its process and is none of it.
+//!
+//! What checks have found out of servers (`upstream::health`) goes the same ways, but before the other process serves: it must
+//! know whom to ask.
 
 use crate::heirs::Successor;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +20,7 @@ use weir_core::counters::AllCounters;
 use weir_core::counts;
 use weir_runtime::clock;
 use weir_runtime::left::Left;
+use weir_upstream::health;
 
 /// Messages with figures begin so; a program that does not know it passes them over.
 const MARK: &str = "weir figures 1\n";
@@ -29,8 +33,14 @@ const SHARE: u64 = 500;
 /// The process that takes them over reads; it is not waited for longer when this one ends.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The same of what checks have found out.
+const STANDINGS_MARK: &str = "weir standings 1\n";
+const STANDINGS_MAX_BYTES: usize = 4 << 20;
+
 /// With the master, of all its serving processes.
 static LEFT: OnceLock<Left> = OnceLock::new();
+/// The same, what checks have found out.
+static STANDINGS: OnceLock<Left> = OnceLock::new();
 /// Whether the serving process that begins goes on where the one before was.
 static GOES_ON: AtomicBool = AtomicBool::new(false);
 static NEXT_MS: AtomicU64 = AtomicU64::new(0);
@@ -49,6 +59,45 @@ pub fn keep() {
     if let Ok(left) = Left::new() {
         let _ = LEFT.set(left);
     }
+    if let Ok(left) = Left::new() {
+        let _ = STANDINGS.set(left);
+    }
+}
+
+/// What checks have found out, as messages: with a master, what its serving process has left.
+pub fn standings() -> Vec<Vec<u8>> {
+    let text = match STANDINGS.get() {
+        Some(left) => left_in(left, STANDINGS_MAX_BYTES).unwrap_or_default(),
+        None => health::read_all(),
+    };
+    let mut pieces: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match pieces.last_mut() {
+            Some(piece) if piece.len() + line.len() < MESSAGE_BYTES => piece.push_str(line),
+            _ => pieces.push(format!("{STANDINGS_MARK}{line}")),
+        }
+        pieces.iter_mut().last().into_iter().for_each(|piece| piece.push('\n'));
+    }
+    pieces.into_iter().map(String::into_bytes).collect()
+}
+
+fn left_in(left: &Left, max_bytes: usize) -> Option<String> {
+    left.read(max_bytes, crc32c).and_then(|body| String::from_utf8(body).ok())
+}
+
+/// A message that was there at once.
+pub fn told(body: &[u8]) {
+    let text = std::str::from_utf8(body).ok();
+    text.and_then(|t| t.strip_prefix(STANDINGS_MARK)).into_iter().for_each(health::know);
+}
+
+/// This process is about to serve: it knows what the one before it under the same master knew of servers.
+pub fn know() {
+    STANDINGS
+        .get()
+        .and_then(|left| left_in(left, STANDINGS_MAX_BYTES))
+        .iter()
+        .for_each(|t| health::know(t));
 }
 
 /// Says, in a serving process that has just been forked, whether there is none before it that will give its figures.
@@ -62,10 +111,8 @@ pub fn begin(all: &Arc<AllCounters>) {
     counts::when_shown(shown);
     all.keep();
     if GOES_ON.load(Ordering::Relaxed) {
-        let left = LEFT.get().and_then(|left| left.read(counts::KEPT_MAX_BYTES, crc32c));
-        if let Some(text) = left.and_then(|body| String::from_utf8(body).ok()) {
-            counts::add_all(&text);
-        }
+        let left = LEFT.get().and_then(|left| left_in(left, counts::KEPT_MAX_BYTES));
+        left.iter().for_each(|text| counts::add_all(text));
     }
 }
 
@@ -90,6 +137,9 @@ fn leave_by(_: &u64) -> u64 {
     let begun_us = clock::now_us();
     // What was left before stays where there is no memory for more.
     let _ = left.write(counts::read_all().as_bytes(), crc32c);
+    if let Some(left) = STANDINGS.get() {
+        let _ = left.write(health::read_all().as_bytes(), crc32c);
+    }
     clock::now_us().saturating_sub(begun_us)
 }
 

@@ -156,6 +156,7 @@ pub fn succeed(link: Option<Packets>) -> Option<Packets> {
 pub fn take_link() {
     let number = std::env::var(VARIABLE).ok().and_then(|n| n.parse::<RawFd>().ok());
     succeed(number.and_then(packets::inherit));
+    told_at_once().iter().for_each(|body| crate::figures::told(body));
 }
 
 /// Where the connections of the process before this one come in.
@@ -227,9 +228,28 @@ impl Inlet {
     }
 }
 
-/// Both ends: this process' own, and that of the one to come.
+/// Both ends: this process' own, and that of the one to come, which finds there what it is to know before it serves.
 pub fn pair() -> Option<(Packets, Packets)> {
-    packets::pair().ok()
+    let (own, theirs) = packets::pair().ok()?;
+    // What finds no room is found out anew.
+    let _ = crate::figures::standings().iter().try_for_each(|piece| own.send(piece, None));
+    Some((own, theirs))
+}
+
+/// What the process before this one told at once. To be called before any process has said that it is ready, upon which
+/// connections come.
+fn told_at_once() -> Vec<Vec<u8>> {
+    let link = PREDECESSOR.lock().unwrap_or_else(|e| e.into_inner());
+    let Some(link) = &*link else { return Vec::new() };
+    let mut all = Vec::new();
+    loop {
+        let mut body = Vec::new();
+        match link.try_receive(&mut body) {
+            Ok(None) if !body.is_empty() => all.push(body),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Ok(_) | Err(_) => return all,
+        }
+    }
 }
 
 /// The number to be told to the new program.

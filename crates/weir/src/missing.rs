@@ -26,6 +26,8 @@ const PURGE: &str =
 const AUTH: &str = "Weir does not ask PAM, LDAP or Kerberos itself; use auth_request with a service that does, or auth_basic";
 const XSLT: &str = "Weir has no XSLT: no library for it that is memory safe is kept up; pass the location on to a program that transforms, or have the browser do it by an xml-stylesheet instruction, which sub_filter can put in";
 const UPLOAD: &str = "this directive of an upload module is not in Weir; pass the request on, client_body_in_file_only keeps its body in a file";
+const PROGRESS: &str = "Weir does not tell how far an upload has come; have the page ask its own request (XMLHttpRequest's upload events), stub_status json shows open requests";
+const UPSTREAM_LIMITS: &str = "write max_conns= at the servers of the upstream, queue in it for who is to wait, and zone, so that workers share the count";
 const NCHAN: &str = "Weir has no publish and subscribe; pass the location on to a server that has";
 const PLUS: &str = "this directive of NGINX Plus is not in this version of Weir; remove it";
 const MULTI: &str =
@@ -50,9 +52,6 @@ const BACKTRACE: &str =
     "Weir writes no backtraces of crashes itself; use worker_rlimit_core and working_directory";
 const DEBUG: &str =
     "this page of Tengine's insides is not in Weir; use stub_status json, which counts connections, requests and zones";
-const REQSTAT: &str =
-    "remove the directive: every server and location is counted anyway, and shown by \
-    \"api\", \"dashboard\" and \"metrics\"; status_zone gives a location a name";
 const SSL_ASYNC: &str =
     "it is for OpenSSL's hardware engines, which rustls has not; remove the directive";
 const SOCKET_BUFFER: &str =
@@ -148,7 +147,22 @@ pub const MISSING: &[(&str, &str)] = &[
     ("auth_ldap*", AUTH),
     ("auth_gss*", AUTH),
     ("ldap_server", AUTH),
+    ("upload_progress*", PROGRESS),
+    ("report_uploads", PROGRESS),
+    ("track_uploads", PROGRESS),
     ("upload_*", UPLOAD),
+    ("fair", "write least_time header in the upstream, by which servers that answer sooner are asked more, or least_conn"),
+    (
+        "jvm_route",
+        "write \"sticky route $variable\" in the upstream and route=NAME, as srun_id= is called, at its servers; a map \
+         takes the name out of $cookie_jsessionid",
+    ),
+    (
+        "cache_purge",
+        "a module of that name is not needed: write proxy_cache_purge (fastcgi_cache_purge, …) with a value that says \
+         which requests purge",
+    ),
+    ("limit_upstream_*", UPSTREAM_LIMITS),
     ("nchan_*", NCHAN),
     ("push_stream*", NCHAN),
     ("auth_oidc*", PLUS),
@@ -207,7 +221,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("debug_pool", DEBUG),
     ("debug_timer", DEBUG),
     ("slab_stat", DEBUG),
-    ("req_status*", REQSTAT),
     ("proxy_sndbuf_size", SOCKET_BUFFER),
     ("proxy_rcvbuf_size", SOCKET_BUFFER),
     ("fastcgi_sndbuf_size", SOCKET_BUFFER),

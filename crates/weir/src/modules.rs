@@ -15,8 +15,8 @@ use weir_openresty::{
 };
 use weir_stream::StreamModule;
 use weir_tengine::{
-    concat, footer, request_time, response_time, server_info, sysguard, trim, upstream_times,
-    user_agent, variables,
+    concat, footer, req_status, request_time, response_time, server_info, sysguard, trim,
+    upstream_times, user_agent, variables,
 };
 
 /// Every module. Handlers of a phase and filters run in this order.
@@ -39,6 +39,8 @@ pub const MODULES: &[&HttpModule] = &[
     &log::MODULE,
     &weir_ship::MODULE,
     &gzip_ok::MODULE,
+    // Before rewrites change anything.
+    &req_status::MODULE,
     &rewrite::MODULE,
     &set_misc::MODULE,
     &form_input::MODULE,
@@ -211,6 +213,7 @@ pub const CONFIGURE_ARGUMENTS: &[&str] = &[
     "--add-module=modules/ngx_http_concat_module",
     "--add-module=modules/ngx_http_footer_filter_module",
     "--add-module=modules/ngx_http_proxy_connect_module",
+    "--add-module=modules/ngx_http_reqstat_module",
     "--add-module=modules/ngx_http_slice_module",
     "--add-module=modules/ngx_http_sysguard_module",
     "--add-module=modules/ngx_http_trim_filter_module",

@@ -44,6 +44,7 @@ impl Serving {
             retired: Retired::default(),
         };
         crate::figures::begin(&s.all);
+        crate::figures::know();
         syslog::report_to(&s.generation.error_log);
         panics::log_to(&s.generation.error_log);
         crate::protocols::start(&s.generation);

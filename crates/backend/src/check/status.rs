@@ -82,12 +82,14 @@ pub(super) fn handler(r: &mut Request) -> Flow {
         return flow;
     }
     let asked = argument(r, b"format");
-    let asked =
-        FORMATS.iter().find(|(name, _)| name.as_bytes() == asked).map(|(_, format)| *format);
+    let asked = FORMATS
+        .iter()
+        .find(|(name, _)| asked.eq_ignore_ascii_case(name.as_bytes()))
+        .map(|(_, format)| *format);
     let format = asked.unwrap_or(*r.loc().conf::<StatusLoc>().format);
     let only = match argument(r, b"status") {
-        b"up" => Some(true),
-        b"down" => Some(false),
+        up if up.eq_ignore_ascii_case(b"up") => Some(true),
+        down if down.eq_ignore_ascii_case(b"down") => Some(false),
         _ => None,
     };
     let gen = Rc::clone(r.gen());
@@ -127,12 +129,15 @@ fn lines(checks: &[std::sync::Arc<Check>], only: Option<bool>) -> Vec<Line<'_>> 
     all
 }
 
+/// As Tengine lays it out: scripts look for its cells, a line each.
 fn html(lines: &[Line<'_>], generation: u64) -> String {
     let mut out = format!(
-        "<!DOCTYPE html>\n<html>\n<head><title>Upstream check status</title></head>\n<body>\n\
-         <h1>Upstream check status</h1>\n\
+        "<!DOCTYPE html PUBLIC \"-//W3C//DTD XHTML 1.0 Strict//EN\n\"http://www.w3.org/TR/xhtml1/DTD/xhtml1-strict.dtd\">\n\
+         <html xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n  <title>Nginx http upstream check status</title>\n</head>\n\
+         <body>\n<h1>Nginx http upstream check status</h1>\n\
          <h2>Check upstream server number: {}, generation: {generation}</h2>\n\
-         <table cellspacing=\"0\" cellpadding=\"3\" border=\"1\">\n<tr bgcolor=\"#C0C0C0\">",
+         <table style=\"background-color:white\" cellspacing=\"0\"        cellpadding=\"3\" border=\"1\">\n\
+         \x20 <tr bgcolor=\"#C0C0C0\">\n",
         lines.len()
     );
     let titles = [
@@ -145,21 +150,24 @@ fn html(lines: &[Line<'_>], generation: u64) -> String {
         "Check type",
         "Check port",
     ];
-    titles.iter().for_each(|title| out.push_str(&format!("<th>{title}</th>")));
-    out.push_str("</tr>\n");
+    titles.iter().for_each(|title| out.push_str(&format!("    <th>{title}</th>\n")));
+    out.push_str("  </tr>\n");
     for l in lines {
         let color = if l.up { "" } else { " bgcolor=\"#FF0000\"" };
-        let (upstream, name) = (escaped(&l.upstream()), escaped(&l.server()));
-        let (kind, port) = (l.check.how.kind.name(), l.port());
-        let _ = writeln!(
-            out,
-            "<tr{color}><td>{}</td><td>{upstream}</td><td>{name}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td>{kind}</td><td>{port}</td></tr>",
-            l.index,
-            l.status(),
-            l.rise,
-            l.fall
-        );
+        out.push_str(&format!("  <tr{color}>\n"));
+        for cell in [
+            l.index.to_string(),
+            escaped(&l.upstream()),
+            escaped(&l.server()),
+            l.status().to_string(),
+            l.rise.to_string(),
+            l.fall.to_string(),
+            l.check.how.kind.name().to_string(),
+            l.port().to_string(),
+        ] {
+            out.push_str(&format!("    <td>{cell}</td>\n"));
+        }
+        out.push_str("  </tr>\n");
     }
     out.push_str("</table>\n</body>\n</html>\n");
     out

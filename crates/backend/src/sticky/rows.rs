@@ -78,6 +78,9 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+const COOKIE: &str =
+    "write \"sticky cookie NAME\", with expires=, domain=, path=, httponly and secure behind it as they were";
+
 fn unknown(d: &Directive, i: usize) -> Diagnostic {
     d.bad(i, format!("unknown parameter \"{}\"", lossy(d.arg(i))))
 }
@@ -94,7 +97,14 @@ fn set(cf: &mut Cf, d: &Directive) -> ConfResult<Declared> {
             Ok(Declared { lookup: lookup.collect::<ConfResult<_>>()?, kind: DeclaredKind::Route })
         }
         b"learn" => learn(cf, d),
-        _ => Err(unknown(d, 0)),
+        // Of the module of that name that others make.
+        b"no_fallback" | b"secure" | b"httponly" => Err(unknown(d, 0).hint(COOKIE.to_string())),
+        other => {
+            let names: [&[u8]; 6] =
+                [b"name=", b"expires=", b"domain=", b"path=", b"hash=", b"hmac="];
+            let is_theirs = names.iter().any(|name| other.starts_with(name));
+            Err(unknown(d, 0)).map_err(|e| if is_theirs { e.hint(COOKIE.to_string()) } else { e })
+        }
     }
 }
 

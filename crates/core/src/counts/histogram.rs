@@ -157,6 +157,28 @@ impl Times {
         self.buckets.iter().sum()
     }
 
+    /// The buckets that have any, by their numbers.
+    pub fn filled(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
+        (0..).zip(self.buckets.iter().copied()).filter(|(_, n)| *n > 0)
+    }
+
+    /// Adds so many to the bucket of that number.
+    pub fn add_many(&mut self, bucket: u32, n: u64) {
+        let at = bucket as usize;
+        if at >= PAGES * SUBS {
+            return;
+        }
+        if self.buckets.len() <= at {
+            self.buckets.resize(at + 1, 0);
+        }
+        self.buckets[at] = self.buckets[at].saturating_add(n);
+    }
+
+    /// Adds to the sum of all times.
+    pub fn add_sum(&mut self, us: u64) {
+        self.sum_us = self.sum_us.saturating_add(us);
+    }
+
     /// All of them together.
     pub fn sum_us(&self) -> u64 {
         self.sum_us

@@ -39,6 +39,12 @@ impl Known {
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
+
+    /// All fields, each with its numbers by their places.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = (u32, u64)> + '_)> {
+        let numbers = |places: &'_ BTreeMap<u32, u64>| places.clone().into_iter();
+        self.0.iter().map(move |(name, places)| (&name[..], numbers(places)))
+    }
 }
 
 impl Fields<'_> {
@@ -172,11 +178,17 @@ pub(super) fn named<T: Keeps + Any>(
 
 /// Has what is there but once kept.
 pub fn keep<T: Keeps + Any>(kind: &'static str, thing: &Arc<T>) {
+    keep_named(kind, b"", thing);
+}
+
+/// Has what has a name and counts in its own way kept.
+pub fn keep_named<T: Keeps + Any>(kind: &'static str, name: &[u8], thing: &Arc<T>) {
     let whole: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(thing);
     let keeps: Arc<dyn Keeps> = Arc::<T>::clone(thing);
     let live = Live { whole: Arc::downgrade(&whole), thing: Arc::downgrade(&keeps) };
-    let key = (kind.to_string(), Vec::new());
+    let key = (kind.to_string(), name.to_vec());
     let waited = with_table(|table| {
+        table.sweep();
         table.things.insert(key.clone(), live);
         table.waiting.remove(&key)
     });

@@ -1,6 +1,9 @@
 //! Figures that begin anew (`DELETE`): what was counted until then is kept, and taken off when they are shown. Nothing
 //! that counts is touched, so that nothing is lost by it, and what adds up over time (metrics) never goes back.
 
+mod kept;
+
+pub(super) use kept::keep;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_core::figures::{Figure, Figures};
