@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use weir_tests::{binary, expect_soon, free_port, Peer, Server, Setup};
+use weir_tests::tls::Authority;
+use weir_tests::{binary, expect_soon, free_port, Next, Origin, Peer, Server, Setup};
 
 const CONF: &str =
     "worker_processes 2; pid the.pid; error_log e.log; events {} http { access_log off; \
@@ -205,6 +206,73 @@ fn what_the_api_tells_at_once() {
     assert_eq!(server.get("/api/8/figures").status, 404);
 }
 
+#[test]
+fn an_api_that_does_not_tell_all_at_once_is_asked_place_by_place() {
+    let requests = Arc::<AtomicU32>::default();
+    let origin = Origin::start(move |request, conn| {
+        let text = match request.line().split(" ").nth(1).unwrap_or_default() {
+            "/api/" => "[1,2,8]".to_owned(),
+            "/api/8/nginx" => "{\"version\":\"1.29\",\"pid\":7}".to_owned(),
+            "/api/8/connections" => {
+                "{\"active\":3,\"idle\":1,\"accepted\":9,\"dropped\":0}".to_owned()
+            }
+            "/api/8/http/requests" => {
+                let n = requests.fetch_add(1000, Ordering::Relaxed);
+                format!("{{\"total\":{n},\"current\":1}}")
+            }
+            "/api/8/http/server_zones" => "{\"a\\u001b[2Jb\":{\"requests\":5,\"latency\":\
+                {\"count\":5,\"p50\":1.5,\"p95\":2,\"p99\":3}}}"
+                .to_owned(),
+            _ => {
+                conn.reply("404 Not Found", "", "{}");
+                return Next::Keep;
+            }
+        };
+        conn.reply("200 OK", "", &text);
+        Next::Keep
+    });
+    let url = format!("http://{}/api/", origin.address());
+    let told = json(&top(&["--json", "--interval", "200ms", &url]));
+    assert!(number(&told["overview"]["requests_per_second"]) > 100.0, "{told}");
+    assert_eq!(
+        (&told["overview"]["version"], &told["overview"]["active"]),
+        (&"1.29".into(), &3.into())
+    );
+    // As it is told: since the start, which a text says by a mark.
+    assert_eq!(told["overview"]["p99_ms"], 3.0);
+    assert_eq!(told["overview"]["2xx_per_second"], Value::Null);
+    let text = top(&["--once", "--interval", "200ms", &url]);
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(text.contains("~3.0ms") && text.contains("since the start"), "{text}");
+    assert!(text.contains("a\\x1b[2Jb") && !text.contains('\x1b'), "{text:?}");
+}
+
+#[test]
+fn https_is_verified_by_the_authorities_that_are_trusted() {
+    let (authority, other) = (Authority::new("ours"), Authority::new("theirs"));
+    let pair = authority.issue("localhost");
+    let server = Setup::new(
+        "events {} http { server { listen 127.0.0.1:%%PORT_0%% ssl; ssl_certificate c.pem; \
+         ssl_certificate_key k.pem; location /api/ { api; } } }",
+    )
+    .file("c.pem", &pair.cert)
+    .file("k.pem", &pair.key)
+    .file("ours.pem", &authority.cert)
+    .file("theirs.pem", &other.cert)
+    .start();
+    let ask = |file: &str, host: &str| {
+        let url = format!("https://{host}:{}/api/", server.port(0));
+        let output = Command::new(binary())
+            .args(["top", "--json", "--interval", "100ms", &url])
+            .env("SSL_CERT_FILE", server.dir().join(file))
+            .output();
+        json(&output.unwrap())["sources"][0]["error"].as_str().unwrap_or_default().to_owned()
+    };
+    assert_eq!(ask("ours.pem", "localhost"), "");
+    assert!(ask("theirs.pem", "localhost").contains("certificate verify error"));
+    assert!(ask("ours.pem", "127.0.0.1").contains("does not match"));
+}
+
 /// What it is called with and cannot do is refused with what to write.
 #[test]
 fn options_that_do_not_go_together() {
@@ -225,6 +293,9 @@ fn options_that_do_not_go_together() {
             "{arguments:?}: {output:?}"
         );
     }
-    let help = top(&["--help"]);
-    assert!(String::from_utf8_lossy(&help.stdout).starts_with("Usage: "), "{help:?}");
+    for arguments in [["top", "--help"], ["help", "top"]] {
+        let help = Command::new(binary()).args(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&help.stdout).into_owned();
+        assert!(text.starts_with("Usage: ") && text.contains(" top ["), "{help:?}");
+    }
 }

@@ -13,7 +13,8 @@ use weir_tests::{binary, expect_soon, Server, Setup, Signal};
 
 const CONF: &str =
     "daemon on; pid %%DIR%%/the.pid; error_log %%DIR%%/e.log; events {} http { access_log off; \
-     server { listen 127.0.0.1:%%PORT_0%%; server_name front.test; return 200 ok; } }";
+     server { listen 127.0.0.1:%%PORT_0%%; server_name front.test; \
+        location / { return 200 ok; } location /fails { return 503; } } }";
 /// The other screen, and back.
 const TAKEN: &str = "\x1b[?1049h";
 const GIVEN_BACK: &str = "\x1b[?1049l";
@@ -28,7 +29,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn run(arguments: &[&str], rows: u16, columns: u16) -> Terminal {
+    fn run(arguments: &[&str], (rows, columns): (u16, u16), no_color: Option<&str>) -> Terminal {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -38,10 +39,11 @@ impl Terminal {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&theirs, size).unwrap();
         let end = || OwnedFd::from(theirs.try_clone().unwrap());
-        let child = Command::new(binary())
+        let mut command = Command::new(binary());
+        command.env_remove("NO_COLOR").envs(no_color.map(|value| ("NO_COLOR", value)));
+        let child = command
             .arg("top")
             .args(arguments)
-            .env_remove("NO_COLOR")
             .env("TERM", "xterm")
             .stdin(end())
             .stdout(end())
@@ -60,11 +62,10 @@ impl Terminal {
         Terminal { ours, theirs, child, seen }
     }
 
-    fn of(server: &Server, arguments: &[&str], (rows, columns): (u16, u16)) -> Terminal {
+    fn of(server: &Server, size: (u16, u16), no_color: Option<&str>) -> Terminal {
         let conf = server.dir().join("nginx.conf");
         let (dir, conf) = (server.dir().to_str().unwrap(), conf.to_str().unwrap());
-        let all = [&["-p", dir, "-c", conf, "--interval", "100ms"], arguments].concat();
-        Terminal::run(&all, rows, columns)
+        Terminal::run(&["-p", dir, "-c", conf, "--interval", "100ms"], size, no_color)
     }
 
     fn press(&mut self, keys: &str) {
@@ -153,7 +154,7 @@ fn stop(server: Server) {
 #[test]
 fn keys_lead_through_it_and_q_ends_it() {
     let server = start();
-    let mut terminal = Terminal::of(&server, &[], (24, 80));
+    let mut terminal = Terminal::of(&server, (24, 80), None);
     terminal.expect("requests/s");
     assert!(terminal.is_raw());
     for (keys, expected) in [
@@ -179,7 +180,7 @@ fn keys_lead_through_it_and_q_ends_it() {
 fn the_terminal_is_given_back_at_signals_and_at_ctrl_c() {
     let server = start();
     for end in [Some(Signal::Term), Some(Signal::Hup), Some(Signal::Quit), None] {
-        let mut terminal = Terminal::of(&server, &[], (10, 40));
+        let mut terminal = Terminal::of(&server, (10, 40), None);
         terminal.expect("requests/s");
         match end {
             Some(signal) => weir_tests::signal(terminal.child.id(), signal),
@@ -193,7 +194,7 @@ fn the_terminal_is_given_back_at_signals_and_at_ctrl_c() {
 #[test]
 fn it_stops_and_goes_on() {
     let server = start();
-    let mut terminal = Terminal::of(&server, &[], (24, 80));
+    let mut terminal = Terminal::of(&server, (24, 80), None);
     terminal.expect("requests/s");
     let pid = terminal.child.id();
     let state = || {
@@ -217,7 +218,7 @@ fn it_stops_and_goes_on() {
 fn a_server_is_found_again_after_an_upgrade_and_after_its_end() {
     let mut server = start();
     let old = server.pid();
-    let mut terminal = Terminal::of(&server, &[], (24, 120));
+    let mut terminal = Terminal::of(&server, (24, 120), None);
     terminal.expect_drawn(&format!("pid {}", serving(old)));
     server.signal(Signal::Usr2);
     let path = server.dir().join("the.pid");
@@ -243,6 +244,51 @@ fn a_server_is_found_again_after_an_upgrade_and_after_its_end() {
 /// The process whose workers serve.
 fn serving(pid: u32) -> u32 {
     weir_tests::children(pid).first().copied().unwrap_or(pid)
+}
+
+/// What clients send is shown, and does nothing to the terminal.
+#[test]
+fn what_strangers_send_is_made_visible() {
+    let server = start();
+    let mut terminal = Terminal::of(&server, (24, 120), None);
+    terminal.expect("requests/s");
+    let path =
+        "GET /fails\u{202e}\u{9b}31m HTTP/1.1\r\nHost: front.test\r\nConnection: close\r\n\r\n";
+    server.raw(path.as_bytes());
+    terminal.press("0");
+    terminal.expect_drawn("/fails\\u{202e}\\x9b31m");
+    assert!(!terminal.seen().contains(['\u{202e}', '\u{9b}']));
+    terminal.press("q");
+    terminal.end();
+    stop(server);
+}
+
+#[test]
+fn colours_are_left_out_where_that_is_wanted() {
+    let server = start();
+    for (no_color, is_coloured) in [(None, true), (Some("1"), false)] {
+        let mut terminal = Terminal::of(&server, (24, 80), no_color);
+        terminal.expect("requests/s");
+        assert_eq!(terminal.seen().contains("\x1b[38;"), is_coloured, "{:?}", terminal.seen());
+        terminal.press("q");
+        terminal.end();
+    }
+    stop(server);
+}
+
+/// Larger, and too small for anything.
+#[test]
+fn it_follows_the_size_of_its_terminal() {
+    let server = start();
+    let mut terminal = Terminal::of(&server, (3, 10), None);
+    terminal.expect("weir top");
+    let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&terminal.theirs, size).unwrap();
+    weir_tests::signal(terminal.child.id(), Signal::Winch);
+    terminal.expect_drawn("connections");
+    terminal.press("q");
+    terminal.end();
+    stop(server);
 }
 
 #[test]

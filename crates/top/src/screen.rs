@@ -1,16 +1,17 @@
 //! The terminal: taken, drawn on, given back whatever happens; keys, signals and answers as they come.
 
+mod backend;
+
 use crate::history::History;
 use crate::picture::Picture;
 use crate::sources::{Ask, Sources, Told};
 use crate::ui::{Asked, Key, Ui, VISITORS};
 use crate::view::{self, Paint, Shown};
 use crate::Options;
+use backend::Drawn;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crossterm::{cursor, execute, terminal};
-use ratatui_core::layout::Rect;
 use ratatui_core::terminal::Terminal;
-use ratatui_crossterm::CrosstermBackend;
 use std::io::{self, BufWriter, IsTerminal, Stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -126,7 +127,7 @@ pub fn watch(askers: Vec<Box<dyn Ask>>, options: &Options) -> Result<(), String>
         Ok(())
     };
     start().map_err(failed)?;
-    let terminal = Terminal::new(CrosstermBackend::new(BufWriter::new(io::stdout())));
+    let terminal = Terminal::new(Drawn(BufWriter::new(io::stdout())));
     let mut screen = Screen {
         terminal: terminal.map_err(failed)?,
         sources,
@@ -218,7 +219,7 @@ fn key_of(key: &KeyEvent) -> Option<Key> {
 }
 
 struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    terminal: Terminal<Drawn<BufWriter<Stdout>>>,
     sources: Sources,
     picture: Picture,
     history: History,
@@ -290,10 +291,9 @@ impl Screen {
         self.redraw()
     }
 
-    /// All of it anew. (`Terminal::clear` would ask the terminal for its cursor, and wait for an answer among the keys.)
+    /// All of it anew.
     fn redraw(&mut self) -> io::Result<()> {
-        let size = self.terminal.size()?;
-        self.terminal.resize(Rect::new(0, 0, size.width, size.height))
+        self.terminal.clear()
     }
 
     /// A new picture of all that has been told.

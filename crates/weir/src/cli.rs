@@ -103,7 +103,7 @@ impl Args {
         let (mut quiet, mut strict) = (false, false);
         let mut action = Action::Serve;
         if args.next_if(|word| word == b"help").is_some() {
-            let action = Action::Directive(args.next().map(text));
+            let action = help_on(args.next(), &mut told)?;
             return Ok(Args { action, quiet, strict, paths: told.paths() });
         }
         if args.next_if(|word| word == b"analyze").is_some() {
@@ -152,6 +152,19 @@ impl Args {
             return Err("option \"--strict\" goes with -t or -T".into());
         }
         Ok(Args { action, quiet, strict, paths: told.paths() })
+    }
+}
+
+/// What is to be told of a directive, or of a command whose name no directive has.
+fn help_on(word: Option<Vec<u8>>, told: &mut Told) -> Result<Action, String> {
+    let mut asked = std::iter::once(b"--help".to_vec());
+    match word.as_deref() {
+        Some(b"analyze") => Ok(Action::Analyze(asked.collect())),
+        Some(name @ (b"doctor" | b"trace" | b"top" | b"profile")) => match command(name) {
+            Some(read) => read(&mut asked, told),
+            None => Ok(Action::Help),
+        },
+        _ => Ok(Action::Directive(word.map(text))),
     }
 }
 
