@@ -261,6 +261,8 @@ mod tengine_trim;
 mod tengine_variables;
 mod timeouts_reset;
 mod timers_wakeups;
+mod top;
+mod top_terminal;
 mod trace;
 mod try_files;
 mod tuning_values;

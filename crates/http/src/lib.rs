@@ -59,6 +59,7 @@ pub mod tunnel;
 pub mod vars;
 mod waiting;
 mod walk;
+pub mod watched;
 
 pub use buf::{Buf, Chain, Data};
 pub use client_watch::ClientWatch;

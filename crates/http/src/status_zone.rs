@@ -15,6 +15,7 @@ use crate::generation::{LocationConf, Server, ServerConf};
 use crate::module::HttpModule;
 use crate::request::Request;
 use crate::trace;
+use crate::watched;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -199,6 +200,7 @@ pub(crate) fn ends(r: &mut Request) {
     }
     let had_begun = std::mem::take(&mut r.flags.counted);
     let ended = Ended::of(r);
+    watched::ended(r, ended.status, ended.took_us);
     let location: &LocationConf = r.loc();
     if location.zones.is_some() {
         if let Some(zone) = r.loc().part.get(&location.zones, &r.conn().worker) {

@@ -16,8 +16,23 @@ pub enum Signal {
     Usr2,
     Winch,
     Chld,
+    /// For who has a terminal: it is to stop, and has gone on.
+    Tstp,
+    Cont,
     /// Only to be sent.
+    Stop,
     Kill,
+}
+
+/// What a server leaves to the system.
+const MORE: [(Signal, i32, &str); 3] = [
+    (Signal::Tstp, libc::SIGTSTP, "SIGTSTP"),
+    (Signal::Cont, libc::SIGCONT, "SIGCONT"),
+    (Signal::Stop, libc::SIGSTOP, "SIGSTOP"),
+];
+
+fn all() -> impl Iterator<Item = &'static (Signal, i32, &'static str)> {
+    NUMBERS.iter().chain(&MORE)
 }
 
 const NUMBERS: [(Signal, i32, &str); 8] = [
@@ -33,12 +48,12 @@ const NUMBERS: [(Signal, i32, &str); 8] = [
 
 impl Signal {
     pub fn number(self) -> i32 {
-        NUMBERS.iter().find(|(s, ..)| *s == self).map_or(libc::SIGKILL, |(_, n, _)| *n)
+        all().find(|(s, ..)| *s == self).map_or(libc::SIGKILL, |(_, n, _)| *n)
     }
 
     /// As the system calls it.
     pub fn name(self) -> &'static str {
-        NUMBERS.iter().find(|(s, ..)| *s == self).map_or("SIGKILL", |(.., name)| name)
+        all().find(|(s, ..)| *s == self).map_or("SIGKILL", |(.., name)| name)
     }
 }
 
@@ -61,13 +76,18 @@ impl Waiter {
     /// Blocks the signals in this thread and those it starts later, and watches them.
     /// To be called before any thread is started.
     pub fn new() -> io::Result<Waiter> {
+        Waiter::of(&NUMBERS.map(|(signal, ..)| signal))
+    }
+
+    /// The same for some of them.
+    pub fn of(signals: &[Signal]) -> io::Result<Waiter> {
         // SAFETY: the set is initialised by sigemptyset before use; every pointer is valid for
         // its call; the new descriptor is owned by nobody else.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&mut set);
-            for (_, n, _) in NUMBERS {
-                libc::sigaddset(&mut set, n);
+            for signal in signals {
+                libc::sigaddset(&mut set, signal.number());
             }
             libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
             let fd = libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
@@ -135,7 +155,7 @@ impl Waiter {
             info
         };
         self.sender.set(Some(info.ssi_pid).filter(|pid| *pid > 0));
-        NUMBERS.iter().find(|(_, n, _)| *n as u32 == info.ssi_signo).map(|(s, ..)| *s)
+        all().find(|(_, n, _)| *n as u32 == info.ssi_signo).map(|(s, ..)| *s)
     }
 }
 

@@ -1,16 +1,47 @@
-//! Profiles of a running server: those that are asked for, and `google_perftools_profiles`.
+//! What a running server is asked for: its figures, profiles; and the profiles of `google_perftools_profiles`.
 
 use crate::inquiry::Asker;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use weir_core::counters::AllCounters;
+use weir_core::generation::Generation;
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_core::os_text;
 use weir_profile::Recorder;
 use weir_runtime::sampling::FREQUENCY_MAX_HZ;
 use weir_runtime::{memory, process, trusted};
+
+/// The generation that is served, and what its workers count.
+type Served = (Weak<Generation>, Arc<AllCounters>);
+
+static SERVED: Mutex<Option<Served>> = Mutex::new(None);
+
+/// This one is served from now on.
+pub fn serve(generation: &Arc<Generation>, all: &Arc<AllCounters>) {
+    let served = (Arc::downgrade(generation), Arc::clone(all));
+    *SERVED.lock().unwrap_or_else(PoisonError::into_inner) = Some(served);
+}
+
+fn served() -> Result<(Arc<Generation>, Arc<AllCounters>), String> {
+    let served = SERVED.lock().unwrap_or_else(PoisonError::into_inner);
+    let (generation, all) = served.as_ref().ok_or("nothing is served yet")?;
+    let generation = generation.upgrade().ok_or("the server has ended")?;
+    Ok((generation, Arc::clone(all)))
+}
+
+/// `figures`: all that is counted, as JSON.
+pub fn figures() -> Result<Vec<u8>, String> {
+    let (generation, all) = served()?;
+    Ok(weir_status::document(&generation, &all, false))
+}
+
+/// `visitors`: what the zones of `analytics_zone` have counted, as JSON.
+pub fn visitors() -> Result<Vec<u8>, String> {
+    Ok(weir_status::visitors_document(&served()?.0))
+}
 
 /// No profile takes longer.
 pub const SECONDS_MAX: u64 = 300;

@@ -3,7 +3,7 @@
 use crate::load::Paths;
 use crate::profile::Wanted;
 use crate::ship;
-use crate::trace;
+use crate::{top, trace};
 use std::path::{Path, PathBuf};
 use weir_module::Layout;
 use weir_runtime::paths;
@@ -31,6 +31,7 @@ Usage: {name} [-?hvVtTq] [-s signal] [-p prefix] [-e filename] [-c filename] [-g
        {name} doctor [--json] [-p prefix] [-c filename] [-g directives]
        {name} trace [-p PID | -c filename] [--json] [--to ADDRESS] [-H FIELD] URL
        {name} ship status | install NAME [--dashboards URL] [-p prefix] [-c filename]
+       {name} top [-p PID | -c filename | URL...] [--once | --json] [--interval TIME] [--user NAME:PASSWORD]
        {name} profile [-p PID | -c filename] [--seconds N] [--frequency HZ] [--worker N] [-o FILE]
 
 Options:
@@ -78,6 +79,10 @@ pub enum Action {
     Profile(Wanted),
     /// `weir profile --help`
     ProfileHelp,
+    /// `weir top`
+    Top(top::Wanted),
+    /// `weir top --help`
+    TopHelp,
     /// `weir ship …`
     Ship(ship::Wanted),
 }
@@ -98,7 +103,7 @@ impl Args {
         let (mut quiet, mut strict) = (false, false);
         let mut action = Action::Serve;
         if args.next_if(|word| word == b"help").is_some() {
-            let action = Action::Directive(args.next().map(text));
+            let action = help_on(args.next(), &mut told)?;
             return Ok(Args { action, quiet, strict, paths: told.paths() });
         }
         if args.next_if(|word| word == b"analyze").is_some() {
@@ -110,20 +115,8 @@ impl Args {
                 strict = true;
                 continue;
             }
-            if arg == b"doctor" {
-                let action = doctor(args, &mut told)?;
-                return Ok(Args { action, quiet, strict, paths: told.paths() });
-            }
-            if arg == b"trace" {
-                let action = trace(args, &mut told)?;
-                return Ok(Args { action, quiet, strict, paths: told.paths() });
-            }
-            if arg == b"ship" {
-                let action = ship(args, &mut told)?;
-                return Ok(Args { action, quiet, strict, paths: told.paths() });
-            }
-            if arg == b"profile" {
-                let action = profile(args, &mut told)?;
+            if let Some(read) = command(&arg) {
+                let action = read(&mut args, &mut told)?;
                 return Ok(Args { action, quiet, strict, paths: told.paths() });
             }
             let Some(mut rest) = arg.strip_prefix(b"-") else {
@@ -160,6 +153,36 @@ impl Args {
         }
         Ok(Args { action, quiet, strict, paths: told.paths() })
     }
+}
+
+/// What is to be told of a directive, or of a command whose name no directive has.
+fn help_on(word: Option<Vec<u8>>, told: &mut Told) -> Result<Action, String> {
+    let mut asked = std::iter::once(b"--help".to_vec());
+    match word.as_deref() {
+        Some(b"analyze") => Ok(Action::Analyze(asked.collect())),
+        Some(name @ (b"doctor" | b"trace" | b"top" | b"profile")) => match command(name) {
+            Some(read) => read(&mut asked, told),
+            None => Ok(Action::Help),
+        },
+        _ => Ok(Action::Directive(word.map(text))),
+    }
+}
+
+/// The words behind a command's.
+type Words<'a> = &'a mut dyn Iterator<Item = Vec<u8>>;
+
+type Reads = fn(Words<'_>, &mut Told) -> Result<Action, String>;
+
+/// What reads the words behind a command's.
+fn command(word: &[u8]) -> Option<Reads> {
+    Some(match word {
+        b"doctor" => |args, told| doctor(args, told),
+        b"trace" => |args, told| trace(args, told),
+        b"ship" => |args, told| ship(args, told),
+        b"top" => |args, told| top(args, told),
+        b"profile" => |args, told| profile(args, told),
+        _ => return None,
+    })
 }
 
 /// What stands behind `doctor`.
@@ -234,6 +257,41 @@ fn profile(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<A
         }
     }
     Ok(Action::Profile(wanted))
+}
+
+/// What stands behind `top`.
+fn top(mut args: impl Iterator<Item = Vec<u8>>, told: &mut Told) -> Result<Action, String> {
+    told.bare = false;
+    let mut wanted = top::Wanted::default();
+    while let Some(arg) = args.next() {
+        let mut value = || {
+            args.next().ok_or_else(|| format!("option \"{}\" requires a value", text(arg.clone())))
+        };
+        match arg.as_slice() {
+            b"--help" | b"-h" | b"-?" => return Ok(Action::TopHelp),
+            b"--once" => wanted.form = top::Form::Once,
+            b"--json" => wanted.form = top::Form::Json,
+            b"--interval" => wanted.interval = top::interval(&value()?)?,
+            b"--user" => wanted.user = Some(text(value()?)),
+            b"--pid" => wanted.pid = Some(number(value()?)? as u32),
+            b"-p" => {
+                // A number is a process, all else a prefix.
+                let value = value()?;
+                match text(value.clone()).parse() {
+                    Ok(pid) => wanted.pid = Some(pid),
+                    Err(_) => told.take(b'p', value),
+                }
+            }
+            [first, ..] if *first != b'-' => wanted.urls.push(text(arg)),
+            _ => told.path_option(arg, &mut args)?,
+        }
+    }
+    wanted.is_told_where = told.prefix.is_some() || told.conf.is_some();
+    match (wanted.is_told_where || wanted.pid.is_some(), wanted.urls.is_empty()) {
+        (true, false) => Err("URLs do not go with -c, -p or --pid".into()),
+        (_, true) if wanted.user.is_some() => Err("option \"--user\" goes with URLs".into()),
+        _ => Ok(Action::Top(wanted)),
+    }
 }
 
 /// What stands behind `ship`.

@@ -117,7 +117,7 @@ pub fn log_signal(to: &ErrorLog, signal: Signal, sender: Option<u32>) {
         Signal::Usr1 => ", reopening logs",
         Signal::Usr2 => ", changing binary",
         Signal::Winch => ", stop accepting connections",
-        Signal::Chld | Signal::Kill => "",
+        Signal::Chld | Signal::Kill | Signal::Tstp | Signal::Cont | Signal::Stop => "",
     };
     let from = sender.map(|pid| format!(" from {pid}")).unwrap_or_default();
     let text = format!("signal {} ({}) received{from}{action}", signal.number(), signal.name());

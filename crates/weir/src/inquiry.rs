@@ -65,6 +65,8 @@ pub const QUESTIONS: &[Question] = &[
     Question { name: "version", words: &[], answer: |_| Ok(version()) },
     Question { name: "profile", words: asked::PROFILE_WORDS, answer: asked::profile },
     Question { name: "trace", words: trace::WORDS, answer: trace::answer },
+    Question { name: "figures", words: &[], answer: |_| asked::figures() },
+    Question { name: "visitors", words: &[], answer: |_| asked::visitors() },
     Question { name: "ship", words: &["form"], answer: crate::ship::answer },
 ];
 

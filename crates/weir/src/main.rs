@@ -31,6 +31,7 @@ mod serving;
 mod shares;
 mod ship;
 mod sockets;
+mod top;
 mod trace;
 mod upgrade;
 mod watch;
@@ -105,6 +106,8 @@ fn run(args: &Args) -> Result<u8, String> {
         Action::ProfileHelp => profile::help()?,
         Action::Trace(wanted) => trace::run(&args.paths, wanted)?,
         Action::TraceHelp => trace::help()?,
+        Action::Top(wanted) => return top::run(&args.paths, wanted),
+        Action::TopHelp => top::help()?,
     }
     Ok(0)
 }

@@ -162,7 +162,8 @@ impl Master<'_> {
             }
             Signal::Quit | Signal::Term | Signal::Int => self.end(signal),
             Signal::Chld => self.reap(),
-            Signal::Hup | Signal::Usr2 | Signal::Winch | Signal::Kill => {}
+            Signal::Hup | Signal::Usr2 | Signal::Winch => {}
+            Signal::Kill | Signal::Tstp | Signal::Cont | Signal::Stop => {}
         }
     }
 

@@ -68,8 +68,9 @@ impl Serving {
         path.map(std::path::PathBuf::as_path)
     }
 
-    /// What is shipped from now on, by the newest generation.
+    /// What is shipped and told from now on, by the newest generation.
     fn ship(&self) {
+        crate::asked::serve(&self.generation, &self.all);
         let (generation, all) = (Arc::downgrade(&self.generation), Arc::clone(&self.all));
         weir_ship::gather_by(Arc::new(move || match generation.upgrade() {
             Some(generation) => weir_status::gather(&generation, &all, ""),

@@ -11,14 +11,14 @@ mod flat;
 mod history;
 mod live;
 mod place;
-mod recent;
-mod system;
+pub(crate) mod recent;
+pub(crate) mod system;
 
 use std::rc::Rc;
 use weir_core::{LocalFuture, Worker};
 use weir_http::client_watch::unless_client_goes;
 use weir_http::conf::CoreLoc;
-use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
+use weir_http::module::{Flow, HttpModule};
 use weir_http::{body, special, Buf, Chain, Request};
 use weir_module::{
     slot, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
@@ -51,13 +51,8 @@ pub const MODULE: HttpModule = HttpModule {
         SlotVtable::of::<DashboardMain>(),
         SlotVtable::of::<place::DashboardSrv>(),
         place::DashboardLoc::VTABLE,
-        SlotVtable::of::<recent::NotedLoc>(),
     ],
-    phases: &[PhaseHandler { phase: Phase::Log, handler: recent::ended, active: recent::active }],
-    build: Some(|b| {
-        recent::mark(b);
-        place::check(b)
-    }),
+    build: Some(place::check),
     serves: Some(serves),
     ..HttpModule::EMPTY
 };

@@ -1,9 +1,11 @@
 //! What has gone wrong or was slow, the newest of it: requests, and lines of the error log.
 //!
 //! It is in memory only, so much of it and no more, and of a flood no more than a few in a second: how many more
-//! there were is told. Nothing is noted before a configuration has a dashboard. What clients have sent may hold secrets:
+//! there were is told. Nothing is noted unless a configuration has a dashboard, or somebody has asked for all figures in the
+//! last seconds (`weir top`). What clients have sent may hold secrets:
 //! of addresses (URIs) there are only paths, in log lines too, and clients' addresses and headers are not kept.
 
+use super::SLOW_MS;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -11,9 +13,7 @@ use weir_base::bytes::fmt_u64;
 use weir_core::figures::write_text;
 use weir_core::logger::{self, LogLevel};
 use weir_http::core_vars::shown_status;
-use weir_http::module::{Build, Flow};
-use weir_http::Request;
-use weir_module::{slot, ConfType, Level, Slots};
+use weir_http::{watched, Request};
 use weir_runtime::clock;
 
 /// So many are kept.
@@ -32,10 +32,12 @@ static REQUESTS: Pace = Pace(AtomicU64::new(0));
 static LINES: Pace = Pace(AtomicU64::new(0));
 /// Left out since one was noted.
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
-/// Milliseconds from which on a request is slow.
-static SLOW_MS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// A configuration has a dashboard.
 static IS_ON: AtomicBool = AtomicBool::new(false);
+/// Until this second somebody looks on who has asked for all figures.
+static ASKED_UNTIL: AtomicU64 = AtomicU64::new(0);
+/// Who has asked is taken to ask again within so many seconds.
+const ASKED_SECS: u64 = 15;
 
 const SECOND_SHIFT: u32 = 16;
 
@@ -69,52 +71,42 @@ fn ring() -> MutexGuard<'static, Ring> {
 
 /// From now on it is noted; requests that take so long, too.
 pub(super) fn begin(slow_ms: u64) {
-    SLOW_MS.store(slow_ms, Ordering::Relaxed);
     IS_ON.store(true, Ordering::Relaxed);
     logger::overhear(line);
+    watched::begin(slow_ms, request);
 }
 
 /// No dashboard any more.
 pub(super) fn end() {
     IS_ON.store(false, Ordering::Relaxed);
-    *ring() = Ring::default();
-}
-
-/// Whether requests of a location are noted: those of all are, where any has a dashboard.
-#[derive(Default)]
-pub(super) struct NotedLoc(OnceLock<()>);
-
-impl ConfType for NotedLoc {
-    const LEVEL: Level = Level::Location;
-    slot!();
-}
-
-/// All has been read: whether there is a dashboard is known.
-pub(super) fn mark(b: &Build) {
-    if b.main.get::<super::DashboardMain>().is_there {
-        for location in b.locations {
-            let _ = location.get::<NotedLoc>().0.set(());
-        }
+    if !is_wanted() {
+        watched::end();
+        *ring() = Ring::default();
     }
 }
 
-pub(super) fn active(slots: &Slots) -> bool {
-    slots.get::<NotedLoc>().0.get().is_some()
-}
-
-/// The log phase of all requests.
-pub(super) fn ended(r: &mut Request) -> Flow {
-    let status = shown_status(r);
-    let took_ms = r.elapsed_ms();
-    let is_slow = took_ms >= SLOW_MS.load(Ordering::Relaxed) && r.is_timed();
-    if (status >= 500 || is_slow) && IS_ON.load(Ordering::Relaxed) && !r.is_part() {
-        request(r, status, took_ms);
+/// Somebody has asked for all figures: for some seconds it is noted, wherever there is a dashboard.
+pub(crate) fn asked() {
+    let was_wanted = is_wanted();
+    let until = clock::wall().0.unsigned_abs() + ASKED_SECS;
+    ASKED_UNTIL.store(until, Ordering::Relaxed);
+    if !was_wanted {
+        logger::overhear(line);
+        watched::begin(SLOW_MS, request);
     }
-    Flow::Declined
 }
 
-#[cold]
-fn request(r: &Request, status: u16, took_ms: u64) {
+fn is_wanted() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+        || clock::wall().0.unsigned_abs() < ASKED_UNTIL.load(Ordering::Relaxed)
+}
+
+/// A request that has failed or was slow.
+fn request(r: &Request) {
+    if !is_wanted() {
+        return watched::end();
+    }
+    let (status, took_ms) = (shown_status(r), r.elapsed_ms());
     let Some(mut out) = head(&REQUESTS) else { return };
     out.extend_from_slice(b",\"status\":");
     fmt_u64(&mut out, u64::from(status));
@@ -131,7 +123,7 @@ fn request(r: &Request, status: u16, took_ms: u64) {
 }
 
 fn line(level: LogLevel, text: &[u8]) {
-    if level > LogLevel::Error || !IS_ON.load(Ordering::Relaxed) {
+    if level > LogLevel::Error || !is_wanted() {
         return;
     }
     let Some(mut out) = head(&LINES) else { return };
@@ -210,7 +202,7 @@ fn note(mut entry: Vec<u8>) {
 }
 
 /// What there was since there had been so many, as a list of JSON; how many there have been by now.
-pub(super) fn since(before: u64) -> (Vec<u8>, u64) {
+pub(crate) fn since(before: u64) -> (Vec<u8>, u64) {
     let ring = ring();
     let fresh = usize::try_from(ring.ever.saturating_sub(before)).unwrap_or(usize::MAX);
     let skipped = ring.kept.len().saturating_sub(fresh);

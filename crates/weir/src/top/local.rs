@@ -1,0 +1,75 @@
+//! Servers of this machine, by their control sockets.
+
+use super::Wanted;
+use crate::inquiry::{self, SUFFIX};
+use crate::load::Paths;
+use crate::profile::socket;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use weir_top::Ask;
+
+/// What the system tells of its Unix sockets; no more of it is looked at.
+const TABLE: &str = "/proc/net/unix";
+const TABLE_MAX_BYTES: u64 = 16 << 20;
+
+/// Its socket is opened anew for each question: a server that was upgraded or started again has one at the same place.
+pub struct Local {
+    path: PathBuf,
+    name: String,
+}
+
+impl Local {
+    /// The server that is meant; all that run, if none is and the default one does not.
+    pub fn find(paths: &Paths, wanted: &Wanted) -> Result<Vec<Local>, String> {
+        let told = socket(paths, wanted.pid);
+        let is_meant = wanted.is_told_where || wanted.pid.is_some();
+        if is_meant || told.as_deref().is_ok_and(Path::exists) {
+            return Ok(vec![Local::at(told?)]);
+        }
+        let running = running();
+        match running.is_empty() {
+            true => {
+                Err("no server runs here that this user may ask: write -c FILE, -p PID or a URL"
+                    .into())
+            }
+            false => Ok(running),
+        }
+    }
+
+    fn at(path: PathBuf) -> Local {
+        let text = path.to_string_lossy();
+        let name = text.strip_suffix(SUFFIX).unwrap_or(&text).to_owned();
+        Local { path, name }
+    }
+}
+
+/// Those of all control sockets that answer.
+fn running() -> Vec<Local> {
+    let table = weir_runtime::machine::beginning(Path::new(TABLE), TABLE_MAX_BYTES);
+    let table = table.unwrap_or_default();
+    let table = String::from_utf8_lossy(&table);
+    let mut paths: Vec<&str> = table
+        .lines()
+        // Number, references, protocol, flags, kind, state, inode, path.
+        .filter_map(|line| Some(&line[line.find(" /")? + 1..]))
+        .filter(|path| path.ends_with(SUFFIX))
+        .collect();
+    paths.sort_unstable();
+    paths.dedup();
+    let answers = |path: &&str| inquiry::ask(Path::new(path), "version", Duration::ZERO).is_ok();
+    paths.into_iter().filter(answers).map(|path| Local::at(path.into())).collect()
+}
+
+impl Ask for Local {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn figures(&mut self) -> Result<Vec<u8>, String> {
+        inquiry::ask(&self.path, "figures", Duration::ZERO)
+    }
+
+    fn visitors(&mut self) -> Result<Vec<u8>, String> {
+        inquiry::ask(&self.path, "visitors", Duration::ZERO)
+    }
+}
