@@ -4,3 +4,4 @@ pub mod answer;
 pub mod grpc;
 pub mod logs;
 pub mod proto;
+pub mod traces;
