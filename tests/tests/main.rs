@@ -140,6 +140,8 @@ mod memory_after_burst;
 mod metrics;
 mod mirror_bounds;
 mod mp4;
+mod otel_export;
+mod otel_spans;
 mod paths_bytes;
 mod peers_nginx;
 mod post_action;

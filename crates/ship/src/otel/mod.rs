@@ -1,6 +1,8 @@
 //! Spans of requests to an OpenTelemetry collector, by the directives of nginx's OpenTelemetry module (`otel_…`).
 //!
-//!     a worker: span in protocol buffers → a tray → a thread: batch → collector, over gRPC or HTTP
+//! ```text
+//! a worker: span in protocol buffers → a tray → a thread: batch → collector, over gRPC or HTTP
+//! ```
 //!
 //! At the end of a sampled request its worker writes the span's bytes into one of its two trays ([`trays`]): a lock that is
 //! only ever tried, no waiting, no call of the system. The thread empties trays and sends batches ([`sender`]). What waits

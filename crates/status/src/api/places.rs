@@ -69,6 +69,7 @@ pub(crate) const PLACES: &[Place] = &[
     place("ssl", 1, Kind::One, true),
     place("workers", 9, WORKER, true),
     place("ship", 9, SHIP, false),
+    place("otel", 9, Kind::One, false),
 ];
 
 /// Figures that came later than what they are part of.
