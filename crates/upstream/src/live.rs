@@ -243,8 +243,7 @@ impl Live {
     /// Servers that are no longer there, and are still asked.
     pub(crate) fn zombies(&self) -> u64 {
         let gone: Vec<_> = self.lock().gone.iter().filter_map(Weak::upgrade).collect();
-        let is_asked =
-            |c: &&Arc<Counted<Tries>>| c.sum(|t| t.ended.get()) != c.sum(|t| t.begun.get());
+        let is_asked = |c: &&Arc<Counted<Tries>>| c.now(|t| t.begun.get(), |t| t.ended.get()) > 0;
         gone.iter().filter(is_asked).count() as u64
     }
 
