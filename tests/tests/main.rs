@@ -141,6 +141,7 @@ mod metrics;
 mod mirror_bounds;
 mod mp4;
 mod otel_export;
+mod otel_metrics;
 mod otel_spans;
 mod paths_bytes;
 mod peers_nginx;

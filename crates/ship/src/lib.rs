@@ -31,7 +31,7 @@ mod sending;
 mod syslog;
 
 pub use conf::{build, MODULE};
-pub use metrics::gather_by;
+pub use metrics::{encode_by, gather_by};
 pub use otel::MODULE as OTEL;
 
 use conf::Ships;

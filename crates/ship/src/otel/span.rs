@@ -8,7 +8,7 @@ use weir_core::eval::with_value;
 use weir_core::Session as _;
 use weir_http::core_vars::shown_status;
 use weir_http::module::Flow;
-use weir_http::Request;
+use weir_http::{status_zone, Request};
 use weir_runtime::clock;
 use weir_shipping::otlp::traces::{self, Attributes, Head};
 use weir_wire::http1::names::HeaderId;
@@ -47,8 +47,9 @@ fn add(r: &mut Request, conf: &OtelLoc, traced: &Traced) {
             });
         });
     });
-    if !is_taken {
-        COUNTS.drop(1);
+    match is_taken {
+        true => status_zone::note(r, traced.trace, traced.span, ended_us / 1000),
+        false => COUNTS.drop(1),
     }
 }
 
