@@ -166,6 +166,24 @@ fn a_reload_and_a_graceful_end_send_what_waits() {
 }
 
 #[test]
+fn an_end_at_once_sends_what_waits_but_does_not_wait_long() {
+    let collector = Collector::grpc();
+    let mut server = start(&format!("endpoint 127.0.0.1:{}; interval 1h;", collector.port()));
+    ask(&server, 3);
+    server.signal(Signal::Term);
+    server.wait_exit();
+    assert_eq!(collector.spans().len(), 3);
+    let deaf = Collector::grpc_saying(|_| Say::Nothing);
+    let mut server = start(&format!("endpoint 127.0.0.1:{}; interval 1ms;", deaf.port()));
+    ask(&server, 1);
+    expect_soon("an export", || !deaf.exports().is_empty());
+    server.signal(Signal::Term);
+    let begun = std::time::Instant::now();
+    server.wait_exit();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn the_real_collector_takes_spans() {
     let setup = Setup::new("");
     let dir = setup.dir().to_owned();

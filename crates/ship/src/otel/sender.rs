@@ -18,8 +18,10 @@ use weir_shipping::otlp::answer::Verdict;
 /// How often trays are looked into while there is something in them, and otherwise.
 const LOOK: Duration = Duration::from_millis(5);
 const REST: Duration = Duration::from_millis(50);
-/// It counts as busy for so long.
+/// It counts as busy for so long, also when it begins.
 const BUSY: Duration = Duration::from_secs(1);
+/// Dropped spans are told of so often.
+const TELL_DROPPED: Duration = Duration::from_secs(1);
 /// Collectors take 4 MB at once, if nobody has told them otherwise.
 const BATCH_MAX_BYTES: usize = 2 << 20;
 const RETRY_FIRST_MS: u64 = 100;
@@ -30,6 +32,8 @@ const TOLD: Duration = Duration::from_secs(60);
 const LEFT: Duration = Duration::from_secs(60);
 /// How long a graceful end waits for what is left to be sent.
 const FINISH: Duration = Duration::from_secs(3);
+/// The same where the process is to end at once.
+const FINISH_AT_ONCE: Duration = Duration::from_millis(300);
 
 /// Of a configuration. Whoever has it may still add spans.
 pub struct Exporter {
@@ -63,7 +67,8 @@ struct Running {
 }
 
 static ALL: Mutex<Vec<Arc<Running>>> = Mutex::new(Vec::new());
-static FINISHING: Mutex<Option<Instant>> = Mutex::new(None);
+/// When an end waits no longer.
+static LIMIT: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// A configuration is about to be served by this process.
 pub fn start(exporter: &Arc<Exporter>, log: &Arc<ErrorLog>) {
@@ -87,21 +92,22 @@ pub fn start(exporter: &Arc<Exporter>, log: &Arc<ErrorLog>) {
     }
 }
 
-/// The process is to end at once: what is being sent is given up.
+/// The process is to end at once: what waits has a moment.
 pub fn stop() {
-    lock(&ALL).iter().for_each(|running| running.stop.set());
+    *lock(&LIMIT) = Some(Instant::now() + FINISH_AT_ONCE);
 }
 
 /// To be asked when nobody adds spans any more: whether the process may end. What is left is sent first, for as long as
 /// that takes and is not too long.
 pub fn has_ended() -> bool {
     let all = lock(&ALL).clone();
-    let until = *lock(&FINISHING).get_or_insert_with(|| {
-        all.iter().for_each(|running| running.is_finishing.store(true, Ordering::Release));
-        Instant::now() + FINISH
-    });
-    let is_done = |r: &Arc<Running>| r.stop.is_set() || r.has_ended.load(Ordering::Acquire);
-    all.iter().all(is_done) || Instant::now() >= until
+    all.iter().for_each(|running| running.is_finishing.store(true, Ordering::Release));
+    let until = *lock(&LIMIT).get_or_insert_with(|| Instant::now() + FINISH);
+    if Instant::now() >= until {
+        all.iter().for_each(|running| running.stop.set());
+        return true;
+    }
+    all.iter().all(|running| running.has_ended.load(Ordering::Acquire))
 }
 
 struct Sender {
@@ -133,7 +139,7 @@ impl Sender {
             door,
             waiting: Tray::default(),
             since: None,
-            busy: None,
+            busy: Some(Instant::now()),
             left: None,
             backoff: Backoff::new(RETRY_FIRST_MS, RETRY_MOST_MS),
             most_bytes: BATCH_MAX_BYTES,
@@ -259,7 +265,7 @@ impl Sender {
 
     fn tell_dropped(&mut self) {
         let dropped = COUNTS.dropped();
-        if dropped == self.dropped || self.dropped_told.is_some_and(|at| at.elapsed() < BUSY) {
+        if dropped == self.dropped || self.dropped_told.is_some_and(|at| at.elapsed() < TELL_DROPPED) {
             return;
         }
         (self.dropped, self.dropped_told) = (dropped, Some(Instant::now()));
