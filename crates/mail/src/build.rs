@@ -2,7 +2,7 @@
 
 use crate::conf::{MailBlock, MailMain, MailSrv};
 use crate::generation::{Mail, MailConf, ServerConf};
-use crate::module::MailModule;
+use crate::module::{Handler, MailModule};
 use std::sync::Arc;
 use weir_core::block::{self, Build, Made, Place};
 use weir_core::logger::ErrorLog;
@@ -42,13 +42,16 @@ pub fn finish(cf: &mut Cf, error_log: &Arc<ErrorLog>) -> ConfResult<Option<Made>
 }
 
 fn server(modules: &[&MailModule], slots: Slots) -> ConfResult<ServerConf> {
-    let accepted = modules.iter().filter_map(|m| m.accepted);
-    let accepted = accepted.filter(|a| (a.active)(&slots)).collect();
+    let active = |handlers: &mut dyn Iterator<Item = Handler>| {
+        handlers.filter(|h| (h.active)(&slots)).collect::<Vec<Handler>>()
+    };
+    let accepted = active(&mut modules.iter().filter_map(|m| m.accepted));
+    let logged = active(&mut modules.iter().filter_map(|m| m.logged));
     let core = slots.share::<MailSrv>();
     let settings = Arc::new(core.settings(protocol_of(&slots)?));
     // What is said in a session waits for an answer: nothing is to lie in the system meanwhile.
     let base = block::base_of(slots, true);
-    Ok(ServerConf { base, core, settings, accepted })
+    Ok(ServerConf { base, core, settings, accepted, logged })
 }
 
 /// The protocol that a server speaks.

@@ -1,7 +1,7 @@
 //! The `mail` block of a generation: its servers, immutable and shared, and each worker's view.
 
 use crate::conf::{MailMain, MailSrv};
-use crate::module::Accepted;
+use crate::module::Handler;
 use crate::Session;
 use std::sync::Arc;
 use weir_core::generation::Virtual;
@@ -18,7 +18,8 @@ pub(crate) struct ServerConf {
     pub core: Arc<MailSrv>,
     /// What sessions are made with.
     pub settings: Arc<Settings>,
-    pub accepted: Vec<Accepted>,
+    pub accepted: Vec<Handler>,
+    pub logged: Vec<Handler>,
 }
 
 /// What has become of the `mail` block.

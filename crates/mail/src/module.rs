@@ -8,9 +8,9 @@ use weir_module::{ConfResult, Row, SlotVtable, Slots};
 /// Whether the merged configuration of a server gives a handler anything to do.
 pub type Active = fn(&Slots) -> bool;
 
-/// What is done with a session once its client is known, before anything is said.
+/// What is done with a session at one of its moments.
 #[derive(Clone, Copy)]
-pub struct Accepted {
+pub struct Handler {
     /// Is called with the session.
     pub handler: fn(&mut Session),
     /// Whether it is.
@@ -25,8 +25,10 @@ pub struct MailModule {
     pub slots: &'static [SlotVtable],
     /// No directive of `mail` has strings with variables: the engine itself asks for some by their names.
     pub variables: &'static [Variable<Session>],
-    /// What it does with sessions.
-    pub accepted: Option<Accepted>,
+    /// What it does with a session once its client is known, before anything is said.
+    pub accepted: Option<Handler>,
+    /// What it does with one that is over.
+    pub logged: Option<Handler>,
     /// After the merge: opens, resolves, makes zones. The last place that may fail.
     pub build: Option<fn(&mut Build) -> ConfResult>,
 }
@@ -43,6 +45,12 @@ impl block::Module for MailModule {
 
 impl MailModule {
     /// Nothing of all that.
-    pub const EMPTY: MailModule =
-        MailModule { rows: &[], slots: &[], variables: &[], accepted: None, build: None };
+    pub const EMPTY: MailModule = MailModule {
+        rows: &[],
+        slots: &[],
+        variables: &[],
+        accepted: None,
+        logged: None,
+        build: None,
+    };
 }

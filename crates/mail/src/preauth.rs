@@ -1,5 +1,6 @@
 //! What a client says until it has a server.
 
+use crate::facts::Came;
 use crate::proxy;
 use crate::serve::{read, send, wait, Over};
 use crate::{auth, host_name, tls, Session};
@@ -145,6 +146,7 @@ impl Talk<'_> {
         self.s.starttls = true;
         self.s.doing = "in starttls state";
         if let Err(words) = tls::begin(self.s, Vec::new(), self.deadline).await {
+            self.s.facts.came(Came::TlsFailed);
             send(self.s, words).await?;
             return Err(Over);
         }
@@ -170,6 +172,7 @@ impl Talk<'_> {
                     let text = [b"client login failed: \"", &reason[..], b"\""].concat();
                     self.s.log_bytes(LogLevel::Info, &text);
                     self.dialogue.refused(&words);
+                    self.s.facts.came(Came::Refused);
                     if wait_secs == 0 {
                         self.reply().await?;
                         return Err(Over);
@@ -186,6 +189,7 @@ impl Talk<'_> {
                     {
                         Ok(joined) => Ok(Some(joined)),
                         Err(words) => {
+                            self.s.facts.came(Came::Failed);
                             send(self.s, &words).await?;
                             Err(Over)
                         }
@@ -196,6 +200,7 @@ impl Talk<'_> {
     }
 
     async fn fail(&mut self) -> Result<Option<Joined>, Over> {
+        self.s.facts.came(Came::Failed);
         self.dialogue.internal_error();
         self.reply().await?;
         Err(Over)

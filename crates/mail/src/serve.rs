@@ -1,5 +1,6 @@
 //! A session from its connection to its end.
 
+use crate::facts::{Came, Facts};
 use crate::generation::Mail;
 use crate::{preauth, proxy, tls, Session};
 use std::future::poll_fn;
@@ -26,8 +27,12 @@ pub async fn serve(conn: Rc<Connection>) {
     conn.set_nodelay();
     // In a box: what a session needs before it has a server is gone when it has one.
     if let Some(talk) = Box::pin(begin(&mut s)).await {
+        s.facts.came(Came::Proxied);
         proxy::relay(&mut s, talk).await;
     }
+    s.end();
+    let server = Arc::clone(s.server());
+    server.logged.iter().for_each(|h| (h.handler)(&mut s));
     conn.try_read(&mut Vec::new(), LEFT_MAX_BYTES);
     conn.stream.shutdown_write();
 }
@@ -43,6 +48,7 @@ async fn begin(s: &mut Session) -> Option<Talk> {
         if Box::pin(proxy_header::take(s, &mut buf, deadline)).await != Taken::Yes {
             return None;
         }
+        Facts::add(&s.facts.received, buf.len());
         let server = Arc::clone(s.server());
         server.accepted.iter().for_each(|a| (a.handler)(s));
     }
@@ -51,6 +57,7 @@ async fn begin(s: &mut Session) -> Option<Talk> {
         let read = std::mem::take(&mut buf);
         let deadline = clock::mono_ms() + timeout_ms;
         if let Err(words) = Box::pin(tls::begin(s, read, deadline)).await {
+            s.facts.came(Came::TlsFailed);
             send(s, words).await.ok()?;
             return None;
         }
@@ -69,7 +76,10 @@ pub(crate) async fn send(s: &Session, text: &[u8]) -> Result<(), Over> {
     let sent = poll_fn(|cx| {
         while at < text.len() {
             match conn.stream.poll_write(cx, &[IoSlice::new(&text[at..])], false) {
-                std::task::Poll::Ready(Ok(n)) => (at, deadline) = (at + n, 0),
+                std::task::Poll::Ready(Ok(n)) => {
+                    (at, deadline) = (at + n, 0);
+                    Facts::add(&s.facts.sent, n);
+                }
                 std::task::Poll::Ready(Err(e)) => {
                     return std::task::Poll::Ready(Err(ConnError::Io(e)));
                 }
@@ -107,6 +117,9 @@ pub(crate) async fn read(
         Ok(()) => Ok(()),
         Err(ConnError::Io(e)) if e.kind() == io::ErrorKind::UnexpectedEof => Err(Over),
         Err(e) => {
+            if matches!(e, ConnError::Timeout) {
+                s.facts.came(Came::TimedOut);
+            }
             log_end(s, &e);
             Err(Over)
         }
@@ -134,6 +147,9 @@ pub(crate) async fn wait(
     });
     match read.await? {
         0 => Err(ConnError::Io(io::ErrorKind::UnexpectedEof.into())),
-        _ => Ok(()),
+        n => {
+            Facts::add(&s.facts.received, n);
+            Ok(())
+        }
     }
 }

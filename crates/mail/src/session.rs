@@ -1,12 +1,14 @@
 //! One session: a client's connection, and what is known of it beside what it says.
 
 use crate::conf::MailMain;
+use crate::facts::{Came, Facts};
 use crate::generation::{Mail, ServerConf};
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::generation::Virtual;
 use weir_core::registry::VarRegistry;
-use weir_core::relay::Relayed;
+use weir_core::relay::{Passed, Relayed};
+use weir_core::timing::UpstreamState;
 use weir_core::whole::{Own, Whole};
 use weir_core::{Connection, Session as _};
 use weir_module::{Cf, Context};
@@ -26,6 +28,7 @@ pub struct Session {
     pub(crate) host: Vec<u8>,
     /// The server that it is brought to.
     pub(crate) upstream: Option<Box<str>>,
+    pub(crate) facts: Facts,
 }
 
 impl Session {
@@ -41,7 +44,48 @@ impl Session {
             login: Vec::new(),
             host: Vec::new(),
             upstream: None,
+            facts: Facts::new(),
         }
+    }
+
+    /// What is spoken: `imap`, `pop3` or `smtp`.
+    pub fn protocol(&self) -> &'static str {
+        self.server.settings.protocol.name()
+    }
+
+    /// The name that greets clients.
+    pub fn server_name(&self) -> &[u8] {
+        &self.server.settings.server_name
+    }
+
+    /// The name that the client has given; empty where it has given none.
+    pub fn login(&self) -> &[u8] {
+        &self.login
+    }
+
+    /// What has become of it.
+    pub fn came(&self) -> Came {
+        self.facts.came.get()
+    }
+
+    /// When it began, in monotonic microseconds.
+    pub fn begun_us(&self) -> u64 {
+        self.facts.begun_us
+    }
+
+    /// Bytes from the client and to it.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.facts.received.get(), self.facts.sent.get())
+    }
+
+    /// The server that it was brought to, or was to be.
+    pub fn upstream(&self) -> Option<&UpstreamState> {
+        self.facts.upstream.as_deref()
+    }
+
+    /// It is over: what follows is logging.
+    pub(crate) fn end(&mut self) {
+        self.own.end();
     }
 
     pub(crate) fn gen(&self) -> &Rc<Mail> {
@@ -72,6 +116,10 @@ impl Session {
 impl Relayed for Session {
     fn doing(&mut self) -> &mut &'static str {
         &mut self.doing
+    }
+
+    fn passed(&mut self, passed: &Passed) {
+        self.facts.passed(passed);
     }
 }
 

@@ -16,7 +16,7 @@ use weir_core::variables::{VarArg, Variable};
 use weir_core::{ClientAddr, Session};
 use weir_http::module::{Flow, HttpModule, Phase, PhaseHandler};
 use weir_http::Request;
-use weir_mail::{Accepted, MailModule};
+use weir_mail::{Handler, MailModule};
 use weir_module::{
     distinct, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Diagnostic,
     Directive, Level, Row, SlotVtable, Slots, Val,
@@ -134,7 +134,7 @@ pub const STREAM: StreamModule = StreamModule {
 pub const MAIL: MailModule = MailModule {
     rows: &[Of::<weir_mail::Session>::FROM],
     slots: SLOTS,
-    accepted: Some(Accepted { handler: |s| s.with_conf::<RealipLoc, _>(take_proxied), active }),
+    accepted: Some(Handler { handler: |s| s.with_conf::<RealipLoc, _>(take_proxied), active }),
     build: Some(|b| look_up(b.servers)),
     ..MailModule::EMPTY
 };

@@ -3,13 +3,15 @@
 //! Hot: run once per request where it is on. The document is made in a buffer of the thread and copied into the
 //! worker's segment; no system call, no lock, no waiting.
 
-use crate::conf::{Places, ShipLoc};
+use crate::places;
 use crate::running::Plan;
 use std::cell::RefCell;
 use std::rc::Rc;
 use weir_base::date::format_iso8601;
-use weir_core::eval::{is_true, with_scratch, with_value};
-use weir_core::Session as _;
+use weir_core::eval::with_scratch;
+use weir_core::timing::UpstreamState;
+use weir_core::tls::Secure;
+use weir_core::Connection;
 use weir_http::core_vars::shown_status;
 use weir_http::credentials::{basic, field};
 use weir_http::module::Flow;
@@ -48,24 +50,7 @@ pub fn stamp() -> ([u8; STAMP_BYTES], u64) {
 }
 
 pub fn handler(r: &mut Request) -> Flow {
-    r.with_conf::<ShipLoc, _>(|r, conf| {
-        if let Some(Places::To(targets)) = conf.places.as_option() {
-            for target in targets.iter() {
-                let wanted = match &target.filter {
-                    // Nobody keeps a request out by an expression that cannot tell.
-                    Some(filter) => {
-                        let (wanted, certain) =
-                            r.certain(|r| with_value(r, filter, |_, value| is_true(value)));
-                        wanted || !certain
-                    }
-                    None => true,
-                };
-                if let Some(plan) = target.plan.get().filter(|_| wanted) {
-                    ship(r, plan);
-                }
-            }
-        }
-    });
+    places::each(r, |r, plan| ship(r, plan));
     Flow::Declined
 }
 
@@ -87,21 +72,7 @@ fn ship(r: &Request, plan: &Plan) {
 fn push(r: &Request, stamp: &[u8], out: &mut Vec<u8>) {
     let conn = Rc::clone(r.conn());
     let user = r.header(field(r)).and_then(basic).map(|(name, _)| name);
-    let secure = conn.is_tls().then(|| conn.secure.get()).flatten();
-    let session = conn.stream.tls().and_then(|tls| {
-        tls.with(|tls| {
-            let version = match tls.protocol_version()? {
-                ProtocolVersion::TLSv1_3 => "1.3",
-                _ => "1.2",
-            };
-            Some((version, ciphers::name(tls.negotiated_cipher_suite()?.suite()).to_string()))
-        })
-    });
-    let tls = conn.is_tls().then(|| Tls {
-        version: session.as_ref().map_or("", |(version, _)| version),
-        cipher: session.as_ref().map_or("", |(_, cipher)| cipher),
-        server_name: secure.and_then(|s| s.name.as_deref()).unwrap_or_default(),
-    });
+    let agreed = Agreed::of(&conn);
     let header = |id| r.header(id).unwrap_or_default();
     let upstreams = r.upstream.last().map(|last| (upstream(last), r.upstream.len()));
     Access {
@@ -124,14 +95,47 @@ fn push(r: &Request, stamp: &[u8], out: &mut Vec<u8>) {
         user: user.as_deref().unwrap_or_default(),
         forwarded: header(HeaderId::XForwardedFor),
         server_name: &r.server().core.reached.primary_name,
-        tls,
+        tls: agreed.as_ref().map(Agreed::shown),
         upstreams,
         connection: (conn.serial, u64::from(r.serial_number())),
     }
     .push(out);
 }
 
-fn upstream(state: &weir_core::timing::UpstreamState) -> Upstream<'_> {
+/// What TLS has agreed upon.
+pub struct Agreed<'a> {
+    session: Option<(&'static str, String)>,
+    secure: Option<&'a Secure>,
+}
+
+impl<'a> Agreed<'a> {
+    /// Nothing of a connection without TLS.
+    pub fn of(conn: &'a Connection) -> Option<Agreed<'a>> {
+        if !conn.is_tls() {
+            return None;
+        }
+        let session = conn.stream.tls().and_then(|tls| {
+            tls.with(|tls| {
+                let version = match tls.protocol_version()? {
+                    ProtocolVersion::TLSv1_3 => "1.3",
+                    _ => "1.2",
+                };
+                Some((version, ciphers::name(tls.negotiated_cipher_suite()?.suite()).to_string()))
+            })
+        });
+        Some(Agreed { session, secure: conn.secure.get().map(|s| &**s) })
+    }
+
+    pub fn shown(&self) -> Tls<'_> {
+        Tls {
+            version: self.session.as_ref().map_or("", |(version, _)| version),
+            cipher: self.session.as_ref().map_or("", |(_, cipher)| cipher),
+            server_name: self.secure.and_then(|s| s.name.as_deref()).unwrap_or_default(),
+        }
+    }
+}
+
+pub fn upstream(state: &UpstreamState) -> Upstream<'_> {
     Upstream {
         address: &state.peer,
         status: state.status,

@@ -8,18 +8,15 @@ use std::sync::{Arc, OnceLock};
 use weir_conf::suggest;
 use weir_core::figures::Report;
 use weir_core::logger::LogLevel;
-use weir_core::registry::template_of;
-use weir_http::build::Build;
 use weir_http::module::{HttpModule, Phase, PhaseHandler};
-use weir_http::Request;
 use weir_module::{
-    distinct, joined_rows, merge_values, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context,
-    Directive, Level, Mode, Row, SlotVtable, Slots, Val,
+    joined_rows, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Mode,
+    Row, SlotVtable, Val,
 };
 use weir_runtime::trusted;
-use weir_script::template::Template;
 use weir_shipping::ecs::Tail;
 
+use crate::places::{self, ShipLoc};
 use crate::running::Plan;
 
 const SHIP: Context = Context::SHIP;
@@ -142,36 +139,6 @@ pub struct Built {
     pub metrics: Vec<(Arc<Plan>, u64)>,
 }
 
-/// `ship_access` of a level.
-#[derive(Clone)]
-pub enum Places {
-    Off,
-    To(Arc<Vec<To>>),
-}
-
-/// One of them.
-pub struct To {
-    directive: Directive,
-    pub filter: Option<Template>,
-    /// Found when the configuration is built.
-    pub plan: OnceLock<Arc<Plan>>,
-}
-
-#[derive(Default)]
-pub struct ShipLoc {
-    pub places: Val<Places>,
-}
-
-impl ConfType for ShipLoc {
-    const LEVEL: Level = Level::Location;
-    slot!();
-
-    fn merge(&mut self, parent: &ShipLoc) -> ConfResult {
-        merge_values!(self, parent; places = Places::Off);
-        Ok(())
-    }
-}
-
 impl ConfType for Ships {
     const LEVEL: Level = Level::Global;
     slot!();
@@ -234,15 +201,6 @@ const ROWS: &[Row] = &[
 
 const MAIN: &[Row] = &[
     Row::new(
-        "ship_access",
-        Context::HSL.or(Context::LIF).or(Context::LMT),
-        Arity::ONE_TWO,
-        "off",
-        "The receivers of requests that were answered: a name each, or off.",
-        set_access,
-    )
-    .note("\"if=\" is as with access_log. Several at one level are all sent to; a level that has any does not inherit. An event that is more than 64k, or finds no room, is dropped and counted: a request never waits."),
-    Row::new(
         "ship_errors",
         Context::MAIN,
         Arity::ONE_TWO,
@@ -264,6 +222,7 @@ const MAIN: &[Row] = &[
 
 pub const MODULE: HttpModule = HttpModule {
     rows: joined_rows!(
+        crate::places::HTTP,
         MAIN,
         ROWS,
         crate::common::ROWS,
@@ -276,43 +235,18 @@ pub const MODULE: HttpModule = HttpModule {
         crate::loki::ROWS
     ),
     slots: &[SlotVtable::of::<ShipLoc>()],
-    phases: &[PhaseHandler { phase: Phase::Log, handler: crate::access::handler, active }],
-    build: Some(build_http),
-    serves: Some(|_, _| crate::queue::let_go_of_ended()),
+    phases: &[PhaseHandler {
+        phase: Phase::Log,
+        handler: crate::access::handler,
+        active: places::active,
+    }],
+    build: Some(|b| {
+        let cf = &mut *b.cf;
+        places::build(cf, [std::slice::from_ref(b.outer), b.locations])
+    }),
     reports: &[Report { path: "/ship", put: crate::counts::put_all }],
     ..HttpModule::EMPTY
 };
-
-fn active(slots: &Slots) -> bool {
-    matches!(slots.get::<ShipLoc>().places.as_option(), Some(Places::To(_)))
-}
-
-fn set_access(cf: &mut Cf, d: &Directive) -> ConfResult {
-    if d.arg(0) == b"off" {
-        if d.args.len() > 1 {
-            return Err(d.invalid(1));
-        }
-        return cf.get::<ShipLoc>().places.once(d, Places::Off);
-    }
-    let mut filter = None;
-    if d.args.len() > 1 {
-        let text = d.keyed(1, "if").ok_or_else(|| d.invalid(1))?;
-        filter = Some(template_of::<Request>(cf, d, 1, text)?);
-    }
-    let to = To { directive: d.clone(), filter, plan: OnceLock::new() };
-    let places = &mut cf.get::<ShipLoc>().places;
-    match places.as_mut() {
-        None => places.set(Places::To(Arc::new(vec![to]))),
-        Some(Places::Off) => return Err(d.fail("there is \"ship_access off\" at this level")),
-        Some(Places::To(all)) => {
-            // Nobody else has it while the level is read.
-            if let Some(all) = Arc::get_mut(all) {
-                all.push(to);
-            }
-        }
-    }
-    Ok(())
-}
 
 fn set_errors(cf: &mut Cf, d: &Directive) -> ConfResult {
     let level = match d.args.len() {
@@ -375,13 +309,14 @@ fn plan(cf: &mut Cf, draft: &Draft, host: &str) -> ConfResult<Plan> {
         retry: draft.retry.as_option().cloned().unwrap_or_default(),
         target,
         access_tail: tail("logs", "nginx.access"),
+        session_tail: tail("logs", "nginx.session"),
         error_tail: tail("logs", "nginx.error"),
         metric_tail: tail("metrics", "nginx.metrics"),
         running: OnceLock::new(),
     })
 }
 
-fn find(plans: &[Arc<Plan>], d: &Directive) -> ConfResult<Arc<Plan>> {
+pub fn find(plans: &[Arc<Plan>], d: &Directive) -> ConfResult<Arc<Plan>> {
     let name = String::from_utf8_lossy(d.arg(0)).into_owned();
     let found = plans.iter().find(|plan| *plan.name == *name);
     found.cloned().ok_or_else(|| {
@@ -393,21 +328,6 @@ fn find(plans: &[Arc<Plan>], d: &Directive) -> ConfResult<Arc<Plan>> {
         });
         e
     })
-}
-
-/// Finds the receivers of all locations.
-fn build_http(b: &mut Build) -> ConfResult {
-    let plans = b.cf.get::<Ships>().built.plans.clone();
-    let outer = std::slice::from_ref(b.outer);
-    let levels = [distinct::<ShipLoc>(outer), distinct::<ShipLoc>(b.locations)];
-    for conf in levels.into_iter().flatten() {
-        let Some(Places::To(all)) = conf.places.as_option() else { continue };
-        for to in all.iter() {
-            // Only this function sets it, to the same each time.
-            let _ = to.plan.set(find(&plans, &to.directive)?);
-        }
-    }
-    Ok(())
 }
 
 fn set_ship(cf: &mut Cf, d: &Directive) -> ConfResult {

@@ -69,10 +69,11 @@ fn build(cf: &mut Cf, draft: &Draft, is_opensearch: bool) -> ConfResult<Arc<dyn 
         (None, "metrics") => format!("metrics-nginx.metrics-{namespace}"),
         (None, dataset) => format!("logs-nginx.{dataset}-{namespace}"),
     };
-    let streams = [Kind::Access, Kind::Error, Kind::Metric].map(|kind| match kind {
+    let streams = Kind::ALL.map(|kind| match kind {
         Kind::Access => stream("access"),
         Kind::Error => stream("error"),
         Kind::Metric => stream("metrics"),
+        Kind::Session => stream("session"),
     });
     Ok(Arc::new(Elastic { http, streams, is_opensearch }))
 }
@@ -80,7 +81,7 @@ fn build(cf: &mut Cf, draft: &Draft, is_opensearch: bool) -> ConfResult<Arc<dyn 
 struct Elastic {
     http: Arc<HttpConf>,
     /// By the kinds of events.
-    streams: [String; 3],
+    streams: [String; 4],
     is_opensearch: bool,
 }
 
@@ -104,7 +105,7 @@ impl Target for Elastic {
 
 struct Bulk {
     http: Http,
-    streams: [String; 3],
+    streams: [String; 4],
     /// Used again.
     body: Vec<u8>,
 }

@@ -24,15 +24,19 @@ mod metrics;
 mod otel;
 mod otlp;
 mod parts;
+mod places;
 mod queue;
 pub mod receiver;
 mod running;
 mod sending;
+mod session;
 mod syslog;
 
 pub use conf::{build, MODULE};
 pub use metrics::{encode_by, gather_by};
 pub use otel::MODULE as OTEL;
+pub use queue::let_go_of_ended;
+pub use session::{MAIL, STREAM};
 
 use conf::Ships;
 use std::path::PathBuf;

@@ -26,6 +26,7 @@ pub struct Plan {
     pub retry: Retry,
     pub target: Arc<dyn Target>,
     pub access_tail: Tail,
+    pub session_tail: Tail,
     pub error_tail: Tail,
     pub metric_tail: Tail,
     /// Filled when this process begins to serve by it.
@@ -47,6 +48,7 @@ impl Plan {
             retry: self.retry.clone(),
             target: Arc::clone(&self.target),
             access_tail: self.access_tail.clone(),
+            session_tail: self.session_tail.clone(),
             error_tail: self.error_tail.clone(),
             metric_tail: self.metric_tail.clone(),
             running: OnceLock::new(),

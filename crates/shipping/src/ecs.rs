@@ -6,9 +6,11 @@
 
 mod access;
 mod error;
+mod session;
 
 pub use access::{Access, Tls, Upstream};
 pub use error::{severity, ErrorLine};
+pub use session::{Session, Went};
 
 use weir_base::bytes::fmt_u64;
 

@@ -23,20 +23,25 @@ pub enum Kind {
     Access,
     Error,
     Metric,
+    /// A session of `stream` or `mail`.
+    Session,
 }
 
 impl Kind {
+    pub const ALL: [Kind; 4] = [Kind::Access, Kind::Error, Kind::Metric, Kind::Session];
+
     /// The name that ECS's `event.kind`-like fields, topics and labels know it by.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Access => "access",
             Kind::Error => "error",
             Kind::Metric => "metric",
+            Kind::Session => "session",
         }
     }
 
     pub fn of(number: u8) -> Option<Kind> {
-        [Kind::Access, Kind::Error, Kind::Metric].into_iter().find(|k| *k as u8 == number)
+        Kind::ALL.into_iter().find(|k| *k as u8 == number)
     }
 }
 
@@ -76,13 +81,13 @@ mod tests {
 
     #[test]
     fn numbers_lead_back() {
-        for kind in [Kind::Access, Kind::Error, Kind::Metric] {
+        for kind in Kind::ALL {
             assert_eq!(Kind::of(kind as u8), Some(kind));
         }
         for severity in Severity::ALL {
             assert_eq!(Severity::of(severity as u8), Some(severity));
         }
-        assert_eq!((Kind::of(3), Severity::of(8)), (None, None));
+        assert_eq!((Kind::of(4), Severity::of(8)), (None, None));
     }
 
     #[test]

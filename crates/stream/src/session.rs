@@ -6,6 +6,7 @@ use crate::status_zone;
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_core::block::Place;
 use weir_core::generation::Virtual;
 use weir_core::registry::VarRegistry;
 use weir_core::relay::{Passed, Relayed, CLIENT, SERVER};
@@ -73,6 +74,16 @@ impl Session {
     /// The client's.
     pub fn conn(&self) -> &Rc<Connection> {
         &self.own.conn
+    }
+
+    /// Its server's first name; empty where it has none.
+    pub fn server_name(&self) -> &[u8] {
+        &self.server.conf::<Place>().reached.primary_name
+    }
+
+    /// When it was begun to be served, in monotonic microseconds.
+    pub fn begun_us(&self) -> u64 {
+        self.begun_us
     }
 
     pub(crate) fn gen(&self) -> &Rc<Stream> {

@@ -1,7 +1,6 @@
 //! The core module's variables.
 
 use crate::Session;
-use weir_core::block::Place;
 use weir_core::common::{number, push_seconds, some};
 use weir_core::variables::{VarArg, Variable};
 use weir_runtime::clock;
@@ -16,7 +15,7 @@ pub(crate) const VARIABLES: &[Variable<Session>] = &[
 ];
 
 fn server_name(s: &mut Session, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    some(out, &s.server().conf::<Place>().reached.primary_name)
+    some(out, s.server_name())
 }
 
 fn bytes_sent(s: &mut Session, _: &VarArg, out: &mut Vec<u8>) -> bool {

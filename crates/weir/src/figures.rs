@@ -42,7 +42,7 @@ static GIVEN: Mutex<Option<String>> = Mutex::new(None);
 static COUNTERS: OnceLock<Arc<AllCounters>> = OnceLock::new();
 
 /// Figures are left when they are shown, too, unless that takes more than one part of so many of the time.
-const SHOWN_SHARE: u64 = 20;
+const SHOWN_SHARE: u64 = 4;
 
 /// Called by a master before its first serving process. Without memory for it figures begin anew.
 pub fn keep() {
@@ -81,25 +81,24 @@ pub fn tend() {
 
 /// Leaves them with the master; how many microseconds that took.
 pub fn leave() -> u64 {
-    leave_by(&mut LEAVES.lock().unwrap_or_else(PoisonError::into_inner))
+    leave_by(&LEAVES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn leave_by(again_us: &mut u64) -> u64 {
+/// By one thread at a time: who holds the lock.
+fn leave_by(_: &u64) -> u64 {
     let Some(left) = LEFT.get() else { return 0 };
     let begun_us = clock::now_us();
     // What was left before stays where there is no memory for more.
     let _ = left.write(counts::read_all().as_bytes(), crc32c);
-    let now_us = clock::now_us();
-    let took_us = now_us.saturating_sub(begun_us);
-    *again_us = now_us + took_us * SHOWN_SHARE;
-    took_us
+    clock::now_us().saturating_sub(begun_us)
 }
 
 /// They are about to be shown to somebody.
 fn shown() {
     let mut again_us = LEAVES.lock().unwrap_or_else(PoisonError::into_inner);
     if clock::now_us() >= *again_us {
-        leave_by(&mut again_us);
+        let took_us = leave_by(&again_us);
+        *again_us = clock::now_us() + took_us * SHOWN_SHARE;
     }
 }
 

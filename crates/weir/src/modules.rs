@@ -146,6 +146,7 @@ pub const STREAM: &[&StreamModule] = &[
     &weir_stream::STATUS_ZONE,
     &weir_stream::UPSTREAM,
     &log::STREAM,
+    &weir_ship::STREAM,
     &ssl::STREAM,
     &ssl::OF_STREAM,
     &realip::STREAM,
@@ -175,6 +176,7 @@ pub const MAIL: &[&MailModule] = &[
     &weir_mail::AUTH_HTTP,
     &weir_mail::PROXY,
     &realip::MAIL,
+    &weir_ship::MAIL,
 ];
 
 /// What `weir -V` lists, in nginx's words.

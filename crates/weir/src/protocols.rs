@@ -109,6 +109,7 @@ pub fn binds_any_source(gen: &Generation) -> bool {
 /// serving it does by that one.
 pub fn serves(worker: &Rc<Worker>, workers: usize) {
     weir_upstream::health::stop(worker);
+    weir_ship::let_go_of_ended();
     ALL.iter().for_each(|p| (p.serves)(worker, workers));
 }
 

@@ -60,7 +60,9 @@ pub(crate) async fn join(
     rest: Vec<u8>,
 ) -> Result<Talk, Vec<u8>> {
     s.doing = "connecting to upstream";
-    s.upstream = Some(format!("{}:{}", server.ip(), server.port()).into());
+    let upstream: Box<str> = format!("{}:{}", server.ip(), server.port()).into();
+    s.facts.turns_to(&upstream);
+    s.upstream = Some(upstream);
     let options = options(s);
     let client = Client {
         address: s.client_text().to_vec(),
@@ -111,6 +113,7 @@ async fn connect(s: &mut Session, server: SocketAddr) -> Option<Box<Link>> {
     match Link::connect(&addr, &options, timeout_ms, &s.conn().worker).await {
         Ok(link) => {
             link.stream.set_nodelay(true);
+            s.facts.connected();
             Some(link)
         }
         Err(LinkError::Io(e)) => {

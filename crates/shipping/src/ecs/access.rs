@@ -75,11 +75,7 @@ impl Access<'_> {
             out.push(b'}');
         }
         if let Some(tls) = &self.tls {
-            out.extend_from_slice(b",\"tls\":{\"version_protocol\":\"tls\"");
-            text_if_any(out, b",\"version\":", tls.version.as_bytes());
-            text_if_any(out, b",\"cipher\":", tls.cipher.as_bytes());
-            text_if_any(out, b",\"client\":{\"server_name\":", tls.server_name);
-            out.extend_from_slice(if tls.server_name.is_empty() { b"}" } else { b"}}" });
+            tls.push(out);
         }
         self.push_nginx(out);
     }
@@ -168,8 +164,18 @@ impl Access<'_> {
     }
 }
 
+impl Tls<'_> {
+    pub(super) fn push(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b",\"tls\":{\"version_protocol\":\"tls\"");
+        text_if_any(out, b",\"version\":", self.version.as_bytes());
+        text_if_any(out, b",\"cipher\":", self.cipher.as_bytes());
+        text_if_any(out, b",\"client\":{\"server_name\":", self.server_name);
+        out.extend_from_slice(if self.server_name.is_empty() { b"}" } else { b"}}" });
+    }
+}
+
 impl Upstream<'_> {
-    fn push(&self, tries: usize, out: &mut Vec<u8>) {
+    pub(super) fn push(&self, tries: usize, out: &mut Vec<u8>) {
         text(out, b",\"upstream\":{\"address\":", self.address);
         number(out, b",\"tries\":", tries as u64);
         if self.status > 0 {
