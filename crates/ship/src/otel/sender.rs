@@ -6,7 +6,7 @@ use super::trays::{Tray, Trays};
 use crate::errors;
 use crate::receiver::Stop;
 use crate::running::lock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -166,7 +166,10 @@ impl Sender {
 
     /// Whether nobody will add anything: to be asked before the trays are looked into.
     fn is_last(&self) -> bool {
-        self.running.is_finishing.load(Ordering::Acquire) || Arc::strong_count(&self.exporter) == 1
+        let is_left = Arc::strong_count(&self.exporter) == 1;
+        // What those have added who have let go of it is seen from here on.
+        fence(Ordering::Acquire);
+        is_left || self.running.is_finishing.load(Ordering::Acquire)
     }
 
     /// Of a configuration that is gone, what the collector does not take is not kept for ever.
@@ -265,7 +268,9 @@ impl Sender {
 
     fn tell_dropped(&mut self) {
         let dropped = COUNTS.dropped();
-        if dropped == self.dropped || self.dropped_told.is_some_and(|at| at.elapsed() < TELL_DROPPED) {
+        if dropped == self.dropped
+            || self.dropped_told.is_some_and(|at| at.elapsed() < TELL_DROPPED)
+        {
             return;
         }
         (self.dropped, self.dropped_told) = (dropped, Some(Instant::now()));

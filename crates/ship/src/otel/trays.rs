@@ -3,6 +3,7 @@
 //! A worker has two trays, so that one is free whenever the thread empties the other. Both sides only try the locks: nobody
 //! ever waits for one, so that none has a waiter who would have to be woken by a call of the system.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// The bound in bytes has so many for each span, and so many at least.
@@ -20,6 +21,8 @@ pub struct Tray {
 
 pub struct Trays {
     of_workers: Box<[[Mutex<Tray>; 2]]>,
+    /// Of those the first so many have been put to.
+    used: AtomicUsize,
     /// Of one tray.
     most: [usize; 2],
     most_bytes: usize,
@@ -38,6 +41,7 @@ impl Trays {
     pub fn new(workers: usize, most: usize) -> Trays {
         Trays {
             of_workers: (0..workers).map(|_| Default::default()).collect(),
+            used: AtomicUsize::new(0),
             most: [most.div_ceil(2), most / 2],
             most_bytes: (most * SPAN_BYTES).max(LEAST_BYTES) / 2,
         }
@@ -46,6 +50,9 @@ impl Trays {
     /// Has a worker write a span; `false`: there was no room.
     pub fn put(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         let Some(trays) = self.of_workers.get(worker) else { return false };
+        if self.used.load(Ordering::Relaxed) <= worker {
+            self.used.fetch_max(worker + 1, Ordering::Relaxed);
+        }
         for (tray, most) in trays.iter().zip(self.most) {
             let Some(mut tray) = lock(tray) else { continue };
             if tray.ends.len() < most && tray.bytes.len() < self.most_bytes {
@@ -62,7 +69,8 @@ impl Trays {
     pub fn empty(&self, into: &mut Tray) -> bool {
         let mut is_all = true;
         let mut spare = Tray::default();
-        for tray in self.of_workers.iter().flatten() {
+        let used = self.used.load(Ordering::Acquire);
+        for tray in self.of_workers.iter().take(used).flatten() {
             let Some(mut tray) = lock(tray) else {
                 is_all = false;
                 continue;
