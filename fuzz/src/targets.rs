@@ -27,6 +27,7 @@ mod stores;
 mod template;
 mod tengine;
 mod tls;
+mod trace;
 mod uri;
 
 use crate::random::Random;
@@ -76,6 +77,7 @@ pub const TARGETS: &[Target] = &[
     tengine::TARGET,
     ssi::CONDITIONS,
     template::TARGET,
+    trace::TARGET,
     tls::CIPHERS,
     tls::PEM,
     tls::CERTIFICATES,

@@ -26,6 +26,7 @@ mod message;
 pub mod mmdb;
 pub mod ocsp;
 mod origin;
+pub mod otel;
 mod pipe;
 mod process;
 mod server;

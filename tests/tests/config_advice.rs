@@ -145,7 +145,7 @@ fn directives_of_other_modules_are_known_by_name() {
         ("js_import", "njs"),
         ("modsecurity_rules_file", "ModSecurity"),
         ("vhost_traffic_status_filter", "status_zone"),
-        ("otel_exporter", "OpenTelemetry"),
+        ("opentelemetry_config", "otel_exporter"),
         ("echo_abort_parent", "does nothing in OpenResty"),
         ("memc_upstream_max_fails", "max_fails"),
         ("set_iconv", "charset"),

@@ -1,19 +1,15 @@
 //! `ship` to OTLP: the OpenTelemetry collector over HTTP and gRPC, and what a receiver answers.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 use weir_tests::tls::Authority;
-use weir_tests::tools::{self, listens_on};
-use weir_tests::{expect_soon, free_port, run_cli, wait_for, Setup};
+use weir_tests::{expect_soon, free_port, otel, run_cli, Setup};
 
 const HTTP: &str = "http { access_log off; server { listen 127.0.0.1:%%PORT_0%%;
     location / { ship_access a; return 200 ok; }
     location /all { ship_access h; ship_access g; ship_access s; return 200 ok; } } }";
 
-/// Built of its sources (go.opentelemetry.io/collector with the file exporter); there is no package of it.
 #[test]
 fn a_collector_takes_records_over_http_and_grpc() {
-    let Some(collector) = tools::need("otelcol") else { return };
     let setup = Setup::new("");
     let dir = setup.dir().to_owned();
     let authority = Authority::new("ca.test");
@@ -24,22 +20,7 @@ fn a_collector_takes_records_over_http_and_grpc() {
     write("key.pem", &pair.key);
     let (http, grpc, tls) = (free_port(), free_port(), free_port());
     let shown = dir.display();
-    write(
-        "collector.yaml",
-        &format!(
-            "receivers:\n  otlp:\n    protocols:\n      grpc:\n        endpoint: 127.0.0.1:{grpc}\n      http:\n        endpoint: 127.0.0.1:{http}\n  \
-             otlp/tls:\n    protocols:\n      grpc:\n        endpoint: 127.0.0.1:{tls}\n        tls:\n          cert_file: {shown}/cert.pem\n          key_file: {shown}/key.pem\n\
-             exporters:\n  file:\n    path: {shown}/out.json\n    flush_interval: 50ms\n\
-             service:\n  telemetry:\n    metrics:\n      level: none\n  pipelines:\n    logs:\n      receivers: [otlp, otlp/tls]\n      exporters: [file]\n"
-        ),
-    );
-    let conf = dir.join("collector.yaml");
-    let log = std::fs::File::create(dir.join("collector.log")).unwrap();
-    let _collector = collector.start(|command| {
-        command.arg("--config").arg(format!("file:{}", conf.display())).stderr(log);
-    });
-    let up = wait_for(|| [http, grpc, tls].iter().all(|p| listens_on(*p)), Duration::from_secs(30));
-    assert!(up, "{}", std::fs::read_to_string(dir.join("collector.log")).unwrap_or_default());
+    let Some(_collector) = otel::start_real(&dir, [grpc, http, tls]) else { return };
     let server = Setup::new(&format!(
         "worker_processes 1; error_log error.log info; events {{}}
         ship a {{ to otlp http://127.0.0.1:{http}; queue %%DIR%%/a; }}

@@ -5,6 +5,7 @@
 //! `target` changes and root is not needed. The tests look there too (`tests/src/tools.rs`).
 //! Nothing here fails a run: a test whose program is missing says that it was skipped.
 
+mod go;
 mod jars;
 
 use crate::child::{quiet, watched};
@@ -86,6 +87,7 @@ pub fn path(dir: &Path) -> std::ffi::OsString {
 pub fn get(root: &Path, may_install: bool) {
     let dir = dir(root);
     jars::get(&dir, may_install);
+    go::get(root, &dir, may_install);
     let missing = missing(&dir);
     if missing.is_empty() {
         return println!("all there: {}", names(PEERS.iter()));

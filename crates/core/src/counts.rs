@@ -5,6 +5,8 @@
 //! between processors; who reads adds the parts up. Parts live as long as a configuration has the name:
 //! a reload goes on counting where the last one stood.
 
+mod began;
+mod exemplars;
 mod few;
 mod handshakes;
 mod histogram;
@@ -12,6 +14,8 @@ mod kept;
 mod near;
 mod statuses;
 
+pub use began::began_ms;
+pub use exemplars::{Exemplar, BOUNDS_US, BUCKETS};
 pub use few::Few;
 pub use handshakes::{Handshakes, OfTls, Unverified};
 pub use histogram::{Histogram, Times, ERROR};

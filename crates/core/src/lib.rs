@@ -26,6 +26,7 @@ mod peek;
 pub mod programs;
 pub mod proxy_header;
 mod queue;
+pub mod random;
 pub mod registry;
 pub mod relay;
 pub mod resolver;

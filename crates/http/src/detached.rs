@@ -12,6 +12,7 @@ use crate::generation::Http;
 use crate::head;
 use crate::request::{Request, REDIRECTS_MAX};
 use crate::trace;
+use std::any::Any;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,6 +27,10 @@ use weir_wire::http1::request::{Method, Parser, Progress};
 
 /// What the error log says of a request that is no client's.
 pub(crate) struct Titled(pub Box<str>);
+
+/// What a module keeps of a request for all that is made of it, too: parts and copies. There is one such value.
+#[derive(Clone)]
+pub struct ForCopies(pub Rc<dyn Any>);
 
 impl Request {
     /// A connection like the client's that leads nowhere; it takes no descriptor.
@@ -102,6 +107,9 @@ impl Request {
         self.copy_place_to(copy, client);
         if self.flags.traced {
             trace::copy(self, copy);
+        }
+        if let Some(kept) = self.kept_ref::<ForCopies>() {
+            copy.keep_state(kept.clone());
         }
     }
 

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::counters::Counters;
-use weir_core::counts::{Counted, Handshakes, Near, OfTls, Statuses, Times};
+use weir_core::counts::{Counted, Exemplar, Handshakes, Near, OfTls, Statuses, Times};
 use weir_core::figures::{Figures, Report, Served};
 use weir_core::listen::Reached;
 use weir_module::{
@@ -213,6 +213,24 @@ pub(crate) fn ends(r: &mut Request) {
             zone.begun.add(1);
         }
         ended.count(zone);
+    }
+}
+
+/// Notes whose trace shows how long a request took that is over. For who has sent its span.
+pub fn note(r: &Request, trace: [u8; 16], span: [u8; 8], wall_ms: u64) {
+    if !r.is_timed() || r.is_part() {
+        return;
+    }
+    let us = clock::now_us().saturating_sub(r.start_us);
+    let exemplar = Exemplar { trace, span, us, wall_ms };
+    let location: &LocationConf = r.loc();
+    if location.zones.is_some() {
+        if let Some(zone) = r.loc().part.get(&location.zones, &r.conn().worker) {
+            zone.latency.note(&exemplar);
+        }
+    }
+    if let Some(zone) = of_server(r) {
+        zone.latency.note(&exemplar);
     }
 }
 

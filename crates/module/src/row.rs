@@ -32,6 +32,8 @@ impl Context {
 
     /// `ship`, of the main context.
     pub const SHIP: Context = Context(1 << 14);
+    /// `otel_exporter`, of `http`.
+    pub const OTEL_EXPORTER: Context = Context(1 << 15);
 
     pub const MS: Context = Context(Self::MAIL.0 | Self::MAIL_SERVER.0);
     pub const SS: Context = Context(Self::STREAM.0 | Self::STREAM_SERVER.0);
@@ -48,7 +50,7 @@ impl Context {
 
     /// The names of the contexts, as nginx's documentation writes them.
     pub fn names(self) -> Vec<&'static str> {
-        const NAMES: [(Context, &str); 15] = [
+        const NAMES: [(Context, &str); 16] = [
             (Context::MAIN, "main"),
             (Context::EVENTS, "events"),
             (Context::HTTP, "http"),
@@ -64,6 +66,7 @@ impl Context {
             (Context::MAIL, "mail"),
             (Context::MAIL_SERVER, "server in mail"),
             (Context::SHIP, "ship"),
+            (Context::OTEL_EXPORTER, "otel_exporter"),
         ];
         NAMES.iter().filter(|(c, _)| self.has(*c)).map(|(_, n)| *n).collect()
     }

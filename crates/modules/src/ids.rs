@@ -5,16 +5,13 @@
 //! `proxy_set_header traceparent $traceparent;` passes the context on: the trace is the client's, or begins here; the
 //! span is this request's own. Nothing of it is made for a request that does not use it, and all of it is made once:
 //! the ids of a request belong together. (The names of nginx's OpenTelemetry module begin with `otel_`.)
-//!
-//! Ids are keyed hashes of a counter: they cannot be guessed and cost no call of the system's.
 
-use std::cell::Cell;
-use std::collections::hash_map::RandomState;
-use std::hash::BuildHasher;
 use weir_base::bytes::push_hex;
+use weir_core::random::number;
 use weir_http::module::{HttpModule, VarArg, Variable};
 use weir_http::Request;
 use weir_runtime::clock;
+use weir_wire::traceparent::{Context, SAMPLED};
 
 pub const MODULE: HttpModule = HttpModule {
     variables: &[
@@ -35,8 +32,6 @@ pub const MODULE: HttpModule = HttpModule {
     ..HttpModule::EMPTY
 };
 
-const SAMPLED: u8 = 1;
-
 /// Of a request.
 #[derive(Clone, Copy)]
 struct Ids {
@@ -45,19 +40,6 @@ struct Ids {
     /// The client's span, if it has told of one.
     parent: Option<[u8; 8]>,
     flags: u8,
-}
-
-thread_local! {
-    /// Keys from the operating system, and a counter.
-    static NUMBERS: (RandomState, Cell<u64>) = (RandomState::new(), const { Cell::new(0) });
-}
-
-fn number() -> u64 {
-    NUMBERS.with(|(keys, counter)| {
-        counter.set(counter.get() + 1);
-        // W3C: an id of zeros is none.
-        keys.hash_one(counter.get()).max(1)
-    })
 }
 
 fn hex(out: &mut Vec<u8>, bytes: &[u8]) -> bool {
@@ -72,7 +54,9 @@ fn ids(r: &mut Request) -> Ids {
     }
     let span = number().to_be_bytes();
     let ids = match told(r) {
-        Some((trace, parent, flags)) => Ids { trace, span, parent: Some(parent), flags },
+        Some(Context { trace, span: parent, flags }) => {
+            Ids { trace, span, parent: Some(parent), flags }
+        }
         None => {
             let trace = (u128::from(number()) << 64 | u128::from(number())).to_be_bytes();
             Ids { trace, span, parent: None, flags: 0 }
@@ -82,58 +66,15 @@ fn ids(r: &mut Request) -> Ids {
     ids
 }
 
-/// What the client says; two fields say nothing.
-fn told(r: &Request) -> Option<([u8; 16], [u8; 8], u8)> {
-    let mut told = r.headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"traceparent"));
-    let first = told.next();
-    first.filter(|_| told.next().is_none()).and_then(|(_, value)| context(value))
-}
-
-/// Trace, span and flags of a `traceparent`: `00-` 32 digits `-` 16 digits `-` 2 digits. Newer versions may have more
-/// behind it.
-fn context(value: &[u8]) -> Option<([u8; 16], [u8; 8], u8)> {
-    let (version, rest) = value.split_at_checked(3)?;
-    let [version] = unhex::<1>(version.strip_suffix(b"-")?)?;
-    let (trace, rest) = rest.split_at_checked(33)?;
-    let trace = unhex::<16>(trace.strip_suffix(b"-")?)?;
-    let (span, rest) = rest.split_at_checked(17)?;
-    let span = unhex::<8>(span.strip_suffix(b"-")?)?;
-    let (flags, rest) = rest.split_at_checked(2)?;
-    let [flags] = unhex::<1>(flags)?;
-    let is_whole = match version {
-        0 => rest.is_empty(),
-        0xff => false,
-        _ => rest.is_empty() || rest.starts_with(b"-"),
-    };
-    (is_whole && trace != [0; 16] && span != [0; 8]).then_some((trace, span, flags))
-}
-
-/// Small letters only, as W3C has it.
-fn unhex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
-    let digit = |b: u8| match b {
-        b'0'..=b'9' => Some(b - b'0'),
-        b'a'..=b'f' => Some(b - b'a' + 10),
-        _ => None,
-    };
-    let mut bytes = [0; N];
-    if text.len() != 2 * N {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(bytes)
+/// What the client says.
+fn told(r: &Request) -> Option<Context> {
+    Context::of_fields(r.headers())
 }
 
 /// What servers are to be told: this request's span in the trace. Flags that nobody knows yet are not passed on.
 fn traceparent(r: &mut Request, _: &VarArg, out: &mut Vec<u8>) -> bool {
-    let ids = ids(r);
-    out.extend_from_slice(b"00-");
-    push_hex(out, &ids.trace);
-    out.push(b'-');
-    push_hex(out, &ids.span);
-    out.extend_from_slice(b"-0");
-    out.push(b'0' + (ids.flags & SAMPLED));
+    let Ids { trace, span, flags, .. } = ids(r);
+    out.extend_from_slice(&Context { trace, span, flags }.text());
     true
 }
 
@@ -163,33 +104,6 @@ fn push_uuid(out: &mut Vec<u8>, ms: u64, a: u64, b: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn contexts_of_w3c() {
-        let trace = "0af7651916cd43dd8448eb211c80319c";
-        let good = format!("00-{trace}-b7ad6b7169203331-01");
-        let (id, span, flags) = context(good.as_bytes()).unwrap();
-        assert_eq!((id[0], id[15], span[0], flags), (0x0a, 0x9c, 0xb7, 1));
-        let newer = format!("01-{trace}-b7ad6b7169203331-01-more");
-        assert!(context(newer.as_bytes()).is_some());
-        for bad in [
-            "".to_string(),
-            "00".to_string(),
-            good.to_uppercase(),
-            format!("{good}-more"),
-            format!("ff-{trace}-b7ad6b7169203331-01"),
-            format!("00-{}-b7ad6b7169203331-01", "0".repeat(32)),
-            format!("00-{trace}-0000000000000000-01"),
-            format!("00-{trace}-b7ad6b716920333-01"),
-            format!("01-{trace}-b7ad6b7169203331-01x"),
-            format!("00_{trace}-b7ad6b7169203331-01"),
-        ] {
-            assert!(context(bad.as_bytes()).is_none(), "{bad}");
-        }
-        for end in 0..good.len() {
-            assert!(context(&good.as_bytes()[..end]).is_none());
-        }
-    }
 
     #[test]
     fn uuids_have_their_version_and_sort_by_time() {

@@ -119,6 +119,13 @@ pub fn wall() -> (i64, u32) {
     (s as i64, ns / 1_000_000)
 }
 
+/// The same in microseconds since 1970.
+#[cfg(unix)]
+pub fn wall_us() -> u64 {
+    let (s, ns) = read(libc::CLOCK_REALTIME);
+    s * 1_000_000 + u64::from(ns / 1000)
+}
+
 #[cfg(not(unix))]
 mod portable {
     use std::sync::OnceLock;
@@ -132,11 +139,15 @@ mod portable {
         let d = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         (d.as_secs() as i64, d.subsec_millis())
     }
+    pub fn wall_us() -> u64 {
+        let d = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        d.as_micros() as u64
+    }
 }
 #[cfg(not(unix))]
 pub use portable::now_us;
 #[cfg(not(unix))]
-pub use portable::wall;
+pub use portable::{wall, wall_us};
 
 #[cfg(test)]
 mod tests {

@@ -187,7 +187,7 @@ pub fn addresses(draft: &Draft, schemes: &[&str], port: Option<u16>) -> ConfResu
 }
 
 /// `host:port`, `[v6]:port`, or the host alone where there is a usual port.
-fn split(text: &str, usual: Option<u16>) -> Option<(String, u16)> {
+pub fn split(text: &str, usual: Option<u16>) -> Option<(String, u16)> {
     let end = text.rfind(']').map_or(0, |at| at + 1);
     let (host, port) = match text[end..].rfind(':') {
         Some(at) => (&text[..end + at], text[end + at + 1..].parse().ok().filter(|p| *p > 0)),

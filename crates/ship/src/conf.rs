@@ -216,7 +216,8 @@ const MAIN: &[Row] = &[
         "",
         "A receiver of the figures that api shows, and how often it gets them (every=10s).",
         set_metrics,
-    ),
+    )
+    .note("Each thing that has a name is a document; receivers of OTLP get metrics, in the names of \"metrics\" without \"_total\": cumulative sums and histograms, and gauges."),
 ];
 
 pub const MODULE: HttpModule = HttpModule {

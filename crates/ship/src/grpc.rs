@@ -50,7 +50,8 @@ pub struct Open {
 impl Caller {
     /// Calls `path` with a message. An error says that nothing is known of what became of it.
     pub fn call(&mut self, path: &str, message: &[u8]) -> Result<Reply, String> {
-        let mut open = match self.open.take().filter(|o| o.http.may_go_on() && !o.line.is_stale()) {
+        let mut open = match self.open.take().filter(|o| o.http.may_go_on() && !o.line.is_closed())
+        {
             Some(open) => open,
             None => self.connect()?,
         };
@@ -59,7 +60,8 @@ impl Caller {
         self.ask(&mut open.http, path);
         let body = grpc::frame(message, self.packed);
         let reply = open.exchange(&body).map_err(failed)?;
-        self.open = Some(open);
+        // What HTTP/2 has to say besides goes now, so that the connection is at rest.
+        self.open = open.flush().is_ok().then_some(open);
         Ok(reply)
     }
 

@@ -71,8 +71,7 @@ pub const ROWS: &[Row] = &[
         "A field that requests to a receiver have.",
         |cf, d| {
             let (name, value) = (d.text(0)?.to_owned(), d.text(1)?.to_owned());
-            let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-            if name.is_empty() || !name.bytes().all(is_token) {
+            if !is_field_name(&name) {
                 return Err(d.invalid(0));
             }
             if value.bytes().any(|b| b < b' ' && b != b'\t' || b == 0x7f) {
@@ -92,6 +91,12 @@ pub const ROWS: &[Row] = &[
         },
     ),
 ];
+
+/// A token, as names of fields are.
+pub fn is_field_name(name: &str) -> bool {
+    let is_token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !name.is_empty() && name.bytes().all(is_token)
+}
 
 /// Where requests go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,6 +227,19 @@ impl HttpConf {
         Some(HttpConf { endpoints: vec![endpoint], tls, fields, timeout, is_packed: false })
     }
 
+    /// To one address, if it is one, with these fields; nothing is packed.
+    pub fn to(
+        url: &str,
+        tls: Option<Tls>,
+        fields: &[(String, String)],
+        timeout: Duration,
+    ) -> Option<HttpConf> {
+        let endpoints = vec![endpoint(url)?];
+        let mut text = user_agent();
+        fields.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
+        Some(HttpConf { endpoints, tls, fields: text, timeout, is_packed: false })
+    }
+
     /// Reads what stands in files.
     ///
     /// # Errors
@@ -234,13 +252,17 @@ impl HttpConf {
             true => Some(Tls::build(cf, draft, &[b"http/1.1"])?),
             false => None,
         };
-        let mut text = format!("User-Agent: weir/{}\r\n", env!("CARGO_PKG_VERSION"));
+        let mut text = user_agent();
         for (name, value) in fields(cf, draft, key)? {
             text += &format!("{name}: {value}\r\n");
         }
         let is_packed = common::compress(draft, false)? == common::Compress::Gzip;
         Ok(HttpConf { endpoints, tls, fields: text, timeout: common::timeout(draft), is_packed })
     }
+}
+
+fn user_agent() -> String {
+    format!("User-Agent: weir/{}\r\n", env!("CARGO_PKG_VERSION"))
 }
 
 /// The fields that a block has requests have: who we are, and what is written there.

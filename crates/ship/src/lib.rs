@@ -21,6 +21,7 @@ mod kinds;
 pub mod line;
 mod loki;
 mod metrics;
+mod otel;
 mod otlp;
 mod parts;
 mod places;
@@ -32,9 +33,9 @@ mod session;
 mod syslog;
 
 pub use conf::{build, MODULE};
-pub use metrics::gather_by;
+pub use metrics::{encode_by, gather_by};
+pub use otel::MODULE as OTEL;
 pub use queue::let_go_of_ended;
-pub use running::{has_ended, stop};
 pub use session::{MAIL, STREAM};
 
 use conf::Ships;
@@ -48,6 +49,20 @@ pub fn start(gen: &Generation) {
     running::follow(&built.plans, &gen.error_log);
     errors::follow(built.errors.iter().map(|(p, level)| (Arc::clone(p), *level)).collect());
     metrics::follow(built.metrics.iter().map(|(p, every)| (Arc::clone(p), *every)).collect());
+}
+
+/// The process is to end at once: what is being sent is given up.
+pub fn stop() {
+    running::stop();
+    otel::stop();
+}
+
+/// To be asked when nobody writes any more: whether the process may end. What is left is sent first, for as long as
+/// that takes and is not too long.
+pub fn has_ended() -> bool {
+    // Both finish at the same time.
+    let has_sent_spans = otel::has_ended();
+    running::has_ended() && has_sent_spans
 }
 
 /// How all receivers of this process do, as JSON.

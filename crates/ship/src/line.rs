@@ -135,13 +135,23 @@ impl Line {
     /// Whether the peer has closed it, or, without TLS (which speaks for itself), has said something that nobody has
     /// asked for. Does not wait.
     pub fn is_stale(&self) -> bool {
+        self.is_closed_or(|| self.tls.is_none())
+    }
+
+    /// Whether the peer has closed it. For protocols in which both sides may speak at any time.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed_or(|| false)
+    }
+
+    /// `is_bad` says what it means that something has come.
+    fn is_closed_or(&self, is_bad: impl Fn() -> bool) -> bool {
         let tcp = &self.socket.tcp;
-        let quiet = tcp.set_nonblocking(true).is_ok()
+        let good = tcp.set_nonblocking(true).is_ok()
             && match tcp.peek(&mut [0]) {
-                Ok(bytes) => bytes > 0 && self.tls.is_some(),
+                Ok(bytes) => bytes > 0 && !is_bad(),
                 Err(e) => e.kind() == io::ErrorKind::WouldBlock,
             };
-        !quiet || tcp.set_nonblocking(false).is_err()
+        !good || tcp.set_nonblocking(false).is_err()
     }
 
     fn shake(&mut self, tls: &Tls, host: &str) -> Result<(), String> {

@@ -1,4 +1,5 @@
 //! `ship_metrics`: the figures that `api` shows become events, one for each thing that has a name and one for the rest.
+//! Receivers of OTLP get metrics proper, in the names of `metrics`.
 
 use crate::access::stamp;
 use crate::keeper;
@@ -31,6 +32,9 @@ const EVENTS_MAX: usize = 10_000;
 /// Gathers all figures.
 pub type Gather = Arc<dyn Fn() -> Figures + Send + Sync>;
 
+/// Makes metrics of OTLP of them.
+pub type Encode = fn(&Figures) -> Vec<Vec<u8>>;
+
 /// Who is to have figures, and when next.
 struct Rhythm<T> {
     to: T,
@@ -57,11 +61,17 @@ impl<T> Rhythm<T> {
 }
 
 static GATHER: Mutex<Option<Gather>> = Mutex::new(None);
+static ENCODE: Mutex<Option<Encode>> = Mutex::new(None);
 static WANTED: Mutex<Vec<Rhythm<Arc<Plan>>>> = Mutex::new(Vec::new());
 
 /// Where figures come from.
 pub fn gather_by(gather: Gather) {
     *lock(&GATHER) = Some(gather);
+}
+
+/// How receivers that know metrics get them.
+pub fn encode_by(encode: Encode) {
+    *lock(&ENCODE) = Some(encode);
 }
 
 /// From now on figures go to these, each so often.
@@ -98,6 +108,12 @@ pub fn ship(_: &[Arc<Ship>]) {
     for (plan, every) in due {
         let Some(queue) = plan.queue() else { continue };
         let (stamp, time_ms) = stamp();
+        if let Some(encode) = lock(&ENCODE).filter(|_| plan.kind == crate::otlp::KIND.name) {
+            for metric in encode(&figures).iter().take(EVENTS_MAX) {
+                queue.push_shared(metric, time_ms, Kind::Metric, Severity::Info);
+            }
+            continue;
+        }
         for document in documents(&figures, &stamp, every.as_millis() as u64) {
             let mut out = document;
             plan.metric_tail.push(&mut out);

@@ -150,14 +150,11 @@ fn handler(r: &mut Request) -> Flow {
     match r.method {
         Method::Get | Method::Head => match body::discard(r) {
             Ok(()) if asks_for_visitors(r) => Flow::Wait(visitors),
-<<<<<<< HEAD
-            Ok(()) if shared_file::any_newer() => Flow::Wait(catch_up),
-=======
             Ok(()) if asks_for(r, "figures") => {
                 let text = crate::document(&r.gen().core, &r.conn().worker.all, true);
                 send(r, 200, text)
             }
->>>>>>> 7d1bb73
+            Ok(()) if shared_file::any_newer() => Flow::Wait(catch_up),
             Ok(()) => {
                 let done = with_call(r, |r, call| call.show(r));
                 finish(r, done)

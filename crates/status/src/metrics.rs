@@ -5,7 +5,10 @@
 //! where it only grows. Figures that have begun anew in the API go on here.
 
 mod families;
+mod otlp;
 mod walk;
+
+pub use otlp::encode;
 
 use crate::tree::gather;
 use families::Families;

@@ -31,6 +31,7 @@ const BUILT_IN: &[&str] = &[
     "http_xss_filter",
     "http_zstd_filter",
     "http_zstd_static",
+    "otel",
     "stream_geoip",
     "stream_geoip2",
 ];
@@ -51,7 +52,6 @@ const ELSEWHERE: &[&str] = &[
     "http_vhost_traffic_status",
     "http_xslt_filter",
     "nchan",
-    "otel",
     "pagespeed",
     "rtmp",
     "stream_js",

@@ -16,7 +16,7 @@ const MODSECURITY: &str =
     "Weir has no ModSecurity; use a proxy that has it in front, or auth_request";
 const VTS: &str = "this directive of nginx-module-vts is not in Weir: everything is counted, status_zone names what is counted together, and api, metrics and dashboard show it; vhost_traffic_status_display is there";
 const OTEL: &str =
-    "Weir sends no OpenTelemetry traces; pass $request_id on with proxy_set_header and log it";
+    "Weir's OpenTelemetry has the directives of nginx's own module: write otel_exporter, otel_trace and otel_trace_context";
 const ECHO: &str = "it does nothing in OpenResty either; remove the directive";
 const ACME: &str = "Weir obtains no certificates itself; use certbot or another client that writes ssl_certificate's files and reloads";
 const RTMP: &str = "Weir does no RTMP; use a streaming server of its own for it";
@@ -125,7 +125,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ("js_*", NJS),
     ("modsecurity*", MODSECURITY),
     ("vhost_traffic_status*", VTS),
-    ("otel_*", OTEL),
     ("opentelemetry*", OTEL),
     ("opentracing*", OTEL),
     ("echo_abort_parent", ECHO),

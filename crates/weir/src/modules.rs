@@ -38,6 +38,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_backend::SESSION_STICKY,
     &log::MODULE,
     &weir_ship::MODULE,
+    &weir_ship::OTEL,
     &gzip_ok::MODULE,
     // Before rewrites change anything.
     &req_status::MODULE,

@@ -71,11 +71,14 @@ impl Serving {
     /// What is shipped and told from now on, by the newest generation.
     fn ship(&self) {
         crate::asked::serve(&self.generation, &self.all);
+        // Counting begins, if no process before has begun.
+        weir_core::counts::began_ms();
         let (generation, all) = (Arc::downgrade(&self.generation), Arc::clone(&self.all));
         weir_ship::gather_by(Arc::new(move || match generation.upgrade() {
             Some(generation) => weir_status::gather(&generation, &all, ""),
             None => Figures::default(),
         }));
+        weir_ship::encode_by(weir_status::otlp);
         weir_ship::start(&self.generation);
     }
 

@@ -22,6 +22,7 @@ pub mod resp;
 mod scan;
 pub mod scgi;
 mod target;
+pub mod traceparent;
 pub mod uwsgi;
 
 pub use scan::Range32;

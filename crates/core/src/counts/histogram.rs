@@ -6,6 +6,7 @@
 //! each value and 4 to 16 KB for each histogram from the start; here a value is two stores, and a power of two that
 //! nothing took has no memory.
 
+use super::exemplars::{Exemplar, Exemplars, BOUNDS_US, BUCKETS};
 use super::Count;
 use crate::figures::Figures;
 use std::sync::OnceLock;
@@ -26,6 +27,8 @@ pub struct Histogram {
     pages: [OnceLock<Box<Page>>; PAGES],
     sum_us: Count,
     max_us: Count,
+    /// Where there was one.
+    exemplars: OnceLock<Box<Exemplars>>,
 }
 
 impl Default for Histogram {
@@ -34,6 +37,7 @@ impl Default for Histogram {
             pages: [const { OnceLock::new() }; PAGES],
             sum_us: Count::default(),
             max_us: Count::default(),
+            exemplars: OnceLock::new(),
         }
     }
 }
@@ -68,6 +72,11 @@ impl Histogram {
         self.pages[page].get_or_init(Box::default)[sub].add(1);
         self.sum_us.add(us.min(MAX_US));
         self.max_us.raise(us.min(MAX_US));
+    }
+
+    /// Notes whose trace shows what took so long; by the one thread that counts.
+    pub fn note(&self, exemplar: &Exemplar) {
+        self.exemplars.get_or_init(Box::default).note(exemplar);
     }
 
     /// Begins anew.
@@ -124,6 +133,8 @@ pub struct Times {
     buckets: Vec<u64>,
     sum_us: u64,
     max_us: u64,
+    /// The newest of each bucket that has one.
+    exemplars: Vec<Exemplar>,
 }
 
 impl Times {
@@ -140,6 +151,29 @@ impl Times {
         }
         self.sum_us += h.sum_us.get();
         self.max_us = self.max_us.max(h.max_us.get());
+        h.exemplars.get().into_iter().flat_map(|all| all.all()).for_each(|e| self.show(e));
+    }
+
+    /// Keeps an exemplar if it is the newest of its bucket.
+    fn show(&mut self, exemplar: Exemplar) {
+        let same = self.exemplars.iter_mut().find(|e| e.bucket() == exemplar.bucket());
+        match same {
+            Some(old) if old.wall_ms <= exemplar.wall_ms => *old = exemplar,
+            Some(_) => {}
+            None => self.exemplars.push(exemplar),
+        }
+    }
+
+    /// Of the bucket that is shown as the nth.
+    pub fn exemplar(&self, bucket: usize) -> Option<&Exemplar> {
+        self.exemplars.iter().find(|e| e.bucket() == bucket)
+    }
+
+    /// How many are in each bucket that is shown, by [`BOUNDS_US`].
+    pub fn shown(&self) -> [u64; BUCKETS] {
+        let up_to =
+            |n: usize| BOUNDS_US.get(n).map_or_else(|| self.count(), |us| self.up_to_us(*us));
+        std::array::from_fn(|n| up_to(n) - n.checked_sub(1).map_or(0, up_to))
     }
 
     /// Adds others.
@@ -150,6 +184,7 @@ impl Times {
         self.buckets.iter_mut().zip(&others.buckets).for_each(|(mine, theirs)| *mine += theirs);
         self.sum_us += others.sum_us;
         self.max_us = self.max_us.max(others.max_us);
+        others.exemplars.iter().for_each(|e| self.show(*e));
     }
 
     /// How many there are.
@@ -238,7 +273,7 @@ impl Times {
         sum_us: u64,
         max_us: u64,
     ) -> Times {
-        let mut times = Times { buckets: Vec::new(), sum_us, max_us };
+        let mut times = Times { sum_us, max_us, ..Times::default() };
         for (end, count) in buckets {
             let (page, sub) = place(end.saturating_sub(1));
             let n = page * SUBS + sub;

@@ -35,6 +35,12 @@ pub enum Fields<'a> {
 pub struct Known(HashMap<String, BTreeMap<u32, u64>>);
 
 impl Known {
+    /// One number of one field.
+    #[cfg(test)]
+    pub(super) fn of(name: &str, number: u64) -> Known {
+        Known(HashMap::from([(name.to_owned(), BTreeMap::from([(0, number)]))]))
+    }
+
     /// Whether a field of that name has any.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weir_core::tls::files::{read_passwords, reader};
 use weir_core::tls::words;
 use weir_module::first::{bytes, flag, text};
-use weir_module::{set, ArgsExt, Arity, Cf, ConfResult, Context, Row, Val};
+use weir_module::{set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, Val};
 use weir_tls::load;
 use weir_tls::offer::{About, Protocols, Words};
 use weir_tls::rustls::client::Resumption;
@@ -220,6 +220,43 @@ impl Tls {
         Ok(Tls { config: Arc::new(config), name: None, trust: Some(Arc::new(trust)) })
     }
 
+    /// What verifies a server by these certificates, or by those that the system trusts, and says nothing else.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read; or the system has none, which is about `user`.
+    pub fn trusting(
+        cf: &mut Cf,
+        user: &Directive,
+        trusted: Option<&Directive>,
+        protocol: &[u8],
+    ) -> ConfResult<Tls> {
+        let (d, file) = match trusted {
+            Some(d) => (d, d.arg(0).to_vec()),
+            None => (user, system_roots(user)?),
+        };
+        let roots = load::trusted(&file, &mut reader(cf)).map_err(|text| d.fail(text))?;
+        let words = Words {
+            protocols: Protocols::default(),
+            ciphers: "DEFAULT".into(),
+            prefer_own: false,
+            curves: "auto".into(),
+            commands: Vec::new(),
+        };
+        let offer = words.resolve().map_err(words::refusal)?;
+        let mut config = ClientConfig::builder_with_provider(offer.provider)
+            .with_protocol_versions(&offer.versions)
+            .map_err(|e| d.fail(e.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyServer::default()))
+            .with_no_client_auth();
+        // A session that was resumed shows no certificate that could be judged again.
+        config.resumption = Resumption::disabled();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        let trust = Some(Arc::new(Trust { roots, crls: Vec::new(), depth: DEPTH_MAX }));
+        Ok(Tls { config: Arc::new(config), name: None, trust })
+    }
+
     fn host<'a>(&'a self, host: &'a str) -> &'a str {
         self.name.as_deref().unwrap_or(host)
     }
@@ -247,6 +284,24 @@ impl Tls {
         match leaf.is_some_and(|c| chain::is_for_host(&c, host.as_bytes())) {
             true => Ok(()),
             false => Err(format!("its certificate does not match \"{host}\"")),
+        }
+    }
+}
+
+/// Where distributions have the certificates that are trusted.
+fn system_roots(user: &Directive) -> ConfResult<Vec<u8>> {
+    const PLACES: [&str; 5] = [
+        "/etc/ssl/certs/ca-certificates.crt",
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+        "/etc/pki/tls/certs/ca-bundle.crt",
+        "/etc/ssl/ca-bundle.pem",
+        "/etc/ssl/cert.pem",
+    ];
+    match PLACES.into_iter().find(|place| std::path::Path::new(place).exists()) {
+        Some(place) => Ok(place.as_bytes().to_vec()),
+        None => {
+            let e = user.fail("the system has no certificates to verify the receiver by");
+            Err(e.hint("write \"trusted_certificate FILE;\"".to_owned()))
         }
     }
 }

@@ -204,7 +204,7 @@ fn over_grpc() {
     assert!(matches!(send(), Outcome::All));
     let (fields, body) = told.recv().unwrap();
     let field = |name: &str| &fields.iter().find(|(n, _)| n == name).unwrap().1[..];
-    assert_eq!(field(":path"), METHOD);
+    assert_eq!(field(":path"), LOGS.method);
     assert_eq!(field("content-type"), "application/grpc");
     assert_eq!(field("te"), "trailers");
     assert_eq!(field("grpc-encoding"), "gzip");

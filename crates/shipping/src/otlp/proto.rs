@@ -52,6 +52,11 @@ impl<'a> Message<'a> {
         self.bytes(field, text.as_bytes());
     }
 
+    /// Fields that were written before.
+    pub fn raw(&mut self, fields: &[u8]) {
+        self.out.extend_from_slice(fields);
+    }
+
     /// A message in the message; its length is written when it is known.
     pub fn message(&mut self, field: u32, write: impl FnOnce(&mut Message<'_>)) {
         /// A length of 2 MB fits into so many bytes; longer ones are moved.

@@ -71,6 +71,7 @@ pub(crate) const PLACES: &[Place] = &[
     place("ship", 9, SHIP, false),
     // All of them in one document, with what it takes to add up those of several servers.
     place("figures", 9, Kind::One, false),
+    place("otel", 9, Kind::One, false),
 ];
 
 /// Figures that came later than what they are part of.

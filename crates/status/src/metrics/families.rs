@@ -2,24 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use weir_core::counts::Times;
+use weir_base::bytes::push_hex;
+use weir_core::counts::{Exemplar, Times, BUCKETS};
 
-/// Up to how many microseconds a sample is counted, for the `le` of histograms.
-const BOUNDS_US: [(u64, &str); 14] = [
-    (500, "0.0005"),
-    (1_000, "0.001"),
-    (2_500, "0.0025"),
-    (5_000, "0.005"),
-    (10_000, "0.01"),
-    (25_000, "0.025"),
-    (50_000, "0.05"),
-    (100_000, "0.1"),
-    (250_000, "0.25"),
-    (500_000, "0.5"),
-    (1_000_000, "1.0"),
-    (2_500_000, "2.5"),
-    (5_000_000, "5.0"),
-    (10_000_000, "10.0"),
+/// The bounds of buckets in seconds, for the `le` of histograms.
+const BOUNDS: [&str; BUCKETS] = [
+    "0.0005", "0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1.0",
+    "2.5", "5.0", "10.0", "+Inf",
 ];
 
 /// What kind of metric it is.
@@ -76,7 +65,37 @@ pub(super) fn with(labels: &str, name: &str, value: &str) -> Labels {
     out
 }
 
+/// The labels one by one, as they were before.
+pub(super) fn pairs(labels: &str) -> Vec<(String, String)> {
+    let (mut all, mut rest) = (Vec::new(), labels);
+    while let Some((name, behind)) = rest.split_once("=\"") {
+        let (mut value, mut chars) = (String::new(), behind.char_indices());
+        let mut end = behind.len();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    end = at + 1;
+                    break;
+                }
+                '\\' => match chars.next() {
+                    Some((_, 'n')) => value.push('\n'),
+                    other => value.extend(other.map(|(_, c)| c)),
+                },
+                c => value.push(c),
+            }
+        }
+        all.push((name.to_owned(), value));
+        rest = behind[end..].trim_start_matches(',');
+    }
+    all
+}
+
 impl Families {
+    /// Names, kinds, help and samples.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, Kind, &str, &[(Labels, Sample)])> {
+        self.0.iter().map(|(name, f)| (&name[..], f.kind, &f.help[..], &f.samples[..]))
+    }
+
     /// Notes a sample; `at` is where its figure stands in the tree.
     pub(super) fn add(&mut self, name: &str, kind: Kind, at: &str, labels: &str, sample: Sample) {
         let fresh = || Family { kind, help: at.to_string(), samples: Vec::new() };
@@ -107,7 +126,7 @@ impl Families {
             // Writing into a String cannot fail.
             let _ = write!(out, "# HELP {shown} {}\n# TYPE {shown} {kind}\n", family.help);
             for (labels, value) in &family.samples {
-                write_sample(&mut out, &sample, labels, value);
+                write_sample(&mut out, &sample, labels, value, is_open);
             }
         }
         if is_open {
@@ -117,7 +136,7 @@ impl Families {
     }
 }
 
-fn write_sample(out: &mut String, name: &str, labels: &str, sample: &Sample) {
+fn write_sample(out: &mut String, name: &str, labels: &str, sample: &Sample, is_open: bool) {
     let shown = |labels: &str| match labels {
         "" => String::new(),
         labels => format!("{{{labels}}}"),
@@ -128,21 +147,43 @@ fn write_sample(out: &mut String, name: &str, labels: &str, sample: &Sample) {
         Sample::Millis(ms) => writeln!(out, "{name}{labels_shown} {}", *ms as f64 / 1e3),
         Sample::Real(x) => writeln!(out, "{name}{labels_shown} {x}"),
         Sample::Times(times) => {
-            for (us, bound) in BOUNDS_US {
+            let mut count = 0;
+            for (n, (bound, more)) in BOUNDS.into_iter().zip(times.shown()).enumerate() {
+                count += more;
                 let labels = shown(&with(labels, "le", bound));
-                let _ = writeln!(out, "{name}_bucket{labels} {}", times.up_to_us(us));
+                let exemplar = times.exemplar(n).filter(|_| is_open).map(shown_exemplar);
+                let exemplar = exemplar.unwrap_or_default();
+                let _ = writeln!(out, "{name}_bucket{labels} {count}{exemplar}");
             }
-            let (count, sum) = (times.count(), times.sum_us() as f64 / 1e6);
-            let labels = shown(&with(labels, "le", "+Inf"));
-            let _ = writeln!(out, "{name}_bucket{labels} {count}");
+            let sum = times.sum_us() as f64 / 1e6;
             writeln!(out, "{name}_sum{labels_shown} {sum}\n{name}_count{labels_shown} {count}")
         }
     };
 }
 
+/// As OpenMetrics has it behind a sample: whose trace, how long it took, and when it ended.
+fn shown_exemplar(e: &Exemplar) -> String {
+    let hex = |id: &[u8]| {
+        let mut text = Vec::new();
+        push_hex(&mut text, id);
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let (took, ended) = (e.us as f64 / 1e6, e.wall_ms as f64 / 1e3);
+    format!(" # {{trace_id=\"{}\",span_id=\"{}\"}} {took} {ended}", hex(&e.trace), hex(&e.span))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_are_what_they_were() {
+        let labels = with(&with("", "a", "q\"\\\n,b=\"\u{e9}"), "c", "");
+        let found = pairs(&labels);
+        let expected = [("a", "q\"\\\n,b=\"\u{e9}"), ("c", "")];
+        assert_eq!(found, expected.map(|(n, v)| (n.to_owned(), v.to_owned())));
+        assert!(pairs("").is_empty());
+    }
 
     #[test]
     fn both_formats_are_as_they_should_be() {

@@ -1,0 +1,288 @@
+//! The thread that sends spans, one for each configuration that is in use.
+
+use super::counts::COUNTS;
+use super::door::{Door, Target};
+use super::trays::{Tray, Trays};
+use crate::errors;
+use crate::receiver::Stop;
+use crate::running::lock;
+use std::sync::atomic::{fence, AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+use weir_core::logger::{ErrorLog, LogLevel};
+use weir_core::{os_text, Worker};
+use weir_shipping::backoff::Backoff;
+use weir_shipping::otlp::answer::Verdict;
+
+/// How often trays are looked into while there is something in them, and otherwise.
+const LOOK: Duration = Duration::from_millis(5);
+const REST: Duration = Duration::from_millis(50);
+/// It counts as busy for so long, also when it begins.
+const BUSY: Duration = Duration::from_secs(1);
+/// Dropped spans are told of so often.
+const TELL_DROPPED: Duration = Duration::from_secs(1);
+/// Collectors take 4 MB at once, if nobody has told them otherwise.
+const BATCH_MAX_BYTES: usize = 2 << 20;
+const RETRY_FIRST_MS: u64 = 100;
+const RETRY_MOST_MS: u64 = 5000;
+/// The same failure is told again after so long.
+const TOLD: Duration = Duration::from_secs(60);
+/// What is left of a configuration that is gone is sent for so long.
+const LEFT: Duration = Duration::from_secs(60);
+/// How long a graceful end waits for what is left to be sent.
+const FINISH: Duration = Duration::from_secs(3);
+/// The same where the process is to end at once.
+const FINISH_AT_ONCE: Duration = Duration::from_millis(300);
+
+/// Of a configuration. Whoever has it may still add spans.
+pub struct Exporter {
+    target: Target,
+    interval: Duration,
+    batch_size: usize,
+    most: usize,
+    trays: OnceLock<Trays>,
+    is_started: AtomicBool,
+}
+
+impl Exporter {
+    pub fn new(target: Target, interval: Duration, batch_size: usize, most: usize) -> Exporter {
+        let (trays, is_started) = (OnceLock::new(), AtomicBool::new(false));
+        Exporter { target, interval, batch_size, most, trays, is_started }
+    }
+
+    /// All workers'; made when there is the first span.
+    #[inline]
+    pub fn trays(&self, worker: &Worker) -> &Trays {
+        self.trays.get_or_init(|| Trays::new(worker.all.each.len(), self.most))
+    }
+}
+
+/// A thread of this process.
+#[derive(Default)]
+struct Running {
+    stop: Arc<Stop>,
+    is_finishing: AtomicBool,
+    has_ended: AtomicBool,
+}
+
+static ALL: Mutex<Vec<Arc<Running>>> = Mutex::new(Vec::new());
+/// When an end waits no longer.
+static LIMIT: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// A configuration is about to be served by this process.
+pub fn start(exporter: &Arc<Exporter>, log: &Arc<ErrorLog>) {
+    if exporter.is_started.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let running = Arc::new(Running::default());
+    let mut all = lock(&ALL);
+    all.retain(|running| !running.has_ended.load(Ordering::Acquire));
+    all.push(Arc::clone(&running));
+    drop(all);
+    let (exporter, log) = (Arc::clone(exporter), Arc::clone(log));
+    let (own, own_log) = (Arc::clone(&running), Arc::clone(&log));
+    let run = move || {
+        errors::quietly(|| Sender::new(exporter, Arc::clone(&own), own_log).run());
+        own.has_ended.store(true, Ordering::Release);
+    };
+    if let Err(e) = thread::Builder::new().name("otel".into()).spawn(run) {
+        running.has_ended.store(true, Ordering::Release);
+        log.log(LogLevel::Alert, None, format!("otel: no thread: {}", os_text(&e)).as_bytes());
+    }
+}
+
+/// The process is to end at once: what waits has a moment.
+pub fn stop() {
+    *lock(&LIMIT) = Some(Instant::now() + FINISH_AT_ONCE);
+}
+
+/// To be asked when nobody adds spans any more: whether the process may end. What is left is sent first, for as long as
+/// that takes and is not too long.
+pub fn has_ended() -> bool {
+    let all = lock(&ALL).clone();
+    all.iter().for_each(|running| running.is_finishing.store(true, Ordering::Release));
+    let until = *lock(&LIMIT).get_or_insert_with(|| Instant::now() + FINISH);
+    if Instant::now() >= until {
+        all.iter().for_each(|running| running.stop.set());
+        return true;
+    }
+    all.iter().all(|running| running.has_ended.load(Ordering::Acquire))
+}
+
+struct Sender {
+    exporter: Arc<Exporter>,
+    running: Arc<Running>,
+    log: Arc<ErrorLog>,
+    door: Door,
+    waiting: Tray,
+    /// Since when the oldest waits.
+    since: Option<Instant>,
+    /// When something was found last.
+    busy: Option<Instant>,
+    left: Option<Instant>,
+    backoff: Backoff,
+    /// Less than said where a collector takes less.
+    most_bytes: usize,
+    told: Option<(String, Instant)>,
+    dropped: u64,
+    dropped_told: Option<Instant>,
+}
+
+impl Sender {
+    fn new(exporter: Arc<Exporter>, running: Arc<Running>, log: Arc<ErrorLog>) -> Sender {
+        let door = exporter.target.door(&running.stop);
+        Sender {
+            exporter,
+            running,
+            log,
+            door,
+            waiting: Tray::default(),
+            since: None,
+            busy: Some(Instant::now()),
+            left: None,
+            backoff: Backoff::new(RETRY_FIRST_MS, RETRY_MOST_MS),
+            most_bytes: BATCH_MAX_BYTES,
+            told: None,
+            dropped: COUNTS.dropped(),
+            dropped_told: None,
+        }
+    }
+
+    fn run(&mut self) {
+        while !self.running.stop.is_set() && !self.is_given_up() {
+            let is_last = self.is_last();
+            let is_all = self.look();
+            self.tell_dropped();
+            match () {
+                () if self.is_due(is_last) => self.send(),
+                () if is_last && is_all => break,
+                () => thread::sleep(self.pause()),
+            }
+        }
+        COUNTS.drop(self.waiting.ends.len());
+        self.tell_dropped();
+    }
+
+    /// Whether nobody will add anything: to be asked before the trays are looked into.
+    fn is_last(&self) -> bool {
+        let is_left = Arc::strong_count(&self.exporter) == 1;
+        // What those have added who have let go of it is seen from here on.
+        fence(Ordering::Acquire);
+        is_left || self.running.is_finishing.load(Ordering::Acquire)
+    }
+
+    /// Of a configuration that is gone, what the collector does not take is not kept for ever.
+    fn is_given_up(&mut self) -> bool {
+        if Arc::strong_count(&self.exporter) > 1 {
+            return false;
+        }
+        self.left.get_or_insert_with(Instant::now).elapsed() > LEFT
+    }
+
+    /// Empties the trays, unless a batch waits already: what is not taken out of them counts there.
+    fn look(&mut self) -> bool {
+        let Some(trays) = self.exporter.trays.get() else { return true };
+        if self.waiting.ends.len() >= self.exporter.batch_size {
+            return false;
+        }
+        let had = self.waiting.ends.len();
+        let is_all = trays.empty(&mut self.waiting);
+        if self.waiting.ends.len() > had {
+            self.busy = Some(Instant::now());
+            self.since = self.since.or(self.busy);
+        }
+        is_all
+    }
+
+    fn is_due(&self, is_last: bool) -> bool {
+        let Some(since) = self.since else { return false };
+        let is_full = self.waiting.ends.len() >= self.exporter.batch_size
+            || self.waiting.bytes.len() >= self.most_bytes;
+        is_full || is_last || since.elapsed() >= self.exporter.interval
+    }
+
+    fn pause(&self) -> Duration {
+        let interval = self.exporter.interval;
+        match self.busy.is_some_and(|at| at.elapsed() < BUSY) {
+            true => LOOK.min(interval),
+            false => REST.min(interval.max(LOOK)),
+        }
+    }
+
+    fn send(&mut self) {
+        let (count, spans) = self.waiting.first(self.exporter.batch_size, self.most_bytes);
+        let message = self.exporter.target.request(spans);
+        let (verdict, after) = match self.door.export(&message) {
+            Ok(answered) => answered,
+            Err(why) => (Verdict::Later(why), None),
+        };
+        let refused = match verdict {
+            Verdict::Taken(None) => 0,
+            Verdict::Taken(Some(why)) => {
+                self.say(LogLevel::Warn, &format!("OTel export: {why}"));
+                0
+            }
+            Verdict::TooLarge(_) if count > 1 => {
+                self.most_bytes = message.len() / 2;
+                return;
+            }
+            Verdict::TooLarge(why) | Verdict::Refused(_, why) if count == 1 => self.refuse(1, &why),
+            Verdict::TooLarge(why) => self.refuse(count, &why),
+            Verdict::Refused(n, why) => {
+                self.refuse(usize::try_from(n).unwrap_or(usize::MAX).min(count), &why)
+            }
+            Verdict::Later(why) => return self.wait(&why, after),
+        };
+        COUNTS.send(count, refused);
+        self.backoff.reset();
+        self.waiting.done(count);
+        self.since = (!self.waiting.ends.is_empty()).then(Instant::now);
+    }
+
+    fn refuse(&mut self, count: usize, why: &str) -> usize {
+        COUNTS.failed(why);
+        self.say(LogLevel::Error, &format!("OTel export failure: {why}"));
+        count
+    }
+
+    /// Waits before the next try, in steps, so that an end is noticed.
+    fn wait(&mut self, why: &str, after: Option<Duration>) {
+        if self.running.stop.is_set() {
+            return;
+        }
+        COUNTS.retry();
+        COUNTS.failed(why);
+        self.say(LogLevel::Error, &format!("OTel export failure: {why}"));
+        let asked_ms = after.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
+        let ms = self.backoff.next_ms(asked_ms, crate::queue::random());
+        let until = Instant::now() + Duration::from_millis(ms);
+        while Instant::now() < until && !self.running.stop.is_set() && !self.is_given_up() {
+            self.tell_dropped();
+            thread::sleep(REST.min(until.saturating_duration_since(Instant::now())));
+            if self.running.is_finishing.load(Ordering::Acquire) {
+                break;
+            }
+        }
+    }
+
+    fn tell_dropped(&mut self) {
+        let dropped = COUNTS.dropped();
+        if dropped == self.dropped
+            || self.dropped_told.is_some_and(|at| at.elapsed() < TELL_DROPPED)
+        {
+            return;
+        }
+        (self.dropped, self.dropped_told) = (dropped, Some(Instant::now()));
+        self.log.log(LogLevel::Notice, None, format!("OTel dropped records: {dropped}").as_bytes());
+    }
+
+    /// Unless it is what was said last, and not long ago.
+    fn say(&mut self, level: LogLevel, text: &str) {
+        if self.told.as_ref().is_some_and(|(last, at)| last == text && at.elapsed() < TOLD) {
+            return;
+        }
+        self.told = Some((text.to_owned(), Instant::now()));
+        self.log.log(level, None, text.as_bytes());
+    }
+}
