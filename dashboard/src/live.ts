@@ -39,7 +39,6 @@ export interface About {
   api?: string;
   writes?: boolean;
   slow_ms?: number;
-  analytics?: boolean;
   limits?: Limit[];
 }
 

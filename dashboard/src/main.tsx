@@ -5,6 +5,7 @@ import { Overview } from "./overview";
 import { ProblemsPage } from "./problems";
 import { CachesAndLimits, Streams } from "./rest";
 import { Servers } from "./servers";
+import { hasShipping, Shipping } from "./shipping";
 import { System } from "./system";
 import { Upstreams } from "./upstreams";
 import { hasVisitors, Visitors } from "./visitors";
@@ -19,6 +20,7 @@ const PAGES = [
   ["system", "System"],
   ["problems", "Problems"],
   ["visitors", "Visitors"],
+  ["shipping", "Shipping"],
 ] as const;
 
 type Theme = "light" | "dark";
@@ -97,7 +99,7 @@ function Page() {
     live.pause(!paused);
     setPaused(!paused);
   };
-  const pages = PAGES.filter(([id]) => id !== "visitors" || hasVisitors(live) || page === id);
+  const pages = PAGES.filter(([id]) => page === id || (id === "visitors" ? hasVisitors(live) : id !== "shipping" || hasShipping(live)));
   useKeys(pages.map(([id]) => id), pause);
 
   document.documentElement.dataset["theme"] = theme;
@@ -135,6 +137,7 @@ function Page() {
         {page === "system" && <System live={live} />}
         {page === "problems" && <ProblemsPage live={live} />}
         {page === "visitors" && <Visitors live={live} />}
+        {page === "shipping" && <Shipping live={live} />}
       </main>
     </>
   );

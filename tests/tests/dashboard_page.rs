@@ -282,3 +282,39 @@ fn many_servers_take_no_more_of_the_page_than_is_seen() {
     assert!(page.text("document.querySelector('.many tbody').innerText").len() < 10_000);
     is_well(&mut page, &server);
 }
+
+const SHIPPING: &str = "worker_processes 1; pid the.pid; events {}
+ship away { to opensearch http://127.0.0.1:%%PORT_1%%; queue %%DIR%%/away size=1m;
+    batch linger=10ms; retry first=20ms most=50ms; }
+ship lines { to syslog udp://127.0.0.1:%%PORT_2%%; queue %%DIR%%/lines size=64m; batch linger=10ms; }
+http { server { listen 127.0.0.1:%%PORT_0%%;
+    location / { ship_access away; ship_access lines; return 200 ok; }
+    location /live/ { dashboard; }
+    location /api/ { api; } } }";
+
+#[test]
+fn receivers_of_events_are_shown_as_the_api_has_them() {
+    let server = Server::start(SHIPPING);
+    let Some(mut page) = open(&server) else { return };
+    for _ in 0..3 {
+        assert_eq!(server.get("/x").status, 200);
+    }
+    page.click("a[href='#shipping']");
+    page.until(&format!("{} === '3'", cell("away", "Waiting")));
+    page.until(&format!("{}.startsWith('fails for ')", cell("away", "State")));
+    page.until(&format!("{}.endsWith(' of 1.00 MB')", cell("away", "Queue")));
+    page.until("document.querySelector('.happenings')?.innerText.includes('failing since')");
+    let told = server.get("/api/9/ship/away").text();
+    for part in
+        ["\"queued_events\":3,", "\"max_bytes\":1048576,", "\"last_error\":", "\"failing_since\":"]
+    {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    assert!(!told.contains("\"failing_for\":0,"), "{told}");
+    // The other one's state is its own.
+    page.until(&format!("{} === '3'", cell("lines", "Sent")));
+    page.until(&format!("{} === 'well'", cell("lines", "State")));
+    let told = server.get("/api/9/ship/lines").text();
+    assert!(told.contains("\"queued_events\":0,") && told.contains("\"failing_for\":0,"), "{told}");
+    is_well(&mut page, &server);
+}
