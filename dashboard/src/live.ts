@@ -39,6 +39,8 @@ export interface About {
   api?: string;
   writes?: boolean;
   slow_ms?: number;
+  /** Others are shown beside it. */
+  machines?: boolean;
   limits?: Limit[];
 }
 

@@ -1,6 +1,7 @@
 import { render } from "preact";
 import { useEffect, useReducer, useState } from "preact/hooks";
 import { Live } from "./live";
+import { Machines } from "./machines";
 import { Overview } from "./overview";
 import { ProblemsPage } from "./problems";
 import { CachesAndLimits, Streams } from "./rest";
@@ -21,6 +22,7 @@ const PAGES = [
   ["problems", "Problems"],
   ["visitors", "Visitors"],
   ["shipping", "Shipping"],
+  ["machines", "Machines"],
 ] as const;
 
 type Theme = "light" | "dark";
@@ -38,6 +40,13 @@ function here(): string {
 }
 
 const live = new Live(location.pathname.endsWith("/") ? location.pathname : location.pathname + "/");
+
+/** Some have something to show only where it is configured. */
+function isThere(id: string): boolean {
+  if (id === "visitors") return hasVisitors(live);
+  if (id === "shipping") return hasShipping(live);
+  return id !== "machines" || live.about.machines === true;
+}
 
 function Mark() {
   return (
@@ -99,7 +108,7 @@ function Page() {
     live.pause(!paused);
     setPaused(!paused);
   };
-  const pages = PAGES.filter(([id]) => page === id || (id === "visitors" ? hasVisitors(live) : id !== "shipping" || hasShipping(live)));
+  const pages = PAGES.filter(([id]) => page === id || isThere(id));
   useKeys(pages.map(([id]) => id), pause);
 
   document.documentElement.dataset["theme"] = theme;
@@ -138,6 +147,7 @@ function Page() {
         {page === "problems" && <ProblemsPage live={live} />}
         {page === "visitors" && <Visitors live={live} />}
         {page === "shipping" && <Shipping live={live} />}
+        {page === "machines" && <Machines live={live} />}
       </main>
     </>
   );

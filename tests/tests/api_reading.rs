@@ -29,7 +29,7 @@ fn versions_and_folders_are_listed() {
     assert_eq!(versions.header("ETag"), None);
     assert_eq!(
         server.get("/api/9/").text(),
-        "[\"nginx\",\"processes\",\"connections\",\"slabs\",\"http\",\"resolvers\",\"ssl\",\"workers\",\"ship\"]"
+        "[\"nginx\",\"processes\",\"connections\",\"slabs\",\"http\",\"resolvers\",\"ssl\",\"workers\",\"ship\",\"figures\"]"
     );
     assert_eq!(
         server.get("/api/1/http/").text(),

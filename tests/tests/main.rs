@@ -46,6 +46,7 @@ mod core_misc;
 mod core_more;
 mod dashboard;
 mod dashboard_page;
+mod dashboard_peer;
 mod dav;
 mod dav_ext;
 mod degradation;

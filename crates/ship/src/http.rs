@@ -206,6 +206,22 @@ impl HttpConf {
         })
     }
 
+    /// Of a URL that stands in no configuration; `fields` are lines of the head, `tls` is for `https`. `None` if it is no
+    /// URL of a server.
+    pub fn of_url(
+        url: &str,
+        fields: &str,
+        timeout: Duration,
+        tls: Option<Tls>,
+    ) -> Option<HttpConf> {
+        let endpoint = endpoint(url)?;
+        if endpoint.is_tls && tls.is_none() {
+            return None;
+        }
+        let fields = format!("User-Agent: weir/{}\r\n{fields}", env!("CARGO_PKG_VERSION"));
+        Some(HttpConf { endpoints: vec![endpoint], tls, fields, timeout, is_packed: false })
+    }
+
     /// Reads what stands in files.
     ///
     /// # Errors

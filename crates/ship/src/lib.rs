@@ -13,7 +13,7 @@ mod errors;
 mod fake;
 mod file;
 mod grpc;
-mod http;
+pub mod http;
 mod install;
 mod kafka;
 mod keeper;

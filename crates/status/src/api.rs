@@ -22,6 +22,7 @@ use places::Target;
 use refusal::{Outcome, Refusal};
 use servers::{Block, Servers};
 use show::Fields;
+pub(crate) use since::apply as begun_anew;
 use std::sync::Arc;
 use weir_base::escape::{unescape_uri, Unescape};
 use weir_core::figures::Figure;
@@ -148,6 +149,10 @@ fn handler(r: &mut Request) -> Flow {
     match r.method {
         Method::Get | Method::Head => match body::discard(r) {
             Ok(()) if asks_for_visitors(r) => Flow::Wait(visitors),
+            Ok(()) if asks_for(r, "figures") => {
+                let text = crate::document(&r.gen().core, &r.conn().worker.all, true);
+                send(r, 200, text)
+            }
             Ok(()) => {
                 let done = with_call(r, |r, call| call.show(r));
                 finish(r, done)
@@ -159,6 +164,12 @@ fn handler(r: &mut Request) -> Flow {
 }
 
 const VISITORS: &str = "http/analytics_zones";
+
+/// Whether all of a place is asked for.
+fn asks_for(r: &Request, path: &str) -> bool {
+    let uri = String::from_utf8_lossy(&r.uri);
+    matches!(places::target(below(r, &uri)), Ok((_, Target::All(place))) if place.path == path)
+}
 
 fn asks_for_visitors(r: &Request) -> bool {
     let uri = String::from_utf8_lossy(&r.uri);

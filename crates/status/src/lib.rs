@@ -4,10 +4,12 @@
 mod api;
 mod dashboard;
 mod keyval;
+pub mod machines;
 mod metrics;
 mod tree;
 mod visitors;
 mod vts;
+mod whole;
 
 pub use api::MODULE as API;
 pub use dashboard::MODULE as DASHBOARD;
@@ -16,6 +18,7 @@ pub use metrics::MODULE as METRICS;
 pub use tree::gather;
 pub use visitors::MODULE as ANALYTICS;
 pub use vts::MODULE as VTS;
+pub use whole::{document, visitors as visitors_document};
 
 /// Readers of bytes from outside, for who tries them with any.
 pub mod readers {

@@ -210,6 +210,35 @@ impl Times {
         after
     }
 
+    /// What another program has told by [`Times::buckets`], its sum and its longest.
+    pub fn of_buckets(
+        buckets: impl Iterator<Item = (u64, u64)>,
+        sum_us: u64,
+        max_us: u64,
+    ) -> Times {
+        let mut times = Times { buckets: Vec::new(), sum_us, max_us };
+        for (end, count) in buckets {
+            let (page, sub) = place(end.saturating_sub(1));
+            let n = page * SUBS + sub;
+            if times.buckets.len() <= n {
+                times.buckets.resize(n + 1, 0);
+            }
+            times.buckets[n] = times.buckets[n].saturating_add(count);
+        }
+        times
+    }
+
+    /// For JSON, with all that adding up or taking off needs: as other times, and beside them the sum and the longest
+    /// in microseconds and a list of buckets: the first microsecond behind one, how many are in it, and so on.
+    pub fn as_whole_figures(&self) -> Figures {
+        let mut figures = self.as_figures();
+        figures.put_all(&[("sum_us", self.sum_us), ("max_us", self.max_us)]);
+        let numbers = self.buckets().flat_map(|(end, count)| [end, count]);
+        figures
+            .put("buckets", super::super::figures::Figure::List(numbers.map(Into::into).collect()));
+        figures
+    }
+
     /// For JSON: milliseconds.
     pub(crate) fn as_figures(&self) -> Figures {
         let mut figures = Figures::default();
@@ -262,6 +291,9 @@ mod tests {
             assert!((told - exact).abs() <= exact * ERROR + 1.0, "{share}: {told}");
         }
         assert_eq!(times.up_to_us(15), 15);
+        let told = Times::of_buckets(times.buckets(), times.sum_us(), times.max_us());
+        assert_eq!(told.buckets().collect::<Vec<_>>(), times.buckets().collect::<Vec<_>>());
+        assert_eq!(told.percentile_us(0.99), times.percentile_us(0.99));
         assert_eq!(times.buckets().map(|(_, count)| count).sum::<u64>(), 10_000);
         parts[0].reset();
         let mut empty = Times::default();

@@ -12,7 +12,7 @@ use weir_module::{set, ArgsExt, Arity, Cf, ConfResult, Context, Row, Val};
 use weir_tls::load;
 use weir_tls::offer::{About, Protocols, Words};
 use weir_tls::rustls::client::Resumption;
-use weir_tls::rustls::pki_types::ServerName;
+use weir_tls::rustls::pki_types::{CertificateDer, ServerName};
 use weir_tls::rustls::{ClientConfig, ClientConnection};
 use weir_tls::server::algorithms;
 use weir_tls::x509::chain::{self, Purpose, Trust};
@@ -199,6 +199,25 @@ impl Tls {
         config.resumption = Resumption::disabled();
         config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
         Ok(Tls { config: Arc::new(config), name: said.name.as_option().cloned(), trust })
+    }
+
+    /// Servers are verified by these certificates of authorities; where there are none, nobody is.
+    ///
+    /// # Errors
+    ///
+    /// TLS cannot be spoken at all.
+    pub fn by_roots(roots: Vec<CertificateDer<'static>>) -> Result<Tls, String> {
+        let provider = Arc::new(weir_tls::rustls::crypto::ring::default_provider());
+        let any = Arc::new(AnyServer::default());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| e.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(any)
+            .with_no_client_auth();
+        config.resumption = Resumption::disabled();
+        let trust = Trust { roots, crls: Vec::new(), depth: DEPTH_MAX };
+        Ok(Tls { config: Arc::new(config), name: None, trust: Some(Arc::new(trust)) })
     }
 
     fn host<'a>(&'a self, host: &'a str) -> &'a str {

@@ -69,6 +69,8 @@ pub(crate) const PLACES: &[Place] = &[
     place("ssl", 1, Kind::One, true),
     place("workers", 9, WORKER, true),
     place("ship", 9, SHIP, false),
+    // All of them in one document, with what it takes to add up those of several servers.
+    place("figures", 9, Kind::One, false),
 ];
 
 /// Figures that came later than what they are part of.

@@ -40,7 +40,7 @@ fn open_files() -> Option<u64> {
 }
 
 /// Each with its name, how much of it is used and how much there is, as far as that can be known.
-pub(super) fn limits() -> Figure {
+pub(crate) fn limits() -> Figure {
     let netstat = text("/proc/self/net/netstat").unwrap_or_default();
     let sockstat = text("/proc/self/net/sockstat").unwrap_or_default();
     let sys = |name: &str| number(&format!("/proc/sys/{name}"), 0);
