@@ -196,6 +196,7 @@ mod ship_opensearch;
 mod ship_otlp;
 mod ship_sessions;
 mod ship_syslog;
+mod ship_tls;
 mod signals;
 mod signals_old_process;
 mod signals_upgrade;
