@@ -104,3 +104,38 @@ fn a_serving_process_that_is_killed_is_followed_by_one_that_goes_on() {
     assert_eq!((told.missing, told.tries, told.passed), (3, 4, 5));
     assert!(told.requests >= 12 && told.accepted >= 12);
 }
+
+/// To a reader of counters what falls has begun anew, and counts as a whole once more.
+#[test]
+fn what_was_shown_is_never_less_after_a_kill() {
+    let conf =
+        CONF.replace("location = /status", "location = /metrics { metrics; } location = /status");
+    let origin = Origin::echo();
+    let conf = Setup::new(&conf).set("MAIN", "master_process on;").set("ORIGIN", origin.address());
+    let server = conf.start();
+    if server.children().len() != 1 {
+        return skip("no master");
+    }
+    let shown = || {
+        let text = server.get("/metrics").text();
+        let of = |name: &str| {
+            let line =
+                text.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("{text}"));
+            line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+        };
+        ["weir_http_requests_total{server=\"counted\"}", "weir_http_upstream_peer_requests_total"]
+            .map(of)
+    };
+    for _ in 0..3 {
+        ask(&server);
+        let before = shown();
+        let child = server.children()[0];
+        weir_tests::signal(child, Signal::Kill);
+        expect_soon("another one serves", || {
+            server.children().first().is_some_and(|pid| *pid != child)
+                && std::net::TcpStream::connect(("127.0.0.1", server.port(0))).is_ok()
+        });
+        let after = shown();
+        assert!(after[0] > before[0] && after[1] >= before[1], "{before:?} {after:?}");
+    }
+}

@@ -222,6 +222,7 @@ mod ssl_stapling;
 mod ssl_upstream_memory;
 mod ssl_verify;
 mod ssl_verify_servers;
+mod state_over_upgrade;
 mod static_conditionals;
 mod static_file_changes;
 mod static_file_memory;

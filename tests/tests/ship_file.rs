@@ -11,7 +11,11 @@ http { access_log off; server { listen 127.0.0.1:%%PORT_0%%;
     location /quiet { return 204; } } }";
 
 fn start() -> Server {
-    let setup = Setup::new(CONF).file("out/lines.json", "");
+    start_with(CONF)
+}
+
+fn start_with(conf: &str) -> Server {
+    let setup = Setup::new(conf).file("out/lines.json", "");
     // Workers write it as their own user.
     for path in ["out", "out/lines.json"] {
         let path = setup.dir().join(path);
@@ -65,4 +69,25 @@ fn a_file_that_was_renamed_is_made_anew() {
     std::fs::rename(&path, path.with_extension("1")).unwrap();
     server.get("/two");
     expect_soon("the second", || path.exists() && urls(&server) == ["/two"]);
+}
+
+/// Ten looks, a tenth of a second apart.
+#[test]
+fn figures_come_as_often_as_they_are_to() {
+    let server = start_with(&CONF.replace("http {", "ship_metrics lines every=100ms; http {"));
+    let times = || {
+        let text = server.read("out/lines.json");
+        let sets = text.lines().filter(|l| l.contains("\"metricset\":{\"name\":\"server\""));
+        sets.map(|l| l.split('"').nth(3).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    expect_soon("ten looks", || times().len() >= 10);
+    let ms = |stamp: &str| {
+        let (rest, ms) = stamp.trim_end_matches('Z').rsplit_once('.').unwrap();
+        let of_day = rest.split('T').nth(1).unwrap().split(':');
+        let secs = of_day.fold(0, |all, part| all * 60 + part.parse::<u64>().unwrap());
+        secs * 1000 + ms.parse::<u64>().unwrap()
+    };
+    let times = times();
+    let took = (ms(&times[9]) + 86_400_000 - ms(&times[0])) % 86_400_000;
+    assert!((800..6000).contains(&took), "{took} ms for nine times a tenth of a second");
 }

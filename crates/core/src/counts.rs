@@ -16,7 +16,8 @@ pub use few::Few;
 pub use handshakes::{Handshakes, OfTls, Unverified};
 pub use histogram::{Histogram, Times, ERROR};
 pub use kept::{
-    add_all, keep, pieces, read_all, since, Fields, Keeps, Known, Part, KEPT_MAX_BYTES,
+    add_all, keep, pieces, read_all, shown, since, when_shown, Fields, Keeps, Known, Part,
+    KEPT_MAX_BYTES,
 };
 pub use near::Near;
 pub use statuses::Statuses;
@@ -107,6 +108,15 @@ impl<T: Part> Counted<T> {
     /// Adds up what `pick` says of each part.
     pub fn sum(&self, pick: impl Fn(&T) -> u64) -> u64 {
         self.lock().values().map(|part| pick(part)).fold(0, u64::wrapping_add)
+    }
+
+    /// How many there are now of what begins and ends, in this process. A part that is read between its two numbers does
+    /// not show less than none.
+    pub fn now(&self, begun: impl Fn(&T) -> u64, ended: impl Fn(&T) -> u64) -> u64 {
+        let parts = self.lock();
+        let own = || parts.iter().filter(|(worker, _)| **worker != BEFORE);
+        let gone: u64 = own().map(|(_, part)| ended(part)).sum();
+        own().map(|(_, part)| begun(part)).sum::<u64>().saturating_sub(gone)
     }
 
     /// Adds up the times that `pick` finds in each part.

@@ -31,6 +31,7 @@ pub mod relay;
 pub mod resolver;
 pub mod rollback;
 pub mod session;
+pub mod shared_file;
 pub mod socket_errors;
 pub mod syslog;
 pub mod temp;

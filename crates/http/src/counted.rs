@@ -41,8 +41,7 @@ pub(crate) struct Requests {
 
 impl counts::Part for Requests {
     fn each(&self, fields: &mut Fields<'_>) {
-        // Those that are answered now end with the process.
-        fields.as_if("begun", &self.begun, self.statuses.total() + self.discarded.get());
+        fields.count("begun", &self.begun);
         fields.statuses("responses", &self.statuses);
         fields.counts("versions", &self.versions);
         fields.count("discarded", &self.discarded);

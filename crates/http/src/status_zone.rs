@@ -265,9 +265,8 @@ fn report_servers(_: &Served, main: &Slots, figures: &mut Figures) {
     let all = main.get::<ZonesMain>();
     for (name, zones) in &all.servers {
         let figures = figures.entry(name);
-        // A part that is read between its two numbers must not show less than none.
-        let ended = zones.sum(|z| z.statuses.total() + z.discarded.get());
-        figures.put("processing", zones.sum(|z| z.begun.get()).saturating_sub(ended));
+        let ended = |z: &Requests| z.statuses.total() + z.discarded.get();
+        figures.put("processing", zones.now(|z| z.begun.get(), ended));
         report_zone(zones, figures);
         if let Some(tls) = all.tls.get(name) {
             Handshakes::put_if_any(tls.all(), |t| &t.0, figures, "ssl");

@@ -51,7 +51,7 @@ fn keep() {
                 tell(ship, &mut told);
             }
             metrics::ship(&all);
-            thread::park_timeout(LOOK);
+            thread::park_timeout(metrics::idle().map_or(LOOK, |idle| idle.min(LOOK)));
         }
     });
 }

@@ -1,6 +1,7 @@
 //! `ship_metrics`: the figures that `api` shows become events, one for each thing that has a name and one for the rest.
 
 use crate::access::stamp;
+use crate::keeper;
 use crate::running::{lock, Plan, Ship};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -30,14 +31,33 @@ const EVENTS_MAX: usize = 10_000;
 /// Gathers all figures.
 pub type Gather = Arc<dyn Fn() -> Figures + Send + Sync>;
 
-struct Wanted {
-    plan: Arc<Plan>,
+/// Who is to have figures, and when next.
+struct Rhythm<T> {
+    to: T,
+    name: Arc<str>,
     every: Duration,
     next: Instant,
 }
 
+impl<T> Rhythm<T> {
+    fn new(to: T, name: Arc<str>, every: Duration, before: &[Rhythm<T>], now: Instant) -> Self {
+        // A reload does not begin the time anew: many in a row would leave nobody anything.
+        let same = before.iter().find(|old| old.name == name && old.every == every);
+        Rhythm { next: same.map_or(now + every, |old| old.next), to, name, every }
+    }
+
+    /// Whether it is time; then the next time is set, which does not drift.
+    fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = self.next <= now;
+        if is_due {
+            self.next = (self.next + self.every).max(now + self.every / 2);
+        }
+        is_due
+    }
+}
+
 static GATHER: Mutex<Option<Gather>> = Mutex::new(None);
-static WANTED: Mutex<Vec<Wanted>> = Mutex::new(Vec::new());
+static WANTED: Mutex<Vec<Rhythm<Arc<Plan>>>> = Mutex::new(Vec::new());
 
 /// Where figures come from.
 pub fn gather_by(gather: Gather) {
@@ -47,22 +67,30 @@ pub fn gather_by(gather: Gather) {
 /// From now on figures go to these, each so often.
 pub fn follow(to: Vec<(Arc<Plan>, u64)>) {
     let now = Instant::now();
-    *lock(&WANTED) = to
-        .into_iter()
-        .map(|(plan, ms)| {
-            let every = Duration::from_millis(ms);
-            Wanted { plan, every, next: now + every }
-        })
-        .collect();
+    let mut wanted = lock(&WANTED);
+    let fresh = to.into_iter().map(|(plan, ms)| {
+        let name = Arc::clone(&plan.name);
+        Rhythm::new(plan, name, Duration::from_millis(ms), &wanted, now)
+    });
+    *wanted = fresh.collect();
+    drop(wanted);
+    keeper::wake();
+}
+
+/// How long nothing is due.
+pub fn idle() -> Option<Duration> {
+    let next = lock(&WANTED).iter().map(|w| w.next).min()?;
+    Some(next.saturating_duration_since(Instant::now()))
 }
 
 /// Ships what is due. By the keeper.
 pub fn ship(_: &[Arc<Ship>]) {
     let now = Instant::now();
     let mut due = Vec::new();
-    for wanted in lock(&WANTED).iter_mut().filter(|w| w.next <= now) {
-        wanted.next = now + wanted.every;
-        due.push((Arc::clone(&wanted.plan), wanted.every));
+    for wanted in lock(&WANTED).iter_mut() {
+        if wanted.is_due(now) {
+            due.push((Arc::clone(&wanted.to), wanted.every));
+        }
     }
     let gather = lock(&GATHER).clone().filter(|_| !due.is_empty());
     let Some(gather) = gather else { return };
@@ -135,6 +163,21 @@ fn document(stamp: &[u8], period_ms: u64, path: &str, name: &str, figure: &Figur
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reload_does_not_begin_the_time_anew() {
+        let (start, secs) = (Instant::now(), Duration::from_secs);
+        let named = |every, before: &[Rhythm<()>], now| {
+            Rhythm::new((), "a".into(), secs(every), before, start + secs(now))
+        };
+        let first = named(10, &[], 0);
+        let mut again = named(10, &[first], 6);
+        assert!(!again.is_due(start + secs(9)) && again.is_due(start + secs(10)));
+        assert_eq!(again.next, start + secs(20));
+        // What it is late by is not made up for.
+        assert!(again.is_due(start + secs(45)) && again.next == start + secs(50));
+        assert_eq!(named(5, &[again], 46).next, start + secs(51), "another rhythm");
+    }
 
     #[test]
     fn each_name_is_a_document_and_the_rest_is_one() {

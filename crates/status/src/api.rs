@@ -29,6 +29,7 @@ use weir_core::figures::Figure;
 use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
 use weir_core::registry::template_of;
+use weir_core::shared_file::{self, Kept};
 use weir_core::{LocalFuture, Session};
 use weir_http::body;
 use weir_http::buf::Buf;
@@ -43,7 +44,6 @@ use weir_module::{
 };
 use weir_runtime::threads::in_thread;
 use weir_script::template::Template;
-use weir_upstream::editing::Editable;
 use weir_wire::http1::request::Method;
 
 const ROWS: &[Row] = &[Row::new(
@@ -153,6 +153,7 @@ fn handler(r: &mut Request) -> Flow {
                 let text = crate::document(&r.gen().core, &r.conn().worker.all, true);
                 send(r, 200, text)
             }
+            Ok(()) if shared_file::any_newer() => Flow::Wait(catch_up),
             Ok(()) => {
                 let done = with_call(r, |r, call| call.show(r));
                 finish(r, done)
@@ -161,6 +162,17 @@ fn handler(r: &mut Request) -> Flow {
         },
         _ => Flow::Wait(change),
     }
+}
+
+/// Another process has changed what stands in files.
+fn catch_up(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        if unless_client_goes(r, false, in_thread(shared_file::catch_up)).await.is_none() {
+            return Flow::Status(499);
+        }
+        let done = with_call(r, |r, call| call.show(r));
+        finish(r, done)
+    })
 }
 
 const VISITORS: &str = "http/analytics_zones";
@@ -219,10 +231,7 @@ fn api_of(r: &Request) -> Option<Arc<Api>> {
 }
 
 /// Reads the path and does what is asked for.
-fn with_call(
-    r: &mut Request,
-    f: impl FnOnce(&mut Request, &Call) -> Outcome<Done>,
-) -> Outcome<Done> {
+fn with_call<T>(r: &mut Request, f: impl FnOnce(&mut Request, &Call) -> Outcome<T>) -> Outcome<T> {
     let uri = String::from_utf8_lossy(&r.uri).into_owned();
     let (version, target) = places::target(below(r, &uri))?;
     f(r, &Call { version, target })
@@ -281,48 +290,78 @@ impl Call<'_> {
         Servers::find(gen, Block::of(place.path), self.version, upstream, id).map(Some)
     }
 
-    /// Changes what is asked for; what is to be written to a file behind it is put into `saved`.
-    fn change(&self, r: &Request, body: &[u8], saved: &mut Option<Saved>) -> Outcome<Done> {
+    /// Changes what is asked for; what stands in a file is a thread's to change.
+    fn change(&self, r: &Request, body: &[u8]) -> Outcome<Work> {
         let gen = &r.gen().core;
         if let Some(servers) = self.servers(gen)? {
-            let done = match (r.method, servers.id) {
-                (Method::Post, None) => Done::Shown(201, servers.add(body)?),
-                (Method::Patch, Some(id)) => Done::Shown(200, servers.change(id, body)?),
-                (Method::Delete, Some(id)) => Done::Shown(200, servers.remove(id)?),
-                _ => return Err(not_allowed()),
-            };
-            *saved = Some(Saved::Servers(servers.upstream.clone()));
-            return Ok(done);
+            return change_servers(servers, r.method, body.to_vec());
         }
         match &self.target {
             Target::Named(place, name) if place.path.ends_with("keyvals") => {
                 let zone = pairs::find(gen, Block::of(place.path), name)?;
-                let done = match r.method {
-                    Method::Post => {
-                        pairs::add(&zone, self.version, body).map(|()| Done::Nothing(201))
-                    }
-                    Method::Patch => {
-                        pairs::change(&zone, self.version, body).map(|()| Done::Nothing(204))
-                    }
-                    Method::Delete => {
-                        zone.write().clear();
-                        Ok(Done::Nothing(204))
-                    }
-                    _ => Err(not_allowed()),
-                }?;
-                *saved = Some(Saved::Pairs(zone));
-                Ok(done)
+                change_pairs(zone, self.version, r.method, body.to_vec())
             }
             Target::Named(place, name) if place.path == VISITORS && r.method == Method::Delete => {
                 let zones = crate::visitors::zones(gen);
                 let zone = zones.iter().find(|(own, _)| own == name.as_bytes());
                 let (_, zone) = zone.ok_or_else(|| Refusal::missing(place.kind))?;
                 zone.clear();
-                Ok(Done::Nothing(204))
+                Ok(Work::Done(Done::Nothing(204)))
             }
-            target if r.method == Method::Delete => begin_anew(r, target),
+            target if r.method == Method::Delete => begin_anew(r, target).map(Work::Done),
             _ => Err(not_allowed()),
         }
+    }
+}
+
+/// What a request comes to.
+enum Work {
+    Done(Done),
+    /// It blocks.
+    Thread(Box<dyn FnOnce() -> Outcome<Done> + Send>),
+}
+
+/// Changes what is kept, in a thread where that has a file.
+fn by_turns(
+    kept: impl Kept + 'static,
+    change: impl FnOnce() -> Outcome<Done> + Send + 'static,
+) -> Outcome<Work> {
+    match kept.file() {
+        None => change().map(Work::Done),
+        Some(_) => Ok(Work::Thread(Box::new(move || shared_file::change(&kept, change)))),
+    }
+}
+
+fn change_servers(servers: Servers, method: Method, body: Vec<u8>) -> Outcome<Work> {
+    let upstream = servers.upstream.clone();
+    match (method, servers.id) {
+        (Method::Post, None) => {
+            by_turns(upstream, move || servers.add(&body).map(|set| Done::Shown(201, set)))
+        }
+        (Method::Patch, Some(id)) => {
+            by_turns(upstream, move || servers.change(id, &body).map(|set| Done::Shown(200, set)))
+        }
+        (Method::Delete, Some(id)) => {
+            by_turns(upstream, move || servers.remove(id).map(|left| Done::Shown(200, left)))
+        }
+        _ => Err(not_allowed()),
+    }
+}
+
+fn change_pairs(zone: Arc<Zone>, version: u8, method: Method, body: Vec<u8>) -> Outcome<Work> {
+    let kept = Arc::clone(&zone);
+    match method {
+        Method::Post => {
+            by_turns(kept, move || pairs::add(&zone, version, &body).map(|()| Done::Nothing(201)))
+        }
+        Method::Patch => by_turns(kept, move || {
+            pairs::change(&zone, version, &body).map(|()| Done::Nothing(204))
+        }),
+        Method::Delete => by_turns(kept, move || {
+            zone.write().clear();
+            Ok(Done::Nothing(204))
+        }),
+        _ => Err(not_allowed()),
     }
 }
 
@@ -348,21 +387,6 @@ fn begin_anew(r: &Request, target: &Target) -> Outcome<Done> {
     show::begin_anew(r, place, name).map(|()| Done::Nothing(204))
 }
 
-/// What has been changed and stands in a file too.
-enum Saved {
-    Servers(Editable),
-    Pairs(Arc<Zone>),
-}
-
-impl Saved {
-    fn save(&self) -> std::io::Result<()> {
-        match self {
-            Saved::Servers(upstream) => upstream.save(),
-            Saved::Pairs(zone) => zone.save(),
-        }
-    }
-}
-
 fn change(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let mut body = Vec::new();
@@ -376,19 +400,17 @@ fn change(r: &mut Request) -> LocalFuture<'_, Flow> {
         } else if let Err(flow) = body::discard(r) {
             return flow;
         }
-        // Once it is changed it is written too, whether the client waits for it or not.
-        let mut saved = None;
-        let mut done =
-            allowed.and_then(|()| with_call(r, |r, call| call.change(r, &body, &mut saved)));
-        if let Some(saved) = saved {
-            match in_thread(move || saved.save()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(e)) | Err(e) => {
-                    let text = format!("it is changed, but the state file cannot be written ({e})");
-                    r.log(LogLevel::Error, &text);
-                    done = Err(Refusal::new(500, "StateFileError", text));
-                }
-            }
+        let done = match allowed.and_then(|()| with_call(r, |r, call| call.change(r, &body))) {
+            Ok(Work::Done(done)) => Ok(done),
+            // It is done as a whole, whether the client waits for it or not.
+            Ok(Work::Thread(work)) => match in_thread(work).await {
+                Ok(done) => done,
+                Err(e) => Err(Refusal::new(500, "StateFileError", e.to_string())),
+            },
+            Err(refusal) => Err(refusal),
+        };
+        if let Err(Refusal { code: "StateFileError", text, .. }) = &done {
+            r.log(LogLevel::Error, text);
         }
         finish(r, done)
     })

@@ -18,22 +18,21 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::Kind;
 use weir_core::eval::{guarded, with_value};
 use weir_core::figures::{Figures, Report, Served};
 use weir_core::generation::Generation;
-use weir_core::logger::LogLevel;
 use weir_core::registry::{define, template};
 use weir_core::session::Part as _;
+use weir_core::shared_file::{self, Kept, SharedFile};
 use weir_core::variables::VarArg;
 use weir_core::{zones, Session};
 use weir_http::{HttpModule, Request};
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Directive, Level, Row, SlotVtable, Slots,
 };
-use weir_runtime::{clock, files};
+use weir_runtime::clock;
 use weir_script::template::Template;
 use weir_stream::StreamModule;
 
@@ -63,7 +62,7 @@ impl<S: Session> Rows<S> {
         )
         .note(
             "NGINX Plus's. The api changes it. state= names a file that it is kept in, as JSON: its directory is to be the \
-             workers' user's. Of several subnets (type=ip) or beginnings (type=prefix) that fit, the longest counts. sync \
+             workers' user's; what another process writes there while one takes the other's place counts within 0.1 s. Of several subnets (type=ip) or beginnings (type=prefix) that fit, the longest counts. sync \
              is refused: machines are told of changes one by one.",
         ),
     ];
@@ -123,11 +122,7 @@ struct Keyval {
 pub(crate) struct Zone {
     store: RwLock<Store>,
     pub timeout_ms: Option<u64>,
-    state: Option<PathBuf>,
-    /// This process has read the file itself.
-    is_read: AtomicBool,
-    /// Whose turn it is to write it.
-    saving: Mutex<()>,
+    file: Option<Arc<SharedFile>>,
 }
 
 impl Zone {
@@ -138,18 +133,22 @@ impl Zone {
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Store> {
         self.store.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn turn(&self) -> MutexGuard<'_, ()> {
-        self.saving.lock().unwrap_or_else(PoisonError::into_inner)
+impl Kept for Zone {
+    fn file(&self) -> Option<Arc<SharedFile>> {
+        self.file.clone()
     }
 
-    /// Writes the pairs to the file, if there is one. It blocks.
-    pub(crate) fn save(&self) -> io::Result<()> {
-        let Some(path) = &self.state else { return Ok(()) };
-        // Only one writes at a time, and what it writes is the newest.
-        let _turn = self.turn();
-        let text = file::text(&self.read());
-        weir_upstream::editing::replace_file(path, &text)
+    fn take(&self, text: &[u8]) -> Result<(), String> {
+        let mut fresh = self.read().empty();
+        file::fill(&mut fresh, text)?;
+        *self.write() = fresh;
+        Ok(())
+    }
+
+    fn text(&self) -> Vec<u8> {
+        file::text(&self.read())
     }
 }
 
@@ -224,9 +223,7 @@ fn set_zone<S: Session>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let make = || Zone {
         store: RwLock::new(store),
         timeout_ms: said.timeout_ms,
-        state: said.state.clone(),
-        is_read: AtomicBool::new(false),
-        saving: Mutex::new(()),
+        file: said.state.clone().map(|path| SharedFile::new(path, file::MAX_BYTES)),
     };
     // Another file, or another time, is another zone.
     let mut name = said.name.clone();
@@ -260,26 +257,11 @@ fn bind(main: &mut Slots) -> ConfResult {
 
 /// A process that serves reads the file itself: what the configuration was read with may be older than that.
 fn begin(gen: &Arc<Generation>, main: &Slots) {
-    for zone in main.get::<KeyvalMain>().zones.values() {
-        let Some(path) =
-            zone.state.as_ref().filter(|_| !zone.is_read.swap(true, Ordering::Relaxed))
-        else {
-            continue;
-        };
-        let read = match files::read_at_most(path, file::MAX_BYTES) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-            Err(e) => Err(weir_core::os_text(&e)),
-            Ok(text) => {
-                let mut store = zone.write();
-                store.clear();
-                file::fill(&mut store, &text)
-            }
-        };
-        if let Err(e) = read {
-            let text = format!("state file \"{}\": {e}", path.display());
-            gen.error_log.log(LogLevel::Error, None, text.as_bytes());
-        }
+    for zone in main.get::<KeyvalMain>().zones.values().filter(|zone| zone.file.is_some()) {
+        let zone: Arc<dyn Kept> = Arc::clone(zone) as _;
+        shared_file::follow(&zone, &gen.error_log);
     }
+    shared_file::catch_up();
 }
 
 fn value<S: Session>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>) -> bool {

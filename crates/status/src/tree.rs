@@ -1,6 +1,7 @@
 //! The tree of all that modules report.
 
 use weir_core::counters::AllCounters;
+use weir_core::counts;
 use weir_core::figures::{Figures, Served};
 use weir_core::generation::Generation;
 
@@ -15,6 +16,7 @@ pub fn gather(gen: &Generation, all: &AllCounters, place: &str) -> Figures {
             figures.add(name, report, &Served { gen, all }, main);
         }
     }
+    counts::shown();
     figures
 }
 

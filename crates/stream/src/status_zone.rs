@@ -54,7 +54,7 @@ pub(crate) struct Sessions {
 
 impl Part for Sessions {
     fn each(&self, fields: &mut Fields<'_>) {
-        fields.as_if("begun", &self.begun, self.ended.get());
+        fields.count("begun", &self.begun);
         fields.count("ended", &self.ended);
         fields.counts("sessions", &self.classes);
         fields.count("discarded", &self.discarded);
@@ -153,10 +153,8 @@ pub(crate) fn ends(s: &Session, status: u16) {
 fn report(_: &Served, main: &Slots, figures: &mut Figures) {
     for (name, (zone, tls)) in &main.get::<ZonesMain>().0 {
         let (figures, all) = (figures.entry(name), zone.all());
-        let ended = all.sum(|z| z.ended.get());
-        let begun = all.sum(|z| z.begun.get());
-        figures.put("processing", begun.saturating_sub(ended));
-        figures.put("connections", begun);
+        figures.put("processing", all.now(|z| z.begun.get(), |z| z.ended.get()));
+        figures.put("connections", all.sum(|z| z.begun.get()));
         let sessions = figures.group("sessions");
         let classes = [0, 1, 2].map(|n: usize| all.sum(|z| z.classes[n].get()));
         for (name, count) in ["2xx", "4xx", "5xx"].into_iter().zip(classes) {

@@ -96,7 +96,7 @@ impl Tries {
 
 impl Part for Tries {
     fn each(&self, fields: &mut Fields<'_>) {
-        fields.as_if("begun", &self.begun, self.ended.get());
+        fields.count("begun", &self.begun);
         fields.count("ended", &self.ended);
         fields.statuses("responses", &self.statuses);
         fields.count("received", &self.received);
@@ -133,7 +133,7 @@ pub(crate) struct Uses {
 
 impl Part for Uses {
     fn each(&self, fields: &mut Fields<'_>) {
-        fields.as_if("queued", &self.queued, self.left.get());
+        fields.count("queued", &self.queued);
         fields.count("left", &self.left);
         fields.count("overflows", &self.overflows);
         fields.times("waited", &self.waited);

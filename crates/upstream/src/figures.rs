@@ -70,9 +70,8 @@ fn put_uses<S: Asks>(shape: &Shape, counts: &Counts, figures: &mut Figures) {
         figures.put("keepalive", uses.sum(|u| u.idle.get()));
     }
     if let Some(queue) = &shape.queue {
-        let left = uses.sum(|u| u.left.get());
         let group = figures.group("queue");
-        group.put("size", uses.sum(|u| u.queued.get()).saturating_sub(left));
+        group.put("size", uses.now(|u| u.queued.get(), |u| u.left.get()));
         group.put("max_size", queue.rule.max as u64);
         group.put("overflows", uses.sum(|u| u.overflows.get()));
         group.put("wait", uses.times(|u| &u.waited));
@@ -99,19 +98,16 @@ impl Server<'_> {
     fn put<S: Asks>(&self, backup: bool, figures: &mut Figures) {
         let (peer, tries) = (self.peer, self.tries);
         let sum = |pick: fn(&Tries) -> u64| tries.sum(pick);
-        // What ends while this is read must not make it less than none.
-        let ended = sum(|t| t.ended.get());
-        let begun = sum(|t| t.begun.get());
         figures.put("server", &*peer.name);
         figures.put("name", &*peer.server);
         figures.put("backup", backup);
         figures.put("weight", peer.weight.unsigned_abs());
         figures.put("state", self.state_name());
-        figures.put("active", begun.saturating_sub(ended));
+        figures.put("active", tries.now(|t| t.begun.get(), |t| t.ended.get()));
         if peer.max_conns > 0 {
             figures.put("max_conns", u64::from(peer.max_conns));
         }
-        figures.put(if S::HEADS { "requests" } else { "connections" }, begun);
+        figures.put(if S::HEADS { "requests" } else { "connections" }, sum(|t| t.begun.get()));
         if S::HEADS {
             Statuses::put(tries, |t| &t.statuses, figures.group("responses"));
         }

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use weir_core::counts::Counted;
 use weir_core::logger::{ErrorLog, LogLevel};
+use weir_core::shared_file::{self, Kept};
 use weir_module::Slots;
 use weir_resolve::message::{error_text, NXDOMAIN};
 use weir_resolve::{client, Found, Question, Resolver, Target};
@@ -144,7 +145,7 @@ impl Tie {
 }
 
 /// A server, and the host it comes from.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 struct Entry {
     id: u64,
     peer: Peer,
@@ -243,8 +244,7 @@ impl Live {
     /// Servers that are no longer there, and are still asked.
     pub(crate) fn zombies(&self) -> u64 {
         let gone: Vec<_> = self.lock().gone.iter().filter_map(Weak::upgrade).collect();
-        let is_asked =
-            |c: &&Arc<Counted<Tries>>| c.sum(|t| t.ended.get()) != c.sum(|t| t.begun.get());
+        let is_asked = |c: &&Arc<Counted<Tries>>| c.now(|t| t.begun.get(), |t| t.ended.get()) > 0;
         gone.iter().filter(is_asked).count() as u64
     }
 
@@ -338,6 +338,11 @@ impl Live {
     /// Begins to ask for the hosts.
     fn start(self: &Arc<Self>, log: &Arc<ErrorLog>) {
         self.succeeds();
+        if self.state.is_some() {
+            // What the configuration was read with may be older than the file.
+            let own: Arc<dyn Kept> = Arc::clone(self) as _;
+            shared_file::follow(&own, log);
+        }
         if self.hosts.is_empty() {
             return;
         }
@@ -371,6 +376,7 @@ fn compose(entries: &[Entry]) -> (Peers, [Vec<u64>; 2]) {
 /// goes wrong is told to `log`.
 pub fn start(main: &Slots, log: &Arc<ErrorLog>) {
     main.get::<UpstreamMain>().live().for_each(|live| live.start(log));
+    shared_file::catch_up();
 }
 
 /// Asks for a host as long as its upstream lives.

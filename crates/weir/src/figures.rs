@@ -1,7 +1,7 @@
 //! Figures that outlive the process that has counted them (`core::counts` has the form):
 //!
-//! * a serving process that dies has left them with its master a few seconds before at most ([`LEAVE_MS`]), and the one
-//!   that is started in its place goes on from there;
+//! * a serving process that dies has left them with its master a few seconds before at most ([`LEAVE_MS`]), and when they
+//!   were last shown: the one that is started in its place goes on from there, and shows nobody less than it has seen;
 //! * one whose place another takes (an upgrade, a change of user, a new master) gives them to that once it is ready and,
 //!   when it ends, what has come since: nothing is lost or counted twice;
 //! * without a master nobody keeps those of a process that is killed.
@@ -34,10 +34,15 @@ static LEFT: OnceLock<Left> = OnceLock::new();
 /// Whether the serving process that begins goes on where the one before was.
 static GOES_ON: AtomicBool = AtomicBool::new(false);
 static NEXT_MS: AtomicU64 = AtomicU64::new(0);
+/// Who leaves them, and from when on it is done again when they are shown, in monotonic microseconds.
+static LEAVES: Mutex<u64> = Mutex::new(0);
 /// What was given to a successor already.
 static GIVEN: Mutex<Option<String>> = Mutex::new(None);
 /// The counters of the workers, where figures come that have no name.
 static COUNTERS: OnceLock<Arc<AllCounters>> = OnceLock::new();
+
+/// Figures are left when they are shown, too, unless that takes more than one part of so many of the time.
+const SHOWN_SHARE: u64 = 4;
 
 /// Called by a master before its first serving process. Without memory for it figures begin anew.
 pub fn keep() {
@@ -54,6 +59,7 @@ pub fn goes_on(yes: bool) {
 /// The serving process begins.
 pub fn begin(all: &Arc<AllCounters>) {
     let _ = COUNTERS.set(Arc::clone(all));
+    counts::when_shown(shown);
     all.keep();
     if GOES_ON.load(Ordering::Relaxed) {
         let left = LEFT.get().and_then(|left| left.read(counts::KEPT_MAX_BYTES, crc32c));
@@ -69,17 +75,30 @@ pub fn tend() {
     if LEFT.get().is_none() || now_ms < NEXT_MS.load(Ordering::Relaxed) {
         return;
     }
-    let begun_us = clock::now_us();
-    leave();
-    let took_ms = clock::now_us().saturating_sub(begun_us) / 1000;
+    let took_ms = leave() / 1000;
     NEXT_MS.store(now_ms + LEAVE_MS.max(took_ms * SHARE), Ordering::Relaxed);
 }
 
-/// Leaves them with the master.
-pub fn leave() {
-    if let Some(left) = LEFT.get() {
-        // What was left before stays where there is no memory for more.
-        let _ = left.write(counts::read_all().as_bytes(), crc32c);
+/// Leaves them with the master; how many microseconds that took.
+pub fn leave() -> u64 {
+    leave_by(&LEAVES.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// By one thread at a time: who holds the lock.
+fn leave_by(_: &u64) -> u64 {
+    let Some(left) = LEFT.get() else { return 0 };
+    let begun_us = clock::now_us();
+    // What was left before stays where there is no memory for more.
+    let _ = left.write(counts::read_all().as_bytes(), crc32c);
+    clock::now_us().saturating_sub(begun_us)
+}
+
+/// They are about to be shown to somebody.
+fn shown() {
+    let mut again_us = LEAVES.lock().unwrap_or_else(PoisonError::into_inner);
+    if clock::now_us() >= *again_us {
+        let took_us = leave_by(&again_us);
+        *again_us = clock::now_us() + took_us * SHOWN_SHARE;
     }
 }
 

@@ -223,7 +223,9 @@ impl Serving {
         heirs::receive_last();
         match &successor {
             Some(successor) => crate::figures::give(successor, false),
-            None => crate::figures::leave(),
+            None => {
+                crate::figures::leave();
+            }
         }
         let timeout_ms = self.shutdown_timeout();
         for w in &self.workers {

@@ -9,7 +9,7 @@ use super::{Count, Few, Histogram, Statuses};
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// No text of figures is longer; what is more is not kept.
 pub const KEPT_MAX_BYTES: usize = 16 << 20;
@@ -44,13 +44,7 @@ impl Known {
 impl Fields<'_> {
     /// What only grows.
     pub fn count(&mut self, name: &str, count: &Count) {
-        let now = count.get();
-        self.as_if(name, count, now);
-    }
-
-    /// What is written as if it stood otherwise: what has begun and may not end any more, say.
-    pub fn as_if(&mut self, name: &str, count: &Count, stands: u64) {
-        self.each_of(name, &mut std::iter::once((0, stands)), &mut |_, n| count.add(n));
+        self.number(name, count.get(), &mut |n| count.add(n));
     }
 
     /// The same of any number.
@@ -187,6 +181,20 @@ pub fn keep<T: Keeps + Any>(kind: &'static str, thing: &Arc<T>) {
         table.waiting.remove(&key)
     });
     waited.iter().for_each(|known| thing.add(known));
+}
+
+static SHOWN: OnceLock<fn()> = OnceLock::new();
+
+/// Calls that whenever figures are shown to somebody.
+pub fn when_shown(do_this: fn()) {
+    let _ = SHOWN.set(do_this);
+}
+
+/// Figures are about to be shown: a process that is killed behind that has left no less.
+pub fn shown() {
+    if let Some(do_this) = SHOWN.get() {
+        do_this();
+    }
 }
 
 /// All that is counted, as a text.
@@ -377,7 +385,7 @@ mod tests {
 
     impl Part for Of {
         fn each(&self, fields: &mut Fields<'_>) {
-            fields.as_if("begun", &self.begun, self.statuses.total());
+            fields.count("begun", &self.begun);
             fields.statuses("statuses", &self.statuses);
             fields.times("took", &self.took);
         }
@@ -403,7 +411,7 @@ mod tests {
         part.took.add(1000);
         part.took.add(70);
         let first = of_kind(&read_all(), "kept old");
-        assert!(first.starts_with("[6120620a kept old\nbegun 0 2\n"), "{first}");
+        assert!(first.starts_with("[6120620a kept old\nbegun 0 3\n"), "{first}");
         part.statuses.add(200);
         part.took.add(2000);
         let more = since(&of_kind(&read_all(), "kept old"), &first);

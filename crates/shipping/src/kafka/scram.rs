@@ -64,7 +64,10 @@ impl Scram {
             match part.split_once('=') {
                 Some(("r", value)) => nonce = Some(value),
                 Some(("s", value)) => salt = base64::decode(value.as_bytes()),
-                Some(("i", value)) => rounds = value.parse::<u32>().ok(),
+                // `parse` takes a sign, too.
+                Some(("i", value)) if value.starts_with(|c: char| c.is_ascii_digit()) => {
+                    rounds = value.parse::<u32>().ok();
+                }
                 Some(("m", _)) => return Err("the server demands an extension of SCRAM"),
                 _ => {}
             }
@@ -161,6 +164,7 @@ mod tests {
             b"r=abc1,s=AAAA,i=1",
             b"r=abc1,s=AAAA,i=4294967295",
             b"r=abc1,i=4096",
+            b"r=abc1,s=AAAA,i=+4096",
             b"m=x,r=abc1,s=AAAA,i=4096",
             b"\xff",
             b"",

@@ -3,6 +3,7 @@
 use super::places::Kind;
 use std::borrow::Cow;
 use weir_core::figures::write_text;
+use weir_core::shared_file::Failure;
 
 const HREF: &str = "https://nginx.org/en/docs/http/ngx_http_api_module.html";
 /// The last version whose errors name path and method, which were empty already.
@@ -14,6 +15,26 @@ pub(crate) struct Refusal {
     pub status: u16,
     pub code: &'static str,
     pub text: Cow<'static, str>,
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        match failure {
+            Failure::Busy => {
+                let text =
+                    "another process is writing the state file; nothing is changed, try again";
+                Refusal::new(503, "StateFileBusy", text)
+            }
+            Failure::Unread(e) => {
+                let text = format!("the state file cannot be read, and nothing is changed ({e})");
+                Refusal::new(500, "StateFileError", text)
+            }
+            Failure::Unwritten(e) => {
+                let text = format!("it is changed, but the state file cannot be written ({e})");
+                Refusal::new(500, "StateFileError", text)
+            }
+        }
+    }
 }
 
 /// What is done, or why it is not.

@@ -95,6 +95,12 @@ impl Store {
         Store { kind, pairs, nets, used: 0, size: usable_bytes(size) }
     }
 
+    /// One of the same kind and size that has nothing.
+    pub(crate) fn empty(&self) -> Store {
+        let (pairs, nets) = (BTreeMap::new(), BTreeMap::new());
+        Store { pairs, nets, used: 0, ..*self }
+    }
+
     /// Bytes of the zone that are taken, and all that there are.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.used, self.size)

@@ -59,7 +59,7 @@ fn short(text: &[u8]) -> &[u8] {
 /// Reads the first record; what is behind it. `None`: there is none.
 pub(super) fn read<'a>(
     from: &'a [u8],
-    offset_secs: impl Fn(i64) -> i64,
+    mut offset_secs: impl FnMut(i64) -> i64,
 ) -> Option<(Event<'a>, &'a [u8])> {
     let (head, mut rest) = from.split_first_chunk::<HEAD_BYTES>()?;
     let secs = i64::from_le_bytes(part(head, 0));

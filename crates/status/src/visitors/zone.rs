@@ -61,6 +61,19 @@ fn offset_secs(secs: i64) -> i64 {
     i64::from(tz::offset_minutes(secs)) * 60
 }
 
+/// The same for many times in a row, which mostly are of one quarter of an hour: no clock is set in between.
+fn offsets() -> impl FnMut(i64) -> i64 {
+    const QUARTER_SECS: i64 = 15 * 60;
+    let mut known = (i64::MIN, 0);
+    move |secs| {
+        let quarter = secs.div_euclid(QUARTER_SECS);
+        if known.0 != quarter {
+            known = (quarter, offset_secs(secs));
+        }
+        known.1
+    }
+}
+
 fn today() -> i32 {
     let now = clock::wall_secs();
     weir_analytics::event::Moment::from_unix(now + offset_secs(now)).day
@@ -105,10 +118,11 @@ impl Zone {
             reports.before = Some(std::mem::replace(&mut reports.now, fresh));
             reports.began = day;
         }
+        let mut offset = offsets();
         for part in self.parts() {
             let text = std::mem::take(&mut *lock(&part.waiting));
             let mut rest = &text[..];
-            while let Some((event, behind)) = record::read(rest, offset_secs) {
+            while let Some((event, behind)) = record::read(rest, &mut offset) {
                 reports.now.add(&event);
                 rest = behind;
             }

@@ -5,6 +5,7 @@
 //! Differences from NGINX Plus: what comes while it serves is an address, for nobody asks for names then; servers that
 //! come from a name are as the configuration has them.
 
+use super::kept_over::{ID, NEXT};
 use super::{Current, Entry, Live};
 use crate::asks::Asks;
 use crate::conf::{lossy, NamedHost, UpstreamMain};
@@ -13,13 +14,12 @@ use crate::peers::{sid, Peer, PeerAddr, OFF_BY_CONF};
 use crate::rows::read_server;
 use crate::state_file::statements;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use weir_core::shared_file::{Kept, SharedFile};
 
 /// More servers an upstream does not get.
-const SERVERS_MAX: usize = 1000;
+pub(super) const SERVERS_MAX: usize = 1000;
 
 /// A server of an upstream, as it is set.
 #[derive(Clone, Debug)]
@@ -104,8 +104,36 @@ impl UpstreamMain {
     }
 }
 
-/// Whose turn it is to write a `state` file: seldom anybody's, so that one does for all.
-static SAVING: Mutex<()> = Mutex::new(());
+/// What `sticky route` knows a server by, where that is not made of its address.
+fn route(peer: &Peer) -> Vec<u8> {
+    match &peer.sid {
+        own if **own == *sid(b"", &peer.name) => Vec::new(),
+        own => own.to_vec(),
+    }
+}
+
+impl Current {
+    /// What is remembered of a server follows how it is set now; `moved`: it has another address.
+    pub(super) fn settle(&self, id: u64, peer: &Peer, moved: bool) {
+        self.shape.with_zone(|state| {
+            let Some(tie) = &self.shape.tie else { return };
+            for backup in [false, true] {
+                let at = tie.ids[usize::from(backup)].iter().position(|i| *i == id);
+                if let Some(state) = at.and_then(|at| state.list(backup).get_mut(at)) {
+                    state.effective_weight = peer.weight;
+                    if moved {
+                        // What another one has failed at is not this one's.
+                        state.fails = 0;
+                    }
+                    state.off = match peer.down {
+                        true => state.off | OFF_BY_CONF,
+                        false => state.off & !OFF_BY_CONF,
+                    };
+                }
+            }
+        });
+    }
+}
 
 impl Editable {
     /// Works on the newest configuration's upstream, which stays that until it is done.
@@ -117,6 +145,18 @@ impl Editable {
             match &current.successor {
                 Some(next) => newest = Editable(Arc::clone(next)),
                 None => return f(&newest, &mut current),
+            }
+        }
+    }
+
+    /// The same from whichever is at hand.
+    pub(super) fn on_newest_of<T>(live: &Live, f: impl FnOnce(&Live, &mut Current) -> T) -> T {
+        let mut current = live.lock();
+        match current.successor.clone() {
+            None => f(live, &mut current),
+            Some(next) => {
+                drop(current);
+                Editable(next).on_newest(|newest, current| f(&newest.0, current))
             }
         }
     }
@@ -142,11 +182,7 @@ impl Editable {
     }
 
     fn set(&self, e: &Entry) -> Set {
-        let route = match &e.peer.sid {
-            own if **own == *sid(b"", &e.peer.name) => Vec::new(),
-            own => own.to_vec(),
-        };
-        let host = e.host.map(|at| self.0.hosts[at].name.clone());
+        let (route, host) = (route(&e.peer), e.host.map(|at| self.0.hosts[at].name.clone()));
         Set { id: e.id, peer: e.peer.clone(), backup: e.backup, route, host }
     }
 
@@ -212,23 +248,7 @@ impl Editable {
         self.change_peer(&mut entry.peer, &route, change)?;
         let (peer, changed) = (entry.peer.clone(), self.set(entry));
         self.0.publish(current, entries);
-        current.shape.with_zone(|state| {
-            let Some(tie) = &current.shape.tie else { return };
-            for backup in [false, true] {
-                let at = tie.ids[usize::from(backup)].iter().position(|i| *i == id);
-                if let Some(state) = at.and_then(|at| state.list(backup).get_mut(at)) {
-                    state.effective_weight = peer.weight;
-                    if peer.addr != before {
-                        // What another one has failed at is not this one's.
-                        state.fails = 0;
-                    }
-                    state.off = match peer.down {
-                        true => state.off | OFF_BY_CONF,
-                        false => state.off & !OFF_BY_CONF,
-                    };
-                }
-            }
-        });
+        current.settle(id, &peer, peer.addr != before);
         Ok(changed)
     }
 
@@ -273,32 +293,34 @@ impl Editable {
         peer.sid = sid(route, &peer.name);
         Ok(())
     }
+}
 
-    /// Writes the servers to the `state` file, if the upstream has one. It blocks.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be written; the one before is still there.
-    pub fn save(&self) -> io::Result<()> {
-        // Only one writes at a time, and what it writes is the newest.
-        let _turn = SAVING.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = self.on_newest(|newest, current| {
-            let state = newest.0.state.as_ref()?;
-            let text = newest.lines(current);
-            state.writes(text.as_bytes());
-            Some((state.path.clone(), text))
-        });
-        text.map_or(Ok(()), |(path, text)| replace_file(&path, text.as_bytes()))
+impl Kept for Editable {
+    fn file(&self) -> Option<Arc<SharedFile>> {
+        self.on_newest(|newest, _| newest.0.file())
     }
 
-    fn lines(&self, current: &Current) -> String {
+    fn take(&self, text: &[u8]) -> Result<(), String> {
+        self.0.take(text)
+    }
+
+    fn text(&self) -> Vec<u8> {
+        self.0.text()
+    }
+}
+
+impl Live {
+    /// What the file has.
+    pub(super) fn lines(&self, current: &Current) -> String {
         let mut out = String::new();
         for e in current.entries.iter().filter(|e| e.host.is_none()) {
-            let route = self.set(e).route;
+            let route = route(&e.peer);
             let text = lossy(&e.peer.addr.text());
             line(&mut out, &text, &e.peer, &lossy(&route), e.backup, "");
+            // Writing into a String cannot fail.
+            let _ = writeln!(out, "{ID}{}", e.id);
         }
-        for host in self.0.hosts.iter() {
+        for host in self.hosts.iter() {
             let mut more = if host.resolve { " resolve".to_string() } else { String::new() };
             let mut text = host.name.clone();
             match &host.service {
@@ -306,6 +328,10 @@ impl Editable {
                 None => text += &format!(":{}", host.port),
             }
             line(&mut out, &text, &host.template, &lossy(&host.route), host.backup, &more);
+            out.push_str(";\n");
+        }
+        if current.next_id > 0 {
+            let _ = writeln!(out, "{NEXT}{}", current.next_id);
         }
         out
     }
@@ -336,7 +362,6 @@ fn line(out: &mut String, server: &str, p: &Peer, route: &str, backup: bool, mor
     }
     let flags = [(backup, " backup"), (p.down && !p.draining, " down"), (p.draining, " drain")];
     flags.iter().filter(|(on, _)| *on).for_each(|(_, word)| out.push_str(word));
-    out.push_str(";\n");
 }
 
 /// Whether a text stands for itself in a configuration.
@@ -360,31 +385,4 @@ fn address<S: Asks>(text: &str) -> Result<(PeerAddr, Box<[u8]>), Fault> {
     };
     let server = names::peer(&s, addr.clone()).server;
     Ok((addr, server))
-}
-
-/// Puts a file in the place of another one as a whole. It blocks.
-///
-/// # Errors
-///
-/// What the system says; the one before is still there.
-pub fn replace_file(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    // While a process takes another one's place both may write.
-    name.push(format!(".{}.new", std::process::id()));
-    let beside = Path::new(&name);
-    match std::fs::remove_file(beside) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
-    }
-    // A file of its own: what somebody else may have put there is not followed.
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(beside)?;
-    let written = file.write_all(text).and_then(|()| file.sync_data());
-    match written.and_then(|()| std::fs::rename(beside, path)) {
-        Ok(()) => Ok(()),
-        Err(e) => {
-            // It is of no use to anybody; that it stays does no harm.
-            let _ = std::fs::remove_file(beside);
-            Err(e)
-        }
-    }
 }

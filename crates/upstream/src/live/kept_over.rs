@@ -2,18 +2,39 @@
 //! the file, and requests of the configuration before may still change them. The newer upstream takes them over with
 //! their numbers when it is made and once more when it begins to serve; from then on it is changed instead of the older
 //! one. A file that somebody else has written counts as it was read.
+//!
+//! What another process has written meanwhile (`core::shared_file`) is taken over as the file has it. Behind each server stands
+//! its number there, as a comment, so that a number means the same server whichever process is asked.
 
-use super::{Entry, Live, ALL};
+use super::editing::{Editable, SERVERS_MAX};
+use super::{Current, Entry, Live, ALL};
+use crate::asks::Asks;
+use crate::conf::{NamedHost, Server};
+use crate::names;
+use crate::peers::{Peer, PeerAddr};
+use crate::rows::read_server;
+use crate::state_file::statements;
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use weir_base::crc32c::crc32c;
+use weir_core::shared_file::{Kept, SharedFile};
+use weir_module::{ConfResult, Directive};
 
 /// So many of the texts that a file has had are known again.
 const TEXTS_MAX: usize = 4096;
+/// The longest file that is read while the process serves: more than all servers take that there may be.
+const TEXT_MAX_BYTES: u64 = 4 << 20;
+/// What stands before a server's number, behind it in its line.
+pub(super) const ID: &str = "; # id=";
+/// What stands before the number that the next new server gets.
+pub(super) const NEXT: &str = "# next=";
 
 pub(crate) struct StateFile {
-    pub path: PathBuf,
+    pub file: Arc<SharedFile>,
+    /// A `server` of its protocol.
+    pub reads: fn(&Directive) -> ConfResult<Server>,
     /// The check sum of what was read.
     read: u32,
     /// Those of what was read and written, by the configurations before, too.
@@ -24,12 +45,14 @@ type Texts = Arc<Mutex<VecDeque<u32>>>;
 
 impl StateFile {
     /// `text`: the check sum of what was read.
-    pub(crate) fn new(path: PathBuf, text: u32) -> StateFile {
-        StateFile { path, read: text, texts: Arc::new(Mutex::new(VecDeque::from([text]))) }
+    pub(crate) fn new<S: Asks>(path: PathBuf, text: u32) -> StateFile {
+        let texts = Arc::new(Mutex::new(VecDeque::from([text])));
+        let file = SharedFile::new(path, TEXT_MAX_BYTES);
+        StateFile { file, reads: read_server::<S>, read: text, texts }
     }
 
-    /// Such a text is about to be written.
-    pub(super) fn writes(&self, text: &[u8]) {
+    /// Such a text is about to be written, or is read.
+    fn knows_now(&self, text: &[u8]) {
         let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
         if texts.len() >= TEXTS_MAX {
             texts.pop_front();
@@ -40,7 +63,7 @@ impl StateFile {
     /// Whether what the other was read from is a text of this one's own.
     fn knows(&self, other: &StateFile) -> bool {
         let texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
-        self.path == other.path && texts.contains(&other.read)
+        self.file.path() == other.file.path() && texts.contains(&other.read)
     }
 }
 
@@ -52,6 +75,7 @@ impl Live {
         let known = self.state.as_ref().filter(|own| own.knows(state));
         let entries = known.map(|own| {
             state.texts = Arc::clone(&own.texts);
+            state.file = Arc::clone(&own.file);
             set_entries(&current.entries)
         });
         (entries, current.next_id)
@@ -65,7 +89,7 @@ impl Live {
             let own = all.iter().position(|l| std::ptr::eq(l.as_ptr(), Arc::as_ptr(self)));
             let older = all.iter().take(own.unwrap_or(0)).rev().filter_map(Weak::upgrade);
             let is_it = |l: &Arc<Live>| {
-                l.state.as_ref().is_some_and(|s| s.path == state.path)
+                l.state.as_ref().is_some_and(|s| s.file.path() == state.file.path())
                     && super::zone_of(&l.plan) == super::zone_of(&self.plan)
             };
             older.filter(is_it).find(|l| l.lock().successor.is_none())
@@ -87,4 +111,102 @@ impl Live {
 /// Those that come from no name.
 fn set_entries(entries: &[Entry]) -> Vec<Entry> {
     entries.iter().filter(|e| e.host.is_none()).cloned().collect()
+}
+
+impl Kept for Live {
+    fn file(&self) -> Option<Arc<SharedFile>> {
+        self.state.as_ref().map(|state| Arc::clone(&state.file))
+    }
+
+    fn take(&self, text: &[u8]) -> Result<(), String> {
+        let Some(state) = &self.state else { return Ok(()) };
+        let directives = statements(text).map_err(|e| e.message)?;
+        let servers: ConfResult<Vec<Server>> = directives.iter().map(state.reads).collect();
+        let servers = servers.map_err(|e| e.message)?;
+        if servers.len() > SERVERS_MAX {
+            return Err(format!("it has more than {SERVERS_MAX} servers"));
+        }
+        let (numbers, next_id) = numbers(&String::from_utf8_lossy(text));
+        state.knows_now(text);
+        Editable::on_newest_of(self, |newest, current| {
+            current.next_id = current.next_id.max(next_id);
+            let numbers = (numbers.len() == servers.len()).then_some(&numbers[..]);
+            newest.take_servers(current, &servers, numbers);
+        });
+        Ok(())
+    }
+
+    fn text(&self) -> Vec<u8> {
+        Editable::on_newest_of(self, |newest, current| {
+            let text = newest.lines(current).into_bytes();
+            if let Some(state) = &newest.state {
+                state.knows_now(&text);
+            }
+            text
+        })
+    }
+}
+
+impl Live {
+    /// Puts the servers of the file in the place of those there are; by `numbers`, or else by what they are.
+    fn take_servers(&self, current: &mut Current, servers: &[Server], numbers: Option<&[u64]>) {
+        let mut before = set_entries(&current.entries);
+        let mut entries = Vec::with_capacity(servers.len());
+        for (at, (peer, backup)) in servers.iter().filter_map(fixed).enumerate() {
+            let same = |e: &Entry| match numbers {
+                Some(numbers) => e.id == numbers[at],
+                None => e.peer == peer && e.backup == backup,
+            };
+            let known = before.iter().position(same).map(|at| before.remove(at).id);
+            let id = known.or(numbers.map(|n| n[at])).unwrap_or(current.next_id);
+            current.next_id = current.next_id.max(id + 1);
+            entries.push(Entry { id, peer, backup, host: None });
+        }
+        let named = current.entries.iter().filter(|e| e.host.is_some()).cloned();
+        for mut entry in named.collect::<Vec<_>>() {
+            if entries.iter().any(|e| e.id == entry.id) {
+                entry.id = current.next_id;
+                current.next_id += 1;
+            }
+            entries.push(entry);
+        }
+        if entries == current.entries {
+            return;
+        }
+        let before = std::mem::take(&mut current.entries);
+        self.publish(current, entries.clone());
+        for new in &entries {
+            let old = before.iter().find(|old| old.id == new.id && old.peer != new.peer);
+            if let Some(old) = old {
+                current.settle(new.id, &new.peer, old.peer.addr != new.peer.addr);
+            }
+        }
+    }
+}
+
+/// A server that comes from no name.
+fn fixed(s: &Server) -> Option<(Peer, bool)> {
+    let addr = match &s.host {
+        NamedHost::Ip(ip) => PeerAddr::Ip(SocketAddr::new(*ip, s.port)),
+        NamedHost::Unix(path) => PeerAddr::Unix(path.clone()),
+        NamedHost::Name(_) => return None,
+    };
+    Some((names::peer(s, addr), s.backup))
+}
+
+/// The numbers that stand in a file, and the next one: none in one that is written by hand.
+fn numbers(text: &str) -> (Vec<u64>, u64) {
+    let after = |line: &str, mark| line.rsplit_once(mark).and_then(|(_, n)| n.parse().ok());
+    let (mut ids, mut next) = (Vec::new(), 0);
+    for line in text.lines() {
+        ids.extend(after(line, ID).filter(|id: &u64| *id < u64::MAX));
+        next = after(line, NEXT).filter(|_| line.starts_with(NEXT)).unwrap_or(next);
+    }
+    let mut sorted = ids.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    if sorted.len() < ids.len() {
+        ids.clear();
+    }
+    (ids, next)
 }

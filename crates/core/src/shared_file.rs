@@ -1,0 +1,336 @@
+//! A file that several processes write by turns: while one takes another's place (an upgrade, a change of user) both serve
+//! by the same `state` files, and what either has answered as done is to be there afterwards.
+//!
+//! A text is written beside and takes the name as a whole. Who changes something holds a lock on the directory, reads what
+//! another process has written since, changes that, and writes it. What was read or written last is kept open, so that no
+//! other file can have its number: another number under the name is another process's text (or somebody's who has put
+//! a file there by its name). A file that is changed in place is not read again: it may be half of what it will be.
+//!
+//! Who only looks is told by [`catch_up`] before an answer that must be the newest, and otherwise by a thread ten times a second.
+
+use crate::logger::{ErrorLog, LogLevel};
+use crate::os_text;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use weir_runtime::files::Identity;
+
+/// Another process has its turn in a few milliseconds; one that is stopped is not waited for longer.
+const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_millis(2);
+/// How often files are looked at for others' changes.
+const FOLLOW: Duration = Duration::from_millis(100);
+
+/// The file, and what this process knows of it.
+pub struct SharedFile {
+    path: PathBuf,
+    max_bytes: u64,
+    turn: Mutex<()>,
+    seen: Mutex<Seen>,
+}
+
+/// Files are kept open as long as their numbers are compared with.
+#[derive(Default)]
+struct Seen {
+    known: Option<(Identity, File)>,
+    /// What could not be read as what it should be, told once.
+    bad: Option<(Identity, File)>,
+}
+
+/// What is kept in such a file.
+pub trait Kept: Send + Sync {
+    /// The file, if there is one.
+    fn file(&self) -> Option<Arc<SharedFile>>;
+    /// Puts what another process has written in the place of what is in memory.
+    ///
+    /// # Errors
+    ///
+    /// It is not such a text, in words; nothing is changed.
+    fn take(&self, text: &[u8]) -> Result<(), String>;
+    /// What is in memory, to be written.
+    fn text(&self) -> Vec<u8>;
+}
+
+impl<T: Kept> Kept for Arc<T> {
+    fn file(&self) -> Option<Arc<SharedFile>> {
+        T::file(self)
+    }
+
+    fn take(&self, text: &[u8]) -> Result<(), String> {
+        T::take(self, text)
+    }
+
+    fn text(&self) -> Vec<u8> {
+        T::text(self)
+    }
+}
+
+/// Why nothing is changed, or not all.
+#[derive(Debug)]
+pub enum Failure {
+    /// Another process does not end its turn.
+    Busy,
+    /// What is there cannot be read; nothing is changed.
+    Unread(String),
+    /// It is changed in memory, and not written.
+    Unwritten(String),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SharedFile {
+    /// Nothing is read or opened.
+    pub fn new(path: PathBuf, max_bytes: u64) -> Arc<SharedFile> {
+        let (turn, seen) = (Mutex::default(), Mutex::default());
+        Arc::new(SharedFile { path, max_bytes, turn, seen })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether another text has the name than was read or written here last, and was not found bad.
+    fn is_newer(&self) -> bool {
+        let Ok(found) = std::fs::metadata(&self.path) else { return false };
+        let (found, seen) = (Identity::of(&found), lock(&self.seen));
+        let mut all = seen.known.iter().chain(&seen.bad);
+        all.all(|(identity, _)| *identity != found)
+    }
+
+    /// Reads what another process has written, in this one's turn.
+    fn read(&self, take: impl Fn(&[u8]) -> Result<(), String>) -> Result<(), String> {
+        let wrong = |e: io::Error| os_text(&e);
+        let file = match File::open(&self.path) {
+            // What is in memory counts.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(wrong)?,
+        };
+        let identity = Identity::of(&file.metadata().map_err(wrong)?);
+        if lock(&self.seen).known.as_ref().is_some_and(|(known, _)| *known == identity) {
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        (&file).take(self.max_bytes.saturating_add(1)).read_to_end(&mut text).map_err(wrong)?;
+        let taken = match text.len() as u64 > self.max_bytes {
+            true => Err(format!("the file has more than {} bytes", self.max_bytes)),
+            false => take(&text),
+        };
+        let mut seen = lock(&self.seen);
+        match &taken {
+            Ok(()) => *seen = Seen { known: Some((identity, file)), bad: None },
+            Err(_) => seen.bad = Some((identity, file)),
+        }
+        taken
+    }
+
+    /// Puts a text in its place as a whole.
+    fn write(&self, text: &[u8]) -> io::Result<()> {
+        let file = replace(&self.path, text)?;
+        let known = Some((Identity::of(&file.metadata()?), file));
+        *lock(&self.seen) = Seen { known, bad: None };
+        Ok(())
+    }
+
+    /// Keeps other processes out until it is dropped. `None` where directories cannot be locked, or not opened: what follows
+    /// tells of that.
+    fn lock_directory(&self) -> Result<Option<File>, Failure> {
+        let Some(Ok(directory)) = self.path.parent().map(File::open) else { return Ok(None) };
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match directory.try_lock() {
+                Ok(()) => return Ok(Some(directory)),
+                Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) => return Err(Failure::Busy),
+                Err(TryLockError::Error(_)) => return Ok(None),
+            }
+        }
+    }
+}
+
+/// Changes what is kept, with the newest there is, and writes it. It blocks.
+///
+/// # Errors
+///
+/// What `change` says, and the file's own.
+pub fn change<T, E: From<Failure>>(
+    kept: &dyn Kept,
+    change: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    let Some(file) = kept.file() else { return change() };
+    let _turn = lock(&file.turn);
+    let _all = file.lock_directory()?;
+    file.read(|text| kept.take(text)).map_err(Failure::Unread)?;
+    let done = change()?;
+    file.write(&kept.text()).map_err(|e| Failure::Unwritten(os_text(&e)))?;
+    Ok(done)
+}
+
+/// Takes over what another process has written, if it has. It blocks.
+///
+/// # Errors
+///
+/// The file cannot be read, in words; what is in memory stays.
+pub fn read(kept: &dyn Kept) -> Result<(), String> {
+    let Some(file) = kept.file() else { return Ok(()) };
+    let _turn = lock(&file.turn);
+    file.read(|text| kept.take(text))
+}
+
+/// Puts a file in the place of another one as a whole, and gives it.
+fn replace(path: &Path, text: &[u8]) -> io::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    // Where nothing can be locked both processes may write.
+    name.push(format!(".{}.new", std::process::id()));
+    let beside = Path::new(&name);
+    match std::fs::remove_file(beside) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    // A file of its own: what somebody else may have put there is not followed.
+    let mut file = OpenOptions::new().write(true).create_new(true).open(beside)?;
+    let written = file.write_all(text).and_then(|()| file.sync_data());
+    match written.and_then(|()| std::fs::rename(beside, path)) {
+        Ok(()) => Ok(file),
+        Err(e) => {
+            // It is of no use to anybody; that it stays does no harm.
+            let _ = std::fs::remove_file(beside);
+            Err(e)
+        }
+    }
+}
+
+type Follower = (Weak<dyn Kept>, Arc<ErrorLog>);
+
+/// Of all generations in use.
+static FOLLOWERS: Mutex<Vec<Follower>> = Mutex::new(Vec::new());
+
+/// What other processes write is taken over from now on, as long as it is there; what cannot be read is told to `log`.
+pub fn follow(kept: &Arc<dyn Kept>, log: &Arc<ErrorLog>) {
+    static THREAD: Once = Once::new();
+    {
+        let mut all = lock(&FOLLOWERS);
+        let own = Arc::downgrade(kept);
+        all.retain(|(k, _)| k.strong_count() > 0 && !Weak::ptr_eq(k, &own));
+        all.push((own, Arc::clone(log)));
+    }
+    // Without the thread what another process writes is seen with the next question or change.
+    THREAD.call_once(|| {
+        let _ = std::thread::Builder::new().name("state files".into()).spawn(|| loop {
+            std::thread::sleep(FOLLOW);
+            catch_up();
+        });
+    });
+}
+
+fn newer() -> Vec<(Arc<dyn Kept>, Arc<ErrorLog>)> {
+    let all = lock(&FOLLOWERS);
+    let found = all.iter().filter_map(|(kept, log)| Some((kept.upgrade()?, Arc::clone(log))));
+    found.filter(|(kept, _)| kept.file().is_some_and(|file| file.is_newer())).collect()
+}
+
+/// Whether another process has written something that is not taken over yet: a look at each file's name.
+pub fn any_newer() -> bool {
+    !newer().is_empty()
+}
+
+/// Takes over what other processes have written. It blocks.
+pub fn catch_up() {
+    for (kept, log) in newer() {
+        if let (Err(e), Some(file)) = (read(&*kept), kept.file()) {
+            let text = format!("state file \"{}\": {e}", file.path().display());
+            log.log(LogLevel::Error, None, text.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number, as one process has it.
+    struct Number(Arc<SharedFile>, Mutex<u64>);
+
+    impl Number {
+        fn new(path: &Path) -> Number {
+            Number(SharedFile::new(path.to_path_buf(), 100), Mutex::new(0))
+        }
+
+        fn add(&self) -> Result<u64, Failure> {
+            change(self, || {
+                *lock(&self.1) += 1;
+                Ok(*lock(&self.1))
+            })
+        }
+    }
+
+    impl Kept for Number {
+        fn file(&self) -> Option<Arc<SharedFile>> {
+            Some(Arc::clone(&self.0))
+        }
+
+        fn take(&self, text: &[u8]) -> Result<(), String> {
+            let text = String::from_utf8_lossy(text);
+            *lock(&self.1) = text.trim().parse().map_err(|_| "no number".to_string())?;
+            Ok(())
+        }
+
+        fn text(&self) -> Vec<u8> {
+            lock(&self.1).to_string().into_bytes()
+        }
+    }
+
+    fn directory(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("weir-shared-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    #[test]
+    fn two_that_write_by_turns_lose_nothing() {
+        let dir = directory("turns");
+        let both = [(); 2].map(|()| Number::new(&dir.join("n")));
+        std::thread::scope(|scope| {
+            for one in &both {
+                scope.spawn(|| (0..100).for_each(|_| assert!(one.add().is_ok())));
+            }
+        });
+        for one in &both {
+            read(one).unwrap();
+            assert_eq!(*lock(&one.1), 200);
+        }
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_text_of_its_kind_changes_nothing() {
+        let dir = directory("bad");
+        let one = Number::new(&dir.join("n"));
+        assert_eq!(one.add().unwrap(), 1);
+        replace(one.0.path(), b"x").unwrap();
+        assert!(one.0.is_newer());
+        assert!(read(&one).is_err());
+        // It is told once.
+        assert!(!one.0.is_newer());
+        assert!(matches!(one.add(), Err(Failure::Unread(_))));
+        assert_eq!(std::fs::read(one.0.path()).unwrap(), b"x");
+        replace(one.0.path(), &[b'1'; 101]).unwrap();
+        assert!(matches!(one.add(), Err(Failure::Unread(_))));
+        replace(one.0.path(), b"7").unwrap();
+        assert_eq!(one.add().unwrap(), 8);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn who_does_not_end_its_turn_is_not_waited_for() {
+        let dir = directory("busy");
+        let held = File::open(&dir).unwrap();
+        held.lock().unwrap();
+        assert!(matches!(Number::new(&dir.join("n")).add(), Err(Failure::Busy)));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
