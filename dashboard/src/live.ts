@@ -39,7 +39,8 @@ export interface About {
   api?: string;
   writes?: boolean;
   slow_ms?: number;
-  analytics?: boolean;
+  /** Others are shown beside it. */
+  machines?: boolean;
   limits?: Limit[];
 }
 

@@ -1,10 +1,12 @@
 import { render } from "preact";
 import { useEffect, useReducer, useState } from "preact/hooks";
 import { Live } from "./live";
+import { Machines } from "./machines";
 import { Overview } from "./overview";
 import { ProblemsPage } from "./problems";
 import { CachesAndLimits, Streams } from "./rest";
 import { Servers } from "./servers";
+import { hasShipping, Shipping } from "./shipping";
 import { System } from "./system";
 import { Upstreams } from "./upstreams";
 import { hasVisitors, Visitors } from "./visitors";
@@ -19,6 +21,8 @@ const PAGES = [
   ["system", "System"],
   ["problems", "Problems"],
   ["visitors", "Visitors"],
+  ["shipping", "Shipping"],
+  ["machines", "Machines"],
 ] as const;
 
 type Theme = "light" | "dark";
@@ -36,6 +40,13 @@ function here(): string {
 }
 
 const live = new Live(location.pathname.endsWith("/") ? location.pathname : location.pathname + "/");
+
+/** Some have something to show only where it is configured. */
+function isThere(id: string): boolean {
+  if (id === "visitors") return hasVisitors(live);
+  if (id === "shipping") return hasShipping(live);
+  return id !== "machines" || live.about.machines === true;
+}
 
 function Mark() {
   return (
@@ -97,7 +108,7 @@ function Page() {
     live.pause(!paused);
     setPaused(!paused);
   };
-  const pages = PAGES.filter(([id]) => id !== "visitors" || hasVisitors(live) || page === id);
+  const pages = PAGES.filter(([id]) => page === id || isThere(id));
   useKeys(pages.map(([id]) => id), pause);
 
   document.documentElement.dataset["theme"] = theme;
@@ -135,6 +146,8 @@ function Page() {
         {page === "system" && <System live={live} />}
         {page === "problems" && <ProblemsPage live={live} />}
         {page === "visitors" && <Visitors live={live} />}
+        {page === "shipping" && <Shipping live={live} />}
+        {page === "machines" && <Machines live={live} />}
       </main>
     </>
   );

@@ -89,6 +89,7 @@ pub const TARGETS: &[Target] = &[
     base::ESCAPES,
     analytics::LINES,
     analytics::FORMATS,
+    receivers::QUEUE,
     receivers::KAFKA,
     receivers::KEPT,
     receivers::ANSWERS,

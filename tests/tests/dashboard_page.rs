@@ -1,6 +1,7 @@
 //! `dashboard`'s page in a browser: what it shows, what can be done with it, and that it asks nobody else.
 
-use weir_tests::{Browser, Server};
+use std::time::{Duration, Instant};
+use weir_tests::{Browser, Pipe, Server, Setup};
 
 const CONF: &str = "worker_processes 2; events {} http {
     upstream back { zone back 64k; server 127.0.0.1:%%PORT_1%%; server 127.0.0.1:%%PORT_2%%; server 127.0.0.1:%%PORT_3%% down; }
@@ -281,4 +282,104 @@ fn many_servers_take_no_more_of_the_page_than_is_seen() {
     page.until("document.querySelector('.many tbody').innerText.includes('zone399')");
     assert!(page.text("document.querySelector('.many tbody').innerText").len() < 10_000);
     is_well(&mut page, &server);
+}
+
+const SHIPPING: &str = "worker_processes 1; pid the.pid; events {}
+ship away { to opensearch http://127.0.0.1:%%PORT_1%%; queue %%DIR%%/away size=1m;
+    batch linger=10ms; retry first=20ms most=50ms; }
+ship lines { to syslog udp://127.0.0.1:%%PORT_2%%; queue %%DIR%%/lines size=64m; batch linger=10ms; }
+http { server { listen 127.0.0.1:%%PORT_0%%;
+    location / { ship_access away; ship_access lines; return 200 ok; }
+    location /live/ { dashboard; }
+    location /api/ { api; } } }";
+
+#[test]
+fn receivers_of_events_are_shown_as_the_api_has_them() {
+    let server = Server::start(SHIPPING);
+    let Some(mut page) = open(&server) else { return };
+    for _ in 0..3 {
+        assert_eq!(server.get("/x").status, 200);
+    }
+    page.click("a[href='#shipping']");
+    page.until(&format!("{} === '3'", cell("away", "Waiting")));
+    page.until(&format!("{}.startsWith('fails for ')", cell("away", "State")));
+    page.until(&format!("{}.endsWith(' of 1.00 MB')", cell("away", "Queue")));
+    page.until("document.querySelector('.happenings')?.innerText.includes('failing since')");
+    let told = server.get("/api/9/ship/away").text();
+    for part in
+        ["\"queued_events\":3,", "\"max_bytes\":1048576,", "\"last_error\":", "\"failing_since\":"]
+    {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    assert!(!told.contains("\"failing_for\":0,"), "{told}");
+    // The other one's state is its own.
+    page.until(&format!("{} === '3'", cell("lines", "Sent")));
+    page.until(&format!("{} === 'well'", cell("lines", "State")));
+    let told = server.get("/api/9/ship/lines").text();
+    assert!(told.contains("\"queued_events\":0,") && told.contains("\"failing_for\":0,"), "{told}");
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn who_comes_and_what_for() {
+    let server = Server::start(
+        "events {} http { analytics_zone all; server { listen 127.0.0.1:%%PORT_0%%;
+            location / { analytics all; return 200 ok; }
+            location /live/ { dashboard; } } }",
+    );
+    let Some(mut page) = open(&server) else { return };
+    for url in ["/often", "/often", "/often", "/seldom"] {
+        server.get(url);
+    }
+    page.click("a[href='#visitors']");
+    page.until("document.querySelector('section[aria-label=\"Visitors all\"] .tile')");
+    // The bar is that of the panel's busiest row; it looks again by itself.
+    let row = |name: &str, hits: &str, share: &str| {
+        format!(
+            "[...document.querySelectorAll('.card li')].some(li => li.innerText.includes('{name}') \
+             && li.querySelector('b').innerText === '{hits}' && li.querySelector('i').style.width.startsWith('{share}'))"
+        )
+    };
+    page.until(&row("/often", "3", "100%"));
+    page.until(&row("/seldom", "1", "33.3"));
+    server.get("/often");
+    page.until(&row("/often", "4", "100%"));
+    page.until(&row("/seldom", "1", "25%"));
+    is_well(&mut page, &server);
+}
+
+#[test]
+fn a_worker_that_is_stuck_is_said_to_be() {
+    let setup = Setup::new(
+        "worker_processes 4; events {} http { server { listen 127.0.0.1:%%PORT_0%% reuseport;
+            location / { return 200 ok; }
+            location /live/ { dashboard; }
+            location /secret { auth_basic s; auth_basic_user_file %%DIR%%/pipe; } } }",
+    );
+    let mut pipe = Pipe::make(setup.dir().join("pipe"));
+    let server = setup.start();
+    let Some(mut page) = open(&server) else { return };
+    page.click("a[href='#system']");
+    page.until("document.querySelector('main').innerText.includes('All workers come back')");
+    let says = "document.querySelector('main').innerText.includes('does not come back')";
+    // A worker that the page itself hangs on tells nothing; the next connection may be another's.
+    let is_said = (0..20).any(|_| {
+        let mut stuck = server.connect();
+        stuck.send(b"GET /secret HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic YTpi\r\n\r\n");
+        // Its worker reads the list of users.
+        pipe.open();
+        let until = Instant::now() + Duration::from_secs(5);
+        let mut is_said = false;
+        while !is_said && Instant::now() < until {
+            is_said = page.run(says) == true;
+        }
+        if is_said {
+            page.until("[...document.querySelectorAll('tbody tr')].filter(r => r.innerText.includes('stuck for')).length === 1");
+        }
+        pipe.close();
+        assert_eq!(stuck.response().status, 401);
+        is_said
+    });
+    assert!(is_said, "nobody said so");
+    page.until("document.querySelector('main').innerText.includes('All workers come back')");
 }

@@ -106,6 +106,36 @@ fn a_running_server_is_looked_at() {
 }
 
 #[test]
+fn receivers_of_events_are_looked_at() {
+    let server = Server::start(
+        "worker_processes 1; pid the.pid; events {}
+         ship away { to opensearch http://127.0.0.1:%%PORT_1%%; queue %%DIR%%/away size=1m;
+            batch linger=10ms; retry first=20ms most=50ms; }
+         ship huge { to file %%DIR%%/none.json; queue %%DIR%%/huge size=900000g; }
+         http { server { listen 127.0.0.1:%%PORT_0%%; ship_access away; return 200 ok; } }",
+    );
+    expect_soon("a pid file", || server.read("the.pid").ends_with('\n'));
+    server.get("/");
+    let conf = server.dir().join("nginx.conf");
+    let look = || of(&["doctor"], server.dir(), &conf);
+    expect_soon("a receiver that is away", || {
+        let report = look();
+        let found = finding(&report, "receivers: \"away\" has not taken all for ");
+        found.is_some_and(|l| l.starts_with("warning ") && l.ends_with(" 1 events wait"))
+    });
+    let report = look();
+    let well = |of: &str| {
+        finding(&report, of).unwrap_or_else(|| panic!("{of}: {report:?}")).starts_with("ok ")
+    };
+    assert!(well("receivers: \"huge\" takes what it is sent, 0 events wait"), "{report:?}");
+    assert!(well("queues: \"away\": ") && well("lost events: \"away\": none"), "{report:?}");
+    let huge = finding(&report, "folders: \"huge\" in ").unwrap_or_else(|| panic!("{report:?}"));
+    assert!(huge.starts_with("error ") && huge.contains(": up to 878.9 TB, "), "{huge}");
+    assert!(report.stdout.contains("the disk is full before the queue is"), "{report:?}");
+    assert_eq!(report.code, 2);
+}
+
+#[test]
 fn help_lists_the_checks() {
     let help = run_cli(&["doctor", "--help"], "");
     assert_eq!(help.code, 0);

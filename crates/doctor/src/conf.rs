@@ -15,6 +15,9 @@ const KEEPALIVE: u64 = 32;
 /// What a cache without `memory=` keeps in memory.
 const CACHE_MEMORY_BYTES: u64 = 32 << 20;
 
+/// Of a queue without `size=`.
+const SHIP_QUEUE_BYTES: u64 = 1 << 30;
+
 /// Where relative names begin, and what is there if nothing is said.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
@@ -81,6 +84,14 @@ pub struct Cache {
     pub temp: Option<PathBuf>,
 }
 
+/// A queue of a receiver of events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ship {
+    pub name: String,
+    pub dir: PathBuf,
+    pub max_bytes: u64,
+}
+
 /// A server that speaks TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsServer {
@@ -125,6 +136,8 @@ pub struct Conf {
     pub caches: Vec<Cache>,
     /// Shared memory by name, without that of caches.
     pub zones: Vec<(String, u64)>,
+    /// Queues of `ship` blocks.
+    pub ships: Vec<Ship>,
     pub tls: Vec<TlsServer>,
     /// Certificates that are shown to servers.
     pub certificates: Vec<PathBuf>,
@@ -231,6 +244,7 @@ impl<'a> Reader<'a> {
             self.directive(d, &said);
             match &*d.name.to_str() {
                 "upstream" => self.upstream(d),
+                "ship" => self.ship(d),
                 "server" if d.is_block() => {
                     self.level(d.children(), &said);
                     self.tls_server(d, &said);
@@ -240,6 +254,17 @@ impl<'a> Reader<'a> {
                 _ => self.level(d.children(), &said),
             }
         }
+    }
+
+    fn ship(&mut self, d: &Directive) {
+        let queue = d.children().iter().find(|d| d.name == *"queue");
+        let Some((queue, dir)) = queue.and_then(|q| Some((q, first(q)?))) else { return };
+        let size = parameter(queue, "size").and_then(units::parse_offset);
+        self.conf.ships.push(Ship {
+            name: first(d).unwrap_or_default(),
+            dir: self.full(&dir),
+            max_bytes: size.unwrap_or(SHIP_QUEUE_BYTES),
+        });
     }
 
     fn full(&self, word: &str) -> PathBuf {

@@ -18,7 +18,7 @@ pub trait System {
     fn names(&self, path: &Path) -> io::Result<Vec<String>>;
     /// The disk that a path is on, or will be: the nearest directory above it that is there is asked.
     fn disk(&self, path: &Path) -> io::Result<Disk>;
-    /// When a file was changed, and who may read it.
+    /// When a file was changed, who may read it, how long it is and whose.
     fn stamp(&self, path: &Path) -> io::Result<Stamp>;
     /// The time, in seconds since 1970.
     fn now_secs(&self) -> i64;

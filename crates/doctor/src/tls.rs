@@ -258,7 +258,9 @@ mod tests {
 
     fn judge(check: fn(&Case<'_>) -> Judged, text: &str, system: Fake) -> Vec<(Severity, String)> {
         let conf = conf(&format!("http {{ server {{ listen 443 ssl; {text} }} }}"));
-        let found = check(&Case { conf: &conf, system: &system, running: None }).unwrap();
+        let found =
+            check(&Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) })
+                .unwrap();
         found.into_iter().map(|f| (f.severity, f.figure)).collect()
     }
 
@@ -313,7 +315,11 @@ mod tests {
     #[test]
     fn keys_and_tickets() {
         let stamp = |changed_secs, is_readable_by_all| Fake {
-            stamps: [(PathBuf::from("/k"), Stamp { changed_secs, is_readable_by_all })].into(),
+            stamps: [(
+                PathBuf::from("/k"),
+                Stamp { changed_secs, is_readable_by_all, ..Stamp::default() },
+            )]
+            .into(),
             now_secs: 10 * DAY_SECS,
             ..Fake::default()
         };

@@ -26,11 +26,14 @@ pub struct Disk {
     pub is_memory: bool,
 }
 
-/// When a file was changed last, in seconds since 1970, and whether everybody may read it.
+/// When a file was changed last, in seconds since 1970, whether everybody may read it, how long it is and whose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     pub changed_secs: i64,
     pub is_readable_by_all: bool,
+    pub bytes: u64,
+    /// A user's number; Windows: 0.
+    pub owner: u32,
 }
 
 /// At most so many bytes of a file, from its beginning.
@@ -83,14 +86,20 @@ pub fn disk(_: &Path) -> io::Result<Disk> {
 pub fn stamp(path: &Path) -> io::Result<Stamp> {
     use std::os::unix::fs::MetadataExt;
     let meta = path.metadata()?;
-    Ok(Stamp { changed_secs: meta.mtime(), is_readable_by_all: meta.mode() & 0o004 != 0 })
+    Ok(Stamp {
+        changed_secs: meta.mtime(),
+        is_readable_by_all: meta.mode() & 0o004 != 0,
+        bytes: meta.len(),
+        owner: meta.uid(),
+    })
 }
 
 #[cfg(not(unix))]
 pub fn stamp(path: &Path) -> io::Result<Stamp> {
-    let since = path.metadata()?.modified()?.duration_since(std::time::UNIX_EPOCH);
+    let meta = path.metadata()?;
+    let since = meta.modified()?.duration_since(std::time::UNIX_EPOCH);
     let changed_secs = since.map_or(0, |d| d.as_secs() as i64);
-    Ok(Stamp { changed_secs, is_readable_by_all: false })
+    Ok(Stamp { changed_secs, is_readable_by_all: false, bytes: meta.len(), owner: 0 })
 }
 
 /// Whether somebody (NTP) keeps the system's clock right, as the kernel was told.

@@ -19,9 +19,12 @@ pub struct Counts {
     /// Bytes of segments that could not be read as events.
     pub lost_bytes: AtomicU64,
     pub queued_bytes: AtomicU64,
+    pub queued_events: AtomicU64,
     /// When the oldest event that waits was written, in milliseconds since 1970.
     pub oldest_ms: AtomicU64,
     pub last_error: Mutex<Option<(String, i64, u32)>>,
+    /// When the first of the tries failed that have failed in a row; none while it takes what it is sent.
+    failing: Mutex<Option<(i64, u32)>>,
 }
 
 impl Counts {
@@ -32,6 +35,17 @@ impl Counts {
     pub fn failed(&self, why: &str) {
         let (secs, ms) = clock::wall();
         *lock(&self.last_error) = Some((why.to_owned(), secs, ms));
+    }
+
+    /// The receiver has not taken a batch, or not all of it.
+    pub fn took_not_all(&self, why: &str) {
+        self.failed(why);
+        lock(&self.failing).get_or_insert_with(clock::wall);
+    }
+
+    /// It has.
+    pub fn took_all(&self) {
+        *lock(&self.failing) = None;
     }
 }
 
@@ -51,7 +65,9 @@ pub fn in_words(name: &str, figure: &Figure) -> String {
     for (name, figure) in figures.iter() {
         let value = match figure {
             Figure::Text(text) => text.clone(),
-            Figure::Number(n) if name == "oldest_age" => format!("{}.{:03} s", n / 1000, n % 1000),
+            Figure::Number(n) if ["oldest_age", "failing_for"].contains(&name) => {
+                format!("{}.{:03} s", n / 1000, n % 1000)
+            }
             Figure::Number(n) => n.to_string(),
             _ => continue,
         };
@@ -80,6 +96,7 @@ fn put(ship: &Ship, figures: &mut Figures) {
         ("events_dropped", get(&ship.queue.dropped)),
         ("events_refused", get(&counts.refused)),
         ("lost_bytes", get(&counts.lost_bytes)),
+        ("queued_events", get(&counts.queued_events)),
         ("queued_bytes", get(&counts.queued_bytes)),
         ("held_bytes", get(&ship.queue.held_bytes)),
         ("max_bytes", ship.queue.most_bytes()),
@@ -88,6 +105,12 @@ fn put(ship: &Ship, figures: &mut Figures) {
     let now = secs as u64 * 1000 + u64::from(ms);
     let oldest = get(&counts.oldest_ms);
     figures.put("oldest_age", if oldest == 0 { 0 } else { now.saturating_sub(oldest) });
+    let failing = *lock(&counts.failing);
+    let since = failing.map(|(secs, ms)| secs as u64 * 1000 + u64::from(ms));
+    figures.put("failing_for", since.map_or(0, |since| now.saturating_sub(since).max(1)));
+    if let Some((secs, ms)) = failing {
+        figures.put("failing_since", Figure::date(secs, ms));
+    }
     if let Some((why, secs, ms)) = lock(&counts.last_error).clone() {
         figures.put("last_error", why);
         figures.put("last_error_time", Figure::date(secs, ms));

@@ -128,6 +128,7 @@ impl Sender {
         }
         let waiting = self.reading.waiting();
         self.ship.counts.queued_bytes.store(waiting.bytes, Ordering::Relaxed);
+        self.ship.counts.queued_events.store(waiting.events, Ordering::Relaxed);
         self.ship.counts.oldest_ms.store(waiting.oldest_ms, Ordering::Relaxed);
     }
 
@@ -207,6 +208,7 @@ impl Sender {
         self.state = Some(state);
         match outcome {
             Ok(Sent { is_all: true, .. }) => {
+                self.ship.counts.took_all();
                 self.backoff.reset();
                 self.lingers = None;
             }
@@ -305,7 +307,7 @@ impl Sender {
             return;
         }
         Counts::add(&self.ship.counts.retries, 1);
-        self.ship.counts.failed(why);
+        self.ship.counts.took_not_all(why);
         self.ship.say(LogLevel::Warn, why);
         let asked_ms = after.map(|d| d.as_millis().min(u128::from(u64::MAX)) as u64);
         let ms = self.backoff.next_ms(asked_ms, crate::queue::random());

@@ -4,6 +4,7 @@
 mod api;
 mod dashboard;
 mod keyval;
+pub mod machines;
 mod metrics;
 mod tree;
 mod visitors;

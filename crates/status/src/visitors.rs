@@ -243,7 +243,7 @@ pub(crate) fn json(zones: &[(Vec<u8>, Arc<Zone>)]) -> Vec<u8> {
         }
         weir_core::figures::write_text(&String::from_utf8_lossy(name), &mut out);
         out.push(b':');
-        out.extend_from_slice(zone.json().as_bytes());
+        out.extend_from_slice(zone.shown().as_bytes());
     }
     out.push(b'}');
     out

@@ -1,6 +1,7 @@
 //! `weir doctor`: the configuration as `-t` sees it, then what the machine says of it.
 
 use crate::load::{self, Paths};
+use crate::ship;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use weir_doctor::{Case, Conf, Finding, Judgement, Machine, Places, Running};
@@ -52,10 +53,15 @@ pub fn run(paths: &Paths, json: bool) -> Result<u8, String> {
         }),
         None => None,
     };
+    let receivers = match (&running, &conf.pid) {
+        (Some(_), Some(pid)) if !conf.ships.is_empty() => ship::receivers(pid),
+        _ => Ok(Vec::new()),
+    };
     all.extend(weir_doctor::examine(&Case {
         conf: &conf,
         system: &machine,
         running: running.as_ref(),
+        receivers: receivers.as_deref().map_err(String::as_str),
     }));
     let name = paths.conf_name();
     let told = match json {

@@ -22,6 +22,7 @@ mod missing;
 mod modules;
 mod orphan;
 mod panics;
+mod peers;
 mod place;
 mod profile;
 mod protocols;

@@ -6,6 +6,7 @@
 use crate::globals::Global;
 use crate::heirs::{self, Successor};
 use crate::panics;
+use crate::peers;
 use crate::retired::Retired;
 use crate::sockets::{Sockets, DRAIN_MS};
 use crate::watch::{self, Watch};
@@ -80,6 +81,7 @@ impl Serving {
         }));
         weir_ship::encode_by(weir_status::otlp);
         weir_ship::start(&self.generation);
+        weir_status::machines::ask_by(peers::dial);
     }
 
     fn count(&self) -> usize {

@@ -2,8 +2,11 @@
 
 use crate::load::{self, Paths};
 use crate::{doctor, inquiry};
+use serde_json::Value;
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
+use weir_doctor::Receiver;
 use weir_module::{Layout, Mode};
 
 /// What the command line says.
@@ -50,6 +53,30 @@ fn status(paths: &Paths, json: bool) -> Result<String, String> {
     let line = format!("ship form={form}");
     let answer = inquiry::ask(&inquiry::path_of(&pid_file), &line, Duration::ZERO)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// What the server of that pid file says of its receivers.
+pub fn receivers(pid_file: &Path) -> Result<Vec<Receiver>, String> {
+    let answer = inquiry::ask(&inquiry::path_of(pid_file), "ship form=json", Duration::ZERO)?;
+    let told: Value = serde_json::from_slice(&answer).map_err(|e| e.to_string())?;
+    let all = told.as_object().ok_or("the answer is no object")?;
+    Ok(all.iter().map(|(name, figures)| receiver(name, figures)).collect())
+}
+
+fn receiver(name: &str, figures: &Value) -> Receiver {
+    let number = |name: &str| figures.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let error = figures.get("last_error").and_then(Value::as_str);
+    Receiver {
+        name: name.to_owned(),
+        queued_events: number("queued_events"),
+        queued_bytes: number("queued_bytes"),
+        max_bytes: number("max_bytes"),
+        dropped: number("events_dropped"),
+        refused: number("events_refused"),
+        lost_bytes: number("lost_bytes"),
+        failing_ms: number("failing_for"),
+        last_error: error.unwrap_or_default().to_owned(),
+    }
 }
 
 /// The answer of the server that is asked.

@@ -1,15 +1,57 @@
 //! What receivers of events answer: Kafka's brokers, OTLP over HTTP and gRPC, Loki; and what a producer has kept.
 
 use super::Target;
+use weir_shipping::event::{Kind, Severity};
 use weir_shipping::kafka::message::{self, Metadata, ProducerId, Versions};
 use weir_shipping::kafka::scram::{Hash, Scram};
 use weir_shipping::kafka::state::{Spread, State};
 use weir_shipping::otlp::proto::{Field, Fields};
 use weir_shipping::otlp::{answer, grpc};
+use weir_shipping::record::{frame, framed_bytes, Records, EVENT_MAX_BYTES};
 use weir_shipping::{loki, syslog};
 
 /// What is shown of an answer is no longer, whatever it says.
 const SHOWN_MAX_BYTES: usize = 4096;
+
+/// What a power cut, or somebody who writes the folder, has left of a segment.
+pub const QUEUE: Target = Target {
+    name: "ship queue",
+    seeds: &[b"", b"\x02\0\0\0\0\x06\0\0\x05\0\0\0\0\0\0\0", b"{}"],
+    pieces: &[b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\x01\0", b"{}"],
+    check: |bytes, random| {
+        // As they are: nobody reads beyond their end, or stays where he is.
+        let mut records = Records::new(bytes, random.below(bytes.len() + 2));
+        let mut at = records.at();
+        while let Some(read) = records.next() {
+            assert!(records.at() > at && records.at() <= bytes.len());
+            if let Ok((place, record)) = read {
+                assert_eq!(place, at);
+                assert!(record.json.len() <= EVENT_MAX_BYTES);
+                assert_eq!(records.at(), at + framed_bytes(record.json.len()));
+            }
+            at = records.at();
+        }
+        // Documents that were written and then hurt: those before are whole, none is another.
+        let mut segment = Vec::new();
+        let parts: Vec<&[u8]> = bytes.chunks(9).take(8).collect();
+        for (n, part) in parts.iter().enumerate() {
+            let (head, fill) = frame(part, n as u64, Kind::ALL[n % 4], Severity::Info);
+            segment.extend_from_slice(&[&head[..], part, fill].concat());
+        }
+        let hurt = random.below(segment.len() + 1);
+        if let Some(byte) = segment.get_mut(hurt) {
+            *byte ^= 1 << random.below(8);
+        }
+        let whole = Records::new(&segment, 0).map_while(Result::ok);
+        let mut n = 0;
+        for (place, record) in whole {
+            // Two bytes of a head and what fills up are nobody's.
+            assert_eq!((record.time_ms, record.json), (n as u64, parts[n]), "at {place}");
+            n += 1;
+        }
+        assert!(n == parts.len() || segment.len() > hurt);
+    },
+};
 
 pub const KAFKA: Target = Target {
     name: "kafka broker",

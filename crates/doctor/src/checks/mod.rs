@@ -7,6 +7,7 @@ mod network;
 mod ports;
 mod processors;
 mod running;
+mod ship;
 mod written;
 
 use crate::conf::Conf;
@@ -22,6 +23,23 @@ pub struct Case<'a> {
     pub system: &'a dyn System,
     /// The server that runs by the configuration.
     pub running: Option<&'a Running>,
+    /// What that says of its receivers of events; an error is why it says nothing.
+    pub receivers: Result<&'a [Receiver], &'a str>,
+}
+
+/// A receiver of events (`ship`), as the server tells of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Receiver {
+    pub name: String,
+    pub queued_events: u64,
+    pub queued_bytes: u64,
+    pub max_bytes: u64,
+    pub dropped: u64,
+    pub refused: u64,
+    pub lost_bytes: u64,
+    /// For how long it has taken nothing that it was sent; 0: it takes all.
+    pub failing_ms: u64,
+    pub last_error: String,
 }
 
 impl Case<'_> {
@@ -88,6 +106,10 @@ pub const CHECKS: &[Check] = &[
     row("disks", "space", "statvfs", written::space),
     row("disks", "mounts", "statvfs, /sys/dev/block", written::mounts),
     row("disks", "cache", "max_size, statvfs", written::caches),
+    row("shipping", "folders", "queue of ship, statvfs", ship::folders),
+    row("shipping", "receivers", "the running server", ship::receivers),
+    row("shipping", "queues", "the running server", ship::queues),
+    row("shipping", "lost events", "the running server", ship::lost),
     row("clock", "kept right", "adjtimex", clock::kept),
     row("clock", "source", "clocksource0/current_clocksource", clock::source),
     row("clock", "entropy", "random/entropy_avail", clock::entropy),
@@ -173,7 +195,8 @@ mod tests {
                 "this user may not read it; root may",
             ),
         ] {
-            let all = examine(&Case { conf: &conf, system: &system, running: None });
+            let case = Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) };
+            let all = examine(&case);
             let backlog = all.iter().find(|j| j.check == "listen backlog").unwrap();
             assert_eq!(backlog.finding, Finding::unknown("net/core/somaxconn", why));
             let bad = all.iter().filter(|j| j.finding.severity > Severity::Unknown);

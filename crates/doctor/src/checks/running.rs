@@ -168,14 +168,21 @@ mod tests {
         let worker = |t: &u64| Thread { name: "worker".into(), ticks: *t };
         let running =
             Running { master: 7, serving: 8, workers: ticks.iter().map(worker).collect() };
-        let found = check(&Case { conf: &conf, system: &system, running: Some(&running) }).unwrap();
+        let found = check(&Case {
+            conf: &conf,
+            system: &system,
+            running: Some(&running),
+            receivers: Ok(&[]),
+        })
+        .unwrap();
         found.into_iter().map(|f| f.severity).collect()
     }
 
     #[test]
     fn no_server_is_no_fault() {
         let conf = conf("http { server { listen 80; } }");
-        let case = Case { conf: &conf, system: &Fake::default(), running: None };
+        let case =
+            Case { conf: &conf, system: &Fake::default(), running: None, receivers: Ok(&[]) };
         assert_eq!(process(&case).unwrap()[0].severity, Note);
         assert!([files, queues, overflows, balance]
             .iter()

@@ -171,7 +171,9 @@ mod tests {
         let system =
             Fake { disks, ..Fake::with(&[("/sys/dev/block/8:1/../queue/rotational", "1\n")]) };
         let conf = conf(text);
-        let found = check(&Case { conf: &conf, system: &system, running: None }).unwrap();
+        let found =
+            check(&Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) })
+                .unwrap();
         found.into_iter().map(|f| f.severity).collect()
     }
 
@@ -186,7 +188,9 @@ mod tests {
         assert_eq!(judge(space, TEXT, [as_many, disk(1), disk(1)])[0], Well);
         let nowhere = Fake::default();
         let conf = conf(TEXT);
-        let found = space(&Case { conf: &conf, system: &nowhere, running: None }).unwrap();
+        let found =
+            space(&Case { conf: &conf, system: &nowhere, running: None, receivers: Ok(&[]) })
+                .unwrap();
         assert!(found.iter().all(|f| f.severity == Unknown) && found.len() == 3);
     }
 

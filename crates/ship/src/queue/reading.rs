@@ -24,6 +24,9 @@ struct Segment {
     path: PathBuf,
     /// Places of events beyond the kept word that are done.
     done: BTreeSet<usize>,
+    /// Up to where events have been counted, and how many of them are not behind the kept word.
+    counted: usize,
+    events: u64,
 }
 
 /// A part of a segment.
@@ -55,6 +58,7 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     pub bytes: u64,
+    pub events: u64,
     /// When the first of it was written; 0: nothing waits.
     pub oldest_ms: u64,
 }
@@ -63,7 +67,7 @@ impl Reading {
     /// Takes over segments that were made since.
     pub fn follow(&mut self, queue: &Queue) {
         for Made { number, random, reader, path } in queue.take_made() {
-            self.insert(Segment { number, random, reader, path, done: BTreeSet::new() });
+            self.insert(Segment::new(number, random, reader, path));
         }
     }
 
@@ -94,13 +98,7 @@ impl Reading {
             match mapped::open(&path) {
                 Ok(reader) => match read_label(&reader.label()) {
                     Some((number, random)) => {
-                        self.insert(Segment {
-                            number,
-                            random,
-                            reader,
-                            path,
-                            done: BTreeSet::new(),
-                        });
+                        self.insert(Segment::new(number, random, reader, path));
                         adopted += 1;
                     }
                     None => remove_half_made(&path),
@@ -124,9 +122,10 @@ impl Reading {
         queue.held_bytes.store(own + made + self.foreign_bytes, Ordering::Relaxed);
     }
 
-    pub fn waiting(&self) -> Waiting {
+    pub fn waiting(&mut self) -> Waiting {
         let mut waiting = Waiting::default();
-        for segment in &self.segments {
+        for segment in &mut self.segments {
+            waiting.events += segment.count();
             let (from, data) = (segment.reader.kept() as usize, segment.reader.committed());
             waiting.bytes += data.len().saturating_sub(from) as u64;
             if let Some(Ok((_, record))) = Records::new(data, from).next() {
@@ -203,6 +202,7 @@ impl Reading {
             let is_it = |s: &&mut Segment| (s.number, s.random) == (range.number, range.random);
             let Some(segment) = self.segments.iter_mut().find(is_it) else { continue };
             if segment.reader.kept() >= range.from && segment.reader.kept() < range.to {
+                segment.pass_over(range.to as usize);
                 segment.reader.keep(range.to);
                 segment.done = segment.done.split_off(&(range.to as usize));
             }
@@ -247,6 +247,32 @@ impl Reading {
 }
 
 impl Segment {
+    fn new(number: u64, random: u64, reader: Reader, path: PathBuf) -> Segment {
+        let counted = reader.kept() as usize;
+        Segment { number, random, reader, path, done: BTreeSet::new(), counted, events: 0 }
+    }
+
+    /// How many events are not done. Each is looked at once for that, when it is new.
+    fn count(&mut self) -> u64 {
+        let mut records = Records::new(self.reader.committed(), self.counted);
+        while let Some(Ok(_)) = records.next() {
+            self.events += 1;
+        }
+        self.counted = records.at();
+        self.events.saturating_sub(self.done.len() as u64)
+    }
+
+    /// The kept word is about to be moved on to there.
+    fn pass_over(&mut self, to: usize) {
+        let from = self.reader.kept() as usize;
+        let mut records = Records::new(self.reader.committed(), from);
+        while records.at() < to.min(self.counted) {
+            let Some(Ok(_)) = records.next() else { break };
+            self.events = self.events.saturating_sub(1);
+        }
+        self.counted = self.counted.max(to);
+    }
+
     fn entry<'a>(&'a self, at: usize, record: &weir_shipping::record::Record<'a>) -> Entry<'a> {
         Entry {
             id: EventId { random: self.random, segment: self.number, at: at as u32 },
@@ -269,6 +295,7 @@ impl Segment {
             let Some(Ok((_, record))) = Records::new(data, at).next() else { break };
             at += framed_bytes(record.json.len());
         }
+        self.pass_over(at);
         self.reader.keep(at as u64);
     }
 }

@@ -40,10 +40,12 @@ fn what_is_done_is_not_given_again_also_to_the_next_process() {
     let mut reading = Reading::default();
     ["a", "b", "c", "d"].iter().for_each(|text| push(&first, text));
     reading.follow(&first);
+    assert_eq!(reading.waiting().events, 4);
     let all = texts(&reading, 10, 1000);
     assert_eq!(all.iter().map(|(_, t)| t.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
     // A gap: what stands behind it is done here, and is sent once more by another process.
     reading.done(&[all[0].0, all[2].0]);
+    assert_eq!(reading.waiting().events, 2);
     assert_eq!(texts(&reading, 10, 1000), [all[1].clone(), all[3].clone()]);
     assert_eq!(texts(&reading, 1, 1000), [all[1].clone()]);
     assert!(reading.take(1, 1000).is_full);
@@ -56,10 +58,11 @@ fn what_is_done_is_not_given_again_also_to_the_next_process() {
     let mut reading = Reading::default();
     assert_eq!(reading.adopt(&second).unwrap(), SPARE);
     assert_eq!(texts(&reading, 10, 1000), all[1..]);
+    assert_eq!(reading.waiting().events, 3);
     reading.done(&all[1..].iter().map(|(id, _)| *id).collect::<Vec<_>>());
     assert_eq!(reading.clean(&second), 0);
     let own = reading.waiting();
-    assert_eq!((own.bytes, own.oldest_ms), (0, 0));
+    assert_eq!((own.bytes, own.events, own.oldest_ms), (0, 0, 0));
     // Only the second queue's own segments are left.
     assert_eq!(std::fs::read_dir(&dir.0).unwrap().count(), SPARE);
 }

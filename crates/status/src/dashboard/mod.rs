@@ -14,19 +14,23 @@ mod place;
 pub(crate) mod recent;
 pub(crate) mod system;
 
+use crate::machines;
 use std::rc::Rc;
-use weir_core::{LocalFuture, Worker};
+use std::sync::Arc;
+use weir_core::{LocalFuture, Session as _, Worker};
 use weir_http::client_watch::unless_client_goes;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{Flow, HttpModule};
 use weir_http::{body, special, Buf, Chain, Request};
 use weir_module::{
-    slot, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
+    joined_rows, slot, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row, SlotVtable,
 };
 use weir_runtime::threads::in_thread;
 use weir_wire::http1::request::Method;
 
-const ROWS: &[Row] = &[Row::new(
+const ROWS: &[Row] = joined_rows!(PAGE_ROWS, machines::ROWS);
+
+const PAGE_ROWS: &[Row] = &[Row::new(
     "dashboard",
     Context::LOCATION,
     Arity::NONE_TO_TWO,
@@ -51,8 +55,12 @@ pub const MODULE: HttpModule = HttpModule {
         SlotVtable::of::<DashboardMain>(),
         SlotVtable::of::<place::DashboardSrv>(),
         place::DashboardLoc::VTABLE,
+        machines::PeersLoc::VTABLE,
     ],
-    build: Some(place::check),
+    build: Some(|b| {
+        machines::check(b)?;
+        place::check(b)
+    }),
     serves: Some(serves),
     ..HttpModule::EMPTY
 };
@@ -89,6 +97,7 @@ const POLICY: &str = concat!(
 fn set_dashboard(cf: &mut Cf, d: &Directive) -> ConfResult {
     place::set(cf, d)?;
     cf.get::<DashboardMain>().is_there = true;
+    machines::there_is_a_page(cf);
     cf.get::<CoreLoc>().handler = Some(handler);
     Ok(())
 }
@@ -124,6 +133,7 @@ fn handler(r: &mut Request) -> Flow {
         }
         (true, b"events") | (false, b"/events") => Flow::Wait(events),
         (true, b"analytics") | (false, b"/analytics") => Flow::Wait(visitors),
+        (true, b"machines") | (false, b"/machines") => all_machines(r),
         (false, b"") => {
             let there = [&r.uri[..], b"/"].concat();
             special::redirect(r, 301, &there)
@@ -145,6 +155,18 @@ fn answer(r: &mut Request, kind: &[u8], text: Vec<u8>) -> Flow {
     put_header(r, kind);
     r.out.content_length = Some(text.len() as u64);
     special::finish(r, Buf::mem(text).and_last())
+}
+
+/// This server and those that `dashboard_peer` names, and their sum.
+fn all_machines(r: &mut Request) -> Flow {
+    let (gen, all) = (Arc::clone(&r.gen().core), Arc::clone(&r.conn().worker.all));
+    let text = r.with_conf::<machines::PeersLoc, _>(|_, conf| {
+        conf.machines().map(|machines| machines.json(&gen, &all))
+    });
+    match text {
+        Some(text) => answer(r, b"application/json", text),
+        None => Flow::Status(404),
+    }
 }
 
 /// Who comes and what for, where that is counted (`analytics_zone`).

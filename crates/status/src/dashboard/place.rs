@@ -1,6 +1,7 @@
 //! Where a dashboard finds the API of its server, and what of that the page is told.
 
 use crate::api::ApiSrv;
+use crate::machines::PeersLoc;
 use std::sync::Arc;
 use weir_base::units;
 use weir_conf::Position;
@@ -102,6 +103,9 @@ pub(super) fn about(r: &Request) -> Vec<u8> {
     }
     about.put("slow_ms", r.gen().shared.main.get::<super::DashboardMain>().slow_ms());
     about.put("limits", super::system::limits());
+    if r.loc().conf::<PeersLoc>().machines().is_some() {
+        about.put("machines", true);
+    }
     let mut out = Vec::new();
     about.write_json(&mut out);
     out

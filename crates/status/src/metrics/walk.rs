@@ -64,6 +64,7 @@ const GAUGES: &[&str] = &[
     "memory_bytes",
     "memory_bytes_max",
     "queued_bytes",
+    "queued_events",
     "held_bytes",
     "max_bytes",
 ];
@@ -84,6 +85,7 @@ const MILLIS: &[(&str, bool)] = &[
     ("busy_time", true),
     ("queued_time", true),
     ("oldest_age", false),
+    ("failing_for", false),
 ];
 
 /// Groups whose names are a label, and not a part of the metric's name.

@@ -7,7 +7,7 @@
 use super::record;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_analytics::render::{self, Shown};
 use weir_analytics::report::{Options, Report};
 use weir_http::Request;
@@ -19,6 +19,8 @@ const LOOKS_A_SECOND: u64 = 4;
 const BUFFER_MAX_BYTES: usize = 2 * 1024 * 1024;
 /// A buffer that has been so large is not kept.
 const SPARE_MAX_BYTES: usize = 256 * 1024;
+/// A report that is shown is no older.
+const SHOWN: Duration = Duration::from_secs(1);
 /// Rows of each panel that are shown.
 const ROWS: usize = 50;
 
@@ -29,6 +31,8 @@ pub(crate) struct Zone {
     reports: Mutex<Reports>,
     parts: OnceLock<Box<[Part]>>,
     is_started: AtomicBool,
+    /// The report's text, and when it was made: whoever looks within a while is told the same.
+    shown: Mutex<Option<(Instant, Arc<str>)>>,
 }
 
 struct Reports {
@@ -80,7 +84,7 @@ impl Zone {
         let now = Report::new(options.clone());
         let reports = Mutex::new(Reports { now, began: today(), before: None });
         let (parts, is_started) = (OnceLock::new(), AtomicBool::new(false));
-        Zone { options, days, rate, reports, parts, is_started }
+        Zone { options, days, rate, reports, parts, is_started, shown: Mutex::default() }
     }
 
     /// A request has been answered.
@@ -128,6 +132,19 @@ impl Zone {
         }
     }
 
+    /// The same, or as it was a moment ago: many who look on cost as much as one. Those who come while it is made wait for it.
+    pub(crate) fn shown(&self) -> Arc<str> {
+        let mut shown = lock(&self.shown);
+        if let Some((at, text)) = &*shown {
+            if at.elapsed() < SHOWN {
+                return Arc::clone(text);
+            }
+        }
+        let text: Arc<str> = self.json().into();
+        *shown = Some((Instant::now(), Arc::clone(&text)));
+        text
+    }
+
     /// What has been counted, as JSON. It may take some milliseconds.
     pub(crate) fn json(&self) -> String {
         self.count();
@@ -159,6 +176,7 @@ impl Zone {
 
     /// Everything begins anew.
     pub(crate) fn clear(&self) {
+        *lock(&self.shown) = None;
         self.count();
         let mut reports = lock(&self.reports);
         *reports = Reports { now: Report::new(self.options.clone()), began: today(), before: None };
@@ -205,5 +223,26 @@ fn work(zone: &Weak<Zone>) {
         }
         drop(zone);
         std::thread::sleep(Duration::from_millis(1000 / LOOKS_A_SECOND));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_analytics::report::Limits;
+    use weir_analytics::sketch::Seed;
+
+    #[test]
+    fn who_looks_again_at_once_is_told_the_same() {
+        let zone = Zone::new(Options::new(Limits::live(), Seed::new(1)), 1, 100);
+        let first = zone.shown();
+        assert!(first.starts_with("{\"requests\":0,"), "{first}");
+        assert!(Arc::ptr_eq(&first, &zone.shown()));
+        zone.clear();
+        assert!(!Arc::ptr_eq(&first, &zone.shown()));
+        // What was shown long ago is made anew.
+        let old = Instant::now().checked_sub(SHOWN).unwrap();
+        *lock(&zone.shown) = Some((old, Arc::clone(&first)));
+        assert!(!Arc::ptr_eq(&first, &zone.shown()));
     }
 }
