@@ -3,9 +3,10 @@
 use crate::conf::{draft, Draft};
 use crate::http::{self, Answer, Http, HttpConf};
 use crate::kinds::KindOf;
-use crate::receiver::{Batch, Client, Ground, Kind, Outcome, Target};
+use crate::receiver::{Batch, Client, Entry, Ground, Kind, Outcome, Target};
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Row, Val};
 use weir_shipping::elastic::{self, Item};
 
@@ -88,7 +89,7 @@ struct Elastic {
 impl Target for Elastic {
     fn client(&self, ground: Ground) -> Box<dyn Client> {
         let http = Http::new(Arc::clone(&self.http), ground.stop);
-        Box::new(Bulk { http, streams: self.streams.clone(), body: Vec::new() })
+        Box::new(Bulk { http, streams: self.streams.clone(), body: Vec::new(), most: usize::MAX })
     }
 
     fn install(&self, ground: Ground, dashboards: Option<&str>) -> Result<String, String> {
@@ -108,15 +109,70 @@ struct Bulk {
     streams: [String; 4],
     /// Used again.
     body: Vec<u8>,
+    /// So many events at once are not too much, as far as is known.
+    most: usize,
 }
+
+const TOO_LARGE: u16 = 413;
 
 /// More than a batch's is not kept.
 const BODY_KEPT_BYTES: usize = 8 * 1024 * 1024;
 
 impl Client for Bulk {
     fn send(&mut self, batch: &mut Batch<'_>) -> Outcome {
+        let all = batch.entries.len();
+        let (mut done, mut refused, mut again_after) = (vec![false; all], Vec::new(), None);
+        let mut at = 0;
+        while at < all {
+            let behind = all.min(at + self.most);
+            match self.push(&batch.entries[at..behind]) {
+                Pushed::TooLarge(why) if behind == at + 1 => refused.push((at, why)),
+                Pushed::TooLarge(_) => {
+                    self.most = (behind - at) / 2;
+                    continue;
+                }
+                Pushed::All => done[at..behind].fill(true),
+                Pushed::Some(items, after) => {
+                    again_after = again_after.max(after);
+                    for (n, item) in (at..).zip(items) {
+                        match item {
+                            Item::Refused(why) => refused.push((n, why)),
+                            item => done[n] = item == Item::Done,
+                        }
+                    }
+                }
+                Pushed::Later { why, after } if at == 0 => return Outcome::Later { why, after },
+                Pushed::Later { after, .. } => {
+                    return Outcome::Some { done, refused, again_after: after }
+                }
+            }
+            // Little by little: what was too much once may have been one large event.
+            self.most = self.most.saturating_add(self.most / 8 + 1);
+            at = behind;
+        }
+        match done.iter().all(|done| *done) {
+            true => Outcome::All,
+            false => Outcome::Some { done, refused, again_after },
+        }
+    }
+}
+
+/// What became of some of a batch.
+enum Pushed {
+    All,
+    Some(Vec<Item>, Option<Duration>),
+    /// It was too much at once.
+    TooLarge(String),
+    Later {
+        why: String,
+        after: Option<Duration>,
+    },
+}
+
+impl Bulk {
+    fn push(&mut self, entries: &[Entry<'_>]) -> Pushed {
         self.body.clear();
-        for entry in &batch.entries {
+        for entry in entries {
             elastic::push_document(
                 &mut self.body,
                 &self.streams[entry.kind as usize],
@@ -129,14 +185,17 @@ impl Client for Bulk {
             self.body = Vec::new();
         }
         match answer {
-            Ok(answer) if answer.is_good() => outcome(&answer, batch.entries.len()),
+            Ok(answer) if answer.is_good() => outcome(&answer, entries.len()),
+            Ok(answer) if answer.status == TOO_LARGE => {
+                Pushed::TooLarge(refusal(&self.http.whom(), &answer))
+            }
             Ok(answer) => {
                 let why = refusal(&self.http.whom(), &answer);
                 // Another node may have less to do, or more rights.
                 self.http.turn();
-                Outcome::Later { why, after: answer.retry_after }
+                Pushed::Later { why, after: answer.retry_after }
             }
-            Err(why) => Outcome::Later { why, after: None },
+            Err(why) => Pushed::Later { why, after: None },
         }
     }
 }
@@ -147,18 +206,10 @@ pub fn refusal(whom: &str, answer: &Answer) -> String {
     format!("{whom} answers {} {}", answer.status, words.unwrap_or_default()).trim_end().to_owned()
 }
 
-fn outcome(answer: &Answer, n: usize) -> Outcome {
-    let items = match elastic::read_answer(&answer.body, n) {
-        Ok(items) => items,
-        Err(why) => return Outcome::Later { why, after: answer.retry_after },
-    };
-    if items.iter().all(|item| *item == Item::Done) {
-        return Outcome::All;
+fn outcome(answer: &Answer, n: usize) -> Pushed {
+    match elastic::read_answer(&answer.body, n) {
+        Ok(items) if items.iter().all(|item| *item == Item::Done) => Pushed::All,
+        Ok(items) => Pushed::Some(items, answer.retry_after),
+        Err(why) => Pushed::Later { why, after: answer.retry_after },
     }
-    let done = items.iter().map(|item| *item == Item::Done).collect();
-    let refused = items.into_iter().enumerate().filter_map(|(n, item)| match item {
-        Item::Refused(why) => Some((n, why)),
-        _ => None,
-    });
-    Outcome::Some { done, refused: refused.collect(), again_after: answer.retry_after }
 }

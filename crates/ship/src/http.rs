@@ -11,15 +11,18 @@ use flate2::write::GzEncoder;
 use flate2::Compression;
 use std::io::{Read, Write};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_base::base64;
+use weir_base::date::parse_http_time;
 use weir_module::{set, ArgsExt, Arity, Cf, ConfResult, Context, Row, Val};
 use weir_wire::http1::chunked::{Decoder, Event};
 use weir_wire::http1::response::{ResponseHead, ResponseParser, ResponseProgress};
 
 const HEAD_MAX_BYTES: usize = 64 * 1024;
 /// An answer to a batch says something of each event.
-const BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
+const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// That a connection was closed before is known by then.
+const CLOSED_SHOWS_WITHIN: Duration = Duration::from_secs(1);
 const PIECE_BYTES: usize = 16 * 1024;
 const HEADERS_MAX: usize = 32;
 /// Making a connection takes no longer, whatever the timeout.
@@ -392,13 +395,12 @@ impl Http {
     ) -> Result<Answer, String> {
         let head = self.head(method, path, content_type, fields, body.len());
         let kept = self.line.take().filter(|line| !line.is_stale());
-        let mut last = None;
-        if let Some(line) = kept {
-            last = Some(self.exchange(line, &head, body));
-        }
-        // A connection that was kept may have been closed meanwhile: what was sent by it is sent once more, which
-        // receivers bear.
+        let begun = Instant::now();
+        let last = kept.map(|line| self.exchange(line, &head, body));
+        // A connection that was kept may have been closed meanwhile, which shows at once: what was sent by it is sent
+        // once more, which receivers bear. Who is silent is not asked again by another one.
         let answer = match last {
+            Some(Err(why)) if begun.elapsed() > CLOSED_SHOWS_WITHIN => Err(why),
             Some(Ok(answer)) => Ok(answer),
             _ => self.dial().and_then(|line| self.exchange(line, &head, body)),
         };
@@ -448,6 +450,14 @@ impl Http {
     }
 }
 
+/// Seconds, or a date (RFC 9110, section 10.2.3).
+fn retry_after(value: &[u8]) -> Option<Duration> {
+    let secs = std::str::from_utf8(value).ok()?.parse();
+    let left = |until: i64| until.saturating_sub(weir_runtime::clock::wall_secs()).max(0);
+    let secs = secs.ok().or_else(|| Some(left(parse_http_time(value)?) as u64))?;
+    Some(Duration::from_secs(secs))
+}
+
 /// An answer, and whether the connection may be used again.
 fn read_answer(line: &mut impl Read) -> Result<(Answer, bool), String> {
     let mut head = ResponseHead::default();
@@ -468,8 +478,7 @@ fn read_answer(line: &mut impl Read) -> Result<(Answer, bool), String> {
     }
     let retry_after = head.headers.iter().find_map(|h| {
         let is_it = h.name.of(&buf).eq_ignore_ascii_case(b"retry-after");
-        let secs = std::str::from_utf8(h.value.of(&buf)).ok().filter(|_| is_it)?.parse().ok()?;
-        Some(Duration::from_secs(secs))
+        retry_after(Some(h.value.of(&buf)).filter(|_| is_it)?)
     });
     let mut rest = buf.split_off(head.head_len);
     let (body, is_framed) = if head.chunked {
@@ -577,6 +586,9 @@ mod tests {
         let (answer, _) =
             read(b"HTTP/1.1 429 X\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n").unwrap();
         assert_eq!(answer.retry_after, Some(Duration::from_secs(7)));
+        assert_eq!(retry_after(b"Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        assert!(retry_after(b"Fri, 31 Dec 2100 23:59:59 GMT") > Some(Duration::from_secs(86_400)));
+        assert_eq!(retry_after(b"soon"), None);
     }
 
     #[test]

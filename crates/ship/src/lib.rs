@@ -43,8 +43,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::generation::Generation;
 
-/// A generation is about to be served by this process.
-pub fn start(gen: &Generation) {
+/// A generation is about to be served by this process, by so many workers.
+pub fn start(gen: &Generation, workers: usize) {
+    queue::want_at_hand(workers);
     let built = &gen.global.get::<Ships>().built;
     running::follow(&built.plans, &gen.error_log);
     errors::follow(built.errors.iter().map(|(p, level)| (Arc::clone(p), *level)).collect());

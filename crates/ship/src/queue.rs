@@ -24,12 +24,13 @@ use weir_shipping::record;
 const MAGIC: &[u8; 8] = b"weirseg1";
 /// A segment is so large a part of the queue, within bounds.
 const PARTS: u64 = 64;
-const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 128 * 1024..=4 * 1024 * 1024;
+/// Each has a descriptor open, of which a process has a thousand: a large queue has large ones.
+const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 128 * 1024..=64 * 1024 * 1024;
 /// The least a queue has: a few segments.
 pub const MIN_BYTES: u64 = 8 * 128 * 1024;
 /// Segments at hand; one more each time that was too few.
 const SPARE: usize = 2;
-const SPARE_MAX: usize = 8;
+const SPARE_MAX: usize = 24;
 
 /// A segment that was made: its number, its name's random part, and what reads it.
 pub struct Made {
@@ -64,6 +65,14 @@ thread_local! {
     static HELD: RefCell<Vec<Option<Appender>>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Of queues that begin.
+static AT_HAND: AtomicUsize = AtomicUsize::new(SPARE);
+
+/// Each of so many workers may want a segment at the same moment, and so may all other threads together.
+pub fn want_at_hand(workers: usize) {
+    AT_HAND.store((workers + 1).clamp(SPARE, SPARE_MAX), Ordering::Relaxed);
+}
+
 static PLACES: AtomicUsize = AtomicUsize::new(0);
 /// The places of queues that are there.
 static ACTIVE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
@@ -83,7 +92,7 @@ impl Queue {
             held_bytes: AtomicU64::new(0),
             next: AtomicU64::new(1),
             spare: Mutex::default(),
-            spare_wanted: AtomicUsize::new(SPARE),
+            spare_wanted: AtomicUsize::new(AT_HAND.load(Ordering::Relaxed)),
             made: Mutex::default(),
             shared: Mutex::default(),
             dropped: AtomicU64::new(0),
@@ -164,8 +173,10 @@ impl Queue {
     ///
     /// A segment cannot be made, because of the folder or the disk.
     pub fn fill(&self) -> io::Result<()> {
-        while lock(&self.spare).len() < self.spare_wanted.load(Ordering::Relaxed) {
-            let bytes = self.segment_bytes();
+        let bytes = self.segment_bytes();
+        // They are part of the queue: no more than a quarter of it.
+        let most = (self.most_bytes() / 4 / bytes).max(SPARE as u64) as usize;
+        while lock(&self.spare).len() < self.spare_wanted.load(Ordering::Relaxed).min(most) {
             let fits = self.held_bytes.load(Ordering::Relaxed) + bytes <= self.most_bytes();
             self.is_full.store(!fits, Ordering::Relaxed);
             if !fits {

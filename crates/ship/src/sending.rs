@@ -212,7 +212,13 @@ impl Sender {
                 self.backoff.reset();
                 self.lingers = None;
             }
-            Ok(Sent { why, after, .. }) => self.wait(&why, after),
+            Ok(Sent { why, after, has_moved, .. }) => {
+                // One event that is refused for now holds up no others for longer and longer.
+                if has_moved {
+                    self.backoff.reset();
+                }
+                self.wait(&why, after);
+            }
             Err(e) => {
                 let text = format!("\"{}\": {}", self.ship.queue.dir.display(), os_text(&e));
                 self.wait(&text, None);
@@ -252,7 +258,9 @@ impl Sender {
     ) -> io::Result<Sent> {
         let (done, refused, after) = match outcome {
             Outcome::All => (vec![true; parts.ids.len()], Vec::new(), None),
-            Outcome::Later { why, after } => return Ok(Sent { is_all: false, why, after }),
+            Outcome::Later { why, after } => {
+                return Ok(Sent { is_all: false, has_moved: false, why, after });
+            }
             Outcome::Some { mut done, refused, again_after } => {
                 done.resize(parts.ids.len(), false);
                 (done, refused, again_after)
@@ -268,7 +276,7 @@ impl Sender {
         let left = settled.iter().filter(|s| !**s).count();
         if left > 0 && repeats {
             let why = format!("{left} of {} events were not taken", settled.len());
-            return Ok(Sent { is_all: false, why, after });
+            return Ok(Sent { is_all: false, has_moved: false, why, after });
         }
         let count = done.iter().zip(&parts.bytes).filter(|(done, _)| **done);
         let (n, bytes) = count.fold((0, 0), |(n, sum), (_, bytes)| (n + 1, sum + bytes));
@@ -287,7 +295,7 @@ impl Sender {
             }
         }
         let why = format!("{left} of {} events are to be sent again", settled.len());
-        Ok(Sent { is_all: left == 0, why, after })
+        Ok(Sent { is_all: left == 0, has_moved: left < settled.len(), why, after })
     }
 
     fn refuse(&mut self, id: EventId, why: &str) {
@@ -348,12 +356,14 @@ struct Parts {
 
 struct Sent {
     is_all: bool,
+    /// Some of it was taken, or refused for good.
+    has_moved: bool,
     why: String,
     after: Option<Duration>,
 }
 
 impl Sent {
     fn all() -> Sent {
-        Sent { is_all: true, why: String::new(), after: None }
+        Sent { is_all: true, has_moved: true, why: String::new(), after: None }
     }
 }

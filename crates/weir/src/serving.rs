@@ -80,7 +80,8 @@ impl Serving {
             None => Figures::default(),
         }));
         weir_ship::encode_by(weir_status::otlp);
-        weir_ship::start(&self.generation);
+        let workers = self.generation.global.get::<crate::globals::Global>().workers();
+        weir_ship::start(&self.generation, workers);
         weir_status::machines::ask_by(peers::dial);
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use weir_runtime::mapped::{self, Reader};
+use weir_runtime::mapped::{self, Reader, LABEL_BYTES};
 use weir_shipping::event::EventId;
 use weir_shipping::record::{framed_bytes, Records};
 
@@ -80,9 +80,9 @@ impl Reading {
     ///
     /// # Errors
     ///
-    /// The folder cannot be read.
+    /// The folder cannot be read, or a segment in it.
     pub fn adopt(&mut self, queue: &Queue) -> io::Result<usize> {
-        let (mut adopted, mut next) = (0, 1);
+        let (mut adopted, mut next, mut failed) = (0, 1, None);
         self.foreign_bytes = 0;
         for entry in std::fs::read_dir(&queue.dir)? {
             let path = entry?.path();
@@ -101,19 +101,31 @@ impl Reading {
                         self.insert(Segment::new(number, random, reader, path));
                         adopted += 1;
                     }
-                    None => remove_half_made(&path),
+                    None => {
+                        if reader.label() == [0; LABEL_BYTES] {
+                            remove_half_made(&path);
+                        }
+                    }
                 },
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
                     self.foreign_bytes += bytes;
                 }
-                Err(_) => remove_half_made(&path),
+                Err(e) if e.kind() == io::ErrorKind::InvalidData => remove_half_made(&path),
+                // It is whole, for all that is known (another's rights, too few descriptors): it stays.
+                Err(e) => {
+                    self.foreign_bytes += std::fs::metadata(&path).map_or(0, |m| m.len());
+                    failed = Some(e);
+                }
             }
         }
         queue.number_from(next);
         // What has just been made is another's only in passing; it is counted with the next look.
         self.count(queue);
-        Ok(adopted)
+        match failed {
+            Some(e) if adopted == 0 => Err(e),
+            _ => Ok(adopted),
+        }
     }
 
     fn count(&self, queue: &Queue) {
