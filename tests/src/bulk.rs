@@ -21,6 +21,8 @@ pub enum Mood {
     Dropped,
     /// All are kept, and the connection is reset before the answer.
     Unanswered,
+    /// 413 to bodies of more bytes than that.
+    AtMost(usize),
     /// Every other document is kept, the others are told 429.
     Partial,
     /// The connection is closed at once.
@@ -127,6 +129,10 @@ impl Kept {
             }
             Mood::TooMany => {
                 conn.reply("429 Too Many Requests", "Retry-After: 0\r\n", "");
+                return Next::Keep;
+            }
+            Mood::AtMost(bytes) if text.len() > bytes => {
+                conn.reply("413 Content Too Large", "", "");
                 return Next::Keep;
             }
             _ => {}

@@ -301,6 +301,25 @@ fn lines_of_the_error_log_and_figures_are_events_too() {
     });
 }
 
+/// As nginx before a receiver does with more than `client_max_body_size`.
+#[test]
+fn what_is_too_much_at_once_comes_in_smaller_bulks() {
+    let bulk = Bulk::start(|_| Mood::Unavailable);
+    let server = start(&bulk, CONF);
+    let long = "x".repeat(2000);
+    get_all(&server, (0..60).map(|n| format!("/{n:02}{long}")));
+    get_all(&server, std::iter::once(format!("/{}", long.repeat(3))));
+    bulk.set_mood(Mood::AtMost(12_000));
+    bulk.expect(60);
+    expect_soon("the longest is refused", || {
+        server.error_log().contains("an event was refused and is lost")
+    });
+    assert!(bulk.requests().len() > 20);
+    get_all(&server, std::iter::once("/last".to_owned()));
+    expect_soon("the last", || bulk.urls().contains(&"/last".to_owned()));
+    assert_eq!(bulk.urls().len(), 61);
+}
+
 /// A file system of its own, as small as it must be.
 struct Small(std::path::PathBuf);
 

@@ -220,6 +220,7 @@ fn a_server_is_found_again_after_an_upgrade_and_after_its_end() {
     let old = server.pid();
     let mut terminal = Terminal::of(&server, (24, 120), None);
     terminal.expect_drawn(&format!("pid {}", serving(old)));
+    let has_master = serving(old) != old;
     server.signal(Signal::Usr2);
     let path = server.dir().join("the.pid");
     let pid = || std::fs::read_to_string(&path).ok()?.trim().parse::<u32>().ok();
@@ -230,11 +231,14 @@ fn a_server_is_found_again_after_an_upgrade_and_after_its_end() {
     terminal.expect_drawn(&format!("pid {}", serving(new)));
     weir_tests::signal(new, Signal::Term);
     terminal.expect_drawn("does not answer");
+    expect_soon("its end", || !weir_tests::is_alive(new));
     // Started again at the same place.
     let conf = server.dir().join("nginx.conf");
     let again = Command::new(binary()).arg("-p").arg(server.dir()).arg("-c").arg(conf).status();
     assert!(again.unwrap().success());
-    expect_soon("another one writes its pid", || pid().is_some_and(|pid| pid != new));
+    // Its pid stands there before its serving process is begun.
+    let serves = |pid| serving(pid) != pid || !has_master;
+    expect_soon("another one serves", || pid().is_some_and(|pid| pid != new && serves(pid)));
     terminal.expect_drawn(&format!("pid {}", serving(pid().unwrap())));
     weir_tests::signal(pid().unwrap(), Signal::Term);
     terminal.press("q");
