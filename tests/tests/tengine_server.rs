@@ -108,7 +108,6 @@ fn what_is_not_here_says_what_to_write() {
         ("processes { }", "systemd"),
         ("backtrace_log a;", "worker_rlimit_core"),
         ("debug_pool;", "stub_status json"),
-        ("req_status a;", "status_zone"),
         ("ssl_async on;", "rustls"),
         ("proxy_sndbuf_size 1k;", "tcp_wmem"),
         ("client_body_postpone_size 1k;", "client_body_buffer_size"),
