@@ -182,6 +182,12 @@ fn who_may_write_must_be_said() {
         "location /api { api write=on; satisfy any; auth_basic off; }",
         "location /api { api write=on; limit_except GET POST { deny all; } }",
         "location /a { allow all; } location /api { api write=on; }",
+        "location /api { api write=on; allow all; }",
+        "location /api { api write=on; allow 127.0.0.1; }",
+        "location /api { api write=on; deny 10.0.0.1; }",
+        "location /api { api write=on; allow 0.0.0.0/0; deny all; }",
+        "location /api { api write=on; limit_except GET { allow 127.0.0.1; } }",
+        "location /api { api write=on; satisfy any; allow all; auth_request /ok; }",
         "ssl_verify_client off; location /api { api write=on; }",
     ] {
         let said = told(refused);
@@ -194,6 +200,9 @@ fn who_may_write_must_be_said() {
         "location /api { api write=on; limit_except GET { deny all; } }",
         "deny all; location /api { api write=on; }",
         "location /api { api write=on; auth_request /ok; }",
+        "location /api { api write=on; allow 127.0.0.1; deny all; }",
+        "location /api { api write=on; allow all; auth_request /ok; }",
+        "location /api { api write=on; satisfy any; deny all; auth_request /ok; }",
     ] {
         assert!(told(taken).contains("test is successful"), "{taken}: {}", told(taken));
     }

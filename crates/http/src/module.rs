@@ -1,6 +1,6 @@
 //! The contract of an HTTP module: what it adds to configuration, variables, phases and filters.
 
-use crate::conf::CoreMain;
+use crate::conf::{CoreLoc, CoreMain, Satisfy};
 use crate::generation::HttpConf;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -52,6 +52,8 @@ pub struct HttpModule {
     pub variables: &'static [Variable],
     /// What it does with requests.
     pub phases: &'static [PhaseHandler],
+    /// Of a module that decides who may: whether it lets strangers in even so, as `allow all` does.
+    pub lets_in: Option<Active>,
     /// What it does with responses.
     pub filter: Option<Filter>,
     /// Its body filter leaves a response alone in which its header filter put no context.
@@ -81,6 +83,7 @@ impl HttpModule {
         slots: &[],
         variables: &[],
         phases: &[],
+        lets_in: None,
         filter: None,
         body_on_demand: false,
         prepare: None,
@@ -141,10 +144,18 @@ pub fn reports(gen: &Generation) -> (Vec<Report>, Option<&Slots>) {
     }
 }
 
-/// Whether anything in a location decides who may, by what the modules of the block with that main level say.
-pub fn has_access_handler(main: &Slots, location: &Slots) -> bool {
-    let handlers = main.get::<Modules>().0.iter().flat_map(|m| m.phases);
-    handlers.filter(|h| h.phase == Phase::Access).any(|h| (h.active)(location))
+/// Whether strangers are kept out of a location, by what the modules of the block with that main level say.
+pub fn keeps_strangers_out(main: &Slots, location: &Slots) -> bool {
+    let decides = |m: &&&HttpModule| {
+        m.phases.iter().any(|h| h.phase == Phase::Access && (h.active)(location))
+    };
+    let mut deciding = main.get::<Modules>().0.iter().filter(decides).peekable();
+    let keeps_out = |m: &&HttpModule| m.lets_in.is_none_or(|lets_in| !lets_in(location));
+    match *location.get::<CoreLoc>().satisfy {
+        // Who lets somebody in does so for all.
+        Satisfy::Any => deciding.peek().is_some() && deciding.all(keeps_out),
+        Satisfy::All => deciding.any(keeps_out),
+    }
 }
 
 /// Whether a generation makes connections from addresses that are not this machine's.

@@ -1,6 +1,7 @@
 //! `allow` and `deny` by address (nginx's `ngx_http_access_module` and `ngx_stream_access_module`).
 
 use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use weir_base::addr::Cidr;
 use weir_core::logger::LogLevel;
@@ -28,6 +29,17 @@ impl Who {
             (Who::Net(net), ClientAddr::Ip(addr)) => net.matches(addr.ip()),
             _ => false,
         }
+    }
+
+    /// Of one family at least.
+    fn is_everybody(self) -> bool {
+        let from_to = |from: IpAddr, to: IpAddr| match self {
+            Who::All => true,
+            Who::Unix => false,
+            Who::Net(net) => net.matches(from) && net.matches(to),
+        };
+        from_to(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into())
+            || from_to(Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into())
     }
 }
 
@@ -87,6 +99,7 @@ pub const MODULE: HttpModule = HttpModule {
     rows: Rows::<Request>::ROWS,
     slots: SLOTS,
     phases: &[PhaseHandler { phase: Phase::Access, handler, active }],
+    lets_in: Some(lets_in),
     ..HttpModule::EMPTY
 };
 
@@ -127,6 +140,19 @@ fn set_rule(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 fn active(slots: &Slots) -> bool {
     slots.get::<AccessLoc>().rules.is_some()
+}
+
+/// Whether there are addresses that no rule is about, or that a rule for all lets in.
+fn lets_in(slots: &Slots) -> bool {
+    let rules = slots.get::<AccessLoc>().rules.as_deref();
+    for (who, deny) in rules.into_iter().flatten() {
+        match deny {
+            true if *who == Who::All => return false,
+            false if who.is_everybody() => return true,
+            _ => {}
+        }
+    }
+    true
 }
 
 /// Whether the first rule that is about the client keeps it out; nothing without such a rule.

@@ -56,7 +56,7 @@ const ROWS: &[Row] = &[Row::new(
 )
 .once()
 .note(
-    "NGINX Plus's, versions 1 to 9. With write=on the location must have allow and deny, auth_basic, auth_jwt or \
+    "NGINX Plus's, versions 1 to 9. With write=on the location must have \"deny all\" (behind an allow), auth_basic, auth_jwt or \
      auth_request (limit_except GET may hold them), or its server ssl_verify_client on; bodies must be sent as \
      Content-Type: application/json, and browsers' requests from other sites are refused. DELETE has figures begin \
      anew as the API shows them, over an upgrade too; metrics and logs go on. There is no /license and no /stream/zone_sync.",

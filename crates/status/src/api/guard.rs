@@ -79,9 +79,9 @@ pub(super) fn check(b: &mut Build) -> ConfResult {
 
 fn is_guarded(b: &Build, location: &Slots) -> bool {
     let writes = Method::Post.bit() | Method::Patch.bit() | Method::Delete.bit();
-    module::has_access_handler(b.main, location)
+    module::keeps_strangers_out(b.main, location)
         || location.get::<CoreLoc>().limit_except.is_some_and(|(allowed, id)| {
-            allowed & writes == 0 && module::has_access_handler(b.main, &b.locations[id])
+            allowed & writes == 0 && module::keeps_strangers_out(b.main, &b.locations[id])
         })
 }
 
