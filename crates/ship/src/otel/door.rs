@@ -48,7 +48,7 @@ impl Target {
 
     /// A request with these spans.
     pub fn request(&self, spans: &[u8]) -> Vec<u8> {
-        traces::request(spans, &self.resource, env!("CARGO_PKG_VERSION"))
+        traces::request(spans, &self.resource)
     }
 }
 

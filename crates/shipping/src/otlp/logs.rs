@@ -25,16 +25,28 @@ pub struct Record<'a> {
 /// A request with all records, of one resource.
 pub fn request(records: &[Record<'_>], resource: &[(String, String)]) -> Vec<u8> {
     let mut out = Vec::with_capacity(records.iter().map(|r| r.json.len() * 3 / 2 + 100).sum());
-    Message::new(&mut out).message(1, |logs| {
-        logs.message(1, |r| self::resource(resource, r));
-        logs.message(2, |scope| {
-            scope.message(1, |s| s.text(1, "weir"));
-            for record in records {
-                scope.message(2, |m| record.write(m));
-            }
-        });
+    envelope(&mut out, resource, |scope| {
+        records.iter().for_each(|record| scope.message(2, |m| record.write(m)));
     });
     out
+}
+
+/// What logs, metrics and spans are in, alike: a resource, and in it one scope, this program.
+pub(super) fn envelope(
+    out: &mut Vec<u8>,
+    attributes: &[(String, String)],
+    fill: impl FnOnce(&mut Message<'_>),
+) {
+    Message::new(out).message(1, |of| {
+        of.message(1, |r| resource(attributes, r));
+        of.message(2, |scope| {
+            scope.message(1, |s| {
+                s.text(1, "weir");
+                s.text(2, env!("CARGO_PKG_VERSION"));
+            });
+            fill(scope);
+        });
+    });
 }
 
 /// The attributes of a resource.

@@ -3,7 +3,7 @@
 //! A metric is written as the field that it is of its scope, so that a queue may have metrics one by one, and a request is
 //! metrics one behind the other.
 
-use super::logs::resource;
+use super::logs::envelope;
 use super::proto::Message;
 
 /// The tag of a scope's metric: what begins so in a queue is one, and no JSON.
@@ -158,35 +158,14 @@ pub fn request<'a>(
     attributes: &[(String, String)],
 ) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 * 1024);
-    Message::new(&mut out).message(1, |of| {
-        of.message(1, |r| resource(attributes, r));
-        of.message(2, |scope| {
-            scope.message(1, |s| s.text(1, "weir"));
-            metrics.for_each(|metric| scope.raw(metric));
-        });
-    });
+    envelope(&mut out, attributes, |scope| metrics.for_each(|metric| scope.raw(metric)));
     out
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::proto::{Field, Fields};
+    use super::super::proto::found::{bytes, number};
     use super::*;
-
-    fn bytes<'a>(of: &'a [u8], field: u32) -> Vec<&'a [u8]> {
-        let found = |(n, f): (u32, Field<'a>)| match f {
-            Field::Bytes(b) if n == field => Some(b),
-            _ => None,
-        };
-        Fields::of(of).filter_map(found).collect()
-    }
-
-    fn number(of: &[u8], field: u32) -> Option<u64> {
-        Fields::of(of).find_map(|(n, f)| match f {
-            Field::Number(number) if n == field => Some(number),
-            _ => None,
-        })
-    }
 
     const TIMES: Times = Times { began_ms: 1, now_ms: 3 };
 

@@ -133,6 +133,27 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
+/// What tests look for in messages.
+#[cfg(test)]
+pub(super) mod found {
+    use super::{Field, Fields};
+
+    pub fn bytes<'a>(of: &'a [u8], field: u32) -> Vec<&'a [u8]> {
+        let found = |(n, f): (u32, Field<'a>)| match f {
+            Field::Bytes(b) if n == field => Some(b),
+            _ => None,
+        };
+        Fields::of(of).filter_map(found).collect()
+    }
+
+    pub fn number(of: &[u8], field: u32) -> Option<u64> {
+        Fields::of(of).find_map(|(n, f)| match f {
+            Field::Number(number) if n == field => Some(number),
+            _ => None,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

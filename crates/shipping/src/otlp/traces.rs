@@ -3,7 +3,7 @@
 //! A span is written as the field that it is of its scope, so that a batch is spans one behind the other. Text that comes
 //! from outside is cut, and what is no UTF-8 in it is replaced: receivers refuse a whole batch for one such text.
 
-use super::logs::resource;
+use super::logs::envelope;
 use super::proto::Message;
 use std::borrow::Cow;
 
@@ -87,40 +87,16 @@ fn shown(value: &[u8]) -> Cow<'_, str> {
 }
 
 /// A request with spans as [`span`] has written them.
-pub fn request(spans: &[u8], attributes: &[(String, String)], version: &str) -> Vec<u8> {
+pub fn request(spans: &[u8], attributes: &[(String, String)]) -> Vec<u8> {
     let mut out = Vec::with_capacity(spans.len() + 512);
-    Message::new(&mut out).message(1, |of| {
-        of.message(1, |r| resource(attributes, r));
-        of.message(2, |scope| {
-            scope.message(1, |s| {
-                s.text(1, "weir");
-                s.text(2, version);
-            });
-            scope.raw(spans);
-        });
-    });
+    envelope(&mut out, attributes, |scope| scope.raw(spans));
     out
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::proto::{Field, Fields};
+    use super::super::proto::found::{bytes, number};
     use super::*;
-
-    fn bytes<'a>(of: &'a [u8], field: u32) -> Vec<&'a [u8]> {
-        let found = |(n, f): (u32, Field<'a>)| match f {
-            Field::Bytes(b) if n == field => Some(b),
-            _ => None,
-        };
-        Fields::of(of).filter_map(found).collect()
-    }
-
-    fn number(of: &[u8], field: u32) -> Option<u64> {
-        Fields::of(of).find_map(|(n, f)| match f {
-            Field::Number(number) if n == field => Some(number),
-            _ => None,
-        })
-    }
 
     #[test]
     fn a_batch_is_spans_one_behind_the_other() {
@@ -142,7 +118,7 @@ mod tests {
             a.list("http.request.header.x", b"y");
         });
         span(&mut spans, &head(b"/\xff", None, false), |_| ());
-        let message = request(&spans, &[("service.name".into(), "s".into())], "1");
+        let message = request(&spans, &[("service.name".into(), "s".into())]);
         let of = bytes(&message, 1)[0];
         assert_eq!(bytes(bytes(bytes(of, 1)[0], 1)[0], 1), [b"service.name"]);
         let scope = bytes(of, 2)[0];
