@@ -19,8 +19,10 @@ use weir_wire::http1::chunked::{Decoder, Event};
 use weir_wire::http1::response::{ResponseHead, ResponseParser, ResponseProgress};
 
 const HEAD_MAX_BYTES: usize = 64 * 1024;
-/// An answer to a batch says something of each event.
+/// An answer to a batch says something of each event. What is made of it in memory takes a hundred times as much at worst.
 const BODY_MAX_BYTES: usize = 4 * 1024 * 1024;
+/// All figures of a server.
+const FIGURES_MAX_BYTES: usize = 32 * 1024 * 1024;
 /// That a connection was closed before is known by then.
 const CLOSED_SHOWS_WITHIN: Duration = Duration::from_secs(1);
 const PIECE_BYTES: usize = 16 * 1024;
@@ -119,6 +121,8 @@ pub struct HttpConf {
     fields: String,
     timeout: Duration,
     is_packed: bool,
+    /// Of answers' bodies, in bytes.
+    answer_max: usize,
 }
 
 /// For a kind's `check`.
@@ -194,6 +198,7 @@ impl HttpConf {
             fields: "X-Test: yes\r\n".into(),
             timeout: Duration::from_secs(5),
             is_packed: true,
+            answer_max: BODY_MAX_BYTES,
         }
     }
 }
@@ -214,8 +219,8 @@ impl HttpConf {
         })
     }
 
-    /// Of a URL that stands in no configuration; `fields` are lines of the head, `tls` is for `https`. `None` if it is no
-    /// URL of a server.
+    /// Of a URL that stands in no `ship` block; `fields` are lines of the head, `tls` is for `https`; nothing is packed.
+    /// `None` if it is no URL of a server.
     pub fn of_url(
         url: &str,
         fields: &str,
@@ -226,21 +231,14 @@ impl HttpConf {
         if endpoint.is_tls && tls.is_none() {
             return None;
         }
-        let fields = format!("User-Agent: weir/{}\r\n{fields}", env!("CARGO_PKG_VERSION"));
-        Some(HttpConf { endpoints: vec![endpoint], tls, fields, timeout, is_packed: false })
+        let (endpoints, fields) = (vec![endpoint], user_agent() + fields);
+        let (is_packed, answer_max) = (false, BODY_MAX_BYTES);
+        Some(HttpConf { endpoints, tls, fields, timeout, is_packed, answer_max })
     }
 
-    /// To one address, if it is one, with these fields; nothing is packed.
-    pub fn to(
-        url: &str,
-        tls: Option<Tls>,
-        fields: &[(String, String)],
-        timeout: Duration,
-    ) -> Option<HttpConf> {
-        let endpoints = vec![endpoint(url)?];
-        let mut text = user_agent();
-        fields.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
-        Some(HttpConf { endpoints, tls, fields: text, timeout, is_packed: false })
+    /// The same for who asks a server for all its figures.
+    pub fn for_figures(self) -> HttpConf {
+        HttpConf { answer_max: FIGURES_MAX_BYTES, ..self }
     }
 
     /// Reads what stands in files.
@@ -260,7 +258,8 @@ impl HttpConf {
             text += &format!("{name}: {value}\r\n");
         }
         let is_packed = common::compress(draft, false)? == common::Compress::Gzip;
-        Ok(HttpConf { endpoints, tls, fields: text, timeout: common::timeout(draft), is_packed })
+        let (timeout, answer_max) = (common::timeout(draft), BODY_MAX_BYTES);
+        Ok(HttpConf { endpoints, tls, fields: text, timeout, is_packed, answer_max })
     }
 }
 
@@ -442,7 +441,7 @@ impl Http {
         text.extend_from_slice(head.as_bytes());
         text.extend_from_slice(body);
         line.write_all(&text).and_then(|()| line.flush()).map_err(|e| words(&e))?;
-        let (answer, goes_on) = read_answer(&mut line)?;
+        let (answer, goes_on) = read_answer(&mut line, self.conf.answer_max)?;
         if goes_on {
             self.line = Some(line);
         }
@@ -459,7 +458,7 @@ fn retry_after(value: &[u8]) -> Option<Duration> {
 }
 
 /// An answer, and whether the connection may be used again.
-fn read_answer(line: &mut impl Read) -> Result<(Answer, bool), String> {
+fn read_answer(line: &mut impl Read, most: usize) -> Result<(Answer, bool), String> {
     let mut head = ResponseHead::default();
     let mut buf = Vec::new();
     loop {
@@ -467,7 +466,7 @@ fn read_answer(line: &mut impl Read) -> Result<(Answer, bool), String> {
         loop {
             match parser.parse(&buf, HEAD_MAX_BYTES, &mut head) {
                 Ok(ResponseProgress::Complete) => break,
-                Ok(ResponseProgress::NeedMore) => read_more(line, &mut buf)?,
+                Ok(ResponseProgress::NeedMore) => read_more(line, &mut buf, most)?,
                 _ => return Err("what was answered is no HTTP".into()),
             }
         }
@@ -482,30 +481,30 @@ fn read_answer(line: &mut impl Read) -> Result<(Answer, bool), String> {
     });
     let mut rest = buf.split_off(head.head_len);
     let (body, is_framed) = if head.chunked {
-        (read_chunked(line, rest)?, true)
+        (read_chunked(line, rest, most)?, true)
     } else if let Some(len) = head.content_length {
-        let len =
-            usize::try_from(len).ok().filter(|n| *n <= BODY_MAX_BYTES).ok_or_else(too_long)?;
+        let len = usize::try_from(len).ok().filter(|n| *n <= most);
+        let len = len.ok_or_else(|| too_long(most))?;
         while rest.len() < len {
-            read_more(line, &mut rest)?;
+            read_more(line, &mut rest, most)?;
         }
         rest.truncate(len);
         (rest, true)
     } else if matches!(head.status, 204 | 304) {
         (Vec::new(), true)
     } else {
-        while read_some(line, &mut rest)? {}
+        while read_some(line, &mut rest, most)? {}
         (rest, false)
     };
     let answer = Answer { status: head.status, retry_after, body };
     Ok((answer, is_framed && !head.connection_close))
 }
 
-fn too_long() -> String {
-    format!("the answer has more than {BODY_MAX_BYTES} bytes")
+fn too_long(most: usize) -> String {
+    format!("the answer has more than {most} bytes")
 }
 
-fn read_chunked(line: &mut impl Read, mut rest: Vec<u8>) -> Result<Vec<u8>, String> {
+fn read_chunked(line: &mut impl Read, mut rest: Vec<u8>, most: usize) -> Result<Vec<u8>, String> {
     let (mut decoder, mut body) = (Decoder::new(), Vec::new());
     loop {
         let (used, event) = decoder.decode(&rest).map_err(|_| "the answer's chunks are none")?;
@@ -516,25 +515,25 @@ fn read_chunked(line: &mut impl Read, mut rest: Vec<u8>) -> Result<Vec<u8>, Stri
             Event::NeedMore => {}
         }
         rest.drain(..used);
-        if body.len() > BODY_MAX_BYTES {
-            return Err(too_long());
+        if body.len() > most {
+            return Err(too_long(most));
         }
         if needs_more {
-            read_more(line, &mut rest)?;
+            read_more(line, &mut rest, most)?;
         }
     }
 }
 
-fn read_more(line: &mut impl Read, buf: &mut Vec<u8>) -> Result<(), String> {
-    match read_some(line, buf)? {
+fn read_more(line: &mut impl Read, buf: &mut Vec<u8>, most: usize) -> Result<(), String> {
+    match read_some(line, buf, most)? {
         true => Ok(()),
         false => Err("the connection was closed".into()),
     }
 }
 
-fn read_some(line: &mut impl Read, buf: &mut Vec<u8>) -> Result<bool, String> {
-    if buf.len() > BODY_MAX_BYTES {
-        return Err(too_long());
+fn read_some(line: &mut impl Read, buf: &mut Vec<u8>, most: usize) -> Result<bool, String> {
+    if buf.len() > most {
+        return Err(too_long(most));
     }
     let at = buf.len();
     buf.resize(at + PIECE_BYTES, 0);
@@ -558,7 +557,16 @@ mod tests {
                 Ok(n)
             }
         }
-        read_answer(&mut Slow(text))
+        read_answer(&mut Slow(text), BODY_MAX_BYTES)
+    }
+
+    #[test]
+    fn an_answer_has_the_bound_of_who_asks() {
+        let text = [&b"HTTP/1.0 200 OK\r\n\r\n"[..], &vec![b'x'; BODY_MAX_BYTES + 2 * PIECE_BYTES]];
+        let text = text.concat();
+        let why = read_answer(&mut &text[..], BODY_MAX_BYTES).unwrap_err();
+        assert_eq!(why, "the answer has more than 4194304 bytes");
+        assert!(read_answer(&mut &text[..], FIGURES_MAX_BYTES).is_ok());
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub fn dial(conf: &PeerConf) -> Result<Ask, String> {
     let tls = conf.roots.clone().map(Tls::by_roots).transpose()?;
     let conf = HttpConf::of_url(&conf.url, &conf.fields, conf.timeout, tls)
         .ok_or_else(|| format!("\"{}\" is no address of an API", conf.url))?;
-    let mut http = Http::new(Arc::new(conf), Arc::default());
+    let mut http = Http::new(Arc::new(conf.for_figures()), Arc::default());
     Ok(Box::new(move || {
         let answer = http.send("GET", FIGURES, "", "", b"")?;
         match answer.status {

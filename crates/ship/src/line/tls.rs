@@ -289,7 +289,8 @@ impl Tls {
 }
 
 /// Where distributions have the certificates that are trusted.
-fn system_roots(user: &Directive) -> ConfResult<Vec<u8>> {
+/// Where this system has the authorities that it trusts.
+pub fn roots_of_system() -> Option<&'static str> {
     const PLACES: [&str; 5] = [
         "/etc/ssl/certs/ca-certificates.crt",
         "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
@@ -297,7 +298,11 @@ fn system_roots(user: &Directive) -> ConfResult<Vec<u8>> {
         "/etc/ssl/ca-bundle.pem",
         "/etc/ssl/cert.pem",
     ];
-    match PLACES.into_iter().find(|place| std::path::Path::new(place).exists()) {
+    PLACES.into_iter().find(|place| std::path::Path::new(place).exists())
+}
+
+fn system_roots(user: &Directive) -> ConfResult<Vec<u8>> {
+    match roots_of_system() {
         Some(place) => Ok(place.as_bytes().to_vec()),
         None => {
             let e = user.fail("the system has no certificates to verify the receiver by");

@@ -456,7 +456,8 @@ impl OtelMain {
                 Way::Grpc { host, port, tls, fields: self.headers.clone() }
             }
             Address::Http { url, .. } => {
-                let http = HttpConf::to(&url, tls, &self.headers, EXPORT_MAX);
+                let lines = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n"));
+                let http = HttpConf::of_url(&url, &lines.collect::<String>(), EXPORT_MAX, tls);
                 let bad = || endpoint.bad(0, format!("\"{url}\" is no address of a collector"));
                 Way::Http(Arc::new(http.ok_or_else(bad)?))
             }

@@ -3,25 +3,17 @@
 //! A Weir answers with all its figures at once (`/9/figures`). Of what has no such place (NGINX Plus, an older Weir) places
 //! are asked one by one; times have no buckets then.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_base::base64;
 use weir_ship::http::{Http, HttpConf};
-use weir_ship::line::tls::Tls;
+use weir_ship::line::tls::{self, Tls};
 use weir_top::Ask;
 
 /// A question takes no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Where systems have the authorities that they trust, the first that is there.
-const ROOTS: [&str; 5] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-/// Instead, as with OpenSSL.
+/// Authorities that are trusted in place of the system's, as with OpenSSL.
 const ROOTS_VARIABLE: &str = "SSL_CERT_FILE";
 const ROOTS_MAX_BYTES: u64 = 16 << 20;
 /// The newest version of the API that is known here.
@@ -79,7 +71,7 @@ impl Api {
         let conf = conf.ok_or_else(|| {
             format!("\"{shown}\" is no address of an API: write it as in http://localhost/api/")
         })?;
-        let http = Http::new(Arc::new(conf), Arc::default());
+        let http = Http::new(Arc::new(conf.for_figures()), Arc::default());
         Ok(Api { name: shown, http, way: None })
     }
 
@@ -198,9 +190,8 @@ fn base(url: &str) -> &str {
 
 /// TLS by the authorities that this system trusts.
 fn roots() -> Result<Tls, String> {
-    let told =
-        std::env::var_os(ROOTS_VARIABLE).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
-    let there = || ROOTS.iter().map(Path::new).find(|path| path.exists()).map(Path::to_path_buf);
+    let told = std::env::var_os(ROOTS_VARIABLE).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let there = || tls::roots_of_system().map(PathBuf::from);
     let path = told.or_else(there).ok_or_else(|| {
         format!("this system has no list of trusted certificates: name one by {ROOTS_VARIABLE}")
     })?;
