@@ -83,6 +83,10 @@ fn tabs_are_reached_by_clicks_and_by_keys() {
     }
     // What is written into a field is no key.
     page.click("a[href='#servers']");
+    // The field of the tab before is not the one.
+    page.until(
+        "document.querySelector(\"nav a[aria-current]\")?.getAttribute('href') === '#servers'",
+    );
     page.until("document.getElementById('search')");
     page.key("/");
     page.until("document.activeElement.id === 'search'");

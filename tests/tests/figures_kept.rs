@@ -88,6 +88,15 @@ pub(crate) fn left(pid: u32) -> String {
     all.flatten().map(|e| e.path()).filter(is_it).map(read).collect()
 }
 
+/// Kills the serving process, and waits for the next one.
+fn kill(server: &Server, child: u32) {
+    weir_tests::signal(child, Signal::Kill);
+    expect_soon("another one serves", || {
+        server.children().first().is_some_and(|pid| *pid != child)
+            && std::net::TcpStream::connect(("127.0.0.1", server.port(0))).is_ok()
+    });
+}
+
 #[test]
 fn a_serving_process_that_is_killed_is_followed_by_one_that_goes_on() {
     let (server, _origin) = start("master_process on;");
@@ -95,11 +104,7 @@ fn a_serving_process_that_is_killed_is_followed_by_one_that_goes_on() {
     ask(&server);
     assert_eq!(told(&server).missing, 3);
     expect_soon("figures are left with the master", || left(child).contains("responses 404 3\n"));
-    weir_tests::signal(child, Signal::Kill);
-    expect_soon("another one serves", || {
-        server.children().first().is_some_and(|pid| *pid != child)
-            && std::net::TcpStream::connect(("127.0.0.1", server.port(0))).is_ok()
-    });
+    kill(&server, child);
     let told = told(&server);
     assert_eq!((told.missing, told.tries, told.passed), (3, 4, 5));
     assert!(told.requests >= 12 && told.accepted >= 12);
@@ -164,12 +169,7 @@ fn what_was_shown_is_never_less_after_a_kill() {
     for _ in 0..3 {
         ask(&server);
         let before = shown();
-        let child = server.children()[0];
-        weir_tests::signal(child, Signal::Kill);
-        expect_soon("another one serves", || {
-            server.children().first().is_some_and(|pid| *pid != child)
-                && std::net::TcpStream::connect(("127.0.0.1", server.port(0))).is_ok()
-        });
+        kill(&server, server.children()[0]);
         let after = shown();
         assert!(after[0] > before[0] && after[1] >= before[1], "{before:?} {after:?}");
     }
