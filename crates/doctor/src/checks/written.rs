@@ -134,7 +134,8 @@ pub fn caches(case: &Case<'_>) -> Judged {
             cache.max_bytes.map_or("no max_size".into(), |m| format!("max_size {}", size(m)));
         let figure =
             format!("{path}: {asked}, disk {}, {} free", size(disk.bytes), size(disk.free_bytes));
-        let mend = format!("max_size={}m", (disk.bytes / 10 * 8) >> 20);
+        // What else is on the disk stays there; what the cache has already is not known here.
+        let mend = format!("max_size={}m", (disk.free_bytes / 10 * 8) >> 20);
         match needed {
             Some(needed) if needed > disk.bytes => {
                 let why = "the disk is full before the cache removes anything";
@@ -166,15 +167,16 @@ mod tests {
     }
 
     fn judge(check: fn(&Case<'_>) -> Judged, text: &str, disks: [Disk; 3]) -> Vec<Severity> {
+        found(check, text, disks).into_iter().map(|f| f.severity).collect()
+    }
+
+    fn found(check: fn(&Case<'_>) -> Judged, text: &str, disks: [Disk; 3]) -> Vec<Finding> {
         let paths = ["/log/a", "/cache", "/temp"];
         let disks = paths.iter().map(std::path::PathBuf::from).zip(disks).collect();
         let system =
             Fake { disks, ..Fake::with(&[("/sys/dev/block/8:1/../queue/rotational", "1\n")]) };
         let conf = conf(text);
-        let found =
-            check(&Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) })
-                .unwrap();
-        found.into_iter().map(|f| f.severity).collect()
+        check(&Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) }).unwrap()
     }
 
     #[test]
@@ -215,5 +217,7 @@ mod tests {
             judge(caches, &TEXT.replace("max_size=8g", ""), [disk(1), disk(1), disk(1)]),
             [Warn]
         );
+        let all = found(caches, &TEXT.replace("max_size=8g", ""), [disk(1), disk(1), disk(1)]);
+        assert!(format!("{:?}", all[0]).contains("max_size=4096m"), "of 5 GB that are free");
     }
 }
