@@ -1,7 +1,7 @@
 //! `analytics_zone` and `analytics`: who comes and what for, counted while it happens; what `weir analyze` tells of
 //! logs (crate `analytics`), shown by the API and the dashboard.
 
-mod record;
+mod facts;
 mod zone;
 
 use ring::rand::{generate, Random, SystemRandom};
@@ -210,12 +210,15 @@ fn handler(r: &mut Request) -> Flow {
     if r.is_part() {
         return Flow::Declined;
     }
-    let loc = std::rc::Rc::clone(r.loc());
-    if let Some(said) = &*loc.conf::<VisitorsLoc>().said {
+    let Some(said) = &*r.loc().conf::<VisitorsLoc>().said else { return Flow::Declined };
+    if said.filter.is_some() {
+        let said = Arc::clone(said);
         let counts = said.filter.as_ref().is_none_or(|filter| r.is_true(filter));
         if let Some(zone) = said.zone.get().filter(|_| counts) {
             zone.add(r);
         }
+    } else if let Some(zone) = said.zone.get() {
+        zone.add(r);
     }
     Flow::Declined
 }
