@@ -182,20 +182,24 @@ class Visitor(Http1):
              '/search?q=%C3%BCber', '/fonts/text.woff2', '/images/photos/autumn%20walk.jpg', '/contact/']
     count = 0
 
-    def __init__(self, port, fresh):
-        """`fresh`: every page is one that nobody has asked for."""
+    def __init__(self, port, kind):
+        """`visitors` go the same way again and again, `mixed` ones from anywhere to anywhere, `fresh` ones to pages that nobody has
+        asked for."""
         self.number = Visitor.count % 8
         Visitor.count += 1
         super().__init__(port, '/')
-        self.fresh, self.at, self.asked = fresh, 5 * self.number, Visitor.count << 32
+        self.kind, self.at, self.asked = kind, 5 * self.number, Visitor.count << 32
 
     def page(self, n):
         return self.PAGES[n % len(self.PAGES)]
 
     def send(self):
         path, came = self.page(self.at), self.page(self.at - 1)
-        if self.fresh:
-            self.asked += 1
+        self.asked += 1
+        if self.kind == 'mixed':
+            # All pages and all links to them, each pair once in 256.
+            came = self.page(self.at + self.at // len(self.PAGES))
+        elif self.kind == 'fresh':
             path = f'/pages/{self.asked}'
         self.at += 1
         fields = ['Host: localhost', f'User-Agent: {self.AGENTS[self.number % len(self.AGENTS)]}', *BROWSER[:2],

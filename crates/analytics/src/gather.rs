@@ -104,6 +104,10 @@ impl Default for Gathered {
 }
 
 #[inline]
+fn is_any_long([uri, referrer, agent, host]: &Texts<'_>) -> bool {
+    uri.len() > TEXT_MAX_BYTES || referrer.len().max(agent.len()).max(host.len()) > TEXT_MAX_BYTES
+}
+
 fn cut(text: &[u8], max: usize) -> &[u8] {
     text.get(..max).unwrap_or(text)
 }
@@ -118,25 +122,6 @@ fn spread(hash: u64, word: u64) -> u64 {
 #[inline]
 fn eight(text: &[u8], at: usize) -> u64 {
     text.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |eight| u64::from_le_bytes(*eight))
-}
-
-/// Whether two texts of the same length are the same. Most are a few words long: a call would take longer.
-#[inline]
-fn is_same(a: &[u8], b: &[u8]) -> bool {
-    const WORD: usize = 8;
-    const SHORT: usize = 4 * WORD;
-    if a.len() < WORD || a.len() > SHORT {
-        return a == b;
-    }
-    let last = a.len() - WORD;
-    let mut at = 0;
-    while at < last {
-        if eight(a, at) != eight(b, at) {
-            return false;
-        }
-        at += WORD;
-    }
-    eight(a, last) == eight(b, last)
 }
 
 impl Key {
@@ -210,12 +195,15 @@ impl Gathered {
     /// Adds a request; `false`: there is no room.
     #[inline]
     pub fn add(&mut self, facts: &Facts<'_>) -> bool {
-        let texts = [
-            cut(facts.uri, URI_MAX_BYTES),
-            cut(facts.referrer, TEXT_MAX_BYTES),
-            cut(facts.agent, TEXT_MAX_BYTES),
-            cut(facts.host, TEXT_MAX_BYTES),
-        ];
+        let mut texts = [facts.uri, facts.referrer, facts.agent, facts.host];
+        if is_any_long(&texts) {
+            texts = [
+                cut(facts.uri, URI_MAX_BYTES),
+                cut(facts.referrer, TEXT_MAX_BYTES),
+                cut(facts.agent, TEXT_MAX_BYTES),
+                cut(facts.host, TEXT_MAX_BYTES),
+            ];
+        }
         let key = Key::of(facts, &texts);
         let place = key.place(&texts);
         let there = self.places[place].wrapping_sub(1) as usize;
@@ -311,10 +299,7 @@ fn are_same(kept: &[u8], start: usize, [uri, referrer, agent, host]: &Texts<'_>)
     let Some((its_referrer, rest)) = rest.split_at_checked(referrer.len()) else { return false };
     let Some((its_agent, rest)) = rest.split_at_checked(agent.len()) else { return false };
     let Some(its_host) = rest.get(..host.len()) else { return false };
-    is_same(its_uri, uri)
-        && is_same(its_host, host)
-        && is_same(its_referrer, referrer)
-        && is_same(its_agent, agent)
+    its_uri == *uri && its_agent == *agent && its_referrer == *referrer && its_host == *host
 }
 
 /// What was taken at once.
