@@ -45,8 +45,9 @@ struct Reports {
     batch: Batch,
 }
 
-/// A worker's.
+/// A worker's, in lines of the processor's caches that are no other worker's.
 #[derive(Default)]
+#[repr(align(64))]
 struct Part {
     waiting: Mutex<Gathered>,
     seen: AtomicU64,
