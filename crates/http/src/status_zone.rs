@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::counters::Counters;
-use weir_core::counts::{Counted, Exemplar, Handshakes, Near, OfTls, Statuses, Times};
+use weir_core::counts::{Count, Counted, Exemplar, Handshakes, Near, OfTls, Statuses, Times, Took};
 use weir_core::figures::{Figures, Report, Served};
 use weir_core::listen::Reached;
 use weir_module::{
@@ -165,6 +165,15 @@ fn of_server(r: &Request) -> Option<&Requests> {
     server.part.get(&conf.zones, &r.conn().worker)
 }
 
+/// Those that are not counted look for no part.
+#[inline]
+fn of_location(r: &Request) -> Option<&Requests> {
+    let location = r.loc();
+    let conf: &LocationConf = location;
+    conf.zones.as_ref()?;
+    location.part.get(&conf.zones, &r.conn().worker)
+}
+
 /// A request whose head has been read is about to be answered.
 #[inline]
 pub(crate) fn begins(r: &mut Request) {
@@ -199,20 +208,22 @@ pub(crate) fn ends(r: &mut Request) {
         return;
     }
     let had_begun = std::mem::take(&mut r.flags.counted);
+    let (location, server) = (of_location(r), of_server(r));
+    if location.is_none() && server.is_none() && !watched::is_wanted() {
+        return;
+    }
     let ended = Ended::of(r);
     watched::ended(r, ended.status, ended.took_us);
-    let location: &LocationConf = r.loc();
-    if location.zones.is_some() {
-        if let Some(zone) = r.loc().part.get(&location.zones, &r.conn().worker) {
-            zone.begun.add(1);
-            ended.count(zone);
-        }
+    let took = ended.took_us.map(Took::new);
+    if let Some(zone) = location {
+        zone.begun.add(1);
+        ended.count(zone, &took);
     }
-    if let Some(zone) = of_server(r) {
+    if let Some(zone) = server {
         if !had_begun {
             zone.begun.add(1);
         }
-        ended.count(zone);
+        ended.count(zone, &took);
     }
 }
 
@@ -223,11 +234,8 @@ pub fn note(r: &Request, trace: [u8; 16], span: [u8; 8], wall_ms: u64) {
     }
     let us = clock::now_us().saturating_sub(r.start_us);
     let exemplar = Exemplar { trace, span, us, wall_ms };
-    let location: &LocationConf = r.loc();
-    if location.zones.is_some() {
-        if let Some(zone) = r.loc().part.get(&location.zones, &r.conn().worker) {
-            zone.latency.note(&exemplar);
-        }
+    if let Some(zone) = of_location(r) {
+        zone.latency.note(&exemplar);
     }
     if let Some(zone) = of_server(r) {
         zone.latency.note(&exemplar);
@@ -258,7 +266,7 @@ impl Ended {
     }
 
     #[inline]
-    fn count(&self, zone: &Requests) {
+    fn count(&self, zone: &Requests, took: &Option<Took>) {
         zone.received.add(self.received);
         zone.sent.add(self.sent);
         match self.status {
@@ -268,8 +276,8 @@ impl Ended {
             }
             None => zone.discarded.add(1),
         }
-        if let Some(us) = self.took_us {
-            zone.latency.add(us);
+        if let Some(took) = took {
+            zone.latency.add_one(took);
         }
     }
 }
@@ -301,16 +309,21 @@ fn report_locations(_: &Served, main: &Slots, figures: &mut Figures) {
 }
 
 fn report_zone(zones: &Counted<Requests>, figures: &mut Figures) {
-    figures.put("requests", zones.sum(|z| z.begun.get()));
-    Statuses::put(zones, |z| &z.statuses, figures.group("responses"));
-    figures.put("discarded", zones.sum(|z| z.discarded.get()));
-    figures.put("received", zones.sum(|z| z.received.get()));
-    figures.put("sent", zones.sum(|z| z.sent.get()));
+    // There may be thousands of zones: each is locked once.
+    let parts = zones.parts();
+    let sum = |pick: fn(&Requests) -> &Count| {
+        parts.iter().map(|(_, z)| pick(z).get()).fold(0, u64::wrapping_add)
+    };
+    figures.put("requests", sum(|z| &z.begun));
+    Statuses::put(&parts, |z| &z.statuses, figures.group("responses"));
+    figures.put("discarded", sum(|z| &z.discarded));
+    figures.put("received", sum(|z| &z.received));
+    figures.put("sent", sum(|z| &z.sent));
     let versions = figures.group("protocols");
     for (n, name) in VERSIONS.into_iter().enumerate() {
-        versions.put(name, zones.sum(|z| z.versions[n].get()));
+        versions.put(name, parts.iter().map(|(_, z)| z.versions[n].get()).sum::<u64>());
     }
     let mut latency = Times::default();
-    zones.parts().iter().for_each(|(_, part)| latency.add(&part.latency));
+    parts.iter().for_each(|(_, part)| latency.add(&part.latency));
     figures.put("latency", latency);
 }
