@@ -206,16 +206,13 @@ impl Gathered {
         }
         let key = Key::of(facts, &texts);
         let place = key.place(&texts);
-        let there = self.places[place].wrapping_sub(1) as usize;
-        match self.entries.get_mut(there) {
-            Some(entry)
-                if entry.key == key
-                    && self.quarter.contains(&facts.secs)
-                    && are_same(&self.texts, entry.start as usize, &texts) =>
-            {
-                entry.add(facts);
-            }
-            _ => {
+        let there = match self.at(place, &key, &texts, facts.secs) {
+            None => self.at(place ^ 1, &key, &texts, facts.secs),
+            there => there,
+        };
+        match there.and_then(|there| self.entries.get_mut(there)) {
+            Some(entry) => entry.add(facts),
+            None => {
                 if !self.insert(facts, key, place, &texts) {
                     return false;
                 }
@@ -228,6 +225,17 @@ impl Gathered {
             None => {}
         }
         true
+    }
+
+    /// The entry of a place, if it is such a request's.
+    #[inline]
+    fn at(&self, place: usize, key: &Key, texts: &Texts<'_>, secs: i64) -> Option<usize> {
+        let there = self.places.get(place)?.checked_sub(1)? as usize;
+        let entry = self.entries.get(there)?;
+        let is_it = entry.key == *key
+            && self.quarter.contains(&secs)
+            && are_same(&self.texts, entry.start as usize, texts);
+        is_it.then_some(there)
     }
 
     fn insert(&mut self, facts: &Facts<'_>, key: Key, place: usize, texts: &Texts<'_>) -> bool {
@@ -245,6 +253,11 @@ impl Gathered {
         let mut entry = Entry { key, secs, start, longest_ms: 0, hits: 0, bytes: 0, ms: 0 };
         entry.add(facts);
         self.entries.push(entry);
+        // Two have two places together; of three the first is not found again.
+        self.places[place ^ 1] = match (self.places[place], self.places[place ^ 1]) {
+            (0, other) => other,
+            (there, _) => there,
+        };
         self.places[place] = self.entries.len() as u32;
         true
     }

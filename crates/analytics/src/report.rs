@@ -195,11 +195,13 @@ pub struct Many {
     pub time_us: u64,
 }
 
-/// A visitor who came lately, and what of that visit is counted already: hour, status, method and protocol.
+/// A visitor who came lately, what of that visit is counted already (hour, status, method and protocol), and whether it is a
+/// robot that comes from elsewhere than its name says, where that is known.
 #[derive(Clone, Copy, Default)]
 struct Lately {
     visitor: u64,
     kind: u64,
+    is_lie: Option<bool>,
 }
 
 /// What is known of an event once it was looked at.
@@ -320,8 +322,10 @@ impl Report {
                 if recent.kind == kind {
                     alike.visitor = None;
                 }
+                recent.kind = kind;
+            } else {
+                *recent = Lately { visitor, kind, is_lie: None };
             }
-            *recent = Lately { visitor, kind };
         }
         Known {
             sample,
@@ -404,8 +408,17 @@ impl Report {
         let network = known.place.as_ref().and_then(|place| place.network);
         let lie = match agent.bot {
             Some(bot) => {
-                let operator = bot.operator();
-                let is_lie = operator.is_some_and(|o| !networks::may_be(o, event.address, network));
+                let look = || {
+                    let operator = bot.operator();
+                    operator.is_some_and(|o| !networks::may_be(o, event.address, network))
+                };
+                // The same address with the same name lies as it did.
+                let is_lie = match known.sample.visitor {
+                    None => look(),
+                    Some(visitor) => {
+                        *self.recent[visitor as usize % RECENT].is_lie.get_or_insert_with(look)
+                    }
+                };
                 is_lie.then(|| bot.name(event.agent))
             }
             // A person's browser asks for no such things.
