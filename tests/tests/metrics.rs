@@ -108,3 +108,43 @@ fn those_who_do_not_read_have_a_bound() {
     drop(deaf);
     expect_soon("they are answered again", || server.head("/metrics").status == 200);
 }
+
+/// Zones are labels, a queue's places are requests, and a name says its unit at its end.
+#[test]
+fn names_have_their_units_and_zones_are_labels() {
+    let server = Setup::new(
+        "worker_processes 1; events {} http { analytics_zone a-b; analytics_zone a.b;
+            limit_req_zone $uri zone=q:64k rate=9r/s;
+            upstream u { zone u 64k; server 127.0.0.1:1 max_conns=1; queue 10 timeout=5s; }
+            server { listen 127.0.0.1:%%PORT_0%%;
+                location / { proxy_pass http://u; }
+                location /metrics { metrics; } } }",
+    )
+    .start();
+    let text = server.get("/metrics").text();
+    assert_eq!(value(&text, "weir_http_upstream_queue_max_size{upstream=\"u\"}"), "10");
+    assert_eq!(value(&text, "weir_http_upstream_queue_size{upstream=\"u\"}"), "0");
+    for zone in ["a-b", "a.b"] {
+        value(&text, &format!("weir_http_analytics_zone_requests_total{{zone=\"{zone}\"}}"));
+    }
+    let mut samples = BTreeSet::new();
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        match (words.next(), words.next(), words.next()) {
+            (Some("#"), Some("HELP"), Some(name)) => {
+                let help = line.split_once(name).unwrap().1.trim();
+                assert!(help.contains(' ') && !help.contains('/'), "{line}");
+            }
+            (Some("#"), Some("TYPE"), Some(name)) => {
+                let words: Vec<_> = name.split('_').collect();
+                let unit = words.iter().position(|w| ["bytes", "seconds"].contains(w));
+                let behind = unit.map_or(&[][..], |at| &words[at + 1..]);
+                assert!(matches!(behind, [] | ["total"]), "{line}");
+                assert!(!words.iter().any(|w| ["ms", "us", "msec"].contains(w)), "{line}");
+                assert_eq!(name.ends_with("_total"), line.ends_with(" counter"), "{line}");
+            }
+            (Some(sample), ..) => assert!(samples.insert(sample.to_string()), "twice: {line}"),
+            _ => {}
+        }
+    }
+}

@@ -127,6 +127,38 @@ fn handshakes_with_clients() {
     assert_eq!(number(part(own, "handshake_time"), "count"), 1);
 }
 
+/// A hello of a client that has nothing newer than `version`: no signature algorithms, no extensions at all.
+fn old_hello(version: [u8; 2]) -> Vec<u8> {
+    let mut hello = [&version[..], &[7; 32], &[0, 0, 2, 0xc0, 0x13, 1, 0]].concat();
+    hello.splice(0..0, [1, 0, 0, hello.len() as u8]);
+    hello.splice(0..0, [22, 3, 1, 0, hello.len() as u8]);
+    hello
+}
+
+#[test]
+fn clients_with_old_protocols_only_are_told_and_counted() {
+    let own = tls::self_signed("a.test");
+    let server = Setup::new(
+        "worker_processes 1; error_log %%DIR%%/error.log info; events {} http {
+            ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
+            server { listen 127.0.0.1:%%PORT_1%% ssl; return 200 ok; }
+            server { listen 127.0.0.1:%%PORT_0%%; location /status { stub_status json; } } }",
+    )
+    .file("a.crt", own.cert)
+    .file("a.key", own.key)
+    .start();
+    for (version, alert) in [([3, 1], 70), ([3, 2], 70)] {
+        let mut client = server.on(1).connect();
+        client.send(&old_hello(version));
+        let said = client.read_to_end();
+        assert_eq!((said.first(), &said[3..]), (Some(&21), &[0, 2, 2, alert][..]), "{version:?}");
+    }
+    let text = status(&server);
+    let names = ["handshakes_failed", "no_common_protocol", "no_common_cipher"];
+    assert_eq!(numbers(part(&text, "ssl"), names), [2, 2, 0], "{text}");
+    server.expect_error("unsupported protocol");
+}
+
 #[test]
 fn questions_to_name_servers() {
     let dns = Dns::start();

@@ -29,8 +29,10 @@ pub(crate) fn version_place(version: Version) -> usize {
 pub(crate) struct Requests {
     pub(crate) begun: Count,
     pub(crate) statuses: Statuses,
-    /// Ended without an answer.
+    /// Ended without an answer, whatever status logs show.
     pub(crate) discarded: Count,
+    /// Ended without any status.
+    pub(crate) nameless: Count,
     /// By the versions of HTTP in [`VERSIONS`].
     pub(crate) versions: [Count; 5],
     pub(crate) received: Count,
@@ -45,6 +47,7 @@ impl counts::Part for Requests {
         fields.statuses("responses", &self.statuses);
         fields.counts("versions", &self.versions);
         fields.count("discarded", &self.discarded);
+        fields.count("nameless", &self.nameless);
         fields.count("received", &self.received);
         fields.count("sent", &self.sent);
         fields.times("latency", &self.latency);

@@ -44,11 +44,15 @@ impl Request {
         })
     }
 
-    /// Breaks the request off. The status is what it is logged with, unless an answer is on its way.
+    /// Breaks the request off. The status is what it is logged with, unless an answer is on its way: of one that
+    /// waits here nothing leaves any more, so that the log does not show both.
     pub fn abort(&mut self, status: u16) {
         self.flags.aborted = true;
         if self.err_status == 0 && (self.out.status == 0 || self.bytes_sent() == 0) {
             self.err_status = status;
+            if self.out.status != 0 && !self.is_part() {
+                self.to_client().drop_output();
+            }
         }
     }
 

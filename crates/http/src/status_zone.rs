@@ -245,7 +245,9 @@ pub fn note(r: &Request, trace: [u8; 16], span: [u8; 8], wall_ms: u64) {
 /// What is counted of a request at its end.
 struct Ended {
     version: usize,
-    status: Option<u16>,
+    /// As logs show it; 0 where they have none.
+    status: u16,
+    is_answered: bool,
     received: u64,
     sent: u64,
     took_us: Option<u64>,
@@ -254,11 +256,11 @@ struct Ended {
 impl Ended {
     #[inline]
     fn of(r: &Request) -> Ended {
-        let answered = r.flags.header_sent;
         let timed = r.is_timed();
         Ended {
             version: version_place(r.version()),
-            status: answered.then(|| shown_status(r)),
+            status: shown_status(r),
+            is_answered: r.flags.header_sent,
             received: r.received,
             sent: r.bytes_sent(),
             took_us: timed.then(|| clock::now_us().saturating_sub(r.start_us)),
@@ -270,11 +272,14 @@ impl Ended {
         zone.received.add(self.received);
         zone.sent.add(self.sent);
         match self.status {
-            Some(status) => {
+            0 => zone.nameless.add(1),
+            status => {
                 zone.statuses.add(status);
                 zone.versions[self.version].add(1);
             }
-            None => zone.discarded.add(1),
+        }
+        if !self.is_answered {
+            zone.discarded.add(1);
         }
         if let Some(took) = took {
             zone.latency.add_one(took);
@@ -293,7 +298,7 @@ fn report_servers(_: &Served, main: &Slots, figures: &mut Figures) {
     let all = main.get::<ZonesMain>();
     for (name, zones) in &all.servers {
         let figures = figures.entry(name);
-        let ended = |z: &Requests| z.statuses.total() + z.discarded.get();
+        let ended = |z: &Requests| z.statuses.total() + z.nameless.get();
         figures.put("processing", zones.now(|z| z.begun.get(), ended));
         report_zone(zones, figures);
         if let Some(tls) = all.tls.get(name) {

@@ -32,11 +32,9 @@ pub(crate) fn is_wanted() -> bool {
 
 /// A client's request is over.
 #[inline]
-pub(crate) fn ended(r: &Request, status: Option<u16>, took_us: Option<u64>) {
+pub(crate) fn ended(r: &Request, status: u16, took_us: Option<u64>) {
     let slow_us = SLOW_US.load(Ordering::Relaxed);
-    if slow_us != NOBODY
-        && (status.is_some_and(|s| s >= 500) || took_us.is_some_and(|us| us >= slow_us))
-    {
+    if slow_us != NOBODY && (status >= 500 || took_us.is_some_and(|us| us >= slow_us)) {
         tell(r);
     }
 }

@@ -5,6 +5,7 @@
 //! where it only grows. Figures that have begun anew in the API go on here.
 
 mod families;
+mod help;
 mod otlp;
 mod walk;
 

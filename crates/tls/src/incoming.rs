@@ -3,7 +3,8 @@
 
 use crate::session::{Session, TlsError};
 use rustls::server::{Accepted, Acceptor, UnbufferedServerConnection};
-use rustls::ServerConfig;
+use rustls::{Error, PeerIncompatible, ServerConfig};
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::task::{ready, Context, Poll};
 use weir_runtime::net::Stream;
@@ -42,6 +43,11 @@ impl Incoming {
                 Ok(Some(accepted)) => return Poll::Ready(Ok(accepted)),
                 Ok(None) => {}
                 Err((e, alert)) => {
+                    if is_too_old(&e, &self.said) {
+                        let _ = socket.try_write(&[IoSlice::new(&PROTOCOL_VERSION)], false);
+                        let e = Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered);
+                        return Poll::Ready(Err(TlsError::Tls(e)));
+                    }
                     refuse(socket, alert);
                     return Poll::Ready(Err(TlsError::Tls(e)));
                 }
@@ -56,12 +62,25 @@ impl Incoming {
     }
 }
 
+/// A fatal alert, as clients of versions before 1.2 read it.
+const PROTOCOL_VERSION: [u8; 7] = [21, 3, 1, 0, 2, 2, 70];
+
+/// Whether the client has no version from 1.2 on. rustls misses its signature algorithms first, which there are only
+/// since then; `said` begins with a record (5 bytes), a message (4) and the version.
+fn is_too_old(e: &Error, said: &[u8]) -> bool {
+    let is_unsigned = matches!(
+        e,
+        Error::PeerIncompatible(PeerIncompatible::SignatureAlgorithmsExtensionRequired)
+    );
+    is_unsigned && said.get(9..11).is_some_and(|version| *version < [3, 3][..])
+}
+
 /// Sends the alert that says why, as far as the socket takes it.
 pub fn refuse(socket: &Stream, mut alert: rustls::server::AcceptedAlert) {
     let mut text = Vec::new();
     // Writing into a Vec cannot fail.
     if alert.write_all(&mut text).is_ok() {
-        let _ = socket.try_write(&[std::io::IoSlice::new(&text)], false);
+        let _ = socket.try_write(&[IoSlice::new(&text)], false);
     }
 }
 

@@ -10,7 +10,9 @@ pub(super) fn words(e: &Error) -> Option<&'static str> {
             "error:0A0000C1:SSL routines::no shared cipher"
         }
         Error::PeerIncompatible(
-            Why::SupportedVersionsExtensionRequired | Why::Tls12NotOfferedOrEnabled,
+            Why::SupportedVersionsExtensionRequired
+            | Why::Tls12NotOffered
+            | Why::Tls12NotOfferedOrEnabled,
         ) => "error:0A000102:SSL routines::unsupported protocol",
         Error::AlertReceived(Alert::HandshakeFailure) => {
             "error:0A000410:SSL routines::ssl/tls alert handshake failure"

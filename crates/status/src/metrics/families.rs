@@ -1,5 +1,6 @@
 //! Metrics by their names, with all samples of a name together, and the text that they become.
 
+use super::help;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::rc::Rc;
@@ -109,7 +110,7 @@ impl<'a> Families<'a> {
         let family = match self.0.get_mut(name) {
             Some(family) => family,
             None => {
-                let fresh = Family { kind, help: at.to_string(), samples: Vec::new() };
+                let fresh = Family { kind, help: help::of(name, at), samples: Vec::new() };
                 self.0.entry(name.to_string()).or_insert(fresh)
             }
         };
@@ -234,8 +235,8 @@ mod tests {
         let plain = String::from_utf8(families.text(false)).unwrap();
         assert_eq!(
             plain,
-            "# HELP a_total at\n# TYPE a_total counter\na_total 1\na_total{x=\"q\\\"\\\\\\n\u{e9}\"} 2\n\
-             # HELP b at\n# TYPE b gauge\nb 1.5\n# HELP c_info at\n# TYPE c_info gauge\nc_info{v=\"1\"} 1\n"
+            "# HELP a_total A (at)\n# TYPE a_total counter\na_total 1\na_total{x=\"q\\\"\\\\\\n\u{e9}\"} 2\n\
+             # HELP b B (at)\n# TYPE b gauge\nb 1.5\n# HELP c_info C (at)\n# TYPE c_info gauge\nc_info{v=\"1\"} 1\n"
         );
         let open = String::from_utf8(families.text(true)).unwrap();
         assert!(open.contains("# TYPE a counter\na_total 1\n"), "{open}");

@@ -18,6 +18,7 @@ const fn rule(path: &'static str, prefix: &'static str, label: Option<&'static s
 
 const RULES: &[Rule] = &[
     rule("http/requests", "weir_requests", None),
+    rule("http/analytics_zones", "weir_http_analytics_zone", Some("zone")),
     rule("http/server_zones", "weir_http", Some("server")),
     rule("http/location_zones", "weir_http_location", Some("location")),
     rule("http/caches", "weir_http_cache", Some("cache")),
@@ -35,7 +36,6 @@ const RULES: &[Rule] = &[
 
 /// What tells how it is now; all other numbers only grow.
 const GAUGES: &[&str] = &[
-    "busy_ms",
     "active",
     "idle",
     "reading",
@@ -79,6 +79,7 @@ const BYTES: &[&str] = &["received", "sent", "size", "max_size"];
 
 /// Milliseconds, and whether they only grow.
 const MILLIS: &[(&str, bool)] = &[
+    ("turn", false),
     ("header_time", false),
     ("response_time", false),
     ("connect_time", false),
@@ -259,17 +260,30 @@ fn classes<'a>(at: &At<'_>, group: &'a Figures, out: &mut Families<'a>) {
     all.for_each(|(name, figure)| one(&at.labelled("class", name), figure, out));
 }
 
+/// Units stand at the end of names: as other systems write them where the tree does not.
+const OTHERWISE: &[(&str, &str)] = &[
+    ("busy_ms", "turn"),
+    ("bytes_sent", "sent_bytes"),
+    ("file_bytes_max", "file_max_bytes"),
+    ("memory_bytes_max", "memory_max_bytes"),
+];
+
 fn number(at: &At<'_>, name: &str, n: u64, out: &mut Families<'_>) {
+    let is_gauge = GAUGES.contains(&name);
+    let name = OTHERWISE.iter().find(|(own, _)| *own == name).map_or(name, |(_, said)| said);
     if let Some((_, grows)) = MILLIS.iter().find(|(millis, _)| *millis == name) {
         let kind = if *grows { Kind::Counter } else { Kind::Gauge };
         let at = at.below_with_unit(name, "_seconds");
         return out.add(&at.prefix, kind, at.path, &at.labels, Sample::Millis(n));
     }
-    let kind = if GAUGES.contains(&name) { Kind::Gauge } else { Kind::Counter };
+    let kind = if is_gauge { Kind::Gauge } else { Kind::Counter };
     let at = match name {
         // `_total` is behind it anyway.
         "total" => at.clone(),
-        _ if BYTES.contains(&name) => at.below_with_unit(name, "_bytes"),
+        // A queue's places are requests.
+        _ if BYTES.contains(&name) && !at.prefix.ends_with("_queue") => {
+            at.below_with_unit(name, "_bytes")
+        }
         _ => at.below(name),
     };
     out.add(&at.prefix, kind, at.path, &at.labels, Sample::Number(n));
