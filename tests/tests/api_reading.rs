@@ -168,6 +168,13 @@ fn other_sites_change_nothing() {
     assert_eq!(delete("Sec-Fetch-Site: none\r\n").status, 204);
     let own = format!("DELETE /write/9/connections HTTP/1.1\r\nHost: a.test:{0}\r\nOrigin: http://A.test:{0}\r\nConnection: close\r\n\r\n", server.port(0));
     assert_eq!(server.status_of(own.as_bytes()), 204);
+    // A page of a name that was made to lead here; and addresses, which no one else has.
+    for (host, status) in
+        [("evil.test", 403), ("127.0.0.1", 204), ("[::1]", 204), ("localhost", 204)]
+    {
+        let rebound = own.replace("a.test", host).replace("A.test", host);
+        assert_eq!(server.status_of(rebound.as_bytes()), status, "{host}");
+    }
 }
 
 #[test]
@@ -189,6 +196,8 @@ fn who_may_write_must_be_said() {
         "location /api { api write=on; limit_except GET { allow 127.0.0.1; } }",
         "location /api { api write=on; satisfy any; allow all; auth_request /ok; }",
         "ssl_verify_client off; location /api { api write=on; }",
+        "location /api { api write=on; allow 0.0.0.0/1; allow 128.0.0.0/1; deny all; }",
+        "location /api { api write=on; auth_basic $http_x; auth_basic_user_file p; }",
     ] {
         let said = told(refused);
         assert!(said.contains(open) && said.contains("deny all;"), "{refused}: {said}");
@@ -197,6 +206,8 @@ fn who_may_write_must_be_said() {
         "location /api { api; }",
         "location /api { api write=off; }",
         "location /api { api write=on; deny all; }",
+        "location /api { api write=on; auth_basic a; auth_basic_user_file p; }",
+        "location /api { api write=on; allow 10.0.0.0/8; allow fc00::/7; deny all; }",
         "location /api { api write=on; limit_except GET { deny all; } }",
         "deny all; location /api { api write=on; }",
         "location /api { api write=on; auth_request /ok; }",
@@ -206,6 +217,22 @@ fn who_may_write_must_be_said() {
     ] {
         assert!(told(taken).contains("test is successful"), "{taken}: {}", told(taken));
     }
+    // A server that asks for certificates does so where it speaks TLS.
+    let pair = weir_tests::tls::self_signed("a");
+    let pem = std::env::temp_dir().join(format!("weir-guard-{}.pem", std::process::id()));
+    std::fs::write(&pem, pair.cert + &pair.key).unwrap();
+    let pem_name = pem.display().to_string();
+    let asks = |listen: &str| {
+        let server = format!(
+            "ssl_certificate PEM; ssl_certificate_key PEM; ssl_client_certificate PEM; ssl_verify_client on; \
+             location /api {{ api write=on; }}"
+        );
+        let conf = format!("events {{}} http {{ server {{ {listen} {server} }} }}");
+        weir_tests::run_cli(&["-t"], &conf.replace("PEM", &pem_name)).stderr
+    };
+    assert!(asks("listen 127.0.0.1:1 ssl;").contains("test is successful"));
+    assert!(asks("listen 127.0.0.1:1; listen 127.0.0.1:2 ssl;").contains(open));
+    std::fs::remove_file(pem).unwrap();
     assert!(told("location /api { api on; }").contains("invalid parameter \"on\""));
     assert!(told("location ~ ^/api { api; }").contains("\"api\" is for a location with a prefix"));
     assert!(told("location /api { api; api; }").contains("is duplicate"));

@@ -41,6 +41,25 @@ fn code(response: &Response) -> (u16, String) {
 
 const SERVERS: &str = "/api/9/http/upstreams/u/servers";
 
+/// The ring has 160 points for each unit of weight.
+#[test]
+fn a_weight_does_not_fill_the_memory() {
+    let a = named("a");
+    let server = Setup::new(&CONF.replace("hash $uri;", "hash $uri consistent;"))
+        .set("A", a.address())
+        .start();
+    let path = "/api/9/http/upstreams/hashed/servers";
+    for weight in ["100000", "1000000", "4294967295"] {
+        let body = format!("{{\"weight\":{weight}}}");
+        let refused = send(&server, "PATCH", &format!("{path}/0"), &body);
+        assert_eq!(code(&refused), (400, "UpstreamOutOfMemory".to_string()), "{weight}");
+        let body = format!("{{\"server\":\"127.0.0.1:9\",\"weight\":{weight}}}");
+        assert_eq!(send(&server, "POST", path, &body).status, 400, "{weight}");
+    }
+    assert_eq!(send(&server, "PATCH", &format!("{path}/0"), "{\"weight\":1000}").status, 200);
+    assert_eq!(server.get("/hashed").text(), "a");
+}
+
 #[test]
 fn servers_come_change_and_go() {
     let (a, b) = (named("a"), named("b"));

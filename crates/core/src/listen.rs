@@ -46,6 +46,22 @@ pub struct ServerName {
     pub regex: Option<NamedRegex>,
 }
 
+impl ServerName {
+    /// Whether it is a name of `host`, which is in lower case.
+    pub fn is_name(&self, host: &[u8]) -> bool {
+        if let Some((regex, _)) = &self.regex {
+            return regex.is_match(host).unwrap_or(false);
+        }
+        match &self.name[..] {
+            b"" => false,
+            [b'*', tail @ ..] => host.len() > tail.len() && host.ends_with(tail),
+            tail @ [b'.', name @ ..] => host == name || host.ends_with(tail),
+            [head @ .., b'*'] => host.len() > head.len() && host.starts_with(head),
+            name => host == name,
+        }
+    }
+}
+
 /// What a `server` block says of where it is reached.
 #[derive(Default)]
 pub struct Reached {

@@ -193,6 +193,12 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<File> {
     }
     // A file of its own: what somebody else may have put there is not followed.
     let mut file = OpenOptions::new().write(true).create_new(true).open(beside)?;
+    // Who may read it stays as somebody has made it.
+    if let Ok(before) = std::fs::symlink_metadata(path) {
+        if before.is_file() {
+            file.set_permissions(before.permissions())?;
+        }
+    }
     let written = file.write_all(text).and_then(|()| file.sync_data());
     match written.and_then(|()| std::fs::rename(beside, path)) {
         Ok(()) => Ok(file),
@@ -322,6 +328,20 @@ mod tests {
         assert!(matches!(one.add(), Err(Failure::Unread(_))));
         replace(one.0.path(), b"7").unwrap();
         assert_eq!(one.add().unwrap(), 8);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn who_may_read_it_stays() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = directory("mode");
+        let one = Number::new(&dir.join("n"));
+        one.add().unwrap();
+        std::fs::set_permissions(one.0.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
+        one.add().unwrap();
+        let mode = std::fs::metadata(one.0.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         std::fs::remove_dir_all(dir).unwrap();
     }
 

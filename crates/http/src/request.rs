@@ -461,6 +461,11 @@ impl Request {
         &self.server().core.reached.primary_name
     }
 
+    /// Whether the client has asked for one of the server's names.
+    pub fn is_named(&self) -> bool {
+        self.server().core.reached.names.iter().any(|name| name.is_name(&self.host))
+    }
+
     /// Of the monotonic clock, in microseconds.
     pub fn started_us(&self) -> u64 {
         self.start_us

@@ -1,7 +1,6 @@
 //! `allow` and `deny` by address (nginx's `ngx_http_access_module` and `ngx_stream_access_module`).
 
 use std::marker::PhantomData;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use weir_base::addr::Cidr;
 use weir_core::logger::LogLevel;
@@ -31,15 +30,14 @@ impl Who {
         }
     }
 
-    /// Of one family at least.
+    /// Or so many of one family that several such are: no net of a network's own has a shorter prefix than `10.0.0.0/8` and
+    /// `fc00::/7`.
     fn is_everybody(self) -> bool {
-        let from_to = |from: IpAddr, to: IpAddr| match self {
+        match self {
             Who::All => true,
             Who::Unix => false,
-            Who::Net(net) => net.matches(from) && net.matches(to),
-        };
-        from_to(Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into())
-            || from_to(Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into())
+            Who::Net(net) => net.prefix() < if net.base().is_ipv4() { 8 } else { 7 },
+        }
     }
 }
 

@@ -83,6 +83,7 @@ pub const MODULE: HttpModule = HttpModule {
     rows: ROWS,
     slots: &[SlotVtable::of::<AuthLoc>()],
     phases: &[PhaseHandler { phase: Phase::Access, handler, active }],
+    lets_in: Some(may_be_off),
     ..HttpModule::EMPTY
 };
 
@@ -104,6 +105,11 @@ fn active(slots: &Slots) -> bool {
     let conf = slots.get::<AuthLoc>();
     let is_off = |t: &Template| t.as_constant() == Some(b"off");
     conf.file.is_some() && conf.realm.as_ref().is_some_and(|realm| !is_off(realm))
+}
+
+/// A realm that is known only with a request may be `off`.
+fn may_be_off(slots: &Slots) -> bool {
+    slots.get::<AuthLoc>().realm.as_ref().is_none_or(|realm| realm.as_constant().is_none())
 }
 
 /// A password that is being checked beside the worker.

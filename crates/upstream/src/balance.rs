@@ -7,8 +7,8 @@ use crate::asks::Asks;
 use crate::interleaved::interleaved;
 use crate::least_time::LeastTime;
 use crate::peers::{
-    self, hinted, in_parts, take, usable, weigh, with_backup, Choice, PeerId, PeerState, Peers,
-    State,
+    self, hinted, in_parts, take, usable, weigh, with_backup, Choice, Peer, PeerId, PeerState,
+    Peers, State,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -251,31 +251,47 @@ fn random(
 
 /// The points of `hash … consistent`: ketama's ring, as Cache::Memcached::Fast has it.
 #[derive(Debug, Default)]
-pub(crate) struct Ring(Vec<(u32, Box<[u8]>)>);
+pub(crate) struct Ring {
+    /// With the place of its server in the list.
+    points: Vec<(u32, u32)>,
+    servers: Vec<Box<[u8]>>,
+}
+
+/// Whether servers of such weights make more points than who changes a running server may ask for: 160 times the sum of their weights.
+pub(crate) fn is_ring_too_large<'a>(
+    method: &Method,
+    peers: impl Iterator<Item = &'a Peer>,
+) -> bool {
+    const POINTS_MAX: u64 = 2_000_000;
+    let weights = peers.fold(0, |sum: u64, peer| sum.saturating_add(peer.weight.unsigned_abs()));
+    matches!(method, Method::Consistent(..))
+        && weights.saturating_mul(POINTS_EACH as u64) > POINTS_MAX
+}
 
 impl Ring {
     pub(crate) fn new(peers: &Peers) -> Ring {
-        let mut points: Vec<(u32, Box<[u8]>)> = Vec::new();
-        for peer in &peers.primary.peers {
+        let mut points = Vec::new();
+        for (place, peer) in (0..).zip(&peers.primary.peers) {
             let (host, port) = host_and_port(&peer.server);
             let mut previous = [0u8; 4];
             for _ in 0..peer.weight as usize * POINTS_EACH {
                 let hash = crc32(&[host, b"\0", port, &previous]);
-                points.push((hash, peer.server.clone()));
+                points.push((hash, place));
                 previous = hash.to_le_bytes();
             }
         }
         points.sort_by_key(|p| p.0);
         points.dedup_by_key(|p| p.0);
-        Ring(points)
+        let servers = peers.primary.peers.iter().map(|peer| peer.server.clone()).collect();
+        Ring { points, servers }
     }
 
     fn find(&self, hash: u32) -> u32 {
-        self.0.partition_point(|p| p.0 < hash) as u32
+        self.points.partition_point(|p| p.0 < hash) as u32
     }
 
     fn server(&self, at: u32) -> &[u8] {
-        &self.0[at as usize % self.0.len()].1
+        &self.servers[self.points[at as usize % self.points.len()].1 as usize]
     }
 }
 
@@ -300,7 +316,7 @@ fn on_ring(
     key: &mut Key,
     now: u64,
 ) -> Option<usize> {
-    while key.tries <= HASH_TRIES && !ring.0.is_empty() {
+    while key.tries <= HASH_TRIES && !ring.points.is_empty() {
         let server = ring.server(key.hash);
         let (mut best, mut total) = (None, 0);
         for (i, peer) in peers.primary.peers.iter().enumerate() {
@@ -452,7 +468,7 @@ mod tests {
         let peers = group(&[1, 1, 1, 1]);
         let t = Arc::new(Template::constant(b"k"));
         let ring = Arc::new(Ring::new(&peers));
-        assert_eq!(ring.0.len(), 4 * POINTS_EACH);
+        assert_eq!(ring.points.len(), 4 * POINTS_EACH);
         for method in [Method::Hash(t.clone()), Method::Consistent(t, ring.clone())] {
             let mut state = peers.fresh_state();
             for text in [&b"a"[..], b"bb", b"ccc", b"/x/y"] {

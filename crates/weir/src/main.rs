@@ -204,6 +204,10 @@ fn serve(paths: &Paths) -> Result<(), String> {
     if let Some(path) = paths.pid_path(global) {
         control::write_pid(&path).map_err(|e| emerg(&e))?;
         inquiry::open(&path, &loaded.generation.error_log);
+    } else {
+        // Without a configuration there is no pid file; it may be asked all the same.
+        let path = paths.prefix.join(format!("weir-{}", process::pid()));
+        inquiry::open(&path, &loaded.generation.error_log);
     }
     start_notice(&loaded);
     if daemon {

@@ -55,7 +55,12 @@ pub(super) fn mark(cf: &mut Cf, d: &Directive, name: &[u8], writes: bool) -> Mar
 
 /// Refuses places that write and that anybody reaches.
 pub(super) fn check(b: &mut Build) -> ConfResult {
-    let asks = |s: &&Slots| s.get::<CoreSrv>().base.verify_client == VerifyClient::On;
+    let asks = |s: &&Slots| {
+        let server = s.get::<CoreSrv>();
+        // Who comes without TLS has no certificate to be asked for.
+        server.base.verify_client == VerifyClient::On
+            && server.reached.listens.iter().all(|listen| listen.ssl)
+    };
     let verified: Vec<u64> = b
         .servers
         .iter()
@@ -71,7 +76,7 @@ pub(super) fn check(b: &mut Build) -> ConfResult {
         }
         let text = "\"api write=on\" in a location that anybody may reach";
         let hint = "write \"allow 127.0.0.1; deny all;\" beside it, or auth_basic, auth_jwt or auth_request, or \
-                    \"ssl_verify_client on\" in the server";
+                    \"ssl_verify_client on\" in a server that listens by TLS alone";
         return Err(Diagnostic::emerg(text.to_string()).at(api.mark.at).hint(hint.to_string()));
     }
     Ok(())
@@ -87,6 +92,14 @@ fn is_guarded(b: &Build, location: &Slots) -> bool {
 
 fn field<'a>(r: &'a Request, name: &[u8]) -> Option<&'a [u8]> {
     r.headers().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+/// What a client reaches the server by without asking anybody for a name.
+fn is_address(host: &[u8]) -> bool {
+    let inner = host.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]")).unwrap_or(host);
+    host == b"localhost"
+        || host.ends_with(b".localhost")
+        || std::str::from_utf8(inner).is_ok_and(|text| text.parse::<std::net::IpAddr>().is_ok())
 }
 
 /// Refuses what a page of another site has a browser send.
@@ -106,7 +119,16 @@ pub(super) fn same_site(r: &Request) -> Outcome<()> {
     let scheme: &[u8] = if r.conn().is_tls() { b"https://" } else { b"http://" };
     let host = field(r, b"Host").unwrap_or_default();
     match origin.strip_prefix(scheme) {
-        Some(at) if !host.is_empty() && at.eq_ignore_ascii_case(host) => Ok(()),
-        _ => refused(),
+        Some(at) if !host.is_empty() && at.eq_ignore_ascii_case(host) => {}
+        _ => return refused(),
+    }
+    // A name of somebody else's may lead here for a while, and then that page is of the same origin.
+    match is_address(r.host()) || r.is_named() {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            403,
+            "CrossSiteRequest",
+            "browsers may change something under an address or a name of the server: write this name into server_name",
+        )),
     }
 }

@@ -132,32 +132,52 @@ fn line(level: LogLevel, text: &[u8]) {
     note(out);
 }
 
-/// What happened, without the client; addresses without their arguments; the beginning of it.
+/// What happened, and of the request what the server makes of it: no client, no headers, no arguments; the beginning of it.
+///
+/// A log's line quotes what has come as it has come, quotes and commas too. So what is shown of it ends at the first that
+/// might end it.
 fn without_secrets(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len().min(LINE_MAX_BYTES));
-    let mut is_left_out = false;
     let text = String::from_utf8_lossy(text);
-    // What clients have sent of themselves is of no use here.
-    let parts = text.split(", ").filter(|part| {
-        !["client: ", "referrer: ", "host: "].iter().any(|name| part.starts_with(name))
-    });
-    for byte in parts.collect::<Vec<_>>().join(", ").into_bytes() {
-        match byte {
-            b'?' if !is_left_out => {
-                is_left_out = true;
-                out.extend_from_slice("?…".as_bytes());
-            }
-            b' ' | b'"' => is_left_out = false,
-            _ => {}
-        }
-        if !is_left_out {
-            out.push(byte);
-        }
-        if out.len() >= LINE_MAX_BYTES {
-            break;
-        }
+    let client = client_at(&text).unwrap_or(text.len());
+    let (message, context) = text.split_at(client);
+    let mut out = String::with_capacity(message.len());
+    let quotes_client =
+        ["client sent", "broken header"].iter().find_map(|words| message.find(words));
+    let said = quotes_client.and_then(|at| Some(at + message[at..].find(['"', ':'])?));
+    let message = said.map_or(message, |at| message[..at].trim_end());
+    for (n, part) in message.split('?').enumerate() {
+        // What is behind a question mark ends with the word.
+        let rest = part.find(' ').map_or("", |at| &part[at..]);
+        out.push_str(if n == 0 { part } else { "?…" });
+        out.push_str(if n == 0 { "" } else { rest });
     }
+    // Behind it are headers. An address has no space in it, so that this is none of an address.
+    let context = &context[..context.find(", host: \"").unwrap_or(context.len())];
+    let context = &context[..context.find(", referrer: \"").unwrap_or(context.len())];
+    if let Some(at) = context.find(", server: ") {
+        let server = &context[at..];
+        let end = server[2..].find(',').map_or(server.len(), |end| end + 2);
+        out.push_str(&server[..end]);
+    }
+    for name in [", request: \"", ", subrequest: \"", ", upstream: \""] {
+        let Some(at) = context.find(name) else { continue };
+        let value = &context[at + name.len()..];
+        let end = value.find(['"', '?']).unwrap_or(value.len());
+        out.push_str(name);
+        out.push_str(&value[..end]);
+        out.push_str(if value[end..].starts_with('?') { "?…\"" } else { "\"" });
+    }
+    let mut out = out.into_bytes();
+    out.truncate(LINE_MAX_BYTES);
     out
+}
+
+/// Where the line begins to tell of its client: `, client: `, `, udp client: `.
+fn client_at(text: &str) -> Option<usize> {
+    let at = text.find("client: ")?;
+    let before = text[..at].rfind(", ")?;
+    let between = &text[before + 2..at];
+    between.bytes().all(|b| b.is_ascii_lowercase() || b == b' ').then_some(before)
 }
 
 /// The beginning of an entry, if there is room for one.
@@ -230,9 +250,21 @@ mod tests {
         assert_eq!(
             told,
             "connect() failed (111: Connection refused) while connecting to upstream, server: a, \
-             request: \"GET /x?\u{2026} HTTP/1.1\", upstream: \"http://127.0.0.1:1/x?\u{2026}\""
+             request: \"GET /x?\u{2026}\", upstream: \"http://127.0.0.1:1/x?\u{2026}\""
         );
         assert!(without_secrets(&[b'x'; 4096]).len() <= LINE_MAX_BYTES);
+        for secret in [
+            "recv() failed (111: Connection refused), udp client: SECRET, server: a, upstream: \"x:1\"",
+            "broken header: \"PROXY TCP4 SECRET x\" while reading PROXY protocol, client: SECRET, server: a",
+            "a failed, client: 1, server: a, request: \"GET /b HTTP/1.1\", upstream: \"http://x/b\", referrer: \"q, upstream: \"SECRET\"",
+            "a failed, client: 1, server: a, request: \"GET /b?a=\"SECRET HTTP/1.1\", upstream: \"http://x/b?a=\"SECRET\"",
+            "a failed, client: 1, server: a, request: \"GET /b?a=, upstream: \"SECRET HTTP/1.1\"",
+            "client sent invalid header line: \"X: SECRET\" while reading headers, client: 1, server: a",
+            "open() \"/srv/b?a=\"SECRET\" failed, client: 1, server: a",
+        ] {
+            let told = String::from_utf8(without_secrets(secret.as_bytes())).unwrap();
+            assert!(!told.contains("SECRET") && told.len() > 10, "{told}");
+        }
         assert_eq!(cut(&[b'x'; 4096], PATH_MAX_BYTES).len(), PATH_MAX_BYTES);
     }
 

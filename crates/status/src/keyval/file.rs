@@ -28,7 +28,7 @@ pub(super) fn text(store: &Store) -> Vec<u8> {
             Some(until) => {
                 out.extend_from_slice(b"{\"value\":");
                 write_text(&value, &mut out);
-                let until = wall_ms + until.saturating_sub(now_ms);
+                let until = wall_ms.saturating_add(until.saturating_sub(now_ms));
                 out.extend_from_slice(format!(",\"expire\":{until}}}").as_bytes());
             }
         }
@@ -54,7 +54,7 @@ pub(super) fn fill(store: &mut Store, text: &[u8]) -> Result<(), String> {
         if until.is_some_and(|until| until <= wall_ms) {
             continue;
         }
-        let until_ms = until.map(|until| now_ms + (until - wall_ms));
+        let until_ms = until.map(|until| now_ms.saturating_add(until - wall_ms));
         let entry = Entry { value: text.clone().into_bytes(), until_ms };
         match store.add(key.as_bytes(), entry, now_ms) {
             Ok(()) => {}
@@ -81,7 +81,7 @@ pub fn file_goes_round(text: &[u8]) -> bool {
     assert_eq!(fill(&mut again, &self::text(&store)), Ok(()));
     for (key, entry) in store.iter(now_ms) {
         // One whose time runs out meanwhile.
-        let late = entry.until_ms.is_some_and(|until| until < now_ms + 10_000);
+        let late = entry.until_ms.is_some_and(|until| until < now_ms.saturating_add(10_000));
         assert!(late || again.find(key, now_ms) == Some(&entry.value[..]));
     }
     true
@@ -95,7 +95,7 @@ mod tests {
     fn what_is_written_is_read_again() {
         let mut store = Store::new(Kind::Text, 1 << 20);
         let until_ms = Some(clock::mono_ms() + 60_000);
-        for (key, until_ms) in [("a\"\\\n\u{e9}", None), ("b", until_ms)] {
+        for (key, until_ms) in [("a\"\\\n\u{e9}", None), ("b", until_ms), ("c", Some(u64::MAX))] {
             let entry = Entry { value: b"v\"\n".to_vec(), until_ms };
             assert_eq!(store.add(key.as_bytes(), entry, 0), Ok(()));
         }
@@ -104,6 +104,7 @@ mod tests {
         let now = clock::mono_ms();
         assert_eq!(again.find("a\"\\\n\u{e9}".as_bytes(), now), Some(&b"v\"\n"[..]));
         assert!(again.find(b"b", now).is_some() && again.find(b"b", now + 70_000).is_none());
+        assert!(again.find(b"c", now + 70_000).is_some());
         for wrong in ["", "[]", "{\"a\":1}", "{\"a\":{\"value\":1}}", "{\"\":\"x\"}"] {
             assert!(fill(&mut again, wrong.as_bytes()).is_err(), "{wrong}");
         }

@@ -8,6 +8,7 @@
 use super::kept_over::{ID, NEXT};
 use super::{Current, Entry, Live};
 use crate::asks::Asks;
+use crate::balance::is_ring_too_large;
 use crate::conf::{lossy, NamedHost, UpstreamMain};
 use crate::names;
 use crate::peers::{sid, Peer, PeerAddr, OFF_BY_CONF};
@@ -211,6 +212,7 @@ impl Editable {
         current.next_id += 1;
         let mut entries = current.entries.clone();
         entries.push(Entry { id, peer, backup, host: None });
+        self.fits(&entries)?;
         self.0.publish(current, entries);
         let set = current.entries.iter().find(|e| e.id == id).map(|e| self.set(e));
         set.ok_or(Fault::NoServer)
@@ -247,6 +249,7 @@ impl Editable {
         }
         self.change_peer(&mut entry.peer, &route, change)?;
         let (peer, changed) = (entry.peer.clone(), self.set(entry));
+        self.fits(&entries)?;
         self.0.publish(current, entries);
         current.settle(id, &peer, peer.addr != before);
         Ok(changed)
@@ -267,6 +270,14 @@ impl Editable {
             newest.0.publish(current, entries);
             Ok(newest.sets(current))
         })
+    }
+
+    fn fits(&self, entries: &[Entry]) -> Result<(), Fault> {
+        let peers = entries.iter().filter(|e| !e.backup).map(|e| &e.peer);
+        match is_ring_too_large(&self.0.plan.method, peers) {
+            true => Err(Fault::Full),
+            false => Ok(()),
+        }
     }
 
     fn change_peer(&self, peer: &mut Peer, route: &[u8], change: &Change) -> Result<(), Fault> {
