@@ -39,6 +39,31 @@ pub(crate) struct Requests {
     pub(crate) sent: Count,
     /// Of those that were answered; connections that became tunnels aside.
     pub(crate) latency: Histogram,
+    /// How long they took lately.
+    pub(crate) average: Average,
+}
+
+/// A moving average, of which each time is one part in 32: as old on the average as what the last 64 have.
+/// Microseconds, so many times.
+#[derive(Default)]
+pub(crate) struct Average(Count);
+
+const AVERAGE_SHIFT: u32 = 5;
+
+impl Average {
+    #[inline]
+    pub(crate) fn add(&self, us: u64) {
+        let before = self.0.get();
+        self.0.set(match before {
+            // The first says what there is to be said; none is as short as nothing.
+            0 => us.max(1) << AVERAGE_SHIFT,
+            _ => before - (before >> AVERAGE_SHIFT) + us.max(1),
+        });
+    }
+
+    pub(crate) fn us(&self) -> u64 {
+        self.0.get() >> AVERAGE_SHIFT
+    }
 }
 
 impl counts::Part for Requests {

@@ -275,6 +275,7 @@ impl Ended {
         }
         if let Some(us) = self.took_us {
             zone.latency.add(us);
+            zone.average.add(us);
         }
     }
 }
@@ -305,6 +306,24 @@ fn report_locations(_: &Served, main: &Slots, figures: &mut Figures) {
     }
 }
 
+/// How long requests took lately, as each worker has seen it by the number of its requests; a process that has served
+/// none yet has only the mean of all.
+fn lately_ms(zones: &Counted<Requests>, all: &Times) -> u64 {
+    let (mut sum_us, mut count) = (0u128, 0u128);
+    for (_, part) in zones.parts() {
+        let (us, n) = (part.average.us(), u128::from(part.statuses.total().max(1)));
+        if us > 0 {
+            sum_us += u128::from(us) * n;
+            count += n;
+        }
+    }
+    let us = match count {
+        0 => all.sum_us() / all.count().max(1),
+        _ => u64::try_from(sum_us / count).unwrap_or(u64::MAX),
+    };
+    (us + 500) / 1000
+}
+
 fn report_zone(zones: &Counted<Requests>, figures: &mut Figures) {
     figures.put("requests", zones.sum(|z| z.begun.get()));
     Statuses::put(zones, |z| &z.statuses, figures.group("responses"));
@@ -317,5 +336,8 @@ fn report_zone(zones: &Counted<Requests>, figures: &mut Figures) {
     }
     let mut latency = Times::default();
     zones.parts().iter().for_each(|(_, part)| latency.add(&part.latency));
+    if latency.count() > 0 {
+        figures.put("request_time", lately_ms(zones, &latency));
+    }
     figures.put("latency", latency);
 }

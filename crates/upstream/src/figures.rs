@@ -102,6 +102,8 @@ impl Server<'_> {
         figures.put("name", &*peer.server);
         figures.put("backup", backup);
         figures.put("weight", peer.weight.unsigned_abs());
+        figures.put("max_fails", u64::from(peer.max_fails));
+        figures.put("fail_timeout", peer.fail_timeout_secs);
         figures.put("state", self.state_name());
         figures.put("active", tries.now(|t| t.begun.get(), |t| t.ended.get()));
         if peer.max_conns > 0 {

@@ -42,6 +42,7 @@ const WHAT: &[(&str, &str)] = &[
     ("latency_connect_seconds", "How long connecting took"),
     ("latency_header_seconds", "How long until the header of an answer was there"),
     ("latency_response_seconds", "How long until an answer was there"),
+    ("request_time_seconds", "Average time of a request, lately"),
     ("header_time_seconds", "Average time until the header of an answer, lately"),
     ("response_time_seconds", "Average time until the end of an answer, lately"),
     ("connect_time_seconds", "Average time of connecting, lately"),
