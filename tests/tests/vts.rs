@@ -30,6 +30,7 @@ fn the_json_of_the_module() {
     assert_eq!(number(one, "requestCounter"), 3, "{one}");
     let responses = part(one, "responses");
     assert_eq!((number(responses, "2xx"), number(responses, "4xx")), (2, 1), "{one}");
+    assert_eq!((number(responses, "miss"), number(responses, "hit")), (1, 1), "{one}");
     assert_eq!(number(part(zones, "two"), "requestCounter"), 1);
     let all = part(zones, "*");
     assert_eq!((number(all, "requestCounter"), number(part(all, "responses"), "2xx")), (4, 3));

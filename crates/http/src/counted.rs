@@ -1,7 +1,8 @@
 //! What is counted of requests, by the names of servers and locations; [`crate::status_zone`] counts.
 
+use crate::request::Request;
 use std::cell::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_core::counts::{self, Count, Counted, Fields, Histogram, Statuses};
 use weir_core::Worker;
 use weir_wire::http1::request::Version;
@@ -24,6 +25,26 @@ pub(crate) fn version_place(version: Version) -> usize {
     }
 }
 
+/// What may become of looking in a cache: `$upstream_cache_status`.
+pub const CACHED: [&str; 7] =
+    ["miss", "bypass", "expired", "stale", "updating", "revalidated", "hit"];
+
+/// What of them a request's is.
+pub type CachedOf = fn(&mut Request) -> Option<usize>;
+
+static CACHED_OF: OnceLock<CachedOf> = OnceLock::new();
+
+/// There are caches: who has them says what became of a request.
+pub fn count_cached(of: CachedOf) {
+    // Who says it is the same for all generations.
+    let _ = CACHED_OF.set(of);
+}
+
+#[inline]
+pub(crate) fn cached(r: &mut Request) -> Option<usize> {
+    CACHED_OF.get().and_then(|of| of(r))
+}
+
 /// What is counted of requests.
 #[derive(Default)]
 pub(crate) struct Requests {
@@ -33,6 +54,8 @@ pub(crate) struct Requests {
     pub(crate) discarded: Count,
     /// Ended without any status.
     pub(crate) nameless: Count,
+    /// By what became of looking in a cache, as in [`CACHED`].
+    pub(crate) cached: [Count; CACHED.len()],
     /// By the versions of HTTP in [`VERSIONS`].
     pub(crate) versions: [Count; 5],
     pub(crate) received: Count,
@@ -70,6 +93,7 @@ impl counts::Part for Requests {
     fn each(&self, fields: &mut Fields<'_>) {
         fields.count("begun", &self.begun);
         fields.statuses("responses", &self.statuses);
+        fields.counts("cached", &self.cached);
         fields.counts("versions", &self.versions);
         fields.count("discarded", &self.discarded);
         fields.count("nameless", &self.nameless);

@@ -10,7 +10,8 @@
 //! Difference from NGINX Plus: servers without a `status_zone` are there as well; `off`; latencies.
 
 use crate::core_vars::shown_status;
-use crate::counted::{version_place, Requests, Zones, VERSIONS};
+use crate::counted::{cached, version_place, Requests, Zones, VERSIONS};
+pub use crate::counted::{count_cached, CachedOf, CACHED};
 use crate::generation::{LocationConf, Server, ServerConf};
 use crate::module::HttpModule;
 use crate::request::Request;
@@ -237,6 +238,7 @@ pub fn note(r: &Request, trace: [u8; 16], span: [u8; 8], wall_ms: u64) {
 /// What is counted of a request at its end.
 struct Ended {
     version: usize,
+    cached: Option<usize>,
     /// As logs show it; 0 where they have none.
     status: u16,
     is_answered: bool,
@@ -247,10 +249,11 @@ struct Ended {
 
 impl Ended {
     #[inline]
-    fn of(r: &Request) -> Ended {
+    fn of(r: &mut Request) -> Ended {
         let timed = r.is_timed();
         Ended {
             version: version_place(r.version()),
+            cached: cached(r),
             status: shown_status(r),
             is_answered: r.flags.header_sent,
             received: r.received,
@@ -269,6 +272,9 @@ impl Ended {
                 zone.statuses.add(status);
                 zone.versions[self.version].add(1);
             }
+        }
+        if let Some(count) = self.cached.and_then(|at| zone.cached.get(at)) {
+            count.add(1);
         }
         if !self.is_answered {
             zone.discarded.add(1);
@@ -330,6 +336,11 @@ fn report_zone(zones: &Counted<Requests>, figures: &mut Figures) {
     figures.put("discarded", zones.sum(|z| z.discarded.get()));
     figures.put("received", zones.sum(|z| z.received.get()));
     figures.put("sent", zones.sum(|z| z.sent.get()));
+    let cached = CACHED.into_iter().enumerate();
+    let cached: Vec<_> = cached.map(|(n, name)| (name, zones.sum(|z| z.cached[n].get()))).collect();
+    if cached.iter().any(|(_, n)| *n > 0) {
+        figures.group("cached").put_all(&cached);
+    }
     let versions = figures.group("protocols");
     for (n, name) in VERSIONS.into_iter().enumerate() {
         versions.put(name, zones.sum(|z| z.versions[n].get()));

@@ -218,7 +218,11 @@ fn server(zone: &Figures) -> Figures {
     one.put("outBytes", zone.number("sent"));
     let responses = one.group("responses");
     classes(zone, responses);
-    CACHED.into_iter().for_each(|status| responses.put(status, 0));
+    let cached = |status: &str| match zone.get("cached") {
+        Some(Figure::Group(cached)) => cached.number(status),
+        _ => 0,
+    };
+    CACHED.into_iter().for_each(|status| responses.put(status, cached(status)));
     one.put("requestMsecCounter", sum_ms(zone.get("latency")));
     one.put("requestMsec", zone.number("request_time"));
     series(&mut one, ["requestMsecs", "requestBuckets"]);

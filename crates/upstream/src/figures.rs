@@ -102,8 +102,6 @@ impl Server<'_> {
         figures.put("name", &*peer.server);
         figures.put("backup", backup);
         figures.put("weight", peer.weight.unsigned_abs());
-        figures.put("max_fails", u64::from(peer.max_fails));
-        figures.put("fail_timeout", peer.fail_timeout_secs);
         figures.put("state", self.state_name());
         figures.put("active", tries.now(|t| t.begun.get(), |t| t.ended.get()));
         if peer.max_conns > 0 {
@@ -117,6 +115,8 @@ impl Server<'_> {
         figures.put("received", sum(|t| t.received.get()));
         figures.put("fails", sum(|t| t.fails.get()));
         figures.put("unavail", sum(|t| t.unavail.get()));
+        figures.put("max_fails", u64::from(peer.max_fails));
+        figures.put("fail_timeout", peer.fail_timeout_secs);
         self.put_health(figures);
         let selected_us = tries.parts().iter().map(|(_, t)| t.selected_us.get()).max();
         if let Some(us) = selected_us.filter(|us| *us > 0) {

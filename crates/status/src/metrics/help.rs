@@ -34,6 +34,7 @@ const WHAT: &[(&str, &str)] = &[
     ("processing", "Requests or sessions that are being served"),
     ("responses", "Requests ended, by the status that the access log shows"),
     ("sessions", "Sessions ended, by the class of their status"),
+    ("cached", "Requests ended, by what became of looking in a cache"),
     ("discarded", "Ended without an answer"),
     ("received_bytes", "Bytes received"),
     ("sent_bytes", "Bytes sent"),

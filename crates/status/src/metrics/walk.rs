@@ -99,6 +99,7 @@ const LABELLED: &[(&str, &str)] = &[
     ("protocols", "protocol"),
     ("ciphers", "cipher"),
     ("evictions", "reason"),
+    ("cached", "status"),
 ];
 
 /// Where the walk is.
