@@ -168,6 +168,45 @@ class Http1:
         self.sock.close()
 
 
+class Visitor(Http1):
+    """Who goes from page to page, as browsers say it: a user agent of its own, each page the next one's referrer."""
+    AGENTS = ['Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36',
+              'Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36 Edg/120.0.0.0',
+              'Mozilla/5.0 (iPhone; CPU iPhone OS 17_2 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.2 Mobile/15E148 Safari/604.1',
+              'Mozilla/5.0 (X11; Linux x86_64; rv:121.0) Gecko/20100101 Firefox/121.0',
+              'Mozilla/5.0 (Linux; Android 14; Pixel 8) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/119.0.0.0 Mobile Safari/537.36',
+              'Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)',
+              'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.4 Safari/605.1.15']
+    PAGES = ['/', '/index.html', '/news/2026/11/a-longer-title-of-an-article', '/css/site.css', '/js/app.3f2a1c.js', '/images/logo.png',
+             '/shop/list?page=2&sort=price', '/shop/item/4711', '/shop/item/815', '/about', '/favicon.ico', '/api/cart?id=12',
+             '/search?q=%C3%BCber', '/fonts/text.woff2', '/images/photos/autumn%20walk.jpg', '/contact/']
+    count = 0
+
+    def __init__(self, port, kind):
+        """`visitors` go the same way again and again, `mixed` ones from anywhere to anywhere, `fresh` ones to pages that nobody has
+        asked for."""
+        self.number = Visitor.count % 8
+        Visitor.count += 1
+        super().__init__(port, '/')
+        self.kind, self.at, self.asked = kind, 5 * self.number, Visitor.count << 32
+
+    def page(self, n):
+        return self.PAGES[n % len(self.PAGES)]
+
+    def send(self):
+        path, came = self.page(self.at), self.page(self.at - 1)
+        self.asked += 1
+        if self.kind == 'mixed':
+            # All pages and all links to them, each pair once in 256.
+            came = self.page(self.at + self.at // len(self.PAGES))
+        elif self.kind == 'fresh':
+            path = f'/pages/{self.asked}'
+        self.at += 1
+        fields = ['Host: localhost', f'User-Agent: {self.AGENTS[self.number % len(self.AGENTS)]}', *BROWSER[:2],
+                  f'Referer: http://localhost{came}', *BROWSER[3:]]
+        self.sock.sendall('\r\n'.join([f'GET {path} HTTP/1.1', *fields, '', '']).encode())
+
+
 class Http2:
     """One stream at a time, windows that do not run out within a run."""
 

@@ -26,8 +26,12 @@ from pathlib import Path
 import callgrind, clients, scenarios
 
 CONNECTIONS = 8
-FEW, MANY = 200, 1000
+FEW = 200
 INSTRUCTIONS_MAX, CODE_MAX = 1.02, 1.03
+
+
+def chosen(name):
+    return {**scenarios.COUNTED, **scenarios.NAMED}[name]
 
 
 def count(binary, name, work, origins, requests):
@@ -35,7 +39,7 @@ def count(binary, name, work, origins, requests):
     out = work / 'callgrind.out'
     out.unlink(missing_ok=True)
     command = ['valgrind', '--tool=callgrind', f'--callgrind-out-file={out}', *callgrind.OPTIONS, '--quiet', binary]
-    scenario = scenarios.COUNTED[name]
+    scenario = chosen(name)
     server, port = scenarios.start(command, scenario, work, origins)
     try:
         clients.wait_for_port(server, port)
@@ -51,8 +55,9 @@ def count(binary, name, work, origins, requests):
 
 
 def measure(binary, name, work, origins):
-    few, many = (count(binary, name, work, origins, n) for n in (FEW, MANY))
-    return callgrind.Steady(few, many, MANY - FEW)
+    most = chosen(name).many
+    few, many = (count(binary, name, work, origins, n) for n in (FEW, most))
+    return callgrind.Steady(few, many, most - FEW)
 
 
 def peers(binary, name, work, origins):

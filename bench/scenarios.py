@@ -6,11 +6,13 @@
 import shutil, subprocess
 from collections import namedtuple
 
-from clients import BROWSER, FastCgi, Http1, Http2, Origin, Uwsgi, client_tls, free_port
+from clients import BROWSER, FastCgi, Http1, Http2, Origin, Uwsgi, Visitor, client_tls, free_port
 
-# `block`: of `http`, or the whole if it says `stream`; `kind`: `plain`, `tls`, `h2` or `h2s`;
-# `each`: how many requests a connection is kept for.
-Scenario = namedtuple('Scenario', 'block path kind field method body each share', defaults=('', 'plain', '', 'GET', b'', 10**9, 1.0))
+# `block`: of `http`, or the whole if it says `stream`; `kind`: `plain`, `tls`, `h2`, `h2s`,
+# or how people go from page to page, `visitors`, `mixed` and `fresh`;
+# `each`: how many requests a connection is kept for; `many`: with how many requests it is counted;
+# `last`: what is asked for behind them.
+Scenario = namedtuple('Scenario', 'block path kind field method body each share many last', defaults=('', 'plain', '', 'GET', b'', 10**9, 1.0, 1000, ''))
 
 UP = 'upstream app { server 127.0.0.1:@UP@; keepalive 128; keepalive_requests 1000000000; }'
 PASS = 'location / { proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; @MORE@ }'
@@ -39,6 +41,12 @@ server {{ listen 127.0.0.1:@PORT@; server_name localhost *.example.com; root @DI
 SHIP = '''ship none { to elasticsearch http://127.0.0.1:9; queue @DIR@/ship size=256m; batch linger=60s; }
 #http
 server { listen 127.0.0.1:@PORT@; location / { ship_access none; return 200 "OK\\n"; } }'''
+# What is counted of a request: nothing, what servers and locations have, and who came and what for (all of them: under
+# valgrind a second is long).
+UNSEEN = 'server { listen 127.0.0.1:@PORT@; status_zone off; location / { return 200 "OK\\n"; } }'
+ZONES = 'server { listen 127.0.0.1:@PORT@; status_zone seen; location / { status_zone place; return 200 "OK\\n"; } }'
+SEEN = f'analytics_zone all rate=1000000000; analytics all; {ZONES}'.replace('location /', 'location /figures/ { api; } location /')
+COUNT = '/figures/9/http/analytics_zones/all'
 REWRITES = '''map $arg_a $kind { default other; ~^b one; c two; } map $kind$uri $target { default /none; ~^one/(?<rest>.*)$ /$rest/x; }
 server { listen 127.0.0.1:@PORT@; set $a $kind; if ($http_x_none) { return 403; } rewrite ^/in/(.*)/x$ /mid/$1?z=$arg_a; rewrite ^/mid/(.*)$ /out/$1;
 location /out/ { if ($a = one) { return 200 "$target $args $uri\\n"; } return 404; } }'''
@@ -74,9 +82,17 @@ HELD = {
     'rewrite': Scenario(REWRITES, '/in/some/x?a=b'),
     'uwsgi': Scenario(UWSGI, '/ok'),
     'proxy_tls': Scenario(SECURED, '/ok'),
+    'unseen': Scenario(UNSEEN, kind='visitors', path='/'),
+    'zones': Scenario(ZONES, kind='visitors', path='/'),
+    'seen': Scenario(SEEN, kind='visitors', path='/', many=4000, last=COUNT),
     'ship': Scenario(SHIP, '/', field='\n'.join(BROWSER)),
 }
 COUNTED = {**SAME, **HELD}
+# Counted where they are named.
+NAMED = {
+    'seen_mixed': Scenario(SEEN, kind='mixed', path='/', many=4000, last=COUNT),
+    'seen_fresh': Scenario(SEEN, kind='fresh', path='/', many=4000, last=COUNT),
+}
 TRAINED = {
     **SAME,
     'browser': Scenario(OK, '/', field='\n'.join(BROWSER)),
@@ -134,6 +150,8 @@ def start(command, scenario, work, origins, workers=1):
 def connect(port, scenario):
     if scenario.kind in ('h2', 'h2s'):
         return Http2(port, scenario.path, scenario.field, scenario.kind == 'h2s')
+    if scenario.kind in ('visitors', 'mixed', 'fresh'):
+        return Visitor(port, scenario.kind)
     return Http1(port, scenario.path, scenario.field, scenario.kind == 'tls', scenario.method, scenario.body)
 
 
@@ -149,4 +167,9 @@ def ask(port, scenario, requests, connections):
                 left -= 1
         for conn in conns:
             conn.close()
+    if scenario.last:
+        conn = Http1(port, scenario.last)
+        conn.send()
+        statuses.add(conn.receive())
+        conn.close()
     return statuses

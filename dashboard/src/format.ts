@@ -1,15 +1,19 @@
 // Figures as they are read: three digits that matter, and their unit.
 
 const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, notation: "compact" });
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const digits = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+export function whole(n: number): string {
+  return digits.format(n);
+}
 
 export function count(n: number): string {
-  return n < 10_000 ? whole.format(n) : short.format(n);
+  return n < 10_000 ? whole(n) : short.format(n);
 }
 
 export function perSecond(n: number): string {
   if (n === 0) return "0";
-  return n < 10 ? n.toFixed(1) : n < 10_000 ? whole.format(n) : short.format(n);
+  return n < 10 ? n.toFixed(1) : n < 10_000 ? whole(n) : short.format(n);
 }
 
 export function bytes(n: number): string {

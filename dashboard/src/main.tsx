@@ -108,6 +108,12 @@ function Page() {
     live.pause(!paused);
     setPaused(!paused);
   };
+  // Where the row of pages is wider than the window the one that is shown is scrolled to.
+  useEffect(() => {
+    const chosen = document.querySelector<HTMLElement>("nav a[aria-current]");
+    const row = chosen?.parentElement;
+    if (chosen && row) row.scrollLeft = chosen.offsetLeft - row.offsetLeft - (row.clientWidth - chosen.clientWidth) / 2;
+  }, [page]);
   const pages = PAGES.filter(([id]) => page === id || isThere(id));
   useKeys(pages.map(([id]) => id), pause);
 

@@ -1,6 +1,6 @@
 // Who comes and what for, where the server counts that: the panels of its reports, as they are told.
 import { useEffect, useState } from "preact/hooks";
-import { bytes, count } from "./format";
+import { bytes, count, ms, whole } from "./format";
 import type { Live } from "./live";
 
 interface PanelRow {
@@ -9,6 +9,7 @@ interface PanelRow {
   hits: number;
   bytes?: number;
   visitors?: number;
+  longest_us?: number;
 }
 interface Panel {
   title: string;
@@ -26,21 +27,64 @@ export function hasVisitors(live: Live): boolean {
   return Object.keys(live.group("http", "analytics_zones") ?? {}).length > 0;
 }
 
-function List(p: { panel: Panel }) {
-  const rows = p.panel.rows.slice(0, ROWS);
-  const most = Math.max(1, ...rows.map((r) => r.hits));
+/** What a panel is about: the figure that its rows have, as a number and as it is read. */
+interface Figure {
+  of: (row: PanelRow) => number;
+  show: (n: number) => string;
+}
+const HITS: Figure = { of: (r) => r.hits, show: count };
+const OTHER: Record<string, Figure> = {
+  visitors: { of: (r) => r.visitors ?? 0, show: count },
+  heaviest: { of: (r) => r.bytes ?? 0, show: bytes },
+  slowest: { of: (r) => r.longest_us ?? 0, show: (us) => ms(us / 1000) },
+};
+
+/** All that is known of a row, of which its panel shows one figure. */
+function told(r: PanelRow): string {
+  const all = [r.name];
+  if (r.hits > 0) all.push(`${whole(r.hits)} requests`);
+  if (r.visitors !== undefined) all.push(`${whole(r.visitors)} visitors`);
+  if (r.bytes) all.push(bytes(r.bytes));
+  if (r.longest_us) all.push(`${ms(r.longest_us / 1000)} at most`);
+  return all.join(", ");
+}
+
+function List(p: { id: string; panel: Panel }) {
+  const { of, show } = OTHER[p.id] ?? HITS;
+  // The last days, of all others the first.
+  const rows = p.id === "visitors" ? p.panel.rows.slice(-ROWS) : p.panel.rows.slice(0, ROWS);
+  const most = Math.max(1, ...rows.map(of));
   return (
-    <div class="card">
+    <div class="card" id={`panel-${p.id}`}>
       <h3>{p.panel.title}</h3>
       <ul class="parts">
         {rows.map((r) => (
-          <li key={`${r.name} ${r.note ?? ""}`} title={`${r.name}: ${r.hits} requests${r.visitors === undefined ? "" : `, ${r.visitors} visitors`}, ${bytes(r.bytes ?? 0)}`}>
+          <li key={`${r.name} ${r.note ?? ""}`} title={told(r)}>
             <span>{r.name} {r.note && <small>{r.note}</small>}</span>
-            <span class="bar"><i class="c3" style={{ width: `${(100 * r.hits) / most}%` }} /></span>
-            <b>{count(r.hits)}</b>
+            <span class="bar"><i class="c3" style={{ width: `${(100 * of(r)) / most}%` }} /></span>
+            <b>{show(of(r))}</b>
           </li>
         ))}
       </ul>
+    </div>
+  );
+}
+
+/** A day's hours side by side. */
+function Hours(p: { panel: Panel }) {
+  const most = Math.max(1, ...p.panel.rows.map((r) => r.hits));
+  return (
+    <div class="card" id="panel-hours">
+      <h3>{p.panel.title}</h3>
+      <ol class="hours">
+        {p.panel.rows.map((r, n) => (
+          <li key={r.name} title={told(r)} aria-label={told(r)}>
+            <i class="c3" style={{ height: `${(100 * r.hits) / most}%` }} />
+            {n % 6 === 0 && <small aria-hidden="true">{r.name}</small>}
+          </li>
+        ))}
+      </ol>
+      <p class="foot">{whole(most)} requests in the busiest</p>
     </div>
   );
 }
@@ -72,7 +116,9 @@ export function Visitors(p: { live: Live }) {
             ))}
           </div>
           <div class="cards">
-            {Object.entries(report.panels ?? {}).filter(([, panel]) => panel.rows.length > 0).map(([id, panel]) => <List key={id} panel={panel} />)}
+            {Object.entries(report.panels ?? {}).filter(([, panel]) => panel.rows.length > 0).map(([id, panel]) => (
+              id === "hours" ? <Hours key={id} panel={panel} /> : <List key={id} id={id} panel={panel} />
+            ))}
           </div>
         </section>
       ))}

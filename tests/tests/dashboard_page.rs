@@ -352,6 +352,51 @@ fn who_comes_and_what_for() {
     is_well(&mut page, &server);
 }
 
+/// Each panel shows what it is about: visitors, times, bytes, all hours of the day.
+#[test]
+fn panels_show_what_they_are_about() {
+    let server = Setup::new(
+        "events {} http { analytics_zone all; server { listen 127.0.0.1:%%PORT_0%%;
+            location / { analytics all; root %%DIR%%; limit_rate 10k; }
+            location /live/ { dashboard; } } }",
+    )
+    .file("large", "x".repeat(12_000))
+    .start();
+    let Some(mut page) = open(&server) else { return };
+    for _ in 0..3 {
+        assert_eq!(server.get("/large").status, 200);
+    }
+    page.click("a[href='#visitors']");
+    let shown = |panel: &str| {
+        format!("(document.querySelector('#panel-{panel} li b') ?? {{ innerText: '' }}).innerText")
+    };
+    page.until(&format!("{} === '1'", shown("visitors")));
+    page.until(&format!("{}.endsWith(' KB')", shown("heaviest")));
+    page.until(&format!("/ (µs|ms|s)$/.test({})", shown("slowest")));
+    page.until("document.querySelectorAll('#panel-hours li').length === 24");
+    page.until(
+        "[...document.querySelectorAll('#panel-hours li i')].filter(i => i.style.height === '100%').length >= 1",
+    );
+    is_well(&mut page, &server);
+}
+
+/// Where the row of pages is wider than the window.
+#[test]
+fn a_phone_shows_which_page_it_is() {
+    let server = Server::start(CONF);
+    let Some(mut page) = open(&server) else { return };
+    page.size(390, 800);
+    let inside = "(() => { const a = document.querySelector('nav a[aria-current]').getBoundingClientRect(); \
+        return a.left >= 0 && a.right <= innerWidth; })()";
+    page.key("6");
+    page.until("document.querySelector('nav a[aria-current]').title === 'Key 6'");
+    page.until(inside);
+    page.key("1");
+    page.until("document.querySelector('nav a[aria-current]').title === 'Key 1'");
+    page.until(inside);
+    is_well(&mut page, &server);
+}
+
 #[test]
 fn a_worker_that_is_stuck_is_said_to_be() {
     let setup = Setup::new(

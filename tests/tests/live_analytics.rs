@@ -89,6 +89,40 @@ fn it_lives_on_over_a_reload() {
     assert!(rows(&zone(&server, "all"), "requests").contains("/before"));
 }
 
+/// Requests like earlier ones only raise numbers: they are all there whenever somebody looks, also with another status,
+/// link or user agent than the one before.
+#[test]
+fn what_comes_again_is_counted_to_the_request() {
+    let server = Server::start(CONF);
+    let mut client = server.connect();
+    for round in 1..=4 {
+        for n in 0..60 {
+            let (page, from, agent) = (n % 3, n % 4, n % 5);
+            let head = format!(
+                "GET /page/{page} HTTP/1.1\r\nHost: a.test\r\nReferer: http://from{from}.example/\r\n\
+                 User-Agent: curl/{agent}.0\r\n\r\nGET /gone HTTP/1.1\r\nHost: a.test\r\n\r\n"
+            );
+            client.send(head.as_bytes());
+            assert_eq!((client.response().status, client.response().status), (200, 404));
+        }
+        let all = zone(&server, "all");
+        assert_eq!(number(part(&all, "summary"), "valid_requests"), 120 * round, "{all}");
+        for (panel, name, hits) in [
+            ("requests", r#""/page/2","note":"GET HTTP/1.1""#, 20),
+            ("not_found", r#""/gone","note":"GET HTTP/1.1""#, 60),
+            ("referring_sites", r#""from3.example""#, 15),
+            ("browser_versions", r#""curl 4""#, 12),
+            ("vhosts", r#""a.test""#, 120),
+            ("status_codes", r#""404""#, 60),
+        ] {
+            let hits = hits * round;
+            let row = format!(r#"{{"name":{name},"hits":{hits},"#);
+            assert!(rows(&all, panel).contains(&row), "{row} in {}", rows(&all, panel));
+        }
+        assert_eq!(number(part(&all, "summary"), "unique_visitors"), 5);
+    }
+}
+
 /// Of more requests than a worker is to look at it leaves out some, and says how many.
 #[test]
 fn a_flood_is_sampled() {

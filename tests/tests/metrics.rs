@@ -1,7 +1,7 @@
 //! `metrics`: what is counted, as Prometheus and OpenMetrics read it.
 
 use std::collections::BTreeSet;
-use weir_tests::{Server, Setup};
+use weir_tests::{expect_soon, Server, Setup};
 
 fn start() -> Server {
     Setup::new(
@@ -82,6 +82,31 @@ fn samples_of_a_name_stand_together_and_each_once() {
         }
     }
     assert!(families.len() > 10, "{text}");
+}
+
+/// A text about thousands of zones takes long and is long: others are answered meanwhile, and who does not read does not fill
+/// the memory.
+#[test]
+fn those_who_do_not_read_have_a_bound() {
+    let zones: String = (0..4000)
+        .map(|n| format!("location /{n:0200} {{ status_zone zone{n:0200}; return 204; }}\n"))
+        .collect();
+    let server = Setup::new(&format!(
+        "worker_processes 1; events {{}} http {{ server {{ listen 127.0.0.1:%%PORT_0%%;
+        location /metrics {{ metrics; }} location /small {{ return 200 ok; }} {zones} }} }}"
+    ))
+    .start();
+    let mut deaf = Vec::new();
+    for _ in 0..8 {
+        let mut client = server.connect();
+        client.send(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
+        deaf.push(client);
+        assert_eq!(server.get("/small").status, 200);
+    }
+    expect_soon("no more are answered", || server.head("/metrics").status == 503);
+    assert_eq!(server.get("/small").status, 200);
+    drop(deaf);
+    expect_soon("they are answered again", || server.head("/metrics").status == 200);
 }
 
 /// Zones are labels, a queue's places are requests, and a name says its unit at its end.

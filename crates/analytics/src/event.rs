@@ -77,12 +77,16 @@ names! {
 
 impl Method {
     /// `None` where it is no method's name.
+    #[inline]
     pub fn of(word: &[u8]) -> Option<Method> {
         match word {
-            b"GET" => return Some(Method::Get),
-            b"POST" => return Some(Method::Post),
-            _ => {}
+            b"GET" => Some(Method::Get),
+            b"POST" => Some(Method::Post),
+            _ => Method::of_others(word),
         }
+    }
+
+    fn of_others(word: &[u8]) -> Option<Method> {
         let is_it = |m: &&Method| m.name().as_bytes().eq_ignore_ascii_case(word);
         Method::ALL[1..Method::Other as usize].iter().find(is_it).copied()
     }

@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod event;
 pub mod format;
+pub mod gather;
 mod networks;
 pub mod places;
 pub mod privacy;

@@ -104,9 +104,10 @@ struct Group {
 }
 
 impl Group {
+    #[inline]
     fn add(&mut self, sample: &Sample) {
-        self.hits += 1;
-        self.bytes += sample.bytes;
+        self.hits += sample.hits;
+        self.bytes = self.bytes.saturating_add(sample.bytes);
         if let Some(visitor) = sample.visitor {
             self.visitors.add(visitor);
         }
@@ -177,16 +178,37 @@ pub struct Report {
     times: Histogram,
     agents: Memo,
     /// Visitors that came lately, each in the place that its hash says.
-    recent: Box<[u64]>,
+    recent: Box<[Lately]>,
     places: Places,
     shower: Shower,
     text: Vec<u8>,
     shown: String,
 }
 
+/// Beside an event: that there are so many that differ from it in nothing but their bytes and times, within the same hour.
+/// The event's own bytes are then those of all, and its time the longest.
+#[derive(Clone, Copy, Debug)]
+pub struct Many {
+    pub hits: u64,
+    /// Those whose times are known, and these together.
+    pub timed: u64,
+    pub time_us: u64,
+}
+
+/// A visitor who came lately, what of that visit is counted already (hour, status, method and protocol), and whether it is a
+/// robot that comes from elsewhere than its name says, where that is known.
+#[derive(Clone, Copy, Default)]
+struct Lately {
+    visitor: u64,
+    kind: u64,
+    is_lie: Option<bool>,
+}
+
 /// What is known of an event once it was looked at.
 struct Known {
     sample: Sample,
+    /// Without its visitor if they came before in the same hour by the same method, and so on.
+    alike: Sample,
     /// Without its visitor if they came before: for what is the same in all requests of a visitor, where they are
     /// counted already.
     first: Sample,
@@ -219,7 +241,7 @@ impl Report {
             slowest: Slowest::new(SLOWEST),
             times: Histogram::default(),
             agents: Memo::new(limits.agents),
-            recent: vec![0; RECENT].into(),
+            recent: vec![Lately::default(); RECENT].into(),
             places: Places::new(options.databases.clone()),
             shower: Shower::new(options.privacy.clone()),
             text: Vec::new(),
@@ -234,16 +256,32 @@ impl Report {
     }
 
     pub fn add(&mut self, event: &Event<'_>) {
+        let time_us = event.time_us.map_or(0, u64::from);
+        let many = Many { hits: 1, timed: u64::from(event.time_us.is_some()), time_us };
+        if self.add_many(event, &many) {
+            event.time_us.into_iter().for_each(|us| self.times.add(us));
+        }
+    }
+
+    /// When the last of many was, and how long they took: so many less than a millisecond.
+    pub fn add_times(&mut self, times: &Histogram, at_once: u64, last: Moment) {
+        self.times.merge(times);
+        self.times.add_many(0, at_once);
+        self.last = self.last.map(|known| known.max(last));
+    }
+
+    /// The same for several at once, without the distribution of their times; whether they are of the time that was asked for.
+    pub fn add_many(&mut self, event: &Event<'_>, many: &Many) -> bool {
         let is_early = self.options.from.is_some_and(|from| event.time < from);
         if is_early || self.options.to.is_some_and(|to| event.time > to) {
-            self.outside += 1;
-            return;
+            self.outside += many.hits;
+            return false;
         }
-        self.valid += 1;
+        self.valid += many.hits;
         self.bytes = self.bytes.saturating_add(event.bytes);
         self.first = Some(self.first.map_or(event.time, |first| first.min(event.time)));
         self.last = Some(self.last.map_or(event.time, |last| last.max(event.time)));
-        let known = self.look(event);
+        let known = self.look(event, many);
         self.add_groups(event, &known);
         self.add_client(event, &known);
         self.add_agent(event, &known);
@@ -254,9 +292,10 @@ impl Report {
             let hash = self.options.seed.text(event.host);
             self.lists[List::VirtualHosts as usize].add(hash, 0, event.host, &known.sample);
         }
+        true
     }
 
-    fn look(&mut self, event: &Event<'_>) -> Known {
+    fn look(&mut self, event: &Event<'_>, many: &Many) -> Known {
         let seed = &self.options.seed;
         let address_hash = hash_of(seed, event.address);
         let agent_hash = seed.text(event.agent);
@@ -264,20 +303,33 @@ impl Report {
         let visitor = mix(mix(address_hash, agent_hash), event.time.day as u64);
         let sample = Sample {
             visitor: is_visitor.then_some(visitor),
+            hits: many.hits,
             bytes: event.bytes,
-            time_us: event.time_us,
-            is_entry: false,
+            timed: many.timed,
+            time_us: many.time_us,
+            longest_us: event.time_us.unwrap_or(0),
+            entries: 0,
         };
-        let mut first = sample;
+        let (mut first, mut alike) = (sample, sample);
         if is_visitor {
+            let kind = u64::from(event.time.second / 3600) << 32
+                | u64::from(event.status) << 16
+                | (event.method as u64) << 8
+                | event.protocol as u64;
             let recent = &mut self.recent[visitor as usize % RECENT];
-            match *recent == visitor {
-                true => first.visitor = None,
-                false => *recent = visitor,
+            if recent.visitor == visitor {
+                first.visitor = None;
+                if recent.kind == kind {
+                    alike.visitor = None;
+                }
+                recent.kind = kind;
+            } else {
+                *recent = Lately { visitor, kind, is_lie: None };
             }
         }
         Known {
             sample,
+            alike,
             first,
             agent: self.agents.read(agent_hash, event.agent),
             address_hash,
@@ -287,7 +339,7 @@ impl Report {
 
     /// What there are few of.
     fn add_groups(&mut self, event: &Event<'_>, known: &Known) {
-        let (sample, first) = (&known.sample, &known.first);
+        let (sample, first) = (&known.alike, &known.first);
         if let Some(visitor) = first.visitor {
             self.visitors.add(visitor);
         }
@@ -305,9 +357,6 @@ impl Report {
         self.systems[usize::from(known.agent.system)].add(first);
         if (100..STATUSES).contains(&event.status) {
             self.statuses[usize::from(event.status)].add(sample);
-        }
-        if let Some(us) = event.time_us {
-            self.times.add(us);
         }
     }
 
@@ -359,8 +408,17 @@ impl Report {
         let network = known.place.as_ref().and_then(|place| place.network);
         let lie = match agent.bot {
             Some(bot) => {
-                let operator = bot.operator();
-                let is_lie = operator.is_some_and(|o| !networks::may_be(o, event.address, network));
+                let look = || {
+                    let operator = bot.operator();
+                    operator.is_some_and(|o| !networks::may_be(o, event.address, network))
+                };
+                // The same address with the same name lies as it did.
+                let is_lie = match known.sample.visitor {
+                    None => look(),
+                    Some(visitor) => {
+                        *self.recent[visitor as usize % RECENT].is_lie.get_or_insert_with(look)
+                    }
+                };
                 is_lie.then(|| bot.name(event.agent))
             }
             // A person's browser asks for no such things.
@@ -396,7 +454,8 @@ impl Report {
             && !is_static
             && known.agent.bot.is_none()
             && !kinds::is_own(site, own);
-        let sample = Sample { is_entry, ..known.sample };
+        let entries = if is_entry { known.sample.hits } else { 0 };
+        let sample = Sample { entries, ..known.sample };
         let tag = (event.method as u16) << 8 | event.protocol as u16;
         let hash = mix(self.options.seed.text(uri), u64::from(tag));
         self.lists[list as usize].add(hash, tag, uri, &sample);
@@ -415,6 +474,15 @@ impl Report {
             let hash = self.options.seed.text(site);
             self.lists[List::Sites as usize].add(hash, 0, site, sample);
         }
+    }
+
+    /// Forgets what it only remembers to be quicker.
+    #[cfg(test)]
+    pub(crate) fn forget(&mut self) {
+        self.recent.fill(Lately::default());
+        self.agents = Memo::new(self.options.limits.agents);
+        self.places = Places::new(self.options.databases.clone());
+        self.shower = Shower::new(self.options.privacy.clone());
     }
 
     /// Takes in another with the same seed. It then has room for what both had.

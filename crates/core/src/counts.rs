@@ -18,7 +18,7 @@ pub use began::began_ms;
 pub use exemplars::{Exemplar, BOUNDS_US, BUCKETS};
 pub use few::Few;
 pub use handshakes::{Handshakes, OfTls, Unverified};
-pub use histogram::{Histogram, Times, ERROR};
+pub use histogram::{Histogram, Times, Took, ERROR};
 pub use kept::{
     add_all, keep, keep_named, pieces, read_all, shown, since, when_shown, Fields, Keeps, Known,
     Part, KEPT_MAX_BYTES,

@@ -32,6 +32,7 @@ pub mod lent;
 mod linger;
 mod listed;
 pub mod location;
+pub mod long_text;
 pub mod marks;
 pub(crate) mod matching;
 pub mod module;

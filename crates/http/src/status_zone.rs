@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use weir_core::counters::Counters;
-use weir_core::counts::{Counted, Exemplar, Handshakes, Near, OfTls, Statuses, Times};
+use weir_core::counts::{Count, Counted, Exemplar, Handshakes, Near, OfTls, Statuses, Times, Took};
 use weir_core::figures::{Figures, Report, Served};
 use weir_core::listen::Reached;
 use weir_module::{
@@ -166,6 +166,15 @@ fn of_server(r: &Request) -> Option<&Requests> {
     server.part.get(&conf.zones, &r.conn().worker)
 }
 
+/// Those that are not counted look for no part.
+#[inline]
+fn of_location(r: &Request) -> Option<&Requests> {
+    let location = r.loc();
+    let conf: &LocationConf = location;
+    conf.zones.as_ref()?;
+    location.part.get(&conf.zones, &r.conn().worker)
+}
+
 /// A request whose head has been read is about to be answered.
 #[inline]
 pub(crate) fn begins(r: &mut Request) {
@@ -200,20 +209,23 @@ pub(crate) fn ends(r: &mut Request) {
         return;
     }
     let had_begun = std::mem::take(&mut r.flags.counted);
-    let ended = Ended::of(r);
-    watched::ended(r, ended.status, ended.took_us);
-    let location: &LocationConf = r.loc();
-    if location.zones.is_some() {
-        if let Some(zone) = r.loc().part.get(&location.zones, &r.conn().worker) {
-            zone.begun.add(1);
-            ended.count(zone);
-        }
+    let cached = cached(r);
+    let (location, server) = (of_location(r), of_server(r));
+    if location.is_none() && server.is_none() && !watched::is_wanted() {
+        return;
     }
-    if let Some(zone) = of_server(r) {
+    let ended = Ended::of(r, cached);
+    watched::ended(r, ended.status, ended.took_us);
+    let took = ended.took_us.map(Took::new);
+    if let Some(zone) = location {
+        zone.begun.add(1);
+        ended.count(zone, &took);
+    }
+    if let Some(zone) = server {
         if !had_begun {
             zone.begun.add(1);
         }
-        ended.count(zone);
+        ended.count(zone, &took);
     }
 }
 
@@ -224,11 +236,8 @@ pub fn note(r: &Request, trace: [u8; 16], span: [u8; 8], wall_ms: u64) {
     }
     let us = clock::now_us().saturating_sub(r.start_us);
     let exemplar = Exemplar { trace, span, us, wall_ms };
-    let location: &LocationConf = r.loc();
-    if location.zones.is_some() {
-        if let Some(zone) = r.loc().part.get(&location.zones, &r.conn().worker) {
-            zone.latency.note(&exemplar);
-        }
+    if let Some(zone) = of_location(r) {
+        zone.latency.note(&exemplar);
     }
     if let Some(zone) = of_server(r) {
         zone.latency.note(&exemplar);
@@ -249,11 +258,11 @@ struct Ended {
 
 impl Ended {
     #[inline]
-    fn of(r: &mut Request) -> Ended {
+    fn of(r: &Request, cached: Option<usize>) -> Ended {
         let timed = r.is_timed();
         Ended {
             version: version_place(r.version()),
-            cached: cached(r),
+            cached,
             status: shown_status(r),
             is_answered: r.flags.header_sent,
             received: r.received,
@@ -263,7 +272,7 @@ impl Ended {
     }
 
     #[inline]
-    fn count(&self, zone: &Requests) {
+    fn count(&self, zone: &Requests, took: &Option<Took>) {
         zone.received.add(self.received);
         zone.sent.add(self.sent);
         match self.status {
@@ -279,8 +288,10 @@ impl Ended {
         if !self.is_answered {
             zone.discarded.add(1);
         }
+        if let Some(took) = took {
+            zone.latency.add_one(took);
+        }
         if let Some(us) = self.took_us {
-            zone.latency.add(us);
             zone.average.add(us);
         }
     }
@@ -314,9 +325,9 @@ fn report_locations(_: &Served, main: &Slots, figures: &mut Figures) {
 
 /// How long requests took lately, as each worker has seen it by the number of its requests; a process that has served
 /// none yet has only the mean of all.
-fn lately_ms(zones: &Counted<Requests>, all: &Times) -> u64 {
+fn lately_ms(parts: &[(usize, Arc<Requests>)], all: &Times) -> u64 {
     let (mut sum_us, mut count) = (0u128, 0u128);
-    for (_, part) in zones.parts() {
+    for (_, part) in parts {
         let (us, n) = (part.average.us(), u128::from(part.statuses.total().max(1)));
         if us > 0 {
             sum_us += u128::from(us) * n;
@@ -331,24 +342,31 @@ fn lately_ms(zones: &Counted<Requests>, all: &Times) -> u64 {
 }
 
 fn report_zone(zones: &Counted<Requests>, figures: &mut Figures) {
-    figures.put("requests", zones.sum(|z| z.begun.get()));
-    Statuses::put(zones, |z| &z.statuses, figures.group("responses"));
-    figures.put("discarded", zones.sum(|z| z.discarded.get()));
-    figures.put("received", zones.sum(|z| z.received.get()));
-    figures.put("sent", zones.sum(|z| z.sent.get()));
+    // There may be thousands of zones: each is locked once.
+    let parts = zones.parts();
+    let sum = |pick: fn(&Requests) -> &Count| {
+        parts.iter().map(|(_, z)| pick(z).get()).fold(0, u64::wrapping_add)
+    };
+    figures.put("requests", sum(|z| &z.begun));
+    Statuses::put(&parts, |z| &z.statuses, figures.group("responses"));
+    figures.put("discarded", sum(|z| &z.discarded));
+    figures.put("received", sum(|z| &z.received));
+    figures.put("sent", sum(|z| &z.sent));
     let cached = CACHED.into_iter().enumerate();
-    let cached: Vec<_> = cached.map(|(n, name)| (name, zones.sum(|z| z.cached[n].get()))).collect();
+    let cached: Vec<_> = cached
+        .map(|(n, name)| (name, parts.iter().map(|(_, z)| z.cached[n].get()).sum::<u64>()))
+        .collect();
     if cached.iter().any(|(_, n)| *n > 0) {
         figures.group("cached").put_all(&cached);
     }
     let versions = figures.group("protocols");
     for (n, name) in VERSIONS.into_iter().enumerate() {
-        versions.put(name, zones.sum(|z| z.versions[n].get()));
+        versions.put(name, parts.iter().map(|(_, z)| z.versions[n].get()).sum::<u64>());
     }
     let mut latency = Times::default();
-    zones.parts().iter().for_each(|(_, part)| latency.add(&part.latency));
+    parts.iter().for_each(|(_, part)| latency.add(&part.latency));
     if latency.count() > 0 {
-        figures.put("request_time", lately_ms(zones, &latency));
+        figures.put("request_time", lately_ms(&parts, &latency));
     }
     figures.put("latency", latency);
 }

@@ -24,6 +24,12 @@ pub fn end() {
     SLOW_US.store(NOBODY, Ordering::Relaxed);
 }
 
+/// Whether anybody looks on.
+#[inline]
+pub(crate) fn is_wanted() -> bool {
+    SLOW_US.load(Ordering::Relaxed) != NOBODY
+}
+
 /// A client's request is over.
 #[inline]
 pub(crate) fn ended(r: &Request, status: u16, took_us: Option<u64>) {

@@ -3,15 +3,18 @@
 //!
 //! Difference from nginx: `$connections_accepted` and `$connections_handled` are there as well.
 
+use std::convert::Infallible;
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
-use weir_core::counters::Counters;
+use weir_core::counters::{AllCounters, Counters};
 use weir_core::figures::{Figures, Served};
+use weir_core::generation::Generation;
+use weir_core::LocalFuture;
 use weir_http::buf::Buf;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{self, Flow, HttpModule, VarArg, Variable};
-use weir_http::{body, special, Request};
+use weir_http::{body, long_text, special, Request};
 use weir_module::{Arity, Cf, ConfResult, Context, Directive, Row};
 use weir_wire::http1::request::Method;
 
@@ -54,14 +57,13 @@ fn sum(r: &Request, pick: fn(&Counters) -> &AtomicU64) -> u64 {
 }
 
 /// What modules report whose place begins so; all of it for an empty one.
-fn figures(r: &Request, place: &str) -> Figures {
-    let gen = Arc::clone(&r.gen().core);
+fn figures(gen: &Generation, all: &AllCounters, place: &str) -> Figures {
     let mut figures = Figures::default();
-    let blocks = [("http", module::reports(&gen)), ("stream", weir_stream::reports(&gen))];
+    let blocks = [("http", module::reports(gen)), ("stream", weir_stream::reports(gen))];
     for (name, (reports, main)) in blocks {
         let Some(main) = main else { continue };
         for report in reports.iter().filter(|report| report.path.starts_with(place)) {
-            let served = Served { gen: &gen, all: &r.conn().worker.all };
+            let served = Served { gen, all };
             figures.add(name, report, &served, main);
         }
     }
@@ -69,7 +71,10 @@ fn figures(r: &Request, place: &str) -> Figures {
 }
 
 fn handler(r: &mut Request) -> Flow {
-    let mut all = figures(r, "/connections");
+    if let Err(flow) = begin(r) {
+        return flow;
+    }
+    let mut all = figures(&r.gen().core, &r.conn().worker.all, "/connections");
     let f = all.group("connections");
     let text = format!(
         "Active connections: {} \nserver accepts handled requests\n {} {} {} \n\
@@ -82,27 +87,47 @@ fn handler(r: &mut Request) -> Flow {
         f.number("writing"),
         f.number("idle"),
     );
-    answer(r, b"text/plain", text.into_bytes())
+    let body = long_text::whole(r, text.into());
+    answer(r, b"text/plain", body)
 }
 
 fn all_handler(r: &mut Request) -> Flow {
-    let mut text = Vec::new();
-    figures(r, "").write_json(&mut text);
-    text.push(b'\n');
-    answer(r, b"application/json", text)
+    match begin(r) {
+        Err(flow) => flow,
+        Ok(()) => Flow::Wait(show_all),
+    }
 }
 
-fn answer(r: &mut Request, kind: &[u8], text: Vec<u8>) -> Flow {
-    if !matches!(r.method, Method::Get | Method::Head) {
-        return Flow::Status(405);
+fn show_all(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let (gen, all) = (Arc::clone(&r.gen().core), Arc::clone(&r.conn().worker.all));
+        let making = long_text::made(r, move || {
+            let mut text = Vec::new();
+            figures(&gen, &all, "").write_json(&mut text);
+            text.push(b'\n');
+            Ok::<_, Infallible>(text)
+        });
+        match making.await {
+            Err(status) => Flow::Status(status),
+            Ok(Ok(text)) => {
+                let body = long_text::whole(r, text);
+                answer(r, b"application/json", body)
+            }
+        }
+    })
+}
+
+fn begin(r: &mut Request) -> Result<(), Flow> {
+    match r.method {
+        Method::Get | Method::Head => body::discard(r),
+        _ => Err(Flow::Status(405)),
     }
-    if let Err(flow) = body::discard(r) {
-        return flow;
-    }
+}
+
+fn answer(r: &mut Request, kind: &[u8], body: Buf) -> Flow {
     r.out.status = 200;
     r.out.set_content_type(kind);
-    r.out.content_length = Some(text.len() as u64);
-    special::finish(r, Buf::mem(text).and_last())
+    special::finish(r, body)
 }
 
 fn push(r: &Request, out: &mut Vec<u8>, pick: fn(&Counters) -> &AtomicU64) -> bool {

@@ -56,7 +56,7 @@ impl Recorder {
                 calls.truncate(1);
             }
             let key = (sample.worker, calls.as_slice().into());
-            *counts.entry(key).or_default() += 1;
+            *counts.entry(key).or_default() += u64::from(sample.turns);
         });
     }
 

@@ -69,6 +69,12 @@ pub fn mono_ms() -> u64 {
     turn().map_or_else(read_mono_ms, |t| t.mono_ms)
 }
 
+/// Milliseconds of the monotonic clock and seconds of the wall clock; in a worker, as of this turn of its event loop.
+#[inline]
+pub fn mono_ms_and_wall_secs() -> (u64, i64) {
+    turn().map_or_else(|| (read_mono_ms(), read_wall_secs()), |t| (t.mono_ms, t.wall_secs))
+}
+
 /// Microseconds of the monotonic clock; in a worker, as of this turn of its event loop.
 #[inline]
 pub fn mono_us() -> u64 {

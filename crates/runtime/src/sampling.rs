@@ -24,6 +24,9 @@ pub const THREADS_MAX: usize = 1024;
 #[derive(Clone, Copy)]
 pub struct Sample<'a> {
     pub worker: usize,
+    /// For so many turns of the timer it stands: the system looks at processor time by its own ticks (often 4 ms), and
+    /// gives one signal for all turns that have passed.
+    pub turns: u32,
     pub ip: u64,
     pub sp: u64,
     pub fp: u64,

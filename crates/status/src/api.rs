@@ -17,11 +17,12 @@ mod show;
 mod since;
 
 use crate::keyval::Zone;
+use bytes::Bytes;
 pub(crate) use guard::ApiSrv;
 use places::Target;
 use refusal::{Outcome, Refusal};
 use servers::{Block, Servers};
-use show::Fields;
+use show::{Asked, Fields};
 pub(crate) use since::apply as begun_anew;
 use std::sync::Arc;
 use weir_base::escape::{unescape_uri, Unescape};
@@ -37,7 +38,7 @@ use weir_http::build::here;
 use weir_http::client_watch::unless_client_goes;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{Flow, HttpModule};
-use weir_http::{special, Request};
+use weir_http::{long_text, special, Request};
 use weir_module::{
     merged, slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Context, Directive, Level, Row,
     SlotVtable,
@@ -150,10 +151,7 @@ fn handler(r: &mut Request) -> Flow {
     match r.method {
         Method::Get | Method::Head => match body::discard(r) {
             Ok(()) if asks_for_visitors(r) => Flow::Wait(visitors),
-            Ok(()) if asks_for(r, "figures") => {
-                let text = crate::document(&r.gen().core, &r.conn().worker.all, true);
-                send(r, 200, text)
-            }
+            Ok(()) if asks_for_much(r) => Flow::Wait(show_much),
             Ok(()) if shared_file::any_newer() => Flow::Wait(catch_up),
             Ok(()) => {
                 let done = with_call(r, |r, call| call.show(r));
@@ -178,10 +176,50 @@ fn catch_up(r: &mut Request) -> LocalFuture<'_, Flow> {
 
 const VISITORS: &str = "http/analytics_zones";
 
-/// Whether all of a place is asked for.
-fn asks_for(r: &Request, path: &str) -> bool {
+/// Whether it may be figures of thousands of things.
+fn asks_for_much(r: &Request) -> bool {
     let uri = String::from_utf8_lossy(&r.uri);
-    matches!(places::target(below(r, &uri)), Ok((_, Target::All(place))) if place.path == path)
+    let (place, name) = match places::target(below(r, &uri)) {
+        Ok((_, Target::All(place))) => (place, ""),
+        Ok((_, Target::Named(place, name))) => (place, name),
+        _ => return false,
+    };
+    match place.kind {
+        places::Kind::Many(..) => {
+            !place.path.ends_with("keyvals") && servers::split(name).is_none()
+        }
+        _ => place.path == FIGURES,
+    }
+}
+
+const FIGURES: &str = "figures";
+
+/// Shows them: a thread makes the text.
+fn show_much(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        if shared_file::any_newer()
+            && unless_client_goes(r, false, in_thread(shared_file::catch_up)).await.is_none()
+        {
+            return Flow::Status(499);
+        }
+        let uri = String::from_utf8_lossy(&r.uri);
+        let path = below(r, &uri).to_owned();
+        let (asked, fields) = (Asked::of(r), Fields::of(&r.args));
+        let making = long_text::made(r, move || {
+            let (version, target) = places::target(&path)?;
+            if matches!(target, Target::All(place) if place.path == FIGURES) {
+                return Ok(asked.document());
+            }
+            let mut text = Vec::new();
+            show::show(&asked, version, &target, &fields)?.write_json(&mut text);
+            Ok(text)
+        });
+        match making.await {
+            Err(status) => Flow::Status(status),
+            Ok(Ok(text)) => send(r, 200, text),
+            Ok(Err(refusal)) => finish(r, Err(refusal)),
+        }
+    })
 }
 
 fn asks_for_visitors(r: &Request) -> bool {
@@ -278,7 +316,7 @@ impl Call<'_> {
             }
             target => match self.servers(gen)? {
                 Some(servers) => Call::shown(servers.show()?),
-                None => Call::shown(show::show(r, self.version, target, &fields)?),
+                None => Call::shown(show::show(&Asked::of(r), self.version, target, &fields)?),
             },
         }
     }
@@ -436,7 +474,8 @@ fn not_allowed() -> Refusal {
     Refusal::new(405, "MethodNotAllowed", "method not allowed")
 }
 
-fn send(r: &mut Request, status: u16, text: Vec<u8>) -> Flow {
+fn send(r: &mut Request, status: u16, text: impl Into<Bytes>) -> Flow {
+    let text: Bytes = text.into();
     r.out.status = status;
     // What it was a moment ago is of use to nobody.
     r.out.set(b"Cache-Control", b"no-store");
@@ -445,6 +484,6 @@ fn send(r: &mut Request, status: u16, text: Vec<u8>) -> Flow {
         return special::finish(r, Buf::last());
     }
     r.out.set_content_type(b"application/json");
-    r.out.content_length = Some(text.len() as u64);
-    special::finish(r, Buf::mem(text).and_last())
+    let body = long_text::whole(r, text);
+    special::finish(r, body)
 }

@@ -13,9 +13,13 @@ pub use otlp::encode;
 
 use crate::tree::gather;
 use families::Families;
+use std::convert::Infallible;
+use std::sync::Arc;
+use weir_base::bytes::find_ignore_case;
+use weir_core::LocalFuture;
 use weir_http::body;
-use weir_http::buf::Buf;
 use weir_http::conf::CoreLoc;
+use weir_http::long_text;
 use weir_http::module::{Flow, HttpModule};
 use weir_http::{special, Request};
 use weir_module::{Arity, Context, Row};
@@ -50,17 +54,31 @@ fn handler(r: &mut Request) -> Flow {
     if let Err(flow) = body::discard(r) {
         return flow;
     }
-    let tree = gather(&r.gen().core, &r.conn().worker.all, "");
-    let mut families = Families::default();
-    walk::walk(&tree, &mut families);
-    let is_open = r.headers().any(|(name, value)| {
-        name.eq_ignore_ascii_case(b"Accept")
-            && weir_base::bytes::find_ignore_case(value, b"application/openmetrics-text").is_some()
-    });
-    let text = families.text(is_open);
-    r.out.status = 200;
-    r.out.set(b"Cache-Control", b"no-store");
-    r.out.set_content_type(if is_open { OPEN } else { PLAIN });
-    r.out.content_length = Some(text.len() as u64);
-    special::finish(r, Buf::mem(text).and_last())
+    Flow::Wait(show)
+}
+
+fn show(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let is_open = r.headers().any(|(name, value)| {
+            name.eq_ignore_ascii_case(b"Accept")
+                && find_ignore_case(value, b"application/openmetrics-text").is_some()
+        });
+        let (gen, all) = (Arc::clone(&r.gen().core), Arc::clone(&r.conn().worker.all));
+        let making = long_text::made(r, move || {
+            let tree = gather(&gen, &all, "");
+            let mut families = Families::default();
+            walk::walk(&tree, &mut families);
+            Ok::<_, Infallible>(families.text(is_open))
+        });
+        match making.await {
+            Err(status) => Flow::Status(status),
+            Ok(Ok(text)) => {
+                r.out.status = 200;
+                r.out.set(b"Cache-Control", b"no-store");
+                r.out.set_content_type(if is_open { OPEN } else { PLAIN });
+                let body = long_text::whole(r, text);
+                special::finish(r, body)
+            }
+        }
+    })
 }

@@ -7,14 +7,15 @@
 
 use crate::tree::gather;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use weir_core::figures::{Figure, Figures};
-use weir_core::SERVER_VERSION;
+use weir_core::{LocalFuture, SERVER_VERSION};
 use weir_http::body;
-use weir_http::buf::Buf;
 use weir_http::conf::CoreLoc;
 use weir_http::module::{Flow, HttpModule};
-use weir_http::{special, Request};
+use weir_http::{long_text, special, Request};
 use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row};
 use weir_runtime::{clock, process};
 use weir_wire::http1::request::Method;
@@ -98,14 +99,28 @@ fn handler(r: &mut Request) -> Flow {
     if r.uri.windows(8).any(|part| part == b"/format/") && behind != Some(b"json") {
         return Flow::Status(404);
     }
-    let tree = gather(&r.gen().core, &r.conn().worker.all, "");
-    let mut text = Vec::new();
-    shown(&tree, r.gen().core.loaded).write_json(&mut text);
-    r.out.status = 200;
-    r.out.set(b"Cache-Control", b"no-store");
-    r.out.set_content_type(b"application/json");
-    r.out.content_length = Some(text.len() as u64);
-    special::finish(r, Buf::mem(text).and_last())
+    Flow::Wait(show)
+}
+
+fn show(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let (gen, all) = (Arc::clone(&r.gen().core), Arc::clone(&r.conn().worker.all));
+        let making = long_text::made(r, move || {
+            let mut text = Vec::new();
+            shown(&gather(&gen, &all, ""), gen.loaded).write_json(&mut text);
+            Ok::<_, Infallible>(text)
+        });
+        match making.await {
+            Err(status) => Flow::Status(status),
+            Ok(Ok(text)) => {
+                r.out.status = 200;
+                r.out.set(b"Cache-Control", b"no-store");
+                r.out.set_content_type(b"application/json");
+                let body = long_text::whole(r, text);
+                special::finish(r, body)
+            }
+        }
+    })
 }
 
 fn msec((secs, ms): (i64, u32)) -> u64 {

@@ -109,7 +109,7 @@ impl Server<'_> {
         }
         figures.put(if S::HEADS { "requests" } else { "connections" }, sum(|t| t.begun.get()));
         if S::HEADS {
-            Statuses::put(tries, |t| &t.statuses, figures.group("responses"));
+            Statuses::put(&tries.parts(), |t| &t.statuses, figures.group("responses"));
         }
         figures.put("sent", sum(|t| t.sent.get()));
         figures.put("received", sum(|t| t.received.get()));

@@ -46,7 +46,8 @@ count: an idle server has no samples. The profile ends early when this program i
   -c filename   : configuration of the server (-p prefix and -g as for serving)
   -p PID        : number of its process
   --seconds N   : how long, up to {SECONDS_MAX} (default: {SECONDS})
-  --frequency N : samples in a second of processor time, up to {FREQUENCY_MAX_HZ} (default: {FREQUENCY_HZ})
+  --frequency N : samples in a second of processor time, up to {FREQUENCY_MAX_HZ} (default: {FREQUENCY_HZ});
+                  where the system looks less often (each 4 ms, say), one counts for all that were due
   --worker N    : only this worker, from 0 on
   -o FILE       : what to write (default: weir-profile.svg)
                   *.svg a flame graph, *.txt or *.folded a line for each stack,

@@ -1,15 +1,58 @@
 //! What a URL and a referrer are.
 
-use memchr::{memchr, memmem};
+use memchr::memchr;
+
+const LONGEST: usize = 5;
 
 /// GoAccess's extensions of static files.
-const EXTENSIONS: &[&[u8]] = &[
-    b"css", b"js", b"jpg", b"png", b"gif", b"ico", b"jpeg", b"pdf", b"csv", b"mpeg", b"mpg",
-    b"swf", b"woff", b"woff2", b"xls", b"xlsx", b"doc", b"docx", b"ppt", b"pptx", b"txt", b"zip",
-    b"ogg", b"mp3", b"mp4", b"exe", b"iso", b"gz", b"rar", b"svg", b"bmp", b"tar", b"tgz", b"tiff",
-    b"tif", b"ttf", b"flv", b"dmg", b"xz", b"zst",
-];
-const LONGEST: usize = 5;
+fn is_file(extension: &[u8]) -> bool {
+    let mut small = [0; LONGEST];
+    let Some(small) = small.get_mut(..extension.len()) else { return false };
+    small.iter_mut().zip(extension).for_each(|(to, b)| *to = b.to_ascii_lowercase());
+    matches!(
+        &*small,
+        b"css"
+            | b"js"
+            | b"jpg"
+            | b"png"
+            | b"gif"
+            | b"ico"
+            | b"jpeg"
+            | b"pdf"
+            | b"csv"
+            | b"mpeg"
+            | b"mpg"
+            | b"swf"
+            | b"woff"
+            | b"woff2"
+            | b"xls"
+            | b"xlsx"
+            | b"doc"
+            | b"docx"
+            | b"ppt"
+            | b"pptx"
+            | b"txt"
+            | b"zip"
+            | b"ogg"
+            | b"mp3"
+            | b"mp4"
+            | b"exe"
+            | b"iso"
+            | b"gz"
+            | b"rar"
+            | b"svg"
+            | b"bmp"
+            | b"tar"
+            | b"tgz"
+            | b"tiff"
+            | b"tif"
+            | b"ttf"
+            | b"flv"
+            | b"dmg"
+            | b"xz"
+            | b"zst"
+    )
+}
 
 /// By the end of a URI; one with a query is none.
 pub fn is_static(uri: &[u8]) -> bool {
@@ -20,7 +63,7 @@ pub fn is_static(uri: &[u8]) -> bool {
     if extension.is_empty() || from + dot == 0 {
         return false;
     }
-    EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension))
+    is_file(extension)
 }
 
 pub fn ends_with(uri: &[u8], extensions: &[Vec<u8>]) -> bool {
@@ -54,14 +97,27 @@ pub fn decoded<'a>(uri: &'a [u8], room: &'a mut Vec<u8>) -> &'a [u8] {
 /// The host of a referrer.
 pub fn site(referrer: &[u8]) -> &[u8] {
     const MAX_BYTES: usize = 255;
-    let Some(at) = memmem::find(referrer, b"//") else { return b"" };
-    let host = &referrer[at + 2..];
+    let Some(host) = behind_slashes(referrer) else { return b"" };
     let end = memchr(b'/', host).unwrap_or(host.len());
     &host[..end.min(MAX_BYTES)]
 }
 
+/// What is behind the first two: searched for by the first alone, which nearly always is of these two.
+fn behind_slashes(text: &[u8]) -> Option<&[u8]> {
+    let mut rest = text;
+    loop {
+        rest = &rest[memchr(b'/', rest)? + 1..];
+        if let [b'/', behind @ ..] = rest {
+            return Some(behind);
+        }
+    }
+}
+
 /// Whether a referrer's site is the one that was asked, whatever their ports.
 pub fn is_own(site: &[u8], own: &[u8]) -> bool {
+    if site == own {
+        return !site.is_empty();
+    }
     let host = |text: &[u8]| memchr(b':', text).unwrap_or(text.len());
     !site.is_empty() && site[..host(site)].eq_ignore_ascii_case(&own[..host(own)])
 }
@@ -94,15 +150,22 @@ const PROBES: &[&[u8]] = &[
 ];
 const LOOKED_AT_MAX_BYTES: usize = 64;
 
+/// The first bytes of each, by which nearly all others are told from them at once.
+const PROBES_BEGIN: [u32; PROBES.len()] = {
+    let (mut all, mut n) = ([0; PROBES.len()], 0);
+    while n < PROBES.len() {
+        let [a, b, c, d, ..] = *PROBES[n] else { panic!("a probe has four bytes at least") };
+        all[n] = u32::from_le_bytes([a, b, c, d]);
+        n += 1;
+    }
+    all
+};
+
 pub fn is_probe(uri: &[u8]) -> bool {
     // Nearly all have one of these near their beginning.
     let start = &uri[..uri.len().min(LOOKED_AT_MAX_BYTES)];
-    let [b'/', first, ..] = start else { return false };
-    let may_be = matches!(
-        first.to_ascii_lowercase(),
-        b'.' | b'p' | b'c' | b'b' | b'h' | b'a' | b's' | b'v' | b'w' | b'o' | b't' | b'_' | b'e'
-    );
-    may_be
+    let Some(first) = start.first_chunk::<4>() else { return false };
+    PROBES_BEGIN.contains(&u32::from_le_bytes(first.map(|b| b.to_ascii_lowercase())))
         && PROBES
             .iter()
             .any(|p| start.get(..p.len()).is_some_and(|start| start.eq_ignore_ascii_case(p)))

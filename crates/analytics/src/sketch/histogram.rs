@@ -41,9 +41,17 @@ fn last(class: usize) -> u64 {
 
 impl Histogram {
     pub fn add(&mut self, value: u32) {
-        self.counts[class(value)] += 1;
-        self.total += 1;
-        self.sum += u64::from(value);
+        self.add_many(value, 1);
+    }
+
+    /// The same so many times.
+    pub fn add_many(&mut self, value: u32, n: u64) {
+        if n == 0 {
+            return;
+        }
+        self.counts[class(value)] += n;
+        self.total += n;
+        self.sum = self.sum.saturating_add(u64::from(value).saturating_mul(n));
         self.most = self.most.max(value);
     }
 

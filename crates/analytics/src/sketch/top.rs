@@ -16,16 +16,20 @@ pub const KEY_MAX_BYTES: usize = 512;
 /// What a key costs beside its text and its visitors, in a table that is half full.
 const ITEM_BYTES: usize = 2 * (size_of::<Item>() + 16);
 
-/// What a request adds to a key.
+/// What a request, or several that are alike, add to a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
     /// The hash of who asked; `None` if the request makes nobody a visitor.
     pub visitor: Option<u64>,
+    /// Of requests that are alike: how many.
+    pub hits: u64,
     pub bytes: u64,
-    /// How long it took, in microseconds.
-    pub time_us: Option<u32>,
-    /// A visit begins with it.
-    pub is_entry: bool,
+    /// How long they took, those whose time is known: all, and the longest.
+    pub timed: u64,
+    pub time_us: u64,
+    pub longest_us: u32,
+    /// So many visits begin with it.
+    pub entries: u64,
 }
 
 /// What keys are ranked by.
@@ -75,17 +79,12 @@ impl Item {
     }
 
     fn add(&mut self, sample: &Sample) {
-        self.hits += 1;
+        self.hits += sample.hits;
         self.bytes = self.bytes.saturating_add(sample.bytes);
-        self.entries += u64::from(sample.is_entry);
-        if let Some(visitor) = sample.visitor {
-            self.visitors.add(visitor);
-        }
-        if let Some(us) = sample.time_us {
-            self.time_us += u64::from(us);
-            self.longest_us = self.longest_us.max(us);
-            self.timed += 1;
-        }
+        self.entries += sample.entries;
+        self.timed += sample.timed;
+        self.time_us = self.time_us.saturating_add(sample.time_us);
+        self.longest_us = self.longest_us.max(sample.longest_us);
     }
 
     pub fn weight(&self, by: Weight) -> u64 {
@@ -174,8 +173,10 @@ impl Top {
     /// Adds to a key that is there; whether it is.
     pub fn hit(&mut self, hash: u64, sample: &Sample) -> bool {
         let Some(item) = self.items.get_mut(&hash) else { return false };
-        let before = item.visitors.heap_bytes();
         item.add(sample);
+        let Some(visitor) = sample.visitor else { return true };
+        let before = item.visitors.heap_bytes();
+        item.visitors.add(visitor);
         let grown = item.visitors.heap_bytes() as isize - before as isize;
         if grown != 0 {
             self.used = self.used.saturating_add_signed(grown);
@@ -188,6 +189,7 @@ impl Top {
     pub fn insert(&mut self, hash: u64, tag: u16, key: &[u8], sample: &Sample) {
         let mut item = Item::new(key, tag, self.floor);
         item.add(sample);
+        sample.visitor.into_iter().for_each(|visitor| item.visitors.add(visitor));
         self.used += item.heap_bytes();
         if let Some(keys) = &mut self.keys {
             keys.add(hash);
@@ -336,9 +338,12 @@ mod tests {
     fn add(top: &mut Top, name: &str, bytes: u64) {
         let sample = Sample {
             visitor: Some(bytes),
+            hits: 1,
             bytes,
-            time_us: Some(bytes as u32),
-            is_entry: bytes == 5,
+            timed: 1,
+            time_us: bytes,
+            longest_us: bytes as u32,
+            entries: u64::from(bytes == 5),
         };
         top.add(Seed::new(1).text(name.as_bytes()), 0, name.as_bytes(), &sample);
     }

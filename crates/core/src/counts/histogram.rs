@@ -64,14 +64,38 @@ fn bounds(page: usize, sub: usize) -> (u64, u64) {
     }
 }
 
+/// A time, and where histograms count it: looked for once for however many.
+#[derive(Clone, Copy, Debug)]
+pub struct Took {
+    us: u64,
+    page: usize,
+    sub: usize,
+}
+
+impl Took {
+    /// In microseconds.
+    #[inline]
+    pub fn new(us: u64) -> Took {
+        let (page, sub) = place(us);
+        Took { us: us.min(MAX_US), page, sub }
+    }
+}
+
 impl Histogram {
     /// Counts a time in microseconds.
     #[inline]
     pub fn add(&self, us: u64) {
-        let (page, sub) = place(us);
-        self.pages[page].get_or_init(Box::default)[sub].add(1);
-        self.sum_us.add(us.min(MAX_US));
-        self.max_us.raise(us.min(MAX_US));
+        self.add_one(&Took::new(us));
+    }
+
+    /// The same.
+    #[inline]
+    pub fn add_one(&self, took: &Took) {
+        if let Some(page) = self.pages.get(took.page) {
+            page.get_or_init(Box::default)[took.sub & (SUBS - 1)].add(1);
+        }
+        self.sum_us.add(took.us);
+        self.max_us.raise(took.us);
     }
 
     /// Notes whose trace shows what took so long; by the one thread that counts.
@@ -171,9 +195,18 @@ impl Times {
 
     /// How many are in each bucket that is shown, by [`BOUNDS_US`].
     pub fn shown(&self) -> [u64; BUCKETS] {
-        let up_to =
-            |n: usize| BOUNDS_US.get(n).map_or_else(|| self.count(), |us| self.up_to_us(*us));
-        std::array::from_fn(|n| up_to(n) - n.checked_sub(1).map_or(0, up_to))
+        let (mut shown, mut rest) = ([0; BUCKETS], &self.buckets[..]);
+        let mut before = 0;
+        for (n, shown) in shown.iter_mut().enumerate() {
+            let end = BOUNDS_US.get(n).map_or(usize::MAX, |us| {
+                let (page, sub) = place(*us);
+                page * SUBS + sub + 1
+            });
+            let (these, behind) = rest.split_at((end - before).min(rest.len()));
+            *shown = these.iter().sum();
+            (rest, before) = (behind, end);
+        }
+        shown
     }
 
     /// Adds others.

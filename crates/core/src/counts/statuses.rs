@@ -1,9 +1,9 @@
 //! Answers by their status.
 
-use super::{Count, Counted, Part};
+use super::{Count, Part};
 use crate::figures::Figures;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::Arc;
 
 /// So many different statuses are counted by themselves; servers that make up more have the others
 /// counted in their class alone.
@@ -101,35 +101,46 @@ impl Statuses {
         self.others.iter().chain(&self.counts).for_each(Count::reset);
     }
 
-    /// Notes all workers' as NGINX Plus does: by classes, by codes, and their sum.
-    pub fn put<T: Part>(all: &Counted<T>, of: impl Fn(&T) -> &Statuses, figures: &mut Figures) {
+    /// Notes all workers' parts as NGINX Plus does: by classes, by codes, and their sum.
+    pub fn put<T: Part>(
+        parts: &[(usize, Arc<T>)],
+        of: impl Fn(&T) -> &Statuses,
+        figures: &mut Figures,
+    ) {
         const NAMES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-        for (n, name) in NAMES.into_iter().enumerate() {
-            figures.put(name, all.sum(|part| of(part).of_class(n)));
-        }
-        let mut codes = BTreeMap::<u16, u64>::new();
-        for (_, part) in all.parts() {
-            let of = of(&part);
+        let mut classes = [0; NAMES.len() + 1];
+        let mut codes: Vec<(u16, u64)> = Vec::new();
+        for (_, part) in parts {
+            let of = of(part);
+            classes.iter_mut().zip(&of.others).for_each(|(all, others)| *all += others.get());
             for (code, count) in of.codes.iter().zip(&of.counts) {
-                match code.load(Ordering::Relaxed) {
-                    0 => break,
-                    code => *codes.entry(code).or_default() += count.get(),
+                let (code, count) = (code.load(Ordering::Relaxed), count.get());
+                if code == 0 {
+                    break;
+                }
+                classes[class(code)] += count;
+                match codes.iter_mut().find(|(known, _)| *known == code) {
+                    Some((_, all)) => *all += count,
+                    None => codes.push((code, count)),
                 }
             }
         }
+        for (name, count) in NAMES.into_iter().zip(classes) {
+            figures.put(name, count);
+        }
+        codes.sort_unstable();
         let group = figures.group("codes");
         for (code, count) in codes.into_iter().filter(|(_, count)| *count > 0) {
             group.put(format!("{code:03}"), count);
         }
-        figures.put("total", all.sum(|part| of(part).total()));
+        figures.put("total", classes.iter().sum::<u64>());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counts::Fields;
-    use std::sync::Arc;
+    use crate::counts::{Counted, Fields};
 
     impl Part for Statuses {
         fn each(&self, fields: &mut Fields<'_>) {
@@ -146,7 +157,7 @@ mod tests {
         all.part(1).add(404);
         (400..499).for_each(|status| all.part(1).add(status));
         let mut figures = Figures::default();
-        Statuses::put(&all, |s| s, &mut figures);
+        Statuses::put(&all.parts(), |s| s, &mut figures);
         assert_eq!(
             (figures.number("2xx"), figures.number("3xx"), figures.number("4xx")),
             (2, 1, 101)

@@ -23,6 +23,7 @@ struct Slot {
 #[repr(C)]
 struct Raw {
     worker: u32,
+    turns: u32,
     len: u32,
     ip: u64,
     sp: u64,
@@ -224,6 +225,16 @@ extern "C" fn on_tick(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut 
     INSIDE.fetch_sub(1, Ordering::SeqCst);
 }
 
+/// How many turns of the timer a signal stands for: one, and those that the system has counted beside it. A second at most,
+/// which no thread runs without a tick of the system's.
+fn turns(info: &libc::siginfo_t) -> u32 {
+    /// Where `si_overrun` is: behind signal, errno, code, what fills up to eight bytes, and the timer's number.
+    const OVERRUN_AT: usize = 5;
+    // SAFETY: the structure is 128 bytes of plain data, and those that a timer's signal has there are an int.
+    let more = unsafe { (&raw const *info).cast::<libc::c_int>().add(OVERRUN_AT).read() };
+    1 + u32::try_from(more).unwrap_or(0).min(FREQUENCY_MAX_HZ)
+}
+
 /// Copies what the thread was doing to a free slot.
 fn note(info: &libc::siginfo_t, context: &libc::ucontext_t) {
     if info.si_code != libc::SI_TIMER {
@@ -241,8 +252,9 @@ fn note(info: &libc::siginfo_t, context: &libc::ucontext_t) {
     let is_free = |s: &&Slot| {
         s.state.compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     };
+    let turns = turns(info);
     let Some(slot) = slots().iter().find(is_free) else {
-        LOST.fetch_add(1, Ordering::Relaxed);
+        LOST.fetch_add(u64::from(turns), Ordering::Relaxed);
         return;
     };
     let len = (high - at).min(STACK_MAX_BYTES);
@@ -251,6 +263,7 @@ fn note(info: &libc::siginfo_t, context: &libc::ucontext_t) {
     unsafe {
         let raw = slot.raw.get();
         (*raw).worker = worker as u32;
+        (*raw).turns = turns;
         (*raw).len = len as u32;
         ((*raw).ip, (*raw).sp, (*raw).fp, (*raw).lr) = (ip, sp, fp, lr);
         let to = (&raw mut (*raw).stack).cast::<u8>();
@@ -324,8 +337,8 @@ impl Session {
             // SAFETY: what is ready is the reader's until it is free again; the session is the only reader.
             let raw = unsafe { &*slot.raw.get() };
             let stack = &raw.stack[..(raw.len as usize).min(STACK_MAX_BYTES)];
-            let Raw { ip, sp, fp, lr, worker, .. } = *raw;
-            each(Sample { worker: worker as usize, ip, sp, fp, lr, stack });
+            let Raw { ip, sp, fp, lr, worker, turns, .. } = *raw;
+            each(Sample { worker: worker as usize, turns, ip, sp, fp, lr, stack });
             slot.state.store(FREE, Ordering::Release);
         }
     }
@@ -369,8 +382,54 @@ mod tests {
         sum
     }
 
+    /// This thread's, of the processor.
+    fn own_micros() -> u64 {
+        // SAFETY: the structure is plain data that outlives the call.
+        unsafe {
+            let mut at: libc::timespec = std::mem::zeroed();
+            libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut at);
+            at.tv_sec as u64 * 1_000_000 + at.tv_nsec as u64 / 1000
+        }
+    }
+
+    /// A session is the process's, and so is who is enrolled.
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn all_turns_are_there_at_the_highest_frequency() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        static USED_MICROS: AtomicU64 = AtomicU64::new(0);
+        static END: AtomicBool = AtomicBool::new(false);
+        let (ready, is_ready) = mpsc::channel::<()>();
+        let busy = std::thread::spawn(move || {
+            let _enrolled = enroll(7);
+            let _ = ready.send(());
+            let mut sum = 1u64;
+            while !END.load(Ordering::Relaxed) {
+                (0..10_000).for_each(|n| sum = std::hint::black_box(sum.wrapping_mul(31) + n));
+                USED_MICROS.store(own_micros(), Ordering::Relaxed);
+            }
+        });
+        is_ready.recv().unwrap();
+        let session = Session::begin(FREQUENCY_MAX_HZ, Some(7)).unwrap();
+        let (before, start) = (USED_MICROS.load(Ordering::Relaxed), Instant::now());
+        let (mut turns, mut used) = (0, 0);
+        while used < 600_000 && start.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(5));
+            session.take(|s| turns += u64::from(s.turns));
+            used = USED_MICROS.load(Ordering::Relaxed) - before;
+        }
+        turns += session.lost();
+        drop(session);
+        END.store(true, Ordering::Relaxed);
+        busy.join().unwrap();
+        let wanted = used / 1000;
+        assert!(turns.abs_diff(wanted) <= wanted / 8, "{turns} turns in {wanted} ms");
+    }
+
     #[test]
     fn a_thread_that_works_is_sampled_and_one_that_waits_is_not() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         static END: AtomicBool = AtomicBool::new(false);
         let (tell, told) = mpsc::channel::<()>();
         let (ready, is_ready) = mpsc::channel::<()>();

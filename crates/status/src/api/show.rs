@@ -4,7 +4,10 @@ use super::places::{self, Kind, Place, Target, PLACES, VERSION};
 use super::refusal::{Outcome, Refusal};
 use super::since;
 use crate::tree::gather;
+use std::sync::Arc;
+use weir_core::counters::AllCounters;
 use weir_core::figures::{Figure, Figures};
+use weir_core::generation::Generation;
 use weir_http::Request;
 
 /// More names of fields in a request are not looked at.
@@ -39,16 +42,45 @@ fn text(names: impl Iterator<Item = String>) -> Figure {
     Figure::List(names.map(Figure::Text).collect())
 }
 
+/// Of what a request that only looks is shown something, whoever makes it: a thread does where it may take long.
+pub(crate) struct Asked {
+    gen: Arc<Generation>,
+    all: Arc<AllCounters>,
+    /// That it came to.
+    address: String,
+}
+
+impl Asked {
+    pub(crate) fn of(r: &Request) -> Asked {
+        let local = r.conn().local_addr();
+        Asked {
+            gen: Arc::clone(&r.gen().core),
+            all: Arc::clone(&r.conn().worker.all),
+            address: local.map(|local| local.ip().to_string()).unwrap_or_default(),
+        }
+    }
+
+    /// All figures, in one document.
+    pub(crate) fn document(&self) -> Vec<u8> {
+        crate::document(&self.gen, &self.all, true)
+    }
+}
+
 /// What a request that only looks gets.
-pub(crate) fn show(r: &Request, version: u8, target: &Target, fields: &Fields) -> Outcome<Figure> {
+pub(crate) fn show(
+    asked: &Asked,
+    version: u8,
+    target: &Target,
+    fields: &Fields,
+) -> Outcome<Figure> {
     match target {
         Target::Versions => {
             Ok(Figure::List((1..=VERSION).map(|v| Figure::Number(v.into())).collect()))
         }
-        Target::Folder(at) => folder(r, version, at),
-        Target::All(place) => Ok(all(r, version, place, fields)),
+        Target::Folder(at) => folder(asked, version, at),
+        Target::All(place) => Ok(all(asked, version, place, fields)),
         Target::Named(place, name) => {
-            let mut one = named(r, place, name)?;
+            let mut one = named(asked, place, name)?;
             trim(&mut one, version);
             fields.choose(&mut one);
             Ok(one)
@@ -56,8 +88,8 @@ pub(crate) fn show(r: &Request, version: u8, target: &Target, fields: &Fields) -
     }
 }
 
-fn folder(r: &Request, version: u8, at: &str) -> Outcome<Figure> {
-    let has_stream = weir_stream::reports(&r.gen().core).1.is_some();
+fn folder(asked: &Asked, version: u8, at: &str) -> Outcome<Figure> {
+    let has_stream = weir_stream::reports(&asked.gen).1.is_some();
     if at == "stream" && !has_stream {
         return Err(Refusal::path());
     }
@@ -71,8 +103,8 @@ fn folder(r: &Request, version: u8, at: &str) -> Outcome<Figure> {
     Ok(text(below))
 }
 
-fn all(r: &Request, version: u8, place: &Place, fields: &Fields) -> Figure {
-    let mut figure = at(r, place).unwrap_or_else(|| Figures::default().into());
+fn all(asked: &Asked, version: u8, place: &Place, fields: &Fields) -> Figure {
+    let mut figure = at(asked, place).unwrap_or_else(|| Figures::default().into());
     trim(&mut figure, version);
     if let Kind::One = place.kind {
         fields.choose(&mut figure);
@@ -90,8 +122,8 @@ fn all(r: &Request, version: u8, place: &Place, fields: &Fields) -> Figure {
 }
 
 /// What stands at a place, counted from where its counting was begun anew.
-fn at(r: &Request, place: &Place) -> Option<Figure> {
-    let mut tree = gather(&r.gen().core, &r.conn().worker.all, place.path);
+fn at(asked: &Asked, place: &Place) -> Option<Figure> {
+    let mut tree = gather(&asked.gen, &asked.all, place.path);
     since::apply(&mut tree);
     let mut figure = Figure::Group(tree);
     for part in place.path.split('/') {
@@ -100,23 +132,19 @@ fn at(r: &Request, place: &Place) -> Option<Figure> {
     }
     if place.path == "nginx" {
         if let Figure::Group(nginx) = &mut figure {
-            nginx.put("address", address(r));
+            nginx.put("address", &*asked.address);
         }
     }
     Some(figure)
 }
 
-fn address(r: &Request) -> String {
-    r.conn().local_addr().map(|local| local.ip().to_string()).unwrap_or_default()
-}
-
 /// One of the many.
-pub(crate) fn named(r: &Request, place: &Place, name: &str) -> Outcome<Figure> {
+fn named(asked: &Asked, place: &Place, name: &str) -> Outcome<Figure> {
     let Kind::Many(code, what) = place.kind else { return Err(Refusal::path()) };
     let missing = || Refusal::new(404, code, what);
     // Upstreams and caches are also asked for with a slash behind their names.
     let bare = name.strip_suffix('/').unwrap_or(name);
-    match at(r, place).ok_or_else(missing)? {
+    match at(asked, place).ok_or_else(missing)? {
         Figure::Group(mut group) => {
             group.take(name).or_else(|| group.take(bare)).ok_or_else(missing)
         }
@@ -132,7 +160,7 @@ pub(crate) fn named(r: &Request, place: &Place, name: &str) -> Outcome<Figure> {
 /// The place's figures, as they are counted, are from now on counted from here; `name`: of one of the many.
 pub(crate) fn begin_anew(r: &Request, place: &Place, name: Option<&str>) -> Outcome<()> {
     if let Some(name) = name {
-        named(r, place, name)?;
+        named(&Asked::of(r), place, name)?;
     }
     let tree = gather(&r.gen().core, &r.conn().worker.all, place.path);
     let mut path: Vec<String> = place.path.split('/').map(str::to_string).collect();

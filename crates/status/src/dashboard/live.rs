@@ -21,8 +21,9 @@ use weir_core::generation::Generation;
 use weir_runtime::clock;
 
 const LOOK: Duration = Duration::from_secs(1);
-/// A look at all figures is to take a hundredth of the time: with very many it comes less often, but so often.
-const SHARE: u32 = 100;
+/// A look at all figures is to take so small a part of the time, which leaves the history its part of a hundredth: with very many it
+/// comes less often, but so often.
+const SHARE: u32 = 150;
 const LOOK_MAX: Duration = Duration::from_secs(5);
 /// What a look may come early.
 const JITTER: Duration = Duration::from_millis(100);

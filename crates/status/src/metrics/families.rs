@@ -2,8 +2,9 @@
 
 use super::help;
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use weir_base::bytes::push_hex;
+use std::io::Write;
+use std::rc::Rc;
+use weir_base::bytes::{fmt_u64, push_hex};
 use weir_core::counts::{Exemplar, Times, BUCKETS};
 
 /// The bounds of buckets in seconds, for the `le` of histograms.
@@ -24,26 +25,26 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug)]
-pub(super) enum Sample {
+pub(super) enum Sample<'a> {
     Number(u64),
     /// Milliseconds, shown in seconds.
     Millis(u64),
     Real(f64),
-    Times(Box<Times>),
+    Times(&'a Times),
 }
 
-/// Names and values, as they are written: escaped already.
-pub(super) type Labels = String;
+/// Names and values, as they are written: escaped already. All figures of a thing have the same.
+pub(super) type Labels = Rc<str>;
 
-struct Family {
+struct Family<'a> {
     kind: Kind,
     help: String,
-    samples: Vec<(Labels, Sample)>,
+    samples: Vec<(Labels, Sample<'a>)>,
 }
 
 /// All of them, by their names without `_total`.
 #[derive(Default)]
-pub(super) struct Families(BTreeMap<String, Family>);
+pub(super) struct Families<'a>(BTreeMap<String, Family<'a>>);
 
 /// A label behind others.
 pub(super) fn with(labels: &str, name: &str, value: &str) -> Labels {
@@ -63,7 +64,7 @@ pub(super) fn with(labels: &str, name: &str, value: &str) -> Labels {
         }
     }
     out.push('"');
-    out
+    out.into()
 }
 
 /// The labels one by one, as they were before.
@@ -91,25 +92,37 @@ pub(super) fn pairs(labels: &str) -> Vec<(String, String)> {
     all
 }
 
-impl Families {
+impl<'a> Families<'a> {
     /// Names, kinds, help and samples.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&str, Kind, &str, &[(Labels, Sample)])> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, Kind, &str, &[(Labels, Sample<'a>)])> {
         self.0.iter().map(|(name, f)| (&name[..], f.kind, &f.help[..], &f.samples[..]))
     }
 
     /// Notes a sample; `at` is where its figure stands in the tree.
-    pub(super) fn add(&mut self, name: &str, kind: Kind, at: &str, labels: &str, sample: Sample) {
-        let fresh = || Family { kind, help: help::of(name, at), samples: Vec::new() };
-        let family = self.0.entry(name.to_string()).or_insert_with(fresh);
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        at: &str,
+        labels: &Labels,
+        sample: Sample<'a>,
+    ) {
+        let family = match self.0.get_mut(name) {
+            Some(family) => family,
+            None => {
+                let fresh = Family { kind, help: help::of(name, at), samples: Vec::new() };
+                self.0.entry(name.to_string()).or_insert(fresh)
+            }
+        };
         // One name, one kind: what a table has wrong is left out, not shown wrong.
         if family.kind == kind {
-            family.samples.push((labels.to_string(), sample));
+            family.samples.push((Rc::clone(labels), sample));
         }
     }
 
     /// As text; `is_open`: as OpenMetrics wants it.
     pub(super) fn text(&self, is_open: bool) -> Vec<u8> {
-        let mut out = String::new();
+        let mut out = Vec::new();
         for (name, family) in &self.0 {
             let sample = match family.kind {
                 Kind::Counter => format!("{name}_total"),
@@ -124,42 +137,66 @@ impl Families {
                 (Kind::Gauge, _) => (name, "gauge"),
                 (Kind::Histogram, _) => (name, "histogram"),
             };
-            // Writing into a String cannot fail.
+            // Writing into memory cannot fail.
             let _ = write!(out, "# HELP {shown} {}\n# TYPE {shown} {kind}\n", family.help);
             for (labels, value) in &family.samples {
                 write_sample(&mut out, &sample, labels, value, is_open);
             }
         }
         if is_open {
-            out.push_str("# EOF\n");
+            out.extend_from_slice(b"# EOF\n");
         }
-        out.into_bytes()
+        out
     }
 }
 
-fn write_sample(out: &mut String, name: &str, labels: &str, sample: &Sample, is_open: bool) {
-    let shown = |labels: &str| match labels {
-        "" => String::new(),
-        labels => format!("{{{labels}}}"),
-    };
-    let labels_shown = shown(labels);
-    let _ = match sample {
-        Sample::Number(n) => writeln!(out, "{name}{labels_shown} {n}"),
-        Sample::Millis(ms) => writeln!(out, "{name}{labels_shown} {}", *ms as f64 / 1e3),
-        Sample::Real(x) => writeln!(out, "{name}{labels_shown} {x}"),
-        Sample::Times(times) => {
-            let mut count = 0;
-            for (n, (bound, more)) in BOUNDS.into_iter().zip(times.shown()).enumerate() {
-                count += more;
-                let labels = shown(&with(labels, "le", bound));
-                let exemplar = times.exemplar(n).filter(|_| is_open).map(shown_exemplar);
-                let exemplar = exemplar.unwrap_or_default();
-                let _ = writeln!(out, "{name}_bucket{labels} {count}{exemplar}");
-            }
-            let sum = times.sum_us() as f64 / 1e6;
-            writeln!(out, "{name}_sum{labels_shown} {sum}\n{name}_count{labels_shown} {count}")
+/// Thousands of lines, of which each is as many pushes as it has parts.
+fn write_sample(out: &mut Vec<u8>, name: &str, labels: &str, sample: &Sample, is_open: bool) {
+    let times = match sample {
+        Sample::Times(times) => times,
+        _ => {
+            write_name(out, &[name], &[labels]);
+            // Writing into memory cannot fail.
+            let _ = match sample {
+                Sample::Number(n) => {
+                    fmt_u64(out, *n);
+                    Ok(())
+                }
+                Sample::Millis(ms) => write!(out, "{}", *ms as f64 / 1e3),
+                Sample::Real(x) => write!(out, "{x}"),
+                Sample::Times(_) => Ok(()),
+            };
+            return out.push(b'\n');
         }
     };
+    let mut count = 0;
+    let comma = if labels.is_empty() { "" } else { "," };
+    for (n, (bound, more)) in BOUNDS.into_iter().zip(times.shown()).enumerate() {
+        count += more;
+        write_name(out, &[name, "_bucket"], &[labels, comma, "le=\"", bound, "\""]);
+        fmt_u64(out, count);
+        if let Some(exemplar) = times.exemplar(n).filter(|_| is_open) {
+            out.extend_from_slice(shown_exemplar(exemplar).as_bytes());
+        }
+        out.push(b'\n');
+    }
+    write_name(out, &[name, "_sum"], &[labels]);
+    let _ = writeln!(out, "{}", times.sum_us() as f64 / 1e6);
+    write_name(out, &[name, "_count"], &[labels]);
+    fmt_u64(out, count);
+    out.push(b'\n');
+}
+
+/// With its labels, if it has any, and a space.
+fn write_name(out: &mut Vec<u8>, name: &[&str], labels: &[&str]) {
+    let mut put = |parts: &[&str]| parts.iter().for_each(|p| out.extend_from_slice(p.as_bytes()));
+    put(name);
+    if labels.iter().any(|part| !part.is_empty()) {
+        put(&["{"]);
+        put(labels);
+        put(&["}"]);
+    }
+    put(&[" "]);
 }
 
 /// As OpenMetrics has it behind a sample: whose trace, how long it took, and when it ended.
@@ -189,10 +226,11 @@ mod tests {
     #[test]
     fn both_formats_are_as_they_should_be() {
         let mut families = Families::default();
-        families.add("a", Kind::Counter, "at", "", Sample::Number(1));
+        let none: Labels = "".into();
+        families.add("a", Kind::Counter, "at", &none, Sample::Number(1));
         families.add("a", Kind::Counter, "at", &with("", "x", "q\"\\\n\u{e9}"), Sample::Number(2));
-        families.add("a", Kind::Gauge, "at", "", Sample::Number(3));
-        families.add("b", Kind::Gauge, "at", "", Sample::Millis(1500));
+        families.add("a", Kind::Gauge, "at", &none, Sample::Number(3));
+        families.add("b", Kind::Gauge, "at", &none, Sample::Millis(1500));
         families.add("c", Kind::Info, "at", &with("", "v", "1"), Sample::Number(1));
         let plain = String::from_utf8(families.text(false)).unwrap();
         assert_eq!(

@@ -1,6 +1,8 @@
 //! From the tree to metrics: which of its names are labels, and what its figures are.
 
-use super::families::{with, Families, Kind, Sample};
+use super::families::{with, Families, Kind, Labels, Sample};
+use std::borrow::Cow;
+use std::rc::Rc;
 use weir_core::figures::{Figure, Figures};
 
 /// What stands at a path: how its metrics begin, and under which label its names are, if it has many.
@@ -104,29 +106,46 @@ const LABELLED: &[(&str, &str)] = &[
 
 /// Where the walk is.
 #[derive(Clone)]
-struct At {
-    prefix: String,
-    labels: String,
-    path: String,
+struct At<'p> {
+    prefix: Cow<'p, str>,
+    labels: Labels,
+    path: &'p str,
 }
 
-impl At {
-    fn below(&self, name: &str) -> At {
-        At { prefix: format!("{}_{}", self.prefix, word(name)), ..self.clone() }
+impl<'p> At<'p> {
+    fn below(&self, name: &str) -> At<'p> {
+        self.below_with_unit(name, "")
     }
 
-    fn labelled(&self, label: &str, value: &str) -> At {
-        At { labels: with(&self.labels, label, value), ..self.clone() }
+    fn below_with_unit(&self, name: &str, unit: &str) -> At<'p> {
+        let mut prefix = String::with_capacity(self.prefix.len() + 1 + name.len() + unit.len());
+        prefix.push_str(&self.prefix);
+        prefix.push('_');
+        push_word(&mut prefix, name);
+        prefix.push_str(unit);
+        At { prefix: prefix.into(), labels: Rc::clone(&self.labels), path: self.path }
+    }
+
+    fn labelled(&self, label: &str, value: &str) -> At<'p> {
+        let labels = with(&self.labels, label, value);
+        At { prefix: self.prefix.clone(), labels, path: self.path }
     }
 }
 
 /// As names of metrics are.
-fn word(name: &str) -> String {
-    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+fn push_word(out: &mut String, name: &str) {
+    match name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        true => out.push_str(name),
+        false => out.extend(name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })),
+    }
+}
+
+fn no_labels() -> Labels {
+    Rc::from("")
 }
 
 /// Makes metrics of the whole tree.
-pub(super) fn walk(tree: &Figures, out: &mut Families) {
+pub(super) fn walk<'a>(tree: &'a Figures, out: &mut Families<'a>) {
     for (name, figure) in tree.iter() {
         match (name, figure) {
             ("nginx", Figure::Group(program)) => about(program, out),
@@ -140,22 +159,23 @@ pub(super) fn walk(tree: &Figures, out: &mut Families) {
     }
 }
 
-fn about(program: &Figures, out: &mut Families) {
+fn about(program: &Figures, out: &mut Families<'_>) {
     if let Some(Figure::Text(version)) = program.get("version") {
         let labels = with("", "version", version);
         out.add("weir_build", Kind::Info, "the program", &labels, Sample::Number(1));
     }
     let number = Sample::Number(program.number("generation"));
-    out.add("weir_generation", Kind::Gauge, "loaded configurations", "", number);
+    out.add("weir_generation", Kind::Gauge, "loaded configurations", &no_labels(), number);
 }
 
-fn place(path: &str, figure: &Figure, out: &mut Families) {
+fn place<'a>(path: &str, figure: &'a Figure, out: &mut Families<'a>) {
     let Some(rule) = RULES.iter().find(|rule| rule.path == path) else {
-        let prefix = format!("weir_{}", word(path));
-        let at = At { prefix, labels: String::new(), path: path.to_string() };
+        let mut prefix = "weir_".to_string();
+        push_word(&mut prefix, path);
+        let at = At { prefix: prefix.into(), labels: no_labels(), path };
         return one(&at, figure, out);
     };
-    let at = At { prefix: rule.prefix.to_string(), labels: String::new(), path: path.to_string() };
+    let at = At { prefix: rule.prefix.into(), labels: no_labels(), path };
     match (rule.label, figure) {
         (Some(label), Figure::Group(all)) => {
             all.iter().for_each(|(name, inner)| one(&at.labelled(label, name), inner, out));
@@ -166,7 +186,7 @@ fn place(path: &str, figure: &Figure, out: &mut Families) {
 }
 
 /// Things that are told apart by their numbers.
-fn list(at: &At, label: &str, all: &[Figure], out: &mut Families) {
+fn list<'a>(at: &At<'_>, label: &str, all: &'a [Figure], out: &mut Families<'a>) {
     for (n, figure) in all.iter().enumerate() {
         let Figure::Group(group) = figure else { continue };
         let id = group.get("id").map_or(n as u64, |_| group.number("id")).to_string();
@@ -179,35 +199,35 @@ fn list(at: &At, label: &str, all: &[Figure], out: &mut Families) {
     }
 }
 
-fn one(at: &At, figure: &Figure, out: &mut Families) {
+fn one<'a>(at: &At<'_>, figure: &'a Figure, out: &mut Families<'a>) {
     match figure {
         Figure::Group(group) => inside(at, group, out),
         Figure::Times(times) => {
             let name = format!("{}_seconds", at.prefix);
-            out.add(&name, Kind::Histogram, &at.path, &at.labels, Sample::Times(times.clone()));
+            out.add(&name, Kind::Histogram, at.path, &at.labels, Sample::Times(times));
         }
         Figure::Number(n) => {
-            out.add(&at.prefix, Kind::Counter, &at.path, &at.labels, Sample::Number(*n));
+            out.add(&at.prefix, Kind::Counter, at.path, &at.labels, Sample::Number(*n));
         }
         _ => {}
     }
 }
 
-fn inside(at: &At, group: &Figures, out: &mut Families) {
+fn inside<'a>(at: &At<'_>, group: &'a Figures, out: &mut Families<'a>) {
     for (name, figure) in group.iter().filter(|(name, _)| !NOT_SHOWN.contains(name)) {
         match figure {
             Figure::Number(n) => number(at, name, *n, out),
             Figure::Real(x) if x.is_finite() => {
                 let at = at.below(name);
-                out.add(&at.prefix, Kind::Gauge, &at.path, &at.labels, Sample::Real(*x));
+                out.add(&at.prefix, Kind::Gauge, at.path, &at.labels, Sample::Real(*x));
             }
             Figure::Flag(yes) => {
                 let (at, n) = (at.below(name), u64::from(*yes));
-                out.add(&at.prefix, Kind::Gauge, &at.path, &at.labels, Sample::Number(n));
+                out.add(&at.prefix, Kind::Gauge, at.path, &at.labels, Sample::Number(n));
             }
             Figure::Text(text) if name == "state" => {
                 let at = at.below(name).labelled("state", text);
-                out.add(&at.prefix, Kind::Gauge, &at.path, &at.labels, Sample::Number(1));
+                out.add(&at.prefix, Kind::Gauge, at.path, &at.labels, Sample::Number(1));
             }
             Figure::Times(_) => one(&at.below(name), figure, out),
             Figure::Group(inner) => below(at, name, inner, out),
@@ -219,7 +239,7 @@ fn inside(at: &At, group: &Figures, out: &mut Families) {
     }
 }
 
-fn below(at: &At, name: &str, inner: &Figures, out: &mut Families) {
+fn below<'a>(at: &At<'_>, name: &str, inner: &'a Figures, out: &mut Families<'a>) {
     match name {
         // Statuses one by one; classes and the total are their sums.
         "responses" => match inner.get("codes") {
@@ -234,11 +254,11 @@ fn below(at: &At, name: &str, inner: &Figures, out: &mut Families) {
     }
 }
 
-fn labelled(at: &At, label: &str, group: &Figures, out: &mut Families) {
+fn labelled<'a>(at: &At<'_>, label: &str, group: &'a Figures, out: &mut Families<'a>) {
     group.iter().for_each(|(name, figure)| one(&at.labelled(label, name), figure, out));
 }
 
-fn classes(at: &At, group: &Figures, out: &mut Families) {
+fn classes<'a>(at: &At<'_>, group: &'a Figures, out: &mut Families<'a>) {
     let all = group.iter().filter(|(name, _)| name.ends_with("xx"));
     all.for_each(|(name, figure)| one(&at.labelled("class", name), figure, out));
 }
@@ -251,13 +271,13 @@ const OTHERWISE: &[(&str, &str)] = &[
     ("memory_bytes_max", "memory_max_bytes"),
 ];
 
-fn number(at: &At, name: &str, n: u64, out: &mut Families) {
+fn number(at: &At<'_>, name: &str, n: u64, out: &mut Families<'_>) {
     let is_gauge = GAUGES.contains(&name);
     let name = OTHERWISE.iter().find(|(own, _)| *own == name).map_or(name, |(_, said)| said);
     if let Some((_, grows)) = MILLIS.iter().find(|(millis, _)| *millis == name) {
         let kind = if *grows { Kind::Counter } else { Kind::Gauge };
-        let at = at.below(&format!("{name}_seconds"));
-        return out.add(&at.prefix, kind, &at.path, &at.labels, Sample::Millis(n));
+        let at = at.below_with_unit(name, "_seconds");
+        return out.add(&at.prefix, kind, at.path, &at.labels, Sample::Millis(n));
     }
     let kind = if is_gauge { Kind::Gauge } else { Kind::Counter };
     let at = match name {
@@ -265,11 +285,11 @@ fn number(at: &At, name: &str, n: u64, out: &mut Families) {
         "total" => at.clone(),
         // A queue's places are requests.
         _ if BYTES.contains(&name) && !at.prefix.ends_with("_queue") => {
-            at.below(&format!("{name}_bytes"))
+            at.below_with_unit(name, "_bytes")
         }
         _ => at.below(name),
     };
-    out.add(&at.prefix, kind, &at.path, &at.labels, Sample::Number(n));
+    out.add(&at.prefix, kind, at.path, &at.labels, Sample::Number(n));
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! A zone: what workers have seen, and the reports that it is counted in.
 //!
-//! A worker writes what it has seen into a buffer of its own and goes on; a thread takes the buffers, some times in a
-//! second, and counts. Everything has a bound: a buffer that is full takes no more, a report has [`Limits::live`], and of
-//! more requests than `rate` a worker hands on every second, fourth, eighth one.
+//! A worker notes what it has seen in a place of its own ([`Gathered`]) and goes on: of a request like an earlier one, that it came
+//! once more. A thread takes what is new, some times in a second, and counts; of what has only come again, it does when
+//! somebody looks, and at least every minute. Everything has a bound: a place that is full takes no more, a report has
+//! [`weir_analytics::report::Limits::live`], and of more requests than `rate` a worker notes every second, fourth, eighth one.
 
-use super::record;
+use super::facts;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use weir_analytics::gather::{Batch, Gathered};
 use weir_analytics::render::{self, Shown};
 use weir_analytics::report::{Options, Report};
 use weir_http::Request;
@@ -15,10 +17,8 @@ use weir_runtime::{clock, tz};
 
 /// How often buffers are emptied.
 const LOOKS_A_SECOND: u64 = 4;
-/// What waits of a worker's.
-const BUFFER_MAX_BYTES: usize = 2 * 1024 * 1024;
-/// A buffer that has been so large is not kept.
-const SPARE_MAX_BYTES: usize = 256 * 1024;
+/// After so many looks what has come again is counted, too.
+const LOOKS_FOR_ALL: u32 = 60 * LOOKS_A_SECOND as u32;
 /// A report that is shown is no older.
 const SHOWN: Duration = Duration::from_secs(1);
 /// Rows of each panel that are shown.
@@ -41,12 +41,15 @@ struct Reports {
     began: i32,
     /// The one before it: there is always as much to be seen as was asked for.
     before: Option<Report>,
+    /// What was taken of a worker's last.
+    batch: Batch,
 }
 
-/// A worker's.
+/// A worker's, in lines of the processor's caches that are no other worker's.
 #[derive(Default)]
+#[repr(align(64))]
 struct Part {
-    waiting: Mutex<Vec<u8>>,
+    waiting: Mutex<Gathered>,
     seen: AtomicU64,
     left_out: AtomicU64,
     /// Of so many requests one is handed on, less one; a power of two before that.
@@ -82,7 +85,8 @@ fn today() -> i32 {
 impl Zone {
     pub(super) fn new(options: Options, days: i32, rate: u64) -> Zone {
         let now = Report::new(options.clone());
-        let reports = Mutex::new(Reports { now, began: today(), before: None });
+        let batch = Batch::default();
+        let reports = Mutex::new(Reports { now, began: today(), before: None, batch });
         let (parts, is_started) = (OnceLock::new(), AtomicBool::new(false));
         Zone { options, days, rate, reports, parts, is_started, shown: Mutex::default() }
     }
@@ -109,26 +113,29 @@ impl Zone {
         Ok(())
     }
 
-    /// Counts what waits.
-    fn count(&self) {
+    /// Counts what is new, or all that has come.
+    fn count(&self, all: bool) {
         let mut reports = lock(&self.reports);
+        let Reports { now, began, before, batch } = &mut *reports;
         let day = today();
-        if day - reports.began >= self.days {
-            let fresh = Report::new(self.options.clone());
-            reports.before = Some(std::mem::replace(&mut reports.now, fresh));
-            reports.began = day;
-        }
+        let is_over = day - *began >= self.days;
         let mut offset = offsets();
         for part in self.parts() {
-            let text = std::mem::take(&mut *lock(&part.waiting));
-            let mut rest = &text[..];
-            while let Some((event, behind)) = record::read(rest, &mut offset) {
-                reports.now.add(&event);
-                rest = behind;
+            if all || is_over {
+                lock(&part.waiting).rewind();
             }
-            if text.capacity() <= SPARE_MAX_BYTES {
-                part.give_back(text);
+            loop {
+                let is_more = lock(&part.waiting).take(batch);
+                batch.tell(now, &mut offset);
+                if !is_more {
+                    break;
+                }
             }
+        }
+        if is_over {
+            let fresh = Report::new(self.options.clone());
+            *before = Some(std::mem::replace(now, fresh));
+            *began = day;
         }
     }
 
@@ -147,7 +154,7 @@ impl Zone {
 
     /// What has been counted, as JSON. It may take some milliseconds.
     pub(crate) fn json(&self) -> String {
-        self.count();
+        self.count(true);
         let (now, before) = {
             let reports = lock(&self.reports);
             (reports.now.clone(), reports.before.clone())
@@ -177,9 +184,10 @@ impl Zone {
     /// Everything begins anew.
     pub(crate) fn clear(&self) {
         *lock(&self.shown) = None;
-        self.count();
+        self.count(true);
         let mut reports = lock(&self.reports);
-        *reports = Reports { now: Report::new(self.options.clone()), began: today(), before: None };
+        let (now, batch) = (Report::new(self.options.clone()), Batch::default());
+        *reports = Reports { now, began: today(), before: None, batch };
     }
 }
 
@@ -189,28 +197,20 @@ impl Part {
         let seen = self.seen.load(Ordering::Relaxed) + 1;
         self.seen.store(seen, Ordering::Relaxed);
         if seen & self.mask.load(Ordering::Relaxed) == 0 {
-            let mut waiting = lock(&self.waiting);
-            if waiting.len() + record::MAX_BYTES <= BUFFER_MAX_BYTES {
-                return record::write(r, &mut waiting);
+            let facts = facts::of(r);
+            if lock(&self.waiting).add(&facts) {
+                return;
             }
         }
         self.left_out.store(self.left_out.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
-
-    /// So that the worker need not make one grow again.
-    fn give_back(&self, mut text: Vec<u8>) {
-        text.clear();
-        let mut waiting = lock(&self.waiting);
-        if waiting.is_empty() && waiting.capacity() < text.capacity() {
-            *waiting = text;
-        }
-    }
 }
 
 fn work(zone: &Weak<Zone>) {
-    let mut before = Vec::new();
+    let (mut before, mut looks) = (Vec::new(), 0_u32);
     while let Some(zone) = zone.upgrade() {
-        zone.count();
+        looks = looks.wrapping_add(1);
+        zone.count(looks % LOOKS_FOR_ALL == 0);
         before.resize(zone.parts().len(), 0);
         for (part, before) in zone.parts().iter().zip(&mut before) {
             let seen = part.seen.load(Ordering::Relaxed);
