@@ -30,6 +30,7 @@ fn the_json_of_the_module() {
     assert_eq!(number(one, "requestCounter"), 3, "{one}");
     let responses = part(one, "responses");
     assert_eq!((number(responses, "2xx"), number(responses, "4xx")), (2, 1), "{one}");
+    assert_eq!((number(responses, "miss"), number(responses, "hit")), (1, 1), "{one}");
     assert_eq!(number(part(zones, "two"), "requestCounter"), 1);
     let all = part(zones, "*");
     assert_eq!((number(all, "requestCounter"), number(part(all, "responses"), "2xx")), (4, 3));
@@ -59,4 +60,54 @@ fn what_is_not_there_says_what_to_write() {
         let out = run_cli(&["-t"], &format!("events {{}} http {{ {said} }}"));
         assert!(out.stderr.contains(expected), "{said}: {}", out.stderr);
     }
+}
+
+#[test]
+fn servers_without_a_name_are_one_and_servers_of_upstreams_have_their_limits() {
+    let origin = Origin::echo();
+    let server = Setup::new(
+        "worker_processes 1; events {} http {
+            upstream u { server %%ORIGIN%% max_fails=3 fail_timeout=7s; server 127.0.0.1:1 backup; }
+            server { listen 127.0.0.1:%%PORT_0%%; location / { proxy_pass http://u; } }
+            server { listen 127.0.0.1:%%PORT_1%%; server_name _; return 204; }
+            server { listen 127.0.0.1:%%PORT_2%%; server_name status; vhost_traffic_status_display; } }",
+    )
+    .set("ORIGIN", origin.address())
+    .start();
+    server.get("/");
+    server.on(1).get("/");
+    let text = server.on(2).get("/").text();
+    let zones = part(&text, "serverZones");
+    assert!(!zones.contains("127.0.0.1"), "{zones}");
+    let unnamed = part(zones, "_");
+    assert_eq!((number(unnamed, "requestCounter"), number(unnamed, "2xx")), (2, 2), "{zones}");
+    let peers = part(part(&text, "upstreamZones"), "u");
+    assert_eq!((number(peers, "maxFails"), number(peers, "failTimeout")), (3, 7), "{peers}");
+}
+
+/// The mean of all would hide it.
+#[test]
+fn a_server_that_becomes_slow_is_seen() {
+    let server = Setup::new(
+        "worker_processes 1; events {} http {
+            server { listen 127.0.0.1:%%PORT_0%%; server_name slow;
+                location / { return 204; }
+                location /slow { echo_sleep 0.2; echo slow; }
+                location /status { vhost_traffic_status_display; } } }",
+    )
+    .start();
+    let mut client = server.connect();
+    for _ in 0..1000 {
+        assert_eq!(client.get("/").status, 204);
+    }
+    let slow = || server.get("/slow");
+    std::thread::scope(|s| {
+        for _ in 0..64 {
+            s.spawn(slow);
+        }
+    });
+    let text = server.get("/status").text();
+    let one = part(part(&text, "serverZones"), "slow");
+    let average_ms = number(one, "requestMsec");
+    assert!((150..5000).contains(&average_ms), "{one}");
 }

@@ -1,7 +1,8 @@
 //! What is counted of requests, by the names of servers and locations; [`crate::status_zone`] counts.
 
+use crate::request::Request;
 use std::cell::OnceCell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use weir_core::counts::{self, Count, Counted, Fields, Histogram, Statuses};
 use weir_core::Worker;
 use weir_wire::http1::request::Version;
@@ -24,6 +25,26 @@ pub(crate) fn version_place(version: Version) -> usize {
     }
 }
 
+/// What may become of looking in a cache: `$upstream_cache_status`.
+pub const CACHED: [&str; 7] =
+    ["miss", "bypass", "expired", "stale", "updating", "revalidated", "hit"];
+
+/// What of them a request's is.
+pub type CachedOf = fn(&mut Request) -> Option<usize>;
+
+static CACHED_OF: OnceLock<CachedOf> = OnceLock::new();
+
+/// There are caches: who has them says what became of a request.
+pub fn count_cached(of: CachedOf) {
+    // Who says it is the same for all generations.
+    let _ = CACHED_OF.set(of);
+}
+
+#[inline]
+pub(crate) fn cached(r: &mut Request) -> Option<usize> {
+    CACHED_OF.get().and_then(|of| of(r))
+}
+
 /// What is counted of requests.
 #[derive(Default)]
 pub(crate) struct Requests {
@@ -33,18 +54,46 @@ pub(crate) struct Requests {
     pub(crate) discarded: Count,
     /// Ended without any status.
     pub(crate) nameless: Count,
+    /// By what became of looking in a cache, as in [`CACHED`].
+    pub(crate) cached: [Count; CACHED.len()],
     /// By the versions of HTTP in [`VERSIONS`].
     pub(crate) versions: [Count; 5],
     pub(crate) received: Count,
     pub(crate) sent: Count,
     /// Of those that were answered; connections that became tunnels aside.
     pub(crate) latency: Histogram,
+    /// How long they took lately.
+    pub(crate) average: Average,
+}
+
+/// A moving average, of which each time is one part in 32: as old on the average as what the last 64 have.
+/// Microseconds, so many times.
+#[derive(Default)]
+pub(crate) struct Average(Count);
+
+const AVERAGE_SHIFT: u32 = 5;
+
+impl Average {
+    #[inline]
+    pub(crate) fn add(&self, us: u64) {
+        let before = self.0.get();
+        self.0.set(match before {
+            // The first says what there is to be said; none is as short as nothing.
+            0 => us.max(1) << AVERAGE_SHIFT,
+            _ => before - (before >> AVERAGE_SHIFT) + us.max(1),
+        });
+    }
+
+    pub(crate) fn us(&self) -> u64 {
+        self.0.get() >> AVERAGE_SHIFT
+    }
 }
 
 impl counts::Part for Requests {
     fn each(&self, fields: &mut Fields<'_>) {
         fields.count("begun", &self.begun);
         fields.statuses("responses", &self.statuses);
+        fields.counts("cached", &self.cached);
         fields.counts("versions", &self.versions);
         fields.count("discarded", &self.discarded);
         fields.count("nameless", &self.nameless);

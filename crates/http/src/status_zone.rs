@@ -10,7 +10,8 @@
 //! Difference from NGINX Plus: servers without a `status_zone` are there as well; `off`; latencies.
 
 use crate::core_vars::shown_status;
-use crate::counted::{version_place, Requests, Zones, VERSIONS};
+use crate::counted::{cached, version_place, Requests, Zones, VERSIONS};
+pub use crate::counted::{count_cached, CachedOf, CACHED};
 use crate::generation::{LocationConf, Server, ServerConf};
 use crate::module::HttpModule;
 use crate::request::Request;
@@ -208,11 +209,12 @@ pub(crate) fn ends(r: &mut Request) {
         return;
     }
     let had_begun = std::mem::take(&mut r.flags.counted);
+    let cached = cached(r);
     let (location, server) = (of_location(r), of_server(r));
     if location.is_none() && server.is_none() && !watched::is_wanted() {
         return;
     }
-    let ended = Ended::of(r);
+    let ended = Ended::of(r, cached);
     watched::ended(r, ended.status, ended.took_us);
     let took = ended.took_us.map(Took::new);
     if let Some(zone) = location {
@@ -245,6 +247,7 @@ pub fn note(r: &Request, trace: [u8; 16], span: [u8; 8], wall_ms: u64) {
 /// What is counted of a request at its end.
 struct Ended {
     version: usize,
+    cached: Option<usize>,
     /// As logs show it; 0 where they have none.
     status: u16,
     is_answered: bool,
@@ -255,10 +258,11 @@ struct Ended {
 
 impl Ended {
     #[inline]
-    fn of(r: &Request) -> Ended {
+    fn of(r: &Request, cached: Option<usize>) -> Ended {
         let timed = r.is_timed();
         Ended {
             version: version_place(r.version()),
+            cached,
             status: shown_status(r),
             is_answered: r.flags.header_sent,
             received: r.received,
@@ -278,11 +282,17 @@ impl Ended {
                 zone.versions[self.version].add(1);
             }
         }
+        if let Some(count) = self.cached.and_then(|at| zone.cached.get(at)) {
+            count.add(1);
+        }
         if !self.is_answered {
             zone.discarded.add(1);
         }
         if let Some(took) = took {
             zone.latency.add_one(took);
+        }
+        if let Some(us) = self.took_us {
+            zone.average.add(us);
         }
     }
 }
@@ -313,6 +323,24 @@ fn report_locations(_: &Served, main: &Slots, figures: &mut Figures) {
     }
 }
 
+/// How long requests took lately, as each worker has seen it by the number of its requests; a process that has served
+/// none yet has only the mean of all.
+fn lately_ms(parts: &[(usize, Arc<Requests>)], all: &Times) -> u64 {
+    let (mut sum_us, mut count) = (0u128, 0u128);
+    for (_, part) in parts {
+        let (us, n) = (part.average.us(), u128::from(part.statuses.total().max(1)));
+        if us > 0 {
+            sum_us += u128::from(us) * n;
+            count += n;
+        }
+    }
+    let us = match count {
+        0 => all.sum_us() / all.count().max(1),
+        _ => u64::try_from(sum_us / count).unwrap_or(u64::MAX),
+    };
+    (us + 500) / 1000
+}
+
 fn report_zone(zones: &Counted<Requests>, figures: &mut Figures) {
     // There may be thousands of zones: each is locked once.
     let parts = zones.parts();
@@ -324,11 +352,21 @@ fn report_zone(zones: &Counted<Requests>, figures: &mut Figures) {
     figures.put("discarded", sum(|z| &z.discarded));
     figures.put("received", sum(|z| &z.received));
     figures.put("sent", sum(|z| &z.sent));
+    let cached = CACHED.into_iter().enumerate();
+    let cached: Vec<_> = cached
+        .map(|(n, name)| (name, parts.iter().map(|(_, z)| z.cached[n].get()).sum::<u64>()))
+        .collect();
+    if cached.iter().any(|(_, n)| *n > 0) {
+        figures.group("cached").put_all(&cached);
+    }
     let versions = figures.group("protocols");
     for (n, name) in VERSIONS.into_iter().enumerate() {
         versions.put(name, parts.iter().map(|(_, z)| z.versions[n].get()).sum::<u64>());
     }
     let mut latency = Times::default();
     parts.iter().for_each(|(_, part)| latency.add(&part.latency));
+    if latency.count() > 0 {
+        figures.put("request_time", lately_ms(&parts, &latency));
+    }
     figures.put("latency", latency);
 }

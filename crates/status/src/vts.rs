@@ -6,7 +6,9 @@
 //! write. Series of the last times (`requestMsecs`, `requestBuckets`) are empty, and counters have 64 bits (`overCounts` are 0).
 
 use crate::tree::gather;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use weir_core::figures::{Figure, Figures};
 use weir_core::{LocalFuture, SERVER_VERSION};
@@ -41,7 +43,10 @@ const ROWS: &[Row] = &[
     )
     .note(
         "For who scrapes it. There is no page, no filter, no control and no Prometheus format: dashboard, api and metrics \
-         are these. Requests for /format/json get the same.",
+         are these. Requests for /format/json get the same. Servers without a name, or called _, are one, \"_\". requestMsec and \
+         responseMsec are moving averages of each worker, put together by their requests: each time is one part in 32 (of \
+         upstreams' servers 16) where the module has the mean of the last 64. There are no histograms: requestMsecs, \
+         requestBuckets and those of responses are empty; metrics has them.",
     ),
     Row::new(
         "vhost_traffic_status_display_format",
@@ -151,13 +156,15 @@ fn shown(tree: &Figures, loaded: (i64, u32)) -> Figures {
     zones.put_all(&[("maxSize", 0), ("usedSize", 0), ("usedNode", 0)]);
     let http = group(tree, "http");
     let mut sum = Figures::default();
-    let servers = all.group("serverZones");
+    let mut named = BTreeMap::<String, Figures>::new();
     for (name, figure) in group(&http, "server_zones").iter() {
         let Figure::Group(zone) = figure else { continue };
         let one = server(zone);
         add(&mut sum, &one);
-        servers.put(name.to_string(), one);
+        add(named.entry(shown_name(name).to_string()).or_default(), &one);
     }
+    let servers = all.group("serverZones");
+    named.into_iter().for_each(|(name, one)| servers.put(name, one));
     servers.put("*", if sum.is_empty() { server(&none) } else { sum });
     let upstreams = all.group("upstreamZones");
     for (name, figure) in group(&http, "upstreams").iter() {
@@ -177,18 +184,27 @@ fn shown(tree: &Figures, loaded: (i64, u32)) -> Figures {
     all
 }
 
+/// Servers without a name are called by their addresses where they are counted; the module has all of them as one.
+fn shown_name(name: &str) -> &str {
+    let is_address = name.parse::<SocketAddr>().is_ok()
+        || name.strip_prefix("*:").is_some_and(|port| port.parse::<u16>().is_ok())
+        || name.starts_with("unix:");
+    if is_address {
+        "_"
+    } else {
+        name
+    }
+}
+
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 const CACHED: [&str; 8] =
     ["miss", "bypass", "expired", "stale", "updating", "revalidated", "hit", "scarce"];
 
-/// How long in all, in milliseconds, and on the average.
-fn times(of: Option<&Figure>) -> (u64, u64) {
+/// How long in all, in milliseconds.
+fn sum_ms(of: Option<&Figure>) -> u64 {
     match of {
-        Some(Figure::Times(times)) => {
-            let sum_ms = times.sum_us() / 1000;
-            (sum_ms, sum_ms / times.count().max(1))
-        }
-        _ => (0, 0),
+        Some(Figure::Times(times)) => times.sum_us() / 1000,
+        _ => 0,
     }
 }
 
@@ -217,10 +233,13 @@ fn server(zone: &Figures) -> Figures {
     one.put("outBytes", zone.number("sent"));
     let responses = one.group("responses");
     classes(zone, responses);
-    CACHED.into_iter().for_each(|status| responses.put(status, 0));
-    let (sum_ms, average_ms) = times(zone.get("latency"));
-    one.put("requestMsecCounter", sum_ms);
-    one.put("requestMsec", average_ms);
+    let cached = |status: &str| match zone.get("cached") {
+        Some(Figure::Group(cached)) => cached.number(status),
+        _ => 0,
+    };
+    CACHED.into_iter().for_each(|status| responses.put(status, cached(status)));
+    one.put("requestMsecCounter", sum_ms(zone.get("latency")));
+    one.put("requestMsec", zone.number("request_time"));
     series(&mut one, ["requestMsecs", "requestBuckets"]);
     let over = one.group("overCounts");
     over.put_all(&[
@@ -234,15 +253,20 @@ fn server(zone: &Figures) -> Figures {
     one
 }
 
-/// Adds numbers of the same names; averages too are sums then, and are made anew of theirs.
+/// Adds numbers of the same names; averages by how many requests they are of.
 fn add(sum: &mut Figures, one: &Figures) {
     if sum.is_empty() {
         *sum = one.clone();
         return;
     }
+    let weighed = |of: &Figures| {
+        let (ms, n) = (of.number("requestMsec"), of.number("requestCounter"));
+        u128::from(ms) * u128::from(n)
+    };
+    let all = weighed(sum) + weighed(one);
     sum_up(sum, one);
-    let count = sum.number("requestCounter").max(1);
-    let average = sum.number("requestMsecCounter") / count;
+    let average = all / u128::from(sum.number("requestCounter").max(1));
+    let average = u64::try_from(average).unwrap_or(u64::MAX);
     for (name, figure) in sum.iter_mut() {
         match (name, figure) {
             ("requestMsec", Figure::Number(n)) => *n = average,
@@ -281,7 +305,7 @@ fn peer(of: &Figures) -> Figures {
         _ => Figures::default(),
     };
     // Its module has the whole try for both.
-    let (sum_ms, average_ms) = times(latency.get("response"));
+    let (sum_ms, average_ms) = (sum_ms(latency.get("response")), of.number("response_time"));
     for (counter, average, names) in [
         ("requestMsecCounter", "requestMsec", ["requestMsecs", "requestBuckets"]),
         ("responseMsecCounter", "responseMsec", ["responseMsecs", "responseBuckets"]),

@@ -115,6 +115,8 @@ impl Server<'_> {
         figures.put("received", sum(|t| t.received.get()));
         figures.put("fails", sum(|t| t.fails.get()));
         figures.put("unavail", sum(|t| t.unavail.get()));
+        figures.put("max_fails", u64::from(peer.max_fails));
+        figures.put("fail_timeout", peer.fail_timeout_secs);
         self.put_health(figures);
         let selected_us = tries.parts().iter().map(|(_, t)| t.selected_us.get()).max();
         if let Some(us) = selected_us.filter(|us| *us > 0) {

@@ -24,7 +24,7 @@ use weir_script::template::Template;
 use weir_wire::http1::names::HeaderId;
 use weir_wire::http1::request::Method;
 
-/// `$upstream_cache_status`
+/// `$upstream_cache_status`, in the order of `weir_http::status_zone::CACHED`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     Miss,

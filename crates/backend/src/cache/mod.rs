@@ -50,6 +50,11 @@ pub const MODULE: HttpModule = HttpModule {
 /// Gives the stores their parameters and starts their threads: for the serving process alone.
 fn start(gen: &Arc<Generation>, http: &HttpConf) {
     let main = http.main.get::<conf::CacheMain>();
+    if !main.paths.is_empty() {
+        weir_http::status_zone::count_cached(|r| {
+            lookup::status_of(r).map(|status| status as usize)
+        });
+    }
     let error_log = Arc::clone(&gen.error_log);
     let log: weir_cache::manager::Log = Arc::new(move |level, text| {
         let level = if level == "warn" { LogLevel::Warn } else { LogLevel::Notice };

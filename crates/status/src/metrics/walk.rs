@@ -72,7 +72,8 @@ const GAUGES: &[&str] = &[
 ];
 
 /// Figures that name things, or that others add up to: they are no metrics.
-const NOT_SHOWN: &[&str] = &["id", "pid", "ppid", "response_time_hist"];
+const NOT_SHOWN: &[&str] =
+    &["id", "pid", "ppid", "response_time_hist", "max_fails", "fail_timeout"];
 
 /// Bytes, whose names do not say it.
 const BYTES: &[&str] = &["received", "sent", "size", "max_size"];
@@ -80,6 +81,7 @@ const BYTES: &[&str] = &["received", "sent", "size", "max_size"];
 /// Milliseconds, and whether they only grow.
 const MILLIS: &[(&str, bool)] = &[
     ("turn", false),
+    ("request_time", false),
     ("header_time", false),
     ("response_time", false),
     ("connect_time", false),
@@ -99,6 +101,7 @@ const LABELLED: &[(&str, &str)] = &[
     ("protocols", "protocol"),
     ("ciphers", "cipher"),
     ("evictions", "reason"),
+    ("cached", "status"),
 ];
 
 /// Where the walk is.
