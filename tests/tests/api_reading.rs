@@ -223,10 +223,8 @@ fn who_may_write_must_be_said() {
     std::fs::write(&pem, pair.cert + &pair.key).unwrap();
     let pem_name = pem.display().to_string();
     let asks = |listen: &str| {
-        let server = format!(
-            "ssl_certificate PEM; ssl_certificate_key PEM; ssl_client_certificate PEM; ssl_verify_client on; \
-             location /api {{ api write=on; }}"
-        );
+        let server = "ssl_certificate PEM; ssl_certificate_key PEM; ssl_client_certificate PEM; \
+             ssl_verify_client on; location /api { api write=on; }";
         let conf = format!("events {{}} http {{ server {{ {listen} {server} }} }}");
         weir_tests::run_cli(&["-t"], &conf.replace("PEM", &pem_name)).stderr
     };

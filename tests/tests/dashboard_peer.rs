@@ -2,7 +2,7 @@
 
 use serde_json::{json, Value};
 use weir_tests::tls::Authority;
-use weir_tests::{expect_soon, run_cli, Browser, Origin, Server, Setup};
+use weir_tests::{expect_soon, run_cli, skip, Browser, Origin, Server, Setup};
 
 /// Another Weir: who asks its API has a password, and a place that answers late.
 fn other(authority: &Authority) -> Server {
@@ -115,6 +115,23 @@ fn times_are_added_up_by_their_buckets() {
         let sum = |name: &str| told["sum"][name].as_f64().unwrap_or(-1.0);
         late > 190.0 && (0.0..100.0).contains(&sum("p50")) && sum("p99") > 190.0
     });
+}
+
+/// A tree of small objects takes a hundred times its text.
+#[test]
+fn what_answers_too_much_is_not_read() {
+    let much = format!("{{\"now_us\":1,\"x\":[{}0]}}", "{\"\":0},".repeat(2_000_000));
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", much.len());
+    let origin = Origin::replying(head + &much);
+    let authority = Authority::new("ca");
+    let one =
+        own(&authority, &format!("dashboard_peer http://{}/api/ name=evil;", origin.address()));
+    assert!(silent(&one, "evil").contains("more than the figures of a server"));
+    let [serving] = one.children()[..] else { return skip("no master") };
+    let status = std::fs::read_to_string(format!("/proc/{serving}/status")).unwrap();
+    let most_kb = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap();
+    let most_kb: u64 = most_kb.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(most_kb < 200_000, "{most_kb}");
 }
 
 #[test]

@@ -147,6 +147,28 @@ fn what_is_refused_is_not_sent_again() {
     server.expect_error("OTel export failure: old");
 }
 
+/// A proxy between that takes too little for a while, and is mended.
+#[test]
+fn what_was_too_large_once_is_not_for_ever() {
+    let is_mended = Arc::new(AtomicBool::new(false));
+    let mended = Arc::clone(&is_mended);
+    let collector = Collector::grpc_saying(move |_| match mended.load(Ordering::SeqCst) {
+        true => Say::Taken,
+        false => Say::Status(8, "received message larger than max (9 vs. 1)"),
+    });
+    let server =
+        start(&format!("endpoint 127.0.0.1:{}; interval 50ms; batch_size 64;", collector.port()));
+    ask(&server, 100);
+    expect_soon("all are refused", || figure(&server, "spans_refused") == 100);
+    let before = collector.exports().len();
+    is_mended.store(true, Ordering::SeqCst);
+    // Each batch may be twice as large as the one before.
+    expect_soon("full batches", || {
+        ask(&server, 100);
+        collector.exports().iter().skip(before).any(|e| e.spans().len() == 64)
+    });
+}
+
 #[test]
 fn a_reload_and_a_graceful_end_send_what_waits() {
     let (first, second) = (Collector::grpc(), Collector::grpc());

@@ -10,6 +10,7 @@ pub mod copies;
 pub mod crc32c;
 pub mod date;
 pub mod escape;
+pub mod json;
 pub mod line;
 pub mod lru;
 pub mod units;

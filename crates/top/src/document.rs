@@ -13,6 +13,9 @@ pub struct Look {
 impl Look {
     /// Reads a document; `at_us` is when it came.
     pub fn read(text: &[u8], at_us: u64) -> Result<Look, String> {
+        if weir_base::json::is_too_much(text) {
+            return Err("the answer is more than the figures of a server".into());
+        }
         let tree: Value =
             serde_json::from_slice(text).map_err(|e| format!("the answer is no figures ({e})"))?;
         if !tree.is_object() {

@@ -24,6 +24,8 @@ const BUSY: Duration = Duration::from_secs(1);
 const TELL_DROPPED: Duration = Duration::from_secs(1);
 /// Collectors take 4 MB at once, if nobody has told them otherwise.
 const BATCH_MAX_BYTES: usize = 2 << 20;
+/// A collector that takes less than this takes nothing; its spans are given up together and not one by one.
+const BATCH_LEAST_BYTES: usize = 4096;
 const RETRY_FIRST_MS: u64 = 100;
 const RETRY_MOST_MS: u64 = 5000;
 /// The same failure is told again after so long.
@@ -223,11 +225,11 @@ impl Sender {
                 self.say(LogLevel::Warn, &format!("OTel export: {why}"));
                 0
             }
-            Verdict::TooLarge(_) if count > 1 => {
-                self.most_bytes = message.len() / 2;
+            Verdict::TooLarge(_) if count > 1 && message.len() > BATCH_LEAST_BYTES => {
+                self.most_bytes = (message.len() / 2).max(BATCH_LEAST_BYTES / 2);
                 return;
             }
-            Verdict::TooLarge(why) | Verdict::Refused(_, why) if count == 1 => self.refuse(1, &why),
+            Verdict::Refused(_, why) if count == 1 => self.refuse(1, &why),
             Verdict::TooLarge(why) => self.refuse(count, &why),
             Verdict::Refused(n, why) => {
                 self.refuse(usize::try_from(n).unwrap_or(usize::MAX).min(count), &why)
@@ -235,6 +237,10 @@ impl Sender {
             Verdict::Later(why) => return self.wait(&why, after),
         };
         COUNTS.send(count, refused);
+        if refused == 0 {
+            // What was too much once (a proxy between, another limit) need not be for ever.
+            self.most_bytes = self.most_bytes.saturating_mul(2).min(BATCH_MAX_BYTES);
+        }
         self.backoff.reset();
         self.waiting.done(count);
         self.since = (!self.waiting.ends.is_empty()).then(Instant::now);

@@ -25,6 +25,9 @@ impl Look {
     ///
     /// It is none, in words.
     pub fn read(text: &[u8]) -> Result<Look, String> {
+        if weir_base::json::is_too_much(text) {
+            return Err("what it answers is more than the figures of a server".to_string());
+        }
         let tree: Value =
             serde_json::from_slice(text).map_err(|e| format!("what it answers is no JSON: {e}"))?;
         let at_us = tree.get("now_us").and_then(Value::as_u64);
