@@ -25,6 +25,8 @@ pub enum Mood {
     AtMost(usize),
     /// Every other document is kept, the others are told 429.
     Partial,
+    /// Each document is refused with so many bytes of words.
+    Wordy(usize),
     /// The connection is closed at once.
     Down,
 }
@@ -143,12 +145,15 @@ impl Kept {
             let status = match mood {
                 Mood::Dropped if n >= count / 2 => continue,
                 Mood::Partial if n % 2 == 1 => 429,
+                Mood::Wordy(_) => 400,
                 _ => self.create(pair),
             };
             items.push(match status {
                 201 => json!({"create": {"status": 201}}),
                 status => {
-                    json!({"create": {"status": status, "error": {"type": "t", "reason": "r"}}})
+                    let words = if let Mood::Wordy(bytes) = mood { bytes } else { 1 };
+                    let error = json!({"type": "t", "reason": "r".repeat(words)});
+                    json!({"create": {"status": status, "error": error}})
                 }
             });
         }

@@ -188,6 +188,19 @@ fn a_reload_and_a_graceful_end_send_what_waits() {
 }
 
 #[test]
+fn what_an_end_cannot_send_is_told() {
+    for signal in [Signal::Quit, Signal::Term] {
+        let port = free_port();
+        let mut server = start(&format!("endpoint 127.0.0.1:{port}; interval 1ms;"));
+        ask(&server, 5);
+        server.expect_error("OTel export failure: cannot connect");
+        server.signal(signal);
+        server.wait_exit();
+        server.expect_error("OTel dropped records: 5");
+    }
+}
+
+#[test]
 fn an_end_at_once_sends_what_waits_but_does_not_wait_long() {
     let collector = Collector::grpc();
     let mut server = start(&format!("endpoint 127.0.0.1:{}; interval 1h;", collector.port()));

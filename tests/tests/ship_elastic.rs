@@ -320,6 +320,19 @@ fn what_is_too_much_at_once_comes_in_smaller_bulks() {
     assert_eq!(bulk.urls().len(), 61);
 }
 
+/// More of it than is read at once.
+#[test]
+fn words_about_each_event_hold_up_nothing() {
+    let bulk = Bulk::start(|_| Mood::Unavailable);
+    let server = start(&bulk, CONF);
+    get_all(&server, (0..60).map(|n| format!("/{n}")));
+    bulk.set_mood(Mood::Wordy(500_000));
+    expect_soon("all are refused", || figure(&server, "events_refused") == 60);
+    bulk.set_mood(Mood::Good);
+    get_all(&server, std::iter::once("/last".to_owned()));
+    bulk.expect(1);
+}
+
 /// A file system of its own, as small as it must be.
 struct Small(std::path::PathBuf);
 

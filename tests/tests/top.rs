@@ -297,3 +297,27 @@ fn options_that_do_not_go_together() {
         assert!(text.starts_with("Usage: ") && text.contains(" top ["), "{help:?}");
     }
 }
+
+/// Who looks for all that run believes root's servers and his own.
+#[test]
+fn another_users_server_is_not_found() {
+    use std::os::unix::process::CommandExt as _;
+    let home = std::env::temp_dir().join(format!("weir-other-{}", std::process::id()));
+    std::fs::create_dir_all(&home).unwrap();
+    let conf = "pid the.pid; error_log e.log; events {} http { access_log off;
+        server { listen 127.0.0.1:PORT; server_name forged.test; } }";
+    std::fs::write(home.join("c.conf"), conf.replace("PORT", &free_port().to_string())).unwrap();
+    let mut command = Command::new(binary());
+    command.args(["-c", "c.conf", "-g", "daemon off;", "-p", "."]).current_dir(&home).uid(65534);
+    let chowned = Command::new("chown").arg("65534").arg(&home).status();
+    let started = command.spawn();
+    let (Ok(_), Ok(mut other)) = (chowned, started) else {
+        return weir_tests::skip("only root may start another user's server");
+    };
+    expect_soon("the other one's socket", || home.join("the.pid.control").exists());
+    let found = String::from_utf8(top(&["--once"]).stdout).unwrap();
+    weir_tests::signal(other.id(), weir_tests::Signal::Term);
+    other.wait().unwrap();
+    assert!(!found.contains("weir-other"), "{found}");
+    std::fs::remove_dir_all(home).unwrap();
+}

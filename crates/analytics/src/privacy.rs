@@ -10,6 +10,8 @@ const REMEMBERED: usize = 1024;
 const NAME_BYTES: usize = 16;
 const SHORT_V4_BITS: u32 = 24;
 const SHORT_V6_BITS: u32 = 48;
+/// Of 6to4 (RFC 3056), which has the client's IPv4 address behind its first 16 bits: 24 of that.
+const SHORT_6TO4_BITS: u32 = 16 + SHORT_V4_BITS;
 
 /// How addresses are shown.
 #[derive(Clone, Debug, Default)]
@@ -97,8 +99,10 @@ impl Shower {
                         Shown::Network(IpAddr::V4(short), SHORT_V4_BITS)
                     }
                     IpAddr::V6(v6) => {
-                        let short = Ipv6Addr::from(v6.to_bits() & !(u128::MAX >> SHORT_V6_BITS));
-                        Shown::Network(IpAddr::V6(short), SHORT_V6_BITS)
+                        let is_6to4 = v6.segments()[0] == 0x2002;
+                        let bits = if is_6to4 { SHORT_6TO4_BITS } else { SHORT_V6_BITS };
+                        let short = Ipv6Addr::from(v6.to_bits() & !(u128::MAX >> bits));
+                        Shown::Network(IpAddr::V6(short), bits)
                     }
                 };
                 let Shown::Network(short, _) = network else { return (network, hash) };
@@ -141,6 +145,7 @@ mod tests {
         assert_eq!(shown(&Privacy::Plain, "192.0.2.77", 1), "192.0.2.77");
         assert_eq!(shown(&Privacy::Shortened, "192.0.2.77", 1), "192.0.2.0/24");
         assert_eq!(shown(&Privacy::Shortened, "2001:db8:1:2::3", 1), "2001:db8:1::/48");
+        assert_eq!(shown(&Privacy::Shortened, "2002:102:304::1", 1), "2002:102:300::/40");
         let secret = Privacy::Hashed(Secret::new(&[7; 32]));
         let name = shown(&secret, "192.0.2.77", 1);
         assert_eq!(name.len(), NAME_BYTES);

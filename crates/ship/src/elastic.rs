@@ -195,6 +195,8 @@ impl Bulk {
                 self.http.turn();
                 Pushed::Later { why, after: answer.retry_after }
             }
+            // It has words about each document: of fewer there are fewer.
+            Err(why) if entries.len() > 1 && http::is_too_long(&why) => Pushed::TooLarge(why),
             Err(why) => Pushed::Later { why, after: None },
         }
     }

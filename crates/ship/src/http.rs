@@ -500,8 +500,15 @@ fn read_answer(line: &mut impl Read, most: usize) -> Result<(Answer, bool), Stri
     Ok((answer, is_framed && !head.connection_close))
 }
 
+const TOO_LONG: &str = "the answer has more than ";
+
 fn too_long(most: usize) -> String {
-    format!("the answer has more than {most} bytes")
+    format!("{TOO_LONG}{most} bytes")
+}
+
+/// Whether an error says that the answer had more bytes than are read.
+pub fn is_too_long(why: &str) -> bool {
+    why.contains(TOO_LONG)
 }
 
 fn read_chunked(line: &mut impl Read, mut rest: Vec<u8>, most: usize) -> Result<Vec<u8>, String> {

@@ -58,6 +58,8 @@ pub struct Queue {
     pub dropped: AtomicU64,
     /// No segment can be made, for the bound is reached.
     pub is_full: AtomicBool,
+    /// None could be made, for the bound or the disk: more at hand would not have helped.
+    is_short: AtomicBool,
 }
 
 thread_local! {
@@ -97,6 +99,7 @@ impl Queue {
             shared: Mutex::default(),
             dropped: AtomicU64::new(0),
             is_full: AtomicBool::new(false),
+            is_short: AtomicBool::new(false),
         }
     }
 
@@ -156,8 +159,10 @@ impl Queue {
         };
         let Some(mut next) = next else {
             self.dropped.fetch_add(1, Ordering::Relaxed);
-            let more = (self.spare_wanted.load(Ordering::Relaxed) + 1).min(SPARE_MAX);
-            self.spare_wanted.store(more, Ordering::Relaxed);
+            if !self.is_short.load(Ordering::Relaxed) {
+                let more = (self.spare_wanted.load(Ordering::Relaxed) + 1).min(SPARE_MAX);
+                self.spare_wanted.store(more, Ordering::Relaxed);
+            }
             return crate::keeper::wake();
         };
         if !next.append(parts) {
@@ -179,10 +184,12 @@ impl Queue {
         while lock(&self.spare).len() < self.spare_wanted.load(Ordering::Relaxed).min(most) {
             let fits = self.held_bytes.load(Ordering::Relaxed) + bytes <= self.most_bytes();
             self.is_full.store(!fits, Ordering::Relaxed);
+            self.is_short.store(true, Ordering::Relaxed);
             if !fits {
                 return Ok(());
             }
             let (appender, made) = self.make(bytes as usize)?;
+            self.is_short.store(false, Ordering::Relaxed);
             self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
             // Who reads knows of it before anybody can write.
             lock(&self.made).push(made);

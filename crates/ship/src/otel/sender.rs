@@ -69,6 +69,8 @@ struct Running {
 }
 
 static ALL: Mutex<Vec<Arc<Running>>> = Mutex::new(Vec::new());
+/// What was not taken is counted and told within it.
+const TELL_LEFT: Duration = Duration::from_millis(500);
 /// When an end waits no longer.
 static LIMIT: Mutex<Option<Instant>> = Mutex::new(None);
 
@@ -107,7 +109,9 @@ pub fn has_ended() -> bool {
     let until = *lock(&LIMIT).get_or_insert_with(|| Instant::now() + FINISH);
     if Instant::now() >= until {
         all.iter().for_each(|running| running.stop.set());
-        return true;
+        if Instant::now() >= until + TELL_LEFT {
+            return true;
+        }
     }
     all.iter().all(|running| running.has_ended.load(Ordering::Acquire))
 }
@@ -162,7 +166,12 @@ impl Sender {
                 () => thread::sleep(self.pause()),
             }
         }
+        // Nobody adds any more: what is left is lost, and said to be.
+        if let Some(trays) = self.exporter.trays.get() {
+            trays.empty(&mut self.waiting);
+        }
         COUNTS.drop(self.waiting.ends.len());
+        self.dropped_told = None;
         self.tell_dropped();
     }
 

@@ -84,6 +84,8 @@ fn the_bound_holds_and_what_is_over_it_is_counted() {
     reading.follow(&queue);
     let kept = texts(&reading, 1000, usize::MAX).len() as u64;
     assert_eq!(kept + queue.dropped.load(Ordering::Relaxed), 100);
+    // More at hand would only have taken room.
+    assert_eq!(queue.spare_wanted.load(Ordering::Relaxed), SPARE);
 }
 
 #[test]

@@ -159,9 +159,15 @@ fn without_secrets(text: &[u8]) -> Vec<u8> {
         let end = server[2..].find(',').map_or(server.len(), |end| end + 2);
         out.push_str(&server[..end]);
     }
+    let mut context = context;
     for name in [", request: \"", ", subrequest: \"", ", upstream: \""] {
         let Some(at) = context.find(name) else { continue };
         let value = &context[at + name.len()..];
+        if name.contains(" request") {
+            // What looks like the next field may be of the address up to here, which ends with the version.
+            let end = value.find(" HTTP/").map_or(value.len(), |end| end + " HTTP/".len());
+            context = &value[end..];
+        }
         let end = value.find(['"', '?']).unwrap_or(value.len());
         out.push_str(name);
         out.push_str(&value[..end]);

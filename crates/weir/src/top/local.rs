@@ -56,7 +56,7 @@ fn running() -> Vec<Local> {
         .collect();
     paths.sort_unstable();
     paths.dedup();
-    let answers = |path: &&str| inquiry::ask(Path::new(path), "version", Duration::ZERO).is_ok();
+    let answers = |path: &&str| inquiry::ask_found(Path::new(path), "version").is_ok();
     paths.into_iter().filter(answers).map(|path| Local::at(path.into())).collect()
 }
 
