@@ -178,6 +178,9 @@ fn directives_of_other_modules_are_known_by_name() {
 fn directives_of_older_versions_are_known_by_name() {
     for (directive, help) in [
         ("ssl on", "listen 443 ssl"),
+        ("status", "api ("),
+        ("status_format json", "metrics (for Prometheus)"),
+        ("prometheus", "vhost_traffic_status_display"),
         ("spdy_headers_comp 1", "http2 on"),
         ("spdy_chunk_size 8k", "http2 on"),
         ("limit_zone a $binary_remote_addr 1m", "limit_conn_zone"),
