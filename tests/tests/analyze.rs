@@ -181,6 +181,70 @@ fn what_is_cut_off_is_said() {
     }
 }
 
+/// As gzip(1): zeros behind the end are nothing, and what was whole before a bad end is there.
+#[test]
+fn lines_before_a_bad_end_are_counted() {
+    let place = Place::new();
+    let packed = |lines: usize| {
+        let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let uris = (0..lines).map(|n| line("192.0.2.1", &format!("/{n}"), 200, "-"));
+        uris.for_each(|one| gzip.write_all(one.as_bytes()).unwrap());
+        gzip.finish().unwrap()
+    };
+    for lines in [1000, 10_000] {
+        let gzip = packed(lines);
+        let wanted = format!("\"valid_requests\":{lines},\"failed_requests\":0,");
+        place.write("a.gz", [&gzip[..], &[0; 512]].concat());
+        assert!(place.said(&["--output", "json", "a.gz"]).contains(&wanted));
+        place.write("a.gz", [&gzip[..], &[0; 512], &gzip].concat());
+        let twice = format!("\"valid_requests\":{},", 2 * lines);
+        assert!(place.said(&["--output", "json", "a.gz"]).contains(&twice));
+        let mut wrong = gzip.clone();
+        let crc = wrong.len() - 8;
+        wrong[crc] ^= 1;
+        for bytes in [[&gzip[..], b"garbage behind it"].concat(), wrong] {
+            place.write("a.gz", bytes);
+            let output = place.run(&["--output", "json", "a.gz"]);
+            assert_eq!(output.status.code(), Some(1));
+            assert!(String::from_utf8_lossy(&output.stdout).contains(&wanted));
+            assert!(String::from_utf8_lossy(&output.stderr).contains("not counted"));
+        }
+        place.write("a.gz", &gzip[..gzip.len() - 50]);
+        let output = place.run(&["--output", "json", "a.gz"]);
+        assert_eq!(output.status.code(), Some(1));
+        let json = String::from_utf8(output.stdout).unwrap();
+        let at = json.find("\"valid_requests\":").unwrap() + 17;
+        let digits: String = json[at..].chars().take_while(char::is_ascii_digit).collect();
+        let counted = digits.parse::<usize>().unwrap();
+        assert!((lines - 200..lines).contains(&counted), "{counted} of {lines}");
+    }
+}
+
+/// A picture that somebody else's page shows does not make that the site's own name.
+#[test]
+fn the_own_name_is_taken_from_who_asked_for_the_page() {
+    let place = Place::new();
+    let forum = "https://forum.example/thread";
+    let mut text: String =
+        (0..5).map(|n| line(&format!("192.0.2.{n}"), "/landing", 200, forum)).collect();
+    text += &line("192.0.2.9", "/other", 200, "https://search.example/");
+    text += &line("192.0.2.7", "/logo.png", 200, forum);
+    place.write("a.log", &text);
+    let output = place.run(&["--output", "json", "a.log"]);
+    let json = String::from_utf8(output.stdout).unwrap();
+    assert!(panel(&json, "entries").contains("\"name\":\"/landing\",\"hits\":5"), "{json}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    text += &line("192.0.2.9", "/a.css", 200, "https://shop.example/other");
+    text += &line("192.0.2.9", "/next", 200, "https://shop.example/other");
+    place.write("a.log", &text);
+    let output = place.run(&["--output", "json", "a.log"]);
+    let json = String::from_utf8(output.stdout).unwrap();
+    assert!(panel(&json, "entries").contains("\"name\":\"/landing\",\"hits\":5"), "{json}");
+    assert!(!panel(&json, "entries").contains("/next"), "{json}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("\"shop.example\" is taken") && said.contains("--site"), "{said}");
+}
+
 #[test]
 fn threads_do_not_matter() {
     let place = Place::new();
@@ -355,6 +419,10 @@ fn formats_of_a_configuration() {
     let json =
         place.said(&["--conf", "nginx.conf", "--log", "plain", "--output", "json", "other.log"]);
     assert!(json.contains("\"valid_requests\":1,"), "{json}");
+    // One that no access_log writes tells itself, beside others that one does.
+    place.write("own.log", line("192.0.2.1", "/slow", 200, "-"));
+    let json = place.said(&["--conf", "nginx.conf", "--output", "json", "own.log", "shop.log.1"]);
+    assert!(json.contains("\"valid_requests\":2,\"failed_requests\":0,"), "{json}");
     let said = place.complaint(&["--conf", "nginx.conf", "other.log"]);
     assert!(said.contains("--log") && said.contains("plain, data"), "{said}");
     let said = place.complaint(&["--conf", "nginx.conf", "--log", "nosuch", "other.log"]);
@@ -502,6 +570,7 @@ fn goaccess_counts_the_same() {
             3 => one = one.replace(" HTTP/1.1\"", "\""),
             4 => one = one.replace(FIREFOX, "-"),
             5 => one = one.replace("192.0.2", "192.0.300"),
+            6 => one = one.replace(&format!("GET {uri} HTTP/1.1"), ""),
             _ => {}
         }
         text.push_str(&one);

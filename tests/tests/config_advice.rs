@@ -115,6 +115,16 @@ fn what_is_found_at_the_end_has_its_place_too() {
             "nginx.conf:4:15",
         ),
         (
+            "events {}\nhttp {\n  sendfile off;\n  req_status off;\n}",
+            "zero size shared memory zone \"off\"",
+            "nginx.conf:4:14",
+        ),
+        (
+            "events {}\nhttp {\n  analytics nope;\n}",
+            "unknown analytics zone \"nope\" in DIR/nginx.conf:3",
+            "nginx.conf:3:13",
+        ),
+        (
             "events {}\nhttp {\n  server {\n    proxy_cache one;\n  }\n}",
             "\"proxy_cache\" zone \"one\" is unknown",
             "nginx.conf:4:17",
@@ -134,6 +144,21 @@ fn what_is_found_at_the_end_has_its_place_too() {
     }
     let said = run_cli(&["-t"], "events {} http { server { return 200 $requst_uri; } }");
     assert!(said.stderr.contains("did you mean \"$request_uri\"?"), "{}", said.stderr);
+}
+
+#[test]
+fn parameters_of_check_are_listed() {
+    if !is_weir() {
+        return skip("nginx has no check");
+    }
+    for (parameter, help) in [("foo=1", "interval="), ("interval=x", "milliseconds")] {
+        let conf = format!(
+            "events {{}} http {{ upstream u {{ server 127.0.0.1:1; check {parameter}; }} }}"
+        );
+        let said = run_cli(&["-t"], &conf).stderr;
+        assert!(said.contains(&format!("invalid parameter \"{parameter}\"")), "{said}");
+        assert!(said.lines().any(|l| l.contains("= help: ") && l.contains(help)), "{said}");
+    }
 }
 
 #[test]
@@ -178,6 +203,9 @@ fn directives_of_other_modules_are_known_by_name() {
 fn directives_of_older_versions_are_known_by_name() {
     for (directive, help) in [
         ("ssl on", "listen 443 ssl"),
+        ("status", "api ("),
+        ("status_format json", "metrics (for Prometheus)"),
+        ("prometheus", "vhost_traffic_status_display"),
         ("spdy_headers_comp 1", "http2 on"),
         ("spdy_chunk_size 8k", "http2 on"),
         ("limit_zone a $binary_remote_addr 1m", "limit_conn_zone"),

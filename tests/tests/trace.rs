@@ -11,7 +11,7 @@ const CONF: &str = "worker_processes 1; pid the.pid; error_log e.log notice; eve
     server { listen 127.0.0.1:%%PORT_0%%; listen 127.0.0.1:%%PORT_1%% ssl; server_name traced;
         location /slow { limit_req zone=l burst=9; allow all; proxy_cache c; proxy_cache_valid 1h; proxy_pass http://%%ORIGIN%%; }
         location /page { ssi on; ssi_types *; alias %%DIR%%/html; }
-        location /part { return 200 part; } } }";
+        location /part { return 200 part; } location /none { return 444; } } }";
 
 fn start(origin: &Origin) -> Server {
     let pair = tls::self_signed("localhost");
@@ -34,6 +34,18 @@ fn trace(server: &Server, arguments: &[&str]) -> (bool, String, String) {
     (out.status.success(), text(out.stdout), text(out.stderr))
 }
 
+/// 444: what has no answer has a trace.
+#[test]
+fn one_that_is_closed_without_an_answer() {
+    let origin = slow();
+    let server = start(&origin);
+    let (done, text, error) =
+        trace(&server, &[&format!("http://127.0.0.1:{}/none", server.port(0))]);
+    assert!(done && text.contains("status 444, 0 bytes"), "{text}{error}");
+    let (done, _, error) = trace(&server, &["http://nosuch.invalid/"]);
+    assert!(!done && error.contains("--to"), "{error}");
+}
+
 fn slow() -> Origin {
     Origin::start(|_, conn| {
         std::thread::sleep(std::time::Duration::from_millis(200));
@@ -50,10 +62,19 @@ fn servers_that_were_asked_and_the_cache() {
     let (done, text, error) = trace(&server, &[&url]);
     assert!(done, "{error}");
     let first = text.lines().next().unwrap();
-    assert_eq!(first, format!("GET http://127.0.0.1/slow?a=1 HTTP/1.1"), "{text}");
+    assert_eq!(first, format!("GET {url} HTTP/1.1"), "{text}");
     assert!(text.contains("status 200, ") && text.contains("server \"traced\""), "{text}");
     assert!(text.contains("cache MISS"), "{text}");
     let upstream = text.lines().find(|line| line.starts_with("upstream 127.0.0.1")).unwrap();
+    let content = text.lines().find(|line| line.starts_with("content passed on ")).unwrap();
+    let begin = |line: &str, at| line.split_ascii_whitespace().nth(at).unwrap().parse::<f64>();
+    let (upstream_ms, content_ms) = (begin(upstream, 2).unwrap(), begin(content, 3).unwrap());
+    assert!(
+        upstream_ms >= content_ms && content_ms >= 0.0,
+        "it begins no earlier than its cause: {text}"
+    );
+    let at = |what| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
+    assert!(at("\npreaccess ") < at("\naccess ") && at("\naccess ") < at("\ncontent "), "{text}");
     assert!(upstream.contains("|") && upstream.contains(" status 200"), "{text}");
     let took: f64 = upstream.split_ascii_whitespace().nth(3).unwrap().parse().unwrap();
     assert!((190.0..5000.0).contains(&took), "{upstream}");
@@ -79,7 +100,7 @@ fn parts_and_handshakes() {
     let to = format!("127.0.0.1:{}", server.port(1));
     let (done, text, error) = trace(&server, &["--to", &to, "-H", "X-A: b", &url]);
     assert!(done, "{error}");
-    assert!(text.contains("\nTLS: TLSv1.3 TLS_"), "{text}");
+    assert!(text.contains("\nTLS: TLSv1.3 TLS_") && !text.contains(" .\n"), "{text}");
     assert!(text.lines().any(|line| line.starts_with("tls handshake ")), "{text}");
     assert!(text.lines().any(|line| line.starts_with("  subrequest /part ")), "{text}");
     assert!(

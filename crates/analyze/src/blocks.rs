@@ -23,6 +23,8 @@ pub struct Blocks<R> {
     pub passed: u64,
     /// Whether what is behind the last line end is a line when it ends there.
     takes_rest: bool,
+    /// Told behind the whole lines that were read before it.
+    failed: Option<io::Error>,
 }
 
 impl<R: Read> Blocks<R> {
@@ -38,6 +40,7 @@ impl<R: Read> Blocks<R> {
             read: 0,
             passed: 0,
             takes_rest: true,
+            failed: None,
         }
     }
 
@@ -47,12 +50,16 @@ impl<R: Read> Blocks<R> {
     }
 
     /// Whole lines; `None` where it ends.
+    ///
+    /// # Errors
+    ///
+    /// Where nothing more can be read, behind what was.
     pub fn next(&mut self) -> io::Result<Option<&[u8]>> {
         loop {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
             let mut looked_at = self.end;
-            let is_end = self.fill()?;
+            let is_end = self.fill();
             if self.is_skipping {
                 looked_at = 0;
                 self.skip(is_end);
@@ -62,6 +69,9 @@ impl<R: Read> Blocks<R> {
                 self.start = from.max(looked_at) + at + 1;
                 self.pass();
                 return Ok(Some(&self.buffer[from..self.start]));
+            }
+            if let Some(e) = self.failed.take() {
+                return Err(e);
             }
             if is_end {
                 return Ok(self.rest());
@@ -100,19 +110,19 @@ impl<R: Read> Blocks<R> {
     }
 
     /// Until the buffer is full or nothing more comes; whether that is so.
-    fn fill(&mut self) -> io::Result<bool> {
-        while self.end < self.buffer.len() {
+    fn fill(&mut self) -> bool {
+        while self.failed.is_none() && self.end < self.buffer.len() {
             match self.from.read(&mut self.buffer[self.end..]) {
-                Ok(0) => return Ok(true),
+                Ok(0) => return true,
                 Ok(n) => {
                     self.end += n;
                     self.read += n as u64;
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
+                Err(e) => self.failed = Some(e),
             }
         }
-        Ok(false)
+        self.failed.is_some()
     }
 }
 

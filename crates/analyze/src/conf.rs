@@ -55,8 +55,8 @@ impl LogFormats {
     }
 
     /// The format of a log: the one that is named, or that of the `access_log` that is called so; a rotated or
-    /// compressed one has something behind its name.
-    pub fn of(&self, path: &[u8], named: Option<&[u8]>) -> Result<Format, String> {
+    /// compressed one has something behind its name. `None`: the configuration does not say.
+    pub fn of(&self, path: &[u8], named: Option<&[u8]>) -> Result<Option<Format>, String> {
         let file = base(path);
         let by_name = || {
             let mut logs: Vec<_> =
@@ -64,11 +64,8 @@ impl LogFormats {
             logs.sort_by_key(|(log, _)| std::cmp::Reverse(log.len()));
             logs.first().map(|(_, format)| &**format)
         };
-        let name = match named.or_else(by_name).or_else(|| self.only()) {
-            Some(name) => name,
-            None => return Err(format!("{}: no access_log of the configuration is called so; --log says which log_format it has ({})", shown(path), self.names())),
-        };
-        match self.formats.iter().find(|(known, ..)| known == name) {
+        let Some(name) = named.or_else(by_name).or_else(|| self.only()) else { return Ok(None) };
+        let format = match self.formats.iter().find(|(known, ..)| known == name) {
             Some((_, text, escape)) => {
                 let failed = |e| format!("log_format {}: {e}", shown(name));
                 Format::nginx(text, *escape).map_err(failed)
@@ -79,7 +76,14 @@ impl LogFormats {
                 shown(name),
                 self.names()
             )),
-        }
+        };
+        format.map(Some)
+    }
+
+    /// Of a log that no `access_log` writes, and whose lines do not tell.
+    pub fn unknown(&self, path: &[u8]) -> String {
+        let names = self.names();
+        format!("{}: its lines have no format that is known, and no access_log of the configuration is called so; --log says which log_format it has ({names})", shown(path))
     }
 
     /// The one that all logs have.

@@ -7,6 +7,7 @@ mod args;
 mod blocks;
 mod conf;
 mod follow;
+mod gzip;
 mod output;
 mod progress;
 mod source;
@@ -49,17 +50,24 @@ fn analyze(words: Vec<Vec<u8>>, loader: &dyn Loader) -> Result<(), String> {
     let mut options = options(&args, threads)?;
     let chosen = |path: &[u8]| match (&args.format, &log_formats) {
         (Some(format), _) => Ok(Some(format.clone())),
-        (None, Some(formats)) => formats.of(path, args.log.as_deref()).map(Some),
+        (None, Some(formats)) => formats.of(path, args.log.as_deref()),
         (None, None) => Ok(None),
     };
     let names = args.files.iter().map(|f| shown(f)).collect::<Vec<_>>();
     let mut sources = Vec::new();
     for path in &args.files {
         let format = chosen(path)?;
-        sources.push(source::Source::open(path, format, args.follow)?);
+        sources.push(source::Source::open(path, format, args.follow, log_formats.as_ref())?);
     }
     if options.site.is_empty() {
         options.site = sources.iter().find_map(source::Source::likely_site).unwrap_or_default();
+        if !options.site.is_empty() {
+            let site = shown(&options.site);
+            let _ = writeln!(
+                io::stderr(),
+                "weir analyze: \"{site}\" is taken for the site's own name; --site says another"
+            );
+        }
     }
     let bar = progress::Progress::new(args.progress(), &sources);
     let (report, failed) = work::read(&sources, threads, &options, &bar);

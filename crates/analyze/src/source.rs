@@ -1,10 +1,13 @@
 //! What is read: files, parts of them, what is compressed, standard input.
 
+use crate::conf::LogFormats;
+use crate::gzip::Gzip;
 use crate::shown;
-use flate2::read::MultiGzDecoder;
 use memchr::memchr;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 use weir_analytics::format::{detect, Format, LINE_MAX_BYTES};
@@ -34,23 +37,32 @@ pub enum Kind {
 
 impl Source {
     /// A file that is to be followed is read up to its last whole line.
-    pub fn open(path: &[u8], format: Option<Format>, is_followed: bool) -> Result<Source, String> {
+    /// `known` may say more where no format fits.
+    pub fn open(
+        path: &[u8],
+        format: Option<Format>,
+        is_followed: bool,
+        known: Option<&LogFormats>,
+    ) -> Result<Source, String> {
         let failed = |e: io::Error| format!("{}: {e}", shown(path));
         let (kind, sample) = open(path, is_followed).map_err(failed)?;
         let source = Source { path: path.to_vec(), format, kind, sample };
-        source.with_format()
+        source.with_format(known)
     }
 
-    fn with_format(mut self) -> Result<Source, String> {
+    fn with_format(mut self, known: Option<&LogFormats>) -> Result<Source, String> {
         if self.format.is_none() {
             self.format = detect(&self.sample);
         }
         let is_empty = self.sample.iter().all(u8::is_ascii_whitespace);
         match self.format.is_none() && !is_empty {
-            true => Err(format!(
-                "{}: its lines have no format that is known; --format or --conf says which it is",
-                shown(&self.path)
-            )),
+            true => Err(match known {
+                Some(formats) => formats.unknown(&self.path),
+                None => format!(
+                    "{}: its lines have no format that is known; --format or --conf says which it is",
+                    shown(&self.path)
+                ),
+            }),
             false => Ok(self),
         }
     }
@@ -63,23 +75,36 @@ impl Source {
         }
     }
 
-    /// The site that files such as style sheets are asked for from, mostly: its own.
+    /// The site that files such as style sheets are asked for from, mostly, by clients that have asked for that page
+    /// before: its own. A picture that is shown by others' pages says nothing.
     pub fn likely_site(&self) -> Option<Vec<u8>> {
         let mut scanner = self.format.as_ref()?.scanner();
-        let mut counts = std::collections::HashMap::<Vec<u8>, usize>::new();
+        let (mut counts, mut pages) =
+            (HashMap::<Vec<u8>, usize>::new(), HashSet::<(IpAddr, Vec<u8>)>::new());
         for line in self.sample.split(|b| *b == b'\n') {
             let Some(Ok(event)) = scanner.scan(line) else { continue };
             if !event.host.is_empty() {
                 return None;
             }
+            if !report::is_static(event.uri) {
+                pages.insert((event.address, event.uri.to_vec()));
+                continue;
+            }
             let site = report::site(event.referrer);
-            if !site.is_empty() && report::is_static(event.uri) {
+            let page = page(event.referrer, site);
+            if !site.is_empty() && pages.contains(&(event.address, page.to_vec())) {
                 *counts.entry(site.to_vec()).or_default() += 1;
             }
         }
         let most = counts.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
         most.map(|(site, _)| site)
     }
+}
+
+/// What was asked for at the site that a referrer names.
+fn page<'a>(referrer: &'a [u8], site: &[u8]) -> &'a [u8] {
+    let behind = memchr::memmem::find(referrer, site).map(|at| &referrer[at + site.len()..]);
+    behind.filter(|page| !page.is_empty()).unwrap_or(b"/")
 }
 
 fn open(path: &[u8], is_followed: bool) -> io::Result<(Kind, Vec<u8>)> {
@@ -135,7 +160,7 @@ fn stream(mut raw: Box<dyn Read + Send>) -> io::Result<(Kind, Vec<u8>)> {
     let whole = Cursor::new(magic[..n].to_vec()).chain(raw);
     let mut plain: Box<dyn Read + Send> = match &magic[..n] {
         m if m.starts_with(GZIP) => {
-            Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, whole)))
+            Box::new(Gzip::new(io::BufReader::with_capacity(1 << 16, whole)))
         }
         m if m.starts_with(ZSTD) => Box::new(Zstd::new(whole)?),
         _ => Box::new(whole),

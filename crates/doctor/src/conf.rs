@@ -13,7 +13,7 @@ const BACKLOG: u64 = 511;
 /// Idle connections to the servers of an upstream without `keepalive`.
 const KEEPALIVE: u64 = 32;
 /// What a cache without `memory=` keeps in memory.
-const CACHE_MEMORY_BYTES: u64 = 32 << 20;
+pub const CACHE_MEMORY_BYTES: u64 = 32 << 20;
 
 /// Of a queue without `size=`.
 const SHIP_QUEUE_BYTES: u64 = 1 << 30;

@@ -14,6 +14,7 @@ pub struct Fake {
     pub disks: HashMap<PathBuf, Disk>,
     pub stamps: HashMap<PathBuf, Stamp>,
     pub now_secs: i64,
+    pub bytes_below: Option<u64>,
     pub is_kept: Option<bool>,
     pub cpus: usize,
     pub nofile: Option<(u64, u64)>,
@@ -52,6 +53,10 @@ impl System for Fake {
 
     fn disk(&self, path: &Path) -> io::Result<Disk> {
         self.disks.get(path).cloned().ok_or(io::ErrorKind::NotFound.into())
+    }
+
+    fn bytes_below(&self, _: &Path) -> Option<u64> {
+        self.bytes_below
     }
 
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {

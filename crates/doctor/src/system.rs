@@ -10,6 +10,9 @@ pub const TEXT_MAX_BYTES: u64 = 4 << 20;
 /// No more names of a directory are looked at.
 pub const NAMES_MAX: usize = 100_000;
 
+/// So many files are looked at to know what they have.
+const FILES_MAX: usize = 200_000;
+
 /// What checks ask. Nothing of it changes anything.
 pub trait System {
     /// A file's beginning, of at most [`TEXT_MAX_BYTES`].
@@ -18,6 +21,8 @@ pub trait System {
     fn names(&self, path: &Path) -> io::Result<Vec<String>>;
     /// The disk that a path is on, or will be: the nearest directory above it that is there is asked.
     fn disk(&self, path: &Path) -> io::Result<Disk>;
+    /// What the files below a directory have together; `None` where there are more than [`FILES_MAX`].
+    fn bytes_below(&self, path: &Path) -> Option<u64>;
     /// When a file was changed, who may read it, how long it is and whose.
     fn stamp(&self, path: &Path) -> io::Result<Stamp>;
     /// The time, in seconds since 1970.
@@ -59,6 +64,24 @@ impl System for Machine {
     fn disk(&self, path: &Path) -> io::Result<Disk> {
         let there = path.ancestors().find(|p| p.exists()).map(PathBuf::from);
         machine::disk(&there.unwrap_or_else(|| path.to_owned()))
+    }
+
+    fn bytes_below(&self, path: &Path) -> Option<u64> {
+        let (mut bytes, mut seen, mut dirs) = (0, 0, vec![path.to_owned()]);
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+                seen += 1;
+                if seen > FILES_MAX {
+                    return None;
+                }
+                match entry.metadata() {
+                    Ok(meta) if meta.is_dir() => dirs.push(entry.path()),
+                    Ok(meta) => bytes += meta.len(),
+                    Err(_) => {}
+                }
+            }
+        }
+        Some(bytes)
     }
 
     fn stamp(&self, path: &Path) -> io::Result<Stamp> {

@@ -104,6 +104,8 @@ struct Traced {
     /// 0 for the main request.
     depth: u8,
     begun_us: u64,
+    /// When its last handler of the content began.
+    content_us: u64,
     /// What waits: since when, its span if that is noted, its phase.
     waits: Option<(u64, Option<usize>, Phase)>,
 }
@@ -120,7 +122,7 @@ pub(crate) fn begins(r: &mut Request) {
     let begun_us = clock::now_us();
     let notes = Notes { word, begun_us, ..Notes::default() };
     let notes = Rc::new(RefCell::new(notes));
-    r.keep_state(Traced { notes, depth: 0, begun_us, waits: None });
+    r.keep_state(Traced { notes, depth: 0, begun_us, content_us: 0, waits: None });
     r.flags.traced = true;
 }
 
@@ -138,7 +140,7 @@ fn use_up(word: &str) -> bool {
 pub(crate) fn copy(from: &Request, to: &mut Request) {
     let Some(traced) = from.kept_ref::<Traced>() else { return };
     let (notes, depth) = (Rc::clone(&traced.notes), traced.depth.saturating_add(1));
-    to.keep_state(Traced { notes, depth, begun_us: clock::now_us(), waits: None });
+    to.keep_state(Traced { notes, depth, begun_us: clock::now_us(), content_us: 0, waits: None });
     to.flags.traced = true;
 }
 
@@ -150,6 +152,9 @@ pub(crate) fn call(r: &mut Request, handler: Handler, phase: Phase) -> Flow {
     let ended_us = clock::now_us();
     let waits = matches!(flow, Flow::Wait(_));
     let Some(traced) = r.kept::<Traced>() else { return flow };
+    if matches!(phase, Phase::Content) {
+        traced.content_us = begun_us;
+    }
     let mut notes = traced.notes.borrow_mut();
     if traced.depth == 0 {
         notes.phases[phase as usize] += ended_us - begun_us;
@@ -214,6 +219,10 @@ fn asked(r: &mut Request) {
     }
     for mut span in tries {
         span.depth = traced.depth;
+        // By the clock of the worker's turn, which is behind, it would begin before its cause.
+        if span.end_us > traced.content_us {
+            span.begin_us = span.begin_us.max(traced.content_us);
+        }
         notes.add(span);
     }
 }
@@ -244,7 +253,15 @@ pub(crate) fn ends(r: &mut Request) {
         let name = Name::Text("handshake".into());
         spans.push(Span::new("tls", name, 0, begun_us.saturating_sub(handshake_us), begun_us));
     }
-    spans.sort_by_key(|span| (span.begin_us, std::cmp::Reverse(span.end_us)));
+    // Of what begins at once a part comes before its handlers, and they come as they were called.
+    spans.sort_by_key(|span| {
+        let rank = match (&span.name, span.kind) {
+            (_, "tls" | "subrequest") => 0,
+            (Name::Handler(_), _) => 1,
+            _ => 2,
+        };
+        (span.begin_us, span.depth, rank)
+    });
     let told = Told { about, spans, begun_us, end_us, left_out: notes.left_out };
     let mut offers = offers();
     if let Some(offer) = offers.iter_mut().find(|offer| offer.word == notes.word) {

@@ -60,7 +60,7 @@ const ROWS: &[Row] = &[
 pub const MODULE: HttpModule = HttpModule {
     rows: ROWS,
     slots: &[SlotVtable::of::<AuthRequestLoc>()],
-    phases: &[PhaseHandler { phase: Phase::Access, handler: |_| Flow::Wait(ask), active }],
+    phases: &[PhaseHandler { phase: Phase::Access, handler, active }],
     ..HttpModule::EMPTY
 };
 
@@ -79,6 +79,11 @@ fn set_variable(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 fn active(slots: &Slots) -> bool {
     slots.get::<AuthRequestLoc>().uri.is_some()
+}
+
+/// With a name, for who traces.
+fn handler(_: &mut Request) -> Flow {
+    Flow::Wait(ask)
 }
 
 fn ask(r: &mut Request) -> LocalFuture<'_, Flow> {

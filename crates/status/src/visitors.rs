@@ -184,8 +184,9 @@ fn set_analytics(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 fn bind(b: &mut Build) -> ConfResult {
     let zones = &b.main.get::<VisitorsMain>().zones;
-    for location in b.locations.iter() {
-        let Some(said) = &*location.get::<VisitorsLoc>().said else { continue };
+    // The block's own too: there may be no server that inherits it.
+    for location in std::iter::once(b.outer).chain(b.locations.iter()) {
+        let Some(Some(said)) = location.get::<VisitorsLoc>().said.as_option() else { continue };
         let Some(zone) = zones.get(&said.name) else {
             let name = String::from_utf8_lossy(&said.name);
             return Err(Diagnostic::emerg(format!("unknown analytics zone \"{name}\""))

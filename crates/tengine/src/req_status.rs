@@ -133,8 +133,15 @@ fn build(b: &mut Build) -> ConfResult {
         let make = || Zone::new(&conf.value, conf.size, conf.limits);
         conf.zone = Some(zones::attach(KIND, &known, conf.size, |_: &Zone| Ok(()), make)?);
     }
-    for conf in distinct::<StatusLoc>(b.locations) {
-        let watched = conf.watched.as_ref().map(|w| &w.names[..]).unwrap_or_default();
+    // The block's own too: there may be no server that inherits it.
+    let outer = distinct::<StatusLoc>(std::slice::from_ref(b.outer));
+    for conf in outer.into_iter().chain(distinct::<StatusLoc>(b.locations)) {
+        let watched = conf
+            .watched
+            .as_option()
+            .and_then(Option::as_ref)
+            .map(|w| &w.names[..])
+            .unwrap_or_default();
         let shown = conf.shown.as_ref().map(|w| &w.names[..]).unwrap_or_default();
         if let Some(name) = watched.iter().chain(shown).find(|n| !main.zones.contains_key(*n)) {
             return Err(zones::undeclared(name));

@@ -49,6 +49,8 @@ pub struct Picture {
     pub problems: Vec<Problem>,
     /// By the names of zones.
     pub visitors: Vec<(String, Value)>,
+    /// Whether any server has said what it counts of them.
+    pub is_told_visitors: bool,
 }
 
 impl Picture {
@@ -89,6 +91,7 @@ impl Picture {
         }
         let name = if are_several { source.name.as_str() } else { "" };
         self.problems.extend(problems(&pair.now.tree, name));
+        self.is_told_visitors |= source.visitors.is_some();
         for (zone, told) in source.visitors.iter().filter_map(Value::as_object).flatten() {
             let zone = if are_several { format!("{zone} @ {}", source.name) } else { zone.clone() };
             self.visitors.push((zone, told.clone()));

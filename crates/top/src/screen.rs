@@ -79,7 +79,7 @@ fn give_back() {
 
 /// How wide the screen is, if there is one.
 pub fn width() -> Option<u16> {
-    terminal::size().ok().map(|(width, _)| width)
+    backend::size().ok().map(|(width, _)| width)
 }
 
 enum Happened {

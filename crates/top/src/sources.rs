@@ -3,6 +3,7 @@
 use crate::document::{Look, Value};
 use crate::picture::Picture;
 use crate::table::Pair;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// A way to ask a server.
@@ -108,21 +109,41 @@ impl Source {
     }
 }
 
-/// Looks at all of them, waits, and looks again.
-pub fn look(mut askers: Vec<Box<dyn Ask>>, interval: Duration, with_visitors: bool) -> Sources {
+/// Beyond the interval both looks together may take so long.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Looks at each of them, waits, and looks again. One that is silent keeps nobody waiting, and nobody else's looks
+/// further apart.
+pub fn look(askers: Vec<Box<dyn Ask>>, interval: Duration, with_visitors: bool) -> Sources {
     let mut sources = Sources::new(askers.iter().map(|asker| asker.name()));
-    for is_second in [false, true] {
-        let began = Instant::now();
-        let told: Vec<Told> = std::thread::scope(|scope| {
-            let ask = |asker: &mut Box<dyn Ask>| Told::by(&mut **asker, with_visitors && is_second);
-            let asking: Vec<_> =
-                askers.iter_mut().map(|asker| scope.spawn(move || ask(asker))).collect();
-            asking.into_iter().filter_map(|thread| thread.join().ok()).collect()
-        });
-        told.into_iter().enumerate().for_each(|(n, told)| sources.take(n, told));
-        if !is_second {
-            std::thread::sleep(interval.saturating_sub(began.elapsed()));
-        }
+    let end = Instant::now() + interval + PATIENCE;
+    let mut looks = vec![0; askers.len()];
+    let (to, told) = mpsc::channel();
+    for (n, mut asker) in askers.into_iter().enumerate() {
+        let to = to.clone();
+        let run = move || {
+            for is_second in [false, true] {
+                let began = Instant::now();
+                let told = Told::by(&mut *asker, with_visitors && is_second);
+                if to.send((n, told)).is_err() {
+                    return;
+                }
+                if !is_second {
+                    std::thread::sleep(interval.saturating_sub(began.elapsed()));
+                }
+            }
+        };
+        // One that cannot be started is one that does not answer.
+        let _ = std::thread::Builder::new().name("asks".into()).spawn(run);
+    }
+    drop(to);
+    while let Ok((n, told)) = told.recv_timeout(end.saturating_duration_since(Instant::now())) {
+        looks[n] += 1;
+        sources.take(n, told);
+    }
+    for (n, _) in looks.iter().enumerate().filter(|(_, looks)| **looks < 2) {
+        let error = format!("has not answered within {} s", PATIENCE.as_secs());
+        sources.take(n, Told { at: Instant::now(), figures: Err(error), visitors: None });
     }
     sources
 }

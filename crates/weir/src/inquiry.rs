@@ -268,7 +268,11 @@ fn ask_if(
     is_believed: impl FnOnce(u32) -> bool,
 ) -> Result<Vec<u8>, String> {
     let failed = |e: io::Error| {
-        format!("asking the server at \"{}\" failed ({})", path.display(), os_text(&e))
+        let who = match e.kind() {
+            io::ErrorKind::PermissionDenied => "; only root and the server's own user may ask it",
+            _ => "",
+        };
+        format!("asking the server at \"{}\" failed ({}){who}", path.display(), os_text(&e))
     };
     let end = Instant::now() + within;
     let mut link = UnixStream::connect(path).map_err(failed)?;

@@ -15,6 +15,7 @@ const NJS: &str =
 const MODSECURITY: &str =
     "Weir has no ModSecurity; use a proxy that has it in front, or auth_request";
 const VTS: &str = "this directive of nginx-module-vts is not in Weir: everything is counted, status_zone names what is counted together, and api, metrics and dashboard show it; vhost_traffic_status_display is there";
+const STATUS: &str = "Weir shows its figures by api (NGINX Plus' JSON), metrics (for Prometheus) and vhost_traffic_status_display (of nginx-module-vts), each in a location";
 const OTEL: &str =
     "Weir's OpenTelemetry has the directives of nginx's own module: write otel_exporter, otel_trace and otel_trace_context";
 const ECHO: &str = "it does nothing in OpenResty either; remove the directive";
@@ -79,6 +80,9 @@ pub const MISSING: &[(&str, &str)] = &[
         "nginx dropped it in 1.25.1; remove the directive and write \"listen 443 ssl\" for each \
          address that speaks TLS",
     ),
+    ("status", STATUS),
+    ("status_format", STATUS),
+    ("prometheus", STATUS),
     ("spdy_*", SPDY),
     ("limit_zone", "nginx dropped it in 1.7.6; write \"limit_conn_zone $variable zone=NAME:SIZE\""),
     ("open_file_cache_retest", "nginx renamed it to open_file_cache_valid"),

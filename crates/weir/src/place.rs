@@ -155,7 +155,8 @@ impl About<'_> {
         let mut named: Vec<Vec<&str>> = plain.collect();
         named.extend(quotes.iter().skip(1).step_by(2).map(words));
         named.reverse();
-        let is_of_its_line = matches!(kind, Kind::Of(..));
+        let is_of_its_line =
+            matches!(kind, Kind::Of(..)) || message.starts_with("unknown analytics zone ");
         About { quoted, kind, named, is_of_its_line }
     }
 
@@ -178,7 +179,10 @@ impl About<'_> {
         let text = word.to_str();
         match self.kind {
             Kind::Variable(name) => names_variable(&text, name),
-            Kind::Zone(name) => text == name || text.strip_prefix("zone=") == Some(name),
+            Kind::Zone(name) => {
+                (text == name && names_zones(&d.name.to_str()))
+                    || text.strip_prefix("zone=") == Some(name)
+            }
             Kind::Of(directive, value) => d.name == *directive && text == value,
             Kind::Tls(value) => {
                 let first = value.split(' ').next();
@@ -196,6 +200,12 @@ impl About<'_> {
         let text = word.to_str();
         self.quoted.iter().any(|q| !q.is_empty() && text.contains(q))
     }
+}
+
+/// Whether a directive's arguments are names of zones: of others one may be called the same by chance.
+fn names_zones(directive: &str) -> bool {
+    const OTHERS: [&str; 4] = ["limit_conn", "req_status", "req_status_show", "analytics"];
+    directive.contains("zone") || directive.ends_with("_cache") || OTHERS.contains(&directive)
 }
 
 /// A file is shown with its whole path, and written as it may be.

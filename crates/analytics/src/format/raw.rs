@@ -73,6 +73,9 @@ impl Invalid {
     }
 }
 
+/// Of a request that shows nothing.
+const NOTHING: &[u8] = b"-";
+
 /// The texts of a line, each by its field.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw<'a>([&'a [u8]; FIELDS]);
@@ -89,7 +92,8 @@ impl<'a> Raw<'a> {
     pub fn set(&mut self, field: Field, text: &'a [u8]) {
         let place = &mut self.0[field as usize];
         if place.is_empty() || *place == b"-" {
-            *place = text;
+            // A line without a byte is what scanners of ports send: a request all the same.
+            *place = if text.is_empty() && field == Field::Request { NOTHING } else { text };
         }
     }
 
@@ -197,7 +201,6 @@ impl<'a> Raw<'a> {
 /// `GET /path HTTP/1.1`. A line that begins with no method is all there is to show; one that has a method and no
 /// protocol shows nothing.
 fn request(line: &[u8]) -> (Method, &[u8], Protocol) {
-    const NOTHING: &[u8] = b"-";
     let Some(space) = memchr(b' ', line) else { return (Method::None, line, Protocol::None) };
     let Some(method) = Method::of(&line[..space]) else {
         return (Method::None, line, Protocol::None);

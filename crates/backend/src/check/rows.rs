@@ -151,7 +151,12 @@ fn set_check(cf: &mut Cf, d: &Directive) -> ConfResult {
 
 fn set_parameter(how: &mut How, d: &Directive, i: usize) -> ConfResult {
     let bad = || d.bad(i, format!("invalid parameter \"{}\"", lossy(d.arg(i))));
-    let number = |v: &[u8]| units::parse_int(v).filter(|n| *n > 0).ok_or_else(bad);
+    let number = |v: &[u8]| {
+        let found = units::parse_int(v).filter(|n| *n > 0);
+        found.ok_or_else(|| {
+            bad().hint("it is a number above 0, of milliseconds where it is a time".into())
+        })
+    };
     let count = |v: &[u8]| number(v).and_then(|n| u32::try_from(n).map_err(|_| bad()));
     if let Some(v) = d.keyed(i, "interval") {
         how.rule.interval_ms = number(v)?;
@@ -182,7 +187,8 @@ fn set_parameter(how: &mut How, d: &Directive, i: usize) -> ConfResult {
             return Err(bad().hint(hint));
         }
     } else {
-        return Err(bad());
+        let hint = "the parameters are interval=, timeout=, rise=, fall=, default_down=true|false, port= and type=";
+        return Err(bad().hint(hint.into()));
     }
     Ok(())
 }

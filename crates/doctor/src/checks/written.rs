@@ -1,7 +1,7 @@
 //! Disks of logs, caches and temporary files.
 
 use super::{size, Case, Judged};
-use crate::conf::{Use, Written};
+use crate::conf::{Cache, Use, Written, CACHE_MEMORY_BYTES};
 use crate::finding::Finding;
 use crate::system::Disk;
 use std::path::Path;
@@ -75,6 +75,11 @@ fn turns(case: &Case<'_>, disk: &Disk) -> bool {
     read(format!("{dir}/queue/rotational")).or_else(of_partition) == Some(1)
 }
 
+/// Whether somebody has said how much of a cache is in memory.
+fn has_memory(case: &Case<'_>, path: &Path) -> bool {
+    case.conf.caches.iter().any(|c| c.path == path && c.memory_bytes > CACHE_MEMORY_BYTES)
+}
+
 /// How disks are mounted, and of which kind they are.
 pub fn mounts(case: &Case<'_>) -> Judged {
     let mut out = Vec::new();
@@ -99,10 +104,10 @@ pub fn mounts(case: &Case<'_>) -> Judged {
         } else if disk.is_atime_strict {
             let why = "every read of a file writes the time of it";
             out.push(Finding::warn(place("strictatime"), why, remount("noatime")));
-        } else if w.what == Use::Cache && turns(case, &disk) {
+        } else if w.what == Use::Cache && !has_memory(case, &w.path) && turns(case, &disk) {
             let why = "a hit that is not in memory waits for the disk's arm, some 10 ms";
             let mend =
-                "memory=SIZE of the cache's path, so that often asked answers are not read from it";
+                "memory=SIZE of the cache's path (more than the 32m that it has), so that often asked answers are not read from it";
             out.push(Finding::note(place("a disk that turns, as the kernel says"), why).mend(mend));
         } else {
             out.push(Finding::ok(place("writable, no atime for each read"), ""));
@@ -145,11 +150,36 @@ pub fn caches(case: &Case<'_>) -> Judged {
                 let why = "nothing bounds it but inactive=: many different answers fill the disk";
                 out.push(Finding::warn(figure, why, mend));
             }
+            Some(needed) if needed > disk.free_bytes => {
+                out.extend(beyond_free(case, cache, &disk, needed, figure, is_well));
+            }
             _ if is_well => out.push(Finding::ok(figure, "")),
             _ => {}
         }
     }
     Ok(out)
+}
+
+/// A cache that may have more than is free: what it has already counts for it, what else is on the disk does not.
+fn beyond_free(
+    case: &Case<'_>,
+    cache: &Cache,
+    disk: &Disk,
+    needed: u64,
+    figure: String,
+    is_well: bool,
+) -> Option<Finding> {
+    let Some(held) = case.system.bytes_below(&cache.path) else {
+        let why = "more than is free; what is in the cache already is too much to be counted here";
+        return Some(Finding::note(figure, why));
+    };
+    let figure = format!("{figure}, {} in it", size(held));
+    let room = disk.free_bytes.saturating_add(held);
+    if needed <= room {
+        return is_well.then(|| Finding::ok(figure, ""));
+    }
+    let why = "what else is on the disk stays there: it is full before the cache removes anything";
+    Some(Finding::warn(figure, why, format!("max_size={}m", (room / 10 * 8) >> 20)))
 }
 
 #[cfg(test)]
@@ -173,8 +203,12 @@ mod tests {
     fn found(check: fn(&Case<'_>) -> Judged, text: &str, disks: [Disk; 3]) -> Vec<Finding> {
         let paths = ["/log/a", "/cache", "/temp"];
         let disks = paths.iter().map(std::path::PathBuf::from).zip(disks).collect();
-        let system =
-            Fake { disks, ..Fake::with(&[("/sys/dev/block/8:1/../queue/rotational", "1\n")]) };
+        let bytes_below = Some(3 << 30);
+        let system = Fake {
+            disks,
+            bytes_below,
+            ..Fake::with(&[("/sys/dev/block/8:1/../queue/rotational", "1\n")])
+        };
         let conf = conf(text);
         check(&Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) }).unwrap()
     }
@@ -203,6 +237,8 @@ mod tests {
         let turning = Disk { device_name: "8:1".into(), ..disk(1) };
         let strict = Disk { is_atime_strict: true, ..disk(1) };
         let closed = Disk { is_read_only: true, ..disk(1) };
+        let said = TEXT.replace("max_size", "memory=64m max_size");
+        assert_eq!(judge(mounts, &said, [disk(1), turning.clone(), disk(1)]), [Well, Well, Well]);
         assert_eq!(judge(mounts, TEXT, [strict, turning, closed]), [Warn, Note, Error]);
     }
 
@@ -212,6 +248,9 @@ mod tests {
         assert_eq!(judge(caches, TEXT, [disk(1), disk(1), disk(2)]), [Warn]);
         let direct = TEXT.replace("max_size=8g", "max_size=8g use_temp_path=off");
         assert_eq!(judge(caches, &direct, [disk(1), disk(1), disk(2)]), [Well]);
+        // 5 GB are free, and 3 are in it.
+        let all = found(caches, &TEXT.replace("8g", "9g"), [disk(1), disk(1), disk(1)]);
+        assert!(all[0].severity == Warn && format!("{:?}", all[0]).contains("max_size=6553m"));
         assert_eq!(judge(caches, &TEXT.replace("8g", "11g"), [disk(1), disk(1), disk(1)]), [Error]);
         assert_eq!(
             judge(caches, &TEXT.replace("max_size=8g", ""), [disk(1), disk(1), disk(1)]),

@@ -65,6 +65,7 @@ const ABOUT: &[&str] = &[
     "request_method",
     "scheme",
     "host",
+    "http_host",
     "request_uri",
     "server_protocol",
     "server_name",

@@ -10,7 +10,15 @@ use ratatui_core::layout::{Position, Size};
 use ratatui_core::style::{Color, Modifier};
 use std::io::{self, Write};
 
+/// A terminal may claim any size; a cell takes memory, and time to draw.
+const MOST: (u16, u16) = (500, 200);
+
 pub struct Drawn<W: Write>(pub W);
+
+/// Columns and rows that are used.
+pub fn size() -> io::Result<(u16, u16)> {
+    terminal::size().map(|(width, height)| (width.min(MOST.0), height.min(MOST.1)))
+}
 
 /// What cells are drawn with.
 type Style = (Color, Modifier);
@@ -100,7 +108,7 @@ impl<W: Write> Backend for Drawn<W> {
     }
 
     fn size(&self) -> io::Result<Size> {
-        terminal::size().map(|(width, height)| Size { width, height })
+        size().map(|(width, height)| Size { width, height })
     }
 
     fn window_size(&mut self) -> io::Result<WindowSize> {

@@ -187,12 +187,69 @@ fn visitors_are_shown_or_how_they_are_counted_is() {
     let text = screen(&sources_of_one.picture(false), &mut ui, (80, 24));
     assert!(text.contains("z: 5 requests") && text.contains("/\\x9bx"), "{text}");
     let text = screen(&Picture::default(), &mut ui, (80, 24));
+    assert!(text.contains("yet") && !text.contains("analytics_zone"), "it may be counted: {text}");
+    let none = Picture { is_told_visitors: true, ..Picture::default() };
+    let text = screen(&none, &mut ui, (80, 24));
     assert!(text.contains("analytics_zone site;"), "{text}");
     let text = whole(&sources_of_one.picture(false), 80);
     assert!(text.contains("/\\x9bx") && text.contains("Upstreams"), "{text}");
     assert!(text.lines().all(|l| l.chars().count() <= 80 || l.contains("evil")), "{text}");
     let late = sources_of_one.late(0, Instant::now() + Duration::from_secs(9));
     assert!(late >= Duration::from_secs(9));
+}
+
+/// Columns are what rows have: a maximum is no mean, and what is not counted has no zeros.
+#[test]
+fn columns_say_what_they_show() {
+    let mut all = sources(&["x"]);
+    let panels = json!({
+        "slowest": {"title": "Slowest", "rows": [{"name": "/s", "hits": 0, "bytes": 0, "longest_us": 248_000}]},
+        "visitors": {"title": "Days", "rows": [{"name": "day", "hits": 3, "bytes": 2048, "visitors": 1}]},
+        "requests": {"title": "Requests", "rows": [{"name": "/r", "hits": 3, "bytes": 2, "visitors": 1, "mean_us": 0}]}});
+    let visitors = json!({"z": {"summary": {}, "panels": panels}}).to_string().into_bytes();
+    let figures = Ok(tree(2_000_000, 200, "a.test").to_string().into_bytes());
+    all.take(0, Told { at: Instant::now(), figures, visitors: Some(Ok(visitors)) });
+    let mut ui = Ui { view: crate::ui::VISITORS, ..Ui::default() };
+    let text = screen(&all.picture(false), &mut ui, (80, 40));
+    let words = |start: &str| {
+        let line = text.lines().map(|l| l.trim_matches(['"', ' '])).find(|l| l.starts_with(start));
+        let line = line.unwrap_or_else(|| panic!("{start}: {text}"));
+        line.split_ascii_whitespace().skip(1).map(str::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!((words("Slowest"), words("/s")), (vec!["longest".into()], vec!["248ms".into()]));
+    assert_eq!(words("Days"), ["hits", "visitors", "sent"]);
+    assert_eq!(words("Requests")[3], "mean");
+    assert_eq!(words("/r")[3], "<1ms");
+}
+
+struct Asked(Duration);
+
+impl crate::sources::Ask for Asked {
+    fn name(&self) -> String {
+        format!("after {} s", self.0.as_secs())
+    }
+
+    fn figures(&mut self) -> Result<Vec<u8>, String> {
+        std::thread::sleep(self.0);
+        Ok(tree(1_000_000, 100, "a.test").to_string().into_bytes())
+    }
+
+    fn visitors(&mut self) -> Result<Vec<u8>, String> {
+        Err("none".into())
+    }
+}
+
+#[test]
+fn one_that_is_silent_keeps_nobody_waiting() {
+    let began = Instant::now();
+    let askers: Vec<Box<dyn crate::sources::Ask>> =
+        vec![Box::new(Asked(Duration::ZERO)), Box::new(Asked(Duration::from_secs(60)))];
+    let seen = crate::sources::look(askers, Duration::from_millis(100), false);
+    assert!(began.elapsed() < Duration::from_secs(20));
+    let secs = seen.list[0].pair().unwrap().secs();
+    assert!(seen.list[0].error.is_none() && secs.is_none_or(|s| s < 3.0), "{secs:?}");
+    assert!(seen.list[1].error.as_deref().unwrap().contains("within 3 s"));
+    assert!(!seen.are_lost());
 }
 
 #[test]

@@ -26,8 +26,10 @@ const PANELS: [&str; 13] = [
 const ROWS: usize = 10;
 
 pub fn put(content: &mut Content, shown: &Shown, width: u16) {
-    if shown.picture.visitors.is_empty() {
-        content.put_text("nothing is counted of visitors, or it has not been told yet: write");
+    if !shown.picture.is_told_visitors {
+        content.put_text("no server has told of its visitors yet");
+    } else if shown.picture.visitors.is_empty() {
+        content.put_text("nothing is counted of visitors: write");
         content.put_text("    analytics_zone site;");
         content.put_text("    analytics site;");
         content.put_text("in http (\"analytics\" also in a server or a location)");
@@ -46,13 +48,49 @@ pub fn put(content: &mut Content, shown: &Shown, width: u16) {
         content.put(Line::styled(title, shown.paint.strong()));
         for name in PANELS {
             if let Some(panel) = at(told, &format!("panels/{name}")) {
-                put_panel(content, shown, panel, width);
+                put_panel(content, shown, name, panel, width);
             }
         }
     }
 }
 
-fn put_panel(content: &mut Content, shown: &Shown, panel: &Value, width: u16) {
+/// A heading, what of a row stands below it, and how.
+type Column = (&'static str, &'static str, fn(u64) -> String);
+
+fn count(n: u64) -> String {
+    text::count(n as f64)
+}
+
+fn bytes(n: u64) -> String {
+    text::bytes(n as f64)
+}
+
+/// Logs and zones have times to the millisecond.
+fn mean(us: u64) -> String {
+    match us {
+        0 => "<1ms".into(),
+        us => text::time(us),
+    }
+}
+
+const HITS: Column = ("hits", "hits", count);
+const VISITORS: Column = ("visitors", "visitors", count);
+const SENT: Column = ("sent", "bytes", bytes);
+const MEAN: Column = ("mean", "mean_us", mean);
+const LONGEST: Column = ("longest", "longest_us", mean);
+
+/// What a panel's rows have.
+fn columns(name: &str, rows: &[Value]) -> Vec<Column> {
+    match name {
+        "slowest" => vec![LONGEST],
+        _ => {
+            let has = |(_, field, _): &Column| rows.iter().any(|row| number(row, field).is_some());
+            [HITS, VISITORS, SENT, MEAN].into_iter().filter(has).collect()
+        }
+    }
+}
+
+fn put_panel(content: &mut Content, shown: &Shown, id: &str, panel: &Value, width: u16) {
     let rows = at(panel, "rows").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let name = |row: &Value| {
         let note = text_of(row, "note").map(|note| format!("  ({note})")).unwrap_or_default();
@@ -63,24 +101,17 @@ fn put_panel(content: &mut Content, shown: &Shown, panel: &Value, width: u16) {
         return;
     }
     content.gap();
+    let columns = columns(id, rows);
     let name_width = usize::from(width).saturating_sub(4 * 10).max(8);
     let title = visible(&text_of(panel, "title").unwrap_or_default());
-    let head = ["hits", "visitors", "sent", "mean"].map(|t| format!("{t:>10}")).concat();
+    let head = columns.iter().map(|(head, ..)| format!("{head:>10}")).collect::<String>();
     content.put_head(Line::from(vec![
         Span::styled(fit(&title, name_width), shown.paint.strong()),
         Span::styled(head, shown.paint.dim()),
     ]));
     for row in found {
-        let of = |name: &str| number(row, name);
-        let count = |n: Option<u64>| n.map_or("-".into(), |n| text::count(n as f64));
-        let mean = of("mean_us").or_else(|| of("longest_us"));
-        let cells = [
-            count(of("hits")),
-            count(of("visitors")),
-            of("bytes").map_or("-".into(), |n| text::bytes(n as f64)),
-            mean.map_or("-".into(), text::time),
-        ];
-        let cells = cells.map(|t| format!("{t:>10}")).concat();
+        let cell = |(_, field, show): &Column| number(row, field).map_or("-".into(), show);
+        let cells = columns.iter().map(|c| format!("{:>10}", cell(c))).collect::<String>();
         content.put_text(format!("{}{cells}", fit(&name(row), name_width)));
     }
 }

@@ -86,10 +86,12 @@ impl Target {
     }
 }
 
-/// Asks, and reads the answer to its end.
+/// Asks, and reads the answer to its end, if there is one: a server may close instead (444).
 pub fn fetch(target: &Target, wanted: &Wanted, word: &str) -> Result<(), String> {
     let failed = |e: io::Error| format!("asking \"{}\" failed ({})", target.address, os_text(&e));
-    let addresses = target.address.to_socket_addrs().map_err(failed)?;
+    let addresses = target.address.to_socket_addrs().map_err(|e| {
+        format!("{}; --to HOST:PORT says where the server is, if not there", failed(e))
+    })?;
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     let mut found = None;
     for address in addresses {
@@ -121,13 +123,12 @@ fn exchange(mut stream: impl Read + Write, head: &str) -> io::Result<()> {
             Ok(n) => seen += n as u64,
             // Without a farewell of TLS, or with a reset: what came of it is told elsewhere.
             Err(e) if seen > 0 && e.kind() != io::ErrorKind::WouldBlock => break,
+            Err(e) if e.kind() == io::ErrorKind::ConnectionReset => break,
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => break,
             Err(e) => return Err(e),
         }
     }
-    match seen {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 fn secured(

@@ -13,13 +13,15 @@ pub fn show(json: &[u8]) -> Result<String, String> {
     let told: Value = serde_json::from_slice(json).map_err(|_| "the answer is no trace")?;
     let about = |name: &str| told["request"][name].as_str().unwrap_or("");
     let mut out = String::new();
+    // With the port, where the request says it.
+    let host = [about("http_host"), about("host")].into_iter().find(|host| !host.is_empty());
     // A string takes what is written into it.
     let _ = writeln!(
         out,
         "{} {}://{}{} {}",
         about("request_method"),
         about("scheme"),
-        about("host"),
+        plain(host.unwrap_or_default()),
         plain(about("request_uri")),
         about("server_protocol")
     );
@@ -40,7 +42,7 @@ pub fn show(json: &[u8]) -> Result<String, String> {
         ("upstream", &["upstream_addr", "upstream_status"]),
     ] {
         let words: Vec<String> =
-            names.iter().map(|name| plain(about(name))).filter(|word| !word.is_empty()).collect();
+            names.iter().map(|name| word(name, about(name))).filter(|w| !w.is_empty()).collect();
         if !words.is_empty() {
             let _ = writeln!(out, "{what}: {}", words.join(" "));
         }
@@ -60,6 +62,15 @@ pub fn show(json: &[u8]) -> Result<String, String> {
         let _ = writeln!(out, "{left} more are left out");
     }
     Ok(out)
+}
+
+/// Of a session that was not resumed there is nothing to say.
+fn word(name: &str, value: &str) -> String {
+    match (name, value) {
+        ("ssl_session_reused", "r") => "resumed".into(),
+        ("ssl_session_reused", _) => String::new(),
+        _ => plain(value),
+    }
 }
 
 fn line(out: &mut String, span: &Value, first_us: f64, last_us: f64) {
@@ -124,14 +135,14 @@ mod tests {
 
     #[test]
     fn a_trace_has_a_line_for_each_span() {
-        let json = br#"{"request":{"request_method":"GET","scheme":"http","host":"a","request_uri":"/\u001b[2J",
+        let json = br#"{"request":{"request_method":"GET","scheme":"http","host":"a","http_host":"a:81","request_uri":"/\u001b[2J",
             "server_protocol":"HTTP/1.1","status":"200","bytes_sent":"7","location":"/","worker":"1",
             "server_name":"s","upstream_addr":"127.0.0.1:1"},"duration_us":1000,"left_out":2,"spans":[
             {"kind":"tls","name":"handshake","depth":0,"begin_us":-1000,"end_us":0,"waited_us":0},
             {"kind":"upstream","name":"127.0.0.1:1","depth":1,"begin_us":500,"end_us":1000,"connect_us":100,"status":200}]}"#;
         let shown = show(json).unwrap();
         let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(lines[0], "GET http://a/?[2J HTTP/1.1");
+        assert_eq!(lines[0], "GET http://a:81/?[2J HTTP/1.1");
         assert_eq!(
             lines[1],
             "status 200, 7 bytes, 1.000 ms; server \"s\", location \"/\", worker 1"
