@@ -144,6 +144,7 @@ mod mirror_bounds;
 mod mp4;
 mod otel_export;
 mod otel_metrics;
+mod otel_reload;
 mod otel_spans;
 mod paths_bytes;
 mod peers_nginx;

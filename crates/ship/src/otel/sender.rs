@@ -1,19 +1,17 @@
-//! The thread that sends spans, one for each configuration that is in use.
+//! The thread that sends an exporter's spans.
 
 use super::counts::COUNTS;
-use super::door::{Door, Target};
-use super::trays::{Tray, Trays};
-use crate::errors;
-use crate::receiver::Stop;
-use crate::running::lock;
-use std::sync::atomic::{fence, AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use super::door::Door;
+use super::running::{Exporter, Running};
+use super::trays::Tray;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_core::logger::{ErrorLog, LogLevel};
-use weir_core::{os_text, Worker};
+use weir_core::logger::LogLevel;
 use weir_shipping::backoff::Backoff;
 use weir_shipping::otlp::answer::Verdict;
+use weir_shipping::otlp::traces;
 
 /// How often trays are looked into while there is something in them, and otherwise.
 const LOOK: Duration = Duration::from_millis(5);
@@ -32,94 +30,10 @@ const RETRY_MOST_MS: u64 = 5000;
 const TOLD: Duration = Duration::from_secs(60);
 /// What is left of a configuration that is gone is sent for so long.
 const LEFT: Duration = Duration::from_secs(60);
-/// How long a graceful end waits for what is left to be sent.
-const FINISH: Duration = Duration::from_secs(3);
-/// The same where the process is to end at once.
-const FINISH_AT_ONCE: Duration = Duration::from_millis(300);
 
-/// Of a configuration. Whoever has it may still add spans.
-pub struct Exporter {
-    target: Target,
-    interval: Duration,
-    batch_size: usize,
-    most: usize,
-    trays: OnceLock<Trays>,
-    is_started: AtomicBool,
-}
-
-impl Exporter {
-    pub fn new(target: Target, interval: Duration, batch_size: usize, most: usize) -> Exporter {
-        let (trays, is_started) = (OnceLock::new(), AtomicBool::new(false));
-        Exporter { target, interval, batch_size, most, trays, is_started }
-    }
-
-    /// All workers'; made when there is the first span.
-    #[inline]
-    pub fn trays(&self, worker: &Worker) -> &Trays {
-        self.trays.get_or_init(|| Trays::new(worker.all.each.len(), self.most))
-    }
-}
-
-/// A thread of this process.
-#[derive(Default)]
-struct Running {
-    stop: Arc<Stop>,
-    is_finishing: AtomicBool,
-    has_ended: AtomicBool,
-}
-
-static ALL: Mutex<Vec<Arc<Running>>> = Mutex::new(Vec::new());
-/// What was not taken is counted and told within it.
-const TELL_LEFT: Duration = Duration::from_millis(500);
-/// When an end waits no longer.
-static LIMIT: Mutex<Option<Instant>> = Mutex::new(None);
-
-/// A configuration is about to be served by this process.
-pub fn start(exporter: &Arc<Exporter>, log: &Arc<ErrorLog>) {
-    if exporter.is_started.swap(true, Ordering::Relaxed) {
-        return;
-    }
-    let running = Arc::new(Running::default());
-    let mut all = lock(&ALL);
-    all.retain(|running| !running.has_ended.load(Ordering::Acquire));
-    all.push(Arc::clone(&running));
-    drop(all);
-    let (exporter, log) = (Arc::clone(exporter), Arc::clone(log));
-    let (own, own_log) = (Arc::clone(&running), Arc::clone(&log));
-    let run = move || {
-        errors::quietly(|| Sender::new(exporter, Arc::clone(&own), own_log).run());
-        own.has_ended.store(true, Ordering::Release);
-    };
-    if let Err(e) = thread::Builder::new().name("otel".into()).spawn(run) {
-        running.has_ended.store(true, Ordering::Release);
-        log.log(LogLevel::Alert, None, format!("otel: no thread: {}", os_text(&e)).as_bytes());
-    }
-}
-
-/// The process is to end at once: what waits has a moment.
-pub fn stop() {
-    *lock(&LIMIT) = Some(Instant::now() + FINISH_AT_ONCE);
-}
-
-/// To be asked when nobody adds spans any more: whether the process may end. What is left is sent first, for as long as
-/// that takes and is not too long.
-pub fn has_ended() -> bool {
-    let all = lock(&ALL).clone();
-    all.iter().for_each(|running| running.is_finishing.store(true, Ordering::Release));
-    let until = *lock(&LIMIT).get_or_insert_with(|| Instant::now() + FINISH);
-    if Instant::now() >= until {
-        all.iter().for_each(|running| running.stop.set());
-        if Instant::now() >= until + TELL_LEFT {
-            return true;
-        }
-    }
-    all.iter().all(|running| running.has_ended.load(Ordering::Acquire))
-}
-
-struct Sender {
+pub struct Sender {
     exporter: Arc<Exporter>,
     running: Arc<Running>,
-    log: Arc<ErrorLog>,
     door: Door,
     waiting: Tray,
     /// Since when the oldest waits.
@@ -136,12 +50,11 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(exporter: Arc<Exporter>, running: Arc<Running>, log: Arc<ErrorLog>) -> Sender {
+    pub fn new(exporter: Arc<Exporter>, running: Arc<Running>) -> Sender {
         let door = exporter.target.door(&running.stop);
         Sender {
             exporter,
             running,
-            log,
             door,
             waiting: Tray::default(),
             since: None,
@@ -155,19 +68,24 @@ impl Sender {
         }
     }
 
-    fn run(&mut self) {
-        while !self.running.stop.is_set() && !self.is_given_up() {
+    pub fn run(&mut self) {
+        loop {
             let is_last = self.is_last();
             let is_all = self.look();
             self.tell_dropped();
+            let is_over = self.running.stop.is_set() || self.is_given_up();
             match () {
+                () if is_over || is_last && is_all && self.waiting.ends.is_empty() => {
+                    if self.running.close() {
+                        break;
+                    }
+                }
                 () if self.is_due(is_last) => self.send(),
-                () if is_last && is_all => break,
                 () => thread::sleep(self.pause()),
             }
         }
         // Nobody adds any more: what is left is lost, and said to be.
-        if let Some(trays) = self.exporter.trays.get() {
+        if let Some(trays) = self.exporter.trays_in_use() {
             trays.empty(&mut self.waiting);
         }
         COUNTS.drop(self.waiting.ends.len());
@@ -177,15 +95,13 @@ impl Sender {
 
     /// Whether nobody will add anything: to be asked before the trays are looked into.
     fn is_last(&self) -> bool {
-        let is_left = Arc::strong_count(&self.exporter) == 1;
-        // What those have added who have let go of it is seen from here on.
-        fence(Ordering::Acquire);
-        is_left || self.running.is_finishing.load(Ordering::Acquire)
+        self.running.is_left() || self.running.is_finishing.load(Ordering::Acquire)
     }
 
     /// Of a configuration that is gone, what the collector does not take is not kept for ever.
     fn is_given_up(&mut self) -> bool {
-        if Arc::strong_count(&self.exporter) > 1 {
+        if !self.running.is_left() {
+            self.left = None;
             return false;
         }
         self.left.get_or_insert_with(Instant::now).elapsed() > LEFT
@@ -193,8 +109,8 @@ impl Sender {
 
     /// Empties the trays, unless a batch waits already: what is not taken out of them counts there.
     fn look(&mut self) -> bool {
-        let Some(trays) = self.exporter.trays.get() else { return true };
-        if self.waiting.ends.len() >= self.exporter.batch_size {
+        let Some(trays) = self.exporter.trays_in_use() else { return true };
+        if self.waiting.ends.len() >= self.exporter.said.batch_size {
             return false;
         }
         let had = self.waiting.ends.len();
@@ -208,13 +124,13 @@ impl Sender {
 
     fn is_due(&self, is_last: bool) -> bool {
         let Some(since) = self.since else { return false };
-        let is_full = self.waiting.ends.len() >= self.exporter.batch_size
+        let is_full = self.waiting.ends.len() >= self.exporter.said.batch_size
             || self.waiting.bytes.len() >= self.most_bytes;
-        is_full || is_last || since.elapsed() >= self.exporter.interval
+        is_full || is_last || since.elapsed() >= self.exporter.said.interval
     }
 
     fn pause(&self) -> Duration {
-        let interval = self.exporter.interval;
+        let interval = self.exporter.said.interval;
         match self.busy.is_some_and(|at| at.elapsed() < BUSY) {
             true => LOOK.min(interval),
             false => REST.min(interval.max(LOOK)),
@@ -222,8 +138,8 @@ impl Sender {
     }
 
     fn send(&mut self) {
-        let (count, spans) = self.waiting.first(self.exporter.batch_size, self.most_bytes);
-        let message = self.exporter.target.request(spans);
+        let (count, spans) = self.waiting.first(self.exporter.said.batch_size, self.most_bytes);
+        let message = traces::request(spans, &self.exporter.said.resource);
         let (verdict, after) = match self.door.export(&message) {
             Ok(answered) => answered,
             Err(why) => (Verdict::Later(why), None),
@@ -289,7 +205,11 @@ impl Sender {
             return;
         }
         (self.dropped, self.dropped_told) = (dropped, Some(Instant::now()));
-        self.log.log(LogLevel::Notice, None, format!("OTel dropped records: {dropped}").as_bytes());
+        self.running.log().log(
+            LogLevel::Notice,
+            None,
+            format!("OTel dropped records: {dropped}").as_bytes(),
+        );
     }
 
     /// Unless it is what was said last, and not long ago.
@@ -298,6 +218,6 @@ impl Sender {
             return;
         }
         self.told = Some((text.to_owned(), Instant::now()));
-        self.log.log(level, None, text.as_bytes());
+        self.running.log().log(level, None, text.as_bytes());
     }
 }
