@@ -181,6 +181,15 @@ impl Collector {
 
     /// The same over HTTP.
     pub fn http_saying(script: impl Fn(usize) -> Say + Send + Sync + 'static) -> Collector {
+        Collector::http(move |number, _| script(number))
+    }
+
+    /// Answers each export by its message.
+    pub fn http_reading(script: impl Fn(&[u8]) -> Say + Send + Sync + 'static) -> Collector {
+        Collector::http(move |_, message| script(message))
+    }
+
+    fn http(script: impl Fn(usize, &[u8]) -> Say + Send + Sync + 'static) -> Collector {
         let exports: Arc<Mutex<Vec<Export>>> = Arc::default();
         let all = Arc::clone(&exports);
         let origin = Origin::start(move |request, conn| {
@@ -194,7 +203,7 @@ impl Collector {
                 connection: request.connection,
             });
             drop(all);
-            match script(number) {
+            match script(number, &request.body) {
                 Say::Taken => conn.reply("200 OK", "", ""),
                 Say::Message(message) => {
                     conn.reply("200 OK", "", &String::from_utf8(message).unwrap());

@@ -1,7 +1,7 @@
 //! `otel_exporter`: batches, what becomes of them where the collector is slow, gone or refuses, and the ways to it.
 
 use serde_json::Value;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use weir_tests::otel::{self, Collector, Say};
 use weir_tests::tls::Authority;
@@ -147,7 +147,7 @@ fn what_is_refused_is_not_sent_again() {
     server.expect_error("OTel export failure: old");
 }
 
-/// A proxy between that takes too little for a while, and is mended.
+/// A proxy between that takes nothing for a while, and is mended: what waited is there, in batches as before.
 #[test]
 fn what_was_too_large_once_is_not_for_ever() {
     let is_mended = Arc::new(AtomicBool::new(false));
@@ -159,14 +159,76 @@ fn what_was_too_large_once_is_not_for_ever() {
     let server =
         start(&format!("endpoint 127.0.0.1:{}; interval 50ms; batch_size 64;", collector.port()));
     ask(&server, 100);
-    expect_soon("all are refused", || figure(&server, "spans_refused") == 100);
+    expect_soon("some are refused alone", || figure(&server, "spans_refused") >= 3);
     let before = collector.exports().len();
     is_mended.store(true, Ordering::SeqCst);
+    assert!(before < 30, "no request for each span: {before}");
+    expect_soon("the others are there", || {
+        figure(&server, "spans_refused") + figure(&server, "spans_sent") == 100
+    });
+    assert!(figure(&server, "spans_sent") > 80);
     // Each batch may be twice as large as the one before.
     expect_soon("full batches", || {
         ask(&server, 100);
         collector.exports().iter().skip(before).any(|e| e.spans().len() == 64)
     });
+}
+
+/// However small it is, and however much the resource says.
+#[test]
+fn a_small_batch_that_is_too_large_goes_in_parts() {
+    let most = Arc::new(AtomicUsize::new(0));
+    let limit = Arc::clone(&most);
+    let collector = Collector::http_reading(move |message| {
+        let first = limit.load(Ordering::SeqCst) == 0;
+        if first {
+            // Of three spans the two last are too much.
+            limit.store(message.len() - 1, Ordering::SeqCst);
+        }
+        match first || message.len() > limit.load(Ordering::SeqCst) {
+            true => Say::Status(413, "too large"),
+            false => Say::Taken,
+        }
+    });
+    let port = collector.port();
+    let value = "v".repeat(1000);
+    let conf = conf(&format!(
+        "protocol http/protobuf; endpoint http://127.0.0.1:{port}; interval 50ms; batch_size 3;"
+    ))
+    .replace("server {", &format!("otel_resource_attr note {value}; server {{"));
+    let server = Setup::new(&conf).start();
+    ask(&server, 3);
+    expect_soon("all of them", || figure(&server, "spans_sent") == 3);
+    assert_eq!(figure(&server, "spans_refused"), 0);
+    let sizes: Vec<usize> = collector.exports().iter().map(|e| e.message.len()).collect();
+    assert!(sizes.iter().all(|bytes| *bytes < 4096), "{sizes:?}");
+}
+
+/// Every second batch would be refused where each that is taken made the next one larger.
+#[test]
+fn a_limit_that_lasts_costs_few_refusals() {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&refused);
+    let collector = Collector::http_reading(move |message| match message.len() > 6000 {
+        true => {
+            count.fetch_add(1, Ordering::SeqCst);
+            Say::Status(413, "too large")
+        }
+        false => Say::Taken,
+    });
+    let server = start(&format!(
+        "protocol http/protobuf; endpoint http://127.0.0.1:{}; interval 20ms; batch_size 64;",
+        collector.port()
+    ));
+    // Until twenty batches have been taken.
+    for _ in 0..20 {
+        let before = figure(&server, "spans_sent");
+        ask(&server, 60);
+        expect_soon("they are there", || figure(&server, "spans_sent") == before + 60);
+    }
+    assert_eq!(figure(&server, "spans_refused"), 0);
+    let (refused, all) = (refused.load(Ordering::SeqCst), collector.exports().len());
+    assert!(all > 60 && refused < 12, "{refused} of {all}");
 }
 
 #[test]

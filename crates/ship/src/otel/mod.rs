@@ -23,6 +23,7 @@ mod counts;
 mod door;
 mod running;
 mod sender;
+mod size;
 mod span;
 mod trays;
 

@@ -3,6 +3,7 @@
 use super::counts::COUNTS;
 use super::door::Door;
 use super::running::{Exporter, Running};
+use super::size::Size;
 use super::trays::Tray;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -20,10 +21,6 @@ const REST: Duration = Duration::from_millis(50);
 const BUSY: Duration = Duration::from_secs(1);
 /// Dropped spans are told of so often.
 const TELL_DROPPED: Duration = Duration::from_secs(1);
-/// Collectors take 4 MB at once, if nobody has told them otherwise.
-const BATCH_MAX_BYTES: usize = 2 << 20;
-/// A collector that takes less than this takes nothing; its spans are given up together and not one by one.
-const BATCH_LEAST_BYTES: usize = 4096;
 const RETRY_FIRST_MS: u64 = 100;
 const RETRY_MOST_MS: u64 = 5000;
 /// The same failure is told again after so long.
@@ -42,8 +39,7 @@ pub struct Sender {
     busy: Option<Instant>,
     left: Option<Instant>,
     backoff: Backoff,
-    /// Less than said where a collector takes less.
-    most_bytes: usize,
+    size: Size,
     told: Option<(String, Instant)>,
     dropped: u64,
     dropped_told: Option<Instant>,
@@ -61,7 +57,7 @@ impl Sender {
             busy: Some(Instant::now()),
             left: None,
             backoff: Backoff::new(RETRY_FIRST_MS, RETRY_MOST_MS),
-            most_bytes: BATCH_MAX_BYTES,
+            size: Size::new(),
             told: None,
             dropped: COUNTS.dropped(),
             dropped_told: None,
@@ -125,7 +121,7 @@ impl Sender {
     fn is_due(&self, is_last: bool) -> bool {
         let Some(since) = self.since else { return false };
         let is_full = self.waiting.ends.len() >= self.exporter.said.batch_size
-            || self.waiting.bytes.len() >= self.most_bytes;
+            || self.waiting.bytes.len() >= self.size.most_bytes();
         is_full || is_last || since.elapsed() >= self.exporter.said.interval
     }
 
@@ -138,37 +134,41 @@ impl Sender {
     }
 
     fn send(&mut self) {
-        let (count, spans) = self.waiting.first(self.exporter.said.batch_size, self.most_bytes);
+        let most_bytes = self.size.most_bytes();
+        let (count, spans) = self.waiting.first(self.exporter.said.batch_size, most_bytes);
+        let bytes = spans.len();
         let message = traces::request(spans, &self.exporter.said.resource);
         let (verdict, after) = match self.door.export(&message) {
             Ok(answered) => answered,
             Err(why) => (Verdict::Later(why), None),
         };
+        let mut takes_nothing = false;
         let refused = match verdict {
             Verdict::Taken(None) => 0,
             Verdict::Taken(Some(why)) => {
                 self.say(LogLevel::Warn, &format!("OTel export: {why}"));
                 0
             }
-            Verdict::TooLarge(_) if count > 1 && message.len() > BATCH_LEAST_BYTES => {
-                self.most_bytes = (message.len() / 2).max(BATCH_LEAST_BYTES / 2);
-                return;
+            Verdict::TooLarge(_) if count > 1 => return self.size.refused(bytes, Instant::now()),
+            Verdict::TooLarge(why) => {
+                takes_nothing = true;
+                self.refuse(1, &why)
             }
             Verdict::Refused(_, why) if count == 1 => self.refuse(1, &why),
-            Verdict::TooLarge(why) => self.refuse(count, &why),
             Verdict::Refused(n, why) => {
                 self.refuse(usize::try_from(n).unwrap_or(usize::MAX).min(count), &why)
             }
             Verdict::Later(why) => return self.wait(&why, after),
         };
         COUNTS.send(count, refused);
-        if refused == 0 {
-            // What was too much once (a proxy between, another limit) need not be for ever.
-            self.most_bytes = self.most_bytes.saturating_mul(2).min(BATCH_MAX_BYTES);
-        }
-        self.backoff.reset();
         self.waiting.done(count);
         self.since = (!self.waiting.ends.is_empty()).then(Instant::now);
+        if takes_nothing {
+            // It need not be so for the others, now or later: they are not asked of it one by one without a pause.
+            return self.pause_before_next(after);
+        }
+        self.size.taken(bytes, Instant::now());
+        self.backoff.reset();
     }
 
     fn refuse(&mut self, count: usize, why: &str) -> usize {
@@ -185,6 +185,10 @@ impl Sender {
         COUNTS.retry();
         COUNTS.failed(why);
         self.say(LogLevel::Error, &format!("OTel export failure: {why}"));
+        self.pause_before_next(after);
+    }
+
+    fn pause_before_next(&mut self, after: Option<Duration>) {
         let asked_ms = after.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
         let ms = self.backoff.next_ms(asked_ms, crate::queue::random());
         let until = Instant::now() + Duration::from_millis(ms);
