@@ -120,6 +120,41 @@ fn what_waits_is_sent_when_the_collector_is_back() {
     assert_eq!(figure(&server, "spans_dropped"), dropped);
 }
 
+/// Collectors close connections that are idle, and ask whether somebody is there: neither is a failure.
+#[test]
+fn what_a_collector_does_with_idle_connections_is_no_failure() {
+    for (say, connections) in [(Say::TakenAndGone, 3), (Say::TakenAndPing, 1)] {
+        let answer = say.clone();
+        let collector = Collector::grpc_saying(move |_| answer.clone());
+        let server = start(&format!("endpoint 127.0.0.1:{}; interval 1ms;", collector.port()));
+        for n in 1..=3 {
+            ask(&server, 1);
+            expect_soon("a span", || figure(&server, "spans_sent") == n);
+            // Without another span that would make the exporter look.
+            expect_soon("its end, or an answer", || collector.idle() as u64 == n);
+        }
+        assert_eq!(collector.exports().last().unwrap().connection + 1, connections, "{say:?}");
+        assert_eq!(figure(&server, "retries"), 0, "{say:?}");
+        assert!(!server.error_log().contains("OTel"), "{say:?}: {}", server.error_log());
+        assert!(!server.get("/api/9/otel").text().contains("last_error"), "{say:?}");
+    }
+}
+
+/// It says so just when the next export is on its way: that goes by another connection.
+#[test]
+fn a_connection_that_is_closed_while_it_is_used_again_is_no_failure() {
+    let collector = Collector::grpc_saying(|n| if n == 1 { Say::Gone } else { Say::Taken });
+    let server = start(&format!("endpoint 127.0.0.1:{}; interval 1ms;", collector.port()));
+    for n in 1..=2 {
+        ask(&server, 1);
+        expect_soon("a span", || figure(&server, "spans_sent") == n);
+    }
+    assert_eq!(figure(&server, "retries"), 0);
+    let connections: Vec<_> = collector.exports().iter().map(|e| e.connection).collect();
+    assert_eq!(connections, [0, 0, 1]);
+    assert!(!server.error_log().contains("OTel"), "{}", server.error_log());
+}
+
 #[test]
 fn nobody_is_there_and_then_somebody_is() {
     let port = free_port();

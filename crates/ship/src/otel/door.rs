@@ -46,6 +46,15 @@ impl Target {
 }
 
 impl Door {
+    /// Between exports: what the collector has to say by a connection that is kept.
+    pub fn look(&mut self) {
+        match self {
+            Door::Grpc(caller) => caller.look(),
+            // HTTP/1 has nothing to say then.
+            Door::Http(_) => {}
+        }
+    }
+
     /// Sends a request: what the collector says, and for how long it wants to be left alone.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ const LOOK: Duration = Duration::from_millis(5);
 const REST: Duration = Duration::from_millis(50);
 /// It counts as busy for so long, also when it begins.
 const BUSY: Duration = Duration::from_secs(1);
+/// Collectors that ask whether somebody is there wait for longer.
+const LOOK_AT_DOOR: Duration = Duration::from_millis(500);
 /// Dropped spans are told of so often.
 const TELL_DROPPED: Duration = Duration::from_secs(1);
 const RETRY_FIRST_MS: u64 = 100;
@@ -38,6 +40,8 @@ pub struct Sender {
     /// When something was found last.
     busy: Option<Instant>,
     left: Option<Instant>,
+    /// When the idle connection was looked at.
+    looked: Instant,
     backoff: Backoff,
     size: Size,
     told: Option<(String, Instant)>,
@@ -56,6 +60,7 @@ impl Sender {
             since: None,
             busy: Some(Instant::now()),
             left: None,
+            looked: Instant::now(),
             backoff: Backoff::new(RETRY_FIRST_MS, RETRY_MOST_MS),
             size: Size::new(),
             told: None,
@@ -77,7 +82,10 @@ impl Sender {
                     }
                 }
                 () if self.is_due(is_last) => self.send(),
-                () => thread::sleep(self.pause()),
+                () => {
+                    self.look_at_door();
+                    thread::sleep(self.pause());
+                }
             }
         }
         // Nobody adds any more: what is left is lost, and said to be.
@@ -123,6 +131,13 @@ impl Sender {
         let is_full = self.waiting.ends.len() >= self.exporter.said.batch_size
             || self.waiting.bytes.len() >= self.size.most_bytes();
         is_full || is_last || since.elapsed() >= self.exporter.said.interval
+    }
+
+    fn look_at_door(&mut self) {
+        if self.looked.elapsed() > LOOK_AT_DOOR {
+            self.door.look();
+            self.looked = Instant::now();
+        }
     }
 
     fn pause(&self) -> Duration {
