@@ -42,7 +42,10 @@ pub const ROWS: &[Row] = &[Row::new(
         all.push((name, value));
         Ok(())
     },
-)];
+)
+// A process is no instance to name: figures go on when one takes another's place, and would begin anew under another id. A
+// machine or a path is none either, for several servers may share them. Who has several says which is which.
+.note("host.name is the machine's name unless said otherwise. Of several servers of one machine each wants a service.instance.id.")];
 
 const TAKES: &[&str] = &{
     let mut all = ["resource_attr"; http::NAMES.len() + 1];
