@@ -28,4 +28,5 @@ mod span;
 mod trays;
 
 pub use conf::MODULE;
+pub use context::{trace_of, Ids};
 pub use running::{has_ended, stop};
