@@ -200,6 +200,7 @@ mod ship_kafka;
 mod ship_loki;
 mod ship_opensearch;
 mod ship_otlp;
+mod ship_secrets;
 mod ship_sessions;
 mod ship_syslog;
 mod ship_tls;

@@ -5,6 +5,7 @@ use super::door::Door;
 use super::running::{Exporter, Running};
 use super::size::Size;
 use super::trays::Tray;
+use crate::secrets::Secrets;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::thread;
@@ -34,6 +35,7 @@ pub struct Sender {
     exporter: Arc<Exporter>,
     running: Arc<Running>,
     door: Door,
+    secrets: Secrets,
     waiting: Tray,
     /// Since when the oldest waits.
     since: Option<Instant>,
@@ -52,10 +54,12 @@ pub struct Sender {
 impl Sender {
     pub fn new(exporter: Arc<Exporter>, running: Arc<Running>) -> Sender {
         let door = exporter.target.door(&running.stop);
+        let secrets = Secrets::of_fields(&exporter.said.fields);
         Sender {
             exporter,
             running,
             door,
+            secrets,
             waiting: Tray::default(),
             since: None,
             busy: Some(Instant::now()),
@@ -161,6 +165,7 @@ impl Sender {
         let refused = match verdict {
             Verdict::Taken(None) => 0,
             Verdict::Taken(Some(why)) => {
+                let why = self.secrets.clean(&why);
                 self.say(LogLevel::Warn, &format!("OTel export: {why}"));
                 0
             }
@@ -187,7 +192,8 @@ impl Sender {
     }
 
     fn refuse(&mut self, count: usize, why: &str) -> usize {
-        COUNTS.failed(why);
+        let why = self.secrets.clean(why);
+        COUNTS.failed(&why);
         self.say(LogLevel::Error, &format!("OTel export failure: {why}"));
         count
     }
@@ -198,7 +204,8 @@ impl Sender {
             return;
         }
         COUNTS.retry();
-        COUNTS.failed(why);
+        let why = self.secrets.clean(why);
+        COUNTS.failed(&why);
         self.say(LogLevel::Error, &format!("OTel export failure: {why}"));
         self.pause_before_next(after);
     }

@@ -137,7 +137,9 @@ fn build(cf: &mut Cf, draft: &Draft) -> ConfResult<Arc<dyn Target>> {
             packed: common::compress(draft, false)? == Compress::Gzip,
         }))
     } else {
-        Way::Http(Arc::new(HttpConf::build(cf, draft, KEY)?))
+        // An address may be that of a signal, as receivers tell theirs, or what stands before it.
+        let http = HttpConf::build(cf, draft, KEY)?;
+        Way::Http(Arc::new(http.without(&[super::LOGS.path, super::METRICS.path])))
     };
     let mut resource = draft.said::<Said>().map(|s| s.resource.clone()).unwrap_or_default();
     for (name, value) in [("service.name", "weir".to_owned()), ("host.name", process::hostname())] {
