@@ -410,3 +410,29 @@ fn a_full_disk_costs_events_and_nothing_else() {
     drop(server);
     drop(small);
 }
+
+/// What a serving process of another user has left in the queue is its successor's.
+#[test]
+fn a_queue_goes_to_another_user() {
+    if std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) != 0 {
+        return weir_tests::skip("only root has users to change to");
+    }
+    let bulk = Bulk::start(|_| Mood::Unavailable);
+    let conf = |user: &str, turn: usize| {
+        let turn = format!("location /turn {{ return 200 {turn}; }} location /quiet {{");
+        let conf = CONF.replace("%%BULK%%", &bulk.port().to_string());
+        format!("user {user}; {}", conf.replace("location /quiet {", &turn))
+    };
+    let mut server = start(&bulk, &conf("root", 0));
+    get_all(&server, (0..20).map(|n| format!("/{n}")));
+    let old = weir_tests::children(server.pid())[0];
+    let peer = server.on(0);
+    server.reload(&conf("nobody nogroup", 1), || peer.get("/turn").text() == "1");
+    expect_soon("the old process ends", || !is_alive(old));
+    bulk.set_mood(Mood::Good);
+    bulk.expect(20);
+    assert!(!server.error_log().contains("denied"), "{}", server.error_log());
+    expect_soon("an empty queue", || {
+        server.get("/api/9/ship/es").text().contains("\"queued_events\":0")
+    });
+}
