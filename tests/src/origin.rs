@@ -52,6 +52,11 @@ impl Conn {
         socket2::SockRef::from(&self.stream).set_recv_buffer_size(bytes).unwrap();
     }
 
+    /// Reads wait so long from now on.
+    pub fn patience(&mut self, within: Duration) {
+        self.stream.set_read_timeout(Some(within)).unwrap();
+    }
+
     /// Waits until the proxy has closed its side.
     pub fn wait_closed(&mut self) -> bool {
         let mut buf = [0; 1024];

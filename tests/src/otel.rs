@@ -6,6 +6,7 @@ use crate::tools::{self, listens_on, Running};
 use crate::wait_for;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use weir_wire::http2::frame::{self, Head, HEAD_BYTES};
@@ -153,6 +154,12 @@ pub enum Say {
     Status(u32, &'static str),
     /// Nothing until the client gives up.
     Nothing,
+    /// gRPC only: it is taken, and then the connection is closed as servers close idle ones (GOAWAY first).
+    TakenAndGone,
+    /// gRPC only: it is taken, and then the connection is closed unless a PING is answered within two seconds.
+    TakenAndPing,
+    /// gRPC only: GOAWAY in place of an answer, as of a connection that was closed just before.
+    Gone,
 }
 
 type Script = Arc<dyn Fn(usize) -> Say + Send + Sync>;
@@ -161,6 +168,7 @@ type Script = Arc<dyn Fn(usize) -> Say + Send + Sync>;
 pub struct Collector {
     origin: Origin,
     exports: Arc<Mutex<Vec<Export>>>,
+    idle: Arc<AtomicUsize>,
 }
 
 impl Collector {
@@ -173,14 +181,25 @@ impl Collector {
     pub fn grpc_saying(script: impl Fn(usize) -> Say + Send + Sync + 'static) -> Collector {
         let exports: Arc<Mutex<Vec<Export>>> = Arc::default();
         let (all, script): (_, Script) = (Arc::clone(&exports), Arc::new(script));
+        let idle: Arc<AtomicUsize> = Arc::default();
+        let count = Arc::clone(&idle);
         let origin = Origin::start_raw(move |conn, connection| {
-            serve(conn, connection, &all, &script);
+            serve(conn, connection, &all, &script, &count);
         });
-        Collector { origin, exports }
+        Collector { origin, exports, idle }
     }
 
     /// The same over HTTP.
     pub fn http_saying(script: impl Fn(usize) -> Say + Send + Sync + 'static) -> Collector {
+        Collector::http(move |number, _| script(number))
+    }
+
+    /// Answers each export by its message.
+    pub fn http_reading(script: impl Fn(&[u8]) -> Say + Send + Sync + 'static) -> Collector {
+        Collector::http(move |_, message| script(message))
+    }
+
+    fn http(script: impl Fn(usize, &[u8]) -> Say + Send + Sync + 'static) -> Collector {
         let exports: Arc<Mutex<Vec<Export>>> = Arc::default();
         let all = Arc::clone(&exports);
         let origin = Origin::start(move |request, conn| {
@@ -194,7 +213,7 @@ impl Collector {
                 connection: request.connection,
             });
             drop(all);
-            match script(number) {
+            match script(number, &request.body) {
                 Say::Taken => conn.reply("200 OK", "", ""),
                 Say::Message(message) => {
                     conn.reply("200 OK", "", &String::from_utf8(message).unwrap());
@@ -203,10 +222,11 @@ impl Collector {
                 Say::Nothing => {
                     conn.wait_closed();
                 }
+                Say::TakenAndGone | Say::TakenAndPing | Say::Gone => panic!("this is gRPC's"),
             }
             Next::Keep
         });
-        Collector { origin, exports }
+        Collector { origin, exports, idle: Arc::default() }
     }
 
     pub fn port(&self) -> u16 {
@@ -215,6 +235,11 @@ impl Collector {
 
     pub fn exports(&self) -> Vec<Export> {
         self.exports.lock().unwrap().clone()
+    }
+
+    /// How often it has closed an idle connection, or was answered a PING in time.
+    pub fn idle(&self) -> usize {
+        self.idle.load(Ordering::SeqCst)
     }
 
     pub fn spans(&self) -> Vec<Span> {
@@ -232,7 +257,13 @@ impl Collector {
 }
 
 /// Calls of one connection, one after the other.
-fn serve(conn: &mut Conn, connection: usize, all: &Mutex<Vec<Export>>, script: &Script) {
+fn serve(
+    conn: &mut Conn,
+    connection: usize,
+    all: &Mutex<Vec<Export>>,
+    script: &Script,
+    idle: &AtomicUsize,
+) {
     let mut out = Vec::new();
     frame::settings(&[(frame::SETTING_INITIAL_WINDOW_SIZE, 1 << 24)], &mut out);
     out.extend_from_slice(&frame::head(4, frame::WINDOW_UPDATE, 0, 0));
@@ -257,8 +288,53 @@ fn serve(conn: &mut Conn, connection: usize, all: &Mutex<Vec<Export>>, script: &
                 conn.wait_closed();
                 return;
             }
+            Say::TakenAndGone => {
+                answer(conn, stream, 0, "", &[]);
+                // Not in one piece with the answer.
+                std::thread::sleep(Duration::from_millis(50));
+                go_away(conn, stream);
+                idle.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            Say::TakenAndPing => {
+                answer(conn, stream, 0, "", &[]);
+                if !ping(conn) {
+                    return;
+                }
+                idle.fetch_add(1, Ordering::SeqCst);
+            }
+            Say::Gone => return go_away(conn, stream - 2),
         }
     }
+}
+
+/// The connection is closed; streams up to this one were seen.
+fn go_away(conn: &mut Conn, last: u32) {
+    let mut out = frame::head(8, frame::GOAWAY, 0, 0).to_vec();
+    out.extend_from_slice(&last.to_be_bytes());
+    out.extend_from_slice(&[0; 4]);
+    conn.write(&out);
+}
+
+/// Whether it is answered in time.
+fn ping(conn: &mut Conn) -> bool {
+    let mut out = Vec::new();
+    frame::ping(0, b"are you?", &mut out);
+    conn.write(&out);
+    conn.patience(Duration::from_secs(2));
+    let answered = loop {
+        let Some(head) = conn.read_exactly(HEAD_BYTES).and_then(|head| Head::parse(&head)) else {
+            break false;
+        };
+        if conn.read_exactly(head.len).is_none() {
+            break false;
+        }
+        if head.kind == frame::PING && head.flags & frame::ACK != 0 {
+            break true;
+        }
+    };
+    conn.patience(crate::PATIENCE * 2);
+    answered
 }
 
 type Call = (u32, Vec<(String, String)>, Vec<u8>);

@@ -61,6 +61,15 @@ impl Server {
         family(self.pid()).into_iter().map(|pid| entries(pid, "task")).sum()
     }
 
+    /// Threads of that name of all its processes.
+    pub fn threads_called(&self, name: &str) -> usize {
+        let of =
+            |pid: u32| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let names = family(self.pid()).into_iter().flat_map(of);
+        let names = names.filter_map(|t| fs::read_to_string(t.path().join("comm")).ok());
+        names.filter(|found| found.trim_end() == name).count()
+    }
+
     /// Bytes that its processes have read from files (and from pipes and the like) by now, `sendfile`
     /// included; `None` where the system does not tell.
     pub fn bytes_read(&self) -> Option<u64> {

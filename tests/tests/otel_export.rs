@@ -1,7 +1,7 @@
 //! `otel_exporter`: batches, what becomes of them where the collector is slow, gone or refuses, and the ways to it.
 
 use serde_json::Value;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use weir_tests::otel::{self, Collector, Say};
 use weir_tests::tls::Authority;
@@ -120,6 +120,41 @@ fn what_waits_is_sent_when_the_collector_is_back() {
     assert_eq!(figure(&server, "spans_dropped"), dropped);
 }
 
+/// Collectors close connections that are idle, and ask whether somebody is there: neither is a failure.
+#[test]
+fn what_a_collector_does_with_idle_connections_is_no_failure() {
+    for (say, connections) in [(Say::TakenAndGone, 3), (Say::TakenAndPing, 1)] {
+        let answer = say.clone();
+        let collector = Collector::grpc_saying(move |_| answer.clone());
+        let server = start(&format!("endpoint 127.0.0.1:{}; interval 1ms;", collector.port()));
+        for n in 1..=3 {
+            ask(&server, 1);
+            expect_soon("a span", || figure(&server, "spans_sent") == n);
+            // Without another span that would make the exporter look.
+            expect_soon("its end, or an answer", || collector.idle() as u64 == n);
+        }
+        assert_eq!(collector.exports().last().unwrap().connection + 1, connections, "{say:?}");
+        assert_eq!(figure(&server, "retries"), 0, "{say:?}");
+        assert!(!server.error_log().contains("OTel"), "{say:?}: {}", server.error_log());
+        assert!(!server.get("/api/9/otel").text().contains("last_error"), "{say:?}");
+    }
+}
+
+/// It says so just when the next export is on its way: that goes by another connection.
+#[test]
+fn a_connection_that_is_closed_while_it_is_used_again_is_no_failure() {
+    let collector = Collector::grpc_saying(|n| if n == 1 { Say::Gone } else { Say::Taken });
+    let server = start(&format!("endpoint 127.0.0.1:{}; interval 1ms;", collector.port()));
+    for n in 1..=2 {
+        ask(&server, 1);
+        expect_soon("a span", || figure(&server, "spans_sent") == n);
+    }
+    assert_eq!(figure(&server, "retries"), 0);
+    let connections: Vec<_> = collector.exports().iter().map(|e| e.connection).collect();
+    assert_eq!(connections, [0, 0, 1]);
+    assert!(!server.error_log().contains("OTel"), "{}", server.error_log());
+}
+
 #[test]
 fn nobody_is_there_and_then_somebody_is() {
     let port = free_port();
@@ -147,7 +182,7 @@ fn what_is_refused_is_not_sent_again() {
     server.expect_error("OTel export failure: old");
 }
 
-/// A proxy between that takes too little for a while, and is mended.
+/// A proxy between that takes nothing for a while, and is mended: what waited is there, in batches as before.
 #[test]
 fn what_was_too_large_once_is_not_for_ever() {
     let is_mended = Arc::new(AtomicBool::new(false));
@@ -159,14 +194,76 @@ fn what_was_too_large_once_is_not_for_ever() {
     let server =
         start(&format!("endpoint 127.0.0.1:{}; interval 50ms; batch_size 64;", collector.port()));
     ask(&server, 100);
-    expect_soon("all are refused", || figure(&server, "spans_refused") == 100);
+    expect_soon("some are refused alone", || figure(&server, "spans_refused") >= 3);
     let before = collector.exports().len();
     is_mended.store(true, Ordering::SeqCst);
+    assert!(before < 30, "no request for each span: {before}");
+    expect_soon("the others are there", || {
+        figure(&server, "spans_refused") + figure(&server, "spans_sent") == 100
+    });
+    assert!(figure(&server, "spans_sent") > 80);
     // Each batch may be twice as large as the one before.
     expect_soon("full batches", || {
         ask(&server, 100);
         collector.exports().iter().skip(before).any(|e| e.spans().len() == 64)
     });
+}
+
+/// However small it is, and however much the resource says.
+#[test]
+fn a_small_batch_that_is_too_large_goes_in_parts() {
+    let most = Arc::new(AtomicUsize::new(0));
+    let limit = Arc::clone(&most);
+    let collector = Collector::http_reading(move |message| {
+        let first = limit.load(Ordering::SeqCst) == 0;
+        if first {
+            // Of three spans the two last are too much.
+            limit.store(message.len() - 1, Ordering::SeqCst);
+        }
+        match first || message.len() > limit.load(Ordering::SeqCst) {
+            true => Say::Status(413, "too large"),
+            false => Say::Taken,
+        }
+    });
+    let port = collector.port();
+    let value = "v".repeat(1000);
+    let conf = conf(&format!(
+        "protocol http/protobuf; endpoint http://127.0.0.1:{port}; interval 50ms; batch_size 3;"
+    ))
+    .replace("server {", &format!("otel_resource_attr note {value}; server {{"));
+    let server = Setup::new(&conf).start();
+    ask(&server, 3);
+    expect_soon("all of them", || figure(&server, "spans_sent") == 3);
+    assert_eq!(figure(&server, "spans_refused"), 0);
+    let sizes: Vec<usize> = collector.exports().iter().map(|e| e.message.len()).collect();
+    assert!(sizes.iter().all(|bytes| *bytes < 4096), "{sizes:?}");
+}
+
+/// Every second batch would be refused where each that is taken made the next one larger.
+#[test]
+fn a_limit_that_lasts_costs_few_refusals() {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&refused);
+    let collector = Collector::http_reading(move |message| match message.len() > 6000 {
+        true => {
+            count.fetch_add(1, Ordering::SeqCst);
+            Say::Status(413, "too large")
+        }
+        false => Say::Taken,
+    });
+    let server = start(&format!(
+        "protocol http/protobuf; endpoint http://127.0.0.1:{}; interval 20ms; batch_size 64;",
+        collector.port()
+    ));
+    // Until twenty batches have been taken.
+    for _ in 0..20 {
+        let before = figure(&server, "spans_sent");
+        ask(&server, 60);
+        expect_soon("they are there", || figure(&server, "spans_sent") == before + 60);
+    }
+    assert_eq!(figure(&server, "spans_refused"), 0);
+    let (refused, all) = (refused.load(Ordering::SeqCst), collector.exports().len());
+    assert!(all > 60 && refused < 12, "{refused} of {all}");
 }
 
 #[test]

@@ -126,6 +126,43 @@ fn figures_are_sums_gauges_and_histograms() {
     }
 }
 
+/// A cumulative sum that falls has another beginning (OTLP's data model); one that goes on has the first.
+#[test]
+fn sums_that_begin_at_0_in_a_new_process_begin_with_it() {
+    let collector = Collector::grpc();
+    let ship = format!(
+        "ship a {{ to otlp grpc://127.0.0.1:{}; queue %%DIR%%/a; compress none; batch linger=10ms; }} ship_metrics a every=100ms;",
+        collector.port()
+    );
+    let traces = Collector::grpc();
+    let server = Setup::new(&format!("user root; {}", conf(&ship, traces.port()))).start();
+    // Start and value of a sum in the newest export that has it.
+    let sum = |name: &str| {
+        let exports = collector.exports().into_iter().rev();
+        let mut points = exports.filter_map(|e| {
+            let point = found(&e.message).get(name)?.1.first()?.clone();
+            Some((number(&point, 2), number(&point, 6)))
+        });
+        points.next().unwrap_or_default()
+    };
+    (0..5).for_each(|_| assert_eq!(server.get("/x?trace=1").status, 200));
+    const OWN: [&str; 3] =
+        ["weir_otel_spans_sent", "weir_worker_connections_accepted", "weir_ship_events_sent"];
+    const KEPT: [&str; 2] = ["weir_connections_accepted", "weir_requests"];
+    let all = || OWN.iter().chain(&KEPT).all(|name| sum(name).1 > 0);
+    expect_soon("all sums", all);
+    let before = sum(KEPT[0]).0;
+    assert!(OWN.iter().chain(&KEPT).all(|name| sum(name).0 == before));
+    let old = weir_tests::children(server.pid())[0];
+    weir_tests::signal(old, weir_tests::Signal::Kill);
+    expect_soon("a new process", || {
+        weir_tests::children(server.pid()).first().is_some_and(|pid| *pid != old)
+    });
+    expect_soon("its own beginnings", || OWN.iter().all(|name| sum(name).0 > before));
+    assert!(KEPT.iter().all(|name| sum(name).0 == before));
+    assert!(KEPT.iter().all(|name| sum(name).1 > 0));
+}
+
 #[test]
 fn the_real_collector_takes_metrics() {
     let setup = Setup::new("");

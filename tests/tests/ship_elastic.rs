@@ -56,6 +56,37 @@ fn a_request_is_a_document_with_the_names_of_ecs() {
     assert_eq!(request.header("Content-Encoding"), Some("gzip"));
 }
 
+/// What Elastic's integration of nginx sets besides, and the trace that a request belongs to.
+#[test]
+fn a_request_is_found_by_addresses_users_and_traces() {
+    let bulk = Bulk::good();
+    let conf = CONF.replace("compress gzip;", "compress none; pipeline nginx-access.1;").replace(
+        "location / {",
+        "location /own { otel_trace_context inject; ship_access es; return 200 ok; } location / {",
+    );
+    let server = start(&bulk, &conf);
+    let told = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n";
+    let user = "Authorization: Basic bWU6c2VjcmV0\r\n";
+    assert_eq!(server.get_with("/a", &format!("{told}{user}")).status, 200);
+    assert_eq!(server.get_with("/b", "traceparent: 00-none\r\n").status, 200);
+    assert_eq!(server.get_with("/own", told).status, 200);
+    let documents = bulk.expect(3);
+    let of = |path: &str| {
+        let found = documents.iter().find(|d| d.source["url"]["path"] == path);
+        found.unwrap().source.clone()
+    };
+    let (a, b, own) = (of("/a"), of("/b"), of("/own"));
+    assert_eq!(a["related"], serde_json::json!({"ip": ["127.0.0.1"], "user": ["me"]}));
+    assert_eq!(a["trace"]["id"], "0af7651916cd43dd8448eb211c80319c");
+    assert_eq!((a.get("span"), b.get("trace")), (None, None));
+    assert_eq!(b["related"], serde_json::json!({"ip": ["127.0.0.1"]}));
+    // The client's word is not taken there: it is a trace of its own.
+    let ids = [&own["trace"]["id"], &own["span"]["id"]].map(|id| id.as_str().unwrap().to_owned());
+    assert_eq!((ids[0].len(), ids[1].len()), (32, 16));
+    assert_ne!(ids[0], "0af7651916cd43dd8448eb211c80319c");
+    assert!(bulk.requests().iter().all(|r| r.line().contains("&pipeline=nginx-access.1 HTTP/")));
+}
+
 #[test]
 fn a_location_says_whether_and_where() {
     let (one, two) = (Bulk::good(), Bulk::good());
@@ -378,4 +409,30 @@ fn a_full_disk_costs_events_and_nothing_else() {
     });
     drop(server);
     drop(small);
+}
+
+/// What a serving process of another user has left in the queue is its successor's.
+#[test]
+fn a_queue_goes_to_another_user() {
+    if std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap()) != 0 {
+        return weir_tests::skip("only root has users to change to");
+    }
+    let bulk = Bulk::start(|_| Mood::Unavailable);
+    let conf = |user: &str, turn: usize| {
+        let turn = format!("location /turn {{ return 200 {turn}; }} location /quiet {{");
+        let conf = CONF.replace("%%BULK%%", &bulk.port().to_string());
+        format!("user {user}; {}", conf.replace("location /quiet {", &turn))
+    };
+    let mut server = start(&bulk, &conf("root", 0));
+    get_all(&server, (0..20).map(|n| format!("/{n}")));
+    let old = weir_tests::children(server.pid())[0];
+    let peer = server.on(0);
+    server.reload(&conf("nobody nogroup", 1), || peer.get("/turn").text() == "1");
+    expect_soon("the old process ends", || !is_alive(old));
+    bulk.set_mood(Mood::Good);
+    bulk.expect(20);
+    assert!(!server.error_log().contains("denied"), "{}", server.error_log());
+    expect_soon("an empty queue", || {
+        server.get("/api/9/ship/es").text().contains("\"queued_events\":0")
+    });
 }

@@ -133,7 +133,27 @@ fn events_of_all_kinds_are_in_their_data_streams_once() {
     // The template's types are in force: a network finds the address.
     let found = node.ask("/logs-nginx.access-test/_search?q=source.ip:%22127.0.0.0/8%22&size=0");
     assert_eq!(found["hits"]["total"]["value"], 300);
+    let found = node.ask("/logs-nginx.access-test/_search?q=related.ip:%22127.0.0.0/8%22&size=0");
+    assert_eq!(found["hits"]["total"]["value"], 300);
+    wait_for_a_pipeline(&node, port);
     let status = weir(&server, &["ship", "status"]);
     assert!(status.starts_with("os\n  kind             opensearch\n"), "{status}");
     assert!(weir(&server, &["ship", "status", "--json"]).contains("\"events_refused\":0"));
+}
+
+/// Events wait for an ingest pipeline that nobody has made yet: none is refused.
+fn wait_for_a_pipeline(node: &Node, port: u16) {
+    let conf = CONF
+        .replace("namespace test;", "namespace later; pipeline later;")
+        .replace("ship_metrics os every=200ms;", "");
+    let server = Setup::new(&conf).set("NODE", port).start();
+    (0..5).for_each(|n| assert_eq!(server.get(&format!("/{n}")).status, 200));
+    server.expect_error("pipeline with id [later] does not exist");
+    let body = "{\"processors\":[]}";
+    let head = "PUT /_ingest/pipeline/later HTTP/1.1\r\nHost: a\r\nConnection: close\r\n";
+    let fields =
+        format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+    let made = node.http.exchange("PUT", [head, &fields, body].concat().as_bytes());
+    assert_eq!(made.status, 200, "{}", made.text());
+    expect_soon("all of them", || node.count("logs-nginx.access-later") == 5);
 }

@@ -67,6 +67,27 @@ fn attribute(of: &serde_json::Value, name: &str) -> String {
     found.unwrap_or_default().to_owned()
 }
 
+/// An address may be that of a signal, as receivers tell theirs.
+#[test]
+fn an_address_may_have_the_path_of_a_signal() {
+    for (path, expected) in
+        [("", "/v1/logs"), ("/v1/logs", "/v1/logs"), ("/base/v1/metrics/", "/base/v1/logs")]
+    {
+        let collector = otel::Collector::http_saying(|_| otel::Say::Taken);
+        let server = Setup::new(&format!(
+            "worker_processes 1; error_log error.log info; events {{}}
+            ship a {{ to otlp http://127.0.0.1:{}{path}; queue %%DIR%%/a; batch linger=10ms; }}
+            {}",
+            collector.port(),
+            HTTP.replace("ship_access h; ship_access g; ship_access s;", "")
+        ))
+        .start();
+        assert_eq!(server.get("/x").status, 200);
+        expect_soon("a batch", || !collector.exports().is_empty());
+        assert_eq!(collector.exports()[0].path, expected, "{path}");
+    }
+}
+
 #[test]
 fn what_is_said_is_checked() {
     for (block, expected) in [

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use weir_tests::free_port;
 use weir_tests::tls::Authority;
 use weir_tests::tools::{self, listens_on};
-use weir_tests::{expect_soon, run_cli, Setup};
+use weir_tests::{children, expect_soon, run_cli, Setup};
 
 const HTTP: &str = "http { access_log off; server { listen 127.0.0.1:%%PORT_0%%;
     location / { ship_access a; return 200 ok; }
@@ -108,11 +108,15 @@ fn a_batch_that_was_cut_comes_again() {
         let (mut socket, _) = listener.accept().unwrap();
         socket.read_exact(&mut [0; 100]).unwrap();
     }
+    let pid = children(server.pid()).first().copied().unwrap_or(server.pid());
     let mut all = String::new();
     while !urls.iter().all(|url| all.contains(url)) {
         let (mut socket, _) = listener.accept().unwrap();
         socket.read_to_string(&mut all).unwrap();
     }
+    // PROCID is the process that serves.
+    let procid = format!(" weir {pid} access [");
+    assert!(all.contains(&procid), "{procid}: {all}");
     let told = format!("ship \"a\": 127.0.0.1:{port}: ");
     expect_soon("a line", || server.error_log().contains(&told));
 }

@@ -12,5 +12,6 @@ pub mod places;
 pub mod privacy;
 pub mod render;
 pub mod report;
-pub mod shown;
 pub mod sketch;
+
+pub use weir_base::shown;

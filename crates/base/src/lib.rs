@@ -13,4 +13,5 @@ pub mod escape;
 pub mod json;
 pub mod line;
 pub mod lru;
+pub mod shown;
 pub mod units;

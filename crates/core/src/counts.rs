@@ -14,7 +14,7 @@ mod kept;
 mod near;
 mod statuses;
 
-pub use began::began_ms;
+pub use began::{began_ms, process_began_ms};
 pub use exemplars::{Exemplar, BOUNDS_US, BUCKETS};
 pub use few::Few;
 pub use handshakes::{Handshakes, OfTls, Unverified};

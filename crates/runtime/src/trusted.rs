@@ -9,8 +9,8 @@
 use crate::walk::{self, Place};
 use rustix::fs::PROC_SUPER_MAGIC;
 use rustix::fs::{
-    fchmod, fchown, fstat, fstatfs, mkdirat, openat, renameat, unlinkat, AtFlags, FileType, Mode,
-    OFlags, Stat, Uid, CWD,
+    fchmod, fchown, fstat, fstatfs, mkdirat, openat, renameat, unlinkat, AtFlags, Dir, FileType,
+    Mode, OFlags, Stat, Uid, CWD,
 };
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -219,6 +219,39 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
 /// Makes a directory of the serving process's own, or gives it one that is there. The answer tells
 /// why it was left alone.
 pub fn give_dir(path: &Path, uid: u32) -> io::Result<()> {
+    given(path, uid).map(drop)
+}
+
+/// The same with the plain files in it that belong to whoever it belonged to: a queue that another
+/// user has left. What has a second name stays, and so does all else.
+pub fn give_dir_and_files(path: &Path, uid: u32) -> io::Result<()> {
+    let (dir, before) = given(path, uid)?;
+    if before == uid {
+        return Ok(());
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut failed = None;
+    for entry in Dir::read_from(&dir)? {
+        let opened = match openat(&dir, entry?.file_name(), flags, Mode::empty()) {
+            Ok(file) => file,
+            // A link, or gone: nothing of the queue's.
+            Err(Errno::LOOP | Errno::NOENT | Errno::NXIO) => continue,
+            Err(e) => {
+                failed = Some(e);
+                continue;
+            }
+        };
+        let now = fstat(&opened)?;
+        let is_plain = FileType::from_raw_mode(now.st_mode) == FileType::RegularFile;
+        if is_plain && now.st_uid == before && now.st_nlink == 1 {
+            fchown(&opened, Some(Uid::from_raw(uid)), None)?;
+        }
+    }
+    failed.map_or(Ok(()), |e| Err(e.into()))
+}
+
+/// The directory, and who has had it.
+fn given(path: &Path, uid: u32) -> io::Result<(OwnedFd, u32)> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let (mut place, name) = walk::parent(path)?;
     match mkdirat(&place.dir, name, Mode::from_raw_mode(DIR_MODE)) {
@@ -237,7 +270,8 @@ pub fn give_dir(path: &Path, uid: u32) -> io::Result<()> {
     if now.st_uid != uid {
         fchown(&dir, Some(Uid::from_raw(uid)), None)?;
     }
-    grant(&dir, &now, 0o700)
+    grant(&dir, &now, 0o700)?;
+    Ok((dir, now.st_uid))
 }
 
 /// Whether a socket may be bound to this name. The name is what clients connect to and is told to
@@ -308,6 +342,20 @@ mod tests {
         assert_eq!(outside.metadata().unwrap().uid(), 0);
         give_dir(&link("h", &outside, 0), 7).unwrap();
         assert_eq!(outside.metadata().unwrap().uid(), 7);
+        // With what was its owner's in it, but not what has another name elsewhere, or another owner.
+        for (name, uid) in [("his", 7), ("roots", 0), ("two", 7)] {
+            std::fs::write(outside.join(name), "").unwrap();
+            chown_to(&outside.join(name), uid);
+        }
+        std::fs::hard_link(outside.join("two"), dir.join("two")).unwrap();
+        symlink(&mine, outside.join("link")).unwrap();
+        give_dir_and_files(&outside, 8).unwrap();
+        let owner = |name: &str| outside.join(name).metadata().unwrap().uid();
+        let owners = ["his", "roots", "two", "link"].map(owner);
+        assert_eq!((outside.metadata().unwrap().uid(), owners), (8, [8, 0, 7, 0]));
+        for name in ["his", "roots", "two", "link"] {
+            std::fs::remove_file(outside.join(name)).unwrap();
+        }
         let way = dir.join("way");
         let (made, roots) = (link("way", &outside, 7).join("t/u"), dir.join("i/t/u"));
         chown_to(&outside, 0);

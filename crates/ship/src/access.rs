@@ -3,6 +3,7 @@
 //! Hot: run once per request where it is on. The document is made in a buffer of the thread and copied into the
 //! worker's segment; no system call, no lock, no waiting.
 
+use crate::otel;
 use crate::places;
 use crate::running::Plan;
 use std::cell::RefCell;
@@ -50,15 +51,16 @@ pub fn stamp() -> ([u8; STAMP_BYTES], u64) {
 }
 
 pub fn handler(r: &mut Request) -> Flow {
-    places::each(r, |r, plan| ship(r, plan));
+    places::each(r, ship);
     Flow::Declined
 }
 
-fn ship(r: &Request, plan: &Plan) {
+fn ship(r: &mut Request, plan: &Plan) {
     let Some(queue) = plan.queue() else { return };
     let (stamp, time_ms) = stamp();
+    let trace = otel::trace_of(r);
     with_scratch(|out| {
-        push(r, &stamp, out);
+        push(r, &stamp, trace, out);
         plan.access_tail.push(out);
         let severity = match shown_status(r) {
             500.. => Severity::Error,
@@ -69,7 +71,7 @@ fn ship(r: &Request, plan: &Plan) {
     });
 }
 
-fn push(r: &Request, stamp: &[u8], out: &mut Vec<u8>) {
+fn push(r: &Request, stamp: &[u8], trace: Option<otel::Ids>, out: &mut Vec<u8>) {
     let conn = Rc::clone(r.conn());
     let user = r.header(field(r)).and_then(basic).map(|(name, _)| name);
     let agreed = Agreed::of(&conn);
@@ -98,6 +100,7 @@ fn push(r: &Request, stamp: &[u8], out: &mut Vec<u8>) {
         tls: agreed.as_ref().map(Agreed::shown),
         upstreams,
         connection: (conn.serial, u64::from(r.serial_number())),
+        trace,
     }
     .push(out);
 }

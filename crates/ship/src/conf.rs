@@ -18,6 +18,7 @@ use weir_shipping::ecs::Tail;
 
 use crate::places::{self, ShipLoc};
 use crate::running::Plan;
+use crate::secrets::Secrets;
 
 const SHIP: Context = Context::SHIP;
 /// Letters, digits, `_`, `-` and `.`: a name is part of figures' names.
@@ -293,6 +294,8 @@ fn plan(cf: &mut Cf, draft: &Draft, host: &str) -> ConfResult<Plan> {
     let d = &draft.directive;
     let kind = draft.kind().ok_or_else(|| d.fail("no \"to\" in this block"))?;
     let target = (kind.build)(cf, draft)?;
+    // Kinds that are not reached by HTTP have a password at most.
+    let secrets = Secrets::of_fields(&crate::http::fields(cf, draft, "Bearer ")?);
     let queue = (*draft.queue).clone();
     if cf.mode == Mode::Serve {
         trusted::make_dir(&queue.dir, true).map_err(|e| {
@@ -308,6 +311,7 @@ fn plan(cf: &mut Cf, draft: &Draft, host: &str) -> ConfResult<Plan> {
         batch: draft.batch.as_option().cloned().unwrap_or_default(),
         retry: draft.retry.as_option().cloned().unwrap_or_default(),
         target,
+        secrets,
         access_tail: tail("logs", "nginx.access"),
         session_tail: tail("logs", "nginx.session"),
         error_tail: tail("logs", "nginx.error"),

@@ -17,6 +17,7 @@ const BULK: &str =
 #[derive(Default)]
 struct Said {
     index: Val<String>,
+    pipeline: Val<String>,
 }
 
 pub const ROWS: &[Row] = &[Row::new(
@@ -32,10 +33,25 @@ pub const ROWS: &[Row] = &[Row::new(
         }
         draft(cf).settings::<Said>().index.once(d, name)
     },
-)];
+), Row::new(
+    "pipeline",
+    Context::SHIP,
+    Arity::ONE,
+    "",
+    "The ingest pipeline that all events go through (filebeat's output.elasticsearch.pipeline).",
+    |cf, d| {
+        let name = d.text(0)?.to_owned();
+        if !elastic::is_pipeline_name(&name) {
+            return Err(d.bad(0, format!("\"{name}\" is no name of a pipeline: it has letters, digits, \"-\", \"_\" and \".\"")));
+        }
+        draft(cf).settings::<Said>().pipeline.once(d, name)
+    },
+)
+.note("Without it the pipeline that the data stream's template names is used. While there is no pipeline of that name events wait.")];
 
 const TAKES: &[&str] = &{
-    let mut all = ["index"; http::NAMES.len() + 1];
+    let mut all = ["index"; http::NAMES.len() + 2];
+    all[http::NAMES.len() + 1] = "pipeline";
     let mut i = 0;
     while i < http::NAMES.len() {
         all[i] = http::NAMES[i];
@@ -76,11 +92,15 @@ fn build(cf: &mut Cf, draft: &Draft, is_opensearch: bool) -> ConfResult<Arc<dyn 
         Kind::Metric => stream("metrics"),
         Kind::Session => stream("session"),
     });
-    Ok(Arc::new(Elastic { http, streams, is_opensearch }))
+    let pipeline = draft.said::<Said>().and_then(|s| s.pipeline.as_option());
+    let bulk = BULK.to_owned() + &pipeline.map(|p| format!("&pipeline={p}")).unwrap_or_default();
+    Ok(Arc::new(Elastic { http, bulk, streams, is_opensearch }))
 }
 
 struct Elastic {
     http: Arc<HttpConf>,
+    /// Where batches are sent.
+    bulk: String,
     /// By the kinds of events.
     streams: [String; 4],
     is_opensearch: bool,
@@ -89,7 +109,8 @@ struct Elastic {
 impl Target for Elastic {
     fn client(&self, ground: Ground) -> Box<dyn Client> {
         let http = Http::new(Arc::clone(&self.http), ground.stop);
-        Box::new(Bulk { http, streams: self.streams.clone(), body: Vec::new(), most: usize::MAX })
+        let (path, streams) = (self.bulk.clone(), self.streams.clone());
+        Box::new(Bulk { http, path, streams, body: Vec::new(), most: usize::MAX })
     }
 
     fn install(&self, ground: Ground, dashboards: Option<&str>) -> Result<String, String> {
@@ -106,6 +127,7 @@ impl Target for Elastic {
 
 struct Bulk {
     http: Http,
+    path: String,
     streams: [String; 4],
     /// Used again.
     body: Vec<u8>,
@@ -180,7 +202,7 @@ impl Bulk {
                 entry.json,
             );
         }
-        let answer = self.http.post(BULK, "application/x-ndjson", &self.body);
+        let answer = self.http.post(&self.path, "application/x-ndjson", &self.body);
         if self.body.capacity() > BODY_KEPT_BYTES {
             self.body = Vec::new();
         }

@@ -7,13 +7,17 @@ use crate::receiver::Stop;
 use flate2::read::GzDecoder;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_shipping::otlp::grpc;
 use weir_wire::http2::client::{Client, Event};
 use weir_wire::http2::hpack;
 
 /// What is read at once.
 const READ_BYTES: usize = 16 * 1024;
+/// That a connection was closed before is known by then.
+const CLOSED_SHOWS_WITHIN: Duration = Duration::from_secs(1);
+/// What an idle connection is answered is written within it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 /// An answer.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -45,21 +49,50 @@ pub struct Caller {
 pub struct Open {
     line: Line,
     http: Client,
+    /// The answer has begun.
+    is_heard: bool,
 }
 
 impl Caller {
     /// Calls `path` with a message. An error says that nothing is known of what became of it.
     pub fn call(&mut self, path: &str, message: &[u8]) -> Result<Reply, String> {
-        let mut open = match self.open.take().filter(|o| o.http.may_go_on() && !o.line.is_closed())
-        {
-            Some(open) => open,
-            None => self.connect()?,
-        };
-        let failed = |why: String| format!("{}:{}: {why}", self.address.host, self.address.port);
-        open.line.begin(self.timeout);
-        self.ask(&mut open.http, path);
         let body = grpc::frame(message, self.packed);
-        let reply = open.exchange(&body).map_err(failed)?;
+        let begun = Instant::now();
+        let kept = self.open.take().and_then(Open::rested);
+        let last = kept.map(|open| self.call_by(open, path, &body));
+        let reply = match last {
+            Some(Ok(reply)) => Ok(reply),
+            // A connection that was kept may be closed just now, which shows at once: as with HTTP/1, what was sent by
+            // it is sent once more.
+            Some(Err((_, false))) if begun.elapsed() <= CLOSED_SHOWS_WITHIN => {
+                let open = self.connect()?;
+                self.call_by(open, path, &body)
+            }
+            Some(Err(failed)) => Err(failed),
+            None => {
+                let open = self.connect()?;
+                self.call_by(open, path, &body)
+            }
+        };
+        reply.map_err(|(why, _)| format!("{}:{}: {why}", self.address.host, self.address.port))
+    }
+
+    /// Between calls: takes what the peer has to say, answers it, and lets go of a connection that is closed.
+    pub fn look(&mut self) {
+        self.open = self.open.take().and_then(Open::rested);
+    }
+
+    /// An error comes with whether the answer had begun.
+    fn call_by(
+        &mut self,
+        mut open: Open,
+        path: &str,
+        body: &[u8],
+    ) -> Result<Reply, (String, bool)> {
+        open.line.begin(self.timeout);
+        open.is_heard = false;
+        self.ask(&mut open.http, path);
+        let reply = open.exchange(body).map_err(|why| (why, open.is_heard))?;
         // What HTTP/2 has to say besides goes now, so that the connection is at rest.
         self.open = open.flush().is_ok().then_some(open);
         Ok(reply)
@@ -71,7 +104,7 @@ impl Caller {
         if self.tls.is_some() && line.protocol() != Some(b"h2") {
             return Err(format!("{host}:{port}: no HTTP/2 (ALPN), which gRPC needs"));
         }
-        Ok(Open { line, http: Client::new() })
+        Ok(Open { line, http: Client::new(), is_heard: false })
     }
 
     fn ask(&self, http: &mut Client, path: &str) {
@@ -99,6 +132,30 @@ impl Caller {
 }
 
 impl Open {
+    /// A connection that may be used again: what has come meanwhile is taken and answered. `None` if it is closed, or is
+    /// to be, or what came is not to be understood.
+    fn rested(mut self) -> Option<Open> {
+        loop {
+            // Some may have come with the last answer.
+            if self.http.advance() != Ok(Event::More) {
+                return None;
+            }
+            let at = self.http.input.len();
+            self.http.input.resize(at + READ_BYTES, 0);
+            let read = self.line.read_now(&mut self.http.input[at..]);
+            self.http.input.truncate(at + read.as_ref().map_or(0, |n| *n));
+            match read {
+                Ok(0) => return None,
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return None,
+            }
+        }
+        self.line.begin(ANSWER_WITHIN);
+        self.flush().ok()?;
+        self.http.may_go_on().then_some(self)
+    }
+
     /// Sends the body as the peer lets us, and takes the answer.
     fn exchange(&mut self, body: &[u8]) -> Result<Reply, String> {
         let mut reply = Reply::default();
@@ -126,6 +183,7 @@ impl Open {
                     }
                 }
                 Event::Head { end } => {
+                    self.is_heard = true;
                     let code = self.http.status()?;
                     if (100..200).contains(&code) {
                         continue;

@@ -236,6 +236,16 @@ impl HttpConf {
         Some(HttpConf { endpoints, tls, fields, timeout, is_packed, answer_max })
     }
 
+    /// The same without these ends of the addresses' paths, for who puts them there itself.
+    pub fn without(mut self, ends: &[&str]) -> HttpConf {
+        for endpoint in &mut self.endpoints {
+            if let Some(base) = ends.iter().find_map(|end| endpoint.path.strip_suffix(end)) {
+                endpoint.path = base.to_owned();
+            }
+        }
+        self
+    }
+
     /// The same for who asks a server for all its figures.
     pub fn for_figures(self) -> HttpConf {
         HttpConf { answer_max: FIGURES_MAX_BYTES, ..self }

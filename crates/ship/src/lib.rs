@@ -28,6 +28,7 @@ mod places;
 mod queue;
 pub mod receiver;
 mod running;
+mod secrets;
 mod sending;
 mod session;
 mod syslog;
@@ -101,7 +102,8 @@ pub fn install(gen: &Generation, name: &str, dashboards: Option<&str>) -> Result
         stop: Arc::default(),
         say: Arc::new(|_, _| ()),
     };
-    plan.target.install(ground, dashboards)
+    let done = plan.target.install(ground, dashboards);
+    done.map_err(|why| plan.secrets.clean(&why))
 }
 
 /// The folders that the workers' user writes to.

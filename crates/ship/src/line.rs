@@ -135,23 +135,29 @@ impl Line {
     /// Whether the peer has closed it, or, without TLS (which speaks for itself), has said something that nobody has
     /// asked for. Does not wait.
     pub fn is_stale(&self) -> bool {
-        self.is_closed_or(|| self.tls.is_none())
-    }
-
-    /// Whether the peer has closed it. For protocols in which both sides may speak at any time.
-    pub fn is_closed(&self) -> bool {
-        self.is_closed_or(|| false)
-    }
-
-    /// `is_bad` says what it means that something has come.
-    fn is_closed_or(&self, is_bad: impl Fn() -> bool) -> bool {
         let tcp = &self.socket.tcp;
         let good = tcp.set_nonblocking(true).is_ok()
             && match tcp.peek(&mut [0]) {
-                Ok(bytes) => bytes > 0 && !is_bad(),
+                Ok(bytes) => bytes > 0 && self.tls.is_some(),
                 Err(e) => e.kind() == io::ErrorKind::WouldBlock,
             };
         !good || tcp.set_nonblocking(false).is_err()
+    }
+
+    /// Reads what has come, without waiting for more: an error of the kind `WouldBlock` where that is nothing.
+    ///
+    /// # Errors
+    ///
+    /// As of any read.
+    pub fn read_now(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let mut tcp = &self.socket.tcp;
+        tcp.set_nonblocking(true)?;
+        let read = match &mut self.tls {
+            None => tcp.read(buf),
+            Some(tls) => read_tls_now(tls, tcp, buf),
+        };
+        tcp.set_nonblocking(false)?;
+        read
     }
 
     fn shake(&mut self, tls: &Tls, host: &str) -> Result<(), String> {
@@ -164,6 +170,23 @@ impl Line {
         tls.judge(&session, host, clock::wall_secs())?;
         self.tls = Some(Box::new(session));
         Ok(())
+    }
+}
+
+fn read_tls_now(
+    tls: &mut ClientConnection,
+    mut tcp: &TcpStream,
+    buf: &mut [u8],
+) -> io::Result<usize> {
+    loop {
+        match tls.reader().read(buf) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            done => return done,
+        }
+        if tls.read_tls(&mut tcp)? == 0 {
+            return Ok(0);
+        }
+        tls.process_new_packets().map_err(io::Error::other)?;
     }
 }
 

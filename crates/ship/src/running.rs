@@ -4,6 +4,7 @@ use crate::conf::{Batching, Queue as QueueConf, Retry};
 use crate::counts::Counts;
 use crate::queue::Queue;
 use crate::receiver::{Ground, Stop, Target};
+use crate::secrets::Secrets;
 use crate::{keeper, sending};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -25,6 +26,8 @@ pub struct Plan {
     pub batch: Batching,
     pub retry: Retry,
     pub target: Arc<dyn Target>,
+    /// What of its words is not to be shown.
+    pub secrets: Secrets,
     pub access_tail: Tail,
     pub session_tail: Tail,
     pub error_tail: Tail,
@@ -47,6 +50,7 @@ impl Plan {
             batch: self.batch.clone(),
             retry: self.retry.clone(),
             target: Arc::clone(&self.target),
+            secrets: self.secrets.clone(),
             access_tail: self.access_tail.clone(),
             session_tail: self.session_tail.clone(),
             error_tail: self.error_tail.clone(),
@@ -140,8 +144,13 @@ impl Ship {
         Ground {
             name: Arc::clone(&self.plan().name),
             stop: Arc::clone(&self.stop),
-            say: Arc::new(move |level, text| ship.say(level, text)),
+            say: Arc::new(move |level, text| ship.say(level, &ship.clean(text))),
         }
+    }
+
+    /// A receiver's words as they may be shown.
+    pub fn clean(&self, text: &str) -> String {
+        self.plan().secrets.clean(text)
     }
 
     /// Writes a line of the error log, unless it is the one that was written last and that is not long ago.

@@ -303,8 +303,9 @@ impl Sender {
             return;
         }
         Counts::add(&self.ship.counts.refused, 1);
-        self.ship.counts.failed(why);
-        if self.reasons.len() < REASONS_MAX && self.reasons.insert(why.to_owned()) {
+        let why = self.ship.clean(why);
+        self.ship.counts.failed(&why);
+        if self.reasons.len() < REASONS_MAX && self.reasons.insert(why.clone()) {
             self.ship.log(LogLevel::Error, &format!("an event was refused and is lost: {why}"));
         }
     }
@@ -315,8 +316,9 @@ impl Sender {
             return;
         }
         Counts::add(&self.ship.counts.retries, 1);
-        self.ship.counts.took_not_all(why);
-        self.ship.say(LogLevel::Warn, why);
+        let why = self.ship.clean(why);
+        self.ship.counts.took_not_all(&why);
+        self.ship.say(LogLevel::Warn, &why);
         let asked_ms = after.map(|d| d.as_millis().min(u128::from(u64::MAX)) as u64);
         let ms = self.backoff.next_ms(asked_ms, crate::queue::random());
         let until = Instant::now() + Duration::from_millis(ms);

@@ -98,6 +98,30 @@ fn text_if_any(out: &mut Vec<u8>, lead: &[u8], value: &[u8]) {
     }
 }
 
+/// As Elastic's integration of nginx has it: by what is asked for in all kinds of events. What is empty, or no IP address, is
+/// left out.
+fn related(out: &mut Vec<u8>, addresses: [&[u8]; 2], user: &[u8]) {
+    let is_ip = |a: &&[u8]| !a.is_empty() && !a.starts_with(b"unix:");
+    let [first, second] = addresses;
+    let second = Some(second).filter(|second| *second != first);
+    let mut lead: &[u8] = b",\"related\":{\"ip\":[";
+    for address in [Some(first), second].into_iter().flatten().filter(is_ip) {
+        text(out, lead, address);
+        lead = b",";
+    }
+    let has_ip = lead == b",";
+    if has_ip {
+        out.push(b']');
+    }
+    if !user.is_empty() {
+        text(out, if has_ip { b",\"user\":[" } else { b",\"related\":{\"user\":[" }, user);
+        out.push(b']');
+    }
+    if has_ip || !user.is_empty() {
+        out.push(b'}');
+    }
+}
+
 fn number(out: &mut Vec<u8>, lead: &[u8], value: u64) {
     out.extend_from_slice(lead);
     fmt_u64(out, value);

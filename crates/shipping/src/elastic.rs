@@ -43,7 +43,18 @@ pub fn read_answer(body: &[u8], expected: usize) -> Result<Vec<Item>, String> {
     if items.len() != expected {
         return Err(format!("the answer has {} items for {expected} documents", items.len()));
     }
-    Ok(items.iter().map(item).collect())
+    // What somebody has yet to put there is no fault of the documents.
+    match items.iter().find_map(missing_pipeline) {
+        Some(why) => Err(why),
+        None => Ok(items.iter().map(item).collect()),
+    }
+}
+
+fn missing_pipeline(item: &Value) -> Option<String> {
+    let result = item.get("create").or_else(|| item.get("index")).unwrap_or(item);
+    let why = result.get("error")?.get("reason")?.as_str()?;
+    let is_it = why.starts_with("pipeline with id [") && why.ends_with("] does not exist");
+    is_it.then(|| reason(result))
 }
 
 fn item(item: &Value) -> Item {
@@ -75,6 +86,12 @@ pub fn is_index_name(name: &str) -> bool {
         .next()
         .is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'.');
     begins && name.len() <= 200 && name.bytes().all(is_good)
+}
+
+/// Whether a name can be an ingest pipeline's, and stand in a URL as it is.
+pub fn is_pipeline_name(name: &str) -> bool {
+    let is_good = |b: u8| b.is_ascii_alphanumeric() || b"-_.~@:!$'()*,;".contains(&b);
+    !name.is_empty() && name.len() <= 255 && name.bytes().all(is_good)
 }
 
 #[cfg(test)]
@@ -110,6 +127,15 @@ mod tests {
     }
 
     #[test]
+    fn a_pipeline_that_is_not_there_yet_refuses_nothing() {
+        let body =
+            br#"{"items":[{"create":{"status":400,"error":{"type":"illegal_argument_exception",
+            "reason":"pipeline with id [x] does not exist"}}}]}"#;
+        let why = "illegal_argument_exception: pipeline with id [x] does not exist";
+        assert_eq!(read_answer(body, 1), Err(why.to_owned()));
+    }
+
+    #[test]
     fn what_is_no_answer_says_nothing() {
         for body in [&b""[..], b"<html>", b"[]", b"{\"items\":3}", b"{\"error\":{\"type\":\"x\"}}"]
         {
@@ -125,6 +151,10 @@ mod tests {
         assert!(is_index_name("logs-nginx.access-default") && is_index_name(".x"));
         for bad in ["", "A", "a\"b", "_a", "a/b", "-a", &"a".repeat(201)] {
             assert!(!is_index_name(bad), "{bad}");
+        }
+        assert!(is_pipeline_name("logs-nginx.access-1.25.0") && is_pipeline_name("_none"));
+        for bad in ["", "a b", "a&b", "a%b", "a#", &"a".repeat(256)] {
+            assert!(!is_pipeline_name(bad), "{bad}");
         }
     }
 }

@@ -9,6 +9,8 @@ use weir_base::escape::escape_json;
 
 /// Of an answer so much is shown.
 const SHOWN_MAX_CHARS: usize = 400;
+/// Of an answer so much is looked through for how many lines it is about.
+const COUNTED_MAX_BYTES: usize = 1 << 20;
 /// A label's value that comes of an event is cut there.
 const VALUE_MAX_BYTES: usize = 1024;
 
@@ -93,15 +95,42 @@ pub fn verdict(status: u16, body: &[u8], count: usize) -> Verdict {
     match status {
         200..=299 => Verdict::Taken,
         // What is wrong with the batch stays wrong.
-        400 | 413 | 422 => Verdict::Refused(ignored(&why).unwrap_or(count).min(count), why),
+        400 | 413 | 422 => {
+            let text = String::from_utf8_lossy(&body[..body.len().min(COUNTED_MAX_BYTES)]);
+            Verdict::Refused(refused(&text).unwrap_or(count).min(count), why)
+        }
         _ => Verdict::Later(format!("answered {status}: {why}")),
     }
 }
 
-/// Of "…, total ignored: 2 out of 7" the first number.
-fn ignored(why: &str) -> Option<usize> {
-    let (_, rest) = why.split_once("total ignored: ")?;
-    rest.split(' ').next()?.parse().ok()
+/// How many lines an answer is about, in Loki's words, where it says so; the others are there. `None`: all of them, or nobody
+/// knows.
+fn refused(text: &str) -> Option<usize> {
+    // Of what is wrong with times only the ingester knows: "…, total ignored: 2 out of 7".
+    if let Some((_, rest)) = text.split_once("total ignored: ") {
+        return rest.split(' ').next()?.parse().ok();
+    }
+    // "2 errors like: A; 1 errors like: B", and A alone where there is one.
+    const LIKE: &str = " errors like: ";
+    if !text.contains(LIKE) {
+        return is_of_line(text).then_some(1);
+    }
+    let mut all = 0_usize;
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once(LIKE) {
+        let digits = before.rsplit(' ').next()?;
+        if !is_of_line(behind) {
+            return None;
+        }
+        all = all.saturating_add(digits.parse().ok()?);
+        rest = behind;
+    }
+    Some(all)
+}
+
+/// Whether an error is about one line, not about a stream or the whole push.
+fn is_of_line(error: &str) -> bool {
+    ["max entry size ", "Max entry size ", "entry for stream "].iter().any(|w| error.starts_with(w))
 }
 
 /// Text of a stranger for the log: one line of bounded length.
@@ -165,6 +194,27 @@ mod tests {
         assert!(shown(&long).len() < 1000);
         let long = [&b"y ".repeat(2500)[..], b" total ignored: 1 out of 2"].concat();
         assert!(matches!(verdict(400, &long, 3), Verdict::Refused(1, why) if why.len() < 1000));
+    }
+
+    /// As Loki 3.7 words them.
+    #[test]
+    fn how_many_lines_an_answer_is_about() {
+        const LONG: &str = "max entry size '100' bytes exceeded for stream '{a=\"1\"}' while adding an entry with length '301' bytes";
+        const OLD: &str = "entry for stream '{a=\"1\"}' has timestamp too old: 2026-10-24T21:43:09Z, oldest acceptable timestamp is: 2026-11-16T21:43:09Z";
+        const LABEL: &str = "stream '{a=\"1\"}' has label name too long: 'x'";
+        let many: String = (0..50).map(|_| format!("1 errors like: {LONG}; ")).collect();
+        for (text, expected) in [
+            (LONG.to_owned(), 1),
+            (OLD.to_owned(), 1),
+            (format!("2 errors like: {OLD}; 1 errors like: {LONG}\n"), 3),
+            (many, 50),
+            (LABEL.to_owned(), 90),
+            (format!("1 errors like: {LABEL}; 1 errors like: {LONG}"), 90),
+            ("error at least one label pair is required per stream".to_owned(), 90),
+        ] {
+            let Verdict::Refused(count, _) = verdict(400, text.as_bytes(), 90) else { panic!() };
+            assert_eq!(count, expected, "{text}");
+        }
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct Kept {
     pub main: AtStart,
     /// The temporary directories, to be given to the serving process' user.
     pub temp_dirs: Vec<PathBuf>,
+    /// Those of queues, whose files another user may have left.
+    pub queues: Vec<PathBuf>,
     /// Opened with root's rights, and opened again with them (USR1).
     logs: Vec<Arc<LogFile>>,
     /// The next configuration is held against them: a zone may not change what it counts by.
@@ -38,6 +40,7 @@ impl Kept {
             error_log: Arc::clone(&generation.error_log),
             main: AtStart::of(generation.global.get::<Global>()),
             temp_dirs: crate::protocols::dirs(&generation),
+            queues: weir_ship::dirs(&generation),
             logs: logger::named_files(),
             zones: zones::in_use(),
         };

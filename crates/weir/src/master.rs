@@ -15,7 +15,8 @@ use crate::logs::Logs;
 use crate::orphan;
 use crate::sockets::{Sockets, MASTER_DRAIN_MS};
 use crate::upgrade::{self, Upgrade};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use weir_core::counters::RESPAWNED;
@@ -341,13 +342,17 @@ impl Master<'_> {
     fn give_dirs(&self) -> Result<Option<Identity>, String> {
         let who = self.kept.identity()?;
         if let Some(who) = &who {
-            self.kept.temp_dirs.iter().for_each(|dir| self.give_dir(dir, who));
+            let give = |give: fn(&Path, u32) -> io::Result<()>, dirs: &[PathBuf]| {
+                dirs.iter().for_each(|dir| self.tell_of(give(dir, who.uid), dir, who));
+            };
+            give(trusted::give_dir, &self.kept.temp_dirs);
+            give(trusted::give_dir_and_files, &self.kept.queues);
         }
         Ok(who)
     }
 
-    fn give_dir(&self, dir: &std::path::Path, who: &Identity) {
-        if let Err(e) = trusted::give_dir(dir, who.uid) {
+    fn tell_of(&self, given: io::Result<()>, dir: &Path, who: &Identity) {
+        if let Err(e) = given {
             let text = format!(
                 "\"{}\" cannot be given to user \"{}\" ({}); a link there must be root's, \
                  or of the owner of what it leads to",

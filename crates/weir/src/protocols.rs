@@ -97,7 +97,7 @@ pub fn start(gen: &Arc<Generation>) {
 
 /// The directories of a generation that the workers' user writes to.
 pub fn dirs(gen: &Generation) -> Vec<PathBuf> {
-    ALL.iter().flat_map(|p| (p.dirs)(gen)).chain(weir_ship::dirs(gen)).collect()
+    ALL.iter().flat_map(|p| (p.dirs)(gen)).collect()
 }
 
 /// Whether a generation makes connections from addresses that are not this machine's.

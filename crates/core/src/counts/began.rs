@@ -32,8 +32,14 @@ impl Keeps for Began {
 /// In milliseconds since 1970. To be asked first when the process begins to serve.
 pub fn began_ms() -> u64 {
     static BEGAN: OnceLock<Arc<Began>> = OnceLock::new();
-    let now = || Began(AtomicU64::new(clock::wall_us() / 1000));
+    let now = || Began(AtomicU64::new(process_began_ms()));
     BEGAN.get_or_init(|| kept::named("counting", b"began", now)).0.load(Ordering::Relaxed)
+}
+
+/// The same of this process alone, for what it is not told by those before it.
+pub fn process_began_ms() -> u64 {
+    static BEGAN: OnceLock<u64> = OnceLock::new();
+    *BEGAN.get_or_init(|| clock::wall_us() / 1000)
 }
 
 #[cfg(test)]

@@ -143,6 +143,9 @@ pub fn check(draft: &Draft, is_used: bool) -> ConfResult {
     }
 }
 
+/// A certificate of an authority.
+pub type Root = CertificateDer<'static>;
+
 /// TLS as a block has it.
 #[derive(Clone)]
 pub struct Tls {
@@ -255,6 +258,11 @@ impl Tls {
         config.alpn_protocols = vec![protocol.to_vec()];
         let trust = Some(Arc::new(Trust { roots, crls: Vec::new(), depth: DEPTH_MAX }));
         Ok(Tls { config: Arc::new(config), name: None, trust })
+    }
+
+    /// What receivers are verified by; `None`: they are not.
+    pub fn roots(&self) -> Option<&[Root]> {
+        self.trust.as_ref().map(|trust| &*trust.roots)
     }
 
     fn host<'a>(&'a self, host: &'a str) -> &'a str {

@@ -1,7 +1,7 @@
 //! What `otel_exporter` and the directives of locations say.
 
 use super::door::{Target, Way};
-use super::sender::{self, Exporter};
+use super::running::{self, Exporter, Said};
 use super::{context, counts, span};
 use crate::common::split;
 use crate::http::{is_field_name, HttpConf};
@@ -51,6 +51,8 @@ pub struct OtelMain {
     service: Val<String>,
     resource: BTreeMap<String, String>,
     /// Filled when the configuration is built.
+    built: OnceLock<Arc<Exporter>>,
+    /// Filled when this process begins to serve by it: what was built, or one that is the same and there already.
     exporter: Arc<OnceLock<Arc<Exporter>>>,
 }
 
@@ -291,8 +293,9 @@ pub const MODULE: HttpModule = HttpModule {
     ],
     build: Some(build),
     start: Some(|gen, http| {
-        if let Some(exporter) = http.main.get::<OtelMain>().exporter.get() {
-            sender::start(exporter, &gen.error_log);
+        let said = http.main.get::<OtelMain>();
+        if let Some(built) = said.built.get() {
+            said.exporter.get_or_init(|| running::start(built, &gen.error_log));
         }
     }),
     reports: &[Report { path: "/otel", put: counts::put }],
@@ -406,7 +409,7 @@ fn address(d: &Directive, is_http: bool) -> ConfResult<Address> {
 
 impl OtelMain {
     pub fn has_exporter(&self) -> bool {
-        self.exporter.get().is_some()
+        self.built.get().is_some()
     }
 
     fn is_http(&self) -> bool {
@@ -436,21 +439,23 @@ impl OtelMain {
         all.into_iter().collect()
     }
 
-    fn way(&self, cf: &mut Cf, endpoint: &Directive) -> ConfResult<Way> {
-        let address = address(endpoint, self.is_http())?;
-        let (is_tls, protocol): (_, &[u8]) = match &address {
+    fn tls(&self, cf: &mut Cf, endpoint: &Directive, address: &Address) -> ConfResult<Option<Tls>> {
+        let (is_tls, protocol): (_, &[u8]) = match address {
             Address::Grpc { is_tls, .. } => (*is_tls, b"h2"),
             Address::Http { is_tls, .. } => (*is_tls, b"http/1.1"),
         };
-        let tls = match (is_tls, self.trusted.as_option()) {
-            (true, trusted) => Some(Tls::trusting(cf, endpoint, trusted, protocol)?),
+        match (is_tls, self.trusted.as_option()) {
+            (true, trusted) => Tls::trusting(cf, endpoint, trusted, protocol).map(Some),
             (false, Some(d)) => {
                 let hint = "write \"https://\" before the endpoint, or take the directive away";
                 let text = "\"trusted_certificate\" where the endpoint has no TLS";
-                return Err(d.fail(text).hint(hint.to_owned()));
+                Err(d.fail(text).hint(hint.to_owned()))
             }
-            (false, None) => None,
-        };
+            (false, None) => Ok(None),
+        }
+    }
+
+    fn way(&self, endpoint: &Directive, address: Address, tls: Option<Tls>) -> ConfResult<Way> {
         Ok(match address {
             Address::Grpc { host, port, .. } => {
                 Way::Grpc { host, port, tls, fields: self.headers.clone() }
@@ -463,6 +468,20 @@ impl OtelMain {
             }
         })
     }
+
+    fn said(&self, endpoint: &str, tls: Option<&Tls>) -> Said {
+        let interval_ms = self.interval_ms.as_option().copied().unwrap_or(INTERVAL_MS);
+        Said {
+            endpoint: endpoint.to_owned(),
+            is_http: self.is_http(),
+            fields: self.headers.clone(),
+            roots: tls.and_then(Tls::roots).map(<[_]>::to_vec),
+            resource: self.attributes(),
+            interval: Duration::from_millis(interval_ms),
+            batch_size: self.batch_size(),
+            most: self.most(),
+        }
+    }
 }
 
 fn build(b: &mut Build) -> ConfResult {
@@ -470,13 +489,12 @@ fn build(b: &mut Build) -> ConfResult {
     let Some(endpoint) = said.endpoint.as_option().cloned() else {
         return missing(b);
     };
-    let way = said.way(b.cf, &endpoint)?;
-    let target = Target { way, timeout: EXPORT_MAX, resource: said.attributes() };
-    let interval = said.interval_ms.as_option().copied().unwrap_or(INTERVAL_MS);
-    let exporter =
-        Exporter::new(target, Duration::from_millis(interval), said.batch_size(), said.most());
+    let address = address(&endpoint, said.is_http())?;
+    let tls = said.tls(b.cf, &endpoint, &address)?;
+    let words = said.said(endpoint.text(0)?, tls.as_ref());
+    let target = Target { way: said.way(&endpoint, address, tls)?, timeout: EXPORT_MAX };
     // Only this function sets it.
-    let _ = said.exporter.set(Arc::new(exporter));
+    let _ = said.built.set(Arc::new(Exporter::new(words, target)));
     Ok(())
 }
 

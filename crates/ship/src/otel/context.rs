@@ -33,6 +33,17 @@ pub fn found(r: &mut Request) -> Option<Rc<Traced>> {
     Rc::clone(&r.kept::<ForCopies>()?.0).downcast().ok()
 }
 
+/// A trace, and the request's span where it has one.
+pub type Ids = ([u8; 16], Option<[u8; 8]>);
+
+/// The trace that the request is known by, here or, by the client's word, to the servers behind.
+pub fn trace_of(r: &mut Request) -> Option<Ids> {
+    match found(r) {
+        Some(traced) => Some((traced.trace, Some(traced.span))),
+        None => Context::of_fields(r.headers()).map(|told| (told.trace, None)),
+    }
+}
+
 /// Made by where the request is now, unless it is there.
 pub fn of(r: &mut Request) -> Rc<Traced> {
     if let Some(traced) = found(r) {

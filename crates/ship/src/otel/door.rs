@@ -8,7 +8,6 @@ use crate::receiver::Stop;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_shipping::otlp::answer::{self, Verdict};
-use weir_shipping::otlp::traces;
 
 const METHOD: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
@@ -16,7 +15,6 @@ const METHOD: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Expor
 pub struct Target {
     pub way: Way,
     pub timeout: Duration,
-    pub resource: Vec<(String, String)>,
 }
 
 pub enum Way {
@@ -45,14 +43,18 @@ impl Target {
             Way::Http(conf) => Door::Http(Http::new(Arc::clone(conf), Arc::clone(stop))),
         }
     }
-
-    /// A request with these spans.
-    pub fn request(&self, spans: &[u8]) -> Vec<u8> {
-        traces::request(spans, &self.resource)
-    }
 }
 
 impl Door {
+    /// Between exports: what the collector has to say by a connection that is kept.
+    pub fn look(&mut self) {
+        match self {
+            Door::Grpc(caller) => caller.look(),
+            // HTTP/1 has nothing to say then.
+            Door::Http(_) => {}
+        }
+    }
+
     /// Sends a request: what the collector says, and for how long it wants to be left alone.
     ///
     /// # Errors

@@ -7,8 +7,8 @@
 //! At the end of a sampled request its worker writes the span's bytes into one of its two trays ([`trays`]): a lock that is
 //! only ever tried, no waiting, no call of the system. The thread empties trays and sends batches ([`sender`]). What waits
 //! is bounded in number (`batch_size` times `batch_count` for each worker) and in bytes; a span that finds no room is
-//! dropped and counted. Trays and thread belong to one configuration: after a reload the thread of the old one sends what
-//! is left and ends.
+//! dropped and counted. An exporter that a reload leaves as it was goes over to the new configuration, trays and thread and
+//! all; of another one the thread sends what is left and ends ([`running`]).
 //!
 //! Who begins a trace, and who goes on with one, is [`context`]'s.
 //!
@@ -21,9 +21,12 @@ mod conf;
 mod context;
 mod counts;
 mod door;
+mod running;
 mod sender;
+mod size;
 mod span;
 mod trays;
 
 pub use conf::MODULE;
-pub use sender::{has_ended, stop};
+pub use context::{trace_of, Ids};
+pub use running::{has_ended, stop};

@@ -1,173 +1,99 @@
-//! The thread that sends spans, one for each configuration that is in use.
+//! The thread that sends an exporter's spans.
 
 use super::counts::COUNTS;
-use super::door::{Door, Target};
-use super::trays::{Tray, Trays};
-use crate::errors;
-use crate::receiver::Stop;
-use crate::running::lock;
-use std::sync::atomic::{fence, AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use super::door::Door;
+use super::running::{Exporter, Running};
+use super::size::Size;
+use super::trays::Tray;
+use crate::secrets::Secrets;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use weir_core::logger::{ErrorLog, LogLevel};
-use weir_core::{os_text, Worker};
+use weir_core::logger::LogLevel;
 use weir_shipping::backoff::Backoff;
 use weir_shipping::otlp::answer::Verdict;
+use weir_shipping::otlp::traces;
 
 /// How often trays are looked into while there is something in them, and otherwise.
 const LOOK: Duration = Duration::from_millis(5);
 const REST: Duration = Duration::from_millis(50);
 /// It counts as busy for so long, also when it begins.
 const BUSY: Duration = Duration::from_secs(1);
+/// Collectors that ask whether somebody is there wait for longer.
+const LOOK_AT_DOOR: Duration = Duration::from_millis(500);
 /// Dropped spans are told of so often.
 const TELL_DROPPED: Duration = Duration::from_secs(1);
-/// Collectors take 4 MB at once, if nobody has told them otherwise.
-const BATCH_MAX_BYTES: usize = 2 << 20;
-/// A collector that takes less than this takes nothing; its spans are given up together and not one by one.
-const BATCH_LEAST_BYTES: usize = 4096;
 const RETRY_FIRST_MS: u64 = 100;
 const RETRY_MOST_MS: u64 = 5000;
 /// The same failure is told again after so long.
 const TOLD: Duration = Duration::from_secs(60);
 /// What is left of a configuration that is gone is sent for so long.
 const LEFT: Duration = Duration::from_secs(60);
-/// How long a graceful end waits for what is left to be sent.
-const FINISH: Duration = Duration::from_secs(3);
-/// The same where the process is to end at once.
-const FINISH_AT_ONCE: Duration = Duration::from_millis(300);
 
-/// Of a configuration. Whoever has it may still add spans.
-pub struct Exporter {
-    target: Target,
-    interval: Duration,
-    batch_size: usize,
-    most: usize,
-    trays: OnceLock<Trays>,
-    is_started: AtomicBool,
-}
-
-impl Exporter {
-    pub fn new(target: Target, interval: Duration, batch_size: usize, most: usize) -> Exporter {
-        let (trays, is_started) = (OnceLock::new(), AtomicBool::new(false));
-        Exporter { target, interval, batch_size, most, trays, is_started }
-    }
-
-    /// All workers'; made when there is the first span.
-    #[inline]
-    pub fn trays(&self, worker: &Worker) -> &Trays {
-        self.trays.get_or_init(|| Trays::new(worker.all.each.len(), self.most))
-    }
-}
-
-/// A thread of this process.
-#[derive(Default)]
-struct Running {
-    stop: Arc<Stop>,
-    is_finishing: AtomicBool,
-    has_ended: AtomicBool,
-}
-
-static ALL: Mutex<Vec<Arc<Running>>> = Mutex::new(Vec::new());
-/// What was not taken is counted and told within it.
-const TELL_LEFT: Duration = Duration::from_millis(500);
-/// When an end waits no longer.
-static LIMIT: Mutex<Option<Instant>> = Mutex::new(None);
-
-/// A configuration is about to be served by this process.
-pub fn start(exporter: &Arc<Exporter>, log: &Arc<ErrorLog>) {
-    if exporter.is_started.swap(true, Ordering::Relaxed) {
-        return;
-    }
-    let running = Arc::new(Running::default());
-    let mut all = lock(&ALL);
-    all.retain(|running| !running.has_ended.load(Ordering::Acquire));
-    all.push(Arc::clone(&running));
-    drop(all);
-    let (exporter, log) = (Arc::clone(exporter), Arc::clone(log));
-    let (own, own_log) = (Arc::clone(&running), Arc::clone(&log));
-    let run = move || {
-        errors::quietly(|| Sender::new(exporter, Arc::clone(&own), own_log).run());
-        own.has_ended.store(true, Ordering::Release);
-    };
-    if let Err(e) = thread::Builder::new().name("otel".into()).spawn(run) {
-        running.has_ended.store(true, Ordering::Release);
-        log.log(LogLevel::Alert, None, format!("otel: no thread: {}", os_text(&e)).as_bytes());
-    }
-}
-
-/// The process is to end at once: what waits has a moment.
-pub fn stop() {
-    *lock(&LIMIT) = Some(Instant::now() + FINISH_AT_ONCE);
-}
-
-/// To be asked when nobody adds spans any more: whether the process may end. What is left is sent first, for as long as
-/// that takes and is not too long.
-pub fn has_ended() -> bool {
-    let all = lock(&ALL).clone();
-    all.iter().for_each(|running| running.is_finishing.store(true, Ordering::Release));
-    let until = *lock(&LIMIT).get_or_insert_with(|| Instant::now() + FINISH);
-    if Instant::now() >= until {
-        all.iter().for_each(|running| running.stop.set());
-        if Instant::now() >= until + TELL_LEFT {
-            return true;
-        }
-    }
-    all.iter().all(|running| running.has_ended.load(Ordering::Acquire))
-}
-
-struct Sender {
+pub struct Sender {
     exporter: Arc<Exporter>,
     running: Arc<Running>,
-    log: Arc<ErrorLog>,
     door: Door,
+    secrets: Secrets,
     waiting: Tray,
     /// Since when the oldest waits.
     since: Option<Instant>,
     /// When something was found last.
     busy: Option<Instant>,
     left: Option<Instant>,
+    /// When the idle connection was looked at.
+    looked: Instant,
     backoff: Backoff,
-    /// Less than said where a collector takes less.
-    most_bytes: usize,
+    size: Size,
     told: Option<(String, Instant)>,
     dropped: u64,
     dropped_told: Option<Instant>,
 }
 
 impl Sender {
-    fn new(exporter: Arc<Exporter>, running: Arc<Running>, log: Arc<ErrorLog>) -> Sender {
+    pub fn new(exporter: Arc<Exporter>, running: Arc<Running>) -> Sender {
         let door = exporter.target.door(&running.stop);
+        let secrets = Secrets::of_fields(&exporter.said.fields);
         Sender {
             exporter,
             running,
-            log,
             door,
+            secrets,
             waiting: Tray::default(),
             since: None,
             busy: Some(Instant::now()),
             left: None,
+            looked: Instant::now(),
             backoff: Backoff::new(RETRY_FIRST_MS, RETRY_MOST_MS),
-            most_bytes: BATCH_MAX_BYTES,
+            size: Size::new(),
             told: None,
             dropped: COUNTS.dropped(),
             dropped_told: None,
         }
     }
 
-    fn run(&mut self) {
-        while !self.running.stop.is_set() && !self.is_given_up() {
+    pub fn run(&mut self) {
+        loop {
             let is_last = self.is_last();
             let is_all = self.look();
             self.tell_dropped();
+            let is_over = self.running.stop.is_set() || self.is_given_up();
             match () {
+                () if is_over || is_last && is_all && self.waiting.ends.is_empty() => {
+                    if self.running.close() {
+                        break;
+                    }
+                }
                 () if self.is_due(is_last) => self.send(),
-                () if is_last && is_all => break,
-                () => thread::sleep(self.pause()),
+                () => {
+                    self.look_at_door();
+                    thread::sleep(self.pause());
+                }
             }
         }
         // Nobody adds any more: what is left is lost, and said to be.
-        if let Some(trays) = self.exporter.trays.get() {
+        if let Some(trays) = self.exporter.trays_in_use() {
             trays.empty(&mut self.waiting);
         }
         COUNTS.drop(self.waiting.ends.len());
@@ -177,15 +103,13 @@ impl Sender {
 
     /// Whether nobody will add anything: to be asked before the trays are looked into.
     fn is_last(&self) -> bool {
-        let is_left = Arc::strong_count(&self.exporter) == 1;
-        // What those have added who have let go of it is seen from here on.
-        fence(Ordering::Acquire);
-        is_left || self.running.is_finishing.load(Ordering::Acquire)
+        self.running.is_left() || self.running.is_finishing.load(Ordering::Acquire)
     }
 
     /// Of a configuration that is gone, what the collector does not take is not kept for ever.
     fn is_given_up(&mut self) -> bool {
-        if Arc::strong_count(&self.exporter) > 1 {
+        if !self.running.is_left() {
+            self.left = None;
             return false;
         }
         self.left.get_or_insert_with(Instant::now).elapsed() > LEFT
@@ -193,8 +117,8 @@ impl Sender {
 
     /// Empties the trays, unless a batch waits already: what is not taken out of them counts there.
     fn look(&mut self) -> bool {
-        let Some(trays) = self.exporter.trays.get() else { return true };
-        if self.waiting.ends.len() >= self.exporter.batch_size {
+        let Some(trays) = self.exporter.trays_in_use() else { return true };
+        if self.waiting.ends.len() >= self.exporter.said.batch_size {
             return false;
         }
         let had = self.waiting.ends.len();
@@ -208,13 +132,20 @@ impl Sender {
 
     fn is_due(&self, is_last: bool) -> bool {
         let Some(since) = self.since else { return false };
-        let is_full = self.waiting.ends.len() >= self.exporter.batch_size
-            || self.waiting.bytes.len() >= self.most_bytes;
-        is_full || is_last || since.elapsed() >= self.exporter.interval
+        let is_full = self.waiting.ends.len() >= self.exporter.said.batch_size
+            || self.waiting.bytes.len() >= self.size.most_bytes();
+        is_full || is_last || since.elapsed() >= self.exporter.said.interval
+    }
+
+    fn look_at_door(&mut self) {
+        if self.looked.elapsed() > LOOK_AT_DOOR {
+            self.door.look();
+            self.looked = Instant::now();
+        }
     }
 
     fn pause(&self) -> Duration {
-        let interval = self.exporter.interval;
+        let interval = self.exporter.said.interval;
         match self.busy.is_some_and(|at| at.elapsed() < BUSY) {
             true => LOOK.min(interval),
             false => REST.min(interval.max(LOOK)),
@@ -222,41 +153,47 @@ impl Sender {
     }
 
     fn send(&mut self) {
-        let (count, spans) = self.waiting.first(self.exporter.batch_size, self.most_bytes);
-        let message = self.exporter.target.request(spans);
+        let most_bytes = self.size.most_bytes();
+        let (count, spans) = self.waiting.first(self.exporter.said.batch_size, most_bytes);
+        let bytes = spans.len();
+        let message = traces::request(spans, &self.exporter.said.resource);
         let (verdict, after) = match self.door.export(&message) {
             Ok(answered) => answered,
             Err(why) => (Verdict::Later(why), None),
         };
+        let mut takes_nothing = false;
         let refused = match verdict {
             Verdict::Taken(None) => 0,
             Verdict::Taken(Some(why)) => {
+                let why = self.secrets.clean(&why);
                 self.say(LogLevel::Warn, &format!("OTel export: {why}"));
                 0
             }
-            Verdict::TooLarge(_) if count > 1 && message.len() > BATCH_LEAST_BYTES => {
-                self.most_bytes = (message.len() / 2).max(BATCH_LEAST_BYTES / 2);
-                return;
+            Verdict::TooLarge(_) if count > 1 => return self.size.refused(bytes, Instant::now()),
+            Verdict::TooLarge(why) => {
+                takes_nothing = true;
+                self.refuse(1, &why)
             }
             Verdict::Refused(_, why) if count == 1 => self.refuse(1, &why),
-            Verdict::TooLarge(why) => self.refuse(count, &why),
             Verdict::Refused(n, why) => {
                 self.refuse(usize::try_from(n).unwrap_or(usize::MAX).min(count), &why)
             }
             Verdict::Later(why) => return self.wait(&why, after),
         };
         COUNTS.send(count, refused);
-        if refused == 0 {
-            // What was too much once (a proxy between, another limit) need not be for ever.
-            self.most_bytes = self.most_bytes.saturating_mul(2).min(BATCH_MAX_BYTES);
-        }
-        self.backoff.reset();
         self.waiting.done(count);
         self.since = (!self.waiting.ends.is_empty()).then(Instant::now);
+        if takes_nothing {
+            // It need not be so for the others, now or later: they are not asked of it one by one without a pause.
+            return self.pause_before_next(after);
+        }
+        self.size.taken(bytes, Instant::now());
+        self.backoff.reset();
     }
 
     fn refuse(&mut self, count: usize, why: &str) -> usize {
-        COUNTS.failed(why);
+        let why = self.secrets.clean(why);
+        COUNTS.failed(&why);
         self.say(LogLevel::Error, &format!("OTel export failure: {why}"));
         count
     }
@@ -267,8 +204,13 @@ impl Sender {
             return;
         }
         COUNTS.retry();
-        COUNTS.failed(why);
+        let why = self.secrets.clean(why);
+        COUNTS.failed(&why);
         self.say(LogLevel::Error, &format!("OTel export failure: {why}"));
+        self.pause_before_next(after);
+    }
+
+    fn pause_before_next(&mut self, after: Option<Duration>) {
         let asked_ms = after.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
         let ms = self.backoff.next_ms(asked_ms, crate::queue::random());
         let until = Instant::now() + Duration::from_millis(ms);
@@ -289,7 +231,11 @@ impl Sender {
             return;
         }
         (self.dropped, self.dropped_told) = (dropped, Some(Instant::now()));
-        self.log.log(LogLevel::Notice, None, format!("OTel dropped records: {dropped}").as_bytes());
+        self.running.log().log(
+            LogLevel::Notice,
+            None,
+            format!("OTel dropped records: {dropped}").as_bytes(),
+        );
     }
 
     /// Unless it is what was said last, and not long ago.
@@ -298,6 +244,6 @@ impl Sender {
             return;
         }
         self.told = Some((text.to_owned(), Instant::now()));
-        self.log.log(level, None, text.as_bytes());
+        self.running.log().log(level, None, text.as_bytes());
     }
 }

@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 /// The bound in bytes has so many for each span, and so many at least.
 const SPAN_BYTES: usize = 2048;
 const LEAST_BYTES: usize = 1 << 20;
+/// A worker looks so often for a tray that nobody has, and never waits.
+const TRIES: usize = 8;
 /// What has been larger is not kept.
 const SPARE_MAX_BYTES: usize = 1 << 20;
 
@@ -53,13 +55,23 @@ impl Trays {
         if self.used.load(Ordering::Relaxed) <= worker {
             self.used.fetch_max(worker + 1, Ordering::Relaxed);
         }
-        for (tray, most) in trays.iter().zip(self.most) {
-            let Some(mut tray) = lock(tray) else { continue };
-            if tray.ends.len() < most && tray.bytes.len() < self.most_bytes {
-                write(&mut tray.bytes);
-                let end = tray.bytes.len();
-                tray.ends.push(end);
-                return true;
+        // The thread may let go of one just to take the other.
+        for _ in 0..TRIES {
+            let mut is_busy = false;
+            for (tray, most) in trays.iter().zip(self.most) {
+                let Some(mut tray) = lock(tray) else {
+                    is_busy = true;
+                    continue;
+                };
+                if tray.ends.len() < most && tray.bytes.len() < self.most_bytes {
+                    write(&mut tray.bytes);
+                    let end = tray.bytes.len();
+                    tray.ends.push(end);
+                    return true;
+                }
+            }
+            if !is_busy {
+                return false;
             }
         }
         false
@@ -142,6 +154,24 @@ mod tests {
         assert_eq!((&all.bytes[..], &all.ends[..]), (&b"df"[..], &[1, 2][..]));
         all.done(2);
         assert_eq!(all.first(9, 9), (0, &b""[..]));
+    }
+
+    #[test]
+    fn nothing_is_dropped_because_the_thread_is_at_it() {
+        let trays = Trays::new(1, 1 << 20);
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut all = Tray::default();
+                while !is_over.load(Ordering::Relaxed) {
+                    trays.empty(&mut all);
+                    all.done(all.ends.len());
+                }
+            });
+            let dropped = (0..300_000).filter(|_| !trays.put(0, |out| out.push(b'x'))).count();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(dropped, 0);
+        });
     }
 
     #[test]

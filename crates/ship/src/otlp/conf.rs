@@ -42,7 +42,10 @@ pub const ROWS: &[Row] = &[Row::new(
         all.push((name, value));
         Ok(())
     },
-)];
+)
+// A process is no instance to name: figures go on when one takes another's place, and would begin anew under another id. A
+// machine or a path is none either, for several servers may share them. Who has several says which is which.
+.note("host.name is the machine's name unless said otherwise. Of several servers of one machine each wants a service.instance.id.")];
 
 const TAKES: &[&str] = &{
     let mut all = ["resource_attr"; http::NAMES.len() + 1];
@@ -134,7 +137,9 @@ fn build(cf: &mut Cf, draft: &Draft) -> ConfResult<Arc<dyn Target>> {
             packed: common::compress(draft, false)? == Compress::Gzip,
         }))
     } else {
-        Way::Http(Arc::new(HttpConf::build(cf, draft, KEY)?))
+        // An address may be that of a signal, as receivers tell theirs, or what stands before it.
+        let http = HttpConf::build(cf, draft, KEY)?;
+        Way::Http(Arc::new(http.without(&[super::LOGS.path, super::METRICS.path])))
     };
     let mut resource = draft.said::<Said>().map(|s| s.resource.clone()).unwrap_or_default();
     for (name, value) in [("service.name", "weir".to_owned()), ("host.name", process::hostname())] {

@@ -132,7 +132,7 @@ fn build(cf: &mut Cf, draft: &Draft) -> ConfResult<Arc<dyn Target>> {
         facility: said.facility.as_option().copied().unwrap_or(LOCAL7),
         host: process::hostname(),
         app: text(&said.tag, "weir"),
-        process: std::process::id().to_string(),
+        process: String::new(),
         structure: text(&said.structure, STRUCTURE),
     };
     let framing = said.framing.as_option().copied().unwrap_or_default();

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use weir_core::logger::LogLevel;
-use weir_shipping::syslog::{Framing, Message, DATAGRAM_MAX_BYTES};
+use weir_shipping::syslog::{Framing, Head, Message, DATAGRAM_MAX_BYTES};
 
 /// A receiver that has closed nothing by then does not do so.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
@@ -36,12 +36,16 @@ pub struct Syslog(Arc<Settings>);
 
 impl Target for Syslog {
     fn client(&self, ground: Ground) -> Box<dyn Client> {
-        Box::new(Sender { s: Arc::clone(&self.0), ground, turn: 0, udp: None, closes: true })
+        // The process that serves, which need not be the one that has read the configuration.
+        let head = Head { process: std::process::id().to_string(), ..self.0.head.clone() };
+        let s = Arc::clone(&self.0);
+        Box::new(Sender { s, head, ground, turn: 0, udp: None, closes: true })
     }
 }
 
 struct Sender {
     s: Arc<Settings>,
+    head: Head,
     ground: Ground,
     /// Which of the addresses is taken.
     turn: usize,
@@ -78,7 +82,7 @@ impl Sender {
         let mut out = Vec::with_capacity(entries.iter().map(|e| e.json.len() + 200).sum());
         for entry in entries {
             let id = entry.id.to_string();
-            s.head.frame(message(entry, &id), framing, &mut out);
+            self.head.frame(message(entry, &id), framing, &mut out);
         }
         let failed = |e: io::Error| format!("{}:{}: {}", to.host, to.port, words(&e));
         line.write_all(&out).map_err(failed)?;
@@ -121,7 +125,7 @@ impl Sender {
             }
             let id = entry.id.to_string();
             let mut out = Vec::with_capacity(entry.json.len() + 200);
-            self.s.head.write(message(entry, &id), &mut out);
+            self.head.write(message(entry, &id), &mut out);
             if out.len() > DATAGRAM_MAX_BYTES {
                 refused.push((n, format!("{} bytes are more than a datagram holds", out.len())));
                 continue;

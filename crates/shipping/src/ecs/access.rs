@@ -1,6 +1,7 @@
 //! A request and its answer.
 
-use super::{number, push_text, text, text_if_any, Tail};
+use super::{number, push_text, related, text, text_if_any, Tail};
+use weir_base::bytes::push_hex;
 
 /// Addresses of `X-Forwarded-For` that are told.
 const FORWARDED_MAX: usize = 16;
@@ -37,6 +38,8 @@ pub struct Access<'a> {
     pub upstreams: Upstreams<'a>,
     /// Which connection, and which of its requests.
     pub connection: (u64, u64),
+    /// The trace that it belongs to, and its span where that is known.
+    pub trace: Option<([u8; 16], Option<[u8; 8]>)>,
 }
 
 /// What was agreed upon.
@@ -77,6 +80,12 @@ impl Access<'_> {
         if let Some(tls) = &self.tls {
             tls.push(out);
         }
+        if let Some((trace, span)) = &self.trace {
+            id(out, b",\"trace\":{\"id\":\"", trace);
+            if let Some(span) = span {
+                id(out, b",\"span\":{\"id\":\"", span);
+            }
+        }
         self.push_nginx(out);
     }
 
@@ -110,6 +119,7 @@ impl Access<'_> {
             text(out, b",\"user\":{\"name\":", self.user);
             out.push(b'}');
         }
+        related(out, [self.client, b""], self.user);
     }
 
     fn push_http(&self, out: &mut Vec<u8>) {
@@ -162,6 +172,13 @@ impl Access<'_> {
         }
         out.extend_from_slice(b"}}");
     }
+}
+
+/// With the braces' ends.
+fn id(out: &mut Vec<u8>, lead: &[u8], id: &[u8]) {
+    out.extend_from_slice(lead);
+    push_hex(out, id);
+    out.extend_from_slice(b"\"}");
 }
 
 impl Tls<'_> {
@@ -253,7 +270,11 @@ mod tests {
                 2,
             )),
             connection: (5, 6),
+            trace: Some(([0xab; 16], Some([0xcd; 8]))),
         });
+        assert_eq!(doc["trace"]["id"], "ab".repeat(16));
+        assert_eq!(doc["span"]["id"], "cd".repeat(8));
+        assert_eq!(doc["related"], json!({"ip": ["10.0.0.1"], "user": ["me"]}));
         assert_eq!(doc["@timestamp"], "2026-11-23T05:30:00.123Z");
         assert_eq!(doc["event"]["duration"], 1_500_000);
         assert_eq!(doc["event"]["outcome"], "failure");
@@ -288,7 +309,7 @@ mod tests {
         let doc = read(&Access { client: b"unix:", status: 400, ..Access::default() });
         assert_eq!(doc["source"], json!({"address": "unix:"}));
         assert_eq!(doc["url"], json!({"scheme": "http"}));
-        for name in ["tls", "user", "user_agent"] {
+        for name in ["tls", "user", "user_agent", "related", "trace", "span"] {
             assert_eq!(doc.get(name), None, "{name}");
         }
         assert_eq!(doc["nginx"]["access"].get("upstream"), None);

@@ -1,7 +1,7 @@
 //! A session of `stream` or `mail` that is over.
 
 use super::access::{Tls, Upstream};
-use super::{number, text, text_if_any, Tail};
+use super::{number, related, text, text_if_any, Tail};
 
 /// How it went, as ECS has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,6 +105,7 @@ impl Session<'_> {
             text(out, b",\"user\":{\"name\":", self.user);
             out.push(b'}');
         }
+        related(out, [self.client, self.local], self.user);
     }
 
     fn push_network(&self, out: &mut Vec<u8>) {
@@ -159,6 +160,7 @@ mod tests {
         assert_eq!(doc["event"]["duration"], 1_500_000);
         let source = json!({"address": "::1", "ip": "::1", "port": 4711, "bytes": 30});
         assert_eq!(doc["source"], source);
+        assert_eq!(doc["related"]["ip"], json!(["::1", "::2"]));
         let destination = json!({"address": "::2", "ip": "::2", "port": 143, "bytes": 12});
         assert_eq!(doc["destination"], destination);
         let network = json!({"transport": "tcp", "protocol": "imap", "bytes": 42});

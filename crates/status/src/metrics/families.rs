@@ -1,6 +1,6 @@
 //! Metrics by their names, with all samples of a name together, and the text that they become.
 
-use super::help;
+use super::{help, walk};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::rc::Rc;
@@ -36,10 +36,12 @@ pub(super) enum Sample<'a> {
 /// Names and values, as they are written: escaped already. All figures of a thing have the same.
 pub(super) type Labels = Rc<str>;
 
-struct Family<'a> {
-    kind: Kind,
-    help: String,
-    samples: Vec<(Labels, Sample<'a>)>,
+pub(super) struct Family<'a> {
+    pub kind: Kind,
+    pub help: String,
+    pub samples: Vec<(Labels, Sample<'a>)>,
+    /// It goes on in the process after this one.
+    pub is_kept: bool,
 }
 
 /// All of them, by their names without `_total`.
@@ -93,9 +95,9 @@ pub(super) fn pairs(labels: &str) -> Vec<(String, String)> {
 }
 
 impl<'a> Families<'a> {
-    /// Names, kinds, help and samples.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&str, Kind, &str, &[(Labels, Sample<'a>)])> {
-        self.0.iter().map(|(name, f)| (&name[..], f.kind, &f.help[..], &f.samples[..]))
+    /// With their names.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &Family<'a>)> {
+        self.0.iter().map(|(name, family)| (&name[..], family))
     }
 
     /// Notes a sample; `at` is where its figure stands in the tree.
@@ -110,7 +112,8 @@ impl<'a> Families<'a> {
         let family = match self.0.get_mut(name) {
             Some(family) => family,
             None => {
-                let fresh = Family { kind, help: help::of(name, at), samples: Vec::new() };
+                let (help, is_kept) = (help::of(name, at), walk::is_kept(at));
+                let fresh = Family { kind, help, samples: Vec::new(), is_kept };
                 self.0.entry(name.to_string()).or_insert(fresh)
             }
         };

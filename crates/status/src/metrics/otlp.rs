@@ -2,7 +2,7 @@
 
 use super::families::{pairs, Families, Kind, Sample};
 use super::walk;
-use weir_core::counts::{began_ms, Times, BOUNDS_US, BUCKETS};
+use weir_core::counts::{began_ms, process_began_ms, Times, BOUNDS_US, BUCKETS};
 use weir_core::figures::Figures;
 use weir_runtime::clock;
 use weir_shipping::otlp::metrics::{self, Head, Histogram, Number, Point, Value};
@@ -11,21 +11,26 @@ use weir_shipping::otlp::metrics::{self, Head, Histogram, Number, Point, Value};
 pub fn encode(tree: &Figures) -> Vec<Vec<u8>> {
     let mut families = Families::default();
     walk::walk(tree, &mut families);
-    let times = metrics::Times { began_ms: began_ms(), now_ms: clock::wall_us() / 1000 };
+    let now_ms = clock::wall_us() / 1000;
+    // A sum that begins at 0 with the process begins then: a reader takes it for a fall otherwise.
+    let kept = metrics::Times { began_ms: began_ms(), now_ms };
+    let own = metrics::Times { began_ms: process_began_ms(), now_ms };
     let bounds = BOUNDS_US.map(|us| us as f64 / 1e6);
     let mut all = Vec::new();
-    for (name, kind, help, samples) in families.all() {
+    for (name, family) in families.all() {
+        let samples = &family.samples;
         let counts: Vec<[u64; BUCKETS]> = samples.iter().map(|(_, s)| shown(s)).collect();
         let both = samples.iter().zip(&counts);
         let points: Vec<Point<'_>> = both
             .map(|((labels, sample), counts)| (pairs(labels), value(sample, counts, &bounds)))
             .collect();
-        let kind = match kind {
+        let kind = match family.kind {
             Kind::Counter => metrics::Kind::Sum,
             Kind::Gauge | Kind::Info => metrics::Kind::Gauge,
             Kind::Histogram => metrics::Kind::Histogram,
         };
-        let head = Head { name, description: help, unit: unit(name), kind };
+        let head = Head { name, description: &family.help, unit: unit(name), kind };
+        let times = if family.is_kept { kept } else { own };
         all.extend(metrics::metric(&head, times, &points));
     }
     all

@@ -34,6 +34,27 @@ const RULES: &[Rule] = &[
     rule("ship", "weir_ship", Some("receiver")),
 ];
 
+/// What is counted over the end of a process (`weir_core::counts`); the other figures begin at 0 with each.
+const KEPT: &[&str] = &[
+    "connections",
+    "ssl",
+    "http/requests",
+    "http/server_zones",
+    "http/location_zones",
+    "http/caches",
+    "http/limit_conns",
+    "http/limit_reqs",
+    "http/upstreams",
+    "stream/server_zones",
+    "stream/limit_conns",
+    "stream/upstreams",
+];
+
+/// Whether what stands at a path is counted over the end of a process.
+pub(super) fn is_kept(path: &str) -> bool {
+    KEPT.contains(&path)
+}
+
 /// What tells how it is now; all other numbers only grow.
 const GAUGES: &[&str] = &[
     "active",
