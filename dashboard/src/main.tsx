@@ -39,7 +39,8 @@ function here(): string {
   return PAGES.some(([id]) => id === name) ? name : "overview";
 }
 
-const live = new Live(location.pathname.endsWith("/") ? location.pathname : location.pathname + "/");
+// With the origin: a name without it is behind the page's own address, and nothing is fetched from one with a password.
+const live = new Live(location.origin + location.pathname.replace(/\/?$/, "/"));
 
 /** Some have something to show only where it is configured. */
 function isThere(id: string): boolean {
@@ -117,6 +118,7 @@ function Page() {
   const pages = PAGES.filter(([id]) => page === id || isThere(id));
   useKeys(pages.map(([id]) => id), pause);
 
+  document.title = `${PAGES.find(([id]) => id === page)?.[1] ?? ""} · ${location.host} · Weir`;
   document.documentElement.dataset["theme"] = theme;
   const turn = () => {
     const next = theme === "dark" ? "light" : "dark";

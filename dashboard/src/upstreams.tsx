@@ -75,7 +75,7 @@ function changes(r: PeerRow, block: string): Change[] {
 
 async function send(live: Live, block: string, r: PeerRow, change: Change): Promise<string> {
   const api = (live.about.api ?? "").replace(/\/$/, "");
-  const url = `${api}/9/${block}/upstreams/${encodeURIComponent(r.upstream)}/servers/${r.id}`;
+  const url = new URL(`${api}/9/${block}/upstreams/${encodeURIComponent(r.upstream)}/servers/${r.id}`, live.base);
   try {
     const answer = await fetch(url, { method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify(change.body) });
     if (answer.ok) return "";

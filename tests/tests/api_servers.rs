@@ -319,3 +319,21 @@ fn servers_of_stream_change_too() {
     let route = send(&server, "PATCH", &format!("{path}/1"), "{\"route\":\"x\"}");
     assert_eq!(code(&route), (400, "UpstreamConfFormatError".to_string()));
 }
+
+/// Clients read a server, change a value of it and write all of it back.
+#[test]
+fn what_was_read_is_written_back() {
+    let a = named("a");
+    let server = start(&a);
+    let read = server.get(&format!("{SERVERS}/0")).text();
+    assert!(read.contains("\"backup\":false") && read.contains("\"id\":0"), "{read}");
+    let wanted = read.replace("\"down\":false", "\"down\":true");
+    let written = send(&server, "PATCH", &format!("{SERVERS}/0"), &wanted);
+    assert_eq!((written.status, written.text()), (200, wanted));
+    for body in ["{\"backup\":true}", "{\"id\":1}"] {
+        let refused = send(&server, "PATCH", &format!("{SERVERS}/0"), body);
+        assert_eq!(code(&refused), (400, "UpstreamConfFormatError".to_string()), "{body}");
+    }
+    let none = send(&server, "PATCH", &format!("{SERVERS}/7"), "{\"backup\":false,\"down\":true}");
+    assert_eq!(code(&none), (404, "UpstreamServerNotFound".to_string()));
+}

@@ -204,6 +204,25 @@ fn what_the_api_refuses_is_said_and_nobody_else_may_ask() {
     assert_eq!(page.text(&cell(&peer, "State")), "up");
 }
 
+/// From a bookmark or a runbook, with name and password in the address.
+#[test]
+fn an_address_with_a_password_has_all_of_the_page() {
+    let guard = "auth_basic x; auth_basic_user_file %%DIR%%/users;";
+    let conf = CONF
+        .replace("allow 127.0.0.1; deny all;", guard)
+        .replace("dashboard ", &format!("{guard} dashboard "));
+    let server = Setup::new(&conf).file("users", "op:{PLAIN}secret\n").start();
+    let Some(mut page) = Browser::start() else { return };
+    page.open(&format!("http://op:secret@127.0.0.1:{}/live/", server.port(0)));
+    page.until("document.querySelector('.state')?.textContent === 'live'");
+    page.click("a[href='#upstreams']");
+    page.until(&format!("document.title === 'Upstreams · 127.0.0.1:{} · Weir'", server.port(0)));
+    let peer = format!("127.0.0.1:{}", server.port(1));
+    page.click(&format!("button[aria-label='Disable {peer} of back']"));
+    page.click("#do-it");
+    page.until(&format!("{} === 'down'", cell(&peer, "State")));
+}
+
 #[test]
 fn a_page_without_an_api_that_writes_changes_nothing() {
     let conf = CONF.replace("api write=on;", "api;");

@@ -27,6 +27,24 @@ fn term_ends_a_serving_process_that_is_stopped() {
     assert!(!is_alive(child));
 }
 
+/// Who is started while another still ends writes the pid file anew, and is to be found by it.
+#[test]
+fn the_pid_file_of_another_stays() {
+    let mut server = Server::start(CONF);
+    let file = server.dir().join("the.pid");
+    assert_eq!(server.read("the.pid").trim().parse(), Ok(server.pid()));
+    std::fs::write(&file, "1\n").unwrap();
+    server.signal(Signal::Quit);
+    assert_eq!(server.wait_exit(), Some(0));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "1\n");
+    // Its own goes.
+    let mut server = Server::start(CONF);
+    let file = server.dir().join("the.pid");
+    server.signal(Signal::Quit);
+    assert_eq!(server.wait_exit(), Some(0));
+    assert!(!file.exists());
+}
+
 #[test]
 fn a_reload_does_not_wait_for_a_serving_process_that_is_stopped() {
     let mut server = Server::start(CONF);

@@ -72,7 +72,9 @@ fn each_event_is_there_once_over_four_kills_and_cut_connections() {
         expected.extend(urls);
         if round < 4 {
             let before = relay.count();
-            expect_soon("something on its way", || relay.count() > before);
+            // On the one connection that nobody cuts all may have gone already.
+            let on_its_way = || relay.count() > before || figure(&server, "queued_bytes") == 0;
+            expect_soon("something on its way", on_its_way);
             kill_serving_process(&server);
         }
     }

@@ -88,6 +88,51 @@ fn rsyslog_takes_messages_over_udp_tcp_and_tls() {
     );
 }
 
+/// What is behind the bound of a receiver is a message of its own for it, and clients choose it.
+#[test]
+fn no_client_writes_records_of_its_own() {
+    let Some(rsyslog) = tools::need("rsyslogd") else { return };
+    let setup = Setup::new("");
+    let shown = setup.dir().display().to_string();
+    let tcp = free_port();
+    let conf = setup.dir().join("rsyslog.conf");
+    let text = format!(
+        "global(workDirectory=\"{shown}\") module(load=\"imtcp\")
+        template(name=\"all\" type=\"string\" string=\"%hostname% %app-name% %msg%\\n\")
+        input(type=\"imtcp\" address=\"127.0.0.1\" port=\"{tcp}\")
+        action(type=\"omfile\" file=\"{shown}/tcp\" template=\"all\")\n"
+    );
+    std::fs::write(&conf, text).unwrap();
+    let _rsyslog = rsyslog.start(|command| {
+        command.args(["-n", "-iNONE", "-f"]).arg(&conf);
+    });
+    expect_soon("rsyslog", || listens_on(tcp));
+    let server = Setup::new(&format!(
+        "worker_processes 1; error_log error.log info; events {{}}
+        ship a {{ to syslog tcp://127.0.0.1:{tcp}; queue %%DIR%%/a; batch linger=10ms; }}
+        http {{ access_log off; large_client_header_buffers 4 32k; server {{ listen 127.0.0.1:%%PORT_0%%;
+            location / {{ ship_access a; return 200 ok; }} }} }}"
+    ))
+    .start();
+    let forged = "<134>1 2026-01-01T01:01:01Z bastion sshd 9 - - Accepted password for root";
+    let lengths: Vec<usize> = (7400..7700).step_by(10).chain([9000, 20000]).collect();
+    for length in &lengths {
+        let agent = "A".repeat(*length) + &forged.repeat(4);
+        let text = format!("GET /x HTTP/1.0\r\nUser-Agent: {agent}\r\n\r\n");
+        assert_eq!(server.exchange("GET", text.as_bytes()).status, 200);
+    }
+    assert_eq!(server.get("/last").status, 200);
+    let lines = || std::fs::read_to_string(setup.dir().join("tcp")).unwrap_or_default();
+    expect_soon("the last", || lines().contains("\"/last\""));
+    let lines = lines();
+    assert_eq!(lines.lines().count(), lengths.len() + 1, "{lines}");
+    for line in lines.lines() {
+        let (head, json) = line.split_once('{').unwrap_or_else(|| panic!("{line}"));
+        assert!(head.contains(" weir ") && json.ends_with('}'), "{line}");
+    }
+    assert!(lines.contains("AAAA…\""), "long values are cut");
+}
+
 /// A connection that breaks before the receiver has read its batch: it comes again.
 #[test]
 fn a_batch_that_was_cut_comes_again() {

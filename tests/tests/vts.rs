@@ -38,6 +38,8 @@ fn the_json_of_the_module() {
     let peers = part(part(&text, "upstreamZones"), "u");
     assert_eq!((number(peers, "requestCounter"), number(peers, "weight")), (1, 2), "{peers}");
     assert!(peers.contains("\"backup\":true"), "{peers}");
+    // As the module has it: what clients sent is what came in. The origin says all of it again, and more.
+    assert!(number(peers, "outBytes") > number(peers, "inBytes"), "{peers}");
     let cache = part(part(&text, "cacheZones"), "c");
     let responses = part(cache, "responses");
     assert_eq!((number(responses, "miss"), number(responses, "hit")), (1, 1), "{cache}");

@@ -7,6 +7,7 @@ use weir_module::{set, ArgsExt, Arity, Cf, ConfResult, Context, Row, Val};
 
 const TIMEOUT_DEFAULT_MS: u64 = 30_000;
 const TIMEOUT_MOST_MS: u64 = 600_000;
+const MESSAGE_BYTES: std::ops::RangeInclusive<u64> = 1024..=64 * 1024 * 1024;
 
 /// How what is sent is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,7 @@ pub struct CommonSaid {
     password_file: Val<Vec<u8>>,
     timeout_ms: Val<u64>,
     compress: Val<Compress>,
+    message_bytes: Val<u64>,
 }
 
 fn said(cf: &mut Cf) -> &mut CommonSaid {
@@ -76,7 +78,27 @@ pub const ROWS: &[Row] = &[
             said(cf).compress.once(d, word)
         },
     ),
+    Row::new(
+        "message_size",
+        Context::SHIP,
+        Arity::ONE,
+        "1000000 to Kafka, 8096 to syslog",
+        "Messages are no longer: to Kafka batches of records, before they are packed (max.message.bytes of the topic); to syslog each message.",
+        |cf, d| {
+            let bytes = d.size(0)?;
+            if !MESSAGE_BYTES.contains(&bytes) {
+                return Err(d.bad(0, "it must be between 1k and 64m"));
+            }
+            said(cf).message_bytes.once(d, bytes)
+        },
+    )
+    .note("to syslog the longest values of an event are cut, and end in …, until it fits. Receivers read what is behind their own bound as messages of their own (rsyslog: maxMessageSize, 8096 bytes): whoever chooses an address or a user agent would write them"),
 ];
+
+/// How long a message may be.
+pub fn message_bytes(draft: &Draft) -> Option<u64> {
+    get(draft).and_then(|s| s.message_bytes.as_option()).copied()
+}
 
 fn get(draft: &Draft) -> Option<&CommonSaid> {
     draft.said()

@@ -9,4 +9,5 @@ pub mod kafka;
 pub mod loki;
 pub mod otlp;
 pub mod record;
+pub mod shorter;
 pub mod syslog;

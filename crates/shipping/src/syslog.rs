@@ -1,5 +1,6 @@
 //! Events as syslog messages (RFC 5424), and how they follow each other on a stream (RFC 6587, RFC 5425).
 
+use crate::shorter;
 use std::fmt::Write;
 use weir_base::date::Civil;
 
@@ -61,8 +62,9 @@ pub fn is_structure(name: &str) -> bool {
 }
 
 impl Head {
-    /// One message without what frames it.
-    pub fn write(&self, message: Message<'_>, out: &mut Vec<u8>) {
+    /// One message without what frames it, of at most so many bytes: the text, JSON, has its longest values cut. One that
+    /// does not fit all the same is written whole.
+    pub fn write(&self, message: Message<'_>, most: usize, out: &mut Vec<u8>) {
         let mut head = String::with_capacity(200);
         let priority = u32::from(self.facility) * 8 + u32::from(message.severity.min(7));
         let time = Civil::from_unix((message.time_ms / 1000) as i64);
@@ -85,20 +87,21 @@ impl Head {
             quoted(message.id),
         );
         out.extend_from_slice(head.as_bytes());
+        let short = shorter::json(message.text, most.saturating_sub(head.len()));
         // Where a line feed would end the message; JSON has none outside of its escapes.
-        out.extend(message.text.iter().map(|b| if *b == b'\n' { b' ' } else { *b }));
+        out.extend(short.iter().map(|b| if *b == b'\n' { b' ' } else { *b }));
     }
 
     /// One message on a stream.
-    pub fn frame(&self, message: Message<'_>, framing: Framing, out: &mut Vec<u8>) {
+    pub fn frame(&self, message: Message<'_>, most: usize, framing: Framing, out: &mut Vec<u8>) {
         match framing {
             Framing::Line => {
-                self.write(message, out);
+                self.write(message, most, out);
                 out.push(b'\n');
             }
             Framing::Counted => {
                 let mut text = Vec::with_capacity(message.text.len() + 256);
-                self.write(message, &mut text);
+                self.write(message, most, &mut text);
                 out.extend_from_slice(text.len().to_string().as_bytes());
                 out.push(b' ');
                 out.extend_from_slice(&text);
@@ -142,7 +145,7 @@ mod tests {
     #[test]
     fn a_message() {
         let mut out = Vec::new();
-        head().write(message(b"{\"a\":1}"), &mut out);
+        head().write(message(b"{\"a\":1}"), 8192, &mut out);
         let expected = "<190>1 2001-09-09T01:46:40.123Z myhost weir 12 access \
             [event@32473 id=\"a\\\"\\]1\"] {\"a\":1}";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
@@ -151,8 +154,8 @@ mod tests {
     #[test]
     fn messages_on_a_stream() {
         let mut out = Vec::new();
-        head().frame(message(b"x"), Framing::Counted, &mut out);
-        head().frame(message(b"yz"), Framing::Counted, &mut out);
+        head().frame(message(b"x"), 8192, Framing::Counted, &mut out);
+        head().frame(message(b"yz"), 8192, Framing::Counted, &mut out);
         let text = String::from_utf8(out).unwrap();
         let (len, rest) = text.split_once(' ').unwrap();
         let (first, rest) = rest.split_at(len.parse().unwrap());
@@ -160,7 +163,7 @@ mod tests {
         let (len, rest) = rest.split_once(' ').unwrap();
         assert!(rest.len() == len.parse::<usize>().unwrap() && rest.ends_with("] yz"), "{rest}");
         let mut out = Vec::new();
-        head().frame(message(b"x\ny"), Framing::Line, &mut out);
+        head().frame(message(b"x\ny"), 8192, Framing::Line, &mut out);
         assert!(out.ends_with(b"] x y\n"), "{}", out.escape_ascii());
     }
 

@@ -297,8 +297,9 @@ fn peer(of: &Figures) -> Figures {
     };
     one.put("server", text("server"));
     one.put("requestCounter", of.number("requests").saturating_sub(of.number("active")));
-    one.put("inBytes", of.number("received"));
-    one.put("outBytes", of.number("sent"));
+    // The module counts what clients sent and got, which is what goes to the server and what comes from it.
+    one.put("inBytes", of.number("sent"));
+    one.put("outBytes", of.number("received"));
     classes(of, one.group("responses"));
     let latency = match of.get("latency") {
         Some(Figure::Group(latency)) => latency.clone(),

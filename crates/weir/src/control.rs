@@ -22,10 +22,12 @@ use weir_runtime::handover;
 use weir_runtime::packets::Packets;
 use weir_runtime::signals::{Signal, Waiter, Wake};
 use weir_runtime::sockets::{AsRawFd, OwnedFd, UnixStream};
-use weir_runtime::{process, trusted};
+use weir_runtime::{files, process, trusted};
 
 /// How often a process that is ending, or a worker that may have ended, is looked at.
 const LOOK_MS: u64 = 100;
+/// A pid file has a number and a line feed.
+const PID_MAX_BYTES: u64 = 32;
 /// A worker that died is noticed at the latest after this.
 const HEAL_MS: u64 = 1000;
 
@@ -176,10 +178,20 @@ pub fn remove_pid(upgrade: &Option<upgrade::Upgrade>, path: &Option<PathBuf>) {
         None => path.as_ref(),
     };
     crate::inquiry::remove();
-    if let Some(p) = path {
+    if let Some(p) = path.filter(|p| !is_anothers(p)) {
         // Another process may have removed it with its directory.
         let _ = trusted::remove(p);
     }
+}
+
+/// Whether the pid file names another process: who was started while this one was still about to end has written it
+/// anew, and would not be found without it.
+fn is_anothers(pid_file: &Path) -> bool {
+    // A pipe in its place would keep this process from ending.
+    let is_file = std::fs::symlink_metadata(pid_file).is_ok_and(|m| m.is_file());
+    let text = is_file.then(|| files::read_at_most(pid_file, PID_MAX_BYTES).ok()).flatten();
+    let pid = text.and_then(|t| std::str::from_utf8(&t).ok()?.trim().parse::<u32>().ok());
+    pid.is_some_and(|pid| pid != process::pid())
 }
 
 /// Writes the pid file.

@@ -16,7 +16,6 @@ use weir_shipping::kafka::scram::Hash;
 const PORT: u16 = 9092;
 /// Brokers take 1,048,588 bytes unless told otherwise; some are for heads.
 const MESSAGE_DEFAULT_BYTES: u64 = 1_000_000;
-const MESSAGE_BYTES: std::ops::RangeInclusive<u64> = 1024..=64 * 1024 * 1024;
 /// A topic's name, by Kafka's rule.
 const TOPIC_MAX_BYTES: usize = 249;
 
@@ -65,7 +64,6 @@ impl Mechanism {
 struct Said {
     topic: Val<String>,
     key: Val<String>,
-    message_bytes: Val<u64>,
     sasl: Val<Mechanism>,
 }
 
@@ -85,13 +83,6 @@ pub const ROWS: &[Row] = &[
     }),
     Row::new("key", Context::SHIP, Arity::ONE, "", "The event's field that decides on its partition, and is the record's key.", set!(said, key, text))
         .note("events without that field, and all events where no field is named, go to the batch's partition, the next one for each batch"),
-    Row::new("message_size", Context::SHIP, Arity::ONE, "1000000", "Batches of records are no longer, before they are packed (max.message.bytes of the topic).", |cf, d| {
-        let bytes = d.size(0)?;
-        if !MESSAGE_BYTES.contains(&bytes) {
-            return Err(d.bad(0, "it must be between 1k and 64m"));
-        }
-        said(cf).message_bytes.once(d, bytes)
-    }),
     Row::new("sasl", Context::SHIP, Arity::ONE, "", "How user and password are shown to brokers: plain, scram-sha-256, scram-sha-512.", |cf, d| {
         let words = [
             ("plain", Mechanism::Plain),
@@ -161,7 +152,7 @@ fn build(cf: &mut Cf, draft: &Draft) -> ConfResult<Arc<dyn Target>> {
         false => None,
     };
     let (user, password) = common::credentials(cf, draft)?.unwrap_or_default();
-    let bytes = said.message_bytes.as_option().copied().unwrap_or(MESSAGE_DEFAULT_BYTES);
+    let bytes = common::message_bytes(draft).unwrap_or(MESSAGE_DEFAULT_BYTES);
     Ok(Arc::new(Kafka(Arc::new(Settings {
         brokers,
         tls,

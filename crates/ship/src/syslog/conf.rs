@@ -18,6 +18,8 @@ const TAG_MAX_BYTES: usize = 48;
 /// The number that is set apart for examples: who has one of IANA's own writes that.
 const STRUCTURE: &str = "event@32473";
 const LOCAL7: u8 = 23;
+/// As rsyslog takes them when nothing else is said.
+const MESSAGE_DEFAULT_BYTES: u64 = 8096;
 
 pub const KIND: KindOf = KindOf {
     name: "syslog",
@@ -26,6 +28,7 @@ pub const KIND: KindOf = KindOf {
         "tag",
         "framing",
         "structured_data",
+        "message_size",
         "timeout",
         "ssl_protocols",
         "ssl_ciphers",
@@ -92,6 +95,7 @@ pub struct Settings {
     pub tls: Option<Tls>,
     pub head: Head,
     pub framing: Framing,
+    pub message_max: usize,
     pub timeout: Duration,
 }
 
@@ -137,5 +141,6 @@ fn build(cf: &mut Cf, draft: &Draft) -> ConfResult<Arc<dyn Target>> {
     };
     let framing = said.framing.as_option().copied().unwrap_or_default();
     let timeout = common::timeout(draft);
-    Ok(Arc::new(Syslog(Arc::new(Settings { addresses, tls, head, framing, timeout }))))
+    let message_max = common::message_bytes(draft).unwrap_or(MESSAGE_DEFAULT_BYTES) as usize;
+    Ok(Arc::new(Syslog(Arc::new(Settings { addresses, tls, head, framing, message_max, timeout }))))
 }

@@ -30,6 +30,11 @@ const SAID_MAX_BYTES: u64 = 64 * 1024;
 /// After so many datagrams the receiver is given time to take them out of its buffer.
 const DATAGRAMS_AT_ONCE: usize = 64;
 const PAUSE: Duration = Duration::from_millis(1);
+/// What is before or behind a message on a stream.
+const FRAME_MAX_BYTES: usize = 12;
+
+/// Events that are not sent, by their places in the batch, and why.
+type Refused = Vec<(usize, String)>;
 
 /// What a block has said.
 pub struct Syslog(Arc<Settings>);
@@ -60,7 +65,12 @@ impl Client for Sender {
         let outcome = match address.scheme.as_str() {
             "udp" => self.datagrams(&address, &batch.entries),
             _ => match self.stream(&address, &batch.entries) {
-                Ok(()) => Outcome::All,
+                Ok(refused) if refused.is_empty() => Outcome::All,
+                Ok(refused) => {
+                    let mut done = vec![true; batch.entries.len()];
+                    refused.iter().for_each(|(n, _)| done[*n] = false);
+                    Outcome::Some { done, refused, again_after: None }
+                }
                 Err(why) => Outcome::Later { why, after: None },
             },
         };
@@ -73,27 +83,34 @@ impl Client for Sender {
 }
 
 impl Sender {
-    fn stream(&mut self, to: &Address, entries: &[Entry<'_>]) -> Result<(), String> {
+    /// Which ones are not to be sent, as they are too long.
+    fn stream(&mut self, to: &Address, entries: &[Entry<'_>]) -> Result<Refused, String> {
         let s = Arc::clone(&self.s);
         let framing = if to.scheme == "tls" { Framing::Counted } else { s.framing };
         let tls = s.tls.as_ref().filter(|_| to.scheme == "tls");
         let mut line = dial(&to.host, to.port, tls, s.timeout, &self.ground.stop)?;
         line.begin(s.timeout);
         let mut out = Vec::with_capacity(entries.iter().map(|e| e.json.len() + 200).sum());
-        for entry in entries {
+        let mut refused = Refused::new();
+        for (n, entry) in entries.iter().enumerate() {
             let id = entry.id.to_string();
-            self.head.frame(message(entry, &id), framing, &mut out);
+            let from = out.len();
+            self.head.frame(message(entry, &id), s.message_max, framing, &mut out);
+            if out.len() - from > s.message_max + FRAME_MAX_BYTES {
+                out.truncate(from);
+                refused.push((n, too_long(s.message_max)));
+            }
         }
         let failed = |e: io::Error| format!("{}:{}: {}", to.host, to.port, words(&e));
         line.write_all(&out).map_err(failed)?;
         line.flush().map_err(failed)?;
         line.end().map_err(failed)?;
         if !self.closes {
-            return Ok(());
+            return Ok(refused);
         }
         line.begin(CLOSE_MAX.min(s.timeout));
         match until_closed(&mut line) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(refused),
             Err(e) if e.kind() == io::ErrorKind::TimedOut => {
                 self.closes = false;
                 let (host, port) = (&to.host, to.port);
@@ -102,7 +119,7 @@ impl Sender {
                      for received once it has left"
                 );
                 (self.ground.say)(LogLevel::Warn, &line);
-                Ok(())
+                Ok(refused)
             }
             Err(e) => Err(failed(e)),
         }
@@ -115,7 +132,7 @@ impl Sender {
             Err(e) => return Outcome::Later { why: failed(&e), after: None },
         };
         let mut done = vec![false; entries.len()];
-        let mut refused = Vec::new();
+        let mut refused = Refused::new();
         for (n, entry) in entries.iter().enumerate() {
             if n % DATAGRAMS_AT_ONCE == DATAGRAMS_AT_ONCE - 1 {
                 thread::sleep(PAUSE);
@@ -125,9 +142,10 @@ impl Sender {
             }
             let id = entry.id.to_string();
             let mut out = Vec::with_capacity(entry.json.len() + 200);
-            self.head.write(message(entry, &id), &mut out);
-            if out.len() > DATAGRAM_MAX_BYTES {
-                refused.push((n, format!("{} bytes are more than a datagram holds", out.len())));
+            let most = self.s.message_max.min(DATAGRAM_MAX_BYTES);
+            self.head.write(message(entry, &id), most, &mut out);
+            if out.len() > most {
+                refused.push((n, too_long(most)));
                 continue;
             }
             match send(&socket, &out) {
@@ -145,6 +163,11 @@ impl Sender {
             false => Outcome::Some { done, refused, again_after: None },
         }
     }
+}
+
+/// Its values are cut already.
+fn too_long(most: usize) -> String {
+    format!("without its long values it has more than {most} bytes (\"message_size\")")
 }
 
 fn message<'a>(entry: &Entry<'a>, id: &'a str) -> Message<'a> {

@@ -21,7 +21,8 @@ fn client(scheme: &str, port: u16, timeout: Duration) -> Box<dyn Client> {
         structure: "event@32473".into(),
     };
     let addresses = vec![Address { scheme: scheme.into(), host: "127.0.0.1".into(), port }];
-    let settings = Settings { addresses, tls: None, head, framing: Framing::Counted, timeout };
+    let (framing, message_max) = (Framing::Counted, 8096);
+    let settings = Settings { addresses, tls: None, head, framing, message_max, timeout };
     Syslog(Arc::new(settings)).client(fake::ground())
 }
 

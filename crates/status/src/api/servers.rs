@@ -147,6 +147,12 @@ impl Servers {
         Ok(self.all(&left))
     }
 
+    /// Whether the server is one for when the others fail, or not, as `is` says. Of one that is not there, that is
+    /// what is to be said.
+    fn is_backup(&self, is: bool) -> bool {
+        self.id.is_some_and(|id| self.upstream.server(id).map_or(true, |set| set.backup == is))
+    }
+
     fn read(&self, body: &[u8], is_new: bool) -> Outcome<Change> {
         let mut change = Change::default();
         for (name, value) in input::object(body)? {
@@ -180,6 +186,9 @@ impl Servers {
                 "drain" if self.block == Block::Http && self.version >= 2 => {
                     change.drain = Some(value.flag().ok_or_else(wrong)?);
                 }
+                // Clients that read a server, change one value and write all back say what it is already.
+                "backup" if value.flag().is_some_and(|is| self.is_backup(is)) => {}
+                "id" if self.id.is_some() && value.number() == self.id => {}
                 "backup" | "id" => return Err(format(format!("\"{name}\" cannot be changed"))),
                 "service" | "resolve" => {
                     let text = "names are not asked for here: write an address, or the name in the configuration";
