@@ -86,3 +86,27 @@ fn how_long_a_request_has_waited_for_a_server() {
     assert_eq!(lines[0], "-");
     assert!(lines[1].parse::<f64>().unwrap() >= 0.1, "{}", lines[1]);
 }
+
+/// A queue that is full refuses at once.
+#[test]
+fn who_is_refused_has_not_waited() {
+    let origin = Origin::start(|_, conn| {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        conn.reply("200 OK", "", "late");
+        Next::Keep
+    });
+    let server = Setup::new(
+        "worker_processes 1; events {} http { log_format times \"$status $upstream_queue_time\"; access_log times.log times;
+            upstream u { zone u 64k; server %%ORIGIN%% max_conns=1; queue 1 timeout=20s; }
+            server { listen 127.0.0.1:%%PORT_0%%; location / { proxy_pass http://u; } } }",
+    )
+    .set("ORIGIN", origin.address())
+    .start();
+    let mut clients = [server.connect(), server.connect(), server.connect()];
+    clients.iter_mut().for_each(|client| client.send_get("/"));
+    clients.iter_mut().for_each(|client| drop(client.response()));
+    let mut lines = server.log_lines("times.log", 3);
+    lines.sort();
+    assert_eq!((lines[0].as_str(), lines[2].as_str()), ("200 -", "502 -"), "{lines:?}");
+    assert!(lines[1].starts_with("200 0."), "{lines:?}");
+}

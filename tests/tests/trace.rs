@@ -11,7 +11,9 @@ const CONF: &str = "worker_processes 1; pid the.pid; error_log e.log notice; eve
     server { listen 127.0.0.1:%%PORT_0%%; listen 127.0.0.1:%%PORT_1%% ssl; server_name traced;
         location /slow { limit_req zone=l burst=9; allow all; proxy_cache c; proxy_cache_valid 1h; proxy_pass http://%%ORIGIN%%; }
         location /page { ssi on; ssi_types *; alias %%DIR%%/html; }
-        location /part { return 200 part; } location /none { return 444; } } }";
+        location /part { return 200 part; } location /none { return 444; }
+        location /nobody { proxy_pass http://nobody; } }
+    upstream nobody { zone nobody 64k; server 127.0.0.1:1 down; } }";
 
 fn start(origin: &Origin) -> Server {
     let pair = tls::self_signed("localhost");
@@ -42,6 +44,10 @@ fn one_that_is_closed_without_an_answer() {
     let (done, text, error) =
         trace(&server, &[&format!("http://127.0.0.1:{}/none", server.port(0))]);
     assert!(done && text.contains("status 444, 0 bytes"), "{text}{error}");
+    // Nor has it begun before the request where there is nobody to ask.
+    let (done, text, error) =
+        trace(&server, &[&format!("http://127.0.0.1:{}/nobody", server.port(0))]);
+    assert!(done && !text.contains(" -") && text.contains("\nupstream nobody "), "{text}{error}");
     let (done, _, error) = trace(&server, &["http://nosuch.invalid/"]);
     assert!(!done && error.contains("--to"), "{error}");
 }

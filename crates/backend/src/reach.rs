@@ -80,7 +80,8 @@ fn mark(run: &Run<'_>) -> u64 {
 
 #[cold]
 fn nobody(r: &mut Request, run: &mut Run<'_>, new_group: bool) -> Chosen {
-    r.upstream.push(UpstreamState::new(Rc::clone(&run.group.shown_name), new_group));
+    let state = UpstreamState::new(Rc::clone(&run.group.shown_name), new_group);
+    r.upstream.push(UpstreamState { begun_us: clock::now_us(), ..state });
     r.log(LogLevel::Error, "no live upstreams while connecting to upstream");
     Chosen::Failed(failed(r, run, None, None, next::NO_LIVE))
 }
@@ -96,10 +97,10 @@ pub(crate) fn connected<'a>(
     Box::pin(async move {
         if matches!(found, Chosen::Full) {
             let begun_us = clock::mono_us();
-            let lease = wait_for_server(r, run).await?;
+            let (lease, has_waited) = wait_for_server(r, run).await?;
             let waited_ms = clock::mono_us().saturating_sub(begun_us).div_ceil(1000);
             found = chosen(r, run, lease);
-            if let Some(state) = r.upstream.last_mut() {
+            if let Some(state) = r.upstream.last_mut().filter(|_| has_waited) {
                 state.queue_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX).max(1);
             }
         }
@@ -151,20 +152,29 @@ fn pick(r: &Request, run: &mut Run<'_>) -> Option<Lease> {
 }
 
 /// Waits for a server that has room, as long as the upstream lets requests wait; an error as of [`ask`].
-async fn wait_for_server(r: &Request, run: &mut Run<'_>) -> Result<Option<Lease>, Option<u16>> {
+/// And whether it has waited at all: a queue that is full says so at once.
+async fn wait_for_server(
+    r: &Request,
+    run: &mut Run<'_>,
+) -> Result<(Option<Lease>, bool), Option<u16>> {
     let ignores_abort = run.ignores_abort();
     let mut waiting = pin!(run.group.wait(&mut run.choice, &mut run.key));
     let mut watch = ClientWatch::new(r, ignores_abort);
     // The client comes first: of many that went together, each would have its turn and connect for nobody.
+    let mut has_waited = false;
     let waited = poll_fn(|cx| match watch.is_gone(cx) {
         true => Poll::Ready(None),
-        false => waiting.as_mut().poll(cx).map(Some),
+        false => {
+            let found = waiting.as_mut().poll(cx);
+            has_waited |= found.is_pending();
+            found.map(Some)
+        }
     })
     .await;
     if waited.is_none() {
         r.log(LogLevel::Info, "client closed connection while waiting for an upstream server");
     }
-    waited.ok_or(Some(499))
+    waited.map(|lease| (lease, has_waited)).ok_or(Some(499))
 }
 
 async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Link, Fault> {
