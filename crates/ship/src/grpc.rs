@@ -16,6 +16,8 @@ use weir_wire::http2::hpack;
 const READ_BYTES: usize = 16 * 1024;
 /// That a connection was closed before is known by then.
 const CLOSED_SHOWS_WITHIN: Duration = Duration::from_secs(1);
+/// More than that nobody has to say on an idle connection.
+const IDLE_READS_MAX: usize = 16;
 /// What an idle connection is answered is written within it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
@@ -135,11 +137,14 @@ impl Open {
     /// A connection that may be used again: what has come meanwhile is taken and answered. `None` if it is closed, or is
     /// to be, or what came is not to be understood.
     fn rested(mut self) -> Option<Open> {
+        let mut reads = 0;
         loop {
-            // Some may have come with the last answer.
-            if self.http.advance() != Ok(Event::More) {
+            // Some may have come with the last answer. Who never stops talking has nothing to say, and each PING of it
+            // leaves an answer that waits here.
+            if self.http.advance() != Ok(Event::More) || reads > IDLE_READS_MAX {
                 return None;
             }
+            reads += 1;
             let at = self.http.input.len();
             self.http.input.resize(at + READ_BYTES, 0);
             let read = self.line.read_now(&mut self.http.input[at..]);
