@@ -230,6 +230,7 @@ mod ssl_upstream_memory;
 mod ssl_verify;
 mod ssl_verify_servers;
 mod state_over_upgrade;
+mod state_unwritten;
 mod static_conditionals;
 mod static_file_changes;
 mod static_file_memory;
