@@ -6,6 +6,7 @@ mod access_allow_deny;
 mod access_log;
 mod addition;
 mod analyze;
+mod api_names;
 mod api_reading;
 mod api_servers;
 mod array_var;
