@@ -7,12 +7,15 @@
 //! a file there by its name). A file that is changed in place is not read again: it may be half of what it will be.
 //!
 //! Who only looks is told by [`catch_up`] before an answer that must be the newest, and otherwise by a thread ten times a second.
+//! The thread also writes what could not be written (a full disk, say), after pauses that grow, until it is; so do a reload
+//! and the end of the process, each once.
 
 use crate::logger::{ErrorLog, LogLevel};
 use crate::os_text;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use weir_runtime::files::Identity;
@@ -22,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(2);
 /// How often files are looked at for others' changes.
 const FOLLOW: Duration = Duration::from_millis(100);
+/// What could not be written is tried again after the first pause, then after pauses that double, up to the last.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_LAST: Duration = Duration::from_secs(30);
 
 /// The file, and what this process knows of it.
 pub struct SharedFile {
@@ -29,6 +35,8 @@ pub struct SharedFile {
     max_bytes: u64,
     turn: Mutex<()>,
     seen: Mutex<Seen>,
+    /// What is in memory could not be written.
+    is_behind: AtomicBool,
 }
 
 /// Files are kept open as long as their numbers are compared with.
@@ -86,12 +94,16 @@ impl SharedFile {
     /// Nothing is read or opened.
     pub fn new(path: PathBuf, max_bytes: u64) -> Arc<SharedFile> {
         let (turn, seen) = (Mutex::default(), Mutex::default());
-        Arc::new(SharedFile { path, max_bytes, turn, seen })
+        Arc::new(SharedFile { path, max_bytes, turn, seen, is_behind: AtomicBool::new(false) })
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn is_behind(&self) -> bool {
+        self.is_behind.load(Ordering::Relaxed)
     }
 
     /// Whether another text has the name than was read or written here last, and was not found bad.
@@ -122,15 +134,21 @@ impl SharedFile {
         };
         let mut seen = lock(&self.seen);
         match &taken {
-            Ok(()) => *seen = Seen { known: Some((identity, file)), bad: None },
+            Ok(()) => {
+                *seen = Seen { known: Some((identity, file)), bad: None };
+                // What another process has answered as done counts before what this one could not write.
+                self.is_behind.store(false, Ordering::Relaxed);
+            }
             Err(_) => seen.bad = Some((identity, file)),
         }
         taken
     }
 
-    /// Puts a text in its place as a whole.
+    /// Puts a text in its place as a whole; if that fails, it is tried again later.
     fn write(&self, text: &[u8]) -> io::Result<()> {
+        self.is_behind.store(true, Ordering::Relaxed);
         let file = replace(&self.path, text)?;
+        self.is_behind.store(false, Ordering::Relaxed);
         let known = Some((Identity::of(&file.metadata()?), file));
         *lock(&self.seen) = Seen { known, bad: None };
         Ok(())
@@ -181,6 +199,19 @@ pub fn read(kept: &dyn Kept) -> Result<(), String> {
     file.read(|text| kept.take(text))
 }
 
+/// Writes what could not be written before; whether it was this that did it. It blocks.
+fn write_again(kept: &dyn Kept) -> Result<bool, String> {
+    let Some(file) = kept.file() else { return Ok(false) };
+    let _turn = lock(&file.turn);
+    let busy = |_| "another process is writing it".to_string();
+    let _all = file.lock_directory().map_err(busy)?;
+    file.read(|text| kept.take(text))?;
+    if !file.is_behind() {
+        return Ok(false);
+    }
+    file.write(&kept.text()).map(|()| true).map_err(|e| os_text(&e))
+}
+
 /// Puts a file in the place of another one as a whole, and gives it.
 fn replace(path: &Path, text: &[u8]) -> io::Result<File> {
     let mut name = path.as_os_str().to_owned();
@@ -226,17 +257,56 @@ pub fn follow(kept: &Arc<dyn Kept>, log: &Arc<ErrorLog>) {
     }
     // Without the thread what another process writes is seen with the next question or change.
     THREAD.call_once(|| {
-        let _ = std::thread::Builder::new().name("state files".into()).spawn(|| loop {
-            std::thread::sleep(FOLLOW);
-            catch_up();
+        let _ = std::thread::Builder::new().name("state files".into()).spawn(|| {
+            let (mut pause, mut since) = (RETRY_FIRST, None);
+            loop {
+                std::thread::sleep(FOLLOW);
+                catch_up();
+                if those(SharedFile::is_behind).is_empty() {
+                    (pause, since) = (RETRY_FIRST, None);
+                } else if since.get_or_insert_with(Instant::now).elapsed() >= pause {
+                    write_left(false);
+                    (pause, since) = ((pause * 2).min(RETRY_LAST), None);
+                }
+            }
         });
     });
 }
 
+/// Those that are followed, by what is so of their files.
+fn those(is_so: fn(&SharedFile) -> bool) -> Vec<(Arc<dyn Kept>, Arc<ErrorLog>)> {
+    let all: Vec<_> = {
+        let all = lock(&FOLLOWERS);
+        all.iter().filter_map(|(kept, log)| Some((kept.upgrade()?, Arc::clone(log)))).collect()
+    };
+    // Asked without the lock: who is asked may have others to wait for.
+    all.into_iter().filter(|(kept, _)| kept.file().is_some_and(|file| is_so(&file))).collect()
+}
+
 fn newer() -> Vec<(Arc<dyn Kept>, Arc<ErrorLog>)> {
-    let all = lock(&FOLLOWERS);
-    let found = all.iter().filter_map(|(kept, log)| Some((kept.upgrade()?, Arc::clone(log))));
-    found.filter(|(kept, _)| kept.file().is_some_and(|file| file.is_newer())).collect()
+    those(SharedFile::is_newer)
+}
+
+/// Tries once to write what could not be written; `at_end`: for the last time, which is told if it fails. It blocks.
+pub fn write_left(at_end: bool) {
+    for (kept, log) in those(SharedFile::is_behind) {
+        let Some(file) = kept.file() else { continue };
+        let path = file.path().display();
+        match write_again(&*kept) {
+            Ok(true) => {
+                let text =
+                    format!("state file \"{path}\" is written again, with all that has changed");
+                log.log(LogLevel::Notice, None, text.as_bytes());
+            }
+            Err(e) if at_end => {
+                let text = format!(
+                    "state file \"{path}\" cannot be written ({e}): what has changed since it could be is lost"
+                );
+                log.log(LogLevel::Error, None, text.as_bytes());
+            }
+            Ok(false) | Err(_) => {}
+        }
+    }
 }
 
 /// Whether another process has written something that is not taken over yet: a look at each file's name.

@@ -4,7 +4,7 @@
 //! Who may write is the configuration's matter, and it must say it: a place with `write=on` that nothing guards is
 //! refused when the configuration is read, and so are requests that another site has a browser send.
 //!
-//! Differences from NGINX Plus: servers that are put are addresses; names may have slashes; figures of our own stand beside Plus's; a request that
+//! Differences from NGINX Plus: names may have slashes; figures of our own stand beside Plus's; a request that
 //! writes says `Content-Type: application/json`; there is no `/license`.
 
 mod guard;

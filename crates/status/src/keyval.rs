@@ -62,7 +62,7 @@ impl<S: Session> Rows<S> {
         )
         .note(
             "NGINX Plus's. The api changes it. state= names a file that it is kept in, as JSON: its directory is to be the \
-             workers' user's; what another process writes there while one takes the other's place counts within 0.1 s. Of several subnets (type=ip) or beginnings (type=prefix) that fit, the longest counts. sync \
+             workers' user's; what another process writes there while one takes the other's place counts within 0.1 s, and what cannot be written (a full disk) is tried again until it can be. Of several subnets (type=ip) or beginnings (type=prefix) that fit, the longest counts. sync \
              is refused: machines are told of changes one by one.",
         ),
     ];

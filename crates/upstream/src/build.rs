@@ -73,9 +73,10 @@ fn build_group<S: Asks>(
     // One with a zone may be changed while it serves.
     if !hosts.is_empty() || u.explicit && u.zone.is_some() {
         let state = u.state.as_ref().map(|(path, text)| StateFile::new::<S>(path.clone(), *text));
-        let live = Live::new(names::plan::<S>(u)?, fixed, hosts, state);
-        for (host, targets) in found.iter().filter(|(_, targets)| !targets.is_empty()) {
-            live.apply(*host, targets, 0);
+        let asked = (outer.of(u), u.dynamic);
+        let live = Live::new(names::plan::<S>(u)?, fixed, hosts, state, asked);
+        for (name, targets) in found.iter().filter(|(_, targets)| !targets.is_empty()) {
+            live.known(name, targets);
         }
         return Ok(Group::live(live));
     }

@@ -254,10 +254,8 @@ impl UpstreamMain {
     /// A place that passes to that upstream has this resolver (and asks it for so many milliseconds),
     /// for names that nobody else is asked for.
     pub fn offer(&self, at: UpstreamRef, resolver: &Arc<Resolver>, timeout_ms: u64) {
-        let Some(live) = self.group(at).and_then(|g| g.as_live()) else { return };
-        for host in &live.hosts {
-            // The first one counts.
-            let _ = host.resolver.set((Arc::clone(resolver), timeout_ms));
+        if let Some(live) = self.group(at).and_then(|g| g.as_live()) {
+            live.offer(resolver, timeout_ms);
         }
     }
 

@@ -8,30 +8,30 @@
 //!
 //! Difference from nginx: such an upstream without `zone` shares its state between workers too.
 
+mod asking;
 pub mod editing;
+mod hosts;
 mod kept_over;
 
 use crate::conf::UpstreamMain;
 use crate::counted::Tries;
 use crate::group::{self, Plan, Shape, ZoneName};
-use crate::peers::{self, Peer, PeerAddr, PeerId, Peers, State};
-use std::net::SocketAddr;
+use crate::peers::{Peer, PeerId, Peers, State};
+use hosts::{Named, Watch};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use weir_core::counts::Counted;
-use weir_core::logger::{ErrorLog, LogLevel};
+use weir_core::logger::ErrorLog;
 use weir_core::shared_file::{self, Kept};
 use weir_module::Slots;
-use weir_resolve::message::{error_text, NXDOMAIN};
-use weir_resolve::{client, Found, Question, Resolver, Target};
-use weir_runtime::{clock, timer};
+use weir_resolve::{Resolver, Target};
 
+pub(crate) use hosts::Host;
 pub(crate) use kept_over::StateFile;
 
-/// The system's resolver is asked again so often for a name that it has not found.
-const SYSTEM_RETRY_MS: u64 = 3000;
-/// The least wait after a failure of the name servers, and after an answer that is not to be kept.
-const RETRY_MIN_MS: u64 = 1000;
+/// Who is asked for names, and for how many milliseconds.
+pub(crate) type Asked = (Arc<Resolver>, u64);
 
 /// `dynamic_resolve`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,70 +40,6 @@ pub(crate) struct Fallback {
     pub stale: bool,
     /// So long nobody is asked again.
     pub fail_timeout_ms: u64,
-}
-
-/// A name that servers come from.
-pub(crate) struct Host {
-    pub name: String,
-    pub service: Option<String>,
-    pub port: u16,
-    /// What is common to its servers.
-    pub template: Peer,
-    /// What `sticky` knows them by; each by its address without it.
-    pub route: Vec<u8>,
-    pub backup: bool,
-    /// `resolve`: asked for as long as the configuration lives. Otherwise it was not found at
-    /// first, and what has once been found stays.
-    pub resolve: bool,
-    /// `dynamic_resolve`: what becomes of its servers while nobody finds it.
-    pub fallback: Option<Fallback>,
-    /// Who is asked and how long; without it, the system.
-    pub resolver: OnceLock<(Arc<Resolver>, u64)>,
-}
-
-impl Host {
-    fn same_name(&self, other: &Host) -> bool {
-        self.name == other.name && self.service == other.service
-    }
-
-    /// The servers an answer means, and whether each is a backup: RFC 2782's later priorities are.
-    fn servers(&self, found: &[Target]) -> Vec<(Peer, bool)> {
-        let first = found.iter().map(|t| t.priority).min().unwrap_or(0);
-        let wanted = found.iter().filter(|t| !self.backup || t.priority == first);
-        wanted.map(|t| (self.server(t), self.backup || t.priority != first)).collect()
-    }
-
-    fn server(&self, t: &Target) -> Peer {
-        let (port, server, weight) = match self.service {
-            None => (self.port, self.template.server.clone(), self.template.weight),
-            Some(_) => (t.port, t.name.as_bytes().into(), i64::from(t.weight)),
-        };
-        let weight = if self.template.weight != 1 { self.template.weight } else { weight };
-        self.at(SocketAddr::new(t.ip, port), server, weight)
-    }
-
-    fn at(&self, addr: SocketAddr, server: Box<[u8]>, weight: i64) -> Peer {
-        let addr = PeerAddr::Ip(addr);
-        let name: Box<[u8]> = addr.text().into();
-        let sid = peers::sid(&self.route, &name);
-        Peer { addr, name, sid, server, weight, ..self.template.clone() }
-    }
-
-    /// A server of the same host in the configuration before.
-    fn inherited(&self, old: &Peer) -> Peer {
-        match (&old.addr, &self.service) {
-            (PeerAddr::Ip(a), None) => {
-                let addr = SocketAddr::new(a.ip(), self.port);
-                self.at(addr, self.template.server.clone(), self.template.weight)
-            }
-            (PeerAddr::Ip(a), Some(_)) => {
-                let own = self.template.weight;
-                let weight = if own != 1 { own } else { old.weight };
-                self.at(*a, old.server.clone(), weight)
-            }
-            (PeerAddr::Unix(_), _) => old.clone(),
-        }
-    }
 }
 
 /// A shape's tie to the upstream it is of.
@@ -150,24 +86,33 @@ struct Entry {
     id: u64,
     peer: Peer,
     backup: bool,
-    host: Option<usize>,
+    /// By its number.
+    host: Option<u64>,
 }
 
 struct Current {
     shape: Arc<Shape>,
     entries: Vec<Entry>,
+    hosts: Vec<Named>,
+    /// Those that are asked for, by their numbers.
+    watches: BTreeMap<u64, Watch>,
     next_id: u64,
     /// The same upstream of a newer configuration, which has what is changed from now on.
     successor: Option<Arc<Live>>,
-    /// When each host is to be asked for.
-    until_ms: Vec<u64>,
     /// Servers that are no longer there, as long as something is still known of them.
     gone: Vec<Weak<Counted<Tries>>>,
 }
 
 pub(crate) struct Live {
     plan: Plan,
-    pub hosts: Vec<Host>,
+    /// Who is asked for names; without it, the system.
+    resolver: OnceLock<Asked>,
+    /// Names may come while it serves: whoever is asked is the upstream's, or its block's.
+    resolves: bool,
+    /// `dynamic_resolve`
+    fallback: Option<Fallback>,
+    /// Once it serves.
+    log: OnceLock<Arc<ErrorLog>>,
     /// Why servers that come are not asked yet: the bits of checks that are to have passed first.
     pub off_at_first: AtomicU32,
     version: AtomicU64,
@@ -186,6 +131,7 @@ impl Live {
         fixed: Vec<(Peer, bool)>,
         hosts: Vec<Host>,
         mut state: Option<StateFile>,
+        asked: (Option<Asked>, Option<Fallback>),
     ) -> Arc<Live> {
         let mut all = ALL.lock().unwrap_or_else(|e| e.into_inner());
         // Most upstreams have nothing that is taken over, and there may be thousands.
@@ -199,29 +145,34 @@ impl Live {
         let kept =
             before.as_ref().zip(state.as_mut()).map(|(before, state)| before.kept_for(state));
         let (kept, mut next_id) = kept.unwrap_or_default();
-        let mut number = || {
-            next_id += 1;
-            next_id - 1
-        };
-        let mut entries = kept.unwrap_or_else(|| {
+        let (entries, hosts) = kept.unwrap_or_else(|| {
+            let mut number = || {
+                next_id += 1;
+                next_id - 1
+            };
             let entry = |(peer, backup)| Entry { id: number(), peer, backup, host: None };
-            fixed.into_iter().map(entry).collect()
+            let mut entries: Vec<Entry> = fixed.into_iter().map(entry).collect();
+            let named = |host| Named { id: number(), host: Arc::new(host), until_ms: 0 };
+            let mut hosts: Vec<Named> = hosts.into_iter().map(named).collect();
+            if let Some(before) = before {
+                before.hand_over(&mut hosts, &mut entries, &mut number);
+            }
+            (entries, hosts)
         });
-        let mut until_ms = vec![0; hosts.len()];
-        if let Some(before) = before {
-            before.hand_over(&hosts, &mut entries, &mut number, &mut until_ms);
-        }
         let live = Arc::new_cyclic(|me| {
             let (peers, ids) = compose(&entries);
             let tie = Tie { live: me.clone(), version: 1, moved: AtomicBool::new(false), ids };
             let zone = group::zone_state(zone_of(&plan), &peers);
             let shape = Arc::new(plan.shape(peers, Some(zone), Some(tie)));
             let (gone, successor) = (Vec::new(), None);
-            let current = Current { shape, entries, next_id, successor, until_ms, gone };
-            let current = Mutex::new(current);
-            let off_at_first = AtomicU32::new(0);
-            let version = AtomicU64::new(1);
-            Live { plan, hosts, off_at_first, version, current, state }
+            let watches = BTreeMap::new();
+            let current = Current { shape, entries, hosts, watches, next_id, successor, gone };
+            let (current, version) = (Mutex::new(current), AtomicU64::new(1));
+            let (asked, fallback) = asked;
+            let (resolves, off_at_first) = (asked.is_some(), AtomicU32::new(0));
+            let (resolver, log) =
+                (asked.map_or_else(OnceLock::new, OnceLock::from), OnceLock::new());
+            Live { plan, resolver, resolves, fallback, log, off_at_first, version, current, state }
         });
         if is_kept {
             all.push(Arc::downgrade(&live));
@@ -255,29 +206,45 @@ impl Live {
 
     fn hand_over(
         &self,
-        hosts: &[Host],
+        hosts: &mut [Named],
         entries: &mut Vec<Entry>,
         number: &mut impl FnMut() -> u64,
-        until_ms: &mut [u64],
     ) {
         let current = self.lock();
-        for (i, host) in hosts.iter().enumerate() {
-            let Some(old) = self.hosts.iter().position(|h| h.same_name(host)) else { continue };
-            until_ms[i] = current.until_ms[old];
-            for entry in current.entries.iter().filter(|e| e.host == Some(old)) {
-                let id = number();
-                let peer = host.inherited(&entry.peer);
-                let backup = entry.backup || host.backup;
-                entries.push(Entry { id, peer, backup, host: Some(i) });
+        for named in hosts {
+            let is_it = |old: &&Named| old.host.same_name(&named.host);
+            let Some(old) = current.hosts.iter().find(is_it) else { continue };
+            named.until_ms = old.until_ms;
+            for entry in current.entries.iter().filter(|e| e.host == Some(old.id)) {
+                let (id, peer) = (number(), named.host.inherited(&entry.peer));
+                let backup = entry.backup || named.host.backup;
+                entries.push(Entry { id, peer, backup, host: Some(named.id) });
             }
         }
     }
 
+    /// Who is asked for names that nobody else is asked for.
+    pub(crate) fn offer(&self, resolver: &Arc<Resolver>, timeout_ms: u64) {
+        // The first one counts.
+        let _ = self.resolver.set((Arc::clone(resolver), timeout_ms));
+    }
+
+    /// What the system has said of a name when the configuration was read.
+    pub(crate) fn known(&self, name: &str, found: &[Target]) {
+        let current = self.lock();
+        let is_it = |n: &&Named| n.host.service.is_none() && n.host.name == name;
+        let ids: Vec<u64> = current.hosts.iter().filter(is_it).map(|n| n.id).collect();
+        drop(current);
+        ids.iter().for_each(|id| self.apply(*id, found, 0));
+    }
+
     /// A host's answer: what is in it already stays in its place, the rest comes behind.
-    pub(crate) fn apply(&self, host: usize, found: &[Target], until_ms: u64) {
-        let mut fresh = self.hosts[host].servers(found);
+    pub(crate) fn apply(&self, host: u64, found: &[Target], until_ms: u64) {
         let mut current = self.lock();
-        current.until_ms[host] = until_ms;
+        // It may have been taken away meanwhile.
+        let Some(named) = current.hosts.iter_mut().find(|n| n.id == host) else { return };
+        named.until_ms = until_ms;
+        let mut fresh = named.host.servers(found);
         let mut entries = current.entries.clone();
         let before = entries.len();
         entries.retain(|e| {
@@ -337,24 +304,14 @@ impl Live {
 
     /// Begins to ask for the hosts.
     fn start(self: &Arc<Self>, log: &Arc<ErrorLog>) {
+        let _ = self.log.set(Arc::clone(log));
         self.succeeds();
         if self.state.is_some() {
             // What the configuration was read with may be older than the file.
             let own: Arc<dyn Kept> = Arc::clone(self) as _;
             shared_file::follow(&own, log);
         }
-        if self.hosts.is_empty() {
-            return;
-        }
-        let Some(handle) = client::handle() else {
-            return log.log(LogLevel::Alert, None, b"the resolver thread could not be started");
-        };
-        for (at, host) in self.hosts.iter().enumerate() {
-            if let Some((resolver, _)) = host.resolver.get() {
-                weir_core::resolver::log_to(resolver, log);
-            }
-            handle.spawn(watch(Arc::downgrade(self), at, Arc::clone(log)));
-        }
+        self.watch(&mut self.lock());
     }
 }
 
@@ -377,87 +334,6 @@ fn compose(entries: &[Entry]) -> (Peers, [Vec<u64>; 2]) {
 pub fn start(main: &Slots, log: &Arc<ErrorLog>) {
     main.get::<UpstreamMain>().live().for_each(|live| live.start(log));
     shared_file::catch_up();
-}
-
-/// Asks for a host as long as its upstream lives.
-async fn watch(live: Weak<Live>, at: usize, log: Arc<ErrorLog>) {
-    let Some(wait) = live.upgrade().map(|l| l.lock().until_ms[at]) else { return };
-    let mut wait_ms = wait.saturating_sub(clock::mono_ms());
-    loop {
-        timer::sleep_ms(wait_ms).await;
-        let asked = live.upgrade().map(|l| l.hosts[at].resolver.get().cloned());
-        let next = match asked {
-            None => return,
-            Some(Some((resolver, timeout_ms))) => ask(&live, at, &resolver, timeout_ms, &log).await,
-            Some(None) => ask_system(&live, at, &log).await,
-        };
-        match next {
-            Some(ms) => wait_ms = ms,
-            None => return,
-        }
-    }
-}
-
-/// Asks the name servers; when to ask again, or `None` for never.
-async fn ask(
-    live: &Weak<Live>,
-    at: usize,
-    resolver: &Arc<Resolver>,
-    timeout_ms: u64,
-    log: &ErrorLog,
-) -> Option<u64> {
-    let (name, service) = {
-        let live = live.upgrade()?;
-        let host = &live.hosts[at];
-        (host.name.clone(), host.service.clone())
-    };
-    let question = match &service {
-        None => Question::Name(&name),
-        Some(service) => Question::Service { service, name: &name },
-    };
-    let outcome = resolver.resolve(question, timeout_ms).await;
-    let live = live.upgrade()?;
-    let (found, until_ms) = match outcome {
-        Ok(Found { targets, until_ms }) => (targets, until_ms),
-        Err(failed) => {
-            let what = match &service {
-                None => name,
-                Some(service) => format!("service {service} of {name}"),
-            };
-            let (code, text) = (failed.code, error_text(failed.code));
-            let line = format!("{what} could not be resolved ({code}: {text})");
-            log.log(LogLevel::Error, None, line.as_bytes());
-            if let Some(fallback) = live.hosts[at].fallback {
-                if !fallback.stale {
-                    live.apply(at, &[], failed.until_ms);
-                }
-                return Some(fallback.fail_timeout_ms.max(RETRY_MIN_MS));
-            }
-            if code != u16::from(NXDOMAIN) {
-                return Some(timeout_ms.max(RETRY_MIN_MS));
-            }
-            (Vec::new(), failed.until_ms)
-        }
-    };
-    // Only what is said to be resolved may lose all its servers.
-    if live.hosts[at].resolve || !found.is_empty() {
-        live.apply(at, &found, until_ms);
-    }
-    // In whole seconds and one more, as nginx has it: the cache has then run out for certain.
-    Some((until_ms.saturating_sub(clock::mono_ms()) / 1000 + 1) * 1000)
-}
-
-/// Asks the system, until it has found the name.
-async fn ask_system(live: &Weak<Live>, at: usize, log: &ErrorLog) -> Option<u64> {
-    let name = live.upgrade()?.hosts[at].name.clone();
-    let found = client::system(name.clone()).await;
-    if found.targets.is_empty() {
-        return Some(SYSTEM_RETRY_MS);
-    }
-    live.upgrade()?.apply(at, &found.targets, 0);
-    let line = format!("host \"{name}\" was found, its upstream is in use");
-    log.log(LogLevel::Notice, None, line.as_bytes());
-    None
 }
 
 #[cfg(test)]

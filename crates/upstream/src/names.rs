@@ -8,13 +8,13 @@
 use crate::asks::Asks;
 use crate::conf::{Declared, NamedHost, Server};
 use crate::group::Plan;
-use crate::live::Host;
+use crate::live::{Asked, Host};
 use crate::peers::{self, Peer, PeerAddr};
 use crate::queue::Queue;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use weir_core::resolver::look_up;
 use weir_module::{ArgsExt, ConfResult, Diagnostic, Directive};
 use weir_resolve::{Resolver, Target};
@@ -42,7 +42,7 @@ pub struct Outer {
 
 impl Outer {
     /// Who is asked for an upstream's names, and how long.
-    fn of(&self, u: &Declared) -> Option<(Arc<Resolver>, u64)> {
+    pub(crate) fn of(&self, u: &Declared) -> Option<Asked> {
         let resolver = u.resolver.as_option().or(self.resolver.as_ref())?;
         let own = u.resolver_timeout.as_option().copied();
         Some((Arc::clone(resolver), own.or(self.timeout_ms).unwrap_or(TIMEOUT_MS)))
@@ -79,7 +79,7 @@ pub(crate) struct Servers {
     pub fixed: Vec<(Peer, bool)>,
     pub hosts: Vec<Host>,
     /// What is known of some of these from the beginning.
-    pub found: Vec<(usize, Vec<Target>)>,
+    pub found: Vec<(String, Vec<Target>)>,
 }
 
 /// What the system knows of each name, IPv4 first.
@@ -152,8 +152,8 @@ pub(crate) fn resolve<S: Asks>(
                 weight: 0,
                 name: String::new(),
             };
-            servers.found.push((servers.hosts.len(), found.iter().map(target).collect()));
-            let host = host(s, name, resolver.clone());
+            let host = host(s, name);
+            servers.found.push((host.name.clone(), found.iter().map(target).collect()));
             servers.hosts.push(Host { resolve: true, fallback: Some(fallback), ..host });
             continue;
         }
@@ -161,7 +161,7 @@ pub(crate) fn resolve<S: Asks>(
             if !s.resolve {
                 warnings.push(not_found::<S>(s));
             }
-            servers.hosts.push(host(s, name, resolver.clone()));
+            servers.hosts.push(host(s, name));
         }
         let at = |ip: &IpAddr| PeerAddr::Ip(SocketAddr::new(*ip, s.port));
         servers.fixed.extend(found.iter().map(|ip| (peer(s, at(ip)), s.backup)));
@@ -216,7 +216,7 @@ pub(crate) fn peer(s: &Server, addr: PeerAddr) -> Peer {
     }
 }
 
-fn host(s: &Server, name: &str, resolver: Option<(Arc<Resolver>, u64)>) -> Host {
+pub(crate) fn host(s: &Server, name: &str) -> Host {
     let nowhere = PeerAddr::Ip((IpAddr::V4(Ipv4Addr::UNSPECIFIED), s.port).into());
     Host {
         name: name.to_ascii_lowercase(),
@@ -227,7 +227,6 @@ fn host(s: &Server, name: &str, resolver: Option<(Arc<Resolver>, u64)>) -> Host 
         backup: s.backup,
         resolve: s.resolve,
         fallback: None,
-        resolver: resolver.map_or_else(OnceLock::new, OnceLock::from),
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use weir_conf::{BundleLoader, Sources};
 use weir_core::generation::Generation;
 use weir_core::logger::{self, ErrorLog, LogLevel};
-use weir_core::programs;
+use weir_core::{programs, shared_file};
 use weir_module::Mode;
 use weir_runtime::handed::{Kind, Message};
 use weir_runtime::handover;
@@ -86,6 +86,7 @@ pub fn single(
         }
     }
     crate::asked::end();
+    shared_file::write_left(true);
     serving.hand_on(successor.as_deref(), true);
     serving.finish(&upgrade, &pid_file);
     Ok(())
@@ -141,6 +142,8 @@ pub fn log_failures(gen: &Generation, failed: Vec<(PathBuf, std::io::Error)>) {
 
 /// HUP without a master: read, build, then put in place; an error leaves everything as it was.
 fn reload_single(paths: &Paths, serving: &mut Serving, logs: &mut Logs) {
+    // A zone that the new configuration has otherwise is read from its file.
+    shared_file::write_left(false);
     let loaded = match load::load(paths, Mode::Serve) {
         Ok(l) => l,
         Err(e) => {
@@ -286,6 +289,7 @@ pub fn serve(
             Wake::Signal(signal) => p.handle(signal),
             Wake::Timeout if p.ending && p.serving.ended() => {
                 crate::asked::end();
+                shared_file::write_left(true);
                 p.serving.hand_on(p.successor.as_deref(), true);
                 return Ok(());
             }
@@ -406,6 +410,7 @@ fn take_over(paths: &Paths, serving: &mut Serving, message: &Message, fds: Vec<O
         // Those that only an older configuration has are not the master's any more.
         return log_failures(&serving.generation, logger::reopen_moved());
     }
+    shared_file::write_left(false);
     let loaded =
         Sources::from_bundle(&message.bundle).map_err(|e| vec![e.to_string()]).and_then(|s| {
             load::load_from(paths, Mode::Serve, &BundleLoader::new(&s)).map_err(|e| vec![e.line])

@@ -30,7 +30,9 @@ impl From<Failure> for Refusal {
                 Refusal::new(500, "StateFileError", text)
             }
             Failure::Unwritten(e) => {
-                let text = format!("it is changed, but the state file cannot be written ({e})");
+                let text = format!(
+                    "it is changed, but the state file cannot be written ({e}); it is tried again until it can be"
+                );
                 Refusal::new(500, "StateFileError", text)
             }
         }

@@ -105,6 +105,9 @@ impl Servers {
         let (peer, mut f) = (&set.peer, Figures::default());
         f.put("id", set.id);
         f.put("server", &*peer.name);
+        if let Some(service) = &set.service {
+            f.put("service", service.as_str());
+        }
         f.put("weight", peer.weight.unsigned_abs());
         f.put_all(&[("max_conns", peer.max_conns.into()), ("max_fails", peer.max_fails.into())]);
         f.put("fail_timeout", format!("{}s", peer.fail_timeout_secs));
@@ -117,7 +120,9 @@ impl Servers {
         if peer.draining && self.version >= 2 {
             f.put("drain", true);
         }
-        if let Some(host) = &set.host {
+        if let Some((host, id)) = &set.host {
+            // A text, as NGINX Plus's description of its API has it.
+            f.put("parent", id.to_string());
             f.put("host", host.as_str());
         }
         f.into()
@@ -151,6 +156,11 @@ impl Servers {
     /// what is to be said.
     fn is_backup(&self, is: bool) -> bool {
         self.id.is_some_and(|id| self.upstream.server(id).map_or(true, |set| set.backup == is))
+    }
+
+    fn is_of_a_name(&self) -> bool {
+        let set = self.id.and_then(|id| self.upstream.server(id).ok());
+        set.is_some_and(|set| set.host.is_some())
     }
 
     fn read(&self, body: &[u8], is_new: bool) -> Outcome<Change> {
@@ -189,10 +199,15 @@ impl Servers {
                 // Clients that read a server, change one value and write all back say what it is already.
                 "backup" if value.flag().is_some_and(|is| self.is_backup(is)) => {}
                 "id" if self.id.is_some() && value.number() == self.id => {}
-                "backup" | "id" => return Err(format(format!("\"{name}\" cannot be changed"))),
-                "service" | "resolve" => {
-                    let text = "names are not asked for here: write an address, or the name in the configuration";
-                    return Err(Refusal::format("UpstreamConfNoResolver", text));
+                // Of one that may not be changed at all, which is what is to be said.
+                "parent" | "host" if self.is_of_a_name() => {}
+                "service" => change.service = Some(value.text().ok_or_else(wrong)?),
+                "backup" | "id" | "parent" | "host" => {
+                    return Err(format(format!("\"{name}\" cannot be changed")))
+                }
+                "resolve" => {
+                    let text = "unknown parameter \"resolve\": a name is asked for without it";
+                    return Err(format(text.to_string()));
                 }
                 _ => return Err(format(format!("unknown parameter \"{name}\""))),
             }
@@ -218,7 +233,10 @@ fn refusal(fault: &Fault, name: &str, id: Option<u64>) -> Refusal {
             Refusal::new(404, "UpstreamServerNotFound", text)
         }
         Fault::Immutable => {
-            let text = format!("server \"{id}\" comes from a name of the configuration");
+            let text = format!(
+                "server \"{id}\" is immutable: one that comes from a name is changed and deleted by its parent, and one \
+                 that is to be another is put anew"
+            );
             Refusal::new(400, "UpstreamServerImmutable", text)
         }
         Fault::NoBackup => {
@@ -230,8 +248,13 @@ fn refusal(fault: &Fault, name: &str, id: Option<u64>) -> Refusal {
         }
         Fault::Address(text) => Refusal::new(400, "UpstreamBadAddress", text.clone()),
         Fault::Name(host) => {
-            let text = format!("no resolver defined to resolve {host}: write its address");
+            let text = format!(
+                "no resolver defined to resolve {host}: write \"resolver\" into the upstream or the block around it, or send an address"
+            );
             Refusal::new(400, "UpstreamConfNoResolver", text)
+        }
+        Fault::Service => {
+            Refusal::new(400, "UpstreamBadService", "service is empty, or no service")
         }
         Fault::Route => Refusal::new(400, "UpstreamBadRoute", "route is too long, or no route"),
         Fault::Full => {

@@ -2,14 +2,14 @@
 //! live for that. With `state FILE` its servers stand in the file from then on; without it a reload has those of the
 //! configuration again, as there.
 //!
-//! Differences from NGINX Plus: what comes while it serves is an address, for nobody asks for names then; servers that
-//! come from a name are as the configuration has them.
+//! A name is a server of its own, which is not asked; those that it is found to be have it as their parent, and are as it is.
 
+use super::hosts::{Host, Named};
 use super::kept_over::{ID, NEXT};
 use super::{Current, Entry, Live};
 use crate::asks::Asks;
 use crate::balance::is_ring_too_large;
-use crate::conf::{lossy, NamedHost, UpstreamMain};
+use crate::conf::{lossy, NamedHost, Server, UpstreamMain};
 use crate::names;
 use crate::peers::{sid, Peer, PeerAddr, OFF_BY_CONF};
 use crate::rows::read_server;
@@ -27,21 +27,25 @@ pub(super) const SERVERS_MAX: usize = 1000;
 pub struct Set {
     /// Its number in the upstream.
     pub id: u64,
-    /// Where it is.
+    /// Where it is; of a name, what its servers have in common, and the name.
     pub peer: Peer,
     /// It is asked when no other can be.
     pub backup: bool,
     /// What `sticky route` knows it by; empty where that is the address.
     pub route: Vec<u8>,
-    /// The name it comes from, by which it is set.
-    pub host: Option<String>,
+    /// The name it comes from, by which it is set, and the number of that.
+    pub host: Option<(String, u64)>,
+    /// Of a name that is asked for by a service.
+    pub service: Option<String>,
 }
 
 /// What is to be different; what is `None` stays, or is as usual.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
-    /// An address, and perhaps a port.
+    /// An address or a name, and perhaps a port.
     pub server: Option<String>,
+    /// By which a name is asked for.
+    pub service: Option<String>,
     /// From 1.
     pub weight: Option<u32>,
     /// 0 for any number.
@@ -71,7 +75,7 @@ pub enum Fault {
     Static,
     /// It has no server of that number.
     NoServer,
-    /// The server comes from a name.
+    /// The server comes from a name, or is one that is to be another.
     Immutable,
     /// The balancing has no backups.
     NoBackup,
@@ -81,6 +85,8 @@ pub enum Fault {
     Address(String),
     /// A name, which nobody asks for.
     Name(String),
+    /// It is no service.
+    Service,
     /// The route is too long, or has what no route has.
     Route,
     /// There are as many as there may be.
@@ -168,7 +174,8 @@ impl Editable {
     }
 
     fn sets(&self, current: &Current) -> Vec<Set> {
-        let mut all: Vec<Set> = current.entries.iter().map(|e| self.set(e)).collect();
+        let addresses = current.entries.iter().map(|e| set(current, e));
+        let mut all: Vec<Set> = addresses.chain(current.hosts.iter().map(set_of_name)).collect();
         all.sort_by_key(|s| s.id);
         all
     }
@@ -182,11 +189,6 @@ impl Editable {
         self.servers().into_iter().find(|s| s.id == id).ok_or(Fault::NoServer)
     }
 
-    fn set(&self, e: &Entry) -> Set {
-        let (route, host) = (route(&e.peer), e.host.map(|at| self.0.hosts[at].name.clone()));
-        Set { id: e.id, peer: e.peer.clone(), backup: e.backup, route, host }
-    }
-
     /// Puts a further one.
     ///
     /// # Errors
@@ -197,24 +199,37 @@ impl Editable {
     }
 
     fn add_to<S: Asks>(&self, current: &mut Current, change: &Change) -> Result<Set, Fault> {
-        if current.entries.len() >= SERVERS_MAX {
+        if current.entries.len() + current.hosts.len() >= SERVERS_MAX {
             return Err(Fault::Full);
         }
-        let text = change.server.as_deref().unwrap_or_default();
-        let (addr, server) = address::<S>(text)?;
+        let said = said::<S>(change)?;
         let backup = change.backup.unwrap_or(false);
         if backup && self.0.plan.method.refuses_backup() {
             return Err(Fault::NoBackup);
         }
+        let id = current.next_id;
+        if let Some(host) = self.0.host_of(&said) {
+            let host = self.changed_host(Host { backup, ..host }, change)?;
+            if !self.0.resolves {
+                return Err(Fault::Name(host.name));
+            }
+            let named = Named { id, host: Arc::new(Host { resolve: true, ..host }), until_ms: 0 };
+            let set = set_of_name(&named);
+            current.next_id += 1;
+            current.hosts.push(named);
+            self.0.watch(current);
+            return Ok(set);
+        }
+        let addr = address(&said)?;
+        let server = names::peer(&said, addr.clone()).server;
         let mut peer = Peer { sid: sid(b"", &addr.text()), ..Peer::new(addr, &server) };
         self.change_peer(&mut peer, &[], change)?;
-        let id = current.next_id;
         current.next_id += 1;
         let mut entries = current.entries.clone();
         entries.push(Entry { id, peer, backup, host: None });
         self.fits(&entries)?;
         self.0.publish(current, entries);
-        let set = current.entries.iter().find(|e| e.id == id).map(|e| self.set(e));
+        let set = current.entries.iter().find(|e| e.id == id).map(|e| set(current, e));
         set.ok_or(Fault::NoServer)
     }
 
@@ -233,26 +248,70 @@ impl Editable {
         id: u64,
         change: &Change,
     ) -> Result<Set, Fault> {
+        if let Some(at) = current.hosts.iter().position(|n| n.id == id) {
+            return self.change_name::<S>(current, at, change);
+        }
         let mut entries = current.entries.clone();
         let entry = entries.iter_mut().find(|e| e.id == id).ok_or(Fault::NoServer)?;
-        if entry.host.is_some() {
+        if entry.host.is_some() || change.service.is_some() {
             return Err(Fault::Immutable);
         }
-        let (route, before) = (self.set(entry).route, entry.peer.addr.clone());
-        if let Some(text) = &change.server {
-            let (addr, server) = address::<S>(text)?;
+        let (route, before) = (route(&entry.peer), entry.peer.addr.clone());
+        if change.server.is_some() {
+            let said = said::<S>(change)?;
+            let addr = address(&said)?;
             if addr != entry.peer.addr {
-                let name = addr.text().into();
+                let (name, server) = (addr.text().into(), names::peer(&said, addr.clone()).server);
                 entry.peer = Peer { addr, name, server, ..entry.peer.clone() };
                 entry.peer.sid = sid(&route, &entry.peer.name);
             }
         }
         self.change_peer(&mut entry.peer, &route, change)?;
-        let (peer, changed) = (entry.peer.clone(), self.set(entry));
+        let (peer, changed) = (entry.peer.clone(), set(current, entry));
         self.fits(&entries)?;
         self.0.publish(current, entries);
         current.settle(id, &peer, peer.addr != before);
         Ok(changed)
+    }
+
+    /// Changes a name, and with it the servers that come from it.
+    fn change_name<S: Asks>(
+        &self,
+        current: &mut Current,
+        at: usize,
+        change: &Change,
+    ) -> Result<Set, Fault> {
+        let named = current.hosts[at].clone();
+        let own = &named.host;
+        if change.server.is_some() || change.service.is_some() {
+            let server = change.server.clone().or_else(|| Some(own.text()));
+            let service = change.service.clone().or_else(|| own.service.clone());
+            let said = said::<S>(&Change { server, service, ..Change::default() })?;
+            let is_it = |h: Host| h.same_name(own) && h.text() == own.text();
+            if !self.0.host_of(&said).is_some_and(is_it) {
+                return Err(Fault::Immutable);
+            }
+        }
+        let host = Arc::new(self.changed_host(Host::clone(own), change)?);
+        let mut entries = current.entries.clone();
+        for entry in entries.iter_mut().filter(|e| e.host == Some(named.id)) {
+            entry.peer = host.inherited(&entry.peer);
+        }
+        self.fits(&entries)?;
+        current.hosts[at].host = host;
+        let set = set_of_name(&current.hosts[at]);
+        self.0.publish(current, entries);
+        let own = current.entries.iter().filter(|e| e.host == Some(named.id));
+        own.for_each(|e| current.settle(e.id, &e.peer, false));
+        Ok(set)
+    }
+
+    fn changed_host(&self, mut host: Host, change: &Change) -> Result<Host, Fault> {
+        self.change_peer(&mut host.template, &host.route, change)?;
+        if let Some(route) = &change.route {
+            host.route = route.as_bytes().to_vec();
+        }
+        Ok(host)
     }
 
     /// Takes one away; answers those that are left. Who is asking it goes on.
@@ -262,11 +321,17 @@ impl Editable {
     /// There is none of that number, or it comes from a name.
     pub fn remove(&self, id: u64) -> Result<Vec<Set>, Fault> {
         self.on_newest(|newest, current| {
-            let entry = current.entries.iter().find(|e| e.id == id).ok_or(Fault::NoServer)?;
-            if entry.host.is_some() {
-                return Err(Fault::Immutable);
+            if current.hosts.iter().any(|n| n.id == id) {
+                current.hosts.retain(|n| n.id != id);
+                newest.0.watch(current);
+            } else {
+                let entry = current.entries.iter().find(|e| e.id == id).ok_or(Fault::NoServer)?;
+                if entry.host.is_some() {
+                    return Err(Fault::Immutable);
+                }
             }
-            let entries = current.entries.iter().filter(|e| e.id != id).cloned().collect();
+            let stays = |e: &&Entry| e.id != id && e.host != Some(id);
+            let entries = current.entries.iter().filter(stays).cloned().collect();
             newest.0.publish(current, entries);
             Ok(newest.sets(current))
         })
@@ -331,15 +396,14 @@ impl Live {
             // Writing into a String cannot fail.
             let _ = writeln!(out, "{ID}{}", e.id);
         }
-        for host in self.hosts.iter() {
+        for Named { id, host, .. } in &current.hosts {
             let mut more = if host.resolve { " resolve".to_string() } else { String::new() };
-            let mut text = host.name.clone();
-            match &host.service {
-                Some(service) => more += &format!(" service={service}"),
-                None => text += &format!(":{}", host.port),
+            if let Some(service) = &host.service {
+                more += &format!(" service={service}");
             }
-            line(&mut out, &text, &host.template, &lossy(&host.route), host.backup, &more);
-            out.push_str(";\n");
+            line(&mut out, &host.text(), &host.template, &lossy(&host.route), host.backup, &more);
+            // Writing into a String cannot fail.
+            let _ = writeln!(out, "{ID}{id}");
         }
         if current.next_id > 0 {
             let _ = writeln!(out, "{NEXT}{}", current.next_id);
@@ -380,20 +444,47 @@ fn is_word(text: &[u8]) -> bool {
     text.iter().all(|b| b.is_ascii_graphic() && !b";{}\"'\\$#".contains(b))
 }
 
-fn address<S: Asks>(text: &str) -> Result<(PeerAddr, Box<[u8]>), Fault> {
+fn set(current: &Current, e: &Entry) -> Set {
+    let parent = e.host.and_then(|id| current.hosts.iter().find(|n| n.id == id));
+    let host = parent.map(|n| (n.host.name.clone(), n.id));
+    let (peer, route) = (e.peer.clone(), route(&e.peer));
+    Set { id: e.id, peer, backup: e.backup, route, host, service: None }
+}
+
+fn set_of_name(named: &Named) -> Set {
+    let host = &named.host;
+    let peer = Peer { name: host.text().into_bytes().into(), ..host.template.clone() };
+    let (route, service) = (host.route.clone(), host.service.clone());
+    Set { id: named.id, peer, backup: host.backup, route, host: None, service }
+}
+
+/// Longer names and services there are not.
+const TEXT_MAX_BYTES: usize = 255;
+
+/// A server as a request says it.
+fn said<S: Asks>(change: &Change) -> Result<Server, Fault> {
     let wrong = |text: String| Fault::Address(text);
-    if text.is_empty() || text.len() > 255 || !is_word(text.as_bytes()) {
+    let text = change.server.as_deref().unwrap_or_default();
+    let is_one =
+        |text: &str| !text.is_empty() && text.len() <= TEXT_MAX_BYTES && is_word(text.as_bytes());
+    if !is_one(text) {
         return Err(wrong(format!("\"{text}\" is no address")));
     }
-    let directives =
-        statements(format!("server {text};").as_bytes()).map_err(|e| wrong(e.message))?;
-    let [d] = &directives[..] else { return Err(wrong(format!("\"{text}\" is no address"))) };
-    let s = read_server::<S>(d).map_err(|e| wrong(e.message))?;
-    let addr = match &s.host {
-        NamedHost::Ip(ip) => PeerAddr::Ip(SocketAddr::new(*ip, s.port)),
-        NamedHost::Unix(path) => PeerAddr::Unix(path.clone()),
-        NamedHost::Name(name) => return Err(Fault::Name(name.clone())),
+    let more = match change.service.as_deref() {
+        None => String::new(),
+        Some(service) if is_one(service) => format!(" resolve service={service}"),
+        Some(_) => return Err(Fault::Service),
     };
-    let server = names::peer(&s, addr.clone()).server;
-    Ok((addr, server))
+    let directives =
+        statements(format!("server {text}{more};").as_bytes()).map_err(|e| wrong(e.message))?;
+    let [d] = &directives[..] else { return Err(wrong(format!("\"{text}\" is no address"))) };
+    read_server::<S>(d).map_err(|e| wrong(e.message))
+}
+
+fn address(s: &Server) -> Result<PeerAddr, Fault> {
+    match &s.host {
+        NamedHost::Ip(ip) => Ok(PeerAddr::Ip(SocketAddr::new(*ip, s.port))),
+        NamedHost::Unix(path) => Ok(PeerAddr::Unix(path.clone())),
+        NamedHost::Name(_) => Err(Fault::Immutable),
+    }
 }

@@ -7,6 +7,7 @@
 //! its number there, as a comment, so that a number means the same server whichever process is asked.
 
 use super::editing::{Editable, SERVERS_MAX};
+use super::hosts::Named;
 use super::{Current, Entry, Live, ALL};
 use crate::asks::Asks;
 use crate::conf::{NamedHost, Server};
@@ -41,6 +42,9 @@ pub(crate) struct StateFile {
     texts: Texts,
 }
 
+/// Its servers, and the names that some come from.
+type All = (Vec<Entry>, Vec<Named>);
+
 type Texts = Arc<Mutex<VecDeque<u32>>>;
 
 impl StateFile {
@@ -70,15 +74,15 @@ impl StateFile {
 impl Live {
     /// Its servers and the next number, if the file is read as this one knows it; otherwise the number alone, so
     /// that none means another server than before.
-    pub(super) fn kept_for(&self, state: &mut StateFile) -> (Option<Vec<Entry>>, u64) {
+    pub(super) fn kept_for(&self, state: &mut StateFile) -> (Option<All>, u64) {
         let current = self.lock();
         let known = self.state.as_ref().filter(|own| own.knows(state));
-        let entries = known.map(|own| {
+        let all = known.map(|own| {
             state.texts = Arc::clone(&own.texts);
             state.file = Arc::clone(&own.file);
-            set_entries(&current.entries)
+            (current.entries.clone(), current.hosts.clone())
         });
-        (entries, current.next_id)
+        (all, current.next_id)
     }
 
     /// It begins to serve: what has changed since it was made is taken over, and what changes comes here.
@@ -99,18 +103,12 @@ impl Live {
         let mut older = before.lock();
         let mut current = self.lock();
         if before.state.as_ref().is_some_and(|own| own.knows(state)) {
-            let mut entries = set_entries(&older.entries);
-            entries.extend(current.entries.iter().filter(|e| e.host.is_some()).cloned());
             current.next_id = current.next_id.max(older.next_id);
-            self.publish(&mut current, entries);
+            current.hosts.clone_from(&older.hosts);
+            self.publish(&mut current, older.entries.clone());
         }
         older.successor = Some(Arc::clone(self));
     }
-}
-
-/// Those that come from no name.
-fn set_entries(entries: &[Entry]) -> Vec<Entry> {
-    entries.iter().filter(|e| e.host.is_none()).cloned().collect()
 }
 
 impl Kept for Live {
@@ -150,26 +148,60 @@ impl Kept for Live {
 impl Live {
     /// Puts the servers of the file in the place of those there are; by `numbers`, or else by what they are.
     fn take_servers(&self, current: &mut Current, servers: &[Server], numbers: Option<&[u64]>) {
-        let mut before = set_entries(&current.entries);
-        let mut entries = Vec::with_capacity(servers.len());
-        for (at, (peer, backup)) in servers.iter().filter_map(fixed).enumerate() {
-            let same = |e: &Entry| match numbers {
-                Some(numbers) => e.id == numbers[at],
-                None => e.peer == peer && e.backup == backup,
-            };
-            let known = before.iter().position(same).map(|at| before.remove(at).id);
-            let id = known.or(numbers.map(|n| n[at])).unwrap_or(current.next_id);
-            current.next_id = current.next_id.max(id + 1);
-            entries.push(Entry { id, peer, backup, host: None });
+        let (children, mut before): (Vec<Entry>, Vec<Entry>) =
+            current.entries.iter().cloned().partition(|e| e.host.is_some());
+        let mut hosts_before = current.hosts.clone();
+        let (mut entries, mut hosts, mut named) = (Vec::new(), Vec::new(), Vec::new());
+        for (at, s) in servers.iter().enumerate() {
+            let wanted = numbers.map(|n| n[at]);
+            if let Some((peer, backup)) = fixed(s) {
+                let same = |e: &Entry| match wanted {
+                    Some(id) => e.id == id,
+                    None => e.peer == peer && e.backup == backup,
+                };
+                let known = before.iter().position(same).map(|at| before.remove(at).id);
+                let id = current.number(known.or(wanted));
+                entries.push(Entry { id, peer, backup, host: None });
+            } else if let Some(host) = self.host_of(s) {
+                let same =
+                    |n: &Named| n.host.same_name(&host) && wanted.is_none_or(|id| n.id == id);
+                // A number that was given when the configuration was read is not yet the file's.
+                let same_name = |n: &Named| n.host.same_name(&host);
+                let known = hosts_before.iter().position(same);
+                let known = known.or_else(|| hosts_before.iter().position(same_name));
+                let known = known.map(|at| hosts_before.remove(at));
+                let until_ms = known.as_ref().map_or(0, |n| n.until_ms);
+                let known = known.map(|n| n.id);
+                let id = current.number(wanted.or(known));
+                for e in children.iter().filter(|e| known.is_some() && e.host == known) {
+                    named.push(Entry {
+                        peer: host.inherited(&e.peer),
+                        host: Some(id),
+                        ..e.clone()
+                    });
+                }
+                hosts.push(Named { id, host: Arc::new(host), until_ms });
+            }
         }
-        let named = current.entries.iter().filter(|e| e.host.is_some()).cloned();
-        for mut entry in named.collect::<Vec<_>>() {
-            if entries.iter().any(|e| e.id == entry.id) {
-                entry.id = current.next_id;
-                current.next_id += 1;
+        for mut entry in named {
+            let is_taken =
+                |id| entries.iter().any(|e: &Entry| e.id == id) || hosts.iter().any(|n| n.id == id);
+            if is_taken(entry.id) {
+                entry.id = current.number(None);
             }
             entries.push(entry);
         }
+        let before = std::mem::replace(&mut current.hosts, hosts);
+        let hosts = &current.hosts;
+        // A number that is another name's now is asked for anew.
+        let is_same = |n: &Named| hosts.iter().any(|h| h.id == n.id && h.host.same_name(&n.host));
+        before.iter().filter(|n| !is_same(n)).for_each(|n| drop(current.watches.remove(&n.id)));
+        self.watch(current);
+        self.put(current, entries);
+    }
+
+    /// Puts these in the place of those there are.
+    fn put(&self, current: &mut Current, entries: Vec<Entry>) {
         if entries == current.entries {
             return;
         }
@@ -181,6 +213,15 @@ impl Live {
                 current.settle(new.id, &new.peer, old.peer.addr != new.peer.addr);
             }
         }
+    }
+}
+
+impl Current {
+    /// That number, or the next one.
+    fn number(&mut self, wanted: Option<u64>) -> u64 {
+        let id = wanted.unwrap_or(self.next_id);
+        self.next_id = self.next_id.max(id + 1);
+        id
     }
 }
 

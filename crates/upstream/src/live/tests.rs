@@ -1,10 +1,11 @@
 //! Answers that change under requests in flight.
 
+use super::asking::{ask_system, SYSTEM_RETRY_MS};
 use super::*;
 use crate::balance::Method;
 use crate::group::Sticky;
 use crate::least_time::{LeastTime, Until};
-use crate::peers::{release, round_robin, Choice};
+use crate::peers::{self, release, round_robin, Choice, PeerAddr};
 use weir_module::Context;
 
 fn target(last: u8, port: u16, priority: u16, weight: u16) -> Target {
@@ -17,7 +18,7 @@ fn live(name: &str, service: Option<&str>, port: u16) -> Arc<Live> {
 }
 
 fn of_host(name: &str, host: &str, service: Option<&str>, port: u16) -> Arc<Live> {
-    Live::new(plan(name), Vec::new(), vec![host_of(host, service, port)], None)
+    Live::new(plan(name), Vec::new(), vec![host_of(host, service, port)], None, (None, None))
 }
 
 fn plan(name: &str) -> Plan {
@@ -48,7 +49,6 @@ fn host_of(host: &str, service: Option<&str>, port: u16) -> Host {
         backup: false,
         resolve: true,
         fallback: None,
-        resolver: OnceLock::new(),
     }
 }
 
@@ -104,7 +104,7 @@ fn a_service_has_weights_ports_and_backups() {
 fn each_server_has_what_the_row_says_and_a_name_of_its_own_for_sticky() {
     let mut host = host_of("h.test", None, 80);
     (host.template.down, host.template.draining) = (true, true);
-    let live = Live::new(plan("drains"), Vec::new(), vec![host], None);
+    let live = Live::new(plan("drains"), Vec::new(), vec![host], None, (None, None));
     live.apply(0, &[target(1, 0, 0, 1), target(2, 0, 0, 1)], 0);
     let shape = live.shape();
     let list = &shape.peers.primary.peers;
@@ -113,7 +113,7 @@ fn each_server_has_what_the_row_says_and_a_name_of_its_own_for_sticky() {
     assert_eq!([&*list[0].sid, &*list[1].sid], wanted.each_ref().map(|s| &**s));
     // The next configuration has another port and a route.
     let host = Host { route: b"r".to_vec(), ..host_of("h.test", None, 81) };
-    let next = Live::new(plan("drains"), Vec::new(), vec![host], None).shape();
+    let next = Live::new(plan("drains"), Vec::new(), vec![host], None, (None, None)).shape();
     assert_eq!(next.peers.primary.peers.len(), 2);
     assert!(next.peers.primary.peers.iter().all(|p| *p.sid == *b"r" && !p.draining));
 }
@@ -124,7 +124,7 @@ fn what_shapes_have_in_common_stays() {
         Method::LeastTime(LeastTime { until: Until::LastByte, heads: true, inflight: false });
     let sticky = Some(Arc::new(()) as Sticky);
     let all = Plan { method, sticky, ..plan("common") };
-    let live = Live::new(all, Vec::new(), vec![host_of("h.test", None, 80)], None);
+    let live = Live::new(all, Vec::new(), vec![host_of("h.test", None, 80)], None, (None, None));
     for last in 1..3 {
         live.apply(0, &[target(last, 0, 0, 1)], 0);
         let shape = live.shape();
@@ -138,7 +138,7 @@ fn the_next_configuration_takes_over() {
     old.apply(0, &[target(1, 0, 0, 1)], 77);
     let new = live("reload", None, 8080);
     assert_eq!(shown(&new), "127.0.0.1:8080*1 | ");
-    assert_eq!(new.lock().until_ms, [77]);
+    assert_eq!(new.lock().hosts[0].until_ms, 77);
     drop((old, new));
     assert_eq!(shown(&live("reload", None, 80)), " | ");
 }
