@@ -208,6 +208,7 @@ mod ship_tls;
 mod signals;
 mod signals_old_process;
 mod signals_upgrade;
+mod slabs;
 mod slice;
 mod small_modules;
 mod small_pages;

@@ -36,8 +36,6 @@ use weir_runtime::clock;
 use weir_script::template::Template;
 use weir_stream::StreamModule;
 
-const PAGE_BYTES: u64 = 4096;
-
 /// The directives in the block of sessions `S`.
 struct Rows<S>(PhantomData<S>);
 
@@ -121,6 +119,7 @@ struct Keyval {
 /// The pairs of a zone, and how they are kept.
 pub(crate) struct Zone {
     store: RwLock<Store>,
+    size: u64,
     pub timeout_ms: Option<u64>,
     file: Option<Arc<SharedFile>>,
 }
@@ -222,6 +221,7 @@ fn set_zone<S: Session>(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
     let make = || Zone {
         store: RwLock::new(store),
+        size: said.size,
         timeout_ms: said.timeout_ms,
         file: said.state.clone().map(|path| SharedFile::new(path, file::MAX_BYTES)),
     };
@@ -280,11 +280,6 @@ fn value<S: Session>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>) -> bool {
 /// In pages, as NGINX Plus shows zones.
 fn report(_: &Served, main: &Slots, figures: &mut Figures) {
     for (name, zone) in &main.get::<KeyvalMain>().zones {
-        let (used, all) = zone.read().bytes();
-        let pages = used.div_ceil(PAGE_BYTES);
-        let group = figures.entry(name);
-        let free = (all / PAGE_BYTES).saturating_sub(pages);
-        group.group("pages").put_all(&[("used", pages), ("free", free)]);
-        group.put("slots", Figures::default());
+        zone.read().chunks().put(zone.size, figures.entry(name));
     }
 }

@@ -29,6 +29,9 @@ pub fn build<S: Asks>(cf: &mut Cf, main: &mut Slots, outer: &Outer) -> ConfResul
     if let Some(zone) = zones.find(|zone| zones::lacks_size(cf, zone)) {
         return Err(zones::undeclared(zone));
     }
+    for u in &mut main.declared {
+        u.zone_bytes = u.zone.as_ref().map_or(0, |zone| zones::size_of(cf, zone));
+    }
     main.groups = groups;
     Ok(())
 }

@@ -10,15 +10,45 @@ use crate::dynamic;
 use crate::group::{Group, Shape};
 use crate::health::{Board, Found};
 use crate::peers::{Peer, PeerId, PeerState, OFF_BY_CONF};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use weir_core::counts::{Counted, Handshakes, Statuses, Times};
 use weir_core::figures::{Figure, Figures, Report, Served};
+use weir_core::zones::Chunks;
 use weir_module::{Context, Slots};
 use weir_runtime::clock;
 
 /// The upstreams of a protocol's block.
 pub const fn report<S: Asks>() -> Report {
     Report { path: "upstreams", put: put::<S> }
+}
+
+/// What the zones of a protocol's upstreams have.
+pub const fn zones_report() -> Report {
+    Report { path: "/slabs", put: put_zones }
+}
+
+/// Several upstreams may have the same zone.
+fn put_zones(_: &Served, main: &Slots, figures: &mut Figures) {
+    let main = main.get::<UpstreamMain>();
+    let mut zones: BTreeMap<&[u8], (u64, Chunks)> = BTreeMap::new();
+    for (u, group) in main.declared.iter().zip(&main.groups) {
+        let Some(zone) = &u.zone else { continue };
+        let (_, chunks) = zones.entry(zone).or_insert((u.zone_bytes, Chunks::default()));
+        chunks.add(size_of::<Shape>() + u.name.len(), 1);
+        let names = group.as_live().map(|live| live.hosts_bytes()).unwrap_or_default();
+        names.into_iter().for_each(|bytes| chunks.add(bytes, 1));
+        group.with_shape(|shape| {
+            for peer in [false, true].iter().flat_map(|b| &shape.peers.list(*b).peers) {
+                chunks.add(size_of::<Peer>() + peer.name.len() + peer.server.len(), 1);
+                chunks.add(size_of::<PeerState>(), 1);
+                chunks.add(size_of::<Counted<Tries>>(), 1);
+            }
+        });
+    }
+    for (name, (size, chunks)) in zones {
+        chunks.put(size, figures.entry(name));
+    }
 }
 
 fn put<S: Asks>(_: &Served, main: &Slots, figures: &mut Figures) {

@@ -199,6 +199,12 @@ impl Live {
         gone.iter().filter(is_asked).count() as u64
     }
 
+    /// How much there is to know of the names, each.
+    pub(crate) fn hosts_bytes(&self) -> Vec<usize> {
+        let bytes = |n: &Named| size_of::<Named>() + size_of::<Host>() + n.host.name.len();
+        self.lock().hosts.iter().map(bytes).collect()
+    }
+
     /// Works on the newest shape, which stays that until it is done.
     pub(crate) fn with_shape<T>(&self, f: impl FnOnce(&Shape) -> T) -> T {
         f(&self.lock().shape)
