@@ -103,6 +103,7 @@ mod internal_redirect;
 mod keepalive;
 mod keepalive_min_timeout;
 mod keyval;
+mod keyval_left;
 mod limit_conn;
 mod limit_req;
 mod line_ends;

@@ -60,7 +60,8 @@ const ROWS: &[Row] = &[Row::new(
     "NGINX Plus's, versions 1 to 9. With write=on the location must have \"deny all\" (behind an allow), auth_basic, auth_jwt or \
      auth_request (limit_except GET may hold them), or its server ssl_verify_client on; bodies must be sent as \
      Content-Type: application/json, and browsers' requests from other sites are refused. DELETE has figures begin \
-     anew as the API shows them, over an upgrade too; metrics and logs go on. There is no /license and no /stream/zone_sync.",
+     anew as the API shows them, over an upgrade too; metrics and logs go on. There is no /license (build ends in -r32, \
+     the last release of NGINX Plus without it) and no /stream/zone_sync.",
 )];
 
 /// The directive.
@@ -397,7 +398,7 @@ fn change_pairs(zone: Arc<Zone>, version: u8, method: Method, body: Vec<u8>) -> 
             pairs::change(&zone, version, &body).map(|()| Done::Nothing(204))
         }),
         Method::Delete => by_turns(kept, move || {
-            zone.write().clear();
+            pairs::clear(&zone);
             Ok(Done::Nothing(204))
         }),
         _ => Err(not_allowed()),

@@ -1,15 +1,19 @@
 //! `keyval` and `keyval_zone` (NGINX Plus's `ngx_http_keyval_module` and `ngx_stream_keyval_module`): variables whose
 //! values are looked up in pairs that the API puts and changes while the server runs.
 //!
-//! Workers share a zone, it lives on over a reload that does not change it, and with `state=` over restarts. It takes no
-//! more memory than its size.
+//! Workers share a zone, it lives on over a reload that does not change it, and over a serving process that is killed
+//! (`left`), and with `state=` over restarts. It takes no more memory than its size, and what is noted for the next process
+//! twice that.
 //!
 //! Differences from NGINX Plus: `sync` is refused; of several subnets or beginnings that fit, the longest counts.
 
 mod file;
+pub mod left;
 mod store;
 
 pub use file::file_goes_round;
+
+pub(crate) use left::Note;
 
 pub(crate) use store::{Entry, Fault, Store, TEXT_MAX_BYTES};
 
@@ -119,6 +123,8 @@ struct Keyval {
 /// The pairs of a zone, and how they are kept.
 pub(crate) struct Zone {
     store: RwLock<Store>,
+    /// What makes it the same as another.
+    key: Vec<u8>,
     size: u64,
     pub timeout_ms: Option<u64>,
     file: Option<Arc<SharedFile>>,
@@ -129,8 +135,41 @@ impl Zone {
         self.store.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Store> {
+    pub(crate) fn change(&self) -> Changing<'_> {
+        Changing { zone: self, store: Some(self.write()), is_long: false }
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Store> {
         self.store.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The pairs of a zone that are changed.
+pub(crate) struct Changing<'a> {
+    zone: &'a Zone,
+    store: Option<RwLockWriteGuard<'a, Store>>,
+    is_long: bool,
+}
+
+impl Changing<'_> {
+    pub(crate) fn store(&mut self) -> &mut Store {
+        self.store.as_mut().expect("it is there until this is dropped")
+    }
+
+    /// What has been changed, before anybody is told.
+    pub(crate) fn note(&mut self, notes: &[Note]) {
+        if self.zone.file.is_none() {
+            self.is_long |= left::note(self.zone, notes);
+        }
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.store = None;
+        if self.is_long {
+            left::anew();
+        }
     }
 }
 
@@ -219,15 +258,16 @@ fn set_zone<S: Session>(cf: &mut Cf, d: &Directive) -> ConfResult {
             Err(e) => return Err(wrong(weir_core::os_text(&e))),
         }
     }
+    // Another file, or another time, is another zone.
+    let mut name = said.name.clone();
+    name.extend_from_slice(format!(" {:?} {:?}", said.state, said.timeout_ms).as_bytes());
     let make = || Zone {
         store: RwLock::new(store),
+        key: [kind.as_bytes(), b" ", &name, format!(" {}", said.size).as_bytes()].concat(),
         size: said.size,
         timeout_ms: said.timeout_ms,
         file: said.state.clone().map(|path| SharedFile::new(path, file::MAX_BYTES)),
     };
-    // Another file, or another time, is another zone.
-    let mut name = said.name.clone();
-    name.extend_from_slice(format!(" {:?} {:?}", said.state, said.timeout_ms).as_bytes());
     let zone = zones::attach(kind, &name, said.size, |_: &Zone| Ok(()), make)?;
     cf.get::<KeyvalMain>().zones.insert(said.name, zone);
     Ok(())
@@ -257,7 +297,10 @@ fn bind(main: &mut Slots) -> ConfResult {
 
 /// A process that serves reads the file itself: what the configuration was read with may be older than that.
 fn begin(gen: &Arc<Generation>, main: &Slots) {
-    for zone in main.get::<KeyvalMain>().zones.values().filter(|zone| zone.file.is_some()) {
+    let (kept, left): (Vec<_>, Vec<_>) =
+        main.get::<KeyvalMain>().zones.values().partition(|zone| zone.file.is_some());
+    left.into_iter().for_each(left::begin);
+    for zone in kept {
         let zone: Arc<dyn Kept> = Arc::clone(zone) as _;
         shared_file::follow(&zone, &gen.error_log);
     }

@@ -3,7 +3,7 @@
 use super::input::{self, Input};
 use super::refusal::{Outcome, Refusal};
 use super::servers::Block;
-use crate::keyval::{Entry, Fault, KeyvalMain, Zone, TEXT_MAX_BYTES};
+use crate::keyval::{Entry, Fault, KeyvalMain, Note, Zone, TEXT_MAX_BYTES};
 use std::sync::Arc;
 use weir_core::figures::{Figure, Figures};
 use weir_core::generation::Generation;
@@ -127,7 +127,8 @@ pub(super) fn add(zone: &Zone, version: u8, body: &[u8]) -> Outcome<()> {
     if entries.is_empty() {
         return Err(format("key required"));
     }
-    let mut store = zone.write();
+    let mut changing = zone.change();
+    let store = changing.store();
     store.sweep(now_ms);
     if entries.len() > 1 && store.iter(now_ms).next().is_some() {
         return Err(format("only one key can be added"));
@@ -141,6 +142,8 @@ pub(super) fn add(zone: &Zone, version: u8, body: &[u8]) -> Outcome<()> {
             return Err(refused(fault));
         }
     }
+    let notes = entries.iter().map(|(key, entry)| Note::Pair(key.as_bytes(), Some(entry)));
+    changing.note(&notes.collect::<Vec<_>>());
     Ok(())
 }
 
@@ -153,11 +156,21 @@ pub(super) fn change(zone: &Zone, version: u8, body: &[u8]) -> Outcome<()> {
     };
     let said = said(zone, version, input)?;
     let now_ms = clock::mono_ms();
-    let mut store = zone.write();
+    let mut changing = zone.change();
+    let store = changing.store();
     let old = store.get(key.as_bytes(), now_ms).map(<[u8]>::to_vec).ok_or_else(missing)?;
     let entry = (!said.is_null).then(|| {
         let until_ms = said.expire_ms.or(zone.timeout_ms).map(|ms| now_ms.saturating_add(ms));
         Entry { value: said.value.unwrap_or(old), until_ms }
     });
-    store.change(key.as_bytes(), entry, now_ms).map_err(refused)
+    store.change(key.as_bytes(), entry.clone(), now_ms).map_err(refused)?;
+    changing.note(&[Note::Pair(key.as_bytes(), entry.as_ref())]);
+    Ok(())
+}
+
+/// `DELETE`: all of them go.
+pub(super) fn clear(zone: &Zone) {
+    let mut changing = zone.change();
+    changing.store().clear();
+    changing.note(&[Note::Clear]);
 }
