@@ -31,7 +31,7 @@ use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
 use weir_core::registry::template_of;
 use weir_core::shared_file::{self, Kept};
-use weir_core::{LocalFuture, Session};
+use weir_core::{state_places, LocalFuture, Session};
 use weir_http::body;
 use weir_http::buf::Buf;
 use weir_http::build::here;
@@ -143,6 +143,9 @@ fn set_api(cf: &mut Cf, d: &Directive) -> ConfResult {
     let prefix = place.name.clone();
     let id = template_of::<Request>(cf, d, 0, b"$request_id")?;
     let mark = guard::mark(cf, d, &prefix, writes);
+    if writes {
+        state_places::are_written(cf);
+    }
     cf.get::<ApiLoc>().0 = Some(Arc::new(Api { writes, prefix, id, mark }));
     cf.get::<CoreLoc>().handler = Some(handler);
     Ok(())
@@ -330,6 +333,26 @@ impl Call<'_> {
         Servers::find(gen, Block::of(place.path), self.version, upstream, id).map(Some)
     }
 
+    /// Whether there is something that changes in this way; `is_read`: what is to be done to one of many is told later.
+    fn takes(&self, r: &Request, is_read: bool) -> Outcome<()> {
+        let gen = &r.gen().core;
+        if let Some(servers) = self.servers(gen)? {
+            return match (r.method, servers.id) {
+                (Method::Post, None) => Ok(()),
+                (Method::Patch | Method::Delete, Some(_)) if is_read => Ok(()),
+                (Method::Patch | Method::Delete, Some(_)) => servers.show().map(drop),
+                _ => Err(not_allowed()),
+            };
+        }
+        match &self.target {
+            Target::Named(place, name) if place.path.ends_with("keyvals") => {
+                pairs::find(gen, Block::of(place.path), name).map(drop)
+            }
+            _ if r.method == Method::Delete => Ok(()),
+            _ => Err(not_allowed()),
+        }
+    }
+
     /// Changes what is asked for; what stands in a file is a thread's to change.
     fn change(&self, r: &Request, body: &[u8]) -> Outcome<Work> {
         let gen = &r.gen().core;
@@ -457,7 +480,7 @@ fn change(r: &mut Request) -> LocalFuture<'_, Flow> {
 }
 
 /// Whether a request may change anything at all.
-fn may_write(r: &Request) -> Outcome<()> {
+fn may_write(r: &mut Request) -> Outcome<()> {
     if !matches!(r.method, Method::Post | Method::Patch | Method::Delete) {
         return Err(not_allowed());
     }
@@ -465,10 +488,13 @@ fn may_write(r: &Request) -> Outcome<()> {
         return Err(Refusal::new(405, "MethodDisabled", "method disabled"));
     }
     guard::same_site(r)?;
-    match r.method {
+    let said = match r.method {
         Method::Delete => Ok(()),
         _ => input::said_to_be_json(r),
-    }
+    };
+    // What is not there, or does not change in this way, is told before what it would have to be sent as.
+    with_call(r, |r, call| call.takes(r, said.is_ok()))?;
+    said
 }
 
 fn not_allowed() -> Refusal {

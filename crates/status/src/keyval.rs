@@ -31,7 +31,7 @@ use weir_core::registry::{define, template};
 use weir_core::session::Part as _;
 use weir_core::shared_file::{self, Kept, SharedFile};
 use weir_core::variables::VarArg;
-use weir_core::{zones, Session};
+use weir_core::{state_places, zones, Session};
 use weir_http::{HttpModule, Request};
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Directive, Level, Row, SlotVtable, Slots,
@@ -221,7 +221,10 @@ fn read_zone(cf: &Cf, d: &Directive) -> ConfResult<Said> {
                 b"string" => Kind::Text,
                 b"ip" => Kind::Ip,
                 b"prefix" => Kind::Prefix,
-                _ => return Err(bad()),
+                _ => {
+                    let hint = "write type=string, type=ip or type=prefix";
+                    return Err(bad().hint(hint.to_string()));
+                }
             };
         } else if d.arg(i) == b"sync" {
             let hint = "remove it, and tell each machine of changes by its own api";
@@ -251,6 +254,7 @@ fn set_zone<S: Session>(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
     let mut store = Store::new(said.kind, said.size);
     if let Some(path) = &said.state {
+        state_places::declare(cf, d.position(), path);
         let wrong = |text: String| d.fail(format!("state file \"{}\": {text}", path.display()));
         match cf.read_file(path) {
             Ok(text) => file::fill(&mut store, &text).map_err(wrong)?,

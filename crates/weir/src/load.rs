@@ -12,6 +12,7 @@ use std::sync::Arc;
 use weir_conf::{Diagnostic, Loader, Options, Parsed, Position, Sources};
 use weir_core::generation::Generation;
 use weir_core::logger::{self, ErrorLog, LogLevel, LogSink};
+use weir_core::state_places;
 use weir_module::{Cf, ConfResult, Context, Directive, Layout, Mode, Row, RowTable};
 use weir_runtime::paths;
 
@@ -203,6 +204,9 @@ fn build(cf: &mut Cf, paths: &Paths) -> ConfResult<Generation> {
     weir_ship::build(cf)?;
     let made = protocols::finish(cf, &log)?;
     let global = std::mem::take(&mut cf.levels.global);
+    // A user that is not known is told of where that is asked for.
+    let who = crate::kept::identity(global.get::<Global>().user.as_option()).ok().flatten();
+    cf.warnings.extend(state_places::warnings(&global, who.as_ref()));
     Ok(Generation::new(number, global, log, made))
 }
 
