@@ -7,6 +7,7 @@ mod access_log;
 mod addition;
 mod analyze;
 mod api_names;
+mod api_origin;
 mod api_reading;
 mod api_refusals;
 mod api_servers;

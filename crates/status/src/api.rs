@@ -59,7 +59,9 @@ const ROWS: &[Row] = &[Row::new(
 .note(
     "NGINX Plus's, versions 1 to 9. With write=on the location must have \"deny all\" (behind an allow), auth_basic, auth_jwt or \
      auth_request (limit_except GET may hold them), or its server ssl_verify_client on; bodies must be sent as \
-     Content-Type: application/json, and browsers' requests from other sites are refused. DELETE has figures begin \
+     Content-Type: application/json. What a browser sends is refused (403, CrossSiteRequest) unless its Origin is the name that it asked \
+     (Host), and that an address or in server_name; so behind a proxy write \"proxy_set_header Host $host;\" there ($http_host where the \
+     port is not the usual one), and that name into server_name here. DELETE has figures begin \
      anew as the API shows them, over an upgrade too; metrics and logs go on. There is no /license (build ends in -r32, \
      the last release of NGINX Plus without it) and no /stream/zone_sync.",
 )];
