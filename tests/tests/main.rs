@@ -88,6 +88,7 @@ mod headers_more_builtin;
 mod headers_more_input;
 mod headers_more_output;
 mod health_check;
+mod health_new_server;
 mod health_over_upgrade;
 mod help_variables;
 mod http2_answers;

@@ -71,6 +71,7 @@ fn put<S: Asks>(_: &Served, main: &Slots, figures: &mut Figures) {
 }
 
 fn put_group<S: Asks>(group: &Group, boards: &[Arc<Board>], figures: &mut Figures) {
+    let services = group.as_live().map(|live| live.services()).unwrap_or_default();
     group.with_shape(|shape| {
         let Some(counts) = &shape.counts else { return };
         let mut peers = Vec::new();
@@ -85,6 +86,9 @@ fn put_group<S: Asks>(group: &Group, boards: &[Arc<Board>], figures: &mut Figure
                 let id = shape.tie.as_ref().map_or(peers.len() as u64, |tie| tie.id(at));
                 figures.put("id", id);
                 server.put::<S>(backup, &mut figures);
+                if let Some(service) = services.get(&id) {
+                    figures.put("service", service.as_str());
+                }
                 peers.push(Figure::Group(figures));
             }
         }
