@@ -98,6 +98,21 @@ fn machines_are_shown_added_up_and_one_that_is_silent_as_such() {
     assert!(page.asked().iter().all(|url| url.starts_with(&base) || url.starts_with("data:")));
 }
 
+#[test]
+fn a_machine_by_two_names_counts_once() {
+    let authority = Authority::new("ca");
+    let two = other(&authority);
+    let again = GOOD.replace("name=two", "name=again");
+    let one = own(&authority, &format!("{} {}", peer(&two, GOOD), peer(&two, &again)));
+    expect_soon("who is who", || {
+        let told = told(&one);
+        let names = told["machines"].as_array().unwrap().iter().map(|m| &m["name"]);
+        names.last().unwrap() == "again (the same as two)"
+    });
+    let sum = &told(&one)["sum"];
+    assert_eq!((&sum["answer"], &sum["machines"]), (&json!(2), &json!(2)));
+}
+
 /// Percentiles are of all requests of the while, not of the machines' percentiles.
 #[test]
 fn times_are_added_up_by_their_buckets() {

@@ -37,6 +37,11 @@ fn figures_are_told_to_prometheus() {
     assert_eq!(value(&text, "weir_requests_total"), "3");
     assert_eq!(value(&text, "weir_connections_accepted_total"), "3");
     assert!(value(&text, "weir_connections_active").parse::<u64>().unwrap() >= 1);
+    let class = |class: &str| {
+        let name = "weir_http_responses_by_class_total{server=\"a\\\"\\\\b\",class=";
+        value(&text, &format!("{name}\"{class}\"}}"))
+    };
+    assert_eq!(["2xx", "4xx", "5xx"].map(class), ["1", "1", "0"]);
     let bucket = |le: &str| {
         let of = format!("weir_http_latency_seconds_bucket{{server=\"a\\\"\\\\b\",le=\"{le}\"}}");
         value(&text, &of).parse::<u64>().unwrap()

@@ -225,6 +225,31 @@ fn the_bound_is_kept_and_what_finds_no_room_is_counted_and_told() {
 }
 
 #[test]
+fn segments_that_are_cut_short_cost_what_they_had_and_no_more() {
+    let bulk = Bulk::start(|_| Mood::Unavailable);
+    let server = start(&bulk, CONF);
+    get_all(&server, (0..20).map(|n| format!("/{n:02}")));
+    expect_soon("what waits", || figure(&server, "queued_events") == 20);
+    for file in std::fs::read_dir(server.dir().join("queue")).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|e| e == "seg") {
+            std::fs::File::options().write(true).open(path).unwrap().set_len(0).unwrap();
+        }
+    }
+    bulk.set_mood(Mood::Good);
+    // Those at hand are cut short, too: the first few find none.
+    expect_soon("what comes after", || {
+        server.get("/after");
+        bulk.urls().contains(&"/after".to_string())
+    });
+    expect_soon("an empty queue", || figure(&server, "queued_bytes") == 0);
+    assert!(figure(&server, "events_dropped") >= 20);
+    let log = server.error_log();
+    assert!(log.contains("was cut short by another program"), "{log}");
+    assert!(!log.contains("exited on signal"), "{log}");
+}
+
+#[test]
 fn a_reload_that_changes_the_receiver_sends_what_waits_to_the_new_one() {
     let (down, up) = (Bulk::start(|_| Mood::Down), Bulk::good());
     let mut server = start(&down, CONF);

@@ -95,6 +95,11 @@ fn events_of_all_kinds_are_in_their_data_streams_once() {
     std::fs::create_dir_all(&home).unwrap();
     let Some(node) = Node::start(&home) else { return };
     let Peer::Tcp(port) = node.http else { return };
+    // As Elastic's integration has it, for agents that write to other namespaces.
+    let theirs =
+        "{\"index_patterns\":[\"logs-nginx.access-*\"],\"priority\":200,\"data_stream\":{},\
+        \"template\":{\"settings\":{\"index.default_pipeline\":\"theirs\"}}}";
+    assert_eq!(put(&node, "/_index_template/logs-nginx.access", theirs), 200);
     // The templates are there before the first event.
     let done = {
         let conf = setup.dir().join("install.conf");
@@ -104,7 +109,8 @@ fn events_of_all_kinds_are_in_their_data_streams_once() {
         command.args(["ship", "install", "os", "-p"]).arg(setup.dir()).arg("-c").arg(conf);
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
-    assert!(done.contains("index template weir-logs is in place"), "{done}");
+    assert!(done.contains("index template weir-logs-test is in place"), "{done}");
+    assert!(done.contains("note: there is an index template logs-nginx.access"), "{done}");
     let server = setup.set("NODE", port).start();
     for round in 0..3 {
         let mut client = server.connect();
@@ -135,10 +141,24 @@ fn events_of_all_kinds_are_in_their_data_streams_once() {
     assert_eq!(found["hits"]["total"]["value"], 300);
     let found = node.ask("/logs-nginx.access-test/_search?q=related.ip:%22127.0.0.0/8%22&size=0");
     assert_eq!(found["hits"]["total"]["value"], 300);
+    // Agents' streams are theirs still.
+    let path = "/_index_template/_simulate_index/logs-nginx.access-agents";
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+    );
+    let simulated = node.http.exchange("POST", head.as_bytes()).text();
+    assert!(simulated.contains("\"default_pipeline\":\"theirs\""), "{simulated}");
     wait_for_a_pipeline(&node, port);
     let status = weir(&server, &["ship", "status"]);
     assert!(status.starts_with("os\n  kind             opensearch\n"), "{status}");
     assert!(weir(&server, &["ship", "status", "--json"]).contains("\"events_refused\":0"));
+}
+
+fn put(node: &Node, path: &str, body: &str) -> u16 {
+    let head = format!("PUT {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n");
+    let fields =
+        format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+    node.http.exchange("PUT", [&head, &fields, body].concat().as_bytes()).status
 }
 
 /// Events wait for an ingest pipeline that nobody has made yet: none is refused.
@@ -149,11 +169,6 @@ fn wait_for_a_pipeline(node: &Node, port: u16) {
     let server = Setup::new(&conf).set("NODE", port).start();
     (0..5).for_each(|n| assert_eq!(server.get(&format!("/{n}")).status, 200));
     server.expect_error("pipeline with id [later] does not exist");
-    let body = "{\"processors\":[]}";
-    let head = "PUT /_ingest/pipeline/later HTTP/1.1\r\nHost: a\r\nConnection: close\r\n";
-    let fields =
-        format!("Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
-    let made = node.http.exchange("PUT", [head, &fields, body].concat().as_bytes());
-    assert_eq!(made.status, 200, "{}", made.text());
+    assert_eq!(put(node, "/_ingest/pipeline/later", "{\"processors\":[]}"), 200);
     expect_soon("all of them", || node.count("logs-nginx.access-later") == 5);
 }

@@ -84,6 +84,8 @@ pub struct Request {
     pub(crate) request_id: [u8; 16],
     /// Monotonic microseconds.
     pub(crate) start_us: u64,
+    /// How many it took, once that is counted.
+    pub(crate) took_us: u64,
     /// Bytes of the response that were queued so far, and of those the header's; how many have left
     /// tells [`Request::bytes_sent`].
     pub sent: u64,
@@ -163,6 +165,8 @@ impl Request {
             whole,
             request_id,
             start_us,
+            // Written before anybody reads it.
+            took_us: _,
             sent,
             header_size,
             received,

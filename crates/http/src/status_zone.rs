@@ -227,6 +227,7 @@ pub(crate) fn ends(r: &mut Request) {
         }
         ended.count(zone, &took);
     }
+    r.took_us = ended.took_us.unwrap_or(0);
 }
 
 /// Notes whose trace shows how long a request took that is over. For who has sent its span.
@@ -234,8 +235,7 @@ pub fn note(r: &Request, trace: [u8; 16], span: [u8; 8], wall_ms: u64) {
     if !r.is_timed() || r.is_part() {
         return;
     }
-    let us = clock::now_us().saturating_sub(r.start_us);
-    let exemplar = Exemplar { trace, span, us, wall_ms };
+    let exemplar = Exemplar { trace, span, us: r.took_us, wall_ms };
     if let Some(zone) = of_location(r) {
         zone.latency.note(&exemplar);
     }

@@ -1,13 +1,17 @@
 //! A file of fixed size that one thread of one process appends to and another reads, by a shared mapping.
 //!
 //! Its space is allocated before it is mapped, so that a full disk shows when it is made and never as a signal when it
-//! is written. What is committed is the system's: it outlives the process, however that ends. The file is locked
+//! is written. A file that another program cuts short is given up: its mapping says so ([`Reader::is_cut`], and an
+//! append that finds no room), and nothing else happens. What is committed is the system's: it outlives the process, however that ends. The file is locked
 //! (flock) as long as the mapping is there, which tells a living process's file from one that was left.
 //!
 //! The first words are the mapping's: how many bytes are committed, whether more will be, and what the reader keeps.
 //! Behind them are bytes that the maker of the file writes once, and then the data.
 
+mod cut;
+
 use crate::files;
+use cut::Place;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -32,6 +36,7 @@ const MAX_BYTES: u64 = 1 << 31;
 struct Mapping {
     start: NonNull<u8>,
     len: usize,
+    place: &'static Place,
     /// Holds the lock.
     _file: File,
 }
@@ -44,6 +49,7 @@ unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        self.place.give_back();
         // SAFETY: it was mapped with this length, and nobody has a slice of it longer than the mapping.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
     }
@@ -60,8 +66,12 @@ impl Mapping {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        let place = Place::of(start.expose_provenance(), len).inspect_err(|_| {
+            // SAFETY: it was mapped with this length a moment ago.
+            unsafe { libc::munmap(start, len) };
+        })?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { start, len, _file: file })
+        Ok(Mapping { start, len, place, _file: file })
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
@@ -98,7 +108,7 @@ impl Appender {
         self.at
     }
 
-    /// Appends the parts as one: a reader sees all of them or none. Whether there was room.
+    /// Appends the parts as one: a reader sees all of them or none. Whether there was room, and still is a file.
     #[inline]
     pub fn append(&mut self, parts: &[&[u8]]) -> bool {
         let mut at = self.at;
@@ -115,7 +125,7 @@ impl Appender {
         }
         self.at = at;
         self.map.word(COMMITTED).store(at as u64, Ordering::Release);
-        true
+        !self.map.place.is_cut()
     }
 }
 
@@ -133,17 +143,28 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Nothing of a file that was cut short.
     pub fn committed(&self) -> &[u8] {
-        // SAFETY: committed bytes are mapped, and the appender never writes them again.
+        let committed = self.map.committed();
+        if self.is_cut() {
+            return &[];
+        }
+        // SAFETY: committed bytes are mapped, and the appender never writes them again. When the file is cut short
+        // they are zeros, which is what another program that writes into the file could make of them too.
         unsafe {
             let start = self.map.start.as_ptr().add(DATA_AT);
-            std::slice::from_raw_parts(start, self.map.committed())
+            std::slice::from_raw_parts(start, committed)
         }
+    }
+
+    /// Another program has cut the file short, as far as anybody has noticed: what it had is lost.
+    pub fn is_cut(&self) -> bool {
+        self.map.place.is_cut()
     }
 
     /// Nothing more will be committed. To be asked before [`Reader::committed`].
     pub fn is_sealed(&self) -> bool {
-        self.is_left || self.map.word(SEALED).load(Ordering::Acquire) != 0
+        self.is_left || self.map.word(SEALED).load(Ordering::Acquire) != 0 || self.is_cut()
     }
 
     /// A number that the reader keeps with the file.
@@ -285,6 +306,41 @@ mod tests {
         assert_eq!(open(&path).unwrap().committed().len(), 4096 - DATA_AT);
         file.set_len(100).unwrap();
         assert_eq!(open(&path).err().unwrap().kind(), io::ErrorKind::InvalidData);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_cut_short_is_given_up() {
+        for left in [0, 4096] {
+            let path = path("cut");
+            let (mut appender, reader) = create(&path, 4 * 4096, &[7; LABEL_BYTES]).unwrap();
+            assert!(appender.append(&[&[b'x'; 4096]]));
+            assert_eq!(reader.committed().len(), 4096);
+            File::options().write(true).open(&path).unwrap().set_len(left).unwrap();
+            // The second page is written, and is not there.
+            assert!(!appender.append(&[b"more"]), "{left}");
+            assert!(reader.is_cut() && reader.is_sealed());
+            assert_eq!(reader.committed(), b"");
+            assert!(!appender.append(&[b"more"]));
+            drop((appender, reader));
+            std::fs::remove_file(&path).unwrap();
+            // The next one has its place, and is none that was cut.
+            let (mut appender, reader) = create(&path, 4096, &[7; LABEL_BYTES]).unwrap();
+            assert!(appender.append(&[b"one"]));
+            assert_eq!((reader.committed(), reader.is_cut()), (&b"one"[..], false));
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
+    fn who_only_reads_a_file_that_is_cut_short_is_told() {
+        let path = path("cut-read");
+        let (mut appender, reader) = create(&path, 4 * 4096, &[7; LABEL_BYTES]).unwrap();
+        assert!(appender.append(&[&[b'x'; 3 * 4096]]));
+        File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
+        let all: usize = reader.committed().iter().map(|b| usize::from(*b == b'x')).sum();
+        assert_eq!((all, reader.is_cut()), (4096 - DATA_AT, true));
+        assert_eq!(reader.committed(), b"");
         std::fs::remove_file(path).unwrap();
     }
 

@@ -165,6 +165,13 @@ const ROWS: &[Row] = &[
         "",
         "What kind of receiver it is, and its addresses.",
         set_to,
+    )
+    .note(
+        "elasticsearch, opensearch and loki have http://HOST:PORT or https://HOST:PORT, with a path where the receiver stands behind \
+         one; otlp the same (/v1/logs and /v1/metrics follow) or grpc://HOST (port 4317) or grpcs://HOST; kafka has brokers, HOST, \
+         tcp://HOST (port 9092) or tls://HOST; syslog has HOST, udp://HOST or tcp://HOST (port 514) or tls://HOST (port 6514); file \
+         has a path, to which lines of JSON are appended. One kind in a block, several addresses of it (but of file): the next is \
+         taken when one fails. What events have is in docs/events.md.",
     ),
     Row::new(
         "queue",

@@ -93,7 +93,7 @@ fn put(ship: &Ship, figures: &mut Figures) {
         ("bytes_sent", get(&counts.sent_bytes)),
         ("batches", get(&counts.batches)),
         ("retries", get(&counts.retries)),
-        ("events_dropped", get(&ship.queue.dropped)),
+        ("events_dropped", get(&ship.queue.dropped) + get(&ship.queue.cut)),
         ("events_refused", get(&counts.refused)),
         ("lost_bytes", get(&counts.lost_bytes)),
         ("queued_events", get(&counts.queued_events)),

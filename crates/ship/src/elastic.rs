@@ -94,7 +94,8 @@ fn build(cf: &mut Cf, draft: &Draft, is_opensearch: bool) -> ConfResult<Arc<dyn 
     });
     let pipeline = draft.said::<Said>().and_then(|s| s.pipeline.as_option());
     let bulk = BULK.to_owned() + &pipeline.map(|p| format!("&pipeline={p}")).unwrap_or_default();
-    Ok(Arc::new(Elastic { http, bulk, streams, is_opensearch }))
+    let namespace = namespace.to_owned();
+    Ok(Arc::new(Elastic { http, bulk, streams, namespace, is_opensearch }))
 }
 
 struct Elastic {
@@ -103,6 +104,7 @@ struct Elastic {
     bulk: String,
     /// By the kinds of events.
     streams: [String; 4],
+    namespace: String,
     is_opensearch: bool,
 }
 
@@ -115,7 +117,7 @@ impl Target for Elastic {
 
     fn install(&self, ground: Ground, dashboards: Option<&str>) -> Result<String, String> {
         let mut http = Http::new(Arc::clone(&self.http), Arc::clone(&ground.stop));
-        let mut done = crate::install::templates(&mut http)?;
+        let mut done = crate::install::templates(&mut http, &self.namespace)?;
         if let Some(url) = dashboards {
             let conf = self.http.at(url).ok_or_else(|| format!("\"{url}\" is no address"))?;
             let mut http = Http::new(Arc::new(conf), ground.stop);

@@ -13,14 +13,19 @@ const TEMPLATES: &[(&str, &str)] = &[
 const DASHBOARDS: &str = include_str!("../../../packaging/ship/dashboards.ndjson");
 const BOUNDARY: &str = "weir-saved-objects-5f2b7c1d";
 
-/// Puts the templates in place; those that are there are replaced.
+/// The template that Elastic's own integration has for nginx's logs.
+const THEIRS: &str = "logs-nginx.access";
+
+/// Puts the templates of the data streams of a namespace in place; those that are there are replaced. Other namespaces
+/// stay whose they are: of templates that match, the one of the highest priority alone is used.
 ///
 /// # Errors
 ///
 /// The receiver cannot be reached, or refuses.
-pub fn templates(http: &mut Http) -> Result<String, String> {
+pub fn templates(http: &mut Http, namespace: &str) -> Result<String, String> {
     let mut done = String::new();
     for (name, text) in TEMPLATES {
+        let (name, text) = of_namespace(name, text, namespace);
         let path = format!("/_index_template/{name}");
         let answer = http.send("PUT", &path, "application/json", "", text.as_bytes())?;
         if !answer.is_good() {
@@ -28,7 +33,22 @@ pub fn templates(http: &mut Http) -> Result<String, String> {
         }
         done += &format!("index template {name} is in place\n");
     }
+    let path = format!("/_index_template/{THEIRS}");
+    if http.send("GET", &path, "application/json", "", b"")?.is_good() {
+        done += &format!(
+            "note: there is an index template {THEIRS} (Elastic's integration of nginx). Streams of the namespace \
+             \"{namespace}\" now follow weir's: where agents write to them too, give this receiver a \"namespace\" of its own\n"
+        );
+    }
     Ok(done)
+}
+
+fn of_namespace(name: &str, text: &str, namespace: &str) -> (String, String) {
+    let name = match namespace {
+        "default" => name.to_owned(),
+        _ => format!("{name}-{namespace}"),
+    };
+    (name, text.replace("-*\"", &format!("-{namespace}\"")))
 }
 
 /// Puts the dashboards in place, at Kibana or OpenSearch Dashboards.
@@ -62,6 +82,11 @@ mod tests {
             let template: Value =
                 serde_json::from_str(text).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert!(template["data_stream"].is_object(), "{name}");
+            let (name, text) = of_namespace(name, text, "shop");
+            assert!(name.ends_with("-shop"), "{name}");
+            let template: Value = serde_json::from_str(&text).unwrap();
+            let patterns = template["index_patterns"].as_array().unwrap();
+            assert!(patterns.iter().all(|p| p.as_str().unwrap().ends_with("-shop")), "{text}");
         }
         let objects = DASHBOARDS.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
         let objects: Vec<Value> = objects.collect();

@@ -56,6 +56,8 @@ pub struct Queue {
     shared: Mutex<Option<Appender>>,
     /// Events that found no room.
     pub dropped: AtomicU64,
+    /// Events of segments that another program has cut short.
+    pub cut: AtomicU64,
     /// No segment can be made, for the bound is reached.
     pub is_full: AtomicBool,
     /// None could be made, for the bound or the disk: more at hand would not have helped.
@@ -98,6 +100,7 @@ impl Queue {
             made: Mutex::default(),
             shared: Mutex::default(),
             dropped: AtomicU64::new(0),
+            cut: AtomicU64::new(0),
             is_full: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
         }

@@ -122,9 +122,17 @@ impl Sender {
             self.adopt();
         }
         let lost = self.reading.clean(&self.ship.queue);
-        if lost > 0 {
-            Counts::add(&self.ship.counts.lost_bytes, lost);
-            self.ship.log(LogLevel::Error, &format!("{lost} bytes of the queue are no events"));
+        for (path, events) in lost.cut {
+            let text = format!(
+                "\"{}\" was cut short by another program, {events} or more events are lost",
+                path.display()
+            );
+            self.ship.log(LogLevel::Alert, &text);
+        }
+        if lost.bytes > 0 {
+            Counts::add(&self.ship.counts.lost_bytes, lost.bytes);
+            let text = format!("{} bytes of the queue are no events", lost.bytes);
+            self.ship.log(LogLevel::Error, &text);
         }
         let waiting = self.reading.waiting();
         self.ship.counts.queued_bytes.store(waiting.bytes, Ordering::Relaxed);

@@ -127,6 +127,53 @@ fn number(out: &mut Vec<u8>, lead: &[u8], value: u64) {
     fmt_u64(out, value);
 }
 
+/// What `docs/events.md` says of documents.
+#[cfg(test)]
+pub(crate) mod page {
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    const PAGE: &str = include_str!("../../../docs/events.md");
+
+    fn leaves(value: &Value, path: &str, out: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(all) => all.iter().for_each(|(name, inner)| {
+                let dot = if path.is_empty() { "" } else { "." };
+                leaves(inner, &format!("{path}{dot}{name}"), out);
+            }),
+            _ => {
+                out.insert(path.to_owned());
+            }
+        }
+    }
+
+    /// All words in backquotes of what is no heading and no variable.
+    fn named(part: &str) -> BTreeSet<String> {
+        let lines =
+            part.lines().filter(|line| line.starts_with('|') || line.starts_with("All events"));
+        let cells =
+            lines.map(|l| l.strip_prefix('|').map_or(l, |l| l.split('|').next().unwrap_or(l)));
+        cells
+            .flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned))
+            .filter(|word| word.contains('.') || ["message", "@timestamp"].contains(&&word[..]))
+            .collect()
+    }
+
+    /// A document that has all fields has those of the section whose heading names the dataset, and no others.
+    pub fn agrees(doc: &Value) {
+        let dataset = doc["event"]["dataset"].as_str().unwrap();
+        let mut sections = PAGE.split("\n## ");
+        let of_all = named(sections.next().unwrap());
+        let section =
+            sections.find(|s| s.lines().next().unwrap().contains(&format!("`{dataset}`")));
+        let mut told = named(section.unwrap());
+        told.extend(of_all);
+        let mut has = BTreeSet::new();
+        leaves(doc, "", &mut has);
+        assert_eq!(has, told, "{dataset}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

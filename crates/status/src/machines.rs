@@ -21,6 +21,8 @@ use weir_tls::rustls::pki_types::CertificateDer;
 const EVERY: Duration = Duration::from_secs(2);
 /// Who looks asks again within that.
 const LOOKED: Duration = Duration::from_secs(10);
+/// What is shown is made anew after that.
+const FRESH: Duration = Duration::from_secs(1);
 /// One that has not told anything new for so long is silent.
 const SILENT: Duration = Duration::from_secs(10);
 
@@ -124,6 +126,8 @@ struct Looked {
 pub(crate) struct Machines {
     peers: Vec<(Peer, Option<Arc<PeerConf>>)>,
     looked: Arc<Mutex<Looked>>,
+    /// What was shown last, and when it was made.
+    made: Mutex<Option<(Instant, Vec<u8>)>>,
 }
 
 impl Machines {
@@ -131,28 +135,55 @@ impl Machines {
         let peer = |name: String| Peer { name, told: Arc::default() };
         let own = (peer(weir_runtime::process::hostname()), None);
         let others = peers.into_iter().map(|(name, conf)| (peer(name), Some(conf)));
-        Machines { peers: std::iter::once(own).chain(others).collect(), looked: Arc::default() }
+        let peers = std::iter::once(own).chain(others).collect();
+        Machines { peers, looked: Arc::default(), made: Mutex::default() }
     }
 
-    /// Somebody looks: what is known, as JSON.
+    /// Somebody looks: what is known, as JSON. However many look, it is made once a second.
     pub(crate) fn json(&self, gen: &Arc<Generation>, all: &Arc<AllCounters>) -> Vec<u8> {
         let mut looked = lock(&self.looked);
         looked.at = Some(Instant::now());
         if !looked.runs {
             looked.times += 1;
             looked.runs = self.begin(gen, all, looked.times);
+            *lock(&self.made) = None;
         }
         drop(looked);
-        let mut machines = Vec::new();
-        let rows = self.peers.iter().map(|(peer, _)| {
+        let mut made = lock(&self.made);
+        match &*made {
+            Some((at, text)) if at.elapsed() < FRESH => text.clone(),
+            _ => {
+                let text = self.text();
+                *made = Some((Instant::now(), text.clone()));
+                text
+            }
+        }
+    }
+
+    fn text(&self) -> Vec<u8> {
+        let (mut rows, mut machines) = (Vec::new(), Vec::new());
+        // Processes that are there, and what they are called.
+        let mut there: Vec<(String, &str)> = Vec::new();
+        let mut again = 0;
+        for (peer, _) in &self.peers {
             let told = lock(&peer.told);
-            machines.extend(told.machine().cloned());
-            Figure::Group(told.put(&peer.name))
-        });
-        let rows: Vec<Figure> = rows.collect();
+            let machine = told.machine();
+            let instance = machine.map_or("", |m| &m.instance);
+            let same = there.iter().find(|(other, _)| other == instance && !other.is_empty());
+            if let Some((_, first)) = same {
+                // It is asked by two addresses, and counts once.
+                again += 1;
+                rows.push(told.put(&format!("{} (the same as {first})", peer.name)));
+                continue;
+            }
+            there.push((instance.to_owned(), &peer.name));
+            machines.extend(machine.cloned());
+            rows.push(told.put(&peer.name));
+        }
         let (mut sum, zones) = sum::sum(&machines);
         sum.put("answer", machines.len() as u64);
-        sum.put("machines", rows.len() as u64);
+        sum.put("machines", (rows.len() - again) as u64);
+        let rows = rows.into_iter().map(Figure::Group).collect();
         let mut figures = Figures::default();
         figures.put("machines", Figure::List(rows));
         figures.put("sum", sum);
@@ -175,7 +206,7 @@ impl Machines {
                     None => Box::new(|| Err("nobody is asked here".into())) as Ask,
                 },
             };
-            let (told, looked) = (Arc::clone(&peer.told), Arc::clone(&self.looked));
+            let (told, looked) = (Arc::clone(&peer.told), Arc::downgrade(&self.looked));
             let run = move || ask_on(asked, &told, &looked, times);
             thread::Builder::new().name("peers".into()).spawn(run).is_ok()
         })
@@ -190,21 +221,27 @@ fn own(gen: Weak<Generation>, all: Arc<AllCounters>) -> Ask {
     })
 }
 
-/// Asks until nobody looks any more.
-fn ask_on(mut ask: Ask, told: &Mutex<Told>, looked: &Mutex<Looked>, times: u64) {
+/// Asks until nobody looks any more, or the configuration has gone whose page it is for.
+fn ask_on(mut ask: Ask, told: &Mutex<Told>, looked: &Weak<Mutex<Looked>>, times: u64) {
+    // `None`: this is no longer what asks.
+    let current = |looked: &Weak<Mutex<Looked>>| {
+        looked.upgrade().filter(|looked| lock(looked).times == times)
+    };
     loop {
         let began = Instant::now();
         let answer = ask().and_then(|text| Look::read(&text));
-        if lock(looked).times == times {
-            lock(told).take(answer);
-        }
-        while began.elapsed() < EVERY {
-            thread::sleep(Duration::from_millis(100));
-        }
-        let mut looked = lock(looked);
-        if looked.times != times {
+        if current(looked).is_none() {
             return;
         }
+        lock(told).take(answer);
+        while began.elapsed() < EVERY {
+            thread::sleep(Duration::from_millis(100));
+            if looked.strong_count() == 0 {
+                return;
+            }
+        }
+        let Some(looked) = current(looked) else { return };
+        let mut looked = lock(&looked);
         if looked.at.is_none_or(|at| at.elapsed() > LOOKED) {
             // The others end, too: who looks next begins all of them anew.
             looked.runs = false;

@@ -5,12 +5,26 @@
 use crate::api::begun_anew;
 use crate::dashboard::{recent, system};
 use crate::tree::gather;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::OnceLock;
 use weir_core::counters::AllCounters;
 use weir_core::figures::{Figure, Figures};
 use weir_core::generation::Generation;
-use weir_runtime::clock;
+use weir_runtime::{clock, process};
 
-/// The tree of all that modules report; `now_us` (a clock that never goes back), `system` (limits that the server comes
+/// Which process this is: whoever asks two addresses learns whether the same answers.
+fn instance() -> &'static str {
+    static INSTANCE: OnceLock<String> = OnceLock::new();
+    INSTANCE.get_or_init(|| {
+        // Keys of the system's; with the process's number, which a fork changes.
+        let mut hasher = RandomState::new().build_hasher();
+        hasher.write_u32(process::pid());
+        hasher.write_u64(clock::now_us());
+        format!("{:016x}", hasher.finish())
+    })
+}
+
+/// The tree of all that modules report; `instance`, `now_us` (a clock that never goes back), `system` (limits that the server comes
 /// to) and `problems` (what failed or was slow, as the dashboard notes it) stand beside it.
 ///
 /// `anew`: as the API shows it, where figures have begun anew by it.
@@ -22,6 +36,7 @@ pub fn document(gen: &Generation, all: &AllCounters, anew: bool) -> Vec<u8> {
     }
     let mut whole = Figures::default();
     whole.put("now_us", clock::now_us());
+    whole.put("instance", instance());
     for (name, figure) in tree.into_all() {
         whole.put(name, with_buckets(figure));
     }

@@ -189,7 +189,7 @@ fn serve(link: &UnixStream, owner: u32, log: &ErrorLog) -> io::Result<()> {
     let uid = process::peer_uid(link)?;
     // The file's rights say so already.
     if uid != 0 && uid != owner {
-        return say(link, Err("only root and the server's own user may ask".into()));
+        return say(link, Err("only root and the user who started the server may ask".into()));
     }
     let mut line = String::new();
     BufReader::new(link.take(QUESTION_MAX_BYTES)).read_line(&mut line)?;
@@ -269,7 +269,9 @@ fn ask_if(
 ) -> Result<Vec<u8>, String> {
     let failed = |e: io::Error| {
         let who = match e.kind() {
-            io::ErrorKind::PermissionDenied => "; only root and the server's own user may ask it",
+            io::ErrorKind::PermissionDenied => {
+                "; only root and the user who started the server may ask it"
+            }
             _ => "",
         };
         format!("asking the server at \"{}\" failed ({}){who}", path.display(), os_text(&e))

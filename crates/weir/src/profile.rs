@@ -40,7 +40,7 @@ Usage: {name} profile [-p PID | -c filename] [--seconds N] [--frequency HZ] [--w
 
 Shows where the workers of a running server spend the processor's time. The server is found by its
 configuration's pid file, or by the number of its process, and asked through PIDFILE.control: that
-only root and the server's own user may do. It serves on meanwhile. Time that workers wait does not
+only root and the user who started the server may do. It serves on meanwhile. Time that workers wait does not
 count: an idle server has no samples. The profile ends early when this program is ended.
 
   -c filename   : configuration of the server (-p prefix and -g as for serving)

@@ -66,7 +66,7 @@ they are counted (analytics_zone). The keys are told by \"?\"; \"q\" ends it.
 
 A server on this machine is found by its configuration's pid file, by the number of its process, or, if
 nothing is said and there is none, by looking for all that run; it is asked through PIDFILE.control, which
-only root and the server's own user may do. It needs no configuration.
+only root and the user who started the server may do. It needs no configuration.
 
   -c filename     : configuration of the server (-p prefix and -g as for serving)
   -p PID          : number of its process (--pid PID)

@@ -46,7 +46,7 @@ Usage: {name} trace [-p PID | -c filename] [--json] [--to ADDRESS] [-X METHOD] [
 Sends a request to a running server and shows what it went through there, and when: phases and their
 handlers, waits, subrequests, servers that were asked, the cache, the handshake. The server is found by
 its configuration's pid file, or by the number of its process, and asked through PIDFILE.control: that
-only root and the server's own user may do. Other requests are served as ever.
+only root and the user who started the server may do. Other requests are served as ever.
 
   URL         : http://HOST[:PORT]/PATH, or https:// (its certificate is not looked at)
   -c filename : configuration of the server (-p prefix and -g as for serving)

@@ -1,7 +1,9 @@
 //! How long things took, by a histogram that parts of any number of workers and machines are added up in.
 //!
 //! Log-linear, as HDR histograms are: each power of two of microseconds has 16 equal buckets, so that a
-//! percentile is off by at most [`ERROR`] of its value, whatever the distribution. The crates for it
+//! percentile is off by at most [`ERROR`] of its value, whatever the distribution. A bucket that one of the bounds
+//! lies in by which histograms are shown ([`BOUNDS_US`]) is two, of what is not longer and of what is, so that `le` is
+//! exact. The crates for it
 //! (`hdrhistogram`, `histogram`) either are not to be read while they are written, or take a locked instruction for
 //! each value and 4 to 16 KB for each histogram from the start; here a value is two stores, and a power of two that
 //! nothing took has no memory.
@@ -18,8 +20,10 @@ const SUBS: usize = 16;
 /// Microseconds below 16 have a bucket each; what takes longer than 2^36 us (19 hours) is counted as that.
 const PAGES: usize = 33;
 const MAX_US: u64 = (1 << 36) - 1;
+/// A power of two may have one of the bounds by which histograms are shown: one bucket more.
+const WIDTH: usize = SUBS + 1;
 
-type Page = [Count; SUBS];
+type Page = [Count; WIDTH];
 
 /// Counted by one thread, read by any.
 #[derive(Debug)]
@@ -42,10 +46,30 @@ impl Default for Histogram {
     }
 }
 
+/// Of each power of two that bound, and the bucket that it parts.
+const BOUND_OF: [(u64, usize); PAGES] = {
+    let mut all = [(u64::MAX, SUBS); PAGES];
+    let mut n = 0;
+    while n < BOUNDS_US.len() {
+        let (page, sub) = equal_place(BOUNDS_US[n]);
+        assert!(all[page].0 == u64::MAX, "two bounds within a power of two");
+        all[page] = (BOUNDS_US[n], sub);
+        n += 1;
+    }
+    all
+};
+
 /// Page and place of a value.
 #[inline]
 fn place(us: u64) -> (usize, usize) {
     let us = us.min(MAX_US);
+    let (page, sub) = equal_place(us);
+    (page, sub + usize::from(us > BOUND_OF[page].0))
+}
+
+/// The same if no bucket were parted, of what is no more than the most.
+#[inline]
+const fn equal_place(us: u64) -> (usize, usize) {
     if us < SUBS as u64 {
         return (0, us as usize);
     }
@@ -53,8 +77,19 @@ fn place(us: u64) -> (usize, usize) {
     (power - 3, (us >> (power - 4)) as usize & (SUBS - 1))
 }
 
-/// The smallest value of a place, and the first behind it.
-fn bounds(page: usize, sub: usize) -> (u64, u64) {
+/// The smallest value of a bucket, and the first behind it.
+fn bounds(bucket: usize) -> (u64, u64) {
+    let (page, sub) = (bucket / WIDTH, bucket % WIDTH);
+    let (bound, parted) = BOUND_OF[page];
+    let (low, end) = equal_bounds(page, if sub > parted { sub - 1 } else { sub });
+    match sub {
+        _ if sub == parted => (low, bound.saturating_add(1).min(end)),
+        _ if sub == parted + 1 => (bound.saturating_add(1).max(low), end),
+        _ => (low, end),
+    }
+}
+
+fn equal_bounds(page: usize, sub: usize) -> (u64, u64) {
     match page {
         0 => (sub as u64, sub as u64 + 1),
         _ => {
@@ -92,7 +127,9 @@ impl Histogram {
     #[inline]
     pub fn add_one(&self, took: &Took) {
         if let Some(page) = self.pages.get(took.page) {
-            page.get_or_init(Box::default)[took.sub & (SUBS - 1)].add(1);
+            if let Some(count) = page.get_or_init(Box::default).get(took.sub) {
+                count.add(1);
+            }
         }
         self.sum_us.add(took.us);
         self.max_us.raise(took.us);
@@ -121,7 +158,7 @@ impl Histogram {
     pub(super) fn filled(&self) -> Vec<(u32, u64)> {
         let pages = (0..).zip(&self.pages).filter_map(|(n, page)| Some((n, page.get()?)));
         let buckets = pages.flat_map(|(n, page)| {
-            (n * SUBS as u32..).zip(page.iter()).map(|(bucket, count)| (bucket, count.get()))
+            (n * WIDTH as u32..).zip(page.iter()).map(|(bucket, count)| (bucket, count.get()))
         });
         buckets.filter(|(_, count)| *count > 0).collect()
     }
@@ -136,7 +173,7 @@ impl Histogram {
 
     /// Adds so many to a bucket; the other two say what else is to be known of them.
     pub(super) fn add_many(&self, bucket: u32, n: u64) {
-        let (page, sub) = (bucket as usize / SUBS, bucket as usize % SUBS);
+        let (page, sub) = (bucket as usize / WIDTH, bucket as usize % WIDTH);
         if let Some(page) = self.pages.get(page) {
             page.get_or_init(Box::default)[sub].add(n);
         }
@@ -165,11 +202,11 @@ impl Times {
     /// Adds what a histogram holds.
     pub fn add(&mut self, h: &Histogram) {
         for (page, counts) in h.pages.iter().enumerate().filter_map(|(n, p)| Some((n, p.get()?))) {
-            let end = (page + 1) * SUBS;
+            let end = (page + 1) * WIDTH;
             if self.buckets.len() < end {
                 self.buckets.resize(end, 0);
             }
-            for (bucket, count) in self.buckets[end - SUBS..].iter_mut().zip(&**counts) {
+            for (bucket, count) in self.buckets[end - WIDTH..].iter_mut().zip(&**counts) {
                 *bucket += count.get();
             }
         }
@@ -200,7 +237,7 @@ impl Times {
         for (n, shown) in shown.iter_mut().enumerate() {
             let end = BOUNDS_US.get(n).map_or(usize::MAX, |us| {
                 let (page, sub) = place(*us);
-                page * SUBS + sub + 1
+                page * WIDTH + sub + 1
             });
             let (these, behind) = rest.split_at((end - before).min(rest.len()));
             *shown = these.iter().sum();
@@ -233,7 +270,7 @@ impl Times {
     /// Adds so many to the bucket of that number.
     pub fn add_many(&mut self, bucket: u32, n: u64) {
         let at = bucket as usize;
-        if at >= PAGES * SUBS {
+        if at >= PAGES * WIDTH {
             return;
         }
         if self.buckets.len() <= at {
@@ -264,7 +301,7 @@ impl Times {
         for (n, count) in self.buckets.iter().enumerate() {
             seen += count;
             if seen >= wanted {
-                let (low, end) = bounds(n / SUBS, n % SUBS);
+                let (low, end) = bounds(n);
                 return (low + (end - low) / 2).min(self.max_us);
             }
         }
@@ -274,13 +311,13 @@ impl Times {
     /// How many were not longer than that, within the bucket that it is in.
     pub fn up_to_us(&self, us: u64) -> u64 {
         let (page, sub) = place(us);
-        self.buckets.iter().take(page * SUBS + sub + 1).sum()
+        self.buckets.iter().take(page * WIDTH + sub + 1).sum()
     }
 
     /// Buckets that something is in: the first microsecond behind each, and how many.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
-        filled.map(|(n, count)| (bounds(n / SUBS, n % SUBS).1, *count))
+        filled.map(|(n, count)| (bounds(n).1, *count))
     }
 
     /// What has come since it stood as `before`; all of it if it has begun anew meanwhile.
@@ -295,8 +332,7 @@ impl Times {
         }
         after.sum_us = self.sum_us.saturating_sub(before.sum_us);
         let last = after.buckets.iter().rposition(|count| *count > 0);
-        after.max_us =
-            last.map_or(0, |n| bounds(n / SUBS, n % SUBS).1.saturating_sub(1)).min(self.max_us);
+        after.max_us = last.map_or(0, |n| bounds(n).1.saturating_sub(1)).min(self.max_us);
         after
     }
 
@@ -309,7 +345,7 @@ impl Times {
         let mut times = Times { sum_us, max_us, ..Times::default() };
         for (end, count) in buckets {
             let (page, sub) = place(end.saturating_sub(1));
-            let n = page * SUBS + sub;
+            let n = page * WIDTH + sub;
             if times.buckets.len() <= n {
                 times.buckets.resize(n + 1, 0);
             }
@@ -355,13 +391,30 @@ mod tests {
         let mut us = 0;
         while us < MAX_US {
             let (page, sub) = place(us);
-            let (low, end) = bounds(page, sub);
+            let (low, end) = bounds(page * WIDTH + sub);
             assert!(low <= us && us < end, "{us}: {low} to {end}");
             let middle = low + (end - low) / 2;
             assert!(middle.abs_diff(us) as f64 <= us as f64 * ERROR, "{us}: {middle}");
             us += 1 + us / 50;
         }
         assert_eq!(place(u64::MAX), (PAGES - 1, SUBS - 1));
+    }
+
+    #[test]
+    fn what_is_shown_by_bounds_is_exact() {
+        for (n, bound) in BOUNDS_US.into_iter().enumerate() {
+            let histogram = Histogram::default();
+            [bound - 1, bound, bound + 1, bound + bound / 40]
+                .iter()
+                .for_each(|us| histogram.add(*us));
+            let mut times = Times::default();
+            times.add(&histogram);
+            let shown = times.shown();
+            assert_eq!((shown[n], shown[n + 1]), (2, 2), "{bound}");
+            let told = Times::of_buckets(times.buckets(), times.sum_us(), times.max_us());
+            assert_eq!(told.shown(), shown);
+            assert_eq!(times.up_to_us(bound), 2);
+        }
     }
 
     #[test]

@@ -143,6 +143,7 @@ fn visit(pack: &mut impl Pack, r: &mut Request) {
         whole: _,
         held: _,
         parts: _,
+        took_us: _,
         buf,
         head,
         uri,

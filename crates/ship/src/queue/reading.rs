@@ -46,6 +46,15 @@ pub struct Taken<'a> {
     pub is_full: bool,
 }
 
+/// What was found in segments and is no event.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// That could not be read as events.
+    pub bytes: u64,
+    /// Files that another program has cut short, with the events that they are known to have had.
+    pub cut: Vec<(PathBuf, u64)>,
+}
+
 /// All segments that this process reads.
 #[derive(Default)]
 pub struct Reading {
@@ -222,9 +231,9 @@ impl Reading {
         }
     }
 
-    /// Removes segments that are sealed and done; how many bytes could not be read as events.
-    pub fn clean(&mut self, queue: &Queue) -> u64 {
-        let (mut lost, before) = (0, self.segments.len());
+    /// Removes segments that are sealed and done, and those that are no files of ours any more.
+    pub fn clean(&mut self, queue: &Queue) -> Lost {
+        let (mut lost, before) = (Lost::default(), self.segments.len());
         self.segments.retain(|segment| {
             // Sealed first: nothing is committed behind that.
             let is_sealed = segment.reader.is_sealed();
@@ -234,7 +243,14 @@ impl Reading {
             if !is_sealed || rest > 0 && !is_broken {
                 return true;
             }
-            lost += rest as u64;
+            match segment.reader.is_cut() {
+                true => {
+                    let events = segment.events.saturating_sub(segment.done.len() as u64);
+                    queue.cut.fetch_add(events, Ordering::Relaxed);
+                    lost.cut.push((segment.path.clone(), events));
+                }
+                false => lost.bytes += rest as u64,
+            }
             // One that cannot be removed is found again and sent once more under the same names.
             let _ = std::fs::remove_file(&segment.path);
             false

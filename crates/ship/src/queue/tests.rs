@@ -60,7 +60,7 @@ fn what_is_done_is_not_given_again_also_to_the_next_process() {
     assert_eq!(texts(&reading, 10, 1000), all[1..]);
     assert_eq!(reading.waiting().events, 3);
     reading.done(&all[1..].iter().map(|(id, _)| *id).collect::<Vec<_>>());
-    assert_eq!(reading.clean(&second), 0);
+    assert_eq!(reading.clean(&second), super::reading::Lost::default());
     let own = reading.waiting();
     assert_eq!((own.bytes, own.events, own.oldest_ms), (0, 0, 0));
     // Only the second queue's own segments are left.

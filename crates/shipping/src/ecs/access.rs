@@ -262,7 +262,7 @@ mod tests {
                     address: b"127.0.0.1:8080",
                     status: 502,
                     connect_us: Some(2),
-                    header_us: None,
+                    header_us: Some(5),
                     response_us: Some(9),
                     bytes_sent: 10,
                     bytes_received: 20,
@@ -272,6 +272,7 @@ mod tests {
             connection: (5, 6),
             trace: Some(([0xab; 16], Some([0xcd; 8]))),
         });
+        crate::ecs::page::agrees(&doc);
         assert_eq!(doc["trace"]["id"], "ab".repeat(16));
         assert_eq!(doc["span"]["id"], "cd".repeat(8));
         assert_eq!(doc["related"], json!({"ip": ["10.0.0.1"], "user": ["me"]}));
@@ -299,7 +300,7 @@ mod tests {
         assert_eq!(
             nginx["upstream"],
             json!({"address": "127.0.0.1:8080", "tries": 2, "status_code": 502, "connect_duration": 2000,
-                   "response_duration": 9000, "bytes_sent": 10, "bytes_received": 20})
+                   "header_duration": 5000, "response_duration": 9000, "bytes_sent": 10, "bytes_received": 20})
         );
         assert_eq!(doc["data_stream"]["dataset"], "nginx.access");
     }

@@ -67,6 +67,7 @@ mod tests {
         let mut out = Vec::new();
         line.write(&Tail::new("logs", "nginx.error", "default", "web1"), &mut out);
         let doc: Value = serde_json::from_slice(&out).unwrap();
+        crate::ecs::page::agrees(&doc);
         assert_eq!(doc["log"], json!({"level": "warn"}));
         assert_eq!(doc["message"], "a \"b\"\u{fffd}");
         assert_eq!(doc["process"], json!({"pid": 7}));

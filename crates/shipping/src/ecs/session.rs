@@ -132,6 +132,8 @@ mod tests {
         let upstream = Upstream {
             address: b"127.0.0.1:143",
             connect_us: Some(3),
+            header_us: Some(4),
+            response_us: Some(5),
             bytes_sent: 10,
             bytes_received: 20,
             ..Upstream::default()
@@ -152,10 +154,11 @@ mod tests {
             bytes_sent: 12,
             user: b"m\"e",
             server_name: b"mail.test",
-            tls: Some(Tls { version: "1.3", cipher: "A", server_name: b"" }),
+            tls: Some(Tls { version: "1.3", cipher: "A", server_name: b"m.test" }),
             upstreams: Some((upstream, 1)),
             connection: 5,
         });
+        crate::ecs::page::agrees(&doc);
         assert_eq!(doc["event"]["outcome"], "success");
         assert_eq!(doc["event"]["duration"], 1_500_000);
         let source = json!({"address": "::1", "ip": "::1", "port": 4711, "bytes": 30});
@@ -170,7 +173,7 @@ mod tests {
         assert_eq!(
             doc["nginx"]["session"],
             json!({"block": "mail", "connection": 5, "status": "proxied", "server_name": "mail.test",
-                "upstream": {"address": "127.0.0.1:143", "tries": 1, "connect_duration": 3000,
+                "upstream": {"address": "127.0.0.1:143", "tries": 1, "connect_duration": 3000, "header_duration": 4000, "response_duration": 5000,
                     "bytes_sent": 10, "bytes_received": 20}})
         );
         assert_eq!(doc["data_stream"]["dataset"], "nginx.session");

@@ -134,7 +134,7 @@ fn handler(r: &mut Request) -> Flow {
         }
         (true, b"events") | (false, b"/events") => Flow::Wait(events),
         (true, b"analytics") | (false, b"/analytics") => Flow::Wait(visitors),
-        (true, b"machines") | (false, b"/machines") => all_machines(r),
+        (true, b"machines") | (false, b"/machines") => Flow::Wait(all_machines),
         (false, b"") => {
             let there = [&r.uri[..], b"/"].concat();
             special::redirect(r, 301, &there)
@@ -159,14 +159,23 @@ fn answer(r: &mut Request, kind: &[u8], text: Vec<u8>) -> Flow {
 }
 
 /// This server and those that `dashboard_peer` names, and their sum.
-fn all_machines(r: &mut Request) -> Flow {
-    let (gen, all) = (Arc::clone(&r.gen().core), Arc::clone(&r.conn().worker.all));
-    let text = r.with_conf::<machines::PeersLoc, _>(|_, conf| {
-        conf.machines().map(|machines| machines.json(&gen, &all))
-    });
-    match text {
-        Some(text) => answer(r, b"application/json", text),
-        None => Flow::Status(404),
+fn all_machines(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let (gen, all) = (Arc::clone(&r.gen().core), Arc::clone(&r.conn().worker.all));
+        let machines = r.with_conf::<machines::PeersLoc, _>(|_, conf| conf.machines().cloned());
+        let Some(machines) = machines else { return Flow::Status(404) };
+        let making = in_thread(move || machines.json(&gen, &all));
+        let made = unless_client_goes(r, false, making).await;
+        from_thread(r, made)
+    })
+}
+
+/// Answers with what a thread has made, unless the client has gone.
+fn from_thread<E>(r: &mut Request, made: Option<Result<Vec<u8>, E>>) -> Flow {
+    match made {
+        Some(Ok(text)) => answer(r, b"application/json", text),
+        Some(Err(_)) => Flow::Status(500),
+        None => Flow::Status(499),
     }
 }
 
@@ -175,11 +184,8 @@ fn visitors(r: &mut Request) -> LocalFuture<'_, Flow> {
     Box::pin(async move {
         let zones = crate::visitors::zones(&r.gen().core);
         let making = in_thread(move || crate::visitors::json(&zones));
-        match unless_client_goes(r, false, making).await {
-            Some(Ok(text)) => answer(r, b"application/json", text),
-            Some(Err(_)) => Flow::Status(500),
-            None => Flow::Status(499),
-        }
+        let made = unless_client_goes(r, false, making).await;
+        from_thread(r, made)
     })
 }
 

@@ -30,7 +30,7 @@ pub(crate) const ROWS: &[Row] = &[Row::new(
      who may ask by itself. name= is what it is called (the URL's host and port), user= and password_file= (whose first line is the \
      password) are shown to it, timeout=time (5s) is how long an answer may take, and trusted=FILE has the certificates that it is verified by, \
      without which https is refused. This server asks, not the browser: every 2s, and only while somebody looks; an answer has 32m at most. \
-     One that does not answer is shown as silent and is left out of the sum. 32 at most.",
+     One that does not answer is shown as silent and is left out of the sum; one that is there by two names counts once. 32 at most.",
 )];
 
 /// One, as read.
@@ -49,7 +49,7 @@ struct Said {
 pub(crate) struct PeersLoc {
     said: Arc<Vec<Said>>,
     is_page: bool,
-    machines: Arc<OnceLock<Machines>>,
+    machines: Arc<OnceLock<Arc<Machines>>>,
 }
 
 impl ConfType for PeersLoc {
@@ -73,7 +73,7 @@ impl PeersLoc {
         ..SlotVtable::of::<PeersLoc>()
     };
 
-    pub(crate) fn machines(&self) -> Option<&Machines> {
+    pub(crate) fn machines(&self) -> Option<&Arc<Machines>> {
         self.machines.get()
     }
 }
@@ -193,7 +193,7 @@ pub(crate) fn check(b: &mut Build) -> ConfResult {
         let peers =
             loc.said.iter().map(|said| Ok((said.name.clone(), Arc::new(conf(b.cf, said)?))));
         let peers: Vec<_> = peers.collect::<ConfResult<_>>()?;
-        let _ = loc.machines.set(Machines::new(peers));
+        let _ = loc.machines.set(Arc::new(Machines::new(peers)));
     }
     Ok(())
 }

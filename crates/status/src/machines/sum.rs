@@ -132,6 +132,8 @@ pub struct Machine {
     connections: u64,
     accepted: f64,
     version: String,
+    /// Which process it is; empty where it does not say.
+    pub instance: String,
     zones: BTreeMap<String, Part>,
 }
 
@@ -146,6 +148,7 @@ impl Machine {
                 + number(tree, &["connections", "idle"]),
             accepted: 0.0,
             version: at(tree, &["nginx", "version"]).and_then(Value::as_str).unwrap_or("").into(),
+            instance: tree.get("instance").and_then(Value::as_str).unwrap_or("").into(),
             zones: BTreeMap::new(),
         };
         let accepted = |tree: &Value| number(tree, &["connections", "accepted"]);

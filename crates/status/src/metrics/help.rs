@@ -33,6 +33,7 @@ const WHAT: &[(&str, &str)] = &[
     ("connections", "Connections begun"),
     ("processing", "Requests or sessions that are being served"),
     ("responses", "Requests ended, by the status that the access log shows"),
+    ("responses_by_class", "Requests ended, by the class of that status, from 0 on"),
     ("sessions", "Sessions ended, by the class of their status"),
     ("cached", "Requests ended, by what became of looking in a cache"),
     ("discarded", "Ended without an answer"),

@@ -262,9 +262,13 @@ fn inside<'a>(at: &At<'_>, group: &'a Figures, out: &mut Families<'a>) {
 
 fn below<'a>(at: &At<'_>, name: &str, inner: &'a Figures, out: &mut Families<'a>) {
     match name {
-        // Statuses one by one; classes and the total are their sums.
+        // Statuses one by one, each from the first answer with it on; classes, which are their sums, from the start:
+        // the first 502 is seen by who looks at how fast they grow.
         "responses" => match inner.get("codes") {
-            Some(Figure::Group(codes)) => labelled(&at.below(name), "code", codes, out),
+            Some(Figure::Group(codes)) => {
+                labelled(&at.below(name), "code", codes, out);
+                classes(&at.below("responses_by_class"), inner, out);
+            }
             _ => classes(&at.below(name), inner, out),
         },
         "sessions" => classes(&at.below(name), inner, out),
