@@ -112,6 +112,8 @@ fn a_service_is_put() {
     let shown = server.get(&format!("{U}/{id}")).text();
     assert!(shown.contains("\"server\":\"s.test\",\"service\":\"http\""), "{shown}");
     expect_soon("it is asked", || server.get("/").text() == "a");
+    let peers = server.get("/api/9/http/upstreams/u").text();
+    assert_eq!(peers.matches("\"service\":\"http\"").count(), 1, "{peers}");
     for (body, expected) in [
         ("{\"server\":\"s.test:80\",\"service\":\"http\"}", "UpstreamBadAddress"),
         ("{\"server\":\"127.0.0.1\",\"service\":\"http\"}", "UpstreamBadAddress"),

@@ -26,7 +26,7 @@ pub const MODULE: HttpModule = HttpModule {
         ends: Some(weir_upstream::close_idle),
         ..AtWorker::NOTHING
     },
-    reports: &[weir_upstream::report::<Request>()],
+    reports: &[weir_upstream::report::<Request>(), weir_upstream::zones_report()],
     ..HttpModule::EMPTY
 };
 

@@ -204,7 +204,7 @@ impl Deref for Listens {
 
 /// One loaded configuration.
 pub struct Generation {
-    /// From 1, one more for each that was loaded by this process, also in vain.
+    /// From 1, one more for each that was put in force, whichever process serves by it.
     pub number: u64,
     /// The slots of the main context.
     pub global: Slots,

@@ -34,6 +34,7 @@ pub mod rollback;
 pub mod session;
 pub mod shared_file;
 pub mod socket_errors;
+pub mod state_places;
 pub mod syslog;
 pub mod temp;
 pub mod timing;

@@ -122,6 +122,59 @@ pub fn put_pages(name: &[u8], size: u64, used_bytes: u64, figures: &mut Figures)
     figures.entry(name).group("pages").put_all(&pages);
 }
 
+/// The sizes of nginx's small allocations.
+const SLOTS: [u64; 9] = [8, 16, 32, 64, 128, 256, 512, 1024, 2048];
+
+/// What entries of a zone take, one allocation for each as nginx's allocator would make it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chunks {
+    slots: [u64; SLOTS.len()],
+    pages: u64,
+}
+
+impl Chunks {
+    fn count(&mut self, len: usize) -> (&mut u64, u64) {
+        let bytes = chunk_bytes(len);
+        match SLOTS.iter().position(|size| *size == bytes) {
+            Some(at) => (&mut self.slots[at], 1),
+            None => (&mut self.pages, bytes / PAGE_BYTES),
+        }
+    }
+
+    /// So many allocations of so many bytes more.
+    pub fn add(&mut self, len: usize, times: u64) {
+        let (count, each) = self.count(len);
+        *count += each * times;
+    }
+
+    /// One less.
+    pub fn remove(&mut self, len: usize) {
+        let (count, each) = self.count(len);
+        *count = count.saturating_sub(each);
+    }
+
+    /// Pages of a zone of that size, and what of them is in use, as NGINX Plus shows them. How often something was
+    /// allocated is not counted.
+    pub fn put(&self, size: u64, figures: &mut Figures) {
+        let pages_of = |size: u64, n: u64| (n * size).div_ceil(PAGE_BYTES);
+        let each = || SLOTS.into_iter().zip(self.slots);
+        let used = self.pages + each().map(|(size, n)| pages_of(size, n)).sum::<u64>();
+        let all = usable_bytes(size) / PAGE_BYTES;
+        let pages = [("used", used), ("free", all.saturating_sub(used))];
+        figures.group("pages").put_all(&pages);
+        let slots = figures.group("slots");
+        for (size, n) in each().filter(|(_, n)| *n > 0) {
+            let free = pages_of(size, n) * PAGE_BYTES / size - n;
+            slots.group(&size.to_string()).put_all(&[("used", n), ("free", free)]);
+        }
+    }
+}
+
+/// The size that a zone was given where it was named; 0 if it was not, or not yet.
+pub fn size_of(cf: &mut Cf, name: &[u8]) -> u64 {
+    cf.get::<ZoneNames>().declared.get(name).map_or(0, |z| z.size)
+}
+
 struct Live {
     size: u64,
     zone: Weak<dyn Any + Send + Sync>,
@@ -201,6 +254,22 @@ mod tests {
         // nginx's documentation: a megabyte is about 16 thousand states of 64 bytes.
         let states = usable_bytes(1 << 20) / 64;
         assert!((15_000..=16_384).contains(&states), "{states}");
+    }
+
+    #[test]
+    fn what_entries_take_is_told_in_pages_and_slots() {
+        let mut chunks = Chunks::default();
+        chunks.add(100, 33);
+        chunks.add(9000, 2);
+        chunks.add(1, 1);
+        chunks.remove(1);
+        let (mut figures, mut text) = (Figures::default(), Vec::new());
+        chunks.put(64 * 1024, &mut figures);
+        figures.write_json(&mut text);
+        assert_eq!(
+            String::from_utf8_lossy(&text),
+            "{\"pages\":{\"used\":8,\"free\":7},\"slots\":{\"128\":{\"used\":33,\"free\":31}}}"
+        );
     }
 
     #[test]

@@ -8,6 +8,9 @@ use weir_core::{resolver, tls, SERVER_VERSION};
 use weir_module::Slots;
 use weir_runtime::{clock, process};
 
+/// The last release of NGINX Plus whose API has no `/license`: clients look for it in `build`, and ask for no more then.
+const PLUS_RELEASE: u64 = 32;
+
 /// `/connections` and the other places at the root.
 pub(crate) const REPORTS: &[Report] = &[
     Report { path: "/connections", put: connections },
@@ -39,7 +42,7 @@ fn server(served: &Served, _: &Slots, figures: &mut Figures) {
     let (name, version) = SERVER_VERSION.split_once('/').unwrap_or(("", SERVER_VERSION));
     let (secs, ms) = clock::wall();
     figures.put("version", version);
-    figures.put("build", name);
+    figures.put("build", format!("{name}-{version}-r{PLUS_RELEASE}"));
     figures.put("generation", generation.number);
     let (loaded_secs, loaded_ms) = generation.loaded;
     figures.put("load_timestamp", Figure::date(loaded_secs, loaded_ms));

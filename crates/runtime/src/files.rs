@@ -389,6 +389,35 @@ fn await_reader(file: &File) {
 #[cfg(not(unix))]
 fn await_reader(_: &File) {}
 
+/// Why files can surely not be made in a directory by a user and group, or by who runs this; nothing where that depends on
+/// what is not looked at (further groups, lists of rights).
+#[cfg(unix)]
+pub fn refuses_files(dir: &Path, user: Option<(u32, u32)>) -> Option<io::Error> {
+    use rustix::fs::{access, Access};
+    use std::os::unix::fs::MetadataExt as _;
+    let meta = match std::fs::metadata(dir) {
+        Err(e) => return Some(e),
+        Ok(meta) if !meta.is_dir() => return Some(io::ErrorKind::NotADirectory.into()),
+        Ok(meta) => meta,
+    };
+    let Some((uid, gid)) = user else {
+        return access(dir, Access::WRITE_OK | Access::EXEC_OK).err().map(io::Error::from);
+    };
+    let rights = match () {
+        () if uid == 0 => 0o3,
+        () if meta.uid() == uid => meta.mode() >> 6,
+        () if meta.gid() == gid => meta.mode() >> 3,
+        // It may be one of its groups.
+        () => meta.mode() | meta.mode() >> 3,
+    };
+    (rights & 0o3 != 0o3).then(|| io::Error::from_raw_os_error(libc::EACCES))
+}
+
+#[cfg(not(unix))]
+pub fn refuses_files(dir: &Path, _: Option<(u32, u32)>) -> Option<io::Error> {
+    std::fs::metadata(dir).err()
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {

@@ -18,8 +18,9 @@ pub mod handed;
 pub mod handover;
 #[cfg(unix)]
 pub mod inquiry;
-mod kept_file;
 #[cfg(target_os = "linux")]
+pub mod journal;
+mod kept_file;
 pub mod left;
 pub mod listen;
 pub mod machine;

@@ -31,7 +31,7 @@ use weir_core::generation::Generation;
 use weir_core::logger::LogLevel;
 use weir_core::registry::template_of;
 use weir_core::shared_file::{self, Kept};
-use weir_core::{LocalFuture, Session};
+use weir_core::{state_places, LocalFuture, Session};
 use weir_http::body;
 use weir_http::buf::Buf;
 use weir_http::build::here;
@@ -59,8 +59,11 @@ const ROWS: &[Row] = &[Row::new(
 .note(
     "NGINX Plus's, versions 1 to 9. With write=on the location must have \"deny all\" (behind an allow), auth_basic, auth_jwt or \
      auth_request (limit_except GET may hold them), or its server ssl_verify_client on; bodies must be sent as \
-     Content-Type: application/json, and browsers' requests from other sites are refused. DELETE has figures begin \
-     anew as the API shows them, over an upgrade too; metrics and logs go on. There is no /license and no /stream/zone_sync.",
+     Content-Type: application/json. What a browser sends is refused (403, CrossSiteRequest) unless its Origin is the name that it asked \
+     (Host), and that an address or in server_name; so behind a proxy write \"proxy_set_header Host $host;\" there ($http_host where the \
+     port is not the usual one), and that name into server_name here. DELETE has figures begin \
+     anew as the API shows them, over an upgrade too; metrics and logs go on. There is no /license (build ends in -r32, \
+     the last release of NGINX Plus without it) and no /stream/zone_sync.",
 )];
 
 /// The directive.
@@ -142,6 +145,9 @@ fn set_api(cf: &mut Cf, d: &Directive) -> ConfResult {
     let prefix = place.name.clone();
     let id = template_of::<Request>(cf, d, 0, b"$request_id")?;
     let mark = guard::mark(cf, d, &prefix, writes);
+    if writes {
+        state_places::are_written(cf);
+    }
     cf.get::<ApiLoc>().0 = Some(Arc::new(Api { writes, prefix, id, mark }));
     cf.get::<CoreLoc>().handler = Some(handler);
     Ok(())
@@ -329,6 +335,26 @@ impl Call<'_> {
         Servers::find(gen, Block::of(place.path), self.version, upstream, id).map(Some)
     }
 
+    /// Whether there is something that changes in this way; `is_read`: what is to be done to one of many is told later.
+    fn takes(&self, r: &Request, is_read: bool) -> Outcome<()> {
+        let gen = &r.gen().core;
+        if let Some(servers) = self.servers(gen)? {
+            return match (r.method, servers.id) {
+                (Method::Post, None) => Ok(()),
+                (Method::Patch | Method::Delete, Some(_)) if is_read => Ok(()),
+                (Method::Patch | Method::Delete, Some(_)) => servers.show().map(drop),
+                _ => Err(not_allowed()),
+            };
+        }
+        match &self.target {
+            Target::Named(place, name) if place.path.ends_with("keyvals") => {
+                pairs::find(gen, Block::of(place.path), name).map(drop)
+            }
+            _ if r.method == Method::Delete => Ok(()),
+            _ => Err(not_allowed()),
+        }
+    }
+
     /// Changes what is asked for; what stands in a file is a thread's to change.
     fn change(&self, r: &Request, body: &[u8]) -> Outcome<Work> {
         let gen = &r.gen().core;
@@ -397,7 +423,7 @@ fn change_pairs(zone: Arc<Zone>, version: u8, method: Method, body: Vec<u8>) -> 
             pairs::change(&zone, version, &body).map(|()| Done::Nothing(204))
         }),
         Method::Delete => by_turns(kept, move || {
-            zone.write().clear();
+            pairs::clear(&zone);
             Ok(Done::Nothing(204))
         }),
         _ => Err(not_allowed()),
@@ -456,7 +482,7 @@ fn change(r: &mut Request) -> LocalFuture<'_, Flow> {
 }
 
 /// Whether a request may change anything at all.
-fn may_write(r: &Request) -> Outcome<()> {
+fn may_write(r: &mut Request) -> Outcome<()> {
     if !matches!(r.method, Method::Post | Method::Patch | Method::Delete) {
         return Err(not_allowed());
     }
@@ -464,10 +490,13 @@ fn may_write(r: &Request) -> Outcome<()> {
         return Err(Refusal::new(405, "MethodDisabled", "method disabled"));
     }
     guard::same_site(r)?;
-    match r.method {
+    let said = match r.method {
         Method::Delete => Ok(()),
         _ => input::said_to_be_json(r),
-    }
+    };
+    // What is not there, or does not change in this way, is told before what it would have to be sent as.
+    with_call(r, |r, call| call.takes(r, said.is_ok()))?;
+    said
 }
 
 fn not_allowed() -> Refusal {

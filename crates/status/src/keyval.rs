@@ -1,15 +1,19 @@
 //! `keyval` and `keyval_zone` (NGINX Plus's `ngx_http_keyval_module` and `ngx_stream_keyval_module`): variables whose
 //! values are looked up in pairs that the API puts and changes while the server runs.
 //!
-//! Workers share a zone, it lives on over a reload that does not change it, and with `state=` over restarts. It takes no
-//! more memory than its size.
+//! Workers share a zone, it lives on over a reload that does not change it, and over a serving process that is killed
+//! (`left`), and with `state=` over restarts. It takes no more memory than its size, and what is noted for the next process
+//! twice that.
 //!
 //! Differences from NGINX Plus: `sync` is refused; of several subnets or beginnings that fit, the longest counts.
 
 mod file;
+pub mod left;
 mod store;
 
 pub use file::file_goes_round;
+
+pub(crate) use left::Note;
 
 pub(crate) use store::{Entry, Fault, Store, TEXT_MAX_BYTES};
 
@@ -27,7 +31,7 @@ use weir_core::registry::{define, template};
 use weir_core::session::Part as _;
 use weir_core::shared_file::{self, Kept, SharedFile};
 use weir_core::variables::VarArg;
-use weir_core::{zones, Session};
+use weir_core::{state_places, zones, Session};
 use weir_http::{HttpModule, Request};
 use weir_module::{
     slot, ArgsExt, Arity, Cf, ConfResult, ConfType, Directive, Level, Row, SlotVtable, Slots,
@@ -35,8 +39,6 @@ use weir_module::{
 use weir_runtime::clock;
 use weir_script::template::Template;
 use weir_stream::StreamModule;
-
-const PAGE_BYTES: u64 = 4096;
 
 /// The directives in the block of sessions `S`.
 struct Rows<S>(PhantomData<S>);
@@ -121,6 +123,9 @@ struct Keyval {
 /// The pairs of a zone, and how they are kept.
 pub(crate) struct Zone {
     store: RwLock<Store>,
+    /// What makes it the same as another.
+    key: Vec<u8>,
+    size: u64,
     pub timeout_ms: Option<u64>,
     file: Option<Arc<SharedFile>>,
 }
@@ -130,8 +135,41 @@ impl Zone {
         self.store.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, Store> {
+    pub(crate) fn change(&self) -> Changing<'_> {
+        Changing { zone: self, store: Some(self.write()), is_long: false }
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Store> {
         self.store.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The pairs of a zone that are changed.
+pub(crate) struct Changing<'a> {
+    zone: &'a Zone,
+    store: Option<RwLockWriteGuard<'a, Store>>,
+    is_long: bool,
+}
+
+impl Changing<'_> {
+    pub(crate) fn store(&mut self) -> &mut Store {
+        self.store.as_mut().expect("it is there until this is dropped")
+    }
+
+    /// What has been changed, before anybody is told.
+    pub(crate) fn note(&mut self, notes: &[Note]) {
+        if self.zone.file.is_none() {
+            self.is_long |= left::note(self.zone, notes);
+        }
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.store = None;
+        if self.is_long {
+            left::anew();
+        }
     }
 }
 
@@ -183,7 +221,10 @@ fn read_zone(cf: &Cf, d: &Directive) -> ConfResult<Said> {
                 b"string" => Kind::Text,
                 b"ip" => Kind::Ip,
                 b"prefix" => Kind::Prefix,
-                _ => return Err(bad()),
+                _ => {
+                    let hint = "write type=string, type=ip or type=prefix";
+                    return Err(bad().hint(hint.to_string()));
+                }
             };
         } else if d.arg(i) == b"sync" {
             let hint = "remove it, and tell each machine of changes by its own api";
@@ -213,6 +254,7 @@ fn set_zone<S: Session>(cf: &mut Cf, d: &Directive) -> ConfResult {
     }
     let mut store = Store::new(said.kind, said.size);
     if let Some(path) = &said.state {
+        state_places::declare(cf, d.position(), path);
         let wrong = |text: String| d.fail(format!("state file \"{}\": {text}", path.display()));
         match cf.read_file(path) {
             Ok(text) => file::fill(&mut store, &text).map_err(wrong)?,
@@ -220,14 +262,16 @@ fn set_zone<S: Session>(cf: &mut Cf, d: &Directive) -> ConfResult {
             Err(e) => return Err(wrong(weir_core::os_text(&e))),
         }
     }
-    let make = || Zone {
-        store: RwLock::new(store),
-        timeout_ms: said.timeout_ms,
-        file: said.state.clone().map(|path| SharedFile::new(path, file::MAX_BYTES)),
-    };
     // Another file, or another time, is another zone.
     let mut name = said.name.clone();
     name.extend_from_slice(format!(" {:?} {:?}", said.state, said.timeout_ms).as_bytes());
+    let make = || Zone {
+        store: RwLock::new(store),
+        key: [kind.as_bytes(), b" ", &name, format!(" {}", said.size).as_bytes()].concat(),
+        size: said.size,
+        timeout_ms: said.timeout_ms,
+        file: said.state.clone().map(|path| SharedFile::new(path, file::MAX_BYTES)),
+    };
     let zone = zones::attach(kind, &name, said.size, |_: &Zone| Ok(()), make)?;
     cf.get::<KeyvalMain>().zones.insert(said.name, zone);
     Ok(())
@@ -257,7 +301,10 @@ fn bind(main: &mut Slots) -> ConfResult {
 
 /// A process that serves reads the file itself: what the configuration was read with may be older than that.
 fn begin(gen: &Arc<Generation>, main: &Slots) {
-    for zone in main.get::<KeyvalMain>().zones.values().filter(|zone| zone.file.is_some()) {
+    let (kept, left): (Vec<_>, Vec<_>) =
+        main.get::<KeyvalMain>().zones.values().partition(|zone| zone.file.is_some());
+    left.into_iter().for_each(left::begin);
+    for zone in kept {
         let zone: Arc<dyn Kept> = Arc::clone(zone) as _;
         shared_file::follow(&zone, &gen.error_log);
     }
@@ -280,11 +327,6 @@ fn value<S: Session>(s: &mut S, arg: &VarArg, out: &mut Vec<u8>) -> bool {
 /// In pages, as NGINX Plus shows zones.
 fn report(_: &Served, main: &Slots, figures: &mut Figures) {
     for (name, zone) in &main.get::<KeyvalMain>().zones {
-        let (used, all) = zone.read().bytes();
-        let pages = used.div_ceil(PAGE_BYTES);
-        let group = figures.entry(name);
-        let free = (all / PAGE_BYTES).saturating_sub(pages);
-        group.group("pages").put_all(&[("used", pages), ("free", free)]);
-        group.put("slots", Figures::default());
+        zone.read().chunks().put(zone.size, figures.entry(name));
     }
 }

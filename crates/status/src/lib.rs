@@ -13,7 +13,7 @@ mod whole;
 
 pub use api::MODULE as API;
 pub use dashboard::MODULE as DASHBOARD;
-pub use keyval::{MODULE as KEYVAL, STREAM as KEYVAL_STREAM};
+pub use keyval::{left as pairs_left, MODULE as KEYVAL, STREAM as KEYVAL_STREAM};
 pub use metrics::{encode as otlp, MODULE as METRICS};
 pub use tree::gather;
 pub use visitors::MODULE as ANALYTICS;

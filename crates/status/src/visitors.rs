@@ -128,6 +128,9 @@ fn set_zone(cf: &mut Cf, d: &Directive) -> ConfResult {
     for i in 1..d.args.len() {
         if let Some(kind @ (b"plain" | b"shortened" | b"hashed")) = d.keyed(i, "privacy") {
             privacy = kind;
+        } else if d.keyed(i, "privacy").is_some() {
+            let hint = "write privacy=plain, privacy=shortened or privacy=hashed";
+            return Err(invalid(d, i).hint(hint.to_string()));
         } else if let Some(path) = d.keyed(i, "geoip").filter(|path| !path.is_empty()) {
             files.push(cf.full_path(path));
         } else if let Some(n) = d.keyed(i, "days") {

@@ -44,7 +44,7 @@ pub const MODULE: StreamModule = StreamModule {
     variables: VARIABLES,
     build: Some(build),
     start: Some(|gen, stream| weir_upstream::start(&stream.main, &gen.error_log)),
-    reports: &[weir_upstream::report::<Session>()],
+    reports: &[weir_upstream::report::<Session>(), weir_upstream::zones_report()],
     ..StreamModule::EMPTY
 };
 

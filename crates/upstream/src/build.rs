@@ -8,7 +8,7 @@ use crate::live::{Live, StateFile};
 use crate::names::{self, Outer};
 use crate::peers::Peers;
 use std::sync::Arc;
-use weir_core::zones;
+use weir_core::{state_places, zones};
 use weir_module::{Cf, ConfResult, Diagnostic, Slots};
 
 /// Looks up every server and makes the groups of the block whose main level `main` is; `outer` is
@@ -28,6 +28,12 @@ pub fn build<S: Asks>(cf: &mut Cf, main: &mut Slots, outer: &Outer) -> ConfResul
     let mut zones = main.declared.iter().filter_map(|u| u.zone.as_ref());
     if let Some(zone) = zones.find(|zone| zones::lacks_size(cf, zone)) {
         return Err(zones::undeclared(zone));
+    }
+    for u in &mut main.declared {
+        if let (Some((path, _)), Some(_)) = (&u.state, &u.zone) {
+            state_places::declare(cf, u.at, path);
+        }
+        u.zone_bytes = u.zone.as_ref().map_or(0, |zone| zones::size_of(cf, zone));
     }
     main.groups = groups;
     Ok(())

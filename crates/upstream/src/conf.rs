@@ -69,6 +69,8 @@ pub(crate) struct Declared {
     /// With what it said.
     pub state: Option<(PathBuf, u32)>,
     pub zone: Option<Vec<u8>>,
+    /// As it is given there, or where else it is named.
+    pub zone_bytes: u64,
     /// The workers share what they know of its servers, without a zone too.
     pub shares: bool,
     pub resolver: Val<Arc<Resolver>>,
@@ -109,6 +111,7 @@ impl Declared {
             dynamic: None,
             state: None,
             zone: None,
+            zone_bytes: 0,
             shares: false,
             resolver: Val::UNSET,
             resolver_timeout: Val::UNSET,

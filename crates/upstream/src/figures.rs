@@ -11,9 +11,11 @@ use crate::dynamic;
 use crate::group::{Group, Shape};
 use crate::health::{Board, Found};
 use crate::peers::{Peer, PeerId, PeerState, OFF_BY_CONF};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use weir_core::counts::{Counted, Handshakes, Statuses, Times};
 use weir_core::figures::{Figure, Figures, Report, Served};
+use weir_core::zones::Chunks;
 use weir_module::{Context, Slots};
 use weir_runtime::clock;
 
@@ -22,28 +24,59 @@ pub const fn report<S: Asks>() -> Report {
     Report { path: "upstreams", put: put::<S> }
 }
 
+/// What the zones of a protocol's upstreams have.
+pub const fn zones_report() -> Report {
+    Report { path: "/slabs", put: put_zones }
+}
+
+/// Several upstreams may have the same zone.
+fn put_zones(_: &Served, main: &Slots, figures: &mut Figures) {
+    let main = main.get::<UpstreamMain>();
+    let mut zones: BTreeMap<&[u8], (u64, Chunks)> = BTreeMap::new();
+    for (u, group) in main.declared.iter().zip(&main.groups) {
+        let Some(zone) = &u.zone else { continue };
+        let (_, chunks) = zones.entry(zone).or_insert((u.zone_bytes, Chunks::default()));
+        chunks.add(size_of::<Shape>() + u.name.len(), 1);
+        let names = group.as_live().map(|live| live.hosts_bytes()).unwrap_or_default();
+        names.into_iter().for_each(|bytes| chunks.add(bytes, 1));
+        group.with_shape(|shape| {
+            for peer in [false, true].iter().flat_map(|b| &shape.peers.list(*b).peers) {
+                chunks.add(size_of::<Peer>() + peer.name.len() + peer.server.len(), 1);
+                chunks.add(size_of::<PeerState>(), 1);
+                chunks.add(size_of::<Counted<Tries>>(), 1);
+            }
+        });
+    }
+    for (name, (size, chunks)) in zones {
+        chunks.put(size, figures.entry(name));
+    }
+}
+
 fn put<S: Asks>(_: &Served, main: &Slots, figures: &mut Figures) {
     let main = main.get::<UpstreamMain>();
     for (n, (u, group)) in main.declared.iter().zip(&main.groups).enumerate() {
         let boards = main.boards.iter().filter(|(at, _)| *at == n);
         let boards: Vec<_> = boards.filter_map(|(_, board)| Weak::upgrade(board)).collect();
         let figures = figures.entry(&u.shown_name());
-        put_group::<S>(group, &boards, figures);
-        if let Some(zone) = u.zone.as_deref() {
-            figures.put("zone", zone);
-        }
+        put_group::<S>(group, &boards, u.zone.as_deref(), figures);
     }
     if S::BLOCK == Context::HTTP {
         for (name, group) in dynamic::put_ones() {
             // Those that take the place of one of the configuration stand behind it.
-            put_group::<S>(&group, &[], figures.entry(&name));
+            put_group::<S>(&group, &[], None, figures.entry(&name));
         }
     }
 }
 
-fn put_group<S: Asks>(group: &Group, boards: &[Arc<Board>], figures: &mut Figures) {
-    group.with_shape(|shape| {
-        let Some(counts) = &shape.counts else { return };
+fn put_group<S: Asks>(
+    group: &Group,
+    boards: &[Arc<Board>],
+    zone: Option<&[u8]>,
+    figures: &mut Figures,
+) {
+    let services = group.as_live().map(|live| live.services()).unwrap_or_default();
+    let state = group.with_shape(|shape| {
+        let counts = shape.counts.as_ref()?;
         let (mut peers, mut standing) = (Vec::new(), Standing::default());
         for backup in [false, true] {
             let states = shape.with_zone(|state| Some(state.list(backup).clone()));
@@ -57,6 +90,9 @@ fn put_group<S: Asks>(group: &Group, boards: &[Arc<Board>], figures: &mut Figure
                 let id = shape.tie.as_ref().map_or(peers.len() as u64, |tie| tie.id(at));
                 figures.put("id", id);
                 server.put::<S>(backup, &mut figures);
+                if let Some(service) = services.get(&id) {
+                    figures.put("service", service.as_str());
+                }
                 peers.push(Figure::Group(figures));
             }
         }
@@ -66,9 +102,15 @@ fn put_group<S: Asks>(group: &Group, boards: &[Arc<Board>], figures: &mut Figure
         let is_full = queue.is_some_and(|q| {
             counts.uses.now(|u| u.queued.get(), |u| u.left.get()) >= q.rule.max as u64
         });
-        figures.put("state", standing.name(is_full));
+        Some(standing.name(is_full))
     });
     figures.put("zombies", group.zombies());
+    if let Some(zone) = zone {
+        figures.put("zone", zone);
+    }
+    if let Some(state) = state {
+        figures.put("state", state);
+    }
 }
 
 fn put_uses<S: Asks>(shape: &Shape, counts: &Counts, figures: &mut Figures) {

@@ -32,7 +32,7 @@ pub use asks::Asks;
 pub use balance::Key;
 pub use build::build;
 pub use conf::{DeclaredSticky, UpstreamMain, UpstreamRef};
-pub use figures::report;
+pub use figures::{report, zones_report};
 pub use group::{ad_hoc, close_idle, close_spare, renew, Group, Lease, Sticky, WorkerGroup};
 pub use least_time::Until;
 pub use link::{connect_failure, error_text, Link, LinkError, SecureError, SocketOptions};

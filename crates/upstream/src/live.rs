@@ -21,6 +21,7 @@ use hosts::{Named, Watch};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use tokio::sync::Notify;
 use weir_core::counts::Counted;
 use weir_core::logger::ErrorLog;
 use weir_core::shared_file::{self, Kept};
@@ -116,6 +117,8 @@ pub(crate) struct Live {
     /// Why servers that come are not asked yet: the bits of checks that are to have passed first.
     pub off_at_first: AtomicU32,
     version: AtomicU64,
+    /// Another version has come.
+    changed: Notify,
     current: Mutex<Current>,
     /// The file that its servers stand in.
     state: Option<StateFile>,
@@ -172,7 +175,19 @@ impl Live {
             let (resolves, off_at_first) = (asked.is_some(), AtomicU32::new(0));
             let (resolver, log) =
                 (asked.map_or_else(OnceLock::new, OnceLock::from), OnceLock::new());
-            Live { plan, resolver, resolves, fallback, log, off_at_first, version, current, state }
+            let changed = Notify::new();
+            Live {
+                plan,
+                resolver,
+                resolves,
+                fallback,
+                log,
+                off_at_first,
+                version,
+                changed,
+                current,
+                state,
+            }
         });
         if is_kept {
             all.push(Arc::downgrade(&live));
@@ -188,6 +203,18 @@ impl Live {
         self.version.load(Ordering::Acquire)
     }
 
+    /// Waits until the version is another one than that.
+    pub(crate) async fn changed_since(&self, version: u64) {
+        loop {
+            // From here on nothing is missed.
+            let changed = self.changed.notified();
+            if self.version() != version {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     pub(crate) fn shape(&self) -> Arc<Shape> {
         Arc::clone(&self.lock().shape)
     }
@@ -197,6 +224,23 @@ impl Live {
         let gone: Vec<_> = self.lock().gone.iter().filter_map(Weak::upgrade).collect();
         let is_asked = |c: &&Arc<Counted<Tries>>| c.now(|t| t.begun.get(), |t| t.ended.get()) > 0;
         gone.iter().filter(is_asked).count() as u64
+    }
+
+    /// The services by which servers were found, by the servers' numbers.
+    pub(crate) fn services(&self) -> BTreeMap<u64, String> {
+        let current = self.lock();
+        let service = |id: u64| {
+            let named = current.hosts.iter().find(|n| n.id == id)?;
+            named.host.service.clone()
+        };
+        let of = |e: &Entry| Some((e.id, service(e.host?)?));
+        current.entries.iter().filter_map(of).collect()
+    }
+
+    /// How much there is to know of the names, each.
+    pub(crate) fn hosts_bytes(&self) -> Vec<usize> {
+        let bytes = |n: &Named| size_of::<Named>() + size_of::<Host>() + n.host.name.len();
+        self.lock().hosts.iter().map(bytes).collect()
     }
 
     /// Works on the newest shape, which stays that until it is done.
@@ -300,6 +344,7 @@ impl Live {
         current.shape = Arc::new(self.plan.shape(peers, Some(state), Some(tie)));
         current.entries = entries;
         self.version.store(version, Ordering::Release);
+        self.changed.notify_waiters();
     }
 
     /// Begins to ask for the hosts.

@@ -19,7 +19,7 @@ use weir_base::addr::{parse_endpoint, EndpointOptions};
 use weir_base::units;
 use weir_core::registry::template;
 use weir_core::zones;
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Directive, Row};
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Diagnostic, Directive, Row};
 
 /// Of a `queue` that says nothing else.
 const QUEUE_TIMEOUT_MS: u64 = 60_000;
@@ -35,7 +35,10 @@ impl<S: Asks> Rows<S> {
             cf.walk(S::UPSTREAM, d.children())?;
             let u = cf.get::<UpstreamMain>().current();
             match u.servers.is_empty() && u.state.is_none() {
-                true => Err(d.fail("no servers are inside upstream")),
+                true => {
+                    let hint = "write a server, or \"state FILE;\" for those that the api puts, with a zone";
+                    Err(d.fail("no servers are inside upstream").hint(hint.to_string()))
+                }
                 false => Ok(()),
             }
         }),
@@ -286,7 +289,20 @@ pub(crate) fn read_server<S: Asks>(d: &Directive) -> ConfResult<Server> {
     Ok(s)
 }
 
-pub(crate) fn set_server<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
+/// Servers stand in the block or in its file.
+pub(crate) fn with_state(d: &Directive) -> Diagnostic {
+    let e = d.fail("\"state\" may not be used with \"server\"");
+    e.hint("move the servers into the file".to_string())
+}
+
+fn set_server<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
+    match cf.get::<UpstreamMain>().current().state {
+        Some(_) => Err(with_state(d)),
+        None => put_server::<S>(cf, d),
+    }
+}
+
+pub(crate) fn put_server<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let s = read_server::<S>(d)?;
     let u = cf.get::<UpstreamMain>().current();
     if s.backup && u.method.as_ref().is_some_and(Method::refuses_backup) {

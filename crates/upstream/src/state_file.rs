@@ -2,7 +2,7 @@
 
 use crate::asks::Asks;
 use crate::conf::UpstreamMain;
-use crate::rows::set_server;
+use crate::rows::{put_server, with_state};
 use std::io;
 use std::sync::Arc;
 use weir_base::crc32c::crc32c;
@@ -32,8 +32,7 @@ pub(crate) fn statements(text: &[u8]) -> ConfResult<Vec<Directive>> {
 pub(crate) fn set<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
     let u = cf.get::<UpstreamMain>().current();
     if !u.servers.is_empty() {
-        let e = d.fail("\"state\" may not be used with \"server\"");
-        return Err(e.hint("move the servers into the file".to_string()));
+        return Err(with_state(d));
     }
     let path = cf.full_path(d.arg(0));
     let text: Arc<[u8]> = match cf.read_file(&path) {
@@ -53,7 +52,7 @@ pub(crate) fn set<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
             let text = format!("\"{}\" is no server", server.name.to_str());
             return Err(wrong(Diagnostic::emerg(text)));
         }
-        set_server::<S>(cf, server).map_err(wrong)?;
+        put_server::<S>(cf, server).map_err(wrong)?;
     }
     Ok(())
 }

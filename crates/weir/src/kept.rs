@@ -29,6 +29,8 @@ pub struct Kept {
     logs: Vec<Arc<LogFile>>,
     /// The next configuration is held against them: a zone may not change what it counts by.
     zones: Vec<Arc<dyn Any + Send + Sync>>,
+    /// The configuration's.
+    number: u64,
 }
 
 impl Kept {
@@ -43,12 +45,16 @@ impl Kept {
             queues: weir_ship::dirs(&generation),
             logs: logger::named_files(),
             zones: zones::in_use(),
+            number: generation.number,
         };
+        load::is_in_force(kept.number);
         (kept, generation)
     }
 
     /// The generation, made anew from the text.
     pub fn generation(&self, paths: &Paths) -> Result<Arc<Generation>, String> {
+        // It is the same configuration, whoever has died by it.
+        load::is_in_force(self.number - 1);
         load::load_from(paths, Mode::Serve, &BundleLoader::new(&self.sources))
             .map(Loaded::into_generation)
             .map_err(|e| e.line)

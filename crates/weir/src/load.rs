@@ -12,6 +12,7 @@ use std::sync::Arc;
 use weir_conf::{Diagnostic, Loader, Options, Parsed, Position, Sources};
 use weir_core::generation::Generation;
 use weir_core::logger::{self, ErrorLog, LogLevel, LogSink};
+use weir_core::state_places;
 use weir_module::{Cf, ConfResult, Context, Directive, Layout, Mode, Row, RowTable};
 use weir_runtime::paths;
 
@@ -74,7 +75,13 @@ pub struct Refused {
     pub warnings: Vec<Warning>,
 }
 
-static NUMBER: AtomicU64 = AtomicU64::new(1);
+/// Of the newest configuration that is in force.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// A configuration of that number is in force; the next one that is loaded has the next number.
+pub fn is_in_force(number: u64) {
+    NUMBER.store(number, Ordering::Relaxed);
+}
 
 pub fn row_table() -> RowTable {
     let mut lists: Vec<&'static [Row]> = vec![ROWS];
@@ -193,10 +200,13 @@ fn build(cf: &mut Cf, paths: &Paths) -> ConfResult<Generation> {
     }
     loaded::notice(cf);
     let log = error_log(cf, paths);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let number = NUMBER.load(Ordering::Relaxed) + 1;
     weir_ship::build(cf)?;
     let made = protocols::finish(cf, &log)?;
     let global = std::mem::take(&mut cf.levels.global);
+    // A user that is not known is told of where that is asked for.
+    let who = crate::kept::identity(global.get::<Global>().user.as_option()).ok().flatten();
+    cf.warnings.extend(state_places::warnings(&global, who.as_ref()));
     Ok(Generation::new(number, global, log, made))
 }
 

@@ -106,6 +106,7 @@ pub fn master(
     let global = loaded.generation.global.get::<Global>();
     limits::note(global);
     crate::figures::keep();
+    weir_status::pairs_left::keep();
     let pid_file = paths.pid_path(global);
     let (kept, generation) = Kept::of(loaded);
     kept.identity()?;
@@ -159,6 +160,7 @@ impl Master<'_> {
                 self.phase = Phase::Resting;
                 self.tell(Signal::Quit);
                 // HUP starts another beside it, however long its last connections stay.
+                weir_status::pairs_left::keep();
                 self.leaving.extend(self.child.take());
             }
             Signal::Quit | Signal::Term | Signal::Int => self.end(signal),
@@ -311,6 +313,10 @@ impl Master<'_> {
         let failed = |what: &str, e| format!("{what} failed ({})", os_text(&e));
         let (ours, theirs) = process::socket_pair().map_err(|e| failed("socketpair()", e))?;
         let outbox = Outbox::new(ours).map_err(|e| failed("fcntl()", e))?;
+        if self.child.is_some() {
+            // What that one still notes is not to be mixed with the new one's.
+            weir_status::pairs_left::keep();
+        }
         match process::fork().map_err(|e| failed("fork()", e))? {
             Fork::Parent { child: pid } => Ok(Child { pid, outbox, started_ms: clock::mono_ms() }),
             Fork::Child => {

@@ -48,7 +48,9 @@ impl Serving {
         crate::figures::know();
         syslog::report_to(&s.generation.error_log);
         panics::log_to(&s.generation.error_log);
+        crate::load::is_in_force(s.generation.number);
         crate::protocols::start(&s.generation);
+        weir_status::pairs_left::begun();
         s.ship();
         crate::asked::follow(s.perftools(), &s.generation.error_log);
         s.fill()?;
@@ -142,6 +144,7 @@ impl Serving {
         let worked = self.count();
         syslog::report_to(&generation.error_log);
         panics::log_to(&generation.error_log);
+        crate::load::is_in_force(generation.number);
         crate::protocols::start(&generation);
         self.retired.add(std::mem::replace(&mut self.generation, generation));
         self.ship();

@@ -1,12 +1,14 @@
 //! The directive `sticky`, read and built.
 
+use super::sessions::NODE_BYTES;
 use super::{is_samesite, Cookie, Expires, Kind, Learn, Sessions, Sticky};
 use std::sync::Arc;
 use weir_base::units;
-use weir_core::zones;
+use weir_core::figures::{Figures, Report, Served};
+use weir_core::zones::{self, Chunks};
 use weir_http::vars::template_of;
 use weir_http::HttpModule;
-use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Diagnostic, Directive, Row};
+use weir_module::{ArgsExt, Arity, Cf, ConfResult, Context, Diagnostic, Directive, Row, Slots};
 use weir_script::template::Template;
 use weir_upstream::{DeclaredSticky, UpstreamMain};
 
@@ -15,7 +17,20 @@ const ZONE_MIN_BYTES: u64 = 8 * 4096;
 const TIMEOUT_MS: u64 = 600_000;
 
 /// `sticky`, for `upstream` blocks of `http`.
-pub const MODULE: HttpModule = HttpModule { rows: ROWS, ..HttpModule::EMPTY };
+pub const MODULE: HttpModule = HttpModule {
+    rows: ROWS,
+    reports: &[Report { path: "/slabs", put: report }],
+    ..HttpModule::EMPTY
+};
+
+/// The zones of sessions.
+fn report(_: &Served, _: &Slots, figures: &mut Figures) {
+    for (name, sessions) in zones::named::<Sessions>(ZONE_KIND) {
+        let mut chunks = Chunks::default();
+        chunks.add(NODE_BYTES, sessions.len());
+        chunks.put(sessions.size_bytes, figures.entry(&name));
+    }
+}
 
 const ROWS: &[Row] = &[Row::new(
     "sticky",

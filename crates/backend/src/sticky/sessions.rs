@@ -9,7 +9,7 @@ use weir_base::lru::Lru;
 use weir_core::zones;
 
 /// nginx's node: two tree nodes, the digest, the time and the server.
-const NODE_BYTES: usize = 144;
+pub(super) const NODE_BYTES: usize = 144;
 
 struct Session {
     sid: Box<[u8]>,
@@ -21,6 +21,7 @@ pub(super) struct Sessions {
     /// The upstream whose sessions these are.
     pub upstream: Vec<u8>,
     most: u64,
+    pub size_bytes: u64,
     /// A reload may change it.
     timeout_ms: AtomicU64,
     table: Mutex<Table>,
@@ -46,9 +47,15 @@ impl Sessions {
             zone: zone.to_vec(),
             upstream: upstream.to_vec(),
             most: (zones::usable_bytes(size_bytes) / zones::chunk_bytes(NODE_BYTES)).max(1),
+            size_bytes,
             timeout_ms: AtomicU64::new(timeout_ms),
             table: Mutex::default(),
         }
+    }
+
+    /// How many there are, those that are too old and not yet forgotten among them.
+    pub(super) fn len(&self) -> u64 {
+        self.table.lock().unwrap_or_else(|e| e.into_inner()).len
     }
 
     pub(super) fn set_timeout(&self, timeout_ms: u64) {

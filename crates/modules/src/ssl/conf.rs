@@ -114,10 +114,11 @@ impl ConfType for SslSrv {
     }
 }
 
-/// `http` or `stream` level: where relative names start.
+/// `http` or `stream` level: where relative names start, and the zones of sessions with their sizes.
 #[derive(Default)]
 pub struct SslMain {
     pub prefix: std::path::PathBuf,
+    pub zones: std::collections::BTreeMap<String, (u64, Arc<Zone>)>,
 }
 
 impl ConfType for SslMain {

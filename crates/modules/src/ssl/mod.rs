@@ -22,13 +22,25 @@ mod vars;
 use conf::{SslMain, SslSrv};
 use rows::Rows;
 use vars::Of;
+use weir_core::figures::{Figures, Report, Served};
+use weir_core::zones::Chunks;
 use weir_http::module::HttpModule;
 use weir_http::Request;
 use weir_mail::MailModule;
-use weir_module::{joined_rows, SlotVtable};
+use weir_module::{joined_rows, SlotVtable, Slots};
 use weir_stream::{Session, StreamModule};
 
 const SLOTS: &[SlotVtable] = &[SlotVtable::of::<SslMain>(), SlotVtable::of::<SslSrv>()];
+
+const REPORTS: &[Report] = &[Report { path: "/slabs", put: report }];
+
+fn report(_: &Served, main: &Slots, figures: &mut Figures) {
+    for (name, (size, zone)) in &main.get::<SslMain>().zones {
+        let mut chunks = Chunks::default();
+        zone.sizes().for_each(|(bytes, n)| chunks.add(bytes, n));
+        chunks.put(*size, figures.entry(name.as_bytes()));
+    }
+}
 
 pub const MODULE: HttpModule = HttpModule {
     rows: joined_rows!(Rows::<Request>::ROWS, Rows::<Request>::MORE),
@@ -36,6 +48,7 @@ pub const MODULE: HttpModule = HttpModule {
     variables: Of::<Request>::VARIABLES,
     build: Some(|b| build::build::<Request>(b.cf, b.main, b.servers)),
     start: Some(|gen, http| stapling::start(gen, http.servers.iter().map(|s| &s.base))),
+    reports: REPORTS,
     ..HttpModule::EMPTY
 };
 
@@ -49,6 +62,7 @@ pub const STREAM: StreamModule = StreamModule {
     variables: Of::<Session>::VARIABLES,
     build: Some(|b| build::build::<Session>(b.cf, b.main, b.servers)),
     start: Some(|gen, stream| stapling::start(gen, stream.bases())),
+    reports: REPORTS,
     ..StreamModule::EMPTY
 };
 

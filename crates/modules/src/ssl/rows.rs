@@ -1,6 +1,6 @@
 //! The directives.
 
-use super::conf::{Builtin, SslSrv};
+use super::conf::{Builtin, SslMain, SslSrv};
 use super::ocsp::{Cache, Mode};
 use super::sessions::Secured;
 use std::marker::PhantomData;
@@ -210,7 +210,10 @@ fn set_session_cache<S: Secured>(cf: &mut Cf, d: &Directive) -> ConfResult {
                     return Err(d.bad(i, format!("session cache \"{shown}\" is too small")));
                 }
                 zones::declare(cf, d, i, name.as_bytes(), S::ZONES.0, size)?;
-                zone = Some(Zone::named(name.as_bytes(), size));
+                let made = Zone::named(name.as_bytes(), size);
+                let known = (size, Arc::clone(&made));
+                cf.get::<SslMain>().zones.insert(name.to_string(), known);
+                zone = Some(made);
             }
             _ => return Err(bad()),
         }

@@ -102,33 +102,36 @@ fn is_address(host: &[u8]) -> bool {
         || std::str::from_utf8(inner).is_ok_and(|text| text.parse::<std::net::IpAddr>().is_ok())
 }
 
+const OTHER_SITE: &str = "requests of other sites may not change anything: a browser's Origin is to be this server's name (Host). \
+    Behind a proxy that sends another name, write \"proxy_set_header Host $host;\" there ($http_host where the port is not the usual \
+    one), and that name into server_name here";
+const NO_NAME: &str = "browsers may change something under an address or a name of the server: write this name into server_name";
+
+fn refused(text: &'static str) -> Outcome<()> {
+    Err(Refusal::new(403, "CrossSiteRequest", text))
+}
+
+/// Whether a page comes from where the request goes to. What comes without TLS may have come by a proxy that has it; what comes
+/// with it is not another's that has none.
+fn is_own(origin: &[u8], host: &[u8], is_tls: bool) -> bool {
+    let plain = origin.strip_prefix(b"http://").filter(|_| !is_tls);
+    let at = origin.strip_prefix(b"https://").or(plain);
+    !host.is_empty() && at.is_some_and(|at| at.eq_ignore_ascii_case(host))
+}
+
 /// Refuses what a page of another site has a browser send.
 pub(super) fn same_site(r: &Request) -> Outcome<()> {
-    let refused = || {
-        Err(Refusal::new(
-            403,
-            "CrossSiteRequest",
-            "requests of other sites may not change anything",
-        ))
-    };
     match field(r, b"Sec-Fetch-Site") {
         None | Some(b"same-origin" | b"none") => {}
-        Some(_) => return refused(),
+        Some(_) => return refused(OTHER_SITE),
     }
     let Some(origin) = field(r, b"Origin") else { return Ok(()) };
-    let scheme: &[u8] = if r.conn().is_tls() { b"https://" } else { b"http://" };
-    let host = field(r, b"Host").unwrap_or_default();
-    match origin.strip_prefix(scheme) {
-        Some(at) if !host.is_empty() && at.eq_ignore_ascii_case(host) => {}
-        _ => return refused(),
+    if !is_own(origin, field(r, b"Host").unwrap_or_default(), r.conn().is_tls()) {
+        return refused(OTHER_SITE);
     }
     // A name of somebody else's may lead here for a while, and then that page is of the same origin.
     match is_address(r.host()) || r.is_named() {
         true => Ok(()),
-        false => Err(Refusal::new(
-            403,
-            "CrossSiteRequest",
-            "browsers may change something under an address or a name of the server: write this name into server_name",
-        )),
+        false => refused(NO_NAME),
     }
 }

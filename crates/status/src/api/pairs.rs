@@ -3,7 +3,8 @@
 use super::input::{self, Input};
 use super::refusal::{Outcome, Refusal};
 use super::servers::Block;
-use crate::keyval::{Entry, Fault, KeyvalMain, Zone, TEXT_MAX_BYTES};
+use crate::keyval::{Entry, Fault, KeyvalMain, Note, Zone, TEXT_MAX_BYTES};
+use std::borrow::Cow;
 use std::sync::Arc;
 use weir_core::figures::{Figure, Figures};
 use weir_core::generation::Generation;
@@ -51,7 +52,7 @@ fn missing() -> Refusal {
     Refusal::new(404, "KeyvalKeyNotFound", "keyval key not found")
 }
 
-fn format(text: &'static str) -> Refusal {
+fn format(text: impl Into<Cow<'static, str>>) -> Refusal {
     Refusal::format("KeyvalFormatError", text)
 }
 
@@ -73,7 +74,7 @@ struct Said {
     is_null: bool,
 }
 
-fn said(zone: &Zone, version: u8, input: Input) -> Outcome<Said> {
+fn said(zone: &Zone, version: u8, key: &str, input: Input) -> Outcome<Said> {
     let mut said = Said { value: None, expire_ms: None, is_null: input.is_null() };
     if said.is_null {
         return Ok(said);
@@ -82,20 +83,25 @@ fn said(zone: &Zone, version: u8, input: Input) -> Outcome<Said> {
         said.value = Some(text.into_bytes());
         return Ok(said);
     }
+    let wanted = || {
+        let more = match version >= EXPIRES_SINCE {
+            true => ", or an object with \"value\", a string, and \"expire\", milliseconds",
+            false => "",
+        };
+        format(std::format!("the value of \"{key}\" is to be a string{more}"))
+    };
     let members = input.members().filter(|_| version >= EXPIRES_SINCE);
-    for (name, input) in members.ok_or_else(|| format("invalid JSON"))? {
+    for (name, input) in members.ok_or_else(wanted)? {
         match &*name {
             "value" => {
-                let text = input.text().ok_or_else(|| format("invalid JSON"))?;
+                let text = input.text().ok_or_else(wanted)?;
                 said.value = Some(text.into_bytes());
             }
             "expire" if zone.timeout_ms.is_none() => {
                 return Err(format("keyval timeout is not enabled"));
             }
-            "expire" => {
-                said.expire_ms = Some(input.number().ok_or_else(|| format("invalid JSON"))?)
-            }
-            _ => return Err(format("invalid JSON")),
+            "expire" => said.expire_ms = Some(input.number().ok_or_else(wanted)?),
+            _ => return Err(wanted()),
         }
     }
     Ok(said)
@@ -119,15 +125,17 @@ pub(super) fn add(zone: &Zone, version: u8, body: &[u8]) -> Outcome<()> {
     let now_ms = clock::mono_ms();
     let mut entries = Vec::with_capacity(members.len());
     for (key, input) in members {
-        let said = said(zone, version, input)?;
-        let value = said.value.ok_or_else(|| format("invalid JSON"))?;
+        let said = said(zone, version, &key, input)?;
+        let none = || format(std::format!("the value of \"{key}\" is missing"));
+        let value = said.value.ok_or_else(none)?;
         let until_ms = said.expire_ms.or(zone.timeout_ms).map(|ms| now_ms.saturating_add(ms));
         entries.push((key, Entry { value, until_ms }));
     }
     if entries.is_empty() {
         return Err(format("key required"));
     }
-    let mut store = zone.write();
+    let mut changing = zone.change();
+    let store = changing.store();
     store.sweep(now_ms);
     if entries.len() > 1 && store.iter(now_ms).next().is_some() {
         return Err(format("only one key can be added"));
@@ -141,6 +149,8 @@ pub(super) fn add(zone: &Zone, version: u8, body: &[u8]) -> Outcome<()> {
             return Err(refused(fault));
         }
     }
+    let notes = entries.iter().map(|(key, entry)| Note::Pair(key.as_bytes(), Some(entry)));
+    changing.note(&notes.collect::<Vec<_>>());
     Ok(())
 }
 
@@ -151,13 +161,23 @@ pub(super) fn change(zone: &Zone, version: u8, body: &[u8]) -> Outcome<()> {
         let text = if members.is_empty() { "key required" } else { "only one key can be updated" };
         return Err(format(text));
     };
-    let said = said(zone, version, input)?;
+    let said = said(zone, version, &key, input)?;
     let now_ms = clock::mono_ms();
-    let mut store = zone.write();
+    let mut changing = zone.change();
+    let store = changing.store();
     let old = store.get(key.as_bytes(), now_ms).map(<[u8]>::to_vec).ok_or_else(missing)?;
     let entry = (!said.is_null).then(|| {
         let until_ms = said.expire_ms.or(zone.timeout_ms).map(|ms| now_ms.saturating_add(ms));
         Entry { value: said.value.unwrap_or(old), until_ms }
     });
-    store.change(key.as_bytes(), entry, now_ms).map_err(refused)
+    store.change(key.as_bytes(), entry.clone(), now_ms).map_err(refused)?;
+    changing.note(&[Note::Pair(key.as_bytes(), entry.as_ref())]);
+    Ok(())
+}
+
+/// `DELETE`: all of them go.
+pub(super) fn clear(zone: &Zone) {
+    let mut changing = zone.change();
+    changing.store().clear();
+    changing.note(&[Note::Clear]);
 }

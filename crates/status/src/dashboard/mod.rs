@@ -42,7 +42,8 @@ const PAGE_ROWS: &[Row] = &[Row::new(
     "Weir's own. The page is at the location's name, \"history\", \"events\" and \"about\" are below it; a name that does \
      not end in a slash is redirected to one that does. With api=URI, which names a location of the same server with \
      \"api\", the page leads there, and if that writes (write=on), servers of upstreams are drained, enabled and \
-     disabled from the page by who may do so by the API. slow=time \
+     disabled from the page by who may do so by the API, if the browser's Origin is this server's name: behind a proxy that takes \
+     \"proxy_set_header Host $host;\" there, and that name in server_name here. slow=time \
      (1s) says which requests are shown as slow, beside those that fail and the error log's lines: the newest 200, without \
      clients' addresses and without what is behind the question mark of URIs. Whoever may ask the location sees all figures of the server: say who that \
      is, by \"allow\" and \"deny\" for example. 64 clients at most have it open at a time.",

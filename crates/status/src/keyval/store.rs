@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Bound::{Included, Unbounded};
-use weir_core::zones::{chunk_bytes, usable_bytes};
+use weir_core::zones::{chunk_bytes, usable_bytes, Chunks};
 
 /// What a pair takes besides key and value.
 const ENTRY_BYTES: usize = 80;
@@ -86,6 +86,7 @@ pub(crate) struct Store {
     /// For addresses: the key of each subnet.
     nets: BTreeMap<Net, Vec<u8>>,
     used: u64,
+    chunks: Chunks,
     size: u64,
     /// When the first of them has had its time, or before that.
     next_ms: u64,
@@ -97,23 +98,29 @@ impl Store {
     pub(crate) fn new(kind: Kind, size: u64) -> Store {
         let (pairs, nets) = (BTreeMap::new(), BTreeMap::new());
         let (size, next_ms, added) = (usable_bytes(size), u64::MAX, 0);
-        Store { kind, pairs, nets, used: 0, size, next_ms, added }
+        Store { kind, pairs, nets, used: 0, chunks: Chunks::default(), size, next_ms, added }
     }
 
     /// One of the same kind and size that has nothing.
     pub(crate) fn empty(&self) -> Store {
         let (pairs, nets) = (BTreeMap::new(), BTreeMap::new());
-        Store { pairs, nets, used: 0, next_ms: u64::MAX, added: 0, ..*self }
+        let chunks = Chunks::default();
+        Store { pairs, nets, used: 0, chunks, next_ms: u64::MAX, added: 0, ..*self }
     }
 
-    /// Bytes of the zone that are taken, and all that there are.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
-        (self.used, self.size)
+    /// What is taken of the zone.
+    pub(crate) fn chunks(&self) -> &Chunks {
+        &self.chunks
+    }
+
+    /// What is allocated for a pair: for itself, and for where an address is found.
+    fn lens(&self, key: &[u8], value: &[u8]) -> impl Iterator<Item = usize> {
+        let index = (self.kind == Kind::Ip).then_some(key.len() + ENTRY_BYTES);
+        std::iter::once(key.len() + value.len() + ENTRY_BYTES).chain(index)
     }
 
     fn cost(&self, key: &[u8], value: &[u8]) -> u64 {
-        let index = if self.kind == Kind::Ip { chunk_bytes(key.len() + ENTRY_BYTES) } else { 0 };
-        chunk_bytes(key.len() + value.len() + ENTRY_BYTES) + index
+        self.lens(key, value).map(chunk_bytes).sum()
     }
 
     /// What a text that is searched for has.
@@ -178,6 +185,7 @@ impl Store {
     fn drop_one(&mut self, key: &[u8]) {
         if let Some(entry) = self.pairs.remove(key) {
             self.used = self.used.saturating_sub(self.cost(key, &entry.value));
+            self.lens(key, &entry.value).for_each(|len| self.chunks.remove(len));
             if self.kind == Kind::Ip {
                 if let Some(net) = net(key) {
                     self.nets.remove(&net);
@@ -211,6 +219,7 @@ impl Store {
             self.nets.insert(net, key.to_vec());
         }
         self.used += cost;
+        self.lens(key, &entry.value).for_each(|len| self.chunks.add(len, 1));
         self.next_ms = self.next_ms.min(entry.until_ms.unwrap_or(u64::MAX));
         self.pairs.insert(key.to_vec(), entry);
         Ok(())
@@ -237,6 +246,7 @@ impl Store {
     pub(crate) fn clear(&mut self) {
         self.pairs.clear();
         self.nets.clear();
+        self.chunks = Chunks::default();
         self.used = 0;
     }
 }
@@ -316,7 +326,7 @@ mod tests {
         );
         assert_eq!(store.change(b"k0", None, 10), Err(Fault::Missing));
         assert_eq!(store.change(b"more", None, 10), Ok(()));
-        assert_eq!(store.bytes().0, 0);
+        assert_eq!((store.used, *store.chunks()), (0, Chunks::default()));
     }
 
     #[test]

@@ -25,6 +25,15 @@ struct Kept {
     order: BTreeMap<u64, Arc<[u8]>>,
     last: u64,
     bytes: usize,
+    /// How many there are, by the power of two that has room for one.
+    sizes: [u64; SIZES],
+}
+
+/// Powers of two up to the largest session.
+const SIZES: usize = 16;
+
+fn size(cost: usize) -> usize {
+    (cost.next_power_of_two().ilog2() as usize).min(SIZES - 1)
 }
 
 fn cost(key: &[u8], value: &[u8]) -> usize {
@@ -35,7 +44,9 @@ impl Kept {
     fn remove(&mut self, key: &[u8]) -> Option<Session> {
         let session = self.sessions.remove(key)?;
         self.order.remove(&session.number);
-        self.bytes -= cost(key, &session.value);
+        let cost = cost(key, &session.value);
+        self.bytes -= cost;
+        self.sizes[size(cost)] -= 1;
         Some(session)
     }
 
@@ -51,6 +62,7 @@ impl Kept {
         }
         self.last += 1;
         self.bytes += cost;
+        self.sizes[size(cost)] += 1;
         let key: Arc<[u8]> = key.into();
         self.order.insert(self.last, Arc::clone(&key));
         self.sessions.insert(key, Session { until_secs, number: self.last, value: value.into() });
@@ -92,6 +104,12 @@ impl Zone {
     /// Ticket keys that live as long as the zone.
     pub fn keys(&self) -> Arc<TicketKeys> {
         Arc::clone(&self.keys)
+    }
+
+    /// How many sessions there are for which so many bytes are enough, and half of them are not.
+    pub fn sizes(&self) -> impl Iterator<Item = (usize, u64)> {
+        let sizes = self.lock().sizes;
+        sizes.into_iter().enumerate().map(|(log2, n)| (1 << log2, n)).filter(|(_, n)| *n > 0)
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -168,6 +186,8 @@ mod tests {
             assert!(store.put(vec![n], vec![n; 100 * (1 + usize::from(n) % 40)]));
             let bytes = counted(&store);
             assert_eq!(bytes, store.zone.lock().bytes);
+            let sessions = store.zone.lock().sessions.len() as u64;
+            assert_eq!(store.zone.sizes().map(|(_, n)| n).sum::<u64>(), sessions);
             assert!(bytes <= 64 * 1024, "{bytes}");
         }
         assert!(store.get(&[0]).is_none());

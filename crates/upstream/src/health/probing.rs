@@ -18,8 +18,6 @@ use weir_runtime::{clock, timer};
 
 /// The first questions of a worker go out so far apart, that many servers are no storm.
 const STEP_MS: u64 = 2;
-/// How often it is looked whether servers have come or gone.
-const LOOK_MS: u64 = 500;
 
 /// Why a server is not well: what was being done.
 pub struct Ill {
@@ -93,6 +91,7 @@ async fn keep_up(board: Arc<Board>, asker: Rc<dyn Asker>, log: Arc<ErrorLog>, al
     let mut asked: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
     loop {
         let Some(probers) = all.upgrade() else { return };
+        let version = board.group.as_live().map_or(0, |live| live.version());
         let peers = board.group.with_shape(|shape| shape.all_peers());
         asked.retain(|name, number| {
             let stays = peers.iter().any(|p| p.name == *name);
@@ -113,7 +112,7 @@ async fn keep_up(board: Arc<Board>, asker: Rc<dyn Asker>, log: Arc<ErrorLog>, al
         }
         drop(probers);
         match board.group.as_live() {
-            Some(_) => timer::sleep_ms(LOOK_MS).await,
+            Some(live) => live.changed_since(version).await,
             None => pending().await,
         }
     }

@@ -1,0 +1,62 @@
+//! Where `state` files are to be: whether those who write them may is looked at when the configuration is read, for it would
+//! show only when the first change is lost.
+
+use crate::os_text;
+use std::path::{Path, PathBuf};
+use weir_conf::Position;
+use weir_module::{slot, Cf, ConfType, Diagnostic, Level, Slots};
+use weir_runtime::files;
+use weir_runtime::process::Identity;
+
+/// Those that the configuration names, and whether anything writes them.
+#[derive(Default)]
+struct StatePlaces {
+    all: Vec<(PathBuf, Position)>,
+    is_written: bool,
+}
+
+impl ConfType for StatePlaces {
+    const LEVEL: Level = Level::Global;
+    slot!();
+}
+
+/// A directive there names a file that may be written while the server runs.
+pub fn declare(cf: &mut Cf, at: Position, path: &Path) {
+    cf.get::<StatePlaces>().all.push((path.to_path_buf(), at));
+}
+
+/// The configuration has something that writes them.
+pub fn are_written(cf: &mut Cf) {
+    cf.get::<StatePlaces>().is_written = true;
+}
+
+/// What is to be told of their folders, each once; `who` writes, or whoever runs this.
+pub fn warnings(global: &Slots, who: Option<&Identity>) -> Vec<Diagnostic> {
+    let mut told: Vec<&Path> = Vec::new();
+    let mut out = Vec::new();
+    let Some(places) = global.find::<StatePlaces>().filter(|p| p.is_written) else { return out };
+    for (path, at) in &places.all {
+        let Some(dir) = path.parent().filter(|dir| !told.contains(dir)) else { continue };
+        told.push(dir);
+        let user = who.map(|who| (who.uid, who.gid));
+        let Some(e) = files::refuses_files(dir, user) else { continue };
+        let (shown, name) = (dir.display(), who.map(|who| who.name.as_str()));
+        let text = format!(
+            "what the api changes cannot be written to \"{}\" by {}: its directory \"{shown}\" ({})",
+            path.display(),
+            name.map_or("the user who runs this".to_string(), |name| format!("user \"{name}\"")),
+            os_text(&e)
+        );
+        let mut mend = Vec::new();
+        if e.kind() == std::io::ErrorKind::NotFound {
+            mend.push(format!("mkdir -p \"{shown}\""));
+        }
+        mend.extend(name.map(|name| format!("chown {name} \"{shown}\"")));
+        if mend.is_empty() {
+            mend.push(format!("chmod u+rwx \"{shown}\", as its owner"));
+        }
+        let hint = format!("make it that user's directory: {}", mend.join(" && "));
+        out.push(Diagnostic::warn(text).at(*at).hint(hint));
+    }
+    out
+}
