@@ -253,8 +253,9 @@ export class Live {
     return value === undefined || value === null ? "" : String(value);
   }
 
-  /** How many more a second there have been since the last look. */
+  /** How many more a second there have been since the last look; nothing is known of what does not answer. */
   rate(group: Group | undefined, name: string): number {
+    if (this.state === "lost") return NaN;
     const at = group && Object.hasOwn(group, name) ? group[name] : undefined;
     if (typeof at !== "number") return 0;
     const before = this.before.get(at);
@@ -266,7 +267,7 @@ export class Live {
   /** Since the last look: how many, and ms for the median, 95, 99 of a hundred and the longest. */
   times(group: Group | undefined, name: string): { count: number; p50: number; p95: number; p99: number } | undefined {
     const value = this.leaf(group, name);
-    if (!Array.isArray(value) || value.length < 4) return undefined;
+    if (this.state === "lost" || !Array.isArray(value) || value.length < 4) return undefined;
     const [count, p50, p95, p99] = value as [number, number, number, number];
     return { count, p50: p50 / 1000, p95: p95 / 1000, p99: p99 / 1000 };
   }

@@ -144,7 +144,7 @@ function Page() {
           </div>
         </div>
       </header>
-      {live.state === "lost" && <p class="lost" role="alert">The server does not answer; these are the last figures seen. The page asks again by itself.</p>}
+      {live.state === "lost" && <p class="lost" role="alert">The server does not answer. Counts are the last that were seen; of what it does now nothing is known. The page asks again by itself.</p>}
       <main id="main" tabIndex={-1}>
         {page === "overview" && <Overview live={live} theme={theme} />}
         {page === "servers" && <Servers live={live} />}

@@ -5,7 +5,7 @@ import type { Live, Row } from "./live";
 import { Plot, Spark, type Zoom } from "./plot";
 import { Problems } from "./problems";
 import { serverRows, ServerTable } from "./servers";
-import { peerRows } from "./upstreams";
+import { groupRows, peerRows } from "./upstreams";
 
 const RANGES = ["5 minutes", "1 hour", "1 day"];
 const CLASSES = ["2xx", "3xx", "4xx", "5xx"];
@@ -37,10 +37,13 @@ function Tiles(p: { live: Live }) {
   const { live } = p;
   const rows = (live.steps[0]?.rows ?? NO_ROWS).slice(-61, -1);
   const last = rows[rows.length - 1];
-  const at = (name: string) => last?.[live.column(name)] ?? 0;
+  const at = (name: string) => (live.state === "lost" ? NaN : (last?.[live.column(name)] ?? 0));
   const line = (name: string) => rows.map((row) => row[live.column(name)] ?? 0);
   const peers = peerRows(live);
-  const wrong = peers.filter((peer) => peer.state !== "up");
+  const away = peers.filter((peer) => peer.state !== "up");
+  // An upstream that cannot take the next request says more than one of its servers.
+  const stuck = groupRows(live).find((group) => group.state !== "up");
+  const wrong = stuck ? `${stuck.name}: ${stuck.state}` : away[0] && `${away[0].server} is ${away[0].state}`;
   const answered = ["1xx", ...CLASSES].reduce((all, name) => all + at(name), 0);
   const connections = live.group("connections");
   const open = live.num(connections, "active") + live.num(connections, "idle");
@@ -51,8 +54,8 @@ function Tiles(p: { live: Live }) {
       <Tile name="Latency, median" value={ms(at("p50") / 1000)} more={`p99: ${ms(at("p99") / 1000)}`} spark={line("p50")} color="--l1" />
       <Tile name="Sent a second" value={bytes(at("sent"))} more={`${bytes(at("received"))} received`} spark={line("sent")} color="--out" />
       <Tile name="Answers 5xx" value={percent(answered ? at("5xx") / answered : 0)} more={`${perSecond(at("5xx"))} a second`} bad={at("5xx") > 0} spark={line("5xx")} color="--c5" />
-      {peers.length > 0 && (
-        <Tile name="Servers asked" value={`${count(peers.length - wrong.length)} of ${count(peers.length)} up`} more={wrong[0] ? `${wrong[0].server} is ${wrong[0].state}` : "all are well"} bad={wrong.length > 0} />
+      {(peers.length > 0 || stuck) && (
+        <Tile name="Servers asked" value={`${count(peers.length - away.length)} of ${count(peers.length)} up`} more={wrong ?? "all are well"} bad={wrong !== undefined} />
       )}
     </div>
   );
@@ -75,10 +78,12 @@ function Plots(p: { live: Live; theme: string }) {
       return rows.map((row) => (row[at] ?? 0) * scale);
     };
     const answers = CLASSES.map((name) => ({ label: name, color: `--c${name[0]}`, values: column(name, 1 / secs) }));
+    // Where nobody asked nothing took any time.
+    const taken = (name: string) => column(name, 1 / 1000).map((n) => (n > 0 ? n : null));
     const latency = [
-      { label: "p50", color: "--l1", values: column("p50", 1 / 1000) },
-      { label: "p95", color: "--l2", dash: [6, 3], values: column("p95", 1 / 1000) },
-      { label: "p99", color: "--l3", dash: [2, 3], values: column("p99", 1 / 1000) },
+      { label: "p50", color: "--l1", values: taken("p50") },
+      { label: "p95", color: "--l2", dash: [6, 3], values: taken("p95") },
+      { label: "p99", color: "--l3", dash: [2, 3], values: taken("p99") },
     ];
     const traffic = [
       { label: "sent", color: "--out", fill: true, values: column("sent", 1 / secs) },
@@ -93,8 +98,8 @@ function Plots(p: { live: Live; theme: string }) {
   const common = { times: data.times, theme: p.theme, zoom, onZoom: setZoom };
   return (
     <section aria-labelledby="over-time">
-      <h2 id="over-time">
-        Over time
+      <div class="head">
+        <h2 id="over-time">Over time</h2>
         <span class="choice" role="group" aria-label="Time shown">
           {RANGES.map((name, n) => (
             <button key={name} type="button" aria-pressed={range === n} onClick={() => { setRange(n); setZoom(null); if (n > 0) void live.fetchHistory(); }}>{name}</button>
@@ -105,14 +110,14 @@ function Plots(p: { live: Live; theme: string }) {
             {clock(zoom[0] * 1000)} to {clock(zoom[1] * 1000)} · see all
           </button>
         ) : (
-          <small>drag over a plot to zoom</small>
+          <small>drag over a plot to zoom, or look at it by keys: ← → + − 0</small>
         )}
-      </h2>
+      </div>
       <div class="plots">
         <Plot {...common} title="Answers a second" stacked format={perSecond} lines={data.answers} />
         <Plot {...common} title="Latency" format={(n) => (n > 0 ? ms(n) : "0")} lines={data.latency} />
         <Plot {...common} title="Traffic a second" binary format={bytes} lines={data.traffic} />
-        <Plot {...common} title="Connections" format={count} lines={data.connections} />
+        <Plot {...common} title="Connections" whole format={count} lines={data.connections} />
       </div>
     </section>
   );

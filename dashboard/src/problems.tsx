@@ -56,13 +56,13 @@ export function ProblemsPage(p: { live: Live }) {
   const [search, setSearch] = useState("");
   return (
     <section aria-labelledby="problems-head">
-      <h2 id="problems-head">
-        Problems
+      <div class="head">
+        <h2 id="problems-head">Problems</h2>
         <span class="choice" role="group" aria-label="Which">
           {KINDS.map(([id, name]) => <button key={id} type="button" aria-pressed={of === id} onClick={() => setOf(id)}>{name}</button>)}
         </span>
         <input type="search" id="search" placeholder="Search (/)" aria-label="Search in problems" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
-      </h2>
+      </div>
       <Problems live={p.live} of={of} search={search} />
       <p class="foot">Answers 5xx, requests that took {ms(p.live.about.slow_ms ?? 1000)} or longer, and errors of the log; the newest 200, and of a flood ten a second. Clients and what is behind a question mark are left out.</p>
     </section>

@@ -82,10 +82,10 @@ export function Servers(p: { live: Live }) {
   return (
     <>
       <section aria-labelledby="servers-head">
-        <h2 id="servers-head">
-          Servers <small>{count(servers.length)}</small>
+        <div class="head">
+          <h2 id="servers-head">Servers <small>{count(servers.length)}</small></h2>
           <input type="search" id="search" placeholder="Search (/)" aria-label="Search by name" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
-        </h2>
+        </div>
         <ServerTable live={p.live} rows={found(servers)} label="Servers" />
       </section>
       <section aria-labelledby="locations-head">

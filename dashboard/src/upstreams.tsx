@@ -15,6 +15,8 @@ export interface PeerRow {
   state: string;
   weight: number;
   active: number;
+  /** `max_conns`; 0: as many as there are. */
+  most: number;
   requests: number;
   total: number;
   answers: number[];
@@ -40,6 +42,7 @@ function peer(live: Live, upstream: string, shared: boolean, g: Group, asked: st
     state: live.text(g, "state") || "up",
     weight: live.num(g, "weight"),
     active: live.num(g, "active"),
+    most: live.num(g, "max_conns"),
     requests: live.rate(g, asked),
     total: live.num(g, asked),
     answers: ["2xx", "3xx", "4xx", "5xx"].map((kind) => live.rate(answers, kind)),
@@ -60,14 +63,78 @@ export function peerRows(live: Live, block = "http"): PeerRow[] {
   });
 }
 
-type Change = { verb: string; ask: string; body: object };
+/** An upstream: whether it can take the next request, and who waits for it. */
+export interface GroupRow {
+  name: string;
+  state: string;
+  up: number;
+  servers: number;
+  queued: boolean;
+  waiting: number;
+  most: number;
+  refused: number;
+  p50: number;
+  p99: number;
+}
+
+const GROUP_STATES = ["unavail", "no servers", "queue full", "at max_conns", "up"];
+
+export function groupRows(live: Live, block = "http"): GroupRow[] {
+  return entries(live.group(block, "upstreams")).map(([name, g]) => {
+    const peers = Array.isArray(g["peers"]) ? (g["peers"] as Group[]) : [];
+    const queue = sub(g, "queue");
+    const wait = live.times(queue, "wait");
+    return {
+      name,
+      state: live.text(g, "state") || "up",
+      up: peers.filter((peer) => live.text(peer, "state") === "up").length,
+      servers: peers.length,
+      queued: queue !== undefined,
+      waiting: live.num(queue, "size"),
+      most: live.num(queue, "max_size"),
+      refused: live.rate(queue, "overflows"),
+      p50: wait?.p50 ?? 0,
+      p99: wait?.p99 ?? 0,
+    };
+  });
+}
+
+function Mark(p: { state: string }) {
+  return <span class={`mark ${p.state.replaceAll(" ", "-")}`}>{p.state}</span>;
+}
+
+const GROUPS: Column<GroupRow>[] = [
+  { name: "Upstream", by: (r) => r.name, left: true, show: (r) => <span title={r.name}>{r.name}</span> },
+  { name: "Next request", by: (r) => GROUP_STATES.indexOf(r.state), left: true, show: (r) => <Mark state={r.state} />, title: "Whether a server takes it" },
+  { name: "Servers up", by: (r) => r.up, show: (r) => `${count(r.up)} of ${count(r.servers)}` },
+  { name: "Waiting", by: (r) => (r.most ? r.waiting / r.most : 0), show: (r) => (r.queued ? `${count(r.waiting)} of ${count(r.most)}` : "–"), title: "In the queue" },
+  { name: "Refused/s", by: (r) => r.refused, show: (r) => (r.queued ? <span class={r.refused > 0 ? "bad" : ""}>{perSecond(r.refused)}</span> : "–"), title: "As the queue was full" },
+  { name: "Waited, median", by: (r) => r.p50, show: (r) => ms(r.p50) },
+  { name: "p99", by: (r) => r.p99, show: (r) => ms(r.p99) },
+];
+
+/** Those that have a queue, or that cannot take the next request. */
+function Groups(p: { live: Live; block: string }) {
+  const rows = groupRows(p.live, p.block).filter((r) => r.queued || r.state !== "up");
+  if (rows.length === 0) return null;
+  return (
+    <>
+      <Table label="Queues, and upstreams without a server" columns={GROUPS} rows={rows} id={(r) => r.name} sort={1} />
+      <p class="foot">
+        <code>no servers</code>: all are removed, or none is found by its name. <code>unavail</code>: none is up. <code>queue full</code>, <code>at max_conns</code>: servers answer, but take no more at once: raise max_conns or <code>queue</code>, or add servers.
+      </p>
+    </>
+  );
+}
+
+type Change = { verb: string; done: string; ask: string; body: object };
 
 /** What can be done with a server in its state. */
 function changes(r: PeerRow, block: string): Change[] {
   const what = block === "http" ? "requests" : "connections";
-  const enable = { verb: "Enable", ask: "", body: block === "http" ? { down: false, drain: false } : { down: false } };
-  const drain = { verb: "Drain", ask: `Only ${what} of clients that are bound to it go there, until it is enabled again.`, body: { drain: true } };
-  const disable = { verb: "Disable", ask: `It is not asked any more; those that it answers now go on to their ends.`, body: { down: true } };
+  const enable = { verb: "Enable", done: "is enabled", ask: "", body: block === "http" ? { down: false, drain: false } : { down: false } };
+  const drain = { verb: "Drain", done: "is drained", ask: `Only ${what} of clients that are bound to it go there, until it is enabled again.`, body: { drain: true } };
+  const disable = { verb: "Disable", done: "is disabled", ask: `It is not asked any more; those that it answers now go on to their ends.`, body: { down: true } };
   if (r.state === "down") return [enable];
   if (r.state === "draining") return [enable, disable];
   return block === "http" ? [drain, disable] : [disable];
@@ -95,9 +162,9 @@ function columns(block: string, act: ((asked: Asked) => void) | undefined): Colu
   const all: Column<PeerRow>[] = [
     { name: "Upstream", by: (r) => r.upstream, left: true, show: (r) => <span title={r.upstream}>{r.upstream}</span> },
     { name: "Server", by: (r) => r.server, left: true, show: (r) => (r.backup ? <>{r.server} <small>backup</small></> : r.server) },
-    { name: "State", by: (r) => STATES.indexOf(r.state), left: true, show: (r) => <span class={`mark ${r.state}`}>{r.state}</span> },
+    { name: "State", by: (r) => STATES.indexOf(r.state), left: true, show: (r) => <Mark state={r.state} /> },
     { name: block === "http" ? "Requests/s" : "Connections/s", by: (r) => r.requests, show: (r) => perSecond(r.requests) },
-    { name: "Now", by: (r) => r.active, show: (r) => count(r.active), title: "Being answered" },
+    { name: "Now", by: (r) => r.active, show: (r) => (r.most ? <span class={r.active >= r.most ? "bad" : ""}>{`${count(r.active)} of ${count(r.most)}`}</span> : count(r.active)), title: "Being answered, and max_conns" },
   ];
   if (block === "http") all.push({ name: "Answers", by: (r) => r.answers[3] ?? 0, show: (r) => <Shares of={r.answers} />, title: "Shares of 2xx, 3xx, 4xx, 5xx" });
   all.push(
@@ -109,7 +176,7 @@ function columns(block: string, act: ((asked: Asked) => void) | undefined): Colu
   );
   if (act) {
     const show = (r: PeerRow) => r.shared && (
-      <span class="acts">
+      <span class="acts" id={`acts-${block}-${r.upstream}-${r.id}`} tabIndex={-1}>
         {changes(r, block).map((change) => (
           <button key={change.verb} type="button" aria-label={`${change.verb} ${r.server} of ${r.upstream}`} onClick={() => act({ row: r, change })}>{change.verb}</button>
         ))}
@@ -126,9 +193,10 @@ export function Upstreams(p: { live: Live; block: string; title: string }) {
   const [wrong, setWrong] = useState(false);
   const [asked, setAsked] = useState<Asked | null>(null);
   const [failed, setFailed] = useState("");
+  const [said, setSaid] = useState("");
   const dialog = useRef<HTMLDialogElement>(null);
   const rows = peerRows(live, block);
-  if (rows.length === 0) {
+  if (rows.length === 0 && groupRows(live, block).length === 0) {
     return (
       <section aria-labelledby={`upstreams-${block}`}>
         <h2 id={`upstreams-${block}`}>{p.title}</h2>
@@ -146,6 +214,9 @@ export function Upstreams(p: { live: Live; block: string; title: string }) {
       dialog.current?.showModal();
     } else {
       dialog.current?.close();
+      setSaid(`${it.row.server} of ${it.row.upstream} ${it.change.done}.`);
+      // The button that was pressed is gone, or another one: what can be done next stands in the same place.
+      document.getElementById(`acts-${block}-${it.row.upstream}-${it.row.id}`)?.focus();
     }
   };
   const act = (it: Asked) => {
@@ -156,11 +227,13 @@ export function Upstreams(p: { live: Live; block: string; title: string }) {
   };
   return (
     <section aria-labelledby={`upstreams-${block}`}>
-      <h2 id={`upstreams-${block}`}>
-        {p.title} <small>{count(rows.filter((r) => r.state === "up").length)} of {count(rows.length)} servers up</small>
+      <div class="head">
+        <h2 id={`upstreams-${block}`}>{p.title} <small>{count(rows.filter((r) => r.state === "up").length)} of {count(rows.length)} servers up</small></h2>
         <label><input type="checkbox" checked={wrong} onChange={(e) => setWrong(e.currentTarget.checked)} /> only those that are not</label>
         <input type="search" id="search" placeholder="Search (/)" aria-label="Search by upstream, server or state" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
-      </h2>
+      </div>
+      <p class="said" role="status">{said}</p>
+      <Groups live={live} block={block} />
       <Table label={p.title} columns={columns(block, live.about.writes ? act : undefined)} rows={found} id={(r) => `${r.upstream} ${r.id} ${r.server}`} />
       {!live.about.writes && <p class="foot">Servers are drained, enabled and disabled here where the configuration says <code>dashboard api=/api/;</code> and <code>api write=on;</code></p>}
       <dialog ref={dialog} aria-labelledby="ask" onClose={() => setFailed("")}>

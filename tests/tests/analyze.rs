@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use weir_tests::mmdb::{self, Value};
-use weir_tests::{binary, tools, Setup};
+use weir_tests::{binary, expect_soon, signal, tools, Setup, Signal};
 
 const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:121.0) Gecko/20100101 Firefox/121.0";
 
@@ -373,6 +373,62 @@ fn a_log_is_followed_over_its_rotation() {
     // Copied away, and cut.
     place.write("a.log", &one);
     follower.until(7);
+}
+
+/// Whether a process has SIGTERM blocked, which it then waits for.
+fn listens(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = blocked.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    blocked.is_some_and(|mask| mask & 1 << 14 != 0)
+}
+
+/// ctrl-C and SIGTERM end reading, and what was read is told.
+#[test]
+fn an_interrupt_ends_with_what_was_read() {
+    let place = Place::new();
+    let mut command = place.command(&["--output", "json", "-"]);
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let one = line("192.0.2.1", "/", 200, "-");
+    input.write_all(one.repeat(3).as_bytes()).unwrap();
+    let pid = child.id();
+    expect_soon("that it listens", || listens(pid));
+    signal(pid, Signal::Term);
+    let output = child.wait_with_output().unwrap();
+    let (said, errors) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("\"valid_requests\":3,"), "{said}");
+    assert!(
+        errors.contains("standard input: interrupted; what is behind is not counted"),
+        "{errors}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+
+    place.write("a.log", &one);
+    let mut follower = Follower::start(&place, &["a.log"]);
+    follower.until(1);
+    signal(follower.child.id(), Signal::Term);
+    assert!(follower.child.wait().unwrap().success());
+}
+
+#[test]
+fn estimates_are_the_same_whenever_a_log_is_read() {
+    let place = Place::new();
+    let mut text = String::new();
+    for n in 0..30_000_u32 {
+        let address = format!("10.{}.{}.{}", n % 3, n % 200, n / 200);
+        text.push_str(&line(&address, &format!("/{}", n % 7), 200, "-"));
+    }
+    place.write("a.log", &text);
+    let json = |threads| place.said(&["--output", "json", "--threads", threads, "a.log"]);
+    let first = json("1");
+    // More visitors of a URL than are counted one by one.
+    assert!(first == json("1"));
+    for id in ["visitors", "requests", "browsers"] {
+        assert_eq!(panel(&first, id), panel(&json("2"), id));
+    }
 }
 
 #[test]

@@ -48,6 +48,7 @@ mod config_warnings;
 mod core_misc;
 mod core_more;
 mod dashboard;
+mod dashboard_incident;
 mod dashboard_page;
 mod dashboard_peer;
 mod dav;

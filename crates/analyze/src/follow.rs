@@ -5,7 +5,7 @@ use crate::args::Args;
 use crate::blocks::Blocks;
 use crate::output::Out;
 use crate::source::{Kind, Source};
-use crate::work;
+use crate::{stop, work};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ struct Followed {
     scanner: Option<Scanner>,
 }
 
-/// Until the process is ended, or nobody reads what is written.
+/// Until somebody wants no more (what is there then is counted), or nobody reads what is written.
 pub fn follow(
     sources: Vec<Source>,
     mut report: Report,
@@ -40,8 +40,8 @@ pub fn follow(
             "none of the files can be followed: what is compressed or a pipe does not grow".into(),
         );
     }
-    loop {
-        thread::sleep(Duration::from_millis(args.every_ms));
+    while !stop::is_wanted() {
+        pause(args.every_ms);
         let mut is_new = false;
         for one in &mut all {
             let counted = one.look(&mut report);
@@ -50,6 +50,17 @@ pub fn follow(
         if is_new {
             out.write(&report, true)?;
         }
+    }
+    Ok(())
+}
+
+/// Or until somebody wants no more.
+fn pause(ms: u64) {
+    let mut left = ms;
+    while left > 0 && !stop::is_wanted() {
+        let now = left.min(stop::NOTICE_MS);
+        thread::sleep(Duration::from_millis(now));
+        left -= now;
     }
 }
 

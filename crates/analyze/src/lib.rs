@@ -11,6 +11,7 @@ mod gzip;
 mod output;
 mod progress;
 mod source;
+mod stop;
 mod work;
 
 use args::{Anonymize, Args};
@@ -46,8 +47,8 @@ fn analyze(words: Vec<Vec<u8>>, loader: &dyn Loader) -> Result<(), String> {
         Some(path) => Some(conf::LogFormats::read(loader, path)?),
         None => None,
     };
+    stop::listen();
     let threads = args.threads();
-    let mut options = options(&args, threads)?;
     let chosen = |path: &[u8]| match (&args.format, &log_formats) {
         (Some(format), _) => Ok(Some(format.clone())),
         (None, Some(formats)) => formats.of(path, args.log.as_deref()),
@@ -59,6 +60,7 @@ fn analyze(words: Vec<Vec<u8>>, loader: &dyn Loader) -> Result<(), String> {
         let format = chosen(path)?;
         sources.push(source::Source::open(path, format, args.follow, log_formats.as_ref())?);
     }
+    let mut options = options(&args, threads, seed(&sources))?;
     if options.site.is_empty() {
         options.site = sources.iter().find_map(source::Source::likely_site).unwrap_or_default();
         if !options.site.is_empty() {
@@ -83,9 +85,15 @@ fn analyze(words: Vec<Vec<u8>>, loader: &dyn Loader) -> Result<(), String> {
     }
 }
 
-fn options(args: &Args, threads: usize) -> Result<Options, String> {
-    let seed = u64::from_le_bytes(random::<8>()?);
-    let mut options = Options::new(Limits::offline(threads), Seed::new(seed));
+/// The same logs have the same estimates whenever they are read. Who writes lines into one rarely knows with which it
+/// begins, and so not what falls together.
+fn seed(sources: &[source::Source]) -> Seed {
+    let first = sources.iter().map(source::Source::first_line);
+    Seed::new(first.fold(0, |seed, line| Seed::new(seed).text(line)))
+}
+
+fn options(args: &Args, threads: usize, seed: Seed) -> Result<Options, String> {
+    let mut options = Options::new(Limits::offline(threads), seed);
     options.privacy = match args.anonymize {
         None => Privacy::Plain,
         Some(Anonymize::Shorten) => Privacy::Shortened,

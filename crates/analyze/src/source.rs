@@ -3,11 +3,13 @@
 use crate::conf::LogFormats;
 use crate::gzip::Gzip;
 use crate::shown;
+use crate::stop::Patient;
 use memchr::memchr;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 use weir_analytics::format::{detect, Format, LINE_MAX_BYTES};
@@ -67,6 +69,11 @@ impl Source {
         }
     }
 
+    /// As much of it as was looked at.
+    pub fn first_line(&self) -> &[u8] {
+        self.sample.split(|b| *b == b'\n').next().unwrap_or_default()
+    }
+
     /// How much is to be read, where that is known.
     pub fn len(&self) -> Option<u64> {
         match &self.kind {
@@ -109,7 +116,8 @@ fn page<'a>(referrer: &'a [u8], site: &[u8]) -> &'a [u8] {
 
 fn open(path: &[u8], is_followed: bool) -> io::Result<(Kind, Vec<u8>)> {
     if path == b"-" {
-        return stream(Box::new(io::stdin()));
+        // Without the buffer that Rust's own has: what is in it does not show.
+        return stream(Box::new(Patient(File::from(io::stdin().as_fd().try_clone_to_owned()?))));
     }
     let file = File::open(paths::path(path))?;
     let meta = file.metadata()?;
@@ -117,7 +125,7 @@ fn open(path: &[u8], is_followed: bool) -> io::Result<(Kind, Vec<u8>)> {
         return Err(files::is_a_directory());
     }
     if !meta.is_file() {
-        return stream(Box::new(file));
+        return stream(Box::new(Patient(file)));
     }
     let sample = beginning(&file)?;
     if sample.starts_with(GZIP) || sample.starts_with(ZSTD) {

@@ -5,6 +5,7 @@ use crate::blocks::Blocks;
 use crate::progress::Progress;
 use crate::shown;
 use crate::source::{Kind, Part, Source};
+use crate::stop;
 use memchr::memchr;
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -105,6 +106,10 @@ impl Shared<'_> {
         let mut queue = self.queue();
         loop {
             let next = queue.blocks.pop_front();
+            if stop::is_wanted() && next.is_none() && !queue.jobs.is_empty() {
+                queue.jobs.clear();
+                self.fail("interrupted: what is behind is not counted".to_owned());
+            }
             if let Some(job) = next.or_else(|| queue.jobs.pop_front()) {
                 queue.streams += usize::from(matches!(job, Job::Stream(_)));
                 return Some(job);
@@ -197,6 +202,9 @@ impl Shared<'_> {
 fn each<R: Read>(blocks: &mut Blocks<R>, mut then: impl FnMut(&[u8])) -> io::Result<()> {
     while let Some(lines) = blocks.next()? {
         then(lines);
+        if stop::is_wanted() {
+            return Err(stop::interrupted());
+        }
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use weir_http::client_watch::{unless_client_goes, ClientWatch};
 use weir_http::Request;
 use weir_runtime::clock;
 use weir_tls::TlsError;
-use weir_upstream::{Lease, Link as Base, LinkError, SecureError};
+use weir_upstream::{Lease, Link as Base, LinkError, NotWaited, SecureError};
 use weir_wire::http1::request::Method;
 
 /// What becomes of a request for which a server was chosen.
@@ -40,14 +40,22 @@ pub(crate) fn choose(r: &mut Request, run: &mut Run<'_>) -> Chosen {
     let lease = pick(r, run);
     match lease.is_none() && run.group.lets_wait() {
         true => Chosen::Full,
-        false => chosen(r, run, lease),
+        false => chosen(r, run, lease.ok_or(NO_LIVE)),
     }
 }
 
+/// What the error log says of requests for which there is no server.
+const NO_LIVE: &str = "no live upstreams while connecting to upstream";
+const QUEUE_FULL: &str = "queue of upstream is full while connecting to upstream";
+const QUEUE_LATE: &str = "timed out in queue of upstream while connecting to upstream";
+
 #[inline(always)]
-fn chosen(r: &mut Request, run: &mut Run<'_>, lease: Option<Lease>) -> Chosen {
+fn chosen(r: &mut Request, run: &mut Run<'_>, lease: Result<Lease, &'static str>) -> Chosen {
     let new_group = std::mem::take(&mut run.first) && !r.upstream.is_empty();
-    let Some(lease) = lease else { return nobody(r, run, new_group) };
+    let lease = match lease {
+        Ok(lease) => lease,
+        Err(why) => return nobody(r, run, new_group, why),
+    };
     lease.chosen(run.asked_us);
     let state = UpstreamState::new(run.group.name_of(lease.peer), new_group);
     r.upstream.push(UpstreamState { begun_us: run.asked_us, ..state });
@@ -79,10 +87,10 @@ fn mark(run: &Run<'_>) -> u64 {
 }
 
 #[cold]
-fn nobody(r: &mut Request, run: &mut Run<'_>, new_group: bool) -> Chosen {
+fn nobody(r: &mut Request, run: &mut Run<'_>, new_group: bool, why: &str) -> Chosen {
     let state = UpstreamState::new(Rc::clone(&run.group.shown_name), new_group);
     r.upstream.push(UpstreamState { begun_us: clock::now_us(), ..state });
-    r.log(LogLevel::Error, "no live upstreams while connecting to upstream");
+    r.log(LogLevel::Error, why);
     Chosen::Failed(failed(r, run, None, None, next::NO_LIVE))
 }
 
@@ -99,6 +107,10 @@ pub(crate) fn connected<'a>(
             let begun_us = clock::mono_us();
             let (lease, has_waited) = wait_for_server(r, run).await?;
             let waited_ms = clock::mono_us().saturating_sub(begun_us).div_ceil(1000);
+            let lease = lease.map_err(|why| match why {
+                NotWaited::Full => QUEUE_FULL,
+                NotWaited::Late => QUEUE_LATE,
+            });
             found = chosen(r, run, lease);
             if let Some(state) = r.upstream.last_mut().filter(|_| has_waited) {
                 state.queue_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX).max(1);
@@ -156,7 +168,7 @@ fn pick(r: &Request, run: &mut Run<'_>) -> Option<Lease> {
 async fn wait_for_server(
     r: &Request,
     run: &mut Run<'_>,
-) -> Result<(Option<Lease>, bool), Option<u16>> {
+) -> Result<(Result<Lease, NotWaited>, bool), Option<u16>> {
     let ignores_abort = run.ignores_abort();
     let mut waiting = pin!(run.group.wait(&mut run.choice, &mut run.key));
     let mut watch = ClientWatch::new(r, ignores_abort);

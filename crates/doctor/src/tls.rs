@@ -258,9 +258,14 @@ mod tests {
 
     fn judge(check: fn(&Case<'_>) -> Judged, text: &str, system: Fake) -> Vec<(Severity, String)> {
         let conf = conf(&format!("http {{ server {{ listen 443 ssl; {text} }} }}"));
-        let found =
-            check(&Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) })
-                .unwrap();
+        let found = check(&Case {
+            conf: &conf,
+            system: &system,
+            running: None,
+            receivers: Ok(&[]),
+            told: Ok(None),
+        })
+        .unwrap();
         found.into_iter().map(|f| (f.severity, f.figure)).collect()
     }
 

@@ -6,8 +6,18 @@ use crate::text;
 use serde_json::{json, Value};
 use std::cmp::Ordering;
 
-/// States of servers that are asked, from good to bad; of several Weirs the worst is told.
-const STATES: [&str; 6] = ["up", "checking", "draining", "unavail", "unhealthy", "down"];
+/// States of servers that are asked, and of upstreams, from good to bad; of several Weirs the worst is told.
+const STATES: [&str; 9] = [
+    "up",
+    "checking",
+    "draining",
+    "at max_conns",
+    "queue full",
+    "unavail",
+    "unhealthy",
+    "no servers",
+    "down",
+];
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {

@@ -109,13 +109,14 @@ const TABLES_OF_ALL: [Table; 8] = [
         "no location is counted by itself: write \"status_zone NAME;\" in those that are to be",
     ),
     table(
-        ("Upstreams", "upstreams"),
+        ("Servers of upstreams", "upstreams"),
         "http/upstreams",
         Rows::Peers,
         &[
             col("state", "state", State("state")),
             col("req/s", "requests_per_second", Rate(&["requests"])),
             col("now", "active", Count("active")),
+            col("of", "max_conns", Count("max_conns")),
             col("5xx/s", "5xx_per_second", Rate(&["responses/5xx"])),
             col("fails/s", "fails_per_second", Rate(&["fails"])),
             col("p50", "p50_ms", Time("latency/response", 0.5)),
@@ -201,7 +202,7 @@ const LIMIT_CONNS: &[Column] = &[
     col("size", "size_bytes", Bytes("size_bytes")),
 ];
 
-const OTHER_TABLES: [Table; 7] = [
+const OTHER_TABLES: [Table; 8] = [
     Table {
         is_own: true,
         ..table(
@@ -299,6 +300,22 @@ const OTHER_TABLES: [Table; 7] = [
         &[col("a second", "per_second", Rate(&[""])), col("total", "total", Count(""))],
         "no handshakes are told by this server",
     ),
+    table(
+        ("Upstreams", "upstream_states"),
+        "http/upstreams",
+        Rows::Named,
+        &[
+            col("state", "state", State("state")),
+            col("waiting", "queue_size", Count("queue/size")),
+            col("of", "queue_max_size", Count("queue/max_size")),
+            col("refused/s", "queue_overflows_per_second", Rate(&["queue/overflows"])),
+            col("wait p50", "queue_wait_p50_ms", Time("queue/wait", 0.5)),
+            col("wait p99", "queue_wait_p99_ms", Time("queue/wait", 0.99)),
+            col("refused", "queue_overflows", Count("queue/overflows")),
+            col("keepalive", "keepalive", Count("keepalive")),
+        ],
+        "no request is passed on: there is no upstream",
+    ),
 ];
 
 pub const COUNT: usize = TABLES_OF_ALL.len() + OTHER_TABLES.len();
@@ -313,7 +330,7 @@ pub fn tables() -> impl Iterator<Item = &'static Table> {
 pub const VIEWS: &[(&str, &[usize])] = &[
     ("servers", &[SERVERS]),
     ("locations", &[2]),
-    ("upstreams", &[3]),
+    ("upstreams", &[15, 3]),
     ("caches", &[4]),
     ("limits", &[5, 6, 7, 8]),
     ("workers", &[9]),

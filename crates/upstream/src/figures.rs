@@ -1,7 +1,8 @@
 //! What status pages show of upstreams: NGINX Plus's figures under its names, and how long things took.
 //!
 //! Differences from NGINX Plus: upstreams without a `zone` are there too, and addresses that requests are
-//! passed to without an `upstream` block, with their ports; averages are moving ones.
+//! passed to without an `upstream` block, with their ports; averages are moving ones; `state` of an upstream says whether
+//! the next request has a server.
 
 use crate::asks::Asks;
 use crate::conf::UpstreamMain;
@@ -74,7 +75,7 @@ fn put_group<S: Asks>(group: &Group, boards: &[Arc<Board>], figures: &mut Figure
     let services = group.as_live().map(|live| live.services()).unwrap_or_default();
     group.with_shape(|shape| {
         let Some(counts) = &shape.counts else { return };
-        let mut peers = Vec::new();
+        let (mut peers, mut standing) = (Vec::new(), Standing::default());
         for backup in [false, true] {
             let states = shape.with_zone(|state| Some(state.list(backup).clone()));
             for (index, peer) in shape.peers.list(backup).peers.iter().enumerate() {
@@ -82,6 +83,7 @@ fn put_group<S: Asks>(group: &Group, boards: &[Arc<Board>], figures: &mut Figure
                 let Some(tries) = counts.server(at) else { continue };
                 let state = states.as_ref().and_then(|states| states.get(index));
                 let server = Server { peer, tries, state, found: found(boards, peer) };
+                standing.add(&server);
                 let mut figures = Figures::default();
                 let id = shape.tie.as_ref().map_or(peers.len() as u64, |tie| tie.id(at));
                 figures.put("id", id);
@@ -94,6 +96,11 @@ fn put_group<S: Asks>(group: &Group, boards: &[Arc<Board>], figures: &mut Figure
         }
         figures.put("peers", Figure::List(peers));
         put_uses::<S>(shape, counts, figures);
+        let queue = shape.queue.as_ref();
+        let is_full = queue.is_some_and(|q| {
+            counts.uses.now(|u| u.queued.get(), |u| u.left.get()) >= q.rule.max as u64
+        });
+        figures.put("state", standing.name(is_full));
     });
     figures.put("zombies", group.zombies());
 }
@@ -109,6 +116,37 @@ fn put_uses<S: Asks>(shape: &Shape, counts: &Counts, figures: &mut Figures) {
         group.put("max_size", queue.rule.max as u64);
         group.put("overflows", uses.sum(|u| u.overflows.get()));
         group.put("wait", uses.times(|u| &u.waited));
+    }
+}
+
+/// What can be said of the servers of an upstream together.
+#[derive(Default)]
+struct Standing {
+    servers: usize,
+    up: usize,
+    /// Of those that are up, servers that have all the connections that they may have.
+    full: usize,
+}
+
+impl Standing {
+    fn add(&mut self, server: &Server<'_>) {
+        self.servers += 1;
+        if server.state_name() == "up" {
+            self.up += 1;
+            let most = u64::from(server.peer.max_conns);
+            self.full += usize::from(most > 0 && server.active() >= most);
+        }
+    }
+
+    /// Whether the next request has a server.
+    fn name(&self, is_queue_full: bool) -> &'static str {
+        match () {
+            () if self.servers == 0 => "no servers",
+            () if self.up == 0 => "unavail",
+            () if is_queue_full => "queue full",
+            () if self.up == self.full => "at max_conns",
+            () => "up",
+        }
     }
 }
 
@@ -137,7 +175,7 @@ impl Server<'_> {
         figures.put("backup", backup);
         figures.put("weight", peer.weight.unsigned_abs());
         figures.put("state", self.state_name());
-        figures.put("active", tries.now(|t| t.begun.get(), |t| t.ended.get()));
+        figures.put("active", self.active());
         if peer.max_conns > 0 {
             figures.put("max_conns", u64::from(peer.max_conns));
         }
@@ -239,6 +277,10 @@ impl Server<'_> {
                 (since.filter(|ms| *ms > 0).min().unwrap_or(0), before.max().unwrap_or(0))
             }
         }
+    }
+
+    fn active(&self) -> u64 {
+        self.tries.now(|t| t.begun.get(), |t| t.ended.get())
     }
 
     fn state_name(&self) -> &'static str {

@@ -40,6 +40,7 @@ pub use live::{editing, start};
 pub use names::Outer;
 pub use outgoing::Outgoing;
 pub use peers::{sid, Choice, Peer, PeerAddr, PeerId};
+pub use queue::Why as NotWaited;
 pub use rows::Rows;
 pub use ssl_rows::{Secures, SslRows};
 pub use tls::{AnyServer, ClientTls, Settings, Shown, Wanted};

@@ -140,14 +140,27 @@ impl Drop for Waits<'_> {
     }
 }
 
+/// Why who would have waited has no server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// As many wait as may.
+    Full,
+    /// It has waited as long as it may.
+    Late,
+}
+
 impl WorkerGroup {
-    /// Waits for a server, where [`WorkerGroup::lets_wait`] says so; nothing if too many do, or it has taken too long.
-    pub async fn wait(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Option<Lease> {
-        let queue = self.queue.as_ref()?;
+    /// Waits for a server, where [`WorkerGroup::lets_wait`] says so.
+    ///
+    /// # Errors
+    ///
+    /// Too many do, or it has taken too long.
+    pub async fn wait(self: &Rc<Self>, choice: &mut Choice, key: &mut Key) -> Result<Lease, Why> {
+        let queue = self.queue.as_ref().ok_or(Why::Full)?;
         let uses = self.parts.uses();
         let Some(place) = queue.join() else {
             uses.overflows.add(1);
-            return None;
+            return Err(Why::Full);
         };
         let _counted = Waits::begin(uses);
         // Those that are no backups are asked for again.
@@ -164,12 +177,12 @@ impl WorkerGroup {
                 if let Some(lease) = self.pick_now(&mut choice_now, &mut key_now) {
                     choice_now.waited_ms += clock::mono_ms().saturating_sub(since_ms);
                     (*choice, *key) = (choice_now, key_now);
-                    return Poll::Ready(Some(lease));
+                    return Poll::Ready(Ok(lease));
                 }
             }
             let now_ms = clock::mono_ms();
             if now_ms >= until_ms {
-                return Poll::Ready(None);
+                return Poll::Ready(Err(Why::Late));
             }
             let look_ms = if is_first { until_ms.min(now_ms + LOOK_AGAIN_MS) } else { until_ms };
             ready!(timer.poll_until(cx, look_ms));

@@ -1,10 +1,12 @@
 //! `weir doctor`: the configuration as `-t` sees it, then what the machine says of it.
 
 use crate::load::{self, Paths};
-use crate::ship;
+use crate::{inquiry, ship};
+use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use weir_doctor::{Case, Conf, Finding, Judgement, Machine, Places, Running};
+use std::time::Duration;
+use weir_doctor::{Case, Conf, Finding, Judgement, Machine, Places, Running, Told};
 use weir_module::{Layout, Mode};
 
 pub fn help() -> Result<(), String> {
@@ -57,11 +59,16 @@ pub fn run(paths: &Paths, json: bool) -> Result<u8, String> {
         (Some(_), Some(pid)) if !conf.ships.is_empty() => ship::receivers(pid),
         _ => Ok(Vec::new()),
     };
+    let told = match (&running, &conf.pid) {
+        (Some(_), Some(pid)) => told(pid).map(Some),
+        _ => Ok(None),
+    };
     all.extend(weir_doctor::examine(&Case {
         conf: &conf,
         system: &machine,
         running: running.as_ref(),
         receivers: receivers.as_deref().map_err(String::as_str),
+        told: told.as_ref().map(Option::as_ref).map_err(String::as_str),
     }));
     let name = paths.conf_name();
     let told = match json {
@@ -74,6 +81,43 @@ pub fn run(paths: &Paths, json: bool) -> Result<u8, String> {
     };
     put(&told)?;
     Ok(weir_doctor::exit_status(&all))
+}
+
+/// How long workers are looked at.
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// What the server of that pid file says of itself.
+fn told(pid_file: &Path) -> Result<Told, String> {
+    let ask = || -> Result<Value, String> {
+        let answer = inquiry::ask(&inquiry::path_of(pid_file), "figures", Duration::ZERO)?;
+        serde_json::from_slice(&answer).map_err(|e| e.to_string())
+    };
+    let before = ask()?;
+    std::thread::sleep(MOMENT);
+    let now = ask()?;
+    let mut told = Told::default();
+    for block in ["http", "stream"] {
+        let all = now.pointer(&format!("/{block}/upstreams")).and_then(Value::as_object);
+        told.upstreams.extend(all.into_iter().flatten().filter_map(|(name, upstream)| {
+            Some((name.clone(), upstream.get("state")?.as_str()?.to_owned()))
+        }));
+    }
+    let micros = |of: &Value| of.get("now_us").and_then(Value::as_u64).unwrap_or(0);
+    let ms = (micros(&now).saturating_sub(micros(&before)) / 1000).max(1);
+    let busy = |of: &Value| -> Vec<(String, u64)> {
+        let all = of.get("workers").and_then(Value::as_array).into_iter().flatten();
+        let one = |w: &Value| Some((w.get("id")?.to_string(), w.get("busy_time")?.as_u64()?));
+        all.filter_map(one).collect()
+    };
+    let earlier = busy(&before);
+    told.workers = busy(&now)
+        .into_iter()
+        .filter_map(|(id, busy)| {
+            let (_, was) = earlier.iter().find(|(other, _)| *other == id)?;
+            Some((id, (busy.checked_sub(*was)? * 100 / ms).min(100)))
+        })
+        .collect();
+    Ok(told)
 }
 
 /// Whether it would be served at all.

@@ -1,5 +1,6 @@
 //! The one hash of a report. Reports are merged by hashes, so those that are to be merged have the same seed;
-//! it is a secret of the run, or clients could choose what falls together.
+//! clients do not know it, or they could choose what falls together: a running server's is random, that of `weir analyze` is
+//! made of how the logs begin.
 
 use std::hash::{BuildHasher, Hasher};
 

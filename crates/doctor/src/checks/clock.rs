@@ -76,7 +76,9 @@ mod tests {
 
     fn judge(check: fn(&Case<'_>) -> Judged, system: &Fake) -> Severity {
         let conf = conf("http { server { listen 443 ssl; } }");
-        check(&Case { conf: &conf, system, running: None, receivers: Ok(&[]) }).unwrap()[0].severity
+        check(&Case { conf: &conf, system, running: None, receivers: Ok(&[]), told: Ok(None) })
+            .unwrap()[0]
+            .severity
     }
 
     #[test]

@@ -110,9 +110,15 @@ mod tests {
     fn judge(text: &str, limits: (u64, u64)) -> Severity {
         let system = Fake { nofile: Some(limits), ..Fake::default() };
         let conf = conf(text);
-        nofile(&Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) }).unwrap()
-            [0]
-        .severity
+        nofile(&Case {
+            conf: &conf,
+            system: &system,
+            running: None,
+            receivers: Ok(&[]),
+            told: Ok(None),
+        })
+        .unwrap()[0]
+            .severity
     }
 
     #[test]
@@ -131,8 +137,13 @@ mod tests {
         let system = Fake::with(&[("/proc/8/limits", limits)]);
         let running = Running { master: 7, serving: 8, workers: Vec::new() };
         let conf = conf(&format!("worker_rlimit_nofile 50000; {PASSING}"));
-        let case =
-            Case { conf: &conf, system: &system, running: Some(&running), receivers: Ok(&[]) };
+        let case = Case {
+            conf: &conf,
+            system: &system,
+            running: Some(&running),
+            receivers: Ok(&[]),
+            told: Ok(None),
+        };
         assert_eq!(nofile(&case).unwrap()[0].severity, Error);
     }
 
@@ -142,9 +153,14 @@ mod tests {
             let system =
                 Fake::with(&[("/proc/sys/fs/file-nr", nr), ("/proc/sys/fs/nr_open", "1048576")]);
             let conf = conf(text);
-            let found =
-                file_max(&Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) })
-                    .unwrap();
+            let found = file_max(&Case {
+                conf: &conf,
+                system: &system,
+                running: None,
+                receivers: Ok(&[]),
+                told: Ok(None),
+            })
+            .unwrap();
             found.into_iter().map(|f| f.severity).collect()
         };
         assert_eq!(judge(PASSING, "100 0 9223372036854775807"), [Well]);

@@ -107,8 +107,14 @@ mod tests {
         let (conf, system) = (conf(text), Fake::with(files));
         let running = Running { master: 7, serving: 8, workers: Vec::new() };
         let running = files.iter().any(|f| f.0.starts_with("/proc/8")).then_some(&running);
-        let found =
-            check(&Case { conf: &conf, system: &system, running, receivers: Ok(&[]) }).unwrap();
+        let found = check(&Case {
+            conf: &conf,
+            system: &system,
+            running,
+            receivers: Ok(&[]),
+            told: Ok(None),
+        })
+        .unwrap();
         found.into_iter().map(|f| f.severity).collect()
     }
 

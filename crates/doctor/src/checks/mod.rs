@@ -8,6 +8,7 @@ mod ports;
 mod processors;
 mod running;
 mod ship;
+mod told;
 mod written;
 
 use crate::conf::Conf;
@@ -25,6 +26,17 @@ pub struct Case<'a> {
     pub running: Option<&'a Running>,
     /// What that says of its receivers of events; an error is why it says nothing.
     pub receivers: Result<&'a [Receiver], &'a str>,
+    /// What it says of itself; an error is why it says nothing.
+    pub told: Result<Option<&'a Told>, &'a str>,
+}
+
+/// What the server says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Names of upstreams and what their state is, those of `stream` behind those of `http`.
+    pub upstreams: Vec<(String, String)>,
+    /// Numbers of workers, and how much of a moment each was busy, in percent.
+    pub workers: Vec<(String, u64)>,
 }
 
 /// A receiver of events (`ship`), as the server tells of it.
@@ -123,6 +135,8 @@ pub const CHECKS: &[Check] = &[
     row("running", "queues", "/proc/PID/net/tcp", running::queues),
     row("running", "overflows", "/proc/PID/net/netstat", running::overflows),
     row("running", "balance", "/proc/PID/task", running::balance),
+    row("running", "busy workers", "the running server", told::workers),
+    row("running", "upstreams", "the running server", told::upstreams),
 ];
 
 /// A finding, and whose.
@@ -195,7 +209,13 @@ mod tests {
                 "this user may not read it; root may",
             ),
         ] {
-            let case = Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) };
+            let case = Case {
+                conf: &conf,
+                system: &system,
+                running: None,
+                receivers: Ok(&[]),
+                told: Ok(None),
+            };
             let all = examine(&case);
             let backlog = all.iter().find(|j| j.check == "listen backlog").unwrap();
             assert_eq!(backlog.finding, Finding::unknown("net/core/somaxconn", why));

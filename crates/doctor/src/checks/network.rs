@@ -164,7 +164,13 @@ mod tests {
 
     fn judge(check: fn(&Case<'_>) -> Judged, files: &[(&str, &str)]) -> (Severity, String) {
         let (conf, system) = (conf(TEXT), Fake::with(files));
-        match check(&Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) }) {
+        match check(&Case {
+            conf: &conf,
+            system: &system,
+            running: None,
+            receivers: Ok(&[]),
+            told: Ok(None),
+        }) {
             Err(_) => (Unknown, String::new()),
             Ok(found) => {
                 let f = found.into_iter().next().unwrap();

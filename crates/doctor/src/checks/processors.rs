@@ -144,9 +144,14 @@ mod tests {
 
     fn judge(check: fn(&Case<'_>) -> Judged, text: &str, files: &[(&str, &str)]) -> Vec<Severity> {
         let (conf, system) = (conf(text), Fake::with(files));
-        let found =
-            check(&Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) })
-                .unwrap();
+        let found = check(&Case {
+            conf: &conf,
+            system: &system,
+            running: None,
+            receivers: Ok(&[]),
+            told: Ok(None),
+        })
+        .unwrap();
         found.into_iter().map(|f| f.severity).collect()
     }
 

@@ -173,6 +173,7 @@ mod tests {
             system: &system,
             running: Some(&running),
             receivers: Ok(&[]),
+            told: Ok(None),
         })
         .unwrap();
         found.into_iter().map(|f| f.severity).collect()
@@ -181,8 +182,13 @@ mod tests {
     #[test]
     fn no_server_is_no_fault() {
         let conf = conf("http { server { listen 80; } }");
-        let case =
-            Case { conf: &conf, system: &Fake::default(), running: None, receivers: Ok(&[]) };
+        let case = Case {
+            conf: &conf,
+            system: &Fake::default(),
+            running: None,
+            receivers: Ok(&[]),
+            told: Ok(None),
+        };
         assert_eq!(process(&case).unwrap()[0].severity, Note);
         assert!([files, queues, overflows, balance]
             .iter()

@@ -197,7 +197,13 @@ mod tests {
             let stamp = Stamp { owner: *owner, bytes: 8, ..Stamp::default() };
             system.stamps.insert(PathBuf::from(name), stamp);
         }
-        let case = Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) };
+        let case = Case {
+            conf: &conf,
+            system: &system,
+            running: None,
+            receivers: Ok(&[]),
+            told: Ok(None),
+        };
         let mut found = severities(folders(&case));
         assert_eq!(found.pop(), Some(Unknown), "the disk of b is not known");
         found
@@ -225,7 +231,13 @@ mod tests {
     fn judge(check: fn(&Case<'_>) -> Judged, receiver: Receiver) -> Vec<Severity> {
         let (conf, system) = (conf(TEXT), Fake::default());
         let receivers = [receiver];
-        let case = Case { conf: &conf, system: &system, running: None, receivers: Ok(&receivers) };
+        let case = Case {
+            conf: &conf,
+            system: &system,
+            running: None,
+            receivers: Ok(&receivers),
+            told: Ok(None),
+        };
         severities(check(&case))
     }
 
@@ -236,7 +248,13 @@ mod tests {
         assert_eq!(judge(receivers, away(1)), [Warn]);
         assert_eq!(judge(receivers, away(60_000)), [Error]);
         let (conf, system) = (conf(TEXT), Fake::default());
-        let case = Case { conf: &conf, system: &system, running: None, receivers: Err("no") };
+        let case = Case {
+            conf: &conf,
+            system: &system,
+            running: None,
+            receivers: Err("no"),
+            told: Ok(None),
+        };
         assert_eq!(severities(receivers(&case)), [Unknown]);
         assert_eq!(severities(queues(&case)), []);
     }

@@ -210,7 +210,14 @@ mod tests {
             ..Fake::with(&[("/sys/dev/block/8:1/../queue/rotational", "1\n")])
         };
         let conf = conf(text);
-        check(&Case { conf: &conf, system: &system, running: None, receivers: Ok(&[]) }).unwrap()
+        check(&Case {
+            conf: &conf,
+            system: &system,
+            running: None,
+            receivers: Ok(&[]),
+            told: Ok(None),
+        })
+        .unwrap()
     }
 
     #[test]
@@ -224,9 +231,14 @@ mod tests {
         assert_eq!(judge(space, TEXT, [as_many, disk(1), disk(1)])[0], Well);
         let nowhere = Fake::default();
         let conf = conf(TEXT);
-        let found =
-            space(&Case { conf: &conf, system: &nowhere, running: None, receivers: Ok(&[]) })
-                .unwrap();
+        let found = space(&Case {
+            conf: &conf,
+            system: &nowhere,
+            running: None,
+            receivers: Ok(&[]),
+            told: Ok(None),
+        })
+        .unwrap();
         assert!(found.iter().all(|f| f.severity == Unknown) && found.len() == 3);
     }
 
