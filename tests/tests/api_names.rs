@@ -128,6 +128,25 @@ fn a_service_is_put() {
     assert_eq!(code(&other), (400, "UpstreamServerImmutable".to_string()));
 }
 
+/// The ring has 160 points for each unit of weight, and each server of a name has them.
+#[test]
+fn a_name_does_not_fill_the_memory() {
+    let (dns, a) = (Dns::start(), named("a"));
+    let all: Vec<Record> = (1..40).map(|n| Record::A(1, [127, 0, 0, n])).collect();
+    dns.set("many.test", &all);
+    let conf = CONF.replace("zone u 64k;", "zone u 64k; hash $uri consistent;");
+    let server = Setup::new(&conf).set("DNS", dns.address()).set("ORIGIN", a.port()).start();
+    let huge = send(&server, "POST", U, "{\"server\":\"many.test:1\",\"weight\":1000000}");
+    assert_eq!(code(&huge), (400, "UpstreamOutOfMemory".to_string()));
+    let id = put(&server, U, "{\"server\":\"many.test:1\",\"weight\":1000}");
+    let count = || server.get(U).text().matches("\"parent\"").count();
+    expect_soon("some of them are there", || count() > 0);
+    assert!((10..13).contains(&count()), "{}", count());
+    server.expect_error("servers of a name are left out of upstream \"u\"");
+    let more = send(&server, "PATCH", &format!("{U}/{id}"), "{\"weight\":1000000}");
+    assert_eq!(code(&more), (400, "UpstreamOutOfMemory".to_string()));
+}
+
 #[test]
 fn stream_has_names_too() {
     let (dns, a) = (Dns::start(), named("a"));
