@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 use weir_tests::figures::number;
-use weir_tests::{expect_soon, Dns, Origin, Record, Response, Server, Setup};
+use weir_tests::{expect_soon, Dns, Origin, Record, Response, Server, Setup, Signal};
 
 const CONF: &str = "worker_processes 2; error_log %%DIR%%/error.log notice; events {} http {
     resolver %%DNS%% ipv6=off; resolver_timeout 1s;
@@ -235,4 +235,39 @@ fn without_a_resolver_a_name_is_refused() {
         assert_eq!(code(&refused), (400, "UpstreamConfNoResolver".to_string()));
         assert!(refused.text().contains("no resolver defined to resolve a.test"));
     }
+}
+
+/// While an upgrade's two processes serve, either may be asked; the next one has the name under its number.
+#[test]
+fn the_other_process_of_an_upgrade_has_the_name() {
+    let (dns, a) = (Dns::start(), named("a"));
+    dns.set_ip("a.test", 60, Ipv4Addr::LOCALHOST);
+    let conf = format!("daemon on; pid %%DIR%%/the.pid; {CONF}");
+    let mut server = Setup::new(&conf).set("DNS", dns.address()).set("ORIGIN", a.port()).start();
+    put(&server, KEPT, "{\"server\":\"127.0.0.1:1\",\"down\":true}");
+    let id = put(&server, KEPT, &format!("{{\"server\":\"a.test:{}\"}}", a.port()));
+    expect_soon("it is asked", || server.get("/kept").text() == "a");
+    let old = server.pid();
+    weir_tests::signal(old, Signal::Usr2);
+    let new = crate::upgrade_busy::next_pid(&server, old);
+    let path = format!("{KEPT}/{id}");
+    // Whoever answers, all of it is so in both.
+    for weight in 2..12 {
+        let done = send(&server, "PATCH", &path, &format!("{{\"weight\":{weight}}}"));
+        assert_eq!(done.status, 200, "{}", done.text());
+        for _ in 0..4 {
+            let shown = server.get(&path).text();
+            assert!(shown.contains(&format!("\"weight\":{weight},")), "{shown}");
+        }
+    }
+    let other = put(&server, KEPT, "{\"server\":\"b.test:1\"}");
+    assert!(other > id);
+    server.signal(Signal::Quit);
+    assert_eq!(server.wait_exit(), Some(0));
+    expect_soon("it is asked", || server.get("/kept").text() == "a");
+    let shown = server.get(&path).text();
+    assert!(shown.contains("\"server\":\"a.test:") && shown.contains("\"weight\":11,"), "{shown}");
+    assert!(server.get(&format!("{KEPT}/{other}")).text().contains("b.test:1"));
+    weir_tests::signal(new, Signal::Term);
+    expect_soon("the new one is gone", || !server.dir().join("the.pid").exists());
 }

@@ -118,7 +118,9 @@ fn plots_are_looked_at_and_zoomed_by_keys() {
     page.until("document.querySelectorAll('.plot canvas').length === 4");
     page.until("document.querySelector('#over-time')");
     // A few seconds.
-    page.until("document.querySelector('.plot [role=group]').getAttribute('aria-label').includes('2xx 0')");
+    page.until(
+        "document.querySelector('.plot [role=group]').getAttribute('aria-label').includes('2xx 0')",
+    );
     let mut viewer = server.connect();
     viewer.send_get("/live/events");
     for _ in 0..5 {
