@@ -58,23 +58,25 @@ fn put<S: Asks>(_: &Served, main: &Slots, figures: &mut Figures) {
         let boards = main.boards.iter().filter(|(at, _)| *at == n);
         let boards: Vec<_> = boards.filter_map(|(_, board)| Weak::upgrade(board)).collect();
         let figures = figures.entry(&u.shown_name());
-        put_group::<S>(group, &boards, figures);
-        if let Some(zone) = u.zone.as_deref() {
-            figures.put("zone", zone);
-        }
+        put_group::<S>(group, &boards, u.zone.as_deref(), figures);
     }
     if S::BLOCK == Context::HTTP {
         for (name, group) in dynamic::put_ones() {
             // Those that take the place of one of the configuration stand behind it.
-            put_group::<S>(&group, &[], figures.entry(&name));
+            put_group::<S>(&group, &[], None, figures.entry(&name));
         }
     }
 }
 
-fn put_group<S: Asks>(group: &Group, boards: &[Arc<Board>], figures: &mut Figures) {
+fn put_group<S: Asks>(
+    group: &Group,
+    boards: &[Arc<Board>],
+    zone: Option<&[u8]>,
+    figures: &mut Figures,
+) {
     let services = group.as_live().map(|live| live.services()).unwrap_or_default();
-    group.with_shape(|shape| {
-        let Some(counts) = &shape.counts else { return };
+    let state = group.with_shape(|shape| {
+        let counts = shape.counts.as_ref()?;
         let (mut peers, mut standing) = (Vec::new(), Standing::default());
         for backup in [false, true] {
             let states = shape.with_zone(|state| Some(state.list(backup).clone()));
@@ -100,9 +102,15 @@ fn put_group<S: Asks>(group: &Group, boards: &[Arc<Board>], figures: &mut Figure
         let is_full = queue.is_some_and(|q| {
             counts.uses.now(|u| u.queued.get(), |u| u.left.get()) >= q.rule.max as u64
         });
-        figures.put("state", standing.name(is_full));
+        Some(standing.name(is_full))
     });
     figures.put("zombies", group.zombies());
+    if let Some(zone) = zone {
+        figures.put("zone", zone);
+    }
+    if let Some(state) = state {
+        figures.put("state", state);
+    }
 }
 
 fn put_uses<S: Asks>(shape: &Shape, counts: &Counts, figures: &mut Figures) {
