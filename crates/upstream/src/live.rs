@@ -230,11 +230,12 @@ impl Live {
     /// The services by which servers were found, by the servers' numbers.
     pub(crate) fn services(&self) -> BTreeMap<u64, String> {
         let current = self.lock();
-        let service = |id: u64| {
-            let named = current.hosts.iter().find(|n| n.id == id)?;
-            named.host.service.clone()
-        };
-        let of = |e: &Entry| Some((e.id, service(e.host?)?));
+        let of = |n: &Named| Some((n.id, n.host.service.clone()?));
+        let services: BTreeMap<u64, String> = current.hosts.iter().filter_map(of).collect();
+        if services.is_empty() {
+            return services;
+        }
+        let of = |e: &Entry| Some((e.id, services.get(&e.host?)?.clone()));
         current.entries.iter().filter_map(of).collect()
     }
 
