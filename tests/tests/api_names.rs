@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 use weir_tests::figures::number;
-use weir_tests::{expect_soon, Dns, Origin, Record, Response, Server, Setup};
+use weir_tests::{expect_soon, Dns, Origin, Record, Response, Server, Setup, Signal};
 
 const CONF: &str = "worker_processes 2; error_log %%DIR%%/error.log notice; events {} http {
     resolver %%DNS%% ipv6=off; resolver_timeout 1s;
@@ -128,6 +128,25 @@ fn a_service_is_put() {
     assert_eq!(code(&other), (400, "UpstreamServerImmutable".to_string()));
 }
 
+/// The ring has 160 points for each unit of weight, and each server of a name has them.
+#[test]
+fn a_name_does_not_fill_the_memory() {
+    let (dns, a) = (Dns::start(), named("a"));
+    let all: Vec<Record> = (1..40).map(|n| Record::A(1, [127, 0, 0, n])).collect();
+    dns.set("many.test", &all);
+    let conf = CONF.replace("zone u 64k;", "zone u 64k; hash $uri consistent;");
+    let server = Setup::new(&conf).set("DNS", dns.address()).set("ORIGIN", a.port()).start();
+    let huge = send(&server, "POST", U, "{\"server\":\"many.test:1\",\"weight\":1000000}");
+    assert_eq!(code(&huge), (400, "UpstreamOutOfMemory".to_string()));
+    let id = put(&server, U, "{\"server\":\"many.test:1\",\"weight\":1000}");
+    let count = || server.get(U).text().matches("\"parent\"").count();
+    expect_soon("some of them are there", || count() > 0);
+    assert!((10..13).contains(&count()), "{}", count());
+    server.expect_error("servers of a name are left out of upstream \"u\"");
+    let more = send(&server, "PATCH", &format!("{U}/{id}"), "{\"weight\":1000000}");
+    assert_eq!(code(&more), (400, "UpstreamOutOfMemory".to_string()));
+}
+
 #[test]
 fn stream_has_names_too() {
     let (dns, a) = (Dns::start(), named("a"));
@@ -216,4 +235,39 @@ fn without_a_resolver_a_name_is_refused() {
         assert_eq!(code(&refused), (400, "UpstreamConfNoResolver".to_string()));
         assert!(refused.text().contains("no resolver defined to resolve a.test"));
     }
+}
+
+/// While an upgrade's two processes serve, either may be asked; the next one has the name under its number.
+#[test]
+fn the_other_process_of_an_upgrade_has_the_name() {
+    let (dns, a) = (Dns::start(), named("a"));
+    dns.set_ip("a.test", 60, Ipv4Addr::LOCALHOST);
+    let conf = format!("daemon on; pid %%DIR%%/the.pid; {CONF}");
+    let mut server = Setup::new(&conf).set("DNS", dns.address()).set("ORIGIN", a.port()).start();
+    put(&server, KEPT, "{\"server\":\"127.0.0.1:1\",\"down\":true}");
+    let id = put(&server, KEPT, &format!("{{\"server\":\"a.test:{}\"}}", a.port()));
+    expect_soon("it is asked", || server.get("/kept").text() == "a");
+    let old = server.pid();
+    weir_tests::signal(old, Signal::Usr2);
+    let new = crate::upgrade_busy::next_pid(&server, old);
+    let path = format!("{KEPT}/{id}");
+    // Whoever answers, all of it is so in both.
+    for weight in 2..12 {
+        let done = send(&server, "PATCH", &path, &format!("{{\"weight\":{weight}}}"));
+        assert_eq!(done.status, 200, "{}", done.text());
+        for _ in 0..4 {
+            let shown = server.get(&path).text();
+            assert!(shown.contains(&format!("\"weight\":{weight},")), "{shown}");
+        }
+    }
+    let other = put(&server, KEPT, "{\"server\":\"b.test:1\"}");
+    assert!(other > id);
+    server.signal(Signal::Quit);
+    assert_eq!(server.wait_exit(), Some(0));
+    expect_soon("it is asked", || server.get("/kept").text() == "a");
+    let shown = server.get(&path).text();
+    assert!(shown.contains("\"server\":\"a.test:") && shown.contains("\"weight\":11,"), "{shown}");
+    assert!(server.get(&format!("{KEPT}/{other}")).text().contains("b.test:1"));
+    weir_tests::signal(new, Signal::Term);
+    expect_soon("the new one is gone", || !server.dir().join("the.pid").exists());
 }

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 use std::process::Command;
-use weir_tests::{binary, expect_soon, Browser, Server, Setup};
+use std::time::Instant;
+use weir_tests::{binary, expect_soon, signal, Browser, Server, Setup, Signal};
 
 const CONF: &str = "worker_processes 1; error_log error.log;
 events {} http { access_log off;
@@ -78,6 +79,20 @@ fn who_has_waited_too_long_is_told_so() {
     assert_eq!(server.get("/pay").status, 502);
     server.expect_error("timed out in queue of upstream while connecting to upstream");
     assert!(!server.error_log().contains("no live upstreams"));
+}
+
+#[test]
+fn a_process_that_is_stopped_is_told_as_that() {
+    let server = Server::start(CONF);
+    assert_eq!(server.get("/").status, 200);
+    let serving = server.children()[0];
+    signal(serving, Signal::Stop);
+    let began = Instant::now();
+    let doctor = weir(&server, &["doctor"]);
+    let took = began.elapsed();
+    signal(serving, Signal::Cont);
+    assert!(doctor.contains("the server does not answer"), "{doctor}");
+    assert!(took.as_secs() < 15, "{took:?}");
 }
 
 #[test]

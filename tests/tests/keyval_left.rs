@@ -1,6 +1,9 @@
 //! `keyval` zones without a file, and the number of the configuration, when the serving process is killed: a master starts
 //! another one, which goes on with the pairs and under the number that there were.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use weir_tests::{expect_soon, figures, skip, Response, Server, Setup, Signal};
 
 const CONF: &str = "master_process on; error_log %%DIR%%/error.log notice; events {} http {
@@ -71,15 +74,16 @@ fn many_changes_take_no_more_than_they_must() {
         let body = format!("{{\"a\":\"{n}{long}\"}}");
         assert_eq!(send(&server, "PATCH", ONE, &body).status, 204);
     }
-    let all = std::fs::read_dir(format!("/proc/{child}/fd")).unwrap().flatten();
     let is_it = |path: &std::path::PathBuf| {
         std::fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("weir-journal"))
     };
-    let sizes =
-        all.map(|e| e.path()).filter(is_it).map(|p| std::fs::metadata(p).map_or(0, |m| m.len()));
-    let sizes: Vec<u64> = sizes.collect();
-    let all: u64 = sizes.iter().sum();
-    assert!(sizes.len() == 2 && (8000..400_000).contains(&all), "{sizes:?}");
+    let sizes = || {
+        let all = std::fs::read_dir(format!("/proc/{child}/fd")).unwrap().flatten();
+        let all = all.map(|e| e.path()).filter(is_it);
+        all.map(|p| std::fs::metadata(p).map_or(0, |m| m.len())).collect::<Vec<u64>>()
+    };
+    assert_eq!(sizes().len(), 2);
+    expect_soon("it is written anew", || (8000..400_000).contains(&sizes().iter().sum::<u64>()));
     kill(&server);
     assert_eq!(server.get("/?k=a").text(), format!("99{long}|"));
     assert_eq!(server.get("/?k=b").text(), "2|");
@@ -132,4 +136,67 @@ fn the_number_of_the_configuration_is_as_it_was() {
     let peer = server.on(0);
     server.reload(&again, || peer.get("/other").status == 204);
     assert_eq!(number(&server), 3);
+}
+
+/// Whatever the moment in which it is killed.
+#[test]
+fn what_was_answered_is_there_after_a_kill_while_it_is_written() {
+    let server = Setup::new(&CONF.replace("zone=one:1m", "zone=one:8m")).start();
+    if server.children().is_empty() {
+        return skip("no master");
+    }
+    assert_eq!(send(&server, "POST", ONE, "{\"first\":\"1\"}").status, 201);
+    let (done, port) = (AtomicBool::new(false), server.port(0));
+    let put = std::thread::scope(|scope| {
+        let writer = |who: usize| {
+            let done = &done;
+            scope.spawn(move || {
+                let mut put = Vec::new();
+                for n in 0..20_000 {
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let key = format!("w{who}-{n}");
+                    if post(port, &format!("{{\"{key}\":\"{}\"}}", "v".repeat(n % 900))) {
+                        put.push((key, n % 900));
+                    }
+                }
+                put
+            })
+        };
+        let writers = [0, 1].map(writer);
+        for _ in 0..4 {
+            // Until some have been put since.
+            let before = number_of(&server);
+            expect_soon("pairs come", || number_of(&server) > before + 50);
+            kill(&server);
+        }
+        done.store(true, Ordering::Relaxed);
+        writers.map(|w| w.join().unwrap()).concat()
+    });
+    assert!(put.len() > 100, "{}", put.len());
+    let shown = server.get("/api/9/http/keyvals/one").text();
+    for (key, len) in &put {
+        let pair = format!("\"{key}\":\"{}\"", "v".repeat(*len));
+        assert!(shown.contains(&pair), "{key} of {}", put.len());
+    }
+}
+
+fn number_of(server: &Server) -> usize {
+    server.get("/api/9/http/keyvals/one").text().matches("\":\"").count()
+}
+
+/// Whether it was answered with 201; it may not be answered at all.
+fn post(port: u16, body: &str) -> bool {
+    let text = format!(
+        "POST /api/9/http/keyvals/one HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let Ok(mut to) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let mut answer = Vec::new();
+    // One that is cut off says what it has said.
+    let _ = to.set_read_timeout(Some(weir_tests::PATIENCE));
+    let _ = to.write_all(text.as_bytes()).and_then(|()| to.read_to_end(&mut answer));
+    answer.starts_with(b"HTTP/1.1 201")
 }

@@ -166,6 +166,41 @@ fn a_batch_that_was_cut_comes_again() {
     expect_soon("a line", || server.error_log().contains(&told));
 }
 
+/// Whatever a client says of itself, its request is told of within the least bound.
+#[test]
+fn no_client_is_too_long_for_the_least_message() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(weir_tests::AT_LAST)).unwrap();
+    let server = Setup::new(&format!(
+        "worker_processes 1; error_log error.log info; events {{}}
+        ship a {{ to syslog udp://{}; message_size 2k; queue %%DIR%%/a; batch linger=10ms; }}
+        http {{ access_log off; large_client_header_buffers 4 32k; server {{ listen 127.0.0.1:%%PORT_0%%;
+            server_name a-name-of-a-server-that-is-rather-long.and-has-a-domain.example;
+            location / {{ ship_access a; return 200 ok; }} }} }}",
+        socket.local_addr().unwrap()
+    ))
+    .start();
+    for length in [10, 60, 500, 4000] {
+        let long = "\u{1}é\"x".repeat(length);
+        let forwarded = vec!["2001:db8:1111:2222:3333:4444:5555:6666"; 20].join(", ");
+        let text = format!(
+            "GET /{0}?{0} HTTP/1.1\r\nHost: {1}\r\nConnection: close\r\nUser-Agent: {long}\r\nReferer: http://{long}/\r\n\
+             X-Forwarded-For: {forwarded}\r\ntraceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n\r\n",
+            "é".repeat(length.min(2000)),
+            "h".repeat(200),
+        );
+        assert_eq!(server.exchange("GET", text.as_bytes()).status, 200, "{length}");
+        let mut message = [0; 65536];
+        let n = socket.recv(&mut message).unwrap();
+        let message = String::from_utf8(message[..n].to_vec()).unwrap();
+        assert!(n <= 2048, "{length}: {n}");
+        let json: serde_json::Value =
+            serde_json::from_str(&message[message.find('{').unwrap()..]).unwrap();
+        assert_eq!(json["http"]["response"]["status_code"], 200);
+    }
+    assert!(!server.error_log().contains("refused and is lost"), "{}", server.error_log());
+}
+
 #[test]
 fn what_is_said_is_checked() {
     for (block, expected) in [
@@ -175,6 +210,7 @@ fn what_is_said_is_checked() {
         ("to syslog h; framing line;", "\"framing\" where no address has tcp://"),
         ("to syslog tcp://h; framing other;", "invalid value \"other\""),
         ("to syslog h; structured_data x;", "\"x\" cannot be the name of an element"),
+        ("to syslog h; message_size 1k;", "it must be between 2k and 64m"),
         ("to syslog tls://h;", "no \"ssl_trusted_certificate\" in this block"),
         ("to syslog h; compress gzip;", "\"compress\" is not for receivers of kind \"syslog\""),
     ] {

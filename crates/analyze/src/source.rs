@@ -9,7 +9,6 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 use weir_analytics::format::{detect, Format, LINE_MAX_BYTES};
@@ -121,8 +120,7 @@ fn page<'a>(referrer: &'a [u8], site: &[u8]) -> &'a [u8] {
 
 fn open(path: &[u8], is_followed: bool) -> io::Result<(Kind, Vec<u8>)> {
     if path == b"-" {
-        // Without the buffer that Rust's own has: what is in it does not show.
-        return stream(Box::new(Patient(File::from(io::stdin().as_fd().try_clone_to_owned()?))));
+        return stream(Box::new(Patient(files::standard_input()?)));
     }
     let file = File::open(paths::path(path))?;
     let meta = file.metadata()?;

@@ -1,7 +1,7 @@
 //! ctrl-C, and the end of a session: what was read so far is told. The second one ends the process at once.
 
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use weir_runtime::signals::{Signal, Waiter, Wake};
@@ -39,19 +39,15 @@ pub fn interrupted() -> io::Error {
 }
 
 /// What may have nothing to read for long: standard input, a pipe.
-pub struct Patient<T>(pub T);
+pub struct Patient(pub File);
 
-impl<T: Read + AsFd> Read for Patient<T> {
+impl Read for Patient {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        while !is_readable(self.0.as_fd())? {
+        while !weir_runtime::files::is_readable_within(&self.0, NOTICE_MS)? {
             if is_wanted() {
                 return Err(interrupted());
             }
         }
         self.0.read(buf)
     }
-}
-
-fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    weir_runtime::files::is_readable_within(fd, NOTICE_MS)
 }

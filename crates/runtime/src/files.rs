@@ -228,16 +228,27 @@ pub fn read_exact_at(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Re
     Ok(())
 }
 
+/// Standard input without the buffer that Rust's own has: what is in that does not show as something to be read.
+///
+/// # Errors
+///
+/// The system's.
+#[cfg(unix)]
+pub fn standard_input() -> io::Result<File> {
+    use std::os::fd::AsFd;
+    Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?))
+}
+
 /// Whether something is to be read, or the end is, now or within that time.
 ///
 /// # Errors
 ///
 /// The system's.
 #[cfg(unix)]
-pub fn is_readable_within(fd: std::os::fd::BorrowedFd<'_>, ms: u64) -> io::Result<bool> {
+pub fn is_readable_within(file: &File, ms: u64) -> io::Result<bool> {
     use rustix::event::{poll, PollFd, PollFlags, Timespec};
     let time = Timespec { tv_sec: (ms / 1000) as i64, tv_nsec: (ms % 1000 * 1_000_000) as _ };
-    match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&time)) {
+    match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&time)) {
         Ok(n) => Ok(n > 0),
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(e) => Err(e.into()),

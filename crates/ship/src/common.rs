@@ -7,7 +7,8 @@ use weir_module::{set, ArgsExt, Arity, Cf, ConfResult, Context, Row, Val};
 
 const TIMEOUT_DEFAULT_MS: u64 = 30_000;
 const TIMEOUT_MOST_MS: u64 = 600_000;
-const MESSAGE_BYTES: std::ops::RangeInclusive<u64> = 1024..=64 * 1024 * 1024;
+/// An event has room in the least of it, whatever its values are.
+const MESSAGE_BYTES: std::ops::RangeInclusive<u64> = 2048..=64 * 1024 * 1024;
 
 /// How what is sent is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ pub const ROWS: &[Row] = &[
         |cf, d| {
             let bytes = d.size(0)?;
             if !MESSAGE_BYTES.contains(&bytes) {
-                return Err(d.bad(0, "it must be between 1k and 64m"));
+                return Err(d.bad(0, "it must be between 2k and 64m"));
             }
             said(cf).message_bytes.once(d, bytes)
         },

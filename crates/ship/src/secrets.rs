@@ -7,6 +7,8 @@ use weir_base::shown::visible;
 const STRUCK: &str = "***";
 /// A secret that is shorter is struck out only where it stands as a word: it may be a part of many others.
 const LONG_BYTES: usize = 8;
+/// Parts of a value that are shorter are words.
+const PART_BYTES: usize = 6;
 /// So much of a long one's beginning, at the end of a text that was cut off.
 const CUT_LEAST_BYTES: usize = 4;
 
@@ -20,13 +22,16 @@ impl Secrets {
         let mut all = Vec::new();
         for (_, value) in fields {
             all.push(value.clone());
-            let Some((scheme, rest)) = value.split_once(' ') else { continue };
+            // Cookies and the like: what stands behind each "=".
+            let parts = value.split([';', ',']).filter_map(|part| part.split_once('='));
+            all.extend(
+                parts
+                    .map(|(_, part)| part.trim().to_owned())
+                    .filter(|part| part.len() >= PART_BYTES),
+            );
+            let Some((_, rest)) = value.split_once(' ') else { continue };
             all.push(rest.to_owned());
-            if scheme.eq_ignore_ascii_case("basic") {
-                let pair = base64::decode(rest.as_bytes()).and_then(|p| String::from_utf8(p).ok());
-                let password = pair.as_deref().and_then(|pair| pair.split_once(':'));
-                all.extend(password.map(|(_, password)| password.to_owned()));
-            }
+            packed(rest, &mut all);
         }
         // As JSON has them.
         let quoted = all.iter().filter(|s| s.contains(['"', '\\']));
@@ -46,6 +51,18 @@ impl Secrets {
         }
         visible(text.as_bytes())
     }
+}
+
+/// What a scheme (basic, or keys that are `id:key`) has in base64: as it is told in other ways of writing that, and what it is.
+fn packed(text: &str, all: &mut Vec<String>) {
+    let inside = base64::decode(text.as_bytes()).or_else(|| base64::decode_url(text.as_bytes()));
+    let Some(inside) = inside.and_then(|p| String::from_utf8(p).ok()) else { return };
+    let bare = text.trim_end_matches('=');
+    all.push(bare.to_owned());
+    all.push(bare.replace('+', "-").replace('/', "_"));
+    all.push(bare.replace('-', "+").replace('_', "/"));
+    all.extend(inside.split_once(':').map(|(_, password)| password.to_owned()));
+    all.push(inside);
 }
 
 fn strike(text: &str, secret: &str) -> String {
@@ -78,15 +95,22 @@ mod tests {
             ("Authorization", "Basic Ym9iOlMzIlJFVFBX"),
             ("X-Key", "token-4711-abc"),
             ("X-Tenant", "us"),
+            ("Authorization", "ApiKey aWQ6czNjcj9+Pj5Qdz8/Pi8reA=="),
+            ("Cookie", "sid=hunter2hunter2; a=b"),
         ];
         let fields = fields.map(|(n, v)| (n.to_owned(), v.to_owned()));
         let secrets = Secrets::of_fields(&fields);
         for (text, expected) in [
             ("401 \"Basic Ym9iOlMzIlJFVFBX\" no", "401 \"***\" no"),
             ("bad creds: Ym9iOlMzIlJFVFBX", "bad creds: ***"),
-            ("bob:S3\"RETPW or S3\\\"RETPW", "bob:*** or ***"),
+            ("bob:S3\"RETPW or S3\\\"RETPW", "*** or ***"),
             ("key=token-4711-abc; token-4711-abctoken-4711-abc", "key=***; ******"),
             ("it begins: token-4711", "it begins: ***"),
+            ("no id:s3cr?~>>Pw??>/+x", "no ***"),
+            ("key s3cr?~>>Pw??>/+x", "key ***"),
+            ("bad aWQ6czNjcj9+Pj5Qdz8/Pi8reA", "bad ***"),
+            ("bad aWQ6czNjcj9-Pj5Qdz8_Pi8reA==", "bad ***=="),
+            ("no session hunter2hunter2", "no session ***"),
             ("status of us must", "status of *** must"),
             ("a\x1b[2J\u{202e}b\r\nc", "a\\x1b[2J\\u{202e}b\\x0d\\x0ac"),
         ] {

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 /// Behind what is left of a value.
 const CUT: &str = "…";
-/// Shorter values are left as they are.
-const LEAST: usize = 32;
+/// Shorter values are left as they are; if that is not enough, those that are shorter than the next.
+const LEAST: [usize; 2] = [32, 8];
 
 /// JSON of at most so many bytes, by cutting the longest of its strings alike; names of members stay. Where that is
 /// not enough it is as it was.
@@ -19,11 +19,11 @@ pub fn json(text: &[u8], most: usize) -> Cow<'_, [u8]> {
         let cut: usize = values.iter().map(|v| v.len().saturating_sub(bound)).sum();
         text.len() - cut <= most
     };
-    if !fits(LEAST) {
-        return Cow::Borrowed(text);
-    }
     // The largest bound that is enough: `low` always is.
-    let (mut low, mut high) = (LEAST, most);
+    let Some(mut low) = LEAST.into_iter().find(|least| fits(*least)) else {
+        return Cow::Borrowed(text);
+    };
+    let mut high = most;
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         match fits(middle) {

@@ -134,6 +134,10 @@ fn set_api(cf: &mut Cf, d: &Directive) -> ConfResult {
         Some(other) => {
             let shown = String::from_utf8_lossy(other);
             let e = d.bad(0, format!("invalid parameter \"{shown}\""));
+            if shown.starts_with('/') {
+                let hint = "Angie's tree is not in Weir; write \"api;\": NGINX Plus's figures are below the location, as /9/http/upstreams";
+                return Err(e.hint(hint.to_string()));
+            }
             return Err(e.hint("write \"api;\", or \"api write=on;\"".to_string()));
         }
     };

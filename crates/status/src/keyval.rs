@@ -3,7 +3,7 @@
 //!
 //! Workers share a zone, it lives on over a reload that does not change it, and over a serving process that is killed
 //! (`left`), and with `state=` over restarts. It takes no more memory than its size, and what is noted for the next process
-//! twice that.
+//! four times that.
 //!
 //! Differences from NGINX Plus: `sync` is refused; of several subnets or beginnings that fit, the longest counts.
 
@@ -136,7 +136,7 @@ impl Zone {
     }
 
     pub(crate) fn change(&self) -> Changing<'_> {
-        Changing { zone: self, store: Some(self.write()), is_long: false }
+        Changing { zone: self, store: Some(self.write()), then: left::Then::Nothing }
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Store> {
@@ -148,7 +148,7 @@ impl Zone {
 pub(crate) struct Changing<'a> {
     zone: &'a Zone,
     store: Option<RwLockWriteGuard<'a, Store>>,
-    is_long: bool,
+    then: left::Then,
 }
 
 impl Changing<'_> {
@@ -159,7 +159,7 @@ impl Changing<'_> {
     /// What has been changed, before anybody is told.
     pub(crate) fn note(&mut self, notes: &[Note]) {
         if self.zone.file.is_none() {
-            self.is_long |= left::note(self.zone, notes);
+            self.then = self.then.max(left::note(self.zone, notes));
         }
     }
 }
@@ -167,9 +167,7 @@ impl Changing<'_> {
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         self.store = None;
-        if self.is_long {
-            left::anew();
-        }
+        left::follow(self.then);
     }
 }
 

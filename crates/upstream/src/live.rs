@@ -13,6 +13,7 @@ pub mod editing;
 mod hosts;
 mod kept_over;
 
+use crate::balance::is_ring_too_large;
 use crate::conf::UpstreamMain;
 use crate::counted::Tries;
 use crate::group::{self, Plan, Shape, ZoneName};
@@ -23,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use tokio::sync::Notify;
 use weir_core::counts::Counted;
-use weir_core::logger::ErrorLog;
+use weir_core::logger::{ErrorLog, LogLevel};
 use weir_core::shared_file::{self, Kept};
 use weir_module::Slots;
 use weir_resolve::{Resolver, Target};
@@ -229,11 +230,12 @@ impl Live {
     /// The services by which servers were found, by the servers' numbers.
     pub(crate) fn services(&self) -> BTreeMap<u64, String> {
         let current = self.lock();
-        let service = |id: u64| {
-            let named = current.hosts.iter().find(|n| n.id == id)?;
-            named.host.service.clone()
-        };
-        let of = |e: &Entry| Some((e.id, service(e.host?)?));
+        let of = |n: &Named| Some((n.id, n.host.service.clone()?));
+        let services: BTreeMap<u64, String> = current.hosts.iter().filter_map(of).collect();
+        if services.is_empty() {
+            return services;
+        }
+        let of = |e: &Entry| Some((e.id, services.get(&e.host?)?.clone()));
         current.entries.iter().filter_map(of).collect()
     }
 
@@ -288,7 +290,7 @@ impl Live {
         // It may have been taken away meanwhile.
         let Some(named) = current.hosts.iter_mut().find(|n| n.id == host) else { return };
         named.until_ms = until_ms;
-        let mut fresh = named.host.servers(found);
+        let (is_put, mut fresh) = (named.host.is_put, named.host.servers(found));
         let mut entries = current.entries.clone();
         let before = entries.len();
         entries.retain(|e| {
@@ -301,12 +303,29 @@ impl Live {
         if fresh.is_empty() && entries.len() == before {
             return;
         }
+        let mut left_out = 0;
         for (peer, backup) in fresh {
             let id = current.next_id;
-            current.next_id += 1;
             entries.push(Entry { id, peer, backup, host: Some(host) });
+            if is_put && self.is_too_much(&entries) {
+                entries.pop();
+                left_out += 1;
+                continue;
+            }
+            current.next_id += 1;
+        }
+        if let Some(log) = self.log.get().filter(|_| left_out > 0) {
+            let name = String::from_utf8_lossy(&self.plan.name);
+            let line = format!("{left_out} servers of a name are left out of upstream \"{name}\": there would be too many");
+            log.log(LogLevel::Error, None, line.as_bytes());
         }
         self.publish(&mut current, entries);
+    }
+
+    /// Whether there are more than who changes a running server may ask for.
+    fn is_too_much(&self, entries: &[Entry]) -> bool {
+        let peers = entries.iter().filter(|e| !e.backup).map(|e| &e.peer);
+        entries.len() > editing::SERVERS_MAX || is_ring_too_large(&self.plan.method, peers)
     }
 
     fn publish(&self, current: &mut Current, entries: Vec<Entry>) {

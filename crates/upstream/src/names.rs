@@ -227,6 +227,7 @@ pub(crate) fn host(s: &Server, name: &str) -> Host {
         backup: s.backup,
         resolve: s.resolve,
         fallback: None,
+        is_put: false,
     }
 }
 

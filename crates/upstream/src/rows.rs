@@ -344,6 +344,8 @@ fn set_parameter<S: Asks>(s: &mut Server, d: &Directive, i: usize) -> ConfResult
             return Err(d.bad(i, format!("route is longer than {}", SID_MAX_BYTES)));
         }
         s.route = v.to_vec();
+    } else if d.keyed(i, "sid").is_some() && S::STICKY {
+        return Err(bad().hint("write route=, which is what sid= is called in nginx".to_string()));
     } else {
         match d.arg(i) {
             b"backup" => s.backup = true,

@@ -55,13 +55,16 @@ pub fn run(paths: &Paths, json: bool) -> Result<u8, String> {
         }),
         None => None,
     };
-    let receivers = match (&running, &conf.pid) {
-        (Some(_), Some(pid)) if !conf.ships.is_empty() => ship::receivers(pid),
-        _ => Ok(Vec::new()),
-    };
     let told = match (&running, &conf.pid) {
         (Some(_), Some(pid)) => told(pid).map(Some),
         _ => Ok(None),
+    };
+    // One that does not answer is asked once.
+    let receivers = match (&told, &conf.pid) {
+        _ if conf.ships.is_empty() => Ok(Vec::new()),
+        (Err(why), _) => Err(why.clone()),
+        (Ok(Some(_)), Some(pid)) => ship::receivers(pid),
+        _ => Ok(Vec::new()),
     };
     all.extend(weir_doctor::examine(&Case {
         conf: &conf,

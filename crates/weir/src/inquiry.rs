@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weir_core::logger::{ErrorLog, LogLevel};
 use weir_core::os_text;
+use weir_doctor::checks::told::NO_ANSWER;
 use weir_runtime::inquiry::{self, Named};
 use weir_runtime::sockets::UnixStream;
 use weir_runtime::{process, trusted};
@@ -25,6 +26,8 @@ use weir_runtime::{process, trusted};
 const QUESTION_MAX_BYTES: u64 = 1024;
 /// Neither side waits longer for the other to say or take something.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A server that says nothing for so long is stopped, or stuck.
+const ANSWERS: Duration = Duration::from_secs(8);
 /// Questions that are answered at once.
 const ASKERS_MAX: usize = 4;
 /// No answer is longer.
@@ -230,7 +233,7 @@ fn say(mut link: &UnixStream, answer: Result<Vec<u8>, String>) -> io::Result<()>
 ///
 /// Why there is no answer, for people.
 pub fn ask(path: &Path, line: &str, takes: Duration) -> Result<Vec<u8>, String> {
-    ask_if(path, line, takes + PATIENCE * 6, |_| true)
+    ask_if(path, line, takes + ANSWERS, |_| true)
 }
 
 /// Asks a server that nobody has named: only root's and this user's own are believed, and none is waited for long.
@@ -268,6 +271,14 @@ fn ask_if(
     is_believed: impl FnOnce(u32) -> bool,
 ) -> Result<Vec<u8>, String> {
     let failed = |e: io::Error| {
+        if matches!(e.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) {
+            let secs = within.as_secs();
+            return format!(
+                "the server at \"{}\" {} {secs} s: it is stopped, or stuck",
+                path.display(),
+                NO_ANSWER
+            );
+        }
         let who = match e.kind() {
             io::ErrorKind::PermissionDenied => {
                 "; only root and the user who started the server may ask it"

@@ -205,7 +205,10 @@ fn build(cf: &mut Cf, paths: &Paths) -> ConfResult<Generation> {
     let made = protocols::finish(cf, &log)?;
     let global = std::mem::take(&mut cf.levels.global);
     // A user that is not known is told of where that is asked for.
-    let who = crate::kept::identity(global.get::<Global>().user.as_option()).ok().flatten();
+    let main = global.get::<Global>();
+    let has_master = *main.master_process.as_option().unwrap_or(&true);
+    let who = has_master.then(|| crate::kept::identity(main.user.as_option()).ok().flatten());
+    let who = who.flatten();
     cf.warnings.extend(state_places::warnings(&global, who.as_ref()));
     Ok(Generation::new(number, global, log, made))
 }

@@ -16,6 +16,7 @@ const MODSECURITY: &str =
     "Weir has no ModSecurity; use a proxy that has it in front, or auth_request";
 const VTS: &str = "this directive of nginx-module-vts is not in Weir: everything is counted, status_zone names what is counted together, and api, metrics and dashboard show it; vhost_traffic_status_display is there";
 const STATUS: &str = "Weir shows its figures by api (NGINX Plus' JSON), metrics (for Prometheus) and vhost_traffic_status_display (of nginx-module-vts), each in a location";
+const OWN_METRICS: &str = "this directive of Angie is not in Weir; status_zone, api and metrics show what is counted, a log_format and weir analyze what is not";
 const OTEL: &str =
     "Weir's OpenTelemetry has the directives of nginx's own module: write otel_exporter, otel_trace and otel_trace_context";
 const ECHO: &str = "it does nothing in OpenResty either; remove the directive";
@@ -83,6 +84,16 @@ pub const MISSING: &[(&str, &str)] = &[
     ("status", STATUS),
     ("status_format", STATUS),
     ("prometheus", STATUS),
+    ("prometheus_template*", STATUS),
+    ("api_config_files", "this directive of Angie is not in Weir, whose API shows no files; remove it, weir -T shows them to who may read them"),
+    ("metric", OWN_METRICS),
+    ("metric_zone", OWN_METRICS),
+    ("metric_complex_zone", OWN_METRICS),
+    ("docker_*", "Weir asks no Docker; write \"server NAME:PORT resolve;\" with a resolver and a zone, or put servers by the api (write=on) and a state file"),
+    ("auto_redirect", "this directive of Angie is not in Weir; write \"location = /path { return 301 /path/; }\""),
+    ("response_time_factor", "this directive of Angie is not in Weir: least_time weighs what it has seen lately by itself; remove it"),
+    ("sticky_secret", "this directive of Angie is not in Weir; remove it: sticky cookie gives out the server's route, or a digest of its address"),
+    ("sticky_strict", "this directive of Angie is not in Weir; remove it: where a client's server cannot be asked another one is"),
     ("spdy_*", SPDY),
     ("limit_zone", "nginx dropped it in 1.7.6; write \"limit_conn_zone $variable zone=NAME:SIZE\""),
     ("open_file_cache_retest", "nginx renamed it to open_file_cache_valid"),

@@ -8,7 +8,7 @@ mod ports;
 mod processors;
 mod running;
 mod ship;
-mod told;
+pub mod told;
 mod written;
 
 use crate::conf::Conf;

@@ -5,6 +5,8 @@ use crate::finding::Finding;
 
 /// A worker that is busy for so much of its time has none for what comes.
 const SATURATED: u64 = 90;
+/// As whoever asks it says so.
+pub const NO_ANSWER: &str = "has not answered within";
 /// So many upstreams are named.
 const NAMED: usize = 20;
 
@@ -13,6 +15,11 @@ pub fn workers(case: &Case<'_>) -> Judged {
     let told = match case.told {
         Ok(Some(told)) => told,
         Ok(None) => return Ok(Vec::new()),
+        Err(why) if why.contains(NO_ANSWER) => {
+            let why = "its socket takes the question, and no answer comes";
+            let mend = "ps shows whether it is stopped (state T); weir profile, gdb or strace where it waits";
+            return Ok(vec![Finding::error("the server does not answer", why, mend)]);
+        }
         Err(why) => return Ok(vec![Finding::unknown("how busy workers are", why)]),
     };
     let full = told.workers.iter().filter(|(_, busy)| *busy >= SATURATED);
@@ -107,6 +114,7 @@ mod tests {
         assert_eq!(judge(upstreams, Ok(Some(&well))), [Well]);
         assert_eq!(judge(upstreams, Ok(Some(&all(&[], &["unavail"; 30])))).len(), NAMED + 1);
         assert_eq!(judge(workers, Err("no")), [Unknown]);
+        assert_eq!(judge(workers, Err("it has not answered within 8 s")), [Error]);
         assert_eq!((judge(workers, Ok(None)), judge(upstreams, Ok(None))), (vec![], vec![]));
     }
 }

@@ -2,10 +2,11 @@
 //! that its master has too (`runtime::journal`), before it is answered, and the process that the master starts after
 //! one that was killed puts what is there into its zones. Where there is no master nothing is noted.
 //!
-//! What is noted takes at most twice what the zones have, and [`SPARE_BYTES`]. Lock order: zones, then the journal.
+//! What is noted takes at most four times what the zones have, and [`SPARE_BYTES`] twice. Lock order: zones, then the journal.
 
 use super::{Entry, Zone};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use weir_base::crc32c::crc32c;
 use weir_runtime::clock;
@@ -128,20 +129,52 @@ pub fn begun() {
     journal.iter().for_each(|journal| write_anew(journal));
 }
 
-/// Notes what has changed in a zone that is locked for that; whether all is to be written anew, when it is no more.
-pub(super) fn note(zone: &Zone, notes: &[Note]) -> bool {
-    let (journal, most) = match lock().as_ref() {
-        Some(Left { journal: Some(journal), anew_bytes, .. }) => (Arc::clone(journal), *anew_bytes),
-        _ => return false,
-    };
-    let records: Vec<Vec<u8>> = notes.iter().map(|note| record(&zone.key, note)).collect();
-    journal.add(&records).map_or(true, |bytes| bytes > most)
+/// What becomes of what was noted, when the zone is locked no more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Then {
+    #[default]
+    Nothing,
+    /// It is to be written anew, beside what goes on.
+    Anew,
+    /// The same at once.
+    AnewNow,
 }
 
-/// Writes what zones have in the place of all that was noted.
-pub(super) fn anew() {
-    let journal = lock().as_ref().and_then(|left| left.journal.clone());
-    journal.iter().for_each(|journal| write_anew(journal));
+/// Notes what has changed in a zone that is locked for that.
+pub(super) fn note(zone: &Zone, notes: &[Note]) -> Then {
+    let (journal, most) = match lock().as_ref() {
+        Some(Left { journal: Some(journal), anew_bytes, .. }) => (Arc::clone(journal), *anew_bytes),
+        _ => return Then::Nothing,
+    };
+    let records: Vec<Vec<u8>> = notes.iter().map(|note| record(&zone.key, note)).collect();
+    match journal.add(&records) {
+        Ok(bytes) if bytes <= most => Then::Nothing,
+        Ok(bytes) if bytes <= most.saturating_mul(2) => Then::Anew,
+        Ok(_) | Err(_) => Then::AnewNow,
+    }
+}
+
+/// Writes what zones have in the place of all that was noted: by a thread, so that no worker waits for it, unless that is late.
+pub(super) fn follow(then: Then) {
+    static IS_UNDER_WAY: AtomicBool = AtomicBool::new(false);
+    let write = || {
+        let journal = lock().as_ref().and_then(|left| left.journal.clone());
+        journal.iter().for_each(|journal| write_anew(journal));
+    };
+    match then {
+        Then::Nothing => {}
+        Then::Anew if !IS_UNDER_WAY.swap(true, Ordering::Relaxed) => {
+            let work = move || {
+                write();
+                IS_UNDER_WAY.store(false, Ordering::Relaxed);
+            };
+            if std::thread::Builder::new().name("keyval".into()).spawn(work).is_err() {
+                IS_UNDER_WAY.store(false, Ordering::Relaxed);
+            }
+        }
+        Then::Anew => {}
+        Then::AnewNow => write(),
+    }
 }
 
 fn write_anew(journal: &Journal) {

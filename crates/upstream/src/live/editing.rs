@@ -213,6 +213,7 @@ impl Editable {
             if !self.0.resolves {
                 return Err(Fault::Name(host.name));
             }
+            self.fits_with(current.entries.iter(), &host)?;
             let named = Named { id, host: Arc::new(Host { resolve: true, ..host }), until_ms: 0 };
             let set = set_of_name(&named);
             current.next_id += 1;
@@ -298,6 +299,7 @@ impl Editable {
             entry.peer = host.inherited(&entry.peer);
         }
         self.fits(&entries)?;
+        self.fits_with(entries.iter().filter(|e| e.host != Some(named.id)), &host)?;
         current.hosts[at].host = host;
         let set = set_of_name(&current.hosts[at]);
         self.0.publish(current, entries);
@@ -335,6 +337,20 @@ impl Editable {
             newest.0.publish(current, entries);
             Ok(newest.sets(current))
         })
+    }
+
+    /// Whether there is room for a server of a name, of which there may be none yet.
+    fn fits_with<'a>(
+        &self,
+        entries: impl Iterator<Item = &'a Entry>,
+        host: &'a Host,
+    ) -> Result<(), Fault> {
+        let peers = entries.filter(|e| !e.backup).map(|e| &e.peer);
+        let own = Some(&host.template).filter(|_| !host.backup);
+        match is_ring_too_large(&self.0.plan.method, peers.chain(own)) {
+            true => Err(Fault::Full),
+            false => Ok(()),
+        }
     }
 
     fn fits(&self, entries: &[Entry]) -> Result<(), Fault> {

@@ -25,6 +25,8 @@ pub(crate) struct Host {
     pub resolve: bool,
     /// `dynamic_resolve`: what becomes of its servers while nobody finds it.
     pub fallback: Option<Fallback>,
+    /// It was put while the server runs: what an answer may make of it has a bound.
+    pub is_put: bool,
 }
 
 /// The same in an upstream: with its number, which is one of those of servers.
@@ -102,7 +104,7 @@ impl Live {
     /// The name that a server of a file or of a request is, if it is one.
     pub(super) fn host_of(&self, s: &Server) -> Option<Host> {
         let NamedHost::Name(name) = &s.host else { return None };
-        let host = names::host(s, name);
+        let host = Host { is_put: true, ..names::host(s, name) };
         match self.fallback.filter(|_| !s.resolve) {
             Some(fallback) => Some(Host { resolve: true, fallback: Some(fallback), ..host }),
             None => Some(host),

@@ -49,6 +49,7 @@ fn host_of(host: &str, service: Option<&str>, port: u16) -> Host {
         backup: false,
         resolve: true,
         fallback: None,
+        is_put: false,
     }
 }
 
