@@ -92,10 +92,10 @@ fn a_log_is_counted() {
     assert!(json.contains(SUMMARY), "{json}");
     for (id, row) in [
         ("visitors", "\"name\":\"2026-10-10\",\"hits\":5,\"bytes\":500,\"may_have_more\":0,\"visitors\":3"),
-        ("requests", "\"name\":\"/\",\"note\":\"GET HTTP/1.1\",\"hits\":2"),
+        ("requests", "\"name\":\"/\",\"note\":\"GET HTTP/1.1\",\"method\":\"GET\",\"protocol\":\"HTTP/1.1\",\"hits\":2"),
         ("requests", "\"name\":\"/a b?c\""),
         ("static_requests", "\"name\":\"/a.css\""),
-        ("not_found", "\"name\":\"/none\",\"note\":\"GET HTTP/1.1\",\"hits\":1,\"bytes\":100,\"may_have_more\":0,\"visitors\":0"),
+        ("not_found", "\"name\":\"/none\",\"note\":\"GET HTTP/1.1\",\"method\":\"GET\",\"protocol\":\"HTTP/1.1\",\"hits\":1,\"bytes\":100,\"may_have_more\":0,\"visitors\":0"),
         ("hosts", "\"name\":\"192.0.2.1\",\"hits\":2"),
         ("hosts", "\"name\":\"2001:db8::1\""),
         ("referring_sites", "\"name\":\"search.example\""),
@@ -373,6 +373,27 @@ fn a_log_is_followed_over_its_rotation() {
     // Copied away, and cut.
     place.write("a.log", &one);
     follower.until(7);
+}
+
+#[test]
+fn what_is_no_browser_is_told_apart() {
+    let place = Place::new();
+    let agents = [
+        "FooBot/1.0",
+        "Mozilla/5.0 (compatible; bingbot/2.0)",
+        "okhttp/4.12",
+        "Mozilla/5.0",
+        "-",
+        "x",
+    ];
+    let said = |agent: &str| line("192.0.2.1", "/", 200, "-").replace(FIREFOX, agent);
+    place.write("a.log", agents.map(said).concat());
+    let json = place.said(&["--output", "json", "a.log"]);
+    let browsers = panel(&json, "browsers");
+    for name in ["Crawlers", "Others", "Unknown"] {
+        assert!(browsers.contains(&format!("\"name\":\"{name}\",\"hits\":2,")), "{browsers}");
+    }
+    assert_eq!(browsers.matches("\"name\"").count(), 3, "{browsers}");
 }
 
 /// Whether a process has SIGTERM blocked, which it then waits for.

@@ -42,7 +42,7 @@ fn who_comes_and_what_for() {
     assert_eq!(number(summary, "valid_requests"), 12);
     assert_eq!(number(summary, "unique_visitors"), 11, "{summary}");
     assert!(
-        rows(&all, "requests").contains(r#""name":"/page?x=1","note":"GET HTTP/1.1","hits":10"#),
+        rows(&all, "requests").contains(r#""name":"/page?x=1","note":"GET HTTP/1.1","method":"GET","protocol":"HTTP/1.1","hits":10"#),
         "{all}"
     );
     assert!(rows(&all, "not_found").contains("/gone/away"), "{all}");
@@ -108,8 +108,16 @@ fn what_comes_again_is_counted_to_the_request() {
         let all = zone(&server, "all");
         assert_eq!(number(part(&all, "summary"), "valid_requests"), 120 * round, "{all}");
         for (panel, name, hits) in [
-            ("requests", r#""/page/2","note":"GET HTTP/1.1""#, 20),
-            ("not_found", r#""/gone","note":"GET HTTP/1.1""#, 60),
+            (
+                "requests",
+                r#""/page/2","note":"GET HTTP/1.1","method":"GET","protocol":"HTTP/1.1""#,
+                20,
+            ),
+            (
+                "not_found",
+                r#""/gone","note":"GET HTTP/1.1","method":"GET","protocol":"HTTP/1.1""#,
+                60,
+            ),
             ("referring_sites", r#""from3.example""#, 15),
             ("browser_versions", r#""curl 4""#, 12),
             ("vhosts", r#""a.test""#, 120),

@@ -84,16 +84,25 @@ pub struct Agent {
     pub bot: Option<Bot>,
 }
 
+/// What is no browser, behind the table's numbers, by GoAccess's names: robots; programs, and what only says `Mozilla`; the
+/// rest.
+const NO_BROWSERS: [&str; 3] = ["Crawlers", "Others", "Unknown"];
+const CRAWLER: u8 = BROWSERS.len() as u8;
+const OTHER: u8 = CRAWLER + 1;
+const UNKNOWN: u8 = CRAWLER + 2;
+
 pub fn browser_name(n: u8) -> &'static str {
-    BROWSERS.get(usize::from(n)).map_or("unknown", |b| b.name)
+    let n = usize::from(n);
+    let no_browser = || NO_BROWSERS.get(n.saturating_sub(BROWSERS.len())).copied();
+    BROWSERS.get(n).map(|b| b.name).or_else(no_browser).unwrap_or("Unknown")
 }
 
 pub fn system_name(n: u8) -> &'static str {
-    SYSTEMS.get(usize::from(n)).map_or("unknown", |s| s.1)
+    SYSTEMS.get(usize::from(n)).map_or("Unknown", |s| s.1)
 }
 
-/// Both have one number more than their tables, for what is unknown.
-pub const BROWSERS_COUNT: usize = BROWSERS.len() + 1;
+pub const BROWSERS_COUNT: usize = BROWSERS.len() + NO_BROWSERS.len();
+/// One more than the table has, for what is unknown.
 pub const SYSTEMS_COUNT: usize = SYSTEMS.len() + 1;
 
 impl Bot {
@@ -143,7 +152,7 @@ static FINDERS: LazyLock<Finders> = LazyLock::new(|| Finders {
 
 impl Agent {
     pub const UNKNOWN: Agent =
-        Agent { browser: BROWSERS.len() as u8, system: SYSTEMS.len() as u8, version: 0, bot: None };
+        Agent { browser: UNKNOWN, system: SYSTEMS.len() as u8, version: 0, bot: None };
 
     /// Looks it up in all tables.
     pub fn read(text: &[u8]) -> Agent {
@@ -165,20 +174,34 @@ impl Agent {
                 &plain
             }
         };
-        let (browser, version) = browser(looked_at);
-        Agent { browser, system: system(looked_at), version, bot: bot(looked_at) }
+        let bot = bot(looked_at);
+        let (browser, version) = match bot {
+            // Theirs call themselves browsers as well, as `Googlebot` does `Chrome`.
+            Some(robot) if robot.operator().is_some() => (CRAWLER, 0),
+            _ => browser(looked_at).unwrap_or((no_browser(looked_at, bot), 0)),
+        };
+        Agent { browser, system: system(looked_at), version, bot }
     }
 }
 
-fn browser(text: &[u8]) -> (u8, u16) {
+fn no_browser(text: &[u8], bot: Option<Bot>) -> u8 {
+    match bot.map(Bot::kind) {
+        Some(Kind::Tool) => OTHER,
+        Some(_) => CRAWLER,
+        None if text.starts_with(b"Mozilla/") => OTHER,
+        None => UNKNOWN,
+    }
+}
+
+fn browser(text: &[u8]) -> Option<(u8, u16)> {
     for (n, finders) in FINDERS.browsers.iter().enumerate() {
         for (finder, needle) in finders.iter().zip(BROWSERS[n].needles) {
             if let Some(at) = finder.find(text) {
-                return (n as u8, version(text, at + needle.len()));
+                return Some((n as u8, version(text, at + needle.len())));
             }
         }
     }
-    (BROWSERS.len() as u8, 0)
+    None
 }
 
 /// Safari's is elsewhere: `Version/17.4 … Safari/605`.
@@ -278,9 +301,16 @@ mod tests {
             ("Mozilla/5.0 (Windows NT 6.1; Trident/7.0; rv:11.0) like Gecko", "Internet Explorer 11", "Windows 7"),
             ("Mozilla/5.0+(Windows+NT+10.0)+Gecko/20100101+Firefox/121.0", "Firefox 121", "Windows 10 or 11"),
             ("Mozilla/5.0%20(Windows%20NT%2010.0)%20Firefox/121.0", "Firefox 121", "Windows 10 or 11"),
-            ("curl/8.5.0", "curl 8", "unknown"),
-            ("", "unknown 0", "unknown"),
-            ("-", "unknown 0", "unknown"),
+            ("curl/8.5.0", "curl 8", "Unknown"),
+            ("", "Unknown 0", "Unknown"),
+            ("-", "Unknown 0", "Unknown"),
+            ("my own", "Unknown 0", "Unknown"),
+            ("Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)", "Crawlers 0", "Unknown"),
+            ("Mozilla/5.0 (Linux; Android 6.0.1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Mobile Safari/537.36 (compatible; Googlebot/2.1)", "Crawlers 0", "Android"),
+            ("FooBot/1.0", "Crawlers 0", "Unknown"),
+            ("Mozilla/5.0 (Linux; Android 9; CUBOT X19) Chrome/120.0.0.0 Mobile Safari/537.36", "Chrome 120", "Android"),
+            ("okhttp/4.12", "Others 0", "Unknown"),
+            ("Mozilla/5.0", "Others 0", "Unknown"),
         ] {
             let (found_browser, found_system, _) = read(text);
             assert_eq!((&*found_browser, found_system), (browser, system), "{text}");

@@ -86,8 +86,9 @@ What counts: a visitor is an address with a user agent on one day, and nobody be
 is one for each method and protocol. Memory is bounded: counts of different things are exact up to 65536, then
 within a standard error of 0.4 % (visitors of one row: exact up to 128, then 3.3 %; of a day, a browser and the
 like: up to 1024, then 0.8 %). Lists with more names than fit say how many requests a name may have beside those
-that are shown (a + behind the number, may_have_more in JSON and CSV). The same logs give the same estimates each
-time; how much a list may lack depends on how its lines were shared out among threads.
+that are shown (a + behind the number, may_have_more in JSON and CSV). The same files give the same report each
+time, but for the names of --anonymize=hash. With another number of threads only lists differ that have more names
+than fit; those of what is compressed or piped may do so from run to run where there is more than one thread.
 
 ctrl-C ends reading, and what was read so far is told (a second one ends at once).
 ",

@@ -51,6 +51,11 @@ impl Source {
         source.with_format(known)
     }
 
+    #[cfg(test)]
+    pub fn of_kind(kind: Kind) -> Source {
+        Source { path: Vec::new(), format: None, kind, sample: Vec::new() }
+    }
+
     fn with_format(mut self, known: Option<&LogFormats>) -> Result<Source, String> {
         if self.format.is_none() {
             self.format = detect(&self.sample);

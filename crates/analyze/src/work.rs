@@ -1,5 +1,6 @@
-//! Threads that read and count. Parts of files and whole streams are taken from one list; of a stream the one that
-//! took it reads, and hands blocks of lines to whoever has nothing else to do.
+//! Threads that read and count. Parts of files are dealt to them in turn, so that each counts the same in every run and
+//! what they make together is the same; whole streams are taken by whoever comes first. Of a stream the one that took it
+//! reads, and hands blocks of lines to whoever has nothing else to do: which these are differs from run to run.
 
 use crate::blocks::Blocks;
 use crate::progress::Progress;
@@ -29,7 +30,10 @@ enum Job {
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    /// Not yet taken by anybody.
+    untaken: VecDeque<Job>,
+    /// For each thread.
+    dealt: Vec<VecDeque<Job>>,
     blocks: VecDeque<Job>,
     /// Streams being read, which may still give blocks.
     streams: usize,
@@ -55,16 +59,18 @@ pub fn read(
 ) -> (Report, Vec<String>) {
     let shared = Shared {
         sources,
-        queue: Mutex::new(Queue { jobs: jobs(sources), ..Queue::default() }),
+        queue: Mutex::new(Queue::of(sources, threads)),
         changed: Condvar::new(),
         failed: Mutex::new(Vec::new()),
         progress,
         blocks_max: threads * BLOCKS_PER_THREAD,
     };
     let report = thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| shared.work(options))).collect();
+        let shared = &shared;
+        let others: Vec<_> =
+            (1..threads).map(|n| scope.spawn(move || shared.work(n, options))).collect();
         let bar = scope.spawn(|| progress.run());
-        let mut report = shared.work(options);
+        let mut report = shared.work(0, options);
         for other in others {
             match other.join() {
                 Ok(theirs) => report.merge(theirs),
@@ -78,19 +84,40 @@ pub fn read(
     (report, shared.failed.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Streams first: they take longest.
-fn jobs(sources: &[Source]) -> VecDeque<Job> {
-    let mut jobs = VecDeque::new();
-    for (n, source) in sources.iter().enumerate() {
-        match &source.kind {
-            Kind::Stream(_) => jobs.push_front(Job::Stream(n)),
-            Kind::Plain { len, .. } => {
-                let starts = (0..*len).step_by(PART_BYTES as usize);
-                jobs.extend(starts.map(|from| Job::Part(n, from..(from + PART_BYTES).min(*len))));
+impl Queue {
+    fn of(sources: &[Source], threads: usize) -> Queue {
+        let mut queue = Queue::default();
+        queue.dealt.resize_with(threads.max(1), VecDeque::new);
+        let mut parts = 0;
+        for (n, source) in sources.iter().enumerate() {
+            match &source.kind {
+                Kind::Stream(_) => queue.untaken.push_front(Job::Stream(n)),
+                Kind::Plain { len, .. } => {
+                    for from in (0..*len).step_by(PART_BYTES as usize) {
+                        let part = Job::Part(n, from..(from + PART_BYTES).min(*len));
+                        let hand = parts % queue.dealt.len();
+                        queue.dealt[hand].push_back(part);
+                        parts += 1;
+                    }
+                }
             }
         }
+        queue
     }
-    jobs
+
+    /// Streams first: they take longest.
+    fn next(&mut self, thread: usize) -> Option<Job> {
+        let dealt = self.dealt.get_mut(thread);
+        self.untaken.pop_front().or_else(|| dealt?.pop_front())
+    }
+
+    /// Whether there was anything.
+    fn clear(&mut self) -> bool {
+        let there = !self.untaken.is_empty() || self.dealt.iter().any(|hand| !hand.is_empty());
+        self.untaken.clear();
+        self.dealt.iter_mut().for_each(VecDeque::clear);
+        there
+    }
 }
 
 impl Shared<'_> {
@@ -102,15 +129,14 @@ impl Shared<'_> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
 
-    fn take(&self) -> Option<Job> {
+    fn take(&self, thread: usize) -> Option<Job> {
         let mut queue = self.queue();
         loop {
             let next = queue.blocks.pop_front();
-            if stop::is_wanted() && next.is_none() && !queue.jobs.is_empty() {
-                queue.jobs.clear();
+            if stop::is_wanted() && next.is_none() && queue.clear() {
                 self.fail("interrupted: what is behind is not counted".to_owned());
             }
-            if let Some(job) = next.or_else(|| queue.jobs.pop_front()) {
+            if let Some(job) = next.or_else(|| queue.next(thread)) {
                 queue.streams += usize::from(matches!(job, Job::Stream(_)));
                 return Some(job);
             }
@@ -123,9 +149,9 @@ impl Shared<'_> {
         }
     }
 
-    fn work(&self, options: &Options) -> Report {
+    fn work(&self, thread: usize, options: &Options) -> Report {
         let mut report = Report::new(options.clone());
-        while let Some(job) = self.take() {
+        while let Some(job) = self.take(thread) {
             match job {
                 Job::Part(n, range) => self.part(n, range, &mut report),
                 Job::Stream(n) => {
@@ -220,5 +246,30 @@ pub fn count(lines: &[u8], scanner: &mut Scanner, report: &mut Report) {
             None => {}
         }
         rest = rest.get(end + 1..).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn each_thread_counts_the_same_parts_in_every_run() {
+        let file = || File::open("/dev/null").unwrap();
+        let plain = |len| Source::of_kind(Kind::Plain { file: file(), len });
+        let sources = [plain(3 * PART_BYTES + 1), plain(PART_BYTES)];
+        let mut queue = Queue::of(&sources, 2);
+        let mut parts = |thread| {
+            let mut found = Vec::new();
+            while let Some(Job::Part(n, range)) = queue.next(thread) {
+                found.push((n, range.start / PART_BYTES, range.end - range.start));
+            }
+            found
+        };
+        // Whoever is slow has what it was dealt, and nobody else.
+        assert_eq!(parts(1), [(0, 1, PART_BYTES), (0, 3, 1)]);
+        assert_eq!(parts(0), [(0, 0, PART_BYTES), (0, 2, PART_BYTES), (1, 0, PART_BYTES)]);
+        assert!(!queue.clear() && Queue::of(&sources, 3).clear());
     }
 }

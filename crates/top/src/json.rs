@@ -7,7 +7,7 @@ use serde_json::{json, Map, Value};
 
 pub fn document(picture: &Picture) -> String {
     let mut all = Map::new();
-    all.insert("interval_seconds".into(), picture.secs.map_or(Value::Null, |s| json!(s)));
+    all.insert("interval_seconds".into(), json!(picture.secs));
     all.insert("sources".into(), picture.seen.iter().map(seen).collect());
     let mut sums = Map::new();
     put_sums(&mut sums, &picture.whole, &picture.sum);
@@ -50,6 +50,7 @@ fn seen(seen: &Seen) -> Value {
     let mut out = Map::new();
     out.insert("name".into(), json!(seen.name));
     out.insert("error".into(), json!(seen.error));
+    out.insert("interval_seconds".into(), json!(seen.secs));
     put_sums(&mut out, &seen.whole, &seen.sum);
     Value::Object(out)
 }

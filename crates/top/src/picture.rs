@@ -15,6 +15,8 @@ const PROBLEMS_MAX: usize = 500;
 pub struct Seen {
     pub name: String,
     pub error: Option<String>,
+    /// Seconds between the looks at it, of which its figures are.
+    pub secs: Option<f64>,
     /// Of [`WHOLE`], and the sum of [`SERVERS`]; empty if it does not answer.
     pub whole: Vec<Cell>,
     pub sum: Vec<Cell>,
@@ -39,7 +41,7 @@ pub struct Problem {
 #[derive(Default)]
 pub struct Picture {
     pub seen: Vec<Seen>,
-    /// Seconds between the looks; of several servers the longest while.
+    /// Seconds between the looks; of several servers, each of which has a while of its own, the mean.
     pub secs: Option<f64>,
     pub whole: Vec<Cell>,
     pub sum: Vec<Cell>,
@@ -67,6 +69,9 @@ impl Picture {
                 _ => {}
             }
         }
+        let whiles: Vec<f64> = picture.seen.iter().filter_map(|seen| seen.secs).collect();
+        picture.secs =
+            (!whiles.is_empty()).then(|| whiles.iter().sum::<f64>() / whiles.len() as f64);
         picture.problems.sort_by_key(|p| std::cmp::Reverse(p.at_ms));
         picture.problems.truncate(PROBLEMS_MAX);
         picture
@@ -76,10 +81,7 @@ impl Picture {
         let mut seen =
             Seen { name: source.name.clone(), error: source.error.clone(), ..Seen::default() };
         let Some(pair) = source.pair() else { return self.seen.push(seen) };
-        self.secs = match (self.secs, pair.secs()) {
-            (Some(a), Some(b)) => Some(a.max(b)),
-            (a, b) => a.or(b),
-        };
+        seen.secs = pair.secs();
         for (n, table) in specs::tables().enumerate() {
             let mut rows = table.of(&pair);
             match n {

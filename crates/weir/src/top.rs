@@ -76,7 +76,8 @@ only root and the user who started the server may do. It needs no configuration.
   --user N:P      : name and password for the URLs (or http://N:P@HOST/); others may see what stands here
   --interval TIME : between two looks, 100ms to 1h (default: 1s)
   --once          : one picture as text, after one interval
-  --json          : one picture as JSON; what is not known is null
+  --json          : one picture as JSON; what is not known is null; interval_seconds is of each of \"sources\",
+                    and of all of them the mean
 
 Colours are left out where NO_COLOR is set. It ends with 1 if no server answers (--once, --json).
 "

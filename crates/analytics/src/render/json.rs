@@ -91,6 +91,9 @@ fn row(out: &mut String, row: &Row) {
         out.push_str(",\"note\":");
         text(out, &row.note);
     }
+    if let Some((method, protocol)) = row.asked {
+        let _ = write!(out, ",\"method\":\"{method}\",\"protocol\":\"{protocol}\"");
+    }
     let _ = write!(
         out,
         ",\"hits\":{},\"bytes\":{},\"may_have_more\":{}",

@@ -51,6 +51,8 @@ pub struct Row {
     pub name: String,
     /// `GET HTTP/1.1`, or what kind it is.
     pub note: String,
+    /// The method and the protocol, where the note has them.
+    pub asked: Option<(&'static str, &'static str)>,
     pub hits: u64,
     /// `None`: not counted.
     pub visitors: Option<u64>,
@@ -93,11 +95,11 @@ fn day(day: i32) -> String {
     format!("{:04}-{:02}-{:02}", at.year, at.month, at.day)
 }
 
-fn method_and_protocol(tag: u16) -> String {
-    let of = |names: &[&'static str], n: u16| names.get(usize::from(n)).copied().unwrap_or("-");
-    let methods: Vec<&str> = Method::ALL.iter().map(|m| m.name()).collect();
-    let protocols: Vec<&str> = Protocol::ALL.iter().map(|p| p.name()).collect();
-    format!("{} {}", of(&methods, tag >> 8), of(&protocols, tag & 255))
+/// A row with its method and protocol.
+fn asked(tag: u16, row: Row) -> Row {
+    let method = Method::ALL.get(usize::from(tag >> 8)).map_or("-", |m| m.name());
+    let protocol = Protocol::ALL.get(usize::from(tag & 255)).map_or("-", |p| p.name());
+    Row { note: format!("{method} {protocol}"), asked: Some((method, protocol)), ..row }
 }
 
 impl Report {
@@ -167,14 +169,13 @@ impl Report {
         top: usize,
     ) -> Panel {
         let table = &self.lists[list as usize];
-        let note = |item: &Item| match list {
-            List::Requests | List::Static | List::Missing => method_and_protocol(item.tag),
-            List::Bots => Kind::ALL.get(usize::from(item.tag)).map_or("", |k| k.name()).to_owned(),
-            _ => String::new(),
+        let kind = |item: &Item| Kind::ALL.get(usize::from(item.tag)).map_or("", |k| k.name());
+        let noted = |item: &Item| match list {
+            List::Requests | List::Static | List::Missing => asked(item.tag, listed(item)),
+            List::Bots => Row { note: kind(item).to_owned(), ..listed(item) },
+            _ => listed(item),
         };
-        let rows =
-            table.first(top).into_iter().map(|item| Row { note: note(item), ..listed(item) });
-        let rows = rows.collect();
+        let rows = table.first(top).into_iter().map(noted).collect();
         let visitors_error = Few::standard_error();
         Panel {
             id,
@@ -209,11 +210,9 @@ impl Report {
         let lists =
             [List::Requests, List::Static, List::Missing].map(|list| &self.lists[list as usize]);
         let items = lists.iter().flat_map(|table| table.items()).map(|(_, item)| item);
-        let rows = first(items, Weight::Bytes, top).into_iter().map(|item| Row {
-            note: method_and_protocol(item.tag),
-            error: item.bytes_error,
-            ..listed(item)
-        });
+        let rows = first(items, Weight::Bytes, top)
+            .into_iter()
+            .map(|item| asked(item.tag, Row { error: item.bytes_error, ..listed(item) }));
         let about = "by all bytes sent";
         let floor = lists.iter().map(|table| table.floor().bytes).max().unwrap_or(0);
         let visitors_error = Few::standard_error();
@@ -225,11 +224,9 @@ impl Report {
     }
 
     fn slow(&self, top: usize) -> Panel {
-        let rows = self.slowest.first(top).into_iter().map(|slow| Row {
-            name: visible(&slow.key),
-            note: method_and_protocol(slow.tag),
-            longest_us: Some(u64::from(slow.longest_us)),
-            ..Row::default()
+        let rows = self.slowest.first(top).into_iter().map(|slow| {
+            let longest_us = Some(u64::from(slow.longest_us));
+            asked(slow.tag, Row { name: visible(&slow.key), longest_us, ..Row::default() })
         });
         let about = "by the longest request";
         Panel { total: (0, 0.0), ..group_panel("slowest", "Slowest URLs", about, rows.collect()) }
@@ -311,13 +308,13 @@ const LISTED: &[Listed] = &[
 fn listed(item: &Item) -> Row {
     Row {
         name: visible(&item.key),
-        note: String::new(),
         hits: item.hits,
         visitors: Some(item.visitors.count()),
         bytes: item.bytes,
         error: item.error,
         mean_us: item.time_us.checked_div(item.timed),
         longest_us: (item.timed > 0).then_some(u64::from(item.longest_us)),
+        ..Row::default()
     }
 }
 

@@ -222,6 +222,24 @@ fn columns_say_what_they_show() {
     assert_eq!(words("/r")[3], "<1ms");
 }
 
+/// Each server has a while of its own, and so no single one is that of what is added up: it is the mean.
+#[test]
+fn the_interval_is_that_of_the_figures() {
+    let mut all = sources(&["x", "y"]);
+    all.take(1, told(&tree(5_000_000, 450, "a.test")));
+    let read = |all: &Sources| -> Value {
+        serde_json::from_str(&crate::json::document(&all.picture(false))).unwrap()
+    };
+    let seen = read(&all);
+    let of = |seen: &Value, n: usize| seen["sources"][n]["interval_seconds"].clone();
+    assert_eq!((of(&seen, 0), of(&seen, 1)), (json!(1.0), json!(3.0)));
+    assert_eq!(seen["interval_seconds"], json!(2.0));
+    // One that is not there has no part in the figures.
+    all.take(1, Told { at: Instant::now(), figures: Err("gone".into()), visitors: None });
+    let seen = read(&all);
+    assert_eq!((of(&seen, 1), &seen["interval_seconds"]), (Value::Null, &json!(1.0)));
+}
+
 struct Asked(Duration);
 
 impl crate::sources::Ask for Asked {
