@@ -12,8 +12,9 @@ interface WorkerRow {
   total: number;
   /** In its current turn. */
   busyMs: number;
-  /** Of the time since the last look. */
+  /** Of the time since the last look it computed, and waited for a processor. */
   busy: number;
+  waits: number;
   hint: string;
 }
 
@@ -36,6 +37,7 @@ function workerRows(live: Live): WorkerRow[] {
       total: live.num(requests, "total"),
       busyMs: live.num(g, "busy_ms"),
       busy: Math.min(1, live.rate(g, "busy_time") / 1000),
+      waits: Math.min(1, live.rate(g, "queued_time") / 1000),
       hint: "",
     };
   });
@@ -43,7 +45,7 @@ function workerRows(live: Live): WorkerRow[] {
   const all = rows.reduce((sum, r) => sum + r.requests, 0);
   for (const row of rows) {
     if (row.busyMs >= STUCK_MS && row.requests === 0) row.hint = `stuck for ${ms(row.busyMs)}`;
-    else if (row.busy >= SATURATED) row.hint = "saturated";
+    else if (row.busy + row.waits >= SATURATED) row.hint = "saturated";
     else if (rows.length > 1 && all > LITTLE && row.requests < most / 4) row.hint = "does little";
   }
   return rows;
@@ -54,7 +56,7 @@ function verdict(rows: WorkerRow[]): { text: string; bad: boolean } {
   const stuck = rows.filter((r) => r.hint.startsWith("stuck"));
   if (stuck.length > 0) return { text: `Worker ${stuck.map((r) => r.id).join(", ")} does not come back: something in it blocks, a file on a slow disk or a script that computes.`, bad: true };
   const full = rows.filter((r) => r.hint === "saturated");
-  if (full.length > 0) return { text: `Worker ${full.map((r) => r.id).join(", ")} works ${percent(Math.max(...full.map((r) => r.busy)))} of the time: what comes waits for it. "weir profile" says with what; a lower gzip_comp_level, or more workers where processors are idle, is what helps mostly.`, bad: true };
+  if (full.length > 0) return { text: `Worker ${full.map((r) => r.id).join(", ")} has no time left: what comes waits for it. ${full.some((r) => r.waits > r.busy / 2) ? "It waits for a processor itself: others take them. " : ""}"weir profile" says with what; a lower gzip_comp_level, or more workers where processors are idle, is what helps mostly.`, bad: true };
   if (rows.some((r) => r.hint)) return { text: "Work is shared out unevenly: a few connections carry most of it, and each stays where it was accepted. More connections, reuseport, or fewer keepalive_requests even it out.", bad: true };
   return { text: rows.length > 1 ? "All workers come back, and none is left out." : "One worker serves.", bad: false };
 }
@@ -65,7 +67,8 @@ function Workers(p: { live: Live }) {
   const columns: Column<WorkerRow>[] = [
     { name: "Worker", by: (r) => Number(r.id), show: (r) => r.id, left: true },
     { name: "Beside the busiest", by: (r) => r.requests, left: true, show: (r) => <span class="bar wide"><i class="c3" style={{ width: `${(100 * r.requests) / most}%` }} /></span> },
-    { name: "Busy", by: (r) => r.busy, show: (r) => <span class={r.busy >= SATURATED ? "bad" : ""}>{percent(r.busy)}</span>, title: "Of the time since the last look" },
+    { name: "Busy", by: (r) => r.busy, show: (r) => <span class={r.busy + r.waits >= SATURATED ? "bad" : ""}>{percent(r.busy)}</span>, title: "Of the time since the last look" },
+    { name: "Waits", by: (r) => r.waits, show: (r) => percent(r.waits), title: "For a processor, of the time since the last look" },
     { name: "Requests/s", by: (r) => r.requests, show: (r) => perSecond(r.requests) },
     { name: "Connections", by: (r) => r.connections, show: (r) => count(r.connections) },
     { name: "Requests", by: (r) => r.total, show: (r) => count(r.total) },

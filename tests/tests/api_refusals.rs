@@ -66,3 +66,33 @@ fn a_value_that_is_no_string_is_told_to_be_one() {
         assert!(text.starts_with(expected), "{body}: {text}");
     }
 }
+
+/// As in nginx, nobody asks a subrequest whether it may: who is denied writes nothing by one.
+#[test]
+fn a_subrequest_changes_nothing() {
+    let server = Server::start(
+        "events {} http { keyval_zone zone=z:64k; keyval $uri $v zone=z;
+        server { listen 127.0.0.1:%%PORT_0%%;
+            location /api { api write=on; allow 127.0.0.2; deny all; }
+            location /mirror { mirror /api/9/http/keyvals/z; proxy_pass http://127.0.0.1:%%PORT_1%%; }
+            location /echo { echo_subrequest DELETE /api/9/http/keyvals/z; } }
+        server { listen 127.0.0.1:%%PORT_1%%; location / { return 200 ok; }
+            location /own { api write=on; allow 127.0.0.1; deny all; } } }",
+    );
+    let send = |port: usize, method: &str, path: &str, body: &str| {
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        server.on(port).exchange(method, text.as_bytes())
+    };
+    assert_eq!(send(1, "POST", "/own/9/http/keyvals/z", "{\"k\":\"v\"}").status, 201);
+    assert_eq!(send(0, "DELETE", "/api/9/http/keyvals/z", "").status, 403);
+    for path in ["/mirror", "/echo"] {
+        let told = send(0, "DELETE", path, "{\"k\":\"x\"}").text();
+        assert!(path == "/mirror" || told.contains("SubrequestDenied"), "{told}");
+    }
+    // What a mirror does is done before the next connection is.
+    assert_eq!(send(1, "GET", "/own/9/http/keyvals/z", "").text(), "{\"k\":\"v\"}");
+}

@@ -19,7 +19,7 @@ mod tls;
 #[cfg(test)]
 mod fake;
 
-pub use checks::{examine, Case, Judgement, Receiver, Told};
+pub use checks::{examine, Busy, Case, Judgement, Receiver, Told};
 pub use conf::{Conf, Places};
 pub use finding::{Finding, Severity};
 pub use proc::Running;

@@ -493,6 +493,7 @@ fn may_write(r: &mut Request) -> Outcome<()> {
     if api_of(r).is_none_or(|api| !api.writes) {
         return Err(Refusal::new(405, "MethodDisabled", "method disabled"));
     }
+    guard::own_request(r)?;
     guard::same_site(r)?;
     let said = match r.method {
         Method::Delete => Ok(()),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
-use weir_doctor::{Case, Conf, Finding, Judgement, Machine, Places, Running, Told};
+use weir_doctor::{Busy, Case, Conf, Finding, Judgement, Machine, Places, Running, Told};
 use weir_module::{Layout, Mode};
 
 pub fn help() -> Result<(), String> {
@@ -107,17 +107,25 @@ fn told(pid_file: &Path) -> Result<Told, String> {
     }
     let micros = |of: &Value| of.get("now_us").and_then(Value::as_u64).unwrap_or(0);
     let ms = (micros(&now).saturating_sub(micros(&before)) / 1000).max(1);
-    let busy = |of: &Value| -> Vec<(String, u64)> {
+    let workers = |of: &Value| -> Vec<(String, u64, u64)> {
         let all = of.get("workers").and_then(Value::as_array).into_iter().flatten();
-        let one = |w: &Value| Some((w.get("id")?.to_string(), w.get("busy_time")?.as_u64()?));
+        let one = |w: &Value| {
+            let number = |name| w.get(name).and_then(Value::as_u64);
+            Some((
+                w.get("id")?.to_string(),
+                number("busy_time")?,
+                number("queued_time").unwrap_or(0),
+            ))
+        };
         all.filter_map(one).collect()
     };
-    let earlier = busy(&before);
-    told.workers = busy(&now)
+    let earlier = workers(&before);
+    let share = |now: u64, was: u64| (now.saturating_sub(was) * 100 / ms).min(100);
+    told.workers = workers(&now)
         .into_iter()
-        .filter_map(|(id, busy)| {
-            let (_, was) = earlier.iter().find(|(other, _)| *other == id)?;
-            Some((id, (busy.checked_sub(*was)? * 100 / ms).min(100)))
+        .filter_map(|(id, busy, queued)| {
+            let (_, was_busy, was_queued) = earlier.iter().find(|(other, ..)| *other == id)?;
+            Some(Busy { id, works: share(busy, *was_busy), waits: share(queued, *was_queued) })
         })
         .collect();
     Ok(told)

@@ -30,13 +30,21 @@ pub struct Case<'a> {
     pub told: Result<Option<&'a Told>, &'a str>,
 }
 
+/// How much of a moment a worker computed, and how much of it it waited for a processor, in percent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Busy {
+    pub id: String,
+    pub works: u64,
+    pub waits: u64,
+}
+
 /// What the server says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Names of upstreams and what their state is, those of `stream` behind those of `http`.
     pub upstreams: Vec<(String, String)>,
-    /// Numbers of workers, and how much of a moment each was busy, in percent.
-    pub workers: Vec<(String, u64)>,
+    /// Workers, in a moment.
+    pub workers: Vec<Busy>,
 }
 
 /// A receiver of events (`ship`), as the server tells of it.

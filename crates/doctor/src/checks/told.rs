@@ -1,6 +1,6 @@
 //! What the running server says of itself: workers without time, upstreams that take nothing.
 
-use super::{Case, Judged};
+use super::{Busy, Case, Judged};
 use crate::finding::Finding;
 
 /// A worker that is busy for so much of its time has none for what comes.
@@ -22,21 +22,30 @@ pub fn workers(case: &Case<'_>) -> Judged {
         }
         Err(why) => return Ok(vec![Finding::unknown("how busy workers are", why)]),
     };
-    let full = told.workers.iter().filter(|(_, busy)| *busy >= SATURATED);
-    let mut found: Vec<Finding> = full
-        .map(|(id, busy)| {
-            Finding::warn(
-                format!("worker {id} works {busy} % of the time"),
-                "what comes waits until it has time: latency grows for all of its clients",
-                "weir profile shows with what; a lower gzip_comp_level, caches, or more worker_processes where processors are idle",
-            )
-        })
-        .collect();
+    let full = told.workers.iter().filter(|w| w.works + w.waits >= SATURATED);
+    let mut found: Vec<Finding> = full.map(saturated).collect();
     if found.is_empty() && !told.workers.is_empty() {
-        let all: Vec<_> = told.workers.iter().map(|(_, busy)| format!("{busy} %")).collect();
+        let all: Vec<_> = told.workers.iter().map(|w| format!("{} %", w.works)).collect();
         found.push(Finding::ok(format!("workers are busy {} of the time", all.join(", ")), ""));
     }
     Ok(found)
+}
+
+fn saturated(worker: &Busy) -> Finding {
+    let Busy { id, works, waits } = worker;
+    let figure = format!("worker {id} has no time left: it works {works} % of it, and waits for a processor {waits} %");
+    match waits > &(works / 2) {
+        true => Finding::warn(
+            figure,
+            "other processes, or other workers, take the processors it would work on",
+            "top shows which; no more worker_processes than processors, or worker_priority",
+        ),
+        false => Finding::warn(
+            figure,
+            "what comes waits until it has time: latency grows for all of its clients",
+            "weir profile shows with what; a lower gzip_comp_level, caches, or more worker_processes where processors are idle",
+        ),
+    }
 }
 
 /// Whether the next request of each upstream has a server.
@@ -100,9 +109,9 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_by_its_name() {
         let all = |workers: &[u64], states: &[&str]| Told {
-            workers: (0..)
-                .zip(workers)
-                .map(|(n, busy): (usize, _)| (n.to_string(), *busy))
+            workers: workers
+                .iter()
+                .map(|works| Busy { works: *works, ..Busy::default() })
                 .collect(),
             upstreams: states.iter().map(|state| ("u".to_owned(), (*state).to_owned())).collect(),
         };

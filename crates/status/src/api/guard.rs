@@ -111,6 +111,19 @@ fn refused(text: &'static str) -> Outcome<()> {
     Err(Refusal::new(403, "CrossSiteRequest", text))
 }
 
+/// Refuses what is a part of another request (`mirror`, `auth_request`, `echo_subrequest`): as in nginx, nobody asks those whether
+/// they may, so that who is denied here would write through them.
+pub(super) fn own_request(r: &Request) -> Outcome<()> {
+    match r.is_part() {
+        true => Err(Refusal::new(
+            403,
+            "SubrequestDenied",
+            "a subrequest may not change anything: allow, auth_basic and the like are not asked for it",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Whether a page comes from where the request goes to. What comes without TLS may have come by a proxy that has it; what comes
 /// with it is not another's that has none.
 fn is_own(origin: &[u8], host: &[u8], is_tls: bool) -> bool {
