@@ -145,7 +145,7 @@ fn what_is_said_is_checked() {
         ("to kafka h; topic t; sasl plain;", "no \"user\" and \"password_file\" in this block"),
         ("to kafka h; topic t; sasl gssapi;", "invalid value \"gssapi\""),
         ("to kafka h; topic t; user u; password_file p;", "no \"sasl\" in this block"),
-        ("to kafka h; topic t; message_size 1;", "it must be between 1k and 64m"),
+        ("to kafka h; topic t; message_size 1;", "it must be between 2k and 64m"),
         (
             "to kafka h; topic t; facility user;",
             "\"facility\" is not for receivers of kind \"kafka\"",
