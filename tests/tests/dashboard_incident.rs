@@ -104,7 +104,7 @@ fn a_worker_that_has_no_time_left_is_shown_as_that() {
         "location / { root .; gzip on; gzip_comp_level 9; gzip_types text/plain; gzip_min_length 1; }",
     );
     let text: String =
-        (0..400_000).map(|n: u32| format!("{} ", n.wrapping_mul(2_654_435_761))).collect();
+        (0..60_000).map(|n: u32| format!("{} ", n.wrapping_mul(2_654_435_761))).collect();
     let server = Setup::new(&conf).file("big.txt", &text).start();
     let Some(mut page) = open(&server, "system") else { return };
     let address = format!("127.0.0.1:{}", server.port(0));

@@ -84,7 +84,7 @@ fn who_waits_too_long_or_goes_leaves_the_queue() {
     first.send_get("/first");
     held.origin.expect_requests(1);
     assert_eq!(server.get("/late").status, 502);
-    server.expect_error("no live upstreams while connecting to upstream");
+    server.expect_error("timed out in queue of upstream while connecting to upstream");
     let mut gone = server.connect();
     gone.send_get("/gone");
     drop(gone);
