@@ -124,6 +124,8 @@ mod log_programs;
 mod log_rollback;
 mod log_syslog;
 mod log_time;
+mod lua_api;
+mod lua_phases;
 mod mail_auth;
 mod mail_core;
 mod mail_differs;

@@ -36,6 +36,14 @@ pub struct SourceFile {
     pub is_command_line: bool,
 }
 
+impl SourceFile {
+    /// The line in which a byte stands, from 1.
+    pub fn line(&self, offset: u32) -> usize {
+        let before = &self.text[..self.text.len().min(offset as usize)];
+        before.iter().filter(|b| **b == b'\n').count() + 1
+    }
+}
+
 /// A pattern of `include` and the paths it stood for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Globbed {

@@ -320,13 +320,22 @@ impl ErrorLog {
 
     /// Writes one line. A log that cannot be written must not stop the server.
     pub fn log(&self, level: LogLevel, connection: Option<u64>, text: &[u8]) {
+        self.write(level, connection, text, format_line);
+    }
+
+    /// As [`ErrorLog::log`], of a text whose line ends are meant to end lines.
+    pub fn log_lines(&self, level: LogLevel, connection: Option<u64>, text: &[u8]) {
+        self.write(level, connection, text, format_lines);
+    }
+
+    fn write(&self, level: LogLevel, connection: Option<u64>, text: &[u8], format: Format) {
         if !self.enabled(level) {
             return;
         }
         if is_tapped(level) {
             give_to_tap(level, connection, text);
         }
-        let line = format_line(level, connection, text);
+        let line = format(level, connection, text);
         if let Some(f) = OVERHEARS.get() {
             f(level, text);
         }
@@ -385,6 +394,23 @@ fn give_to_tap(level: LogLevel, connection: Option<u64>, text: &[u8]) {
 
 /// nginx's longest line in the error log.
 const LINE_MAX_BYTES: usize = 2048;
+
+/// Makes of a text what a log has.
+type Format = fn(LogLevel, Option<u64>, &[u8]) -> Vec<u8>;
+
+fn format_lines(level: LogLevel, connection: Option<u64>, text: &[u8]) -> Vec<u8> {
+    let mut lines = text.split(|b| *b == b'\n');
+    let mut out = format_line(level, connection, lines.next().unwrap_or_default());
+    for line in lines {
+        push_logged(line, &mut out);
+        out.push(b'\n');
+    }
+    if out.len() > LINE_MAX_BYTES {
+        out.truncate(LINE_MAX_BYTES - 1);
+        out.push(b'\n');
+    }
+    out
+}
 
 fn format_line(level: LogLevel, connection: Option<u64>, text: &[u8]) -> Vec<u8> {
     let (secs, _) = clock::wall();

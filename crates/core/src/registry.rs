@@ -136,6 +136,14 @@ impl<S> VarRegistry<S> {
         self.prefixed(name).map(|(v, arg)| Named::Getter(v.get, arg))
     }
 
+    /// Whether code may give the variable a value: it has a setter, or is kept and nothing else.
+    pub fn is_changeable(&self, name: &[u8]) -> bool {
+        match self.fixed.get(name) {
+            Some(v) => v.set.is_some() || v.weak && self.numbers.contains_key(name),
+            None => self.numbers.contains_key(name),
+        }
+    }
+
     /// The prefix variable that a name belongs to.
     fn prefixed(&self, name: &[u8]) -> Option<(&'static Variable<S>, VarArg)> {
         let hit = self.prefixes.iter().filter(|v| name.starts_with(v.name.as_bytes()));

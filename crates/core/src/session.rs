@@ -111,6 +111,17 @@ pub trait Session: Sized + 'static {
         self.error_log().log(level, Some(self.conn().serial), &line);
     }
 
+    /// The same of a text of several lines, whose line ends stay.
+    #[cold]
+    fn log_lines(&self, level: LogLevel, text: &[u8]) {
+        if !self.log_enabled(level) {
+            return;
+        }
+        let mut line = text.to_vec();
+        self.write_log_context(&mut line);
+        self.error_log().log_lines(level, Some(self.conn().serial), &line);
+    }
+
     // --- variables ---
 
     /// Appends a variable's value; `false` when it has none.
@@ -171,6 +182,14 @@ pub trait Session: Sized + 'static {
         match def.set {
             Some(set) => set(self, &def.arg, value),
             None => self.store_var(id.0 as usize, Some(value)),
+        }
+    }
+
+    /// Takes a variable's value away; one with a setter is set to nothing.
+    fn unset_var(&mut self, id: VarId) {
+        match self.part().vars()[id.0 as usize].set {
+            Some(_) => self.set_var(id, b""),
+            None => self.store_var(id.0 as usize, None),
         }
     }
 

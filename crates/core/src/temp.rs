@@ -61,6 +61,11 @@ impl TempFile {
         TempFile { file: Rc::new(file), path, life: Life::Nameless }
     }
 
+    /// A file that somebody else has made, and that goes when it is not used any more.
+    pub fn of(file: File, path: PathBuf) -> TempFile {
+        TempFile { file: Rc::new(file), path, life: Life::Named }
+    }
+
     fn named(file: File, path: PathBuf, life: Life) -> TempFile {
         let mut life = life;
         // Where an open file cannot be deleted it keeps its name while it is used.

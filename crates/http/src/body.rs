@@ -194,6 +194,21 @@ fn spill(r: &mut Request, life: Life) -> Result<(), BodyError> {
     written.map_err(|e| file_error(r, &e))
 }
 
+/// A body that a module has made: in memory up to `client_body_buffer_size`, else in a file.
+///
+/// # Errors
+///
+/// The file could not be written, which is logged.
+pub fn made(r: &mut Request, text: Vec<u8>) -> Result<RequestBody, BodyError> {
+    if text.len() as u64 <= *r.loc().core.client_body_buffer_size {
+        return Ok(RequestBody::made(text, None));
+    }
+    let file = new_file(r, Life::Named)?;
+    let written = (&*file.file).write_all(&text).and_then(|()| (&*file.file).rewind());
+    written.map_err(|e| file_error(r, &e))?;
+    Ok(RequestBody::made(Vec::new(), Some((file, text.len() as u64))))
+}
+
 fn new_file(r: &mut Request, life: Life) -> Result<Rc<TempFile>, BodyError> {
     let loc = Rc::clone(r.loc());
     match TempFile::create(&loc.core.client_body_temp_path, life) {

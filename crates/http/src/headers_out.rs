@@ -338,6 +338,14 @@ impl HeadersOut {
         self.said_type = None;
     }
 
+    /// As a module has it, with the charset in it where there is one.
+    pub fn set_content_type_with(&mut self, value: &[u8]) {
+        match charset_in(value) {
+            Some((kind, charset)) => self.set_said_content_type(value, kind, Some(charset)),
+            None => self.set_content_type(value),
+        }
+    }
+
     /// As an upstream has written it; `kind` is its part before the charset.
     pub fn set_said_content_type(&mut self, value: &[u8], kind: &[u8], charset: Option<&[u8]>) {
         self.set_content_type(kind);
@@ -439,6 +447,20 @@ impl HeadersOut {
         let weak = [b"W/", etag].concat();
         self.set(b"ETag", &weak);
     }
+}
+
+/// The part before the charset, and the charset.
+fn charset_in(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = value.iter().enumerate().filter(|(_, b)| **b == b';').map(|(at, _)| at);
+    for at in at {
+        let parameter = value[at + 1..].trim_ascii_start();
+        if weir_base::bytes::starts_with_ignore_case(parameter, b"charset=") {
+            let charset = &parameter[b"charset=".len()..];
+            let charset = charset.strip_prefix(b"\"").unwrap_or(charset);
+            return Some((&value[..at], charset.strip_suffix(b"\"").unwrap_or(charset)));
+        }
+    }
+    None
 }
 
 #[cfg(test)]

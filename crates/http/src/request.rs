@@ -460,6 +460,23 @@ impl Request {
         self.flags.header_sent && !self.flags.upgraded && !self.flags.endless
     }
 
+    /// The status that an answer has instead of its handler's own, by `error_page`; 0: none.
+    pub fn error_status(&self) -> u16 {
+        self.err_status
+    }
+
+    /// Gives the answer that status, also in the place of one by `error_page`.
+    pub fn set_status(&mut self, status: u16) {
+        self.err_status = 0;
+        self.out.status = status;
+        self.out.clear_status_line();
+    }
+
+    /// Whether its body is thrown away.
+    pub fn discards_body(&self) -> bool {
+        self.flags.discard_body
+    }
+
     /// The name by which its server is counted and logged.
     pub fn server_name(&self) -> &[u8] {
         &self.server().core.reached.primary_name

@@ -84,6 +84,11 @@ impl Request {
         is_plain && self.to_client().flush_at_once()
     }
 
+    /// Sends what can leave at once. The rest goes when the request next waits for its client.
+    pub fn flush_now(&mut self) {
+        self.flush_at_once();
+    }
+
     /// Sends what is queued until at most `leave` bytes are left, no faster than `limit_rate`.
     pub async fn drain(&mut self, leave: u64) -> Result<(), ConnError> {
         if self.holds() {

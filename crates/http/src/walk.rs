@@ -135,7 +135,7 @@ impl Walk {
             }
             (_, flow) if self.last => Some(flow),
             // An answer that was kept has taken the content's place.
-            (Phase::Precontent, Flow::Ok) if r.flags.header_sent => Some(Flow::Ok),
+            (Phase::Access | Phase::Precontent, Flow::Ok) if r.flags.header_sent => Some(Flow::Ok),
             (Phase::Access, flow) => self.judge_access(r, flow),
             (_, Flow::Declined) => None,
             (Phase::PostRead | Phase::Preaccess | Phase::Precontent, Flow::Ok) => {

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use weir_conf::{SourceFile, Span};
 use weir_runtime::files;
 
 /// Most errors of one configuration that are told.
@@ -115,6 +116,8 @@ pub struct Cf {
     /// Files read besides the configuration's own text (keys, certificates): who holds the rights
     /// reads them, and hands them on with the text.
     pub files: HashMap<PathBuf, Arc<[u8]>>,
+    /// The files that have been read, for who says where something stands ([`Cf::place`]).
+    pub texts: Vec<SourceFile>,
     /// Whether the process is to end, so that nobody waits for the rest.
     pub is_to_end: fn() -> bool,
     /// What the block being read has had of what may stand in it once; of the main context its blocks too.
@@ -135,6 +138,7 @@ impl Cf {
             warnings: Vec::new(),
             errors: Vec::new(),
             files: HashMap::new(),
+            texts: Vec::new(),
             is_to_end: || false,
             given: Vec::new(),
             steps: 0,
@@ -216,6 +220,13 @@ impl Cf {
         let is_noted = row.is_once || row.body != RowBody::Plain && self.context == Context::MAIN;
         self.given.extend(is_noted.then_some(row.name));
         Ok(())
+    }
+
+    /// The name of the file, without its folder, and the line in which a span begins.
+    pub fn place(&self, span: Span) -> (Vec<u8>, usize) {
+        let Some(file) = self.texts.get(span.file as usize) else { return (Vec::new(), 0) };
+        let name = file.path.rsplit(|b| *b == b'/').next().unwrap_or_default();
+        (name.to_vec(), file.line(span.start))
     }
 
     /// A path from the configuration: relative ones start at the prefix.

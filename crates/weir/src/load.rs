@@ -175,6 +175,7 @@ fn run(
         Some(_) => weir_conf::parse_partial(sources, loader, &main, &options),
         None => weir_conf::parse_partial(sources, &crate::embedded::Embedded, &main, &options),
     };
+    cf.texts = sources.files().to_vec();
     directives.extend(check(&mut cf, parsed)?);
     for (path, text) in loader.attached() {
         cf.files.insert(paths::path(path).into_owned(), Arc::clone(text));

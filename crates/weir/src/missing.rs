@@ -4,7 +4,7 @@
 
 const HTTP3: &str =
     "this version of Weir has no HTTP/3 yet; remove the directive: clients fall back to HTTP/1.1";
-const LUA: &str = "this version of Weir has no Lua yet; remove the directive";
+const LUA: &str = "this version of Weir has no such directive of Lua's yet; remove it";
 const PERL: &str = "Weir has no embedded Perl; use map, set or rewrite instead";
 /// Of modules that others make: whose it is, and what Weir has instead.
 const DATABASES: &str = "Weir asks no databases; pass the location on to a program that does";
@@ -121,19 +121,13 @@ pub const MISSING: &[(&str, &str)] = &[
         "nginx renamed it to proxy_buffer_size, and has it in the stream section only",
     ),
     ("lua_*", LUA),
-    ("init_by_lua*", LUA),
-    ("init_worker_by_lua*", LUA),
-    ("exit_worker_by_lua*", LUA),
-    ("set_by_lua*", LUA),
-    ("rewrite_by_lua*", LUA),
-    ("access_by_lua*", LUA),
-    ("content_by_lua*", LUA),
-    ("header_filter_by_lua*", LUA),
-    ("body_filter_by_lua*", LUA),
-    ("log_by_lua*", LUA),
     ("balancer_by_lua*", LUA),
-    ("server_rewrite_by_lua*", LUA),
-    ("precontent_by_lua*", LUA),
+    ("ssl_client_hello_by_lua*", LUA),
+    ("ssl_certificate_by_lua*", LUA),
+    ("ssl_session_fetch_by_lua*", LUA),
+    ("ssl_session_store_by_lua*", LUA),
+    ("proxy_ssl_certificate_by_lua*", LUA),
+    ("proxy_ssl_verify_by_lua*", LUA),
     ("xslt_*", XSLT),
     ("xml_entities", XSLT),
     ("xml_external_entities", XSLT),

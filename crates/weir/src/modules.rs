@@ -87,6 +87,8 @@ pub const MODULES: &[&HttpModule] = &[
     &dav_ext::MODULE,
     &internal_redirect::MODULE,
     &srcache::MODULE,
+    // Behind all others of a phase, and before what makes answers of files.
+    &weir_lua::MODULE,
     &mirror::MODULE,
     &try_files::MODULE,
     &weir_backend::PROXY,
@@ -116,6 +118,7 @@ pub const MODULES: &[&HttpModule] = &[
     &slice::MODULE,
     &not_modified::MODULE,
     &srcache::STORE,
+    &weir_lua::FILTERS,
     &headers_more::MODULE,
     &xss::MODULE,
     &echo::MODULE,

@@ -37,6 +37,12 @@ impl Request {
         true
     }
 
+    /// Adds a field behind the others. The value is one line.
+    pub fn append_field_in(&mut self, name: &[u8], value: &[u8]) {
+        self.add_header_in(name, value);
+        self.follow_field(HeaderId::of(name));
+    }
+
     /// Takes away the fields whose names are meant. What follows from them is as if they had not come, but for the
     /// connection and the length of the body.
     pub fn remove_fields_in(&mut self, is_meant: impl Fn(&[u8]) -> bool) {

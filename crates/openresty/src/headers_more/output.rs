@@ -119,42 +119,6 @@ fn put_type(r: &mut Request, value: &[u8]) -> FilterResult {
         r.out.clear_content_type();
         return Ok(());
     }
-    match charset(value) {
-        Some((kind, charset)) => r.out.set_said_content_type(value, kind, Some(charset)),
-        None => r.out.set_content_type(value),
-    }
+    r.out.set_content_type_with(value);
     Ok(())
-}
-
-/// The part before the charset, and the charset.
-fn charset(value: &[u8]) -> Option<(&[u8], &[u8])> {
-    let at = value.iter().enumerate().filter(|(_, b)| **b == b';').map(|(at, _)| at);
-    for at in at {
-        let parameter = value[at + 1..].trim_ascii_start();
-        if weir_base::bytes::starts_with_ignore_case(parameter, b"charset=") {
-            let charset = &parameter[b"charset=".len()..];
-            let charset = charset.strip_prefix(b"\"").unwrap_or(charset);
-            return Some((&value[..at], charset.strip_suffix(b"\"").unwrap_or(charset)));
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn charsets() {
-        for (value, expected) in [
-            ("text/plain", None),
-            ("text/plain; charset=utf-8", Some(("text/plain", "utf-8"))),
-            ("a/b;x=y;Charset=\"koi8-r\"", Some(("a/b;x=y", "koi8-r"))),
-            ("a/b; x=charset", None),
-            ("a/b;", None),
-        ] {
-            let expected = expected.map(|(a, b)| (a.as_bytes(), b.as_bytes()));
-            assert_eq!(charset(value.as_bytes()), expected, "{value}");
-        }
-    }
 }

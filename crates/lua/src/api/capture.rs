@@ -1,0 +1,162 @@
+//! `ngx.location.capture`: subrequests whose answers are kept.
+
+use crate::border::{Answer, Args};
+use crate::machine::{code, items, OpRow, State};
+use crate::run::context::{ACCESS, CONTENT, PRECONTENT, REWRITE};
+use crate::run::{Asked, Reply, WaitFor};
+use std::cell::RefCell;
+use std::rc::Rc;
+use weir_core::session::Part;
+use weir_core::variables::Named;
+use weir_core::Session;
+use weir_http::body::RequestBody;
+use weir_http::subrequest::{self, Output};
+use weir_http::Request;
+use weir_wire::http1::request::Method;
+use weir_wire::http1::uri::unsafe_uri;
+
+pub(super) const OPS: &[OpRow] = &[
+    OpRow::any("capture_allowed", CONTEXTS, |_, _, _| code::TRUE),
+    OpRow::any("capture_begin", CONTEXTS, begin),
+    OpRow::any("capture_take", CONTEXTS, take),
+];
+
+const CONTEXTS: u32 = REWRITE | ACCESS | CONTENT | PRECONTENT;
+
+/// What `args.y` is a sum of.
+mod with {
+    /// The body that is given.
+    pub(super) const BODY: u32 = 1;
+    pub(super) const COPY_VARS: u32 = 2;
+    pub(super) const SHARE_VARS: u32 = 4;
+    /// The request's own body, whatever the method.
+    pub(super) const OWN_BODY: u32 = 8;
+}
+
+/// `a`: the target, arguments, and pairs of variables, packed; `b`: the body. `i`: the method's number.
+fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let vm_id = state.vm.next();
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    let given = items(args.a);
+    let [target, query, vars @ ..] = given.as_slice() else { return code::NIL };
+    let mut path = Vec::new();
+    let Ok(own) = unsafe_uri(target, &mut path) else {
+        return answer.raise("unsafe uri in argument #1");
+    };
+    let mut all = own.unwrap_or_default().to_vec();
+    if !query.is_empty() {
+        if !all.is_empty() {
+            all.push(b'&');
+        }
+        all.extend_from_slice(query);
+    }
+    let options = args.y as u32;
+    let Some(mut part) = subrequest::new(r, &path, &all, Output::Keep) else {
+        return answer.raise("failed to issue subrequest: -1");
+    };
+    if options & (with::COPY_VARS | with::SHARE_VARS) == 0 {
+        part.values.clear();
+        part.values.is_computed = true;
+    }
+    let method = super::request::METHODS.iter().find(|m| m.0 == args.i).map(|m| m.1);
+    let Some(method) = method else {
+        return answer.raise(format!("unsupported HTTP method: {}", args.i));
+    };
+    part.method = method;
+    part.flags.header_only = method == Method::Head;
+    set_body(&mut part, options, args.b);
+    for pair in vars.chunks_exact(2) {
+        if let Err(why) = set_var(&mut part, pair[0], pair[1]) {
+            return answer.raise(why);
+        }
+    }
+    super::control::number(&mut part, vm_id, &state.run.vm);
+    let asked =
+        Asked { part: Rc::new(RefCell::new(None)), shares: options & with::SHARE_VARS != 0 };
+    let place = Rc::clone(&asked.part);
+    let done = state.wait(
+        WaitFor::Future(Box::pin(async move {
+            let ok = subrequest::run(&mut part).await;
+            *place.borrow_mut() = Some((part, ok));
+            Reply::ok()
+        })),
+        answer,
+    );
+    state.run.parts.push((answer.i as u32, asked));
+    answer.k = vm_id as i32;
+    done
+}
+
+fn set_body(part: &mut Request, options: u32, text: &[u8]) {
+    let takes_own =
+        matches!(part.method, Method::Post | Method::Put) || options & with::OWN_BODY != 0;
+    if options & with::BODY != 0 {
+        part.body = RequestBody::made(text.to_vec(), None);
+    } else if !takes_own {
+        part.body = RequestBody::made(Vec::new(), None);
+    }
+    let is_of_length = |name: &[u8]| {
+        name.eq_ignore_ascii_case(b"Transfer-Encoding")
+            || name.eq_ignore_ascii_case(b"Content-Length")
+    };
+    part.remove_fields_in(is_of_length);
+    let length = part.body.length;
+    if options & with::BODY != 0 || takes_own && length > 0 {
+        part.set_field_in(b"Content-Length", length.to_string().as_bytes(), false);
+    }
+}
+
+fn set_var(part: &mut Request, name: &[u8], value: &[u8]) -> Result<(), String> {
+    let lower = name.to_ascii_lowercase();
+    let shown = String::from_utf8_lossy(name);
+    let gen = Rc::clone(part.gen());
+    let vars = gen.registry();
+    match vars.find(&lower) {
+        Some(Named::Number(id)) if vars.is_changeable(&lower) => {
+            part.set_var(id, value);
+            Ok(())
+        }
+        Some(Named::Number(_) | Named::Getter(..)) => {
+            Err(format!("variable \"{shown}\" not changeable"))
+        }
+        None => Err(format!(
+            "variable \"{shown}\" cannot be assigned a value (maybe you forgot to define it first?) "
+        )),
+    }
+}
+
+/// What the subrequest of that wait has answered: status, whether it is cut off, body, fields.
+fn take(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let parts = &mut state.run.parts;
+    let Some(at) = parts.iter().position(|(id, _)| *id == args.i as u32) else { return code::NIL };
+    let (_, asked) = parts.swap_remove(at);
+    let Some((mut part, ok)) = asked.part.borrow_mut().take() else { return code::NIL };
+    if let Some(r) = state.r.as_deref_mut().filter(|_| asked.shares) {
+        r.values.copy_from(&part.values);
+        r.values.is_computed = true;
+    }
+    let body = part.kept_body();
+    let mut status = match part.error_status() {
+        0 => part.out.status,
+        status => status,
+    };
+    let is_broken = !ok || part.is_broken_part();
+    if status == 0 {
+        status = if is_broken { 500 } else { 200 };
+    }
+    let mut list = answer.list();
+    list.number(f64::from(status)).boolean(is_broken).text(&body);
+    if let Some(kind) = part.out.content_type_parts() {
+        list.text(b"Content-Type").text(&kind.concat());
+    }
+    if let Some(length) = part.out.content_length {
+        list.text(b"Content-Length").text(length.to_string().as_bytes());
+    }
+    if let Some(secs) = part.out.last_modified.filter(|_| !part.out.has_last_modified) {
+        list.text(b"Last-Modified").text(&weir_base::date::http_time(secs));
+    }
+    for (name, value) in part.out.iter() {
+        list.text(name).text(value);
+    }
+    code::LIST
+}

@@ -1,0 +1,347 @@
+//! Operations about runs themselves.
+
+use crate::border::{Answer, Args};
+use crate::code::Code;
+use crate::machine::{code, OpRow, State};
+use crate::run::{context, take_reply, Outcome};
+use crate::vm::Vm;
+use std::rc::Rc;
+use weir_core::logger::LogLevel;
+use weir_core::Session;
+use weir_http::Request;
+use weir_runtime::paths;
+
+use context::{ANY, BODY, HANDLERS, HEADER, LOG, REQUEST, TIMER, WAITING};
+
+const EXITS: u32 = WAITING | HEADER | BODY | context::BALANCER;
+
+pub(super) const OPS: &[OpRow] = &[
+    OpRow::any("names", ANY, names),
+    OpRow::any("reply", ANY, reply),
+    OpRow::any("report", ANY, report),
+    OpRow::any("code", ANY, code_text),
+    OpRow::any("piece", ANY, piece),
+    OpRow::any("cancel", ANY, cancel),
+    OpRow::any("outcome", ANY, outcome),
+    OpRow::any("phase", ANY, phase),
+    OpRow::any("ctx", ANY, ctx),
+    OpRow::any("threads", WAITING, |_, _, _| code::TRUE),
+    OpRow::any("exit", EXITS, exit),
+    OpRow::any("exec", HANDLERS, exec),
+    OpRow::any("redirect", HANDLERS, redirect),
+    OpRow::any("log", ANY, log),
+    OpRow::any("log_enabled", ANY, log_enabled),
+    OpRow::any("paths", ANY, package_paths),
+    OpRow::any("config", ANY, config),
+    OpRow::any("used_bytes", ANY, |state, _, answer| answer.number(state.vm.used_bytes() as f64)),
+    OpRow::any("may_log", LOG | REQUEST | TIMER, |_, _, _| code::TRUE),
+    OpRow::any("tell", ANY, tell),
+    OpRow::any("told", WAITING, told),
+];
+
+fn names(_: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    for row in super::ops() {
+        answer.text.extend_from_slice(row.name.as_bytes());
+        answer.text.push(b'\n');
+    }
+    code::TEXT
+}
+
+fn reply(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let reply = take_reply(state);
+    answer.x = reply.x;
+    answer.text.extend_from_slice(&reply.text);
+    reply.code
+}
+
+const LEVELS: [LogLevel; 9] = [
+    LogLevel::Emerg,
+    LogLevel::Emerg,
+    LogLevel::Alert,
+    LogLevel::Crit,
+    LogLevel::Error,
+    LogLevel::Warn,
+    LogLevel::Notice,
+    LogLevel::Info,
+    LogLevel::Debug,
+];
+
+fn level_of(number: i32) -> LogLevel {
+    usize::try_from(number).ok().and_then(|n| LEVELS.get(n).copied()).unwrap_or(LogLevel::Error)
+}
+
+/// A line of the error log, by the request where there is one.
+fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
+    match &state.r {
+        Some(r) => r.log_bytes(level, text),
+        None => {
+            let mut line = text.to_vec();
+            line.extend_from_slice(b", context: ");
+            line.extend_from_slice(context::shown(state.run.context).as_bytes());
+            state.vm.gen.error_log.log(level, None, &line);
+        }
+    }
+}
+
+/// A message, and lines of this side's own making behind it.
+fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
+    let level = level_of(args.i);
+    if args.b.is_empty() {
+        write(state, level, args.a);
+        return code::TRUE;
+    }
+    let mut text = Vec::with_capacity(args.a.len() + args.b.len());
+    weir_base::line::push_logged(args.a, &mut text);
+    text.push(b'\n');
+    text.extend_from_slice(args.b);
+    match &state.r {
+        Some(r) => r.log_lines(level, &text),
+        None => {
+            text.extend_from_slice(b", context: ");
+            text.extend_from_slice(context::shown(state.run.context).as_bytes());
+            state.vm.gen.error_log.log_lines(level, None, &text);
+        }
+    }
+    code::TRUE
+}
+
+fn log(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
+    write(state, level_of(args.i), args.a);
+    code::TRUE
+}
+
+fn log_enabled(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
+    let level = level_of(args.i);
+    let is_on = match &state.r {
+        Some(r) => r.log_enabled(level),
+        None => state.vm.gen.error_log.enabled(level),
+    };
+    if is_on {
+        code::TRUE
+    } else {
+        code::FALSE
+    }
+}
+
+/// The text of the code of a number: its name, itself, and whether it is a file's and may be kept.
+fn code_text(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(code) = state.vm.main().and_then(|main| main.codes.get(args.i as usize)) else {
+        return answer.fail("there is no such code");
+    };
+    match code {
+        Code::Inline { chunk, text } => {
+            answer.list().text(chunk).text(text).boolean(false).boolean(true);
+        }
+        Code::File { path, prefix } => {
+            let name = match (path.as_constant(), state.r.as_deref_mut()) {
+                (Some(name), _) => name.to_vec(),
+                (None, Some(r)) => r.eval(path),
+                (None, None) => Vec::new(),
+            };
+            let full = match name.first() {
+                Some(b'/') => name,
+                _ => [prefix.as_slice(), b"/", &name].concat(),
+            };
+            match std::fs::read(paths::path(&full)) {
+                Ok(text) => {
+                    let chunk = [b"@", full.as_slice()].concat();
+                    let keep = path.as_constant().is_some();
+                    answer.list().text(&chunk).text(&text).boolean(true).boolean(keep);
+                }
+                Err(_) => {
+                    let shown = String::from_utf8_lossy(&full);
+                    state.run.outcome = Outcome::Exit(404);
+                    let why = format!(
+                        "failed to load external Lua file \"{shown}\": cannot open {shown}"
+                    );
+                    return answer.fail(why);
+                }
+            }
+        }
+    }
+    code::LIST
+}
+
+/// The parts of the Lua side, in the order in which they are loaded.
+const PIECES: &[(&str, &str)] = &[
+    ("base", include_str!("../lua/base.lua")),
+    ("coroutine", include_str!("../lua/coroutine.lua")),
+    ("output", include_str!("../lua/output.lua")),
+    ("var", include_str!("../lua/var.lua")),
+    ("encode", include_str!("../lua/encode.lua")),
+    ("header", include_str!("../lua/header.lua")),
+    ("req", include_str!("../lua/req.lua")),
+    ("re", include_str!("../lua/re.lua")),
+    ("timer", include_str!("../lua/timer.lua")),
+    ("dict", include_str!("../lua/dict.lua")),
+    ("socket", include_str!("../lua/socket.lua")),
+    ("capture", include_str!("../lua/capture.lua")),
+    ("modules", include_str!("../lua/modules.lua")),
+];
+
+fn piece(_: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let at = args.i as usize;
+    if let Some((name, text)) = PIECES.get(at) {
+        answer.list().text(name.as_bytes()).text(text.as_bytes());
+        return code::LIST;
+    }
+    code::NIL
+}
+
+fn cancel(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
+    state.run.cancel(args.i as u32);
+    code::TRUE
+}
+
+fn outcome(state: &mut State<'_>, _: &Args<'_>, _: &mut Answer) -> i32 {
+    if !matches!(state.run.outcome, Outcome::Exit(404)) {
+        state.run.outcome = Outcome::Failed;
+    }
+    code::TRUE
+}
+
+fn phase(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    answer.text(context::name(state.run.context).as_bytes())
+}
+
+/// What numbers a request until it is over or goes on elsewhere.
+struct Numbered {
+    id: u32,
+    vm: Rc<Vm>,
+}
+
+impl Drop for Numbered {
+    fn drop(&mut self) {
+        self.vm.forget(crate::run::entry::FREE, self.id);
+    }
+}
+
+/// Gives a request a number beforehand.
+pub(super) fn number(r: &mut Request, id: u32, vm: &Rc<Vm>) {
+    r.set_ctx(Numbered { id, vm: Rc::clone(vm) });
+}
+
+fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    answer.i = match r.ctx_ref::<Numbered>() {
+        Some(numbered) => numbered.id,
+        None => {
+            let id = state.vm.next();
+            r.set_ctx(Numbered { id, vm: Rc::clone(&state.run.vm) });
+            id
+        }
+    } as i32;
+    code::NUMBER
+}
+
+fn exit(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
+    let mut status = args.i;
+    if let Some(r) = state.r.as_deref_mut() {
+        let sent = i32::from(r.out.status);
+        let is_done = super::output::has_begun(r);
+        let is_handler = state.run.context & HANDLERS != 0;
+        if is_handler && is_done && status > 0 && args.x == 0.0 {
+            if status != sent && status != 444 && status != 499 && status != 408 {
+                let text = format!("attempt to set status {status} via ngx.exit after sending out the response status {sent}");
+                r.log(LogLevel::Error, &text);
+            }
+            if status < 400 || !matches!(status, 408 | 444 | 499) {
+                status = 200;
+            }
+        }
+    }
+    state.run.outcome = Outcome::Exit(status);
+    if state.run.context & WAITING != 0 {
+        code::TRUE
+    } else {
+        code::NIL
+    }
+}
+
+fn sent_already(r: &Request) -> bool {
+    super::output::has_begun(r)
+}
+
+fn exec(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    if sent_already(r) {
+        return answer.raise("attempt to call ngx.exec after sending out response headers");
+    }
+    if args.a.first() == Some(&b'@') {
+        state.run.outcome = Outcome::Exec(args.a.to_vec(), Vec::new());
+        return code::TRUE;
+    }
+    let mut path = Vec::new();
+    let Ok(own) = weir_wire::http1::uri::unsafe_uri(args.a, &mut path) else {
+        return answer.raise(b"unsafe uri");
+    };
+    let mut query = own.unwrap_or_default().to_vec();
+    if args.i == 1 {
+        if own.is_some() && !query.is_empty() && !args.b.is_empty() {
+            query.push(b'&');
+        }
+        query.extend_from_slice(args.b);
+    }
+    state.run.outcome = Outcome::Exec(path, query);
+    code::TRUE
+}
+
+fn redirect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    if sent_already(r) {
+        return answer.raise("attempt to call ngx.redirect after sending out the headers");
+    }
+    if let Some(bad) = args.a.iter().find(|b| **b < b' ' || **b == 0x7f) {
+        let mut shown = Vec::new();
+        weir_base::escape::escape_uri(&mut shown, args.a, weir_base::escape::EscapeKind::Controls);
+        let shown = String::from_utf8_lossy(&shown);
+        return answer.raise(format!("unsafe byte \"0x{bad:02x}\" in redirect uri \"{shown}\""));
+    }
+    weir_http::special::set_location(r, args.a);
+    state.run.outcome = Outcome::Redirect(args.i as u16);
+    code::TRUE
+}
+
+fn package_paths(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let main = state.vm.main();
+    let path = main.and_then(|m| m.package_path.as_deref()).unwrap_or(b";;");
+    let cpath = main.and_then(|m| m.package_cpath.as_deref()).unwrap_or(b";;");
+    let prefix = main.map_or(&b""[..], |m| &m.prefix);
+    let worker = state.vm.worker.upgrade();
+    let (id, count) = worker.map_or((0, 1), |w| (w.id, w.all.each.len()));
+    answer.list().text(path).text(cpath).text(prefix).number(id as f64).number(count as f64);
+    code::LIST
+}
+
+/// LuaJIT's modules that are text.
+fn config(_: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    match weir_luajit::MODULES.get(args.i as usize) {
+        Some((name, text)) => {
+            answer.list().text(name.as_bytes()).text(text.as_bytes());
+            code::LIST
+        }
+        None => code::NIL,
+    }
+}
+
+fn told(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let told = Rc::new(crate::run::Told::default());
+    let wait = if args.x > 0.0 {
+        super::timers::told_within(Rc::clone(&told), (args.x * 1000.0) as u64)
+    } else {
+        crate::run::WaitFor::Told(Rc::clone(&told))
+    };
+    let code = state.wait(wait, answer);
+    state.vm.told.borrow_mut().insert(answer.i as u32, told);
+    code
+}
+
+fn tell(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
+    match state.vm.told.borrow_mut().remove(&(args.i as u32)) {
+        Some(told) => {
+            told.tell(crate::run::Reply::ok());
+            code::TRUE
+        }
+        None => code::FALSE,
+    }
+}

@@ -1,0 +1,211 @@
+//! `ngx.shared`
+
+use crate::border::{Answer, Args};
+use crate::machine::{code, OpRow, State};
+use crate::run::context::ANY;
+use std::sync::Arc;
+use weir_dict::{Dict, Mode, Refused, ValueRef};
+use weir_runtime::clock;
+
+pub(super) const OPS: &[OpRow] = &[
+    OpRow::any("dict_names", ANY, names),
+    OpRow::any("dict_get", ANY, get),
+    OpRow::any("dict_get_stale", ANY, get_stale),
+    OpRow::any("dict_set", ANY, set),
+    OpRow::any("dict_flags", ANY, |state, args, _| {
+        state.run.flags = args.x as u32;
+        code::TRUE
+    }),
+    OpRow::any("dict_delete", ANY, |state, args, _| {
+        if let Some(dict) = dict(state, args) {
+            dict.delete(args.a, now_ms());
+        }
+        code::TRUE
+    }),
+    OpRow::any("dict_incr", ANY, incr),
+    OpRow::any("dict_init", ANY, |state, args, _| {
+        state.run.init = Some((args.x, args.y));
+        code::TRUE
+    }),
+    OpRow::any("dict_push", ANY, push),
+    OpRow::any("dict_pop", ANY, pop),
+    OpRow::any("dict_llen", ANY, llen),
+    OpRow::any("dict_ttl", ANY, ttl),
+    OpRow::any("dict_expire", ANY, expire),
+    OpRow::any("dict_flush_all", ANY, |state, args, _| {
+        if let Some(dict) = dict(state, args) {
+            dict.flush_all();
+        }
+        code::TRUE
+    }),
+    OpRow::any("dict_flush_expired", ANY, |state, args, answer| {
+        let Some(dict) = dict(state, args) else { return code::NIL };
+        answer.number(dict.flush_expired(args.x as usize, now_ms()) as f64)
+    }),
+    OpRow::any("dict_keys", ANY, keys),
+    OpRow::any("dict_space", ANY, |state, args, answer| {
+        let Some(dict) = dict(state, args) else { return code::NIL };
+        let bytes = if args.x == 0.0 { dict.capacity() } else { dict.free_space() };
+        answer.number(bytes as f64)
+    }),
+];
+
+/// Wall time: an entry's end outlives the process.
+fn now_ms() -> u64 {
+    let (secs, ms) = clock::wall();
+    secs as u64 * 1000 + u64::from(ms)
+}
+
+/// The lowest byte of the number that goes along says which.
+fn dict(state: &State<'_>, args: &Args<'_>) -> Option<Arc<Dict>> {
+    let at = (args.i & 0xff) as usize;
+    state.vm.dicts.get(at).map(Arc::clone)
+}
+
+fn names(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let mut list = answer.list();
+    for dict in state.vm.main().map(|main| main.dicts.as_slice()).unwrap_or_default() {
+        list.text(&dict.name);
+    }
+    code::LIST
+}
+
+/// A value as an answer of its own.
+fn answer_with(answer: &mut Answer, value: ValueRef<'_>) -> i32 {
+    match value {
+        ValueRef::Boolean(true) => code::TRUE,
+        ValueRef::Boolean(false) => code::FALSE,
+        ValueRef::Number(number) => answer.number(number),
+        ValueRef::Text(text) => answer.text(text),
+    }
+}
+
+/// The value, and its flags in `k`.
+fn get(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let at = (args.i & 0xff) as usize;
+    let Some(dict) = state.vm.dicts.get(at) else { return code::NIL };
+    let found = dict.get_with(args.a, now_ms(), |value, flags| {
+        answer.k = flags as i32;
+        answer_with(answer, value)
+    });
+    match found {
+        Ok(Some(done)) => done,
+        Ok(None) => code::NIL,
+        Err(e) => answer.fail(e.to_string()),
+    }
+}
+
+fn get_stale(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(dict) = dict(state, args) else { return code::NIL };
+    match dict.get_stale(args.a, now_ms()) {
+        Ok(Some((value, flags, is_stale))) => {
+            answer.k = flags as i32;
+            answer.i = i32::from(is_stale);
+            answer_with(answer, ValueRef::from(&value))
+        }
+        Ok(None) => code::NIL,
+        Err(e) => answer.fail(e.to_string()),
+    }
+}
+
+/// Bits above the dictionary's number: how, and of what type the value is.
+fn set(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let flags = std::mem::take(&mut state.run.flags);
+    let Some(dict) = dict(state, args) else { return code::NIL };
+    let mode = match args.i >> 8 & 0xf {
+        0 => Mode::Set,
+        1 => Mode::SafeSet,
+        2 => Mode::Add,
+        3 => Mode::SafeAdd,
+        _ => Mode::Replace,
+    };
+    let value = match args.i >> 12 & 0xf {
+        0 => ValueRef::Text(args.b),
+        1 => ValueRef::Number(args.x),
+        2 => ValueRef::Boolean(true),
+        _ => ValueRef::Boolean(false),
+    };
+    let exptime_ms = (args.y * 1000.0).clamp(0.0, 1e15) as u64;
+    answer.k = 0;
+    match dict.set(args.a, value, exptime_ms, flags, mode, now_ms()) {
+        Ok(stored) => {
+            answer.k = i32::from(stored.forcible);
+            code::TRUE
+        }
+        Err(e) => {
+            answer.k = i32::from(matches!(e, Refused::NoMemory { forcible: true }));
+            let why = e.to_string();
+            answer.text.extend_from_slice(why.as_bytes());
+            code::FAILED
+        }
+    }
+}
+
+fn incr(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let init = state.run.init.take();
+    let Some(dict) = dict(state, args) else { return code::NIL };
+    let ttl_ms = init.map_or(0.0, |(_, ttl)| ttl * 1000.0).clamp(0.0, 1e15) as u64;
+    match dict.incr(args.a, args.x, init.map(|(value, _)| value), ttl_ms, now_ms()) {
+        Ok((value, forcible)) => {
+            answer.k = i32::from(forcible);
+            answer.number(value)
+        }
+        Err(e) => answer.fail(e.to_string()),
+    }
+}
+
+/// Bit 8: on the left; bit 12: a number.
+fn push(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(dict) = dict(state, args) else { return code::NIL };
+    let value = match args.i >> 12 & 1 {
+        0 => ValueRef::Text(args.b),
+        _ => ValueRef::Number(args.x),
+    };
+    match dict.push(args.a, value, args.i >> 8 & 1 == 1, now_ms()) {
+        Ok(length) => answer.number(length as f64),
+        Err(e) => answer.fail(e.to_string()),
+    }
+}
+
+fn pop(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(dict) = dict(state, args) else { return code::NIL };
+    match dict.pop(args.a, args.i >> 8 & 1 == 1, now_ms()) {
+        Ok(Some(value)) => answer_with(answer, ValueRef::from(&value)),
+        Ok(None) => code::NIL,
+        Err(e) => answer.fail(e.to_string()),
+    }
+}
+
+fn llen(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(dict) = dict(state, args) else { return code::NIL };
+    match dict.llen(args.a, now_ms()) {
+        Ok(length) => answer.number(length as f64),
+        Err(e) => answer.fail(e.to_string()),
+    }
+}
+
+fn ttl(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(dict) = dict(state, args) else { return code::NIL };
+    match dict.ttl(args.a, now_ms()) {
+        Some(ms) => answer.number(ms as f64 / 1000.0),
+        None => answer.fail("not found"),
+    }
+}
+
+fn expire(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(dict) = dict(state, args) else { return code::NIL };
+    let ms = (args.x * 1000.0).clamp(0.0, 1e15) as u64;
+    match dict.expire(args.a, ms, now_ms()) {
+        true => code::TRUE,
+        false => answer.fail("not found"),
+    }
+}
+
+fn keys(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(dict) = dict(state, args) else { return code::NIL };
+    let mut list = answer.list();
+    for key in dict.get_keys(args.x as usize, now_ms()) {
+        list.text(&key);
+    }
+    code::LIST
+}

@@ -1,0 +1,40 @@
+//! Operations that Lua asks for. What is an error of the caller's, and its words, is mostly the Lua side's.
+
+mod capture;
+mod control;
+mod dict;
+mod encode;
+mod headers;
+pub(crate) mod output;
+pub(crate) mod regex;
+mod request;
+pub(crate) mod socket;
+mod time;
+mod timers;
+mod var;
+
+use crate::machine::OpRow;
+use std::sync::OnceLock;
+
+/// All of them, by their numbers; the first one tells Lua their names.
+pub(crate) fn ops() -> &'static [&'static OpRow] {
+    static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
+    OPS.get_or_init(|| {
+        let lists: [&'static [OpRow]; 12] = [
+            // The first tells the names.
+            control::OPS,
+            capture::OPS,
+            dict::OPS,
+            output::OPS,
+            headers::OPS,
+            request::OPS,
+            var::OPS,
+            encode::OPS,
+            time::OPS,
+            timers::OPS,
+            regex::OPS,
+            socket::OPS,
+        ];
+        lists.iter().flat_map(|list| list.iter()).collect()
+    })
+}

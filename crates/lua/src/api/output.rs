@@ -1,0 +1,236 @@
+//! The answer's body, and sending its header.
+
+use crate::border::{Answer, Args};
+use crate::conf::LuaLoc;
+use crate::machine::{code, OpRow, State};
+use crate::run::{context, WaitFor};
+use std::rc::Rc;
+use weir_core::Session;
+use weir_http::module::{FilterError, Flow};
+use weir_http::{special, Buf, Chain, Request};
+use weir_wire::http1::request::Version;
+
+use context::{HANDLERS, REQUEST};
+
+/// What is put out goes no further ahead of the client than this without waiting.
+const AHEAD_BYTES: u64 = 256 * 1024;
+
+pub(super) const OPS: &[OpRow] = &[
+    OpRow::any("print", HANDLERS, print),
+    OpRow::any("flush", HANDLERS, flush),
+    OpRow::any("eof", HANDLERS, eof),
+    OpRow::any("send_headers", HANDLERS, send_headers),
+    OpRow::request("status", REQUEST, status),
+    OpRow::any("set_status", REQUEST, set_status),
+    OpRow::request("set_status_line", REQUEST, set_status_line),
+    OpRow::request("headers_sent", REQUEST, headers_sent),
+    OpRow::request(
+        "is_subrequest",
+        REQUEST,
+        |r, _, _| if r.is_part() { code::TRUE } else { code::FALSE },
+    ),
+];
+
+/// What Lua has put out so far, where it is kept until its length is known, and whether it has ended it.
+#[derive(Default)]
+struct Put {
+    kept: Option<Vec<u8>>,
+    ended: bool,
+}
+
+/// Whether anything of an answer has been put out.
+pub(crate) fn has_begun(r: &Request) -> bool {
+    r.flags.header_sent || r.has_ctx::<Put>()
+}
+
+/// Readies the header: status and type.
+fn ready(r: &mut Request) {
+    if r.out.status == 0 {
+        r.out.status = 200;
+    }
+    let loc = Rc::clone(r.loc());
+    if *loc.conf::<LuaLoc>().use_default_type && r.out.content_type().is_none() {
+        special::set_content_type(r);
+    }
+}
+
+fn send_header(r: &mut Request) -> Result<(), FilterError> {
+    if r.flags.header_sent || r.has_ctx::<Put>() {
+        return Ok(());
+    }
+    r.set_ctx(Put::default());
+    ready(r);
+    r.send_header()
+}
+
+fn wants_buffering(r: &Request) -> bool {
+    r.version() < Version::HTTP_11
+        && !r.is_part()
+        && r.out.content_length.is_none()
+        && *r.loc().conf::<LuaLoc>().http10_buffering
+}
+
+/// Ends the answer.
+pub(crate) fn end(r: &mut Request) -> Flow {
+    let kept = r.ctx::<Put>().and_then(|put| put.kept.take());
+    if r.ctx::<Put>().is_some_and(|put| std::mem::replace(&mut put.ended, true)) {
+        return Flow::Ok;
+    }
+    if let Some(text) = kept {
+        ready(r);
+        if r.method != weir_wire::http1::request::Method::Head {
+            r.out.content_length = Some(text.len() as u64);
+        }
+        return special::finish(
+            r,
+            if text.is_empty() { Buf::last() } else { Buf::mem(text).and_last() },
+        );
+    }
+    let sent = send_header(r);
+    if let Some(put) = r.ctx::<Put>() {
+        put.ended = true;
+    }
+    match sent {
+        Err(FilterError::Status(status)) if !r.flags.header_sent => return Flow::Status(status),
+        Err(_) => return Flow::Close,
+        Ok(()) => {}
+    }
+    if r.flags.header_only {
+        return Flow::Ok;
+    }
+    match r.output(Chain::one(Buf::last())) {
+        Ok(()) => Flow::Ok,
+        Err(_) => Flow::Close,
+    }
+}
+
+/// Whether the answer cannot take more, and why.
+fn refusal(r: &mut Request) -> Option<&'static str> {
+    let is_ended = r.ctx::<Put>().is_some_and(|put| put.ended);
+    if is_ended {
+        return Some("seen eof");
+    }
+    (r.flags.header_only
+        && r.flags.header_sent
+        && r.method != weir_wire::http1::request::Method::Head)
+        .then_some("header only")
+}
+
+fn print(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    if let Some(why) = refusal(r) {
+        return answer.fail(why);
+    }
+    if r.ctx_ref::<Put>().is_none() && !r.flags.header_sent && wants_buffering(r) {
+        r.set_ctx(Put { kept: Some(Vec::new()), ended: false });
+    }
+    if let Some(kept) = r.ctx::<Put>().and_then(|put| put.kept.as_mut()) {
+        kept.extend_from_slice(args.a);
+        return code::TRUE;
+    }
+    if send_header(r).is_err() {
+        return answer.fail("nginx output filter error");
+    }
+    if r.method == weir_wire::http1::request::Method::Head || r.flags.header_only {
+        return code::TRUE;
+    }
+    if args.a.is_empty() {
+        return code::TRUE;
+    }
+    if r.output(Chain::one(Buf::mem(args.a.to_vec()))).is_err() {
+        return answer.fail("nginx output filter error");
+    }
+    match r.queued() > AHEAD_BYTES || r.holds() {
+        true => state.wait(WaitFor::Drain(AHEAD_BYTES), answer),
+        false => code::TRUE,
+    }
+}
+
+fn flush(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    if let Some(why) = refusal(r) {
+        return answer.fail(why);
+    }
+    if r.ctx::<Put>().is_some_and(|put| put.kept.is_some()) {
+        return answer.fail("buffering");
+    }
+    if !has_begun(r) {
+        return answer.fail("nothing to flush");
+    }
+    if r.flags.header_only {
+        return code::TRUE;
+    }
+    if r.output(Chain::one(Buf::flush())).is_err() {
+        return answer.fail("nginx output filter error");
+    }
+    match args.i == 1 {
+        true => state.wait(WaitFor::Drain(0), answer),
+        // What can leave leaves now; the rest when the run next waits.
+        false => {
+            r.flush_now();
+            code::TRUE
+        }
+    }
+}
+
+fn eof(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    if let Some(why) = refusal(r) {
+        return answer.fail(why);
+    }
+    match end(r) {
+        Flow::Ok => {
+            r.flush_now();
+            code::TRUE
+        }
+        _ => answer.fail("nginx output filter error"),
+    }
+}
+
+fn send_headers(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    match send_header(r) {
+        Ok(()) => code::TRUE,
+        Err(_) => answer.fail("nginx output filter error"),
+    }
+}
+
+fn status(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let status = match r.error_status() {
+        0 => r.out.status,
+        status => status,
+    };
+    answer.number(f64::from(status))
+}
+
+fn set_status(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
+    let is_body = state.run.context == context::BODY;
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    if has_begun(r) && r.ctx::<Put>().is_none_or(|put| put.kept.is_none()) || is_body {
+        let text = "attempt to set ngx.status after sending out response headers";
+        r.log(weir_core::logger::LogLevel::Error, text);
+        return code::TRUE;
+    }
+    r.set_status(args.i as u16);
+    code::TRUE
+}
+
+fn set_status_line(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    if has_begun(r) {
+        return answer.fail("attempt to set status after sending out response headers");
+    }
+    r.set_status(args.i as u16);
+    if !args.b.is_empty() || !args.a.is_empty() {
+        let line = [args.i.to_string().as_bytes(), b" ", args.a].concat();
+        r.out.set_status_line(&line);
+    }
+    code::TRUE
+}
+
+fn headers_sent(r: &mut Request, _: &Args<'_>, _: &mut Answer) -> i32 {
+    if has_begun(r) {
+        code::TRUE
+    } else {
+        code::FALSE
+    }
+}

@@ -1,0 +1,262 @@
+//! The request: line, arguments, body.
+
+use crate::border::{Answer, Args};
+use crate::machine::{code, OpRow, State};
+use crate::run::context::{self, HANDLERS, REQUEST};
+use crate::run::{Outcome, WaitFor};
+use std::rc::Rc;
+use weir_core::logger::LogLevel;
+use weir_core::temp::TempFile;
+use weir_core::Session;
+use weir_http::body::{self, RequestBody};
+use weir_http::Request;
+use weir_runtime::paths;
+use weir_wire::http1::request::Method;
+
+const BODY: u32 = HANDLERS;
+
+pub(super) const OPS: &[OpRow] = &[
+    OpRow::request("method", REQUEST, |r, _, answer| answer.text(r.method_name())),
+    OpRow::request("set_method", HANDLERS | context::SET | context::HEADER, set_method),
+    OpRow::request("http_version", REQUEST, version),
+    OpRow::request(
+        "is_internal",
+        REQUEST,
+        |r, _, _| if r.flags.internal { code::TRUE } else { code::FALSE },
+    ),
+    OpRow::request("uri_args", REQUEST, |r, args, answer| {
+        super::encode::write_args(&r.args, args.i, answer)
+    }),
+    OpRow::request("set_uri_args", HANDLERS | context::SET | context::HEADER, set_uri_args),
+    OpRow::any("set_uri", HANDLERS | context::SET, set_uri),
+    OpRow::any("read_body", BODY, read_body),
+    OpRow::request("discard_body", BODY, discard_body),
+    OpRow::request("body_data", REQUEST & !context::SET, body_data),
+    OpRow::request("body_file", REQUEST & !context::SET, body_file),
+    OpRow::request("post_args", REQUEST & !context::SET, post_args),
+    OpRow::request("set_body_data", BODY, set_body_data),
+    OpRow::request("set_body_file", BODY, set_body_file),
+    OpRow::request("init_body", BODY, init_body),
+    OpRow::request("append_body", BODY, append_body),
+    OpRow::request("finish_body", BODY, finish_body),
+];
+
+/// The numbers of `ngx.HTTP_…`.
+pub(super) const METHODS: &[(i32, Method)] = &[
+    (2, Method::Get),
+    (4, Method::Head),
+    (8, Method::Post),
+    (16, Method::Put),
+    (32, Method::Delete),
+    (64, Method::Mkcol),
+    (128, Method::Copy),
+    (256, Method::Move),
+    (512, Method::Options),
+    (1024, Method::Propfind),
+    (2048, Method::Proppatch),
+    (4096, Method::Lock),
+    (8192, Method::Unlock),
+    (16384, Method::Patch),
+    (32768, Method::Trace),
+];
+
+fn set_method(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    match METHODS.iter().find(|m| m.0 == args.i) {
+        Some((_, method)) => {
+            r.method = *method;
+            code::TRUE
+        }
+        None => answer.raise(format!("unsupported HTTP method: {}", args.i)),
+    }
+}
+
+fn version(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let number = r.version().0;
+    answer.number(f64::from(number / 1000) + f64::from(number % 1000) / 10.0)
+}
+
+fn set_uri_args(r: &mut Request, args: &Args<'_>, _: &mut Answer) -> i32 {
+    r.args.clear();
+    let broken = weir_base::line::has_controls(args.a) || args.a.contains(&b' ');
+    match broken {
+        true => weir_base::escape::escape_uri(
+            &mut r.args,
+            args.a,
+            weir_base::escape::EscapeKind::Controls,
+        ),
+        false => r.args.extend_from_slice(args.a),
+    }
+    r.flags.valid_unparsed_uri = false;
+    code::TRUE
+}
+
+/// `args.i`: 1 with a jump, 2 of any bytes.
+fn set_uri(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let jumps = args.i & 1 != 0;
+    if args.i & 2 == 0 {
+        if let Some(bad) = args.a.iter().find(|b| **b < b' ' || **b == 0x7f) {
+            let mut shown = Vec::new();
+            weir_base::escape::escape_uri(
+                &mut shown,
+                args.a,
+                weir_base::escape::EscapeKind::Controls,
+            );
+            let shown = String::from_utf8_lossy(&shown);
+            return answer.raise(format!(
+                "unsafe byte \"0x{bad:02x}\" in uri \"{shown}\" (maybe you want to set the 'binary' argument?)"
+            ));
+        }
+    }
+    if jumps && state.run.context & (context::REWRITE | context::SERVER_REWRITE) == 0 {
+        return answer.raise("API disabled in the current context");
+    }
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    r.uri.clear();
+    r.uri.extend_from_slice(args.a);
+    r.flags.valid_unparsed_uri = false;
+    r.flags.internal = true;
+    if jumps {
+        r.flags.uri_changed = true;
+        r.flags.internal = true;
+        state.run.outcome = Outcome::Jump;
+    }
+    code::TRUE
+}
+
+fn read_body(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    if r.body.complete || r.body.is_none() && !r.body.was_announced() {
+        return code::TRUE;
+    }
+    state.wait(WaitFor::Body, answer)
+}
+
+fn discard_body(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    match body::discard(r) {
+        Ok(()) => code::TRUE,
+        Err(_) => answer.raise("failed to discard request body"),
+    }
+}
+
+/// Whether the body is there to be looked at.
+fn is_read(r: &Request) -> bool {
+    r.body.complete
+}
+
+fn body_data(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    if r.body.file.is_some() || r.body.memory.is_empty() {
+        return code::NIL;
+    }
+    let max = if args.i > 0 { args.i as usize } else { usize::MAX };
+    let text = &r.body.memory;
+    answer.text(&text[..text.len().min(max)])
+}
+
+fn body_file(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(file) = r.body.file.as_ref() else { return code::NIL };
+    answer.text(paths::bytes(&file.path).as_ref())
+}
+
+fn post_args(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    if r.discards_body() {
+        answer.k = 0;
+        return code::LIST;
+    }
+    if r.body.file.is_some() {
+        return answer.fail("request body in temp file not supported");
+    }
+    if !is_read(r) && r.body.was_announced() {
+        return answer
+            .raise("no request body found; maybe you should turn on lua_need_request_body?");
+    }
+    let text = std::mem::take(&mut r.body.memory);
+    let done = super::encode::write_args(&text, args.i, answer);
+    r.body.memory = text;
+    done
+}
+
+/// Gives the request another body.
+fn put(r: &mut Request, made: RequestBody) {
+    let length = made.length.to_string();
+    r.remove_fields_in(|name| name.eq_ignore_ascii_case(b"Transfer-Encoding"));
+    r.set_field_in(b"Content-Length", length.as_bytes(), false);
+    r.body = made;
+}
+
+fn set_body_data(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    if let Some(e) = unread(r) {
+        return answer.raise(e);
+    }
+    put(r, RequestBody::made(args.a.to_vec(), None));
+    code::TRUE
+}
+
+/// Why the body cannot be replaced.
+fn unread(r: &Request) -> Option<&'static str> {
+    if r.discards_body() {
+        return Some("request body already discarded asynchronously");
+    }
+    (!is_read(r) && r.body.was_announced()).then_some("request body not read yet")
+}
+
+fn set_body_file(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    if let Some(e) = unread(r) {
+        return answer.raise(e);
+    }
+    let path = paths::path(args.a);
+    let opened = std::fs::File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    match opened {
+        Ok((length, file)) => {
+            let file = Rc::new(match args.i {
+                1 => TempFile::of(file, path.into_owned()),
+                _ => TempFile::lent(file, path.into_owned()),
+            });
+            put(r, RequestBody::made(Vec::new(), Some((file, length))));
+            code::TRUE
+        }
+        Err(e) => {
+            let shown = String::from_utf8_lossy(args.a);
+            let why = weir_conf::messages::os_error(&e);
+            let text = format!("open() \"{shown}\" failed ({why})");
+            r.log(LogLevel::Crit, &text);
+            answer.raise(text)
+        }
+    }
+}
+
+/// A body that Lua makes piece by piece.
+struct Made(Vec<u8>);
+
+fn init_body(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    if r.discards_body() {
+        return answer.raise("request body already discarded asynchronously");
+    }
+    if !is_read(r) && r.body.was_announced() {
+        return answer.raise("request body not read yet");
+    }
+    r.set_ctx(Made(Vec::new()));
+    code::TRUE
+}
+
+fn append_body(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    match r.ctx::<Made>() {
+        Some(made) => {
+            made.0.extend_from_slice(args.a);
+            code::TRUE
+        }
+        None => answer.raise("request_body not initialized"),
+    }
+}
+
+fn finish_body(r: &mut Request, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(made) = r.take_ctx::<Made>() else {
+        return answer.raise("request_body not initialized");
+    };
+    match body::made(r, made.0) {
+        Ok(made) => {
+            put(r, made);
+            code::TRUE
+        }
+        Err(_) => answer.raise("a temporary file for a request body failed"),
+    }
+}

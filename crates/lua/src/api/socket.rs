@@ -1,0 +1,572 @@
+//! Cosockets: TCP and unix connections that code reads and writes as if it waited.
+//!
+//! A socket is the run's that made it, and is closed with it. What is read ahead stays in its buffer; reading and
+//! writing wait apart from each other, so that two threads may share a socket.
+
+use crate::border::{Answer, Args};
+use crate::machine::{code, List, OpRow, State};
+use crate::run::context::WAITING;
+use crate::run::{Reply, WaitFor};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::{poll_fn, Future};
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use weir_resolve::{Question, Resolver};
+use weir_runtime::net::{SocketOptions, Stream};
+use weir_runtime::timer::LazyTimer;
+use weir_runtime::{clock, event_loop, paths, timer};
+use weir_tls::Channel;
+use weir_upstream::error_text;
+
+pub(super) const OPS: &[OpRow] = &[
+    OpRow::any("sock_new", WAITING, new),
+    OpRow::any("sock_connect", WAITING, connect),
+    OpRow::any("sock_pooled", WAITING, pooled),
+    OpRow::any("sock_send", WAITING, send),
+    OpRow::any("sock_read", WAITING, read),
+    OpRow::any("sock_close", WAITING, close),
+    OpRow::any("sock_shutdown", WAITING, shutdown),
+    OpRow::any("sock_keep", WAITING, keep),
+    OpRow::any("sock_timeouts", WAITING, timeouts),
+    OpRow::any("sock_option", WAITING, option),
+    OpRow::any("sock_defaults", WAITING, defaults),
+];
+
+/// What a single read asks the system for.
+const ROOM_BYTES: usize = 16 * 1024;
+
+/// One socket of Lua's.
+pub(crate) struct Sock {
+    channel: Option<Rc<Channel>>,
+    /// What has been read and not been asked for.
+    buf: Vec<u8>,
+    at: usize,
+    connect_ms: u64,
+    send_ms: u64,
+    read_ms: u64,
+    reused: u32,
+    reading: bool,
+    writing: bool,
+    /// The other side has ended, or broken.
+    ended: Option<String>,
+}
+
+/// All of a run's.
+pub(crate) type Socks = HashMap<u32, Rc<RefCell<Sock>>>;
+
+/// A connection that nobody uses.
+struct Idle {
+    channel: Rc<Channel>,
+    reused: u32,
+    number: u64,
+}
+
+/// Connections that are kept, by the names of their pools.
+#[derive(Default)]
+pub(crate) struct Pools {
+    idle: RefCell<HashMap<Vec<u8>, Vec<Idle>>>,
+    next: std::cell::Cell<u64>,
+}
+
+fn sock(state: &State<'_>, args: &Args<'_>) -> Option<Rc<RefCell<Sock>>> {
+    state.run.socks.get(&(args.i as u32)).map(Rc::clone)
+}
+
+fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let id = state.vm.next();
+    let (connect_ms, send_ms, read_ms) = match &state.r {
+        Some(r) => {
+            let loc = r.loc();
+            let conf = loc.conf::<crate::conf::LuaLoc>();
+            (*conf.connect_timeout, *conf.send_timeout, *conf.read_timeout)
+        }
+        None => (60_000, 60_000, 60_000),
+    };
+    let sock = Sock {
+        channel: None,
+        buf: Vec::new(),
+        at: 0,
+        connect_ms,
+        send_ms,
+        read_ms,
+        reused: 0,
+        reading: false,
+        writing: false,
+        ended: None,
+    };
+    state.run.socks.insert(id, Rc::new(RefCell::new(sock)));
+    answer.number(f64::from(id))
+}
+
+/// The location's settings of connections: the pool's size, and how long one is kept.
+fn defaults(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let (size, keep_ms, log) = match &state.r {
+        Some(r) => {
+            let loc = r.loc();
+            let conf = loc.conf::<crate::conf::LuaLoc>();
+            (*conf.pool_size, *conf.keepalive_timeout, *conf.log_errors)
+        }
+        None => (30, 60_000, true),
+    };
+    answer.list().number(size as f64).number(keep_ms as f64).boolean(log);
+    code::LIST
+}
+
+/// `a` is which of the three; `x` milliseconds.
+fn timeouts(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return code::NIL };
+    let mut sock = sock.borrow_mut();
+    let ms = args.x.max(0.0) as u64;
+    match args.a {
+        b"connect" => sock.connect_ms = ms,
+        b"send" => sock.send_ms = ms,
+        _ => sock.read_ms = ms,
+    }
+    code::TRUE
+}
+
+/// The resolver of the request's location, or of the block.
+fn resolver_of(state: &State<'_>) -> Option<(Arc<Resolver>, u64)> {
+    if let Some(r) = &state.r {
+        let core = &r.loc().core;
+        return Some(((*core.resolver).as_ref().map(Arc::clone)?, *core.resolver_timeout));
+    }
+    let http = state.vm.gen.part::<weir_http::generation::HttpConf>()?;
+    let core = &http.locations.first()?.core;
+    Some(((*core.resolver).as_ref().map(Arc::clone)?, *core.resolver_timeout))
+}
+
+/// `a`: the host, `x`: the port.
+fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
+    {
+        let mut sock = sock.borrow_mut();
+        if sock.reading || sock.writing {
+            return answer.fail("socket busy");
+        }
+        sock.channel = None;
+        sock.buf.clear();
+        (sock.at, sock.reused, sock.ended) = (0, 0, None);
+    }
+    let host = args.a.to_vec();
+    let port = args.x as u16;
+    let timeout = sock.borrow().connect_ms;
+    let resolver = resolver_of(state);
+    state.wait(
+        WaitFor::Future(Box::pin(async move {
+            match timer::within_ms(timeout, open(&host, port, resolver)).await {
+                None => Reply::fail("timeout"),
+                Some(Err(why)) => Reply::fail(why),
+                Some(Ok(stream)) => {
+                    sock.borrow_mut().channel = Some(Rc::new(Channel::from(stream)));
+                    Reply::ok()
+                }
+            }
+        })),
+        answer,
+    )
+}
+
+async fn open(
+    host: &[u8],
+    port: u16,
+    resolver: Option<(Arc<Resolver>, u64)>,
+) -> Result<Stream, String> {
+    let system = |e: io::Error| format!("{}\n{}", words_of(&e), error_text(&e));
+    if let Some(path) = host.strip_prefix(b"unix:") {
+        return Stream::connect_path(&paths::path(path)).await.map_err(system);
+    }
+    let text = String::from_utf8_lossy(host).into_owned();
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(&text);
+    let ip = match bare.parse::<IpAddr>() {
+        Ok(ip) => ip,
+        Err(_) => resolved(&text, resolver).await?,
+    };
+    let options = SocketOptions::default();
+    Stream::connect(SocketAddr::new(ip, port), &options).await.map_err(system)
+}
+
+pub(super) async fn resolved(
+    name: &str,
+    resolver: Option<(Arc<Resolver>, u64)>,
+) -> Result<IpAddr, String> {
+    let Some((resolver, timeout)) = resolver else {
+        return Err(format!("no resolver defined to resolve \"{name}\""));
+    };
+    match resolver.resolve(Question::Name(name), timeout).await {
+        Ok(found) => match found.targets.first() {
+            Some(target) => Ok(target.ip),
+            None => Err(format!("{name} could not be resolved (3: Host not found)")),
+        },
+        Err(weir_resolve::Failed { code, .. }) => {
+            let text = weir_resolve::message::error_text(code);
+            Err(format!("{name} could not be resolved ({code}: {text})"))
+        }
+    }
+}
+
+/// What Lua's side says of a system's error.
+fn words_of(e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
+        io::ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),
+        io::ErrorKind::BrokenPipe => "broken pipe".to_owned(),
+        io::ErrorKind::TimedOut => "connection timed out".to_owned(),
+        _ => weir_conf::messages::os_error(e)
+            .split_once(": ")
+            .map_or_else(|| e.to_string(), |(_, words)| words.to_ascii_lowercase()),
+    }
+}
+
+/// Takes a connection out of the pool `a`: how often it was used, or nothing.
+fn pooled(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return code::NIL };
+    let mut pools = state.vm.pools.idle.borrow_mut();
+    let Some(idle) = pools.get_mut(args.a) else { return code::NIL };
+    while let Some(kept) = idle.pop() {
+        let quiet = kept.channel.peek_now();
+        if matches!(quiet, Err(e) if e.kind() == io::ErrorKind::WouldBlock) {
+            let mut sock = sock.borrow_mut();
+            sock.channel = Some(kept.channel);
+            sock.buf.clear();
+            (sock.at, sock.reused, sock.ended) = (0, kept.reused + 1, None);
+            return answer.number(f64::from(sock.reused));
+        }
+    }
+    code::NIL
+}
+
+/// Puts the connection into the pool `a`, for `x` milliseconds; of `y` at most.
+fn keep(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
+    let mut sock = sock.borrow_mut();
+    let Some(channel) = sock.channel.as_ref().map(Rc::clone) else { return answer.fail("closed") };
+    if sock.reading || sock.writing {
+        return answer.fail(if sock.reading {
+            "socket busy reading"
+        } else {
+            "socket busy writing"
+        });
+    }
+    if sock.at < sock.buf.len() {
+        return answer.fail("unread data in buffer");
+    }
+    match channel.peek_now() {
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+        Ok(0) => return answer.fail("connection in dubious state"),
+        Ok(_) => return answer.fail("connection in dubious state"),
+        Err(_) => return answer.fail("connection in dubious state"),
+    }
+    let reused = sock.reused;
+    sock.channel = None;
+    drop(sock);
+    let vm = Rc::clone(&state.run.vm);
+    let number = vm.pools.next.get() + 1;
+    vm.pools.next.set(number);
+    let mut pools = vm.pools.idle.borrow_mut();
+    let idle = pools.entry(args.a.to_vec()).or_default();
+    idle.push(Idle { channel, reused, number });
+    if idle.len() > (args.y as usize).max(1) {
+        idle.remove(0);
+    }
+    drop(pools);
+    if args.x > 0.0 {
+        let (ms, name) = (args.x as u64, args.a.to_vec());
+        let weak = Rc::downgrade(&vm);
+        event_loop::spawn(async move {
+            timer::sleep_ms(ms).await;
+            let Some(vm) = weak.upgrade() else { return };
+            let mut pools = vm.pools.idle.borrow_mut();
+            if let Some(idle) = pools.get_mut(&name) {
+                idle.retain(|kept| kept.number != number);
+                if idle.is_empty() {
+                    pools.remove(&name);
+                }
+            }
+        });
+    }
+    code::TRUE
+}
+
+fn close(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
+    let mut sock = sock.borrow_mut();
+    if sock.reading || sock.writing {
+        return answer.fail(if sock.reading {
+            "socket busy reading"
+        } else {
+            "socket busy writing"
+        });
+    }
+    if sock.channel.take().is_none() || sock.ended.is_some() {
+        return answer.fail("closed");
+    }
+    answer.number(1.0)
+}
+
+fn shutdown(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
+    let sock = sock.borrow();
+    match &sock.channel {
+        None => answer.fail("closed"),
+        Some(channel) => {
+            channel.shutdown_write();
+            answer.number(1.0)
+        }
+    }
+}
+
+/// Option `a` of the connection's socket; `x`: on or off.
+fn option(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
+    let sock = sock.borrow();
+    let Some(channel) = &sock.channel else { return answer.fail("closed") };
+    let on = args.x != 0.0;
+    match args.a {
+        b"keepalive" => match channel.socket().set_keepalive(on) {
+            Ok(()) => code::TRUE,
+            Err(e) => answer.fail(words_of(&e)),
+        },
+        b"tcp-nodelay" => {
+            channel.socket().set_nodelay(on);
+            code::TRUE
+        }
+        _ => answer.fail("unsupported option"),
+    }
+}
+
+/// The socket is not used by this wait any more, however it ends.
+struct Busy {
+    sock: Rc<RefCell<Sock>>,
+    is_reading: bool,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut sock = self.sock.borrow_mut();
+        match self.is_reading {
+            true => sock.reading = false,
+            false => sock.writing = false,
+        }
+    }
+}
+
+fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
+    let (channel, timeout) = {
+        let mut sock = sock.borrow_mut();
+        if sock.writing {
+            return answer.fail("socket busy writing");
+        }
+        let Some(channel) = sock.channel.as_ref().map(Rc::clone) else {
+            return answer.fail("closed");
+        };
+        sock.writing = true;
+        (channel, sock.send_ms)
+    };
+    let busy = Busy { sock, is_reading: false };
+    let text = args.a.to_vec();
+    let mut sent = 0;
+    if !channel.is_tls() {
+        match channel.socket().try_write(&[IoSlice::new(&text)], false) {
+            Ok(n) if n == text.len() => {
+                drop(busy);
+                return answer.number(n as f64);
+            }
+            Ok(n) => sent = n,
+            Err(_) => {}
+        }
+    }
+    state.wait(
+        WaitFor::Future(Box::pin(async move {
+            let mut limit = LazyTimer::new();
+            let mut deadline = clock::mono_ms() + timeout;
+            let busy = busy;
+            let done = poll_fn(|cx| loop {
+                if sent == text.len() {
+                    return Poll::Ready(Ok(()));
+                }
+                match channel.poll_write(cx, &[IoSlice::new(&text[sent..])], false) {
+                    Poll::Ready(Ok(n)) => {
+                        sent += n;
+                        deadline = clock::mono_ms() + timeout;
+                    }
+                    Poll::Ready(Err(e)) => return Poll::Ready(Err(words_of(&e))),
+                    Poll::Pending => {
+                        return limit.poll_until(cx, deadline).map(|()| Err("timeout".to_owned()))
+                    }
+                }
+            })
+            .await;
+            match done {
+                Ok(()) => Reply { code: code::NUMBER, x: text.len() as f64, text: Vec::new() },
+                Err(why) => {
+                    if why != "timeout" {
+                        busy.sock.borrow_mut().channel = None;
+                    }
+                    Reply::fail(why)
+                }
+            }
+        })),
+        answer,
+    )
+}
+
+/// What is to be read.
+enum Wanted {
+    Bytes(usize),
+    Line,
+    All,
+    Any(usize),
+    Until { pattern: Vec<u8>, most: usize, inclusive: bool },
+}
+
+impl Sock {
+    fn rest(&self) -> &[u8] {
+        &self.buf[self.at..]
+    }
+
+    fn take(&mut self, n: usize) -> Vec<u8> {
+        let text = self.buf[self.at..self.at + n].to_vec();
+        self.at += n;
+        if self.at == self.buf.len() {
+            self.buf.clear();
+            self.at = 0;
+        }
+        text
+    }
+
+    /// What is wanted, if it is here: its text, and whether it is the last of its kind.
+    fn found(&mut self, wanted: &Wanted) -> Option<(Vec<u8>, bool)> {
+        let rest = self.rest();
+        match wanted {
+            Wanted::Bytes(n) => (rest.len() >= *n).then(|| (self.take(*n), true)),
+            Wanted::All => None,
+            Wanted::Any(most) => {
+                let n = rest.len().min(*most);
+                (n > 0).then(|| (self.take(n), true))
+            }
+            Wanted::Line => {
+                let end = memchr::memchr(b'\n', rest)?;
+                let mut line = self.take(end + 1);
+                line.pop();
+                line.retain(|b| *b != b'\r');
+                Some((line, true))
+            }
+            Wanted::Until { pattern, most, inclusive } => {
+                let limit = if *most == 0 { usize::MAX } else { *most };
+                match memchr::memmem::find(rest, pattern) {
+                    Some(at) if at <= limit => {
+                        let mut text = self.take(at + pattern.len());
+                        if !inclusive {
+                            text.truncate(at);
+                        }
+                        Some((text, true))
+                    }
+                    Some(_) => Some((self.take(limit), false)),
+                    None if rest.len().saturating_sub(pattern.len()) >= limit => {
+                        Some((self.take(limit), false))
+                    }
+                    None => None,
+                }
+            }
+        }
+    }
+
+    /// More from the other side; what goes wrong ends it.
+    fn poll_more(&mut self, cx: &mut Context<'_>, channel: &Channel) -> Poll<Result<(), String>> {
+        if let Some(why) = &self.ended {
+            return Poll::Ready(Err(why.clone()));
+        }
+        if self.at > 0 && self.at * 2 > self.buf.len() {
+            self.buf.drain(..self.at);
+            self.at = 0;
+        }
+        let why = match channel.poll_read(cx, &mut self.buf, ROOM_BYTES) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(0)) => "closed".to_owned(),
+            Poll::Ready(Ok(_)) => return Poll::Ready(Ok(())),
+            Poll::Ready(Err(e)) if e.kind() == io::ErrorKind::UnexpectedEof => "closed".to_owned(),
+            Poll::Ready(Err(e)) => words_of(&e),
+        };
+        self.ended = Some(why.clone());
+        Poll::Ready(Err(why))
+    }
+}
+
+/// `y`: the kind; `x`: how much; `a`: what ends it.
+fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
+    let wanted = match args.y as i32 {
+        0 => Wanted::Bytes(args.x as usize),
+        1 => Wanted::Line,
+        2 => Wanted::All,
+        3 => Wanted::Any(args.x as usize),
+        kind => {
+            Wanted::Until { pattern: args.a.to_vec(), most: args.x as usize, inclusive: kind == 5 }
+        }
+    };
+    let (channel, timeout) = {
+        let mut sock = sock.borrow_mut();
+        if sock.reading {
+            return answer.fail("socket busy reading");
+        }
+        if let Some((text, is_last)) = sock.found(&wanted) {
+            answer.list().text(&text).boolean(is_last);
+            return code::LIST;
+        }
+        let Some(channel) = sock.channel.as_ref().map(Rc::clone) else {
+            return answer.fail("closed");
+        };
+        sock.reading = true;
+        (channel, sock.read_ms)
+    };
+    let busy = Busy { sock, is_reading: true };
+    state.wait(
+        WaitFor::Future(Box::pin(async move {
+            let mut limit = LazyTimer::new();
+            let mut deadline = clock::mono_ms() + timeout;
+            let mut reading = pin!(poll_fn(|cx| loop {
+                let mut sock = busy.sock.borrow_mut();
+                match sock.poll_more(cx, &channel) {
+                    Poll::Ready(Ok(())) => {
+                        deadline = clock::mono_ms() + timeout;
+                        if let Some(found) = sock.found(&wanted) {
+                            return Poll::Ready(Ok(found));
+                        }
+                    }
+                    Poll::Ready(Err(why)) => return Poll::Ready(Err(why)),
+                    Poll::Pending => {
+                        return limit.poll_until(cx, deadline).map(|()| Err("timeout".to_owned()))
+                    }
+                }
+            }));
+            let done = poll_fn(|cx| reading.as_mut().poll(cx)).await;
+            let mut sock = busy.sock.borrow_mut();
+            let mut text = Vec::new();
+            let mut list = List(&mut text);
+            match done {
+                Ok((found, is_last)) => list.text(&found).boolean(is_last),
+                Err(why) => {
+                    let n = sock.rest().len();
+                    let rest = sock.take(n);
+                    if why != "timeout" {
+                        sock.channel = None;
+                    }
+                    match matches!(wanted, Wanted::All) && why == "closed" {
+                        true => list.text(&rest).boolean(true),
+                        false => list.nil().text(why.as_bytes()).text(&rest),
+                    }
+                }
+            };
+            drop(sock);
+            Reply { code: code::LIST, x: 0.0, text }
+        })),
+        answer,
+    )
+}

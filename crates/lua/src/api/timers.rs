@@ -1,0 +1,99 @@
+//! Timers: runs that no request is there for.
+
+use crate::border::{Answer, Args};
+use crate::machine::{code, OpRow, State};
+use crate::run::context::{self, ANY};
+use crate::run::{Reply, Run, Step, Told, WaitFor};
+use crate::vm::{enter, Vm};
+use std::future::{poll_fn, Future};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use weir_core::logger::LogLevel;
+use weir_runtime::{event_loop, timer};
+
+pub(super) const OPS: &[OpRow] =
+    &[
+        OpRow::any("timer", ANY & !context::INIT, begin),
+        OpRow::any("timer_count", ANY, |state, args, answer| {
+            let count =
+                if args.i == 0 { &state.vm.pending_timers } else { &state.vm.running_timers };
+            answer.number(count.get() as f64)
+        }),
+        OpRow::any("timer_is_early", ANY, |state, _, _| {
+            if state.run.piece.last {
+                code::TRUE
+            } else {
+                code::FALSE
+            }
+        }),
+        OpRow::any("is_ending", ANY, |state, _, _| {
+            if state.vm.is_ending.get() {
+                code::TRUE
+            } else {
+                code::FALSE
+            }
+        }),
+    ];
+
+/// Ready once told, or after so many milliseconds.
+pub(super) fn told_within(told: Rc<Told>, ms: u64) -> WaitFor {
+    WaitFor::Future(Box::pin(async move {
+        let mut sleep = pin!(timer::sleep_ms(ms));
+        poll_fn(|cx| match told.poll(cx) {
+            Poll::Ready(reply) => Poll::Ready(reply),
+            Poll::Pending => sleep.as_mut().poll(cx).map(|()| Reply::fail("timeout")),
+        })
+        .await
+    }))
+}
+
+/// Begins a timer of that number.
+fn begin(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let main = state.vm.main();
+    let max = main.and_then(|m| m.max_pending_timers.as_option().copied()).unwrap_or(1024);
+    if state.vm.is_ending.get() {
+        return answer.fail("process exiting");
+    }
+    if state.vm.pending_timers.get() as u64 >= max {
+        return answer.fail("too many pending timers");
+    }
+    let (ms, number) = ((args.x * 1000.0).clamp(0.0, 1e12) as u64, args.i);
+    let vm = Rc::clone(&state.run.vm);
+    let told = Rc::new(Told::default());
+    vm.pending_timers.set(vm.pending_timers.get() + 1);
+    vm.timers.borrow_mut().push(Rc::clone(&told));
+    event_loop::spawn(async move {
+        let early = {
+            let mut sleep = pin!(timer::sleep_ms(ms));
+            poll_fn(|cx| match told.poll(cx) {
+                Poll::Ready(_) => Poll::Ready(true),
+                Poll::Pending => sleep.as_mut().poll(cx).map(|()| false),
+            })
+            .await
+        };
+        vm.pending_timers.set(vm.pending_timers.get() - 1);
+        vm.timers.borrow_mut().retain(|t| !Rc::ptr_eq(t, &told));
+        run(&vm, number, early).await;
+    });
+    code::TRUE
+}
+
+async fn run(vm: &Rc<Vm>, number: i32, early: bool) {
+    let main = vm.main();
+    let max = main.and_then(|m| m.max_running_timers.as_option().copied()).unwrap_or(256);
+    if vm.running_timers.get() as u64 >= max {
+        let text = format!("{max} lua_max_running_timers are not enough");
+        vm.log(LogLevel::Alert, &text);
+        return;
+    }
+    vm.running_timers.set(vm.running_timers.get() + 1);
+    let mut run = Run::new(vm, context::TIMER);
+    if early {
+        run.piece.last = true;
+    }
+    if enter(None, &mut run, crate::run::entry::TIMER, f64::from(number)) == Step::Waits {
+        run.drive(None).await;
+    }
+    vm.running_timers.set(vm.running_timers.get() - 1);
+}

@@ -1,0 +1,98 @@
+//! Variables, captures, and what `ngx.arg` is about.
+
+use crate::border::{Answer, Args};
+use crate::machine::{code, OpRow, State};
+use crate::run::context::{ANY, BODY, REQUEST, SET};
+use weir_core::session::Part;
+use weir_core::variables::Named;
+use weir_core::Session;
+use weir_http::Request;
+
+pub(super) const OPS: &[OpRow] = &[
+    OpRow::request("var", REQUEST, var),
+    OpRow::request("set_var", REQUEST, set_var),
+    OpRow::request("capture", REQUEST, capture),
+    OpRow::any("arg", SET | BODY, arg),
+    OpRow::any("set_arg", BODY, set_arg),
+    OpRow::any("set_args", ANY, set_args),
+    OpRow::any("result", ANY, result),
+];
+
+fn var(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let found = match args.a.iter().any(u8::is_ascii_uppercase) {
+        true => r.var_named(&args.a.to_ascii_lowercase(), &mut answer.text),
+        false => r.var_named(args.a, &mut answer.text),
+    };
+    if found {
+        code::TEXT
+    } else {
+        code::NIL
+    }
+}
+
+fn set_var(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let name = args.a.to_ascii_lowercase();
+    let gen = std::rc::Rc::clone(r.gen());
+    let vars = gen.registry();
+    let shown = String::from_utf8_lossy(args.a);
+    match vars.find(&name) {
+        Some(Named::Number(id)) => {
+            if !vars.is_changeable(&name) {
+                return answer.raise(format!("variable \"{shown}\" not changeable"));
+            }
+            match args.i {
+                1 => r.set_var(id, args.b),
+                _ => r.unset_var(id),
+            }
+            code::TRUE
+        }
+        Some(Named::Getter(..)) if vars.is_changeable(&name) => answer.raise(format!("variable \"{shown}\" cannot be assigned a value")),
+        Some(Named::Getter(..)) => answer.raise(format!("variable \"{shown}\" not changeable")),
+        None => answer.raise(format!("variable \"{shown}\" not found for writing; maybe it is a built-in variable that is not changeable or you forgot to use \"set ${shown} '';\" in the config file to define it first")),
+    }
+}
+
+fn capture(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    match r.values.captures.get(args.i as usize) {
+        Some(text) => answer.text(text),
+        None => code::NIL,
+    }
+}
+
+fn arg(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    if state.run.context == BODY {
+        return match args.i {
+            1 => answer.text(&state.run.piece.text),
+            2 if state.run.piece.last => code::TRUE,
+            2 => code::FALSE,
+            _ => code::NIL,
+        };
+    }
+    match (args.i as usize).checked_sub(1).and_then(|at| state.run.args.get(at)) {
+        Some(text) => answer.text(text),
+        None => code::NIL,
+    }
+}
+
+fn set_arg(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
+    let piece = &mut state.run.piece;
+    piece.is_set = true;
+    match args.i {
+        1 => piece.text = args.a.to_vec(),
+        _ => piece.last = !args.a.is_empty(),
+    }
+    code::TRUE
+}
+
+fn set_args(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let mut list = answer.list();
+    for text in &state.run.args {
+        list.text(text);
+    }
+    code::LIST
+}
+
+fn result(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
+    state.run.result = Some(args.a.to_vec());
+    code::TRUE
+}

@@ -1,0 +1,388 @@
+//! The border to LuaJIT: the one file of this crate with `unsafe` in it.
+//!
+//! An [`Engine`] is one Lua state. Rust enters it by one call, [`Engine::enter`], and Lua calls back by one
+//! function of C's, [`weir_call`], which the FFI compiles into traces. What Lua code may ask for is lent for the
+//! time of one `enter`: a [`Host`], which gets the words of the question and writes the answer.
+//!
+//! Rules that everything here keeps:
+//! * a state never leaves its thread (`Engine` has a raw pointer and is neither `Send` nor `Sync`);
+//! * no error of Lua's passes a frame of Rust's: Rust calls only what is protected (`lua_pcall`, loading), or what
+//!   raises nothing but "not enough memory" and is itself called within `lua_cpcall`;
+//! * no panic passes a frame of Lua's: [`weir_call`] and the allocator catch them;
+//! * a host is used by one call at a time: it is taken away while it works;
+//! * an operation may enter the state anew (an answer's filters run code) only if it was called by
+//!   [`weir_function`], which is a function of Lua's own kind: LuaJIT allows that of no call by the FFI.
+#![allow(unsafe_code)]
+
+use mlua_sys as lua;
+use std::alloc::{alloc, dealloc, realloc, Layout};
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_void};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+use std::ptr;
+
+/// What Lua asks with.
+pub(crate) struct Args<'a> {
+    pub i: i32,
+    pub a: &'a [u8],
+    pub b: &'a [u8],
+    pub x: f64,
+    pub y: f64,
+}
+
+/// What it is answered besides a code. It is the engine's, and used again.
+#[derive(Default)]
+pub(crate) struct Answer {
+    pub text: Vec<u8>,
+    pub x: f64,
+    pub i: i32,
+    pub k: i32,
+}
+
+/// Who answers Lua.
+pub(crate) trait Host {
+    /// The code is for the Lua side to know what is in the answer.
+    fn call(&mut self, op: i32, args: &Args<'_>, answer: &mut Answer) -> i32;
+}
+
+/// As the Lua side declares it.
+#[repr(C)]
+struct Out {
+    p: *const u8,
+    n: usize,
+    x: f64,
+    i: i32,
+    k: i32,
+}
+
+/// Behind the code of an answer that was none.
+const BROKEN: i32 = -9;
+/// The alignment that Lua's objects may want.
+const ALIGN: usize = 16;
+/// What is kept of the memory for an answer.
+const KEPT_BYTES: usize = 256 * 1024;
+
+/// What one engine has taken, and may take.
+struct Memory {
+    used: Cell<usize>,
+    max: Cell<usize>,
+}
+
+struct Shared {
+    out: Out,
+    answer: Answer,
+    memory: Memory,
+    /// A panic of a host, for who has entered.
+    panic: Option<Box<dyn Any + Send>>,
+    /// The coroutine that an operation was called by, if Lua may be entered from there.
+    caller: *mut lua::lua_State,
+}
+
+/// One Lua state.
+pub(crate) struct Engine {
+    state: *mut lua::lua_State,
+    shared: *mut Shared,
+    /// The registry's number of the function that all calls go to.
+    entry: c_int,
+}
+
+/// How an entry has failed: nothing of it can be relied on but the text.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// An error that nobody caught.
+    Error(String),
+    /// There is no memory left for this engine.
+    Memory,
+}
+
+thread_local! {
+    /// Whether Lua runs on this thread.
+    static RUNNING: Cell<bool> = const { Cell::new(false) };
+    /// Who answers the engine that runs on this thread.
+    static HOST: Cell<Option<(*mut dyn Host, *mut Shared)>> = const { Cell::new(None) };
+}
+
+unsafe extern "C" fn allocate(
+    ud: *mut c_void,
+    old: *mut c_void,
+    had: usize,
+    wanted: usize,
+) -> *mut c_void {
+    // SAFETY: `ud` is the `Memory` of the engine, which lives longer than its state. `old` came from here with
+    // `had` bytes (0 where it is null), as Lua's contract says.
+    unsafe {
+        let memory = &*ud.cast::<Memory>();
+        let had = if old.is_null() { 0 } else { had };
+        if wanted == 0 {
+            if had > 0 {
+                dealloc(old.cast(), Layout::from_size_align_unchecked(had, ALIGN));
+                memory.used.set(memory.used.get() - had);
+            }
+            return ptr::null_mut();
+        }
+        let used = memory.used.get() - had + wanted;
+        if wanted > had && used > memory.max.get() || wanted > isize::MAX as usize - ALIGN {
+            return ptr::null_mut();
+        }
+        let fresh = match had {
+            0 => alloc(Layout::from_size_align_unchecked(wanted, ALIGN)),
+            _ => realloc(old.cast(), Layout::from_size_align_unchecked(had, ALIGN), wanted),
+        };
+        if !fresh.is_null() {
+            memory.used.set(used);
+        }
+        fresh.cast()
+    }
+}
+
+unsafe fn slice<'a>(p: *const u8, n: usize) -> &'a [u8] {
+    match n {
+        0 => &[],
+        // SAFETY: the caller has it from Lua, which keeps the text for as long as the call lasts.
+        _ => unsafe { std::slice::from_raw_parts(p, n) },
+    }
+}
+
+/// Has the host answer, and leaves the answer where Lua looks for it.
+///
+/// # Safety
+///
+/// `caller` is null, or the coroutine that runs and has called by [`weir_function`].
+unsafe fn answer(op: c_int, args: &Args<'_>, caller: *mut lua::lua_State) -> c_int {
+    let Some((host, shared)) = HOST.take() else { return BROKEN };
+    // SAFETY: both were put there by `enter`, which has not returned: Lua runs only within it. The host was taken
+    // away, so that this is its only use. Of `shared` no reference is held while the host works, which may enter Lua.
+    let code = unsafe {
+        let before = std::mem::replace(&mut (*shared).caller, caller);
+        let mut answer = std::mem::take(&mut (*shared).answer);
+        answer.text.clear();
+        (answer.x, answer.i, answer.k) = (0.0, 0, 0);
+        let done = catch_unwind(AssertUnwindSafe(|| (*host).call(op, args, &mut answer)));
+        (*shared).caller = before;
+        let out = &mut (*shared).out;
+        (out.p, out.n) = (answer.text.as_ptr(), answer.text.len());
+        (out.x, out.i, out.k) = (answer.x, answer.i, answer.k);
+        (*shared).answer = answer;
+        done.unwrap_or_else(|panic| {
+            (*shared).panic = Some(panic);
+            BROKEN
+        })
+    };
+    HOST.set(Some((host, shared)));
+    code
+}
+
+/// What Lua calls by the FFI: never raises, never unwinds.
+#[allow(clippy::too_many_arguments)]
+unsafe extern "C" fn weir_call(
+    op: c_int,
+    i: c_int,
+    a: *const u8,
+    an: usize,
+    b: *const u8,
+    bn: usize,
+    x: f64,
+    y: f64,
+) -> c_int {
+    // SAFETY: the texts are strings of Lua's that the caller holds. Lua is not entered from here.
+    unsafe { answer(op, &Args { i, a: slice(a, an), b: slice(b, bn), x, y }, ptr::null_mut()) }
+}
+
+/// The same as a function of Lua's, of an operation, a number and a text: for operations that may enter Lua.
+unsafe extern "C-unwind" fn weir_function(l: *mut lua::lua_State) -> c_int {
+    // SAFETY: the state is the running one. The text is on its stack for as long as this lasts; a value that is no
+    // string is not asked for its text. Nothing here raises.
+    unsafe {
+        let mut length = 0;
+        let text = match lua::lua_type(l, 3) {
+            lua::LUA_TSTRING => lua::lua_tolstring(l, 3, &mut length),
+            _ => ptr::null(),
+        };
+        let (op, i) = (lua::lua_tonumber(l, 1) as c_int, lua::lua_tonumber(l, 2) as c_int);
+        let args = Args { i, a: slice(text.cast(), length), b: &[], x: 0.0, y: 0.0 };
+        let code = answer(op, &args, l);
+        lua::lua_pushnumber(l, f64::from(code));
+        1
+    }
+}
+
+/// What is done within `lua_cpcall`, where running out of memory is an error of Lua's and no more.
+struct Boot<'a> {
+    text: &'a [u8],
+    name: &'a [u8],
+    shared: *mut Shared,
+    entry: c_int,
+}
+
+unsafe extern "C-unwind" fn boot(l: *mut lua::lua_State) -> c_int {
+    // SAFETY: called by `lua_cpcall` with a `Boot` that its caller holds. There is nothing to drop in this frame
+    // when Lua leaves it by an error.
+    unsafe {
+        let with = &mut *lua::lua_touserdata(l, 1).cast::<Boot<'_>>();
+        lua::luaL_openlibs(l);
+        let text = with.text.as_ptr().cast::<c_char>();
+        let status = lua::luaL_loadbuffer(l, text, with.text.len(), with.name.as_ptr().cast());
+        if status != lua::LUA_OK {
+            lua::lua_error(l);
+        }
+        lua::lua_pushlightuserdata(l, weir_call as *mut c_void);
+        lua::lua_pushlightuserdata(l, ptr::addr_of_mut!((*with.shared).out).cast());
+        lua::lua_pushlightuserdata(l, ptr::null_mut());
+        lua::lua_pushcclosure(l, weir_function, 0);
+        lua::lua_call(l, 4, 1);
+        with.entry = lua::luaL_ref(l, lua::LUA_REGISTRYINDEX);
+        0
+    }
+}
+
+unsafe fn text_at(l: *mut lua::lua_State, at: c_int) -> String {
+    // SAFETY: the state is the caller's. Only what is a string is asked for its text, which makes nothing.
+    unsafe {
+        if lua::lua_type(l, at) != lua::LUA_TSTRING {
+            return String::from("an error that is no text");
+        }
+        let mut length = 0;
+        let text = lua::lua_tolstring(l, at, &mut length);
+        String::from_utf8_lossy(slice(text.cast(), length)).into_owned()
+    }
+}
+
+impl Engine {
+    /// Begins a state that may take so many bytes. `text` is Lua code that is given the function to call, the place
+    /// of its answers, a null pointer and the function that may enter; it answers the function that
+    /// [`Engine::enter`] calls.
+    pub(crate) fn new(
+        max_bytes: usize,
+        text: &[u8],
+        host: &mut dyn Host,
+    ) -> Result<Engine, Failure> {
+        let memory = Memory { used: Cell::new(0), max: Cell::new(max_bytes) };
+        let out = Out { p: ptr::null(), n: 0, x: 0.0, i: 0, k: 0 };
+        let (answer, caller) = (Answer::default(), ptr::null_mut());
+        let shared = Shared { out, answer, memory, panic: None, caller };
+        let shared = Box::into_raw(Box::new(shared));
+        // SAFETY: the memory's place is given to the state, which is closed before it is freed (`Drop`).
+        let state = unsafe {
+            let memory = ptr::addr_of_mut!((*shared).memory).cast::<c_void>();
+            lua::lua_newstate(allocate, memory)
+        };
+        let mut engine = Engine { state, shared, entry: 0 };
+        if state.is_null() {
+            return Err(Failure::Memory);
+        }
+        let mut with = Boot { text, name: b"=weir\0", shared, entry: 0 };
+        // SAFETY: the state is this engine's and not in use; `with` outlives the call.
+        let boot = || unsafe { lua::lua_cpcall(state, boot, ptr::addr_of_mut!(with).cast()) };
+        let status = engine.lend(host, boot);
+        engine.judge(state, status)?;
+        engine.entry = with.entry;
+        Ok(engine)
+    }
+
+    /// Calls `f` with the host lent to what Lua calls.
+    fn lend<T>(&self, host: &mut dyn Host, f: impl FnOnce() -> T) -> T {
+        let host: *mut dyn Host = host;
+        // SAFETY: only the lifetime is taken away. The pointer is gone from `HOST` before this function returns,
+        // and the host is borrowed until then.
+        let host: *mut (dyn Host + 'static) = unsafe { std::mem::transmute(host) };
+        let before = HOST.replace(Some((host, self.shared)));
+        let value = f();
+        HOST.set(before);
+        value
+    }
+
+    /// What a protected call has come to. An error is on top of the stack.
+    fn judge(&self, l: *mut lua::lua_State, status: c_int) -> Result<(), Failure> {
+        // SAFETY: no operation is at work, so that nobody else uses `shared`.
+        if let Some(panic) = unsafe { (*self.shared).panic.take() } {
+            resume_unwind(panic);
+        }
+        match status {
+            lua::LUA_OK => Ok(()),
+            lua::LUA_ERRMEM => Err(Failure::Memory),
+            // SAFETY: the state is the one that was called.
+            _ => Err(Failure::Error(unsafe { text_at(l, -1) })),
+        }
+    }
+
+    /// Calls the entry with three numbers; the number that it answers. Texts are asked for by Lua.
+    ///
+    /// # Errors
+    ///
+    /// Lua has failed, or runs and cannot be entered from where it has called.
+    pub(crate) fn enter(
+        &self,
+        host: &mut dyn Host,
+        what: i32,
+        x: f64,
+        y: f64,
+    ) -> Result<i32, Failure> {
+        // SAFETY: a field is read; no reference to `shared` is held elsewhere.
+        let caller = unsafe { (*self.shared).caller };
+        let runs = RUNNING.get();
+        let l = match (runs, caller.is_null()) {
+            (false, _) => self.state,
+            (true, false) => caller,
+            (true, true) => return Err(Failure::Error("Lua runs already".to_owned())),
+        };
+        RUNNING.set(true);
+        let entry = self.entry;
+        let call = || {
+            // SAFETY: the state is this engine's: not in use, or the coroutine that has called this operation by
+            // `weir_function` and waits for it. There is room, numbers take no memory, and the call is protected.
+            unsafe {
+                if lua::lua_checkstack(l, 8) == 0 {
+                    return (0, lua::LUA_ERRMEM);
+                }
+                let top = lua::lua_gettop(l);
+                lua::lua_rawgeti_(l, lua::LUA_REGISTRYINDEX, entry);
+                lua::lua_pushnumber(l, f64::from(what));
+                lua::lua_pushnumber(l, x);
+                lua::lua_pushnumber(l, y);
+                (top, lua::lua_pcall(l, 3, 1, 0))
+            }
+        };
+        let (top, status) = self.lend(host, call);
+        RUNNING.set(runs);
+        let done = self.judge(l, status);
+        // SAFETY: the one result, or an error, is on top of the stack, and is taken off it.
+        let answer = unsafe {
+            let answer = lua::lua_tonumber(l, -1);
+            lua::lua_settop(l, top);
+            answer
+        };
+        done?;
+        // SAFETY: no operation of this entry is at work; one around it has its answer with it.
+        let kept = unsafe { &mut (*self.shared).answer.text };
+        if kept.capacity() > KEPT_BYTES {
+            *kept = Vec::new();
+        }
+        Ok(answer as i32)
+    }
+
+    /// Bytes in use.
+    pub(crate) fn used_bytes(&self) -> usize {
+        // SAFETY: `shared` lives as long as the engine; a `Cell` of it is read.
+        unsafe { (*self.shared).memory.used.get() }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        /// Answers nobody: finalizers may run.
+        struct Nobody;
+        impl Host for Nobody {
+            fn call(&mut self, _: i32, _: &Args<'_>, _: &mut Answer) -> i32 {
+                BROKEN
+            }
+        }
+        if !self.state.is_null() {
+            let state = self.state;
+            // SAFETY: the state is not in use; errors of finalizers stay within.
+            self.lend(&mut Nobody, || unsafe { lua::lua_close(state) });
+        }
+        // SAFETY: made by `Box::into_raw`; the state that knew of it is closed.
+        drop(unsafe { Box::from_raw(self.shared) });
+    }
+}

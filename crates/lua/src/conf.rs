@@ -1,0 +1,113 @@
+//! What the directives come to.
+
+use crate::code::Code;
+use std::sync::{Arc, OnceLock};
+use weir_dict::Dict;
+use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
+
+/// A `lua_shared_dict`.
+pub(crate) struct DictConf {
+    pub name: Vec<u8>,
+    pub size: u64,
+    /// Put there once the configuration is built.
+    pub dict: OnceLock<Arc<Dict>>,
+}
+
+/// `http` level.
+#[derive(Default)]
+pub(crate) struct LuaMain {
+    /// All code of the configuration; elsewhere it is known by its number.
+    pub codes: Vec<Code>,
+    pub init: Option<u32>,
+    pub init_worker: Option<u32>,
+    pub exit_worker: Option<u32>,
+    pub package_path: Option<Vec<u8>>,
+    pub package_cpath: Option<Vec<u8>>,
+    pub prefix: Vec<u8>,
+    pub max_pending_timers: Val<u64>,
+    pub max_running_timers: Val<u64>,
+    pub regex_cache: Val<u64>,
+    pub regex_match_limit: Val<u64>,
+    pub memory: Val<u64>,
+    pub dicts: Vec<DictConf>,
+    /// Whether any directive of this module was met: workers begin no state otherwise.
+    pub is_used: bool,
+}
+
+impl LuaMain {
+    /// Adds code; its number.
+    pub(crate) fn add(&mut self, code: Code) -> u32 {
+        self.is_used = true;
+        self.codes.push(code);
+        self.codes.len() as u32 - 1
+    }
+
+    pub(crate) fn memory_max(&self) -> usize {
+        self.memory.as_option().copied().filter(|m| *m > 0).map_or(usize::MAX, |m| m as usize)
+    }
+}
+
+impl ConfType for LuaMain {
+    const LEVEL: Level = Level::Main;
+    slot!();
+}
+
+/// Of a location.
+#[derive(Default)]
+pub(crate) struct LuaLoc {
+    pub server_rewrite: Val<Option<u32>>,
+    pub rewrite: Val<Option<u32>>,
+    pub access: Val<Option<u32>>,
+    pub precontent: Val<Option<u32>>,
+    /// Not inherited but by blocks without a name.
+    pub content: Option<u32>,
+    pub header_filter: Val<Option<u32>>,
+    pub body_filter: Val<Option<u32>>,
+    pub log: Val<Option<u32>>,
+    pub need_request_body: Val<bool>,
+    pub use_default_type: Val<bool>,
+    pub http10_buffering: Val<bool>,
+    pub check_client_abort: Val<bool>,
+    pub transform_underscores: Val<bool>,
+    pub code_cache: Val<bool>,
+    pub connect_timeout: Val<u64>,
+    pub send_timeout: Val<u64>,
+    pub read_timeout: Val<u64>,
+    pub keepalive_timeout: Val<u64>,
+    pub pool_size: Val<u64>,
+    pub buffer_size: Val<u64>,
+    pub log_errors: Val<bool>,
+}
+
+impl ConfType for LuaLoc {
+    const LEVEL: Level = Level::Location;
+    slot!();
+
+    fn merge(&mut self, parent: &LuaLoc) -> ConfResult {
+        merge_values!(self, parent;
+            server_rewrite = None, rewrite = None, access = None, precontent = None,
+            header_filter = None, body_filter = None, log = None,
+            need_request_body = false, use_default_type = true, http10_buffering = true,
+            check_client_abort = false, transform_underscores = true, code_cache = true,
+            connect_timeout = 60_000, send_timeout = 60_000, read_timeout = 60_000,
+            keepalive_timeout = 60_000, pool_size = 30, buffer_size = 4096, log_errors = true,
+        );
+        Ok(())
+    }
+}
+
+impl LuaLoc {
+    /// Merges the level's own slot with the outer one; a block without a name has the content handler as well.
+    pub(crate) fn merge_block(
+        own: Option<Arc<weir_module::AnyConf>>,
+        outer: Option<&weir_module::AnyConf>,
+        unnamed: bool,
+    ) -> ConfResult<Arc<weir_module::AnyConf>> {
+        weir_module::merged(own, outer, |slot: &mut LuaLoc, outer| {
+            if unnamed && slot.content.is_none() {
+                slot.content = outer.content;
+            }
+            slot.merge(outer)
+        })
+    }
+}

@@ -1,0 +1,22 @@
+//! Lua in requests: OpenResty's directives and interface on LuaJIT.
+//!
+//! A worker has one Lua state for each generation of the configuration ([`vm`]). A handler is a coroutine of it and
+//! what Lua calls a *run*: Lua's side keeps its threads, Rust's side what they wait for ([`run`]). The two meet in
+//! [`border`], the only file with `unsafe`, by two functions: Rust enters a run, Lua asks for an operation
+//! ([`api`]). The request is lent for the time of one entry and never kept.
+
+#![warn(missing_docs, unreachable_pub)]
+
+mod api;
+mod border;
+mod code;
+mod conf;
+mod filters;
+mod machine;
+mod phases;
+mod rows;
+mod run;
+mod vm;
+
+pub use filters::FILTERS;
+pub use rows::MODULE;

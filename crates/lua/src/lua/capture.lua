@@ -1,0 +1,156 @@
+-- ngx.location
+
+local weir = ...
+local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local ffi_string = require("ffi").string
+local error, type, tostring, tonumber, pairs, ipairs, select = error, type, tostring, tonumber, pairs, ipairs, select
+
+local OP_ALLOWED, OP_BEGIN, OP_TAKE = op "capture_allowed", op "capture_begin", op "capture_take"
+
+local location = {}
+ngx.location = location
+
+local function begin(uri, options, level)
+    local query, method, body, sum, vars, ctx = "", ngx.HTTP_GET, nil, 0, nil, nil
+    if options ~= nil then
+        if type(options) ~= "table" then
+            error("expecting table as the 2nd argument for subrequest " .. level.n .. ", but got " .. type(options), 4)
+        end
+        local args = options.args
+        if args ~= nil then
+            local kind = type(args)
+            if kind == "table" then
+                query = weir.encode_args(args, 4)
+            elseif kind == "string" or kind == "number" then
+                query = tostring(args)
+            else
+                error("Bad args option value", 4)
+            end
+        end
+        if options.method ~= nil then
+            if type(options.method) ~= "number" then
+                error("Bad http request method", 4)
+            end
+            method = options.method
+        end
+        if options.body ~= nil then
+            if type(options.body) ~= "string" and type(options.body) ~= "number" then
+                error("Bad http request body", 4)
+            end
+            body = tostring(options.body)
+            sum = sum + 1
+        end
+        if options.share_all_vars then
+            sum = sum + 4
+        elseif options.copy_all_vars then
+            sum = sum + 2
+        end
+        if options.always_forward_body then
+            sum = sum + 8
+        end
+        if options.ctx ~= nil then
+            if type(options.ctx) ~= "table" then
+                error("Bad ctx option value type " .. type(options.ctx) .. ", expected a Lua table", 4)
+            end
+            ctx = options.ctx
+        end
+        if options.vars ~= nil then
+            if type(options.vars) ~= "table" then
+                error("Bad vars option value", 4)
+            end
+            vars = options.vars
+        end
+    end
+    local packed, n = { uri, query }, 2
+    if vars then
+        for name, value in pairs(vars) do
+            if type(name) ~= "string" then
+                error("attempt to use a non-string key in the \"vars\" option table", 4)
+            end
+            local kind = type(value)
+            if kind ~= "string" and kind ~= "number" then
+                error("attempt to use bad variable value type " .. kind, 4)
+            end
+            packed[n + 1], packed[n + 2] = name, value
+            n = n + 2
+        end
+    end
+    local code = raw(OP_BEGIN, method, weir.pack(packed, n), body, 0, sum)
+    if code == -2 then
+        error(ffi_string(out.p, out.n), 4)
+    elseif code == -4 then
+        error("API disabled in the context of " .. ffi_string(out.p, out.n), 4)
+    end
+    if ctx then
+        weir.contexts[out.k] = ctx
+    end
+    return out.i
+end
+
+local function take(id)
+    raw(OP_TAKE, id)
+    local t, n = weir.list()
+    local header = {}
+    for at = 4, n, 2 do
+        local name, value = t[at], t[at + 1]
+        local known = header[name]
+        if known == nil then
+            header[name] = value
+        elseif type(known) == "table" then
+            known[#known + 1] = value
+        else
+            header[name] = { known, value }
+        end
+    end
+    return { status = t[1], truncated = t[2], body = t[3] or "", header = header }
+end
+
+local function wait(id)
+    local run = weir.run()
+    if run.early[id] then
+        run.early[id] = nil
+    else
+        weir.await(id)
+    end
+    return take(id)
+end
+
+function location.capture(uri, options, ...)
+    if type(uri) ~= "string" and type(uri) ~= "number" then
+        error("bad argument #1 to 'capture' (string expected, got " .. (uri == nil and "no value" or type(uri)) .. ")", 2)
+    end
+    if select("#", ...) > 0 then
+        error("expecting one or two arguments", 2)
+    end
+    local id = begin(tostring(uri), options, { n = 1 })
+    local result = wait(id)
+    return result
+end
+
+function location.capture_multi(list, ...)
+    if type(list) ~= "table" then
+        error("bad argument #1 to 'capture_multi' (table expected, got " .. (list == nil and "nil" or type(list)) .. ")", 2)
+    end
+    check(raw(OP_ALLOWED))
+    local n = #list
+    if n == 0 then
+        error("at least one subrequest should be specified", 2)
+    end
+    local ids = {}
+    for at = 1, n do
+        local item = list[at]
+        if type(item) ~= "table" then
+            error("the query argument " .. at .. " is not a table, but a " .. type(item), 2)
+        end
+        local uri = item[1]
+        if type(uri) ~= "string" and type(uri) ~= "number" then
+            error("expecting a string uri for subrequest " .. at, 2)
+        end
+        ids[at] = begin(tostring(uri), item[2], { n = at })
+    end
+    local results = {}
+    for at = 1, n do
+        results[at] = wait(ids[at])
+    end
+    return unpack(results, 1, n)
+end

@@ -1,0 +1,126 @@
+-- Coroutines of the user's, light threads, semaphores.
+
+local weir = ...
+local MARK, LEAVE, threads = weir.MARK, weir.LEAVE, weir.threads
+local co_create, co_resume, co_yield = coroutine.create, coroutine.resume, coroutine.yield
+local co_status, co_running = coroutine.status, coroutine.running
+local error, type, unpack, select, ipairs, setmetatable = error, type, unpack, select, ipairs, setmetatable
+local raw, finish, op, check = weir.raw, weir.finish, weir.op, weir.check
+
+-- A wait goes up through whoever has resumed the coroutine, to the thread.
+local function resumed(co, ...)
+    local ok, mark = ...
+    if ok and mark == MARK then
+        local _, _, id = ...
+        co_yield(MARK, id)
+        return resumed(co, co_resume(co))
+    elseif ok and mark == LEAVE then
+        co_yield(mark)
+        return
+    end
+    return ...
+end
+
+local function resume(co, ...)
+    if threads[co] then
+        -- Threads are the run's to go on with.
+        return false, "cannot resume " .. (co_status(co) == "dead" and "dead" or "non-suspended") .. " coroutine"
+    end
+    return resumed(co, co_resume(co, ...))
+end
+
+local function raised(ok, ...)
+    if not ok then
+        error((...), 0)
+    end
+    return ...
+end
+
+coroutine.resume = resume
+function coroutine.wrap(f)
+    local co = co_create(f)
+    return function(...)
+        return raised(resume(co, ...))
+    end
+end
+coroutine.__resume, coroutine.__yield, coroutine.__create = co_resume, co_yield, co_create
+
+local thread = {}
+ngx.thread = thread
+local OP_THREADS = op "threads"
+
+function thread.spawn(f, ...)
+    if type(f) ~= "function" then
+        error("bad argument #1 to 'spawn' (function expected, got " .. type(f) .. ")", 2)
+    end
+    check(raw(OP_THREADS))
+    local run = weir.run()
+    local co = weir.new_thread(run, f, run.co)
+    weir.run_thread(co, ...)
+    return co
+end
+
+local function taken(info)
+    info.joined = true
+    info.run.threads[info.co] = nil
+    return unpack(info.results, 1, info.n)
+end
+
+function thread.wait(...)
+    check(raw(OP_THREADS))
+    local n = select("#", ...)
+    local run = weir.run()
+    local infos = {}
+    for at = 1, n do
+        local co = select(at, ...)
+        local info = type(co) == "thread" and threads[co]
+        if not info or info.run ~= run or co == run.entry then
+            error("attempt to wait on a coroutine that is not a user thread", 2)
+        end
+        if info.parent ~= run.co then
+            error("only the parent coroutine can wait on the thread", 2)
+        end
+        infos[at] = info
+    end
+    for _, info in ipairs(infos) do
+        if info.joined or info.killed then
+            return nil, "already waited or killed"
+        elseif info.dead then
+            return taken(info)
+        end
+    end
+    if n == 0 then
+        return nil, "no threads"
+    end
+    local waiter = { co = run.co, threads = infos }
+    for _, info in ipairs(infos) do
+        info.waiter = waiter
+    end
+    weir.rest()
+    return taken(waiter.found)
+end
+
+function thread.kill(co)
+    check(raw(OP_THREADS))
+    local info = type(co) == "thread" and threads[co]
+    local run = weir.run()
+    if not info or co == run.entry then
+        return nil, "not user thread"
+    end
+    if info.parent ~= run.co then
+        return nil, "killer not parent"
+    end
+    if info.joined or info.killed then
+        return nil, "already waited or killed"
+    elseif info.dead then
+        return nil, "already terminated"
+    end
+    if info.wait then
+        weir.cancel(info.wait)
+        run.waiting[info.wait] = nil
+    end
+    info.killed, info.dead = true, true
+    run.alive = run.alive - 1
+    run.threads[co] = nil
+    return 1
+end

@@ -1,0 +1,77 @@
+-- Modules that libraries load by name.
+
+local weir = ...
+local ngx = weir.ngx
+
+-- LuaJIT's own, as text.
+do
+    local n = 0
+    while weir.raw(weir.op "config", n) == 5 do
+        local name, text = unpack((weir.list()))
+        package.preload[name] = function(...)
+            return assert(loadstring(text, "=" .. name))(...)
+        end
+        n = n + 1
+    end
+end
+
+local core = { version = "0.1.31" }
+package.preload["resty.core"] = function()
+    return core
+end
+for _, name in ipairs {
+    "uri", "hash", "base64", "regex", "exit", "shdict", "var", "ctx", "misc", "request", "response", "time",
+    "worker", "phase", "ndk", "socket", "coroutine", "param", "utils",
+} do
+    package.preload["resty.core." .. name] = function()
+        return { version = core.version }
+    end
+end
+package.preload["resty.core.base"] = function()
+    return {
+        version = core.version,
+        new_tab = require "table.new",
+        clear_tab = require "table.clear",
+        get_request = function()
+            return weir.ctx_id()
+        end,
+        get_string_buf_size = function() return 4096 end,
+    }
+end
+package.preload["ngx.errlog"] = function()
+    return {
+        _VERSION = "0.1",
+        raw_log = function(level, text)
+            if type(level) ~= "number" then
+                error("bad argument #1 to 'raw_log' (must be a number)", 2)
+            end
+            if type(text) ~= "string" then
+                error("bad argument #2 to 'raw_log' (must be a string)", 2)
+            end
+            if level > 8 or level < 0 then
+                error("bad log level", 2)
+            end
+            weir.report(level, text)
+        end,
+        get_sys_filter_level = function()
+            for level = 8, 1, -1 do
+                if weir.raw(weir.op "log_enabled", level) == 1 then
+                    return level
+                end
+            end
+            return 0
+        end,
+    }
+end
+package.preload["ngx.process"] = function()
+    return { version = "0.1", type = function() return "worker" end }
+end
+package.preload["tablepool"] = nil
+
+ndk = { set_var = {} }
+setmetatable(ndk.set_var, {
+    __index = function(_, name)
+        error('ndk.set_var: directive "' .. tostring(name) .. '" not found or does not use ndk_set_var_value', 2)
+    end,
+})
+package.loaded.ndk = ndk

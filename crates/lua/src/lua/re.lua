@@ -1,0 +1,453 @@
+-- ngx.re.
+
+local weir = ...
+local op, C, out, ngx = weir.op, weir.C, weir.out, weir.ngx
+local ffi = require "ffi"
+local ffi_string, ffi_cast = ffi.string, ffi.cast
+local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
+local sub, byte, find, format, concat = string.sub, string.byte, string.find, string.format, table.concat
+local pairs_t = ffi.typeof("const uint32_t *")
+
+local OP_COMPILE, OP_EXEC, OP_FREE = op "re_compile", op "re_exec", op "re_free"
+local UNSET = 0xffffffff
+
+local re = {}
+ngx.re = re
+
+local KNOWN = {}
+for letter in ("adDijJmosuUx"):gmatch "." do
+    KNOWN[letter] = true
+end
+
+-- By options, then by patterns.
+local kept = {}
+
+local function compile(regex, options)
+    local of = kept[options]
+    if of then
+        local compiled = of[regex]
+        if compiled then
+            return compiled
+        end
+    else
+        for at = 1, #options do
+            local letter = sub(options, at, at)
+            if not KNOWN[letter] then
+                error(format('unknown flag "%s" (flags "%s")', letter, options), 4)
+            end
+        end
+        of = {}
+        kept[options] = of
+    end
+    if C(OP_COMPILE, 0, regex, #regex, options, #options, 0, 0) ~= 5 then
+        return nil, ffi_string(out.p, out.n)
+    end
+    local t, n = weir.list()
+    local compiled = {
+        id = t[1], groups = t[2], kept = t[3], dups = find(options, "[DJ]") and true or false,
+        dfa = find(options, "d", 1, true) and true or false,
+    }
+    if n > 3 then
+        compiled.names = { unpack(t, 4, n) }
+    end
+    if compiled.kept then
+        of[regex] = compiled
+    end
+    return compiled
+end
+
+local function done(compiled)
+    if not compiled.kept then
+        C(OP_FREE, compiled.id, "", 0, "", 0, 0, 0)
+    end
+end
+
+local function collect(compiled, subject, res)
+    local count = compiled.groups
+    local at = ffi_cast(pairs_t, out.p)
+    res = res or {}
+    if compiled.dfa then
+        count = 0
+    end
+    for n = 0, count do
+        local from = at[n * 2]
+        if from == UNSET then
+            res[n] = false
+        else
+            res[n] = sub(subject, tonumber(from) + 1, tonumber(at[n * 2 + 1]))
+        end
+    end
+    local names = compiled.names
+    if names then
+        for n = 1, #names, 2 do
+            local name, value = names[n], res[names[n + 1]]
+            if compiled.dups then
+                if value then
+                    local known = res[name]
+                    if known then
+                        known[#known + 1] = value
+                    else
+                        res[name] = { value }
+                    end
+                end
+            else
+                res[name] = value
+            end
+        end
+    end
+    return res
+end
+
+local function text(value)
+    return type(value) == "string" and value or tostring(value)
+end
+
+local function begin(regex, options)
+    local compiled, e = compile(text(regex), options == nil and "" or text(options))
+    return compiled, e
+end
+
+local function position(ctx)
+    local pos = ctx and ctx.pos
+    if not pos or pos <= 0 then
+        return 0
+    end
+    return pos - 1
+end
+
+function re.match(subject, regex, options, ctx, res)
+    subject = text(subject)
+    local compiled, e = begin(regex, options)
+    if not compiled then
+        return nil, e
+    end
+    local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, position(ctx), 0)
+    if code ~= 2 then
+        done(compiled)
+        if code == -1 then
+            return nil, "pcre_exec() failed: " .. ffi_string(out.p, out.n)
+        end
+        return nil
+    end
+    if ctx then
+        ctx.pos = tonumber(ffi_cast(pairs_t, out.p)[1]) + 1
+    end
+    local found = collect(compiled, subject, res)
+    done(compiled)
+    return found
+end
+
+function re.find(subject, regex, options, ctx, nth)
+    subject = text(subject)
+    local compiled, e = begin(regex, options)
+    if not compiled then
+        return nil, nil, e
+    end
+    local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, position(ctx), 0)
+    if code ~= 2 then
+        done(compiled)
+        if code == -1 then
+            return nil, nil, "pcre_exec() failed: " .. ffi_string(out.p, out.n)
+        end
+        return nil
+    end
+    local at = ffi_cast(pairs_t, out.p)
+    if ctx then
+        ctx.pos = tonumber(at[1]) + 1
+    end
+    local n = nth or 0
+    if n < 0 then
+        n = 0
+    end
+    local groups = compiled.groups
+    local from, to
+    if n <= groups and at[n * 2] ~= UNSET then
+        from, to = tonumber(at[n * 2]) + 1, tonumber(at[n * 2 + 1])
+    end
+    done(compiled)
+    if n > groups then
+        return nil, nil, "nth out of bound"
+    end
+    if not from then
+        return nil, nil
+    end
+    return from, to
+end
+
+local function iterate(self)
+    local compiled, pos = self.compiled, self.pos
+    if not compiled or pos < 0 then
+        return nil
+    end
+    local subject = self.subject
+    local code = C(OP_EXEC, compiled.id, subject, #subject, "", 0, pos, 0)
+    if code ~= 2 then
+        done(compiled)
+        self.compiled = nil
+        if code == -1 then
+            return nil, "pcre_exec() failed: " .. ffi_string(out.p, out.n)
+        end
+        return nil
+    end
+    local at = ffi_cast(pairs_t, out.p)
+    local from, to = tonumber(at[0]), tonumber(at[1])
+    local found = collect(compiled, subject)
+    pos = to
+    if from == to then
+        pos = pos + 1
+        if pos > #subject then
+            done(compiled)
+            self.compiled = nil
+        end
+    end
+    self.pos = pos
+    return found
+end
+
+local iterator = { __call = iterate }
+
+function re.gmatch(subject, regex, options)
+    subject = text(subject)
+    local compiled, e = begin(regex, options)
+    if not compiled then
+        return nil, e
+    end
+    return setmetatable({ compiled = compiled, subject = subject, pos = 0 }, iterator)
+end
+
+-- A template as texts and numbers of groups.
+local templates = {}
+
+local function template_of(replace)
+    local parts = templates[replace]
+    if parts then
+        return parts
+    end
+    parts = {}
+    local at, n = 1, 0
+    while true do
+        local from = find(replace, "$", at, true)
+        if not from then
+            break
+        end
+        if from > at then
+            n = n + 1
+            parts[n] = sub(replace, at, from - 1)
+        end
+        local following = sub(replace, from + 1, from + 1)
+        if following == "$" then
+            n = n + 1
+            parts[n] = "$"
+            at = from + 2
+        elseif find(following, "^%d") then
+            local _, stop = find(replace, "^%d+", from + 1)
+            n = n + 1
+            parts[n] = tonumber(sub(replace, from + 1, stop))
+            at = stop + 1
+        elseif following == "{" then
+            local _, stop, number = find(replace, "^{(%d+)}", from + 1)
+            if not stop then
+                local name = replace:match("^{([%w_]+)}", from + 1)
+                if name then
+                    return nil, 'attempt to use named capturing variable "' .. name .. '" (named captures not supported yet)'
+                end
+                return nil, 'the closing bracket in "' .. (replace:match("^[%w_]+", from + 2) or "") .. '" variable is missing'
+            end
+            n = n + 1
+            parts[n] = tonumber(number)
+            at = stop + 1
+        else
+            local name = replace:match("^[%w_]+", from + 1)
+            if name then
+                return nil, 'attempt to use named capturing variable "' .. name .. '" (named captures not supported yet)'
+            end
+            return nil, 'invalid capturing variable name found in "' .. replace .. '"'
+        end
+    end
+    if at <= #replace then
+        parts[n + 1] = sub(replace, at)
+    end
+    templates[replace] = parts
+    return parts
+end
+
+local function substitute(subject, regex, replace, options, global)
+    subject = text(subject)
+    local is_function = type(replace) == "function"
+    local parts
+    if not is_function then
+        if type(replace) ~= "string" then
+            replace = tostring(replace)
+        end
+        local e
+        parts, e = template_of(replace)
+        if not parts then
+            weir.report(2, e)
+            -- What the expression itself lacks is told first.
+            local compiled, why = begin(regex, options)
+            if not compiled then
+                return nil, nil, why
+            end
+            done(compiled)
+            return nil, nil, "failed to compile the replacement template"
+        end
+    end
+    local compiled, e = begin(regex, options)
+    if not compiled then
+        return nil, nil, e
+    end
+    local result, n, count, pos, copied = {}, 0, 0, 0, 0
+    local length = #subject
+    while true do
+        local code = C(OP_EXEC, compiled.id, subject, length, "", 0, pos, 0)
+        if code ~= 2 then
+            if code == -1 then
+                local why = ffi_string(out.p, out.n)
+                done(compiled)
+                return nil, nil, "pcre_exec() failed: " .. why
+            end
+            break
+        end
+        count = count + 1
+        local at = ffi_cast(pairs_t, out.p)
+        local from, to = tonumber(at[0]), tonumber(at[1])
+        if from > copied then
+            n = n + 1
+            result[n] = sub(subject, copied + 1, from)
+        end
+        if is_function then
+            n = n + 1
+            result[n] = tostring(replace(collect(compiled, subject)))
+        else
+            for _, part in ipairs(parts) do
+                if type(part) == "string" then
+                    n = n + 1
+                    result[n] = part
+                elseif part <= compiled.groups and at[part * 2] ~= UNSET then
+                    n = n + 1
+                    result[n] = sub(subject, tonumber(at[part * 2]) + 1, tonumber(at[part * 2 + 1]))
+                end
+            end
+        end
+        copied, pos = to, to
+        if from == to then
+            pos = pos + 1
+            if pos > length then
+                break
+            end
+        end
+        if not global then
+            break
+        end
+    end
+    done(compiled)
+    if count == 0 then
+        return subject, 0
+    end
+    if copied < length then
+        n = n + 1
+        result[n] = sub(subject, copied + 1)
+    end
+    return concat(result), count
+end
+
+function re.sub(subject, regex, replace, options)
+    return substitute(subject, regex, replace, options, false)
+end
+
+function re.gsub(subject, regex, replace, options)
+    return substitute(subject, regex, replace, options, true)
+end
+
+package.preload["ngx.re"] = function()
+    local M = { version = "0.1", _VERSION = "0.1" }
+
+    function M.opt(option, value)
+        if option == "jit_stack_size" then
+            if type(value) ~= "number" then
+                error("wrong type of value: number expected", 2)
+            end
+            return
+        end
+        error("unrecognized option name", 2)
+    end
+
+    function M.split(subject, regex, options, ctx, max, res)
+        subject = text(subject)
+        max = max or 0
+        local compiled, e = begin(regex, options)
+        if not compiled then
+            return nil, e
+        end
+        res = res or {}
+        local length = #subject
+        local pos = position(ctx)
+        local n, count, from_at = 0, 1, pos
+        if pos > length then
+            done(compiled)
+            return res
+        end
+        local search = pos
+        while max <= 0 or count < max do
+            local code = C(OP_EXEC, compiled.id, subject, length, "", 0, search, 0)
+            if code == -1 then
+                local why = ffi_string(out.p, out.n)
+                done(compiled)
+                return nil, "pcre_exec() failed: " .. why
+            elseif code ~= 2 then
+                break
+            end
+            local at = ffi_cast(pairs_t, out.p)
+            local from, to = tonumber(at[0]), tonumber(at[1])
+            if from == to then
+                -- Between characters, but not at the ends.
+                if from >= length then
+                    break
+                end
+                if from == from_at then
+                    search = from + 1
+                    local again = C(OP_EXEC, compiled.id, subject, length, "", 0, search, 0)
+                    if again ~= 2 then
+                        break
+                    end
+                    at = ffi_cast(pairs_t, out.p)
+                    from, to = tonumber(at[0]), tonumber(at[1])
+                    if from >= length and from == to then
+                        break
+                    end
+                end
+            end
+            n = n + 1
+            res[n] = sub(subject, from_at + 1, from)
+            count = count + 1
+            for group = 1, compiled.groups do
+                if at[group * 2] ~= UNSET then
+                    n = n + 1
+                    res[n] = sub(subject, tonumber(at[group * 2]) + 1, tonumber(at[group * 2 + 1]))
+                end
+            end
+            from_at = to
+            search = from == to and to or to
+            if ctx then
+                ctx.pos = to + 1
+            end
+        end
+        done(compiled)
+        if max > 0 and count > max then
+            count = max
+        end
+        n = n + 1
+        res[n] = sub(subject, from_at + 1)
+        if ctx and n then
+            ctx.pos = length + 1
+        end
+        local extra = n + 1
+        while res[extra] ~= nil do
+            res[extra] = nil
+            extra = extra + 1
+        end
+        return res
+    end
+
+    return M
+end

@@ -1,0 +1,242 @@
+-- ngx.req.
+
+local weir = ...
+local raw, finish, op, check, C, out, ngx = weir.raw, weir.finish, weir.op, weir.check, weir.C, weir.out, weir.ngx
+local ffi_string = require("ffi").string
+local error, type, tostring, setmetatable, tonumber = error, type, tostring, setmetatable, tonumber
+
+local req = {}
+ngx.req = req
+
+local OP_METHOD, OP_SET_METHOD, OP_VERSION = op "method", op "set_method", op "http_version"
+local OP_HEADERS, OP_SET_HEADER, OP_RAW_HEADER = op "headers_in", op "set_header_in", op "raw_header"
+local OP_URI_ARGS, OP_SET_ARGS, OP_SET_URI = op "uri_args", op "set_uri_args", op "set_uri"
+local OP_READ, OP_DISCARD, OP_BODY, OP_BODY_FILE = op "read_body", op "discard_body", op "body_data", op "body_file"
+local OP_SET_BODY, OP_SET_BODY_FILE, OP_POST_ARGS = op "set_body_data", op "set_body_file", op "post_args"
+local OP_INIT_BODY, OP_APPEND_BODY, OP_FINISH_BODY = op "init_body", op "append_body", op "finish_body"
+local OP_IS_INTERNAL, OP_START_TIME = op "is_internal", op "start_time"
+
+function req.get_method()
+    return finish(raw(OP_METHOD))
+end
+
+function req.set_method(method)
+    if type(method) ~= "number" then
+        error("bad method number", 2)
+    end
+    check(raw(OP_SET_METHOD, method))
+end
+
+function req.http_version()
+    return finish(raw(OP_VERSION))
+end
+
+function req.start_time()
+    return finish(raw(OP_START_TIME))
+end
+
+function req.is_internal()
+    return finish(raw(OP_IS_INTERNAL))
+end
+
+function req.raw_header(no_line)
+    return finish(raw(OP_RAW_HEADER, no_line and 1 or 0))
+end
+
+local function count(max, name)
+    if max == nil then
+        return 100
+    elseif type(max) ~= "number" then
+        error("bad argument #1 to '" .. name .. "' (number expected, got " .. type(max) .. ")", 3)
+    elseif max < 0 then
+        return 100
+    end
+    return max
+end
+
+function req.get_headers(max, keep_case)
+    local n = count(max, "get_headers")
+    check(raw(OP_HEADERS, n, keep_case and "1" or ""))
+    local truncated = out.k == 1
+    local all = weir.gather(weir.list())
+    if not keep_case then
+        setmetatable(all, weir.lower_meta)
+    end
+    if truncated then
+        return all, "truncated"
+    end
+    return all
+end
+
+local function name_of(name, who)
+    if type(name) ~= "string" then
+        if type(name) ~= "number" then
+            error("bad argument #1 to '" .. who .. "' (string expected, got " .. (name == nil and "nil" or type(name)) .. ")", 3)
+        end
+        name = tostring(name)
+    end
+    return name
+end
+
+local function set(name, value, how, who)
+    name = name_of(name, who)
+    if type(value) == "table" then
+        if #value == 0 then
+            return check(raw(OP_SET_HEADER, 0, name, nil))
+        end
+        for at = 1, #value do
+            check(raw(OP_SET_HEADER, at == 1 and how or 2, name, tostring(value[at])))
+        end
+        return
+    elseif value == nil then
+        return check(raw(OP_SET_HEADER, 0, name, nil))
+    end
+    check(raw(OP_SET_HEADER, how, name, tostring(value)))
+end
+
+function req.set_header(name, value, ...)
+    if select("#", ...) > 0 then
+        error("expecting two arguments, but got " .. 2 + select("#", ...), 2)
+    end
+    local kind = type(value)
+    if kind == "function" or kind == "thread" or kind == "userdata" then
+        error("bad argument #2 to 'set_header' (string, number, or array table expected, got " .. kind .. ")", 2)
+    end
+    set(name, value, 1, "set_header")
+end
+
+function req.clear_header(name)
+    set(name, nil, 1, "clear_header")
+end
+
+package.preload["ngx.req"] = function()
+    return {
+        add_header = function(name, value)
+            if type(value) == "table" and #value == 0 then
+                error("bad 'header_value' argument: got empty table", 2)
+            elseif value == nil then
+                error("bad 'header_value' argument: string or table expected, got nil", 2)
+            end
+            set(name, value, 2, "add_header")
+        end,
+    }
+end
+
+function req.get_uri_args(max, t)
+    if type(max) == "table" then
+        max, t = nil, max
+    end
+    local n = count(max, "get_uri_args")
+    check(raw(OP_URI_ARGS, n))
+    local truncated = out.k == 1
+    local all = weir.gather(weir.list())
+    if type(t) == "table" then
+        for key in pairs(t) do
+            t[key] = nil
+        end
+        for key, value in pairs(all) do
+            t[key] = value
+        end
+        all = t
+    end
+    if truncated then
+        return all, "truncated"
+    end
+    return all
+end
+req.get_query_args = req.get_uri_args
+
+function req.get_post_args(max)
+    local n = count(max, "get_post_args")
+    local code = check(raw(OP_POST_ARGS, n))
+    if code == -1 then
+        return nil, ffi_string(out.p, out.n)
+    end
+    local truncated = out.k == 1
+    local all = weir.gather(weir.list())
+    if truncated then
+        return all, "truncated"
+    end
+    return all
+end
+
+function req.set_uri_args(args)
+    local kind = type(args)
+    local text
+    if kind == "table" then
+        text = weir.encode_args(args, 3)
+    elseif kind == "string" or kind == "number" then
+        text = tostring(args)
+    else
+        error("bad argument #1 to 'set_uri_args' (string, number, or table expected, but got " .. (args == nil and "nil" or kind) .. ")", 2)
+    end
+    check(raw(OP_SET_ARGS, 0, text))
+end
+
+function req.set_uri(uri, jump, binary)
+    if type(uri) ~= "string" then
+        if type(uri) ~= "number" then
+            error("bad argument #1 to 'set_uri' (string expected, got " .. (uri == nil and "nil" or type(uri)) .. ")", 2)
+        end
+        uri = tostring(uri)
+    end
+    if jump ~= nil and type(jump) ~= "boolean" then
+        error("bad argument #2 to 'set_uri' (boolean expected, got " .. type(jump) .. ")", 2)
+    end
+    if uri == "" then
+        error("attempt to use zero-length uri", 2)
+    end
+    check(raw(OP_SET_URI, (jump and 1 or 0) + (binary and 2 or 0), uri))
+    if jump then
+        weir.leave()
+    end
+end
+
+function req.read_body()
+    local code = check(raw(OP_READ))
+    if code == 100 then
+        local ok = weir.await(out.i)
+        if ok ~= true then
+            C(weir.op "exit", ok, "", 0, "", 0, 1, 0)
+            weir.leave()
+        end
+    end
+end
+
+function req.discard_body()
+    check(raw(OP_DISCARD))
+end
+
+function req.get_body_data(max)
+    return finish(raw(OP_BODY, max or 0))
+end
+
+function req.get_body_file()
+    return finish(raw(OP_BODY_FILE))
+end
+
+function req.set_body_data(text)
+    if type(text) ~= "string" then
+        text = name_of(text, "set_body_data")
+    end
+    local code = check(raw(OP_SET_BODY, 0, text))
+end
+
+function req.set_body_file(path, clean)
+    check(raw(OP_SET_BODY_FILE, clean and 1 or 0, name_of(path, "set_body_file")))
+end
+
+function req.init_body(size)
+    if size ~= nil and (type(size) ~= "number" or size < 0) then
+        error("bad argument #1 to 'init_body' (bad buffer size)", 2)
+    end
+    check(raw(OP_INIT_BODY, size or -1))
+end
+
+function req.append_body(text)
+    check(raw(OP_APPEND_BODY, 0, name_of(text, "append_body")))
+end
+
+function req.finish_body()
+    check(raw(OP_FINISH_BODY))
+end

@@ -1,0 +1,174 @@
+//! What Lua asks, as operations see it.
+
+use crate::border::{Answer, Args, Host};
+use crate::run::{Run, WaitFor};
+use crate::vm::Vm;
+use weir_http::Request;
+
+/// What is in an answer.
+pub(crate) mod code {
+    pub(crate) const NIL: i32 = 0;
+    pub(crate) const TRUE: i32 = 1;
+    pub(crate) const TEXT: i32 = 2;
+    pub(crate) const NUMBER: i32 = 3;
+    pub(crate) const FALSE: i32 = 4;
+    /// Several values, each behind a byte that says what it is ([`List`](super::List)).
+    pub(crate) const LIST: i32 = 5;
+    /// `nil` and the text of an error.
+    pub(crate) const FAILED: i32 = -1;
+    /// An error that is raised.
+    pub(crate) const RAISED: i32 = -2;
+    pub(crate) const NO_REQUEST: i32 = -3;
+    /// Not in this phase.
+    pub(crate) const FORBIDDEN: i32 = -4;
+    /// The coroutine is to wait for the number that the answer has.
+    pub(crate) const WAITS: i32 = 100;
+}
+
+/// What an entry lends to Lua.
+pub(crate) struct State<'a> {
+    /// `None` in timers and while a worker begins or ends.
+    pub r: Option<&'a mut Request>,
+    pub run: &'a mut Run,
+    pub vm: &'a Vm,
+}
+
+/// One operation.
+pub(crate) type Op = fn(&mut State<'_>, &Args<'_>, &mut Answer) -> i32;
+
+/// One operation of a request's.
+pub(crate) type RequestOp = fn(&mut Request, &Args<'_>, &mut Answer) -> i32;
+
+/// An operation's name on the Lua side, the contexts it may be called in, and what it does.
+pub(crate) struct OpRow {
+    pub name: &'static str,
+    /// Of [`crate::run::context`].
+    pub contexts: u32,
+    pub does: Does,
+}
+
+pub(crate) enum Does {
+    Any(Op),
+    /// It needs a request.
+    Request(RequestOp),
+}
+
+impl OpRow {
+    pub(crate) const fn any(name: &'static str, contexts: u32, op: Op) -> OpRow {
+        OpRow { name, contexts, does: Does::Any(op) }
+    }
+
+    pub(crate) const fn request(name: &'static str, contexts: u32, op: RequestOp) -> OpRow {
+        OpRow { name, contexts, does: Does::Request(op) }
+    }
+}
+
+impl Host for State<'_> {
+    fn call(&mut self, op: i32, args: &Args<'_>, answer: &mut Answer) -> i32 {
+        let Some(row) = crate::api::ops().get(op as usize) else { return code::NIL };
+        let context = self.run.context;
+        if context & row.contexts == 0 {
+            answer.text.extend_from_slice(crate::run::context::shown(context).as_bytes());
+            return code::FORBIDDEN;
+        }
+        match row.does {
+            Does::Any(op) => op(self, args, answer),
+            Does::Request(op) => match self.r.as_deref_mut() {
+                Some(r) => op(r, args, answer),
+                None => code::NO_REQUEST,
+            },
+        }
+    }
+}
+
+impl State<'_> {
+    /// The coroutine is to wait.
+    pub(crate) fn wait(&mut self, what: WaitFor, answer: &mut Answer) -> i32 {
+        answer.i = self.run.wait(self.vm, what) as i32;
+        code::WAITS
+    }
+}
+
+impl Answer {
+    /// A text.
+    pub(crate) fn text(&mut self, text: &[u8]) -> i32 {
+        self.text.extend_from_slice(text);
+        code::TEXT
+    }
+
+    /// A number.
+    pub(crate) fn number(&mut self, number: f64) -> i32 {
+        self.x = number;
+        code::NUMBER
+    }
+
+    /// `nil` and why.
+    pub(crate) fn fail(&mut self, why: impl AsRef<[u8]>) -> i32 {
+        self.text.clear();
+        self.text.extend_from_slice(why.as_ref());
+        code::FAILED
+    }
+
+    /// An error.
+    pub(crate) fn raise(&mut self, why: impl AsRef<[u8]>) -> i32 {
+        self.fail(why);
+        code::RAISED
+    }
+
+    /// Several values follow.
+    pub(crate) fn list(&mut self) -> List<'_> {
+        List(&mut self.text)
+    }
+}
+
+/// Several values, written one after the other.
+pub(crate) struct List<'a>(pub(crate) &'a mut Vec<u8>);
+
+impl List<'_> {
+    pub(crate) fn nil(&mut self) -> &mut Self {
+        self.0.push(0);
+        self
+    }
+
+    pub(crate) fn boolean(&mut self, value: bool) -> &mut Self {
+        self.0.push(if value { 1 } else { 4 });
+        self
+    }
+
+    pub(crate) fn text(&mut self, text: &[u8]) -> &mut Self {
+        self.0.push(2);
+        self.0.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(text);
+        self
+    }
+
+    pub(crate) fn number(&mut self, number: f64) -> &mut Self {
+        self.0.push(3);
+        self.0.extend_from_slice(&number.to_le_bytes());
+        self
+    }
+}
+
+/// The items of a text that Lua has packed: each behind its length and a colon.
+pub(crate) fn items(mut text: &[u8]) -> Vec<&[u8]> {
+    let mut all = Vec::new();
+    while let Some(at) = memchr::memchr(b':', text) {
+        let length = std::str::from_utf8(&text[..at]).ok().and_then(|l| l.parse::<usize>().ok());
+        let Some(item) = length.and_then(|l| text.get(at + 1..at + 1 + l)) else { break };
+        all.push(item);
+        text = &text[at + 1 + item.len()..];
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_items() {
+        assert_eq!(items(b"1:a0:3:b:c"), [&b"a"[..], b"", b"b:c"]);
+        assert_eq!(items(b"5:abc"), [] as [&[u8]; 0]);
+        assert_eq!(items(b""), [] as [&[u8]; 0]);
+    }
+}

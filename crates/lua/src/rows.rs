@@ -1,0 +1,297 @@
+//! What directives there are.
+
+use crate::code;
+use crate::conf::{DictConf, LuaLoc, LuaMain};
+use crate::phases;
+use std::rc::Rc;
+use std::sync::OnceLock;
+use weir_core::zones;
+use weir_core::Worker;
+use weir_dict::Dict;
+use weir_http::module::{Build, HttpModule};
+use weir_module::{
+    first, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, RowBody, Setter,
+    SlotVtable, Val,
+};
+
+const LOC: Context = Context::HSL.or(Context::LIF);
+const CONTENT: Context = Context::LOCATION.or(Context::LIF);
+
+/// The three forms of a directive: with the code as an argument, in a block, and in a file.
+macro_rules! by_lua {
+    ($name:literal, $contexts:expr, $doc:literal, $set:expr) => {
+        [
+            row(
+                concat!($name, "_by_lua"),
+                $contexts,
+                RowBody::Plain,
+                concat!($doc, " The code is an argument."),
+                $set,
+            ),
+            row(concat!($name, "_by_lua_block"), $contexts, RowBody::Raw, $doc, $set),
+            row(
+                concat!($name, "_by_lua_file"),
+                $contexts,
+                RowBody::Plain,
+                concat!($doc, " The code is in a file."),
+                $set,
+            ),
+        ]
+    };
+}
+
+const fn row(
+    name: &'static str,
+    contexts: Context,
+    body: RowBody,
+    doc: &'static str,
+    set: Setter,
+) -> Row {
+    let arity = match body {
+        RowBody::Raw => Arity::NONE,
+        _ => Arity::ONE,
+    };
+    Row { name, contexts, arity, body, default: "", doc, note: "", is_once: false, set }
+}
+
+fn put(cf: &mut Cf, d: &Directive, place: fn(&mut LuaLoc) -> &mut Val<Option<u32>>) -> ConfResult {
+    let code = code::of(cf, d)?;
+    let number = cf.get::<LuaMain>().add(code);
+    place(cf.get::<LuaLoc>()).once(d, Some(number))
+}
+
+fn put_main(cf: &mut Cf, d: &Directive, place: fn(&mut LuaMain) -> &mut Option<u32>) -> ConfResult {
+    let code = code::of(cf, d)?;
+    let main = cf.get::<LuaMain>();
+    let number = main.add(code);
+    match place(main).replace(number) {
+        None => Ok(()),
+        Some(_) => Err(d.error("is duplicate")),
+    }
+}
+
+fn put_content(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let code = code::of(cf, d)?;
+    let number = cf.get::<LuaMain>().add(code);
+    match cf.get::<LuaLoc>().content.replace(number) {
+        None => Ok(()),
+        Some(_) => Err(d.error("is duplicate")),
+    }
+}
+
+const INIT: [Row; 3] =
+    by_lua!("init", Context::HTTP, "Runs when a worker's Lua state begins.", |cf, d| {
+        put_main(cf, d, |main| &mut main.init)
+    });
+const INIT_WORKER: [Row; 3] = by_lua!(
+    "init_worker",
+    Context::HTTP,
+    "Runs when a worker begins to serve by the configuration.",
+    |cf, d| { put_main(cf, d, |main| &mut main.init_worker) }
+);
+const EXIT_WORKER: [Row; 3] =
+    by_lua!("exit_worker", Context::HTTP, "Runs when a worker ends.", |cf, d| {
+        put_main(cf, d, |main| &mut main.exit_worker)
+    });
+const SERVER_REWRITE: [Row; 3] =
+    by_lua!("server_rewrite", Context::HS, "Runs before the location is looked for.", |cf, d| {
+        put(cf, d, |loc| &mut loc.server_rewrite)
+    });
+const REWRITE: [Row; 3] =
+    by_lua!("rewrite", LOC, "Runs in the rewrite phase, behind the rewrite module.", |cf, d| {
+        put(cf, d, |loc| &mut loc.rewrite)
+    });
+const ACCESS: [Row; 3] = by_lua!("access", LOC, "Runs in the access phase.", |cf, d| {
+    put(cf, d, |loc| &mut loc.access)
+});
+const PRECONTENT: [Row; 3] =
+    by_lua!("precontent", LOC, "Runs before the content phase.", |cf, d| {
+        put(cf, d, |loc| &mut loc.precontent)
+    });
+const BY_CONTENT: [Row; 3] = by_lua!("content", CONTENT, "Makes the answer.", put_content);
+const HEADER_FILTER: [Row; 3] =
+    by_lua!("header_filter", LOC, "Runs before the answer's header leaves.", |cf, d| {
+        put(cf, d, |loc| &mut loc.header_filter)
+    });
+const BODY_FILTER: [Row; 3] =
+    by_lua!("body_filter", LOC, "Runs for each piece of the answer's body.", |cf, d| {
+        put(cf, d, |loc| &mut loc.body_filter)
+    });
+const LOG: [Row; 3] = by_lua!("log", LOC, "Runs when the request is over.", |cf, d| {
+    put(cf, d, |loc| &mut loc.log)
+});
+
+const SET: [Row; 3] = [
+    Row::new(
+        "set_by_lua",
+        weir_modules::rewrite::CONTEXTS,
+        Arity::TWO_MORE,
+        "",
+        "Gives a variable what code returns: $variable CODE [ARGUMENTS].",
+        phases::set_by,
+    ),
+    Row {
+        arity: Arity::ONE,
+        ..row(
+            "set_by_lua_block",
+            weir_modules::rewrite::CONTEXTS,
+            RowBody::Raw,
+            "Gives a variable what code returns.",
+            phases::set_by,
+        )
+    },
+    Row::new(
+        "set_by_lua_file",
+        weir_modules::rewrite::CONTEXTS,
+        Arity::TWO_MORE,
+        "",
+        "Gives a variable what the code in a file returns: $variable FILE [ARGUMENTS].",
+        phases::set_by,
+    ),
+];
+
+fn loc(cf: &mut Cf) -> &mut LuaLoc {
+    cf.get()
+}
+
+fn main(cf: &mut Cf) -> &mut LuaMain {
+    let main = cf.get::<LuaMain>();
+    main.is_used = true;
+    main
+}
+
+fn set_path(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let text = d.arg(0).to_vec();
+    let is_c = d.name.text.ends_with(b"cpath");
+    let prefix = weir_runtime::paths::bytes(&cf.prefix).to_vec();
+    let text = replace(&text, b"$prefix", &prefix);
+    let main = main(cf);
+    let place = if is_c { &mut main.package_cpath } else { &mut main.package_path };
+    match place.replace(text) {
+        None => Ok(()),
+        Some(_) => Err(d.error("is duplicate")),
+    }
+}
+
+fn replace(text: &[u8], what: &[u8], with: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut from = 0;
+    for at in memchr::memmem::find_iter(text, what) {
+        out.extend_from_slice(&text[from..at]);
+        out.extend_from_slice(with);
+        from = at + what.len();
+    }
+    out.extend_from_slice(&text[from..]);
+    out
+}
+
+/// A dictionary is a zone of its own kind.
+const DICT: &str = "lua_shared_dict";
+/// The least that OpenResty takes.
+const DICT_MIN_BYTES: u64 = 8 * 1024;
+
+fn set_dict(cf: &mut Cf, d: &Directive) -> ConfResult {
+    let (name, size) = (d.arg(0).to_vec(), d.size(1)?);
+    if size < DICT_MIN_BYTES {
+        let shown = String::from_utf8_lossy(d.arg(1)).into_owned();
+        return Err(d.bad(1, format!("invalid lua shared dict size \"{shown}\"")));
+    }
+    if main(cf).dicts.iter().any(|known| known.name == name) {
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        return Err(d.bad(0, format!("lua_shared_dict \"{shown}\" is already defined")));
+    }
+    zones::declare(cf, d, 0, &name, DICT, size)?;
+    main(cf).dicts.push(DictConf { name, size, dict: OnceLock::new() });
+    Ok(())
+}
+
+/// Dictionaries of an earlier configuration go on under the same name and size.
+fn build(b: &mut Build) -> ConfResult {
+    for dict in &b.main.get::<LuaMain>().dicts {
+        let make = || Dict::named(dict.size, dict.name.len());
+        let made = zones::attach(DICT, &dict.name, dict.size, |_| Ok(()), make)?;
+        // There is nobody else who sets it.
+        let _ = dict.dict.set(made);
+    }
+    Ok(())
+}
+
+const SETTINGS: &[Row] = &[
+    Row::new("lua_shared_dict", Context::HTTP, Arity::TWO, "", "A dictionary that all workers share: NAME SIZE; it outlives a reload.", set_dict),
+    Row::new("lua_package_path", Context::HTTP, Arity::ONE, "", "Where require looks for modules; \"$prefix\" is the server's prefix, \";;\" the usual places.", set_path),
+    Row::new("lua_package_cpath", Context::HTTP, Arity::ONE, "", "Where require looks for modules in C.", set_path),
+    Row::new("lua_code_cache", LOC, Arity::FLAG, "on", "Whether code is compiled once; \"off\" is not there yet.", |cf, d| {
+        match d.flag()? {
+            true => loc(cf).code_cache.once(d, true),
+            false => Err(d.bad(0, "\"lua_code_cache off\" is not there yet: write \"on\", and reload after a change of code")),
+        }
+    }),
+    Row::new("lua_need_request_body", LOC, Arity::FLAG, "off", "Reads the request's body before code runs.", set!(loc, need_request_body, first::flag)),
+    Row::new("lua_use_default_type", LOC, Arity::FLAG, "on", "Gives answers of Lua's the type of default_type.", set!(loc, use_default_type, first::flag)),
+    Row::new("lua_http10_buffering", LOC, Arity::FLAG, "on", "Keeps answers to HTTP/1.0 until their length is known.", set!(loc, http10_buffering, first::flag)),
+    Row::new("lua_check_client_abort", LOC, Arity::FLAG, "off", "Watches whether the client goes while code waits.", set!(loc, check_client_abort, first::flag)),
+    Row::new("lua_transform_underscores_in_response_headers", LOC, Arity::FLAG, "on", "Makes hyphens of underscores in the names of ngx.header.", set!(loc, transform_underscores, first::flag)),
+    Row::new("lua_max_pending_timers", Context::HTTP, Arity::ONE, "1024", "How many timers of a worker may wait.", set!(main, max_pending_timers, first::num)),
+    Row::new("lua_max_running_timers", Context::HTTP, Arity::ONE, "256", "How many timers of a worker may run at once.", set!(main, max_running_timers, first::num)),
+    Row::new("lua_regex_cache_max_entries", Context::HTTP, Arity::ONE, "1024", "How many expressions compiled with the option o a worker keeps.", set!(main, regex_cache, first::num)),
+    Row::new("lua_regex_match_limit", Context::HTTP, Arity::ONE, "0", "How many steps a match of ngx.re may take; 0: the usual limit.", set!(main, regex_match_limit, first::num)),
+    Row::new("lua_vm_memory", Context::HTTP, Arity::ONE, "0", "How much memory one worker's Lua state may take; 0: no limit.", set!(main, memory, first::size))
+        .note("Weir's own. What runs out of it ends with an error, and its request with 500."),
+];
+
+const ALL: usize = 12 * 3 + SETTINGS.len();
+
+const ROWS: [Row; ALL] = {
+    let groups = [
+        INIT,
+        INIT_WORKER,
+        EXIT_WORKER,
+        SET,
+        SERVER_REWRITE,
+        REWRITE,
+        ACCESS,
+        PRECONTENT,
+        BY_CONTENT,
+        HEADER_FILTER,
+        BODY_FILTER,
+        LOG,
+    ];
+    let mut rows = [SETTINGS[0]; ALL];
+    let mut at = 0;
+    while at < groups.len() * 3 {
+        rows[at] = groups[at / 3][at % 3];
+        at += 1;
+    }
+    while at < ALL {
+        rows[at] = SETTINGS[at - groups.len() * 3];
+        at += 1;
+    }
+    rows
+};
+
+static TABLE: [Row; ALL] = ROWS;
+
+fn prepare(cf: &mut Cf) -> ConfResult {
+    let prefix = weir_runtime::paths::bytes(&cf.prefix).to_vec();
+    cf.get::<LuaMain>().prefix = prefix;
+    Ok(())
+}
+
+fn serves(worker: &Rc<Worker>, _: usize) {
+    phases::begin_worker(worker);
+}
+
+/// OpenResty's Lua for HTTP.
+pub const MODULE: HttpModule = HttpModule {
+    rows: &TABLE,
+    slots: &[
+        SlotVtable::of::<LuaMain>(),
+        SlotVtable { merge: LuaLoc::merge_block, ..SlotVtable::of::<LuaLoc>() },
+    ],
+    phases: phases::PHASES,
+    prepare: Some(prepare),
+    build: Some(build),
+    serves: Some(serves),
+    at_worker: phases::AT_WORKER,
+    ..HttpModule::EMPTY
+};

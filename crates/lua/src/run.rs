@@ -1,0 +1,329 @@
+//! Runs: one entry point's code from its beginning to its end, and what it waits for meanwhile.
+
+use crate::api::socket::Socks;
+use crate::machine::{code, State};
+use crate::vm::{enter, Vm};
+use std::cell::RefCell;
+use std::future::{poll_fn, Future};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use weir_core::LocalFuture;
+use weir_http::body::{self, BodyError};
+use weir_http::Request;
+
+/// Where code runs, as bits.
+pub(crate) mod context {
+    pub(crate) const SET: u32 = 1;
+    pub(crate) const REWRITE: u32 = 1 << 1;
+    pub(crate) const ACCESS: u32 = 1 << 2;
+    pub(crate) const CONTENT: u32 = 1 << 3;
+    pub(crate) const LOG: u32 = 1 << 4;
+    pub(crate) const HEADER: u32 = 1 << 5;
+    pub(crate) const BODY: u32 = 1 << 6;
+    pub(crate) const TIMER: u32 = 1 << 7;
+    pub(crate) const INIT_WORKER: u32 = 1 << 8;
+    pub(crate) const BALANCER: u32 = 1 << 9;
+    pub(crate) const SERVER_REWRITE: u32 = 1 << 13;
+    pub(crate) const EXIT_WORKER: u32 = 1 << 14;
+    pub(crate) const PRECONTENT: u32 = 1 << 16;
+    pub(crate) const INIT: u32 = 1 << 17;
+
+    /// Everywhere.
+    pub(crate) const ANY: u32 = u32::MAX;
+    /// Phases that may wait.
+    pub(crate) const HANDLERS: u32 = REWRITE | ACCESS | CONTENT | SERVER_REWRITE | PRECONTENT;
+    /// The same, and timers.
+    pub(crate) const WAITING: u32 = HANDLERS | TIMER;
+    /// All that have a request.
+    pub(crate) const REQUEST: u32 = HANDLERS | SET | LOG | HEADER | BODY | BALANCER;
+
+    /// As the inventory of phases names them.
+    const NAMES: &[(u32, &str, &str)] = &[
+        (SET, "set", "set_by_lua*"),
+        (REWRITE, "rewrite", "rewrite_by_lua*"),
+        (ACCESS, "access", "access_by_lua*"),
+        (CONTENT, "content", "content_by_lua*"),
+        (LOG, "log", "log_by_lua*"),
+        (HEADER, "header_filter", "header_filter_by_lua*"),
+        (BODY, "body_filter", "body_filter_by_lua*"),
+        (TIMER, "timer", "ngx.timer"),
+        (INIT_WORKER, "init_worker", "init_worker_by_lua*"),
+        (BALANCER, "balancer", "balancer_by_lua*"),
+        (SERVER_REWRITE, "server_rewrite", "server_rewrite_by_lua*"),
+        (EXIT_WORKER, "exit_worker", "exit_worker_by_lua*"),
+        (PRECONTENT, "precontent", "precontent_by_lua*"),
+        (INIT, "init", "init_by_lua*"),
+    ];
+
+    /// `ngx.get_phase`
+    pub(crate) fn name(context: u32) -> &'static str {
+        NAMES.iter().find(|n| n.0 == context).map_or("(unknown)", |n| n.1)
+    }
+
+    /// As errors call it.
+    pub(crate) fn shown(context: u32) -> &'static str {
+        NAMES.iter().find(|n| n.0 == context).map_or("(unknown)", |n| n.2)
+    }
+}
+
+/// What a wait has come to: a code and its values.
+#[derive(Default)]
+pub(crate) struct Reply {
+    pub code: i32,
+    pub x: f64,
+    pub text: Vec<u8>,
+}
+
+impl Reply {
+    pub(crate) fn ok() -> Reply {
+        Reply { code: code::TRUE, ..Reply::default() }
+    }
+
+    pub(crate) fn fail(why: impl Into<Vec<u8>>) -> Reply {
+        Reply { code: code::FAILED, x: 0.0, text: why.into() }
+    }
+}
+
+/// What a coroutine waits for.
+pub(crate) enum WaitFor {
+    /// Something that has no use for the request.
+    Future(LocalFuture<'static, Reply>),
+    /// Until somebody else's code says so.
+    Told(Rc<Told>),
+    /// The request's body as a whole.
+    Body,
+    /// Until the client has taken all but so many bytes.
+    Drain(u64),
+}
+
+/// A word from one run to another.
+#[derive(Default)]
+pub(crate) struct Told {
+    reply: RefCell<Option<Reply>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Told {
+    pub(crate) fn tell(&self, reply: Reply) {
+        *self.reply.borrow_mut() = Some(reply);
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Reply> {
+        if let Some(reply) = self.reply.borrow_mut().take() {
+            return Poll::Ready(reply);
+        }
+        *self.waker.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+struct Wait {
+    id: u32,
+    what: WaitFor,
+}
+
+/// How a run has ended.
+#[derive(Default, Debug)]
+pub(crate) enum Outcome {
+    /// At the end of its code.
+    #[default]
+    Ended,
+    /// By an error, which has been logged.
+    Failed,
+    /// `ngx.exit`
+    Exit(i32),
+    /// `ngx.exec`: the URI and its arguments.
+    Exec(Vec<u8>, Vec<u8>),
+    /// `ngx.req.set_uri` with a jump.
+    Jump,
+    /// `ngx.redirect`
+    Redirect(u16),
+}
+
+/// Whether an entry has ended the run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    Ended,
+    Waits,
+}
+
+/// What a body filter is given, and what it makes of it.
+#[derive(Default)]
+pub(crate) struct Piece {
+    pub text: Vec<u8>,
+    pub last: bool,
+    pub is_set: bool,
+}
+
+/// A request, and whether its answer is whole.
+type Ended = (Box<Request>, bool);
+
+/// A subrequest, once it has ended, and whether its answer is whole.
+#[derive(Clone, Default)]
+pub(crate) struct Asked {
+    pub part: Rc<RefCell<Option<Ended>>>,
+    /// Whether its variables are its parent's.
+    pub shares: bool,
+}
+
+/// One run.
+pub(crate) struct Run {
+    pub id: u32,
+    pub context: u32,
+    pub vm: Rc<Vm>,
+    pub outcome: Outcome,
+    /// For the coroutine that is woken.
+    pub reply: Reply,
+    /// What `ngx.arg` is about.
+    pub piece: Piece,
+    /// The arguments of a `set_by_lua`, and what its code returns.
+    pub args: Vec<Vec<u8>>,
+    pub result: Option<Vec<u8>>,
+    /// Subrequests that have not been looked at yet, by their waits' numbers.
+    pub parts: Vec<(u32, Asked)>,
+    /// Its sockets, by their numbers.
+    pub socks: Socks,
+    /// The flags of the next value that goes into a dictionary.
+    pub flags: u32,
+    /// What `incr` begins with where there is nothing, and for how long, in seconds.
+    pub init: Option<(f64, f64)>,
+    waits: Vec<Wait>,
+}
+
+impl Run {
+    pub(crate) fn new(vm: &Rc<Vm>, context: u32) -> Run {
+        Run {
+            id: vm.next(),
+            context,
+            vm: Rc::clone(vm),
+            outcome: Outcome::Ended,
+            reply: Reply::default(),
+            piece: Piece::default(),
+            args: Vec::new(),
+            result: None,
+            parts: Vec::new(),
+            socks: Socks::new(),
+            flags: 0,
+            init: None,
+            waits: Vec::new(),
+        }
+    }
+
+    /// A number for something that is waited for from now on.
+    pub(crate) fn wait(&mut self, vm: &Vm, what: WaitFor) -> u32 {
+        let id = vm.next();
+        self.waits.push(Wait { id, what });
+        id
+    }
+
+    /// Nobody waits for that any more.
+    pub(crate) fn cancel(&mut self, id: u32) {
+        self.waits.retain(|w| w.id != id);
+        self.vm.told.borrow_mut().remove(&id);
+    }
+
+    /// Begins the code of that number.
+    pub(crate) fn begin(&mut self, r: Option<&mut Request>, code: u32) -> Step {
+        enter(r, self, entry::START, f64::from(code))
+    }
+
+    /// What of the waits has come, without those that need the request.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<(u32, Reply)> {
+        for at in 0..self.waits.len() {
+            let ready = match &mut self.waits[at].what {
+                WaitFor::Future(future) => future.as_mut().poll(cx),
+                WaitFor::Told(told) => told.poll(cx),
+                WaitFor::Body | WaitFor::Drain(_) => Poll::Pending,
+            };
+            if let Poll::Ready(reply) = ready {
+                return Poll::Ready((self.waits.remove(at).id, reply));
+            }
+        }
+        Poll::Pending
+    }
+
+    async fn next(&mut self, r: Option<&mut Request>) -> (u32, Reply) {
+        let of_request = |w: &Wait| match w.what {
+            WaitFor::Body => Some((w.id, None)),
+            WaitFor::Drain(leave) => Some((w.id, Some(leave))),
+            _ => None,
+        };
+        let first = self.waits.iter().find_map(of_request);
+        let (Some((id, leave)), Some(r)) = (first, r) else {
+            return poll_fn(|cx| self.poll(cx)).await;
+        };
+        let mut of_request = pin!(async {
+            match leave {
+                None => read_body(r).await,
+                Some(leave) => drain(r, leave).await,
+            }
+        });
+        let done = poll_fn(|cx| match self.poll(cx) {
+            Poll::Ready(other) => Poll::Ready(other),
+            Poll::Pending => of_request.as_mut().poll(cx).map(|reply| (id, reply)),
+        });
+        let done = done.await;
+        self.cancel(done.0);
+        done
+    }
+
+    /// Goes on until the run has ended.
+    pub(crate) async fn drive(&mut self, mut r: Option<&mut Request>) {
+        loop {
+            let (id, reply) = self.next(r.as_deref_mut()).await;
+            self.reply = reply;
+            self.vm.told.borrow_mut().remove(&id);
+            if enter(r.as_deref_mut(), self, entry::WAKE, f64::from(id)) == Step::Ended {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.vm.forget(entry::DROP, self.id);
+    }
+}
+
+async fn read_body(r: &mut Request) -> Reply {
+    match body::read_all(r).await {
+        Ok(()) => Reply::ok(),
+        Err(BodyError::Status(status)) => {
+            Reply { code: code::NUMBER, x: f64::from(status), text: Vec::new() }
+        }
+        Err(_) => Reply { code: code::NUMBER, x: 499.0, text: Vec::new() },
+    }
+}
+
+async fn drain(r: &mut Request, leave: u64) -> Reply {
+    match r.drain(leave).await {
+        Ok(()) => Reply::ok(),
+        Err(_) => Reply::fail("client aborted"),
+    }
+}
+
+/// What Lua's entry function is asked for.
+pub(crate) mod entry {
+    /// Begin the run with the code of that number.
+    pub(crate) const START: i32 = 1;
+    /// What the wait of that number was for has come.
+    pub(crate) const WAKE: i32 = 2;
+    /// The run is over.
+    pub(crate) const DROP: i32 = 3;
+    /// The request of that number is over.
+    pub(crate) const FREE: i32 = 4;
+    /// The timer of that number is due; the second number is 1 when it comes before its time.
+    pub(crate) const TIMER: i32 = 5;
+    /// All pieces are to be loaded.
+    pub(crate) const PIECES: i32 = 6;
+}
+
+/// What an operation says of the wake.
+pub(crate) fn take_reply(state: &mut State<'_>) -> Reply {
+    std::mem::take(&mut state.run.reply)
+}
