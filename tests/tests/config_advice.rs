@@ -188,7 +188,7 @@ fn directives_of_other_modules_are_known_by_name() {
         ("rtmp", "RTMP"),
         ("fancyindex_name_length", "text-overflow"),
         ("pagespeed", "rewrites no pages"),
-        ("lua_ssl_crl", "Lua"),
+        ("lua_capture_error_log", "Lua"),
         ("ssl_certificate_by_lua_block", "Lua"),
         ("cache_purge_background_queue", "purger="),
         ("multi", "grpc_pass"),

@@ -63,6 +63,16 @@ const CONF: &str = r#"events {} error_log %%DIR%%/error.log notice; http { defau
         ngx.say(select(2, ngx.socket.tcp():connect("127.0.0.1", 1))) } }
     location /misuse { content_by_lua_block {
         ngx.say(pcall(ngx.say, function() end)) ngx.say(pcall(ngx.exit)) ngx.say(pcall(ngx.re.match, "a", "a", "H")) } }
+    location /json { content_by_lua_block {
+        local cjson = require "cjson"
+        local t = cjson.decode('{"a":[1,2.5,null,"\\u00e9"],"b":{}}')
+        ngx.say(t.a[2], t.a[3] == ngx.null, t.a[4], " ", cjson.encode({ list = { 1, "x\n", ngx.null } }))
+        ngx.say(require("cjson.safe").decode("[1")) } }
+    location /hot { content_by_lua_block {
+        local d, sum = ngx.shared.shared, 0
+        d:set("one", 1) d:set("many", 1000)
+        for i = 1, 1000 do local v = d:get("one") d:get("many") sum = sum + v end
+        ngx.say(sum) } }
     location /early { content_by_lua_block { ngx.say("first") ngx.flush(true) ngx.sleep(60) } }
 } }"#;
 
@@ -147,4 +157,19 @@ fn misuse_is_told_in_openrestys_words() {
     ] {
         assert!(answer.contains(text), "{answer}");
     }
+}
+
+#[test]
+fn json_both_ways() {
+    let server = start();
+    assert_eq!(
+        server.get("/json").text(),
+        "2.5true\u{e9} {\"list\":[1,\"x\\n\",null]}\nnilExpected comma or array end but found T_END at character 3\n"
+    );
+}
+
+/// Loops are compiled. What one operation has answered is not what a later one has.
+#[test]
+fn compiled_code_sees_what_it_has_asked_for() {
+    assert_eq!(start().get("/hot").text(), "1000\n");
 }

@@ -126,6 +126,7 @@ mod log_syslog;
 mod log_time;
 mod lua_api;
 mod lua_phases;
+mod lua_sockets;
 mod mail_auth;
 mod mail_core;
 mod mail_differs;

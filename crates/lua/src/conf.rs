@@ -4,6 +4,7 @@ use crate::code::Code;
 use std::sync::{Arc, OnceLock};
 use weir_dict::Dict;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
+use weir_upstream::Outgoing;
 
 /// A `lua_shared_dict`.
 pub(crate) struct DictConf {
@@ -77,6 +78,8 @@ pub(crate) struct LuaLoc {
     pub pool_size: Val<u64>,
     pub buffer_size: Val<u64>,
     pub log_errors: Val<bool>,
+    /// TLS of sockets.
+    pub ssl: Outgoing,
 }
 
 impl ConfType for LuaLoc {
@@ -92,6 +95,10 @@ impl ConfType for LuaLoc {
             connect_timeout = 60_000, send_timeout = 60_000, read_timeout = 60_000,
             keepalive_timeout = 60_000, pool_size = 30, buffer_size = 4096, log_errors = true,
         );
+        self.ssl.merge(&parent.ssl);
+        // Code says whether it verifies; there must be something to do it by.
+        self.ssl.verify.set(!self.ssl.trusted_certificate.is_empty());
+        self.ssl.server_name.set(true);
         Ok(())
     }
 }

@@ -27,6 +27,14 @@ pub const FILTERS: HttpModule = HttpModule {
 /// The body filter has seen the end.
 struct Over;
 
+/// The header filter's code wants this status.
+struct Exited(u16);
+
+/// The status that a filter's code wants instead of what is there.
+pub(crate) fn wanted_status(r: &Request) -> Option<u16> {
+    r.ctx_ref::<Exited>().map(|exited| exited.0).filter(|_| !r.flags.header_sent)
+}
+
 fn header(r: &mut Request, next: Next) -> FilterResult {
     let loc = r.loc();
     let conf = loc.conf::<LuaLoc>();
@@ -39,8 +47,12 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         let mut run = Run::new(&vm, context::HEADER);
         run.begin(Some(r), code);
         match run.outcome {
-            Outcome::Failed => return Err(FilterError::Status(500)),
-            Outcome::Exit(code @ 300..=999) => return Err(FilterError::Status(code as u16)),
+            Outcome::Failed => return Err(FilterError::Broken),
+            Outcome::Exit(code @ 200..=999) if !r.has_ctx::<Exited>() => {
+                // The header of that answer comes here, too.
+                r.set_ctx(Exited(code as u16));
+                return Err(FilterError::Status(code as u16));
+            }
             Outcome::Exit(-1) => return Err(FilterError::Broken),
             _ => {}
         }

@@ -3,6 +3,8 @@
 use crate::border::{Answer, Args, Host};
 use crate::run::{Run, WaitFor};
 use crate::vm::Vm;
+use std::rc::Rc;
+use weir_http::generation::Location;
 use weir_http::Request;
 
 /// What is in an answer.
@@ -21,6 +23,8 @@ pub(crate) mod code {
     pub(crate) const NO_REQUEST: i32 = -3;
     /// Not in this phase.
     pub(crate) const FORBIDDEN: i32 = -4;
+    /// The same, of what is the request's own.
+    pub(crate) const FORBIDDEN_NOW: i32 = -5;
     /// The coroutine is to wait for the number that the answer has.
     pub(crate) const WAITS: i32 = 100;
 }
@@ -68,6 +72,9 @@ impl Host for State<'_> {
         let Some(row) = crate::api::ops().get(op as usize) else { return code::NIL };
         let context = self.run.context;
         if context & row.contexts == 0 {
+            if matches!(row.does, Does::Request(_)) {
+                return code::FORBIDDEN_NOW;
+            }
             answer.text.extend_from_slice(crate::run::context::shown(context).as_bytes());
             return code::FORBIDDEN;
         }
@@ -82,6 +89,14 @@ impl Host for State<'_> {
 }
 
 impl State<'_> {
+    /// The location whose settings are in force: a timer has that of the code that has begun it.
+    pub(crate) fn loc(&self) -> Option<Rc<Location>> {
+        match &self.r {
+            Some(r) => Some(Rc::clone(r.loc())),
+            None => self.run.loc.as_ref().map(Rc::clone),
+        }
+    }
+
     /// The coroutine is to wait.
     pub(crate) fn wait(&mut self, what: WaitFor, answer: &mut Answer) -> i32 {
         answer.i = self.run.wait(self.vm, what) as i32;

@@ -106,6 +106,9 @@ fn after_body<const CONTEXT: u32>(r: &mut Request) -> LocalFuture<'_, Flow> {
 /// What the phase comes to.
 fn finish(r: &mut Request, mut run: Run) -> Flow {
     let context = run.context;
+    if let Some(status) = crate::filters::wanted_status(r) {
+        return Flow::Status(status);
+    }
     match std::mem::take(&mut run.outcome) {
         Outcome::Failed if r.flags.header_sent => Flow::Close,
         Outcome::Failed => Flow::Status(500),

@@ -10,9 +10,10 @@ use weir_core::Worker;
 use weir_dict::Dict;
 use weir_http::module::{Build, HttpModule};
 use weir_module::{
-    first, set, ArgsExt, Arity, Cf, ConfResult, Context, Directive, Row, RowBody, Setter,
-    SlotVtable, Val,
+    first, set, ArgsExt, Arity, Cf, ConfResult, Context, Diagnostic, Directive, Row, RowBody,
+    Setter, SlotVtable, Val,
 };
+use weir_upstream::{Outgoing, Secures, SslRows};
 
 const LOC: Context = Context::HSL.or(Context::LIF);
 const CONTENT: Context = Context::LOCATION.or(Context::LIF);
@@ -213,6 +214,17 @@ fn build(b: &mut Build) -> ConfResult {
         // There is nobody else who sets it.
         let _ = dict.dict.set(made);
     }
+    if !b.main.get::<LuaMain>().is_used {
+        return Ok(());
+    }
+    for loc in weir_module::distinct::<LuaLoc>(b.locations) {
+        if loc.ssl.varies() {
+            let text =
+                "\"lua_ssl_certificate\" and its key have variables, which sockets cannot have";
+            return Err(Diagnostic::emerg(text.to_owned()));
+        }
+        loc.ssl.build(b.cf, "lua_ssl", false)?;
+    }
     Ok(())
 }
 
@@ -235,11 +247,52 @@ const SETTINGS: &[Row] = &[
     Row::new("lua_max_running_timers", Context::HTTP, Arity::ONE, "256", "How many timers of a worker may run at once.", set!(main, max_running_timers, first::num)),
     Row::new("lua_regex_cache_max_entries", Context::HTTP, Arity::ONE, "1024", "How many expressions compiled with the option o a worker keeps.", set!(main, regex_cache, first::num)),
     Row::new("lua_regex_match_limit", Context::HTTP, Arity::ONE, "0", "How many steps a match of ngx.re may take; 0: the usual limit.", set!(main, regex_match_limit, first::num)),
+    Row::new("lua_socket_connect_timeout", LOC, Arity::ONE, "60s", "How long a socket of Lua's waits to be connected.", set!(loc, connect_timeout, first::msec)),
+    Row::new("lua_socket_send_timeout", LOC, Arity::ONE, "60s", "How long it waits for room to send.", set!(loc, send_timeout, first::msec)),
+    Row::new("lua_socket_read_timeout", LOC, Arity::ONE, "60s", "How long it waits for what the other side sends.", set!(loc, read_timeout, first::msec)),
+    Row::new("lua_socket_keepalive_timeout", LOC, Arity::ONE, "60s", "How long a kept connection may be idle.", set!(loc, keepalive_timeout, first::msec)),
+    Row::new("lua_socket_pool_size", LOC, Arity::ONE, "30", "How many connections a pool keeps for a worker.", set!(loc, pool_size, |d| match d.num(0)? {
+        0 => Err(d.bad(0, "the pool must have room for a connection")),
+        n => Ok(n),
+    })),
+    Row::new("lua_socket_buffer_size", LOC, Arity::ONE, "4k", "How much is read at a time.", set!(loc, buffer_size, |d| match d.size(0)? {
+        0 => Err(d.bad(0, "the buffer must have room for a byte")),
+        n => Ok(n),
+    })),
+    Row::new("lua_socket_log_errors", LOC, Arity::FLAG, "on", "Whether failures of sockets are logged.", set!(loc, log_errors, first::flag)),
+    Row::new("rewrite_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Whether rewrite_by_lua runs in its place among the modules; it always runs behind the rewrite module.", |_, d| only_off(d)),
+    Row::new("access_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Whether access_by_lua runs in its place among the modules; it always runs behind them.", |_, d| only_off(d)),
     Row::new("lua_vm_memory", Context::HTTP, Arity::ONE, "0", "How much memory one worker's Lua state may take; 0: no limit.", set!(main, memory, first::size))
         .note("Weir's own. What runs out of it ends with an error, and its request with 500."),
 ];
 
-const ALL: usize = 12 * 3 + SETTINGS.len();
+/// TLS of sockets, by the words that all have who speak to servers.
+struct Tls;
+
+impl Secures for Tls {
+    type Session = weir_http::Request;
+    const PREFIX: &'static str = "lua_";
+    const LEVELS: Context = LOC;
+    const TLS_NAME: &'static str = "the name that sslhandshake is given";
+    fn outgoing(cf: &mut Cf) -> &mut Outgoing {
+        &mut cf.get::<LuaLoc>().ssl
+    }
+}
+
+/// Those of them that there are here, by their places.
+const OF_TLS: [usize; 8] = [1, 2, 6, 7, 8, 9, 10, 13];
+
+fn only_off(d: &Directive) -> ConfResult {
+    match d.flag()? {
+        false => Ok(()),
+        true => Err(d.bad(
+            0,
+            "code always runs behind the other modules of its phase: remove the directive",
+        )),
+    }
+}
+
+const ALL: usize = 12 * 3 + SETTINGS.len() + OF_TLS.len();
 
 const ROWS: [Row; ALL] = {
     let groups = [
@@ -262,8 +315,12 @@ const ROWS: [Row; ALL] = {
         rows[at] = groups[at / 3][at % 3];
         at += 1;
     }
-    while at < ALL {
+    while at < ALL - OF_TLS.len() {
         rows[at] = SETTINGS[at - groups.len() * 3];
+        at += 1;
+    }
+    while at < ALL {
+        rows[at] = SslRows::<Tls>::ROWS[OF_TLS[at + OF_TLS.len() - ALL]];
         at += 1;
     }
     rows
@@ -295,3 +352,24 @@ pub const MODULE: HttpModule = HttpModule {
     at_worker: phases::AT_WORKER,
     ..HttpModule::EMPTY
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_tls_are_those_that_are_meant() {
+        let names: Vec<_> = OF_TLS.iter().map(|at| SslRows::<Tls>::ROWS[*at].name).collect();
+        let expected = [
+            "lua_ssl_protocols",
+            "lua_ssl_ciphers",
+            "lua_ssl_verify_depth",
+            "lua_ssl_trusted_certificate",
+            "lua_ssl_crl",
+            "lua_ssl_certificate",
+            "lua_ssl_certificate_key",
+            "lua_ssl_conf_command",
+        ];
+        assert_eq!(names, expected);
+    }
+}

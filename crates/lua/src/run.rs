@@ -1,6 +1,7 @@
 //! Runs: one entry point's code from its beginning to its end, and what it waits for meanwhile.
 
 use crate::api::socket::Socks;
+use crate::conf::LuaLoc;
 use crate::machine::{code, State};
 use crate::vm::{enter, Vm};
 use std::cell::RefCell;
@@ -8,9 +9,11 @@ use std::future::{poll_fn, Future};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use weir_core::LocalFuture;
+use weir_core::logger::LogLevel;
+use weir_core::{LocalFuture, Session};
 use weir_http::body::{self, BodyError};
-use weir_http::Request;
+use weir_http::generation::Location;
+use weir_http::{ClientWatch, Request};
 
 /// Where code runs, as bits.
 pub(crate) mod context {
@@ -93,6 +96,8 @@ pub(crate) enum WaitFor {
     Told(Rc<Told>),
     /// The request's body as a whole.
     Body,
+    /// A further piece of the request's body, for so many milliseconds.
+    Piece(u64),
     /// Until the client has taken all but so many bytes.
     Drain(u64),
 }
@@ -119,6 +124,13 @@ impl Told {
         *self.waker.borrow_mut() = Some(cx.waker().clone());
         Poll::Pending
     }
+}
+
+/// What needs the request while it is waited for.
+enum OfRequest {
+    Body,
+    Piece(u64),
+    Drain(u64),
 }
 
 struct Wait {
@@ -185,12 +197,20 @@ pub(crate) struct Run {
     pub result: Option<Vec<u8>>,
     /// Subrequests that have not been looked at yet, by their waits' numbers.
     pub parts: Vec<(u32, Asked)>,
+    /// Of a run without a request, what lines of the log say of the one that began it.
+    pub origin: Rc<[u8]>,
+    /// Of a run without a request, the location of the code that has begun it.
+    pub loc: Option<Rc<Location>>,
     /// Its sockets, by their numbers.
     pub socks: Socks,
     /// The flags of the next value that goes into a dictionary.
     pub flags: u32,
     /// What `incr` begins with where there is nothing, and for how long, in seconds.
     pub init: Option<(f64, f64)>,
+    /// The client has gone, which the code has been told.
+    pub is_gone: bool,
+    /// Code is to run then.
+    pub has_abort: bool,
     waits: Vec<Wait>,
 }
 
@@ -206,9 +226,13 @@ impl Run {
             args: Vec::new(),
             result: None,
             parts: Vec::new(),
+            origin: Rc::default(),
+            loc: None,
             socks: Socks::new(),
             flags: 0,
             init: None,
+            is_gone: false,
+            has_abort: false,
             waits: Vec::new(),
         }
     }
@@ -237,7 +261,7 @@ impl Run {
             let ready = match &mut self.waits[at].what {
                 WaitFor::Future(future) => future.as_mut().poll(cx),
                 WaitFor::Told(told) => told.poll(cx),
-                WaitFor::Body | WaitFor::Drain(_) => Poll::Pending,
+                WaitFor::Body | WaitFor::Piece(_) | WaitFor::Drain(_) => Poll::Pending,
             };
             if let Poll::Ready(reply) = ready {
                 return Poll::Ready((self.waits.remove(at).id, reply));
@@ -246,20 +270,40 @@ impl Run {
         Poll::Pending
     }
 
+    /// What comes next, or that the client has gone, where somebody wants to know.
+    async fn next_or_gone(&mut self, r: Option<&mut Request>) -> Option<(u32, Reply)> {
+        let watches = r
+            .as_deref()
+            .is_some_and(|r| !self.is_gone && *r.loc().conf::<LuaLoc>().check_client_abort);
+        let (true, Some(request)) = (watches, r.as_deref()) else {
+            return Some(self.next(r).await);
+        };
+        let mut watch = ClientWatch::new(request, false);
+        let mut next = pin!(self.next(r));
+        poll_fn(|cx| match next.as_mut().poll(cx) {
+            Poll::Ready(found) => Poll::Ready(Some(found)),
+            Poll::Pending if watch.is_gone(cx) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
     async fn next(&mut self, r: Option<&mut Request>) -> (u32, Reply) {
         let of_request = |w: &Wait| match w.what {
-            WaitFor::Body => Some((w.id, None)),
-            WaitFor::Drain(leave) => Some((w.id, Some(leave))),
+            WaitFor::Body => Some((w.id, OfRequest::Body)),
+            WaitFor::Piece(ms) => Some((w.id, OfRequest::Piece(ms))),
+            WaitFor::Drain(leave) => Some((w.id, OfRequest::Drain(leave))),
             _ => None,
         };
         let first = self.waits.iter().find_map(of_request);
-        let (Some((id, leave)), Some(r)) = (first, r) else {
+        let (Some((id, what)), Some(r)) = (first, r) else {
             return poll_fn(|cx| self.poll(cx)).await;
         };
         let mut of_request = pin!(async {
-            match leave {
-                None => read_body(r).await,
-                Some(leave) => drain(r, leave).await,
+            match what {
+                OfRequest::Body => read_body(r).await,
+                OfRequest::Piece(ms) => read_piece(r, ms).await,
+                OfRequest::Drain(leave) => drain(r, leave).await,
             }
         });
         let done = poll_fn(|cx| match self.poll(cx) {
@@ -271,10 +315,28 @@ impl Run {
         done
     }
 
+    /// The client is gone: the code that was given for that runs, or the request ends.
+    fn client_goes(&mut self, mut r: Option<&mut Request>) -> Step {
+        self.is_gone = true;
+        if let Some(r) = r.as_deref_mut() {
+            r.log(LogLevel::Info, "client prematurely closed connection");
+        }
+        if self.has_abort {
+            return enter(r, self, entry::ABORT, 0.0);
+        }
+        self.outcome = Outcome::Exit(499);
+        Step::Ended
+    }
+
     /// Goes on until the run has ended.
     pub(crate) async fn drive(&mut self, mut r: Option<&mut Request>) {
         loop {
-            let (id, reply) = self.next(r.as_deref_mut()).await;
+            let Some((id, reply)) = self.next_or_gone(r.as_deref_mut()).await else {
+                if self.client_goes(r.as_deref_mut()) == Step::Ended {
+                    return;
+                }
+                continue;
+            };
             self.reply = reply;
             self.vm.told.borrow_mut().remove(&id);
             if enter(r.as_deref_mut(), self, entry::WAKE, f64::from(id)) == Step::Ended {
@@ -300,6 +362,16 @@ async fn read_body(r: &mut Request) -> Reply {
     }
 }
 
+async fn read_piece(r: &mut Request, ms: u64) -> Reply {
+    match weir_runtime::timer::within_ms(ms, body::next_to_pass_on(r)).await {
+        None => Reply::fail("timeout"),
+        Some(Ok(Some(piece))) => Reply { code: code::TEXT, x: 0.0, text: piece.to_vec() },
+        Some(Ok(None)) => Reply::fail("closed"),
+        Some(Err(BodyError::Status(408))) => Reply::fail("timeout"),
+        Some(Err(_)) => Reply::fail("client aborted"),
+    }
+}
+
 async fn drain(r: &mut Request, leave: u64) -> Reply {
     match r.drain(leave).await {
         Ok(()) => Reply::ok(),
@@ -319,6 +391,8 @@ pub(crate) mod entry {
     pub(crate) const FREE: i32 = 4;
     /// The timer of that number is due; the second number is 1 when it comes before its time.
     pub(crate) const TIMER: i32 = 5;
+    /// The client has gone.
+    pub(crate) const ABORT: i32 = 7;
     /// All pieces are to be loaded.
     pub(crate) const PIECES: i32 = 6;
 }

@@ -1,6 +1,7 @@
 //! LuaJIT's sources, out of the crate that carries them.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Lays the sources out in a folder and answers where they are.
@@ -28,5 +29,18 @@ pub(crate) fn lay_out(out: &Path) -> PathBuf {
     }
     let sources = out.join("luajit-build");
     assert!(!made && sources.join("src/ljamalg.c").is_file(), "LuaJIT's sources were not copied");
+    mend(&sources.join("src/lj_asm_x86.h"));
     sources
+}
+
+/// On x86 a load may become an operand of the instruction that uses its value. LuaJIT looks whether something is
+/// stored in between, but not whether a function of C's is called by the FFI, which may store as well: what an
+/// operation has left for Lua was read after the next one had written there.
+fn mend(path: &Path) {
+    let text = fs::read_to_string(path).expect("the source is there");
+    let test = "    if (ir[i].o == conflict)\n";
+    let mended =
+        "    if (ir[i].o == conflict || (conflict == IR_XSTORE && ir[i].o == IR_CALLXS))\n";
+    assert!(text.matches(test).count() == 1, "lj_asm_x86.h is another: is the mend still needed?");
+    fs::write(path, text.replace(test, mended)).expect("the folder can be written");
 }

@@ -175,6 +175,18 @@ impl Outgoing {
     }
 }
 
+impl Outgoing {
+    /// As [`Outgoing::wanted`], of a server whose name code has chosen; an empty one is not sent.
+    pub fn wanted_for(&self, name: &[u8]) -> Option<Wanted> {
+        Some(Wanted::new(self.made.get()?.tls.get(), name.to_vec(), None))
+    }
+
+    /// Whether the certificate that servers are shown depends on the request.
+    pub fn varies(&self) -> bool {
+        self.pair().is_some_and(|(c, k)| c.template.is_some() || k.template.is_some())
+    }
+}
+
 /// A name may come with a port, as `$proxy_host` does.
 fn without_port(name: &[u8]) -> &[u8] {
     let from = name.iter().position(|b| *b == b']').unwrap_or(0);

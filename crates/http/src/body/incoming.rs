@@ -215,6 +215,13 @@ impl RequestBody {
         }
     }
 
+    /// Takes another body in the place of one that has been read whole. What was read behind that, such as the
+    /// client's next request, stays.
+    pub fn replace(&mut self, made: RequestBody) {
+        let (pending, at) = (std::mem::take(&mut self.pending), self.at);
+        *self = RequestBody { pending, at, ..made };
+    }
+
     /// There is no body, whatever the header says.
     pub fn nothing(&mut self) {
         *self = RequestBody { done: true, complete: true, ..Self::default() };

@@ -2,6 +2,7 @@
 
 use crate::border::{Answer, Args};
 use crate::code::Code;
+use crate::conf::LuaLoc;
 use crate::machine::{code, OpRow, State};
 use crate::run::{context, take_reply, Outcome};
 use crate::vm::Vm;
@@ -26,6 +27,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("phase", ANY, phase),
     OpRow::any("ctx", ANY, ctx),
     OpRow::any("threads", WAITING, |_, _, _| code::TRUE),
+    OpRow::any("on_abort", HANDLERS, on_abort),
     OpRow::any("exit", EXITS, exit),
     OpRow::any("exec", HANDLERS, exec),
     OpRow::any("redirect", HANDLERS, redirect),
@@ -33,6 +35,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("log_enabled", ANY, log_enabled),
     OpRow::any("paths", ANY, package_paths),
     OpRow::any("config", ANY, config),
+    OpRow::any("cjson", ANY, |_, _, answer| answer.text(CJSON.as_bytes())),
     OpRow::any("used_bytes", ANY, |state, _, answer| answer.number(state.vm.used_bytes() as f64)),
     OpRow::any("may_log", LOG | REQUEST | TIMER, |_, _, _| code::TRUE),
     OpRow::any("tell", ANY, tell),
@@ -78,6 +81,7 @@ fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
             let mut line = text.to_vec();
             line.extend_from_slice(b", context: ");
             line.extend_from_slice(context::shown(state.run.context).as_bytes());
+            line.extend_from_slice(&state.run.origin);
             state.vm.gen.error_log.log(level, None, &line);
         }
     }
@@ -99,6 +103,7 @@ fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
         None => {
             text.extend_from_slice(b", context: ");
             text.extend_from_slice(context::shown(state.run.context).as_bytes());
+            text.extend_from_slice(&state.run.origin);
             state.vm.gen.error_log.log_lines(level, None, &text);
         }
     }
@@ -179,6 +184,9 @@ const PIECES: &[(&str, &str)] = &[
     ("modules", include_str!("../lua/modules.lua")),
 ];
 
+/// The module of that name, as text.
+const CJSON: &str = include_str!("../lua/cjson.lua");
+
 fn piece(_: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let at = args.i as usize;
     if let Some((name, text)) = PIECES.get(at) {
@@ -213,6 +221,9 @@ struct Numbered {
 impl Drop for Numbered {
     fn drop(&mut self) {
         self.vm.forget(crate::run::entry::FREE, self.id);
+        if self.vm.gen.error_log.enabled(LogLevel::Debug) {
+            self.vm.log(LogLevel::Debug, &format!("lua release ngx.ctx at ref {}", self.id));
+        }
     }
 }
 
@@ -234,6 +245,17 @@ fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     code::NUMBER
 }
 
+fn on_abort(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(r) = state.r.as_deref() else { return code::NO_REQUEST };
+    if !*r.loc().conf::<LuaLoc>().check_client_abort {
+        return answer.fail("lua_check_client_abort is off");
+    }
+    if std::mem::replace(&mut state.run.has_abort, true) {
+        return answer.fail("duplicate call");
+    }
+    code::TRUE
+}
+
 fn exit(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     let mut status = args.i;
     if let Some(r) = state.r.as_deref_mut() {
@@ -248,6 +270,11 @@ fn exit(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
             if status < 400 || !matches!(status, 408 | 444 | 499) {
                 status = 200;
             }
+        }
+    }
+    if let Some(r) = state.r.as_deref_mut().filter(|_| matches!(status, 200..=299)) {
+        if !super::output::has_begun(r) && state.run.context & HANDLERS != 0 && r.out.status == 0 {
+            r.out.status = status as u16;
         }
     }
     state.run.outcome = Outcome::Exit(status);
@@ -293,11 +320,13 @@ fn redirect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 
     }
     if let Some(bad) = args.a.iter().find(|b| **b < b' ' || **b == 0x7f) {
         let mut shown = Vec::new();
-        weir_base::escape::escape_uri(&mut shown, args.a, weir_base::escape::EscapeKind::Controls);
+        weir_base::escape::escape_log(&mut shown, args.a);
         let shown = String::from_utf8_lossy(&shown);
         return answer.raise(format!("unsafe byte \"0x{bad:02x}\" in redirect uri \"{shown}\""));
     }
-    weir_http::special::set_location(r, args.a);
+    // It is sent as it stands, also where it is a path.
+    r.out.set(b"Location", args.a);
+    r.flags.own_location = false;
     state.run.outcome = Outcome::Redirect(args.i as u16);
     code::TRUE
 }

@@ -91,7 +91,7 @@ fn safe(text: &[u8], kind: EscapeKind) -> Vec<u8> {
 }
 
 /// `args.i`: 0 takes it away, 1 sets it, 2 adds a value.
-fn set_out(r: &mut Request, args: &Args<'_>, _: &mut Answer) -> i32 {
+fn set_out(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {
     if super::output::has_begun(r) && r.flags.header_sent {
         r.log(
             LogLevel::Error,
@@ -110,10 +110,13 @@ fn set_out(r: &mut Request, args: &Args<'_>, _: &mut Answer) -> i32 {
         return code::TRUE;
     }
     if is(&name, b"Content-Length") {
-        r.out.clear_content_length();
-        if !is_gone {
-            r.out.content_length = weir_base::units::parse_int(&value);
+        let length = weir_base::units::parse_int(&value);
+        if !is_gone && length.is_none() {
+            let shown = String::from_utf8_lossy(args.a);
+            return answer.raise(format!("failed to set header {shown} (error: -1)"));
         }
+        r.out.clear_content_length();
+        r.out.content_length = length.filter(|_| !is_gone);
         return code::TRUE;
     }
     if is(&name, b"Last-Modified") {
@@ -130,7 +133,8 @@ fn set_out(r: &mut Request, args: &Args<'_>, _: &mut Answer) -> i32 {
     } else if is(&name, b"Date") {
         r.out.has_date = !is_gone;
     } else if is(&name, b"Location") {
-        r.flags.own_location |= !is_gone && !value.is_empty();
+        // It is sent as it stands, also where it is a path.
+        r.flags.own_location = false;
     } else if is(&name, b"Accept-Ranges") {
         r.flags.allow_ranges &= !is_gone;
     }

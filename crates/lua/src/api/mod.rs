@@ -11,6 +11,7 @@ mod request;
 pub(crate) mod socket;
 mod time;
 mod timers;
+mod udp;
 mod var;
 
 use crate::machine::OpRow;
@@ -20,7 +21,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 12] = [
+        let lists: [&'static [OpRow]; 13] = [
             // The first tells the names.
             control::OPS,
             capture::OPS,
@@ -34,6 +35,7 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             timers::OPS,
             regex::OPS,
             socket::OPS,
+            udp::OPS,
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })

@@ -28,7 +28,7 @@ pub(super) const OPS: &[OpRow] = &[
         super::encode::write_args(&r.args, args.i, answer)
     }),
     OpRow::request("set_uri_args", HANDLERS | context::SET | context::HEADER, set_uri_args),
-    OpRow::any("set_uri", HANDLERS | context::SET, set_uri),
+    OpRow::any("set_uri", context::ANY, set_uri),
     OpRow::any("read_body", BODY, read_body),
     OpRow::request("discard_body", BODY, discard_body),
     OpRow::request("body_data", REQUEST & !context::SET, body_data),
@@ -93,14 +93,13 @@ fn set_uri_args(r: &mut Request, args: &Args<'_>, _: &mut Answer) -> i32 {
 /// `args.i`: 1 with a jump, 2 of any bytes.
 fn set_uri(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let jumps = args.i & 1 != 0;
+    if state.run.context & (HANDLERS | context::SET | context::HEADER) == 0 {
+        return code::FORBIDDEN_NOW;
+    }
     if args.i & 2 == 0 {
         if let Some(bad) = args.a.iter().find(|b| **b < b' ' || **b == 0x7f) {
             let mut shown = Vec::new();
-            weir_base::escape::escape_uri(
-                &mut shown,
-                args.a,
-                weir_base::escape::EscapeKind::Controls,
-            );
+            weir_base::escape::escape_log(&mut shown, args.a);
             let shown = String::from_utf8_lossy(&shown);
             return answer.raise(format!(
                 "unsafe byte \"0x{bad:02x}\" in uri \"{shown}\" (maybe you want to set the 'binary' argument?)"
@@ -108,7 +107,8 @@ fn set_uri(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         }
     }
     if jumps && state.run.context & (context::REWRITE | context::SERVER_REWRITE) == 0 {
-        return answer.raise("API disabled in the current context");
+        let shown = context::shown(state.run.context);
+        return answer.raise(format!("API disabled in the context of {shown}"));
     }
     let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
     r.uri.clear();
@@ -180,7 +180,7 @@ fn put(r: &mut Request, made: RequestBody) {
     let length = made.length.to_string();
     r.remove_fields_in(|name| name.eq_ignore_ascii_case(b"Transfer-Encoding"));
     r.set_field_in(b"Content-Length", length.as_bytes(), false);
-    r.body = made;
+    r.body.replace(made);
 }
 
 fn set_body_data(r: &mut Request, args: &Args<'_>, answer: &mut Answer) -> i32 {

@@ -16,6 +16,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use weir_core::counts::Unverified;
 use weir_resolve::{Question, Resolver};
 use weir_runtime::net::{SocketOptions, Stream};
 use weir_runtime::timer::LazyTimer;
@@ -33,12 +34,13 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_shutdown", WAITING, shutdown),
     OpRow::any("sock_keep", WAITING, keep),
     OpRow::any("sock_timeouts", WAITING, timeouts),
+    OpRow::any("sock_handshake", WAITING, handshake),
     OpRow::any("sock_option", WAITING, option),
     OpRow::any("sock_defaults", WAITING, defaults),
 ];
 
-/// What a single read asks the system for.
-const ROOM_BYTES: usize = 16 * 1024;
+/// What a single read asks the system for, where no location says.
+const ROOM_BYTES: usize = 4 * 1024;
 
 /// One socket of Lua's.
 pub(crate) struct Sock {
@@ -49,9 +51,12 @@ pub(crate) struct Sock {
     connect_ms: u64,
     send_ms: u64,
     read_ms: u64,
+    /// What a single read asks the system for.
+    room: usize,
     reused: u32,
     reading: bool,
     writing: bool,
+    connecting: bool,
     /// The other side has ended, or broken.
     ended: Option<String>,
 }
@@ -73,19 +78,23 @@ pub(crate) struct Pools {
     next: std::cell::Cell<u64>,
 }
 
-fn sock(state: &State<'_>, args: &Args<'_>) -> Option<Rc<RefCell<Sock>>> {
+pub(super) fn sock(state: &State<'_>, args: &Args<'_>) -> Option<Rc<RefCell<Sock>>> {
     state.run.socks.get(&(args.i as u32)).map(Rc::clone)
 }
 
 fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let id = state.vm.next();
-    let (connect_ms, send_ms, read_ms) = match &state.r {
-        Some(r) => {
-            let loc = r.loc();
+    let (connect_ms, send_ms, read_ms, room) = match state.loc() {
+        Some(loc) => {
             let conf = loc.conf::<crate::conf::LuaLoc>();
-            (*conf.connect_timeout, *conf.send_timeout, *conf.read_timeout)
+            (
+                *conf.connect_timeout,
+                *conf.send_timeout,
+                *conf.read_timeout,
+                *conf.buffer_size as usize,
+            )
         }
-        None => (60_000, 60_000, 60_000),
+        None => (60_000, 60_000, 60_000, ROOM_BYTES),
     };
     let sock = Sock {
         channel: None,
@@ -94,9 +103,11 @@ fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
         connect_ms,
         send_ms,
         read_ms,
+        room,
         reused: 0,
         reading: false,
         writing: false,
+        connecting: false,
         ended: None,
     };
     state.run.socks.insert(id, Rc::new(RefCell::new(sock)));
@@ -105,15 +116,21 @@ fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
 
 /// The location's settings of connections: the pool's size, and how long one is kept.
 fn defaults(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
-    let (size, keep_ms, log) = match &state.r {
-        Some(r) => {
-            let loc = r.loc();
+    let (size, keep_ms, log, waits) = match state.loc() {
+        Some(loc) => {
             let conf = loc.conf::<crate::conf::LuaLoc>();
-            (*conf.pool_size, *conf.keepalive_timeout, *conf.log_errors)
+            {
+                let waits = [*conf.read_timeout, *conf.send_timeout, *conf.connect_timeout];
+                (*conf.pool_size, *conf.keepalive_timeout, *conf.log_errors, waits)
+            }
         }
-        None => (30, 60_000, true),
+        None => (30, 60_000, true, [60_000; 3]),
     };
-    answer.list().number(size as f64).number(keep_ms as f64).boolean(log);
+    let mut list = answer.list();
+    list.number(size as f64).number(keep_ms as f64).boolean(log);
+    waits.iter().for_each(|ms| {
+        list.number(*ms as f64);
+    });
     code::LIST
 }
 
@@ -131,9 +148,9 @@ fn timeouts(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
 }
 
 /// The resolver of the request's location, or of the block.
-fn resolver_of(state: &State<'_>) -> Option<(Arc<Resolver>, u64)> {
-    if let Some(r) = &state.r {
-        let core = &r.loc().core;
+pub(super) fn resolver_of(state: &State<'_>) -> Option<(Arc<Resolver>, u64)> {
+    if let Some(loc) = state.loc() {
+        let core = &loc.core;
         return Some(((*core.resolver).as_ref().map(Arc::clone)?, *core.resolver_timeout));
     }
     let http = state.vm.gen.part::<weir_http::generation::HttpConf>()?;
@@ -146,9 +163,14 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let Some(sock) = sock(state, args) else { return answer.fail("closed") };
     {
         let mut sock = sock.borrow_mut();
-        if sock.reading || sock.writing {
-            return answer.fail("socket busy");
+        if sock.reading || sock.writing || sock.connecting {
+            return answer.fail(match (sock.reading, sock.writing) {
+                (true, _) => "socket busy reading",
+                (_, true) => "socket busy writing",
+                _ => "socket busy connecting",
+            });
         }
+        sock.connecting = true;
         sock.channel = None;
         sock.buf.clear();
         (sock.at, sock.reused, sock.ended) = (0, 0, None);
@@ -159,7 +181,9 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let resolver = resolver_of(state);
     state.wait(
         WaitFor::Future(Box::pin(async move {
-            match timer::within_ms(timeout, open(&host, port, resolver)).await {
+            let opened = timer::within_ms(timeout, open(&host, port, resolver)).await;
+            sock.borrow_mut().connecting = false;
+            match opened {
                 None => Reply::fail("timeout"),
                 Some(Err(why)) => Reply::fail(why),
                 Some(Ok(stream)) => {
@@ -211,7 +235,7 @@ pub(super) async fn resolved(
 }
 
 /// What Lua's side says of a system's error.
-fn words_of(e: &io::Error) -> String {
+pub(super) fn words_of(e: &io::Error) -> String {
     match e.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::ConnectionReset => "connection reset by peer".to_owned(),
@@ -303,7 +327,7 @@ fn close(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             "socket busy writing"
         });
     }
-    if sock.channel.take().is_none() || sock.ended.is_some() {
+    if sock.channel.take().is_none() {
         return answer.fail("closed");
     }
     answer.number(1.0)
@@ -319,6 +343,68 @@ fn shutdown(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 
             answer.number(1.0)
         }
     }
+}
+
+/// TLS on the connection. `a`: the server's name, `x`: whether its certificate is verified.
+fn handshake(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
+    let (channel, timeout) = {
+        let sock = sock.borrow();
+        if sock.reading || sock.writing {
+            let busy = if sock.reading { "socket busy reading" } else { "socket busy writing" };
+            return answer.fail(busy);
+        }
+        let Some(channel) = sock.channel() else { return answer.fail("closed") };
+        (channel, sock.connect_ms)
+    };
+    if channel.is_tls() {
+        return code::TRUE;
+    }
+    let Some(loc) = state.loc() else { return answer.fail("no configuration") };
+    let conf = loc.conf::<crate::conf::LuaLoc>();
+    let verify = args.x != 0.0;
+    let Some(wanted) = conf.ssl.wanted_for(args.a) else { return answer.fail("no configuration") };
+    if verify && !*conf.ssl.verify {
+        // There is nothing to verify it by.
+        return answer.fail("20: unable to get local issuer certificate");
+    }
+    let session = match wanted.session(None) {
+        Ok(session) => session,
+        Err(why) => return answer.fail(why),
+    };
+    sock.borrow_mut().reading = true;
+    let busy = Busy { sock, is_reading: true };
+    state.wait(
+        WaitFor::Future(Box::pin(async move {
+            let busy = busy;
+            channel.start(session);
+            let handshake = poll_fn(|cx| channel.poll_handshake(cx));
+            let failed = match timer::within_ms(timeout, handshake).await {
+                None => "timeout".to_owned(),
+                Some(Err(weir_tls::TlsError::Tls(e))) => format!("handshake failed\n{e}"),
+                Some(Err(weir_tls::TlsError::Closed)) => "handshake failed\nclosed".to_owned(),
+                Some(Err(weir_tls::TlsError::Io(e))) => words_of(&e),
+                Some(Ok(())) if !verify => return Reply::ok(),
+                Some(Ok(())) => {
+                    let judged = channel.tls().map_or(Ok(()), |tls| wanted.judge(tls));
+                    let Err((why, line)) = judged else { return Reply::ok() };
+                    match why {
+                        Unverified::OtherHost => "certificate host mismatch".to_owned(),
+                        _ => verdict(&line),
+                    }
+                }
+            };
+            busy.sock.borrow_mut().channel = None;
+            Reply::fail(failed)
+        })),
+        answer,
+    )
+}
+
+/// `20: unable to get …` of a line that ends in `(20:unable to get …)`.
+fn verdict(line: &str) -> String {
+    let inner = line.rsplit_once('(').map_or(line, |(_, inner)| inner.trim_end_matches(')'));
+    inner.replacen(':', ": ", 1)
 }
 
 /// Option `a` of the connection's socket; `x`: on or off.
@@ -427,6 +513,19 @@ enum Wanted {
 }
 
 impl Sock {
+    /// For connecting, and for reading; in milliseconds.
+    pub(super) fn timeouts(&self) -> (u64, u64) {
+        (self.connect_ms, self.read_ms)
+    }
+
+    pub(super) fn channel(&self) -> Option<Rc<Channel>> {
+        self.channel.as_ref().map(Rc::clone)
+    }
+
+    pub(super) fn put(&mut self, channel: Rc<Channel>) {
+        self.channel = Some(channel);
+    }
+
     fn rest(&self) -> &[u8] {
         &self.buf[self.at..]
     }
@@ -487,7 +586,7 @@ impl Sock {
             self.buf.drain(..self.at);
             self.at = 0;
         }
-        let why = match channel.poll_read(cx, &mut self.buf, ROOM_BYTES) {
+        let why = match channel.poll_read(cx, &mut self.buf, self.room) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(0)) => "closed".to_owned(),
             Poll::Ready(Ok(_)) => return Poll::Ready(Ok(())),
@@ -555,9 +654,6 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                 Err(why) => {
                     let n = sock.rest().len();
                     let rest = sock.take(n);
-                    if why != "timeout" {
-                        sock.channel = None;
-                    }
                     match matches!(wanted, Wanted::All) && why == "closed" {
                         true => list.text(&rest).boolean(true),
                         false => list.nil().text(why.as_bytes()).text(&rest),

@@ -27,7 +27,7 @@ for name, number in pairs {
     HTTP_NOT_FOUND = 404, HTTP_NOT_ALLOWED = 405, HTTP_NOT_ACCEPTABLE = 406, HTTP_REQUEST_TIMEOUT = 408,
     HTTP_CONFLICT = 409, HTTP_GONE = 410, HTTP_UPGRADE_REQUIRED = 426, HTTP_TOO_MANY_REQUESTS = 429,
     HTTP_CLOSE = 444, HTTP_ILLEGAL = 451, HTTP_INTERNAL_SERVER_ERROR = 500,
-    HTTP_METHOD_NOT_IMPLEMENTED = 501, HTTP_BAD_GATEWAY = 502, HTTP_SERVICE_UNAVAILABLE = 503,
+    HTTP_METHOD_NOT_IMPLEMENTED = 501, HTTP_NOT_IMPLEMENTED = 501, HTTP_BAD_GATEWAY = 502, HTTP_SERVICE_UNAVAILABLE = 503,
     HTTP_GATEWAY_TIMEOUT = 504, HTTP_VERSION_NOT_SUPPORTED = 505, HTTP_INSUFFICIENT_STORAGE = 507,
 } do
     ngx[name] = number
@@ -122,11 +122,12 @@ setmetatable(ngx, {
     end,
 })
 
+local check_property = weir.check_property
 local OP_STATUS, OP_SET_STATUS, OP_HEADERS_SENT = op "status", op "set_status", op "headers_sent"
 local OP_IS_SUBREQUEST = op "is_subrequest"
 
 function getters.status()
-    check(raw(OP_STATUS))
+    check_property(raw(OP_STATUS))
     return out.x
 end
 
@@ -135,16 +136,16 @@ function setters.status(value)
     if not status then
         error("number expected, got " .. type(value), 3)
     end
-    check(C(OP_SET_STATUS, status, "", 0, "", 0, 0, 0))
+    check_property(C(OP_SET_STATUS, status, "", 0, "", 0, 0, 0))
 end
 
 function getters.headers_sent()
-    local code = check(raw(OP_HEADERS_SENT))
+    local code = check_property(raw(OP_HEADERS_SENT))
     return code == 1
 end
 
 function getters.is_subrequest()
-    local code = check(raw(OP_IS_SUBREQUEST))
+    local code = check_property(raw(OP_IS_SUBREQUEST))
     return code == 1
 end
 
@@ -159,6 +160,9 @@ function ngx.exit(status)
             error("bad argument #1 to 'exit' (number expected, got " .. (status == nil and "nil" or type(status)) .. ")", 2)
         end
         status = n
+    end
+    if status == -2 or status == -4 then
+        error("bad argument to 'ngx.exit': does not accept NGX_AGAIN or NGX_DONE", 2)
     end
     local code = check(C(OP_EXIT, status, "", 0, "", 0, 0, 0))
     if code == 1 then

@@ -37,6 +37,13 @@ local function raised(ok, ...)
 end
 
 coroutine.resume = resume
+function coroutine.status(co)
+    local info = type(co) == "thread" and threads[co]
+    if info and info.dead and not info.joined and not info.killed and info.parent and co_status(info.parent) ~= "dead" then
+        return "zombie"
+    end
+    return co_status(co)
+end
 function coroutine.wrap(f)
     local co = co_create(f)
     return function(...)
@@ -122,5 +129,22 @@ function thread.kill(co)
     info.killed, info.dead = true, true
     run.alive = run.alive - 1
     run.threads[co] = nil
+    return 1
+end
+
+local OP_ON_ABORT = op "on_abort"
+
+function ngx.on_abort(f)
+    if type(f) ~= "function" then
+        error("bad argument #1 to 'on_abort' (function expected, got " .. (f == nil and "nil" or type(f)) .. ")", 2)
+    end
+    local code = check(raw(OP_ON_ABORT))
+    if code == -1 then
+        return nil, weir.text()
+    end
+    local run = weir.run()
+    run.on_abort = weir.new_thread(run, f)
+    -- It does not keep the run from ending.
+    run.alive = run.alive - 1
     return 1
 end

@@ -36,8 +36,8 @@ function ngx.escape_uri(text, kind)
     if kind == nil then
         kind = 2
     elseif type(kind) ~= "number" then
-        error("bad argument #2 to 'escape_uri' (number expected, got " .. type(kind) .. ")", 2)
-    elseif kind < 0 or kind > 6 or kind == 1 and false then
+        error('"type" is not a number', 2)
+    elseif kind < 0 or kind > 9 then
         error('"type" ' .. kind .. " out of range", 2)
     end
     return finish(C(OP_ESCAPE, kind, text, #text, "", 0, 0, 0))
@@ -184,6 +184,7 @@ function ngx.decode_args(text, max)
     local truncated = out.k == 1
     local all = weir.gather(weir.list())
     if truncated then
+        weir.debug("lua hit query args limit ", max or 100)
         return all, "truncated"
     end
     return all

@@ -95,6 +95,8 @@ function ngx.resp.get_headers(max, keep_case)
         setmetatable(all, lower)
     end
     if truncated then
+        max = max or 100
+        weir.debug("lua exceeding response header limit ", max + 1, " > ", max)
         return all, "truncated"
     end
     return all

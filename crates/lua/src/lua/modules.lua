@@ -15,6 +15,22 @@ do
     end
 end
 
+-- cjson is ours, and made when it is first wanted.
+do
+    local function make()
+        weir.raw(weir.op "cjson")
+        local cjson, safe = assert(loadstring(weir.text(), "=cjson"))(weir.null)
+        package.loaded.cjson, package.loaded["cjson.safe"] = cjson, safe
+        return cjson, safe
+    end
+    package.preload.cjson = function()
+        return (make())
+    end
+    package.preload["cjson.safe"] = function()
+        return (select(2, make()))
+    end
+end
+
 local core = { version = "0.1.31" }
 package.preload["resty.core"] = function()
     return core

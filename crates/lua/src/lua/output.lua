@@ -201,3 +201,14 @@ function print(...)
     text = place(3) .. text
     C(OP_LOG, 6, text, #text, "", 0, 0, 0)
 end
+
+-- Whether lines of the level debug go anywhere.
+function weir.debugs()
+    return C(OP_LOG_ENABLED, 8, "", 0, "", 0, 0, 0) == 1
+end
+
+function weir.debug(...)
+    if weir.debugs() then
+        weir.report(8, concat { ... })
+    end
+end

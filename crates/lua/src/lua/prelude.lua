@@ -117,6 +117,8 @@ finish = function(code)
         return error("no request found", 2)
     elseif code == -4 then
         return error("API disabled in the context of " .. ffi_string(out.p, out.n), 2)
+    elseif code == -5 then
+        return error("API disabled in the current context", 2)
     end
     return error("internal error", 2)
 end
@@ -124,13 +126,31 @@ weir.finish = finish
 
 -- Raises what an operation has refused, in the name of who has called the API function; for operations whose answer
 -- is looked at by the function itself.
-function weir.check(code)
+-- The error of a code, if it is one.
+local function error_of(code)
     if code == -2 then
-        error(ffi_string(out.p, out.n), 3)
+        return ffi_string(out.p, out.n)
     elseif code == -3 then
-        error("no request found", 3)
+        return "no request found"
     elseif code == -4 then
-        error("API disabled in the context of " .. ffi_string(out.p, out.n), 3)
+        return "API disabled in the context of " .. ffi_string(out.p, out.n)
+    elseif code == -5 then
+        return "API disabled in the current context"
+    end
+    return "internal error"
+end
+
+function weir.check(code)
+    if code < -1 then
+        error(error_of(code), 3)
+    end
+    return code
+end
+
+-- The same for what is called by a metamethod.
+function weir.check_property(code)
+    if code < -1 then
+        error(error_of(code), 4)
     end
     return code
 end
@@ -202,12 +222,25 @@ local function ready(run, co)
 end
 weir.ready = ready
 
+-- Phases whose code does not wait.
+local plain = {
+    set = "set_by_lua*", header_filter = "header_filter_by_lua*", body_filter = "body_filter_by_lua*",
+    log = "log_by_lua*", init = "init_by_lua*", init_worker = "init_worker_by_lua*", exit_worker = "exit_worker_by_lua*",
+}
+
 local function thread_over(run, co, ok, ...)
     run.alive = run.alive - 1
     local info = threads[co]
     if co == run.entry then
         if not ok then
-            report_abort("lua entry thread", co, (...))
+            local phase = run.phase
+            if plain[phase] then
+                local lines = "stack traceback:\n" .. lines_of(co)
+                local text = "failed to run " .. plain[phase] .. ": " .. message_of((...))
+                C(OP_REPORT, 4, text, #text, lines, #lines, 0, 0)
+            else
+                report_abort("lua entry thread", co, (...))
+            end
             C(OP_OUTCOME, -1, "", 0, "", 0, 0, 0)
             run.left = true
         elseif run.on_return then
@@ -261,13 +294,22 @@ local function over(run)
 end
 
 local function go_on(run)
-    while not run.left and run.head <= run.tail do
+    while not run.left and (run.first or run.head <= run.tail) do
+        local first = run.first
+        if first then
+            run.first = nil
+            step(run, first[1], unpack(first, 3, first[2] + 2))
+        end
+        if first or run.left then
+            goto continue
+        end
         local co = run[run.head]
         run[run.head] = nil
         run.head = run.head + 1
         if co_status(co) == "suspended" and not threads[co].dead then
             step(run, co)
         end
+        ::continue::
     end
     if run.left or run.alive == 0 then
         over(run)
@@ -286,15 +328,12 @@ local function new_thread(run, f, parent)
 end
 weir.new_thread = new_thread
 
--- Runs a thread within another one, until it first waits.
+-- Runs a thread until it first waits; who has begun it goes on behind those that are ready already.
 function weir.run_thread(co, ...)
     local run = current
-    local before = run.co
-    step(run, co, ...)
-    run.co = before
-    if run.left then
-        co_yield(LEAVE)
-    end
+    push(run, run.co)
+    run.first = { co, select("#", ...), ... }
+    co_yield(MARK, 0)
 end
 
 -- Ends the run, from wherever it is.
@@ -382,6 +421,7 @@ local shares_globals = { init = true, init_worker = true, exit_worker = true }
 local function start(id, n)
     local run = new_run(id)
     current = run
+    run.phase = weir.phase()
     local made = codes[n] or compile(n)
     if not made then
         runs[id] = nil
@@ -389,7 +429,7 @@ local function start(id, n)
     end
     local f = made()
     local env = G
-    if not shares_globals[weir.phase()] then
+    if not shares_globals[run.phase] then
         env = setmetatable({}, env_meta)
         env._G = env
     end
@@ -476,6 +516,15 @@ local function enter(what, x, y)
         return 0
     elseif what == 5 then
         return timer(y, x, weir.is_early())
+    elseif what == 7 then
+        local run = runs[y]
+        if not run or not run.on_abort then
+            return 0
+        end
+        current = run
+        run.alive = run.alive + 1
+        step(run, run.on_abort)
+        return go_on(run)
     elseif what == 6 then
         return load_pieces()
     end

@@ -63,6 +63,7 @@ function req.get_headers(max, keep_case)
         setmetatable(all, weir.lower_meta)
     end
     if truncated then
+        weir.debug("lua exceeding request header limit ", n + 1, " > ", n)
         return all, "truncated"
     end
     return all
@@ -140,6 +141,7 @@ function req.get_uri_args(max, t)
         all = t
     end
     if truncated then
+        weir.debug("lua hit query args limit ", n)
         return all, "truncated"
     end
     return all
@@ -155,6 +157,7 @@ function req.get_post_args(max)
     local truncated = out.k == 1
     local all = weir.gather(weir.list())
     if truncated then
+        weir.debug("lua hit query args limit ", n)
         return all, "truncated"
     end
     return all

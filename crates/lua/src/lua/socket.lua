@@ -14,6 +14,8 @@ local meta = { __index = Tcp }
 local socket = {}
 ngx.socket = socket
 
+local debug = weir.debug
+
 local function log(sock, text)
     if sock.logs then
         weir.report(4, text)
@@ -24,8 +26,11 @@ function socket.tcp()
     check(raw(OP_NEW))
     local id = out.x
     raw(OP_DEFAULTS)
-    local size, keep, logs = unpack((weir.list()))
-    return setmetatable({ id = id, size = size, keep = keep, logs = logs, run = weir.run() }, meta)
+    local size, keep, logs, read_ms, send_ms, connect_ms = unpack((weir.list()))
+    return setmetatable({
+        id = id, size = size, keep = keep, logs = logs, run = weir.run(),
+        read_ms = read_ms, send_ms = send_ms, connect_ms = connect_ms,
+    }, meta)
 end
 socket.stream = socket.tcp
 
@@ -94,15 +99,22 @@ function Tcp.connect(sock, host, port, options)
         end
     end
     if sock.connected then
-        raw(OP_CLOSE, id)
+        if raw(OP_CLOSE, id) == -1 then
+            local e = ffi_string(out.p, out.n)
+            if e ~= "closed" then
+                return nil, e
+            end
+        end
+        sock.connected = false
     end
-    sock.connected, sock.eof = false, false
     if raw(OP_POOLED, id, sock.pool) == 3 then
         sock.connected = true
         sock.reused = out.x
+        debug("lua tcp socket get keepalive peer: using connection of ", sock.pool)
         return 1
     end
     sock.reused = 0
+    debug("lua tcp socket connect timeout: ", sock.connect_ms)
     local code = raw(OP_CONNECT, id, host, nil, port)
     if code == -1 then
         return nil, ffi_string(out.p, out.n)
@@ -165,7 +177,9 @@ function Tcp.send(sock, data)
     elseif code == -1 then
         return nil, ffi_string(out.p, out.n)
     end
-    local n, e = weir.await(out.i)
+    local id_of_wait = out.i
+    debug("lua tcp socket send timeout: ", sock.send_ms)
+    local n, e = weir.await(id_of_wait)
     if n then
         return n
     end
@@ -194,12 +208,12 @@ local function read(sock, kind, n, pattern)
     elseif code ~= 100 then
         check(code)
     end
-    local text, e, partial = weir.await(out.i)
+    local id_of_wait = out.i
+    debug("lua tcp socket read timeout: ", sock.read_ms)
+    local text, e, partial = weir.await(id_of_wait)
     if text == nil then
         if e == "timeout" then
             log(sock, "lua tcp socket read timed out")
-        else
-            sock.connected = false
         end
     end
     return text, e, partial
@@ -327,13 +341,14 @@ end
 
 function Tcp.settimeout(sock, ms)
     own(sock, "settimeout")
-    local n = tonumber(ms)
-    if not n then
+    local n = tonumber(ms) or 0
+    if n < 0 or n > 2147483647 then
+        error("bad timeout value", 2)
+    end
+    if n == 0 then
         return
     end
-    if n <= 0 then
-        return
-    end
+    sock.connect_ms, sock.send_ms, sock.read_ms = n, n, n
     raw(OP_TIMEOUTS, sock.id, "connect", nil, n)
     raw(OP_TIMEOUTS, sock.id, "send", nil, n)
     raw(OP_TIMEOUTS, sock.id, "read", nil, n)
@@ -346,6 +361,7 @@ function Tcp.settimeouts(sock, connect, send, receive)
             error("bad timeout value", 2)
         end
         if ms > 0 then
+            sock[name .. "_ms"] = ms
             raw(OP_TIMEOUTS, sock.id, name, nil, ms)
         end
     end
@@ -364,6 +380,9 @@ function Tcp.setkeepalive(sock, timeout, size)
     if most <= 0 then
         error("bad \"pool_size\" option value: " .. tostring(size), 2)
     end
+    debug("lua tcp socket keepalive create connection pool for key \"", sock.pool, "\"")
+    debug("lua tcp socket connection pool size: ", most)
+    debug("lua tcp socket keepalive timeout: ", ms > 0 and ms .. " ms" or "unlimited")
     local code = raw(OP_KEEP, id, sock.pool, nil, ms, most)
     if code == -1 then
         return nil, ffi_string(out.p, out.n)
@@ -380,6 +399,58 @@ function Tcp.getreusedtimes(sock)
     return sock.reused
 end
 
+local OP_HANDSHAKE = op "sock_handshake"
+local ffi = require "ffi"
+local session_type = ffi.typeof("struct weir_length")
+
+function Tcp.sslhandshake(sock, reused, name, verify, status_req)
+    local id = own(sock, "sslhandshake")
+    if not sock.connected then
+        return nil, "closed"
+    end
+    if status_req then
+        return nil, "OCSP status requests are not supported"
+    end
+    if name ~= nil and type(name) ~= "string" then
+        error("bad argument #2 to 'sslhandshake' (string expected, got " .. type(name) .. ")", 2)
+    end
+    if name then
+        debug('lua ssl server name: "', name, '"')
+    end
+    local code = raw(OP_HANDSHAKE, id, name, nil, verify and 1 or 0)
+    local ok, e = true, nil
+    if code == 100 then
+        ok, e = weir.await(out.i)
+    elseif code == -1 then
+        ok, e = nil, ffi_string(out.p, out.n)
+    else
+        check(code)
+    end
+    if ok then
+        if reused == false then
+            return true
+        end
+        return session_type()
+    end
+    local words, detail = e:match("^([^\n]*)\n(.*)$")
+    if words then
+        if detail ~= "closed" then
+            weir.report(3, "SSL_do_handshake() failed (" .. detail .. ")")
+        else
+            log(sock, "peer closed connection in SSL handshake")
+        end
+        e = words
+    elseif e == "timeout" then
+        log(sock, "lua ssl handshake timed out")
+    elseif e == "certificate host mismatch" then
+        log(sock, 'lua ssl certificate does not match host "' .. (name or "") .. '"')
+    elseif e:find("^%d+: ") then
+        log(sock, "lua ssl certificate verify error: (" .. e .. ")")
+    end
+    sock.connected = false
+    return nil, e
+end
+
 local OP_OPTION = op "sock_option"
 function Tcp.setoption(sock, option, value)
     local id = own(sock, "setoption")
@@ -391,4 +462,256 @@ function Tcp.setoption(sock, option, value)
     end
     local ok, e = finish(raw(OP_OPTION, id, tostring(option), nil, (value == true or value == 1) and 1 or 0))
     return ok and 1, e
+end
+
+----------------------------------------------------------------------------------------------------- datagrams
+
+local OP_UDP_CONNECT, OP_UDP_SEND, OP_UDP_READ = op "udp_connect", op "udp_send", op "udp_read"
+
+local Udp = {}
+local udp_meta = { __index = Udp }
+
+function socket.udp(...)
+    if select("#", ...) ~= 0 then
+        error("expecting zero arguments, but got " .. select("#", ...), 2)
+    end
+    check(raw(OP_NEW))
+    local id = out.x
+    raw(OP_DEFAULTS)
+    local _, _, logs = unpack((weir.list()))
+    return setmetatable({ id = id, logs = logs, run = weir.run() }, udp_meta)
+end
+
+function Udp.setpeername(sock, ...)
+    local n = select("#", ...) + 1
+    if n ~= 2 and n ~= 3 then
+        error("ngx.socket.udp setpeername: expecting 2 or 3 arguments (including the object) but seen " .. n, 2)
+    end
+    local id = own(sock, "setpeername")
+    local host, port = ...
+    host = tostring(host)
+    if host:sub(1, 5) == "unix:" then
+        port = 0
+    else
+        port = tonumber(port)
+        if not port then
+            error("bad argument #2 to 'setpeername' (number expected, got " .. (select(2, ...) == nil and "nil" or type(select(2, ...))) .. ")", 2)
+        end
+        if port < 0 or port > 65535 then
+            return nil, "bad port number: " .. port
+        end
+    end
+    sock.connected = false
+    check(raw(OP_UDP_CONNECT, id, host, nil, port))
+    local ok, e = weir.await(out.i)
+    if not ok then
+        if e == "timeout" then
+            log(sock, "lua udp socket connect timed out")
+        end
+        return nil, e
+    end
+    sock.connected = true
+    return 1
+end
+
+function Udp.send(sock, data)
+    local id = own(sock, "send")
+    local text = data
+    if type(data) ~= "string" then
+        local parts = {}
+        flatten(parts, 0, data, 4)
+        text = table.concat(parts)
+    end
+    if not sock.connected then
+        log(sock, "attempt to send data on a closed socket: u:0000000000000000, c:0000000000000000")
+        return nil, "closed"
+    end
+    local code = C(OP_UDP_SEND, id, text, #text, "", 0, 0, 0)
+    if code == -1 then
+        return nil, ffi_string(out.p, out.n)
+    end
+    return 1
+end
+
+function Udp.receive(sock, size)
+    local id = own(sock, "receive")
+    local n = 65536
+    if size ~= nil then
+        n = math.min(tonumber(size) or 65536, 65536)
+    end
+    if not sock.connected then
+        log(sock, "attempt to receive data on a closed socket: u:0000000000000000, c:0000000000000000")
+        return nil, "closed"
+    end
+    if sock.busy then
+        return nil, "socket busy"
+    end
+    if weir.debugs() then
+        weir.report(8, "lua udp socket receive buffer size: " .. n)
+    end
+    check(raw(OP_UDP_READ, id, nil, nil, n))
+    sock.busy = true
+    local text, e = weir.await(out.i)
+    sock.busy = false
+    if not text and e == "timeout" then
+        log(sock, "lua udp socket read timed out")
+    end
+    if text then
+        return text
+    end
+    return nil, e
+end
+
+function Udp.close(sock)
+    local id = own(sock, "close")
+    if not sock.connected then
+        return nil, "closed"
+    end
+    sock.connected = false
+    raw(OP_CLOSE, id)
+    return 1
+end
+
+Udp.settimeout = Tcp.settimeout
+
+----------------------------------------------------------------------------------------------------- the request's body
+
+local OP_BODY_BEGIN, OP_BODY_PIECE = op "body_begin", op "body_piece"
+
+local Body = {}
+local body_meta = { __index = Body }
+
+function ngx.req.socket(is_raw)
+    local code = check(raw(OP_BODY_BEGIN))
+    if is_raw then
+        return nil, "raw request sockets are not supported"
+    end
+    if code == -1 then
+        return nil, ffi_string(out.p, out.n)
+    end
+    raw(OP_DEFAULTS)
+    local _, _, logs, read_ms = unpack((weir.list()))
+    return setmetatable({ buf = "", logs = logs, ms = read_ms, run = weir.run(), id = 0 }, body_meta)
+end
+
+-- More of the body in the buffer; or nil and why not.
+local function more(sock)
+    if sock.over then
+        return nil, sock.over
+    end
+    check(raw(OP_BODY_PIECE, 0, nil, nil, sock.ms))
+    local text, e = weir.await(out.i)
+    if not text then
+        if e == "timeout" then
+            log(sock, "lua tcp socket read timed out")
+        else
+            sock.over = e
+        end
+        return nil, e
+    end
+    sock.buf = sock.buf .. text
+    return true
+end
+
+local function rest(sock, e)
+    local partial = sock.buf
+    sock.buf = ""
+    return nil, e, partial
+end
+
+function Body.receive(sock, pattern)
+    own(sock, "receive")
+    if pattern == nil or pattern == "*l" then
+        while true do
+            local at = sock.buf:find("\n", 1, true)
+            if at then
+                local line = sock.buf:sub(1, at - 1):gsub("\r", "")
+                sock.buf = sock.buf:sub(at + 1)
+                return line
+            end
+            local ok, e = more(sock)
+            if not ok then
+                return rest(sock, e)
+            end
+        end
+    elseif pattern == "*a" then
+        while true do
+            local ok, e = more(sock)
+            if not ok then
+                if e == "closed" then
+                    local text = sock.buf
+                    sock.buf = ""
+                    return text
+                end
+                return rest(sock, e)
+            end
+        end
+    end
+    local n = tonumber(pattern)
+    if not n or n < 0 then
+        error("bad argument #1 to 'receive' (bad pattern argument" .. (type(pattern) == "string" and ": " .. pattern or "") .. ")", 2)
+    end
+    while #sock.buf < n do
+        local ok, e = more(sock)
+        if not ok then
+            return rest(sock, e)
+        end
+    end
+    local text = sock.buf:sub(1, n)
+    sock.buf = sock.buf:sub(n + 1)
+    return text
+end
+
+function Body.receiveany(sock, max)
+    own(sock, "receiveany")
+    if sock.buf == "" then
+        local ok, e = more(sock)
+        if not ok then
+            return nil, e
+        end
+    end
+    local text = sock.buf:sub(1, max)
+    sock.buf = sock.buf:sub(max + 1)
+    return text
+end
+
+function Body.receiveuntil(sock, pattern, options)
+    own(sock, "receiveuntil")
+    local inclusive = type(options) == "table" and options.inclusive
+    local over = false
+    return function(size)
+        if over then
+            over = false
+            return nil, nil, nil
+        end
+        size = size and tonumber(size) or 0
+        while true do
+            local at = sock.buf:find(pattern, 1, true)
+            if at and (size <= 0 or at - 1 <= size) then
+                local text = sock.buf:sub(1, inclusive and at - 1 + #pattern or at - 1)
+                sock.buf = sock.buf:sub(at + #pattern)
+                over = size > 0
+                return text
+            elseif size > 0 and #sock.buf - #pattern >= size then
+                local text = sock.buf:sub(1, size)
+                sock.buf = sock.buf:sub(size + 1)
+                return text
+            end
+            local ok, e = more(sock)
+            if not ok then
+                return rest(sock, e)
+            end
+        end
+    end
+end
+
+function Body.settimeout(sock, ms)
+    own(sock, "settimeout")
+    if tonumber(ms) and tonumber(ms) > 0 then
+        sock.ms = tonumber(ms)
+    end
+end
+
+function Body.settimeouts(sock, _, _, receive)
+    Body.settimeout(sock, receive)
 end

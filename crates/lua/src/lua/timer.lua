@@ -19,7 +19,10 @@ local function begin(delay, f, n, ...)
     next_timer = next_timer + 1
     local number = next_timer
     weir.timers[number] = { f = f, n = n, ... }
-    local code = C(OP_TIMER, number, "", 0, "", 0, delay, 0)
+    -- For what is told when it cannot run.
+    local info = debug.getinfo(f, "S")
+    local place = info.source .. ":" .. info.linedefined
+    local code = C(OP_TIMER, number, place, #place, "", 0, delay, 0)
     if code ~= 1 then
         weir.timers[number] = nil
     end

@@ -1,0 +1,110 @@
+//! Lua: sockets, with the settings that the configuration has for them.
+
+use std::net::{TcpListener, UdpSocket};
+use std::time::{Duration, Instant};
+use weir_tests::tls::{self_signed, Authority};
+use weir_tests::{run_cli, Server, Setup};
+
+const CONF: &str = r#"events {} error_log %%DIR%%/error.log notice; http { default_type text/plain;
+    lua_socket_buffer_size 1k; lua_socket_pool_size 2; lua_socket_keepalive_timeout 10s; lua_socket_send_timeout 5s;
+    lua_ssl_protocols TLSv1.2 TLSv1.3; lua_ssl_ciphers DEFAULT; lua_ssl_verify_depth 2;
+    lua_ssl_conf_command MinProtocol TLSv1.2;
+    lua_ssl_certificate %%DIR%%/pair.crt; lua_ssl_certificate_key %%DIR%%/pair.key;
+    rewrite_by_lua_no_postpone off; access_by_lua_no_postpone off;
+    server { listen 127.0.0.1:%%PORT_1%% ssl; ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
+        ssl_verify_client optional_no_ca; return 200 "$ssl_server_name $ssl_protocol $ssl_client_verify\n"; }
+    server { listen 127.0.0.1:%%PORT_0%%; set $to %%PORT_1%%;
+    location /read { lua_socket_read_timeout 100ms; lua_socket_log_errors off; content_by_lua_block {
+        local s = ngx.socket.tcp() assert(s:connect("127.0.0.1", tonumber(ngx.var.arg_port)))
+        ngx.say(select(2, s:receive())) } }
+    location /connect { lua_socket_connect_timeout 100ms; content_by_lua_block { ngx.say(select(2, ngx.socket.tcp():connect("192.0.2.1", 9))) } }
+    location /tls { lua_ssl_trusted_certificate %%DIR%%/ca.crt; content_by_lua_block {
+        local function ask(name, verify)
+            local s = ngx.socket.tcp() s:settimeout(5000)
+            assert(s:connect("127.0.0.1", tonumber(ngx.var.to)))
+            local session, e = s:sslhandshake(nil, name, verify)
+            if not session then return e end
+            s:send("GET / HTTP/1.0\r\n\r\n")
+            local text = s:receive("*a")
+            return text:match("\r\n\r\n(.-)\n")
+        end
+        ngx.say(ask("a.test", true)) ngx.say(ask("b.test", true)) ngx.say(ask("b.test", false)) ngx.say(ask(nil, false)) } }
+    location /untrusted { content_by_lua_block {
+        local s = ngx.socket.tcp() assert(s:connect("127.0.0.1", tonumber(ngx.var.to)))
+        ngx.say(select(2, s:sslhandshake(nil, "a.test", true))) } }
+    location /udp { content_by_lua_block {
+        local s = ngx.socket.udp() s:settimeout(tonumber(ngx.var.arg_ms)) assert(s:setpeername("127.0.0.1", tonumber(ngx.var.arg_port)))
+        s:send({ "he", "llo" }) ngx.say(s:receive()) } }
+    location /upload { content_by_lua_block {
+        local s = assert(ngx.req.socket()) ngx.say(s:receive(3)) ngx.say(s:receive("*a")) ngx.say(select(2, s:receive(1))) } }
+} }"#;
+
+fn start() -> Server {
+    let authority = Authority::new("ca");
+    let (pair, own) = (authority.issue("a.test"), self_signed("client"));
+    Setup::new(CONF)
+        .file("ca.crt", &authority.cert)
+        .file("a.crt", pair.cert)
+        .file("a.key", pair.key)
+        .file("pair.crt", own.cert)
+        .file("pair.key", own.key)
+        .start()
+}
+
+#[test]
+fn a_silent_server_is_waited_for_as_long_as_it_says() {
+    let server = start();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let begun = Instant::now();
+    let path = format!("/read?port={}", silent.local_addr().unwrap().port());
+    assert_eq!(server.get(&path).text(), "timeout\n");
+    assert!(begun.elapsed() >= Duration::from_millis(100));
+    assert!(!server.error_log().contains("timed out"));
+}
+
+/// A verified certificate is of a trusted authority and of the name; nothing is taken for granted without one.
+#[test]
+fn certificates_are_verified_where_code_wants_that() {
+    let server = start();
+    let answer = server.get("/tls").text();
+    let lines: Vec<&str> = answer.lines().collect();
+    assert_eq!(lines[0], "a.test TLSv1.3 FAILED:self-signed certificate", "{answer}");
+    assert_eq!(lines[1], "certificate host mismatch");
+    assert!(lines[2].starts_with("b.test TLSv1.3") && lines[3].starts_with(" TLSv1.3"), "{answer}");
+    assert_eq!(server.get("/untrusted").text(), "20: unable to get local issuer certificate\n");
+}
+
+#[test]
+fn datagrams_and_the_requests_body() {
+    let server = start();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let answering = std::thread::spawn(move || {
+        let mut text = [0; 64];
+        let (n, from) = socket.recv_from(&mut text).unwrap();
+        socket.send_to(&[&text[..n], b" back"].concat(), from).unwrap();
+        socket
+    });
+    assert_eq!(server.get(&format!("/udp?ms=5000&port={port}")).text(), "hello back\n");
+    let _socket = answering.join().unwrap();
+    assert_eq!(server.get(&format!("/udp?ms=50&port={port}")).text(), "niltimeout\n");
+    assert_eq!(server.post("/upload", "onetwo").text(), "one\ntwo\nclosed\n");
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    for (line, expected) in [
+        ("lua_socket_pool_size 0;", "room for a connection"),
+        ("lua_socket_buffer_size 0;", "room for a byte"),
+        ("access_by_lua_no_postpone on;", "remove the directive"),
+        ("lua_ssl_protocols SSLv2;", "SSLv2"),
+    ] {
+        let said = run_cli(
+            &["-t"],
+            &format!(
+                "events {{}} http {{ {line} server {{ location / {{ content_by_lua 'x'; }} }} }}"
+            ),
+        );
+        assert!(said.stderr.contains(expected), "{line}: {}", said.stderr);
+    }
+}
