@@ -98,6 +98,8 @@ fn settings_that_make_no_sense_are_refused() {
         ("lua_socket_buffer_size 0;", "room for a byte"),
         ("access_by_lua_no_postpone on;", "remove the directive"),
         ("lua_ssl_protocols SSLv2;", "SSLv2"),
+        // Lists of revoked certificates are of no use without authorities, and are read with those.
+        ("lua_ssl_trusted_certificate missing.crt; lua_ssl_crl missing.crl;", "missing.crt"),
     ] {
         let said = run_cli(
             &["-t"],
