@@ -107,11 +107,14 @@ fn beginning(dir: &Path, start: &str) -> Vec<PathBuf> {
     found
 }
 
+/// Two folders deep: what finds its libraries by a path of the system's own (PulseAudio) has them there.
 fn libraries(root: &Path) -> OsString {
+    let folders = |of: &Path| beginning(of, "").into_iter().filter(|p| p.is_dir());
     let mut places = Vec::new();
-    for lib in ["usr/lib", "lib"] {
-        places.extend(beginning(&root.join(lib), "").into_iter().filter(|p| p.is_dir()));
-        places.push(root.join(lib));
+    for lib in ["usr/lib", "lib"].map(|lib| root.join(lib)) {
+        let first: Vec<PathBuf> = folders(&lib).collect();
+        let second: Vec<PathBuf> = first.iter().flat_map(|p| folders(p)).collect();
+        places.extend(first.into_iter().chain([lib]).chain(second));
     }
     std::env::join_paths(places).unwrap_or_default()
 }

@@ -666,7 +666,7 @@ fn goaccess_counts_the_same() {
         "-o",
         "g.json",
     ];
-    let done = Command::new(&goaccess.path).args(args).current_dir(place.0.dir()).output().unwrap();
+    let done = goaccess.command().args(args).current_dir(place.0.dir()).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let theirs = fs::read_to_string(place.path("g.json")).unwrap();
     let ours = place.said(&["--output", "json", "a.log"]);

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use weir_tests::free_port;
 use weir_tests::tls::Authority;
 use weir_tests::tools::{self, listens_on};
@@ -10,6 +11,12 @@ use weir_tests::{children, expect_soon, run_cli, Setup};
 const HTTP: &str = "http { access_log off; server { listen 127.0.0.1:%%PORT_0%%;
     location / { ship_access a; return 200 ok; }
     location /all { ship_access u; ship_access t; ship_access s; return 200 ok; } } }";
+
+/// Where its modules are: what is only unpacked looks for them where they would be installed.
+fn modules() -> PathBuf {
+    let module = tools::file("usr/lib/x86_64-linux-gnu/rsyslog", "lmnet.so");
+    module.and_then(|path| Some(path.parent()?.to_path_buf())).unwrap_or_default()
+}
 
 #[test]
 fn rsyslog_takes_messages_over_udp_tcp_and_tls() {
@@ -46,7 +53,7 @@ fn rsyslog_takes_messages_over_udp_tcp_and_tls() {
     );
     let conf = dir.join("rsyslog.conf");
     let _rsyslog = rsyslog.start(|command| {
-        command.args(["-n", "-iNONE", "-f"]).arg(&conf);
+        command.args(["-n", "-iNONE", "-M"]).arg(modules()).arg("-f").arg(&conf);
     });
     expect_soon("rsyslog", || listens_on(tcp) && listens_on(tls));
     let server = Setup::new(&format!(
@@ -104,7 +111,7 @@ fn no_client_writes_records_of_its_own() {
     );
     std::fs::write(&conf, text).unwrap();
     let _rsyslog = rsyslog.start(|command| {
-        command.args(["-n", "-iNONE", "-f"]).arg(&conf);
+        command.args(["-n", "-iNONE", "-M"]).arg(modules()).arg("-f").arg(&conf);
     });
     expect_soon("rsyslog", || listens_on(tcp));
     let server = Setup::new(&format!(

@@ -65,6 +65,9 @@ const PEERS: &[Peer] = &[
     Peer { package: "postfix", what: File("usr/lib/postfix/sbin", "smtpd") },
 ];
 
+/// Names that programs only get when their packages are installed (update-alternatives).
+const BY_ALTERNATIVES: [(&str, &str); 1] = [("uwsgi", "uwsgi-core")];
+
 /// Where the tests look for what is not installed.
 pub fn dir(root: &Path) -> PathBuf {
     crate::cargo::target(root).join("peers/root")
@@ -174,12 +177,14 @@ fn program(dir: &Path, name: &str, flag: &str) -> bool {
     installed || unpacked().any(|p| runs(&p, Command::new(&p).env("LD_LIBRARY_PATH", libraries())))
 }
 
-/// Where unpacked programs find their libraries.
+/// Where unpacked programs find their libraries: two folders deep, as `tests/src/tools.rs` has them.
 pub fn libraries(dir: &Path) -> std::ffi::OsString {
+    let folders = |of: &Path| beginning(of, "").into_iter().filter(|p| p.is_dir());
     let mut places = Vec::new();
-    for lib in ["usr/lib", "lib"] {
-        places.extend(beginning(&dir.join(lib), "").into_iter().filter(|p| p.is_dir()));
-        places.push(dir.join(lib));
+    for lib in ["usr/lib", "lib"].map(|lib| dir.join(lib)) {
+        let first: Vec<PathBuf> = folders(&lib).collect();
+        let second: Vec<PathBuf> = first.iter().flat_map(|p| folders(p)).collect();
+        places.extend(first.into_iter().chain([lib]).chain(second));
     }
     std::env::join_paths(places).unwrap_or_default()
 }
@@ -233,6 +238,13 @@ fn download(dir: &Path, missing: &[&Peer]) -> Result<(), String> {
         if package.extension().is_some_and(|e| e == "deb") {
             run("dpkg -x", Command::new("dpkg").arg("-x").arg(&package).arg(dir), UNPACK_MAX)?;
             let _ = fs::remove_file(package);
+        }
+    }
+    for (name, program) in BY_ALTERNATIVES {
+        let link = dir.join("usr/bin").join(name);
+        if dir.join("usr/bin").join(program).is_file() && !link.exists() {
+            std::os::unix::fs::symlink(program, &link)
+                .map_err(|e| format!("{}: {e}", link.display()))?;
         }
     }
     let _ = fs::remove_dir_all(home.join("lists"));
