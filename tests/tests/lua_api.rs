@@ -33,6 +33,11 @@ const CONF: &str = r#"events {} error_log %%DIR%%/error.log notice; http { defau
         ngx.say(ngx.encode_base64("hello"), " ", ngx.decode_base64("aGVsbG8="), " ", ngx.crc32_long("hello"))
         ngx.say(ngx.quote_sql_str("it's"), " ", ngx.http_time(0), " ", ngx.parse_http_time("Thu, 01 Jan 1970 00:00:01 GMT"))
         ngx.say(ngx.encode_args({ a = { 1, "x y" } })) } }
+    location /ndk { content_by_lua_block {
+        local set_var = require("ndk").set_var
+        ngx.say(set_var.set_escape_uri("a b"), " ", set_var.set_decode_hex("6869"), " ", set_var.set_quote_json_str("a\"b"))
+        ngx.say(pcall(function() return set_var.set_nothing("a") end))
+        ngx.say((select(2, pcall(set_var.set_decode_hex, "no")):gsub("^.-: ", ""))) } }
     location /request { content_by_lua_block {
         ngx.req.read_body()
         local post, query = ngx.req.get_post_args(), ngx.req.get_uri_args()
@@ -103,6 +108,18 @@ fn expressions_and_encodings() {
         "a%20b%2Fc a b/c 5d41402abc4b2a76b9719d911017c592\naGVsbG8= hello 907060870\n\
          'it\\'s' Thu, 01 Jan 1970 00:00:00 GMT 1\na=1&a=x%20y\n"
     );
+}
+
+#[test]
+fn directives_that_make_a_value_are_functions() {
+    let answer = start().get("/ndk").text();
+    let lines: Vec<&str> = answer.lines().collect();
+    assert_eq!(lines[0], r#"a%20b hi "a\"b""#);
+    assert!(
+        lines[1].starts_with("false") && lines[1].contains("\"set_nothing\" not found"),
+        "{answer}"
+    );
+    assert!(lines[2].contains("calling directive \"set_decode_hex\" failed"), "{answer}");
 }
 
 #[test]

@@ -120,15 +120,57 @@ fn bodies_are_read_before_code_that_needs_them() {
 #[test]
 fn what_is_not_there_yet_is_refused() {
     for (line, expected) in [
-        ("lua_code_cache off;", "lua_code_cache off"),
         ("lua_shared_dict d 1k;", "invalid lua shared dict size"),
-        ("balancer_by_lua_block { }", "Lua"),
+        ("balancer_by_lua_block { }", "is not allowed here"),
         ("content_by_lua_block { }", "is not allowed here"),
     ] {
         let conf = format!("events {{}} http {{ {line} }}");
         let said = run_cli(&["-t"], &conf);
         assert!(said.stderr.contains(expected), "{line}: {}", said.stderr);
     }
+}
+
+#[test]
+fn code_runs_before_its_phase_where_it_is_not_postponed() {
+    for (first, statuses) in [("off", [403, 404]), ("on", [500, 500])] {
+        let server = Setup::new(&format!(
+            "events {{}} error_log %%DIR%%/error.log; http {{ rewrite_by_lua_no_postpone {first};
+            access_by_lua_no_postpone {first}; precontent_by_lua_no_postpone {first};
+            server {{ listen 127.0.0.1:%%PORT_0%%; root %%DIR%%; set $a off;
+            location /rewrite {{ rewrite_by_lua 'ngx.var.a = \"on\"'; if ($a = on) {{ return 200 on; }} return 200 off; }}
+            location /access {{ deny all; access_by_lua 'ngx.exit(500)'; }}
+            location /precontent {{ try_files /no-file =404; precontent_by_lua 'ngx.exit(500)'; }} }} }}"
+        ))
+        .start();
+        assert_eq!(server.get("/rewrite").text(), first);
+        assert_eq!(["/access", "/precontent"].map(|path| server.get(path).status), statuses);
+    }
+}
+
+/// Without the cache code is read anew for each request, and its globals are that request's.
+#[test]
+fn each_request_has_a_state_of_its_own_without_the_cache() {
+    let server = Setup::new(
+        "events {} error_log %%DIR%%/error.log notice; http { default_type text/plain;
+        lua_package_path '%%DIR%%/?.lua;;'; init_by_lua 'begun = 1'; lua_shared_dict d 100k; lua_code_cache off;
+        server { listen 127.0.0.1:%%PORT_0%%;
+        location /kept { lua_code_cache on; content_by_lua_block { ngx.say(require('m')) } }
+        location / { rewrite_by_lua_block { count = (count or begun) + 1 ngx.ctx.n = require('m') }
+            content_by_lua_block { ngx.say(ngx.ctx.n, ' ', _G.count or 'none', ' ', (ngx.shared.d:incr('n', 1, 0))) } } } }",
+    )
+    .file("m.lua", "return 'one'")
+    .start();
+    assert_eq!(server.get("/").text(), "one none 1\n");
+    assert_eq!(server.get("/kept").text(), "one\n");
+    server.write("m.lua", "return 'two'");
+    assert_eq!(server.get("/").text(), "two none 2\n");
+    assert_eq!(server.get("/kept").text(), "one\n");
+    let said = run_cli(&["-t"], "events {} http { lua_code_cache off; }");
+    assert!(
+        said.stderr.contains("lua_code_cache is off; this will hurt performance"),
+        "{}",
+        said.stderr
+    );
 }
 
 /// The same code as an argument and in a file.

@@ -10,7 +10,6 @@ const CONF: &str = r#"events {} error_log %%DIR%%/error.log notice; http { defau
     lua_ssl_protocols TLSv1.2 TLSv1.3; lua_ssl_ciphers DEFAULT; lua_ssl_verify_depth 2;
     lua_ssl_conf_command MinProtocol TLSv1.2;
     lua_ssl_certificate %%DIR%%/pair.crt; lua_ssl_certificate_key %%DIR%%/pair.key;
-    rewrite_by_lua_no_postpone off; access_by_lua_no_postpone off;
     server { listen 127.0.0.1:%%PORT_1%% ssl; ssl_certificate %%DIR%%/a.crt; ssl_certificate_key %%DIR%%/a.key;
         ssl_verify_client optional_no_ca; return 200 "$ssl_server_name $ssl_protocol $ssl_client_verify\n"; }
     server { listen 127.0.0.1:%%PORT_0%%; set $to %%PORT_1%%;
@@ -35,6 +34,29 @@ const CONF: &str = r#"events {} error_log %%DIR%%/error.log notice; http { defau
     location /udp { content_by_lua_block {
         local s = ngx.socket.udp() s:settimeout(tonumber(ngx.var.arg_ms)) assert(s:setpeername("127.0.0.1", tonumber(ngx.var.arg_port)))
         s:send({ "he", "llo" }) ngx.say(s:receive()) } }
+    location /from { content_by_lua_block {
+        local s = ngx.socket.tcp() ngx.say(select(2, s:bind("nowhere"))) assert(s:bind("127.0.0.9"))
+        assert(s:connect("127.0.0.1", %%PORT_0%%)) s:send("GET /who HTTP/1.0\r\n\r\n")
+        ngx.say(s:receive("*a"):match("\r\n\r\n(.*)"), s:getfd() > 2) } }
+    location /who { return 200 $remote_addr; }
+    location /raw { content_by_lua_block {
+        ngx.req.read_body()
+        local s = assert(ngx.req.socket(true)) ngx.log(ngx.NOTICE, select(2, ngx.req.socket(true)), "; ", select(2, ngx.say("x")))
+        s:send("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n") s:settimeout(5000)
+        s:send(s:receive() .. s:receive(4)) } }
+    location /turns { content_by_lua_block {
+        local port, said = tonumber(ngx.var.arg_port), {}
+        local function turn(n)
+            local s = ngx.socket.tcp() s:settimeouts(tonumber(ngx.var.arg_ms), 5000, 5000)
+            local ok, e = s:connect("127.0.0.1", port, { pool = "turns", pool_size = 1, backlog = 1 })
+            if not ok then said[n] = e return end
+            s:send("PING\n") said[n] = s:receive() .. s:getreusedtimes()
+            if ngx.var.arg_keep then ngx.sleep(0.01) s:setkeepalive() else s:close() end
+        end
+        local all = {}
+        for n = 1, 3 do all[n] = ngx.thread.spawn(turn, n) end
+        for n = 1, 3 do ngx.thread.wait(all[n]) end
+        ngx.say(table.concat(said, " ")) } }
     location /upload { content_by_lua_block {
         local s = assert(ngx.req.socket()) ngx.say(s:receive(3)) ngx.say(s:receive("*a")) ngx.say(select(2, s:receive(1))) } }
 } }"#;
@@ -92,11 +114,46 @@ fn datagrams_and_the_requests_body() {
 }
 
 #[test]
+fn sockets_come_from_where_they_are_bound() {
+    let server = start();
+    assert_eq!(server.get("/from").text(), "bad address\n127.0.0.9true\n");
+}
+
+/// Behind the request the connection is the code's, both ways, and nothing else is sent.
+#[test]
+fn the_clients_connection_itself() {
+    let server = start();
+    let mut client = server.connect();
+    client.send(b"POST /raw HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+    server.expect_error("duplicate call; raw request socket acquired");
+    client.send(b"one\r\ntwo!and more");
+    let answer = client.read_to_end();
+    assert!(answer.ends_with(b"\r\n\r\nonetwo!"), "{}", String::from_utf8_lossy(&answer));
+}
+
+/// Of a pool with a backlog there are no more connections than it says; the others wait for their turn, as many as
+/// may.
+#[test]
+fn connections_of_a_pool_are_waited_for() {
+    let server = start();
+    let origin = weir_tests::Origin::start_raw(|conn, _| {
+        while conn.read_until(b"\n").is_some() {
+            conn.write("PONG\n");
+        }
+    });
+    let ask = |more: &str| server.get(&format!("/turns?port={}&{more}", origin.port())).text();
+    let full = "too many waiting connect operations";
+    assert_eq!(ask("ms=5000"), format!("PONG0 PONG0 {full}\n"));
+    assert_eq!(origin.connections(), 2);
+    assert_eq!(ask("ms=5000&keep=1"), format!("PONG0 PONG1 {full}\n"));
+    assert_eq!(origin.connections(), 3);
+}
+
+#[test]
 fn settings_that_make_no_sense_are_refused() {
     for (line, expected) in [
         ("lua_socket_pool_size 0;", "room for a connection"),
         ("lua_socket_buffer_size 0;", "room for a byte"),
-        ("access_by_lua_no_postpone on;", "remove the directive"),
         ("lua_ssl_protocols SSLv2;", "SSLv2"),
         // Lists of revoked certificates are of no use without authorities, and are read with those.
         ("lua_ssl_trusted_certificate missing.crt; lua_ssl_crl missing.crl;", "missing.crt"),

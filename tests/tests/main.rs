@@ -125,6 +125,7 @@ mod log_rollback;
 mod log_syslog;
 mod log_time;
 mod lua_api;
+mod lua_balancer;
 mod lua_phases;
 mod lua_sockets;
 mod mail_auth;

@@ -19,6 +19,7 @@ use weir_core::Session;
 use weir_http::generation::Location;
 use weir_http::Request;
 use weir_runtime::clock;
+use weir_upstream::balancer::{Balancing, Last};
 use weir_upstream::{Choice, Key, Lease, Wanted, WorkerGroup};
 use weir_wire::http1::request::Method;
 
@@ -55,6 +56,8 @@ pub(crate) struct Run<'a> {
     pub(crate) keeps: bool,
     /// Why no further server was asked.
     pub(crate) gave_up: Option<u32>,
+    /// Code chooses the servers.
+    pub(crate) balancing: Option<Box<Balancing>>,
 }
 
 impl<'a> Run<'a> {
@@ -86,6 +89,7 @@ impl<'a> Run<'a> {
             asked_us: 0,
             keeps: false,
             gave_up: None,
+            balancing: None,
         }
     }
 
@@ -138,7 +142,7 @@ pub(crate) fn give_up(
     link: Option<Link>,
     fault: Fault,
 ) -> Option<u16> {
-    let name = run.group.name_of(lease.peer);
+    let name = lease.group().name_of(lease.peer);
     fault.log(r, &name);
     match fault.next_bit() {
         Ok(bit) => failed(r, run, Some(lease), link, bit),
@@ -166,7 +170,7 @@ pub(crate) fn failed(
         if let Some(state) = r.upstream.last() {
             lease.count(state);
         }
-        if lease.release(&mut run.choice, !harmless) {
+        if give_back(run, lease, !harmless) {
             let doing = match &link {
                 None => "connecting to upstream",
                 Some(_) => "reading response header from upstream",
@@ -201,6 +205,21 @@ pub(crate) fn failed(
     r.exchange.head.clear();
     r.exchange.answered = false;
     None
+}
+
+/// Gives a server back of which a try has failed, or brought an answer upon which another one is asked. Answers
+/// whether it is now disabled.
+fn give_back(run: &mut Run<'_>, lease: Lease, failed: bool) -> bool {
+    let Some(balancing) = &mut run.balancing else {
+        return lease.release(&mut run.choice, failed);
+    };
+    let is_named = !Rc::ptr_eq(lease.group(), &run.group);
+    if !is_named {
+        return lease.release(&mut run.choice, failed);
+    }
+    balancing.last = Some((if failed { Last::Failed } else { Last::Next }, 0));
+    run.choice.tries = run.choice.tries.saturating_sub(1);
+    lease.end(failed)
 }
 
 /// Whether `…_next_upstream` allows another server after this.
@@ -258,7 +277,8 @@ pub(crate) fn done(r: &mut Request, run: &mut Run, asked: Asked, reader: &BodyRe
         sticky.ended(r, &run.client, &lease);
     }
     if keep {
-        run.group.put_idle(link.into_base(), lease.peer, run.tag(), &r.conn().worker);
+        let group = Rc::clone(lease.group());
+        group.put_idle(link.into_base(), lease.peer, run.tag(), &r.conn().worker);
     }
     lease.release(&mut run.choice, false);
 }

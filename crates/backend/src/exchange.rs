@@ -146,7 +146,7 @@ impl<'a> Talk<'a> {
             return;
         }
         let Some(h2) = &mut link.h2 else {
-            let unsent = self.outgoing.leave(r, *self.conf.send_timeout);
+            let unsent = self.outgoing.leave(r, link.send_ms(*self.conf.send_timeout));
             link.unsent = Some(Box::new(unsent));
             return;
         };
@@ -319,7 +319,7 @@ impl<'a> Talk<'a> {
     #[inline(always)]
     fn send(&mut self, cx: &mut Context<'_>, r: &Request, link: &mut Link) -> Poll<Step> {
         let (parts, used) = self.outgoing.parts(r);
-        let (parts, wait) = (&parts[..used], *self.conf.send_timeout);
+        let (parts, wait) = (&parts[..used], link.send_ms(*self.conf.send_timeout));
         let sent = match link.h2 {
             None => link.poll_send(cx, parts, &mut self.send_deadline, wait),
             Some(_) => {
@@ -373,9 +373,9 @@ impl<'a> Talk<'a> {
     ) -> Poll<Step> {
         let mut unlimited = 0;
         let (deadline, wait) = match turn {
-            Turn::Sending => (&mut self.send_deadline, *self.conf.send_timeout),
-            Turn::Client => (&mut unlimited, *self.conf.read_timeout),
-            Turn::Server => (&mut self.head_deadline, *self.conf.read_timeout),
+            Turn::Sending => (&mut self.send_deadline, link.send_ms(*self.conf.send_timeout)),
+            Turn::Client => (&mut unlimited, link.read_ms(*self.conf.read_timeout)),
+            Turn::Server => (&mut self.head_deadline, link.read_ms(*self.conf.read_timeout)),
         };
         let size = *self.conf.buffer_size as usize;
         let room = if *self.conf.buffering { READ_ROOM_BYTES.max(size) } else { size };

@@ -2,6 +2,7 @@
 
 use crate::bits::next;
 use std::io;
+use std::net::IpAddr;
 use weir_core::logger::LogLevel;
 use weir_core::{socket_errors, Session};
 use weir_http::body::BodyError;
@@ -24,6 +25,8 @@ pub(crate) enum Reading {
 #[derive(Debug)]
 pub(crate) enum Fault {
     Connect(io::Error),
+    /// The address that connections are to come from is none of this machine's.
+    Bind(IpAddr, io::Error),
     /// In words for the log.
     Tls(String),
     /// There is none to be shown, whichever server is asked; in words for the log.
@@ -61,7 +64,7 @@ impl Fault {
             Fault::ClientGone | Fault::Client(BodyError::Closed) => Err(499),
             Fault::Client(BodyError::Status(s)) => Err(*s),
             Fault::BadBody(_) => Err(502),
-            Fault::Certificate(_) | Fault::File(_) | Fault::Filter => Err(500),
+            Fault::Bind(..) | Fault::Certificate(_) | Fault::File(_) | Fault::Filter => Err(500),
         }
     }
 
@@ -69,6 +72,11 @@ impl Fault {
     pub(crate) fn log(&self, r: &Request, peer: &[u8]) {
         match self {
             Fault::Connect(e) => log_connect(r, e, peer),
+            Fault::Bind(ip, e) => {
+                let text =
+                    format!("bind({ip}) failed {} while connecting to upstream", error_text(e));
+                r.log(LogLevel::Crit, &text);
+            }
             Fault::Tls(text) | Fault::Certificate(text) | Fault::Protocol(text) => {
                 r.log(LogLevel::Error, text)
             }

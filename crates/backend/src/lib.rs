@@ -9,6 +9,7 @@
 mod ahead;
 mod ask;
 mod attempt;
+mod balanced;
 mod bits;
 mod cache;
 mod check;

@@ -68,6 +68,18 @@ impl Link {
         base
     }
 
+    /// How long the server may take no more of a request, in milliseconds.
+    #[inline(always)]
+    pub(crate) fn send_ms(&self, usual_ms: u64) -> u64 {
+        self.waits_ms.0.unwrap_or(usual_ms)
+    }
+
+    /// How long it may say nothing more.
+    #[inline(always)]
+    pub(crate) fn read_ms(&self, usual_ms: u64) -> u64 {
+        self.waits_ms.1.unwrap_or(usual_ms)
+    }
+
     /// Answers are read as they come.
     #[inline]
     pub(crate) fn is_bare(&self) -> bool {

@@ -1,11 +1,13 @@
 //! A server is chosen for a request, and a connection to it found or made.
 
 use crate::attempt::{failed, give_up, Asked, Run};
+use crate::balanced::{self, Answer};
 use crate::bits::next;
 use crate::fault::Fault;
 use crate::link::{Link, H2_MARK};
 use crate::sticky::Sticky;
 use std::future::{poll_fn, Future};
+use std::io::ErrorKind;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -37,6 +39,13 @@ pub(crate) fn choose(r: &mut Request, run: &mut Run<'_>) -> Chosen {
         true => run.start_us,
         false => clock::mono_us(),
     };
+    if let Some(balancer) = balanced::balancer(run) {
+        return match balanced::choose(r, run, &balancer) {
+            Answer::Server(lease) => chosen(r, run, lease.ok_or(NO_LIVE)),
+            Answer::Status(status) => Chosen::Failed(Some(status)),
+            Answer::Next => Chosen::Failed(failed(r, run, None, None, next::ERROR)),
+        };
+    }
     let lease = pick(r, run);
     match lease.is_none() && run.group.lets_wait() {
         true => Chosen::Full,
@@ -57,20 +66,21 @@ fn chosen(r: &mut Request, run: &mut Run<'_>, lease: Result<Lease, &'static str>
         Err(why) => return nobody(r, run, new_group, why),
     };
     lease.chosen(run.asked_us);
-    let state = UpstreamState::new(run.group.name_of(lease.peer), new_group);
+    let state = UpstreamState::new(lease.group().name_of(lease.peer), new_group);
     r.upstream.push(UpstreamState { begun_us: run.asked_us, ..state });
     if let Some(sticky) = run.group.sticky::<Sticky>() {
         sticky.chosen(r, &mut run.client, &lease);
     }
     let mark = mark(run);
     let risky = matches!(r.method, Method::Post | Method::Lock | Method::Patch);
-    let idle = run.group.take_idle(lease.peer, run.tag(), mark);
+    let idle = lease.group().take_idle(lease.peer, run.tag(), mark);
     match idle.filter(|link| !risky || link.is_surely_quiet()) {
         None => Chosen::Unconnected(lease),
         Some(base) => {
             let mut link = Link::from(base);
             link.reused = true;
             link.requests += 1;
+            balanced::on_link(run, &mut link);
             if let Some(state) = r.upstream.last_mut() {
                 state.connect_us = Some(0);
             }
@@ -132,6 +142,7 @@ pub(crate) fn connected<'a>(
         }
         link.mark ^= run.bound;
         link.requests += 1;
+        balanced::on_link(run, &mut link);
         let took_us = clock::mono_us().saturating_sub(run.asked_us);
         lease.made(took_us);
         if let Some(state) = r.upstream.last_mut() {
@@ -192,15 +203,24 @@ async fn wait_for_server(
 async fn connect(r: &mut Request, run: &Run<'_>, lease: &Lease) -> Result<Link, Fault> {
     let conf = run.conf();
     let addr = &lease.config().addr;
-    let timeout = run.waits.map_or(*conf.connect_timeout, |(connect_ms, _)| connect_ms);
+    let timeout = match (&run.balancing, run.waits) {
+        (Some(balancing), _) => balancing.waits_ms[0].unwrap_or(*conf.connect_timeout),
+        (None, Some((connect_ms, _))) => connect_ms,
+        (None, None) => *conf.connect_timeout,
+    };
     let worker = Rc::clone(&r.conn().worker);
-    let options = conf.socket_options(run.bind);
+    let local = run.balancing.as_ref().and_then(|b| b.local);
+    let bind = local.or(run.bind);
+    let options = conf.socket_options(bind);
     let connecting = Base::connect(addr, &options, timeout, &worker);
     match unless_client_goes(r, run.ignores_abort(), connecting).await {
         None => Err(Fault::ClientGone),
         Some(Ok(link)) => secure(r, run, lease, link.into()).await,
         Some(Err(LinkError::Timeout)) => Err(Fault::Timeout("connecting to upstream")),
-        Some(Err(LinkError::Io(e))) => Err(Fault::Connect(e)),
+        Some(Err(LinkError::Io(e))) => match bind {
+            Some(bind) if e.kind() == ErrorKind::AddrNotAvailable => Err(Fault::Bind(bind.ip(), e)),
+            _ => Err(Fault::Connect(e)),
+        },
         Some(Err(LinkError::Protocol(text))) => Err(Fault::Protocol(text)),
     }
 }

@@ -478,7 +478,7 @@ impl Relay<'_, '_> {
             // More may be read from then on.
             return self.pace.poll_until(cx, self.read_after_ms).map(|()| Ok(Step::Flushed));
         }
-        let wait = *self.conf.read_timeout;
+        let wait = link.read_ms(*self.conf.read_timeout);
         let read = link.poll_read(cx, buf, room, &mut self.read_deadline, wait);
         read.map(|read| read.map(Step::Read).map_err(|e| read_fault(e, self.buffering)))
     }

@@ -149,6 +149,11 @@ async fn run(r: &mut Request, conf_of: ConfOf, renews: bool) -> Flow {
                 Err(Some(status)) => return rest_of(r, &mut run, Rest::Failed(status)).await,
             },
         };
+        if run.balancing.as_ref().is_some_and(|b| b.rewrite) {
+            if let Err(status) = rewrite(r, &mut run, &target) {
+                return Flow::Status(status);
+            }
+        }
         let mut talk = run.talk(r);
         talk.begin(r, &mut asked.link);
         let end = loop {
@@ -195,12 +200,7 @@ pub(crate) fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(
     run.start_us = clock::mono_us();
     r.exchange.clear();
     r.exchange.scheme = Some(conf.family.schemes.shown(parts.tls));
-    let length = upload::length(r, conf, run.chunked);
-    let (cached, as_get) = match conf.cache.is_on() {
-        true => kept::how_asked(r),
-        false => (false, false),
-    };
-    run.bodiless = (conf.family.write)(r, &Ask { target, length, cached, as_get })?;
+    write(r, run, target)?;
     let most = *conf.next_upstream_tries;
     if most > 0 {
         run.choice.tries = run.choice.tries.min(u32::try_from(most).unwrap_or(u32::MAX));
@@ -209,6 +209,29 @@ pub(crate) fn begin(r: &mut Request, run: &mut Run, target: &Target) -> Result<(
         true => Err(500),
         false => Ok(()),
     }
+}
+
+/// Writes the request anew, as code asks for it.
+#[cold]
+fn rewrite(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
+    if let Some(balancing) = &mut run.balancing {
+        balancing.rewrite = false;
+    }
+    r.exchange.request.clear();
+    write(r, run, target)
+}
+
+/// Writes the request.
+#[inline(always)]
+fn write(r: &mut Request, run: &mut Run, target: &Target) -> Result<(), u16> {
+    let conf = run.conf;
+    let length = upload::length(r, conf, run.chunked);
+    let (cached, as_get) = match conf.cache.is_on() {
+        true => kept::how_asked(r),
+        false => (false, false),
+    };
+    run.bodiless = (conf.family.write)(r, &Ask { target, length, cached, as_get })?;
+    Ok(())
 }
 
 /// What tells the connections of this client's from others': never 0, and unlike for each.
@@ -387,9 +410,9 @@ pub(crate) async fn switch(r: &mut Request, run: &mut Run<'_>, asked: Asked) -> 
         // One time for all that goes through, as in Tengine.
         Some((_, quiet_ms)) => Waits::all(quiet_ms),
         None => Waits {
-            quiet_ms: *run.conf.read_timeout,
+            quiet_ms: link.read_ms(*run.conf.read_timeout),
             client_ms: *r.loc().core.send_timeout,
-            server_ms: *run.conf.send_timeout,
+            server_ms: link.send_ms(*run.conf.send_timeout),
         },
     };
     let from = tunnel::From { link, lease, group, client, asked_us: run.asked_us, waits };

@@ -16,6 +16,10 @@ pub(crate) type NameCharset = fn(&mut Request, &[u8]);
 /// the server's usual name.
 pub(crate) type EndPage = fn(&Request, u16, &str, &mut Vec<u8>);
 
+/// Appends what the directive of that name makes of a value (`set_escape_uri` and its kin): nothing where there is no
+/// such directive, else whether it could.
+pub(crate) type MakeValue = fn(&[u8], Option<&mut Request>, &[u8], &mut Vec<u8>) -> Option<bool>;
+
 /// What modules have lent. Where none has, the file goes as it is, and nobody hears.
 pub struct Lent {
     /// By the module of ranges.
@@ -24,6 +28,8 @@ pub struct Lent {
     pub name_charset: NameCharset,
     /// By Tengine's `server_info`.
     pub error_page: EndPage,
+    /// By `set_misc`.
+    pub make_value: MakeValue,
 }
 
 impl Default for Lent {
@@ -31,6 +37,7 @@ impl Default for Lent {
         Lent {
             send_file: special::finish,
             name_charset: |_, _| {},
+            make_value: |_, _, _, _| None,
             error_page: |_, _, name, page| {
                 let parts = ["<hr><center>", name, "</center>\r\n"];
                 parts.iter().for_each(|part| page.extend_from_slice(part.as_bytes()));

@@ -1,6 +1,8 @@
 //! What the directives come to.
 
 use crate::code::Code;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 use weir_dict::Dict;
 use weir_module::{merge_values, slot, ConfResult, ConfType, Level, Val};
@@ -31,6 +33,8 @@ pub(crate) struct LuaMain {
     pub regex_match_limit: Val<u64>,
     pub memory: Val<u64>,
     pub dicts: Vec<DictConf>,
+    /// How many connections are kept to servers that code names, by the upstreams' numbers.
+    pub balancers: HashMap<usize, Arc<AtomicUsize>>,
     /// Whether any directive of this module was met: workers begin no state otherwise.
     pub is_used: bool,
 }
@@ -71,6 +75,10 @@ pub(crate) struct LuaLoc {
     pub check_client_abort: Val<bool>,
     pub transform_underscores: Val<bool>,
     pub code_cache: Val<bool>,
+    /// `rewrite_by_lua_no_postpone` and its kin: before the modules of the phase.
+    pub rewrite_first: Val<bool>,
+    pub access_first: Val<bool>,
+    pub precontent_first: Val<bool>,
     pub connect_timeout: Val<u64>,
     pub send_timeout: Val<u64>,
     pub read_timeout: Val<u64>,
@@ -92,6 +100,7 @@ impl ConfType for LuaLoc {
             header_filter = None, body_filter = None, log = None,
             need_request_body = false, use_default_type = true, http10_buffering = true,
             check_client_abort = false, transform_underscores = true, code_cache = true,
+            rewrite_first = false, access_first = false, precontent_first = false,
             connect_timeout = 60_000, send_timeout = 60_000, read_timeout = 60_000,
             keepalive_timeout = 60_000, pool_size = 30, buffer_size = 4096, log_errors = true,
         );

@@ -43,7 +43,7 @@ fn header(r: &mut Request, next: Next) -> FilterResult {
         r.flags.filter_needs_memory = true;
     }
     if let Some(code) = code {
-        let vm = Vm::of(&r.conn().worker, &r.gen().core);
+        let vm = Vm::of_request(r);
         let mut run = Run::new(&vm, context::HEADER);
         run.begin(Some(r), code);
         match run.outcome {
@@ -78,7 +78,7 @@ fn body(r: &mut Request, chain: Chain, next: Next) -> FilterResult {
         last |= buf.last;
         flush |= buf.flush;
     }
-    let vm = Vm::of(&r.conn().worker, &r.gen().core);
+    let vm = Vm::of_request(r);
     let mut run = Run::new(&vm, context::BODY);
     run.piece = Piece { text, last, is_set: false };
     run.begin(Some(r), code);

@@ -8,6 +8,7 @@
 #![warn(missing_docs, unreachable_pub)]
 
 mod api;
+mod balancer;
 mod border;
 mod code;
 mod conf;
@@ -19,4 +20,4 @@ mod run;
 mod vm;
 
 pub use filters::FILTERS;
-pub use rows::MODULE;
+pub use rows::{FIRST, LAST, MODULE};

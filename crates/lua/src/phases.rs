@@ -1,6 +1,6 @@
 //! Handlers of phases, and what becomes of a request when their code has ended.
 
-use crate::api::output;
+use crate::api::{output, raw};
 use crate::code;
 use crate::conf::{LuaLoc, LuaMain};
 use crate::run::{context, Outcome, Run, Step};
@@ -32,19 +32,43 @@ fn code_of(loc: &LuaLoc, context: u32) -> Option<u32> {
     }
 }
 
-fn is_active<const CONTEXT: u32>(slots: &Slots) -> bool {
-    code_of(slots.get::<LuaLoc>(), CONTEXT).is_some()
+/// Whether the code of a phase runs before the other modules of that phase.
+fn is_first(loc: &LuaLoc, context: u32) -> bool {
+    match context {
+        context::REWRITE => *loc.rewrite_first,
+        context::ACCESS => *loc.access_first,
+        context::PRECONTENT => *loc.precontent_first,
+        _ => false,
+    }
+}
+
+fn is_active<const CONTEXT: u32, const FIRST: bool>(slots: &Slots) -> bool {
+    let loc = slots.get::<LuaLoc>();
+    code_of(loc, CONTEXT).is_some() && is_first(loc, CONTEXT) == FIRST
 }
 
 const fn in_phase<const CONTEXT: u32>(phase: Phase) -> PhaseHandler {
-    PhaseHandler { phase, handler: handler::<CONTEXT>, active: is_active::<CONTEXT> }
+    PhaseHandler { phase, handler: handler::<CONTEXT>, active: is_active::<CONTEXT, false> }
 }
+
+const fn first_in<const CONTEXT: u32>(phase: Phase) -> PhaseHandler {
+    PhaseHandler { phase, handler: handler::<CONTEXT>, active: is_active::<CONTEXT, true> }
+}
+
+/// Behind what looks for files.
+pub(crate) const LAST: &[PhaseHandler] = &[in_phase::<{ context::PRECONTENT }>(Phase::Precontent)];
+
+/// Those that are not postponed.
+pub(crate) const FIRST: &[PhaseHandler] = &[
+    first_in::<{ context::REWRITE }>(Phase::Rewrite),
+    first_in::<{ context::ACCESS }>(Phase::Access),
+    first_in::<{ context::PRECONTENT }>(Phase::Precontent),
+];
 
 pub(crate) const PHASES: &[PhaseHandler] = &[
     in_phase::<{ context::SERVER_REWRITE }>(Phase::ServerRewrite),
     in_phase::<{ context::REWRITE }>(Phase::Rewrite),
     in_phase::<{ context::ACCESS }>(Phase::Access),
-    in_phase::<{ context::PRECONTENT }>(Phase::Precontent),
     in_phase::<{ context::CONTENT }>(Phase::Content),
     in_phase::<{ context::LOG }>(Phase::Log),
 ];
@@ -70,7 +94,7 @@ fn handler<const CONTEXT: u32>(r: &mut Request) -> Flow {
 
 /// Runs code as far as it goes without waiting.
 fn begin(r: &mut Request, context: u32, code: u32) -> (Run, Step) {
-    let vm = Vm::of(&r.conn().worker, &r.gen().core);
+    let vm = Vm::of_request(r);
     let mut run = Run::new(&vm, context);
     let step = run.begin(Some(r), code);
     (run, step)
@@ -106,6 +130,9 @@ fn after_body<const CONTEXT: u32>(r: &mut Request) -> LocalFuture<'_, Flow> {
 /// What the phase comes to.
 fn finish(r: &mut Request, mut run: Run) -> Flow {
     let context = run.context;
+    if raw::is_taken(r) {
+        return Flow::Close;
+    }
     if let Some(status) = crate::filters::wanted_status(r) {
         return Flow::Status(status);
     }
@@ -177,7 +204,7 @@ impl rewrite::Step for SetBy {
             args.push(text);
         }
         let r = &mut *at.r;
-        let vm = Vm::of(&r.conn().worker, &r.gen().core);
+        let vm = Vm::of_request(r);
         let mut run = Run::new(&vm, context::SET);
         run.args = args;
         run.begin(Some(r), self.code);

@@ -1,5 +1,6 @@
 //! What directives there are.
 
+use crate::balancer;
 use crate::code;
 use crate::conf::{DictConf, LuaLoc, LuaMain};
 use crate::phases;
@@ -122,6 +123,9 @@ const LOG: [Row; 3] = by_lua!("log", LOC, "Runs when the request is over.", |cf,
     put(cf, d, |loc| &mut loc.log)
 });
 
+const BALANCER: [Row; 3] =
+    by_lua!("balancer", Context::UPSTREAM, "Chooses the server before each try.", balancer::set);
+
 const SET: [Row; 3] = [
     Row::new(
         "set_by_lua",
@@ -232,12 +236,16 @@ const SETTINGS: &[Row] = &[
     Row::new("lua_shared_dict", Context::HTTP, Arity::TWO, "", "A dictionary that all workers share: NAME SIZE; it outlives a reload.", set_dict),
     Row::new("lua_package_path", Context::HTTP, Arity::ONE, "", "Where require looks for modules; \"$prefix\" is the server's prefix, \";;\" the usual places.", set_path),
     Row::new("lua_package_cpath", Context::HTTP, Arity::ONE, "", "Where require looks for modules in C.", set_path),
-    Row::new("lua_code_cache", LOC, Arity::FLAG, "on", "Whether code is compiled once; \"off\" is not there yet.", |cf, d| {
-        match d.flag()? {
-            true => loc(cf).code_cache.once(d, true),
-            false => Err(d.bad(0, "\"lua_code_cache off\" is not there yet: write \"on\", and reload after a change of code")),
+    Row::new("lua_code_cache", LOC, Arity::FLAG, "on", "Whether code is compiled once; with off each request has a Lua state of its own, for who writes code.", |cf, d| {
+        let on = d.flag()?;
+        if !on {
+            main(cf);
+            cf.warn(d, "lua_code_cache is off; this will hurt performance");
         }
+        loc(cf).code_cache.once(d, on)
     }),
+    Row::new("balancer_keepalive", Context::UPSTREAM, Arity::ONE, "30", "How many connections a worker keeps to a server that balancer_by_lua names.", balancer::set_keepalive)
+        .note("counted for each server and not for the upstream as a whole"),
     Row::new("lua_need_request_body", LOC, Arity::FLAG, "off", "Reads the request's body before code runs.", set!(loc, need_request_body, first::flag)),
     Row::new("lua_use_default_type", LOC, Arity::FLAG, "on", "Gives answers of Lua's the type of default_type.", set!(loc, use_default_type, first::flag)),
     Row::new("lua_http10_buffering", LOC, Arity::FLAG, "on", "Keeps answers to HTTP/1.0 until their length is known.", set!(loc, http10_buffering, first::flag)),
@@ -260,8 +268,9 @@ const SETTINGS: &[Row] = &[
         n => Ok(n),
     })),
     Row::new("lua_socket_log_errors", LOC, Arity::FLAG, "on", "Whether failures of sockets are logged.", set!(loc, log_errors, first::flag)),
-    Row::new("rewrite_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Whether rewrite_by_lua runs in its place among the modules; it always runs behind the rewrite module.", |_, d| only_off(d)),
-    Row::new("access_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Whether access_by_lua runs in its place among the modules; it always runs behind them.", |_, d| only_off(d)),
+    Row::new("rewrite_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs rewrite_by_lua before the rewrite module.", set!(loc, rewrite_first, first::flag)),
+    Row::new("access_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs access_by_lua before the modules that let in or refuse.", set!(loc, access_first, first::flag)),
+    Row::new("precontent_by_lua_no_postpone", Context::HTTP, Arity::FLAG, "off", "Runs precontent_by_lua before try_files and mirror.", set!(loc, precontent_first, first::flag)),
     Row::new("lua_vm_memory", Context::HTTP, Arity::ONE, "0", "How much memory one worker's Lua state may take; 0: no limit.", set!(main, memory, first::size))
         .note("Weir's own. What runs out of it ends with an error, and its request with 500."),
 ];
@@ -282,17 +291,7 @@ impl Secures for Tls {
 /// Those of them that there are here, by their places.
 const OF_TLS: [usize; 8] = [1, 2, 6, 7, 8, 9, 10, 13];
 
-fn only_off(d: &Directive) -> ConfResult {
-    match d.flag()? {
-        false => Ok(()),
-        true => Err(d.bad(
-            0,
-            "code always runs behind the other modules of its phase: remove the directive",
-        )),
-    }
-}
-
-const ALL: usize = 12 * 3 + SETTINGS.len() + OF_TLS.len();
+const ALL: usize = 13 * 3 + SETTINGS.len() + OF_TLS.len();
 
 const ROWS: [Row; ALL] = {
     let groups = [
@@ -308,6 +307,7 @@ const ROWS: [Row; ALL] = {
         HEADER_FILTER,
         BODY_FILTER,
         LOG,
+        BALANCER,
     ];
     let mut rows = [SETTINGS[0]; ALL];
     let mut at = 0;
@@ -337,6 +337,12 @@ fn prepare(cf: &mut Cf) -> ConfResult {
 fn serves(worker: &Rc<Worker>, _: usize) {
     phases::begin_worker(worker);
 }
+
+/// Code that runs before the modules of its phase.
+pub const FIRST: HttpModule = HttpModule { phases: phases::FIRST, ..HttpModule::EMPTY };
+
+/// Code that runs behind the other modules of its phase.
+pub const LAST: HttpModule = HttpModule { phases: phases::LAST, ..HttpModule::EMPTY };
 
 /// OpenResty's Lua for HTTP.
 pub const MODULE: HttpModule = HttpModule {

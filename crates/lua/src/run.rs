@@ -14,6 +14,7 @@ use weir_core::{LocalFuture, Session};
 use weir_http::body::{self, BodyError};
 use weir_http::generation::Location;
 use weir_http::{ClientWatch, Request};
+use weir_upstream::balancer::Balancing;
 
 /// Where code runs, as bits.
 pub(crate) mod context {
@@ -201,6 +202,8 @@ pub(crate) struct Run {
     pub origin: Rc<[u8]>,
     /// Of a run without a request, the location of the code that has begun it.
     pub loc: Option<Rc<Location>>,
+    /// What a `balancer_by_lua` makes of the try at hand.
+    pub balancing: Option<Box<Balancing>>,
     /// Its sockets, by their numbers.
     pub socks: Socks,
     /// The flags of the next value that goes into a dictionary.
@@ -228,6 +231,7 @@ impl Run {
             parts: Vec::new(),
             origin: Rc::default(),
             loc: None,
+            balancing: None,
             socks: Socks::new(),
             flags: 0,
             init: None,
@@ -242,6 +246,11 @@ impl Run {
         let id = vm.next();
         self.waits.push(Wait { id, what });
         id
+    }
+
+    /// Whether the request's body is being read.
+    pub(crate) fn reads_body(&self) -> bool {
+        self.waits.iter().any(|w| matches!(w.what, WaitFor::Body | WaitFor::Piece(_)))
     }
 
     /// Nobody waits for that any more.

@@ -1,9 +1,9 @@
 //! Lua states: one for each worker and generation.
 
+use crate::api::pool::Pools;
 use crate::api::regex::Compiled;
-use crate::api::socket::Pools;
 use crate::border::{Engine, Failure};
-use crate::conf::LuaMain;
+use crate::conf::{LuaLoc, LuaMain};
 use crate::machine::State;
 use crate::run::{context, entry, Outcome, Run, Step, Told};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -43,7 +43,10 @@ pub(crate) struct Vm {
 
 /// The states of one worker.
 #[derive(Default)]
-struct Vms(RefCell<Vec<Rc<Vm>>>);
+struct Vms(RefCell<Vec<Rc<Vm>>>, RefCell<Vec<Weak<Vm>>>);
+
+/// A state of one request, where code is not kept.
+struct Own(Rc<Vm>);
 
 /// The text that a state begins with.
 const PRELUDE: &str = include_str!("lua/prelude.lua");
@@ -56,7 +59,35 @@ impl Vm {
         if let Some(found) = found {
             return found;
         }
-        let fresh = Rc::new(Vm {
+        let fresh = Vm::new(worker, gen);
+        vms.0.borrow_mut().push(Rc::clone(&fresh));
+        fresh.begin();
+        fresh
+    }
+
+    /// The one that a request's code runs in.
+    #[inline]
+    pub(crate) fn of_request(r: &mut Request) -> Rc<Vm> {
+        if *r.loc().conf::<LuaLoc>().code_cache {
+            return Vm::of(&r.conn().worker, &r.gen().core);
+        }
+        if let Some(own) = r.ctx_ref::<Own>() {
+            return Rc::clone(&own.0);
+        }
+        let (worker, gen) = (Rc::clone(&r.conn().worker), Arc::clone(&r.gen().core));
+        let fresh = Vm::new(&worker, &gen);
+        r.set_ctx(Own(Rc::clone(&fresh)));
+        let vms = worker.local::<Vms>();
+        let mut own = vms.1.borrow_mut();
+        own.retain(|vm| vm.strong_count() > 0);
+        own.push(Rc::downgrade(&fresh));
+        drop(own);
+        fresh.begin();
+        fresh
+    }
+
+    fn new(worker: &Rc<Worker>, gen: &Arc<Generation>) -> Rc<Vm> {
+        Rc::new(Vm {
             engine: OnceCell::new(),
             worker: Rc::downgrade(worker),
             gen: Arc::clone(gen),
@@ -70,10 +101,7 @@ impl Vm {
             running_timers: Cell::new(0),
             is_ending: Cell::new(false),
             timers: RefCell::default(),
-        });
-        vms.0.borrow_mut().push(Rc::clone(&fresh));
-        fresh.begin();
-        fresh
+        })
     }
 
     /// The one of that generation, if it has begun.
@@ -92,7 +120,8 @@ impl Vm {
     /// Those of older generations are to end, and go when nobody uses them.
     pub(crate) fn end_others(worker: &Rc<Worker>, number: Option<u64>) {
         let vms = worker.local::<Vms>();
-        let all: Vec<Rc<Vm>> = vms.0.borrow().iter().map(Rc::clone).collect();
+        let mut all: Vec<Rc<Vm>> = vms.0.borrow().iter().map(Rc::clone).collect();
+        all.extend(vms.1.borrow().iter().filter_map(Weak::upgrade));
         for vm in all.iter().filter(|vm| Some(vm.gen.number) != number) {
             vm.end();
         }

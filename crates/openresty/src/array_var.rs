@@ -206,7 +206,7 @@ impl ListStep {
     fn map_op(&self, r: &mut Request, items: &[&[u8]], value: Value) -> Result<Vec<u8>, Failed> {
         let mut list = Packed::new();
         for item in items {
-            let pushed = with_scratch(|out| value(r, item, out).map(|()| list.push(out)))?;
+            let pushed = with_scratch(|out| value.make(r, item, out).map(|()| list.push(out)))?;
             pushed.map_err(|why| self.fail(r, why))?;
         }
         Ok(list.0)

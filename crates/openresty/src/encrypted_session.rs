@@ -99,7 +99,7 @@ const ROWS: &[Row] = &[
         Arity::ONE_TWO,
         "",
         "Encrypts a value, in raw bytes.",
-        |cf, d| append_one(cf, d, encrypt),
+        |cf, d| append_one(cf, d, Value::In(encrypt)),
     )
     .note("Without encrypted_session_key the request ends with 500."),
     Row::new(
@@ -108,7 +108,7 @@ const ROWS: &[Row] = &[
         Arity::ONE_TWO,
         "",
         "Decrypts a session; one that is not good, or no more, gives an empty value.",
-        |cf, d| append_one(cf, d, decrypt),
+        |cf, d| append_one(cf, d, Value::In(decrypt)),
     )
     .note("Without encrypted_session_key the request ends with 500."),
 ];
@@ -119,8 +119,8 @@ pub const MODULE: HttpModule =
 /// The function of a directive.
 pub(crate) fn value_named(name: &[u8]) -> Option<Value> {
     match name {
-        b"set_encrypt_session" => Some(encrypt),
-        b"set_decrypt_session" => Some(decrypt),
+        b"set_encrypt_session" => Some(Value::In(encrypt)),
+        b"set_decrypt_session" => Some(Value::In(decrypt)),
         _ => None,
     }
 }

@@ -11,6 +11,8 @@ pub(crate) mod values;
 
 pub(crate) use values::{value_named, Value};
 
+use weir_http::lent::Lent;
+
 use base32::Alphabet;
 use lists::Lists;
 use std::sync::atomic::AtomicU64;
@@ -56,6 +58,10 @@ impl ConfType for MiscLoc {
 pub const MODULE: HttpModule = HttpModule {
     rows: rows::ROWS,
     slots: &[SlotVtable::of::<MiscMain>(), SlotVtable::of::<MiscLoc>()],
+    build: Some(|b| {
+        b.main.get_mut::<Lent>().make_value = values::by_name;
+        Ok(())
+    }),
     ..HttpModule::EMPTY
 };
 
@@ -71,7 +77,7 @@ impl Step for One {
         with_scratch(|source| {
             at.eval(&self.source, source);
             with_scratch(|out| {
-                (self.value)(at.r, source, out)?;
+                self.value.make(at.r, source, out)?;
                 at.r.set_var(self.target, out);
                 Ok(())
             })

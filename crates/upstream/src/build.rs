@@ -70,7 +70,7 @@ fn build_group<S: Asks>(
 ) -> ConfResult<Group> {
     check_slow_start(u)?;
     let names::Servers { fixed, hosts, found } = names::resolve::<S>(u, outer, known, warnings)?;
-    let may_be_empty = u.state.is_some() || !hosts.is_empty();
+    let may_be_empty = u.state.is_some() || !hosts.is_empty() || u.has_balancer();
     if !may_be_empty && fixed.iter().all(|(_, is_backup)| *is_backup) {
         let text = format!("no servers in upstream \"{}\"", lossy(&u.name));
         let hint = "a server that is no backup is to be in it: take \"backup\" away from one";

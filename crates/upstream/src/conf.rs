@@ -92,6 +92,11 @@ pub trait DeclaredSticky: Send + Sync {
     ///
     /// What it needs, a zone say, is another's.
     fn build(&self, upstream: &[u8]) -> ConfResult<Sticky>;
+
+    /// Whether servers are named by it, so that the configuration need have none.
+    fn names_servers(&self) -> bool {
+        false
+    }
 }
 
 impl Declared {
@@ -130,6 +135,10 @@ impl Declared {
             true => self.name.clone(),
             false => [&self.name[..], format!(":{}", self.port).as_bytes()].concat(),
         }
+    }
+
+    pub(crate) fn has_balancer(&self) -> bool {
+        self.sticky.as_ref().is_some_and(|sticky| sticky.names_servers())
     }
 
     /// Without the directive nginx 1.31 keeps 32 connections, each for its own location.
@@ -248,9 +257,8 @@ impl UpstreamMain {
         if other == d.name() {
             return Err(d.error("is duplicate"));
         }
-        let hint = format!(
-            "remove one of them: both keep a client with its server; {other} stands before it"
-        );
+        let hint =
+            format!("remove one of them: both choose a client's server; {other} stands before it");
         Err(d.error(&format!("may not be used with \"{other}\"")).hint(hint))
     }
 

@@ -12,6 +12,7 @@ use crate::idle::{Pool, Spares};
 use crate::least_time::{LeastTime, Measured};
 use crate::link::{Link, SecureError};
 use crate::live::{Live, Tie};
+use crate::named::Named;
 use crate::peers::{self, Choice, Peer, PeerId, PeerList, PeerState, Peers, State};
 use crate::queue::Queue;
 use std::any::Any;
@@ -121,6 +122,15 @@ impl Plan {
 }
 
 impl Shape {
+    /// In no configuration, with connections that nobody keeps.
+    pub(crate) fn of_one(name: &[u8], peers: Vec<Peer>) -> Shape {
+        let peers = Peers::new(peers, Vec::new());
+        let method = Method::RoundRobin;
+        let (name, keepalive, sticky, queue) = (name.into(), None, None, None);
+        let (binds, zone, tie, counts) = (false, None, None, None);
+        Shape { name, peers, method, keepalive, sticky, binds, queue, zone, tie, counts }
+    }
+
     /// A newer shape has taken the state over; to be asked under the state's lock.
     fn has_moved(&self) -> bool {
         self.tie.as_ref().is_some_and(Tie::has_moved)
@@ -271,12 +281,7 @@ impl Group {
 
 /// A group for one request's own address, that is in no configuration.
 pub fn ad_hoc(name: &[u8], peers: Vec<Peer>) -> Rc<WorkerGroup> {
-    let peers = Peers::new(peers, Vec::new());
-    let method = Method::RoundRobin;
-    let (name, keepalive, sticky, queue) = (name.into(), None, None, None);
-    let (binds, zone, tie, counts) = (false, None, None, None);
-    let shape = Shape { name, peers, method, keepalive, sticky, binds, queue, zone, tie, counts };
-    WorkerGroup::new(Arc::new(shape), Weak::new(), &Rc::default(), 0)
+    WorkerGroup::new(Arc::new(Shape::of_one(name, peers)), Weak::new(), &Rc::default(), 0)
 }
 
 /// Closes all idle connections of a worker that is to end, which asks no server any more whether it is well.
@@ -315,8 +320,9 @@ thread_local! {
 }
 
 #[derive(Default)]
-struct WorkerGroups {
+pub(crate) struct WorkerGroups {
     groups: RefCell<HashMap<u64, Rc<WorkerGroup>, BuildHasherDefault<Identity>>>,
+    pub(crate) named: RefCell<Named>,
     spares: Rc<Spares>,
     /// Groups with a lower number are of configurations that have had their time.
     oldest: Cell<u64>,
@@ -349,7 +355,8 @@ impl WorkerGroups {
     }
 
     fn each(&self, mut f: impl FnMut(&mut Pool)) {
-        for group in self.groups.borrow().values() {
+        let (groups, named) = (self.groups.borrow(), self.named.borrow());
+        for group in groups.values().chain(named.groups()) {
             group.with_idle(&mut f);
         }
     }
@@ -368,6 +375,7 @@ impl WorkerGroups {
             group.on(worker);
         }
         old.iter().for_each(|group| group.retire());
+        self.named.take().groups().for_each(|group| group.retire());
     }
 }
 
@@ -389,16 +397,16 @@ pub struct WorkerGroup {
     sweeping: Cell<bool>,
     trimming: Cell<bool>,
     pub(crate) parts: Parts,
-    spares: Rc<Spares>,
+    pub(crate) spares: Rc<Spares>,
     me: RcWeak<WorkerGroup>,
     /// The group in its newer shape; connections that get idle go there.
     successor: RefCell<RcWeak<WorkerGroup>>,
     /// The worker has a newer configuration: connections that get idle are closed.
-    retired: Cell<bool>,
+    pub(crate) retired: Cell<bool>,
 }
 
 impl WorkerGroup {
-    fn new(
+    pub(crate) fn new(
         shape: Arc<Shape>,
         generation: Weak<()>,
         spares: &Rc<Spares>,
@@ -472,8 +480,14 @@ impl WorkerGroup {
         self.with_idle(Pool::clear);
     }
 
-    fn with_idle<T>(&self, f: impl FnOnce(&mut Pool) -> T) -> Option<T> {
+    pub(crate) fn with_idle<T>(&self, f: impl FnOnce(&mut Pool) -> T) -> Option<T> {
         self.idle.as_ref().map(|idle| f(&mut idle.borrow_mut()))
+    }
+
+    /// Whether the configuration has a server.
+    pub fn has_servers(&self) -> bool {
+        let Peers { primary, backup } = &self.shape.peers;
+        !primary.peers.is_empty() || !backup.peers.is_empty()
     }
 
     /// A session's way through the servers begins.
@@ -647,6 +661,7 @@ impl WorkerGroup {
             return;
         }
         link.sent = 0;
+        link.waits_ms = (None, None);
         let unlimited = self.plain || self.shape.peers.peer(peer).max_conns == 0;
         let sparing = unlimited && !link.holds_process;
         if idle.borrow_mut().put(link, peer, tag, sparing, now) && !self.trimming.get() {
@@ -718,6 +733,12 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// The group that it is of.
+    #[inline]
+    pub fn group(&self) -> &Rc<WorkerGroup> {
+        &self.group
+    }
+
     /// What the configuration says of the server.
     pub fn config(&self) -> &Peer {
         self.group.shape.peers.peer(self.peer)

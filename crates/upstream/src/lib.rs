@@ -5,6 +5,7 @@
 
 mod asks;
 mod balance;
+pub mod balancer;
 mod build;
 mod conf;
 mod counted;
@@ -17,6 +18,7 @@ mod interleaved;
 mod least_time;
 mod link;
 mod live;
+mod named;
 mod names;
 mod outgoing;
 mod peers;

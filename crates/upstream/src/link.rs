@@ -66,6 +66,9 @@ pub struct Link {
     pub sent: u64,
     /// Whose TLS it has; 0 for none. Requests that want another must not use it.
     pub mark: u64,
+    /// How long its current request's parts may take to be sent and to come, in milliseconds, where that is not
+    /// what the configuration says.
+    pub waits_ms: (Option<u64>, Option<u64>),
     /// The current request is not its first.
     pub reused: bool,
     /// What its protocol knows of it while it waits for its next request.
@@ -111,6 +114,7 @@ impl Link {
             start_ms: clock::mono_ms(),
             sent: 0,
             mark: 0,
+            waits_ms: (None, None),
             reused: false,
             kept: None,
             holds_process: false,

@@ -34,7 +34,7 @@ impl<S: Asks> Rows<S> {
             cf.get::<UpstreamMain>().open(d)?;
             cf.walk(S::UPSTREAM, d.children())?;
             let u = cf.get::<UpstreamMain>().current();
-            match u.servers.is_empty() && u.state.is_none() {
+            match u.servers.is_empty() && u.state.is_none() && !u.has_balancer() {
                 true => {
                     let hint = "write a server, or \"state FILE;\" for those that the api puts, with a zone";
                     Err(d.fail("no servers are inside upstream").hint(hint.to_string()))

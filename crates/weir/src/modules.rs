@@ -42,6 +42,7 @@ pub const MODULES: &[&HttpModule] = &[
     &gzip_ok::MODULE,
     // Before rewrites change anything.
     &req_status::MODULE,
+    &weir_lua::FIRST,
     &rewrite::MODULE,
     &set_misc::MODULE,
     &form_input::MODULE,
@@ -91,6 +92,7 @@ pub const MODULES: &[&HttpModule] = &[
     &weir_lua::MODULE,
     &mirror::MODULE,
     &try_files::MODULE,
+    &weir_lua::LAST,
     &weir_backend::PROXY,
     &weir_backend::FASTCGI,
     &weir_backend::UWSGI,

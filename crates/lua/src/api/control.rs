@@ -73,9 +73,15 @@ fn level_of(number: i32) -> LogLevel {
     usize::try_from(number).ok().and_then(|n| LEVELS.get(n).copied()).unwrap_or(LogLevel::Error)
 }
 
+/// What is being done where servers are chosen.
+const CONNECTING: &[u8] = b" while connecting to upstream";
+
 /// A line of the error log, by the request where there is one.
 fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
     match &state.r {
+        Some(r) if state.run.context == context::BALANCER => {
+            r.log_bytes(level, &[text, CONNECTING].concat());
+        }
         Some(r) => r.log_bytes(level, text),
         None => {
             let mut line = text.to_vec();
@@ -98,6 +104,9 @@ fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     weir_base::line::push_logged(args.a, &mut text);
     text.push(b'\n');
     text.extend_from_slice(args.b);
+    if state.run.context == context::BALANCER {
+        text.extend_from_slice(CONNECTING);
+    }
     match &state.r {
         Some(r) => r.log_lines(level, &text),
         None => {
@@ -181,6 +190,7 @@ const PIECES: &[(&str, &str)] = &[
     ("dict", include_str!("../lua/dict.lua")),
     ("socket", include_str!("../lua/socket.lua")),
     ("capture", include_str!("../lua/capture.lua")),
+    ("balancer", include_str!("../lua/balancer.lua")),
     ("modules", include_str!("../lua/modules.lua")),
 ];
 

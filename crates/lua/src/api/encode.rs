@@ -8,8 +8,11 @@ use ring::hmac;
 use sha1::Sha1;
 use weir_base::base64;
 use weir_base::escape::{escape_uri, EscapeKind};
+use weir_http::generation::HttpConf;
+use weir_http::lent::Lent;
 
 pub(super) const OPS: &[OpRow] = &[
+    OpRow::any("ndk_value", ANY, ndk_value),
     OpRow::any("escape_uri", ANY, escape),
     OpRow::any("unescape_uri", ANY, unescape),
     OpRow::any("md5", ANY, |_, args, answer| {
@@ -173,4 +176,15 @@ pub(super) fn write_args(text: &[u8], max: i32, answer: &mut Answer) -> i32 {
     }
     answer.k = i32::from(truncated);
     code::LIST
+}
+/// `ndk.set_var`: what the directive `a` makes of `b`.
+fn ndk_value(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(http) = state.vm.gen.part::<HttpConf>() else { return code::NIL };
+    let make = http.main.get::<Lent>().make_value;
+    let mut out = Vec::new();
+    match make(args.a, state.r.as_deref_mut(), args.b, &mut out) {
+        None => code::NIL,
+        Some(true) => answer.text(&out),
+        Some(false) => code::FALSE,
+    }
 }

@@ -3,7 +3,7 @@
 use crate::border::{Answer, Args};
 use crate::conf::LuaLoc;
 use crate::machine::{code, OpRow};
-use crate::run::context::{BALANCER, BODY, HEADER, LOG, REQUEST, SET};
+use crate::run::context::{BODY, LOG, REQUEST};
 use weir_base::date::{http_time, parse_http_time};
 use weir_base::escape::{escape_uri, EscapeKind};
 use weir_core::logger::LogLevel;
@@ -16,7 +16,7 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::request("add_header_out", REQUEST, set_out),
     OpRow::request("headers_out", REQUEST, all_out),
     OpRow::request("headers_in", REQUEST, all_in),
-    OpRow::request("set_header_in", REQUEST & !(BALANCER | LOG | BODY) | SET | HEADER, set_in),
+    OpRow::request("set_header_in", REQUEST & !(LOG | BODY), set_in),
     OpRow::request("raw_header", REQUEST, raw_header),
 ];
 

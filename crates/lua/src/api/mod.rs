@@ -1,11 +1,15 @@
 //! Operations that Lua asks for. What is an error of the caller's, and its words, is mostly the Lua side's.
 
+mod balancer;
 mod capture;
 mod control;
 mod dict;
 mod encode;
 mod headers;
+mod line;
 pub(crate) mod output;
+pub(crate) mod pool;
+pub(crate) mod raw;
 pub(crate) mod regex;
 mod request;
 pub(crate) mod socket;
@@ -21,9 +25,10 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 13] = [
+        let lists: [&'static [OpRow]; 15] = [
             // The first tells the names.
             control::OPS,
+            balancer::OPS,
             capture::OPS,
             dict::OPS,
             output::OPS,
@@ -35,6 +40,7 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             timers::OPS,
             regex::OPS,
             socket::OPS,
+            raw::OPS,
             udp::OPS,
         ];
         lists.iter().flat_map(|list| list.iter()).collect()

@@ -104,8 +104,16 @@ pub(crate) fn end(r: &mut Request) -> Flow {
     }
 }
 
+/// Whether the answer is kept until its length is known.
+pub(super) fn is_kept(r: &Request) -> bool {
+    r.ctx_ref::<Put>().is_some_and(|put| put.kept.is_some())
+}
+
 /// Whether the answer cannot take more, and why.
 fn refusal(r: &mut Request) -> Option<&'static str> {
+    if let Some(why) = super::raw::refusal(r) {
+        return Some(why);
+    }
     let is_ended = r.ctx::<Put>().is_some_and(|put| put.ended);
     if is_ended {
         return Some("seen eof");

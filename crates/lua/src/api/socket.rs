@@ -3,6 +3,8 @@
 //! A socket is the run's that made it, and is closed with it. What is read ahead stays in its buffer; reading and
 //! writing wait apart from each other, so that two threads may share a socket.
 
+use super::line::Line;
+use super::pool::Place;
 use crate::border::{Answer, Args};
 use crate::machine::{code, List, OpRow, State};
 use crate::run::context::WAITING;
@@ -17,22 +19,25 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use weir_core::counts::Unverified;
+use weir_core::logger::LogLevel;
 use weir_resolve::{Question, Resolver};
 use weir_runtime::net::{SocketOptions, Stream};
 use weir_runtime::timer::LazyTimer;
-use weir_runtime::{clock, event_loop, paths, timer};
+use weir_runtime::{clock, paths, timer};
 use weir_tls::Channel;
-use weir_upstream::error_text;
+use weir_upstream::{connect_failure, error_text};
 
 pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_new", WAITING, new),
     OpRow::any("sock_connect", WAITING, connect),
-    OpRow::any("sock_pooled", WAITING, pooled),
+    OpRow::any("sock_pooled", WAITING, super::pool::pooled),
+    OpRow::any("sock_bind", WAITING, bind),
+    OpRow::any("sock_fd", WAITING, fd),
     OpRow::any("sock_send", WAITING, send),
     OpRow::any("sock_read", WAITING, read),
     OpRow::any("sock_close", WAITING, close),
     OpRow::any("sock_shutdown", WAITING, shutdown),
-    OpRow::any("sock_keep", WAITING, keep),
+    OpRow::any("sock_keep", WAITING, super::pool::keep),
     OpRow::any("sock_timeouts", WAITING, timeouts),
     OpRow::any("sock_handshake", WAITING, handshake),
     OpRow::any("sock_option", WAITING, option),
@@ -44,7 +49,11 @@ const ROOM_BYTES: usize = 4 * 1024;
 
 /// One socket of Lua's.
 pub(crate) struct Sock {
-    channel: Option<Rc<Channel>>,
+    channel: Option<Line>,
+    /// Its place among the connections of a pool, where these are counted.
+    place: Option<Place>,
+    /// Where it connects from, if that is not the system's choice.
+    local: Option<IpAddr>,
     /// What has been read and not been asked for.
     buf: Vec<u8>,
     at: usize,
@@ -64,52 +73,25 @@ pub(crate) struct Sock {
 /// All of a run's.
 pub(crate) type Socks = HashMap<u32, Rc<RefCell<Sock>>>;
 
-/// A connection that nobody uses.
-struct Idle {
-    channel: Rc<Channel>,
-    reused: u32,
-    number: u64,
-}
-
-/// Connections that are kept, by the names of their pools.
-#[derive(Default)]
-pub(crate) struct Pools {
-    idle: RefCell<HashMap<Vec<u8>, Vec<Idle>>>,
-    next: std::cell::Cell<u64>,
-}
-
 pub(super) fn sock(state: &State<'_>, args: &Args<'_>) -> Option<Rc<RefCell<Sock>>> {
     state.run.socks.get(&(args.i as u32)).map(Rc::clone)
 }
 
-fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
-    let id = state.vm.next();
-    let (connect_ms, send_ms, read_ms, room) = match state.loc() {
+/// How long a socket waits to connect, to send and to read, in milliseconds, and what it reads at a time.
+pub(super) fn waits_of(state: &State<'_>) -> ([u64; 3], usize) {
+    match state.loc() {
         Some(loc) => {
             let conf = loc.conf::<crate::conf::LuaLoc>();
-            (
-                *conf.connect_timeout,
-                *conf.send_timeout,
-                *conf.read_timeout,
-                *conf.buffer_size as usize,
-            )
+            let waits = [*conf.connect_timeout, *conf.send_timeout, *conf.read_timeout];
+            (waits, *conf.buffer_size as usize)
         }
-        None => (60_000, 60_000, 60_000, ROOM_BYTES),
-    };
-    let sock = Sock {
-        channel: None,
-        buf: Vec::new(),
-        at: 0,
-        connect_ms,
-        send_ms,
-        read_ms,
-        room,
-        reused: 0,
-        reading: false,
-        writing: false,
-        connecting: false,
-        ended: None,
-    };
+        None => ([60_000; 3], ROOM_BYTES),
+    }
+}
+
+fn new(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    let id = state.vm.next();
+    let sock = Sock::new(waits_of(state));
     state.run.socks.insert(id, Rc::new(RefCell::new(sock)));
     answer.number(f64::from(id))
 }
@@ -177,18 +159,24 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     }
     let host = args.a.to_vec();
     let port = args.x as u16;
-    let timeout = sock.borrow().connect_ms;
+    let (timeout, local) = (sock.borrow().connect_ms, sock.borrow().local);
     let resolver = resolver_of(state);
     state.wait(
         WaitFor::Future(Box::pin(async move {
-            let opened = timer::within_ms(timeout, open(&host, port, resolver)).await;
-            sock.borrow_mut().connecting = false;
+            let opened = timer::within_ms(timeout, open(&host, port, resolver, local)).await;
+            let mut sock = sock.borrow_mut();
+            sock.connecting = false;
             match opened {
-                None => Reply::fail("timeout"),
-                Some(Err(why)) => Reply::fail(why),
                 Some(Ok(stream)) => {
-                    sock.borrow_mut().channel = Some(Rc::new(Channel::from(stream)));
+                    sock.channel = Some(Channel::from(stream).into());
                     Reply::ok()
+                }
+                failed => {
+                    sock.place = None;
+                    match failed {
+                        Some(Err(why)) => Reply::fail(why),
+                        _ => Reply::fail("timeout"),
+                    }
                 }
             }
         })),
@@ -200,8 +188,10 @@ async fn open(
     host: &[u8],
     port: u16,
     resolver: Option<(Arc<Resolver>, u64)>,
+    local: Option<IpAddr>,
 ) -> Result<Stream, String> {
-    let system = |e: io::Error| format!("{}\n{}", words_of(&e), error_text(&e));
+    let shown = String::from_utf8_lossy(host);
+    let system = |e: io::Error| failure(&e, &shown, local);
     if let Some(path) = host.strip_prefix(b"unix:") {
         return Stream::connect_path(&paths::path(path)).await.map_err(system);
     }
@@ -211,8 +201,20 @@ async fn open(
         Ok(ip) => ip,
         Err(_) => resolved(&text, resolver).await?,
     };
-    let options = SocketOptions::default();
+    let bind = local.map(|ip| SocketAddr::new(ip, 0));
+    let options = SocketOptions { bind, ..SocketOptions::default() };
     Stream::connect(SocketAddr::new(ip, port), &options).await.map_err(system)
+}
+
+/// The words of a failed connect, the number of its level in the log and its line there.
+fn failure(e: &io::Error, host: &str, local: Option<IpAddr>) -> String {
+    let is_bind = e.kind() == io::ErrorKind::AddrNotAvailable;
+    let (level, line) = match local.filter(|_| is_bind) {
+        Some(ip) => (LogLevel::Crit, format!("bind({ip}) failed {}", error_text(e))),
+        None => connect_failure(e, host.starts_with("unix:").then_some(host)),
+    };
+    let number = if level == LogLevel::Crit { 3 } else { 4 };
+    format!("{}\n{number}{line}", words_of(e))
 }
 
 pub(super) async fn resolved(
@@ -247,76 +249,6 @@ pub(super) fn words_of(e: &io::Error) -> String {
     }
 }
 
-/// Takes a connection out of the pool `a`: how often it was used, or nothing.
-fn pooled(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let Some(sock) = sock(state, args) else { return code::NIL };
-    let mut pools = state.vm.pools.idle.borrow_mut();
-    let Some(idle) = pools.get_mut(args.a) else { return code::NIL };
-    while let Some(kept) = idle.pop() {
-        let quiet = kept.channel.peek_now();
-        if matches!(quiet, Err(e) if e.kind() == io::ErrorKind::WouldBlock) {
-            let mut sock = sock.borrow_mut();
-            sock.channel = Some(kept.channel);
-            sock.buf.clear();
-            (sock.at, sock.reused, sock.ended) = (0, kept.reused + 1, None);
-            return answer.number(f64::from(sock.reused));
-        }
-    }
-    code::NIL
-}
-
-/// Puts the connection into the pool `a`, for `x` milliseconds; of `y` at most.
-fn keep(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
-    let mut sock = sock.borrow_mut();
-    let Some(channel) = sock.channel.as_ref().map(Rc::clone) else { return answer.fail("closed") };
-    if sock.reading || sock.writing {
-        return answer.fail(if sock.reading {
-            "socket busy reading"
-        } else {
-            "socket busy writing"
-        });
-    }
-    if sock.at < sock.buf.len() {
-        return answer.fail("unread data in buffer");
-    }
-    match channel.peek_now() {
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-        Ok(0) => return answer.fail("connection in dubious state"),
-        Ok(_) => return answer.fail("connection in dubious state"),
-        Err(_) => return answer.fail("connection in dubious state"),
-    }
-    let reused = sock.reused;
-    sock.channel = None;
-    drop(sock);
-    let vm = Rc::clone(&state.run.vm);
-    let number = vm.pools.next.get() + 1;
-    vm.pools.next.set(number);
-    let mut pools = vm.pools.idle.borrow_mut();
-    let idle = pools.entry(args.a.to_vec()).or_default();
-    idle.push(Idle { channel, reused, number });
-    if idle.len() > (args.y as usize).max(1) {
-        idle.remove(0);
-    }
-    drop(pools);
-    if args.x > 0.0 {
-        let (ms, name) = (args.x as u64, args.a.to_vec());
-        let weak = Rc::downgrade(&vm);
-        event_loop::spawn(async move {
-            timer::sleep_ms(ms).await;
-            let Some(vm) = weak.upgrade() else { return };
-            let mut pools = vm.pools.idle.borrow_mut();
-            if let Some(idle) = pools.get_mut(&name) {
-                idle.retain(|kept| kept.number != number);
-                if idle.is_empty() {
-                    pools.remove(&name);
-                }
-            }
-        });
-    }
-    code::TRUE
-}
-
 fn close(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let Some(sock) = sock(state, args) else { return answer.fail("closed") };
     let mut sock = sock.borrow_mut();
@@ -327,10 +259,34 @@ fn close(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             "socket busy writing"
         });
     }
+    sock.place = None;
     if sock.channel.take().is_none() {
         return answer.fail("closed");
     }
     answer.number(1.0)
+}
+
+/// The address `a` is where it connects from.
+fn bind(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
+    let text = String::from_utf8_lossy(args.a);
+    match text.parse() {
+        Ok(ip) => {
+            sock.borrow_mut().local = Some(ip);
+            code::TRUE
+        }
+        Err(_) => answer.fail("bad address"),
+    }
+}
+
+/// The number that the system knows it by.
+fn fd(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
+    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
+    let channel = sock.borrow().channel();
+    match channel {
+        Some(channel) => answer.number(f64::from(channel.fd())),
+        None => answer.fail("closed"),
+    }
 }
 
 fn shutdown(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
@@ -394,7 +350,7 @@ fn handshake(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
                     }
                 }
             };
-            busy.sock.borrow_mut().channel = None;
+            busy.sock.borrow_mut().drop_line();
             Reply::fail(failed)
         })),
         answer,
@@ -449,7 +405,7 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
         if sock.writing {
             return answer.fail("socket busy writing");
         }
-        let Some(channel) = sock.channel.as_ref().map(Rc::clone) else {
+        let Some(channel) = sock.channel() else {
             return answer.fail("closed");
         };
         sock.writing = true;
@@ -493,7 +449,7 @@ fn send(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                 Ok(()) => Reply { code: code::NUMBER, x: text.len() as f64, text: Vec::new() },
                 Err(why) => {
                     if why != "timeout" {
-                        busy.sock.borrow_mut().channel = None;
+                        busy.sock.borrow_mut().drop_line();
                     }
                     Reply::fail(why)
                 }
@@ -518,12 +474,76 @@ impl Sock {
         (self.connect_ms, self.read_ms)
     }
 
-    pub(super) fn channel(&self) -> Option<Rc<Channel>> {
-        self.channel.as_ref().map(Rc::clone)
+    fn new((waits, room): ([u64; 3], usize)) -> Sock {
+        let [connect_ms, send_ms, read_ms] = waits;
+        Sock {
+            channel: None,
+            place: None,
+            local: None,
+            buf: Vec::new(),
+            at: 0,
+            connect_ms,
+            send_ms,
+            read_ms,
+            room,
+            reused: 0,
+            reading: false,
+            writing: false,
+            connecting: false,
+            ended: None,
+        }
+    }
+
+    /// One that is connected already, of which some has been read.
+    pub(super) fn on(line: Line, buf: Vec<u8>, defaults: ([u64; 3], usize)) -> Sock {
+        Sock { channel: Some(line), buf, ..Sock::new(defaults) }
+    }
+
+    pub(super) fn local(&self) -> Option<IpAddr> {
+        self.local
+    }
+
+    pub(super) fn channel(&self) -> Option<Line> {
+        self.channel.clone()
     }
 
     pub(super) fn put(&mut self, channel: Rc<Channel>) {
-        self.channel = Some(channel);
+        self.channel = Some(Line::Own(channel));
+    }
+
+    /// It has a connection that was kept; how often that was used.
+    pub(super) fn put_kept(&mut self, line: Line, reused: u32, place: Option<Place>) -> u32 {
+        self.buf.clear();
+        (self.at, self.ended) = (0, None);
+        self.put_back(line, reused, place);
+        reused
+    }
+
+    pub(super) fn put_back(&mut self, line: Line, reused: u32, place: Option<Place>) {
+        self.channel = Some(line);
+        (self.reused, self.place) = (reused, place);
+    }
+
+    /// Its connection, once there is one, counts for a pool.
+    pub(super) fn hold(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
+    /// Its connection, for who keeps it, or why it cannot be kept.
+    pub(super) fn give(&mut self) -> Result<(Line, u32, Option<Place>), &'static str> {
+        match () {
+            () if self.reading => Err("socket busy reading"),
+            () if self.writing => Err("socket busy writing"),
+            () if self.at < self.buf.len() => Err("unread data in buffer"),
+            () => {
+                let line = self.channel.take().ok_or("closed")?;
+                Ok((line, self.reused, self.place.take()))
+            }
+        }
+    }
+
+    fn drop_line(&mut self) {
+        (self.channel, self.place) = (None, None);
     }
 
     fn rest(&self) -> &[u8] {
@@ -568,7 +588,8 @@ impl Sock {
                         Some((text, true))
                     }
                     Some(_) => Some((self.take(limit), false)),
-                    None if rest.len().saturating_sub(pattern.len()) >= limit => {
+                    // What may be the pattern's beginning is not given out yet.
+                    None if rest.len() - begun(rest, pattern) >= limit => {
                         Some((self.take(limit), false))
                     }
                     None => None,
@@ -598,6 +619,14 @@ impl Sock {
     }
 }
 
+/// How much of the end of a text may be the pattern's beginning.
+fn begun(text: &[u8], pattern: &[u8]) -> usize {
+    let most = (pattern.len() - 1).min(text.len());
+    let tail = &text[text.len() - most..];
+    let starts = memchr::memchr_iter(pattern[0], tail);
+    starts.map(|at| &tail[at..]).find(|end| pattern.starts_with(end)).map_or(0, <[u8]>::len)
+}
+
 /// `y`: the kind; `x`: how much; `a`: what ends it.
 fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let Some(sock) = sock(state, args) else { return answer.fail("closed") };
@@ -619,7 +648,7 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
             answer.list().text(&text).boolean(is_last);
             return code::LIST;
         }
-        let Some(channel) = sock.channel.as_ref().map(Rc::clone) else {
+        let Some(channel) = sock.channel() else {
             return answer.fail("closed");
         };
         sock.reading = true;

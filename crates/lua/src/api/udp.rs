@@ -30,6 +30,7 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let port = args.x as u16;
     let resolver = socket::resolver_of(state);
     let timeout = sock.borrow().timeouts().0;
+    let bind = sock.borrow().local().map(|ip| SocketAddr::new(ip, 0));
     state.wait(
         WaitFor::Future(Box::pin(async move {
             let opening = async {
@@ -44,7 +45,8 @@ fn connect(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
                     Err(_) => socket::resolved(&text, resolver).await?,
                 };
                 let addr = SocketAddr::new(ip, port);
-                Stream::connect_udp(addr, &SocketOptions::default()).map_err(system)
+                let options = SocketOptions { bind, ..SocketOptions::default() };
+                Stream::connect_udp(addr, &options).map_err(system)
             };
             match timer::within_ms(timeout, opening).await {
                 None => Reply::fail("timeout"),
@@ -98,6 +100,12 @@ fn read(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 /// Whether there is a body that nobody has read.
 fn body_begin(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    if r.body.is_none() && !r.body.complete
+        || r.body.announced() == Some(0)
+        || !r.body.was_announced()
+    {
+        return answer.fail("no body");
+    }
     if r.body.complete || r.body.started {
         return answer.fail("request body already exists");
     }
@@ -107,10 +115,7 @@ fn body_begin(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
     if r.body.is_chunked() {
         return answer.fail("chunked request bodies not supported yet");
     }
-    if r.body.is_none() || r.body.announced() == Some(0) || !r.body.was_announced() {
-        return answer.fail("no body");
-    }
-    code::TRUE
+    answer.number(f64::from(r.conn().stream.fd()))
 }
 
 /// The next piece of the body, within `x` milliseconds.

@@ -6,6 +6,9 @@ local ffi_string = require("ffi").string
 local error, type, tostring, setmetatable, rawset, tonumber = error, type, tostring, setmetatable, rawset, tonumber
 local floor = math.floor
 
+-- The release of lua-resty-core whose interface this is.
+weir.core_version = "0.1.31"
+
 local ngx = {}
 _G.ngx = ngx
 package.loaded.ngx = ngx

@@ -31,7 +31,7 @@ do
     end
 end
 
-local core = { version = "0.1.31" }
+local core = { version = weir.core_version }
 package.preload["resty.core"] = function()
     return core
 end
@@ -84,10 +84,29 @@ package.preload["ngx.process"] = function()
 end
 package.preload["tablepool"] = nil
 
+-- Directives that make a value of one, by their names.
 ndk = { set_var = {} }
-setmetatable(ndk.set_var, {
-    __index = function(_, name)
-        error('ndk.set_var: directive "' .. tostring(name) .. '" not found or does not use ndk_set_var_value', 2)
-    end,
-})
+do
+    local OP_NDK = weir.op "ndk_value"
+    setmetatable(ndk.set_var, {
+        __index = function(t, name)
+            name = tostring(name)
+            if weir.raw(OP_NDK, 0, name, "") == 0 then
+                error('ndk.set_var: directive "' .. name .. '" not found or does not use ndk_set_var_value', 2)
+            end
+            local function set_var(value)
+                local code = weir.raw(OP_NDK, 0, name, tostring(value))
+                if code == 4 then
+                    error('calling directive "' .. name .. '" failed', 2)
+                end
+                return weir.finish(code)
+            end
+            rawset(t, name, set_var)
+            return set_var
+        end,
+        __newindex = function()
+            error("not allowed", 2)
+        end,
+    })
+end
 package.loaded.ndk = ndk

@@ -225,7 +225,7 @@ weir.ready = ready
 -- Phases whose code does not wait.
 local plain = {
     set = "set_by_lua*", header_filter = "header_filter_by_lua*", body_filter = "body_filter_by_lua*",
-    log = "log_by_lua*", init = "init_by_lua*", init_worker = "init_worker_by_lua*", exit_worker = "exit_worker_by_lua*",
+    log = "log_by_lua*", balancer = "balancer_by_lua*", init = "init_by_lua*", init_worker = "init_worker_by_lua*", exit_worker = "exit_worker_by_lua*",
 }
 
 local function thread_over(run, co, ok, ...)

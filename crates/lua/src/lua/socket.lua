@@ -54,8 +54,9 @@ local function own(sock, what)
     return sock.id
 end
 
-function Tcp.connect(sock, host, port, options)
+function Tcp.connect(sock, host, ...)
     local id = own(sock, "connect")
+    local port, options = ...
     if type(host) ~= "string" then
         if type(host) ~= "number" then
             error("bad argument #1 to 'connect' (string expected, got " .. (host == nil and "nil" or type(host)) .. ")", 2)
@@ -69,6 +70,8 @@ function Tcp.connect(sock, host, port, options)
         end
         port = 0
         pool = host
+    elseif select("#", ...) == 0 then
+        return nil, "missing the port number"
     else
         local n = tonumber(port)
         if not n then
@@ -81,6 +84,7 @@ function Tcp.connect(sock, host, port, options)
         pool = host .. ":" .. port
     end
     sock.pool_size, sock.pool = nil, pool
+    local backlog = -1
     if type(options) == "table" then
         if options.pool ~= nil then
             if type(options.pool) ~= "string" and type(options.pool) ~= "number" then
@@ -97,6 +101,12 @@ function Tcp.connect(sock, host, port, options)
         if options.backlog ~= nil and (type(options.backlog) ~= "number" or options.backlog < 0) then
             error("bad \"backlog\" option value: " .. tostring(options.backlog), 2)
         end
+        if options.backlog ~= nil then
+            backlog = floor(options.backlog)
+        end
+    end
+    if sock.connecting then
+        return nil, "socket busy connecting"
     end
     if sock.connected then
         if raw(OP_CLOSE, id) == -1 then
@@ -107,39 +117,56 @@ function Tcp.connect(sock, host, port, options)
         end
         sock.connected = false
     end
-    if raw(OP_POOLED, id, sock.pool) == 3 then
+    local code = raw(OP_POOLED, id, sock.pool, nil, sock.pool_size or sock.size, backlog)
+    local used, e = nil, nil
+    if code == 100 then
+        sock.connecting = true
+        used, e = weir.await(out.i)
+        sock.connecting = false
+    elseif code == 3 then
+        used = out.x
+    elseif code == -1 then
+        e = ffi_string(out.p, out.n)
+    end
+    if used then
         sock.connected = true
-        sock.reused = out.x
-        debug("lua tcp socket get keepalive peer: using connection of ", sock.pool)
+        sock.reused = used
         return 1
+    elseif e then
+        if e == "timeout" then
+            log(sock, "lua tcp socket queued connect timed out, when trying to connect to " .. host .. (port > 0 and ":" .. port or ""))
+        end
+        return nil, e
     end
     sock.reused = 0
     debug("lua tcp socket connect timeout: ", sock.connect_ms)
-    local code = raw(OP_CONNECT, id, host, nil, port)
+    code = raw(OP_CONNECT, id, host, nil, port)
     if code == -1 then
         return nil, ffi_string(out.p, out.n)
     end
-    local ok, e = weir.await(out.i)
+    local ok
+    sock.connecting = true
+    ok, e = weir.await(out.i)
+    sock.connecting = false
     if ok then
         sock.connected = true
         return 1
     end
-    local words, system = e:match("^([^\n]*)\n(.*)$")
+    local words, level, line = e:match("^([^\n]*)\n(%d)(.*)$")
     if words then
-        log(sock, "connect() failed " .. system)
+        if sock.logs then
+            weir.report(tonumber(level), line)
+        end
         return nil, words
     end
     if e == "timeout" then
-        log(sock, "lua tcp socket connect timed out, when connecting to " .. host .. (port > 0 and ":" .. port or ""))
+        local where = host .. (port > 0 and ":" .. port or "")
+        if host:find("^[%d.]+$") then
+            where = where .. "(" .. host .. ")"
+        end
+        log(sock, "lua tcp socket connect timed out, upstream: " .. where)
     end
     return nil, e
-end
-
-local function closed(sock)
-    if not sock.connected then
-        log(sock, "attempt to send data on a closed socket: u:nil, c:nil, ft:0 eof:0")
-        return true
-    end
 end
 
 local function flatten(parts, n, value, level)
@@ -167,6 +194,9 @@ function Tcp.send(sock, data)
         flatten(parts, 0, data, 4)
         text = table.concat(parts)
     end
+    if sock.connecting then
+        return nil, "socket busy connecting"
+    end
     if not sock.connected then
         log(sock, "attempt to send data on a closed socket: u:0000000000000000, c:0000000000000000, ft:0 eof:0")
         return nil, "closed"
@@ -193,6 +223,9 @@ end
 
 -- A text and whether it is the last piece; or nil, an error and what there was.
 local function read(sock, kind, n, pattern)
+    if sock.connecting then
+        return nil, "socket busy connecting"
+    end
     if not sock.connected then
         if sock.logs then
             weir.report(4, "attempt to receive data on a closed socket: u:0000000000000000, c:0000000000000000, ft:0 eof:0")
@@ -313,6 +346,9 @@ end
 
 function Tcp.close(sock)
     local id = own(sock, "close")
+    if sock.connecting then
+        return nil, "socket busy connecting"
+    end
     if not sock.connected then
         return nil, "closed"
     end
@@ -369,6 +405,9 @@ end
 
 function Tcp.setkeepalive(sock, timeout, size)
     local id = own(sock, "setkeepalive")
+    if sock.connecting then
+        return nil, "socket busy connecting"
+    end
     if not sock.connected then
         return nil, "closed"
     end
@@ -380,9 +419,6 @@ function Tcp.setkeepalive(sock, timeout, size)
     if most <= 0 then
         error("bad \"pool_size\" option value: " .. tostring(size), 2)
     end
-    debug("lua tcp socket keepalive create connection pool for key \"", sock.pool, "\"")
-    debug("lua tcp socket connection pool size: ", most)
-    debug("lua tcp socket keepalive timeout: ", ms > 0 and ms .. " ms" or "unlimited")
     local code = raw(OP_KEEP, id, sock.pool, nil, ms, most)
     if code == -1 then
         return nil, ffi_string(out.p, out.n)
@@ -391,9 +427,29 @@ function Tcp.setkeepalive(sock, timeout, size)
     return 1
 end
 
+local OP_BIND, OP_FD = op "sock_bind", op "sock_fd"
+
+function Tcp.bind(sock, ip)
+    local id = own(sock, "bind")
+    if type(ip) ~= "string" then
+        error("bad argument #1 to 'bind' (string expected, got " .. (ip == nil and "nil" or type(ip)) .. ")", 2)
+    end
+    local ok, e = finish(raw(OP_BIND, id, ip))
+    if not ok then
+        return nil, e
+    end
+    debug("lua tcp socket bind ip: ", ip)
+    return 1
+end
+
+function Tcp.getfd(sock)
+    local id = own(sock, "getfd")
+    return finish(raw(OP_FD, id))
+end
+
 function Tcp.getreusedtimes(sock)
     own(sock, "getreusedtimes")
-    if not sock.connected then
+    if not sock.connected and not sock.connecting then
         return nil, "closed"
     end
     return sock.reused
@@ -574,24 +630,60 @@ end
 
 Udp.settimeout = Tcp.settimeout
 
+function Udp.bind(sock, ip)
+    local id = own(sock, "bind")
+    if type(ip) ~= "string" then
+        error("bad argument #1 to 'bind' (string expected, got " .. (ip == nil and "nil" or type(ip)) .. ")", 2)
+    end
+    local ok, e = finish(raw(OP_BIND, id, ip))
+    if not ok then
+        return nil, e
+    end
+    debug("lua udp socket bind ip: ", ip)
+    return 1
+end
+
 ----------------------------------------------------------------------------------------------------- the request's body
 
 local OP_BODY_BEGIN, OP_BODY_PIECE = op "body_begin", op "body_piece"
+
+-- The client's connection itself has the same methods as one of the code's own, but for those that make or end it.
+local Raw = {
+    receive = Tcp.receive, receiveany = Tcp.receiveany, receiveuntil = Tcp.receiveuntil, send = Tcp.send,
+    settimeout = Tcp.settimeout, settimeouts = Tcp.settimeouts, getfd = Tcp.getfd,
+}
+local raw_meta = { __index = Raw }
+local OP_RAW_BEGIN = op "raw_begin"
+
+local function raw_socket()
+    local code = check(raw(OP_RAW_BEGIN))
+    if code == -1 then
+        return nil, ffi_string(out.p, out.n)
+    end
+    local id = out.x
+    raw(OP_DEFAULTS)
+    local _, _, logs, read_ms, send_ms = unpack((weir.list()))
+    return setmetatable({
+        id = id, logs = logs, run = weir.run(), read_ms = read_ms, send_ms = send_ms, connected = true,
+    }, raw_meta)
+end
 
 local Body = {}
 local body_meta = { __index = Body }
 
 function ngx.req.socket(is_raw)
-    local code = check(raw(OP_BODY_BEGIN))
     if is_raw then
-        return nil, "raw request sockets are not supported"
+        return raw_socket()
     end
+    local code = check(raw(OP_BODY_BEGIN))
     if code == -1 then
         return nil, ffi_string(out.p, out.n)
     end
+    check(code)
+    local fd = out.x
     raw(OP_DEFAULTS)
     local _, _, logs, read_ms = unpack((weir.list()))
-    return setmetatable({ buf = "", logs = logs, ms = read_ms, run = weir.run(), id = 0 }, body_meta)
+    return setmetatable({ buf = "", logs = logs, ms = read_ms, run = weir.run(), id = 0, fd = fd }, body_meta)
 end
 
 -- More of the body in the buffer; or nil and why not.
@@ -662,6 +754,11 @@ function Body.receive(sock, pattern)
     return text
 end
 
+function Body.getfd(sock)
+    own(sock, "getfd")
+    return sock.fd
+end
+
 function Body.receiveany(sock, max)
     own(sock, "receiveany")
     if sock.buf == "" then
@@ -673,6 +770,16 @@ function Body.receiveany(sock, max)
     local text = sock.buf:sub(1, max)
     sock.buf = sock.buf:sub(max + 1)
     return text
+end
+
+-- How much of the end of a text may be the pattern's beginning.
+local function begun(text, pattern)
+    for n = math.min(#pattern - 1, #text), 1, -1 do
+        if text:sub(-n) == pattern:sub(1, n) then
+            return n
+        end
+    end
+    return 0
 end
 
 function Body.receiveuntil(sock, pattern, options)
@@ -692,7 +799,7 @@ function Body.receiveuntil(sock, pattern, options)
                 sock.buf = sock.buf:sub(at + #pattern)
                 over = size > 0
                 return text
-            elseif size > 0 and #sock.buf - #pattern >= size then
+            elseif size > 0 and #sock.buf - begun(sock.buf, pattern) >= size then
                 local text = sock.buf:sub(1, size)
                 sock.buf = sock.buf:sub(size + 1)
                 return text

@@ -15,78 +15,106 @@ use weir_modules::rewrite::Failed;
 use weir_runtime::{clock, tz};
 
 /// Appends what a value comes to.
-pub(crate) type Value = fn(&mut Request, &[u8], &mut Vec<u8>) -> Result<(), Failed>;
+#[derive(Clone, Copy)]
+pub(crate) enum Value {
+    /// Of nothing but the value.
+    Of(fn(&[u8], &mut Vec<u8>)),
+    /// By what the request's location says, or with an error that is the request's.
+    In(fn(&mut Request, &[u8], &mut Vec<u8>) -> Result<(), Failed>),
+}
+
+impl Value {
+    pub(crate) fn make(
+        self,
+        r: &mut Request,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failed> {
+        match self {
+            Value::Of(make) => {
+                make(value, out);
+                Ok(())
+            }
+            Value::In(make) => make(r, value, out),
+        }
+    }
+}
+
+/// Appends what a value comes to by the directive of that name, for `ndk.set_var`: whether there is one, and what has
+/// become of it.
+pub(crate) fn by_name(
+    name: &[u8],
+    r: Option<&mut Request>,
+    value: &[u8],
+    out: &mut Vec<u8>,
+) -> Option<bool> {
+    Some(match (value_named(name)?, r) {
+        (Value::Of(make), _) => {
+            make(value, out);
+            true
+        }
+        (Value::In(make), Some(r)) => make(r, value, out).is_ok(),
+        (Value::In(_), None) => false,
+    })
+}
 
 const VALUES: &[(&str, Value)] = &[
-    ("set_quote_sql_str", |_, value, out| {
-        quote::sql(value, out);
-        Ok(())
-    }),
-    ("set_quote_pgsql_str", |_, value, out| {
-        quote::pgsql(value, out);
-        Ok(())
-    }),
-    ("set_quote_json_str", |_, value, out| {
-        quote::json(value, out);
-        Ok(())
-    }),
-    ("set_unescape_uri", |_, value, out| {
-        unescape(value, out);
-        Ok(())
-    }),
-    ("set_escape_uri", |_, value, out| {
-        escape(value, out);
-        Ok(())
-    }),
-    ("set_encode_base32", |r, value, out| {
-        let loc = Rc::clone(r.loc());
-        let conf = loc.conf::<MiscLoc>();
-        base32::encode(value, &conf.alphabet, *conf.padding, out);
-        Ok(())
-    }),
-    ("set_decode_base32", |r, value, out| {
-        let loc = Rc::clone(r.loc());
-        base32::decode(value, &loc.conf::<MiscLoc>().alphabet, out);
-        Ok(())
-    }),
-    ("set_encode_base64", |_, value, out| {
-        base64::encode(out, value);
-        Ok(())
-    }),
-    ("set_decode_base64", |r, value, out| {
-        taken(r, base64::decode(value), "set_decode_base64: invalid value", out)
-    }),
-    ("set_encode_base64url", |_, value, out| {
-        encode_url(value, out);
-        Ok(())
-    }),
-    ("set_decode_base64url", |r, value, out| {
-        taken(r, base64::decode_url(value), "set_decode_base64url: invalid value", out)
-    }),
-    ("set_encode_hex", |_, value, out| {
-        push_hex(out, value);
-        Ok(())
-    }),
-    ("set_decode_hex", |r, value, out| {
-        taken(r, from_hex(value), "set_decode_hex: invalid value", out)
-    }),
-    ("set_sha1", |_, value, out| {
-        push_hex(out, &Sha1::digest(value));
-        Ok(())
-    }),
-    ("set_md5", |_, value, out| {
-        push_hex(out, &Md5::digest(value));
-        Ok(())
-    }),
-    ("set_secure_random_alphanum", |r, value, out| {
-        random(r, value, b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", out)
-    }),
-    ("set_secure_random_lcalpha", |r, value, out| {
-        random(r, value, b"abcdefghijklmnopqrstuvwxyz", out)
-    }),
-    ("set_local_today", |r, _, out| time(r, false, b"%Y-%m-%d", out)),
-    ("set_formatted_gmt_time", |r, value, out| time(r, true, value, out)),
-    ("set_formatted_local_time", |r, value, out| time(r, false, value, out)),
+    ("set_quote_sql_str", Value::Of(|value, out| quote::sql(value, out))),
+    ("set_quote_pgsql_str", Value::Of(|value, out| quote::pgsql(value, out))),
+    ("set_quote_json_str", Value::Of(|value, out| quote::json(value, out))),
+    ("set_unescape_uri", Value::Of(|value, out| unescape(value, out))),
+    ("set_escape_uri", Value::Of(|value, out| escape(value, out))),
+    (
+        "set_encode_base32",
+        Value::In(|r, value, out| {
+            let loc = Rc::clone(r.loc());
+            let conf = loc.conf::<MiscLoc>();
+            base32::encode(value, &conf.alphabet, *conf.padding, out);
+            Ok(())
+        }),
+    ),
+    (
+        "set_decode_base32",
+        Value::In(|r, value, out| {
+            let loc = Rc::clone(r.loc());
+            base32::decode(value, &loc.conf::<MiscLoc>().alphabet, out);
+            Ok(())
+        }),
+    ),
+    ("set_encode_base64", Value::Of(|value, out| base64::encode(out, value))),
+    (
+        "set_decode_base64",
+        Value::In(|r, value, out| {
+            taken(r, base64::decode(value), "set_decode_base64: invalid value", out)
+        }),
+    ),
+    ("set_encode_base64url", Value::Of(|value, out| encode_url(value, out))),
+    (
+        "set_decode_base64url",
+        Value::In(|r, value, out| {
+            taken(r, base64::decode_url(value), "set_decode_base64url: invalid value", out)
+        }),
+    ),
+    ("set_encode_hex", Value::Of(|value, out| push_hex(out, value))),
+    (
+        "set_decode_hex",
+        Value::In(|r, value, out| taken(r, from_hex(value), "set_decode_hex: invalid value", out)),
+    ),
+    ("set_sha1", Value::Of(|value, out| push_hex(out, &Sha1::digest(value)))),
+    ("set_md5", Value::Of(|value, out| push_hex(out, &Md5::digest(value)))),
+    (
+        "set_secure_random_alphanum",
+        Value::In(|r, value, out| {
+            random(r, value, b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", out)
+        }),
+    ),
+    (
+        "set_secure_random_lcalpha",
+        Value::In(|r, value, out| random(r, value, b"abcdefghijklmnopqrstuvwxyz", out)),
+    ),
+    ("set_local_today", Value::In(|r, _, out| time(r, false, b"%Y-%m-%d", out))),
+    ("set_formatted_gmt_time", Value::In(|r, value, out| time(r, true, value, out))),
+    ("set_formatted_local_time", Value::In(|r, value, out| time(r, false, value, out))),
 ];
 
 /// The function of a directive.

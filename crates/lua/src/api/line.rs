@@ -1,0 +1,31 @@
+//! What a socket of Lua's reads and writes: a connection of its own, or the client's.
+
+use std::ops::Deref;
+use std::rc::Rc;
+use weir_core::Connection;
+use weir_tls::Channel;
+
+/// A connection, held as long as somebody uses it.
+#[derive(Clone)]
+pub(crate) enum Line {
+    Own(Rc<Channel>),
+    /// The request's (`ngx.req.socket(true)`).
+    Client(Rc<Connection>),
+}
+
+impl Deref for Line {
+    type Target = Channel;
+
+    fn deref(&self) -> &Channel {
+        match self {
+            Line::Own(channel) => channel,
+            Line::Client(conn) => &conn.stream,
+        }
+    }
+}
+
+impl From<Channel> for Line {
+    fn from(channel: Channel) -> Line {
+        Line::Own(Rc::new(channel))
+    }
+}
