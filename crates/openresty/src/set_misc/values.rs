@@ -14,13 +14,16 @@ use weir_http::Request;
 use weir_modules::rewrite::Failed;
 use weir_runtime::{clock, tz};
 
+/// Appends what a value comes to in a request.
+type Make = fn(&mut Request, &[u8], &mut Vec<u8>) -> Result<(), Failed>;
+
 /// Appends what a value comes to.
 #[derive(Clone, Copy)]
 pub(crate) enum Value {
     /// Of nothing but the value.
     Of(fn(&[u8], &mut Vec<u8>)),
     /// By what the request's location says, or with an error that is the request's.
-    In(fn(&mut Request, &[u8], &mut Vec<u8>) -> Result<(), Failed>),
+    In(Make),
 }
 
 impl Value {
@@ -59,11 +62,11 @@ pub(crate) fn by_name(
 }
 
 const VALUES: &[(&str, Value)] = &[
-    ("set_quote_sql_str", Value::Of(|value, out| quote::sql(value, out))),
-    ("set_quote_pgsql_str", Value::Of(|value, out| quote::pgsql(value, out))),
-    ("set_quote_json_str", Value::Of(|value, out| quote::json(value, out))),
-    ("set_unescape_uri", Value::Of(|value, out| unescape(value, out))),
-    ("set_escape_uri", Value::Of(|value, out| escape(value, out))),
+    ("set_quote_sql_str", Value::Of(quote::sql)),
+    ("set_quote_pgsql_str", Value::Of(quote::pgsql)),
+    ("set_quote_json_str", Value::Of(quote::json)),
+    ("set_unescape_uri", Value::Of(unescape)),
+    ("set_escape_uri", Value::Of(escape)),
     (
         "set_encode_base32",
         Value::In(|r, value, out| {
@@ -88,7 +91,7 @@ const VALUES: &[(&str, Value)] = &[
             taken(r, base64::decode(value), "set_decode_base64: invalid value", out)
         }),
     ),
-    ("set_encode_base64url", Value::Of(|value, out| encode_url(value, out))),
+    ("set_encode_base64url", Value::Of(encode_url)),
     (
         "set_decode_base64url",
         Value::In(|r, value, out| {
