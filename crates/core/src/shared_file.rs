@@ -12,13 +12,13 @@
 
 use crate::logger::{ErrorLog, LogLevel};
 use crate::os_text;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use weir_runtime::files::Identity;
+use weir_runtime::files::{open_regular, Identity, Stamp};
 
 /// Another process has its turn in a few milliseconds; one that is stopped is not waited for longer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,6 +45,8 @@ struct Seen {
     known: Option<(Identity, File)>,
     /// What could not be read as what it should be, told once.
     bad: Option<(Identity, File)>,
+    /// What could not be opened, or is no regular file, told once.
+    odd: Option<Stamp>,
 }
 
 /// What is kept in such a file.
@@ -108,19 +110,29 @@ impl SharedFile {
 
     /// Whether another text has the name than was read or written here last, and was not found bad.
     fn is_newer(&self) -> bool {
-        let Ok(found) = std::fs::metadata(&self.path) else { return false };
-        let (found, seen) = (Identity::of(&found), lock(&self.seen));
+        let Some(found) = self.named() else { return false };
+        let (identity, seen) = (Identity::of(&found), lock(&self.seen));
         let mut all = seen.known.iter().chain(&seen.bad);
-        all.all(|(identity, _)| *identity != found)
+        all.all(|(known, _)| *known != identity) && seen.odd != Some(Stamp::of(&found))
+    }
+
+    /// What has the name now.
+    fn named(&self) -> Option<Metadata> {
+        std::fs::metadata(&self.path).ok()
     }
 
     /// Reads what another process has written, in this one's turn.
     fn read(&self, take: impl Fn(&[u8]) -> Result<(), String>) -> Result<(), String> {
         let wrong = |e: io::Error| os_text(&e);
-        let file = match File::open(&self.path) {
+        let file = match open_regular(&self.path) {
+            Ok(file) => file,
             // What is in memory counts.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            other => other.map_err(wrong)?,
+            Err(e) => {
+                // What is no file at all cannot be kept open: that it is there is told once all the same.
+                lock(&self.seen).odd = self.named().map(|found| Stamp::of(&found));
+                return Err(wrong(e));
+            }
         };
         let identity = Identity::of(&file.metadata().map_err(wrong)?);
         if lock(&self.seen).known.as_ref().is_some_and(|(known, _)| *known == identity) {
@@ -135,11 +147,11 @@ impl SharedFile {
         let mut seen = lock(&self.seen);
         match &taken {
             Ok(()) => {
-                *seen = Seen { known: Some((identity, file)), bad: None };
+                *seen = Seen { known: Some((identity, file)), ..Seen::default() };
                 // What another process has answered as done counts before what this one could not write.
                 self.is_behind.store(false, Ordering::Relaxed);
             }
-            Err(_) => seen.bad = Some((identity, file)),
+            Err(_) => (seen.bad, seen.odd) = (Some((identity, file)), None),
         }
         taken
     }
@@ -150,7 +162,7 @@ impl SharedFile {
         let file = replace(&self.path, text)?;
         self.is_behind.store(false, Ordering::Relaxed);
         let known = Some((Identity::of(&file.metadata()?), file));
-        *lock(&self.seen) = Seen { known, bad: None };
+        *lock(&self.seen) = Seen { known, ..Seen::default() };
         Ok(())
     }
 

@@ -54,6 +54,15 @@ pub(crate) fn objection(r: &mut Request) -> Objection {
     Objection::Status(status)
 }
 
+/// Whether the client has shown the certificate that its server demands. A request without one may get on all the same: by the
+/// page that tells of it (`error_page 496 @other`), and on from there.
+pub fn is_certified(r: &Request) -> bool {
+    let (conn, base) = (r.conn(), &r.server().base);
+    base.verify_client == VerifyClient::On
+        && conn.secure.get().is_some()
+        && refusal(conn, &r.gen().core, base).is_none()
+}
+
 /// Asks about the certificate on behalf of a server that the handshake was not done with, and says
 /// then whether the request may be served.
 pub(crate) async fn objection_after_asking(r: &mut Request) -> Option<u16> {

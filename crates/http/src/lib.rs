@@ -7,7 +7,7 @@ pub mod body;
 pub mod buf;
 pub mod build;
 mod client;
-pub(crate) mod client_cert;
+pub mod client_cert;
 pub mod client_watch;
 pub mod conf;
 pub mod core_rows;

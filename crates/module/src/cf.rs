@@ -241,10 +241,23 @@ impl Cf {
 
     /// Reads a file that belongs to the configuration, once.
     pub fn read_file(&mut self, path: &Path) -> std::io::Result<Arc<[u8]>> {
+        self.read_by(path, files::read_at_most)
+    }
+
+    /// The same of what is written while the server runs: a pipe in its place is refused and not waited for.
+    pub fn read_state(&mut self, path: &Path) -> std::io::Result<Arc<[u8]>> {
+        self.read_by(path, files::read_regular)
+    }
+
+    fn read_by(
+        &mut self,
+        path: &Path,
+        read: fn(&Path, u64) -> std::io::Result<Vec<u8>>,
+    ) -> std::io::Result<Arc<[u8]>> {
         if let Some(text) = self.files.get(path) {
             return Ok(Arc::clone(text));
         }
-        let text: Arc<[u8]> = files::read_at_most(path, FILE_MAX_BYTES)?.into();
+        let text: Arc<[u8]> = read(path, FILE_MAX_BYTES)?.into();
         self.files.insert(path.to_path_buf(), Arc::clone(&text));
         Ok(text)
     }

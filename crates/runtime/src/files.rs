@@ -189,14 +189,48 @@ pub fn is_pipe(_: &Metadata) -> bool {
     false
 }
 
+/// Opens a file for reading, if it is one: whoever has put a pipe or a device in its place is not waited for.
+///
+/// # Errors
+///
+/// It is none; what the system says.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // A pipe that nobody writes to would be waited for before it could be known as one.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    // A socket cannot be opened at all.
+    let is_odd = || std::fs::metadata(path).is_ok_and(|m| !m.is_file());
+    let odd = || io::Error::other("it is no regular file");
+    let opened = options.read(true).open(path);
+    let file = opened.map_err(|e| if is_odd() { odd() } else { e })?;
+    if !file.metadata()?.is_file() {
+        return Err(odd());
+    }
+    Ok(file)
+}
+
+/// All of a file that is one.
+///
+/// # Errors
+///
+/// It has more than `max_bytes`; those of [`open_regular`].
+pub fn read_regular(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    read_to_end(&open_regular(path)?, max_bytes)
+}
+
 /// All of a file, which may be a pipe or a device and never end.
 ///
 /// # Errors
 ///
 /// It has more than `max_bytes`; what the system says.
 pub fn read_at_most(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    read_to_end(&File::open(path)?, max_bytes)
+}
+
+fn read_to_end(file: &File, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > max_bytes {
         true => Err(io::Error::other(format!("the file has more than {max_bytes} bytes"))),
         false => Ok(bytes),

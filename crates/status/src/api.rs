@@ -24,6 +24,7 @@ use refusal::{Outcome, Refusal};
 use servers::{Block, Servers};
 use show::{Asked, Fields};
 pub(crate) use since::apply as begun_anew;
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use weir_base::escape::{unescape_uri, Unescape};
 use weir_core::figures::Figure;
@@ -117,6 +118,8 @@ struct Api {
     id: Template,
     /// For [`guard`]: it is told apart from all others, and where it stands.
     mark: guard::Mark,
+    /// Nothing but `ssl_verify_client` keeps strangers out.
+    wants_certificate: AtomicBool,
 }
 
 #[derive(Default)]
@@ -152,7 +155,8 @@ fn set_api(cf: &mut Cf, d: &Directive) -> ConfResult {
     if writes {
         state_places::are_written(cf);
     }
-    cf.get::<ApiLoc>().0 = Some(Arc::new(Api { writes, prefix, id, mark }));
+    cf.get::<ApiLoc>().0 =
+        Some(Arc::new(Api { writes, prefix, id, mark, wants_certificate: AtomicBool::new(false) }));
     cf.get::<CoreLoc>().handler = Some(handler);
     Ok(())
 }
@@ -162,6 +166,7 @@ fn handler(r: &mut Request) -> Flow {
         Method::Get | Method::Head => match body::discard(r) {
             Ok(()) if asks_for_visitors(r) => Flow::Wait(visitors),
             Ok(()) if asks_for_much(r) => Flow::Wait(show_much),
+            Ok(()) if asks_for_pairs(r) => Flow::Wait(show_pairs),
             Ok(()) if shared_file::any_newer() => Flow::Wait(catch_up),
             Ok(()) => {
                 let done = with_call(r, |r, call| call.show(r));
@@ -223,6 +228,40 @@ fn show_much(r: &mut Request) -> LocalFuture<'_, Flow> {
             let mut text = Vec::new();
             show::show(&asked, version, &target, &fields)?.write_json(&mut text);
             Ok(text)
+        });
+        match making.await {
+            Err(status) => Flow::Status(status),
+            Ok(Ok(text)) => send(r, 200, text),
+            Ok(Err(refusal)) => finish(r, Err(refusal)),
+        }
+    })
+}
+
+/// Whether it is for all pairs of zones, of which there may be any number.
+fn asks_for_pairs(r: &Request) -> bool {
+    let uri = String::from_utf8_lossy(&r.uri);
+    match places::target(below(r, &uri)) {
+        Ok((_, Target::All(place))) => {
+            place.path.ends_with("keyvals") && !Fields::of(&r.args).are_none()
+        }
+        Ok((_, Target::Named(place, _))) => {
+            place.path.ends_with("keyvals") && argument(&r.args, b"key=").is_none()
+        }
+        _ => false,
+    }
+}
+
+/// Shows them: a thread makes the text.
+fn show_pairs(r: &mut Request) -> LocalFuture<'_, Flow> {
+    Box::pin(async move {
+        let found = with_call(r, |r, call| call.pairs(&r.gen().core));
+        let shown = match found {
+            Ok(shown) => shown,
+            Err(refusal) => return finish(r, Err(refusal)),
+        };
+        let making = long_text::made(r, move || {
+            shared_file::catch_up();
+            Ok::<_, Refusal>(shown.json())
         });
         match making.await {
             Err(status) => Flow::Status(status),
@@ -317,17 +356,28 @@ impl Call<'_> {
         let (gen, fields) = (&r.gen().core, Fields::of(&r.args));
         match &self.target {
             Target::All(place) if place.path.ends_with("keyvals") => {
-                Call::shown(pairs::all(gen, Block::of(place.path), fields.are_none()))
+                Call::shown(pairs::names(gen, Block::of(place.path)))
             }
             Target::Named(place, name) if place.path.ends_with("keyvals") => {
                 let zone = pairs::find(gen, Block::of(place.path), name)?;
-                let key = argument(&r.args, b"key=");
-                Call::shown(pairs::show(&zone, key.as_deref())?)
+                let key = argument(&r.args, b"key=").unwrap_or_default();
+                Call::shown(pairs::show(&zone, &key)?)
             }
             target => match self.servers(gen)? {
                 Some(servers) => Call::shown(servers.show()?),
                 None => Call::shown(show::show(&Asked::of(r), self.version, target, &fields)?),
             },
+        }
+    }
+
+    /// The zones whose pairs are asked for.
+    fn pairs(&self, gen: &Generation) -> Outcome<pairs::Shown> {
+        match &self.target {
+            Target::Named(place, name) => {
+                pairs::find(gen, Block::of(place.path), name).map(pairs::Shown::One)
+            }
+            Target::All(place) => Ok(pairs::Shown::all(gen, Block::of(place.path))),
+            _ => Err(not_allowed()),
         }
     }
 
@@ -490,9 +540,10 @@ fn may_write(r: &mut Request) -> Outcome<()> {
     if !matches!(r.method, Method::Post | Method::Patch | Method::Delete) {
         return Err(not_allowed());
     }
-    if api_of(r).is_none_or(|api| !api.writes) {
+    let Some(api) = api_of(r).filter(|api| api.writes) else {
         return Err(Refusal::new(405, "MethodDisabled", "method disabled"));
-    }
+    };
+    guard::certified(r, &api)?;
     guard::own_request(r)?;
     guard::same_site(r)?;
     let said = match r.method {

@@ -178,7 +178,7 @@ impl Kept for Zone {
 
     fn take(&self, text: &[u8]) -> Result<(), String> {
         let mut fresh = self.read().empty();
-        file::fill(&mut fresh, text)?;
+        file::fill(&mut fresh, text, self.timeout_ms)?;
         *self.write() = fresh;
         Ok(())
     }
@@ -254,8 +254,8 @@ fn set_zone<S: Session>(cf: &mut Cf, d: &Directive) -> ConfResult {
     if let Some(path) = &said.state {
         state_places::declare(cf, d.position(), path);
         let wrong = |text: String| d.fail(format!("state file \"{}\": {text}", path.display()));
-        match cf.read_file(path) {
-            Ok(text) => file::fill(&mut store, &text).map_err(wrong)?,
+        match cf.read_state(path) {
+            Ok(text) => file::fill(&mut store, &text, said.timeout_ms).map_err(wrong)?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(wrong(weir_core::os_text(&e))),
         }

@@ -35,7 +35,7 @@ pub(crate) fn set<S: Asks>(cf: &mut Cf, d: &Directive) -> ConfResult {
         return Err(with_state(d));
     }
     let path = cf.full_path(d.arg(0));
-    let text: Arc<[u8]> = match cf.read_file(&path) {
+    let text: Arc<[u8]> = match cf.read_state(&path) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => Arc::default(),
         Err(e) => {

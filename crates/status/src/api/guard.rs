@@ -1,9 +1,10 @@
 //! Who may write: the configuration has to say it, and a page of another site cannot have a browser do it.
 
 use super::refusal::{Outcome, Refusal};
-use super::ApiLoc;
+use super::{Api, ApiLoc};
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_conf::Position;
+use weir_http::client_cert::is_certified;
 use weir_http::conf::{CoreLoc, CoreSrv};
 use weir_http::module::{self, Build};
 use weir_http::Request;
@@ -71,7 +72,11 @@ pub(super) fn check(b: &mut Build) -> ConfResult {
         let Some(api) = location.get::<ApiLoc>().0.as_ref().filter(|api| api.writes) else {
             continue;
         };
-        if verified.contains(&api.mark.number) || is_guarded(b, location) {
+        if is_guarded(b, location) {
+            continue;
+        }
+        if verified.contains(&api.mark.number) {
+            api.wants_certificate.store(true, Ordering::Relaxed);
             continue;
         }
         let text = "\"api write=on\" in a location that anybody may reach";
@@ -119,6 +124,18 @@ pub(super) fn own_request(r: &Request) -> Outcome<()> {
             403,
             "SubrequestDenied",
             "a subrequest may not change anything: allow, auth_basic and the like are not asked for it",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Refuses who has shown no certificate where that alone keeps strangers out.
+pub(super) fn certified(r: &Request, api: &Api) -> Outcome<()> {
+    match api.wants_certificate.load(Ordering::Relaxed) && !is_certified(r) {
+        true => Err(Refusal::new(
+            403,
+            "CertificateRequired",
+            "nothing may be changed here without a certificate that ssl_verify_client takes",
         )),
         false => Ok(()),
     }

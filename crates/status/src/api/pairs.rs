@@ -6,7 +6,7 @@ use super::servers::Block;
 use crate::keyval::{Entry, Fault, KeyvalMain, Note, Zone, TEXT_MAX_BYTES};
 use std::borrow::Cow;
 use std::sync::Arc;
-use weir_core::figures::{Figure, Figures};
+use weir_core::figures::{write_text, Figure, Figures};
 use weir_core::generation::Generation;
 use weir_runtime::clock;
 
@@ -21,25 +21,67 @@ fn main(gen: &Generation, block: Block) -> Option<&KeyvalMain> {
     main.map(|slots| slots.get::<KeyvalMain>())
 }
 
-/// All zones with their pairs; their names alone where no fields are asked for.
-pub(super) fn all(gen: &Generation, block: Block, names_only: bool) -> Figure {
-    let zones = || main(gen, block).into_iter().flat_map(KeyvalMain::zones);
-    if names_only {
-        return Figure::List(zones().map(|(name, _)| name.into()).collect());
-    }
-    let mut figures = Figures::default();
-    for (name, zone) in zones() {
-        *figures.entry(name) = pairs(zone);
-    }
-    figures.into()
+/// The names of all zones.
+pub(super) fn names(gen: &Generation, block: Block) -> Figure {
+    let zones = main(gen, block).into_iter().flat_map(KeyvalMain::zones);
+    Figure::List(zones.map(|(name, _)| name.into()).collect())
 }
 
-fn pairs(zone: &Zone) -> Figures {
-    let mut figures = Figures::default();
-    for (key, entry) in zone.read().iter(clock::mono_ms()) {
-        figures.put(String::from_utf8_lossy(key).into_owned(), &entry.value[..]);
+/// Zones whose pairs are to be shown: there may be any number of them, and of zones.
+pub(super) enum Shown {
+    All(Vec<(Vec<u8>, Arc<Zone>)>),
+    One(Arc<Zone>),
+}
+
+impl Shown {
+    pub(super) fn all(gen: &Generation, block: Block) -> Shown {
+        let zones = main(gen, block).into_iter().flat_map(KeyvalMain::zones);
+        Shown::All(zones.map(|(name, zone)| (name.to_vec(), Arc::clone(zone))).collect())
     }
-    figures
+
+    /// As JSON. It may take long.
+    pub(super) fn json(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Shown::One(zone) => write_pairs(zone, &mut out),
+            Shown::All(zones) => {
+                out.push(b'{');
+                for (n, (name, zone)) in zones.iter().enumerate() {
+                    if n > 0 {
+                        out.push(b',');
+                    }
+                    write_text(&String::from_utf8_lossy(name), &mut out);
+                    out.push(b':');
+                    write_pairs(zone, &mut out);
+                }
+                out.push(b'}');
+            }
+        }
+        out
+    }
+}
+
+/// The zone is free in between: who looks something up in it or changes it waits for some of them at most. What is
+/// there all the while is shown once.
+fn write_pairs(zone: &Zone, out: &mut Vec<u8>) {
+    let now_ms = clock::mono_ms();
+    let (mut behind, mut is_first) = (None, true);
+    out.push(b'{');
+    loop {
+        let put = |key: &[u8], entry: &Entry| {
+            if !std::mem::replace(&mut is_first, false) {
+                out.push(b',');
+            }
+            write_text(&String::from_utf8_lossy(key), out);
+            out.push(b':');
+            write_text(&String::from_utf8_lossy(&entry.value), out);
+        };
+        behind = zone.read().page(behind.as_deref(), now_ms, put);
+        if behind.is_none() {
+            break;
+        }
+    }
+    out.push(b'}');
 }
 
 pub(super) fn find(gen: &Generation, block: Block, name: &str) -> Outcome<Arc<Zone>> {
@@ -56,9 +98,8 @@ fn format(text: impl Into<Cow<'static, str>>) -> Refusal {
     Refusal::format("KeyvalFormatError", text)
 }
 
-/// Its pairs, or the one of a key.
-pub(super) fn show(zone: &Zone, key: Option<&[u8]>) -> Outcome<Figure> {
-    let Some(key) = key else { return Ok(pairs(zone).into()) };
+/// The pair of a key.
+pub(super) fn show(zone: &Zone, key: &[u8]) -> Outcome<Figure> {
     let store = zone.read();
     let value = store.get(key, clock::mono_ms()).ok_or_else(missing)?;
     let mut figures = Figures::default();

@@ -37,16 +37,27 @@ pub(super) fn text(store: &Store) -> Vec<u8> {
     out
 }
 
-/// Puts what a file has into an empty store; what has had its time is left out.
-pub(super) fn fill(store: &mut Store, text: &[u8]) -> Result<(), String> {
+/// The date of a pair; what is before 1970 is over as well.
+fn date(said: &Value) -> Option<u64> {
+    said.as_u64().or_else(|| said.as_i64().map(|_| 0))
+}
+
+/// Puts what a file has into an empty store; what has had its time is left out. A pair without a date is there for as long as the
+/// zone says, as one that the API puts.
+pub(super) fn fill(store: &mut Store, text: &[u8], timeout_ms: Option<u64>) -> Result<(), String> {
     let value: Value = serde_json::from_slice(text).map_err(|e| e.to_string())?;
     let Value::Object(all) = value else { return Err("it is to be an object".to_string()) };
     let (now_ms, wall_ms) = (clock::mono_ms(), wall_ms());
     for (key, value) in all {
         let (text, until) = match &value {
-            Value::String(text) => (text, None),
+            Value::String(text) => (text, timeout_ms.map(|ms| wall_ms.saturating_add(ms))),
             Value::Object(pair) => match (pair.get("value"), pair.get("expire")) {
-                (Some(Value::String(text)), Some(until)) => (text, until.as_u64()),
+                (Some(Value::String(text)), Some(until)) => {
+                    let date = date(until).ok_or_else(|| {
+                        format!("\"expire\" of \"{key}\" is no date (milliseconds since 1970)")
+                    })?;
+                    (text, Some(date))
+                }
                 _ => return Err(format!("\"{key}\" has no \"value\" and \"expire\"")),
             },
             _ => return Err(format!("\"{key}\" has no text")),
@@ -73,12 +84,12 @@ pub(super) fn fill(store: &mut Store, text: &[u8]) -> Result<(), String> {
 pub fn file_goes_round(text: &[u8]) -> bool {
     const BYTES: u64 = 1 << 20;
     let mut store = Store::new(Kind::Text, BYTES);
-    if fill(&mut store, text).is_err() {
+    if fill(&mut store, text, None).is_err() {
         return false;
     }
     let now_ms = clock::mono_ms();
     let mut again = Store::new(Kind::Text, BYTES);
-    assert_eq!(fill(&mut again, &self::text(&store)), Ok(()));
+    assert_eq!(fill(&mut again, &self::text(&store), None), Ok(()));
     for (key, entry) in store.iter(now_ms) {
         // One whose time runs out meanwhile.
         let late = entry.until_ms.is_some_and(|until| until < now_ms.saturating_add(10_000));
@@ -100,13 +111,46 @@ mod tests {
             assert_eq!(store.add(key.as_bytes(), entry, 0), Ok(()));
         }
         let mut again = Store::new(Kind::Text, 1 << 20);
-        assert_eq!(fill(&mut again, &text(&store)), Ok(()));
+        assert_eq!(fill(&mut again, &text(&store), None), Ok(()));
         let now = clock::mono_ms();
         assert_eq!(again.find("a\"\\\n\u{e9}".as_bytes(), now), Some(&b"v\"\n"[..]));
         assert!(again.find(b"b", now).is_some() && again.find(b"b", now + 70_000).is_none());
         assert!(again.find(b"c", now + 70_000).is_some());
         for wrong in ["", "[]", "{\"a\":1}", "{\"a\":{\"value\":1}}", "{\"\":\"x\"}"] {
-            assert!(fill(&mut again, wrong.as_bytes()).is_err(), "{wrong}");
+            assert!(fill(&mut again, wrong.as_bytes(), None).is_err(), "{wrong}");
         }
+    }
+
+    /// How long a pair of such a file is there, in seconds: `None` for ever.
+    fn lasts(date: &str, timeout_ms: Option<u64>) -> Result<Option<Option<u64>>, String> {
+        let mut store = Store::new(Kind::Text, 1 << 20);
+        let pair = match date {
+            "" => "{\"k\":\"v\"}".to_string(),
+            date => format!("{{\"k\":{{\"value\":\"v\",\"expire\":{date}}}}}"),
+        };
+        fill(&mut store, pair.as_bytes(), timeout_ms)?;
+        let now_ms = clock::mono_ms();
+        let entry = store.iter(now_ms).next().map(|(_, entry)| entry.until_ms);
+        Ok(entry.map(|until| until.map(|until| (until - now_ms).div_ceil(1000))))
+    }
+
+    #[test]
+    fn dates_are_dates() {
+        let in_a_minute = (wall_ms() + 60_000).to_string();
+        assert_eq!(lasts(&in_a_minute, None), Ok(Some(Some(60))));
+        assert_eq!(lasts(&in_a_minute, Some(1000)), Ok(Some(Some(60))), "a date counts");
+        for over in ["0", "1", "-1", "-9223372036854775808"] {
+            assert_eq!(lasts(over, None), Ok(None), "{over}");
+        }
+        let last = u64::MAX.to_string();
+        assert!(lasts(&last, None).is_ok_and(|there| there.is_some_and(|until| until.is_some())));
+        for wrong in
+            ["null", "\"soon\"", "1e300", "1.5", "18446744073709551616", "true", "{}", "[1]"]
+        {
+            assert!(lasts(wrong, None).is_err_and(|e| e.contains("is no date")), "{wrong}");
+        }
+        // Without one the zone's time counts.
+        assert_eq!((lasts("", None), lasts("", Some(5000))), (Ok(Some(None)), Ok(Some(Some(5)))));
+        assert!(lasts("", Some(u64::MAX)).is_ok_and(|there| there.is_some()));
     }
 }

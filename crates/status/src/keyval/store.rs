@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ops::Bound::{Included, Unbounded};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use weir_core::zones::{chunk_bytes, usable_bytes, Chunks};
 
 /// What a pair takes besides key and value.
 const ENTRY_BYTES: usize = 80;
+/// Of those that are shown together: nothing is changed meanwhile.
+const PAGE_PAIRS: usize = 512;
+const PAGE_BYTES: usize = 256 * 1024;
 /// Keys and values are not longer.
 pub(crate) const TEXT_MAX_BYTES: usize = 64 * 1024;
 
@@ -165,8 +168,34 @@ impl Store {
         self.pairs.iter().filter(move |(_, e)| e.is_there(now_ms)).map(|(key, e)| (&key[..], e))
     }
 
+    /// Some of them behind a key, all that are there now; where to go on, if there are more.
+    pub(crate) fn page(
+        &self,
+        behind: Option<&[u8]>,
+        now_ms: u64,
+        mut put: impl FnMut(&[u8], &Entry),
+    ) -> Option<Vec<u8>> {
+        let from = behind.map_or(Unbounded, Excluded);
+        let mut pairs = self.pairs.range::<[u8], _>((from, Unbounded));
+        let (mut last, mut bytes) = (None, 0);
+        for (key, entry) in pairs.by_ref().take(PAGE_PAIRS) {
+            if entry.is_there(now_ms) {
+                put(key, entry);
+            }
+            last = Some(key);
+            bytes += entry.value.len();
+            if bytes > PAGE_BYTES {
+                break;
+            }
+        }
+        pairs.next().and(last).cloned()
+    }
+
     /// Forgets what has had its time.
     pub(crate) fn sweep(&mut self, now_ms: u64) {
+        if self.next_ms > now_ms {
+            return;
+        }
         let gone = |(key, e): (&Vec<u8>, &Entry)| (!e.is_there(now_ms)).then(|| key.clone());
         let gone: Vec<Vec<u8>> = self.pairs.iter().filter_map(gone).collect();
         gone.iter().for_each(|key| self.drop_one(key));
