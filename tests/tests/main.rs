@@ -127,6 +127,7 @@ mod log_time;
 mod lua_api;
 mod lua_phases;
 mod lua_sockets;
+mod lua_ssl;
 mod mail_auth;
 mod mail_core;
 mod mail_differs;

@@ -16,7 +16,9 @@ mod machine;
 mod phases;
 mod rows;
 mod run;
+mod ssl;
 mod vm;
 
 pub use filters::FILTERS;
 pub use rows::MODULE;
+pub use ssl::MODULE as SSL;

@@ -5,10 +5,13 @@ mod control;
 mod dict;
 mod encode;
 mod headers;
+mod ocsp;
 pub(crate) mod output;
 pub(crate) mod regex;
 mod request;
 pub(crate) mod socket;
+mod ssl;
+pub(crate) mod ssl_client;
 mod time;
 mod timers;
 mod udp;
@@ -21,7 +24,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 13] = [
+        let lists: [&'static [OpRow]; 16] = [
             // The first tells the names.
             control::OPS,
             capture::OPS,
@@ -36,6 +39,9 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             regex::OPS,
             socket::OPS,
             udp::OPS,
+            ssl::OPS,
+            ocsp::OPS,
+            ssl_client::OPS,
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })
