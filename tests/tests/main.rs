@@ -130,6 +130,7 @@ mod lua_api;
 mod lua_balancer;
 mod lua_phases;
 mod lua_sockets;
+mod lua_ssl;
 mod mail_auth;
 mod mail_core;
 mod mail_differs;

@@ -7,6 +7,7 @@
 use crate::counts::{Near, OfTls};
 use crate::logger::ErrorLog;
 use crate::tls::client::Clients;
+use crate::tls::code::Code;
 use crate::tls::Tls;
 use std::any::Any;
 use std::borrow::Cow;
@@ -31,6 +32,8 @@ pub struct Virtual {
     pub slots: Slots,
     /// What TLS clients are offered.
     pub tls: Option<Tls>,
+    /// Code that has a say in their handshakes.
+    pub code: Option<Code>,
     /// `ssl_verify_client`.
     pub verify_client: VerifyClient,
     /// What clients' certificates are judged by; nothing for a server that is not verifying, or

@@ -5,9 +5,10 @@
 //! no other number of it.
 
 pub mod client;
+pub mod code;
 pub mod counted;
 pub mod files;
-mod openssl;
+pub mod openssl;
 mod reading;
 pub mod words;
 
@@ -16,8 +17,10 @@ use crate::counters::Counters;
 use crate::generation::{AddrConf, Generation, WorkerGen};
 use crate::logger::LogLevel;
 use crate::LocalFuture;
-use client::Verdicts;
-use std::cell::Cell;
+use client::{Clients, Verdicts};
+use code::{moment, Begun, Shake};
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::rc::Rc;
@@ -37,6 +40,13 @@ const FIRST_ROOM_BYTES: usize = 4096;
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 /// The same with `internal_error`.
 const INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 80];
+/// The same with `protocol_version`.
+const PROTOCOL_VERSION: [u8; 7] = [21, 3, 3, 0, 2, 2, 70];
+/// What the log says where the hello decides, and where a certificate is not found.
+const CALLBACK_FAILED: &str =
+    "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)";
+const CERTIFICATE_FAILED: &str =
+    "SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)";
 
 /// Finds the certificates of one handshake with a server (its number), where variables name them.
 pub type FindCertificates = fn(&Rc<Connection>, &Rc<WorkerGen>, usize) -> Found;
@@ -71,6 +81,10 @@ pub struct Secure {
     /// It is another socket's clients that asked: a session has handed the connection on.
     is_elsewhere: Cell<bool>,
     verdicts: Verdicts,
+    /// How code has the client's certificate judged, for a server of a generation.
+    clients: OnceCell<(u64, usize, Clients)>,
+    /// What code has noted of it, for what it does later.
+    pub notes: RefCell<Option<Box<dyn Any>>>,
     /// Offered in the hello: suites, groups and signatures, by their numbers. They are kept for as long as
     /// the connection, and the numbers are half as long as what they stand for.
     offers: Box<[u16]>,
@@ -292,11 +306,11 @@ async fn handshake(
         Poll::Ready(done) => Poll::Ready(done.map_err(Failure::from)),
     })
     .await?;
-    let secure = Secure::of(&accepted.client_hello());
+    let secure = conn.secure.get_or_init(|| Box::new(Secure::of(&accepted.client_hello())));
     drop(accepted);
+    let shake = code::hear(conn, gen, addr.default, &incoming, deadline).await?;
     let id = secure.server(&gen.shared, addr).map_err(|e| Failure::from(e.to_string()))?;
     secure.is_found.set(id.is_some());
-    let _ = conn.secure.set(Box::new(secure));
     // A server without certificates of its own is served with the default server's.
     let chosen = conn.server(&gen.shared, id.unwrap_or(addr.default));
     let number = match chosen.tls {
@@ -307,28 +321,34 @@ async fn handshake(
     let tls = tls.filter(|t| !t.server.reject);
     let Some(tls) = tls else {
         refuse(conn, &UNRECOGNIZED_NAME);
-        return Err(
-            "SSL_do_handshake() failed (SSL: error:0A0000EA:SSL routines::callback failed)"
-                .to_string()
-                .into(),
-        );
+        return Err(CALLBACK_FAILED.to_string().into());
     };
     let http2 = addr.http2 || chosen.http2;
     let config = match http2 {
         true => &tls.server.http2,
         false => &tls.server.http1,
     };
-    let config = match tls.find {
-        None => Arc::clone(config),
-        Some(find) => with_certificates(conn, find(conn, gen, number), config, deadline).await?,
+    let code = conn.server(&gen.shared, number).code.filter(|c| c.moments & !moment::HELLO != 0);
+    let asked = id.unwrap_or(addr.default);
+    let begun = Begun { conn, gen, number, asked, tls, http2, deadline };
+    let shake = shake.or_else(|| code.map(|_| Rc::new(Shake::of(incoming.said()))));
+    let session = match (&shake, tls.find) {
+        (Some(shake), _) => begun.session(code, shake, incoming).await?,
+        (None, None) => weir_tls::begin(incoming, Arc::clone(config), tls.server.record)?,
+        (None, Some(find)) => {
+            let config = with_certificates(conn, find(conn, gen, number), config, deadline).await?;
+            weir_tls::begin(incoming, config, tls.server.record)?
+        }
     };
-    let session = weir_tls::begin(incoming, config, tls.server.record);
-    conn.stream.start(session?);
+    conn.stream.start(session);
     poll_fn(|cx| match conn.stream.poll_handshake(cx) {
         Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(late_here())),
         Poll::Ready(done) => Poll::Ready(done.map_err(Failure::from)),
     })
     .await?;
+    if let Some(shake) = &shake {
+        begun.store(code, shake).await?;
+    }
     if let Some(secure) = conn.secure.get() {
         let took_ms = clock::mono_ms().saturating_sub(start_ms);
         secure.handshake_ms.set(u32::try_from(took_ms).unwrap_or(u32::MAX));
@@ -356,8 +376,7 @@ async fn with_certificates(
     };
     let Some(certificates) = certificates else {
         refuse(conn, &INTERNAL_ERROR);
-        return Err("SSL_do_handshake() failed (SSL: error:0A000179:SSL routines::cert cb error)"
-            .to_string());
+        return Err(CERTIFICATE_FAILED.to_string());
     };
     let mut own = ServerConfig::clone(config);
     own.cert_resolver = certificates;
@@ -382,6 +401,19 @@ async fn wait_for<T>(
             conn.log(LogLevel::Error, format!("{NO_CERTIFICATE}{WHILE}").as_bytes());
             Err(LATE.to_string())
         })
+    })
+    .await
+}
+
+/// What code says, unless time has passed. It goes on if the client has gone, as what it does may be for others.
+async fn wait_for_code(
+    conn: &Connection,
+    mut saying: LocalFuture<'static, bool>,
+    deadline: u64,
+) -> Result<bool, Failure> {
+    poll_fn(|cx| match saying.as_mut().poll(cx) {
+        Poll::Ready(said) => Poll::Ready(Ok(said)),
+        Poll::Pending => conn.poll_timeout(cx, deadline).map(|()| Err(late_here())),
     })
     .await
 }

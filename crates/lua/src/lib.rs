@@ -17,7 +17,9 @@ mod machine;
 mod phases;
 mod rows;
 mod run;
+mod ssl;
 mod vm;
 
 pub use filters::FILTERS;
 pub use rows::{FIRST, LAST, MODULE};
+pub use ssl::MODULE as SSL;

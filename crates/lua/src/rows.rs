@@ -42,7 +42,7 @@ macro_rules! by_lua {
     };
 }
 
-const fn row(
+pub(crate) const fn row(
     name: &'static str,
     contexts: Context,
     body: RowBody,

@@ -3,6 +3,7 @@
 use crate::api::socket::Socks;
 use crate::conf::LuaLoc;
 use crate::machine::{code, State};
+use crate::ssl::Moment;
 use crate::vm::{enter, Vm};
 use std::cell::RefCell;
 use std::future::{poll_fn, Future};
@@ -28,8 +29,12 @@ pub(crate) mod context {
     pub(crate) const TIMER: u32 = 1 << 7;
     pub(crate) const INIT_WORKER: u32 = 1 << 8;
     pub(crate) const BALANCER: u32 = 1 << 9;
+    pub(crate) const SSL_CERT: u32 = 1 << 10;
+    pub(crate) const SSL_STORE: u32 = 1 << 11;
+    pub(crate) const SSL_FETCH: u32 = 1 << 12;
     pub(crate) const SERVER_REWRITE: u32 = 1 << 13;
     pub(crate) const EXIT_WORKER: u32 = 1 << 14;
+    pub(crate) const SSL_HELLO: u32 = 1 << 15;
     pub(crate) const PRECONTENT: u32 = 1 << 16;
     pub(crate) const INIT: u32 = 1 << 17;
 
@@ -37,8 +42,11 @@ pub(crate) mod context {
     pub(crate) const ANY: u32 = u32::MAX;
     /// Phases that may wait.
     pub(crate) const HANDLERS: u32 = REWRITE | ACCESS | CONTENT | SERVER_REWRITE | PRECONTENT;
-    /// The same, and timers.
-    pub(crate) const WAITING: u32 = HANDLERS | TIMER;
+    /// Handshakes with clients, and those of their phases that may wait.
+    pub(crate) const SSL: u32 = SSL_WAITING | SSL_STORE;
+    pub(crate) const SSL_WAITING: u32 = SSL_CERT | SSL_FETCH | SSL_HELLO;
+    /// All that may wait.
+    pub(crate) const WAITING: u32 = HANDLERS | TIMER | SSL_WAITING;
     /// All that have a request.
     pub(crate) const REQUEST: u32 = HANDLERS | SET | LOG | HEADER | BODY | BALANCER;
 
@@ -58,6 +66,10 @@ pub(crate) mod context {
         (EXIT_WORKER, "exit_worker", "exit_worker_by_lua*"),
         (PRECONTENT, "precontent", "precontent_by_lua*"),
         (INIT, "init", "init_by_lua*"),
+        (SSL_HELLO, "ssl_client_hello", "ssl_client_hello_by_lua*"),
+        (SSL_CERT, "ssl_cert", "ssl_certificate_by_lua*"),
+        (SSL_FETCH, "ssl_session_fetch", "ssl_session_fetch_by_lua*"),
+        (SSL_STORE, "ssl_session_store", "ssl_session_store_by_lua*"),
     ];
 
     /// `ngx.get_phase`
@@ -204,6 +216,8 @@ pub(crate) struct Run {
     pub loc: Option<Rc<Location>>,
     /// What a `balancer_by_lua` makes of the try at hand.
     pub balancing: Option<Box<Balancing>>,
+    /// The handshake that it is about.
+    pub moment: Option<Rc<Moment>>,
     /// Its sockets, by their numbers.
     pub socks: Socks,
     /// The flags of the next value that goes into a dictionary.
@@ -232,6 +246,7 @@ impl Run {
             origin: Rc::default(),
             loc: None,
             balancing: None,
+            moment: None,
             socks: Socks::new(),
             flags: 0,
             init: None,

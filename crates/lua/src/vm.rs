@@ -2,6 +2,7 @@
 
 use crate::api::pool::Pools;
 use crate::api::regex::Compiled;
+use crate::api::ssl_client::Sessions;
 use crate::border::{Engine, Failure};
 use crate::conf::{LuaLoc, LuaMain};
 use crate::machine::State;
@@ -31,6 +32,8 @@ pub(crate) struct Vm {
     pub dicts: Vec<Arc<Dict>>,
     /// Connections that are kept.
     pub pools: Pools,
+    /// Sessions with servers, for those who go on with them.
+    pub sessions: Sessions,
     /// Expressions of `ngx.re`.
     pub compiled: Compiled,
     /// Timers that wait, and that run.
@@ -96,6 +99,7 @@ impl Vm {
             told: RefCell::default(),
             dicts: dicts_of(gen),
             pools: Pools::default(),
+            sessions: Sessions::default(),
             compiled: Compiled::default(),
             pending_timers: Cell::new(0),
             running_timers: Cell::new(0),

@@ -84,6 +84,18 @@ pub fn refuse(socket: &Stream, mut alert: rustls::server::AcceptedAlert) {
     }
 }
 
+impl Incoming {
+    /// The records that the client has sent.
+    pub fn said(&self) -> &[u8] {
+        &self.said
+    }
+
+    /// The same client again, for a session that may be given up.
+    pub fn again(&self) -> Incoming {
+        Incoming { acceptor: Acceptor::default(), said: self.said.clone() }
+    }
+}
+
 /// Begins a session with the configuration that was chosen for a hello.
 ///
 /// # Errors

@@ -33,6 +33,16 @@ impl Protocols {
         WORDS.iter().find(|(w, _)| w.eq_ignore_ascii_case(word)).map(|(_, bit)| *bit)
     }
 
+    /// Whether that version is one of them.
+    pub fn has(self, version: &SupportedProtocolVersion) -> bool {
+        let bit = match version.version {
+            rustls::ProtocolVersion::TLSv1_2 => TLS12_BIT,
+            rustls::ProtocolVersion::TLSv1_3 => TLS13_BIT,
+            _ => 0,
+        };
+        self.0 & bit != 0
+    }
+
     fn has_any(self) -> bool {
         self.0 & (TLS12_BIT | TLS13_BIT) != 0
     }

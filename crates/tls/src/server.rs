@@ -1,7 +1,8 @@
 //! What one `server` offers to TLS clients, made once from its configuration.
 
+use crate::offer::Protocols;
 use crate::session_id::Ids;
-use crate::sessions::{Store, TicketKeys, Tickets, Zone};
+use crate::sessions::{Handed, Store, TicketKeys, Tickets, Zone};
 use crate::staple::Staple;
 use crate::x509::chain::Trust;
 use crate::x509::Cert;
@@ -9,11 +10,11 @@ use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, WebPkiSupportedAlgorithms};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
+use rustls::server::{ClientHello, ResolvesServerCert, StoresServerSessions};
+use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
-    SupportedCipherSuite, SupportedProtocolVersion,
+    CertificateError, DigitallySignedStruct, DistinguishedName, ProtocolVersion, ServerConfig,
+    SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
 };
 use std::sync::Arc;
 
@@ -39,6 +40,11 @@ pub fn provider(
 ) -> Arc<CryptoProvider> {
     let base = rustls::crypto::ring::default_provider();
     Arc::new(CryptoProvider { cipher_suites: suites, kx_groups: groups, ..base })
+}
+
+/// A private key that can sign, if it is of a kind that is known.
+pub fn signing_key(key: &PrivateKeyDer<'_>) -> Option<Arc<dyn SigningKey>> {
+    rustls::crypto::ring::sign::any_supported_type(key).ok()
 }
 
 /// A certificate chain with its key, or what is wrong with them.
@@ -122,6 +128,25 @@ pub struct Server {
     pub http2: Arc<ServerConfig>,
     pub record: usize,
     pub reject: bool,
+    provider: Arc<CryptoProvider>,
+    versions: Vec<&'static SupportedProtocolVersion>,
+    asks: bool,
+    hints: Vec<DistinguishedName>,
+    context: [u8; 32],
+    session_timeout_secs: u64,
+}
+
+/// What is another's in one handshake than what its server offers.
+#[derive(Default)]
+pub struct Changes {
+    pub certificates: Option<Arc<dyn ResolvesServerCert>>,
+    /// Of the server's versions, these.
+    pub protocols: Option<Protocols>,
+    pub sessions: Option<Arc<dyn StoresServerSessions>>,
+    /// A responder's answer to go with the certificate.
+    pub staple: Option<Vec<u8>>,
+    /// A certificate is asked of the client, by the names of those who may have signed it.
+    pub asks: Option<Vec<CertificateDer<'static>>>,
 }
 
 /// Early data is accepted up to this.
@@ -130,25 +155,11 @@ const EARLY_DATA_MAX_BYTES: u32 = 16384;
 impl Server {
     pub fn new(s: Settings) -> Result<Server, String> {
         let context = s.context();
-        let mut hints: Vec<DistinguishedName> = Vec::new();
-        for cert in s.hints.iter().filter_map(|c| Cert::parse(c)) {
-            if hints.iter().all(|h| h.as_ref() != cert.subject) {
-                hints.push(cert.subject.to_vec().into());
-            }
-        }
-        let verifier = Arc::new(AnyClient {
-            hints,
-            asks: s.verify != VerifyClient::Off,
-            algorithms: s.provider.signature_verification_algorithms,
-        });
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&s.provider))
-            .with_protocol_versions(&s.versions)
-            .map_err(|e| e.to_string())?;
-        let builder = match s.verify {
-            VerifyClient::Off => builder.with_no_client_auth(),
-            _ => builder.with_client_cert_verifier(verifier),
-        };
-        let mut config = builder.with_cert_resolver(Arc::new(Certificates(s.certificates)));
+        let hints = names(&s.hints);
+        let asks = s.verify != VerifyClient::Off;
+        let certificates = Arc::new(Certificates(s.certificates));
+        let mut config =
+            begun(&s.provider, &s.versions, asks.then_some(hints.clone()), certificates)?;
         config.ignore_client_order = s.prefer_own_ciphers;
         config.key_log = Arc::new(Ids);
         config.max_fragment_size = Some(s.record.clamp(32, crate::RECORD_MAX_BYTES) + 5);
@@ -187,8 +198,129 @@ impl Server {
             http2: Arc::new(http2),
             record: s.record,
             reject: s.reject,
+            provider: s.provider,
+            versions: s.versions,
+            asks,
+            hints,
+            context,
+            session_timeout_secs: s.session_timeout_secs,
         })
     }
+
+    /// The suites that it speaks, by their numbers.
+    pub fn suites(&self) -> impl Iterator<Item = u16> + '_ {
+        self.provider.cipher_suites.iter().map(|s| s.suite().into())
+    }
+
+    /// Sessions of one handshake that somebody else keeps besides.
+    pub fn handed(&self) -> Handed {
+        let below = Arc::clone(&self.http1.session_storage);
+        Handed::new(below, self.context, self.session_timeout_secs)
+    }
+
+    /// Whether it speaks TLS 1.3, of those protocols if there are any.
+    pub fn has_tls13(&self, protocols: Option<Protocols>) -> bool {
+        let is_it = |v: &&&'static SupportedProtocolVersion| {
+            v.version == ProtocolVersion::TLSv1_3 && protocols.is_none_or(|p| p.has(v))
+        };
+        self.versions.iter().any(|v| is_it(&v))
+    }
+
+    /// What is offered in one handshake that differs from the others.
+    ///
+    /// # Errors
+    ///
+    /// None of the server's versions is left.
+    pub fn changed(&self, http2: bool, changes: Changes) -> Result<Arc<ServerConfig>, String> {
+        let usual = if http2 { &self.http2 } else { &self.http1 };
+        let certificates = changes.certificates.unwrap_or_else(|| Arc::clone(&usual.cert_resolver));
+        let mut own = match (changes.protocols, changes.asks) {
+            (None, None) => ServerConfig::clone(usual),
+            (protocols, asks) => {
+                let is_left =
+                    |v: &&&'static SupportedProtocolVersion| protocols.is_none_or(|p| p.has(v));
+                let versions: Vec<_> = self.versions.iter().filter(is_left).copied().collect();
+                if versions.is_empty() {
+                    return Err("no protocols available".to_string());
+                }
+                let own_hints = || self.asks.then(|| self.hints.clone());
+                let hints = asks.map_or_else(own_hints, |asks| Some(names(&asks)));
+                let fresh =
+                    begun(&self.provider, &versions, hints, Arc::clone(&usual.cert_resolver))?;
+                like(fresh, usual)
+            }
+        };
+        own.cert_resolver = match changes.staple {
+            None => certificates,
+            Some(answer) => Arc::new(Stapled { certificates, answer }),
+        };
+        if let Some(sessions) = changes.sessions {
+            own.session_storage = sessions;
+        }
+        Ok(Arc::new(own))
+    }
+}
+
+/// Certificates with a responder's answer.
+#[derive(Debug)]
+struct Stapled {
+    certificates: Arc<dyn ResolvesServerCert>,
+    answer: Vec<u8>,
+}
+
+impl ResolvesServerCert for Stapled {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let mut pair = CertifiedKey::clone(&*self.certificates.resolve(hello)?);
+        pair.ocsp = Some(self.answer.clone());
+        Some(Arc::new(pair))
+    }
+}
+
+/// The names of certificates, each once.
+fn names(certificates: &[CertificateDer<'_>]) -> Vec<DistinguishedName> {
+    let mut names: Vec<DistinguishedName> = Vec::new();
+    for cert in certificates.iter().filter_map(|c| Cert::parse(c)) {
+        if names.iter().all(|h| h.as_ref() != cert.subject) {
+            names.push(cert.subject.to_vec().into());
+        }
+    }
+    names
+}
+
+/// A configuration that asks clients for certificates if there are `hints`.
+fn begun(
+    provider: &Arc<CryptoProvider>,
+    versions: &[&'static SupportedProtocolVersion],
+    hints: Option<Vec<DistinguishedName>>,
+    certificates: Arc<dyn ResolvesServerCert>,
+) -> Result<ServerConfig, String> {
+    let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_protocol_versions(versions)
+        .map_err(|e| e.to_string())?;
+    let builder = match hints {
+        None => builder.with_no_client_auth(),
+        Some(hints) => builder.with_client_cert_verifier(Arc::new(AnyClient {
+            hints,
+            asks: true,
+            algorithms: provider.signature_verification_algorithms,
+        })),
+    };
+    Ok(builder.with_cert_resolver(certificates))
+}
+
+/// A configuration with what another has, as far as that is not what it begins with.
+fn like(mut own: ServerConfig, other: &ServerConfig) -> ServerConfig {
+    own.ignore_client_order = other.ignore_client_order;
+    own.max_fragment_size = other.max_fragment_size;
+    own.session_storage = Arc::clone(&other.session_storage);
+    own.ticketer = Arc::clone(&other.ticketer);
+    own.alpn_protocols.clone_from(&other.alpn_protocols);
+    own.key_log = Arc::clone(&other.key_log);
+    own.max_early_data_size = other.max_early_data_size;
+    own.send_half_rtt_data = other.send_half_rtt_data;
+    own.cert_compressors.clone_from(&other.cert_compressors);
+    own.cert_decompressors.clone_from(&other.cert_decompressors);
+    own
 }
 
 impl Settings {

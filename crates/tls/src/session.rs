@@ -13,7 +13,7 @@ use crate::session_id::{self, ID_BYTES};
 use crate::write::{Batch, Out};
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
-use rustls::CommonState;
+use rustls::{CommonState, HandshakeKind};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::task::{ready, Context, Poll};
@@ -265,6 +265,16 @@ impl Session {
     pub fn has_read(&self) -> bool {
         let inner = &*self.inner.borrow();
         inner.ended || !inner.plain.is_empty()
+    }
+
+    /// Works on the hello that a server's session begins with; whether it goes on with an earlier session.
+    /// Nothing has left by then, so that another session may be begun with the same hello.
+    pub fn resumes(&self) -> bool {
+        let inner = &mut *self.inner.borrow_mut();
+        let mut said = std::mem::take(&mut inner.held);
+        // What fails here fails again where it is told.
+        inner.digest(&mut said, &mut |_| 0).is_ok()
+            && inner.tls.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
     pub(crate) fn poll_handshake(

@@ -12,8 +12,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use weir_runtime::clock;
 
+mod handed;
 mod zone;
 
+pub use handed::{Handed, Kept};
 pub use zone::{Store, Zone};
 
 /// A larger session is not kept, nor sealed: in it is the chain that a client has shown. (nginx

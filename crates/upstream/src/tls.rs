@@ -3,6 +3,7 @@
 //!
 //! As in nginx nothing is verified unless the configuration says so, and then after the handshake.
 
+use crate::handed::HandedSession;
 use crate::sessions::Sessions;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,6 +72,15 @@ pub struct Wanted {
     pub mark: u64,
     /// What is offered by ALPN, where that is the session's own choice.
     pub alpn: Vec<Vec<u8>>,
+}
+
+/// What is one session's own.
+#[derive(Default)]
+pub struct Chosen {
+    /// A certificate that is shown. With one, no earlier session is gone on with: it may have been another's.
+    pub certificate: Option<Arc<CertifiedKey>>,
+    /// Sessions are kept there, and nowhere else.
+    pub handed: Option<Arc<HandedSession>>,
 }
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -151,6 +161,11 @@ impl Wanted {
 
     /// A session that is to begin, with what was read of the request's own certificate.
     pub fn session(&self, certificate: Option<Arc<CertifiedKey>>) -> Result<Session, String> {
+        self.session_of(Chosen { certificate, handed: None })
+    }
+
+    /// The same with what code has chosen.
+    pub fn session_of(&self, chosen: Chosen) -> Result<Session, String> {
         let mut config = Arc::clone(&self.tls.config);
         let text = String::from_utf8_lossy(&self.name).into_owned();
         let name = ServerName::try_from(text.trim_matches(['[', ']']).to_string());
@@ -170,7 +185,12 @@ impl Wanted {
             own.alpn_protocols.clone_from(&self.alpn);
             config = Arc::new(own);
         }
-        if let Some(pair) = certificate {
+        if let Some(handed) = chosen.handed {
+            let mut own = ClientConfig::clone(&config);
+            own.resumption = Resumption::store(handed);
+            config = Arc::new(own);
+        }
+        if let Some(pair) = chosen.certificate {
             let mut own = ClientConfig::clone(&config);
             own.client_auth_cert_resolver = Arc::new(Shown(pair));
             own.resumption = Resumption::disabled();

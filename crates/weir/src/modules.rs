@@ -90,6 +90,7 @@ pub const MODULES: &[&HttpModule] = &[
     &srcache::MODULE,
     // Behind all others of a phase, and before what makes answers of files.
     &weir_lua::MODULE,
+    &weir_lua::SSL,
     &mirror::MODULE,
     &try_files::MODULE,
     &weir_lua::LAST,

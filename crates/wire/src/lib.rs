@@ -9,6 +9,7 @@
 
 pub mod client_hello;
 pub mod fastcgi;
+pub mod hello;
 pub mod http1;
 pub mod http2;
 pub mod mail;

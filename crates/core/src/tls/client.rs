@@ -97,6 +97,31 @@ fn peer_certificates(tls: &CommonState) -> Option<&[CertificateDer<'static>]> {
     tls.peer_certificates().filter(|c| !c.is_empty())
 }
 
+/// How code has the client judged for a server: for the one alone that the handshake was done for.
+fn of_code<'c>(
+    conn: &'c Connection,
+    gen: &Generation,
+    server: &Arc<Virtual>,
+) -> Option<&'c Clients> {
+    let (number, id, clients) = conn.secure.get()?.clients.get()?;
+    let is_it = *number == gen.number && Arc::ptr_eq(conn.server(gen, *id), server);
+    is_it.then_some(clients)
+}
+
+/// By what a server judges its clients: by what code has said before anything else.
+fn clients_of<'c>(
+    conn: &'c Connection,
+    gen: &'c Generation,
+    server: &'c Arc<Virtual>,
+) -> Option<&'c Clients> {
+    of_code(conn, gen, server).or_else(|| judging(conn, gen, server)?.clients.as_ref())
+}
+
+/// Whether a server asks its clients for a certificate, or code has done so for it.
+pub fn is_asked(conn: &Connection, gen: &Generation, server: &Arc<Virtual>) -> bool {
+    server.verify_client != VerifyClient::Off || of_code(conn, gen, server).is_some()
+}
+
 /// Whose judgement holds for a server: its own, or the default server's if it has no TLS at all.
 fn judging<'g>(
     conn: &Connection,
@@ -170,8 +195,7 @@ async fn ask(conn: &Rc<Connection>, server: &Arc<Virtual>, deadline: u64) -> boo
 
 /// What the server that answers thinks of the client's certificate.
 fn opinion(conn: &Connection, gen: &Generation, server: &Arc<Virtual>) -> Opinion {
-    let judging = judging(conn, gen, server);
-    match verdict(conn, judging.and_then(|s| s.clients.as_ref())) {
+    match verdict(conn, clients_of(conn, gen, server)) {
         None => Opinion::Missing,
         Some(Verdict { chain: Err(e), .. }) => Opinion::Untrusted(e),
         Some(Verdict { status: None, .. }) => Opinion::Unasked,
@@ -252,7 +276,7 @@ pub async fn ask_for(
 
 /// What the client has shown to a server: nothing to one that does not ask.
 pub fn shown(conn: &Connection, gen: &Generation, server: &Arc<Virtual>) -> Shown {
-    if server.verify_client == VerifyClient::Off {
+    if !is_asked(conn, gen, server) {
         return Shown::Nothing;
     }
     match opinion(conn, gen, server) {

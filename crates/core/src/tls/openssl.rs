@@ -1,10 +1,10 @@
 //! What OpenSSL says of a handshake that has failed, where what rustls says means the same: people look for these
 //! words in logs, and programs do.
 
-use weir_tls::rustls::{AlertDescription as Alert, Error, PeerIncompatible as Why};
+use weir_tls::rustls::{AlertDescription as Alert, Error, InvalidMessage, PeerIncompatible as Why};
 
 /// Nothing where there are no words that mean the same.
-pub(super) fn words(e: &Error) -> Option<&'static str> {
+pub fn words(e: &Error) -> Option<&'static str> {
     Some(match e {
         Error::PeerIncompatible(Why::NoCipherSuitesInCommon) => {
             "error:0A0000C1:SSL routines::no shared cipher"
@@ -31,6 +31,10 @@ pub(super) fn words(e: &Error) -> Option<&'static str> {
         }
         Error::AlertReceived(Alert::ProtocolVersion) => {
             "error:0A00042E:SSL routines::tlsv1 alert protocol version"
+        }
+        // The other side does not speak TLS.
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "error:0A00010B:SSL routines::wrong version number"
         }
         _ => return None,
     })

@@ -7,14 +7,14 @@ use crate::machine::{code, OpRow, State};
 use crate::run::{context, take_reply, Outcome};
 use crate::vm::Vm;
 use std::rc::Rc;
-use weir_core::logger::LogLevel;
-use weir_core::Session;
+use weir_core::logger::{ErrorLog, LogLevel};
+use weir_core::{Connection, Session};
 use weir_http::Request;
 use weir_runtime::paths;
 
 use context::{ANY, BODY, HANDLERS, HEADER, LOG, REQUEST, TIMER, WAITING};
 
-const EXITS: u32 = WAITING | HEADER | BODY | context::BALANCER;
+const EXITS: u32 = WAITING | HEADER | BODY | context::BALANCER | context::SSL;
 
 pub(super) const OPS: &[OpRow] = &[
     OpRow::any("names", ANY, names),
@@ -76,6 +76,12 @@ fn level_of(number: i32) -> LogLevel {
 /// What is being done where servers are chosen.
 const CONNECTING: &[u8] = b" while connecting to upstream";
 
+/// Where a run without a request logs, and the number of the connection it is about.
+fn log_of<'s>(state: &'s State<'_>) -> (&'s ErrorLog, Option<u64>) {
+    let log = state.run.loc.as_ref().map_or(&state.vm.gen.error_log, |loc| &loc.error_log);
+    (log, state.run.moment.as_ref().map(|at| at.conn.serial))
+}
+
 /// A line of the error log, by the request where there is one.
 fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
     match &state.r {
@@ -88,7 +94,8 @@ fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
             line.extend_from_slice(b", context: ");
             line.extend_from_slice(context::shown(state.run.context).as_bytes());
             line.extend_from_slice(&state.run.origin);
-            state.vm.gen.error_log.log(level, None, &line);
+            let (log, serial) = log_of(state);
+            log.log(level, serial, &line);
         }
     }
 }
@@ -113,7 +120,8 @@ fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
             text.extend_from_slice(b", context: ");
             text.extend_from_slice(context::shown(state.run.context).as_bytes());
             text.extend_from_slice(&state.run.origin);
-            state.vm.gen.error_log.log_lines(level, None, &text);
+            let (log, serial) = log_of(state);
+            log.log_lines(level, serial, &text);
         }
     }
     code::TRUE
@@ -128,7 +136,7 @@ fn log_enabled(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     let level = level_of(args.i);
     let is_on = match &state.r {
         Some(r) => r.log_enabled(level),
-        None => state.vm.gen.error_log.enabled(level),
+        None => log_of(state).0.enabled(level),
     };
     if is_on {
         code::TRUE
@@ -192,6 +200,8 @@ const PIECES: &[(&str, &str)] = &[
     ("capture", include_str!("../lua/capture.lua")),
     ("balancer", include_str!("../lua/balancer.lua")),
     ("modules", include_str!("../lua/modules.lua")),
+    ("ssl", include_str!("../lua/ssl.lua")),
+    ("ssl_client", include_str!("../lua/ssl_client.lua")),
 ];
 
 /// The module of that name, as text.
@@ -242,8 +252,29 @@ pub(super) fn number(r: &mut Request, id: u32, vm: &Rc<Vm>) {
     r.set_ctx(Numbered { id, vm: Rc::clone(vm) });
 }
 
+/// The number of a connection's own context, which is that of all code of its handshake; 0 if there is none.
+fn of_handshake(conn: &Connection) -> u32 {
+    let Some(secure) = conn.secure.get() else { return 0 };
+    let notes = secure.notes.borrow();
+    notes.as_ref().and_then(|n| n.downcast_ref::<Numbered>()).map_or(0, |n| n.id)
+}
+
 fn ctx(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {
+    if let Some(at) = &state.run.moment {
+        let Some(secure) = at.conn.secure.get() else { return code::NO_REQUEST };
+        let id = match of_handshake(&at.conn) {
+            0 => {
+                let (id, vm) = (state.vm.next(), Rc::clone(&state.run.vm));
+                secure.notes.replace(Some(Box::new(Numbered { id, vm })));
+                id
+            }
+            id => id,
+        };
+        (answer.i, answer.k) = (id as i32, id as i32);
+        return code::NUMBER;
+    }
     let Some(r) = state.r.as_deref_mut() else { return code::NO_REQUEST };
+    answer.k = of_handshake(r.conn()) as i32;
     answer.i = match r.ctx_ref::<Numbered>() {
         Some(numbered) => numbered.id,
         None => {
@@ -286,6 +317,9 @@ fn exit(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
         if !super::output::has_begun(r) && state.run.context & HANDLERS != 0 && r.out.status == 0 {
             r.out.status = status as u16;
         }
+    }
+    if state.run.moment.is_some() {
+        write(state, LogLevel::Debug, format!("lua exit with code {status}").as_bytes());
     }
     state.run.outcome = Outcome::Exit(status);
     if state.run.context & WAITING != 0 {

@@ -7,12 +7,15 @@ mod dict;
 mod encode;
 mod headers;
 mod line;
+mod ocsp;
 pub(crate) mod output;
 pub(crate) mod pool;
 pub(crate) mod raw;
 pub(crate) mod regex;
 mod request;
 pub(crate) mod socket;
+mod ssl;
+pub(crate) mod ssl_client;
 mod time;
 mod timers;
 mod udp;
@@ -25,7 +28,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 15] = [
+        let lists: [&'static [OpRow]; 18] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
@@ -42,6 +45,9 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             socket::OPS,
             raw::OPS,
             udp::OPS,
+            ssl::OPS,
+            ocsp::OPS,
+            ssl_client::OPS,
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })

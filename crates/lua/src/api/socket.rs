@@ -18,7 +18,6 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use weir_core::counts::Unverified;
 use weir_core::logger::LogLevel;
 use weir_resolve::{Question, Resolver};
 use weir_runtime::net::{SocketOptions, Stream};
@@ -39,7 +38,6 @@ pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_shutdown", WAITING, shutdown),
     OpRow::any("sock_keep", WAITING, super::pool::keep),
     OpRow::any("sock_timeouts", WAITING, timeouts),
-    OpRow::any("sock_handshake", WAITING, handshake),
     OpRow::any("sock_option", WAITING, option),
     OpRow::any("sock_defaults", WAITING, defaults),
 ];
@@ -301,68 +299,6 @@ fn shutdown(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 
     }
 }
 
-/// TLS on the connection. `a`: the server's name, `x`: whether its certificate is verified.
-fn handshake(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    let Some(sock) = sock(state, args) else { return answer.fail("closed") };
-    let (channel, timeout) = {
-        let sock = sock.borrow();
-        if sock.reading || sock.writing {
-            let busy = if sock.reading { "socket busy reading" } else { "socket busy writing" };
-            return answer.fail(busy);
-        }
-        let Some(channel) = sock.channel() else { return answer.fail("closed") };
-        (channel, sock.connect_ms)
-    };
-    if channel.is_tls() {
-        return code::TRUE;
-    }
-    let Some(loc) = state.loc() else { return answer.fail("no configuration") };
-    let conf = loc.conf::<crate::conf::LuaLoc>();
-    let verify = args.x != 0.0;
-    let Some(wanted) = conf.ssl.wanted_for(args.a) else { return answer.fail("no configuration") };
-    if verify && !*conf.ssl.verify {
-        // There is nothing to verify it by.
-        return answer.fail("20: unable to get local issuer certificate");
-    }
-    let session = match wanted.session(None) {
-        Ok(session) => session,
-        Err(why) => return answer.fail(why),
-    };
-    sock.borrow_mut().reading = true;
-    let busy = Busy { sock, is_reading: true };
-    state.wait(
-        WaitFor::Future(Box::pin(async move {
-            let busy = busy;
-            channel.start(session);
-            let handshake = poll_fn(|cx| channel.poll_handshake(cx));
-            let failed = match timer::within_ms(timeout, handshake).await {
-                None => "timeout".to_owned(),
-                Some(Err(weir_tls::TlsError::Tls(e))) => format!("handshake failed\n{e}"),
-                Some(Err(weir_tls::TlsError::Closed)) => "handshake failed\nclosed".to_owned(),
-                Some(Err(weir_tls::TlsError::Io(e))) => words_of(&e),
-                Some(Ok(())) if !verify => return Reply::ok(),
-                Some(Ok(())) => {
-                    let judged = channel.tls().map_or(Ok(()), |tls| wanted.judge(tls));
-                    let Err((why, line)) = judged else { return Reply::ok() };
-                    match why {
-                        Unverified::OtherHost => "certificate host mismatch".to_owned(),
-                        _ => verdict(&line),
-                    }
-                }
-            };
-            busy.sock.borrow_mut().drop_line();
-            Reply::fail(failed)
-        })),
-        answer,
-    )
-}
-
-/// `20: unable to get …` of a line that ends in `(20:unable to get …)`.
-fn verdict(line: &str) -> String {
-    let inner = line.rsplit_once('(').map_or(line, |(_, inner)| inner.trim_end_matches(')'));
-    inner.replacen(':', ": ", 1)
-}
-
 /// Option `a` of the connection's socket; `x`: on or off.
 fn option(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
     let Some(sock) = sock(state, args) else { return answer.fail("closed") };
@@ -383,8 +319,8 @@ fn option(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
 }
 
 /// The socket is not used by this wait any more, however it ends.
-struct Busy {
-    sock: Rc<RefCell<Sock>>,
+pub(super) struct Busy {
+    pub sock: Rc<RefCell<Sock>>,
     is_reading: bool,
 }
 
@@ -469,6 +405,26 @@ enum Wanted {
 }
 
 impl Sock {
+    /// Why it cannot be used by another now.
+    pub(super) fn busy(&self) -> Option<&'static str> {
+        match (self.reading, self.writing) {
+            (true, _) => Some("socket busy reading"),
+            (_, true) => Some("socket busy writing"),
+            _ => None,
+        }
+    }
+
+    /// It is read from until that is dropped.
+    pub(super) fn occupy(sock: Rc<RefCell<Sock>>) -> Busy {
+        sock.borrow_mut().reading = true;
+        Busy { sock, is_reading: true }
+    }
+
+    /// The connection is over.
+    pub(super) fn let_go(&mut self) {
+        self.channel = None;
+    }
+
     /// For connecting, and for reading; in milliseconds.
     pub(super) fn timeouts(&self) -> (u64, u64) {
         (self.connect_ms, self.read_ms)

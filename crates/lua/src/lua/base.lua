@@ -83,7 +83,14 @@ local function get_ctx()
     end
     local t = contexts[id]
     if not t then
+        -- What the handshake's code has noted is there for all requests of the connection.
+        local of_handshake = out.k
         t = {}
+        if of_handshake == id then
+            t.__index = t
+        elseif of_handshake > 0 and contexts[of_handshake] then
+            setmetatable(t, contexts[of_handshake])
+        end
         contexts[id] = t
     end
     return t

@@ -79,7 +79,7 @@ local function begin(uri, options, level)
     if code == -2 then
         error(ffi_string(out.p, out.n), 4)
     elseif code == -4 then
-        error("API disabled in the context of " .. ffi_string(out.p, out.n), 4)
+        error("API disabled in the context of " .. ffi_string(out.p, out.n), 3)
     end
     if ctx then
         weir.contexts[out.k] = ctx

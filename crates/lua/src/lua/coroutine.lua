@@ -42,6 +42,10 @@ function coroutine.status(co)
     if info and info.dead and not info.joined and not info.killed and info.parent and co_status(info.parent) ~= "dead" then
         return "zombie"
     end
+    -- What waits for something that is not code's is at work.
+    if info and info.wait and not info.dead then
+        return "running"
+    end
     return co_status(co)
 end
 function coroutine.wrap(f)

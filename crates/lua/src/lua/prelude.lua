@@ -226,6 +226,7 @@ weir.ready = ready
 local plain = {
     set = "set_by_lua*", header_filter = "header_filter_by_lua*", body_filter = "body_filter_by_lua*",
     log = "log_by_lua*", balancer = "balancer_by_lua*", init = "init_by_lua*", init_worker = "init_worker_by_lua*", exit_worker = "exit_worker_by_lua*",
+    ssl_session_store = "session_store_by_lua*",
 }
 
 local function thread_over(run, co, ok, ...)
@@ -313,6 +314,9 @@ local function go_on(run)
     end
     if run.left or run.alive == 0 then
         over(run)
+        if weir.at_run_end then
+            weir.at_run_end()
+        end
         return 0
     end
     return 1
@@ -416,7 +420,10 @@ local function compile(n)
 end
 
 -- Globals of this code are everybody's.
-local shares_globals = { init = true, init_worker = true, exit_worker = true }
+local shares_globals = {
+    init = true, init_worker = true, exit_worker = true, ssl_client_hello = true, ssl_cert = true,
+    ssl_session_fetch = true, ssl_session_store = true,
+}
 
 local function start(id, n)
     local run = new_run(id)

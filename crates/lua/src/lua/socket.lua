@@ -10,6 +10,7 @@ local OP_READ, OP_CLOSE, OP_SHUTDOWN, OP_KEEP = op "sock_read", op "sock_close",
 local OP_TIMEOUTS, OP_DEFAULTS = op "sock_timeouts", op "sock_defaults"
 
 local Tcp = {}
+weir.tcp = Tcp
 local meta = { __index = Tcp }
 local socket = {}
 ngx.socket = socket
@@ -53,6 +54,7 @@ local function own(sock, what)
     end
     return sock.id
 end
+weir.own_socket, weir.log_of_socket = own, log
 
 function Tcp.connect(sock, host, ...)
     local id = own(sock, "connect")
@@ -453,58 +455,6 @@ function Tcp.getreusedtimes(sock)
         return nil, "closed"
     end
     return sock.reused
-end
-
-local OP_HANDSHAKE = op "sock_handshake"
-local ffi = require "ffi"
-local session_type = ffi.typeof("struct weir_length")
-
-function Tcp.sslhandshake(sock, reused, name, verify, status_req)
-    local id = own(sock, "sslhandshake")
-    if not sock.connected then
-        return nil, "closed"
-    end
-    if status_req then
-        return nil, "OCSP status requests are not supported"
-    end
-    if name ~= nil and type(name) ~= "string" then
-        error("bad argument #2 to 'sslhandshake' (string expected, got " .. type(name) .. ")", 2)
-    end
-    if name then
-        debug('lua ssl server name: "', name, '"')
-    end
-    local code = raw(OP_HANDSHAKE, id, name, nil, verify and 1 or 0)
-    local ok, e = true, nil
-    if code == 100 then
-        ok, e = weir.await(out.i)
-    elseif code == -1 then
-        ok, e = nil, ffi_string(out.p, out.n)
-    else
-        check(code)
-    end
-    if ok then
-        if reused == false then
-            return true
-        end
-        return session_type()
-    end
-    local words, detail = e:match("^([^\n]*)\n(.*)$")
-    if words then
-        if detail ~= "closed" then
-            weir.report(3, "SSL_do_handshake() failed (" .. detail .. ")")
-        else
-            log(sock, "peer closed connection in SSL handshake")
-        end
-        e = words
-    elseif e == "timeout" then
-        log(sock, "lua ssl handshake timed out")
-    elseif e == "certificate host mismatch" then
-        log(sock, 'lua ssl certificate does not match host "' .. (name or "") .. '"')
-    elseif e:find("^%d+: ") then
-        log(sock, "lua ssl certificate verify error: (" .. e .. ")")
-    end
-    sock.connected = false
-    return nil, e
 end
 
 local OP_OPTION = op "sock_option"

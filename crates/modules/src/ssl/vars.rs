@@ -12,7 +12,6 @@ use weir_core::variables::{VarArg, Variable};
 use weir_runtime::clock;
 use weir_tls::ciphers;
 use weir_tls::rustls::{CommonState, HandshakeKind, ProtocolVersion};
-use weir_tls::server::VerifyClient;
 use weir_tls::x509::{name, Cert};
 
 macro_rules! var {
@@ -162,7 +161,7 @@ impl<S: Session> Of<S> {
 
 /// Only what was shown to a server that asks for it: what another has made of it is its own affair.
 fn with_certificate<S: Session>(r: &S, f: impl FnOnce(&Cert<'_>)) -> Option<()> {
-    if r.base().verify_client == VerifyClient::Off {
+    if !client::is_asked(r.conn(), r.part().core(), r.base()) {
         return None;
     }
     r.conn().stream.tls()?.with(|tls| {
