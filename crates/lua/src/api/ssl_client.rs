@@ -163,7 +163,11 @@ fn distrusted(channel: &Channel) -> String {
             chain::verify(chain, &trust, Purpose::Server, now, &algorithms())
         })
     });
-    let why = verdict.and_then(Result::err).unwrap_or(ChainError::NoLocalIssuer);
+    let why = match verdict.and_then(Result::err) {
+        // OpenSSL goes on behind its first error only where somebody is trusted.
+        None | Some(ChainError::LeafUnverified) => ChainError::NoLocalIssuer,
+        Some(why) => why,
+    };
     format!("{}: {}", why.number(), why.text())
 }
 
