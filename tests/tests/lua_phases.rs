@@ -123,6 +123,8 @@ fn what_is_not_there_yet_is_refused() {
         ("lua_shared_dict d 1k;", "invalid lua shared dict size"),
         ("balancer_by_lua_block { }", "is not allowed here"),
         ("content_by_lua_block { }", "is not allowed here"),
+        ("init_by_lua_block { this is no code }", "init_by_lua error: init_by_lua("),
+        ("init_by_lua_file missing.lua;", "init_by_lua_file error: cannot open "),
     ] {
         let conf = format!("events {{}} http {{ {line} }}");
         let said = run_cli(&["-t"], &conf);

@@ -18,9 +18,29 @@ use mlua_sys as lua;
 use std::alloc::{alloc, dealloc, realloc, Layout};
 use std::any::Any;
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void, CStr};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
+
+/// Whether that is Lua, in a state of its own; an error is what the compiler says.
+pub(crate) fn check_syntax(text: &[u8], name: &CStr) -> Result<(), String> {
+    // SAFETY: a fresh state that nobody else has; loading is protected, and nothing is run.
+    let state = unsafe { lua::luaL_newstate() };
+    if state.is_null() {
+        return Ok(());
+    }
+    let begin = text.as_ptr().cast::<c_char>();
+    // SAFETY: the state is there; text and name outlive the call, which copies what it keeps.
+    let status = unsafe { lua::luaL_loadbuffer(state, begin, text.len(), name.as_ptr()) };
+    let done = match status {
+        lua::LUA_OK => Ok(()),
+        // SAFETY: the error is on top of the stack.
+        _ => Err(unsafe { text_at(state, -1) }),
+    };
+    // SAFETY: the state is closed once, and not used behind this.
+    unsafe { lua::lua_close(state) };
+    done
+}
 
 /// What Lua asks with.
 pub(crate) struct Args<'a> {

@@ -1,5 +1,7 @@
 //! Code of the configuration: where it stands and what it is called in errors.
 
+use crate::border::check_syntax;
+use std::ffi::CString;
 use weir_base::escape::escape_log;
 use weir_module::{Body, Cf, ConfResult, Directive, Span};
 use weir_runtime::paths;
@@ -11,6 +13,38 @@ pub(crate) enum Code {
     Inline { chunk: Vec<u8>, text: Box<[u8]> },
     /// A file, read when it is first needed; relative paths begin at the prefix.
     File { path: Template, prefix: Vec<u8> },
+}
+
+impl Code {
+    /// Whether the code can be read and is Lua, as far as that can be told before a request is there.
+    ///
+    /// # Errors
+    ///
+    /// Why not, in OpenResty's words.
+    pub(crate) fn check(&self, directive: &str) -> Result<(), String> {
+        let (text, chunk) = match self {
+            Code::Inline { chunk, text } => (text.to_vec(), chunk.clone()),
+            Code::File { path, prefix } => {
+                let Some(name) = path.as_constant() else { return Ok(()) };
+                let full = match name.first() {
+                    Some(b'/') => name.to_vec(),
+                    _ => [prefix.as_slice(), b"/", name].concat(),
+                };
+                let shown = String::from_utf8_lossy(&full);
+                let text = std::fs::read(paths::path(&full)).map_err(|e| {
+                    let why = weir_conf::messages::os_error(&e);
+                    format!("{directive}_file error: cannot open {shown}: {why}")
+                })?;
+                (text, [b"@", full.as_slice()].concat())
+            }
+        };
+        // The first line of a script.
+        let line = if text.starts_with(b"#") { memchr::memchr(b'\n', &text) } else { Some(0) };
+        let text = &text[line.unwrap_or(text.len())..];
+        let kind = if matches!(self, Code::File { .. }) { "_file" } else { "" };
+        let name = CString::new(chunk).unwrap_or_default();
+        check_syntax(text, &name).map_err(|e| format!("{directive}{kind} error: {e}"))
+    }
 }
 
 /// The code of a directive: of a block, of a file's name or of its last argument.

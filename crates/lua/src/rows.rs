@@ -218,8 +218,13 @@ fn build(b: &mut Build) -> ConfResult {
         // There is nobody else who sets it.
         let _ = dict.dict.set(made);
     }
-    if !b.main.get::<LuaMain>().is_used {
+    let main = b.main.get::<LuaMain>();
+    if !main.is_used {
         return Ok(());
+    }
+    // A worker could not begin with it.
+    if let Some(code) = main.init.and_then(|n| main.codes.get(n as usize)) {
+        code.check("init_by_lua").map_err(Diagnostic::emerg)?;
     }
     for loc in weir_module::distinct::<LuaLoc>(b.locations) {
         if loc.ssl.varies() {

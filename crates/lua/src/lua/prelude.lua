@@ -93,6 +93,7 @@ end
 weir.await = await
 
 -- What an operation has answered, for the API function that returns it by a tail call: errors name its caller.
+-- (`error` is not tail called: it would count the levels from who has called this.)
 finish = function(code)
     if code == 2 then
         return ffi_string(out.p, out.n)
@@ -112,15 +113,15 @@ finish = function(code)
     elseif code == 100 then
         return await(out.i)
     elseif code == -2 then
-        return error(ffi_string(out.p, out.n), 2)
+        error(ffi_string(out.p, out.n), 2)
     elseif code == -3 then
-        return error("no request found", 2)
+        error("no request found", 2)
     elseif code == -4 then
-        return error("API disabled in the context of " .. ffi_string(out.p, out.n), 2)
+        error("API disabled in the context of " .. ffi_string(out.p, out.n), 2)
     elseif code == -5 then
-        return error("API disabled in the current context", 2)
+        error("API disabled in the current context", 2)
     end
-    return error("internal error", 2)
+    error("internal error", 2)
 end
 weir.finish = finish
 
@@ -150,7 +151,7 @@ end
 -- The same for what is called by a metamethod.
 function weir.check_property(code)
     if code < -1 then
-        error(error_of(code), 4)
+        error(code == -4 and error_of(-5) or error_of(code), 4)
     end
     return code
 end

@@ -79,18 +79,21 @@ local function name_of(name, who)
     return name
 end
 
+-- Tail called by what code calls, so that errors name the code.
 local function set(name, value, how, who)
     name = name_of(name, who)
     if type(value) == "table" then
         if #value == 0 then
-            return check(raw(OP_SET_HEADER, 0, name, nil))
+            check(raw(OP_SET_HEADER, 0, name, nil))
+            return
         end
         for at = 1, #value do
             check(raw(OP_SET_HEADER, at == 1 and how or 2, name, tostring(value[at])))
         end
         return
     elseif value == nil then
-        return check(raw(OP_SET_HEADER, 0, name, nil))
+        check(raw(OP_SET_HEADER, 0, name, nil))
+        return
     end
     check(raw(OP_SET_HEADER, how, name, tostring(value)))
 end
@@ -103,11 +106,11 @@ function req.set_header(name, value, ...)
     if kind == "function" or kind == "thread" or kind == "userdata" then
         error("bad argument #2 to 'set_header' (string, number, or array table expected, got " .. kind .. ")", 2)
     end
-    set(name, value, 1, "set_header")
+    return set(name, value, 1, "set_header")
 end
 
 function req.clear_header(name)
-    set(name, nil, 1, "clear_header")
+    return set(name, nil, 1, "clear_header")
 end
 
 package.preload["ngx.req"] = function()
@@ -118,7 +121,7 @@ package.preload["ngx.req"] = function()
             elseif value == nil then
                 error("bad 'header_value' argument: string or table expected, got nil", 2)
             end
-            set(name, value, 2, "add_header")
+            return set(name, value, 2, "add_header")
         end,
     }
 end
