@@ -16,9 +16,10 @@ use weir_core::bind::{self, Bind};
 use weir_core::paths::{make_temp_path, TempPath};
 use weir_http::conf::CoreLoc;
 use weir_http::generation::{HttpConf, LocationConf};
+use weir_http::lent::{toward, Lent};
 use weir_http::{HttpModule, Request};
 use weir_module::{distinct, merge_values, merged, AnyConf, ConfResult, ConfType, Diagnostic};
-use weir_module::{SlotVtable, Val};
+use weir_module::{SlotVtable, Slots, Val};
 use weir_script::template::Template;
 use weir_upstream::{Outgoing, SocketOptions, UpstreamMain};
 
@@ -290,10 +291,30 @@ fn merge_slot<T: BackendConf>(
 /// The variables that show when a request was sent to a server.
 const SHOW_SENT: [&str; 2] = ["upstream_stat_send_finish_time", "upstream_stat_send_time"];
 
+/// The family whose handshakes code may have a say in.
+pub(crate) const PROXY: &str = "proxy";
+
+/// Code of handshakes stands where there are some.
+fn check_code(main: &Slots, slots: &Slots, may_be_tls: bool) -> ConfResult {
+    let Some(code) = main.get::<Lent>().toward.filter(|_| !may_be_tls) else { return Ok(()) };
+    let what = match (code.moments)(slots) {
+        m if m & toward::CERTIFICATE != 0 => "proxy_ssl_certificate_by_lua*",
+        m if m & toward::VERIFY != 0 => "proxy_ssl_verify_by_lua*",
+        _ => return Ok(()),
+    };
+    Err(Diagnostic::emerg(format!("{what} should be used with proxy_pass https url")))
+}
+
 /// Makes the temporary directories, and what TLS to servers needs.
 fn build<T: BackendConf>(b: &mut weir_http::build::Build) -> ConfResult {
     offer_resolvers::<T>(b);
     let notes_sent = SHOW_SENT.iter().any(|name| b.names_variable(name));
+    for slots in b.locations {
+        let conf = slots.get::<T>().backend();
+        if let Some(pass) = conf.pass.as_ref().filter(|_| conf.family.name == PROXY) {
+            check_code(b.main, slots, pass.may_be_tls(&conf.family.schemes))?;
+        }
+    }
     for conf in distinct::<T>(b.locations) {
         let conf = conf.backend();
         if notes_sent {

@@ -35,6 +35,7 @@ mod run;
 mod sending;
 mod sticky;
 mod target;
+mod toward;
 mod tunnel;
 mod upload;
 mod upstream;

@@ -3,9 +3,11 @@
 use crate::attempt::{failed, give_up, Asked, Run};
 use crate::balanced::{self, Answer};
 use crate::bits::next;
+use crate::conf::PROXY;
 use crate::fault::Fault;
 use crate::link::{Link, H2_MARK};
 use crate::sticky::Sticky;
+use crate::toward;
 use std::future::{poll_fn, Future};
 use std::io::ErrorKind;
 use std::pin::pin;
@@ -236,8 +238,14 @@ async fn secure(
     const DOING: &str = "SSL handshaking to upstream";
     let conf = run.conf();
     let begun_us = clock::mono_us();
-    let handshake = link.secure(wanted, *conf.connect_timeout);
-    let done = unless_client_goes(r, *conf.ignore_client_abort, handshake).await;
+    let by_code = toward::of(r).filter(|_| conf.family.name == PROXY);
+    let done = match by_code {
+        Some(code) => toward::secure(r, run, &mut link, wanted, code).await?,
+        None => {
+            let handshake = link.secure(wanted, *conf.connect_timeout);
+            unless_client_goes(r, *conf.ignore_client_abort, handshake).await
+        }
+    };
     lease.secured(&link, done.as_ref(), begun_us);
     match done {
         None => Err(Fault::ClientGone),

@@ -15,11 +15,13 @@ mod conf;
 mod filters;
 mod machine;
 mod phases;
+mod proxy_ssl;
 mod rows;
 mod run;
 mod ssl;
 mod vm;
 
 pub use filters::FILTERS;
+pub use proxy_ssl::MODULE as PROXY_SSL;
 pub use rows::{FIRST, LAST, MODULE};
 pub use ssl::MODULE as SSL;

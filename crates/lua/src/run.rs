@@ -14,6 +14,7 @@ use weir_core::logger::LogLevel;
 use weir_core::{LocalFuture, Session};
 use weir_http::body::{self, BodyError};
 use weir_http::generation::Location;
+use weir_http::lent::Toward;
 use weir_http::{ClientWatch, Request};
 use weir_upstream::balancer::Balancing;
 
@@ -37,6 +38,8 @@ pub(crate) mod context {
     pub(crate) const SSL_HELLO: u32 = 1 << 15;
     pub(crate) const PRECONTENT: u32 = 1 << 16;
     pub(crate) const INIT: u32 = 1 << 17;
+    pub(crate) const PROXY_SSL_CERT: u32 = 1 << 18;
+    pub(crate) const PROXY_SSL_VERIFY: u32 = 1 << 19;
 
     /// Everywhere.
     pub(crate) const ANY: u32 = u32::MAX;
@@ -44,11 +47,13 @@ pub(crate) mod context {
     pub(crate) const HANDLERS: u32 = REWRITE | ACCESS | CONTENT | SERVER_REWRITE | PRECONTENT;
     /// Handshakes with clients, and those of their phases that may wait.
     pub(crate) const SSL: u32 = SSL_WAITING | SSL_STORE;
-    pub(crate) const SSL_WAITING: u32 = SSL_CERT | SSL_FETCH | SSL_HELLO;
+    pub(crate) const SSL_WAITING: u32 = SSL_CERT | SSL_FETCH | SSL_HELLO | PROXY_SSL;
+    /// Handshakes with servers.
+    pub(crate) const PROXY_SSL: u32 = PROXY_SSL_CERT | PROXY_SSL_VERIFY;
     /// All that may wait.
     pub(crate) const WAITING: u32 = HANDLERS | TIMER | SSL_WAITING;
     /// All that have a request.
-    pub(crate) const REQUEST: u32 = HANDLERS | SET | LOG | HEADER | BODY | BALANCER;
+    pub(crate) const REQUEST: u32 = HANDLERS | PROXY_SSL | SET | LOG | HEADER | BODY | BALANCER;
 
     /// As the inventory of phases names them.
     const NAMES: &[(u32, &str, &str)] = &[
@@ -66,6 +71,8 @@ pub(crate) mod context {
         (EXIT_WORKER, "exit_worker", "exit_worker_by_lua*"),
         (PRECONTENT, "precontent", "precontent_by_lua*"),
         (INIT, "init", "init_by_lua*"),
+        (PROXY_SSL_CERT, "proxy_ssl_cert", "proxy_ssl_certificate_by_lua*"),
+        (PROXY_SSL_VERIFY, "proxy_ssl_verify", "proxy_ssl_verify_by_lua*"),
         (SSL_HELLO, "ssl_client_hello", "ssl_client_hello_by_lua*"),
         (SSL_CERT, "ssl_cert", "ssl_certificate_by_lua*"),
         (SSL_FETCH, "ssl_session_fetch", "ssl_session_fetch_by_lua*"),
@@ -214,10 +221,12 @@ pub(crate) struct Run {
     pub origin: Rc<[u8]>,
     /// Of a run without a request, the location of the code that has begun it.
     pub loc: Option<Rc<Location>>,
-    /// What a `balancer_by_lua` makes of the try at hand.
-    pub balancing: Option<Box<Balancing>>,
     /// The handshake that it is about.
     pub moment: Option<Rc<Moment>>,
+    /// The same, of one with a server.
+    pub toward: Option<Rc<Toward>>,
+    /// What a `balancer_by_lua` makes of the try at hand.
+    pub balancing: Option<Box<Balancing>>,
     /// Its sockets, by their numbers.
     pub socks: Socks,
     /// The flags of the next value that goes into a dictionary.
@@ -245,8 +254,9 @@ impl Run {
             parts: Vec::new(),
             origin: Rc::default(),
             loc: None,
-            balancing: None,
             moment: None,
+            toward: None,
+            balancing: None,
             socks: Socks::new(),
             flags: 0,
             init: None,

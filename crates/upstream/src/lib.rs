@@ -47,5 +47,5 @@ pub use peers::{sid, Choice, Peer, PeerAddr, PeerId};
 pub use queue::Why as NotWaited;
 pub use rows::Rows;
 pub use ssl_rows::{Secures, SslRows};
-pub use tls::{AnyServer, Chosen, ClientTls, Settings, Shown, Wanted};
+pub use tls::{AnyServer, Chosen, ClientTls, Settings, Show, Shown, Wanted};
 pub use vars::Variables;

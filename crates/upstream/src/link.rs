@@ -3,7 +3,7 @@
 
 use crate::group::close_spare;
 use crate::peers::PeerAddr;
-use crate::tls::Wanted;
+use crate::tls::{Chosen, Show, Wanted};
 use std::any::Any;
 use std::future::{poll_fn, Future};
 use std::io::{self, IoSlice};
@@ -18,8 +18,9 @@ use weir_runtime::clock;
 pub use weir_runtime::net::SocketOptions;
 use weir_runtime::net::{is_out_of_descriptors, Stream};
 use weir_runtime::timer::LazyTimer;
+use weir_tls::rustls::pki_types::CertificateDer;
 use weir_tls::rustls::sign::CertifiedKey;
-use weir_tls::{Channel, TlsError};
+use weir_tls::{Channel, Session, TlsError};
 
 /// Why a connection could not be used.
 #[derive(Debug)]
@@ -133,26 +134,68 @@ impl Link {
     ///
     /// There is no session within so many milliseconds, or not with that server.
     pub async fn secure(&mut self, wanted: &Wanted, timeout_ms: u64) -> Result<(), SecureError> {
+        self.handshake(wanted, Show::Usual, timeout_ms).await?;
+        self.judge(wanted)
+    }
+
+    /// The same without a judgement, showing a certificate that somebody has chosen for this one connection: it is
+    /// not used for others then.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`Link::secure`].
+    pub async fn handshake(
+        &mut self,
+        wanted: &Wanted,
+        show: Show,
+        timeout_ms: u64,
+    ) -> Result<(), SecureError> {
         let deadline = clock::mono_ms() + timeout_ms;
-        let certificate = match &wanted.own {
-            None => None,
-            Some(own) => Some(self.certificate(own, deadline).await?),
+        self.mark = match show {
+            Show::Usual => wanted.mark,
+            Show::Nothing | Show::This(_) => Wanted::mark_of_none(),
         };
-        self.stream.start(wanted.session(certificate).map_err(SecureError::Refused)?);
-        self.mark = wanted.mark;
+        let show = match (show, &wanted.own) {
+            (Show::Usual, Some(own)) => Show::This(self.certificate(own, deadline).await?),
+            (show, _) => show,
+        };
+        let session = wanted.session_of(Chosen { show, handed: None });
+        self.stream.start(session.map_err(SecureError::Refused)?);
         poll_fn(|cx| {
             if let Poll::Ready(done) = self.stream.poll_handshake(cx) {
                 return Poll::Ready(done.map_err(SecureError::Tls));
             }
             self.timer.poll_until(cx, deadline).map(|()| Err(SecureError::Timeout))
         })
-        .await?;
-        match self.stream.tls() {
-            Some(session) => {
-                wanted.judge(session).map_err(|(why, text)| SecureError::Unverified(why, text))
-            }
-            None => Ok(()),
-        }
+        .await
+    }
+
+    /// Judges what the server has shown.
+    ///
+    /// # Errors
+    ///
+    /// It is not to be trusted.
+    pub fn judge(&self, wanted: &Wanted) -> Result<(), SecureError> {
+        let verdict = self.stream.tls().map_or(Ok(()), |session| wanted.judge(session));
+        verdict.map_err(|(why, text)| SecureError::Unverified(why, text))
+    }
+
+    /// The same of the name alone.
+    ///
+    /// # Errors
+    ///
+    /// The certificate is another host's.
+    pub fn judge_name(&self, wanted: &Wanted) -> Result<(), SecureError> {
+        let verdict = self.stream.tls().map_or(Ok(()), |session| wanted.judge_name(session));
+        verdict.map_err(|(why, text)| SecureError::Unverified(why, text))
+    }
+
+    /// What the server has shown, its own certificate first.
+    pub fn shown(&self) -> Vec<CertificateDer<'static>> {
+        let shown = |session: &Session| {
+            session.with(|tls| tls.peer_certificates().map(<[_]>::to_vec).unwrap_or_default())
+        };
+        self.stream.tls().map(shown).unwrap_or_default()
     }
 
     /// Waits for a certificate of the request's own.

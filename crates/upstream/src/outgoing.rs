@@ -71,6 +71,15 @@ impl Outgoing {
         );
     }
 
+    /// Without what is said already: a server that is verified has to show a certificate that is trusted.
+    fn own_commands(&self) -> Vec<(String, String)> {
+        let is_said = |(name, value): &&(String, String)| {
+            let is_mode = name.eq_ignore_ascii_case("VerifyMode");
+            *self.verify && is_mode && value.eq_ignore_ascii_case("Peer")
+        };
+        self.commands.iter().filter(|c| !is_said(c)).cloned().collect()
+    }
+
     fn pair(&self) -> Option<(&Name, &Name)> {
         let certificate = self.certificate.as_ref().filter(|n| !n.text.is_empty())?;
         Some((certificate, self.key.as_ref()?))
@@ -89,7 +98,7 @@ impl Outgoing {
             ciphers: String::clone(&self.ciphers),
             prefer_own: false,
             curves: "auto".to_string(),
-            commands: Vec::clone(&self.commands),
+            commands: self.own_commands(),
         };
         let offer = words.resolve().map_err(refusal)?;
         cf.warnings.extend(offer.notes.iter().map(|n| self.places.warning(what, n)));

@@ -54,6 +54,7 @@ pub struct Settings {
 pub struct ClientTls {
     /// Never another's, as an address would be that was given back at a reload.
     number: u64,
+    versions: Vec<u16>,
     config: Arc<ClientConfig>,
     verify: bool,
     trust: Arc<Trust>,
@@ -74,11 +75,37 @@ pub struct Wanted {
     pub alpn: Vec<Vec<u8>>,
 }
 
+/// What a server is shown that asks for a certificate.
+#[derive(Clone, Debug, Default)]
+pub enum Show {
+    /// What the configuration says.
+    #[default]
+    Usual,
+    /// Nothing.
+    Nothing,
+    /// This. No earlier session is gone on with: it may have been another's.
+    This(Arc<CertifiedKey>),
+}
+
+/// Shows nothing.
+#[derive(Debug)]
+struct Nobody;
+
+impl ResolvesClientCert for Nobody {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
+    }
+}
+
 /// What is one session's own.
 #[derive(Default)]
 pub struct Chosen {
-    /// A certificate that is shown. With one, no earlier session is gone on with: it may have been another's.
-    pub certificate: Option<Arc<CertifiedKey>>,
+    /// What the server is shown.
+    pub show: Show,
     /// Sessions are kept there, and nowhere else.
     pub handed: Option<Arc<HandedSession>>,
 }
@@ -136,6 +163,7 @@ impl ClientTls {
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         Ok(ClientTls {
             number,
+            versions: s.versions.iter().map(|v| v.version.into()).collect(),
             config: Arc::new(config),
             verify: s.verify,
             trust: Arc::new(s.trust),
@@ -161,7 +189,8 @@ impl Wanted {
 
     /// A session that is to begin, with what was read of the request's own certificate.
     pub fn session(&self, certificate: Option<Arc<CertifiedKey>>) -> Result<Session, String> {
-        self.session_of(Chosen { certificate, handed: None })
+        let show = certificate.map_or(Show::Usual, Show::This);
+        self.session_of(Chosen { show, handed: None })
     }
 
     /// The same with what code has chosen.
@@ -190,9 +219,14 @@ impl Wanted {
             own.resumption = Resumption::store(handed);
             config = Arc::new(own);
         }
-        if let Some(pair) = chosen.certificate {
+        let resolver: Option<Arc<dyn ResolvesClientCert>> = match chosen.show {
+            Show::Usual => None,
+            Show::Nothing => Some(Arc::new(Nobody)),
+            Show::This(pair) => Some(Arc::new(Shown(pair))),
+        };
+        if let Some(resolver) = resolver {
             let mut own = ClientConfig::clone(&config);
-            own.client_auth_cert_resolver = Arc::new(Shown(pair));
+            own.client_auth_cert_resolver = resolver;
             own.resumption = Resumption::disabled();
             config = Arc::new(own);
         }
@@ -215,16 +249,46 @@ impl Wanted {
                 let line = format!("upstream SSL certificate verify error: ({number}:{text})");
                 (Unverified::of_number(number), line)
             })?;
-            let leaf = chain.first().and_then(|c| Cert::parse(c));
-            match leaf.is_some_and(|c| chain::is_for_host(&c, &self.name)) {
-                true => Ok(()),
-                false => {
-                    let shown = String::from_utf8_lossy(&self.name);
-                    let line = format!("upstream SSL certificate does not match \"{shown}\"");
-                    Err((Unverified::OtherHost, line))
-                }
-            }
+            self.is_named(chain)
         })
+    }
+
+    /// The same of the name alone, where others judge the rest.
+    pub fn judge_name(&self, session: &Session) -> Result<(), (Unverified, String)> {
+        match self.tls.verify {
+            true => session.with(|tls| self.is_named(tls.peer_certificates().unwrap_or_default())),
+            false => Ok(()),
+        }
+    }
+
+    fn is_named(&self, chain: &[CertificateDer<'_>]) -> Result<(), (Unverified, String)> {
+        let leaf = chain.first().and_then(|c| Cert::parse(c));
+        match leaf.is_some_and(|c| chain::is_for_host(&c, &self.name)) {
+            true => Ok(()),
+            false => {
+                let shown = String::from_utf8_lossy(&self.name);
+                let line = format!("upstream SSL certificate does not match \"{shown}\"");
+                Err((Unverified::OtherHost, line))
+            }
+        }
+    }
+
+    /// Whether its certificate is verified.
+    pub fn verifies(&self) -> bool {
+        self.tls.verify
+    }
+
+    /// The version that is spoken, where there is one alone.
+    pub fn version(&self) -> Option<u16> {
+        match self.tls.versions[..] {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
+    /// A mark of a connection that is for nobody else.
+    pub fn mark_of_none() -> u64 {
+        mark(NUMBERS.fetch_add(1, Ordering::Relaxed), b"", None)
     }
 }
 

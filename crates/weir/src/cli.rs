@@ -444,7 +444,7 @@ pub fn full_version() -> String {
     let mut text = version();
     // Tools look for the OpenSSL whose interface is meant; its version is the one the behaviour is of.
     text.push_str(
-        "built with rustls (its directives are those of nginx built with OpenSSL 3.0.0)\n",
+        "built with rustls (its directives are those of nginx built with OpenSSL 3.0.2)\n",
     );
     text.push_str("TLS SNI support enabled\n");
     text.push_str("configure arguments:");

@@ -122,8 +122,6 @@ pub const MISSING: &[(&str, &str)] = &[
     ),
     ("lua_*", LUA),
     ("balancer_by_lua*", LUA),
-    ("proxy_ssl_certificate_by_lua*", LUA),
-    ("proxy_ssl_verify_by_lua*", LUA),
     ("xslt_*", XSLT),
     ("xml_entities", XSLT),
     ("xml_external_entities", XSLT),

@@ -91,6 +91,7 @@ pub const MODULES: &[&HttpModule] = &[
     // Behind all others of a phase, and before what makes answers of files.
     &weir_lua::MODULE,
     &weir_lua::SSL,
+    &weir_lua::PROXY_SSL,
     &mirror::MODULE,
     &try_files::MODULE,
     &weir_lua::LAST,

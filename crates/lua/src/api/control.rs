@@ -73,8 +73,15 @@ fn level_of(number: i32) -> LogLevel {
     usize::try_from(number).ok().and_then(|n| LEVELS.get(n).copied()).unwrap_or(LogLevel::Error)
 }
 
-/// What is being done where servers are chosen.
-const CONNECTING: &[u8] = b" while connecting to upstream";
+/// What is being done where servers are chosen, and in handshakes with them.
+fn doing(context: u32) -> &'static [u8] {
+    match context {
+        context::BALANCER => b" while connecting to upstream",
+        context::PROXY_SSL_CERT => b" while loading proxy ssl certificate by lua",
+        context::PROXY_SSL_VERIFY => b" while loading proxy ssl verify by lua",
+        _ => b"",
+    }
+}
 
 /// Where a run without a request logs, and the number of the connection it is about.
 fn log_of<'s>(state: &'s State<'_>) -> (&'s ErrorLog, Option<u64>) {
@@ -85,10 +92,10 @@ fn log_of<'s>(state: &'s State<'_>) -> (&'s ErrorLog, Option<u64>) {
 /// A line of the error log, by the request where there is one.
 fn write(state: &State<'_>, level: LogLevel, text: &[u8]) {
     match &state.r {
-        Some(r) if state.run.context == context::BALANCER => {
-            r.log_bytes(level, &[text, CONNECTING].concat());
-        }
-        Some(r) => r.log_bytes(level, text),
+        Some(r) => match doing(state.run.context) {
+            b"" => r.log_bytes(level, text),
+            doing => r.log_bytes(level, &[text, doing].concat()),
+        },
         None => {
             let mut line = text.to_vec();
             line.extend_from_slice(b", context: ");
@@ -111,9 +118,7 @@ fn report(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
     weir_base::line::push_logged(args.a, &mut text);
     text.push(b'\n');
     text.extend_from_slice(args.b);
-    if state.run.context == context::BALANCER {
-        text.extend_from_slice(CONNECTING);
-    }
+    text.extend_from_slice(doing(state.run.context));
     match &state.r {
         Some(r) => r.log_lines(level, &text),
         None => {
@@ -202,6 +207,7 @@ const PIECES: &[(&str, &str)] = &[
     ("modules", include_str!("../lua/modules.lua")),
     ("ssl", include_str!("../lua/ssl.lua")),
     ("ssl_client", include_str!("../lua/ssl_client.lua")),
+    ("proxy_ssl", include_str!("../lua/proxy_ssl.lua")),
 ];
 
 /// The module of that name, as text.
@@ -318,7 +324,7 @@ fn exit(state: &mut State<'_>, args: &Args<'_>, _: &mut Answer) -> i32 {
             r.out.status = status as u16;
         }
     }
-    if state.run.moment.is_some() {
+    if state.run.moment.is_some() || state.run.toward.is_some() {
         write(state, LogLevel::Debug, format!("lua exit with code {status}").as_bytes());
     }
     state.run.outcome = Outcome::Exit(status);

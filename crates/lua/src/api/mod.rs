@@ -10,6 +10,7 @@ mod line;
 mod ocsp;
 pub(crate) mod output;
 pub(crate) mod pool;
+mod proxy_ssl;
 pub(crate) mod raw;
 pub(crate) mod regex;
 mod request;
@@ -28,7 +29,7 @@ use std::sync::OnceLock;
 pub(crate) fn ops() -> &'static [&'static OpRow] {
     static OPS: OnceLock<Vec<&'static OpRow>> = OnceLock::new();
     OPS.get_or_init(|| {
-        let lists: [&'static [OpRow]; 18] = [
+        let lists: [&'static [OpRow]; 19] = [
             // The first tells the names.
             control::OPS,
             balancer::OPS,
@@ -48,6 +49,7 @@ pub(crate) fn ops() -> &'static [&'static OpRow] {
             ssl::OPS,
             ocsp::OPS,
             ssl_client::OPS,
+            proxy_ssl::OPS,
         ];
         lists.iter().flat_map(|list| list.iter()).collect()
     })

@@ -420,11 +420,6 @@ impl Sock {
         Busy { sock, is_reading: true }
     }
 
-    /// The connection is over.
-    pub(super) fn let_go(&mut self) {
-        self.channel = None;
-    }
-
     /// For connecting, and for reading; in milliseconds.
     pub(super) fn timeouts(&self) -> (u64, u64) {
         (self.connect_ms, self.read_ms)
@@ -498,7 +493,8 @@ impl Sock {
         }
     }
 
-    fn drop_line(&mut self) {
+    /// The connection is over.
+    pub(super) fn drop_line(&mut self) {
         (self.channel, self.place) = (None, None);
     }
 

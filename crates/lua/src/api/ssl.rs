@@ -43,20 +43,61 @@ const PAIRS_MAX: usize = 16;
 
 /// What the code of a handshake has chosen by now.
 #[derive(Default)]
-struct Chosen {
+pub(super) struct Chosen {
     chains: Vec<Vec<CertificateDer<'static>>>,
     keys: Vec<Arc<dyn SigningKey>>,
 }
 
 impl Chosen {
-    /// Those that have a key are offered.
-    fn offer(&self, shake: &Shake) {
-        let pairs = self.chains.iter().filter_map(|chain| {
+    /// A chain in DER, in place of the one whose key is of the same kind.
+    pub(super) fn add_chain(&mut self, der: &[u8]) -> Result<(), &'static str> {
+        let chain = chain_of(der).ok_or("d2i_X509_bio() failed")?;
+        let kind = |chain: &[CertificateDer<'_>]| {
+            let leaf = Cert::parse(chain.first()?)?;
+            algorithm(leaf.spki).map(<[u8]>::to_vec)
+        };
+        let own = kind(&chain);
+        self.chains.retain(|other| kind(other) != own);
+        if self.chains.len() >= PAIRS_MAX {
+            return Err("SSL_use_certificate() failed");
+        }
+        self.chains.push(chain);
+        Ok(())
+    }
+
+    /// A private key in DER, likewise; of another certificate it is refused.
+    pub(super) fn add_key(&mut self, der: &[u8]) -> Result<(), &'static str> {
+        let key = PrivateKeyDer::try_from(der.to_vec());
+        let key = key.map_err(|_| "d2i_PrivateKey_bio() failed")?;
+        let key = signing_key(&key).ok_or("SSL_use_PrivateKey() failed")?;
+        let own = key.algorithm();
+        let is_other = self.chains.iter().filter_map(|c| Cert::parse(c.first()?)).any(|c| {
+            let of = key.public_key();
+            let kind = of.as_ref().and_then(|of| algorithm(of));
+            kind.is_some() && algorithm(c.spki) == kind && !is_of(&key, c.spki)
+        });
+        if is_other {
+            return Err("SSL_use_PrivateKey() failed");
+        }
+        self.keys.retain(|other| other.algorithm() != own);
+        self.keys.push(key);
+        Ok(())
+    }
+
+    /// Chains that have a key, with it.
+    pub(super) fn pairs(&self) -> Vec<Arc<CertifiedKey>> {
+        let pair = |chain: &Vec<CertificateDer<'static>>| {
             let spki = Cert::parse(chain.first()?)?.spki;
             let key = self.keys.iter().find(|key| is_of(key, spki))?;
-            Some(Arc::new(CertifiedKey::new(chain.clone(), Arc::clone(key))).into())
-        });
-        shake.certificates.replace(Some(Arc::new(Certificates(pairs.collect()))));
+            Some(Arc::new(CertifiedKey::new(chain.clone(), Arc::clone(key))))
+        };
+        self.chains.iter().filter_map(pair).collect()
+    }
+
+    /// Those are offered.
+    fn offer(&self, shake: &Shake) {
+        let offered = self.pairs().into_iter().map(Into::into).collect();
+        shake.certificates.replace(Some(Arc::new(Certificates(offered))));
     }
 }
 
@@ -117,42 +158,12 @@ pub(super) fn chain_of(mut text: &[u8]) -> Option<Vec<CertificateDer<'static>>> 
 
 /// `a`: a chain in DER, the server's own certificate first.
 fn set_certificate(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    choose(state, answer, |chosen| {
-        let chain = chain_of(args.a).ok_or("d2i_X509_bio() failed")?;
-        let kind = |chain: &[CertificateDer<'_>]| {
-            let leaf = Cert::parse(chain.first()?)?;
-            algorithm(leaf.spki).map(<[u8]>::to_vec)
-        };
-        let own = kind(&chain);
-        // There is one of each algorithm.
-        chosen.chains.retain(|other| kind(other) != own);
-        if chosen.chains.len() >= PAIRS_MAX {
-            return Err("SSL_use_certificate() failed");
-        }
-        chosen.chains.push(chain);
-        Ok(())
-    })
+    choose(state, answer, |chosen| chosen.add_chain(args.a))
 }
 
 /// `a`: a private key in DER.
 fn set_key(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32 {
-    choose(state, answer, |chosen| {
-        let key = PrivateKeyDer::try_from(args.a.to_vec());
-        let key = key.map_err(|_| "d2i_PrivateKey_bio() failed")?;
-        let key = signing_key(&key).ok_or("SSL_use_PrivateKey() failed")?;
-        let own = key.algorithm();
-        let is_other = chosen.chains.iter().filter_map(|c| Cert::parse(c.first()?)).any(|c| {
-            let of = key.public_key();
-            let kind = of.as_ref().and_then(|of| algorithm(of));
-            kind.is_some() && algorithm(c.spki) == kind && !is_of(&key, c.spki)
-        });
-        if is_other {
-            return Err("SSL_use_PrivateKey() failed");
-        }
-        chosen.keys.retain(|other| other.algorithm() != own);
-        chosen.keys.push(key);
-        Ok(())
-    })
+    choose(state, answer, |chosen| chosen.add_key(args.a))
 }
 
 fn clear(state: &mut State<'_>, _: &Args<'_>, answer: &mut Answer) -> i32 {

@@ -15,12 +15,11 @@ use weir_core::tls::openssl;
 use weir_runtime::{clock, timer};
 use weir_tls::ciphers;
 use weir_tls::rustls::pki_types::PrivateKeyDer;
-use weir_tls::rustls::sign::CertifiedKey;
 use weir_tls::rustls::HandshakeKind;
 use weir_tls::server::{algorithms, certified};
 use weir_tls::x509::chain::{self, ChainError, Purpose, Trust};
 use weir_tls::{Channel, TlsError};
-use weir_upstream::{Chosen, HandedSession, Wanted};
+use weir_upstream::{Chosen, HandedSession, Show, Wanted};
 
 pub(super) const OPS: &[OpRow] = &[
     OpRow::any("sock_handshake", WAITING, handshake),
@@ -43,13 +42,13 @@ pub(super) const OPS: &[OpRow] = &[
 pub(crate) struct Sessions(RefCell<HashMap<u32, Arc<HandedSession>>>);
 
 /// The certificate that is shown: a chain and a key in DER, packed.
-fn shown(text: &[u8]) -> Result<Option<Arc<CertifiedKey>>, &'static str> {
-    let [chain, key] = items(text)[..] else { return Ok(None) };
+fn shown(text: &[u8]) -> Result<Show, &'static str> {
+    let [chain, key] = items(text)[..] else { return Ok(Show::Usual) };
     let chain = super::ssl::chain_of(chain).ok_or("ssl set client certificate failed")?;
     let failed = "ssl set client private key failed";
     let key = PrivateKeyDer::try_from(key.to_vec()).map_err(|_| failed)?;
     let pair = certified(chain, key).map_err(|_| failed)?;
-    Ok(Some(Arc::new(pair)))
+    Ok(Show::This(Arc::new(pair)))
 }
 
 /// TLS on the connection. `a`: the server's name, `b`: the certificate that is shown; `x`: whether the server's is
@@ -67,11 +66,11 @@ fn handshake(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
     let Some(wanted) = conf.ssl.wanted_for(args.a) else { return answer.fail("no configuration") };
     let earlier = state.vm.sessions.0.borrow().get(&(args.y as u32)).map(Arc::clone);
     let handed = HandedSession::new(earlier);
-    let certificate = match shown(args.b) {
-        Ok(certificate) => certificate,
+    let show = match shown(args.b) {
+        Ok(show) => show,
         Err(why) => return answer.fail(why),
     };
-    let chosen = Chosen { certificate, handed: Some(Arc::clone(&handed)) };
+    let chosen = Chosen { show, handed: Some(Arc::clone(&handed)) };
     let session = match wanted.session_of(chosen) {
         Ok(session) => session,
         Err(why) => return answer.fail(why),
@@ -105,7 +104,7 @@ fn handshake(state: &mut State<'_>, args: &Args<'_>, answer: &mut Answer) -> i32
                     Err(why) => why,
                 },
             };
-            busy.sock.borrow_mut().let_go();
+            busy.sock.borrow_mut().drop_line();
             Reply::fail(failed)
         })),
         answer,
