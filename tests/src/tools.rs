@@ -110,7 +110,12 @@ fn beginning(dir: &Path, start: &str) -> Vec<PathBuf> {
 fn libraries(root: &Path) -> OsString {
     let mut places = Vec::new();
     for lib in ["usr/lib", "lib"] {
-        places.extend(beginning(&root.join(lib), "").into_iter().filter(|p| p.is_dir()));
+        let found = beginning(&root.join(lib), "").into_iter().filter(|p| p.is_dir());
+        for place in found {
+            // Chromium's sound looks for its own by a path that is not this root's.
+            places.extend(Some(place.join("pulseaudio")).filter(|p| p.is_dir()));
+            places.push(place);
+        }
         places.push(root.join(lib));
     }
     std::env::join_paths(places).unwrap_or_default()
