@@ -214,14 +214,24 @@ fn handler(r: &mut Request) -> Flow {
     if r.is_part() {
         return Flow::Declined;
     }
-    let Some(said) = &*r.loc().conf::<VisitorsLoc>().said else { return Flow::Declined };
-    if said.filter.is_some() {
-        let said = Arc::clone(said);
-        let counts = said.filter.as_ref().is_none_or(|filter| r.is_true(filter));
-        if let Some(zone) = said.zone.get().filter(|_| counts) {
-            zone.add(r);
+    let said = match &*r.loc().conf::<VisitorsLoc>().said {
+        Some(said) if said.filter.is_none() => said,
+        Some(said) => {
+            let said = Arc::clone(said);
+            return filtered(r, &said);
         }
-    } else if let Some(zone) = said.zone.get() {
+        None => return Flow::Declined,
+    };
+    if let Some(zone) = said.zone.get() {
+        zone.add(r);
+    }
+    Flow::Declined
+}
+
+#[inline(never)]
+fn filtered(r: &mut Request, said: &Said) -> Flow {
+    let counts = said.filter.as_ref().is_none_or(|filter| r.is_true(filter));
+    if let Some(zone) = said.zone.get().filter(|_| counts) {
         zone.add(r);
     }
     Flow::Declined
