@@ -45,7 +45,7 @@ const ROWS: &[Row] = &[
     .note(
         "Weir's own. What weir analyze tells of logs (visitors, URLs, referrers, countries, browsers, bots, ...), told by \
          the api at /http/analytics_zones and by the dashboard. A zone takes about 6 MB, twice that once its days are \
-         over, and half a MB (2 MB at most) for each worker, whatever clients send: it shows the last days=N days (7) at least, and not more than twice as many. \
+         over, and one MB (3 MB at most) for each worker, whatever clients send: it shows the last days=N days (7) at least, and not more than twice as many. \
          privacy=shortened shows addresses by their networks (24 bits of IPv4's, 48 of IPv6's), hashed by a name that \
          changes each day. geoip= names an .mmdb with countries or networks, and may be given several times. Of more \
          than rate=N requests a second (5000) a worker looks at every second, fourth, eighth one: how many were left out \

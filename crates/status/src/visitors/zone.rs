@@ -229,7 +229,7 @@ fn work(zone: &Weak<Zone>) {
     let mut looks = 0_u32;
     while let Some(zone) = zone.upgrade() {
         looks = looks.wrapping_add(1);
-        zone.count(looks % LOOKS_FOR_ALL == 0);
+        zone.count(looks.is_multiple_of(LOOKS_FOR_ALL));
         for part in zone.parts() {
             let seen = part.seen.load(Ordering::Relaxed);
             let before = part.seen_before.swap(seen, Ordering::Relaxed);
