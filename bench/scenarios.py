@@ -43,9 +43,10 @@ SHIP = '''ship none { to elasticsearch http://127.0.0.1:9; queue @DIR@/ship size
 server { listen 127.0.0.1:@PORT@; location / { ship_access none; return 200 "OK\\n"; } }'''
 # What is counted of a request: nothing, what servers and locations have, and who came and what for (all of them: under
 # valgrind a second is long).
-UNSEEN = 'server { listen 127.0.0.1:@PORT@; status_zone off; location /figures/ { api; } location / { return 200 "OK\\n"; } }'
-ZONES = UNSEEN.replace('status_zone off;', 'status_zone seen;').replace('location / {', 'location / { status_zone place;')
-SEEN = f'analytics_zone all rate=1000000000; analytics all; {ZONES}'
+UNSEEN = 'server { listen 127.0.0.1:@PORT@; status_zone off; location / { return 200 "OK\\n"; } }'
+ZONES = 'server { listen 127.0.0.1:@PORT@; status_zone seen; location / { status_zone place; return 200 "OK\\n"; } }'
+ASKED = ZONES.replace('location /', 'location /figures/ { api; } location /')
+SEEN = f'analytics_zone all rate=1000000000; analytics all; {ASKED}'
 # As a worker at its limit has it, of whose requests all but a few are only counted.
 LEFT_OUT = SEEN.replace('rate=1000000000', 'rate=1')
 COUNT = '/figures/9/http/analytics_zones/all'
@@ -92,6 +93,8 @@ HELD = {
 COUNTED = {**SAME, **HELD}
 # Counted where they are named.
 NAMED = {
+    # What `seen` is to be compared with: it has one more location than `zones`.
+    'zones_asked': Scenario(ASKED, kind='visitors', path='/', many=4000, last='/figures/9/http/requests'),
     'left_out': Scenario(LEFT_OUT, kind='visitors', path='/', many=4000, last=COUNT),
     'seen_mixed': Scenario(SEEN, kind='mixed', path='/', many=4000, last=COUNT),
     'seen_fresh': Scenario(SEEN, kind='fresh', path='/', many=4000, last=COUNT),
